@@ -1,0 +1,75 @@
+# The few functions that every folder's CMakeLists.txt uses.
+
+# nacre_library(NAME SRCS a.cc ... DEPS target ...): one static library a folder,
+# named nacre_NAME; dependencies point down (README, "Guide to the source").
+function(nacre_library name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  add_library(nacre_${name} STATIC ${ARG_SRCS})
+  target_link_libraries(nacre_${name} PUBLIC nacre_options ${ARG_DEPS})
+endfunction()
+
+# What every program of ours is linked with under ThreadSanitizer (the files say
+# why).
+function(nacre_sanitized name)
+  if(NACRE_SANITIZE MATCHES thread)
+    target_sources(
+      ${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/testing/tsan_abseil.cc
+                      ${PROJECT_SOURCE_DIR}/tests/testing/tsan_grpc.cc)
+    target_link_libraries(${name} PRIVATE absl::synchronization gRPC::grpc)
+  endif()
+endfunction()
+
+# nacre_executable(NAME SRCS ... DEPS ...): a program in build/bin.
+function(nacre_executable name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SRCS})
+  target_link_libraries(${name} PRIVATE nacre_options ${ARG_DEPS})
+  nacre_sanitized(${name})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                                           ${PROJECT_BINARY_DIR}/bin)
+endfunction()
+
+# nacre_test(NAME SRCS ... DEPS ... [LABEL unit|integration|cuda|slow]
+#            [TIMEOUT seconds] [ARGS ...]): a GoogleTest binary registered as one
+# CTest test. NACRE_TEST_DATA is tests/data, NACRE_MODELS the bundled models,
+# NACRE_BIN the folder of the programs.
+function(nacre_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SRCS;DEPS;ARGS" ${ARGN})
+  if(NOT NACRE_BUILD_TESTS)
+    return()
+  endif()
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SRCS})
+  target_link_libraries(${name} PRIVATE nacre_options ${ARG_DEPS} GTest::gmock
+                                        GTest::gtest_main)
+  nacre_sanitized(${name})
+  target_compile_definitions(
+    ${name}
+    PRIVATE NACRE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+            NACRE_MODELS="${PROJECT_SOURCE_DIR}/models"
+            NACRE_BIN="${PROJECT_BINARY_DIR}/bin")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                                           ${PROJECT_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
+  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT
+                                          ${ARG_TIMEOUT})
+endfunction()
+
+# nacre_fuzz(NAME SRCS ... DEPS ... CORPUS dir): a libFuzzer target (clang with
+# NACRE_BUILD_FUZZERS), in build/fuzz.
+function(nacre_fuzz name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  if(NOT NACRE_BUILD_FUZZERS)
+    return()
+  endif()
+  add_executable(${name} ${ARG_SRCS})
+  target_link_libraries(${name} PRIVATE nacre_options ${ARG_DEPS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                                           ${PROJECT_BINARY_DIR}/fuzz)
+endfunction()

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# The 60-second tour: slows the two bundled models down to a realistic cost,
+# starts the three services on loopback, compares the methods, writes one text.
+# `make quickstart` builds first. A second run finds the slowed models ready.
+#
+#   NACRE_QUICKSTART_SMOKE=1   a short run that only shows that all of it works
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# --- What to run -------------------------------------------------------------
+# The sizes are chosen so that, on one core each, a target step takes about
+# 10 ms and a draft step about 2 ms (cost ratio c of about 5). Many small layers:
+# the two cores share one memory, and large ones would make the sides slow each
+# other down, as distinct devices do not.
+readonly TARGET_LAYERS=150 TARGET_INTERMEDIATE=688
+readonly DRAFT_LAYERS=100 DRAFT_INTERMEDIATE=344
+readonly METHODS=ar,sd,pearl,async
+readonly PROMPT_FILE=tests/data/gsm8k_100.jsonl
+readonly TEXT_PROMPT=$'Question: A baker makes 12 loaves and sells 7 of them. How many are left?\nAnswer:'
+prompts=4
+max_tokens=64
+if [[ "${NACRE_QUICKSTART_SMOKE:-0}" == 1 ]]; then
+  prompts=2
+  max_tokens=24
+fi
+# -----------------------------------------------------------------------------
+
+readonly NACRE=build/bin/nacre
+readonly WORK=build/quickstart
+mkdir -p "$WORK"
+
+die() {
+  echo "quickstart: error: $*" >&2
+  exit 1
+}
+[[ -x "$NACRE" ]] || die "$NACRE is not built: run make quickstart"
+
+# inflate NAME LAYERS INTERMEDIATE: models/NAME to $WORK/NAME. The marker is
+# written last and names what was made from what: an interrupted run, other sizes
+# or another source make it again.
+inflate() {
+  local name=$1 layers=$2 intermediate=$3 out="$WORK/$1" wanted
+  wanted="layers $layers intermediate $intermediate source $(
+    cat "models/$name/config.json" "models/$name/model.safetensors" | sha256sum
+  )"
+  if [[ "$(cat "$out/.complete" 2>/dev/null)" == "$wanted" ]]; then
+    return
+  fi
+  echo "Making the $name model slower, its output unchanged ($out)"
+  rm -rf "$out"
+  "$NACRE" inflate --in "models/$name" --out "$out" --layers "$layers" \
+    --intermediate-size "$intermediate"
+  echo "$wanted" >"$out/.complete"
+}
+
+services=
+stop_services() {
+  if [[ -n "$services" ]]; then
+    kill -TERM "$services" 2>/dev/null || true
+    wait "$services" 2>/dev/null || true
+    services=
+  fi
+}
+trap stop_services EXIT
+trap 'exit 130' INT TERM
+
+# start_services: `nacre up` on a free port; its host:port goes to $address.
+start_services() {
+  local log="$WORK/up.log" try
+  "$NACRE" up --target-model "$WORK/target" --draft-model "$WORK/draft" \
+    --port 0 >"$log" 2>&1 &
+  services=$!
+  for ((try = 0; try < 600; try++)); do
+    if grep -q '^ready' "$log"; then
+      address=$(sed -n 's/^coordinator //p' "$log")
+      return
+    fi
+    kill -0 "$services" 2>/dev/null || break
+    sleep 0.1
+  done
+  tail -n 20 "$log" >&2
+  die "the services did not start (the lines above end $log)"
+}
+
+inflate target "$TARGET_LAYERS" "$TARGET_INTERMEDIATE"
+inflate draft "$DRAFT_LAYERS" "$DRAFT_INTERMEDIATE"
+
+echo "Comparing $METHODS on $prompts prompts, $max_tokens tokens each." \
+  "Both models are inflated: slower, same tokens."
+"$NACRE" bench --target-model "$WORK/target" --draft-model "$WORK/draft" \
+  --prompts "$PROMPT_FILE" --limit "$prompts" --methods "$METHODS" \
+  --max-tokens "$max_tokens" --json "$WORK/bench.json"
+
+echo
+echo "One text (a tiny model: plausible, not true):"
+start_services
+printf '%s' "$TEXT_PROMPT"
+"$NACRE" generate --address "$address" --prompt "$TEXT_PROMPT" \
+  --max-tokens "$max_tokens"
+stop_services

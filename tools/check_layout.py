@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""Checks the layout rules that no compiler checks (docs of each rule below).
+
+  tools/check_layout.py               check this repository, exit 1 on offenders
+  tools/check_layout.py --self-test   plant one violation of each rule in a
+                                      temporary folder: each must be found
+
+The tables come first: changing a rule means changing a table.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+# What each folder may include of ours, besides itself. The longest matching
+# folder decides ("common/rpc/x.h" is under "common/rpc"). An entry ending in
+# ".h" allows that one header, "*" everything but tests.
+ALLOWED_INCLUDES = {
+    "common": [],
+    "common/rpc": ["common"],
+    "tokenizer": ["common"],
+    "kernels": ["common"],
+    "speculation": ["common"],
+    "simulation": ["speculation", "common"],
+    "model": ["kernels", "common"],
+    "telemetry": ["common", "proto"],
+    # The tokenizer's vocabulary only: a worker proves which one it has.
+    "worker": ["telemetry", "model", "speculation", "kernels", "tokenizer",
+               "common", "proto"],
+    "draft_worker": ["worker", "model", "speculation", "kernels/backend.h",
+                     "kernels/backend_factory.h", "common", "proto"],
+    "target_worker": ["worker", "model", "speculation", "kernels/backend.h",
+                      "kernels/backend_factory.h", "common", "proto"],
+    "coordinator": ["telemetry", "speculation", "tokenizer", "common", "proto"],
+    "tools": ["*"],
+    "tests": ["*", "tests"],
+}
+
+# Below common/rpc only what really speaks RPC may use "common/rpc".
+RPC_FREE_FOLDERS = ["common", "tokenizer", "kernels", "speculation",
+                    "simulation", "model"]
+
+# The only folder that may include gRPC's own headers besides the services.
+GRPC_FOLDERS = ["common/rpc", "telemetry", "worker", "draft_worker",
+                "target_worker", "coordinator", "tools", "tests"]
+
+# Generated protobuf headers stop at the service and the client. A file may
+# include them when it is in one of these folders and its name has one of these
+# words, or when it is listed.
+PROTO_FOLDERS = ["telemetry", "worker", "draft_worker", "target_worker",
+                 "coordinator", "tools", "proto", "tests"]
+PROTO_WORDS = ["service", "client", "convert", "registry", "stream", "main"]
+PROTO_FILES = [
+    # The reactors of one call, the other half of their service file.
+    "coordinator/attachment.h",
+    "coordinator/attachment.cc",
+    "coordinator/generate_call.h",
+    "coordinator/generate_call.cc",
+    # A worker's side of Registry.Attach.
+    "worker/registration.h",
+    "worker/registration.cc",
+    "worker/load.h",
+    "worker/load.cc",
+    "worker/process.h",
+    "worker/process.cc",
+]
+# Whole folders that are clients from end to end.
+PROTO_FREE_RANGE = ["tools", "tests"]
+
+# Every source of these folders has a test at the mirrored path.
+TESTED_FOLDERS = ["common", "tokenizer", "kernels", "model", "speculation",
+                  "simulation", "telemetry", "worker", "draft_worker",
+                  "target_worker",
+                  "coordinator"]
+# ... except these: path to the reason.
+UNTESTED = {
+    "common/rpc/signals.cc": "tested through the processes (tests/integration)",
+    "draft_worker/main.cc": "flags and wiring (tests/integration)",
+    "target_worker/main.cc": "flags and wiring (tests/integration)",
+    "coordinator/main.cc": "flags and wiring (tests/integration)",
+    "coordinator/security_flags.cc": "flags and wiring (tests/integration)",
+}
+
+# Sources whose behaviour another test of the tree checks, through the interface
+# that users of the folder see: path to that test.
+TESTED_BY = {
+    "coordinator/generate_call.cc":
+        "tests/coordinator/inference_service_test.cc",
+    "coordinator/request_trace.cc":
+        "tests/coordinator/trace_observer_test.cc",
+    "telemetry/otlp_client.cc": "tests/telemetry/otlp_exporter_test.cc",
+    "coordinator/metrics_series.cc":
+        "tests/coordinator/metrics_observer_test.cc",
+    "coordinator/grpc_worker_client.cc":
+        "tests/coordinator/attachment_test.cc",
+    "coordinator/dispatcher_events.cc":
+        "tests/coordinator/dispatcher_test.cc",
+    "coordinator/dispatcher_workers.cc":
+        "tests/coordinator/dispatcher_lifecycle_test.cc",
+    "kernels/cpu/attention.cc": "tests/kernels/cpu_accuracy_test.cc",
+    "kernels/cpu/cpu_backend.cc": "tests/kernels/cpu_accuracy_test.cc",
+    "kernels/cpu/elementwise.cc": "tests/kernels/cpu_accuracy_test.cc",
+    "kernels/cpu/gemm.cc": "tests/kernels/cpu_accuracy_test.cc",
+    "kernels/cpu/packed_weights.cc": "tests/kernels/batch_invariance_test.cc",
+    "kernels/cpu/thread_pool.cc": "tests/kernels/thread_pool_test.cc",
+    "kernels/cpu_list.cc": "tests/kernels/backend_factory_test.cc",
+    "kernels/reference/reference_backend.cc":
+        "tests/kernels/reference_backend_test.cc",
+    "model/mapped_file.cc": "tests/model/safetensors_test.cc",
+    "model/safetensors_writer.cc": "tests/model/safetensors_test.cc",
+    "model/weights.cc": "tests/model/llama_model_test.cc",
+    **{f"simulation/{name}.cc": "tests/simulation/fleet_test.cc"
+       for name in ("fleet_coordinator", "fleet_draft", "fleet_target",
+                    "fleet_worker")},
+    "simulation/closed_law.cc": "tests/simulation/fleet_law_test.cc",
+    **{f"tokenizer/{name}.cc": "tests/tokenizer/hugging_face_tokenizer_test.cc"
+       for name in ("added_tokens", "bpe_model", "decoder", "decoder_stages",
+                    "normalizer", "pattern", "post_processor",
+                    "pre_tokenizer")},
+    **{f"tokenizer/{name}.cc":
+       "tests/tokenizer/sentencepiece_tokenizer_test.cc"
+       for name in ("sentencepiece_decoder", "sentencepiece_model",
+                    "sentencepiece_normalizer", "proto_wire")},
+    **{f"tokenizer/{name}.cc": "tests/tokenizer/load_tokenizer_test.cc"
+       for name in ("json_fields", "tokenizer", "tokenizer_config")},
+    **{f"tokenizer/{name}.cc": "tests/tokenizer/text_units_test.cc"
+       for name in ("byte_level", "prefix_trie", "regex", "text_split",
+                    "unicode_normalization", "utf8", "vocabulary")},
+}
+
+MAX_HEADER_LINES = 250
+MAX_SOURCE_LINES = 500
+
+CUDA_MACRO = "NACRE_WITH_CUDA"
+CUDA_MACRO_FILE = "kernels/backend_factory.cc"
+
+HEADERS = (".h", ".cuh")
+SOURCES = (".cc", ".cu")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
+
+
+def under(path, folder):
+    return path == folder or path.startswith(folder + "/")
+
+
+def folder_of(path, table):
+    """The longest entry of `table` that holds `path`, or None."""
+    found = [folder for folder in table if under(path, folder)]
+    return max(found, key=len) if found else None
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def check_includes(path, text):
+    """Dependencies point down (the table above)."""
+    owner = folder_of(path, ALLOWED_INCLUDES)
+    if owner is None:
+        return
+    allowed = ALLOWED_INCLUDES[owner]
+    for _, included in INCLUDE.findall(text):
+        target = folder_of(included, [*ALLOWED_INCLUDES, "proto"])
+        if target is None or target == owner:
+            continue
+        if target == "common/rpc":
+            if owner in RPC_FREE_FOLDERS:
+                yield f"includes {included}: {owner}/ does not speak RPC"
+            continue
+        if any(under(included, entry) for entry in allowed):
+            continue
+        if "*" in allowed and target != "tests":
+            continue
+        yield (f"includes {included}: {owner}/ may include "
+               f"{', '.join(allowed) or 'nothing else of ours'}")
+
+
+def check_grpc(path, text):
+    """gRPC headers stay with those that speak RPC."""
+    if any(under(path, folder) for folder in GRPC_FOLDERS):
+        return
+    for _, included in INCLUDE.findall(text):
+        if included.startswith(("grpcpp/", "grpc/")):
+            yield f"includes {included}: only {', '.join(GRPC_FOLDERS)} may"
+
+
+def check_proto(path, text):
+    """*.pb.h stops at service and client files."""
+    offenders = [i for _, i in INCLUDE.findall(text) if i.endswith(".pb.h")]
+    if not offenders or path in PROTO_FILES:
+        return
+    if any(under(path, folder) for folder in PROTO_FREE_RANGE):
+        return
+    name = os.path.basename(path)
+    in_folder = any(under(path, folder) for folder in PROTO_FOLDERS)
+    if in_folder and any(word in name for word in PROTO_WORDS):
+        return
+    yield (f"includes {offenders[0]}: protobuf types stop at service and client "
+           f"files (name with {'|'.join(PROTO_WORDS)}, or PROTO_FILES)")
+
+
+def check_guard(path, text):
+    """Header guards are FOLDER_SUB_FILE_H_."""
+    # Highway compiles -inl.h files once per target, with a guard that toggles.
+    if not path.endswith(HEADERS) or path.endswith("-inl.h"):
+        return
+    guard = re.sub(r"[^A-Za-z0-9]", "_", path).upper() + "_"
+    wanted = f"#ifndef {guard}\n#define {guard}\n"
+    if wanted not in text or f"#endif  // {guard}" not in text:
+        yield f"has not the header guard {guard}"
+
+
+def check_length(path, text):
+    """A file is one idea."""
+    lines = text.count("\n")
+    limit = MAX_HEADER_LINES if path.endswith(HEADERS) else MAX_SOURCE_LINES
+    if lines > limit:
+        yield f"has {lines} lines, the limit is {limit}"
+
+
+def check_cuda_macro(path, text):
+    """One #ifdef for CUDA, in the backend factory."""
+    if path == CUDA_MACRO_FILE or under(path, "tests"):
+        return
+    if re.search(rf"^\s*#\s*(if|ifdef|ifndef|elif)\b.*\b{CUDA_MACRO}\b", text,
+                 re.M):
+        yield f"tests {CUDA_MACRO}: only {CUDA_MACRO_FILE} may"
+
+
+def test_paths(path):
+    """Where the test of a source may be: mirrored; common/rpc in tests/rpc."""
+    stem = re.sub(r"\.(cc|cu)$", r"_test.\1", path)
+    if under(stem, "common/rpc"):
+        return {f"tests/{stem}", f"tests/{stem.removeprefix('common/')}"}
+    return {f"tests/{stem}"}
+
+
+def check_tests(paths):
+    """Every source of the library folders has a test, or a reason."""
+    for path in sorted(paths):
+        if path.endswith(SOURCES) and path not in UNTESTED and any(
+                under(path, folder) for folder in TESTED_FOLDERS):
+            if path in TESTED_BY:
+                if TESTED_BY[path] not in paths:
+                    yield path, f"its test {TESTED_BY[path]} is not there"
+            elif not test_paths(path) & paths:
+                yield path, (f"has no test {min(test_paths(path), key=len)}"
+                             " (or a line in TESTED_BY or UNTESTED)")
+    for path in sorted(UNTESTED):
+        # main.cc files and the like may not exist yet; a test that appeared
+        # makes its exception stale.
+        if path in paths and test_paths(path) & paths:
+            yield path, "has a test by now: delete its line from UNTESTED"
+
+
+FILE_CHECKS = [check_includes, check_grpc, check_proto, check_guard,
+               check_length, check_cuda_macro]
+
+
+def offenders(root, paths):
+    """Yields (path, what is wrong) for C++ files `paths` under `root`."""
+    for path in sorted(paths):
+        text = read(root, path)
+        for check in FILE_CHECKS:
+            for message in check(path, text):
+                yield path, message
+    yield from check_tests(paths)
+
+
+def tracked_files(root):
+    """The C++ files that git knows, less those deleted in the working tree."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True,
+                            stdout=subprocess.PIPE).stdout.decode()
+    return {path for path in listed.split("\0")
+            if path.endswith(HEADERS + SOURCES)
+            and os.path.exists(os.path.join(root, path))}
+
+
+def guarded(path, body=""):
+    guard = re.sub(r"[^A-Za-z0-9]", "_", path).upper() + "_"
+    return f"#ifndef {guard}\n#define {guard}\n{body}\n#endif  // {guard}\n"
+
+
+def self_test():
+    """Plants violations; returns 0 when exactly those are found."""
+    test = "// A test.\n"
+    good = {
+        "common/a.h": guarded("common/a.h", '#include "absl/base/macros.h"'),
+        "common/a.cc": '#include "common/a.h"\n',
+        "tests/common/a_test.cc": '#include "common/a.h"\n',
+        "common/rpc/b.cc": '#include "common/a.h"\n#include "grpcpp/x.h"\n',
+        "tests/rpc/b_test.cc": test,
+        "draft_worker/c_service.cc": '#include "proto/worker.pb.h"\n'
+                                     '#include "kernels/backend_factory.h"\n'
+                                     '#include "common/rpc/b.h"\n',
+        "tests/draft_worker/c_service_test.cc": test,
+        "tools/d.cc": '#include "coordinator/x.h"\n',
+        "kernels/backend_factory.cc": f"#ifdef {CUDA_MACRO}\n#endif\n",
+        "tests/kernels/backend_factory_test.cc": test,
+    }
+    # path -> (text, a part of the message that must come)
+    bad = {
+        "common/up.h": (guarded("common/up.h", '#include "model/x.h"'),
+                        "includes model/x.h"),
+        "speculation/rpc.h": (guarded("speculation/rpc.h",
+                                      '#include "common/rpc/b.h"'),
+                              "does not speak RPC"),
+        "coordinator/model.h": (guarded("coordinator/model.h",
+                                        '#include "model/x.h"'),
+                                "includes model/x.h"),
+        "target_worker/kernel.h": (guarded("target_worker/kernel.h",
+                                           '#include "kernels/cpu/x.h"'),
+                                   "includes kernels/cpu/x.h"),
+        "tools/test.h": (guarded("tools/test.h", '#include "tests/x.h"'),
+                         "includes tests/x.h"),
+        "model/grpc.h": (guarded("model/grpc.h", "#include <grpcpp/x.h>"),
+                         "includes grpcpp/x.h"),
+        "coordinator/loop.h": (guarded("coordinator/loop.h",
+                                       '#include "proto/inference.pb.h"'),
+                               "protobuf types stop"),
+        "common/guard.h": ("#pragma once\n", "has not the header guard"),
+        "model/long.h": (guarded("model/long.h", "\n" * MAX_HEADER_LINES),
+                         "lines, the limit is"),
+        "tests/model/long_test.cc": ("\n" * (MAX_SOURCE_LINES + 1),
+                                     "lines, the limit is"),
+        "model/untested.cc": ("// Nothing.\n", "has no test"),
+        "kernels/cuda.h": (guarded("kernels/cuda.h",
+                                   f"#if defined({CUDA_MACRO})\n#endif"),
+                           f"tests {CUDA_MACRO}"),
+        "draft_worker/main.cc": ("// Nothing.\n", None),
+        "tests/draft_worker/main_test.cc": (test, None),
+    }
+    files = {**good, **{path: text for path, (text, _) in bad.items()}}
+    expected = {path: part for path, (_, part) in bad.items() if part}
+    expected["draft_worker/main.cc"] = "delete its line from UNTESTED"
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(text)
+        found = list(offenders(root, set(files)))
+    wrong = 0
+    for path, part in expected.items():
+        if not any(p == path and part in message for p, message in found):
+            print(f"self-test: not caught: {path} ({part})", file=sys.stderr)
+            wrong += 1
+    for path, message in found:
+        if path not in expected or expected[path] not in message:
+            print(f"self-test: false alarm: {path} {message}", file=sys.stderr)
+            wrong += 1
+    print(f"self-test: {len(expected)} violations planted, "
+          f"{'all caught' if wrong == 0 else f'{wrong} wrong answers'}")
+    return 1 if wrong else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks the source layout.")
+    parser.add_argument("--self-test", action="store_true",
+                        help="check this script on planted violations")
+    arguments = parser.parse_args()
+    if arguments.self_test:
+        return self_test()
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    paths = tracked_files(root)
+    found = list(offenders(root, paths))
+    for path, message in found:
+        print(f"{path}: {message}")
+    print(f"check_layout: {len(paths)} files, {len(found)} offences")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
