@@ -1,0 +1,21 @@
+#include "common/rpc/grpc_status.h"
+
+#include <string>
+
+namespace nacre::rpc {
+
+// Both enumerations are google.rpc.Code: the numbers agree. code() and not
+// raw_code(): a code that is none of them becomes UNKNOWN.
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      std::string(status.message()));
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      status.error_message());
+}
+
+}  // namespace nacre::rpc

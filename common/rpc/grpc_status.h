@@ -1,0 +1,17 @@
+// The only conversion between absl::Status and grpc::Status.
+
+#ifndef COMMON_RPC_GRPC_STATUS_H_
+#define COMMON_RPC_GRPC_STATUS_H_
+
+#include <grpcpp/support/status.h>
+
+#include "absl/status/status.h"
+
+namespace nacre::rpc {
+
+grpc::Status ToGrpcStatus(const absl::Status& status);
+absl::Status FromGrpcStatus(const grpc::Status& status);
+
+}  // namespace nacre::rpc
+
+#endif  // COMMON_RPC_GRPC_STATUS_H_

@@ -1,0 +1,61 @@
+#include "common/sampling_params.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace nacre {
+namespace {
+
+absl::Status OutOfRange(const char* field, double value, const char* expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", value, ", expected ", expected));
+}
+
+}  // namespace
+
+absl::Status ValidateSamplingParams(const SamplingParams& params) {
+  // Written so that NaN fails every one.
+  if (!(params.temperature >= 0 &&
+        params.temperature < std::numeric_limits<float>::infinity())) {
+    return OutOfRange("temperature", params.temperature,
+                      "a finite number >= 0");
+  }
+  if (params.top_k < 0) {
+    return OutOfRange("top_k", params.top_k, "a number >= 0 (0 keeps all)");
+  }
+  if (!(params.top_p > 0 && params.top_p <= 1)) {
+    return OutOfRange("top_p", params.top_p, "a number > 0 and <= 1");
+  }
+  if (!(params.min_p >= 0 && params.min_p <= 1)) {
+    return OutOfRange("min_p", params.min_p, "a number from 0 to 1");
+  }
+  if (!(params.repetition_penalty > 0 &&
+        params.repetition_penalty < std::numeric_limits<float>::infinity())) {
+    return OutOfRange("repetition_penalty", params.repetition_penalty,
+                      "a finite number > 0");
+  }
+  if (!(params.frequency_penalty >= -2 && params.frequency_penalty <= 2)) {
+    return OutOfRange("frequency_penalty", params.frequency_penalty,
+                      "a number from -2 to 2");
+  }
+  if (!(params.presence_penalty >= -2 && params.presence_penalty <= 2)) {
+    return OutOfRange("presence_penalty", params.presence_penalty,
+                      "a number from -2 to 2");
+  }
+  if (params.logit_bias.size() > size_t{kMaxLogitBiases}) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("logit_bias has ", params.logit_bias.size(),
+                     " entries, at most ", kMaxLogitBiases, " are allowed"));
+  }
+  for (const auto& [id, bias] : params.logit_bias) {
+    if (!(bias >= -kMaxLogitBias && bias <= kMaxLogitBias)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "logit_bias of token ", id, " is ", bias, ", expected a number from ",
+          -kMaxLogitBias, " to ", kMaxLogitBias));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace nacre
