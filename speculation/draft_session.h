@@ -1,0 +1,83 @@
+// One session as its draft worker sees it: committed tokens plus what it
+// drafted behind them. Compares commits with its own sequence, keeps the common
+// prefix and goes on from there. Can vanish at any moment without harm.
+//
+// Pure: no I/O, no clock, no threads.
+
+#ifndef SPECULATION_DRAFT_SESSION_H_
+#define SPECULATION_DRAFT_SESSION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "speculation/pipeline.h"
+
+namespace nacre::speculation {
+
+class DraftSession {
+ public:
+  struct Options {
+    uint32_t epoch = 0;
+    // The sequence never grows beyond this: prompt + max_tokens - 1 (the last
+    // token is the target's own), or the draft's context or KV limit if
+    // smaller.
+    int max_length = 0;
+    std::vector<int32_t> end_ids;  // drafting one of these ends the draft
+    DraftPlan plan;
+  };
+
+  // `committed` is the prompt and what was emitted; at least one token.
+  DraftSession(Options options, std::vector<int32_t> committed);
+
+  enum class CommitOutcome { kMatched, kMismatch, kRepeated, kMalformed };
+
+  // Committed tokens from the target. Already applied ones are skipped; a gap
+  // changes nothing (kMalformed). On kMismatch the sequence has been cut: KV
+  // beyond kept_length() or kv_limit() must be dropped.
+  CommitOutcome OnCommit(const Commit& commit);
+
+  void OnPlan(const DraftPlan& plan) { options_.plan = plan; }
+
+  // Whether the draft may produce its next token now.
+  bool WantsStep() const { return Blocked() == StopMark::kNone; }
+
+  // Appends the token drawn for position length() and returns the message for
+  // the target. `policy_stop` is a length policy's verdict on it.
+  Tail OnDrafted(int32_t token_id, bool policy_stop = false);
+
+  // When the draft is blocked and its last message did not say so: an empty
+  // tail that does. The target's gate must not wait for tokens that will not
+  // come.
+  absl::optional<Tail> TakeStopNotice();
+
+  // Committed tokens and drafted ones; the next token is for position length().
+  const std::vector<int32_t>& tokens() const { return tokens_; }
+  int length() const { return static_cast<int>(tokens_.size()); }
+  int committed_length() const { return committed_length_; }
+  uint32_t epoch() const { return options_.epoch; }
+  // KV positions that may be kept: the last token has not been fed.
+  int kv_limit() const { return length() - 1; }
+  // Positions that the last commit left as they were. After a mismatch in the
+  // middle of a commit (the verdict was on another draft's tail) tokens behind
+  // it are new although they are below kv_limit().
+  int kept_length() const { return kept_length_; }
+
+ private:
+  StopMark Blocked() const;
+  Tail MakeTail(int first_position) const;
+
+  Options options_;
+  std::vector<int32_t> tokens_;
+  int committed_length_;
+  int kept_length_;
+  bool after_mismatch_ = true;
+  bool policy_stop_ = false;
+  // What the last message told the target.
+  StopMark announced_ = StopMark::kNone;
+  int announced_base_ = -1;
+};
+
+}  // namespace nacre::speculation
+
+#endif  // SPECULATION_DRAFT_SESSION_H_

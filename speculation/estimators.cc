@@ -1,0 +1,63 @@
+#include "speculation/estimators.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace nacre::speculation {
+namespace {
+
+constexpr double kPriorWeight = 4.0;
+constexpr double kMemory = 64.0;  // comparisons
+constexpr double kStepWeight = 0.1;
+// How much of a relative change the rows that were not measured follow. A power
+// of the change, so that noise, which leaves an average where it is, leaves the
+// others there too.
+constexpr double kShared = 0.8;
+
+}  // namespace
+
+AcceptanceEstimator::AcceptanceEstimator(double prior_alpha)
+    : verified_(kPriorWeight), accepted_(kPriorWeight * prior_alpha) {}
+
+void AcceptanceEstimator::Add(int verified, int accepted) {
+  verified_ += verified;
+  accepted_ += accepted;
+  if (verified_ > kMemory) {
+    accepted_ *= kMemory / verified_;
+    verified_ = kMemory;
+  }
+}
+
+void StepTimeCurve::Add(int rows, int64_t duration_ns) {
+  if (rows < 1 || rows > kMaxRows || duration_ns <= 0) return;
+  double& average = average_ns_[rows];
+  const double sample = static_cast<double>(duration_ns);
+  if (average == 0.0) {
+    average = sample;
+    ++count_;
+    most_ = std::max(most_, rows);
+    return;
+  }
+  // A preempted step says nothing about the curve: outliers count as twice.
+  const double change =
+      1.0 + kStepWeight * (std::min(sample / average, 2.0) - 1.0);
+  const double shared = std::pow(change, kShared);
+  for (double& other : average_ns_) other *= shared;
+  average *= change / shared;
+}
+
+double StepTimeCurve::At(int rows) const {
+  rows = std::clamp(rows, 1, kMaxRows);
+  if (count_ == 0) return 1.0;
+  if (rows >= most_) return average_ns_[most_];
+  int below = rows;
+  while (below >= 1 && average_ns_[below] == 0.0) --below;
+  int above = rows;
+  while (average_ns_[above] == 0.0) ++above;
+  if (below < 1) return average_ns_[above];
+  if (above == below) return average_ns_[below];
+  const double t = static_cast<double>(rows - below) / (above - below);
+  return average_ns_[below] + t * (average_ns_[above] - average_ns_[below]);
+}
+
+}  // namespace nacre::speculation

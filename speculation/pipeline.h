@@ -1,0 +1,101 @@
+// The words that the three state machines of speculation share: methods, plans
+// (how far the draft runs ahead, when the target steps) and the messages that
+// travel between them. START HERE, then target_session.h, draft_session.h,
+// session_schedule.h.
+//
+// Terms (README, "Glossary"): a session has COMMITTED tokens (prompt, then
+// verified and emitted; committed_length counts them) and a TAIL (drafted, not
+// yet verified). Positions are absolute: the first prompt token is position 0.
+// Plain values, no threads.
+
+#ifndef SPECULATION_PIPELINE_H_
+#define SPECULATION_PIPELINE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
+
+namespace nacre::speculation {
+
+enum class Method { kAr, kSd, kPearl, kAsync };
+
+absl::string_view MethodName(Method method);
+absl::optional<Method> MethodFromName(absl::string_view name);
+
+// How many tokens the draft may hold beyond the committed length it has
+// applied.
+struct DraftPlan {
+  int lead_after_mismatch = 0;
+  int lead_in_flow = 0;
+  bool operator==(const DraftPlan&) const = default;
+};
+
+// When the target steps: the gate is how many tail tokens must be there first,
+// the window is the most tail tokens that one step verifies (rows - 1).
+struct TargetPlan {
+  int gate_after_mismatch = 0;
+  int gate_in_flow = 0;
+  int window = 0;
+  // The gate opens this long after it began to wait, whatever is there.
+  int64_t gate_timeout_ns = 0;
+  bool operator==(const TargetPlan&) const = default;
+};
+
+struct PipelinePlan {
+  // What the method calls its window: gamma of sd and pearl, m* of async.
+  int window = 0;
+  DraftPlan draft;
+  TargetPlan target;
+  bool operator==(const PipelinePlan&) const = default;
+};
+
+// No window is larger; bounds every buffer of tail tokens.
+inline constexpr int kMaxWindow = 64;
+inline constexpr int kMaxLead = 2 * kMaxWindow;
+
+// Why the draft does not continue behind the last token of a tail message.
+enum class StopMark {
+  kNone,    // it continues
+  kLead,    // it holds all it may; the next commit lets it go on
+  kPolicy,  // a length policy ended the chunk; the next commit lets it go on
+  kEnd,  // end of sequence, length, context or KV limit: only a mismatch helps
+};
+
+// Draft to target: tokens for positions first_position and on.
+struct Tail {
+  uint32_t epoch = 0;  // raised by the coordinator at each re-open of the draft
+  int base_length = 0;  // the committed length the draft had applied
+  int first_position = 0;
+  std::vector<int32_t> token_ids;
+  StopMark stop = StopMark::kNone;
+};
+
+// Committed tokens for positions first_position and on, target to draft.
+struct Commit {
+  int first_position = 0;
+  std::vector<int32_t> token_ids;
+};
+
+enum class FinishReason { kNone, kEos, kStop, kLength };
+
+// What one target step decided.
+struct Verdict {
+  int base_length = 0;  // committed length before the step
+  std::vector<int32_t>
+      token_ids;    // committed by it: matched + 1, cut at the end
+  int window = 0;   // tail tokens it verified (rows - 1)
+  int matched = 0;  // of these, the matching prefix
+  // Draft tokens compared with all before them matching, and those that
+  // matched, since the previous verdict; the token behind the last row is
+  // included when it has been compared.
+  int verified = 0;
+  int accepted = 0;
+  bool degraded = false;  // stepped without a draft
+  FinishReason finish = FinishReason::kNone;
+};
+
+}  // namespace nacre::speculation
+
+#endif  // SPECULATION_PIPELINE_H_

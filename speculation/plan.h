@@ -1,0 +1,52 @@
+// The methods as parameters of one pipeline (docs/scheduling.md):
+//
+//   method   lead           gate after mismatch   gate in flow   window
+//   ar       0              0                     0              0
+//   sd g     g, g           g                     g              g
+//   pearl g  g, 2g - 1      0  (pre-verify)       g - 1 (post)   g - 1
+//   async    2m* + 1        w*                    0              m*
+//
+// After a mismatch async's lead is shorter where the draft would otherwise be
+// in the middle of a token that is likely a waste when the verdict arrives.
+//
+// Pure functions.
+
+#ifndef SPECULATION_PLAN_H_
+#define SPECULATION_PLAN_H_
+
+#include <cstdint>
+
+#include "absl/types/optional.h"
+#include "speculation/estimators.h"
+#include "speculation/pipeline.h"
+
+namespace nacre::speculation {
+
+// What a worker pair costs, as measured.
+struct StepCosts {
+  const StepTimeCurve* target = nullptr;  // by rows; may be empty
+  // Rows that other sessions add to a step of this one, on average.
+  int other_rows = 0;
+  // Whose they are: the other sessions of the target.
+  int other_sessions = 0;
+  double draft_token_ns = 0.0;  // 0 when not measured
+  double hop_ns = 500e3;        // draft to target through the coordinator
+
+  // c = T_target / T_draft, or 5 when a side has not been measured.
+  double CostRatio() const;
+};
+
+struct PlanInputs {
+  Method method = Method::kAsync;
+  // The user's window: exact for sd and pearl, an upper bound for async. Chosen
+  // from alpha and the costs when absent. In [1, kMaxWindow].
+  absl::optional<int> window;
+  double alpha = 0.7;
+  StepCosts costs;
+};
+
+PipelinePlan MakePlan(const PlanInputs& inputs);
+
+}  // namespace nacre::speculation
+
+#endif  // SPECULATION_PLAN_H_

@@ -1,0 +1,92 @@
+// One session as the coordinator sees it: which plan both workers follow, which
+// draft may speak for it, what has been committed, and the account of it all.
+//
+// Pure: no I/O, no clock, no threads.
+
+#ifndef SPECULATION_SESSION_SCHEDULE_H_
+#define SPECULATION_SESSION_SCHEDULE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "speculation/estimators.h"
+#include "speculation/pipeline.h"
+#include "speculation/plan.h"
+
+namespace nacre::speculation {
+
+// Sums over a session. acceptance rate = accepted / verified; mean accepted
+// length = committed / rounds.
+struct SpeculationStats {
+  int64_t rounds = 0;  // target steps
+  int64_t drafted = 0;
+  int64_t verified = 0;
+  int64_t accepted = 0;
+  int64_t committed = 0;  // tokens that the rounds committed
+  int64_t degraded_rounds = 0;
+  int64_t stale_messages = 0;  // old, repeated or malformed: changed nothing
+};
+
+class SessionSchedule {
+ public:
+  struct Options {
+    Method method = Method::kAsync;
+    absl::optional<int> window;
+    double prior_alpha = 0.7;  // the pair's acceptance so far
+  };
+
+  SessionSchedule(Options options, std::vector<int32_t> prompt);
+
+  // Whether the method drafts at all.
+  bool wants_draft() const { return options_.method != Method::kAr; }
+
+  // The plan for the costs of now; nullopt when both workers already have it.
+  absl::optional<PipelinePlan> Replan(const StepCosts& costs);
+  const PipelinePlan& plan() const { return plan_; }
+
+  // A draft is about to be opened with committed(): returns its epoch.
+  uint32_t AttachDraft();
+  void OnDraftLost() { draft_attached_ = false; }
+  bool draft_attached() const { return draft_attached_; }
+  // The target is gone and its tails with it: the session is to be opened anew
+  // on another, with committed(), a higher epoch and, if at all, a draft that
+  // is opened anew too.
+  void OnTargetLost() {
+    draft_attached_ = false;
+    ++epoch_;
+  }
+  uint32_t epoch() const { return epoch_; }
+
+  // Whether a tail from the draft is to be relayed to the target; counts it.
+  bool OnTail(const Tail& tail);
+
+  // A verdict of the target. On kApplied the new tokens have been appended to
+  // committed() and `commit` is what the draft must be told. Repeated ones,
+  // ones that leave a gap and ones with impossible counts change nothing.
+  enum class VerdictOutcome { kApplied, kRepeated, kMalformed };
+  VerdictOutcome OnVerdict(const Verdict& verdict, Commit* commit);
+
+  const std::vector<int32_t>& committed() const { return committed_; }
+  int prompt_length() const { return prompt_length_; }
+  int generated() const {
+    return static_cast<int>(committed_.size()) - prompt_length_;
+  }
+  double alpha() const { return acceptance_.alpha(); }
+  const SpeculationStats& stats() const { return stats_; }
+
+ private:
+  Options options_;
+  std::vector<int32_t> committed_;
+  int prompt_length_;
+  PipelinePlan plan_;
+  bool planned_ = false;
+  uint32_t epoch_ = 0;
+  bool draft_attached_ = false;
+  AcceptanceEstimator acceptance_;
+  SpeculationStats stats_;
+};
+
+}  // namespace nacre::speculation
+
+#endif  // SPECULATION_SESSION_SCHEDULE_H_

@@ -1,0 +1,223 @@
+#include "speculation/target_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+
+namespace nacre::speculation {
+
+TargetSession::TargetSession(Options options, std::vector<int32_t> committed)
+    : options_(std::move(options)),
+      committed_(std::move(committed)),
+      draft_position_(committed_length()),
+      mismatch_length_(committed_length()),
+      acknowledged_(committed_length()),
+      has_draft_(options_.has_draft) {
+  NACRE_CHECK(options_.prompt_length >= 1 &&
+                  committed_length() >= options_.prompt_length,
+              "a session needs its whole prompt");
+  // A re-open of a session that had already ended.
+  if (generated() >= options_.max_tokens) {
+    finish_ = FinishReason::kLength;
+  } else if (generated() > 0) {
+    finish_ = EndsWith(committed_.back());
+  }
+}
+
+TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
+  if (finished() || !has_draft_ || tail.epoch < options_.epoch) {
+    return TailOutcome::kStale;
+  }
+  if (tail.epoch > options_.epoch || tail.base_length < 0 ||
+      tail.base_length > committed_length()) {
+    return TailOutcome::kMalformed;
+  }
+  if (tail.base_length < mismatch_length_) return TailOutcome::kStale;
+  // Tokens below its base came to the draft from us: nothing to compare there.
+  const int next = std::max(draft_position_, tail.base_length);
+  const int count = static_cast<int>(tail.token_ids.size());
+  if (tail.first_position < 0 || tail.first_position > next ||
+      tail.first_position + count > committed_length() + kMaxLead + 1) {
+    return TailOutcome::kMalformed;
+  }
+  // The base of a draft's messages never falls, nor the end while the base
+  // stays: a message that is not beyond the newest repeats an older one.
+  const MessageOrder order = {tail.base_length, tail.first_position + count};
+  if (order < newest_ || (order == newest_ && (tail.stop == StopMark::kNone ||
+                                               tail.stop == newest_stop_))) {
+    return TailOutcome::kApplied;
+  }
+  newest_ = order;
+  newest_stop_ = tail.stop;
+  draft_position_ = next;
+  draft_silent_ = false;
+  for (int i = std::max(0, draft_position_ - tail.first_position); i < count;
+       ++i) {
+    const int32_t token_id = tail.token_ids[i];
+    if (draft_position_ >= committed_length()) {
+      tail_.push_back(token_id);
+      ++draft_position_;
+      continue;
+    }
+    const bool equal = committed_[draft_position_] == token_id;
+    CompareNext(equal);
+    if (!equal) return TailOutcome::kMismatch;
+  }
+  if (state_ == State::kOpen && draft_position_ >= committed_length()) {
+    state_ = State::kFlow;
+  }
+  // A draft that has not seen the latest commit goes on once it has.
+  if (tail.stop == StopMark::kEnd || tail.base_length == committed_length()) {
+    stop_ = tail.stop;
+  }
+  return TailOutcome::kApplied;
+}
+
+void TargetSession::CompareNext(bool equal) {
+  ++verified_;
+  ++draft_position_;
+  if (equal) {
+    ++accepted_;
+    return;
+  }
+  tail_.clear();
+  stop_ = StopMark::kNone;
+  state_ = State::kMismatch;
+  mismatch_length_ = draft_position_;
+}
+
+void TargetSession::OnDraftAttached(uint32_t epoch, int opened_length) {
+  if (epoch <= options_.epoch) return;
+  options_.epoch = epoch;
+  has_draft_ = true;
+  draft_silent_ = false;
+  tail_.clear();
+  stop_ = StopMark::kNone;
+  state_ = State::kMismatch;
+  newest_ = MessageOrder();
+  draft_position_ = std::min(opened_length, committed_length());
+  mismatch_length_ = draft_position_;
+}
+
+void TargetSession::OnDraftLost() { has_draft_ = false; }
+
+void TargetSession::OnAcknowledged(int committed_length) {
+  acknowledged_ = std::min(std::max(acknowledged_, committed_length),
+                           this->committed_length());
+}
+
+int TargetSession::StepLimit() const {
+  const int ahead = committed_length() - acknowledged_;
+  return std::max(0,
+                  std::min({options_.plan.window, kMaxWindow, remaining() - 1,
+                            options_.max_unacknowledged - ahead - 1}));
+}
+
+int TargetSession::Gate() const {
+  const int gate = state_ == State::kMismatch
+                       ? options_.plan.gate_after_mismatch
+                       : options_.plan.gate_in_flow;
+  return std::min(gate, StepLimit());
+}
+
+TargetSession::Readiness TargetSession::CheckReady(int64_t now_ns) {
+  NACRE_CHECK(!stepping_, "CheckReady while a step runs");
+  if (finished()) return Readiness::kFinished;
+  if (committed_length() - acknowledged_ >= options_.max_unacknowledged) {
+    waiting_since_ns_.reset();
+    return Readiness::kWaitAcknowledge;
+  }
+  if (!has_draft_ || draft_silent_ || stop_ != StopMark::kNone ||
+      tail_size() >= Gate()) {
+    waiting_since_ns_.reset();
+    return Readiness::kReady;
+  }
+  if (!waiting_since_ns_.has_value()) waiting_since_ns_ = now_ns;
+  if (now_ns >= *waiting_since_ns_ + options_.plan.gate_timeout_ns) {
+    // A hung draft must not cost one timeout per step.
+    draft_silent_ = tail_.empty();
+    waiting_since_ns_.reset();
+    return Readiness::kReady;
+  }
+  return Readiness::kWaitDraft;
+}
+
+absl::optional<int64_t> TargetSession::gate_deadline_ns() const {
+  if (!waiting_since_ns_.has_value()) return absl::nullopt;
+  return *waiting_since_ns_ + options_.plan.gate_timeout_ns;
+}
+
+absl::Span<const int32_t> TargetSession::BeginStep() {
+  NACRE_CHECK(!stepping_ && !finished(), "BeginStep twice or after the end");
+  stepping_ = true;
+  step_degraded_ = !has_draft_ || draft_silent_;
+  waiting_since_ns_.reset();
+  step_rows_.assign(tail_.begin(),
+                    tail_.begin() + std::min(tail_size(), StepLimit()));
+  return step_rows_;
+}
+
+Verdict TargetSession::FinishStep(absl::Span<const int32_t> target_token_ids) {
+  NACRE_CHECK(stepping_, "FinishStep without BeginStep");
+  stepping_ = false;
+  Verdict verdict;
+  verdict.base_length = committed_length();
+  verdict.window = static_cast<int>(step_rows_.size());
+  verdict.degraded = step_degraded_;
+
+  // The matching prefix; what follows an end token is cut before it is counted.
+  int& matched = verdict.matched;
+  bool has_row = false;  // whether the last committed token had a row's draft
+  while (true) {
+    NACRE_CHECK(matched < static_cast<int>(target_token_ids.size()),
+                "a target token a row up to the first mismatch");
+    const int32_t token_id = target_token_ids[matched];
+    verdict.token_ids.push_back(token_id);
+    committed_.push_back(token_id);
+    finish_ = EndsWith(token_id);
+    if (finish_ == FinishReason::kNone && remaining() <= 0) {
+      finish_ = FinishReason::kLength;
+    }
+    has_row = matched < verdict.window;
+    if (!has_row || step_rows_[matched] != token_id) break;
+    ++matched;
+    if (finished()) break;
+  }
+  verdict.finish = finish_;
+  const int count = static_cast<int>(verdict.token_ids.size());
+  CompareCommitted(verdict.base_length,
+                   finished() && !has_row ? count - 1 : count);
+  verdict.verified = std::exchange(verified_, 0);
+  verdict.accepted = std::exchange(accepted_, 0);
+  return verdict;
+}
+
+void TargetSession::CompareCommitted(int base_length, int count) {
+  if (stop_ != StopMark::kEnd) stop_ = StopMark::kNone;
+  const int known = std::min(count, tail_size());
+  if (known > 0) draft_position_ = base_length;
+  for (int i = 0; i < known; ++i) {
+    const bool equal = tail_[i] == committed_[base_length + i];
+    CompareNext(equal);
+    if (!equal) return;
+  }
+  tail_.erase(tail_.begin(), tail_.begin() + known);
+  if (known < count) {  // e1 has not arrived
+    state_ = State::kOpen;
+    return;
+  }
+  state_ = State::kFlow;
+  draft_position_ += tail_size();
+}
+
+FinishReason TargetSession::EndsWith(int32_t token_id) const {
+  const auto contains = [token_id](const std::vector<int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), token_id) != ids.end();
+  };
+  if (contains(options_.eos_ids)) return FinishReason::kEos;
+  if (contains(options_.stop_ids)) return FinishReason::kStop;
+  return FinishReason::kNone;
+}
+
+}  // namespace nacre::speculation

@@ -1,0 +1,146 @@
+// One session as its target worker sees it: buffers the tail, decides when the
+// gate is open, turns the target's own tokens into a verdict. The only judge of
+// what is emitted.
+//
+// Exact match: a step feeds [last committed] + m tail tokens, the target draws
+// its own token y_0..y_m for each row, row i is compared with tail token i, and
+// matched + 1 tokens are committed. So the committed stream is the seeded
+// autoregressive stream whatever arrives here.
+//
+// After a step that matched all m, y_m is compared with the draft's next token
+// e1: equal is FLOW (the tail behind e1 stays), different is MISMATCH (the tail
+// is dropped), not there yet is OPEN (e1 is compared when it arrives). A
+// session starts in MISMATCH.
+//
+// Pure: no I/O, no clock (times are passed in, nanoseconds of one monotonic
+// clock), no threads.
+
+#ifndef SPECULATION_TARGET_SESSION_H_
+#define SPECULATION_TARGET_SESSION_H_
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "speculation/pipeline.h"
+
+namespace nacre::speculation {
+
+class TargetSession {
+ public:
+  struct Options {
+    int prompt_length = 0;          // >= 1
+    int max_tokens = 0;             // >= 1, counted from the prompt
+    std::vector<int32_t> eos_ids;   // end with kEos; empty with ignore_eos
+    std::vector<int32_t> stop_ids;  // end with kStop
+    int max_unacknowledged = 64;    // tokens ahead of the coordinator's ack
+    TargetPlan plan;
+    uint32_t epoch = 0;
+    bool has_draft = false;
+  };
+
+  // `committed` is the prompt and, after a re-open, what was emitted before.
+  TargetSession(Options options, std::vector<int32_t> committed);
+
+  enum class TailOutcome { kApplied, kMismatch, kStale, kMalformed };
+
+  // A tail message. Stale (old epoch, or a base that does not yet cover the
+  // last mismatch) and malformed ones (a gap, a base or epoch ahead of this
+  // session, too many tokens) change nothing, nor do repeated ones, which are
+  // kApplied. Repeated positions are skipped.
+  // May be called while a step runs.
+  TailOutcome OnTail(const Tail& tail);
+
+  void OnPlan(const TargetPlan& plan) { options_.plan = plan; }
+  // A new draft, opened with the first `opened_length` committed tokens, will
+  // send tails of `epoch`; older ones are stale and the tail of the old draft
+  // is dropped. Lengths beyond committed_length() are ours to clamp. An epoch
+  // that is not new changes nothing. May be called while a step runs: what the
+  // step verifies of the old draft is committed, but not counted.
+  void OnDraftAttached(uint32_t epoch, int opened_length);
+  // Steps go on without a draft.
+  void OnDraftLost();
+  void OnAcknowledged(int committed_length);
+
+  enum class Readiness {
+    kReady,
+    kWaitDraft,        // the gate is closed
+    kWaitAcknowledge,  // too far ahead of the coordinator
+    kFinished,
+  };
+  Readiness CheckReady(int64_t now_ns);
+  // When a closed gate opens by itself; nullopt unless CheckReady said
+  // kWaitDraft.
+  absl::optional<int64_t> gate_deadline_ns() const;
+
+  // Starts a step and returns the tail tokens it verifies: the rows are the
+  // last committed token (position committed_length - 1) and these. Valid until
+  // FinishStep.
+  absl::Span<const int32_t> BeginStep();
+
+  // Ends the step with the target's tokens, one per row [m + 1]; what follows
+  // the first that differs from its tail token is not looked at and may be left
+  // out.
+  Verdict FinishStep(absl::Span<const int32_t> target_token_ids);
+
+  const std::vector<int32_t>& committed() const { return committed_; }
+  int committed_length() const { return static_cast<int>(committed_.size()); }
+  // The KV length that must remain between steps: later positions are dropped.
+  int kv_length() const { return committed_length() - 1; }
+  int generated() const { return committed_length() - options_.prompt_length; }
+  bool stepping() const { return stepping_; }
+  bool finished() const { return finish_ != FinishReason::kNone; }
+
+ private:
+  enum class State { kMismatch, kFlow, kOpen };
+
+  struct MessageOrder {
+    int base_length = -1;
+    int end_position = -1;
+    auto operator<=>(const MessageOrder&) const = default;
+  };
+
+  int remaining() const { return options_.max_tokens - generated(); }
+  int tail_size() const { return static_cast<int>(tail_.size()); }
+  // Most tail tokens the next step may verify, and how many it waits for.
+  int StepLimit() const;
+  int Gate() const;
+  // Records the comparison of the draft token at draft_position_.
+  void CompareNext(bool equal);
+  // Compares the tokens that a step committed, positions base_length and on,
+  // with the tail, as far as both reach.
+  void CompareCommitted(int base_length, int count);
+  FinishReason EndsWith(int32_t token_id) const;
+
+  Options options_;
+  std::vector<int32_t> committed_;
+  std::vector<int32_t> tail_;  // positions committed_length() and on
+  // The next draft position expected: committed_length() + tail size, or less
+  // when committed tokens still await their comparison (OPEN).
+  int draft_position_;
+  // Position of the last mismatch + 1: a tail is built on the correction iff
+  // its base_length is not below.
+  int mismatch_length_;
+  State state_ = State::kMismatch;
+  StopMark stop_ = StopMark::kNone;
+  MessageOrder newest_;  // of the draft's messages, and its stop mark
+  StopMark newest_stop_ = StopMark::kNone;
+  int acknowledged_;
+  int verified_ = 0;
+  int accepted_ = 0;
+  bool has_draft_;
+  bool draft_silent_ = false;  // a gate timed out and nothing has arrived since
+  bool stepping_ = false;
+  // The tail tokens that the running step verifies. A copy: the tail grows, and
+  // is dropped when another draft is attached, while the step runs.
+  std::vector<int32_t> step_rows_;
+  bool step_degraded_ = false;
+  absl::optional<int64_t> waiting_since_ns_;
+  FinishReason finish_ = FinishReason::kNone;
+};
+
+}  // namespace nacre::speculation
+
+#endif  // SPECULATION_TARGET_SESSION_H_
