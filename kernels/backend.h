@@ -1,0 +1,156 @@
+// Math operations a transformer needs, on one device. START HERE in kernels/.
+// Implementations: reference/ (scalar, double accumulation: the truth), cpu/
+// (SIMD, pinned threads). Ops know nothing about models or sessions.
+//
+// Conventions for every op:
+//   * Shapes are [rows, cols], row-major, contiguous; activations are float32.
+//   * Pointers are to this backend's memory (Allocate); inputs and outputs do
+//     not overlap unless the op says "in place".
+//   * Batch invariance, the contract that makes speculation exact: each output
+//     row is a function of its own inputs alone, bit for bit, whatever the
+//     number of rows, their order or the thread count. Reductions run in an
+//     order fixed by the shape of the weights and by absolute positions.
+//   * Shapes that disagree are our own bug: checked, fatal. Only Allocate, Pack
+//     and Synchronize can fail at run time.
+//
+// Thread-compatible: one thread (the engine's) calls the ops of a backend.
+
+#ifndef KERNELS_BACKEND_H_
+#define KERNELS_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/dtype.h"
+
+namespace nacre::kernels {
+
+// Memory on the backend's device, 64-byte aligned, freed with the object.
+// Contents start as zero.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual void* data() = 0;
+  virtual size_t size_bytes() const = 0;
+  float* f32() { return static_cast<float*>(data()); }
+};
+
+// A weight matrix W [rows, cols] in the layout this backend multiplies with.
+// Immutable; lives as long as its owner keeps it, at most as long as the
+// backend.
+class PackedMatrix {
+ public:
+  virtual ~PackedMatrix() = default;
+  virtual int rows() const = 0;  // outputs
+  virtual int cols() const = 0;  // inputs
+};
+
+// Weights in host memory as a checkpoint holds them, row-major [rows, cols].
+struct HostMatrix {
+  DType dtype = DType::kF32;
+  const void* data = nullptr;  // any alignment
+  int rows = 0;
+  int cols = 0;
+};
+
+// One layer's paged KV cache. K and V each [num_blocks, num_kv_heads,
+// block_size, head_dim]; position p of a session lives in block
+// block_table[p / block_size] at offset p % block_size.
+struct KvLayer {
+  float* keys = nullptr;
+  float* values = nullptr;
+  int num_blocks = 0;
+  int num_kv_heads = 0;
+  int block_size = 0;
+  int head_dim = 0;
+};
+
+// Where one row of a ragged batch stands in its own session.
+struct RowContext {
+  const int32_t* block_table = nullptr;  // host, >= position/block_size + 1
+  int32_t position = 0;  // the row attends to positions 0..position inclusive
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // Names everything that decides bits: backend, SIMD target or SM, weight and
+  // KV types, kernel version; e.g. "cpu-avx3-kvf32-v1". Two workers with equal
+  // ids and equal weights compute equal logits.
+  virtual std::string numerics_id() const = 0;
+
+  // One line for the start-up log, e.g. "cpu (AVX3, 2 threads on cores 0,1)".
+  virtual std::string description() const = 0;
+
+  // Called once by the thread that will call the ops: pins it to its core.
+  virtual void BindComputeThread() = 0;
+
+  // RESOURCE_EXHAUSTED when the device has no room.
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;
+  virtual void CopyFromHost(const void* host, size_t bytes, void* device) = 0;
+  virtual void CopyToHost(const void* device, size_t bytes, void* host) = 0;
+  // Waits for enqueued ops; INTERNAL with the device's own message on failure.
+  virtual absl::Status Synchronize() = 0;
+
+  // Repacks weights; several matrices with equal cols are stacked by rows (q, k
+  // and v; gate and up). Copies: `parts` may go away afterwards.
+  virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
+      absl::Span<const HostMatrix> parts) = 0;
+
+  // y[i, o] = sum_k x[i, k] * w[o, k]        x [rows, w.cols], y [rows, w.rows]
+  virtual void MatMul(const float* x, int rows, const PackedMatrix& w,
+                      float* y) = 0;
+
+  // out[i, :] = table[ids[i], :]. `table` [vocab, cols] is host memory as in
+  // the checkpoint; ids are host memory, each in [0, vocab).   out [ids.size,
+  // cols]
+  virtual void Embed(const HostMatrix& table, absl::Span<const int32_t> ids,
+                     float* out) = 0;
+
+  // out[i, j] = x[i, j] / sqrt(mean_j(x[i, j]^2) + epsilon) * weight[j]
+  //   x, out [rows, cols] (out may be x), weight [cols]
+  virtual void RmsNorm(const float* x, int rows, int cols, const float* weight,
+                       float epsilon, float* out) = 0;
+
+  // Rotary embedding, in place, the two halves of a head as pairs (Hugging Face
+  // "rotate_half"): with h = head_dim / 2, for j < h,
+  //   x[j]' = x[j] cos[j] - x[j+h] sin[j];  x[j+h]' = x[j+h] cos[j] + x[j]
+  //   sin[j] x: row i starts at x + i * row_stride and holds num_heads *
+  //   head_dim cos, sin [rows, head_dim / 2]
+  virtual void Rope(float* x, int rows, int row_stride, int num_heads,
+                    int head_dim, const float* cos, const float* sin) = 0;
+
+  // Writes row i's key and value at contexts[i].position of its session.
+  //   k, v: row i at k + i * row_stride, [num_kv_heads * head_dim]
+  virtual void StoreKv(const float* k, const float* v, int row_stride,
+                       absl::Span<const RowContext> contexts,
+                       const KvLayer& layer) = 0;
+
+  // Causal grouped-query attention over the paged cache:
+  //   out[i, h] = softmax(q[i, h] . K[0..position_i] * scale) V[0..position_i]
+  // query head h reads KV head h / (num_heads / num_kv_heads). The rows' own
+  // keys and values must have been stored.
+  //   q: row i at q + i * q_stride, [num_heads * head_dim];
+  //   out [rows, num_heads * head_dim]
+  virtual void Attention(const float* q, int q_stride, int num_heads,
+                         float scale, absl::Span<const RowContext> contexts,
+                         const KvLayer& layer, float* out) = 0;
+
+  // out[i, j] = silu(gate_up[i, j]) * gate_up[i, cols + j]
+  //   gate_up [rows, 2 * cols], out [rows, cols]
+  virtual void SiluMul(const float* gate_up, int rows, int cols,
+                       float* out) = 0;
+
+  // x[i] += y[i], in place                                         x, y [count]
+  virtual void AddInPlace(float* x, const float* y, size_t count) = 0;
+};
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_BACKEND_H_

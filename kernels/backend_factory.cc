@@ -1,0 +1,66 @@
+#include "kernels/backend_factory.h"
+
+#include <sched.h>
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/host_memory.h"
+#include "kernels/reference/reference_backend.h"
+
+namespace nacre::kernels {
+namespace {
+
+// INVALID_ARGUMENT unless this process may run on every core of `cpus` and each
+// is named once.
+absl::Status CheckCores(const std::vector<int>& cpus) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (!cpus.empty() && sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    return absl::InternalError("cannot read the cores of this process");
+  }
+  std::set<int> seen;
+  for (const int core : cpus) {
+    if (core < 0 || core >= CPU_SETSIZE || !CPU_ISSET(core, &allowed)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("core ", core,
+                       " does not exist for this process, which "
+                       "may run on ",
+                       CPU_COUNT(&allowed), " cores"));
+    }
+    if (!seen.insert(core).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("core ", core, " is listed twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
+    const BackendOptions& options) {
+  NACRE_ASSIGN_OR_RETURN(const WeightType weight_type,
+                         ParseWeightType(options.weights));
+  NACRE_RETURN_IF_ERROR(CheckCores(options.cpus));
+  if (options.kind == "reference") {
+    return std::make_unique<ReferenceBackend>(weight_type);
+  }
+  if (options.kind == "cpu") {
+    return std::make_unique<CpuBackend>(options.cpus, weight_type);
+  }
+  if (options.kind == "cuda") {
+#ifdef NACRE_WITH_CUDA
+    return CreateCudaBackend(options.device, weight_type);
+#else
+    return absl::UnimplementedError("this build has no CUDA backend");
+#endif
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("backend is \"", options.kind,
+                   "\", expected \"reference\", \"cpu\" or \"cuda\""));
+}
+
+}  // namespace nacre::kernels

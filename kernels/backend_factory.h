@@ -1,0 +1,35 @@
+// The only file that knows which backends were compiled.
+
+#ifndef KERNELS_BACKEND_FACTORY_H_
+#define KERNELS_BACKEND_FACTORY_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace nacre::kernels {
+
+struct BackendOptions {
+  std::string kind = "cpu";  // "reference", "cpu" or "cuda"
+  // Cores for compute threads, one thread each; empty: one unpinned thread.
+  std::vector<int> cpus;
+  int device = 0;  // cuda only
+  // Type weights are kept in: "auto" (bf16 and f32 as they are, f16 as f32),
+  // "bf16" (rounds; changes outputs) or "f32".
+  std::string weights = "auto";
+};
+
+// INVALID_ARGUMENT for an unknown kind, weight type or core; UNIMPLEMENTED for
+// a backend that this build lacks.
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
+    const BackendOptions& options);
+
+// Parses "0,2-4" into {0, 2, 3, 4}. INVALID_ARGUMENT on anything else.
+absl::StatusOr<std::vector<int>> ParseCpuList(const std::string& text);
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_BACKEND_FACTORY_H_

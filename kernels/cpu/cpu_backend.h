@@ -1,0 +1,79 @@
+// The fast backend on host memory: SIMD kernels for the best target of this CPU
+// (chosen when the backend is made) on pinned threads. Weights stay bf16 where
+// the checkpoint has bf16; activations, sums and the KV cache are float32.
+//
+// Work is divided among threads by whole output elements, so their number never
+// changes a bit. No op allocates once it has seen its largest number of rows.
+
+#ifndef KERNELS_CPU_CPU_BACKEND_H_
+#define KERNELS_CPU_CPU_BACKEND_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "hwy/aligned_allocator.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/host_memory.h"
+
+namespace nacre::kernels {
+
+class CpuBackend : public Backend {
+ public:
+  // One thread for each core of `cpus`, all of which this process may run on;
+  // empty: one unpinned thread.
+  CpuBackend(std::vector<int> cpus, WeightType weight_type);
+
+  std::string numerics_id() const override;
+  std::string description() const override;
+  void BindComputeThread() override { threads_.BindCaller(); }
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
+  void CopyFromHost(const void* host, size_t bytes, void* device) override;
+  void CopyToHost(const void* device, size_t bytes, void* host) override;
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
+      absl::Span<const HostMatrix> parts) override;
+
+  void MatMul(const float* x, int rows, const PackedMatrix& w,
+              float* y) override;
+  void Embed(const HostMatrix& table, absl::Span<const int32_t> ids,
+             float* out) override;
+  void RmsNorm(const float* x, int rows, int cols, const float* weight,
+               float epsilon, float* out) override;
+  void Rope(float* x, int rows, int row_stride, int num_heads, int head_dim,
+            const float* cos, const float* sin) override;
+  void StoreKv(const float* k, const float* v, int row_stride,
+               absl::Span<const RowContext> contexts,
+               const KvLayer& layer) override;
+  void Attention(const float* q, int q_stride, int num_heads, float scale,
+                 absl::Span<const RowContext> contexts, const KvLayer& layer,
+                 float* out) override;
+  void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
+  void AddInPlace(float* x, const float* y, size_t count) override;
+
+ private:
+  // Calls task on ranges of [0, count): on all threads when the work of
+  // `elements_each` elements an item is worth waking them, else here.
+  void Divide(int count, int elements_each,
+              absl::FunctionRef<void(int begin, int end)> task);
+
+  const std::vector<int> cpus_;
+  const WeightType weight_type_;
+  const GemmKernels gemm_;
+  const ElementwiseKernels elementwise_;
+  const AttentionKernels attention_;
+  ThreadPool threads_;
+
+  // Packed activations of the current MatMul.
+  hwy::AlignedFreeUniquePtr<float[]> activations_;
+  size_t activations_size_ = 0;  // floats
+};
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_CPU_CPU_BACKEND_H_

@@ -1,0 +1,59 @@
+// Compute threads of one backend, pinned to given cores. The calling thread is
+// one of them, so one core means no other thread and no synchronisation.
+//
+// Waiting threads spin for at most 20 microseconds and then park: an idle
+// backend costs nothing, and a core shared with another process is not lost.
+//
+// Run and BindCaller belong to one thread, the backend's caller.
+
+#ifndef KERNELS_CPU_THREAD_POOL_H_
+#define KERNELS_CPU_THREAD_POOL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+
+namespace nacre::kernels {
+
+class ThreadPool {
+ public:
+  // One thread for each core; `cpus` empty: one unpinned thread. Every core
+  // must be one this process may run on.
+  explicit ThreadPool(std::vector<int> cpus);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return size_; }
+
+  // Pins the calling thread to the first core.
+  void BindCaller();
+
+  // Calls task(0) here and task(i) on thread i, for every i < size(); returns
+  // when all have returned. `task` must not call Run.
+  void Run(absl::FunctionRef<void(int thread)> task);
+
+  // Splits [0, count) in order into size() near-equal ranges and calls
+  // task(begin, end) for each that is not empty, one on each thread.
+  void RunRanges(int count, absl::FunctionRef<void(int begin, int end)> task);
+
+ private:
+  void WorkerLoop(int thread);
+
+  const std::vector<int> cpus_;
+  const int size_;
+  std::vector<std::thread> workers_;
+
+  // Written by Run before `generation_` grows, read by workers after. Null asks
+  // the workers to end.
+  const absl::FunctionRef<void(int)>* task_ = nullptr;
+  std::atomic<uint32_t> generation_{0};
+  std::atomic<uint32_t> unfinished_{0};  // workers still in the current task
+};
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_CPU_THREAD_POOL_H_

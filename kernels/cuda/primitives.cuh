@@ -1,0 +1,59 @@
+// The few instructions that CUDA C++ has no name for, one function each. All
+// run on the device, by every thread of a warp unless said otherwise.
+
+#ifndef KERNELS_CUDA_PRIMITIVES_CUH_
+#define KERNELS_CUDA_PRIMITIVES_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace nacre::kernels::cuda {
+
+// Copies 16 bytes, or writes zeros when `inside` is false.
+__device__ __forceinline__ void CopyVector(uint4* shared, const char* global,
+                                           bool inside) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const int bytes = inside ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(address),
+               "l"(global), "r"(bytes)
+               : "memory");
+}
+
+__device__ __forceinline__ void CommitCopies() {
+  asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
+
+template <int kPending>
+__device__ __forceinline__ void WaitCopies() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
+}
+
+// Lets the next kernel of the stream start fetching what does not depend on us.
+__device__ __forceinline__ void LaunchDependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+#endif
+}
+
+// Returns when the kernel before on the stream is done and its writes are seen.
+__device__ __forceinline__ void WaitForPrevious() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void MultiplyAdd(float4& sum, uint32_t a0,
+                                            uint32_t a1, uint32_t a2,
+                                            uint32_t a3, uint32_t b0,
+                                            uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+      : "+f"(sum.x), "+f"(sum.y), "+f"(sum.z), "+f"(sum.w)
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_PRIMITIVES_CUH_

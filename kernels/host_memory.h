@@ -1,0 +1,46 @@
+// Host memory and host weights, shared by the backends that compute on the CPU.
+//
+// Thread-safe: pure functions; a HostBuffer has one owner.
+
+#ifndef KERNELS_HOST_MEMORY_H_
+#define KERNELS_HOST_MEMORY_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/dtype.h"
+
+namespace nacre::kernels {
+
+// Type that a backend keeps weights in; BackendOptions::weights.
+enum class WeightType {
+  kAuto,  // bf16 and f32 as they are, f16 as f32: exact
+  kBF16,  // everything rounded to bf16
+  kF32,   // everything widened to f32: exact
+};
+
+// INVALID_ARGUMENT unless `name` is "auto", "bf16" or "f32".
+absl::StatusOr<WeightType> ParseWeightType(const std::string& name);
+
+// "", "-bf16" or "-f32": what a numerics id says of the weight type.
+const char* WeightTypeSuffix(WeightType type);
+
+// A zeroed Buffer of host memory, 64-byte aligned. RESOURCE_EXHAUSTED when the
+// system has no room.
+absl::StatusOr<std::unique_ptr<Buffer>> AllocateHostBuffer(size_t bytes);
+
+// Row `row` of `matrix` as float32, exact.                    out [matrix.cols]
+void LoadRow(const HostMatrix& matrix, size_t row, float* out);
+
+// The sum of the rows of `parts`. Fatal unless there is at least one part,
+// every size is positive and all have equal cols.
+int CheckedTotalRows(absl::Span<const HostMatrix> parts);
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_HOST_MEMORY_H_

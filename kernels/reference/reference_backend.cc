@@ -1,0 +1,196 @@
+#include "kernels/reference/reference_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "kernels/kv_address.h"
+
+namespace nacre::kernels {
+namespace {
+
+// Row-major float32.
+class ReferenceMatrix : public PackedMatrix {
+ public:
+  ReferenceMatrix(std::vector<float> values, int rows, int cols)
+      : values_(std::move(values)), rows_(rows), cols_(cols) {}
+  int rows() const override { return rows_; }
+  int cols() const override { return cols_; }
+  const float* row(int index) const {
+    return values_.data() + static_cast<size_t>(index) * cols_;
+  }
+
+ private:
+  std::vector<float> values_;  // [rows, cols]
+  int rows_;
+  int cols_;
+};
+
+double Dot(const float* a, const float* b, int count) {
+  double sum = 0;
+  for (int j = 0; j < count; ++j) sum += double{a[j]} * b[j];
+  return sum;
+}
+
+}  // namespace
+
+std::string ReferenceBackend::numerics_id() const {
+  return absl::StrCat("reference", WeightTypeSuffix(weight_type_), "-v1");
+}
+
+std::string ReferenceBackend::description() const {
+  return "reference (scalar, double accumulation, 1 thread)";
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::Allocate(
+    size_t bytes) {
+  return AllocateHostBuffer(bytes);
+}
+
+void ReferenceBackend::CopyFromHost(const void* host, size_t bytes,
+                                    void* device) {
+  if (bytes > 0) std::memcpy(device, host, bytes);
+}
+
+void ReferenceBackend::CopyToHost(const void* device, size_t bytes,
+                                  void* host) {
+  if (bytes > 0) std::memcpy(host, device, bytes);
+}
+
+absl::StatusOr<std::unique_ptr<PackedMatrix>> ReferenceBackend::Pack(
+    absl::Span<const HostMatrix> parts) {
+  const int rows = CheckedTotalRows(parts);
+  const int cols = parts[0].cols;
+  std::vector<float> values(static_cast<size_t>(rows) * cols);
+  float* out = values.data();
+  for (const HostMatrix& part : parts) {
+    for (int row = 0; row < part.rows; ++row, out += cols) {
+      LoadRow(part, row, out);
+    }
+  }
+  if (weight_type_ == WeightType::kBF16) {
+    for (float& value : values) value = FromBF16(ToBF16(value));
+  }
+  return std::make_unique<ReferenceMatrix>(std::move(values), rows, cols);
+}
+
+void ReferenceBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
+                              float* y) {
+  const auto& matrix = static_cast<const ReferenceMatrix&>(w);
+  for (int i = 0; i < rows; ++i) {
+    const float* input = x + static_cast<size_t>(i) * w.cols();
+    for (int o = 0; o < w.rows(); ++o) {
+      *y++ = static_cast<float>(Dot(input, matrix.row(o), w.cols()));
+    }
+  }
+}
+
+void ReferenceBackend::Embed(const HostMatrix& table,
+                             absl::Span<const int32_t> ids, float* out) {
+  for (size_t i = 0; i < ids.size(); ++i, out += table.cols) {
+    NACRE_CHECK(ids[i] >= 0 && ids[i] < table.rows,
+                "a token id outside the embedding table");
+    LoadRow(table, ids[i], out);
+  }
+}
+
+void ReferenceBackend::RmsNorm(const float* x, int rows, int cols,
+                               const float* weight, float epsilon, float* out) {
+  for (int i = 0; i < rows; ++i, x += cols, out += cols) {
+    const double mean_square = Dot(x, x, cols) / cols;
+    const double scale = 1.0 / std::sqrt(mean_square + double{epsilon});
+    for (int j = 0; j < cols; ++j) {
+      out[j] = static_cast<float>(x[j] * scale * weight[j]);
+    }
+  }
+}
+
+void ReferenceBackend::Rope(float* x, int rows, int row_stride, int num_heads,
+                            int head_dim, const float* cos, const float* sin) {
+  const int half = head_dim / 2;
+  for (int i = 0; i < rows; ++i, cos += half, sin += half) {
+    float* head = x + static_cast<size_t>(i) * row_stride;
+    for (int h = 0; h < num_heads; ++h, head += head_dim) {
+      for (int j = 0; j < half; ++j) {
+        const double first = head[j];
+        const double second = head[j + half];
+        head[j] = static_cast<float>(first * cos[j] - second * sin[j]);
+        head[j + half] = static_cast<float>(second * cos[j] + first * sin[j]);
+      }
+    }
+  }
+}
+
+void ReferenceBackend::StoreKv(const float* k, const float* v, int row_stride,
+                               absl::Span<const RowContext> contexts,
+                               const KvLayer& layer) {
+  for (const RowContext& context : contexts) {
+    for (int head = 0; head < layer.num_kv_heads; ++head) {
+      const size_t index = KvIndex(layer, context, context.position, head);
+      std::copy_n(k + head * layer.head_dim, layer.head_dim,
+                  layer.keys + index);
+      std::copy_n(v + head * layer.head_dim, layer.head_dim,
+                  layer.values + index);
+    }
+    k += row_stride;
+    v += row_stride;
+  }
+}
+
+void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
+                                 float scale,
+                                 absl::Span<const RowContext> contexts,
+                                 const KvLayer& layer, float* out) {
+  const int head_dim = layer.head_dim;
+  const int heads_per_kv_head = num_heads / layer.num_kv_heads;
+  std::vector<double> weights;
+  std::vector<double> sum(head_dim);
+  for (const RowContext& context : contexts) {
+    for (int head = 0; head < num_heads; ++head, out += head_dim) {
+      const int kv_head = head / heads_per_kv_head;
+      weights.assign(context.position + 1, 0);
+      double maximum = -std::numeric_limits<double>::infinity();
+      for (int p = 0; p <= context.position; ++p) {
+        const float* key = layer.keys + KvIndex(layer, context, p, kv_head);
+        weights[p] = Dot(q + head * head_dim, key, head_dim) * scale;
+        maximum = std::max(maximum, weights[p]);
+      }
+      double total = 0;
+      for (double& weight : weights) {
+        weight = std::exp(weight - maximum);
+        total += weight;
+      }
+      std::fill(sum.begin(), sum.end(), 0);
+      for (int p = 0; p <= context.position; ++p) {
+        const float* value = layer.values + KvIndex(layer, context, p, kv_head);
+        for (int j = 0; j < head_dim; ++j) sum[j] += weights[p] * value[j];
+      }
+      for (int j = 0; j < head_dim; ++j) {
+        out[j] = static_cast<float>(sum[j] / total);
+      }
+    }
+    q += q_stride;
+  }
+}
+
+void ReferenceBackend::SiluMul(const float* gate_up, int rows, int cols,
+                               float* out) {
+  for (int i = 0; i < rows; ++i, gate_up += 2 * cols, out += cols) {
+    for (int j = 0; j < cols; ++j) {
+      const double gate = gate_up[j];
+      out[j] = static_cast<float>(gate / (1.0 + std::exp(-gate)) *
+                                  gate_up[cols + j]);
+    }
+  }
+}
+
+void ReferenceBackend::AddInPlace(float* x, const float* y, size_t count) {
+  for (size_t i = 0; i < count; ++i) x[i] += y[i];
+}
+
+}  // namespace nacre::kernels

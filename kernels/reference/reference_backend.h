@@ -1,0 +1,55 @@
+// The truth: every op as its definition, one scalar loop at a time, summed in
+// double and rounded to float32 once. Slow; runs any model on any machine.
+//
+// Single-threaded, stateless but for the weight type.
+
+#ifndef KERNELS_REFERENCE_REFERENCE_BACKEND_H_
+#define KERNELS_REFERENCE_REFERENCE_BACKEND_H_
+
+#include <memory>
+#include <string>
+
+#include "kernels/backend.h"
+#include "kernels/host_memory.h"
+
+namespace nacre::kernels {
+
+class ReferenceBackend : public Backend {
+ public:
+  explicit ReferenceBackend(WeightType weight_type)
+      : weight_type_(weight_type) {}
+
+  std::string numerics_id() const override;
+  std::string description() const override;
+  void BindComputeThread() override {}
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
+  void CopyFromHost(const void* host, size_t bytes, void* device) override;
+  void CopyToHost(const void* device, size_t bytes, void* host) override;
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
+      absl::Span<const HostMatrix> parts) override;
+
+  void MatMul(const float* x, int rows, const PackedMatrix& w,
+              float* y) override;
+  void Embed(const HostMatrix& table, absl::Span<const int32_t> ids,
+             float* out) override;
+  void RmsNorm(const float* x, int rows, int cols, const float* weight,
+               float epsilon, float* out) override;
+  void Rope(float* x, int rows, int row_stride, int num_heads, int head_dim,
+            const float* cos, const float* sin) override;
+  void StoreKv(const float* k, const float* v, int row_stride,
+               absl::Span<const RowContext> contexts,
+               const KvLayer& layer) override;
+  void Attention(const float* q, int q_stride, int num_heads, float scale,
+                 absl::Span<const RowContext> contexts, const KvLayer& layer,
+                 float* out) override;
+  void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
+  void AddInPlace(float* x, const float* y, size_t count) override;
+
+ private:
+  WeightType weight_type_;
+};
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_REFERENCE_REFERENCE_BACKEND_H_
