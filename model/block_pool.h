@@ -1,0 +1,84 @@
+// Which blocks of a KV cache are free, in use, shared or cached: the
+// bookkeeping of KvPool, without the memory.
+//
+// A full block whose tokens are settled can be published: later sequences that
+// begin with the same tokens take it over instead of computing it again. A
+// block is known by its tokens and by the block before it, compared in full and
+// not by a hash, so it stands for one exact prefix. Blocks that nobody uses
+// stay cached until their room is needed, the one unused longest goes first.
+//
+// Thread-compatible.
+
+#ifndef MODEL_BLOCK_POOL_H_
+#define MODEL_BLOCK_POOL_H_
+
+#include <cstdint>
+#include <list>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+
+namespace nacre::model {
+
+class BlockPool {
+ public:
+  // A published prefix; kRoot is the empty one. Never used twice.
+  using Node = uint64_t;
+  static constexpr Node kRoot = 0;
+
+  // Blocks of `block_size` tokens. Without `cache` nothing is ever shared.
+  BlockPool(int num_blocks, int block_size, bool cache);
+
+  struct Reservation {
+    std::vector<int32_t> blocks;
+    int num_cached = 0;  // of them, from the front: they hold token_ids
+    Node node = kRoot;   // of the last of those
+  };
+  // `num_blocks` blocks of one sequence, as many as can be from the cache, but
+  // at least one of token_ids is left to be computed. nullopt, and nothing
+  // changed, when there are too few.
+  absl::optional<Reservation> Reserve(int num_blocks,
+                                      absl::Span<const int32_t> token_ids);
+
+  // `block`, reserved by the caller, holds `token_ids` [block_size] behind the
+  // prefix `parent` and will not change any more. Returns the prefix that ends
+  // with it. If another block already stands for it, this one stays private.
+  Node Publish(Node parent, absl::Span<const int32_t> token_ids, int32_t block);
+
+  // Gives a sequence's blocks back.
+  void Release(absl::Span<const int32_t> blocks);
+
+  // Free or cached and not in use: what Reserve can give.
+  int num_available() const {
+    return static_cast<int>(free_.size() + unused_.size());
+  }
+  int num_cached() const { return static_cast<int>(by_key_.size()); }
+
+ private:
+  using Key = std::pair<Node, std::vector<int32_t>>;  // parent, token ids
+
+  struct Block {
+    int uses = 0;
+    Node node = kRoot;  // kRoot: not published
+    Key key;
+    std::list<int32_t>::iterator unused;  // where uses == 0 and published
+  };
+
+  void Use(int32_t block);
+  int32_t TakeFree();
+
+  const int block_size_;
+  const bool cache_;
+  Node next_node_ = kRoot + 1;
+  std::vector<Block> blocks_;
+  std::vector<int32_t> free_;
+  std::list<int32_t> unused_;  // published, the one unused longest first
+  absl::flat_hash_map<Key, int32_t> by_key_;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_BLOCK_POOL_H_

@@ -1,0 +1,218 @@
+#include "model/checkpoint.h"
+
+#include <openssl/evp.h>
+
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "model/mapped_file.h"
+#include "nlohmann/json.hpp"
+
+namespace nacre::model {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kFingerprintBytesPerTensor = 4096;
+
+// A shard must lie in the folder itself: an index from elsewhere must not make
+// us read other files.
+bool IsPlainFileName(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+absl::StatusOr<kernels::DType> ParseDType(absl::string_view name) {
+  if (name == "F32") return kernels::DType::kF32;
+  if (name == "BF16") return kernels::DType::kBF16;
+  if (name == "F16") return kernels::DType::kF16;
+  return absl::UnimplementedError(absl::StrCat(
+      "dtype ", name, " is not supported; supported: BF16, F16, F32"));
+}
+
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new()) {
+    NACRE_CHECK(context_ != nullptr &&
+                    EVP_DigestInit_ex(context_, EVP_sha256(), nullptr) == 1,
+                "SHA-256 is not available");
+  }
+  ~Sha256() { EVP_MD_CTX_free(context_); }
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  // Hashes the length first, so that two fields never run into each other.
+  void AddField(absl::string_view bytes) {
+    const uint64_t size = bytes.size();
+    EVP_DigestUpdate(context_, &size, sizeof(size));
+    EVP_DigestUpdate(context_, bytes.data(), bytes.size());
+  }
+
+  std::string Hex() {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int size = 0;
+    EVP_DigestFinal_ex(context_, digest, &size);
+    return absl::BytesToHexString(
+        absl::string_view(reinterpret_cast<const char*>(digest), size));
+  }
+
+ private:
+  EVP_MD_CTX* context_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(
+    const std::string& dir) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(dir, error)) {
+    return absl::NotFoundError(
+        absl::StrCat("model folder ", dir, " does not exist"));
+  }
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
+  checkpoint->dir_ = dir;
+  const std::string single = absl::StrCat(dir, "/model.safetensors");
+  if (std::filesystem::exists(single, error)) {
+    NACRE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file,
+                           SafetensorsFile::Open(single));
+    for (const auto& [name, entry] : file->tensors()) {
+      checkpoint->tensors_[name] = {file.get(), &entry};
+    }
+    checkpoint->files_.push_back(std::move(file));
+    return checkpoint;
+  }
+  const std::string index_path = absl::StrCat(single, ".index.json");
+  absl::StatusOr<std::unique_ptr<MappedFile>> index =
+      MappedFile::Open(index_path);
+  if (absl::IsNotFound(index.status())) {
+    return absl::NotFoundError(absl::StrCat(
+        "model folder ", dir, " has neither model.safetensors nor ",
+        "model.safetensors.index.json"));
+  }
+  NACRE_RETURN_IF_ERROR(index.status());
+  absl::Status status = checkpoint->OpenShards(dir, (*index)->bytes());
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat(index_path, ": ", status.message()));
+  }
+  return checkpoint;
+}
+
+absl::Status Checkpoint::OpenShards(const std::string& dir,
+                                    absl::string_view index_json) {
+  const Json index =
+      Json::parse(index_json.begin(), index_json.end(), nullptr, false);
+  if (index.is_discarded() || !index.is_object() ||
+      !index.contains("weight_map") || !index["weight_map"].is_object()) {
+    return absl::InvalidArgumentError(
+        "not a JSON object with an object weight_map");
+  }
+  std::map<std::string, const SafetensorsFile*> shards;
+  for (const auto& [name, shard] : index["weight_map"].items()) {
+    if (!shard.is_string() || !IsPlainFileName(shard.get<std::string>())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the shard of tensor ", name, " is ",
+          shard.dump(-1, ' ', true, Json::error_handler_t::replace),
+          ", expected a plain file name"));
+    }
+    const SafetensorsFile*& file = shards[shard.get<std::string>()];
+    if (file == nullptr) {
+      NACRE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> opened,
+                             SafetensorsFile::Open(absl::StrCat(
+                                 dir, "/", shard.get<std::string>())));
+      file = opened.get();
+      files_.push_back(std::move(opened));
+    }
+    const auto it = file->tensors().find(name);
+    if (it == file->tensors().end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", name, " is not in its shard ", shard.get<std::string>()));
+    }
+    tensors_[name] = {file, &it->second};
+  }
+  return absl::OkStatus();
+}
+
+bool Checkpoint::Contains(absl::string_view name) const {
+  return tensors_.find(std::string(name)) != tensors_.end();
+}
+
+std::vector<std::string> Checkpoint::Names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, location] : tensors_) names.push_back(name);
+  return names;
+}
+
+absl::StatusOr<Tensor> Checkpoint::Find(absl::string_view name) const {
+  const auto it = tensors_.find(std::string(name));
+  if (it == tensors_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("tensor ", name, " is not in the checkpoint ", dir_));
+  }
+  const TensorEntry& entry = *it->second.entry;
+  absl::StatusOr<kernels::DType> dtype = ParseDType(entry.dtype);
+  if (!dtype.ok()) {
+    return absl::Status(
+        dtype.status().code(),
+        absl::StrCat("tensor ", name, ": ", dtype.status().message()));
+  }
+  return Tensor{*dtype, entry.shape, it->second.file->Bytes(entry)};
+}
+
+absl::StatusOr<kernels::HostMatrix> Checkpoint::Matrix(absl::string_view name,
+                                                       int rows,
+                                                       int cols) const {
+  NACRE_ASSIGN_OR_RETURN(const Tensor tensor, Find(name));
+  const std::vector<int64_t> expected = {rows, cols};
+  if (tensor.shape != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", name, " has shape ", ShapeString(tensor.shape),
+                     ", the config implies ", ShapeString(expected)));
+  }
+  return kernels::HostMatrix{tensor.dtype, tensor.bytes.data(), rows, cols};
+}
+
+absl::StatusOr<std::vector<float>> Checkpoint::Vector(absl::string_view name,
+                                                      int size) const {
+  NACRE_ASSIGN_OR_RETURN(const Tensor tensor, Find(name));
+  const std::vector<int64_t> expected = {size};
+  if (tensor.shape != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", name, " has shape ", ShapeString(tensor.shape),
+                     ", the config implies ", ShapeString(expected)));
+  }
+  std::vector<float> values(static_cast<size_t>(size));
+  if (tensor.dtype == kernels::DType::kF32) {
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    return values;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, tensor.bytes.data() + i * sizeof(bits), sizeof(bits));
+    values[i] = tensor.dtype == kernels::DType::kBF16 ? kernels::FromBF16(bits)
+                                                      : kernels::FromF16(bits);
+  }
+  return values;
+}
+
+std::string Checkpoint::Fingerprint(absl::string_view config_json) const {
+  Sha256 hash;
+  hash.AddField(config_json);
+  for (const auto& [name, location] : tensors_) {
+    hash.AddField(name);
+    hash.AddField(location.entry->dtype);
+    hash.AddField(ShapeString(location.entry->shape));
+    hash.AddField(location.file->Bytes(*location.entry)
+                      .substr(0, kFingerprintBytesPerTensor));
+  }
+  return hash.Hex();
+}
+
+}  // namespace nacre::model

@@ -1,0 +1,77 @@
+// The weights of a Hugging Face folder: model.safetensors, or the shards that
+// model.safetensors.index.json lists. Looks tensors up by name and refuses
+// those that do not have the shape the config implies.
+//
+// Thread-safe: immutable after Open.
+
+#ifndef MODEL_CHECKPOINT_H_
+#define MODEL_CHECKPOINT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "model/safetensors.h"
+
+namespace nacre::model {
+
+// One tensor of a floating-point type, in mapped memory (any alignment).
+struct Tensor {
+  kernels::DType dtype = kernels::DType::kF32;
+  std::vector<int64_t> shape;
+  absl::string_view bytes;
+};
+
+class Checkpoint {
+ public:
+  // NOT_FOUND names the missing folder or file; INVALID_ARGUMENT or DATA_LOSS
+  // for a malformed one, an index that lists a tensor its shard lacks, or a
+  // shard name that is not a plain file name.
+  static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(
+      const std::string& dir);
+
+  bool Contains(absl::string_view name) const;
+
+  // All tensor names, sorted.
+  std::vector<std::string> Names() const;
+
+  // NOT_FOUND if there is none of this name, UNIMPLEMENTED if its dtype is not
+  // BF16, F16 or F32. Valid as long as this object.
+  absl::StatusOr<Tensor> Find(absl::string_view name) const;
+
+  // Find, and INVALID_ARGUMENT with both shapes if it is not [rows, cols].
+  absl::StatusOr<kernels::HostMatrix> Matrix(absl::string_view name, int rows,
+                                             int cols) const;
+
+  // Find, converted; INVALID_ARGUMENT with both shapes if it is not [size].
+  absl::StatusOr<std::vector<float>> Vector(absl::string_view name,
+                                            int size) const;
+
+  // SHA-256 in hex over `config_json`, every tensor's name, dtype and shape,
+  // and its first 4 KiB: cheap, and different for different weights.
+  std::string Fingerprint(absl::string_view config_json) const;
+
+ private:
+  struct Location {
+    const SafetensorsFile* file = nullptr;
+    const TensorEntry* entry = nullptr;
+  };
+
+  Checkpoint() = default;
+  absl::Status OpenShards(const std::string& dir, absl::string_view index_json);
+
+  std::string dir_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, Location, std::less<>> tensors_;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_CHECKPOINT_H_

@@ -1,0 +1,114 @@
+// The paged KV cache: one pool of blocks of 16 positions for all sessions. A
+// block id names the same block in every layer, so a session needs one block
+// table. Room is reserved when a sequence begins; a running one never runs out.
+// Sequences that begin with the same tokens share full blocks (block_pool.h):
+// a row's keys and values are the same bits in any batch, so sharing changes
+// no output.
+//
+// Thread-compatible: one thread uses a pool and its sequences.
+
+#ifndef MODEL_KV_POOL_H_
+#define MODEL_KV_POOL_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "model/block_pool.h"
+#include "model/language_model.h"
+
+namespace nacre::model {
+
+class KvPool;
+
+// A sequence's reserved blocks and how many of their positions are filled.
+class KvSequence : public Sequence {
+ public:
+  ~KvSequence() override;  // gives the blocks back
+  KvSequence(const KvSequence&) = delete;
+  KvSequence& operator=(const KvSequence&) = delete;
+
+  int length() const override { return length_; }
+  // Below what was shared: fatal.
+  void Truncate(int length) override;
+  void Share(absl::Span<const int32_t> token_ids) override;
+
+  // Positions reserved; length() never passes it.
+  int max_length() const { return max_length_; }
+  // Marks `count` further positions as filled. Past max_length: fatal.
+  void Append(int count);
+
+  const KvPool* pool() const { return pool_; }
+  const int32_t* block_table() const { return block_table_.data(); }
+
+ private:
+  friend class KvPool;
+  KvSequence(KvPool* pool, int max_length, BlockPool::Reservation reservation);
+
+  KvPool* pool_;
+  int max_length_;
+  int length_;
+  std::vector<int32_t> block_table_;
+  int shared_blocks_;     // from the front: published, or taken over
+  BlockPool::Node node_;  // of the last of them
+};
+
+class KvPool {
+ public:
+  static constexpr int kBlockSize = 16;  // positions
+
+  struct Shape {
+    int num_layers = 0;
+    int num_key_value_heads = 0;
+    int head_dim = 0;
+  };
+
+  struct Options {
+    bool prefix_cache = false;  // whether sequences share blocks
+  };
+
+  // Bytes of one position in all layers: float32 keys and values.
+  static int64_t BytesPerToken(const Shape& shape);
+
+  // As many blocks as fit into `bytes`. INVALID_ARGUMENT (with the numbers) if
+  // not one does, RESOURCE_EXHAUSTED if the device has no room. `backend`
+  // outlives the pool, the pool its sequences.
+  static absl::StatusOr<std::unique_ptr<KvPool>> Create(
+      kernels::Backend* backend, const Shape& shape, int64_t bytes,
+      Options options);
+  static absl::StatusOr<std::unique_ptr<KvPool>> Create(
+      kernels::Backend* backend, const Shape& shape, int64_t bytes) {
+    return Create(backend, shape, bytes, Options());
+  }
+
+  // RESOURCE_EXHAUSTED (with the numbers) if too few blocks are free. Blocks
+  // are whole: reserved room is max_length rounded up. `max_length` >= 1. The
+  // sequence starts with what the cache has of token_ids, all but one of them
+  // at most.
+  absl::StatusOr<std::unique_ptr<KvSequence>> Reserve(
+      int max_length, absl::Span<const int32_t> token_ids = {});
+
+  int64_t capacity_tokens() const { return int64_t{num_blocks_} * kBlockSize; }
+  // Cached blocks that nobody uses count as free.
+  int64_t free_tokens() const {
+    return int64_t{blocks_->num_available()} * kBlockSize;
+  }
+  const kernels::KvLayer& layer(int index) const { return layers_[index]; }
+
+ private:
+  friend class KvSequence;
+  KvPool() = default;
+
+  int num_blocks_ = 0;
+  bool prefix_cache_ = false;
+  std::vector<std::unique_ptr<kernels::Buffer>> buffers_;
+  std::vector<kernels::KvLayer> layers_;
+  std::unique_ptr<BlockPool> blocks_;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_KV_POOL_H_

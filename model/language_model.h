@@ -1,0 +1,103 @@
+// The narrow interface that the workers' engines use: sequences of tokens with
+// a KV cache in, logits out. LlamaModel (model/llama_model.h) implements it
+// over a kernels::Backend; tests implement it with tables.
+//
+// Thread-compatible: one thread, the engine's, uses a model and its sequences;
+// only forward_progress is for any.
+
+#ifndef MODEL_LANGUAGE_MODEL_H_
+#define MODEL_LANGUAGE_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace nacre::model {
+
+struct ModelInfo {
+  int vocab_size = 0;      // rows of the vocabulary head
+  int context_length = 0;  // most positions a sequence may have
+  std::vector<int32_t> eos_token_ids;
+  std::string fingerprint;  // SHA-256, hex: config, tensor table, tensor heads
+  std::string numerics_id;  // backend, types, kernel version
+  std::string description;  // one line: family, parameters, bytes, KV capacity
+  int64_t kv_capacity_tokens = 0;
+};
+
+// The KV cache of one session. Destroying it frees its blocks. Must not outlive
+// its model.
+class Sequence {
+ public:
+  virtual ~Sequence() = default;
+
+  // Tokens whose KV is held: positions 0..length()-1.
+  virtual int length() const = 0;
+
+  // Forgets positions >= length. Idempotent; no effect if already that short.
+  virtual void Truncate(int length) = 0;
+
+  // Promises that positions 0..token_ids.size()-1 will hold these tokens as
+  // long as the sequence lives: their KV may serve other sequences from now on.
+  // Call it again as more is settled.
+  virtual void Share(absl::Span<const int32_t> token_ids) {
+    static_cast<void>(token_ids);
+  }
+};
+
+// Consecutive rows of one sequence in a ragged batch. The token ids are fed at
+// positions sequence->length() and on; the last num_logits of them yield
+// logits.
+struct SequenceRows {
+  Sequence* sequence = nullptr;
+  absl::Span<const int32_t> token_ids;
+  int num_logits = 0;
+};
+
+class LanguageModel {
+ public:
+  virtual ~LanguageModel() = default;
+
+  virtual const ModelInfo& info() const = 0;
+
+  // Called once by the engine's thread before its first Forward: pins it.
+  virtual void BindComputeThread() = 0;
+
+  // Reserves KV for max_length positions, so that Forward never fails for room.
+  // INVALID_ARGUMENT if max_length is over the context length,
+  // RESOURCE_EXHAUSTED (with the numbers) if the pool has too few free blocks.
+  virtual absl::StatusOr<std::unique_ptr<Sequence>> NewSequence(
+      int max_length) = 0;
+
+  // As NewSequence, but the sequence may start with KV of a prefix of
+  // token_ids that another one has shared, all but one of them at most:
+  // length() tells. Outputs are the same bits as without.
+  virtual absl::StatusOr<std::unique_ptr<Sequence>> NewSequenceWithPrefix(
+      int max_length, absl::Span<const int32_t> token_ids) {
+    static_cast<void>(token_ids);
+    return NewSequence(max_length);
+  }
+
+  // KV positions not reserved by any sequence.
+  virtual int64_t kv_free_tokens() const = 0;
+
+  // Runs the rows of all sequences as one batch and appends their KV. Returns
+  // logits [sum of num_logits, vocab_size] in batch order, valid until the next
+  // call. A row's logits do not depend on what else is in the batch. A sequence
+  // appears at most once. Errors: INTERNAL from the device; then no sequence
+  // has changed its length.
+  virtual absl::StatusOr<absl::Span<const float>> Forward(
+      absl::Span<const SequenceRows> batch) = 0;
+
+  // Rises while a Forward makes progress, as it finishes layers, so that a slow
+  // one can be told from a hung one. Any thread may ask.
+  virtual uint64_t forward_progress() const { return 0; }
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_LANGUAGE_MODEL_H_

@@ -1,0 +1,46 @@
+// Rotary position embedding: the angles, computed as Hugging Face does it
+// (frequencies and angles rounded to float32), on the host.
+//
+// Thread-compatible.
+
+#ifndef MODEL_ROPE_H_
+#define MODEL_ROPE_H_
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "model/config.h"
+
+namespace nacre::model {
+
+// The angle per position of each pair, [head_dim / 2], scaled as
+// config.rope_scaling says (Llama 3: Dubey et al. 2024, as in the public
+// reference code: low frequencies divided by `factor`, smooth in between).
+std::vector<float> InverseFrequencies(const ModelConfig& config);
+
+// Cosines and sines by position, computed on first use and kept.
+class RopeTable {
+ public:
+  explicit RopeTable(const ModelConfig& config);
+
+  // Makes positions 0..position available. Not more often than once in
+  // kGrowth positions does it do any work.
+  void Extend(int position);
+
+  // [head_dim / 2] of a position that Extend covers; valid until the next
+  // Extend.
+  absl::Span<const float> Cos(int position) const;
+  absl::Span<const float> Sin(int position) const;
+
+ private:
+  static constexpr int kGrowth = 256;
+
+  std::vector<float> inverse_frequencies_;
+  int num_positions_ = 0;
+  std::vector<float> cos_;  // [num_positions_, head_dim / 2]
+  std::vector<float> sin_;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_ROPE_H_

@@ -1,0 +1,86 @@
+// Logits to one token: bias and forbidden ends, penalties, temperature, top-k,
+// top-p, min-p, then the argmax of logit / T + Gumbel noise (the plain argmax
+// at T = 0). The noise is a pure function of (seed, position, token id), shared
+// by draft and target, so the token is a pure function of the logits, the
+// parameters and the position.
+//
+// Ties keep the lower id, everywhere. Thread-compatible: a sampler's scratch
+// memory is its only state, so equal samplers draw equal tokens.
+
+#ifndef MODEL_SAMPLER_H_
+#define MODEL_SAMPLER_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "common/sampling_params.h"
+
+namespace nacre::model {
+
+using ::nacre::SamplingParams;
+using ::nacre::ValidateSamplingParams;
+
+// The tokens before a position, as penalties see them. Push and Pop make it
+// cheap to look at committed + tail and step back.
+class TokenHistory {
+ public:
+  // The first `num_prompt_tokens` pushed tokens are prompt, the rest generated.
+  explicit TokenHistory(int num_prompt_tokens)
+      : num_prompt_tokens_(num_prompt_tokens) {}
+
+  void Push(int32_t token_id);
+  void Truncate(int length);  // pops down to `length` tokens
+  int length() const { return static_cast<int>(tokens_.size()); }
+
+  struct Counts {
+    int prompt = 0;
+    int generated = 0;
+  };
+  const absl::flat_hash_map<int32_t, Counts>& counts() const { return counts_; }
+
+ private:
+  int num_prompt_tokens_;
+  std::vector<int32_t> tokens_;
+  absl::flat_hash_map<int32_t, Counts> counts_;
+};
+
+// `token_ids` are not drawn for positions below `min_position`: a request that
+// must not end yet.
+struct EndRule {
+  int min_position = 0;
+  std::vector<int32_t> token_ids;
+};
+
+class Sampler {
+ public:
+  // Ids >= vocab_limit are never drawn: padded heads, or ids the target lacks.
+  Sampler(const SamplingParams& params, int vocab_limit, EndRule end_rule = {});
+
+  // Draws the token for absolute `position` (the number of tokens before it).
+  //   logits [vocab_size >= vocab_limit]; `history` holds the tokens before.
+  // NaN logits are never drawn; if all are NaN or -inf, returns id 0 (also
+  // where it is a forbidden end: there is nothing else).
+  int32_t Sample(absl::Span<const float> logits, int position,
+                 const TokenHistory& history);
+
+ private:
+  // Copies into logits_ what the parameters change before the temperature.
+  void Adjust(const float* values, bool forbids_end,
+              const TokenHistory& history);
+
+  SamplingParams params_;
+  int vocab_limit_;
+  EndRule end_rule_;
+  bool has_penalties_;
+  std::vector<float> logits_;                          // scratch, [vocab_limit]
+  std::vector<std::pair<float, int32_t>> candidates_;  // scratch
+  std::vector<float> differences_;                     // scratch, [vocab_limit]
+  std::vector<int32_t> masses_;                        // scratch, [vocab_limit]
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_SAMPLER_H_
