@@ -1,0 +1,119 @@
+#include "tokenizer/added_tokens.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "tokenizer/utf8.h"
+
+namespace nacre::tokenizer {
+namespace {
+
+// Longer tokens would make a search at every position slow.
+constexpr size_t kMaxTokenBytes = 4096;
+
+bool TouchesWord(absl::string_view before, absl::string_view after) {
+  size_t size;
+  return (!before.empty() && IsWordCharacter(DecodeLastUtf8(before))) ||
+         (!after.empty() && IsWordCharacter(DecodeUtf8(after, &size)));
+}
+
+// Where the white space that ends `text` begins, not before `limit`.
+size_t TrailingSpaceBegin(absl::string_view text, size_t limit) {
+  size_t end = text.size();
+  while (end > limit && IsWhitespace(DecodeLastUtf8(text.substr(0, end)))) {
+    do {
+      --end;
+    } while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80);
+  }
+  return std::max(end, limit);
+}
+
+size_t LeadingSpaceSize(absl::string_view text) {
+  size_t end = 0;
+  while (end < text.size()) {
+    size_t size;
+    if (!IsWhitespace(DecodeUtf8(text.substr(end), &size))) break;
+    end += size;
+  }
+  return end;
+}
+
+}  // namespace
+
+absl::StatusOr<AddedToken> ParseAddedToken(const Json& value,
+                                           absl::string_view path) {
+  NACRE_RETURN_IF_ERROR(CheckObject(value, path));
+  AddedToken token;
+  NACRE_ASSIGN_OR_RETURN(token.content, StringField(value, "content", path));
+  NACRE_ASSIGN_OR_RETURN(token.special,
+                         BoolFieldOr(value, "special", false, path));
+  NACRE_ASSIGN_OR_RETURN(token.single_word,
+                         BoolFieldOr(value, "single_word", false, path));
+  NACRE_ASSIGN_OR_RETURN(token.lstrip,
+                         BoolFieldOr(value, "lstrip", false, path));
+  NACRE_ASSIGN_OR_RETURN(token.rstrip,
+                         BoolFieldOr(value, "rstrip", false, path));
+  NACRE_ASSIGN_OR_RETURN(
+      token.normalized, BoolFieldOr(value, "normalized", !token.special, path));
+  if (token.content.empty() || token.content.size() > kMaxTokenBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ".content has ", token.content.size(),
+                     " bytes, expected 1 to ", kMaxTokenBytes));
+  }
+  return token;
+}
+
+AddedTokens::AddedTokens(
+    std::vector<AddedToken> tokens,
+    const std::function<std::string(absl::string_view)>& normalize)
+    : tokens_(std::move(tokens)) {
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const AddedToken& token = tokens_[i];
+    if (!token.normalized) {
+      raw_.Add(token.content, static_cast<int32_t>(i));
+      continue;
+    }
+    const std::string content = normalize(token.content);
+    if (!content.empty()) normalized_.Add(content, static_cast<int32_t>(i));
+  }
+}
+
+std::vector<TextSegment> AddedTokens::Split(absl::string_view text, Pass pass,
+                                            bool parse_special) const {
+  const PrefixTrie& trie = pass == Pass::kRaw ? raw_ : normalized_;
+  std::vector<TextSegment> segments;
+  size_t done = 0;
+  size_t position = trie.empty() ? text.size() : 0;
+  while (position < text.size()) {
+    const PrefixTrie::Match match = trie.LongestPrefix(text.substr(position));
+    if (match.size == 0) {
+      ++position;
+      continue;
+    }
+    size_t begin = position;
+    size_t end = position + match.size;
+    // A match that is then refused still uses up its text, and one may overlap
+    // white space that the token before took: both as in `tokenizers`.
+    position = end;
+    const AddedToken& token = tokens_[match.value];
+    if (token.special && !parse_special) continue;
+    if (token.single_word &&
+        TouchesWord(text.substr(0, begin), text.substr(end))) {
+      continue;
+    }
+    if (token.lstrip) {
+      begin = TrailingSpaceBegin(text.substr(0, begin), std::min(done, begin));
+    }
+    if (token.rstrip) end += LeadingSpaceSize(text.substr(end));
+    begin = std::max(begin, done);
+    if (done < begin) segments.push_back({done, begin, -1});
+    segments.push_back({begin, end, token.id});
+    done = std::max(done, end);
+  }
+  if (done < text.size()) segments.push_back({done, text.size(), -1});
+  return segments;
+}
+
+}  // namespace nacre::tokenizer

@@ -1,0 +1,59 @@
+// Tokens that are cut out of the text before the model sees it: special tokens
+// and user-added words. Immutable after Create, thread-safe.
+
+#ifndef TOKENIZER_ADDED_TOKENS_H_
+#define TOKENIZER_ADDED_TOKENS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tokenizer/json_fields.h"
+#include "tokenizer/prefix_trie.h"
+#include "tokenizer/tokenizer_config.h"
+
+namespace nacre::tokenizer {
+
+// Reads one entry of "added_tokens" or "added_tokens_decoder", without the id.
+absl::StatusOr<AddedToken> ParseAddedToken(const Json& value,
+                                           absl::string_view path);
+
+// A stretch of the text: a token, or text for the model when id is -1.
+struct TextSegment {
+  size_t begin;  // bytes
+  size_t end;
+  int32_t id;
+};
+
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+  // `normalize` is applied to the content of the normalized tokens. Tokens that
+  // are empty afterwards are never found.
+  AddedTokens(std::vector<AddedToken> tokens,
+              const std::function<std::string(absl::string_view)>& normalize);
+
+  // Which of the two kinds of tokens to look for.
+  enum class Pass { kRaw, kNormalized };
+
+  // Cuts valid UTF-8 `text` at the tokens of a pass: leftmost match first, of
+  // several the longest. With `parse_special` off special tokens stay text.
+  // Empty segments are left out.
+  std::vector<TextSegment> Split(absl::string_view text, Pass pass,
+                                 bool parse_special) const;
+
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
+
+ private:
+  std::vector<AddedToken> tokens_;
+  PrefixTrie raw_;         // values are indices into tokens_
+  PrefixTrie normalized_;  // likewise
+};
+
+}  // namespace nacre::tokenizer
+
+#endif  // TOKENIZER_ADDED_TOKENS_H_

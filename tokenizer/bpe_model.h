@@ -1,0 +1,67 @@
+// The "BPE" model of a tokenizer.json: merges by rank over a vocabulary.
+// Immutable, thread-safe.
+
+#ifndef TOKENIZER_BPE_MODEL_H_
+#define TOKENIZER_BPE_MODEL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tokenizer/bpe_merge.h"
+#include "tokenizer/json_fields.h"
+#include "tokenizer/vocabulary.h"
+
+namespace nacre::tokenizer {
+
+class BpeModel {
+ public:
+  // `json` is the "model" object. *pieces becomes the pieces by id.
+  // INVALID_ARGUMENT: a field is missing or of the wrong type, two pieces have
+  // one id, or a merge names an unknown piece. UNIMPLEMENTED: another model
+  // type, dropout, or sub-word prefixes and suffixes.
+  static absl::StatusOr<BpeModel> Parse(const Json& json,
+                                        std::vector<std::string>* pieces);
+
+  // Appends the ids of one word of valid UTF-8. Characters without a piece
+  // become bytes (byte_fallback), the unknown token, or nothing.
+  void Encode(absl::string_view word, std::vector<int32_t>* ids) const;
+
+ private:
+  absl::Status ParseVocabulary(const Json& json,
+                               std::vector<std::string>* pieces);
+  absl::Status ParseOptions(const Json& json);
+  absl::Status ParseMerges(const Json& json);
+  absl::Status AddMerge(absl::string_view left, absl::string_view right,
+                        size_t index);
+
+  // The ids of the bytes of `character`, or nothing when one has no piece.
+  bool ByteIds(absl::string_view character, std::vector<int32_t>* ids) const;
+  std::vector<Symbol> SplitSymbols(absl::string_view word) const;
+
+  static uint64_t Pair(int32_t left, int32_t right) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 |
+           static_cast<uint32_t>(right);
+  }
+
+  struct RankedMerge {
+    uint32_t rank;
+    int32_t id;
+  };
+
+  absl::flat_hash_map<std::string, int32_t> ids_;
+  absl::flat_hash_map<uint64_t, RankedMerge> merges_;  // by Pair
+  std::vector<int32_t> byte_ids_;  // [256] or empty; -1: no such piece
+  std::optional<int32_t> unk_id_;
+  bool fuse_unk_ = false;
+  bool ignore_merges_ = false;  // a word that is a piece is that piece
+};
+
+}  // namespace nacre::tokenizer
+
+#endif  // TOKENIZER_BPE_MODEL_H_

@@ -1,0 +1,79 @@
+// LoadTokenizer of tokenizer.h: which files a model folder has.
+
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "tokenizer/hugging_face_tokenizer.h"
+#include "tokenizer/sentencepiece_tokenizer.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_config.h"
+
+namespace nacre::tokenizer {
+namespace {
+
+// The largest published tokenizer.json has about 35 MB.
+constexpr std::streamoff kMaxFileBytes = std::streamoff{1} << 28;
+
+// The content, or nothing when there is no such file. DATA_LOSS: it is there
+// but cannot be read.
+absl::StatusOr<std::optional<std::string>> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return std::optional<std::string>();
+  const std::streamoff size = file.tellg();
+  if (size < 0 || size > kMaxFileBytes) {
+    return absl::DataLossError(absl::StrCat(
+        path, " has ", size, " bytes, expected 0 to ", kMaxFileBytes));
+  }
+  std::string content(static_cast<size_t>(size), '\0');
+  file.seekg(0);
+  if (!file.read(content.data(), size)) {
+    return absl::DataLossError(absl::StrCat("cannot read ", path));
+  }
+  return std::optional<std::string>(std::move(content));
+}
+
+absl::Status AtFile(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
+    const std::string& model_dir) {
+  TokenizerConfig config;
+  const std::string config_path =
+      absl::StrCat(model_dir, "/tokenizer_config.json");
+  NACRE_ASSIGN_OR_RETURN(const std::optional<std::string> config_text,
+                         ReadFile(config_path));
+  if (config_text) {
+    absl::StatusOr<TokenizerConfig> parsed = ParseTokenizerConfig(*config_text);
+    if (!parsed.ok()) return AtFile(config_path, parsed.status());
+    config = *std::move(parsed);
+  }
+  using Parser = absl::StatusOr<std::unique_ptr<Tokenizer>> (*)(
+      absl::string_view, const TokenizerConfig&);
+  constexpr struct {
+    const char* name;
+    Parser parse;
+  } kFormats[] = {{"tokenizer.json", ParseHuggingFaceTokenizer},
+                  {"tokenizer.model", ParseSentencePieceTokenizer}};
+  for (const auto& format : kFormats) {
+    const std::string path = absl::StrCat(model_dir, "/", format.name);
+    NACRE_ASSIGN_OR_RETURN(const std::optional<std::string> content,
+                           ReadFile(path));
+    if (!content) continue;
+    absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
+        format.parse(*content, config);
+    if (!tokenizer.ok()) return AtFile(path, tokenizer.status());
+    return tokenizer;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no tokenizer.json and no tokenizer.model in ", model_dir));
+}
+
+}  // namespace nacre::tokenizer

@@ -1,0 +1,121 @@
+#include "tokenizer/normalizer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "tokenizer/unicode_normalization.h"
+#include "tokenizer/utf8.h"
+
+namespace nacre::tokenizer {
+namespace {
+
+std::string StripSpace(absl::string_view text, bool left, bool right) {
+  while (left && !text.empty()) {
+    size_t size;
+    if (!IsWhitespace(DecodeUtf8(text, &size))) break;
+    text.remove_prefix(size);
+  }
+  while (right && !text.empty()) {
+    const char32_t last = DecodeLastUtf8(text);
+    if (!IsWhitespace(last)) break;
+    std::string encoded;
+    AppendUtf8(last, &encoded);
+    text.remove_suffix(encoded.size());
+  }
+  return std::string(text);
+}
+
+}  // namespace
+
+absl::StatusOr<Normalizer> Normalizer::Parse(const Json* json) {
+  Normalizer normalizer;
+  if (json != nullptr) {
+    NACRE_RETURN_IF_ERROR(normalizer.AddSteps(*json, "normalizer", 0));
+  }
+  return normalizer;
+}
+
+absl::Status Normalizer::AddSteps(const Json& json, const std::string& path,
+                                  int depth) {
+  NACRE_RETURN_IF_ERROR(CheckObject(json, path));
+  NACRE_ASSIGN_OR_RETURN(const std::string type,
+                         StringField(json, "type", path));
+  if (type == "Sequence") {
+    NACRE_ASSIGN_OR_RETURN(const Json* parts,
+                           SequenceField(json, "normalizers", path, depth));
+    for (size_t i = 0; i < parts->size(); ++i) {
+      NACRE_RETURN_IF_ERROR(
+          AddSteps((*parts)[i], absl::StrCat(path, "[", i, "]"), depth + 1));
+    }
+    return absl::OkStatus();
+  }
+  Step step;
+  if (type == "Prepend") {
+    step.kind = Kind::kPrepend;
+    NACRE_ASSIGN_OR_RETURN(step.content, StringField(json, "prepend", path));
+  } else if (type == "Replace") {
+    step.kind = Kind::kReplace;
+    NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::Parse(json, path));
+    NACRE_ASSIGN_OR_RETURN(step.content, StringField(json, "content", path));
+  } else if (type == "Strip") {
+    step.kind = Kind::kStrip;
+    NACRE_ASSIGN_OR_RETURN(step.left,
+                           BoolFieldOr(json, "strip_left", true, path));
+    NACRE_ASSIGN_OR_RETURN(step.right,
+                           BoolFieldOr(json, "strip_right", true, path));
+  } else if (type == "NFC") {
+    step.kind = Kind::kNfc;
+  } else if (type == "NFD") {
+    step.kind = Kind::kNfd;
+  } else if (type == "NFKC") {
+    step.kind = Kind::kNfkc;
+  } else if (type == "NFKD") {
+    step.kind = Kind::kNfkd;
+  } else if (type == "Lowercase") {
+    step.kind = Kind::kLowercase;
+  } else {
+    return UnsupportedType(path, type);
+  }
+  steps_.push_back(std::move(step));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Normalizer::Apply(const Step& step,
+                                              absl::string_view text) {
+  switch (step.kind) {
+    case Kind::kPrepend:
+      return text.empty() ? std::string() : absl::StrCat(step.content, text);
+    case Kind::kReplace:
+      return step.pattern.ReplaceAll(text, step.content);
+    case Kind::kNfc:
+      return NormalizeUnicode(text, {.compatibility = false, .compose = true});
+    case Kind::kNfd:
+      return NormalizeUnicode(text, {.compatibility = false, .compose = false});
+    case Kind::kNfkc:
+      return NormalizeUnicode(text, {.compatibility = true, .compose = true});
+    case Kind::kNfkd:
+      return NormalizeUnicode(text, {.compatibility = true, .compose = false});
+    case Kind::kLowercase:
+      return LowercaseUnicode(text);
+    case Kind::kStrip:
+      return StripSpace(text, step.left, step.right);
+  }
+  return std::string(text);
+}
+
+absl::StatusOr<std::string> Normalizer::Normalize(
+    absl::string_view text) const {
+  std::string result(text);
+  for (const Step& step : steps_) {
+    NACRE_ASSIGN_OR_RETURN(result, Apply(step, result));
+    if (result.size() > kMaxNormalizedBytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the normalized text has ", result.size(),
+                       " bytes, the limit is ", kMaxNormalizedBytes));
+    }
+  }
+  return result;
+}
+
+}  // namespace nacre::tokenizer

@@ -1,0 +1,61 @@
+// The "normalizer" of a tokenizer.json. Immutable, thread-safe.
+
+#ifndef TOKENIZER_NORMALIZER_H_
+#define TOKENIZER_NORMALIZER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tokenizer/json_fields.h"
+#include "tokenizer/pattern.h"
+
+namespace nacre::tokenizer {
+
+// Replacements that make a text longer than this are refused.
+inline constexpr size_t kMaxNormalizedBytes = size_t{1} << 30;
+
+class Normalizer {
+ public:
+  // Does nothing.
+  Normalizer() = default;
+  // `json` is the field's value, or nullptr. Knows Sequence, Prepend, Replace,
+  // NFC, NFD, NFKC, NFKD, Lowercase, Strip. UNIMPLEMENTED: another type.
+  static absl::StatusOr<Normalizer> Parse(const Json* json);
+
+  bool empty() const { return steps_.empty(); }
+
+  // Normalizes valid UTF-8. Errors: Regex::FindAll's, and
+  // RESOURCE_EXHAUSTED: the result is longer than kMaxNormalizedBytes.
+  absl::StatusOr<std::string> Normalize(absl::string_view text) const;
+
+ private:
+  enum class Kind {
+    kPrepend,
+    kReplace,
+    kNfc,
+    kNfd,
+    kNfkc,
+    kNfkd,
+    kLowercase,
+    kStrip,
+  };
+  struct Step {
+    Kind kind;
+    std::string content;  // kPrepend and kReplace
+    Pattern pattern;      // kReplace
+    bool left = false;    // kStrip
+    bool right = false;
+  };
+
+  absl::Status AddSteps(const Json& json, const std::string& path, int depth);
+  static absl::StatusOr<std::string> Apply(const Step& step,
+                                           absl::string_view text);
+
+  std::vector<Step> steps_;  // Sequences are flattened
+};
+
+}  // namespace nacre::tokenizer
+
+#endif  // TOKENIZER_NORMALIZER_H_

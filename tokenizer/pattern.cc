@@ -1,0 +1,61 @@
+#include "tokenizer/pattern.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace nacre::tokenizer {
+
+absl::StatusOr<Pattern> Pattern::Parse(const Json& component,
+                                       absl::string_view component_path) {
+  const std::string path = absl::StrCat(component_path, ".pattern");
+  const Json* const json = FindField(component, "pattern");
+  if (json == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is missing"));
+  }
+  NACRE_RETURN_IF_ERROR(CheckObject(*json, path));
+  Pattern pattern;
+  if (FindField(*json, "Regex") != nullptr) {
+    NACRE_ASSIGN_OR_RETURN(const std::string regex,
+                           StringField(*json, "Regex", path));
+    NACRE_ASSIGN_OR_RETURN(pattern.regex_,
+                           Regex::Compile(regex, absl::StrCat(path, ".Regex")));
+  } else {
+    NACRE_ASSIGN_OR_RETURN(pattern.literal_,
+                           StringField(*json, "String", path));
+  }
+  return pattern;
+}
+
+absl::StatusOr<Pattern> Pattern::FromRegex(absl::string_view regex) {
+  Pattern pattern;
+  NACRE_ASSIGN_OR_RETURN(pattern.regex_, Regex::Compile(regex, "pattern"));
+  return pattern;
+}
+
+absl::StatusOr<std::vector<TextRange>> Pattern::FindAll(
+    absl::string_view text) const {
+  if (regex_) return regex_->FindAll(text);
+  std::vector<TextRange> matches;
+  if (literal_.empty()) return matches;
+  size_t begin = text.find(literal_);
+  while (begin != absl::string_view::npos) {
+    matches.push_back({begin, begin + literal_.size()});
+    begin = text.find(literal_, begin + literal_.size());
+  }
+  return matches;
+}
+
+absl::StatusOr<std::string> Pattern::ReplaceAll(
+    absl::string_view text, absl::string_view content) const {
+  NACRE_ASSIGN_OR_RETURN(const std::vector<TextRange> matches, FindAll(text));
+  std::string result;
+  size_t done = 0;
+  for (const TextRange& match : matches) {
+    absl::StrAppend(&result, text.substr(done, match.begin - done), content);
+    done = match.end;
+  }
+  absl::StrAppend(&result, text.substr(done));
+  return result;
+}
+
+}  // namespace nacre::tokenizer

@@ -1,0 +1,39 @@
+// A "pattern" of a tokenizer.json component: {"String": "..."} or
+// {"Regex": "..."}. Immutable, thread-safe.
+
+#ifndef TOKENIZER_PATTERN_H_
+#define TOKENIZER_PATTERN_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tokenizer/json_fields.h"
+#include "tokenizer/regex.h"
+
+namespace nacre::tokenizer {
+
+class Pattern {
+ public:
+  static absl::StatusOr<Pattern> Parse(const Json& component,
+                                       absl::string_view path);
+  static absl::StatusOr<Pattern> FromRegex(absl::string_view regex);
+
+  // Matches in valid UTF-8 `text`, left to right, without overlap. Errors:
+  // Regex::FindAll's.
+  absl::StatusOr<std::vector<TextRange>> FindAll(absl::string_view text) const;
+
+  // `text` with every match replaced by `content`, taken literally.
+  absl::StatusOr<std::string> ReplaceAll(absl::string_view text,
+                                         absl::string_view content) const;
+
+ private:
+  std::string literal_;  // used when there is no regex; empty: never matches
+  std::optional<Regex> regex_;
+};
+
+}  // namespace nacre::tokenizer
+
+#endif  // TOKENIZER_PATTERN_H_

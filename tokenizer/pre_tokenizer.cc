@@ -1,0 +1,197 @@
+#include "tokenizer/pre_tokenizer.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/status_macros.h"
+#include "tokenizer/byte_level.h"
+#include "tokenizer/text_split.h"
+
+namespace nacre::tokenizer {
+namespace {
+
+// GPT-2's pattern, built into ByteLevel.
+constexpr char kByteLevelRegex[] =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|)"
+    R"(\s+(?!\S)|\s+)";
+// The Unicode punctuation class and ASCII's, which holds some symbols too.
+constexpr char kPunctuationRegex[] = R"([\p{P}$+<=>^`|~])";
+
+absl::StatusOr<SplitBehavior> ParseBehavior(const std::string& name,
+                                            absl::string_view path) {
+  if (name == "Removed") return SplitBehavior::kRemoved;
+  if (name == "Isolated") return SplitBehavior::kIsolated;
+  if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
+  if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
+  if (name == "Contiguous") return SplitBehavior::kContiguous;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ".behavior '", name.substr(0, 64), "' is not known"));
+}
+
+}  // namespace
+
+absl::StatusOr<PreTokenizer> PreTokenizer::Parse(const Json* json) {
+  PreTokenizer pre_tokenizer;
+  if (json != nullptr) {
+    NACRE_RETURN_IF_ERROR(pre_tokenizer.AddSteps(*json, "pre_tokenizer", 0));
+  }
+  return pre_tokenizer;
+}
+
+absl::Status PreTokenizer::AddSteps(const Json& json, const std::string& path,
+                                    int depth) {
+  NACRE_RETURN_IF_ERROR(CheckObject(json, path));
+  NACRE_ASSIGN_OR_RETURN(const std::string type,
+                         StringField(json, "type", path));
+  if (type == "Sequence") {
+    NACRE_ASSIGN_OR_RETURN(const Json* parts,
+                           SequenceField(json, "pretokenizers", path, depth));
+    for (size_t i = 0; i < parts->size(); ++i) {
+      NACRE_RETURN_IF_ERROR(
+          AddSteps((*parts)[i], absl::StrCat(path, "[", i, "]"), depth + 1));
+    }
+    return absl::OkStatus();
+  }
+  Step step;
+  if (type == "Split") {
+    NACRE_ASSIGN_OR_RETURN(step, ParseSplit(json, path));
+  } else if (type == "ByteLevel") {
+    NACRE_ASSIGN_OR_RETURN(step, ParseByteLevel(json, path));
+  } else if (type == "Metaspace") {
+    NACRE_ASSIGN_OR_RETURN(step, ParseMetaspace(json, path));
+  } else if (type == "Whitespace") {
+    NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::FromRegex(R"(\w+|[^\w\s]+)"));
+    step.behavior = SplitBehavior::kRemoved;
+    step.invert = true;
+  } else if (type == "WhitespaceSplit") {
+    NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::FromRegex(R"(\s)"));
+    step.behavior = SplitBehavior::kRemoved;
+  } else if (type == "Digits") {
+    NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::FromRegex(R"(\p{N})"));
+    NACRE_ASSIGN_OR_RETURN(const bool individual,
+                           BoolFieldOr(json, "individual_digits", false, path));
+    step.behavior =
+        individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous;
+  } else if (type == "Punctuation") {
+    NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::FromRegex(kPunctuationRegex));
+    NACRE_ASSIGN_OR_RETURN(const std::string behavior,
+                           StringFieldOr(json, "behavior", "Isolated", path));
+    NACRE_ASSIGN_OR_RETURN(step.behavior, ParseBehavior(behavior, path));
+  } else {
+    return UnsupportedType(path, type);
+  }
+  steps_.push_back(std::move(step));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PreTokenizer::Step> PreTokenizer::ParseSplit(
+    const Json& json, const std::string& path) {
+  Step step;
+  NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::Parse(json, path));
+  NACRE_ASSIGN_OR_RETURN(const std::string behavior,
+                         StringField(json, "behavior", path));
+  NACRE_ASSIGN_OR_RETURN(step.behavior, ParseBehavior(behavior, path));
+  NACRE_ASSIGN_OR_RETURN(step.invert, BoolFieldOr(json, "invert", false, path));
+  return step;
+}
+
+absl::StatusOr<PreTokenizer::Step> PreTokenizer::ParseByteLevel(
+    const Json& json, const std::string& path) {
+  Step step;
+  step.byte_level = true;
+  NACRE_ASSIGN_OR_RETURN(const bool add_prefix_space,
+                         BoolFieldOr(json, "add_prefix_space", true, path));
+  if (add_prefix_space) {
+    step.prepend = Prepend::kAlways;
+    step.prefix = " ";
+  }
+  NACRE_ASSIGN_OR_RETURN(const bool use_regex,
+                         BoolFieldOr(json, "use_regex", true, path));
+  if (use_regex) {
+    NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::FromRegex(kByteLevelRegex));
+  }
+  return step;
+}
+
+absl::StatusOr<PreTokenizer::Step> PreTokenizer::ParseMetaspace(
+    const Json& json, const std::string& path) {
+  Step step;
+  NACRE_ASSIGN_OR_RETURN(step.space_replacement,
+                         StringField(json, "replacement", path));
+  if (step.space_replacement.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ".replacement is empty"));
+  }
+  step.prefix = step.space_replacement;
+  // Older files have add_prefix_space instead.
+  NACRE_ASSIGN_OR_RETURN(const bool add_prefix_space,
+                         BoolFieldOr(json, "add_prefix_space", true, path));
+  NACRE_ASSIGN_OR_RETURN(
+      const std::string scheme,
+      StringFieldOr(json, "prepend_scheme",
+                    add_prefix_space ? "always" : "never", path));
+  if (scheme == "always") {
+    step.prepend = Prepend::kAlways;
+  } else if (scheme == "first") {
+    step.prepend = Prepend::kFirst;
+  } else if (scheme != "never") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ".prepend_scheme '", scheme.substr(0, 64), "' is not known"));
+  }
+  NACRE_ASSIGN_OR_RETURN(const bool split,
+                         BoolFieldOr(json, "split", true, path));
+  if (split) {
+    NACRE_ASSIGN_OR_RETURN(step.pattern,
+                           Pattern::FromRegex(Regex::Escape(step.prefix)));
+    step.behavior = SplitBehavior::kMergedWithNext;
+  }
+  return step;
+}
+
+absl::Status PreTokenizer::ApplyStep(const Step& step, Word word,
+                                     std::vector<Word>* words) {
+  if (!step.space_replacement.empty()) {
+    word.text = absl::StrReplaceAll(word.text, {{" ", step.space_replacement}});
+  }
+  const bool prepend = step.prepend == Prepend::kAlways ||
+                       (step.prepend == Prepend::kFirst && word.at_text_start);
+  if (prepend && !absl::StartsWith(word.text, step.prefix)) {
+    word.text = absl::StrCat(step.prefix, word.text);
+  }
+  const auto add = [&](absl::string_view text, bool at_text_start) {
+    words->push_back(
+        {step.byte_level ? EncodeByteLevel(text) : std::string(text),
+         at_text_start});
+  };
+  if (!step.pattern) {
+    add(word.text, word.at_text_start);
+    return absl::OkStatus();
+  }
+  NACRE_ASSIGN_OR_RETURN(const std::vector<TextRange> matches,
+                         step.pattern->FindAll(word.text));
+  for (const TextRange& range :
+       SplitAtMatches(word.text.size(), matches, step.behavior, step.invert)) {
+    add(absl::string_view(word.text).substr(range.begin,
+                                            range.end - range.begin),
+        word.at_text_start && range.begin == 0);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Word>> PreTokenizer::Apply(Word word) const {
+  std::vector<Word> words;
+  words.push_back(std::move(word));
+  for (const Step& step : steps_) {
+    std::vector<Word> next;
+    next.reserve(words.size());
+    for (Word& part : words) {
+      NACRE_RETURN_IF_ERROR(ApplyStep(step, std::move(part), &next));
+    }
+    words = std::move(next);
+  }
+  return words;
+}
+
+}  // namespace nacre::tokenizer

@@ -1,0 +1,43 @@
+// A compiled regular expression over UTF-8 text (PCRE2 with UTF, UCP and JIT),
+// with the meaning that the `tokenizers` library gives it (Oniguruma).
+// Immutable, thread-safe.
+
+#ifndef TOKENIZER_REGEX_H_
+#define TOKENIZER_REGEX_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace nacre::tokenizer {
+
+struct TextRange {
+  size_t begin;  // bytes
+  size_t end;
+};
+
+class Regex {
+ public:
+  // INVALID_ARGUMENT with `path`, PCRE2's message and the offset.
+  static absl::StatusOr<Regex> Compile(absl::string_view pattern,
+                                       absl::string_view path);
+  // A pattern that finds `literal` itself.
+  static std::string Escape(absl::string_view literal);
+
+  // All matches in valid UTF-8 `text`, left to right, without overlap.
+  // RESOURCE_EXHAUSTED: one match takes too many steps or too much memory.
+  absl::StatusOr<std::vector<TextRange>> FindAll(absl::string_view text) const;
+
+ private:
+  std::shared_ptr<const void> code_;  // pcre2_code; shared: copies are cheap
+  std::string pattern_;
+};
+
+}  // namespace nacre::tokenizer
+
+#endif  // TOKENIZER_REGEX_H_

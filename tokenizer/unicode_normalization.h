@@ -1,0 +1,27 @@
+// The four Unicode normalization forms and lower case, with the tables of the
+// installed utf8proc. Marks that a newer Unicode version reordered may come out
+// in another order than with the older tables of `tokenizers`. Pure functions.
+
+#ifndef TOKENIZER_UNICODE_NORMALIZATION_H_
+#define TOKENIZER_UNICODE_NORMALIZATION_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace nacre::tokenizer {
+
+struct UnicodeForm {
+  bool compatibility;  // NFKC, NFKD
+  bool compose;        // NFC, NFKC
+};
+
+// `text` must be valid UTF-8. O(n log n) whatever the text.
+std::string NormalizeUnicode(absl::string_view text, UnicodeForm form);
+
+// Lower case of each character by itself (no final-sigma rule).
+std::string LowercaseUnicode(absl::string_view text);
+
+}  // namespace nacre::tokenizer
+
+#endif  // TOKENIZER_UNICODE_NORMALIZATION_H_
