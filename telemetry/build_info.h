@@ -1,0 +1,27 @@
+// Which build this is.
+
+#ifndef TELEMETRY_BUILD_INFO_H_
+#define TELEMETRY_BUILD_INFO_H_
+
+#include <prometheus/metric_family.h>
+
+#include <string>
+
+namespace nacre::telemetry {
+
+struct BuildInfo {
+  std::string version;
+  std::string commit;  // at configuration; "unknown" outside a git checkout
+  std::string grpc;
+  std::string cuda;  // "none": this build has no CUDA
+  std::string nccl;
+};
+
+BuildInfo GetBuildInfo();
+
+// nacre_build_info, the gauge that is always 1.
+prometheus::MetricFamily BuildInfoFamily();
+
+}  // namespace nacre::telemetry
+
+#endif  // TELEMETRY_BUILD_INFO_H_

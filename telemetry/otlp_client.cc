@@ -1,0 +1,101 @@
+#include "telemetry/otlp_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <utility>
+
+#include "common/rpc/grpc_status.h"
+#include "proto/otlp/trace_service.grpc.pb.h"
+#include "telemetry/build_info.h"
+
+namespace nacre::telemetry {
+namespace {
+
+namespace common = opentelemetry::proto::common::v1;
+namespace trace = opentelemetry::proto::trace::v1;
+namespace collector = opentelemetry::proto::collector::trace::v1;
+
+struct SetValue {
+  common::AnyValue* out;
+
+  void operator()(const std::string& value) { out->set_string_value(value); }
+  void operator()(int64_t value) { out->set_int_value(value); }
+  void operator()(double value) { out->set_double_value(value); }
+  void operator()(bool value) { out->set_bool_value(value); }
+  void operator()(const std::vector<std::string>& values) {
+    for (const std::string& value : values) {
+      out->mutable_array_value()->add_values()->set_string_value(value);
+    }
+  }
+};
+
+template <typename Id>
+std::string Bytes(const Id& id) {
+  return std::string(id.begin(), id.end());
+}
+
+void FillSpan(const Span& span, trace::Span* proto) {
+  proto->set_trace_id(Bytes(span.trace_id));
+  proto->set_span_id(Bytes(span.span_id));
+  if (span.parent_id != SpanId{}) {
+    proto->set_parent_span_id(Bytes(span.parent_id));
+  }
+  proto->set_trace_state(span.trace_state);
+  proto->set_name(span.name);
+  proto->set_kind(span.server ? trace::Span::SPAN_KIND_SERVER
+                              : trace::Span::SPAN_KIND_INTERNAL);
+  proto->set_start_time_unix_nano(static_cast<uint64_t>(span.start_ns));
+  proto->set_end_time_unix_nano(static_cast<uint64_t>(span.end_ns));
+  for (const auto& [key, value] : span.attributes) {
+    common::KeyValue* attribute = proto->add_attributes();
+    attribute->set_key(key);
+    std::visit(SetValue{attribute->mutable_value()}, value);
+  }
+  if (span.error) {
+    proto->mutable_status()->set_code(trace::Status::STATUS_CODE_ERROR);
+    proto->mutable_status()->set_message(span.error_message);
+  }
+}
+
+}  // namespace
+
+struct OtlpClient::Stub {
+  std::unique_ptr<collector::TraceService::Stub> service;
+};
+
+OtlpClient::OtlpClient(const std::string& endpoint,
+                       const std::string& service_name)
+    : service_name_(service_name),
+      stub_(new Stub{collector::TraceService::NewStub(grpc::CreateChannel(
+          endpoint, grpc::InsecureChannelCredentials()))}) {}
+
+OtlpClient::~OtlpClient() = default;
+
+absl::StatusOr<int64_t> OtlpClient::Send(absl::Span<const Span> spans,
+                                         absl::Time deadline) {
+  collector::ExportTraceServiceRequest request;
+  trace::ResourceSpans* resource = request.add_resource_spans();
+  const std::string version = GetBuildInfo().version;
+  const std::pair<const char*, std::string> attributes[] = {
+      {"service.name", service_name_}, {"service.version", version}};
+  for (const auto& [key, value] : attributes) {
+    common::KeyValue* attribute =
+        resource->mutable_resource()->add_attributes();
+    attribute->set_key(key);
+    attribute->mutable_value()->set_string_value(value);
+  }
+  trace::ScopeSpans* scope = resource->add_scope_spans();
+  scope->mutable_scope()->set_name("nacre");
+  scope->mutable_scope()->set_version(version);
+  for (const Span& span : spans) FillSpan(span, scope->add_spans());
+
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(deadline));
+  collector::ExportTraceServiceResponse response;
+  const grpc::Status status =
+      stub_->service->Export(&context, request, &response);
+  if (!status.ok()) return rpc::FromGrpcStatus(status);
+  return response.partial_success().rejected_spans();
+}
+
+}  // namespace nacre::telemetry

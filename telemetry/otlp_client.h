@@ -1,0 +1,36 @@
+// One call to a collector: spans in protobuf over gRPC.
+
+#ifndef TELEMETRY_OTLP_CLIENT_H_
+#define TELEMETRY_OTLP_CLIENT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "telemetry/span.h"
+
+namespace nacre::telemetry {
+
+// Used by one thread.
+class OtlpClient {
+ public:
+  OtlpClient(const std::string& endpoint, const std::string& service_name);
+  ~OtlpClient();
+
+  // Blocks until the collector has answered or the deadline. Returns how many
+  // spans it has rejected; an error is the call's.
+  absl::StatusOr<int64_t> Send(absl::Span<const Span> spans,
+                               absl::Time deadline);
+
+ private:
+  struct Stub;
+
+  const std::string service_name_;
+  const std::unique_ptr<Stub> stub_;
+};
+
+}  // namespace nacre::telemetry
+
+#endif  // TELEMETRY_OTLP_CLIENT_H_
