@@ -1,0 +1,109 @@
+// What both workers' engines are to the rest of the process: a loop on one
+// thread that takes commands, runs batched steps and reports. START HERE in
+// worker/, then target_worker/target_engine.h and draft_worker/draft_engine.h.
+
+#ifndef WORKER_ENGINE_H_
+#define WORKER_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/optional.h"
+#include "worker/clock.h"
+#include "worker/time_partition.h"
+#include "worker/watchdog.h"
+
+namespace nacre::worker {
+
+// As of one moment.
+struct EngineStats {
+  uint64_t steps = 0;  // forwards
+  int sessions = 0;
+  int64_t kv_free_tokens = 0;
+  uint64_t rejected_messages = 0;  // stale, repeated or malformed
+  uint64_t rollback_tokens = 0;    // cut from the KV cache
+  uint64_t reaped_sessions = 0;    // whose close was lost
+  TimePartition::Totals time;
+};
+
+// The engine's thread writes, others read. Thread-safe.
+class EngineMonitor {
+ public:
+  explicit EngineMonitor(int64_t start_ns) : time_(start_ns) {}
+
+  void Enter(WorkerState state, int64_t now_ns) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    time_.Enter(state, now_ns);
+  }
+  // All but `time`.
+  void Publish(const EngineStats& stats) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    stats_ = stats;
+  }
+  EngineStats Read(int64_t now_ns) const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    EngineStats stats = stats_;
+    stats.time = time_.At(now_ns);
+    return stats;
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  EngineStats stats_ ABSL_GUARDED_BY(mu_);
+  TimePartition time_ ABSL_GUARDED_BY(mu_);
+};
+
+// What one call of RunOnce did.
+struct StepOutcome {
+  bool stepped = false;
+  // When idle: look again at this time even if nothing arrives.
+  absl::optional<int64_t> deadline_ns;
+};
+
+// Thread-compatible but for Stop, stats and progress, which any thread may
+// call.
+class Engine {
+ public:
+  explicit Engine(Clock now_ns)
+      : now_ns_(std::move(now_ns)), monitor_(now_ns_()) {}
+  virtual ~Engine() = default;
+
+  // Takes what has arrived and runs at most one step. An error is the device's:
+  // the sessions of the step have failed and the engine is of no further use.
+  virtual absl::StatusOr<StepOutcome> RunOnce() = 0;
+
+  // RunOnce until Stop (OK) or an error.
+  absl::Status Run();
+  void Stop() {
+    stopped_.store(true);
+    Wake();
+  }
+
+  EngineStats stats() const { return monitor_.Read(now_ns_()); }
+  EngineProgress progress() const;
+
+ protected:
+  virtual void Wake() = 0;
+  virtual void WaitForCommands(absl::optional<int64_t> deadline_ns) = 0;
+  // Of any thread: whether there is something that WaitForCommands would not
+  // wait for, and a count that rises while a forward makes progress.
+  virtual bool HasCommands() const = 0;
+  virtual uint64_t forward_progress() const { return 0; }
+
+  const Clock now_ns_;
+  EngineMonitor monitor_;
+
+ private:
+  std::atomic<bool> stopped_{false};
+  std::atomic<uint64_t> loops_{0};
+  std::atomic<bool> waiting_{true};
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_ENGINE_H_

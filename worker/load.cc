@@ -1,0 +1,112 @@
+#include "worker/load.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+#include "model/config.h"
+#include "model/kv_pool.h"
+#include "model/llama_model.h"
+#include "model/progress.h"
+
+namespace nacre::worker {
+namespace {
+
+constexpr int64_t kMaxDefaultKvBytes = int64_t{1} << 30;
+constexpr int64_t kDefaultContexts = 32;
+
+absl::StatusOr<int64_t> KvCacheBytes(const WorkerOptions& options) {
+  if (options.max_memory_bytes.has_value()) return *options.max_memory_bytes;
+  NACRE_ASSIGN_OR_RETURN(const model::ModelConfig config,
+                         model::ReadConfig(options.model_dir));
+  const int64_t context_bytes =
+      model::KvPool::BytesPerToken({config.num_hidden_layers,
+                                    config.num_key_value_heads,
+                                    config.head_dim}) *
+      config.max_position_embeddings;
+  if (context_bytes >= kMaxDefaultKvBytes) return kMaxDefaultKvBytes;
+  return std::min(kMaxDefaultKvBytes, kDefaultContexts * context_bytes);
+}
+
+// One line that redraws itself; nothing where stderr is a file.
+model::ProgressCallback TerminalProgress() {
+  if (isatty(STDERR_FILENO) == 0) return nullptr;
+  return [](absl::string_view stage, double fraction) {
+    absl::FPrintF(stderr, "\rloading %s %3.0f %%%s", stage, fraction * 100,
+                  fraction >= 1.0 ? "\n" : "");
+    std::fflush(stderr);
+  };
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options) {
+  LoadedModel loaded;
+  NACRE_ASSIGN_OR_RETURN(loaded.backend,
+                         kernels::CreateBackend(options.backend));
+  spdlog::info("backend: {}", loaded.backend->description());
+  spdlog::info("loading {}", options.model_dir);
+  model::LlamaModelOptions model_options;
+  NACRE_ASSIGN_OR_RETURN(model_options.kv_cache_bytes, KvCacheBytes(options));
+  model_options.progress = TerminalProgress();
+  model_options.prefix_cache = options.prefix_cache;
+  NACRE_ASSIGN_OR_RETURN(
+      loaded.model,
+      model::LlamaModel::Load(options.model_dir, loaded.backend.get(),
+                              std::move(model_options)));
+  spdlog::info("model: {}", loaded.model->info().description);
+  NACRE_ASSIGN_OR_RETURN(loaded.tokenizer,
+                         tokenizer::LoadTokenizer(options.model_dir));
+  const int vocab_size = loaded.model->info().vocab_size;
+  if (loaded.tokenizer->vocab_size() > vocab_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the tokenizer in ", options.model_dir, " has ",
+        loaded.tokenizer->vocab_size(), " ids, the model only ", vocab_size));
+  }
+  return loaded;
+}
+
+v1::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
+                    v1::WorkerRole role, const std::string& bound_address,
+                    const std::vector<StepTime>& step_times) {
+  const model::ModelInfo& info = loaded.model->info();
+  v1::Hello hello;
+  hello.set_protocol_version(1);
+  hello.set_role(role);
+  hello.set_address(options.advertise.empty() ? bound_address
+                                              : options.advertise);
+  std::random_device random;
+  hello.set_incarnation(absl::StrFormat("%08x%08x", random(), random()));
+  hello.set_fingerprint(info.fingerprint);
+  hello.set_numerics_id(info.numerics_id);
+  // "models/target/" is called "target".
+  std::filesystem::path dir =
+      std::filesystem::path(options.model_dir).lexically_normal();
+  if (!dir.has_filename()) dir = dir.parent_path();
+  hello.set_model_name(dir.filename().string());
+  hello.set_model_vocab_size(static_cast<uint32_t>(info.vocab_size));
+  hello.set_tokenizer_vocab_size(
+      static_cast<uint32_t>(loaded.tokenizer->vocab_size()));
+  hello.set_context_length(static_cast<uint32_t>(info.context_length));
+  for (const int32_t id : info.eos_token_ids) {
+    hello.add_eos_token_ids(static_cast<uint32_t>(id));
+  }
+  hello.set_kv_capacity_tokens(static_cast<uint64_t>(info.kv_capacity_tokens));
+  for (const StepTime& time : step_times) {
+    v1::StepTime* proto = hello.add_step_times();
+    proto->set_rows(static_cast<uint32_t>(time.rows));
+    proto->set_duration_ns(static_cast<uint64_t>(time.duration_ns));
+  }
+  return hello;
+}
+
+}  // namespace nacre::worker

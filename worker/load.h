@@ -1,0 +1,37 @@
+// Loads what a worker serves: backend, model, tokenizer.
+
+#ifndef WORKER_LOAD_H_
+#define WORKER_LOAD_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "model/language_model.h"
+#include "proto/worker.pb.h"
+#include "tokenizer/tokenizer.h"
+#include "worker/options.h"
+#include "worker/warm_up.h"
+
+namespace nacre::worker {
+
+struct LoadedModel {
+  std::unique_ptr<kernels::Backend> backend;  // outlives the model
+  std::unique_ptr<model::LanguageModel> model;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+};
+
+// Shows progress on a terminal, logs elsewhere. Errors: of CreateBackend,
+// LoadTokenizer and LlamaModel::Load; INVALID_ARGUMENT when the tokenizer has
+// ids that the model lacks.
+absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options);
+
+// What the coordinator is told at registration; incarnation is drawn at random.
+v1::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
+                    v1::WorkerRole role, const std::string& bound_address,
+                    const std::vector<StepTime>& step_times);
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_LOAD_H_

@@ -1,0 +1,57 @@
+// The command line of both workers.
+//
+// Pure functions.
+
+#ifndef WORKER_OPTIONS_H_
+#define WORKER_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "common/rpc/security.h"
+#include "kernels/backend_factory.h"
+#include "worker/step_budget.h"
+
+namespace nacre::worker {
+
+struct WorkerOptions {
+  bool help = false;        // asked for; nothing else matters then
+  std::string model_dir;    // a Hugging Face folder
+  std::string coordinator;  // host:port for workers, its Registry
+  std::string listen = "127.0.0.1:0";
+  std::string
+      advertise;  // what the coordinator dials; empty: the bound address
+  kernels::BackendOptions backend;
+  // Bytes of the KV pool; absent: what 32 full contexts need, at most 1 GiB.
+  absl::optional<int64_t> max_memory_bytes;
+  std::string address_file;
+  std::string metrics_listen;  // host:port of /metrics; empty: not served
+  std::string metrics_address_file;
+  std::string log_format = "text";
+  std::string log_level = "info";
+  absl::Duration drain_timeout = absl::Seconds(30);
+  absl::Duration hang_timeout = absl::Seconds(8);
+  int prefill_chunk = StepBudget().prefill_chunk;
+  bool prefix_cache = true;
+  rpc::PeerTlsFlags tls;  // checked where they are loaded
+};
+
+// `args` without the program's name: "--flag value" or "--flag=value".
+// INVALID_ARGUMENT names the flag and its value. The result is valid.
+absl::StatusOr<WorkerOptions> ParseWorkerOptions(
+    const std::vector<std::string>& args);
+
+// What ParseWorkerOptions checks at the end: required flags, addresses.
+absl::Status Validate(const WorkerOptions& options);
+
+// The text of --help.
+std::string HelpText(const std::string& program, const std::string& summary);
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_OPTIONS_H_

@@ -1,0 +1,210 @@
+#include "worker/process.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "common/logging.h"
+#include "common/rpc/security.h"
+#include "common/rpc/server.h"
+#include "common/rpc/signals.h"
+#include "common/status_macros.h"
+#include "telemetry/metrics_server.h"
+#include "worker/convert.h"
+#include "worker/engine_metrics.h"
+#include "worker/engine_thread.h"
+#include "worker/exit_signal.h"
+#include "worker/health.h"
+#include "worker/load.h"
+#include "worker/options.h"
+#include "worker/registration.h"
+#include "worker/warm_up.h"
+
+namespace nacre::worker {
+namespace {
+
+// Waits for SIGINT or SIGTERM beside everything else. Before there is anything
+// to drain, and the second time, a signal ends the process.
+class SignalThread {
+ public:
+  explicit SignalThread(ExitSignal* exit) {
+    std::thread([exit, serving = serving_] {
+      rpc::WaitForTerminationSignal();
+      if (!*serving) std::_Exit(EXIT_SUCCESS);
+      exit->Drain();
+      // Only this thread lets a second signal through.
+      while (true) pause();
+    }).detach();
+  }
+  void StartDraining() { *serving_ = true; }
+
+ private:
+  // Shared with a thread that nothing joins.
+  std::shared_ptr<std::atomic<bool>> serving_ =
+      std::make_shared<std::atomic<bool>>(false);
+};
+
+Registration::Options RegistrationOptions(const WorkerOptions& options,
+                                          const LoadedModel& loaded,
+                                          v1::Hello hello, const Engine* engine,
+                                          const Health* health,
+                                          ExitSignal* exit) {
+  Registration::Options result;
+  result.coordinator = options.coordinator;
+  result.hello = std::move(hello);
+  result.vocabulary_hash = [tokenizer = loaded.tokenizer.get()](int size) {
+    return tokenizer->VocabularyHash(size);
+  };
+  result.heartbeat = [engine, health, exit] {
+    v1::Heartbeat heartbeat;
+    FillHeartbeat(engine->stats(), exit->draining(), &heartbeat);
+    heartbeat.set_hung(health->hung());
+    return heartbeat;
+  };
+  result.on_drain = [exit] { exit->Drain(); };
+  result.on_refused = [exit](const absl::Status& status) {
+    exit->Fail(absl::Status(
+        status.code(),
+        absl::StrCat("refused by the coordinator: ", status.message())));
+  };
+  return result;
+}
+
+// Null where it is not asked for.
+absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
+    const WorkerOptions& options, const v1::Hello& hello,
+    const Engine* engine) {
+  if (options.metrics_listen.empty()) return nullptr;
+  EngineMetrics::Options metrics;
+  metrics.role = hello.role() == v1::WORKER_ROLE_DRAFT ? EngineRole::kDraft
+                                                       : EngineRole::kTarget;
+  metrics.worker = hello.address();
+  metrics.kv_capacity_tokens = static_cast<int64_t>(hello.kv_capacity_tokens());
+  metrics.stats = [engine] { return engine->stats(); };
+  NACRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<telemetry::MetricsServer> server,
+      telemetry::MetricsServer::Start(
+          {options.metrics_listen, options.metrics_address_file},
+          {std::make_shared<EngineMetrics>(std::move(metrics))}));
+  spdlog::info("metrics on {}", server->address());
+  return server;
+}
+
+void LogStepTimes(const std::vector<StepTime>& times) {
+  spdlog::info("step times: {}",
+               absl::StrJoin(times, ", ", [](std::string* out, StepTime time) {
+                 absl::StrAppend(out, time.rows, " rows ",
+                                 time.duration_ns / 1000, " us");
+               }));
+}
+
+// Waits until the open sessions have ended, the timeout or a failure.
+void DrainSessions(const Engine& engine, absl::Duration timeout,
+                   ExitSignal* exit) {
+  const absl::Time deadline = absl::Now() + timeout;
+  spdlog::info("draining {} sessions", engine.stats().sessions);
+  while (engine.stats().sessions > 0 && absl::Now() < deadline &&
+         exit->failure().ok()) {
+    exit->WaitForFailure(absl::Milliseconds(20));
+  }
+  if (const int left = engine.stats().sessions; left > 0) {
+    spdlog::warn("{} sessions were still open", left);
+  }
+}
+
+absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
+  NACRE_ASSIGN_OR_RETURN(
+      const LogOptions log_options,
+      ParseLogOptions(options.log_format, options.log_level));
+  const Logging logging(program.name, log_options);
+  // Shared with a detached thread: never destroyed.
+  static ExitSignal& exit = *new ExitSignal;
+  SignalThread signals(&exit);
+  NACRE_ASSIGN_OR_RETURN(const rpc::PeerSecurity security,
+                         rpc::LoadPeerSecurity(options.tls));
+  NACRE_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadForWorker(options));
+  const WorkerParts parts = program.build(loaded.model.get(), options);
+  rpc::RpcServer::Options server_options;
+  server_options.listen = options.listen;
+  server_options.address_file = options.address_file;
+  server_options.credentials = security.server;
+  NACRE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<rpc::RpcServer> server,
+      rpc::RpcServer::Start(server_options, {parts.service->grpc_service()}));
+  EngineThread::Options thread_options;
+  thread_options.model = loaded.model.get();
+  thread_options.engine = parts.engine.get();
+  thread_options.on_failure = [](const absl::Status& status) {
+    exit.Fail(status);
+  };
+  thread_options.stop_timeout = options.hang_timeout;
+  EngineThread engine_thread(std::move(thread_options));
+  NACRE_ASSIGN_OR_RETURN(const std::vector<StepTime> step_times,
+                         engine_thread.WaitForWarmUp());
+  LogStepTimes(step_times);
+  v1::Hello hello =
+      MakeHello(options, loaded, program.role, server->address(), step_times);
+  NACRE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<telemetry::MetricsServer> metrics_server,
+      ServeMetrics(options, hello, parts.engine.get()));
+  signals.StartDraining();
+  Health::Options health_options;
+  health_options.engine = parts.engine.get();
+  health_options.set_serving = [&server](const std::string& service,
+                                         bool serving) {
+    server->SetServing(service, serving);
+  };
+  health_options.hang_timeout = options.hang_timeout;
+  Health health(std::move(health_options));
+  spdlog::info("serving on {} ({})", server->address(),
+               security.server == nullptr ? "plaintext" : "TLS");
+  {
+    Registration::Options registration_options = RegistrationOptions(
+        options, loaded, std::move(hello), parts.engine.get(), &health, &exit);
+    registration_options.security = security.channel;
+    Registration registration(std::move(registration_options));
+    exit.Wait();
+    health.Drain();
+    if (exit.failure().ok()) {
+      registration.SendHeartbeat();
+      DrainSessions(*parts.engine, options.drain_timeout, &exit);
+    }
+  }
+  parts.service->FinishStreams(
+      grpc::Status(grpc::StatusCode::UNAVAILABLE, "the worker is stopping"));
+  server->Shutdown(absl::Seconds(1));
+  if (exit.failure().ok()) spdlog::info("stopped");
+  return exit.failure();
+}
+
+}  // namespace
+
+int RunWorker(int argc, char** argv, const WorkerProgram& program) {
+  rpc::BlockTerminationSignals();
+  const absl::StatusOr<WorkerOptions> options =
+      ParseWorkerOptions(std::vector<std::string>(argv + 1, argv + argc));
+  if (options.ok() && options->help) {
+    std::fputs(HelpText(program.name, program.summary).c_str(), stdout);
+    return EXIT_SUCCESS;
+  }
+  const absl::Status status =
+      options.ok() ? Serve(*options, program) : options.status();
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s: %s\n", program.name.c_str(),
+                 std::string(status.message()).c_str());
+    return EXIT_FAILURE;
+  }
+  return EXIT_SUCCESS;
+}
+
+}  // namespace nacre::worker

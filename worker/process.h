@@ -1,0 +1,42 @@
+// The life of a worker process, the same for both roles: flags, model, server,
+// warm-up, registration, serving, drain. main.cc says what differs.
+
+#ifndef WORKER_PROCESS_H_
+#define WORKER_PROCESS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "model/language_model.h"
+#include "proto/types.pb.h"
+#include "worker/engine.h"
+#include "worker/options.h"
+#include "worker/service.h"
+
+namespace nacre::worker {
+
+// Wired to each other; neither needs the other to be destroyed.
+struct WorkerParts {
+  std::unique_ptr<SessionService> service;
+  std::unique_ptr<Engine> engine;
+};
+
+struct WorkerProgram {
+  std::string name;     // "nacre-target-worker"
+  std::string summary;  // for --help
+  v1::WorkerRole role = v1::WORKER_ROLE_UNSPECIFIED;
+  // `model` outlives the parts.
+  std::function<WorkerParts(model::LanguageModel* model,
+                            const WorkerOptions& options)>
+      build;
+};
+
+// Runs the process to its end and returns its exit code: 0 after a drain, 1
+// after a failure, which is one line on stderr. Call it first in main: it
+// blocks the termination signals before any thread exists.
+int RunWorker(int argc, char** argv, const WorkerProgram& program);
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_PROCESS_H_

@@ -1,0 +1,65 @@
+// Keeps this worker registered: dials the coordinator's Registry, says Hello,
+// proves its vocabulary, sends heartbeats, and starts over whenever the stream
+// ends, for as long as it takes.
+//
+// Owns one thread, on which all callbacks run.
+
+#ifndef WORKER_REGISTRATION_H_
+#define WORKER_REGISTRATION_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/rpc/security.h"
+#include "proto/worker.pb.h"
+
+namespace nacre::worker {
+
+class Registration {
+ public:
+  struct Options {
+    std::string coordinator;  // host:port
+    rpc::ChannelSecurity security;
+    v1::Hello hello;
+    // The SHA-256 of the pieces of ids [0, common_size).
+    std::function<std::string(int common_size)> vocabulary_hash;
+    std::function<v1::Heartbeat()> heartbeat;
+    // The coordinator wants this worker to finish and exit.
+    std::function<void()> on_drain;
+    // FAILED_PRECONDITION or INVALID_ARGUMENT: trying again would not help.
+    // Nothing follows.
+    std::function<void(const absl::Status&)> on_refused;
+
+    absl::Duration heartbeat_period = absl::Seconds(1);
+    // Between attempts: jittered, doubled up to the maximum, reset by Accepted.
+    absl::Duration min_backoff = absl::Milliseconds(100);
+    absl::Duration max_backoff = absl::Seconds(2);
+  };
+
+  explicit Registration(Options options);
+  // Leaves the coordinator and joins the thread.
+  ~Registration();
+
+  // Lets the next heartbeat go out at once.
+  void SendHeartbeat();
+
+ private:
+  // Outlives `this` in the callbacks of a stream that ends late.
+  struct Mailbox;
+
+  void Run();
+  // One stream, to its end; `accepted` tells whether it got that far.
+  absl::Status Attach(bool* accepted);
+
+  const Options options_;
+  const std::shared_ptr<Mailbox> mailbox_;
+  std::thread thread_;
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_REGISTRATION_H_

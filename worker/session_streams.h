@@ -1,0 +1,102 @@
+// A worker's open Session streams: numbers them, hands their messages to the
+// engine, finds them again to send, answers pings. The part of a worker's gRPC
+// service that does not depend on its messages' types.
+//
+// Thread-safe. gRPC threads only convert and enqueue.
+
+#ifndef WORKER_SESSION_STREAMS_H_
+#define WORKER_SESSION_STREAMS_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "common/rpc/message_stream.h"
+#include "worker/clock.h"
+#include "worker/events.h"
+
+namespace nacre::worker {
+
+// `Control` and `Event` are DraftControl and DraftEvent, or TargetControl and
+// TargetEvent.
+template <typename Control, typename Event>
+class SessionStreams {
+ public:
+  using Stream = rpc::ServerMessageStream<Control, Event>;
+  struct Callbacks {
+    std::function<void(StreamId, const Control&)> on_message;
+    std::function<void(StreamId)> on_end;
+  };
+
+  explicit SessionStreams(Callbacks callbacks)
+      : callbacks_(std::move(callbacks)) {}
+
+  // A new call: what the service method returns. gRPC ends the server's calls
+  // before the service goes away, so `this` outlives the stream's callbacks.
+  Stream* Open() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    const StreamId id = next_id_++;
+    typename Stream::Callbacks callbacks;
+    callbacks.on_message = [this, id](const Control& control) {
+      if (control.has_ping()) AnswerPing(id, control.ping().coordinator_ns());
+      callbacks_.on_message(id, control);
+    };
+    callbacks.on_done = [this, id] {
+      {
+        absl::MutexLock lock(&mu_);
+        streams_.erase(id);
+      }
+      callbacks_.on_end(id);
+    };
+    std::shared_ptr<Stream> stream = Stream::Create(std::move(callbacks));
+    streams_.emplace(id, stream);
+    return stream.get();
+  }
+
+  // A stream that has ended loses its events.
+  void Send(StreamId id, Event event) ABSL_LOCKS_EXCLUDED(mu_) {
+    if (const std::shared_ptr<Stream> stream = Find(id)) {
+      stream->Send(std::move(event));
+    }
+  }
+
+  // Ends every stream once what was sent is written.
+  void FinishAll(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
+    std::vector<std::shared_ptr<Stream>> streams;
+    {
+      absl::MutexLock lock(&mu_);
+      for (const auto& [id, stream] : streams_) streams.push_back(stream);
+    }
+    for (const auto& stream : streams) stream->Finish(status);
+  }
+
+ private:
+  // Copies the pointer: its stream may end while the caller uses it.
+  std::shared_ptr<Stream> Find(StreamId id) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    const auto it = streams_.find(id);
+    return it == streams_.end() ? nullptr : it->second;
+  }
+
+  void AnswerPing(StreamId id, uint64_t coordinator_ns) {
+    Event event;
+    event.mutable_pong()->set_coordinator_ns(coordinator_ns);
+    event.mutable_pong()->set_worker_ns(
+        static_cast<uint64_t>(MonotonicNowNs()));
+    Send(id, std::move(event));
+  }
+
+  const Callbacks callbacks_;
+  absl::Mutex mu_;
+  StreamId next_id_ ABSL_GUARDED_BY(mu_) = 1;
+  absl::flat_hash_map<StreamId, std::shared_ptr<Stream>> streams_
+      ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_SESSION_STREAMS_H_
