@@ -1,0 +1,212 @@
+#include "draft_worker/draft_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "draft_worker/engine_session.h"
+
+namespace nacre::draft_worker {
+
+using worker::Span;
+using worker::WorkerState;
+
+DraftEngine::DraftEngine(Options options)
+    : Engine(options.now_ns),
+      options_(std::move(options)),
+      outbox_(options_.send) {
+  Publish();
+}
+
+DraftEngine::~DraftEngine() = default;
+
+absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
+  TakeCommands();
+  // Before the events: who has heard of a session finds it in the stats.
+  Publish();
+  outbox_.Flush();
+  const int64_t start_ns = now_ns_();
+  worker::StepOutcome outcome;
+  outcome.stepped = PlanStep(start_ns);
+  if (!outcome.stepped) {
+    monitor_.Enter(
+        sessions_.empty() ? WorkerState::kNoWork : WorkerState::kWaitVerdict,
+        start_ns);
+    Publish();
+    return outcome;
+  }
+  monitor_.Enter(
+      num_drafting_ > 0 ? WorkerState::kDraft : WorkerState::kPrefill,
+      start_ns);
+  const absl::StatusOr<absl::Span<const float>> logits =
+      options_.model->Forward(batch_);
+  ++steps_;
+  if (!logits.ok()) {
+    for (Session* session : stepping_) {
+      Fail(*session, absl::InternalError(absl::StrCat(
+                         "the forward failed: ", logits.status().message())));
+    }
+  } else {
+    // A commit that arrived meanwhile may have made a drafted token pointless.
+    in_step_ = true;
+    TakeCommands();
+    in_step_ = false;
+    const size_t vocab_size =
+        static_cast<size_t>(options_.model->info().vocab_size);
+    size_t offset = 0;
+    for (Session* session : stepping_) {
+      if (!session->drafts) continue;
+      Draft(*session, logits->subspan(offset, vocab_size));
+      offset += vocab_size;
+    }
+    for (Session* session : stepping_) {
+      // What is drafted may be cut again.
+      session->sequence->Share(
+          absl::MakeConstSpan(session->schedule.tokens())
+              .subspan(0, session->schedule.committed_length()));
+    }
+    AddStepSpans(start_ns, now_ns_());
+    SendStopNotices();
+  }
+  RemoveClosed();
+  Publish();
+  outbox_.Flush();
+  if (!logits.ok()) return logits.status();
+  return outcome;
+}
+
+bool DraftEngine::PlanStep(int64_t now_ns) {
+  stepping_.clear();
+  batch_.clear();
+  batch_rows_ = num_drafting_ = 0;
+  PlanDrafts(now_ns);
+  PlanPrefills();
+  return !batch_.empty();
+}
+
+void DraftEngine::PlanDrafts(int64_t now_ns) {
+  bool prefilling = false;
+  for (const auto& session : sessions_) {
+    if (session->unfed_rows() <= 0) session->prefilled = true;
+    prefilling = prefilling || session->prefills();
+  }
+  const int max_rows = options_.budget.DecodeRows(prefilling);
+  bool full = false;
+  const size_t count = sessions_.size();
+  const size_t first = count == 0 ? 0 : first_ % count;
+  for (size_t i = 0; i < count; ++i) {
+    Session& session = *sessions_[(first + i) % count];
+    if (!session.prefilled) continue;
+    if (!session.schedule.WantsStep()) {
+      if (!session.waiting_since_ns.has_value()) {
+        session.waiting_since_ns = now_ns;
+      }
+      continue;
+    }
+    // The rows that catch up with commits and the one that drafts.
+    const int rows = session.unfed_rows() + 1;
+    if (rows > std::min(max_rows, options_.budget.prefill_chunk)) {
+      session.prefilled = false;
+    } else if (batch_rows_ + rows <= max_rows) {
+      EndWait(session, now_ns);
+      AddRows(session, rows, /*drafts=*/true);
+    } else if (!std::exchange(full, true)) {
+      // The next step begins where this one had no more room.
+      first_ = (first + i) % count;
+    }
+  }
+}
+
+void DraftEngine::PlanPrefills() {
+  std::vector<Session*> prefilling;
+  std::vector<int> unfed;
+  for (const auto& session : sessions_) {
+    if (!session->prefills()) continue;
+    prefilling.push_back(session.get());
+    unfed.push_back(session->unfed_rows());
+  }
+  if (prefilling.empty()) return;
+  // One that waits for its verdict will want its next step soon.
+  const bool decoding = prefilling.size() < sessions_.size();
+  const std::vector<int> shares = worker::SharePrefill(
+      unfed, options_.budget.PrefillRows(decoding, batch_rows_));
+  for (size_t i = 0; i < prefilling.size(); ++i) {
+    if (shares[i] > 0) AddRows(*prefilling[i], shares[i], /*drafts=*/false);
+  }
+}
+
+void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
+  session.drafts = drafts;
+  session.cut = false;
+  session.fed_rows = rows;
+  const absl::Span<const int32_t> tokens = session.schedule.tokens();
+  // Commits that arrive during the forward are applied after it: the span stays
+  // valid.
+  batch_.push_back({session.sequence.get(),
+                    tokens.subspan(session.sequence->length(), rows),
+                    drafts ? 1 : 0});
+  stepping_.push_back(&session);
+  batch_rows_ += rows;
+  num_drafting_ += drafts ? 1 : 0;
+}
+
+void DraftEngine::Draft(Session& session, absl::Span<const float> logits) {
+  if (session.closing) return;
+  if (session.cut || !session.schedule.WantsStep()) {
+    // Between steps the last token has no KV: the next step feeds it.
+    TruncateKv(session, session.schedule.kv_limit());
+    return;
+  }
+  const std::vector<int32_t>& tokens = session.schedule.tokens();
+  const int length = session.schedule.length();
+  for (int i = session.history.length(); i < length; ++i) {
+    session.history.Push(tokens[i]);
+  }
+  const int32_t token_id =
+      session.sampler.Sample(logits, length, session.history);
+  outbox_.For(session.stream)
+      .tails.push_back({session.id, session.schedule.OnDrafted(token_id)});
+}
+
+void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns) {
+  for (Session* session : stepping_) {
+    Span span;
+    span.kind = session->drafts ? Span::Kind::kDraft : Span::Kind::kPrefill;
+    span.start_ns = start_ns;
+    span.duration_ns = end_ns - start_ns;
+    span.rows = session->fed_rows;
+    span.batch_rows = batch_rows_;
+    span.length = session->schedule.length();
+    AddSpan(*session, span);
+  }
+}
+
+void DraftEngine::EndWait(Session& session, int64_t now_ns) {
+  if (!session.waiting_since_ns.has_value()) return;
+  Span span;
+  span.kind = Span::Kind::kWaitVerdict;
+  span.start_ns = *session.waiting_since_ns;
+  span.duration_ns = now_ns - span.start_ns;
+  span.length = session.schedule.length();
+  AddSpan(session, span);
+  session.waiting_since_ns.reset();
+}
+
+void DraftEngine::AddSpan(const Session& session, Span span) {
+  if (session.closing) return;
+  span.session_id = session.id;
+  outbox_.For(session.stream).common.spans.push_back(span);
+}
+
+void DraftEngine::Publish() {
+  worker::EngineStats stats;
+  stats.steps = steps_;
+  stats.sessions = static_cast<int>(sessions_.size());
+  stats.kv_free_tokens = options_.model->kv_free_tokens();
+  stats.rejected_messages = rejected_messages_;
+  stats.rollback_tokens = rollback_tokens_;
+  stats.reaped_sessions = reaped_sessions_;
+  monitor_.Publish(stats);
+}
+
+}  // namespace nacre::draft_worker

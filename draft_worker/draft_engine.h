@@ -1,0 +1,119 @@
+// The draft worker's engine: owns the sessions and their KV and gives, in each
+// step, one token to every session that may draft. A commit that disagrees cuts
+// the sequence; drafting goes on from there.
+//
+// Sessions live until Close, their stream's end or a failure. One thread runs
+// it (worker::Engine::Run, or RunOnce in tests); Push is thread-safe.
+
+#ifndef DRAFT_WORKER_DRAFT_ENGINE_H_
+#define DRAFT_WORKER_DRAFT_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "draft_worker/draft_messages.h"
+#include "model/language_model.h"
+#include "worker/engine.h"
+#include "worker/engine_inbox.h"
+#include "worker/event_outbox.h"
+#include "worker/step_budget.h"
+
+namespace nacre::draft_worker {
+
+class DraftEngine : public worker::Engine {
+ public:
+  struct Options {
+    model::LanguageModel* model = nullptr;  // outlives the engine
+    // Called on the engine's thread; must not block.
+    worker::EventOutbox<DraftEvents>::Send send;
+    worker::Clock now_ns = worker::MonotonicNowNs;
+    // Token budget of a step: drafting sessions first, then prompt chunks.
+    worker::StepBudget budget;
+  };
+
+  explicit DraftEngine(Options options);
+  ~DraftEngine() override;
+
+  void Push(DraftCommands commands) { inbox_.Push(std::move(commands)); }
+
+  absl::StatusOr<worker::StepOutcome> RunOnce() override;
+
+ protected:
+  void Wake() override { inbox_.Wake(); }
+  void WaitForCommands(absl::optional<int64_t> deadline_ns) override {
+    inbox_.Wait(deadline_ns);
+  }
+  bool HasCommands() const override { return inbox_.HasItems(); }
+  uint64_t forward_progress() const override {
+    return options_.model->forward_progress();
+  }
+
+ private:
+  struct Session;
+
+  void TakeCommands();
+  void Apply(DraftCommands& commands);
+  // Closes the stream's sessions that are not among `kept`.
+  void Reap(worker::StreamId stream, const std::vector<uint64_t>& kept);
+  void ApplyOpen(worker::StreamId stream, OpenDraft& open);
+  // INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED: see worker.proto.
+  absl::StatusOr<std::unique_ptr<Session>> NewSession(worker::StreamId stream,
+                                                      OpenDraft& open);
+  void ApplyCommit(Session& session, const speculation::Commit& commit);
+  // To at most `length` positions.
+  void TruncateKv(Session& session, int length);
+  // Tells the target of sessions that stopped without having said so.
+  void SendStopNotices();
+  // nullptr, and counted, when there is no such session.
+  Session* Find(worker::StreamId stream, uint64_t session_id);
+  void Fail(Session& session, absl::Status status);
+  void Close(Session& session);
+  void RemoveClosed();
+
+  // Fills batch_ and stepping_ with what is ready now; whether there is any.
+  bool PlanStep(int64_t now_ns);
+  // One row for each session that may draft, and those that it lacks.
+  void PlanDrafts(int64_t now_ns);
+  void PlanPrefills();
+  void AddRows(Session& session, int rows, bool drafts);
+  // Draws the session's next token, unless a commit has made it pointless.
+  //   logits [vocab_size]
+  void Draft(Session& session, absl::Span<const float> logits);
+  void AddStepSpans(int64_t start_ns, int64_t end_ns);
+  void EndWait(Session& session, int64_t now_ns);
+  void AddSpan(const Session& session, worker::Span span);
+  void Publish();
+
+  const Options options_;
+  worker::EngineInbox<DraftCommands> inbox_;
+  worker::EventOutbox<DraftEvents> outbox_;
+  std::vector<DraftCommands> commands_;  // scratch of TakeCommands
+
+  std::vector<std::unique_ptr<Session>> sessions_;  // in the order opened
+  absl::flat_hash_map<worker::SessionKey, Session*> by_key_;
+  size_t first_ = 0;      // who steps first when the budget is too small
+  bool closing_ = false;  // some session waits for RemoveClosed
+  bool in_step_ = false;
+
+  // The step being run.
+  std::vector<Session*> stepping_;
+  std::vector<model::SequenceRows> batch_;
+  int batch_rows_ = 0;
+  int num_drafting_ = 0;
+
+  uint64_t steps_ = 0;
+  uint64_t rejected_messages_ = 0;
+  uint64_t rollback_tokens_ = 0;
+  uint64_t reaped_sessions_ = 0;
+};
+
+}  // namespace nacre::draft_worker
+
+#endif  // DRAFT_WORKER_DRAFT_ENGINE_H_

@@ -1,0 +1,243 @@
+// How the draft engine applies what its streams tell it.
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "common/sampling_params.h"
+#include "common/status_macros.h"
+#include "draft_worker/draft_engine.h"
+#include "draft_worker/engine_session.h"
+#include "worker/token_ids.h"
+
+namespace nacre::draft_worker {
+
+using speculation::DraftSession;
+
+void DraftEngine::TakeCommands() {
+  inbox_.Take(&commands_);
+  if (commands_.empty()) return;
+  for (DraftCommands& commands : commands_) Apply(commands);
+  if (in_step_) return;
+  SendStopNotices();
+  RemoveClosed();
+}
+
+void DraftEngine::Apply(DraftCommands& commands) {
+  const worker::StreamId stream = commands.stream;
+  rejected_messages_ += static_cast<uint64_t>(commands.num_malformed);
+  if (commands.kept.has_value()) Reap(stream, *commands.kept);
+  for (OpenDraft& open : commands.open) ApplyOpen(stream, open);
+  for (const auto& [id, plan] : commands.plans) {
+    if (Session* session = Find(stream, id)) {
+      session->schedule.OnPlan(plan);
+      session->touched = true;
+    }
+  }
+  for (const auto& [id, commit] : commands.commits) {
+    if (Session* session = Find(stream, id)) ApplyCommit(*session, commit);
+  }
+  for (const uint64_t id : commands.close) {
+    if (Session* session = Find(stream, id)) {
+      outbox_.For(stream).common.closed.push_back(id);
+      Close(*session);
+    }
+  }
+  if (commands.stream_ended) {
+    for (const auto& session : sessions_) {
+      if (session->stream == stream) Close(*session);
+    }
+  }
+}
+
+void DraftEngine::Reap(worker::StreamId stream,
+                       const std::vector<uint64_t>& kept) {
+  const absl::flat_hash_set<uint64_t> kept_ids(kept.begin(), kept.end());
+  for (const auto& session : sessions_) {
+    if (session->stream != stream || session->closing ||
+        kept_ids.contains(session->id)) {
+      continue;
+    }
+    ++reaped_sessions_;
+    outbox_.For(stream).common.closed.push_back(session->id);
+    Close(*session);
+  }
+}
+
+void DraftEngine::ApplyOpen(worker::StreamId stream, OpenDraft& open) {
+  absl::StatusOr<std::unique_ptr<Session>> session = NewSession(stream, open);
+  worker::SessionEvents& events = outbox_.For(stream).common;
+  if (!session.ok()) {
+    events.failures.push_back({open.session_id, session.status(), open.epoch});
+    return;
+  }
+  events.opened.push_back({open.session_id, (*session)->sequence->length()});
+  by_key_[{stream, open.session_id}] = session->get();
+  sessions_.push_back(*std::move(session));
+}
+
+absl::StatusOr<std::unique_ptr<DraftEngine::Session>> DraftEngine::NewSession(
+    worker::StreamId stream, OpenDraft& open) {
+  const model::ModelInfo& info = options_.model->info();
+  NACRE_RETURN_IF_ERROR(open.conversion);
+  if (by_key_.contains({stream, open.session_id})) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("session ", open.session_id, " is already open"));
+  }
+  const int64_t num_ids = static_cast<int64_t>(open.token_ids.size());
+  if (open.prompt_length < 1 || open.prompt_length > num_ids) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt_length ", open.prompt_length, " is outside 1 to ",
+                     num_ids, ", the number of token_ids"));
+  }
+  if (open.max_length < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_length ", open.max_length, " is below 1"));
+  }
+  if (num_ids > info.context_length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(num_ids, " token_ids are over the draft's context of ",
+                     info.context_length));
+  }
+  NACRE_RETURN_IF_ERROR(
+      worker::CheckTokenIds("token_ids", open.token_ids, info.vocab_size));
+  NACRE_RETURN_IF_ERROR(ValidateSamplingParams(open.sampling));
+  if (open.min_tokens < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("min_tokens ", open.min_tokens, " is below 0"));
+  }
+  if (open.vocab_limit < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("vocab_limit ", open.vocab_limit, " is below 0"));
+  }
+  // A draft may stop short of the target's length: the target then goes on
+  // alone.
+  const int reserved_length =
+      std::min(info.context_length,
+               std::max(open.max_length, static_cast<int>(num_ids)));
+  NACRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<model::Sequence> sequence,
+      options_.model->NewSequenceWithPrefix(reserved_length, open.token_ids));
+
+  DraftSession::Options schedule;
+  schedule.epoch = open.epoch;
+  schedule.max_length = std::min(open.max_length, reserved_length);
+  // No position is past 2^30: the sum cannot overflow.
+  model::EndRule end_rule{
+      open.prompt_length + std::min(open.min_tokens, 1 << 30),
+      open.end_token_ids};
+  schedule.end_ids = std::move(open.end_token_ids);
+  schedule.plan = open.plan;
+  const int vocab_limit = open.vocab_limit == 0
+                              ? info.vocab_size
+                              : std::min(open.vocab_limit, info.vocab_size);
+  return std::unique_ptr<Session>(new Session{
+      stream, open.session_id,
+      DraftSession(std::move(schedule), std::move(open.token_ids)),
+      std::move(sequence), reserved_length,
+      model::Sampler(open.sampling, vocab_limit, std::move(end_rule)),
+      model::TokenHistory(open.prompt_length)});
+}
+
+void DraftEngine::ApplyCommit(Session& session,
+                              const speculation::Commit& commit) {
+  const int vocab_size = options_.model->info().vocab_size;
+  if (absl::Status status =
+          worker::CheckTokenIds("commit", commit.token_ids, vocab_size);
+      !status.ok()) {
+    // The target's vocabulary has ids that this model cannot be fed.
+    Fail(session, std::move(status));
+    return;
+  }
+  const int num_ids = static_cast<int>(commit.token_ids.size());
+  const DraftSession& schedule = session.schedule;
+  // The first position where the commit and the draft differ; KV behind it is
+  // of other tokens.
+  int kept = schedule.length();
+  if (commit.first_position >= 0) {
+    for (int i =
+             std::max(0, schedule.committed_length() - commit.first_position);
+         i < num_ids && commit.first_position + i < kept; ++i) {
+      const int position = commit.first_position + i;
+      if (schedule.tokens()[position] != commit.token_ids[i]) kept = position;
+    }
+  }
+  const int length_before = schedule.length();
+  switch (session.schedule.OnCommit(commit)) {
+    case DraftSession::CommitOutcome::kRepeated:
+    case DraftSession::CommitOutcome::kMalformed:
+      ++rejected_messages_;
+      return;
+    case DraftSession::CommitOutcome::kMatched:
+    case DraftSession::CommitOutcome::kMismatch:
+      break;
+  }
+  session.touched = true;
+  if (kept < length_before || schedule.length() != length_before) {
+    session.cut = true;
+  }
+  session.history.Truncate(std::min(kept, session.history.length()));
+  // The running step may have fed the last token already; it stays for the
+  // token that is about to be drawn behind it.
+  TruncateKv(session, kept);
+}
+
+void DraftEngine::TruncateKv(Session& session, int length) {
+  const int dropped = session.sequence->length() - length;
+  if (dropped <= 0) return;
+  session.sequence->Truncate(length);
+  rollback_tokens_ += dropped;
+  worker::Span span;
+  span.kind = worker::Span::Kind::kRollback;
+  span.start_ns = now_ns_();
+  span.rows = dropped;
+  span.length = length;
+  AddSpan(session, span);
+}
+
+void DraftEngine::SendStopNotices() {
+  for (const auto& session : sessions_) {
+    if (!std::exchange(session->touched, false) || session->closing) continue;
+    absl::optional<speculation::Tail> notice =
+        session->schedule.TakeStopNotice();
+    if (notice.has_value()) {
+      outbox_.For(session->stream)
+          .tails.push_back({session->id, *std::move(notice)});
+    }
+  }
+}
+
+DraftEngine::Session* DraftEngine::Find(worker::StreamId stream,
+                                        uint64_t session_id) {
+  const auto it = by_key_.find({stream, session_id});
+  if (it != by_key_.end()) return it->second;
+  ++rejected_messages_;
+  return nullptr;
+}
+
+void DraftEngine::Fail(Session& session, absl::Status status) {
+  outbox_.For(session.stream)
+      .common.failures.push_back(
+          {session.id, std::move(status), session.schedule.epoch()});
+  Close(session);
+}
+
+void DraftEngine::Close(Session& session) {
+  // A session whose step is running is not touched before it ends.
+  session.closing = true;
+  closing_ = true;
+  by_key_.erase({session.stream, session.id});
+}
+
+void DraftEngine::RemoveClosed() {
+  if (!std::exchange(closing_, false)) return;
+  sessions_.erase(std::remove_if(sessions_.begin(), sessions_.end(),
+                                 [](const std::unique_ptr<Session>& session) {
+                                   return session->closing;
+                                 }),
+                  sessions_.end());
+}
+
+}  // namespace nacre::draft_worker

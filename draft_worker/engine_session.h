@@ -1,0 +1,53 @@
+// One session as the draft engine holds it. Only for the engine's own sources.
+//
+// Owned by the engine, used by its thread.
+
+#ifndef DRAFT_WORKER_ENGINE_SESSION_H_
+#define DRAFT_WORKER_ENGINE_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "draft_worker/draft_engine.h"
+#include "model/language_model.h"
+#include "model/sampler.h"
+#include "speculation/draft_session.h"
+#include "worker/events.h"
+
+namespace nacre::draft_worker {
+
+struct DraftEngine::Session {
+  worker::StreamId stream;
+  uint64_t id;
+  speculation::DraftSession schedule;
+  std::unique_ptr<model::Sequence> sequence;
+  int reserved_length;  // of the sequence's KV
+  model::Sampler sampler;
+  model::TokenHistory history;  // follows schedule.tokens() when it drafts
+  // Its KV was once complete. A session drafts only from then on, so that a
+  // kDraft span never holds a prompt.
+  bool prefilled = false;
+  bool closing = false;
+  bool touched = true;  // by a command, since its last stop notice
+  // When it could not go on before a verdict.
+  absl::optional<int64_t> waiting_since_ns = {};
+
+  // Its part of the step being run.
+  bool drafts = false;
+  bool cut = false;  // a commit changed the tokens that the step fed
+  int fed_rows = 0;
+
+  // Tokens whose KV is missing, the last one left out: that is fed to draft.
+  int unfed_rows() const { return schedule.kv_limit() - sequence->length(); }
+  // Rows of its prompt are to be fed. Commits may go beyond what this draft can
+  // hold: it then stands still.
+  bool prefills() const {
+    return !prefilled && schedule.length() <= reserved_length;
+  }
+};
+
+}  // namespace nacre::draft_worker
+
+#endif  // DRAFT_WORKER_ENGINE_SESSION_H_

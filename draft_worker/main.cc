@@ -1,0 +1,46 @@
+// The draft worker: drafts tokens with the draft model, ahead of the target. It
+// can vanish at any moment without harm. The coordinator calls it, after this
+// process has registered there:
+//
+//   nacre-draft-worker --model models/draft --coordinator 127.0.0.1:7070
+//
+// Serves nacre.v1.DraftWorker, grpc.health.v1.Health and reflection on
+// --listen. SIGTERM drains: no new sessions, the open ones end, exit code 0.
+
+#include <memory>
+#include <utility>
+
+#include "draft_worker/draft_engine.h"
+#include "draft_worker/draft_service.h"
+#include "worker/process.h"
+
+namespace {
+
+nacre::worker::WorkerParts Build(
+    nacre::model::LanguageModel* model,
+    const nacre::worker::WorkerOptions& worker_options) {
+  using nacre::draft_worker::DraftEngine;
+  auto service = std::make_unique<nacre::draft_worker::DraftService>();
+  DraftEngine::Options options;
+  options.model = model;
+  options.budget.prefill_chunk = worker_options.prefill_chunk;
+  options.send = [service = service.get()](
+                     nacre::worker::StreamId stream,
+                     nacre::draft_worker::DraftEvents events) {
+    service->Send(stream, std::move(events));
+  };
+  auto engine = std::make_unique<DraftEngine>(std::move(options));
+  service->set_engine(engine.get());
+  return {std::move(service), std::move(engine)};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  nacre::worker::WorkerProgram program;
+  program.name = "nacre-draft-worker";
+  program.summary = "serves the draft model of speculative decoding";
+  program.role = nacre::v1::WORKER_ROLE_DRAFT;
+  program.build = Build;
+  return nacre::worker::RunWorker(argc, argv, program);
+}
