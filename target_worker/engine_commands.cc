@@ -1,0 +1,213 @@
+// How the target engine applies what its streams tell it.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "common/sampling_params.h"
+#include "common/status_macros.h"
+#include "target_worker/engine_session.h"
+#include "target_worker/target_engine.h"
+#include "worker/token_ids.h"
+
+namespace nacre::target_worker {
+
+using speculation::TargetSession;
+
+void TargetEngine::TakeCommands() {
+  inbox_.Take(&commands_);
+  for (TargetCommands& commands : commands_) Apply(commands);
+  if (!in_step_) RemoveClosed();
+}
+
+void TargetEngine::Apply(TargetCommands& commands) {
+  const worker::StreamId stream = commands.stream;
+  rejected_messages_ += static_cast<uint64_t>(commands.num_malformed);
+  if (commands.kept.has_value()) Reap(stream, *commands.kept);
+  for (OpenTarget& open : commands.open) ApplyOpen(stream, open);
+  for (const auto& [id, plan] : commands.plans) {
+    if (Session* session = Find(stream, id)) {
+      session->schedule.OnPlan(plan);
+      session->gate_after_mismatch = plan.gate_after_mismatch;
+    }
+  }
+  for (const auto& [id, committed_length] : commands.acknowledged) {
+    if (Session* session = Find(stream, id)) {
+      session->schedule.OnAcknowledged(committed_length);
+    }
+  }
+  for (const uint64_t id : commands.draft_lost) {
+    if (Session* session = Find(stream, id)) {
+      session->schedule.OnDraftLost();
+      session->has_draft = false;
+    }
+  }
+  for (const auto& [id, epoch, opened_length] : commands.draft_attached) {
+    Session* session = Find(stream, id);
+    if (session == nullptr) continue;
+    if (opened_length < 1) {
+      ++rejected_messages_;
+      continue;
+    }
+    session->schedule.OnDraftAttached(epoch, opened_length);
+    session->has_draft = true;
+  }
+  for (const auto& [id, tail] : commands.tails) {
+    if (Session* session = Find(stream, id)) ApplyTail(*session, tail);
+  }
+  for (const uint64_t id : commands.close) {
+    if (Session* session = Find(stream, id)) {
+      outbox_.For(stream).common.closed.push_back(id);
+      Close(*session);
+    }
+  }
+  if (commands.stream_ended) {
+    for (const auto& session : sessions_) {
+      if (session->stream == stream) Close(*session);
+    }
+  }
+}
+
+void TargetEngine::Reap(worker::StreamId stream,
+                        const std::vector<uint64_t>& kept) {
+  const absl::flat_hash_set<uint64_t> kept_ids(kept.begin(), kept.end());
+  for (const auto& session : sessions_) {
+    if (session->stream != stream || session->closing ||
+        kept_ids.contains(session->id)) {
+      continue;
+    }
+    ++reaped_sessions_;
+    outbox_.For(stream).common.closed.push_back(session->id);
+    Close(*session);
+  }
+}
+
+void TargetEngine::ApplyOpen(worker::StreamId stream, OpenTarget& open) {
+  absl::StatusOr<std::unique_ptr<Session>> session = NewSession(stream, open);
+  worker::SessionEvents& events = outbox_.For(stream).common;
+  if (!session.ok()) {
+    events.failures.push_back({open.session_id, session.status()});
+    return;
+  }
+  events.opened.push_back({open.session_id, (*session)->sequence->length()});
+  by_key_[{stream, open.session_id}] = session->get();
+  sessions_.push_back(*std::move(session));
+}
+
+absl::StatusOr<std::unique_ptr<TargetEngine::Session>> TargetEngine::NewSession(
+    worker::StreamId stream, OpenTarget& open) {
+  const model::ModelInfo& info = options_.model->info();
+  NACRE_RETURN_IF_ERROR(open.conversion);
+  if (by_key_.contains({stream, open.session_id})) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("session ", open.session_id, " is already open"));
+  }
+  const int64_t num_ids = static_cast<int64_t>(open.token_ids.size());
+  if (open.prompt_length < 1 || open.prompt_length > num_ids) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt_length ", open.prompt_length, " is outside 1 to ",
+                     num_ids, ", the number of token_ids"));
+  }
+  if (open.max_tokens < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_tokens ", open.max_tokens, " is below 1"));
+  }
+  const int64_t length = int64_t{open.prompt_length} + open.max_tokens;
+  if (length > info.context_length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a prompt of ", open.prompt_length,
+                     " tokens and max_tokens ", open.max_tokens, " make ",
+                     length, ", over the context of ", info.context_length));
+  }
+  if (num_ids > length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(num_ids, " token_ids, over prompt_length and max_tokens, ",
+                     "which make ", length));
+  }
+  NACRE_RETURN_IF_ERROR(
+      worker::CheckTokenIds("token_ids", open.token_ids, info.vocab_size));
+  NACRE_RETURN_IF_ERROR(worker::CheckTokenIds(
+      "stop_token_ids", open.stop_token_ids, info.vocab_size));
+  NACRE_RETURN_IF_ERROR(worker::CheckSampling(open.sampling, info.vocab_size));
+  if (open.min_tokens < 0 || open.min_tokens > open.max_tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("min_tokens ", open.min_tokens, " is outside 0 to ",
+                     open.max_tokens, ", max_tokens"));
+  }
+  if (open.logprobs.has_value() &&
+      (*open.logprobs < 0 || *open.logprobs > kMaxTopLogprobs)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "logprobs ", *open.logprobs, " is outside 0 to ", kMaxTopLogprobs));
+  }
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<model::Sequence> sequence,
+                         options_.model->NewSequenceWithPrefix(
+                             static_cast<int>(length), open.token_ids));
+
+  TargetSession::Options schedule;
+  schedule.prompt_length = open.prompt_length;
+  schedule.max_tokens = open.max_tokens;
+  if (!open.ignore_eos) schedule.eos_ids = info.eos_token_ids;
+  schedule.stop_ids = std::move(open.stop_token_ids);
+  model::EndRule end_rule{open.prompt_length + open.min_tokens,
+                          schedule.eos_ids};
+  end_rule.token_ids.insert(end_rule.token_ids.end(), schedule.stop_ids.begin(),
+                            schedule.stop_ids.end());
+  schedule.plan = open.plan;
+  schedule.epoch = open.epoch;
+  schedule.has_draft = open.has_draft;
+  model::TokenHistory history(open.prompt_length);
+  for (const int32_t id : open.token_ids) history.Push(id);
+  return std::unique_ptr<Session>(new Session{
+      stream, open.session_id,
+      TargetSession(std::move(schedule), std::move(open.token_ids)),
+      std::move(sequence),
+      model::Sampler(open.sampling, info.vocab_size, std::move(end_rule)),
+      std::move(history), open.has_draft, open.plan.gate_after_mismatch,
+      open.logprobs});
+}
+
+void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {
+  // What is verified is fed: an id outside the vocabulary must not get there.
+  if (!worker::CheckTokenIds("tail", tail.token_ids,
+                             options_.model->info().vocab_size)
+           .ok()) {
+    ++rejected_messages_;
+    return;
+  }
+  switch (session.schedule.OnTail(tail)) {
+    case TargetSession::TailOutcome::kApplied:
+    case TargetSession::TailOutcome::kMismatch:
+      return;
+    case TargetSession::TailOutcome::kStale:
+    case TargetSession::TailOutcome::kMalformed:
+      ++rejected_messages_;
+      return;
+  }
+}
+
+TargetEngine::Session* TargetEngine::Find(worker::StreamId stream,
+                                          uint64_t session_id) {
+  const auto it = by_key_.find({stream, session_id});
+  if (it != by_key_.end()) return it->second;
+  ++rejected_messages_;
+  return nullptr;
+}
+
+void TargetEngine::Close(Session& session) {
+  // A session whose step is running is not touched before it ends.
+  session.closing = true;
+  closing_ = true;
+  by_key_.erase({session.stream, session.id});
+}
+
+void TargetEngine::RemoveClosed() {
+  if (!std::exchange(closing_, false)) return;
+  sessions_.erase(std::remove_if(sessions_.begin(), sessions_.end(),
+                                 [](const std::unique_ptr<Session>& session) {
+                                   return session->closing;
+                                 }),
+                  sessions_.end());
+}
+
+}  // namespace nacre::target_worker

@@ -1,0 +1,57 @@
+// One session as the target engine holds it. Only for the engine's own sources.
+//
+// Owned by the engine, used by its thread.
+
+#ifndef TARGET_WORKER_ENGINE_SESSION_H_
+#define TARGET_WORKER_ENGINE_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "model/language_model.h"
+#include "model/sampler.h"
+#include "speculation/target_session.h"
+#include "target_worker/target_engine.h"
+#include "worker/events.h"
+
+namespace nacre::target_worker {
+
+struct TargetEngine::Session {
+  worker::StreamId stream;
+  uint64_t id;
+  speculation::TargetSession schedule;
+  std::unique_ptr<model::Sequence> sequence;  // null once finished
+  model::Sampler sampler;
+  model::TokenHistory history;  // committed tokens between steps
+  bool has_draft;
+  int gate_after_mismatch;
+  absl::optional<int> num_logprobs;  // absent: none
+  bool closing = false;              // closed while its step ran
+
+  struct Wait {
+    worker::Span::Kind kind;
+    int64_t since_ns;
+  };
+  absl::optional<Wait> wait = {};
+
+  // Its part of the step being run.
+  std::vector<int32_t> fed =
+      {};  // prompt rows, then last committed token and tail
+  int prefill_rows = 0;
+  bool verifies = false;
+  std::vector<int32_t> drawn = {};           // the target's own tokens
+  std::vector<TokenLogprobs> logprobs = {};  // of drawn, if asked for
+
+  // Prompt rows still to be fed; the last committed token is row 0 of a step.
+  int unfed_rows() const { return schedule.kv_length() - sequence->length(); }
+  // Whether the first step waits for no draft token.
+  bool StepsWithoutTail() const {
+    return !has_draft || gate_after_mismatch <= 0;
+  }
+};
+
+}  // namespace nacre::target_worker
+
+#endif  // TARGET_WORKER_ENGINE_SESSION_H_

@@ -1,0 +1,45 @@
+// The target worker: verifies with the target model; the only judge of what is
+// emitted. The coordinator calls it, after this process has registered there:
+//
+//   nacre-target-worker --model models/target --coordinator 127.0.0.1:7070
+//
+// Serves nacre.v1.TargetWorker, grpc.health.v1.Health and reflection on
+// --listen. SIGTERM drains: no new sessions, the open ones end, exit code 0.
+
+#include <memory>
+#include <utility>
+
+#include "target_worker/target_engine.h"
+#include "target_worker/target_service.h"
+#include "worker/process.h"
+
+namespace {
+
+nacre::worker::WorkerParts Build(
+    nacre::model::LanguageModel* model,
+    const nacre::worker::WorkerOptions& worker_options) {
+  using nacre::target_worker::TargetEngine;
+  auto service = std::make_unique<nacre::target_worker::TargetService>();
+  TargetEngine::Options options;
+  options.model = model;
+  options.budget.prefill_chunk = worker_options.prefill_chunk;
+  options.send = [service = service.get()](
+                     nacre::worker::StreamId stream,
+                     nacre::target_worker::TargetEvents events) {
+    service->Send(stream, std::move(events));
+  };
+  auto engine = std::make_unique<TargetEngine>(std::move(options));
+  service->set_engine(engine.get());
+  return {std::move(service), std::move(engine)};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  nacre::worker::WorkerProgram program;
+  program.name = "nacre-target-worker";
+  program.summary = "serves the target model of speculative decoding";
+  program.role = nacre::v1::WORKER_ROLE_TARGET;
+  program.build = Build;
+  return nacre::worker::RunWorker(argc, argv, program);
+}

@@ -1,0 +1,297 @@
+#include "target_worker/target_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "model/logprobs.h"
+#include "target_worker/engine_session.h"
+
+namespace nacre::target_worker {
+
+using speculation::TargetSession;
+using worker::Span;
+using worker::WorkerState;
+
+TargetEngine::TargetEngine(Options options)
+    : Engine(options.now_ns),
+      options_(std::move(options)),
+      outbox_(options_.send) {
+  Publish();
+}
+
+TargetEngine::~TargetEngine() = default;
+
+absl::StatusOr<worker::StepOutcome> TargetEngine::RunOnce() {
+  TakeCommands();
+  // Before the events: who has heard of a session finds it in the stats.
+  Publish();
+  outbox_.Flush();
+  const int64_t start_ns = now_ns_();
+  const worker::StepOutcome outcome = PlanStep(start_ns);
+  if (!outcome.stepped) {
+    Publish();
+    outbox_.Flush();
+    return outcome;
+  }
+  monitor_.Enter(verify_rows_ * 2 >= batch_rows_ ? WorkerState::kVerify
+                                                 : WorkerState::kPrefill,
+                 start_ns);
+  const absl::StatusOr<absl::Span<const float>> logits =
+      options_.model->Forward(batch_);
+  ++steps_;
+  if (!logits.ok()) {
+    FailStep(logits.status());
+    return logits.status();
+  }
+  size_t offset = 0;
+  for (size_t i = 0; i < stepping_.size(); ++i) {
+    const size_t count = static_cast<size_t>(batch_[i].num_logits) *
+                         static_cast<size_t>(options_.model->info().vocab_size);
+    if (count > 0) SampleRows(*stepping_[i], logits->subspan(offset, count));
+    offset += count;
+  }
+  const int64_t end_ns = now_ns_();
+  // Tails that arrived meanwhile may hold the token behind the last row.
+  in_step_ = true;
+  TakeCommands();
+  in_step_ = false;
+  for (Session* session : stepping_) FinishStep(*session, start_ns, end_ns);
+  RemoveClosed();
+  Publish();
+  outbox_.Flush();
+  return outcome;
+}
+
+worker::StepOutcome TargetEngine::PlanStep(int64_t now_ns) {
+  stepping_.clear();
+  batch_.clear();
+  prefilling_.clear();
+  batch_rows_ = verify_rows_ = 0;
+  for (const auto& session : sessions_) {
+    if (!session->schedule.finished() && session->unfed_rows() > 0) {
+      prefilling_.push_back(session.get());
+    }
+  }
+  worker::StepOutcome outcome;
+  const WorkerState idle = PlanVerifies(now_ns, &outcome);
+  // One that waits for draft tokens will want its next step soon.
+  PlanPrefills(!batch_.empty() || idle == WorkerState::kWaitDraftTokens,
+               now_ns);
+  outcome.stepped = !batch_.empty();
+  if (!outcome.stepped) monitor_.Enter(idle, now_ns);
+  return outcome;
+}
+
+WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
+                                       worker::StepOutcome* outcome) {
+  const int max_rows = options_.budget.DecodeRows(!prefilling_.empty());
+  WorkerState idle = WorkerState::kNoWork;
+  bool full = false;
+  const size_t count = sessions_.size();
+  const size_t first = count == 0 ? 0 : first_ % count;
+  for (size_t i = 0; i < count; ++i) {
+    Session& session = *sessions_[(first + i) % count];
+    if (session.schedule.finished() || session.unfed_rows() > 0) continue;
+    switch (session.schedule.CheckReady(now_ns)) {
+      case TargetSession::Readiness::kReady:
+        if (batch_rows_ >= max_rows) {
+          // The next step begins where this one had no more room.
+          if (!std::exchange(full, true)) first_ = (first + i) % count;
+        } else {
+          AddRows(session, max_rows, now_ns);
+        }
+        break;
+      case TargetSession::Readiness::kWaitDraft: {
+        NoteWait(session, Span::Kind::kWaitDraftTokens, now_ns);
+        idle = WorkerState::kWaitDraftTokens;
+        const absl::optional<int64_t> deadline =
+            session.schedule.gate_deadline_ns();
+        if (deadline.has_value() && (!outcome->deadline_ns.has_value() ||
+                                     *deadline < *outcome->deadline_ns)) {
+          outcome->deadline_ns = deadline;
+        }
+        break;
+      }
+      case TargetSession::Readiness::kWaitAcknowledge:
+        NoteWait(session, Span::Kind::kWaitAcknowledge, now_ns);
+        if (idle == WorkerState::kNoWork) idle = WorkerState::kWaitAcknowledge;
+        break;
+      case TargetSession::Readiness::kFinished:
+        break;
+    }
+  }
+  return idle;
+}
+
+void TargetEngine::PlanPrefills(bool decoding, int64_t now_ns) {
+  std::vector<int> unfed;
+  for (const Session* session : prefilling_) {
+    // One more row: the first step may share the forward.
+    unfed.push_back(session->unfed_rows() + 1);
+  }
+  int left = options_.budget.PrefillRows(decoding, batch_rows_);
+  const std::vector<int> shares = worker::SharePrefill(unfed, left);
+  for (size_t i = 0; i < prefilling_.size(); ++i) {
+    // What an earlier one's tail took beyond its share is missing now.
+    const int share = std::min(shares[i], left);
+    if (share <= 0) continue;
+    const int before = batch_rows_;
+    AddRows(*prefilling_[i], share, now_ns);
+    left -= batch_rows_ - before;
+  }
+}
+
+int TargetEngine::BeginVerify(Session& session, int64_t now_ns) {
+  EndWait(session, now_ns);
+  const absl::Span<const int32_t> tail = session.schedule.BeginStep();
+  session.fed.push_back(session.schedule.committed().back());
+  session.fed.insert(session.fed.end(), tail.begin(), tail.end());
+  session.verifies = true;
+  return static_cast<int>(tail.size()) + 1;
+}
+
+void TargetEngine::AddRows(Session& session, int max_rows, int64_t now_ns) {
+  const int unfed = session.unfed_rows();
+  session.prefill_rows = std::min(unfed, max_rows);
+  const auto begin =
+      session.schedule.committed().begin() + session.sequence->length();
+  session.fed.assign(begin, begin + session.prefill_rows);
+  int verify_rows = 0;
+  // A gate that no tail can open needs no wait: the last prompt rows and the
+  // first step share the forward.
+  if (unfed == 0 || (unfed < max_rows && session.StepsWithoutTail() &&
+                     session.schedule.CheckReady(now_ns) ==
+                         TargetSession::Readiness::kReady)) {
+    verify_rows = BeginVerify(session, now_ns);
+  }
+  stepping_.push_back(&session);
+  batch_.push_back({session.sequence.get(), session.fed, verify_rows});
+  batch_rows_ += session.prefill_rows + verify_rows;
+  verify_rows_ += verify_rows;
+}
+
+void TargetEngine::SampleRows(Session& session,
+                              absl::Span<const float> logits) {
+  const size_t vocab_size =
+      static_cast<size_t>(options_.model->info().vocab_size);
+  const absl::Span<const int32_t> tail =
+      absl::MakeConstSpan(session.fed).subspan(session.prefill_rows + 1);
+  const int base_length = session.schedule.committed_length();
+  session.drawn.clear();
+  session.logprobs.clear();
+  for (size_t row = 0; row <= tail.size(); ++row) {
+    const int32_t token_id = session.sampler.Sample(
+        logits.subspan(row * vocab_size, vocab_size),
+        base_length + static_cast<int>(row), session.history);
+    session.drawn.push_back(token_id);
+    if (session.num_logprobs.has_value()) {
+      session.logprobs.push_back(
+          model::ComputeLogprobs(logits.subspan(row * vocab_size, vocab_size),
+                                 token_id, *session.num_logprobs));
+    }
+    if (row == tail.size() || token_id != tail[row]) break;
+    session.history.Push(token_id);
+  }
+}
+
+void TargetEngine::FinishStep(Session& session, int64_t start_ns,
+                              int64_t end_ns) {
+  Span span;
+  span.start_ns = start_ns;
+  span.duration_ns = end_ns - start_ns;
+  span.batch_rows = batch_rows_;
+  if (session.prefill_rows > 0) {
+    span.kind = Span::Kind::kPrefill;
+    span.rows = session.prefill_rows;
+    AddSpan(session, span);
+  }
+  if (!std::exchange(session.verifies, false)) {
+    session.sequence->Share(session.schedule.committed());
+    return;
+  }
+
+  TargetSession& schedule = session.schedule;
+  speculation::Verdict verdict = schedule.FinishStep(session.drawn);
+  session.history.Truncate(verdict.base_length);
+  for (const int32_t id : verdict.token_ids) session.history.Push(id);
+  span.kind = Span::Kind::kVerify;
+  span.rows = verdict.window + 1;
+  span.matched = verdict.matched;
+  span.accepted = verdict.accepted;
+  span.length = schedule.committed_length();
+  AddSpan(session, span);
+  const int dropped = session.sequence->length() - schedule.kv_length();
+  if (dropped > 0) {
+    session.sequence->Truncate(schedule.kv_length());
+    rollback_tokens_ += dropped;
+    Span rollback;
+    rollback.kind = Span::Kind::kRollback;
+    rollback.start_ns = end_ns;
+    rollback.rows = dropped;
+    rollback.length = schedule.kv_length();
+    AddSpan(session, rollback);
+  }
+  session.sequence->Share(schedule.committed());
+  if (schedule.finished()) session.sequence.reset();
+  if (!session.closing) {
+    // The verdict ends at EOS and at max_tokens, the step may not.
+    if (session.logprobs.size() > verdict.token_ids.size()) {
+      session.logprobs.resize(verdict.token_ids.size());
+    }
+    outbox_.For(session.stream)
+        .verdicts.push_back(
+            {session.id, std::move(verdict), std::move(session.logprobs)});
+  }
+}
+
+void TargetEngine::FailStep(const absl::Status& status) {
+  for (Session* session : stepping_) {
+    outbox_.For(session->stream)
+        .common.failures.push_back(
+            {session->id, absl::InternalError(absl::StrCat(
+                              "the forward failed: ", status.message()))});
+    Close(*session);
+  }
+  RemoveClosed();
+  Publish();
+  outbox_.Flush();
+}
+
+void TargetEngine::NoteWait(Session& session, Span::Kind kind, int64_t now_ns) {
+  if (session.wait.has_value()) {
+    if (session.wait->kind == kind) return;
+    EndWait(session, now_ns);
+  }
+  session.wait = Session::Wait{kind, now_ns};
+}
+
+void TargetEngine::EndWait(Session& session, int64_t now_ns) {
+  if (!session.wait.has_value()) return;
+  Span span;
+  span.kind = session.wait->kind;
+  span.start_ns = session.wait->since_ns;
+  span.duration_ns = now_ns - session.wait->since_ns;
+  span.length = session.schedule.committed_length();
+  AddSpan(session, span);
+  session.wait.reset();
+}
+
+void TargetEngine::AddSpan(const Session& session, Span span) {
+  if (session.closing) return;
+  span.session_id = session.id;
+  outbox_.For(session.stream).common.spans.push_back(span);
+}
+
+void TargetEngine::Publish() {
+  worker::EngineStats stats;
+  stats.steps = steps_;
+  stats.sessions = static_cast<int>(sessions_.size());
+  stats.kv_free_tokens = options_.model->kv_free_tokens();
+  stats.rejected_messages = rejected_messages_;
+  stats.rollback_tokens = rollback_tokens_;
+  stats.reaped_sessions = reaped_sessions_;
+  monitor_.Publish(stats);
+}
+
+}  // namespace nacre::target_worker

@@ -1,0 +1,124 @@
+// The target worker's engine: owns the sessions and their KV, batches all that
+// are ready into one forward, draws the target's tokens and turns them into
+// verdicts. A session's next step starts by itself when its gate is open: no
+// round trip sits between two steps.
+//
+// Sessions live until Close, their stream's end or a failure; their KV until
+// they finish. One thread runs it (worker::Engine::Run, or RunOnce in tests);
+// Push is thread-safe.
+
+#ifndef TARGET_WORKER_TARGET_ENGINE_H_
+#define TARGET_WORKER_TARGET_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "model/language_model.h"
+#include "target_worker/target_messages.h"
+#include "worker/engine.h"
+#include "worker/engine_inbox.h"
+#include "worker/event_outbox.h"
+#include "worker/step_budget.h"
+
+namespace nacre::target_worker {
+
+class TargetEngine : public worker::Engine {
+ public:
+  struct Options {
+    model::LanguageModel* model = nullptr;  // outlives the engine
+    // Called on the engine's thread; must not block.
+    worker::EventOutbox<TargetEvents>::Send send;
+    worker::Clock now_ns = worker::MonotonicNowNs;
+    // Token budget of a step: verifying rows first, then prompt chunks. A step
+    // passes it by at most one session's window.
+    worker::StepBudget budget;
+  };
+
+  explicit TargetEngine(Options options);
+  ~TargetEngine() override;
+
+  void Push(TargetCommands commands) { inbox_.Push(std::move(commands)); }
+
+  absl::StatusOr<worker::StepOutcome> RunOnce() override;
+
+ protected:
+  void Wake() override { inbox_.Wake(); }
+  void WaitForCommands(absl::optional<int64_t> deadline_ns) override {
+    inbox_.Wait(deadline_ns);
+  }
+  bool HasCommands() const override { return inbox_.HasItems(); }
+  uint64_t forward_progress() const override {
+    return options_.model->forward_progress();
+  }
+
+ private:
+  struct Session;
+
+  void TakeCommands();
+  void Apply(TargetCommands& commands);
+  // Closes the stream's sessions that are not among `kept`.
+  void Reap(worker::StreamId stream, const std::vector<uint64_t>& kept);
+  void ApplyOpen(worker::StreamId stream, OpenTarget& open);
+  // INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED: see worker.proto.
+  absl::StatusOr<std::unique_ptr<Session>> NewSession(worker::StreamId stream,
+                                                      OpenTarget& open);
+  void ApplyTail(Session& session, const speculation::Tail& tail);
+  // nullptr, and counted, when there is no such session.
+  Session* Find(worker::StreamId stream, uint64_t session_id);
+  void Close(Session& session);
+  void RemoveClosed();
+
+  // Fills batch_ and stepping_ with what is ready now.
+  worker::StepOutcome PlanStep(int64_t now_ns);
+  // Adds the sessions that can verify, sets the outcome's deadline and returns
+  // what the engine waits for if nothing steps.
+  worker::WorkerState PlanVerifies(int64_t now_ns,
+                                   worker::StepOutcome* outcome);
+  // Adds chunks of prefilling_, whose first step may share the forward.
+  void PlanPrefills(bool decoding, int64_t now_ns);
+  // Adds a session's rows: up to max_rows of its prompt, or its step, or both.
+  void AddRows(Session& session, int max_rows, int64_t now_ns);
+  int BeginVerify(Session& session, int64_t now_ns);  // returns its rows
+  // Draws the target's tokens of one session, up to the first that differs from
+  // its tail.     logits [1 + tail tokens, vocab_size]
+  void SampleRows(Session& session, absl::Span<const float> logits);
+  void FinishStep(Session& session, int64_t start_ns, int64_t end_ns);
+  void FailStep(const absl::Status& status);
+  void NoteWait(Session& session, worker::Span::Kind kind, int64_t now_ns);
+  void EndWait(Session& session, int64_t now_ns);
+  void AddSpan(const Session& session, worker::Span span);
+  void Publish();
+
+  const Options options_;
+  worker::EngineInbox<TargetCommands> inbox_;
+  worker::EventOutbox<TargetEvents> outbox_;
+  std::vector<TargetCommands> commands_;  // scratch of TakeCommands
+
+  std::vector<std::unique_ptr<Session>> sessions_;  // in the order opened
+  absl::flat_hash_map<worker::SessionKey, Session*> by_key_;
+  size_t first_ = 0;      // who steps first when the budget is too small
+  bool closing_ = false;  // some session waits for RemoveClosed
+  bool in_step_ = false;
+
+  // The step being run.
+  std::vector<Session*> stepping_;
+  std::vector<model::SequenceRows> batch_;
+  std::vector<Session*> prefilling_;  // when it was planned
+  int batch_rows_ = 0;
+  int verify_rows_ = 0;
+
+  uint64_t steps_ = 0;
+  uint64_t rejected_messages_ = 0;
+  uint64_t rollback_tokens_ = 0;
+  uint64_t reaped_sessions_ = 0;
+};
+
+}  // namespace nacre::target_worker
+
+#endif  // TARGET_WORKER_TARGET_ENGINE_H_

@@ -1,0 +1,48 @@
+// nacre.v1.TargetWorker over gRPC: converts and enqueues, nothing else.
+//
+// Thread-safe. Create the engine with SendTo(service) as its `send`.
+
+#ifndef TARGET_WORKER_TARGET_SERVICE_H_
+#define TARGET_WORKER_TARGET_SERVICE_H_
+
+#include "proto/worker.grpc.pb.h"
+#include "target_worker/target_engine.h"
+#include "target_worker/target_messages.h"
+#include "worker/event_sender.h"
+#include "worker/service.h"
+#include "worker/session_streams.h"
+
+namespace nacre::target_worker {
+
+// Malformed parts become refused opens or are counted in num_malformed.
+TargetCommands ToCommands(worker::StreamId stream,
+                          const v1::TargetControl& control);
+v1::TargetEvent ToProto(const TargetEvents& events);
+
+class TargetService final : public v1::TargetWorker::CallbackService,
+                            public worker::SessionService {
+ public:
+  TargetService();
+
+  // Messages before this are lost: call it before the server starts. The engine
+  // outlives the server.
+  void set_engine(TargetEngine* engine) { engine_ = engine; }
+
+  // The engine's `send`: another thread writes them.
+  void Send(worker::StreamId stream, TargetEvents events);
+
+  grpc::ServerBidiReactor<v1::TargetControl, v1::TargetEvent>* Session(
+      grpc::CallbackServerContext* context) override;
+
+  grpc::Service* grpc_service() override { return this; }
+  void FinishStreams(const grpc::Status& status) override;
+
+ private:
+  TargetEngine* engine_ = nullptr;
+  worker::SessionStreams<v1::TargetControl, v1::TargetEvent> streams_;
+  worker::EventSender<TargetEvents> sender_;  // uses streams_
+};
+
+}  // namespace nacre::target_worker
+
+#endif  // TARGET_WORKER_TARGET_SERVICE_H_
