@@ -1,0 +1,354 @@
+#include "coordinator/attachment.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/rpc/grpc_status.h"
+#include "coordinator/clock.h"
+
+namespace nacre::coordinator {
+namespace {
+
+constexpr uint32_t kMaxVocabulary = 1u << 24;
+constexpr uint32_t kMaxContext = 1u << 30;
+constexpr size_t kMaxNameBytes = 1024;
+
+absl::Status CheckName(const char* field, const std::string& value,
+                       bool may_be_empty) {
+  if (value.size() > kMaxNameBytes || (value.empty() && !may_be_empty)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Hello.", field, " has ", value.size(), " bytes, must have ",
+        may_be_empty ? 0 : 1, " to ", kMaxNameBytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNumber(const char* field, uint32_t value, uint32_t limit) {
+  if (value < 1 || value > limit) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Hello.", field, " is ", value, ", must be in [1, ", limit, "]"));
+  }
+  return absl::OkStatus();
+}
+
+const char* RoleName(WorkerRole role) {
+  return role == WorkerRole::kDraft ? "draft" : "target";
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerInfo> ParseHello(const v1::Hello& hello) {
+  if (hello.protocol_version() != kProtocolVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "PROTOCOL_VERSION: the worker speaks version ",
+        hello.protocol_version(), ", the coordinator ", kProtocolVersion));
+  }
+  if (hello.role() != v1::WORKER_ROLE_DRAFT &&
+      hello.role() != v1::WORKER_ROLE_TARGET) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Hello.role is ", static_cast<int>(hello.role())));
+  }
+  for (const absl::Status& status :
+       {CheckName("address", hello.address(), false),
+        CheckName("incarnation", hello.incarnation(), false),
+        CheckName("fingerprint", hello.fingerprint(), false),
+        CheckName("numerics_id", hello.numerics_id(), false),
+        CheckName("model_name", hello.model_name(), true),
+        CheckNumber("model_vocab_size", hello.model_vocab_size(),
+                    kMaxVocabulary),
+        CheckNumber("tokenizer_vocab_size", hello.tokenizer_vocab_size(),
+                    kMaxVocabulary),
+        CheckNumber("context_length", hello.context_length(), kMaxContext)}) {
+    if (!status.ok()) return status;
+  }
+  WorkerInfo info;
+  info.role = hello.role() == v1::WORKER_ROLE_DRAFT ? WorkerRole::kDraft
+                                                    : WorkerRole::kTarget;
+  info.address = hello.address();
+  info.incarnation = hello.incarnation();
+  info.fingerprint = hello.fingerprint();
+  info.numerics_id = hello.numerics_id();
+  info.model_name = hello.model_name();
+  info.model_vocab_size = static_cast<int>(hello.model_vocab_size());
+  info.tokenizer_vocab_size = static_cast<int>(hello.tokenizer_vocab_size());
+  info.context_length = static_cast<int>(hello.context_length());
+  for (uint32_t id : hello.eos_token_ids()) {
+    if (id < hello.model_vocab_size()) {
+      info.eos_token_ids.push_back(static_cast<int32_t>(id));
+    }
+  }
+  info.kv_capacity_tokens = static_cast<int64_t>(
+      std::min<uint64_t>(hello.kv_capacity_tokens(), uint64_t{1} << 62));
+  for (const v1::StepTime& time : hello.step_times()) {
+    if (time.rows() <= speculation::StepTimeCurve::kMaxRows) {
+      info.step_times_ns.emplace_back(
+          static_cast<int>(time.rows()),
+          static_cast<int64_t>(
+              std::min<uint64_t>(time.duration_ns(), uint64_t{1} << 62)));
+    }
+  }
+  return info;
+}
+
+void RegistryService::Attachment::SetStream(std::shared_ptr<Stream> stream) {
+  absl::MutexLock lock(&mu_);
+  stream_ = std::move(stream);
+}
+
+void RegistryService::Attachment::OnMessage(const v1::WorkerEvent& event) {
+  switch (event.event_case()) {
+    case v1::WorkerEvent::kHello:
+      OnHello(event.hello());
+      return;
+    case v1::WorkerEvent::kVocabularyProof:
+      OnProof(event.vocabulary_proof());
+      return;
+    case v1::WorkerEvent::kHeartbeat:
+      OnHeartbeat(event.heartbeat());
+      return;
+    default:
+      Refuse(absl::InvalidArgumentError("an empty WorkerEvent"));
+  }
+}
+
+void RegistryService::Attachment::OnHello(const v1::Hello& hello) {
+  absl::StatusOr<WorkerInfo> info = ParseHello(hello);
+  if (!info.ok()) {
+    Refuse(info.status());
+    return;
+  }
+  std::shared_ptr<Stream> stream;
+  v1::WorkerCommand command;
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ != State::kHello || stream_ == nullptr) return;
+    state_ = State::kProof;
+    hello_ = hello;
+    info_ = *std::move(info);
+    common_vocabulary_ =
+        std::min(info_.tokenizer_vocab_size, tokenizer_->vocab_size());
+    command.mutable_vocabulary_request()->set_common_size(common_vocabulary_);
+    stream = stream_;
+  }
+  stream->Send(std::move(command));
+}
+
+void RegistryService::Attachment::OnProof(const v1::VocabularyProof& proof) {
+  WorkerInfo info;
+  int common = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ != State::kProof) return;
+    info = info_;
+    common = common_vocabulary_;
+  }
+  if (proof.hash() != tokenizer_->VocabularyHash(common)) {
+    Refuse(absl::FailedPreconditionError(absl::StrCat(
+        "VOCABULARY_MISMATCH: the ", RoleName(info.role), " at ", info.address,
+        " maps the first ", common,
+        " token ids to other pieces than the coordinator's tokenizer")));
+    return;
+  }
+  std::shared_ptr<Attachment> self = shared_from_this();
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ != State::kProof || stream_ == nullptr) return;
+    state_ = State::kDialling;
+    ++open_streams_;
+    client_ = GrpcWorkerClient::Connect(
+        info.role, info.address, service_->options_.security,
+        {[self] { self->OnReady(); },
+         [self](const WorkerEvents& events) { self->OnEvents(events); },
+         [self](const absl::Status& status) { self->OnLost(status); }});
+  }
+}
+
+void RegistryService::Attachment::OnReady() {
+  std::string address;
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ != State::kDialling || stream_ == nullptr) return;
+    address = info_.address;
+  }
+  service_->EndOlder(address, serial_);
+  absl::Status refused = absl::OkStatus();
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ != State::kDialling || stream_ == nullptr) return;
+    absl::StatusOr<uint64_t> id = dispatcher_->AddWorker(info_, client_);
+    if (id.ok()) {
+      worker_id_ = *id;
+      state_ = State::kAttached;
+      attached_ns_ = answer_ns_ = now_ns_();
+      v1::WorkerCommand command;
+      command.mutable_accepted();
+      stream_->Send(std::move(command));
+      spdlog::info("{} worker {} attached (model {}, {})", RoleName(info_.role),
+                   info_.address, info_.model_name, info_.numerics_id);
+    } else {
+      refused = id.status();
+    }
+  }
+  if (!refused.ok()) Refuse(refused);
+}
+
+void RegistryService::Attachment::OnEvents(const WorkerEvents& events) {
+  uint64_t worker_id = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    worker_id = worker_id_;
+    answer_ns_ = now_ns_();
+  }
+  if (worker_id != 0) dispatcher_->OnEvents(worker_id, events);
+}
+
+void RegistryService::Attachment::OnHeartbeat(const v1::Heartbeat& heartbeat) {
+  std::shared_ptr<GrpcWorkerClient> client;
+  uint64_t worker_id = 0;
+  bool was_hung = false;
+  {
+    absl::MutexLock lock(&mu_);
+    was_hung = heartbeat_.hung();
+    heartbeat_ = heartbeat;
+    heartbeat_ns_ = now_ns_();
+    if (state_ != State::kAttached) return;
+    client = client_;
+    worker_id = worker_id_;
+  }
+  if (heartbeat.draining() || heartbeat.hung()) {
+    dispatcher_->DrainWorker(worker_id);
+  } else if (was_hung) {
+    dispatcher_->ResumeWorker(worker_id);
+  }
+  dispatcher_->StateKept(worker_id);
+  client->Ping();
+}
+
+void RegistryService::Attachment::OnLost(const absl::Status& status) {
+  std::string address;
+  {
+    absl::MutexLock lock(&mu_);
+    address = info_.address;
+  }
+  Leave();
+  Refuse(absl::UnavailableError(absl::StrCat("the session stream to ", address,
+                                             " ended: ", status.message())));
+  OnStreamEnded();
+}
+
+void RegistryService::Attachment::OnStreamDone() {
+  Leave();
+  OnStreamEnded();
+}
+
+void RegistryService::Attachment::OnStreamEnded() {
+  {
+    absl::MutexLock lock(&mu_);
+    if (--open_streams_ > 0) return;
+  }
+  service_->Forget(shared_from_this());
+}
+
+void RegistryService::Attachment::Leave() {
+  std::shared_ptr<GrpcWorkerClient> client;
+  uint64_t worker_id = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ == State::kGone) return;
+    state_ = State::kGone;
+    client = std::move(client_);
+    worker_id = std::exchange(worker_id_, 0);
+    if (worker_id != 0) {
+      spdlog::info("{} worker {} left", RoleName(info_.role), info_.address);
+    }
+  }
+  if (worker_id != 0) dispatcher_->RemoveWorker(worker_id);
+  if (client != nullptr) client->Cancel();
+}
+
+void RegistryService::Attachment::Refuse(const absl::Status& status) {
+  std::shared_ptr<Stream> stream;
+  {
+    absl::MutexLock lock(&mu_);
+    stream = std::move(stream_);
+  }
+  if (stream == nullptr) return;
+  if (!absl::IsUnavailable(status)) {
+    spdlog::warn("worker refused: {}", std::string(status.message()));
+  }
+  stream->Finish(rpc::ToGrpcStatus(status));
+}
+
+void RegistryService::Attachment::EndIfOlder(const std::string& address,
+                                             uint64_t serial) {
+  {
+    absl::MutexLock lock(&mu_);
+    if (serial_ >= serial || state_ == State::kHello ||
+        state_ == State::kGone || info_.address != address) {
+      return;
+    }
+  }
+  Leave();
+  Refuse(absl::UnavailableError(
+      absl::StrCat("another attachment took over the address ", address)));
+}
+
+void RegistryService::Attachment::EndIfSilent(int64_t now_ns,
+                                              int64_t timeout_ns) {
+  absl::Status silent;
+  {
+    absl::MutexLock lock(&mu_);
+    const int64_t heard_ns =
+        std::min(std::max(attached_ns_, heartbeat_ns_), answer_ns_);
+    if (state_ != State::kAttached || now_ns - heard_ns < timeout_ns) return;
+    silent = absl::UnavailableError(absl::StrCat(
+        "no sign of life from the ", RoleName(info_.role), " at ",
+        info_.address, " for ",
+        absl::FormatDuration(absl::Nanoseconds(now_ns - heard_ns))));
+  }
+  spdlog::warn("{}: it counts as lost", std::string(silent.message()));
+  Leave();
+  Refuse(silent);
+}
+
+bool RegistryService::Attachment::DrainIfAt(const std::string& address) {
+  std::shared_ptr<Stream> stream;
+  uint64_t worker_id = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ != State::kAttached || stream_ == nullptr ||
+        info_.address != address) {
+      return false;
+    }
+    stream = stream_;
+    worker_id = worker_id_;
+  }
+  dispatcher_->DrainWorker(worker_id);
+  v1::WorkerCommand command;
+  command.mutable_drain();
+  stream->Send(std::move(command));
+  return true;
+}
+
+bool RegistryService::Attachment::Describe(v1::WorkerInfo* info) {
+  absl::MutexLock lock(&mu_);
+  if (state_ == State::kHello || state_ == State::kGone || stream_ == nullptr) {
+    return false;
+  }
+  *info->mutable_hello() = hello_;
+  *info->mutable_heartbeat() = heartbeat_;
+  info->set_heartbeat_age_ns(heartbeat_ns_ == 0 ? 0
+                                                : now_ns_() - heartbeat_ns_);
+  for (const WorkerStatus& worker : dispatcher_->workers()) {
+    if (worker.id != worker_id_) continue;
+    info->set_ready(worker.ready);
+    info->set_sessions(worker.sessions);
+  }
+  return true;
+}
+
+}  // namespace nacre::coordinator

@@ -1,0 +1,106 @@
+// One worker's attachment: the state of its Attach stream and of the session
+// stream that we dial. Part of registry_service.
+
+#ifndef COORDINATOR_ATTACHMENT_H_
+#define COORDINATOR_ATTACHMENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/rpc/message_stream.h"
+#include "coordinator/clock.h"
+#include "coordinator/dispatcher.h"
+#include "coordinator/grpc_worker_client.h"
+#include "coordinator/registry_service.h"
+#include "proto/admin.pb.h"
+#include "proto/worker.pb.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nacre::coordinator {
+
+// Protocol that this coordinator speaks.
+inline constexpr uint32_t kProtocolVersion = 1;
+
+// INVALID_ARGUMENT with the field and its value; FAILED_PRECONDITION for
+// another protocol version.
+absl::StatusOr<WorkerInfo> ParseHello(const v1::Hello& hello);
+
+// Thread-safe. Kept alive by its streams' callbacks and, until both have ended,
+// by the service. Lock order: this one's before the dispatcher's; never two
+// attachments' at once, and the service is called without it.
+class RegistryService::Attachment
+    : public std::enable_shared_from_this<RegistryService::Attachment> {
+ public:
+  using Stream = rpc::ServerMessageStream<v1::WorkerEvent, v1::WorkerCommand>;
+
+  // Later attachments have larger serial numbers.
+  Attachment(RegistryService* service, uint64_t serial)
+      : service_(service),
+        dispatcher_(service->dispatcher_),
+        tokenizer_(service->tokenizer_),
+        now_ns_(service->options_.now_ns),
+        serial_(serial) {}
+
+  void SetStream(std::shared_ptr<Stream> stream);
+
+  // The Attach stream's events.
+  void OnMessage(const v1::WorkerEvent& event);
+  void OnStreamDone();
+
+  // Ends it from our side.
+  void Refuse(const absl::Status& status);
+  void EndIfOlder(const std::string& address, uint64_t serial);
+  void EndIfSilent(int64_t now_ns, int64_t timeout_ns);
+  // Tells the worker to drain; false if it is not the one at `address`.
+  bool DrainIfAt(const std::string& address);
+
+  // False before Hello and when the worker has left.
+  bool Describe(v1::WorkerInfo* info);
+
+ private:
+  enum class State { kHello, kProof, kDialling, kAttached, kGone };
+
+  void OnHello(const v1::Hello& hello);
+  void OnProof(const v1::VocabularyProof& proof);
+  void OnHeartbeat(const v1::Heartbeat& heartbeat);
+  // The session stream's events.
+  void OnReady();
+  void OnEvents(const WorkerEvents& events);
+  void OnLost(const absl::Status& status);
+  // Takes the worker out of service; the streams end on their own.
+  void Leave();
+  // One of the two streams has had its last callback.
+  void OnStreamEnded();
+
+  RegistryService* const service_;
+  Dispatcher* const dispatcher_;
+  const tokenizer::Tokenizer* const tokenizer_;
+  const Clock now_ns_;
+  const uint64_t serial_;
+
+  absl::Mutex mu_;
+  State state_ ABSL_GUARDED_BY(mu_) = State::kHello;
+  int open_streams_ ABSL_GUARDED_BY(mu_) = 1;
+  // Null once the worker has been refused: nothing it says counts any more.
+  std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<GrpcWorkerClient> client_ ABSL_GUARDED_BY(mu_);
+  v1::Hello hello_ ABSL_GUARDED_BY(mu_);
+  WorkerInfo info_ ABSL_GUARDED_BY(mu_);
+  int common_vocabulary_ ABSL_GUARDED_BY(mu_) = 0;
+  v1::Heartbeat heartbeat_ ABSL_GUARDED_BY(mu_);  // the latest
+  // When each stream last said something: a heartbeat, or any answer to the
+  // ping that follows each.
+  int64_t heartbeat_ns_ ABSL_GUARDED_BY(mu_) = 0;  // 0: none yet
+  int64_t answer_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t attached_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t worker_id_ ABSL_GUARDED_BY(mu_) = 0;  // 0 until in service
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_ATTACHMENT_H_

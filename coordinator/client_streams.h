@@ -1,0 +1,40 @@
+// How many calls each client has open, so that one client cannot take them all.
+// A call counts until gRPC is done with it, also where its client does not read
+// what it asked for.
+
+#ifndef COORDINATOR_CLIENT_STREAMS_H_
+#define COORDINATOR_CLIENT_STREAMS_H_
+
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+
+namespace nacre::coordinator {
+
+// Thread-safe.
+class ClientStreams {
+ public:
+  // `max_per_client` 0: no limit.
+  explicit ClientStreams(int max_per_client)
+      : max_per_client_(max_per_client) {}
+
+  // False if the client has as many as it may.
+  bool Acquire(const std::string& client);
+  void Release(const std::string& client);
+
+  // The host of a gRPC peer ("ipv4:10.0.0.1:4711", "ipv6:[::1]:4711",
+  // "unix:/path"): all connections from it are one client.
+  static std::string HostOf(absl::string_view peer);
+
+ private:
+  const int max_per_client_;
+  absl::Mutex mu_;
+  absl::flat_hash_map<std::string, int> open_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_CLIENT_STREAMS_H_

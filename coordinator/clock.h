@@ -1,0 +1,27 @@
+// The coordinator's monotonic clock.
+
+#ifndef COORDINATOR_CLOCK_H_
+#define COORDINATOR_CLOCK_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+
+namespace nacre::coordinator {
+
+inline int64_t MonotonicNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// A time that does not come.
+inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+// Tests put their own in its place.
+using Clock = std::function<int64_t()>;
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_CLOCK_H_

@@ -1,0 +1,37 @@
+// What a dispatcher works with and how much it takes on.
+
+#ifndef COORDINATOR_DISPATCHER_OPTIONS_H_
+#define COORDINATOR_DISPATCHER_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "coordinator/clock.h"
+#include "coordinator/observer.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nacre::coordinator {
+
+struct DispatcherOptions {
+  const tokenizer::Tokenizer* tokenizer = nullptr;  // required
+  Observer* observer = nullptr;                     // none: nobody watches
+  Clock now_ns = MonotonicNs;
+  // How long a session without a target waits for an equal one.
+  int64_t failover_timeout_ns = 30'000'000'000;
+  int max_running = 64;  // requests
+  int max_queue = 1024;  // that wait for room
+  // How long a request may wait for room.
+  int64_t queue_timeout_ns = int64_t{60} * 1000000000;
+  // From its arrival; kNever: the client's deadline is the only one.
+  int64_t max_request_ns = kNever;
+  // A client that takes nothing for so long while its target waits for it loses
+  // its session.
+  int64_t client_timeout_ns = int64_t{60} * 1000000000;
+  // Asks for a Tick at this time or before. Called under the lock: must not
+  // call back, never blocks.
+  std::function<void(int64_t at_ns)> wake_at;
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_DISPATCHER_OPTIONS_H_

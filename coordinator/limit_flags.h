@@ -1,0 +1,30 @@
+// What the coordinator takes on, from its command line: how much runs, how much
+// waits, for how long, and how much one client may ask for.
+
+#ifndef COORDINATOR_LIMIT_FLAGS_H_
+#define COORDINATOR_LIMIT_FLAGS_H_
+
+#include "absl/status/statusor.h"
+#include "coordinator/dispatcher.h"
+#include "coordinator/inference_service.h"
+
+namespace nacre::coordinator {
+
+struct Limits {
+  int max_running = 0;
+  int max_queue = 0;
+  int64_t queue_timeout_ns = 0;
+  int64_t max_request_ns = kNever;
+  int64_t client_timeout_ns = kNever;
+  int max_request_bytes = 0;
+  InferenceLimits inference;
+
+  void ApplyTo(Dispatcher::Options* options) const;
+};
+
+// INVALID_ARGUMENT with the flag, its value and its range.
+absl::StatusOr<Limits> LimitsFromFlags();
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_LIMIT_FLAGS_H_

@@ -1,0 +1,60 @@
+// The series that MetricsObserver counts into. Part of metrics_observer.
+
+#ifndef COORDINATOR_METRICS_SERIES_H_
+#define COORDINATOR_METRICS_SERIES_H_
+
+#include <array>
+#include <string>
+
+#include "coordinator/metrics_observer.h"
+#include "coordinator/round_mode.h"
+#include "telemetry/metric_builder.h"
+
+namespace nacre::coordinator {
+
+struct MetricsObserver::Series {
+  // Positions 0 to 15, and all behind.
+  static constexpr int kNumPositions = 17;
+  static constexpr int kNumStatusCodes = 17;
+
+  explicit Series(const std::string& model);
+
+  prometheus::Counter& requests(const absl::Status& status,
+                                absl::optional<Finish> finish);
+
+  telemetry::MetricBuilder builder;
+
+  prometheus::Gauge& running;
+  prometheus::Gauge& waiting;
+  prometheus::Counter& prompt_tokens;
+  prometheus::Counter& generation_tokens;
+  prometheus::Histogram& time_to_first_token;
+  prometheus::Histogram& inter_token_latency;
+  prometheus::Histogram& request_latency;
+  prometheus::Histogram& queue_time;
+
+  prometheus::Counter& drafts;
+  prometheus::Counter& draft_tokens;
+  prometheus::Counter& verified_tokens;
+  prometheus::Counter& accepted_tokens;
+  prometheus::Counter& wasted_rejected;
+  prometheus::Counter& wasted_stale;
+  prometheus::Counter& wasted_cancelled;
+  prometheus::Histogram& draft_length;
+  prometheus::Counter& degraded_none;
+  prometheus::Counter& degraded_lost;
+  prometheus::Histogram& round_duration;
+  prometheus::Histogram& draft_round_wait;
+  prometheus::Histogram& target_round_wait;
+  prometheus::Histogram& round_overhead;
+
+  std::array<prometheus::Counter*, kNumPositions> accepted_per_position;
+  std::array<prometheus::Counter*, kNumRoundModes> mode_rounds;
+  // By finish reason where the status is OK, else by code.
+  std::array<prometheus::Counter*, 3> finished;
+  std::array<prometheus::Counter*, kNumStatusCodes> failed;
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_METRICS_SERIES_H_

@@ -1,0 +1,65 @@
+// All that watches the coordinator from inside, behind one observer: metrics,
+// the log of requests, traces.
+
+#ifndef COORDINATOR_OBSERVABILITY_H_
+#define COORDINATOR_OBSERVABILITY_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "coordinator/log_observer.h"
+#include "coordinator/metrics_observer.h"
+#include "coordinator/observers.h"
+#include "coordinator/registry_service.h"
+#include "coordinator/trace_observer.h"
+#include "telemetry/metrics_server.h"
+#include "telemetry/otlp_exporter.h"
+
+namespace nacre::coordinator {
+
+// Must outlive the dispatcher and the services.
+class Observability {
+ public:
+  struct Options {
+    std::string model;                          // labels the metrics
+    telemetry::MetricsServer::Options metrics;  // listen empty: not served
+    // host:port of an OTLP collector; empty: no traces.
+    std::string otlp_endpoint;
+    double otlp_sample_ratio = 1.0;  // [0, 1]
+  };
+
+  explicit Observability(Options options);
+
+  Observer* observer() { return observers_.get(); }
+
+  const MetricsObserver& metrics() const { return metrics_; }
+
+  // INVALID_ARGUMENT with the flag and its value. Those of `metrics` are
+  // checked by Start.
+  static absl::Status Validate(const Options& options);
+
+  // Begins to serve. Errors: those of MetricsServer::Start.
+  absl::Status Start(RegistryService* registry);
+
+  // host:port of /metrics; empty where it is not served.
+  std::string metrics_address() const {
+    return metrics_server_ == nullptr ? "" : metrics_server_->address();
+  }
+
+  // The registry is asked no more.
+  void Stop();
+
+ private:
+  const Options options_;
+  MetricsObserver metrics_;
+  LogObserver logs_;
+  std::unique_ptr<telemetry::OtlpExporter> exporter_;  // null: no traces
+  std::unique_ptr<TraceObserver> traces_;
+  std::unique_ptr<Observers> observers_;
+  std::unique_ptr<telemetry::MetricsServer> metrics_server_;
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_OBSERVABILITY_H_

@@ -1,0 +1,91 @@
+// What metrics, traces and logs may watch of the dispatcher: every request from
+// its arrival to its end, each exactly once in this order:
+//
+//   OnQueued? (OnRefused | OnStarted (OnTail | OnSpan | OnRound | OnMoved)*
+//                          OnFinished)
+//
+// Called under the dispatcher's lock, OnAnswered also without it: must not call
+// back into it, never blocks.
+
+#ifndef COORDINATOR_OBSERVER_H_
+#define COORDINATOR_OBSERVER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
+#include "coordinator/request.h"
+#include "coordinator/worker_info.h"
+#include "speculation/pipeline.h"
+
+namespace nacre::coordinator {
+
+// Which workers serve a session; the draft's address is empty without one.
+struct Placement {
+  std::string target_address;
+  std::string draft_address;
+};
+
+class Observer {
+ public:
+  virtual ~Observer() = default;
+
+  // It waits for room, `position` requests before it.
+  virtual void OnQueued(const RequestSpec& request, int position) {
+    (void)request, (void)position;
+  }
+  // It ends without having run: the queue is full, or it left the queue.
+  virtual void OnRefused(const RequestSpec& request,
+                         const absl::Status& status) {
+    (void)request, (void)status;
+  }
+  // `queue_ns` after its arrival it runs.
+  virtual void OnStarted(uint64_t session_id, const RequestSpec& request,
+                         const Placement& placement, int64_t queue_ns) {
+    (void)session_id, (void)request, (void)placement, (void)queue_ns;
+  }
+  // Draft tokens of it go to the target.
+  virtual void OnTail(uint64_t session_id, const speculation::Tail& tail) {
+    (void)session_id, (void)tail;
+  }
+  // A stretch of a worker's time, before the verdict that it led to. Its clock
+  // is `clock_offset_ns` ahead of ours, estimated.
+  virtual void OnSpan(uint64_t session_id, WorkerRole role,
+                      const SpanRecord& span, int64_t clock_offset_ns) {
+    (void)session_id, (void)role, (void)span, (void)clock_offset_ns;
+  }
+  // A target step of it has committed tokens. `num_shown` of them are part of
+  // the answer: a stop string cuts off the rest.
+  virtual void OnRound(uint64_t session_id, const speculation::Verdict& verdict,
+                       int num_shown) {
+    (void)session_id, (void)verdict, (void)num_shown;
+  }
+  // A target's message with verdicts took this long from its arrival until all
+  // that follows from it was on its way.
+  virtual void OnVerdictsHandled(int64_t duration_ns) { (void)duration_ns; }
+  // A worker of it was lost, replaced or found.
+  virtual void OnMoved(uint64_t session_id, const Placement& placement) {
+    (void)session_id, (void)placement;
+  }
+  // `completion` is null where the status is not OK.
+  virtual void OnFinished(uint64_t session_id, const RequestSpec& request,
+                          const absl::Status& status,
+                          const Completion* completion) {
+    (void)session_id, (void)request, (void)status, (void)completion;
+  }
+
+  // A Generate call has its last word, be it that it never became a request.
+  // `request_id` is empty where the client gave none; `finish` is set where the
+  // status is OK. Any thread may call it, several at once.
+  virtual void OnAnswered(absl::string_view request_id,
+                          const absl::Status& status,
+                          absl::optional<Finish> finish) {
+    (void)request_id, (void)status, (void)finish;
+  }
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_OBSERVER_H_

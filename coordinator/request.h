@@ -1,0 +1,116 @@
+// A generation request after validation, and its answer: plain values between
+// the public API (inference_service) and the sessions.
+
+#ifndef COORDINATOR_REQUEST_H_
+#define COORDINATOR_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/optional.h"
+#include "common/sampling_params.h"
+#include "common/token_logprobs.h"
+#include "coordinator/clock.h"
+#include "coordinator/worker_info.h"
+#include "speculation/pipeline.h"
+#include "speculation/session_schedule.h"
+
+namespace nacre::coordinator {
+
+struct RequestSpec {
+  std::string request_id;
+  std::vector<int32_t> prompt_ids;  // at least one
+  int max_tokens = 0;               // >= 1, fits the context
+  SamplingParams sampling;
+  std::vector<std::string> stop;
+  std::vector<int32_t> stop_token_ids;
+  bool ignore_eos = false;
+  int min_tokens = 0;  // at most max_tokens
+  bool include_stop_string = false;
+  bool stream = false;
+  bool skip_special_tokens = true;
+  bool trace = false;
+  // Likeliest tokens to report beside each generated one; absent: no logprobs.
+  absl::optional<int> logprobs;
+  bool detailed_stats = false;
+  speculation::Method method = speculation::Method::kAsync;
+  absl::optional<int> window;
+  // Of the checkpoint that these ids and limits were checked against; empty:
+  // any.
+  std::string fingerprint;
+  // On the dispatcher's clock. An arrival of 0 is when the dispatcher gets it.
+  int64_t arrival_ns = 0;
+  int64_t deadline_ns = kNever;
+  // The client's, unchecked (W3C Trace Context); empty: none.
+  std::string traceparent;
+  std::string tracestate;
+};
+
+enum class Finish { kEos, kStop, kLength };
+
+struct Chunk {
+  int first_index = 0;
+  std::vector<int32_t> token_ids;
+  std::string text;
+  std::vector<TokenLogprobs> logprobs = {};  // of token_ids, if asked for
+};
+
+// One target step of a session.
+struct Round {
+  int drafted = 0;  // draft tokens verified
+  int accepted = 0;
+};
+
+struct TraceLane {
+  WorkerRole role = WorkerRole::kTarget;
+  std::string address;
+  int64_t clock_offset_ns = 0;
+  std::vector<SpanRecord> spans;
+};
+
+struct Completion {
+  Finish finish = Finish::kLength;
+  std::string stop_match;
+  std::string text;
+  std::vector<int32_t> token_ids;
+  int cached_tokens = 0;  // of the prompt
+  int64_t total_ns = 0;
+  int64_t queue_ns = 0;  // from its arrival until it ran
+  int64_t time_to_first_token_ns = 0;
+  int64_t draft_busy_ns = 0;
+  int64_t draft_wait_ns = 0;
+  int64_t target_busy_ns = 0;
+  int64_t target_wait_ns = 0;
+  speculation::SpeculationStats stats;
+  int window = 0;
+  double alpha = 0.0;
+  double cost_ratio = 0.0;
+  std::vector<int64_t> step_gaps_ns;
+  std::vector<TraceLane> trace;
+  std::vector<TokenLogprobs> logprobs;        // of token_ids, if asked for
+  std::vector<int64_t> acceptance_histogram;  // [accepted]: rounds
+  std::vector<Round> rounds;                  // with detailed_stats
+};
+
+// Where a session's output goes: the client's call. Called under the
+// dispatcher's lock; must not call back into it and never blocks.
+class ResponseSink {
+ public:
+  virtual ~ResponseSink() = default;
+  virtual void OnChunk(const Chunk& chunk) = 0;
+  // Exactly one of the two, last.
+  virtual void OnComplete(const RequestSpec& request,
+                          const Completion& completion) = 0;
+  virtual void OnError(const absl::Status& status) = 0;
+  // Chunks not yet handed to the transport: back-pressure.
+  virtual int pending_chunks() const = 0;
+  // What has not been taken will not be: OnError follows, and it does not wait
+  // for the client.
+  virtual void Abandon() {}
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_REQUEST_H_

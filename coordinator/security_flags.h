@@ -1,0 +1,26 @@
+// The coordinator's flags about TLS and tokens, and what they name.
+
+#ifndef COORDINATOR_SECURITY_FLAGS_H_
+#define COORDINATOR_SECURITY_FLAGS_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/rpc/security.h"
+#include "coordinator/authenticator.h"
+
+namespace nacre::coordinator {
+
+struct CoordinatorSecurity {
+  rpc::PeerSecurity peers;                           // workers, operators
+  std::shared_ptr<grpc::ServerCredentials> clients;  // null: plaintext
+  std::unique_ptr<Authenticator> authenticator;
+};
+
+// Reads the files that the flags name and goes on watching them. Errors: those
+// of rpc::LoadPeerSecurity, rpc::LoadServerTls and rpc::BearerTokens::Load.
+absl::StatusOr<CoordinatorSecurity> LoadSecurity();
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_SECURITY_FLAGS_H_
