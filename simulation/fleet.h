@@ -1,0 +1,123 @@
+// `nacre simulate`: how fast a fleet would be. The real TargetSession,
+// DraftSession and SessionSchedule (speculation/) between workers whose steps
+// take given times and links with given delays, in virtual time: one seed
+// decides everything, a second of traffic takes milliseconds. START HERE, then
+// fleet_coordinator.h. (tests/speculation has another simulator, whose purpose
+// is to break the state machines; this one predicts.)
+//
+// What it leaves out: the CPU time of the coordinator and of serialization,
+// limits of KV memory, admission. Pure functions, no threads.
+
+#ifndef SIMULATION_FLEET_H_
+#define SIMULATION_FLEET_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "simulation/ablation.h"
+#include "simulation/link.h"
+#include "simulation/match_source.h"
+#include "simulation/step_times.h"
+#include "speculation/pipeline.h"
+#include "speculation/session_schedule.h"
+
+namespace nacre::simulation {
+
+struct FleetMethod {
+  speculation::Method method = speculation::Method::kAsync;
+  absl::optional<int> window;           // as of PlanInputs
+  Ablation ablation = Ablation::kNone;  // of kPearl
+  bool operator==(const FleetMethod&) const = default;
+};
+
+enum class Role { kDraft, kTarget };
+
+// A worker stops, and loses all sessions, once or again and again.
+struct Failure {
+  Role role = Role::kDraft;
+  absl::optional<int> worker;  // each of the role when absent
+  // The time of the first, or the mean of the (exponential) times between the
+  // return, or the start, and the next when `repeats`.
+  int64_t after_ns = 0;
+  bool repeats = false;
+  absl::optional<int64_t> back_after_ns;  // never when absent
+  // Stays connected and does nothing; drafts only.
+  bool hangs = false;
+};
+
+struct FleetOptions {
+  uint64_t seed = 1;
+  FleetMethod method;
+
+  // Each stream runs `requests` of `output_tokens` (>= 1) one after another,
+  // with prompts of `prompt_tokens` (>= 1). The last prompt token is a row of
+  // the first step, so 1 means no prefill.
+  int streams = 1;
+  int drafts = 1;
+  int targets = 1;
+  int requests = 1;
+  int prompt_tokens = 1;
+  int output_tokens = 1000;
+
+  // Matches: recorded ones, one trace a stream in turn, or else independent
+  // with probability alpha.
+  double alpha = 0.7;
+  std::vector<std::shared_ptr<const MatchTrace>> recorded;
+
+  // By rows of a step. A target step has one row a session and one a verified
+  // tail token, a draft step one a drafting session and one more for each
+  // committed token that it had not drafted; prompt rows count in both.
+  StepTimes target_step = StepTimes::Flat(10e6);
+  StepTimes draft_step = StepTimes::Flat(2e6);
+  int max_step_rows = 512;
+  // Between the coordinator and a worker of the role, each way. A tail takes a
+  // draft hop and a target hop, so does a commit.
+  LinkDelay target_hop;
+  LinkDelay draft_hop;
+
+  std::vector<Failure> failures;
+
+  // Instead of what the schedule plans: it neither estimates alpha nor replans.
+  absl::optional<speculation::PipelinePlan> fixed_plan;
+};
+
+// Sums over the workers of a role, without gap: workers x virtual time.
+struct WorkerTime {
+  int64_t busy_ns = 0;
+  int64_t wait_ns = 0;     // target: draft tokens; draft: a verdict
+  int64_t no_work_ns = 0;  // no session, or only such as wait for the client
+  int64_t down_ns = 0;
+
+  // wait / (busy + wait), as everywhere; 0 where it did nothing.
+  double wait_share() const;
+  WorkerTime& operator+=(const WorkerTime& other);
+};
+
+struct FleetResult {
+  // False when sessions were left that no target will ever serve.
+  bool finished = false;
+  int64_t requests = 0;    // that have ended
+  int64_t virtual_ns = 0;  // until the last request had ended
+  int64_t output_tokens = 0;
+  speculation::SpeculationStats stats;  // sums over the sessions
+  WorkerTime target;
+  WorkerTime draft;
+  int window = 0;  // of the last plan
+  int64_t gate_timeouts = 0;
+  int64_t lost_drafts = 0;   // sessions x times
+  int64_t lost_targets = 0;  // sessions x times
+  int64_t events = 0;
+
+  double tokens_per_second() const;
+  double mean_accepted_length() const;  // committed / target steps
+  double acceptance_rate() const;       // accepted / verified
+};
+
+// The options must hold what is said of them (NACRE_CHECK).
+FleetResult SimulateFleet(const FleetOptions& options);
+
+}  // namespace nacre::simulation
+
+#endif  // SIMULATION_FLEET_H_
