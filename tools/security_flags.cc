@@ -1,0 +1,64 @@
+#include "tools/security_flags.h"
+
+#include <cstdlib>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/bearer_tokens.h"
+#include "common/status_macros.h"
+
+namespace nacre::tools {
+
+void ClientSecurity::Apply(grpc::ClientContext* context) const {
+  if (!token.empty()) {
+    context->AddMetadata("authorization", absl::StrCat("Bearer ", token));
+  }
+}
+
+void SecurityFlags::Register(FlagSet* flags) {
+  flags->Add("tls", "", &tls.tls,
+             "TLS; implied by the flags below, without them the system's "
+             "authorities are believed");
+  flags->Add("tls-ca", "FILE", &tls.files.ca_file,
+             "who signs the coordinator's certificate (PEM)");
+  flags->Add("tls-cert", "FILE", &tls.files.cert_file,
+             "certificate to show the coordinator (PEM)");
+  flags->Add("tls-key", "FILE", &tls.files.key_file,
+             "private key of --tls-cert (PEM)");
+  flags->Add("tls-server-name", "NAME", &tls.server_name,
+             "name in the coordinator's certificate, where the address has "
+             "another");
+  flags->Add("token-file", "FILE", &token_file,
+             "holds the token to show (default: NACRE_TOKEN of the "
+             "environment)");
+}
+
+absl::StatusOr<ClientSecurity> SecurityFlags::Load() const {
+  ClientSecurity security;
+  NACRE_ASSIGN_OR_RETURN(security.channel, rpc::LoadClientTls(tls));
+  std::vector<rpc::NamedToken> tokens;
+  const char* environment = std::getenv("NACRE_TOKEN");
+  if (!token_file.empty()) {
+    NACRE_ASSIGN_OR_RETURN(tokens, rpc::ReadTokens(token_file));
+  } else if (environment != nullptr && *environment != '\0') {
+    auto parsed = rpc::ParseTokens(environment);
+    if (!parsed.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("NACRE_TOKEN: ", parsed.status().message()));
+    }
+    tokens = *std::move(parsed);
+  }
+  if (!tokens.empty()) security.token = tokens.front().token;
+  return security;
+}
+
+void RegisterTlsFiles(rpc::TlsFiles* files, FlagSet* flags) {
+  flags->Add("tls-cert", "FILE", &files->cert_file,
+             "certificate of all processes (PEM); TLS everywhere");
+  flags->Add("tls-key", "FILE", &files->key_file,
+             "private key of --tls-cert (PEM)");
+  flags->Add("tls-ca", "FILE", &files->ca_file,
+             "who signs the certificates of workers and operators (PEM)");
+}
+
+}  // namespace nacre::tools

@@ -1,0 +1,44 @@
+// The flags that say how a client secures its calls, shared by `generate` and
+// `bench`.
+
+#ifndef TOOLS_SECURITY_FLAGS_H_
+#define TOOLS_SECURITY_FLAGS_H_
+
+#include <grpcpp/client_context.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/rpc/security.h"
+#include "tools/flag_set.h"
+
+namespace nacre::tools {
+
+// How calls are secured. The default is plaintext.
+struct ClientSecurity {
+  rpc::ChannelSecurity channel;
+  std::string token;  // empty: none
+
+  // To every call before it starts.
+  void Apply(grpc::ClientContext* context) const;
+};
+
+struct SecurityFlags {
+  rpc::ClientTlsFlags tls;
+  std::string token_file;
+
+  // --tls, --tls-ca, --tls-cert, --tls-key, --tls-server-name, --token-file.
+  void Register(FlagSet* flags);
+  // Whether any was given.
+  bool wanted() const { return tls.wanted() || !token_file.empty(); }
+  // Reads the files and, where no --token-file is given, the environment's
+  // NACRE_TOKEN. Errors: those of rpc::LoadClientTls and rpc::ReadTokens.
+  absl::StatusOr<ClientSecurity> Load() const;
+};
+
+// --tls-cert, --tls-key and --tls-ca of programs that are started.
+void RegisterTlsFiles(rpc::TlsFiles* files, FlagSet* flags);
+
+}  // namespace nacre::tools
+
+#endif  // TOOLS_SECURITY_FLAGS_H_
