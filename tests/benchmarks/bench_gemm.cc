@@ -1,0 +1,207 @@
+// Matrix product of the CPU backend against the read bandwidth of this machine:
+// what share of it one row reaches, and what more rows cost.
+//
+//   bench_gemm [--cpus LIST] [--megabytes N] [--repetitions N]
+//
+// Times are medians over repetitions, in which the cases take turns, so that a
+// busy moment of the machine falls on all alike.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hwy/cache_control.h"
+#include "kernels/backend.h"
+#include "kernels/backend_factory.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace nacre::kernels {
+namespace {
+
+struct Flags {
+  std::vector<int> cpus;
+  int megabytes = 256;  // of weights; should exceed the last-level cache
+  int repetitions = 15;
+};
+
+double Seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Sums words [begin, end), fetching far enough ahead to keep memory busy.
+uint64_t Sum(const uint64_t* words, size_t begin, size_t end) {
+  constexpr size_t kLine = 8;              // words of a cache line
+  constexpr size_t kPrefetchAhead = 1024;  // words
+  uint64_t sums[kLine] = {};
+  for (size_t i = begin; i + kLine <= end; i += kLine) {
+    if (i + kPrefetchAhead < end) hwy::Prefetch(words + i + kPrefetchAhead);
+    for (size_t j = 0; j < kLine; ++j) sums[j] += words[i + j];
+  }
+  uint64_t total = 0;
+  for (const uint64_t sum : sums) total += sum;
+  return total;
+}
+
+// Reads memory with the threads and the page size that the products use.
+class ReadBandwidth {
+ public:
+  ReadBandwidth(Backend& backend, const Flags& flags)
+      : threads_(flags.cpus), bytes_((size_t{1} << 20) * flags.megabytes) {
+    auto memory = backend.Allocate(bytes_);
+    if (!memory.ok()) {
+      std::fprintf(stderr, "%s\n", memory.status().ToString().c_str());
+      std::exit(1);
+    }
+    memory_ = *std::move(memory);
+    std::memset(memory_->data(), 1, bytes_);
+  }
+
+  void MeasureOnce() {
+    const auto* words = static_cast<const uint64_t*>(memory_->data());
+    const size_t each = bytes_ / sizeof(uint64_t) / threads_.size();
+    std::vector<uint64_t> totals(threads_.size());
+    const double start = Seconds();
+    threads_.Run([&](int thread) {
+      totals[thread] = Sum(words, each * thread, each * (thread + 1));
+    });
+    seconds_.push_back(Seconds() - start);
+    for (const uint64_t total : totals) checksum_ = checksum_ + total;
+  }
+
+  double bytes_per_second() const { return bytes_ / Median(seconds_); }
+
+ private:
+  ThreadPool threads_;
+  size_t bytes_;
+  std::unique_ptr<Buffer> memory_;
+  std::vector<double> seconds_;
+  volatile uint64_t checksum_ = 0;  // keeps the compiler from skipping the sum
+};
+
+struct Case {
+  const char* name;
+  DType dtype;
+  int cols;
+  int megabytes;
+};
+
+std::unique_ptr<PackedMatrix> MakeWeights(Backend& backend, const Case& test,
+                                          int* outputs) {
+  *outputs = static_cast<int>((size_t{1} << 20) * test.megabytes /
+                              (test.cols * SizeOf(test.dtype)));
+  std::vector<char> bytes(size_t{1} * *outputs * test.cols *
+                          SizeOf(test.dtype));
+  uint32_t state = 1;
+  for (size_t i = 0; i < bytes.size() / SizeOf(test.dtype); ++i) {
+    state = state * 1664525u + 1013904223u;
+    const float value =
+        static_cast<float>(static_cast<int32_t>(state)) * 1e-10f;
+    if (test.dtype == DType::kF32) {
+      reinterpret_cast<float*>(bytes.data())[i] = value;
+    } else {
+      reinterpret_cast<uint16_t*>(bytes.data())[i] = ToBF16(value);
+    }
+  }
+  const HostMatrix matrix = {test.dtype, bytes.data(), *outputs, test.cols};
+  auto packed = backend.Pack({&matrix, 1});
+  if (!packed.ok()) {
+    std::fprintf(stderr, "%s\n", packed.status().ToString().c_str());
+    std::exit(1);
+  }
+  return *std::move(packed);
+}
+
+void RunCase(Backend& backend, const Flags& flags, const Case& test) {
+  const std::vector<int> row_counts = {1, 2, 4, 6, 8, 12, 16, 32, 128};
+  int outputs = 0;
+  const auto weights = MakeWeights(backend, test, &outputs);
+  std::vector<float> x(row_counts.back() * test.cols, 0.25f);
+  std::vector<float> y(size_t{1} * row_counts.back() * outputs);
+  std::vector<std::vector<double>> times(row_counts.size());
+  ReadBandwidth read(backend, flags);
+  // Small cases repeat until they take as long as a large one.
+  const int inner = std::max(1, flags.megabytes / test.megabytes);
+  for (int repetition = 0; repetition < flags.repetitions; ++repetition) {
+    read.MeasureOnce();
+    for (size_t c = 0; c < row_counts.size(); ++c) {
+      if (row_counts[c] > 16 && repetition > 2) continue;
+      const double start = Seconds();
+      for (int i = 0; i < inner; ++i) {
+        backend.MatMul(x.data(), row_counts[c], *weights, y.data());
+      }
+      times[c].push_back((Seconds() - start) / inner);
+    }
+  }
+  const double bandwidth = read.bytes_per_second();
+  std::printf("\n%s, %d MB as %d x %d; read bandwidth %.2f GB/s\n", test.name,
+              test.megabytes, outputs, test.cols, bandwidth * 1e-9);
+  std::printf("%6s %10s %8s %10s %9s %9s\n", "rows", "ms", "GB/s", "% of read",
+              "to 1 row", "GMAC/s");
+  const double bytes = 1.0 * outputs * test.cols * SizeOf(test.dtype);
+  const double one_row = Median(times[0]);
+  for (size_t c = 0; c < row_counts.size(); ++c) {
+    const double seconds = Median(times[c]);
+    std::printf("%6d %10.3f %8.2f %10.1f %9.3f %9.1f\n", row_counts[c],
+                seconds * 1e3, bytes / seconds * 1e-9,
+                100 * bytes / seconds / bandwidth, seconds / one_row,
+                1.0 * outputs * test.cols * row_counts[c] / seconds * 1e-9);
+  }
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    if (name == "--cpus") {
+      auto cpus = ParseCpuList(argv[i + 1]);
+      if (!cpus.ok()) {
+        std::fprintf(stderr, "%s\n", cpus.status().ToString().c_str());
+        return 1;
+      }
+      flags.cpus = *cpus;
+    } else if (name == "--megabytes") {
+      flags.megabytes = std::max(1, std::atoi(argv[i + 1]));
+    } else if (name == "--repetitions") {
+      flags.repetitions = std::max(1, std::atoi(argv[i + 1]));
+    } else {
+      std::fprintf(stderr, "unknown flag %s\n", argv[i]);
+      return 1;
+    }
+  }
+  BackendOptions options;
+  options.cpus = flags.cpus;
+  const auto backend = CreateBackend(options);
+  if (!backend.ok()) {
+    std::fprintf(stderr, "%s\n", backend.status().ToString().c_str());
+    return 1;
+  }
+  (*backend)->BindComputeThread();
+  std::printf("%s\n", (*backend)->description().c_str());
+  const std::vector<Case> cases = {
+      {"bf16", DType::kBF16, 2048, flags.megabytes},
+      {"f32", DType::kF32, 2048, flags.megabytes},
+      {"bf16, long rows", DType::kBF16, 8192, flags.megabytes},
+      {"bf16, few inputs", DType::kBF16, 256, flags.megabytes},
+      {"f32, few inputs", DType::kF32, 256, flags.megabytes},
+      {"bf16, in cache", DType::kBF16, 256, 1},
+  };
+  for (const Case& test : cases) RunCase(**backend, flags, test);
+  return 0;
+}
+
+}  // namespace
+}  // namespace nacre::kernels
+
+int main(int argc, char** argv) { return nacre::kernels::Main(argc, argv); }

@@ -1,0 +1,68 @@
+// A whole coordinator in the test's process, served on a free port.
+
+#ifndef TESTS_COORDINATOR_COORDINATOR_FIXTURE_H_
+#define TESTS_COORDINATOR_COORDINATOR_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "coordinator/admin_service.h"
+#include "coordinator/dispatcher.h"
+#include "coordinator/inference_service.h"
+#include "coordinator/observability.h"
+#include "coordinator/registry_service.h"
+#include "tests/coordinator/byte_tokenizer.h"
+#include "tests/coordinator/fake_worker.h"
+
+namespace nacre::coordinator {
+
+class CoordinatorFixture : public ::testing::Test {
+ protected:
+  // Polls: for what ends without an event that a test could wait for.
+  template <typename Condition>
+  static bool Eventually(const Condition& condition) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (!condition()) {
+      if (absl::Now() > deadline) return false;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return true;
+  }
+
+  const std::string& address() const { return server_->address(); }
+  std::shared_ptr<grpc::Channel> Channel() const {
+    return rpc::CreateChannel(address());
+  }
+
+  // Sets what ends a call that hangs.
+  static void SetDeadline(grpc::ClientContext* context) {
+    context->set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+  }
+
+  const ByteTokenizer tokenizer_;
+  Observability observability_{{.model = "pearl"}};
+  // A lost target ends its sessions at once: failover has tests of its own.
+  Dispatcher dispatcher_{{.tokenizer = &tokenizer_,
+                          .observer = observability_.observer(),
+                          .failover_timeout_ns = 0}};
+  // Silence passes as fast as a test wants.
+  std::atomic<int64_t> silence_ns_{0};
+  RegistryService registry_{&dispatcher_, &tokenizer_, {.now_ns = [this] {
+                              return MonotonicNs() + silence_ns_;
+                            }}};
+  InferenceService inference_{&dispatcher_, &tokenizer_,
+                              observability_.observer()};
+  AdminService admin_{&dispatcher_, &registry_};
+  std::unique_ptr<rpc::RpcServer> server_ = *rpc::RpcServer::Start(
+      {"127.0.0.1:0", ""}, {&registry_, &inference_, &admin_});
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // TESTS_COORDINATOR_COORDINATOR_FIXTURE_H_

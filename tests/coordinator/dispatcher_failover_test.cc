@@ -1,0 +1,400 @@
+// Targets that are lost, full or drained: their sessions go on elsewhere.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/dispatcher.h"
+#include "tests/coordinator/dispatcher_fixture.h"
+
+namespace nacre::coordinator {
+namespace {
+
+using speculation::FinishReason;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kTimeout = 30 * kSecond;
+constexpr int kAborted = 10, kInternal = 13, kInvalid = 3, kExhausted = 8;
+
+class FailoverTest : public DispatcherTest {
+ protected:
+  Worker AddTargetWith(const std::string& address, const std::string& numerics,
+                       const std::string& fingerprint = "big") {
+    WorkerInfo info = Info(WorkerRole::kTarget, address);
+    info.numerics_id = numerics;
+    info.fingerprint = fingerprint;
+    Worker worker;
+    worker.client = std::make_shared<RecordingClient>();
+    const absl::StatusOr<uint64_t> id =
+        dispatcher_.AddWorker(std::move(info), worker.client);
+    EXPECT_TRUE(id.ok()) << id.status();
+    worker.id = id.value_or(0);
+    return worker;
+  }
+  std::string TargetAddress(uint64_t session_id) {
+    for (const SessionStatus& session : dispatcher_.sessions()) {
+      if (session.id == session_id) return session.target_address;
+    }
+    return "no such session";
+  }
+};
+
+// ----------------------------------------------------------------------- lost
+
+TEST_F(FailoverTest, ARefusalThatIsOlderThanTheMoveDoesNotCostTheDraft) {
+  const Worker first = AddTarget("t0");
+  const Worker draft = AddDraft();
+  const Run run = Start();
+  const Worker second = AddTarget("t1");
+  dispatcher_.RemoveWorker(first.id);  // opens epoch 2 on the same draft
+  second.client->Take();
+  Fail(draft, run.id, kExhausted, "no room", /*epoch=*/1);
+  EXPECT_THAT(second.client->Take(), IsEmpty());
+  EXPECT_EQ(NumSessions(draft), 1);
+  EXPECT_EQ(DraftAddress(run.id), "draft");
+  draft.client->Take();
+  Fail(draft, run.id, kExhausted, "no room", /*epoch=*/3);
+  EXPECT_THAT(second.client->Take(),
+              ElementsAre(absl::StrCat("lost ", run.id)));
+  EXPECT_EQ(NumSessions(draft), 0);
+}
+
+TEST_F(FailoverTest, ALostTargetsSessionGoesOnOnAnEqualOneWithTheSameTokens) {
+  const Worker first = AddTarget("t0");
+  const Worker draft = AddDraft();
+  const Run run = Start();
+  const Worker second = AddTarget("t1");
+  Verdict(first, run.id, 2, {'h', 'i'});
+  draft.client->Take();
+  dispatcher_.RemoveWorker(first.id);
+  dispatcher_.RemoveWorker(first.id);
+  EXPECT_THAT(second.client->Take(),
+              ElementsAre(absl::StrCat("open ", run.id,
+                                       " epoch 3 draft 1 tokens 7,8,104,105")));
+  EXPECT_THAT(draft.client->Take(),
+              ElementsAre(absl::StrCat("close ", run.id),
+                          absl::StrCat("open ", run.id,
+                                       " epoch 3 tokens 7,8,104,105")));
+  EXPECT_EQ(draft.client->num_opened_too_early(), 0);
+  EXPECT_EQ(draft.client->num_unsent(), 0);
+  EXPECT_EQ(second.client->num_unsent(), 0);
+  EXPECT_EQ(NumSessions(draft), 1);
+  EXPECT_EQ(NumSessions(second), 1);
+
+  // What was on its way when the target was lost changes nothing.
+  Tail(draft, run.id, 1, 4, {'x'});
+  Tail(draft, run.id, 2, 4, {'x'});
+  Verdict(first, run.id, 4, {'?'});
+  EXPECT_THAT(second.client->Take(), IsEmpty());
+  Tail(draft, run.id, 3, 4, {'!'});
+  EXPECT_EQ(second.client->Take().size(), 1u);
+  Verdict(second, run.id, 4, {'!'}, FinishReason::kLength);
+  EXPECT_EQ(run.sink->streamed_text(), "hi!");
+  EXPECT_THAT(run.sink->completion()->token_ids, ElementsAre('h', 'i', '!'));
+  EXPECT_EQ(run.sink->completion()->stats.rounds, 2);
+  EXPECT_EQ(dispatcher_.Tick(), kNever);
+}
+
+TEST_F(FailoverTest, ManySessionsSpreadOverTheTargetsThatAreLeft) {
+  const Worker first = AddTarget("t0");
+  std::vector<Run> runs;
+  for (int i = 0; i < 6; ++i) runs.push_back(Start(absl::StrCat("r", i)));
+  const Worker second = AddTarget("t1");
+  const Worker third = AddTarget("t2");
+  dispatcher_.RemoveWorker(first.id);
+  EXPECT_EQ(NumSessions(second), 3);
+  EXPECT_EQ(NumSessions(third), 3);
+}
+
+TEST_F(FailoverTest, WithoutAnotherTargetTheSessionIsHeldUntilOneAttaches) {
+  const Worker first = AddTarget("t0");
+  const Worker draft = AddDraft();
+  const Run run = Start();
+  Verdict(first, run.id, 2, {'h'});
+  draft.client->Take();
+  now_ns_ = 5 * kSecond;
+  dispatcher_.RemoveWorker(first.id);
+  EXPECT_THAT(wakes_, ElementsAre(5 * kSecond + kTimeout));
+  EXPECT_EQ(TargetAddress(run.id), "");
+  EXPECT_EQ(DraftAddress(run.id), "");
+  EXPECT_THAT(draft.client->Take(),
+              ElementsAre(absl::StrCat("close ", run.id)));
+  // Nothing that happens meanwhile needs a target.
+  Tail(draft, run.id, 1, 3, {'x'});
+  dispatcher_.OnSinkDrained(run.id);
+  const Worker other_draft = AddDraft("d1");
+  EXPECT_THAT(other_draft.client->Take(), IsEmpty());
+  now_ns_ = 5 * kSecond + kTimeout - 1;
+  EXPECT_EQ(dispatcher_.Tick(), 5 * kSecond + kTimeout);
+  EXPECT_EQ(run.sink->num_ends(), 0);
+
+  const Worker second = AddTarget("t1");
+  EXPECT_THAT(second.client->Take(),
+              ElementsAre(absl::StrCat("open ", run.id,
+                                       " epoch 3 draft 1 tokens 7,8,104")));
+  EXPECT_EQ(TargetAddress(run.id), "t1");
+  now_ns_ += kTimeout;
+  EXPECT_EQ(dispatcher_.Tick(), kNever);
+  Verdict(second, run.id, 3, {'i'}, FinishReason::kEos);
+  EXPECT_THAT(run.sink->completion()->token_ids, ElementsAre('h', 'i'));
+}
+
+TEST_F(FailoverTest, OnlyATargetThatComputesTheSameBitsWillDo) {
+  const Worker first = AddTargetWith("t0", "cpu/avx2/bf16");
+  const Worker other = AddTargetWith("t1", "cpu/avx512/bf16");
+  Verdict(first, Start().id, 2, {'x'});  // one session each
+  const Run run = Start("second");
+  Verdict(other, run.id, 2, {'h', 'i'});
+  other.client->Take();
+  dispatcher_.RemoveWorker(other.id);
+  EXPECT_EQ(TargetAddress(run.id), "");
+  dispatcher_.RemoveWorker(first.id);
+  // No target is left to compare with: one with other weights may attach.
+  const Worker alien = AddTargetWith("t2", "cpu/avx512/bf16", "bigger");
+  EXPECT_THAT(alien.client->Take(), IsEmpty());
+  EXPECT_EQ(TargetAddress(run.id), "");
+  now_ns_ += kTimeout;
+  dispatcher_.Tick();
+  const absl::Status error = run.sink->error();
+  EXPECT_EQ(error.code(), absl::StatusCode::kUnavailable);
+  const std::string message(error.message());
+  EXPECT_THAT(message, HasSubstr("t1"));
+  EXPECT_THAT(message, HasSubstr("2 tokens"));
+  EXPECT_THAT(message, HasSubstr("cpu/avx512/bf16"));
+  EXPECT_THAT(message, HasSubstr("30s"));
+  EXPECT_TRUE(dispatcher_.sessions().empty());
+  EXPECT_EQ(run.sink->num_ends(), 1);
+}
+
+TEST_F(FailoverTest, WithAnEqualOneBesideAnUnequalOneItTakesTheEqualOne) {
+  const Worker first = AddTargetWith("t0", "a");
+  const Run run = Start();
+  AddTargetWith("t1", "b");
+  const Worker equal = AddTargetWith("t2", "a");
+  dispatcher_.RemoveWorker(first.id);
+  EXPECT_EQ(TargetAddress(run.id), "t2");
+}
+
+TEST_F(FailoverTest, ACancelledOrLateClientIsHonouredWhileItsSessionIsHeld) {
+  const Worker target = AddTarget();
+  const Run cancelled = Start("cancelled");
+  RequestSpec request = Request("late");
+  request.deadline_ns = 2 * kSecond;
+  const Run late = Start(request);
+  dispatcher_.RemoveWorker(target.id);
+  dispatcher_.Cancel(cancelled.id);
+  EXPECT_EQ(cancelled.sink->error().code(), absl::StatusCode::kCancelled);
+  now_ns_ = 2 * kSecond;
+  dispatcher_.Tick();
+  EXPECT_EQ(late.sink->error().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(dispatcher_.sessions().empty());
+  const Worker second = AddTarget("t1");
+  EXPECT_THAT(second.client->Take(), IsEmpty());
+  EXPECT_EQ(dispatcher_.Tick(), kNever);
+  Start("late");  // the id is free again
+}
+
+TEST_F(FailoverTest, ARequestThatLosesTargetAfterTargetWithoutATokenIsEnded) {
+  Run run;
+  Worker target = AddTarget("t0");
+  run = Start();
+  for (int i = 1; i <= 5; ++i) {
+    const Worker next = AddTarget(absl::StrCat("t", i));
+    dispatcher_.RemoveWorker(target.id);
+    EXPECT_EQ(TargetAddress(run.id), absl::StrCat("t", i));
+    target = next;
+  }
+  // A token makes up for all of it.
+  Verdict(target, run.id, 2, {'x'});
+  for (int i = 1; i <= 6; ++i) {
+    const Worker next = AddTarget(absl::StrCat("u", i));
+    dispatcher_.RemoveWorker(target.id);
+    target = next;
+  }
+  EXPECT_EQ(run.sink->error().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(run.sink->error().message()),
+              HasSubstr("6 targets in a row"));
+  EXPECT_EQ(NumSessions(target), 0);
+}
+
+// -------------------------------------------------------------------- refused
+
+TEST_F(FailoverTest, ATargetWithoutRoomIsNotTheLastWordWhileThereIsAnother) {
+  const Worker full = AddTarget("t0");
+  const Worker roomy = AddTarget("t1");
+  const Run run = Start();
+  full.client->Take();
+  Fail(full, run.id, kExhausted, "no KV room");
+  EXPECT_THAT(full.client->Take(), IsEmpty());  // it has closed it itself
+  EXPECT_EQ(TargetAddress(run.id), "t1");
+  EXPECT_EQ(NumSessions(full), 0);
+  Fail(roomy, run.id, kExhausted, "no KV room here either");
+  EXPECT_EQ(run.sink->error(),
+            absl::ResourceExhaustedError("no KV room here either"));
+  EXPECT_EQ(run.sink->num_ends(), 1);
+}
+
+TEST_F(FailoverTest, ARunningSessionAsksAFullTargetAgainUntilTheTimeout) {
+  const Worker first = AddTarget("t0");
+  const Run run = Start();
+  Verdict(first, run.id, 2, {'x'});
+  dispatcher_.RemoveWorker(first.id);
+  const Worker full = AddTarget("t1");
+  for (int second = 0; second < 29; ++second) {
+    EXPECT_EQ(full.client->Take().size(), 1u) << second;
+    Fail(full, run.id, kExhausted, "no KV room");
+    EXPECT_THAT(full.client->Take(), IsEmpty());
+    EXPECT_EQ(dispatcher_.Tick(), now_ns_ + kSecond);
+    now_ns_ += kSecond;
+    dispatcher_.Tick();
+  }
+  EXPECT_EQ(full.client->Take().size(), 1u);
+  Fail(full, run.id, kExhausted, "no KV room");
+  now_ns_ = 1000 + kTimeout - 1;
+  dispatcher_.Tick();
+  EXPECT_EQ(run.sink->num_ends(), 0);
+  now_ns_ = 1000 + kTimeout;
+  dispatcher_.Tick();  // asks a last time
+  EXPECT_EQ(full.client->Take().size(), 1u);
+  Fail(full, run.id, kExhausted, "no KV room");
+  EXPECT_EQ(run.sink->error().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(run.sink->error().message()),
+              HasSubstr("no KV room"));
+}
+
+TEST_F(FailoverTest, ATargetThatForgotASessionGetsItBack) {
+  const Worker target = AddTarget();
+  const Run run = Start();
+  Verdict(target, run.id, 2, {'x'});
+  target.client->Take();
+  Fail(target, run.id, kAborted, "the lease has ended");
+  EXPECT_THAT(target.client->Take(), IsEmpty());
+  now_ns_ += kSecond;
+  dispatcher_.Tick();
+  EXPECT_THAT(target.client->Take(),
+              ElementsAre(absl::StrCat("open ", run.id,
+                                       " epoch 1 draft 0 tokens 7,8,120")));
+}
+
+TEST_F(FailoverTest, ABrokenDeviceMovesTheSessionOrEndsIt) {
+  const Worker broken = AddTarget("t0");
+  const Run run = Start();
+  const Worker well = AddTarget("t1");
+  Fail(broken, run.id, kInternal, "the forward failed");
+  EXPECT_EQ(TargetAddress(run.id), "t1");
+  dispatcher_.RemoveWorker(broken.id);
+  Fail(well, run.id, kInternal, "the forward failed");
+  EXPECT_EQ(run.sink->error(), absl::InternalError("the forward failed"));
+}
+
+TEST_F(FailoverTest, WhatIsWrongWithTheRequestIsWrongEverywhere) {
+  const Worker target = AddTarget("t0");
+  const Worker other = AddTarget("t1");
+  const Run run = Start();
+  Fail(target, run.id, kInvalid, "prompt_length");
+  EXPECT_EQ(run.sink->error(), absl::InvalidArgumentError("prompt_length"));
+  EXPECT_THAT(other.client->Take(), IsEmpty());
+}
+
+// ------------------------------------------------------------------- draining
+
+TEST_F(FailoverTest, ADrainingTargetsSessionsMoveToAnEqualOne) {
+  const Worker first = AddTarget("t0");
+  const Worker draft = AddDraft();
+  const Run run = Start();
+  const Worker second = AddTarget("t1");
+  Verdict(first, run.id, 2, {'h'});
+  first.client->Take();
+  draft.client->Take();
+  dispatcher_.DrainWorker(first.id);
+  EXPECT_THAT(first.client->Take(),
+              ElementsAre(absl::StrCat("close ", run.id)));
+  EXPECT_THAT(second.client->Take(),
+              ElementsAre(absl::StrCat("open ", run.id,
+                                       " epoch 3 draft 1 tokens 7,8,104")));
+  EXPECT_EQ(draft.client->Take().size(), 2u);
+  EXPECT_EQ(draft.client->num_opened_too_early(), 0);
+  EXPECT_EQ(NumSessions(first), 0);
+  Verdict(first, run.id, 3, {'i'});  // of before it heard
+  Verdict(second, run.id, 3, {'i'}, FinishReason::kEos);
+  EXPECT_THAT(run.sink->completion()->token_ids, ElementsAre('h', 'i'));
+}
+
+TEST_F(FailoverTest, WithoutAnEqualOneADrainingTargetFinishesAndGetsNoMore) {
+  const Worker first = AddTargetWith("t0", "a");
+  const Run run = Start();
+  const Run moved = Start("moved");
+  dispatcher_.DrainWorker(first.id);
+  EXPECT_EQ(dispatcher_.Start(Request("next"), run.sink).status().code(),
+            absl::StatusCode::kUnavailable);
+  const Worker unequal = AddTargetWith("t1", "b");
+  Start("next");
+  EXPECT_EQ(NumSessions(unequal), 1);
+  Verdict(first, run.id, 2, {'x'}, FinishReason::kLength);
+  EXPECT_TRUE(run.sink->completion().has_value());
+  // One that attaches later takes what is left.
+  AddTargetWith("t2", "a");
+  EXPECT_EQ(TargetAddress(moved.id), "t2");
+  EXPECT_EQ(NumSessions(first), 0);
+}
+
+TEST_F(FailoverTest, ADrainingDraftsSessionsPairWithAnother) {
+  const Worker target = AddTarget();
+  const Worker first = AddDraft("d0");
+  const Run run = Start();
+  Verdict(target, run.id, 2, {'x'});
+  dispatcher_.DrainWorker(first.id);
+  EXPECT_EQ(DraftAddress(run.id), "d0");  // better than none
+  EXPECT_EQ(DraftAddress(Start("next").id), "");
+  first.client->Take();
+  target.client->Take();
+  const Worker second = AddDraft("d1");
+  EXPECT_THAT(first.client->Take(),
+              ElementsAre(absl::StrCat("close ", run.id)));
+  EXPECT_EQ(DraftAddress(run.id), "d1");
+  EXPECT_EQ(NumSessions(first), 0);
+  EXPECT_EQ(NumSessions(second), 2);
+  const std::vector<std::string> calls = target.client->Take();
+  EXPECT_THAT(calls, ::testing::Contains(absl::StrCat("lost ", run.id)));
+  EXPECT_THAT(calls, ::testing::Contains(
+                         absl::StrCat("attach ", run.id, " epoch 2 length 3")));
+}
+
+TEST_F(FailoverTest, AWorkerThatOnlySeemedToHangTakesSessionsAgain) {
+  const Worker target = AddTarget("t0");
+  const Worker draft = AddDraft();
+  dispatcher_.DrainWorker(target.id);
+  dispatcher_.DrainWorker(draft.id);
+  EXPECT_FALSE(dispatcher_.model().has_value());
+  dispatcher_.ResumeWorker(target.id);
+  const Run run = Start();
+  EXPECT_EQ(TargetAddress(run.id), "t0");
+  EXPECT_EQ(DraftAddress(run.id), "");
+  dispatcher_.ResumeWorker(draft.id);
+  dispatcher_.ResumeWorker(draft.id);
+  EXPECT_EQ(DraftAddress(run.id), "draft");
+}
+
+TEST_F(FailoverTest, EndAllTellsEveryClientHowFarItGot) {
+  const Worker target = AddTarget();
+  const Run running = Start("running");
+  Verdict(target, running.id, 2, {'x', 'y'});
+  const Run second = Start("second");
+  dispatcher_.EndAll();
+  EXPECT_EQ(running.sink->error().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(running.sink->error().message()),
+              HasSubstr("2 tokens"));
+  EXPECT_EQ(second.sink->error().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(dispatcher_.sessions().empty());
+  EXPECT_EQ(target.client->num_unsent(), 0);
+}
+
+}  // namespace
+}  // namespace nacre::coordinator

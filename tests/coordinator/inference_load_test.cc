@@ -1,0 +1,271 @@
+// The public API under load: limits, storms of cancellations, clients that do
+// not read.
+
+#include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "coordinator/tick_thread.h"
+#include "tests/coordinator/coordinator_fixture.h"
+
+namespace nacre::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kKvTokens = 4096;
+// The most that a target is ahead of its acknowledgement.
+constexpr int kMaxAhead = 64;
+
+// A coordinator with narrow limits and a target that generates 'x' for ever, as
+// fast as the acknowledgements let it, and closes what it is told to.
+class InferenceLoadTest : public ::testing::Test {
+ protected:
+  InferenceLoadTest() {
+    target_.hello.set_kv_capacity_tokens(kKvTokens);
+    target_.target.SetScript(
+        [this](const v1::TargetControl& control) { Generate(control); });
+    target_.Attach(server_->address());
+    EXPECT_TRUE(target_.AwaitAccepted());
+    ticks_.Start([this] { return dispatcher_.Tick(); });
+  }
+  ~InferenceLoadTest() override {
+    server_->Shutdown(absl::ZeroDuration());
+    ticks_.Stop();
+  }
+
+  template <typename Condition>
+  static bool Eventually(const Condition& condition) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (!condition()) {
+      if (absl::Now() > deadline) return false;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return true;
+  }
+
+  // Runs on the one gRPC thread that reads the target's stream.
+  void Generate(const v1::TargetControl& control) {
+    v1::TargetEvent event;
+    const auto grow = [this, &event](uint64_t id, Made& made) {
+      if (silent_) return;
+      while (made.length < made.end && made.length < made.known + kMaxAhead) {
+        v1::Verdict* verdict = event.add_verdicts();
+        verdict->set_session_id(id);
+        verdict->set_base_length(made.length);
+        verdict->add_token_ids('x');
+        if (++made.length == made.end) {
+          verdict->set_finish(v1::FINISH_REASON_LENGTH);
+        }
+      }
+    };
+    for (const v1::OpenTarget& open : control.open()) {
+      const uint32_t length = open.token_ids_size();
+      Made& made = made_[open.session_id()];
+      made = {length, length, open.prompt_length() + open.max_tokens()};
+      grow(open.session_id(), made);
+    }
+    for (const v1::Acknowledge& acknowledge : control.acknowledge()) {
+      const auto it = made_.find(acknowledge.session_id());
+      if (it == made_.end()) continue;
+      it->second.known = acknowledge.committed_length();
+      grow(acknowledge.session_id(), it->second);
+    }
+    for (const v1::CloseSession& close : control.close()) {
+      if (made_.erase(close.session_id()) > 0) {
+        event.add_closed()->set_session_id(close.session_id());
+      }
+    }
+    if (event.verdicts_size() + event.closed_size() > 0) {
+      target_.target.Send(std::move(event));
+    }
+  }
+
+  static v1::GenerateRequest Request(uint32_t max_tokens) {
+    v1::GenerateRequest request;
+    request.set_text("hi");
+    request.mutable_stop()->set_max_tokens(max_tokens);
+    request.mutable_output()->set_stream(true);
+    return request;
+  }
+  std::unique_ptr<v1::Inference::Stub> Stub() {
+    return v1::Inference::NewStub(rpc::CreateChannel(server_->address()));
+  }
+  // Reads all; the status.
+  grpc::Status Call(const v1::GenerateRequest& request) {
+    const auto stub = Stub();
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+    const auto reader = stub->Generate(&context, request);
+    v1::GenerateResponse response;
+    while (reader->Read(&response)) {
+    }
+    return reader->Finish();
+  }
+  // Nothing runs or waits, and all KV has been given back.
+  bool IsQuiet() {
+    if (!dispatcher_.sessions().empty() || !dispatcher_.queued().empty()) {
+      return false;
+    }
+    for (const WorkerStatus& worker : dispatcher_.workers()) {
+      if (dispatcher_.reserved_kv_tokens(worker.id) != 0) return false;
+    }
+    return true;
+  }
+
+  struct Made {
+    uint32_t length = 0;
+    uint32_t known = 0;
+    uint32_t end = 0;
+  };
+  std::map<uint64_t, Made> made_;
+  std::atomic<bool> silent_{false};  // the target generates nothing
+  const ByteTokenizer tokenizer_;
+  TickThread ticks_;
+  Dispatcher dispatcher_{
+      {.tokenizer = &tokenizer_,
+       .max_running = 8,
+       .max_queue = 64,
+       .client_timeout_ns = 200'000'000,
+       .wake_at = [this](int64_t at_ns) { ticks_.WakeAt(at_ns); }}};
+  RegistryService registry_{&dispatcher_, &tokenizer_};
+  InferenceService inference_{
+      &dispatcher_, &tokenizer_, nullptr, {.max_streams_per_client = 40}};
+  std::unique_ptr<rpc::RpcServer> server_ = *rpc::RpcServer::Start(
+      {.listen = "127.0.0.1:0", .max_request_bytes = 1 << 20},
+      {&registry_, &inference_});
+  FakeWorker target_{v1::WORKER_ROLE_TARGET};
+};
+
+TEST_F(InferenceLoadTest, ManyStreamsShareFewPlaces) {
+  std::vector<std::thread> clients;
+  std::atomic<int> num_ok{0};
+  for (int i = 0; i < 30; ++i) {
+    clients.emplace_back([&, i] {
+      if (Call(Request(50 + i)).ok()) ++num_ok;
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(num_ok, 30);
+  EXPECT_TRUE(Eventually([&] { return IsQuiet(); }));
+}
+
+// Every one is cancelled at another moment: before it is parsed, in the queue,
+// while it runs.
+TEST_F(InferenceLoadTest, AStormOfCancellationsLeavesNothingBehind) {
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back([&, i] {
+      const auto stub = Stub();
+      for (int round = 0; round < 50; ++round) {
+        grpc::ClientContext context;
+        context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+        const auto reader = stub->Generate(&context, Request(900));
+        v1::GenerateResponse response;
+        const int reads = (i * 7 + round) % 5;
+        for (int read = 1; read < reads; ++read) reader->Read(&response);
+        context.TryCancel();
+        while (reader->Read(&response)) {
+        }
+        const grpc::StatusCode code = reader->Finish().error_code();
+        EXPECT_TRUE(code == grpc::StatusCode::CANCELLED ||
+                    code == grpc::StatusCode::OK)
+            << code;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_TRUE(Eventually([&] { return IsQuiet(); }));
+  EXPECT_TRUE(Call(Request(100)).ok());
+}
+
+TEST_F(InferenceLoadTest, ClientsThatDoNotReadAreCutOffAndBlockNobody) {
+  // A small window: what is not read stays at the coordinator.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4096);
+  const auto stub = v1::Inference::NewStub(grpc::CreateCustomChannel(
+      server_->address(), grpc::InsecureChannelCredentials(), arguments));
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> calls;
+  // More than there are places.
+  for (int i = 0; i < 12; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    v1::GenerateRequest request = Request(1000);
+    // Every response repeats it: the window is soon full.
+    request.set_request_id(std::string(250, static_cast<char>('a' + i)));
+    calls.push_back(stub->Generate(contexts.back().get(), request));
+  }
+  EXPECT_TRUE(Call(Request(100)).ok());
+  EXPECT_TRUE(Eventually([&] { return IsQuiet(); }));
+  for (auto& call : calls) {
+    v1::GenerateResponse response;
+    int tokens = 0;
+    while (call->Read(&response)) tokens += response.chunk().token_ids_size();
+    EXPECT_LT(tokens, 1000);
+    EXPECT_EQ(call->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+}
+
+TEST_F(InferenceLoadTest, OneClientHasOnlySoManyStreams) {
+  silent_ = true;
+  const auto stub = Stub();
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> calls;
+  for (int i = 0; i < 40; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    calls.push_back(stub->Generate(contexts.back().get(), Request(1000)));
+  }
+  ASSERT_TRUE(Eventually([&] {
+    return dispatcher_.sessions().size() + dispatcher_.queued().size() == 40;
+  }));
+  const grpc::Status status = Call(Request(10));
+  silent_ = false;
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("max-streams-per-client"));
+  for (auto& context : contexts) context->TryCancel();
+  for (auto& call : calls) {
+    v1::GenerateResponse response;
+    while (call->Read(&response)) {
+    }
+    call->Finish();
+  }
+  EXPECT_TRUE(Eventually([&] { return Call(Request(10)).ok(); }));
+}
+
+TEST_F(InferenceLoadTest, AMessageOverTheLimitIsRefused) {
+  v1::GenerateRequest request = Request(10);
+  request.set_text(std::string(2 << 20, 'x'));
+  EXPECT_EQ(Call(request).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  request.set_text(std::string(1000, 'x'));
+  EXPECT_TRUE(Call(request).ok());
+}
+
+TEST_F(InferenceLoadTest, TheTimeInTheQueueIsTold) {
+  const auto stub = Stub();
+  const v1::GenerateRequest request = Request(10);
+  grpc::ClientContext context;
+  const auto reader = stub->Generate(&context, request);
+  v1::GenerateResponse response;
+  bool completed = false;
+  while (reader->Read(&response)) {
+    if (!response.has_complete()) continue;
+    completed = true;
+    const v1::Timing& timing = response.complete().timing();
+    EXPECT_TRUE(timing.has_queue());
+    EXPECT_GT(timing.queue().seconds() + timing.queue().nanos(), 0);
+  }
+  EXPECT_TRUE(completed);
+  EXPECT_TRUE(reader->Finish().ok());
+}
+
+}  // namespace
+}  // namespace nacre::coordinator

@@ -1,0 +1,116 @@
+// A WorkerClient that writes down every call as a line. Used under the
+// dispatcher's lock by it, and between its calls by the test: no lock needed.
+
+#ifndef TESTS_COORDINATOR_RECORDING_CLIENT_H_
+#define TESTS_COORDINATOR_RECORDING_CLIENT_H_
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/worker_client.h"
+
+namespace nacre::coordinator {
+
+class RecordingClient final : public WorkerClient {
+ public:
+  void OpenTarget(const TargetOpening& opening) override {
+    last_target_plan = opening.plan;
+    NoteOpen(opening.session_id);
+    Add("open ", opening.session_id, " epoch ", opening.epoch, " draft ",
+        opening.has_draft, " tokens ", absl::StrJoin(*opening.token_ids, ","));
+  }
+  void RelayTail(uint64_t session_id, const speculation::Tail& tail) override {
+    Add("tail ", session_id, " epoch ", tail.epoch, " base ", tail.base_length,
+        " at ", tail.first_position, ": ", absl::StrJoin(tail.token_ids, ","));
+  }
+  void UpdateTarget(uint64_t session_id,
+                    const speculation::TargetPlan& plan) override {
+    last_target_plan = plan;
+    Add("plan ", session_id);
+  }
+  void AttachDraft(uint64_t session_id, uint32_t epoch,
+                   int opened_length) override {
+    Add("attach ", session_id, " epoch ", epoch, " length ", opened_length);
+  }
+  void LoseDraft(uint64_t session_id) override { Add("lost ", session_id); }
+  void Acknowledge(uint64_t session_id, int committed_length) override {
+    Add("acknowledge ", session_id, " length ", committed_length);
+  }
+  void OpenDraft(const DraftOpening& opening) override {
+    last_draft_plan = opening.plan;
+    NoteOpen(opening.session_id);
+    last_end_ids = opening.end_ids;
+    last_vocab_limit = opening.vocab_limit;
+    Add("open ", opening.session_id, " epoch ", opening.epoch, " tokens ",
+        absl::StrJoin(*opening.token_ids, ","));
+  }
+  void RelayCommit(uint64_t session_id,
+                   const speculation::Commit& commit) override {
+    Add("commit ", session_id, " at ", commit.first_position, ": ",
+        absl::StrJoin(commit.token_ids, ","));
+  }
+  void UpdateDraft(uint64_t session_id,
+                   const speculation::DraftPlan& plan) override {
+    last_draft_plan = plan;
+    Add("plan ", session_id);
+  }
+  void Close(uint64_t session_id) override {
+    closed_unsent_.push_back(session_id);
+    Add("close ", session_id);
+  }
+  void Keep(const std::vector<uint64_t>& session_ids) override {
+    Add("keep ", absl::StrJoin(session_ids, ","));
+  }
+  void Flush() override {
+    num_unsent_ = 0;
+    closed_unsent_.clear();
+  }
+  int64_t clock_offset_ns() const override { return 77; }
+
+  // What was called since the last time, plans left out (their numbers are
+  // speculation's).
+  std::vector<std::string> Take() {
+    std::vector<std::string> calls;
+    for (std::string& call : std::exchange(calls_, {})) {
+      if (call.rfind("plan", 0) != 0) calls.push_back(std::move(call));
+    }
+    return calls;
+  }
+  // Calls that no Flush has followed.
+  int num_unsent() const { return num_unsent_; }
+  int num_plans() const { return num_plans_; }
+  // Sessions opened in the message that closes their predecessor: workers open
+  // before they close.
+  int num_opened_too_early() const { return num_opened_too_early_; }
+
+  speculation::TargetPlan last_target_plan;
+  speculation::DraftPlan last_draft_plan;
+  std::vector<int32_t> last_end_ids;
+  int last_vocab_limit = 0;
+
+ private:
+  void NoteOpen(uint64_t session_id) {
+    num_opened_too_early_ += static_cast<int>(
+        std::count(closed_unsent_.begin(), closed_unsent_.end(), session_id));
+  }
+  template <typename... Args>
+  void Add(const Args&... args) {
+    calls_.push_back(absl::StrCat(args...));
+    if (calls_.back().rfind("plan", 0) == 0) ++num_plans_;
+    ++num_unsent_;
+  }
+
+  std::vector<std::string> calls_;
+  int num_unsent_ = 0;
+  int num_plans_ = 0;
+  std::vector<uint64_t> closed_unsent_;
+  int num_opened_too_early_ = 0;
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // TESTS_COORDINATOR_RECORDING_CLIENT_H_

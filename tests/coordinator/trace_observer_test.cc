@@ -1,0 +1,262 @@
+// Traces from the observer's calls to what a collector gets.
+
+#include "coordinator/trace_observer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/telemetry/fake_collector.h"
+
+namespace nacre::coordinator {
+namespace {
+
+using speculation::Verdict;
+using telemetry::AttributeText;
+using Proto = telemetry::FakeCollector::Span;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kOffset = 500'000 * kMs;  // the workers' clocks are ahead
+constexpr int64_t kEpoch = 1'700'000'000'000 * kMs;
+constexpr char kTraceparent[] =
+    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+class TraceObserverTest : public ::testing::Test {
+ protected:
+  TraceObserverTest() {
+    telemetry::OtlpExporter::Options options;
+    options.endpoint = collector_.address();
+    options.max_delay = absl::Milliseconds(10);
+    exporter_ = std::make_unique<telemetry::OtlpExporter>(options);
+    Observe(1.0);
+  }
+  void Observe(double sample_ratio) {
+    TraceObserver::Options options;
+    options.exporter = exporter_.get();
+    options.model = "pearl";
+    options.sample_ratio = sample_ratio;
+    options.now_ns = [this] { return now_ns_; };
+    options.unix_now_ns = [this] { return kEpoch + now_ns_; };
+    observer_ = std::make_unique<TraceObserver>(options);
+  }
+
+  static RequestSpec Request() {
+    RequestSpec request;
+    request.request_id = "mine";
+    request.prompt_ids = {31337, 31338};
+    request.stop = {"secret stop"};
+    request.max_tokens = 99;
+    request.sampling.temperature = 0.5f;
+    request.method = speculation::Method::kPearl;
+    return request;
+  }
+  void Span(WorkerRole role, SpanRecord::Kind kind, int64_t start_ms,
+            int64_t duration_ms, int rows = 1) {
+    SpanRecord span;
+    span.kind = kind;
+    span.start_ns = start_ms * kMs + kOffset;
+    span.duration_ns = duration_ms * kMs;
+    span.rows = rows;
+    span.batch_rows = 8;
+    span.length = 4;
+    observer_->OnSpan(7, role, span, kOffset);
+  }
+  void Round(int base_length, int tokens, int window, int verified,
+             int accepted) {
+    Verdict verdict;
+    verdict.base_length = base_length;
+    verdict.token_ids.assign(tokens, 41337);
+    verdict.window = window;
+    verdict.verified = verified;
+    verdict.accepted = accepted;
+    verdict.matched = tokens - 1;
+    observer_->OnRound(7, verdict, tokens);
+  }
+  void Finish(const absl::Status& status = absl::OkStatus()) {
+    Completion completion;
+    completion.finish = Finish::kLength;
+    completion.text = "secret text";
+    observer_->OnFinished(7, Request(), status,
+                          status.ok() ? &completion : nullptr);
+  }
+  // Sends all and takes it, by name.
+  std::map<std::string, std::vector<Proto>> Received() {
+    exporter_.reset();
+    std::map<std::string, std::vector<Proto>> by_name;
+    for (const Proto& span : collector_.spans()) {
+      by_name[span.name()].push_back(span);
+    }
+    return by_name;
+  }
+  static int64_t StartMs(const Proto& span) {
+    return (static_cast<int64_t>(span.start_time_unix_nano()) - kEpoch) / kMs;
+  }
+  static int64_t EndMs(const Proto& span) {
+    return (static_cast<int64_t>(span.end_time_unix_nano()) - kEpoch) / kMs;
+  }
+
+  int64_t now_ns_ = 1000 * kMs;
+  telemetry::FakeCollector collector_;
+  std::unique_ptr<telemetry::OtlpExporter> exporter_;
+  std::unique_ptr<TraceObserver> observer_;
+};
+
+TEST_F(TraceObserverTest, ARequestBecomesATree) {
+  using Kind = SpanRecord::Kind;
+  RequestSpec request = Request();
+  request.traceparent = kTraceparent;
+  request.tracestate = "vendor=1";
+  observer_->OnQueued(request, 4);
+  now_ns_ = 1100 * kMs;
+  observer_->OnStarted(7, request, {"target:1", "draft:1"}, 100 * kMs);
+  Span(WorkerRole::kTarget, Kind::kPrefill, 1101, 4, /*rows=*/2);
+  Span(WorkerRole::kTarget, Kind::kVerify, 1105, 5);
+  now_ns_ = 1111 * kMs;
+  Round(2, 1, 0, 0, 0);
+  Span(WorkerRole::kDraft, Kind::kDraft, 1104, 2);
+  Span(WorkerRole::kTarget, Kind::kWaitDraftTokens, 1110, 3);
+  Span(WorkerRole::kDraft, Kind::kWaitVerdict, 1106, 6);
+  Span(WorkerRole::kTarget, Kind::kVerify, 1113, 7, 3);
+  Span(WorkerRole::kTarget, Kind::kRollback, 1120, 0, 1);
+  now_ns_ = 1121 * kMs;
+  Round(3, 2, 2, 2, 1);
+  observer_->OnMoved(7, {"target:1", ""});
+  now_ns_ = 1130 * kMs;
+  Finish();
+
+  auto spans = Received();
+  ASSERT_EQ(spans["nacre.v1.Inference/Generate"].size(), 1u);
+  const Proto& root = spans["nacre.v1.Inference/Generate"][0];
+  EXPECT_EQ(root.kind(), Proto::SPAN_KIND_SERVER);
+  EXPECT_EQ(root.parent_span_id(), "\xb7\xad\x6b\x71\x69\x20\x33\x31");
+  EXPECT_EQ(root.trace_state(), "vendor=1");
+  EXPECT_EQ(StartMs(root), 1000);
+  EXPECT_EQ(EndMs(root), 1130);
+  EXPECT_EQ(AttributeText(root, "nacre.request.id"), "mine");
+  EXPECT_EQ(AttributeText(root, "rpc.status_code"), "OK");
+  EXPECT_EQ(AttributeText(root, "gen_ai.request.model"), "pearl");
+  EXPECT_EQ(AttributeText(root, "gen_ai.request.max_tokens"), "99");
+  EXPECT_EQ(AttributeText(root, "gen_ai.usage.input_tokens"), "2");
+  EXPECT_EQ(AttributeText(root, "gen_ai.usage.output_tokens"), "3");
+  EXPECT_EQ(AttributeText(root, "gen_ai.response.finish_reasons"), "length");
+  EXPECT_EQ(AttributeText(root, "gen_ai.latency.time_in_queue"), "0.100000");
+  EXPECT_EQ(AttributeText(root, "gen_ai.latency.time_to_first_token"),
+            "0.111000");
+  EXPECT_EQ(AttributeText(root, "nacre.method"), "pearl");
+  EXPECT_EQ(AttributeText(root, "nacre.rounds"), "2");
+
+  ASSERT_EQ(spans["nacre.queue"].size(), 1u);
+  EXPECT_EQ(AttributeText(spans["nacre.queue"][0], "nacre.queue.position"),
+            "4");
+  EXPECT_EQ(EndMs(spans["nacre.queue"][0]), 1100);
+  ASSERT_EQ(spans["nacre.place"].size(), 2u);
+  EXPECT_EQ(AttributeText(spans["nacre.place"][0], "nacre.draft"), "draft:1");
+  EXPECT_EQ(AttributeText(spans["nacre.place"][1], "nacre.draft"), "");
+  ASSERT_EQ(spans["nacre.prefill"].size(), 1u);
+  EXPECT_EQ(spans["nacre.prefill"][0].parent_span_id(), root.span_id());
+  EXPECT_EQ(AttributeText(spans["nacre.prefill"][0], "nacre.rows"), "2");
+  EXPECT_EQ(StartMs(spans["nacre.prefill"][0]), 1101);  // our clock
+
+  ASSERT_EQ(spans["nacre.round"].size(), 2u);
+  const Proto& first = spans["nacre.round"][0];
+  const Proto& second = spans["nacre.round"][1];
+  EXPECT_EQ(first.parent_span_id(), root.span_id());
+  EXPECT_EQ(AttributeText(first, "nacre.mode"), "pre_verify");
+  EXPECT_EQ(AttributeText(second, "nacre.mode"), "post_verify");
+  EXPECT_EQ(AttributeText(second, "nacre.round"), "1");
+  EXPECT_EQ(AttributeText(second, "nacre.base_len"), "3");
+  EXPECT_EQ(AttributeText(second, "nacre.draft_len"), "2");
+  EXPECT_EQ(AttributeText(second, "nacre.accepted"), "1");
+  EXPECT_EQ(AttributeText(second, "nacre.bonus"), "1");
+  EXPECT_EQ(AttributeText(second, "nacre.wasted"), "1");
+  EXPECT_EQ(AttributeText(second, "nacre.wait.target_ns"), "3000000");
+  EXPECT_EQ(AttributeText(second, "nacre.wait.draft_ns"), "6000000");
+  EXPECT_EQ(StartMs(second), 1110);
+  EXPECT_EQ(EndMs(second), 1120);
+
+  ASSERT_EQ(spans["nacre.verify"].size(), 2u);
+  EXPECT_EQ(spans["nacre.verify"][0].parent_span_id(), first.span_id());
+  EXPECT_EQ(spans["nacre.verify"][1].parent_span_id(), second.span_id());
+  EXPECT_EQ(AttributeText(spans["nacre.verify"][1], "nacre.worker"),
+            "target:1");
+  EXPECT_EQ(AttributeText(spans["nacre.verify"][1], "nacre.batch.tokens"), "8");
+  ASSERT_EQ(spans["nacre.draft"].size(), 1u);
+  EXPECT_EQ(spans["nacre.draft"][0].parent_span_id(), second.span_id());
+  ASSERT_EQ(spans["nacre.wait"].size(), 2u);
+  EXPECT_EQ(AttributeText(spans["nacre.wait"][0], "nacre.wait.reason"),
+            "draft_tokens");
+  EXPECT_EQ(AttributeText(spans["nacre.wait"][0], "nacre.wait.peer"),
+            "draft:1");
+  EXPECT_EQ(AttributeText(spans["nacre.wait"][1], "nacre.wait.reason"),
+            "verdict");
+  ASSERT_EQ(spans["nacre.rollback"].size(), 1u);
+  EXPECT_EQ(AttributeText(spans["nacre.rollback"][0], "nacre.rollback.from"),
+            "5");
+
+  for (const auto& [name, group] : spans) {
+    for (const Proto& span : group) {
+      EXPECT_EQ(span.trace_id(), root.trace_id()) << name;
+      EXPECT_LE(span.start_time_unix_nano(), span.end_time_unix_nano());
+      for (const char* secret : {"secret", "31337", "41337"}) {
+        EXPECT_THAT(span.DebugString(), Not(HasSubstr(secret))) << name;
+      }
+    }
+  }
+  EXPECT_EQ(static_cast<uint8_t>(root.trace_id()[0]), 0x0a);
+}
+
+TEST_F(TraceObserverTest, AFailureSaysSo) {
+  observer_->OnStarted(7, Request(), {"target:1", ""}, 0);
+  Finish(absl::UnavailableError("target:1 was lost"));
+  auto spans = Received();
+  ASSERT_EQ(spans["nacre.v1.Inference/Generate"].size(), 1u);
+  const Proto& root = spans["nacre.v1.Inference/Generate"][0];
+  EXPECT_EQ(root.parent_span_id(), "");
+  EXPECT_EQ(AttributeText(root, "rpc.status_code"), "UNAVAILABLE");
+  EXPECT_EQ(root.status().message(), "target:1 was lost");
+  EXPECT_EQ(AttributeText(root, "gen_ai.latency.time_to_first_token"), "");
+}
+
+TEST_F(TraceObserverTest, TheClientDecidesElseTheRatio) {
+  Observe(0.0);
+  observer_->OnStarted(7, Request(), {}, 0);
+  Finish();
+  RequestSpec sampled = Request();
+  sampled.traceparent = kTraceparent;
+  observer_->OnStarted(7, sampled, {}, 0);
+  Finish();
+  Observe(1.0);
+  RequestSpec unsampled = Request();
+  unsampled.traceparent = std::string(kTraceparent, 53) + "00";
+  observer_->OnStarted(7, unsampled, {}, 0);
+  Finish();
+  RequestSpec malformed = Request();
+  malformed.traceparent = "00-nonsense";
+  observer_->OnStarted(7, malformed, {}, 0);
+  Finish();
+  const auto roots = Received()["nacre.v1.Inference/Generate"];
+  ASSERT_EQ(roots.size(), 2u);
+  EXPECT_EQ(static_cast<uint8_t>(roots[0].trace_id()[0]), 0x0a);
+  EXPECT_EQ(roots[1].parent_span_id(), "");
+}
+
+TEST_F(TraceObserverTest, AnEndlessRequestIsCutAndCounted) {
+  observer_->OnStarted(7, Request(), {}, 0);
+  for (int i = 0; i < 9000; ++i) Round(i, 1, 0, 0, 0);
+  Finish();
+  auto spans = Received();
+  EXPECT_EQ(spans["nacre.round"].size(), 8191u);
+  EXPECT_EQ(AttributeText(spans["nacre.v1.Inference/Generate"][0],
+                          "nacre.dropped_events"),
+            "809");
+}
+
+}  // namespace
+}  // namespace nacre::coordinator

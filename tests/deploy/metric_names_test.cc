@@ -1,0 +1,135 @@
+// The dashboard and the alerts use metrics that exist: their names are looked
+// up in what the processes export.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "coordinator/fleet_metrics.h"
+#include "coordinator/observability.h"
+#include "telemetry/build_info.h"
+#include "telemetry/otlp_exporter.h"
+#include "tests/coordinator/byte_tokenizer.h"
+#include "worker/engine_metrics.h"
+
+namespace nacre {
+namespace {
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file.good()) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void Insert(const std::vector<prometheus::MetricFamily>& families,
+            std::set<std::string>* names) {
+  for (const prometheus::MetricFamily& family : families) {
+    names->insert(family.name);
+    if (family.type != prometheus::MetricType::Histogram) continue;
+    for (const char* suffix : {"_bucket", "_sum", "_count"}) {
+      names->insert(family.name + suffix);
+    }
+  }
+}
+
+std::set<std::string> ExportedNames() {
+  std::set<std::string> names;
+  const coordinator::MetricsObserver metrics("model");
+  Insert(metrics.collectable()->Collect(), &names);
+  const coordinator::ByteTokenizer tokenizer;
+  coordinator::Dispatcher dispatcher({.tokenizer = &tokenizer});
+  coordinator::RegistryService registry(&dispatcher, &tokenizer);
+  Insert(coordinator::FleetMetrics(&registry).Collect(), &names);
+  for (const auto role :
+       {worker::EngineRole::kDraft, worker::EngineRole::kTarget}) {
+    const worker::EngineMetrics engine(
+        {role, "worker", 1, [] { return worker::EngineStats(); }});
+    Insert(engine.Collect(), &names);
+  }
+  Insert({telemetry::BuildInfoFamily()}, &names);
+  const telemetry::OtlpExporter exporter({.endpoint = "127.0.0.1:1"});
+  Insert(exporter.collectable()->Collect(), &names);
+  return names;
+}
+
+std::set<std::string> UsedNames(const std::string& text) {
+  constexpr absl::string_view kPrefix = "nacre_";
+  std::set<std::string> names;
+  for (size_t at = text.find(kPrefix); at != std::string::npos;) {
+    const size_t end =
+        text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_", at);
+    const std::string name = text.substr(at, end - at);
+    if (name != kPrefix) names.insert(name);
+    at = text.find(kPrefix, at + kPrefix.size());
+  }
+  return names;
+}
+
+void ExpectExported(const std::set<std::string>& used) {
+  const std::set<std::string> exported = ExportedNames();
+  for (const std::string& name : used) {
+    EXPECT_TRUE(exported.contains(name)) << name << " is exported by nobody";
+  }
+}
+
+TEST(MetricNamesTest, TheDashboardUsesMetricsThatExist) {
+  const std::string text =
+      Read(NACRE_TEST_DATA "/../../deploy/grafana/nacre.json");
+  const nlohmann::json dashboard = nlohmann::json::parse(text, nullptr, false);
+  ASSERT_FALSE(dashboard.is_discarded());
+  std::set<int> ids;
+  std::set<std::string> used;
+  int num_queries = 0;
+  for (const nlohmann::json& panel : dashboard["panels"]) {
+    EXPECT_TRUE(ids.insert(panel["id"].get<int>()).second) << panel["title"];
+    if (panel["type"] == "row") continue;
+    EXPECT_FALSE(panel["targets"].empty()) << panel["title"];
+    for (const nlohmann::json& target : panel["targets"]) {
+      const auto expression = target["expr"].get<std::string>();
+      const std::set<std::string> names = UsedNames(expression);
+      EXPECT_FALSE(names.empty()) << expression;
+      used.insert(names.begin(), names.end());
+      ++num_queries;
+    }
+  }
+  EXPECT_GT(num_queries, 20);
+  ExpectExported(used);
+}
+
+TEST(MetricNamesTest, TheAlertsUseMetricsThatExist) {
+  const std::string text =
+      Read(NACRE_TEST_DATA "/../../deploy/prometheus/alerts.yaml");
+  const std::set<std::string> used = UsedNames(text);
+  EXPECT_GE(used.size(), 8u);
+  ExpectExported(used);
+}
+
+TEST(MetricNamesTest, TheDocumentDefinesEveryMetric) {
+  const std::string text = Read(NACRE_TEST_DATA "/../../docs/metrics.md");
+  const std::set<std::string> defined = UsedNames(text);
+  for (const std::string& name : ExportedNames()) {
+    std::string base = name;
+    for (const char* suffix : {"_bucket", "_sum", "_count"}) {
+      const size_t at = base.rfind(suffix);
+      if (at != std::string::npos &&
+          at + std::string(suffix).size() == base.size()) {
+        base.resize(at);
+      }
+    }
+    EXPECT_TRUE(defined.contains(base)) << base << " is not in docs/metrics.md";
+  }
+}
+
+TEST(MetricNamesTest, AnUnknownNameIsNoticed) {
+  const std::set<std::string> exported = ExportedNames();
+  EXPECT_FALSE(exported.contains("nacre_requests"));
+  EXPECT_TRUE(exported.contains("nacre_round_duration_seconds_bucket"));
+}
+
+}  // namespace
+}  // namespace nacre

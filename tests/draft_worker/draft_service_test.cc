@@ -1,0 +1,192 @@
+#include "draft_worker/draft_service.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <thread>
+
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "tests/testing/table_model.h"
+#include "worker/convert.h"
+
+namespace nacre::draft_worker {
+namespace {
+
+using nacre::testing::TableModel;
+using ::testing::HasSubstr;
+
+// A served engine on its own thread, and the coordinator's end of a stream.
+class DraftServiceTest : public ::testing::Test {
+ protected:
+  DraftServiceTest() {
+    DraftEngine::Options options;
+    options.model = &model_;
+    options.send = [this](worker::StreamId stream, const DraftEvents& events) {
+      service_.Send(stream, events);
+    };
+    engine_ = std::make_unique<DraftEngine>(std::move(options));
+    service_.set_engine(engine_.get());
+    server_ = *rpc::RpcServer::Start({}, {service_.grpc_service()});
+    thread_ = std::thread([this] { EXPECT_TRUE(engine_->Run().ok()); });
+    stub_ = v1::DraftWorker::NewStub(rpc::CreateChannel(server_->address()));
+    stream_ = stub_->Session(&context_);
+  }
+  ~DraftServiceTest() override {
+    context_.TryCancel();
+    stream_->Finish();
+    server_->Shutdown(absl::Seconds(5));
+    engine_->Stop();
+    thread_.join();
+  }
+
+  template <typename Done>
+  v1::DraftEvent ReadUntil(Done done) {
+    v1::DraftEvent event;
+    while (stream_->Read(&event)) {
+      if (done(event)) return event;
+    }
+    ADD_FAILURE() << "the stream has ended";
+    return {};
+  }
+
+  // Greedy tokens for the positions behind `length`, until a stop mark.
+  std::vector<uint32_t> ReadDraft(uint32_t length) {
+    std::vector<uint32_t> drafted;
+    ReadUntil([&](const v1::DraftEvent& event) {
+      bool stopped = false;
+      for (const v1::Tail& tail : event.tails()) {
+        EXPECT_EQ(tail.first_position(), length + drafted.size());
+        drafted.insert(drafted.end(), tail.token_ids().begin(),
+                       tail.token_ids().end());
+        stopped = tail.stop() != v1::STOP_MARK_UNSPECIFIED;
+      }
+      return stopped;
+    });
+    return drafted;
+  }
+
+  static v1::OpenDraft* AddOpen(v1::DraftControl* control) {
+    v1::OpenDraft* open = control->add_open();
+    open->set_session_id(1);
+    for (const uint32_t id : {3u, 1u, 4u}) open->add_token_ids(id);
+    open->set_prompt_length(3);
+    open->set_max_length(100);
+    open->mutable_plan()->set_lead_after_mismatch(4);
+    open->mutable_plan()->set_lead_in_flow(4);
+    return open;
+  }
+
+  uint32_t Greedy(const std::vector<int32_t>& tokens) const {
+    const std::vector<float> logits = model_.Logits(tokens);
+    return static_cast<uint32_t>(
+        std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+
+  TableModel model_{nacre::testing::TableModelOptions{}};
+  DraftService service_;
+  std::unique_ptr<DraftEngine> engine_;
+  std::unique_ptr<rpc::RpcServer> server_;
+  std::thread thread_;
+  std::unique_ptr<v1::DraftWorker::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::DraftControl, v1::DraftEvent>>
+      stream_;
+};
+
+TEST_F(DraftServiceTest, DraftsFollowsCommitsAndCloses) {
+  const int64_t free = model_.kv_free_tokens();
+  v1::DraftControl control;
+  AddOpen(&control);
+  ASSERT_TRUE(stream_->Write(control));
+  const std::vector<uint32_t> drafted = ReadDraft(3);
+  std::vector<int32_t> tokens = {3, 1, 4};
+  ASSERT_EQ(drafted.size(), 4u);
+  for (const uint32_t id : drafted) {
+    EXPECT_EQ(id, Greedy(tokens));
+    tokens.push_back(static_cast<int32_t>(id));
+  }
+
+  tokens.resize(4);
+  tokens.push_back((tokens.back() + 1) % 16);
+  if (static_cast<uint32_t>(tokens[4]) == drafted[1]) {
+    tokens[4] = (tokens[4] + 1) % 16;
+  }
+  v1::DraftControl commit;
+  v1::CommitTokens* committed = commit.add_commit();
+  committed->set_session_id(1);
+  committed->set_first_position(3);
+  committed->add_token_ids(static_cast<uint32_t>(tokens[3]));
+  committed->add_token_ids(static_cast<uint32_t>(tokens[4]));
+  commit.mutable_ping()->set_coordinator_ns(7);
+  ASSERT_TRUE(stream_->Write(commit));
+  EXPECT_EQ(ReadUntil([](const auto& event) { return event.has_pong(); })
+                .pong()
+                .coordinator_ns(),
+            7u);
+  const std::vector<uint32_t> again = ReadDraft(5);
+  ASSERT_EQ(again.size(), 4u);
+  EXPECT_EQ(again[0], Greedy(tokens));
+
+  v1::DraftControl close;
+  close.add_close()->set_session_id(1);
+  ASSERT_TRUE(stream_->Write(close));
+  ReadUntil([](const auto& event) { return event.closed_size() > 0; });
+  while (engine_->stats().sessions > 0) std::this_thread::yield();
+  EXPECT_EQ(engine_->stats().kv_free_tokens, free);
+}
+
+TEST_F(DraftServiceTest, NumbersThatDoNotFitAreRefused) {
+  constexpr uint32_t kHuge = std::numeric_limits<uint32_t>::max();
+  const auto error_of = [&](const std::function<void(v1::OpenDraft*)>& change) {
+    v1::DraftControl control;
+    change(AddOpen(&control));
+    EXPECT_TRUE(stream_->Write(control));
+    const v1::DraftEvent event =
+        ReadUntil([](const auto& event) { return event.errors_size() > 0; });
+    EXPECT_EQ(event.errors(0).code(), 3u);  // INVALID_ARGUMENT
+    return event.errors(0).message();
+  };
+  EXPECT_THAT(error_of([](auto* open) { open->set_prompt_length(kHuge); }),
+              HasSubstr("prompt_length -1"));
+  EXPECT_THAT(error_of([](auto* open) { open->set_token_ids(2, kHuge); }),
+              HasSubstr("token_ids[2] is -1"));
+  EXPECT_THAT(error_of([](auto* open) {
+                open->mutable_end_token_ids()->Resize(worker::kMaxTokenIds + 1,
+                                                      0);
+              }),
+              HasSubstr("over 4194304 token ids"));
+}
+
+TEST_F(DraftServiceTest, GarbageChangesNothingAndIsCounted) {
+  constexpr uint32_t kHuge = std::numeric_limits<uint32_t>::max();
+  v1::DraftControl control;
+  v1::OpenDraft* open = AddOpen(&control);
+  open->set_max_length(kHuge);   // the context is the limit
+  open->set_vocab_limit(kHuge);  // the vocabulary is
+  ASSERT_TRUE(stream_->Write(control));
+  EXPECT_EQ(ReadDraft(3).size(), 4u);
+  v1::DraftControl garbage;
+  v1::CommitTokens* commit = garbage.add_commit();
+  commit->set_session_id(1);
+  commit->set_first_position(kHuge);
+  commit->add_token_ids(1);
+  commit = garbage.add_commit();
+  commit->set_session_id(1);
+  commit->set_first_position(kHuge / 2);
+  commit->add_token_ids(1);
+  garbage.add_commit()->set_session_id(99);
+  garbage.add_plan()->set_session_id(99);
+  garbage.add_close()->set_session_id(99);
+  garbage.mutable_ping()->set_coordinator_ns(1);
+  ASSERT_TRUE(stream_->Write(garbage));
+  while (engine_->stats().rejected_messages < 5) std::this_thread::yield();
+  EXPECT_EQ(engine_->stats().rejected_messages, 5u);
+  EXPECT_EQ(engine_->stats().sessions, 1);
+}
+
+}  // namespace
+}  // namespace nacre::draft_worker

@@ -1,0 +1,235 @@
+// How the draft engine applies what its streams tell it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "draft_worker/draft_engine.h"
+#include "tests/draft_worker/draft_fixture.h"
+
+namespace nacre::draft_worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(DraftCommandsTest, FreesKvOnCloseAndWhenTheStreamEnds) {
+  DraftFixture fixture;
+  const int64_t free = fixture.model.kv_free_tokens();
+  fixture.Open(MakeOpen(1, Prompt(6, 4), 5));
+  fixture.Open(MakeOpen(2, Prompt(6, 4), 5), /*stream=*/2);
+  fixture.Drain();
+  EXPECT_EQ(fixture.model.kv_free_tokens(), free - 1000);
+  DraftCommands close;
+  close.stream = 1;
+  close.close = {1};
+  fixture.engine->Push(close);
+  fixture.Drain();
+  EXPECT_THAT(fixture.closed, ElementsAre(1));
+  DraftCommands end;
+  end.stream = 2;
+  end.stream_ended = true;
+  fixture.engine->Push(end);
+  fixture.Drain();
+  EXPECT_EQ(fixture.model.kv_free_tokens(), free);
+  EXPECT_EQ(fixture.engine->stats().sessions, 0);
+}
+
+// Room is reserved when a session opens: one that does not fit is refused, and
+// one that was opened never fails for room, however far its target goes.
+TEST(DraftCommandsTest, AFullCacheRefusesOpensAndFailsNobody) {
+  TableModelOptions options;
+  options.kv_capacity_tokens = 2 * 30;
+  DraftFixture fixture(options);
+  for (const uint64_t id : {1, 2, 3}) {
+    OpenDraft open = MakeOpen(id, Prompt(10, id), 50);
+    open.max_length = 30;
+    fixture.Open(open);
+  }
+  fixture.Drain();
+  ASSERT_EQ(fixture.failures.size(), 1u);
+  EXPECT_EQ(fixture.failures[3].code(), absl::StatusCode::kResourceExhausted);
+  for (const uint64_t id : {1, 2}) {
+    EXPECT_EQ(fixture.TakeDrafted(id).size(), 20u);
+    // The target disagrees from the start, and goes on beyond the end.
+    fixture.Commit(id, 10, Prompt(40, id + 7));
+  }
+  fixture.Drain();
+  EXPECT_EQ(fixture.failures.size(), 1u);
+  EXPECT_EQ(fixture.engine->stats().sessions, 2);
+}
+
+TEST(DraftCommandsTest, ClosesWhatIsNotKept) {
+  DraftFixture fixture;
+  const int64_t free = fixture.model.kv_free_tokens();
+  for (const uint64_t id : {1, 2, 3}) {
+    fixture.Open(MakeOpen(id, Prompt(6, 4), 5));
+  }
+  fixture.Open(MakeOpen(9, Prompt(6, 4), 5), /*stream=*/2);
+  fixture.Drain();
+  const int64_t each = (free - fixture.model.kv_free_tokens()) / 4;
+
+  // The close of session 2 was lost. What the same message opens is kept.
+  DraftCommands kept;
+  kept.stream = 1;
+  kept.kept = {1, 3};
+  kept.open.push_back(MakeOpen(4, Prompt(6, 4), 5));
+  fixture.engine->Push(kept);
+  fixture.Drain();
+  EXPECT_THAT(fixture.closed, ElementsAre(2));
+  EXPECT_EQ(fixture.engine->stats().sessions, 4);
+  EXPECT_EQ(fixture.engine->stats().reaped_sessions, 1u);
+  EXPECT_EQ(fixture.model.kv_free_tokens(), free - 4 * each);
+
+  // Nothing is kept: but for another coordinator's stream nothing is left.
+  kept.open.clear();
+  kept.kept.emplace();
+  fixture.engine->Push(kept);
+  fixture.Open(MakeOpen(5, Prompt(6, 4), 5));
+  fixture.Drain();
+  EXPECT_THAT(fixture.closed, ElementsAre(2, 1, 3, 4));
+  EXPECT_EQ(fixture.engine->stats().sessions, 2);
+  EXPECT_EQ(fixture.engine->stats().reaped_sessions, 4u);
+  EXPECT_EQ(fixture.engine->stats().rejected_messages, 0u);
+
+  // Unknown ids, and saying it again, change nothing.
+  kept.kept = {5, 77};
+  fixture.engine->Push(kept);
+  fixture.engine->Push(kept);
+  fixture.Drain();
+  EXPECT_EQ(fixture.engine->stats().sessions, 2);
+  EXPECT_EQ(fixture.engine->stats().reaped_sessions, 4u);
+}
+
+// A close and a kept set may both arrive during the session's own step.
+TEST(DraftCommandsTest, ReapsASessionWhoseStepRuns) {
+  nacre::testing::TableModelOptions options;
+  std::function<void()> during;
+  options.on_forward = [&during](int) {
+    if (during) std::exchange(during, nullptr)();
+    return absl::OkStatus();
+  };
+  DraftFixture fixture(options);
+  const int64_t free = fixture.model.kv_free_tokens();
+  during = [&] {
+    DraftCommands kept;
+    kept.stream = 1;
+    kept.kept.emplace();
+    fixture.engine->Push(kept);
+    fixture.engine->Push(kept);
+  };
+  fixture.Open(MakeOpen(1, Prompt(6, 4), 5));
+  ASSERT_TRUE(fixture.engine->RunOnce().ok());
+  EXPECT_THAT(fixture.closed, ElementsAre(1));
+  EXPECT_EQ(fixture.model.kv_free_tokens(), free);
+  EXPECT_EQ(fixture.engine->stats().reaped_sessions, 1u);
+}
+
+TEST(DraftCommandsTest, ACommitOfAnIdItLacksFailsTheSession) {
+  DraftFixture fixture;
+  fixture.Open(MakeOpen(1, Prompt(6, 4), 5));
+  fixture.Drain();
+  fixture.Commit(1, 6, {16});
+  fixture.Drain();
+  EXPECT_EQ(fixture.failures[1].code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fixture.engine->stats().sessions, 0);
+}
+
+TEST(DraftCommandsTest,
+     RepeatedAndMalformedMessagesChangeNothingAndAreCounted) {
+  DraftFixture fixture;
+  const OpenDraft open = MakeOpen(1, Prompt(6, 4), 3);
+  fixture.Open(open);
+  fixture.Drain();
+  const std::vector<int32_t> drafted = fixture.TakeDrafted(1);
+  fixture.Commit(1, 5, {open.token_ids[5]});  // repeated
+  fixture.Commit(1, 7, {1});                  // a gap
+  fixture.Commit(1, -1, {1});
+  fixture.Commit(1, std::numeric_limits<int>::max(), {1});
+  fixture.Commit(9, 6, {1});  // no such session
+  DraftCommands malformed;
+  malformed.stream = 1;
+  malformed.num_malformed = 2;
+  fixture.engine->Push(malformed);
+  fixture.Drain();
+  EXPECT_TRUE(fixture.tails[1].empty());
+  EXPECT_EQ(fixture.engine->stats().rejected_messages, 7u);
+  fixture.Commit(1, 6, {drafted[0]});
+  fixture.Drain();
+  EXPECT_EQ(fixture.TakeDrafted(1),
+            Continue(fixture.model, open, Joined(open.token_ids, drafted), 1));
+}
+
+TEST(DraftCommandsTest, ASecondOpenOfASessionIsRefused) {
+  DraftFixture fixture;
+  fixture.Open(MakeOpen(1, Prompt(10, 1), 2));
+  fixture.Open(MakeOpen(1, Prompt(10, 1), 2));
+  fixture.Drain();
+  EXPECT_EQ(fixture.failures[1].code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(fixture.TakeDrafted(1).size(), 2u);
+}
+
+struct BadOpen {
+  const char* name;
+  std::function<void(OpenDraft&)> change;
+  absl::StatusCode code;
+  const char* message;
+};
+
+class DraftEngineOpenTest : public ::testing::TestWithParam<BadOpen> {};
+
+TEST_P(DraftEngineOpenTest, IsRefused) {
+  TableModelOptions options;
+  options.context_length = 100;
+  options.kv_capacity_tokens = 90;
+  DraftFixture fixture(options);
+  OpenDraft open = MakeOpen(1, Prompt(10, 1), 4);
+  open.max_length = 50;
+  GetParam().change(open);
+  fixture.Open(open);
+  fixture.Drain();
+  ASSERT_EQ(fixture.failures.size(), 1u);
+  EXPECT_EQ(fixture.failures[1].code(), GetParam().code);
+  EXPECT_THAT(std::string(fixture.failures[1].message()),
+              HasSubstr(GetParam().message));
+  EXPECT_TRUE(fixture.opened.empty());
+  EXPECT_EQ(fixture.model.kv_free_tokens(), 90);
+}
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+INSTANTIATE_TEST_SUITE_P(
+    All, DraftEngineOpenTest,
+    ::testing::Values(
+        BadOpen{"BadId", [](OpenDraft& o) { o.token_ids[3] = 16; }, kInvalid,
+                "token_ids[3] is 16"},
+        BadOpen{"NoPrompt", [](OpenDraft& o) { o.prompt_length = 0; }, kInvalid,
+                "prompt_length 0"},
+        BadOpen{"Empty", [](OpenDraft& o) { o.token_ids.clear(); }, kInvalid,
+                "prompt_length 10"},
+        BadOpen{"NoLength", [](OpenDraft& o) { o.max_length = 0; }, kInvalid,
+                "max_length 0"},
+        BadOpen{"OverContext", [](OpenDraft& o) { o.token_ids.assign(101, 1); },
+                kInvalid, "101 token_ids are over the draft's context of 100"},
+        BadOpen{"NegativeLimit", [](OpenDraft& o) { o.vocab_limit = -1; },
+                kInvalid, "vocab_limit -1"},
+        BadOpen{"NanTemperature",
+                [](OpenDraft& o) {
+                  o.sampling.temperature =
+                      std::numeric_limits<float>::quiet_NaN();
+                },
+                kInvalid, "temperature"},
+        BadOpen{"Conversion",
+                [](OpenDraft& o) {
+                  o.conversion = absl::InvalidArgumentError("too many");
+                },
+                kInvalid, "too many"},
+        BadOpen{"KvFull", [](OpenDraft& o) { o.max_length = 95; },
+                absl::StatusCode::kResourceExhausted, "95"}),
+    [](const ::testing::TestParamInfo<BadOpen>& info) {
+      return info.param.name;
+    });
+
+}  // namespace
+}  // namespace nacre::draft_worker

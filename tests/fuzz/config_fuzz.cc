@@ -1,0 +1,32 @@
+// Any text as a config.json, then as a generation_config.json: refused, or
+// parsed into numbers that later code may rely on.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "common/check.h"
+#include "model/config.h"
+#include "model/rope.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const absl::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto config = nacre::model::ParseConfig(text);
+  if (config.ok()) {
+    NACRE_CHECK(config->hidden_size > 0 && config->intermediate_size > 0 &&
+                    config->num_hidden_layers > 0 && config->vocab_size > 0,
+                "a size that is not positive");
+    NACRE_CHECK(config->num_attention_heads % config->num_key_value_heads == 0,
+                "heads that do not divide");
+    for (const int32_t id : config->eos_token_ids) {
+      NACRE_CHECK(id >= 0 && id < config->vocab_size, "eos out of range");
+    }
+    NACRE_CHECK(static_cast<int>(InverseFrequencies(*config).size()) * 2 ==
+                    config->head_dim,
+                "an odd head");
+  }
+  nacre::model::ModelConfig other;
+  other.vocab_size = 100;
+  (void)nacre::model::ApplyGenerationConfig(text, &other);
+  return 0;
+}

@@ -1,0 +1,62 @@
+// Bytes to both tokenizer readers and the config reader; what parses then
+// encodes and decodes a short text. The first byte chooses the reader.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "common/check.h"
+#include "tokenizer/hugging_face_tokenizer.h"
+#include "tokenizer/sentencepiece_tokenizer.h"
+#include "tokenizer/stream_decoder.h"
+#include "tokenizer/tokenizer_config.h"
+#include "tokenizer/utf8.h"
+
+namespace {
+
+using nacre::tokenizer::Tokenizer;
+
+constexpr char kText[] =
+    "Hello <s>world</s>  123\n\t\xC3\xA9\xE4\xB8\xAD\xF0\x9F\x98\x80 a\xCC\x81";
+
+void UseTokenizer(const Tokenizer& tokenizer) {
+  for (const bool special : {false, true}) {
+    const auto ids = tokenizer.Encode(kText, {.add_special_tokens = special,
+                                              .parse_special_tokens = special});
+    if (!ids.ok()) continue;
+    for (const int32_t id : *ids) {
+      NACRE_CHECK(id >= 0 && id < tokenizer.vocab_size(), "id out of range");
+    }
+    nacre::tokenizer::StreamDecoder stream(&tokenizer, special);
+    std::string text;
+    for (const int32_t id : *ids) text += stream.Append({id});
+    text += stream.Flush();
+    NACRE_CHECK(text == tokenizer.Decode(*ids, special),
+                "the streamed text differs");
+  }
+  std::vector<int32_t> all(std::min(tokenizer.vocab_size(), 300) + 2);
+  std::iota(all.begin(), all.end(), -1);
+  (void)tokenizer.Decode(all);
+  (void)tokenizer.VocabularyHash(8);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const absl::string_view bytes(reinterpret_cast<const char*>(data) + 1,
+                                size - 1);
+  if (data[0] % 4 == 0) {
+    const auto config = nacre::tokenizer::ParseTokenizerConfig(bytes);
+    (void)config.ok();
+    return 0;
+  }
+  const auto tokenizer =
+      data[0] % 2 == 0 ? nacre::tokenizer::ParseSentencePieceTokenizer(bytes)
+                       : nacre::tokenizer::ParseHuggingFaceTokenizer(bytes);
+  if (tokenizer.ok()) UseTokenizer(**tokenizer);
+  return 0;
+}

@@ -1,0 +1,204 @@
+// Invariant 1 through the real processes: the tokens that ar, sd, pearl and
+// async emit are those of the target alone, computed here without any service:
+// real checkpoints, real prompts, greedy and sampled, every window, one stream
+// and four at once.
+//
+// NACRE_LOSSLESS_PROMPTS=all (label slow) takes all 100 GSM8K and 164 HumanEval
+// prompts.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/backend_factory.h"
+#include "model/llama_model.h"
+#include "tests/integration/service_fixture.h"
+#include "tests/testing/in_process_pair.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nacre::integration {
+namespace {
+
+constexpr int kMaxTokens = 64;
+// The last prompts that leave room for 64 tokens in the context of 2048.
+constexpr int kStreams = 4;
+
+struct Setting {
+  const char* name;
+  SamplingParams sampling;
+};
+
+std::vector<Setting> Settings() {
+  return {{"greedy", {}},
+          {"T0.8", {.temperature = 0.8f, .seed = 20250101}},
+          {"T1_topk40_topp0.9",
+           {.temperature = 1.0f, .top_k = 40, .top_p = 0.9f, .seed = 7}},
+          {"repetition1.2", {.temperature = 0.0f, .repetition_penalty = 1.2f}}};
+}
+
+struct Variant {
+  v1::Method method;
+  int window;  // 0: chosen by the service
+};
+
+std::vector<Variant> Variants() {
+  std::vector<Variant> variants = {{v1::METHOD_AR, 0},
+                                   {v1::METHOD_SD, 0},
+                                   {v1::METHOD_PEARL, 0},
+                                   {v1::METHOD_ASYNC, 0}};
+  for (int window : {1, 4, 16}) {
+    variants.push_back({v1::METHOD_SD, window});
+    variants.push_back({v1::METHOD_PEARL, window});
+    variants.push_back({v1::METHOD_ASYNC, window});
+  }
+  return variants;
+}
+
+v1::GenerateRequest MakeRequest(const std::string& prompt,
+                                const Setting& setting,
+                                const Variant& variant) {
+  v1::GenerateRequest request = Request(prompt, variant.method, kMaxTokens);
+  if (variant.window > 0) {
+    request.mutable_speculation()->set_window(variant.window);
+  }
+  v1::SamplingParams* sampling = request.mutable_sampling();
+  sampling->set_temperature(setting.sampling.temperature);
+  sampling->set_top_k(setting.sampling.top_k);
+  sampling->set_top_p(setting.sampling.top_p);
+  sampling->set_repetition_penalty(setting.sampling.repetition_penalty);
+  sampling->set_seed(setting.sampling.seed);
+  return request;
+}
+
+std::string Describe(const Setting& setting, const Variant& variant,
+                     const std::string& prompt_id) {
+  return std::string(setting.name) + " " + v1::Method_Name(variant.method) +
+         " window " + std::to_string(variant.window) + " prompt " + prompt_id;
+}
+
+// The target's own autoregressive stream on the same backend as the service.
+class TargetAlone {
+ public:
+  TargetAlone() {
+    auto backend = kernels::CreateBackend({});
+    EXPECT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+    auto model = model::LlamaModel::Load(TargetModel(), backend_.get(), {});
+    EXPECT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+    auto tokenizer = tokenizer::LoadTokenizer(TargetModel());
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+    tokenizer_ = *std::move(tokenizer);
+  }
+
+  std::vector<int32_t> Generate(const std::string& prompt,
+                                const Setting& setting) {
+    testing::PairRequest request;
+    request.prompt = *tokenizer_->Encode(prompt);
+    request.max_tokens = kMaxTokens;
+    request.sampling = setting.sampling;
+    return testing::GenerateAlone(*model_, request);
+  }
+
+ private:
+  std::unique_ptr<kernels::Backend> backend_;
+  std::unique_ptr<model::LlamaModel> model_;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
+};
+
+std::vector<tools::Prompt> Prompts() {
+  const char* all = std::getenv("NACRE_LOSSLESS_PROMPTS");
+  const bool everything = all != nullptr && std::string(all) == "all";
+  auto prompts = LoadPrompts("gsm8k_100.jsonl", everything ? 100 : 20);
+  const auto code = LoadPrompts("humaneval.jsonl", everything ? 164 : 10);
+  prompts.insert(prompts.end(), code.begin(), code.end());
+  return prompts;
+}
+
+class LosslessTest : public ::testing::Test {
+ protected:
+  void Check(const Setting& setting, const Variant& variant,
+             const tools::Prompt& prompt,
+             const std::vector<int32_t>& expected) {
+    const auto complete =
+        service_.Generate(MakeRequest(prompt.text, setting, variant));
+    ASSERT_TRUE(complete.ok())
+        << complete.status() << " " << Describe(setting, variant, prompt.id);
+    const std::vector<int32_t> got(complete->token_ids().begin(),
+                                   complete->token_ids().end());
+    ASSERT_EQ(got, expected) << Describe(setting, variant, prompt.id);
+    const v1::SpeculationReport& report = complete->speculation();
+    EXPECT_LE(report.accepted(), report.verified());
+    EXPECT_LE(report.verified(), report.drafted());
+    EXPECT_EQ(report.committed(), expected.size());
+    EXPECT_LE(report.rounds(), expected.size());
+    accepted_ += report.accepted();
+  }
+
+  Service service_;
+  TargetAlone alone_;
+  std::atomic<uint64_t> accepted_{0};
+};
+
+TEST_F(LosslessTest, AllMethodsEqualTheTargetAlone) {
+  const std::vector<tools::Prompt> prompts = Prompts();
+  for (const Setting& setting : Settings()) {
+    std::vector<std::vector<int32_t>> expected;
+    for (const tools::Prompt& prompt : prompts) {
+      expected.push_back(alone_.Generate(prompt.text, setting));
+    }
+    for (const Variant& variant : Variants()) {
+      // Alone, then four at once.
+      for (size_t i = 0; i < prompts.size(); ++i) {
+        Check(setting, variant, prompts[i], expected[i]);
+        if (HasFatalFailure()) return;
+      }
+      std::vector<std::thread> streams;
+      for (int stream = 0; stream < kStreams; ++stream) {
+        streams.emplace_back([&, stream] {
+          for (size_t i = stream; i < prompts.size(); i += kStreams) {
+            Check(setting, variant, prompts[i], expected[i]);
+          }
+        });
+      }
+      for (std::thread& stream : streams) stream.join();
+      if (HasFatalFailure()) return;
+    }
+  }
+  // The drafts really took part.
+  EXPECT_GT(accepted_, 1000u);
+  EXPECT_TRUE(service_.KvReturnsToEmpty());
+}
+
+// Different methods and parameters side by side on the same workers.
+TEST_F(LosslessTest, MixedStreamsDoNotDisturbEachOther) {
+  const std::vector<tools::Prompt> prompts = LoadPrompts("gsm8k_100.jsonl", 12);
+  const std::vector<Setting> settings = Settings();
+  const std::vector<Variant> variants = Variants();
+  std::vector<std::vector<std::vector<int32_t>>> expected(settings.size());
+  for (size_t s = 0; s < settings.size(); ++s) {
+    for (const tools::Prompt& prompt : prompts) {
+      expected[s].push_back(alone_.Generate(prompt.text, settings[s]));
+    }
+  }
+  std::vector<std::thread> streams;
+  for (size_t stream = 0; stream < 12; ++stream) {
+    streams.emplace_back([&, stream] {
+      for (size_t round = 0; round < 6; ++round) {
+        const size_t p = (stream + round) % prompts.size();
+        const size_t s = (stream + round) % settings.size();
+        const size_t v = (stream * 5 + round) % variants.size();
+        Check(settings[s], variants[v], prompts[p], expected[s][p]);
+      }
+    });
+  }
+  for (std::thread& stream : streams) stream.join();
+  EXPECT_TRUE(service_.KvReturnsToEmpty());
+}
+
+}  // namespace
+}  // namespace nacre::integration

@@ -1,0 +1,147 @@
+// Startup failures of the real programs: one clear line on stderr, exit code 1,
+// quickly.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/integration/service_fixture.h"
+#include "tools/child_process.h"
+
+namespace nacre::integration {
+namespace {
+
+namespace fs = std::filesystem;
+using tools::ChildProcess;
+
+class StartupTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) /
+              ("nacre_startup_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // A copy of a bundled model to damage.
+  fs::path CopyModel(const std::string& name) {
+    const fs::path copy = folder_ / (name + "-copy");
+    fs::copy(
+        fs::path(NACRE_MODELS) / name, copy,
+        fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    return copy;
+  }
+
+  // Runs a program until it ends; how it ended.
+  std::string Run(std::vector<std::string> argv) {
+    argv[0] = std::string(NACRE_BIN "/") + argv[0];
+    const std::string log = folder_ / "log";
+    fs::remove(log);
+    auto process = ChildProcess::Start({.argv = argv, .log_file = log});
+    EXPECT_TRUE(process.ok()) << process.status();
+    EXPECT_TRUE((*process)->WaitForEnd(absl::Minutes(1)));
+    const auto content = tools::ReadFile(log);
+    output_ = content.ok() ? *content : "";
+    return (*process)->Poll().value_or("still running");
+  }
+
+  std::string RunTarget(const fs::path& model) {
+    return Run({"nacre-target-worker", "--model", model, "--coordinator",
+                "127.0.0.1:1", "--cpus", "0"});
+  }
+
+  void ExpectFailure(const std::string& how, const std::string& words) {
+    EXPECT_EQ(how, "exit code 1");
+    EXPECT_NE(output_.find(words), std::string::npos) << output_;
+  }
+
+  fs::path folder_;
+  std::string output_;
+};
+
+TEST_F(StartupTest, UnknownModelFolder) {
+  ExpectFailure(RunTarget("/nonexistent/model"), "/nonexistent/model");
+  ExpectFailure(Run({"nacre-coordinator", "--tokenizer", "/nonexistent/model",
+                     "--listen", "127.0.0.1:0"}),
+                "/nonexistent/model");
+}
+
+TEST_F(StartupTest, TruncatedWeights) {
+  const fs::path model = CopyModel("draft");
+  fs::resize_file(model / "model.safetensors", 100000);
+  ExpectFailure(RunTarget(model), "model.safetensors");
+}
+
+TEST_F(StartupTest, LyingSafetensorsHeader) {
+  const fs::path model = CopyModel("draft");
+  std::fstream file(model / "model.safetensors",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  const uint64_t length = uint64_t{1} << 60;
+  file.write(reinterpret_cast<const char*>(&length), sizeof(length));
+  file.close();
+  ExpectFailure(RunTarget(model), "1152921504606846976");
+}
+
+TEST_F(StartupTest, ConfigThatDoesNotFitTheWeights) {
+  const fs::path model = CopyModel("draft");
+  const auto config = tools::ReadFile(model / "config.json");
+  ASSERT_TRUE(config.ok());
+  std::string text = *config;
+  const std::string from = "\"intermediate_size\": 344";
+  const size_t at = text.find(from);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, from.size(), "\"intermediate_size\": 345");
+  std::ofstream(model / "config.json") << text;
+  ExpectFailure(RunTarget(model), "345");
+}
+
+TEST_F(StartupTest, TakenPort) {
+  Service service(/*drafts=*/0);
+  ExpectFailure(
+      Run({"nacre-coordinator", "--tokenizer", TargetModel(), "--listen",
+           service.cluster().address(), "--registry-listen", "127.0.0.1:0",
+           "--admin-listen", "127.0.0.1:0"}),
+      "cannot listen on " + service.cluster().address());
+}
+
+TEST_F(StartupTest, ADraftWithAnotherVocabularyIsRefusedAndExits) {
+  Service service(/*drafts=*/0);
+  const fs::path model = CopyModel("draft");
+  fs::copy_file(fs::path(NACRE_TEST_DATA) / "tokenizer" / "llama2.json",
+                model / "tokenizer.json");
+  ExpectFailure(Run({"nacre-draft-worker", "--model", model, "--coordinator",
+                     service.cluster().registry_address(), "--cpus", "0"}),
+                "VOCABULARY_MISMATCH");
+  // The service goes on without it.
+  const auto complete =
+      service.Generate(Request("def main():", v1::METHOD_ASYNC, 8));
+  EXPECT_TRUE(complete.ok()) << complete.status();
+}
+
+TEST_F(StartupTest, BadFlags) {
+  ExpectFailure(Run({"nacre-target-worker", "--model", TargetModel(),
+                     "--coordinator", "127.0.0.1:1", "--backend", "cuda"}),
+                "CUDA");
+  ExpectFailure(Run({"nacre-target-worker", "--model", TargetModel(),
+                     "--coordinator", "127.0.0.1:1", "--cpus", "999"}),
+                "999");
+  ExpectFailure(Run({"nacre-target-worker", "--coordinator", "127.0.0.1:1"}),
+                "--model");
+  ExpectFailure(Run({"nacre-target-worker", "--model", TargetModel(),
+                     "--coordinator", "127.0.0.1:1", "--tls-cert", "a.crt"}),
+                "--tls-key is missing");
+  ExpectFailure(Run({"nacre-coordinator", "--tokenizer", TargetModel(),
+                     "--listen", "127.0.0.1:0", "--tls-ca", "ca.crt"}),
+                "--tls-cert is missing");
+  ExpectFailure(Run({"nacre-coordinator", "--tokenizer", TargetModel(),
+                     "--listen", "127.0.0.1:0", "--public-tls-cert",
+                     "/no/such.crt", "--public-tls-key", "/no/such.key"}),
+                "cannot read /no/such.crt");
+}
+
+}  // namespace
+}  // namespace nacre::integration

@@ -1,0 +1,108 @@
+#include "kernels/backend_factory.h"
+
+#include <sched.h>
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace nacre::kernels {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+absl::Status CreateStatus(const BackendOptions& options) {
+  return CreateBackend(options).status();
+}
+
+TEST(ParseCpuListTest, ReadsCoresAndRanges) {
+  EXPECT_THAT(*ParseCpuList("0"), ElementsAre(0));
+  EXPECT_THAT(*ParseCpuList("0,2-4"), ElementsAre(0, 2, 3, 4));
+  EXPECT_THAT(*ParseCpuList("7,3-3,1023"), ElementsAre(7, 3, 1023));
+}
+
+TEST(ParseCpuListTest, RefusesAnythingElseAndNamesIt) {
+  for (const std::string text : {"", ",", "1,", "a", "1-", "-1", "1-2-3", " 1",
+                                 "+1", "0x1", "1 2", "99999999999"}) {
+    const absl::Status status = ParseCpuList(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("\"" + text + "\""));
+  }
+}
+
+TEST(ParseCpuListTest, RefusesBackwardRangesRepeatsAndCoresBeyondTheLimit) {
+  EXPECT_THAT(std::string(ParseCpuList("4-2").status().message()),
+              HasSubstr("\"4-2\" runs backwards"));
+  EXPECT_THAT(std::string(ParseCpuList("1,0-2").status().message()),
+              HasSubstr("core 1 appears twice"));
+  EXPECT_THAT(std::string(ParseCpuList("0-4000000").status().message()),
+              HasSubstr("core 4000000 exceeds the limit 1023"));
+}
+
+TEST(CreateBackendTest, MakesTheKindAsked) {
+  EXPECT_EQ(MakeBackend("reference")->numerics_id(), "reference-v1");
+  EXPECT_EQ(MakeBackend("reference", "bf16")->numerics_id(),
+            "reference-bf16-v1");
+  EXPECT_THAT(MakeBackend("cpu")->numerics_id(), HasSubstr("cpu-"));
+  EXPECT_THAT(MakeBackend("cpu")->description(), HasSubstr("1 unpinned"));
+  EXPECT_THAT(MakeBackend("cpu", "auto", AllowedCores(1))->description(),
+              HasSubstr("1 thread on cores"));
+}
+
+TEST(CreateBackendTest, RefusesAnUnknownKind) {
+  BackendOptions options;
+  options.kind = "tpu";
+  EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(CreateStatus(options).message()),
+              HasSubstr("\"tpu\""));
+}
+
+TEST(CreateBackendTest, RefusesAnUnknownWeightType) {
+  BackendOptions options;
+  options.weights = "int3";
+  for (const char* kind : {"cpu", "reference"}) {
+    options.kind = kind;
+    EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(CreateStatus(options).message()),
+                HasSubstr("\"int3\""));
+  }
+}
+
+TEST(CreateBackendTest, RefusesACoreThatTheProcessMayNotUse) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  int missing = CPU_SETSIZE - 1;
+  while (missing > 0 && CPU_ISSET(missing, &allowed)) --missing;
+  for (const int core : {missing, -1, CPU_SETSIZE}) {
+    BackendOptions options;
+    options.cpus = AllowedCores(1);
+    options.cpus.push_back(core);
+    EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(CreateStatus(options).message()),
+                HasSubstr("core " + std::to_string(core) + " "));
+  }
+}
+
+TEST(CreateBackendTest, RefusesACoreListedTwice) {
+  BackendOptions options;
+  options.cpus = AllowedCores(1);
+  options.cpus.push_back(options.cpus[0]);
+  EXPECT_THAT(std::string(CreateStatus(options).message()),
+              HasSubstr("listed twice"));
+}
+
+#ifndef NACRE_WITH_CUDA
+TEST(CreateBackendTest, SaysThatThisBuildHasNoCuda) {
+  BackendOptions options;
+  options.kind = "cuda";
+  EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kUnimplemented);
+}
+#endif
+
+}  // namespace
+}  // namespace nacre::kernels

@@ -1,0 +1,334 @@
+// Every op of the CPU backend against the reference backend, for every SIMD
+// target of this machine.
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace nacre::kernels {
+namespace {
+
+using CpuAccuracyTest = EveryTargetTest;
+INSTANTIATE_TEST_SUITE_P(Targets, CpuAccuracyTest,
+                         ::testing::ValuesIn(SupportedSimdTargets()),
+                         SimdTargetName);
+
+std::vector<float> MatMul(Backend& backend, const std::vector<float>& x,
+                          int rows, absl::Span<const HostMatrix> parts) {
+  const auto packed = backend.Pack(parts);
+  EXPECT_TRUE(packed.ok()) << packed.status();
+  std::vector<float> y(static_cast<size_t>(rows) * (*packed)->rows(), NAN);
+  backend.MatMul(x.data(), rows, **packed, y.data());
+  return y;
+}
+
+// Compares with the bound that the magnitudes of the products allow.
+void ExpectMatMulsAgree(Backend& cpu, const std::vector<float>& x, int rows,
+                        const HostMatrix& w,
+                        const std::vector<float>& magnitudes) {
+  const auto reference = MakeBackend("reference");
+  const std::vector<float> expected = MatMul(*reference, x, rows, {&w, 1});
+  const std::vector<float> actual = MatMul(cpu, x, rows, {&w, 1});
+  ASSERT_EQ(actual.size(), expected.size());
+  const double tolerance = SumTolerance(w.cols);
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], tolerance * magnitudes[i] + 1e-38)
+        << "row " << i / w.rows << " output " << i % w.rows << " of " << w.rows
+        << " x " << w.cols;
+  }
+}
+
+// sum_k |x[i, k]| |w[o, k]| for every output element.
+std::vector<float> Magnitudes(std::vector<float> x, int rows,
+                              const UnalignedMatrix& w) {
+  const HostMatrix host = w.host();
+  const size_t count = static_cast<size_t>(host.rows) * host.cols;
+  std::vector<float> absolute(count);
+  for (size_t i = 0; i < count; ++i) absolute[i] = std::fabs(w.value(i));
+  for (float& value : x) value = std::fabs(value);
+  const HostMatrix matrix = {DType::kF32, absolute.data(), host.rows,
+                             host.cols};
+  return MatMul(*MakeBackend("reference"), x, rows, {&matrix, 1});
+}
+
+void ExpectMatMulAccurate(int cols, int outputs, DType dtype,
+                          const std::string& weights, float x_magnitude) {
+  SCOPED_TRACE(testing::Message() << "cols " << cols << " outputs " << outputs
+                                  << " weights " << weights);
+  const auto x =
+      RandomFloats(static_cast<size_t>(kMaxRows) * cols, 1, x_magnitude);
+  const UnalignedMatrix w(RandomFloats(static_cast<size_t>(outputs) * cols, 2),
+                          outputs, cols, dtype);
+  const auto cpu = MakeBackend("cpu", weights);
+  ExpectMatMulsAgree(*cpu, x, kMaxRows, w.host(), Magnitudes(x, kMaxRows, w));
+}
+
+TEST_P(CpuAccuracyTest, MatMulOfF32WeightsAgreesOnAwkwardSizes) {
+  for (const int cols : kAwkwardSizes) {
+    for (const int outputs : kAwkwardSizes) {
+      ExpectMatMulAccurate(cols, outputs, DType::kF32, "auto", 1.0f);
+    }
+  }
+}
+
+TEST_P(CpuAccuracyTest, MatMulOfBF16WeightsAgreesOnAwkwardSizes) {
+  for (const int cols : kAwkwardSizes) {
+    for (const int outputs : kAwkwardSizes) {
+      ExpectMatMulAccurate(cols, outputs, DType::kBF16, "auto", 1.0f);
+    }
+  }
+}
+
+TEST_P(CpuAccuracyTest, MatMulOfF16WeightsIsExactInTheWeights) {
+  ExpectMatMulAccurate(17, 3, DType::kF16, "auto", 1.0f);
+  ExpectMatMulAccurate(33, 5, DType::kF16, "f32", 1.0f);
+}
+
+TEST_P(CpuAccuracyTest, MatMulKeepsLargeAndDenormalValues) {
+  for (const float magnitude : {1e30f, 1e-40f}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      ExpectMatMulAccurate(172, 17, dtype, "auto", magnitude);
+    }
+  }
+}
+
+TEST_P(CpuAccuracyTest, MatMulOfDenormalWeightsKeepsThem) {
+  const auto x = RandomFloats(64, 1, 1e6f);
+  const UnalignedMatrix w(RandomFloats(5 * 64, 2, 1e-40f), 5, 64, DType::kBF16);
+  const auto cpu = MakeBackend("cpu");
+  ExpectMatMulsAgree(*cpu, x, 1, w.host(), Magnitudes(x, 1, w));
+  EXPECT_NE(MatMul(*cpu, x, 1, {w.host()})[0], 0.0f);
+}
+
+TEST_P(CpuAccuracyTest, Bf16OptionRoundsWeightsAsTheReferenceDoes) {
+  const int cols = 100;
+  const auto x = RandomFloats(cols, 1);
+  const auto values = RandomFloats(7 * cols, 2);
+  const UnalignedMatrix rounded(values, 7, cols, DType::kBF16);
+  const HostMatrix exact = {DType::kF32, values.data(), 7, cols};
+  const auto cpu = MakeBackend("cpu", "bf16");
+  EXPECT_EQ(MatMul(*cpu, x, 1, {exact}), MatMul(*cpu, x, 1, {rounded.host()}));
+  const auto reference = MakeBackend("reference", "bf16");
+  EXPECT_EQ(MatMul(*reference, x, 1, {exact}),
+            MatMul(*reference, x, 1, {rounded.host()}));
+}
+
+TEST_P(CpuAccuracyTest, WideningBF16WeightsChangesNoBit) {
+  for (const int cols : kAwkwardSizes) {
+    const auto x = RandomFloats(5 * cols, 1);
+    const UnalignedMatrix w(RandomFloats(17 * cols, 2), 17, cols, DType::kBF16);
+    EXPECT_EQ(MatMul(*MakeBackend("cpu", "auto"), x, 5, {w.host()}),
+              MatMul(*MakeBackend("cpu", "f32"), x, 5, {w.host()}));
+  }
+}
+
+TEST_P(CpuAccuracyTest, StackedWeightsEqualTheirPartsOneByOne) {
+  const int cols = 100;
+  const auto x = RandomFloats(3 * cols, 1);
+  const UnalignedMatrix q(RandomFloats(18 * cols, 2), 18, cols, DType::kBF16);
+  const UnalignedMatrix k(RandomFloats(7 * cols, 3), 7, cols, DType::kF32);
+  const auto cpu = MakeBackend("cpu");
+  const auto both = MatMul(*cpu, x, 3, {q.host(), k.host()});
+  const auto first = MatMul(*cpu, x, 3, {q.host()});
+  const auto second = MatMul(*cpu, x, 3, {k.host()});
+  for (int row = 0; row < 3; ++row) {
+    for (int o = 0; o < 18; ++o) {
+      EXPECT_EQ(both[row * 25 + o], first[row * 18 + o]);
+    }
+    for (int o = 0; o < 7; ++o) {
+      EXPECT_EQ(both[row * 25 + 18 + o], second[row * 7 + o]);
+    }
+  }
+}
+
+TEST_P(CpuAccuracyTest, InfiniteInputsDoNotMeetThePadding) {
+  // 17 inputs and 3 outputs: blocks and panels are padded. inf * 0 is NaN.
+  std::vector<float> x(17, INFINITY);
+  const UnalignedMatrix w(std::vector<float>(3 * 17, 1.0f), 3, 17,
+                          DType::kBF16);
+  EXPECT_THAT(MatMul(*MakeBackend("cpu"), x, 1, {w.host()}),
+              ::testing::Each(INFINITY));
+}
+
+TEST_P(CpuAccuracyTest, EmbedCopiesRowsOfEveryType) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const int cols = 19;
+    const UnalignedMatrix table(RandomFloats(11 * cols, 5), 11, cols, dtype);
+    const std::vector<int32_t> ids = {10, 0, 3, 3};
+    std::vector<float> out(ids.size() * cols, NAN);
+    MakeBackend("cpu")->Embed(table.host(), ids, out.data());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      for (int j = 0; j < cols; ++j) {
+        EXPECT_EQ(out[i * cols + j], table.value(ids[i] * cols + j));
+      }
+    }
+  }
+}
+
+TEST_P(CpuAccuracyTest, RmsNormAgreesOnAwkwardSizes) {
+  const auto reference = MakeBackend("reference");
+  const auto cpu = MakeBackend("cpu");
+  for (const int cols : kAwkwardSizes) {
+    for (const float magnitude : {1e-30f, 1.0f, 1e15f}) {
+      const size_t count = static_cast<size_t>(kMaxRows) * cols;
+      const auto x = RandomFloats(count, 3, magnitude);
+      const auto weight = RandomFloats(cols, 4);
+      std::vector<float> expected(count, NAN);
+      std::vector<float> actual(count, NAN);
+      reference->RmsNorm(x.data(), kMaxRows, cols, weight.data(), 1e-5f,
+                         expected.data());
+      cpu->RmsNorm(x.data(), kMaxRows, cols, weight.data(), 1e-5f,
+                   actual.data());
+      for (size_t i = 0; i < count; ++i) {
+        ASSERT_NEAR(actual[i], expected[i],
+                    SumTolerance(cols) * std::fabs(expected[i]) + 1e-42)
+            << "cols " << cols << " magnitude " << magnitude;
+      }
+    }
+  }
+}
+
+TEST_P(CpuAccuracyTest, RmsNormWorksInPlace) {
+  const auto cpu = MakeBackend("cpu");
+  auto x = RandomFloats(2 * 100, 3);
+  const auto weight = RandomFloats(100, 4);
+  std::vector<float> apart(x.size());
+  cpu->RmsNorm(x.data(), 2, 100, weight.data(), 1e-5f, apart.data());
+  cpu->RmsNorm(x.data(), 2, 100, weight.data(), 1e-5f, x.data());
+  EXPECT_EQ(x, apart);
+}
+
+TEST_P(CpuAccuracyTest, RopeAgreesAndLeavesTheRestOfTheRowAlone) {
+  const auto reference = MakeBackend("reference");
+  const auto cpu = MakeBackend("cpu");
+  for (const int head_dim : {2, 6, 48, 64, 80, 128}) {
+    const int rows = 5;
+    const int heads = 3;
+    const int stride = heads * head_dim + 7;
+    auto expected = RandomFloats(rows * stride, 6);
+    auto actual = expected;
+    const auto cos = RandomFloats(rows * head_dim / 2, 7);
+    const auto sin = RandomFloats(rows * head_dim / 2, 8);
+    reference->Rope(expected.data(), rows, stride, heads, head_dim, cos.data(),
+                    sin.data());
+    cpu->Rope(actual.data(), rows, stride, heads, head_dim, cos.data(),
+              sin.data());
+    for (int i = 0; i < rows * stride; ++i) {
+      const bool is_gap = i % stride >= heads * head_dim;
+      ASSERT_NEAR(actual[i], expected[i], is_gap ? 0.0 : 2 * 0x1p-23)
+          << "head_dim " << head_dim << " element " << i;
+    }
+  }
+}
+
+TEST_P(CpuAccuracyTest, SiluMulAgreesFromEndToEnd) {
+  const auto reference = MakeBackend("reference");
+  const auto cpu = MakeBackend("cpu");
+  for (const int cols : kAwkwardSizes) {
+    for (const float magnitude : {1e-40f, 1.0f, 20.0f, 200.0f, 1e30f}) {
+      const auto gate_up = RandomFloats(3 * 2 * cols, 9, magnitude);
+      std::vector<float> expected(3 * cols, NAN);
+      std::vector<float> actual(3 * cols, NAN);
+      reference->SiluMul(gate_up.data(), 3, cols, expected.data());
+      cpu->SiluMul(gate_up.data(), 3, cols, actual.data());
+      for (int i = 0; i < 3 * cols; ++i) {
+        if (std::isinf(expected[i])) {
+          ASSERT_EQ(actual[i], expected[i]);
+          continue;
+        }
+        // Gates below -88 give the tiniest of gates instead of 0.
+        ASSERT_NEAR(actual[i], expected[i],
+                    16 * 0x1p-24 * std::fabs(expected[i]) +
+                        1e-37 * magnitude * magnitude)
+            << "cols " << cols << " magnitude " << magnitude;
+      }
+    }
+  }
+}
+
+TEST_P(CpuAccuracyTest, AddInPlaceIsTheExactSum) {
+  for (const int count : kAwkwardSizes) {
+    auto x = RandomFloats(count, 10);
+    const auto y = RandomFloats(count, 11);
+    auto expected = x;
+    for (int i = 0; i < count; ++i) expected[i] += y[i];
+    MakeBackend("cpu")->AddInPlace(x.data(), y.data(), count);
+    EXPECT_EQ(x, expected);
+  }
+}
+
+TEST_P(CpuAccuracyTest, StoreKvWritesOnlyTheRowsOwnSlots) {
+  PagedCache::Shape shape = {2, 40, 3, 16, 20};
+  PagedCache expected(shape, 20);
+  PagedCache actual(shape, 20);
+  const int stride = 3 * 20 + 5;
+  const auto k = RandomFloats(3 * stride, 12);
+  const auto v = RandomFloats(3 * stride, 13);
+  const auto rows = [](const PagedCache& cache) {
+    return std::vector<RowContext>{cache.Row(0, 15), cache.Row(0, 16),
+                                   cache.Row(1, 39)};
+  };
+  MakeBackend("reference")
+      ->StoreKv(k.data(), v.data(), stride, rows(expected), expected.layer());
+  MakeBackend("cpu")->StoreKv(k.data(), v.data(), stride, rows(actual),
+                              actual.layer());
+  const size_t count = size_t{6} * 3 * 16 * 20;
+  for (size_t i = 0; i < count; ++i) {
+    ASSERT_EQ(actual.layer().keys[i], expected.layer().keys[i]);
+    ASSERT_EQ(actual.layer().values[i], expected.layer().values[i]);
+  }
+}
+
+void ExpectAttentionAccurate(int head_dim, int heads_per_kv_head,
+                             int block_size, float q_magnitude) {
+  SCOPED_TRACE(testing::Message()
+               << "head_dim " << head_dim << " queries a KV head "
+               << heads_per_kv_head << " block_size " << block_size);
+  const int num_heads = 2 * heads_per_kv_head;
+  const PagedCache cache({2, 200, 2, block_size, head_dim}, 30);
+  std::vector<RowContext> rows;
+  for (const int position :
+       {0, 1, 3, 15, 16, 17, 62, 63, 64, 65, 127, 128, 130, 199}) {
+    rows.push_back(cache.Row(static_cast<int>(rows.size()) % 2, position));
+  }
+  const int stride = num_heads * head_dim + 9;
+  const auto q = RandomFloats(rows.size() * stride, 31, q_magnitude);
+  std::vector<float> expected(rows.size() * num_heads * head_dim, NAN);
+  std::vector<float> actual(expected.size(), NAN);
+  const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  MakeBackend("reference")
+      ->Attention(q.data(), stride, num_heads, scale, rows, cache.layer(),
+                  expected.data());
+  MakeBackend("cpu")->Attention(q.data(), stride, num_heads, scale, rows,
+                                cache.layer(), actual.data());
+  // Values lie in [-1, 1]. An error of a score is a relative one of its weight.
+  const double score = q_magnitude * std::sqrt(head_dim);
+  const double tolerance =
+      SumTolerance(200) + 2 * score * SumTolerance(head_dim);
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], tolerance)
+        << "position " << rows[i / (num_heads * head_dim)].position;
+  }
+}
+
+TEST_P(CpuAccuracyTest, AttentionAgreesAcrossHeadShapesAndBlockBorders) {
+  for (const int head_dim : {20, 48, 64, 80, 128}) {
+    for (const int heads_per_kv_head : {1, 2, 3, 4, 7}) {
+      ExpectAttentionAccurate(head_dim, heads_per_kv_head, 16, 1.0f);
+    }
+  }
+  for (const int block_size : {1, 5, 32, 64, 256}) {
+    ExpectAttentionAccurate(64, 2, block_size, 1.0f);
+  }
+}
+
+TEST_P(CpuAccuracyTest, AttentionStaysFiniteForLargeScores) {
+  ExpectAttentionAccurate(64, 2, 16, 100.0f);
+}
+
+}  // namespace
+}  // namespace nacre::kernels

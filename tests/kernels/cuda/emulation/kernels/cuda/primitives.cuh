@@ -1,0 +1,41 @@
+// Stands in for kernels/cuda/primitives.cuh where kernels are compiled for the
+// emulated device: this folder's parent comes first in the search for headers.
+
+#ifndef TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_PRIMITIVES_CUH_
+#define TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_PRIMITIVES_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "tests/kernels/cuda/emulation/machine.h"
+
+namespace nacre::kernels::cuda {
+
+inline void CopyVector(uint4* shared, const char* global, bool inside) {
+  emulation::Copy(shared, global, inside);
+}
+
+inline void CommitCopies() { emulation::Commit(); }
+
+template <int kPending>
+void WaitCopies() {
+  emulation::Wait(kPending);
+}
+
+// Kernels run one after another here.
+inline void LaunchDependents() {}
+inline void WaitForPrevious() {}
+
+inline void MultiplyAdd(float4& sum, uint32_t a0, uint32_t a1, uint32_t a2,
+                        uint32_t a3, uint32_t b0, uint32_t b1) {
+  float d[4] = {sum.x, sum.y, sum.z, sum.w};
+  const uint32_t a[4] = {a0, a1, a2, a3};
+  const uint32_t b[2] = {b0, b1};
+  emulation::MultiplyAdd(d, a, b);
+  sum = {d[0], d[1], d[2], d[3]};
+}
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_PRIMITIVES_CUH_

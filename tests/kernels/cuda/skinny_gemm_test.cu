@@ -1,0 +1,100 @@
+// Skinny matrix product on a GPU: against double precision, and bit by bit for
+// any number of rows. Without a device: what needs none, then it skips.
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "kernels/cuda/skinny_gemm.h"
+#include "tests/kernels/cuda/cuda_testing.h"
+#include "tests/kernels/cuda/skinny_gemm_checks.h"
+
+namespace nacre::kernels::cuda {
+namespace {
+
+__global__ void ToBf16Kernel(const float* from, uint16_t* to, int elements,
+                             float scale) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < elements) to[i] = __float_as_uint(from[i] * scale) >> 16;
+}
+
+// Products that feed each other through one workspace, queued without a pause:
+// overlapping their starts must not change a bit.
+void CheckChains() {
+  constexpr int kSize = 2048;  // 2 slices: a workspace is in play
+  constexpr int kSteps = 40;
+  EXPECT(SkinnyGemmSplits(kSize, kSize) > 1, "the chain needs a workspace");
+  for (const int rows : {1, 8, 16}) {
+    std::vector<float> results[2];
+    for (const bool overlap : {false, true}) {
+      Case test({kSize, kSize}, 77);
+      SkinnyGemmArgs args = test.Args(0, rows);
+      args.overlap_previous = overlap;
+      auto* activations = const_cast<void*>(args.activations);
+      const int elements = rows * kSize;
+      Check(cudaDeviceSynchronize(), "chain");
+      for (int step = 0; step < kSteps; ++step) {
+        // The second product of a pair follows a product, the first a
+        // conversion; both read what the kernel before them wrote.
+        Check(SkinnyGemm(args, nullptr), "SkinnyGemm");
+        Check(SkinnyGemm(args, nullptr), "SkinnyGemm");
+        ToBf16Kernel<<<elements / 256, 256>>>(
+            args.results, static_cast<uint16_t*>(activations), elements,
+            1.0f / 20);
+        Check(cudaGetLastError(), "ToBf16Kernel");
+      }
+      results[overlap].resize(elements);
+      Check(cudaMemcpy(results[overlap].data(), args.results,
+                       sizeof(float) * elements, cudaMemcpyDefault),
+            "chain");
+      EXPECT(std::all_of(results[overlap].begin(), results[overlap].end(),
+                         [](float x) { return std::isfinite(x) && x != 0; }),
+             "a chain of %d rows left the range", rows);
+    }
+    EXPECT(std::memcmp(results[0].data(), results[1].data(),
+                       sizeof(float) * results[0].size()) == 0,
+           "%d rows: a chain with overlapped starts differs", rows);
+  }
+}
+
+int Main(int argc, char** argv) {
+  // --quick: small shapes only, for compute-sanitizer.
+  const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+  CheckSplits();
+  CheckRefusals();
+  if (!HasDevice()) {
+    if (failures > 0) return 1;
+    std::printf("skipped: no CUDA device\n");
+    return kSkipExitCode;
+  }
+  PrintDevice();
+  // Odd edges of every kind, then what models have.
+  std::vector<Shape> shapes = {{1, 8},     {16, 64},    {17, 72},    {40, 200},
+                               {15, 1032}, {100, 9000}, {1000, 4104}};
+  if (!quick) {
+    shapes.insert(shapes.end(), {{1024, 4096},
+                                 {4096, 4096},
+                                 {512, 14336},
+                                 {6144, 2048},
+                                 {30000, 512},
+                                 {2056, 20488}});
+  }
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    CheckShape(shapes[i], 1000 + 2 * i);
+  }
+  CheckChains();
+  std::printf("%s: %d failures\n", failures == 0 ? "PASSED" : "FAILED",
+              failures);
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace nacre::kernels::cuda
+
+int main(int argc, char** argv) {
+  return nacre::kernels::cuda::Main(argc, argv);
+}

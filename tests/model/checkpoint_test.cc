@@ -1,0 +1,133 @@
+#include "model/checkpoint.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "model/safetensors_writer.h"
+#include "tests/testing/tiny_checkpoint.h"
+
+namespace nacre::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Writes one tensor of zeros.
+void WriteShard(const std::string& path, const TensorSpec& tensor) {
+  auto writer = SafetensorsWriter::Create(path, {tensor});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  size_t size = kernels::SizeOf(tensor.dtype);
+  for (const int64_t dimension : tensor.shape) size *= dimension;
+  const std::string zeros(size, '\0');
+  ASSERT_TRUE((*writer)->Append(zeros.data(), zeros.size()).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+}
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void SetUp() override { dir_ = nacre::testing::TestFolder("model"); }
+
+  void WriteIndex(const std::string& weight_map) {
+    nacre::testing::WriteFile(dir_ + "/model.safetensors.index.json",
+                              "{\"weight_map\": " + weight_map + "}");
+  }
+  std::string OpenError() { return Checkpoint::Open(dir_).status().ToString(); }
+
+  std::string dir_;
+};
+
+TEST_F(CheckpointTest, LooksTensorsUpInSeveralShards) {
+  WriteShard(dir_ + "/one.safetensors", {"a", kernels::DType::kF32, {3, 2}});
+  WriteShard(dir_ + "/two.safetensors", {"b", kernels::DType::kF16, {4}});
+  WriteIndex(R"({"a": "one.safetensors", "b": "two.safetensors"})");
+  const auto checkpoint = Checkpoint::Open(dir_);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_THAT((*checkpoint)->Names(), ElementsAre("a", "b"));
+  EXPECT_TRUE((*checkpoint)->Contains("a"));
+  const auto a = (*checkpoint)->Matrix("a", 3, 2);
+  ASSERT_TRUE(a.ok()) << a.status();
+  EXPECT_EQ(a->dtype, kernels::DType::kF32);
+  EXPECT_EQ(a->rows, 3);
+  const auto b = (*checkpoint)->Vector("b", 4);
+  ASSERT_TRUE(b.ok()) << b.status();
+  EXPECT_THAT(*b, ElementsAre(0, 0, 0, 0));
+}
+
+TEST_F(CheckpointTest, SaysWhichShapeWasExpectedAndWhichFound) {
+  WriteShard(dir_ + "/model.safetensors", {"a", kernels::DType::kF32, {3, 2}});
+  const auto checkpoint = Checkpoint::Open(dir_);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const auto matrix = (*checkpoint)->Matrix("a", 2, 3);
+  EXPECT_EQ(matrix.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(matrix.status().ToString(),
+              HasSubstr("a has shape [3, 2], the config implies [2, 3]"));
+  EXPECT_THAT((*checkpoint)->Vector("a", 6).status().ToString(),
+              HasSubstr("[3, 2], the config implies [6]"));
+  EXPECT_EQ((*checkpoint)->Matrix("b", 1, 1).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(CheckpointTest, RefusesATypeThatIsNotFloatingPointOnlyWhenAskedForIt) {
+  const std::string header =
+      R"({"a":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}})";
+  const uint64_t size = header.size();
+  nacre::testing::WriteFile(
+      dir_ + "/model.safetensors",
+      std::string(reinterpret_cast<const char*>(&size), 8) + header + "1234");
+  const auto checkpoint = Checkpoint::Open(dir_);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ((*checkpoint)->Find("a").status().code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_THAT((*checkpoint)->Find("a").status().ToString(), HasSubstr("I32"));
+}
+
+TEST_F(CheckpointTest, NamesWhatIsMissing) {
+  EXPECT_THAT(OpenError(), HasSubstr("has neither model.safetensors nor"));
+  EXPECT_EQ(Checkpoint::Open(dir_ + "/no").status().code(),
+            absl::StatusCode::kNotFound);
+  WriteIndex(R"({"a": "one.safetensors"})");
+  EXPECT_THAT(OpenError(), HasSubstr("one.safetensors"));
+  EXPECT_EQ(Checkpoint::Open(dir_).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(CheckpointTest, RefusesAMalformedIndex) {
+  for (const char* text : {"", "[]", "{}", R"({"weight_map": []})"}) {
+    nacre::testing::WriteFile(dir_ + "/model.safetensors.index.json", text);
+    EXPECT_THAT(OpenError(), HasSubstr("weight_map")) << text;
+  }
+  WriteShard(dir_ + "/one.safetensors", {"a", kernels::DType::kF32, {3}});
+  WriteIndex(R"({"b": "one.safetensors"})");
+  EXPECT_THAT(OpenError(),
+              HasSubstr("tensor b is not in its shard one.safetensors"));
+}
+
+TEST_F(CheckpointTest, RefusesAShardOutsideItsFolder) {
+  for (const char* shard : {R"("../x.safetensors")", R"("/etc/passwd")",
+                            R"("..")", R"("")", "3", R"("a\u0000b")"}) {
+    WriteIndex(std::string(R"({"a": )") + shard + "}");
+    EXPECT_THAT(OpenError(), HasSubstr("expected a plain file name")) << shard;
+  }
+}
+
+TEST_F(CheckpointTest, FingerprintChangesWithConfigTableAndWeights) {
+  nacre::testing::TinyCheckpoint shape;
+  nacre::testing::WriteTinyCheckpoint(shape, dir_);
+  const auto first = Checkpoint::Open(dir_);
+  ASSERT_TRUE(first.ok());
+  const std::string fingerprint = (*first)->Fingerprint("config");
+  EXPECT_EQ(fingerprint.size(), 64u);
+  EXPECT_EQ(fingerprint, (*first)->Fingerprint("config"));
+  EXPECT_NE(fingerprint, (*first)->Fingerprint("config2"));
+
+  const std::string other_dir = nacre::testing::TestFolder("other");
+  nacre::testing::WriteTinyCheckpoint(shape, other_dir);
+  EXPECT_EQ((*Checkpoint::Open(other_dir))->Fingerprint("config"), fingerprint);
+  shape.seed = 2;
+  nacre::testing::WriteTinyCheckpoint(shape, other_dir);
+  EXPECT_NE((*Checkpoint::Open(other_dir))->Fingerprint("config"), fingerprint);
+}
+
+}  // namespace
+}  // namespace nacre::model

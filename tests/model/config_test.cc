@@ -1,0 +1,200 @@
+#include "model/config.h"
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/testing/tiny_checkpoint.h"
+
+namespace nacre::model {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+json Minimal() {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"hidden_size", 96},
+          {"intermediate_size", 100},
+          {"num_hidden_layers", 3},
+          {"num_attention_heads", 6},
+          {"vocab_size", 301}};
+}
+
+// Parses Minimal() with `field` replaced; null removes it.
+absl::StatusOr<ModelConfig> ParseWith(const char* field, const json& value) {
+  json config = Minimal();
+  config[field] = value;
+  return ParseConfig(config.dump());
+}
+
+TEST(ConfigTest, FillsHuggingFaceDefaults) {
+  const auto config = ParseConfig(Minimal().dump());
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->head_dim, 16);
+  EXPECT_EQ(config->num_key_value_heads, 6);
+  EXPECT_EQ(config->rope_theta, 10000.0);
+  EXPECT_EQ(config->rms_norm_eps, 1e-6);
+  EXPECT_EQ(config->max_position_embeddings, 2048);
+  EXPECT_FALSE(config->tie_word_embeddings);
+  EXPECT_EQ(config->rope_scaling.type, RopeScaling::Type::kDefault);
+  EXPECT_THAT(config->eos_token_ids, IsEmpty());
+}
+
+TEST(ConfigTest, ReadsTheBundledModels) {
+  const auto config = ReadConfig(std::string(NACRE_MODELS) + "/target");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->hidden_size, 256);
+  EXPECT_EQ(config->intermediate_size, 688);
+  EXPECT_EQ(config->num_hidden_layers, 6);
+  EXPECT_EQ(config->num_key_value_heads, 2);
+  EXPECT_TRUE(config->tie_word_embeddings);
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(2));
+}
+
+TEST(ConfigTest, ReadsRopeScalingInItsOldAndNewForms) {
+  const auto llama3 =
+      ParseWith("rope_scaling", {{"rope_type", "llama3"},
+                                 {"factor", 8.0},
+                                 {"low_freq_factor", 1.0},
+                                 {"high_freq_factor", 4.0},
+                                 {"original_max_position_embeddings", 8192}});
+  ASSERT_TRUE(llama3.ok()) << llama3.status();
+  EXPECT_EQ(llama3->rope_scaling.type, RopeScaling::Type::kLlama3);
+  EXPECT_EQ(llama3->rope_scaling.factor, 8.0);
+
+  const auto linear =
+      ParseWith("rope_scaling", {{"type", "linear"}, {"factor", 2}});
+  ASSERT_TRUE(linear.ok()) << linear.status();
+  EXPECT_EQ(linear->rope_scaling.type, RopeScaling::Type::kLinear);
+
+  const auto parameters = ParseWith(
+      "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 5e5}});
+  ASSERT_TRUE(parameters.ok()) << parameters.status();
+  EXPECT_EQ(parameters->rope_theta, 5e5);
+}
+
+TEST(ConfigTest, EosIsANumberOrAListAndGenerationConfigReplacesIt) {
+  auto config = ParseWith("eos_token_id", json::array({7, 300}));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(7, 300));
+  ASSERT_TRUE(ApplyGenerationConfig(R"({"max_length": 9})", &*config).ok());
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(7, 300));
+  ASSERT_TRUE(ApplyGenerationConfig(R"({"eos_token_id": 4})", &*config).ok());
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(4));
+  EXPECT_THAT(
+      ApplyGenerationConfig(R"({"eos_token_id": 301})", &*config).ToString(),
+      HasSubstr("eos_token_id is 301"));
+}
+
+struct BadField {
+  const char* field;
+  json value;
+  absl::StatusCode code;
+  const char* message;
+};
+
+TEST(ConfigTest, NamesTheFieldTheValueAndTheLimit) {
+  const auto kInvalid = absl::StatusCode::kInvalidArgument;
+  const auto kUnsupported = absl::StatusCode::kUnimplemented;
+  const BadField cases[] = {
+      {"hidden_size", nullptr, kInvalid, "hidden_size is missing"},
+      {"hidden_size", 0, kInvalid, "hidden_size is 0, expected an integer"},
+      {"hidden_size", -96, kInvalid, "hidden_size is -96"},
+      {"hidden_size", "96", kInvalid, "hidden_size is \"96\""},
+      {"hidden_size", 96.5, kInvalid, "hidden_size is 96.5"},
+      {"hidden_size", 95, kInvalid, "not a multiple"},
+      {"intermediate_size", 1u << 31, kInvalid, "2147483648"},
+      {"num_hidden_layers", 1ull << 63, kInvalid, "9223372036854775808"},
+      {"num_hidden_layers", json::parse("1e300"), kInvalid, "1e+300"},
+      {"num_attention_heads", 0, kInvalid, "num_attention_heads is 0"},
+      {"num_key_value_heads", 4, kInvalid, "multiple of num_key_value_heads 4"},
+      {"head_dim", 15, kInvalid, "head_dim is 15, expected an even number"},
+      {"vocab_size", false, kInvalid, "vocab_size is false"},
+      {"max_position_embeddings", 0, kInvalid, "max_position_embeddings is 0"},
+      {"rms_norm_eps", 0, kInvalid, "rms_norm_eps is 0"},
+      {"rms_norm_eps", "x", kInvalid, "rms_norm_eps is \"x\""},
+      {"rope_theta", -1.0, kInvalid, "rope_theta is -1.0"},
+      {"tie_word_embeddings", 1, kInvalid, "tie_word_embeddings is 1"},
+      {"eos_token_id", 301, kInvalid, "eos_token_id is 301"},
+      {"eos_token_id", -1, kInvalid, "eos_token_id is -1"},
+      {"eos_token_id", json::array({1, "a"}), kInvalid, "\"a\""},
+      {"rope_scaling", 3, kInvalid, "rope_scaling is 3"},
+      {"rope_scaling", {{"type", "linear"}}, kInvalid, "no factor"},
+      {"rope_scaling",
+       {{"type", "linear"}, {"factor", 0}},
+       kInvalid,
+       "factor is 0"},
+      {"rope_scaling",
+       {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}},
+       kInvalid,
+       "must be greater than low_freq_factor"},
+      {"rope_scaling",
+       {{"rope_type", "yarn"}, {"factor", 8}},
+       kUnsupported,
+       "rope type \"yarn\""},
+      {"rope_parameters",
+       {{"partial_rotary_factor", 0.5}},
+       kUnsupported,
+       "partial_rotary_factor 0.5"},
+      {"architectures", nullptr, kInvalid, "architectures is missing"},
+      {"architectures", "LlamaForCausalLM", kInvalid, "architectures"},
+      {"architectures", {"MambaForCausalLM"}, kUnsupported, "MambaForCausalLM"},
+      {"hidden_act", "gelu", kUnsupported, "hidden_act \"gelu\""},
+      {"quantization_config", json::object(), kUnsupported, "quantiz"},
+      {"attention_bias", true, kUnsupported, "attention_bias"},
+      {"mlp_bias", true, kUnsupported, "mlp_bias"},
+  };
+  for (const BadField& bad : cases) {
+    const auto config = ParseWith(bad.field, bad.value);
+    EXPECT_EQ(config.status().code(), bad.code)
+        << bad.field << " = " << bad.value << ": " << config.status();
+    EXPECT_THAT(std::string(config.status().message()), HasSubstr(bad.message));
+  }
+}
+
+TEST(ConfigTest, RefusesStackedProjectionsThatAreTooLarge) {
+  json config = Minimal();
+  config["num_attention_heads"] = 4096;
+  config["head_dim"] = 4096;
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("the limit is"));
+}
+
+TEST(ConfigTest, RefusesWhatIsNotAJsonObject) {
+  for (const char* text : {"", "{", "[]", "null", "\xff", "{\"a\": }"}) {
+    EXPECT_EQ(ParseConfig(text).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << text;
+  }
+}
+
+TEST(ConfigTest, NamesAMissingFolderOrFile) {
+  const std::string dir = nacre::testing::TestFolder("empty");
+  EXPECT_EQ(ReadConfig(dir + "/nowhere").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_THAT(ReadConfig(dir + "/nowhere").status().ToString(),
+              HasSubstr(dir + "/nowhere does not exist"));
+  EXPECT_EQ(ReadConfig(dir).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(ReadConfig(dir).status().ToString(),
+              HasSubstr(dir + "/config.json"));
+  std::filesystem::create_directory(dir + "/config.json");
+  EXPECT_EQ(ReadConfig(dir).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ConfigTest, NamesTheFileOfABadField) {
+  const std::string dir = nacre::testing::TestFolder("bad");
+  nacre::testing::WriteFile(dir + "/config.json", Minimal().dump());
+  nacre::testing::WriteFile(dir + "/generation_config.json",
+                            R"({"eos_token_id": "two"})");
+  EXPECT_THAT(ReadConfig(dir).status().ToString(),
+              HasSubstr("generation_config.json: eos_token_id is \"two\""));
+}
+
+}  // namespace
+}  // namespace nacre::model

@@ -1,0 +1,335 @@
+#include "simulation/fleet.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace nacre::simulation {
+namespace {
+
+using speculation::Method;
+
+constexpr int64_t kMs = 1'000'000;
+
+// A target step of 10 ms, a draft token of 2 ms.
+FleetOptions Fleet(Method method) {
+  FleetOptions options;
+  options.method.method = method;
+  options.alpha = 0.8;
+  options.output_tokens = 500;
+  return options;
+}
+
+FleetResult Simulated(const FleetOptions& options) {
+  const FleetResult result = SimulateFleet(options);
+  EXPECT_TRUE(result.finished);
+  EXPECT_EQ(result.requests, int64_t{1} * options.streams * options.requests);
+  EXPECT_EQ(result.output_tokens, result.requests * options.output_tokens);
+  EXPECT_EQ(result.stats.committed, result.output_tokens);
+  EXPECT_LE(result.stats.accepted, result.stats.verified);
+  const auto sum = [](const WorkerTime& time) {
+    return time.busy_ns + time.wait_ns + time.no_work_ns + time.down_ns;
+  };
+  EXPECT_EQ(sum(result.target), options.targets * result.virtual_ns);
+  EXPECT_EQ(sum(result.draft), options.method.method == Method::kAr
+                                   ? 0
+                                   : options.drafts * result.virtual_ns);
+  return result;
+}
+
+std::shared_ptr<const MatchTrace> Trace(MatchTrace trace) {
+  return std::make_shared<const MatchTrace>(std::move(trace));
+}
+
+TEST(SimulateFleet, OneSeedDecidesEverything) {
+  FleetOptions options = Fleet(Method::kAsync);
+  options.streams = 3;
+  options.drafts = 2;
+  options.target_hop = options.draft_hop = {100'000, 900'000};
+  const FleetResult first = Simulated(options);
+  const FleetResult second = Simulated(options);
+  EXPECT_EQ(first.virtual_ns, second.virtual_ns);
+  EXPECT_EQ(first.events, second.events);
+  options.seed = 2;
+  EXPECT_NE(Simulated(options).virtual_ns, first.virtual_ns);
+}
+
+TEST(SimulateFleet, MeasuresTheAlphaItWasGiven) {
+  for (const Method method : {Method::kSd, Method::kPearl, Method::kAsync}) {
+    FleetOptions options = Fleet(method);
+    options.output_tokens = 10'000;
+    EXPECT_NEAR(Simulated(options).acceptance_rate(), 0.8, 0.01);
+  }
+}
+
+TEST(SimulateFleet, RequestsFollowEachOther) {
+  FleetOptions options = Fleet(Method::kAr);
+  options.requests = 3;
+  EXPECT_EQ(Simulated(options).virtual_ns, 3 * 500 * 10 * kMs);
+}
+
+TEST(SimulateFleet, StreamsShareSteps) {
+  FleetOptions options = Fleet(Method::kAr);
+  options.streams = 8;
+  EXPECT_EQ(Simulated(options).virtual_ns, 500 * 10 * kMs);
+  options.target_step = StepTimes({{1, 10e6}, {8, 17e6}});
+  EXPECT_EQ(Simulated(options).virtual_ns, 500 * 17 * kMs);
+  options.targets = 2;  // 4 rows each
+  EXPECT_EQ(Simulated(options).virtual_ns, 500 * 13 * kMs);
+  options.max_step_rows = 1;  // in turn
+  EXPECT_EQ(Simulated(options).virtual_ns, 4 * 500 * 10 * kMs);
+}
+
+TEST(SimulateFleet, DraftTokensOfManySessionsTakeTheirTime) {
+  FleetOptions options = Fleet(Method::kPearl);
+  options.method.window = 5;
+  options.streams = 4;
+  const FleetResult flat = Simulated(options);
+  options.draft_step = StepTimes({{1, 2e6}, {4, 8e6}});
+  const FleetResult shared = Simulated(options);
+  options.drafts = 4;
+  const FleetResult own = Simulated(options);
+  EXPECT_GT(shared.virtual_ns, 2 * flat.virtual_ns);
+  EXPECT_LT(own.virtual_ns, 1.3 * flat.virtual_ns);
+  EXPECT_GT(shared.target.wait_share(), own.target.wait_share());
+}
+
+TEST(SimulateFleet, PromptsAreFedInChunksOfTheStepBudget) {
+  FleetOptions options = Fleet(Method::kAr);
+  options.output_tokens = 100;
+  options.target_step = StepTimes({{1, 10e6}, {512, 50e6}});
+  options.prompt_tokens = 1025;  // 1024 rows and the first of the first step
+  EXPECT_EQ(Simulated(options).virtual_ns, (2 * 50 + 100 * 10) * kMs);
+  // What the draft still has to read costs nothing but its help.
+  options.method.method = Method::kAsync;
+  options.draft_step = StepTimes({{1, 2e6}, {512, 100e6}});
+  EXPECT_LT(Simulated(options).virtual_ns, (2 * 50 + 100 * 10) * kMs);
+}
+
+TEST(SimulateFleet, LatencyCostsAndIsHiddenBestByStreaming) {
+  const auto slowdown = [](Method method) {
+    FleetOptions options = Fleet(method);
+    options.output_tokens = 4000;
+    const FleetResult near = Simulated(options);
+    options.target_hop = options.draft_hop = {1 * kMs, 1 * kMs};
+    return static_cast<double>(Simulated(options).virtual_ns) /
+           static_cast<double>(near.virtual_ns);
+  };
+  // One way is two hops. sd pays a round trip a round.
+  EXPECT_NEAR(slowdown(Method::kAr), 1.0, 0.001);
+  EXPECT_GT(slowdown(Method::kSd), 1.15);
+  EXPECT_GT(slowdown(Method::kAsync), 1.02);
+  EXPECT_LT(slowdown(Method::kAsync), slowdown(Method::kSd));
+}
+
+TEST(SimulateFleet, SdPaysARoundTripARound) {
+  FleetOptions options = Fleet(Method::kSd);
+  options.method.window = 4;
+  options.recorded = {Trace({true})};
+  const FleetResult near = Simulated(options);
+  options.target_hop = {100'000, 100'000};
+  options.draft_hop = {300'000, 300'000};
+  const FleetResult far = Simulated(options);
+  ASSERT_EQ(far.stats.rounds, near.stats.rounds);
+  EXPECT_NEAR(
+      static_cast<double>(far.virtual_ns - near.virtual_ns) / near.stats.rounds,
+      2 * 400'000, 10'000);
+}
+
+TEST(SimulateFleet, ReplaysARecordedTrace) {
+  FleetOptions options = Fleet(Method::kPearl);
+  options.method.window = 5;
+  options.recorded = {Trace({true})};
+  const FleetResult all = Simulated(options);
+  EXPECT_NEAR(all.tokens_per_second(), 500, 5);  // c = 5 tokens a step
+  EXPECT_DOUBLE_EQ(all.acceptance_rate(), 1.0);
+  options.recorded = {Trace({false})};
+  const FleetResult none = Simulated(options);
+  EXPECT_EQ(none.virtual_ns, 500 * 10 * kMs);
+  EXPECT_EQ(none.stats.accepted, 0);
+  // One trace a stream, in turn.
+  options.recorded = {Trace({true}), Trace({false})};
+  options.streams = 2;
+  EXPECT_NEAR(Simulated(options).acceptance_rate(), 500.0 / 1000, 0.05);
+}
+
+// The more streams share a step, the less a verified token is worth its row.
+TEST(Load, AsyncBacksOffAndKeepsUpWithTheBestWindowOfEachMethod) {
+  for (const double alpha : {0.5, 0.7, 0.85}) {
+    for (const int streams : {2, 4, 16, 64}) {
+      FleetOptions options = Fleet(Method::kAr);
+      options.alpha = alpha;
+      options.streams = streams;
+      options.output_tokens = 400;
+      options.target_step =
+          StepTimes({{1, 10e6}, {8, 11e6}, {16, 14e6}, {64, 40e6}});
+      options.draft_step = StepTimes({{1, 2e6}, {16, 3e6}, {64, 8e6}});
+      options.target_hop = options.draft_hop = {30'000, 60'000};
+      double best = Simulated(options).tokens_per_second();
+      for (const FleetMethod& method :
+           std::vector<FleetMethod>{{Method::kSd, 2},
+                                    {Method::kSd, 4},
+                                    {Method::kPearl, 1},
+                                    {Method::kPearl, 2},
+                                    {Method::kPearl}}) {
+        options.method = method;
+        best = std::max(best, Simulated(options).tokens_per_second());
+      }
+      options.method = {Method::kAsync};
+      EXPECT_GE(Simulated(options).tokens_per_second(), 0.97 * best)
+          << "alpha " << alpha << ", " << streams << " streams";
+    }
+  }
+}
+
+// Invariant 7: a draft that is of no use costs `async` at most 5 %.
+
+FleetOptions Realistic(Method method) {
+  FleetOptions options = Fleet(method);
+  options.target_step = StepTimes({{1, 10e6}, {6, 11e6}, {16, 20e6}});
+  options.target_hop = options.draft_hop = {50'000, 80'000};
+  return options;
+}
+
+void ExpectNearlyAr(const FleetOptions& options) {
+  FleetOptions ar = options;
+  ar.method = {Method::kAr};
+  ar.failures.clear();
+  EXPECT_LE(Simulated(options).virtual_ns, 1.05 * Simulated(ar).virtual_ns);
+}
+
+TEST(WorthlessDraft, NoneCostsAsyncAtMostFivePercent) {
+  FleetOptions options = Realistic(Method::kAsync);
+  options.drafts = 0;
+  ExpectNearlyAr(options);
+}
+
+TEST(WorthlessDraft, OneThatHangsCostsAsyncAtMostFivePercent) {
+  for (const int64_t after_ms : {0, 3, 40, 1000}) {
+    FleetOptions options = Realistic(Method::kAsync);
+    options.failures = {{.after_ns = after_ms * kMs, .hangs = true}};
+    ExpectNearlyAr(options);
+  }
+}
+
+TEST(WorthlessDraft, OneThatIsNeverRightCostsAsyncAtMostFivePercent) {
+  for (const int streams : {1, 16}) {
+    FleetOptions options = Realistic(Method::kAsync);
+    options.alpha = 0.0;
+    options.streams = streams;
+    ExpectNearlyAr(options);
+  }
+}
+
+TEST(WorthlessDraft, OneSlowerThanTheTargetCostsAsyncAtMostFivePercent) {
+  FleetOptions options = Realistic(Method::kAsync);
+  options.draft_step = StepTimes::Flat(40e6);
+  ExpectNearlyAr(options);
+}
+
+TEST(WorthlessDraft, OneThatDiesAllTheTimeCostsAsyncAtMostFivePercent) {
+  FleetOptions options = Realistic(Method::kAsync);
+  options.failures = {
+      {.after_ns = 5 * kMs, .repeats = true, .back_after_ns = 5 * kMs}};
+  ExpectNearlyAr(options);
+}
+
+TEST(Failures, ADraftThatReturnsIsTakenAgain) {
+  FleetOptions options = Fleet(Method::kPearl);
+  options.method.window = 5;
+  options.failures = {{.after_ns = 500 * kMs, .back_after_ns = 300 * kMs}};
+  const FleetResult result = Simulated(options);
+  EXPECT_EQ(result.lost_drafts, 1);
+  EXPECT_EQ(result.draft.down_ns, 300 * kMs);
+  EXPECT_NEAR(result.stats.degraded_rounds, 30, 2);
+  const FleetResult quiet = Simulated(Fleet(Method::kPearl));
+  EXPECT_GT(result.virtual_ns, quiet.virtual_ns);
+  EXPECT_LT(result.virtual_ns, quiet.virtual_ns + 300 * kMs);
+}
+
+TEST(Failures, AnotherDraftTakesOverAtOnce) {
+  FleetOptions options = Fleet(Method::kPearl);
+  options.drafts = 2;
+  options.failures = {{.worker = 0, .after_ns = 500 * kMs}};
+  const FleetResult result = Simulated(options);
+  EXPECT_EQ(result.lost_drafts, 1);
+  EXPECT_LE(result.stats.degraded_rounds, 2);
+}
+
+TEST(Failures, ALostTargetIsReplaced) {
+  FleetOptions options = Fleet(Method::kAsync);
+  options.streams = 4;
+  options.targets = 2;
+  options.failures = {
+      {.role = Role::kTarget, .worker = 1, .after_ns = 500 * kMs}};
+  const FleetResult result = Simulated(options);
+  EXPECT_EQ(result.lost_targets, 2);
+  EXPECT_GT(result.target.down_ns, 0);
+}
+
+TEST(Failures, SessionsWaitForTheOnlyTarget) {
+  for (const Method method : {Method::kAr, Method::kSd, Method::kAsync}) {
+    FleetOptions options = Fleet(method);
+    const FleetResult quiet = Simulated(options);
+    options.failures = {{.role = Role::kTarget,
+                         .after_ns = 505 * kMs,
+                         .back_after_ns = 2000 * kMs}};
+    const FleetResult result = Simulated(options);
+    EXPECT_EQ(result.lost_targets, 1);
+    // The step that it died in is lost as well.
+    EXPECT_NEAR(static_cast<double>(result.virtual_ns - quiet.virtual_ns),
+                2005.0 * kMs, 60.0 * kMs);
+  }
+}
+
+TEST(Failures, NobodyWaitsForATargetThatIsGone) {
+  FleetOptions options = Fleet(Method::kAsync);
+  options.failures = {
+      {.role = Role::kTarget, .after_ns = 500 * kMs},
+      {.after_ns = 10 * kMs, .repeats = true, .back_after_ns = 1 * kMs}};
+  const FleetResult result = SimulateFleet(options);
+  EXPECT_FALSE(result.finished);
+  EXPECT_EQ(result.requests, 0);
+}
+
+TEST(Failures, AgainAndAgainAtTheRateGiven) {
+  FleetOptions options = Fleet(Method::kAr);
+  options.output_tokens = 20'000;  // 200 s
+  options.failures = {{.role = Role::kTarget,
+                       .after_ns = 900 * kMs,
+                       .repeats = true,
+                       .back_after_ns = 100 * kMs}};
+  const FleetResult result = Simulated(options);
+  const double seconds = static_cast<double>(result.virtual_ns) * 1e-9;
+  EXPECT_NEAR(static_cast<double>(result.lost_targets) / seconds, 1.0, 0.2);
+  EXPECT_NEAR(static_cast<double>(result.target.down_ns) * 1e-9 / seconds, 0.1,
+              0.02);
+}
+
+TEST(Failures, AllWorkersUnderLoad) {
+  for (const Method method :
+       {Method::kAr, Method::kSd, Method::kPearl, Method::kAsync}) {
+    FleetOptions options = Realistic(method);
+    options.streams = 12;
+    options.requests = 2;
+    options.drafts = 2;
+    options.targets = 3;
+    options.prompt_tokens = 700;
+    options.output_tokens = 200;
+    options.failures = {{.role = Role::kDraft,
+                         .after_ns = 300 * kMs,
+                         .repeats = true,
+                         .back_after_ns = 100 * kMs},
+                        {.role = Role::kTarget,
+                         .after_ns = 800 * kMs,
+                         .repeats = true,
+                         .back_after_ns = 50 * kMs}};
+    const FleetResult result = Simulated(options);
+    EXPECT_GT(result.lost_targets, 0);
+  }
+}
+
+}  // namespace
+}  // namespace nacre::simulation

@@ -1,0 +1,131 @@
+// The invariants (docs/testing.md), checked wherever the world can see them: in
+// every forward, on every message that leaves a worker, on everything a client
+// hears, between the steps of an engine.
+//
+// One for each schedule. The first violation is kept; the world stops at it.
+
+#ifndef TESTS_SIMULATION_PROTOCOL_CHECKS_H_
+#define TESTS_SIMULATION_PROTOCOL_CHECKS_H_
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "coordinator/request.h"
+#include "model/language_model.h"
+#include "speculation/pipeline.h"
+#include "tests/simulation/protocol/expected.h"
+#include "tests/simulation/protocol/schedule.h"
+#include "tests/simulation/protocol/simulated_model.h"
+
+namespace nacre::protocol {
+
+// A request as its client and the checks see it.
+struct RequestState {
+  int index = 0;
+  const RequestOptions* options = nullptr;
+  int numerics = -1;    // of the targets that may serve it; -1: any
+  int num_targets = 0;  // opened for it
+  Expected expected;
+  // What drafts really drew: prefix, token and epoch as one hash.
+  absl::flat_hash_set<uint64_t> drafted;
+  bool perfect_drafts = true;  // all its drafts so far
+  bool tampered = false;       // a tail of it was changed on its way
+  int num_drafts = 0;          // opened for it
+  int verified = 0;            // generated tokens that some target has computed
+  int accepted = 0;
+  int64_t injected_stale = 0;  // counted by its schedule at least
+  // The client's side.
+  bool started = false;
+  bool ended = false;
+  bool cancelled = false;
+  uint64_t session_id = 0;  // 0 when none runs
+  int pending_chunks = 0;
+  int emitted = 0;
+  std::string text;
+  absl::Status status;
+
+  int prompt_length() const {
+    return static_cast<int>(options->spec.prompt_ids.size());
+  }
+  // The token at an absolute position; -1 beyond the end.
+  int32_t token(int position) const {
+    const int generated = position - prompt_length();
+    if (generated < 0) {
+      return options->spec.prompt_ids[static_cast<size_t>(position)];
+    }
+    return generated < static_cast<int>(expected.token_ids.size())
+               ? expected.token_ids[static_cast<size_t>(generated)]
+               : -1;
+  }
+};
+
+// A session as one stream of one worker knows it.
+struct SessionOnWorker {
+  RequestState* request = nullptr;
+  uint64_t session_id = 0;
+  bool reached = false;  // the worker has got its opening
+  coordinator::WorkerRole role = coordinator::WorkerRole::kTarget;
+  uint32_t epoch = 0;  // of the draft whose tails are current
+  int opened_length = 0;
+  int committed = 0;     // target: told in verdicts, or opened with
+  bool perfect = false;  // draft: its table is the target's
+  const LogitTable* table = nullptr;      // draft: what it draws from
+  SimulatedSequence* sequence = nullptr;  // null before it is opened and after
+  // The last that the dispatcher got of it.
+  speculation::Verdict last_verdict;
+  speculation::Tail last_tail;
+  // Draft: the last position it fed, whether it drew a token behind it, and if
+  // not, that position, in its next step.
+  int last_fed = -1;
+  bool drew = true;
+  int may_feed_again = -1;
+  // Target: the step being run.
+  bool verifies = false;
+  bool attached_in_step = false;
+  std::vector<int32_t> rows;  // tail tokens
+};
+
+class Checks {
+ public:
+  // `redraws`: draws every token of a draft once more, which takes time.
+  explicit Checks(bool redraws) : redraws_(redraws) {}
+
+  bool failed() const { return !failure_.empty(); }
+  const std::string& failure() const { return failure_; }
+  template <typename... Parts>
+  void Fail(const Parts&... parts) {
+    if (failure_.empty()) failure_ = absl::StrCat(parts...);
+  }
+
+  void OnTargetForward(absl::Span<const model::SequenceRows> batch);
+  void OnDraftForward(absl::Span<const model::SequenceRows> batch);
+  void OnFedAgain(const SimulatedSequence& sequence, int position);
+  // Messages that leave a worker.
+  void OnVerdict(SessionOnWorker& session, const speculation::Verdict& verdict);
+  void OnTail(SessionOnWorker& session, const speculation::Tail& tail);
+  // After each RunOnce.
+  void BetweenSteps(const SimulatedModel& model);
+
+  // What the client hears.
+  void OnChunk(RequestState& request, const coordinator::Chunk& chunk);
+  void OnComplete(RequestState& request,
+                  const coordinator::Completion& completion);
+  void OnError(RequestState& request, const absl::Status& status);
+
+ private:
+  void CheckEnd(RequestState& request);
+  void Redraw(const SessionOnWorker& session, int32_t token_id);
+
+  const bool redraws_;
+  std::string failure_;
+};
+
+}  // namespace nacre::protocol
+
+#endif  // TESTS_SIMULATION_PROTOCOL_CHECKS_H_

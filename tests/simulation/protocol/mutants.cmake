@@ -1,0 +1,98 @@
+# The planted bugs, each of which the protocol simulation must find:
+#   nacre_mutant(NAME FILE CODE INSTEAD)            an expression
+#   nacre_mutant_statement(NAME FILE CODE INSTEAD)  one or more statements
+# CODE must be in FILE exactly once. Where a change of FILE removes it, plant the
+# same bug in the new code. The kinds are those that were found in published
+# systems: stale tails, off-by-one roll-backs, positions and histories, tokens
+# beyond the end, repeated commits, lost closes.
+
+# ------------------------------------------------------------ the target's state
+nacre_mutant(tail_of_old_epoch speculation/target_session.cc
+  [[tail.epoch < options_.epoch]] [[false]])
+nacre_mutant(stale_tail speculation/target_session.cc
+  [[tail.base_length < mismatch_length_]] [[false]])
+nacre_mutant(stale_tail_by_one speculation/target_session.cc
+  [[tail.base_length < mismatch_length_]]
+  [[tail.base_length + 1 < mismatch_length_]])
+nacre_mutant_statement(rejected_tail_kept speculation/target_session.cc
+  [[  tail_.clear();
+  stop_ = StopMark::kNone;
+  state_ = State::kMismatch;
+  mismatch_length_ = draft_position_;]]
+  [[  stop_ = StopMark::kNone;
+  state_ = State::kMismatch;
+  mismatch_length_ = draft_position_;]])
+nacre_mutant_statement(old_drafts_tail_kept speculation/target_session.cc
+  [[  tail_.clear();
+  stop_ = StopMark::kNone;
+  state_ = State::kMismatch;
+  newest_ = MessageOrder();]]
+  [[  stop_ = StopMark::kNone;
+  state_ = State::kMismatch;
+  newest_ = MessageOrder();]])
+nacre_mutant(committed_tail_kept_by_one speculation/target_session.cc
+  [[tail_.erase(tail_.begin(), tail_.begin() + known)]]
+  [[tail_.erase(tail_.begin(), tail_.begin() + std::max(0, known - 1))]])
+nacre_mutant(window_beyond_max_tokens speculation/target_session.cc
+  [[remaining() - 1]] [[remaining()]])
+nacre_mutant(one_token_too_many speculation/target_session.cc
+  [[remaining() <= 0]] [[remaining() < 0]])
+nacre_mutant_statement(tokens_behind_the_end speculation/target_session.cc
+  [[if (finished()) break;]] [[]])
+nacre_mutant(last_row_not_compared speculation/target_session.cc
+  [[finished() && !has_row ? count - 1 : count]] [[count - 1]])
+
+# ----------------------------------------------------------- the target's engine
+nacre_mutant(target_kv_too_long target_worker/target_engine.cc
+  [[session.sequence->Truncate(schedule.kv_length())]]
+  [[session.sequence->Truncate(schedule.kv_length() + 1)]])
+nacre_mutant(target_kv_too_short target_worker/target_engine.cc
+  [[session.sequence->Truncate(schedule.kv_length())]]
+  [[session.sequence->Truncate(schedule.kv_length() - 1)]])
+nacre_mutant(target_position_by_one target_worker/target_engine.cc
+  [[base_length + static_cast<int>(row)]]
+  [[base_length + static_cast<int>(row) + 1]])
+nacre_mutant_statement(target_history_keeps_tail target_worker/target_engine.cc
+  [[session.history.Truncate(verdict.base_length);]] [[]])
+nacre_mutant_statement(target_forgets_close target_worker/engine_commands.cc
+  [[outbox_.For(stream).common.closed.push_back(id);
+      Close(*session);]] [[]])
+nacre_mutant_statement(target_keeps_lost_stream target_worker/engine_commands.cc
+  [[if (session->stream == stream) Close(*session);]] [[]])
+
+# ------------------------------------------------------------- the draft's state
+nacre_mutant(rejected_token_kept speculation/draft_session.cc
+  [[tokens_.resize(position)]] [[tokens_.resize(position + 1)]])
+nacre_mutant(tail_at_next_position speculation/draft_session.cc
+  [[MakeTail(length() - 1)]] [[MakeTail(length())]])
+nacre_mutant(base_by_one speculation/draft_session.cc
+  [[tail.base_length = committed_length_]]
+  [[tail.base_length = committed_length_ + 1]])
+nacre_mutant(draft_beyond_max_tokens speculation/draft_session.cc
+  [[length() >= options_.max_length]] [[length() > options_.max_length]])
+
+# ------------------------------------------------------------ the draft's engine
+nacre_mutant(draft_kv_too_long draft_worker/engine_commands.cc
+  [[TruncateKv(session, kept)]] [[TruncateKv(session, kept + 1)]])
+nacre_mutant(draft_kv_too_short draft_worker/engine_commands.cc
+  [[TruncateKv(session, kept)]] [[TruncateKv(session, kept - 1)]])
+nacre_mutant_statement(draft_history_keeps_tail draft_worker/engine_commands.cc
+  [[session.history.Truncate(std::min(kept, session.history.length()));]] [[]])
+nacre_mutant(pointless_token_sent draft_worker/draft_engine.cc
+  [[session.cut || !session.schedule.WantsStep()]]
+  [[!session.schedule.WantsStep()]])
+nacre_mutant(draft_position_by_one draft_worker/draft_engine.cc
+  [[session.sampler.Sample(logits, length, session.history)]]
+  [[session.sampler.Sample(logits, length + 1, session.history)]])
+
+# --------------------------------------------------------------- the coordinator
+nacre_mutant(verdict_applied_twice speculation/session_schedule.cc
+  [[verdict.base_length != committed_length]]
+  [[verdict.base_length > committed_length]])
+nacre_mutant(tail_of_old_draft_relayed speculation/session_schedule.cc
+  [[tail.epoch != epoch_]] [[false]])
+nacre_mutant(commit_by_one speculation/session_schedule.cc
+  [[commit->first_position = verdict.base_length]]
+  [[commit->first_position = verdict.base_length + 1]])
+nacre_mutant_statement(coordinator_forgets_close coordinator/dispatcher_requests.cc
+  [[worker->client->Close(session_id);]] [[]])

@@ -1,0 +1,111 @@
+// Random schedules of the whole service (docs/testing.md): each checks the
+// invariants of checks.h after every event.
+//
+//   protocol_simulation_test [--first=SEED] [--count=N]
+//   protocol_simulation_test --replay=SEED      one schedule, with its trace
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "gtest/gtest.h"
+#include "tests/simulation/protocol/world.h"
+
+namespace nacre::protocol {
+namespace {
+
+uint64_t first_seed = 0;
+uint64_t num_seeds = 10'000;
+char replay_command[64];  // of the running seed, for OnAbort
+
+Outcome RunSeed(uint64_t seed, bool keep_trace = false) {
+  std::snprintf(replay_command, sizeof(replay_command),
+                "replay: protocol_simulation_test --replay=%llu\n",
+                static_cast<unsigned long long>(seed));
+  return RunSchedule(RandomSchedule(seed), keep_trace);
+}
+
+std::string Report(uint64_t seed, const Outcome& outcome) {
+  return absl::StrCat("seed ", seed, ": ", outcome.failure, "\n",
+                      Describe(RandomSchedule(seed)), "the last events:\n",
+                      outcome.trace, replay_command);
+}
+
+TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
+  Counts total;
+  int failures = 0;
+  for (uint64_t seed = first_seed; seed < first_seed + num_seeds; ++seed) {
+    const Outcome outcome = RunSeed(seed);
+    total.Add(outcome.counts);
+    if (outcome.failure.empty()) continue;
+    ADD_FAILURE() << Report(seed, outcome);
+    if (++failures == 3) break;
+  }
+  std::printf("%s\n", Describe(total).c_str());
+  if (num_seeds < 1000) return;
+  // The schedules exercise what they are meant to.
+  const int64_t per_mille = static_cast<int64_t>(num_seeds) / 1000;
+  EXPECT_GT(total.steps, 5000 * per_mille);
+  EXPECT_GT(total.accepted, 1500 * per_mille);
+  EXPECT_GT(total.completed, 1000 * per_mille);
+  EXPECT_GT(total.cancelled, 50 * per_mille);
+  EXPECT_GT(total.unavailable, 50 * per_mille);
+  EXPECT_GT(total.deadline_exceeded, 20 * per_mille);
+  EXPECT_GT(total.reattached, 50 * per_mille);
+  EXPECT_GT(total.rejected, 500 * per_mille);
+  EXPECT_GT(total.faults, 1000 * per_mille);
+}
+
+TEST(ProtocolSimulation, ASeedDecidesEverything) {
+  for (uint64_t seed = first_seed; seed < first_seed + 20; ++seed) {
+    const Outcome once = RunSeed(seed, /*keep_trace=*/true);
+    const Outcome again = RunSeed(seed, /*keep_trace=*/true);
+    EXPECT_EQ(once.trace, again.trace);
+    EXPECT_EQ(once.end_ns, again.end_ns);
+  }
+}
+
+// A failed NACRE_CHECK ends the process: say which schedule did it.
+void OnAbort(int) { std::fputs(replay_command, stderr); }
+
+int Replay(uint64_t seed) {
+  const Outcome outcome = RunSeed(seed, /*keep_trace=*/true);
+  std::printf("%s%s%s\n", Describe(RandomSchedule(seed)).c_str(),
+              outcome.trace.c_str(),
+              outcome.failure.empty() ? "every invariant held"
+                                      : outcome.failure.c_str());
+  return outcome.failure.empty() ? 0 : 1;
+}
+
+int Main(int argc, char** argv) {
+  std::signal(SIGABRT, OnAbort);
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view arg = argv[i];
+    uint64_t seed = 0;
+    const bool known = absl::ConsumePrefix(&arg, "--first=")
+                           ? absl::SimpleAtoi(arg, &first_seed)
+                       : absl::ConsumePrefix(&arg, "--count=")
+                           ? absl::SimpleAtoi(arg, &num_seeds)
+                           : absl::ConsumePrefix(&arg, "--replay=") &&
+                                 absl::SimpleAtoi(arg, &seed);
+    if (!known) {
+      std::fprintf(stderr, "unknown argument %s\n", argv[i]);
+      return 2;
+    }
+    if (absl::StartsWith(argv[i], "--replay=")) return Replay(seed);
+  }
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace
+}  // namespace nacre::protocol
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return nacre::protocol::Main(argc, argv);
+}

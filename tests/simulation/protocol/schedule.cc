@@ -1,0 +1,182 @@
+#include "tests/simulation/protocol/schedule.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/protocol/random.h"
+
+namespace nacre::protocol {
+namespace {
+
+using coordinator::WorkerRole;
+using speculation::Method;
+
+SamplingParams RandomSampling(Random& random) {
+  SamplingParams sampling;
+  sampling.seed = random.Bits();
+  if (random.Percent(35)) return sampling;  // greedy
+  sampling.temperature = random.OneOf({0.7f, 1.0f, 1.5f});
+  if (random.Percent(25)) sampling.top_k = 1 + random.Below(kVocabSize);
+  if (random.Percent(25)) sampling.top_p = 0.8f;
+  if (random.Percent(15)) sampling.min_p = 0.1f;
+  if (random.Percent(20)) sampling.repetition_penalty = 1.3f;
+  if (random.Percent(20)) sampling.frequency_penalty = 0.5f;
+  if (random.Percent(20)) sampling.presence_penalty = 0.4f;
+  return sampling;
+}
+
+RequestOptions RandomRequest(Random& random, int index, int64_t hop_ns) {
+  RequestOptions request;
+  coordinator::RequestSpec& spec = request.spec;
+  spec.request_id = absl::StrCat("r", random.Percent(2) ? 0 : index);
+  const int prompt_length = 1 + random.Below(random.Percent(10) ? 24 : 5);
+  for (int i = 0; i < prompt_length; ++i) {
+    spec.prompt_ids.push_back(random.Below(kVocabSize));
+  }
+  // Now and then longer than what the target may run ahead.
+  spec.max_tokens =
+      random.Percent(2) ? 70 + random.Below(80) : 1 + random.Below(14);
+  if (random.Percent(10)) spec.min_tokens = random.Below(spec.max_tokens + 1);
+  spec.sampling = RandomSampling(random);
+  spec.method = random.OneOf({Method::kAr, Method::kSd, Method::kPearl,
+                              Method::kAsync, Method::kAsync});
+  if (random.Percent(80)) spec.window = 1 + random.Below(5);
+  spec.stream = random.Percent(80);
+  spec.ignore_eos = random.Percent(40);
+  spec.include_stop_string = random.Percent(30);
+  if (random.Percent(20)) spec.stop_token_ids = {random.Below(kVocabSize)};
+  if (random.Percent(20)) {
+    const char letters[] = {static_cast<char>('a' + random.Below(kVocabSize)),
+                            static_cast<char>('a' + random.Below(kVocabSize))};
+    spec.stop.emplace_back(letters, 2);
+  }
+  request.arrival_ns =
+      random.Percent(50) ? 0 : random.Between(0, 30 * kMillisecond);
+  if (random.Percent(12)) {
+    request.cancel_ns =
+        request.arrival_ns + random.Between(0, 60 * kMillisecond);
+  }
+  if (random.Percent(8)) {
+    request.deadline_ns =
+        request.arrival_ns + random.Between(0, 80 * kMillisecond);
+  }
+  request.read_ns = random.Percent(10) ? 5 * kMillisecond : hop_ns;
+  return request;
+}
+
+WorkerOptions RandomWorker(Random& random, WorkerRole role) {
+  WorkerOptions worker;
+  worker.role = role;
+  if (role == WorkerRole::kTarget) {
+    worker.step_ns = random.Between(500 * kMicrosecond, 4 * kMillisecond);
+    if (random.Percent(8)) worker.kv_capacity_tokens = random.Between(8, 40);
+    if (random.Percent(10)) worker.numerics = 1;
+  } else {
+    worker.draft_kind = static_cast<DraftKind>(random.Below(kNumDraftKinds));
+    worker.step_ns = random.Between(50 * kMicrosecond, kMillisecond);
+    if (random.Percent(8)) worker.step_ns *= 20;
+    if (random.Percent(12)) worker.kv_capacity_tokens = random.Between(4, 30);
+    if (random.Percent(12)) worker.context_length = 4 + random.Below(16);
+  }
+  if (random.Percent(25)) {
+    worker.budget = {1 + random.Below(8), 1 + random.Below(8)};
+  }
+  worker.clock_offset_ns = random.Between(1, 1000 * kMillisecond);
+  return worker;
+}
+
+Fault RandomFault(Random& random, int num_workers, int64_t horizon_ns) {
+  Fault fault;
+  const int kind = random.Below(100);
+  fault.kind = kind < 20   ? Fault::Kind::kBreak
+               : kind < 35 ? Fault::Kind::kHang
+               : kind < 50 ? Fault::Kind::kCrash
+               : kind < 54 ? Fault::Kind::kDeviceError
+               : kind < 57 ? Fault::Kind::kDrain
+               : kind < 96 ? Fault::Kind::kInject
+                           : Fault::Kind::kRestartCoordinator;
+  fault.at_ns = random.Between(0, horizon_ns);
+  fault.worker = random.Below(num_workers);
+  fault.duration_ns = random.Between(0, 60 * kMillisecond);
+  return fault;
+}
+
+}  // namespace
+
+Schedule RandomSchedule(uint64_t seed) {
+  Random random(seed * 2 + 1);
+  Schedule schedule;
+  schedule.seed = seed;
+  schedule.table = random.Below(4);
+  schedule.hop_ns =
+      random.OneOf({10 * kMicrosecond, 300 * kMicrosecond, 2 * kMillisecond});
+  schedule.slow_percent = random.OneOf({0, 2, 15});
+  schedule.coordinator_clock_ns = random.Between(1, 1000 * kMillisecond);
+  schedule.failover_timeout_ns = random.OneOf(
+      {5 * kMillisecond, 50 * kMillisecond, 30'000 * kMillisecond});
+  schedule.tampers = random.Percent(5);
+  const int num_targets = random.OneOf({1, 1, 2, 2, 3});
+  const int num_drafts = random.OneOf({0, 1, 1, 1, 2, 3});
+  for (int i = 0; i < num_targets; ++i) {
+    schedule.workers.push_back(RandomWorker(random, WorkerRole::kTarget));
+  }
+  for (int i = 0; i < num_drafts; ++i) {
+    schedule.workers.push_back(RandomWorker(random, WorkerRole::kDraft));
+  }
+  const int num_requests = random.OneOf({1, 1, 2, 2, 3, 4});
+  int total_tokens = 0;
+  for (int i = 0; i < num_requests; ++i) {
+    schedule.requests.push_back(RandomRequest(random, i, schedule.hop_ns));
+    total_tokens += schedule.requests.back().spec.max_tokens;
+  }
+  if (random.Percent(25)) return schedule;
+  const int num_faults = 1 + random.Below(6);
+  const int64_t horizon_ns =
+      std::min(total_tokens, 40) * 3 * kMillisecond + 10 * kMillisecond;
+  for (int i = 0; i < num_faults; ++i) {
+    schedule.faults.push_back(RandomFault(
+        random, static_cast<int>(schedule.workers.size()), horizon_ns));
+  }
+  return schedule;
+}
+
+std::string Describe(const Schedule& schedule) {
+  std::string text =
+      absl::StrCat("table ", schedule.table, ", hop ", schedule.hop_ns,
+                   " ns, slow ", schedule.slow_percent, " %",
+                   schedule.tampers ? ", tampered drafts" : "", "\n");
+  for (size_t i = 0; i < schedule.workers.size(); ++i) {
+    const WorkerOptions& worker = schedule.workers[i];
+    absl::StrAppend(&text, "worker ", i,
+                    worker.role == WorkerRole::kTarget
+                        ? ": target"
+                        : absl::StrCat(": draft of kind ",
+                                       static_cast<int>(worker.draft_kind)),
+                    ", step ", worker.step_ns, " ns, KV ",
+                    worker.kv_capacity_tokens, ", context ",
+                    worker.context_length, ", budget ", worker.budget.max_rows,
+                    "\n");
+  }
+  for (size_t i = 0; i < schedule.requests.size(); ++i) {
+    const RequestOptions& request = schedule.requests[i];
+    absl::StrAppend(
+        &text, "request ", i, " at ", request.arrival_ns,
+        " ns: ", std::string(speculation::MethodName(request.spec.method)),
+        ", window ", request.spec.window.value_or(0), ", prompt ",
+        request.spec.prompt_ids.size(), ", max_tokens ",
+        request.spec.max_tokens, ", temperature ",
+        request.spec.sampling.temperature,
+        request.spec.ignore_eos ? ", ignore_eos" : "",
+        request.spec.stop.empty()
+            ? std::string()
+            : absl::StrCat(", stop \"", request.spec.stop[0], "\""),
+        request.spec.stop_token_ids.empty()
+            ? std::string()
+            : absl::StrCat(", stop id ", request.spec.stop_token_ids[0]),
+        "\n");
+  }
+  return text;
+}
+
+}  // namespace nacre::protocol

@@ -1,0 +1,83 @@
+// What one seed decides before anything runs: the fleet, the requests and the
+// faults. What it decides later (every delay) comes from World's generator.
+//
+// Plain values. Times: virtual nanoseconds from the start.
+
+#ifndef TESTS_SIMULATION_PROTOCOL_SCHEDULE_H_
+#define TESTS_SIMULATION_PROTOCOL_SCHEDULE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coordinator/request.h"
+#include "coordinator/worker_info.h"
+#include "worker/step_budget.h"
+
+namespace nacre::protocol {
+
+inline constexpr int kVocabSize = 8;
+inline constexpr int32_t kEos = kVocabSize - 1;
+inline constexpr int64_t kMicrosecond = 1'000;
+inline constexpr int64_t kMillisecond = 1'000'000;
+
+// How far a draft's table is from its target's; see tests/testing/table_model.h
+enum class DraftKind { kPerfect, kGood, kFair, kPoor, kAdversarial };
+inline constexpr int kNumDraftKinds = 5;
+
+struct WorkerOptions {
+  coordinator::WorkerRole role = coordinator::WorkerRole::kTarget;
+  DraftKind draft_kind = DraftKind::kPerfect;
+  int numerics = 0;  // of a target: others say something else
+  int64_t kv_capacity_tokens = 1 << 20;
+  int context_length = 1024;
+  worker::StepBudget budget;
+  int64_t step_ns = kMillisecond;  // at least; up to twice as long
+  int64_t clock_offset_ns = 0;     // its clock minus the virtual time
+};
+
+struct RequestOptions {
+  coordinator::RequestSpec spec;
+  int64_t arrival_ns = 0;
+  int64_t cancel_ns = -1;    // the client cancels, or is lost; -1: it does not
+  int64_t deadline_ns = -1;  // -1: none
+  int64_t read_ns = 0;       // the client takes this long for a chunk
+};
+
+struct Fault {
+  enum class Kind {
+    kBreak,               // the connection is lost with all it carried
+    kHang,                // the process stops for a while
+    kCrash,               // the process dies; another incarnation comes back
+    kDeviceError,         // the next forward fails: the process exits
+    kDrain,               // no new sessions
+    kInject,              // a stale, repeated or malformed message
+    kRestartCoordinator,  // all clients and connections are lost
+  };
+  Kind kind = Kind::kBreak;
+  int64_t at_ns = 0;
+  int worker = 0;
+  int64_t duration_ns = 0;  // of a hang; until a crashed process is back
+};
+
+struct Schedule {
+  uint64_t seed = 0;
+  int table = 0;         // which target model
+  int64_t hop_ns = 0;    // most of a message's way takes up to this
+  int slow_percent = 0;  // of the messages, which take up to 30 times as long
+  int64_t coordinator_clock_ns = 0;
+  int64_t failover_timeout_ns = 0;
+  bool tampers = false;  // drafts' tokens change on their way
+  std::vector<WorkerOptions> workers;
+  std::vector<RequestOptions> requests;
+  std::vector<Fault> faults;
+};
+
+Schedule RandomSchedule(uint64_t seed);
+
+// One or two lines for a failure report.
+std::string Describe(const Schedule& schedule);
+
+}  // namespace nacre::protocol
+
+#endif  // TESTS_SIMULATION_PROTOCOL_SCHEDULE_H_

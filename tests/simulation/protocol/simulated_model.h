@@ -1,0 +1,126 @@
+// A LanguageModel whose logits come from a table that all schedules share
+// (computed once by TableModel), and whose sequences can be looked into: what
+// was fed at which position, and whether something was fed again in vain.
+//
+// Thread-compatible; the tables are immutable once made.
+
+#ifndef TESTS_SIMULATION_PROTOCOL_SIMULATED_MODEL_H_
+#define TESTS_SIMULATION_PROTOCOL_SIMULATED_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "model/language_model.h"
+#include "tests/simulation/protocol/schedule.h"
+
+namespace nacre::protocol {
+
+struct SessionOnWorker;
+
+inline constexpr int kNumTables = 4;
+
+// Logits by the last two tokens; -1 is "none".
+class LogitTable {
+ public:
+  // The model of the targets of a schedule, and a draft of it.
+  static const LogitTable& Target(int table);
+  static const LogitTable& Draft(int table, DraftKind kind);
+
+  absl::Span<const float> Row(int32_t before, int32_t last) const {
+    return absl::MakeConstSpan(
+        &logits_[static_cast<size_t>(
+            ((before + 1) * (kVocabSize + 1) + last + 1) * kVocabSize)],
+        kVocabSize);
+  }
+
+ private:
+  LogitTable(uint64_t seed, float disturbance, bool adversarial);
+  std::vector<float> logits_;
+};
+
+// A hash of the tokens before a position and of what follows there.
+constexpr uint64_t kEmptyHash = 0x243F6A8885A308D3;
+inline uint64_t ExtendHash(uint64_t hash, int32_t token_id) {
+  hash = (hash ^ static_cast<uint64_t>(token_id + 1)) * 0x9E3779B97F4A7C15;
+  return hash ^ (hash >> 29);
+}
+
+class SimulatedModel;
+
+class SimulatedSequence final : public model::Sequence {
+ public:
+  SimulatedSequence(SimulatedModel* owner, int max_length);
+  ~SimulatedSequence() override;
+
+  int length() const override { return length_; }
+  void Truncate(int length) override;
+
+  // Tokens whose KV is held: [0, length()).
+  int32_t token(int position) const { return tokens_[position]; }
+  // The hash of tokens [0, length).
+  uint64_t hash(int length) const {
+    return length == 0 ? kEmptyHash : hashes_[length - 1];
+  }
+  void Feed(int32_t token_id);
+
+  SessionOnWorker* session = nullptr;  // whose it is
+  // The first position that is not the target's own token; checks.cc.
+  int divergence = 1 << 30;
+
+ private:
+  friend class SimulatedModel;
+  SimulatedModel* const model_;
+  const int max_length_;
+  int length_ = 0;
+  std::vector<int32_t> tokens_;  // those beyond length_ were truncated
+  std::vector<uint64_t> hashes_;
+};
+
+class SimulatedModel final : public model::LanguageModel {
+ public:
+  struct Options {
+    const LogitTable* table = nullptr;
+    int64_t kv_capacity_tokens = 0;
+    int context_length = 0;
+    // Whose the next sequence is: called first in every NewSequence.
+    std::function<SessionOnWorker*()> next_session;
+    // Called when a sequence has come, and when it is about to go.
+    std::function<void(SimulatedSequence*, bool lives)> on_sequence;
+    // Called first in every Forward: time passes.
+    std::function<absl::Status(absl::Span<const model::SequenceRows>)>
+        on_forward;
+    // Called before a row is fed: a token that was dropped at that position
+    // although it is the one that is fed now.
+    std::function<void(const SimulatedSequence&, int position)> on_fed_again;
+  };
+  explicit SimulatedModel(Options options);
+
+  const std::vector<SimulatedSequence*>& sequences() const {
+    return sequences_;
+  }
+
+  const model::ModelInfo& info() const override { return info_; }
+  void BindComputeThread() override {}
+  absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
+      int max_length) override;
+  int64_t kv_free_tokens() const override { return kv_free_tokens_; }
+  absl::StatusOr<absl::Span<const float>> Forward(
+      absl::Span<const model::SequenceRows> batch) override;
+
+ private:
+  friend class SimulatedSequence;
+  Options options_;
+  model::ModelInfo info_;
+  int64_t kv_free_tokens_;
+  std::vector<SimulatedSequence*> sequences_;
+  std::vector<float> logits_;
+};
+
+}  // namespace nacre::protocol
+
+#endif  // TESTS_SIMULATION_PROTOCOL_SIMULATED_MODEL_H_

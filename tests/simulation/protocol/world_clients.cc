@@ -1,0 +1,178 @@
+// The clients of the world, and the coordinator that they talk to.
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "tests/simulation/protocol/world.h"
+#include "tests/simulation/protocol/world_client.h"
+
+namespace nacre::protocol {
+
+void World::NewDispatcher() {
+  dispatcher_ = std::make_unique<coordinator::Dispatcher>(
+      coordinator::Dispatcher::Options{
+          .tokenizer = &tokenizer_,
+          .now_ns = [this] { return now_ns_ + schedule_.coordinator_clock_ns; },
+          .failover_timeout_ns = schedule_.failover_timeout_ns,
+          .wake_at = [this](int64_t at_ns) { TickAt(at_ns); }});
+}
+
+void World::TickAt(int64_t at_ns) {
+  if (at_ns == coordinator::kNever) return;
+  At(at_ns - schedule_.coordinator_clock_ns, Event::Kind::kTick, 0);
+}
+
+void World::Tick() { TickAt(dispatcher_->Tick()); }
+
+// A client's stream of chunks: reads them one by one, in its own time.
+class World::Sink final : public coordinator::ResponseSink {
+ public:
+  Sink(World* world, RequestState* request)
+      : world_(world), request_(request) {}
+
+  void OnChunk(const coordinator::Chunk& chunk) override {
+    world_->trace_.Add(
+        world_->now_ns_, "client # gets # tokens from #", request_->index,
+        static_cast<int64_t>(chunk.token_ids.size()), chunk.first_index);
+    world_->checks_.OnChunk(*request_, chunk);
+    if (request_->pending_chunks++ == 0) {
+      world_->At(world_->now_ns_ + request_->options->read_ns,
+                 Event::Kind::kRead, request_->index);
+    }
+  }
+  void OnComplete(const coordinator::RequestSpec&,
+                  const coordinator::Completion& completion) override {
+    world_->trace_.Add(world_->now_ns_, "client # completes with # tokens",
+                       request_->index,
+                       static_cast<int64_t>(completion.token_ids.size()));
+    world_->checks_.OnComplete(*request_, completion);
+  }
+  void OnError(const absl::Status& status) override {
+    world_->trace_.Add(world_->now_ns_, "client # ends with status #",
+                       request_->index, static_cast<int64_t>(status.code()));
+    world_->checks_.OnError(*request_, status);
+    world_->OnEnded(*request_);
+  }
+  int pending_chunks() const override { return request_->pending_chunks; }
+
+ private:
+  World* const world_;
+  RequestState* const request_;
+};
+
+const LogitTable& World::TargetTable(int numerics) const {
+  return LogitTable::Target((schedule_.table + numerics) % kNumTables);
+}
+
+void World::OnOpened(RequestState& request, int numerics) {
+  ++request.num_targets;
+  if (request.numerics == numerics) return;
+  if (request.numerics >= 0) {
+    checks_.Fail("request ", request.index, " goes on with other numerics");
+    return;
+  }
+  request.numerics = numerics;
+  request.expected =
+      ExpectedOutput(TargetTable(numerics), request.options->spec);
+}
+
+// By its seed, which no two requests share: ids may clash.
+RequestState* World::FindRequest(const coordinator::RequestSpec& spec) {
+  for (RequestState& request : requests_) {
+    if (request.options->spec.sampling.seed == spec.sampling.seed) {
+      return &request;
+    }
+  }
+  checks_.Fail("a worker is told of an unknown request");
+  return &requests_[0];
+}
+
+void World::Arrive(RequestState& request) {
+  trace_.Add(now_ns_, "request # arrives", request.index);
+  bool has_target = false;
+  for (const coordinator::WorkerStatus& worker : dispatcher_->workers()) {
+    has_target |=
+        worker.info.role == coordinator::WorkerRole::kTarget && worker.ready;
+  }
+  bool taken = false;
+  for (const RequestState& other : requests_) {
+    taken |= other.started && !other.ended &&
+             other.options->spec.request_id == request.options->spec.request_id;
+  }
+  request.started = true;
+  coordinator::RequestSpec spec = request.options->spec;
+  if (request.options->deadline_ns >= 0) {
+    spec.deadline_ns =
+        1 + request.options->deadline_ns + schedule_.coordinator_clock_ns;
+  }
+  const absl::StatusOr<uint64_t> id = dispatcher_->Start(
+      std::move(spec), std::make_shared<Sink>(this, &request));
+  if (id.ok()) {
+    if (taken) checks_.Fail("a request id is running twice");
+    request.session_id = *id;
+    return;
+  }
+  trace_.Add(now_ns_, "request # is refused with status #", request.index,
+             static_cast<int64_t>(id.status().code()));
+  request.status = id.status();
+  if (!(taken && absl::IsAlreadyExists(id.status())) &&
+      !(!has_target && absl::IsUnavailable(id.status()))) {
+    OnEnded(request);
+  }
+  request.ended = true;
+  request.status = id.status();
+}
+
+// Every documented end has a reason.
+void World::OnEnded(RequestState& request) {
+  switch (request.status.code()) {
+    case absl::StatusCode::kCancelled:
+      if (request.cancelled) return;
+      break;
+    case absl::StatusCode::kUnavailable:
+      if (lost_target_ || broke_device_) return;
+      break;
+    case absl::StatusCode::kDeadlineExceeded:
+      if (request.options->deadline_ns >= 0 &&
+          now_ns_ > request.options->deadline_ns) {
+        return;
+      }
+      break;
+    case absl::StatusCode::kInternal:
+      if (broke_device_) return;
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      for (const WorkerOptions& worker : schedule_.workers) {
+        if (worker.role == coordinator::WorkerRole::kTarget &&
+            worker.kv_capacity_tokens < 1000) {
+          return;
+        }
+      }
+      break;
+    default:
+      break;
+  }
+  checks_.Fail("request ", request.index,
+               " ends without a reason: ", request.status.ToString());
+}
+
+void World::Cancel(RequestState& request) {
+  if (request.ended || request.session_id == 0) return;
+  trace_.Add(now_ns_, "client # cancels", request.index);
+  request.cancelled = true;
+  dispatcher_->Cancel(request.session_id);
+  if (!request.ended) {
+    checks_.Fail("request ", request.index, " goes on after its cancel");
+  }
+}
+
+void World::Read(RequestState& request) {
+  if (--request.pending_chunks > 0) {
+    At(now_ns_ + request.options->read_ns, Event::Kind::kRead, request.index);
+  } else if (!request.ended) {
+    dispatcher_->OnSinkDrained(request.session_id);
+  }
+}
+
+}  // namespace nacre::protocol

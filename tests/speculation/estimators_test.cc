@@ -1,0 +1,116 @@
+#include "speculation/estimators.h"
+
+#include "gtest/gtest.h"
+
+namespace nacre::speculation {
+namespace {
+
+TEST(AcceptanceEstimator, BeginsWithItsPrior) {
+  EXPECT_DOUBLE_EQ(AcceptanceEstimator().alpha(), 0.7);
+  EXPECT_DOUBLE_EQ(AcceptanceEstimator(0.3).alpha(), 0.3);
+}
+
+TEST(AcceptanceEstimator, WeighsThePriorAsFourComparisons) {
+  AcceptanceEstimator estimator(0.5);
+  estimator.Add(4, 4);
+  EXPECT_DOUBLE_EQ(estimator.alpha(), 6.0 / 8.0);
+  estimator.Add(0, 0);
+  EXPECT_DOUBLE_EQ(estimator.alpha(), 6.0 / 8.0);
+}
+
+TEST(AcceptanceEstimator, ForgetsWhatIsLongAgo) {
+  AcceptanceEstimator estimator(0.5);
+  for (int i = 0; i < 1000; ++i) estimator.Add(3, 3);
+  EXPECT_GT(estimator.alpha(), 0.999);
+  for (int i = 0; i < 64; ++i) estimator.Add(1, 0);
+  EXPECT_NEAR(estimator.alpha(), 0.37, 0.02);  // (1 - 1/65)^64
+  for (int i = 0; i < 1000; ++i) estimator.Add(1, 0);
+  EXPECT_LT(estimator.alpha(), 0.001);
+  EXPECT_GT(estimator.alpha(), 0.0);
+}
+
+TEST(AcceptanceEstimator, OneLargeBatchLeavesItsOwnRate) {
+  AcceptanceEstimator estimator(0.5);
+  estimator.Add(100000, 25000);
+  EXPECT_NEAR(estimator.alpha(), 0.25, 0.001);
+}
+
+TEST(StepTimeCurve, IsOneBeforeAnyMeasurement) {
+  StepTimeCurve curve;
+  EXPECT_TRUE(curve.empty());
+  EXPECT_EQ(curve.At(5), 1.0);
+}
+
+TEST(StepTimeCurve, IgnoresWhatCannotBe) {
+  StepTimeCurve curve;
+  curve.Add(0, 100);
+  curve.Add(-1, 100);
+  curve.Add(StepTimeCurve::kMaxRows + 1, 100);
+  curve.Add(1, 0);
+  curve.Add(1, -5);
+  EXPECT_TRUE(curve.empty());
+}
+
+TEST(StepTimeCurve, IsFlatOutsideAndStraightBetween) {
+  StepTimeCurve curve;
+  curve.Add(4, 1000);
+  EXPECT_EQ(curve.At(1), 1000.0);
+  EXPECT_EQ(curve.At(9), 1000.0);
+  curve.Add(8, 2000);
+  EXPECT_EQ(curve.At(-3), 1000.0);
+  EXPECT_EQ(curve.At(4), 1000.0);
+  EXPECT_EQ(curve.At(5), 1250.0);
+  EXPECT_EQ(curve.At(7), 1750.0);
+  EXPECT_EQ(curve.At(8), 2000.0);
+  EXPECT_EQ(curve.At(1000), 2000.0);
+}
+
+TEST(StepTimeCurve, TakesTheLargestStep) {
+  StepTimeCurve curve;
+  curve.Add(StepTimeCurve::kMaxRows, 3000);
+  EXPECT_EQ(curve.At(StepTimeCurve::kMaxRows), 3000.0);
+}
+
+TEST(StepTimeCurve, AConstantStaysConstant) {
+  StepTimeCurve curve;
+  for (int i = 0; i < 100; ++i) curve.Add(3, 777);
+  EXPECT_EQ(curve.At(3), 777.0);
+}
+
+TEST(StepTimeCurve, FollowsALastingChangeAndNotOneOutlier) {
+  StepTimeCurve curve;
+  curve.Add(1, 1000);
+  curve.Add(1, 1'000'000);  // counts as 2000
+  EXPECT_DOUBLE_EQ(curve.At(1), 1100.0);
+  for (int i = 0; i < 100; ++i) curve.Add(1, 500);
+  EXPECT_NEAR(curve.At(1), 500.0, 1.0);
+  for (int i = 0; i < 200; ++i) curve.Add(1, 5000);
+  EXPECT_NEAR(curve.At(1), 5000.0, 1.0);
+}
+
+TEST(StepTimeCurve, RowsNotMeasuredFollowWhatChangesAllSteps) {
+  StepTimeCurve curve;
+  const int64_t quiet_ns[] = {0, 6600, 6700, 6700, 6800, 0, 0, 0, 11000};
+  for (int rows : {1, 2, 3, 4, 8}) curve.Add(rows, quiet_ns[rows]);
+  // Another device loads the memory: every step takes half as long again, and
+  // steps of 8 rows do not occur.
+  for (int step = 0; step < 300; ++step) {
+    const int rows = 1 + step % 4;
+    curve.Add(rows, quiet_ns[rows] * 3 / 2);
+  }
+  EXPECT_NEAR(curve.At(4), 6800 * 1.5, 100);
+  EXPECT_NEAR(curve.At(8), 11000 * 1.5, 1000);
+}
+
+TEST(StepTimeCurve, NoiseInSomeRowsDoesNotCarryTheOthersAway) {
+  StepTimeCurve curve;
+  curve.Add(1, 10000);
+  curve.Add(8, 15000);
+  for (int step = 0; step < 100000; ++step) {
+    curve.Add(1, step % 3 == 0 ? 12000 : 9000);  // 10000 on average
+  }
+  EXPECT_NEAR(curve.At(8), 15000, 1500);
+}
+
+}  // namespace
+}  // namespace nacre::speculation

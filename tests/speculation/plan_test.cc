@@ -1,0 +1,202 @@
+#include "speculation/plan.h"
+
+#include "gtest/gtest.h"
+#include "speculation/law.h"
+
+namespace nacre::speculation {
+namespace {
+
+class PlanTest : public testing::Test {
+ protected:
+  // A flat target curve of `target_ns`, a draft of 1 ms, no latency.
+  PlanInputs Inputs(Method method, double target_ns, double alpha) {
+    for (int rows = 1; rows <= StepTimeCurve::kMaxRows; ++rows) {
+      curve_.Add(rows, static_cast<int64_t>(target_ns));
+    }
+    PlanInputs inputs;
+    inputs.method = method;
+    inputs.alpha = alpha;
+    inputs.costs.target = &curve_;
+    inputs.costs.draft_token_ns = 1e6;
+    inputs.costs.hop_ns = 0.0;
+    return inputs;
+  }
+
+  StepTimeCurve curve_;
+};
+
+TEST_F(PlanTest, ArIsAllZeroes) {
+  EXPECT_EQ(MakePlan(Inputs(Method::kAr, 5e6, 0.8)), PipelinePlan());
+}
+
+TEST_F(PlanTest, SdWaitsForItsWindowAlways) {
+  PlanInputs inputs = Inputs(Method::kSd, 5e6, 0.8);
+  inputs.window = 6;
+  const PipelinePlan plan = MakePlan(inputs);
+  EXPECT_EQ(plan.window, 6);
+  EXPECT_EQ(plan.draft, (DraftPlan{6, 6}));
+  EXPECT_EQ(plan.target, (TargetPlan{6, 6, 6, 14'000'000}));
+}
+
+TEST_F(PlanTest, PearlPreVerifiesThenWaitsForAChunk) {
+  PlanInputs inputs = Inputs(Method::kPearl, 5e6, 0.8);
+  inputs.window = 4;
+  const PipelinePlan plan = MakePlan(inputs);
+  EXPECT_EQ(plan.window, 4);
+  EXPECT_EQ(plan.draft, (DraftPlan{4, 7}));
+  EXPECT_EQ(plan.target, (TargetPlan{0, 3, 3, 8'000'000}));
+  inputs.window = 1;
+  EXPECT_EQ(MakePlan(inputs).draft, (DraftPlan{1, 1}));
+  EXPECT_EQ(MakePlan(inputs).target.window, 0);
+}
+
+TEST_F(PlanTest, ChoosesTheLawsWindowWhenTheUserDoesNot) {
+  EXPECT_EQ(MakePlan(Inputs(Method::kSd, 5e6, 0.8)).window,
+            BestSdWindow(0.8, 5, 16));
+  EXPECT_EQ(MakePlan(Inputs(Method::kPearl, 5e6, 0.8)).window, 5);
+}
+
+TEST_F(PlanTest, AsyncTakesTheGateOfTheLawAndTheWindowOfTheCurve) {
+  const PipelinePlan plan = MakePlan(Inputs(Method::kAsync, 10e6, 0.9));
+  // The curve is flat: the best window is 32, a smaller one nearly as good.
+  EXPECT_LT(plan.window, 32);
+  EXPECT_GE(ExpectedCommitted(0.9, plan.window),
+            0.99 * ExpectedCommitted(0.9, 32));
+  EXPECT_LT(ExpectedCommitted(0.9, plan.window - 1),
+            0.99 * ExpectedCommitted(0.9, 32));
+  EXPECT_EQ(plan.target.window, plan.window);
+  EXPECT_EQ(plan.target.gate_after_mismatch, BestGate(0.9, 10, 32));
+  EXPECT_EQ(plan.target.gate_in_flow, 0);
+  EXPECT_EQ(plan.draft.lead_in_flow, 2 * plan.window + 1);
+}
+
+TEST_F(PlanTest, AsyncWaitsOnlyWhereWaitingGainsMoreThanTheLawIsSharp) {
+  // From no gate to one, over alpha: the law alone takes its gate earlier.
+  bool refused = false;
+  for (double alpha = 0.9; alpha > 0.5; alpha -= 0.005) {
+    const PipelinePlan plan = MakePlan(Inputs(Method::kAsync, 5e6, alpha));
+    const int gate = plan.target.gate_after_mismatch;
+    const int best = BestGate(alpha, 5, plan.window);
+    const double gain =
+        AsyncSpeedup(alpha, 5, best) / AsyncSpeedup(alpha, 5, 0);
+    if (gate > 0) {
+      EXPECT_GT(gain, 1.005) << alpha;
+    }
+    if (gate == 0 && best > 0) refused = true;
+  }
+  EXPECT_TRUE(refused);
+}
+
+TEST_F(PlanTest, TheUsersWindowBoundsAsync) {
+  PlanInputs inputs = Inputs(Method::kAsync, 50e6, 0.8);
+  inputs.window = 3;
+  const PipelinePlan plan = MakePlan(inputs);
+  EXPECT_EQ(plan.window, 3);
+  EXPECT_EQ(plan.target.gate_after_mismatch, 3);
+  EXPECT_EQ(plan.draft.lead_in_flow, 7);
+}
+
+TEST_F(PlanTest, AnAsyncDraftStopsBeforeATokenThatIsLikelyAWaste) {
+  // c = 5.3, no gate: the verdict comes 0.3 into the token behind the fifth.
+  const PipelinePlan low = MakePlan(Inputs(Method::kAsync, 5.3e6, 0.3));
+  EXPECT_EQ(low.target.gate_after_mismatch, 0);
+  EXPECT_EQ(low.draft.lead_after_mismatch, 5);
+  EXPECT_GT(low.draft.lead_in_flow, 5);
+  EXPECT_EQ(low.draft.lead_in_flow, 2 * low.window + 1);
+}
+
+TEST_F(PlanTest, AnAsyncDraftStreamsOnWhereAMatchIsLikely) {
+  const PipelinePlan high = MakePlan(Inputs(Method::kAsync, 5.5e6, 0.95));
+  const int lead = 2 * high.window + 1;
+  EXPECT_EQ(high.draft, (DraftPlan{lead, lead}));
+}
+
+TEST_F(PlanTest, AnAsyncDraftAlwaysMayGiveTheTargetAToken) {
+  // So that acceptance is still measured where no window pays.
+  const PipelinePlan plan = MakePlan(Inputs(Method::kAsync, 0.2e6, 0.01));
+  EXPECT_GE(plan.draft.lead_after_mismatch, 1);
+  EXPECT_GE(plan.draft.lead_in_flow, 1);
+}
+
+TEST_F(PlanTest, RowsOfOtherSessionsCountInTheStep) {
+  PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.9);
+  StepTimeCurve knee;  // flat up to 16 rows, then steep
+  knee.Add(1, 10'000'000);
+  knee.Add(16, 10'000'000);
+  knee.Add(128, 1'000'000'000);
+  inputs.costs.target = &knee;
+  const int alone = MakePlan(inputs).window;
+  inputs.costs.other_rows = 12;
+  const int shared = MakePlan(inputs).window;
+  EXPECT_GE(alone, 15);
+  EXPECT_LT(shared, 8);
+  EXPECT_DOUBLE_EQ(inputs.costs.CostRatio(), 10.0);
+  inputs.costs.other_rows = 100;
+  EXPECT_GT(inputs.costs.CostRatio(), 100.0);
+}
+
+// A row that this session adds makes the tokens of all others later as well.
+TEST_F(PlanTest, AWindowIsWeighedAgainstWhatTheOthersWouldCommit) {
+  PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.7);
+  StepTimeCurve curve;  // 10 ms and 0.5 ms a row
+  for (int rows = 1; rows <= StepTimeCurve::kMaxRows; ++rows) {
+    curve.Add(rows, 10'000'000 + 500'000 * rows);
+  }
+  inputs.costs.target = &curve;
+  const int alone = MakePlan(inputs).window;
+  inputs.costs.other_rows = 64;
+  const int blind = MakePlan(inputs).window;
+  inputs.costs.other_sessions = 64;
+  const int shared = MakePlan(inputs).window;
+  EXPECT_GE(alone, 4);
+  EXPECT_GE(blind, alone);
+  EXPECT_EQ(shared, 0);
+  inputs.costs.other_rows = inputs.costs.other_sessions = 4;
+  const int few = MakePlan(inputs).window;
+  EXPECT_GT(few, shared);
+  EXPECT_LT(few, alone);
+}
+
+TEST_F(PlanTest, NobodyWaitsForTokensAtATargetThatOthersKeepBusy) {
+  PlanInputs inputs = Inputs(Method::kAsync, 10e6, 0.9);
+  inputs.costs.hop_ns = 0.0;
+  inputs.costs.draft_token_ns = 1e6;
+  EXPECT_GT(MakePlan(inputs).target.gate_after_mismatch, 0);
+  inputs.costs.other_sessions = 1;
+  EXPECT_GT(MakePlan(inputs).target.gate_after_mismatch, 0);
+  inputs.costs.other_rows = 1;
+  EXPECT_EQ(MakePlan(inputs).target.gate_after_mismatch, 0);
+}
+
+TEST_F(PlanTest, TheCostRatioIsFiveUntilBothSidesAreMeasured) {
+  StepCosts costs;
+  EXPECT_EQ(costs.CostRatio(), 5.0);
+  StepTimeCurve empty;
+  costs.target = &empty;
+  costs.draft_token_ns = 1e6;
+  EXPECT_EQ(costs.CostRatio(), 5.0);
+  curve_.Add(1, 3'000'000);
+  costs.target = &curve_;
+  EXPECT_DOUBLE_EQ(costs.CostRatio(), 3.0);
+  costs.draft_token_ns = 1e-3;
+  EXPECT_EQ(costs.CostRatio(), 1000.0);
+  costs.draft_token_ns = 1e15;
+  EXPECT_EQ(costs.CostRatio(), 0.01);
+  costs.draft_token_ns = 0.0;
+  EXPECT_EQ(costs.CostRatio(), 5.0);
+}
+
+TEST_F(PlanTest, TheGateTimeoutIsTwiceTheExpectedArrival) {
+  PlanInputs inputs = Inputs(Method::kSd, 5e6, 0.8);
+  inputs.window = 3;
+  inputs.costs.hop_ns = 2e6;  // there and back, and 3 + 1 tokens
+  EXPECT_EQ(MakePlan(inputs).target.gate_timeout_ns, 2 * (4 + 4) * 1'000'000);
+  inputs.costs.draft_token_ns = 1.0;
+  inputs.costs.hop_ns = 0.0;
+  EXPECT_EQ(MakePlan(inputs).target.gate_timeout_ns, 2'000'000);
+  inputs.costs.draft_token_ns = 0.0;  // not measured: generous
+  EXPECT_GE(MakePlan(inputs).target.gate_timeout_ns, 100'000'000);
+}
+
+}  // namespace
+}  // namespace nacre::speculation

@@ -1,0 +1,182 @@
+#include "speculation/session_schedule.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace nacre::speculation {
+namespace {
+
+using Outcome = SessionSchedule::VerdictOutcome;
+using Ids = std::vector<int32_t>;
+
+SessionSchedule Open(Method method = Method::kAsync,
+                     absl::optional<int> window = absl::nullopt) {
+  return SessionSchedule({method, window, 0.7}, {10, 11, 12});
+}
+
+Verdict MakeVerdict(int base_length, Ids token_ids, int verified,
+                    int accepted) {
+  Verdict verdict;
+  verdict.base_length = base_length;
+  verdict.token_ids = std::move(token_ids);
+  verdict.verified = verified;
+  verdict.accepted = accepted;
+  return verdict;
+}
+
+Tail MakeTail(uint32_t epoch, Ids token_ids) {
+  Tail tail;
+  tail.epoch = epoch;
+  tail.token_ids = std::move(token_ids);
+  return tail;
+}
+
+TEST(SessionSchedule, AVerdictIsCommittedAndBecomesTheDraftsCommit) {
+  SessionSchedule schedule = Open();
+  Commit commit;
+  EXPECT_EQ(schedule.OnVerdict(MakeVerdict(3, {1, 2}, 2, 1), &commit),
+            Outcome::kApplied);
+  EXPECT_EQ(commit.first_position, 3);
+  EXPECT_EQ(commit.token_ids, (Ids{1, 2}));
+  EXPECT_EQ(schedule.committed(), (Ids{10, 11, 12, 1, 2}));
+  EXPECT_EQ(schedule.prompt_length(), 3);
+  EXPECT_EQ(schedule.generated(), 2);
+}
+
+TEST(SessionSchedule, RepeatedAndImpossibleVerdictsChangeNothing) {
+  SessionSchedule schedule = Open();
+  Commit commit;
+  schedule.OnVerdict(MakeVerdict(3, {1, 2}, 2, 1), &commit);
+  const double alpha = schedule.alpha();
+  const std::vector<std::pair<Verdict, Outcome>> refused = {
+      {MakeVerdict(3, {1, 2}, 2, 1), Outcome::kRepeated},
+      {MakeVerdict(4, {2, 3}, 2, 1), Outcome::kRepeated},
+      {MakeVerdict(6, {4}, 2, 1), Outcome::kMalformed},
+      {MakeVerdict(5, {}, 2, 1), Outcome::kMalformed},
+      {MakeVerdict(5, {3}, 1, 2), Outcome::kMalformed},
+      {MakeVerdict(5, {3}, 1, -1), Outcome::kMalformed},
+      {MakeVerdict(5, {3}, -1, -1), Outcome::kMalformed},
+  };
+  for (const auto& [verdict, outcome] : refused) {
+    EXPECT_EQ(schedule.OnVerdict(verdict, &commit), outcome);
+  }
+  EXPECT_EQ(commit.token_ids, (Ids{1, 2}));
+  EXPECT_EQ(schedule.committed().size(), 5u);
+  EXPECT_EQ(schedule.alpha(), alpha);
+  EXPECT_EQ(schedule.stats().rounds, 1);
+  EXPECT_EQ(schedule.stats().verified, 2);
+  EXPECT_EQ(schedule.stats().stale_messages, 7);
+}
+
+TEST(SessionSchedule, ALostTargetMakesEveryTailStaleUntilADraftIsOpenedAnew) {
+  SessionSchedule schedule = Open();
+  EXPECT_EQ(schedule.AttachDraft(), 1u);
+  schedule.OnTargetLost();
+  EXPECT_FALSE(schedule.draft_attached());
+  EXPECT_EQ(schedule.epoch(), 2u);
+  EXPECT_FALSE(schedule.OnTail(MakeTail(1, {1})));
+  EXPECT_FALSE(schedule.OnTail(MakeTail(2, {1})));
+  EXPECT_EQ(schedule.AttachDraft(), 3u);
+  EXPECT_FALSE(schedule.OnTail(MakeTail(1, {1})));
+  EXPECT_TRUE(schedule.OnTail(MakeTail(3, {1})));
+  EXPECT_EQ(schedule.stats().stale_messages, 3);
+  EXPECT_EQ(schedule.stats().drafted, 1);
+}
+
+TEST(SessionSchedule, AccountsForEveryRound) {
+  SessionSchedule schedule = Open();
+  EXPECT_EQ(schedule.AttachDraft(), 1u);
+  EXPECT_TRUE(schedule.OnTail(MakeTail(1, {1, 2, 9})));
+  Commit commit;
+  schedule.OnVerdict(MakeVerdict(3, {1, 2, 3}, 3, 2), &commit);
+  Verdict degraded = MakeVerdict(6, {4}, 0, 0);
+  degraded.degraded = true;
+  schedule.OnVerdict(degraded, &commit);
+  const SpeculationStats& stats = schedule.stats();
+  EXPECT_EQ(stats.rounds, 2);
+  EXPECT_EQ(stats.drafted, 3);
+  EXPECT_EQ(stats.verified, 3);
+  EXPECT_EQ(stats.accepted, 2);
+  EXPECT_EQ(stats.committed, 4);
+  EXPECT_EQ(stats.degraded_rounds, 1);
+  EXPECT_EQ(stats.stale_messages, 0);
+  // A prior of 4 comparisons at 0.7.
+  EXPECT_NEAR(schedule.alpha(), (2.8 + 2) / (4 + 3), 1e-12);
+}
+
+TEST(SessionSchedule, WithoutDraftingNoRoundIsDegraded) {
+  SessionSchedule schedule = Open(Method::kAr);
+  EXPECT_FALSE(schedule.wants_draft());
+  Verdict verdict = MakeVerdict(3, {1}, 0, 0);
+  verdict.degraded = true;
+  Commit commit;
+  schedule.OnVerdict(verdict, &commit);
+  EXPECT_EQ(schedule.stats().degraded_rounds, 0);
+}
+
+TEST(SessionSchedule, OnlyTheDraftOfTheLatestEpochSpeaks) {
+  SessionSchedule schedule = Open();
+  EXPECT_FALSE(schedule.OnTail(MakeTail(0, {1})));  // none is attached
+  EXPECT_EQ(schedule.AttachDraft(), 1u);
+  EXPECT_FALSE(schedule.OnTail(MakeTail(0, {1})));
+  EXPECT_TRUE(schedule.OnTail(MakeTail(1, {1})));
+  schedule.OnDraftLost();
+  EXPECT_FALSE(schedule.draft_attached());
+  EXPECT_FALSE(schedule.OnTail(MakeTail(1, {1})));
+  EXPECT_EQ(schedule.AttachDraft(), 2u);
+  EXPECT_EQ(schedule.epoch(), 2u);
+  EXPECT_FALSE(schedule.OnTail(MakeTail(1, {1})));
+  EXPECT_FALSE(schedule.OnTail(MakeTail(3, {1})));
+  EXPECT_TRUE(schedule.OnTail(MakeTail(2, {1, 2})));
+  EXPECT_EQ(schedule.stats().drafted, 3);
+  EXPECT_EQ(schedule.stats().stale_messages, 5);
+}
+
+TEST(SessionSchedule, PlansOnceAndThenOnlyRealChanges) {
+  SessionSchedule schedule = Open(Method::kSd, 4);
+  StepTimeCurve target;
+  target.Add(1, 10'000'000);
+  StepCosts costs;
+  costs.target = &target;
+  costs.draft_token_ns = 1e6;
+  const absl::optional<PipelinePlan> plan = schedule.Replan(costs);
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(*plan, schedule.plan());
+  EXPECT_EQ(plan->target.window, 4);
+  EXPECT_EQ(schedule.Replan(costs), absl::nullopt);
+  costs.draft_token_ns = 1.5e6;  // the timeout follows, not worth a message
+  EXPECT_EQ(schedule.Replan(costs), absl::nullopt);
+  EXPECT_EQ(*plan, schedule.plan());
+  costs.draft_token_ns = 4e6;
+  const absl::optional<PipelinePlan> slower = schedule.Replan(costs);
+  ASSERT_TRUE(slower.has_value());
+  EXPECT_GT(slower->target.gate_timeout_ns, 2 * plan->target.gate_timeout_ns);
+}
+
+TEST(SessionSchedule, ThePlanFollowsTheAcceptanceOfTheSession) {
+  SessionSchedule schedule = Open();
+  StepTimeCurve target;
+  for (int rows = 1; rows <= 40; ++rows) {
+    target.Add(rows, 10'000'000 + 1'000'000 * (rows - 1));
+  }
+  StepCosts costs;
+  costs.target = &target;
+  costs.draft_token_ns = 1e6;
+  const int window = schedule.Replan(costs)->window;
+  Commit commit;
+  for (int i = 0; i < 20; ++i) {
+    schedule.OnVerdict(MakeVerdict(3 + i, {1}, 1, 0), &commit);
+  }
+  EXPECT_LT(schedule.Replan(costs)->window, window);
+}
+
+TEST(SessionSchedule, ArNeedsNoPlanBeyondTheFirst) {
+  SessionSchedule schedule = Open(Method::kAr);
+  ASSERT_TRUE(schedule.Replan({}).has_value());
+  EXPECT_EQ(schedule.plan(), PipelinePlan());
+  EXPECT_EQ(schedule.Replan({}), absl::nullopt);
+}
+
+}  // namespace
+}  // namespace nacre::speculation

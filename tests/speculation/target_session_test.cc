@@ -1,0 +1,354 @@
+// The target's state machine: what it takes from a draft, and when its gate is
+// open. target_session_step_test.cc has what a step decides.
+
+#include "speculation/target_session.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/speculation/session_builders.h"
+
+namespace nacre::speculation {
+namespace {
+
+using Outcome = TargetSession::TailOutcome;
+using Readiness = TargetSession::Readiness;
+
+// Equal state shows in equal behaviour: what comes next, and what it counts.
+void ExpectUnchangedBy(const TargetSession& before, const Tail& tail,
+                       Outcome outcome) {
+  TargetSession untouched = before;
+  TargetSession session = before;
+  EXPECT_EQ(session.OnTail(tail), outcome);
+  EXPECT_EQ(session.committed(), untouched.committed());
+  EXPECT_EQ(session.CheckReady(0), untouched.CheckReady(0));
+  EXPECT_EQ(session.gate_deadline_ns(), untouched.gate_deadline_ns());
+  const absl::Span<const int32_t> rows = session.BeginStep();
+  EXPECT_EQ(Rows(rows), Rows(untouched.BeginStep()));
+  const std::vector<int32_t> drawn = Drawn(rows, 77);
+  const Verdict verdict = session.FinishStep(drawn);
+  const Verdict expected = untouched.FinishStep(drawn);
+  EXPECT_EQ(verdict.verified, expected.verified);
+  EXPECT_EQ(verdict.accepted, expected.accepted);
+  EXPECT_EQ(verdict.degraded, expected.degraded);
+}
+
+TEST(TargetSession, StartsInMismatchAndWaitsForThatGate) {
+  TargetSession session = OpenTarget({.gate_after_mismatch = 2,
+                                      .gate_in_flow = 0,
+                                      .window = 4,
+                                      .gate_timeout_ns = 1000});
+  EXPECT_EQ(session.CheckReady(5), Readiness::kWaitDraft);
+  EXPECT_EQ(session.gate_deadline_ns(), 1005);
+  EXPECT_EQ(session.OnTail(MakeTail(3, 3, {1})), Outcome::kApplied);
+  EXPECT_EQ(session.CheckReady(6), Readiness::kWaitDraft);
+  EXPECT_EQ(session.gate_deadline_ns(), 1005);  // since it began to wait
+  EXPECT_EQ(session.OnTail(MakeTail(3, 4, {2})), Outcome::kApplied);
+  EXPECT_EQ(session.CheckReady(7), Readiness::kReady);
+  EXPECT_EQ(session.gate_deadline_ns(), absl::nullopt);
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2}));
+}
+
+TEST(TargetSession, TakesTailTokensOfOneOrSeveralMessagesInOrder) {
+  TargetSession session = OpenTarget({0, 0, 8, 0});
+  EXPECT_EQ(session.OnTail(MakeTail(3, 3, {1, 2})), Outcome::kApplied);
+  EXPECT_EQ(session.OnTail(MakeTail(3, 5, {})), Outcome::kApplied);
+  EXPECT_EQ(session.OnTail(MakeTail(3, 5, {3})), Outcome::kApplied);
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2, 3}));
+}
+
+TEST(TargetSession, SkipsRepeatedPositions) {
+  TargetSession session = OpenTarget({0, 0, 8, 0});
+  session.OnTail(MakeTail(3, 3, {1, 2}));
+  EXPECT_EQ(session.OnTail(MakeTail(3, 3, {1, 2, 3})), Outcome::kApplied);
+  EXPECT_EQ(session.OnTail(MakeTail(3, 4, {2})), Outcome::kApplied);
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2, 3}));
+  const Verdict verdict = session.FinishStep({1, 2, 3, 4});
+  EXPECT_EQ(verdict.verified, 3);
+}
+
+TEST(TargetSession, ARepeatedComparisonIsNotCountedTwice) {
+  TargetSession session = OpenTarget({0, 0, 8, 0});
+  Step(session, {1});  // open: the draft's token for position 3 is to come
+  EXPECT_EQ(session.OnTail(MakeTail(3, 3, {1})), Outcome::kApplied);
+  EXPECT_EQ(session.OnTail(MakeTail(3, 3, {1})), Outcome::kApplied);
+  const Verdict verdict = Step(session, {2});
+  EXPECT_EQ(verdict.verified, 1);
+  EXPECT_EQ(verdict.accepted, 1);
+}
+
+TEST(TargetSession, AnOldEpochIsStale) {
+  ExpectUnchangedBy(OpenTarget({0, 0, 8, 0}),
+                    MakeTail(3, 3, {1}, StopMark::kEnd, /*epoch=*/0),
+                    Outcome::kStale);
+}
+
+TEST(TargetSession, ABaseBelowTheLastMismatchIsStale) {
+  TargetSession session = OpenTarget({1, 1, 8, 1000});
+  session.OnTail(MakeTail(3, 3, {1, 2, 3}));
+  Step(session, {1, 9});  // mismatch at position 4: the correction is 9
+  EXPECT_EQ(session.committed_length(), 5);
+  ExpectUnchangedBy(session, MakeTail(3, 6, {4}, StopMark::kLead),
+                    Outcome::kStale);
+  ExpectUnchangedBy(session, MakeTail(4, 5, {4}, StopMark::kEnd),
+                    Outcome::kStale);
+  EXPECT_EQ(session.OnTail(MakeTail(5, 5, {6})), Outcome::kApplied);
+  EXPECT_EQ(Rows(session.BeginStep()), std::vector<int32_t>{6});
+}
+
+TEST(TargetSession, WithoutADraftATailIsStale) {
+  TargetSession session = OpenTarget({0, 0, 8, 0});
+  session.OnDraftLost();
+  ExpectUnchangedBy(session, MakeTail(3, 3, {1}), Outcome::kStale);
+}
+
+TEST(TargetSession, AfterTheEndATailIsStale) {
+  TargetSession session = OpenTarget({0, 0, 8, 0}, /*max_tokens=*/1);
+  Step(session, {1});
+  EXPECT_EQ(session.OnTail(MakeTail(4, 4, {1})), Outcome::kStale);
+  EXPECT_EQ(session.CheckReady(0), Readiness::kFinished);
+}
+
+TEST(TargetSession, MalformedTailsChangeNothing) {
+  TargetSession session = OpenTarget({2, 2, 8, 1000});
+  session.OnTail(MakeTail(3, 3, {1}));
+  for (const Tail& tail :
+       {MakeTail(3, 5, {2}, StopMark::kEnd),     // a gap
+        MakeTail(3, 1000, {}, StopMark::kEnd),   // a gap without tokens
+        MakeTail(4, 4, {2}, StopMark::kEnd),     // a base ahead
+        MakeTail(-1, 4, {2}, StopMark::kEnd),    // no base
+        MakeTail(3, -1, {2, 2, 2, 2, 2}),        // no position
+        MakeTail(3, 4, {2}, StopMark::kEnd, 2),  // an epoch ahead
+        MakeTail(3, 4, std::vector<int32_t>(kMaxLead + 1, 2))}) {
+    ExpectUnchangedBy(session, tail, Outcome::kMalformed);
+  }
+  // As many as a draft may send are taken.
+  EXPECT_EQ(session.OnTail(MakeTail(3, 4, std::vector<int32_t>(kMaxLead, 2))),
+            Outcome::kApplied);
+}
+
+TEST(TargetSession, TheGateCountsTokensBehindE1) {
+  TargetSession session = OpenTarget({0, 2, 8, 1000});
+  Step(session, {1});  // open
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  session.OnTail(MakeTail(3, 3, {1, 2}));  // e1 and one behind it
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  session.OnTail(MakeTail(3, 5, {3}));
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+}
+
+TEST(TargetSession, EveryStopMarkOpensTheGate) {
+  for (const StopMark stop :
+       {StopMark::kLead, StopMark::kPolicy, StopMark::kEnd}) {
+    TargetSession session = OpenTarget({4, 4, 8, 1000});
+    session.OnTail(MakeTail(3, 3, {1}, stop));
+    EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+    TargetSession other = OpenTarget({4, 4, 8, 1000});
+    other.OnTail(MakeTail(3, 3, {}, stop));  // a notice without a token
+    EXPECT_EQ(other.CheckReady(0), Readiness::kReady);
+  }
+}
+
+TEST(TargetSession, ADraftThatGoesOnTakesItsStopMarkBack) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  session.OnTail(MakeTail(3, 3, {1}, StopMark::kLead));
+  session.OnTail(MakeTail(3, 4, {2}));
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+}
+
+TEST(TargetSession, AStopMarkIsForgottenWhenAStepEndsExceptTheEnd) {
+  for (const StopMark stop :
+       {StopMark::kLead, StopMark::kPolicy, StopMark::kEnd}) {
+    TargetSession session = OpenTarget({4, 4, 8, 1000});
+    session.OnTail(MakeTail(3, 3, {1}, stop));
+    Step(session, {1, 2});
+    EXPECT_EQ(session.CheckReady(0), stop == StopMark::kEnd
+                                         ? Readiness::kReady
+                                         : Readiness::kWaitDraft);
+  }
+}
+
+TEST(TargetSession, AMismatchForgetsEveryStopMark) {
+  for (const StopMark stop :
+       {StopMark::kLead, StopMark::kPolicy, StopMark::kEnd}) {
+    TargetSession session = OpenTarget({4, 4, 8, 1000});
+    session.OnTail(MakeTail(3, 3, {1}, stop));
+    Step(session, {9});
+    EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  }
+}
+
+TEST(TargetSession, AStopMarkBeforeTheLatestCommitCountsOnlyIfItIsTheEnd) {
+  for (const StopMark stop :
+       {StopMark::kLead, StopMark::kPolicy, StopMark::kEnd}) {
+    TargetSession session = OpenTarget({0, 4, 8, 1000});
+    Step(session, {1});  // committed 4, which the draft does not know
+    session.OnTail(MakeTail(3, 3, {1, 2}, stop));
+    EXPECT_EQ(session.CheckReady(0), stop == StopMark::kEnd
+                                         ? Readiness::kReady
+                                         : Readiness::kWaitDraft);
+    session.OnTail(MakeTail(4, 5, {}, stop));
+    EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  }
+}
+
+TEST(TargetSession, ARepeatedMessageDoesNotTakeAStopMarkBack) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  session.OnTail(MakeTail(3, 3, {1}));
+  session.OnTail(MakeTail(3, 4, {2}, StopMark::kLead));
+  ExpectUnchangedBy(session, MakeTail(3, 3, {1}), Outcome::kApplied);
+}
+
+TEST(TargetSession, ARepeatedMessageDoesNotEndTheSilence) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  session.OnTail(MakeTail(3, 3, {1}));
+  Step(session, {1, 2});
+  session.CheckReady(0);
+  session.CheckReady(1000);
+  ExpectUnchangedBy(session, MakeTail(3, 3, {1}), Outcome::kApplied);
+  EXPECT_EQ(session.OnTail(MakeTail(5, 5, {}, StopMark::kLead)),
+            Outcome::kApplied);
+  ExpectUnchangedBy(session, MakeTail(5, 5, {}, StopMark::kLead),
+                    Outcome::kApplied);
+}
+
+TEST(TargetSession, WaitsForNoMoreThanRemainingMinusOne) {
+  TargetSession session = OpenTarget({5, 5, 8, 1000}, /*max_tokens=*/3);
+  session.OnTail(MakeTail(3, 3, {1}));
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  session.OnTail(MakeTail(3, 4, {2, 3}));
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2}));
+  session.FinishStep({1, 8});
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);  // one token remains
+  EXPECT_TRUE(session.BeginStep().empty());
+  EXPECT_EQ(session.FinishStep({2}).finish, FinishReason::kLength);
+}
+
+TEST(TargetSession, TheWindowLimitsAStepNotTheTail) {
+  TargetSession session = OpenTarget({0, 0, 2, 0});
+  session.OnTail(MakeTail(3, 3, {1, 2, 3, 4, 5}));
+  EXPECT_EQ(Step(session, {1, 2, 3}).window, 2);
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{4, 5}));
+}
+
+TEST(TargetSession, NoPlanMakesAStepLargerThanTheLargestWindow) {
+  TargetSession session =
+      OpenTarget({0, 0, 1000, 0}, /*max_tokens=*/500, /*unacknowledged=*/500);
+  session.OnTail(MakeTail(3, 3, std::vector<int32_t>(kMaxLead, 1)));
+  EXPECT_EQ(session.BeginStep().size(), static_cast<size_t>(kMaxWindow));
+}
+
+TEST(TargetSession, AWindowBelowTheGateStillOpensIt) {
+  TargetSession session = OpenTarget({6, 6, 2, 1000});
+  session.OnTail(MakeTail(3, 3, {1, 2}));
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+}
+
+TEST(TargetSession, StaysWithinTheUnacknowledgedLimit) {
+  TargetSession session =
+      OpenTarget({0, 0, 8, 0}, /*max_tokens=*/50, /*unacknowledged=*/4);
+  session.OnTail(MakeTail(3, 3, {1, 2, 3, 4, 5, 8}));
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2, 3}));
+  session.FinishStep({1, 2, 3, 4});
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitAcknowledge);
+  EXPECT_EQ(session.gate_deadline_ns(), absl::nullopt);
+  session.OnAcknowledged(5);
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  EXPECT_EQ(Rows(session.BeginStep()), std::vector<int32_t>{5});
+  session.FinishStep({5, 9});
+  session.OnAcknowledged(4);  // an old one takes nothing back
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitAcknowledge);
+  session.OnAcknowledged(1000);  // one that lies is cut to what there is
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  EXPECT_TRUE(session.BeginStep().empty());
+}
+
+TEST(TargetSession, ALostDraftOpensTheGateAndDegradesTheStep) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  session.OnDraftLost();
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  EXPECT_TRUE(Step(session, {1}).degraded);
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+}
+
+TEST(TargetSession, TheTailOfALostDraftIsStillVerified) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  session.OnTail(MakeTail(3, 3, {1, 2}));
+  session.OnDraftLost();
+  EXPECT_EQ(Step(session, {1, 2, 3}).matched, 2);
+}
+
+TEST(TargetSession, TheTimerOpensTheGate) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  session.OnTail(MakeTail(3, 3, {1}));
+  EXPECT_EQ(session.CheckReady(10), Readiness::kWaitDraft);
+  EXPECT_EQ(session.CheckReady(1009), Readiness::kWaitDraft);
+  EXPECT_EQ(session.CheckReady(1010), Readiness::kReady);
+  EXPECT_FALSE(Step(session, {1, 2}).degraded);  // it had a token
+  // A draft that has sent something is waited for again.
+  EXPECT_EQ(session.CheckReady(2000), Readiness::kWaitDraft);
+  EXPECT_EQ(session.gate_deadline_ns(), 3000);
+}
+
+TEST(TargetSession, ASilentDraftCostsOneTimeoutNotOneAStep) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  EXPECT_EQ(session.CheckReady(1000), Readiness::kReady);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(Step(session, {1}).degraded);
+    EXPECT_EQ(session.CheckReady(1001), Readiness::kReady);
+  }
+  // It speaks again: from now on it is waited for.
+  EXPECT_EQ(session.OnTail(MakeTail(3, 3, {1})), Outcome::kApplied);
+  EXPECT_EQ(session.CheckReady(1002), Readiness::kWaitDraft);
+}
+
+TEST(TargetSession, AStaleMessageDoesNotEndTheSilence) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  session.CheckReady(0);
+  session.CheckReady(1000);
+  EXPECT_EQ(session.OnTail(MakeTail(3, 3, {1}, StopMark::kNone, 0)),
+            Outcome::kStale);
+  EXPECT_EQ(session.CheckReady(1001), Readiness::kReady);
+}
+
+TEST(TargetSession, ANewPlanAppliesToAnOpenWait) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  session.OnPlan({4, 4, 8, 5000});
+  EXPECT_EQ(session.CheckReady(1000), Readiness::kWaitDraft);
+  EXPECT_EQ(session.gate_deadline_ns(), 5000);
+  session.OnPlan({0, 0, 8, 5000});
+  EXPECT_EQ(session.CheckReady(1001), Readiness::kReady);
+}
+
+TEST(TargetSession, AReopenedSessionGoesOnWhereItWas) {
+  TargetSession::Options options;
+  options.prompt_length = 2;
+  options.max_tokens = 3;
+  options.plan.window = 8;
+  TargetSession session(options, {10, 11, 12});
+  EXPECT_EQ(session.generated(), 1);
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  EXPECT_EQ(Step(session, {13}).base_length, 3);
+  EXPECT_EQ(Step(session, {14}).finish, FinishReason::kLength);
+}
+
+TEST(TargetSession, ASessionReopenedBehindItsEndIsFinished) {
+  TargetSession::Options options;
+  options.prompt_length = 2;
+  options.max_tokens = 3;
+  options.eos_ids = {9};
+  options.stop_ids = {8};
+  EXPECT_TRUE(TargetSession(options, {9, 9, 1, 2, 3}).finished());
+  EXPECT_TRUE(TargetSession(options, {1, 2, 9}).finished());
+  EXPECT_TRUE(TargetSession(options, {1, 2, 8}).finished());
+  // An end token in the prompt ends nothing.
+  EXPECT_FALSE(TargetSession(options, {1, 9}).finished());
+  EXPECT_FALSE(TargetSession(options, {9, 8, 1}).finished());
+}
+
+}  // namespace
+}  // namespace nacre::speculation

@@ -1,0 +1,61 @@
+#include "telemetry/metrics_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/counter.h>
+#include <prometheus/registry.h>
+
+#include <fstream>
+#include <string>
+
+#include "tests/telemetry/http_get.h"
+
+namespace nacre::telemetry {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(MetricsServerTest, ServesItsSourcesAndTheBuild) {
+  auto registry = std::make_shared<prometheus::Registry>();
+  prometheus::Counter& counter = prometheus::BuildCounter()
+                                     .Name("nacre_tests_total")
+                                     .Help("For this test.")
+                                     .Register(*registry)
+                                     .Add({{"kind", "unit"}});
+  const std::string file = ::testing::TempDir() + "/nacre_metrics_address_" +
+                           std::to_string(getpid());
+  const auto server = MetricsServer::Start({"127.0.0.1:0", file}, {registry});
+  ASSERT_TRUE(server.ok()) << server.status();
+  counter.Increment(3);
+  const std::string answer = HttpGet((*server)->address(), "/metrics");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK"));
+  EXPECT_THAT(answer, HasSubstr("# TYPE nacre_tests_total counter\n"));
+  const Samples samples = ParseSamples(answer);
+  EXPECT_EQ(samples.at("nacre_tests_total{kind=\"unit\"}"), 3);
+  EXPECT_EQ(Sum(samples, "nacre_build_info", "version=\"0."), 1);
+  EXPECT_THAT(HttpGet((*server)->address(), "/else"),
+              StartsWith("HTTP/1.0 404"));
+
+  std::string written;
+  std::ifstream(file) >> written;
+  EXPECT_EQ(written, (*server)->address());
+  std::remove(file.c_str());
+}
+
+TEST(MetricsServerTest, SaysWhyItCannotServe) {
+  const auto first = MetricsServer::Start({"127.0.0.1:0", ""}, {});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto taken = MetricsServer::Start({(*first)->address(), ""}, {});
+  EXPECT_EQ(taken.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(taken.status().message()),
+              HasSubstr((*first)->address()));
+  const auto bad = MetricsServer::Start({"9464", ""}, {});
+  EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument);
+  const auto file =
+      MetricsServer::Start({"127.0.0.1:0", "/nonexistent/file"}, {});
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kPermissionDenied);
+}
+
+}  // namespace
+}  // namespace nacre::telemetry

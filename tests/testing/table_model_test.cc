@@ -1,0 +1,88 @@
+#include "tests/testing/table_model.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace nacre::testing {
+namespace {
+
+int ArgMax(const std::vector<float>& logits) {
+  return static_cast<int>(std::max_element(logits.begin(), logits.end()) -
+                          logits.begin());
+}
+
+// Of all contexts of two tokens, how often both models prefer the same token.
+int Agreements(const TableModel& a, const TableModel& b) {
+  int count = 0;
+  for (int32_t i = 0; i < 16; ++i) {
+    for (int32_t j = 0; j < 16; ++j) {
+      count += ArgMax(a.Logits({i, j})) == ArgMax(b.Logits({i, j}));
+    }
+  }
+  return count;
+}
+
+TEST(TableModelTest, DraftsAgreeAsMuchAsTheyAreTold) {
+  const TableModel target({});
+  TableModelOptions options;
+  EXPECT_EQ(Agreements(target, TableModel(options)), 256);
+  options.disturbance = 0.1f;
+  const int good = Agreements(target, TableModel(options));
+  options.disturbance = 3.0f;
+  const int poor = Agreements(target, TableModel(options));
+  EXPECT_LT(good, 256);
+  EXPECT_GT(good, 150);
+  EXPECT_LT(poor, good);
+  options.disturbance = 0.0f;
+  options.adversarial = true;
+  EXPECT_EQ(Agreements(target, TableModel(options)), 0);
+}
+
+TEST(TableModelTest, LogitsAreThoseOfTheTokensBefore) {
+  TableModel model({});
+  auto sequence = model.NewSequence(10);
+  ASSERT_TRUE(sequence.ok());
+  const std::vector<int32_t> tokens = {3, 1, 4, 1, 5};
+  ASSERT_TRUE(model.Forward({{sequence->get(), {tokens.data(), 3}, 0}}).ok());
+  const auto logits =
+      model.Forward({{sequence->get(), {tokens.data() + 3, 2}, 2}});
+  ASSERT_TRUE(logits.ok());
+  const std::vector<float> last = model.Logits(tokens);
+  EXPECT_TRUE(std::equal(last.begin(), last.end(), logits->begin() + 16));
+  EXPECT_EQ((*sequence)->length(), 5);
+  EXPECT_EQ(model.num_forwards(), 2);
+  EXPECT_EQ(model.num_rows(), 5);
+}
+
+TEST(TableModelTest, ReservesAndReportsErrors) {
+  TableModelOptions options;
+  options.kv_capacity_tokens = 20;
+  options.context_length = 18;
+  int calls = 0;
+  options.on_forward = [&](int) {
+    return ++calls == 2 ? absl::InternalError("device lost") : absl::OkStatus();
+  };
+  TableModel model(options);
+  auto sequence = model.NewSequence(18);
+  ASSERT_TRUE(sequence.ok());
+  EXPECT_EQ(model.kv_free_tokens(), 2);
+  EXPECT_EQ(model.NewSequence(3).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(model.NewSequence(19).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const std::vector<int32_t> tokens = {1, 2};
+  EXPECT_TRUE(model.Forward({{sequence->get(), tokens, 1}}).ok());
+  EXPECT_FALSE(model.Forward({{sequence->get(), tokens, 1}}).ok());
+  EXPECT_EQ((*sequence)->length(), 2) << "a failed step changes nothing";
+  (*sequence)->Truncate(1);
+  EXPECT_EQ((*sequence)->length(), 1);
+  sequence->reset();
+  EXPECT_EQ(model.kv_free_tokens(), 20);
+  EXPECT_EQ(model.num_sequences(), 0);
+}
+
+}  // namespace
+}  // namespace nacre::testing

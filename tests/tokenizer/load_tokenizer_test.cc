@@ -1,0 +1,116 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/tokenizer/goldens.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nacre::tokenizer {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class LoadTokenizerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = ::testing::TempDir() + "/nacre_load_" + std::to_string(::getpid());
+    std::filesystem::create_directories(dir_);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  void Write(const std::string& name, const std::string& content) {
+    std::ofstream(dir_ + "/" + name, std::ios::binary) << content;
+  }
+
+  void ExpectError(absl::StatusCode code, const std::string& file,
+                   const std::string& message) {
+    const auto tokenizer = LoadTokenizer(dir_);
+    ASSERT_FALSE(tokenizer.ok());
+    EXPECT_EQ(tokenizer.status().code(), code) << tokenizer.status();
+    EXPECT_THAT(std::string(tokenizer.status().message()),
+                AllOf(HasSubstr(dir_ + file), HasSubstr(message)));
+  }
+
+  std::string dir_;
+};
+
+TEST_F(LoadTokenizerTest, NamesTheFolderWithoutTokenizer) {
+  ExpectError(absl::StatusCode::kNotFound, "", "no tokenizer.json");
+}
+
+TEST_F(LoadTokenizerTest, PrefersTokenizerJson) {
+  Write("tokenizer.model", ReadTestFile("spm_suffix.model"));
+  EXPECT_EQ((*LoadTokenizer(dir_))->vocab_size(), 620);
+  Write("tokenizer.json", ReadTestFile("llama3.json"));
+  EXPECT_EQ((*LoadTokenizer(dir_))->vocab_size(), 803);
+}
+
+TEST_F(LoadTokenizerTest, ErrorsNameTheFile) {
+  Write("tokenizer.model", "\x0A");
+  ExpectError(absl::StatusCode::kDataLoss, "/tokenizer.model", "cut off");
+  Write("tokenizer.json", "{");
+  ExpectError(absl::StatusCode::kInvalidArgument, "/tokenizer.json",
+              "not valid JSON");
+  Write("tokenizer_config.json", "[]");
+  ExpectError(absl::StatusCode::kInvalidArgument, "/tokenizer_config.json",
+              "is array, expected an object");
+}
+
+TEST_F(LoadTokenizerTest, ReadsTokensAsStringsAndAsObjects) {
+  Write("tokenizer.json", ReadTestFile("llama3.json"));
+  Write("tokenizer_config.json",
+        R"({"bos_token": {"content": "<|begin_of_text|>", "lstrip": false},
+            "eos_token": "<|eot_id|>", "add_bos_token": false,
+            "add_eos_token": true})");
+  const auto tokenizer = *LoadTokenizer(dir_);
+  EXPECT_EQ(tokenizer->bos_id(), 800);
+  EXPECT_EQ(tokenizer->eos_id(), 802);
+  EXPECT_THAT(*tokenizer->Encode(""), ElementsAre(802));
+}
+
+TEST_F(LoadTokenizerTest, RefusesConfigFieldsOfTheWrongType) {
+  const struct {
+    const char* config;
+    const char* message;
+  } kCases[] = {
+      {R"({"add_bos_token": "yes"})", "tokenizer_config.add_bos_token is str"},
+      {R"({"bos_token": 1})", "tokenizer_config.bos_token is number"},
+      {R"({"eos_token": {"text": "x"}})", "eos_token.content is missing"},
+      {R"({"legacy": 0})", "tokenizer_config.legacy is number"},
+      {R"({"added_tokens_decoder": []})", "added_tokens_decoder is array"},
+      {R"({"added_tokens_decoder": {"x": {"content": "y"}}})",
+       "added_tokens_decoder.x: the key is no token id"},
+      {R"({"added_tokens_decoder": {"7": {"content": 7}}})",
+       "added_tokens_decoder.7.content is number"},
+  };
+  Write("tokenizer.model", ReadTestFile("spm_suffix.model"));
+  for (const auto& test : kCases) {
+    Write("tokenizer_config.json", test.config);
+    ExpectError(absl::StatusCode::kInvalidArgument, "/tokenizer_config.json",
+                test.message);
+  }
+}
+
+TEST_F(LoadTokenizerTest, VocabularyHashTellsCommonIdsApart) {
+  const auto target = *LoadTokenizer(NACRE_MODELS "/target");
+  const auto draft = *LoadTokenizer(NACRE_MODELS "/draft");
+  EXPECT_EQ(target->VocabularyHash(4096), draft->VocabularyHash(4096));
+  EXPECT_NE(target->VocabularyHash(4096), target->VocabularyHash(4095));
+  EXPECT_EQ(target->VocabularyHash(4096).size(), 64u);
+  // A padded head counts more ids than there are pieces.
+  EXPECT_NE(target->VocabularyHash(4096), target->VocabularyHash(4097));
+  // SHA-256 of nothing, and of 05 00 00 00 "<unk>".
+  EXPECT_EQ(target->VocabularyHash(0),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(target->VocabularyHash(1),
+            "f39d795c6b5cffd682883d32bbf2425a8606174c82d7dcce6fb417a223ec3889");
+}
+
+}  // namespace
+}  // namespace nacre::tokenizer

@@ -1,0 +1,52 @@
+#include "tools/bench_methods.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nacre::tools {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ParseBenchMethodsTest, ReadsMethodsAndWindows) {
+  const auto methods = ParseBenchMethods("ar,sd:4,pearl,async:64", 6);
+  ASSERT_TRUE(methods.ok()) << methods.status();
+  ASSERT_EQ(methods->size(), 4);
+  EXPECT_EQ((*methods)[0].method, v1::METHOD_AR);
+  EXPECT_FALSE((*methods)[0].window.has_value());
+  EXPECT_EQ((*methods)[1].name, "sd:4");
+  EXPECT_EQ((*methods)[1].method, v1::METHOD_SD);
+  EXPECT_EQ((*methods)[1].window, 4);
+  EXPECT_EQ((*methods)[2].window, 6);
+  EXPECT_EQ((*methods)[3].method, v1::METHOD_ASYNC);
+  EXPECT_EQ((*methods)[3].window, 64);
+}
+
+TEST(ParseBenchMethodsTest, LeavesTheWindowToTheServer) {
+  const auto methods = ParseBenchMethods("sd", std::nullopt);
+  ASSERT_TRUE(methods.ok());
+  EXPECT_FALSE((*methods)[0].window.has_value());
+}
+
+TEST(ParseBenchMethodsTest, AllowsOneMethodAtSeveralWindows) {
+  EXPECT_TRUE(ParseBenchMethods("sd:1,sd:2,sd", std::nullopt).ok());
+}
+
+TEST(ParseBenchMethodsTest, RefusesBadLists) {
+  const auto error = [](const char* text) {
+    return std::string(
+        ParseBenchMethods(text, std::nullopt).status().message());
+  };
+  EXPECT_THAT(error(""), HasSubstr("method \"\" is not one of"));
+  EXPECT_THAT(error("ar,"), HasSubstr("method \"\" is not one of"));
+  EXPECT_THAT(error("ar,fast"), HasSubstr("method \"fast\" is not one of"));
+  EXPECT_THAT(error("sd:0"), HasSubstr("not in 1..64"));
+  EXPECT_THAT(error("sd:65"), HasSubstr("not in 1..64"));
+  EXPECT_THAT(error("sd:"), HasSubstr("not in 1..64"));
+  EXPECT_THAT(error("sd:4:5"), HasSubstr("not in 1..64"));
+  EXPECT_THAT(error("ar:1"), HasSubstr("ar has no window"));
+  EXPECT_THAT(error("sd:4,ar,sd:4"), HasSubstr("given twice"));
+}
+
+}  // namespace
+}  // namespace nacre::tools

@@ -1,0 +1,207 @@
+#include "tools/cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/testing/certificates.h"
+#include "tests/tools/fake_coordinator.h"
+#include "tools/prompts_file.h"
+#include "tools/temporary_folder.h"
+
+namespace nacre::tools {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Shell scripts stand for the programs; the coordinator's writes the address of
+// a server inside the test.
+class ClusterTest : public ::testing::Test {
+ protected:
+  ClusterTest()
+      : server_([](const auto&, auto*, auto*) { return grpc::Status::OK; }) {
+    server_.SetWorkers({v1::WORKER_ROLE_DRAFT, v1::WORKER_ROLE_TARGET});
+    Script("nacre-coordinator", CoordinatorScript(server_.address()));
+    Script("nacre-target-worker", "exec sleep 1000");
+    Script("nacre-draft-worker", "exec sleep 1000");
+    options_.target_model = "/models/target";
+    options_.draft_model = "/models/draft";
+    options_.bin_dir = folder_.path();
+    options_.log_dir = folder_.path();
+    options_.ready_timeout = absl::Seconds(60);
+    options_.supervisor.backoff = absl::Milliseconds(1);
+    options_.supervisor.report = [](const std::string&) {};
+  }
+
+  // Serves clients, workers and operators on one address.
+  static std::string CoordinatorScript(const std::string& address) {
+    return absl::StrCat(
+        "while [ $# -gt 0 ]; do\ncase $1 in --*address-file) echo ", address,
+        " > \"$2.tmp\"; mv \"$2.tmp\" \"$2\";; esac\nshift\ndone\n",
+        "exec sleep 1000");
+  }
+
+  // Each first notes its arguments in NAME.args.
+  void Script(const std::string& name, const std::string& body) {
+    const std::string path = folder_.path() + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\necho \"$*\" >> " << path << ".args\n"
+                        << body << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+
+  std::string ArgsOf(const std::string& name) {
+    const auto args = ReadFile(folder_.path() + "/" + name + ".args");
+    return args.ok() ? *args : "";
+  }
+
+  // Until a script started in the background has noted its arguments.
+  bool WaitForArgs(const std::string& name, const std::string& text) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (ArgsOf(name).find(text) == std::string::npos) {
+      if (absl::Now() >= deadline) return false;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    return true;
+  }
+
+  const TemporaryFolder folder_;
+  FakeCoordinator server_;
+  Cluster::Options options_;
+};
+
+TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
+  server_.SetWorkers(
+      {v1::WORKER_ROLE_TARGET, v1::WORKER_ROLE_DRAFT, v1::WORKER_ROLE_DRAFT});
+  options_.drafts = 2;
+  options_.cpus = "3-7";
+  options_.backend = "reference";
+  options_.weights = "f32";
+  options_.device = 1;
+  options_.max_memory = "512M";
+  options_.prefix_cache = "off";
+  auto cluster = Cluster::Start(options_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ((*cluster)->address(), server_.address());
+  EXPECT_THAT((*cluster)->WorkerLines(),
+              ::testing::ElementsAre("target-0  cpus 3,6  /models/target",
+                                     "draft-0  cpus 4,7  /models/draft",
+                                     "draft-1  cpus 5  /models/draft"));
+  EXPECT_THAT(ArgsOf("nacre-coordinator"),
+              HasSubstr("--listen 127.0.0.1:0 --registry-listen 127.0.0.1:0 "
+                        "--admin-listen 127.0.0.1:0 --tokenizer /models/target "
+                        "--address-file "));
+  ASSERT_TRUE(WaitForArgs(
+      "nacre-target-worker",
+      absl::StrCat("--model /models/target --coordinator ", server_.address(),
+                   " --cpus 3,6 --backend reference --weights f32 --device 1 "
+                   "--max-memory 512M --prefix-cache off\n")));
+  EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
+  EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
+}
+
+TEST_F(ClusterTest, GivesEveryProgramTheCertificate) {
+  const nacre::testing::Authority authority("authority");
+  options_.tls = authority.Issue(folder_.path(), "all",
+                                 {.alternative_names = "DNS:nacre.test"});
+  options_.tls_server_name = "nacre.test";
+  const auto security = rpc::LoadPeerSecurity({options_.tls});
+  ASSERT_TRUE(security.ok()) << security.status();
+  FakeCoordinator server(
+      [](const auto&, auto*, auto*) { return grpc::Status::OK; },
+      security->server);
+  server.SetWorkers({v1::WORKER_ROLE_DRAFT, v1::WORKER_ROLE_TARGET});
+  Script("nacre-coordinator", CoordinatorScript(server.address()));
+  auto cluster = Cluster::Start(options_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const std::string flags =
+      absl::StrCat(" --tls-cert ", options_.tls.cert_file, " --tls-key ",
+                   options_.tls.key_file, " --tls-ca ", options_.tls.ca_file,
+                   " --tls-server-name nacre.test\n");
+  for (const char* name :
+       {"nacre-coordinator", "nacre-target-worker", "nacre-draft-worker"}) {
+    EXPECT_TRUE(WaitForArgs(name, flags)) << ArgsOf(name);
+  }
+}
+
+TEST_F(ClusterTest, RefusesABadCertificate) {
+  options_.tls.cert_file = "/no/such.crt";
+  options_.tls.key_file = "/no/such.key";
+  EXPECT_EQ(Cluster::Start(options_).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(ClusterTest, RunsWithoutADraft) {
+  server_.SetWorkers({v1::WORKER_ROLE_TARGET});
+  options_.drafts = 0;
+  options_.draft_model = "";
+  auto cluster = Cluster::Start(options_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ((*cluster)->supervisor().PidOf("draft-0"), 0);
+}
+
+TEST_F(ClusterTest, RestartsTheCoordinatorWhereItWas) {
+  auto cluster = Cluster::Start(options_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  kill((*cluster)->supervisor().PidOf("coordinator"), SIGKILL);
+  EXPECT_TRUE(
+      WaitForArgs("nacre-coordinator",
+                  absl::StrCat("--listen ", server_.address(),
+                               " --registry-listen ", server_.address(),
+                               " --admin-listen ", server_.address(), " ")));
+}
+
+TEST_F(ClusterTest, ReportsAWorkerThatCannotStart) {
+  server_.SetWorkers({v1::WORKER_ROLE_TARGET});
+  Script("nacre-draft-worker",
+         "echo starting; echo 'no such folder: /models/draft' >&2; exit 1");
+  const auto cluster = Cluster::Start(options_);
+  EXPECT_EQ(cluster.status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(std::string(cluster.status().message()),
+            "draft-0 ended with exit code 1 while starting: no such folder: "
+            "/models/draft");
+}
+
+TEST_F(ClusterTest, ReportsACoordinatorThatCannotStart) {
+  Script("nacre-coordinator", "echo port taken; exit 1");
+  const auto cluster = Cluster::Start(options_);
+  EXPECT_EQ(cluster.status().code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(cluster.status().message()),
+              HasSubstr("coordinator ended with exit code 1 while starting: "
+                        "port taken"));
+}
+
+TEST_F(ClusterTest, ReportsAMissingProgram) {
+  std::filesystem::remove(folder_.path() + "/nacre-target-worker");
+  EXPECT_EQ(Cluster::Start(options_).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(ClusterTest, GivesUpOnWorkersThatNeverGetReady) {
+  server_.SetWorkers({v1::WORKER_ROLE_DRAFT});
+  options_.ready_timeout = absl::Milliseconds(200);
+  const auto cluster = Cluster::Start(options_);
+  EXPECT_EQ(cluster.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(cluster.status().message()),
+              HasSubstr("the cluster"));
+}
+
+TEST_F(ClusterTest, StopsWaitingWhenInterrupted) {
+  server_.SetWorkers({});
+  options_.interrupted = [] { return true; };
+  EXPECT_EQ(Cluster::Start(options_).status().code(),
+            absl::StatusCode::kCancelled);
+}
+
+TEST_F(ClusterTest, ChecksItsOptions) {
+  options_.cpus = "x";
+  EXPECT_EQ(Cluster::Start(options_).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace nacre::tools

@@ -1,0 +1,109 @@
+#include "worker/load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/testing/tiny_checkpoint.h"
+
+namespace nacre::worker {
+namespace {
+
+using nacre::testing::TestFolder;
+using nacre::testing::TinyCheckpoint;
+using nacre::testing::WriteTinyCheckpoint;
+using ::testing::HasSubstr;
+
+WorkerOptions OptionsFor(const std::string& dir) {
+  WorkerOptions options;
+  options.model_dir = dir;
+  options.backend.kind = "reference";
+  return options;
+}
+
+TEST(LoadTest, TellsTheCoordinatorWhatWasLoaded) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/draft/");
+  options.max_memory_bytes = 10 << 20;
+  const absl::StatusOr<LoadedModel> loaded = LoadForWorker(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const model::ModelInfo& info = loaded->model->info();
+  const v1::Hello hello = MakeHello(options, *loaded, v1::WORKER_ROLE_DRAFT,
+                                    "127.0.0.1:5", {{1, 100}, {2, 110}});
+  EXPECT_EQ(hello.protocol_version(), 1u);
+  EXPECT_EQ(hello.role(), v1::WORKER_ROLE_DRAFT);
+  EXPECT_EQ(hello.address(), "127.0.0.1:5");
+  EXPECT_EQ(hello.incarnation().size(), 16u);
+  EXPECT_EQ(hello.fingerprint(), info.fingerprint);
+  EXPECT_EQ(hello.numerics_id(), info.numerics_id);
+  EXPECT_EQ(hello.model_name(), "draft");
+  EXPECT_EQ(hello.model_vocab_size(), 4096u);
+  EXPECT_EQ(hello.tokenizer_vocab_size(), 4096u);
+  EXPECT_EQ(static_cast<int>(hello.context_length()), info.context_length);
+  EXPECT_EQ(static_cast<int64_t>(hello.kv_capacity_tokens()),
+            info.kv_capacity_tokens);
+  EXPECT_GT(hello.eos_token_ids_size(), 0);
+  ASSERT_EQ(hello.step_times_size(), 2);
+  EXPECT_EQ(hello.step_times(1).rows(), 2u);
+  EXPECT_EQ(hello.step_times(1).duration_ns(), 110u);
+  // Each start of the process is another incarnation.
+  EXPECT_NE(
+      MakeHello(options, *loaded, v1::WORKER_ROLE_DRAFT, "", {}).incarnation(),
+      hello.incarnation());
+}
+
+TEST(LoadTest, AdvertisesWhatItIsTold) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
+  options.advertise = "pod-7:9";
+  const absl::StatusOr<LoadedModel> loaded = LoadForWorker(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(
+      MakeHello(options, *loaded, v1::WORKER_ROLE_DRAFT, "127.0.0.1:5", {})
+          .address(),
+      "pod-7:9");
+}
+
+TEST(LoadTest, TheKvCacheIsAsLargeAsAskedOr32Contexts) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
+  const absl::StatusOr<LoadedModel> loaded = LoadForWorker(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const model::ModelInfo& info = loaded->model->info();
+  EXPECT_EQ(info.kv_capacity_tokens, 32 * info.context_length);
+
+  options.max_memory_bytes = 1 << 20;
+  const absl::StatusOr<LoadedModel> small = LoadForWorker(options);
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_LT(small->model->info().kv_capacity_tokens, info.kv_capacity_tokens);
+}
+
+TEST(LoadTest, SaysWhatIsMissing) {
+  EXPECT_THAT(
+      std::string(
+          LoadForWorker(OptionsFor("/no/such/model")).status().message()),
+      HasSubstr("/no/such/model"));
+  const std::string dir = TestFolder("no_tokenizer");
+  WriteTinyCheckpoint(TinyCheckpoint(), dir);
+  EXPECT_EQ(LoadForWorker(OptionsFor(dir)).status().code(),
+            absl::StatusCode::kNotFound);
+  WorkerOptions unknown = OptionsFor(NACRE_MODELS "/draft");
+  unknown.backend.kind = "abacus";
+  EXPECT_THAT(std::string(LoadForWorker(unknown).status().message()),
+              HasSubstr("abacus"));
+}
+
+TEST(LoadTest, ATokenizerWithMoreIdsThanTheModelIsRefused) {
+  const std::string dir = TestFolder("small_head");
+  WriteTinyCheckpoint(TinyCheckpoint(), dir);  // 101 ids
+  for (const char* file : {"tokenizer.model", "tokenizer_config.json"}) {
+    std::filesystem::copy_file(
+        std::string(NACRE_MODELS "/draft/") + file, dir + "/" + file,
+        std::filesystem::copy_options::overwrite_existing);
+  }
+  const absl::Status status = LoadForWorker(OptionsFor(dir)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("has 4096 ids, the model only 101"));
+}
+
+}  // namespace
+}  // namespace nacre::worker
