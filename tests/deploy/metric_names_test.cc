@@ -9,7 +9,6 @@
 #include <set>
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "coordinator/fleet_metrics.h"
 #include "coordinator/observability.h"
 #include "telemetry/build_info.h"
@@ -58,14 +57,14 @@ std::set<std::string> ExportedNames() {
 }
 
 std::set<std::string> UsedNames(const std::string& text) {
-  constexpr absl::string_view kPrefix = "nacre_";
+  const std::string prefix = "nacre_";
   std::set<std::string> names;
-  for (size_t at = text.find(kPrefix); at != std::string::npos;) {
+  for (size_t at = text.find(prefix); at != std::string::npos;) {
     const size_t end =
         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_", at);
     const std::string name = text.substr(at, end - at);
-    if (name != kPrefix) names.insert(name);
-    at = text.find(kPrefix, at + kPrefix.size());
+    if (name != prefix) names.insert(name);
+    at = text.find(prefix, at + prefix.size());
   }
   return names;
 }
