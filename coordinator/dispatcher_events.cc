@@ -49,8 +49,12 @@ void Dispatcher::OnEvents(uint64_t worker_id, const WorkerEvents& events) {
     }
   }
   if (role == WorkerRole::kTarget) {
-    for (const auto& [session_id, cached_tokens] : events.opened) {
-      if (Session* session = find(session_id)) session->OnOpened(cached_tokens);
+    for (const auto& [session_id, opened_with] : events.opened) {
+      Session* session = find(session_id);
+      if (session == nullptr) continue;
+      if (const auto cached_tokens = session->OnOpened(opened_with)) {
+        observer_.OnOpened(session_id, *cached_tokens);
+      }
     }
     for (const auto& [session_id, verdict, logprobs] : events.verdicts) {
       if (Session* session = find(session_id)) {

@@ -21,6 +21,7 @@ double Seconds(int64_t nanoseconds) {
 
 struct MetricsObserver::Session {
   Method method = Method::kAsync;
+  int prompt_tokens = 0;
   int64_t arrival_ns = 0;
   int64_t last_token_ns = 0;  // 0 before the first token
   bool has_draft = false;
@@ -74,10 +75,18 @@ void MetricsObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
   auto session = std::make_unique<Session>();
   session->method = request.method;
   session->arrival_ns = now_ns_() - queue_ns;
-  session->committed_length = static_cast<int>(request.prompt_ids.size());
+  session->prompt_tokens = static_cast<int>(request.prompt_ids.size());
+  session->committed_length = session->prompt_tokens;
   session->has_draft = session->had_draft = !placement.draft_address.empty();
   session->target_address = placement.target_address;
   sessions_[session_id] = std::move(session);
+}
+
+void MetricsObserver::OnOpened(uint64_t session_id, int cached_tokens) {
+  const auto it = sessions_.find(session_id);
+  if (it == sessions_.end()) return;
+  series_->prefix_queries.Increment(it->second->prompt_tokens);
+  series_->prefix_hits.Increment(cached_tokens);
 }
 
 void MetricsObserver::OnTail(uint64_t session_id,

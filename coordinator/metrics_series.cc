@@ -67,6 +67,11 @@ MetricsObserver::Series::Series(const std::string& model)
                           "Prompt tokens of the requests that have started.")),
       generation_tokens(builder.Counter("nacre_generation_tokens_total",
                                         "Tokens of all answers.")),
+      prefix_queries(builder.Counter(
+          "nacre_prefix_cache_queries_total",
+          "Prompt tokens looked up in the targets' prefix caches.")),
+      prefix_hits(builder.Counter("nacre_prefix_cache_hits_total",
+                                  "Of these, the tokens that were there.")),
       time_to_first_token(builder.Histogram(
           "nacre_time_to_first_token_seconds",
           "From a request's arrival to its first token.", kFirstTokenBuckets)),

@@ -28,6 +28,8 @@ struct MetricsObserver::Series {
   prometheus::Gauge& waiting;
   prometheus::Counter& prompt_tokens;
   prometheus::Counter& generation_tokens;
+  prometheus::Counter& prefix_queries;
+  prometheus::Counter& prefix_hits;
   prometheus::Histogram& time_to_first_token;
   prometheus::Histogram& inter_token_latency;
   prometheus::Histogram& request_latency;

@@ -1,8 +1,8 @@
 // What metrics, traces and logs may watch of the dispatcher: every request from
 // its arrival to its end, each exactly once in this order:
 //
-//   OnQueued? (OnRefused | OnStarted (OnTail | OnSpan | OnRound | OnMoved)*
-//                          OnFinished)
+//   OnQueued? (OnRefused | OnStarted (OnTail | OnSpan | OnRound | OnMoved |
+//                                     OnOpened)* OnFinished)
 //
 // Called under the dispatcher's lock, OnAnswered also without it: must not call
 // back into it, never blocks.
@@ -45,6 +45,11 @@ class Observer {
   virtual void OnStarted(uint64_t session_id, const RequestSpec& request,
                          const Placement& placement, int64_t queue_ns) {
     (void)session_id, (void)request, (void)placement, (void)queue_ns;
+  }
+  // A target has opened it for the first time; its prefix cache had so many
+  // tokens of the prompt. Once at most, before the first round.
+  virtual void OnOpened(uint64_t session_id, int cached_tokens) {
+    (void)session_id, (void)cached_tokens;
   }
   // Draft tokens of it go to the target.
   virtual void OnTail(uint64_t session_id, const speculation::Tail& tail) {

@@ -29,6 +29,9 @@ class Observers final : public Observer {
       each->OnStarted(session_id, request, placement, queue_ns);
     }
   }
+  void OnOpened(uint64_t session_id, int cached_tokens) override {
+    for (Observer* each : observers_) each->OnOpened(session_id, cached_tokens);
+  }
   void OnTail(uint64_t session_id, const speculation::Tail& tail) override {
     for (Observer* each : observers_) each->OnTail(session_id, tail);
   }

@@ -190,20 +190,30 @@ class SpanBuilder {
         {"nacre.request.id", trace_.request_id},
         {"nacre.method", std::string(speculation::MethodName(trace_.method))},
         {"nacre.rounds", num_rounds_}};
-    if (trace_.first_token_ns > 0) {
-      span.attributes.emplace_back(
-          "gen_ai.latency.time_to_first_token",
-          Seconds(trace_.first_token_ns - trace_.arrival_ns));
+    const auto add = [&span](const char* key, telemetry::AttributeValue value) {
+      span.attributes.emplace_back(key, std::move(value));
+    };
+    if (trace_.cached_tokens.has_value()) {
+      add("gen_ai.usage.cache_read.input_tokens",
+          int64_t{*trace_.cached_tokens});
+    }
+    if (const int64_t first_ns = trace_.first_token_ns; first_ns > 0) {
+      add("gen_ai.latency.time_to_first_token",
+          Seconds(first_ns - trace_.arrival_ns));
+      add("gen_ai.latency.time_in_model_prefill",
+          Seconds(first_ns - trace_.started_ns));
+      add("gen_ai.latency.time_in_model_decode",
+          Seconds(trace_.finished_ns - first_ns));
+      add("gen_ai.latency.time_in_model_inference",
+          Seconds(trace_.finished_ns - trace_.started_ns));
     }
     if (trace_.finish.has_value()) {
-      span.attributes.emplace_back(
-          "gen_ai.response.finish_reasons",
+      add("gen_ai.response.finish_reasons",
           std::vector<std::string>{*trace_.finish == Finish::kLength ? "length"
                                                                      : "stop"});
     }
     if (trace_.dropped_events > 0) {
-      span.attributes.emplace_back("nacre.dropped_events",
-                                   trace_.dropped_events);
+      add("nacre.dropped_events", trace_.dropped_events);
     }
     if (!trace_.status.ok()) {
       span.error = true;

@@ -55,6 +55,7 @@ struct RequestTrace {
   SamplingParams sampling;
   int max_tokens = 0;
   int prompt_tokens = 0;
+  absl::optional<int> cached_tokens;  // of these; absent until it was opened
   bool stream = false;
 
   int64_t arrival_ns = 0;

@@ -139,9 +139,10 @@ std::string Session::FlushText() {
   return result.emit;
 }
 
-void Session::OnOpened(int cached_tokens) {
-  if (cached_tokens_.has_value()) return;
+absl::optional<int> Session::OnOpened(int cached_tokens) {
+  if (cached_tokens_.has_value()) return absl::nullopt;
   cached_tokens_ = std::clamp(cached_tokens, 0, schedule_.prompt_length());
+  return cached_tokens_;
 }
 
 void Session::OnSpan(WorkerRole role, const SpanRecord& span) {

@@ -48,9 +48,10 @@ class Session {
 
   // Counts a worker's time and keeps the span if the request asked for a trace.
   void OnSpan(WorkerRole role, const SpanRecord& span);
-  // Its target has opened it. Only the first one's cache counts: a later target
-  // is opened with what was generated, too.
-  void OnOpened(int cached_tokens);
+  // Its target has opened it. Returns what of the prompt was cached; nullopt
+  // but for the first target: a later one is opened with what was generated,
+  // too.
+  absl::optional<int> OnOpened(int cached_tokens);
 
   bool finished() const { return finish_.has_value(); }
 

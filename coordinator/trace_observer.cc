@@ -89,6 +89,12 @@ void TraceObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
   traces_[session_id] = std::move(trace);
 }
 
+void TraceObserver::OnOpened(uint64_t session_id, int cached_tokens) {
+  if (RequestTrace* trace = Find(session_id)) {
+    trace->cached_tokens = cached_tokens;
+  }
+}
+
 void TraceObserver::OnSpan(uint64_t session_id, WorkerRole role,
                            const SpanRecord& span, int64_t clock_offset_ns) {
   RequestTrace* trace = Find(session_id);
@@ -136,7 +142,13 @@ void TraceObserver::OnFinished(uint64_t session_id, const RequestSpec&,
   traces_.erase(it);
   trace->finished_ns = options_.now_ns();
   trace->status = status;
-  if (completion != nullptr) trace->finish = completion->finish;
+  if (completion != nullptr) {
+    trace->finish = completion->finish;
+    // The answer's own numbers.
+    trace->finished_ns = trace->arrival_ns + completion->total_ns;
+    trace->first_token_ns =
+        trace->arrival_ns + completion->time_to_first_token_ns;
+  }
   if (trace->dropped_events > 0) {
     options_.exporter->CountDropped(static_cast<size_t>(trace->dropped_events));
   }

@@ -67,13 +67,17 @@ void DraftEngine::Reap(worker::StreamId stream,
 }
 
 void DraftEngine::ApplyOpen(worker::StreamId stream, OpenDraft& open) {
+  const size_t num_tokens = open.token_ids.size();
   absl::StatusOr<std::unique_ptr<Session>> session = NewSession(stream, open);
   worker::SessionEvents& events = outbox_.For(stream).common;
   if (!session.ok()) {
     events.failures.push_back({open.session_id, session.status(), open.epoch});
     return;
   }
-  events.opened.push_back({open.session_id, (*session)->sequence->length()});
+  const int num_cached = (*session)->sequence->length();
+  prefix_queries_ += num_tokens;
+  prefix_hits_ += static_cast<uint64_t>(num_cached);
+  events.opened.push_back({open.session_id, num_cached});
   by_key_[{stream, open.session_id}] = session->get();
   sessions_.push_back(*std::move(session));
 }

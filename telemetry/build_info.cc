@@ -11,8 +11,11 @@ BuildInfo GetBuildInfo() {
 prometheus::MetricFamily BuildInfoFamily() {
   const BuildInfo info = GetBuildInfo();
   prometheus::ClientMetric metric;
-  metric.label = {
-      {"version", info.version}, {"commit", info.commit}, {"grpc", info.grpc}};
+  metric.label = {{"version", info.version},
+                  {"commit", info.commit},
+                  {"cuda", info.cuda},
+                  {"nccl", info.nccl},
+                  {"grpc", info.grpc}};
   metric.gauge.value = 1;
   return {"nacre_build_info",
           "Which build this is; always 1.",

@@ -94,6 +94,15 @@ std::vector<MetricFamily> EngineMetrics::Collect() const {
   counter("nacre_rollback_tokens_total",
           "Tokens cut from the KV cache after a mismatch.",
           static_cast<double>(stats.rollback_tokens), own);
+  counter("nacre_worker_prefix_cache_queries_total",
+          "Tokens of the sessions opened, looked up in the prefix cache.",
+          static_cast<double>(stats.prefix_queries), own);
+  counter("nacre_worker_prefix_cache_hits_total",
+          "Of these, the tokens that it had.",
+          static_cast<double>(stats.prefix_hits), own);
+  counter("nacre_worker_reaped_sessions_total",
+          "Sessions closed because the coordinator no longer named them.",
+          static_cast<double>(stats.reaped_sessions), own);
   families.Add("nacre_worker_sessions", "Open sessions.", MetricType::Gauge,
                stats.sessions, own);
   families.Add("nacre_kv_cache_usage_ratio", "Used share of the KV cache.",

@@ -59,6 +59,9 @@ TEST_F(DispatcherTest, TellsHowMuchOfThePromptWasCached) {
   events.opened = {{run.id, 2}, {999, 3}};  // a second target, nobody
   dispatcher_.OnEvents(target.id, events);
   dispatcher_.OnEvents(draft.id, events);  // its own cache is its own affair
+  EXPECT_THAT(
+      observer_.Take(),
+      ElementsAre(HasSubstr("started"), absl::StrCat("opened ", run.id, " 1")));
   Verdict(target, run.id, 2, {'x'}, FinishReason::kEos);
   EXPECT_EQ(run.sink->completion()->cached_tokens, 1);
 }

@@ -47,6 +47,7 @@ TEST_F(LogObserverTest, ARequestsLifeWithoutWhatWasSaid) {
   completion.text = "secret text";
   completion.stop_match = "secret stop";
   completion.token_ids = {41337, 41338, 41339};
+  completion.cached_tokens = 1;
   completion.total_ns = 2'000'000'000;
   completion.time_to_first_token_ns = 500'000'000;
   completion.stats.rounds = 2;
@@ -72,6 +73,7 @@ TEST_F(LogObserverTest, ARequestsLifeWithoutWhatWasSaid) {
   EXPECT_EQ(finished.fields["finish_reason"], "stop");
   EXPECT_EQ(finished.fields["method"], "pearl");
   EXPECT_EQ(finished.fields["prompt_tokens"], 2);
+  EXPECT_EQ(finished.fields["cached_tokens"], 1);
   EXPECT_EQ(finished.fields["generation_tokens"], 3);
   EXPECT_EQ(finished.fields["accepted"], 1);
   EXPECT_EQ(finished.fields["queue_s"], 0.25);

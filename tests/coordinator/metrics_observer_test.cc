@@ -86,6 +86,8 @@ TEST_F(MetricsObserverTest, EverySeriesIsThereAtZero) {
            "nacre_num_requests_waiting",
            "nacre_prompt_tokens_total",
            "nacre_generation_tokens_total",
+           "nacre_prefix_cache_queries_total",
+           "nacre_prefix_cache_hits_total",
            "nacre_time_to_first_token_seconds_count",
            "nacre_inter_token_latency_seconds_count",
            "nacre_e2e_request_latency_seconds_count",
@@ -144,6 +146,20 @@ TEST_F(MetricsObserverTest, CountsRunningAndWaitingRequests) {
   // Refused without having waited.
   observer_.OnRefused(request, absl::ResourceExhaustedError("full"));
   EXPECT_EQ(Sum("nacre_num_requests_waiting"), 0);
+}
+
+TEST_F(MetricsObserverTest, CountsWhatTheTargetsHadCached) {
+  Start(1, Method::kAr, "");
+  Start(2, Method::kAsync);
+  // The second one ends before its target has opened it.
+  observer_.OnOpened(1, 2);
+  Finish(2, absl::CancelledError(""));
+  EXPECT_EQ(Sum("nacre_prefix_cache_queries_total"), 3);
+  EXPECT_EQ(Sum("nacre_prefix_cache_hits_total"), 2);
+  Start(3, Method::kAr, "");
+  observer_.OnOpened(3, 0);
+  EXPECT_EQ(Sum("nacre_prefix_cache_queries_total"), 6);
+  EXPECT_EQ(Sum("nacre_prefix_cache_hits_total"), 2);
 }
 
 TEST_F(MetricsObserverTest, TimesTheTokens) {
@@ -286,6 +302,7 @@ TEST_F(MetricsObserverTest, UnknownSessionsAreIgnored) {
   Tail(7, 0, 0, 3);
   Round(7, 3, 2, 2, 2);
   observer_.OnMoved(7, {});
+  observer_.OnOpened(7, 1);
   Span(7, WorkerRole::kTarget, SpanRecord::Kind::kVerify, 0, 5);
   Finish(7);
   for (const auto& [sample, value] :

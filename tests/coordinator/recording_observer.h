@@ -27,6 +27,9 @@ class RecordingObserver final : public Observer {
                  int64_t queue_ns) override {
     Add("started ", request.request_id, " ", queue_ns);
   }
+  void OnOpened(uint64_t session_id, int cached_tokens) override {
+    Add("opened ", session_id, " ", cached_tokens);
+  }
   void OnFinished(uint64_t, const RequestSpec& request,
                   const absl::Status& status,
                   const Completion* completion) override {

@@ -83,6 +83,8 @@ class TraceObserverTest : public ::testing::Test {
     Completion completion;
     completion.finish = Finish::kLength;
     completion.text = "secret text";
+    completion.time_to_first_token_ns = 111 * kMs;
+    completion.total_ns = 130 * kMs;
     observer_->OnFinished(7, Request(), status,
                           status.ok() ? &completion : nullptr);
   }
@@ -116,6 +118,7 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
   observer_->OnQueued(request, 4);
   now_ns_ = 1100 * kMs;
   observer_->OnStarted(7, request, {"target:1", "draft:1"}, 100 * kMs);
+  observer_->OnOpened(7, 1);
   Span(WorkerRole::kTarget, Kind::kPrefill, 1101, 4, /*rows=*/2);
   Span(WorkerRole::kTarget, Kind::kVerify, 1105, 5);
   now_ns_ = 1111 * kMs;
@@ -128,7 +131,7 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
   now_ns_ = 1121 * kMs;
   Round(3, 2, 2, 2, 1);
   observer_->OnMoved(7, {"target:1", ""});
-  now_ns_ = 1130 * kMs;
+  now_ns_ = 1131 * kMs;  // the answer was complete a moment ago
   Finish();
 
   auto spans = Received();
@@ -145,10 +148,18 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
   EXPECT_EQ(AttributeText(root, "gen_ai.request.max_tokens"), "99");
   EXPECT_EQ(AttributeText(root, "gen_ai.usage.input_tokens"), "2");
   EXPECT_EQ(AttributeText(root, "gen_ai.usage.output_tokens"), "3");
+  EXPECT_EQ(AttributeText(root, "gen_ai.usage.cache_read.input_tokens"), "1");
   EXPECT_EQ(AttributeText(root, "gen_ai.response.finish_reasons"), "length");
   EXPECT_EQ(AttributeText(root, "gen_ai.latency.time_in_queue"), "0.100000");
   EXPECT_EQ(AttributeText(root, "gen_ai.latency.time_to_first_token"),
             "0.111000");
+  EXPECT_EQ(AttributeText(root, "gen_ai.latency.e2e"), "0.130000");
+  EXPECT_EQ(AttributeText(root, "gen_ai.latency.time_in_model_prefill"),
+            "0.011000");
+  EXPECT_EQ(AttributeText(root, "gen_ai.latency.time_in_model_decode"),
+            "0.019000");
+  EXPECT_EQ(AttributeText(root, "gen_ai.latency.time_in_model_inference"),
+            "0.030000");
   EXPECT_EQ(AttributeText(root, "nacre.method"), "pearl");
   EXPECT_EQ(AttributeText(root, "nacre.rounds"), "2");
 
@@ -221,7 +232,11 @@ TEST_F(TraceObserverTest, AFailureSaysSo) {
   EXPECT_EQ(root.parent_span_id(), "");
   EXPECT_EQ(AttributeText(root, "rpc.status_code"), "UNAVAILABLE");
   EXPECT_EQ(root.status().message(), "target:1 was lost");
-  EXPECT_EQ(AttributeText(root, "gen_ai.latency.time_to_first_token"), "");
+  for (const char* absent : {"gen_ai.latency.time_to_first_token",
+                             "gen_ai.latency.time_in_model_inference",
+                             "gen_ai.usage.cache_read.input_tokens"}) {
+    EXPECT_EQ(AttributeText(root, absent), "") << absent;
+  }
 }
 
 TEST_F(TraceObserverTest, TheClientDecidesElseTheRatio) {

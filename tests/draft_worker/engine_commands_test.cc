@@ -51,6 +51,8 @@ TEST(DraftCommandsTest, AFullCacheRefusesOpensAndFailsNobody) {
   fixture.Drain();
   ASSERT_EQ(fixture.failures.size(), 1u);
   EXPECT_EQ(fixture.failures[3].code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(fixture.engine->stats().prefix_queries, 20u);
+  EXPECT_EQ(fixture.engine->stats().prefix_hits, 0u);
   for (const uint64_t id : {1, 2}) {
     EXPECT_EQ(fixture.TakeDrafted(id).size(), 20u);
     // The target disagrees from the start, and goes on beyond the end.

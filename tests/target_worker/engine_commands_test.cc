@@ -48,6 +48,9 @@ TEST(TargetCommandsTest, AFullCacheRefusesOpensAndFailsNobody) {
   ASSERT_EQ(fixture.failures.size(), 1u);
   EXPECT_EQ(fixture.failures[4].code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(fixture.engine->stats().kv_free_tokens, 0);
+  // The refused one was not looked up; this model has no prefix cache.
+  EXPECT_EQ(fixture.engine->stats().prefix_queries, 30u);
+  EXPECT_EQ(fixture.engine->stats().prefix_hits, 0u);
 
   // All of the right tokens at once, and more than there can be.
   TargetCommands commands;

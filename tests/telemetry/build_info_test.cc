@@ -3,6 +3,9 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 namespace nacre::telemetry {
 namespace {
 
@@ -16,6 +19,17 @@ TEST(BuildInfoTest, NamesVersionCommitAndLibraries) {
   EXPECT_EQ(family.name, "nacre_build_info");
   ASSERT_EQ(family.metric.size(), 1u);
   EXPECT_EQ(family.metric[0].gauge.value, 1);
+  std::map<std::string, std::string> labels;
+  for (const auto& label : family.metric[0].label) {
+    labels[label.name] = label.value;
+  }
+  const std::map<std::string, std::string> expected = {
+      {"version", info.version},
+      {"commit", info.commit},
+      {"cuda", "none"},
+      {"nccl", "none"},
+      {"grpc", info.grpc}};
+  EXPECT_EQ(labels, expected);
 }
 
 }  // namespace

@@ -116,6 +116,8 @@ class InProcessPair {
   const speculation::SpeculationStats& stats() const { return stats_; }
   // Prompt tokens of all generations that the target's prefix cache had.
   int cached_tokens() const { return cached_tokens_; }
+  worker::EngineStats target_stats() const { return target_.stats(); }
+  worker::EngineStats draft_stats() const { return draft_.stats(); }
 
  private:
   void Open(const PairRequest& request,

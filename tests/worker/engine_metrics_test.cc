@@ -30,6 +30,9 @@ EngineStats Stats() {
   stats.kv_free_tokens = 30;
   stats.rejected_messages = 5;
   stats.rollback_tokens = 9;
+  stats.reaped_sessions = 3;
+  stats.prefix_queries = 80;
+  stats.prefix_hits = 32;
   stats.time = time.At(15'000'000'000);
   return stats;
 }
@@ -51,6 +54,9 @@ TEST(EngineMetricsTest, ATargetsLife) {
   EXPECT_EQ(at("nacre_worker_sessions", ""), 2);
   EXPECT_EQ(at("nacre_worker_rejected_messages_total", ""), 5);
   EXPECT_EQ(at("nacre_rollback_tokens_total", ""), 9);
+  EXPECT_EQ(at("nacre_worker_reaped_sessions_total", ""), 3);
+  EXPECT_EQ(at("nacre_worker_prefix_cache_queries_total", ""), 80);
+  EXPECT_EQ(at("nacre_worker_prefix_cache_hits_total", ""), 32);
   EXPECT_EQ(at("nacre_kv_cache_usage_ratio", ""), 0.25);
 }
 
@@ -69,6 +75,11 @@ TEST(EngineMetricsTest, AFreshDraftHasEverySeriesAtZero) {
         "nacre_draft_wait_seconds_total{role=\"draft\",worker=\"host:1\","
         "reason=\"no_work\"}",
         "nacre_rollback_tokens_total{role=\"draft\",worker=\"host:1\"}",
+        "nacre_worker_prefix_cache_queries_total{role=\"draft\",worker=\"host:"
+        "1\"}",
+        "nacre_worker_prefix_cache_hits_total{role=\"draft\",worker=\"host:"
+        "1\"}",
+        "nacre_worker_reaped_sessions_total{role=\"draft\",worker=\"host:1\"}",
         "nacre_kv_cache_usage_ratio{role=\"draft\",worker=\"host:1\"}"}) {
     EXPECT_TRUE(samples.contains(series)) << series;
   }

@@ -55,6 +55,7 @@ TEST_F(PrefixCacheTest, GenerationsAreTheSameTokensAndLeaveNoKv) {
       speculation::Method::kAsync, speculation::Method::kPearl,
       speculation::Method::kSd, speculation::Method::kAr};
   std::vector<int32_t> last;
+  uint64_t prompt_tokens = 0;
   for (int i = 0; i < 8; ++i) {
     PairRequest request;
     request.prompt = Prompt(i, 60 + i);
@@ -69,12 +70,18 @@ TEST_F(PrefixCacheTest, GenerationsAreTheSameTokensAndLeaveNoKv) {
     }
     const std::vector<int32_t> output = pair.Generate(request);
     EXPECT_EQ(output, GenerateAlone(*plain, request)) << i;
+    prompt_tokens += request.prompt.size();
     last = request.prompt;
     last.insert(last.end(), output.begin(), output.end());
     EXPECT_EQ(target->kv_free_tokens(), target_free);
     EXPECT_EQ(draft->kv_free_tokens(), draft_free);
   }
   EXPECT_GE(pair.cached_tokens(), 6 * 32);
+  EXPECT_EQ(pair.target_stats().prefix_hits,
+            static_cast<uint64_t>(pair.cached_tokens()));
+  EXPECT_EQ(pair.target_stats().prefix_queries, prompt_tokens);
+  EXPECT_GT(pair.draft_stats().prefix_hits, 0u);
+  EXPECT_LT(pair.draft_stats().prefix_hits, pair.draft_stats().prefix_queries);
 }
 
 TEST_F(PrefixCacheTest, EvictionChangesNothing) {

@@ -1,0 +1,148 @@
+// The three programs as processes on loopback with the flags of a test, where
+// the cluster of service_fixture.h has none for it: logs of their own,
+// /metrics, an environment.
+//
+// Not thread-safe.
+
+#ifndef TESTS_INTEGRATION_PROCESSES_H_
+#define TESTS_INTEGRATION_PROCESSES_H_
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "tests/integration/service_fixture.h"
+#include "tests/telemetry/http_get.h"
+#include "tools/child_process.h"
+#include "tools/temporary_folder.h"
+
+namespace nacre::integration {
+
+class Processes {
+ public:
+  struct Options {
+    std::vector<std::string> environment = {};  // of all, NAME=VALUE
+    std::vector<std::string> common = {};       // more flags of all
+    std::vector<std::string> coordinator = {};
+    std::vector<std::string> workers = {};
+  };
+
+  // Starts the coordinator. It has no workers yet.
+  explicit Processes(Options options) : options_(std::move(options)) {
+    std::vector<std::string> flags = {"--tokenizer",
+                                      TargetModel(),
+                                      "--listen",
+                                      "127.0.0.1:0",
+                                      "--registry-listen",
+                                      "127.0.0.1:0",
+                                      "--admin-listen",
+                                      "127.0.0.1:0",
+                                      "--registry-address-file",
+                                      File("registry.address"),
+                                      "--address-file",
+                                      File("coordinator.address")};
+    Append(options_.coordinator, &flags);
+    Start("coordinator", "nacre-coordinator", std::move(flags));
+    address_ = AwaitFile("coordinator.address");
+    AwaitFile("coordinator.metrics");
+  }
+
+  // Starts "target" and "draft" and waits until both are attached.
+  void StartWorkers() {
+    for (const char* role : {"target", "draft"}) {
+      std::vector<std::string> flags = {
+          "--model",       absl::StrCat(NACRE_MODELS "/", role),
+          "--coordinator", AwaitFile("registry.address"),
+          "--cpus",        "0"};
+      Append(options_.workers, &flags);
+      Start(role, absl::StrCat("nacre-", role, "-worker"), std::move(flags));
+    }
+    ASSERT_TRUE(Service::Eventually([this] {
+      return telemetry::Sum(Scrape("coordinator"), "nacre_workers", "ready") ==
+             2;
+    }));
+  }
+
+  // Ends the workers and then the coordinator, as an operator would.
+  void Stop() {
+    for (const char* name : {"draft", "target", "coordinator"}) {
+      if (!processes_.contains(name)) continue;
+      tools::ChildProcess& process = *processes_[name];
+      process.Signal(SIGTERM);
+      EXPECT_TRUE(process.WaitForEnd(absl::Minutes(1))) << name;
+      EXPECT_EQ(process.Poll().value_or("still running"), "exit code 0")
+          << Log(name);
+    }
+  }
+
+  // "coordinator", "target" or "draft".
+  void Signal(const std::string& name, int signal_number) {
+    processes_.at(name)->Signal(signal_number);
+  }
+
+  // host:port for clients.
+  const std::string& address() const { return address_; }
+
+  telemetry::Samples Scrape(const std::string& name) const {
+    return telemetry::Scrape(AwaitFile(name + ".metrics"));
+  }
+
+  // stdout and stderr so far.
+  std::string Log(const std::string& name) const {
+    return tools::ReadFile(File(name + ".log")).value_or("");
+  }
+
+ private:
+  static void Append(const std::vector<std::string>& from,
+                     std::vector<std::string>* to) {
+    to->insert(to->end(), from.begin(), from.end());
+  }
+
+  std::string File(const std::string& name) const {
+    return folder_.path() + "/" + name;
+  }
+
+  // The word in a file that a process writes once.
+  std::string AwaitFile(const std::string& name) const {
+    std::string text;
+    EXPECT_TRUE(Service::Eventually([&] {
+      const auto content = tools::ReadFile(File(name));
+      if (content.ok()) text = *content;
+      return content.ok();
+    })) << name;
+    return std::string(absl::StripAsciiWhitespace(text));
+  }
+
+  void Start(const std::string& name, const std::string& program,
+             std::vector<std::string> flags) {
+    // env becomes the program: same process.
+    std::vector<std::string> argv = {"/usr/bin/env"};
+    Append(options_.environment, &argv);
+    argv.push_back(absl::StrCat(NACRE_BIN "/", program));
+    Append(flags, &argv);
+    Append({"--metrics-listen", "127.0.0.1:0", "--metrics-address-file",
+            File(name + ".metrics")},
+           &argv);
+    Append(options_.common, &argv);
+    auto process = tools::ChildProcess::Start(
+        {.argv = std::move(argv), .log_file = File(name + ".log")});
+    ASSERT_TRUE(process.ok()) << process.status();
+    processes_[name] = *std::move(process);
+  }
+
+  const Options options_;
+  const tools::TemporaryFolder folder_;
+  std::map<std::string, std::unique_ptr<tools::ChildProcess>> processes_;
+  std::string address_;
+};
+
+}  // namespace nacre::integration
+
+#endif  // TESTS_INTEGRATION_PROCESSES_H_
