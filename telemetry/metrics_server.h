@@ -33,7 +33,8 @@ class MetricsServer {
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(
       const Options& options, std::vector<Source> sources);
 
-  // Waits for running scrapes: after it nobody asks the sources.
+  // Waits for running scrapes: after it nobody asks the sources, and nobody
+  // listens.
   ~MetricsServer();
 
   // host:port that was bound.
