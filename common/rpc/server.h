@@ -29,6 +29,8 @@ class RpcServer {
     std::shared_ptr<grpc::ServerCredentials> credentials;
     // Larger requests get RESOURCE_EXHAUSTED.
     int max_request_bytes = kMaxMessageBytes;
+    // A connection that has not said by then that it speaks gRPC is closed.
+    absl::Duration handshake_timeout = absl::Seconds(10);
   };
 
   // Starts to serve. The services must outlive the server. Errors: UNAVAILABLE

@@ -6,10 +6,13 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -243,7 +246,8 @@ TEST(FaultTest, CancelledCallsFreeTheKvOfBothWorkers) {
   EXPECT_TRUE(service.KvReturnsToEmpty());
 }
 
-// Connects to host:port and writes `bytes`; the answer does not matter.
+// Connects to host:port, writes `bytes` and waits until the server hangs up;
+// what it answers does not matter.
 void SendRaw(const std::string& address, const std::string& bytes) {
   const size_t colon = address.rfind(':');
   sockaddr_in peer = {};
@@ -263,6 +267,15 @@ void SendRaw(const std::string& address, const std::string& bytes) {
     if (n <= 0) break;
     sent += static_cast<size_t>(n);
   }
+  shutdown(fd, SHUT_WR);
+  const timeval patience = {.tv_sec = 30, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  char answer[4096];
+  ssize_t received = 0;
+  do {
+    received = recv(fd, answer, sizeof(answer), 0);
+  } while (received > 0);
+  EXPECT_TRUE(received == 0 || errno == ECONNRESET) << std::strerror(errno);
   close(fd);
 }
 

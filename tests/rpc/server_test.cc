@@ -1,14 +1,20 @@
 #include "common/rpc/server.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
 #include <memory>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/rpc/channel.h"
@@ -48,6 +54,32 @@ TEST(RpcServerTest, WritesItsAddressToTheFile) {
   ASSERT_TRUE(std::getline(file, line));
   EXPECT_EQ(line, (*server)->address());
   EXPECT_FALSE(std::getline(file, line));
+}
+
+TEST(RpcServerTest, AConnectionThatSaysNothingIsClosed) {
+  RpcServer::Options options;
+  options.handshake_timeout = absl::Milliseconds(100);
+  const auto server = RpcServer::Start(options, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string& address = (*server)->address();
+  int port = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+  sockaddr_in peer = {};
+  peer.sin_family = AF_INET;
+  peer.sin_port = htons(static_cast<uint16_t>(port));
+  peer.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&peer), sizeof(peer)), 0);
+  // Well below the two minutes that gRPC gives.
+  const timeval patience = {.tv_sec = 60, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  char answer[256];
+  ssize_t received = 0;
+  do {  // its own settings come first
+    received = recv(fd, answer, sizeof(answer), 0);
+  } while (received > 0);
+  EXPECT_EQ(received, 0);
+  close(fd);
 }
 
 TEST(RpcServerTest, AnAddressFileThatCannotBeWrittenIsPermissionDenied) {
