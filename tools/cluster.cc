@@ -25,6 +25,9 @@ constexpr absl::Duration kProgressInterval = absl::Seconds(1);
 constexpr int kWorkerStage = 0;
 constexpr int kCoordinatorStage = 1;
 constexpr char kCoordinator[] = "coordinator";
+constexpr char kAnyPort[] = "127.0.0.1:0";
+// What a process may take to end once it has drained.
+constexpr absl::Duration kExitGrace = absl::Seconds(5);
 
 std::string OwnFolder() {
   std::error_code error;
@@ -43,55 +46,47 @@ std::string LastLine(const std::string& path) {
       newline == absl::string_view::npos ? text : text.substr(newline + 1));
 }
 
-}  // namespace
+std::string Loopback(int port) { return absl::StrCat("127.0.0.1:", port); }
 
-void Cluster::Options::Register(FlagSet* flags) {
-  flags->Add("target-model", "DIR", &target_model,
-             "checkpoint of the target, the model that decides");
-  flags->Add("draft-model", "DIR", &draft_model,
-             "checkpoint of the draft, the model that proposes");
-  flags->Add("targets", "N", &targets, "target workers");
-  flags->Add("drafts", "N", &drafts, "draft workers; 0: no speculation");
-  flags->Add("backend", "B", &backend, "kernels of the workers");
-  flags->Add("device", "N", &device, "accelerator of the workers");
-  flags->Add("weights", "T", &weights, "type that weights are kept in");
-  flags->Add("cpus", "LIST", &cpus,
-             "cores to deal out to the workers, as in 0-3,6 (default: all)");
-  flags->Add("max-memory", "BYTES", &max_memory,
-             "most memory of a worker; K, M and G may follow");
-  flags->Add("prefix-cache", "on|off", &prefix_cache,
-             "whether prompts that begin alike share KV");
-}
+// A command line; flags without a value are left out.
+class Argv {
+ public:
+  explicit Argv(std::string program) : args_{std::move(program)} {}
 
-absl::Status Cluster::Options::Validate() const {
-  if (target_model.empty()) {
-    return absl::InvalidArgumentError("flag --target-model is needed");
+  void Add(const char* flag, const std::string& value) {
+    if (value.empty()) return;
+    args_.push_back(flag);
+    args_.push_back(value);
   }
-  if (draft_model.empty() && drafts != 0) {
-    return absl::InvalidArgumentError(
-        "flag --draft-model is needed, or --drafts 0");
-  }
-  if (targets < 1 || targets > 64) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("flag --targets: ", targets, " is not in 1..64"));
-  }
-  if (drafts < 0 || drafts > 64) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("flag --drafts: ", drafts, " is not in 0..64"));
-  }
-  if (port < 0 || port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("flag --port: ", port, " is not in 0..65535"));
-  }
-  if (!cpus.empty()) {
-    const auto parsed = kernels::ParseCpuList(cpus);
-    if (!parsed.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("flag --cpus: ", parsed.status().message()));
+  // What all processes take.
+  void AddCommon(const Cluster::Options& options) {
+    Add("--tls-cert", options.tls.cert_file);
+    Add("--tls-key", options.tls.key_file);
+    Add("--tls-ca", options.tls.ca_file);
+    Add("--tls-server-name", options.tls_server_name);
+    if (options.drain_timeout.has_value()) {
+      Add("--drain-timeout", absl::FormatDuration(*options.drain_timeout));
     }
   }
-  return absl::OkStatus();
+  std::vector<std::string> With(const std::vector<std::string>& more) && {
+    args_.insert(args_.end(), more.begin(), more.end());
+    return std::move(args_);
+  }
+
+ private:
+  std::vector<std::string> args_;
+};
+
+// How who holds the first token of the file calls; "" is none.
+absl::StatusOr<ClientSecurity> SecurityWith(const rpc::ChannelSecurity& channel,
+                                            const std::string& tokens_file) {
+  if (tokens_file.empty()) return ClientSecurity{channel, ""};
+  NACRE_ASSIGN_OR_RETURN(const std::vector<rpc::NamedToken> tokens,
+                         rpc::ReadTokens(tokens_file));
+  return ClientSecurity{channel, tokens.front().token};
 }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(Options options) {
   NACRE_RETURN_IF_ERROR(options.Validate());
@@ -107,7 +102,7 @@ Cluster::Cluster(Options options)
                           int count) {
     for (int i = 0; i < count; ++i) {
       const std::string name = absl::StrCat(role, "-", i);
-      workers_.push_back({name, role, model, ""});
+      workers_.push_back({name, role, model, "", ""});
     }
   };
   // Targets are dealt cores first.
@@ -124,23 +119,30 @@ Cluster::Cluster(Options options)
 
 Cluster::~Cluster() { Drain(); }
 
-void Cluster::Drain() { supervisor_.Drain(options_.drain_grace); }
+void Cluster::Drain() {
+  supervisor_.Drain(options_.drain_timeout.has_value()
+                        ? *options_.drain_timeout + kExitGrace
+                        : options_.drain_grace);
+}
 
 absl::Status Cluster::Launch() {
   NACRE_ASSIGN_OR_RETURN(
-      security_.channel,
+      const rpc::ChannelSecurity channel,
       rpc::LoadClientTls({false, options_.tls, options_.tls_server_name}));
-  if (!options_.auth_tokens_file.empty()) {
-    NACRE_ASSIGN_OR_RETURN(const std::vector<rpc::NamedToken> tokens,
-                           rpc::ReadTokens(options_.auth_tokens_file));
-    security_.token = tokens.front().token;
-  }
+  NACRE_ASSIGN_OR_RETURN(security_,
+                         SecurityWith(channel, options_.auth_tokens_file));
+  NACRE_ASSIGN_OR_RETURN(operator_security_,
+                         SecurityWith(channel, options_.admin_tokens_file));
   const absl::Time deadline = absl::Now() + options_.ready_timeout;
   NACRE_RETURN_IF_ERROR(StartCoordinator(deadline));
   for (const Worker& worker : workers_) {
-    NACRE_RETURN_IF_ERROR(StartWorker(worker));
+    NACRE_RETURN_IF_ERROR(
+        supervisor_.Start({worker.name,
+                           {WorkerArgv(worker), LogFile(worker.name)},
+                           kWorkerStage}));
   }
   NACRE_RETURN_IF_ERROR(WaitForWorkers(deadline));
+  NACRE_RETURN_IF_ERROR(FindWorkerMetrics(deadline));
   supervisor_.Supervise();
   return absl::OkStatus();
 }
@@ -159,88 +161,81 @@ std::string Cluster::ReadAddress(const std::string& port) const {
   return address.ok() ? std::string(absl::StripAsciiWhitespace(*address)) : "";
 }
 
-void Cluster::AddTlsFlags(std::vector<std::string>* argv) const {
-  const auto add = [argv](const char* flag, const std::string& value) {
-    if (value.empty()) return;
-    argv->push_back(flag);
-    argv->push_back(value);
-  };
-  add("--tls-cert", options_.tls.cert_file);
-  add("--tls-key", options_.tls.key_file);
-  add("--tls-ca", options_.tls.ca_file);
-  add("--tls-server-name", options_.tls_server_name);
+std::vector<std::string> Cluster::CoordinatorArgv(const Ports& ports) const {
+  Argv argv(options_.bin_dir + "/nacre-coordinator");
+  argv.Add("--listen", ports.clients);
+  argv.Add("--registry-listen", ports.registry);
+  argv.Add("--admin-listen", ports.admin);
+  argv.Add("--tokenizer", options_.target_model);
+  argv.Add("--address-file", AddressFile(""));
+  argv.Add("--registry-address-file", AddressFile("registry-"));
+  argv.Add("--admin-address-file", AddressFile("admin-"));
+  if (!ports.metrics.empty()) {
+    argv.Add("--metrics-listen", ports.metrics);
+    argv.Add("--metrics-address-file", AddressFile("metrics-"));
+  }
+  argv.AddCommon(options_);
+  argv.Add("--auth-tokens-file", options_.auth_tokens_file);
+  argv.Add("--admin-tokens-file", options_.admin_tokens_file);
+  return std::move(argv).With(options_.coordinator_args);
 }
 
-std::vector<std::string> Cluster::CoordinatorArgv(
-    const std::string& listen, const std::string& registry_listen,
-    const std::string& admin_listen) const {
-  std::vector<std::string> argv = {options_.bin_dir + "/nacre-coordinator",
-                                   "--listen",
-                                   listen,
-                                   "--registry-listen",
-                                   registry_listen,
-                                   "--admin-listen",
-                                   admin_listen,
-                                   "--tokenizer",
-                                   options_.target_model,
-                                   "--address-file",
-                                   AddressFile(""),
-                                   "--registry-address-file",
-                                   AddressFile("registry-"),
-                                   "--admin-address-file",
-                                   AddressFile("admin-")};
-  AddTlsFlags(&argv);
-  if (!options_.auth_tokens_file.empty()) {
-    argv.push_back("--auth-tokens-file");
-    argv.push_back(options_.auth_tokens_file);
-  }
-  argv.insert(argv.end(), options_.coordinator_args.begin(),
-              options_.coordinator_args.end());
-  return argv;
+bool Cluster::ReadPorts() {
+  ports_ = {ReadAddress(""), ReadAddress("registry-"), ReadAddress("admin-"),
+            ReadAddress("metrics-")};
+  return !ports_.clients.empty() && !ports_.registry.empty() &&
+         !ports_.admin.empty() &&
+         ports_.metrics.empty() != options_.metrics_port.has_value();
 }
 
 absl::Status Cluster::StartCoordinator(absl::Time deadline) {
-  const std::string any = "127.0.0.1:0";
-  NACRE_RETURN_IF_ERROR(supervisor_.Start(
-      {kCoordinator,
-       {CoordinatorArgv(absl::StrCat("127.0.0.1:", options_.port), any, any),
-        LogFile(kCoordinator)},
-       kCoordinatorStage}));
-  while ((address_ = ReadAddress("")).empty() ||
-         (registry_address_ = ReadAddress("registry-")).empty() ||
-         (admin_address_ = ReadAddress("admin-")).empty()) {
+  const Ports wanted = {
+      Loopback(options_.port), kAnyPort, kAnyPort,
+      options_.metrics_port ? Loopback(*options_.metrics_port) : ""};
+  NACRE_RETURN_IF_ERROR(
+      supervisor_.Start({kCoordinator,
+                         {CoordinatorArgv(wanted), LogFile(kCoordinator)},
+                         kCoordinatorStage}));
+  while (!ReadPorts()) {
     NACRE_RETURN_IF_ERROR(CheckStarting(deadline, "the coordinator"));
     absl::SleepFor(kPollInterval);
   }
   // After a restart clients and workers look for it where it was.
-  supervisor_.SetArgv(kCoordinator, CoordinatorArgv(address_, registry_address_,
-                                                    admin_address_));
+  supervisor_.SetArgv(kCoordinator, CoordinatorArgv(ports_));
   return absl::OkStatus();
 }
 
-absl::Status Cluster::StartWorker(const Worker& worker) {
-  std::vector<std::string> argv = {
-      absl::StrCat(options_.bin_dir, "/nacre-", worker.role, "-worker"),
-      "--model",
-      worker.model,
-      "--coordinator",
-      registry_address_,
-      "--cpus",
-      worker.cpus};
-  const auto add = [&argv](const char* flag, const std::string& value) {
-    argv.push_back(flag);
-    argv.push_back(value);
-  };
-  if (!options_.backend.empty()) add("--backend", options_.backend);
-  if (!options_.weights.empty()) add("--weights", options_.weights);
-  if (options_.device) add("--device", absl::StrCat(*options_.device));
-  if (!options_.max_memory.empty()) add("--max-memory", options_.max_memory);
-  if (!options_.prefix_cache.empty()) {
-    add("--prefix-cache", options_.prefix_cache);
+std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
+  Argv argv(absl::StrCat(options_.bin_dir, "/nacre-", worker.role, "-worker"));
+  argv.Add("--model", worker.model);
+  argv.Add("--coordinator", ports_.registry);
+  argv.Add("--cpus", worker.cpus);
+  argv.Add("--backend", options_.backend);
+  argv.Add("--weights", options_.weights);
+  if (options_.device) argv.Add("--device", absl::StrCat(*options_.device));
+  argv.Add("--max-memory", options_.max_memory);
+  argv.Add("--prefix-cache", options_.prefix_cache);
+  if (options_.metrics_port.has_value()) {
+    argv.Add("--metrics-listen",
+             worker.metrics.empty() ? kAnyPort : worker.metrics);
+    argv.Add("--metrics-address-file", AddressFile(worker.name + "-metrics-"));
   }
-  AddTlsFlags(&argv);
-  return supervisor_.Start(
-      {worker.name, {std::move(argv), LogFile(worker.name)}, kWorkerStage});
+  argv.AddCommon(options_);
+  return std::move(argv).With(options_.worker_args);
+}
+
+absl::Status Cluster::FindWorkerMetrics(absl::Time deadline) {
+  if (!options_.metrics_port.has_value()) return absl::OkStatus();
+  for (Worker& worker : workers_) {
+    while ((worker.metrics = ReadAddress(worker.name + "-metrics-")).empty()) {
+      NACRE_RETURN_IF_ERROR(
+          CheckStarting(deadline, absl::StrCat("/metrics of ", worker.name)));
+      absl::SleepFor(kPollInterval);
+    }
+    // After a restart Prometheus looks for it where it was.
+    supervisor_.SetArgv(worker.name, WorkerArgv(worker));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Cluster::CheckStarting(absl::Time deadline,
@@ -263,7 +258,8 @@ absl::Status Cluster::CheckStarting(absl::Time deadline,
 }
 
 absl::Status Cluster::WaitForWorkers(absl::Time deadline) {
-  const ReadinessProbe probe(admin_address_, address_, security_);
+  const ReadinessProbe probe({ports_.admin, operator_security_},
+                             {ports_.clients, security_});
   const absl::Time start = absl::Now();
   absl::Time next_progress = start + kProgressInterval;
   while (true) {
@@ -290,8 +286,9 @@ absl::Status Cluster::WaitForWorkers(absl::Time deadline) {
 std::vector<std::string> Cluster::WorkerLines() const {
   std::vector<std::string> lines;
   for (const Worker& worker : workers_) {
-    lines.push_back(
-        absl::StrCat(worker.name, "  cpus ", worker.cpus, "  ", worker.model));
+    lines.push_back(absl::StrCat(
+        worker.name, "  cpus ", worker.cpus, "  ", worker.model,
+        worker.metrics.empty() ? "" : "  metrics ", worker.metrics));
   }
   return lines;
 }

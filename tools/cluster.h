@@ -42,27 +42,36 @@ class Cluster {
     // for tls_server_name. Empty: plaintext.
     rpc::TlsFiles tls;
     std::string tls_server_name;
-    // Clients must show one of its tokens; empty: none.
+    // Clients, and operators, must show one of its tokens; empty: none.
     std::string auth_tokens_file;
+    std::string admin_tokens_file;
+    // The coordinator serves /metrics there on the loopback address (0: a free
+    // port), each worker on a free port. Unset: none does.
+    std::optional<int> metrics_port;
+    // How long each process waits for what runs when it is told to stop.
+    std::optional<absl::Duration> drain_timeout;
 
     std::vector<std::string> coordinator_args;  // more flags for it
+    std::vector<std::string> worker_args;       // and for each worker
     std::string bin_dir;  // of the programs; empty: beside this executable
     std::string log_dir;  // a NAME.log for each process; empty: inherited
     absl::Duration ready_timeout = absl::Minutes(5);
+    // Without a drain_timeout, how long Drain waits for a process.
     absl::Duration drain_grace = absl::Seconds(10);
     Supervisor::Options supervisor;
     std::function<void(const std::string& line)> progress;
     std::function<bool()> interrupted;  // ends the waiting early
 
-    // --target-model to --max-memory, without --port.
+    // --target-model to --prefix-cache: what says which processes run on what.
     void Register(FlagSet* flags);
-    // INVALID_ARGUMENT: a missing model, a count or a port out of range, a bad
-    // list of cores.
+    // INVALID_ARGUMENT: a missing model; a count, a port or a duration out of
+    // range; a bad list of cores.
     absl::Status Validate() const;
   };
 
   // Starts everything and waits until all workers are ready; they are then
-  // supervised. Errors: Validate's; NOT_FOUND (no program); ABORTED (a process
+  // supervised. Errors: Validate's; those of rpc::LoadClientTls and
+  // rpc::ReadTokens; NOT_FOUND (no program); ABORTED (a process
   // ended while starting, with its last line of log where there is a log file);
   // DEADLINE_EXCEEDED; CANCELLED (interrupted).
   static absl::StatusOr<std::unique_ptr<Cluster>> Start(Options options);
@@ -71,13 +80,16 @@ class Cluster {
   ~Cluster();
 
   // host:port of the coordinator for clients, for workers and for operators.
-  const std::string& address() const { return address_; }
-  const std::string& registry_address() const { return registry_address_; }
-  const std::string& admin_address() const { return admin_address_; }
-  // How clients and operators of this cluster call it.
+  const std::string& address() const { return ports_.clients; }
+  const std::string& registry_address() const { return ports_.registry; }
+  const std::string& admin_address() const { return ports_.admin; }
+  // host:port of the coordinator's /metrics; empty where it serves none.
+  const std::string& metrics_address() const { return ports_.metrics; }
+  // How clients of this cluster call it, and how operators do.
   const ClientSecurity& security() const { return security_; }
+  const ClientSecurity& operator_security() const { return operator_security_; }
 
-  // One line a worker: name, cores, model.
+  // One line a worker: name, cores, model, where it serves /metrics if it does.
   std::vector<std::string> WorkerLines() const;
 
   // Stops the workers, then the coordinator. Idempotent.
@@ -91,31 +103,38 @@ class Cluster {
     std::string role;  // target or draft
     std::string model;
     std::string cpus;
+    std::string metrics;  // host:port once it is known; empty: none
+  };
+  // host:port of each port of the coordinator; metrics may be empty: none.
+  struct Ports {
+    std::string clients;
+    std::string registry;
+    std::string admin;
+    std::string metrics;
   };
 
   explicit Cluster(Options options);
   absl::Status Launch();
   absl::Status StartCoordinator(absl::Time deadline);
-  absl::Status StartWorker(const Worker& worker);
   absl::Status WaitForWorkers(absl::Time deadline);
+  absl::Status FindWorkerMetrics(absl::Time deadline);
   // Why waiting for `awaited` makes no sense any more, if so.
   absl::Status CheckStarting(absl::Time deadline, absl::string_view awaited);
-  std::vector<std::string> CoordinatorArgv(
-      const std::string& listen, const std::string& registry_listen,
-      const std::string& admin_listen) const;
-  // Where the coordinator writes the address of `port`, "" for clients.
+  std::vector<std::string> CoordinatorArgv(const Ports& ports) const;
+  std::vector<std::string> WorkerArgv(const Worker& worker) const;
+  // Where a process writes the address of `port`, "" for the clients'.
   std::string AddressFile(const std::string& port) const;
   // The address it wrote there; empty while there is none.
   std::string ReadAddress(const std::string& port) const;
-  void AddTlsFlags(std::vector<std::string>* argv) const;
+  // Whether the coordinator has written all of its addresses.
+  bool ReadPorts();
   std::string LogFile(const std::string& name) const;
 
   const Options options_;
-  const TemporaryFolder run_dir_;  // the coordinator's address files
+  const TemporaryFolder run_dir_;  // the processes' address files
   ClientSecurity security_;
-  std::string address_;
-  std::string registry_address_;
-  std::string admin_address_;
+  ClientSecurity operator_security_;
+  Ports ports_;
   std::vector<Worker> workers_;
   Supervisor supervisor_;
 };

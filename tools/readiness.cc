@@ -14,20 +14,20 @@ void SetDeadline(grpc::ClientContext* context) {
 
 }  // namespace
 
-ReadinessProbe::ReadinessProbe(const std::string& admin_address,
-                               const std::string& address,
-                               const ClientSecurity& security)
-    : security_(security),
+ReadinessProbe::ReadinessProbe(const Door& operators, const Door& clients)
+    : operator_security_(operators.security),
+      client_security_(clients.security),
       admin_(v1::Admin::NewStub(
-          rpc::CreateChannel(admin_address, security.channel))),
+          rpc::CreateChannel(operators.address, operators.security.channel))),
       inference_(v1::Inference::NewStub(
-          rpc::CreateChannel(address, security.channel))) {}
+          rpc::CreateChannel(clients.address, clients.security.channel))) {}
 
 ReadyWorkers ReadinessProbe::Count() const {
   ReadyWorkers ready;
   {
     grpc::ClientContext context;
     SetDeadline(&context);
+    operator_security_.Apply(&context);
     v1::ListWorkersResponse response;
     if (!admin_->ListWorkers(&context, {}, &response).ok()) return ready;
     for (const v1::WorkerInfo& worker : response.workers()) {
@@ -39,7 +39,7 @@ ReadyWorkers ReadinessProbe::Count() const {
   }
   grpc::ClientContext context;
   SetDeadline(&context);
-  security_.Apply(&context);
+  client_security_.Apply(&context);
   v1::Model model;
   ready.model_known = inference_->GetModel(&context, {}, &model).ok();
   return ready;

@@ -18,19 +18,25 @@ struct ReadyWorkers {
   bool model_known = false;  // GetModel answers
 };
 
+// A port of a coordinator and how it is called.
+struct Door {
+  std::string address;  // host:port
+  ClientSecurity security;
+};
+
 // Thread-safe.
 class ReadinessProbe {
  public:
-  // host:port for operators and for clients of a coordinator.
-  ReadinessProbe(const std::string& admin_address, const std::string& address,
-                 const ClientSecurity& security = {});
+  // Of the same coordinator.
+  ReadinessProbe(const Door& operators, const Door& clients);
 
   // Blocks for two seconds at most; all zero where the coordinator does not
   // answer.
   ReadyWorkers Count() const;
 
  private:
-  const ClientSecurity security_;
+  const ClientSecurity operator_security_;
+  const ClientSecurity client_security_;
   const std::unique_ptr<v1::Admin::Stub> admin_;
   const std::unique_ptr<v1::Inference::Stub> inference_;
 };

@@ -8,23 +8,45 @@
 #include "tools/commands.h"
 #include "tools/flag_set.h"
 #include "tools/interrupt.h"
+#include "tools/passed_flags.h"
 
 namespace nacre::tools {
+namespace {
+
+struct UpFlags {
+  Cluster::Options cluster;
+  PassedFlags passed;
+
+  void Register(FlagSet* flags) {
+    cluster.port = 50050;
+    flags->Add("port", "P", &cluster.port,
+               "for clients, on the loopback address; 0: a free one");
+    cluster.Register(flags);
+    flags->Add("metrics-port", "P", &cluster.metrics_port,
+               "serve /metrics: the coordinator there (0: a free port), each "
+               "worker on a free port, all on the loopback address");
+    RegisterTlsFiles(&cluster.tls, flags);
+    flags->Add("tls-server-name", "NAME", &cluster.tls_server_name,
+               "name in the certificate, where that is not 127.0.0.1");
+    flags->Add("auth-tokens-file", "FILE", &cluster.auth_tokens_file,
+               "one NAME:TOKEN a line: clients must show one of them");
+    flags->Add("admin-tokens-file", "FILE", &cluster.admin_tokens_file,
+               "the same for operators");
+    flags->Add("drain-timeout", "DURATION", &cluster.drain_timeout,
+               "how long each process waits for what runs when it is to stop");
+    passed.Register(flags);
+  }
+};
+
+}  // namespace
 
 int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
-  Cluster::Options options;
-  options.port = 50050;
+  UpFlags up_flags;
   FlagSet flags("nacre up",
                 "Runs a coordinator and its workers on this machine until "
-                "Ctrl-C; restarts a process that dies.");
-  flags.Add("port", "P", &options.port,
-            "for clients, on the loopback address; 0: a free one");
-  options.Register(&flags);
-  RegisterTlsFiles(&options.tls, &flags);
-  flags.Add("tls-server-name", "NAME", &options.tls_server_name,
-            "name in the certificate, where that is not 127.0.0.1");
-  flags.Add("auth-tokens-file", "FILE", &options.auth_tokens_file,
-            "one NAME:TOKEN a line: clients must show one of them");
+                "Ctrl-C; restarts a process that dies. Without a flag a "
+                "process keeps its own default: nacre-coordinator --help.");
+  up_flags.Register(&flags);
   if (absl::Status status = flags.Parse(args); !status.ok()) {
     return terminal.FailUsage(status);
   }
@@ -32,6 +54,9 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
     terminal.out << flags.Help();
     return kExitOk;
   }
+  Cluster::Options options = up_flags.cluster;
+  options.coordinator_args = up_flags.passed.CoordinatorArgs();
+  options.worker_args = up_flags.passed.WorkerArgs();
   if (absl::Status status = options.Validate(); !status.ok()) {
     return terminal.FailUsage(status);
   }
@@ -58,6 +83,9 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
   terminal.out << "coordinator " << (*cluster)->address() << "\n"
                << "registry    " << (*cluster)->registry_address() << "\n"
                << "admin       " << (*cluster)->admin_address() << "\n";
+  if (!(*cluster)->metrics_address().empty()) {
+    terminal.out << "metrics     " << (*cluster)->metrics_address() << "\n";
+  }
   for (const std::string& line : (*cluster)->WorkerLines()) {
     terminal.out << line << "\n";
   }

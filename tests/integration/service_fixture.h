@@ -57,7 +57,7 @@ class Service {
     client_ = std::make_unique<tools::GenerationClient>(cluster_->address(),
                                                         cluster_->security());
     admin_ = v1::Admin::NewStub(rpc::CreateChannel(
-        cluster_->admin_address(), cluster_->security().channel));
+        cluster_->admin_address(), cluster_->operator_security().channel));
   }
 
   tools::Cluster& cluster() { return *cluster_; }
@@ -69,6 +69,7 @@ class Service {
 
   std::vector<v1::WorkerInfo> Workers() {
     grpc::ClientContext context;
+    cluster_->operator_security().Apply(&context);
     v1::ListWorkersResponse response;
     const grpc::Status status =
         admin_->ListWorkers(&context, v1::ListWorkersRequest(), &response);

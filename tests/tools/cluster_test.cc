@@ -18,6 +18,7 @@ namespace nacre::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Shell scripts stand for the programs; the coordinator's writes the address of
 // a server inside the test.
@@ -26,7 +27,7 @@ class ClusterTest : public ::testing::Test {
   ClusterTest()
       : server_([](const auto&, auto*, auto*) { return grpc::Status::OK; }) {
     server_.SetWorkers({v1::WORKER_ROLE_DRAFT, v1::WORKER_ROLE_TARGET});
-    Script("nacre-coordinator", CoordinatorScript(server_.address()));
+    Script("nacre-coordinator", AddressScript(server_.address()));
     Script("nacre-target-worker", "exec sleep 1000");
     Script("nacre-draft-worker", "exec sleep 1000");
     options_.target_model = "/models/target";
@@ -38,8 +39,8 @@ class ClusterTest : public ::testing::Test {
     options_.supervisor.report = [](const std::string&) {};
   }
 
-  // Serves clients, workers and operators on one address.
-  static std::string CoordinatorScript(const std::string& address) {
+  // Has one address for all of its ports.
+  static std::string AddressScript(const std::string& address) {
     return absl::StrCat(
         "while [ $# -gt 0 ]; do\ncase $1 in --*address-file) echo ", address,
         " > \"$2.tmp\"; mv \"$2.tmp\" \"$2\";; esac\nshift\ndone\n",
@@ -84,6 +85,9 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   options_.device = 1;
   options_.max_memory = "512M";
   options_.prefix_cache = "off";
+  options_.drain_timeout = absl::Seconds(90);
+  options_.coordinator_args = {"--max-queue=3"};
+  options_.worker_args = {"--hang-timeout=9s"};
   auto cluster = Cluster::Start(options_);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_EQ((*cluster)->address(), server_.address());
@@ -95,13 +99,84 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
               HasSubstr("--listen 127.0.0.1:0 --registry-listen 127.0.0.1:0 "
                         "--admin-listen 127.0.0.1:0 --tokenizer /models/target "
                         "--address-file "));
+  EXPECT_THAT(ArgsOf("nacre-coordinator"),
+              HasSubstr(" --drain-timeout 1m30s --max-queue=3\n"));
+  EXPECT_THAT(ArgsOf("nacre-coordinator"), Not(HasSubstr("metrics")));
+  EXPECT_EQ((*cluster)->metrics_address(), "");
   ASSERT_TRUE(WaitForArgs(
       "nacre-target-worker",
       absl::StrCat("--model /models/target --coordinator ", server_.address(),
                    " --cpus 3,6 --backend reference --weights f32 --device 1 "
-                   "--max-memory 512M --prefix-cache off\n")));
+                   "--max-memory 512M --prefix-cache off --drain-timeout 1m30s "
+                   "--hang-timeout=9s\n")));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
+}
+
+TEST_F(ClusterTest, TellsWhereMetricsAreAndKeepsThemThere) {
+  options_.metrics_port = 0;
+  options_.cpus = "3-4";
+  Script("nacre-target-worker", AddressScript("127.0.0.1:7001"));
+  Script("nacre-draft-worker", AddressScript("127.0.0.1:7002"));
+  auto cluster = Cluster::Start(options_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ((*cluster)->metrics_address(), server_.address());
+  EXPECT_THAT((*cluster)->WorkerLines(),
+              ::testing::ElementsAre(
+                  "target-0  cpus 3  /models/target  metrics 127.0.0.1:7001",
+                  "draft-0  cpus 4  /models/draft  metrics 127.0.0.1:7002"));
+  for (const char* name :
+       {"nacre-coordinator", "nacre-target-worker", "nacre-draft-worker"}) {
+    EXPECT_THAT(ArgsOf(name), HasSubstr("--metrics-listen 127.0.0.1:0 "));
+  }
+  kill((*cluster)->supervisor().PidOf("coordinator"), SIGKILL);
+  kill((*cluster)->supervisor().PidOf("draft-0"), SIGKILL);
+  EXPECT_TRUE(WaitForArgs("nacre-coordinator",
+                          "--metrics-listen " + server_.address()));
+  EXPECT_TRUE(
+      WaitForArgs("nacre-draft-worker", "--metrics-listen 127.0.0.1:7002"));
+}
+
+TEST_F(ClusterTest, MetricsHaveThePortThatIsAskedFor) {
+  options_.metrics_port = 9100;
+  options_.drafts = 0;
+  Script("nacre-target-worker", AddressScript("127.0.0.1:7001"));
+  auto cluster = Cluster::Start(options_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_THAT(ArgsOf("nacre-coordinator"),
+              HasSubstr("--metrics-listen 127.0.0.1:9100 "));
+  EXPECT_THAT(ArgsOf("nacre-target-worker"),
+              HasSubstr("--metrics-listen 127.0.0.1:0 "));
+}
+
+TEST_F(ClusterTest, ClientsAndOperatorsShowTokensOfTheirOwn) {
+  options_.auth_tokens_file = folder_.path() + "/clients";
+  options_.admin_tokens_file = folder_.path() + "/operators";
+  std::ofstream(options_.auth_tokens_file) << "alice:client-0123456789\n";
+  std::ofstream(options_.admin_tokens_file) << "operator-0123456789\n";
+  auto cluster = Cluster::Start(options_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ(server_.client_authorization(), "Bearer client-0123456789");
+  EXPECT_EQ(server_.operator_authorization(), "Bearer operator-0123456789");
+  EXPECT_EQ((*cluster)->security().token, "client-0123456789");
+  EXPECT_EQ((*cluster)->operator_security().token, "operator-0123456789");
+  EXPECT_THAT(ArgsOf("nacre-coordinator"),
+              HasSubstr(absl::StrCat(
+                  " --auth-tokens-file ", options_.auth_tokens_file,
+                  " --admin-tokens-file ", options_.admin_tokens_file, "\n")));
+}
+
+TEST_F(ClusterTest, RefusesTokensThatCannotBeRead) {
+  for (std::string Cluster::Options::*file :
+       {&Cluster::Options::auth_tokens_file,
+        &Cluster::Options::admin_tokens_file}) {
+    Cluster::Options options = options_;
+    options.*file = "/no/such/tokens";
+    const absl::Status status = Cluster::Start(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/tokens"));
+  }
+  EXPECT_EQ(ArgsOf("nacre-coordinator"), "") << "nothing was started";
 }
 
 TEST_F(ClusterTest, GivesEveryProgramTheCertificate) {
@@ -115,7 +190,7 @@ TEST_F(ClusterTest, GivesEveryProgramTheCertificate) {
       [](const auto&, auto*, auto*) { return grpc::Status::OK; },
       security->server);
   server.SetWorkers({v1::WORKER_ROLE_DRAFT, v1::WORKER_ROLE_TARGET});
-  Script("nacre-coordinator", CoordinatorScript(server.address()));
+  Script("nacre-coordinator", AddressScript(server.address()));
   auto cluster = Cluster::Start(options_);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const std::string flags =
@@ -198,9 +273,20 @@ TEST_F(ClusterTest, StopsWaitingWhenInterrupted) {
 }
 
 TEST_F(ClusterTest, ChecksItsOptions) {
-  options_.cpus = "x";
-  EXPECT_EQ(Cluster::Start(options_).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  const auto error = [this](const auto& change) {
+    Cluster::Options options = options_;
+    change(options);
+    const absl::Status status = Cluster::Start(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error([](auto& options) { options.cpus = "x"; }),
+              HasSubstr("flag --cpus: "));
+  EXPECT_THAT(error([](auto& options) { options.metrics_port = 65536; }),
+              HasSubstr("flag --metrics-port: 65536 is not in 0..65535"));
+  EXPECT_THAT(
+      error([](auto& options) { options.drain_timeout = -absl::Seconds(1); }),
+      HasSubstr("flag --drain-timeout: -1s is below 0"));
 }
 
 }  // namespace

@@ -418,12 +418,33 @@ TEST(InflateCommandTest, RefusesMissingFlagsAndReportsErrors) {
   EXPECT_THAT(outcome.err, HasSubstr("error: "));
 }
 
+TEST(UpCommandTest, ExplainsWhatItPassesOn) {
+  const std::string help = Nacre({"up", "--help"}).out;
+  for (const char* flag :
+       {"--metrics-port P", "--admin-tokens-file FILE", "--max-running N",
+        "--otlp-endpoint H:P", "--log-format text|json",
+        "--drain-timeout DURATION", "--tls-client-auth require|none"}) {
+    EXPECT_THAT(help, HasSubstr(flag));
+  }
+}
+
+TEST(UpCommandTest, RefusesTokensThatCannotBeRead) {
+  const Outcome outcome = Nacre({"up", "--target-model=t", "--drafts=0",
+                                 "--admin-tokens-file=/no/such/tokens"});
+  EXPECT_EQ(outcome.code, kExitError);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("error: NOT_FOUND: cannot read the tokens of "
+                        "/no/such/tokens: No such file or directory\n"));
+}
+
 TEST(UpCommandTest, RefusesBadFlags) {
   EXPECT_EQ(Nacre({"up"}).code, kExitUsage);
   const std::vector<std::string> models = {"up", "--target-model=t",
                                            "--draft-model=d"};
-  for (const char* flag : {"--targets=0", "--drafts=65", "--port=65536",
-                           "--cpus=1-0", "--targets=x"}) {
+  for (const char* flag :
+       {"--targets=0", "--drafts=65", "--port=65536", "--cpus=1-0",
+        "--targets=x", "--metrics-port=-1", "--metrics-port=x",
+        "--drain-timeout=9", "--drain-timeout=-9s"}) {
     std::vector<std::string> args = models;
     args.push_back(flag);
     EXPECT_EQ(Nacre(args).code, kExitUsage) << flag;

@@ -50,6 +50,16 @@ class FakeCoordinator final : public v1::Inference::Service,
     roles_ = std::move(roles);
   }
 
+  // What the last ListWorkers, and the last GetModel, showed as authorization.
+  std::string operator_authorization() {
+    absl::MutexLock lock(&mu_);
+    return operator_authorization_;
+  }
+  std::string client_authorization() {
+    absl::MutexLock lock(&mu_);
+    return client_authorization_;
+  }
+
   std::vector<v1::GenerateRequest> requests() {
     absl::MutexLock lock(&mu_);
     return requests_;
@@ -73,16 +83,29 @@ class FakeCoordinator final : public v1::Inference::Service,
     return generate_(*request, context, writer);
   }
 
-  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*,
-                        v1::Model* model) override {
+  static std::string Authorization(const grpc::ServerContext& context) {
+    const auto& metadata = context.client_metadata();
+    const auto it = metadata.find("authorization");
+    if (it == metadata.end()) return "";
+    return std::string(it->second.data(), it->second.size());
+  }
+
+  grpc::Status GetModel(grpc::ServerContext* context,
+                        const v1::GetModelRequest*, v1::Model* model) override {
+    {
+      absl::MutexLock lock(&mu_);
+      client_authorization_ = Authorization(*context);
+    }
     model->set_name("fake");
     model->set_numerics_id("fake-numerics");
     return grpc::Status::OK;
   }
 
-  grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
+  grpc::Status ListWorkers(grpc::ServerContext* context,
+                           const v1::ListWorkersRequest*,
                            v1::ListWorkersResponse* response) override {
     absl::MutexLock lock(&mu_);
+    operator_authorization_ = Authorization(*context);
     for (const v1::WorkerRole role : roles_) {
       v1::WorkerInfo* worker = response->add_workers();
       worker->mutable_hello()->set_role(role);
@@ -95,6 +118,8 @@ class FakeCoordinator final : public v1::Inference::Service,
   absl::Mutex mu_;
   std::vector<v1::WorkerRole> roles_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::GenerateRequest> requests_ ABSL_GUARDED_BY(mu_);
+  std::string operator_authorization_ ABSL_GUARDED_BY(mu_);
+  std::string client_authorization_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<rpc::RpcServer> server_;
 };
 

@@ -1,0 +1,44 @@
+// The real `nacre` command, as a user runs it.
+
+#ifndef TESTS_INTEGRATION_COMMAND_LINE_H_
+#define TESTS_INTEGRATION_COMMAND_LINE_H_
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "tools/child_process.h"
+#include "tools/prompts_file.h"
+#include "tools/temporary_folder.h"
+
+namespace nacre::integration {
+
+struct CommandResult {
+  std::string end;  // "exit code 0"
+  std::string out;
+  std::string err;
+};
+
+// Runs build/bin/nacre until it ends; fails the test where it does not.
+inline CommandResult RunNacre(const std::vector<std::string>& args) {
+  const tools::TemporaryFolder folder;
+  std::vector<std::string> argv = {"/bin/sh", "-c",
+                                   "exec \"$@\" >\"$0/out\" 2>\"$0/err\"",
+                                   folder.path(), NACRE_BIN "/nacre"};
+  argv.insert(argv.end(), args.begin(), args.end());
+  auto process = tools::ChildProcess::Start({.argv = std::move(argv)});
+  if (!process.ok()) {
+    ADD_FAILURE() << process.status();
+    return {};
+  }
+  EXPECT_TRUE((*process)->WaitForEnd(absl::Minutes(2)));
+  return {(*process)->Poll().value_or("still running"),
+          tools::ReadFile(folder.path() + "/out").value_or(""),
+          tools::ReadFile(folder.path() + "/err").value_or("")};
+}
+
+}  // namespace nacre::integration
+
+#endif  // TESTS_INTEGRATION_COMMAND_LINE_H_
