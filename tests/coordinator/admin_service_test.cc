@@ -1,13 +1,16 @@
 #include "coordinator/admin_service.h"
 
+#include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/attachment.h"
 #include "tests/coordinator/coordinator_fixture.h"
 #include "tests/coordinator/recording_sink.h"
+#include "tests/testing/raw_call.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -100,6 +103,22 @@ TEST_F(AdminServiceTest, AWorkerIsDrainedByItsAddress) {
   EXPECT_TRUE(target.commands.Await(
       [](const v1::WorkerCommand& command) { return command.has_drain(); }));
   EXPECT_EQ(DrainWorker("host:1").error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(AdminServiceTest, BytesThatAreNoRequestAreUnimplemented) {
+  const auto* service =
+      google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(
+          "nacre.v1.Admin");
+  for (int i = 0; i < service->method_count(); ++i) {
+    const std::string& method = service->method(i)->name();
+    EXPECT_EQ(nacre::testing::CallWithBytes(
+                  Channel(), absl::StrCat("/nacre.v1.Admin/", method),
+                  nacre::testing::kNoMessage)
+                  .error_code(),
+              grpc::StatusCode::UNIMPLEMENTED)
+        << method;
+  }
+  EXPECT_FALSE(ServerInfo().draining());
 }
 
 }  // namespace

@@ -8,8 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "tests/coordinator/coordinator_fixture.h"
+#include "tests/testing/raw_call.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -282,6 +284,39 @@ TEST_F(InferenceServiceTest, TheTargetsRefusalIsTheAnswer) {
   EXPECT_EQ(answer.status.error_message(), "no KV room");
 }
 
+// But for what another target, or this one later, may do better: with nobody to
+// wait for, a session that it has forgotten is lost with it.
+TEST_F(InferenceServiceTest, EveryWordOfATargetHasItsStatus) {
+  Attach();
+  struct Case {
+    uint32_t said;  // google.rpc.Code
+    grpc::StatusCode answered;
+  };
+  for (const Case& word : {Case{3, grpc::StatusCode::INVALID_ARGUMENT},
+                           Case{6, grpc::StatusCode::ALREADY_EXISTS},
+                           Case{8, grpc::StatusCode::RESOURCE_EXHAUSTED},
+                           Case{10, grpc::StatusCode::UNAVAILABLE},
+                           Case{13, grpc::StatusCode::INTERNAL},
+                           Case{0, grpc::StatusCode::INTERNAL},
+                           Case{99, grpc::StatusCode::UNKNOWN}}) {
+    worker_.target.SetScript([&](const v1::TargetControl& control) {
+      for (const v1::OpenTarget& open : control.open()) {
+        v1::TargetEvent event;
+        v1::SessionError* error = event.add_errors();
+        error->set_session_id(open.session_id());
+        error->set_code(word.said);
+        error->set_message("so it is");
+        worker_.target.Send(std::move(event));
+      }
+    });
+    const Answer answer = Generate();
+    EXPECT_EQ(answer.status.error_code(), word.answered) << word.said;
+    EXPECT_THAT(answer.status.error_message(), HasSubstr("so it is"));
+    EXPECT_TRUE(answer.responses.empty());
+  }
+  EXPECT_TRUE(dispatcher_.sessions().empty());
+}
+
 TEST_F(InferenceServiceTest, ALostTargetIsUnavailableAfterWhatItHadSaid) {
   Attach();
   worker_.target.SetScript([this](const v1::TargetControl& control) {
@@ -322,6 +357,24 @@ TEST_F(InferenceServiceTest, AClientThatVanishesWhileChunksAreOnTheirWay) {
   EXPECT_TRUE(Generate().status.ok());
 }
 
+TEST_F(InferenceServiceTest, MorePromptsThanMayWaitForTheTokenizerAreRefused) {
+  Attach();
+  InferenceService busy(&dispatcher_, &tokenizer_, /*observer=*/nullptr,
+                        {.parsing = {.max_tasks = 0}});
+  const auto server = *rpc::RpcServer::Start({}, {&busy});
+  const auto channel = rpc::CreateChannel(server->address());
+  stub_ = v1::Inference::NewStub(channel);
+  const grpc::Status generate = Generate().status;
+  EXPECT_EQ(generate.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(generate.error_message(), HasSubstr("too many prompts wait"));
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  v1::TokenizeResponse response;
+  EXPECT_EQ(stub_->Tokenize(&context, {}, &response).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(dispatcher_.sessions().empty());
+}
+
 TEST_F(InferenceServiceTest, TokenizeShowsWhatGenerateWouldSee) {
   grpc::ClientContext context;
   v1::TokenizeRequest request;
@@ -337,6 +390,28 @@ TEST_F(InferenceServiceTest, TokenizeShowsWhatGenerateWouldSee) {
   request.set_text("\x01");
   EXPECT_EQ(stub_->Tokenize(&bad, request, &response).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// gRPC's own answer, before the service sees anything. A string that is not
+// UTF-8 is no string to protobuf.
+TEST_F(InferenceServiceTest, BytesThatAreNoRequestAreUnimplemented) {
+  Attach();
+  constexpr char kBadText[] = "\x1a\x01\xff";      // GenerateRequest.text
+  constexpr char kBadTokenize[] = "\x0a\x01\xff";  // TokenizeRequest.text
+  for (const auto& [method, bytes] :
+       {std::pair{"Generate", +nacre::testing::kNoMessage},
+        std::pair{"Tokenize", +nacre::testing::kNoMessage},
+        std::pair{"GetModel", +nacre::testing::kNoMessage},
+        std::pair{"Generate", +kBadText},
+        std::pair{"Tokenize", +kBadTokenize}}) {
+    EXPECT_EQ(
+        nacre::testing::CallWithBytes(
+            Channel(), absl::StrCat("/nacre.v1.Inference/", method), bytes)
+            .error_code(),
+        grpc::StatusCode::UNIMPLEMENTED)
+        << method;
+  }
+  EXPECT_TRUE(dispatcher_.sessions().empty());
 }
 
 TEST_F(InferenceServiceTest, GetModelDescribesTheTargetOrIsUnavailable) {

@@ -9,6 +9,7 @@
 
 #include "tests/coordinator/coordinator_fixture.h"
 #include "tests/coordinator/recording_sink.h"
+#include "tests/testing/raw_call.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -100,6 +101,13 @@ TEST_F(RegistryServiceTest, AMalformedHelloIsInvalid) {
   EXPECT_EQ(worker.AwaitDetached().code(), absl::StatusCode::kInvalidArgument);
   worker.AttachWith(address(), v1::WorkerEvent());
   EXPECT_EQ(worker.AwaitDetached(2).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RegistryServiceTest, BytesThatAreNoEventAreInvalid) {
+  const grpc::Status status = nacre::testing::CallWithBytes(
+      Channel(), "/nacre.v1.Registry/Attach", nacre::testing::kNoMessage);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_TRUE(registry_.ListWorkers().empty());
 }
 
 TEST_F(RegistryServiceTest, ATargetOfAnotherCheckpointIsAFailedPrecondition) {

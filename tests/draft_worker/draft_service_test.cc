@@ -10,6 +10,7 @@
 
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
+#include "tests/testing/raw_call.h"
 #include "tests/testing/table_model.h"
 #include "worker/convert.h"
 
@@ -186,6 +187,17 @@ TEST_F(DraftServiceTest, GarbageChangesNothingAndIsCounted) {
   while (engine_->stats().rejected_messages < 5) std::this_thread::yield();
   EXPECT_EQ(engine_->stats().rejected_messages, 5u);
   EXPECT_EQ(engine_->stats().sessions, 1);
+}
+
+TEST_F(DraftServiceTest, BytesThatAreNoMessageEndOnlyTheirOwnStream) {
+  const grpc::Status status = nacre::testing::CallWithBytes(
+      rpc::CreateChannel(server_->address()), "/nacre.v1.DraftWorker/Session",
+      nacre::testing::kNoMessage);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  v1::DraftControl control;
+  AddOpen(&control);
+  ASSERT_TRUE(stream_->Write(control));
+  EXPECT_EQ(ReadDraft(3).size(), 4u);
 }
 
 }  // namespace

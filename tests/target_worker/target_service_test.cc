@@ -1,7 +1,6 @@
 #include "target_worker/target_service.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +10,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "tests/target_worker/target_fixture.h"
+#include "tests/testing/raw_call.h"
 #include "worker/convert.h"
 
 namespace nacre::target_worker {
@@ -254,31 +254,10 @@ TEST(TargetServiceTest, GarbageChangesNothingAndIsCounted) {
 
 TEST(TargetServiceTest, BytesThatAreNoMessageEndOnlyTheirOwnStream) {
   Worker worker;
-  {
-    grpc::GenericStub stub(worker.channel);
-    grpc::CompletionQueue queue;
-    grpc::ClientContext context;
-    const auto call =
-        stub.PrepareCall(&context, "/nacre.v1.TargetWorker/Session", &queue);
-    void* tag = nullptr;
-    bool ok = false;
-    call->StartCall(nullptr);
-    queue.Next(&tag, &ok);
-    const grpc::Slice garbage("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff");
-    call->Write(grpc::ByteBuffer(&garbage, 1), nullptr);
-    queue.Next(&tag, &ok);
-    grpc::ByteBuffer answer;
-    call->Read(&answer, nullptr);
-    queue.Next(&tag, &ok);
-    EXPECT_FALSE(ok);
-    grpc::Status status;
-    call->Finish(&status, nullptr);
-    queue.Next(&tag, &ok);
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-    queue.Shutdown();
-    while (queue.Next(&tag, &ok)) {
-    }
-  }
+  const grpc::Status status = nacre::testing::CallWithBytes(
+      worker.channel, "/nacre.v1.TargetWorker/Session",
+      nacre::testing::kNoMessage);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   Client client(worker);
   const OpenTarget open = SampledOpen(1);
   v1::TargetControl control;

@@ -141,7 +141,7 @@ class OpenSession {
   }
   ~OpenSession() {
     context_.TryCancel();
-    stream_->Finish();
+    if (!ended_) stream_->Finish();
   }
 
   // Tells how many tokens the worker committed, acknowledging all of them.
@@ -165,11 +165,21 @@ class OpenSession {
     return length - 1;
   }
 
+  // How the worker ends the stream, when nobody acknowledges anything.
+  grpc::Status AwaitEnd() {
+    v1::TargetEvent event;
+    while (stream_->Read(&event)) {
+    }
+    ended_ = true;
+    return stream_->Finish();
+  }
+
  private:
   std::unique_ptr<v1::TargetWorker::Stub> stub_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::TargetControl, v1::TargetEvent>>
       stream_;
+  bool ended_ = false;
 };
 
 TEST(WorkerProcessTest, ADrainLetsOpenSessionsEnd) {
@@ -188,6 +198,9 @@ TEST(WorkerProcessTest, ADrainEndsAtItsTimeout) {
   // Nobody acknowledges: the session stands still after 64 tokens.
   OpenSession session(process.Address());
   process.Signal(SIGTERM);
+  const grpc::Status end = session.AwaitEnd();
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(end.error_message(), HasSubstr("the worker is stopping"));
   EXPECT_EQ(process.Wait(), 0);
   EXPECT_THAT(process.Stderr(), HasSubstr("1 sessions were still open"));
 }
