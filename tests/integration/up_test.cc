@@ -124,6 +124,38 @@ TEST_F(UpTest, WithoutTheFlagNobodyServesMetrics) {
   EXPECT_EQ(Log().find("\nmetrics "), std::string::npos) << Log();
 }
 
+// What is scraped is left in TIME_WAIT: the port must be had all the same.
+TEST_F(UpTest, MetricsAreWhereTheyWereAfterARestart) {
+  tools::Cluster::Options options = Service::Options();
+  options.metrics_port = 0;
+  Service service(options);
+  std::vector<std::string> addresses = {service.cluster().metrics_address()};
+  for (const std::string& line : service.cluster().WorkerLines()) {
+    addresses.push_back(line.substr(line.rfind(' ') + 1));
+  }
+  ASSERT_EQ(addresses.size(), 3u);
+  const auto pages = [&addresses] {
+    int count = 0;
+    for (const std::string& address : addresses) {
+      if (absl::StrContains(telemetry::HttpGet(address, "/metrics"),
+                            "nacre_build_info{")) {
+        ++count;
+      }
+    }
+    return count;
+  };
+  EXPECT_EQ(pages(), 3);
+  for (const char* name : {"draft-0", "target-0", "coordinator"}) {
+    tools::Supervisor& supervisor = service.cluster().supervisor();
+    const pid_t killed = supervisor.PidOf(name);
+    kill(killed, SIGKILL);
+    EXPECT_TRUE(Service::Eventually([&] {
+      const pid_t pid = supervisor.PidOf(name);
+      return pid != killed && pid != 0 && pages() == 3;
+    })) << name;
+  }
+}
+
 // The process that refuses a flag's value says so, and `up` ends.
 TEST_F(UpTest, AValueThatAProcessRefusesEndsIt) {
   const auto error_of = [](const std::string& flag) {
