@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "common/logging.h"
 #include "common/rpc/signals.h"
 #include "common/status_macros.h"
@@ -30,6 +32,7 @@
 #include "coordinator/security_flags.h"
 #include "coordinator/servers.h"
 #include "coordinator/tick_thread.h"
+#include "telemetry/trace_settings.h"
 #include "tokenizer/tokenizer.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:50050",
@@ -51,11 +54,12 @@ ABSL_FLAG(
     "host:port to serve /metrics on, port 0 picks a free one; empty: off");
 ABSL_FLAG(std::string, metrics_address_file, "",
           "file that receives the real host:port of /metrics");
-ABSL_FLAG(
-    std::string, otlp_endpoint, "",
-    "host:port of an OTLP collector (gRPC) to send traces to; empty: off");
-ABSL_FLAG(double, otlp_sample_ratio, 1.0,
-          "share of the requests to trace where the client does not say");
+ABSL_FLAG(std::string, otlp_endpoint, "",
+          "host:port of an OTLP collector (gRPC) to send traces to; empty: as "
+          "OTEL_EXPORTER_OTLP_ENDPOINT says, else off");
+ABSL_FLAG(absl::optional<double>, otlp_sample_ratio, absl::nullopt,
+          "share of the requests to trace where the client does not say; "
+          "empty: as OTEL_TRACES_SAMPLER says, else 1");
 ABSL_FLAG(std::string, log_format, "text", "text or json");
 ABSL_FLAG(std::string, log_level, "info",
           "trace, debug, info, warn, error or off");
@@ -69,15 +73,20 @@ ABSL_FLAG(absl::Duration, worker_timeout, absl::Seconds(5),
 namespace nacre::coordinator {
 namespace {
 
-Observability::Options ObservabilityOptions(const std::string& model_dir) {
+absl::StatusOr<Observability::Options> ObservabilityOptions(
+    const std::string& model_dir) {
   Observability::Options options;
   // What the target calls itself, known before one is there.
   options.model =
       std::filesystem::absolute(model_dir + "/").parent_path().filename();
   options.metrics = {absl::GetFlag(FLAGS_metrics_listen),
                      absl::GetFlag(FLAGS_metrics_address_file)};
-  options.otlp_endpoint = absl::GetFlag(FLAGS_otlp_endpoint);
-  options.otlp_sample_ratio = absl::GetFlag(FLAGS_otlp_sample_ratio);
+  NACRE_ASSIGN_OR_RETURN(
+      options.traces, telemetry::ResolveTraceSettings(
+                          {absl::GetFlag(FLAGS_otlp_endpoint),
+                           absl::GetFlag(FLAGS_otlp_sample_ratio)},
+                          "nacre-coordinator",
+                          [](const char* name) { return std::getenv(name); }));
   return options;
 }
 
@@ -95,9 +104,8 @@ absl::Status Run() {
                          tokenizer::LoadTokenizer(model_dir));
   spdlog::info("tokenizer {}: {} pieces", model_dir, tokenizer->vocab_size());
 
-  Observability::Options observability_options =
-      ObservabilityOptions(model_dir);
-  NACRE_RETURN_IF_ERROR(Observability::Validate(observability_options));
+  NACRE_ASSIGN_OR_RETURN(Observability::Options observability_options,
+                         ObservabilityOptions(model_dir));
   Observability observability(std::move(observability_options));
   NACRE_ASSIGN_OR_RETURN(const CoordinatorSecurity security, LoadSecurity());
 

@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "common/listen_address.h"
 #include "common/status_macros.h"
 #include "coordinator/fleet_metrics.h"
 
@@ -15,33 +13,24 @@ namespace nacre::coordinator {
 Observability::Observability(Options options)
     : options_(std::move(options)), metrics_(options_.model) {
   std::vector<Observer*> observers = {&metrics_, &logs_};
-  if (!options_.otlp_endpoint.empty()) {
+  const telemetry::TraceSettings& settings = options_.traces;
+  if (!settings.endpoint.empty()) {
     telemetry::OtlpExporter::Options exporter;
-    exporter.endpoint = options_.otlp_endpoint;
-    exporter.service_name = "nacre-coordinator";
+    exporter.endpoint = settings.endpoint;
+    exporter.service_name = settings.service_name;
+    exporter.resource_attributes = settings.resource_attributes;
     exporter_ = std::make_unique<telemetry::OtlpExporter>(std::move(exporter));
     TraceObserver::Options traces;
     traces.exporter = exporter_.get();
     traces.model = options_.model;
-    traces.sample_ratio = options_.otlp_sample_ratio;
+    traces.sample_ratio = settings.sample_ratio;
+    traces.client_decides = settings.client_decides;
     traces_ = std::make_unique<TraceObserver>(std::move(traces));
     observers.push_back(traces_.get());
+    spdlog::info("traces to {} as {}", settings.endpoint,
+                 settings.service_name);
   }
   observers_ = std::make_unique<Observers>(std::move(observers));
-}
-
-absl::Status Observability::Validate(const Options& options) {
-  if (!options.otlp_endpoint.empty() && !IsHostPort(options.otlp_endpoint)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--otlp-endpoint \"", options.otlp_endpoint, "\" is not host:port"));
-  }
-  // Also false for NaN.
-  if (!(options.otlp_sample_ratio >= 0 && options.otlp_sample_ratio <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("--otlp-sample-ratio ",
-                                                   options.otlp_sample_ratio,
-                                                   " is not in [0, 1]"));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Observability::Start(RegistryService* registry) {

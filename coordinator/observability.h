@@ -15,6 +15,7 @@
 #include "coordinator/trace_observer.h"
 #include "telemetry/metrics_server.h"
 #include "telemetry/otlp_exporter.h"
+#include "telemetry/trace_settings.h"
 
 namespace nacre::coordinator {
 
@@ -24,9 +25,7 @@ class Observability {
   struct Options {
     std::string model;                          // labels the metrics
     telemetry::MetricsServer::Options metrics;  // listen empty: not served
-    // host:port of an OTLP collector; empty: no traces.
-    std::string otlp_endpoint;
-    double otlp_sample_ratio = 1.0;  // [0, 1]
+    telemetry::TraceSettings traces;            // endpoint empty: none
   };
 
   explicit Observability(Options options);
@@ -34,10 +33,6 @@ class Observability {
   Observer* observer() { return observers_.get(); }
 
   const MetricsObserver& metrics() const { return metrics_; }
-
-  // INVALID_ARGUMENT with the flag and its value. Those of `metrics` are
-  // checked by Start.
-  static absl::Status Validate(const Options& options);
 
   // Begins to serve. Errors: those of MetricsServer::Start.
   absl::Status Start(RegistryService* registry);

@@ -23,8 +23,9 @@ class TraceObserver final : public Observer {
     telemetry::OtlpExporter* exporter = nullptr;  // outlives the observer
     std::string model;
     // Of the requests whose client sends no traceparent; with one the client
-    // decides.
+    // decides, unless it is not to.
     double sample_ratio = 1.0;
+    bool client_decides = true;
     Clock now_ns = MonotonicNs;            // the dispatcher's
     std::function<int64_t()> unix_now_ns;  // empty: the system's clock
   };

@@ -63,9 +63,8 @@ struct OtlpClient::Stub {
   std::unique_ptr<collector::TraceService::Stub> service;
 };
 
-OtlpClient::OtlpClient(const std::string& endpoint,
-                       const std::string& service_name)
-    : service_name_(service_name),
+OtlpClient::OtlpClient(const std::string& endpoint, Resource resource)
+    : resource_(std::move(resource)),
       stub_(new Stub{collector::TraceService::NewStub(grpc::CreateChannel(
           endpoint, grpc::InsecureChannelCredentials()))}) {}
 
@@ -75,10 +74,7 @@ absl::StatusOr<int64_t> OtlpClient::Send(absl::Span<const Span> spans,
                                          absl::Time deadline) {
   collector::ExportTraceServiceRequest request;
   trace::ResourceSpans* resource = request.add_resource_spans();
-  const std::string version = GetBuildInfo().version;
-  const std::pair<const char*, std::string> attributes[] = {
-      {"service.name", service_name_}, {"service.version", version}};
-  for (const auto& [key, value] : attributes) {
+  for (const auto& [key, value] : resource_) {
     common::KeyValue* attribute =
         resource->mutable_resource()->add_attributes();
     attribute->set_key(key);
@@ -86,7 +82,7 @@ absl::StatusOr<int64_t> OtlpClient::Send(absl::Span<const Span> spans,
   }
   trace::ScopeSpans* scope = resource->add_scope_spans();
   scope->mutable_scope()->set_name("nacre");
-  scope->mutable_scope()->set_version(version);
+  scope->mutable_scope()->set_version(GetBuildInfo().version);
   for (const Span& span : spans) FillSpan(span, scope->add_spans());
 
   grpc::ClientContext context;

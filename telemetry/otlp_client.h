@@ -3,6 +3,7 @@
 #ifndef TELEMETRY_OTLP_CLIENT_H_
 #define TELEMETRY_OTLP_CLIENT_H_
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -16,7 +17,10 @@ namespace nacre::telemetry {
 // Used by one thread.
 class OtlpClient {
  public:
-  OtlpClient(const std::string& endpoint, const std::string& service_name);
+  using Resource = std::map<std::string, std::string>;
+
+  // `resource`: what this process is, service.name among it.
+  OtlpClient(const std::string& endpoint, Resource resource);
   ~OtlpClient();
 
   // Blocks until the collector has answered or the deadline. Returns how many
@@ -27,7 +31,7 @@ class OtlpClient {
  private:
   struct Stub;
 
-  const std::string service_name_;
+  const Resource resource_;
   const std::unique_ptr<Stub> stub_;
 };
 

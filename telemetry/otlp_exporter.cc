@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "telemetry/build_info.h"
 #include "telemetry/metric_builder.h"
 #include "telemetry/otlp_client.h"
 
@@ -16,6 +17,15 @@ namespace {
 constexpr char kDropped[] = "nacre_otlp_dropped_spans_total";
 constexpr char kDroppedHelp[] =
     "Spans that no collector got: the queue was full, or the call failed.";
+
+OtlpClient::Resource ResourceOf(const OtlpExporter::Options& options) {
+  OtlpClient::Resource resource = {{"service.name", options.service_name},
+                                   {"service.version", GetBuildInfo().version}};
+  for (const auto& [key, value] : options.resource_attributes) {
+    resource[key] = value;
+  }
+  return resource;
+}
 
 }  // namespace
 
@@ -33,7 +43,7 @@ OtlpExporter::OtlpExporter(Options options)
     : options_(std::move(options)),
       series_(std::make_unique<Series>()),
       client_(std::make_unique<OtlpClient>(options_.endpoint,
-                                           options_.service_name)) {
+                                           ResourceOf(options_))) {
   thread_ = std::thread([this] { Run(); });
 }
 

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -29,6 +30,8 @@ class OtlpExporter {
   struct Options {
     std::string endpoint;      // host:port of the collector, without TLS
     std::string service_name;  // of this process
+    // More of it, or another service.version than the build's.
+    std::vector<std::pair<std::string, std::string>> resource_attributes = {};
     size_t max_queued_spans = 16384;
     size_t max_batch_spans = 512;
     absl::Duration max_delay = absl::Seconds(5);  // of a batch that is not full

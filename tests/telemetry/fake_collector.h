@@ -4,6 +4,7 @@
 #ifndef TESTS_TELEMETRY_FAKE_COLLECTOR_H_
 #define TESTS_TELEMETRY_FAKE_COLLECTOR_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,6 +86,17 @@ class FakeCollector final : public opentelemetry::proto::collector::trace::v1::
   int64_t rejected_spans_ = 0;
   std::unique_ptr<rpc::RpcServer> server_;
 };
+
+// What the process that sent it says of itself.
+inline std::map<std::string, std::string> ResourceOf(
+    const FakeCollector::Request& request) {
+  std::map<std::string, std::string> resource;
+  for (const auto& attribute :
+       request.resource_spans(0).resource().attributes()) {
+    resource[attribute.key()] = attribute.value().string_value();
+  }
+  return resource;
+}
 
 // The value of an attribute in text; "" without it.
 inline std::string AttributeText(const FakeCollector::Span& span,

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 
 #include "absl/synchronization/notification.h"
+#include "telemetry/build_info.h"
 #include "tests/telemetry/fake_collector.h"
 #include "tests/telemetry/samples.h"
 
@@ -58,15 +60,18 @@ TEST_F(OtlpExporterTest, EveryFieldArrives) {
                      {"flag", true},
                      {"list", std::vector<std::string>{"x", "y"}}};
   {
-    OtlpExporter exporter(Options());
+    OtlpExporter::Options options = Options();
+    options.resource_attributes = {{"team", "blue"}};
+    OtlpExporter exporter(options);
     Export(&exporter, {span, NamedSpan("root")});
   }
   const auto requests = collector_.requests();
   ASSERT_EQ(requests.size(), 1u);
-  const auto& resource = requests[0].resource_spans(0);
-  EXPECT_EQ(resource.resource().attributes(0).key(), "service.name");
-  EXPECT_EQ(resource.resource().attributes(0).value().string_value(),
-            "nacre-test");
+  const std::map<std::string, std::string> resource = {
+      {"service.name", "nacre-test"},
+      {"service.version", GetBuildInfo().version},
+      {"team", "blue"}};
+  EXPECT_EQ(ResourceOf(requests[0]), resource);
   const auto spans = collector_.spans();
   ASSERT_EQ(spans.size(), 2u);
   const FakeCollector::Span& got = spans[0];

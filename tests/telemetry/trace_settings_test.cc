@@ -1,0 +1,169 @@
+#include "telemetry/trace_settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+
+namespace nacre::telemetry {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using Variables = std::map<std::string, std::string>;
+
+absl::StatusOr<TraceSettings> Resolve(const Variables& variables,
+                                      const TraceFlags& flags = {}) {
+  return ResolveTraceSettings(flags, "nacre-test", [&](const char* name) {
+    const auto it = variables.find(name);
+    return it == variables.end() ? nullptr : it->second.c_str();
+  });
+}
+
+TraceSettings Resolved(const Variables& variables,
+                       const TraceFlags& flags = {}) {
+  const auto settings = Resolve(variables, flags);
+  EXPECT_TRUE(settings.ok()) << settings.status();
+  return settings.value_or(TraceSettings());
+}
+
+constexpr char kEndpoint[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+TEST(TraceSettingsTest, WithoutAnythingThereAreNoTraces) {
+  const TraceSettings settings = Resolved({});
+  EXPECT_EQ(settings.endpoint, "");
+  EXPECT_EQ(settings.service_name, "nacre-test");
+  EXPECT_EQ(Resolved({{kEndpoint, ""}}).endpoint, "");
+  // What is of no use is not read.
+  EXPECT_TRUE(Resolve({{"OTEL_TRACES_SAMPLER", "nonsense"},
+                       {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"},
+                       {"OTEL_RESOURCE_ATTRIBUTES", "nonsense"}})
+                  .ok());
+}
+
+TEST(TraceSettingsTest, TheEndpointIsAUrl) {
+  for (const char* url :
+       {"http://collector:4317", "http://collector:4317/", "collector:4317",
+        "http://collector:4317/v1/traces"}) {
+    EXPECT_EQ(Resolved({{kEndpoint, url}}).endpoint, "collector:4317") << url;
+  }
+  EXPECT_EQ(Resolved({{kEndpoint, "http://all:1"},
+                      {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://own:2"}})
+                .endpoint,
+            "own:2");
+}
+
+TEST(TraceSettingsTest, TheFlagWinsOverTheEnvironment) {
+  const Variables variables = {{kEndpoint, "https://elsewhere:1"},
+                               {"OTEL_SDK_DISABLED", "true"},
+                               {"OTEL_TRACES_SAMPLER", "always_off"}};
+  TraceSettings settings = Resolved(variables, {"here:4317", absl::nullopt});
+  EXPECT_EQ(settings.endpoint, "here:4317");
+  EXPECT_EQ(settings.sample_ratio, 0);
+  settings = Resolved(variables, {"here:4317", 0.25});
+  EXPECT_EQ(settings.sample_ratio, 0.25);
+  EXPECT_TRUE(settings.client_decides);
+}
+
+TEST(TraceSettingsTest, TheEnvironmentCanTurnItOff) {
+  for (const Variables& off : {Variables{{"OTEL_SDK_DISABLED", "True"}},
+                               Variables{{"OTEL_TRACES_EXPORTER", "none"}}}) {
+    Variables variables = off;
+    variables[kEndpoint] = "http://collector:4317";
+    EXPECT_EQ(Resolved(variables).endpoint, "");
+  }
+  EXPECT_EQ(Resolved({{kEndpoint, "c:1"},
+                      {"OTEL_SDK_DISABLED", "no"},
+                      {"OTEL_TRACES_EXPORTER", "otlp"},
+                      {"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}})
+                .endpoint,
+            "c:1");
+}
+
+TEST(TraceSettingsTest, SamplersWithAndWithoutTheClientsWord) {
+  struct Case {
+    const char* sampler;
+    const char* argument;
+    double ratio;
+    bool client_decides;
+  };
+  for (const Case& each :
+       {Case{"", "0.5", 1, true}, Case{"parentbased_always_on", "", 1, true},
+        Case{"parentbased_always_off", "", 0, true},
+        Case{"parentbased_traceidratio", "0.125", 0.125, true},
+        Case{"parentbased_traceidratio", "", 1, true},
+        Case{"always_on", "", 1, false}, Case{"always_off", "", 0, false},
+        Case{"traceidratio", "0", 0, false}}) {
+    const TraceSettings settings =
+        Resolved({{kEndpoint, "c:1"},
+                  {"OTEL_TRACES_SAMPLER", each.sampler},
+                  {"OTEL_TRACES_SAMPLER_ARG", each.argument}});
+    EXPECT_EQ(settings.sample_ratio, each.ratio) << each.sampler;
+    EXPECT_EQ(settings.client_decides, each.client_decides) << each.sampler;
+  }
+}
+
+TEST(TraceSettingsTest, NamesTheServiceAndItsResource) {
+  TraceSettings settings =
+      Resolved({{kEndpoint, "c:1"},
+                {"OTEL_RESOURCE_ATTRIBUTES",
+                 " deployment.environment = test ,service.name=listed,"
+                 "team=a%2Cb=c,"}});
+  EXPECT_EQ(settings.service_name, "listed");
+  EXPECT_THAT(settings.resource_attributes,
+              ElementsAre(Pair("deployment.environment", "test"),
+                          Pair("team", "a,b=c")));
+  settings = Resolved({{kEndpoint, "c:1"},
+                       {"OTEL_SERVICE_NAME", "named"},
+                       {"OTEL_RESOURCE_ATTRIBUTES", "service.name=listed"}});
+  EXPECT_EQ(settings.service_name, "named");
+  EXPECT_THAT(settings.resource_attributes, IsEmpty());
+}
+
+TEST(TraceSettingsTest, WhatCannotBeDoneIsSaid) {
+  const auto expect = [](const Variables& variables, absl::StatusCode code,
+                         const std::string& words) {
+    Variables all = {{kEndpoint, "c:1"}};
+    for (const auto& [name, value] : variables) all[name] = value;
+    const absl::Status status = Resolve(all).status();
+    EXPECT_EQ(status.code(), code) << words;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(words));
+  };
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
+  expect({{kEndpoint, "http://collector"}}, kInvalid,
+         "OTEL_EXPORTER_OTLP_ENDPOINT \"http://collector\"");
+  expect({{kEndpoint, "c:99999"}}, kInvalid, "is not http://host:port");
+  expect({{kEndpoint, "http://name:word@c:1"}}, kInvalid,
+         "OTEL_EXPORTER_OTLP_ENDPOINT holds a user name");
+  expect({{kEndpoint, "https://c:1"}}, kUnimplemented, "TLS");
+  expect({{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"}}, kUnimplemented,
+         "OTEL_EXPORTER_OTLP_PROTOCOL \"http/protobuf\"");
+  expect({{"OTEL_TRACES_EXPORTER", "zipkin"}}, kInvalid,
+         "OTEL_TRACES_EXPORTER \"zipkin\"");
+  expect({{"OTEL_TRACES_SAMPLER", "jaeger_remote"}}, kInvalid,
+         "OTEL_TRACES_SAMPLER \"jaeger_remote\"");
+  for (const char* ratio : {"2", "-0.1", "nan", "half"}) {
+    expect({{"OTEL_TRACES_SAMPLER", "traceidratio"},
+            {"OTEL_TRACES_SAMPLER_ARG", ratio}},
+           kInvalid, "is not in [0, 1]");
+  }
+  for (const char* list : {"key", "=value", "a=1,b", "a=%4", "a=%zz"}) {
+    expect({{"OTEL_RESOURCE_ATTRIBUTES", list}}, kInvalid,
+           "OTEL_RESOURCE_ATTRIBUTES");
+  }
+
+  EXPECT_THAT(
+      std::string(Resolve({}, {"4317", absl::nullopt}).status().message()),
+      HasSubstr("--otlp-endpoint \"4317\" is not host:port"));
+  for (const double ratio : {-0.5, 1.5, std::nan("")}) {
+    EXPECT_EQ(Resolve({}, {"c:1", ratio}).status().code(), kInvalid) << ratio;
+  }
+}
+
+}  // namespace
+}  // namespace nacre::telemetry
