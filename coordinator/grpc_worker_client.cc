@@ -298,6 +298,7 @@ void GrpcWorkerClient::OpenTarget(const TargetOpening& opening) {
   open->set_epoch(opening.epoch);
   open->set_has_draft(opening.has_draft);
   open->set_min_tokens(request.min_tokens);
+  open->set_request_id(request.request_id);
   if (request.logprobs.has_value()) open->set_logprobs(*request.logprobs);
 }
 
@@ -315,6 +316,7 @@ void GrpcWorkerClient::OpenDraft(const DraftOpening& opening) {
   for (int32_t id : opening.end_ids) open->add_end_token_ids(id);
   open->set_vocab_limit(opening.vocab_limit);
   open->set_min_tokens(request.min_tokens);
+  open->set_request_id(request.request_id);
   *open->mutable_plan() = ToProto(opening.plan);
 }
 

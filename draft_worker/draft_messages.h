@@ -6,6 +6,7 @@
 #define DRAFT_WORKER_DRAFT_MESSAGES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +21,7 @@ struct OpenDraft {
   // Not OK: the message could not be expressed here; the session is refused.
   absl::Status conversion;
   uint64_t session_id = 0;
+  std::string request_id = {};  // for the log
   uint32_t epoch = 0;
   std::vector<int32_t> token_ids;  // prompt and what was emitted
   int prompt_length = 0;

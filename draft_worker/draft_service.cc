@@ -12,6 +12,7 @@ namespace {
 OpenDraft ToOpen(const v1::OpenDraft& proto) {
   OpenDraft open;
   open.session_id = proto.session_id();
+  open.request_id = proto.request_id();
   open.epoch = proto.epoch();
   open.prompt_length = worker::ToInt(proto.prompt_length());
   open.max_length = worker::ToLimit(proto.max_length());

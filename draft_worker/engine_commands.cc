@@ -10,6 +10,7 @@
 #include "common/status_macros.h"
 #include "draft_worker/draft_engine.h"
 #include "draft_worker/engine_session.h"
+#include "worker/session_log.h"
 #include "worker/token_ids.h"
 
 namespace nacre::draft_worker {
@@ -41,13 +42,16 @@ void DraftEngine::Apply(DraftCommands& commands) {
   }
   for (const uint64_t id : commands.close) {
     if (Session* session = Find(stream, id)) {
+      worker::LogSession("session closed", session->request_id, id);
       outbox_.For(stream).common.closed.push_back(id);
       Close(*session);
     }
   }
   if (commands.stream_ended) {
     for (const auto& session : sessions_) {
-      if (session->stream == stream) Close(*session);
+      if (session->stream != stream || session->closing) continue;
+      worker::LogSession("session closed", session->request_id, session->id);
+      Close(*session);
     }
   }
 }
@@ -61,6 +65,7 @@ void DraftEngine::Reap(worker::StreamId stream,
       continue;
     }
     ++reaped_sessions_;
+    worker::LogSession("session reaped", session->request_id, session->id);
     outbox_.For(stream).common.closed.push_back(session->id);
     Close(*session);
   }
@@ -71,12 +76,16 @@ void DraftEngine::ApplyOpen(worker::StreamId stream, OpenDraft& open) {
   absl::StatusOr<std::unique_ptr<Session>> session = NewSession(stream, open);
   worker::SessionEvents& events = outbox_.For(stream).common;
   if (!session.ok()) {
+    worker::LogSession("session refused", open.request_id, open.session_id,
+                       session.status().code());
     events.failures.push_back({open.session_id, session.status(), open.epoch});
     return;
   }
   const int num_cached = (*session)->sequence->length();
   prefix_queries_ += num_tokens;
   prefix_hits_ += static_cast<uint64_t>(num_cached);
+  worker::LogSessionOpened((*session)->request_id, open.session_id, num_tokens,
+                           num_cached);
   events.opened.push_back({open.session_id, num_cached});
   by_key_[{stream, open.session_id}] = session->get();
   sessions_.push_back(*std::move(session));
@@ -138,7 +147,7 @@ absl::StatusOr<std::unique_ptr<DraftEngine::Session>> DraftEngine::NewSession(
                               ? info.vocab_size
                               : std::min(open.vocab_limit, info.vocab_size);
   return std::unique_ptr<Session>(new Session{
-      stream, open.session_id,
+      stream, open.session_id, std::move(open.request_id),
       DraftSession(std::move(schedule), std::move(open.token_ids)),
       std::move(sequence), reserved_length,
       model::Sampler(open.sampling, vocab_limit, std::move(end_rule)),
@@ -222,6 +231,8 @@ DraftEngine::Session* DraftEngine::Find(worker::StreamId stream,
 }
 
 void DraftEngine::Fail(Session& session, absl::Status status) {
+  worker::LogSession("session failed", session.request_id, session.id,
+                     status.code());
   outbox_.For(session.stream)
       .common.failures.push_back(
           {session.id, std::move(status), session.schedule.epoch()});

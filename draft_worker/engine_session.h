@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/types/optional.h"
@@ -21,6 +22,7 @@ namespace nacre::draft_worker {
 struct DraftEngine::Session {
   worker::StreamId stream;
   uint64_t id;
+  std::string request_id;
   speculation::DraftSession schedule;
   std::unique_ptr<model::Sequence> sequence;
   int reserved_length;  // of the sequence's KV

@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "target_worker/engine_session.h"
 #include "target_worker/target_engine.h"
+#include "worker/session_log.h"
 #include "worker/token_ids.h"
 
 namespace nacre::target_worker {
@@ -58,13 +59,16 @@ void TargetEngine::Apply(TargetCommands& commands) {
   }
   for (const uint64_t id : commands.close) {
     if (Session* session = Find(stream, id)) {
+      worker::LogSession("session closed", session->request_id, id);
       outbox_.For(stream).common.closed.push_back(id);
       Close(*session);
     }
   }
   if (commands.stream_ended) {
     for (const auto& session : sessions_) {
-      if (session->stream == stream) Close(*session);
+      if (session->stream != stream || session->closing) continue;
+      worker::LogSession("session closed", session->request_id, session->id);
+      Close(*session);
     }
   }
 }
@@ -78,6 +82,7 @@ void TargetEngine::Reap(worker::StreamId stream,
       continue;
     }
     ++reaped_sessions_;
+    worker::LogSession("session reaped", session->request_id, session->id);
     outbox_.For(stream).common.closed.push_back(session->id);
     Close(*session);
   }
@@ -88,12 +93,16 @@ void TargetEngine::ApplyOpen(worker::StreamId stream, OpenTarget& open) {
   absl::StatusOr<std::unique_ptr<Session>> session = NewSession(stream, open);
   worker::SessionEvents& events = outbox_.For(stream).common;
   if (!session.ok()) {
+    worker::LogSession("session refused", open.request_id, open.session_id,
+                       session.status().code());
     events.failures.push_back({open.session_id, session.status()});
     return;
   }
   const int num_cached = (*session)->sequence->length();
   prefix_queries_ += num_tokens;
   prefix_hits_ += static_cast<uint64_t>(num_cached);
+  worker::LogSessionOpened((*session)->request_id, open.session_id, num_tokens,
+                           num_cached);
   events.opened.push_back({open.session_id, num_cached});
   by_key_[{stream, open.session_id}] = session->get();
   sessions_.push_back(*std::move(session));
@@ -163,7 +172,7 @@ absl::StatusOr<std::unique_ptr<TargetEngine::Session>> TargetEngine::NewSession(
   model::TokenHistory history(open.prompt_length);
   for (const int32_t id : open.token_ids) history.Push(id);
   return std::unique_ptr<Session>(new Session{
-      stream, open.session_id,
+      stream, open.session_id, std::move(open.request_id),
       TargetSession(std::move(schedule), std::move(open.token_ids)),
       std::move(sequence),
       model::Sampler(open.sampling, info.vocab_size, std::move(end_rule)),

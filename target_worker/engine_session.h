@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/types/optional.h"
@@ -21,6 +22,7 @@ namespace nacre::target_worker {
 struct TargetEngine::Session {
   worker::StreamId stream;
   uint64_t id;
+  std::string request_id;
   speculation::TargetSession schedule;
   std::unique_ptr<model::Sequence> sequence;  // null once finished
   model::Sampler sampler;

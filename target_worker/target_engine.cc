@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "model/logprobs.h"
 #include "target_worker/engine_session.h"
+#include "worker/session_log.h"
 
 namespace nacre::target_worker {
 
@@ -247,6 +248,8 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
 
 void TargetEngine::FailStep(const absl::Status& status) {
   for (Session* session : stepping_) {
+    worker::LogSession("session failed", session->request_id, session->id,
+                       absl::StatusCode::kInternal);
     outbox_.For(session->stream)
         .common.failures.push_back(
             {session->id, absl::InternalError(absl::StrCat(

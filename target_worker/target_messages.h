@@ -6,6 +6,7 @@
 #define TARGET_WORKER_TARGET_MESSAGES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +22,7 @@ struct OpenTarget {
   // Not OK: the message could not be expressed here; the session is refused.
   absl::Status conversion;
   uint64_t session_id = 0;
+  std::string request_id = {};     // for the log
   std::vector<int32_t> token_ids;  // prompt and what was emitted before
   int prompt_length = 0;
   int max_tokens = 0;  // counted from the prompt

@@ -12,6 +12,7 @@ namespace {
 OpenTarget ToOpen(const v1::OpenTarget& proto) {
   OpenTarget open;
   open.session_id = proto.session_id();
+  open.request_id = proto.request_id();
   open.prompt_length = worker::ToInt(proto.prompt_length());
   open.max_tokens = worker::ToLimit(proto.max_tokens());
   open.sampling = worker::ToSamplingParams(proto.sampling());
