@@ -46,6 +46,15 @@ const char* WaitReason(SpanRecord::Kind kind) {
   }
 }
 
+// Why a request is placed anew. Null `before`: it starts.
+const char* PlaceReason(const Placement* before, const Placement& now) {
+  if (before == nullptr) return "start";
+  if (now.target_address != before->target_address) {
+    return now.target_address.empty() ? "target_lost" : "target_found";
+  }
+  return now.draft_address.empty() ? "draft_lost" : "draft_found";
+}
+
 class SpanBuilder {
  public:
   explicit SpanBuilder(const RequestTrace& trace) : trace_(trace) {}
@@ -84,11 +93,15 @@ class SpanBuilder {
   }
 
   void Add(const RequestTrace::Place& place) {
+    const char* reason =
+        PlaceReason(placed_ ? &placement_ : nullptr, place.placement);
     placement_ = place.placement;
+    placed_ = true;
     Span& span = Begin("nacre.place", trace_.context.span_id, place.time_ns,
                        place.time_ns);
     span.attributes = {{"nacre.target", placement_.target_address},
-                       {"nacre.draft", placement_.draft_address}};
+                       {"nacre.draft", placement_.draft_address},
+                       {"nacre.place.reason", reason}};
   }
 
   void Add(const RequestTrace::Work& work) {
@@ -225,6 +238,7 @@ class SpanBuilder {
   std::vector<Span> spans_;
   std::vector<const RequestTrace::Work*> work_;  // of the round under way
   Placement placement_;
+  bool placed_ = false;
   int64_t num_rounds_ = 0;
 };
 

@@ -61,7 +61,7 @@ void TraceObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
   context.trace_id =
       parent.has_value() ? parent->trace_id : telemetry::NewTraceId();
   context.sampled =
-      parent.has_value()
+      parent.has_value() && options_.client_decides
           ? parent->sampled
           : telemetry::IsSampled(context.trace_id, options_.sample_ratio);
   if (!context.sampled) return;
@@ -123,7 +123,8 @@ void TraceObserver::OnRound(uint64_t session_id,
   round.verified = verdict.verified;
   round.accepted = verdict.accepted;
   round.matched = verdict.matched;
-  round.degraded = verdict.degraded;
+  round.degraded =
+      verdict.degraded && trace->method != speculation::Method::kAr;
   Remember(trace, round);
 }
 

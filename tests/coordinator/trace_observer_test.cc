@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/telemetry/fake_collector.h"
@@ -37,11 +38,12 @@ class TraceObserverTest : public ::testing::Test {
     exporter_ = std::make_unique<telemetry::OtlpExporter>(options);
     Observe(1.0);
   }
-  void Observe(double sample_ratio) {
+  void Observe(double sample_ratio, bool client_decides = true) {
     TraceObserver::Options options;
     options.exporter = exporter_.get();
     options.model = "pearl";
     options.sample_ratio = sample_ratio;
+    options.client_decides = client_decides;
     options.now_ns = [this] { return now_ns_; };
     options.unix_now_ns = [this] { return kEpoch + now_ns_; };
     observer_ = std::make_unique<TraceObserver>(options);
@@ -223,6 +225,45 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
   EXPECT_EQ(static_cast<uint8_t>(root.trace_id()[0]), 0x0a);
 }
 
+TEST_F(TraceObserverTest, EveryPlaceHasAReason) {
+  const std::vector<std::pair<Placement, const char*>> places = {
+      {{"target:1", "draft:1"}, "start"},
+      {{"target:1", ""}, "draft_lost"},
+      {{"target:1", "draft:2"}, "draft_found"},
+      {{"", ""}, "target_lost"},
+      {{"target:2", "draft:2"}, "target_found"}};
+  observer_->OnStarted(7, Request(), places[0].first, 0);
+  for (size_t i = 1; i < places.size(); ++i) {
+    observer_->OnMoved(7, places[i].first);
+  }
+  Finish();
+  const auto spans = Received()["nacre.place"];
+  ASSERT_EQ(spans.size(), places.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    EXPECT_EQ(AttributeText(spans[i], "nacre.place.reason"), places[i].second);
+    EXPECT_EQ(AttributeText(spans[i], "nacre.target"),
+              places[i].first.target_address);
+  }
+}
+
+TEST_F(TraceObserverTest, OnlyWhoAskedForADraftIsDegraded) {
+  for (const auto method :
+       {speculation::Method::kPearl, speculation::Method::kAr}) {
+    RequestSpec request = Request();
+    request.method = method;
+    observer_->OnStarted(7, request, {"target:1", ""}, 0);
+    Verdict verdict;
+    verdict.token_ids = {1};
+    verdict.degraded = true;
+    observer_->OnRound(7, verdict, 1);
+    Finish();
+  }
+  const auto rounds = Received()["nacre.round"];
+  ASSERT_EQ(rounds.size(), 2u);
+  EXPECT_EQ(AttributeText(rounds[0], "nacre.degraded"), "true");
+  EXPECT_EQ(AttributeText(rounds[1], "nacre.degraded"), "");
+}
+
 TEST_F(TraceObserverTest, AFailureSaysSo) {
   observer_->OnStarted(7, Request(), {"target:1", ""}, 0);
   Finish(absl::UnavailableError("target:1 was lost"));
@@ -256,10 +297,14 @@ TEST_F(TraceObserverTest, TheClientDecidesElseTheRatio) {
   malformed.traceparent = "00-nonsense";
   observer_->OnStarted(7, malformed, {}, 0);
   Finish();
+  Observe(1.0, /*client_decides=*/false);
+  observer_->OnStarted(7, unsampled, {}, 0);
+  Finish();
   const auto roots = Received()["nacre.v1.Inference/Generate"];
-  ASSERT_EQ(roots.size(), 2u);
+  ASSERT_EQ(roots.size(), 3u);
   EXPECT_EQ(static_cast<uint8_t>(roots[0].trace_id()[0]), 0x0a);
   EXPECT_EQ(roots[1].parent_span_id(), "");
+  EXPECT_EQ(roots[2].trace_id(), roots[0].trace_id());
 }
 
 TEST_F(TraceObserverTest, AnEndlessRequestIsCutAndCounted) {
