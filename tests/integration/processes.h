@@ -94,6 +94,19 @@ class Processes {
     return telemetry::Scrape(AwaitFile(name + ".metrics"));
   }
 
+  // host:port of "target" or "draft", as its metrics name it.
+  std::string WorkerAddress(const std::string& name) const {
+    const std::string label = "worker=\"";
+    for (const auto& [sample, value] : Scrape(name)) {
+      const size_t at = sample.find(label);
+      if (at == std::string::npos) continue;
+      const size_t begin = at + label.size();
+      return sample.substr(begin, sample.find('"', begin) - begin);
+    }
+    ADD_FAILURE() << "no metrics of " << name;
+    return "";
+  }
+
   // stdout and stderr so far.
   std::string Log(const std::string& name) const {
     return tools::ReadFile(File(name + ".log")).value_or("");
