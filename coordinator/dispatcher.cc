@@ -42,10 +42,13 @@ speculation::StepCosts Dispatcher::Costs(const Session& session) {
   const Worker* target = FindWorker(session.target_worker);
   const Worker* draft = FindWorker(session.draft_worker);
   if (target != nullptr) costs.target = &target->step_times;
-  costs.other_rows = session.other_rows();
   if (target != nullptr) {
     costs.other_sessions = static_cast<int>(target->sessions.size()) - 1;
+    costs.other_async_sessions =
+        target->async_sessions - (session.is_async() ? 1 : 0);
   }
+  costs.own_rows = session.own_rows();
+  costs.other_rows = session.other_rows().value_or(costs.other_sessions);
   if (draft != nullptr && !draft->step_times.empty()) {
     costs.draft_token_ns =
         draft->step_times.At(static_cast<int>(draft->sessions.size()));

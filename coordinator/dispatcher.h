@@ -123,6 +123,7 @@ class Dispatcher {
     std::shared_ptr<WorkerClient> client;
     bool ready = true;  // false: draining
     absl::flat_hash_set<uint64_t> sessions;
+    int async_sessions = 0;  // of them, on a target
     speculation::StepTimeCurve step_times;
     int64_t last_step_start_ns = 0;
   };
@@ -190,8 +191,7 @@ class Dispatcher {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Closes the session on its workers and forgets it; the sink has been told.
   void End(uint64_t session_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Queue (dispatcher_queue.cc).
-  //
+  // Queue (dispatcher_queue.cc):
   // Why the request can run neither now nor later, if so.
   absl::Status CheckAdmissible(const RequestSpec& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

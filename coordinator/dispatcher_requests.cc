@@ -92,6 +92,9 @@ void Dispatcher::End(uint64_t session_id) {
     if (Worker* worker = FindWorker(id)) {
       worker->client->Close(session_id);
       worker->sessions.erase(session_id);
+      if (id == session.target_worker && session.is_async()) {
+        --worker->async_sessions;
+      }
     }
   }
   held_.erase(session_id);

@@ -146,6 +146,7 @@ void Dispatcher::Open(Session& session, uint64_t target_id) {
   session.target_worker = target_id;
   Worker& target = workers_.at(target_id);
   target.sessions.insert(session.id());
+  if (session.is_async()) ++target.async_sessions;
   ledger_.Reserve(target_id, session.id(), Need(target, session.request()));
   if (session.schedule().wants_draft()) {
     const uint64_t draft_id =

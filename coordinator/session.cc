@@ -17,12 +17,17 @@ constexpr int kMaxPendingChunks = 32;
 constexpr size_t kContextTokens = 64;
 constexpr double kRowsWeight = 0.2;
 
-SessionSchedule::Options ScheduleOptions(const RequestSpec& request,
+// Of so many sessions one drafts at any load.
+constexpr uint64_t kMeasuredSessions = 16;
+
+SessionSchedule::Options ScheduleOptions(uint64_t id,
+                                         const RequestSpec& request,
                                          double prior_alpha) {
   SessionSchedule::Options options;
   options.method = request.method;
   options.window = request.window;
   options.prior_alpha = prior_alpha;
+  options.always_drafts = id % kMeasuredSessions == 0;
   return options;
 }
 
@@ -44,7 +49,8 @@ Session::Session(uint64_t id, RequestSpec request, double prior_alpha,
                  std::shared_ptr<ResponseSink> sink, int64_t start_ns)
     : id_(id),
       request_(std::move(request)),
-      schedule_(ScheduleOptions(request_, prior_alpha), request_.prompt_ids),
+      schedule_(ScheduleOptions(id, request_, prior_alpha),
+                request_.prompt_ids),
       sink_(std::move(sink)),
       decoder_(tokenizer, request_.skip_special_tokens),
       stop_matcher_(request_.stop, request_.include_stop_string),
@@ -162,8 +168,10 @@ void Session::OnSpan(WorkerRole role, const SpanRecord& span) {
       busy += share * span.duration_ns;
       // A first step may share its forward with rows of its own prompt.
       if (span.start_ns != last_prefill_start_ns_) {
-        other_rows_ +=
-            kRowsWeight * (span.batch_rows - span.rows - other_rows_);
+        const int others = span.batch_rows - span.rows;
+        if (other_rows_ < 0) other_rows_ = others;
+        other_rows_ += kRowsWeight * (others - other_rows_);
+        own_rows_ += kRowsWeight * (span.rows - own_rows_);
       }
       // Only where nothing was waited for between the two steps.
       if (request_.trace && last_step_end_ns_ > 0 &&
@@ -211,7 +219,7 @@ void Session::OnWorkerLeft(TraceLane lane) {
   // everything committed.
   last_step_end_ns_ = 0;
   last_prefill_start_ns_ = 0;
-  other_rows_ = 0;
+  other_rows_ = -1;
   acknowledged_ = static_cast<int>(schedule_.committed().size());
 }
 

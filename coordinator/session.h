@@ -75,8 +75,16 @@ class Session {
   // the target waits for it.
   bool is_held_back() const { return held_back_; }
 
-  // Rows that other sessions added to this one's steps, smoothed.
-  int other_rows() const { return static_cast<int>(other_rows_ + 0.5); }
+  bool is_async() const {
+    return request_.method == speculation::Method::kAsync;
+  }
+  // Rows of its steps, and those that other sessions added to them, smoothed;
+  // the latter nullopt before its first step.
+  double own_rows() const { return own_rows_; }
+  absl::optional<int> other_rows() const {
+    if (other_rows_ < 0) return absl::nullopt;
+    return static_cast<int>(other_rows_ + 0.5);
+  }
 
   // Which workers serve it (dispatcher's ids; 0 is none).
   uint64_t target_worker = 0;
@@ -126,7 +134,8 @@ class Session {
   double draft_wait_ns_ = 0;
   double target_busy_ns_ = 0;
   double target_wait_ns_ = 0;
-  double other_rows_ = 0;
+  double own_rows_ = 1;
+  double other_rows_ = -1;  // not known yet
   std::vector<SpanRecord> target_spans_;
   std::vector<SpanRecord> draft_spans_;
   std::vector<TraceLane> left_lanes_;  // of workers that it had before

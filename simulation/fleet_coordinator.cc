@@ -19,6 +19,7 @@ constexpr int kVocabulary = 1 << 20;  // chance matches are rare
 // As the services have them (coordinator/session.cc).
 constexpr int kAcknowledgeEvery = 16;
 constexpr double kRowsWeight = 0.2;
+constexpr uint64_t kMeasuredSessions = 16;
 
 template <typename Worker>
 Worker* LeastLoaded(const std::vector<Worker*>& workers) {
@@ -81,7 +82,8 @@ void FleetCoordinator::StartRequest(int stream_index) {
       .id = id,
       .stream = stream_index,
       .schedule = SessionSchedule(
-          {options_.method.method, options_.method.window, acceptance_.alpha()},
+          {options_.method.method, options_.method.window, acceptance_.alpha(),
+           /*always_drafts=*/id % kMeasuredSessions == 0},
           std::move(prompt)),
       .models = std::make_shared<const SessionModels>(models)};
   OpenTarget(sessions_.emplace(id, std::move(session)).first->second);
@@ -250,7 +252,9 @@ StepCosts FleetCoordinator::Costs(const Session& s) const {
   StepCosts costs;
   costs.target = &target_step_;
   costs.other_rows = static_cast<int>(std::lround(s.other_rows));
-  if (s.target != nullptr) costs.other_sessions = s.target->load - 1;
+  if (s.target != nullptr) {
+    costs.other_sessions = costs.other_async_sessions = s.target->load - 1;
+  }
   if (s.draft != nullptr) costs.draft_token_ns = draft_step_.At(s.draft->load);
   costs.hop_ns = options_.target_hop.mean_ns() + options_.draft_hop.mean_ns();
   return costs;

@@ -79,10 +79,11 @@ Tail DraftSession::OnDrafted(int32_t token_id, bool policy_stop) {
 absl::optional<Tail> DraftSession::TakeStopNotice() {
   const StopMark blocked = Blocked();
   if (blocked == StopMark::kNone) return absl::nullopt;
-  // An end that still holds needs no second notice; a lead that a commit did
-  // not free does, because the target forgets it when it steps.
+  // An end or a rest that still holds needs no second notice; a lead that a
+  // commit did not free does, because the target forgets it when it steps.
+  const bool holds = blocked == StopMark::kEnd || options_.plan.rests();
   if (announced_ == blocked &&
-      (blocked == StopMark::kEnd || announced_base_ == committed_length_)) {
+      (holds || announced_base_ == committed_length_)) {
     return absl::nullopt;
   }
   announced_ = blocked;

@@ -26,6 +26,19 @@ double PearlSpeedup(double alpha, double cost_ratio, int window) {
   return steps / std::max(1.0, window / cost_ratio);
 }
 
+double OverlappedCommitted(double alpha, int window) {
+  // As pearl commits whose chunks are never late.
+  return PearlSpeedup(alpha, window + 1.0, window + 1);
+}
+
+double OverlappedRows(double alpha, int window) {
+  const double a = ClampAlpha(alpha);
+  // After a mismatch one step without a tail, then, if its token is the
+  // draft's, steps in flow until the next mismatch.
+  const double flow_steps = a / (1.0 - std::pow(a, window + 1));
+  return 1.0 + window * flow_steps / (1.0 + flow_steps);
+}
+
 double AsyncSpeedup(double alpha, double cost_ratio, int gate,
                     double round_trip) {
   const double a = ClampAlpha(alpha);
@@ -80,13 +93,12 @@ int BestGate(double alpha, double cost_ratio, int max_gate, double round_trip) {
 }
 
 int BestWindow(double alpha, int max_window,
-               const std::function<double(int rows)>& step_time,
-               double other_tokens) {
+               const std::function<double(int rows)>& step_time) {
   int best = 0;
   double best_rate = 0.0;
   for (int window = 0; window <= max_window; ++window) {
-    const double rate = (ExpectedCommitted(alpha, window) + other_tokens) /
-                        step_time(window + 1);
+    const double rate =
+        ExpectedCommitted(alpha, window) / step_time(window + 1);
     if (rate > best_rate) {
       best = window;
       best_rate = rate;

@@ -23,6 +23,12 @@ double ExpectedCommitted(double alpha, int window);
 // Speed-up over autoregressive decoding.
 double SdSpeedup(double alpha, double cost_ratio, int window);
 double PearlSpeedup(double alpha, double cost_ratio, int window);
+
+// A step that never waits, at most `window` tail tokens in it, the draft fast
+// enough to have them there in flow and none right after a mismatch: what it
+// commits, and its rows, on average over all steps.
+double OverlappedCommitted(double alpha, int window);
+double OverlappedRows(double alpha, int window);
 // Streaming draft, target waits for `gate` tokens after a mismatch.
 // `round_trip` is the time from a verdict to the arrival of the first token
 // drafted upon it beyond T_draft, in T_target: a wait pays it, a step at once
@@ -45,13 +51,10 @@ int BestGate(double alpha, double cost_ratio, int max_gate,
              double round_trip = 0.0);
 
 // m*: the most tail tokens worth verifying in one step, the m in 0..max_window
-// with the highest (ExpectedCommitted + other_tokens) / step_time(m + 1).
-// `step_time(rows)` is the time of a step with that many rows of this session,
-// any unit, > 0; `other_tokens` what other sessions commit in the same step,
-// who wait as long for it.
+// with the highest ExpectedCommitted / step_time(m + 1). `step_time(rows)` is
+// the time of a step with that many rows, any unit, > 0.
 int BestWindow(double alpha, int max_window,
-               const std::function<double(int rows)>& step_time,
-               double other_tokens = 0.0);
+               const std::function<double(int rows)>& step_time);
 
 }  // namespace nacre::speculation
 

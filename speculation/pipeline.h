@@ -29,6 +29,8 @@ absl::optional<Method> MethodFromName(absl::string_view name);
 struct DraftPlan {
   int lead_after_mismatch = 0;
   int lead_in_flow = 0;
+  // Whether it drafts nothing at all. The window is then 0: no gate waits.
+  bool rests() const { return lead_after_mismatch == 0 && lead_in_flow == 0; }
   bool operator==(const DraftPlan&) const = default;
 };
 

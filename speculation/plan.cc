@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
+#include "absl/types/optional.h"
+#include "speculation/gates.h"
 #include "speculation/law.h"
 
 namespace nacre::speculation {
@@ -31,70 +32,119 @@ double RoundTrip(double cost_ratio, const StepCosts& costs) {
   return (2.0 * costs.hop_ns / costs.draft_token_ns + 0.25) / cost_ratio;
 }
 
-// Near their optimum both laws are flat, and every drafted token that is not
+// Near their optimum the laws are flat, and every drafted token that is not
 // used still costs power, and bandwidth where devices share it: the smallest
-// window within this factor of the best one is taken, and no gate that gains
-// less.
+// window within this factor of the best one is taken. In shared steps less is
+// asked of it: there the law is somewhat too good.
 constexpr double kGoodWindow = 0.99;
-constexpr double kGoodGate = 0.995;
+constexpr double kGoodSharedWindow = 0.98;
 
-// What the other sessions of a step commit by it: as this one would, were its
-// window theirs.
-double OtherTokens(double alpha, const StepCosts& costs) {
-  const double sessions = std::min(costs.other_sessions, costs.other_rows);
-  if (sessions <= 0.0) return 0.0;
-  const double a = ClampAlpha(alpha);
-  return sessions * (1.0 - std::pow(a, costs.other_rows / sessions)) /
-         (1.0 - a);
+// m* of a session that has the target for itself, or less where it hardly
+// matters.
+int AloneWindow(double alpha, int max_window, const StepCosts& costs) {
+  const auto rate = [&](int window) {
+    return ExpectedCommitted(alpha, window) / costs.StepTime(window + 1);
+  };
+  const int best = BestWindow(
+      alpha, max_window, [&costs](int rows) { return costs.StepTime(rows); });
+  int window = 0;
+  while (rate(window) < kGoodWindow * rate(best)) ++window;
+  return window;
 }
 
-// m*, or less where it hardly matters to this session.
-int AsyncWindow(double alpha, int max_window, double other_tokens,
-                const std::function<double(int rows)>& step_time) {
+// m* where others share the steps: the best window if all that follow the load
+// take the same, since what pays for one of them pays for all. (Each weighing
+// its own rows against the others' of the moment, all open their windows at
+// once and close them again.) Nobody waits for tokens: the rows and tokens of a
+// step are those of pearl.
+int SharedWindow(double alpha, int max_window, const StepCosts& costs) {
+  const int sessions = 1 + costs.other_async_sessions;
+  const int fixed_sessions = costs.other_sessions - costs.other_async_sessions;
+  // Rows of those whose window is fixed; each commits at least one token.
+  const double fixed_rows =
+      fixed_sessions <= 0
+          ? 0.0
+          : std::max<double>(
+                fixed_sessions,
+                costs.other_rows - costs.other_async_sessions * costs.own_rows);
   const auto rate = [&](int window) {
-    return (ExpectedCommitted(alpha, window) + other_tokens) /
-           step_time(window + 1);
+    const double rows = sessions * OverlappedRows(alpha, window) + fixed_rows;
+    const double tokens =
+        sessions * OverlappedCommitted(alpha, window) + fixed_sessions;
+    return tokens / costs.StepTime(static_cast<int>(std::lround(rows)));
   };
-  const int best = BestWindow(alpha, max_window, step_time, other_tokens);
-  const double own_share = ExpectedCommitted(alpha, best) /
-                           (ExpectedCommitted(alpha, best) + other_tokens);
-  const double good = 1.0 - (1.0 - kGoodWindow) * own_share;
+  int best = 0;
+  for (int window = 1; window <= max_window; ++window) {
+    if (rate(window) > rate(best)) best = window;
+  }
+  // What a window gains for those that take it is less for all.
+  const double tokens = sessions * OverlappedCommitted(alpha, best);
+  const double share = tokens / (tokens + fixed_sessions);
+  const double good = 1.0 - (1.0 - kGoodSharedWindow) * share;
   int window = 0;
   while (rate(window) < good * rate(best)) ++window;
   return window;
 }
 
-// w*, or none where it hardly matters.
-int AsyncGate(double alpha, double cost_ratio, int window, double round_trip) {
-  const int best = BestGate(alpha, cost_ratio, window, round_trip);
-  const bool matters =
-      AsyncSpeedup(alpha, cost_ratio, 0, round_trip) <
-      kGoodGate * AsyncSpeedup(alpha, cost_ratio, best, round_trip);
-  return matters ? best : 0;
-}
-
-// The lead of async after a mismatch, at most `lead`. The first verdict finds
-// the draft in the middle of a token, which a mismatch makes a waste that holds
-// up the next one. Where a mismatch is likelier than this token is useful, the
-// draft stops before it.
-int FirstLead(double alpha, int gate, int lead, double cost_ratio,
-              const StepCosts& costs) {
-  double tokens = cost_ratio;  // drafted until the verdict is there
-  if (gate > 0 && costs.draft_token_ns > 0.0) {
-    tokens += 2.0 * costs.hop_ns / costs.draft_token_ns;
+// The leads of async: how far the draft may be when a verdict comes to it. A
+// verdict that finds it in the middle of a token makes this one a waste if it
+// is a mismatch, and the token holds up the next. Where that is likelier than
+// the token is useful, the draft stops before it: it then drafts whole tokens
+// between two verdicts. Else nothing but the window bounds it.
+DraftPlan AsyncLeads(double alpha, const Gates& gates, int window,
+                     double cost_ratio, const StepCosts& costs) {
+  const double round_trip = costs.draft_token_ns > 0.0
+                                ? 2.0 * costs.hop_ns / costs.draft_token_ns
+                                : 0.0;
+  // Whole tokens in the time between two verdicts, of `tokens`; none where the
+  // rest of one is worth drafting.
+  const auto whole = [alpha](double tokens, int compared) {
+    tokens = std::min(tokens, static_cast<double>(kMaxLead));
+    const double whole = std::floor(tokens);
+    const bool streams =
+        tokens - whole > 1.0 - std::pow(ClampAlpha(alpha), compared);
+    return streams ? absl::nullopt
+                   : absl::optional<int>(static_cast<int>(whole));
+  };
+  // In flow a step starts before the verdict of the last one has reached the
+  // draft: its tail is what was sent until a round trip before that. `rate`
+  // tokens of each step's commit, the next tail behind them, and what is
+  // drafted in the round trip beyond the time that the draft has to spare.
+  const auto flow = [&](int rate) {
+    const double spare = std::max(0.0, cost_ratio - rate);
+    const double late = std::max(0.0, round_trip - spare);
+    return 2 * rate - 1 +
+           static_cast<int>(std::ceil(std::min<double>(late, kMaxLead)));
+  };
+  DraftPlan leads;
+  leads.lead_in_flow = flow(window + 1);
+  leads.lead_after_mismatch = leads.lead_in_flow;
+  const int compared = std::clamp(static_cast<int>(cost_ratio), 1, window + 1);
+  if (const auto rate = whole(cost_ratio, compared)) {
+    leads.lead_in_flow =
+        flow(std::clamp(std::max(*rate, gates.in_flow + 1), 1, window + 1));
   }
-  tokens = std::min(tokens, static_cast<double>(kMaxLead));
-  const double whole = std::floor(tokens);
-  const double match = std::pow(ClampAlpha(alpha), gate + 1);
-  if (tokens - whole > 1.0 - match) return lead;
-  return std::clamp(gate + static_cast<int>(whole), 1, std::max(lead, 1));
+  // After a mismatch the step starts at once, or when the gate's tokens are
+  // there, a round trip later than the verdict.
+  if (const auto first =
+          whole(cost_ratio + (gates.after_mismatch > 0 ? round_trip : 0.0),
+                gates.after_mismatch + 1)) {
+    leads.lead_after_mismatch =
+        std::clamp(gates.after_mismatch + *first, 1,
+                   std::max(leads.lead_after_mismatch, 1));
+  }
+  return leads;
 }
 
 }  // namespace
 
+double StepCosts::StepTime(int rows) const {
+  return target == nullptr || target->empty() ? 1.0 : target->At(rows);
+}
+
 double StepCosts::CostRatio() const {
   if (target == nullptr || target->empty() || draft_token_ns <= 0.0) return 5.0;
-  return std::clamp(target->At(1 + other_rows) / draft_token_ns, 0.01, 1000.0);
+  return std::clamp(StepTime(1 + other_rows) / draft_token_ns, 0.01, 1000.0);
 }
 
 PipelinePlan MakePlan(const PlanInputs& inputs) {
@@ -120,27 +170,28 @@ PipelinePlan MakePlan(const PlanInputs& inputs) {
       break;
     }
     case Method::kAsync: {
-      const auto step_time = [&inputs](int rows) {
-        const StepTimeCurve* curve = inputs.costs.target;
-        return curve == nullptr || curve->empty()
-                   ? 1.0
-                   : curve->At(inputs.costs.other_rows + rows);
-      };
-      const int window =
-          AsyncWindow(inputs.alpha, inputs.window.value_or(kMaxAsyncWindow),
-                      OtherTokens(inputs.alpha, inputs.costs), step_time);
-      const int lead = 2 * window + 1;
       // A target that others keep busy saves nothing by waiting: who waits
       // misses the step.
-      const bool shared =
-          inputs.costs.other_sessions > 0 && inputs.costs.other_rows > 0;
-      const int gate = shared ? 0
-                              : AsyncGate(inputs.alpha, cost_ratio, window,
-                                          RoundTrip(cost_ratio, inputs.costs));
+      const StepCosts& costs = inputs.costs;
+      const bool shared = costs.other_sessions > 0 && costs.other_rows > 0;
+      const int max_window = inputs.window.value_or(kMaxAsyncWindow);
+      const int window = shared ? SharedWindow(inputs.alpha, max_window, costs)
+                                : AloneWindow(inputs.alpha, max_window, costs);
       plan.window = window;
-      plan.draft = {
-          FirstLead(inputs.alpha, gate, lead, cost_ratio, inputs.costs), lead};
-      plan.target = {gate, 0, window, 0};
+      // Where others fill the step and no window pays, not even for most
+      // sessions of the pair, the draft rests. Else it always gives a token, so
+      // that acceptance is still measured: a bad stretch must not end drafting.
+      if (shared && window == 0 && inputs.pair_alpha.has_value() &&
+          SharedWindow(*inputs.pair_alpha, max_window, costs) == 0) {
+        break;
+      }
+      Gates gates;
+      if (!shared) {
+        gates = BestGates(
+            {inputs.alpha, cost_ratio, window, RoundTrip(cost_ratio, costs)});
+      }
+      plan.draft = AsyncLeads(inputs.alpha, gates, window, cost_ratio, costs);
+      plan.target = {gates.after_mismatch, gates.in_flow, window, 0};
       break;
     }
   }

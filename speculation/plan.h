@@ -6,8 +6,10 @@
 //   pearl g  g, 2g - 1      0  (pre-verify)       g - 1 (post)   g - 1
 //   async    2m* + 1        w*                    0              m*
 //
-// After a mismatch async's lead is shorter where the draft would otherwise be
-// in the middle of a token that is likely a waste when the verdict arrives.
+// The lead of async is longer by what is drafted on the way of a message, and
+// shorter where the draft would otherwise be in the middle of a token that is
+// likely a waste when a verdict arrives. It is 0, the draft rests, where other
+// sessions fill the step and no window pays, for this session or for others.
 //
 // Pure functions.
 
@@ -27,11 +29,16 @@ struct StepCosts {
   const StepTimeCurve* target = nullptr;  // by rows; may be empty
   // Rows that other sessions add to a step of this one, on average.
   int other_rows = 0;
-  // Whose they are: the other sessions of the target.
+  // Whose they are: the other sessions of the target, and those of them whose
+  // window follows the load as that of this session does.
   int other_sessions = 0;
+  int other_async_sessions = 0;
+  double own_rows = 1.0;        // of this session in a step, on average
   double draft_token_ns = 0.0;  // 0 when not measured
   double hop_ns = 500e3;        // draft to target through the coordinator
 
+  // Of the target, in ns; 1 where nothing has been measured.
+  double StepTime(int rows) const;
   // c = T_target / T_draft, or 5 when a side has not been measured.
   double CostRatio() const;
 };
@@ -42,6 +49,10 @@ struct PlanInputs {
   // from alpha and the costs when absent. In [1, kMaxWindow].
   absl::optional<int> window;
   double alpha = 0.7;
+  // What sessions of this pair of workers have on average. Where it makes no
+  // window worth its rows either, the draft of an async session rests; absent:
+  // it never does.
+  absl::optional<double> pair_alpha;
   StepCosts costs;
 };
 

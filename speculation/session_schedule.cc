@@ -15,6 +15,7 @@ absl::optional<PipelinePlan> SessionSchedule::Replan(const StepCosts& costs) {
   inputs.method = options_.method;
   inputs.window = options_.window;
   inputs.alpha = acceptance_.alpha();
+  if (!options_.always_drafts) inputs.pair_alpha = options_.prior_alpha;
   inputs.costs = costs;
   PipelinePlan plan = MakePlan(inputs);
   // The timeout follows every measurement; only a real change is worth a

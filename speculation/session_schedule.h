@@ -34,6 +34,9 @@ class SessionSchedule {
     Method method = Method::kAsync;
     absl::optional<int> window;
     double prior_alpha = 0.7;  // the pair's acceptance so far
+    // Drafts a little at any load, so that this acceptance is still measured.
+    // Some sessions must, or all might rest for ever.
+    bool always_drafts = true;
   };
 
   SessionSchedule(Options options, std::vector<int32_t> prompt);

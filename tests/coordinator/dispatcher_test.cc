@@ -209,6 +209,25 @@ TEST_F(DispatcherTest, MeasurementsChangeThePlanOfBothWorkers) {
   EXPECT_GT(target.client->last_target_plan.window, window);
 }
 
+TEST_F(DispatcherTest, WhereEachRowCostsAStepDraftsRestUnderLoad) {
+  WorkerInfo info = Info(WorkerRole::kTarget, "steep");
+  info.step_times_ns = {{1, 5000000}, {64, 320000000}};
+  Worker target;
+  target.client = std::make_shared<RecordingClient>();
+  const auto target_id = dispatcher_.AddWorker(info, target.client);
+  ASSERT_TRUE(target_id.ok());
+  const Worker draft = AddDraft();
+  const auto rests = [&] { return draft.client->last_draft_plan.rests(); };
+  const Run first = Start("first");
+  EXPECT_FALSE(rests());
+  const Run second = Start("second");
+  EXPECT_TRUE(rests());
+  dispatcher_.Cancel(first.id);
+  dispatcher_.Cancel(second.id);
+  Start("third");
+  EXPECT_FALSE(rests());
+}
+
 TEST_F(DispatcherTest, TheTargetIsAcknowledgedWhenTheClientKeepsUp) {
   const Worker target = AddTarget();
   const Run run = Start();

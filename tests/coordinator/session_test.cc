@@ -368,12 +368,13 @@ TEST_F(SessionTest, AWorkerThatLeftKeepsItsLaneOfTheTrace) {
 }
 
 TEST_F(SessionTest, OtherSessionsRowsAreAveraged) {
-  EXPECT_EQ(session().other_rows(), 0);
+  EXPECT_EQ(session().other_rows(), absl::nullopt);
   for (int i = 0; i < 100; ++i) {
     session().OnSpan(WorkerRole::kTarget,
                      Span(SpanRecord::Kind::kVerify, 10 * i, 5, 3, 10));
   }
   EXPECT_EQ(session().other_rows(), 7);
+  EXPECT_NEAR(session().own_rows(), 3.0, 0.01);
 }
 
 TEST_F(SessionTest, AcknowledgesEverySixteenTokens) {

@@ -227,6 +227,28 @@ TEST(DraftSession, ANoticeFollowsAPlanThatStopsTheDraft) {
   EXPECT_TRUE(session.TakeStopNotice().has_value());
 }
 
+TEST(DraftSession, ADraftThatRestsGivesNoNoticeOfEveryCommit) {
+  DraftSession session = Open({0, 0});
+  EXPECT_TRUE(session.TakeStopNotice().has_value());
+  session.OnCommit({3, {1}});
+  session.OnCommit({4, {2}});
+  EXPECT_EQ(session.TakeStopNotice(), absl::nullopt);
+  EXPECT_EQ(session.tokens(), (Ids{10, 11, 12, 1, 2}));
+  // It goes on from what was committed meanwhile.
+  session.OnPlan({1, 1});
+  EXPECT_TRUE(session.WantsStep());
+  const Tail tail = session.OnDrafted(3);
+  EXPECT_EQ(tail.base_length, 5);
+  EXPECT_EQ(tail.first_position, 5);
+  // Sent to rest with a token drafted: the target has been told of it.
+  session.OnPlan({0, 0});
+  EXPECT_EQ(session.TakeStopNotice(), absl::nullopt);
+  session.OnCommit({5, {4}});  // a mismatch: the target forgets
+  EXPECT_TRUE(session.TakeStopNotice().has_value());
+  session.OnCommit({6, {4}});
+  EXPECT_EQ(session.TakeStopNotice(), absl::nullopt);
+}
+
 TEST(DraftSession, TheEndIsAnnouncedAgainAfterAMismatch) {
   DraftSession session = Open({8, 8}, /*max_length=*/4);
   EXPECT_EQ(session.OnDrafted(1).stop, StopMark::kEnd);

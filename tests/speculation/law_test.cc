@@ -131,13 +131,20 @@ TEST(Law, BestWindowTakesNoneWhereEachRowCostsAStep) {
   EXPECT_EQ(BestWindow(0.8, 16, [](int rows) { return 1.0 * rows; }), 0);
 }
 
-TEST(Law, BestWindowLetsOtherTokensCount) {
-  const auto step_time = [](int rows) { return 100.0 + rows; };
-  const int alone = BestWindow(0.8, 32, step_time);
-  const int shared = BestWindow(0.8, 32, step_time, /*other_tokens=*/50.0);
-  EXPECT_GT(alone, 8);
-  EXPECT_GT(shared, 0);
-  EXPECT_LT(shared, 5);
+TEST(Law, AnOverlappedStepCommitsWhatPearlDoes) {
+  for (const double alpha : {0.3, 0.7, 0.9}) {
+    EXPECT_NEAR(OverlappedCommitted(alpha, 0), 1.0, 1e-9);
+    EXPECT_NEAR(OverlappedCommitted(alpha, 5), PearlSpeedup(alpha, 6, 6), 1e-9);
+  }
+}
+
+TEST(Law, OverlappedRowsAreCountedOverFlowAndFirstSteps) {
+  EXPECT_NEAR(OverlappedRows(0.5, 0), 1.0, 1e-9);
+  // From one mismatch to the next: a first step of one row, then, half of the
+  // time, 1 / (1 - 1/4) steps of two.
+  EXPECT_NEAR(OverlappedRows(0.5, 1), 1.0 + (2.0 / 3.0) / (5.0 / 3.0), 1e-9);
+  EXPECT_NEAR(OverlappedRows(0.99, 4), 5.0, 0.25);
+  EXPECT_NEAR(OverlappedRows(0.01, 4), 1.0, 0.05);
 }
 
 TEST(Law, BestWindowWeighsRowsAgainstAcceptance) {

@@ -1,6 +1,7 @@
 #include "speculation/plan.h"
 
 #include "gtest/gtest.h"
+#include "speculation/gates.h"
 #include "speculation/law.h"
 
 namespace nacre::speculation {
@@ -10,6 +11,7 @@ class PlanTest : public testing::Test {
  protected:
   // A flat target curve of `target_ns`, a draft of 1 ms, no latency.
   PlanInputs Inputs(Method method, double target_ns, double alpha) {
+    curve_ = StepTimeCurve();
     for (int rows = 1; rows <= StepTimeCurve::kMaxRows; ++rows) {
       curve_.Add(rows, static_cast<int64_t>(target_ns));
     }
@@ -67,24 +69,27 @@ TEST_F(PlanTest, AsyncTakesTheGateOfTheLawAndTheWindowOfTheCurve) {
   EXPECT_EQ(plan.target.window, plan.window);
   EXPECT_EQ(plan.target.gate_after_mismatch, BestGate(0.9, 10, 32));
   EXPECT_EQ(plan.target.gate_in_flow, 0);
-  EXPECT_EQ(plan.draft.lead_in_flow, 2 * plan.window + 1);
+  // Ten whole tokens a step: those of this one, and a tail for the next.
+  EXPECT_EQ(plan.draft.lead_in_flow, 2 * 10 - 1);
 }
 
-TEST_F(PlanTest, AsyncWaitsOnlyWhereWaitingGainsMoreThanTheLawIsSharp) {
-  // From no gate to one, over alpha: the law alone takes its gate earlier.
-  bool refused = false;
+TEST_F(PlanTest, AsyncWaitsOnlyWhereWaitingGains) {
+  bool waits = false;
   for (double alpha = 0.9; alpha > 0.5; alpha -= 0.005) {
-    const PipelinePlan plan = MakePlan(Inputs(Method::kAsync, 5e6, alpha));
-    const int gate = plan.target.gate_after_mismatch;
-    const int best = BestGate(alpha, 5, plan.window);
-    const double gain =
-        AsyncSpeedup(alpha, 5, best) / AsyncSpeedup(alpha, 5, 0);
-    if (gate > 0) {
-      EXPECT_GT(gain, 1.005) << alpha;
+    for (const double cost_ratio : {2.0, 5.0, 8.0}) {
+      const PipelinePlan plan =
+          MakePlan(Inputs(Method::kAsync, cost_ratio * 1e6, alpha));
+      const int gate = plan.target.gate_after_mismatch;
+      if (gate == 0) continue;
+      waits = true;
+      const GateInputs inputs = {alpha, cost_ratio, plan.window,
+                                 0.25 / cost_ratio};
+      EXPECT_GE(GatedSpeedup(inputs, {gate, 0}),
+                1.004 * GatedSpeedup(inputs, Gates()))
+          << alpha << " " << cost_ratio;
     }
-    if (gate == 0 && best > 0) refused = true;
   }
-  EXPECT_TRUE(refused);
+  EXPECT_TRUE(waits);
 }
 
 TEST_F(PlanTest, TheUsersWindowBoundsAsync) {
@@ -126,7 +131,7 @@ TEST_F(PlanTest, RowsOfOtherSessionsCountInTheStep) {
   knee.Add(128, 1'000'000'000);
   inputs.costs.target = &knee;
   const int alone = MakePlan(inputs).window;
-  inputs.costs.other_rows = 12;
+  inputs.costs.other_rows = inputs.costs.other_sessions = 12;
   const int shared = MakePlan(inputs).window;
   EXPECT_GE(alone, 15);
   EXPECT_LT(shared, 8);
@@ -136,25 +141,88 @@ TEST_F(PlanTest, RowsOfOtherSessionsCountInTheStep) {
 }
 
 // A row that this session adds makes the tokens of all others later as well.
-TEST_F(PlanTest, AWindowIsWeighedAgainstWhatTheOthersWouldCommit) {
+TEST_F(PlanTest, AWindowIsTheBestOneIfAllTakeIt) {
   PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.7);
   StepTimeCurve curve;  // 10 ms and 0.5 ms a row
   for (int rows = 1; rows <= StepTimeCurve::kMaxRows; ++rows) {
     curve.Add(rows, 10'000'000 + 500'000 * rows);
   }
   inputs.costs.target = &curve;
-  const int alone = MakePlan(inputs).window;
-  inputs.costs.other_rows = 64;
-  const int blind = MakePlan(inputs).window;
-  inputs.costs.other_sessions = 64;
-  const int shared = MakePlan(inputs).window;
+  const auto window_among = [&](int others, int async) {
+    inputs.costs.other_rows = inputs.costs.other_sessions = others;
+    inputs.costs.other_async_sessions = async;
+    return MakePlan(inputs).window;
+  };
+  const int alone = window_among(0, 0);
   EXPECT_GE(alone, 4);
-  EXPECT_GE(blind, alone);
-  EXPECT_EQ(shared, 0);
-  inputs.costs.other_rows = inputs.costs.other_sessions = 4;
-  const int few = MakePlan(inputs).window;
-  EXPECT_GT(few, shared);
+  EXPECT_EQ(window_among(64, 64), 0);
+  const int few = window_among(4, 4);
+  EXPECT_GT(few, 0);
   EXPECT_LT(few, alone);
+  // What the others have in the steps of the moment is theirs to change.
+  inputs.costs.other_rows = 20;
+  EXPECT_EQ(MakePlan(inputs).window, few);
+  // Others that keep their rows leave more room than others that take more.
+  EXPECT_GE(window_among(16, 0), window_among(16, 16));
+  EXPECT_GE(window_among(8, 0), 1);
+}
+
+TEST_F(PlanTest, RowsOfFixedWindowsAreNotMistakenForThoseOfAsync) {
+  PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.8);
+  StepTimeCurve knee;  // flat up to 32 rows, then steep
+  knee.Add(1, 10'000'000);
+  knee.Add(32, 10'000'000);
+  knee.Add(64, 100'000'000);
+  inputs.costs.target = &knee;
+  inputs.costs.other_sessions = 4;
+  inputs.costs.other_async_sessions = 2;
+  inputs.costs.own_rows = 3.0;
+  inputs.costs.other_rows = 8;  // two of 1 and two of 3
+  const int room = MakePlan(inputs).window;
+  inputs.costs.other_rows = 32;  // two of 13 and two of 3
+  EXPECT_LT(MakePlan(inputs).window, room);
+  EXPECT_GT(room, 4);
+}
+
+TEST_F(PlanTest, TheDraftRestsWhereOthersFillTheStep) {
+  PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.7);
+  StepTimeCurve steep;
+  for (int rows = 1; rows <= 128; ++rows) steep.Add(rows, 1'000'000 * rows);
+  inputs.costs.target = &steep;
+  EXPECT_EQ(MakePlan(inputs).window, 0);
+  EXPECT_FALSE(MakePlan(inputs).draft.rests());  // alone it may go on trying
+  inputs.costs.other_rows = inputs.costs.other_sessions =
+      inputs.costs.other_async_sessions = 3;
+  EXPECT_FALSE(MakePlan(inputs).draft.rests());  // not allowed to
+  inputs.pair_alpha = 0.7;
+  const PipelinePlan plan = MakePlan(inputs);
+  EXPECT_TRUE(plan.draft.rests());
+  EXPECT_EQ(plan.target.gate_after_mismatch, 0);
+  EXPECT_EQ(plan.target.window, 0);
+  // A session in a bad stretch, where others of its pair draft with profit.
+  StepTimeCurve mild;
+  for (int rows = 1; rows <= 128; ++rows) {
+    mild.Add(rows, 10'000'000 + 1'000'000 * rows);
+  }
+  inputs.costs.target = &mild;
+  inputs.alpha = 0.05;
+  EXPECT_EQ(MakePlan(inputs).window, 0);
+  EXPECT_FALSE(MakePlan(inputs).draft.rests());
+  inputs.pair_alpha = 0.05;
+  EXPECT_TRUE(MakePlan(inputs).draft.rests());
+}
+
+TEST_F(PlanTest, OnALongWayTheTargetWaitsInFlowForTokensUnderWay) {
+  PlanInputs inputs = Inputs(Method::kAsync, 10e6, 0.5);
+  inputs.costs.hop_ns = 4e6;
+  inputs.costs.draft_token_ns = 1.2e6;
+  const PipelinePlan plan = MakePlan(inputs);
+  EXPECT_EQ(plan.target.gate_after_mismatch, 0);
+  EXPECT_GE(plan.target.gate_in_flow, 1);
+  // Enough for it, and for what is drafted on the way.
+  EXPECT_GE(plan.draft.lead_in_flow, 2 * plan.target.gate_in_flow + 1);
+  inputs.costs.hop_ns = 0.0;
+  EXPECT_EQ(MakePlan(inputs).target.gate_in_flow, 0);
 }
 
 TEST_F(PlanTest, NobodyWaitsForTokensAtATargetThatOthersKeepBusy) {

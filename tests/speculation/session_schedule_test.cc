@@ -105,6 +105,23 @@ TEST(SessionSchedule, AccountsForEveryRound) {
   EXPECT_NEAR(schedule.alpha(), (2.8 + 2) / (4 + 3), 1e-12);
 }
 
+TEST(SessionSchedule, WhoAlwaysDraftsDoesNotRest) {
+  StepTimeCurve steep;
+  for (int rows = 1; rows <= 64; ++rows) steep.Add(rows, 1'000'000 * rows);
+  StepCosts costs;
+  costs.target = &steep;
+  costs.draft_token_ns = 1e6;
+  costs.other_rows = costs.other_sessions = costs.other_async_sessions = 8;
+  SessionSchedule::Options options;
+  for (const bool always_drafts : {true, false}) {
+    options.always_drafts = always_drafts;
+    SessionSchedule schedule(options, {1, 2, 3});
+    schedule.Replan(costs);
+    EXPECT_EQ(schedule.plan().window, 0);
+    EXPECT_NE(schedule.plan().draft.rests(), always_drafts);
+  }
+}
+
 TEST(SessionSchedule, WithoutDraftingNoRoundIsDegraded) {
   SessionSchedule schedule = Open(Method::kAr);
   EXPECT_FALSE(schedule.wants_draft());

@@ -125,7 +125,8 @@ void SimulatedPipeline::MakeTrouble(Session& s) {
       return static_cast<int>(random_.Between(0, most));
     };
     s.plan.draft = {up_to(2 * window + 1), up_to(2 * window + 1)};
-    s.plan.target = {up_to(window + 2), up_to(window + 2), window,
+    s.plan.target = {up_to(window + 2), up_to(window + 2),
+                     s.plan.draft.rests() ? 0 : window,
                      random_.Between(0, 20'000'000)};
     SendPlan(s);
   }
