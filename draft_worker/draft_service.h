@@ -35,6 +35,7 @@ class DraftService final : public v1::DraftWorker::CallbackService,
 
   grpc::Service* grpc_service() override { return this; }
   void FinishStreams(const grpc::Status& status) override;
+  void AbandonStreams() override { streams_.Abandon(); }
 
  private:
   DraftEngine* engine_ = nullptr;

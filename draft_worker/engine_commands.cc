@@ -20,10 +20,12 @@ using speculation::DraftSession;
 void DraftEngine::TakeCommands() {
   inbox_.Take(&commands_);
   if (commands_.empty()) return;
-  for (DraftCommands& commands : commands_) Apply(commands);
-  if (in_step_) return;
-  SendStopNotices();
-  RemoveClosed();
+  for (DraftCommands& commands : commands_) {
+    Apply(commands);
+    // What one message closes makes room for what the next one opens.
+    if (!in_step_) RemoveClosed();
+  }
+  if (!in_step_) SendStopNotices();
 }
 
 void DraftEngine::Apply(DraftCommands& commands) {

@@ -18,8 +18,11 @@ using speculation::TargetSession;
 
 void TargetEngine::TakeCommands() {
   inbox_.Take(&commands_);
-  for (TargetCommands& commands : commands_) Apply(commands);
-  if (!in_step_) RemoveClosed();
+  for (TargetCommands& commands : commands_) {
+    Apply(commands);
+    // What one message closes makes room for what the next one opens.
+    if (!in_step_) RemoveClosed();
+  }
 }
 
 void TargetEngine::Apply(TargetCommands& commands) {

@@ -36,6 +36,7 @@ class TargetService final : public v1::TargetWorker::CallbackService,
 
   grpc::Service* grpc_service() override { return this; }
   void FinishStreams(const grpc::Status& status) override;
+  void AbandonStreams() override { streams_.Abandon(); }
 
  private:
   TargetEngine* engine_ = nullptr;

@@ -54,22 +54,34 @@ class SignalThread {
       std::make_shared<std::atomic<bool>>(false);
 };
 
-Registration::Options RegistrationOptions(const WorkerOptions& options,
-                                          const LoadedModel& loaded,
-                                          v1::Hello hello, const Engine* engine,
-                                          const Health* health,
-                                          ExitSignal* exit) {
+// Of a coordinator that is lost. A hung engine closes nothing: its worker
+// attaches as hung.
+void CloseSessions(const WorkerParts& parts, const Health& health,
+                   ExitSignal* exit) {
+  parts.service->AbandonStreams();
+  while (parts.engine->stats().sessions > 0 && !health.hung() &&
+         exit->failure().ok()) {
+    exit->WaitForFailure(absl::Milliseconds(1));
+  }
+}
+
+Registration::Options RegistrationOptions(
+    const WorkerOptions& options, const LoadedModel& loaded, v1::Hello hello,
+    const WorkerParts& parts, const Health* health, ExitSignal* exit) {
   Registration::Options result;
   result.coordinator = options.coordinator;
   result.hello = std::move(hello);
   result.vocabulary_hash = [tokenizer = loaded.tokenizer.get()](int size) {
     return tokenizer->VocabularyHash(size);
   };
-  result.heartbeat = [engine, health, exit] {
+  result.heartbeat = [engine = parts.engine.get(), health, exit] {
     v1::Heartbeat heartbeat;
     FillHeartbeat(engine->stats(), exit->draining(), &heartbeat);
     heartbeat.set_hung(health->hung());
     return heartbeat;
+  };
+  result.on_lost = [&parts, health, exit] {
+    CloseSessions(parts, *health, exit);
   };
   result.on_drain = [exit] { exit->Drain(); };
   result.on_refused = [exit](const absl::Status& status) {
@@ -170,7 +182,7 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
                security.server == nullptr ? "plaintext" : "TLS");
   {
     Registration::Options registration_options = RegistrationOptions(
-        options, loaded, std::move(hello), parts.engine.get(), &health, &exit);
+        options, loaded, std::move(hello), parts, &health, &exit);
     registration_options.security = security.channel;
     Registration registration(std::move(registration_options));
     exit.Wait();

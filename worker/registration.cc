@@ -60,15 +60,20 @@ void Registration::Run() {
   absl::Duration backoff = options_.min_backoff;
   std::string logged;  // the last failure: a long outage is one line
   while (true) {
-    bool accepted = false;
-    const absl::Status status = Attach(&accepted);
+    Progress progress;
+    const absl::Status status = Attach(&progress);
+    {
+      absl::MutexLock lock(&mailbox_->mu);
+      if (mailbox_->stopping) return;
+    }
+    if (progress.known) options_.on_lost();
     if (IsRefusal(status)) {
       options_.on_refused(status);
       return;
     }
     absl::MutexLock lock(&mailbox_->mu);
     if (mailbox_->stopping) return;
-    if (accepted) {
+    if (progress.accepted) {
       backoff = options_.min_backoff;
       logged.clear();
     }
@@ -87,7 +92,7 @@ void Registration::Run() {
   }
 }
 
-absl::Status Registration::Attach(bool* accepted) {
+absl::Status Registration::Attach(Progress* progress) {
   using Stream = rpc::ClientMessageStream<v1::WorkerEvent, v1::WorkerCommand>;
   const std::shared_ptr<Mailbox> mailbox = mailbox_;
   {
@@ -138,10 +143,11 @@ absl::Status Registration::Attach(bool* accepted) {
         cancelled = true;
         next_heartbeat = absl::InfiniteFuture();
       }
-      if (std::exchange(mailbox->heartbeat_now, false) && *accepted) {
+      if (std::exchange(mailbox->heartbeat_now, false) && progress->accepted) {
         next_heartbeat = absl::InfinitePast();
       }
     }
+    progress->known |= command.has_value();
     if (command.has_value() && command->has_vocabulary_request()) {
       const uint32_t asked =
           std::min(command->vocabulary_request().common_size(),
@@ -151,7 +157,7 @@ absl::Status Registration::Attach(bool* accepted) {
           options_.vocabulary_hash(static_cast<int>(asked)));
       stream->Send(std::move(proof));
     } else if (command.has_value() && command->has_accepted()) {
-      *accepted = true;
+      progress->accepted = true;
       next_heartbeat = absl::InfinitePast();
       spdlog::info("registered with {}", options_.coordinator);
     } else if (command.has_value() && command->has_drain()) {

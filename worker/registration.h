@@ -28,6 +28,10 @@ class Registration {
     // The SHA-256 of the pieces of ids [0, common_size).
     std::function<std::string(int common_size)> vocabulary_hash;
     std::function<v1::Heartbeat()> heartbeat;
+    // A coordinator that knew this worker is lost; returns when nothing is left
+    // of what it began here. The next attempt waits for that: who attaches is
+    // taken for empty.
+    std::function<void()> on_lost;
     // The coordinator wants this worker to finish and exit.
     std::function<void()> on_drain;
     // FAILED_PRECONDITION or INVALID_ARGUMENT: trying again would not help.
@@ -52,8 +56,14 @@ class Registration {
   struct Mailbox;
 
   void Run();
-  // One stream, to its end; `accepted` tells whether it got that far.
-  absl::Status Attach(bool* accepted);
+  // How far one stream got.
+  struct Progress {
+    bool known = false;  // the coordinator has answered, and may dial
+    bool accepted = false;
+  };
+
+  // One stream, to its end.
+  absl::Status Attach(Progress* progress);
 
   const Options options_;
   const std::shared_ptr<Mailbox> mailbox_;

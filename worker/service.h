@@ -15,6 +15,10 @@ class SessionService {
   virtual grpc::Service* grpc_service() = 0;
   // Ends the Session streams once what was sent is written.
   virtual void FinishStreams(const grpc::Status& status) = 0;
+  // Nobody follows the Session streams any more: lets the engine close their
+  // sessions, also where the other end cannot be reached and the streams
+  // themselves take long to end.
+  virtual void AbandonStreams() = 0;
 };
 
 }  // namespace nacre::worker

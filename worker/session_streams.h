@@ -42,6 +42,7 @@ class SessionStreams {
     const StreamId id = next_id_++;
     typename Stream::Callbacks callbacks;
     callbacks.on_message = [this, id](const Control& control) {
+      if (Find(id) == nullptr) return;  // abandoned
       if (control.has_ping()) AnswerPing(id, control.ping().coordinator_ns());
       callbacks_.on_message(id, control);
     };
@@ -61,6 +62,21 @@ class SessionStreams {
   void Send(StreamId id, Event event) ABSL_LOCKS_EXCLUDED(mu_) {
     if (const std::shared_ptr<Stream> stream = Find(id)) {
       stream->Send(std::move(event));
+    }
+  }
+
+  // Ends every stream for the engine, now. A connection whose other end is gone
+  // ends only when TCP or a ping has found out; on_end comes again then.
+  void Abandon() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::flat_hash_map<StreamId, std::shared_ptr<Stream>> streams;
+    {
+      absl::MutexLock lock(&mu_);
+      streams.swap(streams_);
+    }
+    for (const auto& [id, stream] : streams) {
+      callbacks_.on_end(id);
+      stream->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                                  "the worker is not attached any more"));
     }
   }
 

@@ -140,6 +140,18 @@ TEST_F(DraftServiceTest, DraftsFollowsCommitsAndCloses) {
   EXPECT_EQ(engine_->stats().kv_free_tokens, free);
 }
 
+TEST_F(DraftServiceTest, AnAbandonedStreamsSessionsAreClosed) {
+  const int64_t free = model_.kv_free_tokens();
+  v1::DraftControl control;
+  AddOpen(&control);
+  ASSERT_TRUE(stream_->Write(control));
+  ReadDraft(3);
+  EXPECT_LT(engine_->stats().kv_free_tokens, free);
+  service_.AbandonStreams();
+  while (engine_->stats().sessions > 0) std::this_thread::yield();
+  EXPECT_EQ(engine_->stats().kv_free_tokens, free);
+}
+
 TEST_F(DraftServiceTest, NumbersThatDoNotFitAreRefused) {
   constexpr uint32_t kHuge = std::numeric_limits<uint32_t>::max();
   const auto error_of = [&](const std::function<void(v1::OpenDraft*)>& change) {

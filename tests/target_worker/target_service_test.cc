@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 // A served engine on its own thread.
 class Worker {
  public:
-  Worker() {
+  explicit Worker(nacre::testing::TableModelOptions model_options = {})
+      : model(std::move(model_options)) {
     TargetEngine::Options options;
     options.model = &model;
     options.send = [this](worker::StreamId stream, const TargetEvents& events) {
@@ -41,7 +42,7 @@ class Worker {
     thread.join();
   }
 
-  TableModel model{nacre::testing::TableModelOptions{}};
+  TableModel model;
   TargetService service;
   std::unique_ptr<TargetEngine> engine;
   std::unique_ptr<rpc::RpcServer> server;
@@ -188,6 +189,29 @@ TEST(TargetServiceTest, AStreamThatEndsClosesItsSessions) {
   // The next stream's session is served after the end was seen.
   while (worker.engine->stats().sessions > 0) std::this_thread::yield();
   EXPECT_EQ(worker.engine->stats().kv_free_tokens, free);
+}
+
+TEST(TargetServiceTest, AnAbandonedStreamsSessionsMakeRoomForTheNextOnes) {
+  Worker worker({.kv_capacity_tokens = 1024});
+  Client former(worker);
+  v1::TargetControl control;
+  AddOpen(MakeOpen(1, {3, 1, 4}, 1000), &control);
+  former.Write(control);
+  // To where it waits for an acknowledgement: between two steps.
+  int num_tokens = 0;
+  former.ReadUntil([&num_tokens](const v1::TargetEvent& event) {
+    for (const v1::Verdict& verdict : event.verdicts()) {
+      num_tokens += verdict.token_ids_size();
+    }
+    return num_tokens >= 64;
+  });
+  worker.service.AbandonStreams();
+  Client client(worker);
+  client.Write(control);
+  const v1::TargetEvent event = client.ReadUntil([](const auto& event) {
+    return event.opened_size() > 0 || event.errors_size() > 0;
+  });
+  EXPECT_EQ(event.errors_size(), 0) << event.errors(0).message();
 }
 
 TEST(TargetServiceTest, NumbersThatDoNotFitAreRefused) {

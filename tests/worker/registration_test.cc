@@ -87,6 +87,7 @@ struct Heard {
   absl::Mutex mu;
   absl::Status refused ABSL_GUARDED_BY(mu);
   bool drain ABSL_GUARDED_BY(mu) = false;
+  int num_lost ABSL_GUARDED_BY(mu) = 0;
 };
 
 class RegistrationTest : public ::testing::Test {
@@ -106,6 +107,10 @@ class RegistrationTest : public ::testing::Test {
       v1::Heartbeat heartbeat;
       heartbeat.set_steps(42);
       return heartbeat;
+    };
+    options.on_lost = [this] {
+      absl::MutexLock lock(&heard_.mu);
+      ++heard_.num_lost;
     };
     options.on_drain = [this] {
       absl::MutexLock lock(&heard_.mu);
@@ -179,6 +184,24 @@ TEST_F(RegistrationTest, AttachesAgainHoweverOftenTheStreamEnds) {
   EXPECT_TRUE(registry_.NextEvent().has_hello());
   absl::MutexLock lock(&heard_.mu);
   EXPECT_TRUE(heard_.refused.ok());
+}
+
+TEST_F(RegistrationTest, ACoordinatorThatAnsweredIsLostBeforeTheNextHello) {
+  const Registration registration(Options());
+  int num_lost = 0;
+  for (const bool answers : {true, false, true, true, false}) {
+    EXPECT_TRUE(registry_.NextEvent().has_hello());
+    {
+      absl::MutexLock lock(&heard_.mu);
+      EXPECT_EQ(heard_.num_lost, num_lost);
+    }
+    if (answers) {
+      Ask(77);
+      EXPECT_TRUE(registry_.NextEvent().has_vocabulary_proof());
+      ++num_lost;
+    }
+    registry_.Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""));
+  }
 }
 
 TEST_F(RegistrationTest, WaitsForACoordinatorThatIsNotThereYet) {
