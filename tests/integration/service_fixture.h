@@ -54,10 +54,13 @@ class Service {
       std::abort();
     }
     cluster_ = *std::move(cluster);
-    client_ = std::make_unique<tools::GenerationClient>(cluster_->address(),
-                                                        cluster_->security());
-    admin_ = v1::Admin::NewStub(rpc::CreateChannel(
-        cluster_->admin_address(), cluster_->operator_security().channel));
+    Connect(cluster_->address(), cluster_->security(),
+            cluster_->admin_address(), cluster_->operator_security());
+  }
+
+  // One that somebody else runs, in plaintext: it has no cluster().
+  Service(const std::string& address, const std::string& admin_address) {
+    Connect(address, {}, admin_address, {});
   }
 
   tools::Cluster& cluster() { return *cluster_; }
@@ -69,7 +72,7 @@ class Service {
 
   std::vector<v1::WorkerInfo> Workers() {
     grpc::ClientContext context;
-    cluster_->operator_security().Apply(&context);
+    operator_security_.Apply(&context);
     v1::ListWorkersResponse response;
     const grpc::Status status =
         admin_->ListWorkers(&context, v1::ListWorkersRequest(), &response);
@@ -106,9 +109,20 @@ class Service {
   }
 
  private:
+  void Connect(const std::string& address,
+               const tools::ClientSecurity& security,
+               const std::string& admin_address,
+               const tools::ClientSecurity& operator_security) {
+    client_ = std::make_unique<tools::GenerationClient>(address, security);
+    operator_security_ = operator_security;
+    admin_ = v1::Admin::NewStub(
+        rpc::CreateChannel(admin_address, operator_security.channel));
+  }
+
   std::unique_ptr<tools::Cluster> cluster_;
   std::unique_ptr<tools::GenerationClient> client_;
   std::unique_ptr<v1::Admin::Stub> admin_;
+  tools::ClientSecurity operator_security_;
 };
 
 // The first `count` prompts of a file of tests/data.
