@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/logging.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/signals.h"
 #include "common/status_macros.h"
 #include "coordinator/admin_service.h"
@@ -95,6 +96,7 @@ absl::Status Run() {
                          ParseLogOptions(absl::GetFlag(FLAGS_log_format),
                                          absl::GetFlag(FLAGS_log_level)));
   const Logging logging("coordinator", log_options);
+  const rpc::GrpcLog grpc_log;
   const std::string model_dir = absl::GetFlag(FLAGS_tokenizer);
   if (model_dir.empty()) {
     return absl::InvalidArgumentError("--tokenizer MODEL_DIR is required");

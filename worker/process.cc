@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/logging.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/security.h"
 #include "common/rpc/server.h"
 #include "common/rpc/signals.h"
@@ -139,6 +140,7 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
       const LogOptions log_options,
       ParseLogOptions(options.log_format, options.log_level));
   const Logging logging(program.name, log_options);
+  const rpc::GrpcLog grpc_log;
   // Shared with a detached thread: never destroyed.
   static ExitSignal& exit = *new ExitSignal;
   SignalThread signals(&exit);
