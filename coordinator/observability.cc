@@ -14,6 +14,9 @@ Observability::Observability(Options options)
     : options_(std::move(options)), metrics_(options_.model) {
   std::vector<Observer*> observers = {&metrics_, &logs_};
   const telemetry::TraceSettings& settings = options_.traces;
+  if (!settings.problem.empty()) {
+    spdlog::warn("no traces: {}", settings.problem);
+  }
   if (!settings.endpoint.empty()) {
     telemetry::OtlpExporter::Options exporter;
     exporter.endpoint = settings.endpoint;

@@ -160,18 +160,25 @@ absl::Status ReadResource(const Variables& variables, TraceSettings* settings) {
   return absl::OkStatus();
 }
 
+// What the flags leave open.
+absl::Status ReadEnvironment(const Variables& variables,
+                             const TraceFlags& flags, TraceSettings* settings) {
+  if (settings->endpoint.empty()) {
+    NACRE_ASSIGN_OR_RETURN(settings->endpoint, EndpointOf(variables));
+  }
+  if (settings->endpoint.empty()) return absl::OkStatus();
+  if (!flags.sample_ratio.has_value()) {
+    NACRE_RETURN_IF_ERROR(ReadSampler(variables, settings));
+  }
+  return ReadResource(variables, settings);
+}
+
 }  // namespace
 
 absl::StatusOr<TraceSettings> ResolveTraceSettings(
     const TraceFlags& flags, const std::string& default_service_name,
     const Environment& environment) {
-  const Variables variables(environment);
-  TraceSettings settings;
-  settings.service_name = default_service_name;
-  settings.endpoint = flags.endpoint;
-  if (flags.endpoint.empty()) {
-    NACRE_ASSIGN_OR_RETURN(settings.endpoint, EndpointOf(variables));
-  } else if (!IsHostPort(flags.endpoint)) {
+  if (!flags.endpoint.empty() && !IsHostPort(flags.endpoint)) {
     return Invalid("--otlp-endpoint", flags.endpoint, "is not host:port");
   }
   // Also false for NaN.
@@ -180,13 +187,17 @@ absl::StatusOr<TraceSettings> ResolveTraceSettings(
     return absl::InvalidArgumentError(absl::StrCat(
         "--otlp-sample-ratio ", *flags.sample_ratio, " is not in [0, 1]"));
   }
-  if (settings.endpoint.empty()) return settings;
-  if (flags.sample_ratio.has_value()) {
-    settings.sample_ratio = *flags.sample_ratio;
-  } else {
-    NACRE_RETURN_IF_ERROR(ReadSampler(variables, &settings));
+  TraceSettings settings;
+  settings.endpoint = flags.endpoint;
+  settings.service_name = default_service_name;
+  settings.sample_ratio = flags.sample_ratio.value_or(1.0);
+  const absl::Status status =
+      ReadEnvironment(Variables(environment), flags, &settings);
+  if (!status.ok()) {
+    if (!flags.endpoint.empty()) return status;
+    settings.endpoint.clear();
+    settings.problem = std::string(status.message());
   }
-  NACRE_RETURN_IF_ERROR(ReadResource(variables, &settings));
   return settings;
 }
 

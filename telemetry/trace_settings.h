@@ -16,6 +16,9 @@ namespace nacre::telemetry {
 
 struct TraceSettings {
   std::string endpoint;  // host:port of a collector; empty: no traces
+  // Why there are none although the environment asks for them; empty: it does
+  // not.
+  std::string problem;
   std::string service_name;
   // Of the process, beside its name.
   std::vector<std::pair<std::string, std::string>> resource_attributes;
@@ -34,8 +37,9 @@ using Environment = std::function<const char*(const char* name)>;
 
 // Where the endpoint is empty nothing else is looked at. Errors name the flag
 // or the variable: INVALID_ARGUMENT (not host:port, a ratio outside [0, 1], an
-// unknown sampler or exporter, attributes that are not key=value),
-// UNIMPLEMENTED (TLS, or another protocol than gRPC).
+// unknown sampler, attributes that are not key=value). Where no flag asks for
+// traces, what is wrong with a variable (also: another exporter, TLS, another
+// protocol than gRPC) is only a `problem`: it may be meant for others.
 absl::StatusOr<TraceSettings> ResolveTraceSettings(
     const TraceFlags& flags, const std::string& default_service_name,
     const Environment& environment);

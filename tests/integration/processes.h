@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <map>
 #include <memory>
@@ -137,6 +138,13 @@ class Processes {
              std::vector<std::string> flags) {
     // env becomes the program: same process.
     std::vector<std::string> argv = {"/usr/bin/env"};
+    // What the shell around the test wants traced is not this.
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      const std::string text = *variable;
+      if (text.rfind("OTEL_", 0) == 0) {
+        Append({"-u", text.substr(0, text.find('='))}, &argv);
+      }
+    }
     Append(options_.environment, &argv);
     argv.push_back(absl::StrCat(NACRE_BIN "/", program));
     Append(flags, &argv);
