@@ -62,6 +62,7 @@ grpc::ServerUnaryReactor* AdminService::ListSessions(
     v1::SessionInfo* info = response->add_sessions();
     info->set_session_id(session.id);
     info->set_request_id(session.request_id);
+    info->set_choice(session.choice);
     info->set_method(ToProto(session.method));
     info->set_prompt_tokens(session.prompt_tokens);
     info->set_generated_tokens(session.generated_tokens);

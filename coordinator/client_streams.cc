@@ -1,23 +1,30 @@
 #include "coordinator/client_streams.h"
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace nacre::coordinator {
 
-bool ClientStreams::Acquire(const std::string& client) {
-  if (max_per_client_ == 0) return true;
+absl::Status ClientStreams::Acquire(const std::string& client, int count) {
+  if (max_per_client_ == 0) return absl::OkStatus();
   absl::MutexLock lock(&mu_);
-  int& open = open_[client];
-  if (open >= max_per_client_) return false;
-  ++open;
-  return true;
+  const auto it = open_.find(client);
+  const int open = it == open_.end() ? 0 : it->second;
+  if (count > max_per_client_ - open) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the client has ", open, " streams and wants ", count,
+                     " more; --max-streams-per-client is ", max_per_client_));
+  }
+  open_[client] = open + count;
+  return absl::OkStatus();
 }
 
-void ClientStreams::Release(const std::string& client) {
+void ClientStreams::Release(const std::string& client, int count) {
   if (max_per_client_ == 0) return;
   absl::MutexLock lock(&mu_);
   const auto it = open_.find(client);
-  if (--it->second == 0) open_.erase(it);
+  it->second -= count;
+  if (it->second == 0) open_.erase(it);
 }
 
 std::string ClientStreams::HostOf(absl::string_view peer) {

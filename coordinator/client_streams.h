@@ -1,6 +1,6 @@
-// How many calls each client has open, so that one client cannot take them all.
-// A call counts until gRPC is done with it, also where its client does not read
-// what it asked for.
+// How many streams each client has open, so that one client cannot take them
+// all: one for each choice of its calls. They count until gRPC is done with the
+// call, also where its client does not read what it asked for.
 
 #ifndef COORDINATOR_CLIENT_STREAMS_H_
 #define COORDINATOR_CLIENT_STREAMS_H_
@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 
@@ -21,9 +22,9 @@ class ClientStreams {
   explicit ClientStreams(int max_per_client)
       : max_per_client_(max_per_client) {}
 
-  // False if the client has as many as it may.
-  bool Acquire(const std::string& client);
-  void Release(const std::string& client);
+  // `count` more, or none: RESOURCE_EXHAUSTED where these are too many.
+  absl::Status Acquire(const std::string& client, int count);
+  void Release(const std::string& client, int count);
 
   // The host of a gRPC peer ("ipv4:10.0.0.1:4711", "ipv6:[::1]:4711",
   // "unix:/path"): all connections from it are one client.

@@ -105,9 +105,9 @@ std::vector<SessionStatus> Dispatcher::sessions() const {
   for (const auto& [id, session] : sessions_) {
     Placement placement = PlacementOf(*session);
     result.push_back(
-        {id, session->request().request_id, session->request().method,
-         session->schedule().prompt_length(), session->schedule().generated(),
-         std::move(placement.target_address),
+        {id, session->request().request_id, session->request().choice,
+         session->request().method, session->schedule().prompt_length(),
+         session->schedule().generated(), std::move(placement.target_address),
          std::move(placement.draft_address), absl::nullopt});
   }
   return result;

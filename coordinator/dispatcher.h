@@ -116,7 +116,7 @@ class Dispatcher {
   };
   struct Stall {  // a client that takes nothing
     int64_t since_ns = 0;
-    int pending = 0;
+    int64_t taken = 0;
   };
   struct Worker {
     WorkerInfo info;
@@ -238,7 +238,7 @@ class Dispatcher {
   std::set<uint64_t> held_ ABSL_GUARDED_BY(mu_);  // sessions without a target
   absl::flat_hash_map<uint64_t, Stall> stalls_ ABSL_GUARDED_BY(mu_);
   int64_t tick_at_ns_ ABSL_GUARDED_BY(mu_) = kNever;  // the next one asked for
-  absl::flat_hash_set<std::string> request_ids_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, int> request_ids_ ABSL_GUARDED_BY(mu_);
   speculation::AcceptanceEstimator acceptance_ ABSL_GUARDED_BY(mu_);
   uint64_t next_worker_id_ ABSL_GUARDED_BY(mu_) = 1;
   uint64_t next_session_id_ ABSL_GUARDED_BY(mu_) = 1;

@@ -146,7 +146,7 @@ void Dispatcher::Acknowledge(Session& session) {
   } else if (options_.client_timeout_ns != kNever &&
              !stalls_.contains(session.id())) {
     const int64_t now_ns = options_.now_ns();
-    stalls_[session.id()] = {now_ns, session.sink().pending_chunks()};
+    stalls_[session.id()] = {now_ns, session.sink().taken_chunks()};
     WakeAt(now_ns + options_.client_timeout_ns);
   }
 }

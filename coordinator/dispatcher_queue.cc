@@ -18,7 +18,7 @@ int64_t Dispatcher::TargetNeed(const RequestSpec& request) {
 absl::Status Dispatcher::CheckAdmissible(const RequestSpec& request) const {
   if (draining_) return absl::UnavailableError("the server is shutting down");
   if (absl::Status status = CheckServable(request); !status.ok()) return status;
-  if (request_ids_.contains(request.request_id)) {
+  if (request.choice == 0 && request_ids_.contains(request.request_id)) {
     return absl::AlreadyExistsError(absl::StrCat(
         "request_id \"", request.request_id, "\" is already running"));
   }
@@ -130,6 +130,7 @@ std::vector<SessionStatus> Dispatcher::queued() const {
     SessionStatus status;
     status.id = id;
     status.request_id = request.request_id;
+    status.choice = request.choice;
     status.method = request.method;
     status.prompt_tokens = static_cast<int>(request.prompt_ids.size());
     status.queue_position = static_cast<int>(result.size());

@@ -26,7 +26,7 @@ absl::StatusOr<uint64_t> Dispatcher::Start(RequestSpec request,
     return status;
   }
   const uint64_t session_id = next_session_id_++;
-  request_ids_.insert(request.request_id);
+  ++request_ids_[request.request_id];
   if (request.deadline_ns != kNever) {
     deadlines_.emplace(request.deadline_ns, session_id);
     WakeAt(request.deadline_ns);
@@ -107,7 +107,8 @@ void Dispatcher::End(uint64_t session_id) {
 
 void Dispatcher::Forget(uint64_t session_id, const RequestSpec& request) {
   deadlines_.erase({request.deadline_ns, session_id});
-  request_ids_.erase(request.request_id);
+  const auto it = request_ids_.find(request.request_id);
+  if (--it->second == 0) request_ids_.erase(it);
 }
 
 void Dispatcher::ExpireDeadlines(int64_t now_ns) {
@@ -129,9 +130,9 @@ void Dispatcher::ExpireDeadlines(int64_t now_ns) {
 void Dispatcher::ExpireStalls(int64_t now_ns) {
   std::vector<uint64_t> stalled;
   for (auto& [session_id, stall] : stalls_) {
-    const int pending = sessions_.at(session_id)->sink().pending_chunks();
-    if (pending < stall.pending) {
-      stall = {now_ns, pending};  // slow, but it reads
+    const int64_t taken = sessions_.at(session_id)->sink().taken_chunks();
+    if (taken > stall.taken) {
+      stall = {now_ns, taken};  // slow, but it reads
     } else if (stall.since_ns + options_.client_timeout_ns <= now_ns) {
       stalled.push_back(session_id);
       continue;

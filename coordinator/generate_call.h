@@ -1,4 +1,5 @@
-// One Generate call: the session's output queue towards the client.
+// One Generate call: the output of its choices' sessions in one queue towards
+// the client.
 
 #ifndef COORDINATOR_GENERATE_CALL_H_
 #define COORDINATOR_GENERATE_CALL_H_
@@ -9,72 +10,105 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/optional.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/observer.h"
 #include "coordinator/request.h"
+#include "coordinator/work_pool.h"
 #include "proto/inference.grpc.pb.h"
 
 namespace nacre::coordinator {
 
 // Thread-safe. Keeps itself alive until gRPC is done with it. Lock order: the
 // dispatcher's lock before this one; the dispatcher is called without it.
+//
+// It ends when its last session has ended and all output is written. The first
+// session that fails decides the status; the others are cancelled before the
+// client hears of it.
 class GenerateCall final
-    : public grpc::ServerWriteReactor<v1::GenerateResponse>,
-      public ResponseSink {
+    : public grpc::ServerWriteReactor<v1::GenerateResponse> {
  public:
-  // Dispatcher and observer outlive the call. `on_done` is called once, when
-  // gRPC is done with it.
-  static std::shared_ptr<GenerateCall> Create(
-      grpc::CallbackServerContext* context, Dispatcher* dispatcher,
-      Observer* observer, std::function<void()> on_done);
+  // All but the context outlive the call. `cancels` is where sessions are
+  // cancelled that must not be on the thread that finds out: it may hold the
+  // dispatcher's lock. It takes any number of tasks. `on_done` is called once,
+  // when gRPC is done with the call.
+  struct Environment {
+    grpc::CallbackServerContext* context = nullptr;
+    Dispatcher* dispatcher = nullptr;
+    Observer* observer = nullptr;
+    WorkPool* cancels = nullptr;
+    std::function<void()> on_done;
+  };
+  // `request_id` is the client's, which may be empty.
+  static std::shared_ptr<GenerateCall> Create(Environment environment,
+                                              std::string request_id);
 
-  // Names the responses. Call before the session starts.
-  void SetRequestId(const std::string& request_id) { request_id_ = request_id; }
-
-  // The session that feeds this call; a cancellation that came first ends it.
-  void SetSession(uint64_t session_id);
-
-  void OnChunk(const Chunk& chunk) override;
-  void OnComplete(const RequestSpec& request,
-                  const Completion& completion) override;
-  void OnError(const absl::Status& status) override;
-  int pending_chunks() const override;
-  void Abandon() override { context_->TryCancel(); }
+  // Exactly one of the two, once: starts a session for each choice of the
+  // request, or ends the call with an error before it has become one.
+  void Start(const RequestSpec& request);
+  void Refuse(const absl::Status& status);
 
   // By its client, or by its deadline.
   bool cancelled() const;
 
  private:
-  GenerateCall(grpc::CallbackServerContext* context, Dispatcher* dispatcher,
-               Observer* observer, std::function<void()> on_done)
-      : context_(context),
-        dispatcher_(dispatcher),
-        observer_(observer),
-        on_done_(std::move(on_done)) {}
+  class Sink;  // of one choice's session
+  struct Choice {
+    uint64_t session_id = 0;  // 0: not started
+    bool ended = false;
+    int pending = 0;  // responses in the queue
+  };
 
-  void Push(v1::GenerateResponse response, bool last);
+  GenerateCall(Environment environment, std::string request_id)
+      : environment_(std::move(environment)),
+        request_id_(std::move(request_id)) {}
+
+  // False, and the call is to be cancelled or has failed: start no more.
+  bool StartChoice(const RequestSpec& request, int index);
+
+  // What the sessions say and ask, under the dispatcher's lock.
+  void OnChunk(int index, const Chunk& chunk);
+  void OnComplete(int index, const RequestSpec& request,
+                  const Completion& completion);
+  void OnError(int index, const absl::Status& status);
+  int PendingChunks(int index) const;
+  int64_t TakenChunks() const;
+  void Abandon() { environment_.context->TryCancel(); }
+
+  void Push(int index, v1::GenerateResponse response);
+  // The first failure is the call's status; whether this is the first.
+  bool Fail(const absl::Status& status);
+  // Without the dispatcher's lock.
+  void CancelSessions();
+  // One of num_open_ has ended.
+  void Release();
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
 
-  grpc::CallbackServerContext* const context_;  // gone once gRPC is done
-  Dispatcher* const dispatcher_;
-  Observer* const observer_;
-  const std::function<void()> on_done_;
+  const Environment environment_;  // the context is gone once gRPC is done
   std::shared_ptr<GenerateCall> self_;
-  std::string request_id_;
+  std::string request_id_;  // set before the first session starts
   mutable absl::Mutex mu_;
+  std::vector<Choice> choices_ ABSL_GUARDED_BY(mu_);
+  // Sessions that have not ended, and whoever may still start some. Nothing
+  // more comes when it is 0.
+  int num_open_ ABSL_GUARDED_BY(mu_) = 1;
+  int num_completed_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::optional<coordinator::Finish> first_finish_
+      ABSL_GUARDED_BY(mu_);  // of choice 0
   // The front is being written while writing_.
   std::deque<v1::GenerateResponse> queue_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool finishing_ ABSL_GUARDED_BY(mu_) = false;  // nothing more will come
+  int64_t num_taken_ ABSL_GUARDED_BY(mu_) = 0;
+  bool failed_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t session_id_ ABSL_GUARDED_BY(mu_) = 0;
-  grpc::Status status_;  // set before finishing_
+  grpc::Status status_;  // set before num_open_ is 0
 };
 
 }  // namespace nacre::coordinator

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "common/rpc/grpc_status.h"
-#include "coordinator/generate_call.h"
 #include "coordinator/request_convert.h"
 
 namespace nacre::coordinator {
@@ -57,27 +56,15 @@ struct TraceHeaders {
   std::string tracestate;
 };
 
-// Parses and starts; the call is told nothing when this fails.
-absl::StatusOr<uint64_t> StartSession(const v1::GenerateRequest& request,
-                                      const TraceHeaders& trace,
-                                      const tokenizer::Tokenizer& tokenizer,
-                                      int64_t arrival_ns, int64_t deadline_ns,
-                                      Dispatcher* dispatcher,
-                                      std::shared_ptr<GenerateCall> call) {
-  if (call->cancelled()) return absl::CancelledError("cancelled by the client");
-  const absl::optional<WorkerInfo> model = dispatcher->model();
-  if (!model.has_value()) return NoTarget();
-  absl::StatusOr<RequestSpec> spec = ParseRequest(request, tokenizer, *model);
-  if (!spec.ok()) return spec.status();
-  spec->arrival_ns = arrival_ns;
-  spec->deadline_ns = deadline_ns;
-  call->SetRequestId(spec->request_id);
-  spec->traceparent = trace.traceparent;
-  spec->tracestate = trace.tracestate;
-  return dispatcher->Start(*std::move(spec), std::move(call));
-}
-
 }  // namespace
+
+absl::StatusOr<RequestSpec> InferenceService::Parse(
+    const v1::GenerateRequest& request, const GenerateCall& call) const {
+  if (call.cancelled()) return absl::CancelledError("cancelled by the client");
+  const absl::optional<WorkerInfo> model = dispatcher_->model();
+  if (!model.has_value()) return NoTarget();
+  return ParseRequest(request, *tokenizer_, *model);
+}
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
     grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
@@ -87,19 +74,17 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
                      MetadataValue(*context, "tracestate")};
   const absl::StatusOr<std::string> client =
       authenticator_->AuthenticateClient(*context);
-  const bool has_stream = client.ok() && streams_.Acquire(*client);
+  const absl::StatusOr<int> choices = NumChoices(*request);
+  absl::Status status = client.ok() ? choices.status() : client.status();
+  if (status.ok()) status = streams_.Acquire(*client, *choices);
+  const auto on_done = [this, client, choices, has_streams = status.ok()] {
+    if (has_streams) streams_.Release(*client, *choices);
+  };
   std::shared_ptr<GenerateCall> call = GenerateCall::Create(
-      context, dispatcher_, observer_, [this, client, has_stream] {
-        if (has_stream) streams_.Release(*client);
-      });
-  call->SetRequestId(request->request_id());
-  if (!client.ok()) {
-    call->OnError(client.status());
-    return call.get();
-  }
-  if (!has_stream) {
-    call->OnError(absl::ResourceExhaustedError(
-        "the client has as many streams as it may: --max-streams-per-client"));
+      {context, dispatcher_, observer_, &cancels_, on_done},
+      request->request_id());
+  if (!status.ok()) {
+    call->Refuse(status);
     return call.get();
   }
   // The request lives until the call is done, which none is before its task has
@@ -107,16 +92,18 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
   const bool submitted = parsing_.TrySubmit(
       static_cast<int64_t>(request->ByteSizeLong()),
       [this, call, request, trace = std::move(trace), arrival_ns, deadline_ns] {
-        const absl::StatusOr<uint64_t> session_id =
-            StartSession(*request, trace, *tokenizer_, arrival_ns, deadline_ns,
-                         dispatcher_, call);
-        if (session_id.ok()) {
-          call->SetSession(*session_id);
-        } else {
-          call->OnError(session_id.status());
+        absl::StatusOr<RequestSpec> spec = Parse(*request, *call);
+        if (!spec.ok()) {
+          call->Refuse(spec.status());
+          return;
         }
+        spec->arrival_ns = arrival_ns;
+        spec->deadline_ns = deadline_ns;
+        spec->traceparent = trace.traceparent;
+        spec->tracestate = trace.tracestate;
+        call->Start(*spec);
       });
-  if (!submitted) call->OnError(Busy());
+  if (!submitted) call->Refuse(Busy());
   return call.get();
 }
 

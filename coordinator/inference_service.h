@@ -3,10 +3,14 @@
 #ifndef COORDINATOR_INFERENCE_SERVICE_H_
 #define COORDINATOR_INFERENCE_SERVICE_H_
 
+#include <limits>
+
 #include "coordinator/authenticator.h"
 #include "coordinator/client_streams.h"
 #include "coordinator/dispatcher.h"
+#include "coordinator/generate_call.h"
 #include "coordinator/observer.h"
+#include "coordinator/request.h"
 #include "coordinator/work_pool.h"
 #include "proto/inference.grpc.pb.h"
 #include "tokenizer/tokenizer.h"
@@ -14,7 +18,7 @@
 namespace nacre::coordinator {
 
 struct InferenceLimits {
-  int max_streams_per_client = 0;  // Generate calls at once; 0: no limit
+  int max_streams_per_client = 0;  // choices at once; 0: no limit
   WorkPool::Options parsing;       // where prompts are tokenized
 };
 
@@ -47,6 +51,9 @@ class InferenceService final : public v1::Inference::CallbackService {
                                      v1::Model* response) override;
 
  private:
+  absl::StatusOr<RequestSpec> Parse(const v1::GenerateRequest& request,
+                                    const GenerateCall& call) const;
+
   Dispatcher* const dispatcher_;
   const tokenizer::Tokenizer* const tokenizer_;
   Observer unobserved_;
@@ -54,6 +61,9 @@ class InferenceService final : public v1::Inference::CallbackService {
   const Authenticator open_;
   const Authenticator* const authenticator_;
   ClientStreams streams_;
+  // Ends what is left of calls that failed; each call needs it once.
+  WorkPool cancels_{WorkPool::Options{
+      .threads = 1, .max_tasks = std::numeric_limits<int>::max()}};
   WorkPool parsing_;  // goes first: its tasks use the rest
 };
 

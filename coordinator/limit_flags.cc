@@ -17,7 +17,8 @@ ABSL_FLAG(absl::Duration, client_timeout, absl::Seconds(60),
           "a client that takes nothing of what waits for it for so long is cut "
           "off; 0: never");
 ABSL_FLAG(int, max_streams_per_client, 0,
-          "calls of one client at once, by host or certificate; 0: no limit");
+          "streams of one client at once, by host or certificate; a call has "
+          "one for each of its choices; 0: no limit");
 ABSL_FLAG(int, max_request_bytes, 16 << 20, "size of a request");
 ABSL_FLAG(int, tokenizer_threads, 2, "threads that tokenize prompts");
 

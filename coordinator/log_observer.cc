@@ -27,6 +27,23 @@ const char* FinishName(Finish finish) {
   return "length";
 }
 
+absl::optional<int> Choice(const RequestSpec& request) {
+  if (request.num_choices == 1) return absl::nullopt;
+  return request.choice;
+}
+
+// The fields of a line about a request: who it is, then `fields`.
+Json About(const std::string& request_id, absl::optional<int> choice,
+           const Json& fields) {
+  Json line = {{"request_id", request_id}};
+  if (choice.has_value()) line["choice"] = *choice;
+  line.update(fields);
+  return line;
+}
+Json About(const RequestSpec& request, const Json& fields) {
+  return About(request.request_id, Choice(request), fields);
+}
+
 enum class Blame { kClient, kNobody, kServer };
 
 // Messages about what a client sent may repeat it.
@@ -51,19 +68,20 @@ Blame BlameOf(absl::StatusCode code) {
 
 void LogObserver::OnQueued(const RequestSpec& request, int position) {
   log_(spdlog::level::debug, "request queued",
-       {{"request_id", request.request_id}, {"position", position}});
+       About(request, {{"position", position}}));
 }
 
 void LogObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
                             const Placement& placement, int64_t queue_ns) {
-  sessions_[session_id] = {request.request_id, placement, queue_ns};
+  sessions_[session_id] = {request.request_id, Choice(request), placement,
+                           queue_ns};
   log_(spdlog::level::debug, "request started",
-       {{"request_id", request.request_id},
-        {"method", std::string(speculation::MethodName(request.method))},
-        {"prompt_tokens", request.prompt_ids.size()},
-        {"max_tokens", request.max_tokens},
-        {"target", placement.target_address},
-        {"draft", placement.draft_address}});
+       About(request,
+             {{"method", std::string(speculation::MethodName(request.method))},
+              {"prompt_tokens", request.prompt_ids.size()},
+              {"max_tokens", request.max_tokens},
+              {"target", placement.target_address},
+              {"draft", placement.draft_address}}));
 }
 
 void LogObserver::OnMoved(uint64_t session_id, const Placement& placement) {
@@ -71,9 +89,9 @@ void LogObserver::OnMoved(uint64_t session_id, const Placement& placement) {
   if (it == sessions_.end()) return;
   it->second.placement = placement;
   log_(spdlog::level::debug, "request moved",
-       {{"request_id", it->second.request_id},
-        {"target", placement.target_address},
-        {"draft", placement.draft_address}});
+       About(it->second.request_id, it->second.choice,
+             {{"target", placement.target_address},
+              {"draft", placement.draft_address}}));
 }
 
 void LogObserver::OnFinished(uint64_t session_id, const RequestSpec& request,
@@ -87,22 +105,22 @@ void LogObserver::OnFinished(uint64_t session_id, const RequestSpec& request,
   if (!status.ok() || completion == nullptr) return;
   const auto& stats = completion->stats;
   log_(spdlog::level::info, "request finished",
-       {{"request_id", request.request_id},
-        {"finish_reason", FinishName(completion->finish)},
-        {"method", std::string(speculation::MethodName(request.method))},
-        {"prompt_tokens", request.prompt_ids.size()},
-        {"cached_tokens", completion->cached_tokens},
-        {"generation_tokens", completion->token_ids.size()},
-        {"rounds", stats.rounds},
-        {"drafted", stats.drafted},
-        {"verified", stats.verified},
-        {"accepted", stats.accepted},
-        {"degraded_rounds", stats.degraded_rounds},
-        {"queue_s", Seconds(session.queue_ns)},
-        {"ttft_s", Seconds(completion->time_to_first_token_ns)},
-        {"total_s", Seconds(completion->total_ns)},
-        {"target", session.placement.target_address},
-        {"draft", session.placement.draft_address}});
+       About(request,
+             {{"finish_reason", FinishName(completion->finish)},
+              {"method", std::string(speculation::MethodName(request.method))},
+              {"prompt_tokens", request.prompt_ids.size()},
+              {"cached_tokens", completion->cached_tokens},
+              {"generation_tokens", completion->token_ids.size()},
+              {"rounds", stats.rounds},
+              {"drafted", stats.drafted},
+              {"verified", stats.verified},
+              {"accepted", stats.accepted},
+              {"degraded_rounds", stats.degraded_rounds},
+              {"queue_s", Seconds(session.queue_ns)},
+              {"ttft_s", Seconds(completion->time_to_first_token_ns)},
+              {"total_s", Seconds(completion->total_ns)},
+              {"target", session.placement.target_address},
+              {"draft", session.placement.draft_address}}));
 }
 
 void LogObserver::OnAnswered(absl::string_view request_id,

@@ -38,6 +38,7 @@ class LogObserver final : public Observer {
  private:
   struct Session {
     std::string request_id;
+    absl::optional<int> choice;  // of several
     Placement placement;
     int64_t queue_ns = 0;
   };

@@ -53,7 +53,7 @@ std::shared_ptr<prometheus::Collectable> MetricsObserver::collectable() const {
 }
 
 void MetricsObserver::OnQueued(const RequestSpec& request, int) {
-  if (queued_ids_.insert(request.request_id).second) {
+  if (queued_.emplace(request.request_id, request.choice).second) {
     series_->waiting.Increment();
   }
 }
@@ -62,12 +62,16 @@ void MetricsObserver::OnRefused(const RequestSpec& request,
                                 const absl::Status& status) {
   // It is the other one of this name that waits.
   if (absl::IsAlreadyExists(status)) return;
-  if (queued_ids_.erase(request.request_id) > 0) series_->waiting.Decrement();
+  if (queued_.erase({request.request_id, request.choice}) > 0) {
+    series_->waiting.Decrement();
+  }
 }
 
 void MetricsObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
                                 const Placement& placement, int64_t queue_ns) {
-  if (queued_ids_.erase(request.request_id) > 0) series_->waiting.Decrement();
+  if (queued_.erase({request.request_id, request.choice}) > 0) {
+    series_->waiting.Decrement();
+  }
   series_->running.Increment();
   series_->queue_time.Observe(Seconds(queue_ns));
   series_->prompt_tokens.Increment(

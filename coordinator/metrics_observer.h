@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -60,7 +61,7 @@ class MetricsObserver final : public Observer {
   const std::unique_ptr<Series> series_;
   // Under the dispatcher's lock.
   absl::flat_hash_map<uint64_t, std::unique_ptr<Session>> sessions_;
-  absl::flat_hash_set<std::string> queued_ids_;
+  absl::flat_hash_set<std::pair<std::string, int>> queued_;  // id and choice
 };
 
 }  // namespace nacre::coordinator

@@ -1,5 +1,6 @@
-// What metrics, traces and logs may watch of the dispatcher: every request from
-// its arrival to its end, each exactly once in this order:
+// What metrics, traces and logs may watch of the dispatcher: every request
+// (each choice of a call is one) from its arrival to its end, exactly once in
+// this order:
 //
 //   OnQueued? (OnRefused | OnStarted (OnTail | OnSpan | OnRound | OnMoved |
 //                                     OnOpened)* OnFinished)
@@ -83,7 +84,7 @@ class Observer {
 
   // A Generate call has its last word, be it that it never became a request.
   // `request_id` is empty where the client gave none; `finish` is set where the
-  // status is OK. Any thread may call it, several at once.
+  // status is OK: that of choice 0. Any thread may call it, several at once.
   virtual void OnAnswered(absl::string_view request_id,
                           const absl::Status& status,
                           absl::optional<Finish> finish) {

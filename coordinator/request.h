@@ -20,7 +20,11 @@
 namespace nacre::coordinator {
 
 struct RequestSpec {
+  // Unique among running calls. A call for several choices is as many requests
+  // of one id: choice 0 comes first and must find it free.
   std::string request_id;
+  int num_choices = 1;
+  int choice = 0;                   // < num_choices
   std::vector<int32_t> prompt_ids;  // at least one
   int max_tokens = 0;               // >= 1, fits the context
   SamplingParams sampling;
@@ -106,6 +110,9 @@ class ResponseSink {
   virtual void OnError(const absl::Status& status) = 0;
   // Chunks not yet handed to the transport: back-pressure.
   virtual int pending_chunks() const = 0;
+  // Chunks that the transport has ever taken, other choices' included: grows as
+  // long as the client reads.
+  virtual int64_t taken_chunks() const = 0;
   // What has not been taken will not be: OnError follows, and it does not wait
   // for the client.
   virtual void Abandon() {}

@@ -19,6 +19,7 @@ constexpr int kMaxStopStrings = 16;
 constexpr size_t kMaxStopBytes = 1024;
 constexpr int kMaxStopTokenIds = 64;
 constexpr size_t kMaxRequestIdBytes = 256;
+constexpr uint32_t kMaxChoices = 16;
 
 uint64_t RandomBits() {
   std::random_device device;
@@ -230,6 +231,15 @@ absl::Status CheckLength(const v1::StopParams& stop, int context_length,
 
 }  // namespace
 
+absl::StatusOr<int> NumChoices(const v1::GenerateRequest& request) {
+  const uint32_t n = request.has_n() ? request.n() : 1;
+  if (n < 1 || n > kMaxChoices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("n is ", n, ", must be in [1, ", kMaxChoices, "]"));
+  }
+  return static_cast<int>(n);
+}
+
 absl::StatusOr<RequestSpec> ParseRequest(const v1::GenerateRequest& request,
                                          const tokenizer::Tokenizer& tokenizer,
                                          const WorkerInfo& model) {
@@ -244,6 +254,7 @@ absl::StatusOr<RequestSpec> ParseRequest(const v1::GenerateRequest& request,
                      " bytes, at most ", kMaxRequestIdBytes));
   }
   RequestSpec spec;
+  NACRE_ASSIGN_OR_RETURN(spec.num_choices, NumChoices(request));
   spec.fingerprint = model.fingerprint;
   spec.request_id = request.request_id().empty()
                         ? absl::StrFormat("%016x", RandomBits())
@@ -261,6 +272,13 @@ absl::StatusOr<RequestSpec> ParseRequest(const v1::GenerateRequest& request,
       CheckLength(request.stop(), model.context_length, &spec));
   NACRE_RETURN_IF_ERROR(ParseSpeculation(request.speculation(), &spec));
   NACRE_RETURN_IF_ERROR(ParseOutput(request.output(), &spec));
+  return spec;
+}
+
+RequestSpec ChoiceOf(const RequestSpec& request, int choice) {
+  RequestSpec spec = request;
+  spec.choice = choice;
+  spec.sampling.seed += static_cast<uint64_t>(choice);  // wraps
   return spec;
 }
 

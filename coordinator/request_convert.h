@@ -12,11 +12,17 @@
 
 namespace nacre::coordinator {
 
+// How many choices the request asks for: INVALID_ARGUMENT where not 1 to 16.
+absl::StatusOr<int> NumChoices(const v1::GenerateRequest& request);
+
 // Errors as documented at Inference.Generate: INVALID_ARGUMENT, NOT_FOUND,
 // UNIMPLEMENTED.
 absl::StatusOr<RequestSpec> ParseRequest(const v1::GenerateRequest& request,
                                          const tokenizer::Tokenizer& tokenizer,
                                          const WorkerInfo& model);
+
+// The request of one of its choices, with a seed of its own.
+RequestSpec ChoiceOf(const RequestSpec& request, int choice);
 
 }  // namespace nacre::coordinator
 

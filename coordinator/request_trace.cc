@@ -206,6 +206,10 @@ class SpanBuilder {
     const auto add = [&span](const char* key, telemetry::AttributeValue value) {
       span.attributes.emplace_back(key, std::move(value));
     };
+    if (trace_.num_choices > 1) {
+      add("gen_ai.request.choice.count", int64_t{trace_.num_choices});
+      add("nacre.choice", int64_t{trace_.choice});
+    }
     if (trace_.cached_tokens.has_value()) {
       add("gen_ai.usage.cache_read.input_tokens",
           int64_t{*trace_.cached_tokens});

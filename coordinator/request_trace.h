@@ -51,6 +51,8 @@ struct RequestTrace {
 
   std::string model;
   std::string request_id;
+  int num_choices = 1;
+  int choice = 0;
   speculation::Method method = speculation::Method::kAsync;
   SamplingParams sampling;
   int max_tokens = 0;

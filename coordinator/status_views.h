@@ -22,6 +22,7 @@ struct WorkerStatus {
 struct SessionStatus {
   uint64_t id = 0;
   std::string request_id;
+  int choice = 0;
   speculation::Method method = speculation::Method::kAsync;
   int prompt_tokens = 0;
   int generated_tokens = 0;

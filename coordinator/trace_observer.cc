@@ -36,21 +36,22 @@ void TraceObserver::Remember(RequestTrace* trace, RequestTrace::Event event) {
 }
 
 void TraceObserver::OnQueued(const RequestSpec& request, int position) {
-  queue_positions_[request.request_id] = position;
+  queue_positions_[{request.request_id, request.choice}] = position;
 }
 
 void TraceObserver::OnRefused(const RequestSpec& request,
                               const absl::Status& status) {
   // It is the other one of this name that waits.
   if (!absl::IsAlreadyExists(status)) {
-    queue_positions_.erase(request.request_id);
+    queue_positions_.erase({request.request_id, request.choice});
   }
 }
 
 void TraceObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
                               const Placement& placement, int64_t queue_ns) {
   absl::optional<int> queue_position;
-  const auto queued = queue_positions_.find(request.request_id);
+  const auto queued =
+      queue_positions_.find({request.request_id, request.choice});
   if (queued != queue_positions_.end()) {
     queue_position = queued->second;
     queue_positions_.erase(queued);
@@ -77,6 +78,8 @@ void TraceObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
   trace->to_unix_ns = options_.unix_now_ns() - now_ns;
   trace->model = options_.model;
   trace->request_id = request.request_id;
+  trace->num_choices = request.num_choices;
+  trace->choice = request.choice;
   trace->method = request.method;
   trace->sampling = request.sampling;
   trace->max_tokens = request.max_tokens;

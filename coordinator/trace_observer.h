@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "coordinator/clock.h"
@@ -56,7 +57,8 @@ class TraceObserver final : public Observer {
   const Options options_;
   // Under the dispatcher's lock.
   absl::flat_hash_map<uint64_t, std::unique_ptr<RequestTrace>> traces_;
-  absl::flat_hash_map<std::string, int> queue_positions_;
+  // By id and choice.
+  absl::flat_hash_map<std::pair<std::string, int>, int> queue_positions_;
 };
 
 }  // namespace nacre::coordinator

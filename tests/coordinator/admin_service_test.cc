@@ -57,6 +57,8 @@ TEST_F(AdminServiceTest, WorkersAndSessionsAreListed) {
   ASSERT_TRUE(draft.AwaitAccepted());
   RequestSpec request;
   request.request_id = "mine";
+  request.num_choices = 2;
+  request.choice = 1;
   request.prompt_ids = {7, 8};
   request.max_tokens = 10;
   request.method = speculation::Method::kSd;
@@ -85,6 +87,7 @@ TEST_F(AdminServiceTest, WorkersAndSessionsAreListed) {
   ASSERT_EQ(sessions.sessions_size(), 1);
   EXPECT_EQ(sessions.sessions(0).session_id(), *session);
   EXPECT_EQ(sessions.sessions(0).request_id(), "mine");
+  EXPECT_EQ(sessions.sessions(0).choice(), 1u);
   EXPECT_EQ(sessions.sessions(0).method(), v1::METHOD_SD);
   EXPECT_EQ(sessions.sessions(0).prompt_tokens(), 2u);
   EXPECT_EQ(sessions.sessions(0).generated_tokens(), 0u);

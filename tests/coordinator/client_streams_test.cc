@@ -7,20 +7,35 @@ namespace {
 
 TEST(ClientStreamsTest, EveryClientHasItsOwnLimit) {
   ClientStreams streams(2);
-  EXPECT_TRUE(streams.Acquire("a"));
-  EXPECT_TRUE(streams.Acquire("a"));
-  EXPECT_FALSE(streams.Acquire("a"));
-  EXPECT_FALSE(streams.Acquire("a"));
-  EXPECT_TRUE(streams.Acquire("b"));
-  streams.Release("a");
-  EXPECT_TRUE(streams.Acquire("a"));
-  EXPECT_FALSE(streams.Acquire("a"));
+  EXPECT_TRUE(streams.Acquire("a", 1).ok());
+  EXPECT_TRUE(streams.Acquire("a", 1).ok());
+  EXPECT_FALSE(streams.Acquire("a", 1).ok());
+  EXPECT_FALSE(streams.Acquire("a", 1).ok());
+  EXPECT_TRUE(streams.Acquire("b", 1).ok());
+  streams.Release("a", 1);
+  EXPECT_TRUE(streams.Acquire("a", 1).ok());
+  EXPECT_FALSE(streams.Acquire("a", 1).ok());
+}
+
+TEST(ClientStreamsTest, SeveralAreTakenTogetherOrNot) {
+  ClientStreams streams(5);
+  EXPECT_FALSE(streams.Acquire("a", 6).ok());
+  EXPECT_TRUE(streams.Acquire("a", 3).ok());
+  const absl::Status status = streams.Acquire("a", 3);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "the client has 3 streams and wants 3 more; "
+            "--max-streams-per-client is 5");
+  EXPECT_TRUE(streams.Acquire("a", 2).ok());
+  streams.Release("a", 3);
+  EXPECT_TRUE(streams.Acquire("a", 3).ok());
+  EXPECT_FALSE(streams.Acquire("a", 1).ok());
 }
 
 TEST(ClientStreamsTest, ZeroIsNoLimit) {
   ClientStreams streams(0);
-  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(streams.Acquire("a"));
-  for (int i = 0; i < 1000; ++i) streams.Release("a");
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(streams.Acquire("a", 16).ok());
+  for (int i = 0; i < 1000; ++i) streams.Release("a", 16);
 }
 
 TEST(ClientStreamsTest, AClientIsAHost) {

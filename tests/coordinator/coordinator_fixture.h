@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,12 @@ namespace nacre::coordinator {
 
 class CoordinatorFixture : public ::testing::Test {
  protected:
+  // Changes the dispatcher's options before it is made.
+  using Adjust = std::function<void(Dispatcher::Options*)>;
+  explicit CoordinatorFixture(const Adjust& adjust =
+                                  [](Dispatcher::Options*) {})
+      : dispatcher_(MakeOptions(adjust)) {}
+
   // Polls: for what ends without an event that a test could wait for.
   template <typename Condition>
   static bool Eventually(const Condition& condition) {
@@ -47,10 +54,7 @@ class CoordinatorFixture : public ::testing::Test {
 
   const ByteTokenizer tokenizer_;
   Observability observability_{{.model = "pearl"}};
-  // A lost target ends its sessions at once: failover has tests of its own.
-  Dispatcher dispatcher_{{.tokenizer = &tokenizer_,
-                          .observer = observability_.observer(),
-                          .failover_timeout_ns = 0}};
+  Dispatcher dispatcher_;
   // Silence passes as fast as a test wants.
   std::atomic<int64_t> silence_ns_{0};
   RegistryService registry_{&dispatcher_, &tokenizer_, {.now_ns = [this] {
@@ -61,6 +65,17 @@ class CoordinatorFixture : public ::testing::Test {
   AdminService admin_{&dispatcher_, &registry_};
   std::unique_ptr<rpc::RpcServer> server_ = *rpc::RpcServer::Start(
       {"127.0.0.1:0", ""}, {&registry_, &inference_, &admin_});
+
+ private:
+  // A lost target ends its sessions at once: failover has tests of its own.
+  Dispatcher::Options MakeOptions(const Adjust& adjust) {
+    Dispatcher::Options options;
+    options.tokenizer = &tokenizer_;
+    options.observer = observability_.observer();
+    options.failover_timeout_ns = 0;
+    adjust(&options);
+    return options;
+  }
 };
 
 }  // namespace nacre::coordinator

@@ -158,5 +158,51 @@ TEST_F(DispatcherLimitTest, AClientThatReadsSlowlyIsNot) {
   EXPECT_FALSE(run.sink->abandoned());
 }
 
+TEST_F(DispatcherLimitTest, NorWhileMoreIsMadeThanItTakes) {
+  const Worker target = AddTarget();
+  const Run run = Start();
+  run.sink->set_pending_chunks(33);
+  Verdict(target, run.id, 2, std::vector<int32_t>(20, 'x'));
+  run.sink->set_pending_chunks(32);
+  run.sink->set_pending_chunks(60);
+  now_ns_ = 1400;
+  EXPECT_EQ(dispatcher_.Tick(), 1800);
+  EXPECT_EQ(run.sink->num_ends(), 0);
+}
+
+class DispatcherChoicesTest : public DispatcherTest {
+ protected:
+  static RequestSpec Choice(const std::string& id, int choice) {
+    RequestSpec request = Request(id);
+    request.num_choices = 3;
+    request.choice = choice;
+    return request;
+  }
+};
+
+TEST_F(DispatcherChoicesTest, ShareTheirIdUntilTheLastHasEnded) {
+  const Worker target = AddTarget();
+  std::vector<Run> runs;
+  for (int i = 0; i < 3; ++i) runs.push_back(Start(Choice("r", i)));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(dispatcher_.Start(Choice("r", 0), runs[0].sink).status().code(),
+              absl::StatusCode::kAlreadyExists);
+    Verdict(target, runs[i].id, 2, {'x'}, FinishReason::kLength);
+    EXPECT_TRUE(runs[i].sink->completion().has_value());
+  }
+  Start(Choice("r", 0));
+}
+
+TEST_F(DispatcherChoicesTest, AreListedByTheirIndex) {
+  AddTarget();
+  for (int i = 0; i < 3; ++i) Start(Choice("r", i));
+  std::vector<int> choices;
+  for (const SessionStatus& session : dispatcher_.sessions()) {
+    EXPECT_EQ(session.request_id, "r");
+    choices.push_back(session.choice);
+  }
+  EXPECT_THAT(choices, ::testing::UnorderedElementsAre(0, 1, 2));
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,6 +14,7 @@
 
 #include "coordinator/tick_thread.h"
 #include "tests/coordinator/coordinator_fixture.h"
+#include "tests/coordinator/endless_target.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -22,19 +22,13 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int64_t kKvTokens = 4096;
-// The most that a target is ahead of its acknowledgement.
-constexpr int kMaxAhead = 64;
 
-// A coordinator with narrow limits and a target that generates 'x' for ever, as
-// fast as the acknowledgements let it, and closes what it is told to.
+// A coordinator with narrow limits.
 class InferenceLoadTest : public ::testing::Test {
  protected:
   InferenceLoadTest() {
-    target_.hello.set_kv_capacity_tokens(kKvTokens);
-    target_.target.SetScript(
-        [this](const v1::TargetControl& control) { Generate(control); });
-    target_.Attach(server_->address());
-    EXPECT_TRUE(target_.AwaitAccepted());
+    target_.hello().set_kv_capacity_tokens(kKvTokens);
+    EXPECT_TRUE(target_.Attach(server_->address()));
     ticks_.Start([this] { return dispatcher_.Tick(); });
   }
   ~InferenceLoadTest() override {
@@ -50,43 +44,6 @@ class InferenceLoadTest : public ::testing::Test {
       absl::SleepFor(absl::Milliseconds(1));
     }
     return true;
-  }
-
-  // Runs on the one gRPC thread that reads the target's stream.
-  void Generate(const v1::TargetControl& control) {
-    v1::TargetEvent event;
-    const auto grow = [this, &event](uint64_t id, Made& made) {
-      if (silent_) return;
-      while (made.length < made.end && made.length < made.known + kMaxAhead) {
-        v1::Verdict* verdict = event.add_verdicts();
-        verdict->set_session_id(id);
-        verdict->set_base_length(made.length);
-        verdict->add_token_ids('x');
-        if (++made.length == made.end) {
-          verdict->set_finish(v1::FINISH_REASON_LENGTH);
-        }
-      }
-    };
-    for (const v1::OpenTarget& open : control.open()) {
-      const uint32_t length = open.token_ids_size();
-      Made& made = made_[open.session_id()];
-      made = {length, length, open.prompt_length() + open.max_tokens()};
-      grow(open.session_id(), made);
-    }
-    for (const v1::Acknowledge& acknowledge : control.acknowledge()) {
-      const auto it = made_.find(acknowledge.session_id());
-      if (it == made_.end()) continue;
-      it->second.known = acknowledge.committed_length();
-      grow(acknowledge.session_id(), it->second);
-    }
-    for (const v1::CloseSession& close : control.close()) {
-      if (made_.erase(close.session_id()) > 0) {
-        event.add_closed()->set_session_id(close.session_id());
-      }
-    }
-    if (event.verdicts_size() + event.closed_size() > 0) {
-      target_.target.Send(std::move(event));
-    }
   }
 
   static v1::GenerateRequest Request(uint32_t max_tokens) {
@@ -121,13 +78,6 @@ class InferenceLoadTest : public ::testing::Test {
     return true;
   }
 
-  struct Made {
-    uint32_t length = 0;
-    uint32_t known = 0;
-    uint32_t end = 0;
-  };
-  std::map<uint64_t, Made> made_;
-  std::atomic<bool> silent_{false};  // the target generates nothing
   const ByteTokenizer tokenizer_;
   TickThread ticks_;
   Dispatcher dispatcher_{
@@ -142,7 +92,7 @@ class InferenceLoadTest : public ::testing::Test {
   std::unique_ptr<rpc::RpcServer> server_ = *rpc::RpcServer::Start(
       {.listen = "127.0.0.1:0", .max_request_bytes = 1 << 20},
       {&registry_, &inference_});
-  FakeWorker target_{v1::WORKER_ROLE_TARGET};
+  EndlessTarget target_;
 };
 
 TEST_F(InferenceLoadTest, ManyStreamsShareFewPlaces) {
@@ -187,7 +137,11 @@ TEST_F(InferenceLoadTest, AStormOfCancellationsLeavesNothingBehind) {
   EXPECT_TRUE(Call(Request(100)).ok());
 }
 
-TEST_F(InferenceLoadTest, ClientsThatDoNotReadAreCutOffAndBlockNobody) {
+class ClientsThatDoNotReadTest : public InferenceLoadTest,
+                                 public ::testing::WithParamInterface<int> {};
+
+// The parameter: choices of a call.
+TEST_P(ClientsThatDoNotReadTest, AreCutOffAndBlockNobody) {
   // A small window: what is not read stays at the coordinator.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
@@ -197,9 +151,10 @@ TEST_F(InferenceLoadTest, ClientsThatDoNotReadAreCutOffAndBlockNobody) {
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
   std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> calls;
   // More than there are places.
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 12 / GetParam(); ++i) {
     contexts.push_back(std::make_unique<grpc::ClientContext>());
     v1::GenerateRequest request = Request(1000);
+    request.set_n(GetParam());
     // Every response repeats it: the window is soon full.
     request.set_request_id(std::string(250, static_cast<char>('a' + i)));
     calls.push_back(stub->Generate(contexts.back().get(), request));
@@ -210,13 +165,16 @@ TEST_F(InferenceLoadTest, ClientsThatDoNotReadAreCutOffAndBlockNobody) {
     v1::GenerateResponse response;
     int tokens = 0;
     while (call->Read(&response)) tokens += response.chunk().token_ids_size();
-    EXPECT_LT(tokens, 1000);
+    EXPECT_LT(tokens, 1000 * GetParam());
     EXPECT_EQ(call->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Choices, ClientsThatDoNotReadTest,
+                         ::testing::Values(1, 4));
+
 TEST_F(InferenceLoadTest, OneClientHasOnlySoManyStreams) {
-  silent_ = true;
+  target_.silent = true;
   const auto stub = Stub();
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
   std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> calls;
@@ -228,7 +186,7 @@ TEST_F(InferenceLoadTest, OneClientHasOnlySoManyStreams) {
     return dispatcher_.sessions().size() + dispatcher_.queued().size() == 40;
   }));
   const grpc::Status status = Call(Request(10));
-  silent_ = false;
+  target_.silent = false;
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr("max-streams-per-client"));
   for (auto& context : contexts) context->TryCancel();
@@ -239,6 +197,41 @@ TEST_F(InferenceLoadTest, OneClientHasOnlySoManyStreams) {
     call->Finish();
   }
   EXPECT_TRUE(Eventually([&] { return Call(Request(10)).ok(); }));
+}
+
+TEST_F(InferenceLoadTest, EachChoiceIsOneOfTheClientsStreams) {
+  target_.silent = true;
+  const auto stub = Stub();
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> calls;
+  v1::GenerateRequest request = Request(1000);
+  request.set_n(16);
+  for (int i = 0; i < 2; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    calls.push_back(stub->Generate(contexts.back().get(), request));
+  }
+  ASSERT_TRUE(Eventually([&] {
+    return dispatcher_.sessions().size() + dispatcher_.queued().size() == 32;
+  }));
+  request.set_n(9);
+  const grpc::Status status = Call(request);
+  target_.silent = false;
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(status.error_message(),
+            "the client has 32 streams and wants 9 more; "
+            "--max-streams-per-client is 40");
+  for (auto& context : contexts) context->TryCancel();
+  for (auto& call : calls) {
+    v1::GenerateResponse response;
+    while (call->Read(&response)) {
+    }
+    call->Finish();
+  }
+  // All are given back: they fit once more.
+  request = Request(10);
+  request.set_n(16);
+  EXPECT_TRUE(Eventually([&] { return Call(request).ok(); }));
+  EXPECT_TRUE(Eventually([&] { return IsQuiet(); }));
 }
 
 TEST_F(InferenceLoadTest, AMessageOverTheLimitIsRefused) {

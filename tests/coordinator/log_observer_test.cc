@@ -81,6 +81,25 @@ TEST_F(LogObserverTest, ARequestsLifeWithoutWhatWasSaid) {
   EXPECT_EQ(finished.fields["draft"], "");
 }
 
+TEST_F(LogObserverTest, AChoiceSaysWhichItIs) {
+  RequestSpec request = Request();
+  request.num_choices = 3;
+  request.choice = 2;
+  observer_.OnQueued(request, 0);
+  observer_.OnStarted(1, request, {"target:1", ""}, 0);
+  observer_.OnMoved(1, {"target:2", ""});
+  const Completion completion;
+  observer_.OnFinished(1, request, absl::OkStatus(), &completion);
+  // The only one of a request is not numbered.
+  observer_.OnQueued(Request(), 0);
+  ASSERT_EQ(lines_.size(), 5u);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(lines_[i].fields["request_id"], "mine") << lines_[i].message;
+    EXPECT_EQ(lines_[i].fields["choice"], 2) << lines_[i].message;
+  }
+  EXPECT_FALSE(lines_[4].fields.contains("choice"));
+}
+
 TEST_F(LogObserverTest, AFailureIsOneLine) {
   observer_.OnStarted(1, Request(), {"target:1", ""}, 0);
   lines_.clear();

@@ -162,6 +162,22 @@ TEST_F(MetricsObserverTest, CountsWhatTheTargetsHadCached) {
   EXPECT_EQ(Sum("nacre_prefix_cache_hits_total"), 2);
 }
 
+TEST_F(MetricsObserverTest, EachChoiceWaitsAndRuns) {
+  RequestSpec request = Request(Method::kAsync);
+  request.num_choices = 3;
+  for (request.choice = 0; request.choice < 3; ++request.choice) {
+    observer_.OnQueued(request, request.choice);
+  }
+  EXPECT_EQ(Sum("nacre_num_requests_waiting"), 3);
+  request.choice = 1;
+  observer_.OnStarted(1, request, {"target", ""}, 0);
+  EXPECT_EQ(Sum("nacre_num_requests_waiting"), 2);
+  EXPECT_EQ(Sum("nacre_num_requests_running"), 1);
+  request.choice = 2;
+  observer_.OnRefused(request, absl::CancelledError("gone"));
+  EXPECT_EQ(Sum("nacre_num_requests_waiting"), 1);
+}
+
 TEST_F(MetricsObserverTest, TimesTheTokens) {
   Start(1, Method::kAr, "", 100 * kMs);
   now_ns_ += 50 * kMs;

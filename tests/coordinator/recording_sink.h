@@ -3,6 +3,8 @@
 #ifndef TESTS_COORDINATOR_RECORDING_SINK_H_
 #define TESTS_COORDINATOR_RECORDING_SINK_H_
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,10 @@ class RecordingSink final : public ResponseSink {
     absl::MutexLock lock(&mu_);
     return pending_;
   }
+  int64_t taken_chunks() const override {
+    absl::MutexLock lock(&mu_);
+    return taken_;
+  }
 
   void Abandon() override {
     absl::MutexLock lock(&mu_);
@@ -43,8 +49,10 @@ class RecordingSink final : public ResponseSink {
     absl::MutexLock lock(&mu_);
     return abandoned_;
   }
+  // Fewer than before: the client has taken some.
   void set_pending_chunks(int pending) {
     absl::MutexLock lock(&mu_);
+    taken_ += std::max(0, pending_ - pending);
     pending_ = pending;
   }
   std::vector<Chunk> chunks() const {
@@ -77,6 +85,7 @@ class RecordingSink final : public ResponseSink {
   absl::Status error_;
   int num_ends_ = 0;
   int pending_ = 0;
+  int64_t taken_ = 0;
   bool abandoned_ = false;
 };
 

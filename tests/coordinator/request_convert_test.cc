@@ -324,6 +324,27 @@ TEST_F(RequestConvertTest, MinTokensIsAtMostMaxTokens) {
   EXPECT_EQ(Parse()->max_tokens, 300);
 }
 
+TEST_F(RequestConvertTest, ChoicesAreCountedAndHaveSeedsOfTheirOwn) {
+  EXPECT_EQ(Parse()->num_choices, 1);
+  request_.set_n(16);
+  request_.mutable_sampling()->set_temperature(0.5f);
+  request_.mutable_sampling()->set_seed(~uint64_t{0} - 1);
+  const absl::StatusOr<RequestSpec> spec = Parse();
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->num_choices, 16);
+  EXPECT_EQ(ChoiceOf(*spec, 0).sampling.seed, ~uint64_t{0} - 1);
+  EXPECT_EQ(ChoiceOf(*spec, 1).sampling.seed, ~uint64_t{0});
+  EXPECT_EQ(ChoiceOf(*spec, 2).sampling.seed, 0u);
+  EXPECT_EQ(ChoiceOf(*spec, 15).sampling.seed, 13u);
+  EXPECT_EQ(ChoiceOf(*spec, 15).choice, 15);
+  EXPECT_EQ(ChoiceOf(*spec, 15).request_id, spec->request_id);
+  EXPECT_EQ(ChoiceOf(*spec, 15).prompt_ids, spec->prompt_ids);
+  request_.set_n(0);
+  ExpectInvalid("n is 0, must be in [1, 16]");
+  request_.set_n(17);
+  ExpectInvalid("n is 17, must be in [1, 16]");
+}
+
 TEST_F(RequestConvertTest, LogprobsAndStatisticsAreAskedFor) {
   EXPECT_FALSE(Parse()->logprobs.has_value());
   EXPECT_FALSE(Parse()->detailed_stats);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/telemetry/fake_collector.h"
 
 namespace nacre::coordinator {
@@ -111,6 +112,33 @@ class TraceObserverTest : public ::testing::Test {
   std::unique_ptr<telemetry::OtlpExporter> exporter_;
   std::unique_ptr<TraceObserver> observer_;
 };
+
+TEST_F(TraceObserverTest, AChoiceIsASpanOfItsOwnBelowTheClients) {
+  RequestSpec request = Request();
+  request.traceparent = kTraceparent;
+  request.num_choices = 3;
+  for (int i = 0; i < 3; ++i) {
+    request.choice = i;
+    observer_->OnQueued(request, 10 + i);
+  }
+  for (int i = 0; i < 3; ++i) {
+    request.choice = i;
+    observer_->OnStarted(7, request, {"target:1", ""}, 0);
+    Finish();
+  }
+  auto spans = Received();
+  const std::vector<Proto>& roots = spans["nacre.v1.Inference/Generate"];
+  ASSERT_EQ(roots.size(), 3u);
+  ASSERT_EQ(spans["nacre.queue"].size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(roots[i].parent_span_id(), "\xb7\xad\x6b\x71\x69\x20\x33\x31");
+    EXPECT_EQ(AttributeText(roots[i], "nacre.request.id"), "mine");
+    EXPECT_EQ(AttributeText(roots[i], "gen_ai.request.choice.count"), "3");
+    EXPECT_EQ(AttributeText(roots[i], "nacre.choice"), absl::StrCat(i));
+    EXPECT_EQ(AttributeText(spans["nacre.queue"][i], "nacre.queue.position"),
+              absl::StrCat(10 + i));
+  }
+}
 
 TEST_F(TraceObserverTest, ARequestBecomesATree) {
   using Kind = SpanRecord::Kind;

@@ -111,11 +111,13 @@ class World {
       NACRE_CHECK(!spec.status().message().empty(), "an error without words");
       return;
     }
-    auto sink = std::make_shared<RecordingSink>();
-    const auto id = dispatcher_.Start(*std::move(spec), sink);
-    if (!id.ok()) return;
-    sinks_.push_back(std::move(sink));
-    sessions_.push_back(*id);
+    for (int choice = 0; choice < spec->num_choices; ++choice) {
+      auto sink = std::make_shared<RecordingSink>();
+      const auto id = dispatcher_.Start(ChoiceOf(*spec, choice), sink);
+      if (!id.ok()) return;
+      sinks_.push_back(std::move(sink));
+      sessions_.push_back(*id);
+    }
   }
 
   void Attach(const v1::Hello& hello) {

@@ -46,6 +46,7 @@ struct RequestState {
   bool cancelled = false;
   uint64_t session_id = 0;  // 0 when none runs
   int pending_chunks = 0;
+  int64_t taken_chunks = 0;
   int emitted = 0;
   std::string text;
   absl::Status status;

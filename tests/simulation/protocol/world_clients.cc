@@ -55,6 +55,7 @@ class World::Sink final : public coordinator::ResponseSink {
     world_->OnEnded(*request_);
   }
   int pending_chunks() const override { return request_->pending_chunks; }
+  int64_t taken_chunks() const override { return request_->taken_chunks; }
 
  private:
   World* const world_;
@@ -168,6 +169,7 @@ void World::Cancel(RequestState& request) {
 }
 
 void World::Read(RequestState& request) {
+  ++request.taken_chunks;
   if (--request.pending_chunks > 0) {
     At(now_ns_ + request.options->read_ns, Event::Kind::kRead, request.index);
   } else if (!request.ended) {
