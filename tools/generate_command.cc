@@ -27,6 +27,7 @@ struct GenerateFlags {
   std::optional<std::string> prompt_file;
   std::optional<std::string> token_ids;
   std::string method = "async";
+  std::optional<uint32_t> n;
   RequestFlags request;
   SecurityFlags security;
   std::optional<uint32_t> logprobs;
@@ -44,13 +45,18 @@ struct GenerateFlags {
                "what to continue, as token ids used as they are");
     flags->Add("method", "ar|sd|pearl|async", &method,
                "same tokens, different speed");
+    flags->Add("n", "N", &n,
+               "choices: so many continuations, 1 to 16, each with the seed "
+               "after that of the one before (default 1)");
     request.Register(flags);
     flags->Add("logprobs", "N", &logprobs,
                "with --json: log-probability of each token, and of the N "
                "likeliest beside");
     flags->Add("round-stats", "", &round_stats,
                "with --json: drafted and accepted tokens of each round");
-    flags->Add("json", "", &json, "print one JSON object, not the text");
+    flags->Add("json", "", &json,
+               "print one JSON object, not the text; {\"choices\": [...]} of "
+               "several choices");
     flags->Add("trace", "FILE", &trace,
                "write what both workers did, for ui.perfetto.dev");
   }
@@ -96,6 +102,7 @@ absl::StatusOr<v1::GenerateRequest> BuildRequest(const GenerateFlags& flags) {
   NACRE_RETURN_IF_ERROR(flags.request.Fill(&request));
   NACRE_ASSIGN_OR_RETURN(const v1::Method method, ParseMethod(flags.method));
   request.mutable_speculation()->set_method(method);
+  if (flags.n.has_value()) request.set_n(*flags.n);
   if ((flags.logprobs.has_value() || flags.round_stats) && !flags.json) {
     return absl::InvalidArgumentError(
         "--logprobs and --round-stats need --json to show what they ask for");
@@ -106,7 +113,8 @@ absl::StatusOr<v1::GenerateRequest> BuildRequest(const GenerateFlags& flags) {
   if (flags.round_stats) {
     request.mutable_output()->set_spec_stats(v1::SPEC_STATS_LEVEL_DETAILED);
   }
-  request.mutable_output()->set_stream(!flags.json);
+  // Pieces of several texts are not for reading.
+  request.mutable_output()->set_stream(!flags.json && request.n() < 2);
   request.mutable_output()->set_trace(!flags.trace.empty());
   return request;
 }
@@ -145,6 +153,32 @@ std::string Summary(const v1::Complete& complete) {
   return text;
 }
 
+std::string Header(size_t choice) {
+  return absl::StrCat("[choice ", choice, "]");
+}
+
+// A streamed text is there already.
+void PrintAnswer(const std::vector<v1::Complete>& choices,
+                 const Terminal& terminal) {
+  if (choices.size() == 1) {
+    terminal.err << Summary(choices[0]) << std::endl;
+    return;
+  }
+  for (size_t i = 0; i < choices.size(); ++i) {
+    terminal.out << Header(i) << "\n" << choices[i].text() << std::endl;
+    terminal.err << Header(i) << " " << Summary(choices[i]) << std::endl;
+  }
+}
+
+absl::Status WriteTrace(const std::string& path,
+                        const std::vector<v1::Complete>& choices) {
+  google::protobuf::RepeatedPtrField<v1::TraceLane> lanes;
+  for (const v1::Complete& complete : choices) {
+    lanes.MergeFrom(complete.trace());
+  }
+  return WriteFile(path, TraceJson(lanes));
+}
+
 }  // namespace
 
 int GenerateCommand(const std::vector<std::string>& args,
@@ -168,28 +202,29 @@ int GenerateCommand(const std::vector<std::string>& args,
 
   GenerationClient client(flags.address, *security);
   bool text_begun = false;
-  absl::StatusOr<v1::Complete> complete;
+  absl::StatusOr<std::vector<v1::Complete>> choices;
   {
     InterruptWatcher watcher([&client] { client.CancelAll(); });
-    complete = client.Generate(*request, absl::Seconds(flags.request.timeout_s),
-                               [&](const v1::Chunk& chunk) {
+    choices =
+        client.GenerateChoices(*request, absl::Seconds(flags.request.timeout_s),
+                               [&](uint32_t, const v1::Chunk& chunk) {
                                  text_begun = true;
                                  terminal.out << chunk.text() << std::flush;
                                });
   }
   if (text_begun) terminal.out << std::endl;
-  if (absl::IsCancelled(complete.status())) {
-    terminal.Fail(complete.status());
+  if (absl::IsCancelled(choices.status())) {
+    terminal.Fail(choices.status());
     return kExitInterrupted;
   }
-  if (!complete.ok()) return terminal.Fail(complete.status());
+  if (!choices.ok()) return terminal.Fail(choices.status());
   if (flags.json) {
-    terminal.out << JsonText(GenerationJson(*complete), -1) << std::endl;
+    terminal.out << JsonText(ChoicesJson(*choices), -1) << std::endl;
   } else {
-    terminal.err << Summary(*complete) << std::endl;
+    PrintAnswer(*choices, terminal);
   }
   if (!flags.trace.empty()) {
-    absl::Status status = WriteFile(flags.trace, TraceJson(complete->trace()));
+    absl::Status status = WriteTrace(flags.trace, *choices);
     if (!status.ok()) return terminal.Fail(status);
     terminal.err << "trace written to " << flags.trace << std::endl;
   }

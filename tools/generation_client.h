@@ -3,10 +3,12 @@
 #ifndef TOOLS_GENERATION_CLIENT_H_
 #define TOOLS_GENERATION_CLIENT_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -25,10 +27,17 @@ class GenerationClient {
   explicit GenerationClient(const std::string& address,
                             ClientSecurity security = {});
 
-  // Blocks until the answer is complete. `on_chunk` is called on this thread
-  // for each piece as it comes. Errors: what Generate returns
-  // (inference.proto); DEADLINE_EXCEEDED after `timeout`; CANCELLED after
-  // CancelAll; INTERNAL if the answer ends without Complete.
+  // Blocks until the answer is complete: all choices of the request, in their
+  // order. `on_chunk` is called on this thread for each piece as it comes, with
+  // the choice that it is of. Errors: what Generate returns (inference.proto);
+  // DEADLINE_EXCEEDED after `timeout`; CANCELLED after CancelAll; INTERNAL if
+  // the answer ends without a Complete of each choice, as that of a server that
+  // knows no choices.
+  absl::StatusOr<std::vector<v1::Complete>> GenerateChoices(
+      const v1::GenerateRequest& request, absl::Duration timeout,
+      const std::function<void(uint32_t, const v1::Chunk&)>& on_chunk);
+
+  // The same of a request for one choice.
   absl::StatusOr<v1::Complete> Generate(
       const v1::GenerateRequest& request, absl::Duration timeout,
       const std::function<void(const v1::Chunk&)>& on_chunk);

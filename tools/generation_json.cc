@@ -100,6 +100,17 @@ Json GenerationJson(const v1::Complete& complete) {
   return json;
 }
 
+Json ChoicesJson(const std::vector<v1::Complete>& choices) {
+  if (choices.size() == 1) return GenerationJson(choices[0]);
+  Json array = Json::array();
+  for (size_t i = 0; i < choices.size(); ++i) {
+    Json choice = {{"index", i}};
+    choice.update(GenerationJson(choices[i]));
+    array.push_back(std::move(choice));
+  }
+  return {{"choices", std::move(array)}};
+}
+
 std::string JsonText(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "proto/inference.pb.h"
 
@@ -14,6 +15,10 @@ namespace nacre::tools {
 // speculation{}, timing{} with times in seconds. tokens_per_second counts from
 // the arrival of the request, prefill included.
 nlohmann::ordered_json GenerationJson(const v1::Complete& complete);
+
+// Of one choice that object; of several {"choices": [...]}, each the object
+// with its `index` in front.
+nlohmann::ordered_json ChoicesJson(const std::vector<v1::Complete>& choices);
 
 // `json` as text; bytes that are not UTF-8 become U+FFFD.
 std::string JsonText(const nlohmann::ordered_json& json, int indent);

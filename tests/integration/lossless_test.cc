@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -171,6 +172,50 @@ TEST_F(LosslessTest, AllMethodsEqualTheTargetAlone) {
   }
   // The drafts really took part.
   EXPECT_GT(accepted_, 1000u);
+  EXPECT_TRUE(service_.KvReturnsToEmpty());
+}
+
+// Choice i of a call is the answer to its seed + i.
+TEST_F(LosslessTest, ChoicesEqualTheTargetAloneWithTheirSeeds) {
+  constexpr uint32_t kChoices = 4;
+  const std::vector<tools::Prompt> prompts = LoadPrompts("gsm8k_100.jsonl", 3);
+  Setting setting{"T0.8", {.temperature = 0.8f, .seed = ~uint64_t{0} - 1}};
+  std::set<std::vector<int32_t>> answers;
+  for (const tools::Prompt& prompt : prompts) {
+    std::vector<std::vector<int32_t>> expected;
+    for (uint32_t i = 0; i < kChoices; ++i) {
+      Setting choice = setting;
+      choice.sampling.seed += i;
+      expected.push_back(alone_.Generate(prompt.text, choice));
+      answers.insert(expected.back());
+    }
+    for (const v1::Method method :
+         {v1::METHOD_AR, v1::METHOD_SD, v1::METHOD_PEARL, v1::METHOD_ASYNC}) {
+      v1::GenerateRequest request =
+          MakeRequest(prompt.text, setting, {method, 0});
+      request.set_n(kChoices);
+      request.mutable_output()->set_stream(true);
+      std::vector<std::vector<int32_t>> streamed(kChoices);
+      const auto choices = service_.client().GenerateChoices(
+          request, kCallTimeout, [&](uint32_t index, const v1::Chunk& chunk) {
+            std::vector<int32_t>& ids = streamed.at(index);
+            EXPECT_EQ(chunk.first_index(), ids.size());
+            ids.insert(ids.end(), chunk.token_ids().begin(),
+                       chunk.token_ids().end());
+          });
+      ASSERT_TRUE(choices.ok()) << choices.status();
+      for (uint32_t i = 0; i < kChoices; ++i) {
+        const v1::Complete& complete = (*choices)[i];
+        EXPECT_EQ(complete.seed(), setting.sampling.seed + i);
+        EXPECT_EQ(std::vector<int32_t>(complete.token_ids().begin(),
+                                       complete.token_ids().end()),
+                  expected[i])
+            << Describe(setting, {method, 0}, prompt.id) << " choice " << i;
+        EXPECT_EQ(streamed[i], expected[i]);
+      }
+    }
+  }
+  EXPECT_EQ(answers.size(), prompts.size() * kChoices);
   EXPECT_TRUE(service_.KvReturnsToEmpty());
 }
 

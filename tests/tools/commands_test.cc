@@ -174,6 +174,7 @@ TEST(GenerateCommandTest, RefusesBadFlags) {
               HasSubstr("method \"magic\""));
   EXPECT_THAT(error({"--prompt", "a", "--verification", "hope"}),
               HasSubstr("verification \"hope\""));
+  EXPECT_THAT(error({"--prompt", "a", "--n", "-1"}), HasSubstr("--n"));
   EXPECT_THAT(error({"--prompt", "a", "--timeout", "nan"}),
               HasSubstr("--timeout"));
   EXPECT_THAT(error({"--prompt", "a", "--logit-bias", "7"}),

@@ -71,6 +71,20 @@ TEST(GenerationJsonTest, ShowsLogprobsAndRoundsWhereThereAreSome) {
   EXPECT_EQ(JsonText(json["speculation"]["per_round_accepted"], -1), "[2]");
 }
 
+TEST(ChoicesJsonTest, OneIsTheObjectAndSeveralAreAnArray) {
+  v1::Complete second = Answer();
+  second.set_text("second");
+  EXPECT_EQ(ChoicesJson({second}), GenerationJson(second));
+  const auto json = ChoicesJson({Answer(), second});
+  ASSERT_EQ(json.size(), 1u);
+  ASSERT_EQ(json["choices"].size(), 2u);
+  EXPECT_EQ(json["choices"][0]["index"], 0);
+  auto choice = json["choices"][1];
+  EXPECT_EQ(choice.front(), 1);  // its index
+  choice.erase("index");
+  EXPECT_EQ(choice, GenerationJson(second));
+}
+
 TEST(GenerationJsonTest, AnEmptyAnswerDividesByNothing) {
   const auto json = GenerationJson(v1::Complete());
   EXPECT_EQ(json["speculation"]["acceptance_rate"], 0.0);
