@@ -58,7 +58,7 @@ nacre_mutant_statement(target_forgets_close target_worker/engine_commands.cc
   [[outbox_.For(stream).common.closed.push_back(id);
       Close(*session);]] [[]])
 nacre_mutant_statement(target_keeps_lost_stream target_worker/engine_commands.cc
-  [[if (session->stream == stream) Close(*session);]] [[]])
+  [[if (session->stream != stream || session->closing) continue;]] [[continue;]])
 
 # ------------------------------------------------------------- the draft's state
 nacre_mutant(rejected_token_kept speculation/draft_session.cc
