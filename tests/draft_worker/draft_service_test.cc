@@ -201,6 +201,22 @@ TEST_F(DraftServiceTest, GarbageChangesNothingAndIsCounted) {
   EXPECT_EQ(engine_->stats().sessions, 1);
 }
 
+TEST_F(DraftServiceTest, AnAbandonedStreamIsToldSo) {
+  grpc::ClientContext context;
+  const auto stream = stub_->Session(&context);
+  v1::DraftControl control;
+  AddOpen(&control);
+  ASSERT_TRUE(stream->Write(control));
+  v1::DraftEvent event;
+  ASSERT_TRUE(stream->Read(&event));
+  service_.AbandonStreams();
+  while (stream->Read(&event)) {
+  }
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr("not attached any more"));
+}
+
 TEST_F(DraftServiceTest, BytesThatAreNoMessageEndOnlyTheirOwnStream) {
   const grpc::Status status = nacre::testing::CallWithBytes(
       rpc::CreateChannel(server_->address()), "/nacre.v1.DraftWorker/Session",
