@@ -51,7 +51,8 @@ absl::StatusOr<std::vector<v1::Complete>> GenerationClient::GenerateChoices(
       completes[response.index()] = std::move(*response.mutable_complete());
     }
   }
-  const absl::Status status = rpc::FromGrpcStatus(reader->Finish());
+  const absl::Status status =
+      security_.Explain(rpc::FromGrpcStatus(reader->Finish()));
   Unregister(&context);
   NACRE_RETURN_IF_ERROR(status);
   const uint32_t n = request.has_n() ? request.n() : 1;
@@ -85,8 +86,8 @@ absl::StatusOr<v1::Model> GenerationClient::GetModel(absl::Duration timeout) {
   security_.Apply(&context);
   if (!Register(&context)) return absl::CancelledError("cancelled");
   v1::Model model;
-  const absl::Status status =
-      rpc::FromGrpcStatus(stub_->GetModel(&context, {}, &model));
+  const absl::Status status = security_.Explain(
+      rpc::FromGrpcStatus(stub_->GetModel(&context, {}, &model)));
   Unregister(&context);
   NACRE_RETURN_IF_ERROR(status);
   return model;

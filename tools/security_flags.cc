@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/rpc/bearer_tokens.h"
 #include "common/status_macros.h"
@@ -33,8 +34,25 @@ void SecurityFlags::Register(FlagSet* flags) {
              "environment)");
 }
 
+absl::Status ClientSecurity::Explain(const absl::Status& status) const {
+  const absl::string_view message = status.message();
+  if (!absl::IsUnavailable(status) ||
+      !absl::StrContains(message, "failed to connect") ||
+      !(absl::StrContains(message, "Socket closed") ||
+        absl::StrContains(message, "Connection reset"))) {
+    return status;
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "the server hung up; it may want ",
+      channel.credentials == nullptr ? "TLS (--tls-ca)"
+      : shows_certificate            ? "no TLS, or another --tls-cert"
+                          : "no TLS, or a certificate (--tls-cert, --tls-key)",
+      ": ", message));
+}
+
 absl::StatusOr<ClientSecurity> SecurityFlags::Load() const {
   ClientSecurity security;
+  security.shows_certificate = !tls.files.cert_file.empty();
   NACRE_ASSIGN_OR_RETURN(security.channel, rpc::LoadClientTls(tls));
   std::vector<rpc::NamedToken> tokens;
   const char* environment = std::getenv("NACRE_TOKEN");

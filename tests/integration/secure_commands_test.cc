@@ -160,13 +160,18 @@ TEST_P(SecureCommandsTest, AnotherAuthoritysServerIsNotBelieved) {
 TEST_P(SecureCommandsTest, TheServerWantsACertificateOfItsAuthority) {
   Shown shown;
   shown.cert = shown.key = "";
-  ExpectFails(Run(shown), kError, HasSubstr("UNAVAILABLE: "));
+  ExpectFails(Run(shown), kError,
+              HasSubstr("UNAVAILABLE: the server hung up; it may want no TLS, "
+                        "or a certificate (--tls-cert, --tls-key): "));
   shown.cert = world_->foreign.cert_file;
   shown.key = world_->foreign.key_file;
-  ExpectFails(Run(shown), kError, HasSubstr("UNAVAILABLE: "));
-  // No TLS at all.
+  ExpectFails(Run(shown), kError,
+              HasSubstr("UNAVAILABLE: the server hung up; it may want no TLS, "
+                        "or another --tls-cert: "));
   shown.ca = shown.cert = shown.key = "";
-  ExpectFails(Run(shown), kError, HasSubstr("UNAVAILABLE: "));
+  ExpectFails(Run(shown), kError,
+              HasSubstr("UNAVAILABLE: the server hung up; it may want TLS "
+                        "(--tls-ca): "));
 }
 
 TEST_P(SecureCommandsTest, TheServerWantsATokenItKnows) {
