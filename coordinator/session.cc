@@ -9,16 +9,9 @@ namespace {
 using speculation::FinishReason;
 using speculation::SessionSchedule;
 
-// Acknowledge this often: well below the 64 tokens that the target may be
-// ahead.
-constexpr int kAcknowledgeEvery = 16;
 // A client with more chunks than this on their way is slow.
 constexpr int kMaxPendingChunks = 32;
 constexpr size_t kContextTokens = 64;
-constexpr double kRowsWeight = 0.2;
-
-// Of so many sessions one drafts at any load.
-constexpr uint64_t kMeasuredSessions = 16;
 
 SessionSchedule::Options ScheduleOptions(uint64_t id,
                                          const RequestSpec& request,
@@ -27,7 +20,7 @@ SessionSchedule::Options ScheduleOptions(uint64_t id,
   options.method = request.method;
   options.window = request.window;
   options.prior_alpha = prior_alpha;
-  options.always_drafts = id % kMeasuredSessions == 0;
+  options.always_drafts = id % speculation::kMeasuredSessions == 0;
   return options;
 }
 
@@ -170,8 +163,8 @@ void Session::OnSpan(WorkerRole role, const SpanRecord& span) {
       if (span.start_ns != last_prefill_start_ns_) {
         const int others = span.batch_rows - span.rows;
         if (other_rows_ < 0) other_rows_ = others;
-        other_rows_ += kRowsWeight * (others - other_rows_);
-        own_rows_ += kRowsWeight * (span.rows - own_rows_);
+        other_rows_ += speculation::kRowsWeight * (others - other_rows_);
+        own_rows_ += speculation::kRowsWeight * (span.rows - own_rows_);
       }
       // Only where nothing was waited for between the two steps.
       if (request_.trace && last_step_end_ns_ > 0 &&
@@ -201,7 +194,9 @@ void Session::OnSpan(WorkerRole role, const SpanRecord& span) {
 absl::optional<int> Session::TakeAcknowledgement() {
   const int length = static_cast<int>(schedule_.committed().size());
   held_back_ = false;
-  if (length - acknowledged_ < kAcknowledgeEvery) return absl::nullopt;
+  if (length - acknowledged_ < speculation::kAcknowledgeEvery) {
+    return absl::nullopt;
+  }
   if (request_.stream && sink_->pending_chunks() > kMaxPendingChunks) {
     held_back_ = true;
     return absl::nullopt;

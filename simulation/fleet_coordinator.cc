@@ -16,10 +16,6 @@ using speculation::Verdict;
 namespace {
 
 constexpr int kVocabulary = 1 << 20;  // chance matches are rare
-// As the services have them (coordinator/session.cc).
-constexpr int kAcknowledgeEvery = 16;
-constexpr double kRowsWeight = 0.2;
-constexpr uint64_t kMeasuredSessions = 16;
 
 template <typename Worker>
 Worker* LeastLoaded(const std::vector<Worker*>& workers) {
@@ -83,7 +79,7 @@ void FleetCoordinator::StartRequest(int stream_index) {
       .stream = stream_index,
       .schedule = SessionSchedule(
           {options_.method.method, options_.method.window, acceptance_.alpha(),
-           /*always_drafts=*/id % kMeasuredSessions == 0},
+           /*always_drafts=*/id % speculation::kMeasuredSessions == 0},
           std::move(prompt)),
       .models = std::make_shared<const SessionModels>(models)};
   OpenTarget(sessions_.emplace(id, std::move(session)).first->second);
@@ -206,7 +202,7 @@ void FleetCoordinator::OnVerdict(FleetWorker* target,
   NACRE_CHECK(outcome == SessionSchedule::VerdictOutcome::kApplied,
               "a verdict was refused");
   acceptance_.Add(report.verdict.verified, report.verdict.accepted);
-  s.other_rows += kRowsWeight * (report.other_rows - s.other_rows);
+  s.other_rows += speculation::kRowsWeight * (report.other_rows - s.other_rows);
   if (report.verdict.finish != speculation::FinishReason::kNone) {
     End(s);
     return;
@@ -228,7 +224,7 @@ void FleetCoordinator::OnVerdict(FleetWorker* target,
     SendDraftPlan(s, &report.verdict);
   }
   const int length = static_cast<int>(s.schedule.committed().size());
-  if (length - s.acknowledged < kAcknowledgeEvery) return;
+  if (length - s.acknowledged < speculation::kAcknowledgeEvery) return;
   s.acknowledged = length;
   s.target->Tell([target = s.target, id = s.id, length] {
     target->OnAcknowledged(id, length);

@@ -16,6 +16,16 @@
 
 namespace nacre::speculation {
 
+// What drives a schedule, the service or the simulator, does alike:
+//
+// Tells the target so often how far it has got: well below the 64 tokens that
+// the target may be ahead.
+inline constexpr int kAcknowledgeEvery = 16;
+// How much the rows of one step weigh in StepCosts' averages.
+inline constexpr double kRowsWeight = 0.2;
+// Of so many sessions one has always_drafts.
+inline constexpr uint64_t kMeasuredSessions = 16;
+
 // Sums over a session. acceptance rate = accepted / verified; mean accepted
 // length = committed / rounds.
 struct SpeculationStats {
