@@ -46,10 +46,27 @@ void StepTimeCurve::Add(int rows, int64_t duration_ns) {
   average *= change / shared;
 }
 
+double StepTimeCurve::LastSlope() const {
+  // Down to half the rows: the difference of neighbours is mostly noise, and it
+  // would be multiplied.
+  int below = most_ / 2;
+  while (below >= 1 && average_ns_[below] == 0.0) --below;
+  if (below < 1) {
+    below = most_ / 2 + 1;
+    while (average_ns_[below] == 0.0) ++below;
+  }
+  if (below == most_) return 0.0;  // one point
+  const double rise = average_ns_[most_] - average_ns_[below];
+  return std::max(0.0, rise / (most_ - below));
+}
+
 double StepTimeCurve::At(int rows) const {
-  rows = std::clamp(rows, 1, kMaxRows);
+  rows = std::max(rows, 1);
   if (count_ == 0) return 1.0;
-  if (rows >= most_) return average_ns_[most_];
+  if (rows >= most_) {
+    return average_ns_[most_] +
+           LastSlope() * (static_cast<double>(rows) - most_);
+  }
   int below = rows;
   while (below >= 1 && average_ns_[below] == 0.0) --below;
   int above = rows;

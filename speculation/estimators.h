@@ -27,8 +27,10 @@ class AcceptanceEstimator {
 };
 
 // Step time as a function of the rows of the step, from measurements: per-row
-// exponential averages, straight lines between them, a flat guess outside. What
-// changes all steps alike (a busy memory, a slower clock) shows first in the
+// exponential averages, straight lines between them, flat before the first.
+// Behind the last the line goes on that it ends, but never down: were it flat
+// there, rows that nobody has tried would look free. What changes all steps
+// alike (a busy memory, a slower clock) shows first in the
 // rows that are being measured: the others move with them. Feeding a constant
 // curve keeps it constant.
 class StepTimeCurve {
@@ -38,10 +40,13 @@ class StepTimeCurve {
   // `duration_ns` of a step with `rows` rows; others are ignored.
   void Add(int rows, int64_t duration_ns);
   bool empty() const { return count_ == 0; }
-  // Nanoseconds, > 0; 1 when nothing has been measured.
+  // Nanoseconds, > 0; 1 when nothing has been measured. Any rows.
   double At(int rows) const;
 
  private:
+  // Nanoseconds a row behind the largest step measured, >= 0.
+  double LastSlope() const;
+
   std::array<double, kMaxRows + 1> average_ns_{};  // 0 where not measured
   int count_ = 0;
   int most_ = 0;  // rows measured

@@ -1,5 +1,7 @@
 #include "speculation/estimators.h"
 
+#include <limits>
+
 #include "gtest/gtest.h"
 
 namespace nacre::speculation {
@@ -51,18 +53,70 @@ TEST(StepTimeCurve, IgnoresWhatCannotBe) {
   EXPECT_TRUE(curve.empty());
 }
 
-TEST(StepTimeCurve, IsFlatOutsideAndStraightBetween) {
+TEST(StepTimeCurve, IsFlatBeforeAndStraightBetween) {
   StepTimeCurve curve;
   curve.Add(4, 1000);
   EXPECT_EQ(curve.At(1), 1000.0);
-  EXPECT_EQ(curve.At(9), 1000.0);
+  EXPECT_EQ(curve.At(4), 1000.0);
   curve.Add(8, 2000);
   EXPECT_EQ(curve.At(-3), 1000.0);
   EXPECT_EQ(curve.At(4), 1000.0);
   EXPECT_EQ(curve.At(5), 1250.0);
   EXPECT_EQ(curve.At(7), 1750.0);
   EXPECT_EQ(curve.At(8), 2000.0);
+}
+
+TEST(StepTimeCurve, GoesOnBehindTheLargestStep) {
+  StepTimeCurve curve;
+  curve.Add(4, 1000);
+  curve.Add(8, 2000);
+  EXPECT_EQ(curve.At(9), 2250.0);
+  EXPECT_EQ(curve.At(12), 3000.0);
+  EXPECT_EQ(curve.At(StepTimeCurve::kMaxRows), 2000.0 + 504 * 250.0);
+  // Further than a step can be, where several must be.
+  EXPECT_EQ(curve.At(1000), 2000.0 + 992 * 250.0);
+  EXPECT_EQ(curve.At(std::numeric_limits<int>::max()),
+            2000.0 + (std::numeric_limits<int>::max() - 8.0) * 250.0);
+}
+
+TEST(StepTimeCurve, OnePointSaysNothingOfOtherRows) {
+  for (const int rows : {1, 4, StepTimeCurve::kMaxRows}) {
+    StepTimeCurve curve;
+    curve.Add(rows, 1000);
+    EXPECT_EQ(curve.At(1), 1000.0);
+    EXPECT_EQ(curve.At(rows + 1), 1000.0);
+    EXPECT_EQ(curve.At(std::numeric_limits<int>::max()), 1000.0);
+  }
+}
+
+TEST(StepTimeCurve, NeverFallsBehindTheLargestStep) {
+  StepTimeCurve curve;
+  curve.Add(2, 1000);
+  curve.Add(4, 3000);
+  curve.Add(8, 2000);
+  EXPECT_EQ(curve.At(6), 2500.0);
+  EXPECT_EQ(curve.At(9), 2000.0);
   EXPECT_EQ(curve.At(1000), 2000.0);
+}
+
+TEST(StepTimeCurve, GoesOnInTheDirectionOfItsLastHalf) {
+  StepTimeCurve curve;
+  curve.Add(1, 6000);
+  curve.Add(8, 8000);
+  curve.Add(16, 16000);
+  // Noise in neighbouring rows is not a direction.
+  curve.Add(15, 17000);
+  EXPECT_EQ(curve.At(32), 32000.0);
+  curve.Add(17, 16000);
+  EXPECT_NEAR(curve.At(34), 16000 + 17 * 8000.0 / 9, 1.0);
+}
+
+TEST(StepTimeCurve, NeedsNoPointInTheLowerHalf) {
+  StepTimeCurve curve;
+  curve.Add(10, 1000);
+  curve.Add(12, 1100);
+  curve.Add(14, 1400);
+  EXPECT_EQ(curve.At(16), 1600.0);
 }
 
 TEST(StepTimeCurve, TakesTheLargestStep) {
