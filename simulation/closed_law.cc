@@ -22,8 +22,8 @@ constexpr int kLongAnswer = 1000;
 bool NoDelay(LinkDelay delay) { return delay.max_ns == 0; }
 
 bool CommonAssumptionsHold(const FleetOptions& o) {
-  return o.recorded.empty() && o.alpha >= 0.01 && o.alpha <= 0.99 &&
-         o.streams == 1 && o.output_tokens >= kLongAnswer &&
+  return o.recorded.empty() && o.replay.empty() && o.alpha >= 0.01 &&
+         o.alpha <= 0.99 && o.streams == 1 && o.output_tokens >= kLongAnswer &&
          o.prompt_tokens == 1 && o.target_step.flat() && o.draft_step.flat() &&
          NoDelay(o.target_hop) && NoDelay(o.draft_hop) && o.failures.empty();
 }

@@ -23,6 +23,12 @@ void Check(const FleetOptions& options) {
                   options.max_step_rows >= 1,
               "requests need a prompt token and an output token");
   NACRE_CHECK(options.alpha >= 0.0 && options.alpha <= 1.0, "alpha in [0, 1]");
+  for (const ReplayedRequest& request : options.replay) {
+    NACRE_CHECK(request.prompt_tokens >= 1 && request.output_tokens >= 1 &&
+                    request.matches != nullptr && !request.matches->empty(),
+                "a replayed request needs a prompt token, an output token and "
+                "matches");
+  }
   NACRE_CHECK(options.method.ablation == Ablation::kNone ||
                   options.method.method == speculation::Method::kPearl,
               "only pearl can be ablated");

@@ -47,6 +47,14 @@ struct Failure {
   bool hangs = false;
 };
 
+// A request as it was measured: its lengths (both >= 1), and the matches of its
+// generated tokens from the first on (not empty).
+struct ReplayedRequest {
+  int prompt_tokens = 1;
+  int output_tokens = 1;
+  std::shared_ptr<const MatchTrace> matches;
+};
+
 struct FleetOptions {
   uint64_t seed = 1;
   FleetMethod method;
@@ -65,6 +73,9 @@ struct FleetOptions {
   // with probability alpha.
   double alpha = 0.7;
   std::vector<std::shared_ptr<const MatchTrace>> recorded;
+  // Where not empty, these are the requests, whatever is said above of their
+  // number, lengths and matches: a stream that is free takes the next.
+  std::vector<ReplayedRequest> replay;
 
   // By rows of a step. A target step has one row a session and one a verified
   // tail token, a draft step one a drafting session and one more for each

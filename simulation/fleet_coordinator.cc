@@ -34,7 +34,9 @@ FleetCoordinator::FleetCoordinator(FleetWorld* world,
                                    const FleetOptions& options)
     : world_(*world),
       options_(options),
-      acceptance_(options.recorded.empty() ? options.alpha : 0.7) {
+      acceptance_(options.recorded.empty() && options.replay.empty()
+                      ? options.alpha
+                      : 0.7) {
   // A fleet that has run for a while knows its step times.
   for (int rows = 1; rows <= speculation::StepTimeCurve::kMaxRows; ++rows) {
     target_step_.Add(rows, options_.target_step.At(rows));
@@ -58,19 +60,33 @@ void FleetCoordinator::Start() {
   for (int i = 0; i < options_.streams; ++i) StartRequest(i);
 }
 
+absl::optional<FleetCoordinator::Request> FleetCoordinator::NextRequest(
+    Stream& stream) {
+  if (!options_.replay.empty()) {
+    if (next_replayed_ == options_.replay.size()) return absl::nullopt;
+    const ReplayedRequest& replayed = options_.replay[next_replayed_++];
+    return Request{replayed.prompt_tokens, replayed.output_tokens,
+                   RecordedMatches(replayed.matches, /*first=*/0), 0};
+  }
+  if (stream.requests_left == 0) return absl::nullopt;
+  --stream.requests_left;
+  const int64_t first_match = stream.next_match;
+  stream.next_match += options_.output_tokens;
+  return Request{options_.prompt_tokens, options_.output_tokens, stream.matches,
+                 first_match};
+}
+
 void FleetCoordinator::StartRequest(int stream_index) {
-  Stream& stream = streams_[stream_index];
-  if (stream.requests_left == 0) {
+  const absl::optional<Request> request = NextRequest(streams_[stream_index]);
+  if (!request.has_value()) {
     --running_streams_;
     return;
   }
-  --stream.requests_left;
   const uint64_t id = next_id_++;
   SessionModels models = {
       FakeModels(MixBits(options_.seed) ^ MixBits(id), kVocabulary),
-      stream.matches.get(), stream.next_match, options_.prompt_tokens};
-  stream.next_match += options_.output_tokens;
-  std::vector<int32_t> prompt(options_.prompt_tokens);
+      request->matches, request->first_match, request->prompt_tokens};
+  std::vector<int32_t> prompt(request->prompt_tokens);
   for (int32_t& token_id : prompt) {
     token_id = static_cast<int32_t>(world_.random.Between(0, kVocabulary - 1));
   }
@@ -81,7 +97,8 @@ void FleetCoordinator::StartRequest(int stream_index) {
           {options_.method.method, options_.method.window, acceptance_.alpha(),
            /*always_drafts=*/id % speculation::kMeasuredSessions == 0},
           std::move(prompt)),
-      .models = std::make_shared<const SessionModels>(models)};
+      .models = std::make_shared<const SessionModels>(std::move(models)),
+      .output_tokens = request->output_tokens};
   OpenTarget(sessions_.emplace(id, std::move(session)).first->second);
 }
 
@@ -96,8 +113,8 @@ void FleetCoordinator::OpenTarget(Session& s) {
   result_.window = BasePlan(s).window;
   s.acknowledged = static_cast<int>(s.schedule.committed().size());
   speculation::TargetSession::Options options;
-  options.prompt_length = options_.prompt_tokens;
-  options.max_tokens = options_.output_tokens;
+  options.prompt_length = s.schedule.prompt_length();
+  options.max_tokens = s.output_tokens;
   options.plan = Ablate(options_.method.ablation, BasePlan(s), nullptr).target;
   options.epoch = s.schedule.epoch();
   options.has_draft = s.draft != nullptr;
@@ -114,7 +131,7 @@ void FleetCoordinator::OpenTarget(Session& s) {
 void FleetCoordinator::OpenDraft(Session& s) {
   speculation::DraftSession::Options options;
   options.epoch = s.schedule.epoch();
-  options.max_length = options_.prompt_tokens + options_.output_tokens - 1;
+  options.max_length = s.schedule.prompt_length() + s.output_tokens - 1;
   options.plan = Ablate(options_.method.ablation, BasePlan(s), nullptr).draft;
   s.draft->Tell(
       [draft = s.draft, id = s.id, options, committed = s.schedule.committed(),

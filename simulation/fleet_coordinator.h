@@ -45,14 +45,24 @@ class FleetCoordinator : public FleetEvents {
     std::shared_ptr<const SessionModels> models;
     FleetTarget* target = nullptr;  // null while all are down
     FleetDraft* draft = nullptr;
+    int output_tokens = 0;
     double other_rows = 0.0;
     int acknowledged = 0;
   };
   struct Stream {
-    std::unique_ptr<MatchSource> matches;
+    std::shared_ptr<MatchSource> matches;
     int requests_left = 0;
     int64_t next_match = 0;
   };
+  struct Request {
+    int prompt_tokens = 0;
+    int output_tokens = 0;
+    std::shared_ptr<MatchSource> matches;
+    int64_t first_match = 0;
+  };
+
+  // nullopt: the stream has had all of its own.
+  absl::optional<Request> NextRequest(Stream& stream);
 
   void StartRequest(int stream);
   void OpenTarget(Session& session);
@@ -75,6 +85,7 @@ class FleetCoordinator : public FleetEvents {
   speculation::StepTimeCurve draft_step_;
   speculation::AcceptanceEstimator acceptance_;
   uint64_t next_id_ = 1;
+  size_t next_replayed_ = 0;
   int running_streams_ = 0;
   FleetResult result_;
 };

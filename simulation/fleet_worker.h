@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -33,8 +34,8 @@ struct FleetWorld {
 // The models as one session sees them.
 struct SessionModels {
   FakeModels models;
-  MatchSource* matches = nullptr;  // of its stream
-  int64_t first_match = 0;         // the one of its first generated token
+  std::shared_ptr<MatchSource> matches;
+  int64_t first_match = 0;  // the one of its first generated token
   int prompt_length = 0;
 
   int32_t DraftToken(absl::Span<const int32_t> prefix) const {

@@ -136,6 +136,9 @@ TEST(ClosedLaw, IsNotQuotedWhereItsAssumptionsFail) {
   EXPECT_FALSE(has_law([](O o) {
     o.recorded = {std::make_shared<MatchTrace>(MatchTrace{true})};
   }));
+  EXPECT_FALSE(has_law([](O o) {
+    o.replay = {{1, 1000, std::make_shared<MatchTrace>(MatchTrace{true})}};
+  }));
   // Of async: a fraction of a token, a window.
   EXPECT_FALSE(has_law([](O o) { o.target_step = StepTimes::Flat(5.5e6); }));
   EXPECT_FALSE(has_law([](O o) { o.target_step = StepTimes::Flat(33e6); }));

@@ -70,6 +70,46 @@ TEST(SimulateFleet, RequestsFollowEachOther) {
   EXPECT_EQ(Simulated(options).virtual_ns, 3 * 500 * 10 * kMs);
 }
 
+TEST(SimulateFleet, ReplaysRequestsAsTheyWere) {
+  FleetOptions options = Fleet(Method::kSd);
+  options.method.window = 2;
+  options.requests = 99;  // none of them: these three
+  options.replay = {{1, 6, Trace({true, true, false, false, true, false})},
+                    {1, 1, Trace({false})},
+                    {1, 3, Trace({true, true})}};
+  const FleetResult result = SimulateFleet(options);
+  EXPECT_TRUE(result.finished);
+  EXPECT_EQ(result.requests, 3);
+  EXPECT_EQ(result.output_tokens, 10);
+  // 1: two match and the third is the target's; a mismatch; one of one. 2: one
+  // step. 3: two match and the third ends it.
+  EXPECT_EQ(result.stats.rounds, 3 + 1 + 1);
+  EXPECT_EQ(result.stats.accepted, 2 + 0 + 1 + 0 + 2);
+  EXPECT_EQ(result.stats.verified, 2 + 1 + 1 + 0 + 2);
+  // Each step 10 ms, each token drafted before it 2.
+  EXPECT_EQ(result.virtual_ns, (5 * 10 + (2 + 2 + 1 + 0 + 2) * 2) * kMs);
+}
+
+TEST(SimulateFleet, FreeStreamsTakeTheNextReplayedRequest) {
+  FleetOptions options = Fleet(Method::kAr);
+  options.streams = 2;
+  options.target_step = StepTimes({{1, 10e6}, {2, 12e6}});
+  const auto matches = Trace({false});
+  options.replay = {{1, 5, matches}, {1, 2, matches}, {1, 1, matches}};
+  const FleetResult result = SimulateFleet(options);
+  EXPECT_EQ(result.output_tokens, 8);
+  // Three steps of both streams, then two of the one left.
+  EXPECT_EQ(result.virtual_ns, (3 * 12 + 2 * 10) * kMs);
+}
+
+TEST(SimulateFleet, ReplayedPromptsAreFed) {
+  FleetOptions options = Fleet(Method::kAr);
+  options.target_step = StepTimes({{1, 10e6}, {101, 30e6}});
+  options.replay = {{101, 2, Trace({true})}};
+  // The last prompt token is a row of the first step, which shares the forward.
+  EXPECT_EQ(SimulateFleet(options).virtual_ns, (30 + 10) * kMs);
+}
+
 TEST(SimulateFleet, StreamsShareSteps) {
   FleetOptions options = Fleet(Method::kAr);
   options.streams = 8;
