@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,10 +10,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/status_macros.h"
+#include "tools/bench_matches.h"
 #include "tools/bench_methods.h"
+#include "tools/bench_prediction.h"
 #include "tools/bench_report.h"
 #include "tools/bench_run.h"
 #include "tools/cluster.h"
@@ -21,6 +25,7 @@
 #include "tools/generation_client.h"
 #include "tools/generation_json.h"
 #include "tools/interrupt.h"
+#include "tools/match_trace.h"
 #include "tools/prompts_file.h"
 #include "tools/request_flags.h"
 #include "tools/security_flags.h"
@@ -44,6 +49,8 @@ struct BenchFlags {
   SecurityFlags security;
   RequestFlags request;
   std::string json;
+  bool predict = false;
+  std::string match_trace;
 
   void Register(FlagSet* flags) {
     flags->Add("prompts", "FILE", &prompts,
@@ -57,6 +64,12 @@ struct BenchFlags {
                "loads");
     flags->Add("limit", "N", &limit, "use only the first N prompts");
     flags->Add("json", "FILE", &json, "write all numbers there");
+    flags->Add("predict", "", &predict,
+               "print what each method would do without overhead beside it "
+               "(docs/simulation.md)");
+    flags->Add("match-trace", "FILE", &match_trace,
+               "write there which draft tokens matched, for nacre simulate "
+               "--match-trace");
     flags->Add("address", "H:P", &address,
                "of a running coordinator; without it one is started with");
     // Else the method that is run first would read the prompts for the others.
@@ -119,6 +132,7 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
     plan.prompts.resize(*flags.limit);
   }
   plan.repeat = flags.repeat;
+  plan.record_steps = flags.predict;
   plan.timeout = absl::Seconds(flags.request.timeout_s);
   return plan;
 }
@@ -127,12 +141,13 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
 struct BenchLoad {
   BenchPlan plan;
   BenchResult result;
+  std::vector<MethodSummary> summaries;
 };
 
 nlohmann::ordered_json LoadJson(const BenchLoad& load) {
   return {{"streams", load.plan.streams},
           {"identical_tokens", CheckIdentical(load.plan, load.result).ok()},
-          {"methods", SummariesJson(Summarize(load.plan, load.result))},
+          {"methods", SummariesJson(load.summaries)},
           {"requests", RequestsJson(load.plan, load.result)}};
 }
 
@@ -170,12 +185,10 @@ absl::Status CheckIdenticalAcross(const std::vector<BenchLoad>& loads) {
 
 // The tables of one load.
 void Print(const BenchLoad& load, bool several, const Terminal& terminal) {
-  const std::vector<MethodSummary> summaries =
-      Summarize(load.plan, load.result);
   if (several) terminal.out << load.plan.streams << " at once\n";
-  terminal.out << SummaryTable(summaries);
+  terminal.out << SummaryTable(load.summaries);
   if (load.plan.streams > 1 || several) {
-    terminal.out << LatencyTable(summaries);
+    terminal.out << LatencyTable(load.summaries);
   }
   terminal.out << (CheckIdentical(load.plan, load.result).ok()
                        ? absl::StrFormat(
@@ -221,37 +234,97 @@ class ThrottledProgress {
   absl::Time next_ = absl::InfinitePast();
 };
 
+int Failure(const absl::Status& status, const Terminal& terminal) {
+  const int code = terminal.Fail(status);
+  return absl::IsCancelled(status) ? kExitInterrupted : code;
+}
+
+using Progress = std::function<void(const std::string& line)>;
+
+absl::StatusOr<std::vector<BenchLoad>> RunLoads(
+    const BenchPlan& base, const std::vector<int>& stream_counts,
+    GenerationClient* client, const Progress& progress) {
+  std::vector<BenchLoad> loads;
+  for (const int streams : stream_counts) {
+    BenchLoad& load = loads.emplace_back();
+    load.plan = base;
+    load.plan.streams = streams;
+    NACRE_ASSIGN_OR_RETURN(load.result, RunBench(load.plan, client, progress));
+    load.summaries = Summarize(load.plan, load.result);
+  }
+  return loads;
+}
+
+bool Drafts(const BenchPlan& plan) {
+  return std::any_of(
+      plan.methods.begin(), plan.methods.end(),
+      [](const BenchMethod& method) { return method.method != v1::METHOD_AR; });
+}
+
+// One line a prompt. Prompts without tokens to draft have none.
+std::string MatchTraceText(const BenchPlan& plan,
+                           const std::vector<simulation::MatchTrace>& matches) {
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < matches.size(); ++i) {
+    if (!matches[i].empty()) {
+      lines.push_back(MatchTraceLine(plan.prompts[i].id, matches[i]));
+    }
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+// What --predict and --match-trace ask for. Answers that differ have no one
+// trace: they are reported instead.
+absl::Status RecordAndPredict(const BenchFlags& flags, uint32_t context_length,
+                              GenerationClient* client,
+                              const Progress& progress,
+                              std::vector<BenchLoad>* loads) {
+  if (!CheckIdenticalAcross(*loads).ok()) return absl::OkStatus();
+  const BenchLoad& first = loads->front();
+  std::vector<simulation::MatchTrace> matches;
+  if (!flags.match_trace.empty() || (flags.predict && Drafts(first.plan))) {
+    NACRE_ASSIGN_OR_RETURN(
+        matches, RecordMatches(first.plan, first.result, context_length, client,
+                               progress));
+  }
+  if (!flags.match_trace.empty()) {
+    NACRE_RETURN_IF_ERROR(
+        WriteFile(flags.match_trace, MatchTraceText(first.plan, matches)));
+  }
+  if (!flags.predict) return absl::OkStatus();
+  for (BenchLoad& load : *loads) {
+    AddPredictions(load.plan, Predict(load.plan, load.result, matches),
+                   &load.summaries);
+  }
+  return absl::OkStatus();
+}
+
 int RunAndReport(const BenchFlags& flags, const BenchPlan& base,
                  const std::vector<int>& stream_counts,
                  const std::string& address, const ClientSecurity& security,
                  const Terminal& terminal) {
   GenerationClient client(address, security);
   absl::StatusOr<v1::Model> model;
-  std::vector<BenchLoad> loads;
-  absl::Status status;
+  absl::StatusOr<std::vector<BenchLoad>> loads;
+  absl::Status recorded;
   {
     InterruptWatcher watcher([&client] { client.CancelAll(); });
     model = client.GetModel(absl::Seconds(10));
     if (!model.ok()) return terminal.Fail(model.status());
-    ThrottledProgress progress(terminal);
-    for (const int streams : stream_counts) {
-      BenchPlan plan = base;
-      plan.streams = streams;
-      absl::StatusOr<BenchResult> result =
-          RunBench(plan, &client,
-                   [&progress](const std::string& line) { progress(line); });
-      status = result.status();
-      if (!status.ok()) break;
-      loads.push_back({std::move(plan), *std::move(result)});
+    ThrottledProgress throttled(terminal);
+    const Progress progress = [&throttled](const std::string& line) {
+      throttled(line);
+    };
+    loads = RunLoads(base, stream_counts, &client, progress);
+    if (loads.ok()) {
+      recorded = RecordAndPredict(flags, model->context_length(), &client,
+                                  progress, &*loads);
     }
   }
   terminal.EndProgress();
-  if (absl::IsCancelled(status)) {
-    terminal.Fail(status);
-    return kExitInterrupted;
-  }
-  if (!status.ok()) return terminal.Fail(status);
-  return Report(flags, *model, loads, terminal);
+  if (!loads.ok()) return Failure(loads.status(), terminal);
+  const int code = Report(flags, *model, *loads, terminal);
+  return recorded.ok() ? code : Failure(recorded, terminal);
 }
 
 // With a cluster of its own, whose logs are shown only where one fails to

@@ -76,10 +76,12 @@ std::optional<double> LawSpeedup(const MethodSummary& summary) {
 
 std::optional<double> StepGapUs(const BenchResult& result, int method) {
   std::vector<double> gaps;
-  for (const BenchAnswer& answer : result.traced) {
-    if (answer.method != method) continue;
-    for (const uint64_t gap : answer.complete.speculation().step_gap_ns()) {
-      gaps.push_back(static_cast<double>(gap) / 1e3);
+  for (const auto* answers : {&result.answers, &result.traced}) {
+    for (const BenchAnswer& answer : *answers) {
+      if (answer.method != method) continue;
+      for (const uint64_t gap : answer.complete.speculation().step_gap_ns()) {
+        gaps.push_back(static_cast<double>(gap) / 1e3);
+      }
     }
   }
   if (gaps.empty()) return std::nullopt;
@@ -142,9 +144,50 @@ bool SameTokens(const BenchAnswer& a, const BenchAnswer& b) {
       b.complete.token_ids().begin(), b.complete.token_ids().end());
 }
 
+bool AnyPrediction(const std::vector<MethodSummary>& summaries) {
+  return std::any_of(summaries.begin(), summaries.end(),
+                     [](const MethodSummary& summary) {
+                       return summary.prediction.has_value();
+                     });
+}
+
+// The last columns of a line of the table.
+std::string PredictionCells(const MethodSummary& summary) {
+  if (!summary.prediction.has_value()) {
+    return absl::StrFormat("  %9s  %9s  %6s", "-", "-", "-");
+  }
+  return absl::StrFormat(
+      "  %9.1f  %8.1f%%  %6s", summary.prediction->tokens_per_second,
+      100.0 * *summary.of_predicted,
+      summary.law_applies ? absl::StrFormat("%.2f", *summary.law_speedup)
+                          : "-");
+}
+
+Json StepsJson(const simulation::StepTimes& times) {
+  Json array = Json::array();
+  for (const simulation::StepTimes::Point& point : times.points()) {
+    array.push_back({{"rows", point.rows}, {"ms", point.ns * 1e-6}});
+  }
+  return array;
+}
+
 template <typename T>
 Json OrNull(const std::optional<T>& value) {
   return value.has_value() ? Json(*value) : Json(nullptr);
+}
+
+Json PredictionJson(const MethodSummary& summary) {
+  if (!summary.prediction.has_value()) return nullptr;
+  const BenchPrediction& prediction = *summary.prediction;
+  return {{"tokens_per_second", prediction.tokens_per_second},
+          {"of_predicted", OrNull(summary.of_predicted)},
+          {"speedup", OrNull(prediction.speedup)},
+          {"law_applies", summary.law_applies},
+          {"prefill_share", prediction.prefill_share},
+          {"target_step", StepsJson(prediction.target_step)},
+          {"draft_step", prediction.draft_step.has_value()
+                             ? StepsJson(*prediction.draft_step)
+                             : Json(nullptr)}};
 }
 
 Json PercentilesJson(const Percentiles& values) {
@@ -179,6 +222,22 @@ std::vector<MethodSummary> Summarize(const BenchPlan& plan,
   return summaries;
 }
 
+void AddPredictions(
+    const BenchPlan& plan,
+    const std::vector<std::optional<BenchPrediction>>& predictions,
+    std::vector<MethodSummary>* summaries) {
+  for (size_t method = 0; method < summaries->size(); ++method) {
+    MethodSummary& summary = (*summaries)[method];
+    summary.prediction = predictions[method];
+    if (!summary.prediction.has_value()) continue;
+    summary.of_predicted =
+        Ratio(summary.tokens_per_second, summary.prediction->tokens_per_second);
+    summary.law_applies = summary.law_speedup.has_value() &&
+                          LawApplies(plan, summary.method, *summary.prediction,
+                                     summary.window, summary.cost_ratio);
+  }
+}
+
 absl::Status CheckIdentical(const BenchPlan& plan, const BenchResult& result) {
   std::vector<const BenchAnswer*> first(plan.prompts.size(), nullptr);
   for (const auto* answers : {&result.answers, &result.traced}) {
@@ -199,21 +258,25 @@ std::string SummaryTable(const std::vector<MethodSummary>& summaries) {
   for (const MethodSummary& summary : summaries) {
     width = std::max(width, summary.method.name.size());
   }
+  const bool predicted = AnyPrediction(summaries);
   std::string table = absl::StrFormat(
       "%-*s  window  tokens/s  speed-up  acceptance  accepted  target    "
-      "draft\n%-*s                    over ar   rate        length    waiting "
-      "  waiting\n",
-      width, "method", width, "");
+      "draft%s\n%-*s                    over ar   rate        length    "
+      "waiting "
+      "  waiting%s\n",
+      width, "method", predicted ? "    predicted  of pre-    closed" : "",
+      width, "", predicted ? "  tokens/s   dicted     law" : "");
   for (const MethodSummary& summary : summaries) {
     const bool ar = summary.method.method == v1::METHOD_AR;
     absl::StrAppendFormat(
-        &table, "%-*s  %6s  %8.1f  %8s  %10s  %8.2f  %7.1f%%  %7s\n", width,
+        &table, "%-*s  %6s  %8.1f  %8s  %10s  %8.2f  %7.1f%%  %7s%s\n", width,
         summary.method.name, ar ? "-" : absl::StrFormat("%.0f", summary.window),
         summary.tokens_per_second,
         summary.speedup ? absl::StrFormat("%.2f", *summary.speedup) : "-",
         ar ? "-" : absl::StrFormat("%.1f%%", 100.0 * summary.acceptance_rate),
         summary.mean_accepted_length, 100.0 * summary.target_wait_share,
-        ar ? "-" : absl::StrFormat("%.1f%%", 100.0 * summary.draft_wait_share));
+        ar ? "-" : absl::StrFormat("%.1f%%", 100.0 * summary.draft_wait_share),
+        predicted ? PredictionCells(summary) : "");
   }
   return table;
 }
@@ -257,6 +320,7 @@ Json SummariesJson(const std::vector<MethodSummary>& summaries) {
          {"alpha", summary.alpha},
          {"cost_ratio", summary.cost_ratio},
          {"law_speedup", OrNull(summary.law_speedup)},
+         {"predicted", PredictionJson(summary)},
          {"step_gap_us", OrNull(summary.step_gap_us)},
          {"degraded_rounds", summary.degraded_rounds},
          {"ttft_s", PercentilesJson(summary.ttft_s)},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tools/bench_prediction.h"
 #include "tools/bench_run.h"
 #include "tools/latency.h"
 
@@ -41,16 +42,28 @@ struct MethodSummary {
   uint64_t degraded_rounds = 0;
   Percentiles ttft_s;         // over all requests, the client's clock
   Percentiles inter_token_s;  // over all tokens (latency.h)
+  // Unset until AddPredictions.
+  std::optional<BenchPrediction> prediction;
+  // tokens_per_second over the prediction; unset with it.
+  std::optional<double> of_predicted;
+  bool law_applies = false;  // LawApplies, where there is a law_speedup
 };
 
 std::vector<MethodSummary> Summarize(const BenchPlan& plan,
                                      const BenchResult& result);
 
+// `predictions`: one a method, from Predict.
+void AddPredictions(
+    const BenchPlan& plan,
+    const std::vector<std::optional<BenchPrediction>>& predictions,
+    std::vector<MethodSummary>* summaries);
+
 // OK if all methods and repetitions gave the same tokens for each prompt;
 // otherwise DATA_LOSS with the first difference.
 absl::Status CheckIdentical(const BenchPlan& plan, const BenchResult& result);
 
-// The table for people, with its heading, lines ended.
+// The table for people, with its heading, lines ended. Where something was
+// predicted, so that is beside, and the law where it applies.
 std::string SummaryTable(const std::vector<MethodSummary>& summaries);
 
 // What a client waited, for people.

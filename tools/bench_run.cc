@@ -36,19 +36,9 @@ class BenchRun {
 
 absl::StatusOr<BenchAnswer> BenchRun::Ask(int method, int prompt, int repeat,
                                           bool trace) const {
-  const Prompt& source = plan_.prompts[prompt];
   const BenchMethod& entry = plan_.methods[method];
-  v1::GenerateRequest request = plan_.request;
-  request.set_text(source.text);
-  request.mutable_speculation()->set_method(entry.method);
-  if (entry.window.has_value()) {
-    request.mutable_speculation()->set_window(*entry.window);
-  }
-  if (!request.stop().has_max_tokens() && source.max_tokens.has_value()) {
-    request.mutable_stop()->set_max_tokens(*source.max_tokens);
-  }
+  v1::GenerateRequest request = BenchRequest(plan_, entry, prompt);
   request.mutable_output()->set_trace(trace);
-
   request.mutable_output()->set_stream(true);
 
   const absl::Time start = absl::Now();
@@ -61,10 +51,7 @@ absl::StatusOr<BenchAnswer> BenchRun::Ask(int method, int prompt, int repeat,
         arrivals.push_back({elapsed_s(), chunk.token_ids_size()});
       });
   if (!complete.ok()) {
-    return absl::Status(
-        complete.status().code(),
-        absl::StrCat("prompt \"", source.id, "\", method ", entry.name, ": ",
-                     complete.status().message()));
+    return RequestError(complete.status(), plan_, entry, prompt);
   }
   BenchAnswer answer;
   answer.method = method;
@@ -91,7 +78,8 @@ absl::StatusOr<double> BenchRun::Block(
         if (next == last || !status.ok()) return;
         prompt = next++ % static_cast<int>(plan_.prompts.size());
       }
-      absl::StatusOr<BenchAnswer> answer = Ask(method, prompt, repeat, false);
+      absl::StatusOr<BenchAnswer> answer =
+          Ask(method, prompt, repeat, plan_.record_steps);
       absl::MutexLock lock(&mu);
       if (answer.ok()) {
         answers->push_back(*std::move(answer));
@@ -110,7 +98,44 @@ absl::StatusOr<double> BenchRun::Block(
   return absl::ToDoubleSeconds(absl::Now() - start);
 }
 
+// Keeps of the traces what the simulation needs.
+void RecordSteps(size_t first_answer, BenchResult* result) {
+  for (size_t i = first_answer; i < result->answers.size(); ++i) {
+    BenchAnswer& answer = result->answers[i];
+    result->steps[answer.method].Add(answer.complete.trace());
+    answer.complete.clear_trace();
+  }
+}
+
 }  // namespace
+
+int NumRequests(const BenchPlan& plan) {
+  const int num_prompts = static_cast<int>(plan.prompts.size());
+  return plan.streams == 1 ? num_prompts : std::max(num_prompts, plan.streams);
+}
+
+v1::GenerateRequest BenchRequest(const BenchPlan& plan,
+                                 const BenchMethod& method, int prompt) {
+  const Prompt& source = plan.prompts[prompt];
+  v1::GenerateRequest request = plan.request;
+  request.set_text(source.text);
+  request.mutable_speculation()->set_method(method.method);
+  if (method.window.has_value()) {
+    request.mutable_speculation()->set_window(*method.window);
+  }
+  if (!request.stop().has_max_tokens() && source.max_tokens.has_value()) {
+    request.mutable_stop()->set_max_tokens(*source.max_tokens);
+  }
+  return request;
+}
+
+absl::Status RequestError(const absl::Status& status, const BenchPlan& plan,
+                          const BenchMethod& method, int prompt) {
+  return absl::Status(
+      status.code(),
+      absl::StrCat("prompt \"", plan.prompts[prompt].id, "\", method ",
+                   method.name, ": ", status.message()));
+}
 
 absl::StatusOr<BenchResult> RunBench(
     const BenchPlan& plan, GenerationClient* client,
@@ -124,8 +149,8 @@ absl::StatusOr<BenchResult> RunBench(
   }
   BenchResult result;
   result.wall_s.assign(num_methods, std::vector<double>(plan.repeat, 0.0));
-  const int num_requests =
-      plan.streams == 1 ? num_prompts : std::max(num_prompts, plan.streams);
+  if (plan.record_steps) result.steps.resize(num_methods);
+  const int num_requests = NumRequests(plan);
   const int block = plan.streams == 1 ? 1 : num_requests;
   for (int repeat = 0; repeat < plan.repeat; ++repeat) {
     for (int first = 0; first < num_requests; first += block) {
@@ -135,16 +160,19 @@ absl::StatusOr<BenchResult> RunBench(
             "%d at once, repetition %d of %d, request %d of %d, %s",
             plan.streams, repeat + 1, plan.repeat, first + 1, num_requests,
             plan.methods[method].name));
+        const size_t first_answer = result.answers.size();
         NACRE_ASSIGN_OR_RETURN(
             const double seconds,
             run.Block(method, first, std::min(first + block, num_requests),
                       repeat, &result.answers));
         result.wall_s[method][repeat] += seconds;
+        if (plan.record_steps) RecordSteps(first_answer, &result);
       }
     }
   }
-  const int num_traced =
-      plan.streams == 1 ? std::min(kTracedPrompts, num_prompts) : 0;
+  const int num_traced = plan.streams == 1 && !plan.record_steps
+                             ? std::min(kTracedPrompts, num_prompts)
+                             : 0;
   for (int prompt = 0; prompt < num_traced; ++prompt) {
     for (int method = 0; method < num_methods; ++method) {
       progress(absl::StrCat("tracing ", plan.methods[method].name));

@@ -13,6 +13,7 @@
 #include "tools/bench_methods.h"
 #include "tools/generation_client.h"
 #include "tools/prompts_file.h"
+#include "tools/step_recorder.h"
 
 namespace nacre::tools {
 
@@ -20,7 +21,8 @@ struct BenchPlan {
   std::vector<BenchMethod> methods;
   std::vector<Prompt> prompts;
   int repeat = 1;
-  int streams = 1;  // concurrent requests
+  int streams = 1;            // concurrent requests
+  bool record_steps = false;  // trace what is measured: BenchResult::steps
   // Everything but prompt and method. max_tokens, where set, overrides the
   // prompts' own.
   v1::GenerateRequest request;
@@ -43,15 +45,29 @@ struct BenchResult {
   std::vector<BenchAnswer> traced;   // extra, with step gaps
   // [method][repeat]: wall time of the generation of all prompts, seconds.
   std::vector<std::vector<double>> wall_s;
+  // [method]: of `answers`, which have no traces then; or empty.
+  std::vector<StepRecorder> steps;
 };
+
+// How many requests a repetition has with each method. Request i is of prompt
+// i, modulo their number.
+int NumRequests(const BenchPlan& plan);
+
+// What is asked of prompt `prompt` with a method.
+v1::GenerateRequest BenchRequest(const BenchPlan& plan,
+                                 const BenchMethod& method, int prompt);
+
+// The failure of such a request, with its prompt and method.
+absl::Status RequestError(const absl::Status& status, const BenchPlan& plan,
+                          const BenchMethod& method, int prompt);
 
 // For each repetition: one stream: for each prompt all methods in turn, the
 // first one rotating; several streams: for each method all prompts, again and
 // again until there are as many requests as streams. So drift of the machine
 // hits all methods alike. One warm-up request per method goes first. With one
 // stream at last a few prompts run traced, which costs some time, for the gaps
-// between steps. Errors: that of the first request that fails, with its prompt
-// and method.
+// between steps, unless all were traced. Errors: that of the first request that
+// fails, with its prompt and method.
 absl::StatusOr<BenchResult> RunBench(
     const BenchPlan& plan, GenerationClient* client,
     const std::function<void(const std::string& line)>& progress);

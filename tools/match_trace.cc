@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
+#include "tools/generation_json.h"
 
 namespace nacre::tools {
 namespace {
@@ -93,6 +94,14 @@ absl::StatusOr<std::vector<std::shared_ptr<const MatchTrace>>> ParseMatchTraces(
     return absl::InvalidArgumentError(absl::StrCat(name, " has no line"));
   }
   return traces;
+}
+
+std::string MatchTraceLine(absl::string_view id, const MatchTrace& trace) {
+  nlohmann::ordered_json matches = nlohmann::ordered_json::array();
+  for (const bool match : trace) matches.push_back(match ? 1 : 0);
+  const nlohmann::ordered_json line = {{"id", std::string(id)},
+                                       {"matches", matches}};
+  return JsonText(line, -1);
 }
 
 }  // namespace nacre::tools

@@ -1,4 +1,5 @@
-// Recorded matches for `nacre simulate --match-trace`: one JSON object a line,
+// Recorded matches, as `nacre bench --match-trace` writes and `nacre simulate
+// --match-trace` reads them: one JSON object a line,
 // one line a sequence, with one of
 //   "matches": [1, 1, 0, 1, ...]       whether the draft's token was the
 //                                      target's, position by position
@@ -10,6 +11,7 @@
 #define TOOLS_MATCH_TRACE_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,6 +25,11 @@ namespace nacre::tools {
 // range; no line at all.
 absl::StatusOr<std::vector<std::shared_ptr<const simulation::MatchTrace>>>
 ParseMatchTraces(absl::string_view name, absl::string_view content);
+
+// The line of one sequence, not ended. `id` names it for people; the trace is
+// not empty.
+std::string MatchTraceLine(absl::string_view id,
+                           const simulation::MatchTrace& trace);
 
 }  // namespace nacre::tools
 

@@ -105,6 +105,10 @@ TEST(SummarizeTest, TakesStepGapsFromTracedAnswers) {
   EXPECT_FALSE(summaries[0].step_gap_us.has_value());
   EXPECT_EQ(summaries[1].step_gap_us, 20.0);
   EXPECT_EQ(summaries[1].tokens_per_second, 4.0);
+  // Or from those measured, where they were traced.
+  run.result.traced.clear();
+  run.result.answers[0].complete.mutable_speculation()->add_step_gap_ns(7000);
+  EXPECT_EQ(Summarize(run.plan, run.result)[0].step_gap_us, 7.0);
 }
 
 TEST(SummarizeTest, LatenciesAreThoseOfAllRequestsAndTokens) {
@@ -170,18 +174,48 @@ TEST(SummaryTableTest, HasOneRowAMethod) {
       "25.0%\n");
 }
 
+TEST(SummaryTableTest, HasThePredictionsBeside) {
+  SmallBench run;
+  std::vector<MethodSummary> summaries = Summarize(run.plan, run.result);
+  BenchPrediction prediction{2.5, 1.0, simulation::StepTimes::Flat(10e6),
+                             simulation::StepTimes({{1, 2e6}, {4, 3e6}}), 0.0};
+  AddPredictions(run.plan, {std::nullopt, prediction}, &summaries);
+  const auto json = SummariesJson(summaries);
+  EXPECT_TRUE(json[0]["predicted"].is_null());
+  EXPECT_EQ(json[1]["predicted"]["tokens_per_second"], 2.5);
+  EXPECT_EQ(json[1]["predicted"]["of_predicted"], 1.6);
+  EXPECT_EQ(json[1]["predicted"]["speedup"], 1.0);
+  EXPECT_EQ(json[1]["predicted"]["law_applies"], true);
+  EXPECT_EQ(json[1]["predicted"]["draft_step"][1]["rows"], 4);
+  EXPECT_EQ(json[1]["predicted"]["draft_step"][1]["ms"], 3.0);
+  EXPECT_EQ(
+      SummaryTable(summaries),
+      "method  window  tokens/s  speed-up  acceptance  accepted  target    "
+      "draft    predicted  of pre-    closed\n"
+      "                          over ar   rate        length    waiting   "
+      "waiting  tokens/s   dicted     law\n"
+      "ar           -       2.0      1.00           -      2.50     20.0%     "
+      "   -          -          -       -\n"
+      "sd:4         4       4.0      2.00       75.0%      2.50     20.0%    "
+      "25.0%        2.5     160.0%    1.69\n");
+  // Rows that cost are beyond the law.
+  prediction.target_step = simulation::StepTimes({{1, 10e6}, {2, 12e6}});
+  AddPredictions(run.plan, {std::nullopt, prediction}, &summaries);
+  EXPECT_THAT(SummaryTable(summaries), HasSubstr("160.0%       -\n"));
+}
+
 TEST(ReportJsonTest, HasTheDocumentedFields) {
   SmallBench run;
   const auto methods = SummariesJson(Summarize(run.plan, run.result));
   std::vector<std::string> keys;
   for (const auto& item : methods[1].items()) keys.push_back(item.key());
-  EXPECT_THAT(keys,
-              ::testing::ElementsAre(
-                  "name", "method", "window", "requested_window",
-                  "tokens_per_second", "tokens_per_second_repeats", "speedup",
-                  "acceptance_rate", "mean_accepted_length", "draft_wait_share",
-                  "target_wait_share", "alpha", "cost_ratio", "law_speedup",
-                  "step_gap_us", "degraded_rounds", "ttft_s", "inter_token_s"));
+  EXPECT_THAT(keys, ::testing::ElementsAre(
+                        "name", "method", "window", "requested_window",
+                        "tokens_per_second", "tokens_per_second_repeats",
+                        "speedup", "acceptance_rate", "mean_accepted_length",
+                        "draft_wait_share", "target_wait_share", "alpha",
+                        "cost_ratio", "law_speedup", "predicted", "step_gap_us",
+                        "degraded_rounds", "ttft_s", "inter_token_s"));
   EXPECT_EQ(methods[1]["speedup"], 2.0);
   const auto requests = RequestsJson(run.plan, run.result);
   ASSERT_EQ(requests.size(), 12);

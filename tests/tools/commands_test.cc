@@ -5,10 +5,10 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "absl/time/clock.h"
 #include "tests/tools/fake_coordinator.h"
+#include "tests/tools/run_command.h"
 #include "tools/prompts_file.h"
 #include "tools/temporary_folder.h"
 
@@ -17,45 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Outcome {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Outcome Nacre(const std::vector<std::string>& args) {
-  std::ostringstream out;
-  std::ostringstream err;
-  const int code = RunNacre(args, Terminal{out, err});
-  return {code, out.str(), err.str()};
-}
-
-// Answers "one two" in two chunks, with token ids 5, 6, 7.
-grpc::Status OneTwo(const v1::GenerateRequest& request, grpc::ServerContext*,
-                    FakeCoordinator::Writer* writer) {
-  v1::GenerateResponse response;
-  if (request.output().stream()) {
-    response.mutable_chunk()->set_text("one ");
-    writer->Write(response);
-    response.mutable_chunk()->set_text("two");
-    writer->Write(response);
-  }
-  v1::Complete complete;
-  complete.set_text("one two");
-  for (const uint32_t id : {5, 6, 7}) complete.add_token_ids(id);
-  complete.set_finish_reason(v1::FINISH_REASON_EOS);
-  complete.mutable_usage()->set_completion_tokens(3);
-  complete.mutable_speculation()->set_method(request.speculation().method());
-  if (request.output().trace()) {
-    v1::TraceLane* lane = complete.add_trace();
-    lane->set_role(v1::WORKER_ROLE_TARGET);
-    lane->add_spans()->set_kind(v1::Span::KIND_VERIFY);
-    complete.mutable_speculation()->add_step_gap_ns(40000);
-  }
-  FakeCoordinator::SendComplete(writer, complete);
-  return grpc::Status::OK;
-}
 
 TEST(RunNacreTest, ExplainsItself) {
   EXPECT_EQ(Nacre({}).code, kExitUsage);
@@ -236,178 +197,6 @@ TEST(GenerateCommandTest, GivesUpAtTheDeadline) {
                                  "--prompt", "a", "--timeout", "0.05"});
   EXPECT_EQ(outcome.code, kExitError);
   EXPECT_THAT(outcome.err, HasSubstr("DEADLINE_EXCEEDED"));
-}
-
-class BenchCommandTest : public ::testing::Test {
- protected:
-  BenchCommandTest() : prompts_(folder_.path() + "/prompts.jsonl") {
-    std::ofstream(prompts_) << "{\"prompt\": \"a\", \"max_tokens\": 7}\n"
-                               "{\"prompt\": \"b\", \"id\": \"bee\"}\n";
-  }
-
-  Outcome Bench(const FakeCoordinator& server,
-                const std::vector<std::string>& more) {
-    std::vector<std::string> args = {"bench", "--address", server.address(),
-                                     "--prompts", prompts_};
-    args.insert(args.end(), more.begin(), more.end());
-    return Nacre(args);
-  }
-
-  const TemporaryFolder folder_;
-  const std::string prompts_;
-};
-
-TEST_F(BenchCommandTest, ComparesMethodsAndWritesJson) {
-  FakeCoordinator server(OneTwo);
-  const std::string file = folder_.path() + "/bench.json";
-  const Outcome outcome =
-      Bench(server, {"--methods", "ar,sd:3,async", "--repeat", "2", "--json",
-                     file, "--window", "5"});
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
-  EXPECT_THAT(outcome.out,
-              HasSubstr("identical tokens: yes (2 prompts x 3 methods)\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("\nsd:3 "));
-  const auto json = nlohmann::json::parse(*ReadFile(file), nullptr, false);
-  ASSERT_TRUE(json.is_object());
-  EXPECT_EQ(json["identical_tokens"], true);
-  EXPECT_EQ(json["numerics_id"], "fake-numerics");
-  ASSERT_EQ(json["methods"].size(), 3);
-  EXPECT_EQ(json["methods"][0]["speedup"], 1.0);
-  EXPECT_EQ(json["methods"][1]["requested_window"], 3);
-  EXPECT_EQ(json["methods"][2]["requested_window"], 5);
-  EXPECT_EQ(json["methods"][2]["step_gap_us"], 40.0);
-  EXPECT_EQ(json["requests"].size(), 2 * 3 * 2);
-
-  // Warm-up, then repetitions with rotating methods, then traced ones.
-  const std::vector<v1::GenerateRequest> requests = server.requests();
-  ASSERT_EQ(requests.size(), 3 + 2 * 3 * 2 + 2 * 3);
-  EXPECT_FALSE(requests[3].speculation().has_window());
-  EXPECT_EQ(requests[3].speculation().method(), v1::METHOD_AR);
-  EXPECT_EQ(requests[4].speculation().method(), v1::METHOD_SD);
-  EXPECT_EQ(requests[4].speculation().window(), 3);
-  EXPECT_EQ(requests[4].stop().max_tokens(), 7);
-  EXPECT_EQ(requests[4].sampling().seed(), 1);
-  EXPECT_FALSE(requests[4].output().trace());
-  EXPECT_EQ(requests[6].text(), "b");
-  EXPECT_FALSE(requests[6].stop().has_max_tokens());
-  EXPECT_EQ(requests[9].speculation().method(), v1::METHOD_SD);
-  EXPECT_TRUE(requests.back().output().trace());
-}
-
-TEST_F(BenchCommandTest, FlagsOverrideThePromptsFile) {
-  FakeCoordinator server(OneTwo);
-  const Outcome outcome =
-      Bench(server, {"--limit", "1", "--repeat", "1", "--max-tokens", "3",
-                     "--seed", "9", "--methods", "ar", "--streams", "4"});
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
-  const std::vector<v1::GenerateRequest> requests = server.requests();
-  // A warm-up, then the one prompt for each stream.
-  ASSERT_EQ(requests.size(), 1 + 4);
-  EXPECT_EQ(requests[1].stop().max_tokens(), 3);
-  EXPECT_EQ(requests[1].sampling().seed(), 9);
-}
-
-TEST_F(BenchCommandTest, RunsSeveralStreamsAtOnce) {
-  // The warm-up comes first. The two measured requests wait for each other:
-  // were they not at once, the first one would fail.
-  absl::Mutex mu;
-  int arrived = 0;
-  FakeCoordinator server([&](const v1::GenerateRequest& request,
-                             grpc::ServerContext* context,
-                             FakeCoordinator::Writer* writer) {
-    absl::MutexLock lock(&mu);
-    const auto both = [&arrived] { return arrived >= 3; };
-    if (++arrived > 1 &&
-        !mu.AwaitWithTimeout(absl::Condition(&both), absl::Seconds(60))) {
-      return grpc::Status(grpc::StatusCode::ABORTED, "alone");
-    }
-    return OneTwo(request, context, writer);
-  });
-  const Outcome outcome =
-      Bench(server, {"--repeat", "1", "--methods", "ar", "--streams", "2"});
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
-}
-
-TEST_F(BenchCommandTest, ComparesLoads) {
-  FakeCoordinator server(OneTwo);
-  const std::string file = folder_.path() + "/loads.json";
-  const Outcome outcome = Bench(server, {"--repeat", "1", "--methods", "ar,sd",
-                                         "--streams", "1,4", "--json", file});
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("1 at once\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("4 at once\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("between tokens, ms"));
-  const auto json = nlohmann::json::parse(*ReadFile(file), nullptr, false);
-  ASSERT_EQ(json["runs"].size(), 2);
-  EXPECT_EQ(json["runs"][0]["requests"].size(), 2 * 2);
-  EXPECT_EQ(json["runs"][1]["streams"], 4);
-  EXPECT_EQ(json["runs"][1]["requests"].size(), 2 * 4);
-  EXPECT_TRUE(json["runs"][1]["methods"][0]["ttft_s"]["p99"].is_number());
-}
-
-TEST_F(BenchCommandTest, FailsWhereTheMethodsDisagree) {
-  FakeCoordinator server([](const v1::GenerateRequest& request,
-                            grpc::ServerContext*,
-                            FakeCoordinator::Writer* writer) {
-    v1::Complete complete;
-    complete.add_token_ids(1);
-    complete.add_token_ids(
-        request.text() == "b" && request.speculation().method() == v1::METHOD_SD
-            ? 3
-            : 2);
-    FakeCoordinator::SendComplete(writer, complete);
-    return grpc::Status::OK;
-  });
-  const Outcome outcome =
-      Bench(server, {"--methods", "ar,sd", "--repeat", "1"});
-  EXPECT_EQ(outcome.code, kExitError);
-  EXPECT_THAT(outcome.out, HasSubstr("identical tokens: no"));
-  EXPECT_THAT(outcome.err,
-              HasSubstr("prompt \"bee\": the answers differ at token 1"));
-}
-
-TEST_F(BenchCommandTest, NamesTheRequestThatFails) {
-  FakeCoordinator server([](const v1::GenerateRequest& request,
-                            grpc::ServerContext* context,
-                            FakeCoordinator::Writer* writer) {
-    if (request.text() == "b") {
-      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no target");
-    }
-    return OneTwo(request, context, writer);
-  });
-  const Outcome outcome = Bench(server, {"--methods", "ar"});
-  EXPECT_EQ(outcome.code, kExitError);
-  EXPECT_THAT(outcome.err,
-              HasSubstr("UNAVAILABLE: prompt \"bee\", method ar: no target"));
-}
-
-TEST_F(BenchCommandTest, RefusesBadFlags) {
-  const auto error = [](std::vector<std::string> args) {
-    args.insert(args.begin(), "bench");
-    const Outcome outcome = Nacre(args);
-    EXPECT_EQ(outcome.code, kExitUsage);
-    return outcome.err;
-  };
-  const std::string address = "--address=127.0.0.1:1";
-  const std::string prompts = "--prompts=" + prompts_;
-  EXPECT_THAT(error({address}), HasSubstr("--prompts is needed"));
-  EXPECT_THAT(error({prompts}), HasSubstr("--target-model is needed"));
-  EXPECT_THAT(error({prompts, "--target-model", "x"}),
-              HasSubstr("--draft-model is needed"));
-  EXPECT_THAT(error({address, "--prompts=/no/file"}),
-              HasSubstr("cannot read /no/file"));
-  EXPECT_THAT(error({address, prompts, "--repeat=0"}),
-              HasSubstr("--repeat: 0 is not > 0"));
-  EXPECT_THAT(error({address, prompts, "--streams=-1"}),
-              HasSubstr("--streams: \"-1\""));
-  EXPECT_THAT(error({address, prompts, "--streams=4,x"}),
-              HasSubstr("--streams: \"x\" in \"4,x\""));
-  EXPECT_THAT(error({address, prompts, "--streams=4,4"}),
-              HasSubstr("or there twice"));
-  EXPECT_THAT(error({address, prompts, "--limit=0"}),
-              HasSubstr("--limit: 0 is not > 0"));
-  EXPECT_THAT(error({address, prompts, "--methods=sd:99"}),
-              HasSubstr("not in 1..64"));
 }
 
 TEST(InflateCommandTest, RefusesMissingFlagsAndReportsErrors) {

@@ -23,6 +23,15 @@ TEST(ParseMatchTracesTest, ReadsMatchesAndLengths) {
               ElementsAre(true, true, false, false, true, false));
 }
 
+TEST(MatchTraceLineTest, IsReadBack) {
+  const std::string line = MatchTraceLine("p\n0", {true, false, false});
+  EXPECT_EQ(line, R"({"id":"p\n0","matches":[1,0,0]})");
+  const auto traces = ParseMatchTraces("t.jsonl", line + "\n" + line + "\n");
+  ASSERT_TRUE(traces.ok()) << traces.status();
+  ASSERT_EQ(traces->size(), 2);
+  EXPECT_THAT(*(*traces)[1], ElementsAre(true, false, false));
+}
+
 TEST(ParseMatchTracesTest, RefusesBadLines) {
   const auto error = [](const char* text) {
     return std::string(ParseMatchTraces("t.jsonl", text).status().message());

@@ -1,0 +1,104 @@
+// What `nacre bench --match-trace` records through the real processes is what
+// the draft says when each prefix of the answer is put before it, computed here
+// without any service.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/backend_factory.h"
+#include "model/llama_model.h"
+#include "model/sampler.h"
+#include "tests/integration/service_fixture.h"
+#include "tools/bench_matches.h"
+
+namespace nacre::integration {
+namespace {
+
+using simulation::MatchTrace;
+
+constexpr int kMaxTokens = 96;
+constexpr int kPrompts = 6;
+
+// The draft alone, fed what the target said.
+class DraftAlone {
+ public:
+  DraftAlone() {
+    auto backend = kernels::CreateBackend({});
+    EXPECT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+    auto model = model::LlamaModel::Load(DraftModel(), backend_.get(), {});
+    EXPECT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+  }
+
+  MatchTrace Matches(const v1::Complete& answer,
+                     const SamplingParams& sampling) {
+    const int prompt_length = answer.prompt_token_ids_size();
+    auto sequence =
+        model_->NewSequence(prompt_length + answer.token_ids_size());
+    EXPECT_TRUE(sequence.ok()) << sequence.status();
+    model::Sampler sampler(sampling, model_->info().vocab_size);
+    model::TokenHistory history(prompt_length);
+    std::vector<int32_t> fed(answer.prompt_token_ids().begin(),
+                             answer.prompt_token_ids().end());
+    for (const int32_t id : fed) history.Push(id);
+    MatchTrace matches;
+    for (const uint32_t id : answer.token_ids()) {
+      const auto logits = model_->Forward({{{sequence->get(), fed, 1}}});
+      EXPECT_TRUE(logits.ok()) << logits.status();
+      const int32_t target_id = static_cast<int32_t>(id);
+      matches.push_back(sampler.Sample(*logits, history.length(), history) ==
+                        target_id);
+      history.Push(target_id);
+      fed = {target_id};
+    }
+    return matches;
+  }
+
+ private:
+  std::unique_ptr<kernels::Backend> backend_;
+  std::unique_ptr<model::LlamaModel> model_;
+};
+
+class MatchTraceTest : public ::testing::TestWithParam<float> {};
+
+TEST_P(MatchTraceTest, IsWhatTheDraftAloneWouldSay) {
+  const SamplingParams sampling = {.temperature = GetParam(), .seed = 5};
+  Service service;
+  tools::BenchPlan plan;
+  plan.prompts = LoadPrompts("gsm8k_100.jsonl", kPrompts);
+  plan.methods = *tools::ParseBenchMethods("async", std::nullopt);
+  plan.request.mutable_stop()->set_max_tokens(kMaxTokens);
+  plan.request.mutable_sampling()->set_temperature(sampling.temperature);
+  plan.request.mutable_sampling()->set_seed(sampling.seed);
+  const auto ignore = [](const std::string&) {};
+  const auto result = tools::RunBench(plan, &service.client(), ignore);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto recorded =
+      tools::RecordMatches(plan, *result, 0, &service.client(), ignore);
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  DraftAlone draft;
+  int tokens = 0;
+  int matches = 0;
+  for (const tools::BenchAnswer& answer : result->answers) {
+    const MatchTrace expected = draft.Matches(answer.complete, sampling);
+    EXPECT_EQ((*recorded)[answer.prompt], expected)
+        << plan.prompts[answer.prompt].id;
+    for (const bool match : expected) {
+      ++tokens;
+      matches += match ? 1 : 0;
+    }
+  }
+  // Neither is trivial.
+  EXPECT_GT(matches, tokens / 4);
+  EXPECT_LT(matches, tokens);
+}
+
+INSTANTIATE_TEST_SUITE_P(Temperature, MatchTraceTest,
+                         ::testing::Values(0.0f, 0.8f));
+
+}  // namespace
+}  // namespace nacre::integration
