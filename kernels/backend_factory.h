@@ -18,7 +18,7 @@ struct BackendOptions {
   std::vector<int> cpus;
   int device = 0;  // cuda only
   // Type weights are kept in: "auto" (bf16 and f32 as they are, f16 as f32),
-  // "bf16" (rounds; changes outputs) or "f32".
+  // "f32" (exact), "bf16", "int8" or "int4" (these three change outputs).
   std::string weights = "auto";
 };
 

@@ -61,8 +61,12 @@ absl::StatusOr<WeightType> ParseWeightType(const std::string& name) {
   if (name == "auto") return WeightType::kAuto;
   if (name == "bf16") return WeightType::kBF16;
   if (name == "f32") return WeightType::kF32;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "weights is \"", name, "\", expected \"auto\", \"bf16\" or \"f32\""));
+  if (name == "int8") return WeightType::kInt8;
+  if (name == "int4") return WeightType::kInt4;
+  return absl::InvalidArgumentError(
+      absl::StrCat("weights is \"", name,
+                   "\", expected \"auto\", \"bf16\", \"f32\", \"int8\" or "
+                   "\"int4\""));
 }
 
 const char* WeightTypeSuffix(WeightType type) {
@@ -73,6 +77,10 @@ const char* WeightTypeSuffix(WeightType type) {
       return "-bf16";
     case WeightType::kF32:
       return "-f32";
+    case WeightType::kInt8:
+      return "-int8";
+    case WeightType::kInt4:
+      return "-int4";
   }
   return "";
 }

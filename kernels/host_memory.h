@@ -22,12 +22,15 @@ enum class WeightType {
   kAuto,  // bf16 and f32 as they are, f16 as f32: exact
   kBF16,  // everything rounded to bf16
   kF32,   // everything widened to f32: exact
+  kInt8,  // quantized (kernels/quantization.h)
+  kInt4,  // likewise
 };
 
-// INVALID_ARGUMENT unless `name` is "auto", "bf16" or "f32".
+// INVALID_ARGUMENT unless `name` is "auto", "bf16", "f32", "int8" or "int4".
 absl::StatusOr<WeightType> ParseWeightType(const std::string& name);
 
-// "", "-bf16" or "-f32": what a numerics id says of the weight type.
+// "", "-bf16", "-f32", "-int8" or "-int4": what a numerics id says of the
+// weight type.
 const char* WeightTypeSuffix(WeightType type);
 
 // A zeroed Buffer of host memory, 64-byte aligned. RESOURCE_EXHAUSTED when the

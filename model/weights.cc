@@ -35,7 +35,16 @@ class Loader {
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Packed(
       const std::string& name, int rows, int cols) {
     NACRE_ASSIGN_OR_RETURN(const HostMatrix matrix, Matrix(name, rows, cols));
-    return backend_->Pack(absl::MakeConstSpan(&matrix, 1));
+    return Stacked(name, {matrix});
+  }
+
+  // `name` is for errors.
+  absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Stacked(
+      const std::string& name, absl::Span<const HostMatrix> parts) {
+    auto packed = backend_->Pack(parts);
+    if (packed.ok()) return packed;
+    return absl::Status(packed.status().code(),
+                        absl::StrCat(name, ": ", packed.status().message()));
   }
 
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> Vector(
@@ -69,7 +78,8 @@ class Loader {
     NACRE_ASSIGN_OR_RETURN(
         const HostMatrix v,
         Matrix(attention + "v_proj.weight", config.kv_size(), hidden));
-    NACRE_ASSIGN_OR_RETURN(layer.qkv, backend_->Pack({q, k, v}));
+    NACRE_ASSIGN_OR_RETURN(layer.qkv,
+                           Stacked(attention + "{q,k,v}_proj", {q, k, v}));
     NACRE_ASSIGN_OR_RETURN(
         layer.o, Packed(attention + "o_proj.weight", hidden, config.q_size()));
     NACRE_ASSIGN_OR_RETURN(
@@ -79,7 +89,8 @@ class Loader {
                            Matrix(mlp + "gate_proj.weight", inter, hidden));
     NACRE_ASSIGN_OR_RETURN(const HostMatrix up,
                            Matrix(mlp + "up_proj.weight", inter, hidden));
-    NACRE_ASSIGN_OR_RETURN(layer.gate_up, backend_->Pack({gate, up}));
+    NACRE_ASSIGN_OR_RETURN(layer.gate_up,
+                           Stacked(mlp + "{gate,up}_proj", {gate, up}));
     NACRE_ASSIGN_OR_RETURN(layer.down,
                            Packed(mlp + "down_proj.weight", hidden, inter));
     return layer;
@@ -134,8 +145,9 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   NACRE_ASSIGN_OR_RETURN(weights.final_norm, loader.Vector("model.norm.weight",
                                                            config.hidden_size));
   if (config.tie_word_embeddings) {
-    NACRE_ASSIGN_OR_RETURN(weights.head, backend->Pack(absl::MakeConstSpan(
-                                             &weights.embedding, 1)));
+    NACRE_ASSIGN_OR_RETURN(
+        weights.head,
+        loader.Stacked("model.embed_tokens.weight", {weights.embedding}));
   } else {
     NACRE_ASSIGN_OR_RETURN(
         weights.head,

@@ -102,9 +102,12 @@ TESTED_BY = {
         "tests/coordinator/dispatcher_lifecycle_test.cc",
     "kernels/cpu/attention.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/cpu_backend.cc": "tests/kernels/cpu_accuracy_test.cc",
+    "kernels/cpu/dense_matrix.cc": "tests/kernels/batch_invariance_test.cc",
     "kernels/cpu/elementwise.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/gemm.cc": "tests/kernels/cpu_accuracy_test.cc",
-    "kernels/cpu/packed_weights.cc": "tests/kernels/batch_invariance_test.cc",
+    "kernels/cpu/quantized_gemm.cc": "tests/kernels/cpu_quantized_test.cc",
+    "kernels/cpu/quantized_gemm_vnni.cc": "tests/kernels/cpu_quantized_test.cc",
+    "kernels/cpu/quantized_matrix.cc": "tests/kernels/cpu_quantized_test.cc",
     "kernels/cpu/thread_pool.cc": "tests/kernels/thread_pool_test.cc",
     "kernels/cpu_list.cc": "tests/kernels/backend_factory_test.cc",
     "kernels/reference/reference_backend.cc":

@@ -15,7 +15,8 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("drafts", "N", &drafts, "draft workers; 0: no speculation");
   flags->Add("backend", "B", &backend, "kernels of the workers");
   flags->Add("device", "N", &device, "accelerator of the workers");
-  flags->Add("weights", "T", &weights, "type that weights are kept in");
+  flags->Add("weights", "T", &weights,
+             "type that weights are kept in: auto, f32, bf16, int8 or int4");
   flags->Add("cpus", "LIST", &cpus,
              "cores to deal out to the workers, as in 0-3,6 (default: all)");
   flags->Add("max-memory", "BYTES", &max_memory,

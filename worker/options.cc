@@ -118,7 +118,10 @@ constexpr Flag kFlags[] = {
      }},
     {"cpus", "LIST", "cores for compute threads, like 0,2-3 (one, unpinned)",
      SetCpus},
-    {"weights", "TYPE", "auto, bf16 or f32 (auto: as in the checkpoint)",
+    {"weights", "TYPE",
+     "auto, f32, bf16, int8 or int4 (auto: as in the checkpoint; the last "
+     "three "
+     "change outputs)",
      [](const std::string& text, WorkerOptions* options) {
        options->backend.weights = text;
        return absl::OkStatus();

@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
-#include "kernels/cpu/packed_weights.h"
+#include "kernels/cpu/dense_matrix.h"
+#include "kernels/cpu/quantized_matrix.h"
 #include "kernels/kv_address.h"
+#include "kernels/quantization.h"
 
 namespace nacre::kernels {
 namespace {
@@ -22,6 +24,7 @@ CpuBackend::CpuBackend(std::vector<int> cpus, WeightType weight_type)
     : cpus_(std::move(cpus)),
       weight_type_(weight_type),
       gemm_(ChooseGemmKernels()),
+      quantized_gemm_(ChooseQuantizedGemmKernels()),
       elementwise_(ChooseElementwiseKernels()),
       attention_(ChooseAttentionKernels()),
       threads_(cpus_) {}
@@ -55,7 +58,10 @@ void CpuBackend::CopyToHost(const void* device, size_t bytes, void* host) {
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuBackend::Pack(
     absl::Span<const HostMatrix> parts) {
-  return PackedWeights::Create(parts, weight_type_, gemm_.lanes);
+  if (QuantizedGroupSize(weight_type_) > 0) {
+    return QuantizedMatrix::Create(parts, weight_type_, quantized_gemm_);
+  }
+  return DenseMatrix::Create(parts, weight_type_, gemm_);
 }
 
 void CpuBackend::Divide(int count, int elements_each,
@@ -70,26 +76,22 @@ void CpuBackend::Divide(int count, int elements_each,
 void CpuBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
                         float* y) {
   if (rows == 0) return;
-  const auto& weights = static_cast<const PackedWeights&>(w);
-  const size_t inputs = weights.shape().blocks * 2 * gemm_.lanes;
-  if (const size_t size = rows * inputs; size > activations_size_) {
-    activations_ = hwy::AllocateAligned<float>(size);
+  const auto& matrix = static_cast<const CpuMatrix&>(w);
+  if (const size_t bytes = matrix.ActivationBytes(rows);
+      bytes > activations_size_) {
+    activations_ = hwy::AllocateAligned<char>(bytes);
     NACRE_CHECK(activations_ != nullptr, "no memory for activations");
-    activations_size_ = size;
+    activations_size_ = bytes;
   }
-  const auto pack = weights.is_bf16() ? gemm_.pack_bf16 : gemm_.pack_f32;
-  const auto multiply =
-      weights.is_bf16() ? gemm_.multiply_bf16 : gemm_.multiply_f32;
-  pack(x, rows, w.cols(), activations_.get());
-  GemmArgs args;
-  args.weights = weights.data();
-  args.activations = activations_.get();
-  args.rows = rows;
-  args.outputs = w.rows();
-  args.shape = weights.shape();
-  args.y = y;
-  Divide(weights.shape().groups(), kGroupPanels * kPanelOutputs * w.cols(),
-         [&](int begin, int end) { multiply(args, begin, end); });
+  char* const packed = activations_.get();
+  const int tiles = matrix.num_tiles(rows);
+  Divide(tiles, rows / tiles * w.cols(), [&](int begin, int end) {
+    matrix.PackActivations(x, rows, begin, end, packed);
+  });
+  const int units = matrix.num_units();
+  Divide(units, w.rows() / units * w.cols(), [&](int begin, int end) {
+    matrix.Multiply(packed, rows, begin, end, y);
+  });
 }
 
 void CpuBackend::Embed(const HostMatrix& table, absl::Span<const int32_t> ids,

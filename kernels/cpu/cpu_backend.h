@@ -1,6 +1,7 @@
 // The fast backend on host memory: SIMD kernels for the best target of this CPU
 // (chosen when the backend is made) on pinned threads. Weights stay bf16 where
-// the checkpoint has bf16; activations, sums and the KV cache are float32.
+// the checkpoint has bf16, unless another type is asked for; sums and the KV
+// cache are float32.
 //
 // Work is divided among threads by whole output elements, so their number never
 // changes a bit. No op allocates once it has seen its largest number of rows.
@@ -18,6 +19,7 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/quantized_gemm.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/host_memory.h"
 
@@ -65,13 +67,14 @@ class CpuBackend : public Backend {
   const std::vector<int> cpus_;
   const WeightType weight_type_;
   const GemmKernels gemm_;
+  const QuantizedGemmKernels quantized_gemm_;
   const ElementwiseKernels elementwise_;
   const AttentionKernels attention_;
   ThreadPool threads_;
 
   // Packed activations of the current MatMul.
-  hwy::AlignedFreeUniquePtr<float[]> activations_;
-  size_t activations_size_ = 0;  // floats
+  hwy::AlignedFreeUniquePtr<char[]> activations_;
+  size_t activations_size_ = 0;  // bytes
 };
 
 }  // namespace nacre::kernels

@@ -32,24 +32,12 @@ constexpr int kTilesTogether = 4;
 // Weights that later tiles pass over again, in the level-2 cache.
 constexpr size_t kReusedBytes = size_t{256} << 10;
 
-// Rows in near-equal tiles of at most kMaxTileRows. Tile i begins at row
-// i * rows / count.
-struct Tiling {
-  Tiling(int num_rows, int max_tile_rows)
-      : rows(num_rows), count((num_rows + max_tile_rows - 1) / max_tile_rows) {}
-  int begin(int tile) const {
-    return static_cast<int>(static_cast<int64_t>(rows) * tile / count);
-  }
-  int rows;
-  int count;
-};
-
-template <int kMaxTileRows>
-void PackActivations(const float* x, int rows, int cols, float* out) {
+void PackActivations(const float* x, const RowTiling& tiling, int tile_begin,
+                     int tile_end, int cols, float* out) {
   const size_t block = 2 * FloatLanes();
   const size_t inputs = static_cast<size_t>(cols);
-  const Tiling tiling(rows, kMaxTileRows);
-  for (int tile = 0; tile < tiling.count; ++tile) {
+  out += tiling.begin(tile_begin) * ((inputs + block - 1) / block * block);
+  for (int tile = tile_begin; tile < tile_end; ++tile) {
     const int begin = tiling.begin(tile);
     const int end = tiling.begin(tile + 1);
     for (size_t k = 0; k < inputs; k += block) {
@@ -248,7 +236,7 @@ struct Tile {
 // Tiles [begin, begin + count), count <= kTilesTogether. They share the
 // fetching equally, so that memory works through all of them.
 template <class Weights>
-void MakeTiles(const Tiling& tiling, int begin, int count, bool prefetch,
+void MakeTiles(const RowTiling& tiling, int begin, int count, bool prefetch,
                Tile<typename Weights::Word>* tiles) {
   int quarter = prefetch ? 0 : 4;
   for (int t = 0; t < count; ++t) {
@@ -256,7 +244,7 @@ void MakeTiles(const Tiling& tiling, int begin, int count, bool prefetch,
     const int share = (4 - quarter + tiles_left - 1) / tiles_left;
     const int vectors = share == 3 ? 2 : share;
     const int row = tiling.begin(begin + t);
-    const int rows = tiling.begin(begin + t + 1) - row;
+    const int rows = tiling.size(begin + t);
     tiles[t] = {row, rows, vectors, quarter, ChooseRun<Weights>(rows, vectors)};
     quarter += vectors;
   }
@@ -306,7 +294,7 @@ void MultiplyGroup(const GemmArgs& args, int group,
 
 template <class Weights>
 void Multiply(const GemmArgs& args, int group_begin, int group_end) {
-  const Tiling tiling(args.rows, Weights::kMaxTileRows);
+  const RowTiling tiling(args.rows, Weights::kMaxTileRows);
   const size_t group_bytes = kGroupPanels * args.shape.blocks *
                              Weights::kStepsPerBlock * kPanelOutputs *
                              FloatLanes() * sizeof(float);
@@ -326,8 +314,11 @@ void Multiply(const GemmArgs& args, int group_begin, int group_end) {
 }
 
 GemmKernels GetGemmKernels() {
-  return {static_cast<int>(FloatLanes()), PackActivations<kMaxTileRowsF32>,
-          PackActivations<kMaxTileRowsBF16>, Multiply<F32Weights>,
+  return {static_cast<int>(FloatLanes()),
+          kMaxTileRowsF32,
+          kMaxTileRowsBF16,
+          PackActivations,
+          Multiply<F32Weights>,
           Multiply<BF16Weights>};
 }
 

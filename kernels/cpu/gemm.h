@@ -25,6 +25,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/row_tiling.h"
+
 namespace nacre::kernels {
 
 inline constexpr int kPanelOutputs = 4;
@@ -66,9 +68,13 @@ struct GemmArgs {
 
 struct GemmKernels {
   int lanes;  // L
-  // Copies x [rows, cols] into tiles of rows. out [rows, blocks * 2 * L].
-  void (*pack_f32)(const float* x, int rows, int cols, float* out);
-  void (*pack_bf16)(const float* x, int rows, int cols, float* out);
+  // Rows of a tile at most.
+  int tile_rows_f32;
+  int tile_rows_bf16;
+  // Copies tiles [tile_begin, tile_end) of x [rows, cols].
+  //                                            out [rows, blocks * 2 * L]
+  void (*pack)(const float* x, const RowTiling& tiling, int tile_begin,
+               int tile_end, int cols, float* out);
   // Computes the outputs of groups [group_begin, group_end) for all rows.
   void (*multiply_f32)(const GemmArgs& args, int group_begin, int group_end);
   void (*multiply_bf16)(const GemmArgs& args, int group_begin, int group_end);

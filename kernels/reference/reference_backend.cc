@@ -10,11 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "kernels/kv_address.h"
+#include "kernels/quantization.h"
 
 namespace nacre::kernels {
 namespace {
 
-// Row-major float32.
+// Row-major float32: quantized weights as the values they stand for.
 class ReferenceMatrix : public PackedMatrix {
  public:
   ReferenceMatrix(std::vector<float> values, int rows, int cols)
@@ -41,6 +42,23 @@ double Dot(const float* a, const float* b, int count) {
 
 std::string ReferenceBackend::numerics_id() const {
   return absl::StrCat("reference", WeightTypeSuffix(weight_type_), "-v1");
+}
+
+// Replaces a row by what its quantized form stands for. Integer times scale is
+// rounded to float32 where the scale is not of bf16.             row [cols]
+void ReferenceBackend::Requantize(
+    float* row, int cols,
+    absl::FunctionRef<float(const float*, int, int8_t*)> quantize) const {
+  const int size = QuantizedGroupSize(weight_type_);
+  float group[kMaxQuantizedGroup];
+  int8_t integers[kMaxQuantizedGroup];
+  for (int begin = 0; begin < cols; begin += size) {
+    const int count = std::min(size, cols - begin);
+    std::fill(std::copy(row + begin, row + begin + count, group), group + size,
+              0.0f);
+    const float scale = quantize(group, size, integers);
+    for (int i = 0; i < count; ++i) row[begin + i] = integers[i] * scale;
+  }
 }
 
 std::string ReferenceBackend::description() const {
@@ -76,16 +94,34 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> ReferenceBackend::Pack(
   if (weight_type_ == WeightType::kBF16) {
     for (float& value : values) value = FromBF16(ToBF16(value));
   }
+  if (QuantizedGroupSize(weight_type_) > 0) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::isfinite(values[i])) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("weight [", i / cols, ", ", i % cols, "] is ", values[i],
+                       ", which cannot be quantized"));
+    }
+    for (int row = 0; row < rows; ++row) {
+      Requantize(values.data() + static_cast<size_t>(row) * cols, cols,
+                 [this](const float* group, int, int8_t* integers) {
+                   return QuantizeWeights(group, weight_type_, integers);
+                 });
+    }
+  }
   return std::make_unique<ReferenceMatrix>(std::move(values), rows, cols);
 }
 
 void ReferenceBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
                               float* y) {
   const auto& matrix = static_cast<const ReferenceMatrix&>(w);
-  for (int i = 0; i < rows; ++i) {
-    const float* input = x + static_cast<size_t>(i) * w.cols();
+  std::vector<float> input(static_cast<size_t>(w.cols()));
+  for (int i = 0; i < rows; ++i, x += w.cols()) {
+    std::copy(x, x + w.cols(), input.begin());
+    if (QuantizedGroupSize(weight_type_) > 0) {
+      Requantize(input.data(), w.cols(), QuantizeActivations);
+    }
     for (int o = 0; o < w.rows(); ++o) {
-      *y++ = static_cast<float>(Dot(input, matrix.row(o), w.cols()));
+      *y++ = static_cast<float>(Dot(input.data(), matrix.row(o), w.cols()));
     }
   }
 }

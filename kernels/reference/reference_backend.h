@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "kernels/backend.h"
 #include "kernels/host_memory.h"
 
@@ -47,6 +48,10 @@ class ReferenceBackend : public Backend {
   void AddInPlace(float* x, const float* y, size_t count) override;
 
  private:
+  void Requantize(
+      float* row, int cols,
+      absl::FunctionRef<float(const float*, int, int8_t*)> quantize) const;
+
   WeightType weight_type_;
 };
 

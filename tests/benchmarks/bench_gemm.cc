@@ -2,6 +2,7 @@
 // what share of it one row reaches, and what more rows cost.
 //
 //   bench_gemm [--cpus LIST] [--megabytes N] [--repetitions N]
+//              [--only CASE]
 //
 // Times are medians over repetitions, in which the cases take turns, so that a
 // busy moment of the machine falls on all alike.
@@ -27,6 +28,7 @@ struct Flags {
   std::vector<int> cpus;
   int megabytes = 256;  // of weights; should exceed the last-level cache
   int repetitions = 15;
+  std::string only;  // name of one case
 };
 
 double Seconds() {
@@ -92,15 +94,23 @@ class ReadBandwidth {
 
 struct Case {
   const char* name;
+  std::string weights;
   DType dtype;
   int cols;
   int megabytes;
 };
 
+// Bytes of a weight in memory, scales included.
+double BytesPerWeight(const Case& test) {
+  if (test.weights == "int8") return 1 + 2.0 / 64;
+  if (test.weights == "int4") return 0.5 + 2.0 / 32;
+  return static_cast<double>(SizeOf(test.dtype));
+}
+
 std::unique_ptr<PackedMatrix> MakeWeights(Backend& backend, const Case& test,
                                           int* outputs) {
   *outputs = static_cast<int>((size_t{1} << 20) * test.megabytes /
-                              (test.cols * SizeOf(test.dtype)));
+                              (test.cols * BytesPerWeight(test)));
   std::vector<char> bytes(size_t{1} * *outputs * test.cols *
                           SizeOf(test.dtype));
   uint32_t state = 1;
@@ -123,7 +133,17 @@ std::unique_ptr<PackedMatrix> MakeWeights(Backend& backend, const Case& test,
   return *std::move(packed);
 }
 
-void RunCase(Backend& backend, const Flags& flags, const Case& test) {
+void RunCase(const Flags& flags, const Case& test) {
+  BackendOptions options;
+  options.cpus = flags.cpus;
+  options.weights = test.weights;
+  const auto made = CreateBackend(options);
+  if (!made.ok()) {
+    std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
+    std::exit(1);
+  }
+  Backend& backend = **made;
+  backend.BindComputeThread();
   const std::vector<int> row_counts = {1, 2, 4, 6, 8, 12, 16, 32, 128};
   int outputs = 0;
   const auto weights = MakeWeights(backend, test, &outputs);
@@ -149,7 +169,7 @@ void RunCase(Backend& backend, const Flags& flags, const Case& test) {
               test.megabytes, outputs, test.cols, bandwidth * 1e-9);
   std::printf("%6s %10s %8s %10s %9s %9s\n", "rows", "ms", "GB/s", "% of read",
               "to 1 row", "GMAC/s");
-  const double bytes = 1.0 * outputs * test.cols * SizeOf(test.dtype);
+  const double bytes = 1.0 * outputs * test.cols * BytesPerWeight(test);
   const double one_row = Median(times[0]);
   for (size_t c = 0; c < row_counts.size(); ++c) {
     const double seconds = Median(times[c]);
@@ -164,7 +184,9 @@ int Main(int argc, char** argv) {
   Flags flags;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
-    if (name == "--cpus") {
+    if (name == "--only") {
+      flags.only = argv[i + 1];
+    } else if (name == "--cpus") {
       auto cpus = ParseCpuList(argv[i + 1]);
       if (!cpus.ok()) {
         std::fprintf(stderr, "%s\n", cpus.status().ToString().c_str());
@@ -180,24 +202,19 @@ int Main(int argc, char** argv) {
       return 1;
     }
   }
-  BackendOptions options;
-  options.cpus = flags.cpus;
-  const auto backend = CreateBackend(options);
-  if (!backend.ok()) {
-    std::fprintf(stderr, "%s\n", backend.status().ToString().c_str());
-    return 1;
-  }
-  (*backend)->BindComputeThread();
-  std::printf("%s\n", (*backend)->description().c_str());
   const std::vector<Case> cases = {
-      {"bf16", DType::kBF16, 2048, flags.megabytes},
-      {"f32", DType::kF32, 2048, flags.megabytes},
-      {"bf16, long rows", DType::kBF16, 8192, flags.megabytes},
-      {"bf16, few inputs", DType::kBF16, 256, flags.megabytes},
-      {"f32, few inputs", DType::kF32, 256, flags.megabytes},
-      {"bf16, in cache", DType::kBF16, 256, 1},
+      {"bf16", "auto", DType::kBF16, 2048, flags.megabytes},
+      {"f32", "auto", DType::kF32, 2048, flags.megabytes},
+      {"int8", "int8", DType::kF32, 2048, flags.megabytes},
+      {"int4", "int4", DType::kF32, 2048, flags.megabytes},
+      {"bf16, long rows", "auto", DType::kBF16, 8192, flags.megabytes},
+      {"bf16, few inputs", "auto", DType::kBF16, 256, flags.megabytes},
+      {"f32, few inputs", "auto", DType::kF32, 256, flags.megabytes},
+      {"bf16, in cache", "auto", DType::kBF16, 256, 1},
   };
-  for (const Case& test : cases) RunCase(**backend, flags, test);
+  for (const Case& test : cases) {
+    if (flags.only.empty() || flags.only == test.name) RunCase(flags, test);
+  }
   return 0;
 }
 

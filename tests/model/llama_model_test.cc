@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
@@ -26,11 +27,14 @@ using nacre::testing::WriteTinyCheckpoint;
 using ::testing::HasSubstr;
 using Logits = std::vector<std::vector<float>>;  // [rows][vocab_size]
 
+// A backend, or a backend and the type it keeps weights in, as in cpu_int8.
 class LlamaModelTest : public ::testing::TestWithParam<const char*> {
  protected:
   LlamaModelTest() {
+    const std::vector<std::string> parts = absl::StrSplit(GetParam(), '_');
     kernels::BackendOptions options;
-    options.kind = GetParam();
+    options.kind = parts[0];
+    if (parts.size() > 1) options.weights = parts[1];
     backend_ = *kernels::CreateBackend(options);
   }
 
@@ -44,6 +48,12 @@ class LlamaModelTest : public ::testing::TestWithParam<const char*> {
     const std::string dir = TestFolder("tiny");
     WriteTinyCheckpoint(shape, dir);
     return LoadFrom(dir);
+  }
+
+  // Of logits, relative to the largest.
+  float tolerance() const {
+    const std::string name = GetParam();
+    return name == "cpu_int4" ? 0.5f : name == "cpu_int8" ? 0.05f : 1e-3f;
   }
 
   std::string LoadError(const std::string& dir) {
@@ -142,7 +152,7 @@ TEST_P(LlamaModelTest, MatchesHuggingFace) {
             std::max(difference, std::abs(row[id] - expected[i * vocab + id]));
       }
     }
-    EXPECT_LE(difference, 1e-3f * largest) << name;
+    EXPECT_LE(difference, tolerance() * largest) << name;
     RecordProperty(name, std::to_string(difference / largest));
   }
 }
@@ -414,7 +424,8 @@ TEST_P(LlamaModelTest, AnUntiedHeadMustBeThere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, LlamaModelTest,
-                         ::testing::Values("reference", "cpu"),
+                         ::testing::Values("reference", "cpu", "cpu_int8",
+                                           "cpu_int4"),
                          [](const auto& info) {
                            return std::string(info.param);
                          });

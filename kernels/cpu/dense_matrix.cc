@@ -1,17 +1,17 @@
-#include "kernels/cpu/packed_weights.h"
+#include "kernels/cpu/dense_matrix.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "common/status_macros.h"
-#include "kernels/cpu/gemm.h"
 
 namespace nacre::kernels {
 
-absl::StatusOr<std::unique_ptr<PackedWeights>> PackedWeights::Create(
-    absl::Span<const HostMatrix> parts, WeightType type, int lanes) {
-  std::unique_ptr<PackedWeights> packed(new PackedWeights());
+absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
+    absl::Span<const HostMatrix> parts, WeightType type,
+    const GemmKernels& kernels) {
+  std::unique_ptr<DenseMatrix> packed(new DenseMatrix(kernels));
   packed->rows_ = CheckedTotalRows(parts);
   packed->cols_ = parts[0].cols;
   packed->is_bf16_ =
@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<PackedWeights>> PackedWeights::Create(
        std::all_of(parts.begin(), parts.end(), [](const HostMatrix& part) {
          return part.dtype == DType::kBF16;
        }));
-  const size_t block = 2 * static_cast<size_t>(lanes);
+  const size_t block = 2 * static_cast<size_t>(kernels.lanes);
   packed->shape_.panels = (packed->rows_ + kPanelOutputs - 1) / kPanelOutputs;
   packed->shape_.blocks = (packed->cols_ + block - 1) / block;
   const size_t element_size = packed->is_bf16_ ? 2 : sizeof(float);
@@ -35,15 +35,15 @@ absl::StatusOr<std::unique_ptr<PackedWeights>> PackedWeights::Create(
   for (const HostMatrix& part : parts) {
     for (int row = 0; row < part.rows; ++row, ++out_row) {
       LoadRow(part, row, values.data());
-      packed->PackRow(values.data(), out_row, lanes);
+      packed->PackRow(values.data(), out_row);
     }
   }
   return packed;
 }
 
 // values [blocks * 2 * lanes]
-void PackedWeights::PackRow(const float* values, int row, int lanes) {
-  const size_t width = static_cast<size_t>(lanes);
+void DenseMatrix::PackRow(const float* values, int row) {
+  const size_t width = static_cast<size_t>(kernels_.lanes);
   const int panel = row / kPanelOutputs;
   const size_t output = row % kPanelOutputs;
   const size_t block_words = (is_bf16_ ? 1 : 2) * kPanelOutputs * width;
@@ -62,6 +62,35 @@ void PackedWeights::PackRow(const float* values, int row, int lanes) {
       std::copy_n(values + width, width, out + kPanelOutputs * width);
     }
   }
+}
+
+RowTiling DenseMatrix::Tiling(int rows) const {
+  return RowTiling(rows,
+                   is_bf16_ ? kernels_.tile_rows_bf16 : kernels_.tile_rows_f32);
+}
+
+size_t DenseMatrix::ActivationBytes(int rows) const {
+  return rows * shape_.blocks * 2 * kernels_.lanes * sizeof(float);
+}
+
+void DenseMatrix::PackActivations(const float* x, int rows, int tile_begin,
+                                  int tile_end, void* packed) const {
+  kernels_.pack(x, Tiling(rows), tile_begin, tile_end, cols_,
+                static_cast<float*>(packed));
+}
+
+void DenseMatrix::Multiply(const void* packed, int rows, int unit_begin,
+                           int unit_end, float* y) const {
+  GemmArgs args;
+  args.weights = memory_->data();
+  args.activations = static_cast<const float*>(packed);
+  args.rows = rows;
+  args.outputs = rows_;
+  args.shape = shape_;
+  args.y = y;
+  const auto multiply =
+      is_bf16_ ? kernels_.multiply_bf16 : kernels_.multiply_f32;
+  multiply(args, unit_begin, unit_end);
 }
 
 }  // namespace nacre::kernels

@@ -1,0 +1,53 @@
+// Weight matrix in float32 or bf16, in the panels of kernels/cpu/gemm.h, and
+// its product.
+//
+// Immutable; owns its memory.
+
+#ifndef KERNELS_CPU_DENSE_MATRIX_H_
+#define KERNELS_CPU_DENSE_MATRIX_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/cpu/cpu_matrix.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/row_tiling.h"
+#include "kernels/host_memory.h"
+
+namespace nacre::kernels {
+
+class DenseMatrix : public CpuMatrix {
+ public:
+  // Stacks `parts` by rows. `type` kAuto keeps bf16 when every part is bf16,
+  // else f32. RESOURCE_EXHAUSTED.
+  static absl::StatusOr<std::unique_ptr<DenseMatrix>> Create(
+      absl::Span<const HostMatrix> parts, WeightType type,
+      const GemmKernels& kernels);
+
+  int rows() const override { return rows_; }
+  int cols() const override { return cols_; }
+  size_t ActivationBytes(int rows) const override;
+  int num_tiles(int rows) const override { return Tiling(rows).count; }
+  void PackActivations(const float* x, int rows, int tile_begin, int tile_end,
+                       void* packed) const override;
+  int num_units() const override { return shape_.groups(); }
+  void Multiply(const void* packed, int rows, int unit_begin, int unit_end,
+                float* y) const override;
+
+ private:
+  explicit DenseMatrix(const GemmKernels& kernels) : kernels_(kernels) {}
+  RowTiling Tiling(int rows) const;
+  void PackRow(const float* values, int row);
+
+  const GemmKernels kernels_;
+  int rows_ = 0;
+  int cols_ = 0;
+  bool is_bf16_ = false;
+  PackedShape shape_;
+  std::unique_ptr<Buffer> memory_;
+};
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_CPU_DENSE_MATRIX_H_

@@ -1,0 +1,131 @@
+#include "kernels/cpu/quantized_gemm.h"
+
+#include "kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/quantized_gemm.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// Must come after foreach_target.h.
+#include <cmath>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/quantized_loop.h"
+#include "kernels/cpu/simd-inl.h"
+#include "kernels/dtype.h"
+#include "kernels/quantization.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace nacre::kernels {
+namespace HWY_NAMESPACE {
+
+float QuantizeGroup(const float* values, int count, int8_t* out) {
+  const F32 df;
+  const hn::Rebind<int8_t, F32> d8;
+  const size_t lanes = FloatLanes();
+  const size_t size = static_cast<size_t>(count);
+  VF32 largest_lanes = hn::Zero(df);
+  VF32 not_finite = hn::Zero(df);  // 0, or NaN once a value is not finite
+  for (size_t i = 0; i < size; i += lanes) {
+    const VF32 v = hn::LoadU(df, values + i);
+    largest_lanes = hn::Max(largest_lanes, hn::Abs(v));
+    not_finite = hn::MulAdd(v, hn::Zero(df), not_finite);
+  }
+  const float largest = hn::GetLane(hn::MaxOfLanes(df, largest_lanes));
+  const bool is_finite = SumLanes(not_finite) == 0;
+  const bool is_zero = !is_finite || largest < kSmallestActivation;
+  const VF32 inverse = hn::Set(df, is_zero ? 0.0f : 127.0f / largest);
+  for (size_t i = 0; i < size; i += lanes) {
+    const VF32 v = is_zero ? hn::Zero(df) : hn::LoadU(df, values + i);
+    const auto q = hn::NearestInt(hn::Mul(v, inverse));
+    hn::StoreU(hn::DemoteTo(d8, q), d8, out + i);
+  }
+  if (!is_finite) return std::numeric_limits<float>::quiet_NaN();
+  return is_zero ? 0.0f : largest / 127.0f;
+}
+
+// sums [kUnitOutputs] += integers * scales_w * scale_x. scales_w: bf16.
+HWY_INLINE void AddScaled(const int32_t* integers, const uint16_t* scales_w,
+                          float scale_x, float* sums) {
+  const F32 df;
+  const hn::RebindToSigned<F32> di;
+  HWY_ALIGN float scales[kUnitOutputs];
+  for (int o = 0; o < kUnitOutputs; ++o) scales[o] = FromBF16(scales_w[o]);
+  const VF32 x = hn::Set(df, scale_x);
+  for (size_t o = 0; o < kUnitOutputs; o += FloatLanes()) {
+    const VF32 sum = hn::ConvertTo(df, hn::Load(di, integers + o));
+    const VF32 scale = hn::Mul(hn::Load(df, scales + o), x);
+    hn::Store(hn::MulAdd(sum, scale, hn::Load(df, sums + o)), df, sums + o);
+  }
+}
+
+// integers[o] += sum_i w[4 o + i] * x[i]
+HWY_INLINE void AddQuad(const uint8_t* w, const int8_t* x, int shift, int mask,
+                        int32_t* integers) {
+  for (int o = 0; o < kUnitOutputs; ++o) {
+    int32_t sum = 0;
+    for (int i = 0; i < 4; ++i) sum += (w[4 * o + i] >> shift & mask) * x[i];
+    integers[o] += sum;
+  }
+}
+
+template <class Cells, int kRows>
+void RunSegment(const QuantizedSegment& s) {
+  constexpr int kQuads = Cells::kGroup / 4;
+  constexpr int kSteps = static_cast<int>(Cells::kSteps);
+  const uint8_t* w = s.weights;
+  for (size_t g = 0; g < s.groups; ++g, w += kCellBytes<Cells>) {
+    const auto* scales =
+        reinterpret_cast<const uint16_t*>(w + kSteps * kStepBytes);
+    for (int row = 0; row < kRows; ++row) {
+      const size_t index = g * kRows + row;
+      const int8_t* x = s.x + g * kRows * Cells::kGroup + 4 * row;
+      HWY_ALIGN int32_t integers[kUnitOutputs];
+      std::fill_n(integers, kUnitOutputs, s.corrections[index]);
+      for (int step = 0; step < kSteps; ++step) {
+        const uint8_t* from = w + step * kStepBytes;
+        if (Cells::kQuadsPerStep == 1) {
+          AddQuad(from, x + 4 * kRows * step, 0, 255, integers);
+        } else {
+          AddQuad(from, x + 4 * kRows * step, 0, 15, integers);
+          AddQuad(from, x + 4 * kRows * (step + kQuads / 2), 4, 15, integers);
+        }
+      }
+      AddScaled(integers, scales, s.scales[index], s.sums + row * kUnitOutputs);
+    }
+  }
+}
+
+template <class Cells>
+void Multiply(const QuantizedGemmArgs& args, int unit_begin, int unit_end) {
+  static constexpr RunQuantizedSegment kRun[kQuantizedTileRows] = {
+      RunSegment<Cells, 1>, RunSegment<Cells, 2>, RunSegment<Cells, 3>,
+      RunSegment<Cells, 4>, RunSegment<Cells, 5>, RunSegment<Cells, 6>};
+  MultiplyQuantized<Cells>(args, unit_begin, unit_end, kRun);
+}
+
+QuantizedGemmKernels GetQuantizedGemmKernels() {
+  return {QuantizeGroup, Multiply<Int8Cells>, Multiply<Int4Cells>};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace nacre::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace nacre::kernels {
+
+HWY_EXPORT(GetQuantizedGemmKernels);
+
+QuantizedGemmKernels ChooseQuantizedGemmKernels() {
+  QuantizedGemmKernels kernels =
+      HWY_DYNAMIC_DISPATCH(GetQuantizedGemmKernels)();
+  // Tests may forbid AVX-512.
+  if ((hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX3_DL)) != 0) {
+    UseVnniKernels(&kernels);
+  }
+  return kernels;
+}
+
+}  // namespace nacre::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,184 @@
+// The quantized product with AVX-512 VNNI, whose dot products of 4 unsigned by
+// 4 signed bytes Highway does not offer as one operation. Same cells, same
+// sums: the bits of every other target with fused multiply-adds.
+
+#include "hwy/base.h"
+#include "kernels/cpu/quantized_gemm.h"
+
+#if HWY_ARCH_X86
+
+// GCC's own intrinsics, inlined: https://gcc.gnu.org/PR105593.
+#if HWY_COMPILER_GCC && !HWY_COMPILER_CLANG
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "kernels/cpu/quantized_loop.h"
+
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+namespace nacre::kernels {
+namespace {
+
+// Steps that are one piece of code: in a loop around single steps GCC copies
+// every accumulator every time.
+constexpr int kStepsUnrolled = 4;
+constexpr int kPanels = 2;  // vectors of outputs in a unit
+
+// The weights of one step as unsigned bytes: [quad][panel].
+template <class Cells>
+struct StepWeights {
+  __m512i bytes[Cells::kQuadsPerStep][kPanels];
+};
+
+HWY_INLINE void LoadStep(const uint8_t* from, StepWeights<Int8Cells>* step) {
+  for (int panel = 0; panel < kPanels; ++panel) {
+    step->bytes[0][panel] = _mm512_load_si512(from + panel * 64);
+  }
+}
+
+HWY_INLINE void LoadStep(const uint8_t* from, StepWeights<Int4Cells>* step) {
+  const __m512i low = _mm512_set1_epi8(15);
+  for (int panel = 0; panel < kPanels; ++panel) {
+    const __m512i pairs = _mm512_load_si512(from + panel * 64);
+    step->bytes[0][panel] = _mm512_and_si512(pairs, low);
+    step->bytes[1][panel] = _mm512_and_si512(_mm512_srli_epi16(pairs, 4), low);
+  }
+}
+
+HWY_INLINE __m512i BroadcastQuad(const int8_t* x) {
+  int32_t quad;
+  std::memcpy(&quad, x, sizeof(quad));
+  return _mm512_set1_epi32(quad);
+}
+
+HWY_INLINE __m512 LoadScales(const uint8_t* from) {
+  const __m256i bf16 =
+      _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
+  return _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16));
+}
+
+// Adds the products of one step to the sums of a group. x: the first quad of
+// the first row. Fetches kLines lines.
+template <class Cells, int kRows, int kLines>
+HWY_INLINE void AddStep(const uint8_t* w, const int8_t* x, const uint8_t* ahead,
+                        __m512i (&integers)[kRows][kPanels]) {
+  for (int line = 0; line < kLines; ++line) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead + line * 64), _MM_HINT_T0);
+  }
+  constexpr int kSteps = static_cast<int>(Cells::kSteps);
+  StepWeights<Cells> weights;
+  LoadStep(w, &weights);
+  for (int quad = 0; quad < Cells::kQuadsPerStep; ++quad) {
+    for (int row = 0; row < kRows; ++row) {
+      const __m512i v = BroadcastQuad(x + 4 * (quad * kSteps * kRows + row));
+      for (int panel = 0; panel < kPanels; ++panel) {
+        integers[row][panel] = _mm512_dpbusd_epi32(
+            integers[row][panel], weights.bytes[quad][panel], v);
+      }
+    }
+  }
+}
+
+// kLines lines of weights to come are fetched each step.
+template <class Cells, int kRows, int kLines>
+void RunSegment(const QuantizedSegment& s) {
+  constexpr int kSteps = static_cast<int>(Cells::kSteps);
+  __m512 sums[kRows][kPanels];
+  for (int row = 0; row < kRows; ++row) {
+    for (int panel = 0; panel < kPanels; ++panel) {
+      sums[row][panel] =
+          _mm512_load_ps(s.sums + row * kUnitOutputs + panel * 16);
+    }
+  }
+  const uint8_t* w = s.weights;
+  const uint8_t* ahead = s.ahead;
+  const int8_t* x = s.x;
+  const int32_t* corrections = s.corrections;
+  const float* scales = s.scales;
+  for (size_t g = 0; g < s.groups; ++g) {
+    __m512i integers[kRows][kPanels];
+    for (int row = 0; row < kRows; ++row) {
+      for (int panel = 0; panel < kPanels; ++panel) {
+        integers[row][panel] = _mm512_set1_epi32(corrections[row]);
+      }
+    }
+    for (int first = 0; first < kSteps; first += kStepsUnrolled) {
+      for (int i = 0; i < kStepsUnrolled; ++i) {
+        AddStep<Cells, kRows, kLines>(w, x + 4 * (first + i) * kRows, ahead,
+                                      integers);
+        w += kStepBytes;
+        ahead += s.ahead_step;
+      }
+    }
+    _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
+    ahead += s.ahead_group;
+    for (int panel = 0; panel < kPanels; ++panel) {
+      const __m512 scale_w = LoadScales(w + panel * 32);
+      for (int row = 0; row < kRows; ++row) {
+        const __m512 scale =
+            _mm512_mul_ps(scale_w, _mm512_set1_ps(scales[row]));
+        sums[row][panel] = _mm512_fmadd_ps(
+            _mm512_cvtepi32_ps(integers[row][panel]), scale, sums[row][panel]);
+      }
+    }
+    w += kUnitOutputs * sizeof(uint16_t);
+    x += kRows * Cells::kGroup;
+    corrections += kRows;
+    scales += kRows;
+  }
+  for (int row = 0; row < kRows; ++row) {
+    for (int panel = 0; panel < kPanels; ++panel) {
+      _mm512_store_ps(s.sums + row * kUnitOutputs + panel * 16,
+                      sums[row][panel]);
+    }
+  }
+}
+
+// One tile fetches all lines of its weights; several share them.
+template <class Cells>
+void Multiply(const QuantizedGemmArgs& args, int unit_begin, int unit_end) {
+  static constexpr RunQuantizedSegment kAlone[kQuantizedTileRows] = {
+      RunSegment<Cells, 1, 2>, RunSegment<Cells, 2, 2>,
+      RunSegment<Cells, 3, 2>, RunSegment<Cells, 4, 2>,
+      RunSegment<Cells, 5, 2>, RunSegment<Cells, 6, 2>};
+  static constexpr RunQuantizedSegment kShared[kQuantizedTileRows] = {
+      RunSegment<Cells, 1, 1>, RunSegment<Cells, 2, 1>,
+      RunSegment<Cells, 3, 1>, RunSegment<Cells, 4, 1>,
+      RunSegment<Cells, 5, 1>, RunSegment<Cells, 6, 1>};
+  MultiplyQuantized<Cells>(args, unit_begin, unit_end,
+                           args.rows <= kQuantizedTileRows ? kAlone : kShared);
+}
+
+}  // namespace
+}  // namespace nacre::kernels
+HWY_POP_ATTRIBUTES
+
+namespace nacre::kernels {
+
+bool UseVnniKernels(QuantizedGemmKernels* kernels) {
+  if (!__builtin_cpu_supports("avx512vnni") ||
+      !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512vl")) {
+    return false;
+  }
+  kernels->multiply_int8 = Multiply<Int8Cells>;
+  kernels->multiply_int4 = Multiply<Int4Cells>;
+  return true;
+}
+
+}  // namespace nacre::kernels
+
+#else  // HWY_ARCH_X86
+
+namespace nacre::kernels {
+
+bool UseVnniKernels(QuantizedGemmKernels*) { return false; }
+
+}  // namespace nacre::kernels
+
+#endif  // HWY_ARCH_X86

@@ -1,0 +1,56 @@
+// Weight matrix in the cells of kernels/cpu/quantized_gemm.h, and its product.
+//
+// Immutable; owns its memory.
+
+#ifndef KERNELS_CPU_QUANTIZED_MATRIX_H_
+#define KERNELS_CPU_QUANTIZED_MATRIX_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/cpu/cpu_matrix.h"
+#include "kernels/cpu/quantized_gemm.h"
+#include "kernels/host_memory.h"
+
+namespace nacre::kernels {
+
+class QuantizedMatrix : public CpuMatrix {
+ public:
+  // Stacks `parts` by rows and quantizes them to `type`, kInt8 or kInt4.
+  // INVALID_ARGUMENT with the part, row and column of a weight that is not
+  // finite; RESOURCE_EXHAUSTED.
+  static absl::StatusOr<std::unique_ptr<QuantizedMatrix>> Create(
+      absl::Span<const HostMatrix> parts, WeightType type,
+      const QuantizedGemmKernels& kernels);
+
+  int rows() const override { return rows_; }
+  int cols() const override { return cols_; }
+  size_t ActivationBytes(int rows) const override;
+  int num_tiles(int rows) const override;
+  void PackActivations(const float* x, int rows, int tile_begin, int tile_end,
+                       void* packed) const override;
+  int num_units() const override;
+  void Multiply(const void* packed, int rows, int unit_begin, int unit_end,
+                float* y) const override;
+
+ private:
+  explicit QuantizedMatrix(const QuantizedGemmKernels& kernels)
+      : kernels_(kernels) {}
+
+  template <class Cells>
+  absl::Status PackRow(const float* values, size_t part, int part_row, int row);
+
+  const QuantizedGemmKernels kernels_;
+  WeightType type_ = WeightType::kInt8;
+  int rows_ = 0;
+  int cols_ = 0;
+  int group_ = 0;
+  size_t groups_ = 0;
+  std::unique_ptr<Buffer> memory_;
+  uint8_t* weights_ = nullptr;
+};
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_CPU_QUANTIZED_MATRIX_H_
