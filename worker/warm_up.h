@@ -1,5 +1,5 @@
-// The first forwards of a process: they touch every weight and measure what a
-// step costs.
+// The first forwards of a process: they touch every weight, show that the
+// device computes numbers, and measure what a step costs.
 
 #ifndef WORKER_WARM_UP_H_
 #define WORKER_WARM_UP_H_
@@ -20,7 +20,8 @@ struct StepTime {
 
 // Forwards of 1, 2, 4, 8 and 16 rows of one sequence (those that fit), the
 // shortest of five each, after one that is not measured. Runs on the engine's
-// thread. Errors: of NewSequence and Forward.
+// thread. Errors: of NewSequence and Forward; DATA_LOSS (a logit is infinite or
+// not a number).
 absl::StatusOr<std::vector<StepTime>> WarmUp(model::LanguageModel* model,
                                              const Clock& now_ns);
 

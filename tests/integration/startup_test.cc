@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/integration/service_fixture.h"
@@ -84,6 +85,36 @@ TEST_F(StartupTest, LyingSafetensorsHeader) {
   file.write(reinterpret_cast<const char*>(&length), sizeof(length));
   file.close();
   ExpectFailure(RunTarget(model), "1152921504606846976");
+}
+
+// Well-formed, but no model: the first forward shows it, before anybody is told
+// that the worker is ready.
+TEST_F(StartupTest, WeightsThatAreNoNumbers) {
+  const fs::path model = CopyModel("draft");
+  std::fstream file(model / "model.safetensors",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t length = 0;
+  file.read(reinterpret_cast<char*>(&length), sizeof(length));
+  std::string text(length, ' ');
+  file.read(text.data(), static_cast<std::streamsize>(length));
+  const auto header = nlohmann::json::parse(text, nullptr, false);
+  ASSERT_TRUE(header.is_object());
+  const auto& tensor = header["model.norm.weight"];
+  ASSERT_EQ(tensor["dtype"], "BF16");
+  const uint64_t begin = tensor["data_offsets"][0];
+  file.seekp(static_cast<std::streamoff>(sizeof(length) + length + begin));
+  const uint16_t infinity = 0x7f80;
+  file.write(reinterpret_cast<const char*>(&infinity), sizeof(infinity));
+  file.close();
+  for (const char* backend : {"cpu", "reference"}) {
+    ExpectFailure(Run({"nacre-target-worker", "--model", model, "--coordinator",
+                       "127.0.0.1:1", "--cpus", "0", "--backend", backend}),
+                  "the weights are damaged, or the device computes wrongly");
+    EXPECT_EQ(output_.find("serving on"), std::string::npos) << output_;
+  }
+  ExpectFailure(Run({"nacre-draft-worker", "--model", model, "--coordinator",
+                     "127.0.0.1:1", "--cpus", "0"}),
+                "the first forward gave no numbers");
 }
 
 TEST_F(StartupTest, ConfigThatDoesNotFitTheWeights) {

@@ -1,6 +1,10 @@
 #include "worker/warm_up.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
 
 #include "tests/testing/table_model.h"
 
@@ -44,6 +48,20 @@ TEST(WarmUpTest, PassesOnWhatTheDeviceSays) {
   options.on_forward = [](int) { return absl::InternalError("no device"); };
   TableModel model(options);
   EXPECT_EQ(WarmUp(&model, MonotonicNowNs).status().message(), "no device");
+}
+
+TEST(WarmUpTest, LogitsThatAreNoNumbersEndTheStart) {
+  for (const float scale : {std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()}) {
+    TableModelOptions options;
+    options.scale = scale;
+    TableModel model(options);
+    const absl::Status status = WarmUp(&model, MonotonicNowNs).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << scale;
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::HasSubstr("row 0, token id 0 has the logit"));
+    EXPECT_EQ(model.num_forwards(), 1);
+  }
 }
 
 }  // namespace
