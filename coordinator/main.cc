@@ -26,6 +26,7 @@
 #include "common/status_macros.h"
 #include "coordinator/admin_service.h"
 #include "coordinator/dispatcher.h"
+#include "coordinator/health.h"
 #include "coordinator/inference_service.h"
 #include "coordinator/limit_flags.h"
 #include "coordinator/observability.h"
@@ -140,13 +141,20 @@ absl::Status Run() {
            {{absl::GetFlag(FLAGS_admin_listen),
              absl::GetFlag(FLAGS_admin_address_file), security.peers.server},
             &admin}}));
-  NACRE_RETURN_IF_ERROR(observability.Start(&registry));
-  ticks.Start([&dispatcher, &registry] {
-    return std::min(dispatcher.Tick(), registry.Tick());
+  Health::Options health_options;
+  health_options.ticks = &ticks;
+  health_options.set_serving = [&servers](const std::string& service,
+                                          bool serving) {
+    servers->SetServing(service, serving);
+  };
+  Health health(std::move(health_options));
+  NACRE_RETURN_IF_ERROR(
+      observability.Start(&registry, [&health] { return health.state(); }));
+  ticks.Start([&dispatcher, &registry, &health] {
+    const int64_t next_ns = std::min(dispatcher.Tick(), registry.Tick());
+    health.OnTick(dispatcher.workers());
+    return next_ns;
   });
-  for (const char* service : {"", "startup", "liveness", "readiness"}) {
-    servers->SetServing(service, true);
-  }
   spdlog::info("clients: {} ({}), workers: {}, operators: {} ({})",
                servers->inference().address(),
                security.clients == nullptr ? "plaintext" : "TLS",
@@ -154,7 +162,7 @@ absl::Status Run() {
                security.peers.server == nullptr ? "plaintext" : "TLS");
 
   rpc::WaitForTerminationSignal();
-  servers->SetServing("readiness", false);
+  health.Drain();
   spdlog::info("draining {} requests", dispatcher.sessions().size());
   if (!dispatcher.Drain(absl::GetFlag(FLAGS_drain_timeout))) {
     spdlog::warn("{} requests cut off", dispatcher.sessions().size());

@@ -36,14 +36,16 @@ Observability::Observability(Options options)
   observers_ = std::make_unique<Observers>(std::move(observers));
 }
 
-absl::Status Observability::Start(RegistryService* registry) {
+absl::Status Observability::Start(RegistryService* registry,
+                                  telemetry::MetricsServer::Health health) {
   if (options_.metrics.listen.empty()) return absl::OkStatus();
   std::vector<telemetry::MetricsServer::Source> sources = {
       metrics_.collectable(), std::make_shared<FleetMetrics>(registry)};
   if (exporter_ != nullptr) sources.push_back(exporter_->collectable());
   NACRE_ASSIGN_OR_RETURN(
       metrics_server_,
-      telemetry::MetricsServer::Start(options_.metrics, std::move(sources)));
+      telemetry::MetricsServer::Start(options_.metrics, std::move(sources),
+                                      std::move(health)));
   spdlog::info("metrics on {}", metrics_server_->address());
   return absl::OkStatus();
 }

@@ -34,15 +34,17 @@ class Observability {
 
   const MetricsObserver& metrics() const { return metrics_; }
 
-  // Begins to serve. Errors: those of MetricsServer::Start.
-  absl::Status Start(RegistryService* registry);
+  // Begins to serve; probes where there is `health`. Both are asked until Stop.
+  // Errors: those of MetricsServer::Start.
+  absl::Status Start(RegistryService* registry,
+                     telemetry::MetricsServer::Health health = nullptr);
 
   // host:port of /metrics; empty where it is not served.
   std::string metrics_address() const {
     return metrics_server_ == nullptr ? "" : metrics_server_->address();
   }
 
-  // The registry is asked no more.
+  // The registry and the health are asked no more.
   void Stop();
 
  private:

@@ -18,6 +18,11 @@ void TickThread::WakeAt(int64_t at_ns) {
   changed_.Signal();
 }
 
+Progress TickThread::progress() const {
+  absl::MutexLock lock(&mu_);
+  return {num_ticks_, ticking_ || at_ns_ <= MonotonicNs()};
+}
+
 void TickThread::Stop() {
   {
     absl::MutexLock lock(&mu_);
@@ -28,24 +33,29 @@ void TickThread::Stop() {
 }
 
 void TickThread::Run(const std::function<int64_t()>& tick) {
-  int64_t next_ns = tick();
   absl::MutexLock lock(&mu_);
+  bool first = true;  // at once
   while (!stopped_) {
-    at_ns_ = std::min(at_ns_, next_ns);
-    next_ns = kNever;
-    if (at_ns_ == kNever) {
-      changed_.Wait(&mu_);
-      continue;
+    if (!first) {
+      if (at_ns_ == kNever) {
+        changed_.Wait(&mu_);
+        continue;
+      }
+      const int64_t left_ns = at_ns_ - MonotonicNs();
+      if (left_ns > 0) {
+        changed_.WaitWithTimeout(&mu_, absl::Nanoseconds(left_ns));
+        continue;
+      }
+      at_ns_ = kNever;
     }
-    const int64_t left_ns = at_ns_ - MonotonicNs();
-    if (left_ns > 0) {
-      changed_.WaitWithTimeout(&mu_, absl::Nanoseconds(left_ns));
-      continue;
-    }
-    at_ns_ = kNever;
+    first = false;
+    ticking_ = true;
     mu_.Unlock();
-    next_ns = tick();
+    const int64_t next_ns = tick();
     mu_.Lock();
+    ticking_ = false;
+    ++num_ticks_;
+    at_ns_ = std::min(at_ns_, next_ns);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/watchdog.h"
 #include "coordinator/clock.h"
 
 namespace nacre::coordinator {
@@ -28,15 +29,20 @@ class TickThread {
   // Asks for a tick at `at_ns` or before. Never blocks; may be called before
   // Start and under locks that `tick` takes.
   void WakeAt(int64_t at_ns);
+  // What a watchdog wants to know: the ticks that have ended, and whether one
+  // runs or is due.
+  Progress progress() const ABSL_LOCKS_EXCLUDED(mu_);
   // Returns when the running tick has ended; none follows. Idempotent.
   void Stop();
 
  private:
   void Run(const std::function<int64_t()>& tick);
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   absl::CondVar changed_;
   int64_t at_ns_ ABSL_GUARDED_BY(mu_) = kNever;
+  bool ticking_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t num_ticks_ ABSL_GUARDED_BY(mu_) = 0;  // that have ended
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };

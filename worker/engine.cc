@@ -21,8 +21,8 @@ absl::Status Engine::Run() {
   return status;
 }
 
-EngineProgress Engine::progress() const {
-  EngineProgress progress;
+Progress Engine::progress() const {
+  Progress progress;
   progress.finished =
       loops_.load(std::memory_order_relaxed) + forward_progress();
   progress.working = !waiting_.load(std::memory_order_relaxed) || HasCommands();

@@ -14,9 +14,9 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/optional.h"
+#include "common/watchdog.h"
 #include "worker/clock.h"
 #include "worker/time_partition.h"
-#include "worker/watchdog.h"
 
 namespace nacre::worker {
 
@@ -88,7 +88,7 @@ class Engine {
   }
 
   EngineStats stats() const { return monitor_.Read(now_ns_()); }
-  EngineProgress progress() const;
+  Progress progress() const;
 
  protected:
   virtual void Wake() = 0;

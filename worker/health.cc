@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "worker/watchdog.h"
+#include "common/watchdog.h"
 
 namespace nacre::worker {
 
@@ -34,6 +34,14 @@ void Health::Drain() {
 bool Health::hung() const {
   absl::MutexLock lock(&mu_);
   return hung_;
+}
+
+telemetry::HealthState Health::state() const {
+  absl::MutexLock lock(&mu_);
+  return {!hung_, !hung_ && !draining_,
+          hung_       ? "the engine hangs"
+          : draining_ ? "draining"
+                      : ""};
 }
 
 void Health::Publish() {

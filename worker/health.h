@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "telemetry/health_state.h"
 #include "worker/clock.h"
 #include "worker/engine.h"
 
@@ -41,6 +42,7 @@ class Health {
   // Not ready any more, for good.
   void Drain() ABSL_LOCKS_EXCLUDED(mu_);
   bool hung() const ABSL_LOCKS_EXCLUDED(mu_);
+  telemetry::HealthState state() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Watch();

@@ -95,8 +95,8 @@ Registration::Options RegistrationOptions(
 
 // Null where it is not asked for.
 absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
-    const WorkerOptions& options, const v1::Hello& hello,
-    const Engine* engine) {
+    const WorkerOptions& options, const v1::Hello& hello, const Engine* engine,
+    const Health* health) {
   if (options.metrics_listen.empty()) return nullptr;
   EngineMetrics::Options metrics;
   metrics.role = hello.role() == v1::WORKER_ROLE_DRAFT ? EngineRole::kDraft
@@ -108,7 +108,8 @@ absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
       std::unique_ptr<telemetry::MetricsServer> server,
       telemetry::MetricsServer::Start(
           {options.metrics_listen, options.metrics_address_file},
-          {std::make_shared<EngineMetrics>(std::move(metrics))}));
+          {std::make_shared<EngineMetrics>(std::move(metrics))},
+          [health] { return health->state(); }));
   spdlog::info("metrics on {}", server->address());
   return server;
 }
@@ -168,10 +169,6 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   LogStepTimes(step_times);
   v1::Hello hello =
       MakeHello(options, loaded, program.role, server->address(), step_times);
-  NACRE_ASSIGN_OR_RETURN(
-      const std::unique_ptr<telemetry::MetricsServer> metrics_server,
-      ServeMetrics(options, hello, parts.engine.get()));
-  signals.StartDraining();
   Health::Options health_options;
   health_options.engine = parts.engine.get();
   health_options.set_serving = [&server](const std::string& service,
@@ -180,6 +177,10 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   };
   health_options.hang_timeout = options.hang_timeout;
   Health health(std::move(health_options));
+  NACRE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<telemetry::MetricsServer> metrics_server,
+      ServeMetrics(options, hello, parts.engine.get(), &health));
+  signals.StartDraining();
   spdlog::info("serving on {} ({})", server->address(),
                security.server == nullptr ? "plaintext" : "TLS");
   {

@@ -78,6 +78,32 @@ TEST(TickThreadTest, NothingIsCalledAfterStop) {
   EXPECT_EQ(calls, at_stop);
 }
 
+TEST(TickThreadTest, ProgressTellsARunningTickFromRest) {
+  absl::Notification entered, leave;
+  absl::Notification second;
+  int calls = 0;
+  TickThread thread;
+  EXPECT_FALSE(thread.progress().working);
+  thread.Start([&] {
+    if (++calls == 1) {
+      entered.Notify();
+      leave.WaitForNotification();
+    } else {
+      second.Notify();
+    }
+    return kNever;
+  });
+  entered.WaitForNotification();
+  EXPECT_TRUE(thread.progress().working);
+  EXPECT_EQ(thread.progress().finished, 0u);
+  leave.Notify();
+  thread.WakeAt(MonotonicNs());
+  second.WaitForNotification();
+  thread.Stop();
+  EXPECT_FALSE(thread.progress().working);
+  EXPECT_EQ(thread.progress().finished, 2u);
+}
+
 TEST(TickThreadTest, OneThatNeverStartedStops) {
   TickThread thread;
   thread.WakeAt(0);

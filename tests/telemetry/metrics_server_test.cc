@@ -8,11 +8,13 @@
 #include <fstream>
 #include <string>
 
+#include "absl/synchronization/mutex.h"
 #include "tests/telemetry/http_get.h"
 
 namespace nacre::telemetry {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -41,6 +43,38 @@ TEST(MetricsServerTest, ServesItsSourcesAndTheBuild) {
   std::ifstream(file) >> written;
   EXPECT_EQ(written, (*server)->address());
   std::remove(file.c_str());
+}
+
+TEST(MetricsServerTest, ProbesAskForTheHealthOfNow) {
+  HealthState state;
+  absl::Mutex mu;
+  const auto set = [&](bool live, bool ready, const std::string& note) {
+    absl::MutexLock lock(&mu);
+    state = {live, ready, note};
+  };
+  const auto server = MetricsServer::Start({"127.0.0.1:0", ""}, {}, [&] {
+    absl::MutexLock lock(&mu);
+    return state;
+  });
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto get = [&](const char* path) {
+    return HttpGet((*server)->address(), path);
+  };
+  set(true, true, "a word");
+  EXPECT_THAT(get("/liveness"), EndsWith("\r\n\r\nok\n"));
+  EXPECT_THAT(get("/readiness"), EndsWith("\r\n\r\nok: a word\n"));
+  set(true, false, "not yet");
+  EXPECT_THAT(get("/liveness"), StartsWith("HTTP/1.1 200 OK"));
+  EXPECT_THAT(get("/readiness"), StartsWith("HTTP/1.1 503 "));
+  set(false, false, "stuck");
+  EXPECT_THAT(get("/startup"), StartsWith("HTTP/1.1 200 OK"));
+  EXPECT_THAT(get("/liveness"), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(get("/liveness"), EndsWith("\r\n\r\nnot ok: stuck\n"));
+
+  const auto without = MetricsServer::Start({"127.0.0.1:0", ""}, {});
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_THAT(HttpGet((*without)->address(), "/liveness"),
+              StartsWith("HTTP/1.0 404"));
 }
 
 TEST(MetricsServerTest, SaysWhyItCannotServe) {

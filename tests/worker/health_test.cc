@@ -102,6 +102,8 @@ TEST_F(HealthTest, AHungForwardTurnsLivenessRedUntilItGoesOn) {
     Await(service, kNotServing);
   }
   EXPECT_TRUE(health_->hung());
+  EXPECT_FALSE(health_->state().live);
+  EXPECT_EQ(health_->state().note, "the engine hangs");
   EXPECT_EQ(Check("startup"), kServing);
 
   release_.Notify();
@@ -118,6 +120,9 @@ TEST_F(HealthTest, ADrainingWorkerIsLiveButNotReady) {
   EXPECT_EQ(Check("startup"), kServing);
   EXPECT_EQ(Check("readiness"), kNotServing);
   EXPECT_EQ(Check(""), kNotServing);
+  EXPECT_TRUE(health_->state().live);
+  EXPECT_FALSE(health_->state().ready);
+  EXPECT_EQ(health_->state().note, "draining");
 }
 
 TEST_F(HealthTest, AnEngineThatHangsWhileDrainingStaysUnready) {

@@ -1,10 +1,10 @@
-#include "worker/watchdog.h"
+#include "common/watchdog.h"
 
 #include <algorithm>
 
-namespace nacre::worker {
+namespace nacre {
 
-bool Watchdog::Observe(const EngineProgress& progress, int64_t now_ns) {
+bool Watchdog::Observe(const Progress& progress, int64_t now_ns) {
   const bool stalled =
       progress.working && last_.working && progress.finished == last_.finished;
   stalled_ns_ = stalled ? stalled_ns_ + std::clamp<int64_t>(now_ns - last_ns_,
@@ -15,4 +15,4 @@ bool Watchdog::Observe(const EngineProgress& progress, int64_t now_ns) {
   return stalled_ns_ >= hang_timeout_ns_;
 }
 
-}  // namespace nacre::worker
+}  // namespace nacre

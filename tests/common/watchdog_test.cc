@@ -1,8 +1,8 @@
-#include "worker/watchdog.h"
+#include "common/watchdog.h"
 
 #include <gtest/gtest.h>
 
-namespace nacre::worker {
+namespace nacre {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -24,7 +24,7 @@ class WatchdogTest : public ::testing::Test {
   }
 
   int64_t now_ns_ = 1'000'000 * kMs;
-  EngineProgress progress_;
+  Progress progress_;
   Watchdog watchdog_{kTimeout, 2 * kPeriod};
 };
 
@@ -80,4 +80,4 @@ TEST_F(WatchdogTest, AClockThatGoesBackIsNoTime) {
 }
 
 }  // namespace
-}  // namespace nacre::worker
+}  // namespace nacre

@@ -1,0 +1,73 @@
+// What the coordinator says of its health (grpc.health.v1, and over HTTP on its
+// metrics port), kept current by one thread of its own. The names mean what
+// they mean of a worker (worker/health.h):
+//
+//   liveness   the ticks go on: whoever takes the dispatcher's lock, as every
+//              event of a worker and every request does, lets go of it again
+//   readiness  and a target takes sessions, and the coordinator does not drain
+//   startup    for good, once there is a Health
+//   ""         as readiness
+//
+// Without a draft it is ready, and degraded: it says so in its log and over
+// HTTP.
+
+#ifndef COORDINATOR_HEALTH_H_
+#define COORDINATOR_HEALTH_H_
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "coordinator/status_views.h"
+#include "coordinator/tick_thread.h"
+#include "telemetry/health_state.h"
+
+namespace nacre::coordinator {
+
+// Thread-safe.
+class Health {
+ public:
+  struct Options {
+    TickThread* ticks = nullptr;  // outlives this; each tick calls OnTick
+    // CoordinatorServers::SetServing, which outlives this.
+    std::function<void(const std::string& service, bool serving)> set_serving;
+    absl::Duration hang_timeout = absl::Seconds(8);
+    // Of asking for a tick and looking whether the last one came. A hang shows
+    // two periods after hang_timeout.
+    absl::Duration period = absl::Milliseconds(500);
+  };
+
+  // Live from here on, ready when a tick has seen a target.
+  explicit Health(Options options);
+  ~Health();
+
+  // A tick has been through all locks, and these are the workers.
+  void OnTick(const std::vector<WorkerStatus>& workers)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Not ready any more, for good.
+  void Drain() ABSL_LOCKS_EXCLUDED(mu_);
+
+  telemetry::HealthState state() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void Watch();
+  // Tells the servers what follows from the fields below.
+  void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
+  mutable absl::Mutex mu_;
+  bool hung_ ABSL_GUARDED_BY(mu_) = false;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  bool has_target_ ABSL_GUARDED_BY(mu_) = false;
+  bool has_draft_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_HEALTH_H_

@@ -1,0 +1,207 @@
+// Health through a real gRPC server and over HTTP, of a real dispatcher that is
+// made to hang.
+
+#include "coordinator/health.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/rpc/server.h"
+#include "coordinator/dispatcher.h"
+#include "telemetry/metrics_server.h"
+#include "tests/coordinator/byte_tokenizer.h"
+#include "tests/coordinator/recording_client.h"
+#include "tests/coordinator/recording_sink.h"
+#include "tests/telemetry/http_get.h"
+#include "tests/testing/health_check.h"
+
+namespace nacre::coordinator {
+namespace {
+
+using nacre::testing::CheckHealth;
+using nacre::testing::kNotServing;
+using nacre::testing::kServing;
+using ::testing::EndsWith;
+using ::testing::StartsWith;
+
+// Stands still under the dispatcher's lock, as a bug would.
+class HangingObserver final : public Observer {
+ public:
+  void OnStarted(uint64_t, const RequestSpec&, const Placement&,
+                 int64_t) override {
+    if (hang) release.WaitForNotification();
+  }
+  std::atomic<bool> hang{false};
+  absl::Notification release;
+};
+
+class HealthTest : public ::testing::Test {
+ protected:
+  ~HealthTest() override {
+    if (!observer_.release.HasBeenNotified()) observer_.release.Notify();
+    ticks_.Stop();
+  }
+
+  void StartHealth() {
+    Health::Options options;
+    options.ticks = &ticks_;
+    options.set_serving = [this](const std::string& service, bool serving) {
+      server_->SetServing(service, serving);
+    };
+    options.hang_timeout = absl::Milliseconds(200);
+    options.period = absl::Milliseconds(5);
+    health_ = std::make_unique<Health>(std::move(options));
+    http_ = *telemetry::MetricsServer::Start(
+        {"127.0.0.1:0", ""}, {}, [this] { return health_->state(); });
+    ticks_.Start([this] {
+      const int64_t next_ns = dispatcher_.Tick();
+      health_->OnTick(dispatcher_.workers());
+      return next_ns;
+    });
+  }
+
+  uint64_t Add(WorkerRole role) {
+    WorkerInfo info;
+    info.role = role;
+    info.address = "worker";
+    info.model_vocab_size = info.tokenizer_vocab_size = 300;
+    info.context_length = 1024;
+    return dispatcher_
+        .AddWorker(std::move(info), std::make_shared<RecordingClient>())
+        .value_or(0);
+  }
+
+  uint32_t Check(const std::string& service) {
+    return CheckHealth(server_->address(), service).value_or(0);
+  }
+  std::string Get(const std::string& path) {
+    return telemetry::HttpGet(http_->address(), path);
+  }
+  // Polls: health is a state, nothing announces it.
+  void Await(const std::string& service, uint32_t state) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (Check(service) != state) {
+      ASSERT_LT(absl::Now(), deadline) << service;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+  void AwaitNote(const std::string& note) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (health_->state().note != note) {
+      ASSERT_LT(absl::Now(), deadline) << health_->state().note;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+
+  const ByteTokenizer tokenizer_;
+  HangingObserver observer_;
+  TickThread ticks_;
+  Dispatcher dispatcher_{
+      {.tokenizer = &tokenizer_,
+       .observer = &observer_,
+       .wake_at = [this](int64_t at_ns) { ticks_.WakeAt(at_ns); }}};
+  std::unique_ptr<rpc::RpcServer> server_ =
+      *rpc::RpcServer::Start({"127.0.0.1:0", ""}, {});
+  std::unique_ptr<Health> health_;
+  std::unique_ptr<telemetry::MetricsServer> http_;
+};
+
+TEST_F(HealthTest, WithoutATargetItIsLiveButNotReady) {
+  for (const char* service : {"", "startup", "liveness", "readiness"}) {
+    EXPECT_EQ(Check(service), kNotServing) << service;
+  }
+  StartHealth();
+  EXPECT_EQ(Check("startup"), kServing);
+  EXPECT_EQ(Check("liveness"), kServing);
+  EXPECT_EQ(Check("readiness"), kNotServing);
+  EXPECT_EQ(Check(""), kNotServing);
+  Add(WorkerRole::kDraft);
+  AwaitNote("no target takes sessions");
+  EXPECT_THAT(Get("/startup"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(Get("/liveness"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  const std::string answer = Get("/readiness");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 Service Unavailable\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\nnot ok: no target takes sessions\n"));
+}
+
+TEST_F(HealthTest, ReadinessFollowsTheTargetsAndNamesAMissingDraft) {
+  StartHealth();
+  const uint64_t target = Add(WorkerRole::kTarget);
+  Await("readiness", kServing);
+  EXPECT_EQ(Check(""), kServing);
+  EXPECT_THAT(Get("/readiness"),
+              EndsWith("\r\n\r\nok: degraded, no draft takes sessions\n"));
+  EXPECT_THAT(Get("/readiness"), StartsWith("HTTP/1.1 200 OK\r\n"));
+
+  const uint64_t draft = Add(WorkerRole::kDraft);
+  AwaitNote("");
+  EXPECT_THAT(Get("/readiness"), EndsWith("\r\n\r\nok\n"));
+  dispatcher_.RemoveWorker(draft);
+  AwaitNote("degraded, no draft takes sessions");
+  EXPECT_EQ(Check("readiness"), kServing);
+
+  dispatcher_.DrainWorker(target);
+  Await("readiness", kNotServing);
+  Await("", kNotServing);
+  EXPECT_EQ(Check("liveness"), kServing);
+  dispatcher_.ResumeWorker(target);
+  Await("readiness", kServing);
+  dispatcher_.RemoveWorker(target);
+  Await("readiness", kNotServing);
+}
+
+TEST_F(HealthTest, ADispatcherThatHangsTurnsLivenessRedUntilItGoesOn) {
+  StartHealth();
+  Add(WorkerRole::kTarget);
+  Await("readiness", kServing);
+  observer_.hang = true;
+  // An event that the dispatcher never gets over, with its lock held.
+  std::thread stuck([this] {
+    RequestSpec request;
+    request.request_id = "r";
+    request.prompt_ids = {7, 8};
+    request.max_tokens = 8;
+    EXPECT_TRUE(
+        dispatcher_.Start(std::move(request), std::make_shared<RecordingSink>())
+            .ok());
+  });
+  for (const char* service : {"liveness", "readiness", ""}) {
+    Await(service, kNotServing);
+  }
+  EXPECT_EQ(Check("startup"), kServing);
+  for (const char* path : {"/liveness", "/readiness"}) {
+    const std::string answer = Get(path);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 ")) << path;
+    EXPECT_THAT(answer, EndsWith("not ok: the dispatcher hangs\n")) << path;
+  }
+  observer_.release.Notify();
+  for (const char* service : {"liveness", "readiness", ""}) {
+    Await(service, kServing);
+  }
+  stuck.join();
+  EXPECT_THAT(Get("/liveness"), StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
+TEST_F(HealthTest, ADrainingCoordinatorIsLiveButNeverReadyAgain) {
+  StartHealth();
+  Add(WorkerRole::kTarget);
+  Await("readiness", kServing);
+  health_->Drain();
+  EXPECT_EQ(Check("readiness"), kNotServing);
+  EXPECT_EQ(Check(""), kNotServing);
+  EXPECT_EQ(Check("liveness"), kServing);
+  EXPECT_THAT(Get("/readiness"), EndsWith("not ok: draining\n"));
+  Add(WorkerRole::kDraft);
+  EXPECT_EQ(Check("readiness"), kNotServing);
+}
+
+}  // namespace
+}  // namespace nacre::coordinator
