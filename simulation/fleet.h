@@ -83,6 +83,7 @@ struct FleetOptions {
   StepTimes target_step = StepTimes::Flat(10e6);
   StepTimes draft_step = StepTimes::Flat(2e6);
   int max_step_rows = 512;
+  int prefill_chunk = 128;  // most prompt rows of a step beside other sessions
   // Between the coordinator and a worker of the role, each way. A tail takes a
   // draft hop and a target hop, so does a commit.
   LinkDelay target_hop;

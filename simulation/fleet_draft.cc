@@ -86,9 +86,15 @@ void FleetDraft::Look() {
     rows += needed;
     batch.push_back(&seat);
   }
-  // Prompts take what room is left.
+  // Prompts take what room is left, or less where others wait for the next
+  // step.
+  int most = options_.max_step_rows;
+  if (std::any_of(seats_.begin(), seats_.end(),
+                  [](const auto& seat) { return seat->prefilled; })) {
+    most = std::min(most, rows + options_.prefill_chunk);
+  }
   for (const auto& seat : seats_) {
-    const int fed = std::min(seat->unfed_rows(), options_.max_step_rows - rows);
+    const int fed = std::min(seat->unfed_rows(), most - rows);
     if (seat->prefilled || fed <= 0) continue;
     seat->drafts = false;
     seat->kv_length += fed;

@@ -108,11 +108,16 @@ void FleetTarget::Look() {
         break;
     }
   }
-  // Prompts take what room is left.
+  // Prompts take what room is left, or less where others wait for the next
+  // step.
+  int most = options_.max_step_rows;
+  if (!batch.empty() || waits) {
+    most = std::min(most, rows + options_.prefill_chunk);
+  }
   for (const auto& seat : seats_) {
-    if (rows >= options_.max_step_rows) break;
+    if (rows >= most) break;
     if (seat->machine.finished() || seat->unfed_rows() <= 0) continue;
-    rows += AddRows(*seat, options_.max_step_rows - rows);
+    rows += AddRows(*seat, most - rows);
     batch.push_back(seat.get());
   }
   if (batch.empty()) {

@@ -68,9 +68,12 @@ std::optional<BenchPrediction> PredictOne(
   FleetOptions fleet;
   fleet.replay = Requests(plan, result, method, matches);
   if (!target_step.has_value() || fleet.replay.empty()) return std::nullopt;
-  BenchPrediction prediction = {0.0, std::nullopt, *target_step,
+  BenchPrediction prediction = {0.0,
+                                std::nullopt,
+                                *target_step,
                                 steps.Curve(v1::WORKER_ROLE_DRAFT),
-                                steps.PrefillShare()};
+                                steps.PrefillShare(),
+                                steps.HeldUpShare()};
   const BenchMethod& measured = plan.methods[method];
   const auto name = speculation::MethodFromName(MethodName(measured.method));
   NACRE_CHECK(name.has_value(), "a method of the API is one of the schedule");

@@ -22,6 +22,7 @@ struct BenchPrediction {
   simulation::StepTimes target_step;
   std::optional<simulation::StepTimes> draft_step;  // unset: no draft stepped
   double prefill_share = 0.0;  // of the target's time in steps
+  double held_up_share = 0.0;  // StepRecorder::HeldUpShare
 };
 
 // By method. Each is simulated with its own step times: where the two models

@@ -184,6 +184,7 @@ Json PredictionJson(const MethodSummary& summary) {
           {"speedup", OrNull(prediction.speedup)},
           {"law_applies", summary.law_applies},
           {"prefill_share", prediction.prefill_share},
+          {"held_up_share", prediction.held_up_share},
           {"target_step", StepsJson(prediction.target_step)},
           {"draft_step", prediction.draft_step.has_value()
                              ? StepsJson(*prediction.draft_step)

@@ -16,18 +16,26 @@ bool IsStep(v1::Span::Kind kind) {
          kind == v1::Span::KIND_VERIFY;
 }
 
-double MeanOfUndisturbed(std::vector<double> values) {
+struct Durations {
+  double sum = 0.0;
+  int count = 0;
+  double left_out = 0.0;  // the sum of those held up, which are not in `sum`
+};
+
+Durations SumUp(std::vector<double> values) {
   const auto middle = values.begin() + (values.size() - 1) / 2;
   std::nth_element(values.begin(), middle, values.end());
   const double most = kHeldUp * *middle;
-  double sum = 0.0;
-  int count = 0;
+  Durations durations;
   for (const double value : values) {
-    if (value > most) continue;
-    sum += value;
-    ++count;
+    if (value > most) {
+      durations.left_out += value;
+    } else {
+      durations.sum += value;
+      ++durations.count;
+    }
   }
-  return sum / count;
+  return durations;
 }
 
 }  // namespace
@@ -57,7 +65,8 @@ int StepRecorder::num_workers(v1::WorkerRole role) const {
       [role](const auto& each) { return each.second.role == role; }));
 }
 
-std::optional<StepTimes> StepRecorder::Curve(v1::WorkerRole role) const {
+std::map<int, std::vector<double>> StepRecorder::ByRows(
+    v1::WorkerRole role) const {
   std::map<int, std::vector<double>> by_rows;
   for (const auto& [address, worker] : workers_) {
     if (worker.role != role) continue;
@@ -65,12 +74,31 @@ std::optional<StepTimes> StepRecorder::Curve(v1::WorkerRole role) const {
       by_rows[step.rows].push_back(static_cast<double>(step.duration_ns));
     }
   }
-  if (by_rows.empty()) return std::nullopt;
+  return by_rows;
+}
+
+std::optional<StepTimes> StepRecorder::Curve(v1::WorkerRole role) const {
   std::vector<StepTimes::Point> points;
-  for (auto& [rows, durations] : by_rows) {
-    points.push_back({rows, MeanOfUndisturbed(std::move(durations))});
+  for (auto& [rows, values] : ByRows(role)) {
+    const Durations durations = SumUp(values);
+    points.push_back({rows, durations.sum / durations.count});
   }
+  if (points.empty()) return std::nullopt;
   return StepTimes(std::move(points));
+}
+
+double StepRecorder::HeldUpShare() const {
+  double all = 0.0;
+  double left_out = 0.0;
+  for (const v1::WorkerRole role :
+       {v1::WORKER_ROLE_TARGET, v1::WORKER_ROLE_DRAFT}) {
+    for (auto& [rows, values] : ByRows(role)) {
+      const Durations durations = SumUp(values);
+      all += durations.sum + durations.left_out;
+      left_out += durations.left_out;
+    }
+  }
+  return all > 0.0 ? left_out / all : 0.0;
 }
 
 double StepRecorder::PrefillShare() const {

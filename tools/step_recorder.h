@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "google/protobuf/repeated_ptr_field.h"
 #include "proto/inference.pb.h"
@@ -32,6 +33,9 @@ class StepRecorder {
   // Of the targets' time in steps, what went to steps with prompt rows; 0
   // without any.
   double PrefillShare() const;
+  // Of all workers' time in steps, what went to those that the curves leave
+  // out: how disturbed the run was.
+  double HeldUpShare() const;
 
  private:
   struct Step {
@@ -43,6 +47,9 @@ class StepRecorder {
     v1::WorkerRole role = v1::WORKER_ROLE_UNSPECIFIED;
     std::map<uint64_t, Step> steps;  // by start
   };
+
+  // The role's steps by their rows, in nanoseconds.
+  std::map<int, std::vector<double>> ByRows(v1::WorkerRole role) const;
 
   std::map<std::string, Worker> workers_;  // by address
 };

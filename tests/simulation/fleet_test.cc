@@ -148,6 +148,21 @@ TEST(SimulateFleet, PromptsAreFedInChunksOfTheStepBudget) {
   EXPECT_LT(Simulated(options).virtual_ns, (2 * 50 + 100 * 10) * kMs);
 }
 
+TEST(SimulateFleet, PromptsBesideOtherSessionsComeInSmallerChunks) {
+  FleetOptions options = Fleet(Method::kAr);
+  options.streams = 2;
+  options.target_step = StepTimes({{1, 1e6}, {512, 512e6}});  // 1 ms a row
+  const auto matches = Trace({false});
+  options.replay = {{1, 6, matches}, {257, 1, matches}};
+  // Alone the prompt would take one step of its 257 rows: it comes beside the
+  // first session's row, with 128, 128, and the last token, its first step.
+  options.prefill_chunk = 128;
+  const FleetResult result = SimulateFleet(options);
+  EXPECT_EQ(result.virtual_ns, (129 + 129 + 2 + 1 + 1 + 1) * kMs);
+  options.prefill_chunk = 400;
+  EXPECT_EQ(SimulateFleet(options).virtual_ns, (258 + 5) * kMs);
+}
+
 TEST(SimulateFleet, LatencyCostsAndIsHiddenBestByStreaming) {
   const auto slowdown = [](Method method) {
     FleetOptions options = Fleet(method);

@@ -135,8 +135,9 @@ class LawAppliesTest : public ::testing::Test {
   }
 
   BenchPlan plan_;
-  BenchPrediction prediction_{100.0, std::nullopt, StepTimes::Flat(10e6),
-                              StepTimes::Flat(2e6), 0.0};
+  BenchPrediction prediction_{
+      100.0, std::nullopt, StepTimes::Flat(10e6), StepTimes::Flat(2e6),
+      0.0,   0.0};
 };
 
 TEST_F(LawAppliesTest, WhereAllIsAsTheLawsAssume) {

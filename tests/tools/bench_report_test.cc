@@ -177,8 +177,12 @@ TEST(SummaryTableTest, HasOneRowAMethod) {
 TEST(SummaryTableTest, HasThePredictionsBeside) {
   SmallBench run;
   std::vector<MethodSummary> summaries = Summarize(run.plan, run.result);
-  BenchPrediction prediction{2.5, 1.0, simulation::StepTimes::Flat(10e6),
-                             simulation::StepTimes({{1, 2e6}, {4, 3e6}}), 0.0};
+  BenchPrediction prediction{2.5,
+                             1.0,
+                             simulation::StepTimes::Flat(10e6),
+                             simulation::StepTimes({{1, 2e6}, {4, 3e6}}),
+                             0.0,
+                             0.125};
   AddPredictions(run.plan, {std::nullopt, prediction}, &summaries);
   const auto json = SummariesJson(summaries);
   EXPECT_TRUE(json[0]["predicted"].is_null());
@@ -186,6 +190,7 @@ TEST(SummaryTableTest, HasThePredictionsBeside) {
   EXPECT_EQ(json[1]["predicted"]["of_predicted"], 1.6);
   EXPECT_EQ(json[1]["predicted"]["speedup"], 1.0);
   EXPECT_EQ(json[1]["predicted"]["law_applies"], true);
+  EXPECT_EQ(json[1]["predicted"]["held_up_share"], 0.125);
   EXPECT_EQ(json[1]["predicted"]["draft_step"][1]["rows"], 4);
   EXPECT_EQ(json[1]["predicted"]["draft_step"][1]["ms"], 3.0);
   EXPECT_EQ(

@@ -58,6 +58,7 @@ TEST(StepRecorderTest, HasNothingBeforeAnyStep) {
   EXPECT_FALSE(recorder.Curve(kTarget).has_value());
   EXPECT_EQ(recorder.num_workers(kTarget), 0);
   EXPECT_EQ(recorder.PrefillShare(), 0.0);
+  EXPECT_EQ(recorder.HeldUpShare(), 0.0);
 }
 
 TEST(StepRecorderTest, TakesTheMeanOfTheStepsOfEachNumberOfRows) {
@@ -101,6 +102,11 @@ TEST(StepRecorderTest, LeavesOutWhatSomethingElseHeldUp) {
   }
   recorder.Add(lanes.get());
   EXPECT_EQ(recorder.Curve(kTarget)->At(2), (1000 + 1100 + 2000 + 900) / 4);
+  EXPECT_DOUBLE_EQ(recorder.HeldUpShare(), 50000.0 / 55000.0);
+  // A draft that nothing held up has its part of the time.
+  Lanes draft;
+  recorder.Add(draft.Draft(v1::Span::KIND_DRAFT, 1, 1, 45000).get());
+  EXPECT_DOUBLE_EQ(recorder.HeldUpShare(), 0.5);
 }
 
 TEST(StepRecorderTest, KnowsThePartOfPrompts) {
