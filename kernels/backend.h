@@ -81,7 +81,7 @@ class Backend {
   virtual ~Backend() = default;
 
   // Names everything that decides bits: backend, SIMD target or SM, weight and
-  // KV types, kernel version; e.g. "cpu-avx3-kvf32-v1". Two workers with equal
+  // KV types, kernel version; e.g. "cpu-avx3-kvf32-v2". Two workers with equal
   // ids and equal weights compute equal logits.
   virtual std::string numerics_id() const = 0;
 

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 build=${1:-build}
 shopt -s nullglob
-programs=("$build"/benchmarks/* "$build"/bin/*_benchmark)
+programs=("$build"/bin/bench_*)
 if ((${#programs[@]} == 0)); then
   echo "bench: error: no benchmark was built under $build" >&2
   exit 1

@@ -31,7 +31,7 @@ CpuBackend::CpuBackend(std::vector<int> cpus, WeightType weight_type)
 
 std::string CpuBackend::numerics_id() const {
   return absl::StrCat("cpu-", absl::AsciiStrToLower(elementwise_.target_name),
-                      WeightTypeSuffix(weight_type_), "-kvf32-v1");
+                      WeightTypeSuffix(weight_type_), "-kvf32-v2");
 }
 
 std::string CpuBackend::description() const {

@@ -20,17 +20,15 @@ absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
        std::all_of(parts.begin(), parts.end(), [](const HostMatrix& part) {
          return part.dtype == DType::kBF16;
        }));
-  const size_t block = 2 * static_cast<size_t>(kernels.lanes);
-  packed->shape_.panels = (packed->rows_ + kPanelOutputs - 1) / kPanelOutputs;
-  packed->shape_.blocks = (packed->cols_ + block - 1) / block;
-  const size_t element_size = packed->is_bf16_ ? 2 : sizeof(float);
-  const size_t blocks = packed->shape_.panels * packed->shape_.blocks;
-  const size_t bytes = blocks * kPanelOutputs * block * element_size;
+  packed->cells_ = static_cast<size_t>((packed->cols_ + kDenseCellInputs - 1) /
+                                       kDenseCellInputs);
+  const size_t inputs = packed->cells_ * kDenseCellInputs;
+  const size_t bytes = packed->num_units() * inputs * packed->unit_outputs() *
+                       (packed->is_bf16_ ? sizeof(uint16_t) : sizeof(float));
   NACRE_ASSIGN_OR_RETURN(packed->memory_,
                          AllocateHostBuffer(bytes + kPrefetchBytes));
 
-  std::vector<float> values(packed->shape_.blocks *
-                            block);  // zeros behind cols
+  std::vector<float> values(inputs);  // zeros behind cols
   int out_row = 0;
   for (const HostMatrix& part : parts) {
     for (int row = 0; row < part.rows; ++row, ++out_row) {
@@ -41,27 +39,30 @@ absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
   return packed;
 }
 
-// values [blocks * 2 * lanes]
+// values [cells * 8]
 void DenseMatrix::PackRow(const float* values, int row) {
-  const size_t width = static_cast<size_t>(kernels_.lanes);
-  const int panel = row / kPanelOutputs;
-  const size_t output = row % kPanelOutputs;
-  const size_t block_words = (is_bf16_ ? 1 : 2) * kPanelOutputs * width;
-  for (size_t b = 0; b < shape_.blocks; ++b, values += 2 * width) {
-    const size_t word =
-        shape_.BlockIndex(panel, b) * block_words + output * width;
-    if (is_bf16_) {
-      uint32_t* out = static_cast<uint32_t*>(memory_->data()) + word;
-      for (size_t lane = 0; lane < width; ++lane) {
-        out[lane] = uint32_t{ToBF16(values[lane])} |
-                    (uint32_t{ToBF16(values[width + lane])} << 16);
-      }
-    } else {
-      float* out = memory_->f32() + word;
-      std::copy_n(values, width, out);
-      std::copy_n(values + width, width, out + kPanelOutputs * width);
+  const size_t outputs = unit_outputs();
+  const size_t unit = static_cast<size_t>(row) / outputs;
+  const size_t inputs = cells_ * kDenseCellInputs;
+  size_t index = unit * inputs * outputs + row % outputs;
+  if (is_bf16_) {  // pairs of inputs
+    auto* const words = static_cast<uint32_t*>(memory_->data());
+    index = unit * inputs / 2 * outputs + row % outputs;
+    for (size_t k = 0; k < inputs; k += 2, index += outputs) {
+      words[index] =
+          uint32_t{ToBF16(values[k])} | (uint32_t{ToBF16(values[k + 1])} << 16);
+    }
+  } else {
+    float* const floats = memory_->f32();
+    for (size_t k = 0; k < inputs; ++k, index += outputs) {
+      floats[index] = values[k];
     }
   }
+}
+
+int DenseMatrix::num_units() const {
+  const int outputs = static_cast<int>(unit_outputs());
+  return (rows_ + outputs - 1) / outputs;
 }
 
 RowTiling DenseMatrix::Tiling(int rows) const {
@@ -70,7 +71,7 @@ RowTiling DenseMatrix::Tiling(int rows) const {
 }
 
 size_t DenseMatrix::ActivationBytes(int rows) const {
-  return rows * shape_.blocks * 2 * kernels_.lanes * sizeof(float);
+  return rows * cells_ * kDenseCellInputs * sizeof(float);
 }
 
 void DenseMatrix::PackActivations(const float* x, int rows, int tile_begin,
@@ -82,11 +83,11 @@ void DenseMatrix::PackActivations(const float* x, int rows, int tile_begin,
 void DenseMatrix::Multiply(const void* packed, int rows, int unit_begin,
                            int unit_end, float* y) const {
   GemmArgs args;
-  args.weights = memory_->data();
-  args.activations = static_cast<const float*>(packed);
+  args.weights = static_cast<const char*>(memory_->data());
+  args.activations = static_cast<const char*>(packed);
   args.rows = rows;
   args.outputs = rows_;
-  args.shape = shape_;
+  args.cells = cells_;
   args.y = y;
   const auto multiply =
       is_bf16_ ? kernels_.multiply_bf16 : kernels_.multiply_f32;

@@ -31,20 +31,23 @@ class DenseMatrix : public CpuMatrix {
   int num_tiles(int rows) const override { return Tiling(rows).count; }
   void PackActivations(const float* x, int rows, int tile_begin, int tile_end,
                        void* packed) const override;
-  int num_units() const override { return shape_.groups(); }
+  int num_units() const override;
   void Multiply(const void* packed, int rows, int unit_begin, int unit_end,
                 float* y) const override;
 
  private:
   explicit DenseMatrix(const GemmKernels& kernels) : kernels_(kernels) {}
   RowTiling Tiling(int rows) const;
+  size_t unit_outputs() const {
+    return static_cast<size_t>(kUnitVectors * kernels_.lanes);
+  }
   void PackRow(const float* values, int row);
 
   const GemmKernels kernels_;
   int rows_ = 0;
   int cols_ = 0;
   bool is_bf16_ = false;
-  PackedShape shape_;
+  size_t cells_ = 0;  // of a unit
   std::unique_ptr<Buffer> memory_;
 };
 

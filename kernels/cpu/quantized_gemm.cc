@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/quantized_loop.h"
+#include "kernels/cpu/gemm_loop.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/dtype.h"
 #include "kernels/quantization.h"
@@ -18,6 +18,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace nacre::kernels {
 namespace HWY_NAMESPACE {
+
+constexpr int kOutputs = QuantizedCells::kUnitOutputs;
 
 float QuantizeGroup(const float* values, int count, int8_t* out) {
   const F32 df;
@@ -44,15 +46,15 @@ float QuantizeGroup(const float* values, int count, int8_t* out) {
   return is_zero ? 0.0f : largest / 127.0f;
 }
 
-// sums [kUnitOutputs] += integers * scales_w * scale_x. scales_w: bf16.
+// sums [kOutputs] += integers * scales_w * scale_x. scales_w: bf16.
 HWY_INLINE void AddScaled(const int32_t* integers, const uint16_t* scales_w,
                           float scale_x, float* sums) {
   const F32 df;
   const hn::RebindToSigned<F32> di;
-  HWY_ALIGN float scales[kUnitOutputs];
-  for (int o = 0; o < kUnitOutputs; ++o) scales[o] = FromBF16(scales_w[o]);
+  HWY_ALIGN float scales[kOutputs];
+  for (int o = 0; o < kOutputs; ++o) scales[o] = FromBF16(scales_w[o]);
   const VF32 x = hn::Set(df, scale_x);
-  for (size_t o = 0; o < kUnitOutputs; o += FloatLanes()) {
+  for (size_t o = 0; o < kOutputs; o += FloatLanes()) {
     const VF32 sum = hn::ConvertTo(df, hn::Load(di, integers + o));
     const VF32 scale = hn::Mul(hn::Load(df, scales + o), x);
     hn::Store(hn::MulAdd(sum, scale, hn::Load(df, sums + o)), df, sums + o);
@@ -62,7 +64,7 @@ HWY_INLINE void AddScaled(const int32_t* integers, const uint16_t* scales_w,
 // integers[o] += sum_i w[4 o + i] * x[i]
 HWY_INLINE void AddQuad(const uint8_t* w, const int8_t* x, int shift, int mask,
                         int32_t* integers) {
-  for (int o = 0; o < kUnitOutputs; ++o) {
+  for (int o = 0; o < kOutputs; ++o) {
     int32_t sum = 0;
     for (int i = 0; i < 4; ++i) sum += (w[4 * o + i] >> shift & mask) * x[i];
     integers[o] += sum;
@@ -70,38 +72,42 @@ HWY_INLINE void AddQuad(const uint8_t* w, const int8_t* x, int shift, int mask,
 }
 
 template <class Cells, int kRows>
-void RunSegment(const QuantizedSegment& s) {
+void RunSegment(const GemmSegment& s) {
   constexpr int kQuads = Cells::kGroup / 4;
-  constexpr int kSteps = static_cast<int>(Cells::kSteps);
-  const uint8_t* w = s.weights;
-  for (size_t g = 0; g < s.groups; ++g, w += kCellBytes<Cells>) {
+  const auto* w = reinterpret_cast<const uint8_t*>(s.weights);
+  const char* x = s.x;
+  for (size_t c = 0; c < s.cells;
+       ++c, w += Cells::kBytes, x += kRows * Cells::kRowBytes) {
+    const auto* scales_w = reinterpret_cast<const uint16_t*>(
+        w + Cells::kSteps * Cells::kStepBytes);
     const auto* scales =
-        reinterpret_cast<const uint16_t*>(w + kSteps * kStepBytes);
+        reinterpret_cast<const float*>(x + kRows * Cells::kGroup);
+    const auto* corrections = reinterpret_cast<const int32_t*>(scales + kRows);
     for (int row = 0; row < kRows; ++row) {
-      const size_t index = g * kRows + row;
-      const int8_t* x = s.x + g * kRows * Cells::kGroup + 4 * row;
-      HWY_ALIGN int32_t integers[kUnitOutputs];
-      std::fill_n(integers, kUnitOutputs, s.corrections[index]);
-      for (int step = 0; step < kSteps; ++step) {
-        const uint8_t* from = w + step * kStepBytes;
+      const auto* quads = reinterpret_cast<const int8_t*>(x) + 4 * row;
+      HWY_ALIGN int32_t integers[kOutputs];
+      std::fill_n(integers, kOutputs, corrections[row]);
+      for (int step = 0; step < Cells::kSteps; ++step) {
+        const uint8_t* from = w + step * Cells::kStepBytes;
+        const int8_t* quad = quads + 4 * kRows * step;
         if (Cells::kQuadsPerStep == 1) {
-          AddQuad(from, x + 4 * kRows * step, 0, 255, integers);
+          AddQuad(from, quad, 0, 255, integers);
         } else {
-          AddQuad(from, x + 4 * kRows * step, 0, 15, integers);
-          AddQuad(from, x + 4 * kRows * (step + kQuads / 2), 4, 15, integers);
+          AddQuad(from, quad, 0, 15, integers);
+          AddQuad(from, quad + 4 * kRows * kQuads / 2, 4, 15, integers);
         }
       }
-      AddScaled(integers, scales, s.scales[index], s.sums + row * kUnitOutputs);
+      AddScaled(integers, scales_w, scales[row], s.sums + row * kOutputs);
     }
   }
 }
 
 template <class Cells>
-void Multiply(const QuantizedGemmArgs& args, int unit_begin, int unit_end) {
-  static constexpr RunQuantizedSegment kRun[kQuantizedTileRows] = {
+void Multiply(const GemmArgs& args, int unit_begin, int unit_end) {
+  static constexpr RunGemmSegment kRun[kQuantizedTileRows] = {
       RunSegment<Cells, 1>, RunSegment<Cells, 2>, RunSegment<Cells, 3>,
       RunSegment<Cells, 4>, RunSegment<Cells, 5>, RunSegment<Cells, 6>};
-  MultiplyQuantized<Cells>(args, unit_begin, unit_end, kRun);
+  MultiplyUnits<Cells>(args, unit_begin, unit_end, {kRun, kRun, kRun});
 }
 
 QuantizedGemmKernels GetQuantizedGemmKernels() {

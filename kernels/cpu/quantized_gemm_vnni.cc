@@ -16,7 +16,7 @@
 
 #include <cstring>
 
-#include "kernels/cpu/quantized_loop.h"
+#include "kernels/cpu/gemm_loop.h"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 namespace nacre::kernels {
@@ -33,13 +33,13 @@ struct StepWeights {
   __m512i bytes[Cells::kQuadsPerStep][kPanels];
 };
 
-HWY_INLINE void LoadStep(const uint8_t* from, StepWeights<Int8Cells>* step) {
+HWY_INLINE void LoadStep(const char* from, StepWeights<Int8Cells>* step) {
   for (int panel = 0; panel < kPanels; ++panel) {
     step->bytes[0][panel] = _mm512_load_si512(from + panel * 64);
   }
 }
 
-HWY_INLINE void LoadStep(const uint8_t* from, StepWeights<Int4Cells>* step) {
+HWY_INLINE void LoadStep(const char* from, StepWeights<Int4Cells>* step) {
   const __m512i low = _mm512_set1_epi8(15);
   for (int panel = 0; panel < kPanels; ++panel) {
     const __m512i pairs = _mm512_load_si512(from + panel * 64);
@@ -48,13 +48,14 @@ HWY_INLINE void LoadStep(const uint8_t* from, StepWeights<Int4Cells>* step) {
   }
 }
 
-HWY_INLINE __m512i BroadcastQuad(const int8_t* x) {
-  int32_t quad;
-  std::memcpy(&quad, x, sizeof(quad));
-  return _mm512_set1_epi32(quad);
+template <class T>
+HWY_INLINE T LoadAs(const char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
 }
 
-HWY_INLINE __m512 LoadScales(const uint8_t* from) {
+HWY_INLINE __m512 LoadScales(const char* from) {
   const __m256i bf16 =
       _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
   return _mm512_castsi512_ps(
@@ -64,17 +65,17 @@ HWY_INLINE __m512 LoadScales(const uint8_t* from) {
 // Adds the products of one step to the sums of a group. x: the first quad of
 // the first row. Fetches kLines lines.
 template <class Cells, int kRows, int kLines>
-HWY_INLINE void AddStep(const uint8_t* w, const int8_t* x, const uint8_t* ahead,
+HWY_INLINE void AddStep(const char* w, const char* x, const char* ahead,
                         __m512i (&integers)[kRows][kPanels]) {
   for (int line = 0; line < kLines; ++line) {
-    _mm_prefetch(reinterpret_cast<const char*>(ahead + line * 64), _MM_HINT_T0);
+    _mm_prefetch(ahead + line * 64, _MM_HINT_T0);
   }
-  constexpr int kSteps = static_cast<int>(Cells::kSteps);
   StepWeights<Cells> weights;
   LoadStep(w, &weights);
   for (int quad = 0; quad < Cells::kQuadsPerStep; ++quad) {
     for (int row = 0; row < kRows; ++row) {
-      const __m512i v = BroadcastQuad(x + 4 * (quad * kSteps * kRows + row));
+      const __m512i v = _mm512_set1_epi32(
+          LoadAs<int32_t>(x + 4 * (quad * Cells::kSteps * kRows + row)));
       for (int panel = 0; panel < kPanels; ++panel) {
         integers[row][panel] = _mm512_dpbusd_epi32(
             integers[row][panel], weights.bytes[quad][panel], v);
@@ -85,72 +86,68 @@ HWY_INLINE void AddStep(const uint8_t* w, const int8_t* x, const uint8_t* ahead,
 
 // kLines lines of weights to come are fetched each step.
 template <class Cells, int kRows, int kLines>
-void RunSegment(const QuantizedSegment& s) {
-  constexpr int kSteps = static_cast<int>(Cells::kSteps);
+void RunSegment(const GemmSegment& s) {
   __m512 sums[kRows][kPanels];
   for (int row = 0; row < kRows; ++row) {
     for (int panel = 0; panel < kPanels; ++panel) {
       sums[row][panel] =
-          _mm512_load_ps(s.sums + row * kUnitOutputs + panel * 16);
+          _mm512_load_ps(s.sums + row * Cells::kUnitOutputs + panel * 16);
     }
   }
-  const uint8_t* w = s.weights;
-  const uint8_t* ahead = s.ahead;
-  const int8_t* x = s.x;
-  const int32_t* corrections = s.corrections;
-  const float* scales = s.scales;
-  for (size_t g = 0; g < s.groups; ++g) {
+  const char* w = s.weights;
+  const char* ahead = s.ahead;
+  const char* x = s.x;
+  for (size_t c = 0; c < s.cells; ++c, x += kRows * Cells::kRowBytes) {
+    const char* const scales = x + kRows * Cells::kGroup;
+    const char* const corrections = scales + kRows * sizeof(float);
     __m512i integers[kRows][kPanels];
     for (int row = 0; row < kRows; ++row) {
+      const __m512i correction =
+          _mm512_set1_epi32(LoadAs<int32_t>(corrections + 4 * row));
       for (int panel = 0; panel < kPanels; ++panel) {
-        integers[row][panel] = _mm512_set1_epi32(corrections[row]);
+        integers[row][panel] = correction;
       }
     }
-    for (int first = 0; first < kSteps; first += kStepsUnrolled) {
+    for (int first = 0; first < Cells::kSteps; first += kStepsUnrolled) {
       for (int i = 0; i < kStepsUnrolled; ++i) {
         AddStep<Cells, kRows, kLines>(w, x + 4 * (first + i) * kRows, ahead,
                                       integers);
-        w += kStepBytes;
+        w += Cells::kStepBytes;
         ahead += s.ahead_step;
       }
     }
-    _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
-    ahead += s.ahead_group;
+    _mm_prefetch(ahead, _MM_HINT_T0);
+    ahead += s.ahead_cell;
     for (int panel = 0; panel < kPanels; ++panel) {
       const __m512 scale_w = LoadScales(w + panel * 32);
       for (int row = 0; row < kRows; ++row) {
-        const __m512 scale =
-            _mm512_mul_ps(scale_w, _mm512_set1_ps(scales[row]));
+        const __m512 scale = _mm512_mul_ps(
+            scale_w, _mm512_set1_ps(LoadAs<float>(scales + 4 * row)));
         sums[row][panel] = _mm512_fmadd_ps(
             _mm512_cvtepi32_ps(integers[row][panel]), scale, sums[row][panel]);
       }
     }
-    w += kUnitOutputs * sizeof(uint16_t);
-    x += kRows * Cells::kGroup;
-    corrections += kRows;
-    scales += kRows;
+    w += Cells::kTailBytes;
   }
   for (int row = 0; row < kRows; ++row) {
     for (int panel = 0; panel < kPanels; ++panel) {
-      _mm512_store_ps(s.sums + row * kUnitOutputs + panel * 16,
+      _mm512_store_ps(s.sums + row * Cells::kUnitOutputs + panel * 16,
                       sums[row][panel]);
     }
   }
 }
 
-// One tile fetches all lines of its weights; several share them.
 template <class Cells>
-void Multiply(const QuantizedGemmArgs& args, int unit_begin, int unit_end) {
-  static constexpr RunQuantizedSegment kAlone[kQuantizedTileRows] = {
+void Multiply(const GemmArgs& args, int unit_begin, int unit_end) {
+  static constexpr RunGemmSegment kAlone[kQuantizedTileRows] = {
       RunSegment<Cells, 1, 2>, RunSegment<Cells, 2, 2>,
       RunSegment<Cells, 3, 2>, RunSegment<Cells, 4, 2>,
       RunSegment<Cells, 5, 2>, RunSegment<Cells, 6, 2>};
-  static constexpr RunQuantizedSegment kShared[kQuantizedTileRows] = {
+  static constexpr RunGemmSegment kShared[kQuantizedTileRows] = {
       RunSegment<Cells, 1, 1>, RunSegment<Cells, 2, 1>,
       RunSegment<Cells, 3, 1>, RunSegment<Cells, 4, 1>,
       RunSegment<Cells, 5, 1>, RunSegment<Cells, 6, 1>};
-  MultiplyQuantized<Cells>(args, unit_begin, unit_end,
-                           args.rows <= kQuantizedTileRows ? kAlone : kShared);
+  MultiplyUnits<Cells>(args, unit_begin, unit_end, {kAlone, kShared, kShared});
 }
 
 }  // namespace

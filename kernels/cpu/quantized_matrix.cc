@@ -10,24 +10,6 @@
 #include "kernels/quantization.h"
 
 namespace nacre::kernels {
-namespace {
-
-// Where the three parts of packed activations begin. Each is a multiple of 64
-// bytes.
-struct ActivationLayout {
-  ActivationLayout(int rows, size_t groups, int group)
-      : scales(static_cast<size_t>(rows) * groups * group),
-        corrections(scales + RoundUp(rows * groups * sizeof(float))),
-        bytes(corrections + RoundUp(rows * groups * sizeof(int32_t))) {}
-  static size_t RoundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-  size_t scales;
-  size_t corrections;
-  size_t bytes;
-};
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<QuantizedMatrix>> QuantizedMatrix::Create(
     absl::Span<const HostMatrix> parts, WeightType type,
     const QuantizedGemmKernels& kernels) {
@@ -39,11 +21,10 @@ absl::StatusOr<std::unique_ptr<QuantizedMatrix>> QuantizedMatrix::Create(
   matrix->groups_ = static_cast<size_t>((matrix->cols_ + matrix->group_ - 1) /
                                         matrix->group_);
   const bool is_int8 = type == WeightType::kInt8;
-  const size_t bytes =
-      matrix->num_units() * matrix->groups_ *
-      (is_int8 ? kCellBytes<Int8Cells> : kCellBytes<Int4Cells>);
+  const size_t bytes = matrix->num_units() * matrix->groups_ *
+                       (is_int8 ? Int8Cells::kBytes : Int4Cells::kBytes);
   NACRE_ASSIGN_OR_RETURN(matrix->memory_,
-                         AllocateHostBuffer(bytes + kQuantizedPrefetchBytes));
+                         AllocateHostBuffer(bytes + kPrefetchBytes));
   matrix->weights_ = static_cast<uint8_t*>(matrix->memory_->data());
 
   std::vector<float> values(matrix->groups_ * matrix->group_);  // zeros at end
@@ -51,10 +32,10 @@ absl::StatusOr<std::unique_ptr<QuantizedMatrix>> QuantizedMatrix::Create(
   for (size_t part = 0; part < parts.size(); ++part) {
     for (int row = 0; row < parts[part].rows; ++row, ++out_row) {
       LoadRow(parts[part], row, values.data());
-      NACRE_RETURN_IF_ERROR(
-          is_int8
-              ? matrix->PackRow<Int8Cells>(values.data(), part, row, out_row)
-              : matrix->PackRow<Int4Cells>(values.data(), part, row, out_row));
+      NACRE_RETURN_IF_ERROR(is_int8 ? matrix->PackWeights<Int8Cells>(
+                                          values.data(), part, row, out_row)
+                                    : matrix->PackWeights<Int4Cells>(
+                                          values.data(), part, row, out_row));
     }
   }
   return matrix;
@@ -62,9 +43,9 @@ absl::StatusOr<std::unique_ptr<QuantizedMatrix>> QuantizedMatrix::Create(
 
 // values [groups * group]
 template <class Cells>
-absl::Status QuantizedMatrix::PackRow(const float* values, size_t part,
-                                      int part_row, int row) {
-  constexpr size_t kSteps = Cells::kSteps;
+absl::Status QuantizedMatrix::PackWeights(const float* values, size_t part,
+                                          int part_row, int row) {
+  constexpr size_t kSteps = static_cast<size_t>(Cells::kSteps);
   for (int k = 0; k < cols_; ++k) {
     if (!std::isfinite(values[k])) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -74,19 +55,20 @@ absl::Status QuantizedMatrix::PackRow(const float* values, size_t part,
     }
   }
   int8_t integers[kMaxQuantizedGroup];
-  const size_t output = static_cast<size_t>(row) % kUnitOutputs;
-  uint8_t* cell = weights_ + row / kUnitOutputs * groups_ * kCellBytes<Cells>;
+  const size_t output = static_cast<size_t>(row) % QuantizedCells::kUnitOutputs;
+  uint8_t* cell =
+      weights_ + row / QuantizedCells::kUnitOutputs * groups_ * Cells::kBytes;
   for (size_t g = 0; g < groups_;
-       ++g, values += Cells::kGroup, cell += kCellBytes<Cells>) {
+       ++g, values += Cells::kGroup, cell += Cells::kBytes) {
     const uint16_t scale = ToBF16(QuantizeWeights(values, type_, integers));
-    std::memcpy(cell + kSteps * kStepBytes + output * sizeof(scale), &scale,
-                sizeof(scale));
+    std::memcpy(cell + kSteps * Cells::kStepBytes + output * sizeof(scale),
+                &scale, sizeof(scale));
     for (size_t k = 0; k < Cells::kGroup; ++k) {
       const size_t step = k / 4 % kSteps;
       const unsigned shift = k / 4 < kSteps ? 0 : 4;
       const unsigned value = static_cast<unsigned>(integers[k] + Cells::kOffset)
                              << shift;
-      uint8_t& byte = cell[step * kStepBytes + output * 4 + k % 4];
+      uint8_t& byte = cell[step * Cells::kStepBytes + output * 4 + k % 4];
       byte = static_cast<uint8_t>(byte | value);
     }
   }
@@ -94,7 +76,9 @@ absl::Status QuantizedMatrix::PackRow(const float* values, size_t part,
 }
 
 size_t QuantizedMatrix::ActivationBytes(int rows) const {
-  return ActivationLayout(rows, groups_, group_).bytes;
+  const size_t row_bytes =
+      type_ == WeightType::kInt8 ? Int8Cells::kRowBytes : Int4Cells::kRowBytes;
+  return rows * groups_ * row_bytes;
 }
 
 int QuantizedMatrix::num_tiles(int rows) const {
@@ -102,43 +86,48 @@ int QuantizedMatrix::num_tiles(int rows) const {
 }
 
 int QuantizedMatrix::num_units() const {
-  return (rows_ + kUnitOutputs - 1) / kUnitOutputs;
+  return (rows_ + QuantizedCells::kUnitOutputs - 1) /
+         QuantizedCells::kUnitOutputs;
+}
+
+template <class Cells>
+void QuantizedMatrix::PackRow(const float* values, int i, int tile_rows,
+                              char* out) const {
+  float padded[Cells::kGroup] = {};
+  int8_t integers[Cells::kGroup];
+  for (int k = 0; k < cols_;
+       k += Cells::kGroup, out += tile_rows * Cells::kRowBytes) {
+    const float* from = values + k;
+    if (cols_ - k < Cells::kGroup) {
+      std::memcpy(padded, from, (cols_ - k) * sizeof(float));
+      from = padded;
+    }
+    const float scale = kernels_.quantize(from, Cells::kGroup, integers);
+    int32_t sum = 0;
+    for (const int8_t integer : integers) sum += integer;
+    const int32_t correction = -Cells::kOffset * sum;
+    char* quad = out + 4 * i;
+    for (int j = 0; j < Cells::kGroup; j += 4, quad += 4 * tile_rows) {
+      std::memcpy(quad, integers + j, 4);
+    }
+    char* const scales = out + tile_rows * Cells::kGroup;
+    std::memcpy(scales + 4 * i, &scale, 4);
+    std::memcpy(scales + 4 * (tile_rows + i), &correction, 4);
+  }
 }
 
 void QuantizedMatrix::PackActivations(const float* x, int rows, int tile_begin,
                                       int tile_end, void* packed) const {
-  const ActivationLayout layout(rows, groups_, group_);
   const RowTiling tiling(rows, kQuantizedTileRows);
-  const int offset =
-      type_ == WeightType::kInt8 ? Int8Cells::kOffset : Int4Cells::kOffset;
-  char* const base = static_cast<char*>(packed);
-  float padded[kMaxQuantizedGroup] = {};
-  int8_t integers[kMaxQuantizedGroup];
   for (int tile = tile_begin; tile < tile_end; ++tile) {
+    const int begin = tiling.begin(tile);
+    char* const out = static_cast<char*>(packed) + ActivationBytes(begin);
     for (int i = 0; i < tiling.size(tile); ++i) {
-      const int row = tiling.begin(tile) + i;
-      const float* values = x + static_cast<size_t>(row) * cols_;
-      // [tile][group][row of the tile]
-      size_t index = tiling.begin(tile) * groups_ + i;
-      for (size_t g = 0; g < groups_;
-           ++g, values += group_, index += tiling.size(tile)) {
-        const int left = cols_ - static_cast<int>(g) * group_;
-        const float* from = values;
-        if (left < group_) {
-          std::memcpy(padded, values, left * sizeof(float));
-          from = padded;
-        }
-        const float scale = kernels_.quantize(from, group_, integers);
-        int32_t sum = 0;
-        for (int k = 0; k < group_; ++k) sum += integers[k];
-        // [4 inputs][row of the tile][input 4]
-        char* out = base + (index - i) * group_ + 4 * i;
-        for (int k = 0; k < group_; k += 4, out += 4 * tiling.size(tile)) {
-          std::memcpy(out, integers + k, 4);
-        }
-        reinterpret_cast<float*>(base + layout.scales)[index] = scale;
-        reinterpret_cast<int32_t*>(base + layout.corrections)[index] =
-            -offset * sum;
+      const float* values = x + static_cast<size_t>(begin + i) * cols_;
+      if (type_ == WeightType::kInt8) {
+        PackRow<Int8Cells>(values, i, tiling.size(tile), out);
+      } else {
+        PackRow<Int4Cells>(values, i, tiling.size(tile), out);
       }
     }
   }
@@ -146,17 +135,12 @@ void QuantizedMatrix::PackActivations(const float* x, int rows, int tile_begin,
 
 void QuantizedMatrix::Multiply(const void* packed, int rows, int unit_begin,
                                int unit_end, float* y) const {
-  const ActivationLayout layout(rows, groups_, group_);
-  const char* const base = static_cast<const char*>(packed);
-  QuantizedGemmArgs args;
-  args.weights = weights_;
-  args.activations = reinterpret_cast<const int8_t*>(base);
-  args.scales = reinterpret_cast<const float*>(base + layout.scales);
-  args.corrections =
-      reinterpret_cast<const int32_t*>(base + layout.corrections);
+  GemmArgs args;
+  args.weights = reinterpret_cast<const char*>(weights_);
+  args.activations = static_cast<const char*>(packed);
   args.rows = rows;
   args.outputs = rows_;
-  args.groups = groups_;
+  args.cells = groups_;
   args.y = y;
   if (type_ == WeightType::kInt8) {
     kernels_.multiply_int8(args, unit_begin, unit_end);

@@ -38,8 +38,13 @@ class QuantizedMatrix : public CpuMatrix {
   explicit QuantizedMatrix(const QuantizedGemmKernels& kernels)
       : kernels_(kernels) {}
 
+  // Row `row` from row `part_row` of a part.       values [groups * group size]
   template <class Cells>
-  absl::Status PackRow(const float* values, size_t part, int part_row, int row);
+  absl::Status PackWeights(const float* values, size_t part, int part_row,
+                           int row);
+  // Row i of a tile.                                            values [cols]
+  template <class Cells>
+  void PackRow(const float* values, int i, int tile_rows, char* out) const;
 
   const QuantizedGemmKernels kernels_;
   WeightType type_ = WeightType::kInt8;

@@ -8,18 +8,15 @@
 // busy moment of the machine falls on all alike.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "hwy/cache_control.h"
 #include "kernels/backend.h"
 #include "kernels/backend_factory.h"
-#include "kernels/cpu/thread_pool.h"
+#include "tests/benchmarks/machine_limits.h"
 
 namespace nacre::kernels {
 namespace {
@@ -29,67 +26,6 @@ struct Flags {
   int megabytes = 256;  // of weights; should exceed the last-level cache
   int repetitions = 15;
   std::string only;  // name of one case
-};
-
-double Seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-// Sums words [begin, end), fetching far enough ahead to keep memory busy.
-uint64_t Sum(const uint64_t* words, size_t begin, size_t end) {
-  constexpr size_t kLine = 8;              // words of a cache line
-  constexpr size_t kPrefetchAhead = 1024;  // words
-  uint64_t sums[kLine] = {};
-  for (size_t i = begin; i + kLine <= end; i += kLine) {
-    if (i + kPrefetchAhead < end) hwy::Prefetch(words + i + kPrefetchAhead);
-    for (size_t j = 0; j < kLine; ++j) sums[j] += words[i + j];
-  }
-  uint64_t total = 0;
-  for (const uint64_t sum : sums) total += sum;
-  return total;
-}
-
-// Reads memory with the threads and the page size that the products use.
-class ReadBandwidth {
- public:
-  ReadBandwidth(Backend& backend, const Flags& flags)
-      : threads_(flags.cpus), bytes_((size_t{1} << 20) * flags.megabytes) {
-    auto memory = backend.Allocate(bytes_);
-    if (!memory.ok()) {
-      std::fprintf(stderr, "%s\n", memory.status().ToString().c_str());
-      std::exit(1);
-    }
-    memory_ = *std::move(memory);
-    std::memset(memory_->data(), 1, bytes_);
-  }
-
-  void MeasureOnce() {
-    const auto* words = static_cast<const uint64_t*>(memory_->data());
-    const size_t each = bytes_ / sizeof(uint64_t) / threads_.size();
-    std::vector<uint64_t> totals(threads_.size());
-    const double start = Seconds();
-    threads_.Run([&](int thread) {
-      totals[thread] = Sum(words, each * thread, each * (thread + 1));
-    });
-    seconds_.push_back(Seconds() - start);
-    for (const uint64_t total : totals) checksum_ = checksum_ + total;
-  }
-
-  double bytes_per_second() const { return bytes_ / Median(seconds_); }
-
- private:
-  ThreadPool threads_;
-  size_t bytes_;
-  std::unique_ptr<Buffer> memory_;
-  std::vector<double> seconds_;
-  volatile uint64_t checksum_ = 0;  // keeps the compiler from skipping the sum
 };
 
 struct Case {
@@ -125,24 +61,15 @@ std::unique_ptr<PackedMatrix> MakeWeights(Backend& backend, const Case& test,
     }
   }
   const HostMatrix matrix = {test.dtype, bytes.data(), *outputs, test.cols};
-  auto packed = backend.Pack({&matrix, 1});
-  if (!packed.ok()) {
-    std::fprintf(stderr, "%s\n", packed.status().ToString().c_str());
-    std::exit(1);
-  }
-  return *std::move(packed);
+  return ValueOrExit(backend.Pack({&matrix, 1}));
 }
 
 void RunCase(const Flags& flags, const Case& test) {
   BackendOptions options;
   options.cpus = flags.cpus;
   options.weights = test.weights;
-  const auto made = CreateBackend(options);
-  if (!made.ok()) {
-    std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
-    std::exit(1);
-  }
-  Backend& backend = **made;
+  const auto made = ValueOrExit(CreateBackend(options));
+  Backend& backend = *made;
   backend.BindComputeThread();
   const std::vector<int> row_counts = {1, 2, 4, 6, 8, 12, 16, 32, 128};
   int outputs = 0;
@@ -150,7 +77,8 @@ void RunCase(const Flags& flags, const Case& test) {
   std::vector<float> x(row_counts.back() * test.cols, 0.25f);
   std::vector<float> y(size_t{1} * row_counts.back() * outputs);
   std::vector<std::vector<double>> times(row_counts.size());
-  ReadBandwidth read(backend, flags);
+  ThreadPool threads(flags.cpus);
+  ReadBandwidth read(backend, &threads, (size_t{1} << 20) * flags.megabytes);
   // Small cases repeat until they take as long as a large one.
   const int inner = std::max(1, flags.megabytes / test.megabytes);
   for (int repetition = 0; repetition < flags.repetitions; ++repetition) {
@@ -187,12 +115,7 @@ int Main(int argc, char** argv) {
     if (name == "--only") {
       flags.only = argv[i + 1];
     } else if (name == "--cpus") {
-      auto cpus = ParseCpuList(argv[i + 1]);
-      if (!cpus.ok()) {
-        std::fprintf(stderr, "%s\n", cpus.status().ToString().c_str());
-        return 1;
-      }
-      flags.cpus = *cpus;
+      flags.cpus = ValueOrExit(ParseCpuList(argv[i + 1]));
     } else if (name == "--megabytes") {
       flags.megabytes = std::max(1, std::atoi(argv[i + 1]));
     } else if (name == "--repetitions") {

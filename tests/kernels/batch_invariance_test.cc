@@ -230,7 +230,7 @@ TEST_P(BatchInvarianceTest, NumericsIdNamesTheTargetAndNotTheThreads) {
   EXPECT_EQ(MakeBackend("cpu", "auto", AllowedCores(2))->numerics_id(), id);
   EXPECT_NE(MakeBackend("cpu", "f32")->numerics_id(), id);
   EXPECT_EQ(id.rfind("cpu-", 0), 0u);
-  EXPECT_NE(id.find("-kvf32-v1"), std::string::npos);
+  EXPECT_NE(id.find("-kvf32-v2"), std::string::npos);
 }
 
 TEST(NumericsIdTest, DiffersBetweenTargets) {

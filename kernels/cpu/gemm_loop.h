@@ -1,0 +1,141 @@
+// A skinny matrix product: few rows of activations, a large weight matrix that
+// every step reads from memory once. How the product walks through its
+// operands, the same for every type of weight and every target; these bring the
+// code for one segment.
+//
+// Weights are packed in units, some outputs that lie in the lanes of a few
+// vectors, and a unit in cells, some consecutive inputs. Activations are packed
+// in tiles of rows:
+//   weights      [unit][cell] of Cells::kBytes bytes
+//   activations  [row tile][cell][rows of the tile] of Cells::kRowBytes bytes
+// Both are padded with zeros to whole units and cells. The order of loads is
+// the order in memory, and no stride is a power of two.
+//
+// An output element of a row is one lane of one sum, to which the inputs are
+// added in order. Blocks of units that stay in the level-2 cache while all rows
+// pass, chunks of cells that stay in the level-1 cache while the tiles of a
+// pass do, and threads only decide when that happens: they change no bit.
+//
+// No vector code here.
+
+#ifndef KERNELS_CPU_GEMM_LOOP_H_
+#define KERNELS_CPU_GEMM_LOOP_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/row_tiling.h"
+
+namespace nacre::kernels {
+
+// Weights are fetched this far ahead of their use; a packed matrix has as much
+// room behind it.
+inline constexpr size_t kPrefetchBytes = 8192;
+
+// Weights of a chunk, in the level-1 cache, and of a block, in the level-2.
+inline constexpr size_t kChunkBytes = 9 << 10;
+inline constexpr size_t kBlockBytes = size_t{256} << 10;
+
+// One product y = x W^T over packed operands.
+struct GemmArgs {
+  const char* weights = nullptr;      // 64-byte aligned
+  const char* activations = nullptr;  // 64-byte aligned
+  int rows = 0;                       // of activations, > 0
+  int outputs = 0;                    // rows of W
+  size_t cells = 0;                   // of a unit
+  float* y = nullptr;                 // [rows, outputs]
+};
+
+// Some cells of one unit times the rows of one tile.
+struct GemmSegment {
+  const char* weights;
+  const char* x;
+  size_t cells;
+  float* sums;  // [rows of the tile, Cells::kUnitOutputs], added to
+  // This tile's share of the weights to fetch meanwhile: `ahead_step` bytes
+  // further each step of a cell, `ahead_cell` more after each cell.
+  const char* ahead;
+  size_t ahead_step;
+  size_t ahead_cell;
+};
+
+using RunGemmSegment = void (*)(const GemmSegment&);
+
+// The code for tiles of 1, 2, ... rows.
+struct GemmRuns {
+  const RunGemmSegment* alone;   // one tile fetches all weights to come
+  const RunGemmSegment* few;     // two or three tiles share that
+  const RunGemmSegment* shared;  // more
+};
+
+// Tiles [tile_begin, tile_end) times one unit.
+template <class Cells>
+void MultiplyUnit(const GemmArgs& args, int unit, const RowTiling& tiling,
+                  int tile_begin, int tile_end, bool fetch,
+                  const RunGemmSegment* run) {
+  constexpr size_t kOutputs = Cells::kUnitOutputs;
+  constexpr size_t kChunkCells =
+      std::max<size_t>(1, kChunkBytes / Cells::kBytes);
+  alignas(64) float sums[Cells::kTilesTogether * Cells::kTileRows * kOutputs];
+  const int first_row = tiling.begin(tile_begin);
+  const size_t num_rows =
+      static_cast<size_t>(tiling.begin(tile_end) - first_row);
+  const size_t tiles = static_cast<size_t>(tile_end - tile_begin);
+  std::fill_n(sums, num_rows * kOutputs, 0.0f);
+  GemmSegment segment;
+  segment.ahead_step = fetch ? Cells::kStepBytes / tiles : 0;
+  segment.ahead_cell = fetch ? Cells::kTailBytes / tiles : 0;
+  segment.weights = args.weights + unit * args.cells * Cells::kBytes;
+  for (size_t c = 0; c < args.cells; c += kChunkCells) {
+    segment.cells = std::min(kChunkCells, args.cells - c);
+    const size_t bytes = segment.cells * Cells::kBytes;
+    for (int tile = tile_begin; tile < tile_end; ++tile) {
+      const size_t row = static_cast<size_t>(tiling.begin(tile));
+      const size_t rows = static_cast<size_t>(tiling.size(tile));
+      segment.x =
+          args.activations + (row * args.cells + rows * c) * Cells::kRowBytes;
+      segment.sums = sums + (row - first_row) * kOutputs;
+      segment.ahead = segment.weights;
+      if (fetch) {
+        segment.ahead += kPrefetchBytes + bytes * (tile - tile_begin) / tiles;
+      }
+      run[rows - 1](segment);
+    }
+    segment.weights += bytes;
+  }
+  const size_t first_output = unit * kOutputs;
+  const size_t count = std::min(kOutputs, args.outputs - first_output);
+  for (size_t row = 0; row < num_rows; ++row) {
+    std::memcpy(args.y + (first_row + row) * args.outputs + first_output,
+                sums + row * kOutputs, count * sizeof(float));
+  }
+}
+
+// All rows times units [unit_begin, unit_end).
+template <class Cells>
+void MultiplyUnits(const GemmArgs& args, int unit_begin, int unit_end,
+                   const GemmRuns& runs) {
+  const RowTiling tiling(args.rows, Cells::kTileRows);
+  const size_t unit_bytes = args.cells * Cells::kBytes;
+  const int together = std::max(1, static_cast<int>(kBlockBytes / unit_bytes));
+  for (int begin = unit_begin; begin < unit_end; begin += together) {
+    const int end = std::min(begin + together, unit_end);
+    for (int t = 0; t < tiling.count; t += Cells::kTilesTogether) {
+      const int tile_end = std::min(t + Cells::kTilesTogether, tiling.count);
+      const int tiles = tile_end - t;
+      const bool fetch = t == 0;
+      const RunGemmSegment* const run = !fetch || tiles > 3 ? runs.shared
+                                        : tiles > 1         ? runs.few
+                                                            : runs.alone;
+      for (int unit = begin; unit < end; ++unit) {
+        MultiplyUnit<Cells>(args, unit, tiling, t, tile_end, fetch, run);
+      }
+    }
+  }
+}
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_CPU_GEMM_LOOP_H_

@@ -1,0 +1,248 @@
+// A whole model against the limits of this machine: what a step of 1 to 32 rows
+// costs, logits of every row included, and how fast a prompt is read.
+//
+//   bench_decode [--weights TYPE] [--cpus LIST] [--context N] [--layers N]
+//                [--hidden N] [--vocab N] [--model DIR] [--repetitions N]
+//                [--rows LIST] [--json FILE]
+//
+// Without --model, a Llama of random weights of the given size is written to a
+// temporary folder. Times are medians over repetitions, in which the row counts
+// take turns, so that a busy moment of the machine falls on all alike.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/backend_factory.h"
+#include "model/llama_model.h"
+#include "nlohmann/json.hpp"
+#include "tests/benchmarks/machine_limits.h"
+#include "tests/testing/tiny_checkpoint.h"
+
+namespace nacre::model {
+namespace {
+
+using kernels::Median;
+using kernels::Seconds;
+using kernels::ValueOrExit;
+
+struct Flags {
+  std::string weights = "bf16";
+  std::vector<int> cpus = {0};
+  int context = 128;  // tokens before the rows
+  int layers = 12;
+  int hidden = 2048;
+  int vocab = 32000;
+  std::string model;
+  int repetitions = 9;
+  std::vector<int> rows = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+  std::string json;
+};
+
+constexpr int kPromptRows = 512;
+constexpr int kPrompts = 3;  // repetitions that read one
+
+Flags Parse(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    const char* const value = argv[i + 1];
+    if (name == "--weights") {
+      flags.weights = value;
+    } else if (name == "--cpus") {
+      flags.cpus = ValueOrExit(kernels::ParseCpuList(value));
+    } else if (name == "--context") {
+      flags.context = std::max(0, std::atoi(value));
+    } else if (name == "--layers") {
+      flags.layers = std::max(1, std::atoi(value));
+    } else if (name == "--hidden") {
+      flags.hidden = std::max(256, std::atoi(value)) / 256 * 256;
+    } else if (name == "--vocab") {
+      flags.vocab = std::max(256, std::atoi(value));
+    } else if (name == "--model") {
+      flags.model = value;
+    } else if (name == "--repetitions") {
+      flags.repetitions = std::max(1, std::atoi(value));
+    } else if (name == "--rows") {  // as "1,4-8"
+      flags.rows = ValueOrExit(kernels::ParseCpuList(value));
+    } else if (name == "--json") {
+      flags.json = value;
+    } else {
+      std::fprintf(stderr, "unknown flag %s\n", argv[i]);
+      std::exit(1);
+    }
+  }
+  return flags;
+}
+
+// Llama-like: heads of 64, 4 query heads for a KV head, 2.75 times as wide
+// inside. Returns the folder.
+std::string WriteModel(const Flags& flags) {
+  nacre::testing::TinyCheckpoint shape;
+  shape.hidden_size = flags.hidden;
+  shape.intermediate_size = flags.hidden * 11 / 4;
+  shape.num_hidden_layers = flags.layers;
+  shape.head_dim = 64;
+  shape.num_attention_heads = flags.hidden / 64;
+  shape.num_key_value_heads = flags.hidden / 256;
+  shape.vocab_size = flags.vocab;
+  shape.max_position_embeddings = 65536;
+  shape.dtype =
+      flags.weights == "f32" ? kernels::DType::kF32 : kernels::DType::kBF16;
+  const std::string dir = (std::filesystem::temp_directory_path() /
+                           absl::StrCat("nacre-bench-decode-", getpid()))
+                              .string();
+  std::filesystem::create_directories(dir);
+  nacre::testing::WriteTinyCheckpoint(shape, dir);
+  return dir;
+}
+
+double BytesPerWeight(const std::string& weights) {
+  if (weights == "f32") return 4;
+  if (weights == "int8") return 1 + 2.0 / 64;
+  if (weights == "int4") return 0.5 + 2.0 / 32;
+  return 2;
+}
+
+// Weights that a step reads: all matrices but the embedding.
+double MatrixWeights(const ModelConfig& c) {
+  const double attention = 1.0 * c.hidden_size * (2 * c.q_size()) +
+                           1.0 * c.hidden_size * 2 * c.kv_size();
+  const double mlp = 3.0 * c.hidden_size * c.intermediate_size;
+  return c.num_hidden_layers * (attention + mlp) +
+         1.0 * c.vocab_size * c.hidden_size;
+}
+
+class Bench {
+ public:
+  Bench(LlamaModel* model, int context) : model_(model), context_(context) {
+    tokens_.resize(static_cast<size_t>(std::max(context, kPromptRows)) + 64);
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      tokens_[i] = static_cast<int32_t>(i * 7919 % model->info().vocab_size);
+    }
+    sequence_ = ValueOrExit(model->NewSequence(context + 64));
+    if (context > 0) Run(sequence_.get(), context, 0);
+  }
+
+  // Seconds of a step of `rows` rows behind the context, with all logits.
+  double Step(int rows) {
+    sequence_->Truncate(context_);
+    return Run(sequence_.get(), rows, rows);
+  }
+
+  // Seconds of a prompt of kPromptRows rows.
+  double Prompt() {
+    const auto sequence = ValueOrExit(model_->NewSequence(kPromptRows));
+    return Run(sequence.get(), kPromptRows, 1);
+  }
+
+ private:
+  double Run(Sequence* sequence, int rows, int logits) {
+    const SequenceRows batch = {
+        sequence, absl::MakeConstSpan(tokens_).first(rows), logits};
+    const double start = Seconds();
+    ValueOrExit(model_->Forward({&batch, 1}));
+    return Seconds() - start;
+  }
+
+  LlamaModel* model_;
+  int context_;
+  std::vector<int32_t> tokens_;
+  std::unique_ptr<Sequence> sequence_;
+};
+
+int Main(int argc, char** argv) {
+  const Flags flags = Parse(argc, argv);
+  const std::string dir = flags.model.empty() ? WriteModel(flags) : flags.model;
+  kernels::BackendOptions options;
+  options.cpus = flags.cpus;
+  options.weights = flags.weights;
+  const auto backend = ValueOrExit(kernels::CreateBackend(options));
+  backend->BindComputeThread();
+  const auto model =
+      ValueOrExit(LlamaModel::Load(dir, backend.get(), {int64_t{1} << 30, {}}));
+  if (flags.model.empty()) std::filesystem::remove_all(dir);
+  const double weights = MatrixWeights(model->config());
+  const double bytes = weights * BytesPerWeight(flags.weights);
+  std::printf("%s\n%s, weights %s: a step reads %.0f MB\n",
+              backend->description().c_str(), model->info().description.c_str(),
+              flags.weights.c_str(), bytes * 1e-6);
+
+  const std::vector<int>& row_counts = flags.rows;
+  Bench bench(model.get(), flags.context);
+  for (const int rows : row_counts) bench.Step(rows);  // allocates
+  std::vector<std::vector<double>> times(row_counts.size());
+  std::vector<double> prompts;
+  kernels::ThreadPool threads(flags.cpus);
+  kernels::ReadBandwidth read(*backend, &threads, size_t{512} << 20);
+  std::vector<double> peaks;
+  for (int repetition = 0; repetition < flags.repetitions; ++repetition) {
+    read.MeasureOnce();
+    for (size_t c = 0; c < row_counts.size(); ++c) {
+      times[c].push_back(bench.Step(row_counts[c]));
+    }
+    if (repetition < kPrompts) {
+      prompts.push_back(bench.Prompt());
+      peaks.push_back(kernels::MultiplyAddPeak(&threads, 1));
+    }
+  }
+  const double bandwidth = read.bytes_per_second();
+  const double one_row = Median(times[0]);
+  nlohmann::json json = {{"weights", flags.weights},
+                         {"threads", flags.cpus.size()},
+                         {"context", flags.context},
+                         {"step_bytes", bytes},
+                         {"read_bytes_per_second", bandwidth}};
+  std::printf("read bandwidth %.1f GB/s, context %d\n", bandwidth * 1e-9,
+              flags.context);
+  std::printf("%6s %10s %8s %10s %9s %10s\n", "rows", "ms", "GB/s", "% of read",
+              "to 1 row", "rows/s");
+  for (size_t c = 0; c < row_counts.size(); ++c) {
+    const double seconds = Median(times[c]);
+    std::printf("%6d %10.3f %8.2f %10.1f %9.3f %10.1f\n", row_counts[c],
+                seconds * 1e3, bytes / seconds * 1e-9,
+                100 * bytes / seconds / bandwidth, seconds / one_row,
+                row_counts[c] / seconds);
+    json["steps"].push_back({{"rows", row_counts[c]},
+                             {"seconds", seconds},
+                             {"of_read_bandwidth", bytes / seconds / bandwidth},
+                             {"to_one_row", seconds / one_row}});
+  }
+  const double prompt = Median(prompts);
+  const double peak = Median(peaks);
+  const double macs =
+      kPromptRows * (weights - 1.0 * model->config().vocab_size *
+                                   model->config().hidden_size);
+  std::printf(
+      "prompt of %d: %.1f ms, %.0f tokens/s, %.1f GMAC/s in matrices, %.1f %% "
+      "of the f32 multiply-adds of this machine (%.1f G/s)\n",
+      kPromptRows, prompt * 1e3, kPromptRows / prompt, macs / prompt * 1e-9,
+      100 * macs / prompt / peak, peak * 1e-9);
+  json["prompt"] = {{"rows", kPromptRows},
+                    {"seconds", prompt},
+                    {"macs_per_second", macs / prompt},
+                    {"f32_macs_per_second_peak", peak}};
+  if (!flags.json.empty()) {
+    std::FILE* file = std::fopen(flags.json.c_str(), "w");
+    if (file == nullptr) {
+      std::fprintf(stderr, "cannot write %s\n", flags.json.c_str());
+      return 1;
+    }
+    std::fprintf(file, "%s\n", json.dump(2).c_str());
+    std::fclose(file);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace nacre::model
+
+int main(int argc, char** argv) { return nacre::model::Main(argc, argv); }
