@@ -58,9 +58,12 @@ struct HostMatrix {
   int cols = 0;
 };
 
-// One layer's paged KV cache. K and V each [num_blocks, num_kv_heads,
-// block_size, head_dim]; position p of a session lives in block
+// One layer's paged KV cache. Position p of a session lives in block
 // block_table[p / block_size] at offset p % block_size.
+//   keys    [num_blocks, num_kv_heads, head_dim, block_size]: a lane of a
+//   vector
+//           is a position when scores are computed
+//   values  [num_blocks, num_kv_heads, block_size, head_dim]
 struct KvLayer {
   float* keys = nullptr;
   float* values = nullptr;

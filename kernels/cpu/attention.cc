@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/kv_address.h"
@@ -17,173 +18,281 @@ HWY_BEFORE_NAMESPACE();
 namespace nacre::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr int kSplitPositions = 64;
+constexpr int kSplit = 64;  // positions
+constexpr int kVectors = 4;
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// The keys or values of positions that lie behind each other in one KV block.
-struct Run {
-  size_t index;  // of the first, into KvLayer::keys and ::values
-  int offset;    // of the first, in its split
-  int count;
+// Four accumulators a query must leave registers for four vectors and a factor.
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+constexpr int kTileQueries = 6;
+#else
+constexpr int kTileQueries = 2;
+#endif
+static_assert(kTileQueries <= kMaxAttentionTile);
+
+// Rows of queries, scores and sums are so far apart that equal columns of
+// neighbours lie at different offsets of a cache line.
+constexpr size_t kScoreStride = kSplit + 4;
+constexpr size_t kHeadStride = kMaxHeadDim + 4;
+
+// Working memory of one tile.
+struct Scratch {
+  HWY_ALIGN float q[kTileQueries * kHeadStride];  // scaled
+  HWY_ALIGN float sums[kTileQueries * kHeadStride];
+  HWY_ALIGN float scores[kTileQueries * kScoreStride];
+  HWY_ALIGN float keys[kMaxHeadDim * kSplit];  // of blocks that are no vectors
+  float maximum[kTileQueries];
+  float normalizer[kTileQueries];
+  float rescale[kTileQueries];
+  int count[kTileQueries];  // positions of the split that a query attends to
 };
 
-// Divides positions [begin, end) of one split into runs.       runs [end -
-// begin]
-int FindRuns(const RowContext& context, const KvLayer& layer, int kv_head,
-             int begin, int end, Run* runs) {
-  int count = 0;
-  for (int p = begin; p < end;) {
-    const int block_end = (p / layer.block_size + 1) * layer.block_size;
-    const int run_end = std::min(end, block_end);
-    runs[count++] = {KvIndex(layer, context, p, kv_head), p - begin,
-                     run_end - p};
-    p = run_end;
-  }
-  return count;
+HWY_INLINE VF32 LoadSome(const float* from, size_t count) {
+  return count == FloatLanes() ? hn::LoadU(F32(), from) : LoadTail(from, count);
 }
 
-// Lane products of q and one key, not yet summed. q is padded with zeros.
-HWY_INLINE VF32 DotLanes(const float* q, const float* key, size_t head_dim) {
-  const F32 df;
-  const size_t lanes = FloatLanes();
-  VF32 sum = hn::Zero(df);
-  size_t j = 0;
-  for (; j + lanes <= head_dim; j += lanes) {
-    sum = hn::MulAdd(hn::Load(df, q + j), hn::LoadU(df, key + j), sum);
-  }
-  if (j < head_dim) {
-    sum = hn::MulAdd(hn::Load(df, q + j), LoadTail(key + j, head_dim - j), sum);
-  }
-  return sum;
-}
+// The keys of one split as [head_dim] rows of positions: for each vector of
+// positions where element 0 lies, and how far apart the elements are.
+struct SplitKeys {
+  const float* vectors[kSplit];
+  size_t stride;
+};
 
-// scores[p] = q . keys[p]; room for 3 more scores behind `count`.
-HWY_INLINE void Scores(const float* q, const float* keys, size_t head_dim,
-                       int count, float* scores) {
-  for (int p = 0; p < count; p += 4) {
-    VF32 sums[4];
-    for (int i = 0; i < 4; ++i) {
-      const float* key = keys + std::min(p + i, count - 1) * head_dim;
-      sums[i] = DotLanes(q, key, head_dim);
+// Positions [begin, end) of one split. Vectors wholly behind `end` point to
+// some other position's keys.
+SplitKeys FindKeys(const AttentionTile& tile, const KvLayer& layer, int begin,
+                   int end, Scratch* scratch) {
+  const int lanes = static_cast<int>(FloatLanes());
+  SplitKeys keys;
+  if (layer.block_size % lanes == 0) {
+    keys.stride = static_cast<size_t>(layer.block_size);
+    for (int v = 0; v < kSplit / lanes; ++v) {
+      const int position = begin + v * lanes < end ? begin + v * lanes : begin;
+      keys.vectors[v] = layer.keys + KeyIndex(layer, tile.block_table, position,
+                                              tile.kv_head);
     }
-    StoreSums4(sums[0], sums[1], sums[2], sums[3], scores + p);
+    return keys;
   }
+  keys.stride = kSplit;
+  for (int p = begin; p < begin + kSplit; ++p) {
+    const int position = std::min(p, end - 1);
+    const float* key =
+        layer.keys + KeyIndex(layer, tile.block_table, position, tile.kv_head);
+    float* out = scratch->keys + (p - begin);
+    for (int d = 0; d < layer.head_dim; ++d) {
+      out[d * kSplit] = key[d * layer.block_size];
+    }
+  }
+  for (int v = 0; v < kSplit / lanes; ++v) {
+    keys.vectors[v] = scratch->keys + v * lanes;
+  }
+  return keys;
 }
 
-// The largest of `initial` and scores [kSplitPositions].
-HWY_INLINE float Maximum(float initial, const float* scores) {
-  const F32 df;
-  VF32 maximum = hn::Set(df, initial);
-  for (size_t p = 0; p < kSplitPositions; p += FloatLanes()) {
-    maximum = hn::Max(maximum, hn::Load(df, scores + p));
-  }
-  return hn::GetLane(hn::MaxOfLanes(df, maximum));
-}
-
-// Turns scores [kSplitPositions] into e^(score - maximum); returns their sum.
-HWY_INLINE float Exponentiate(float maximum, float* scores) {
-  const F32 df;
-  const size_t lanes = FloatLanes();
-  const VF32 subtrahend = hn::Set(df, maximum);
-  VF32 sum = hn::Zero(df);
-  for (size_t p = 0; p < kSplitPositions; p += lanes) {
-    const VF32 e = Exp(hn::Sub(hn::Load(df, scores + p), subtrahend));
-    hn::Store(e, df, scores + p);
-    sum = hn::Add(sum, e);
-  }
-  return SumLanes(sum);
-}
-
-// total = total * rescale + sum_p weights[p] * values[p], for kVectors vectors
-// of elements from element j on.
-template <int kVectors>
-HWY_INLINE void AddValues(const float* values, const Run* runs, int num_runs,
-                          const float* weights, size_t head_dim, size_t j,
-                          VF32 rescale, float* total) {
+// scores[i, p] = q[i] . keys[p] for all positions of the split before `count`,
+// and perhaps others.
+template <int kQueries>
+void Scores(const SplitKeys& keys, const float* q, size_t head_dim, int count,
+            float* scores) {
   const F32 df;
   const size_t lanes = FloatLanes();
-  VF32 sums[kVectors];
-  for (int v = 0; v < kVectors; ++v) {
-    sums[v] = hn::Mul(hn::Load(df, total + j + v * lanes), rescale);
-  }
-  for (int r = 0; r < num_runs; ++r) {
-    const float* value = values + runs[r].index + j;
-    for (int p = 0; p < runs[r].count; ++p, value += head_dim) {
-      const VF32 weight = hn::Set(df, weights[runs[r].offset + p]);
-      for (int v = 0; v < kVectors; ++v) {
-        sums[v] = hn::MulAdd(weight, hn::LoadU(df, value + v * lanes), sums[v]);
+  for (size_t v = 0; v * lanes < static_cast<size_t>(count); v += kVectors) {
+    const float* const key0 = keys.vectors[v];
+    const float* const key1 = keys.vectors[v + 1];
+    const float* const key2 = keys.vectors[v + 2];
+    const float* const key3 = keys.vectors[v + 3];
+    VF32 sums[kQueries][kVectors];
+    for (int i = 0; i < kQueries; ++i) {
+      for (int j = 0; j < kVectors; ++j) sums[i][j] = hn::Zero(df);
+    }
+    for (size_t d = 0; d < head_dim; ++d) {
+      const size_t offset = d * keys.stride;
+      const VF32 k0 = hn::LoadU(df, key0 + offset);
+      const VF32 k1 = hn::LoadU(df, key1 + offset);
+      const VF32 k2 = hn::LoadU(df, key2 + offset);
+      const VF32 k3 = hn::LoadU(df, key3 + offset);
+      for (int i = 0; i < kQueries; ++i) {
+        const VF32 factor = hn::Set(df, q[i * kHeadStride + d]);
+        sums[i][0] = hn::MulAdd(k0, factor, sums[i][0]);
+        sums[i][1] = hn::MulAdd(k1, factor, sums[i][1]);
+        sums[i][2] = hn::MulAdd(k2, factor, sums[i][2]);
+        sums[i][3] = hn::MulAdd(k3, factor, sums[i][3]);
+      }
+    }
+    for (int i = 0; i < kQueries; ++i) {
+      for (int j = 0; j < kVectors; ++j) {
+        hn::StoreU(sums[i][j], df, scores + i * kScoreStride + (v + j) * lanes);
       }
     }
   }
-  for (int v = 0; v < kVectors; ++v) {
-    hn::Store(sums[v], df, total + j + v * lanes);
-  }
 }
 
-HWY_INLINE void AddValuesTail(const float* values, const Run* runs,
-                              int num_runs, const float* weights,
-                              size_t head_dim, size_t j, VF32 rescale,
-                              float* total) {
+// Turns the first `count` > 0 scores into e^(score - maximum), with the running
+// maximum; the others into 0.
+void Exponentiate(int count, float* scores, float* maximum, float* normalizer,
+                  float* rescale) {
   const F32 df;
-  VF32 sum = hn::Mul(hn::Load(df, total + j), rescale);
-  for (int r = 0; r < num_runs; ++r) {
-    const float* value = values + runs[r].index + j;
-    for (int p = 0; p < runs[r].count; ++p, value += head_dim) {
-      const VF32 weight = hn::Set(df, weights[runs[r].offset + p]);
-      sum = hn::MulAdd(weight, LoadTail(value, head_dim - j), sum);
-    }
+  const size_t lanes = FloatLanes();
+  std::fill(scores + count, scores + kSplit, kMinusInfinity);
+  VF32 largest = hn::Set(df, *maximum);
+  for (size_t p = 0; p < kSplit; p += lanes) {
+    largest = hn::Max(largest, hn::LoadU(df, scores + p));
   }
-  hn::Store(sum, df, total + j);
+  const float new_maximum = hn::GetLane(hn::MaxOfLanes(df, largest));
+  *rescale = hn::GetLane(Exp(hn::Set(df, *maximum - new_maximum)));
+  *maximum = new_maximum;
+  const VF32 subtrahend = hn::Set(df, new_maximum);
+  VF32 sum = hn::Zero(df);
+  for (size_t p = 0; p < kSplit; p += lanes) {
+    const VF32 e = Exp(hn::Sub(hn::LoadU(df, scores + p), subtrahend));
+    hn::StoreU(e, df, scores + p);
+    sum = hn::Add(sum, e);
+  }
+  *normalizer = *normalizer * *rescale + SumLanes(sum);
 }
 
-void Head(const float* q_in, float scale, const RowContext& context,
-          int kv_head, const KvLayer& layer, float* out) {
+// sums[i] = sums[i] * rescale[i] + weights[i, p] * values[p], summed over
+// positions [begin, end) of a split in order. `rescale` null: no factor.
+template <int kQueries>
+void AddValues(const AttentionTile& tile, const KvLayer& layer, int split,
+               int begin, int end, const float* weights, const float* rescale,
+               float* sums) {
   const F32 df;
   const size_t lanes = FloatLanes();
   const size_t head_dim = static_cast<size_t>(layer.head_dim);
-  HWY_ALIGN float q[kMaxHeadDim];
-  HWY_ALIGN float total[kMaxHeadDim];
-  HWY_ALIGN float scores[kSplitPositions + 4];
-  Run runs[kSplitPositions];
-  const size_t padded = (head_dim + lanes - 1) / lanes * lanes;
-  for (size_t j = 0; j < head_dim; ++j) q[j] = q_in[j] * scale;
-  std::fill(q + head_dim, q + padded, 0.0f);
-  std::fill(total, total + padded, 0.0f);
-
-  float maximum = -std::numeric_limits<float>::infinity();
-  float normalizer = 0;
-  for (int begin = 0; begin <= context.position; begin += kSplitPositions) {
-    const int end = std::min(begin + kSplitPositions, context.position + 1);
-    const int num_runs = FindRuns(context, layer, kv_head, begin, end, runs);
-    for (int r = 0; r < num_runs; ++r) {
-      Scores(q, layer.keys + runs[r].index, head_dim, runs[r].count,
-             scores + runs[r].offset);
+  for (size_t d = 0; d < head_dim; d += kVectors * lanes) {
+    // Vectors behind head_dim load what they like: it goes into padding.
+    const size_t left = head_dim - d;
+    size_t widths[kVectors];
+    for (size_t j = 0; j < kVectors; ++j) {
+      widths[j] = left > j * lanes ? std::min(lanes, left - j * lanes) : 0;
     }
-    std::fill(scores + (end - begin), scores + kSplitPositions,
-              -std::numeric_limits<float>::infinity());
-    const float new_maximum = Maximum(maximum, scores);
-    const float rescale = hn::GetLane(Exp(hn::Set(df, maximum - new_maximum)));
-    maximum = new_maximum;
-    normalizer = normalizer * rescale + Exponentiate(maximum, scores);
-
-    const VF32 factor = hn::Set(df, rescale);
-    size_t j = 0;
-    for (; j + 4 * lanes <= head_dim; j += 4 * lanes) {
-      AddValues<4>(layer.values, runs, num_runs, scores, head_dim, j, factor,
-                   total);
+    const bool is_whole = left >= kVectors * lanes;
+    VF32 totals[kQueries][kVectors];
+    for (int i = 0; i < kQueries; ++i) {
+      const VF32 factor = hn::Set(df, rescale == nullptr ? 1.0f : rescale[i]);
+      for (int j = 0; j < kVectors; ++j) {
+        const VF32 total =
+            hn::LoadU(df, sums + i * kHeadStride + d + j * lanes);
+        totals[i][j] = rescale == nullptr ? total : hn::Mul(total, factor);
+      }
     }
-    for (; j + lanes <= head_dim; j += lanes) {
-      AddValues<1>(layer.values, runs, num_runs, scores, head_dim, j, factor,
-                   total);
+    for (int p = begin; p < end;) {
+      const int position = split + p;
+      const int in_block = position % layer.block_size;
+      const int run_end = std::min(end, p + layer.block_size - in_block);
+      const float* value =
+          layer.values +
+          ValueIndex(layer, tile.block_table, position, tile.kv_head) + d;
+      for (; p < run_end; ++p, value += head_dim) {
+        VF32 v[kVectors];
+        if (HWY_LIKELY(is_whole)) {
+          for (size_t j = 0; j < kVectors; ++j) {
+            v[j] = hn::LoadU(df, value + j * lanes);
+          }
+        } else {
+          for (size_t j = 0; j < kVectors; ++j) {
+            v[j] = widths[j] == 0 ? hn::Zero(df)
+                                  : LoadSome(value + j * lanes, widths[j]);
+          }
+        }
+        for (int i = 0; i < kQueries; ++i) {
+          const VF32 weight = hn::Set(df, weights[i * kScoreStride + p]);
+          for (int j = 0; j < kVectors; ++j) {
+            totals[i][j] = hn::MulAdd(weight, v[j], totals[i][j]);
+          }
+        }
+      }
     }
-    if (j < head_dim) {
-      AddValuesTail(layer.values, runs, num_runs, scores, head_dim, j, factor,
-                    total);
+    for (int i = 0; i < kQueries; ++i) {
+      for (size_t j = 0; j < kVectors; ++j) {
+        if (widths[j] == 0) continue;
+        hn::StoreU(totals[i][j], df, sums + i * kHeadStride + d + j * lanes);
+      }
     }
   }
-  for (size_t j = 0; j < head_dim; ++j) out[j] = total[j] / normalizer;
 }
 
-AttentionKernels GetAttentionKernels() { return {Head}; }
+// Asks for what one split has of a KV head.
+void FetchBlocks(const float* base, const AttentionTile& tile,
+                 const KvLayer& layer, int begin, int end) {
+  const size_t floats = static_cast<size_t>(layer.block_size) * layer.head_dim;
+  for (int p = begin; p < end; p += layer.block_size) {
+    const float* block =
+        base + KvBlockIndex(layer, tile.block_table, p, tile.kv_head);
+    for (size_t i = 0; i < floats; i += 16) hwy::Prefetch(block + i);
+  }
+}
+
+template <int kQueries>
+void Tile(const AttentionTile& tile, float scale, const KvLayer& layer) {
+  Scratch s;
+  const size_t head_dim = static_cast<size_t>(layer.head_dim);
+  const size_t chunk = kVectors * FloatLanes();
+  const size_t padded = (head_dim + chunk - 1) / chunk * chunk;
+  int last = 0;
+  for (int i = 0; i < kQueries; ++i) {
+    const AttentionQuery& query = tile.queries[i];
+    float* const q = s.q + i * kHeadStride;
+    for (size_t d = 0; d < head_dim; ++d) q[d] = query.q[d] * scale;
+    std::fill_n(s.sums + i * kHeadStride, padded, 0.0f);
+    s.maximum[i] = kMinusInfinity;
+    s.normalizer[i] = 0;
+    last = std::max(last, query.position);
+  }
+  if (tile.fetch) {
+    FetchBlocks(layer.keys, tile, layer, 0, std::min(kSplit, last + 1));
+  }
+  for (int begin = 0; begin <= last; begin += kSplit) {
+    const int end = std::min(begin + kSplit, last + 1);
+    if (tile.fetch) FetchBlocks(layer.values, tile, layer, begin, end);
+    const SplitKeys keys = FindKeys(tile, layer, begin, end, &s);
+    Scores<kQueries>(keys, s.q, head_dim, end - begin, s.scores);
+    int common = kSplit;
+    for (int i = 0; i < kQueries; ++i) {
+      s.count[i] = std::clamp(tile.queries[i].position + 1 - begin, 0, kSplit);
+      common = std::min(common, s.count[i]);
+      s.rescale[i] = 1.0f;
+      if (s.count[i] > 0) {
+        Exponentiate(s.count[i], s.scores + i * kScoreStride, &s.maximum[i],
+                     &s.normalizer[i], &s.rescale[i]);
+      }
+    }
+    if (tile.fetch) {
+      FetchBlocks(layer.keys, tile, layer, end,
+                  std::min(end + kSplit, last + 1));
+    }
+    AddValues<kQueries>(tile, layer, begin, 0, common, s.scores, s.rescale,
+                        s.sums);
+    // What lies behind a query's own position never enters its sums, were it
+    // times 0: it may be NaN.
+    for (int i = 0; i < kQueries; ++i) {
+      if (s.count[i] == common) continue;
+      AddValues<1>(tile, layer, begin, common, s.count[i],
+                   s.scores + i * kScoreStride, nullptr,
+                   s.sums + i * kHeadStride);
+    }
+  }
+  for (int i = 0; i < kQueries; ++i) {
+    const float* const sums = s.sums + i * kHeadStride;
+    float* const out = tile.queries[i].out;
+    for (size_t d = 0; d < head_dim; ++d) out[d] = sums[d] / s.normalizer[i];
+  }
+}
+
+void RunTile(const AttentionTile& tile, float scale, const KvLayer& layer) {
+  constexpr int kLast = kTileQueries;
+  static constexpr decltype(&Tile<1>) kTiles[kMaxAttentionTile] = {
+      Tile<1>,
+      Tile<std::min(2, kLast)>,
+      Tile<std::min(3, kLast)>,
+      Tile<std::min(4, kLast)>,
+      Tile<std::min(5, kLast)>,
+      Tile<std::min(6, kLast)>};
+  kTiles[tile.count - 1](tile, scale, layer);
+}
+
+AttentionKernels GetAttentionKernels() { return {kTileQueries, RunTile}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace nacre::kernels

@@ -1,9 +1,11 @@
-// Causal attention of one query head over a paged cache.
+// Causal attention of a few queries that share one KV head over a paged cache.
 //
 // Positions are taken in splits of 64, counted from position 0, with a running
 // maximum and sum (online softmax: Milakov and Gimelshein, "Online normalizer
-// calculation for softmax", 2018). The order of every sum follows from the
-// position and head_dim alone.
+// calculation for softmax", 2018). Scores are summed dimension by dimension,
+// lanes are positions; outputs position by position, lanes are dimensions. The
+// order of every sum follows from the position and head_dim alone: how queries
+// are put into tiles changes no bit.
 
 #ifndef KERNELS_CPU_ATTENTION_H_
 #define KERNELS_CPU_ATTENTION_H_
@@ -13,12 +15,29 @@
 namespace nacre::kernels {
 
 inline constexpr int kMaxHeadDim = 512;
+inline constexpr int kMaxAttentionTile = 6;
+
+// Attends to positions 0..position inclusive.
+struct AttentionQuery {
+  const float* q = nullptr;  // [head_dim]
+  float* out = nullptr;      // [head_dim]
+  int position = 0;
+};
+
+// Queries of one session and one KV head.
+struct AttentionTile {
+  AttentionQuery queries[kMaxAttentionTile];
+  int count = 0;  // > 0
+  const int32_t* block_table = nullptr;
+  int kv_head = 0;
+  bool fetch = false;  // whether it is the first to read these keys and values
+};
 
 struct AttentionKernels {
-  // out = softmax(q . K[0..position] * scale) V[0..position] for one KV head.
-  //   q, out [layer.head_dim], head_dim <= kMaxHeadDim
-  void (*head)(const float* q, float scale, const RowContext& context,
-               int kv_head, const KvLayer& layer, float* out);
+  int tile_queries;  // of a tile at most, <= kMaxAttentionTile
+  // out = softmax(q . K[0..position] * scale) V[0..position] for each query.
+  //   head_dim <= kMaxHeadDim
+  void (*tile)(const AttentionTile& tile, float scale, const KvLayer& layer);
 };
 
 // The table of the best target that this CPU supports.

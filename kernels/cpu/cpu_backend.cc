@@ -127,15 +127,58 @@ void CpuBackend::Rope(float* x, int rows, int row_stride, int num_heads,
 void CpuBackend::StoreKv(const float* k, const float* v, int row_stride,
                          absl::Span<const RowContext> contexts,
                          const KvLayer& layer) {
+  const size_t head_dim = static_cast<size_t>(layer.head_dim);
   for (const RowContext& context : contexts) {
     for (int head = 0; head < layer.num_kv_heads; ++head) {
-      const size_t index = KvIndex(layer, context, context.position, head);
-      const size_t bytes = layer.head_dim * sizeof(float);
-      std::memcpy(layer.keys + index, k + head * layer.head_dim, bytes);
-      std::memcpy(layer.values + index, v + head * layer.head_dim, bytes);
+      float* key = layer.keys +
+                   KeyIndex(layer, context.block_table, context.position, head);
+      const float* from = k + head * head_dim;
+      for (size_t d = 0; d < head_dim; ++d) key[d * layer.block_size] = from[d];
+      std::memcpy(layer.values + ValueIndex(layer, context.block_table,
+                                            context.position, head),
+                  v + head * head_dim, head_dim * sizeof(float));
     }
     k += row_stride;
     v += row_stride;
+  }
+}
+
+// Tiles of queries that read the same keys and values: rows that follow each
+// other in one session, and the query heads that share a KV head.
+void CpuBackend::MakeAttentionTiles(const float* q, int q_stride, int num_heads,
+                                    absl::Span<const RowContext> contexts,
+                                    const KvLayer& layer, float* out) {
+  const int heads_per_kv_head = num_heads / layer.num_kv_heads;
+  tiles_.clear();
+  for (size_t begin = 0; begin < contexts.size();) {
+    size_t end = begin + 1;
+    while (end < contexts.size() &&
+           contexts[end].block_table == contexts[begin].block_table) {
+      ++end;
+    }
+    for (int kv_head = 0; kv_head < layer.num_kv_heads; ++kv_head) {
+      AttentionTile tile;
+      tile.block_table = contexts[begin].block_table;
+      tile.kv_head = kv_head;
+      tile.fetch = true;
+      for (size_t row = begin; row < end; ++row) {
+        for (int i = 0; i < heads_per_kv_head; ++i) {
+          const size_t head =
+              static_cast<size_t>(kv_head * heads_per_kv_head + i);
+          tile.queries[tile.count++] = {
+              q + row * q_stride + head * layer.head_dim,
+              out + (row * num_heads + head) * layer.head_dim,
+              contexts[row].position};
+          if (tile.count == attention_.tile_queries) {
+            tiles_.push_back(tile);
+            tile.count = 0;
+            tile.fetch = false;
+          }
+        }
+      }
+      if (tile.count > 0) tiles_.push_back(tile);
+    }
+    begin = end;
   }
 }
 
@@ -145,22 +188,24 @@ void CpuBackend::Attention(const float* q, int q_stride, int num_heads,
   NACRE_CHECK(layer.head_dim <= kMaxHeadDim, "head_dim exceeds kMaxHeadDim");
   NACRE_CHECK(num_heads % layer.num_kv_heads == 0,
               "query heads are no multiple of the KV heads");
-  const int heads_per_kv_head = num_heads / layer.num_kv_heads;
-  int last = 0;
-  for (const RowContext& context : contexts) {
-    last = std::max(last, context.position);
-  }
-  const int items = static_cast<int>(contexts.size()) * num_heads;
-  Divide(items, (last + 1) * layer.head_dim, [&](int begin, int end) {
-    for (int item = begin; item < end; ++item) {
-      const int row = item / num_heads;
-      const int head = item % num_heads;
-      attention_.head(q + static_cast<size_t>(row) * q_stride +
-                          static_cast<size_t>(head) * layer.head_dim,
-                      scale, contexts[row], head / heads_per_kv_head, layer,
-                      out + static_cast<size_t>(item) * layer.head_dim);
+  MakeAttentionTiles(q, q_stride, num_heads, contexts, layer, out);
+  int64_t positions = 0;
+  for (const RowContext& context : contexts) positions += context.position + 1;
+  // Every so many tiles one: later rows of a prompt have more to attend to.
+  const size_t step =
+      positions * num_heads * layer.head_dim < kMinElementsToDivide
+          ? 1
+          : static_cast<size_t>(threads_.size());
+  const auto run = [&](int thread) {
+    for (size_t i = static_cast<size_t>(thread); i < tiles_.size(); i += step) {
+      attention_.tile(tiles_[i], scale, layer);
     }
-  });
+  };
+  if (step == 1) {
+    run(0);
+  } else {
+    threads_.Run(run);
+  }
 }
 
 void CpuBackend::SiluMul(const float* gate_up, int rows, int cols, float* out) {

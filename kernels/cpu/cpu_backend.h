@@ -63,6 +63,9 @@ class CpuBackend : public Backend {
   // `elements_each` elements an item is worth waking them, else here.
   void Divide(int count, int elements_each,
               absl::FunctionRef<void(int begin, int end)> task);
+  void MakeAttentionTiles(const float* q, int q_stride, int num_heads,
+                          absl::Span<const RowContext> contexts,
+                          const KvLayer& layer, float* out);
 
   const std::vector<int> cpus_;
   const WeightType weight_type_;
@@ -72,6 +75,7 @@ class CpuBackend : public Backend {
   const AttentionKernels attention_;
   ThreadPool threads_;
 
+  std::vector<AttentionTile> tiles_;  // of the current Attention
   // Packed activations of the current MatMul.
   hwy::AlignedFreeUniquePtr<char[]> activations_;
   size_t activations_size_ = 0;  // bytes

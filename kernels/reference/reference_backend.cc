@@ -41,7 +41,7 @@ double Dot(const float* a, const float* b, int count) {
 }  // namespace
 
 std::string ReferenceBackend::numerics_id() const {
-  return absl::StrCat("reference", WeightTypeSuffix(weight_type_), "-v1");
+  return absl::StrCat("reference", WeightTypeSuffix(weight_type_), "-v2");
 }
 
 // Replaces a row by what its quantized form stands for. Integer times scale is
@@ -167,11 +167,14 @@ void ReferenceBackend::StoreKv(const float* k, const float* v, int row_stride,
                                const KvLayer& layer) {
   for (const RowContext& context : contexts) {
     for (int head = 0; head < layer.num_kv_heads; ++head) {
-      const size_t index = KvIndex(layer, context, context.position, head);
-      std::copy_n(k + head * layer.head_dim, layer.head_dim,
-                  layer.keys + index);
-      std::copy_n(v + head * layer.head_dim, layer.head_dim,
-                  layer.values + index);
+      float* key = layer.keys +
+                   KeyIndex(layer, context.block_table, context.position, head);
+      float* value = layer.values + ValueIndex(layer, context.block_table,
+                                               context.position, head);
+      for (int j = 0; j < layer.head_dim; ++j) {
+        key[j * layer.block_size] = k[head * layer.head_dim + j];
+        value[j] = v[head * layer.head_dim + j];
+      }
     }
     k += row_stride;
     v += row_stride;
@@ -186,14 +189,17 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
   const int heads_per_kv_head = num_heads / layer.num_kv_heads;
   std::vector<double> weights;
   std::vector<double> sum(head_dim);
+  std::vector<float> key(head_dim);
   for (const RowContext& context : contexts) {
     for (int head = 0; head < num_heads; ++head, out += head_dim) {
       const int kv_head = head / heads_per_kv_head;
       weights.assign(context.position + 1, 0);
       double maximum = -std::numeric_limits<double>::infinity();
       for (int p = 0; p <= context.position; ++p) {
-        const float* key = layer.keys + KvIndex(layer, context, p, kv_head);
-        weights[p] = Dot(q + head * head_dim, key, head_dim) * scale;
+        const float* from =
+            layer.keys + KeyIndex(layer, context.block_table, p, kv_head);
+        for (int j = 0; j < head_dim; ++j) key[j] = from[j * layer.block_size];
+        weights[p] = Dot(q + head * head_dim, key.data(), head_dim) * scale;
         maximum = std::max(maximum, weights[p]);
       }
       double total = 0;
@@ -203,7 +209,8 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
       }
       std::fill(sum.begin(), sum.end(), 0);
       for (int p = 0; p <= context.position; ++p) {
-        const float* value = layer.values + KvIndex(layer, context, p, kv_head);
+        const float* value =
+            layer.values + ValueIndex(layer, context.block_table, p, kv_head);
         for (int j = 0; j < head_dim; ++j) sum[j] += weights[p] * value[j];
       }
       for (int j = 0; j < head_dim; ++j) {

@@ -44,9 +44,9 @@ TEST(ParseCpuListTest, RefusesBackwardRangesRepeatsAndCoresBeyondTheLimit) {
 }
 
 TEST(CreateBackendTest, MakesTheKindAsked) {
-  EXPECT_EQ(MakeBackend("reference")->numerics_id(), "reference-v1");
+  EXPECT_EQ(MakeBackend("reference")->numerics_id(), "reference-v2");
   EXPECT_EQ(MakeBackend("reference", "bf16")->numerics_id(),
-            "reference-bf16-v1");
+            "reference-bf16-v2");
   EXPECT_THAT(MakeBackend("cpu")->numerics_id(), HasSubstr("cpu-"));
   EXPECT_THAT(MakeBackend("cpu")->description(), HasSubstr("1 unpinned"));
   EXPECT_THAT(MakeBackend("cpu", "auto", AllowedCores(1))->description(),
