@@ -71,11 +71,18 @@ TraceLane Dispatcher::LaneOf(const Worker& worker) {
 }
 
 Placement Dispatcher::PlacementOf(const Session& session) const {
-  const auto address = [this](uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const auto it = workers_.find(id);
-    return it == workers_.end() ? std::string() : it->second.info.address;
-  };
-  return {address(session.target_worker), address(session.draft_worker)};
+  Placement placement;
+  if (const auto it = workers_.find(session.target_worker);
+      it != workers_.end()) {
+    placement.target_address = it->second.info.address;
+    placement.target_incarnation = it->second.info.incarnation;
+  }
+  if (const auto it = workers_.find(session.draft_worker);
+      it != workers_.end()) {
+    placement.draft_address = it->second.info.address;
+    placement.draft_incarnation = it->second.info.incarnation;
+  }
+  return placement;
 }
 
 void Dispatcher::Settle() {

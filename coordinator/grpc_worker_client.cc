@@ -94,6 +94,7 @@ SpanRecord FromProto(const v1::Span& span) {
   record.matched = ToInt(span.matched());
   record.accepted = ToInt(span.accepted());
   record.length = ToInt(span.length());
+  record.batch_sessions = ToInt(span.batch_sessions());
   return record;
 }
 

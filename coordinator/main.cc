@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -19,7 +18,6 @@
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "absl/types/optional.h"
 #include "common/logging.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/signals.h"
@@ -34,7 +32,7 @@
 #include "coordinator/security_flags.h"
 #include "coordinator/servers.h"
 #include "coordinator/tick_thread.h"
-#include "telemetry/trace_settings.h"
+#include "coordinator/trace_flags.h"
 #include "tokenizer/tokenizer.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:50050",
@@ -56,12 +54,6 @@ ABSL_FLAG(
     "host:port to serve /metrics on, port 0 picks a free one; empty: off");
 ABSL_FLAG(std::string, metrics_address_file, "",
           "file that receives the real host:port of /metrics");
-ABSL_FLAG(std::string, otlp_endpoint, "",
-          "host:port of an OTLP collector (gRPC) to send traces to; empty: as "
-          "OTEL_EXPORTER_OTLP_ENDPOINT says, else off");
-ABSL_FLAG(absl::optional<double>, otlp_sample_ratio, absl::nullopt,
-          "share of the requests to trace where the client does not say; "
-          "empty: as OTEL_TRACES_SAMPLER says, else 1");
 ABSL_FLAG(std::string, log_format, "text", "text or json");
 ABSL_FLAG(std::string, log_level, "info",
           "trace, debug, info, warn, error or off");
@@ -83,12 +75,7 @@ absl::StatusOr<Observability::Options> ObservabilityOptions(
       std::filesystem::absolute(model_dir + "/").parent_path().filename();
   options.metrics = {absl::GetFlag(FLAGS_metrics_listen),
                      absl::GetFlag(FLAGS_metrics_address_file)};
-  NACRE_ASSIGN_OR_RETURN(
-      options.traces, telemetry::ResolveTraceSettings(
-                          {absl::GetFlag(FLAGS_otlp_endpoint),
-                           absl::GetFlag(FLAGS_otlp_sample_ratio)},
-                          "nacre-coordinator",
-                          [](const char* name) { return std::getenv(name); }));
+  NACRE_ASSIGN_OR_RETURN(options.traces, TraceSettingsFromFlags());
   return options;
 }
 
@@ -141,6 +128,7 @@ absl::Status Run() {
            {{absl::GetFlag(FLAGS_admin_listen),
              absl::GetFlag(FLAGS_admin_address_file), security.peers.server},
             &admin}}));
+  observability.SetServer(servers->inference().address());
   Health::Options health_options;
   health_options.ticks = &ticks;
   health_options.set_serving = [&servers](const std::string& service,

@@ -1,10 +1,13 @@
 #include "coordinator/observability.h"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <array>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "common/status_macros.h"
 #include "coordinator/fleet_metrics.h"
 
@@ -17,9 +20,9 @@ Observability::Observability(Options options)
   if (!settings.problem.empty()) {
     spdlog::warn("no traces: {}", settings.problem);
   }
-  if (!settings.endpoint.empty()) {
+  if (!settings.collector.endpoint.empty()) {
     telemetry::OtlpExporter::Options exporter;
-    exporter.endpoint = settings.endpoint;
+    exporter.collector = settings.collector;
     exporter.service_name = settings.service_name;
     exporter.resource_attributes = settings.resource_attributes;
     exporter_ = std::make_unique<telemetry::OtlpExporter>(std::move(exporter));
@@ -30,10 +33,34 @@ Observability::Observability(Options options)
     traces.client_decides = settings.client_decides;
     traces_ = std::make_unique<TraceObserver>(std::move(traces));
     observers.push_back(traces_.get());
-    spdlog::info("traces to {} as {}", settings.endpoint,
+    spdlog::info("traces to {} ({}) as {}", settings.collector.endpoint,
+                 settings.collector.security.credentials == nullptr
+                     ? "plaintext"
+                     : "TLS",
                  settings.service_name);
   }
   observers_ = std::make_unique<Observers>(std::move(observers));
+}
+
+void Observability::SetServer(const std::string& address) {
+  if (traces_ == nullptr) return;
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port)) {
+    return;
+  }
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[') {
+    host = host.substr(1, host.size() - 2);
+  }
+  // All addresses of this host are its name.
+  std::array<char, 256> name{};
+  if ((host == "0.0.0.0" || host == "::") &&
+      gethostname(name.data(), name.size() - 1) == 0) {
+    host = name.data();
+  }
+  traces_->SetServer(host, port);
 }
 
 absl::Status Observability::Start(RegistryService* registry,

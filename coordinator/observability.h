@@ -25,7 +25,7 @@ class Observability {
   struct Options {
     std::string model;                          // labels the metrics
     telemetry::MetricsServer::Options metrics;  // listen empty: not served
-    telemetry::TraceSettings traces;            // endpoint empty: none
+    telemetry::TraceSettings traces;            // no collector: none
   };
 
   explicit Observability(Options options);
@@ -33,6 +33,9 @@ class Observability {
   Observer* observer() { return observers_.get(); }
 
   const MetricsObserver& metrics() const { return metrics_; }
+
+  // Where clients are served, host:port as it was bound.
+  void SetServer(const std::string& address);
 
   // Begins to serve; probes where there is `health`. Both are asked until Stop.
   // Errors: those of MetricsServer::Start.

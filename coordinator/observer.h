@@ -27,6 +27,9 @@ namespace nacre::coordinator {
 struct Placement {
   std::string target_address;
   std::string draft_address;
+  // Of these processes: new at each start.
+  std::string target_incarnation = {};
+  std::string draft_incarnation = {};
 };
 
 class Observer {

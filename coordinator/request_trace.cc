@@ -1,6 +1,7 @@
 #include "coordinator/request_trace.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "telemetry/trace_context.h"
@@ -13,6 +14,9 @@ using telemetry::Span;
 double Seconds(int64_t nanoseconds) {
   return static_cast<double>(nanoseconds) * 1e-9;
 }
+
+// Of one span, the others of a step; large batches would fill the queue.
+constexpr size_t kMaxBatchLinks = 32;
 
 bool IsWait(SpanRecord::Kind kind) {
   return kind == SpanRecord::Kind::kWaitDraftTokens ||
@@ -95,13 +99,19 @@ class SpanBuilder {
   void Add(const RequestTrace::Place& place) {
     const char* reason =
         PlaceReason(placed_ ? &placement_ : nullptr, place.placement);
+    if (place.placement.draft_address != placement_.draft_address) {
+      drafted_.clear();
+    }
     placement_ = place.placement;
     placed_ = true;
     Span& span = Begin("nacre.place", trace_.context.span_id, place.time_ns,
                        place.time_ns);
-    span.attributes = {{"nacre.target", placement_.target_address},
-                       {"nacre.draft", placement_.draft_address},
-                       {"nacre.place.reason", reason}};
+    span.attributes = {
+        {"nacre.target", placement_.target_address},
+        {"nacre.target.incarnation", placement_.target_incarnation},
+        {"nacre.draft", placement_.draft_address},
+        {"nacre.draft.incarnation", placement_.draft_incarnation},
+        {"nacre.place.reason", reason}};
   }
 
   void Add(const RequestTrace::Work& work) {
@@ -143,12 +153,49 @@ class SpanBuilder {
         {"nacre.wait.target_ns", target_wait_ns}};
     if (round.degraded) span.attributes.push_back({"nacre.degraded", true});
     const telemetry::SpanId round_id = span.span_id;
-    FlushWork(round_id);
+    FlushWork(round_id, &round);
   }
 
-  void FlushWork(const telemetry::SpanId& parent_id) {
-    for (const RequestTrace::Work* work : work_) AddWork(*work, parent_id);
+  // `round`: the one that the work led to, if any.
+  void FlushWork(const telemetry::SpanId& parent_id,
+                 const RequestTrace::Round* round = nullptr) {
+    for (const RequestTrace::Work* work : work_) {
+      AddWork(*work, parent_id);
+      if (work->span.kind == SpanRecord::Kind::kDraft &&
+          work->span.length > 0) {
+        drafted_[work->span.length - 1] = spans_.back().span_id;
+      } else if (work->span.kind == SpanRecord::Kind::kVerify &&
+                 round != nullptr) {
+        LinkDrafted(*round);
+      }
+    }
     work_.clear();
+  }
+
+  // From the verify span just added to what drafted the tokens of its rows. A
+  // draft is heard of before the step that it is for; what was drafted twice
+  // counts with the later one.
+  void LinkDrafted(const RequestTrace::Round& round) {
+    const auto end = drafted_.lower_bound(round.base_length + round.window);
+    for (auto it = drafted_.lower_bound(round.base_length); it != end; ++it) {
+      spans_.back().links.push_back(
+          {trace_.context.trace_id, it->second, "drafted"});
+    }
+    // Behind what is committed now nothing is verified again.
+    drafted_.erase(drafted_.begin(),
+                   drafted_.lower_bound(round.base_length + round.tokens));
+  }
+
+  // To the other requests of the step.
+  void LinkBatch(const SharedStep& step, Span* span) const {
+    for (const telemetry::SpanContext& other : step.requests()) {
+      if (other.span_id == trace_.context.span_id) continue;
+      if (span->links.size() < kMaxBatchLinks) {
+        span->links.push_back({other.trace_id, other.span_id, "batch"});
+      } else {
+        ++span->dropped_links;
+      }
+    }
   }
 
   void AddWork(const RequestTrace::Work& work,
@@ -175,6 +222,14 @@ class SpanBuilder {
     } else {
       add("nacre.rows", int64_t{record.rows});
       add("nacre.batch.tokens", int64_t{record.batch_rows});
+      add("nacre.batch.size", int64_t{record.batch_sessions});
+      if (record.kind == SpanRecord::Kind::kPrefill) {
+        add("nacre.prompt_tokens", int64_t{trace_.prompt_tokens});
+        if (!draft && trace_.cached_tokens.has_value()) {
+          add("nacre.cached_tokens", int64_t{*trace_.cached_tokens});
+        }
+      }
+      if (work.step != nullptr) LinkBatch(*work.step, &span);
     }
   }
 
@@ -206,6 +261,10 @@ class SpanBuilder {
     const auto add = [&span](const char* key, telemetry::AttributeValue value) {
       span.attributes.emplace_back(key, std::move(value));
     };
+    if (!trace_.server_address.empty()) {
+      add("server.address", trace_.server_address);
+      add("server.port", int64_t{trace_.server_port});
+    }
     if (trace_.num_choices > 1) {
       add("gen_ai.request.choice.count", int64_t{trace_.num_choices});
       add("nacre.choice", int64_t{trace_.choice});
@@ -241,6 +300,8 @@ class SpanBuilder {
   const RequestTrace& trace_;
   std::vector<Span> spans_;
   std::vector<const RequestTrace::Work*> work_;  // of the round under way
+  // What drafted the token of a position, as far as it is not yet verified.
+  std::map<int, telemetry::SpanId> drafted_;
   Placement placement_;
   bool placed_ = false;
   int64_t num_rounds_ = 0;

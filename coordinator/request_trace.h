@@ -7,11 +7,14 @@
 #define COORDINATOR_REQUEST_TRACE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/optional.h"
 #include "common/sampling_params.h"
 #include "coordinator/observer.h"
@@ -20,11 +23,31 @@
 
 namespace nacre::coordinator {
 
+// The sampled requests that one step of a worker worked on, as they are heard
+// of. Thread-safe: a request that has ended is read while another joins.
+class SharedStep {
+ public:
+  void Add(const telemetry::SpanContext& request) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    requests_.push_back(request);
+  }
+  std::vector<telemetry::SpanContext> requests() const
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return requests_;
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  std::vector<telemetry::SpanContext> requests_ ABSL_GUARDED_BY(mu_);
+};
+
 struct RequestTrace {
   // A stretch of a worker's time, its start on the coordinator's clock.
   struct Work {
     WorkerRole role = WorkerRole::kTarget;
     SpanRecord span;
+    std::shared_ptr<const SharedStep> step = nullptr;  // of busy time
   };
   // A verdict; it closes the round that the work before it belongs to.
   struct Round {
@@ -59,6 +82,9 @@ struct RequestTrace {
   int prompt_tokens = 0;
   absl::optional<int> cached_tokens;  // of these; absent until it was opened
   bool stream = false;
+  std::string server_address;  // host; empty: not known
+  int server_port = 0;
+  Placement placement;  // the latest
 
   int64_t arrival_ns = 0;
   int64_t started_ns = 0;

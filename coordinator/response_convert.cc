@@ -61,6 +61,7 @@ v1::TraceLane ToProto(const TraceLane& lane) {
     out->set_matched(span.matched);
     out->set_accepted(span.accepted);
     out->set_length(span.length);
+    out->set_batch_sessions(span.batch_sessions);
   }
   return proto;
 }

@@ -22,6 +22,12 @@ TraceObserver::TraceObserver(Options options)
 
 TraceObserver::~TraceObserver() = default;
 
+void TraceObserver::SetServer(const std::string& host, int port) {
+  absl::MutexLock lock(&mu_);
+  server_host_ = host;
+  server_port_ = port;
+}
+
 RequestTrace* TraceObserver::Find(uint64_t session_id) {
   const auto it = traces_.find(session_id);
   return it == traces_.end() ? nullptr : it->second.get();
@@ -88,6 +94,12 @@ void TraceObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
   trace->arrival_ns = now_ns - queue_ns;
   trace->started_ns = now_ns;
   trace->queue_position = queue_position;
+  trace->placement = placement;
+  {
+    absl::MutexLock lock(&mu_);
+    trace->server_address = server_host_;
+    trace->server_port = server_port_;
+  }
   Remember(trace.get(), RequestTrace::Place{now_ns, placement});
   traces_[session_id] = std::move(trace);
 }
@@ -98,11 +110,34 @@ void TraceObserver::OnOpened(uint64_t session_id, int cached_tokens) {
   }
 }
 
+std::shared_ptr<const SharedStep> TraceObserver::Join(const RequestTrace& trace,
+                                                      WorkerRole role,
+                                                      const SpanRecord& span) {
+  if (span.kind != SpanRecord::Kind::kPrefill &&
+      span.kind != SpanRecord::Kind::kDraft &&
+      span.kind != SpanRecord::Kind::kVerify) {
+    return nullptr;
+  }
+  const std::string& worker = role == WorkerRole::kDraft
+                                  ? trace.placement.draft_address
+                                  : trace.placement.target_address;
+  if (last_step_.step == nullptr || last_step_.worker != worker ||
+      last_step_.start_ns != span.start_ns) {
+    last_step_ = {worker, span.start_ns, std::make_shared<SharedStep>(), {}};
+  }
+  // The rest of a prompt and the first step after it are one forward.
+  if (last_step_.last_request != trace.context.span_id) {
+    last_step_.last_request = trace.context.span_id;
+    last_step_.step->Add(trace.context);
+  }
+  return last_step_.step;
+}
+
 void TraceObserver::OnSpan(uint64_t session_id, WorkerRole role,
                            const SpanRecord& span, int64_t clock_offset_ns) {
   RequestTrace* trace = Find(session_id);
   if (trace == nullptr) return;
-  RequestTrace::Work work{role, span};
+  RequestTrace::Work work{role, span, Join(*trace, role, span)};
   work.span.start_ns -= clock_offset_ns;
   Remember(trace, work);
 }
@@ -133,6 +168,7 @@ void TraceObserver::OnRound(uint64_t session_id,
 
 void TraceObserver::OnMoved(uint64_t session_id, const Placement& placement) {
   if (RequestTrace* trace = Find(session_id)) {
+    trace->placement = placement;
     Remember(trace, RequestTrace::Place{options_.now_ns(), placement});
   }
 }

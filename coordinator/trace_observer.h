@@ -10,7 +10,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
 #include "coordinator/clock.h"
 #include "coordinator/observer.h"
 #include "coordinator/request_trace.h"
@@ -34,6 +36,10 @@ class TraceObserver final : public Observer {
   explicit TraceObserver(Options options);
   ~TraceObserver() override;
 
+  // Where clients reach this process, for the requests that start from now on.
+  // Any thread may call it.
+  void SetServer(const std::string& host, int port) ABSL_LOCKS_EXCLUDED(mu_);
+
   void OnQueued(const RequestSpec& request, int position) override;
   void OnRefused(const RequestSpec& request,
                  const absl::Status& status) override;
@@ -50,6 +56,20 @@ class TraceObserver final : public Observer {
                   const Completion* completion) override;
 
  private:
+  // The step of a worker that was heard of last: all that it did for one
+  // coordinator comes in one message.
+  struct LastStep {
+    std::string worker;
+    int64_t start_ns = 0;
+    std::shared_ptr<SharedStep> step;
+    telemetry::SpanId last_request{};  // that joined it
+  };
+
+  // That of the span, which the request has joined; null for waits and
+  // instants.
+  std::shared_ptr<const SharedStep> Join(const RequestTrace& trace,
+                                         WorkerRole role,
+                                         const SpanRecord& span);
   // Null where the request is not sampled.
   RequestTrace* Find(uint64_t session_id);
   static void Remember(RequestTrace* trace, RequestTrace::Event event);
@@ -57,8 +77,13 @@ class TraceObserver final : public Observer {
   const Options options_;
   // Under the dispatcher's lock.
   absl::flat_hash_map<uint64_t, std::unique_ptr<RequestTrace>> traces_;
+  LastStep last_step_;  // likewise
   // By id and choice.
   absl::flat_hash_map<std::pair<std::string, int>, int> queue_positions_;
+
+  absl::Mutex mu_;
+  std::string server_host_ ABSL_GUARDED_BY(mu_);
+  int server_port_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace nacre::coordinator

@@ -51,6 +51,7 @@ struct SpanRecord {
   int matched = 0;
   int accepted = 0;
   int length = 0;
+  int batch_sessions = 0;
 };
 
 // One message of a worker, as values.

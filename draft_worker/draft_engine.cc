@@ -137,7 +137,7 @@ void DraftEngine::PlanPrefills() {
 
 void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
   session.drafts = drafts;
-  session.cut = false;
+  session.cut = session.drew = false;
   session.fed_rows = rows;
   const absl::Span<const int32_t> tokens = session.schedule.tokens();
   // Commits that arrive during the forward are applied after it: the span stays
@@ -164,6 +164,7 @@ void DraftEngine::Draft(Session& session, absl::Span<const float> logits) {
   }
   const int32_t token_id =
       session.sampler.Sample(logits, length, session.history);
+  session.drew = true;
   outbox_.For(session.stream)
       .tails.push_back({session.id, session.schedule.OnDrafted(token_id)});
 }
@@ -176,7 +177,9 @@ void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns) {
     span.duration_ns = end_ns - start_ns;
     span.rows = session->fed_rows;
     span.batch_rows = batch_rows_;
-    span.length = session->schedule.length();
+    const bool drew_none = session->drafts && !session->drew;
+    span.length = drew_none ? 0 : session->schedule.length();
+    span.batch_sessions = static_cast<int>(stepping_.size());
     AddSpan(*session, span);
   }
 }

@@ -202,6 +202,7 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
   span.start_ns = start_ns;
   span.duration_ns = end_ns - start_ns;
   span.batch_rows = batch_rows_;
+  span.batch_sessions = static_cast<int>(stepping_.size());
   if (session.prefill_rows > 0) {
     span.kind = Span::Kind::kPrefill;
     span.rows = session.prefill_rows;

@@ -13,7 +13,7 @@ namespace {
 
 namespace common = opentelemetry::proto::common::v1;
 namespace trace = opentelemetry::proto::trace::v1;
-namespace collector = opentelemetry::proto::collector::trace::v1;
+namespace service = opentelemetry::proto::collector::trace::v1;
 
 struct SetValue {
   common::AnyValue* out;
@@ -51,28 +51,51 @@ void FillSpan(const Span& span, trace::Span* proto) {
     attribute->set_key(key);
     std::visit(SetValue{attribute->mutable_value()}, value);
   }
+  for (const SpanLink& link : span.links) {
+    trace::Span::Link* out = proto->add_links();
+    out->set_trace_id(Bytes(link.trace_id));
+    out->set_span_id(Bytes(link.span_id));
+    common::KeyValue* attribute = out->add_attributes();
+    attribute->set_key("nacre.link");
+    attribute->mutable_value()->set_string_value(link.kind);
+  }
+  proto->set_dropped_links_count(static_cast<uint32_t>(span.dropped_links));
   if (span.error) {
     proto->mutable_status()->set_code(trace::Status::STATUS_CODE_ERROR);
     proto->mutable_status()->set_message(span.error_message);
   }
 }
 
+// Not rpc::CreateChannel's: collectors send away who pings as often as we do
+// among ourselves.
+std::shared_ptr<grpc::Channel> Dial(const Collector& collector) {
+  grpc::ChannelArguments arguments;
+  if (collector.gzip) {
+    arguments.SetCompressionAlgorithm(GRPC_COMPRESS_GZIP);
+  }
+  return grpc::CreateCustomChannel(collector.endpoint,
+                                   collector.security.credentials == nullptr
+                                       ? grpc::InsecureChannelCredentials()
+                                       : collector.security.credentials,
+                                   arguments);
+}
+
 }  // namespace
 
 struct OtlpClient::Stub {
-  std::unique_ptr<collector::TraceService::Stub> service;
+  std::unique_ptr<service::TraceService::Stub> stub;
 };
 
-OtlpClient::OtlpClient(const std::string& endpoint, Resource resource)
-    : resource_(std::move(resource)),
-      stub_(new Stub{collector::TraceService::NewStub(grpc::CreateChannel(
-          endpoint, grpc::InsecureChannelCredentials()))}) {}
+OtlpClient::OtlpClient(Collector collector, Resource resource)
+    : collector_(std::move(collector)),
+      resource_(std::move(resource)),
+      stub_(new Stub{service::TraceService::NewStub(Dial(collector_))}) {}
 
 OtlpClient::~OtlpClient() = default;
 
 absl::StatusOr<int64_t> OtlpClient::Send(absl::Span<const Span> spans,
                                          absl::Time deadline) {
-  collector::ExportTraceServiceRequest request;
+  service::ExportTraceServiceRequest request;
   trace::ResourceSpans* resource = request.add_resource_spans();
   for (const auto& [key, value] : resource_) {
     common::KeyValue* attribute =
@@ -87,9 +110,11 @@ absl::StatusOr<int64_t> OtlpClient::Send(absl::Span<const Span> spans,
 
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(deadline));
-  collector::ExportTraceServiceResponse response;
-  const grpc::Status status =
-      stub_->service->Export(&context, request, &response);
+  for (const auto& [key, value] : collector_.headers) {
+    context.AddMetadata(key, value);
+  }
+  service::ExportTraceServiceResponse response;
+  const grpc::Status status = stub_->stub->Export(&context, request, &response);
   if (!status.ok()) return rpc::FromGrpcStatus(status);
   return response.partial_success().rejected_spans();
 }

@@ -1,4 +1,5 @@
-// One call to a collector: spans in protobuf over gRPC.
+// One call to a collector: spans in protobuf over gRPC, compressed and over TLS
+// where it is asked for.
 
 #ifndef TELEMETRY_OTLP_CLIENT_H_
 #define TELEMETRY_OTLP_CLIENT_H_
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "telemetry/collector.h"
 #include "telemetry/span.h"
 
 namespace nacre::telemetry {
@@ -20,7 +22,7 @@ class OtlpClient {
   using Resource = std::map<std::string, std::string>;
 
   // `resource`: what this process is, service.name among it.
-  OtlpClient(const std::string& endpoint, Resource resource);
+  OtlpClient(Collector collector, Resource resource);
   ~OtlpClient();
 
   // Blocks until the collector has answered or the deadline. Returns how many
@@ -31,6 +33,7 @@ class OtlpClient {
  private:
   struct Stub;
 
+  const Collector collector_;
   const Resource resource_;
   const std::unique_ptr<Stub> stub_;
 };

@@ -42,7 +42,7 @@ struct OtlpExporter::Series {
 OtlpExporter::OtlpExporter(Options options)
     : options_(std::move(options)),
       series_(std::make_unique<Series>()),
-      client_(std::make_unique<OtlpClient>(options_.endpoint,
+      client_(std::make_unique<OtlpClient>(options_.collector,
                                            ResourceOf(options_))) {
   thread_ = std::thread([this] { Run(); });
 }
@@ -93,7 +93,7 @@ void OtlpExporter::Run() {
       stopping = stopping_;
     }
     if (stopping && stop_at == absl::InfiniteFuture()) {
-      stop_at = absl::Now() + options_.call_timeout;
+      stop_at = absl::Now() + options_.collector.timeout;
     }
     for (Batch& batch : taken) {
       std::vector<Span> made = batch.make_spans();
@@ -114,14 +114,14 @@ void OtlpExporter::Run() {
 
 void OtlpExporter::Send(std::vector<Span> spans, absl::Time stop_at) {
   const absl::Time deadline =
-      std::min(stop_at, absl::Now() + options_.call_timeout);
+      std::min(stop_at, absl::Now() + options_.collector.timeout);
   const absl::StatusOr<int64_t> rejected = client_->Send(spans, deadline);
   if (rejected.ok() != reachable_) {
     reachable_ = rejected.ok();
     if (reachable_) {
-      spdlog::info("traces reach {} again", options_.endpoint);
+      spdlog::info("traces reach {} again", options_.collector.endpoint);
     } else {
-      spdlog::warn("traces do not reach {}: {}", options_.endpoint,
+      spdlog::warn("traces do not reach {}: {}", options_.collector.endpoint,
                    std::string(rejected.status().message()));
     }
   }

@@ -18,6 +18,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "telemetry/collector.h"
 #include "telemetry/span.h"
 
 namespace nacre::telemetry {
@@ -28,18 +29,17 @@ class OtlpClient;
 class OtlpExporter {
  public:
   struct Options {
-    std::string endpoint;      // host:port of the collector, without TLS
+    Collector collector;
     std::string service_name;  // of this process
     // More of it, or another service.version than the build's.
     std::vector<std::pair<std::string, std::string>> resource_attributes = {};
     size_t max_queued_spans = 16384;
     size_t max_batch_spans = 512;
     absl::Duration max_delay = absl::Seconds(5);  // of a batch that is not full
-    absl::Duration call_timeout = absl::Seconds(10);
   };
 
   explicit OtlpExporter(Options options);
-  // Sends what is queued; waits at most two call timeouts for it.
+  // Sends what is queued; waits at most two of the collector's timeouts for it.
   ~OtlpExporter();
 
   // Queues what `make_spans` returns, `count` spans at most; it is called once,

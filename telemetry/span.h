@@ -27,6 +27,13 @@ struct SpanContext {
 using AttributeValue =
     std::variant<std::string, int64_t, double, bool, std::vector<std::string>>;
 
+// To a span that is no parent, of this trace or another.
+struct SpanLink {
+  TraceId trace_id{};
+  SpanId span_id{};
+  const char* kind = "";  // what it is to this one; a literal
+};
+
 struct Span {
   TraceId trace_id{};
   SpanId span_id{};
@@ -37,6 +44,8 @@ struct Span {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   std::vector<std::pair<std::string, AttributeValue>> attributes;
+  std::vector<SpanLink> links;
+  int dropped_links = 0;  // there were too many
   bool error = false;
   std::string error_message;
 };

@@ -4,18 +4,20 @@
 #ifndef TELEMETRY_TRACE_SETTINGS_H_
 #define TELEMETRY_TRACE_SETTINGS_H_
 
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
+#include "telemetry/collector.h"
+#include "telemetry/collector_settings.h"
+#include "telemetry/otel_variables.h"
 
 namespace nacre::telemetry {
 
 struct TraceSettings {
-  std::string endpoint;  // host:port of a collector; empty: no traces
+  Collector collector;  // its endpoint empty: no traces
   // Why there are none although the environment asks for them; empty: it does
   // not.
   std::string problem;
@@ -28,18 +30,15 @@ struct TraceSettings {
 };
 
 struct TraceFlags {
-  std::string endpoint;                 // empty: as the environment says
-  absl::optional<double> sample_ratio;  // likewise
+  CollectorFlags collector;
+  absl::optional<double> sample_ratio;  // empty: as the environment says
 };
 
-// The value of a variable; null where there is none.
-using Environment = std::function<const char*(const char* name)>;
-
 // Where the endpoint is empty nothing else is looked at. Errors name the flag
-// or the variable: INVALID_ARGUMENT (not host:port, a ratio outside [0, 1], an
-// unknown sampler, attributes that are not key=value). Where no flag asks for
-// traces, what is wrong with a variable (also: another exporter, TLS, another
-// protocol than gRPC) is only a `problem`: it may be meant for others.
+// or the variable: those of ResolveCollector, and INVALID_ARGUMENT (a ratio
+// outside [0, 1], an unknown sampler, attributes that are not key=value). Where
+// no flag is about the collector, what is wrong with a variable is only a
+// `problem`: it may be meant for others.
 absl::StatusOr<TraceSettings> ResolveTraceSettings(
     const TraceFlags& flags, const std::string& default_service_name,
     const Environment& environment);

@@ -82,6 +82,7 @@ UNTESTED = {
     "target_worker/main.cc": "flags and wiring (tests/integration)",
     "coordinator/main.cc": "flags and wiring (tests/integration)",
     "coordinator/security_flags.cc": "flags and wiring (tests/integration)",
+    "coordinator/trace_flags.cc": "flags and wiring (tests/integration)",
 }
 
 # Sources whose behaviour another test of the tree checks, through the interface
@@ -92,6 +93,8 @@ TESTED_BY = {
     "coordinator/request_trace.cc":
         "tests/coordinator/trace_observer_test.cc",
     "telemetry/otlp_client.cc": "tests/telemetry/otlp_exporter_test.cc",
+    "telemetry/otel_variables.cc":
+        "tests/telemetry/collector_settings_test.cc",
     "coordinator/metrics_series.cc":
         "tests/coordinator/metrics_observer_test.cc",
     "coordinator/grpc_worker_client.cc":

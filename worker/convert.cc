@@ -229,6 +229,7 @@ void FillSpan(const Span& span, v1::Span* proto) {
   proto->set_matched(static_cast<uint32_t>(span.matched));
   proto->set_accepted(static_cast<uint32_t>(span.accepted));
   proto->set_length(static_cast<uint32_t>(span.length));
+  proto->set_batch_sessions(static_cast<uint32_t>(span.batch_sessions));
 }
 
 }  // namespace nacre::worker

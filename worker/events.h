@@ -39,7 +39,8 @@ struct Span {
   int matched = 0;     // kVerify
   int accepted = 0;    // kVerify
   int length = 0;  // committed (kVerify), of the KV cache (kRollback), of the
-                   // sequence (kDraft)
+                   // sequence with the token drawn (kDraft; 0: none was)
+  int batch_sessions = 0;  // in the step, this one included
 };
 
 // The session has failed and is closed.

@@ -3,12 +3,15 @@
 #include "coordinator/observability.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/fleet_metrics.h"
 #include "tests/coordinator/coordinator_fixture.h"
+#include "tests/telemetry/fake_collector.h"
 #include "tests/telemetry/http_get.h"
 
 namespace nacre::coordinator {
@@ -126,6 +129,33 @@ TEST_F(ObservabilityTest, ServesRequestsAndFleetOnOnePage) {
   EXPECT_NE(text().find("nacre_build_info{"), std::string::npos);
   served.Stop();
   EXPECT_EQ(text(), "");
+}
+
+// A request's span says where its client called.
+TEST(ObservabilityServerTest, AllAddressesAreTheHostsName) {
+  std::string host_name(256, '\0');
+  ASSERT_EQ(gethostname(host_name.data(), host_name.size()), 0);
+  host_name.resize(host_name.find('\0'));
+  for (const auto& [listen, host] :
+       {std::pair<std::string, std::string>{"127.0.0.1:77", "127.0.0.1"},
+        {"[::1]:77", "::1"},
+        {"0.0.0.0:77", host_name},
+        {"[::]:77", host_name}}) {
+    telemetry::FakeCollector collector;
+    {
+      Observability::Options options;
+      options.traces.collector.endpoint = collector.address();
+      Observability observability(std::move(options));
+      observability.SetServer(listen);
+      observability.observer()->OnStarted(1, RequestSpec(), {}, 0);
+      observability.observer()->OnFinished(
+          1, RequestSpec(), absl::CancelledError("gone"), nullptr);
+    }
+    const auto spans = collector.spans();
+    ASSERT_FALSE(spans.empty());
+    EXPECT_EQ(telemetry::AttributeText(spans.back(), "server.address"), host);
+    EXPECT_EQ(telemetry::AttributeText(spans.back(), "server.port"), "77");
+  }
 }
 
 TEST_F(ObservabilityTest, WithoutAnAddressNothingIsServed) {

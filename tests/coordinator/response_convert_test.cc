@@ -63,6 +63,7 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   span.matched = 3;
   span.accepted = 4;
   span.length = 5;
+  span.batch_sessions = 6;
   lane.spans.push_back(span);
   completion.trace.push_back(lane);
 
@@ -120,6 +121,7 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   EXPECT_EQ(out.matched(), 3u);
   EXPECT_EQ(out.accepted(), 4u);
   EXPECT_EQ(out.length(), 5u);
+  EXPECT_EQ(out.batch_sessions(), 6u);
 
   completion.finish = Finish::kEos;
   EXPECT_EQ(ToProto(spec, completion).finish_reason(), v1::FINISH_REASON_EOS);

@@ -34,7 +34,7 @@ class TraceObserverTest : public ::testing::Test {
  protected:
   TraceObserverTest() {
     telemetry::OtlpExporter::Options options;
-    options.endpoint = collector_.address();
+    options.collector.endpoint = collector_.address();
     options.max_delay = absl::Milliseconds(10);
     exporter_ = std::make_unique<telemetry::OtlpExporter>(options);
     Observe(1.0);
@@ -61,15 +61,17 @@ class TraceObserverTest : public ::testing::Test {
     return request;
   }
   void Span(WorkerRole role, SpanRecord::Kind kind, int64_t start_ms,
-            int64_t duration_ms, int rows = 1) {
+            int64_t duration_ms, int rows = 1, int length = 4,
+            uint64_t session_id = 7) {
     SpanRecord span;
     span.kind = kind;
     span.start_ns = start_ms * kMs + kOffset;
     span.duration_ns = duration_ms * kMs;
     span.rows = rows;
     span.batch_rows = 8;
-    span.length = 4;
-    observer_->OnSpan(7, role, span, kOffset);
+    span.batch_sessions = 3;
+    span.length = length;
+    observer_->OnSpan(session_id, role, span, kOffset);
   }
   void Round(int base_length, int tokens, int window, int verified,
              int accepted) {
@@ -146,6 +148,7 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
   request.traceparent = kTraceparent;
   request.tracestate = "vendor=1";
   observer_->OnQueued(request, 4);
+  observer_->SetServer("pearl.example", 50050);
   now_ns_ = 1100 * kMs;
   observer_->OnStarted(7, request, {"target:1", "draft:1"}, 100 * kMs);
   observer_->OnOpened(7, 1);
@@ -190,6 +193,8 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
             "0.019000");
   EXPECT_EQ(AttributeText(root, "gen_ai.latency.time_in_model_inference"),
             "0.030000");
+  EXPECT_EQ(AttributeText(root, "server.address"), "pearl.example");
+  EXPECT_EQ(AttributeText(root, "server.port"), "50050");
   EXPECT_EQ(AttributeText(root, "nacre.method"), "pearl");
   EXPECT_EQ(AttributeText(root, "nacre.rounds"), "2");
 
@@ -203,6 +208,10 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
   ASSERT_EQ(spans["nacre.prefill"].size(), 1u);
   EXPECT_EQ(spans["nacre.prefill"][0].parent_span_id(), root.span_id());
   EXPECT_EQ(AttributeText(spans["nacre.prefill"][0], "nacre.rows"), "2");
+  EXPECT_EQ(AttributeText(spans["nacre.prefill"][0], "nacre.prompt_tokens"),
+            "2");
+  EXPECT_EQ(AttributeText(spans["nacre.prefill"][0], "nacre.cached_tokens"),
+            "1");
   EXPECT_EQ(StartMs(spans["nacre.prefill"][0]), 1101);  // our clock
 
   ASSERT_EQ(spans["nacre.round"].size(), 2u);
@@ -228,6 +237,7 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
   EXPECT_EQ(AttributeText(spans["nacre.verify"][1], "nacre.worker"),
             "target:1");
   EXPECT_EQ(AttributeText(spans["nacre.verify"][1], "nacre.batch.tokens"), "8");
+  EXPECT_EQ(AttributeText(spans["nacre.verify"][1], "nacre.batch.size"), "3");
   ASSERT_EQ(spans["nacre.draft"].size(), 1u);
   EXPECT_EQ(spans["nacre.draft"][0].parent_span_id(), second.span_id());
   ASSERT_EQ(spans["nacre.wait"].size(), 2u);
@@ -251,6 +261,114 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
     }
   }
   EXPECT_EQ(static_cast<uint8_t>(root.trace_id()[0]), 0x0a);
+}
+
+TEST_F(TraceObserverTest, AStepIsLinkedToTheDraftingOfItsTokens) {
+  using Kind = SpanRecord::Kind;
+  const auto draft = [&](int64_t start_ms, int length) {
+    Span(WorkerRole::kDraft, Kind::kDraft, start_ms, 1, 1, length);
+  };
+  observer_->OnStarted(7, Request(), {"target:1", "draft:1"}, 0);
+  draft(1000, 3);  // the token at position 2, and so on
+  draft(1001, 4);
+  draft(1002, 5);
+  draft(1003, 0);  // a verdict came first
+  Span(WorkerRole::kTarget, Kind::kVerify, 1002, 5, 3);
+  Round(2, 1, 2, 1, 0);  // the first token was wrong
+  draft(1010, 4);        // position 3 once more
+  draft(1011, 5);
+  Span(WorkerRole::kTarget, Kind::kVerify, 1012, 5, 2);
+  Round(3, 2, 1, 1, 1);
+  // A new draft begins where the tokens of the old one were dropped.
+  observer_->OnMoved(7, {"target:1", "draft:2"});
+  draft(1020, 7);
+  Span(WorkerRole::kTarget, Kind::kVerify, 1022, 5, 3);
+  Round(5, 1, 2, 0, 0);
+  Finish();
+  auto spans = Received();
+  const std::vector<Proto>& drafts = spans["nacre.draft"];
+  ASSERT_EQ(drafts.size(), 7u);
+  std::vector<std::vector<std::string>> linked;
+  for (const Proto& verify : spans["nacre.verify"]) {
+    std::vector<std::string>& ids = linked.emplace_back();
+    for (const auto& link : verify.links()) {
+      EXPECT_EQ(link.trace_id(), verify.trace_id());
+      EXPECT_EQ(link.attributes(0).value().string_value(), "drafted");
+      ids.push_back(link.span_id());
+    }
+  }
+  ASSERT_EQ(linked.size(), 3u);
+  EXPECT_THAT(linked[0], ElementsAre(drafts[0].span_id(), drafts[1].span_id()));
+  EXPECT_THAT(linked[1], ElementsAre(drafts[4].span_id()));
+  EXPECT_THAT(linked[2], ElementsAre(drafts[6].span_id()));
+  for (const Proto& span : drafts) EXPECT_EQ(span.links_size(), 0);
+}
+
+TEST_F(TraceObserverTest, TheRequestsOfASharedStepAreLinked) {
+  using Kind = SpanRecord::Kind;
+  constexpr uint64_t kUnsampled = 6;
+  for (const uint64_t id : {uint64_t{7}, uint64_t{8}, kUnsampled}) {
+    RequestSpec request = Request();
+    request.request_id = absl::StrCat("request ", id);
+    if (id == kUnsampled) {
+      request.traceparent = std::string(kTraceparent, 53) + "00";
+    }
+    observer_->OnStarted(id, request, {"target:1", "draft:1"}, 0);
+  }
+  const auto step = [&](WorkerRole role, int64_t start_ms,
+                        std::vector<uint64_t> ids) {
+    for (const uint64_t id : ids) {
+      Span(role, role == WorkerRole::kDraft ? Kind::kDraft : Kind::kVerify,
+           start_ms, 1, 1, 0, id);
+    }
+  };
+  // One session may have a prefill and a verify in a step.
+  Span(WorkerRole::kTarget, Kind::kPrefill, 1000, 1);
+  step(WorkerRole::kTarget, 1000, {7, kUnsampled, 8});
+  step(WorkerRole::kDraft, 1000, {8});  // another worker at the same time
+  step(WorkerRole::kTarget, 1001, {7});
+  for (const uint64_t id : {7, 8}) {
+    Completion completion;
+    observer_->OnFinished(id, Request(), absl::OkStatus(), &completion);
+  }
+  auto spans = Received();
+  std::map<std::string, std::string> names;  // of the requests' spans
+  for (const Proto& root : spans["nacre.v1.Inference/Generate"]) {
+    names[root.trace_id() + root.span_id()] =
+        AttributeText(root, "nacre.request.id");
+  }
+  ASSERT_EQ(names.size(), 2u);
+  const auto linked = [&](const Proto& span) {
+    std::vector<std::string> result;
+    for (const auto& link : span.links()) {
+      EXPECT_EQ(link.attributes(0).value().string_value(), "batch");
+      result.push_back(names[link.trace_id() + link.span_id()]);
+    }
+    return result;
+  };
+  ASSERT_EQ(spans["nacre.prefill"].size(), 1u);
+  EXPECT_THAT(linked(spans["nacre.prefill"][0]), ElementsAre("request 8"));
+  ASSERT_EQ(spans["nacre.verify"].size(), 3u);
+  EXPECT_THAT(linked(spans["nacre.verify"][0]), ElementsAre("request 8"));
+  EXPECT_THAT(linked(spans["nacre.verify"][1]), ElementsAre());
+  EXPECT_THAT(linked(spans["nacre.verify"][2]), ElementsAre("request 7"));
+  ASSERT_EQ(spans["nacre.draft"].size(), 1u);
+  EXPECT_THAT(linked(spans["nacre.draft"][0]), ElementsAre());
+}
+
+TEST_F(TraceObserverTest, OfALargeStepSomeLinksAreLeftOut) {
+  constexpr int kRequests = 40;
+  for (int i = 0; i < kRequests; ++i) {
+    observer_->OnStarted(7 + i, Request(), {"target:1", ""}, 0);
+  }
+  for (int i = 0; i < kRequests; ++i) {
+    Span(WorkerRole::kTarget, SpanRecord::Kind::kVerify, 1000, 1, 1, 4, 7 + i);
+  }
+  Finish();
+  const auto spans = Received()["nacre.verify"];
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_EQ(spans[0].links_size(), 32);
+  EXPECT_EQ(spans[0].dropped_links_count(), 7u);
 }
 
 TEST_F(TraceObserverTest, EveryPlaceHasAReason) {

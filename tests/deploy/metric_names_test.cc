@@ -51,7 +51,8 @@ std::set<std::string> ExportedNames() {
     Insert(engine.Collect(), &names);
   }
   Insert({telemetry::BuildInfoFamily()}, &names);
-  const telemetry::OtlpExporter exporter({.endpoint = "127.0.0.1:1"});
+  const telemetry::OtlpExporter exporter(
+      {.collector = {.endpoint = "127.0.0.1:1"}});
   Insert(exporter.collectable()->Collect(), &names);
   return names;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -23,6 +24,7 @@
 #include "tests/integration/streams.h"
 #include "tests/integration/traces.h"
 #include "tests/telemetry/fake_collector.h"
+#include "tests/testing/certificates.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::integration {
@@ -84,6 +86,7 @@ TEST(TracesTest, TellWhatTheAnswersTell) {
     each.parent_id = ParentId(i);
     each.trace_state = absl::StrCat("vendor=", i);
     each.target = target;
+    each.server = processes.address();
     if (method != v1::METHOD_AR) each.draft = draft;
     each.answer = Call(processes.address(), each.request,
                        {{"traceparent", Traceparent(i, "01")},
@@ -160,6 +163,7 @@ TEST(TracesTest, TellOfTheQueueAndFollowTheEnvironment) {
   second.method = "pearl";
   second.request = LongRequest(v1::METHOD_PEARL, 16);
   second.parent_id = ParentId(1);
+  second.server = processes.address();
   second.target = processes.WorkerAddress("target");
   second.draft = processes.WorkerAddress("draft");
   second.queue_position = 0;
@@ -193,6 +197,54 @@ TEST(TracesTest, TellOfTheQueueAndFollowTheEnvironment) {
     EXPECT_EQ(resource.at("deployment.environment"), "test");
     EXPECT_EQ(resource.count("service.version"), 1u);
   }
+}
+
+// Over TLS, compressed, with a token that is in no log.
+TEST(TracesTest, GoOverTlsWithHeaders) {
+  const tools::TemporaryFolder folder;
+  const nacre::testing::Authority authority("authority");
+  const rpc::TlsFiles files = authority.Issue(folder.path(), "collector");
+  const auto credentials = rpc::LoadServerTls(files, "--test");
+  ASSERT_TRUE(credentials.ok()) << credentials.status();
+  FakeCollector collector(*credentials);
+  Processes processes(
+      {.environment = {absl::StrCat("OTEL_EXPORTER_OTLP_ENDPOINT=https://",
+                                    collector.address()),
+                       "OTEL_EXPORTER_OTLP_CERTIFICATE=" + files.ca_file,
+                       "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE=" +
+                           files.cert_file,
+                       "OTEL_EXPORTER_OTLP_CLIENT_KEY=" + files.key_file,
+                       absl::StrCat("OTEL_EXPORTER_OTLP_HEADERS=Authorization="
+                                    "Bearer%20",
+                                    kToken),
+                       "OTEL_EXPORTER_OTLP_COMPRESSION=gzip"},
+       .common = {"--log-level", "trace"}});
+  ASSERT_NO_FATAL_FAILURE(processes.StartWorkers());
+  const std::string metrics = processes.MetricsAddress("coordinator");
+  EXPECT_THAT(telemetry::HttpGet(metrics, "/liveness"),
+              ::testing::StartsWith("HTTP/1.1 200 "));
+  ASSERT_TRUE(Service::Eventually([&] {
+    return absl::EndsWith(telemetry::HttpGet(metrics, "/readiness"),
+                          "\r\n\r\nok\n");
+  }));
+  for (const char* worker : {"target", "draft"}) {
+    EXPECT_THAT(
+        telemetry::HttpGet(processes.MetricsAddress(worker), "/readiness"),
+        ::testing::StartsWith("HTTP/1.1 200 "));
+  }
+  const Answer answer =
+      Call(processes.address(), LongRequest(v1::METHOD_ASYNC, 16));
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  processes.Stop();
+  EXPECT_EQ(Named(collector.spans(), kRootName).size(), 1u);
+  const auto metadata = collector.metadata();
+  ASSERT_GT(metadata.count("authorization"), 0u);
+  EXPECT_EQ(metadata.find("authorization")->second,
+            absl::StrCat("Bearer ", kToken));
+  const std::string log = processes.Log("coordinator");
+  EXPECT_THAT(log, HasSubstr(absl::StrCat("traces to ", collector.address(),
+                                          " (TLS)")));
+  EXPECT_FALSE(HoldsPartOf(log, kToken));
 }
 
 // A collector that dies, or was never there: it is said once, and nobody who

@@ -91,8 +91,12 @@ class Processes {
   // host:port for clients.
   const std::string& address() const { return address_; }
 
+  // host:port of its /metrics.
+  std::string MetricsAddress(const std::string& name) const {
+    return AwaitFile(name + ".metrics");
+  }
   telemetry::Samples Scrape(const std::string& name) const {
-    return telemetry::Scrape(AwaitFile(name + ".metrics"));
+    return telemetry::Scrape(MetricsAddress(name));
   }
 
   // host:port of "target" or "draft", as its metrics name it.

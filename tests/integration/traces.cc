@@ -118,6 +118,8 @@ class TraceChecker {
         {"gen_ai.response.finish_reasons",
          complete().finish_reason() == v1::FINISH_REASON_LENGTH ? "length"
                                                                 : "stop"},
+        {"server.address", traced_.server.substr(0, traced_.server.rfind(':'))},
+        {"server.port", traced_.server.substr(traced_.server.rfind(':') + 1)},
         {"nacre.request.id", traced_.answer.request_id()},
         {"nacre.method", traced_.method},
         {"nacre.rounds", absl::StrCat(complete().speculation().rounds())}};
@@ -145,6 +147,11 @@ class TraceChecker {
     ExpectText(places[0], "nacre.target", traced_.target);
     ExpectText(places[0], "nacre.draft", traced_.draft);
     ExpectText(places[0], "nacre.place.reason", "start");
+    EXPECT_NE(telemetry::AttributeText(places[0], "nacre.target.incarnation"),
+              "");
+    EXPECT_EQ(
+        telemetry::AttributeText(places[0], "nacre.draft.incarnation").empty(),
+        !has_draft());
     const Spans queues = Named(spans_, "nacre.queue");
     ASSERT_EQ(queues.size(), traced_.queue_position.has_value() ? 1u : 0u);
     if (queues.empty()) return;
@@ -209,6 +216,8 @@ class TraceChecker {
       EXPECT_EQ(Number(verifies[i], "nacre.rows"),
                 Number(rounds_[i], "nacre.draft_len") + 1);
       ExpectText(verifies[i], "nacre.role", "target");
+      CheckDrafted(verifies[i],
+                   static_cast<int>(Number(rounds_[i], "nacre.draft_len")));
     }
     double prefilled = 0;
     for (const auto& span : Named(spans_, "nacre.prefill")) {
@@ -235,6 +244,7 @@ class TraceChecker {
         if (Number(span, "nacre.rows") > 0) {
           EXPECT_GE(Number(span, "nacre.batch.tokens"),
                     Number(span, "nacre.rows"));
+          EXPECT_GE(Number(span, "nacre.batch.size"), 1);
         }
       }
     }
@@ -243,6 +253,20 @@ class TraceChecker {
       EXPECT_GT(Number(span, "nacre.rollback.from"),
                 Number(span, "nacre.rollback.to"));
     }
+  }
+
+  // A step names the drafting of each token that it verified.
+  void CheckDrafted(const Span& verify, int num_tokens) const {
+    std::set<std::string> linked;
+    for (const auto& link : verify.links()) {
+      EXPECT_EQ(link.attributes(0).value().string_value(), "drafted");
+      EXPECT_EQ(link.trace_id(), verify.trace_id());
+      EXPECT_TRUE(linked.insert(link.span_id()).second);
+    }
+    EXPECT_EQ(static_cast<int>(linked.size()), num_tokens);
+    for (const auto& span : Named(spans_, "nacre.draft"))
+      linked.erase(span.span_id());
+    EXPECT_TRUE(linked.empty());
   }
 
   // The waits of all rounds are those of the answer, to the nanosecond.

@@ -34,6 +34,7 @@ struct TracedRequest {
   std::string trace_state;
   std::string target;  // host:port
   std::string draft;   // empty: it had none
+  std::string server;  // host:port that clients call
   // Absent: it did not wait.
   absl::optional<int> queue_position = absl::nullopt;
 };

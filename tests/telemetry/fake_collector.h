@@ -1,5 +1,5 @@
-// An OpenTelemetry collector for tests: real gRPC on a free port; remembers
-// what it is sent. Thread-safe.
+// An OpenTelemetry collector for tests: real gRPC on a free port, with TLS or
+// without; remembers what it is sent. Thread-safe.
 
 #ifndef TESTS_TELEMETRY_FAKE_COLLECTOR_H_
 #define TESTS_TELEMETRY_FAKE_COLLECTOR_H_
@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
@@ -25,8 +26,10 @@ class FakeCollector final : public opentelemetry::proto::collector::trace::v1::
       opentelemetry::proto::collector::trace::v1::ExportTraceServiceResponse;
   using Span = opentelemetry::proto::trace::v1::Span;
 
-  FakeCollector()
-      : server_(*rpc::RpcServer::Start({"127.0.0.1:0", ""}, {this})) {}
+  explicit FakeCollector(
+      std::shared_ptr<grpc::ServerCredentials> credentials = nullptr)
+      : server_(*rpc::RpcServer::Start(
+            {"127.0.0.1:0", "", std::move(credentials)}, {this})) {}
   ~FakeCollector() override { server_->Shutdown(absl::ZeroDuration()); }
 
   const std::string& address() const { return server_->address(); }
@@ -48,6 +51,11 @@ class FakeCollector final : public opentelemetry::proto::collector::trace::v1::
     absl::MutexLock lock(&mu_);
     return requests_;
   }
+  // Of the calls so far, one after the other.
+  std::multimap<std::string, std::string> metadata() {
+    absl::MutexLock lock(&mu_);
+    return metadata_;
+  }
   std::vector<Span> spans() {
     std::vector<Span> spans;
     for (const Request& request : requests()) {
@@ -65,6 +73,10 @@ class FakeCollector final : public opentelemetry::proto::collector::trace::v1::
                                    Response* response) override {
     absl::MutexLock lock(&mu_);
     requests_.push_back(*request);
+    for (const auto& [key, value] : context->client_metadata()) {
+      metadata_.emplace(std::string(key.data(), key.size()),
+                        std::string(value.data(), value.size()));
+    }
     response->mutable_partial_success()->set_rejected_spans(rejected_spans_);
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(status_);
@@ -82,6 +94,7 @@ class FakeCollector final : public opentelemetry::proto::collector::trace::v1::
 
   absl::Mutex mu_;
   std::vector<Request> requests_;
+  std::multimap<std::string, std::string> metadata_;
   grpc::Status status_;
   int64_t rejected_spans_ = 0;
   std::unique_ptr<rpc::RpcServer> server_;

@@ -1,7 +1,9 @@
 #include "telemetry/otlp_exporter.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,6 +12,8 @@
 #include "telemetry/build_info.h"
 #include "tests/telemetry/fake_collector.h"
 #include "tests/telemetry/samples.h"
+#include "tests/testing/certificates.h"
+#include "tests/testing/fault_proxy.h"
 
 namespace nacre::telemetry {
 namespace {
@@ -33,10 +37,10 @@ class OtlpExporterTest : public ::testing::Test {
  protected:
   OtlpExporter::Options Options() const {
     OtlpExporter::Options options;
-    options.endpoint = collector_.address();
+    options.collector.endpoint = collector_.address();
     options.service_name = "nacre-test";
     options.max_delay = absl::Milliseconds(10);
-    options.call_timeout = absl::Seconds(30);
+    options.collector.timeout = absl::Seconds(30);
     return options;
   }
   static void Export(OtlpExporter* exporter, std::vector<Span> spans) {
@@ -54,6 +58,8 @@ TEST_F(OtlpExporterTest, EveryFieldArrives) {
   span.server = true;
   span.error = true;
   span.error_message = "why";
+  span.links = {{{7}, {8}, "drafted"}};
+  span.dropped_links = 3;
   span.attributes = {{"text", "a"},
                      {"number", int64_t{-5}},
                      {"real", 0.5},
@@ -91,9 +97,91 @@ TEST_F(OtlpExporterTest, EveryFieldArrives) {
   EXPECT_EQ(got.status().code(),
             opentelemetry::proto::trace::v1::Status::STATUS_CODE_ERROR);
   EXPECT_EQ(got.status().message(), "why");
+  ASSERT_EQ(got.links_size(), 1);
+  EXPECT_EQ(got.links(0).trace_id(), std::string("\7") + std::string(15, '\0'));
+  EXPECT_EQ(got.links(0).span_id(), std::string("\10") + std::string(7, '\0'));
+  EXPECT_EQ(got.links(0).attributes(0).key(), "nacre.link");
+  EXPECT_EQ(got.links(0).attributes(0).value().string_value(), "drafted");
+  EXPECT_EQ(got.dropped_links_count(), 3u);
+  EXPECT_EQ(spans[1].links_size(), 0);
   EXPECT_EQ(spans[1].parent_span_id(), "");
   EXPECT_EQ(spans[1].kind(), FakeCollector::Span::SPAN_KIND_INTERNAL);
   EXPECT_FALSE(spans[1].has_status());
+}
+
+// Both ends show certificates, and believe no stranger's.
+TEST_F(OtlpExporterTest, SpeaksTlsAndShowsItsCertificate) {
+  const std::string folder =
+      ::testing::TempDir() + "/nacre_otlp_tls_" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  const nacre::testing::Authority authority("authority"), stranger("stranger");
+  const auto credentials =
+      rpc::LoadServerTls(authority.Issue(folder, "collector"), "--test");
+  ASSERT_TRUE(credentials.ok()) << credentials.status();
+  FakeCollector collector(*credentials);
+  const auto send = [&](const rpc::TlsFiles& files, bool tls = true) {
+    OtlpExporter::Options options = Options();
+    options.collector.endpoint = collector.address();
+    if (tls) {
+      const auto security = rpc::LoadClientTls({tls, files, ""});
+      EXPECT_TRUE(security.ok()) << security.status();
+      options.collector.security = security.value_or(rpc::ChannelSecurity());
+    }
+    std::shared_ptr<prometheus::Collectable> counters;
+    {
+      OtlpExporter exporter(options);
+      counters = exporter.collectable();
+      Export(&exporter, {NamedSpan("secured")});
+    }
+    return telemetry::Sum(Collect(*counters),
+                          "nacre_otlp_exported_spans_total");
+  };
+  const rpc::TlsFiles own = authority.Issue(folder, "own");
+  EXPECT_EQ(send(own), 1);
+  EXPECT_EQ(collector.spans().size(), 1u);
+  EXPECT_EQ(send({"", "", own.ca_file}), 0);
+  EXPECT_EQ(send(stranger.Issue(folder, "stranger")), 0);
+  EXPECT_EQ(send({}, /*tls=*/false), 0);
+  EXPECT_EQ(collector.spans().size(), 1u);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(OtlpExporterTest, HeadersAreTheMetadataOfEveryCall) {
+  {
+    OtlpExporter::Options options = Options();
+    options.collector.headers = {
+        {"authorization", "Bearer a,b"}, {"x-tenant", "1"}, {"x-tenant", "2"}};
+    options.max_batch_spans = 1;
+    OtlpExporter exporter(options);
+    Export(&exporter, {NamedSpan("one"), NamedSpan("two")});
+  }
+  ASSERT_EQ(collector_.requests().size(), 2u);
+  const auto metadata = collector_.metadata();
+  EXPECT_EQ(metadata.count("authorization"), 2u);
+  EXPECT_EQ(metadata.find("authorization")->second, "Bearer a,b");
+  EXPECT_EQ(metadata.count("x-tenant"), 4u);
+}
+
+// As few bytes on the wire as gzip makes of it, and all of them at the end.
+TEST_F(OtlpExporterTest, CompressesWhereItIsAskedTo) {
+  const auto bytes_sent = [this](bool gzip) {
+    nacre::testing::FaultProxy proxy([this] { return collector_.address(); });
+    OtlpExporter::Options options = Options();
+    options.collector.endpoint = proxy.address();
+    options.collector.gzip = gzip;
+    {
+      OtlpExporter exporter(options);
+      Span span = NamedSpan("long");
+      span.attributes = {{"text", std::string(100'000, 'a')}};
+      Export(&exporter, {span});
+    }
+    return proxy.delivered_bytes();
+  };
+  EXPECT_GT(bytes_sent(false), 100'000);
+  EXPECT_LT(bytes_sent(true), 20'000);
+  const auto spans = collector_.spans();
+  ASSERT_EQ(spans.size(), 2u);
+  EXPECT_EQ(AttributeText(spans[1], "text"), std::string(100'000, 'a'));
 }
 
 TEST_F(OtlpExporterTest, SendsInBatches) {
@@ -159,8 +247,8 @@ TEST_F(OtlpExporterTest, WhatTheCollectorRefusesIsCounted) {
 
 TEST(OtlpExporterAloneTest, WithoutACollectorItEndsAndCounts) {
   OtlpExporter::Options options;
-  options.endpoint = "127.0.0.1:1";
-  options.call_timeout = absl::Milliseconds(200);
+  options.collector.endpoint = "127.0.0.1:1";
+  options.collector.timeout = absl::Milliseconds(200);
   std::shared_ptr<prometheus::Collectable> counters;
   {
     OtlpExporter exporter(options);

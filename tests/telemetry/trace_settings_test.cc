@@ -31,14 +31,20 @@ TraceSettings Resolved(const Variables& variables,
   return settings.value_or(TraceSettings());
 }
 
+CollectorFlags To(const std::string& endpoint) {
+  CollectorFlags flags;
+  flags.endpoint = endpoint;
+  return flags;
+}
+
 constexpr char kEndpoint[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 TEST(TraceSettingsTest, WithoutAnythingThereAreNoTraces) {
   const TraceSettings settings = Resolved({});
-  EXPECT_EQ(settings.endpoint, "");
+  EXPECT_EQ(settings.collector.endpoint, "");
   EXPECT_EQ(settings.problem, "");
   EXPECT_EQ(settings.service_name, "nacre-test");
-  EXPECT_EQ(Resolved({{kEndpoint, ""}}).endpoint, "");
+  EXPECT_EQ(Resolved({{kEndpoint, ""}}).collector.endpoint, "");
   // What is of no use is not read.
   EXPECT_EQ(Resolved({{"OTEL_TRACES_SAMPLER", "nonsense"},
                       {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"},
@@ -51,11 +57,12 @@ TEST(TraceSettingsTest, TheEndpointIsAUrl) {
   for (const char* url :
        {"http://collector:4317", "http://collector:4317/", "collector:4317",
         "http://collector:4317/v1/traces"}) {
-    EXPECT_EQ(Resolved({{kEndpoint, url}}).endpoint, "collector:4317") << url;
+    EXPECT_EQ(Resolved({{kEndpoint, url}}).collector.endpoint, "collector:4317")
+        << url;
   }
   EXPECT_EQ(Resolved({{kEndpoint, "http://all:1"},
                       {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://own:2"}})
-                .endpoint,
+                .collector.endpoint,
             "own:2");
 }
 
@@ -63,10 +70,11 @@ TEST(TraceSettingsTest, TheFlagWinsOverTheEnvironment) {
   const Variables variables = {{kEndpoint, "https://elsewhere:1"},
                                {"OTEL_SDK_DISABLED", "true"},
                                {"OTEL_TRACES_SAMPLER", "always_off"}};
-  TraceSettings settings = Resolved(variables, {"here:4317", absl::nullopt});
-  EXPECT_EQ(settings.endpoint, "here:4317");
+  TraceSettings settings =
+      Resolved(variables, {To("here:4317"), absl::nullopt});
+  EXPECT_EQ(settings.collector.endpoint, "here:4317");
   EXPECT_EQ(settings.sample_ratio, 0);
-  settings = Resolved(variables, {"here:4317", 0.25});
+  settings = Resolved(variables, {To("here:4317"), 0.25});
   EXPECT_EQ(settings.sample_ratio, 0.25);
   EXPECT_TRUE(settings.client_decides);
 }
@@ -76,13 +84,13 @@ TEST(TraceSettingsTest, TheEnvironmentCanTurnItOff) {
                                Variables{{"OTEL_TRACES_EXPORTER", "none"}}}) {
     Variables variables = off;
     variables[kEndpoint] = "http://collector:4317";
-    EXPECT_EQ(Resolved(variables).endpoint, "");
+    EXPECT_EQ(Resolved(variables).collector.endpoint, "");
   }
   EXPECT_EQ(Resolved({{kEndpoint, "c:1"},
                       {"OTEL_SDK_DISABLED", "no"},
                       {"OTEL_TRACES_EXPORTER", "otlp"},
                       {"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}})
-                .endpoint,
+                .collector.endpoint,
             "c:1");
 }
 
@@ -132,14 +140,14 @@ TEST(TraceSettingsTest, WhatCannotBeDoneIsSaid) {
                                  const std::string& words) {
     variables.insert({kEndpoint, "c:1"});
     const TraceSettings settings = Resolved(variables);
-    EXPECT_EQ(settings.endpoint, "") << words;
+    EXPECT_EQ(settings.collector.endpoint, "") << words;
     EXPECT_THAT(settings.problem, HasSubstr(words));
   };
   const auto expect_error = [&](const Variables& variables,
                                 const std::string& words) {
     expect_problem(variables, words);
     const absl::Status status =
-        Resolve(variables, {"c:1", absl::nullopt}).status();
+        Resolve(variables, {To("c:1"), absl::nullopt}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << words;
     EXPECT_THAT(std::string(status.message()), HasSubstr(words));
   };
@@ -148,7 +156,9 @@ TEST(TraceSettingsTest, WhatCannotBeDoneIsSaid) {
   expect_problem({{kEndpoint, "c:99999"}}, "is not http://host:port");
   expect_problem({{kEndpoint, "http://name:word@c:1"}},
                  "OTEL_EXPORTER_OTLP_ENDPOINT holds a user name");
-  expect_problem({{kEndpoint, "https://c:1"}}, "TLS");
+  expect_problem({{kEndpoint, "https://c:1"},
+                  {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such.crt"}},
+                 "OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read /no/such.crt");
   expect_problem({{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"}},
                  "OTEL_EXPORTER_OTLP_PROTOCOL \"http/protobuf\"");
   expect_problem({{"OTEL_TRACES_EXPORTER", "zipkin"}},
@@ -166,10 +176,15 @@ TEST(TraceSettingsTest, WhatCannotBeDoneIsSaid) {
   }
 
   EXPECT_THAT(
-      std::string(Resolve({}, {"4317", absl::nullopt}).status().message()),
+      std::string(Resolve({}, {To("4317"), absl::nullopt}).status().message()),
       HasSubstr("--otlp-endpoint \"4317\" is not host:port"));
+  // A flag about the collector of a variable asks for traces too.
+  TraceFlags flags;
+  flags.collector.compression = "zstd";
+  EXPECT_EQ(Resolve({{kEndpoint, "http://c:1"}}, flags).status().code(),
+            absl::StatusCode::kInvalidArgument);
   for (const double ratio : {-0.5, 1.5, std::nan("")}) {
-    EXPECT_EQ(Resolve({}, {"c:1", ratio}).status().code(),
+    EXPECT_EQ(Resolve({}, {To("c:1"), ratio}).status().code(),
               absl::StatusCode::kInvalidArgument)
         << ratio;
   }

@@ -120,6 +120,11 @@ int FaultProxy::connections() const {
   return static_cast<int>(connections_.size());
 }
 
+int64_t FaultProxy::delivered_bytes() const {
+  absl::MutexLock lock(&mu_);
+  return delivered_bytes_;
+}
+
 void FaultProxy::Wake() {
   const char byte = 0;
   // A full pipe wakes as well.
@@ -174,6 +179,7 @@ bool FaultProxy::Deliver(Pipe& pipe, absl::Time now) {
     const ssize_t count =
         send(pipe.to, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (count < 0) return WouldBlock();
+    delivered_bytes_ += count;
     pipe.held_bytes -= static_cast<size_t>(count);
     bytes.erase(0, static_cast<size_t>(count));
     if (bytes.empty()) pipe.packets.pop_front();

@@ -48,6 +48,8 @@ class FaultProxy {
   void Cut() ABSL_LOCKS_EXCLUDED(mu_);
 
   int connections() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Of all connections, both ways.
+  int64_t delivered_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Packet {
@@ -85,6 +87,7 @@ class FaultProxy {
   Mode mode_ ABSL_GUARDED_BY(mu_) = Mode::kForward;
   absl::Duration delay_ ABSL_GUARDED_BY(mu_) = absl::ZeroDuration();
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t delivered_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::list<Connection> connections_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;
 };

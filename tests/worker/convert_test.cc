@@ -119,7 +119,7 @@ TEST(ConvertTest, SessionEventsCarryEveryField) {
   events.opened = {{1, 32}};
   events.failures = {{2, absl::ResourceExhaustedError("full"), 7}};
   events.closed = {3};
-  events.spans = {{4, Span::Kind::kVerify, 5, 6, 7, 8, 9, 10, 11}};
+  events.spans = {{4, Span::Kind::kVerify, 5, 6, 7, 8, 9, 10, 11, 12}};
   v1::TargetEvent proto;
   FillSessionEvents(events, &proto);
   EXPECT_EQ(proto.ShortDebugString(),
@@ -127,7 +127,8 @@ TEST(ConvertTest, SessionEventsCarryEveryField) {
             "errors { session_id: 2 code: 8 message: \"full\" epoch: 7 } "
             "closed { session_id: 3 } "
             "spans { session_id: 4 kind: KIND_VERIFY start_ns: 5 duration_ns: "
-            "6 rows: 7 batch_rows: 8 matched: 9 accepted: 10 length: 11 }");
+            "6 rows: 7 batch_rows: 8 matched: 9 accepted: 10 length: 11 "
+            "batch_sessions: 12 }");
 }
 
 TEST(ConvertTest, HeartbeatsHoldThePartitionOfTime) {

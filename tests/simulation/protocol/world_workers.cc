@@ -305,7 +305,8 @@ void AppendCommon(const worker::SessionEvents& common, WorkerEvents* events) {
                              .batch_rows = span.batch_rows,
                              .matched = span.matched,
                              .accepted = span.accepted,
-                             .length = span.length});
+                             .length = span.length,
+                             .batch_sessions = span.batch_sessions});
   }
 }
 
