@@ -118,18 +118,40 @@ HWY_INLINE void AddStep(BF16Cells, const char* w, const float* x,
   MultiplyAdd(weights, x + kRows, sums);
 }
 
+// These walk the sums by recursion: a loop would send them through memory once
+// more.
+template <int kRow = 0, int kRows>
+HWY_INLINE void LoadSums(const float* from, VF32 (&sums)[kRows][kUnitVectors]) {
+  if constexpr (kRow < kRows) {
+    const F32 df;
+    const size_t lanes = hn::Lanes(df);
+    sums[kRow][0] = hn::Load(df, from);
+    sums[kRow][1] = hn::Load(df, from + lanes);
+    sums[kRow][2] = hn::Load(df, from + 2 * lanes);
+    sums[kRow][3] = hn::Load(df, from + 3 * lanes);
+    LoadSums<kRow + 1>(from + kUnitVectors * lanes, sums);
+  }
+}
+
+template <int kRow = 0, int kRows>
+HWY_INLINE void StoreSums(const VF32 (&sums)[kRows][kUnitVectors], float* to) {
+  if constexpr (kRow < kRows) {
+    const F32 df;
+    const size_t lanes = hn::Lanes(df);
+    hn::Store(sums[kRow][0], df, to);
+    hn::Store(sums[kRow][1], df, to + lanes);
+    hn::Store(sums[kRow][2], df, to + 2 * lanes);
+    hn::Store(sums[kRow][3], df, to + 3 * lanes);
+    StoreSums<kRow + 1>(sums, to + kUnitVectors * lanes);
+  }
+}
+static_assert(kUnitVectors == 4);
+
 // kLines lines of weights to come are fetched each step.
 template <class Cells, int kRows, int kLines>
 void RunSegment(const GemmSegment& s) {
-  const F32 df;
-  const size_t lanes = hn::Lanes(df);
   VF32 sums[kRows][kUnitVectors];
-  for (int row = 0; row < kRows; ++row) {
-    for (int i = 0; i < kUnitVectors; ++i) {
-      sums[row][i] =
-          hn::Load(df, s.sums + row * Cells::kUnitOutputs + i * lanes);
-    }
-  }
+  LoadSums(s.sums, sums);
   const char* w = s.weights;
   const char* ahead = s.ahead;
   const auto* x = reinterpret_cast<const float*>(s.x);
@@ -143,12 +165,7 @@ void RunSegment(const GemmSegment& s) {
     w += Cells::kStepBytes;
     x += Cells::kStepInputs * kRows;
   }
-  for (int row = 0; row < kRows; ++row) {
-    for (int i = 0; i < kUnitVectors; ++i) {
-      hn::Store(sums[row][i], df,
-                s.sums + row * Cells::kUnitOutputs + i * lanes);
-    }
-  }
+  StoreSums(sums, s.sums);
 }
 
 template <class Cells, int kLines>

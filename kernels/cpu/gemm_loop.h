@@ -35,7 +35,7 @@ namespace nacre::kernels {
 inline constexpr size_t kPrefetchBytes = 8192;
 
 // Weights of a chunk, in the level-1 cache, and of a block, in the level-2.
-inline constexpr size_t kChunkBytes = 9 << 10;
+inline constexpr size_t kChunkBytes = 12 << 10;
 inline constexpr size_t kBlockBytes = size_t{256} << 10;
 
 // One product y = x W^T over packed operands.

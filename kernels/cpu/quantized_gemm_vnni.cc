@@ -114,6 +114,8 @@ void RunSegment(const GemmSegment& s) {
                                       integers);
         w += Cells::kStepBytes;
         ahead += s.ahead_step;
+        // Keeps the compiler from moving all fetches of a cell to its front.
+        HWY_FENCE;
       }
     }
     _mm_prefetch(ahead, _MM_HINT_T0);
