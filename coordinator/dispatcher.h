@@ -21,6 +21,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
@@ -65,8 +66,7 @@ class Dispatcher {
   // numerics_id, now or when it comes; after the failover timeout they end with
   // UNAVAILABLE. Unknown ids are ignored.
   void RemoveWorker(uint64_t worker_id);
-  // Tells the worker which sessions it has to hold, so that it closes any whose
-  // close was lost. Call it every few seconds.
+  // Lets the worker close sessions whose close was lost: every few seconds.
   void StateKept(uint64_t worker_id);
   void OnEvents(uint64_t worker_id, const WorkerEvents& events);
 
@@ -82,9 +82,9 @@ class Dispatcher {
   // the queue is full). Returns the session's id.
   absl::StatusOr<uint64_t> Start(RequestSpec request,
                                  std::shared_ptr<ResponseSink> sink);
-  // The client went away: it leaves the queue, or frees both workers. Unknown
-  // ids are ignored.
-  void Cancel(uint64_t session_id);
+  // It leaves the queue, or frees both workers. Unknown ids are ignored.
+  void Cancel(uint64_t session_id,
+              absl::string_view reason = "cancelled by the client");
   // The client has taken what was sent.
   void OnSinkDrained(uint64_t session_id);
 

@@ -65,11 +65,11 @@ void Dispatcher::Launch(uint64_t session_id, Waiting waiting) {
                       session.queue_ns());
 }
 
-void Dispatcher::Cancel(uint64_t session_id) {
+void Dispatcher::Cancel(uint64_t session_id, absl::string_view reason) {
   absl::MutexLock lock(&mu_);
   // gRPC cancels what is past its deadline: that is no will of the client.
   ExpireDeadlines(options_.now_ns());
-  const absl::Status status = absl::CancelledError("cancelled by the client");
+  const absl::Status status = absl::CancelledError(reason);
   if (const auto it = sessions_.find(session_id); it != sessions_.end()) {
     Fail(*it->second, status);
   } else if (waiting_.contains(session_id)) {

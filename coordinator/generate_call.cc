@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "common/rpc/grpc_status.h"
 #include "coordinator/request_convert.h"
 #include "coordinator/response_convert.h"
@@ -143,6 +144,7 @@ bool GenerateCall::Fail(const absl::Status& status) {
   absl::MutexLock lock(&mu_);
   if (failed_) return false;
   failed_ = true;
+  failed_by_itself_ = !cancelled_;
   status_ = rpc::ToGrpcStatus(status);
   environment_.observer->OnAnswered(request_id_, status, absl::nullopt);
   return true;
@@ -150,8 +152,12 @@ bool GenerateCall::Fail(const absl::Status& status) {
 
 void GenerateCall::CancelSessions() {
   std::vector<uint64_t> session_ids;
+  absl::string_view reason = "cancelled by the client";
   {
     absl::MutexLock lock(&mu_);
+    if (failed_by_itself_) {
+      reason = "cancelled: another choice of the request failed";
+    }
     for (const Choice& choice : choices_) {
       if (choice.session_id != 0 && !choice.ended) {
         session_ids.push_back(choice.session_id);
@@ -159,7 +165,7 @@ void GenerateCall::CancelSessions() {
     }
   }
   for (uint64_t session_id : session_ids) {
-    environment_.dispatcher->Cancel(session_id);
+    environment_.dispatcher->Cancel(session_id, reason);
   }
 }
 

@@ -108,6 +108,8 @@ class GenerateCall final
   int64_t num_taken_ ABSL_GUARDED_BY(mu_) = 0;
   bool failed_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  // What ended it was neither its client nor its deadline.
+  bool failed_by_itself_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status status_;  // set before num_open_ is 0
 };
 
