@@ -56,6 +56,13 @@ void Dispatcher::OnEvents(uint64_t worker_id, const WorkerEvents& events) {
         observer_.OnOpened(session_id, *cached_tokens);
       }
     }
+    for (const auto& [session_id, tokens] : events.cached) {
+      Session* session = find(session_id);
+      if (session == nullptr) continue;
+      if (const int more = session->OnCached(tokens); more > 0) {
+        observer_.OnCached(session_id, more);
+      }
+    }
     for (const auto& [session_id, verdict, logprobs] : events.verdicts) {
       if (Session* session = find(session_id)) {
         OnVerdict(*session, verdict, logprobs);

@@ -187,6 +187,9 @@ WorkerEvents Convert(const Event& event) {
     events.opened.emplace_back(opened.session_id(),
                                ToInt(opened.cached_tokens()));
   }
+  for (const v1::SessionCached& cached : event.cached()) {
+    events.cached.emplace_back(cached.session_id(), ToInt(cached.tokens()));
+  }
   for (const v1::SessionClosed& closed : event.closed()) {
     events.closed.push_back(closed.session_id());
   }

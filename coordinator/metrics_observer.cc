@@ -93,6 +93,10 @@ void MetricsObserver::OnOpened(uint64_t session_id, int cached_tokens) {
   series_->prefix_hits.Increment(cached_tokens);
 }
 
+void MetricsObserver::OnCached(uint64_t session_id, int tokens) {
+  if (sessions_.contains(session_id)) series_->prefix_hits.Increment(tokens);
+}
+
 void MetricsObserver::OnTail(uint64_t session_id,
                              const speculation::Tail& tail) {
   const auto it = sessions_.find(session_id);

@@ -37,6 +37,7 @@ class MetricsObserver final : public Observer {
   void OnStarted(uint64_t session_id, const RequestSpec& request,
                  const Placement& placement, int64_t queue_ns) override;
   void OnOpened(uint64_t session_id, int cached_tokens) override;
+  void OnCached(uint64_t session_id, int tokens) override;
   void OnTail(uint64_t session_id, const speculation::Tail& tail) override;
   void OnSpan(uint64_t session_id, WorkerRole role, const SpanRecord& span,
               int64_t clock_offset_ns) override;

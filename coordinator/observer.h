@@ -3,7 +3,7 @@
 // this order:
 //
 //   OnQueued? (OnRefused | OnStarted (OnTail | OnSpan | OnRound | OnMoved |
-//                                     OnOpened)* OnFinished)
+//                                     OnOpened | OnCached)* OnFinished)
 //
 // Called under the dispatcher's lock, OnAnswered also without it: must not call
 // back into it, never blocks.
@@ -54,6 +54,11 @@ class Observer {
   // tokens of the prompt. Once at most, before the first round.
   virtual void OnOpened(uint64_t session_id, int cached_tokens) {
     (void)session_id, (void)cached_tokens;
+  }
+  // So many more, which that target has computed for others meanwhile. After
+  // OnOpened, before the first round.
+  virtual void OnCached(uint64_t session_id, int tokens) {
+    (void)session_id, (void)tokens;
   }
   // Draft tokens of it go to the target.
   virtual void OnTail(uint64_t session_id, const speculation::Tail& tail) {

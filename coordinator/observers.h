@@ -32,6 +32,9 @@ class Observers final : public Observer {
   void OnOpened(uint64_t session_id, int cached_tokens) override {
     for (Observer* each : observers_) each->OnOpened(session_id, cached_tokens);
   }
+  void OnCached(uint64_t session_id, int tokens) override {
+    for (Observer* each : observers_) each->OnCached(session_id, tokens);
+  }
   void OnTail(uint64_t session_id, const speculation::Tail& tail) override {
     for (Observer* each : observers_) each->OnTail(session_id, tail);
   }

@@ -141,7 +141,16 @@ std::string Session::FlushText() {
 absl::optional<int> Session::OnOpened(int cached_tokens) {
   if (cached_tokens_.has_value()) return absl::nullopt;
   cached_tokens_ = std::clamp(cached_tokens, 0, schedule_.prompt_length());
+  counts_cached_ = true;
   return cached_tokens_;
+}
+
+int Session::OnCached(int tokens) {
+  if (!counts_cached_) return 0;
+  const int more =
+      std::clamp(tokens, 0, schedule_.prompt_length() - *cached_tokens_);
+  *cached_tokens_ += more;
+  return more;
 }
 
 void Session::OnSpan(WorkerRole role, const SpanRecord& span) {
@@ -214,6 +223,7 @@ void Session::OnWorkerLeft(TraceLane lane) {
   // everything committed.
   last_step_end_ns_ = 0;
   last_prefill_start_ns_ = 0;
+  counts_cached_ = false;
   other_rows_ = -1;
   acknowledged_ = static_cast<int>(schedule_.committed().size());
 }

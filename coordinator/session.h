@@ -52,6 +52,9 @@ class Session {
   // but for the first target: a later one is opened with what was generated,
   // too.
   absl::optional<int> OnOpened(int cached_tokens);
+  // The same target had so many tokens more of it. Returns by how much of the
+  // prompt that is more; 0 of a later target.
+  int OnCached(int tokens);
 
   bool finished() const { return finish_.has_value(); }
 
@@ -145,6 +148,7 @@ class Session {
   int64_t last_step_end_ns_ = 0;
   int64_t last_prefill_start_ns_ = 0;
   absl::optional<int> cached_tokens_;  // absent until it was opened
+  bool counts_cached_ = false;         // on the target that opened it first
 };
 
 }  // namespace nacre::coordinator

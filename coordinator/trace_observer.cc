@@ -133,6 +133,12 @@ std::shared_ptr<const SharedStep> TraceObserver::Join(const RequestTrace& trace,
   return last_step_.step;
 }
 
+void TraceObserver::OnCached(uint64_t session_id, int tokens) {
+  if (RequestTrace* trace = Find(session_id)) {
+    trace->cached_tokens = trace->cached_tokens.value_or(0) + tokens;
+  }
+}
+
 void TraceObserver::OnSpan(uint64_t session_id, WorkerRole role,
                            const SpanRecord& span, int64_t clock_offset_ns) {
   RequestTrace* trace = Find(session_id);

@@ -46,6 +46,7 @@ class TraceObserver final : public Observer {
   void OnStarted(uint64_t session_id, const RequestSpec& request,
                  const Placement& placement, int64_t queue_ns) override;
   void OnOpened(uint64_t session_id, int cached_tokens) override;
+  void OnCached(uint64_t session_id, int tokens) override;
   void OnSpan(uint64_t session_id, WorkerRole role, const SpanRecord& span,
               int64_t clock_offset_ns) override;
   void OnRound(uint64_t session_id, const speculation::Verdict& verdict,

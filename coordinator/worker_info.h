@@ -73,6 +73,8 @@ struct WorkerEvents {
   std::vector<uint64_t> closed;  // sessions whose KV is free
   // Sessions that were opened, with how many of their tokens were cached.
   std::vector<std::pair<uint64_t, int>> opened;
+  // Sessions of which more tokens have turned out to be cached, and how many.
+  std::vector<std::pair<uint64_t, int>> cached;
   std::vector<SpanRecord> spans;
 };
 

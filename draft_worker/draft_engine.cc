@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "draft_worker/engine_session.h"
+#include "worker/common_prefix.h"
 
 namespace nacre::draft_worker {
 
@@ -33,6 +34,7 @@ absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
         sessions_.empty() ? WorkerState::kNoWork : WorkerState::kWaitVerdict,
         start_ns);
     Publish();
+    outbox_.Flush();
     return outcome;
   }
   monitor_.Enter(
@@ -60,10 +62,7 @@ absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
       offset += vocab_size;
     }
     for (Session* session : stepping_) {
-      // What is drafted may be cut again.
-      session->sequence->Share(
-          absl::MakeConstSpan(session->schedule.tokens())
-              .subspan(0, session->schedule.committed_length()));
+      session->sequence->Share(session->settled());
     }
     AddStepSpans(start_ns, now_ns_());
     SendStopNotices();
@@ -87,6 +86,7 @@ bool DraftEngine::PlanStep(int64_t now_ns) {
 void DraftEngine::PlanDrafts(int64_t now_ns) {
   bool prefilling = false;
   for (const auto& session : sessions_) {
+    if (session->prefills() && session->unfed_rows() > 0) TakeOver(*session);
     if (session->unfed_rows() <= 0) session->prefilled = true;
     prefilling = prefilling || session->prefills();
   }
@@ -117,19 +117,28 @@ void DraftEngine::PlanDrafts(int64_t now_ns) {
   }
 }
 
+void DraftEngine::TakeOver(Session& session) {
+  const int taken = session.sequence->TakeOver(session.settled());
+  if (taken == 0) return;
+  prefix_hits_ += static_cast<uint64_t>(taken);
+  outbox_.For(session.stream).common.cached.push_back({session.id, taken});
+}
+
 void DraftEngine::PlanPrefills() {
   std::vector<Session*> prefilling;
-  std::vector<int> unfed;
+  std::vector<worker::Prefill> prompts;
   for (const auto& session : sessions_) {
     if (!session->prefills()) continue;
     prefilling.push_back(session.get());
-    unfed.push_back(session->unfed_rows());
+    prompts.push_back({session->settled(), session->sequence->length(),
+                       session->unfed_rows()});
   }
   if (prefilling.empty()) return;
   // One that waits for its verdict will want its next step soon.
   const bool decoding = prefilling.size() < sessions_.size();
-  const std::vector<int> shares = worker::SharePrefill(
-      unfed, options_.budget.PrefillRows(decoding, batch_rows_));
+  const std::vector<int> shares = worker::SharePrefillOfCommonPrefixes(
+      prompts, options_.model->shared_block_size(),
+      options_.budget.PrefillRows(decoding, batch_rows_));
   for (size_t i = 0; i < prefilling.size(); ++i) {
     if (shares[i] > 0) AddRows(*prefilling[i], shares[i], /*drafts=*/false);
   }

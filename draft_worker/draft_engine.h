@@ -77,6 +77,8 @@ class DraftEngine : public worker::Engine {
   void Close(Session& session);
   void RemoveClosed();
 
+  // What of the session's prompt others have computed since its last turn.
+  void TakeOver(Session& session);
   // Fills batch_ and stepping_ with what is ready now; whether there is any.
   bool PlanStep(int64_t now_ns);
   // One row for each session that may draft, and those that it lacks.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "draft_worker/draft_engine.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
@@ -44,6 +45,11 @@ struct DraftEngine::Session {
 
   // Tokens whose KV is missing, the last one left out: that is fed to draft.
   int unfed_rows() const { return schedule.kv_limit() - sequence->length(); }
+  // Its committed tokens: what is drafted behind them may be cut again.
+  absl::Span<const int32_t> settled() const {
+    return absl::MakeConstSpan(schedule.tokens())
+        .subspan(0, static_cast<size_t>(schedule.committed_length()));
+  }
   // Rows of its prompt are to be fed. Commits may go beyond what this draft can
   // hold: it then stands still.
   bool prefills() const {

@@ -77,6 +77,16 @@ BlockPool::Node BlockPool::Publish(Node parent,
   return block.node;
 }
 
+absl::optional<BlockPool::Published> BlockPool::TakePublished(
+    Node parent, absl::Span<const int32_t> token_ids) {
+  const auto found =
+      by_key_.find(Key(parent, {token_ids.begin(), token_ids.end()}));
+  if (found == by_key_.end()) return absl::nullopt;
+  Use(found->second);
+  return Published{found->second,
+                   blocks_[static_cast<size_t>(found->second)].node};
+}
+
 void BlockPool::Release(absl::Span<const int32_t> blocks) {
   // The last first: a prefix outlives what is built on it.
   for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {

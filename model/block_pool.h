@@ -48,9 +48,20 @@ class BlockPool {
   // with it. If another block already stands for it, this one stays private.
   Node Publish(Node parent, absl::Span<const int32_t> token_ids, int32_t block);
 
+  struct Published {
+    int32_t block = 0;
+    Node node = kRoot;
+  };
+  // The block that stands for `parent` and behind it `token_ids`, from now on
+  // in use by the caller; nullopt if there is none.
+  absl::optional<Published> TakePublished(Node parent,
+                                          absl::Span<const int32_t> token_ids);
+
   // Gives a sequence's blocks back.
   void Release(absl::Span<const int32_t> blocks);
 
+  int block_size() const { return block_size_; }
+  bool caches() const { return cache_; }
   // Free or cached and not in use: what Reserve can give.
   int num_available() const {
     return static_cast<int>(free_.size() + unused_.size());

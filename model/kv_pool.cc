@@ -12,39 +12,8 @@ namespace nacre::model {
 
 KvSequence::KvSequence(KvPool* pool, int max_length,
                        BlockPool::Reservation reservation)
-    : pool_(pool),
-      max_length_(max_length),
-      length_(reservation.num_cached * KvPool::kBlockSize),
-      block_table_(std::move(reservation.blocks)),
-      shared_blocks_(reservation.num_cached),
-      node_(reservation.node) {}
-
-KvSequence::~KvSequence() { pool_->blocks_->Release(block_table_); }
-
-void KvSequence::Truncate(int length) {
-  NACRE_CHECK(length >= 0, "truncation to a negative length");
-  NACRE_CHECK(length >= shared_blocks_ * KvPool::kBlockSize,
-              "truncation of a shared block");
-  length_ = std::min(length_, length);
-}
-
-void KvSequence::Share(absl::Span<const int32_t> token_ids) {
-  if (!pool_->prefix_cache_) return;
-  constexpr size_t kSize = KvPool::kBlockSize;
-  const size_t end = std::min(token_ids.size(), static_cast<size_t>(length_));
-  for (size_t i = static_cast<size_t>(shared_blocks_); (i + 1) * kSize <= end;
-       ++i) {
-    node_ = pool_->blocks_->Publish(node_, token_ids.subspan(i * kSize, kSize),
-                                    block_table_[i]);
-    ++shared_blocks_;
-  }
-}
-
-void KvSequence::Append(int count) {
-  NACRE_CHECK(count >= 0 && count <= max_length_ - length_,
-              "a sequence passes its reserved length");
-  length_ += count;
-}
+    : BlockSequence(pool->blocks_.get(), max_length, std::move(reservation)),
+      pool_(pool) {}
 
 int64_t KvPool::BytesPerToken(const Shape& shape) {
   return int64_t{2} * shape.num_layers * shape.num_key_value_heads *
@@ -82,7 +51,6 @@ absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(
     pool->buffers_.push_back(std::move(keys));
     pool->buffers_.push_back(std::move(values));
   }
-  pool->prefix_cache_ = options.prefix_cache;
   pool->blocks_ = std::make_unique<BlockPool>(pool->num_blocks_, kBlockSize,
                                               options.prefix_cache);
   return pool;

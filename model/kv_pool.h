@@ -18,42 +18,21 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "model/block_pool.h"
-#include "model/language_model.h"
+#include "model/block_sequence.h"
 
 namespace nacre::model {
 
 class KvPool;
 
-// A sequence's reserved blocks and how many of their positions are filled.
-class KvSequence : public Sequence {
+class KvSequence : public BlockSequence {
  public:
-  ~KvSequence() override;  // gives the blocks back
-  KvSequence(const KvSequence&) = delete;
-  KvSequence& operator=(const KvSequence&) = delete;
-
-  int length() const override { return length_; }
-  // Below what was shared: fatal.
-  void Truncate(int length) override;
-  void Share(absl::Span<const int32_t> token_ids) override;
-
-  // Positions reserved; length() never passes it.
-  int max_length() const { return max_length_; }
-  // Marks `count` further positions as filled. Past max_length: fatal.
-  void Append(int count);
-
   const KvPool* pool() const { return pool_; }
-  const int32_t* block_table() const { return block_table_.data(); }
 
  private:
   friend class KvPool;
   KvSequence(KvPool* pool, int max_length, BlockPool::Reservation reservation);
 
   KvPool* pool_;
-  int max_length_;
-  int length_;
-  std::vector<int32_t> block_table_;
-  int shared_blocks_;     // from the front: published, or taken over
-  BlockPool::Node node_;  // of the last of them
 };
 
 class KvPool {
@@ -96,6 +75,7 @@ class KvPool {
   int64_t free_tokens() const {
     return int64_t{blocks_->num_available()} * kBlockSize;
   }
+  bool prefix_cache() const { return blocks_->caches(); }
   const kernels::KvLayer& layer(int index) const { return layers_[index]; }
 
  private:
@@ -103,7 +83,6 @@ class KvPool {
   KvPool() = default;
 
   int num_blocks_ = 0;
-  bool prefix_cache_ = false;
   std::vector<std::unique_ptr<kernels::Buffer>> buffers_;
   std::vector<kernels::KvLayer> layers_;
   std::unique_ptr<BlockPool> blocks_;

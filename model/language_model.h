@@ -47,6 +47,14 @@ class Sequence {
   virtual void Share(absl::Span<const int32_t> token_ids) {
     static_cast<void>(token_ids);
   }
+
+  // Takes over what other sequences have shared meanwhile of these tokens, its
+  // own and settled as with Share: behind length(), and all of them but the
+  // last at most. Returns how many positions longer it has become.
+  virtual int TakeOver(absl::Span<const int32_t> token_ids) {
+    static_cast<void>(token_ids);
+    return 0;
+  }
 };
 
 // Consecutive rows of one sequence in a ragged batch. The token ids are fed at
@@ -81,6 +89,9 @@ class LanguageModel {
     static_cast<void>(token_ids);
     return NewSequence(max_length);
   }
+
+  // Sequences share full blocks of so many positions; 0: they share nothing.
+  virtual int shared_block_size() const { return 0; }
 
   // KV positions not reserved by any sequence.
   virtual int64_t kv_free_tokens() const = 0;

@@ -51,6 +51,9 @@ class LlamaModel : public LanguageModel {
   }
   absl::StatusOr<std::unique_ptr<Sequence>> NewSequenceWithPrefix(
       int max_length, absl::Span<const int32_t> token_ids) override;
+  int shared_block_size() const override {
+    return kv_pool_->prefix_cache() ? KvPool::kBlockSize : 0;
+  }
   int64_t kv_free_tokens() const override { return kv_pool_->free_tokens(); }
 
   // INVALID_ARGUMENT for a token id outside the vocabulary. Our own bugs,

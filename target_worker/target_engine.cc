@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "model/logprobs.h"
 #include "target_worker/engine_session.h"
+#include "worker/common_prefix.h"
 #include "worker/session_log.h"
 
 namespace nacre::target_worker {
@@ -70,9 +71,9 @@ worker::StepOutcome TargetEngine::PlanStep(int64_t now_ns) {
   prefilling_.clear();
   batch_rows_ = verify_rows_ = 0;
   for (const auto& session : sessions_) {
-    if (!session->schedule.finished() && session->unfed_rows() > 0) {
-      prefilling_.push_back(session.get());
-    }
+    if (session->schedule.finished() || session->unfed_rows() <= 0) continue;
+    TakeOver(*session);
+    if (session->unfed_rows() > 0) prefilling_.push_back(session.get());
   }
   worker::StepOutcome outcome;
   const WorkerState idle = PlanVerifies(now_ns, &outcome);
@@ -126,13 +127,15 @@ WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
 }
 
 void TargetEngine::PlanPrefills(bool decoding, int64_t now_ns) {
-  std::vector<int> unfed;
+  std::vector<worker::Prefill> prompts;
   for (const Session* session : prefilling_) {
     // One more row: the first step may share the forward.
-    unfed.push_back(session->unfed_rows() + 1);
+    prompts.push_back({session->schedule.committed(),
+                       session->sequence->length(), session->unfed_rows() + 1});
   }
   int left = options_.budget.PrefillRows(decoding, batch_rows_);
-  const std::vector<int> shares = worker::SharePrefill(unfed, left);
+  const std::vector<int> shares = worker::SharePrefillOfCommonPrefixes(
+      prompts, options_.model->shared_block_size(), left);
   for (size_t i = 0; i < prefilling_.size(); ++i) {
     // What an earlier one's tail took beyond its share is missing now.
     const int share = std::min(shares[i], left);
@@ -141,6 +144,13 @@ void TargetEngine::PlanPrefills(bool decoding, int64_t now_ns) {
     AddRows(*prefilling_[i], share, now_ns);
     left -= batch_rows_ - before;
   }
+}
+
+void TargetEngine::TakeOver(Session& session) {
+  const int taken = session.sequence->TakeOver(session.schedule.committed());
+  if (taken == 0) return;
+  prefix_hits_ += static_cast<uint64_t>(taken);
+  outbox_.For(session.stream).common.cached.push_back({session.id, taken});
 }
 
 int TargetEngine::BeginVerify(Session& session, int64_t now_ns) {

@@ -74,6 +74,8 @@ class TargetEngine : public worker::Engine {
   void Close(Session& session);
   void RemoveClosed();
 
+  // What of the session's prompt others have computed since its last turn.
+  void TakeOver(Session& session);
   // Fills batch_ and stepping_ with what is ready now.
   worker::StepOutcome PlanStep(int64_t now_ns);
   // Adds the sessions that can verify, sets the outcome's deadline and returns

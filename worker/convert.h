@@ -57,6 +57,11 @@ void FillSessionEvents(const SessionEvents& events, Event* proto) {
     opened->set_session_id(opening.session_id);
     opened->set_cached_tokens(static_cast<uint32_t>(opening.cached_tokens));
   }
+  for (const SessionCached& cached : events.cached) {
+    auto* more = proto->add_cached();
+    more->set_session_id(cached.session_id);
+    more->set_tokens(static_cast<uint32_t>(cached.tokens));
+  }
   for (const SessionFailure& failure : events.failures) {
     FillError(failure, proto->add_errors());
   }

@@ -55,16 +55,23 @@ struct SessionOpening {
   int cached_tokens = 0;  // of its tokens, found in the prefix cache
 };
 
+// Further ones of an open session, which another has computed meanwhile.
+struct SessionCached {
+  uint64_t session_id = 0;
+  int tokens = 0;
+};
+
 // The part of its events that both workers have.
 struct SessionEvents {
   std::vector<SessionOpening> opened;
+  std::vector<SessionCached> cached;
   std::vector<SessionFailure> failures;
   std::vector<uint64_t> closed;
   std::vector<Span> spans;
 
   bool empty() const {
-    return opened.empty() && failures.empty() && closed.empty() &&
-           spans.empty();
+    return opened.empty() && cached.empty() && failures.empty() &&
+           closed.empty() && spans.empty();
   }
 };
 

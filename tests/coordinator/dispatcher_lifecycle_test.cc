@@ -66,6 +66,31 @@ TEST_F(DispatcherTest, TellsHowMuchOfThePromptWasCached) {
   EXPECT_EQ(run.sink->completion()->cached_tokens, 1);
 }
 
+TEST_F(DispatcherTest, TellsHowMuchMoreOfThePromptWasCachedMeanwhile) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  const Run run = Start();
+  WorkerEvents events;
+  events.cached = {{run.id, 1}};  // not opened yet
+  dispatcher_.OnEvents(target.id, events);
+  events.cached.clear();
+  events.opened.emplace_back(run.id, 0);
+  dispatcher_.OnEvents(target.id, events);
+  events.opened.clear();
+  events.cached = {{run.id, 1}, {999, 3}, {run.id, -4}};
+  dispatcher_.OnEvents(draft.id, events);  // its own cache is its own affair
+  dispatcher_.OnEvents(target.id, events);
+  events.cached = {{run.id, 7}};  // the prompt has two tokens
+  dispatcher_.OnEvents(target.id, events);
+  EXPECT_THAT(
+      observer_.Take(),
+      ElementsAre(HasSubstr("started"), absl::StrCat("opened ", run.id, " 0"),
+                  absl::StrCat("cached ", run.id, " 1"),
+                  absl::StrCat("cached ", run.id, " 1")));
+  Verdict(target, run.id, 2, {'x'}, FinishReason::kEos);
+  EXPECT_EQ(run.sink->completion()->cached_tokens, 2);
+}
+
 TEST_F(DispatcherTest, StatesTheSessionsThatAWorkerKeeps) {
   const Worker target = AddTarget();
   const Worker draft = AddDraft();

@@ -160,6 +160,10 @@ TEST_F(MetricsObserverTest, CountsWhatTheTargetsHadCached) {
   observer_.OnOpened(3, 0);
   EXPECT_EQ(Sum("nacre_prefix_cache_queries_total"), 6);
   EXPECT_EQ(Sum("nacre_prefix_cache_hits_total"), 2);
+  observer_.OnCached(3, 1);
+  observer_.OnCached(4, 1);  // nobody
+  EXPECT_EQ(Sum("nacre_prefix_cache_queries_total"), 6);
+  EXPECT_EQ(Sum("nacre_prefix_cache_hits_total"), 3);
 }
 
 TEST_F(MetricsObserverTest, EachChoiceWaitsAndRuns) {

@@ -30,6 +30,9 @@ class RecordingObserver final : public Observer {
   void OnOpened(uint64_t session_id, int cached_tokens) override {
     Add("opened ", session_id, " ", cached_tokens);
   }
+  void OnCached(uint64_t session_id, int tokens) override {
+    Add("cached ", session_id, " ", tokens);
+  }
   void OnFinished(uint64_t, const RequestSpec& request,
                   const absl::Status& status,
                   const Completion* completion) override {

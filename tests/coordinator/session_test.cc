@@ -336,6 +336,17 @@ TEST_F(SessionTest, ATraceKeepsTheSpansByWorkerAndTheGapsBetweenSteps) {
   EXPECT_EQ(completion.trace[1].spans.size(), 1u);
 }
 
+TEST_F(SessionTest, OnlyItsFirstTargetsCacheCounts) {
+  Session& session = this->session();
+  EXPECT_EQ(session.OnCached(1), 0) << "not opened";
+  EXPECT_EQ(session.OnOpened(0), 0);
+  EXPECT_EQ(session.OnCached(1), 1);
+  TraceLane lost;
+  session.OnWorkerLeft(lost);
+  EXPECT_FALSE(session.OnOpened(1).has_value());
+  EXPECT_EQ(session.OnCached(1), 0);
+}
+
 TEST_F(SessionTest, AWorkerThatLeftKeepsItsLaneOfTheTrace) {
   using Kind = SpanRecord::Kind;
   request_.trace = true;

@@ -151,7 +151,8 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
   observer_->SetServer("pearl.example", 50050);
   now_ns_ = 1100 * kMs;
   observer_->OnStarted(7, request, {"target:1", "draft:1"}, 100 * kMs);
-  observer_->OnOpened(7, 1);
+  observer_->OnOpened(7, 0);
+  observer_->OnCached(7, 1);
   Span(WorkerRole::kTarget, Kind::kPrefill, 1101, 4, /*rows=*/2);
   Span(WorkerRole::kTarget, Kind::kVerify, 1105, 5);
   now_ns_ = 1111 * kMs;

@@ -117,6 +117,7 @@ TEST(ConvertTest, VerdictsCarryEveryField) {
 TEST(ConvertTest, SessionEventsCarryEveryField) {
   SessionEvents events;
   events.opened = {{1, 32}};
+  events.cached = {{1, 16}};
   events.failures = {{2, absl::ResourceExhaustedError("full"), 7}};
   events.closed = {3};
   events.spans = {{4, Span::Kind::kVerify, 5, 6, 7, 8, 9, 10, 11, 12}};
@@ -128,7 +129,8 @@ TEST(ConvertTest, SessionEventsCarryEveryField) {
             "closed { session_id: 3 } "
             "spans { session_id: 4 kind: KIND_VERIFY start_ns: 5 duration_ns: "
             "6 rows: 7 batch_rows: 8 matched: 9 accepted: 10 length: 11 "
-            "batch_sessions: 12 }");
+            "batch_sessions: 12 } "
+            "cached { session_id: 1 tokens: 16 }");
 }
 
 TEST(ConvertTest, HeartbeatsHoldThePartitionOfTime) {
