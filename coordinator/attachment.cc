@@ -183,7 +183,7 @@ void RegistryService::Attachment::OnReady() {
     if (id.ok()) {
       worker_id_ = *id;
       state_ = State::kAttached;
-      attached_ns_ = answer_ns_ = now_ns_();
+      life_.OnAttached(now_ns_());
       v1::WorkerCommand command;
       command.mutable_accepted();
       stream_->Send(std::move(command));
@@ -201,7 +201,7 @@ void RegistryService::Attachment::OnEvents(const WorkerEvents& events) {
   {
     absl::MutexLock lock(&mu_);
     worker_id = worker_id_;
-    answer_ns_ = now_ns_();
+    life_.OnAnswer(now_ns_());
   }
   if (worker_id != 0) dispatcher_->OnEvents(worker_id, events);
 }
@@ -214,7 +214,7 @@ void RegistryService::Attachment::OnHeartbeat(const v1::Heartbeat& heartbeat) {
     absl::MutexLock lock(&mu_);
     was_hung = heartbeat_.hung();
     heartbeat_ = heartbeat;
-    heartbeat_ns_ = now_ns_();
+    life_.OnHeartbeat(now_ns_());
     if (state_ != State::kAttached) return;
     client = client_;
     worker_id = worker_id_;
@@ -302,13 +302,12 @@ void RegistryService::Attachment::EndIfSilent(int64_t now_ns,
   absl::Status silent;
   {
     absl::MutexLock lock(&mu_);
-    const int64_t heard_ns =
-        std::min(std::max(attached_ns_, heartbeat_ns_), answer_ns_);
-    if (state_ != State::kAttached || now_ns - heard_ns < timeout_ns) return;
-    silent = absl::UnavailableError(absl::StrCat(
-        "no sign of life from the ", RoleName(info_.role), " at ",
-        info_.address, " for ",
-        absl::FormatDuration(absl::Nanoseconds(now_ns - heard_ns))));
+    if (state_ != State::kAttached || !life_.IsLost(now_ns, timeout_ns)) return;
+    silent = absl::UnavailableError(
+        absl::StrCat("no sign of life from the ", RoleName(info_.role), " at ",
+                     info_.address, " for ",
+                     absl::FormatDuration(
+                         absl::Nanoseconds(now_ns - life_.silent_since_ns()))));
   }
   spdlog::warn("{}: it counts as lost", std::string(silent.message()));
   Leave();
@@ -341,8 +340,8 @@ bool RegistryService::Attachment::Describe(v1::WorkerInfo* info) {
   }
   *info->mutable_hello() = hello_;
   *info->mutable_heartbeat() = heartbeat_;
-  info->set_heartbeat_age_ns(heartbeat_ns_ == 0 ? 0
-                                                : now_ns_() - heartbeat_ns_);
+  const int64_t heartbeat_ns = life_.heartbeat_ns();
+  info->set_heartbeat_age_ns(heartbeat_ns == 0 ? 0 : now_ns_() - heartbeat_ns);
   for (const WorkerStatus& worker : dispatcher_->workers()) {
     if (worker.id != worker_id_) continue;
     info->set_ready(worker.ready);

@@ -17,6 +17,7 @@
 #include "coordinator/dispatcher.h"
 #include "coordinator/grpc_worker_client.h"
 #include "coordinator/registry_service.h"
+#include "coordinator/signs_of_life.h"
 #include "proto/admin.pb.h"
 #include "proto/worker.pb.h"
 #include "tokenizer/tokenizer.h"
@@ -93,11 +94,7 @@ class RegistryService::Attachment
   WorkerInfo info_ ABSL_GUARDED_BY(mu_);
   int common_vocabulary_ ABSL_GUARDED_BY(mu_) = 0;
   v1::Heartbeat heartbeat_ ABSL_GUARDED_BY(mu_);  // the latest
-  // When each stream last said something: a heartbeat, or any answer to the
-  // ping that follows each.
-  int64_t heartbeat_ns_ ABSL_GUARDED_BY(mu_) = 0;  // 0: none yet
-  int64_t answer_ns_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t attached_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  SignsOfLife life_ ABSL_GUARDED_BY(mu_);
   uint64_t worker_id_ ABSL_GUARDED_BY(mu_) = 0;  // 0 until in service
 };
 

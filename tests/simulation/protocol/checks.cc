@@ -32,6 +32,19 @@ Finish ToFinish(FinishReason reason) {
 
 }  // namespace
 
+void Checks::CheckKv(const SimulatedSequence& sequence, const char* role) {
+  const RequestState& request = *sequence.session->request;
+  uint64_t hash = kEmptyHash;
+  for (int i = 0; i < sequence.length(); ++i) {
+    hash = ExtendHash(
+        hash, i < sequence.divergence ? request.token(i) : sequence.token(i));
+    if (sequence.hash(i + 1) == hash) continue;
+    Fail("invariant 4: the ", role, "'s KV of request ", request.index,
+         " at position ", i, " is that of other tokens");
+    return;
+  }
+}
+
 // Invariant 4 (the KV holds the committed tokens and nothing else) and what a
 // step may verify: tokens of the current draft, drawn behind exactly the tokens
 // that they are verified behind.
@@ -39,7 +52,8 @@ void Checks::OnTargetForward(absl::Span<const model::SequenceRows> batch) {
   for (const model::SequenceRows& rows : batch) {
     SimulatedSequence& sequence = Sequence(rows);
     SessionOnWorker& session = *sequence.session;
-    const RequestState& request = *session.request;
+    RequestState& request = *session.request;
+    CheckKv(sequence, "target");
     const int count = static_cast<int>(rows.token_ids.size());
     const int num_committed = count - std::max(0, rows.num_logits - 1);
     int position = sequence.length();
@@ -49,6 +63,7 @@ void Checks::OnTargetForward(absl::Span<const model::SequenceRows> batch) {
              " at position ", position, " of request ", request.index,
              ", which holds ", request.token(position));
       }
+      if (position < request.prompt_length() - 1) ++request.prefilled;
     }
     if (rows.num_logits == 0) continue;
     session.verifies = true;
@@ -94,6 +109,7 @@ void Checks::OnDraftForward(absl::Span<const model::SequenceRows> batch) {
     SimulatedSequence& sequence = Sequence(rows);
     SessionOnWorker& session = *sequence.session;
     const RequestState& request = *session.request;
+    CheckKv(sequence, "draft");
     int position = sequence.length();
     uint64_t prefix = sequence.hash(position);
     for (const int32_t token_id : rows.token_ids) {
@@ -330,6 +346,14 @@ void Checks::OnComplete(RequestState& request,
     Fail("request ", request.index, " streamed ", request.emitted,
          " tokens and \"", request.text, "\", its completion has ", count,
          " and \"", completion.text, "\"");
+  }
+  // What was not computed for it was cached.
+  request.cached = completion.cached_tokens;
+  if (request.num_targets == 1 &&
+      request.cached + request.prefilled != request.prompt_length() - 1) {
+    Fail("request ", request.index, " of ", request.prompt_length(),
+         " tokens says that ", request.cached, " were cached, but ",
+         request.prefilled, " were computed");
   }
   const speculation::SpeculationStats& stats = completion.stats;
   if (stats.accepted > stats.verified || stats.committed != count ||

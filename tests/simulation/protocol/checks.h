@@ -39,6 +39,8 @@ struct RequestState {
   int num_drafts = 0;          // opened for it
   int verified = 0;            // generated tokens that some target has computed
   int accepted = 0;
+  int prefilled = 0;           // rows of its prompt that targets computed
+  int cached = 0;              // tokens of its prompt, as it was told
   int64_t injected_stale = 0;  // counted by its schedule at least
   // The client's side.
   bool started = false;
@@ -120,6 +122,9 @@ class Checks {
   void OnError(RequestState& request, const absl::Status& status);
 
  private:
+  // Invariant 4, in the KV itself: a position's is that of the session's tokens
+  // up to it, whoever computed it.
+  void CheckKv(const SimulatedSequence& sequence, const char* role);
   void CheckEnd(RequestState& request);
   void Redraw(const SessionOnWorker& session, int32_t token_id);
 

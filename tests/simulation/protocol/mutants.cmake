@@ -96,3 +96,36 @@ nacre_mutant(commit_by_one speculation/session_schedule.cc
   [[commit->first_position = verdict.base_length + 1]])
 nacre_mutant_statement(coordinator_forgets_close coordinator/dispatcher_requests.cc
   [[worker->client->Close(session_id);]] [[]])
+nacre_mutant_statement(cached_tokens_not_told target_worker/target_engine.cc
+  [[outbox_.For(session.stream).common.cached.push_back({session.id, taken});]]
+  [[]])
+
+# ------------------------------------------------------------ shared prefixes
+nacre_mutant(drafted_tokens_shared draft_worker/draft_engine.cc
+  [[session->sequence->Share(session->settled())]]
+  [[session->sequence->Share(session->schedule.tokens())]])
+nacre_mutant(unfilled_block_shared model/block_sequence.cc
+  [[std::min(static_cast<int>(token_ids.size()), length_)]]
+  [[static_cast<int>(token_ids.size())]])
+nacre_mutant_statement(taken_block_not_used model/block_sequence.cc
+  [[block = taken->block;]] [[]])
+nacre_mutant_statement(evicted_block_served model/block_pool.cc
+  [[by_key_.erase(block.key);]] [[]])
+nacre_mutant_statement(shared_block_freed model/block_pool.cc
+  [[if (--block.uses > 0) continue;]] [[--block.uses;]])
+nacre_mutant(prefix_without_its_beginning model/block_pool.cc
+  [[by_key_.try_emplace(key, index)]]
+  [[by_key_.try_emplace(Key(kRoot, key.second), index)]])
+
+# ------------------------------------------------------------- silent workers
+nacre_mutant(half_open_connection_unnoticed coordinator/signs_of_life.cc
+  [[std::min(std::max(attached_ns_, heartbeat_ns_), answer_ns_)]]
+  [[std::max(std::max(attached_ns_, heartbeat_ns_), answer_ns_)]])
+nacre_mutant(silent_worker_kept coordinator/signs_of_life.cc
+  [[now_ns - silent_since_ns() >= timeout_ns]] [[false]])
+nacre_mutant_statement(speaking_worker_lost coordinator/signs_of_life.cc
+  [[heartbeat_ns_ = now_ns;]] [[]])
+nacre_mutant_statement(lost_targets_sessions_stay coordinator/dispatcher_workers.cc
+  [[Hold(session,
+           absl::StrCat("target worker ", worker->info.address, " was lost"));]]
+  [[]])

@@ -59,6 +59,8 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.reattached, 50 * per_mille);
   EXPECT_GT(total.rejected, 500 * per_mille);
   EXPECT_GT(total.faults, 1000 * per_mille);
+  EXPECT_GT(total.silenced, 20 * per_mille);
+  EXPECT_GT(total.cached, 100 * per_mille);
 }
 
 TEST(ProtocolSimulation, ASeedDecidesEverything) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/kv_ledger.h"
 #include "tests/simulation/protocol/random.h"
 
 namespace nacre::protocol {
@@ -65,6 +66,24 @@ RequestOptions RandomRequest(Random& random, int index, int64_t hop_ns) {
   return request;
 }
 
+// Another choice of that request, or one whose prompt begins as its does.
+void BeginLike(const RequestOptions& other, Random& random,
+               RequestOptions* request) {
+  std::vector<int32_t>& prompt = request->spec.prompt_ids;
+  const std::vector<int32_t>& begin = other.spec.prompt_ids;
+  if (begin.size() > 16 || random.Percent(50)) {
+    prompt = begin;
+  } else {
+    prompt.insert(prompt.begin(), begin.begin(), begin.end());
+  }
+  if (random.Percent(50)) {
+    const int64_t later_ns = other.arrival_ns - request->arrival_ns;
+    request->arrival_ns += later_ns;
+    if (request->cancel_ns >= 0) request->cancel_ns += later_ns;
+    if (request->deadline_ns >= 0) request->deadline_ns += later_ns;
+  }
+}
+
 WorkerOptions RandomWorker(Random& random, WorkerRole role) {
   WorkerOptions worker;
   worker.role = role;
@@ -79,6 +98,10 @@ WorkerOptions RandomWorker(Random& random, WorkerRole role) {
     if (random.Percent(12)) worker.kv_capacity_tokens = random.Between(4, 30);
     if (random.Percent(12)) worker.context_length = 4 + random.Below(16);
   }
+  worker.block_size = random.OneOf({2, 4, 4});
+  worker.shares_prefixes = random.Percent(80);
+  worker.kv_capacity_tokens -= worker.kv_capacity_tokens % worker.block_size;
+  worker.has_little_kv = worker.kv_capacity_tokens > 0;
   if (random.Percent(25)) {
     worker.budget = {1 + random.Below(8), 1 + random.Below(8)};
   }
@@ -86,19 +109,26 @@ WorkerOptions RandomWorker(Random& random, WorkerRole role) {
   return worker;
 }
 
-Fault RandomFault(Random& random, int num_workers, int64_t horizon_ns) {
+Fault RandomFault(Random& random, int num_workers, int64_t horizon_ns,
+                  int64_t worker_timeout_ns) {
   Fault fault;
   const int kind = random.Below(100);
-  fault.kind = kind < 20   ? Fault::Kind::kBreak
-               : kind < 35 ? Fault::Kind::kHang
-               : kind < 50 ? Fault::Kind::kCrash
-               : kind < 54 ? Fault::Kind::kDeviceError
-               : kind < 57 ? Fault::Kind::kDrain
+  fault.kind = kind < 16   ? Fault::Kind::kBreak
+               : kind < 28 ? Fault::Kind::kHang
+               : kind < 37 ? Fault::Kind::kHalfOpen
+               : kind < 43 ? Fault::Kind::kSilence
+               : kind < 56 ? Fault::Kind::kCrash
+               : kind < 60 ? Fault::Kind::kDeviceError
+               : kind < 63 ? Fault::Kind::kDrain
                : kind < 96 ? Fault::Kind::kInject
                            : Fault::Kind::kRestartCoordinator;
   fault.at_ns = random.Between(0, horizon_ns);
   fault.worker = random.Below(num_workers);
   fault.duration_ns = random.Between(0, 60 * kMillisecond);
+  if (fault.kind == Fault::Kind::kHalfOpen ||
+      fault.kind == Fault::Kind::kSilence) {
+    fault.duration_ns = random.Between(0, 3 * worker_timeout_ns);
+  }
   return fault;
 }
 
@@ -115,6 +145,8 @@ Schedule RandomSchedule(uint64_t seed) {
   schedule.coordinator_clock_ns = random.Between(1, 1000 * kMillisecond);
   schedule.failover_timeout_ns = random.OneOf(
       {5 * kMillisecond, 50 * kMillisecond, 30'000 * kMillisecond});
+  schedule.worker_timeout_ns = random.OneOf(
+      {20 * kMillisecond, 100 * kMillisecond, 1'000 * kMillisecond});
   schedule.tampers = random.Percent(5);
   const int num_targets = random.OneOf({1, 1, 2, 2, 3});
   const int num_drafts = random.OneOf({0, 1, 1, 1, 2, 3});
@@ -124,19 +156,44 @@ Schedule RandomSchedule(uint64_t seed) {
   for (int i = 0; i < num_drafts; ++i) {
     schedule.workers.push_back(RandomWorker(random, WorkerRole::kDraft));
   }
-  const int num_requests = random.OneOf({1, 1, 2, 2, 3, 4});
+  // Now and then a crowd that lives on what others have cached.
+  const bool crowd = random.Percent(2);
+  const int num_requests = crowd ? 8 : random.OneOf({1, 1, 2, 2, 3, 4});
   int total_tokens = 0;
+  int total_length = 0;
+  int longest = 0;
   for (int i = 0; i < num_requests; ++i) {
-    schedule.requests.push_back(RandomRequest(random, i, schedule.hop_ns));
-    total_tokens += schedule.requests.back().spec.max_tokens;
+    RequestOptions request = RandomRequest(random, i, schedule.hop_ns);
+    if (i > 0 && random.Percent(crowd ? 80 : 50)) {
+      BeginLike(schedule.requests[static_cast<size_t>(random.Below(i))], random,
+                &request);
+    }
+    total_tokens += request.spec.max_tokens;
+    const int prompt_length = static_cast<int>(request.spec.prompt_ids.size());
+    total_length += prompt_length;
+    longest = std::max(longest, prompt_length + request.spec.max_tokens);
+    schedule.requests.push_back(std::move(request));
+  }
+  total_length += total_tokens;
+  for (WorkerOptions& worker : schedule.workers) {
+    if (worker.has_little_kv) continue;
+    worker.has_little_kv = random.Percent(crowd ? 80 : 10);
+    // Room for any request alone, so that what was cached has to go. Or for
+    // all, and again for those that are opened anew before the worker knows
+    // that they were lost.
+    worker.kv_capacity_tokens = worker.has_little_kv
+                                    ? coordinator::KvLedger::Need(longest)
+                                    : 96 + 8 * total_length;
+    worker.kv_capacity_tokens -= worker.kv_capacity_tokens % worker.block_size;
   }
   if (random.Percent(25)) return schedule;
   const int num_faults = 1 + random.Below(6);
   const int64_t horizon_ns =
       std::min(total_tokens, 40) * 3 * kMillisecond + 10 * kMillisecond;
   for (int i = 0; i < num_faults; ++i) {
-    schedule.faults.push_back(RandomFault(
-        random, static_cast<int>(schedule.workers.size()), horizon_ns));
+    schedule.faults.push_back(
+        RandomFault(random, static_cast<int>(schedule.workers.size()),
+                    horizon_ns, schedule.worker_timeout_ns));
   }
   return schedule;
 }
@@ -148,15 +205,16 @@ std::string Describe(const Schedule& schedule) {
                    schedule.tampers ? ", tampered drafts" : "", "\n");
   for (size_t i = 0; i < schedule.workers.size(); ++i) {
     const WorkerOptions& worker = schedule.workers[i];
-    absl::StrAppend(&text, "worker ", i,
-                    worker.role == WorkerRole::kTarget
-                        ? ": target"
-                        : absl::StrCat(": draft of kind ",
-                                       static_cast<int>(worker.draft_kind)),
-                    ", step ", worker.step_ns, " ns, KV ",
-                    worker.kv_capacity_tokens, ", context ",
-                    worker.context_length, ", budget ", worker.budget.max_rows,
-                    "\n");
+    absl::StrAppend(
+        &text, "worker ", i,
+        worker.role == WorkerRole::kTarget
+            ? ": target"
+            : absl::StrCat(": draft of kind ",
+                           static_cast<int>(worker.draft_kind)),
+        ", step ", worker.step_ns, " ns, KV ", worker.kv_capacity_tokens,
+        " in blocks of ", worker.block_size,
+        worker.shares_prefixes ? " that are shared" : "", ", context ",
+        worker.context_length, ", budget ", worker.budget.max_rows, "\n");
   }
   for (size_t i = 0; i < schedule.requests.size(); ++i) {
     const RequestOptions& request = schedule.requests[i];

@@ -29,7 +29,10 @@ struct WorkerOptions {
   coordinator::WorkerRole role = coordinator::WorkerRole::kTarget;
   DraftKind draft_kind = DraftKind::kPerfect;
   int numerics = 0;  // of a target: others say something else
-  int64_t kv_capacity_tokens = 1 << 20;
+  int64_t kv_capacity_tokens = 0;
+  bool has_little_kv = false;  // perhaps too little
+  int block_size = 2;          // of its KV, in tokens
+  bool shares_prefixes = true;
   int context_length = 1024;
   worker::StepBudget budget;
   int64_t step_ns = kMillisecond;  // at least; up to twice as long
@@ -48,6 +51,8 @@ struct Fault {
   enum class Kind {
     kBreak,               // the connection is lost with all it carried
     kHang,                // the process stops for a while
+    kHalfOpen,            // the connection loses one direction: nobody is told
+    kSilence,             // the process stops for longer; its connection stands
     kCrash,               // the process dies; another incarnation comes back
     kDeviceError,         // the next forward fails: the process exits
     kDrain,               // no new sessions
@@ -57,7 +62,9 @@ struct Fault {
   Kind kind = Kind::kBreak;
   int64_t at_ns = 0;
   int worker = 0;
-  int64_t duration_ns = 0;  // of a hang; until a crashed process is back
+  // Of a hang or a silence; until a crashed process is back, or the worker
+  // notices that its connection is half open.
+  int64_t duration_ns = 0;
 };
 
 struct Schedule {
@@ -67,7 +74,8 @@ struct Schedule {
   int slow_percent = 0;  // of the messages, which take up to 30 times as long
   int64_t coordinator_clock_ns = 0;
   int64_t failover_timeout_ns = 0;
-  bool tampers = false;  // drafts' tokens change on their way
+  int64_t worker_timeout_ns = 0;  // a silent worker is out of service
+  bool tampers = false;           // drafts' tokens change on their way
   std::vector<WorkerOptions> workers;
   std::vector<RequestOptions> requests;
   std::vector<Fault> faults;

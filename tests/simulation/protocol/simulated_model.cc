@@ -50,59 +50,67 @@ const LogitTable& LogitTable::Draft(int table, DraftKind kind) {
                                     static_cast<int>(kind))];
 }
 
-SimulatedSequence::SimulatedSequence(SimulatedModel* owner, int max_length)
-    : model_(owner), max_length_(max_length) {
-  model_->kv_free_tokens_ -= max_length;
+SimulatedSequence::SimulatedSequence(SimulatedModel* owner, int max_length,
+                                     model::BlockPool::Reservation reservation)
+    : BlockSequence(&owner->blocks_, max_length, std::move(reservation)),
+      model_(owner) {
   model_->sequences_.push_back(this);
-  tokens_.reserve(static_cast<size_t>(max_length));
-  hashes_.reserve(static_cast<size_t>(max_length));
 }
 
 SimulatedSequence::~SimulatedSequence() {
   model_->options_.on_sequence(this, false);
-  model_->kv_free_tokens_ += max_length_;
   auto& all = model_->sequences_;
   all.erase(std::find(all.begin(), all.end(), this));
 }
 
 void SimulatedSequence::Truncate(int length) {
-  NACRE_CHECK(length >= 0, "truncation to a negative length");
-  length_ = std::min(length_, length);
-  if (divergence >= length_) divergence = 1 << 30;
+  dropped_end_ = std::max(dropped_end_, this->length());
+  BlockSequence::Truncate(length);
+  if (divergence >= this->length()) divergence = 1 << 30;
+}
+
+int SimulatedSequence::TakeOver(absl::Span<const int32_t> token_ids) {
+  const int taken = BlockSequence::TakeOver(token_ids);
+  if (taken > 0) dropped_end_ = 0;  // it was in a block that was given up
+  return taken;
 }
 
 void SimulatedSequence::Feed(int32_t token_id) {
-  if (length_ < static_cast<int>(tokens_.size())) {
-    if (tokens_[length_] == token_id) {
-      model_->options_.on_fed_again(*this, length_);
-    }
-    tokens_.resize(static_cast<size_t>(length_));
-    hashes_.resize(static_cast<size_t>(length_));
+  const int position = length();
+  if (position < std::exchange(dropped_end_, 0) &&
+      token(position) == token_id) {
+    model_->options_.on_fed_again(*this, position);
   }
-  const uint64_t before = hash(length_);
-  tokens_.push_back(token_id);
-  hashes_.push_back(ExtendHash(before, token_id));
-  ++length_;
+  const uint64_t before = hash(position);
+  cell(position) = {token_id, ExtendHash(before, token_id)};
+  Append(1);
 }
 
 SimulatedModel::SimulatedModel(Options options)
     : options_(std::move(options)),
-      kv_free_tokens_(options_.kv_capacity_tokens) {
+      blocks_(
+          static_cast<int>(options_.kv_capacity_tokens / options_.block_size),
+          options_.block_size, options_.shares_prefixes),
+      cells_(static_cast<size_t>(options_.kv_capacity_tokens)) {
   info_.vocab_size = kVocabSize;
   info_.context_length = options_.context_length;
   info_.eos_token_ids = {kEos};
   info_.kv_capacity_tokens = options_.kv_capacity_tokens;
 }
 
-absl::StatusOr<std::unique_ptr<model::Sequence>> SimulatedModel::NewSequence(
-    int max_length) {
+absl::StatusOr<std::unique_ptr<model::Sequence>>
+SimulatedModel::NewSequenceWithPrefix(int max_length,
+                                      absl::Span<const int32_t> token_ids) {
   SessionOnWorker* session = options_.next_session();
-  if (max_length > kv_free_tokens_) {
+  const int size = options_.block_size;
+  auto reservation = blocks_.Reserve((max_length + size - 1) / size, token_ids);
+  if (!reservation.has_value()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a sequence needs ", max_length, " positions, ",
-                     kv_free_tokens_, " are free"));
+                     kv_free_tokens(), " are free"));
   }
-  auto sequence = std::make_unique<SimulatedSequence>(this, max_length);
+  auto sequence = std::make_unique<SimulatedSequence>(this, max_length,
+                                                      *std::move(reservation));
   sequence->session = session;
   options_.on_sequence(sequence.get(), true);
   return sequence;
@@ -117,15 +125,13 @@ absl::StatusOr<absl::Span<const float>> SimulatedModel::Forward(
   for (const model::SequenceRows& rows : batch) {
     auto* sequence = static_cast<SimulatedSequence*>(rows.sequence);
     const int num_rows = static_cast<int>(rows.token_ids.size());
-    NACRE_CHECK(sequence->length_ + num_rows <= sequence->max_length_,
-                "a sequence passes its reserved length");
     for (int i = 0; i < num_rows; ++i) {
       const int32_t last = rows.token_ids[i];
       NACRE_CHECK(last >= 0 && last < kVocabSize, "a token id of no token");
       sequence->Feed(last);
       if (i < num_rows - rows.num_logits) continue;
-      const int length = sequence->length_;
-      const int32_t before = length >= 2 ? sequence->tokens_[length - 2] : -1;
+      const int length = sequence->length();
+      const int32_t before = length >= 2 ? sequence->token(length - 2) : -1;
       const absl::Span<const float> row = options_.table->Row(before, last);
       logits_.insert(logits_.end(), row.begin(), row.end());
     }

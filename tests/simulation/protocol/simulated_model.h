@@ -2,6 +2,11 @@
 // (computed once by TableModel), and whose sequences can be looked into: what
 // was fed at which position, and whether something was fed again in vain.
 //
+// Its KV is as real as can be: the bookkeeping is that of the real pool
+// (model/block_sequence.h), and a position's keys and values are a hash of all
+// the tokens up to it. Sequences share blocks, and who reads a block that is
+// not its own reads what is really there.
+//
 // Thread-compatible; the tables are immutable once made.
 
 #ifndef TESTS_SIMULATION_PROTOCOL_SIMULATED_MODEL_H_
@@ -15,6 +20,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "model/block_pool.h"
+#include "model/block_sequence.h"
 #include "model/language_model.h"
 #include "tests/simulation/protocol/schedule.h"
 
@@ -52,19 +59,26 @@ inline uint64_t ExtendHash(uint64_t hash, int32_t token_id) {
 
 class SimulatedModel;
 
-class SimulatedSequence final : public model::Sequence {
+// The KV of one position: its token and the hash of all up to it.
+struct Cell {
+  int32_t token_id = -1;
+  uint64_t hash = 0;
+};
+
+class SimulatedSequence final : public model::BlockSequence {
  public:
-  SimulatedSequence(SimulatedModel* owner, int max_length);
+  SimulatedSequence(SimulatedModel* owner, int max_length,
+                    model::BlockPool::Reservation reservation);
   ~SimulatedSequence() override;
 
-  int length() const override { return length_; }
   void Truncate(int length) override;
+  int TakeOver(absl::Span<const int32_t> token_ids) override;
 
   // Tokens whose KV is held: [0, length()).
-  int32_t token(int position) const { return tokens_[position]; }
-  // The hash of tokens [0, length).
+  int32_t token(int position) const { return cell(position).token_id; }
+  // The hash of tokens [0, length), as it was when the last of them was fed.
   uint64_t hash(int length) const {
-    return length == 0 ? kEmptyHash : hashes_[length - 1];
+    return length == 0 ? kEmptyHash : cell(length - 1).hash;
   }
   void Feed(int32_t token_id);
 
@@ -73,12 +87,10 @@ class SimulatedSequence final : public model::Sequence {
   int divergence = 1 << 30;
 
  private:
-  friend class SimulatedModel;
+  inline Cell& cell(int position) const;
+
   SimulatedModel* const model_;
-  const int max_length_;
-  int length_ = 0;
-  std::vector<int32_t> tokens_;  // those beyond length_ were truncated
-  std::vector<uint64_t> hashes_;
+  int dropped_end_ = 0;  // from length() to there it was fed and truncated
 };
 
 class SimulatedModel final : public model::LanguageModel {
@@ -86,6 +98,8 @@ class SimulatedModel final : public model::LanguageModel {
   struct Options {
     const LogitTable* table = nullptr;
     int64_t kv_capacity_tokens = 0;
+    int block_size = 0;
+    bool shares_prefixes = false;
     int context_length = 0;
     // Whose the next sequence is: called first in every NewSequence.
     std::function<SessionOnWorker*()> next_session;
@@ -107,8 +121,17 @@ class SimulatedModel final : public model::LanguageModel {
   const model::ModelInfo& info() const override { return info_; }
   void BindComputeThread() override {}
   absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
-      int max_length) override;
-  int64_t kv_free_tokens() const override { return kv_free_tokens_; }
+      int max_length) override {
+    return NewSequenceWithPrefix(max_length, {});
+  }
+  absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequenceWithPrefix(
+      int max_length, absl::Span<const int32_t> token_ids) override;
+  int shared_block_size() const override {
+    return options_.shares_prefixes ? options_.block_size : 0;
+  }
+  int64_t kv_free_tokens() const override {
+    return int64_t{blocks_.num_available()} * options_.block_size;
+  }
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const model::SequenceRows> batch) override;
 
@@ -116,10 +139,17 @@ class SimulatedModel final : public model::LanguageModel {
   friend class SimulatedSequence;
   Options options_;
   model::ModelInfo info_;
-  int64_t kv_free_tokens_;
+  model::BlockPool blocks_;
+  std::vector<Cell> cells_;  // [blocks, block_size]
   std::vector<SimulatedSequence*> sequences_;
   std::vector<float> logits_;
 };
+
+Cell& SimulatedSequence::cell(int position) const {
+  const int size = model_->options_.block_size;
+  return model_->cells_[static_cast<size_t>(
+      block_table()[position / size] * size + position % size)];
+}
 
 }  // namespace nacre::protocol
 

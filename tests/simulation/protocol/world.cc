@@ -36,6 +36,8 @@ void Counts::Add(const Counts& other) {
   rejected += other.rejected;
   injected += other.injected;
   faults += other.faults;
+  cached += other.cached;
+  silenced += other.silenced;
 }
 
 std::string Describe(const Counts& counts) {
@@ -47,7 +49,9 @@ std::string Describe(const Counts& counts) {
       counts.unavailable, " unavailable, ", counts.exhausted, " exhausted, ",
       counts.other_errors, " other; ", counts.reattached,
       " drafts reattached, ", counts.rejected, " messages rejected, ",
-      counts.injected, " injected, ", counts.faults, " faults");
+      counts.injected, " injected, ", counts.faults, " faults, ",
+      counts.silenced, " silent workers; ", counts.cached,
+      " prompt tokens cached");
 }
 
 Outcome RunSchedule(const Schedule& schedule, bool keep_trace) {
@@ -158,8 +162,12 @@ void World::Handle(const Event& event) {
       }
       return;
     case Event::Kind::kAttach:
-      if (process() != nullptr) Attach(processes_[subject]);
-      return;
+      if (process() == nullptr) return;
+      if (now_ns_ < processes_[subject].hung_until_ns) {
+        return At(processes_[subject].hung_until_ns, event.kind, event.subject,
+                  event.incarnation);
+      }
+      return Attach(processes_[subject]);
     case Event::Kind::kRestart:
       StartProcess(processes_[subject]);
       return Attach(processes_[subject]);
@@ -167,6 +175,8 @@ void World::Handle(const Event& event) {
       return LoseAtWorker(links_[subject]);
     case Event::Kind::kLostAtDispatcher:
       return LoseAtDispatcher(links_[subject]);
+    case Event::Kind::kWatch:
+      return CheckLife(links_[subject]);
     case Event::Kind::kTick:
       return Tick();
     case Event::Kind::kFault:
@@ -226,6 +236,7 @@ Outcome World::Finish() {
   outcome.end_ns = now_ns_;
   for (const RequestState& request : requests_) {
     counts_.accepted += request.accepted;
+    counts_.cached += request.cached;
     counts_.reattached += std::max(0, request.num_drafts - 1);
     switch (request.status.code()) {
       case absl::StatusCode::kOk:

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "coordinator/dispatcher.h"
+#include "coordinator/signs_of_life.h"
 #include "coordinator/worker_client.h"
 #include "draft_worker/draft_engine.h"
 #include "target_worker/target_engine.h"
@@ -45,6 +46,8 @@ struct Counts {
   int64_t rejected = 0;    // messages, by engines
   int64_t injected = 0;
   int64_t faults = 0;
+  int64_t cached = 0;    // prompt tokens
+  int64_t silenced = 0;  // workers that were out of service for their silence
 
   void Add(const Counts& other);
 };
@@ -80,6 +83,12 @@ class World {
     bool carries_commands = true;
     bool carries_events = true;
     bool lost_at_worker = false;
+    // The coordinator's own account of whether the worker lives, and the
+    // world's. Kept while it is watched: before, all is well.
+    coordinator::SignsOfLife life;
+    int64_t heartbeat_ns = 0;
+    int64_t answer_ns = 0;
+    bool watched = false;
     int64_t last_command_ns = 0;
     int64_t last_event_ns = 0;
     std::deque<target_worker::TargetCommands> target_commands;
@@ -136,6 +145,7 @@ class World {
       kRestart,           // process
       kLostAtWorker,      // link
       kLostAtDispatcher,  // link
+      kWatch,             // link
       kTick,              // dispatcher
       kFault,             // fault
     };
@@ -200,6 +210,10 @@ class World {
   void Crash(Process& process, bool loses_events, int64_t down_ns);
   void LoseAtWorker(Link& link);
   void LoseAtDispatcher(Link& link);
+  void OpenHalf(Link& link, int64_t noticed_ns);
+  // From now on the coordinator's rule for silent workers is applied to it.
+  void Watch(Link& link);
+  void CheckLife(Link& link);
   void Inject(Process& process);
   void InjectEvents(Link& link, SessionOnWorker* session);
   void InjectCommands(Process& process, Link& link, SessionOnWorker* session);

@@ -146,7 +146,7 @@ void World::OnEnded(RequestState& request) {
     case absl::StatusCode::kResourceExhausted:
       for (const WorkerOptions& worker : schedule_.workers) {
         if (worker.role == coordinator::WorkerRole::kTarget &&
-            worker.kv_capacity_tokens < 1000) {
+            worker.has_little_kv) {
           return;
         }
       }

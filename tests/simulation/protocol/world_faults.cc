@@ -26,6 +26,15 @@ void World::Inflict(const Fault& fault) {
     case Fault::Kind::kHang:
       process.hung_until_ns = now_ns_ + fault.duration_ns;
       return;
+    case Fault::Kind::kHalfOpen:
+      if (process.link != nullptr) {
+        OpenHalf(*process.link, now_ns_ + fault.duration_ns);
+      }
+      return;
+    case Fault::Kind::kSilence:
+      process.hung_until_ns = now_ns_ + fault.duration_ns;
+      if (process.link != nullptr) Watch(*process.link);
+      return;
     case Fault::Kind::kCrash:
       Crash(process, random_.Percent(70), fault.duration_ns);
       return;
@@ -72,11 +81,84 @@ void World::LoseAtDispatcher(Link& link) {
   dispatcher_->RemoveWorker(std::exchange(link.dispatcher_id, 0));
 }
 
+// One direction carries nothing more, and neither side is told. The worker
+// notices at `noticed_ns`, the coordinator by its rule.
+void World::OpenHalf(Link& link, int64_t noticed_ns) {
+  if (!link.carries_commands || !link.carries_events) return;
+  Watch(link);
+  if (random_.Percent(50)) {
+    link.carries_commands = false;
+    if (random_.Percent(50)) {
+      link.target_commands.clear();
+      link.draft_commands.clear();
+    }
+  } else {
+    link.carries_events = false;
+    if (random_.Percent(50)) link.events.clear();
+  }
+  trace_.Add(now_ns_, "stream # carries commands: #, events: #", link.index + 1,
+             link.carries_commands, link.carries_events);
+  At(noticed_ns, Event::Kind::kLostAtWorker, link.index);
+}
+
+void World::Watch(Link& link) {
+  if (link.dispatcher_id == 0 || std::exchange(link.watched, true)) return;
+  link.heartbeat_ns = link.answer_ns = now_ns_;
+  link.life.OnHeartbeat(now_ns_);
+  link.life.OnAnswer(now_ns_);
+  At(now_ns_ + schedule_.worker_timeout_ns / 4, Event::Kind::kWatch,
+     link.index);
+}
+
+void World::CheckLife(Link& link) {
+  if (link.dispatcher_id == 0) return;
+  const Process& process = processes_[static_cast<size_t>(link.worker)];
+  const bool speaks = process.link == &link && now_ns_ >= process.hung_until_ns;
+  if (speaks && link.carries_events) {
+    link.heartbeat_ns = now_ns_;
+    link.life.OnHeartbeat(now_ns_);
+    // A ping follows each heartbeat.
+    if (link.carries_commands) {
+      link.answer_ns = now_ns_;
+      link.life.OnAnswer(now_ns_);
+    }
+  }
+  const int64_t timeout_ns = schedule_.worker_timeout_ns;
+  const int64_t heard_ns = std::min(link.heartbeat_ns, link.answer_ns);
+  const bool lost = link.life.IsLost(now_ns_, timeout_ns);
+  if (lost != (now_ns_ - heard_ns >= timeout_ns)) {
+    checks_.Fail("worker ", link.worker, " was heard ", now_ns_ - heard_ns,
+                 " ns ago and ", lost ? "counts" : "does not count",
+                 " as lost after ", timeout_ns);
+  }
+  if (lost) {
+    ++counts_.silenced;
+    LoseAtDispatcher(link);
+    // Its streams are cancelled: it hears of it if it can.
+    if (std::exchange(link.carries_commands, false)) {
+      At(now_ns_ + Delay(), Event::Kind::kLostAtWorker, link.index);
+    }
+  } else if (speaks && link.carries_commands && link.carries_events) {
+    link.watched = false;
+  } else {
+    At(now_ns_ + timeout_ns / 4, Event::Kind::kWatch, link.index);
+  }
+}
+
 void World::LoseAtWorker(Link& link) {
   Process& process = processes_[static_cast<size_t>(link.worker)];
   // Only the incarnation that opened it has sessions of it.
   if (!process.alive() || link.lost_at_worker) return;
   link.lost_at_worker = true;
+  // What it ends, ends at the other side too, if that can be told.
+  if (std::exchange(link.carries_events, false)) {
+    At(std::max(link.last_event_ns,
+                now_ns_ + random_.Between(0, 30 * kMillisecond)),
+       Event::Kind::kLostAtDispatcher, link.index);
+  }
+  link.carries_commands = false;
+  link.target_commands.clear();
+  link.draft_commands.clear();
   trace_.Add(now_ns_, "worker # loses stream #", link.worker, link.index + 1);
   if (process.is_target()) {
     target_worker::TargetCommands commands;
@@ -109,6 +191,10 @@ void World::Crash(Process& process, bool loses_events, int64_t down_ns) {
   for (Link& link : links_) {
     if (link.worker != process.index) continue;
     if (link.carries_events) Break(link, loses_events);
+    // The dispatcher is not told of the end of a half-open one.
+    link.carries_commands = false;
+    link.target_commands.clear();
+    link.draft_commands.clear();
     link.lost_at_worker = true;
   }
   StopProcess(process);

@@ -29,6 +29,8 @@ void World::StartProcess(Process& process) {
                    ? &TargetTable(options.numerics)
                    : &LogitTable::Draft(schedule_.table, options.draft_kind),
       .kv_capacity_tokens = options.kv_capacity_tokens,
+      .block_size = options.block_size,
+      .shares_prefixes = options.shares_prefixes,
       .context_length = options.context_length,
       .next_session = [this, &process]() -> SessionOnWorker* {
         if (process.opening.empty()) {
@@ -131,6 +133,7 @@ void World::Attach(Process& process) {
     return;
   }
   link.dispatcher_id = *id;
+  link.life.OnAttached(now_ns_);
 }
 
 SessionOnWorker* World::Find(Link& link, uint64_t session_id) {
@@ -296,6 +299,12 @@ void AppendCommon(const worker::SessionEvents& common, WorkerEvents* events) {
          std::string(failure.status.message()), failure.epoch});
   }
   events->closed = common.closed;
+  for (const worker::SessionOpening& opening : common.opened) {
+    events->opened.emplace_back(opening.session_id, opening.cached_tokens);
+  }
+  for (const worker::SessionCached& cached : common.cached) {
+    events->cached.emplace_back(cached.session_id, cached.tokens);
+  }
   for (const worker::Span& span : common.spans) {
     events->spans.push_back({.session_id = span.session_id,
                              .kind = static_cast<SpanRecord::Kind>(span.kind),
@@ -372,6 +381,8 @@ void World::DeliverMessage(Link& link) {
   const WorkerEvents events = std::move(link.events.front());
   link.events.pop_front();
   if (link.dispatcher_id == 0) return;
+  link.answer_ns = now_ns_;
+  link.life.OnAnswer(now_ns_);
   for (const auto& [session_id, verdict, logprobs] : events.verdicts) {
     Find(link, session_id)->last_verdict = verdict;
   }
