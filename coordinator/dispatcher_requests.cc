@@ -166,8 +166,11 @@ bool Dispatcher::Drain(absl::Duration timeout) {
 
 void Dispatcher::EndAll() {
   absl::MutexLock lock(&mu_);
-  while (!sessions_.empty()) {
-    Session& session = *sessions_.begin()->second;
+  std::vector<uint64_t> ids;
+  for (const auto& [id, session] : sessions_) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  for (uint64_t id : ids) {
+    Session& session = *sessions_.at(id);
     Fail(session, absl::UnavailableError(
                       absl::StrCat("the server is shutting down after ",
                                    session.schedule().generated(), " tokens")));
