@@ -129,7 +129,9 @@ class Bench {
       tokens_[i] = static_cast<int32_t>(i * 7919 % model->info().vocab_size);
     }
     sequence_ = ValueOrExit(model->NewSequence(context + 64));
-    if (context > 0) Run(sequence_.get(), context, 0);
+    for (int left = context; left > 0; left -= kPromptRows) {
+      Run(sequence_.get(), std::min(left, kPromptRows), 0);
+    }
   }
 
   // Seconds of a step of `rows` rows behind the context, with all logits.
