@@ -35,12 +35,11 @@ static_assert(kTileQueries <= kMaxAttentionTile);
 constexpr size_t kScoreStride = kSplit + 4;
 constexpr size_t kHeadStride = kMaxHeadDim + 4;
 
-// Working memory of one tile.
-struct Scratch {
+// What a tile has computed so far.
+struct TileState {
   HWY_ALIGN float q[kTileQueries * kHeadStride];  // scaled
   HWY_ALIGN float sums[kTileQueries * kHeadStride];
-  HWY_ALIGN float scores[kTileQueries * kScoreStride];
-  HWY_ALIGN float keys[kMaxHeadDim * kSplit];  // of blocks that are no vectors
+  HWY_ALIGN float scores[kTileQueries * kScoreStride];  // of one split
   float maximum[kTileQueries];
   float normalizer[kTileQueries];
   float rescale[kTileQueries];
@@ -59,9 +58,10 @@ struct SplitKeys {
 };
 
 // Positions [begin, end) of one split. Vectors wholly behind `end` point to
-// some other position's keys.
-SplitKeys FindKeys(const AttentionTile& tile, const KvLayer& layer, int begin,
-                   int end, Scratch* scratch) {
+// some other position's keys. Blocks that are no whole vectors are copied to
+// `copy` [kMaxHeadDim, kSplit].
+SplitKeys FindKeys(const AttentionTiles& tile, const KvLayer& layer, int begin,
+                   int end, float* copy) {
   const int lanes = static_cast<int>(FloatLanes());
   SplitKeys keys;
   if (layer.block_size % lanes == 0) {
@@ -78,13 +78,13 @@ SplitKeys FindKeys(const AttentionTile& tile, const KvLayer& layer, int begin,
     const int position = std::min(p, end - 1);
     const float* key =
         layer.keys + KeyIndex(layer, tile.block_table, position, tile.kv_head);
-    float* out = scratch->keys + (p - begin);
+    float* out = copy + (p - begin);
     for (int d = 0; d < layer.head_dim; ++d) {
       out[d * kSplit] = key[d * layer.block_size];
     }
   }
   for (int v = 0; v < kSplit / lanes; ++v) {
-    keys.vectors[v] = scratch->keys + v * lanes;
+    keys.vectors[v] = copy + v * lanes;
   }
   return keys;
 }
@@ -154,7 +154,7 @@ void Exponentiate(int count, float* scores, float* maximum, float* normalizer,
 // sums[i] = sums[i] * rescale[i] + weights[i, p] * values[p], summed over
 // positions [begin, end) of a split in order. `rescale` null: no factor.
 template <int kQueries>
-void AddValues(const AttentionTile& tile, const KvLayer& layer, int split,
+void AddValues(const AttentionTiles& tile, const KvLayer& layer, int split,
                int begin, int end, const float* weights, const float* rescale,
                float* sums) {
   const F32 df;
@@ -214,7 +214,7 @@ void AddValues(const AttentionTile& tile, const KvLayer& layer, int split,
 }
 
 // Asks for what one split has of a KV head.
-void FetchBlocks(const float* base, const AttentionTile& tile,
+void FetchBlocks(const float* base, const AttentionTiles& tile,
                  const KvLayer& layer, int begin, int end) {
   const size_t floats = static_cast<size_t>(layer.block_size) * layer.head_dim;
   for (int p = begin; p < end; p += layer.block_size) {
@@ -224,75 +224,117 @@ void FetchBlocks(const float* base, const AttentionTile& tile,
   }
 }
 
-template <int kQueries>
-void Tile(const AttentionTile& tile, float scale, const KvLayer& layer) {
-  Scratch s;
-  const size_t head_dim = static_cast<size_t>(layer.head_dim);
+// Returns the largest position.
+int Begin(const AttentionTile& tile, float scale, size_t head_dim,
+          TileState* s) {
   const size_t chunk = kVectors * FloatLanes();
   const size_t padded = (head_dim + chunk - 1) / chunk * chunk;
   int last = 0;
-  for (int i = 0; i < kQueries; ++i) {
+  for (int i = 0; i < tile.count; ++i) {
     const AttentionQuery& query = tile.queries[i];
-    float* const q = s.q + i * kHeadStride;
+    float* const q = s->q + i * kHeadStride;
     for (size_t d = 0; d < head_dim; ++d) q[d] = query.q[d] * scale;
-    std::fill_n(s.sums + i * kHeadStride, padded, 0.0f);
-    s.maximum[i] = kMinusInfinity;
-    s.normalizer[i] = 0;
+    std::fill_n(s->sums + i * kHeadStride, padded, 0.0f);
+    s->maximum[i] = kMinusInfinity;
+    s->normalizer[i] = 0;
     last = std::max(last, query.position);
   }
-  if (tile.fetch) {
-    FetchBlocks(layer.keys, tile, layer, 0, std::min(kSplit, last + 1));
-  }
-  for (int begin = 0; begin <= last; begin += kSplit) {
-    const int end = std::min(begin + kSplit, last + 1);
-    if (tile.fetch) FetchBlocks(layer.values, tile, layer, begin, end);
-    const SplitKeys keys = FindKeys(tile, layer, begin, end, &s);
-    Scores<kQueries>(keys, s.q, head_dim, end - begin, s.scores);
-    int common = kSplit;
-    for (int i = 0; i < kQueries; ++i) {
-      s.count[i] = std::clamp(tile.queries[i].position + 1 - begin, 0, kSplit);
-      common = std::min(common, s.count[i]);
-      s.rescale[i] = 1.0f;
-      if (s.count[i] > 0) {
-        Exponentiate(s.count[i], s.scores + i * kScoreStride, &s.maximum[i],
-                     &s.normalizer[i], &s.rescale[i]);
-      }
-    }
-    if (tile.fetch) {
-      FetchBlocks(layer.keys, tile, layer, end,
-                  std::min(end + kSplit, last + 1));
-    }
-    AddValues<kQueries>(tile, layer, begin, 0, common, s.scores, s.rescale,
-                        s.sums);
-    // What lies behind a query's own position never enters its sums, were it
-    // times 0: it may be NaN.
-    for (int i = 0; i < kQueries; ++i) {
-      if (s.count[i] == common) continue;
-      AddValues<1>(tile, layer, begin, common, s.count[i],
-                   s.scores + i * kScoreStride, nullptr,
-                   s.sums + i * kHeadStride);
-    }
-  }
+  return last;
+}
+
+// The scores of one split, made weights. Returns how many of its positions all
+// queries attend to.
+template <int kQueries>
+int WeighSplit(const AttentionTile& tile, const SplitKeys& keys,
+               size_t head_dim, int begin, int end, TileState* s) {
+  Scores<kQueries>(keys, s->q, head_dim, end - begin, s->scores);
+  int common = kSplit;
   for (int i = 0; i < kQueries; ++i) {
+    s->count[i] = std::clamp(tile.queries[i].position + 1 - begin, 0, kSplit);
+    common = std::min(common, s->count[i]);
+    s->rescale[i] = 1.0f;
+    if (s->count[i] > 0) {
+      Exponentiate(s->count[i], s->scores + i * kScoreStride, &s->maximum[i],
+                   &s->normalizer[i], &s->rescale[i]);
+    }
+  }
+  return common;
+}
+
+template <int kQueries>
+void AddSplit(const AttentionTiles& tiles, const KvLayer& layer, int begin,
+              int common, TileState* s) {
+  AddValues<kQueries>(tiles, layer, begin, 0, common, s->scores, s->rescale,
+                      s->sums);
+  // What lies behind a query's own position never enters its sums, were it
+  // times 0: it may be NaN.
+  for (int i = 0; i < kQueries; ++i) {
+    if (s->count[i] == common) continue;
+    AddValues<1>(tiles, layer, begin, common, s->count[i],
+                 s->scores + i * kScoreStride, nullptr,
+                 s->sums + i * kHeadStride);
+  }
+}
+
+void End(const AttentionTile& tile, size_t head_dim, const TileState& s) {
+  for (int i = 0; i < tile.count; ++i) {
     const float* const sums = s.sums + i * kHeadStride;
     float* const out = tile.queries[i].out;
     for (size_t d = 0; d < head_dim; ++d) out[d] = sums[d] / s.normalizer[i];
   }
 }
 
-void RunTile(const AttentionTile& tile, float scale, const KvLayer& layer) {
-  constexpr int kLast = kTileQueries;
-  static constexpr decltype(&Tile<1>) kTiles[kMaxAttentionTile] = {
-      Tile<1>,
-      Tile<std::min(2, kLast)>,
-      Tile<std::min(3, kLast)>,
-      Tile<std::min(4, kLast)>,
-      Tile<std::min(5, kLast)>,
-      Tile<std::min(6, kLast)>};
-  kTiles[tile.count - 1](tile, scale, layer);
+// The code for tiles of 1, 2, ... queries. Entries behind kTileQueries are
+// never called.
+struct TileCode {
+  decltype(&WeighSplit<1>) weigh;
+  decltype(&AddSplit<1>) add;
+};
+template <int kQueries>
+constexpr TileCode MakeTileCode() {
+  constexpr int kCount = std::min(kQueries, kTileQueries);
+  return {WeighSplit<kCount>, AddSplit<kCount>};
+}
+constexpr TileCode kTileCode[kMaxAttentionTile] = {
+    MakeTileCode<1>(), MakeTileCode<2>(), MakeTileCode<3>(),
+    MakeTileCode<4>(), MakeTileCode<5>(), MakeTileCode<6>()};
+
+void Attend(const AttentionTiles& tiles, float scale, const KvLayer& layer) {
+  TileState states[kMaxAttentionTiles];
+  HWY_ALIGN float copied_keys[kMaxHeadDim * kSplit];
+  const size_t head_dim = static_cast<size_t>(layer.head_dim);
+  int lasts[kMaxAttentionTiles];
+  int last = 0;
+  for (int t = 0; t < tiles.count; ++t) {
+    lasts[t] = Begin(tiles.tiles[t], scale, head_dim, &states[t]);
+    last = std::max(last, lasts[t]);
+  }
+  FetchBlocks(layer.keys, tiles, layer, 0, std::min(kSplit, last + 1));
+  for (int begin = 0; begin <= last; begin += kSplit) {
+    const int end = std::min(begin + kSplit, last + 1);
+    FetchBlocks(layer.values, tiles, layer, begin, end);
+    const SplitKeys keys = FindKeys(tiles, layer, begin, end, copied_keys);
+    int common[kMaxAttentionTiles];
+    for (int t = 0; t < tiles.count; ++t) {
+      if (lasts[t] < begin) continue;
+      const AttentionTile& tile = tiles.tiles[t];
+      common[t] = kTileCode[tile.count - 1].weigh(tile, keys, head_dim, begin,
+                                                  end, &states[t]);
+    }
+    FetchBlocks(layer.keys, tiles, layer, end,
+                std::min(end + kSplit, last + 1));
+    for (int t = 0; t < tiles.count; ++t) {
+      if (lasts[t] < begin) continue;
+      kTileCode[tiles.tiles[t].count - 1].add(tiles, layer, begin, common[t],
+                                              &states[t]);
+    }
+  }
+  for (int t = 0; t < tiles.count; ++t) {
+    End(tiles.tiles[t], head_dim, states[t]);
+  }
 }
 
-AttentionKernels GetAttentionKernels() { return {kTileQueries, RunTile}; }
+AttentionKernels GetAttentionKernels() { return {kTileQueries, Attend}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace nacre::kernels

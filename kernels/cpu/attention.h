@@ -16,6 +16,7 @@ namespace nacre::kernels {
 
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kMaxAttentionTile = 6;
+inline constexpr int kMaxAttentionTiles = 8;
 
 // Attends to positions 0..position inclusive.
 struct AttentionQuery {
@@ -24,20 +25,27 @@ struct AttentionQuery {
   int position = 0;
 };
 
-// Queries of one session and one KV head.
+// Queries of one session and one KV head, which share what is loaded.
 struct AttentionTile {
   AttentionQuery queries[kMaxAttentionTile];
   int count = 0;  // > 0
+};
+
+// Tiles that go through the keys and values together, split by split, so that
+// these come from memory once.
+struct AttentionTiles {
+  AttentionTile tiles[kMaxAttentionTiles];
+  int count = 0;  // > 0
   const int32_t* block_table = nullptr;
   int kv_head = 0;
-  bool fetch = false;  // whether it is the first to read these keys and values
 };
 
 struct AttentionKernels {
   int tile_queries;  // of a tile at most, <= kMaxAttentionTile
   // out = softmax(q . K[0..position] * scale) V[0..position] for each query.
   //   head_dim <= kMaxHeadDim
-  void (*tile)(const AttentionTile& tile, float scale, const KvLayer& layer);
+  void (*attend)(const AttentionTiles& tiles, float scale,
+                 const KvLayer& layer);
 };
 
 // The table of the best target that this CPU supports.

@@ -143,8 +143,8 @@ void CpuBackend::StoreKv(const float* k, const float* v, int row_stride,
   }
 }
 
-// Tiles of queries that read the same keys and values: rows that follow each
-// other in one session, and the query heads that share a KV head.
+// Queries that read the same keys and values: rows that follow each other in
+// one session, and the query heads that share a KV head.
 void CpuBackend::MakeAttentionTiles(const float* q, int q_stride, int num_heads,
                                     absl::Span<const RowContext> contexts,
                                     const KvLayer& layer, float* out) {
@@ -157,26 +157,30 @@ void CpuBackend::MakeAttentionTiles(const float* q, int q_stride, int num_heads,
       ++end;
     }
     for (int kv_head = 0; kv_head < layer.num_kv_heads; ++kv_head) {
-      AttentionTile tile;
-      tile.block_table = contexts[begin].block_table;
-      tile.kv_head = kv_head;
-      tile.fetch = true;
+      AttentionTiles tiles;
+      tiles.block_table = contexts[begin].block_table;
+      tiles.kv_head = kv_head;
       for (size_t row = begin; row < end; ++row) {
         for (int i = 0; i < heads_per_kv_head; ++i) {
+          AttentionTile* tile =
+              tiles.count == 0 ? nullptr : &tiles.tiles[tiles.count - 1];
+          if (tile == nullptr || tile->count == attention_.tile_queries) {
+            if (tiles.count == kMaxAttentionTiles) {
+              tiles_.push_back(tiles);
+              tiles.count = 0;
+            }
+            tile = &tiles.tiles[tiles.count++];
+            tile->count = 0;
+          }
           const size_t head =
               static_cast<size_t>(kv_head * heads_per_kv_head + i);
-          tile.queries[tile.count++] = {
+          tile->queries[tile->count++] = {
               q + row * q_stride + head * layer.head_dim,
               out + (row * num_heads + head) * layer.head_dim,
               contexts[row].position};
-          if (tile.count == attention_.tile_queries) {
-            tiles_.push_back(tile);
-            tile.count = 0;
-            tile.fetch = false;
-          }
         }
       }
-      if (tile.count > 0) tiles_.push_back(tile);
+      tiles_.push_back(tiles);
     }
     begin = end;
   }
@@ -191,14 +195,14 @@ void CpuBackend::Attention(const float* q, int q_stride, int num_heads,
   MakeAttentionTiles(q, q_stride, num_heads, contexts, layer, out);
   int64_t positions = 0;
   for (const RowContext& context : contexts) positions += context.position + 1;
-  // Every so many tiles one: later rows of a prompt have more to attend to.
+  // In turns: later rows of a prompt have more to attend to.
   const size_t step =
       positions * num_heads * layer.head_dim < kMinElementsToDivide
           ? 1
           : static_cast<size_t>(threads_.size());
   const auto run = [&](int thread) {
     for (size_t i = static_cast<size_t>(thread); i < tiles_.size(); i += step) {
-      attention_.tile(tiles_[i], scale, layer);
+      attention_.attend(tiles_[i], scale, layer);
     }
   };
   if (step == 1) {

@@ -75,7 +75,7 @@ class CpuBackend : public Backend {
   const AttentionKernels attention_;
   ThreadPool threads_;
 
-  std::vector<AttentionTile> tiles_;  // of the current Attention
+  std::vector<AttentionTiles> tiles_;  // of the current Attention
   // Packed activations of the current MatMul.
   hwy::AlignedFreeUniquePtr<char[]> activations_;
   size_t activations_size_ = 0;  // bytes
