@@ -26,6 +26,10 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal);
 int InflateCommand(const std::vector<std::string>& args,
                    const Terminal& terminal);
 
+// Measures how well a model predicts texts.
+int PerplexityCommand(const std::vector<std::string>& args,
+                      const Terminal& terminal);
+
 // Predicts the speed of methods, in virtual time.
 int SimulateCommand(const std::vector<std::string>& args,
                     const Terminal& terminal);

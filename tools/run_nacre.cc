@@ -20,6 +20,8 @@ constexpr Command kCommands[] = {
      SimulateCommand},
     {"inflate", "make a checkpoint slower without changing its output",
      InflateCommand},
+    {"perplexity", "measure how well a model predicts texts",
+     PerplexityCommand},
 };
 
 std::string Usage() {

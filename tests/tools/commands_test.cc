@@ -199,6 +199,38 @@ TEST(GenerateCommandTest, GivesUpAtTheDeadline) {
   EXPECT_THAT(outcome.err, HasSubstr("DEADLINE_EXCEEDED"));
 }
 
+TEST(PerplexityCommandTest, NeedsAModelAndTexts) {
+  EXPECT_THAT(Nacre({"perplexity", "--help"}).out, HasSubstr("--texts"));
+  EXPECT_EQ(Nacre({"perplexity", "--model", "a"}).code, kExitUsage);
+  EXPECT_EQ(
+      Nacre({"perplexity", "--model", "a", "--texts", "b", "--limit", "-1"})
+          .code,
+      kExitUsage);
+  EXPECT_EQ(
+      Nacre({"perplexity", "--model", "a", "--texts", "b", "--cpus", "x"}).code,
+      kExitUsage);
+  EXPECT_THAT(Nacre({"perplexity", "--model", "a", "--texts", "/none/b"}).err,
+              HasSubstr("/none/b"));
+}
+
+TEST(PerplexityCommandTest, PrintsOneLineOrJson) {
+  const std::vector<std::string> args = {"perplexity",
+                                         "--model",
+                                         NACRE_MODELS "/draft",
+                                         "--texts",
+                                         NACRE_TEST_DATA "/gsm8k_100.jsonl",
+                                         "--limit",
+                                         "2",
+                                         "--weights",
+                                         "int8"};
+  const Outcome line = Nacre(args);
+  EXPECT_EQ(line.code, kExitOk) << line.err;
+  EXPECT_THAT(line.out, HasSubstr("of 2 texts, weights int8"));
+  std::vector<std::string> with_json = args;
+  with_json.push_back("--json");
+  EXPECT_THAT(Nacre(with_json).out, HasSubstr("\"perplexity\":"));
+}
+
 TEST(InflateCommandTest, RefusesMissingFlagsAndReportsErrors) {
   EXPECT_EQ(Nacre({"inflate", "--in", "a", "--out", "b"}).code, kExitUsage);
   const TemporaryFolder folder;
