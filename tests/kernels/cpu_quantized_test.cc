@@ -206,6 +206,35 @@ TEST_P(CpuQuantizedTest, StackedWeightsEqualTheirPartsOneByOne) {
   }
 }
 
+// The numerics id does not tell a CPU with VNNI from one without: the two kinds
+// of code must agree in every bit. Only AVX-512 targets use VNNI.
+TEST_P(CpuQuantizedTest, CodeWithAndWithoutVnniGivesTheSameBits) {
+  const int64_t target = std::get<0>(GetParam());
+  if (target != HWY_AVX2 && target != HWY_AVX3 && target != HWY_AVX3_DL) {
+    GTEST_SKIP() << "a target without fused multiply-adds, or not of x86";
+  }
+  const auto multiply = [this](int cols) {
+    const int rows = 13;
+    const int outputs = 100;
+    const auto x = RandomFloats(static_cast<size_t>(rows) * cols, 1);
+    const UnalignedMatrix w(
+        RandomFloats(static_cast<size_t>(outputs) * cols, 2), outputs, cols,
+        DType::kF32);
+    return MatMul(*MakeBackend("cpu", type()), x, rows, {w.host()});
+  };
+  const std::vector<int> sizes = {1, 63, 172, 1000};
+  std::vector<std::vector<float>> here;
+  for (const int cols : sizes) here.push_back(multiply(cols));
+  const ForcedTarget plain(HWY_AVX2);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const std::vector<float> there = multiply(sizes[i]);
+    ASSERT_EQ(
+        std::memcmp(here[i].data(), there.data(), there.size() * sizeof(float)),
+        0)
+        << sizes[i] << " inputs";
+  }
+}
+
 TEST_P(CpuQuantizedTest, TheNumericsIdNamesTheType) {
   EXPECT_THAT(MakeBackend("cpu", type())->numerics_id(),
               ::testing::HasSubstr("-" + type()));
