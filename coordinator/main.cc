@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/logging.h"
+#include "common/mutex_checks.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/signals.h"
 #include "common/status_macros.h"
@@ -177,6 +178,7 @@ static void AcceptDashes(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
+  nacre::DisableMutexChecks();
   nacre::rpc::BlockTerminationSignals();
   AcceptDashes(argc, argv);
   absl::SetProgramUsageMessage(

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/logging.h"
+#include "common/mutex_checks.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/security.h"
 #include "common/rpc/server.h"
@@ -205,6 +206,7 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
 }  // namespace
 
 int RunWorker(int argc, char** argv, const WorkerProgram& program) {
+  DisableMutexChecks();
   rpc::BlockTerminationSignals();
   const absl::StatusOr<WorkerOptions> options =
       ParseWorkerOptions(std::vector<std::string>(argv + 1, argv + argc));
