@@ -178,8 +178,27 @@ class Dispatcher {
   bool HeldNeedRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves sessions off draining workers as far as others can take them.
   void MoveFromDraining() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnVerdict(Session& session, const speculation::Verdict& verdict,
-                 absl::Span<const TokenLogprobs> logprobs)
+  // Events (dispatcher_events.cc):
+  // Those of the worker's sessions; null else: late messages name closed ones.
+  Session* FindSession(uint64_t session_id, uint64_t worker_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnSpans(uint64_t worker_id, Worker& worker, const WorkerEvents& events)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnPrompts(uint64_t target_id, const WorkerEvents& events)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Tells targets of the tails; which were applied.
+  std::vector<bool> RelayTails(uint64_t draft_id, const WorkerEvents& events)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Tells drafts of `verdicts`, at most one of a session; which were applied.
+  std::vector<bool> RelayVerdicts(
+      uint64_t target_id,
+      absl::Span<const WorkerEvents::SessionVerdict> verdicts)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What else an applied one means.
+  void OnVerdict(Session& session, const WorkerEvents::SessionVerdict& event)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnFailures(uint64_t worker_id, WorkerRole role,
+                  const WorkerEvents& events)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Acknowledge(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A worker's lane of a trace; the session fills in its spans.

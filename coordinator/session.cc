@@ -57,14 +57,18 @@ Session::Session(uint64_t id, RequestSpec request, double prior_alpha,
       prompt.last(std::min<size_t>(kContextTokens, prompt.size())));
 }
 
-absl::optional<speculation::Commit> Session::OnVerdict(
-    const speculation::Verdict& verdict, int64_t now_ns,
-    absl::Span<const TokenLogprobs> logprobs) {
+absl::optional<speculation::Commit> Session::ApplyVerdict(
+    const speculation::Verdict& verdict) {
   speculation::Commit commit;
   if (schedule_.OnVerdict(verdict, &commit) !=
       SessionSchedule::VerdictOutcome::kApplied) {
     return absl::nullopt;
   }
+  return commit;
+}
+
+void Session::ShowVerdict(const speculation::Verdict& verdict, int64_t now_ns,
+                          absl::Span<const TokenLogprobs> logprobs) {
   if (first_token_ns_ == 0) first_token_ns_ = now_ns;
   CountRound(verdict);
   Chunk chunk;
@@ -89,7 +93,6 @@ absl::optional<speculation::Commit> Session::OnVerdict(
   }
   text_ += chunk.text;
   if (request_.stream) sink_->OnChunk(chunk);
-  return commit;
 }
 
 std::string Session::AppendTokens(const std::vector<int32_t>& token_ids,

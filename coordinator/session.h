@@ -39,12 +39,14 @@ class Session {
   const speculation::SessionSchedule& schedule() const { return schedule_; }
   ResponseSink& sink() { return *sink_; }
 
-  // Applies a verdict: emits its text, ends at a stop string. Returns what the
-  // draft must be told; nullopt for a repeated or malformed verdict.
+  // Applies a verdict. Returns what the draft must be told; nullopt for a
+  // repeated or malformed verdict, which is not to be shown.
+  absl::optional<speculation::Commit> ApplyVerdict(
+      const speculation::Verdict& verdict);
+  // Emits the text of an applied one, ends at a stop string.
   //   logprobs [tokens of the verdict], empty if not asked for
-  absl::optional<speculation::Commit> OnVerdict(
-      const speculation::Verdict& verdict, int64_t now_ns,
-      absl::Span<const TokenLogprobs> logprobs = {});
+  void ShowVerdict(const speculation::Verdict& verdict, int64_t now_ns,
+                   absl::Span<const TokenLogprobs> logprobs = {});
 
   // Counts a worker's time and keeps the span if the request asked for a trace.
   void OnSpan(WorkerRole role, const SpanRecord& span);

@@ -44,11 +44,17 @@ class SessionTest : public ::testing::Test {
     verdict.finish = finish;
     return verdict;
   }
+  absl::optional<speculation::Commit> OnVerdict(
+      const Verdict& verdict, absl::Span<const TokenLogprobs> logprobs = {}) {
+    const auto commit = session().ApplyVerdict(verdict);
+    if (commit.has_value()) {
+      session().ShowVerdict(verdict, /*now_ns=*/1500, logprobs);
+    }
+    return commit;
+  }
   bool Say(std::vector<int32_t> token_ids,
            FinishReason finish = FinishReason::kNone) {
-    return session()
-        .OnVerdict(Next(std::move(token_ids), finish), /*now_ns=*/1500)
-        .has_value();
+    return OnVerdict(Next(std::move(token_ids), finish)).has_value();
   }
   Completion Complete() {
     session().Complete(TraceLane(), absl::nullopt, 3.5, /*now_ns=*/9000);
@@ -74,7 +80,7 @@ class SessionTest : public ::testing::Test {
 
 TEST_F(SessionTest, AVerdictBecomesAChunkAndACommitForTheDraft) {
   Verdict verdict = Next(Bytes("hey"));
-  const auto commit = session().OnVerdict(verdict, 1500);
+  const auto commit = OnVerdict(verdict);
   ASSERT_TRUE(commit.has_value());
   EXPECT_EQ(commit->first_position, 2);
   EXPECT_EQ(commit->token_ids, Bytes("hey"));
@@ -91,13 +97,13 @@ TEST_F(SessionTest, AVerdictBecomesAChunkAndACommitForTheDraft) {
 
 TEST_F(SessionTest, RepeatedAndMalformedVerdictsSayNothing) {
   const Verdict verdict = Next(Bytes("hey"));
-  EXPECT_TRUE(session().OnVerdict(verdict, 1500).has_value());
-  EXPECT_FALSE(session().OnVerdict(verdict, 1500).has_value());
+  EXPECT_TRUE(OnVerdict(verdict).has_value());
+  EXPECT_FALSE(OnVerdict(verdict).has_value());
   Verdict gap = verdict;
   gap.base_length = 50;
-  EXPECT_FALSE(session().OnVerdict(gap, 1500).has_value());
+  EXPECT_FALSE(OnVerdict(gap).has_value());
   gap.base_length = -1;
-  EXPECT_FALSE(session().OnVerdict(gap, 1500).has_value());
+  EXPECT_FALSE(OnVerdict(gap).has_value());
   EXPECT_EQ(sink_->chunks().size(), 1u);
   EXPECT_EQ(session().schedule().stats().stale_messages, 3);
 }
@@ -193,10 +199,8 @@ TEST_F(SessionTest, LogprobsComeWithTheirTokensUpToAStopString) {
                                                {'o', -5.0f}, {'!', -6.0f}};
   const auto say = [&](const char* text, int first) {
     const Verdict verdict = Next(Bytes(text));
-    ASSERT_TRUE(session()
-                    .OnVerdict(verdict, 1500,
-                               absl::MakeSpan(logprobs).subspan(
-                                   first, verdict.token_ids.size()))
+    ASSERT_TRUE(OnVerdict(verdict, absl::MakeSpan(logprobs).subspan(
+                                       first, verdict.token_ids.size()))
                     .has_value());
   };
   say("he", 0);
@@ -221,7 +225,7 @@ TEST_F(SessionTest, RoundsAreCountedByWhatTheyAccepted) {
     verdict.matched = std::min(window, accepted);
     verdict.verified = std::max(window, accepted);
     verdict.accepted = accepted;
-    ASSERT_TRUE(session().OnVerdict(verdict, 1500).has_value());
+    ASSERT_TRUE(OnVerdict(verdict).has_value());
   }
   Say(Bytes("."), FinishReason::kLength);
   const Completion completion = Complete();
