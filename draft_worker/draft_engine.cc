@@ -30,9 +30,10 @@ absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
   worker::StepOutcome outcome;
   outcome.stepped = PlanStep(start_ns);
   if (!outcome.stepped) {
-    monitor_.Enter(
-        sessions_.empty() ? WorkerState::kNoWork : WorkerState::kWaitVerdict,
-        start_ns);
+    outcome.waits_for_peer = !sessions_.empty();
+    monitor_.Enter(outcome.waits_for_peer ? WorkerState::kWaitVerdict
+                                          : WorkerState::kNoWork,
+                   start_ns);
     Publish();
     outbox_.Flush();
     return outcome;
@@ -40,6 +41,7 @@ absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
   monitor_.Enter(
       num_drafting_ > 0 ? WorkerState::kDraft : WorkerState::kPrefill,
       start_ns);
+  Deliver(worker::Delivery::kElsewhere);
   const absl::StatusOr<absl::Span<const float>> logits =
       options_.model->Forward(batch_);
   ++steps_;

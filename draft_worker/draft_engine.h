@@ -33,6 +33,11 @@ class DraftEngine : public worker::Engine {
     model::LanguageModel* model = nullptr;  // outlives the engine
     // Called on the engine's thread; must not block.
     worker::EventOutbox<DraftEvents>::Send send;
+    // What was sent may leave now. Called like `send`; not needed where that
+    // needs no more.
+    std::function<void(worker::Delivery)> deliver;
+    // How long to keep the core awake for what the other worker will send.
+    int64_t spin_ns = 0;
     worker::Clock now_ns = worker::MonotonicNowNs;
     // Token budget of a step: drafting sessions first, then prompt chunks.
     worker::StepBudget budget;
@@ -47,8 +52,11 @@ class DraftEngine : public worker::Engine {
 
  protected:
   void Wake() override { inbox_.Wake(); }
-  void WaitForCommands(absl::optional<int64_t> deadline_ns) override {
-    inbox_.Wait(deadline_ns);
+  void WaitForCommands(const worker::StepOutcome& idle) override {
+    inbox_.Wait(idle.deadline_ns, idle.waits_for_peer ? options_.spin_ns : 0);
+  }
+  void Deliver(worker::Delivery delivery) override {
+    if (options_.deliver) options_.deliver(delivery);
   }
   bool HasCommands() const override { return inbox_.HasItems(); }
   uint64_t forward_progress() const override {

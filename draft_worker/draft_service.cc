@@ -86,6 +86,10 @@ void DraftService::Send(worker::StreamId stream, DraftEvents events) {
   sender_.Send(stream, std::move(events));
 }
 
+void DraftService::Deliver(worker::Delivery delivery) {
+  sender_.Deliver(delivery);
+}
+
 grpc::ServerBidiReactor<v1::DraftControl, v1::DraftEvent>*
 DraftService::Session(grpc::CallbackServerContext*) {
   return streams_.Open();

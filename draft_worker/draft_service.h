@@ -29,6 +29,8 @@ class DraftService final : public v1::DraftWorker::CallbackService,
 
   // The engine's `send`: another thread writes them.
   void Send(worker::StreamId stream, DraftEvents events);
+  // Writes what was sent: of the engine's thread.
+  void Deliver(worker::Delivery delivery);
 
   grpc::ServerBidiReactor<v1::DraftControl, v1::DraftEvent>* Session(
       grpc::CallbackServerContext* context) override;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "draft_worker/draft_engine.h"
 #include "draft_worker/draft_service.h"
 #include "worker/process.h"
@@ -29,6 +30,11 @@ nacre::worker::WorkerParts Build(
                      nacre::draft_worker::DraftEvents events) {
     service->Send(stream, std::move(events));
   };
+  options.deliver = [service =
+                         service.get()](nacre::worker::Delivery delivery) {
+    service->Deliver(delivery);
+  };
+  options.spin_ns = absl::ToInt64Nanoseconds(worker_options.spin);
   auto engine = std::make_unique<DraftEngine>(std::move(options));
   service->set_engine(engine.get());
   return {std::move(service), std::move(engine)};

@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "target_worker/target_engine.h"
 #include "target_worker/target_service.h"
 #include "worker/process.h"
@@ -28,6 +29,11 @@ nacre::worker::WorkerParts Build(
                      nacre::target_worker::TargetEvents events) {
     service->Send(stream, std::move(events));
   };
+  options.deliver = [service =
+                         service.get()](nacre::worker::Delivery delivery) {
+    service->Deliver(delivery);
+  };
+  options.spin_ns = absl::ToInt64Nanoseconds(worker_options.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());
   return {std::move(service), std::move(engine)};

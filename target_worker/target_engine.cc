@@ -39,6 +39,7 @@ absl::StatusOr<worker::StepOutcome> TargetEngine::RunOnce() {
   monitor_.Enter(verify_rows_ * 2 >= batch_rows_ ? WorkerState::kVerify
                                                  : WorkerState::kPrefill,
                  start_ns);
+  Deliver(worker::Delivery::kElsewhere);
   const absl::StatusOr<absl::Span<const float>> logits =
       options_.model->Forward(batch_);
   ++steps_;
@@ -81,7 +82,10 @@ worker::StepOutcome TargetEngine::PlanStep(int64_t now_ns) {
   PlanPrefills(!batch_.empty() || idle == WorkerState::kWaitDraftTokens,
                now_ns);
   outcome.stepped = !batch_.empty();
-  if (!outcome.stepped) monitor_.Enter(idle, now_ns);
+  if (!outcome.stepped) {
+    outcome.waits_for_peer = idle == WorkerState::kWaitDraftTokens;
+    monitor_.Enter(idle, now_ns);
+  }
   return outcome;
 }
 

@@ -102,6 +102,10 @@ void TargetService::Send(worker::StreamId stream, TargetEvents events) {
   sender_.Send(stream, std::move(events));
 }
 
+void TargetService::Deliver(worker::Delivery delivery) {
+  sender_.Deliver(delivery);
+}
+
 grpc::ServerBidiReactor<v1::TargetControl, v1::TargetEvent>*
 TargetService::Session(grpc::CallbackServerContext*) {
   return streams_.Open();

@@ -30,6 +30,8 @@ class TargetService final : public v1::TargetWorker::CallbackService,
 
   // The engine's `send`: another thread writes them.
   void Send(worker::StreamId stream, TargetEvents events);
+  // Writes what was sent: of the engine's thread.
+  void Deliver(worker::Delivery delivery);
 
   grpc::ServerBidiReactor<v1::TargetControl, v1::TargetEvent>* Session(
       grpc::CallbackServerContext* context) override;

@@ -36,6 +36,8 @@ constexpr PassedFlag kPassedFlags[] = {
      "work without progress for so long is a hang"},
     {false, true, "prefill-chunk", "ROWS",
      "most prompt tokens in a step while sessions decode"},
+    {false, true, "spin", "DURATION",
+     "how long a wait for the other worker keeps a core awake"},
     {true, false, "otlp-endpoint", "H:P",
      "OTLP collector (gRPC) to send traces to, or https://H:P"},
     {true, false, "otlp-tls-ca", "FILE", "who signs its certificate"},

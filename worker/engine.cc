@@ -14,8 +14,10 @@ absl::Status Engine::Run() {
     }
     if (outcome->stepped) continue;
     waiting_.store(true, std::memory_order_relaxed);
-    WaitForCommands(outcome->deadline_ns);
+    Deliver(Delivery::kHere);
+    WaitForCommands(*outcome);
   }
+  Deliver(Delivery::kElsewhere);
   // Nobody takes commands any more: who sends some finds it hanging.
   waiting_.store(true, std::memory_order_relaxed);
   return status;

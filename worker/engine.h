@@ -16,6 +16,7 @@
 #include "absl/types/optional.h"
 #include "common/watchdog.h"
 #include "worker/clock.h"
+#include "worker/event_outbox.h"
 #include "worker/time_partition.h"
 
 namespace nacre::worker {
@@ -66,6 +67,8 @@ struct StepOutcome {
   bool stepped = false;
   // When idle: look again at this time even if nothing arrives.
   absl::optional<int64_t> deadline_ns;
+  // When idle: a session waits for what the other worker is about to send.
+  bool waits_for_peer = false;
 };
 
 // Thread-compatible but for Stop, stats and progress, which any thread may
@@ -92,7 +95,9 @@ class Engine {
 
  protected:
   virtual void Wake() = 0;
-  virtual void WaitForCommands(absl::optional<int64_t> deadline_ns) = 0;
+  virtual void WaitForCommands(const StepOutcome& idle) = 0;
+  // Sends on its way what has been reported so far.
+  virtual void Deliver(Delivery) {}
   // Of any thread: whether there is something that WaitForCommands would not
   // wait for, and a count that rises while a forward makes progress.
   virtual bool HasCommands() const = 0;

@@ -7,6 +7,9 @@
 #ifndef WORKER_ENGINE_INBOX_H_
 #define WORKER_ENGINE_INBOX_H_
 
+#include <sched.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <utility>
@@ -50,14 +53,18 @@ class EngineInbox {
   }
 
   // Returns when something has arrived, on Wake or at `deadline_ns` of
-  // MonotonicNowNs. Spins for at most 20 microseconds, then parks: a spinning
-  // thread on a core that others need costs more than a wake-up.
-  void Wait(absl::optional<int64_t> deadline_ns) ABSL_LOCKS_EXCLUDED(mu_) {
+  // MonotonicNowNs. Spins for at most `spin_ns`, then parks: a core that sleeps
+  // takes some 50 microseconds to wake up. While it spins it leaves the core to
+  // whoever can run there.
+  void Wait(absl::optional<int64_t> deadline_ns, int64_t spin_ns = 0)
+      ABSL_LOCKS_EXCLUDED(mu_) {
     const int64_t begin_ns = MonotonicNowNs();
+    spin_ns = std::max(spin_ns, kMinSpinNs);
     while (!signal_.load(std::memory_order_acquire)) {
       const int64_t now_ns = MonotonicNowNs();
       if (deadline_ns.has_value() && now_ns >= *deadline_ns) return;
-      if (now_ns - begin_ns > kSpinNs) break;
+      if (now_ns - begin_ns > spin_ns) break;
+      if (now_ns - begin_ns > kMinSpinNs) sched_yield();
     }
     absl::MutexLock lock(&mu_);
     parked_ = true;
@@ -78,7 +85,7 @@ class EngineInbox {
   }
 
  private:
-  static constexpr int64_t kSpinNs = 20'000;
+  static constexpr int64_t kMinSpinNs = 20'000;
 
   void Notify() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     signal_.store(true, std::memory_order_release);

@@ -13,6 +13,11 @@
 
 namespace nacre::worker {
 
+// Who writes events to the sockets (30-100 us each): the engine's thread where
+// it would wait otherwise, since waking another one takes as long; another
+// where a forward is about to begin.
+enum class Delivery { kHere, kElsewhere };
+
 // `Events` has empty().
 template <typename Events>
 class EventOutbox {

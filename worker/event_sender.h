@@ -1,8 +1,8 @@
-// Takes a step's events off the engine's thread: converting and writing them to
-// the sockets would stand between two steps (30-100 us each).
+// Writes a step's events to the sockets: on its own thread, where the engine's
+// has a forward to run, or on the caller's.
 //
-// Owns one thread, parked while there is nothing to send: a spinning one would
-// take a core from the compute threads. Send and Drain are thread-safe.
+// Owns one thread, parked while it is not needed: a spinning one would take a
+// core from the compute threads. Thread-safe.
 
 #ifndef WORKER_EVENT_SENDER_H_
 #define WORKER_EVENT_SENDER_H_
@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "worker/event_outbox.h"
 #include "worker/events.h"
 
 namespace nacre::worker {
@@ -21,59 +22,84 @@ namespace nacre::worker {
 template <typename Events>
 class EventSender {
  public:
-  // Called on the sender's thread, in the order of Send.
-  using Deliver = std::function<void(StreamId, const Events&)>;
+  // Called by one thread at a time, in the order of Send.
+  using Write = std::function<void(StreamId, const Events&)>;
 
-  explicit EventSender(Deliver deliver)
-      : deliver_(std::move(deliver)), thread_([this] { Run(); }) {}
+  explicit EventSender(Write write)
+      : write_(std::move(write)), thread_([this] { Run(); }) {}
 
-  // Delivers what was sent.
+  // Writes what was sent.
   ~EventSender() {
     {
       absl::MutexLock lock(&mu_);
       stopped_ = true;
-      arrived_.Signal();
+      called_.Signal();
     }
     thread_.join();
   }
 
-  // Never blocks for longer than a wake-up.
+  // Keeps the events for the next Deliver.
   void Send(StreamId stream, Events events) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     queue_.emplace_back(stream, std::move(events));
-    if (idle_) arrived_.Signal();
   }
 
-  // Returns when everything sent before has been delivered.
+  // kElsewhere takes no longer than a wake-up. kHere returns when all is
+  // written that was sent before, or leaves it to the thread that is at it.
+  void Deliver(Delivery delivery) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    // Who writes looks again before it ends.
+    if (writing_ || called_for_ || queue_.empty()) return;
+    if (delivery == Delivery::kHere) {
+      WriteAll();
+    } else {
+      called_for_ = true;
+      called_.Signal();
+    }
+  }
+
+  // Returns when everything sent before has been written.
   void Drain() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    while (!idle_ || !queue_.empty()) drained_.Wait(&mu_);
+    while (writing_) written_.Wait(&mu_);
+    WriteAll();
   }
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mu_) {
-    std::vector<std::pair<StreamId, Events>> batch;
-    while (true) {
-      {
-        absl::MutexLock lock(&mu_);
-        idle_ = true;
-        if (queue_.empty()) drained_.SignalAll();
-        while (queue_.empty() && !stopped_) arrived_.Wait(&mu_);
-        if (queue_.empty()) return;
-        idle_ = false;
-        batch.swap(queue_);
-      }
-      for (const auto& [stream, events] : batch) deliver_(stream, events);
-      batch.clear();
+    absl::MutexLock lock(&mu_);
+    bool stopped = false;
+    while (!stopped) {
+      while (!called_for_ && !stopped_) called_.Wait(&mu_);
+      stopped = stopped_;
+      while (writing_) written_.Wait(&mu_);
+      called_for_ = false;
+      WriteAll();
     }
   }
 
-  const Deliver deliver_;
+  // Without the lock while it writes.
+  void WriteAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    writing_ = true;
+    while (!queue_.empty()) {
+      std::vector<std::pair<StreamId, Events>> batch;
+      batch.swap(queue_);
+      mu_.Unlock();
+      for (const auto& [stream, events] : batch) write_(stream, events);
+      mu_.Lock();
+    }
+    writing_ = false;
+    written_.SignalAll();
+  }
+
+  const Write write_;
   absl::Mutex mu_;
-  absl::CondVar arrived_;
-  absl::CondVar drained_;
+  absl::CondVar called_;
+  absl::CondVar written_;
   std::vector<std::pair<StreamId, Events>> queue_ ABSL_GUARDED_BY(mu_);
-  bool idle_ ABSL_GUARDED_BY(mu_) = false;
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  // The thread is to write, and has not begun.
+  bool called_for_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // last: it uses all of the above
 };

@@ -84,6 +84,15 @@ absl::Status SetPrefillChunk(const std::string& text, WorkerOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status SetSpin(const std::string& text, WorkerOptions* options) {
+  if (!absl::ParseDuration(text, &options->spin) ||
+      options->spin < absl::ZeroDuration() ||
+      options->spin > absl::Seconds(10)) {
+    return absl::InvalidArgumentError("not a duration like 5ms, 0 to 10s");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetPrefixCache(const std::string& text, WorkerOptions* options) {
   if (text != "on" && text != "off") {
     return absl::InvalidArgumentError("not on or off");
@@ -151,6 +160,10 @@ constexpr Flag kFlags[] = {
      "most prompt tokens in a step while sessions decode: less holds them up "
      "less, more reads prompts sooner (128)",
      SetPrefillChunk},
+    {"spin", "DURATION",
+     "how long a wait for the other worker keeps a core awake, yielding it; a "
+     "core that sleeps answers later (5ms)",
+     SetSpin},
     {"prefix-cache", "on|off",
      "whether prompts that begin alike share KV; outputs are the same (on)",
      SetPrefixCache},

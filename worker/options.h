@@ -37,6 +37,7 @@ struct WorkerOptions {
   absl::Duration drain_timeout = absl::Seconds(30);
   absl::Duration hang_timeout = absl::Seconds(8);
   int prefill_chunk = StepBudget().prefill_chunk;
+  absl::Duration spin = absl::Milliseconds(5);
   bool prefix_cache = true;
   rpc::PeerTlsFlags tls;  // checked where they are loaded
 };

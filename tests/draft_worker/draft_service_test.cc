@@ -29,6 +29,9 @@ class DraftServiceTest : public ::testing::Test {
     options.send = [this](worker::StreamId stream, const DraftEvents& events) {
       service_.Send(stream, events);
     };
+    options.deliver = [this](worker::Delivery delivery) {
+      service_.Deliver(delivery);
+    };
     engine_ = std::make_unique<DraftEngine>(std::move(options));
     service_.set_engine(engine_.get());
     server_ = *rpc::RpcServer::Start({}, {service_.grpc_service()});

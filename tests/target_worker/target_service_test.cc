@@ -29,6 +29,9 @@ class Worker {
     options.send = [this](worker::StreamId stream, const TargetEvents& events) {
       service.Send(stream, events);
     };
+    options.deliver = [this](worker::Delivery delivery) {
+      service.Deliver(delivery);
+    };
     engine = std::make_unique<TargetEngine>(std::move(options));
     service.set_engine(engine.get());
     server = *rpc::RpcServer::Start({}, {service.grpc_service()});

@@ -34,8 +34,8 @@ class CountingEngine : public Engine {
 
  protected:
   void Wake() override { inbox.Wake(); }
-  void WaitForCommands(absl::optional<int64_t> deadline_ns) override {
-    inbox.Wait(deadline_ns);
+  void WaitForCommands(const StepOutcome& idle) override {
+    inbox.Wait(idle.deadline_ns);
   }
   bool HasCommands() const override { return inbox.HasItems(); }
 

@@ -33,6 +33,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--hang-timeout",
                           "3s",
                           "--prefill-chunk=64",
+                          "--spin=250us",
                           "--prefix-cache=off",
                           "--metrics-listen",
                           "127.0.0.1:0",
@@ -54,6 +55,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->drain_timeout, absl::Minutes(1));
   EXPECT_EQ(options->hang_timeout, absl::Seconds(3));
   EXPECT_EQ(options->prefill_chunk, 64);
+  EXPECT_EQ(options->spin, absl::Microseconds(250));
   EXPECT_FALSE(options->prefix_cache);
   EXPECT_EQ(options->metrics_listen, "127.0.0.1:0");
   EXPECT_EQ(options->metrics_address_file, "b");
@@ -67,7 +69,7 @@ TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
   for (const char* flag :
        {"--model", "--coordinator", "--listen", "--advertise", "--backend",
         "--cpus", "--weights", "--device", "--max-memory", "--address-file",
-        "--drain-timeout", "--hang-timeout", "--prefill-chunk",
+        "--drain-timeout", "--hang-timeout", "--prefill-chunk", "--spin",
         "--prefix-cache", "--metrics-listen", "--metrics-address-file",
         "--log-format", "--log-level"}) {
     EXPECT_THAT(help, HasSubstr(flag));
@@ -110,6 +112,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--hang-timeout", "8"}, "--hang-timeout \"8\""},
         BadLine{{"--prefill-chunk", "0"}, "--prefill-chunk \"0\""},
         BadLine{{"--prefill-chunk", "513"}, "1 to 512"},
+        BadLine{{"--spin", "-1ms"}, "--spin \"-1ms\""},
+        BadLine{{"--spin", "11s"}, "0 to 10s"},
         BadLine{{"--prefix-cache", "yes"}, "--prefix-cache \"yes\""},
         BadLine{{"--model=m", "--coordinator=host"}, "--coordinator \"host\""},
         BadLine{{"--model=m", "--coordinator=host:0"}, "is not HOST:PORT"},
