@@ -28,6 +28,7 @@
 #include "absl/types/span.h"
 #include "coordinator/admission.h"
 #include "coordinator/dispatcher_options.h"
+#include "coordinator/dispatcher_records.h"
 #include "coordinator/kv_ledger.h"
 #include "coordinator/observer.h"
 #include "coordinator/request.h"
@@ -51,7 +52,6 @@ class Dispatcher {
   ~Dispatcher();
 
   // ------------------------------------------------------------------ workers
-
   // Takes a worker into service. FAILED_PRECONDITION if a target serves another
   // checkpoint than the targets that are there. Sessions without a draft or
   // without a target, and those of draining ones, get it.
@@ -71,7 +71,6 @@ class Dispatcher {
   void OnEvents(uint64_t worker_id, const WorkerEvents& events);
 
   // ----------------------------------------------------------------- requests
-
   // The served model: that of the attached targets; nullopt without one.
   absl::optional<WorkerInfo> model() const;
 
@@ -109,25 +108,8 @@ class Dispatcher {
   int64_t now_ns() const { return options_.now_ns(); }
 
  private:
-  struct Waiting {
-    RequestSpec request;
-    std::shared_ptr<ResponseSink> sink;
-    int64_t since_ns = 0;
-  };
-  struct Stall {  // a client that takes nothing
-    int64_t since_ns = 0;
-    int64_t taken = 0;
-  };
-  struct Worker {
-    WorkerInfo info;
-    std::shared_ptr<WorkerClient> client;
-    bool ready = true;  // false: draining
-    absl::flat_hash_set<uint64_t> sessions;
-    int async_sessions = 0;  // of them, on a target
-    speculation::StepTimeCurve step_times;
-    int64_t last_step_start_ns = 0;
-  };
-
+  using Waiting = WaitingRequest;
+  using Worker = WorkerRecord;
   Worker* FindWorker(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Of the ready workers with room for the request; 0 when there is none.
   uint64_t LeastLoaded(WorkerRole role, const RequestSpec& request,
@@ -184,17 +166,15 @@ class Dispatcher {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnSpans(uint64_t worker_id, Worker& worker, const WorkerEvents& events)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnPrompts(uint64_t target_id, const WorkerEvents& events)
+  void OnPrompts(uint64_t target_id, const WorkerEvents&)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Tells targets of the tails; which were applied.
   std::vector<bool> RelayTails(uint64_t draft_id, const WorkerEvents& events)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Tells drafts of `verdicts`, at most one of a session; which were applied.
+  // Tells the other worker; which were applied. At most one of a session.
   std::vector<bool> RelayVerdicts(
       uint64_t target_id,
       absl::Span<const WorkerEvents::SessionVerdict> verdicts)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What else an applied one means.
   void OnVerdict(Session& session, const WorkerEvents::SessionVerdict& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnFailures(uint64_t worker_id, WorkerRole role,
