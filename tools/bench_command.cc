@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/status_macros.h"
+#include "tools/bench_html.h"
 #include "tools/bench_matches.h"
 #include "tools/bench_methods.h"
 #include "tools/bench_prediction.h"
@@ -39,6 +40,7 @@ namespace {
 constexpr uint64_t kDefaultSeed = 1;
 
 struct BenchFlags {
+  std::string command;  // as typed
   std::string address;
   Cluster::Options cluster;
   std::string prompts;
@@ -49,6 +51,7 @@ struct BenchFlags {
   SecurityFlags security;
   RequestFlags request;
   std::string json;
+  std::string html;
   bool predict = false;
   std::string match_trace;
 
@@ -64,6 +67,8 @@ struct BenchFlags {
                "loads");
     flags->Add("limit", "N", &limit, "use only the first N prompts");
     flags->Add("json", "FILE", &json, "write all numbers there");
+    flags->Add("html", "FILE", &html,
+               "write tables and plots there, as one page for a browser");
     flags->Add("predict", "", &predict,
                "print what each method would do without overhead beside it "
                "(docs/simulation.md)");
@@ -171,6 +176,16 @@ nlohmann::ordered_json ReportJson(const BenchFlags& flags,
   return json;
 }
 
+std::string ReportHtml(const BenchFlags& flags, const v1::Model& model,
+                       const std::vector<BenchLoad>& loads) {
+  std::vector<HtmlLoad> shown;
+  for (const BenchLoad& load : loads) {
+    shown.push_back({load.plan, load.result, load.summaries,
+                     CheckIdentical(load.plan, load.result).ok()});
+  }
+  return BenchHtml(flags.command, model, shown);
+}
+
 // All answers of all loads: the same prompt, the same tokens.
 absl::Status CheckIdenticalAcross(const std::vector<BenchLoad>& loads) {
   BenchResult all;
@@ -207,6 +222,11 @@ int Report(const BenchFlags& flags, const v1::Model& model,
   if (!flags.json.empty()) {
     const absl::Status written =
         WriteFile(flags.json, JsonText(ReportJson(flags, model, loads), 2));
+    if (!written.ok()) return terminal.Fail(written);
+  }
+  if (!flags.html.empty()) {
+    const absl::Status written =
+        WriteFile(flags.html, ReportHtml(flags, model, loads));
     if (!written.ok()) return terminal.Fail(written);
   }
   const absl::Status identical = CheckIdenticalAcross(loads);
@@ -360,6 +380,7 @@ int RunWithCluster(const BenchFlags& flags, const BenchPlan& plan,
 int BenchCommand(const std::vector<std::string>& args,
                  const Terminal& terminal) {
   BenchFlags flags;
+  flags.command = absl::StrCat("nacre bench ", absl::StrJoin(args, " "));
   FlagSet flag_set("nacre bench",
                    "Runs prompts with several methods, checks that all give "
                    "the same tokens, prints how fast each is.");

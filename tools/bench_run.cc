@@ -103,6 +103,8 @@ void RecordSteps(size_t first_answer, BenchResult* result) {
   for (size_t i = first_answer; i < result->answers.size(); ++i) {
     BenchAnswer& answer = result->answers[i];
     result->steps[answer.method].Add(answer.complete.trace());
+    // The last one: the first of them meet cold caches.
+    result->timelines[answer.method].Swap(answer.complete.mutable_trace());
     answer.complete.clear_trace();
   }
 }
@@ -149,7 +151,10 @@ absl::StatusOr<BenchResult> RunBench(
   }
   BenchResult result;
   result.wall_s.assign(num_methods, std::vector<double>(plan.repeat, 0.0));
-  if (plan.record_steps) result.steps.resize(num_methods);
+  if (plan.record_steps) {
+    result.steps.resize(num_methods);
+    result.timelines.resize(num_methods);
+  }
   const int num_requests = NumRequests(plan);
   const int block = plan.streams == 1 ? 1 : num_requests;
   for (int repeat = 0; repeat < plan.repeat; ++repeat) {

@@ -47,6 +47,8 @@ struct BenchResult {
   std::vector<std::vector<double>> wall_s;
   // [method]: of `answers`, which have no traces then; or empty.
   std::vector<StepRecorder> steps;
+  // [method]: the trace of one of them, where steps were recorded; or empty.
+  std::vector<google::protobuf::RepeatedPtrField<v1::TraceLane>> timelines;
 };
 
 // How many requests a repetition has with each method. Request i is of prompt

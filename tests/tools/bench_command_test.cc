@@ -38,14 +38,17 @@ class BenchCommandTest : public ::testing::Test {
 TEST_F(BenchCommandTest, ComparesMethodsAndWritesJson) {
   FakeCoordinator server(OneTwo);
   const std::string file = folder_.path() + "/bench.json";
+  const std::string page = folder_.path() + "/bench.html";
   const Outcome outcome =
       Bench(server, {"--methods", "ar,sd:3,async", "--repeat", "2", "--json",
-                     file, "--window", "5"});
+                     file, "--html", page, "--window", "5"});
   EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out,
               HasSubstr("identical tokens: yes (2 prompts x 3 methods)\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\nsd:3 "));
   const auto json = nlohmann::json::parse(*ReadFile(file), nullptr, false);
+  EXPECT_THAT(*ReadFile(page), HasSubstr("<td>sd:3</td>"));
+  EXPECT_THAT(*ReadFile(page), HasSubstr("--methods ar,sd:3,async"));
   ASSERT_TRUE(json.is_object());
   EXPECT_EQ(json["identical_tokens"], true);
   EXPECT_EQ(json["numerics_id"], "fake-numerics");
