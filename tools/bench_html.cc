@@ -41,6 +41,7 @@ svg text { fill: var(--ink); }
   vertical-align: -.1em; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 12px;
   border-left: 3px solid var(--faint); padding-left: .8em; }
+rect { stroke: var(--paper); stroke-width: .5; }
 .grid { stroke: var(--faint); } .axis { stroke: var(--grey); }
 .base { stroke: var(--grey); stroke-dasharray: 3 3; }
 .mark { stroke: var(--ink); stroke-width: 2; }
@@ -331,8 +332,8 @@ std::string TimelineFigure(const HtmlLoad& load) {
 
 std::string Section(const HtmlLoad& load, bool several) {
   std::string html = absl::StrFormat(
-      "<h2>%d request%s at once</h2>\n<p>%d prompts, %d repetitions, medians; "
-      "identical tokens: <strong>%s</strong>.</p>\n",
+      "<h2>%d request%s at once</h2>\n<p>Prompts: %d; repetitions: %d "
+      "(medians); identical tokens: <strong>%s</strong>.</p>\n",
       load.plan.streams, load.plan.streams == 1 ? "" : "s",
       load.plan.prompts.size(), load.plan.repeat,
       load.identical_tokens ? "yes" : "no");

@@ -135,7 +135,8 @@ std::string BarChart(const std::vector<Bar>& bars, absl::string_view unit,
       if (!value.has_value()) continue;
       absl::StrAppend(
           &svg, Line(x(*value), y + 2.0, x(*value), y + kRow - 2.0, css_class));
-      end = std::max(end, x(*value));
+      // The number stands behind a mark that it would touch.
+      if (x(*value) < end + 6.0 * kCharWidth) end = std::max(end, x(*value));
     }
     absl::StrAppend(&svg, Text(end + 6.0, middle + 4.0, "start", bar.text));
   }
