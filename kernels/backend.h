@@ -60,18 +60,30 @@ struct HostMatrix {
 
 // One layer's paged KV cache. Position p of a session lives in block
 // block_table[p / block_size] at offset p % block_size.
-//   keys    [num_blocks, num_kv_heads, head_dim, block_size]: a lane of a
-//   vector
-//           is a position when scores are computed
-//   values  [num_blocks, num_kv_heads, block_size, head_dim]
+//   blocks  [num_blocks, num_kv_heads] of
+//     keys    [head_dim, block_size]: a lane of a vector is a position when
+//             scores are computed; of bf16 [head_dim / 2, block_size, 2], so
+//             that a 32-bit word is two elements of one position
+//     values  [head_dim / 64] groups of dimensions, [block_size, 64] each; the
+//             last group has what is left
+// What a step reads of a block for all KV heads lies together: memory is read
+// in long runs, wherever the blocks lie.
 struct KvLayer {
-  float* keys = nullptr;
-  float* values = nullptr;
+  void* blocks = nullptr;
   int num_blocks = 0;
   int num_kv_heads = 0;
   int block_size = 0;
-  int head_dim = 0;
+  int head_dim = 0;          // even for bf16
+  DType type = DType::kF32;  // or kBF16: rounded when stored
 };
+
+// Dimensions of a group of values.
+inline constexpr int kKvGroup = 64;
+
+// Neighbouring elements of one position's key.
+constexpr int KvElementsPerWord(DType type) {
+  return type == DType::kBF16 ? 2 : 1;
+}
 
 // Where one row of a ragged batch stands in its own session.
 struct RowContext {
@@ -84,9 +96,12 @@ class Backend {
   virtual ~Backend() = default;
 
   // Names everything that decides bits: backend, SIMD target or SM, weight and
-  // KV types, kernel version; e.g. "cpu-avx3-kvf32-v2". Two workers with equal
+  // KV types, kernel version; e.g. "cpu-avx3-kvf32-v3". Two workers with equal
   // ids and equal weights compute equal logits.
   virtual std::string numerics_id() const = 0;
+
+  // Type that keys and values are to be kept in (KvLayer::type).
+  virtual DType kv_type() const = 0;
 
   // One line for the start-up log, e.g. "cpu (AVX3, 2 threads on cores 0,1)".
   virtual std::string description() const = 0;
@@ -129,7 +144,8 @@ class Backend {
   virtual void Rope(float* x, int rows, int row_stride, int num_heads,
                     int head_dim, const float* cos, const float* sin) = 0;
 
-  // Writes row i's key and value at contexts[i].position of its session.
+  // Writes row i's key and value at contexts[i].position of its session,
+  // rounded to nearest (ties to even) where the layer is bf16.
   //   k, v: row i at k + i * row_stride, [num_kv_heads * head_dim]
   virtual void StoreKv(const float* k, const float* v, int row_stride,
                        absl::Span<const RowContext> contexts,

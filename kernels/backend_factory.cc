@@ -44,16 +44,17 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options) {
   NACRE_ASSIGN_OR_RETURN(const WeightType weight_type,
                          ParseWeightType(options.weights));
+  NACRE_ASSIGN_OR_RETURN(const DType kv_type, ParseKvType(options.kv_type));
   NACRE_RETURN_IF_ERROR(CheckCores(options.cpus));
   if (options.kind == "reference") {
-    return std::make_unique<ReferenceBackend>(weight_type);
+    return std::make_unique<ReferenceBackend>(weight_type, kv_type);
   }
   if (options.kind == "cpu") {
-    return std::make_unique<CpuBackend>(options.cpus, weight_type);
+    return std::make_unique<CpuBackend>(options.cpus, weight_type, kv_type);
   }
   if (options.kind == "cuda") {
 #ifdef NACRE_WITH_CUDA
-    return CreateCudaBackend(options.device, weight_type);
+    return CreateCudaBackend(options.device, weight_type, kv_type);
 #else
     return absl::UnimplementedError("this build has no CUDA backend");
 #endif

@@ -20,10 +20,13 @@ struct BackendOptions {
   // Type weights are kept in: "auto" (bf16 and f32 as they are, f16 as f32),
   // "f32" (exact), "bf16", "int8" or "int4" (these three change outputs).
   std::string weights = "auto";
+  // Type keys and values are kept in: "f32", or "bf16": half the memory, and
+  // outputs change.
+  std::string kv_type = "f32";
 };
 
-// INVALID_ARGUMENT for an unknown kind, weight type or core; UNIMPLEMENTED for
-// a backend that this build lacks.
+// INVALID_ARGUMENT for an unknown kind, weight type, KV type or core;
+// UNIMPLEMENTED for a backend that this build lacks.
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
 

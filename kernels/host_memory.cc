@@ -69,6 +69,13 @@ absl::StatusOr<WeightType> ParseWeightType(const std::string& name) {
                    "\"int4\""));
 }
 
+absl::StatusOr<DType> ParseKvType(const std::string& name) {
+  if (name == "f32") return DType::kF32;
+  if (name == "bf16") return DType::kBF16;
+  return absl::InvalidArgumentError(
+      absl::StrCat("kv-type is \"", name, "\", expected \"f32\" or \"bf16\""));
+}
+
 const char* WeightTypeSuffix(WeightType type) {
   switch (type) {
     case WeightType::kAuto:

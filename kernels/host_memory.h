@@ -33,6 +33,9 @@ absl::StatusOr<WeightType> ParseWeightType(const std::string& name);
 // weight type.
 const char* WeightTypeSuffix(WeightType type);
 
+// INVALID_ARGUMENT unless `name` is "f32" or "bf16": BackendOptions::kv_type.
+absl::StatusOr<DType> ParseKvType(const std::string& name);
+
 // A zeroed Buffer of host memory, 64-byte aligned. RESOURCE_EXHAUSTED when the
 // system has no room.
 absl::StatusOr<std::unique_ptr<Buffer>> AllocateHostBuffer(size_t bytes);

@@ -1,8 +1,10 @@
-// Where a position's key and value lie in a paged layer.
+// Where a position's key and value lie in a paged layer. Indices count elements
+// of KvLayer::type from KvLayer::blocks.
 
 #ifndef KERNELS_KV_ADDRESS_H_
 #define KERNELS_KV_ADDRESS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,30 +12,37 @@
 
 namespace nacre::kernels {
 
-// Index into KvLayer::keys and ::values of what a block holds for one KV head.
+// Elements of the keys, and as many of the values, of one KV head in a block.
+inline size_t KvHalfElements(const KvLayer& layer) {
+  return static_cast<size_t>(layer.block_size) * layer.head_dim;
+}
+
+// Index of what the block of `position` holds for one KV head: keys first.
 inline size_t KvBlockIndex(const KvLayer& layer, const int32_t* block_table,
                            int position, int kv_head) {
   const size_t block =
       static_cast<size_t>(block_table[position / layer.block_size]);
-  return (block * layer.num_kv_heads + kv_head) * layer.block_size *
-         layer.head_dim;
+  return (block * layer.num_kv_heads + kv_head) * 2 * KvHalfElements(layer);
 }
 
-// Index into KvLayer::keys of element 0 of `position`. The other elements
-// follow, block_size apart; so do the positions up to the end of the block, 1
-// apart.
+// Index of element `d` of the key of `position`.
 inline size_t KeyIndex(const KvLayer& layer, const int32_t* block_table,
-                       int position, int kv_head) {
-  return KvBlockIndex(layer, block_table, position, kv_head) +
-         static_cast<size_t>(position % layer.block_size);
+                       int position, int kv_head, int d) {
+  const int per_word = KvElementsPerWord(layer.type);
+  const size_t word = static_cast<size_t>(d / per_word) * layer.block_size +
+                      position % layer.block_size;
+  return KvBlockIndex(layer, block_table, position, kv_head) + word * per_word +
+         d % per_word;
 }
 
-// Index into KvLayer::values of element 0 of `position`. The other elements
-// follow, and the positions up to the end of the block, head_dim apart.
+// Index of element `d` of the value of `position`.
 inline size_t ValueIndex(const KvLayer& layer, const int32_t* block_table,
-                         int position, int kv_head) {
+                         int position, int kv_head, int d) {
+  const int group = d / kKvGroup * kKvGroup;
+  const int width = std::min(kKvGroup, layer.head_dim - group);
   return KvBlockIndex(layer, block_table, position, kv_head) +
-         static_cast<size_t>(position % layer.block_size) * layer.head_dim;
+         KvHalfElements(layer) + static_cast<size_t>(group) * layer.block_size +
+         static_cast<size_t>(position % layer.block_size) * width + d - group;
 }
 
 }  // namespace nacre::kernels

@@ -17,7 +17,7 @@ KvSequence::KvSequence(KvPool* pool, int max_length,
 
 int64_t KvPool::BytesPerToken(const Shape& shape) {
   return int64_t{2} * shape.num_layers * shape.num_key_value_heads *
-         shape.head_dim * static_cast<int64_t>(sizeof(float));
+         shape.head_dim * static_cast<int64_t>(kernels::SizeOf(shape.type));
 }
 
 absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(
@@ -34,22 +34,19 @@ absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(
   std::unique_ptr<KvPool> pool(new KvPool());
   pool->num_blocks_ = static_cast<int>(num_blocks);
   const size_t layer_bytes =
-      static_cast<size_t>(num_blocks * block_bytes / (2 * shape.num_layers));
+      static_cast<size_t>(num_blocks * block_bytes / shape.num_layers);
   for (int i = 0; i < shape.num_layers; ++i) {
-    NACRE_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Buffer> keys,
-                           backend->Allocate(layer_bytes));
-    NACRE_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Buffer> values,
+    NACRE_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Buffer> blocks,
                            backend->Allocate(layer_bytes));
     kernels::KvLayer layer;
-    layer.keys = keys->f32();
-    layer.values = values->f32();
+    layer.blocks = blocks->data();
     layer.num_blocks = pool->num_blocks_;
     layer.num_kv_heads = shape.num_key_value_heads;
     layer.block_size = kBlockSize;
     layer.head_dim = shape.head_dim;
+    layer.type = shape.type;
     pool->layers_.push_back(layer);
-    pool->buffers_.push_back(std::move(keys));
-    pool->buffers_.push_back(std::move(values));
+    pool->buffers_.push_back(std::move(blocks));
   }
   pool->blocks_ = std::make_unique<BlockPool>(pool->num_blocks_, kBlockSize,
                                               options.prefix_cache);

@@ -43,13 +43,14 @@ class KvPool {
     int num_layers = 0;
     int num_key_value_heads = 0;
     int head_dim = 0;
+    kernels::DType type = kernels::DType::kF32;  // Backend::kv_type()
   };
 
   struct Options {
     bool prefix_cache = false;  // whether sequences share blocks
   };
 
-  // Bytes of one position in all layers: float32 keys and values.
+  // Bytes of one position in all layers: keys and values.
   static int64_t BytesPerToken(const Shape& shape);
 
   // As many blocks as fit into `bytes`. INVALID_ARGUMENT (with the numbers) if

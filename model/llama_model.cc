@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
                                    options.progress));
   const KvPool::Shape kv_shape = {model->config_.num_hidden_layers,
                                   model->config_.num_key_value_heads,
-                                  model->config_.head_dim};
+                                  model->config_.head_dim, backend->kv_type()};
   NACRE_ASSIGN_OR_RETURN(
       model->kv_pool_, KvPool::Create(backend, kv_shape, options.kv_cache_bytes,
                                       {.prefix_cache = options.prefix_cache}));

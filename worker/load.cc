@@ -24,14 +24,15 @@ namespace {
 constexpr int64_t kMaxDefaultKvBytes = int64_t{1} << 30;
 constexpr int64_t kDefaultContexts = 32;
 
-absl::StatusOr<int64_t> KvCacheBytes(const WorkerOptions& options) {
+absl::StatusOr<int64_t> KvCacheBytes(const WorkerOptions& options,
+                                     kernels::DType kv_type) {
   if (options.max_memory_bytes.has_value()) return *options.max_memory_bytes;
   NACRE_ASSIGN_OR_RETURN(const model::ModelConfig config,
                          model::ReadConfig(options.model_dir));
   const int64_t context_bytes =
       model::KvPool::BytesPerToken({config.num_hidden_layers,
-                                    config.num_key_value_heads,
-                                    config.head_dim}) *
+                                    config.num_key_value_heads, config.head_dim,
+                                    kv_type}) *
       config.max_position_embeddings;
   if (context_bytes >= kMaxDefaultKvBytes) return kMaxDefaultKvBytes;
   return std::min(kMaxDefaultKvBytes, kDefaultContexts * context_bytes);
@@ -56,7 +57,8 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options) {
   spdlog::info("backend: {}", loaded.backend->description());
   spdlog::info("loading {}", options.model_dir);
   model::LlamaModelOptions model_options;
-  NACRE_ASSIGN_OR_RETURN(model_options.kv_cache_bytes, KvCacheBytes(options));
+  NACRE_ASSIGN_OR_RETURN(model_options.kv_cache_bytes,
+                         KvCacheBytes(options, loaded.backend->kv_type()));
   model_options.progress = TerminalProgress();
   model_options.prefix_cache = options.prefix_cache;
   NACRE_ASSIGN_OR_RETURN(

@@ -1,11 +1,11 @@
-// Causal attention of a few queries that share one KV head over a paged cache.
+// Causal attention of a few queries that share KV heads over a paged cache.
 //
 // Positions are taken in splits of 64, counted from position 0, with a running
 // maximum and sum (online softmax: Milakov and Gimelshein, "Online normalizer
 // calculation for softmax", 2018). Scores are summed dimension by dimension,
-// lanes are positions; outputs position by position, lanes are dimensions. The
-// order of every sum follows from the position and head_dim alone: how queries
-// are put into tiles changes no bit.
+// lanes are positions; outputs position by position, lanes are dimensions, and
+// the quarters of a split take turns. The order of every sum follows from the
+// position and head_dim alone: how queries are put into tiles changes no bit.
 
 #ifndef KERNELS_CPU_ATTENTION_H_
 #define KERNELS_CPU_ATTENTION_H_
@@ -16,7 +16,7 @@ namespace nacre::kernels {
 
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kMaxAttentionTile = 6;
-inline constexpr int kMaxAttentionTiles = 8;
+inline constexpr int kMaxAttentionTiles = 16;
 
 // Attends to positions 0..position inclusive.
 struct AttentionQuery {
@@ -29,21 +29,22 @@ struct AttentionQuery {
 struct AttentionTile {
   AttentionQuery queries[kMaxAttentionTile];
   int count = 0;  // > 0
+  int kv_head = 0;
 };
 
-// Tiles that go through the keys and values together, split by split, so that
-// these come from memory once.
+// Tiles that go through the keys and values of a session together, split by
+// split: what a head has in a split comes from memory once, and what the next
+// head has follows it there. The tiles of a KV head follow each other.
 struct AttentionTiles {
   AttentionTile tiles[kMaxAttentionTiles];
   int count = 0;  // > 0
   const int32_t* block_table = nullptr;
-  int kv_head = 0;
 };
 
 struct AttentionKernels {
   int tile_queries;  // of a tile at most, <= kMaxAttentionTile
   // out = softmax(q . K[0..position] * scale) V[0..position] for each query.
-  //   head_dim <= kMaxHeadDim
+  //   head_dim <= kMaxHeadDim, even for bf16
   void (*attend)(const AttentionTiles& tiles, float scale,
                  const KvLayer& layer);
 };

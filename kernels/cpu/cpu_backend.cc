@@ -9,6 +9,7 @@
 #include "common/check.h"
 #include "kernels/cpu/dense_matrix.h"
 #include "kernels/cpu/quantized_matrix.h"
+#include "kernels/cpu/row_tiling.h"
 #include "kernels/kv_address.h"
 #include "kernels/quantization.h"
 
@@ -18,11 +19,52 @@ namespace {
 // Below this many elements, waking another thread costs more than it saves.
 constexpr int64_t kMinElementsToDivide = 16384;
 
+void CheckKvLayer(const KvLayer& layer) {
+  NACRE_CHECK(layer.head_dim <= kMaxHeadDim, "head_dim exceeds kMaxHeadDim");
+  NACRE_CHECK(layer.head_dim % KvElementsPerWord(layer.type) == 0,
+              "bf16 keys of an odd head_dim");
+}
+
+void StoreElement(float value, float* to) { *to = value; }
+void StoreElement(float value, uint16_t* to) { *to = ToBF16(value); }
+
+template <class Element>
+void StoreKvAs(const float* k, const float* v, int row_stride,
+               absl::Span<const RowContext> contexts, const KvLayer& layer) {
+  constexpr int kPerWord = sizeof(float) / sizeof(Element);
+  auto* const blocks = static_cast<Element*>(layer.blocks);
+  const size_t key_stride = static_cast<size_t>(layer.block_size) * kPerWord;
+  for (const RowContext& context : contexts) {
+    for (int head = 0; head < layer.num_kv_heads; ++head) {
+      Element* key = blocks + KeyIndex(layer, context.block_table,
+                                       context.position, head, 0);
+      const float* const from_k = k + head * layer.head_dim;
+      const float* const from_v = v + head * layer.head_dim;
+      for (int d = 0; d < layer.head_dim; d += kPerWord, key += key_stride) {
+        for (int i = 0; i < kPerWord; ++i) StoreElement(from_k[d + i], key + i);
+      }
+      for (int group = 0; group < layer.head_dim; group += kKvGroup) {
+        const int width = std::min(kKvGroup, layer.head_dim - group);
+        Element* const value =
+            blocks + ValueIndex(layer, context.block_table, context.position,
+                                head, group);
+        for (int d = 0; d < width; ++d) {
+          StoreElement(from_v[group + d], value + d);
+        }
+      }
+    }
+    k += row_stride;
+    v += row_stride;
+  }
+}
+
 }  // namespace
 
-CpuBackend::CpuBackend(std::vector<int> cpus, WeightType weight_type)
+CpuBackend::CpuBackend(std::vector<int> cpus, WeightType weight_type,
+                       DType kv_type)
     : cpus_(std::move(cpus)),
       weight_type_(weight_type),
+      kv_type_(kv_type),
       gemm_(ChooseGemmKernels()),
       quantized_gemm_(ChooseQuantizedGemmKernels()),
       elementwise_(ChooseElementwiseKernels()),
@@ -31,7 +73,8 @@ CpuBackend::CpuBackend(std::vector<int> cpus, WeightType weight_type)
 
 std::string CpuBackend::numerics_id() const {
   return absl::StrCat("cpu-", absl::AsciiStrToLower(elementwise_.target_name),
-                      WeightTypeSuffix(weight_type_), "-kvf32-v2");
+                      WeightTypeSuffix(weight_type_),
+                      kv_type_ == DType::kBF16 ? "-kvbf16" : "-kvf32", "-v3");
 }
 
 std::string CpuBackend::description() const {
@@ -127,69 +170,67 @@ void CpuBackend::Rope(float* x, int rows, int row_stride, int num_heads,
 void CpuBackend::StoreKv(const float* k, const float* v, int row_stride,
                          absl::Span<const RowContext> contexts,
                          const KvLayer& layer) {
-  const size_t head_dim = static_cast<size_t>(layer.head_dim);
-  for (const RowContext& context : contexts) {
-    for (int head = 0; head < layer.num_kv_heads; ++head) {
-      float* key = layer.keys +
-                   KeyIndex(layer, context.block_table, context.position, head);
-      const float* from = k + head * head_dim;
-      for (size_t d = 0; d < head_dim; ++d) key[d * layer.block_size] = from[d];
-      std::memcpy(layer.values + ValueIndex(layer, context.block_table,
-                                            context.position, head),
-                  v + head * head_dim, head_dim * sizeof(float));
-    }
-    k += row_stride;
-    v += row_stride;
+  CheckKvLayer(layer);
+  if (layer.type == DType::kBF16) {
+    StoreKvAs<uint16_t>(k, v, row_stride, contexts, layer);
+  } else {
+    StoreKvAs<float>(k, v, row_stride, contexts, layer);
   }
 }
 
 // Queries that read the same keys and values: rows that follow each other in
-// one session, and the query heads that share a KV head.
+// one session, and the query heads that share a KV head. A session's heads are
+// dealt to all threads, and a thread's go through its blocks together.
 void CpuBackend::MakeAttentionTiles(const float* q, int q_stride, int num_heads,
                                     absl::Span<const RowContext> contexts,
                                     const KvLayer& layer, float* out) {
   const int heads_per_kv_head = num_heads / layer.num_kv_heads;
   tiles_.clear();
-  for (size_t begin = 0; begin < contexts.size();) {
-    size_t end = begin + 1;
+  for (size_t begin = 0, end; begin < contexts.size(); begin = end) {
+    end = begin + 1;
     while (end < contexts.size() &&
            contexts[end].block_table == contexts[begin].block_table) {
       ++end;
     }
-    for (int kv_head = 0; kv_head < layer.num_kv_heads; ++kv_head) {
-      AttentionTiles tiles;
-      tiles.block_table = contexts[begin].block_table;
-      tiles.kv_head = kv_head;
-      for (size_t row = begin; row < end; ++row) {
-        for (int i = 0; i < heads_per_kv_head; ++i) {
-          AttentionTile* tile =
-              tiles.count == 0 ? nullptr : &tiles.tiles[tiles.count - 1];
-          if (tile == nullptr || tile->count == attention_.tile_queries) {
-            if (tiles.count == kMaxAttentionTiles) {
-              tiles_.push_back(tiles);
-              tiles.count = 0;
+    const RowTiling queries(static_cast<int>(end - begin) * heads_per_kv_head,
+                            attention_.tile_queries);
+    const int total = queries.count * layer.num_kv_heads;
+    const int together =
+        std::min(kMaxAttentionTiles, (total - 1) / threads_.size() + 1);
+    const RowTiling parts(queries.count, together);
+    const RowTiling heads(layer.num_kv_heads,
+                          std::max(1, together / queries.count));
+    for (int part = 0; part < parts.count; ++part) {
+      for (int group = 0; group < heads.count; ++group) {
+        AttentionTiles& tiles = tiles_.emplace_back();
+        tiles.block_table = contexts[begin].block_table;
+        for (int head = heads.begin(group); head < heads.begin(group + 1);
+             ++head) {
+          for (int t = parts.begin(part); t < parts.begin(part + 1); ++t) {
+            AttentionTile& tile = tiles.tiles[tiles.count++];
+            tile.kv_head = head;
+            tile.count = queries.size(t);
+            for (int i = 0; i < tile.count; ++i) {
+              const int query = queries.begin(t) + i;
+              const size_t row = begin + query / heads_per_kv_head;
+              const size_t q_head = static_cast<size_t>(
+                  head * heads_per_kv_head + query % heads_per_kv_head);
+              tile.queries[i] = {
+                  q + row * q_stride + q_head * layer.head_dim,
+                  out + (row * num_heads + q_head) * layer.head_dim,
+                  contexts[row].position};
             }
-            tile = &tiles.tiles[tiles.count++];
-            tile->count = 0;
           }
-          const size_t head =
-              static_cast<size_t>(kv_head * heads_per_kv_head + i);
-          tile->queries[tile->count++] = {
-              q + row * q_stride + head * layer.head_dim,
-              out + (row * num_heads + head) * layer.head_dim,
-              contexts[row].position};
         }
       }
-      tiles_.push_back(tiles);
     }
-    begin = end;
   }
 }
 
 void CpuBackend::Attention(const float* q, int q_stride, int num_heads,
                            float scale, absl::Span<const RowContext> contexts,
                            const KvLayer& layer, float* out) {
-  NACRE_CHECK(layer.head_dim <= kMaxHeadDim, "head_dim exceeds kMaxHeadDim");
+  CheckKvLayer(layer);
   NACRE_CHECK(num_heads % layer.num_kv_heads == 0,
               "query heads are no multiple of the KV heads");
   MakeAttentionTiles(q, q_stride, num_heads, contexts, layer, out);

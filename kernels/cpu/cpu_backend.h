@@ -1,7 +1,7 @@
 // The fast backend on host memory: SIMD kernels for the best target of this CPU
 // (chosen when the backend is made) on pinned threads. Weights stay bf16 where
-// the checkpoint has bf16, unless another type is asked for; sums and the KV
-// cache are float32.
+// the checkpoint has bf16, unless another type is asked for; sums are float32,
+// and so is the KV cache unless bf16 is asked for.
 //
 // Work is divided among threads by whole output elements, so their number never
 // changes a bit. No op allocates once it has seen its largest number of rows.
@@ -29,9 +29,10 @@ class CpuBackend : public Backend {
  public:
   // One thread for each core of `cpus`, all of which this process may run on;
   // empty: one unpinned thread.
-  CpuBackend(std::vector<int> cpus, WeightType weight_type);
+  CpuBackend(std::vector<int> cpus, WeightType weight_type, DType kv_type);
 
   std::string numerics_id() const override;
+  DType kv_type() const override { return kv_type_; }
   std::string description() const override;
   void BindComputeThread() override { threads_.BindCaller(); }
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
@@ -69,6 +70,7 @@ class CpuBackend : public Backend {
 
   const std::vector<int> cpus_;
   const WeightType weight_type_;
+  const DType kv_type_;
   const GemmKernels gemm_;
   const QuantizedGemmKernels quantized_gemm_;
   const ElementwiseKernels elementwise_;

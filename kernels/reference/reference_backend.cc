@@ -32,6 +32,20 @@ class ReferenceMatrix : public PackedMatrix {
   int cols_;
 };
 
+float LoadElement(const KvLayer& layer, size_t index) {
+  return layer.type == DType::kBF16
+             ? FromBF16(static_cast<const uint16_t*>(layer.blocks)[index])
+             : static_cast<const float*>(layer.blocks)[index];
+}
+
+void StoreElement(const KvLayer& layer, size_t index, float value) {
+  if (layer.type == DType::kBF16) {
+    static_cast<uint16_t*>(layer.blocks)[index] = ToBF16(value);
+  } else {
+    static_cast<float*>(layer.blocks)[index] = value;
+  }
+}
+
 double Dot(const float* a, const float* b, int count) {
   double sum = 0;
   for (int j = 0; j < count; ++j) sum += double{a[j]} * b[j];
@@ -41,7 +55,8 @@ double Dot(const float* a, const float* b, int count) {
 }  // namespace
 
 std::string ReferenceBackend::numerics_id() const {
-  return absl::StrCat("reference", WeightTypeSuffix(weight_type_), "-v2");
+  return absl::StrCat("reference", WeightTypeSuffix(weight_type_),
+                      kv_type_ == DType::kBF16 ? "-kvbf16" : "", "-v2");
 }
 
 // Replaces a row by what its quantized form stands for. Integer times scale is
@@ -167,13 +182,15 @@ void ReferenceBackend::StoreKv(const float* k, const float* v, int row_stride,
                                const KvLayer& layer) {
   for (const RowContext& context : contexts) {
     for (int head = 0; head < layer.num_kv_heads; ++head) {
-      float* key = layer.keys +
-                   KeyIndex(layer, context.block_table, context.position, head);
-      float* value = layer.values + ValueIndex(layer, context.block_table,
-                                               context.position, head);
       for (int j = 0; j < layer.head_dim; ++j) {
-        key[j * layer.block_size] = k[head * layer.head_dim + j];
-        value[j] = v[head * layer.head_dim + j];
+        StoreElement(
+            layer,
+            KeyIndex(layer, context.block_table, context.position, head, j),
+            k[head * layer.head_dim + j]);
+        StoreElement(
+            layer,
+            ValueIndex(layer, context.block_table, context.position, head, j),
+            v[head * layer.head_dim + j]);
       }
     }
     k += row_stride;
@@ -196,9 +213,10 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
       weights.assign(context.position + 1, 0);
       double maximum = -std::numeric_limits<double>::infinity();
       for (int p = 0; p <= context.position; ++p) {
-        const float* from =
-            layer.keys + KeyIndex(layer, context.block_table, p, kv_head);
-        for (int j = 0; j < head_dim; ++j) key[j] = from[j * layer.block_size];
+        for (int j = 0; j < head_dim; ++j) {
+          key[j] = LoadElement(
+              layer, KeyIndex(layer, context.block_table, p, kv_head, j));
+        }
         weights[p] = Dot(q + head * head_dim, key.data(), head_dim) * scale;
         maximum = std::max(maximum, weights[p]);
       }
@@ -209,9 +227,11 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
       }
       std::fill(sum.begin(), sum.end(), 0);
       for (int p = 0; p <= context.position; ++p) {
-        const float* value =
-            layer.values + ValueIndex(layer, context.block_table, p, kv_head);
-        for (int j = 0; j < head_dim; ++j) sum[j] += weights[p] * value[j];
+        for (int j = 0; j < head_dim; ++j) {
+          sum[j] += weights[p] *
+                    LoadElement(layer, ValueIndex(layer, context.block_table, p,
+                                                  kv_head, j));
+        }
       }
       for (int j = 0; j < head_dim; ++j) {
         out[j] = static_cast<float>(sum[j] / total);

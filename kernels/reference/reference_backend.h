@@ -1,7 +1,7 @@
 // The truth: every op as its definition, one scalar loop at a time, summed in
 // double and rounded to float32 once. Slow; runs any model on any machine.
 //
-// Single-threaded, stateless but for the weight type.
+// Single-threaded, stateless but for the types.
 
 #ifndef KERNELS_REFERENCE_REFERENCE_BACKEND_H_
 #define KERNELS_REFERENCE_REFERENCE_BACKEND_H_
@@ -17,10 +17,11 @@ namespace nacre::kernels {
 
 class ReferenceBackend : public Backend {
  public:
-  explicit ReferenceBackend(WeightType weight_type)
-      : weight_type_(weight_type) {}
+  explicit ReferenceBackend(WeightType weight_type, DType kv_type = DType::kF32)
+      : weight_type_(weight_type), kv_type_(kv_type) {}
 
   std::string numerics_id() const override;
+  DType kv_type() const override { return kv_type_; }
   std::string description() const override;
   void BindComputeThread() override {}
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
@@ -53,6 +54,7 @@ class ReferenceBackend : public Backend {
       absl::FunctionRef<float(const float*, int, int8_t*)> quantize) const;
 
   WeightType weight_type_;
+  DType kv_type_;
 };
 
 }  // namespace nacre::kernels

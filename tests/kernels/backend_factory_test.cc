@@ -61,6 +61,26 @@ TEST(CreateBackendTest, RefusesAnUnknownKind) {
               HasSubstr("\"tpu\""));
 }
 
+TEST(CreateBackendTest, NamesTheTypeOfKeysAndValues) {
+  EXPECT_EQ(MakeBackend("reference", "auto", {}, "bf16")->numerics_id(),
+            "reference-kvbf16-v2");
+  for (const char* kind : {"cpu", "reference"}) {
+    EXPECT_EQ(MakeBackend(kind)->kv_type(), DType::kF32);
+    EXPECT_EQ(MakeBackend(kind, "auto", {}, "bf16")->kv_type(), DType::kBF16);
+  }
+}
+
+TEST(CreateBackendTest, RefusesAnUnknownKvType) {
+  BackendOptions options;
+  for (const char* type : {"f16", "", "auto"}) {
+    options.kv_type = type;
+    EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(CreateStatus(options).message()),
+                HasSubstr(std::string("kv-type is \"") + type +
+                          "\", expected \"f32\" or \"bf16\""));
+  }
+}
+
 TEST(CreateBackendTest, RefusesAnUnknownWeightType) {
   BackendOptions options;
   options.weights = "int3";

@@ -152,6 +152,78 @@ TEST_P(BatchInvarianceTest, AttentionRowsHaveTheSameBitsInEveryBatch) {
   }
 }
 
+// Rows of a session that follow each other share what they read, in tiles and
+// splits that depend on their number.
+TEST_P(BatchInvarianceTest, AttentionRowsOfASessionHaveTheSameBitsTogether) {
+  const std::vector<int> cores = AllowedCores(2);
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const int heads_per_kv_head : {1, 4, 7}) {
+      const int num_heads = 2 * heads_per_kv_head;
+      const int head_dim = 80;
+      const int width = num_heads * head_dim;
+      const PagedCache cache({2, 230, 2, 16, head_dim, type}, 42);
+      const auto q = RandomFloats(2 * kMaxRows * width, 43);
+      for (const int context : {0, 1, 15, 47, 60, 64, 127, 190}) {
+        std::vector<RowContext> contexts;
+        for (int row = 0; row < 2 * kMaxRows; ++row) {
+          contexts.push_back(
+              cache.Row(row / kMaxRows, context + row % kMaxRows));
+        }
+        const auto backend = MakeBackend("cpu");
+        std::vector<float> alone(q.size());
+        for (size_t row = 0; row < contexts.size(); ++row) {
+          backend->Attention(q.data() + row * width, width, num_heads, 0.125f,
+                             {&contexts[row], 1}, cache.layer(),
+                             alone.data() + row * width);
+        }
+        const auto threads = MakeBackend("cpu", "auto", cores);
+        for (const size_t rows : {2, 3, 5, 8, 13, 21, 33, 40, 66}) {
+          // The last of the first session, then of the second.
+          const size_t first = contexts.size() - rows;
+          for (Backend* const each : {backend.get(), threads.get()}) {
+            std::vector<float> together(rows * width);
+            each->Attention(q.data() + first * width, width, num_heads, 0.125f,
+                            absl::MakeSpan(contexts).subspan(first),
+                            cache.layer(), together.data());
+            ASSERT_TRUE(SameBits(together.data(), alone.data() + first * width,
+                                 together.size()))
+                << rows << " rows behind " << context << ", "
+                << heads_per_kv_head << " query heads a KV head";
+          }
+        }
+      }
+    }
+  }
+}
+
+// Not even a later row's NaN reaches an earlier one.
+TEST_P(BatchInvarianceTest, AttentionNeverSeesWhatLiesBehindTheRow) {
+  const auto backend = MakeBackend("cpu");
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const int head_dim : {64, 80}) {
+      const PagedCache cache({1, 100, 1, 16, head_dim, type}, 44);
+      const size_t width = 2 * static_cast<size_t>(head_dim);
+      const auto q = RandomFloats(100 * width, 45);
+      std::vector<RowContext> contexts;
+      for (int p = 0; p < 100; ++p) contexts.push_back(cache.Row(0, p));
+      std::vector<float> before(100 * width);
+      backend->Attention(q.data(), 2 * head_dim, 2, 0.2f, contexts,
+                         cache.layer(), before.data());
+      const std::vector<float> nan(head_dim, NAN);
+      for (int p = 99; p >= 0; p -= 9) {
+        backend->StoreKv(nan.data(), nan.data(), head_dim, {&contexts[p], 1},
+                         cache.layer());
+        std::vector<float> after(100 * width);
+        backend->Attention(q.data(), 2 * head_dim, 2, 0.2f, contexts,
+                           cache.layer(), after.data());
+        ASSERT_TRUE(SameBits(after.data(), before.data(), p * width))
+            << "position " << p << " is NaN";
+        EXPECT_TRUE(std::isnan(after[p * width]));
+      }
+    }
+  }
+}
+
 TEST_P(BatchInvarianceTest, AttentionDoesNotDependOnTheBlockSize) {
   const auto backend = MakeBackend("cpu");
   const int positions = 150;
@@ -160,7 +232,7 @@ TEST_P(BatchInvarianceTest, AttentionDoesNotDependOnTheBlockSize) {
   const auto v = RandomFloats(positions * head_dim, 51);
   const auto q = RandomFloats(head_dim, 52);
   std::vector<std::vector<float>> outputs;
-  for (const int block_size : {1, 7, 16, 64, 256}) {
+  for (const int block_size : {16, 1, 7, 24, 32, 64, 256}) {
     const PagedCache cache({1, positions, 1, block_size, head_dim}, 53);
     for (int p = 0; p < positions; ++p) {
       const RowContext row = cache.Row(0, p);
@@ -230,7 +302,10 @@ TEST_P(BatchInvarianceTest, NumericsIdNamesTheTargetAndNotTheThreads) {
   EXPECT_EQ(MakeBackend("cpu", "auto", AllowedCores(2))->numerics_id(), id);
   EXPECT_NE(MakeBackend("cpu", "f32")->numerics_id(), id);
   EXPECT_EQ(id.rfind("cpu-", 0), 0u);
-  EXPECT_NE(id.find("-kvf32-v2"), std::string::npos);
+  EXPECT_NE(id.find("-kvf32-v3"), std::string::npos);
+  const std::string bf16 =
+      MakeBackend("cpu", "auto", {}, "bf16")->numerics_id();
+  EXPECT_NE(bf16.find("-kvbf16-v3"), std::string::npos);
 }
 
 TEST(NumericsIdTest, DiffersBetweenTargets) {

@@ -262,34 +262,44 @@ TEST_P(CpuAccuracyTest, AddInPlaceIsTheExactSum) {
 }
 
 TEST_P(CpuAccuracyTest, StoreKvWritesOnlyTheRowsOwnSlots) {
-  PagedCache::Shape shape = {2, 40, 3, 16, 20};
-  PagedCache expected(shape, 20);
-  PagedCache actual(shape, 20);
-  const int stride = 3 * 20 + 5;
-  const auto k = RandomFloats(3 * stride, 12);
-  const auto v = RandomFloats(3 * stride, 13);
-  const auto rows = [](const PagedCache& cache) {
-    return std::vector<RowContext>{cache.Row(0, 15), cache.Row(0, 16),
-                                   cache.Row(1, 39)};
-  };
-  MakeBackend("reference")
-      ->StoreKv(k.data(), v.data(), stride, rows(expected), expected.layer());
-  MakeBackend("cpu")->StoreKv(k.data(), v.data(), stride, rows(actual),
-                              actual.layer());
-  const size_t count = size_t{6} * 3 * 16 * 20;
-  for (size_t i = 0; i < count; ++i) {
-    ASSERT_EQ(actual.layer().keys[i], expected.layer().keys[i]);
-    ASSERT_EQ(actual.layer().values[i], expected.layer().values[i]);
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const int head_dim : {2, 20, 64, 80, 128}) {
+      for (const int block_size : {5, 16}) {
+        const PagedCache::Shape shape = {2, 40, 3, block_size, head_dim, type};
+        const PagedCache expected(shape, 33);
+        const PagedCache actual(shape, 33);
+        const int stride = 3 * head_dim + 5;
+        std::vector<float> k = RandomFloats(9 * stride, 34, 1e3f);
+        const std::vector<float> v = RandomFloats(9 * stride, 35, 1e-3f);
+        k[0] = NAN;
+        k[1] = INFINITY;
+        std::vector<RowContext> expected_rows;
+        std::vector<RowContext> actual_rows;
+        for (int row = 0; row < 9; ++row) {
+          expected_rows.push_back(expected.Row(row % 2, 4 * row + 3));
+          actual_rows.push_back(actual.Row(row % 2, 4 * row + 3));
+        }
+        MakeBackend("reference")
+            ->StoreKv(k.data(), v.data(), stride, expected_rows,
+                      expected.layer());
+        MakeBackend("cpu")->StoreKv(k.data(), v.data(), stride, actual_rows,
+                                    actual.layer());
+        EXPECT_EQ(actual.words(), expected.words())
+            << "head_dim " << head_dim << " block_size " << block_size;
+        EXPECT_NE(actual.words(), PagedCache(shape, 33).words());
+      }
+    }
   }
 }
 
 void ExpectAttentionAccurate(int head_dim, int heads_per_kv_head,
-                             int block_size, float q_magnitude) {
+                             int block_size, float q_magnitude, DType type) {
   SCOPED_TRACE(testing::Message()
                << "head_dim " << head_dim << " queries a KV head "
-               << heads_per_kv_head << " block_size " << block_size);
+               << heads_per_kv_head << " block_size " << block_size
+               << (type == DType::kBF16 ? " bf16" : " f32"));
   const int num_heads = 2 * heads_per_kv_head;
-  const PagedCache cache({2, 200, 2, block_size, head_dim}, 30);
+  const PagedCache cache({2, 200, 2, block_size, head_dim, type}, 30);
   std::vector<RowContext> rows;
   for (const int position :
        {0, 1, 3, 15, 16, 17, 62, 63, 64, 65, 127, 128, 130, 199}) {
@@ -316,18 +326,55 @@ void ExpectAttentionAccurate(int head_dim, int heads_per_kv_head,
 }
 
 TEST_P(CpuAccuracyTest, AttentionAgreesAcrossHeadShapesAndBlockBorders) {
-  for (const int head_dim : {20, 48, 64, 80, 128}) {
-    for (const int heads_per_kv_head : {1, 2, 3, 4, 7}) {
-      ExpectAttentionAccurate(head_dim, heads_per_kv_head, 16, 1.0f);
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const int head_dim : {2, 20, 48, 64, 80, 96, 128, 200, 512}) {
+      for (const int heads_per_kv_head : {1, 2, 3, 4, 7}) {
+        ExpectAttentionAccurate(head_dim, heads_per_kv_head, 16, 1.0f, type);
+      }
+    }
+    for (const int block_size : {1, 5, 24, 32, 64, 256}) {
+      ExpectAttentionAccurate(64, 2, block_size, 1.0f, type);
+      ExpectAttentionAccurate(80, 2, block_size, 1.0f, type);
     }
   }
-  for (const int block_size : {1, 5, 32, 64, 256}) {
-    ExpectAttentionAccurate(64, 2, block_size, 1.0f);
+  for (const int head_dim : {1, 5, 63, 67}) {
+    ExpectAttentionAccurate(head_dim, 2, 16, 1.0f, DType::kF32);
   }
 }
 
 TEST_P(CpuAccuracyTest, AttentionStaysFiniteForLargeScores) {
-  ExpectAttentionAccurate(64, 2, 16, 100.0f);
+  ExpectAttentionAccurate(64, 2, 16, 100.0f, DType::kF32);
+  ExpectAttentionAccurate(64, 2, 16, 100.0f, DType::kBF16);
+}
+
+// bf16 is float32 of rounded values: nothing else may differ.
+TEST_P(CpuAccuracyTest, AttentionOverBF16IsThatOverTheRoundedValues) {
+  const auto cpu = MakeBackend("cpu");
+  for (const int head_dim : {2, 64, 80, 128}) {
+    const int positions = 150;
+    const size_t width = static_cast<size_t>(head_dim);
+    const auto k = RandomFloats(positions * width, 36);
+    const auto v = RandomFloats(positions * width, 37);
+    std::vector<float> rounded_k;
+    std::vector<float> rounded_v;
+    for (const float x : k) rounded_k.push_back(FromBF16(ToBF16(x)));
+    for (const float x : v) rounded_v.push_back(FromBF16(ToBF16(x)));
+    const PagedCache bf16({1, positions, 1, 16, head_dim, DType::kBF16}, 38);
+    const PagedCache f32({1, positions, 1, 16, head_dim, DType::kF32}, 38);
+    std::vector<RowContext> rows;
+    for (int p = 0; p < positions; ++p) rows.push_back(bf16.Row(0, p));
+    cpu->StoreKv(k.data(), v.data(), head_dim, rows, bf16.layer());
+    cpu->StoreKv(rounded_k.data(), rounded_v.data(), head_dim, rows,
+                 f32.layer());
+    const auto q = RandomFloats(positions * width, 39);
+    std::vector<float> expected(positions * width);
+    std::vector<float> actual(positions * width);
+    cpu->Attention(q.data(), head_dim, 1, 0.3f, rows, f32.layer(),
+                   expected.data());
+    cpu->Attention(q.data(), head_dim, 1, 0.3f, rows, bf16.layer(),
+                   actual.data());
+    EXPECT_EQ(actual, expected) << "head_dim " << head_dim;
+  }
 }
 
 }  // namespace

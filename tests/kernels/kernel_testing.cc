@@ -44,10 +44,12 @@ double SumTolerance(int terms) { return (terms + 8) * 0x1p-24; }
 
 std::unique_ptr<Backend> MakeBackend(const std::string& kind,
                                      const std::string& weights,
-                                     std::vector<int> cpus) {
+                                     std::vector<int> cpus,
+                                     const std::string& kv_type) {
   BackendOptions options;
   options.kind = kind;
   options.weights = weights;
+  options.kv_type = kv_type;
   options.cpus = std::move(cpus);
   auto backend = CreateBackend(options);
   EXPECT_TRUE(backend.ok()) << backend.status();
@@ -108,12 +110,21 @@ PagedCache::PagedCache(const Shape& shape, uint32_t seed) {
   layer_.num_kv_heads = shape.num_kv_heads;
   layer_.block_size = shape.block_size;
   layer_.head_dim = shape.head_dim;
-  const size_t elements = size_t{1} * layer_.num_blocks * shape.num_kv_heads *
+  layer_.type = shape.type;
+  const size_t elements = size_t{2} * layer_.num_blocks * shape.num_kv_heads *
                           shape.block_size * shape.head_dim;
-  keys_ = RandomFloats(elements, seed);
-  values_ = RandomFloats(elements, seed + 1);
-  layer_.keys = keys_.data();
-  layer_.values = values_.data();
+  const std::vector<float> values = RandomFloats(elements, seed);
+  if (shape.type == DType::kBF16) {
+    for (size_t i = 0; i < elements; i += 2) {
+      words_.push_back(ToBF16(values[i]) | uint32_t{ToBF16(values[i + 1])}
+                                               << 16);
+    }
+  } else {
+    for (const float value : values) {
+      words_.push_back(std::bit_cast<uint32_t>(value));
+    }
+  }
+  layer_.blocks = words_.data();
   std::vector<int32_t> blocks(layer_.num_blocks);
   std::iota(blocks.begin(), blocks.end(), 0);
   std::shuffle(blocks.begin(), blocks.end(), std::mt19937(seed + 2));

@@ -32,7 +32,8 @@ double SumTolerance(int terms);
 
 std::unique_ptr<Backend> MakeBackend(const std::string& kind,
                                      const std::string& weights = "auto",
-                                     std::vector<int> cpus = {});
+                                     std::vector<int> cpus = {},
+                                     const std::string& kv_type = "f32");
 
 // Cores that this process may run on, at most `limit`.
 std::vector<int> AllowedCores(size_t limit);
@@ -63,14 +64,16 @@ class PagedCache {
     int num_kv_heads;
     int block_size;
     int head_dim;
+    DType type = DType::kF32;
   };
   PagedCache(const Shape& shape, uint32_t seed);
   const KvLayer& layer() const { return layer_; }
   RowContext Row(int session, int position) const;
+  // All of the layer, bit by bit.
+  const std::vector<uint32_t>& words() const { return words_; }
 
  private:
-  std::vector<float> keys_;
-  std::vector<float> values_;
+  std::vector<uint32_t> words_;
   std::vector<std::vector<int32_t>> tables_;  // one a session
   KvLayer layer_;
 };

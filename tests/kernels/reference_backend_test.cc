@@ -64,17 +64,16 @@ TEST(ReferenceBackendTest, SiluMulGatesTheUpperHalf) {
 TEST(ReferenceBackendTest, AttentionAveragesTheValuesUpToItsOwnPosition) {
   ReferenceBackend backend(WeightType::kAuto);
   // Blocks of two positions in reverse order; equal keys give equal weights.
-  std::vector<float> keys(2 * 1 * 2 * 2, 1.0f);
-  std::vector<float> values(keys.size(), NAN);
-  const KvLayer layer = {keys.data(), values.data(), 2, 1, 2, 2};
+  std::vector<float> blocks(2 * 2 * 2 * 2, NAN);
+  const KvLayer layer = {blocks.data(), 2, 1, 2, 2};
   const std::vector<int32_t> table = {1, 0};
   const std::vector<RowContext> rows = {
       {table.data(), 0}, {table.data(), 1}, {table.data(), 2}};
   const std::vector<float> k(3 * 2, 1.0f);
   const std::vector<float> v = {3, 0, 6, 0, 0, 9};
   backend.StoreKv(k.data(), v.data(), 2, rows, layer);
-  EXPECT_EQ(values[4], 3.0f);  // position 0: block 1, offset 0
-  EXPECT_EQ(values[0], 0.0f);  // position 2: block 0, offset 0
+  EXPECT_EQ(blocks[12], 3.0f);  // position 0: block 1, offset 0
+  EXPECT_EQ(blocks[4], 0.0f);   // position 2: block 0, offset 0
   // Two query heads share the KV head.
   const std::vector<float> q(3 * 4, 0.5f);
   std::vector<float> out(3 * 4);
@@ -84,15 +83,53 @@ TEST(ReferenceBackendTest, AttentionAveragesTheValuesUpToItsOwnPosition) {
 
 TEST(ReferenceBackendTest, AttentionWeighsByTheExponentOfTheScore) {
   ReferenceBackend backend(WeightType::kAuto);
-  std::vector<float> keys = {0, 1};
-  std::vector<float> values = {0, 1};
-  const KvLayer layer = {keys.data(), values.data(), 1, 1, 2, 1};
+  std::vector<float> blocks = {0, 1, 0, 1};  // two keys, two values
+  const KvLayer layer = {blocks.data(), 1, 1, 2, 1};
   const int32_t block = 0;
   const RowContext row = {&block, 1};
   const float q = 2.0f;
   float out = 0;
   backend.Attention(&q, 1, 1, 0.5f, {&row, 1}, layer, &out);
   EXPECT_FLOAT_EQ(out, std::exp(1.0f) / (1.0f + std::exp(1.0f)));
+}
+
+TEST(ReferenceBackendTest, KeysAndValuesLieWhereTheLayerSaysRoundedToItsType) {
+  ReferenceBackend backend(WeightType::kAuto);
+  // One block of two positions; 66 dimensions are a group of values and a rest.
+  const int dims = 66;
+  std::vector<float> k;
+  std::vector<float> v;
+  for (int d = 0; d < 2 * dims; ++d) {
+    k.push_back(static_cast<float>(d));
+    v.push_back(static_cast<float>(d + 500));
+  }
+  k[3] = 1.00390625f;   // half a step of bf16 above 1: to even, down
+  v[65] = 1.01171875f;  // one and a half: to even, up
+  const int32_t block = 0;
+  const std::vector<RowContext> rows = {{&block, 0}, {&block, 1}};
+
+  std::vector<float> f32(2 * 2 * dims);
+  backend.StoreKv(k.data(), v.data(), dims, rows, {f32.data(), 1, 1, 2, dims});
+  EXPECT_EQ(f32[2 * 3], k[3]);
+  EXPECT_EQ(f32[2 * 3 + 1], k[dims + 3]);
+  EXPECT_EQ(f32[2 * dims + 63], v[63]);
+  EXPECT_EQ(f32[2 * dims + 64], v[dims]);
+  EXPECT_EQ(f32[2 * dims + 2 * 64 + 1], v[65]);
+  EXPECT_EQ(f32[2 * dims + 2 * 64 + 2], v[dims + 64]);
+
+  std::vector<uint16_t> bf16(2 * 2 * dims);
+  backend.StoreKv(k.data(), v.data(), dims, rows,
+                  {bf16.data(), 1, 1, 2, dims, DType::kBF16});
+  EXPECT_EQ(bf16[4 * 1 + 1], 0x3F80);  // dimension 3 of position 0: 1
+  EXPECT_EQ(FromBF16(bf16[4 * 1 + 2]), k[dims + 2]);
+  EXPECT_EQ(FromBF16(bf16[4 * 1 + 3]), k[dims + 3]);
+  EXPECT_EQ(bf16[2 * dims + 2 * 64 + 1], 0x3F82);  // 1 + 2 / 128
+  // Scores and outputs are those of the rounded numbers.
+  const std::vector<float> q(dims, 0.0f);
+  std::vector<float> out(dims);
+  backend.Attention(q.data(), dims, 1, 1.0f, {rows.data(), 1},
+                    {bf16.data(), 1, 1, 2, dims, DType::kBF16}, out.data());
+  EXPECT_EQ(out[65], 1.015625f);
 }
 
 }  // namespace

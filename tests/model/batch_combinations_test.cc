@@ -1,6 +1,7 @@
 // Batch invariance of a whole model in combination: every row of a step has the
 // bits of that row fed alone, whatever the number of rows, of sessions, the
-// chunks in which prompts were read, the threads and the type of the weights.
+// chunks in which prompts were read, the threads, the type of the weights and
+// that of keys and values.
 
 #include <algorithm>
 #include <array>
@@ -47,6 +48,11 @@ nacre::testing::TinyCheckpoint Shape() {
   return shape;
 }
 
+struct Types {
+  const char* weights;
+  const char* kv;
+};
+
 int Length(int session) {
   return session == kGuest ? kGuestLength : kPromptLengths[session] + kMaxRows;
 }
@@ -54,10 +60,10 @@ int Length(int session) {
 // One model, its sessions, and the logits that each of their rows must have.
 class Batches {
  public:
-  Batches(const std::string& dir, const std::string& weights, int threads)
+  Batches(const std::string& dir, const Types& types, int threads)
       : backend_(kernels::MakeBackend(
-            "cpu", weights,
-            kernels::AllowedCores(static_cast<size_t>(threads)))),
+            "cpu", types.weights,
+            kernels::AllowedCores(static_cast<size_t>(threads)), types.kv)),
         model_(*LlamaModel::Load(dir, backend_.get(), {1 << 24, {}})),
         vocab_(static_cast<size_t>(model_->info().vocab_size)) {
     for (int session = 0; session <= kGuest; ++session) {
@@ -181,9 +187,9 @@ class Batches {
   std::vector<Rows> rows_;  // of batch_
 };
 
-// The type of the weights and a SIMD target.
+// The types and a SIMD target.
 class BatchCombinationsTest
-    : public ::testing::TestWithParam<std::tuple<const char*, int64_t>> {
+    : public ::testing::TestWithParam<std::tuple<Types, int64_t>> {
  protected:
   void SetUp() override {
     if (kernels::AllowedCores(2).size() < 2) {
@@ -246,21 +252,26 @@ TEST_P(BatchCombinationsTest, EveryCombinationHasTheBitsOfRowsAlone) {
 
 std::string CaseName(
     const ::testing::TestParamInfo<BatchCombinationsTest::ParamType>& info) {
-  return std::string(std::get<0>(info.param)) + "_" +
+  const Types& types = std::get<0>(info.param);
+  return std::string(types.weights) + "_kv" + types.kv + "_" +
          kernels::SimdTargetName({std::get<1>(info.param), 0});
 }
 
-constexpr auto kWeights = {"f32", "bf16", "int8", "int4"};
+constexpr Types kTypes[] = {{"f32", "f32"},
+                            {"bf16", "f32"},
+                            {"int8", "f32"},
+                            {"int4", "f32"},
+                            {"bf16", "bf16"}};
 
 // What the programs choose, and all that this machine can run.
 INSTANTIATE_TEST_SUITE_P(
     BestTarget, BatchCombinationsTest,
-    ::testing::Combine(::testing::ValuesIn(kWeights),
+    ::testing::Combine(::testing::ValuesIn(kTypes),
                        ::testing::Values(kernels::SupportedSimdTargets()[0])),
     CaseName);
 INSTANTIATE_TEST_SUITE_P(
     EveryTarget, BatchCombinationsTest,
-    ::testing::Combine(::testing::ValuesIn(kWeights),
+    ::testing::Combine(::testing::ValuesIn(kTypes),
                        ::testing::ValuesIn(kernels::SupportedSimdTargets())),
     CaseName);
 

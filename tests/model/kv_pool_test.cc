@@ -43,7 +43,18 @@ TEST_F(KvPoolTest, HoldsTheWholeBlocksThatFit) {
   EXPECT_EQ(pool->free_tokens(), 80);
   EXPECT_EQ(pool->layer(2).num_blocks, 5);
   EXPECT_EQ(pool->layer(2).num_kv_heads, 2);
-  EXPECT_NE(pool->layer(0).keys, pool->layer(2).keys);
+  EXPECT_NE(pool->layer(0).blocks, pool->layer(2).blocks);
+}
+
+TEST_F(KvPoolTest, BF16HoldsTwiceAsMuch) {
+  KvPool::Shape shape = kShape;
+  shape.type = kernels::DType::kBF16;
+  EXPECT_EQ(KvPool::BytesPerToken(shape) * 16, kBlockBytes / 2);
+  const auto pool = KvPool::Create(backend_.get(), shape, 5 * kBlockBytes);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_EQ((*pool)->capacity_tokens(), 160);
+  EXPECT_EQ((*pool)->layer(0).type, kernels::DType::kBF16);
+  EXPECT_EQ(PoolOf(1)->layer(0).type, kernels::DType::kF32);
 }
 
 TEST_F(KvPoolTest, RefusesLessThanOneBlock) {

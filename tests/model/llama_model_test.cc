@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -27,14 +28,19 @@ using nacre::testing::WriteTinyCheckpoint;
 using ::testing::HasSubstr;
 using Logits = std::vector<std::vector<float>>;  // [rows][vocab_size]
 
-// A backend, or a backend and the type it keeps weights in, as in cpu_int8.
+// A backend, or a backend and the type it keeps weights in, as in cpu_int8, or
+// keys and values, as in cpu_kvbf16.
 class LlamaModelTest : public ::testing::TestWithParam<const char*> {
  protected:
   LlamaModelTest() {
     const std::vector<std::string> parts = absl::StrSplit(GetParam(), '_');
     kernels::BackendOptions options;
     options.kind = parts[0];
-    if (parts.size() > 1) options.weights = parts[1];
+    if (parts.size() > 1 && parts[1] == "kvbf16") {
+      options.kv_type = "bf16";
+    } else if (parts.size() > 1) {
+      options.weights = parts[1];
+    }
     backend_ = *kernels::CreateBackend(options);
   }
 
@@ -53,7 +59,10 @@ class LlamaModelTest : public ::testing::TestWithParam<const char*> {
   // Of logits, relative to the largest.
   float tolerance() const {
     const std::string name = GetParam();
-    return name == "cpu_int4" ? 0.5f : name == "cpu_int8" ? 0.05f : 1e-3f;
+    return name == "cpu_int4"                  ? 0.5f
+           : name == "cpu_int8"                ? 0.05f
+           : absl::StrContains(name, "kvbf16") ? 0.01f
+                                               : 1e-3f;
   }
 
   std::string LoadError(const std::string& dir) {
@@ -425,7 +434,8 @@ TEST_P(LlamaModelTest, AnUntiedHeadMustBeThere) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, LlamaModelTest,
                          ::testing::Values("reference", "cpu", "cpu_int8",
-                                           "cpu_int4"),
+                                           "cpu_int4", "reference_kvbf16",
+                                           "cpu_kvbf16"),
                          [](const auto& info) {
                            return std::string(info.param);
                          });

@@ -1,0 +1,129 @@
+// The first half of attention over one split: the scores of a tile's queries
+// and the weights that follow from them; compiled once for each target.
+
+#if defined(KERNELS_CPU_ATTENTION_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KERNELS_CPU_ATTENTION_WEIGHTS_INL_H_
+#undef KERNELS_CPU_ATTENTION_WEIGHTS_INL_H_
+#else
+#define KERNELS_CPU_ATTENTION_WEIGHTS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/attention_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace nacre::kernels {
+namespace HWY_NAMESPACE {
+
+// scores[i, p] = q[i] . keys[p] for all positions of the split; for those that
+// lie in no block, whatever.
+template <class Kv, int kQueries>
+void Scores(const SplitKv& kv, const float* q, Fetch* fetch, float* scores) {
+  const int lanes = static_cast<int>(FloatLanes());
+  const size_t stride = kv.block_size * sizeof(uint32_t);
+  const Fetch ahead = *fetch;
+  size_t ahead_offset = 0;
+  for (int p = 0; p < kQuarter; p += lanes) {
+    const char* const key0 = kv.keys[0] + p * sizeof(uint32_t);
+    const char* const key1 = kv.keys[1] + p * sizeof(uint32_t);
+    const char* const key2 = kv.keys[2] + p * sizeof(uint32_t);
+    const char* const key3 = kv.keys[3] + p * sizeof(uint32_t);
+    VF32 sums[kQueries][kVectors];
+    ZeroSums(sums);
+    size_t offset = 0;
+    for (size_t d = 0; d < kv.head_dim; d += Kv::kPerWord) {
+      FetchLines(ahead, ahead_offset);
+      ahead_offset += ahead.step;
+      const VF32 k[kVectors] = {Kv::Part(LoadWords(key0 + offset), 0),
+                                Kv::Part(LoadWords(key1 + offset), 0),
+                                Kv::Part(LoadWords(key2 + offset), 0),
+                                Kv::Part(LoadWords(key3 + offset), 0)};
+      MultiplyAdd(k, q + d * kQueries, 1, sums);
+      if constexpr (Kv::kPerWord == 2) {  // loads again: registers are short
+        const VF32 k1[kVectors] = {Kv::Part(LoadWords(key0 + offset), 1),
+                                   Kv::Part(LoadWords(key1 + offset), 1),
+                                   Kv::Part(LoadWords(key2 + offset), 1),
+                                   Kv::Part(LoadWords(key3 + offset), 1)};
+        MultiplyAdd(k1, q + (d + 1) * kQueries, 1, sums);
+      }
+      offset += stride;
+    }
+    StoreSums(sums, kScoreStride, kQuarter, scores + p);
+  }
+  Advance(ahead_offset, fetch);
+}
+
+// 2^x for x <= 0, to about 2 units in the last place; 0 for x < -126; NaN stays
+// NaN.
+HWY_INLINE VF32 Exp2(VF32 x) {
+  const F32 df;
+  const hn::RebindToSigned<F32> di;
+  const VF32 n = hn::Round(x);
+  const VF32 f = hn::Sub(x, n);
+  // Minimax polynomial on [-1/2, 1/2] (coefficients of Cephes exp2f).
+  VF32 p = hn::Set(df, 1.535336188319500e-4f);
+  p = hn::MulAdd(p, f, hn::Set(df, 1.339887440266574e-3f));
+  p = hn::MulAdd(p, f, hn::Set(df, 9.618437357674640e-3f));
+  p = hn::MulAdd(p, f, hn::Set(df, 5.550332471162809e-2f));
+  p = hn::MulAdd(p, f, hn::Set(df, 2.402264791363012e-1f));
+  p = hn::MulAdd(p, f, hn::Set(df, 6.931472028550421e-1f));
+  p = hn::MulAdd(p, f, hn::Set(df, 1.0f));
+  const auto exponent = hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127));
+  const VF32 power = hn::BitCast(df, hn::ShiftLeft<23>(exponent));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, -126.0f)), hn::Mul(p, power));
+}
+
+// Turns scores into weights 2^(score - maximum), with the running maximum;
+// those of positions that a query does not attend to into 0.
+template <int kQueries>
+void Weigh(Fetch* fetch, TileState* s) {
+  const F32 df;
+  const size_t lanes = FloatLanes();
+  const Fetch ahead = *fetch;
+  size_t ahead_offset = 0;
+  for (int i = 0; i < kQueries; ++i) {
+    float* const scores = s->scores + i * kScoreStride;
+    const float before = s->maximum[i];
+    std::fill(scores + std::max(0, s->count[i]), scores + kSplit,
+              -std::numeric_limits<float>::infinity());
+    VF32 largest = hn::Set(df, before);
+    for (size_t p = 0; p < kSplit; p += lanes) {
+      largest = hn::Max(largest, hn::LoadU(df, scores + p));
+    }
+    s->maximum[i] = hn::GetLane(hn::MaxOfLanes(df, largest));
+    s->rescale[i] = before - s->maximum[i];
+  }
+  for (size_t i = 0; i < kQueries; i += lanes) {
+    hn::StoreU(Exp2(hn::LoadU(df, s->rescale + i)), df, s->rescale + i);
+  }
+  for (int i = 0; i < kQueries; ++i) {
+    if (s->count[i] <= 0) {  // it has ended: nothing may change
+      s->rescale[i] = 1.0f;
+      continue;
+    }
+    float* const scores = s->scores + i * kScoreStride;
+    const VF32 maximum = hn::Set(df, s->maximum[i]);
+    VF32 sum = hn::Mul(hn::Load(df, s->normalizer + i * lanes),
+                       hn::Set(df, s->rescale[i]));
+    for (size_t p = 0; p < kSplit; p += lanes) {
+      FetchLines(ahead, ahead_offset);
+      ahead_offset += ahead.step;
+      const VF32 weight = Exp2(hn::Sub(hn::LoadU(df, scores + p), maximum));
+      hn::StoreU(weight, df, scores + p);
+      sum = hn::Add(sum, weight);
+    }
+    hn::Store(sum, df, s->normalizer + i * lanes);
+  }
+  Advance(ahead_offset, fetch);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace nacre::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // KERNELS_CPU_ATTENTION_WEIGHTS_INL_H_
