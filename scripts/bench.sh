@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every benchmark of a build tree, one after another so that they do not disturb
-# each other: limits of the machine, products, whole models by type of weight,
-# on one core and on two.   usage: scripts/bench.sh [BUILD_DIR]
+# each other: limits of the machine, products, attention, whole models by type of
+# weight, on one core and on two.   usage: scripts/bench.sh [BUILD_DIR]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,6 +22,11 @@ echo "== limits of the machine"
 "$bin/bench_bandwidth" --cpus "${two:-$one}"
 echo "== matrix products, one core"
 "$bin/bench_gemm" --cpus "$one"
+echo "== attention, one core"
+for type in f32 bf16; do
+  "$bin/bench_attention" --cpus "$one" --kv-type "$type" \
+    --contexts 1024,32768 --rows 1,8
+done
 for weights in bf16 f32 int8 int4; do
   for cpus in "$one" ${two:+"$two"}; do
     echo "== whole model, $weights, cores $cpus"
