@@ -212,6 +212,7 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
   argv.Add("--cpus", worker.cpus);
   argv.Add("--backend", options_.backend);
   argv.Add("--weights", options_.weights);
+  argv.Add("--kv-type", options_.kv_type);
   if (options_.device) argv.Add("--device", absl::StrCat(*options_.device));
   argv.Add("--max-memory", options_.max_memory);
   argv.Add("--prefix-cache", options_.prefix_cache);

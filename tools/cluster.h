@@ -33,6 +33,7 @@ class Cluster {
     // Passed to every worker where set.
     std::string backend;
     std::string weights;
+    std::string kv_type;
     std::string max_memory;
     std::string prefix_cache;  // "on" or "off"
     std::optional<int> device;

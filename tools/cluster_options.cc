@@ -17,6 +17,8 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("device", "N", &device, "accelerator of the workers");
   flags->Add("weights", "T", &weights,
              "type that weights are kept in: auto, f32, bf16, int8 or int4");
+  flags->Add("kv-type", "T", &kv_type,
+             "type that keys and values are kept in: f32 or bf16");
   flags->Add("cpus", "LIST", &cpus,
              "cores to deal out to the workers, as in 0-3,6 (default: all)");
   flags->Add("max-memory", "BYTES", &max_memory,

@@ -18,14 +18,16 @@ int PerplexityCommand(const std::vector<std::string>& args,
   int limit = 0;
   bool json = false;
   FlagSet flags("nacre perplexity",
-                "Measures how well a model predicts texts, with its weights "
-                "kept in a given type.");
+                "Measures how well a model predicts texts, with its weights, "
+                "and its keys and values, kept in given types.");
   flags.Add("model", "DIR", &options.model_dir, "checkpoint to read");
   flags.Add("texts", "FILE", &texts,
             "one JSON object a line with `text` or `prompt`");
   flags.Add("limit", "N", &limit, "use only the first N texts");
   flags.Add("weights", "T", &options.backend.weights,
             "type that weights are kept in: auto, f32, bf16, int8 or int4");
+  flags.Add("kv-type", "T", &options.backend.kv_type,
+            "type that keys and values are kept in: f32 or bf16");
   flags.Add("backend", "B", &options.backend.kind, "cpu or reference");
   flags.Add("cpus", "LIST", &cpus,
             "cores to compute on, as in 0-3,6 (default: one thread)");
@@ -67,6 +69,7 @@ int PerplexityCommand(const std::vector<std::string>& args,
   if (!result.ok()) return terminal.Fail(result.status());
   if (json) {
     terminal.out << nlohmann::json{{"weights", options.backend.weights},
+                                   {"kv_type", options.backend.kv_type},
                                    {"texts", result->texts},
                                    {"cut", result->cut},
                                    {"tokens", result->tokens},
@@ -77,9 +80,10 @@ int PerplexityCommand(const std::vector<std::string>& args,
     return kExitOk;
   }
   terminal.out << absl::StrFormat(
-                      "perplexity %.4f over %d tokens of %d texts, weights %s",
+                      "perplexity %.4f over %d tokens of %d texts, weights %s, "
+                      "keys and values %s",
                       result->Perplexity(), result->tokens, result->texts,
-                      options.backend.weights)
+                      options.backend.weights, options.backend.kv_type)
                << (result->cut > 0 ? absl::StrFormat(" (%d cut at the context)",
                                                      result->cut)
                                    : "")

@@ -135,6 +135,13 @@ constexpr Flag kFlags[] = {
        options->backend.weights = text;
        return absl::OkStatus();
      }},
+    {"kv-type", "TYPE",
+     "f32 or bf16, of keys and values (f32; bf16 halves the KV cache and "
+     "changes outputs)",
+     [](const std::string& text, WorkerOptions* options) {
+       options->backend.kv_type = text;
+       return absl::OkStatus();
+     }},
     {"device", "N", "GPU of --backend cuda (0)", SetDevice},
     {"max-memory", "BYTES",
      "size of the KV cache, K, M or G may follow (what 32 full contexts "

@@ -82,6 +82,7 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   options_.cpus = "3-7";
   options_.backend = "reference";
   options_.weights = "f32";
+  options_.kv_type = "bf16";
   options_.device = 1;
   options_.max_memory = "512M";
   options_.prefix_cache = "off";
@@ -106,8 +107,9 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   ASSERT_TRUE(WaitForArgs(
       "nacre-target-worker",
       absl::StrCat("--model /models/target --coordinator ", server_.address(),
-                   " --cpus 3,6 --backend reference --weights f32 --device 1 "
-                   "--max-memory 512M --prefix-cache off --drain-timeout 1m30s "
+                   " --cpus 3,6 --backend reference --weights f32 "
+                   "--kv-type bf16 --device 1 --max-memory 512M --prefix-cache "
+                   "off --drain-timeout 1m30s "
                    "--hang-timeout=9s\n")));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));

@@ -222,10 +222,13 @@ TEST(PerplexityCommandTest, PrintsOneLineOrJson) {
                                          "--limit",
                                          "2",
                                          "--weights",
-                                         "int8"};
+                                         "int8",
+                                         "--kv-type",
+                                         "bf16"};
   const Outcome line = Nacre(args);
   EXPECT_EQ(line.code, kExitOk) << line.err;
-  EXPECT_THAT(line.out, HasSubstr("of 2 texts, weights int8"));
+  EXPECT_THAT(line.out,
+              HasSubstr("of 2 texts, weights int8, keys and values bf16"));
   std::vector<std::string> with_json = args;
   with_json.push_back("--json");
   EXPECT_THAT(Nacre(with_json).out, HasSubstr("\"perplexity\":"));

@@ -74,6 +74,19 @@ TEST(LoadTest, TheKvCacheIsAsLargeAsAskedOr32Contexts) {
   const absl::StatusOr<LoadedModel> small = LoadForWorker(options);
   ASSERT_TRUE(small.ok()) << small.status();
   EXPECT_LT(small->model->info().kv_capacity_tokens, info.kv_capacity_tokens);
+
+  options.backend.kv_type = "bf16";
+  const absl::StatusOr<LoadedModel> bf16 = LoadForWorker(options);
+  ASSERT_TRUE(bf16.ok()) << bf16.status();
+  // Twice as many blocks, and one more where half a block was left over.
+  const int64_t f32_blocks = small->model->info().kv_capacity_tokens / 16;
+  const int64_t bf16_blocks = bf16->model->info().kv_capacity_tokens / 16;
+  EXPECT_EQ(bf16_blocks / 2, f32_blocks);
+  options.max_memory_bytes.reset();
+  const absl::StatusOr<LoadedModel> contexts = LoadForWorker(options);
+  ASSERT_TRUE(contexts.ok()) << contexts.status();
+  EXPECT_EQ(contexts->model->info().kv_capacity_tokens,
+            32 * info.context_length);
 }
 
 TEST(LoadTest, SaysWhatIsMissing) {
@@ -89,6 +102,10 @@ TEST(LoadTest, SaysWhatIsMissing) {
   unknown.backend.kind = "abacus";
   EXPECT_THAT(std::string(LoadForWorker(unknown).status().message()),
               HasSubstr("abacus"));
+  unknown = OptionsFor(NACRE_MODELS "/draft");
+  unknown.backend.kv_type = "f8";
+  EXPECT_THAT(std::string(LoadForWorker(unknown).status().message()),
+              HasSubstr("kv-type is \"f8\""));
 }
 
 TEST(LoadTest, ATokenizerWithMoreIdsThanTheModelIsRefused) {

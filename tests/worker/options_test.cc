@@ -23,6 +23,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "1,3-4",
                           "--weights",
                           "f32",
+                          "--kv-type=bf16",
                           "--device",
                           "2",
                           "--max-memory",
@@ -49,6 +50,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->backend.kind, "reference");
   EXPECT_THAT(options->backend.cpus, ElementsAre(1, 3, 4));
   EXPECT_EQ(options->backend.weights, "f32");
+  EXPECT_EQ(options->backend.kv_type, "bf16");
   EXPECT_EQ(options->backend.device, 2);
   EXPECT_EQ(options->max_memory_bytes, 3 << 20);
   EXPECT_EQ(options->address_file, "a");
@@ -67,11 +69,13 @@ TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
   EXPECT_TRUE(ParseWorkerOptions({"--help"})->help);
   const std::string help = HelpText("nacre-x", "does x");
   for (const char* flag :
-       {"--model", "--coordinator", "--listen", "--advertise", "--backend",
-        "--cpus", "--weights", "--device", "--max-memory", "--address-file",
-        "--drain-timeout", "--hang-timeout", "--prefill-chunk", "--spin",
+       {"--model",        "--coordinator",    "--listen",
+        "--advertise",    "--backend",        "--cpus",
+        "--weights",      "--kv-type",        "--device",
+        "--max-memory",   "--address-file",   "--drain-timeout",
+        "--hang-timeout", "--prefill-chunk",  "--spin",
         "--prefix-cache", "--metrics-listen", "--metrics-address-file",
-        "--log-format", "--log-level"}) {
+        "--log-format",   "--log-level"}) {
     EXPECT_THAT(help, HasSubstr(flag));
   }
 }

@@ -18,7 +18,8 @@ using nacre::testing::GenerateAlone;
 using nacre::testing::InProcessPair;
 using nacre::testing::PairRequest;
 
-class PrefixCacheTest : public ::testing::Test {
+// By the type of keys and values.
+class PrefixCacheTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::unique_ptr<LlamaModel> Load(const char* name, int64_t kv_bytes,
                                    bool prefix_cache) {
@@ -41,10 +42,14 @@ class PrefixCacheTest : public ::testing::Test {
     return prompt;
   }
 
-  std::unique_ptr<kernels::Backend> backend_ = *kernels::CreateBackend({});
+  std::unique_ptr<kernels::Backend> backend_ =
+      *kernels::CreateBackend({.kv_type = GetParam()});
 };
+INSTANTIATE_TEST_SUITE_P(KvTypes, PrefixCacheTest,
+                         ::testing::Values("f32", "bf16"),
+                         [](const auto& info) { return info.param; });
 
-TEST_F(PrefixCacheTest, GenerationsAreTheSameTokensAndLeaveNoKv) {
+TEST_P(PrefixCacheTest, GenerationsAreTheSameTokensAndLeaveNoKv) {
   const auto plain = Load("target", 64 << 20, false);
   const auto target = Load("target", 64 << 20, true);
   const auto draft = Load("draft", 64 << 20, true);
@@ -84,9 +89,10 @@ TEST_F(PrefixCacheTest, GenerationsAreTheSameTokensAndLeaveNoKv) {
   EXPECT_LT(pair.draft_stats().prefix_hits, pair.draft_stats().prefix_queries);
 }
 
-TEST_F(PrefixCacheTest, EvictionChangesNothing) {
+TEST_P(PrefixCacheTest, EvictionChangesNothing) {
   // Room for two sessions or so: the cache is always full.
-  const int64_t bytes = 2 << 20;
+  const int64_t bytes =
+      backend_->kv_type() == kernels::DType::kBF16 ? 1 << 20 : 2 << 20;
   const auto plain = Load("target", 64 << 20, false);
   const auto target = Load("target", bytes, true);
   const auto draft = Load("draft", bytes, true);

@@ -25,7 +25,8 @@ using nacre::testing::PairRequest;
 constexpr int kBlock = 16;
 constexpr int kMaxTokens = 6;
 
-class PrefixSharingTest : public ::testing::Test {
+// By the type of keys and values.
+class PrefixSharingTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::unique_ptr<LlamaModel> Load(const char* name, bool prefix_cache,
                                    int64_t kv_bytes = 64 << 20) {
@@ -44,8 +45,12 @@ class PrefixSharingTest : public ::testing::Test {
     return prompt;
   }
 
-  std::unique_ptr<kernels::Backend> backend_ = *kernels::CreateBackend({});
+  std::unique_ptr<kernels::Backend> backend_ =
+      *kernels::CreateBackend({.kv_type = GetParam()});
 };
+INSTANTIATE_TEST_SUITE_P(KvTypes, PrefixSharingTest,
+                         ::testing::Values("f32", "bf16"),
+                         [](const auto& info) { return info.param; });
 
 // What one engine has said of its sessions, and done for them.
 struct Told {
@@ -149,7 +154,7 @@ target_worker::TargetCommands OpenAll(
   return commands;
 }
 
-TEST_F(PrefixSharingTest, ChoicesOfAColdPromptCostAboutOnePrefill) {
+TEST_P(PrefixSharingTest, ChoicesOfAColdPromptCostAboutOnePrefill) {
   const auto plain = Load("target", false);
   const std::vector<int32_t> prompt = Prompt(6 * kBlock + 5);
   const int rows = static_cast<int>(prompt.size()) - 1;
@@ -181,7 +186,7 @@ TEST_F(PrefixSharingTest, ChoicesOfAColdPromptCostAboutOnePrefill) {
 }
 
 // At any step of its prefill: the next one goes on where it was.
-TEST_F(PrefixSharingTest, WhenTheOneThatComputesGoesTheOthersLoseNothing) {
+TEST_P(PrefixSharingTest, WhenTheOneThatComputesGoesTheOthersLoseNothing) {
   const auto plain = Load("target", false);
   const std::vector<int32_t> prompt = Prompt(5 * kBlock + 3);
   const int rows = static_cast<int>(prompt.size()) - 1;
@@ -209,7 +214,7 @@ TEST_F(PrefixSharingTest, WhenTheOneThatComputesGoesTheOthersLoseNothing) {
 
 // The first one goes and its blocks are evicted for another session before the
 // second one takes them over.
-TEST_F(PrefixSharingTest, WhatWasEvictedIsComputedAgain) {
+TEST_P(PrefixSharingTest, WhatWasEvictedIsComputedAgain) {
   const auto plain = Load("target", false);
   const std::vector<int32_t> prompt = Prompt(3 * kBlock + 3);
   const auto choices = Choices(prompt, 2);
@@ -238,7 +243,7 @@ TEST_F(PrefixSharingTest, WhatWasEvictedIsComputedAgain) {
 }
 
 // One that has begun on its own comes upon what another has computed.
-TEST_F(PrefixSharingTest, AYoungerOneThatIsFasterHelpsTheOlder) {
+TEST_P(PrefixSharingTest, AYoungerOneThatIsFasterHelpsTheOlder) {
   const auto plain = Load("target", false);
   const auto model = Load("target", true);
   // The first two differ from each other at once: both are computed.
@@ -257,7 +262,30 @@ TEST_F(PrefixSharingTest, AYoungerOneThatIsFasterHelpsTheOlder) {
   EXPECT_GE(target.told.cached[2] + target.told.cached[3], 4 * kBlock);
 }
 
-TEST_F(PrefixSharingTest, DraftsComputeACommonPromptOnceToo) {
+// As after the loss of a target: another computes at once what was computed row
+// by row, and goes on where that one was.
+TEST_P(PrefixSharingTest, AReopenedSessionGoesOnWithTheSameTokens) {
+  const auto plain = Load("target", false);
+  const auto requests = Choices(Prompt(4 * kBlock + 1), 1);
+  const PairRequest& request = requests.at(1);
+  const std::vector<int32_t> whole = GenerateAlone(*plain, request);
+  const auto model = Load("target", true);
+  for (size_t emitted = 1; emitted < whole.size(); ++emitted) {
+    Target target(model.get(), {.max_rows = 19, .prefill_chunk = 19});
+    target_worker::OpenTarget open = Target::Opening(1, request);
+    open.token_ids.insert(open.token_ids.end(), whole.begin(),
+                          whole.begin() + emitted);
+    target.Push({.open = {open}});
+    target.Run();
+    EXPECT_EQ(target.told.output[1],
+              std::vector<int32_t>(whole.begin() + emitted, whole.end()))
+        << emitted;
+    target.Push({.close = {1}});
+    target.Run();
+  }
+}
+
+TEST_P(PrefixSharingTest, DraftsComputeACommonPromptOnceToo) {
   const std::vector<int32_t> prompt = Prompt(6 * kBlock + 5);
   const int rows = static_cast<int>(prompt.size()) - 1;
   std::map<bool, std::map<uint64_t, std::vector<int32_t>>> drafted;
