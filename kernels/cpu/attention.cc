@@ -139,16 +139,21 @@ void WeighSplit(const AttentionTile& tile, const SplitKv& kv, int begin,
 
 template <class Kv>
 void End(const AttentionTile& tile, size_t head_dim, const TileState& s) {
+  const F32 df;
   const size_t lanes = FloatLanes();
   const size_t chunk = kVectors * lanes;
+  HWY_ALIGN float placed[kVectors * hn::MaxLanes(F32())];
   for (int i = 0; i < tile.count; ++i) {
-    const float normalizer =
-        SumLanes(hn::Load(F32(), s.normalizer + i * lanes));
-    for (size_t d = 0; d < head_dim; ++d) {
-      const size_t place = Place<Kv>(d);
-      tile.queries[i].out[d] =
-          s.sums[(place / chunk * tile.count + i) * chunk + place % chunk] /
-          normalizer;
+    const VF32 normalizer =
+        hn::Set(df, SumLanes(hn::Load(df, s.normalizer + i * lanes)));
+    const float* sums = s.sums + i * chunk;
+    for (size_t d = 0; d < head_dim; d += chunk, sums += chunk * tile.count) {
+      for (size_t j = 0; j < chunk; j += lanes) {
+        hn::Store(hn::Div(hn::Load(df, sums + j), normalizer), df, placed + j);
+      }
+      float* const out = tile.queries[i].out + d;
+      const size_t count = std::min(chunk, head_dim - d);
+      for (size_t k = 0; k < count; ++k) out[k] = placed[Place<Kv>(k)];
     }
   }
 }
