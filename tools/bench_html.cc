@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/method_names.h"
 #include "tools/svg_chart.h"
 
 namespace nacre::tools {
@@ -56,17 +57,9 @@ rect { stroke: var(--paper); stroke-width: .5; }
 .draft { fill: var(--draft); background: var(--draft); }
 )";
 
+// The style sheet has a class for each method's name.
 std::string CssClass(v1::Method method) {
-  switch (method) {
-    case v1::METHOD_SD:
-      return "sd";
-    case v1::METHOD_PEARL:
-      return "pearl";
-    case v1::METHOD_ASYNC:
-      return "async";
-    default:
-      return "ar";
-  }
+  return std::string(MethodName(method));
 }
 
 std::string Key(absl::string_view css_class, absl::string_view text) {
