@@ -41,7 +41,7 @@ TEST(RunNacreTest, RefusesFlagsOfOtherCommands) {
   for (const std::vector<std::string>& args :
        std::vector<std::vector<std::string>>{{"generate", "--streams", "2"},
                                              {"up", "--prompt", "a"},
-                                             {"bench", "--html", "f"},
+                                             {"bench", "--layers", "2"},
                                              {"inflate", "--json"}}) {
     const Outcome outcome = Nacre(args);
     EXPECT_EQ(outcome.code, kExitUsage) << args[0];
