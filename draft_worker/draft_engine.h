@@ -20,6 +20,7 @@
 #include "absl/types/span.h"
 #include "draft_worker/draft_messages.h"
 #include "model/language_model.h"
+#include "model/sampling_scratch.h"
 #include "worker/engine.h"
 #include "worker/engine_inbox.h"
 #include "worker/event_outbox.h"
@@ -105,6 +106,7 @@ class DraftEngine : public worker::Engine {
   worker::EngineInbox<DraftCommands> inbox_;
   worker::EventOutbox<DraftEvents> outbox_;
   std::vector<DraftCommands> commands_;  // scratch of TakeCommands
+  model::SamplingScratch scratch_;       // of all samplers
 
   std::vector<std::unique_ptr<Session>> sessions_;  // in the order opened
   absl::flat_hash_map<worker::SessionKey, Session*> by_key_;

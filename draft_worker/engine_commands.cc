@@ -148,12 +148,18 @@ absl::StatusOr<std::unique_ptr<DraftEngine::Session>> DraftEngine::NewSession(
   const int vocab_limit = open.vocab_limit == 0
                               ? info.vocab_size
                               : std::min(open.vocab_limit, info.vocab_size);
-  return std::unique_ptr<Session>(new Session{
-      stream, open.session_id, std::move(open.request_id),
-      DraftSession(std::move(schedule), std::move(open.token_ids)),
-      std::move(sequence), reserved_length,
-      model::Sampler(open.sampling, vocab_limit, std::move(end_rule)),
-      model::TokenHistory(open.prompt_length)});
+  // Room for all that will come: steps allocate nothing.
+  model::TokenHistory history(open.prompt_length);
+  history.Reserve(reserved_length + speculation::kMaxLead);
+  open.token_ids.reserve(static_cast<size_t>(reserved_length) +
+                         speculation::kMaxLead);
+  return std::unique_ptr<Session>(
+      new Session{stream, open.session_id, std::move(open.request_id),
+                  DraftSession(std::move(schedule), std::move(open.token_ids)),
+                  std::move(sequence), reserved_length,
+                  model::Sampler(open.sampling, vocab_limit,
+                                 std::move(end_rule), &scratch_),
+                  std::move(history)});
 }
 
 void DraftEngine::ApplyCommit(Session& session,

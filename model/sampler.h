@@ -4,19 +4,26 @@
 // by draft and target, so the token is a pure function of the logits, the
 // parameters and the position.
 //
-// Ties keep the lower id, everywhere. Thread-compatible: a sampler's scratch
-// memory is its only state, so equal samplers draw equal tokens.
+// Ties keep the lower id, everywhere. How a large vocabulary is drawn from
+// without looking at most of it: logit_row.h, sampling_cut.h, gumbel_race.h.
+//
+// Thread-compatible: the scratch memory is a sampler's only state, so equal
+// samplers draw equal tokens.
 
 #ifndef MODEL_SAMPLER_H_
 #define MODEL_SAMPLER_H_
 
 #include <cstdint>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "common/sampling_params.h"
+#include "model/gumbel_race.h"
+#include "model/logit_row.h"
+#include "model/sampling_cut.h"
+#include "model/sampling_scratch.h"
 
 namespace nacre::model {
 
@@ -30,6 +37,9 @@ class TokenHistory {
   // The first `num_prompt_tokens` pushed tokens are prompt, the rest generated.
   explicit TokenHistory(int num_prompt_tokens)
       : num_prompt_tokens_(num_prompt_tokens) {}
+
+  // Makes room for so many tokens: up to them nothing allocates.
+  void Reserve(int length);
 
   void Push(int32_t token_id);
   void Truncate(int length);  // pops down to `length` tokens
@@ -57,28 +67,36 @@ struct EndRule {
 class Sampler {
  public:
   // Ids >= vocab_limit are never drawn: padded heads, or ids the target lacks.
-  Sampler(const SamplingParams& params, int vocab_limit, EndRule end_rule = {});
+  // `scratch`, of this thread, outlives the sampler; null: it has its own.
+  Sampler(const SamplingParams& params, int vocab_limit, EndRule end_rule = {},
+          SamplingScratch* scratch = nullptr);
 
   // Draws the token for absolute `position` (the number of tokens before it).
   //   logits [vocab_size >= vocab_limit]; `history` holds the tokens before.
   // NaN logits are never drawn; if all are NaN or -inf, returns id 0 (also
-  // where it is a forbidden end: there is nothing else).
+  // where it is a forbidden end: there is nothing else). Allocates nothing.
   int32_t Sample(absl::Span<const float> logits, int position,
                  const TokenHistory& history);
 
  private:
-  // Copies into logits_ what the parameters change before the temperature.
-  void Adjust(const float* values, bool forbids_end,
-              const TokenHistory& history);
+  // A copy with what the parameters change before the temperature.
+  //                                         all values: [vocab_limit]
+  const float* Adjusted(const float* values, bool forbids_end,
+                        const TokenHistory& history);
+  int32_t Greedy(const float* values);
+  // Draws at a temperature, from all tokens or after a filter.
+  int32_t DrawFromAll(const float* values, int position);
+  int32_t DrawFromTop(const float* values, int position);
+  // Enters what may win of some groups. `best`: the row's largest scaled value.
+  void Race(const LogitRow& row, GroupRange groups, const SamplingCut& cut,
+            float best, GumbelRace* race) const;
 
   SamplingParams params_;
   int vocab_limit_;
   EndRule end_rule_;
   bool has_penalties_;
-  std::vector<float> logits_;                          // scratch, [vocab_limit]
-  std::vector<std::pair<float, int32_t>> candidates_;  // scratch
-  std::vector<float> differences_;                     // scratch, [vocab_limit]
-  std::vector<int32_t> masses_;                        // scratch, [vocab_limit]
+  std::unique_ptr<SamplingScratch> own_scratch_;
+  SamplingScratch* scratch_;
 };
 
 }  // namespace nacre::model

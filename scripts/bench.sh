@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every benchmark of a build tree, one after another so that they do not disturb
 # each other: limits of the machine, products, attention, whole models by type of
-# weight, on one core and on two.   usage: scripts/bench.sh [BUILD_DIR]
+# weight, on one core and on two, sampling.   usage: scripts/bench.sh [BUILD_DIR]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,6 +37,8 @@ for weights in bf16 f32 int8 int4; do
 done
 echo "== whole model, bf16, one core, 16384 positions behind"
 "$bin/bench_decode" --layers 4 --cpus "$one" --context 16384 --rows 1,4,8
+echo "== drawing tokens, one core"
+"$bin/bench_sampling" --cpus "$one" --repetitions 5
 if [[ -x "$bin/bench_cuda_gemm" ]] && nvidia-smi >/dev/null 2>&1; then
   echo "== GPU"
   "$bin/bench_cuda_gemm"

@@ -203,7 +203,7 @@ void TargetEngine::SampleRows(Session& session,
     if (session.num_logprobs.has_value()) {
       session.logprobs.push_back(
           model::ComputeLogprobs(logits.subspan(row * vocab_size, vocab_size),
-                                 token_id, *session.num_logprobs));
+                                 token_id, *session.num_logprobs, &scratch_));
     }
     if (row == tail.size() || token_id != tail[row]) break;
     session.history.Push(token_id);

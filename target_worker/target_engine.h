@@ -20,6 +20,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "model/language_model.h"
+#include "model/sampling_scratch.h"
 #include "target_worker/target_messages.h"
 #include "worker/engine.h"
 #include "worker/engine_inbox.h"
@@ -109,6 +110,7 @@ class TargetEngine : public worker::Engine {
   worker::EngineInbox<TargetCommands> inbox_;
   worker::EventOutbox<TargetEvents> outbox_;
   std::vector<TargetCommands> commands_;  // scratch of TakeCommands
+  model::SamplingScratch scratch_;        // of all samplers
 
   std::vector<std::unique_ptr<Session>> sessions_;  // in the order opened
   absl::flat_hash_map<worker::SessionKey, Session*> by_key_;

@@ -34,6 +34,7 @@ absl::Status AddText(model::LlamaModel* model,
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<model::Sequence> sequence,
                          model->NewSequence(count));
   const size_t vocab = static_cast<size_t>(model->info().vocab_size);
+  model::SamplingScratch scratch;
   for (int begin = 0; begin < count; begin += kChunkRows) {
     const int rows = std::min(kChunkRows, count - begin);
     const model::SequenceRows batch = {
@@ -47,7 +48,8 @@ absl::Status AddText(model::LlamaModel* model,
       const int32_t token = tokens[static_cast<size_t>(begin + i + 1)];
       const double logprob =
           model::ComputeLogprobs(
-              logits.subspan(static_cast<size_t>(i) * vocab, vocab), token, 0)
+              logits.subspan(static_cast<size_t>(i) * vocab, vocab), token, 0,
+              &scratch)
               .logprob;
       if (!std::isfinite(logprob)) {
         return absl::DataLossError(

@@ -8,15 +8,14 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/kernels/kernel_testing.h"
+#include "tests/model/random_rows.h"
 #include "tests/model/reference_sampler.h"
 
 namespace nacre::model {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TokenHistory HistoryOf(absl::Span<const int32_t> tokens,
                        int num_prompt_tokens) {
@@ -31,47 +30,20 @@ int32_t SampleOnce(const SamplingParams& params, std::vector<float> logits,
   return sampler.Sample(logits, position, TokenHistory(0));
 }
 
-template <typename T>
-T Pick(std::mt19937& rng, std::initializer_list<T> values) {
-  return values.begin()[rng() % values.size()];
-}
+// The same tokens on every SIMD target.
+using SamplerTargetTest = kernels::EveryTargetTest;
+INSTANTIATE_TEST_SUITE_P(Targets, SamplerTargetTest,
+                         ::testing::ValuesIn(kernels::SupportedSimdTargets()),
+                         kernels::SimdTargetName);
 
-SamplingParams RandomParams(std::mt19937& rng) {
-  SamplingParams params;
-  params.temperature = Pick(rng, {0.0f, 1e-3f, 0.3f, 0.8f, 1.0f, 1.7f, 50.0f});
-  params.top_k = Pick(rng, {0, 0, 1, 2, 7, 40, 1000, 100000});
-  params.top_p = Pick(rng, {1.0f, 1.0f, 1e-6f, 0.3f, 0.9f, 0.999f});
-  params.min_p = Pick(rng, {0.0f, 0.0f, 0.02f, 0.5f, 1.0f});
-  params.repetition_penalty = Pick(rng, {1.0f, 1.0f, 1.2f, 0.5f});
-  params.frequency_penalty = Pick(rng, {0.0f, 0.0f, 0.7f, -1.0f});
-  params.presence_penalty = Pick(rng, {0.0f, 0.0f, 1.5f});
-  params.seed = rng() * uint64_t{0x100000001};
-  return params;
-}
-
-// Logits of several kinds: smooth, peaked, full of ties, with holes.
-std::vector<float> RandomLogits(std::mt19937& rng, int count) {
-  std::normal_distribution<float> normal;
-  const float scale = Pick(rng, {0.1f, 3.0f, 30.0f, 1e5f});
-  const bool has_ties = rng() % 3 == 0;
-  const bool has_holes = rng() % 4 == 0;
-  std::vector<float> logits(static_cast<size_t>(count));
-  for (float& logit : logits) {
-    logit = scale * normal(rng);
-    if (has_ties) logit = std::round(logit);
-    if (has_holes && rng() % 3 == 0) logit = Pick(rng, {kNaN, -kInfinity});
-  }
-  return logits;
-}
-
-TEST(SamplerTest, EqualsTheReferenceOnRandomLogitsAndParameters) {
+TEST_P(SamplerTargetTest, EqualsTheReferenceOnRandomLogitsAndParameters) {
   std::mt19937 rng(1);
   for (int trial = 0; trial < 3000; ++trial) {
     const int vocab_size = Pick(rng, {1, 2, 5, 63, 300, 1500});
     const int vocab_limit =
         std::max(1, vocab_size - static_cast<int>(rng() % 3));
     const SamplingParams params = RandomParams(rng);
-    const std::vector<float> logits = RandomLogits(rng, vocab_size);
+    const std::vector<float> logits = RandomLogits(&rng, vocab_size);
     std::vector<int32_t> tokens;
     for (int i = 0; i < 9; ++i) {
       tokens.push_back(static_cast<int32_t>(rng() % vocab_size));
@@ -84,13 +56,31 @@ TEST(SamplerTest, EqualsTheReferenceOnRandomLogitsAndParameters) {
   }
 }
 
-TEST(SamplerTest, EqualsTheReferenceOverALargeVocabulary) {
+TEST_P(SamplerTargetTest, EqualsTheReferenceOnHardRows) {
+  std::mt19937 rng(5);
+  SamplingScratch scratch;
+  for (int trial = 0; trial < 3000; ++trial) {
+    const int vocab_size = Pick(rng, {1, 63, 64, 65, 300, 1500});
+    const SamplingParams params = RandomParams(rng);
+    const std::vector<float> logits = HardLogits(&rng, vocab_size);
+    const int position = static_cast<int>(rng() % 100000);
+    Sampler sampler(params, vocab_size, {}, &scratch);
+    EXPECT_EQ(sampler.Sample(logits, position, TokenHistory(0)),
+              ReferenceSample(params, logits, vocab_size, position, {}, 0))
+        << "trial " << trial;
+  }
+}
+
+TEST_P(SamplerTargetTest, EqualsTheReferenceOverALargeVocabulary) {
   std::mt19937 rng(2);
   const int vocab_size = 20011;
+  SamplingScratch scratch;
   for (int trial = 0; trial < 60; ++trial) {
     const SamplingParams params = RandomParams(rng);
-    const std::vector<float> logits = RandomLogits(rng, vocab_size);
-    Sampler sampler(params, vocab_size);
+    const std::vector<float> logits = trial % 3 == 0
+                                          ? HardLogits(&rng, vocab_size)
+                                          : RandomLogits(&rng, vocab_size);
+    Sampler sampler(params, vocab_size, {}, &scratch);
     EXPECT_EQ(sampler.Sample(logits, trial, TokenHistory(0)),
               ReferenceSample(params, logits, vocab_size, trial, {}, 0))
         << "trial " << trial;
@@ -99,19 +89,37 @@ TEST(SamplerTest, EqualsTheReferenceOverALargeVocabulary) {
 
 // Flat logits are where almost every token needs its noise looked at, and
 // where scores come close: the pruning must not lose one.
-TEST(SamplerTest, PruningNeverLosesTheWinner) {
+TEST_P(SamplerTargetTest, PruningNeverLosesTheWinner) {
   SamplingParams params;
   params.temperature = 1.0f;
   std::mt19937 rng(3);
-  std::vector<float> logits(257);
-  for (int trial = 0; trial < 4000; ++trial) {
+  std::vector<float> logits(2500);
+  SamplingScratch scratch;
+  for (int trial = 0; trial < 600; ++trial) {
     for (float& logit : logits) {
       logit = static_cast<float>(rng() % 8) * 0.25f;
     }
     params.seed = rng();
-    Sampler sampler(params, 257);
+    Sampler sampler(params, 2500, {}, &scratch);
     ASSERT_EQ(sampler.Sample(logits, trial, TokenHistory(0)),
-              ReferenceSample(params, logits, 257, trial, {}, 0));
+              ReferenceSample(params, logits, 2500, trial, {}, 0));
+  }
+}
+
+// Samplers of different vocabularies and parameters take turns in one memory.
+TEST(SamplerTest, SharedScratchCarriesNothingFromOneToTheNext) {
+  std::mt19937 rng(8);
+  SamplingScratch scratch;
+  for (int trial = 0; trial < 500; ++trial) {
+    const int vocab_size = Pick(rng, {3, 64, 700, 1500});
+    const SamplingParams params = RandomParams(rng);
+    const std::vector<float> logits = RandomLogits(&rng, vocab_size);
+    Sampler shares(params, vocab_size, {}, &scratch);
+    Sampler alone(params, vocab_size);
+    const TokenHistory history = HistoryOf({1, 2, 2}, 1);
+    ASSERT_EQ(shares.Sample(logits, trial, history),
+              alone.Sample(logits, trial, history))
+        << trial;
   }
 }
 
@@ -282,7 +290,7 @@ TEST(SamplerTest, ABiasEqualsBiasedLogitsForEveryParameter) {
   std::mt19937 rng(7);
   for (int trial = 0; trial < 300; ++trial) {
     SamplingParams params = RandomParams(rng);
-    std::vector<float> logits = RandomLogits(rng, 50);
+    std::vector<float> logits = RandomLogits(&rng, 50);
     Sampler plain(params, 50);
     for (int32_t id = 0; id < 50; id += 1 + static_cast<int32_t>(rng() % 9)) {
       params.logit_bias.emplace_back(id, static_cast<float>(rng() % 200) - 100);

@@ -121,10 +121,11 @@ TEST(TargetEngineTest, LogprobsAreThoseOfTheModelForEveryToken) {
   EXPECT_EQ(fixture.tokens[1], truth);
   const std::vector<TokenLogprobs>& got = fixture.logprobs[1];
   ASSERT_EQ(got.size(), truth.size() - 4);
+  model::SamplingScratch scratch;
   for (size_t i = 0; i < got.size(); ++i) {
     const TokenLogprobs expected = model::ComputeLogprobs(
         fixture.model.Logits(absl::MakeConstSpan(truth).first(4 + i)),
-        truth[4 + i], 3);
+        truth[4 + i], 3, &scratch);
     EXPECT_EQ(got[i].token_id, expected.token_id);
     EXPECT_EQ(got[i].logprob, expected.logprob);
     EXPECT_EQ(got[i].top, expected.top);

@@ -1,0 +1,73 @@
+// The race of exact match: which token has the largest scaled value
+// (model/logit_row.h) + Gumbel noise. The noise of a token is a pure function
+// of (seed, position, token id); most of it is never drawn, and of what is
+// drawn almost all loses without its logarithm being taken. That is exact:
+// rounded sums are monotone, so a token loses where a bound of its noise does.
+//
+// Every SIMD target gives the same winner.
+
+#ifndef MODEL_GUMBEL_RACE_H_
+#define MODEL_GUMBEL_RACE_H_
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "model/logit_row.h"
+
+namespace nacre::model {
+
+inline constexpr int kTokensPerNoiseBlock = 4;
+
+// An upper bound on GumbelFromBits(bits), 0.07 above -ln(1 - u) at most (but
+// for the last few numbers) and so close for the large values that win: -ln(-ln
+// u) <= -ln(1 - u), and log2 of a float is at least its bits read as a
+// fixed-point number.
+inline float GumbelUpperBound(uint32_t bits) {
+  // (1 - u) * 2^31, rounded down.
+  const float y = static_cast<float>(static_cast<int32_t>(~bits >> 1)) + 0.25f;
+  const float log2_fixed_point =
+      static_cast<float>(std::bit_cast<int32_t>(y));  // (log2 y + 127) * 2^23
+  // ln 2 * (31 + 127 - log2_fixed_point / 2^23), and a margin for rounding.
+  return 109.5183f - 8.2629635e-8f * log2_fixed_point;
+}
+
+// Tokens of one group that may win.
+struct Contenders {
+  int group = 0;
+  uint64_t tokens = 0;          // bit i: token id 64 * group + i
+  uint32_t bits[kGroupTokens];  // the noise of all of them
+};
+
+class GumbelRace {
+ public:
+  GumbelRace(uint64_t seed, int position) : seed_(seed), position_(position) {}
+
+  int32_t winner() const { return winner_; }
+  float best_score() const { return best_score_; }
+
+  // Whether a token of this scaled value and noise may win. NaN does not.
+  bool MayWin(float scaled, uint32_t bits) const {
+    return scaled + GumbelUpperBound(bits) >= best_score_;
+  }
+
+  // Enters a token. Ties keep the lower id.
+  void Add(float scaled, int32_t id);  // draws its noise
+  void Add(float scaled, int32_t id, uint32_t bits);
+
+  // The first of the groups that has tokens of which the scaled value is at
+  // least `lowest` and, with the bound of their noise, at least best_score().
+  // False: there is none.
+  bool NextContenders(const LogitRow& row, GroupRange groups, float lowest,
+                      Contenders* contenders) const;
+
+ private:
+  uint64_t seed_;
+  int position_;
+  float best_score_ = -std::numeric_limits<float>::infinity();
+  int32_t winner_ = 0;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_GUMBEL_RACE_H_
