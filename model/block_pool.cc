@@ -1,16 +1,53 @@
 #include "model/block_pool.h"
 
+#include <algorithm>
+
+#include "absl/hash/hash.h"
 #include "common/check.h"
 
 namespace nacre::model {
 
+size_t BlockPool::PrefixHash::operator()(const Prefix& prefix) const {
+  return absl::HashOf(prefix.parent, prefix.token_ids);
+}
+
+size_t BlockPool::PrefixHash::operator()(int32_t block) const {
+  return (*this)(pool->PrefixOf(block));
+}
+
+bool BlockPool::PrefixEqual::operator()(int32_t a, int32_t b) const {
+  return pool->PrefixOf(a) == pool->PrefixOf(b);
+}
+
+bool BlockPool::PrefixEqual::operator()(const Prefix& prefix,
+                                        int32_t block) const {
+  return prefix == pool->PrefixOf(block);
+}
+
+bool BlockPool::PrefixEqual::operator()(int32_t block,
+                                        const Prefix& prefix) const {
+  return prefix == pool->PrefixOf(block);
+}
+
 BlockPool::BlockPool(int num_blocks, int block_size, bool cache)
     : block_size_(block_size),
       cache_(cache),
-      blocks_(static_cast<size_t>(num_blocks)) {
+      blocks_(static_cast<size_t>(num_blocks)),
+      token_ids_(cache ? blocks_.size() * static_cast<size_t>(block_size) : 0),
+      published_(0, PrefixHash{this}, PrefixEqual{this}) {
   // Taken from the back: the first sequence gets block 0 and on.
   free_.reserve(blocks_.size());
   for (int i = num_blocks - 1; i >= 0; --i) free_.push_back(i);
+  // A quarter more: what is erased leaves marks, which the set cleans up in
+  // place only while it is not nearly full.
+  if (cache) published_.reserve(blocks_.size() + blocks_.size() / 4);
+}
+
+BlockPool::Prefix BlockPool::PrefixOf(int32_t block) const {
+  const size_t index = static_cast<size_t>(block);
+  const size_t size = static_cast<size_t>(block_size_);
+  return {blocks_[index].parent,
+          absl::MakeConstSpan(token_ids_).subspan(index * size, size)};
 }
 
 absl::optional<BlockPool::Reservation> BlockPool::Reserve(
@@ -20,12 +57,13 @@ absl::optional<BlockPool::Reservation> BlockPool::Reserve(
   const size_t block_size = static_cast<size_t>(block_size_);
   for (size_t begin = 0; begin + block_size < token_ids.size();
        begin += block_size) {
-    const absl::Span<const int32_t> ids = token_ids.subspan(begin, block_size);
-    const auto found =
-        by_key_.find(Key(reservation.node, {ids.begin(), ids.end()}));
-    if (found == by_key_.end() || reservation.num_cached == num_blocks) break;
-    const Block& block = blocks_[static_cast<size_t>(found->second)];
-    reservation.blocks.push_back(found->second);
+    const auto found = published_.find(
+        Prefix{reservation.node, token_ids.subspan(begin, block_size)});
+    if (found == published_.end() || reservation.num_cached == num_blocks) {
+      break;
+    }
+    const Block& block = blocks_[static_cast<size_t>(*found)];
+    reservation.blocks.push_back(*found);
     reservation.node = block.node;
     ++reservation.num_cached;
     if (block.uses == 0) ++num_unused;
@@ -46,13 +84,17 @@ void BlockPool::Use(int32_t index) {
   if (block.uses++ == 0 && block.node != kRoot) unused_.erase(block.unused);
 }
 
+void BlockPool::Evict(int32_t index) {
+  Block& block = blocks_[static_cast<size_t>(index)];
+  published_.erase(index);
+  unused_.erase(block.unused);
+  block.node = kRoot;
+}
+
 int32_t BlockPool::TakeFree() {
   if (free_.empty()) {
     const int32_t index = unused_.front();
-    unused_.pop_front();
-    Block& block = blocks_[static_cast<size_t>(index)];
-    by_key_.erase(block.key);
-    block = Block();
+    Evict(index);
     return index;
   }
   const int32_t index = free_.back();
@@ -69,22 +111,24 @@ BlockPool::Node BlockPool::Publish(Node parent,
   Block& block = blocks_[static_cast<size_t>(index)];
   NACRE_CHECK(block.uses > 0 && block.node == kRoot,
               "a block is published once, by who uses it");
-  Key key(parent, {token_ids.begin(), token_ids.end()});
-  const auto [entry, is_new] = by_key_.try_emplace(key, index);
-  if (!is_new) return blocks_[static_cast<size_t>(entry->second)].node;
-  block.key = std::move(key);
+  const auto found = published_.find(Prefix{parent, token_ids});
+  if (found != published_.end()) {
+    return blocks_[static_cast<size_t>(*found)].node;
+  }
+  block.parent = parent;
   block.node = next_node_++;
+  std::copy(token_ids.begin(), token_ids.end(),
+            token_ids_.begin() + std::ptrdiff_t{index} * block_size_);
+  published_.insert(index);
   return block.node;
 }
 
 absl::optional<BlockPool::Published> BlockPool::TakePublished(
     Node parent, absl::Span<const int32_t> token_ids) {
-  const auto found =
-      by_key_.find(Key(parent, {token_ids.begin(), token_ids.end()}));
-  if (found == by_key_.end()) return absl::nullopt;
-  Use(found->second);
-  return Published{found->second,
-                   blocks_[static_cast<size_t>(found->second)].node};
+  const auto found = published_.find(Prefix{parent, token_ids});
+  if (found == published_.end()) return absl::nullopt;
+  Use(*found);
+  return Published{*found, blocks_[static_cast<size_t>(*found)].node};
 }
 
 void BlockPool::Release(absl::Span<const int32_t> blocks) {

@@ -12,12 +12,12 @@
 #ifndef MODEL_BLOCK_POOL_H_
 #define MODEL_BLOCK_POOL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <list>
-#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 
@@ -31,6 +31,8 @@ class BlockPool {
 
   // Blocks of `block_size` tokens. Without `cache` nothing is ever shared.
   BlockPool(int num_blocks, int block_size, bool cache);
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
 
   struct Reservation {
     std::vector<int32_t> blocks;
@@ -46,6 +48,7 @@ class BlockPool {
   // `block`, reserved by the caller, holds `token_ids` [block_size] behind the
   // prefix `parent` and will not change any more. Returns the prefix that ends
   // with it. If another block already stands for it, this one stays private.
+  // Allocates nothing: it happens between the steps of running sequences.
   Node Publish(Node parent, absl::Span<const int32_t> token_ids, int32_t block);
 
   struct Published {
@@ -66,28 +69,51 @@ class BlockPool {
   int num_available() const {
     return static_cast<int>(free_.size() + unused_.size());
   }
-  int num_cached() const { return static_cast<int>(by_key_.size()); }
+  int num_cached() const { return static_cast<int>(published_.size()); }
 
  private:
-  using Key = std::pair<Node, std::vector<int32_t>>;  // parent, token ids
+  // What a published block stands for: these tokens behind `parent`.
+  struct Prefix {
+    Node parent;
+    absl::Span<const int32_t> token_ids;
+    bool operator==(const Prefix&) const = default;
+  };
 
   struct Block {
     int uses = 0;
     Node node = kRoot;  // kRoot: not published
-    Key key;
+    Node parent = kRoot;
     std::list<int32_t>::iterator unused;  // where uses == 0 and published
   };
 
+  // Published blocks are found by their prefixes.
+  struct PrefixHash {
+    using is_transparent = void;
+    const BlockPool* pool;
+    size_t operator()(const Prefix& prefix) const;
+    size_t operator()(int32_t block) const;
+  };
+  struct PrefixEqual {
+    using is_transparent = void;
+    const BlockPool* pool;
+    bool operator()(int32_t a, int32_t b) const;
+    bool operator()(const Prefix& prefix, int32_t block) const;
+    bool operator()(int32_t block, const Prefix& prefix) const;
+  };
+
+  Prefix PrefixOf(int32_t block) const;
   void Use(int32_t block);
+  void Evict(int32_t block);  // published, unused
   int32_t TakeFree();
 
   const int block_size_;
   const bool cache_;
   Node next_node_ = kRoot + 1;
   std::vector<Block> blocks_;
+  std::vector<int32_t> token_ids_;  // of published blocks, [blocks, block_size]
   std::vector<int32_t> free_;
   std::list<int32_t> unused_;  // published, the one unused longest first
-  absl::flat_hash_map<Key, int32_t> by_key_;
+  absl::flat_hash_set<int32_t, PrefixHash, PrefixEqual> published_;
 };
 
 }  // namespace nacre::model

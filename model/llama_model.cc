@@ -70,6 +70,7 @@ absl::StatusOr<std::unique_ptr<Sequence>> LlamaModel::NewSequenceWithPrefix(
   }
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> sequence,
                          kv_pool_->Reserve(max_length, token_ids));
+  rope_.Reserve(max_length);  // here, not in the middle of a step
   return sequence;
 }
 

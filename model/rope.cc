@@ -52,12 +52,19 @@ std::vector<float> InverseFrequencies(const ModelConfig& config) {
 RopeTable::RopeTable(const ModelConfig& config)
     : inverse_frequencies_(InverseFrequencies(config)) {}
 
+void RopeTable::Reserve(int length) {
+  const size_t count =
+      static_cast<size_t>((length + kGrowth - 1) / kGrowth * kGrowth) *
+      inverse_frequencies_.size();
+  if (count <= cos_.capacity()) return;
+  cos_.reserve(count);
+  sin_.reserve(count);
+}
+
 void RopeTable::Extend(int position) {
   if (position < num_positions_) return;
   const int count = (position / kGrowth + 1) * kGrowth;
-  const size_t half = inverse_frequencies_.size();
-  cos_.reserve(count * half);
-  sin_.reserve(count * half);
+  Reserve(count);
   for (int p = num_positions_; p < count; ++p) {
     for (const float inverse : inverse_frequencies_) {
       // The angle is rounded to float32 as in Hugging Face. Its cosine is taken

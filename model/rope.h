@@ -23,6 +23,9 @@ class RopeTable {
  public:
   explicit RopeTable(const ModelConfig& config);
 
+  // Makes room for positions below `length`: up to it Extend allocates nothing.
+  void Reserve(int length);
+
   // Makes positions 0..position available. Not more often than once in
   // kGrowth positions does it do any work.
   void Extend(int position);

@@ -110,12 +110,12 @@ nacre_mutant(unfilled_block_shared model/block_sequence.cc
 nacre_mutant_statement(taken_block_not_used model/block_sequence.cc
   [[block = taken->block;]] [[]])
 nacre_mutant_statement(evicted_block_served model/block_pool.cc
-  [[by_key_.erase(block.key);]] [[]])
+  [[Evict(index);]] [[]])
 nacre_mutant_statement(shared_block_freed model/block_pool.cc
   [[if (--block.uses > 0) continue;]] [[--block.uses;]])
 nacre_mutant(prefix_without_its_beginning model/block_pool.cc
-  [[by_key_.try_emplace(key, index)]]
-  [[by_key_.try_emplace(Key(kRoot, key.second), index)]])
+  [[block.parent = parent]]
+  [[block.parent = kRoot]])
 
 # ------------------------------------------------------------- silent workers
 nacre_mutant(half_open_connection_unnoticed coordinator/signs_of_life.cc
