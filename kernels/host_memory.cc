@@ -107,20 +107,26 @@ absl::StatusOr<std::unique_ptr<Buffer>> AllocateHostBuffer(size_t bytes) {
 }
 
 void LoadRow(const HostMatrix& matrix, size_t row, float* out) {
-  const size_t cols = static_cast<size_t>(matrix.cols);
+  LoadValues(matrix, row, 0, matrix.cols, out);
+}
+
+void LoadValues(const HostMatrix& matrix, size_t row, int first, int count,
+                float* out) {
+  const size_t size = static_cast<size_t>(count);
   const char* from =
-      static_cast<const char*>(matrix.data) + row * cols * SizeOf(matrix.dtype);
+      static_cast<const char*>(matrix.data) +
+      (row * matrix.cols + static_cast<size_t>(first)) * SizeOf(matrix.dtype);
   switch (matrix.dtype) {
     case DType::kF32:
-      std::memcpy(out, from, cols * sizeof(float));
+      if (size > 0) std::memcpy(out, from, size * sizeof(float));
       return;
     case DType::kBF16:
-      for (size_t j = 0; j < cols; ++j) {
+      for (size_t j = 0; j < size; ++j) {
         out[j] = FromBF16(LoadUnaligned<uint16_t>(from, j));
       }
       return;
     case DType::kF16:
-      for (size_t j = 0; j < cols; ++j) {
+      for (size_t j = 0; j < size; ++j) {
         out[j] = FromF16(LoadUnaligned<uint16_t>(from, j));
       }
       return;

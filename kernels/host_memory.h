@@ -42,6 +42,9 @@ absl::StatusOr<std::unique_ptr<Buffer>> AllocateHostBuffer(size_t bytes);
 
 // Row `row` of `matrix` as float32, exact.                    out [matrix.cols]
 void LoadRow(const HostMatrix& matrix, size_t row, float* out);
+// Columns [first, first + count) of the row.                        out [count]
+void LoadValues(const HostMatrix& matrix, size_t row, int first, int count,
+                float* out);
 
 // The sum of the rows of `parts`. Fatal unless there is at least one part,
 // every size is positive and all have equal cols.

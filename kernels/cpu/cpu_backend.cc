@@ -101,10 +101,14 @@ void CpuBackend::CopyToHost(const void* device, size_t bytes, void* host) {
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuBackend::Pack(
     absl::Span<const HostMatrix> parts) {
+  const StackedWeights weights(parts);
+  const auto run = [&](int units, absl::FunctionRef<void(int, int)> task) {
+    Divide(units, weights.rows() / units * weights.cols(), task);
+  };
   if (QuantizedGroupSize(weight_type_) > 0) {
-    return QuantizedMatrix::Create(parts, weight_type_, quantized_gemm_);
+    return QuantizedMatrix::Create(weights, weight_type_, quantized_gemm_, run);
   }
-  return DenseMatrix::Create(parts, weight_type_, gemm_);
+  return DenseMatrix::Create(weights, weight_type_, gemm_, run);
 }
 
 void CpuBackend::Divide(int count, int elements_each,

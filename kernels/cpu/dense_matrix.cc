@@ -2,24 +2,45 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
+#include <cstring>
 
 #include "common/status_macros.h"
 
 namespace nacre::kernels {
 
+namespace {
+
+struct BF16Pair {
+  uint16_t first;
+  uint16_t second;
+};
+
+// Inputs that are turned from rows into columns at a time: one line of every
+// row, 4 KB in all.
+constexpr int kPiece = 16;  // words
+
+void LoadWords(const StackedWeights& weights, int row, int word, float* out) {
+  weights.Load(row, word, kPiece, out);
+}
+
+void LoadWords(const StackedWeights& weights, int row, int word,
+               BF16Pair* out) {
+  uint16_t values[2 * kPiece];
+  weights.LoadBF16(row, 2 * word, 2 * kPiece, values);
+  static_assert(sizeof(BF16Pair) == 2 * sizeof(uint16_t));
+  std::memcpy(out, values, sizeof(values));
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
-    absl::Span<const HostMatrix> parts, WeightType type,
-    const GemmKernels& kernels) {
+    const StackedWeights& weights, WeightType type, const GemmKernels& kernels,
+    RunRanges run) {
   std::unique_ptr<DenseMatrix> packed(new DenseMatrix(kernels));
-  packed->rows_ = CheckedTotalRows(parts);
-  packed->cols_ = parts[0].cols;
-  packed->is_bf16_ =
-      type == WeightType::kBF16 ||
-      (type == WeightType::kAuto &&
-       std::all_of(parts.begin(), parts.end(), [](const HostMatrix& part) {
-         return part.dtype == DType::kBF16;
-       }));
+  packed->rows_ = weights.rows();
+  packed->cols_ = weights.cols();
+  packed->is_bf16_ = type == WeightType::kBF16 ||
+                     (type == WeightType::kAuto && weights.is_bf16());
   packed->cells_ = static_cast<size_t>((packed->cols_ + kDenseCellInputs - 1) /
                                        kDenseCellInputs);
   const size_t inputs = packed->cells_ * kDenseCellInputs;
@@ -27,35 +48,34 @@ absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
                        (packed->is_bf16_ ? sizeof(uint16_t) : sizeof(float));
   NACRE_ASSIGN_OR_RETURN(packed->memory_,
                          AllocateHostBuffer(bytes + kPrefetchBytes));
-
-  std::vector<float> values(inputs);  // zeros behind cols
-  int out_row = 0;
-  for (const HostMatrix& part : parts) {
-    for (int row = 0; row < part.rows; ++row, ++out_row) {
-      LoadRow(part, row, values.data());
-      packed->PackRow(values.data(), out_row);
+  run(packed->num_units(), [&](int begin, int end) {
+    for (int unit = begin; unit < end; ++unit) {
+      if (packed->is_bf16_) {
+        packed->PackUnit<BF16Pair>(weights, unit);
+      } else {
+        packed->PackUnit<float>(weights, unit);
+      }
     }
-  }
+  });
   return packed;
 }
 
-// values [cells * 8]
-void DenseMatrix::PackRow(const float* values, int row) {
-  const size_t outputs = unit_outputs();
-  const size_t unit = static_cast<size_t>(row) / outputs;
-  const size_t inputs = cells_ * kDenseCellInputs;
-  size_t index = unit * inputs * outputs + row % outputs;
-  if (is_bf16_) {  // pairs of inputs
-    auto* const words = static_cast<uint32_t*>(memory_->data());
-    index = unit * inputs / 2 * outputs + row % outputs;
-    for (size_t k = 0; k < inputs; k += 2, index += outputs) {
-      words[index] =
-          uint32_t{ToBF16(values[k])} | (uint32_t{ToBF16(values[k + 1])} << 16);
-    }
-  } else {
-    float* const floats = memory_->f32();
-    for (size_t k = 0; k < inputs; ++k, index += outputs) {
-      floats[index] = values[k];
+template <class Word>
+void DenseMatrix::PackUnit(const StackedWeights& weights, int unit) {
+  const int outputs = static_cast<int>(unit_outputs());
+  const int words =
+      static_cast<int>(cells_) * kDenseCellInputs / (is_bf16_ ? 2 : 1);
+  auto* const out = static_cast<Word*>(memory_->data()) +
+                    static_cast<size_t>(unit) * words * outputs;
+  const int first = unit * outputs;
+  const int present = std::min(outputs, rows_ - first);
+  for (int word = 0; word < words; word += kPiece) {
+    const int size = std::min(kPiece, words - word);
+    for (int o = 0; o < present; ++o) {
+      Word values[kPiece];
+      LoadWords(weights, first + o, word, values);
+      Word* to = out + static_cast<size_t>(word) * outputs + o;
+      for (int i = 0; i < size; ++i, to += outputs) *to = values[i];
     }
   }
 }

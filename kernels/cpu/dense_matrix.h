@@ -13,17 +13,18 @@
 #include "kernels/cpu/cpu_matrix.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/row_tiling.h"
+#include "kernels/cpu/stacked_weights.h"
 #include "kernels/host_memory.h"
 
 namespace nacre::kernels {
 
 class DenseMatrix : public CpuMatrix {
  public:
-  // Stacks `parts` by rows. `type` kAuto keeps bf16 when every part is bf16,
-  // else f32. RESOURCE_EXHAUSTED.
+  // Packs `weights`, units divided by `run`. `type` kAuto keeps bf16 when all
+  // of them are, else f32. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<DenseMatrix>> Create(
-      absl::Span<const HostMatrix> parts, WeightType type,
-      const GemmKernels& kernels);
+      const StackedWeights& weights, WeightType type,
+      const GemmKernels& kernels, RunRanges run);
 
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
@@ -41,7 +42,9 @@ class DenseMatrix : public CpuMatrix {
   size_t unit_outputs() const {
     return static_cast<size_t>(kUnitVectors * kernels_.lanes);
   }
-  void PackRow(const float* values, int row);
+  // Word is a float32, or two bf16 inputs.
+  template <class Word>
+  void PackUnit(const StackedWeights& weights, int unit);
 
   const GemmKernels kernels_;
   int rows_ = 0;

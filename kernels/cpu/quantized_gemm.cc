@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/quantized_gemm.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must come after foreach_target.h.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -21,20 +22,27 @@ namespace HWY_NAMESPACE {
 
 constexpr int kOutputs = QuantizedCells::kUnitOutputs;
 
+// The largest magnitude of some values; false if one is not finite.
+HWY_INLINE bool FindLargest(const float* values, size_t count, float* largest) {
+  const F32 df;
+  VF32 largest_lanes = hn::Zero(df);
+  VF32 not_finite = hn::Zero(df);  // 0, or NaN once a value is not finite
+  for (size_t i = 0; i < count; i += FloatLanes()) {
+    const VF32 v = hn::LoadU(df, values + i);
+    largest_lanes = hn::Max(largest_lanes, hn::Abs(v));
+    not_finite = hn::MulAdd(v, hn::Zero(df), not_finite);
+  }
+  *largest = hn::GetLane(hn::MaxOfLanes(df, largest_lanes));
+  return SumLanes(not_finite) == 0;
+}
+
 float QuantizeGroup(const float* values, int count, int8_t* out) {
   const F32 df;
   const hn::Rebind<int8_t, F32> d8;
   const size_t lanes = FloatLanes();
   const size_t size = static_cast<size_t>(count);
-  VF32 largest_lanes = hn::Zero(df);
-  VF32 not_finite = hn::Zero(df);  // 0, or NaN once a value is not finite
-  for (size_t i = 0; i < size; i += lanes) {
-    const VF32 v = hn::LoadU(df, values + i);
-    largest_lanes = hn::Max(largest_lanes, hn::Abs(v));
-    not_finite = hn::MulAdd(v, hn::Zero(df), not_finite);
-  }
-  const float largest = hn::GetLane(hn::MaxOfLanes(df, largest_lanes));
-  const bool is_finite = SumLanes(not_finite) == 0;
+  float largest;
+  const bool is_finite = FindLargest(values, size, &largest);
   const bool is_zero = !is_finite || largest < kSmallestActivation;
   const VF32 inverse = hn::Set(df, is_zero ? 0.0f : 127.0f / largest);
   for (size_t i = 0; i < size; i += lanes) {
@@ -44,6 +52,40 @@ float QuantizeGroup(const float* values, int count, int8_t* out) {
   }
   if (!is_finite) return std::numeric_limits<float>::quiet_NaN();
   return is_zero ? 0.0f : largest / 127.0f;
+}
+
+// Quotients in double, as in the definition.
+template <class Cells>
+float QuantizeWeightGroup(const float* values, int8_t* out) {
+  constexpr bool kIsInt8 = Cells::kQuadsPerStep == 1;
+  constexpr size_t kGroup = static_cast<size_t>(Cells::kGroup);
+  const hn::ScalableTag<double> dd;
+  const hn::Rebind<float, decltype(dd)> df;
+  const hn::Rebind<int32_t, decltype(dd)> di;
+  const hn::Rebind<int8_t, decltype(dd)> d8;
+  std::fill_n(out, kGroup, int8_t{0});
+  float largest;
+  if (!FindLargest(values, kGroup, &largest)) {
+    return std::numeric_limits<float>::quiet_NaN();
+  }
+  float exact = largest / 127;
+  if (!kIsInt8) {
+    size_t first = 0;
+    while (std::fabs(values[first]) != largest) ++first;
+    exact = values[first] / -8;
+  }
+  const float scale = FromBF16(ToBF16(exact));
+  if (scale == 0) return scale;
+  const auto divisor = hn::Set(dd, double{scale});
+  const auto lowest = hn::Set(dd, kIsInt8 ? -127.0 : -8.0);
+  const auto highest = hn::Set(dd, kIsInt8 ? 127.0 : 7.0);
+  for (size_t i = 0; i < kGroup; i += hn::Lanes(dd)) {
+    const auto steps = hn::Round(
+        hn::Div(hn::PromoteTo(dd, hn::LoadU(df, values + i)), divisor));
+    const auto clamped = hn::Min(hn::Max(steps, lowest), highest);
+    hn::StoreU(hn::DemoteTo(d8, hn::DemoteTo(di, clamped)), d8, out + i);
+  }
+  return scale;
 }
 
 // sums [kOutputs] += integers * scales_w * scale_x. scales_w: bf16.
@@ -111,7 +153,9 @@ void Multiply(const GemmArgs& args, int unit_begin, int unit_end) {
 }
 
 QuantizedGemmKernels GetQuantizedGemmKernels() {
-  return {QuantizeGroup, Multiply<Int8Cells>, Multiply<Int4Cells>};
+  return {QuantizeGroup, QuantizeWeightGroup<Int8Cells>,
+          QuantizeWeightGroup<Int4Cells>, Multiply<Int8Cells>,
+          Multiply<Int4Cells>};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -123,13 +167,18 @@ namespace nacre::kernels {
 
 HWY_EXPORT(GetQuantizedGemmKernels);
 
+QuantizedGemmKernels PortableQuantizedGemmKernels() {
+  return HWY_DYNAMIC_DISPATCH(GetQuantizedGemmKernels)();
+}
+
 QuantizedGemmKernels ChooseQuantizedGemmKernels() {
-  QuantizedGemmKernels kernels =
-      HWY_DYNAMIC_DISPATCH(GetQuantizedGemmKernels)();
-  // Tests may forbid AVX-512.
-  if ((hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX3_DL)) != 0) {
-    UseVnniKernels(&kernels);
+  QuantizedGemmKernels kernels = PortableQuantizedGemmKernels();
+  // Tests may forbid what the CPU has.
+  const int64_t targets = hwy::SupportedTargets();
+  if ((targets & (HWY_AVX3 | HWY_AVX3_DL)) != 0 && UseVnniKernels(&kernels)) {
+    return kernels;
   }
+  if ((targets & HWY_AVX2) != 0) UseAvx2Kernels(&kernels);
   return kernels;
 }
 

@@ -58,16 +58,24 @@ struct QuantizedGemmKernels {
   // Quantizes one group of activations as QuantizeActivations does.
   //                                                             out [count]
   float (*quantize)(const float* values, int count, int8_t* out);
+  // Quantize one group of weights as QuantizeWeights does; NaN when one of them
+  // is not finite.                                          values, out [group]
+  float (*weights_int8)(const float* values, int8_t* out);
+  float (*weights_int4)(const float* values, int8_t* out);
   void (*multiply_int8)(const GemmArgs& args, int unit_begin, int unit_end);
   void (*multiply_int4)(const GemmArgs& args, int unit_begin, int unit_end);
 };
 
 // The table of the best target that this CPU supports.
 QuantizedGemmKernels ChooseQuantizedGemmKernels();
+// The same without what is written for one kind of CPU.
+QuantizedGemmKernels PortableQuantizedGemmKernels();
 
 // The products with AVX-512 VNNI; false, and `kernels` as it was, on a CPU
 // without it.
 bool UseVnniKernels(QuantizedGemmKernels* kernels);
+// The same with AVX2.
+bool UseAvx2Kernels(QuantizedGemmKernels* kernels);
 
 }  // namespace nacre::kernels
 

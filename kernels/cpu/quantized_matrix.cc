@@ -1,5 +1,7 @@
 #include "kernels/cpu/quantized_matrix.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -10,13 +12,58 @@
 #include "kernels/quantization.h"
 
 namespace nacre::kernels {
+namespace {
+
+uint32_t FourBytes(const int8_t* from) {
+  uint32_t bytes;
+  std::memcpy(&bytes, from, sizeof(bytes));
+  return bytes;
+}
+
+// The integers of one output and group in their places of a cell. A sign bit
+// turned over adds the offset.
+void StoreIntegers(Int8Cells, const int8_t* integers, uint8_t* to) {
+  for (int step = 0; step < Int8Cells::kSteps; ++step) {
+    const uint32_t bytes = FourBytes(integers + 4 * step) ^ 0x80808080u;
+    std::memcpy(to + step * Int8Cells::kStepBytes, &bytes, sizeof(bytes));
+  }
+}
+
+void StoreIntegers(Int4Cells, const int8_t* integers, uint8_t* to) {
+  constexpr uint32_t kLow = 0x0F0F0F0Fu;
+  constexpr uint32_t kSigns = 0x08080808u;
+  for (int step = 0; step < Int4Cells::kSteps; ++step) {
+    const uint32_t low = (FourBytes(integers + 4 * step) & kLow) ^ kSigns;
+    const uint32_t high =
+        (FourBytes(integers + 4 * (Int4Cells::kSteps + step)) & kLow) ^ kSigns;
+    const uint32_t bytes = low | high << 4;
+    std::memcpy(to + step * Int4Cells::kStepBytes, &bytes, sizeof(bytes));
+  }
+}
+
+absl::Status NotFinite(const StackedWeights& weights, int row,
+                       WeightType type) {
+  std::vector<float> values(weights.cols());
+  weights.Load(row, 0, weights.cols(), values.data());
+  const auto bad = std::find_if_not(values.begin(), values.end(),
+                                    [](float v) { return std::isfinite(v); });
+  const StackedWeights::Place place = weights.Find(row);
+  return absl::InvalidArgumentError(
+      absl::StrCat("weight [", place.row, ", ", bad - values.begin(),
+                   "] of matrix ", place.part, " is ", *bad, ", which has no ",
+                   type == WeightType::kInt8 ? 8 : 4,
+                   "-bit value: keep the weights as bf16 or f32"));
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<QuantizedMatrix>> QuantizedMatrix::Create(
-    absl::Span<const HostMatrix> parts, WeightType type,
-    const QuantizedGemmKernels& kernels) {
+    const StackedWeights& weights, WeightType type,
+    const QuantizedGemmKernels& kernels, RunRanges run) {
   std::unique_ptr<QuantizedMatrix> matrix(new QuantizedMatrix(kernels));
   matrix->type_ = type;
-  matrix->rows_ = CheckedTotalRows(parts);
-  matrix->cols_ = parts[0].cols;
+  matrix->rows_ = weights.rows();
+  matrix->cols_ = weights.cols();
   matrix->group_ = QuantizedGroupSize(type);
   matrix->groups_ = static_cast<size_t>((matrix->cols_ + matrix->group_ - 1) /
                                         matrix->group_);
@@ -26,53 +73,46 @@ absl::StatusOr<std::unique_ptr<QuantizedMatrix>> QuantizedMatrix::Create(
   NACRE_ASSIGN_OR_RETURN(matrix->memory_,
                          AllocateHostBuffer(bytes + kPrefetchBytes));
   matrix->weights_ = static_cast<uint8_t*>(matrix->memory_->data());
-
-  std::vector<float> values(matrix->groups_ * matrix->group_);  // zeros at end
-  int out_row = 0;
-  for (size_t part = 0; part < parts.size(); ++part) {
-    for (int row = 0; row < parts[part].rows; ++row, ++out_row) {
-      LoadRow(parts[part], row, values.data());
-      NACRE_RETURN_IF_ERROR(is_int8 ? matrix->PackWeights<Int8Cells>(
-                                          values.data(), part, row, out_row)
-                                    : matrix->PackWeights<Int4Cells>(
-                                          values.data(), part, row, out_row));
+  std::atomic<int> bad_row{matrix->rows_};  // the first one
+  run(matrix->num_units(), [&](int begin, int end) {
+    for (int unit = begin; unit < end; ++unit) {
+      const int bad = is_int8 ? matrix->PackUnit<Int8Cells>(weights, unit)
+                              : matrix->PackUnit<Int4Cells>(weights, unit);
+      int first = bad_row.load();
+      while (bad < first && !bad_row.compare_exchange_weak(first, bad)) {
+      }
     }
+  });
+  if (bad_row.load() < matrix->rows_) {
+    return NotFinite(weights, bad_row.load(), type);
   }
   return matrix;
 }
 
-// values [groups * group]
 template <class Cells>
-absl::Status QuantizedMatrix::PackWeights(const float* values, size_t part,
-                                          int part_row, int row) {
-  constexpr size_t kSteps = static_cast<size_t>(Cells::kSteps);
-  for (int k = 0; k < cols_; ++k) {
-    if (!std::isfinite(values[k])) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "weight [", part_row, ", ", k, "] of matrix ", part, " is ",
-          values[k], ", which has no ", 8 / Cells::kQuadsPerStep,
-          "-bit value: keep the weights as bf16 or f32"));
+int QuantizedMatrix::PackUnit(const StackedWeights& weights, int unit) {
+  const auto quantize =
+      Cells::kQuadsPerStep == 1 ? kernels_.weights_int8 : kernels_.weights_int4;
+  const int first_row = unit * QuantizedCells::kUnitOutputs;
+  const int outputs = std::min(QuantizedCells::kUnitOutputs, rows_ - first_row);
+  uint8_t* cell = weights_ + unit * groups_ * Cells::kBytes;
+  int bad_row = rows_;
+  // Group by group: a cell stays in the level-1 cache while it is written.
+  for (int k = 0; k < cols_; k += Cells::kGroup, cell += Cells::kBytes) {
+    for (int output = 0; output < outputs; ++output) {
+      float values[Cells::kGroup];
+      int8_t integers[Cells::kGroup];
+      weights.Load(first_row + output, k, Cells::kGroup, values);
+      const float scale = quantize(values, integers);
+      if (std::isnan(scale)) bad_row = std::min(bad_row, first_row + output);
+      StoreIntegers(Cells(), integers, cell + output * 4);
+      const uint16_t bits = ToBF16(scale);
+      std::memcpy(
+          cell + Cells::kSteps * Cells::kStepBytes + output * sizeof(bits),
+          &bits, sizeof(bits));
     }
   }
-  int8_t integers[kMaxQuantizedGroup];
-  const size_t output = static_cast<size_t>(row) % QuantizedCells::kUnitOutputs;
-  uint8_t* cell =
-      weights_ + row / QuantizedCells::kUnitOutputs * groups_ * Cells::kBytes;
-  for (size_t g = 0; g < groups_;
-       ++g, values += Cells::kGroup, cell += Cells::kBytes) {
-    const uint16_t scale = ToBF16(QuantizeWeights(values, type_, integers));
-    std::memcpy(cell + kSteps * Cells::kStepBytes + output * sizeof(scale),
-                &scale, sizeof(scale));
-    for (size_t k = 0; k < Cells::kGroup; ++k) {
-      const size_t step = k / 4 % kSteps;
-      const unsigned shift = k / 4 < kSteps ? 0 : 4;
-      const unsigned value = static_cast<unsigned>(integers[k] + Cells::kOffset)
-                             << shift;
-      uint8_t& byte = cell[step * Cells::kStepBytes + output * 4 + k % 4];
-      byte = static_cast<uint8_t>(byte | value);
-    }
-  }
-  return absl::OkStatus();
+  return bad_row;
 }
 
 size_t QuantizedMatrix::ActivationBytes(int rows) const {

@@ -8,21 +8,21 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "kernels/cpu/cpu_matrix.h"
 #include "kernels/cpu/quantized_gemm.h"
+#include "kernels/cpu/stacked_weights.h"
 #include "kernels/host_memory.h"
 
 namespace nacre::kernels {
 
 class QuantizedMatrix : public CpuMatrix {
  public:
-  // Stacks `parts` by rows and quantizes them to `type`, kInt8 or kInt4.
-  // INVALID_ARGUMENT with the part, row and column of a weight that is not
-  // finite; RESOURCE_EXHAUSTED.
+  // Quantizes `weights` to `type`, kInt8 or kInt4, units divided by `run`.
+  // INVALID_ARGUMENT with the part, row and column of the first weight that is
+  // not finite; RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<QuantizedMatrix>> Create(
-      absl::Span<const HostMatrix> parts, WeightType type,
-      const QuantizedGemmKernels& kernels);
+      const StackedWeights& weights, WeightType type,
+      const QuantizedGemmKernels& kernels, RunRanges run);
 
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
@@ -38,10 +38,9 @@ class QuantizedMatrix : public CpuMatrix {
   explicit QuantizedMatrix(const QuantizedGemmKernels& kernels)
       : kernels_(kernels) {}
 
-  // Row `row` from row `part_row` of a part.       values [groups * group size]
+  // Returns the first row with a weight that is not finite, else rows().
   template <class Cells>
-  absl::Status PackWeights(const float* values, size_t part, int part_row,
-                           int row);
+  int PackUnit(const StackedWeights& weights, int unit);
   // Row i of a tile.                                            values [cols]
   template <class Cells>
   void PackRow(const float* values, int i, int tile_rows, char* out) const;

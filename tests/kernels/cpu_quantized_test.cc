@@ -1,6 +1,7 @@
 // Products with int8 and int4 weights of the CPU backend: against the reference
 // backend, the same bits in every batch, for every SIMD target of this machine.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,8 +11,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hwy/aligned_allocator.h"
 #include "hwy/targets.h"
 #include "kernels/cpu/quantized_gemm.h"
+#include "kernels/cpu/quantized_matrix.h"
+#include "kernels/cpu/stacked_weights.h"
 #include "kernels/quantization.h"
 #include "tests/kernels/kernel_testing.h"
 
@@ -206,32 +210,93 @@ TEST_P(CpuQuantizedTest, StackedWeightsEqualTheirPartsOneByOne) {
   }
 }
 
-// The numerics id does not tell a CPU with VNNI from one without: the two kinds
-// of code must agree in every bit. Only AVX-512 targets use VNNI.
-TEST_P(CpuQuantizedTest, CodeWithAndWithoutVnniGivesTheSameBits) {
+// The numerics id does not tell the code that runs from the portable one.
+TEST_P(CpuQuantizedTest, CodeForOneKindOfCpuGivesTheBitsOfThePortable) {
   const int64_t target = std::get<0>(GetParam());
   if (target != HWY_AVX2 && target != HWY_AVX3 && target != HWY_AVX3_DL) {
-    GTEST_SKIP() << "a target without fused multiply-adds, or not of x86";
+    GTEST_SKIP() << "all code of this target is portable";
   }
-  const auto multiply = [this](int cols) {
-    const int rows = 13;
-    const int outputs = 100;
-    const auto x = RandomFloats(static_cast<size_t>(rows) * cols, 1);
-    const UnalignedMatrix w(
-        RandomFloats(static_cast<size_t>(outputs) * cols, 2), outputs, cols,
-        DType::kF32);
-    return MatMul(*MakeBackend("cpu", type()), x, rows, {w.host()});
+  const WeightType weight_type =
+      type() == "int8" ? WeightType::kInt8 : WeightType::kInt4;
+  const RunRanges run = [](int count, absl::FunctionRef<void(int, int)> task) {
+    task(0, count);
   };
-  const std::vector<int> sizes = {1, 63, 172, 1000};
-  std::vector<std::vector<float>> here;
-  for (const int cols : sizes) here.push_back(multiply(cols));
-  const ForcedTarget plain(HWY_AVX2);
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    const std::vector<float> there = multiply(sizes[i]);
-    ASSERT_EQ(
-        std::memcmp(here[i].data(), there.data(), there.size() * sizeof(float)),
-        0)
-        << sizes[i] << " inputs";
+  const auto multiply = [&](const QuantizedGemmKernels& kernels, int rows,
+                            int cols) {
+    const int outputs = 100;
+    // Every magnitude at its largest: where 16 bits would overflow.
+    auto x = RandomFloats(static_cast<size_t>(rows) * cols, 1);
+    auto values = RandomFloats(static_cast<size_t>(outputs) * cols, 2);
+    for (size_t i = 0; i < x.size(); i += 3) x[i] = 1;
+    for (size_t i = 0; i < values.size() / 2; ++i) {
+      values[i] = i / cols % 2 == 0 ? 1.0f : -1.0f;
+    }
+    const HostMatrix w = {DType::kF32, values.data(), outputs, cols};
+    const auto matrix = QuantizedMatrix::Create(StackedWeights({&w, 1}),
+                                                weight_type, kernels, run);
+    EXPECT_TRUE(matrix.ok()) << matrix.status();
+    const auto packed =
+        hwy::AllocateAligned<char>((*matrix)->ActivationBytes(rows));
+    (*matrix)->PackActivations(x.data(), rows, 0, (*matrix)->num_tiles(rows),
+                               packed.get());
+    std::vector<float> y(static_cast<size_t>(rows) * outputs);
+    (*matrix)->Multiply(packed.get(), rows, 0, (*matrix)->num_units(),
+                        y.data());
+    return y;
+  };
+  const QuantizedGemmKernels portable = PortableQuantizedGemmKernels();
+  std::vector<QuantizedGemmKernels> others = {ChooseQuantizedGemmKernels()};
+  if (target != HWY_AVX2) {
+    others.push_back(portable);
+    ASSERT_TRUE(UseAvx2Kernels(&others.back()));
+  }
+  for (const int rows : {1, 2, 3, 4, 5, 6, 13}) {
+    for (const int cols : {1, 63, 172, 1000}) {
+      const std::vector<float> expected = multiply(portable, rows, cols);
+      for (const QuantizedGemmKernels& kernels : others) {
+        const std::vector<float> actual = multiply(kernels, rows, cols);
+        ASSERT_EQ(std::memcmp(actual.data(), expected.data(),
+                              expected.size() * sizeof(float)),
+                  0)
+            << rows << " rows of " << cols << " inputs";
+      }
+    }
+  }
+}
+
+TEST_P(CpuQuantizedTest, WeightsAreQuantizedAsDefined) {
+  const WeightType weight_type =
+      type() == "int8" ? WeightType::kInt8 : WeightType::kInt4;
+  const auto quantize = weight_type == WeightType::kInt8
+                            ? ChooseQuantizedGemmKernels().weights_int8
+                            : ChooseQuantizedGemmKernels().weights_int4;
+  const int group = QuantizedGroupSize(weight_type);
+  for (uint32_t seed = 0; seed < 3000; ++seed) {
+    std::vector<float> values = RandomFloats(group, seed);
+    const float unit = std::ldexp(1.0f, static_cast<int>(seed % 290) - 160);
+    for (float& value : values) {
+      if (seed % 3 == 0) value = std::round(value * 4) / 4;  // ties
+      value *= unit;  // down to zeros, up to 2^129
+    }
+    const bool is_finite =
+        std::all_of(values.begin(), values.end(),
+                    [](float value) { return std::isfinite(value); });
+    if (!is_finite) continue;
+    std::vector<int8_t> expected(group);
+    std::vector<int8_t> actual(group, 99);
+    const float expected_scale =
+        QuantizeWeights(values.data(), weight_type, expected.data());
+    ASSERT_EQ(quantize(values.data(), actual.data()), expected_scale) << seed;
+    ASSERT_EQ(actual, expected) << "seed " << seed;
+  }
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    for (int i = 0; i < group; ++i) {
+      std::vector<float> values = RandomFloats(group, 1);
+      values[i] = bad;
+      std::vector<int8_t> integers(group);
+      EXPECT_TRUE(std::isnan(quantize(values.data(), integers.data())))
+          << bad << " at " << i;
+    }
   }
 }
 
