@@ -107,6 +107,14 @@ int Main(int argc, char** argv) {
   const std::string dir = flags.model.empty() ? WriteModel(flags) : flags.model;
   const double bytes = BytesOfTensors(dir);
   kernels::ThreadPool threads(flags.cpus);
+  // Made before this thread is bound, after which it has one core only.
+  std::vector<std::unique_ptr<kernels::Backend>> backends;
+  for (const std::string& weights : flags.weights) {
+    kernels::BackendOptions options;
+    options.cpus = flags.cpus;
+    options.weights = weights;
+    backends.push_back(ValueOrExit(kernels::CreateBackend(options)));
+  }
   threads.BindCaller();
   nlohmann::json json = {{"bytes", bytes},
                          {"threads", flags.cpus.size()},
@@ -114,18 +122,16 @@ int Main(int argc, char** argv) {
   std::printf("a checkpoint of %.0f MB, %zu threads\n%8s %10s %12s %8s\n",
               bytes * 1e-6, flags.cpus.size(), "weights", "seconds",
               "s to read", "ratio");
-  for (const std::string& weights : flags.weights) {
-    kernels::BackendOptions options;
-    options.cpus = flags.cpus;
-    options.weights = weights;
-    const auto backend = ValueOrExit(kernels::CreateBackend(options));
+  for (size_t b = 0; b < backends.size(); ++b) {
+    const std::string& weights = flags.weights[b];
+    kernels::Backend* const backend = backends[b].get();
     kernels::ReadBandwidth read(*backend, &threads, size_t{512} << 20);
     std::vector<double> times;
     for (int i = 0; i < flags.repetitions; ++i) {
       for (int j = 0; j < 3; ++j) read.MeasureOnce();
       const double start = Seconds();
-      const auto model = ValueOrExit(
-          LlamaModel::Load(dir, backend.get(), {int64_t{64} << 20, {}}));
+      const auto model =
+          ValueOrExit(LlamaModel::Load(dir, backend, {int64_t{64} << 20, {}}));
       times.push_back(Seconds() - start);
     }
     const double seconds = Median(times);
