@@ -20,6 +20,7 @@ enum class NoisePurpose : uint32_t {
   kDraft = 1,     // Ratio test: the draft's own draw.
   kAccept = 2,    // Ratio test: the acceptance uniform.
   kResidual = 3,  // Ratio test: the draw from the residual distribution.
+  kPolicy = 4,    // Draft-length policies that toss coins.
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

@@ -1,10 +1,12 @@
 #include "coordinator/admin_service.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "common/rpc/grpc_status.h"
 #include "coordinator/attachment.h"
+#include "coordinator/policy_files.h"
 #include "coordinator/response_convert.h"
 
 namespace nacre::coordinator {
@@ -31,6 +33,19 @@ grpc::ServerUnaryReactor* AdminService::GetServerInfo(
   response->set_running_requests(dispatcher_->sessions().size());
   response->set_queued_requests(dispatcher_->queued().size());
   response->set_draining(dispatcher_->draining());
+  const std::vector<WorkerStatus> workers = dispatcher_->workers();
+  std::vector<const WorkerInfo*> drafts;
+  std::string target;
+  for (const WorkerStatus& worker : workers) {
+    if (worker.info.role == WorkerRole::kDraft) {
+      drafts.push_back(&worker.info);
+    } else {
+      target = worker.info.fingerprint;
+    }
+  }
+  for (const std::string& name : RunnablePolicies(drafts, target)) {
+    response->add_policies(name);
+  }
   return Done(context);
 }
 

@@ -16,6 +16,7 @@ namespace {
 constexpr uint32_t kMaxVocabulary = 1u << 24;
 constexpr uint32_t kMaxContext = 1u << 30;
 constexpr size_t kMaxNameBytes = 1024;
+constexpr int kMaxPolicyFiles = 64;
 
 absl::Status CheckName(const char* field, const std::string& value,
                        bool may_be_empty) {
@@ -90,6 +91,20 @@ absl::StatusOr<WorkerInfo> ParseHello(const v1::Hello& hello) {
           static_cast<int64_t>(
               std::min<uint64_t>(time.duration_ns(), uint64_t{1} << 62)));
     }
+  }
+  if (hello.policy_files_size() > kMaxPolicyFiles) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Hello.policy_files has ", hello.policy_files_size(),
+                     " entries, at most ", kMaxPolicyFiles));
+  }
+  for (const v1::PolicyFile& file : hello.policy_files()) {
+    for (const absl::Status& status :
+         {CheckName("policy_files.policy", file.policy(), false),
+          CheckName("policy_files.target_fingerprint",
+                    file.target_fingerprint(), false)}) {
+      if (!status.ok()) return status;
+    }
+    info.policy_files.emplace_back(file.policy(), file.target_fingerprint());
   }
   return info;
 }

@@ -45,7 +45,7 @@ speculation::StepCosts Dispatcher::Costs(const Session& session) {
   if (target != nullptr) {
     costs.other_sessions = static_cast<int>(target->sessions.size()) - 1;
     costs.other_async_sessions =
-        target->async_sessions - (session.is_async() ? 1 : 0);
+        target->async_sessions - (session.follows_load() ? 1 : 0);
   }
   costs.own_rows = session.own_rows();
   costs.other_rows = session.other_rows().value_or(costs.other_sessions);

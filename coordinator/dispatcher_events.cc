@@ -48,6 +48,10 @@ void Dispatcher::OnEvents(uint64_t worker_id, const WorkerEvents& events) {
       const auto& [session_id, tail] = events.tails[i];
       if (relayed[i]) observer_.OnTail(session_id, tail);
     }
+    for (const auto& [session_id, note] : events.policy_notes) {
+      Session* session = FindSession(session_id, worker_id);
+      if (session != nullptr) session->OnPolicyNote(note);
+    }
   } else {
     absl::Span<const SessionVerdict> verdicts = events.verdicts;
     size_t count = CountDistinct(verdicts);

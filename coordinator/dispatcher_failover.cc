@@ -39,7 +39,7 @@ uint64_t Dispatcher::EqualTarget(const Session& session) const {
 void Dispatcher::Hold(Session& session, std::string reason) {
   Worker& target = workers_.at(std::exchange(session.target_worker, 0));
   target.sessions.erase(session.id());
-  if (session.is_async()) --target.async_sessions;
+  if (session.follows_load()) --target.async_sessions;
   session.OnWorkerLeft(LaneOf(target));
   if (session.draft_worker != 0) {
     workers_.at(session.draft_worker).client->Close(session.id());

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "coordinator/dispatcher.h"
+#include "coordinator/policy_files.h"
 #include "coordinator/session.h"
 
 namespace nacre::coordinator {
@@ -18,6 +20,13 @@ int64_t Dispatcher::TargetNeed(const RequestSpec& request) {
 absl::Status Dispatcher::CheckAdmissible(const RequestSpec& request) const {
   if (draining_) return absl::UnavailableError("the server is shutting down");
   if (absl::Status status = CheckServable(request); !status.ok()) return status;
+  std::vector<const WorkerInfo*> drafts;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.info.role == WorkerRole::kDraft) drafts.push_back(&worker.info);
+  }
+  if (absl::Status status = CheckPolicy(drafts, request); !status.ok()) {
+    return status;
+  }
   if (request.choice == 0 && request_ids_.contains(request.request_id)) {
     return absl::AlreadyExistsError(absl::StrCat(
         "request_id \"", request.request_id, "\" is already running"));

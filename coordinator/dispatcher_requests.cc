@@ -92,7 +92,7 @@ void Dispatcher::End(uint64_t session_id) {
     if (Worker* worker = FindWorker(id)) {
       worker->client->Close(session_id);
       worker->sessions.erase(session_id);
-      if (id == session.target_worker && session.is_async()) {
+      if (id == session.target_worker && session.follows_load()) {
         --worker->async_sessions;
       }
     }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/dispatcher.h"
+#include "coordinator/policy_files.h"
 #include "coordinator/session.h"
 
 namespace nacre::coordinator {
@@ -131,6 +132,7 @@ uint64_t Dispatcher::LeastLoaded(
   size_t best_load = 0;
   for (const auto& [id, worker] : workers_) {
     if (worker.info.role != role || !worker.ready || except.contains(id) ||
+        (role == WorkerRole::kDraft && !CanRunPolicy(worker.info, request)) ||
         !ledger_.HasRoom(id, Need(worker, request))) {
       continue;
     }
@@ -146,7 +148,7 @@ void Dispatcher::Open(Session& session, uint64_t target_id) {
   session.target_worker = target_id;
   Worker& target = workers_.at(target_id);
   target.sessions.insert(session.id());
-  if (session.is_async()) ++target.async_sessions;
+  if (session.follows_load()) ++target.async_sessions;
   ledger_.Reserve(target_id, session.id(), Need(target, session.request()));
   if (session.schedule().wants_draft()) {
     const uint64_t draft_id =

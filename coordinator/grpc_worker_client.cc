@@ -13,6 +13,8 @@ namespace {
 using speculation::FinishReason;
 using speculation::StopMark;
 
+constexpr size_t kMaxNoteBytes = 256;
+
 // Fails softly: what does not fit becomes -1 and is refused as malformed.
 int ToInt(uint32_t value) { return value > 0x7FFFFFFFu ? -1 : value; }
 
@@ -29,6 +31,8 @@ StopMark FromProto(v1::StopMark mark) {
       return StopMark::kPolicy;
     case v1::STOP_MARK_END:
       return StopMark::kEnd;
+    case v1::STOP_MARK_CHUNK:
+      return StopMark::kChunk;
     default:
       return StopMark::kNone;
   }
@@ -42,6 +46,8 @@ v1::StopMark ToProto(StopMark mark) {
       return v1::STOP_MARK_POLICY;
     case StopMark::kEnd:
       return v1::STOP_MARK_END;
+    case StopMark::kChunk:
+      return v1::STOP_MARK_CHUNK;
     case StopMark::kNone:
       break;
   }
@@ -171,6 +177,7 @@ v1::DraftPlan ToProto(const speculation::DraftPlan& plan) {
   v1::DraftPlan proto;
   proto.set_lead_after_mismatch(plan.lead_after_mismatch);
   proto.set_lead_in_flow(plan.lead_in_flow);
+  proto.set_waits_at_stop(plan.waits_at_stop);
   return proto;
 }
 
@@ -186,6 +193,10 @@ WorkerEvents Convert(const Event& event) {
   for (const v1::SessionOpened& opened : event.opened()) {
     events.opened.emplace_back(opened.session_id(),
                                ToInt(opened.cached_tokens()));
+    if (!opened.policy_note().empty()) {
+      events.policy_notes.emplace_back(
+          opened.session_id(), opened.policy_note().substr(0, kMaxNoteBytes));
+    }
   }
   for (const v1::SessionCached& cached : event.cached()) {
     events.cached.emplace_back(cached.session_id(), ToInt(cached.tokens()));
@@ -322,6 +333,10 @@ void GrpcWorkerClient::OpenDraft(const DraftOpening& opening) {
   open->set_min_tokens(request.min_tokens);
   open->set_request_id(request.request_id);
   *open->mutable_plan() = ToProto(opening.plan);
+  if (request.policy.has_own_rule()) open->set_policy(request.policy.text());
+  open->mutable_oracle_token_ids()->Assign(request.oracle_ids.begin(),
+                                           request.oracle_ids.end());
+  open->set_target_fingerprint(request.fingerprint);
 }
 
 void GrpcWorkerClient::RelayTail(uint64_t session_id,

@@ -63,7 +63,7 @@ absl::StatusOr<RequestSpec> InferenceService::Parse(
   if (call.cancelled()) return absl::CancelledError("cancelled by the client");
   const absl::optional<WorkerInfo> model = dispatcher_->model();
   if (!model.has_value()) return NoTarget();
-  return ParseRequest(request, *tokenizer_, *model);
+  return ParseRequest(request, *tokenizer_, *model, default_policy_);
 }
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(

@@ -18,8 +18,9 @@
 namespace nacre::coordinator {
 
 struct InferenceLimits {
-  int max_streams_per_client = 0;  // choices at once; 0: no limit
-  WorkPool::Options parsing;       // where prompts are tokenized
+  int max_streams_per_client = 0;          // choices at once; 0: no limit
+  WorkPool::Options parsing;               // where prompts are tokenized
+  speculation::PolicySpec default_policy;  // of requests that name none
 };
 
 // Thread-safe. What it is given must outlive it; without an observer nobody
@@ -35,6 +36,7 @@ class InferenceService final : public v1::Inference::CallbackService {
         tokenizer_(tokenizer),
         observer_(observer != nullptr ? observer : &unobserved_),
         authenticator_(authenticator != nullptr ? authenticator : &open_),
+        default_policy_(limits.default_policy),
         streams_(limits.max_streams_per_client),
         parsing_(limits.parsing) {}
 
@@ -60,6 +62,7 @@ class InferenceService final : public v1::Inference::CallbackService {
   Observer* const observer_;
   const Authenticator open_;
   const Authenticator* const authenticator_;
+  const speculation::PolicySpec default_policy_;
   ClientStreams streams_;
   // Ends what is left of calls that failed; each call needs it once.
   WorkPool cancels_{WorkPool::Options{

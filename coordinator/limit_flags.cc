@@ -20,6 +20,9 @@ ABSL_FLAG(int, max_streams_per_client, 0,
           "streams of one client at once, by host or certificate; a call has "
           "one for each of its choices; 0: no limit");
 ABSL_FLAG(int, max_request_bytes, 16 << 20, "size of a request");
+ABSL_FLAG(
+    std::string, default_policy, "constant",
+    "draft-length policy of requests that name none, NAME[:key=value,...]");
 ABSL_FLAG(int, tokenizer_threads, 2, "threads that tokenize prompts");
 
 namespace nacre::coordinator {
@@ -79,6 +82,17 @@ absl::StatusOr<Limits> LimitsFromFlags() {
         CheckDuration("client-timeout", client)}) {
     if (!status.ok()) return status;
   }
+  const absl::StatusOr<speculation::PolicySpec> policy =
+      speculation::ParsePolicySpec(absl::GetFlag(FLAGS_default_policy));
+  if (!policy.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--default-policy: ", policy.status().message()));
+  }
+  if (policy->kind() == speculation::PolicyKind::kOracle) {
+    return absl::InvalidArgumentError(
+        "--default-policy: oracle needs a recording with each request");
+  }
+  limits.inference.default_policy = *policy;
   limits.queue_timeout_ns = absl::ToInt64Nanoseconds(queue_timeout);
   limits.max_request_ns = LimitNs(request);
   limits.client_timeout_ns = LimitNs(client);

@@ -11,6 +11,7 @@ namespace nacre::coordinator {
 namespace {
 
 using speculation::Method;
+using speculation::StopMark;
 using speculation::Verdict;
 
 double Seconds(int64_t nanoseconds) {
@@ -21,6 +22,8 @@ double Seconds(int64_t nanoseconds) {
 
 struct MetricsObserver::Session {
   Method method = Method::kAsync;
+  size_t policy = 0;   // PolicyKind
+  int chunk_end = -1;  // where the last chunk ended that its policy ended
   int prompt_tokens = 0;
   int64_t arrival_ns = 0;
   int64_t last_token_ns = 0;  // 0 before the first token
@@ -78,6 +81,7 @@ void MetricsObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
       static_cast<double>(request.prompt_ids.size()));
   auto session = std::make_unique<Session>();
   session->method = request.method;
+  session->policy = static_cast<size_t>(request.policy.kind());
   session->arrival_ns = now_ns_() - queue_ns;
   session->prompt_tokens = static_cast<int>(request.prompt_ids.size());
   session->committed_length = session->prompt_tokens;
@@ -104,6 +108,17 @@ void MetricsObserver::OnTail(uint64_t session_id,
   Session& session = *it->second;
   const int count = static_cast<int>(tail.token_ids.size());
   session.drafted += count;
+  const bool by_policy =
+      tail.stop == StopMark::kChunk || tail.stop == StopMark::kPolicy;
+  // A draft that waits there says so again with every commit.
+  if (by_policy && (count > 0 || tail.first_position != session.chunk_end)) {
+    series_->policy_stops[session.policy]->Increment();
+  }
+  if (by_policy) {
+    session.chunk_end = tail.first_position + count;
+  } else if (count > 0) {
+    session.chunk_end = -1;
+  }
   series_->draft_tokens.Increment(count);
   if (tail.base_length >= session.mismatch_length) {
     session.tail_end = tail.first_position + count;

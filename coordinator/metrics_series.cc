@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "speculation/policies/policy_spec.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -138,6 +139,12 @@ MetricsObserver::Series::Series(const std::string& model)
         "at hand (post_verify) while the draft goes on, taking turns with it "
         "(sync), without it (off).",
         {{"mode", RoundModeName(static_cast<RoundMode>(i))}});
+  }
+  for (const speculation::PolicyInfo& info : speculation::AllPolicies()) {
+    policy_stops.push_back(
+        &builder.Counter("nacre_spec_decode_policy_stops_total",
+                         "Chunks of draft tokens that a length policy ended.",
+                         {{"policy", info.name}}));
   }
   const auto answers = [this](const char* status, const char* finish_reason) {
     return &builder.Counter(

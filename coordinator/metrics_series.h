@@ -5,6 +5,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "coordinator/metrics_observer.h"
 #include "coordinator/round_mode.h"
@@ -52,6 +53,7 @@ struct MetricsObserver::Series {
 
   std::array<prometheus::Counter*, kNumPositions> accepted_per_position;
   std::array<prometheus::Counter*, kNumRoundModes> mode_rounds;
+  std::vector<prometheus::Counter*> policy_stops;  // by PolicyKind
   // By finish reason where the status is OK, else by code.
   std::array<prometheus::Counter*, 3> finished;
   std::array<prometheus::Counter*, kNumStatusCodes> failed;

@@ -15,6 +15,7 @@
 #include "coordinator/clock.h"
 #include "coordinator/worker_info.h"
 #include "speculation/pipeline.h"
+#include "speculation/policies/policy_spec.h"
 #include "speculation/session_schedule.h"
 
 namespace nacre::coordinator {
@@ -41,6 +42,8 @@ struct RequestSpec {
   bool detailed_stats = false;
   speculation::Method method = speculation::Method::kAsync;
   absl::optional<int> window;
+  speculation::PolicySpec policy;
+  std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
   // Of the checkpoint that these ids and limits were checked against; empty:
   // any.
   std::string fingerprint;
@@ -89,6 +92,7 @@ struct Completion {
   int64_t target_wait_ns = 0;
   speculation::SpeculationStats stats;
   int window = 0;
+  std::string policy;  // that ran, and what it went without; empty: ar
   double alpha = 0.0;
   double cost_ratio = 0.0;
   std::vector<int64_t> step_gaps_ns;

@@ -20,6 +20,7 @@ constexpr size_t kMaxStopBytes = 1024;
 constexpr int kMaxStopTokenIds = 64;
 constexpr size_t kMaxRequestIdBytes = 256;
 constexpr uint32_t kMaxChoices = 16;
+constexpr int kMaxOracleIds = 1 << 20;
 
 uint64_t RandomBits() {
   std::random_device device;
@@ -119,8 +120,43 @@ absl::Status ParseStop(const v1::StopParams& proto, int vocab_size,
   return absl::OkStatus();
 }
 
+// After the sampling parameters: the oracle knows greedy answers only.
+absl::Status ParsePolicy(const v1::SpeculationOptions& proto, int vocab_size,
+                         RequestSpec* spec) {
+  if (!proto.policy().empty()) {
+    NACRE_ASSIGN_OR_RETURN(spec->policy,
+                           speculation::ParsePolicySpec(proto.policy()));
+  }
+  const int num_ids = proto.oracle_token_ids_size();
+  if (spec->policy.kind() != speculation::PolicyKind::kOracle) {
+    if (num_ids == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "oracle_token_ids has ", num_ids, " ids, but the policy is ",
+        spec->policy.name(), ", not oracle"));
+  }
+  if (spec->sampling.temperature != 0.0f) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy oracle needs temperature 0, it is ",
+                     spec->sampling.temperature));
+  }
+  if (num_ids < 1 || num_ids > kMaxOracleIds) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy oracle: oracle_token_ids has ", num_ids,
+                     " ids, must have 1 to ", kMaxOracleIds));
+  }
+  for (const uint32_t id : proto.oracle_token_ids()) {
+    if (id >= static_cast<uint32_t>(vocab_size)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("oracle_token_ids: ", id,
+                       " is outside the vocabulary of ", vocab_size));
+    }
+    spec->oracle_ids.push_back(static_cast<int32_t>(id));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ParseSpeculation(const v1::SpeculationOptions& proto,
-                              RequestSpec* spec) {
+                              int vocab_size, RequestSpec* spec) {
   switch (proto.method()) {
     case v1::METHOD_UNSPECIFIED:
     case v1::METHOD_ASYNC:
@@ -147,11 +183,7 @@ absl::Status ParseSpeculation(const v1::SpeculationOptions& proto,
     }
     spec->window = static_cast<int>(proto.window());
   }
-  if (!proto.policy().empty() && proto.policy() != "constant") {
-    return absl::UnimplementedError(
-        absl::StrCat("length policy \"", proto.policy(),
-                     "\" is not in this build, which has: constant"));
-  }
+  NACRE_RETURN_IF_ERROR(ParsePolicy(proto, vocab_size, spec));
   switch (proto.verification()) {
     case v1::VERIFICATION_UNSPECIFIED:
     case v1::VERIFICATION_EXACT:
@@ -240,9 +272,9 @@ absl::StatusOr<int> NumChoices(const v1::GenerateRequest& request) {
   return static_cast<int>(n);
 }
 
-absl::StatusOr<RequestSpec> ParseRequest(const v1::GenerateRequest& request,
-                                         const tokenizer::Tokenizer& tokenizer,
-                                         const WorkerInfo& model) {
+absl::StatusOr<RequestSpec> ParseRequest(
+    const v1::GenerateRequest& request, const tokenizer::Tokenizer& tokenizer,
+    const WorkerInfo& model, const speculation::PolicySpec& default_policy) {
   if (!request.model().empty() && request.model() != model.model_name) {
     return absl::NotFoundError(absl::StrCat("model \"", request.model(),
                                             "\" is not served; \"",
@@ -270,7 +302,9 @@ absl::StatusOr<RequestSpec> ParseRequest(const v1::GenerateRequest& request,
       ParseStop(request.stop(), model.model_vocab_size, &spec));
   NACRE_RETURN_IF_ERROR(
       CheckLength(request.stop(), model.context_length, &spec));
-  NACRE_RETURN_IF_ERROR(ParseSpeculation(request.speculation(), &spec));
+  spec.policy = default_policy;
+  NACRE_RETURN_IF_ERROR(
+      ParseSpeculation(request.speculation(), model.model_vocab_size, &spec));
   NACRE_RETURN_IF_ERROR(ParseOutput(request.output(), &spec));
   return spec;
 }

@@ -8,6 +8,7 @@
 #include "coordinator/request.h"
 #include "coordinator/worker_info.h"
 #include "proto/inference.pb.h"
+#include "speculation/policies/policy_spec.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nacre::coordinator {
@@ -16,10 +17,11 @@ namespace nacre::coordinator {
 absl::StatusOr<int> NumChoices(const v1::GenerateRequest& request);
 
 // Errors as documented at Inference.Generate: INVALID_ARGUMENT, NOT_FOUND,
-// UNIMPLEMENTED.
-absl::StatusOr<RequestSpec> ParseRequest(const v1::GenerateRequest& request,
-                                         const tokenizer::Tokenizer& tokenizer,
-                                         const WorkerInfo& model);
+// UNIMPLEMENTED. `default_policy`: of requests that name none.
+absl::StatusOr<RequestSpec> ParseRequest(
+    const v1::GenerateRequest& request, const tokenizer::Tokenizer& tokenizer,
+    const WorkerInfo& model,
+    const speculation::PolicySpec& default_policy = {});
 
 // The request of one of its choices, with a seed of its own.
 RequestSpec ChoiceOf(const RequestSpec& request, int choice);

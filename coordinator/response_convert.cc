@@ -129,7 +129,7 @@ v1::Complete ToProto(const RequestSpec& request, const Completion& completion) {
   v1::SpeculationReport* report = proto.mutable_speculation();
   report->set_method(ToProto(request.method));
   report->set_window(completion.window);
-  report->set_policy("constant");
+  report->set_policy(completion.policy);
   report->set_rounds(completion.stats.rounds);
   report->set_drafted(completion.stats.drafted);
   report->set_verified(completion.stats.verified);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace nacre::coordinator {
 namespace {
 
@@ -20,6 +22,9 @@ SessionSchedule::Options ScheduleOptions(uint64_t id,
   options.method = request.method;
   options.window = request.window;
   options.prior_alpha = prior_alpha;
+  options.policy_length = request.policy.max_length();
+  options.follows_load =
+      request.policy.kind() == speculation::PolicyKind::kLoad;
   options.always_drafts = id % speculation::kMeasuredSessions == 0;
   return options;
 }
@@ -250,6 +255,12 @@ Completion Session::Complete(TraceLane target, absl::optional<TraceLane> draft,
   // What a stop string cut off was never committed as far as the user goes.
   completion.stats.committed = static_cast<int64_t>(token_ids_.size());
   completion.window = schedule_.plan().window;
+  if (schedule_.wants_draft()) {
+    completion.policy = request_.policy.text();
+    if (!policy_note_.empty()) {
+      completion.policy += absl::StrCat(" (", policy_note_, ")");
+    }
+  }
   completion.alpha = schedule_.alpha();
   completion.cost_ratio = cost_ratio;
   completion.step_gaps_ns = step_gaps_ns_;

@@ -58,6 +58,9 @@ class Session {
   // prompt that is more; 0 of a later target.
   int OnCached(int tokens);
 
+  // What its length policy has to go without on its draft.
+  void OnPolicyNote(std::string note) { policy_note_ = std::move(note); }
+
   bool finished() const { return finish_.has_value(); }
 
   // Tokens of the answer so far.
@@ -80,8 +83,11 @@ class Session {
   // the target waits for it.
   bool is_held_back() const { return held_back_; }
 
-  bool is_async() const {
-    return request_.method == speculation::Method::kAsync;
+  // Whether its window is chosen for the load that there is.
+  bool follows_load() const {
+    return request_.method == speculation::Method::kAsync ||
+           (request_.policy.kind() == speculation::PolicyKind::kLoad &&
+            schedule_.wants_draft());
   }
   // Rows of its steps, and those that other sessions added to them, smoothed;
   // the latter nullopt before its first step.
@@ -129,6 +135,7 @@ class Session {
   std::string text_;
   absl::optional<Finish> finish_;
   std::string stop_match_;
+  std::string policy_note_;
   int acknowledged_;
   bool held_back_ = false;
 

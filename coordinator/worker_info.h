@@ -29,6 +29,9 @@ struct WorkerInfo {
   std::vector<int32_t> eos_token_ids;
   int64_t kv_capacity_tokens = 0;                      // 0: not told
   std::vector<std::pair<int, int64_t>> step_times_ns;  // (rows, duration)
+  // Of a draft: length policies that it has a calibration for, each with the
+  // fingerprint of the target that it was made with.
+  std::vector<std::pair<std::string, std::string>> policy_files = {};
 };
 
 // One stretch of a worker's time spent on a session (proto/types.proto, Span).
@@ -76,6 +79,9 @@ struct WorkerEvents {
   // Sessions of which more tokens have turned out to be cached, and how many.
   std::vector<std::pair<uint64_t, int>> cached;
   std::vector<SpanRecord> spans;
+  // Of a draft: sessions whose length policy has to go without something, and
+  // what.
+  std::vector<std::pair<uint64_t, std::string>> policy_notes;
 };
 
 }  // namespace nacre::coordinator

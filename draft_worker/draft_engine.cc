@@ -55,14 +55,7 @@ absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
     in_step_ = true;
     TakeCommands();
     in_step_ = false;
-    const size_t vocab_size =
-        static_cast<size_t>(options_.model->info().vocab_size);
-    size_t offset = 0;
-    for (Session* session : stepping_) {
-      if (!session->drafts) continue;
-      Draft(*session, logits->subspan(offset, vocab_size));
-      offset += vocab_size;
-    }
+    DraftAll(*logits);
     for (Session* session : stepping_) {
       session->sequence->Share(session->settled());
     }
@@ -161,7 +154,26 @@ void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
   num_drafting_ += drafts ? 1 : 0;
 }
 
-void DraftEngine::Draft(Session& session, absl::Span<const float> logits) {
+void DraftEngine::DraftAll(absl::Span<const float> logits) {
+  const model::ModelInfo& info = options_.model->info();
+  const auto vocab_size = static_cast<size_t>(info.vocab_size);
+  const auto hidden_size = static_cast<size_t>(info.hidden_size);
+  absl::Span<const float> hidden;  // of all rows, once anybody reads it
+  size_t row = 0;
+  for (Session* session : stepping_) {
+    if (!session->drafts) continue;
+    const bool reads_hidden =
+        session->length.has_value() && session->length->needs_hidden();
+    if (reads_hidden && hidden.empty()) hidden = options_.model->final_hidden();
+    Draft(*session, logits.subspan(row * vocab_size, vocab_size),
+          reads_hidden ? hidden.subspan(row * hidden_size, hidden_size)
+                       : absl::Span<const float>());
+    ++row;
+  }
+}
+
+void DraftEngine::Draft(Session& session, absl::Span<const float> logits,
+                        absl::Span<const float> hidden) {
   if (session.closing) return;
   if (session.cut || !session.schedule.WantsStep()) {
     // Between steps the last token has no KV: the next step feeds it.
@@ -173,11 +185,29 @@ void DraftEngine::Draft(Session& session, absl::Span<const float> logits) {
   for (int i = session.history.length(); i < length; ++i) {
     session.history.Push(tokens[i]);
   }
+  using speculation::LengthDecision;
+  LengthDecision decision = LengthDecision::kContinue;
+  const bool looks =
+      session.length.has_value() && session.length->looks_at_token();
+  if (session.length.has_value() && !looks) {
+    decision = session.length->Decide(length, absl::nullopt, logits, hidden);
+  }
   const int32_t token_id =
       session.sampler.Sample(logits, length, session.history);
+  if (looks) {
+    decision = session.length->Decide(length, token_id, logits, hidden);
+  }
+  if (decision == LengthDecision::kDiscard) {
+    session.schedule.OnDiscarded();
+    session.touched = true;
+    // The row that was fed stays: what comes next stands behind it.
+    return;
+  }
   session.drew = true;
   outbox_.For(session.stream)
-      .tails.push_back({session.id, session.schedule.OnDrafted(token_id)});
+      .tails.push_back(
+          {session.id, session.schedule.OnDrafted(
+                           token_id, decision == LengthDecision::kStop)});
 }
 
 void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns) {

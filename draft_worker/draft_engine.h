@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "draft_worker/draft_messages.h"
+#include "draft_worker/policy_library.h"
 #include "model/language_model.h"
 #include "model/sampling_scratch.h"
 #include "worker/engine.h"
@@ -40,6 +42,9 @@ class DraftEngine : public worker::Engine {
     // How long to keep the core awake for what the other worker will send.
     int64_t spin_ns = 0;
     worker::Clock now_ns = worker::MonotonicNowNs;
+    // For sessions with a length policy; null: those that need no file.
+    // Outlives the engine.
+    PolicyLibrary* policies = nullptr;
     // Token budget of a step: drafting sessions first, then prompt chunks.
     worker::StepBudget budget;
   };
@@ -72,9 +77,13 @@ class DraftEngine : public worker::Engine {
   // Closes the stream's sessions that are not among `kept`.
   void Reap(worker::StreamId stream, const std::vector<uint64_t>& kept);
   void ApplyOpen(worker::StreamId stream, OpenDraft& open);
-  // INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED: see worker.proto.
+  // INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, FAILED_PRECONDITION:
+  // see worker.proto.
   absl::StatusOr<std::unique_ptr<Session>> NewSession(worker::StreamId stream,
-                                                      OpenDraft& open);
+                                                      OpenDraft& open,
+                                                      std::string* policy_note);
+  // INVALID_ARGUMENT, FAILED_PRECONDITION.
+  absl::StatusOr<PolicyLibrary::Made> MakeLength(OpenDraft& open);
   void ApplyCommit(Session& session, const speculation::Commit& commit);
   // To at most `length` positions.
   void TruncateKv(Session& session, int length);
@@ -94,15 +103,19 @@ class DraftEngine : public worker::Engine {
   void PlanDrafts(int64_t now_ns);
   void PlanPrefills();
   void AddRows(Session& session, int rows, bool drafts);
+  // For all that draft, with the logits of their rows [sessions, vocab_size].
+  void DraftAll(absl::Span<const float> logits);
   // Draws the session's next token, unless a commit has made it pointless.
-  //   logits [vocab_size]
-  void Draft(Session& session, absl::Span<const float> logits);
+  //   logits [vocab_size], hidden [hidden_size] if its length policy reads it
+  void Draft(Session& session, absl::Span<const float> logits,
+             absl::Span<const float> hidden);
   void AddStepSpans(int64_t start_ns, int64_t end_ns);
   void EndWait(Session& session, int64_t now_ns);
   void AddSpan(const Session& session, worker::Span span);
   void Publish();
 
   const Options options_;
+  PolicyLibrary no_files_;
   worker::EngineInbox<DraftCommands> inbox_;
   worker::EventOutbox<DraftEvents> outbox_;
   std::vector<DraftCommands> commands_;  // scratch of TakeCommands

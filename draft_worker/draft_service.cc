@@ -19,11 +19,14 @@ OpenDraft ToOpen(const v1::OpenDraft& proto) {
   open.min_tokens = worker::ToLimit(proto.min_tokens());
   open.sampling = worker::ToSamplingParams(proto.sampling());
   if (!worker::ToTokenIds(proto.token_ids(), &open.token_ids) ||
-      !worker::ToTokenIds(proto.end_token_ids(), &open.end_token_ids)) {
+      !worker::ToTokenIds(proto.end_token_ids(), &open.end_token_ids) ||
+      !worker::ToTokenIds(proto.oracle_token_ids(), &open.oracle_token_ids)) {
     open.conversion = absl::InvalidArgumentError(
         absl::StrCat("over ", worker::kMaxTokenIds, " token ids"));
   }
   open.vocab_limit = worker::ToLimit(proto.vocab_limit());
+  open.policy = proto.policy();
+  open.target_fingerprint = proto.target_fingerprint();
   open.plan = worker::ToDraftPlan(proto.plan());
   return open;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -75,7 +76,9 @@ void DraftEngine::Reap(worker::StreamId stream,
 
 void DraftEngine::ApplyOpen(worker::StreamId stream, OpenDraft& open) {
   const size_t num_tokens = open.token_ids.size();
-  absl::StatusOr<std::unique_ptr<Session>> session = NewSession(stream, open);
+  std::string policy_note;
+  absl::StatusOr<std::unique_ptr<Session>> session =
+      NewSession(stream, open, &policy_note);
   worker::SessionEvents& events = outbox_.For(stream).common;
   if (!session.ok()) {
     worker::LogSession("session refused", open.request_id, open.session_id,
@@ -88,13 +91,26 @@ void DraftEngine::ApplyOpen(worker::StreamId stream, OpenDraft& open) {
   prefix_hits_ += static_cast<uint64_t>(num_cached);
   worker::LogSessionOpened((*session)->request_id, open.session_id, num_tokens,
                            num_cached);
-  events.opened.push_back({open.session_id, num_cached});
+  events.opened.push_back(
+      {open.session_id, num_cached, std::move(policy_note)});
   by_key_[{stream, open.session_id}] = session->get();
   sessions_.push_back(*std::move(session));
 }
 
+absl::StatusOr<PolicyLibrary::Made> DraftEngine::MakeLength(OpenDraft& open) {
+  NACRE_ASSIGN_OR_RETURN(const speculation::PolicySpec spec,
+                         speculation::ParsePolicySpec(open.policy));
+  speculation::PolicyInputs inputs;
+  inputs.seed = open.sampling.seed;
+  inputs.oracle_ids = std::move(open.oracle_token_ids);
+  inputs.hidden_size = options_.model->info().hidden_size;
+  PolicyLibrary& policies =
+      options_.policies != nullptr ? *options_.policies : no_files_;
+  return policies.Make(spec, std::move(inputs), open.target_fingerprint);
+}
+
 absl::StatusOr<std::unique_ptr<DraftEngine::Session>> DraftEngine::NewSession(
-    worker::StreamId stream, OpenDraft& open) {
+    worker::StreamId stream, OpenDraft& open, std::string* policy_note) {
   const model::ModelInfo& info = options_.model->info();
   NACRE_RETURN_IF_ERROR(open.conversion);
   if (by_key_.contains({stream, open.session_id})) {
@@ -127,6 +143,7 @@ absl::StatusOr<std::unique_ptr<DraftEngine::Session>> DraftEngine::NewSession(
     return absl::InvalidArgumentError(
         absl::StrCat("vocab_limit ", open.vocab_limit, " is below 0"));
   }
+  NACRE_ASSIGN_OR_RETURN(PolicyLibrary::Made made, MakeLength(open));
   // A draft may stop short of the target's length: the target then goes on
   // alone.
   const int reserved_length =
@@ -153,13 +170,18 @@ absl::StatusOr<std::unique_ptr<DraftEngine::Session>> DraftEngine::NewSession(
   history.Reserve(reserved_length + speculation::kMaxLead);
   open.token_ids.reserve(static_cast<size_t>(reserved_length) +
                          speculation::kMaxLead);
+  absl::optional<LengthControl> length;
+  if (made.length != nullptr) {
+    length.emplace(std::move(made.length), open.prompt_length, vocab_limit);
+  }
+  *policy_note = std::move(made.note);
   return std::unique_ptr<Session>(
       new Session{stream, open.session_id, std::move(open.request_id),
                   DraftSession(std::move(schedule), std::move(open.token_ids)),
                   std::move(sequence), reserved_length,
                   model::Sampler(open.sampling, vocab_limit,
                                  std::move(end_rule), &scratch_),
-                  std::move(history)});
+                  std::move(length), std::move(history)});
 }
 
 void DraftEngine::ApplyCommit(Session& session,
@@ -196,6 +218,7 @@ void DraftEngine::ApplyCommit(Session& session,
       break;
   }
   session.touched = true;
+  if (session.length.has_value()) session.length->OnCommit(session.schedule);
   if (kept < length_before || schedule.length() != length_before) {
     session.cut = true;
   }

@@ -13,6 +13,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "draft_worker/draft_engine.h"
+#include "draft_worker/length_control.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
 #include "speculation/draft_session.h"
@@ -28,6 +29,7 @@ struct DraftEngine::Session {
   std::unique_ptr<model::Sequence> sequence;
   int reserved_length;  // of the sequence's KV
   model::Sampler sampler;
+  absl::optional<LengthControl> length;  // of its length policy, if any
   model::TokenHistory history;  // follows schedule.tokens() when it drafts
   // Its KV was once complete. A session drafts only from then on, so that a
   // kDraft span never holds a prompt.

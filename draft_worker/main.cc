@@ -10,20 +10,29 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/status_macros.h"
 #include "draft_worker/draft_engine.h"
 #include "draft_worker/draft_service.h"
+#include "draft_worker/policy_library.h"
 #include "worker/process.h"
 
 namespace {
 
-nacre::worker::WorkerParts Build(
+absl::StatusOr<nacre::worker::WorkerParts> Build(
     nacre::model::LanguageModel* model,
     const nacre::worker::WorkerOptions& worker_options) {
   using nacre::draft_worker::DraftEngine;
+  using nacre::draft_worker::PolicyLibrary;
+  NACRE_ASSIGN_OR_RETURN(
+      PolicyLibrary loaded,
+      PolicyLibrary::Load(worker_options.policy_files, model->info()));
+  auto policies = std::make_shared<PolicyLibrary>(std::move(loaded));
   auto service = std::make_unique<nacre::draft_worker::DraftService>();
   DraftEngine::Options options;
   options.model = model;
+  options.policies = policies.get();
   options.budget.prefill_chunk = worker_options.prefill_chunk;
   options.send = [service = service.get()](
                      nacre::worker::StreamId stream,
@@ -37,7 +46,9 @@ nacre::worker::WorkerParts Build(
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.spin);
   auto engine = std::make_unique<DraftEngine>(std::move(options));
   service->set_engine(engine.get());
-  return {std::move(service), std::move(engine)};
+  auto files = policies->files();
+  return nacre::worker::WorkerParts{std::move(policies), std::move(service),
+                                    std::move(engine), std::move(files)};
 }
 
 }  // namespace

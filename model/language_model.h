@@ -21,6 +21,7 @@ namespace nacre::model {
 
 struct ModelInfo {
   int vocab_size = 0;      // rows of the vocabulary head
+  int hidden_size = 0;     // of final_hidden(); 0: it shows none
   int context_length = 0;  // most positions a sequence may have
   std::vector<int32_t> eos_token_ids;
   std::string fingerprint;  // SHA-256, hex: config, tensor table, tensor heads
@@ -103,6 +104,11 @@ class LanguageModel {
   // has changed its length.
   virtual absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) = 0;
+
+  // What the logits of the last Forward were computed from, behind the final
+  // norm: [sum of num_logits, hidden_size] in batch order, valid until the next
+  // call. Copied when it is asked for. Empty where the model shows none.
+  virtual absl::Span<const float> final_hidden() { return {}; }
 
   // Rises while a Forward makes progress, as it finishes layers, so that a slow
   // one can be told from a hung one. Any thread may ask.

@@ -50,6 +50,7 @@ absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
                          MappedFile::Open(absl::StrCat(dir, "/config.json")));
   ModelInfo& info = model->info_;
   info.vocab_size = model->config_.vocab_size;
+  info.hidden_size = model->config_.hidden_size;
   info.context_length = model->config_.max_position_embeddings;
   info.eos_token_ids = model->config_.eos_token_ids;
   info.fingerprint = model->checkpoint_->Fingerprint(config_file->bytes());
@@ -223,8 +224,18 @@ void LlamaModel::RunHead(absl::Span<const SequenceRows> batch,
                    a.logits->f32());
 }
 
+absl::Span<const float> LlamaModel::final_hidden() {
+  host_hidden_.resize(hidden_values_);
+  if (hidden_values_ > 0) {
+    backend_->CopyToHost(activations_.normed->data(),
+                         hidden_values_ * sizeof(float), host_hidden_.data());
+  }
+  return host_hidden_;
+}
+
 absl::StatusOr<absl::Span<const float>> LlamaModel::Forward(
     absl::Span<const SequenceRows> batch) {
+  hidden_values_ = 0;
   if (batch.empty()) return absl::Span<const float>();
   NACRE_RETURN_IF_ERROR(CheckBatch(batch));
   int num_rows = 0;
@@ -248,6 +259,9 @@ absl::StatusOr<absl::Span<const float>> LlamaModel::Forward(
     backend_->CopyToHost(activations_.logits->data(),
                          num_logits * sizeof(float), host_logits_.data());
   }
+  // RunHead has left them packed in `normed`.
+  hidden_values_ = static_cast<size_t>(num_logit_rows) *
+                   static_cast<size_t>(config_.hidden_size);
   for (const SequenceRows& rows : batch) {
     AsKvSequence(rows)->Append(static_cast<int>(rows.token_ids.size()));
   }

@@ -61,6 +61,7 @@ class LlamaModel : public LanguageModel {
   // rows, or of another model.
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) override;
+  absl::Span<const float> final_hidden() override;
   uint64_t forward_progress() const override { return layers_finished_; }
 
  private:
@@ -104,6 +105,8 @@ class LlamaModel : public LanguageModel {
   std::vector<float> cos_;  // host copies of the rows' angles
   std::vector<float> sin_;
   std::vector<float> host_logits_;
+  size_t hidden_values_ = 0;  // of the last Forward's logit rows
+  std::vector<float> host_hidden_;
 };
 
 }  // namespace nacre::model

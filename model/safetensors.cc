@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
+#include "kernels/dtype.h"
 #include "nlohmann/json.hpp"
 
 namespace nacre::model {
@@ -207,6 +208,28 @@ absl::StatusOr<TensorTable> ParseSafetensors(absl::string_view bytes) {
   NACRE_RETURN_IF_ERROR(CheckTiling(tensors, data_bytes));
   for (auto& [name, entry] : tensors) entry.offset += data_begin;
   return tensors;
+}
+
+absl::StatusOr<std::vector<float>> ReadFloats(absl::string_view file,
+                                              const TensorEntry& entry) {
+  const bool is_f32 = entry.dtype == "F32";
+  const bool is_bf16 = entry.dtype == "BF16";
+  if (!is_f32 && !is_bf16 && entry.dtype != "F16") {
+    return absl::UnimplementedError(absl::StrCat(
+        "dtype ", entry.dtype, " is not supported; supported: BF16, F16, F32"));
+  }
+  const absl::string_view bytes = file.substr(entry.offset, entry.size_bytes);
+  std::vector<float> values(bytes.size() / (is_f32 ? 4 : 2));
+  if (is_f32) {
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, bytes.data() + i * sizeof(bits), sizeof(bits));
+    values[i] = is_bf16 ? kernels::FromBF16(bits) : kernels::FromF16(bits);
+  }
+  return values;
 }
 
 SafetensorsFile::SafetensorsFile(std::string path,

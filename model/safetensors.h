@@ -38,6 +38,11 @@ using TensorTable = std::map<std::string, TensorEntry>;
 // what its header promises.
 absl::StatusOr<TensorTable> ParseSafetensors(absl::string_view bytes);
 
+// One of the tensors of ParseSafetensors(file), converted; UNIMPLEMENTED if its
+// dtype is not BF16, F16 or F32.
+absl::StatusOr<std::vector<float>> ReadFloats(absl::string_view file,
+                                              const TensorEntry& entry);
+
 // "[3, 4]".
 std::string ShapeString(const std::vector<int64_t>& shape);
 

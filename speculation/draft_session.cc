@@ -26,9 +26,13 @@ DraftSession::CommitOutcome DraftSession::OnCommit(const Commit& commit) {
   policy_stop_ = false;
   bool mismatch = false;
   kept_length_ = length();
+  last_commit_ = CommitReport();
   for (int position = committed_length_; position < new_length; ++position) {
     const int32_t token_id = commit.token_ids[position - commit.first_position];
-    if (position < length() && tokens_[position] == token_id) continue;
+    if (position < length() && tokens_[position] == token_id) {
+      ++last_commit_.accepted;
+      continue;
+    }
     if (position < length()) {
       tokens_.resize(position);
       kept_length_ = position;
@@ -36,6 +40,9 @@ DraftSession::CommitOutcome DraftSession::OnCommit(const Commit& commit) {
     }
     tokens_.push_back(token_id);
   }
+  last_commit_.rejected = mismatch;
+  last_commit_.overtaken = !mismatch && new_length > kept_length_;
+  if (mismatch || last_commit_.overtaken) discarded_ = false;
   committed_length_ = new_length;
   after_mismatch_ = mismatch;
   // The target forgets every stop mark at a mismatch.
@@ -50,7 +57,7 @@ StopMark DraftSession::Blocked() const {
                              tokens_.back()) != options_.end_ids.end()) {
     return StopMark::kEnd;
   }
-  if (policy_stop_) return StopMark::kPolicy;
+  if (policy_stop_ || discarded_) return StopMark::kPolicy;
   const int lead =
       std::min(kMaxLead, after_mismatch_ ? options_.plan.lead_after_mismatch
                                          : options_.plan.lead_in_flow);
@@ -68,11 +75,12 @@ Tail DraftSession::MakeTail(int first_position) const {
 
 Tail DraftSession::OnDrafted(int32_t token_id, bool policy_stop) {
   tokens_.push_back(token_id);
-  policy_stop_ = policy_stop;
+  policy_stop_ = policy_stop && options_.plan.waits_at_stop;
   Tail tail = MakeTail(length() - 1);
   tail.token_ids.push_back(token_id);
   announced_ = tail.stop;
   announced_base_ = committed_length_;
+  if (policy_stop && tail.stop == StopMark::kNone) tail.stop = StopMark::kChunk;
   return tail;
 }
 

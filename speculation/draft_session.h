@@ -43,8 +43,13 @@ class DraftSession {
   bool WantsStep() const { return Blocked() == StopMark::kNone; }
 
   // Appends the token drawn for position length() and returns the message for
-  // the target. `policy_stop` is a length policy's verdict on it.
+  // the target. `policy_stop`: a length policy ends the chunk with it.
   Tail OnDrafted(int32_t token_id, bool policy_stop = false);
+
+  // A length policy ends the chunk before the token drawn for position
+  // length(), which is not appended. The draft waits until the target has said
+  // what stands there; TakeStopNotice has the message.
+  void OnDiscarded() { discarded_ = true; }
 
   // When the draft is blocked and its last message did not say so: an empty
   // tail that does. The target's gate must not wait for tokens that will not
@@ -63,6 +68,16 @@ class DraftSession {
   // it are new although they are below kv_limit().
   int kept_length() const { return kept_length_; }
 
+  // What the last commit that was applied says of this draft's own tokens.
+  struct CommitReport {
+    int accepted = 0;        // in order, behind those of earlier commits
+    bool rejected = false;   // the one behind them
+    bool overtaken = false;  // none was wrong, and the commit goes on behind
+                             // the last of them
+    bool operator==(const CommitReport&) const = default;
+  };
+  const CommitReport& last_commit() const { return last_commit_; }
+
  private:
   StopMark Blocked() const;
   Tail MakeTail(int first_position) const;
@@ -73,6 +88,8 @@ class DraftSession {
   int kept_length_;
   bool after_mismatch_ = true;
   bool policy_stop_ = false;
+  bool discarded_ = false;
+  CommitReport last_commit_;
   // What the last message told the target.
   StopMark announced_ = StopMark::kNone;
   int announced_base_ = -1;

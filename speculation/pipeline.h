@@ -29,6 +29,9 @@ absl::optional<Method> MethodFromName(absl::string_view name);
 struct DraftPlan {
   int lead_after_mismatch = 0;
   int lead_in_flow = 0;
+  // Whether it waits for a verdict where a length policy ends a chunk. Else it
+  // goes on: its time costs nothing, and the target takes what is there.
+  bool waits_at_stop = false;
   // Whether it drafts nothing at all. The window is then 0: no gate waits.
   bool rests() const { return lead_after_mismatch == 0 && lead_in_flow == 0; }
   bool operator==(const DraftPlan&) const = default;
@@ -57,9 +60,11 @@ struct PipelinePlan {
 inline constexpr int kMaxWindow = 64;
 inline constexpr int kMaxLead = 2 * kMaxWindow;
 
-// Why the draft does not continue behind the last token of a tail message.
+// Why the draft does not continue behind the last token of a tail message. In
+// the order in which it may say several things of one token, one after another.
 enum class StopMark {
   kNone,    // it continues
+  kChunk,   // it does too, but a length policy ended a chunk with this token
   kLead,    // it holds all it may; the next commit lets it go on
   kPolicy,  // a length policy ended the chunk; the next commit lets it go on
   kEnd,  // end of sequence, length, context or KV limit: only a mismatch helps

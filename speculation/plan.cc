@@ -147,6 +147,38 @@ double StepCosts::CostRatio() const {
   return std::clamp(StepTime(1 + other_rows) / draft_token_ns, 0.01, 1000.0);
 }
 
+namespace {
+
+// Whether others keep the target busy.
+bool IsShared(const StepCosts& costs) {
+  return costs.other_sessions > 0 && costs.other_rows > 0;
+}
+
+// m*. Absent where others fill the step and no window pays, not even for most
+// sessions of the pair: the draft rests. Else it always gives a token, so that
+// acceptance is still measured: a bad stretch must not end drafting.
+absl::optional<int> LoadWindow(const PlanInputs& inputs, int max_window) {
+  const StepCosts& costs = inputs.costs;
+  if (!IsShared(costs)) return AloneWindow(inputs.alpha, max_window, costs);
+  const int window = SharedWindow(inputs.alpha, max_window, costs);
+  if (window == 0 && inputs.pair_alpha.has_value() &&
+      SharedWindow(*inputs.pair_alpha, max_window, costs) == 0) {
+    return absl::nullopt;
+  }
+  return window;
+}
+
+// The window of sd or pearl, bounded where it follows the load. `extra`: tail
+// tokens that its steps have less.
+absl::optional<int> Bounded(const PlanInputs& inputs, int window, int extra) {
+  if (!inputs.follows_load) return window;
+  const absl::optional<int> most = LoadWindow(inputs, kMaxAsyncWindow);
+  if (!most.has_value()) return absl::nullopt;
+  return std::clamp(*most + extra, 1, window);
+}
+
+}  // namespace
+
 PipelinePlan MakePlan(const PlanInputs& inputs) {
   const double cost_ratio = inputs.costs.CostRatio();
   PipelinePlan plan;
@@ -154,44 +186,45 @@ PipelinePlan MakePlan(const PlanInputs& inputs) {
     case Method::kAr:
       return plan;
     case Method::kSd: {
-      const int window = inputs.window.value_or(
-          BestSdWindow(inputs.alpha, cost_ratio, kMaxChosenWindow));
-      plan.window = window;
-      plan.draft = {window, window};
-      plan.target = {window, window, window, 0};
+      const absl::optional<int> window = Bounded(
+          inputs,
+          inputs.window.has_value() ? *inputs.window
+          : inputs.policy_length.has_value()
+              ? *inputs.policy_length
+              : BestSdWindow(inputs.alpha, cost_ratio, kMaxChosenWindow),
+          /*extra=*/0);
+      if (!window.has_value()) break;
+      plan.window = *window;
+      plan.draft = {*window, *window, /*waits_at_stop=*/true};
+      plan.target = {*window, *window, *window, 0};
       break;
     }
     case Method::kPearl: {
-      const int window =
-          inputs.window.value_or(PearlWindow(cost_ratio, kMaxChosenWindow));
-      plan.window = window;
-      plan.draft = {window, 2 * window - 1};
-      plan.target = {0, window - 1, window - 1, 0};
+      const absl::optional<int> window = Bounded(
+          inputs,
+          inputs.window.value_or(PearlWindow(cost_ratio, kMaxChosenWindow)),
+          /*extra=*/1);
+      if (!window.has_value()) break;
+      plan.window = *window;
+      plan.draft = {*window, 2 * *window - 1};
+      plan.target = {0, *window - 1, *window - 1, 0};
       break;
     }
     case Method::kAsync: {
       // A target that others keep busy saves nothing by waiting: who waits
       // misses the step.
       const StepCosts& costs = inputs.costs;
-      const bool shared = costs.other_sessions > 0 && costs.other_rows > 0;
-      const int max_window = inputs.window.value_or(kMaxAsyncWindow);
-      const int window = shared ? SharedWindow(inputs.alpha, max_window, costs)
-                                : AloneWindow(inputs.alpha, max_window, costs);
-      plan.window = window;
-      // Where others fill the step and no window pays, not even for most
-      // sessions of the pair, the draft rests. Else it always gives a token, so
-      // that acceptance is still measured: a bad stretch must not end drafting.
-      if (shared && window == 0 && inputs.pair_alpha.has_value() &&
-          SharedWindow(*inputs.pair_alpha, max_window, costs) == 0) {
-        break;
-      }
+      const absl::optional<int> window =
+          LoadWindow(inputs, inputs.window.value_or(kMaxAsyncWindow));
+      if (!window.has_value()) break;
+      plan.window = *window;
       Gates gates;
-      if (!shared) {
+      if (!IsShared(costs)) {
         gates = BestGates(
-            {inputs.alpha, cost_ratio, window, RoundTrip(cost_ratio, costs)});
+            {inputs.alpha, cost_ratio, *window, RoundTrip(cost_ratio, costs)});
       }
-      plan.draft = AsyncLeads(inputs.alpha, gates, window, cost_ratio, costs);
-      plan.target = {gates.after_mismatch, gates.in_flow, window, 0};
+      plan.draft = AsyncLeads(inputs.alpha, gates, *window, cost_ratio, costs);
+      plan.target = {gates.after_mismatch, gates.in_flow, *window, 0};
       break;
     }
   }

@@ -11,6 +11,8 @@
 // likely a waste when a verdict arrives. It is 0, the draft rests, where other
 // sessions fill the step and no window pays, for this session or for others.
 //
+// In sd the draft also waits where a length policy ends a chunk.
+//
 // Pure functions.
 
 #ifndef SPECULATION_PLAN_H_
@@ -53,6 +55,12 @@ struct PlanInputs {
   // window worth its rows either, the draft of an async session rests; absent:
   // it never does.
   absl::optional<double> pair_alpha;
+  // The longest chunk of a length policy, which then decides what sd drafts:
+  // sd's window where none is given. Under overlap a policy only makes the
+  // target step earlier than the gates.
+  absl::optional<int> policy_length;
+  // sd and pearl verify no more than async would at this load, down to nothing.
+  bool follows_load = false;
   StepCosts costs;
 };
 

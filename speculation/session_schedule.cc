@@ -16,6 +16,8 @@ absl::optional<PipelinePlan> SessionSchedule::Replan(const StepCosts& costs) {
   inputs.window = options_.window;
   inputs.alpha = acceptance_.alpha();
   if (!options_.always_drafts) inputs.pair_alpha = options_.prior_alpha;
+  inputs.policy_length = options_.policy_length;
+  inputs.follows_load = options_.follows_load;
   inputs.costs = costs;
   PipelinePlan plan = MakePlan(inputs);
   // The timeout follows every measurement; only a real change is worth a

@@ -47,6 +47,9 @@ class SessionSchedule {
     // Drafts a little at any load, so that this acceptance is still measured.
     // Some sessions must, or all might rest for ever.
     bool always_drafts = true;
+    // As of PlanInputs.
+    absl::optional<int> policy_length;
+    bool follows_load = false;
   };
 
   SessionSchedule(Options options, std::vector<int32_t> prompt);

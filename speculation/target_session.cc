@@ -42,14 +42,12 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
     return TailOutcome::kMalformed;
   }
   // The base of a draft's messages never falls, nor the end while the base
-  // stays: a message that is not beyond the newest repeats an older one.
-  const MessageOrder order = {tail.base_length, tail.first_position + count};
-  if (order < newest_ || (order == newest_ && (tail.stop == StopMark::kNone ||
-                                               tail.stop == newest_stop_))) {
-    return TailOutcome::kApplied;
-  }
+  // stays, nor the mark while both do: a message that is not beyond the newest
+  // repeats an older one.
+  const MessageOrder order = {tail.base_length, tail.first_position + count,
+                              tail.stop};
+  if (order <= newest_) return TailOutcome::kApplied;
   newest_ = order;
-  newest_stop_ = tail.stop;
   draft_position_ = next;
   draft_silent_ = false;
   for (int i = std::max(0, draft_position_ - tail.first_position); i < count;
@@ -67,9 +65,12 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
   if (state_ == State::kOpen && draft_position_ >= committed_length()) {
     state_ = State::kFlow;
   }
+  // A chunk that is complete opens the gate until it has been verified, however
+  // far the draft goes on behind it.
+  if (tail.stop == StopMark::kChunk) chunk_end_ = draft_position_;
   // A draft that has not seen the latest commit goes on once it has.
   if (tail.stop == StopMark::kEnd || tail.base_length == committed_length()) {
-    stop_ = tail.stop;
+    stop_ = tail.stop == StopMark::kChunk ? StopMark::kNone : tail.stop;
   }
   return TailOutcome::kApplied;
 }
@@ -85,6 +86,7 @@ void TargetSession::CompareNext(bool equal) {
   stop_ = StopMark::kNone;
   state_ = State::kMismatch;
   mismatch_length_ = draft_position_;
+  chunk_end_ = 0;
 }
 
 void TargetSession::OnDraftAttached(uint32_t epoch, int opened_length) {
@@ -96,6 +98,7 @@ void TargetSession::OnDraftAttached(uint32_t epoch, int opened_length) {
   stop_ = StopMark::kNone;
   state_ = State::kMismatch;
   newest_ = MessageOrder();
+  chunk_end_ = 0;
   draft_position_ = std::min(opened_length, committed_length());
   mismatch_length_ = draft_position_;
 }
@@ -129,7 +132,7 @@ TargetSession::Readiness TargetSession::CheckReady(int64_t now_ns) {
     return Readiness::kWaitAcknowledge;
   }
   if (!has_draft_ || draft_silent_ || stop_ != StopMark::kNone ||
-      tail_size() >= Gate()) {
+      chunk_end_ > committed_length() || tail_size() >= Gate()) {
     waiting_since_ns_.reset();
     return Readiness::kReady;
   }

@@ -99,6 +99,7 @@ class TargetSession {
   struct MessageOrder {
     int base_length = -1;
     int end_position = -1;
+    StopMark stop = StopMark::kNone;
     auto operator<=>(const MessageOrder&) const = default;
   };
 
@@ -125,8 +126,10 @@ class TargetSession {
   int mismatch_length_;
   State state_ = State::kMismatch;
   StopMark stop_ = StopMark::kNone;
-  MessageOrder newest_;  // of the draft's messages, and its stop mark
-  StopMark newest_stop_ = StopMark::kNone;
+  // Behind the last token of the tail that a length policy ended a chunk with;
+  // at most committed_length() where there is none.
+  int chunk_end_ = 0;
+  MessageOrder newest_;  // of the draft's messages
   int acknowledged_;
   int verified_ = 0;
   int accepted_ = 0;

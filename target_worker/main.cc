@@ -9,6 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "target_worker/target_engine.h"
 #include "target_worker/target_service.h"
@@ -16,9 +18,13 @@
 
 namespace {
 
-nacre::worker::WorkerParts Build(
+absl::StatusOr<nacre::worker::WorkerParts> Build(
     nacre::model::LanguageModel* model,
     const nacre::worker::WorkerOptions& worker_options) {
+  if (!worker_options.policy_files.empty()) {
+    return absl::InvalidArgumentError(
+        "--policy-file is for draft workers: a target drafts nothing");
+  }
   using nacre::target_worker::TargetEngine;
   auto service = std::make_unique<nacre::target_worker::TargetService>();
   TargetEngine::Options options;
@@ -36,7 +42,8 @@ nacre::worker::WorkerParts Build(
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());
-  return {std::move(service), std::move(engine)};
+  return nacre::worker::WorkerParts{.service = std::move(service),
+                                    .engine = std::move(engine)};
 }
 
 }  // namespace

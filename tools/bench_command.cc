@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/status_macros.h"
+#include "speculation/policies/policy_spec.h"
 #include "tools/bench_html.h"
 #include "tools/bench_matches.h"
 #include "tools/bench_methods.h"
@@ -45,6 +46,7 @@ struct BenchFlags {
   Cluster::Options cluster;
   std::string prompts;
   std::string methods = "ar,sd,pearl,async";
+  std::string policies;
   int repeat = 3;
   std::string streams = "1";
   std::optional<int> limit;
@@ -61,6 +63,9 @@ struct BenchFlags {
     flags->Add("methods", "LIST", &methods,
                "methods to compare, each perhaps with a window, as in "
                "ar,sd:4,async");
+    flags->Add("policies", "LIST", &policies,
+               "length policies to compare with each method but ar, as in "
+               "constant,svip:h=0.4,oracle (docs/policies.md)");
     flags->Add("repeat", "R", &repeat, "repetitions; medians are reported");
     flags->Add("streams", "LIST", &streams,
                "requests at once; several numbers, as in 1,4,16,64, compare "
@@ -107,6 +112,33 @@ absl::StatusOr<std::vector<int>> ParseStreams(const std::string& text) {
   return streams;
 }
 
+// --policies, or the one --policy for all methods.
+absl::Status AddPolicies(const BenchFlags& flags, BenchPlan* plan) {
+  if (!flags.policies.empty() && !flags.request.policy.empty()) {
+    return absl::InvalidArgumentError(
+        "flags --policy and --policies: only one of them");
+  }
+  if (!flags.policies.empty()) {
+    NACRE_ASSIGN_OR_RETURN(const std::vector<std::string> policies,
+                           ParseBenchPolicies(flags.policies));
+    plan->methods = WithPolicies(plan->methods, policies);
+  } else if (!flags.request.policy.empty()) {
+    NACRE_RETURN_IF_ERROR(
+        speculation::ParsePolicySpec(flags.request.policy).status());
+    for (BenchMethod& method : plan->methods) {
+      method.policy = flags.request.policy;
+    }
+  }
+  const float temperature = plan->request.sampling().temperature();
+  for (const BenchMethod& method : plan->methods) {
+    if (method.is_oracle() && temperature != 0.0f) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "policy oracle needs --temperature 0, it is ", temperature));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // All that can be wrong with the flags and the prompts file.
 absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
   if (flags.prompts.empty()) {
@@ -127,6 +159,8 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
       plan.methods, ParseBenchMethods(flags.methods, flags.request.window));
   NACRE_RETURN_IF_ERROR(flags.request.Fill(&plan.request));
   plan.request.mutable_speculation()->clear_window();
+  plan.request.mutable_speculation()->clear_policy();
+  NACRE_RETURN_IF_ERROR(AddPolicies(flags, &plan));
   if (!flags.request.seed.has_value()) {
     plan.request.mutable_sampling()->set_seed(kDefaultSeed);
   }
@@ -265,9 +299,11 @@ absl::StatusOr<std::vector<BenchLoad>> RunLoads(
     const BenchPlan& base, const std::vector<int>& stream_counts,
     GenerationClient* client, const Progress& progress) {
   std::vector<BenchLoad> loads;
+  BenchPlan recorded = base;
+  NACRE_RETURN_IF_ERROR(RecordAnswers(client, progress, &recorded));
   for (const int streams : stream_counts) {
     BenchLoad& load = loads.emplace_back();
-    load.plan = base;
+    load.plan = recorded;
     load.plan.streams = streams;
     NACRE_ASSIGN_OR_RETURN(load.result, RunBench(load.plan, client, progress));
     load.summaries = Summarize(load.plan, load.result);

@@ -64,7 +64,7 @@ class PromptRecording {
       for (const uint32_t window : kWindows) {
         if (recorder.num_open() == 0) break;
         const BenchMethod sd = {absl::StrCat("sd:", window), v1::METHOD_SD,
-                                window};
+                                window, /*policy=*/"constant"};
         ++runs;
         const absl::Status status = Ask(sd, client, &recorder);
         if (!status.ok()) return RequestError(status, plan_, sd, prompt_);

@@ -1,11 +1,13 @@
 #include "tools/bench_methods.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
+#include "speculation/policies/policy_spec.h"
 #include "tools/method_names.h"
 
 namespace nacre::tools {
@@ -57,6 +59,67 @@ absl::StatusOr<std::vector<BenchMethod>> ParseBenchMethods(
     methods.push_back(std::move(entry));
   }
   return methods;
+}
+
+bool BenchMethod::is_oracle() const {
+  const auto spec = speculation::ParsePolicySpec(policy);
+  return spec.ok() && spec->kind() == speculation::PolicyKind::kOracle;
+}
+
+bool BenchMethod::has_policy_rule() const {
+  const auto spec = speculation::ParsePolicySpec(policy);
+  return method != v1::METHOD_AR && spec.ok() && spec->has_own_rule();
+}
+
+absl::StatusOr<std::vector<std::string>> ParseBenchPolicies(
+    absl::string_view text) {
+  std::vector<std::string> parts;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const size_t equals = part.find('=');
+    const bool continues =
+        equals != absl::string_view::npos &&
+        part.substr(0, equals).find(':') == absl::string_view::npos;
+    if (continues && !parts.empty()) {
+      absl::StrAppend(&parts.back(), ",", part);
+    } else {
+      parts.emplace_back(part);
+    }
+  }
+  std::vector<std::string> policies;
+  for (const std::string& part : parts) {
+    if (part.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an empty policy in \"", text, "\""));
+    }
+    NACRE_ASSIGN_OR_RETURN(const speculation::PolicySpec spec,
+                           speculation::ParsePolicySpec(part));
+    if (std::find(policies.begin(), policies.end(), spec.text()) !=
+        policies.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("policy \"", part, "\" is given twice"));
+    }
+    policies.push_back(spec.text());
+  }
+  return policies;
+}
+
+std::vector<BenchMethod> WithPolicies(
+    const std::vector<BenchMethod>& methods,
+    const std::vector<std::string>& policies) {
+  if (policies.empty()) return methods;
+  std::vector<BenchMethod> crossed;
+  for (const BenchMethod& method : methods) {
+    if (method.method == v1::METHOD_AR) {
+      crossed.push_back(method);
+      continue;
+    }
+    for (const std::string& policy : policies) {
+      BenchMethod& entry = crossed.emplace_back(method);
+      entry.name = absl::StrCat(method.name, "/", policy);
+      entry.policy = policy;
+    }
+  }
+  return crossed;
 }
 
 }  // namespace nacre::tools

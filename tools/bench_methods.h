@@ -19,6 +19,13 @@ struct BenchMethod {
   std::string name;  // as typed: "sd:4"
   v1::Method method = v1::METHOD_UNSPECIFIED;
   std::optional<uint32_t> window;
+  // As of SpeculationOptions; empty: the server's default.
+  std::string policy = {};
+
+  bool is_oracle() const;
+  // Whether its policy ends chunks by a rule of its own: no law and no
+  // simulation knows how long they are.
+  bool has_policy_rule() const;
 };
 
 // "ar,sd:4,pearl:6,async": names with an optional window in 1..64, which
@@ -27,6 +34,17 @@ struct BenchMethod {
 // twice.
 absl::StatusOr<std::vector<BenchMethod>> ParseBenchMethods(
     absl::string_view text, std::optional<uint32_t> default_window);
+
+// "constant,svip:h=0.4,c=0.2,oracle": policies as requests name them. A part
+// with a value and no name belongs to the policy before. INVALID_ARGUMENT: as
+// speculation::ParsePolicySpec, and a policy twice.
+absl::StatusOr<std::vector<std::string>> ParseBenchPolicies(
+    absl::string_view text);
+
+// Every method with every policy ("sd:4/svip"), ar as it is. Without policies
+// the methods.
+std::vector<BenchMethod> WithPolicies(const std::vector<BenchMethod>& methods,
+                                      const std::vector<std::string>& policies);
 
 }  // namespace nacre::tools
 

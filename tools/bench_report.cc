@@ -56,6 +56,7 @@ struct Totals {
 
 std::optional<double> LawSpeedup(const MethodSummary& summary) {
   if (summary.method.method == v1::METHOD_AR) return 1.0;
+  if (summary.method.has_policy_rule()) return std::nullopt;
   const double alpha = summary.acceptance_rate;
   const double cost_ratio = summary.cost_ratio;
   if (!(cost_ratio > 0.0) || !(alpha > 0.0)) return std::nullopt;
@@ -311,6 +312,7 @@ Json SummariesJson(const std::vector<MethodSummary>& summaries) {
          {"method", std::string(MethodName(summary.method.method))},
          {"window", summary.window},
          {"requested_window", OrNull(summary.method.window)},
+         {"policy", summary.method.policy},
          {"tokens_per_second", summary.tokens_per_second},
          {"tokens_per_second_repeats", summary.tokens_per_second_repeats},
          {"speedup", OrNull(summary.speedup)},
@@ -346,6 +348,7 @@ Json RequestsJson(const BenchPlan& plan, const BenchResult& result) {
          {"finish_reason",
           std::string(FinishReasonName(complete.finish_reason()))},
          {"window", report.window()},
+         {"policy", report.policy()},
          {"rounds", report.rounds()},
          {"drafted", report.drafted()},
          {"verified", report.verified()},

@@ -125,6 +125,12 @@ v1::GenerateRequest BenchRequest(const BenchPlan& plan,
   if (method.window.has_value()) {
     request.mutable_speculation()->set_window(*method.window);
   }
+  request.mutable_speculation()->set_policy(method.policy);
+  if (method.is_oracle() && !plan.recordings.empty()) {
+    const std::vector<uint32_t>& ids = plan.recordings[prompt];
+    request.mutable_speculation()->mutable_oracle_token_ids()->Assign(
+        ids.begin(), ids.end());
+  }
   if (!request.stop().has_max_tokens() && source.max_tokens.has_value()) {
     request.mutable_stop()->set_max_tokens(*source.max_tokens);
   }
@@ -137,6 +143,33 @@ absl::Status RequestError(const absl::Status& status, const BenchPlan& plan,
       status.code(),
       absl::StrCat("prompt \"", plan.prompts[prompt].id, "\", method ",
                    method.name, ": ", status.message()));
+}
+
+absl::Status RecordAnswers(
+    GenerationClient* client,
+    const std::function<void(const std::string& line)>& progress,
+    BenchPlan* plan) {
+  if (std::none_of(plan->methods.begin(), plan->methods.end(),
+                   [](const BenchMethod& m) { return m.is_oracle(); })) {
+    return absl::OkStatus();
+  }
+  const BenchMethod ar = {"ar", v1::METHOD_AR, std::nullopt};
+  std::vector<std::vector<uint32_t>> recordings;
+  const int num_prompts = static_cast<int>(plan->prompts.size());
+  for (int prompt = 0; prompt < num_prompts; ++prompt) {
+    progress(absl::StrFormat("recording answers, prompt %d of %d", prompt + 1,
+                             num_prompts));
+    const absl::StatusOr<v1::Complete> complete =
+        client->Generate(BenchRequest(*plan, ar, prompt), plan->timeout,
+                         [](const v1::Chunk&) {});
+    if (!complete.ok()) {
+      return RequestError(complete.status(), *plan, ar, prompt);
+    }
+    recordings.emplace_back(complete->token_ids().begin(),
+                            complete->token_ids().end());
+  }
+  plan->recordings = std::move(recordings);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<BenchResult> RunBench(

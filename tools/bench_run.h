@@ -26,6 +26,8 @@ struct BenchPlan {
   // Everything but prompt and method. max_tokens, where set, overrides the
   // prompts' own.
   v1::GenerateRequest request;
+  // [prompt]: what ar answers, for policy oracle; empty without it.
+  std::vector<std::vector<uint32_t>> recordings = {};
   absl::Duration timeout = absl::Minutes(10);  // of a request
 };
 
@@ -62,6 +64,13 @@ v1::GenerateRequest BenchRequest(const BenchPlan& plan,
 // The failure of such a request, with its prompt and method.
 absl::Status RequestError(const absl::Status& status, const BenchPlan& plan,
                           const BenchMethod& method, int prompt);
+
+// Asks ar for what the oracle has to know, if a method has that policy: the
+// plan's recordings. Errors: as of RunBench.
+absl::Status RecordAnswers(
+    GenerationClient* client,
+    const std::function<void(const std::string& line)>& progress,
+    BenchPlan* plan);
 
 // For each repetition: one stream: for each prompt all methods in turn, the
 // first one rotating; several streams: for each method all prompts, again and

@@ -111,6 +111,7 @@ TESTED_BY = {
     "kernels/cpu/quantized_gemm.cc": "tests/kernels/cpu_quantized_test.cc",
     "kernels/cpu/quantized_gemm_vnni.cc": "tests/kernels/cpu_quantized_test.cc",
     "kernels/cpu/quantized_matrix.cc": "tests/kernels/cpu_quantized_test.cc",
+    "kernels/cpu/softmax_sums.cc": "tests/model/distribution_test.cc",
     "kernels/cpu/thread_pool.cc": "tests/kernels/thread_pool_test.cc",
     "kernels/cpu_list.cc": "tests/kernels/backend_factory_test.cc",
     "kernels/reference/reference_backend.cc":

@@ -222,6 +222,11 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
     argv.Add("--metrics-address-file", AddressFile(worker.name + "-metrics-"));
   }
   argv.AddCommon(options_);
+  if (worker.role == "draft") {
+    for (const std::string& file : options_.policy_files) {
+      argv.Add("--policy-file", file);
+    }
+  }
   return std::move(argv).With(options_.worker_args);
 }
 

@@ -52,6 +52,9 @@ class Cluster {
     // How long each process waits for what runs when it is told to stop.
     std::optional<absl::Duration> drain_timeout;
 
+    // NAME=DIR, calibrations of length policies; for each draft.
+    std::vector<std::string> policy_files;
+
     std::vector<std::string> coordinator_args;  // more flags for it
     std::vector<std::string> worker_args;       // and for each worker
     std::string bin_dir;  // of the programs; empty: beside this executable
@@ -63,7 +66,7 @@ class Cluster {
     std::function<void(const std::string& line)> progress;
     std::function<bool()> interrupted;  // ends the waiting early
 
-    // --target-model to --prefix-cache: what says which processes run on what.
+    // --target-model to --policy-file: what says which processes run on what.
     void Register(FlagSet* flags);
     // INVALID_ARGUMENT: a missing model; a count, a port or a duration out of
     // range; a bad list of cores.

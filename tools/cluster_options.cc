@@ -25,6 +25,9 @@ void Cluster::Options::Register(FlagSet* flags) {
              "most memory of a worker; K, M and G may follow");
   flags->Add("prefix-cache", "on|off", &prefix_cache,
              "whether prompts that begin alike share KV");
+  flags->AddRepeated("policy-file", "NAME=DIR", &policy_files,
+                     "calibration of a length policy, for the drafts; may be "
+                     "given several times");
 }
 
 absl::Status Cluster::Options::Validate() const {

@@ -28,6 +28,8 @@ constexpr PassedFlag kPassedFlags[] = {
     {true, false, "client-timeout", "DURATION",
      "after it a client that takes nothing is cut off; 0: never"},
     {true, false, "tokenizer-threads", "N", "threads that tokenize prompts"},
+    {true, false, "default-policy", "P",
+     "draft-length policy of requests that name none"},
     {true, false, "failover-timeout", "DURATION",
      "how long the requests of a lost target wait for an equal one"},
     {true, false, "worker-timeout", "DURATION",

@@ -39,6 +39,8 @@ v1::StopMark ToProto(speculation::StopMark stop) {
       return v1::STOP_MARK_POLICY;
     case speculation::StopMark::kEnd:
       return v1::STOP_MARK_END;
+    case speculation::StopMark::kChunk:
+      return v1::STOP_MARK_CHUNK;
   }
   return v1::STOP_MARK_UNSPECIFIED;
 }
@@ -70,6 +72,9 @@ bool ToStopMark(v1::StopMark proto, speculation::StopMark* stop) {
       return true;
     case v1::STOP_MARK_END:
       *stop = speculation::StopMark::kEnd;
+      return true;
+    case v1::STOP_MARK_CHUNK:
+      *stop = speculation::StopMark::kChunk;
       return true;
     default:
       return false;
@@ -127,6 +132,7 @@ speculation::DraftPlan ToDraftPlan(const v1::DraftPlan& proto) {
       std::min(ToLimit(proto.lead_after_mismatch()), speculation::kMaxLead);
   plan.lead_in_flow =
       std::min(ToLimit(proto.lead_in_flow()), speculation::kMaxLead);
+  plan.waits_at_stop = proto.waits_at_stop();
   return plan;
 }
 

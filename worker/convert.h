@@ -56,6 +56,7 @@ void FillSessionEvents(const SessionEvents& events, Event* proto) {
     auto* opened = proto->add_opened();
     opened->set_session_id(opening.session_id);
     opened->set_cached_tokens(static_cast<uint32_t>(opening.cached_tokens));
+    opened->set_policy_note(opening.policy_note);
   }
   for (const SessionCached& cached : events.cached) {
     auto* more = proto->add_cached();

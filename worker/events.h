@@ -6,6 +6,7 @@
 #define WORKER_EVENTS_H_
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,8 @@ struct SessionFailure {
 struct SessionOpening {
   uint64_t session_id = 0;
   int cached_tokens = 0;  // of its tokens, found in the prefix cache
+  // Of a draft: what its length policy has to go without; empty: nothing.
+  std::string policy_note = {};
 };
 
 // Further ones of an open session, which another has computed meanwhile.

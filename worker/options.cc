@@ -6,8 +6,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "speculation/policies/policy_spec.h"
 
 namespace nacre::worker {
 namespace {
@@ -101,6 +103,31 @@ absl::Status SetPrefixCache(const std::string& text, WorkerOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status SetPolicyFile(const std::string& text, WorkerOptions* options) {
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(text, absl::MaxSplits('=', 1));
+  const auto& [name, dir] = parts;
+  std::string names;
+  bool is_known = false;
+  for (const speculation::PolicyInfo& info : speculation::AllPolicies()) {
+    if (info.file == speculation::PolicyFile::kNone) continue;
+    absl::StrAppend(&names, names.empty() ? "" : " ", info.name);
+    is_known = is_known || name == info.name;
+  }
+  if (!is_known || dir.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("not NAME=DIR, NAME one of: ", names));
+  }
+  for (const auto& [other, unused] : options->policy_files) {
+    if (other == name) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is already a file for ", name));
+    }
+  }
+  options->policy_files.push_back(parts);
+  return absl::OkStatus();
+}
+
 absl::Status SetDrainTimeout(const std::string& text, WorkerOptions* options) {
   if (!absl::ParseDuration(text, &options->drain_timeout) ||
       options->drain_timeout < absl::ZeroDuration()) {
@@ -174,6 +201,10 @@ constexpr Flag kFlags[] = {
     {"prefix-cache", "on|off",
      "whether prompts that begin alike share KV; outputs are the same (on)",
      SetPrefixCache},
+    {"policy-file", "NAME=DIR",
+     "of a draft worker: calibration of a length policy; may be given several "
+     "times",
+     SetPolicyFile},
     {"tls-cert", "FILE", "certificate of this worker (PEM); TLS both ways",
      SetTlsFile<&rpc::TlsFiles::cert_file>},
     {"tls-key", "FILE", "private key of --tls-cert (PEM)",

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,6 +40,8 @@ struct WorkerOptions {
   int prefill_chunk = StepBudget().prefill_chunk;
   absl::Duration spin = absl::Milliseconds(5);
   bool prefix_cache = true;
+  // Of a draft worker: (name of a length policy, its calibration's folder).
+  std::vector<std::pair<std::string, std::string>> policy_files;
   rpc::PeerTlsFlags tls;  // checked where they are loaded
 };
 

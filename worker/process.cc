@@ -149,7 +149,8 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   NACRE_ASSIGN_OR_RETURN(const rpc::PeerSecurity security,
                          rpc::LoadPeerSecurity(options.tls));
   NACRE_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadForWorker(options));
-  const WorkerParts parts = program.build(loaded.model.get(), options);
+  NACRE_ASSIGN_OR_RETURN(const WorkerParts parts,
+                         program.build(loaded.model.get(), options));
   rpc::RpcServer::Options server_options;
   server_options.listen = options.listen;
   server_options.address_file = options.address_file;
@@ -170,6 +171,11 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   LogStepTimes(step_times);
   v1::Hello hello =
       MakeHello(options, loaded, program.role, server->address(), step_times);
+  for (const auto& [policy, target_fingerprint] : parts.policy_files) {
+    v1::PolicyFile* file = hello.add_policy_files();
+    file->set_policy(policy);
+    file->set_target_fingerprint(target_fingerprint);
+  }
   Health::Options health_options;
   health_options.engine = parts.engine.get();
   health_options.set_serving = [&server](const std::string& service,

@@ -7,7 +7,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "model/language_model.h"
 #include "proto/types.pb.h"
 #include "worker/engine.h"
@@ -18,17 +21,21 @@ namespace nacre::worker {
 
 // Wired to each other; neither needs the other to be destroyed.
 struct WorkerParts {
+  // Destroyed last: whatever the engine borrows.
+  std::shared_ptr<void> owned;
   std::unique_ptr<SessionService> service;
   std::unique_ptr<Engine> engine;
+  // Of a draft: what it has calibrations for (Hello.policy_files).
+  std::vector<std::pair<std::string, std::string>> policy_files;
 };
 
 struct WorkerProgram {
   std::string name;     // "nacre-target-worker"
   std::string summary;  // for --help
   v1::WorkerRole role = v1::WORKER_ROLE_UNSPECIFIED;
-  // `model` outlives the parts.
-  std::function<WorkerParts(model::LanguageModel* model,
-                            const WorkerOptions& options)>
+  // `model` outlives the parts. An error ends the process.
+  std::function<absl::StatusOr<WorkerParts>(model::LanguageModel* model,
+                                            const WorkerOptions& options)>
       build;
 };
 

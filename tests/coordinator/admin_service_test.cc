@@ -43,6 +43,7 @@ TEST_F(AdminServiceTest, TheServerTellsItsVersionsAndItsLoad) {
   EXPECT_EQ(info.protocol_version(), kProtocolVersion);
   EXPECT_FALSE(info.version().empty());
   EXPECT_EQ(info.running_requests(), 0u);
+  EXPECT_EQ(info.policies_size(), 9);  // without files
   EXPECT_FALSE(info.draining());
   dispatcher_.Drain(absl::ZeroDuration());
   EXPECT_TRUE(ServerInfo().draining());

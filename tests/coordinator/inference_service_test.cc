@@ -262,7 +262,10 @@ TEST_F(InferenceServiceTest, ErrorsReachTheClientWithCodeAndMessage) {
   request_.set_model("ruby");
   EXPECT_EQ(Generate().status.error_code(), grpc::StatusCode::NOT_FOUND);
   request_.clear_model();
-  request_.mutable_speculation()->set_policy("svip");
+  request_.mutable_speculation()->set_policy("nonsense");
+  EXPECT_EQ(Generate().status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  request_.clear_speculation();
+  request_.mutable_speculation()->set_verification(v1::VERIFICATION_RATIO);
   EXPECT_EQ(Generate().status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_TRUE(dispatcher_.sessions().empty());
 }

@@ -18,6 +18,7 @@ ABSL_DECLARE_FLAG(absl::Duration, client_timeout);
 ABSL_DECLARE_FLAG(int, max_streams_per_client);
 ABSL_DECLARE_FLAG(int, max_request_bytes);
 ABSL_DECLARE_FLAG(int, tokenizer_threads);
+ABSL_DECLARE_FLAG(std::string, default_policy);
 
 namespace nacre::coordinator {
 namespace {
@@ -47,6 +48,16 @@ TEST_F(LimitFlagsTest, TheDefaultsAreAsDocumented) {
   EXPECT_EQ(options.queue_timeout_ns, 60'000'000'000);
   EXPECT_EQ(options.max_request_ns, kNever);
   EXPECT_EQ(options.client_timeout_ns, 60'000'000'000);
+}
+
+TEST_F(LimitFlagsTest, TheDefaultPolicyIsChecked) {
+  EXPECT_EQ(LimitsFromFlags()->inference.default_policy.text(), "constant");
+  absl::SetFlag(&FLAGS_default_policy, "svip:h=0.4");
+  EXPECT_EQ(LimitsFromFlags()->inference.default_policy.text(), "svip:h=0.4");
+  absl::SetFlag(&FLAGS_default_policy, "svip:h=nan");
+  EXPECT_THAT(Error(), HasSubstr("--default-policy: policy svip: h is"));
+  absl::SetFlag(&FLAGS_default_policy, "oracle");
+  EXPECT_THAT(Error(), HasSubstr("--default-policy: oracle needs a recording"));
 }
 
 TEST_F(LimitFlagsTest, FlagsReachTheDispatcher) {

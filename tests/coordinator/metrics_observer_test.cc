@@ -120,9 +120,45 @@ TEST_F(MetricsObserverTest, EverySeriesIsThereAtZero) {
                {"pre_verify", "post_verify", "sync", "off"});
   expect_label("nacre_spec_decode_degraded_rounds_total", "reason",
                {"no_draft", "draft_lost"});
+  expect_label("nacre_spec_decode_policy_stops_total", "policy",
+               {"svip", "specdec++", "oracle"});
   expect_label("nacre_spec_decode_num_accepted_tokens_per_pos_total",
                "position", {"0", "1", "15", "16+"});
   expect_label("nacre_round_wait_seconds_count", "role", {"draft", "target"});
+}
+
+TEST_F(MetricsObserverTest, CountsTheChunksThatAPolicyEnded) {
+  RequestSpec request = Request(Method::kAsync);
+  request.policy = *speculation::ParsePolicySpec("svip");
+  observer_.OnStarted(1, request, {"target", "draft"}, 0);
+  const auto tail = [&](int base_length, int first_position, int count,
+                        speculation::StopMark stop) {
+    speculation::Tail tail;
+    tail.base_length = base_length;
+    tail.first_position = first_position;
+    tail.token_ids.assign(count, 9);
+    tail.stop = stop;
+    observer_.OnTail(1, tail);
+  };
+  const auto stops = [&](const char* policy) {
+    return telemetry::Sum(telemetry::Collect(*observer_.collectable()),
+                          "nacre_spec_decode_policy_stops_total",
+                          std::string("policy=\"") + policy + "\"");
+  };
+  tail(3, 3, 1, speculation::StopMark::kNone);
+  tail(3, 4, 1, speculation::StopMark::kChunk);
+  tail(3, 5, 1, speculation::StopMark::kLead);
+  EXPECT_EQ(stops("svip"), 1);
+  tail(6, 6, 1, speculation::StopMark::kPolicy);
+  EXPECT_EQ(stops("svip"), 2);
+  // It still waits there.
+  tail(7, 7, 0, speculation::StopMark::kPolicy);
+  EXPECT_EQ(stops("svip"), 2);
+  // Another chunk, ended before a token.
+  tail(8, 9, 0, speculation::StopMark::kPolicy);
+  tail(9, 9, 0, speculation::StopMark::kPolicy);
+  EXPECT_EQ(stops("svip"), 3);
+  EXPECT_EQ(stops("oracle"), 0);
 }
 
 TEST_F(MetricsObserverTest, CountsRunningAndWaitingRequests) {

@@ -280,10 +280,53 @@ TEST_F(RequestConvertTest, TheWindowHasLimits) {
   }
 }
 
+TEST_F(RequestConvertTest, PoliciesAreParsedWithTheirParameters) {
+  request_.mutable_speculation()->set_policy("svip:h=0.4,max=12");
+  EXPECT_EQ(Parse()->policy.text(), "svip:h=0.4,max=12");
+  request_.mutable_speculation()->set_policy("svpi");
+  ExpectInvalid("unknown length policy \"svpi\"");
+  request_.mutable_speculation()->set_policy("svip:depth=3");
+  ExpectInvalid("policy svip has no parameter \"depth\"; it has: h c max");
+  for (const char* value : {"nan", "-1", "101", "much"}) {
+    request_.mutable_speculation()->set_policy(absl::StrCat("svip:h=", value));
+    ExpectInvalid(
+        absl::StrCat("h is \"", value, "\", must be a number in [0, 100]"));
+  }
+  request_.mutable_speculation()->set_policy("disco:file=/etc/passwd");
+  ExpectInvalid("policy disco has no parameter \"file\"");
+}
+
+TEST_F(RequestConvertTest, ARequestWithoutAPolicyHasTheServers) {
+  const auto policy = [this](const std::string& server) {
+    return ParseRequest(request_, tokenizer_, model_,
+                        *speculation::ParsePolicySpec(server))
+        ->policy.text();
+  };
+  EXPECT_EQ(policy("svip"), "svip");
+  request_.mutable_speculation()->set_policy("constant");
+  EXPECT_EQ(policy("svip"), "constant");
+}
+
+TEST_F(RequestConvertTest, TheOracleNeedsARecordingAndTemperatureZero) {
+  v1::SpeculationOptions* options = request_.mutable_speculation();
+  options->set_policy("oracle");
+  ExpectInvalid("oracle_token_ids has 0 ids, must have 1 to 1048576");
+  options->add_oracle_token_ids(7);
+  options->add_oracle_token_ids(299);
+  EXPECT_THAT(Parse()->oracle_ids, ::testing::ElementsAre(7, 299));
+  request_.mutable_sampling()->set_temperature(0.5f);
+  ExpectInvalid("policy oracle needs temperature 0, it is 0.5");
+  request_.clear_sampling();
+  options->add_oracle_token_ids(300);
+  ExpectInvalid("oracle_token_ids: 300 is outside the vocabulary of 300");
+  options->clear_oracle_token_ids();
+  for (int i = 0; i <= 1 << 20; ++i) options->add_oracle_token_ids(1);
+  ExpectInvalid("oracle_token_ids has 1048577 ids");
+  options->set_policy("svip");
+  ExpectInvalid("has 1048577 ids, but the policy is svip, not oracle");
+}
+
 TEST_F(RequestConvertTest, WhatThisBuildLacksIsUnimplementedByName) {
-  request_.mutable_speculation()->set_policy("svip");
-  ExpectError(absl::StatusCode::kUnimplemented, "\"svip\"");
-  request_.mutable_speculation()->clear_policy();
   request_.mutable_speculation()->set_verification(v1::VERIFICATION_RATIO);
   ExpectError(absl::StatusCode::kUnimplemented, "ratio");
   request_.mutable_speculation()->set_verification(

@@ -68,6 +68,7 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   completion.trace.push_back(lane);
 
   completion.cached_tokens = 2;
+  completion.policy = "svip:h=0.4";
 
   const v1::Complete proto = ToProto(spec, completion);
   EXPECT_EQ(proto.finish_reason(), v1::FINISH_REASON_STOP);
@@ -89,7 +90,7 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   const v1::SpeculationReport& report = proto.speculation();
   EXPECT_EQ(report.method(), v1::METHOD_ASYNC);
   EXPECT_EQ(report.window(), 4u);
-  EXPECT_EQ(report.policy(), "constant");
+  EXPECT_EQ(report.policy(), "svip:h=0.4");
   EXPECT_EQ(report.rounds(), 2u);
   EXPECT_EQ(report.drafted(), 11u);
   EXPECT_EQ(report.verified(), 10u);

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,12 +27,14 @@ using nacre::testing::TableModelOptions;
 class DraftFixture {
  public:
   explicit DraftFixture(TableModelOptions model_options = {},
-                        worker::StepBudget budget = {})
+                        worker::StepBudget budget = {},
+                        PolicyLibrary* policies = nullptr)
       : model(std::move(model_options)) {
     DraftEngine::Options options;
     options.model = &model;
     options.now_ns = [this] { return now_ns += 10; };
     options.budget = budget;
+    options.policies = policies;
     options.send = [this](worker::StreamId, const DraftEvents& events) {
       for (const auto& [id, tail] : events.tails) tails[id].push_back(tail);
       for (const auto& failure : events.common.failures) {
@@ -41,6 +44,7 @@ class DraftFixture {
       for (const auto& opening : common.opened) {
         opened.push_back(opening.session_id);
         cached_tokens += opening.cached_tokens;
+        policy_notes.push_back(opening.policy_note);
       }
       closed.insert(closed.end(), common.closed.begin(), common.closed.end());
       spans.insert(spans.end(), common.spans.begin(), common.spans.end());
@@ -92,6 +96,7 @@ class DraftFixture {
   std::map<uint64_t, absl::Status> failures;
   std::vector<uint64_t> opened;
   int cached_tokens = 0;  // of all opened
+  std::vector<std::string> policy_notes;
   std::vector<uint64_t> closed;
   std::vector<worker::Span> spans;
 };

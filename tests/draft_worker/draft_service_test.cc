@@ -18,6 +18,7 @@ namespace nacre::draft_worker {
 namespace {
 
 using nacre::testing::TableModel;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A served engine on its own thread, and the coordinator's end of a stream.
@@ -100,6 +101,60 @@ class DraftServiceTest : public ::testing::Test {
   std::unique_ptr<grpc::ClientReaderWriter<v1::DraftControl, v1::DraftEvent>>
       stream_;
 };
+
+TEST_F(DraftServiceTest, LengthPoliciesTravel) {
+  v1::DraftControl control;
+  v1::OpenDraft* open = AddOpen(&control);
+  open->set_policy("constant:n=2");
+  ASSERT_TRUE(stream_->Write(control));
+  // Under overlap a mark, and the draft goes on.
+  std::vector<v1::StopMark> marks;
+  ReadUntil([&](const v1::DraftEvent& event) {
+    for (const v1::Tail& tail : event.tails()) marks.push_back(tail.stop());
+    return marks.size() == 4;
+  });
+  EXPECT_THAT(marks,
+              ElementsAre(v1::STOP_MARK_UNSPECIFIED, v1::STOP_MARK_CHUNK,
+                          v1::STOP_MARK_UNSPECIFIED, v1::STOP_MARK_LEAD));
+  control.Clear();
+  control.add_close()->set_session_id(1);
+  open = AddOpen(&control);
+  open->set_session_id(2);
+  open->set_policy("oracle");
+  open->mutable_plan()->set_waits_at_stop(true);
+  std::vector<int32_t> tokens = {3, 1, 4};
+  for (int i = 0; i < 2; ++i) {
+    tokens.push_back(static_cast<int32_t>(Greedy(tokens)));
+    open->add_oracle_token_ids(static_cast<uint32_t>(tokens.back()));
+  }
+  open = AddOpen(&control);
+  open->set_session_id(3);
+  open->set_policy("disco");
+  open = AddOpen(&control);
+  open->set_session_id(4);
+  open->set_policy("cali-ts");
+  ASSERT_TRUE(stream_->Write(control));
+  bool refused = false;
+  bool noted = false;
+  bool stopped = false;
+  ReadUntil([&](const v1::DraftEvent& event) {
+    for (const v1::SessionError& error : event.errors()) {
+      EXPECT_EQ(error.session_id(), 3u);
+      EXPECT_EQ(error.code(), 9u);  // FAILED_PRECONDITION
+      refused = true;
+    }
+    for (const v1::SessionOpened& opened : event.opened()) {
+      noted =
+          noted || (opened.session_id() == 4 && !opened.policy_note().empty());
+    }
+    for (const v1::Tail& tail : event.tails()) {
+      stopped =
+          stopped || (tail.session_id() == 2 && tail.first_position() == 5 &&
+                      tail.stop() == v1::STOP_MARK_POLICY);
+    }
+    return refused && noted && stopped;
+  });
+}
 
 TEST_F(DraftServiceTest, DraftsFollowsCommitsAndCloses) {
   const int64_t free = model_.kv_free_tokens();

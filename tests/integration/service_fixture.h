@@ -80,6 +80,16 @@ class Service {
     return {response.workers().begin(), response.workers().end()};
   }
 
+  v1::ServerInfo ServerInfo() {
+    grpc::ClientContext context;
+    operator_security_.Apply(&context);
+    v1::ServerInfo info;
+    const grpc::Status status =
+        admin_->GetServerInfo(&context, v1::GetServerInfoRequest(), &info);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return info;
+  }
+
   // Polls until `condition` holds; fails the test after a minute.
   static bool Eventually(const std::function<bool()>& condition) {
     const absl::Time deadline = absl::Now() + absl::Minutes(1);

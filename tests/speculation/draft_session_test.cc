@@ -138,13 +138,85 @@ TEST(DraftSession, ANewPlanChangesTheLead) {
 }
 
 TEST(DraftSession, APolicyStopHoldsUntilTheNextCommit) {
-  DraftSession session = Open({8, 8});
+  DraftSession session = Open({8, 8, /*waits_at_stop=*/true});
   EXPECT_EQ(session.OnDrafted(1, /*policy_stop=*/true).stop, StopMark::kPolicy);
   EXPECT_FALSE(session.WantsStep());
   EXPECT_EQ(session.OnCommit({3, {}}), Outcome::kRepeated);
   EXPECT_FALSE(session.WantsStep());
   session.OnCommit({3, {1}});
   EXPECT_TRUE(session.WantsStep());
+}
+
+TEST(DraftSession, UnderOverlapAPolicyStopIsOnlyMarked) {
+  DraftSession session = Open({3, 3});
+  EXPECT_EQ(session.OnDrafted(1, /*policy_stop=*/true).stop, StopMark::kChunk);
+  EXPECT_TRUE(session.WantsStep());
+  EXPECT_EQ(session.TakeStopNotice(), absl::nullopt);  // it has not stopped
+  EXPECT_EQ(session.OnDrafted(2).stop, StopMark::kNone);
+  // What really ends the draft counts more, and says so again where needed.
+  EXPECT_EQ(session.OnDrafted(3, /*policy_stop=*/true).stop, StopMark::kLead);
+  EXPECT_FALSE(session.WantsStep());
+  session.OnCommit({3, {1}});
+  EXPECT_EQ(session.OnDrafted(7, /*policy_stop=*/true).stop, StopMark::kEnd);
+}
+
+TEST(DraftSession, AnEndTokenComesBeforeAPolicyStop) {
+  DraftSession session = Open({8, 8, /*waits_at_stop=*/true});
+  EXPECT_EQ(session.OnDrafted(7, /*policy_stop=*/true).stop, StopMark::kEnd);
+}
+
+TEST(DraftSession, ADiscardedTokenBlocksUntilTheTargetHasSaidWhatStandsThere) {
+  for (const bool waits : {false, true}) {
+    DraftSession session = Open({8, 8, waits});
+    Draft(session, {1, 2});
+    session.OnDiscarded();
+    EXPECT_FALSE(session.WantsStep());
+    absl::optional<Tail> notice = session.TakeStopNotice();
+    ASSERT_TRUE(notice.has_value());
+    EXPECT_EQ(notice->stop, StopMark::kPolicy);
+    EXPECT_EQ(notice->first_position, 5);
+    EXPECT_TRUE(notice->token_ids.empty());
+    EXPECT_EQ(session.TakeStopNotice(), absl::nullopt);
+    // Only what stands before is confirmed: it would draw the same again. The
+    // target forgets the mark at its step.
+    session.OnCommit({3, {1, 2}});
+    EXPECT_FALSE(session.WantsStep());
+    notice = session.TakeStopNotice();
+    ASSERT_TRUE(notice.has_value());
+    EXPECT_EQ(notice->base_length, 5);
+    session.OnCommit({5, {9}});
+    EXPECT_TRUE(session.WantsStep());
+  }
+}
+
+TEST(DraftSession, ADiscardedTokenIsForgottenAtAMismatch) {
+  DraftSession session = Open({8, 8});
+  Draft(session, {1});
+  session.OnDiscarded();
+  session.OnCommit({3, {5}});  // as long as before, but another sequence
+  EXPECT_EQ(session.length(), 4);
+  EXPECT_TRUE(session.WantsStep());
+}
+
+TEST(DraftSession, ReportsWhatACommitSaysOfItsTokens) {
+  using Report = DraftSession::CommitReport;
+  DraftSession session = Open({8, 8});
+  EXPECT_EQ(session.last_commit(), Report());
+  Draft(session, {1, 2, 3});
+  session.OnCommit({3, {1}});
+  EXPECT_EQ(session.last_commit(), (Report{1, false, false}));
+  session.OnCommit({3, {1}});  // known: nothing new is said
+  EXPECT_EQ(session.last_commit(), (Report{1, false, false}));
+  session.OnCommit({4, {2, 3}});
+  EXPECT_EQ(session.last_commit(), (Report{2, false, false}));
+  session.OnCommit({6, {4}});  // which it had not drafted
+  EXPECT_EQ(session.last_commit(), (Report{0, false, true}));
+  Draft(session, {5, 6});
+  session.OnCommit({7, {5, 6, 7}});
+  EXPECT_EQ(session.last_commit(), (Report{2, false, true}));
+  Draft(session, {1, 2});
+  session.OnCommit({10, {1, 9, 8}});
+  EXPECT_EQ(session.last_commit(), (Report{1, true, false}));
 }
 
 TEST(DraftSession, ADraftedEndTokenEndsTheDraftUntilAMismatch) {

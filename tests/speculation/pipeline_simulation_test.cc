@@ -41,10 +41,12 @@ TEST(PipelineSimulation, KeepsTheInvariantsInRandomSchedules) {
   int failures = 0;
   SpeculationStats stats;
   int64_t events = 0;
+  int64_t policy_stops = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const SimulatorOptions options = RandomOptions(seed);
     const SimulatorResult result = Simulate(options);
     events += result.events;
+    policy_stops += result.policy_stops;
     stats.rounds += result.stats.rounds;
     stats.accepted += result.stats.accepted;
     stats.stale_messages += result.stats.stale_messages;
@@ -57,6 +59,7 @@ TEST(PipelineSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(events, static_cast<int64_t>(count) * 50);
   EXPECT_GT(stats.accepted, static_cast<int64_t>(count));
   EXPECT_GT(stats.stale_messages, 0);
+  EXPECT_GT(policy_stops, static_cast<int64_t>(count) * 5);
 }
 
 // Without the timer: a stop mark that is missing shows as a gate that never

@@ -34,6 +34,9 @@ struct SimulatorOptions {
   int prompt_length = 5;
   int max_tokens = 32;
   int max_unacknowledged = 64;
+  // A length policy (policies/policy_spec.h); what it reads of a row is drawn
+  // at random, but the oracle knows the stream.
+  std::string policy;
 
   // Fake models. Token 0 ends a sequence, token 1 is a stop id, if wanted.
   int vocabulary = 64;
@@ -91,6 +94,7 @@ struct SimulatorResult {
   int64_t target_busy_ns = 0;
   int64_t draft_busy_ns = 0;
   int64_t gate_timeouts = 0;
+  int64_t policy_stops = 0;  // chunks that a policy ended behind a token
   int64_t events = 0;
   SpeculationStats stats;  // sums over the sessions
 };

@@ -1,5 +1,7 @@
 #include "speculation/plan.h"
 
+#include <algorithm>
+
 #include "gtest/gtest.h"
 #include "speculation/gates.h"
 #include "speculation/law.h"
@@ -36,7 +38,7 @@ TEST_F(PlanTest, SdWaitsForItsWindowAlways) {
   inputs.window = 6;
   const PipelinePlan plan = MakePlan(inputs);
   EXPECT_EQ(plan.window, 6);
-  EXPECT_EQ(plan.draft, (DraftPlan{6, 6}));
+  EXPECT_EQ(plan.draft, (DraftPlan{6, 6, /*waits_at_stop=*/true}));
   EXPECT_EQ(plan.target, (TargetPlan{6, 6, 6, 14'000'000}));
 }
 
@@ -264,6 +266,55 @@ TEST_F(PlanTest, TheGateTimeoutIsTwiceTheExpectedArrival) {
   EXPECT_EQ(MakePlan(inputs).target.gate_timeout_ns, 2'000'000);
   inputs.costs.draft_token_ns = 0.0;  // not measured: generous
   EXPECT_GE(MakePlan(inputs).target.gate_timeout_ns, 100'000'000);
+}
+
+TEST_F(PlanTest, InSdALengthPolicyDecidesUpToItsLongestChunk) {
+  PlanInputs inputs = Inputs(Method::kSd, 5e6, 0.8);
+  inputs.policy_length = 40;
+  EXPECT_EQ(MakePlan(inputs).draft, (DraftPlan{40, 40, true}));
+  EXPECT_EQ(MakePlan(inputs).target.window, 40);
+  EXPECT_EQ(MakePlan(inputs).target.gate_after_mismatch, 40);
+  inputs.window = 6;  // the user's word bounds it
+  EXPECT_EQ(MakePlan(inputs).window, 6);
+}
+
+TEST_F(PlanTest, UnderOverlapALengthPolicyChangesNoGate) {
+  for (const Method method : {Method::kPearl, Method::kAsync}) {
+    PlanInputs inputs = Inputs(method, 5e6, 0.8);
+    const PipelinePlan plan = MakePlan(inputs);
+    inputs.policy_length = 40;
+    EXPECT_EQ(MakePlan(inputs), plan);
+    EXPECT_FALSE(plan.draft.waits_at_stop);
+  }
+}
+
+TEST_F(PlanTest, FollowingTheLoadBoundsWhatSdAndPearlVerify) {
+  for (const Method method : {Method::kSd, Method::kPearl}) {
+    PlanInputs inputs = Inputs(method, 8e6, 0.8);
+    // From 4 rows on a row costs as much as a step.
+    curve_ = StepTimeCurve();
+    for (int rows = 1; rows <= StepTimeCurve::kMaxRows; ++rows) {
+      curve_.Add(rows, 8'000'000 + 4'000'000 * std::max(0, rows - 4));
+    }
+    inputs.window = 12;
+    inputs.follows_load = true;
+    const int extra = method == Method::kPearl ? 1 : 0;
+    // Alone it verifies what async would.
+    PlanInputs async = inputs;
+    async.method = Method::kAsync;
+    const int alone = MakePlan(async).window;
+    EXPECT_EQ(MakePlan(inputs).window, alone + extra);
+    EXPECT_LT(alone, 12 - extra);
+    // Beside others less, and its draft rests where nothing pays.
+    inputs.costs.other_rows = 8;
+    inputs.costs.other_sessions = inputs.costs.other_async_sessions = 8;
+    EXPECT_EQ(MakePlan(inputs).window, 1);
+    inputs.pair_alpha = 0.8;
+    EXPECT_EQ(MakePlan(inputs).window, 0);
+    EXPECT_TRUE(MakePlan(inputs).draft.rests());
+    inputs.follows_load = false;
+    EXPECT_EQ(MakePlan(inputs).window, 12);
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "speculation/policies/make_policy.h"
 #include "tests/speculation/simulated_pipeline.h"
 
 namespace nacre::speculation {
@@ -50,6 +51,17 @@ void SimulatedPipeline::Start(Session& s) {
   }
 }
 
+std::unique_ptr<DraftLength> SimulatedPipeline::MakeLength(const Session& s) {
+  PolicyInputs inputs;
+  inputs.seed = options_.seed;
+  inputs.oracle_ids.assign(s.expected.begin() + s.prompt_length,
+                           s.expected.end());
+  absl::StatusOr<std::unique_ptr<DraftLength>> length =
+      MakePolicy(s.policy, std::move(inputs));
+  NACRE_CHECK(length.ok(), "a policy that needs nothing of a draft");
+  return *std::move(length);
+}
+
 void SimulatedPipeline::OpenDraft(Session& s) {
   DraftSession::Options draft;
   draft.epoch = s.schedule.epoch();
@@ -62,6 +74,7 @@ void SimulatedPipeline::OpenDraft(Session& s) {
       [this, &s, draft, instance, committed = s.schedule.committed()] {
         Note(s, "draft ", instance, " opens at ", committed.size());
         s.draft.emplace(draft, committed);
+        s.length = MakeLength(s);
         s.draft_instance = instance;
         s.draft_kv.clear();
         s.draft_ready_ns = queue_.now_ns() + Draw(options_.draft_prefill);

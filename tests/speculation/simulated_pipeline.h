@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/check.h"
 #include "simulation/event_queue.h"
 #include "simulation/link.h"
 #include "simulation/random.h"
@@ -59,6 +60,7 @@ class SimulatedPipeline {
   // Coordinator.
   void Start(Session& s);
   void OpenDraft(Session& s);
+  std::unique_ptr<DraftLength> MakeLength(const Session& s);
   void AttachDraft(Session& s);
   void ExchangeDraft(Session& s);
   void KillDraft(Session& s);
@@ -84,6 +86,8 @@ class SimulatedPipeline {
   void DeliverCommit(Session& s, const Commit& commit);
   void SendTail(Session& s, Tail tail, DraftedKind kind);
   void SendStopNotice(Session& s);
+  // A policy's decision on the token that the session's draft has drawn.
+  LengthDecision Decide(Session& s, int32_t token_id);
   void StartDraftStep();
   void FinishDraftStep(int64_t duration_ns, int rows);
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/check.h"
 
 namespace nacre::speculation {
 namespace {
@@ -20,6 +21,23 @@ std::vector<int32_t> Prompt(const SimulatorOptions& options, int id) {
         options.vocabulary));
   }
   return prompt;
+}
+
+PolicySpec Policy(const SimulatorOptions& options) {
+  const absl::StatusOr<PolicySpec> spec = ParsePolicySpec(options.policy);
+  NACRE_CHECK(spec.ok(), "a policy of the simulator's own");
+  return *spec;
+}
+
+SessionSchedule::Options ScheduleOptions(const SimulatorOptions& options,
+                                         const PolicySpec& policy) {
+  SessionSchedule::Options schedule;
+  schedule.method = options.method;
+  schedule.window = options.window;
+  schedule.prior_alpha = options.prior_alpha;
+  schedule.policy_length = policy.max_length();
+  schedule.follows_load = policy.kind() == PolicyKind::kLoad;
+  return schedule;
 }
 
 // Only what can still have changed since the last look is compared: neither a
@@ -40,8 +58,8 @@ SimulatedSession::SimulatedSession(const SimulatorOptions& options, int id)
       models(SessionSeed(options, id), options.vocabulary),
       prompt_length(options.prompt_length),
       expected(Prompt(options, id)),
-      schedule({options.method, options.window, options.prior_alpha},
-               Prompt(options, id)),
+      policy(Policy(options)),
+      schedule(ScheduleOptions(options, policy), Prompt(options, id)),
       checked_schedule_(prompt_length),
       checked_target_(prompt_length) {
   for (int i = 0; i < options.max_tokens; ++i) {

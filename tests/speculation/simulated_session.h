@@ -5,6 +5,7 @@
 #define TESTS_SPECULATION_SIMULATED_SESSION_H_
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,7 +13,9 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "simulation/fake_models.h"
+#include "speculation/draft_length.h"
 #include "speculation/draft_session.h"
+#include "speculation/policies/policy_spec.h"
 #include "speculation/session_schedule.h"
 #include "speculation/target_session.h"
 #include "tests/speculation/pipeline_simulator.h"
@@ -63,6 +66,8 @@ class SimulatedSession {
   std::vector<int32_t> expected;  // prompt and the autoregressive stream
   FinishReason expected_finish = FinishReason::kNone;
 
+  const PolicySpec policy;
+
   // Coordinator.
   SessionSchedule schedule;
   PipelinePlan plan;
@@ -80,6 +85,7 @@ class SimulatedSession {
 
   // Draft worker. An instance is one opened draft session.
   absl::optional<DraftSession> draft;
+  std::unique_ptr<DraftLength> length;  // of `draft`, where there is a policy
   int opened_instances = 0;
   int draft_instance = 0;        // whom `draft` is
   std::set<int> lost_instances;  // their messages in flight are lost

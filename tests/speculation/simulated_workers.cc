@@ -148,6 +148,10 @@ void SimulatedPipeline::DeliverCommit(Session& s, const Commit& commit) {
             "a commit left a gap");
   s.Require((outcome == DraftSession::CommitOutcome::kRepeated) == is_known,
             "a commit was not recognised as known");
+  if (s.length != nullptr && !is_known &&
+      outcome != DraftSession::CommitOutcome::kMalformed) {
+    s.length->OnCommit(s.draft->last_commit());
+  }
   if (outcome == DraftSession::CommitOutcome::kMismatch ||
       s.draft->length() != length) {
     s.draft_cut = true;
@@ -173,6 +177,15 @@ void SimulatedPipeline::SendStopNotice(Session& s) {
   if (notice.has_value() && options_.mutation != Mutation::kDropStopNotices) {
     SendTail(s, *notice, DraftedKind::kNone);
   }
+}
+
+LengthDecision SimulatedPipeline::Decide(Session& s, int32_t token_id) {
+  if (s.length == nullptr) return LengthDecision::kContinue;
+  DraftRow row;
+  row.generated = s.draft->length() - s.prompt_length;
+  row.entropy = static_cast<float>(4.0 * random_.Unit());
+  row.token = DrawnToken{token_id, static_cast<float>(random_.Unit())};
+  return s.length->Decide(row);
 }
 
 void SimulatedPipeline::StartDraftStep() {
@@ -215,7 +228,20 @@ void SimulatedPipeline::FinishDraftStep(int64_t duration_ns, int rows) {
     s.Require(
         s.draft->length() < options_.prompt_length + options_.max_tokens - 1,
         "the draft drafts the target's own last token");
-    Tail tail = s.draft->OnDrafted(token_id);
+    const LengthDecision decision = Decide(s, token_id);
+    if (decision == LengthDecision::kDiscard) {
+      s.Require(kind != DraftedKind::kMatch, "the oracle discards a match");
+      s.draft->OnDiscarded();
+      s.Require(!s.draft->WantsStep(), "the draft draws what it discarded");
+      SendStopNotice(s);
+      continue;
+    }
+    Tail tail = s.draft->OnDrafted(token_id, decision == LengthDecision::kStop);
+    if (tail.stop == StopMark::kChunk || tail.stop == StopMark::kPolicy) {
+      ++result_.policy_stops;
+      s.Require(s.draft->WantsStep() == (tail.stop == StopMark::kChunk),
+                "a draft goes on behind a chunk's end, or waits at a stop");
+    }
     if (options_.mutation == Mutation::kDropStopNotices) {
       tail.stop = StopMark::kNone;
     }

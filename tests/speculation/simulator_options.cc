@@ -21,9 +21,36 @@ LinkDelay RandomDelay(simulation::Random& random, int64_t most_ns) {
 
 }  // namespace
 
+namespace {
+
+// Of a generator of its own: the rest of a seed's options do not depend on it.
+std::string RandomPolicy(uint64_t seed) {
+  constexpr const char* kPolicies[] = {"",
+                                       "",
+                                       "",
+                                       "",
+                                       "constant:n=1",
+                                       "constant:n=3",
+                                       "heuristic",
+                                       "heuristic:start=1,max=4",
+                                       "confidence",
+                                       "svip",
+                                       "beta-ts",
+                                       "beta-ts:update=bernoulli,max=5",
+                                       "cali-ts",
+                                       "oracle",
+                                       "oracle:max=2",
+                                       "load"};
+  simulation::Random random(seed * 0x9E3779B97F4A7C15 + 1);
+  return kPolicies[random.Between(0, 15)];
+}
+
+}  // namespace
+
 SimulatorOptions RandomOptions(uint64_t seed) {
   SimulatorOptions options;
   options.seed = seed;
+  options.policy = RandomPolicy(seed);
   simulation::Random random(~seed);
   options.num_sessions =
       random.Chance(0.7) ? 1 : static_cast<int>(random.Between(2, 4));
@@ -88,10 +115,10 @@ std::string Describe(const SimulatorOptions& o) {
   };
   return absl::StrCat(
       "seed ", o.seed, ", ", o.num_sessions, " sessions, method ",
-      static_cast<int>(o.method), ", window ", o.window.value_or(0),
-      ", prompt ", o.prompt_length, ", max_tokens ", o.max_tokens,
-      ", unacknowledged ", o.max_unacknowledged, ", vocabulary ", o.vocabulary,
-      ", alpha ", o.alpha, "\n  target ", o.target_step_ns, " + ",
+      static_cast<int>(o.method), ", policy ", o.policy, ", window ",
+      o.window.value_or(0), ", prompt ", o.prompt_length, ", max_tokens ",
+      o.max_tokens, ", unacknowledged ", o.max_unacknowledged, ", vocabulary ",
+      o.vocabulary, ", alpha ", o.alpha, "\n  target ", o.target_step_ns, " + ",
       o.target_row_ns, " ns, draft ", o.draft_step_ns, " + ", o.draft_row_ns,
       " ns, jitter ", o.step_jitter, ", prefill ", delay(o.target_prefill),
       " and ", delay(o.draft_prefill), "\n  links d>c ",

@@ -137,6 +137,83 @@ TEST(TargetSession, TheGateCountsTokensBehindE1) {
   EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
 }
 
+// A chunk's end opens the gate like a stop mark, but the draft goes on, and
+// what it sends next does not close it again.
+TEST(TargetSession, AChunksEndOpensTheGateUntilItIsVerified) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  session.OnTail(MakeTail(3, 3, {1}));
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  session.OnTail(MakeTail(3, 4, {2}, StopMark::kChunk));
+  session.OnTail(MakeTail(3, 5, {3}));
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  // All that is there is verified, and the chunk with it.
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2, 3}));
+  session.OnTail(MakeTail(3, 6, {4}));
+  session.FinishStep({1, 2, 3, 4});
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  session.OnTail(MakeTail(3, 7, {5}));
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+}
+
+TEST(TargetSession, AChunkThatEndsDuringAStepIsSubmittedBehindIt) {
+  TargetSession session = OpenTarget({0, 4, 8, 1000});
+  session.BeginStep();
+  session.OnTail(MakeTail(3, 3, {1}));
+  session.OnTail(MakeTail(3, 4, {2}, StopMark::kChunk));
+  session.OnTail(MakeTail(3, 5, {3}));
+  session.FinishStep({1});  // e1 matches
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{2, 3}));
+}
+
+TEST(TargetSession, AChunksEndIsForgottenWithItsTail) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  session.OnTail(MakeTail(3, 3, {1, 2, 3}, StopMark::kChunk));
+  Step(session, {9});  // mismatch
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  session.OnTail(MakeTail(4, 4, {1, 2}, StopMark::kChunk));
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  session.OnDraftAttached(2, 4);
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+}
+
+// A window shorter than the chunk: it takes several steps, without a wait.
+TEST(TargetSession, AChunkBehindTheWindowKeepsTheGateOpen) {
+  TargetSession session = OpenTarget({4, 4, 2, 1000});
+  session.OnTail(MakeTail(3, 3, {1, 2, 3, 4}, StopMark::kChunk));
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2}));
+  session.FinishStep({1, 2, 3});
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{4}));
+}
+
+// It compares e1 alone: there is no tail behind it to submit.
+TEST(TargetSession, AChunkThatHasBeenComparedOpensNothing) {
+  TargetSession session = OpenTarget({0, 2, 8, 1000});
+  Step(session, {1});  // open
+  session.OnTail(MakeTail(3, 3, {1}, StopMark::kChunk));
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+}
+
+// Marks of one token come in one order: an earlier one, repeated, says nothing.
+TEST(TargetSession, ALateMarkOfTheSameTokenChangesNothing) {
+  TargetSession session = OpenTarget({4, 4, 8, 1000});
+  session.OnTail(MakeTail(3, 3, {1}, StopMark::kChunk));
+  session.OnTail(MakeTail(3, 4, {}, StopMark::kLead));
+  session.OnTail(MakeTail(3, 4, {}, StopMark::kPolicy));
+  Step(session, {1, 2});
+  // A silent draft does not speak again by that.
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  EXPECT_EQ(session.CheckReady(1000), Readiness::kReady);
+  ExpectUnchangedBy(session, MakeTail(3, 3, {1}, StopMark::kChunk),
+                    Outcome::kApplied);
+  ExpectUnchangedBy(session, MakeTail(3, 4, {}, StopMark::kLead),
+                    Outcome::kApplied);
+  ExpectUnchangedBy(session, MakeTail(3, 4, {}, StopMark::kPolicy),
+                    Outcome::kApplied);
+}
+
 TEST(TargetSession, EveryStopMarkOpensTheGate) {
   for (const StopMark stop :
        {StopMark::kLead, StopMark::kPolicy, StopMark::kEnd}) {

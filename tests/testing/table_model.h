@@ -48,6 +48,7 @@ struct TableModelOptions {
   int context_length = 1024;
   int64_t kv_capacity_tokens = 1 << 20;
   std::vector<int32_t> eos_token_ids;  // empty: sequences never end
+  bool shows_hidden = false;           // its logits, as hidden states
   // Called in every Forward, with its number of rows, before anything else; an
   // error is returned and nothing changes. For step times, gates and failures.
   std::function<absl::Status(int num_rows)> on_forward;
@@ -59,6 +60,7 @@ class TableModel : public model::LanguageModel {
       : options_(std::move(options)),
         kv_free_tokens_(options_.kv_capacity_tokens) {
     info_.vocab_size = options_.vocab_size;
+    info_.hidden_size = options_.shows_hidden ? options_.vocab_size : 0;
     info_.context_length = options_.context_length;
     info_.eos_token_ids = options_.eos_token_ids;
     info_.fingerprint =
@@ -110,6 +112,11 @@ class TableModel : public model::LanguageModel {
                        kv_free_tokens_.load(), " are free"));
     }
     return std::make_unique<TableSequence>(this, max_length);
+  }
+
+  absl::Span<const float> final_hidden() override {
+    return options_.shows_hidden ? absl::MakeConstSpan(logits_)
+                                 : absl::Span<const float>();
   }
 
   absl::StatusOr<absl::Span<const float>> Forward(

@@ -75,6 +75,67 @@ TEST_F(BenchCommandTest, ComparesMethodsAndWritesJson) {
   EXPECT_TRUE(requests.back().output().trace());
 }
 
+TEST_F(BenchCommandTest, CrossesMethodsWithPolicies) {
+  FakeCoordinator server(OneTwo);
+  const std::string file = folder_.path() + "/policies.json";
+  const Outcome outcome = Bench(
+      server, {"--methods", "ar,sd:3", "--policies", "svip:h=0.4,max=9,oracle",
+               "--repeat", "1", "--json", file});
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("\nsd:3/svip:h=0.4,max=9 "));
+  const auto json = nlohmann::json::parse(*ReadFile(file), nullptr, false);
+  ASSERT_EQ(json["methods"].size(), 3);
+  EXPECT_EQ(json["methods"][0]["policy"], "");
+  EXPECT_EQ(json["methods"][1]["policy"], "svip:h=0.4,max=9");
+  // No closed law knows how long a policy's chunks are.
+  EXPECT_TRUE(json["methods"][1]["law_speedup"].is_null());
+  // First ar answers each prompt for the oracle.
+  const std::vector<v1::GenerateRequest> requests = server.requests();
+  ASSERT_EQ(requests.size(), 2 + 3 + 2 * 3 + 2 * 3);
+  EXPECT_EQ(requests[0].speculation().method(), v1::METHOD_AR);
+  EXPECT_EQ(requests[1].text(), "b");
+  int num_oracle = 0;
+  for (const v1::GenerateRequest& request : requests) {
+    const v1::SpeculationOptions& options = request.speculation();
+    EXPECT_EQ(options.policy().empty(), options.method() == v1::METHOD_AR);
+    const bool is_oracle = options.policy() == "oracle";
+    num_oracle += is_oracle ? 1 : 0;
+    const std::vector<uint32_t> ids(options.oracle_token_ids().begin(),
+                                    options.oracle_token_ids().end());
+    EXPECT_EQ(ids, is_oracle ? std::vector<uint32_t>({5, 6, 7})
+                             : std::vector<uint32_t>());
+  }
+  EXPECT_EQ(num_oracle, 1 + 2 + 2);
+}
+
+TEST_F(BenchCommandTest, OnePolicyIsForAllMethods) {
+  FakeCoordinator server(OneTwo);
+  EXPECT_EQ(Bench(server, {"--methods", "sd", "--policy", "svip", "--repeat",
+                           "1", "--limit", "1"})
+                .code,
+            kExitOk);
+  for (const v1::GenerateRequest& request : server.requests()) {
+    EXPECT_EQ(request.speculation().policy(), "svip");
+  }
+}
+
+TEST_F(BenchCommandTest, BadPoliciesAreRefused) {
+  FakeCoordinator server(OneTwo);
+  const auto error = [&](const std::vector<std::string>& more) {
+    const Outcome outcome = Bench(server, more);
+    EXPECT_EQ(outcome.code, kExitUsage);
+    return outcome.err;
+  };
+  EXPECT_THAT(error({"--policies", "svip,sivp"}),
+              HasSubstr("unknown length policy \"sivp\""));
+  EXPECT_THAT(error({"--policy", "svip:h=-1"}), HasSubstr("h is \"-1\""));
+  EXPECT_THAT(error({"--policies", "svip", "--policy", "svip"}),
+              HasSubstr("only one of them"));
+  EXPECT_THAT(error({"--policies", "oracle", "--temperature", "0.5"}),
+              HasSubstr("policy oracle needs --temperature 0, it is 0.5"));
+  EXPECT_TRUE(server.requests().empty());
+}
+
 TEST_F(BenchCommandTest, FlagsOverrideThePromptsFile) {
   FakeCoordinator server(OneTwo);
   const Outcome outcome =

@@ -6,6 +6,7 @@
 namespace nacre::tools {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(ParseBenchMethodsTest, ReadsMethodsAndWindows) {
@@ -30,6 +31,43 @@ TEST(ParseBenchMethodsTest, LeavesTheWindowToTheServer) {
 
 TEST(ParseBenchMethodsTest, AllowsOneMethodAtSeveralWindows) {
   EXPECT_TRUE(ParseBenchMethods("sd:1,sd:2,sd", std::nullopt).ok());
+}
+
+TEST(ParseBenchPoliciesTest, ReadsPoliciesWithSeveralParameters) {
+  const auto policies =
+      ParseBenchPolicies("constant,svip:c=0.2,h=0.4,oracle,beta-ts");
+  ASSERT_TRUE(policies.ok()) << policies.status();
+  EXPECT_THAT(*policies,
+              ElementsAre("constant", "svip:h=0.4,c=0.2", "oracle", "beta-ts"));
+}
+
+TEST(ParseBenchPoliciesTest, RefusesBadLists) {
+  const auto error = [](const char* text) {
+    return std::string(ParseBenchPolicies(text).status().message());
+  };
+  EXPECT_THAT(error(""), HasSubstr("an empty policy"));
+  EXPECT_THAT(error("svip,"), HasSubstr("an empty policy"));
+  EXPECT_THAT(error("svip,sivp"), HasSubstr("unknown length policy \"sivp\""));
+  EXPECT_THAT(error("svip:h=2,c=x"), HasSubstr("c is \"x\""));
+  EXPECT_THAT(error("svip,svip"), HasSubstr("given twice"));
+  EXPECT_THAT(error("h=0.4,svip"), HasSubstr("unknown"));
+}
+
+TEST(WithPoliciesTest, CrossesAllButAr) {
+  const auto methods = *ParseBenchMethods("ar,sd:4,async", std::nullopt);
+  const auto crossed = WithPolicies(methods, {"constant", "oracle"});
+  std::vector<std::string> names;
+  for (const BenchMethod& method : crossed) names.push_back(method.name);
+  EXPECT_THAT(names, ElementsAre("ar", "sd:4/constant", "sd:4/oracle",
+                                 "async/constant", "async/oracle"));
+  EXPECT_EQ(crossed[0].policy, "");
+  EXPECT_EQ(crossed[2].policy, "oracle");
+  EXPECT_EQ(crossed[2].window, 4);
+  EXPECT_TRUE(crossed[2].is_oracle());
+  EXPECT_TRUE(crossed[2].has_policy_rule());
+  EXPECT_FALSE(crossed[1].is_oracle());
+  EXPECT_FALSE(crossed[1].has_policy_rule());
+  EXPECT_EQ(WithPolicies(methods, {}).size(), 3u);
 }
 
 TEST(ParseBenchMethodsTest, RefusesBadLists) {

@@ -214,13 +214,14 @@ TEST(ReportJsonTest, HasTheDocumentedFields) {
   const auto methods = SummariesJson(Summarize(run.plan, run.result));
   std::vector<std::string> keys;
   for (const auto& item : methods[1].items()) keys.push_back(item.key());
-  EXPECT_THAT(keys, ::testing::ElementsAre(
-                        "name", "method", "window", "requested_window",
-                        "tokens_per_second", "tokens_per_second_repeats",
-                        "speedup", "acceptance_rate", "mean_accepted_length",
-                        "draft_wait_share", "target_wait_share", "alpha",
-                        "cost_ratio", "law_speedup", "predicted", "step_gap_us",
-                        "degraded_rounds", "ttft_s", "inter_token_s"));
+  EXPECT_THAT(keys,
+              ::testing::ElementsAre(
+                  "name", "method", "window", "requested_window", "policy",
+                  "tokens_per_second", "tokens_per_second_repeats", "speedup",
+                  "acceptance_rate", "mean_accepted_length", "draft_wait_share",
+                  "target_wait_share", "alpha", "cost_ratio", "law_speedup",
+                  "predicted", "step_gap_us", "degraded_rounds", "ttft_s",
+                  "inter_token_s"));
   EXPECT_EQ(methods[1]["speedup"], 2.0);
   const auto requests = RequestsJson(run.plan, run.result);
   ASSERT_EQ(requests.size(), 12);

@@ -86,6 +86,7 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   options_.device = 1;
   options_.max_memory = "512M";
   options_.prefix_cache = "off";
+  options_.policy_files = {"disco=/a", "specdec++=/b"};
   options_.drain_timeout = absl::Seconds(90);
   options_.coordinator_args = {"--max-queue=3"};
   options_.worker_args = {"--hang-timeout=9s"};
@@ -113,6 +114,9 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
                    "--hang-timeout=9s\n")));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
+  EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
+                          "--drain-timeout 1m30s --policy-file disco=/a "
+                          "--policy-file specdec++=/b --hang-timeout=9s\n"));
 }
 
 TEST_F(ClusterTest, TellsWhereMetricsAreAndKeepsThemThere) {

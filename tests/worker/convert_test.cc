@@ -56,6 +56,8 @@ TEST(ConvertTest, PlansAreHeldWithinTheirLimits) {
   draft.set_lead_in_flow(kHuge);
   EXPECT_EQ(ToDraftPlan(draft),
             (speculation::DraftPlan{5, speculation::kMaxLead}));
+  draft.set_waits_at_stop(true);
+  EXPECT_TRUE(ToDraftPlan(draft).waits_at_stop);
   v1::TargetPlan target;
   target.set_gate_after_mismatch(kHuge);
   target.set_gate_in_flow(3);
@@ -68,8 +70,9 @@ TEST(ConvertTest, PlansAreHeldWithinTheirLimits) {
 
 TEST(ConvertTest, TailsSurviveTheWire) {
   for (const speculation::StopMark stop :
-       {speculation::StopMark::kNone, speculation::StopMark::kLead,
-        speculation::StopMark::kPolicy, speculation::StopMark::kEnd}) {
+       {speculation::StopMark::kNone, speculation::StopMark::kChunk,
+        speculation::StopMark::kLead, speculation::StopMark::kPolicy,
+        speculation::StopMark::kEnd}) {
     const speculation::Tail tail = {3, 10, 12, {7, 8, 9}, stop};
     v1::Tail proto;
     FillTail(5, tail, &proto);
@@ -116,7 +119,7 @@ TEST(ConvertTest, VerdictsCarryEveryField) {
 
 TEST(ConvertTest, SessionEventsCarryEveryField) {
   SessionEvents events;
-  events.opened = {{1, 32}};
+  events.opened = {{1, 32, "half of it"}};
   events.cached = {{1, 16}};
   events.failures = {{2, absl::ResourceExhaustedError("full"), 7}};
   events.closed = {3};
@@ -124,7 +127,8 @@ TEST(ConvertTest, SessionEventsCarryEveryField) {
   v1::TargetEvent proto;
   FillSessionEvents(events, &proto);
   EXPECT_EQ(proto.ShortDebugString(),
-            "opened { session_id: 1 cached_tokens: 32 } "
+            "opened { session_id: 1 cached_tokens: 32 policy_note: \"half of "
+            "it\" } "
             "errors { session_id: 2 code: 8 message: \"full\" epoch: 7 } "
             "closed { session_id: 3 } "
             "spans { session_id: 4 kind: KIND_VERIFY start_ns: 5 duration_ns: "

@@ -8,6 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   const absl::StatusOr<WorkerOptions> options =
@@ -36,6 +37,9 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--prefill-chunk=64",
                           "--spin=250us",
                           "--prefix-cache=off",
+                          "--policy-file=disco=/a=b",
+                          "--policy-file",
+                          "specdec++=dir",
                           "--metrics-listen",
                           "127.0.0.1:0",
                           "--metrics-address-file=b",
@@ -59,6 +63,8 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->prefill_chunk, 64);
   EXPECT_EQ(options->spin, absl::Microseconds(250));
   EXPECT_FALSE(options->prefix_cache);
+  EXPECT_THAT(options->policy_files,
+              ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
   EXPECT_EQ(options->metrics_listen, "127.0.0.1:0");
   EXPECT_EQ(options->metrics_address_file, "b");
   EXPECT_EQ(options->log_format, "json");
@@ -68,14 +74,27 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
 TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
   EXPECT_TRUE(ParseWorkerOptions({"--help"})->help);
   const std::string help = HelpText("nacre-x", "does x");
-  for (const char* flag :
-       {"--model",        "--coordinator",    "--listen",
-        "--advertise",    "--backend",        "--cpus",
-        "--weights",      "--kv-type",        "--device",
-        "--max-memory",   "--address-file",   "--drain-timeout",
-        "--hang-timeout", "--prefill-chunk",  "--spin",
-        "--prefix-cache", "--metrics-listen", "--metrics-address-file",
-        "--log-format",   "--log-level"}) {
+  for (const char* flag : {"--model",
+                           "--coordinator",
+                           "--listen",
+                           "--advertise",
+                           "--backend",
+                           "--cpus",
+                           "--weights",
+                           "--kv-type",
+                           "--device",
+                           "--max-memory",
+                           "--address-file",
+                           "--drain-timeout",
+                           "--hang-timeout",
+                           "--prefill-chunk",
+                           "--spin",
+                           "--prefix-cache",
+                           "--policy-file",
+                           "--metrics-listen",
+                           "--metrics-address-file",
+                           "--log-format",
+                           "--log-level"}) {
     EXPECT_THAT(help, HasSubstr(flag));
   }
 }
@@ -119,6 +138,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--spin", "-1ms"}, "--spin \"-1ms\""},
         BadLine{{"--spin", "11s"}, "0 to 10s"},
         BadLine{{"--prefix-cache", "yes"}, "--prefix-cache \"yes\""},
+        BadLine{{"--policy-file", "disco"},
+                "--policy-file \"disco\": not NAME=DIR, NAME one of: cali-ts "
+                "disco specdec++ optimal-static"},
+        BadLine{{"--policy-file", "svip=dir"}, "not NAME=DIR"},
+        BadLine{{"--policy-file", "disco="}, "not NAME=DIR"},
+        BadLine{{"--policy-file=disco=a", "--policy-file=disco=b"},
+                "there is already a file for disco"},
         BadLine{{"--model=m", "--coordinator=host"}, "--coordinator \"host\""},
         BadLine{{"--model=m", "--coordinator=host:0"}, "is not HOST:PORT"},
         BadLine{{"--model=m", "--coordinator=h:1", "--listen=h:65536"},

@@ -209,7 +209,7 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
     Fail("request ", index, " has ", request.verified, " tokens but ",
          request.accepted, " were accepted");
   }
-  if (request.perfect_drafts && !request.tampered &&
+  if ((request.perfect_drafts || request.oracle_knows) && !request.tampered &&
       verdict.accepted != verdict.verified) {
     Fail("a draft that is never wrong: ", verdict.accepted, " accepted of ",
          verdict.verified, " verified of request ", index);
@@ -223,6 +223,16 @@ void Checks::OnTail(SessionOnWorker& session, const speculation::Tail& tail) {
     Fail("a tail of epoch ", tail.epoch, " at ", tail.first_position,
          " behind base ", tail.base_length, " of request ", index,
          ", whose draft has epoch ", session.epoch);
+  }
+  // In turns a draft waits where its policy ends a chunk, under overlap it goes
+  // on, but for a token that it knows wrong.
+  const bool in_turns =
+      request.options->spec.method == speculation::Method::kSd;
+  if ((tail.stop == speculation::StopMark::kChunk && in_turns) ||
+      (tail.stop == speculation::StopMark::kPolicy && !in_turns &&
+       !tail.token_ids.empty())) {
+    Fail("the draft of request ", index, " ends a chunk at ",
+         tail.first_position, " with mark ", static_cast<int>(tail.stop));
   }
   if (tail.token_ids.empty()) return;
   const SimulatedSequence* sequence = session.sequence;

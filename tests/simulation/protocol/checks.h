@@ -35,6 +35,7 @@ struct RequestState {
   // What drafts really drew: prefix, token and epoch as one hash.
   absl::flat_hash_set<uint64_t> drafted;
   bool perfect_drafts = true;  // all its drafts so far
+  bool oracle_knows = false;   // its drafts discard what would be wrong
   bool tampered = false;       // a tail of it was changed on its way
   int num_drafts = 0;          // opened for it
   int verified = 0;            // generated tokens that some target has computed

@@ -85,6 +85,9 @@ nacre_mutant(draft_position_by_one draft_worker/draft_engine.cc
   [[session.sampler.Sample(logits, length, session.history)]]
   [[session.sampler.Sample(logits, length + 1, session.history)]])
 
+nacre_mutant(chunk_end_idles_the_draft speculation/draft_session.cc
+  [[policy_stop && options_.plan.waits_at_stop]] [[policy_stop]])
+
 # --------------------------------------------------------------- the coordinator
 nacre_mutant(verdict_applied_twice speculation/session_schedule.cc
   [[verdict.base_length != committed_length]]

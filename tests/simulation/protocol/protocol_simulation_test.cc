@@ -61,6 +61,8 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.faults, 1000 * per_mille);
   EXPECT_GT(total.silenced, 20 * per_mille);
   EXPECT_GT(total.cached, 100 * per_mille);
+  EXPECT_GT(total.policy_stops, 500 * per_mille);
+  EXPECT_GT(total.unservable, per_mille);
 }
 
 TEST(ProtocolSimulation, ASeedDecidesEverything) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/kv_ledger.h"
+#include "tests/simulation/protocol/policies.h"
 #include "tests/simulation/protocol/random.h"
 
 namespace nacre::protocol {
@@ -186,6 +187,7 @@ Schedule RandomSchedule(uint64_t seed) {
                                     : 96 + 8 * total_length;
     worker.kv_capacity_tokens -= worker.kv_capacity_tokens % worker.block_size;
   }
+  DrawPolicies(&schedule);
   if (random.Percent(25)) return schedule;
   const int num_faults = 1 + random.Below(6);
   const int64_t horizon_ns =
@@ -213,7 +215,8 @@ std::string Describe(const Schedule& schedule) {
                            static_cast<int>(worker.draft_kind)),
         ", step ", worker.step_ns, " ns, KV ", worker.kv_capacity_tokens,
         " in blocks of ", worker.block_size,
-        worker.shares_prefixes ? " that are shared" : "", ", context ",
+        worker.shares_prefixes ? " that are shared" : "",
+        worker.has_policy_files ? ", policy files" : "", ", context ",
         worker.context_length, ", budget ", worker.budget.max_rows, "\n");
   }
   for (size_t i = 0; i < schedule.requests.size(); ++i) {
@@ -221,7 +224,8 @@ std::string Describe(const Schedule& schedule) {
     absl::StrAppend(
         &text, "request ", i, " at ", request.arrival_ns,
         " ns: ", std::string(speculation::MethodName(request.spec.method)),
-        ", window ", request.spec.window.value_or(0), ", prompt ",
+        ", policy ", request.spec.policy.text(), ", window ",
+        request.spec.window.value_or(0), ", prompt ",
         request.spec.prompt_ids.size(), ", max_tokens ",
         request.spec.max_tokens, ", temperature ",
         request.spec.sampling.temperature,

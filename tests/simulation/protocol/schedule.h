@@ -33,6 +33,7 @@ struct WorkerOptions {
   bool has_little_kv = false;  // perhaps too little
   int block_size = 2;          // of its KV, in tokens
   bool shares_prefixes = true;
+  bool has_policy_files = false;  // of a draft
   int context_length = 1024;
   worker::StepBudget budget;
   int64_t step_ns = kMillisecond;  // at least; up to twice as long
@@ -45,6 +46,8 @@ struct RequestOptions {
   int64_t cancel_ns = -1;    // the client cancels, or is lost; -1: it does not
   int64_t deadline_ns = -1;  // -1: none
   int64_t read_ns = 0;       // the client takes this long for a chunk
+  // Its oracle's recording is what targets of numerics 0 answer.
+  bool oracle_is_right = false;
 };
 
 struct Fault {

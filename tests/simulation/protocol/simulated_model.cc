@@ -92,7 +92,7 @@ SimulatedModel::SimulatedModel(Options options)
           static_cast<int>(options_.kv_capacity_tokens / options_.block_size),
           options_.block_size, options_.shares_prefixes),
       cells_(static_cast<size_t>(options_.kv_capacity_tokens)) {
-  info_.vocab_size = kVocabSize;
+  info_.vocab_size = info_.hidden_size = kVocabSize;
   info_.context_length = options_.context_length;
   info_.eos_token_ids = {kEos};
   info_.kv_capacity_tokens = options_.kv_capacity_tokens;

@@ -134,6 +134,8 @@ class SimulatedModel final : public model::LanguageModel {
   }
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const model::SequenceRows> batch) override;
+  // The logits, for want of anything else.
+  absl::Span<const float> final_hidden() override { return logits_; }
 
  private:
   friend class SimulatedSequence;

@@ -38,6 +38,8 @@ void Counts::Add(const Counts& other) {
   faults += other.faults;
   cached += other.cached;
   silenced += other.silenced;
+  policy_stops += other.policy_stops;
+  unservable += other.unservable;
 }
 
 std::string Describe(const Counts& counts) {
@@ -47,11 +49,12 @@ std::string Describe(const Counts& counts) {
       " accepted; requests: ", counts.completed, " completed, ",
       counts.cancelled, " cancelled, ", counts.deadline_exceeded, " late, ",
       counts.unavailable, " unavailable, ", counts.exhausted, " exhausted, ",
-      counts.other_errors, " other; ", counts.reattached,
-      " drafts reattached, ", counts.rejected, " messages rejected, ",
-      counts.injected, " injected, ", counts.faults, " faults, ",
-      counts.silenced, " silent workers; ", counts.cached,
-      " prompt tokens cached");
+      counts.unservable, " unservable, ", counts.other_errors, " other; ",
+      counts.reattached, " drafts reattached, ", counts.rejected,
+      " messages rejected, ", counts.injected, " injected, ", counts.faults,
+      " faults, ", counts.silenced, " silent workers; ", counts.cached,
+      " prompt tokens cached, ", counts.policy_stops,
+      " chunks ended by policies");
 }
 
 Outcome RunSchedule(const Schedule& schedule, bool keep_trace) {
@@ -253,6 +256,9 @@ Outcome World::Finish() {
         break;
       case absl::StatusCode::kDeadlineExceeded:
         ++counts_.deadline_exceeded;
+        break;
+      case absl::StatusCode::kFailedPrecondition:
+        ++counts_.unservable;
         break;
       default:
         ++counts_.other_errors;

@@ -46,7 +46,9 @@ struct Counts {
   int64_t rejected = 0;    // messages, by engines
   int64_t injected = 0;
   int64_t faults = 0;
-  int64_t cached = 0;    // prompt tokens
+  int64_t cached = 0;        // prompt tokens
+  int64_t policy_stops = 0;  // marks of length policies
+  int64_t unservable = 0;    // policies whose file no draft had
   int64_t silenced = 0;  // workers that were out of service for their silence
 
   void Add(const Counts& other);

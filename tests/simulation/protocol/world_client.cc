@@ -68,6 +68,9 @@ void World::Client::OpenDraft(const coordinator::DraftOpening& opening) {
   open.min_tokens = request.min_tokens;
   open.vocab_limit = opening.vocab_limit;
   open.plan = opening.plan;
+  if (request.policy.has_own_rule()) open.policy = request.policy.text();
+  open.oracle_token_ids = request.oracle_ids;
+  open.target_fingerprint = request.fingerprint;
   Draft().open.push_back(std::move(open));
 }
 

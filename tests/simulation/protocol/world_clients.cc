@@ -76,6 +76,7 @@ void World::OnOpened(RequestState& request, int numerics) {
   request.numerics = numerics;
   request.expected =
       ExpectedOutput(TargetTable(numerics), request.options->spec);
+  request.oracle_knows = numerics == 0 && request.options->oracle_is_right;
 }
 
 // By its seed, which no two requests share: ids may clash.
@@ -142,6 +143,18 @@ void World::OnEnded(RequestState& request) {
       break;
     case absl::StatusCode::kInternal:
       if (broke_device_) return;
+      break;
+    case absl::StatusCode::kFailedPrecondition:
+      // At its start no draft had the file that its policy needs.
+      if (!request.options->spec.policy.needs_file() || request.emitted > 0) {
+        break;
+      }
+      for (const WorkerOptions& worker : schedule_.workers) {
+        if (worker.role == coordinator::WorkerRole::kDraft &&
+            !worker.has_policy_files) {
+          return;
+        }
+      }
       break;
     case absl::StatusCode::kResourceExhausted:
       for (const WorkerOptions& worker : schedule_.workers) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/simulation/protocol/policies.h"
 #include "tests/simulation/protocol/world.h"
 #include "tests/simulation/protocol/world_client.h"
 
@@ -78,6 +79,7 @@ void World::StartProcess(Process& process) {
                   Send(process, stream, std::move(events));
                 },
             .now_ns = now_ns,
+            .policies = &Library(options.has_policy_files),
             .budget = options.budget});
   }
 }
@@ -118,6 +120,7 @@ void World::Attach(Process& process) {
   info.context_length = process.options->context_length;
   info.eos_token_ids = {kEos};
   info.kv_capacity_tokens = process.options->kv_capacity_tokens;
+  info.policy_files = Library(process.options->has_policy_files).files();
   if (random_.Percent(50)) {
     info.step_times_ns = {{1, process.options->step_ns}};
   }
@@ -358,6 +361,10 @@ void World::Send(Process& process, worker::StreamId stream,
                static_cast<int64_t>(tail.token_ids.size()),
                tail.first_position);
     counts_.drafted += static_cast<int64_t>(tail.token_ids.size());
+    counts_.policy_stops += tail.stop == speculation::StopMark::kChunk ||
+                                    tail.stop == speculation::StopMark::kPolicy
+                                ? 1
+                                : 0;
     checks_.OnTail(*session, tail);
     message.tails.emplace_back(session_id, std::move(tail));
   }

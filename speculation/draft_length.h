@@ -1,0 +1,64 @@
+// Runs a length policy for one session beside its DraftSession: counts chunks,
+// caps them, and turns what commits say of drafted tokens into feedback in the
+// order of the chunks, however late it comes.
+//
+// A chunk begins behind a stop, a rejection, or tokens of the target's own, and
+// ends with a stop or where the target's own tokens follow its last one.
+//
+// Pure: no I/O, no clock, no threads.
+
+#ifndef SPECULATION_DRAFT_LENGTH_H_
+#define SPECULATION_DRAFT_LENGTH_H_
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "speculation/draft_session.h"
+#include "speculation/policies/length_policy.h"
+
+namespace nacre::speculation {
+
+class DraftLength {
+ public:
+  // No chunk is longer than `max_length` >= 1.
+  DraftLength(std::unique_ptr<LengthPolicy> policy, int max_length);
+
+  RowNeeds needs() const { return policy_->needs(); }
+  bool looks_at_token() const { return policy_->looks_at_token(); }
+
+  // For the next row of the session, before its token is appended, and before
+  // it is drawn unless looks_at_token(), when `row` must have it: else it is
+  // withheld. Fills in where the row stands in its chunk. kDiscard: the token
+  // is not appended.
+  LengthDecision Decide(DraftRow row);
+
+  // After DraftSession::OnCommit took one: its last_commit().
+  void OnCommit(const DraftSession::CommitReport& report);
+
+  void OnTargetHidden(absl::Span<const float> hidden) {
+    policy_->OnTargetHidden(hidden);
+  }
+
+ private:
+  struct Chunk {
+    int drafted = 0;
+    int accepted = 0;
+    bool ended = false;
+  };
+
+  void Settle(const Chunk& chunk) {
+    settled_.push_back({chunk.drafted, chunk.accepted});
+  }
+
+  std::unique_ptr<LengthPolicy> policy_;
+  const int max_length_;
+  // Those with unverified tokens, and the one under way.
+  std::deque<Chunk> chunks_;
+  int unverified_ = 0;
+  std::vector<ChunkOutcome> settled_;  // scratch of OnCommit
+};
+
+}  // namespace nacre::speculation
+
+#endif  // SPECULATION_DRAFT_LENGTH_H_

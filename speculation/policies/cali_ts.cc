@@ -1,0 +1,134 @@
+#include "speculation/policies/cali_ts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "speculation/policies/mat_vec.h"
+#include "speculation/policies/policy_noise.h"
+
+namespace nacre::speculation {
+namespace {
+
+class CaliTsPolicy final : public LengthPolicy {
+ public:
+  CaliTsPolicy(const CaliTsModel* model, const CaliTsOptions& options)
+      : model_(model),
+        options_(options),
+        noise_(options.seed),
+        validated_(options.theta0) {}
+
+  RowNeeds needs() const override {
+    return {.draft_hidden = model_ != nullptr};
+  }
+
+  LengthDecision Decide(const DraftRow& row) override {
+    double score = 0.0;
+    const bool has_score = model_ != nullptr && !target_parts_.empty();
+    if (has_score) score = Score(row);
+    const CaliTsPosterior posterior =
+        PosteriorOf(options_, rounds_, validated_ / compared_,
+                    has_score ? &score : nullptr);
+    const double theta = std::clamp(
+        posterior.mean + posterior.deviation * noise_.Normal(), 0.0, 1.0);
+    return noise_.Uniform() < theta ? LengthDecision::kContinue
+                                    : LengthDecision::kStop;
+  }
+
+  void OnVerified(const VerifiedTokens& verified) override {
+    for (const ChunkOutcome& chunk : verified.chunks) {
+      ++rounds_;
+      validated_ += chunk.accepted;
+      compared_ += std::min(chunk.accepted + 1, chunk.drafted);
+    }
+  }
+
+  void OnTargetHidden(absl::Span<const float> hidden) override {
+    if (model_ == nullptr) return;
+    const auto size = static_cast<size_t>(model_->target_size);
+    NACRE_CHECK(hidden.size() == size, "a hidden state of another model");
+    // mix [W^j h ; .] for all j at once, both logits.
+    target_parts_.clear();
+    std::vector<float> moved(size);
+    for (size_t step = 0; step < CaliTsModel::kSteps; ++step) {
+      const absl::Span<const float> weights =
+          absl::MakeConstSpan(model_->step_weights)
+              .subspan(step * size * size, size * size);
+      for (size_t i = 0; i < size; ++i) {
+        moved[i] = Dot(MatrixRow(weights, i, size), hidden);
+      }
+      target_parts_.push_back(Dot(MixRow(1).first(size), moved) -
+                              Dot(MixRow(0).first(size), moved));
+    }
+  }
+
+ private:
+  absl::Span<const float> MixRow(size_t row) const {
+    return MatrixRow(model_->mix, row,
+                     static_cast<size_t>(model_->target_size) +
+                         static_cast<size_t>(model_->draft_size));
+  }
+
+  double Score(const DraftRow& row) const {
+    const auto skipped = static_cast<size_t>(model_->target_size);
+    const int step = std::min(row.unverified, CaliTsModel::kSteps - 1);
+    const double logit = target_parts_[static_cast<size_t>(step)] +
+                         Dot(MixRow(1).subspan(skipped), row.draft_hidden) -
+                         Dot(MixRow(0).subspan(skipped), row.draft_hidden);
+    return 1.0 / (1.0 + std::exp(-logit));
+  }
+
+  const CaliTsModel* const model_;
+  const CaliTsOptions options_;
+  PolicyNoise noise_;
+  int rounds_ = 0;
+  // The prior counts as one token.
+  double validated_;
+  double compared_ = 1.0;
+  std::vector<double> target_parts_;  // [kSteps], or empty: no h_T yet
+};
+
+}  // namespace
+
+CaliTsPosterior PosteriorOf(const CaliTsOptions& options, int rounds,
+                            double share, const double* model_score) {
+  const double model = options.sigma_model * options.sigma_model;
+  const double sample = options.sigma_sample * options.sigma_sample;
+  const double total = sample + rounds * model;
+  CaliTsPosterior posterior;
+  posterior.deviation = std::sqrt(model * sample / total);
+  posterior.mean =
+      model_score == nullptr
+          ? share
+          : (sample * *model_score + rounds * model * share) / total;
+  return posterior;
+}
+
+absl::Status Validate(const CaliTsModel& model) {
+  const auto target = static_cast<size_t>(std::max(model.target_size, 0));
+  const auto draft = static_cast<size_t>(std::max(model.draft_size, 0));
+  if (target == 0 || draft == 0 ||
+      model.step_weights.size() != CaliTsModel::kSteps * target * target ||
+      model.mix.size() != 2 * (target + draft)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cali-ts: step_weights has ", model.step_weights.size(),
+        " values, mix ", model.mix.size(), "; for hidden sizes T = ",
+        model.target_size, " and D = ", model.draft_size,
+        " (both >= 1) they "
+        "have ",
+        CaliTsModel::kSteps, " * T * T and 2 * (T + D)"));
+  }
+  if (!AllFinite(model.step_weights) || !AllFinite(model.mix)) {
+    return absl::InvalidArgumentError(
+        "cali-ts: a weight is not a finite number");
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<LengthPolicy> MakeCaliTsPolicy(const CaliTsModel* model,
+                                               const CaliTsOptions& options) {
+  return std::make_unique<CaliTsPolicy>(model, options);
+}
+
+}  // namespace nacre::speculation

@@ -1,0 +1,59 @@
+// `cali-ts`: after each token a coin whose probability is drawn from a normal
+// posterior, which weighs what a small model expects of this token against the
+// share of tokens validated so far. EESD (Liu et al., arXiv:2406.03853),
+// Algorithm 3 and Eq. 5 to 7, with another Eq. 8: the printed estimate of
+// theta is (theta0 + t) / (t + 1) whatever was rejected (docs/policies.md).
+
+#ifndef SPECULATION_POLICIES_CALI_TS_H_
+#define SPECULATION_POLICIES_CALI_TS_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "speculation/policies/length_policy.h"
+
+namespace nacre::speculation {
+
+// theta_M = softmax(mix [W^j h_T ; h_D])[1], j = 1 for the first token behind
+// what is verified, up to 10 for the tenth and all behind it. h_T: the target's
+// hidden state at the last position it has processed; h_D: the draft's at the
+// position that the token is drawn from.
+struct CaliTsModel {
+  static constexpr int kSteps = 10;
+  int target_size = 0;              // of h_T
+  int draft_size = 0;               // of h_D
+  std::vector<float> step_weights;  // [kSteps, target_size, target_size]
+  std::vector<float> mix;           // [2, target_size + draft_size]
+};
+
+// INVALID_ARGUMENT: shapes that disagree, a number that is not finite.
+absl::Status Validate(const CaliTsModel& model);
+
+struct CaliTsOptions {
+  double sigma_model = 0.2;   // > 0: how far the model score may be off
+  double sigma_sample = 0.5;  // > 0: the spread of one chunk's share
+  double theta0 = 0.7;        // in [0, 1]: the share before the first chunk
+  uint64_t seed = 0;
+};
+
+// The posterior of one token after `rounds` verified chunks, of which `share`
+// was validated (Eq. 6 and 7). Without a model score its mean is `share`.
+struct CaliTsPosterior {
+  double mean = 0.0;
+  double deviation = 0.0;
+};
+CaliTsPosterior PosteriorOf(const CaliTsOptions& options, int rounds,
+                            double share, const double* model_score);
+
+// Without a model (null), and until OnTargetHidden, there is no model score.
+// The model is valid and outlives the policy.
+std::unique_ptr<LengthPolicy> MakeCaliTsPolicy(const CaliTsModel* model,
+                                               const CaliTsOptions& options);
+
+}  // namespace nacre::speculation
+
+#endif  // SPECULATION_POLICIES_CALI_TS_H_

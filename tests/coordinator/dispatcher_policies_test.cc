@@ -1,0 +1,120 @@
+// Length policies: who may draft for a request, and what its answer says.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/dispatcher.h"
+#include "speculation/policies/policy_spec.h"
+#include "tests/coordinator/dispatcher_fixture.h"
+
+namespace nacre::coordinator {
+namespace {
+
+using speculation::FinishReason;
+using speculation::Method;
+using ::testing::HasSubstr;
+
+class DispatcherPoliciesTest : public DispatcherTest {
+ protected:
+  // A draft with calibrations: (policy, target's fingerprint).
+  Worker AddDraftWith(
+      const std::string& address,
+      std::vector<std::pair<std::string, std::string>> policy_files) {
+    Worker worker;
+    worker.client = std::make_shared<RecordingClient>();
+    WorkerInfo info = Info(WorkerRole::kDraft, address);
+    info.policy_files = std::move(policy_files);
+    worker.id = *dispatcher_.AddWorker(std::move(info), worker.client);
+    return worker;
+  }
+  static RequestSpec With(const std::string& id, const std::string& policy,
+                          Method method = Method::kSd) {
+    RequestSpec request = Request(id);
+    request.fingerprint = "big";
+    request.method = method;
+    request.policy = *speculation::ParsePolicySpec(policy);
+    return request;
+  }
+  absl::Status Refusal(RequestSpec request) {
+    return dispatcher_
+        .Start(std::move(request), std::make_shared<RecordingSink>())
+        .status();
+  }
+};
+
+TEST_F(DispatcherPoliciesTest, APolicyWithoutItsFileIsAFailedPrecondition) {
+  AddTarget();
+  AddDraft("plain");
+  AddDraftWith("other target", {{"disco", "bigger"}, {"specdec++", "big"}});
+  absl::Status status = Refusal(With("r", "disco:threshold=0.4"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("none of 2 draft workers has one"));
+  status = Refusal(With("r", "optimal-static"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(Refusal(With("a", "optimal-static:gamma=4")).ok());
+  EXPECT_TRUE(Refusal(With("b", "cali-ts")).ok());
+  EXPECT_TRUE(Refusal(With("c", "disco", Method::kAr)).ok());
+}
+
+TEST_F(DispatcherPoliciesTest, ItsSessionsGoToDraftsThatHaveTheFile) {
+  AddTarget();
+  AddDraft("plain");
+  const Worker able = AddDraftWith("able", {{"disco", "big"}});
+  for (const char* id : {"a", "b", "c"}) {
+    EXPECT_EQ(DraftAddress(Start(With(id, "disco")).id), "able");
+  }
+  // Without it they go on alone: another draft cannot help.
+  const Run run = Start(With("d", "disco"));
+  dispatcher_.RemoveWorker(able.id);
+  EXPECT_EQ(DraftAddress(run.id), "");
+  const Worker back = AddDraftWith("back", {{"disco", "big"}});
+  EXPECT_EQ(DraftAddress(run.id), "back");
+}
+
+TEST_F(DispatcherPoliciesTest, WithoutAnyDraftTheRequestRunsDegraded) {
+  AddTarget();
+  EXPECT_TRUE(Refusal(With("r", "disco")).ok());
+}
+
+TEST_F(DispatcherPoliciesTest, TheAnswerSaysWhatRanAndWithoutWhat) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  const auto policy = [&](RequestSpec request, const std::string& note) {
+    const Run run = Start(std::move(request));
+    if (!note.empty()) {
+      WorkerEvents events;
+      events.policy_notes.emplace_back(run.id, note);
+      dispatcher_.OnEvents(draft.id, events);
+    }
+    Verdict(target, run.id, 2, {'x'}, FinishReason::kLength);
+    return run.sink->completion()->policy;
+  };
+  EXPECT_EQ(policy(With("a", "svip:h=0.4"), ""), "svip:h=0.4");
+  EXPECT_EQ(policy(With("b", "cali-ts"), "no model score"),
+            "cali-ts (no model score)");
+  EXPECT_EQ(policy(With("c", ""), ""), "constant");
+  EXPECT_EQ(policy(With("d", "svip", Method::kAr), ""), "");
+}
+
+TEST_F(DispatcherPoliciesTest, InSdThePolicysLongestChunkIsTheWindow) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  Start(With("a", "svip:max=23"));
+  EXPECT_EQ(target.client->last_target_plan.window, 23);
+  EXPECT_TRUE(draft.client->last_draft_plan.waits_at_stop);
+  RequestSpec bounded = With("b", "svip");
+  bounded.window = 6;
+  Start(bounded);
+  EXPECT_EQ(target.client->last_target_plan.window, 6);
+  Start(With("c", "svip", Method::kPearl));
+  EXPECT_FALSE(draft.client->last_draft_plan.waits_at_stop);
+}
+
+}  // namespace
+}  // namespace nacre::coordinator
