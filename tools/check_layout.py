@@ -109,9 +109,11 @@ TESTED_BY = {
     "kernels/cpu/elementwise.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/gemm.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/quantized_gemm.cc": "tests/kernels/cpu_quantized_test.cc",
+    "kernels/cpu/quantized_gemm_avx2.cc": "tests/kernels/cpu_quantized_test.cc",
     "kernels/cpu/quantized_gemm_vnni.cc": "tests/kernels/cpu_quantized_test.cc",
     "kernels/cpu/quantized_matrix.cc": "tests/kernels/cpu_quantized_test.cc",
     "kernels/cpu/softmax_sums.cc": "tests/model/distribution_test.cc",
+    "kernels/cpu/stacked_weights.cc": "tests/kernels/stacked_weights_test.cc",
     "kernels/cpu/thread_pool.cc": "tests/kernels/thread_pool_test.cc",
     "kernels/cpu_list.cc": "tests/kernels/backend_factory_test.cc",
     "kernels/reference/reference_backend.cc":
