@@ -1,7 +1,7 @@
 // The bundled models say the same on every SIMD target of this machine: each
 // has sums in its own order, so logits differ in their last bits, and the most
 // probable token does not. (With int8 weights activations are rounded, which
-// makes more of such a difference: there it does, in one prompt of ten.)
+// makes more of such a difference: there it does, in 2 of 8 prompts or more.)
 
 #include <algorithm>
 #include <fstream>
