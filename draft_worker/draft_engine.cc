@@ -203,6 +203,9 @@ void DraftEngine::Draft(Session& session, absl::Span<const float> logits,
     // The row that was fed stays: what comes next stands behind it.
     return;
   }
+  if (session.features.has_value()) {
+    session.features->OnDrafted(length, token_id, logits);
+  }
   session.drew = true;
   outbox_.For(session.stream)
       .tails.push_back(

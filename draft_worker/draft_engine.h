@@ -20,6 +20,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "draft_worker/draft_messages.h"
+#include "draft_worker/feature_recorder.h"
 #include "draft_worker/policy_library.h"
 #include "model/language_model.h"
 #include "model/sampling_scratch.h"
@@ -45,6 +46,9 @@ class DraftEngine : public worker::Engine {
     // For sessions with a length policy; null: those that need no file.
     // Outlives the engine.
     PolicyLibrary* policies = nullptr;
+    // Where sessions record what policies are calibrated from; null: nowhere.
+    // Outlives the engine.
+    FeatureFile* features = nullptr;
     // Token budget of a step: drafting sessions first, then prompt chunks.
     worker::StepBudget budget;
   };

@@ -175,13 +175,19 @@ absl::StatusOr<std::unique_ptr<DraftEngine::Session>> DraftEngine::NewSession(
     length.emplace(std::move(made.length), open.prompt_length, vocab_limit);
   }
   *policy_note = std::move(made.note);
-  return std::unique_ptr<Session>(
+  std::unique_ptr<Session> session(
       new Session{stream, open.session_id, std::move(open.request_id),
                   DraftSession(std::move(schedule), std::move(open.token_ids)),
                   std::move(sequence), reserved_length,
                   model::Sampler(open.sampling, vocab_limit,
                                  std::move(end_rule), &scratch_),
                   std::move(length), std::move(history)});
+  if (options_.features != nullptr) {
+    session->features.emplace(
+        SessionFeatures::Options{options_.features, session->request_id,
+                                 session->id, open.prompt_length, vocab_limit});
+  }
+  return session;
 }
 
 void DraftEngine::ApplyCommit(Session& session,
@@ -219,6 +225,9 @@ void DraftEngine::ApplyCommit(Session& session,
   }
   session.touched = true;
   if (session.length.has_value()) session.length->OnCommit(session.schedule);
+  if (session.features.has_value()) {
+    session.features->OnCommit(session.schedule.last_commit());
+  }
   if (kept < length_before || schedule.length() != length_before) {
     session.cut = true;
   }

@@ -15,10 +15,17 @@
 #include "common/status_macros.h"
 #include "draft_worker/draft_engine.h"
 #include "draft_worker/draft_service.h"
+#include "draft_worker/feature_recorder.h"
 #include "draft_worker/policy_library.h"
 #include "worker/process.h"
 
 namespace {
+
+// By the engine.
+struct Borrowed {
+  nacre::draft_worker::PolicyLibrary policies;
+  std::unique_ptr<nacre::draft_worker::FeatureFile> features;
+};
 
 absl::StatusOr<nacre::worker::WorkerParts> Build(
     nacre::model::LanguageModel* model,
@@ -28,11 +35,18 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   NACRE_ASSIGN_OR_RETURN(
       PolicyLibrary loaded,
       PolicyLibrary::Load(worker_options.policy_files, model->info()));
-  auto policies = std::make_shared<PolicyLibrary>(std::move(loaded));
+  auto borrowed = std::make_shared<Borrowed>();
+  borrowed->policies = std::move(loaded);
+  if (!worker_options.record_features.empty()) {
+    NACRE_ASSIGN_OR_RETURN(
+        borrowed->features,
+        nacre::draft_worker::FeatureFile::Open(worker_options.record_features));
+  }
   auto service = std::make_unique<nacre::draft_worker::DraftService>();
   DraftEngine::Options options;
   options.model = model;
-  options.policies = policies.get();
+  options.policies = &borrowed->policies;
+  options.features = borrowed->features.get();
   options.budget.prefill_chunk = worker_options.prefill_chunk;
   options.send = [service = service.get()](
                      nacre::worker::StreamId stream,
@@ -46,8 +60,8 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.spin);
   auto engine = std::make_unique<DraftEngine>(std::move(options));
   service->set_engine(engine.get());
-  auto files = policies->files();
-  return nacre::worker::WorkerParts{std::move(policies), std::move(service),
+  auto files = borrowed->policies.files();
+  return nacre::worker::WorkerParts{std::move(borrowed), std::move(service),
                                     std::move(engine), std::move(files)};
 }
 

@@ -25,6 +25,10 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
     return absl::InvalidArgumentError(
         "--policy-file is for draft workers: a target drafts nothing");
   }
+  if (!worker_options.record_features.empty()) {
+    return absl::InvalidArgumentError(
+        "--record-features is for draft workers: a target drafts nothing");
+  }
   using nacre::target_worker::TargetEngine;
   auto service = std::make_unique<nacre::target_worker::TargetService>();
   TargetEngine::Options options;

@@ -205,6 +205,10 @@ constexpr Flag kFlags[] = {
      "of a draft worker: calibration of a length policy; may be given several "
      "times",
      SetPolicyFile},
+    {"record-features", "FILE",
+     "of a draft worker: what its rows say of every verified token is appended "
+     "there, for calibration (off)",
+     SetText<&WorkerOptions::record_features>},
     {"tls-cert", "FILE", "certificate of this worker (PEM); TLS both ways",
      SetTlsFile<&rpc::TlsFiles::cert_file>},
     {"tls-key", "FILE", "private key of --tls-cert (PEM)",

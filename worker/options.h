@@ -42,7 +42,8 @@ struct WorkerOptions {
   bool prefix_cache = true;
   // Of a draft worker: (name of a length policy, its calibration's folder).
   std::vector<std::pair<std::string, std::string>> policy_files;
-  rpc::PeerTlsFlags tls;  // checked where they are loaded
+  std::string record_features;  // of a draft worker: file; empty: none
+  rpc::PeerTlsFlags tls;        // checked where they are loaded
 };
 
 // `args` without the program's name: "--flag value" or "--flag=value".

@@ -28,13 +28,15 @@ class DraftFixture {
  public:
   explicit DraftFixture(TableModelOptions model_options = {},
                         worker::StepBudget budget = {},
-                        PolicyLibrary* policies = nullptr)
+                        PolicyLibrary* policies = nullptr,
+                        FeatureFile* features = nullptr)
       : model(std::move(model_options)) {
     DraftEngine::Options options;
     options.model = &model;
     options.now_ns = [this] { return now_ns += 10; };
     options.budget = budget;
     options.policies = policies;
+    options.features = features;
     options.send = [this](worker::StreamId, const DraftEvents& events) {
       for (const auto& [id, tail] : events.tails) tails[id].push_back(tail);
       for (const auto& failure : events.common.failures) {

@@ -40,6 +40,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--policy-file=disco=/a=b",
                           "--policy-file",
                           "specdec++=dir",
+                          "--record-features=rows.jsonl",
                           "--metrics-listen",
                           "127.0.0.1:0",
                           "--metrics-address-file=b",
@@ -65,6 +66,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_FALSE(options->prefix_cache);
   EXPECT_THAT(options->policy_files,
               ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
+  EXPECT_EQ(options->record_features, "rows.jsonl");
   EXPECT_EQ(options->metrics_listen, "127.0.0.1:0");
   EXPECT_EQ(options->metrics_address_file, "b");
   EXPECT_EQ(options->log_format, "json");
@@ -74,27 +76,17 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
 TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
   EXPECT_TRUE(ParseWorkerOptions({"--help"})->help);
   const std::string help = HelpText("nacre-x", "does x");
-  for (const char* flag : {"--model",
-                           "--coordinator",
-                           "--listen",
-                           "--advertise",
-                           "--backend",
-                           "--cpus",
-                           "--weights",
-                           "--kv-type",
-                           "--device",
-                           "--max-memory",
-                           "--address-file",
-                           "--drain-timeout",
-                           "--hang-timeout",
-                           "--prefill-chunk",
-                           "--spin",
-                           "--prefix-cache",
-                           "--policy-file",
-                           "--metrics-listen",
-                           "--metrics-address-file",
-                           "--log-format",
-                           "--log-level"}) {
+  for (const char* flag : {"--model",          "--coordinator",
+                           "--listen",         "--advertise",
+                           "--backend",        "--cpus",
+                           "--weights",        "--kv-type",
+                           "--device",         "--max-memory",
+                           "--address-file",   "--drain-timeout",
+                           "--hang-timeout",   "--prefill-chunk",
+                           "--spin",           "--prefix-cache",
+                           "--policy-file",    "--record-features",
+                           "--metrics-listen", "--metrics-address-file",
+                           "--log-format",     "--log-level"}) {
     EXPECT_THAT(help, HasSubstr(flag));
   }
 }
@@ -138,9 +130,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--spin", "-1ms"}, "--spin \"-1ms\""},
         BadLine{{"--spin", "11s"}, "0 to 10s"},
         BadLine{{"--prefix-cache", "yes"}, "--prefix-cache \"yes\""},
-        BadLine{{"--policy-file", "disco"},
-                "--policy-file \"disco\": not NAME=DIR, NAME one of: cali-ts "
-                "disco specdec++ optimal-static"},
+        BadLine{
+            {"--policy-file", "disco"},
+            "--policy-file \"disco\": not NAME=DIR, NAME one of: cali-ts "
+            "disco specdec++ optimal-static"},
         BadLine{{"--policy-file", "svip=dir"}, "not NAME=DIR"},
         BadLine{{"--policy-file", "disco="}, "not NAME=DIR"},
         BadLine{{"--policy-file=disco=a", "--policy-file=disco=b"},
