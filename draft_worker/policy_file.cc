@@ -246,10 +246,12 @@ absl::StatusOr<PolicyFile> ParsePolicyFile(
   NACRE_ASSIGN_OR_RETURN(file.target_fingerprint,
                          TextField(json, "target_fingerprint"));
   NACRE_ASSIGN_OR_RETURN(file.calibration.defaults, ReadParameters(name, json));
-  if (kind == PolicyKind::kOptimalStatic) {
-    if (!file.calibration.defaults.Given("gamma").has_value()) {
+  // What these two have is in their parameters alone.
+  if (kind == PolicyKind::kOptimalStatic || kind == PolicyKind::kSvip) {
+    const char* key = kind == PolicyKind::kSvip ? "h" : "gamma";
+    if (!file.calibration.defaults.Given(key).has_value()) {
       return absl::InvalidArgumentError(
-          "policy.json: \"parameters\" has no gamma");
+          absl::StrCat("policy.json: \"parameters\" has no ", key));
     }
     return file;
   }

@@ -50,6 +50,8 @@ absl::StatusOr<PolicyLibrary::Made> PolicyLibrary::Make(
                        ": its file was made with the target with fingerprint ",
                        file.target_fingerprint, ", this session's has ",
                        target_fingerprint));
+    } else if (spec.kind() == PolicyKind::kSvip) {
+      made.note = "its file is for another target";
     }
   }
   if (spec.kind() == PolicyKind::kCaliTs &&

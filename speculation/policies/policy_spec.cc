@@ -56,7 +56,7 @@ std::vector<PolicyInfo> MakeTable() {
        {Number("threshold", 0.0, 1.0, 0.4), Count("max", 20.0)}},
       {K::kSvip,
        "svip",
-       PolicyFile::kNone,
+       PolicyFile::kOptional,
        false,
        {Number("h", 0.0, 100.0, 0.3), Number("c", 0.0, 100.0, 0.15),
         Count("max", kUsualMax)}},

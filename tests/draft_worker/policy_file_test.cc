@@ -91,6 +91,13 @@ TEST_F(PolicyFileTest, ReadsEveryKind) {
   file = Load(PolicyKind::kOptimalStatic);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->calibration.defaults.Given("gamma"), 7.0);
+
+  folder_.WriteJson("svip", "small", "big",
+                    {{"parameters", {{"h", 0.2}, {"max", 9}}}});
+  file = Load(PolicyKind::kSvip);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->calibration.defaults.Given("h"), 0.2);
+  EXPECT_EQ(file->calibration.defaults.Given("max"), 9.0);
 }
 
 // A published head holds its one block three times, or once.
@@ -170,6 +177,8 @@ TEST_F(PolicyFileTest, WhatIsMissingOrMalformedIsNamed) {
   ExpectInvalid(PolicyKind::kDisco, "\"target_fingerprint\" is not a text");
   folder_.WriteJson("optimal-static", "small", "big");
   ExpectInvalid(PolicyKind::kOptimalStatic, "has no gamma");
+  folder_.WriteJson("svip", "small", "big", {{"parameters", {{"max", 9}}}});
+  ExpectInvalid(PolicyKind::kSvip, "has no h");
   for (const nlohmann::json& layers :
        std::vector<nlohmann::json>{0, 17, "3", 2.5}) {
     folder_.WriteJson("specdec++", "small", "big", {{"num_layers", layers}});

@@ -99,6 +99,37 @@ TEST(PolicyLibrary, AFileOfAnotherTargetIsNotUsed) {
               HasSubstr("no file"));
 }
 
+// Its parameters stand where the request names none; those of another pair
+// never.
+TEST(PolicyLibrary, SvipTakesItsParametersFromAFile) {
+  testing::PolicyFolder folder;
+  folder.WriteJson("svip", "small", "big",
+                   {{"parameters", {{"h", 100}, {"max", 2}}}});
+  auto library = PolicyLibrary::Load({{"svip", folder.path()}}, Draft());
+  ASSERT_TRUE(library.ok()) << library.status();
+  // Where H is 2 nats, sqrt(0.15 H) is 0.55: over the table's h.
+  const auto chunk = [&](const char* text, const char* target) {
+    const auto made = library->Make(Parse(text), {}, target);
+    EXPECT_TRUE(made.ok()) << made.status();
+    speculation::DraftRow row;
+    row.entropy = 2.0f;
+    int length = 1;
+    while (made->length->Decide(row) ==
+           speculation::LengthDecision::kContinue) {
+      ++length;
+    }
+    return length;
+  };
+  EXPECT_EQ(chunk("svip", "big"), 2);
+  EXPECT_EQ(chunk("svip", ""), 2);
+  EXPECT_EQ(chunk("svip:max=5", "big"), 5);
+  EXPECT_EQ(chunk("svip:h=0.3", "big"), 1);
+  EXPECT_EQ(chunk("svip", "bigger"), 1);
+  EXPECT_THAT(library->Make(Parse("svip"), {}, "big")->note, IsEmpty());
+  EXPECT_THAT(library->Make(Parse("svip"), {}, "bigger")->note,
+              HasSubstr("another target"));
+}
+
 TEST(PolicyLibrary, CaliTsSaysWhatItGoesWithout) {
   PolicyLibrary library;
   EXPECT_THAT(library.Make(Parse("cali-ts"), {})->note,

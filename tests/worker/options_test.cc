@@ -132,9 +132,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--prefix-cache", "yes"}, "--prefix-cache \"yes\""},
         BadLine{
             {"--policy-file", "disco"},
-            "--policy-file \"disco\": not NAME=DIR, NAME one of: cali-ts "
+            "--policy-file \"disco\": not NAME=DIR, NAME one of: svip cali-ts "
             "disco specdec++ optimal-static"},
-        BadLine{{"--policy-file", "svip=dir"}, "not NAME=DIR"},
+        BadLine{{"--policy-file", "beta-ts=dir"}, "not NAME=DIR"},
         BadLine{{"--policy-file", "disco="}, "not NAME=DIR"},
         BadLine{{"--policy-file=disco=a", "--policy-file=disco=b"},
                 "there is already a file for disco"},

@@ -85,12 +85,13 @@ TEST(PolicySpec, TheLongestChunkIsKnownWhereThePolicyDecides) {
   EXPECT_EQ(Parse("constant:n=6").max_length(), 6);
   EXPECT_EQ(Parse("optimal-static:gamma=9").max_length(), 9);
   EXPECT_EQ(Parse("optimal-static").max_length(), kMaxWindow);
-  EXPECT_EQ(Parse("svip").max_length(), 40);
+  EXPECT_EQ(Parse("beta-ts").max_length(), 40);
   EXPECT_EQ(Parse("svip:max=7").max_length(), 7);
   // A file's own max may be over the table's 40 and 20.
   EXPECT_EQ(Parse("disco").max_length(), kMaxWindow);
   EXPECT_EQ(Parse("specdec++").max_length(), kMaxWindow);
   EXPECT_EQ(Parse("cali-ts").max_length(), kMaxWindow);
+  EXPECT_EQ(Parse("svip").max_length(), kMaxWindow);
   EXPECT_EQ(Parse("specdec++:max=5").max_length(), 5);
   EXPECT_FALSE(Parse("constant").has_own_rule());
   EXPECT_FALSE(Parse("load").has_own_rule());
