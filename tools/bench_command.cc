@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/status_macros.h"
 #include "speculation/policies/policy_spec.h"
 #include "tools/bench_html.h"
@@ -22,6 +21,7 @@
 #include "tools/bench_report.h"
 #include "tools/bench_run.h"
 #include "tools/cluster.h"
+#include "tools/command_cluster.h"
 #include "tools/commands.h"
 #include "tools/flag_set.h"
 #include "tools/generation_client.h"
@@ -32,6 +32,7 @@
 #include "tools/request_flags.h"
 #include "tools/security_flags.h"
 #include "tools/temporary_folder.h"
+#include "tools/throttled_progress.h"
 #include "tools/trace_writer.h"
 
 namespace nacre::tools {
@@ -267,27 +268,6 @@ int Report(const BenchFlags& flags, const v1::Model& model,
   return identical.ok() ? kExitOk : terminal.Fail(identical);
 }
 
-// Progress that a log file can bear: ten lines a second where they
-// overwrite each other, one in five seconds elsewhere.
-class ThrottledProgress {
- public:
-  explicit ThrottledProgress(const Terminal& terminal)
-      : terminal_(terminal),
-        interval_(terminal.err_is_tty ? absl::Milliseconds(100)
-                                      : absl::Seconds(5)) {}
-
-  void operator()(const std::string& line) {
-    if (absl::Now() < next_) return;
-    next_ = absl::Now() + interval_;
-    terminal_.Progress(line);
-  }
-
- private:
-  const Terminal& terminal_;
-  const absl::Duration interval_;
-  absl::Time next_ = absl::InfinitePast();
-};
-
 int Failure(const absl::Status& status, const Terminal& terminal) {
   const int code = terminal.Fail(status);
   return absl::IsCancelled(status) ? kExitInterrupted : code;
@@ -389,22 +369,8 @@ int RunWithCluster(const BenchFlags& flags, const BenchPlan& plan,
                    const std::vector<int>& stream_counts,
                    const Terminal& terminal) {
   const TemporaryFolder logs;
-  Cluster::Options options = flags.cluster;
-  options.log_dir = logs.path();
-  options.progress = [&terminal](const std::string& line) {
-    terminal.Progress(line);
-  };
-  options.supervisor.report = [&terminal](const std::string& line) {
-    terminal.err << line << std::endl;
-  };
-  std::atomic<bool> interrupted = false;
-  options.interrupted = [&interrupted] { return interrupted.load(); };
-  absl::StatusOr<std::unique_ptr<Cluster>> cluster;
-  {
-    InterruptWatcher watcher([&interrupted] { interrupted = true; });
-    cluster = Cluster::Start(options);
-  }
-  terminal.EndProgress();
+  const absl::StatusOr<std::unique_ptr<Cluster>> cluster =
+      StartCommandCluster(flags.cluster, logs.path(), terminal);
   if (absl::IsCancelled(cluster.status())) return kExitInterrupted;
   if (!cluster.ok()) return terminal.Fail(cluster.status());
   return RunAndReport(flags, plan, stream_counts, (*cluster)->address(), {},

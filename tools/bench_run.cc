@@ -208,9 +208,10 @@ absl::StatusOr<BenchResult> RunBench(
       }
     }
   }
-  const int num_traced = plan.streams == 1 && !plan.record_steps
-                             ? std::min(kTracedPrompts, num_prompts)
-                             : 0;
+  const int num_traced =
+      plan.streams == 1 && plan.trace_gaps && !plan.record_steps
+          ? std::min(kTracedPrompts, num_prompts)
+          : 0;
   for (int prompt = 0; prompt < num_traced; ++prompt) {
     for (int method = 0; method < num_methods; ++method) {
       progress(absl::StrCat("tracing ", plan.methods[method].name));

@@ -23,6 +23,7 @@ struct BenchPlan {
   int repeat = 1;
   int streams = 1;            // concurrent requests
   bool record_steps = false;  // trace what is measured: BenchResult::steps
+  bool trace_gaps = true;     // without it, a few prompts once more, traced
   // Everything but prompt and method. max_tokens, where set, overrides the
   // prompts' own.
   v1::GenerateRequest request;

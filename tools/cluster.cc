@@ -222,12 +222,14 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
     argv.Add("--metrics-address-file", AddressFile(worker.name + "-metrics-"));
   }
   argv.AddCommon(options_);
-  if (worker.role == "draft") {
-    for (const std::string& file : options_.policy_files) {
-      argv.Add("--policy-file", file);
-    }
+  if (worker.role != "draft") return std::move(argv).With(options_.worker_args);
+  for (const std::string& file : options_.policy_files) {
+    argv.Add("--policy-file", file);
   }
-  return std::move(argv).With(options_.worker_args);
+  std::vector<std::string> more = options_.worker_args;
+  more.insert(more.end(), options_.draft_args.begin(),
+              options_.draft_args.end());
+  return std::move(argv).With(more);
 }
 
 absl::Status Cluster::FindWorkerMetrics(absl::Time deadline) {

@@ -22,6 +22,10 @@ int BenchCommand(const std::vector<std::string>& args,
 // Runs a coordinator and its workers on this machine.
 int UpCommand(const std::vector<std::string>& args, const Terminal& terminal);
 
+// Trains or tunes a length policy on two models.
+int CalibrateCommand(const std::vector<std::string>& args,
+                     const Terminal& terminal);
+
 // Makes a checkpoint slower without changing its output.
 int InflateCommand(const std::vector<std::string>& args,
                    const Terminal& terminal);

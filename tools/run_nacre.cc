@@ -18,6 +18,8 @@ constexpr Command kCommands[] = {
      BenchCommand},
     {"simulate", "predict the speed of methods in virtual time",
      SimulateCommand},
+    {"calibrate", "train or tune a draft-length policy on two models",
+     CalibrateCommand},
     {"inflate", "make a checkpoint slower without changing its output",
      InflateCommand},
     {"perplexity", "measure how well a model predicts texts",

@@ -35,14 +35,7 @@ class DiscoPolicy final : public LengthPolicy {
     input[kTopProbabilities] = row.entropy;
     input[kTopProbabilities + 1] =
         kDiscoIndexScale * static_cast<float>(row.generated);
-    double sum = weights_.output_bias;
-    for (size_t i = 0; i < weights_.hidden_bias.size(); ++i) {
-      const float hidden =
-          Dot(MatrixRow(weights_.hidden_weight, i, kDiscoInputs), input) +
-          weights_.hidden_bias[i];
-      sum += weights_.output_weight[i] * std::max(hidden, 0.0f);
-    }
-    return 1.0 / (1.0 + std::exp(-sum));
+    return DiscoProbability(weights_, input);
   }
 
   const DiscoWeights& weights_;
@@ -67,6 +60,18 @@ absl::Status Validate(const DiscoWeights& weights) {
     return absl::InvalidArgumentError("disco: a weight is not a finite number");
   }
   return absl::OkStatus();
+}
+
+double DiscoProbability(const DiscoWeights& weights,
+                        absl::Span<const float> inputs) {
+  double sum = weights.output_bias;
+  for (size_t i = 0; i < weights.hidden_bias.size(); ++i) {
+    const float hidden =
+        Dot(MatrixRow(weights.hidden_weight, i, kDiscoInputs), inputs) +
+        weights.hidden_bias[i];
+    sum += weights.output_weight[i] * std::max(hidden, 0.0f);
+  }
+  return 1.0 / (1.0 + std::exp(-sum));
 }
 
 std::unique_ptr<LengthPolicy> MakeDiscoPolicy(const DiscoWeights* weights,

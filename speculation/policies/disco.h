@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "speculation/policies/length_policy.h"
 
 namespace nacre::speculation {
@@ -31,6 +32,11 @@ struct DiscoWeights {
 // INVALID_ARGUMENT: shapes that disagree, no width, a number that is not
 // finite.
 absl::Status Validate(const DiscoWeights& weights);
+
+// What the network says of one row: how likely its token is accepted.
+//   weights valid; inputs [kDiscoInputs]
+double DiscoProbability(const DiscoWeights& weights,
+                        absl::Span<const float> inputs);
 
 // Stops where the network's sigmoid is below `threshold`, in [0, 1]. The
 // weights are valid and outlive the policy.

@@ -90,6 +90,7 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   options_.drain_timeout = absl::Seconds(90);
   options_.coordinator_args = {"--max-queue=3"};
   options_.worker_args = {"--hang-timeout=9s"};
+  options_.draft_args = {"--record-features=f"};
   auto cluster = Cluster::Start(options_);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_EQ((*cluster)->address(), server_.address());
@@ -116,7 +117,8 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
                           "--drain-timeout 1m30s --policy-file disco=/a "
-                          "--policy-file specdec++=/b --hang-timeout=9s\n"));
+                          "--policy-file specdec++=/b --hang-timeout=9s "
+                          "--record-features=f\n"));
 }
 
 TEST_F(ClusterTest, TellsWhereMetricsAreAndKeepsThemThere) {

@@ -66,6 +66,15 @@ TEST(DiscoPolicy, NegativeUnitsAreOff) {
   EXPECT_FALSE(Continues(unsure, probability + 1e-6));
 }
 
+// The same number without a policy, for who trains or judges a network.
+TEST(DiscoPolicy, SaysItsProbability) {
+  std::array<float, kDiscoInputs> inputs = {0.9f};
+  inputs[kTopProbabilities] = 0.7f;
+  inputs[kTopProbabilities + 1] = 2 * kDiscoIndexScale;
+  EXPECT_NEAR(DiscoProbability(Weights(), inputs),
+              1.0 / (1.0 + std::exp(-7.45)), 1e-6);
+}
+
 // The index is of the token in the answer, not in its chunk.
 TEST(DiscoPolicy, TheIndexIsThatOfTheAnswer) {
   const DiscoWeights weights = Weights();

@@ -1,0 +1,73 @@
+#include "tools/calibrate/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace nacre::tools {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+TEST(SplitPromptsTest, EveryPromptIsInOnePart) {
+  for (const int count : {3, 4, 20, 101}) {
+    const auto split = SplitPrompts(count, 5);
+    ASSERT_TRUE(split.ok()) << split.status();
+    std::vector<int> all;
+    for (const auto* part :
+         {&split->training, &split->validation, &split->test}) {
+      EXPECT_FALSE(part->empty()) << count;
+      EXPECT_TRUE(std::is_sorted(part->begin(), part->end()));
+      all.insert(all.end(), part->begin(), part->end());
+    }
+    std::sort(all.begin(), all.end());
+    ASSERT_THAT(all, SizeIs(count));
+    for (int i = 0; i < count; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], i);
+  }
+  EXPECT_THAT(SplitPrompts(100, 5)->validation, SizeIs(15));
+  EXPECT_THAT(SplitPrompts(100, 5)->test, SizeIs(15));
+}
+
+TEST(SplitPromptsTest, TheSeedDecides) {
+  EXPECT_EQ(SplitPrompts(40, 5)->test, SplitPrompts(40, 5)->test);
+  EXPECT_NE(SplitPrompts(40, 5)->test, SplitPrompts(40, 6)->test);
+}
+
+TEST(SplitPromptsTest, TooFewAreRefused) {
+  const auto split = SplitPrompts(2, 1);
+  EXPECT_EQ(split.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(split.status().message()),
+              HasSubstr("2 prompts are too few"));
+}
+
+TEST(ExamplesTest, AreThoseOfThePromptsAsThePolicyReadsThem) {
+  FeatureLine line;
+  line.request = RecordingId(4);
+  line.position = 250;
+  for (size_t i = 0; i < line.top.size(); ++i) {
+    line.top[i] = 1.0f / static_cast<float>(i + 2);
+  }
+  line.entropy = 1.5f;
+  line.probability = 0.125f;
+  line.accepted = true;
+  FeatureLine other = line;
+  other.request = RecordingId(1);
+  FeatureLine rejected = line;
+  rejected.accepted = false;
+  const std::vector<FeatureLine> lines = {line, other, rejected};
+  const std::vector<Example> examples = ExamplesOf(lines, {2, 4});
+  ASSERT_THAT(examples, SizeIs(2));
+  EXPECT_TRUE(examples[0].accepted);
+  EXPECT_FALSE(examples[1].accepted);
+  EXPECT_EQ(examples[0].inputs[0], 0.5f);
+  EXPECT_EQ(examples[0].inputs[9], 1.0f / 11.0f);
+  EXPECT_EQ(examples[0].inputs[10], 1.5f);
+  EXPECT_FLOAT_EQ(examples[0].inputs[11], 0.25f);
+}
+
+}  // namespace
+}  // namespace nacre::tools

@@ -1,0 +1,80 @@
+#include "tools/calibrate/feature_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_replace.h"
+
+namespace nacre::tools {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kLine[] =
+    R"({"request":"a","session":3,"position":12,)"
+    R"("top":[0.5,0.25,0.1,0.05,0.04,0.03,0.01,0.01,0.005,0],)"
+    R"("entropy":1.25,"probability":0.25,"accepted":true})";
+
+// Of kLine with one piece replaced, as the second line.
+std::string ErrorOf(const std::string& piece, const std::string& by) {
+  const std::string bad = absl::StrReplaceAll(kLine, {{piece, by}});
+  EXPECT_NE(bad, kLine) << piece;
+  const auto lines = ParseFeatures("f", std::string(kLine) + "\n" + bad);
+  EXPECT_EQ(lines.status().code(), absl::StatusCode::kInvalidArgument) << bad;
+  return std::string(lines.status().message());
+}
+
+TEST(ParseFeaturesTest, ReadsLines) {
+  const auto lines =
+      ParseFeatures("f", std::string(kLine) + "\n\n" +
+                             absl::StrReplaceAll(kLine, {{"true", "false"}}));
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  ASSERT_EQ(lines->size(), 2u);
+  const FeatureLine& line = lines->front();
+  EXPECT_EQ(line.request, "a");
+  EXPECT_EQ(line.session, 3u);
+  EXPECT_EQ(line.position, 12);
+  EXPECT_THAT(line.top, ElementsAre(0.5f, 0.25f, 0.1f, 0.05f, 0.04f, 0.03f,
+                                    0.01f, 0.01f, 0.005f, 0.0f));
+  EXPECT_EQ(line.entropy, 1.25f);
+  EXPECT_EQ(line.probability, 0.25f);
+  EXPECT_TRUE(line.accepted);
+  EXPECT_FALSE(lines->back().accepted);
+}
+
+TEST(ParseFeaturesTest, NamesTheLineAndTheValue) {
+  EXPECT_EQ(ErrorOf("\"accepted\":true}", ""), "f:2: not a JSON object");
+  EXPECT_EQ(ErrorOf("\"a\"", "7"), "f:2: \"request\" is 7, not a text");
+  EXPECT_THAT(ErrorOf("\"session\":3", "\"session\":-3"),
+              HasSubstr("f:2: \"session\" is -3"));
+  EXPECT_THAT(ErrorOf("12", "1.5"), HasSubstr("\"position\" is 1.5"));
+  EXPECT_THAT(ErrorOf("12", "99999999999999999999"), HasSubstr("\"position\""));
+  EXPECT_THAT(ErrorOf(",0]", "]"), HasSubstr("not a list of 10 numbers"));
+  EXPECT_THAT(ErrorOf("[0.5", "[0.5,0.5"), HasSubstr("a list of 10 numbers"));
+  EXPECT_THAT(ErrorOf("[0.5", "[0.2"), HasSubstr("not descending"));
+  EXPECT_THAT(ErrorOf("[0.5", "[1.5"), HasSubstr("\"top\" is 1.5"));
+  EXPECT_THAT(ErrorOf("1.25", "-0.1"), HasSubstr("\"entropy\" is -0.1"));
+  EXPECT_THAT(ErrorOf("\"probability\":0.25,", ""),
+              HasSubstr("\"probability\" is null, not a number"));
+  EXPECT_THAT(ErrorOf("true", "1"), HasSubstr("\"accepted\" is 1"));
+}
+
+// JSON has no NaN; whatever stands for it is refused.
+TEST(ParseFeaturesTest, WhatIsNoFiniteNumberIsRefused) {
+  EXPECT_EQ(ErrorOf("1.25", "NaN"), "f:2: not a JSON object");
+  EXPECT_EQ(ErrorOf("1.25", "1e999"), "f:2: not a JSON object");
+  EXPECT_THAT(ErrorOf("1.25", "null"), HasSubstr("\"entropy\" is null"));
+  EXPECT_THAT(ErrorOf("1.25", "\"nan\""), HasSubstr("\"entropy\" is \"nan\""));
+  EXPECT_THAT(ErrorOf("[0.5", "[null"), HasSubstr("\"top\" is null"));
+}
+
+TEST(ParseFeaturesTest, AnEmptyRecordingIsRefused) {
+  EXPECT_EQ(ParseFeatures("f", "\n\n").status().message(),
+            "f has no recorded token");
+}
+
+}  // namespace
+}  // namespace nacre::tools

@@ -1,0 +1,120 @@
+#include "tools/calibrate/feature_reader.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/status_macros.h"
+
+namespace nacre::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+// No answer is longer.
+constexpr int64_t kMaxPosition = int64_t{1} << 30;
+// The entropy of 2^31 equally likely tokens is 21.5 nats.
+constexpr double kMaxEntropy = 22.0;
+// Probabilities are rounded sums.
+constexpr double kMaxProbability = 1.0 + 1e-4;
+
+absl::Status Bad(const char* key, const Json& value, absl::string_view wanted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", key, "\" is ",
+                   value.dump(-1, ' ', true, Json::error_handler_t::replace),
+                   ", not ", wanted));
+}
+
+// The value of `key`; null where there is none.
+const Json& Field(const Json& object, const char* key) {
+  static const Json& missing = *new Json();
+  const auto it = object.find(key);
+  return it == object.end() ? missing : *it;
+}
+
+absl::StatusOr<float> ReadNumber(const char* key, const Json& value,
+                                 double max) {
+  const double number = value.is_number() ? value.get<double>() : -1.0;
+  // Written so that NaN fails.
+  if (!(number >= 0.0 && number <= max)) {
+    return Bad(key, value, absl::StrCat("a number in [0, ", max, "]"));
+  }
+  return static_cast<float>(number);
+}
+
+absl::Status ReadTop(const Json& value, FeatureLine* line) {
+  if (!value.is_array() || value.size() != line->top.size()) {
+    return Bad("top", value,
+               absl::StrCat("a list of ", line->top.size(), " numbers"));
+  }
+  for (size_t i = 0; i < line->top.size(); ++i) {
+    NACRE_ASSIGN_OR_RETURN(line->top[i],
+                           ReadNumber("top", value[i], kMaxProbability));
+    if (i > 0 && line->top[i] > line->top[i - 1]) {
+      return Bad("top", value, "descending");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FeatureLine> ParseLine(absl::string_view text) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr,
+                                /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    return absl::InvalidArgumentError("not a JSON object");
+  }
+  FeatureLine line;
+  const Json& request = Field(json, "request");
+  if (!request.is_string()) return Bad("request", request, "a text");
+  line.request = request.get<std::string>();
+  const Json& session = Field(json, "session");
+  if (!session.is_number_unsigned()) {
+    return Bad("session", session, "a whole number of 0 or more");
+  }
+  line.session = session.get<uint64_t>();
+  const Json& position = Field(json, "position");
+  if (!position.is_number_unsigned() ||
+      position.get<uint64_t>() > uint64_t{kMaxPosition}) {
+    return Bad("position", position,
+               absl::StrCat("a whole number in [0, ", kMaxPosition, "]"));
+  }
+  line.position = position.get<int>();
+  NACRE_RETURN_IF_ERROR(ReadTop(Field(json, "top"), &line));
+  NACRE_ASSIGN_OR_RETURN(
+      line.entropy, ReadNumber("entropy", Field(json, "entropy"), kMaxEntropy));
+  NACRE_ASSIGN_OR_RETURN(
+      line.probability,
+      ReadNumber("probability", Field(json, "probability"), kMaxProbability));
+  const Json& accepted = Field(json, "accepted");
+  if (!accepted.is_boolean()) return Bad("accepted", accepted, "true or false");
+  line.accepted = accepted.get<bool>();
+  return line;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<FeatureLine>> ParseFeatures(
+    absl::string_view name, absl::string_view content) {
+  std::vector<FeatureLine> lines;
+  int line_number = 0;
+  for (const absl::string_view text : absl::StrSplit(content, '\n')) {
+    ++line_number;
+    if (absl::StripAsciiWhitespace(text).empty()) continue;
+    absl::StatusOr<FeatureLine> line = ParseLine(text);
+    if (!line.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ":", line_number, ": ", line.status().message()));
+    }
+    lines.push_back(*std::move(line));
+  }
+  if (lines.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " has no recorded token"));
+  }
+  return lines;
+}
+
+}  // namespace nacre::tools
