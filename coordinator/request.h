@@ -42,6 +42,7 @@ struct RequestSpec {
   bool detailed_stats = false;
   speculation::Method method = speculation::Method::kAsync;
   absl::optional<int> window;
+  speculation::Verification verification = speculation::Verification::kExact;
   speculation::PolicySpec policy;
   std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
   // Of the checkpoint that these ids and limits were checked against; empty:

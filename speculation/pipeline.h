@@ -24,6 +24,12 @@ enum class Method { kAr, kSd, kPearl, kAsync };
 absl::string_view MethodName(Method method);
 absl::optional<Method> MethodFromName(absl::string_view name);
 
+// How the target judges draft tokens: by equality with the token it draws
+// itself (bit-equal output), or by min(1, p/q) (equal in distribution;
+// Leviathan et al., "Fast Inference from Transformers via Speculative
+// Decoding", ICML 2023, Algorithm 1).
+enum class Verification { kExact, kRatio };
+
 // How many tokens the draft may hold beyond the committed length it has
 // applied.
 struct DraftPlan {
@@ -45,6 +51,10 @@ struct TargetPlan {
   int window = 0;
   // The gate opens this long after it began to wait, whatever is there.
   int64_t gate_timeout_ns = 0;
+  // Ratio test: a step all of whose tail tokens were accepted ends only once
+  // the draft's next one is there, for its last row to judge, or none will come
+  // (PEARL: the last row is never spent on a token of the target's own).
+  bool holds_last_row = false;
   bool operator==(const TargetPlan&) const = default;
 };
 
@@ -70,6 +80,15 @@ enum class StopMark {
   kEnd,  // end of sequence, length, context or KV limit: only a mismatch helps
 };
 
+// What a draft token was drawn from, for the ratio test: the probability of
+// token_ids[i] is weights[i] over the sum of all weights, added left to right
+// in double.
+struct DraftDistribution {
+  std::vector<int32_t> token_ids;  // each once; at most kMaxDistribution
+  std::vector<float> weights;      // of each, finite and > 0
+};
+inline constexpr int kMaxDistribution = 64;
+
 // Draft to target: tokens for positions first_position and on.
 struct Tail {
   uint32_t epoch = 0;  // raised by the coordinator at each re-open of the draft
@@ -77,6 +96,8 @@ struct Tail {
   int first_position = 0;
   std::vector<int32_t> token_ids;
   StopMark stop = StopMark::kNone;
+  // Of each token where the ratio test verifies them, else empty.
+  std::vector<DraftDistribution> distributions = {};
 };
 
 // Committed tokens for positions first_position and on, target to draft.
