@@ -144,6 +144,11 @@ void Append(const v1::DraftEvent& event, WorkerEvents* events) {
     tail.first_position = ToInt(proto.first_position());
     tail.token_ids.assign(proto.token_ids().begin(), proto.token_ids().end());
     tail.stop = FromProto(proto.stop());
+    for (const v1::DraftDistribution& from : proto.distributions()) {
+      speculation::DraftDistribution& to = tail.distributions.emplace_back();
+      to.token_ids.assign(from.token_ids().begin(), from.token_ids().end());
+      to.weights.assign(from.weights().begin(), from.weights().end());
+    }
     events->tails.emplace_back(proto.session_id(), std::move(tail));
   }
 }
@@ -170,6 +175,7 @@ v1::TargetPlan ToProto(const speculation::TargetPlan& plan) {
   proto.set_gate_in_flow(plan.gate_in_flow);
   proto.set_window(plan.window);
   proto.set_gate_timeout_ns(plan.gate_timeout_ns);
+  proto.set_holds_last_row(plan.holds_last_row);
   return proto;
 }
 
@@ -179,6 +185,12 @@ v1::DraftPlan ToProto(const speculation::DraftPlan& plan) {
   proto.set_lead_in_flow(plan.lead_in_flow);
   proto.set_waits_at_stop(plan.waits_at_stop);
   return proto;
+}
+
+v1::Verification ToProto(speculation::Verification verification) {
+  return verification == speculation::Verification::kRatio
+             ? v1::VERIFICATION_RATIO
+             : v1::VERIFICATION_EXACT;
 }
 
 // What both kinds of worker say.
@@ -315,6 +327,7 @@ void GrpcWorkerClient::OpenTarget(const TargetOpening& opening) {
   open->set_min_tokens(request.min_tokens);
   open->set_request_id(request.request_id);
   if (request.logprobs.has_value()) open->set_logprobs(*request.logprobs);
+  open->set_verification(ToProto(request.verification));
 }
 
 void GrpcWorkerClient::OpenDraft(const DraftOpening& opening) {
@@ -337,6 +350,7 @@ void GrpcWorkerClient::OpenDraft(const DraftOpening& opening) {
   open->mutable_oracle_token_ids()->Assign(request.oracle_ids.begin(),
                                            request.oracle_ids.end());
   open->set_target_fingerprint(request.fingerprint);
+  open->set_verification(ToProto(request.verification));
 }
 
 void GrpcWorkerClient::RelayTail(uint64_t session_id,
@@ -350,6 +364,11 @@ void GrpcWorkerClient::RelayTail(uint64_t session_id,
   proto->set_first_position(tail.first_position);
   for (int32_t id : tail.token_ids) proto->add_token_ids(id);
   proto->set_stop(ToProto(tail.stop));
+  for (const speculation::DraftDistribution& from : tail.distributions) {
+    v1::DraftDistribution* to = proto->add_distributions();
+    to->mutable_token_ids()->Add(from.token_ids.begin(), from.token_ids.end());
+    to->mutable_weights()->Add(from.weights.begin(), from.weights.end());
+  }
 }
 
 void GrpcWorkerClient::UpdateTarget(uint64_t session_id,

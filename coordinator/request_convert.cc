@@ -155,6 +155,21 @@ absl::Status ParsePolicy(const v1::SpeculationOptions& proto, int vocab_size,
   return absl::OkStatus();
 }
 
+// After sampling parameters, method and policy.
+absl::Status ParseRatio(RequestSpec* spec) {
+  // Both rules accept exactly the likeliest token there.
+  if (spec->sampling.temperature == 0.0f) return absl::OkStatus();
+  if (spec->method != Method::kAr &&
+      speculation::InfoOf(spec->policy.kind()).looks_at_token) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy ", spec->policy.name(),
+                     " looks at the tokens drawn, which would bias ",
+                     "verification ratio; use exact, or another policy"));
+  }
+  spec->verification = speculation::Verification::kRatio;
+  return absl::OkStatus();
+}
+
 absl::Status ParseSpeculation(const v1::SpeculationOptions& proto,
                               int vocab_size, RequestSpec* spec) {
   switch (proto.method()) {
@@ -189,8 +204,7 @@ absl::Status ParseSpeculation(const v1::SpeculationOptions& proto,
     case v1::VERIFICATION_EXACT:
       return absl::OkStatus();
     case v1::VERIFICATION_RATIO:
-      return absl::UnimplementedError(
-          "ratio verification is not in this build, which has: exact");
+      return ParseRatio(spec);
     default:
       return absl::InvalidArgumentError(absl::StrCat(
           "unknown verification ", static_cast<int>(proto.verification())));

@@ -130,6 +130,10 @@ v1::Complete ToProto(const RequestSpec& request, const Completion& completion) {
   report->set_method(ToProto(request.method));
   report->set_window(completion.window);
   report->set_policy(completion.policy);
+  report->set_verification(request.verification ==
+                                   speculation::Verification::kRatio
+                               ? v1::VERIFICATION_RATIO
+                               : v1::VERIFICATION_EXACT);
   report->set_rounds(completion.stats.rounds);
   report->set_drafted(completion.stats.drafted);
   report->set_verified(completion.stats.verified);

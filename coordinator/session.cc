@@ -25,6 +25,7 @@ SessionSchedule::Options ScheduleOptions(uint64_t id,
   options.policy_length = request.policy.max_length();
   options.follows_load =
       request.policy.kind() == speculation::PolicyKind::kLoad;
+  options.verification = request.verification;
   options.always_drafts = id % speculation::kMeasuredSessions == 0;
   return options;
 }

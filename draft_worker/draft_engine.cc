@@ -192,8 +192,12 @@ void DraftEngine::Draft(Session& session, absl::Span<const float> logits,
   if (session.length.has_value() && !looks) {
     decision = session.length->Decide(length, absl::nullopt, logits, hidden);
   }
+  speculation::DraftDistribution distribution;  // under the ratio test
   const int32_t token_id =
-      session.sampler.Sample(logits, length, session.history);
+      session.ratio.has_value()
+          ? session.ratio->Draw(session.sampler, logits, length,
+                                session.history, &distribution)
+          : session.sampler.Sample(logits, length, session.history);
   if (looks) {
     decision = session.length->Decide(length, token_id, logits, hidden);
   }
@@ -207,10 +211,12 @@ void DraftEngine::Draft(Session& session, absl::Span<const float> logits,
     session.features->OnDrafted(length, token_id, logits);
   }
   session.drew = true;
-  outbox_.For(session.stream)
-      .tails.push_back(
-          {session.id, session.schedule.OnDrafted(
-                           token_id, decision == LengthDecision::kStop)});
+  speculation::Tail tail =
+      session.schedule.OnDrafted(token_id, decision == LengthDecision::kStop);
+  if (session.ratio.has_value()) {
+    tail.distributions.push_back(std::move(distribution));
+  }
+  outbox_.For(session.stream).tails.push_back({session.id, std::move(tail)});
 }
 
 void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns) {

@@ -34,6 +34,7 @@ struct OpenDraft {
   std::string policy = {};  // NAME[:key=value,...]; empty: the plan's
   std::vector<int32_t> oracle_token_ids = {};
   std::string target_fingerprint = {};  // empty: not known
+  speculation::Verification verification = speculation::Verification::kExact;
 };
 
 // Values straight from a peer: the engine checks them.

@@ -27,6 +27,9 @@ OpenDraft ToOpen(const v1::OpenDraft& proto) {
   open.vocab_limit = worker::ToLimit(proto.vocab_limit());
   open.policy = proto.policy();
   open.target_fingerprint = proto.target_fingerprint();
+  if (!worker::ToVerification(proto.verification(), &open.verification)) {
+    open.conversion = worker::UnknownVerification(proto.verification());
+  }
   open.plan = worker::ToDraftPlan(proto.plan());
   return open;
 }

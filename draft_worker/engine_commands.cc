@@ -144,6 +144,13 @@ absl::StatusOr<std::unique_ptr<DraftEngine::Session>> DraftEngine::NewSession(
         absl::StrCat("vocab_limit ", open.vocab_limit, " is below 0"));
   }
   NACRE_ASSIGN_OR_RETURN(PolicyLibrary::Made made, MakeLength(open));
+  const bool is_ratio = open.verification == speculation::Verification::kRatio;
+  if (is_ratio && open.sampling.temperature > 0.0f && made.length != nullptr &&
+      made.length->looks_at_token()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("policy ", open.policy, " looks at the tokens drawn, ",
+                     "which would bias the ratio test"));
+  }
   // A draft may stop short of the target's length: the target then goes on
   // alone.
   const int reserved_length =
@@ -182,6 +189,7 @@ absl::StatusOr<std::unique_ptr<DraftEngine::Session>> DraftEngine::NewSession(
                   model::Sampler(open.sampling, vocab_limit,
                                  std::move(end_rule), &scratch_),
                   std::move(length), std::move(history)});
+  if (is_ratio) session->ratio.emplace(open.sampling.seed);
   if (options_.features != nullptr) {
     session->features.emplace(
         SessionFeatures::Options{options_.features, session->request_id,

@@ -15,6 +15,7 @@
 #include "draft_worker/draft_engine.h"
 #include "draft_worker/feature_recorder.h"
 #include "draft_worker/length_control.h"
+#include "draft_worker/ratio_draw.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
 #include "speculation/draft_session.h"
@@ -38,6 +39,7 @@ struct DraftEngine::Session {
   bool closing = false;
   bool touched = true;  // by a command, since its last stop notice
   absl::optional<SessionFeatures> features = {};  // where they are recorded
+  absl::optional<RatioDraw> ratio = {};  // where the ratio test verifies
   // When it could not go on before a verdict.
   absl::optional<int64_t> waiting_since_ns = {};
 

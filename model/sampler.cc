@@ -106,22 +106,63 @@ const float* Sampler::Adjusted(const float* values, bool forbids_end,
   return logits;
 }
 
-int32_t Sampler::Sample(absl::Span<const float> logits, int position,
-                        const TokenHistory& history) {
+const float* Sampler::BeforeTemperature(absl::Span<const float> logits,
+                                        int position,
+                                        const TokenHistory& history) {
   NACRE_CHECK(logits.size() >= static_cast<size_t>(vocab_limit_),
               "fewer logits than the vocabulary");
   const bool forbids_end =
       position < end_rule_.min_position && !end_rule_.token_ids.empty();
-  const float* values = logits.data();
   if (has_penalties_ || forbids_end || !params_.logit_bias.empty()) {
-    values = Adjusted(values, forbids_end, history);
+    return Adjusted(logits.data(), forbids_end, history);
   }
+  return logits.data();
+}
+
+int32_t Sampler::Sample(absl::Span<const float> logits, int position,
+                        const TokenHistory& history) {
+  const float* values = BeforeTemperature(logits, position, history);
   if (params_.temperature == 0.0f) return Greedy(values);
-  const bool has_top_k = params_.top_k > 0 && params_.top_k < vocab_limit_;
-  if (has_top_k || params_.top_p < 1.0f || params_.min_p > 0.0f) {
-    return DrawFromTop(values, position);
+  return has_filters() ? DrawFromTop(values, position)
+                       : DrawFromAll(values, position);
+}
+
+void Sampler::FillWeights(absl::Span<const float> logits, int position,
+                          const TokenHistory& history, TokenWeights* weights) {
+  const float* values = BeforeTemperature(logits, position, history);
+  weights->token_ids.clear();
+  weights->weights.clear();
+  float* const maxima = scratch_->maxima.data();
+  const LogitRow row = {values, maxima, vocab_limit_, params_.temperature};
+  const GroupRange groups = AllGroups(row);
+  float best = kInfinity;
+  if (params_.temperature > 0.0f) {
+    FindMaxima(values, vocab_limit_, groups, maxima);
+    ScaleMaxima(row.temperature, groups, maxima);
+    best = Largest(maxima, groups.end);
   }
-  return DrawFromAll(values, position);
+  if (!std::isfinite(best)) {
+    weights->token_ids.push_back(Greedy(values));
+    weights->weights.push_back(1.0f);
+    return;
+  }
+  SamplingCut cut;
+  if (has_filters()) cut = FindCut(params_, row, best, 0.0, scratch_);
+  float* const scaled = scratch_->values.data();
+  int32_t* const ids = scratch_->spare_masses.data();
+  const float lowest = std::max(cut.value, LowestOfMinP(params_.min_p, best));
+  const int count = CollectScaled(row, lowest, kInfinity, 0, scaled, ids);
+  for (int i = 0; i < count; ++i) {
+    const float difference = scaled[i] - best;
+    if (!cut.Keeps(scaled[i], ids[i]) ||
+        !PassesMinP(params_.min_p, difference)) {
+      continue;
+    }
+    const float weight = DeterministicExp(difference);
+    if (weight <= 0.0f) continue;
+    weights->token_ids.push_back(ids[i]);
+    weights->weights.push_back(weight);
+  }
 }
 
 int32_t Sampler::Greedy(const float* values) {

@@ -64,6 +64,13 @@ struct EndRule {
   std::vector<int32_t> token_ids;
 };
 
+// The law that a sampler draws a token by: token_ids[i] with probability
+// weights[i] over the sum of all.
+struct TokenWeights {
+  std::vector<int32_t> token_ids;  // ascending, at least one
+  std::vector<float> weights;      // e^(scaled - best), finite and > 0
+};
+
 class Sampler {
  public:
   // Ids >= vocab_limit are never drawn: padded heads, or ids the target lacks.
@@ -78,7 +85,19 @@ class Sampler {
   int32_t Sample(absl::Span<const float> logits, int position,
                  const TokenHistory& history);
 
+  // Fills in what Sample draws by, for whoever draws in another way: one token
+  // where Sample has no choice. Unlike Sample it looks at every token.
+  void FillWeights(absl::Span<const float> logits, int position,
+                   const TokenHistory& history, TokenWeights* weights);
+
  private:
+  // The row with what comes before the temperature.
+  const float* BeforeTemperature(absl::Span<const float> logits, int position,
+                                 const TokenHistory& history);
+  bool has_filters() const {
+    return (params_.top_k > 0 && params_.top_k < vocab_limit_) ||
+           params_.top_p < 1.0f || params_.min_p > 0.0f;
+  }
   // A copy with what the parameters change before the temperature.
   //                                         all values: [vocab_limit]
   const float* Adjusted(const float* values, bool forbids_end,

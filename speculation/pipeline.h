@@ -53,7 +53,8 @@ struct TargetPlan {
   int64_t gate_timeout_ns = 0;
   // Ratio test: a step all of whose tail tokens were accepted ends only once
   // the draft's next one is there, for its last row to judge, or none will come
-  // (PEARL: the last row is never spent on a token of the target's own).
+  // (PEARL: the last row is never spent on a token of the target's own). Not
+  // where the draft rests: it does not say so again.
   bool holds_last_row = false;
   bool operator==(const TargetPlan&) const = default;
 };

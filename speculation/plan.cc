@@ -208,6 +208,7 @@ PipelinePlan MakePlan(const PlanInputs& inputs) {
       plan.window = *window;
       plan.draft = {*window, 2 * *window - 1};
       plan.target = {0, *window - 1, *window - 1, 0};
+      plan.target.holds_last_row = inputs.verification == Verification::kRatio;
       break;
     }
     case Method::kAsync: {

@@ -61,6 +61,9 @@ struct PlanInputs {
   absl::optional<int> policy_length;
   // sd and pearl verify no more than async would at this load, down to nothing.
   bool follows_load = false;
+  // Under the ratio test pearl holds its last row (TargetPlan): a token of the
+  // target's own would rarely be the one that the draft has run ahead with.
+  Verification verification = Verification::kExact;
   StepCosts costs;
 };
 

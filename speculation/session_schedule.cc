@@ -18,6 +18,7 @@ absl::optional<PipelinePlan> SessionSchedule::Replan(const StepCosts& costs) {
   if (!options_.always_drafts) inputs.pair_alpha = options_.prior_alpha;
   inputs.policy_length = options_.policy_length;
   inputs.follows_load = options_.follows_load;
+  inputs.verification = options_.verification;
   inputs.costs = costs;
   PipelinePlan plan = MakePlan(inputs);
   // The timeout follows every measurement; only a real change is worth a

@@ -50,6 +50,7 @@ class SessionSchedule {
     // As of PlanInputs.
     absl::optional<int> policy_length;
     bool follows_load = false;
+    Verification verification = Verification::kExact;
   };
 
   SessionSchedule(Options options, std::vector<int32_t> prompt);

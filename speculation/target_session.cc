@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "speculation/ratio_test.h"
 
 namespace nacre::speculation {
 
@@ -34,6 +35,7 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
     return TailOutcome::kMalformed;
   }
   if (tail.base_length < mismatch_length_) return TailOutcome::kStale;
+  if (!TailIsWellFormed(tail)) return TailOutcome::kMalformed;
   // Tokens below its base came to the draft from us: nothing to compare there.
   const int next = std::max(draft_position_, tail.base_length);
   const int count = static_cast<int>(tail.token_ids.size());
@@ -54,7 +56,10 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
        ++i) {
     const int32_t token_id = tail.token_ids[i];
     if (draft_position_ >= committed_length()) {
-      tail_.push_back(token_id);
+      tail_.push_back({token_id});
+      if (options_.verification == Verification::kRatio) {
+        tail_.back().distribution = tail.distributions[i];
+      }
       ++draft_position_;
       continue;
     }
@@ -73,6 +78,15 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
     stop_ = tail.stop == StopMark::kChunk ? StopMark::kNone : tail.stop;
   }
   return TailOutcome::kApplied;
+}
+
+bool TargetSession::TailIsWellFormed(const Tail& tail) const {
+  if (options_.verification == Verification::kExact) return true;
+  if (tail.distributions.size() != tail.token_ids.size()) return false;
+  for (size_t i = 0; i < tail.token_ids.size(); ++i) {
+    if (!IsValid(tail.distributions[i], tail.token_ids[i])) return false;
+  }
+  return true;
 }
 
 void TargetSession::CompareNext(bool equal) {
@@ -156,9 +170,61 @@ absl::Span<const int32_t> TargetSession::BeginStep() {
   stepping_ = true;
   step_degraded_ = !has_draft_ || draft_silent_;
   waiting_since_ns_.reset();
-  step_rows_.assign(tail_.begin(),
-                    tail_.begin() + std::min(tail_size(), StepLimit()));
+  holding_since_ns_.reset();
+  const int rows = std::min(tail_size(), StepLimit());
+  step_rows_.clear();
+  step_distributions_.clear();
+  for (int i = 0; i < rows; ++i) {
+    step_rows_.push_back(tail_[i].id);
+    if (options_.verification == Verification::kRatio) {
+      step_distributions_.push_back(tail_[i].distribution);
+    }
+  }
   return step_rows_;
+}
+
+int TargetSession::SharedWithStep() const {
+  int shared = 0;
+  while (shared < tail_size() && shared < static_cast<int>(step_rows_.size()) &&
+         tail_[shared].id == step_rows_[shared]) {
+    ++shared;
+  }
+  return shared;
+}
+
+absl::optional<TargetSession::Drafted> TargetSession::DraftedAt(int row) const {
+  NACRE_CHECK(stepping_ && options_.verification == Verification::kRatio,
+              "DraftedAt is of a step under the ratio test");
+  const int window = static_cast<int>(step_rows_.size());
+  if (row < window) return Drafted{step_rows_[row], &step_distributions_[row]};
+  // The tail may be another draft's by now: its token was drawn behind the rows
+  // of the step only if it begins with them.
+  if (tail_size() <= window || SharedWithStep() < window) return absl::nullopt;
+  return Drafted{tail_[window].id, &tail_[window].distribution};
+}
+
+bool TargetSession::HoldsLastRow(int64_t now_ns) {
+  const int window = static_cast<int>(step_rows_.size());
+  // It comes to nothing where a draft has gone, is silent or has stopped, holds
+  // other tokens, or has already sent e1.
+  const bool may_come = options_.plan.holds_last_row && has_draft_ &&
+                        !draft_silent_ && stop_ == StopMark::kNone &&
+                        tail_size() <= window &&
+                        SharedWithStep() == tail_size();
+  if (!may_come) {
+    holding_since_ns_.reset();
+    return false;
+  }
+  if (!holding_since_ns_.has_value()) holding_since_ns_ = now_ns;
+  if (now_ns < *holding_since_ns_ + options_.plan.gate_timeout_ns) return true;
+  draft_silent_ = tail_size() <= window;
+  holding_since_ns_.reset();
+  return false;
+}
+
+absl::optional<int64_t> TargetSession::hold_deadline_ns() const {
+  if (!holding_since_ns_.has_value()) return absl::nullopt;
+  return *holding_since_ns_ + options_.plan.gate_timeout_ns;
 }
 
 Verdict TargetSession::FinishStep(absl::Span<const int32_t> target_token_ids) {
@@ -201,7 +267,7 @@ void TargetSession::CompareCommitted(int base_length, int count) {
   const int known = std::min(count, tail_size());
   if (known > 0) draft_position_ = base_length;
   for (int i = 0; i < known; ++i) {
-    const bool equal = tail_[i] == committed_[base_length + i];
+    const bool equal = tail_[i].id == committed_[base_length + i];
     CompareNext(equal);
     if (!equal) return;
   }

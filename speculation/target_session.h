@@ -12,6 +12,11 @@
 // is dropped), not there yet is OPEN (e1 is compared when it arrives). A
 // session starts in MISMATCH.
 //
+// With the ratio test (speculation/ratio_test.h) the caller's token for a row
+// is the tail token where that is accepted: what is compared here stays the
+// same. The row behind an accepted tail judges e1 where it is there when the
+// step ends, and where the plan holds the last row the step ends only then.
+//
 // Pure: no I/O, no clock (times are passed in, nanoseconds of one monotonic
 // clock), no threads.
 
@@ -39,6 +44,7 @@ class TargetSession {
     TargetPlan plan;
     uint32_t epoch = 0;
     bool has_draft = false;
+    Verification verification = Verification::kExact;
   };
 
   // `committed` is the prompt and, after a re-open, what was emitted before.
@@ -48,8 +54,9 @@ class TargetSession {
 
   // A tail message. Stale (old epoch, or a base that does not yet cover the
   // last mismatch) and malformed ones (a gap, a base or epoch ahead of this
-  // session, too many tokens) change nothing, nor do repeated ones, which are
-  // kApplied. Repeated positions are skipped.
+  // session, too many tokens, with the ratio test a token without the
+  // distribution that it was drawn from) change nothing, nor do repeated ones,
+  // which are kApplied. Repeated positions are skipped.
   // May be called while a step runs.
   TailOutcome OnTail(const Tail& tail);
 
@@ -80,6 +87,25 @@ class TargetSession {
   // FinishStep.
   absl::Span<const int32_t> BeginStep();
 
+  // For the ratio test, while a step runs all of whose rows before `row` were
+  // accepted: the draft token that row judges, and what it was drawn from.
+  // Absent where row is m and e1 is not there. Valid until the next call.
+  struct Drafted {
+    int32_t token_id = 0;
+    const DraftDistribution* distribution = nullptr;
+  };
+  absl::optional<Drafted> DraftedAt(int row) const;
+  // While a step runs whose rows 0..m-1 were all accepted: whether it is not to
+  // end yet, because its plan holds the last row and e1 may still come.
+  bool HoldsLastRow(int64_t now_ns);
+  // When it lets go of it by itself; nullopt unless HoldsLastRow said so.
+  absl::optional<int64_t> hold_deadline_ns() const;
+
+  // Whether the session ends with this token.
+  bool IsEnd(int32_t token_id) const {
+    return EndsWith(token_id) != FinishReason::kNone;
+  }
+
   // Ends the step with the target's tokens, one per row [m + 1]; what follows
   // the first that differs from its tail token is not looked at and may be left
   // out.
@@ -92,9 +118,16 @@ class TargetSession {
   int generated() const { return committed_length() - options_.prompt_length; }
   bool stepping() const { return stepping_; }
   bool finished() const { return finish_ != FinishReason::kNone; }
+  Verification verification() const { return options_.verification; }
 
  private:
   enum class State { kMismatch, kFlow, kOpen };
+
+  // A tail token and, for the ratio test, what it was drawn from.
+  struct TailToken {
+    int32_t id = 0;
+    DraftDistribution distribution = {};
+  };
 
   struct MessageOrder {
     int base_length = -1;
@@ -107,6 +140,9 @@ class TargetSession {
   int tail_size() const { return static_cast<int>(tail_.size()); }
   // Most tail tokens the next step may verify, and how many it waits for.
   int StepLimit() const;
+  bool TailIsWellFormed(const Tail& tail) const;
+  // How many of the running step's tail tokens the tail still begins with.
+  int SharedWithStep() const;
   int Gate() const;
   // Records the comparison of the draft token at draft_position_.
   void CompareNext(bool equal);
@@ -117,7 +153,7 @@ class TargetSession {
 
   Options options_;
   std::vector<int32_t> committed_;
-  std::vector<int32_t> tail_;  // positions committed_length() and on
+  std::vector<TailToken> tail_;  // positions committed_length() and on
   // The next draft position expected: committed_length() + tail size, or less
   // when committed tokens still await their comparison (OPEN).
   int draft_position_;
@@ -139,8 +175,10 @@ class TargetSession {
   // The tail tokens that the running step verifies. A copy: the tail grows, and
   // is dropped when another draft is attached, while the step runs.
   std::vector<int32_t> step_rows_;
+  std::vector<DraftDistribution> step_distributions_;  // ratio test
   bool step_degraded_ = false;
   absl::optional<int64_t> waiting_since_ns_;
+  absl::optional<int64_t> holding_since_ns_;
   FinishReason finish_ = FinishReason::kNone;
 };
 

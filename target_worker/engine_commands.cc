@@ -172,19 +172,20 @@ absl::StatusOr<std::unique_ptr<TargetEngine::Session>> TargetEngine::NewSession(
   schedule.plan = open.plan;
   schedule.epoch = open.epoch;
   schedule.has_draft = open.has_draft;
+  schedule.verification = open.verification;
   // Room for all that will come: steps allocate nothing.
   model::TokenHistory history(open.prompt_length);
   history.Reserve(static_cast<int>(length) + speculation::kMaxWindow);
   for (const int32_t id : open.token_ids) history.Push(id);
   open.token_ids.reserve(static_cast<size_t>(length));
-  return std::unique_ptr<Session>(
-      new Session{stream, open.session_id, std::move(open.request_id),
-                  TargetSession(std::move(schedule), std::move(open.token_ids)),
-                  std::move(sequence),
-                  model::Sampler(open.sampling, info.vocab_size,
-                                 std::move(end_rule), &scratch_),
-                  std::move(history), open.has_draft,
-                  open.plan.gate_after_mismatch, open.logprobs});
+  return std::unique_ptr<Session>(new Session{
+      stream, open.session_id, std::move(open.request_id),
+      TargetSession(std::move(schedule), std::move(open.token_ids)),
+      std::move(sequence),
+      model::Sampler(open.sampling, info.vocab_size, std::move(end_rule),
+                     &scratch_),
+      std::move(history), open.has_draft, open.plan.gate_after_mismatch,
+      open.logprobs, open.sampling.seed});
 }
 
 void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {

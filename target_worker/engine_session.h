@@ -30,7 +30,8 @@ struct TargetEngine::Session {
   bool has_draft;
   int gate_after_mismatch;
   absl::optional<int> num_logprobs;  // absent: none
-  bool closing = false;              // closed while its step ran
+  uint64_t seed = 0;
+  bool closing = false;  // closed while its step ran
 
   struct Wait {
     worker::Span::Kind kind;
@@ -45,6 +46,16 @@ struct TargetEngine::Session {
   bool verifies = false;
   std::vector<int32_t> drawn = {};           // the target's own tokens
   std::vector<TokenLogprobs> logprobs = {};  // of drawn, if asked for
+
+  // Under the ratio test the row behind an accepted tail is judged last. Its
+  // logits, while they stay where the forward left them; empty: none.
+  absl::Span<const float> last_row = {};
+  // A step that has run but waits for the draft's next token.
+  struct Hold {
+    std::vector<float> logits;  // of its last row
+    worker::Span verify;        // without what is not known yet
+  };
+  absl::optional<Hold> hold = {};
 
   // Prompt rows still to be fed; the last committed token is row 0 of a step.
   int unfed_rows() const { return schedule.kv_length() - sequence->length(); }

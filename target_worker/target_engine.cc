@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "model/logprobs.h"
 #include "target_worker/engine_session.h"
 #include "worker/common_prefix.h"
 #include "worker/session_log.h"
@@ -26,6 +25,7 @@ TargetEngine::~TargetEngine() = default;
 
 absl::StatusOr<worker::StepOutcome> TargetEngine::RunOnce() {
   TakeCommands();
+  EndHolds(now_ns_());
   // Before the events: who has heard of a session finds it in the stats.
   Publish();
   outbox_.Flush();
@@ -99,6 +99,12 @@ WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
   for (size_t i = 0; i < count; ++i) {
     Session& session = *sessions_[(first + i) % count];
     if (session.schedule.finished() || session.unfed_rows() > 0) continue;
+    if (session.hold.has_value()) {
+      NoteDraftWait(session, session.schedule.hold_deadline_ns(), now_ns,
+                    outcome);
+      idle = WorkerState::kWaitDraftTokens;
+      continue;
+    }
     switch (session.schedule.CheckReady(now_ns)) {
       case TargetSession::Readiness::kReady:
         if (batch_rows_ >= max_rows) {
@@ -108,17 +114,11 @@ WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
           AddRows(session, max_rows, now_ns);
         }
         break;
-      case TargetSession::Readiness::kWaitDraft: {
-        NoteWait(session, Span::Kind::kWaitDraftTokens, now_ns);
+      case TargetSession::Readiness::kWaitDraft:
+        NoteDraftWait(session, session.schedule.gate_deadline_ns(), now_ns,
+                      outcome);
         idle = WorkerState::kWaitDraftTokens;
-        const absl::optional<int64_t> deadline =
-            session.schedule.gate_deadline_ns();
-        if (deadline.has_value() && (!outcome->deadline_ns.has_value() ||
-                                     *deadline < *outcome->deadline_ns)) {
-          outcome->deadline_ns = deadline;
-        }
         break;
-      }
       case TargetSession::Readiness::kWaitAcknowledge:
         NoteWait(session, Span::Kind::kWaitAcknowledge, now_ns);
         if (idle == WorkerState::kNoWork) idle = WorkerState::kWaitAcknowledge;
@@ -186,81 +186,6 @@ void TargetEngine::AddRows(Session& session, int max_rows, int64_t now_ns) {
   verify_rows_ += verify_rows;
 }
 
-void TargetEngine::SampleRows(Session& session,
-                              absl::Span<const float> logits) {
-  const size_t vocab_size =
-      static_cast<size_t>(options_.model->info().vocab_size);
-  const absl::Span<const int32_t> tail =
-      absl::MakeConstSpan(session.fed).subspan(session.prefill_rows + 1);
-  const int base_length = session.schedule.committed_length();
-  session.drawn.clear();
-  session.logprobs.clear();
-  for (size_t row = 0; row <= tail.size(); ++row) {
-    const int32_t token_id = session.sampler.Sample(
-        logits.subspan(row * vocab_size, vocab_size),
-        base_length + static_cast<int>(row), session.history);
-    session.drawn.push_back(token_id);
-    if (session.num_logprobs.has_value()) {
-      session.logprobs.push_back(
-          model::ComputeLogprobs(logits.subspan(row * vocab_size, vocab_size),
-                                 token_id, *session.num_logprobs, &scratch_));
-    }
-    if (row == tail.size() || token_id != tail[row]) break;
-    session.history.Push(token_id);
-  }
-}
-
-void TargetEngine::FinishStep(Session& session, int64_t start_ns,
-                              int64_t end_ns) {
-  Span span;
-  span.start_ns = start_ns;
-  span.duration_ns = end_ns - start_ns;
-  span.batch_rows = batch_rows_;
-  span.batch_sessions = static_cast<int>(stepping_.size());
-  if (session.prefill_rows > 0) {
-    span.kind = Span::Kind::kPrefill;
-    span.rows = session.prefill_rows;
-    AddSpan(session, span);
-  }
-  if (!std::exchange(session.verifies, false)) {
-    session.sequence->Share(session.schedule.committed());
-    return;
-  }
-
-  TargetSession& schedule = session.schedule;
-  speculation::Verdict verdict = schedule.FinishStep(session.drawn);
-  session.history.Truncate(verdict.base_length);
-  for (const int32_t id : verdict.token_ids) session.history.Push(id);
-  span.kind = Span::Kind::kVerify;
-  span.rows = verdict.window + 1;
-  span.matched = verdict.matched;
-  span.accepted = verdict.accepted;
-  span.length = schedule.committed_length();
-  AddSpan(session, span);
-  const int dropped = session.sequence->length() - schedule.kv_length();
-  if (dropped > 0) {
-    session.sequence->Truncate(schedule.kv_length());
-    rollback_tokens_ += dropped;
-    Span rollback;
-    rollback.kind = Span::Kind::kRollback;
-    rollback.start_ns = end_ns;
-    rollback.rows = dropped;
-    rollback.length = schedule.kv_length();
-    AddSpan(session, rollback);
-  }
-  session.sequence->Share(schedule.committed());
-  if (schedule.finished()) session.sequence.reset();
-  if (!session.closing) {
-    // The verdict ends at EOS and at max_tokens, the step may not.
-    if (session.logprobs.size() > verdict.token_ids.size()) {
-      session.logprobs.resize(verdict.token_ids.size());
-    }
-    outbox_.For(session.stream)
-        .verdicts.push_back(
-            {session.id, std::move(verdict), std::move(session.logprobs)});
-  }
-}
-
 void TargetEngine::FailStep(const absl::Status& status) {
   for (Session* session : stepping_) {
     worker::LogSession("session failed", session->request_id, session->id,
@@ -274,6 +199,16 @@ void TargetEngine::FailStep(const absl::Status& status) {
   RemoveClosed();
   Publish();
   outbox_.Flush();
+}
+
+void TargetEngine::NoteDraftWait(Session& session,
+                                 absl::optional<int64_t> deadline_ns,
+                                 int64_t now_ns, worker::StepOutcome* outcome) {
+  NoteWait(session, Span::Kind::kWaitDraftTokens, now_ns);
+  if (deadline_ns.has_value() && (!outcome->deadline_ns.has_value() ||
+                                  *deadline_ns < *outcome->deadline_ns)) {
+    outcome->deadline_ns = deadline_ns;
+  }
 }
 
 void TargetEngine::NoteWait(Session& session, Span::Kind kind, int64_t now_ns) {

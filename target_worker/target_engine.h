@@ -20,6 +20,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "model/language_model.h"
+#include "model/sampler.h"
 #include "model/sampling_scratch.h"
 #include "target_worker/target_messages.h"
 #include "worker/engine.h"
@@ -97,10 +98,22 @@ class TargetEngine : public worker::Engine {
   void AddRows(Session& session, int max_rows, int64_t now_ns);
   int BeginVerify(Session& session, int64_t now_ns);  // returns its rows
   // Draws the target's tokens of one session, up to the first that differs from
-  // its tail.     logits [1 + tail tokens, vocab_size]
+  // its tail. Under the ratio test it leaves the row behind an accepted tail,
+  // which FinishStep judges.     logits [1 + tail tokens, vocab_size]
   void SampleRows(Session& session, absl::Span<const float> logits);
+  void JudgeRows(Session& session, absl::Span<const float> logits);
+  void JudgeLastRow(Session& session, absl::Span<const float> logits);
+  // Adds a token to session.drawn, which `row` is for.
+  void AddDrawn(Session& session, int32_t token_id,
+                absl::Span<const float> row);
   void FinishStep(Session& session, int64_t start_ns, int64_t end_ns);
+  // Ends the session's step; `span` lacks what the verdict says.
+  void FinishVerify(Session& session, worker::Span span, int64_t now_ns);
+  // Ends the held steps whose last row has something to judge, or will not.
+  void EndHolds(int64_t now_ns);
   void FailStep(const absl::Status& status);
+  void NoteDraftWait(Session& session, absl::optional<int64_t> deadline_ns,
+                     int64_t now_ns, worker::StepOutcome* outcome);
   void NoteWait(Session& session, worker::Span::Kind kind, int64_t now_ns);
   void EndWait(Session& session, int64_t now_ns);
   void AddSpan(const Session& session, worker::Span span);
@@ -122,6 +135,7 @@ class TargetEngine : public worker::Engine {
   std::vector<Session*> stepping_;
   std::vector<model::SequenceRows> batch_;
   std::vector<Session*> prefilling_;  // when it was planned
+  model::TokenWeights weights_;       // scratch of the ratio test
   int batch_rows_ = 0;
   int verify_rows_ = 0;
 

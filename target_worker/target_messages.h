@@ -35,6 +35,7 @@ struct OpenTarget {
   speculation::TargetPlan plan;
   uint32_t epoch = 0;
   bool has_draft = false;
+  speculation::Verification verification = speculation::Verification::kExact;
 };
 
 // Values straight from a peer: the engine checks them.

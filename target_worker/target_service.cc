@@ -29,6 +29,9 @@ OpenTarget ToOpen(const v1::OpenTarget& proto) {
   open.plan = worker::ToTargetPlan(proto.plan());
   open.epoch = proto.epoch();
   open.has_draft = proto.has_draft();
+  if (!worker::ToVerification(proto.verification(), &open.verification)) {
+    open.conversion = worker::UnknownVerification(proto.verification());
+  }
   return open;
 }
 

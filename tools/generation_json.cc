@@ -38,6 +38,7 @@ Json SpeculationJson(const v1::SpeculationReport& report) {
       {"method", Text(MethodName(report.method()))},
       {"window", report.window()},
       {"policy", report.policy()},
+      {"verification", Text(VerificationName(report.verification()))},
       {"rounds", report.rounds()},
       {"drafted", report.drafted()},
       {"verified", report.verified()},

@@ -35,6 +35,10 @@ absl::StatusOr<v1::Verification> ParseVerification(absl::string_view name) {
       absl::StrCat("verification \"", name, "\" is not one of exact, ratio"));
 }
 
+absl::string_view VerificationName(v1::Verification verification) {
+  return verification == v1::VERIFICATION_RATIO ? "ratio" : "exact";
+}
+
 absl::string_view FinishReasonName(v1::FinishReason reason) {
   switch (reason) {
     case v1::FINISH_REASON_EOS:

@@ -15,6 +15,7 @@ absl::string_view MethodName(v1::Method method);
 
 // "exact", "ratio". INVALID_ARGUMENT for others.
 absl::StatusOr<v1::Verification> ParseVerification(absl::string_view name);
+absl::string_view VerificationName(v1::Verification verification);
 
 // "eos", "stop", "length", "cancelled"; "unknown" for others.
 absl::string_view FinishReasonName(v1::FinishReason reason);

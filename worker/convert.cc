@@ -81,6 +81,25 @@ bool ToStopMark(v1::StopMark proto, speculation::StopMark* stop) {
   }
 }
 
+// What they hold is checked where they are used.
+bool ToDistributions(
+    const google::protobuf::RepeatedPtrField<v1::DraftDistribution>& proto,
+    std::vector<speculation::DraftDistribution>* distributions) {
+  if (proto.size() > speculation::kMaxLead) return false;
+  distributions->clear();
+  for (const v1::DraftDistribution& from : proto) {
+    if (from.token_ids_size() > speculation::kMaxDistribution ||
+        from.weights_size() > speculation::kMaxDistribution) {
+      return false;
+    }
+    speculation::DraftDistribution& to = distributions->emplace_back();
+    for (const uint32_t id : from.token_ids())
+      to.token_ids.push_back(ToInt(id));
+    to.weights.assign(from.weights().begin(), from.weights().end());
+  }
+  return true;
+}
+
 }  // namespace
 
 int ToInt(uint32_t value) {
@@ -144,7 +163,28 @@ speculation::TargetPlan ToTargetPlan(const v1::TargetPlan& proto) {
       std::min(ToLimit(proto.gate_in_flow()), speculation::kMaxWindow);
   plan.window = std::min(ToLimit(proto.window()), speculation::kMaxWindow);
   plan.gate_timeout_ns = ToDuration(proto.gate_timeout_ns());
+  plan.holds_last_row = proto.holds_last_row();
   return plan;
+}
+
+bool ToVerification(v1::Verification proto,
+                    speculation::Verification* verification) {
+  switch (proto) {
+    case v1::VERIFICATION_UNSPECIFIED:
+    case v1::VERIFICATION_EXACT:
+      *verification = speculation::Verification::kExact;
+      return true;
+    case v1::VERIFICATION_RATIO:
+      *verification = speculation::Verification::kRatio;
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status UnknownVerification(v1::Verification proto) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown verification ", static_cast<int>(proto)));
 }
 
 bool ToTail(const v1::Tail& proto, speculation::Tail* tail) {
@@ -152,7 +192,8 @@ bool ToTail(const v1::Tail& proto, speculation::Tail* tail) {
   tail->base_length = ToInt(proto.base_length());
   tail->first_position = ToInt(proto.first_position());
   return ToTokenIds(proto.token_ids(), &tail->token_ids) &&
-         ToStopMark(proto.stop(), &tail->stop);
+         ToStopMark(proto.stop(), &tail->stop) &&
+         ToDistributions(proto.distributions(), &tail->distributions);
 }
 
 void FillTail(uint64_t session_id, const speculation::Tail& tail,
@@ -165,6 +206,11 @@ void FillTail(uint64_t session_id, const speculation::Tail& tail,
     proto->add_token_ids(static_cast<uint32_t>(id));
   }
   proto->set_stop(ToProto(tail.stop));
+  for (const speculation::DraftDistribution& from : tail.distributions) {
+    v1::DraftDistribution* to = proto->add_distributions();
+    to->mutable_token_ids()->Add(from.token_ids.begin(), from.token_ids.end());
+    to->mutable_weights()->Add(from.weights.begin(), from.weights.end());
+  }
 }
 
 void FillLogprobs(const std::vector<TokenLogprobs>& logprobs,

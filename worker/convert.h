@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/sampling_params.h"
 #include "common/token_logprobs.h"
 #include "proto/worker.pb.h"
@@ -35,7 +36,11 @@ bool ToTokenIds(const RepeatedIds& proto, std::vector<int32_t>* ids);
 SamplingParams ToSamplingParams(const v1::SamplingParams& proto);
 speculation::DraftPlan ToDraftPlan(const v1::DraftPlan& proto);
 speculation::TargetPlan ToTargetPlan(const v1::TargetPlan& proto);
-// False for too many ids or an unknown stop mark.
+// UNSPECIFIED is exact. False for an unknown one.
+bool ToVerification(v1::Verification proto,
+                    speculation::Verification* verification);
+absl::Status UnknownVerification(v1::Verification proto);  // INVALID_ARGUMENT
+// False for too many ids or distributions, or an unknown stop mark.
 bool ToTail(const v1::Tail& proto, speculation::Tail* tail);
 
 void FillTail(uint64_t session_id, const speculation::Tail& tail,

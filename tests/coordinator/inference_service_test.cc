@@ -265,8 +265,10 @@ TEST_F(InferenceServiceTest, ErrorsReachTheClientWithCodeAndMessage) {
   request_.mutable_speculation()->set_policy("nonsense");
   EXPECT_EQ(Generate().status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   request_.clear_speculation();
+  request_.mutable_sampling()->set_temperature(1.0f);
   request_.mutable_speculation()->set_verification(v1::VERIFICATION_RATIO);
-  EXPECT_EQ(Generate().status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  request_.mutable_speculation()->set_policy("confidence");
+  EXPECT_EQ(Generate().status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_TRUE(dispatcher_.sessions().empty());
 }
 

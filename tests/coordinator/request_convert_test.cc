@@ -326,9 +326,24 @@ TEST_F(RequestConvertTest, TheOracleNeedsARecordingAndTemperatureZero) {
   ExpectInvalid("has 1048577 ids, but the policy is svip, not oracle");
 }
 
-TEST_F(RequestConvertTest, WhatThisBuildLacksIsUnimplementedByName) {
+TEST_F(RequestConvertTest, TheRatioTestIsOfSampledAnswersOnly) {
+  using speculation::Verification;
   request_.mutable_speculation()->set_verification(v1::VERIFICATION_RATIO);
-  ExpectError(absl::StatusCode::kUnimplemented, "ratio");
+  request_.mutable_speculation()->set_policy("svip");
+  EXPECT_EQ(Parse()->verification, Verification::kExact) << "greedy";
+  request_.mutable_sampling()->set_temperature(0.5f);
+  EXPECT_EQ(Parse()->verification, Verification::kRatio);
+  // Whatever decides by the token drawn would bias it.
+  request_.mutable_speculation()->set_policy("confidence");
+  ExpectInvalid("policy confidence looks at the tokens drawn");
+  request_.mutable_speculation()->set_method(v1::METHOD_AR);
+  EXPECT_TRUE(Parse().ok());
+  request_.mutable_speculation()->set_method(v1::METHOD_SD);
+  request_.mutable_sampling()->set_temperature(0.0f);
+  EXPECT_TRUE(Parse().ok());
+}
+
+TEST_F(RequestConvertTest, VerificationIsOneOfTwo) {
   request_.mutable_speculation()->set_verification(
       static_cast<v1::Verification>(9));
   ExpectInvalid("unknown verification 9");

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/chi_square.h"
 #include "tests/testing/in_process_pair.h"
 #include "tests/testing/table_model.h"
 
@@ -18,8 +19,10 @@ namespace nacre {
 namespace {
 
 using speculation::Method;
+using testing::ChiSquareDeviation;
 using testing::GenerateAlone;
 using testing::InProcessPair;
+using testing::kCriticalDeviation;
 using testing::PairRequest;
 using testing::TableModel;
 using testing::TableModelOptions;
@@ -78,34 +81,6 @@ std::vector<double> ExactProbabilities(const TableModel& target) {
   return exact;
 }
 
-// How many standard deviations the chi-square statistic lies above its mean
-// (Wilson and Hilferty); cells that expect fewer than 5 are merged into one.
-double ChiSquareDeviation(const std::vector<double>& exact,
-                          const std::vector<int>& counts) {
-  double statistic = 0, rest_expected = 0, rest_count = 0;
-  int cells = 0;
-  const auto add = [&](double expected, double count) {
-    statistic += (count - expected) * (count - expected) / expected;
-    ++cells;
-  };
-  for (size_t i = 0; i < exact.size(); ++i) {
-    const double expected = exact[i] * kSamples;
-    if (expected >= 5) {
-      add(expected, counts[i]);
-    } else {
-      rest_expected += expected;
-      rest_count += counts[i];
-    }
-  }
-  if (rest_expected > 0) add(rest_expected, rest_count);
-  const double k = cells - 1;
-  return (std::cbrt(statistic / k) - (1 - 2 / (9 * k))) /
-         std::sqrt(2 / (9 * k));
-}
-
-// p > 1e-4 on the upper side.
-constexpr double kCriticalDeviation = 3.719;
-
 class SamplingDistributionTest : public ::testing::TestWithParam<Draft> {};
 
 TEST_P(SamplingDistributionTest, EveryMethodFollowsTheTargetAndEqualsItAlone) {
@@ -142,6 +117,73 @@ TEST_P(SamplingDistributionTest, EveryMethodFollowsTheTargetAndEqualsItAlone) {
     }
     if (std::string(GetParam().name) == "adversarial") {
       EXPECT_LT(accepted, verified / 3) << MethodName(method);
+    }
+  }
+}
+
+// The ratio test: the law alone, whatever the policy; filters as well.
+class RatioDistributionTest : public ::testing::TestWithParam<Draft> {};
+
+TEST_P(RatioDistributionTest, FollowsTheTargetWithEveryMethodAndPolicy) {
+  TableModel target(TargetOptions());
+  TableModel draft(DraftOptions(GetParam()));
+  const std::vector<double> exact = ExactProbabilities(target);
+  InProcessPair pair(&target, &draft, /*seed=*/12);
+  for (Method method : {Method::kSd, Method::kPearl, Method::kAsync}) {
+    for (const char* policy :
+         {"", "heuristic:start=2", "svip:h=0.5", "beta-ts", "cali-ts"}) {
+      std::vector<int> counts(exact.size(), 0);
+      int64_t verified = 0;
+      int64_t accepted = 0;
+      for (int sample = 0; sample < kSamples / 2; ++sample) {
+        PairRequest request;
+        request.prompt = kPrompt;
+        request.max_tokens = kTokens;
+        request.sampling.temperature = 1.0f;
+        request.sampling.seed = static_cast<uint64_t>(sample);
+        request.method = method;
+        request.window = 1 + sample % 3;
+        request.verification = speculation::Verification::kRatio;
+        request.policy = policy;
+        const std::vector<int32_t> tokens = pair.Generate(request);
+        ++counts[static_cast<size_t>(
+            (tokens[0] * kVocabulary + tokens[1]) * kVocabulary + tokens[2])];
+        verified += pair.stats().verified;
+        accepted += pair.stats().accepted;
+      }
+      EXPECT_LT(ChiSquareDeviation(exact, counts), kCriticalDeviation)
+          << MethodName(method) << " " << policy;
+      EXPECT_GT(verified, kSamples / 20) << MethodName(method);
+      if (std::string(GetParam().name) == "equal" && method == Method::kSd) {
+        EXPECT_EQ(verified, accepted);
+      }
+      if (std::string(GetParam().name) == "adversarial") {
+        EXPECT_LT(accepted, verified / 2) << MethodName(method);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Drafts, RatioDistributionTest,
+                         ::testing::ValuesIn(kDrafts), [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
+
+// At temperature 0 it accepts what exact match does.
+TEST(RatioDistributionTest, IsGreedyAtTemperatureZero) {
+  TableModel target(TargetOptions());
+  TableModel alone(TargetOptions());
+  TableModel draft(DraftOptions(kDrafts[1]));
+  InProcessPair pair(&target, &draft, /*seed=*/13);
+  for (Method method : {Method::kSd, Method::kPearl, Method::kAsync}) {
+    for (int32_t first = 0; first < kVocabulary; ++first) {
+      PairRequest request;
+      request.prompt = {first, 2};
+      request.max_tokens = 40;
+      request.method = method;
+      request.window = 3;
+      request.verification = speculation::Verification::kRatio;
+      EXPECT_EQ(pair.Generate(request), GenerateAlone(alone, request));
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "model/sampler.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -53,6 +54,52 @@ TEST_P(SamplerTargetTest, EqualsTheReferenceOnRandomLogitsAndParameters) {
     EXPECT_EQ(sampler.Sample(logits, position, HistoryOf(tokens, 4)),
               ReferenceSample(params, logits, vocab_limit, position, tokens, 4))
         << "trial " << trial;
+  }
+}
+
+// What FillWeights says is what is left of the reference's candidates.
+TEST_P(SamplerTargetTest, FillsInTheReferencesWeights) {
+  std::mt19937 rng(17);
+  SamplingScratch scratch;
+  TokenWeights weights;
+  for (int trial = 0; trial < 2000; ++trial) {
+    const int vocab_size = Pick(rng, {1, 2, 5, 63, 300, 1500});
+    const SamplingParams params = RandomParams(rng);
+    const std::vector<float> logits = trial % 2 == 0
+                                          ? RandomLogits(&rng, vocab_size)
+                                          : HardLogits(&rng, vocab_size);
+    const std::vector<int32_t> tokens = {
+        static_cast<int32_t>(rng() % static_cast<unsigned>(vocab_size))};
+    Sampler sampler(params, vocab_size, {}, &scratch);
+    sampler.FillWeights(logits, 5, HistoryOf(tokens, 0), &weights);
+    ASSERT_EQ(weights.token_ids.size(), weights.weights.size());
+    const std::vector<float> penalized =
+        PenalizedLogits(params, logits, vocab_size, tokens, 0);
+    std::vector<ReferenceCandidate> candidates;
+    if (params.temperature > 0.0f) {
+      candidates = FilteredCandidates(params, penalized);
+    }
+    if (candidates.empty() || !std::isfinite(candidates[0].logit)) {
+      EXPECT_EQ(weights.token_ids.size(), 1u) << "trial " << trial;
+      EXPECT_EQ(weights.token_ids[0],
+                sampler.Sample(logits, 5, HistoryOf(tokens, 0)));
+      continue;
+    }
+    const float best = candidates[0].logit;
+    std::sort(candidates.begin(), candidates.end(),
+              [](const ReferenceCandidate& a, const ReferenceCandidate& b) {
+                return a.id < b.id;
+              });
+    size_t next = 0;
+    for (const ReferenceCandidate& candidate : candidates) {
+      const float weight = DeterministicExp(candidate.logit - best);
+      if (weight <= 0.0f) continue;
+      ASSERT_LT(next, weights.token_ids.size()) << "trial " << trial;
+      EXPECT_EQ(weights.token_ids[next], candidate.id) << "trial " << trial;
+      EXPECT_EQ(weights.weights[next], weight) << "trial " << trial;
+      ++next;
+    }
+    EXPECT_EQ(next, weights.token_ids.size()) << "trial " << trial;
   }
 }
 

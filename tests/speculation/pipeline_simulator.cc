@@ -74,6 +74,9 @@ SimulatorResult SimulatedPipeline::Run() {
     result_.stats.committed += stats.committed;
     result_.stats.degraded_rounds += stats.degraded_rounds;
     result_.stats.stale_messages += stats.stale_messages;
+    const std::vector<int32_t>& committed = session->schedule.committed();
+    result_.streams.emplace_back(committed.begin() + session->prompt_length,
+                                 committed.end());
   }
   result_.trace.assign(trace_.begin(), trace_.end());
   return result_;

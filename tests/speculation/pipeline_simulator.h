@@ -15,6 +15,7 @@
 #include "simulation/link.h"
 #include "speculation/pipeline.h"
 #include "speculation/session_schedule.h"
+#include "tests/speculation/ratio_models.h"
 
 namespace nacre::speculation {
 
@@ -37,6 +38,11 @@ struct SimulatorOptions {
   // A length policy (policies/policy_spec.h); what it reads of a row is drawn
   // at random, but the oracle knows the stream.
   std::string policy;
+
+  // The ratio test: the models of ratio_models.h instead of those below, and
+  // the stream is whatever the target commits.
+  Verification verification = Verification::kExact;
+  DraftKind draft_kind = DraftKind::kOther;
 
   // Fake models. Token 0 ends a sequence, token 1 is a stop id, if wanted.
   int vocabulary = 64;
@@ -79,8 +85,9 @@ struct SimulatorOptions {
     kRewriteBase,        // stale tails look fresh
     kSwapVerdictTokens,  // the first two of a verdict
     kDropStopNotices,
-    kLoseCommit,   // the draft never hears of one verdict
-    kKeepTargetKv  // no roll-back after a mismatch
+    kLoseCommit,    // the draft never hears of one verdict
+    kKeepTargetKv,  // no roll-back after a mismatch
+    kReuseNumbers   // the draft draws with those of the acceptance test
   };
   Mutation mutation = Mutation::kNone;
 
@@ -94,6 +101,8 @@ struct SimulatorResult {
   int64_t target_busy_ns = 0;
   int64_t draft_busy_ns = 0;
   int64_t gate_timeouts = 0;
+  int64_t holds = 0;  // steps that waited with their last row
+  std::vector<std::vector<int32_t>> streams;  // what each session emitted
   int64_t policy_stops = 0;  // chunks that a policy ended behind a token
   int64_t events = 0;
   SpeculationStats stats;  // sums over the sessions

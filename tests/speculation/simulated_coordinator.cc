@@ -35,6 +35,7 @@ void SimulatedPipeline::Start(Session& s) {
   target.plan = s.plan.target;
   target.epoch = s.schedule.epoch();
   target.has_draft = s.schedule.draft_attached();
+  target.verification = options_.verification;
   coordinator_to_target_.Send([this, &s, target] {
     s.target.emplace(target, s.schedule.committed());
     s.target_ready_ns = queue_.now_ns() + Draw(options_.target_prefill);
@@ -141,6 +142,8 @@ void SimulatedPipeline::MakeTrouble(Session& s) {
     s.plan.target = {up_to(window + 2), up_to(window + 2),
                      s.plan.draft.rests() ? 0 : window,
                      random_.Between(0, 20'000'000)};
+    s.plan.target.holds_last_row =
+        s.is_ratio() && !s.plan.draft.rests() && Chance(0.5);
     SendPlan(s);
   }
 }
@@ -221,7 +224,7 @@ void SimulatedPipeline::End(Session& s) {
   s.ended = true;
   result_.virtual_ns = std::max(result_.virtual_ns, queue_.now_ns());
   coordinator_to_target_.Send([&s] {
-    if (s.target.has_value() && s.target->stepping()) {
+    if (s.target.has_value() && s.target->stepping() && !s.held) {
       s.target_closing = true;
     } else {
       s.target.reset();

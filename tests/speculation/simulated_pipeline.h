@@ -77,6 +77,9 @@ class SimulatedPipeline {
   void DeliverMalformedTail(Session& s);
   void StartTargetStep();
   void FinishTargetStep(int64_t duration_ns, int rows);
+  void SetTimer(Session& s, int64_t timer_ns);
+  void EndHeldSteps();
+  void EndStep(Session& s);
 
   // Draft worker.
   bool Hangs() const {

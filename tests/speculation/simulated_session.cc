@@ -15,6 +15,11 @@ uint64_t SessionSeed(const SimulatorOptions& options, int id) {
 
 std::vector<int32_t> Prompt(const SimulatorOptions& options, int id) {
   std::vector<int32_t> prompt;
+  // The law of the stream is that behind one prompt.
+  if (options.verification == Verification::kRatio) {
+    prompt.assign(static_cast<size_t>(options.prompt_length), 2);
+    return prompt;
+  }
   for (int i = 0; i < options.prompt_length; ++i) {
     prompt.push_back(static_cast<int32_t>(
         simulation::MixBits(SessionSeed(options, id) * 31 + i) %
@@ -37,6 +42,7 @@ SessionSchedule::Options ScheduleOptions(const SimulatorOptions& options,
   schedule.prior_alpha = options.prior_alpha;
   schedule.policy_length = policy.max_length();
   schedule.follows_load = policy.kind() == PolicyKind::kLoad;
+  schedule.verification = options.verification;
   return schedule;
 }
 
@@ -56,12 +62,17 @@ bool IsPrefix(absl::Span<const int32_t> prefix,
 SimulatedSession::SimulatedSession(const SimulatorOptions& options, int id)
     : id(id),
       models(SessionSeed(options, id), options.vocabulary),
+      ratio_models(options.vocabulary, options.draft_kind),
+      verification(options.verification),
+      noise_seed(SessionSeed(options, id)),
+      max_tokens(options.max_tokens),
       prompt_length(options.prompt_length),
       expected(Prompt(options, id)),
       policy(Policy(options)),
       schedule(ScheduleOptions(options, policy), Prompt(options, id)),
       checked_schedule_(prompt_length),
       checked_target_(prompt_length) {
+  if (is_ratio()) return;
   for (int i = 0; i < options.max_tokens; ++i) {
     const int32_t token_id = models.TargetToken(expected);
     expected.push_back(token_id);
@@ -85,7 +96,8 @@ void SimulatedSession::Require(bool holds, const std::string& what) {
 
 DraftedKind SimulatedSession::Classify(absl::Span<const int32_t> prefix,
                                        int32_t token_id) const {
-  if (prefix.size() >= expected.size() || !IsPrefix(prefix, expected)) {
+  if (is_ratio() || prefix.size() >= expected.size() ||
+      !IsPrefix(prefix, expected)) {
     return DraftedKind::kWrongPrefix;
   }
   return expected[prefix.size()] == token_id ? DraftedKind::kMatch
@@ -101,12 +113,11 @@ std::string SimulatedSession::TargetFingerprint(int64_t now_ns) const {
     if (copy.finished()) return text;
     rows = copy.BeginStep();
   }
-  const std::vector<int32_t> drawn =
-      models.TargetTokens(copy.committed(), rows);
+  const std::vector<int32_t> drawn = Draw(copy, rows, /*last_row=*/true);
   // Two more steps show what is buffered behind this one.
   for (int i = 0; i < 2; ++i) {
     const std::vector<int32_t> tokens =
-        i == 0 ? drawn : models.TargetTokens(copy.committed(), rows);
+        i == 0 ? drawn : Draw(copy, rows, /*last_row=*/true);
     const Verdict verdict = copy.FinishStep(tokens);
     absl::StrAppend(&text, absl::StrJoin(rows, ","), ":", verdict.matched, "/",
                     verdict.verified, "/", verdict.accepted, "/",
@@ -116,6 +127,41 @@ std::string SimulatedSession::TargetFingerprint(int64_t now_ns) const {
     rows = copy.BeginStep();
   }
   return text;
+}
+
+std::vector<int32_t> SimulatedSession::Draw(const TargetSession& session,
+                                            absl::Span<const int32_t> rows,
+                                            bool last_row) const {
+  if (!is_ratio()) return models.TargetTokens(session.committed(), rows);
+  std::vector<int32_t> prefix = session.committed();
+  std::vector<int32_t> drawn;
+  for (size_t row = 0; row <= rows.size(); ++row) {
+    if (row == rows.size() && !last_row) break;
+    const DraftDistribution target = ratio_models.Target(prefix);
+    const int position = static_cast<int>(prefix.size());
+    const auto drafted = session.DraftedAt(static_cast<int>(row));
+    drawn.push_back(drafted.has_value()
+                        ? JudgeByRatio(Weighted(target), drafted->token_id,
+                                       *drafted->distribution, noise_seed,
+                                       position)
+                        : DrawToken(Weighted(target), noise_seed, position,
+                                    NoisePurpose::kSample));
+    if (row == rows.size() || drawn.back() != rows[row] ||
+        session.IsEnd(drawn.back())) {
+      break;
+    }
+    prefix.push_back(drawn.back());
+  }
+  return drawn;
+}
+
+bool SimulatedSession::IsHeld(int64_t now_ns) {
+  if (!is_ratio()) return false;
+  const std::vector<int32_t> drawn =
+      Draw(*target, step_rows, /*last_row=*/false);
+  const bool accepted =
+      drawn == step_rows && (drawn.empty() || !target->IsEnd(drawn.back()));
+  return accepted && target->HoldsLastRow(now_ns);
 }
 
 void SimulatedSession::CheckTailOutcome(const SimulatedTail& tail,
@@ -135,9 +181,7 @@ void SimulatedSession::CheckTailOutcome(const SimulatedTail& tail,
 void SimulatedSession::BeginTargetStep() {
   const absl::Span<const int32_t> rows = target->BeginStep();
   step_rows.assign(rows.begin(), rows.end());
-  Require(target->generated() + static_cast<int>(rows.size()) + 1 <=
-                  static_cast<int>(expected.size()) - prompt_length ||
-              expected_finish != FinishReason::kLength,
+  Require(target->generated() + static_cast<int>(rows.size()) + 1 <= max_tokens,
           "a step reaches beyond max_tokens");
   const std::vector<int32_t>& committed = target->committed();
   target_kv.insert(target_kv.end(), committed.begin() + target_kv.size(),
@@ -148,7 +192,12 @@ void SimulatedSession::BeginTargetStep() {
 Verdict SimulatedSession::FinishTargetStep(bool keep_kv) {
   const int length_before = target->committed_length();
   const Verdict verdict =
-      target->FinishStep(models.TargetTokens(target->committed(), step_rows));
+      target->FinishStep(Draw(*target, step_rows, /*last_row=*/true));
+  if (is_ratio()) {
+    expected.insert(expected.end(), verdict.token_ids.begin(),
+                    verdict.token_ids.end());
+    expected_finish = verdict.finish;
+  }
   if (!keep_kv && target->kv_length() < static_cast<int>(target_kv.size())) {
     target_kv.resize(target->kv_length());
   }
@@ -168,6 +217,7 @@ Verdict SimulatedSession::FinishTargetStep(bool keep_kv) {
   accepted_ += verdict.accepted;
   Require(0 <= verdict.accepted && verdict.accepted <= verdict.verified,
           "accepted > verified");
+  if (is_ratio()) return verdict;
   Require(accepted_ <= matches_delivered_,
           "more tokens accepted than the draft had right");
   Require(verified_ - accepted_ <= misses_delivered_,
@@ -230,7 +280,9 @@ void SimulatedSession::CheckEnd(bool fault_free) {
           "the stream is not the whole autoregressive stream");
   Require(stats.verified == verified_ && stats.accepted == accepted_,
           "the coordinator's account differs from the target's");
-  if (fault_free) {
+  Require(!is_ratio() || expected_finish != FinishReason::kNone,
+          "the stream has no end");
+  if (fault_free && !is_ratio()) {
     // Each token that was drafted behind the right prefix and had arrived is
     // compared, once.
     Require(stats.verified >= right_before_last_ &&

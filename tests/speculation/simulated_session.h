@@ -50,6 +50,16 @@ class SimulatedSession {
   // message changed nothing.
   std::string TargetFingerprint(int64_t now_ns) const;
 
+  bool is_ratio() const { return verification == Verification::kRatio; }
+  // The target's tokens for a running step over step_rows, up to the first that
+  // differs from its row. Under the ratio test none for the row behind an
+  // accepted tail, unless `last_row`.
+  std::vector<int32_t> Draw(const TargetSession& session,
+                            absl::Span<const int32_t> rows,
+                            bool last_row) const;
+  // Whether the step that ran is held at this time.
+  bool IsHeld(int64_t now_ns);
+
   // Called where the thing happened.
   void CheckTailOutcome(const SimulatedTail& tail,
                         TargetSession::TailOutcome outcome);
@@ -62,6 +72,10 @@ class SimulatedSession {
 
   const int id;
   const simulation::FakeModels models;
+  const RatioModels ratio_models;
+  const Verification verification;
+  const uint64_t noise_seed;
+  const int max_tokens;
   const int prompt_length;
   std::vector<int32_t> expected;  // prompt and the autoregressive stream
   FinishReason expected_finish = FinishReason::kNone;
@@ -78,6 +92,7 @@ class SimulatedSession {
   absl::optional<TargetSession> target;
   int64_t target_ready_ns = 0;
   bool target_closing = false;
+  bool held = false;  // its step has run, but not ended
   std::vector<int32_t> target_kv;
   std::vector<int32_t> step_rows;
   int64_t timer_ns = -1;

@@ -43,7 +43,10 @@ void SimulatedPipeline::DeliverMalformedTail(Session& s) {
   tail.first_position = target.committed_length();
   tail.token_ids = {3, 4};
   tail.stop = StopMark::kLead;
-  switch (random_.Between(0, 4)) {
+  if (s.is_ratio()) {
+    tail.distributions = {{{3}, {1.0f}}, {{4}, {1.0f}}};
+  }
+  switch (random_.Between(0, s.is_ratio() ? 8 : 4)) {
     case 0:
       tail.epoch += 1;
       break;
@@ -55,6 +58,18 @@ void SimulatedPipeline::DeliverMalformedTail(Session& s) {
       break;
     case 3:
       tail.token_ids.assign(kMaxLead + 2, 5);
+      break;
+    case 5:
+      tail.distributions.pop_back();
+      break;
+    case 6:
+      tail.distributions[1].token_ids[0] = 5;
+      break;
+    case 7:
+      tail.distributions[1].weights[0] = 0.0f;
+      break;
+    case 8:
+      tail.distributions[1] = {{4, 4}, {1.0f, 1.0f}};
       break;
     default:
       tail.first_position = -1;
@@ -70,11 +85,12 @@ void SimulatedPipeline::DeliverMalformedTail(Session& s) {
 
 void SimulatedPipeline::StartTargetStep() {
   if (target_busy_) return;
+  EndHeldSteps();
   const int64_t now_ns = queue_.now_ns();
   int rows = 0;
   for (auto& session : sessions_) {
     Session& s = *session;
-    if (!s.target.has_value() || now_ns < s.target_ready_ns) continue;
+    if (!s.target.has_value() || now_ns < s.target_ready_ns || s.held) continue;
     const absl::optional<int64_t> deadline = s.target->gate_deadline_ns();
     switch (s.target->CheckReady(now_ns)) {
       case TargetSession::Readiness::kReady:
@@ -88,12 +104,9 @@ void SimulatedPipeline::StartTargetStep() {
         rows += static_cast<int>(s.step_rows.size()) + 1;
         target_batch_.push_back(&s);
         break;
-      case TargetSession::Readiness::kWaitDraft: {
-        const int64_t timer_ns = *s.target->gate_deadline_ns();
-        if (s.timer_ns != timer_ns) queue_.Post(timer_ns, [] {});
-        s.timer_ns = timer_ns;
+      case TargetSession::Readiness::kWaitDraft:
+        SetTimer(s, *s.target->gate_deadline_ns());
         break;
-      }
       case TargetSession::Readiness::kWaitAcknowledge:
       case TargetSession::Readiness::kFinished:
         break;
@@ -118,18 +131,49 @@ void SimulatedPipeline::FinishTargetStep(int64_t duration_ns, int rows) {
       s.target.reset();
       continue;
     }
-    Verdict verdict =
-        s.FinishTargetStep(options_.mutation == Mutation::kKeepTargetKv);
-    Note(s, "target: verdict at ", verdict.base_length, " [",
-         Ids(verdict.token_ids), "] matched ", verdict.matched, " verified ",
-         verdict.verified, " accepted ", verdict.accepted);
-    if (options_.mutation == Mutation::kSwapVerdictTokens &&
-        verdict.token_ids.size() >= 2) {
-      std::swap(verdict.token_ids[0], verdict.token_ids[1]);
+    if (s.IsHeld(queue_.now_ns())) {
+      Note(s, "target: holds its last row");
+      ++result_.holds;
+      s.held = true;
+      SetTimer(s, *s.target->hold_deadline_ns());
+    } else {
+      EndStep(s);
     }
-    target_to_coordinator_.Send(
-        [this, &s, verdict] { ReceiveVerdict(s, verdict); });
   }
+}
+
+void SimulatedPipeline::SetTimer(Session& s, int64_t timer_ns) {
+  if (s.timer_ns != timer_ns) queue_.Post(timer_ns, [] {});
+  s.timer_ns = timer_ns;
+}
+
+void SimulatedPipeline::EndHeldSteps() {
+  for (auto& session : sessions_) {
+    Session& s = *session;
+    if (!s.held || !s.target.has_value()) continue;
+    const absl::optional<int64_t> deadline = s.target->hold_deadline_ns();
+    if (s.IsHeld(queue_.now_ns())) continue;
+    if (deadline.has_value() && queue_.now_ns() >= *deadline) {
+      ++result_.gate_timeouts;
+      Note(s, "target: the hold timed out");
+    }
+    s.held = false;
+    EndStep(s);
+  }
+}
+
+void SimulatedPipeline::EndStep(Session& s) {
+  Verdict verdict =
+      s.FinishTargetStep(options_.mutation == Mutation::kKeepTargetKv);
+  Note(s, "target: verdict at ", verdict.base_length, " [",
+       Ids(verdict.token_ids), "] matched ", verdict.matched, " verified ",
+       verdict.verified, " accepted ", verdict.accepted);
+  if (options_.mutation == Mutation::kSwapVerdictTokens &&
+      verdict.token_ids.size() >= 2) {
+    std::swap(verdict.token_ids[0], verdict.token_ids[1]);
+  }
+  target_to_coordinator_.Send(
+      [this, &s, verdict] { ReceiveVerdict(s, verdict); });
 }
 
 // ---- Draft worker ----
@@ -222,8 +266,18 @@ void SimulatedPipeline::FinishDraftStep(int64_t duration_ns, int rows) {
       continue;
     }
     const std::vector<int32_t>& tokens = s.draft->tokens();
-    const int32_t token_id = s.models.DraftToken(
-        tokens, s.models.Matches(tokens.size(), options_.alpha));
+    DraftDistribution distribution;
+    int32_t token_id;
+    if (s.is_ratio()) {
+      distribution = s.ratio_models.Draft(tokens);
+      token_id = DrawToken(
+          Weighted(distribution), s.noise_seed, static_cast<int>(tokens.size()),
+          options_.mutation == Mutation::kReuseNumbers ? NoisePurpose::kAccept
+                                                       : NoisePurpose::kDraft);
+    } else {
+      token_id = s.models.DraftToken(
+          tokens, s.models.Matches(tokens.size(), options_.alpha));
+    }
     const DraftedKind kind = s.Classify(tokens, token_id);
     s.Require(
         s.draft->length() < options_.prompt_length + options_.max_tokens - 1,
@@ -237,6 +291,7 @@ void SimulatedPipeline::FinishDraftStep(int64_t duration_ns, int rows) {
       continue;
     }
     Tail tail = s.draft->OnDrafted(token_id, decision == LengthDecision::kStop);
+    if (s.is_ratio()) tail.distributions.push_back(std::move(distribution));
     if (tail.stop == StopMark::kChunk || tail.stop == StopMark::kPolicy) {
       ++result_.policy_stops;
       s.Require(s.draft->WantsStep() == (tail.stop == StopMark::kChunk),

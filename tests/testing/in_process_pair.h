@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct PairRequest {
   SamplingParams sampling;
   speculation::Method method = speculation::Method::kAsync;
   absl::optional<int> window;
+  speculation::Verification verification = speculation::Verification::kExact;
+  std::string policy = {};  // a length policy that needs no file
 };
 
 // The target's own autoregressive stream: one row at a time, no engine.
@@ -81,8 +84,11 @@ class InProcessPair {
     ++session_id_;
     from_target_.clear();
     from_draft_.clear();
-    speculation::SessionSchedule schedule({request.method, request.window, 0.7},
-                                          request.prompt);
+    speculation::SessionSchedule::Options options;
+    options.method = request.method;
+    options.window = request.window;
+    options.verification = request.verification;
+    speculation::SessionSchedule schedule(options, request.prompt);
     schedule.Replan({});
     Open(request, schedule);
     bool finished = false;
@@ -129,6 +135,7 @@ class InProcessPair {
     open.max_tokens = request.max_tokens;
     open.sampling = request.sampling;
     open.plan = schedule.plan().target;
+    open.verification = request.verification;
     if (schedule.wants_draft()) {
       open.has_draft = true;
       open.epoch = schedule.AttachDraft();
@@ -142,6 +149,8 @@ class InProcessPair {
       draft.end_token_ids = eos_ids_;
       draft.vocab_limit = draft_vocab_size_;
       draft.plan = schedule.plan().draft;
+      draft.verification = request.verification;
+      draft.policy = request.policy;
       draft_worker::DraftCommands commands;
       commands.stream = 1;
       commands.open.push_back(std::move(draft));

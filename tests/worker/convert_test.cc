@@ -87,6 +87,48 @@ TEST(ConvertTest, TailsSurviveTheWire) {
   }
 }
 
+TEST(ConvertTest, DistributionsSurviveTheWire) {
+  speculation::Tail tail = {3, 10, 12, {7, 8}, speculation::StopMark::kNone};
+  tail.distributions = {{{7, 1}, {0.75f, 1e-20f}}, {{8}, {1.0f}}};
+  v1::Tail proto;
+  FillTail(5, tail, &proto);
+  speculation::Tail back;
+  ASSERT_TRUE(ToTail(proto, &back));
+  ASSERT_EQ(back.distributions.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(back.distributions[i].token_ids, tail.distributions[i].token_ids);
+    EXPECT_EQ(back.distributions[i].weights, tail.distributions[i].weights);
+  }
+  // Of a row more ids than any draft sends, and more rows than a tail has.
+  v1::Tail wide = proto;
+  for (int id = 0; id < speculation::kMaxDistribution; ++id) {
+    wide.mutable_distributions(1)->add_token_ids(100);
+  }
+  EXPECT_FALSE(ToTail(wide, &back));
+  v1::Tail heavy = proto;
+  for (int id = 0; id < speculation::kMaxDistribution; ++id) {
+    heavy.mutable_distributions(1)->add_weights(1.0f);
+  }
+  EXPECT_FALSE(ToTail(heavy, &back));
+  v1::Tail many = proto;
+  for (int i = 0; i < speculation::kMaxLead; ++i) many.add_distributions();
+  EXPECT_FALSE(ToTail(many, &back));
+}
+
+TEST(ConvertTest, VerificationIsKnownOrRefused) {
+  using speculation::Verification;
+  Verification verification = Verification::kRatio;
+  EXPECT_TRUE(ToVerification(v1::VERIFICATION_UNSPECIFIED, &verification));
+  EXPECT_EQ(verification, Verification::kExact);
+  EXPECT_TRUE(ToVerification(v1::VERIFICATION_RATIO, &verification));
+  EXPECT_EQ(verification, Verification::kRatio);
+  EXPECT_TRUE(ToVerification(v1::VERIFICATION_EXACT, &verification));
+  EXPECT_EQ(verification, Verification::kExact);
+  const auto unknown = static_cast<v1::Verification>(9);
+  EXPECT_FALSE(ToVerification(unknown, &verification));
+  EXPECT_EQ(UnknownVerification(unknown).message(), "unknown verification 9");
+}
+
 TEST(ConvertTest, TailsThatCannotBeExpressedAreRefused) {
   speculation::Tail tail;
   v1::Tail unknown;

@@ -1,0 +1,165 @@
+// How the target engine turns the logits of a step into tokens and verdicts.
+
+#include <utility>
+
+#include "model/logprobs.h"
+#include "speculation/ratio_test.h"
+#include "target_worker/engine_session.h"
+#include "target_worker/target_engine.h"
+
+namespace nacre::target_worker {
+
+using speculation::TargetSession;
+using speculation::Verification;
+using worker::Span;
+
+void TargetEngine::SampleRows(Session& session,
+                              absl::Span<const float> logits) {
+  session.drawn.clear();
+  session.logprobs.clear();
+  if (session.schedule.verification() == Verification::kRatio) {
+    JudgeRows(session, logits);
+    return;
+  }
+  const size_t vocab_size =
+      static_cast<size_t>(options_.model->info().vocab_size);
+  const absl::Span<const int32_t> tail =
+      absl::MakeConstSpan(session.fed).subspan(session.prefill_rows + 1);
+  const int base_length = session.schedule.committed_length();
+  for (size_t row = 0; row <= tail.size(); ++row) {
+    const absl::Span<const float> row_logits =
+        logits.subspan(row * vocab_size, vocab_size);
+    const int32_t token_id = session.sampler.Sample(
+        row_logits, base_length + static_cast<int>(row), session.history);
+    AddDrawn(session, token_id, row_logits);
+    if (row == tail.size() || token_id != tail[row]) break;
+    session.history.Push(token_id);
+  }
+}
+
+void TargetEngine::JudgeRows(Session& session, absl::Span<const float> logits) {
+  const size_t vocab_size =
+      static_cast<size_t>(options_.model->info().vocab_size);
+  const TargetSession& schedule = session.schedule;
+  const int base_length = schedule.committed_length();
+  const int window =
+      static_cast<int>(session.fed.size()) - session.prefill_rows - 1;
+  for (int row = 0; row < window; ++row) {
+    const absl::Span<const float> row_logits =
+        logits.subspan(static_cast<size_t>(row) * vocab_size, vocab_size);
+    session.sampler.FillWeights(row_logits, base_length + row, session.history,
+                                &weights_);
+    const TargetSession::Drafted drafted = *schedule.DraftedAt(row);
+    const int32_t token_id = speculation::JudgeByRatio(
+        {weights_.token_ids, weights_.weights}, drafted.token_id,
+        *drafted.distribution, session.seed, base_length + row);
+    AddDrawn(session, token_id, row_logits);
+    if (token_id != drafted.token_id || schedule.IsEnd(token_id)) return;
+    session.history.Push(token_id);
+  }
+  session.last_row =
+      logits.subspan(static_cast<size_t>(window) * vocab_size, vocab_size);
+}
+
+void TargetEngine::JudgeLastRow(Session& session,
+                                absl::Span<const float> logits) {
+  const int row = static_cast<int>(session.drawn.size());
+  const int position = session.schedule.committed_length() + row;
+  const absl::optional<TargetSession::Drafted> drafted =
+      session.schedule.DraftedAt(row);
+  if (!drafted.has_value()) {
+    AddDrawn(session, session.sampler.Sample(logits, position, session.history),
+             logits);
+    return;
+  }
+  session.sampler.FillWeights(logits, position, session.history, &weights_);
+  const int32_t token_id = speculation::JudgeByRatio(
+      {weights_.token_ids, weights_.weights}, drafted->token_id,
+      *drafted->distribution, session.seed, position);
+  AddDrawn(session, token_id, logits);
+}
+
+void TargetEngine::AddDrawn(Session& session, int32_t token_id,
+                            absl::Span<const float> row) {
+  session.drawn.push_back(token_id);
+  if (!session.num_logprobs.has_value()) return;
+  session.logprobs.push_back(
+      model::ComputeLogprobs(row, token_id, *session.num_logprobs, &scratch_));
+}
+
+void TargetEngine::FinishStep(Session& session, int64_t start_ns,
+                              int64_t end_ns) {
+  Span span;
+  span.start_ns = start_ns;
+  span.duration_ns = end_ns - start_ns;
+  span.batch_rows = batch_rows_;
+  span.batch_sessions = static_cast<int>(stepping_.size());
+  if (session.prefill_rows > 0) {
+    span.kind = Span::Kind::kPrefill;
+    span.rows = session.prefill_rows;
+    AddSpan(session, span);
+  }
+  if (!std::exchange(session.verifies, false)) {
+    session.sequence->Share(session.schedule.committed());
+    return;
+  }
+  const absl::Span<const float> last_row = std::exchange(session.last_row, {});
+  if (!last_row.empty()) {
+    if (!session.closing && session.schedule.HoldsLastRow(end_ns)) {
+      session.hold =
+          Session::Hold{{last_row.begin(), last_row.end()}, std::move(span)};
+      return;
+    }
+    JudgeLastRow(session, last_row);
+  }
+  FinishVerify(session, std::move(span), end_ns);
+}
+
+void TargetEngine::EndHolds(int64_t now_ns) {
+  for (const auto& session : sessions_) {
+    if (!session->hold.has_value() || session->closing ||
+        session->schedule.HoldsLastRow(now_ns)) {
+      continue;
+    }
+    EndWait(*session, now_ns);
+    Session::Hold hold = *std::exchange(session->hold, absl::nullopt);
+    JudgeLastRow(*session, hold.logits);
+    FinishVerify(*session, std::move(hold.verify), now_ns);
+  }
+}
+
+void TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
+  TargetSession& schedule = session.schedule;
+  speculation::Verdict verdict = schedule.FinishStep(session.drawn);
+  session.history.Truncate(verdict.base_length);
+  for (const int32_t id : verdict.token_ids) session.history.Push(id);
+  span.kind = Span::Kind::kVerify;
+  span.rows = verdict.window + 1;
+  span.matched = verdict.matched;
+  span.accepted = verdict.accepted;
+  span.length = schedule.committed_length();
+  AddSpan(session, span);
+  const int dropped = session.sequence->length() - schedule.kv_length();
+  if (dropped > 0) {
+    session.sequence->Truncate(schedule.kv_length());
+    rollback_tokens_ += dropped;
+    Span rollback;
+    rollback.kind = Span::Kind::kRollback;
+    rollback.start_ns = now_ns;
+    rollback.rows = dropped;
+    rollback.length = schedule.kv_length();
+    AddSpan(session, rollback);
+  }
+  session.sequence->Share(schedule.committed());
+  if (schedule.finished()) session.sequence.reset();
+  if (session.closing) return;
+  // The verdict ends at EOS and at max_tokens, the step may not.
+  if (session.logprobs.size() > verdict.token_ids.size()) {
+    session.logprobs.resize(verdict.token_ids.size());
+  }
+  outbox_.For(session.stream)
+      .verdicts.push_back(
+          {session.id, std::move(verdict), std::move(session.logprobs)});
+}
+
+}  // namespace nacre::target_worker

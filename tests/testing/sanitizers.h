@@ -1,0 +1,23 @@
+// Whether this program is an instrumented one, in which tests that repeat pure
+// code thousands of times do so less often.
+
+#ifndef TESTS_TESTING_SANITIZERS_H_
+#define TESTS_TESTING_SANITIZERS_H_
+
+namespace nacre::testing {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
+}  // namespace nacre::testing
+
+#endif  // TESTS_TESTING_SANITIZERS_H_
