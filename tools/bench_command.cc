@@ -158,10 +158,15 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
   BenchPlan plan;
   NACRE_ASSIGN_OR_RETURN(
       plan.methods, ParseBenchMethods(flags.methods, flags.request.window));
-  NACRE_RETURN_IF_ERROR(flags.request.Fill(&plan.request));
+  NACRE_ASSIGN_OR_RETURN(const std::vector<v1::Verification> verifications,
+                         ParseBenchVerifications(flags.request.verification));
+  RequestFlags request = flags.request;
+  request.verification = "exact";
+  NACRE_RETURN_IF_ERROR(request.Fill(&plan.request));
   plan.request.mutable_speculation()->clear_window();
   plan.request.mutable_speculation()->clear_policy();
   NACRE_RETURN_IF_ERROR(AddPolicies(flags, &plan));
+  plan.methods = WithVerifications(plan.methods, verifications);
   if (!flags.request.seed.has_value()) {
     plan.request.mutable_sampling()->set_seed(kDefaultSeed);
   }
@@ -216,7 +221,7 @@ std::string ReportHtml(const BenchFlags& flags, const v1::Model& model,
   std::vector<HtmlLoad> shown;
   for (const BenchLoad& load : loads) {
     shown.push_back({load.plan, load.result, load.summaries,
-                     CheckIdentical(load.plan, load.result).ok()});
+                     IdentityText(load.plan, load.result)});
   }
   return BenchHtml(flags.command, model, shown);
 }
@@ -240,11 +245,7 @@ void Print(const BenchLoad& load, bool several, const Terminal& terminal) {
   if (load.plan.streams > 1 || several) {
     terminal.out << LatencyTable(load.summaries);
   }
-  terminal.out << (CheckIdentical(load.plan, load.result).ok()
-                       ? absl::StrFormat(
-                             "identical tokens: yes (%d prompts x %d methods)",
-                             load.plan.prompts.size(), load.plan.methods.size())
-                       : "identical tokens: no")
+  terminal.out << "identical tokens: " << IdentityText(load.plan, load.result)
                << std::endl;
 }
 

@@ -328,8 +328,7 @@ std::string Section(const HtmlLoad& load, bool several) {
       "<h2>%d request%s at once</h2>\n<p>Prompts: %d; repetitions: %d "
       "(medians); identical tokens: <strong>%s</strong>.</p>\n",
       load.plan.streams, load.plan.streams == 1 ? "" : "s",
-      load.plan.prompts.size(), load.plan.repeat,
-      load.identical_tokens ? "yes" : "no");
+      load.plan.prompts.size(), load.plan.repeat, load.identical_tokens);
   absl::StrAppend(&html, MainTable(load), SpeedFigure(load));
   if (several || load.plan.streams > 1) html += LatencyRows(load);
   absl::StrAppend(&html, WaitingFigure(load), HistogramFigure(load),

@@ -19,7 +19,7 @@ struct HtmlLoad {
   const BenchPlan& plan;
   const BenchResult& result;
   const std::vector<MethodSummary>& summaries;
-  bool identical_tokens = false;
+  std::string identical_tokens;  // IdentityText
 };
 
 // `command`: what was typed. For each load: tables; speed-up with what was

@@ -122,4 +122,38 @@ std::vector<BenchMethod> WithPolicies(
   return crossed;
 }
 
+absl::StatusOr<std::vector<v1::Verification>> ParseBenchVerifications(
+    absl::string_view text) {
+  std::vector<v1::Verification> verifications;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    NACRE_ASSIGN_OR_RETURN(const v1::Verification verification,
+                           ParseVerification(part));
+    if (std::find(verifications.begin(), verifications.end(), verification) !=
+        verifications.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("verification \"", part, "\" is given twice"));
+    }
+    verifications.push_back(verification);
+  }
+  return verifications;
+}
+
+std::vector<BenchMethod> WithVerifications(
+    const std::vector<BenchMethod>& methods,
+    const std::vector<v1::Verification>& verifications) {
+  std::vector<BenchMethod> crossed;
+  for (const BenchMethod& method : methods) {
+    if (method.method == v1::METHOD_AR) {
+      crossed.push_back(method);
+      continue;
+    }
+    for (const v1::Verification verification : verifications) {
+      BenchMethod& entry = crossed.emplace_back(method);
+      entry.verification = verification;
+      if (entry.is_ratio()) absl::StrAppend(&entry.name, "+ratio");
+    }
+  }
+  return crossed;
+}
+
 }  // namespace nacre::tools

@@ -21,11 +21,13 @@ struct BenchMethod {
   std::optional<uint32_t> window;
   // As of SpeculationOptions; empty: the server's default.
   std::string policy = {};
+  v1::Verification verification = v1::VERIFICATION_EXACT;  // ar: always
 
   bool is_oracle() const;
   // Whether its policy ends chunks by a rule of its own: no law and no
   // simulation knows how long they are.
   bool has_policy_rule() const;
+  bool is_ratio() const { return verification == v1::VERIFICATION_RATIO; }
 };
 
 // "ar,sd:4,pearl:6,async": names with an optional window in 1..64, which
@@ -45,6 +47,15 @@ absl::StatusOr<std::vector<std::string>> ParseBenchPolicies(
 // the methods.
 std::vector<BenchMethod> WithPolicies(const std::vector<BenchMethod>& methods,
                                       const std::vector<std::string>& policies);
+
+// "exact", "ratio", "exact,ratio". INVALID_ARGUMENT: an unknown one, one twice.
+absl::StatusOr<std::vector<v1::Verification>> ParseBenchVerifications(
+    absl::string_view text);
+
+// Every method with every verification ("sd:4+ratio"), ar as it is.
+std::vector<BenchMethod> WithVerifications(
+    const std::vector<BenchMethod>& methods,
+    const std::vector<v1::Verification>& verifications);
 
 }  // namespace nacre::tools
 

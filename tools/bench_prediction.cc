@@ -62,7 +62,10 @@ std::vector<ReplayedRequest> Requests(const BenchPlan& plan,
 std::optional<BenchPrediction> PredictOne(
     const BenchPlan& plan, const BenchResult& result, int method,
     const std::vector<MatchTrace>& matches) {
-  if (plan.methods[method].has_policy_rule()) return std::nullopt;
+  if (plan.methods[method].has_policy_rule() ||
+      plan.methods[method].is_ratio()) {
+    return std::nullopt;
+  }
   const StepRecorder& steps = result.steps[method];
   const std::optional<simulation::StepTimes> target_step =
       steps.Curve(v1::WORKER_ROLE_TARGET);

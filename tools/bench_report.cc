@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,7 +57,9 @@ struct Totals {
 
 std::optional<double> LawSpeedup(const MethodSummary& summary) {
   if (summary.method.method == v1::METHOD_AR) return 1.0;
-  if (summary.method.has_policy_rule()) return std::nullopt;
+  if (summary.method.has_policy_rule() || summary.method.is_ratio()) {
+    return std::nullopt;
+  }
   const double alpha = summary.acceptance_rate;
   const double cost_ratio = summary.cost_ratio;
   if (!(cost_ratio > 0.0) || !(alpha > 0.0)) return std::nullopt;
@@ -143,6 +146,11 @@ bool SameTokens(const BenchAnswer& a, const BenchAnswer& b) {
   return std::equal(
       a.complete.token_ids().begin(), a.complete.token_ids().end(),
       b.complete.token_ids().begin(), b.complete.token_ids().end());
+}
+
+// Its tokens are of the same law only.
+bool IsRatio(const BenchAnswer& answer) {
+  return answer.complete.speculation().verification() == v1::VERIFICATION_RATIO;
 }
 
 bool AnyPrediction(const std::vector<MethodSummary>& summaries) {
@@ -240,10 +248,31 @@ void AddPredictions(
   }
 }
 
+std::string IdentityText(const BenchPlan& plan, const BenchResult& result) {
+  std::set<int> ratio;
+  for (const auto* answers : {&result.answers, &result.traced}) {
+    for (const BenchAnswer& answer : *answers) {
+      if (IsRatio(answer)) ratio.insert(answer.method);
+    }
+  }
+  std::string text = CheckIdentical(plan, result).ok()
+                         ? absl::StrFormat("yes (%d prompts x %d methods)",
+                                           plan.prompts.size(),
+                                           plan.methods.size() - ratio.size())
+                         : "no";
+  if (!ratio.empty()) {
+    absl::StrAppendFormat(&text,
+                          "; %d methods with the ratio test are not compared",
+                          ratio.size());
+  }
+  return text;
+}
+
 absl::Status CheckIdentical(const BenchPlan& plan, const BenchResult& result) {
   std::vector<const BenchAnswer*> first(plan.prompts.size(), nullptr);
   for (const auto* answers : {&result.answers, &result.traced}) {
     for (const BenchAnswer& answer : *answers) {
+      if (IsRatio(answer)) continue;
       const BenchAnswer*& expected = first[answer.prompt];
       if (expected == nullptr) {
         expected = &answer;

@@ -58,9 +58,11 @@ void AddPredictions(
     const std::vector<std::optional<BenchPrediction>>& predictions,
     std::vector<MethodSummary>* summaries);
 
-// OK if all methods and repetitions gave the same tokens for each prompt;
-// otherwise DATA_LOSS with the first difference.
+// OK if all methods and repetitions gave the same tokens for each prompt, those
+// with the ratio test aside; otherwise DATA_LOSS with the first difference.
 absl::Status CheckIdentical(const BenchPlan& plan, const BenchResult& result);
+// That, and of how many, in words.
+std::string IdentityText(const BenchPlan& plan, const BenchResult& result);
 
 // The table for people, with its heading, lines ended. Where something was
 // predicted, so that is beside, and the law where it applies.

@@ -65,7 +65,7 @@ class BenchHtmlTest : public ::testing::Test {
     model_.set_name("a <model>");
   }
 
-  std::string Html(bool identical = true) const {
+  std::string Html(const std::string& identical = "yes") const {
     return BenchHtml("nacre bench --prompts 'a & b'", model_,
                      {{plan_, result_, summaries_, identical}});
   }
@@ -94,7 +94,7 @@ TEST_F(BenchHtmlTest, TellsWhatWasMeasured) {
   EXPECT_THAT(html, HasSubstr("<td>20.0 %</td><td>40.0 %</td>"));
   EXPECT_THAT(html, HasSubstr("identical tokens: <strong>yes</strong>"));
   EXPECT_THAT(html, HasSubstr("2: 75.0 %"));  // of the histogram
-  EXPECT_THAT(Html(false), HasSubstr("identical tokens: <strong>no</strong>"));
+  EXPECT_THAT(Html("no"), HasSubstr("identical tokens: <strong>no</strong>"));
   EXPECT_THAT(html, Not(HasSubstr("predicted")));
   EXPECT_THAT(html, Not(HasSubstr("oracle")));
 }

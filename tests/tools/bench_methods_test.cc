@@ -70,6 +70,27 @@ TEST(WithPoliciesTest, CrossesAllButAr) {
   EXPECT_EQ(WithPolicies(methods, {}).size(), 3u);
 }
 
+TEST(WithVerificationsTest, CrossesAllButAr) {
+  const auto methods = *ParseBenchMethods("ar,sd:4,async", std::nullopt);
+  const auto both = ParseBenchVerifications("exact,ratio");
+  ASSERT_TRUE(both.ok()) << both.status();
+  std::vector<std::string> names;
+  for (const BenchMethod& method : WithVerifications(methods, *both)) {
+    names.push_back(method.name);
+    EXPECT_EQ(method.is_ratio(),
+              method.name.find("+ratio") != std::string::npos);
+  }
+  EXPECT_THAT(names,
+              ElementsAre("ar", "sd:4", "sd:4+ratio", "async", "async+ratio"));
+  EXPECT_EQ(
+      WithVerifications(methods, *ParseBenchVerifications("exact")).size(), 3u);
+  for (const char* bad : {"", "exact,exact", "ratio,hope"}) {
+    EXPECT_EQ(ParseBenchVerifications(bad).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << bad;
+  }
+}
+
 TEST(ParseBenchMethodsTest, RefusesBadLists) {
   const auto error = [](const char* text) {
     return std::string(

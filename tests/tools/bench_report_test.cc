@@ -154,6 +154,20 @@ TEST(CheckIdenticalTest, SeesAnAnswerThatEndsEarly) {
                 "1) has token id 4, sd:4 (repetition 3) has the end"));
 }
 
+TEST(CheckIdenticalTest, LeavesTheRatioTestOut) {
+  SmallBench run;
+  EXPECT_EQ(IdentityText(run.plan, run.result), "yes (2 prompts x 2 methods)");
+  BenchAnswer& other = run.result.answers[6];
+  other.complete.set_token_ids(1, 77);
+  EXPECT_EQ(IdentityText(run.plan, run.result), "no");
+  other.complete.mutable_speculation()->set_verification(
+      v1::VERIFICATION_RATIO);
+  EXPECT_TRUE(CheckIdentical(run.plan, run.result).ok());
+  EXPECT_EQ(IdentityText(run.plan, run.result),
+            "yes (2 prompts x 1 methods); 1 methods with the ratio test are "
+            "not compared");
+}
+
 TEST(CheckIdenticalTest, LooksAtTracedAnswersToo) {
   SmallBench run;
   run.result.traced.push_back(Answer(1, 0, 3, {1, 2, 3, 4}));
