@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "draft_worker/draft_engine.h"
 #include "draft_worker/feature_recorder.h"
+#include "draft_worker/hidden_states.h"
 #include "draft_worker/length_control.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
@@ -38,6 +39,7 @@ struct DraftEngine::Session {
   bool closing = false;
   bool touched = true;  // by a command, since its last stop notice
   absl::optional<SessionFeatures> features = {};  // where they are recorded
+  absl::optional<HiddenStates> hidden = {};       // while its policy gets them
   // When it could not go on before a verdict.
   absl::optional<int64_t> waiting_since_ns = {};
 

@@ -31,6 +31,10 @@ struct TargetEngine::Session {
   int gate_after_mismatch;
   absl::optional<int> num_logprobs;  // absent: none
   bool closing = false;              // closed while its step ran
+  // As what its hidden states are published, and for which draft; 0: they are
+  // not.
+  uint64_t hidden_channel = 0;
+  uint32_t hidden_epoch = 0;
 
   struct Wait {
     worker::Span::Kind kind;
@@ -43,6 +47,7 @@ struct TargetEngine::Session {
       {};  // prompt rows, then last committed token and tail
   int prefill_rows = 0;
   bool verifies = false;
+  int first_logits = 0;  // its row among those of the step that have logits
   std::vector<int32_t> drawn = {};           // the target's own tokens
   std::vector<TokenLogprobs> logprobs = {};  // of drawn, if asked for
 

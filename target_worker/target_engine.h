@@ -26,6 +26,7 @@
 #include "worker/engine_inbox.h"
 #include "worker/event_outbox.h"
 #include "worker/step_budget.h"
+#include "worker/tensors/tensor_publisher.h"
 
 namespace nacre::target_worker {
 
@@ -44,6 +45,9 @@ class TargetEngine : public worker::Engine {
     // Token budget of a step: verifying rows first, then prompt chunks. A step
     // passes it by at most one session's window.
     worker::StepBudget budget;
+    // Where hidden states of sessions with a channel go; null: nowhere.
+    // Outlives the engine.
+    worker::TensorPublisher* tensors = nullptr;
   };
 
   explicit TargetEngine(Options options);
@@ -100,6 +104,9 @@ class TargetEngine : public worker::Engine {
   // its tail.     logits [1 + tail tokens, vocab_size]
   void SampleRows(Session& session, absl::Span<const float> logits);
   void FinishStep(Session& session, int64_t start_ns, int64_t end_ns);
+  // The state that gave the last committed token, after the step's verdict,
+  // whose last of `num_tokens` it is (engine_hidden.cc).
+  void PublishHidden(const Session& session, int num_tokens);
   void FailStep(const absl::Status& status);
   void NoteWait(Session& session, worker::Span::Kind kind, int64_t now_ns);
   void EndWait(Session& session, int64_t now_ns);
@@ -124,6 +131,7 @@ class TargetEngine : public worker::Engine {
   std::vector<Session*> prefilling_;  // when it was planned
   int batch_rows_ = 0;
   int verify_rows_ = 0;
+  absl::Span<const float> hidden_;  // of all logits, once anybody reads it
 
   uint64_t steps_ = 0;
   uint64_t rejected_messages_ = 0;

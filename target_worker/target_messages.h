@@ -35,6 +35,7 @@ struct OpenTarget {
   speculation::TargetPlan plan;
   uint32_t epoch = 0;
   bool has_draft = false;
+  uint64_t hidden_channel = 0;  // hidden states are published as this; 0: not
 };
 
 // Values straight from a peer: the engine checks them.

@@ -29,6 +29,7 @@ OpenTarget ToOpen(const v1::OpenTarget& proto) {
   open.plan = worker::ToTargetPlan(proto.plan());
   open.epoch = proto.epoch();
   open.has_draft = proto.has_draft();
+  open.hidden_channel = proto.hidden_channel();
   return open;
 }
 
