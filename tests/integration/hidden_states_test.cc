@@ -6,13 +6,17 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "common/rpc/channel.h"
 #include "model/config.h"
+#include "proto/tensors.grpc.pb.h"
 #include "tests/integration/processes.h"
 #include "tests/integration/random_policy.h"
 #include "tests/integration/streams.h"
+#include "tests/testing/certificates.h"
 #include "tests/testing/fault_proxy.h"
 
 namespace nacre::integration {
@@ -22,6 +26,22 @@ using nacre::testing::FaultProxy;
 
 constexpr v1::Method kMethods[] = {v1::METHOD_SD, v1::METHOD_PEARL,
                                    v1::METHOD_ASYNC};
+
+// A calibration of the bundled pair.
+class Calibration {
+ public:
+  Calibration() {
+    folder_.WriteJson("cali-ts", Fingerprint(DraftModel()),
+                      Fingerprint(TargetModel()));
+    folder_.WriteTensors(Shuffled(
+        testing::CaliTsTensors(model::ReadConfig(TargetModel())->hidden_size,
+                               model::ReadConfig(DraftModel())->hidden_size)));
+  }
+  const std::string& path() const { return folder_.path(); }
+
+ private:
+  testing::PolicyFolder folder_;
+};
 
 // One pair. The target is reached through a proxy: first by the coordinator,
 // then by the draft.
@@ -34,10 +54,6 @@ class HiddenStatesTest : public ::testing::Test {
           return std::string(content.ok() ? absl::StripAsciiWhitespace(*content)
                                           : "");
         }) {
-    calibration_.WriteJson("cali-ts", Fingerprint(DraftModel()),
-                           Fingerprint(TargetModel()));
-    calibration_.WriteTensors(Shuffled(testing::CaliTsTensors(
-        hidden_size_, model::ReadConfig(DraftModel())->hidden_size)));
     Processes::Options options;
     options.by_role["target"] = {"--advertise", to_target_.address(),
                                  "--address-file", AddressFile()};
@@ -80,15 +96,14 @@ class HiddenStatesTest : public ::testing::Test {
     return count;
   }
 
+  std::string AddressFile() const { return folder_.path() + "/address"; }
+
+  const tools::TemporaryFolder folder_;  // before what it names a file for
   const uint64_t hidden_size_;
-  testing::PolicyFolder calibration_;
+  const Calibration calibration_;
   FaultProxy to_target_;
   std::unique_ptr<Processes> processes_;
   std::unique_ptr<tools::GenerationClient> client_;
-
- private:
-  std::string AddressFile() const { return folder_.path() + "/address"; }
-  const tools::TemporaryFolder folder_;
 };
 
 TEST_F(HiddenStatesTest, EveryMethodReadsThemAndSaysWhatArSays) {
@@ -148,7 +163,6 @@ TEST_F(HiddenStatesTest, ALostChannelCostsTheScoreAndNoToken) {
               "cali-ts (no model score: the target's hidden states stopped "
               "coming)");
     EXPECT_GT(complete.speculation().hidden_bytes(), 0u);
-    EXPECT_EQ(complete.speculation().degraded_rounds(), 0u);
     // It cannot be opened anew yet: without any state from the start.
     const v1::Complete without = Generate(CaliTs(1, method, kTokens));
     EXPECT_EQ(Ids(without), expected) << method;
@@ -164,6 +178,35 @@ TEST_F(HiddenStatesTest, ALostChannelCostsTheScoreAndNoToken) {
   // Each outage is said with its cause: the cut, then the refusal.
   EXPECT_EQ(CountInLog("draft", "going on without"), 6);
   processes_->Stop();
+}
+
+// With the draft's own flags, as the coordinator is dialled: one name in all
+// certificates.
+TEST(SecureHiddenStates, TheyComeOverTlsToWhoHasACertificate) {
+  const nacre::testing::Authority authority("authority");
+  const tools::TemporaryFolder folder;
+  const rpc::TlsFiles files = authority.Issue(
+      folder.path(), "own", {.alternative_names = "DNS:nacre.internal"});
+  const Calibration calibration;
+  tools::Cluster::Options options = Service::Options();
+  options.tls = files;
+  options.tls_server_name = "nacre.internal";
+  options.policy_files = {"cali-ts=" + calibration.path()};
+  Service service(options);
+  v1::GenerateRequest request = StreamRequest(0, v1::METHOD_SD, 80);
+  request.mutable_speculation()->set_policy("cali-ts");
+  const auto complete = service.Generate(request);
+  ASSERT_TRUE(complete.ok()) << complete.status();
+  EXPECT_EQ(complete->speculation().policy(), "cali-ts");
+  EXPECT_GT(complete->speculation().hidden_bytes(), 0u);
+
+  for (const v1::WorkerInfo& worker : service.Workers()) {
+    grpc::ClientContext context;
+    const auto stub =
+        v1::Tensors::NewStub(rpc::CreateChannel(worker.hello().address()));
+    const auto stream = stub->Read(&context);
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
 }
 
 }  // namespace
