@@ -167,6 +167,7 @@ void Dispatcher::Open(Session& session, uint64_t target_id) {
   opening.plan = session.schedule().plan().target;
   opening.epoch = session.schedule().epoch();
   opening.has_draft = session.draft_worker != 0;
+  opening.hidden_channel = session.hidden_channel();
   target.client->OpenTarget(opening);
   if (session.draft_worker != 0) OpenDraft(session, session.draft_worker);
 }
@@ -189,6 +190,10 @@ void Dispatcher::OpenDraft(Session& session, uint64_t worker_id) {
        draft.info.tokenizer_vocab_size, options_.tokenizer->vocab_size()});
   opening.plan = session.schedule().plan().draft;
   opening.epoch = session.schedule().epoch();
+  if (session.hidden_channel() != 0) {
+    opening.hidden_address = target.info.address;
+    opening.hidden_channel = session.hidden_channel();
+  }
   draft.client->OpenDraft(opening);
 }
 

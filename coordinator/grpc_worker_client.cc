@@ -18,10 +18,11 @@ constexpr size_t kMaxNoteBytes = 256;
 // Fails softly: what does not fit becomes -1 and is refused as malformed.
 int ToInt(uint32_t value) { return value > 0x7FFFFFFFu ? -1 : value; }
 
-// Times of a peer: none makes our sums overflow.
-int64_t ToNs(uint64_t value) {
+// Times and sizes of a peer: none makes our sums overflow.
+int64_t ToCount(uint64_t value) {
   return static_cast<int64_t>(std::min(value, uint64_t{1} << 60));
 }
+int64_t ToNs(uint64_t value) { return ToCount(value); }
 
 StopMark FromProto(v1::StopMark mark) {
   switch (mark) {
@@ -89,6 +90,9 @@ SpanRecord FromProto(const v1::Span& span) {
     case v1::Span::KIND_ROLLBACK:
       record.kind = SpanRecord::Kind::kRollback;
       break;
+    case v1::Span::KIND_HIDDEN:
+      record.kind = SpanRecord::Kind::kHidden;
+      break;
     default:
       record.kind = SpanRecord::Kind::kPrefill;
       break;
@@ -101,6 +105,7 @@ SpanRecord FromProto(const v1::Span& span) {
   record.accepted = ToInt(span.accepted());
   record.length = ToInt(span.length());
   record.batch_sessions = ToInt(span.batch_sessions());
+  record.bytes = ToCount(span.bytes());
   return record;
 }
 
@@ -150,6 +155,10 @@ void Append(const v1::DraftEvent& event, WorkerEvents* events) {
       to.weights.assign(from.weights().begin(), from.weights().end());
     }
     events->tails.emplace_back(proto.session_id(), std::move(tail));
+  }
+  for (const v1::PolicyNote& proto : event.policy_notes()) {
+    events->policy_notes.emplace_back(proto.session_id(),
+                                      proto.note().substr(0, kMaxNoteBytes));
   }
 }
 
@@ -328,6 +337,7 @@ void GrpcWorkerClient::OpenTarget(const TargetOpening& opening) {
   open->set_request_id(request.request_id);
   if (request.logprobs.has_value()) open->set_logprobs(*request.logprobs);
   open->set_verification(ToProto(request.verification));
+  open->set_hidden_channel(opening.hidden_channel);
 }
 
 void GrpcWorkerClient::OpenDraft(const DraftOpening& opening) {
@@ -351,6 +361,8 @@ void GrpcWorkerClient::OpenDraft(const DraftOpening& opening) {
                                            request.oracle_ids.end());
   open->set_target_fingerprint(request.fingerprint);
   open->set_verification(ToProto(request.verification));
+  open->set_hidden_address(opening.hidden_address);
+  open->set_hidden_channel(opening.hidden_channel);
 }
 
 void GrpcWorkerClient::RelayTail(uint64_t session_id,

@@ -147,6 +147,10 @@ void MetricsObserver::OnSpan(uint64_t session_id, WorkerRole role,
     case SpanRecord::Kind::kWaitVerdict:
       session.draft_wait_ns += span.duration_ns;
       break;
+    case SpanRecord::Kind::kHidden:
+      series_->hidden_bytes.Increment(static_cast<double>(span.bytes));
+      series_->hidden_seconds.Increment(Seconds(span.duration_ns));
+      break;
     default:
       break;
   }

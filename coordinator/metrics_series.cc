@@ -123,7 +123,14 @@ MetricsObserver::Series::Series(const std::string& model)
       round_overhead(builder.Histogram(
           "nacre_coordinator_round_overhead_seconds",
           "From a target's verdicts in hand to all that follows on its way.",
-          kOverheadBuckets)) {
+          kOverheadBuckets)),
+      hidden_bytes(builder.Counter(
+          "nacre_hidden_state_bytes_total",
+          "Bytes of targets' hidden states that drafts took for their length "
+          "policies.")),
+      hidden_seconds(builder.Counter(
+          "nacre_hidden_state_seconds_total",
+          "From a commit at the draft to the arrival of its hidden state.")) {
   for (int i = 0; i < kNumPositions; ++i) {
     const std::string position =
         i + 1 < kNumPositions ? absl::StrCat(i) : absl::StrCat(i, "+");

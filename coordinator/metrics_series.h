@@ -50,6 +50,8 @@ struct MetricsObserver::Series {
   prometheus::Histogram& draft_round_wait;
   prometheus::Histogram& target_round_wait;
   prometheus::Histogram& round_overhead;
+  prometheus::Counter& hidden_bytes;
+  prometheus::Counter& hidden_seconds;
 
   std::array<prometheus::Counter*, kNumPositions> accepted_per_position;
   std::array<prometheus::Counter*, kNumRoundModes> mode_rounds;

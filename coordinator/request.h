@@ -91,6 +91,8 @@ struct Completion {
   int64_t draft_wait_ns = 0;
   int64_t target_busy_ns = 0;
   int64_t target_wait_ns = 0;
+  int64_t hidden_bytes = 0;  // of hidden states that its drafts took
+  int64_t hidden_ns = 0;     // for which they were missing there
   speculation::SpeculationStats stats;
   int window = 0;
   std::string policy;  // that ran, and what it went without; empty: ar

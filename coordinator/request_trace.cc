@@ -34,6 +34,8 @@ const char* WorkName(SpanRecord::Kind kind) {
       return "nacre.verify";
     case SpanRecord::Kind::kRollback:
       return "nacre.rollback";
+    case SpanRecord::Kind::kHidden:
+      return "nacre.hidden";
     default:
       return "nacre.wait";
   }
@@ -219,6 +221,9 @@ class SpanBuilder {
     } else if (record.kind == SpanRecord::Kind::kRollback) {
       add("nacre.rollback.from", int64_t{record.length} + record.rows);
       add("nacre.rollback.to", int64_t{record.length});
+    } else if (record.kind == SpanRecord::Kind::kHidden) {
+      add("nacre.hidden.bytes", record.bytes);
+      add("nacre.wait.peer", placement_.target_address);
     } else {
       add("nacre.rows", int64_t{record.rows});
       add("nacre.batch.tokens", int64_t{record.batch_rows});

@@ -23,6 +23,8 @@ v1::Span::Kind ToProto(SpanRecord::Kind kind) {
       return v1::Span::KIND_WAIT_ACKNOWLEDGE;
     case SpanRecord::Kind::kRollback:
       return v1::Span::KIND_ROLLBACK;
+    case SpanRecord::Kind::kHidden:
+      return v1::Span::KIND_HIDDEN;
   }
   return v1::Span::KIND_UNSPECIFIED;
 }
@@ -62,6 +64,7 @@ v1::TraceLane ToProto(const TraceLane& lane) {
     out->set_accepted(span.accepted);
     out->set_length(span.length);
     out->set_batch_sessions(span.batch_sessions);
+    out->set_bytes(static_cast<uint64_t>(span.bytes));
   }
   return proto;
 }
@@ -142,6 +145,9 @@ v1::Complete ToProto(const RequestSpec& request, const Completion& completion) {
   report->set_degraded_rounds(completion.stats.degraded_rounds);
   report->set_alpha(completion.alpha);
   report->set_cost_ratio(completion.cost_ratio);
+  report->set_hidden_bytes(static_cast<uint64_t>(completion.hidden_bytes));
+  report->set_hidden_ns(
+      static_cast<uint64_t>(std::max<int64_t>(0, completion.hidden_ns)));
   for (int64_t rounds : completion.acceptance_histogram) {
     report->add_acceptance_histogram(rounds);
   }

@@ -1,6 +1,7 @@
 #include "coordinator/session.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,17 @@ SessionSchedule::Options ScheduleOptions(uint64_t id,
   return options;
 }
 
+uint64_t HiddenChannel(const RequestSpec& request) {
+  if (request.method == speculation::Method::kAr ||
+      request.policy.kind() != speculation::PolicyKind::kCaliTs) {
+    return 0;
+  }
+  std::random_device device;
+  uint64_t channel = 0;
+  while (channel == 0) channel = (uint64_t{device()} << 32) | device();
+  return channel;
+}
+
 Finish FromFinishReason(FinishReason reason) {
   switch (reason) {
     case FinishReason::kEos:
@@ -48,6 +60,7 @@ Session::Session(uint64_t id, RequestSpec request, double prior_alpha,
                  std::shared_ptr<ResponseSink> sink, int64_t start_ns)
     : id_(id),
       request_(std::move(request)),
+      hidden_channel_(HiddenChannel(request_)),
       schedule_(ScheduleOptions(id, request_, prior_alpha),
                 request_.prompt_ids),
       sink_(std::move(sink)),
@@ -203,6 +216,10 @@ void Session::OnSpan(WorkerRole role, const SpanRecord& span) {
       break;
     case SpanRecord::Kind::kRollback:
       break;
+    case SpanRecord::Kind::kHidden:
+      hidden_bytes_ += span.bytes;
+      hidden_ns_ += span.duration_ns;
+      break;
   }
   if (request_.trace) {
     (role == WorkerRole::kDraft ? draft_spans_ : target_spans_).push_back(span);
@@ -251,6 +268,8 @@ Completion Session::Complete(TraceLane target, absl::optional<TraceLane> draft,
   completion.draft_wait_ns = static_cast<int64_t>(draft_wait_ns_);
   completion.target_busy_ns = static_cast<int64_t>(target_busy_ns_);
   completion.target_wait_ns = static_cast<int64_t>(target_wait_ns_);
+  completion.hidden_bytes = hidden_bytes_;
+  completion.hidden_ns = hidden_ns_;
   completion.cached_tokens = cached_tokens_.value_or(0);
   completion.stats = schedule_.stats();
   // What a stop string cut off was never committed as far as the user goes.

@@ -35,6 +35,9 @@ class Session {
   // From the arrival of its request to its start.
   int64_t queue_ns() const { return start_ns_ - arrival_ns_; }
   const RequestSpec& request() const { return request_; }
+  // As what its drafts read its targets' hidden states, drawn at random: who
+  // knows it can. 0: its policy reads none.
+  uint64_t hidden_channel() const { return hidden_channel_; }
   speculation::SessionSchedule& schedule() { return schedule_; }
   const speculation::SessionSchedule& schedule() const { return schedule_; }
   ResponseSink& sink() { return *sink_; }
@@ -126,6 +129,7 @@ class Session {
 
   const uint64_t id_;
   const RequestSpec request_;
+  const uint64_t hidden_channel_;
   speculation::SessionSchedule schedule_;
   const std::shared_ptr<ResponseSink> sink_;
   tokenizer::StreamDecoder decoder_;
@@ -146,6 +150,8 @@ class Session {
   double draft_wait_ns_ = 0;
   double target_busy_ns_ = 0;
   double target_wait_ns_ = 0;
+  int64_t hidden_bytes_ = 0;
+  int64_t hidden_ns_ = 0;
   double own_rows_ = 1;
   double other_rows_ = -1;  // not known yet
   std::vector<SpanRecord> target_spans_;

@@ -8,6 +8,7 @@
 #define COORDINATOR_WORKER_CLIENT_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "coordinator/request.h"
@@ -24,6 +25,7 @@ struct TargetOpening {
   speculation::TargetPlan plan;
   uint32_t epoch = 0;
   bool has_draft = false;
+  uint64_t hidden_channel = 0;
 };
 
 struct DraftOpening {
@@ -34,6 +36,9 @@ struct DraftOpening {
   int vocab_limit = 0;
   speculation::DraftPlan plan;
   uint32_t epoch = 0;
+  // Where it reads its target's hidden states, and as what; 0: nowhere.
+  std::string hidden_address = {};
+  uint64_t hidden_channel = 0;
 };
 
 class WorkerClient {

@@ -44,6 +44,7 @@ struct SpanRecord {
     kWaitVerdict,
     kWaitAcknowledge,
     kRollback,
+    kHidden,
   };
   uint64_t session_id = 0;
   Kind kind = Kind::kPrefill;
@@ -55,6 +56,7 @@ struct SpanRecord {
   int accepted = 0;
   int length = 0;
   int batch_sessions = 0;
+  int64_t bytes = 0;
 };
 
 // One message of a worker, as values.

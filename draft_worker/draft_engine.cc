@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "draft_worker/engine_session.h"
+#include "draft_worker/hidden_sink.h"
 #include "worker/common_prefix.h"
 
 namespace nacre::draft_worker {
@@ -15,11 +16,12 @@ using worker::WorkerState;
 DraftEngine::DraftEngine(Options options)
     : Engine(options.now_ns),
       options_(std::move(options)),
-      outbox_(options_.send) {
+      outbox_(options_.send),
+      hidden_sink_(std::make_shared<HiddenSink>(this)) {
   Publish();
 }
 
-DraftEngine::~DraftEngine() = default;
+DraftEngine::~DraftEngine() { hidden_sink_->Detach(); }
 
 absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
   TakeCommands();

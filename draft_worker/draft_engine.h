@@ -49,6 +49,9 @@ class DraftEngine : public worker::Engine {
     // Where sessions record what policies are calibrated from; null: nowhere.
     // Outlives the engine.
     FeatureFile* features = nullptr;
+    // Where policies get the target's hidden states; null: nowhere. Outlives
+    // the engine.
+    worker::TensorReader* tensors = nullptr;
     // Token budget of a step: drafting sessions first, then prompt chunks.
     worker::StepBudget budget;
   };
@@ -75,6 +78,7 @@ class DraftEngine : public worker::Engine {
 
  private:
   struct Session;
+  class HiddenSink;
 
   void TakeCommands();
   void Apply(DraftCommands& commands);
@@ -91,6 +95,17 @@ class DraftEngine : public worker::Engine {
   void ApplyCommit(Session& session, const speculation::Commit& commit);
   // To at most `length` positions.
   void TruncateKv(Session& session, int length);
+  // Hidden states of the target (engine_hidden.cc):
+  // Whether a session opened like this could be given any.
+  bool CanReadHidden(const OpenDraft& open) const;
+  // Reads them if the session's length policy does.
+  void SubscribeHidden(Session& session, OpenDraft& open);
+  void UnsubscribeHidden(Session& session);
+  void OnHidden(worker::ReceivedTensor received);
+  void OnHiddenLost(uint64_t channel);
+  // After a commit: the policy's state is of the past.
+  void RenewHidden(Session& session);
+  void GiveHidden(Session& session);
   // Tells the target of sessions that stopped without having said so.
   void SendStopNotices();
   // nullptr, and counted, when there is no such session.
@@ -127,6 +142,8 @@ class DraftEngine : public worker::Engine {
 
   std::vector<std::unique_ptr<Session>> sessions_;  // in the order opened
   absl::flat_hash_map<worker::SessionKey, Session*> by_key_;
+  absl::flat_hash_map<uint64_t, Session*> by_hidden_channel_;
+  std::shared_ptr<HiddenSink> hidden_sink_;  // outlives this in calls to it
   size_t first_ = 0;      // who steps first when the budget is too small
   bool closing_ = false;  // some session waits for RemoveClosed
   bool in_step_ = false;

@@ -14,6 +14,7 @@
 #include "common/sampling_params.h"
 #include "speculation/pipeline.h"
 #include "worker/events.h"
+#include "worker/tensors/tensor_reader.h"
 
 namespace nacre::draft_worker {
 
@@ -35,6 +36,9 @@ struct OpenDraft {
   std::vector<int32_t> oracle_token_ids = {};
   std::string target_fingerprint = {};  // empty: not known
   speculation::Verification verification = speculation::Verification::kExact;
+  // Where the target's hidden states are read, and as what; 0: nowhere.
+  std::string hidden_address = {};
+  uint64_t hidden_channel = 0;
 };
 
 // Values straight from a peer: the engine checks them.
@@ -58,6 +62,9 @@ struct DraftCommands {
   std::vector<uint64_t> close;
   // Parts of the message that could not even be expressed here.
   int num_malformed = 0;
+  // Of no stream: the targets' hidden states, and channels that bring no more.
+  std::vector<worker::ReceivedTensor> hidden;
+  std::vector<uint64_t> hidden_lost;
 };
 
 struct DraftEvents {
@@ -67,8 +74,11 @@ struct DraftEvents {
   };
   worker::SessionEvents common;
   std::vector<SessionTail> tails;
+  std::vector<worker::PolicyNote> policy_notes;
 
-  bool empty() const { return common.empty() && tails.empty(); }
+  bool empty() const {
+    return common.empty() && tails.empty() && policy_notes.empty();
+  }
 };
 
 }  // namespace nacre::draft_worker

@@ -30,6 +30,8 @@ OpenDraft ToOpen(const v1::OpenDraft& proto) {
   if (!worker::ToVerification(proto.verification(), &open.verification)) {
     open.conversion = worker::UnknownVerification(proto.verification());
   }
+  open.hidden_address = proto.hidden_address();
+  open.hidden_channel = proto.hidden_channel();
   open.plan = worker::ToDraftPlan(proto.plan());
   return open;
 }
@@ -69,6 +71,11 @@ v1::DraftEvent ToProto(const DraftEvents& events) {
   worker::FillSessionEvents(events.common, &proto);
   for (const auto& [id, tail] : events.tails) {
     worker::FillTail(id, tail, proto.add_tails());
+  }
+  for (const worker::PolicyNote& note : events.policy_notes) {
+    v1::PolicyNote* out = proto.add_policy_notes();
+    out->set_session_id(note.session_id);
+    out->set_note(note.note);
   }
   return proto;
 }

@@ -50,6 +50,10 @@ void DraftEngine::Apply(DraftCommands& commands) {
       Close(*session);
     }
   }
+  for (worker::ReceivedTensor& received : commands.hidden) {
+    OnHidden(std::move(received));
+  }
+  for (const uint64_t channel : commands.hidden_lost) OnHiddenLost(channel);
   if (commands.stream_ended) {
     for (const auto& session : sessions_) {
       if (session->stream != stream || session->closing) continue;
@@ -94,6 +98,7 @@ void DraftEngine::ApplyOpen(worker::StreamId stream, OpenDraft& open) {
   events.opened.push_back(
       {open.session_id, num_cached, std::move(policy_note)});
   by_key_[{stream, open.session_id}] = session->get();
+  SubscribeHidden(**session, open);
   sessions_.push_back(*std::move(session));
 }
 
@@ -102,6 +107,7 @@ absl::StatusOr<PolicyLibrary::Made> DraftEngine::MakeLength(OpenDraft& open) {
                          speculation::ParsePolicySpec(open.policy));
   speculation::PolicyInputs inputs;
   inputs.seed = open.sampling.seed;
+  inputs.has_target_hidden = CanReadHidden(open);
   inputs.oracle_ids = std::move(open.oracle_token_ids);
   inputs.hidden_size = options_.model->info().hidden_size;
   PolicyLibrary& policies =
@@ -233,6 +239,7 @@ void DraftEngine::ApplyCommit(Session& session,
   }
   session.touched = true;
   if (session.length.has_value()) session.length->OnCommit(session.schedule);
+  if (session.hidden.has_value()) RenewHidden(session);
   if (session.features.has_value()) {
     session.features->OnCommit(session.schedule.last_commit());
   }
@@ -292,6 +299,7 @@ void DraftEngine::Close(Session& session) {
   session.closing = true;
   closing_ = true;
   by_key_.erase({session.stream, session.id});
+  UnsubscribeHidden(session);
 }
 
 void DraftEngine::RemoveClosed() {

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "draft_worker/draft_engine.h"
 #include "draft_worker/feature_recorder.h"
+#include "draft_worker/hidden_states.h"
 #include "draft_worker/length_control.h"
 #include "draft_worker/ratio_draw.h"
 #include "model/language_model.h"
@@ -39,7 +40,8 @@ struct DraftEngine::Session {
   bool closing = false;
   bool touched = true;  // by a command, since its last stop notice
   absl::optional<SessionFeatures> features = {};  // where they are recorded
-  absl::optional<RatioDraw> ratio = {};  // where the ratio test verifies
+  absl::optional<RatioDraw> ratio = {};      // where the ratio test verifies
+  absl::optional<HiddenStates> hidden = {};  // while its policy gets them
   // When it could not go on before a verdict.
   absl::optional<int64_t> waiting_since_ns = {};
 

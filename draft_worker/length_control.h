@@ -38,6 +38,12 @@ class LengthControl {
     length_->OnCommit(session.last_commit());
   }
 
+  // See LengthPolicy.
+  int target_hidden_size() const { return length_->target_hidden_size(); }
+  void OnTargetHidden(absl::Span<const float> hidden) {
+    length_->OnTargetHidden(hidden);
+  }
+
  private:
   std::unique_ptr<speculation::DraftLength> length_;
   speculation::RowNeeds needs_;

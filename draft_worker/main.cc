@@ -18,6 +18,7 @@
 #include "draft_worker/feature_recorder.h"
 #include "draft_worker/policy_library.h"
 #include "worker/process.h"
+#include "worker/tensors/reader_client.h"
 
 namespace {
 
@@ -25,11 +26,13 @@ namespace {
 struct Borrowed {
   nacre::draft_worker::PolicyLibrary policies;
   std::unique_ptr<nacre::draft_worker::FeatureFile> features;
+  std::unique_ptr<nacre::worker::TensorReaderClient> tensors;
 };
 
 absl::StatusOr<nacre::worker::WorkerParts> Build(
     nacre::model::LanguageModel* model,
-    const nacre::worker::WorkerOptions& worker_options) {
+    const nacre::worker::WorkerOptions& worker_options,
+    const nacre::rpc::ChannelSecurity& peers) {
   using nacre::draft_worker::DraftEngine;
   using nacre::draft_worker::PolicyLibrary;
   NACRE_ASSIGN_OR_RETURN(
@@ -42,11 +45,14 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
         borrowed->features,
         nacre::draft_worker::FeatureFile::Open(worker_options.record_features));
   }
+  borrowed->tensors =
+      std::make_unique<nacre::worker::TensorReaderClient>(peers);
   auto service = std::make_unique<nacre::draft_worker::DraftService>();
   DraftEngine::Options options;
   options.model = model;
   options.policies = &borrowed->policies;
   options.features = borrowed->features.get();
+  options.tensors = borrowed->tensors.get();
   options.budget.prefill_chunk = worker_options.prefill_chunk;
   options.send = [service = service.get()](
                      nacre::worker::StreamId stream,
@@ -61,8 +67,10 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   auto engine = std::make_unique<DraftEngine>(std::move(options));
   service->set_engine(engine.get());
   auto files = borrowed->policies.files();
-  return nacre::worker::WorkerParts{std::move(borrowed), std::move(service),
-                                    std::move(engine), std::move(files)};
+  return nacre::worker::WorkerParts{.owned = std::move(borrowed),
+                                    .service = std::move(service),
+                                    .engine = std::move(engine),
+                                    .policy_files = std::move(files)};
 }
 
 }  // namespace

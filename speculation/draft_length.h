@@ -36,6 +36,7 @@ class DraftLength {
   // After DraftSession::OnCommit took one: its last_commit().
   void OnCommit(const DraftSession::CommitReport& report);
 
+  int target_hidden_size() const { return policy_->target_hidden_size(); }
   void OnTargetHidden(absl::Span<const float> hidden) {
     policy_->OnTargetHidden(hidden);
   }

@@ -56,6 +56,7 @@ void TargetEngine::Apply(TargetCommands& commands) {
     }
     session->schedule.OnDraftAttached(epoch, opened_length);
     session->has_draft = true;
+    session->hidden_epoch = std::max(session->hidden_epoch, epoch);
   }
   for (const auto& [id, tail] : commands.tails) {
     if (Session* session = Find(stream, id)) ApplyTail(*session, tail);
@@ -185,7 +186,8 @@ absl::StatusOr<std::unique_ptr<TargetEngine::Session>> TargetEngine::NewSession(
       model::Sampler(open.sampling, info.vocab_size, std::move(end_rule),
                      &scratch_),
       std::move(history), open.has_draft, open.plan.gate_after_mismatch,
-      open.logprobs, open.sampling.seed});
+      open.logprobs, open.sampling.seed, /*closing=*/false, open.hidden_channel,
+      open.epoch});
 }
 
 void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {

@@ -32,6 +32,10 @@ struct TargetEngine::Session {
   absl::optional<int> num_logprobs;  // absent: none
   uint64_t seed = 0;
   bool closing = false;  // closed while its step ran
+  // As what its hidden states are published, and for which draft; 0: they are
+  // not.
+  uint64_t hidden_channel = 0;
+  uint32_t hidden_epoch = 0;
 
   struct Wait {
     worker::Span::Kind kind;
@@ -44,6 +48,7 @@ struct TargetEngine::Session {
       {};  // prompt rows, then last committed token and tail
   int prefill_rows = 0;
   bool verifies = false;
+  int first_logits = 0;  // its row among those of the step that have logits
   std::vector<int32_t> drawn = {};           // the target's own tokens
   std::vector<TokenLogprobs> logprobs = {};  // of drawn, if asked for
 
@@ -53,6 +58,7 @@ struct TargetEngine::Session {
   // A step that has run but waits for the draft's next token.
   struct Hold {
     std::vector<float> logits;  // of its last row
+    std::vector<float> hidden;  // likewise, if anybody reads it
     worker::Span verify;        // without what is not known yet
   };
   absl::optional<Hold> hold = {};

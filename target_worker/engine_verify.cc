@@ -106,13 +106,17 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
   const absl::Span<const float> last_row = std::exchange(session.last_row, {});
   if (!last_row.empty()) {
     if (!session.closing && session.schedule.HoldsLastRow(end_ns)) {
-      session.hold =
-          Session::Hold{{last_row.begin(), last_row.end()}, std::move(span)};
+      const absl::Span<const float> hidden =
+          HiddenRow(session, static_cast<int>(session.drawn.size()));
+      session.hold = Session::Hold{{last_row.begin(), last_row.end()},
+                                   {hidden.begin(), hidden.end()},
+                                   std::move(span)};
       return;
     }
     JudgeLastRow(session, last_row);
   }
-  FinishVerify(session, std::move(span), end_ns);
+  const int num_tokens = FinishVerify(session, std::move(span), end_ns);
+  PublishHidden(session, HiddenRow(session, num_tokens - 1));
 }
 
 void TargetEngine::EndHolds(int64_t now_ns) {
@@ -125,10 +129,11 @@ void TargetEngine::EndHolds(int64_t now_ns) {
     Session::Hold hold = *std::exchange(session->hold, absl::nullopt);
     JudgeLastRow(*session, hold.logits);
     FinishVerify(*session, std::move(hold.verify), now_ns);
+    PublishHidden(*session, hold.hidden);
   }
 }
 
-void TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
+int TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
   TargetSession& schedule = session.schedule;
   speculation::Verdict verdict = schedule.FinishStep(session.drawn);
   session.history.Truncate(verdict.base_length);
@@ -152,7 +157,8 @@ void TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
   }
   session.sequence->Share(schedule.committed());
   if (schedule.finished()) session.sequence.reset();
-  if (session.closing) return;
+  const int num_tokens = static_cast<int>(verdict.token_ids.size());
+  if (session.closing) return num_tokens;
   // The verdict ends at EOS and at max_tokens, the step may not.
   if (session.logprobs.size() > verdict.token_ids.size()) {
     session.logprobs.resize(verdict.token_ids.size());
@@ -160,6 +166,7 @@ void TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
   outbox_.For(session.stream)
       .verdicts.push_back(
           {session.id, std::move(verdict), std::move(session.logprobs)});
+  return num_tokens;
 }
 
 }  // namespace nacre::target_worker

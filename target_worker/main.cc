@@ -3,7 +3,8 @@
 //
 //   nacre-target-worker --model models/target --coordinator 127.0.0.1:7070
 //
-// Serves nacre.v1.TargetWorker, grpc.health.v1.Health and reflection on
+// Serves nacre.v1.TargetWorker, nacre.v1.Tensors, grpc.health.v1.Health and
+// reflection on
 // --listen. SIGTERM drains: no new sessions, the open ones end, exit code 0.
 
 #include <memory>
@@ -20,7 +21,8 @@ namespace {
 
 absl::StatusOr<nacre::worker::WorkerParts> Build(
     nacre::model::LanguageModel* model,
-    const nacre::worker::WorkerOptions& worker_options) {
+    const nacre::worker::WorkerOptions& worker_options,
+    const nacre::rpc::ChannelSecurity&) {
   if (!worker_options.policy_files.empty()) {
     return absl::InvalidArgumentError(
         "--policy-file is for draft workers: a target drafts nothing");
@@ -43,10 +45,13 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
                          service.get()](nacre::worker::Delivery delivery) {
     service->Deliver(delivery);
   };
+  auto publisher = std::make_unique<nacre::worker::TensorPublisherService>();
+  options.tensors = publisher.get();
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());
-  return nacre::worker::WorkerParts{.service = std::move(service),
+  return nacre::worker::WorkerParts{.publisher = std::move(publisher),
+                                    .service = std::move(service),
                                     .engine = std::move(engine)};
 }
 

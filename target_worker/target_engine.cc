@@ -71,6 +71,7 @@ worker::StepOutcome TargetEngine::PlanStep(int64_t now_ns) {
   batch_.clear();
   prefilling_.clear();
   batch_rows_ = verify_rows_ = 0;
+  hidden_ = {};
   for (const auto& session : sessions_) {
     if (session->schedule.finished() || session->unfed_rows() <= 0) continue;
     TakeOver(*session);
@@ -173,6 +174,7 @@ void TargetEngine::AddRows(Session& session, int max_rows, int64_t now_ns) {
       session.schedule.committed().begin() + session.sequence->length();
   session.fed.assign(begin, begin + session.prefill_rows);
   int verify_rows = 0;
+  session.first_logits = verify_rows_;
   // A gate that no tail can open needs no wait: the last prompt rows and the
   // first step share the forward.
   if (unfed == 0 || (unfed < max_rows && session.StepsWithoutTail() &&

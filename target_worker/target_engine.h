@@ -27,6 +27,7 @@
 #include "worker/engine_inbox.h"
 #include "worker/event_outbox.h"
 #include "worker/step_budget.h"
+#include "worker/tensors/tensor_publisher.h"
 
 namespace nacre::target_worker {
 
@@ -45,6 +46,9 @@ class TargetEngine : public worker::Engine {
     // Token budget of a step: verifying rows first, then prompt chunks. A step
     // passes it by at most one session's window.
     worker::StepBudget budget;
+    // Where hidden states of sessions with a channel go; null: nowhere.
+    // Outlives the engine.
+    worker::TensorPublisher* tensors = nullptr;
   };
 
   explicit TargetEngine(Options options);
@@ -107,10 +111,16 @@ class TargetEngine : public worker::Engine {
   void AddDrawn(Session& session, int32_t token_id,
                 absl::Span<const float> row);
   void FinishStep(Session& session, int64_t start_ns, int64_t end_ns);
-  // Ends the session's step; `span` lacks what the verdict says.
-  void FinishVerify(Session& session, worker::Span span, int64_t now_ns);
+  // Ends the session's step; `span` lacks what the verdict says. Returns how
+  // many tokens it committed.
+  int FinishVerify(Session& session, worker::Span span, int64_t now_ns);
   // Ends the held steps whose last row has something to judge, or will not.
   void EndHolds(int64_t now_ns);
+  // The hidden state of one of its rows in the step that has just run; empty
+  // where nobody reads it (engine_hidden.cc).
+  absl::Span<const float> HiddenRow(const Session& session, int row);
+  // That of the row that gave the last committed token, after the verdict.
+  void PublishHidden(const Session& session, absl::Span<const float> values);
   void FailStep(const absl::Status& status);
   void NoteDraftWait(Session& session, absl::optional<int64_t> deadline_ns,
                      int64_t now_ns, worker::StepOutcome* outcome);
@@ -138,6 +148,7 @@ class TargetEngine : public worker::Engine {
   model::TokenWeights weights_;       // scratch of the ratio test
   int batch_rows_ = 0;
   int verify_rows_ = 0;
+  absl::Span<const float> hidden_;  // of all logits, once anybody reads it
 
   uint64_t steps_ = 0;
   uint64_t rejected_messages_ = 0;

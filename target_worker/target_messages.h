@@ -36,6 +36,7 @@ struct OpenTarget {
   uint32_t epoch = 0;
   bool has_draft = false;
   speculation::Verification verification = speculation::Verification::kExact;
+  uint64_t hidden_channel = 0;  // hidden states are published as this; 0: not
 };
 
 // Values straight from a peer: the engine checks them.

@@ -32,6 +32,7 @@ OpenTarget ToOpen(const v1::OpenTarget& proto) {
   if (!worker::ToVerification(proto.verification(), &open.verification)) {
     open.conversion = worker::UnknownVerification(proto.verification());
   }
+  open.hidden_channel = proto.hidden_channel();
   return open;
 }
 

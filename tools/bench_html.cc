@@ -290,6 +290,8 @@ std::string Timeline(const std::string& name, const Lanes& trace) {
     TimelineLane& shown = lanes.emplace_back();
     shown.label = absl::StrCat(name, target ? ", target" : ", draft");
     for (const v1::Span& span : lane.spans()) {
+      // Comes while the draft does something else.
+      if (span.kind() == v1::Span::KIND_HIDDEN) continue;
       shown.spans.push_back(ToTimelineSpan(span, lane.clock_offset_ns()));
       if (span.kind() == v1::Span::KIND_VERIFY) {
         verifies.emplace_back(shown.spans.back().start_ms,

@@ -31,6 +31,8 @@ const char* SpanName(v1::Span::Kind kind) {
       return "wait acknowledge";
     case v1::Span::KIND_ROLLBACK:
       return "roll back";
+    case v1::Span::KIND_HIDDEN:
+      return "hidden state";
     default:
       return nullptr;
   }
@@ -83,7 +85,12 @@ Json EventJson(const PlacedSpan& placed, int64_t origin_ns) {
                   {"ts", start_us},
                   {"dur", static_cast<double>(span.duration_ns()) / 1000.0}});
   }
-  event.update({{"pid", placed.pid}, {"tid", 1}, {"args", std::move(args)}});
+  // Comes while the worker does something else: in a row of its own.
+  const bool beside = span.kind() == v1::Span::KIND_HIDDEN;
+  if (beside) args["bytes"] = span.bytes();
+  event.update({{"pid", placed.pid},
+                {"tid", beside ? 2 : 1},
+                {"args", std::move(args)}});
   return event;
 }
 

@@ -25,6 +25,8 @@ v1::Span::Kind ToProto(Span::Kind kind) {
       return v1::Span::KIND_WAIT_ACKNOWLEDGE;
     case Span::Kind::kRollback:
       return v1::Span::KIND_ROLLBACK;
+    case Span::Kind::kHidden:
+      return v1::Span::KIND_HIDDEN;
   }
   return v1::Span::KIND_UNSPECIFIED;
 }
@@ -282,6 +284,7 @@ void FillSpan(const Span& span, v1::Span* proto) {
   proto->set_accepted(static_cast<uint32_t>(span.accepted));
   proto->set_length(static_cast<uint32_t>(span.length));
   proto->set_batch_sessions(static_cast<uint32_t>(span.batch_sessions));
+  proto->set_bytes(static_cast<uint64_t>(span.bytes));
 }
 
 }  // namespace nacre::worker

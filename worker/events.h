@@ -30,6 +30,7 @@ struct Span {
     kWaitVerdict,
     kWaitAcknowledge,
     kRollback,
+    kHidden,
   };
   uint64_t session_id = 0;
   Kind kind = Kind::kPrefill;
@@ -42,6 +43,7 @@ struct Span {
   int length = 0;  // committed (kVerify), of the KV cache (kRollback), of the
                    // sequence with the token drawn (kDraft; 0: none was)
   int batch_sessions = 0;  // in the step, this one included
+  int64_t bytes = 0;       // kHidden
 };
 
 // The session has failed and is closed.
@@ -62,6 +64,12 @@ struct SessionOpening {
 struct SessionCached {
   uint64_t session_id = 0;
   int tokens = 0;
+};
+
+// What an open session of a draft has to go without from now on.
+struct PolicyNote {
+  uint64_t session_id = 0;
+  std::string note;
 };
 
 // The part of its events that both workers have.

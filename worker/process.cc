@@ -149,15 +149,17 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   NACRE_ASSIGN_OR_RETURN(const rpc::PeerSecurity security,
                          rpc::LoadPeerSecurity(options.tls));
   NACRE_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadForWorker(options));
-  NACRE_ASSIGN_OR_RETURN(const WorkerParts parts,
-                         program.build(loaded.model.get(), options));
+  NACRE_ASSIGN_OR_RETURN(
+      const WorkerParts parts,
+      program.build(loaded.model.get(), options, security.channel));
   rpc::RpcServer::Options server_options;
   server_options.listen = options.listen;
   server_options.address_file = options.address_file;
   server_options.credentials = security.server;
-  NACRE_ASSIGN_OR_RETURN(
-      const std::unique_ptr<rpc::RpcServer> server,
-      rpc::RpcServer::Start(server_options, {parts.service->grpc_service()}));
+  std::vector<grpc::Service*> services = {parts.service->grpc_service()};
+  if (parts.publisher != nullptr) services.push_back(parts.publisher.get());
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::RpcServer> server,
+                         rpc::RpcServer::Start(server_options, services));
   EngineThread::Options thread_options;
   thread_options.model = loaded.model.get();
   thread_options.engine = parts.engine.get();
@@ -202,8 +204,10 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
       DrainSessions(*parts.engine, options.drain_timeout, &exit);
     }
   }
-  parts.service->FinishStreams(
-      grpc::Status(grpc::StatusCode::UNAVAILABLE, "the worker is stopping"));
+  const grpc::Status stopping(grpc::StatusCode::UNAVAILABLE,
+                              "the worker is stopping");
+  parts.service->FinishStreams(stopping);
+  if (parts.publisher != nullptr) parts.publisher->FinishStreams(stopping);
   server->Shutdown(absl::Seconds(1));
   if (exit.failure().ok()) spdlog::info("stopped");
   return exit.failure();

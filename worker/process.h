@@ -11,11 +11,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/rpc/security.h"
 #include "model/language_model.h"
 #include "proto/types.pb.h"
 #include "worker/engine.h"
 #include "worker/options.h"
 #include "worker/service.h"
+#include "worker/tensors/publisher_service.h"
 
 namespace nacre::worker {
 
@@ -23,6 +25,8 @@ namespace nacre::worker {
 struct WorkerParts {
   // Destroyed last: whatever the engine borrows.
   std::shared_ptr<void> owned;
+  // Served beside `service`, where the worker publishes tensors; else null.
+  std::unique_ptr<TensorPublisherService> publisher;
   std::unique_ptr<SessionService> service;
   std::unique_ptr<Engine> engine;
   // Of a draft: what it has calibrations for (Hello.policy_files).
@@ -33,9 +37,11 @@ struct WorkerProgram {
   std::string name;     // "nacre-target-worker"
   std::string summary;  // for --help
   v1::WorkerRole role = v1::WORKER_ROLE_UNSPECIFIED;
-  // `model` outlives the parts. An error ends the process.
+  // `model` outlives the parts; `peers`: how to dial other workers. An error
+  // ends the process.
   std::function<absl::StatusOr<WorkerParts>(model::LanguageModel* model,
-                                            const WorkerOptions& options)>
+                                            const WorkerOptions& options,
+                                            const rpc::ChannelSecurity& peers)>
       build;
 };
 

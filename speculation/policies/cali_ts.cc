@@ -44,12 +44,17 @@ class CaliTsPolicy final : public LengthPolicy {
     }
   }
 
+  int target_hidden_size() const override {
+    return model_ != nullptr ? model_->target_size : 0;
+  }
+
   void OnTargetHidden(absl::Span<const float> hidden) override {
     if (model_ == nullptr) return;
+    target_parts_.clear();
+    if (hidden.empty()) return;
     const auto size = static_cast<size_t>(model_->target_size);
     NACRE_CHECK(hidden.size() == size, "a hidden state of another model");
     // mix [W^j h ; .] for all j at once, both logits.
-    target_parts_.clear();
     std::vector<float> moved(size);
     for (size_t step = 0; step < CaliTsModel::kSteps; ++step) {
       const absl::Span<const float> weights =
@@ -86,7 +91,7 @@ class CaliTsPolicy final : public LengthPolicy {
   // The prior counts as one token.
   double validated_;
   double compared_ = 1.0;
-  std::vector<double> target_parts_;  // [kSteps], or empty: no h_T yet
+  std::vector<double> target_parts_;  // [kSteps], or empty: no h_T
 };
 
 }  // namespace

@@ -49,7 +49,8 @@ struct CaliTsPosterior {
 CaliTsPosterior PosteriorOf(const CaliTsOptions& options, int rounds,
                             double share, const double* model_score);
 
-// Without a model (null), and until OnTargetHidden, there is no model score.
+// Without a model (null), and while there is no state of the target, there is
+// no model score.
 // The model is valid and outlives the policy.
 std::unique_ptr<LengthPolicy> MakeCaliTsPolicy(const CaliTsModel* model,
                                                const CaliTsOptions& options);

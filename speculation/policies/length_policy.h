@@ -102,9 +102,13 @@ class LengthPolicy {
     static_cast<void>(verified);
   }
 
+  // Values of the states that OnTargetHidden takes; 0: it reads none.
+  virtual int target_hidden_size() const { return 0; }
+
   // The target's hidden state (last layer, after the final norm) at the last
   // position that it has processed of the committed tokens; comes after the
-  // OnVerified of these, or not at all.
+  // OnVerified of these, or not at all. Empty: the last one is of the past, and
+  // that of now has not come.
   virtual void OnTargetHidden(absl::Span<const float> hidden) {
     static_cast<void>(hidden);
   }

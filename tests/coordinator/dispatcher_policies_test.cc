@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,6 +115,72 @@ TEST_F(DispatcherPoliciesTest, InSdThePolicysLongestChunkIsTheWindow) {
   EXPECT_EQ(target.client->last_target_plan.window, 6);
   Start(With("c", "svip", Method::kPearl));
   EXPECT_FALSE(draft.client->last_draft_plan.waits_at_stop);
+}
+
+// cali-ts reads the target's hidden states: both ends hear of one channel, the
+// draft where the target is.
+TEST_F(DispatcherPoliciesTest, BothWorkersHearOfTheHiddenChannel) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  std::set<uint64_t> channels;
+  for (const char* id : {"a", "b", "c"}) {
+    Start(With(id, "cali-ts:max=9", Method::kAsync));
+    const uint64_t channel = target.client->last_hidden_channel;
+    EXPECT_NE(channel, 0u);
+    EXPECT_EQ(draft.client->last_hidden_channel, channel);
+    EXPECT_EQ(draft.client->last_hidden_address, "target");
+    channels.insert(channel);
+  }
+  EXPECT_EQ(channels.size(), 3u);
+  // Others read none.
+  for (const char* policy : {"svip", ""}) {
+    Start(With(std::string("none") + policy, policy));
+    EXPECT_EQ(target.client->last_hidden_channel, 0u);
+    EXPECT_EQ(draft.client->last_hidden_channel, 0u);
+    EXPECT_EQ(draft.client->last_hidden_address, "");
+  }
+  Start(With("ar", "cali-ts", Method::kAr));
+  EXPECT_EQ(target.client->last_hidden_channel, 0u);
+}
+
+TEST_F(DispatcherPoliciesTest, ASessionThatMovesReadsFromWhereItIs) {
+  const Worker target = AddTarget("first");
+  const Worker draft = AddDraft("draft");
+  Start(With("a", "cali-ts"));
+  const uint64_t channel = target.client->last_hidden_channel;
+  // Another draft reads what the target goes on to publish.
+  const Worker next = AddDraft("next");
+  dispatcher_.RemoveWorker(draft.id);
+  EXPECT_EQ(next.client->last_hidden_channel, channel);
+  EXPECT_EQ(next.client->last_hidden_address, "first");
+  // Another target is told to publish, and the draft where it is.
+  const Worker second = AddTarget("second");
+  dispatcher_.RemoveWorker(target.id);
+  EXPECT_NE(second.client->last_hidden_channel, 0u);
+  EXPECT_EQ(next.client->last_hidden_channel,
+            second.client->last_hidden_channel);
+  EXPECT_EQ(next.client->last_hidden_address, "second");
+}
+
+TEST_F(DispatcherPoliciesTest, TheReportCountsHiddenStates) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  const Run run = Start(With("a", "cali-ts"));
+  WorkerEvents events;
+  for (const int64_t duration_ns : {300, 400}) {
+    SpanRecord span;
+    span.session_id = run.id;
+    span.kind = SpanRecord::Kind::kHidden;
+    span.duration_ns = duration_ns;
+    span.bytes = 1024;
+    events.spans.push_back(span);
+  }
+  dispatcher_.OnEvents(draft.id, events);
+  Verdict(target, run.id, 2, {'x'}, FinishReason::kLength);
+  EXPECT_EQ(run.sink->completion()->hidden_bytes, 2048);
+  EXPECT_EQ(run.sink->completion()->hidden_ns, 700);
+  EXPECT_EQ(run.sink->completion()->draft_busy_ns, 0);
+  EXPECT_EQ(run.sink->completion()->draft_wait_ns, 0);
 }
 
 }  // namespace

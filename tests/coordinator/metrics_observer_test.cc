@@ -54,8 +54,9 @@ class MetricsObserverTest : public ::testing::Test {
     observer_.OnFinished(id, Request(Method::kAr), status, nullptr);
   }
   void Span(uint64_t id, WorkerRole role, SpanRecord::Kind kind,
-            int64_t start_ns, int64_t duration_ns) {
+            int64_t start_ns, int64_t duration_ns, int64_t bytes = 0) {
     SpanRecord span;
+    span.bytes = bytes;
     span.session_id = id;
     span.kind = kind;
     span.start_ns = start_ns;
@@ -336,6 +337,16 @@ TEST_F(MetricsObserverTest, RoundsAndWaitsComeFromTheWorkersOwnClocks) {
   EXPECT_NEAR(Sum("nacre_round_duration_seconds_sum"), 0.040, 1e-12);
   observer_.OnVerdictsHandled(30'000);
   EXPECT_NEAR(Sum("nacre_coordinator_round_overhead_seconds_sum"), 3e-5, 1e-15);
+}
+
+TEST_F(MetricsObserverTest, HiddenStatesAreCountedInBytesAndSeconds) {
+  using Kind = SpanRecord::Kind;
+  Start(1, Method::kSd);
+  Span(1, WorkerRole::kDraft, Kind::kHidden, 5 * kMs, 2 * kMs, 1000);
+  Span(1, WorkerRole::kDraft, Kind::kHidden, 9 * kMs, 0, 24);
+  Span(1, WorkerRole::kDraft, Kind::kDraft, 9 * kMs, 1 * kMs);
+  EXPECT_EQ(Sum("nacre_hidden_state_bytes_total"), 1024);
+  EXPECT_NEAR(Sum("nacre_hidden_state_seconds_total"), 0.002, 1e-12);
 }
 
 TEST_F(MetricsObserverTest, AnswersByStatusAndReason) {

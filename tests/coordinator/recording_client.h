@@ -19,6 +19,7 @@ class RecordingClient final : public WorkerClient {
  public:
   void OpenTarget(const TargetOpening& opening) override {
     last_target_plan = opening.plan;
+    last_hidden_channel = opening.hidden_channel;
     NoteOpen(opening.session_id);
     Add("open ", opening.session_id, " epoch ", opening.epoch, " draft ",
         opening.has_draft, " tokens ", absl::StrJoin(*opening.token_ids, ","));
@@ -42,6 +43,8 @@ class RecordingClient final : public WorkerClient {
   }
   void OpenDraft(const DraftOpening& opening) override {
     last_draft_plan = opening.plan;
+    last_hidden_channel = opening.hidden_channel;
+    last_hidden_address = opening.hidden_address;
     NoteOpen(opening.session_id);
     last_end_ids = opening.end_ids;
     last_vocab_limit = opening.vocab_limit;
@@ -91,6 +94,8 @@ class RecordingClient final : public WorkerClient {
   speculation::DraftPlan last_draft_plan;
   std::vector<int32_t> last_end_ids;
   int last_vocab_limit = 0;
+  uint64_t last_hidden_channel = 0;
+  std::string last_hidden_address;
 
  private:
   void NoteOpen(uint64_t session_id) {

@@ -65,9 +65,14 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   span.length = 5;
   span.batch_sessions = 6;
   lane.spans.push_back(span);
+  span.kind = SpanRecord::Kind::kHidden;
+  span.bytes = 512;
+  lane.spans.push_back(span);
   completion.trace.push_back(lane);
 
   completion.cached_tokens = 2;
+  completion.hidden_bytes = 4096;
+  completion.hidden_ns = 77;
   completion.policy = "svip:h=0.4";
 
   const v1::Complete proto = ToProto(spec, completion);
@@ -99,6 +104,8 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   EXPECT_EQ(report.degraded_rounds(), 1u);
   EXPECT_EQ(report.alpha(), 0.5);
   EXPECT_EQ(report.cost_ratio(), 2.5);
+  EXPECT_EQ(report.hidden_bytes(), 4096u);
+  EXPECT_EQ(report.hidden_ns(), 77u);
   EXPECT_THAT(report.step_gap_ns(), ElementsAre(17, 19));
   EXPECT_THAT(report.acceptance_histogram(), ElementsAre(1, 0, 1));
   EXPECT_THAT(report.per_round_drafted(), ElementsAre(4, 3));
@@ -123,6 +130,9 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   EXPECT_EQ(out.accepted(), 4u);
   EXPECT_EQ(out.length(), 5u);
   EXPECT_EQ(out.batch_sessions(), 6u);
+  EXPECT_EQ(out.bytes(), 0u);
+  EXPECT_EQ(proto.trace(0).spans(1).kind(), v1::Span::KIND_HIDDEN);
+  EXPECT_EQ(proto.trace(0).spans(1).bytes(), 512u);
 
   completion.finish = Finish::kEos;
   EXPECT_EQ(ToProto(spec, completion).finish_reason(), v1::FINISH_REASON_EOS);

@@ -300,12 +300,18 @@ TEST_F(SessionTest, TimeIsSharedByRowsAndWaitingIsTheSessionsOwn) {
   session.OnSpan(WorkerRole::kDraft, Span(Kind::kDraft, 50, 40, 1, 4));
   session.OnSpan(WorkerRole::kDraft, Span(Kind::kWaitVerdict, 90, 9, 0, 0));
   session.OnSpan(WorkerRole::kDraft, Span(Kind::kRollback, 99, 500, 0, 0));
+  SpanRecord hidden = Span(Kind::kHidden, 99, 21, 0, 0);
+  hidden.bytes = 64;
+  session.OnSpan(WorkerRole::kDraft, hidden);
+  session.OnSpan(WorkerRole::kDraft, hidden);
   Say(Bytes("x"), FinishReason::kLength);
   const Completion completion = Complete();
   EXPECT_EQ(completion.target_busy_ns, 25 + 30);
   EXPECT_EQ(completion.target_wait_ns, 7);
   EXPECT_EQ(completion.draft_busy_ns, 25 + 10);
   EXPECT_EQ(completion.draft_wait_ns, 9);
+  EXPECT_EQ(completion.hidden_bytes, 128);
+  EXPECT_EQ(completion.hidden_ns, 42);
   EXPECT_TRUE(completion.trace.empty());
   EXPECT_TRUE(completion.step_gaps_ns.empty());  // no trace was asked for
 }

@@ -71,6 +71,7 @@ class TraceObserverTest : public ::testing::Test {
     span.batch_rows = 8;
     span.batch_sessions = 3;
     span.length = length;
+    span.bytes = kind == SpanRecord::Kind::kHidden ? 640 : 0;
     observer_->OnSpan(session_id, role, span, kOffset);
   }
   void Round(int base_length, int tokens, int window, int verified,
@@ -162,6 +163,7 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
   Span(WorkerRole::kDraft, Kind::kWaitVerdict, 1106, 6);
   Span(WorkerRole::kTarget, Kind::kVerify, 1113, 7, 3);
   Span(WorkerRole::kTarget, Kind::kRollback, 1120, 0, 1);
+  Span(WorkerRole::kDraft, Kind::kHidden, 1121, 1);
   now_ns_ = 1121 * kMs;
   Round(3, 2, 2, 2, 1);
   observer_->OnMoved(7, {"target:1", ""});
@@ -251,6 +253,12 @@ TEST_F(TraceObserverTest, ARequestBecomesATree) {
   ASSERT_EQ(spans["nacre.rollback"].size(), 1u);
   EXPECT_EQ(AttributeText(spans["nacre.rollback"][0], "nacre.rollback.from"),
             "5");
+
+  ASSERT_EQ(spans["nacre.hidden"].size(), 1u);
+  EXPECT_EQ(AttributeText(spans["nacre.hidden"][0], "nacre.hidden.bytes"),
+            "640");
+  EXPECT_EQ(AttributeText(spans["nacre.hidden"][0], "nacre.wait.peer"),
+            "target:1");
 
   for (const auto& [name, group] : spans) {
     for (const Proto& span : group) {

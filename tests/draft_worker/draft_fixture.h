@@ -29,7 +29,8 @@ class DraftFixture {
   explicit DraftFixture(TableModelOptions model_options = {},
                         worker::StepBudget budget = {},
                         PolicyLibrary* policies = nullptr,
-                        FeatureFile* features = nullptr)
+                        FeatureFile* features = nullptr,
+                        worker::TensorReader* tensors = nullptr)
       : model(std::move(model_options)) {
     DraftEngine::Options options;
     options.model = &model;
@@ -37,6 +38,7 @@ class DraftFixture {
     options.budget = budget;
     options.policies = policies;
     options.features = features;
+    options.tensors = tensors;
     options.send = [this](worker::StreamId, const DraftEvents& events) {
       for (const auto& [id, tail] : events.tails) tails[id].push_back(tail);
       for (const auto& failure : events.common.failures) {
@@ -47,6 +49,9 @@ class DraftFixture {
         opened.push_back(opening.session_id);
         cached_tokens += opening.cached_tokens;
         policy_notes.push_back(opening.policy_note);
+      }
+      for (const worker::PolicyNote& note : events.policy_notes) {
+        later_notes.emplace_back(note.session_id, note.note);
       }
       closed.insert(closed.end(), common.closed.begin(), common.closed.end());
       spans.insert(spans.end(), common.spans.begin(), common.spans.end());
@@ -97,8 +102,9 @@ class DraftFixture {
   std::map<uint64_t, std::vector<speculation::Tail>> tails;
   std::map<uint64_t, absl::Status> failures;
   std::vector<uint64_t> opened;
-  int cached_tokens = 0;  // of all opened
-  std::vector<std::string> policy_notes;
+  int cached_tokens = 0;                  // of all opened
+  std::vector<std::string> policy_notes;  // of all opened
+  std::vector<std::pair<uint64_t, std::string>> later_notes;
   std::vector<uint64_t> closed;
   std::vector<worker::Span> spans;
 };

@@ -102,6 +102,21 @@ class DraftServiceTest : public ::testing::Test {
       stream_;
 };
 
+TEST(DraftMessages, TheHiddenChannelAndNotesTravel) {
+  v1::DraftControl control;
+  control.add_open()->set_hidden_address("target:1");
+  control.mutable_open(0)->set_hidden_channel(0xF000000000000001u);
+  const DraftCommands commands = ToCommands(1, control);
+  EXPECT_EQ(commands.open.at(0).hidden_address, "target:1");
+  EXPECT_EQ(commands.open.at(0).hidden_channel, 0xF000000000000001u);
+  DraftEvents events;
+  EXPECT_TRUE(events.empty());
+  events.policy_notes.push_back({7, "without"});
+  EXPECT_FALSE(events.empty());
+  EXPECT_EQ(ToProto(events).ShortDebugString(),
+            "policy_notes { session_id: 7 note: \"without\" }");
+}
+
 TEST_F(DraftServiceTest, LengthPoliciesTravel) {
   v1::DraftControl control;
   v1::OpenDraft* open = AddOpen(&control);

@@ -33,6 +33,7 @@ class Processes {
     std::vector<std::string> common = {};       // more flags of all
     std::vector<std::string> coordinator = {};
     std::vector<std::string> workers = {};
+    std::map<std::string, std::vector<std::string>> by_role = {};
   };
 
   // Starts the coordinator. It has no workers yet.
@@ -63,6 +64,8 @@ class Processes {
           "--coordinator", AwaitFile("registry.address"),
           "--cpus",        "0"};
       Append(options_.workers, &flags);
+      const auto more = options_.by_role.find(role);
+      if (more != options_.by_role.end()) Append(more->second, &flags);
       Start(role, absl::StrCat("nacre-", role, "-worker"), std::move(flags));
     }
     ASSERT_TRUE(Service::Eventually([this] {

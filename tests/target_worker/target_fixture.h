@@ -53,12 +53,14 @@ inline std::vector<int32_t> Autoregressive(
 class TargetFixture {
  public:
   explicit TargetFixture(nacre::testing::TableModelOptions model_options = {},
-                         worker::StepBudget budget = {})
+                         worker::StepBudget budget = {},
+                         worker::TensorPublisher* tensors = nullptr)
       : model(std::move(model_options)) {
     TargetEngine::Options options;
     options.model = &model;
     options.now_ns = [this] { return now_ns += 10; };
     options.budget = budget;
+    options.tensors = tensors;
     options.send = [this](worker::StreamId stream, TargetEvents events) {
       Record(stream, events);
     };

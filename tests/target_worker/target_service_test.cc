@@ -143,6 +143,13 @@ TEST(TargetServiceTest, ServesSeveralSessionsOnOneStream) {
   EXPECT_EQ(worker.engine->stats().kv_free_tokens, free);
 }
 
+TEST(TargetMessages, TheHiddenChannelTravels) {
+  v1::TargetControl control;
+  control.add_open()->set_hidden_channel(0xF000000000000001u);
+  EXPECT_EQ(ToCommands(1, control).open.at(0).hidden_channel,
+            0xF000000000000001u);
+}
+
 TEST(TargetServiceTest, AnswersPings) {
   Worker worker;
   Client client(worker);

@@ -115,6 +115,18 @@ void FaultProxy::Cut() {
   Wake();
 }
 
+void FaultProxy::SetLimit(int limit) {
+  {
+    absl::MutexLock lock(&mu_);
+    limit_ = limit;
+    int count = 0;
+    for (Connection& connection : connections_) {
+      if (++count > limit) connection.broken = true;
+    }
+  }
+  Wake();
+}
+
 int FaultProxy::connections() const {
   absl::MutexLock lock(&mu_);
   return static_cast<int>(connections_.size());
@@ -143,8 +155,9 @@ void FaultProxy::Accept() {
     const int client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (client < 0) return;
     const std::string upstream = upstream_();
-    const int server =
-        mode_ == Mode::kReset || upstream.empty() ? -1 : Dial(upstream);
+    const bool refused = mode_ == Mode::kReset || upstream.empty() ||
+                         static_cast<int>(connections_.size()) >= limit_;
+    const int server = refused ? -1 : Dial(upstream);
     if (server < 0) {
       ResetSocket(client);
       continue;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <list>
 #include <string>
 #include <thread>
@@ -46,6 +47,8 @@ class FaultProxy {
   void SetDelay(absl::Duration delay) ABSL_LOCKS_EXCLUDED(mu_);
   // Resets the connections of now; new ones are welcome.
   void Cut() ABSL_LOCKS_EXCLUDED(mu_);
+  // Resets all connections but the oldest `limit`, and new ones beyond.
+  void SetLimit(int limit) ABSL_LOCKS_EXCLUDED(mu_);
 
   int connections() const ABSL_LOCKS_EXCLUDED(mu_);
   // Of all connections, both ways.
@@ -86,6 +89,7 @@ class FaultProxy {
   mutable absl::Mutex mu_;
   Mode mode_ ABSL_GUARDED_BY(mu_) = Mode::kForward;
   absl::Duration delay_ ABSL_GUARDED_BY(mu_) = absl::ZeroDuration();
+  int limit_ ABSL_GUARDED_BY(mu_) = std::numeric_limits<int>::max();
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   int64_t delivered_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::list<Connection> connections_ ABSL_GUARDED_BY(mu_);

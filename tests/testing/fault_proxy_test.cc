@@ -142,5 +142,28 @@ TEST_F(FaultProxyTest, ADelayedByteIsNotEarly) {
   EXPECT_GE(absl::Now() - start, absl::Milliseconds(30));
 }
 
+TEST_F(FaultProxyTest, TheOldestConnectionsStayUnderALimit) {
+  FaultProxy proxy([this] { return upstream_; });
+  Connect(proxy);
+  const int old_client = client_, old_server = server_;
+  Connect(proxy);
+  proxy.SetLimit(1);
+  EXPECT_EQ(Hear(client_), "reset");
+  EXPECT_EQ(Hear(server_), "reset");
+  close(client_);
+  close(server_);
+  Dial(proxy);
+  EXPECT_EQ(Hear(client_), "reset");
+  Say(old_client, "hello");
+  EXPECT_EQ(Hear(old_server), "hello");
+  proxy.SetLimit(2);
+  close(client_);
+  Connect(proxy);
+  Say(client_, "again");
+  EXPECT_EQ(Hear(server_), "again");
+  close(old_client);
+  close(old_server);
+}
+
 }  // namespace
 }  // namespace nacre::testing

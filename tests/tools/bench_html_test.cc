@@ -52,6 +52,7 @@ class BenchHtmlTest : public ::testing::Test {
     draft->set_role(v1::WORKER_ROLE_DRAFT);
     for (int i = 0; i < 120; ++i) {
       AddSpan(v1::Span::KIND_DRAFT, 2 * i, 2, draft);
+      AddSpan(v1::Span::KIND_HIDDEN, 2 * i, 2, draft);
     }
     result_.traced.push_back(traced);
     summaries_.resize(2);
@@ -111,6 +112,9 @@ TEST_F(BenchHtmlTest, ShowsRoundsOfTheMiddleOnOneClock) {
   // Each in the rectangle's title and, where there is room, as text.
   EXPECT_EQ(verifies % kTimelineRounds, 0u);
   EXPECT_THAT(html, HasSubstr("sd:4, draft"));
+  // Hidden states come while the draft does something else.
+  EXPECT_THAT(html, HasSubstr("draft, 2.00 ms"));
+  EXPECT_THAT(html, Not(HasSubstr("held, 2.00 ms")));
 }
 
 TEST_F(BenchHtmlTest, TheTracesOfRecordedStepsServeToo) {

@@ -70,7 +70,7 @@ TEST(TraceJsonTest, NamesEveryKind) {
       v1::Span::KIND_PREFILL,      v1::Span::KIND_DRAFT,
       v1::Span::KIND_VERIFY,       v1::Span::KIND_WAIT_DRAFT_TOKENS,
       v1::Span::KIND_WAIT_VERDICT, v1::Span::KIND_WAIT_ACKNOWLEDGE,
-      v1::Span::KIND_ROLLBACK};
+      v1::Span::KIND_ROLLBACK,     v1::Span::KIND_HIDDEN};
   uint64_t start = 10;
   for (const v1::Span::Kind kind : kinds) AddSpan(lane, kind, start++, 1);
   const auto trace = nlohmann::json::parse(TraceJson(complete.trace()));
@@ -78,9 +78,23 @@ TEST(TraceJsonTest, NamesEveryKind) {
   for (const auto& event : trace["traceEvents"]) {
     if (event["ph"] != "M") names.push_back(event["name"]);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{
-                       "prefill", "draft", "verify", "wait draft tokens",
-                       "wait verdict", "wait acknowledge", "roll back"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"prefill", "draft", "verify",
+                                             "wait draft tokens",
+                                             "wait verdict", "wait acknowledge",
+                                             "roll back", "hidden state"}));
+}
+
+// They come while the draft does something else: beside its lane.
+TEST(TraceJsonTest, HiddenStatesHaveARowOfTheirOwn) {
+  v1::Complete complete;
+  v1::TraceLane* lane = complete.add_trace();
+  AddSpan(lane, v1::Span::KIND_DRAFT, 10, 5);
+  AddSpan(lane, v1::Span::KIND_HIDDEN, 12, 5)->set_bytes(96);
+  const auto trace = nlohmann::json::parse(TraceJson(complete.trace()));
+  EXPECT_EQ(trace["traceEvents"][1]["tid"], 1);
+  EXPECT_FALSE(trace["traceEvents"][1]["args"].contains("bytes"));
+  EXPECT_EQ(trace["traceEvents"][2]["tid"], 2);
+  EXPECT_EQ(trace["traceEvents"][2]["args"]["bytes"], 96);
 }
 
 TEST(TraceJsonTest, IsWellFormedWithoutSpans) {

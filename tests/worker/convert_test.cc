@@ -165,7 +165,8 @@ TEST(ConvertTest, SessionEventsCarryEveryField) {
   events.cached = {{1, 16}};
   events.failures = {{2, absl::ResourceExhaustedError("full"), 7}};
   events.closed = {3};
-  events.spans = {{4, Span::Kind::kVerify, 5, 6, 7, 8, 9, 10, 11, 12}};
+  events.spans = {{4, Span::Kind::kVerify, 5, 6, 7, 8, 9, 10, 11, 12},
+                  {.session_id = 4, .kind = Span::Kind::kHidden, .bytes = 13}};
   v1::TargetEvent proto;
   FillSessionEvents(events, &proto);
   EXPECT_EQ(proto.ShortDebugString(),
@@ -176,6 +177,7 @@ TEST(ConvertTest, SessionEventsCarryEveryField) {
             "spans { session_id: 4 kind: KIND_VERIFY start_ns: 5 duration_ns: "
             "6 rows: 7 batch_rows: 8 matched: 9 accepted: 10 length: 11 "
             "batch_sessions: 12 } "
+            "spans { session_id: 4 kind: KIND_HIDDEN bytes: 13 } "
             "cached { session_id: 1 tokens: 16 }");
 }
 

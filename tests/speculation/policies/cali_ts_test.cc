@@ -123,11 +123,32 @@ TEST(CaliTsPolicy, TheModelReadsBothHiddenStatesAndTheDistance) {
   EXPECT_NEAR(ContinueRate(model, 0, -2.0f, false), 0.25, 0.03);
 }
 
+// A state of the past says nothing of the tokens behind it.
+TEST(CaliTsPolicy, WithoutTheTargetsStateOfNowTheShareDecidesAgain) {
+  const CaliTsModel model = Model();
+  const std::vector<float> hidden = {-200.0f};  // the model is certain
+  int continued = 0;
+  constexpr int kTrials = 2000;
+  for (uint64_t seed = 0; seed < kTrials; ++seed) {
+    const auto policy = MakeCaliTsPolicy(
+        &model, {.sigma_model = 1e-6, .theta0 = 0.25, .seed = seed});
+    DraftRow row;
+    row.draft_hidden = hidden;
+    policy->OnTargetHidden({0.1f, 0.3f});
+    EXPECT_EQ(policy->Decide(row), LengthDecision::kContinue);
+    policy->OnTargetHidden({});
+    continued += policy->Decide(row) == LengthDecision::kContinue ? 1 : 0;
+  }
+  EXPECT_NEAR(static_cast<double>(continued) / kTrials, 0.25, 0.04);
+}
+
 TEST(CaliTsPolicy, ReadsTheHiddenStateOnlyWithAModel) {
   const CaliTsModel model = Model();
   EXPECT_EQ(MakeCaliTsPolicy(&model, {})->needs(),
             RowNeeds{.draft_hidden = true});
   EXPECT_EQ(MakeCaliTsPolicy(nullptr, {})->needs(), RowNeeds());
+  EXPECT_EQ(MakeCaliTsPolicy(&model, {})->target_hidden_size(), 2);
+  EXPECT_EQ(MakeCaliTsPolicy(nullptr, {})->target_hidden_size(), 0);
   EXPECT_FALSE(MakeCaliTsPolicy(&model, {})->looks_at_token());
 }
 

@@ -1,0 +1,38 @@
+// How the target engine lets drafts read its hidden states.
+
+#include <utility>
+
+#include "target_worker/engine_session.h"
+#include "target_worker/target_engine.h"
+
+namespace nacre::target_worker {
+
+absl::Span<const float> TargetEngine::HiddenRow(const Session& session,
+                                                int row) {
+  if (session.hidden_channel == 0 || options_.tensors == nullptr ||
+      !options_.tensors->HasReaders(session.hidden_channel)) {
+    return {};
+  }
+  if (hidden_.empty()) hidden_ = options_.model->final_hidden();
+  if (hidden_.empty()) return {};  // the model shows none
+  const size_t size = static_cast<size_t>(options_.model->info().hidden_size);
+  const size_t index = static_cast<size_t>(session.first_logits + row);
+  return hidden_.subspan(index * size, size);
+}
+
+void TargetEngine::PublishHidden(const Session& session,
+                                 absl::Span<const float> values) {
+  // Behind the end nothing is drafted.
+  if (values.empty() || session.closing || session.schedule.finished()) return;
+  worker::Tensor tensor;
+  tensor.tag.channel = session.hidden_channel;
+  tensor.tag.epoch = session.hidden_epoch;
+  // The token that this gave is the last one, which has not been fed yet.
+  tensor.tag.position = session.schedule.committed_length() - 2;
+  tensor.tag.after_norm = true;
+  tensor.shape = {static_cast<int>(values.size())};
+  tensor.values.assign(values.begin(), values.end());
+  options_.tensors->Publish(std::move(tensor));
+}
+
+}  // namespace nacre::target_worker

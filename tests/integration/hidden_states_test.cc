@@ -1,0 +1,213 @@
+// The channel for the target's hidden states between real processes: cali-ts
+// drafts with them, says how many there were, and goes on when they stop. No
+// token depends on any of it.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "common/rpc/channel.h"
+#include "model/config.h"
+#include "proto/tensors.grpc.pb.h"
+#include "tests/integration/processes.h"
+#include "tests/integration/random_policy.h"
+#include "tests/integration/streams.h"
+#include "tests/testing/certificates.h"
+#include "tests/testing/fault_proxy.h"
+
+namespace nacre::integration {
+namespace {
+
+using nacre::testing::FaultProxy;
+
+constexpr v1::Method kMethods[] = {v1::METHOD_SD, v1::METHOD_PEARL,
+                                   v1::METHOD_ASYNC};
+
+// A calibration of the bundled pair.
+class Calibration {
+ public:
+  Calibration() {
+    folder_.WriteJson("cali-ts", Fingerprint(DraftModel()),
+                      Fingerprint(TargetModel()));
+    folder_.WriteTensors(Shuffled(
+        testing::CaliTsTensors(model::ReadConfig(TargetModel())->hidden_size,
+                               model::ReadConfig(DraftModel())->hidden_size)));
+  }
+  const std::string& path() const { return folder_.path(); }
+
+ private:
+  testing::PolicyFolder folder_;
+};
+
+// One pair. The target is reached through a proxy: first by the coordinator,
+// then by the draft.
+class HiddenStatesTest : public ::testing::Test {
+ protected:
+  HiddenStatesTest()
+      : hidden_size_(model::ReadConfig(TargetModel())->hidden_size),
+        to_target_([file = AddressFile()] {
+          const auto content = tools::ReadFile(file);
+          return std::string(content.ok() ? absl::StripAsciiWhitespace(*content)
+                                          : "");
+        }) {
+    Processes::Options options;
+    options.by_role["target"] = {"--advertise", to_target_.address(),
+                                 "--address-file", AddressFile()};
+    options.by_role["draft"] = {"--policy-file",
+                                "cali-ts=" + calibration_.path()};
+    processes_ = std::make_unique<Processes>(options);
+    processes_->StartWorkers();
+    client_ = std::make_unique<tools::GenerationClient>(processes_->address());
+  }
+
+  v1::Complete Generate(
+      v1::GenerateRequest request,
+      const std::function<void(const v1::Chunk&)>& on_chunk = {}) {
+    const auto complete =
+        client_->Generate(request, kCallTimeout, [&](const v1::Chunk& chunk) {
+          if (on_chunk) on_chunk(chunk);
+        });
+    EXPECT_TRUE(complete.ok()) << complete.status();
+    return complete.value_or(v1::Complete());
+  }
+  static v1::GenerateRequest CaliTs(int kind, v1::Method method,
+                                    int max_tokens) {
+    v1::GenerateRequest request = StreamRequest(kind, method, max_tokens);
+    request.mutable_speculation()->set_policy("cali-ts");
+    return request;
+  }
+  Tokens Expected(int kind, int max_tokens) {
+    return Ids(Generate(StreamRequest(kind, v1::METHOD_AR, max_tokens)));
+  }
+  double Metric(const std::string& name) {
+    return telemetry::Sum(processes_->Scrape("coordinator"), name, "");
+  }
+  int CountInLog(const std::string& name, const std::string& text) {
+    const std::string log = processes_->Log(name);
+    int count = 0;
+    for (size_t at = log.find(text); at != std::string::npos;
+         at = log.find(text, at + 1)) {
+      ++count;
+    }
+    return count;
+  }
+
+  std::string AddressFile() const { return folder_.path() + "/address"; }
+
+  const tools::TemporaryFolder folder_;  // before what it names a file for
+  const uint64_t hidden_size_;
+  const Calibration calibration_;
+  FaultProxy to_target_;
+  std::unique_ptr<Processes> processes_;
+  std::unique_ptr<tools::GenerationClient> client_;
+};
+
+TEST_F(HiddenStatesTest, EveryMethodReadsThemAndSaysWhatArSays) {
+  uint64_t bytes = 0;
+  for (const int kind : {0, 1, 2}) {
+    const Tokens expected = Expected(kind, 80);
+    for (const v1::Method method : kMethods) {
+      v1::GenerateRequest request = CaliTs(kind, method, 80);
+      request.mutable_output()->set_trace(true);
+      const v1::Complete complete = Generate(request);
+      EXPECT_EQ(Ids(complete), expected) << method;
+      const v1::SpeculationReport& report = complete.speculation();
+      EXPECT_EQ(report.policy(), "cali-ts");
+      EXPECT_GT(report.accepted(), 0u);
+      // One a round at most, each of them whole.
+      const uint64_t size = hidden_size_ * sizeof(float);
+      EXPECT_GT(report.hidden_bytes(), 0u) << method;
+      EXPECT_EQ(report.hidden_bytes() % size, 0u);
+      EXPECT_LT(report.hidden_bytes() / size, report.rounds());
+      uint64_t span_bytes = 0, span_ns = 0;
+      for (const v1::TraceLane& lane : complete.trace()) {
+        for (const v1::Span& span : lane.spans()) {
+          if (span.kind() != v1::Span::KIND_HIDDEN) continue;
+          EXPECT_EQ(lane.role(), v1::WORKER_ROLE_DRAFT);
+          span_bytes += span.bytes();
+          span_ns += span.duration_ns();
+        }
+      }
+      EXPECT_EQ(report.hidden_bytes(), span_bytes);
+      EXPECT_EQ(report.hidden_ns(), span_ns);
+      bytes += report.hidden_bytes();
+    }
+  }
+  EXPECT_EQ(Metric("nacre_hidden_state_bytes_total"),
+            static_cast<double>(bytes));
+  EXPECT_GE(Metric("nacre_hidden_state_seconds_total"), 0.0);
+  // The coordinator's connection and the draft's.
+  EXPECT_EQ(to_target_.connections(), 2);
+  EXPECT_EQ(CountInLog("draft", "going on without"), 0);
+  processes_->Stop();
+}
+
+TEST_F(HiddenStatesTest, ALostChannelCostsTheScoreAndNoToken) {
+  constexpr int kTokens = 300;
+  for (const v1::Method method : kMethods) {
+    const Tokens expected = Expected(1, kTokens);
+    bool cut = false;
+    const v1::Complete complete =
+        Generate(CaliTs(1, method, kTokens), [&](const v1::Chunk& chunk) {
+          if (chunk.first_index() < 30 || std::exchange(cut, true)) return;
+          EXPECT_EQ(to_target_.connections(), 2);
+          to_target_.SetLimit(1);
+        });
+    EXPECT_TRUE(cut);
+    EXPECT_EQ(Ids(complete), expected) << method;
+    EXPECT_EQ(complete.speculation().policy(),
+              "cali-ts (no model score: the target's hidden states stopped "
+              "coming)");
+    EXPECT_GT(complete.speculation().hidden_bytes(), 0u);
+    // It cannot be opened anew yet: without any state from the start.
+    const v1::Complete without = Generate(CaliTs(1, method, kTokens));
+    EXPECT_EQ(Ids(without), expected) << method;
+    EXPECT_EQ(without.speculation().policy(), complete.speculation().policy());
+    EXPECT_EQ(without.speculation().hidden_bytes(), 0u);
+    // And now it can.
+    to_target_.SetLimit(2);
+    const v1::Complete again = Generate(CaliTs(1, method, kTokens));
+    EXPECT_EQ(Ids(again), expected) << method;
+    EXPECT_EQ(again.speculation().policy(), "cali-ts");
+    EXPECT_GT(again.speculation().hidden_bytes(), 0u);
+  }
+  // Each outage is said with its cause: the cut, then the refusal.
+  EXPECT_EQ(CountInLog("draft", "going on without"), 6);
+  processes_->Stop();
+}
+
+// With the draft's own flags, as the coordinator is dialled: one name in all
+// certificates.
+TEST(SecureHiddenStates, TheyComeOverTlsToWhoHasACertificate) {
+  const nacre::testing::Authority authority("authority");
+  const tools::TemporaryFolder folder;
+  const rpc::TlsFiles files = authority.Issue(
+      folder.path(), "own", {.alternative_names = "DNS:nacre.internal"});
+  const Calibration calibration;
+  tools::Cluster::Options options = Service::Options();
+  options.tls = files;
+  options.tls_server_name = "nacre.internal";
+  options.policy_files = {"cali-ts=" + calibration.path()};
+  Service service(options);
+  v1::GenerateRequest request = StreamRequest(0, v1::METHOD_SD, 80);
+  request.mutable_speculation()->set_policy("cali-ts");
+  const auto complete = service.Generate(request);
+  ASSERT_TRUE(complete.ok()) << complete.status();
+  EXPECT_EQ(complete->speculation().policy(), "cali-ts");
+  EXPECT_GT(complete->speculation().hidden_bytes(), 0u);
+
+  for (const v1::WorkerInfo& worker : service.Workers()) {
+    grpc::ClientContext context;
+    const auto stub =
+        v1::Tensors::NewStub(rpc::CreateChannel(worker.hello().address()));
+    const auto stream = stub->Read(&context);
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
+}
+
+}  // namespace
+}  // namespace nacre::integration

@@ -1,0 +1,50 @@
+#include "worker/tensors/chunk_convert.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace nacre::worker {
+namespace {
+
+bool FitsInt(uint32_t value) {
+  return value <= static_cast<uint32_t>(std::numeric_limits<int>::max());
+}
+
+}  // namespace
+
+void FillChunk(const TensorChunk& chunk, v1::TensorChunk* proto) {
+  proto->set_channel(chunk.tag.channel);
+  proto->set_epoch(chunk.tag.epoch);
+  proto->set_position(static_cast<uint32_t>(chunk.tag.position));
+  proto->set_layer(static_cast<uint32_t>(chunk.tag.layer));
+  proto->set_after_norm(chunk.tag.after_norm);
+  for (const int size : chunk.shape) {
+    proto->add_shape(static_cast<uint32_t>(size));
+  }
+  proto->set_type(v1::ELEMENT_TYPE_F32);
+  proto->set_offset(chunk.offset);
+  proto->set_data(chunk.data.data(), chunk.data.size());
+}
+
+bool ToChunk(const v1::TensorChunk& proto, TensorChunk* chunk) {
+  if (proto.type() != v1::ELEMENT_TYPE_F32 || !FitsInt(proto.position()) ||
+      !FitsInt(proto.layer())) {
+    return false;
+  }
+  chunk->tag.channel = proto.channel();
+  chunk->tag.epoch = proto.epoch();
+  chunk->tag.position = static_cast<int>(proto.position());
+  chunk->tag.layer = static_cast<int>(proto.layer());
+  chunk->tag.after_norm = proto.after_norm();
+  chunk->shape.clear();
+  for (const uint32_t size : proto.shape()) {
+    if (!FitsInt(size)) return false;
+    chunk->shape.push_back(static_cast<int>(size));
+  }
+  chunk->offset = proto.offset();
+  chunk->data = proto.data();
+  return true;
+}
+
+}  // namespace nacre::worker

@@ -1,0 +1,263 @@
+#include "worker/tensors/publisher_service.h"
+
+#include <grpcpp/support/server_callback.h>
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/rpc/parse_mark.h"
+#include "worker/tensors/chunk_convert.h"
+#include "worker/tensors/latest_queue.h"
+#include "worker/tensors/tensor_chunks.h"
+
+namespace nacre::worker {
+
+// One stream. Who sets `writing_` has the right to write and to Finish, and
+// continues in WriteNext, which gives it back when nothing is left to say. What
+// returns true has taken it for its caller, who schedules the reader.
+//
+// Locked after the service.
+class TensorPublisherService::Reader final
+    : public grpc::ServerBidiReactor<v1::TensorRequest, v1::TensorEvent> {
+ public:
+  explicit Reader(TensorPublisherService* service) : service_(service) {}
+
+  void Read() {
+    rpc::SetParseMark(&incoming_);
+    StartRead(&incoming_);
+  }
+
+  bool Push(std::shared_ptr<const Tensor> tensor, uint64_t* replaced)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    *replaced += waiting_.Push(std::move(tensor)) ? 1 : 0;
+    return !std::exchange(writing_, true);
+  }
+
+  void Forget(uint64_t channel) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    waiting_.Remove(channel);
+  }
+
+  bool Refuse(uint64_t channel, absl::StatusCode code, std::string message)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    // Who asks on without reading the answers gets no more of them.
+    if (errors_.size() >= kMaxChannels) return false;
+    v1::ChannelError& error = errors_.emplace_back();
+    error.set_channel(channel);
+    error.set_code(static_cast<uint32_t>(code));
+    error.set_message(std::move(message));
+    return !std::exchange(writing_, true);
+  }
+
+  // Only the first call counts.
+  bool RequestFinish(grpc::Status status) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    if (finishing_) return false;
+    finishing_ = true;
+    status_ = std::move(status);
+    return !std::exchange(writing_, true);
+  }
+
+  // With the right to write.
+  void WriteNext() ABSL_LOCKS_EXCLUDED(mu_) {
+    outgoing_.Clear();
+    {
+      absl::MutexLock lock(&mu_);
+      if (finishing_) {
+        current_.reset();
+      } else if (current_ == nullptr && !errors_.empty()) {
+        *outgoing_.mutable_error() = std::move(errors_.front());
+        errors_.pop_front();
+      } else if (current_ == nullptr) {
+        current_ = waiting_.Pop();
+        offset_ = 0;
+        if (current_ == nullptr) {
+          writing_ = false;
+          return;
+        }
+      }
+    }
+    if (current_ != nullptr) {
+      const TensorChunk chunk = ChunkAt(*current_, offset_);
+      FillChunk(chunk, outgoing_.mutable_chunk());
+      offset_ += chunk.data.size();
+      if (offset_ == current_->num_bytes()) current_.reset();
+    }
+    if (outgoing_.event_case() == v1::TensorEvent::EVENT_NOT_SET) {
+      Finish(status_);  // the right to write is never given back
+    } else {
+      StartWrite(&outgoing_);
+    }
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      service_->OnRequest(this, incoming_);
+      Read();
+    } else if (rpc::HasParseMark(incoming_)) {
+      End(grpc::Status::OK);
+    } else {
+      End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                       "a message that cannot be parsed"));
+    }
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) RequestFinish(grpc::Status::CANCELLED);
+    WriteNext();
+  }
+
+  void OnCancel() override { End(grpc::Status::CANCELLED); }
+
+  void OnDone() override {
+    service_->OnDone(this);
+    delete this;
+  }
+
+  void End(grpc::Status status) {
+    if (RequestFinish(std::move(status))) WriteNext();
+  }
+
+  TensorPublisherService* const service_;
+  v1::TensorRequest incoming_;
+  absl::Mutex mu_;
+  LatestQueue waiting_ ABSL_GUARDED_BY(mu_);
+  std::deque<v1::ChannelError> errors_ ABSL_GUARDED_BY(mu_);
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool finishing_ ABSL_GUARDED_BY(mu_) = false;
+  grpc::Status status_;  // set once, before finishing_
+
+  // Of who has the right to write.
+  std::shared_ptr<const Tensor> current_;
+  size_t offset_ = 0;  // of current_, in bytes
+  v1::TensorEvent outgoing_;
+};
+
+TensorPublisherService::TensorPublisherService() : thread_([this] { Run(); }) {}
+
+TensorPublisherService::~TensorPublisherService() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+    changed_.Signal();
+  }
+  thread_.join();
+}
+
+bool TensorPublisherService::HasReaders(uint64_t channel) const {
+  absl::MutexLock lock(&mu_);
+  return by_channel_.contains(channel);
+}
+
+void TensorPublisherService::Publish(Tensor tensor) {
+  if (tensor.values.empty()) return;
+  const auto shared = std::make_shared<const Tensor>(std::move(tensor));
+  absl::MutexLock lock(&mu_);
+  const auto it = by_channel_.find(shared->tag.channel);
+  if (it == by_channel_.end()) return;
+  for (Reader* reader : it->second) {
+    if (reader->Push(shared, &replaced_)) Schedule(reader);
+  }
+}
+
+grpc::ServerBidiReactor<v1::TensorRequest, v1::TensorEvent>*
+TensorPublisherService::Read(grpc::CallbackServerContext*) {
+  auto* reader = new Reader(this);
+  {
+    absl::MutexLock lock(&mu_);
+    readers_[reader];
+  }
+  reader->Read();
+  return reader;
+}
+
+void TensorPublisherService::OnRequest(Reader* reader,
+                                       const v1::TensorRequest& request) {
+  absl::MutexLock lock(&mu_);
+  for (const uint64_t id : request.unsubscribe()) Unsubscribe(reader, id);
+  for (const uint64_t id : request.subscribe()) Subscribe(reader, id);
+}
+
+void TensorPublisherService::Subscribe(Reader* reader, uint64_t channel) {
+  absl::flat_hash_set<uint64_t>& channels = readers_[reader];
+  if (channels.contains(channel)) return;
+  if (channel == 0) {
+    if (reader->Refuse(channel, absl::StatusCode::kInvalidArgument,
+                       "no channel is 0")) {
+      Schedule(reader);
+    }
+  } else if (channels.size() >= kMaxChannels) {
+    if (reader->Refuse(
+            channel, absl::StatusCode::kResourceExhausted,
+            absl::StrCat("over ", kMaxChannels, " channels on one stream"))) {
+      Schedule(reader);
+    }
+  } else {
+    channels.insert(channel);
+    by_channel_[channel].push_back(reader);
+  }
+}
+
+void TensorPublisherService::Unsubscribe(Reader* reader, uint64_t channel) {
+  if (readers_[reader].erase(channel) == 0) return;
+  reader->Forget(channel);
+  const auto it = by_channel_.find(channel);
+  std::vector<Reader*>& readers = it->second;
+  readers.erase(std::find(readers.begin(), readers.end(), reader));
+  if (readers.empty()) by_channel_.erase(it);
+}
+
+void TensorPublisherService::OnDone(Reader* reader) {
+  absl::MutexLock lock(&mu_);
+  while (!readers_[reader].empty()) {
+    const uint64_t channel = *readers_[reader].begin();
+    Unsubscribe(reader, channel);
+  }
+  readers_.erase(reader);
+}
+
+void TensorPublisherService::FinishStreams(const grpc::Status& status) {
+  absl::MutexLock lock(&mu_);
+  for (const auto& [reader, channels] : readers_) {
+    if (reader->RequestFinish(status)) Schedule(reader);
+  }
+}
+
+TensorPublisherService::Stats TensorPublisherService::stats() const {
+  absl::MutexLock lock(&mu_);
+  Stats stats;
+  stats.readers = static_cast<int>(readers_.size());
+  for (const auto& [reader, channels] : readers_) {
+    stats.subscriptions += static_cast<int>(channels.size());
+  }
+  stats.replaced = replaced_;
+  return stats;
+}
+
+void TensorPublisherService::Schedule(Reader* reader) {
+  scheduled_.push_back(reader);
+  changed_.Signal();
+}
+
+void TensorPublisherService::Run() {
+  std::vector<Reader*> readers;
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      while (scheduled_.empty() && !stopping_) changed_.Wait(&mu_);
+      if (scheduled_.empty()) return;
+      readers.swap(scheduled_);
+    }
+    for (Reader* reader : readers) reader->WriteNext();
+    readers.clear();
+  }
+}
+
+}  // namespace nacre::worker

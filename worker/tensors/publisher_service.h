@@ -1,0 +1,84 @@
+// nacre.v1.Tensors: publishes tensors over one gRPC stream a reader, served on
+// the worker's port beside its own service.
+//
+// Back-pressure is gRPC's: a stream has one chunk under way, and what is
+// published meanwhile waits in the reader's LatestQueue. A tensor that was
+// begun is sent to its end.
+//
+// Thread-safe. Owns one thread, which begins the writes: a write takes tens of
+// microseconds, and who publishes is an engine.
+
+#ifndef WORKER_TENSORS_PUBLISHER_SERVICE_H_
+#define WORKER_TENSORS_PUBLISHER_SERVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/synchronization/mutex.h"
+#include "proto/tensors.grpc.pb.h"
+#include "worker/tensors/tensor_publisher.h"
+
+namespace nacre::worker {
+
+class TensorPublisherService final : public v1::Tensors::CallbackService,
+                                     public TensorPublisher {
+ public:
+  static constexpr size_t kMaxChannels = 4096;  // of one reader
+
+  struct Stats {
+    int readers = 0;        // streams
+    int subscriptions = 0;  // of all of them
+    uint64_t replaced = 0;  // tensors that a newer one took the place of
+  };
+
+  TensorPublisherService();
+  // After the server has ended its calls.
+  ~TensorPublisherService() override;
+
+  bool HasReaders(uint64_t channel) const override ABSL_LOCKS_EXCLUDED(mu_);
+  void Publish(Tensor tensor) override ABSL_LOCKS_EXCLUDED(mu_);
+
+  grpc::ServerBidiReactor<v1::TensorRequest, v1::TensorEvent>* Read(
+      grpc::CallbackServerContext* context) override;
+
+  // Ends every stream. Call it before the server shuts down.
+  void FinishStreams(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  Stats stats() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  class Reader;
+
+  void Run() ABSL_LOCKS_EXCLUDED(mu_);
+  void OnRequest(Reader* reader, const v1::TensorRequest& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Subscribe(Reader* reader, uint64_t channel)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Unsubscribe(Reader* reader, uint64_t channel)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnDone(Reader* reader) ABSL_LOCKS_EXCLUDED(mu_);
+  // Lets the thread begin to write to it.
+  void Schedule(Reader* reader) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable absl::Mutex mu_;
+  absl::CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  // With their channels. They delete themselves when their calls end.
+  absl::flat_hash_map<Reader*, absl::flat_hash_set<uint64_t>> readers_
+      ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<uint64_t, std::vector<Reader*>> by_channel_
+      ABSL_GUARDED_BY(mu_);
+  std::vector<Reader*> scheduled_ ABSL_GUARDED_BY(mu_);
+  uint64_t replaced_ ABSL_GUARDED_BY(mu_) = 0;
+  std::thread thread_;
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_TENSORS_PUBLISHER_SERVICE_H_

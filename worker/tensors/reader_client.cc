@@ -1,0 +1,205 @@
+#include "worker/tensors/reader_client.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/channel.h"
+#include "worker/clock.h"
+#include "worker/tensors/chunk_convert.h"
+
+namespace nacre::worker {
+
+TensorReaderClient::TensorReaderClient(rpc::ChannelSecurity security)
+    : security_(std::move(security)) {}
+
+TensorReaderClient::~TensorReaderClient() {
+  std::map<std::string, std::shared_ptr<Connection>> connections;
+  {
+    absl::MutexLock lock(&mu_);
+    entries_.clear();
+    connections.swap(connections_);
+  }
+  for (const auto& [address, connection] : connections) {
+    connection->stream->Cancel();
+  }
+  absl::MutexLock lock(&mu_);
+  while (num_streams_ > 0) ended_.Wait(&mu_);
+}
+
+void TensorReaderClient::Subscribe(Subscription subscription) {
+  v1::TensorRequest request;
+  request.add_subscribe(subscription.channel);
+  std::shared_ptr<Connection> connection;
+  bool is_new = false;
+  {
+    absl::MutexLock lock(&mu_);
+    std::shared_ptr<Connection>& known = connections_[subscription.address];
+    is_new = known == nullptr;
+    if (is_new) known = Dial(subscription.address);
+    connection = known;
+    Entry& entry = entries_[subscription.channel];
+    entry.connection = connection.get();
+    entry.subscription = std::move(subscription);
+  }
+  if (is_new) connection->stream->Start();
+  // On a stream that has just ended: OnDone is to come and tells the sink.
+  connection->stream->Send(std::move(request));
+}
+
+void TensorReaderClient::Unsubscribe(uint64_t channel) {
+  v1::TensorRequest request;
+  request.add_unsubscribe(channel);
+  std::shared_ptr<Stream> stream;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto it = entries_.find(channel);
+    if (it == entries_.end()) return;
+    stream = it->second.connection->stream;
+    entries_.erase(it);
+  }
+  stream->Send(std::move(request));
+}
+
+uint64_t TensorReaderClient::malformed_chunks() const {
+  absl::MutexLock lock(&mu_);
+  return malformed_chunks_;
+}
+
+std::shared_ptr<TensorReaderClient::Connection> TensorReaderClient::Dial(
+    const std::string& address) {
+  auto connection = std::make_shared<Connection>();
+  connection->address = address;
+  Stream::Callbacks callbacks;
+  callbacks.on_message = [this, connection](const v1::TensorEvent& event) {
+    OnEvent(connection.get(), event);
+  };
+  callbacks.on_done = [this, connection](const absl::Status& status) {
+    OnDone(connection.get(), status);
+  };
+  connection->stream = Stream::Create(std::move(callbacks));
+  connection->stub =
+      v1::Tensors::NewStub(rpc::CreateChannel(address, security_));
+  connection->stub->async()->Read(connection->stream->context(),
+                                  connection->stream.get());
+  ++num_streams_;
+  return connection;
+}
+
+void TensorReaderClient::OnEvent(Connection* connection,
+                                 const v1::TensorEvent& event) {
+  if (event.has_chunk()) {
+    OnChunk(connection, event.chunk());
+  } else if (event.has_error()) {
+    const absl::Status status(
+        static_cast<absl::StatusCode>(static_cast<int>(event.error().code())),
+        event.error().message());
+    Lose(connection, event.error().channel(),
+         status.ok() ? absl::UnknownError("refused") : status);
+  }
+}
+
+void TensorReaderClient::OnChunk(Connection* connection,
+                                 const v1::TensorChunk& proto) {
+  TensorChunk chunk;
+  const bool fits = ToChunk(proto, &chunk);
+  Subscription subscription;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto it = entries_.find(proto.channel());
+    // Of a channel that was just given up.
+    if (it == entries_.end() || it->second.connection != connection) return;
+    if (!fits) {
+      CountMalformed(*connection);
+      return;
+    }
+    subscription = it->second.subscription;
+  }
+  switch (connection->assembler.Add(chunk, subscription.num_values)) {
+    case TensorAssembler::Outcome::kPart:
+      return;
+    case TensorAssembler::Outcome::kWhole: {
+      {
+        absl::MutexLock lock(&mu_);
+        logged_.erase(connection->address);
+      }
+      subscription.sink->OnTensor(
+          {connection->assembler.TakeTensor(), MonotonicNowNs()});
+      return;
+    }
+    case TensorAssembler::Outcome::kMalformed: {
+      absl::MutexLock lock(&mu_);
+      CountMalformed(*connection);
+      return;
+    }
+    case TensorAssembler::Outcome::kWrongSize: {
+      Lose(connection, proto.channel(),
+           absl::InvalidArgumentError(absl::StrCat("a tensor that has not the ",
+                                                   subscription.num_values,
+                                                   " values expected")));
+      v1::TensorRequest request;
+      request.add_unsubscribe(proto.channel());
+      connection->stream->Send(std::move(request));
+      return;
+    }
+  }
+}
+
+void TensorReaderClient::Lose(Connection* connection, uint64_t channel,
+                              const absl::Status& status) {
+  std::shared_ptr<TensorSink> sink;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto it = entries_.find(channel);
+    if (it == entries_.end() || it->second.connection != connection) return;
+    sink = std::move(it->second.subscription.sink);
+    entries_.erase(it);
+  }
+  spdlog::warn("a channel for tensors of {} is refused: {}",
+               connection->address, status.ToString());
+  sink->OnLost(channel, status);
+}
+
+void TensorReaderClient::OnDone(Connection* connection,
+                                const absl::Status& status) {
+  std::vector<Subscription> lost;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto it = connections_.find(connection->address);
+    if (it != connections_.end() && it->second.get() == connection) {
+      connections_.erase(it);
+    }
+    for (auto& [channel, entry] : entries_) {
+      if (entry.connection == connection) {
+        lost.push_back(std::move(entry.subscription));
+      }
+    }
+    for (const Subscription& subscription : lost) {
+      entries_.erase(subscription.channel);
+    }
+    const std::string text = status.ToString();
+    if (!lost.empty() &&
+        std::exchange(logged_[connection->address], text) != text) {
+      spdlog::warn("no tensors from {}: {}; going on without",
+                   connection->address, text);
+    }
+  }
+  const absl::Status reason =
+      status.ok() ? absl::UnavailableError("the stream has ended") : status;
+  for (const Subscription& subscription : lost) {
+    subscription.sink->OnLost(subscription.channel, reason);
+  }
+  absl::MutexLock lock(&mu_);
+  --num_streams_;
+  ended_.Signal();
+}
+
+void TensorReaderClient::CountMalformed(const Connection& connection) {
+  if (++malformed_chunks_ == 1) {
+    spdlog::warn("{} sends chunks of tensors that make no sense",
+                 connection.address);
+  }
+}
+
+}  // namespace nacre::worker

@@ -1,0 +1,58 @@
+// Tensors in pieces that fit a message, and back. The pieces that come in are a
+// peer's: nothing about them is taken for granted.
+//
+// Thread-compatible.
+
+#ifndef WORKER_TENSORS_TENSOR_CHUNKS_H_
+#define WORKER_TENSORS_TENSOR_CHUNKS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "worker/tensors/tensor.h"
+
+namespace nacre::worker {
+
+inline constexpr size_t kMaxChunkBytes = size_t{1} << 20;
+
+struct TensorChunk {
+  TensorTag tag;
+  std::vector<int> shape;
+  uint64_t offset = 0;     // in bytes
+  absl::string_view data;  // float32, little endian; not owned
+};
+
+// The piece from `offset` on, with at most `max_bytes` (a multiple of 4). Its
+// data is the tensor's.
+TensorChunk ChunkAt(const Tensor& tensor, size_t offset,
+                    size_t max_bytes = kMaxChunkBytes);
+
+// Puts the tensors of one stream together, one at a time.
+class TensorAssembler {
+ public:
+  enum class Outcome {
+    kPart,
+    kWhole,      // tensor() is complete
+    kMalformed,  // dropped, and what there was of its tensor
+    kWrongSize,  // likewise: the tensor has another number of values
+  };
+
+  // `num_values`: what a tensor of the chunk's channel must have.
+  Outcome Add(const TensorChunk& chunk, size_t num_values);
+
+  // After kWhole.
+  Tensor TakeTensor();
+
+ private:
+  Outcome Drop(Outcome outcome);
+
+  bool open_ = false;
+  Tensor tensor_;
+  size_t received_ = 0;  // bytes of tensor_
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_TENSORS_TENSOR_CHUNKS_H_

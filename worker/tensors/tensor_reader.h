@@ -1,0 +1,55 @@
+// How a worker gets tensors that another one publishes. TensorReaderClient
+// takes them from gRPC streams; a transport between GPUs would be another one.
+//
+// Thread-safe; nothing here blocks.
+
+#ifndef WORKER_TENSORS_TENSOR_READER_H_
+#define WORKER_TENSORS_TENSOR_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "worker/tensors/tensor.h"
+
+namespace nacre::worker {
+
+struct ReceivedTensor {
+  Tensor tensor;
+  int64_t received_ns = 0;  // MonotonicNowNs, when its last byte was there
+};
+
+// Who reads. Called on the transport's threads, one channel's calls in order:
+// must only enqueue.
+class TensorSink {
+ public:
+  virtual ~TensorSink() = default;
+
+  virtual void OnTensor(ReceivedTensor received) = 0;
+  // Nothing more comes of that channel: its subscription is over.
+  virtual void OnLost(uint64_t channel, const absl::Status& status) = 0;
+};
+
+class TensorReader {
+ public:
+  struct Subscription {
+    std::string address;    // of the worker that publishes
+    uint64_t channel = 0;   // subscribed to once at a time
+    size_t num_values = 0;  // of each tensor; others end the channel
+    std::shared_ptr<TensorSink> sink;
+  };
+
+  virtual ~TensorReader() = default;
+
+  // The sink hears of everything that goes wrong, also of an address that
+  // cannot be reached.
+  virtual void Subscribe(Subscription subscription) = 0;
+  // Calls to the sink that have begun may end later. Unknown ones are ignored.
+  virtual void Unsubscribe(uint64_t channel) = 0;
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_TENSORS_TENSOR_READER_H_
