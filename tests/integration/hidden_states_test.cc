@@ -83,6 +83,16 @@ class HiddenStatesTest : public ::testing::Test {
   Tokens Expected(int kind, int max_tokens) {
     return Ids(Generate(StreamRequest(kind, v1::METHOD_AR, max_tokens)));
   }
+  // Requests until the draft has dialled the target; how many bytes came.
+  uint64_t Dial() {
+    uint64_t bytes = 0;
+    EXPECT_TRUE(Service::Eventually([&] {
+      bytes =
+          Generate(CaliTs(0, v1::METHOD_SD, 40)).speculation().hidden_bytes();
+      return bytes > 0;
+    }));
+    return bytes;
+  }
   double Metric(const std::string& name) {
     return telemetry::Sum(processes_->Scrape("coordinator"), name, "");
   }
@@ -107,7 +117,7 @@ class HiddenStatesTest : public ::testing::Test {
 };
 
 TEST_F(HiddenStatesTest, EveryMethodReadsThemAndSaysWhatArSays) {
-  uint64_t bytes = 0;
+  uint64_t bytes = Dial();
   for (const int kind : {0, 1, 2}) {
     const Tokens expected = Expected(kind, 80);
     for (const v1::Method method : kMethods) {
@@ -148,12 +158,13 @@ TEST_F(HiddenStatesTest, EveryMethodReadsThemAndSaysWhatArSays) {
 
 TEST_F(HiddenStatesTest, ALostChannelCostsTheScoreAndNoToken) {
   constexpr int kTokens = 300;
+  Dial();
   for (const v1::Method method : kMethods) {
     const Tokens expected = Expected(1, kTokens);
     bool cut = false;
     const v1::Complete complete =
         Generate(CaliTs(1, method, kTokens), [&](const v1::Chunk& chunk) {
-          if (chunk.first_index() < 30 || std::exchange(cut, true)) return;
+          if (chunk.first_index() < 60 || std::exchange(cut, true)) return;
           EXPECT_EQ(to_target_.connections(), 2);
           to_target_.SetLimit(1);
         });
@@ -193,7 +204,7 @@ TEST(SecureHiddenStates, TheyComeOverTlsToWhoHasACertificate) {
   options.tls_server_name = "nacre.internal";
   options.policy_files = {"cali-ts=" + calibration.path()};
   Service service(options);
-  v1::GenerateRequest request = StreamRequest(0, v1::METHOD_SD, 80);
+  v1::GenerateRequest request = StreamRequest(0, v1::METHOD_SD, 300);
   request.mutable_speculation()->set_policy("cali-ts");
   const auto complete = service.Generate(request);
   ASSERT_TRUE(complete.ok()) << complete.status();

@@ -40,6 +40,7 @@ void Counts::Add(const Counts& other) {
   silenced += other.silenced;
   policy_stops += other.policy_stops;
   unservable += other.unservable;
+  hidden += other.hidden;
 }
 
 std::string Describe(const Counts& counts) {
@@ -54,7 +55,7 @@ std::string Describe(const Counts& counts) {
       " messages rejected, ", counts.injected, " injected, ", counts.faults,
       " faults, ", counts.silenced, " silent workers; ", counts.cached,
       " prompt tokens cached, ", counts.policy_stops,
-      " chunks ended by policies");
+      " chunks ended by policies, ", counts.hidden, " hidden states");
 }
 
 Outcome RunSchedule(const Schedule& schedule, bool keep_trace) {
@@ -66,6 +67,7 @@ World::World(const Schedule& schedule, bool keep_trace)
       random_(schedule.seed * 2),
       trace_(keep_trace),
       checks_(/*redraws=*/schedule.seed % 4 == 0),
+      tensor_random_(schedule.seed * 0x9E3779B97F4A7C15 + 11),
       tokenizer_(SharedTokenizer()) {
   events_.reserve(64);
   requests_.resize(schedule.requests.size());
@@ -184,6 +186,8 @@ void World::Handle(const Event& event) {
       return Tick();
     case Event::Kind::kFault:
       return Inflict(schedule_.faults[subject]);
+    case Event::Kind::kTensor:
+      return DeliverTensor(tensor_messages_[subject], event.incarnation);
   }
 }
 
@@ -218,7 +222,8 @@ void World::CheckAtEnd() {
                    " KV positions are free");
     }
     // Streams keep their order: nothing of ours comes late or twice.
-    if (stats.rejected_messages > process.min_rejected &&
+    if (stats.rejected_messages >
+            process.min_rejected + process.max_stale_states &&
         !process.is_target() && process.failures_sent == 0) {
       checks_.Fail("draft worker ", process.index, " rejects ",
                    stats.rejected_messages, " messages, only ",

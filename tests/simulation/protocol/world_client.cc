@@ -40,6 +40,7 @@ void World::Client::OpenTarget(const coordinator::TargetOpening& opening) {
   open.plan = opening.plan;
   open.epoch = opening.epoch;
   open.has_draft = opening.has_draft;
+  open.hidden_channel = opening.hidden_channel;
   Target().open.push_back(std::move(open));
 }
 
@@ -71,6 +72,8 @@ void World::Client::OpenDraft(const coordinator::DraftOpening& opening) {
   if (request.policy.has_own_rule()) open.policy = request.policy.text();
   open.oracle_token_ids = request.oracle_ids;
   open.target_fingerprint = request.fingerprint;
+  open.hidden_address = opening.hidden_address;
+  open.hidden_channel = opening.hidden_channel;
   Draft().open.push_back(std::move(open));
 }
 

@@ -10,6 +10,7 @@
 #include "tests/simulation/protocol/policies.h"
 #include "tests/simulation/protocol/world.h"
 #include "tests/simulation/protocol/world_client.h"
+#include "tests/simulation/protocol/world_tensors.h"
 
 namespace nacre::protocol {
 
@@ -58,6 +59,8 @@ void World::StartProcess(Process& process) {
   const auto now_ns = [&process] {
     return process.clock_ns + process.options->clock_offset_ns;
   };
+  process.publisher = std::make_unique<Publisher>(this, process.index);
+  process.reader = std::make_unique<Reader>(this, process.index);
   if (process.is_target()) {
     process.target = std::make_unique<target_worker::TargetEngine>(
         target_worker::TargetEngine::Options{
@@ -68,7 +71,8 @@ void World::StartProcess(Process& process) {
                   Send(process, stream, std::move(events));
                 },
             .now_ns = now_ns,
-            .budget = options.budget});
+            .budget = options.budget,
+            .tensors = process.publisher.get()});
   } else {
     process.draft = std::make_unique<draft_worker::DraftEngine>(
         draft_worker::DraftEngine::Options{
@@ -80,6 +84,7 @@ void World::StartProcess(Process& process) {
                 },
             .now_ns = now_ns,
             .policies = &Library(options.has_policy_files),
+            .tensors = process.reader.get(),
             .budget = options.budget});
   }
 }
@@ -93,7 +98,10 @@ void World::StopProcess(Process& process) {
   process.running = process.draining = process.device_broken = false;
   process.hung_until_ns = 0;
   process.deadline_ns = -1;
-  process.min_rejected = 0;
+  process.min_rejected = process.max_stale_states = 0;
+  std::erase_if(subscriptions_, [&process](const auto& entry) {
+    return entry.first.first == process.index;
+  });
   process.failures_sent = 0;
   process.target_commands.clear();
   process.draft_commands.clear();
@@ -318,7 +326,8 @@ void AppendCommon(const worker::SessionEvents& common, WorkerEvents* events) {
                              .matched = span.matched,
                              .accepted = span.accepted,
                              .length = span.length,
-                             .batch_sessions = span.batch_sessions});
+                             .batch_sessions = span.batch_sessions,
+                             .bytes = span.bytes});
   }
 }
 
@@ -367,6 +376,9 @@ void World::Send(Process& process, worker::StreamId stream,
                                 : 0;
     checks_.OnTail(*session, tail);
     message.tails.emplace_back(session_id, std::move(tail));
+  }
+  for (worker::PolicyNote& note : events.policy_notes) {
+    message.policy_notes.emplace_back(note.session_id, std::move(note.note));
   }
   process.failures_sent += static_cast<int64_t>(events.common.failures.size());
   AppendCommon(events.common, &message);

@@ -33,6 +33,7 @@ class PublisherServiceTest : public ::testing::Test {
     publisher_.FinishStreams(
         grpc::Status(grpc::StatusCode::UNAVAILABLE, "stopping"));
     server_->Shutdown(absl::Seconds(10));
+    EXPECT_EQ(publisher_.stats().readers, 0);
   }
 
   std::shared_ptr<RecordingSink> Subscribe(TensorReader& reader,
