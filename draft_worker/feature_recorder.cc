@@ -69,9 +69,11 @@ void SessionFeatures::OnDrafted(int position, int32_t token_id,
                                 absl::Span<const float> hidden) {
   const model::Distribution distribution(
       logits.first(static_cast<size_t>(options_.vocab_limit)));
+  const size_t unverified = unverified_.size();
   Row& row = unverified_.emplace_back();
   row.generated = position - options_.prompt_length;
   row.token_id = token_id;
+  row.unverified = unverified;
   distribution.FillTop(absl::MakeSpan(row.top));
   row.entropy = static_cast<float>(distribution.entropy());
   row.probability = static_cast<float>(distribution.Probability(token_id));
@@ -105,15 +107,16 @@ void SessionFeatures::Write(int accepted, int rejected, int unknown) {
 
 void SessionFeatures::AppendLine(const char* outcome, std::string* lines) {
   Row& row = unverified_.front();
-  absl::StrAppend(
-      lines, "{\"request\":", JsonString(options_.request_id),
-      ",\"session\":", options_.session_id, ",\"position\":", row.generated,
-      ",\"token\":", row.token_id, ",\"top\":[",
-      absl::StrJoin(
-          row.top, ",",
-          [](std::string* out, float p) { absl::StrAppend(out, Exact(p)); }),
-      "],\"entropy\":", Exact(row.entropy),
-      ",\"probability\":", Exact(row.probability));
+  absl::StrAppend(lines, "{\"request\":", JsonString(options_.request_id),
+                  ",\"session\":", options_.session_id,
+                  ",\"position\":", row.generated, ",\"token\":", row.token_id,
+                  ",\"unverified\":", row.unverified, ",\"top\":[",
+                  absl::StrJoin(row.top, ",",
+                                [](std::string* out, float p) {
+                                  absl::StrAppend(out, Exact(p));
+                                }),
+                  "],\"entropy\":", Exact(row.entropy),
+                  ",\"probability\":", Exact(row.probability));
   if (needs_hidden()) {
     AppendHidden("row", row, lines);
     // The row that drew the next token was fed this one, right or wrong.

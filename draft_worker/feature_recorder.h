@@ -96,6 +96,7 @@ class SessionFeatures {
   struct Row {
     int generated = 0;  // tokens of the answer before this one
     int32_t token_id = 0;
+    size_t unverified = 0;  // drafted tokens before this one, when it was drawn
     std::array<float, speculation::kTopProbabilities> top = {};
     float entropy = 0.0f;               // nats
     float probability = 0.0f;           // of the token that was drawn

@@ -113,6 +113,10 @@ TEST_F(FeatureRecorderTest, UnverifiedTokensAreForgotten) {
   session.OnCommit({.accepted = 1, .overtaken = true});
   EXPECT_THAT(Outcomes(), ElementsAre(true, true, false, true));
   EXPECT_EQ(Lines().back()["position"], 3);
+  // How far each was drafted ahead.
+  EXPECT_EQ(Lines()[0]["unverified"], 0);
+  EXPECT_EQ(Lines()[2]["unverified"], 2);
+  EXPECT_EQ(Lines()[3]["unverified"], 0);
   session.OnCommit({});
   EXPECT_EQ(Lines().size(), 4u);
 }

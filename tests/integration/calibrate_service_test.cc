@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,6 +14,7 @@
 #include "tests/integration/command_line.h"
 #include "tests/integration/service_fixture.h"
 #include "tools/calibrate/feature_reader.h"
+#include "tools/calibrate/hidden_reader.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::integration {
@@ -105,6 +107,45 @@ TEST_F(CalibrateTest, DiscoIsTrainedTunedAndLoaded) {
   ExpectExactWith("disco");
 }
 
+TEST_F(CalibrateTest, SpecDecPlusPlusIsTrainedTunedAndLoaded) {
+  const CommandResult result =
+      Calibrate("specdec++", {"--thresholds=0.5,0.9", "--epochs=5"});
+  ASSERT_EQ(result.end, "exit code 0") << result.err;
+  EXPECT_THAT(result.out, HasSubstr("sd/specdec++:threshold=0.9,max=8"));
+  const nlohmann::json json = Policy();
+  ASSERT_TRUE(json.is_object());
+  EXPECT_EQ(json["policy"], "specdec++");
+  EXPECT_EQ(json["num_layers"], 3);
+  const double threshold = json["parameters"]["threshold"];
+  EXPECT_TRUE(threshold == 0.5 || threshold == 0.9) << threshold;
+  EXPECT_GT(json["calibration"]["training_tokens"], 20);
+  EXPECT_GT(json["calibration"]["test"]["tokens"], 0);
+  ExpectExactWith("specdec++");
+}
+
+// Which tokens a run records depends on its chunks and on time; what is trained
+// on them does not, once runs have filled each other's gaps.
+TEST_F(CalibrateTest, RecordingsOfOtherChunksGiveTheSameWeights) {
+  std::vector<std::string> weights;
+  for (const std::string policy : {"disco", "specdec++"}) {
+    for (const char* window : {"--window=16", "--window=5"}) {
+      const CommandResult result = Calibrate(
+          policy,
+          {"--thresholds=0.5", "--caps=4", "--epochs=2", "--limit=4", window});
+      ASSERT_EQ(result.end, "exit code 0") << result.err;
+      const nlohmann::json report = Policy()["calibration"];
+      EXPECT_EQ(report["recorded_tokens"], report["answer_tokens"])
+          << result.out;
+      const auto file = tools::ReadFile(out() + "/policy.safetensors");
+      ASSERT_TRUE(file.ok()) << file.status();
+      weights.push_back(*file);
+    }
+  }
+  ASSERT_EQ(weights.size(), 4u);
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_EQ(weights[2], weights[3]);
+}
+
 TEST_F(CalibrateTest, OptimalStaticIsMeasured) {
   const CommandResult result = Calibrate("optimal-static", {});
   ASSERT_EQ(result.end, "exit code 0") << result.err;
@@ -142,7 +183,9 @@ TEST_F(CalibrateTest, AFailureWritesNothing) {
 TEST_F(CalibrateTest, ARecordingDraftServesAsAlways) {
   const std::string file = folder_.path() + "/rows.jsonl";
   tools::Cluster::Options options = Service::Options();
-  options.draft_args = {"--record-features", file};
+  const std::string states_file = folder_.path() + "/states";
+  options.draft_args = {"--record-features", file, "--record-hidden",
+                        states_file};
   uint64_t verified = 0;
   {
     Service service(options);
@@ -162,16 +205,27 @@ TEST_F(CalibrateTest, ARecordingDraftServesAsAlways) {
   const auto lines =
       tools::ParseFeatures(file, tools::ReadFile(file).value_or(""));
   ASSERT_TRUE(lines.ok()) << lines.status();
-  // The last verdict of a request may come after its draft was closed.
-  EXPECT_LE(lines->size(), verified);
-  EXPECT_GE(lines->size() * 2, verified);
+  // What the last verdict of a request says does not come to its draft.
+  const auto with_verdict =
+      std::count_if(lines->begin(), lines->end(),
+                    [](const auto& line) { return line.accepted.has_value(); });
+  EXPECT_LE(static_cast<uint64_t>(with_verdict), verified);
+  EXPECT_GE(static_cast<uint64_t>(with_verdict) * 2, verified);
+  const auto states = tools::HiddenStates::Parse(
+      states_file, tools::ReadFile(states_file).value_or(""));
+  ASSERT_TRUE(states.ok()) << states.status();
   int last = -1;
-  std::string request;
+  uint64_t session = 0;
   for (const tools::FeatureLine& line : *lines) {
-    if (line.request != request) last = -1;
+    if (line.session != session) last = -1;
     EXPECT_GT(line.position, last);
     last = line.position;
-    request = line.request;
+    session = line.session;
+    ASSERT_TRUE(line.row.has_value());
+    EXPECT_LT(*line.row, states->count());
+    if (line.fed.has_value()) {
+      EXPECT_LT(*line.fed, states->count());
+    }
   }
 }
 
