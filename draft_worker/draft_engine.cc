@@ -165,7 +165,8 @@ void DraftEngine::DraftAll(absl::Span<const float> logits) {
   for (Session* session : stepping_) {
     if (!session->drafts) continue;
     const bool reads_hidden =
-        session->length.has_value() && session->length->needs_hidden();
+        (session->length.has_value() && session->length->needs_hidden()) ||
+        (session->features.has_value() && session->features->needs_hidden());
     if (reads_hidden && hidden.empty()) hidden = options_.model->final_hidden();
     Draft(*session, logits.subspan(row * vocab_size, vocab_size),
           reads_hidden ? hidden.subspan(row * hidden_size, hidden_size)
@@ -210,7 +211,7 @@ void DraftEngine::Draft(Session& session, absl::Span<const float> logits,
     return;
   }
   if (session.features.has_value()) {
-    session.features->OnDrafted(length, token_id, logits);
+    session.features->OnDrafted(length, token_id, logits, hidden);
   }
   session.drew = true;
   speculation::Tail tail =

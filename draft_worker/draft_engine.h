@@ -126,6 +126,7 @@ class DraftEngine : public worker::Engine {
   void DraftAll(absl::Span<const float> logits);
   // Draws the session's next token, unless a commit has made it pointless.
   //   logits [vocab_size], hidden [hidden_size] if its length policy reads it
+  //   or it is recorded
   void Draft(Session& session, absl::Span<const float> logits,
              absl::Span<const float> hidden);
   void AddStepSpans(int64_t start_ns, int64_t end_ns);

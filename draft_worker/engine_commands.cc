@@ -295,6 +295,7 @@ void DraftEngine::Fail(Session& session, absl::Status status) {
 }
 
 void DraftEngine::Close(Session& session) {
+  if (session.features.has_value()) session.features->OnClosed();
   // A session whose step is running is not touched before it ends.
   session.closing = true;
   closing_ = true;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
+#include "common/status_macros.h"
 #include "model/distribution.h"
 #include "nlohmann/json.hpp"
 
@@ -36,6 +37,11 @@ absl::StatusOr<std::unique_ptr<FeatureFile>> FeatureFile::Open(
   return std::unique_ptr<FeatureFile>(new FeatureFile(path, file));
 }
 
+absl::Status FeatureFile::AddHidden(const std::string& path, int hidden_size) {
+  NACRE_ASSIGN_OR_RETURN(hidden_, HiddenFile::Create(path, hidden_size));
+  return absl::OkStatus();
+}
+
 FeatureFile::~FeatureFile() {
   std::fclose(file_);
   if (lost_lines_ > 0) {
@@ -59,42 +65,75 @@ void FeatureFile::Write(const std::string& lines, int num_lines) {
 }
 
 void SessionFeatures::OnDrafted(int position, int32_t token_id,
-                                absl::Span<const float> logits) {
+                                absl::Span<const float> logits,
+                                absl::Span<const float> hidden) {
   const model::Distribution distribution(
       logits.first(static_cast<size_t>(options_.vocab_limit)));
+  const size_t unverified = unverified_.size();
   Row& row = unverified_.emplace_back();
   row.generated = position - options_.prompt_length;
+  row.token_id = token_id;
+  row.unverified = unverified;
   distribution.FillTop(absl::MakeSpan(row.top));
   row.entropy = static_cast<float>(distribution.entropy());
   row.probability = static_cast<float>(distribution.Probability(token_id));
+  if (needs_hidden()) row.hidden.assign(hidden.begin(), hidden.end());
 }
 
 void SessionFeatures::OnCommit(
     const speculation::DraftSession::CommitReport& report) {
-  const int num_lines = report.accepted + (report.rejected ? 1 : 0);
+  Write(report.accepted, report.rejected ? 1 : 0, 0);
+  if (report.rejected) unverified_.clear();
+}
+
+void SessionFeatures::OnClosed() {
+  Write(0, 0, static_cast<int>(unverified_.size()));
+}
+
+void SessionFeatures::Write(int accepted, int rejected, int unknown) {
+  const int num_lines = accepted + rejected + unknown;
   NACRE_CHECK(static_cast<size_t>(num_lines) <= unverified_.size(),
               "a verdict on tokens that were not drafted");
   std::string lines;
   for (int i = 0; i < num_lines; ++i) {
-    AppendLine(unverified_.front(), i < report.accepted, &lines);
+    AppendLine(i < accepted              ? "true"
+               : i < accepted + rejected ? "false"
+                                         : "null",
+               &lines);
     unverified_.pop_front();
   }
-  if (report.rejected) unverified_.clear();
   if (num_lines > 0) options_.file->Write(lines, num_lines);
 }
 
-void SessionFeatures::AppendLine(const Row& row, bool accepted,
-                                 std::string* lines) const {
+void SessionFeatures::AppendLine(const char* outcome, std::string* lines) {
+  Row& row = unverified_.front();
   absl::StrAppend(lines, "{\"request\":", JsonString(options_.request_id),
                   ",\"session\":", options_.session_id,
-                  ",\"position\":", row.generated, ",\"top\":[",
+                  ",\"position\":", row.generated, ",\"token\":", row.token_id,
+                  ",\"unverified\":", row.unverified, ",\"top\":[",
                   absl::StrJoin(row.top, ",",
                                 [](std::string* out, float p) {
                                   absl::StrAppend(out, Exact(p));
                                 }),
                   "],\"entropy\":", Exact(row.entropy),
-                  ",\"probability\":", Exact(row.probability),
-                  ",\"accepted\":", accepted ? "true" : "false", "}\n");
+                  ",\"probability\":", Exact(row.probability));
+  if (needs_hidden()) {
+    AppendHidden("row", row, lines);
+    // The row that drew the next token was fed this one, right or wrong.
+    if (unverified_.size() > 1) AppendHidden("fed", unverified_[1], lines);
+  }
+  absl::StrAppend(lines, ",\"accepted\":", outcome, "}\n");
+}
+
+void SessionFeatures::AppendHidden(const char* key, Row& row,
+                                   std::string* lines) {
+  if (!row.hidden.empty()) {
+    row.hidden_at = options_.file->hidden()->Append(row.hidden);
+    row.hidden.clear();
+  }
+  if (row.hidden_at.has_value()) {
+    absl::StrAppend(lines, ",\"", key, "\":", *row.hidden_at);
+  }
 }
 
 }  // namespace nacre::draft_worker

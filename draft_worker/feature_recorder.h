@@ -1,6 +1,7 @@
 // Records what length policies are calibrated from: what the draft's row said
-// of each drafted token that the target has verified, and whether it was right.
-// One JSON object a line (docs/policies.md, "Recording").
+// of each drafted token, and whether the target agreed. One JSON object a line
+// (docs/policies.md, "Recording"), and, where asked for, the hidden states that
+// the lines refer to.
 //
 // A FeatureFile serves all sessions of the process and outlives them. One
 // thread, the engine's, which writes when a verdict comes: this is for
@@ -15,9 +16,14 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "draft_worker/hidden_file.h"
 #include "speculation/draft_session.h"
 #include "speculation/policies/length_policy.h"
 
@@ -34,6 +40,11 @@ class FeatureFile {
   FeatureFile(const FeatureFile&) = delete;
   FeatureFile& operator=(const FeatureFile&) = delete;
 
+  // Records hidden states too, in a file of their own. Before the first
+  // session. Errors: HiddenFile::Create's.
+  absl::Status AddHidden(const std::string& path, int hidden_size);
+  HiddenFile* hidden() const { return hidden_.get(); }  // null: not recorded
+
   // Whole lines, `num_lines` of them. The first failure is logged; from then on
   // nothing is written, so that the file holds no line of half a write behind
   // another: what should have been is counted.
@@ -47,6 +58,7 @@ class FeatureFile {
 
   const std::string path_;
   std::FILE* const file_;  // owned
+  std::unique_ptr<HiddenFile> hidden_;
   bool failed_ = false;
   uint64_t lost_lines_ = 0;
 };
@@ -64,27 +76,44 @@ class SessionFeatures {
 
   explicit SessionFeatures(Options options) : options_(std::move(options)) {}
 
+  bool needs_hidden() const { return options_.file->hidden() != nullptr; }
+
   // The token drawn for `position` was appended.
   //   logits [vocab_limit or more]
-  void OnDrafted(int position, int32_t token_id,
-                 absl::Span<const float> logits);
+  //   hidden [hidden_size] of that row, if needs_hidden()
+  void OnDrafted(int position, int32_t token_id, absl::Span<const float> logits,
+                 absl::Span<const float> hidden);
 
   // After the session has applied a commit. Writes the tokens that it verifies,
   // in their order; those that a rejection drops unverified are forgotten.
   void OnCommit(const speculation::DraftSession::CommitReport& report);
 
+  // The session ends: the verdict that ends an answer does not come to its
+  // draft. Writes the tokens that still wait for theirs, without an outcome.
+  void OnClosed();
+
  private:
   struct Row {
     int generated = 0;  // tokens of the answer before this one
+    int32_t token_id = 0;
+    size_t unverified = 0;  // drafted tokens before this one, when it was drawn
     std::array<float, speculation::kTopProbabilities> top = {};
-    float entropy = 0.0f;      // nats
-    float probability = 0.0f;  // of the token that was drawn
+    float entropy = 0.0f;               // nats
+    float probability = 0.0f;           // of the token that was drawn
+    std::vector<float> hidden;          // until it is in the file
+    absl::optional<int64_t> hidden_at;  // there
   };
 
-  void AppendLine(const Row& row, bool accepted, std::string* lines) const;
+  // Writes and forgets the first rows: `accepted` of them accepted, then
+  // `rejected` rejected, then `unknown` that nothing is known of.
+  void Write(int accepted, int rejected, int unknown);
+  // Of the first row; `outcome` is a JSON value.
+  void AppendLine(const char* outcome, std::string* lines);
+  // Where the row's hidden state is, as a member of a JSON object.
+  void AppendHidden(const char* key, Row& row, std::string* lines);
 
   const Options options_;
-  std::deque<Row> unverified_;
+  std::deque<Row> unverified_;  // of positions without a gap
 };
 
 }  // namespace nacre::draft_worker

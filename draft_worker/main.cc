@@ -44,6 +44,10 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
     NACRE_ASSIGN_OR_RETURN(
         borrowed->features,
         nacre::draft_worker::FeatureFile::Open(worker_options.record_features));
+    if (!worker_options.record_hidden.empty()) {
+      NACRE_RETURN_IF_ERROR(borrowed->features->AddHidden(
+          worker_options.record_hidden, model->info().hidden_size));
+    }
   }
   borrowed->tensors =
       std::make_unique<nacre::worker::TensorReaderClient>(peers);

@@ -209,6 +209,10 @@ constexpr Flag kFlags[] = {
      "of a draft worker: what its rows say of every verified token is appended "
      "there, for calibration (off)",
      SetText<&WorkerOptions::record_features>},
+    {"record-hidden", "FILE",
+     "with --record-features: the rows' hidden states go to this new file; "
+     "they are large (off)",
+     SetText<&WorkerOptions::record_hidden>},
     {"tls-cert", "FILE", "certificate of this worker (PEM); TLS both ways",
      SetTlsFile<&rpc::TlsFiles::cert_file>},
     {"tls-key", "FILE", "private key of --tls-cert (PEM)",
@@ -296,6 +300,11 @@ absl::Status Validate(const WorkerOptions& options) {
                                      /*allow_port_zero=*/false));
   NACRE_RETURN_IF_ERROR(
       CheckAddress("listen", options.listen, /*allow_port_zero=*/true));
+  if (!options.record_hidden.empty() && options.record_features.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--record-hidden ", options.record_hidden,
+                     " needs --record-features, which refers to its states"));
+  }
   if (!options.metrics_listen.empty()) {
     NACRE_RETURN_IF_ERROR(CheckAddress("metrics-listen", options.metrics_listen,
                                        /*allow_port_zero=*/true));

@@ -43,6 +43,7 @@ struct WorkerOptions {
   // Of a draft worker: (name of a length policy, its calibration's folder).
   std::vector<std::pair<std::string, std::string>> policy_files;
   std::string record_features;  // of a draft worker: file; empty: none
+  std::string record_hidden;    // likewise; only with record_features
   rpc::PeerTlsFlags tls;        // checked where they are loaded
 };
 

@@ -61,7 +61,7 @@ TEST_F(FeatureRecorderTest, ALineSaysWhatTheRowSaid) {
   std::vector<float> logits;
   for (int i = 0; i < 12; ++i) logits.push_back(static_cast<float>(-i));
   logits.push_back(50.0f);
-  session.OnDrafted(/*position=*/5, /*token_id=*/1, logits);
+  session.OnDrafted(/*position=*/5, /*token_id=*/1, logits, {});
   EXPECT_TRUE(Lines().empty());
   session.OnCommit({.accepted = 1});
   const std::vector<Json> lines = Lines();
@@ -70,7 +70,9 @@ TEST_F(FeatureRecorderTest, ALineSaysWhatTheRowSaid) {
   EXPECT_EQ(line["request"], "ask \"1\"\n\xef\xbf\xbd");
   EXPECT_EQ(line["session"], 7);
   EXPECT_EQ(line["position"], 2);
+  EXPECT_EQ(line["token"], 1);
   EXPECT_EQ(line["accepted"], true);
+  EXPECT_FALSE(line.contains("row"));
   double z = 0.0;
   double entropy = 0.0;
   for (int i = 0; i < 12; ++i) z += std::exp(-i);
@@ -89,7 +91,7 @@ TEST_F(FeatureRecorderTest, ALineSaysWhatTheRowSaid) {
 TEST_F(FeatureRecorderTest, NumbersComeBackBitForBit) {
   SessionFeatures session({file_.get(), "r", 1, 0, 3});
   const std::vector<float> logits = {0.1f, -7.3f, 0.3333f};
-  session.OnDrafted(0, 2, logits);
+  session.OnDrafted(0, 2, logits, {});
   session.OnCommit({.rejected = true});
   const Json line = Lines().at(0);
   const model::Distribution row(logits);
@@ -102,17 +104,76 @@ TEST_F(FeatureRecorderTest, NumbersComeBackBitForBit) {
 TEST_F(FeatureRecorderTest, UnverifiedTokensAreForgotten) {
   SessionFeatures session({file_.get(), "r", 1, 0, 2});
   const std::vector<float> logits = {1.0f, 0.0f};
-  for (int i = 0; i < 5; ++i) session.OnDrafted(i, 0, logits);
+  for (int i = 0; i < 5; ++i) session.OnDrafted(i, 0, logits, {});
   session.OnCommit({.accepted = 1});
   session.OnCommit({.accepted = 1, .rejected = true});
   EXPECT_THAT(Outcomes(), ElementsAre(true, true, false));
   // Of what is drafted behind the rejection the first comes next.
-  session.OnDrafted(3, 0, logits);
+  session.OnDrafted(3, 0, logits, {});
   session.OnCommit({.accepted = 1, .overtaken = true});
   EXPECT_THAT(Outcomes(), ElementsAre(true, true, false, true));
   EXPECT_EQ(Lines().back()["position"], 3);
+  // How far each was drafted ahead.
+  EXPECT_EQ(Lines()[0]["unverified"], 0);
+  EXPECT_EQ(Lines()[2]["unverified"], 2);
+  EXPECT_EQ(Lines()[3]["unverified"], 0);
   session.OnCommit({});
   EXPECT_EQ(Lines().size(), 4u);
+}
+
+// The verdict that ends an answer never comes.
+TEST_F(FeatureRecorderTest, ATokenWithoutVerdictHasNoOutcome) {
+  SessionFeatures session({file_.get(), "r", 1, 0, 2});
+  const std::vector<float> logits = {1.0f, 0.0f};
+  for (int i = 0; i < 3; ++i) session.OnDrafted(i, 1, logits, {});
+  session.OnCommit({.accepted = 1});
+  session.OnClosed();
+  const std::vector<Json> lines = Lines();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0]["accepted"], true);
+  for (size_t i = 1; i < 3; ++i) {
+    EXPECT_TRUE(lines[i]["accepted"].is_null());
+    EXPECT_EQ(lines[i]["position"], i);
+    EXPECT_EQ(lines[i]["token"], 1);
+  }
+  session.OnClosed();
+  EXPECT_EQ(Lines().size(), 3u);
+}
+
+// Each state is written once: as that of the row that drew a token, and as that
+// of the row which was fed the token before.
+TEST_F(FeatureRecorderTest, LinesReferToHiddenStates) {
+  const std::string states = dir_ + "/states";
+  ASSERT_TRUE(file_->AddHidden(states, 2).ok());
+  SessionFeatures session({file_.get(), "r", 1, 0, 2});
+  ASSERT_TRUE(session.needs_hidden());
+  const std::vector<float> logits = {1.0f, 0.0f};
+  const auto draft = [&](int position, float value) {
+    session.OnDrafted(position, 0, logits, {value, -value});
+  };
+  for (int i = 0; i < 4; ++i) draft(i, static_cast<float>(i));
+  session.OnCommit({.accepted = 1});
+  // The state of the token behind a rejected one was computed from it.
+  session.OnCommit({.accepted = 0, .rejected = true});
+  draft(2, 9.0f);
+  session.OnCommit({.accepted = 1, .overtaken = true});
+  const std::vector<Json> lines = Lines();
+  ASSERT_EQ(lines.size(), 3u);
+  std::ifstream stream(states, std::ios::binary);
+  stream.seekg(kHiddenHeaderBytes);
+  std::vector<float> values;
+  for (float value = 0.0f;
+       stream.read(reinterpret_cast<char*>(&value), sizeof(value));) {
+    values.push_back(value);
+  }
+  EXPECT_THAT(values,
+              ElementsAre(0.0f, -0.0f, 1.0f, -1.0f, 2.0f, -2.0f, 9.0f, -9.0f));
+  EXPECT_EQ(lines[0]["row"], 0);
+  EXPECT_EQ(lines[0]["fed"], 1);
+  EXPECT_EQ(lines[1]["row"], 1);
+  EXPECT_EQ(lines[1]["fed"], 2);
+  EXPECT_EQ(lines[2]["row"], 3);
+  EXPECT_FALSE(lines[2].contains("fed"));
 }
 
 TEST_F(FeatureRecorderTest, AppendsToWhatIsThere) {
@@ -137,7 +198,7 @@ TEST(FeatureFile, AFullDiskLosesLinesAndNothingElse) {
   ASSERT_TRUE(file.ok()) << file.status();
   SessionFeatures session({file->get(), "r", 1, 0, 2});
   const std::vector<float> logits = {1.0f, 0.0f};
-  for (int i = 0; i < 4; ++i) session.OnDrafted(i, 0, logits);
+  for (int i = 0; i < 4; ++i) session.OnDrafted(i, 0, logits, {});
   session.OnCommit({.accepted = 2});
   EXPECT_EQ((*file)->lost_lines(), 2u);
   session.OnCommit({.accepted = 1, .rejected = true});
@@ -179,6 +240,44 @@ TEST_F(FeatureRecorderTest, TheEngineRecordsVerifiedTokens) {
   fixture.Drain();
   EXPECT_THAT(Outcomes(), ElementsAre(true, true, false, true));
   EXPECT_EQ(Lines().back()["position"], 3);
+}
+
+// The states are those of the rows, and the last chunk is there without an
+// outcome once the session is closed.
+TEST_F(FeatureRecorderTest, TheEngineRecordsHiddenStates) {
+  TableModelOptions model;
+  model.shows_hidden = true;  // its logits
+  const int size = TableModel(model).info().hidden_size;
+  const std::string states = dir_ + "/states";
+  ASSERT_TRUE(file_->AddHidden(states, size).ok());
+  DraftFixture fixture(model, {}, nullptr, file_.get());
+  const OpenDraft open = MakeOpen(9, {3, 4, 5}, 3);
+  fixture.Open(open);
+  fixture.Drain();
+  const std::vector<int32_t> drafted = fixture.TakeDrafted(9);
+  ASSERT_EQ(drafted.size(), 3u);
+  DraftCommands close;
+  close.stream = 1;
+  close.close.push_back(9);
+  fixture.engine->Push(std::move(close));
+  fixture.Drain();
+  const std::vector<Json> lines = Lines();
+  ASSERT_EQ(lines.size(), 3u);
+  std::ifstream stream(states, std::ios::binary);
+  stream.seekg(kHiddenHeaderBytes);
+  std::vector<int32_t> tokens = {3, 4, 5};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(lines[i]["accepted"].is_null());
+    EXPECT_EQ(lines[i]["token"], drafted[i]);
+    EXPECT_EQ(lines[i]["row"], i);
+    EXPECT_EQ(lines[i].value("fed", Json(-1)), i < 2 ? Json(i + 1) : Json(-1));
+    std::vector<float> state(static_cast<size_t>(size));
+    stream.read(reinterpret_cast<char*>(state.data()),
+                static_cast<std::streamsize>(state.size() * sizeof(float)));
+    ASSERT_TRUE(stream);
+    EXPECT_EQ(state, fixture.model.Logits(tokens));
+    tokens.push_back(drafted[i]);
+  }
 }
 
 // A token that a policy discards is never sent, so it is never verified.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "tests/integration/command_line.h"
 #include "tests/integration/service_fixture.h"
 #include "tools/calibrate/feature_reader.h"
+#include "tools/calibrate/hidden_reader.h"
+#include "tools/calibrate/recording.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::integration {
@@ -105,6 +108,45 @@ TEST_F(CalibrateTest, DiscoIsTrainedTunedAndLoaded) {
   ExpectExactWith("disco");
 }
 
+TEST_F(CalibrateTest, SpecDecPlusPlusIsTrainedTunedAndLoaded) {
+  const CommandResult result =
+      Calibrate("specdec++", {"--thresholds=0.5,0.9", "--epochs=5"});
+  ASSERT_EQ(result.end, "exit code 0") << result.err;
+  EXPECT_THAT(result.out, HasSubstr("sd/specdec++:threshold=0.9,max=8"));
+  const nlohmann::json json = Policy();
+  ASSERT_TRUE(json.is_object());
+  EXPECT_EQ(json["policy"], "specdec++");
+  EXPECT_EQ(json["num_layers"], 3);
+  const double threshold = json["parameters"]["threshold"];
+  EXPECT_TRUE(threshold == 0.5 || threshold == 0.9) << threshold;
+  EXPECT_GT(json["calibration"]["training_tokens"], 20);
+  EXPECT_GT(json["calibration"]["test"]["tokens"], 0);
+  ExpectExactWith("specdec++");
+}
+
+// Which tokens a run records depends on its chunks and on time; what is trained
+// on them does not, once runs have filled each other's gaps.
+TEST_F(CalibrateTest, RecordingsOfOtherChunksGiveTheSameWeights) {
+  std::vector<std::string> weights;
+  for (const std::string policy : {"disco", "specdec++"}) {
+    for (const char* window : {"--window=16", "--window=5"}) {
+      const CommandResult result = Calibrate(
+          policy,
+          {"--thresholds=0.5", "--caps=4", "--epochs=2", "--limit=4", window});
+      ASSERT_EQ(result.end, "exit code 0") << result.err;
+      const nlohmann::json report = Policy()["calibration"];
+      EXPECT_EQ(report["recorded_tokens"], report["answer_tokens"])
+          << result.out;
+      const auto file = tools::ReadFile(out() + "/policy.safetensors");
+      ASSERT_TRUE(file.ok()) << file.status();
+      weights.push_back(*file);
+    }
+  }
+  ASSERT_EQ(weights.size(), 4u);
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_EQ(weights[2], weights[3]);
+}
+
 TEST_F(CalibrateTest, OptimalStaticIsMeasured) {
   const CommandResult result = Calibrate("optimal-static", {});
   ASSERT_EQ(result.end, "exit code 0") << result.err;
@@ -142,37 +184,48 @@ TEST_F(CalibrateTest, AFailureWritesNothing) {
 TEST_F(CalibrateTest, ARecordingDraftServesAsAlways) {
   const std::string file = folder_.path() + "/rows.jsonl";
   tools::Cluster::Options options = Service::Options();
-  options.draft_args = {"--record-features", file};
-  uint64_t verified = 0;
+  const std::string states_file = folder_.path() + "/states";
+  options.draft_args = {"--record-features", file, "--record-hidden",
+                        states_file};
+  std::map<int, std::vector<int32_t>> answers;
   {
     Service service(options);
     for (const tools::Prompt& prompt : LoadPrompts("gsm8k_100.jsonl", 2)) {
       const auto ar =
           service.Generate(Request(prompt.text, v1::METHOD_AR, kMaxTokens));
-      const auto async =
-          service.Generate(Request(prompt.text, v1::METHOD_ASYNC, kMaxTokens));
+      v1::GenerateRequest request =
+          Request(prompt.text, v1::METHOD_ASYNC, kMaxTokens);
+      const int index = static_cast<int>(answers.size());
+      request.set_request_id(tools::RecordingId(index));
+      const auto async = service.Generate(request);
       ASSERT_TRUE(ar.ok() && async.ok());
       EXPECT_EQ(
           std::vector<uint32_t>(ar->token_ids().begin(), ar->token_ids().end()),
           std::vector<uint32_t>(async->token_ids().begin(),
                                 async->token_ids().end()));
-      verified += async->speculation().verified();
+      answers[index].assign(ar->token_ids().begin(), ar->token_ids().end());
     }
   }
   const auto lines =
       tools::ParseFeatures(file, tools::ReadFile(file).value_or(""));
   ASSERT_TRUE(lines.ok()) << lines.status();
-  // The last verdict of a request may come after its draft was closed.
-  EXPECT_LE(lines->size(), verified);
-  EXPECT_GE(lines->size() * 2, verified);
+  const auto states = tools::HiddenStates::Parse(
+      states_file, tools::ReadFile(states_file).value_or(""));
+  ASSERT_TRUE(states.ok()) << states.status();
   int last = -1;
-  std::string request;
+  uint64_t session = 0;
   for (const tools::FeatureLine& line : *lines) {
-    if (line.request != request) last = -1;
+    if (line.session != session) last = -1;
     EXPECT_GT(line.position, last);
     last = line.position;
-    request = line.request;
+    session = line.session;
+    EXPECT_TRUE(line.row.has_value());
   }
+  // Every outcome is that of the answer, every state is there.
+  tools::Recording recording({.max_tokens = {kMaxTokens, kMaxTokens}});
+  const absl::Status added = recording.Add(*lines, &*states, answers);
+  EXPECT_TRUE(added.ok()) << added;
+  EXPECT_GT(recording.recorded(), 0u);
 }
 
 TEST(RecordStartup, BadFilesEndTheWorker) {

@@ -41,6 +41,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--policy-file",
                           "specdec++=dir",
                           "--record-features=rows.jsonl",
+                          "--record-hidden=states",
                           "--metrics-listen",
                           "127.0.0.1:0",
                           "--metrics-address-file=b",
@@ -67,6 +68,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_THAT(options->policy_files,
               ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
   EXPECT_EQ(options->record_features, "rows.jsonl");
+  EXPECT_EQ(options->record_hidden, "states");
   EXPECT_EQ(options->metrics_listen, "127.0.0.1:0");
   EXPECT_EQ(options->metrics_address_file, "b");
   EXPECT_EQ(options->log_format, "json");
@@ -76,17 +78,15 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
 TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
   EXPECT_TRUE(ParseWorkerOptions({"--help"})->help);
   const std::string help = HelpText("nacre-x", "does x");
-  for (const char* flag : {"--model",          "--coordinator",
-                           "--listen",         "--advertise",
-                           "--backend",        "--cpus",
-                           "--weights",        "--kv-type",
-                           "--device",         "--max-memory",
-                           "--address-file",   "--drain-timeout",
-                           "--hang-timeout",   "--prefill-chunk",
-                           "--spin",           "--prefix-cache",
-                           "--policy-file",    "--record-features",
-                           "--metrics-listen", "--metrics-address-file",
-                           "--log-format",     "--log-level"}) {
+  for (const char* flag :
+       {"--model",         "--coordinator",    "--listen",
+        "--advertise",     "--backend",        "--cpus",
+        "--weights",       "--kv-type",        "--device",
+        "--max-memory",    "--address-file",   "--drain-timeout",
+        "--hang-timeout",  "--prefill-chunk",  "--spin",
+        "--prefix-cache",  "--policy-file",    "--record-features",
+        "--record-hidden", "--metrics-listen", "--metrics-address-file",
+        "--log-format",    "--log-level"}) {
     EXPECT_THAT(help, HasSubstr(flag));
   }
 }
@@ -113,6 +113,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--model", "m"}, "--coordinator HOST:PORT is required"},
         BadLine{{"--model"}, "--model needs a value"},
         BadLine{{"model", "m"}, "unknown flag \"model\""},
+        BadLine{{"--model=m", "--coordinator=c:1", "--record-hidden=h"},
+                "--record-hidden h needs --record-features"},
         BadLine{{"--modle=m"}, "unknown flag \"--modle\""},
         BadLine{{"--cpus", "1,x"}, "--cpus \"1,x\""},
         BadLine{{"--device", "-1"}, "--device \"-1\""},

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <string>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,11 +11,11 @@
 #include "common/status_macros.h"
 #include "speculation/law.h"
 #include "speculation/pipeline.h"
-#include "tools/calibrate/classifier_metrics.h"
-#include "tools/calibrate/feature_reader.h"
+#include "tools/calibrate/learn.h"
 #include "tools/calibrate/measure.h"
 #include "tools/calibrate/policy_writer.h"
-#include "tools/command_cluster.h"
+#include "tools/calibrate/record.h"
+#include "tools/calibrate/workers.h"
 #include "tools/interrupt.h"
 #include "tools/temporary_folder.h"
 #include "tools/throttled_progress.h"
@@ -34,59 +31,6 @@ constexpr int kProbeWindow = 5;
 // Lengths to each side of the law's that are measured too.
 constexpr int kGammaReach = 2;
 
-// One cluster and its client. Ctrl-C cancels what is asked of it.
-class Workers {
- public:
-  static absl::StatusOr<std::unique_ptr<Workers>> Start(
-      Cluster::Options options, const Terminal& terminal) {
-    auto workers = std::unique_ptr<Workers>(new Workers(terminal));
-    NACRE_ASSIGN_OR_RETURN(
-        workers->cluster_,
-        StartCommandCluster(std::move(options), workers->logs_.path(),
-                            terminal));
-    workers->client_ =
-        std::make_unique<GenerationClient>(workers->cluster_->address());
-    return workers;
-  }
-
-  absl::StatusOr<uint64_t> Record(const CalibrationPlan& plan) {
-    return Watched([&](const ProgressLine& progress) {
-      return RunRecordingRequests(plan, client_.get(), progress);
-    });
-  }
-
-  absl::StatusOr<std::vector<MethodSummary>> Measure(
-      const CalibrationPlan& plan, const std::vector<int>& prompts,
-      const std::vector<std::string>& policies) {
-    return Watched([&](const ProgressLine& progress) {
-      return MeasurePolicies(plan, prompts, policies, client_.get(), progress);
-    });
-  }
-
-  // Until all processes have ended.
-  void Stop() { cluster_->Drain(); }
-
- private:
-  explicit Workers(const Terminal& terminal) : terminal_(terminal) {}
-
-  template <typename Work>
-  std::invoke_result_t<Work, const ProgressLine&> Watched(const Work& work) {
-    ThrottledProgress throttled(terminal_);
-    const ProgressLine progress = [&throttled](const std::string& line) {
-      throttled(line);
-    };
-    InterruptWatcher watcher([this] { client_->CancelAll(); });
-    auto result = work(progress);
-    terminal_.EndProgress();
-    return result;
-  }
-
-  const Terminal& terminal_;
-  const TemporaryFolder logs_;
-  std::unique_ptr<Cluster> cluster_;
-  std::unique_ptr<GenerationClient> client_;
-};
-
 Json MeasuredJson(const std::vector<MethodSummary>& summaries) {
   Json json = Json::array();
   for (const MethodSummary& summary : summaries) {
@@ -96,17 +40,6 @@ Json MeasuredJson(const std::vector<MethodSummary>& summaries) {
                     {"mean_accepted_length", summary.mean_accepted_length}});
   }
   return json;
-}
-
-Json MetricsJson(const ClassifierMetrics& metrics) {
-  return {{"tokens", metrics.count},
-          {"accepted_share", metrics.accepted_share},
-          {"f1", metrics.f1},
-          {"f1_of_all", metrics.f1_of_all},
-          {"precision", metrics.precision},
-          {"recall", metrics.recall},
-          {"calibration_error", metrics.calibration_error},
-          {"loss", metrics.loss}};
 }
 
 class Calibration {
@@ -126,12 +59,13 @@ class Calibration {
     NACRE_ASSIGN_OR_RETURN(description_.draft_fingerprint,
                            FingerprintOf(plan_.cluster.draft_model));
     Cluster::Options options = plan_.cluster;
-    if (plan_.kind == PolicyKind::kDisco) {
-      NACRE_RETURN_IF_ERROR(Learn());
+    if (plan_.is_learned()) {
+      NACRE_RETURN_IF_ERROR(RecordAndLearn());
       // The workers that measure load what has been learnt.
       NACRE_RETURN_IF_ERROR(
           WritePolicyFolder(staged_.path(), description_, weights_));
-      options.policy_files = {absl::StrCat("disco=", staged_.path())};
+      options.policy_files = {
+          absl::StrCat(description_.policy, "=", staged_.path())};
     }
     NACRE_ASSIGN_OR_RETURN(workers_, Workers::Start(options, terminal_));
     std::string tuned;
@@ -151,60 +85,9 @@ class Calibration {
   }
 
  private:
-  // Lines of the recording cluster, which has ended when they are read.
-  absl::StatusOr<std::vector<FeatureLine>> Record() const {
-    const TemporaryFolder folder;
-    const std::string file = folder.path() + "/features.jsonl";
-    Cluster::Options options = plan_.cluster;
-    options.draft_args.push_back(absl::StrCat("--record-features=", file));
-    NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Workers> workers,
-                           Workers::Start(options, terminal_));
-    NACRE_ASSIGN_OR_RETURN(const uint64_t verified, workers->Record(plan_));
-    workers->Stop();
-    NACRE_ASSIGN_OR_RETURN(const std::string content, ReadFile(file));
-    NACRE_ASSIGN_OR_RETURN(std::vector<FeatureLine> lines,
-                           ParseFeatures(file, content));
-    // The last verdict of a request may find its draft closed. More is missing
-    // where the disk was full or the worker died.
-    if (lines.size() < verified / 2) {
-      return absl::DataLossError(absl::StrCat("the draft worker recorded ",
-                                              lines.size(), " of ", verified,
-                                              " verified tokens"));
-    }
-    return lines;
-  }
-
-  absl::Status Learn() {
-    NACRE_ASSIGN_OR_RETURN(const std::vector<FeatureLine> lines, Record());
-    const PromptSplit& split = plan_.split;
-    const std::vector<Example> training = ExamplesOf(lines, split.training);
-    const std::vector<Example> validation = ExamplesOf(lines, split.validation);
-    const std::vector<Example> test = ExamplesOf(lines, split.test);
-    NACRE_ASSIGN_OR_RETURN(const TrainedNetwork trained,
-                           Train(training, validation));
-    weights_ = trained.weights;
-    const ClassifierMetrics metrics = MeasureNetwork(*weights_, test);
-    terminal_.out << absl::StrFormat(
-        "trained on %d tokens of %d prompts, %d epochs, best after %d: loss "
-        "%.4f, on validation %.4f\n"
-        "on %d test tokens, %.1f %% of them accepted: F1 %.3f (%.3f where all "
-        "are said to be accepted), calibration error %.3f, loss %.4f\n",
-        training.size(), split.training.size(), trained.epochs,
-        trained.best_epoch, trained.training_loss, trained.validation_loss,
-        metrics.count, 100.0 * metrics.accepted_share, metrics.f1,
-        metrics.f1_of_all, metrics.calibration_error, metrics.loss);
-    description_.calibration["training_tokens"] = training.size();
-    description_.calibration["validation_tokens"] = validation.size();
-    description_.calibration["epochs"] = trained.best_epoch;
-    description_.calibration["training_loss"] = trained.training_loss;
-    description_.calibration["validation_loss"] = trained.validation_loss;
-    description_.calibration["test"] = MetricsJson(metrics);
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<TrainedNetwork> Train(
-      const std::vector<Example>& training,
-      const std::vector<Example>& validation) const {
+  absl::Status RecordAndLearn() {
+    NACRE_ASSIGN_OR_RETURN(const Recording recording,
+                           RecordAnswers(plan_, terminal_));
     std::atomic<bool> interrupted = false;
     ThrottledProgress progress(terminal_);
     TrainingOptions options = plan_.training;
@@ -216,10 +99,14 @@ class Calibration {
       return !interrupted;
     };
     InterruptWatcher watcher([&interrupted] { interrupted = true; });
-    absl::StatusOr<TrainedNetwork> trained =
-        TrainNetwork(training, validation, options);
+    const absl::StatusOr<Learnt> learnt =
+        Learn(plan_.kind, recording, plan_.split, options);
     terminal_.EndProgress();
-    return trained;
+    if (!learnt.ok()) return learnt.status();
+    terminal_.out << learnt->summary << std::flush;
+    weights_ = learnt->weights;
+    description_.calibration.update(learnt->report);
+    return absl::OkStatus();
   }
 
   // Measures, prints the table and keeps it under `stage`.
@@ -227,7 +114,11 @@ class Calibration {
       const std::string& stage, const std::vector<int>& prompts,
       const std::vector<std::string>& policies) {
     NACRE_ASSIGN_OR_RETURN(std::vector<MethodSummary> summaries,
-                           workers_->Measure(plan_, prompts, policies));
+                           workers_->Do([&](GenerationClient* client,
+                                            const ProgressLine& progress) {
+                             return MeasurePolicies(plan_, prompts, policies,
+                                                    client, progress);
+                           }));
     terminal_.out << stage << ", " << prompts.size() << " prompts x "
                   << plan_.repeat << ":\n"
                   << SummaryTable(summaries) << std::flush;
@@ -310,7 +201,7 @@ class Calibration {
   const Terminal& terminal_;
   const TemporaryFolder staged_;
   PolicyDescription description_;
-  std::optional<speculation::DiscoWeights> weights_;
+  PolicyWeights weights_;
   std::unique_ptr<Workers> workers_;
 };
 

@@ -18,7 +18,17 @@ using speculation::PolicyKind;
 constexpr char kDiscoThresholds[] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9";
 // SVIP's authors chose among 0.2 to 0.5.
 constexpr char kSvipThresholds[] = "0.1,0.2,0.3,0.4,0.5,0.6";
+// Of rejection, which the training weighs: what its head says is high.
+constexpr char kSpecDecThresholds[] = "0.3,0.5,0.7,0.8,0.9,0.95,0.99";
 constexpr int kMaxWidth = 4096;
+// A head has many weights for the tokens that there are: faster, it knows them
+// by heart after one epoch.
+constexpr double kHeadLearningRate = 1e-4;
+
+const char* DefaultThresholds(PolicyKind kind) {
+  if (kind == PolicyKind::kSvip) return kSvipThresholds;
+  return kind == PolicyKind::kDisco ? kDiscoThresholds : kSpecDecThresholds;
+}
 
 absl::StatusOr<PolicyKind> ParseKind(const std::string& name) {
   if (name.empty()) {
@@ -30,14 +40,13 @@ absl::StatusOr<PolicyKind> ParseKind(const std::string& name) {
       case PolicyKind::kDisco:
       case PolicyKind::kSvip:
       case PolicyKind::kOptimalStatic:
+      case PolicyKind::kSpecDecPlusPlus:
         return info.kind;
       case PolicyKind::kCaliTs:
-      case PolicyKind::kSpecDecPlusPlus:
-        return absl::UnimplementedError(
+        return absl::FailedPreconditionError(
             absl::StrCat("flag --policy: ", name,
-                         " cannot be calibrated in this version: it is trained "
-                         "on hidden states of the models, which the workers do "
-                         "not record"));
+                         " is trained on hidden states of the target, which do "
+                         "not come to the draft workers that record"));
       default:
         break;
     }
@@ -45,7 +54,7 @@ absl::StatusOr<PolicyKind> ParseKind(const std::string& name) {
   return absl::InvalidArgumentError(
       absl::StrCat("flag --policy: \"", name,
                    "\" has nothing to calibrate; there are: disco svip "
-                   "optimal-static"));
+                   "specdec++ optimal-static"));
 }
 
 // "0.2,0.4": values that the policy takes, each once.
@@ -108,6 +117,10 @@ absl::Status CheckNumbers(const CalibrationFlags& flags) {
     return absl::InvalidArgumentError(absl::StrCat(
         "flag --temperature: ", flags.temperature, " is not 0 or more"));
   }
+  if (!(flags.learning_rate >= 0.0 && flags.learning_rate <= 1.0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "flag --learning-rate: ", flags.learning_rate, " is not in [0, 1]"));
+  }
   if (!(flags.timeout_s > 0.0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --timeout: ", flags.timeout_s, " is not > 0"));
@@ -139,7 +152,8 @@ std::vector<int> First(std::vector<int> indices, int count) {
 }  // namespace
 
 void CalibrationFlags::Register(FlagSet* flags) {
-  flags->Add("policy", "P", &policy, "disco, svip or optimal-static");
+  flags->Add("policy", "P", &policy,
+             "disco, svip, specdec++ or optimal-static");
   flags->Add("prompts", "FILE", &prompts,
              "one JSON object a line: prompt, perhaps id and max_tokens");
   flags->Add("out", "DIR", &out, "folder to write, for --policy-file P=DIR");
@@ -150,14 +164,17 @@ void CalibrationFlags::Register(FlagSet* flags) {
   flags->Add("seed", "S", &seed,
              "of the requests, the split of the prompts and the training");
   flags->Add("window", "N", &window,
-             "longest chunk while features are recorded (disco)");
+             "longest chunk while features are recorded (disco, specdec++)");
   flags->Add("width", "W", &training.width, "hidden units (disco)");
   flags->Add("epochs", "N", &training.max_epochs,
-             "longest training (disco); it ends before where the loss on other "
-             "prompts has stopped falling");
+             "longest training (disco, specdec++); it ends before where the "
+             "loss on other prompts has stopped falling");
+  flags->Add("learning-rate", "R", &learning_rate,
+             "of the training; 0: 0.001 for disco, 0.0001 for specdec++");
   flags->Add("thresholds", "LIST", &thresholds,
-             "values to measure of disco's threshold or svip's h (default: 0.2 "
-             "to 0.9, 0.1 to 0.6)");
+             "values to measure of the threshold, or of svip's h (default: 0.2 "
+             "to 0.9 for disco, 0.3 to 0.99 for specdec++, 0.1 to 0.6 for "
+             "svip)");
   flags->Add("caps", "LIST", &caps, "values to measure of their max");
   flags->Add("tune-prompts", "N", &tune_prompts,
              "most prompts that each candidate is measured on");
@@ -169,7 +186,7 @@ void CalibrationFlags::Register(FlagSet* flags) {
 }
 
 std::vector<int> CalibrationPlan::TuningPrompts() const {
-  if (kind == PolicyKind::kDisco) return First(split.validation, tune_prompts);
+  if (is_learned()) return First(split.validation, tune_prompts);
   // Nothing is trained: those are free too.
   std::vector<int> indices = split.training;
   indices.insert(indices.end(), split.validation.begin(),
@@ -198,12 +215,11 @@ absl::StatusOr<CalibrationPlan> BuildCalibrationPlan(
   NACRE_RETURN_IF_ERROR(CheckCluster(flags.cluster));
   NACRE_RETURN_IF_ERROR(CheckNumbers(flags));
   if (plan.kind != PolicyKind::kOptimalStatic) {
-    const std::string fallback =
-        plan.kind == PolicyKind::kSvip ? kSvipThresholds : kDiscoThresholds;
     NACRE_ASSIGN_OR_RETURN(
         plan.thresholds,
-        ParseThresholds(
-            plan.kind, flags.thresholds.empty() ? fallback : flags.thresholds));
+        ParseThresholds(plan.kind, flags.thresholds.empty()
+                                       ? DefaultThresholds(plan.kind)
+                                       : flags.thresholds));
     NACRE_ASSIGN_OR_RETURN(plan.caps, ParseCaps(flags.caps));
   }
   NACRE_ASSIGN_OR_RETURN(const std::string content, ReadFile(flags.prompts));
@@ -227,6 +243,10 @@ absl::StatusOr<CalibrationPlan> BuildCalibrationPlan(
   plan.repeat = flags.repeat;
   plan.training = flags.training;
   plan.training.seed = flags.seed;
+  if (plan.needs_states()) plan.training.learning_rate = kHeadLearningRate;
+  if (flags.learning_rate > 0.0) {
+    plan.training.learning_rate = flags.learning_rate;
+  }
   plan.timeout = absl::Seconds(flags.timeout_s);
   return plan;
 }

@@ -13,7 +13,7 @@
 #include "proto/inference.pb.h"
 #include "speculation/policies/policy_spec.h"
 #include "tools/calibrate/dataset.h"
-#include "tools/calibrate/trainer.h"
+#include "tools/calibrate/training_loop.h"
 #include "tools/cluster.h"
 #include "tools/flag_set.h"
 #include "tools/prompts_file.h"
@@ -35,6 +35,7 @@ struct CalibrationFlags {
   int tune_prompts = 16;
   int repeat = 3;
   TrainingOptions training;
+  double learning_rate = 0.0;  // 0: the policy's own
   double timeout_s = 600.0;
 
   void Register(FlagSet* flags);
@@ -55,19 +56,28 @@ struct CalibrationPlan {
   TrainingOptions training;
   absl::Duration timeout;  // of a request
 
+  // Whether a network is trained, on what workers record, and whether on hidden
+  // states.
+  bool is_learned() const {
+    return kind == speculation::PolicyKind::kDisco || needs_states();
+  }
+  bool needs_states() const {
+    return kind == speculation::PolicyKind::kSpecDecPlusPlus;
+  }
+
   // Indices of the prompts that parameters are tuned on, and of those that the
   // result is measured on; at most tune_prompts each.
   std::vector<int> TuningPrompts() const;
   std::vector<int> TestPrompts() const;
 };
 
-// The policy with this threshold (disco) or h (svip) and longest chunk.
+// The policy with this threshold (svip: h) and longest chunk.
 std::string PolicyText(speculation::PolicyKind kind, double threshold, int cap);
 
-// Reads the prompts. UNIMPLEMENTED: a policy whose training needs what workers
-// do not record; INVALID_ARGUMENT: a policy without calibration, a missing
-// flag, a number out of range, too few prompts, more or fewer than one draft
-// worker; NOT_FOUND: no such file.
+// Reads the prompts. FAILED_PRECONDITION: a policy whose training needs what
+// draft workers do not see; INVALID_ARGUMENT: a policy without calibration, a
+// missing flag, a number out of range, too few prompts, more or fewer than one
+// draft worker; NOT_FOUND: no such file.
 absl::StatusOr<CalibrationPlan> BuildCalibrationPlan(
     const CalibrationFlags& flags);
 

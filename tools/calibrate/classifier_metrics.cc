@@ -68,4 +68,18 @@ ClassifierMetrics MeasureNetwork(const speculation::DiscoWeights& weights,
   return MeasureClassifier(predictions);
 }
 
+ClassifierMetrics MeasureNetwork(const speculation::AcceptanceHead& head,
+                                 double odds_factor,
+                                 absl::Span<const StateExample> examples) {
+  std::vector<Prediction> predictions;
+  predictions.reserve(examples.size());
+  for (const StateExample& example : examples) {
+    const double said = head.Accepted(example.state);
+    const double accepted = odds_factor * said;
+    predictions.push_back(
+        {accepted / (accepted + 1.0 - said), example.accepted > 0.5});
+  }
+  return MeasureClassifier(predictions);
+}
+
 }  // namespace nacre::tools

@@ -9,6 +9,7 @@
 
 #include "absl/types/span.h"
 #include "speculation/policies/disco.h"
+#include "speculation/policies/specdec_plus_plus.h"
 #include "tools/calibrate/dataset.h"
 
 namespace nacre::tools {
@@ -39,9 +40,14 @@ inline constexpr int kCalibrationBins = 10;
 // Of none: all 0.
 ClassifierMetrics MeasureClassifier(absl::Span<const Prediction> predictions);
 
-// What the network says of the examples.
+// What the network says of the examples; of a head, with the odds that it gives
+// acceptance times `odds_factor`: the weight of a rejected token in its
+// training undoes that weight.
 ClassifierMetrics MeasureNetwork(const speculation::DiscoWeights& weights,
                                  absl::Span<const Example> examples);
+ClassifierMetrics MeasureNetwork(const speculation::AcceptanceHead& head,
+                                 double odds_factor,
+                                 absl::Span<const StateExample> examples);
 
 }  // namespace nacre::tools
 

@@ -5,8 +5,8 @@
 #include <random>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 
 namespace nacre::tools {
 namespace {
@@ -14,13 +14,14 @@ namespace {
 // Of the two smaller parts.
 constexpr double kHeldOutShare = 0.15;
 
-Example MakeExample(const FeatureLine& line) {
+Example MakeExample(const RecordedToken& token) {
+  const FeatureLine& line = token.line;
   Example example;
   std::copy(line.top.begin(), line.top.end(), example.inputs.begin());
   example.inputs[speculation::kTopProbabilities] = line.entropy;
   example.inputs[speculation::kTopProbabilities + 1] =
       speculation::kDiscoIndexScale * static_cast<float>(line.position);
-  example.accepted = line.accepted;
+  example.accepted = token.accepted;
   return example;
 }
 
@@ -55,17 +56,22 @@ absl::StatusOr<PromptSplit> SplitPrompts(int num_prompts, uint64_t seed) {
   return split;
 }
 
-std::string RecordingId(int prompt) {
-  return absl::StrCat("calibrate-", prompt);
+std::vector<Example> ExamplesOf(absl::Span<const RecordedToken* const> tokens) {
+  std::vector<Example> examples;
+  examples.reserve(tokens.size());
+  for (const RecordedToken* token : tokens) {
+    examples.push_back(MakeExample(*token));
+  }
+  return examples;
 }
 
-std::vector<Example> ExamplesOf(absl::Span<const FeatureLine> lines,
-                                absl::Span<const int> prompts) {
-  absl::flat_hash_set<std::string> requests;
-  for (const int prompt : prompts) requests.insert(RecordingId(prompt));
-  std::vector<Example> examples;
-  for (const FeatureLine& line : lines) {
-    if (requests.contains(line.request)) examples.push_back(MakeExample(line));
+std::vector<StateExample> StateExamplesOf(
+    absl::Span<const RecordedToken* const> tokens) {
+  std::vector<StateExample> examples;
+  examples.reserve(tokens.size());
+  for (const RecordedToken* token : tokens) {
+    NACRE_CHECK(!token->fed_state.empty(), "a token without a hidden state");
+    examples.push_back({token->fed_state, token->accepted ? 1.0 : 0.0});
   }
   return examples;
 }

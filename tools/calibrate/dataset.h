@@ -8,13 +8,12 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "speculation/policies/disco.h"
-#include "tools/calibrate/feature_reader.h"
+#include "tools/calibrate/recording.h"
 
 namespace nacre::tools {
 
@@ -37,12 +36,19 @@ inline constexpr int kMinPrompts = 3;
 // kMinPrompts.
 absl::StatusOr<PromptSplit> SplitPrompts(int num_prompts, uint64_t seed);
 
-// The id that the recording request for a prompt has.
-std::string RecordingId(int prompt);
+// As `disco` reads them.
+std::vector<Example> ExamplesOf(absl::Span<const RecordedToken* const> tokens);
 
-// Those of the lines whose request is one of `prompts`, in their order.
-std::vector<Example> ExamplesOf(absl::Span<const FeatureLine> lines,
-                                absl::Span<const int> prompts);
+// As the head of `specdec++` reads them: the state of the row that was fed a
+// token, which must be there, and what became of that token. The examples refer
+// to the tokens, which outlive them.
+struct StateExample {
+  absl::Span<const float> state;
+  // Its probability of being accepted, in [0, 1]; recordings have 0 or 1.
+  double accepted = 0.0;
+};
+std::vector<StateExample> StateExamplesOf(
+    absl::Span<const RecordedToken* const> tokens);
 
 }  // namespace nacre::tools
 

@@ -16,6 +16,7 @@ using Json = nlohmann::json;
 
 // No answer is longer.
 constexpr int64_t kMaxPosition = int64_t{1} << 30;
+constexpr int64_t kMaxToken = 0x7fffffff;
 // The entropy of 2^31 equally likely tokens is 21.5 nats.
 constexpr double kMaxEntropy = 22.0;
 // Probabilities are rounded sums.
@@ -60,6 +61,25 @@ absl::Status ReadTop(const Json& value, FeatureLine* line) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<int> ReadCount(const char* key, const Json& value, int64_t max) {
+  if (!value.is_number_unsigned() ||
+      value.get<uint64_t>() > static_cast<uint64_t>(max)) {
+    return Bad(key, value, absl::StrCat("a whole number in [0, ", max, "]"));
+  }
+  return value.get<int>();
+}
+
+// Absent where there is none.
+absl::StatusOr<std::optional<uint64_t>> ReadIndex(const char* key,
+                                                  const Json& object) {
+  const auto it = object.find(key);
+  if (it == object.end()) return std::nullopt;
+  if (!it->is_number_unsigned()) {
+    return Bad(key, *it, "a whole number of 0 or more");
+  }
+  return it->get<uint64_t>();
+}
+
 absl::StatusOr<FeatureLine> ParseLine(absl::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr,
                                 /*allow_exceptions=*/false);
@@ -75,22 +95,28 @@ absl::StatusOr<FeatureLine> ParseLine(absl::string_view text) {
     return Bad("session", session, "a whole number of 0 or more");
   }
   line.session = session.get<uint64_t>();
-  const Json& position = Field(json, "position");
-  if (!position.is_number_unsigned() ||
-      position.get<uint64_t>() > uint64_t{kMaxPosition}) {
-    return Bad("position", position,
-               absl::StrCat("a whole number in [0, ", kMaxPosition, "]"));
-  }
-  line.position = position.get<int>();
+  NACRE_ASSIGN_OR_RETURN(
+      line.position,
+      ReadCount("position", Field(json, "position"), kMaxPosition));
+  NACRE_ASSIGN_OR_RETURN(line.token,
+                         ReadCount("token", Field(json, "token"), kMaxToken));
+  NACRE_ASSIGN_OR_RETURN(
+      line.unverified,
+      ReadCount("unverified", Field(json, "unverified"), kMaxPosition));
   NACRE_RETURN_IF_ERROR(ReadTop(Field(json, "top"), &line));
   NACRE_ASSIGN_OR_RETURN(
       line.entropy, ReadNumber("entropy", Field(json, "entropy"), kMaxEntropy));
   NACRE_ASSIGN_OR_RETURN(
       line.probability,
       ReadNumber("probability", Field(json, "probability"), kMaxProbability));
-  const Json& accepted = Field(json, "accepted");
-  if (!accepted.is_boolean()) return Bad("accepted", accepted, "true or false");
-  line.accepted = accepted.get<bool>();
+  const auto accepted = json.find("accepted");
+  if (accepted == json.end() ||
+      !(accepted->is_boolean() || accepted->is_null())) {
+    return Bad("accepted", Field(json, "accepted"), "true, false or null");
+  }
+  if (accepted->is_boolean()) line.accepted = accepted->get<bool>();
+  NACRE_ASSIGN_OR_RETURN(line.row, ReadIndex("row", json));
+  NACRE_ASSIGN_OR_RETURN(line.fed, ReadIndex("fed", json));
   return line;
 }
 

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,15 +18,21 @@
 
 namespace nacre::tools {
 
-// One drafted token that was verified.
+// One drafted token.
 struct FeatureLine {
   std::string request;
   uint64_t session = 0;
   int position = 0;  // tokens of the answer before it
+  int32_t token = 0;
+  int unverified = 0;  // drafted tokens before it, when it was drawn
   std::array<float, speculation::kTopProbabilities> top = {};  // descending
   float entropy = 0.0f;                                        // nats
   float probability = 0.0f;                                    // of the token
-  bool accepted = false;
+  std::optional<bool> accepted;  // absent: its verdict did not come
+  // Of the states in the hidden file: that of the row it was drawn from, and of
+  // the row that was fed it.
+  std::optional<uint64_t> row;
+  std::optional<uint64_t> fed;
 };
 
 // `name` stands for the source in errors. Empty lines are skipped, unknown keys

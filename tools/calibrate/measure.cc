@@ -10,20 +10,19 @@
 
 namespace nacre::tools {
 
-absl::StatusOr<uint64_t> RunRecordingRequests(const CalibrationPlan& plan,
-                                              GenerationClient* client,
-                                              const ProgressLine& progress) {
+absl::StatusOr<std::map<int, std::vector<int32_t>>> RunRecordingRequests(
+    const CalibrationPlan& plan, const std::vector<int>& prompts, int window,
+    GenerationClient* client, const ProgressLine& progress) {
   BenchPlan bench;
-  BenchMethod sd = {"sd", v1::METHOD_SD, static_cast<uint32_t>(plan.window)};
+  BenchMethod sd = {"sd", v1::METHOD_SD, static_cast<uint32_t>(window)};
   sd.policy = "constant";
   bench.methods = {sd};
   bench.prompts = plan.prompts;
   bench.request = plan.request;
-  uint64_t verified = 0;
-  for (size_t i = 0; i < plan.prompts.size(); ++i) {
-    const int prompt = static_cast<int>(i);
-    progress(absl::StrFormat("recording prompt %d of %d", prompt + 1,
-                             plan.prompts.size()));
+  std::map<int, std::vector<int32_t>> answers;
+  for (const int prompt : prompts) {
+    progress(absl::StrFormat("recording chunks of %d, prompt %d of %d", window,
+                             answers.size() + 1, prompts.size()));
     v1::GenerateRequest request = BenchRequest(bench, sd, prompt);
     request.set_request_id(RecordingId(prompt));
     const absl::StatusOr<v1::Complete> complete =
@@ -31,9 +30,12 @@ absl::StatusOr<uint64_t> RunRecordingRequests(const CalibrationPlan& plan,
     if (!complete.ok()) {
       return RequestError(complete.status(), bench, sd, prompt);
     }
-    verified += complete->speculation().verified();
+    std::vector<int32_t>& answer = answers[prompt];
+    for (const uint32_t id : complete->token_ids()) {
+      answer.push_back(static_cast<int32_t>(id));
+    }
   }
-  return verified;
+  return answers;
 }
 
 absl::StatusOr<std::vector<MethodSummary>> MeasurePolicies(

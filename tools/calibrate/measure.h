@@ -6,24 +6,26 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "tools/bench_report.h"
 #include "tools/calibrate/calibration_plan.h"
+#include "tools/calibrate/recording.h"
 #include "tools/generation_client.h"
 
 namespace nacre::tools {
 
 using ProgressLine = std::function<void(const std::string& line)>;
 
-// Every prompt once with `sd` and chunks of plan.window, as the request
-// RecordingId(prompt). How many drafted tokens were verified in all. Errors:
-// the first request's that fails, with its prompt.
-absl::StatusOr<uint64_t> RunRecordingRequests(const CalibrationPlan& plan,
-                                              GenerationClient* client,
-                                              const ProgressLine& progress);
+// Each of `prompts` once with `sd` and chunks of `window`, as the request
+// RecordingId(prompt). Their answers. Errors: the first request's that fails,
+// with its prompt.
+absl::StatusOr<std::map<int, std::vector<int32_t>>> RunRecordingRequests(
+    const CalibrationPlan& plan, const std::vector<int>& prompts, int window,
+    GenerationClient* client, const ProgressLine& progress);
 
 // `ar`, and `sd` with each of `policies`, on the prompts: as of `nacre bench`
 // with plan.repeat repetitions, in that order. Errors: RunBench's, and

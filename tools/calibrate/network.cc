@@ -5,35 +5,16 @@
 #include <random>
 
 #include "common/check.h"
+#include "tools/calibrate/training_math.h"
 
 namespace nacre::tools {
 namespace {
 
 using speculation::kDiscoInputs;
 
-constexpr double kPi = 3.14159265358979323846;
 // Below it an input counts as constant: dividing by less would blow up what is
 // rounding.
 constexpr double kSmallestSpread = 1e-6;
-
-// Uniform in (0, 1), the same on every machine.
-double Uniform(std::mt19937_64& random) {
-  return (static_cast<double>(random() >> 11) + 0.5) / 9007199254740992.0;
-}
-
-// Box and Muller's.
-double Normal(std::mt19937_64& random) {
-  const double radius = std::sqrt(-2.0 * std::log(Uniform(random)));
-  return radius * std::cos(2.0 * kPi * Uniform(random));
-}
-
-double Sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-
-// ln(1 + e^x) - label * x, for any x without overflow.
-double CrossEntropy(double x, bool label) {
-  return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))) -
-         (label ? x : 0.0);
-}
 
 }  // namespace
 

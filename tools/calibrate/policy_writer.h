@@ -5,12 +5,14 @@
 #define TOOLS_CALIBRATE_POLICY_WRITER_H_
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "speculation/policies/cali_ts.h"
 #include "speculation/policies/disco.h"
+#include "speculation/policies/specdec_plus_plus.h"
 
 namespace nacre::tools {
 
@@ -23,13 +25,18 @@ struct PolicyDescription {
   nlohmann::ordered_json calibration = nlohmann::ordered_json::object();
 };
 
+// None for policies that have only parameters.
+using PolicyWeights =
+    std::variant<std::monostate, speculation::DiscoWeights,
+                 speculation::AcceptanceHead, speculation::CaliTsModel>;
+
 // Creates `dir` where it is not there, writes policy.safetensors (with weights
 // only) and then policy.json, each under another name that is changed at the
 // end. An older policy.json goes first: a folder with one is whole. Errors of
 // the disk.
-absl::Status WritePolicyFolder(
-    const std::string& dir, const PolicyDescription& description,
-    const std::optional<speculation::DiscoWeights>& weights);
+absl::Status WritePolicyFolder(const std::string& dir,
+                               const PolicyDescription& description,
+                               const PolicyWeights& weights);
 
 // What a checkpoint is known by, as its workers say in ListWorkers. Errors of
 // reading it.

@@ -1,49 +1,42 @@
-// Trains the network of policy `disco`: Adam on small batches, until the loss
-// on examples that it does not train on has stopped falling.
+// Trains the networks of the learned policies (training_loop.h).
 //
-// Pure but for the calls of `progress`: the same examples, options and machine
-// give the same weights.
+// Pure but for the calls of `progress`.
 
 #ifndef TOOLS_CALIBRATE_TRAINER_H_
 #define TOOLS_CALIBRATE_TRAINER_H_
 
-#include <cstdint>
-#include <functional>
-
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "speculation/policies/cali_ts.h"
 #include "speculation/policies/disco.h"
+#include "speculation/policies/specdec_plus_plus.h"
+#include "tools/calibrate/cali_ts_network.h"
 #include "tools/calibrate/dataset.h"
+#include "tools/calibrate/training_loop.h"
 
 namespace nacre::tools {
 
-struct TrainingOptions {
-  int width = 64;
-  int max_epochs = 300;
-  // Ends after so many epochs without a new lowest loss.
-  int patience = 20;
-  int batch = 64;
-  // Adam (Kingma and Ba, arXiv:1412.6980), with its paper's other constants.
-  double learning_rate = 1e-3;
-  uint64_t seed = 1;
-  // After each epoch; whether to go on. May be empty.
-  std::function<bool(int epoch, double training_loss, double validation_loss)>
-      progress;
+template <typename Weights>
+struct Trained {
+  Weights weights;  // of the best epoch
+  TrainingCourse course;
 };
 
-struct TrainedNetwork {
-  speculation::DiscoWeights weights;  // of the best epoch
-  int epochs = 0;                     // that were run
-  int best_epoch = 0;                 // from 1
-  double training_loss = 0.0;         // mean cross-entropy there, nats
-  double validation_loss = 0.0;
-};
-
-// FAILED_PRECONDITION: examples of only one kind to train on, or none to
-// validate with; CANCELLED: `progress` said no; INTERNAL: the loss became NaN.
-absl::StatusOr<TrainedNetwork> TrainNetwork(
+// `disco`. Errors: CheckTrainable's and RunTraining's.
+absl::StatusOr<Trained<speculation::DiscoWeights>> TrainDisco(
     absl::Span<const Example> training, absl::Span<const Example> validation,
     const TrainingOptions& options);
+
+// `specdec++`: the head's loss weighs rejected tokens (HeadLoss). All states
+// have the same size. Errors: likewise.
+absl::StatusOr<Trained<speculation::AcceptanceHead>> TrainHead(
+    absl::Span<const StateExample> training,
+    absl::Span<const StateExample> validation, const TrainingOptions& options);
+
+// `cali-ts`. All states of a model have the same size. Errors: likewise.
+absl::StatusOr<Trained<speculation::CaliTsModel>> TrainCaliTs(
+    absl::Span<const CaliTsExample> training,
+    absl::Span<const CaliTsExample> validation, const TrainingOptions& options);
 
 }  // namespace nacre::tools
 

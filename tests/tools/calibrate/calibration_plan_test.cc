@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "tests/tools/run_command.h"
+#include "tools/calibrate/record.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::tools {
@@ -82,6 +84,37 @@ TEST_F(CalibrationPlanTest, HasWhatWasAskedFor) {
   EXPECT_THAT(Plan("disco", {"--limit", "5"})->prompts, SizeIs(5));
 }
 
+TEST_F(CalibrationPlanTest, WhatIsLearnedIsTunedOnOtherPrompts) {
+  const auto head = Plan("specdec++", {"--learning-rate", "0.01"});
+  ASSERT_TRUE(head.ok()) << head.status();
+  EXPECT_TRUE(head->is_learned());
+  EXPECT_TRUE(head->needs_states());
+  EXPECT_EQ(head->TuningPrompts(), head->split.validation);
+  EXPECT_EQ(head->thresholds.back(), 0.99);
+  EXPECT_EQ(head->training.learning_rate, 0.01);
+  EXPECT_EQ(PolicyText(head->kind, 0.9, 8), "specdec++:threshold=0.9,max=8");
+  EXPECT_EQ(Plan("specdec++", {})->training.learning_rate, 1e-4);
+  EXPECT_EQ(Plan("disco", {})->training.learning_rate, 1e-3);
+  EXPECT_FALSE(Plan("disco", {})->needs_states());
+  EXPECT_FALSE(Plan("svip", {})->is_learned());
+}
+
+// Each run of a recording has other chunks, none longer than may be.
+TEST_F(CalibrationPlanTest, RecordingRunsDiffer) {
+  for (const int window : {1, 6, 7, 16, 64}) {
+    const auto plan = Plan("disco", {"--window", std::to_string(window)});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(RecordingWindow(*plan, 0), window);
+    std::set<int> windows;
+    for (int run = 0; run < kMaxRecordingRuns; ++run) {
+      windows.insert(RecordingWindow(*plan, run));
+    }
+    EXPECT_THAT(windows, SizeIs(kMaxRecordingRuns));
+    EXPECT_GE(*windows.begin(), 1);
+    EXPECT_LE(*windows.rbegin(), 64);
+  }
+}
+
 // Where nothing is trained, all prompts but the test's may be tuned on.
 TEST_F(CalibrationPlanTest, SvipAndGammaTuneOnMore) {
   const auto svip = Plan("svip", {"--tune-prompts", "100"});
@@ -96,19 +129,17 @@ TEST_F(CalibrationPlanTest, SvipAndGammaTuneOnMore) {
   EXPECT_TRUE(gamma->thresholds.empty());
 }
 
-TEST_F(CalibrationPlanTest, WhatNeedsHiddenStatesIsRefused) {
-  for (const char* policy : {"cali-ts", "specdec++"}) {
-    const auto plan = Plan(policy, {});
-    EXPECT_EQ(plan.status().code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(plan.status().message()),
-                HasSubstr("hidden states of the models, which the workers do "
-                          "not record"));
-  }
+TEST_F(CalibrationPlanTest, WhatCannotBeCalibratedIsRefused) {
+  const auto cali_ts = Plan("cali-ts", {});
+  EXPECT_EQ(cali_ts.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(cali_ts.status().message()),
+              HasSubstr("hidden states of the target, which do not come to the "
+                        "draft workers"));
   for (const char* policy : {"constant", "beta-ts", "sivp"}) {
     const auto plan = Plan(policy, {});
     EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(plan.status().message()),
-                HasSubstr("there are: disco svip optimal-static"));
+                HasSubstr("there are: disco svip specdec++ optimal-static"));
   }
   EXPECT_THAT(std::string(Plan("", {}).status().message()),
               HasSubstr("--policy is needed"));
@@ -131,6 +162,9 @@ TEST_F(CalibrationPlanTest, BadNumbersAreNamed) {
   EXPECT_THAT(Refusal({"--max-tokens", "0"}), HasSubstr("--max-tokens: 0"));
   EXPECT_THAT(Refusal({"--temperature", "-1"}), HasSubstr("-1 is not 0"));
   EXPECT_THAT(Refusal({"--temperature", "nan"}), HasSubstr("--temperature"));
+  EXPECT_THAT(Refusal({"--learning-rate", "-1"}), HasSubstr("not in [0, 1]"));
+  EXPECT_THAT(Refusal({"--learning-rate", "nan"}),
+              HasSubstr("--learning-rate"));
   EXPECT_THAT(Refusal({"--timeout", "0"}), HasSubstr("--timeout"));
   EXPECT_THAT(Refusal({"--limit", "2"}), HasSubstr("2 prompts are too few"));
   EXPECT_THAT(Refusal({"--drafts", "2"}), HasSubstr("exactly 1"));

@@ -63,5 +63,22 @@ TEST(ClassifierMetricsTest, AsksTheNetwork) {
   EXPECT_NEAR(metrics.loss, std::log1p(std::exp(-4.0)), 1e-6);
 }
 
+// Of odds of 1 : 3 for acceptance a factor of 6 makes 2 : 1.
+TEST(ClassifierMetricsTest, AsksTheHeadAndUndoesAWeight) {
+  speculation::AcceptanceHead head;
+  head.num_layers = 1;
+  head.block = {0.0f};
+  head.block_bias = {0.0f};
+  head.output = {0.0f, 1.0f};
+  head.output_bias = {0.0f, 0.0f};
+  const std::vector<float> state = {-std::log(3.0f)};
+  const std::vector<StateExample> examples = {{state, 1.0}};
+  EXPECT_NEAR(MeasureNetwork(head, 1.0, examples).loss, -std::log(0.25), 1e-6);
+  EXPECT_EQ(MeasureNetwork(head, 1.0, examples).f1, 0.0);
+  EXPECT_NEAR(MeasureNetwork(head, 6.0, examples).loss, -std::log(2.0 / 3.0),
+              1e-6);
+  EXPECT_EQ(MeasureNetwork(head, 6.0, examples).f1, 1.0);
+}
+
 }  // namespace
 }  // namespace nacre::tools

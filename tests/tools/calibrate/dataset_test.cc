@@ -44,22 +44,20 @@ TEST(SplitPromptsTest, TooFewAreRefused) {
               HasSubstr("2 prompts are too few"));
 }
 
-TEST(ExamplesTest, AreThoseOfThePromptsAsThePolicyReadsThem) {
-  FeatureLine line;
-  line.request = RecordingId(4);
-  line.position = 250;
-  for (size_t i = 0; i < line.top.size(); ++i) {
-    line.top[i] = 1.0f / static_cast<float>(i + 2);
+TEST(ExamplesTest, AreAsThePolicyReadsThem) {
+  RecordedToken token;
+  token.line.position = 250;
+  for (size_t i = 0; i < token.line.top.size(); ++i) {
+    token.line.top[i] = 1.0f / static_cast<float>(i + 2);
   }
-  line.entropy = 1.5f;
-  line.probability = 0.125f;
-  line.accepted = true;
-  FeatureLine other = line;
-  other.request = RecordingId(1);
-  FeatureLine rejected = line;
+  token.line.entropy = 1.5f;
+  token.line.probability = 0.125f;
+  token.accepted = true;
+  token.fed_state = {3.0f, 4.0f};
+  RecordedToken rejected = token;
   rejected.accepted = false;
-  const std::vector<FeatureLine> lines = {line, other, rejected};
-  const std::vector<Example> examples = ExamplesOf(lines, {2, 4});
+  const std::vector<const RecordedToken*> tokens = {&token, &rejected};
+  const std::vector<Example> examples = ExamplesOf(tokens);
   ASSERT_THAT(examples, SizeIs(2));
   EXPECT_TRUE(examples[0].accepted);
   EXPECT_FALSE(examples[1].accepted);
@@ -67,6 +65,11 @@ TEST(ExamplesTest, AreThoseOfThePromptsAsThePolicyReadsThem) {
   EXPECT_EQ(examples[0].inputs[9], 1.0f / 11.0f);
   EXPECT_EQ(examples[0].inputs[10], 1.5f);
   EXPECT_FLOAT_EQ(examples[0].inputs[11], 0.25f);
+  const std::vector<StateExample> states = StateExamplesOf(tokens);
+  ASSERT_THAT(states, SizeIs(2));
+  EXPECT_THAT(states[0].state, ElementsAre(3.0f, 4.0f));
+  EXPECT_EQ(states[0].accepted, 1.0);
+  EXPECT_EQ(states[1].accepted, 0.0);
 }
 
 }  // namespace

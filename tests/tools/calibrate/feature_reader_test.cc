@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr char kLine[] =
-    R"({"request":"a","session":3,"position":12,)"
+    R"({"request":"a","session":3,"position":12,"token":77,"unverified":5,)"
     R"("top":[0.5,0.25,0.1,0.05,0.04,0.03,0.01,0.01,0.005,0],)"
     R"("entropy":1.25,"probability":0.25,"accepted":true})";
 
@@ -41,8 +41,20 @@ TEST(ParseFeaturesTest, ReadsLines) {
                                     0.01f, 0.01f, 0.005f, 0.0f));
   EXPECT_EQ(line.entropy, 1.25f);
   EXPECT_EQ(line.probability, 0.25f);
-  EXPECT_TRUE(line.accepted);
-  EXPECT_FALSE(lines->back().accepted);
+  EXPECT_EQ(line.token, 77);
+  EXPECT_EQ(line.unverified, 5);
+  EXPECT_EQ(line.accepted, true);
+  EXPECT_FALSE(line.row.has_value() || line.fed.has_value());
+  EXPECT_EQ(lines->back().accepted, false);
+}
+
+TEST(ParseFeaturesTest, ReadsWhatMayBeMissing) {
+  const auto lines = ParseFeatures(
+      "f", absl::StrReplaceAll(kLine, {{"true", "null,\"row\":4,\"fed\":5"}}));
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  EXPECT_FALSE(lines->front().accepted.has_value());
+  EXPECT_EQ(lines->front().row, 4u);
+  EXPECT_EQ(lines->front().fed, 5u);
 }
 
 TEST(ParseFeaturesTest, NamesTheLineAndTheValue) {
@@ -60,6 +72,15 @@ TEST(ParseFeaturesTest, NamesTheLineAndTheValue) {
   EXPECT_THAT(ErrorOf("\"probability\":0.25,", ""),
               HasSubstr("\"probability\" is null, not a number"));
   EXPECT_THAT(ErrorOf("true", "1"), HasSubstr("\"accepted\" is 1"));
+  EXPECT_THAT(ErrorOf(",\"accepted\":true", ""),
+              HasSubstr("\"accepted\" is null, not true, false or null"));
+  EXPECT_THAT(ErrorOf("\"unverified\":5,", ""),
+              HasSubstr("\"unverified\" is null"));
+  EXPECT_THAT(ErrorOf("77", "-1"), HasSubstr("\"token\" is -1"));
+  EXPECT_THAT(ErrorOf("77", "4294967296"), HasSubstr("\"token\" is 42949"));
+  EXPECT_THAT(ErrorOf("true", "true,\"row\":-1"), HasSubstr("\"row\" is -1"));
+  EXPECT_THAT(ErrorOf("true", "true,\"fed\":null"),
+              HasSubstr("\"fed\" is null"));
 }
 
 // JSON has no NaN; whatever stands for it is refused.

@@ -13,7 +13,9 @@
 namespace nacre::tools {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 CalibrationPlan Plan() {
   CalibrationPlan plan;
@@ -35,26 +37,28 @@ void Ignore(const std::string&) {}
 TEST(RecordingRequestsTest, NameThePromptAndDraftAhead) {
   FakeCoordinator server([](const auto&, auto*, auto* writer) {
     v1::Complete complete;
-    complete.mutable_speculation()->set_verified(7);
+    for (const uint32_t id : {5, 6}) complete.add_token_ids(id);
     FakeCoordinator::SendComplete(writer, complete);
     return grpc::Status::OK;
   });
   GenerationClient client(server.address());
-  const auto verified = RunRecordingRequests(Plan(), &client, Ignore);
-  ASSERT_TRUE(verified.ok()) << verified.status();
-  EXPECT_EQ(*verified, 21u);
+  const auto answers =
+      RunRecordingRequests(Plan(), {0, 2}, 11, &client, Ignore);
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  EXPECT_THAT(*answers, ElementsAre(Pair(0, ElementsAre(5, 6)),
+                                    Pair(2, ElementsAre(5, 6))));
   const std::vector<v1::GenerateRequest> requests = server.requests();
-  ASSERT_EQ(requests.size(), 3u);
-  for (int i = 0; i < 3; ++i) {
+  ASSERT_EQ(requests.size(), 2u);
+  for (int i = 0; i < 2; ++i) {
     const v1::GenerateRequest& request = requests[static_cast<size_t>(i)];
-    EXPECT_EQ(request.request_id(), RecordingId(i));
+    EXPECT_EQ(request.request_id(), RecordingId(2 * i));
     EXPECT_EQ(request.speculation().method(), v1::METHOD_SD);
     EXPECT_EQ(request.speculation().window(), 11u);
     EXPECT_EQ(request.speculation().policy(), "constant");
     EXPECT_EQ(request.stop().max_tokens(), 5u);
     EXPECT_EQ(request.sampling().seed(), 3u);
   }
-  EXPECT_EQ(requests[1].text(), "b");
+  EXPECT_EQ(requests[1].text(), "c");
 }
 
 TEST(RecordingRequestsTest, SayWhichFails) {
@@ -67,7 +71,7 @@ TEST(RecordingRequestsTest, SayWhichFails) {
       });
   GenerationClient client(server.address());
   const absl::Status status =
-      RunRecordingRequests(Plan(), &client, Ignore).status();
+      RunRecordingRequests(Plan(), {0, 1, 2}, 11, &client, Ignore).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("prompt \"b\""));
 }

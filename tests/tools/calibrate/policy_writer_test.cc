@@ -76,13 +76,61 @@ TEST(WritePolicyFolderTest, ADraftWorkerLoadsIt) {
   EXPECT_EQ(json["calibration"]["prompts"], 7);
 }
 
+TEST(WritePolicyFolderTest, ADraftWorkerLoadsAHead) {
+  const TemporaryFolder folder;
+  speculation::AcceptanceHead head;
+  head.num_layers = 2;
+  for (int i = 0; i < 16; ++i) {
+    head.block.push_back(0.1f * static_cast<float>(i));
+  }
+  head.block_bias = {1.0f, 2.0f, 3.0f, 4.0f};
+  head.output = {1.0f, -1.0f, 2.0f, -2.0f, 3.0f, -3.0f, 4.0f, -4.0f};
+  head.output_bias = {0.5f, -0.25f};
+  PolicyDescription description = {"specdec++", "small", "big"};
+  description.parameters = {{"threshold", 0.75}, {"max", 12}};
+  const absl::Status status =
+      WritePolicyFolder(folder.path(), description, head);
+  ASSERT_TRUE(status.ok()) << status;
+  const auto file = draft_worker::LoadPolicyFile(
+      folder.path(), speculation::PolicyKind::kSpecDecPlusPlus, Draft("small"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->calibration.defaults.text(),
+            "specdec++:threshold=0.75,max=12");
+  const speculation::AcceptanceHead& loaded = *file->calibration.head;
+  EXPECT_EQ(loaded.num_layers, 2);
+  EXPECT_EQ(loaded.block, head.block);
+  EXPECT_EQ(loaded.block_bias, head.block_bias);
+  EXPECT_EQ(loaded.output, head.output);
+  EXPECT_EQ(loaded.output_bias, head.output_bias);
+}
+
+TEST(WritePolicyFolderTest, ADraftWorkerLoadsACaliTsModel) {
+  const TemporaryFolder folder;
+  speculation::CaliTsModel model;
+  model.target_size = 2;
+  model.draft_size = 4;
+  for (int i = 0; i < 40; ++i) {
+    model.step_weights.push_back(0.5f * static_cast<float>(i));
+  }
+  for (int i = 0; i < 12; ++i) model.mix.push_back(static_cast<float>(i));
+  const absl::Status status =
+      WritePolicyFolder(folder.path(), {"cali-ts", "small", "big"}, model);
+  ASSERT_TRUE(status.ok()) << status;
+  const auto file = draft_worker::LoadPolicyFile(
+      folder.path(), speculation::PolicyKind::kCaliTs, Draft("small"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->calibration.cali_ts->target_size, 2);
+  EXPECT_EQ(file->calibration.cali_ts->step_weights, model.step_weights);
+  EXPECT_EQ(file->calibration.cali_ts->mix, model.mix);
+}
+
 TEST(WritePolicyFolderTest, ReplacesAndNeedsNoWeights) {
   const TemporaryFolder folder;
   PolicyDescription description = {"optimal-static", "small", "big"};
   for (const int gamma : {3, 5}) {
     description.parameters = {{"gamma", gamma}};
     ASSERT_TRUE(
-        WritePolicyFolder(folder.path(), description, std::nullopt).ok());
+        WritePolicyFolder(folder.path(), description, std::monostate()).ok());
     const auto file = draft_worker::LoadPolicyFile(
         folder.path(), speculation::PolicyKind::kOptimalStatic, Draft("small"));
     ASSERT_TRUE(file.ok()) << file.status();

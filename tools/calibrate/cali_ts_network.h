@@ -1,0 +1,77 @@
+// The model of policy `cali-ts` while it is trained
+// (speculation/policies/cali_ts.h); its loss is the cross-entropy.
+// Backpropagation by hand, in double.
+//
+// Thread-compatible.
+
+#ifndef TOOLS_CALIBRATE_CALI_TS_NETWORK_H_
+#define TOOLS_CALIBRATE_CALI_TS_NETWORK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "speculation/policies/cali_ts.h"
+
+namespace nacre::tools {
+
+// A drafted token, the `step`th (from 0) behind the last position that the
+// target has processed.
+struct CaliTsExample {
+  absl::Span<const float> target_state;  // of that position
+  absl::Span<const float> draft_state;   // that the token was drawn from
+  int step = 0;
+  bool accepted = false;
+};
+
+// Root mean squares of the numbers of each model's states; 1 where all are 0.
+struct CaliTsScale {
+  double target = 1.0;
+  double draft = 1.0;
+};
+CaliTsScale ScaleOf(absl::Span<const CaliTsExample> examples);
+
+class CaliTsNetwork {
+ public:
+  // Step weights begin as the identity, the mix with random weights. States are
+  // divided by the scale (> 0), which is folded into the mix. Sizes >= 1.
+  CaliTsNetwork(int target_size, int draft_size, CaliTsScale scale,
+                uint64_t seed);
+
+  // step weights [kSteps, target_size, target_size], mix [2, target_size +
+  // draft_size], one behind the other.
+  std::vector<double>& parameters() { return parameters_; }
+  const std::vector<double>& parameters() const { return parameters_; }
+
+  double Loss(const CaliTsExample& example);
+  // The mean over one or more.
+  double MeanLoss(absl::Span<const CaliTsExample> examples);
+
+  // Adds d Loss / d parameters() to *gradient, of the same size; returns Loss.
+  double AddGradient(const CaliTsExample& example,
+                     std::vector<double>* gradient);
+
+  // The same function of states that are not scaled.
+  speculation::CaliTsModel Weights() const;
+
+ private:
+  // Where the parts of parameters_ begin.
+  size_t step_weights(int step) const;
+  size_t mix(size_t row) const;
+
+  // Fills target_ and mixed_; the difference of the two logits.
+  double Forward(const CaliTsExample& example);
+
+  const size_t target_size_;
+  const size_t draft_size_;
+  const CaliTsScale scale_;
+  std::vector<double> parameters_;
+  // Of the last Forward: the target's state, scaled, and what is mixed.
+  std::vector<double> target_;  // [target_size]
+  std::vector<double> mixed_;   // [target_size + draft_size]
+};
+
+}  // namespace nacre::tools
+
+#endif  // TOOLS_CALIBRATE_CALI_TS_NETWORK_H_
