@@ -1,0 +1,47 @@
+// What came of one schedule. Plain values.
+
+#ifndef TESTS_SIMULATION_PROTOCOL_OUTCOME_H_
+#define TESTS_SIMULATION_PROTOCOL_OUTCOME_H_
+
+#include <cstdint>
+#include <string>
+
+namespace nacre::protocol {
+
+// What happened in a schedule, so that a test sees what its schedules exercise.
+struct Counts {
+  int64_t events = 0;
+  int64_t steps = 0;    // of targets
+  int64_t drafted = 0;  // tokens
+  int64_t accepted = 0;
+  int64_t completed = 0;
+  int64_t cancelled = 0;
+  int64_t unavailable = 0;
+  int64_t exhausted = 0;
+  int64_t deadline_exceeded = 0;
+  int64_t other_errors = 0;
+  int64_t reattached = 0;  // drafts opened for a session that had one
+  int64_t rejected = 0;    // messages, by engines
+  int64_t injected = 0;
+  int64_t faults = 0;
+  int64_t cached = 0;        // prompt tokens
+  int64_t policy_stops = 0;  // marks of length policies
+  int64_t unservable = 0;    // policies whose file no draft had
+  int64_t hidden = 0;        // states of targets that reached drafts
+  int64_t silenced = 0;  // workers that were out of service for their silence
+
+  void Add(const Counts& other);
+};
+
+std::string Describe(const Counts& counts);
+
+struct Outcome {
+  std::string failure;  // empty: every invariant held
+  std::string trace;    // of a failure, or all of it where asked for
+  int64_t end_ns = 0;
+  Counts counts;
+};
+
+}  // namespace nacre::protocol
+
+#endif  // TESTS_SIMULATION_PROTOCOL_OUTCOME_H_
