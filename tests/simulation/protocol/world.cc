@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/simulation/protocol/world_tensors.h"
 
 namespace nacre::protocol {
 namespace {
@@ -67,8 +68,8 @@ World::World(const Schedule& schedule, bool keep_trace)
       random_(schedule.seed * 2),
       trace_(keep_trace),
       checks_(/*redraws=*/schedule.seed % 4 == 0),
-      tensor_random_(schedule.seed * 0x9E3779B97F4A7C15 + 11),
-      tokenizer_(SharedTokenizer()) {
+      tokenizer_(SharedTokenizer()),
+      tensors_(std::make_unique<Tensors>(this)) {
   events_.reserve(64);
   requests_.resize(schedule.requests.size());
   for (size_t i = 0; i < requests_.size(); ++i) {
@@ -187,7 +188,7 @@ void World::Handle(const Event& event) {
     case Event::Kind::kFault:
       return Inflict(schedule_.faults[subject]);
     case Event::Kind::kTensor:
-      return DeliverTensor(tensor_messages_[subject], event.incarnation);
+      return tensors_->Deliver(event.subject, event.incarnation);
   }
 }
 
@@ -223,7 +224,7 @@ void World::CheckAtEnd() {
     }
     // Streams keep their order: nothing of ours comes late or twice.
     if (stats.rejected_messages >
-            process.min_rejected + process.max_stale_states &&
+            process.min_rejected + tensors_->max_stale(process.index) &&
         !process.is_target() && process.failures_sent == 0) {
       checks_.Fail("draft worker ", process.index, " rejects ",
                    stats.rejected_messages, " messages, only ",

@@ -4,19 +4,16 @@
 //
 // A worker's step takes virtual time. Its engine runs at the END of that time
 // with a clock that shows its start until the forward begins; what arrived
-// meanwhile is handed over in the forward, as if it had come during it.
-//
-// Used by one thread; a world runs once.
+// meanwhile is handed over in the forward, as if it had come during it. Used by
+// one thread; a world runs once.
 
 #ifndef TESTS_SIMULATION_PROTOCOL_WORLD_H_
 #define TESTS_SIMULATION_PROTOCOL_WORLD_H_
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "coordinator/dispatcher.h"
@@ -30,8 +27,6 @@
 #include "tests/simulation/protocol/schedule.h"
 #include "tests/simulation/protocol/simulated_model.h"
 #include "tests/simulation/protocol/trace.h"
-#include "worker/tensors/tensor_publisher.h"
-#include "worker/tensors/tensor_reader.h"
 
 namespace nacre::protocol {
 
@@ -45,10 +40,9 @@ class World {
   Outcome Run();
 
  private:
-  class Client;     // coordinator::WorkerClient
-  class Sink;       // coordinator::ResponseSink
-  class Publisher;  // worker::TensorPublisher
-  class Reader;     // worker::TensorReader
+  class Client;   // coordinator::WorkerClient
+  class Sink;     // coordinator::ResponseSink
+  class Tensors;  // the channels for hidden states
 
   // One session stream between the coordinator and a worker: two queues, each
   // in order.
@@ -78,8 +72,6 @@ class World {
     const WorkerOptions* options = nullptr;
     // Null while it is down. The model outlives the engine.
     std::unique_ptr<SimulatedModel> model;
-    std::unique_ptr<worker::TensorPublisher> publisher;
-    std::unique_ptr<worker::TensorReader> reader;
     std::unique_ptr<target_worker::TargetEngine> target;
     std::unique_ptr<draft_worker::DraftEngine> draft;
     uint64_t incarnation = 0;  // old events of it are void
@@ -90,8 +82,7 @@ class World {
     int64_t run_start_ns = 0;
     int64_t hung_until_ns = 0;
     int64_t deadline_ns = -1;
-    uint64_t min_rejected = 0;      // injected messages that it must count
-    uint64_t max_stale_states = 0;  // hidden states, which it may count
+    uint64_t min_rejected = 0;  // injected messages that it must count
     int64_t events_sent = 0;
     int64_t failures_sent = 0;
     Link* link = nullptr;  // the one it believes in
@@ -127,7 +118,7 @@ class World {
       kWatch,             // link
       kTick,              // dispatcher
       kFault,             // fault
-      kTensor,            // tensor message, incarnation of the draft
+      kTensor,            // message of Tensors, incarnation of its draft
     };
     int64_t at_ns;
     uint64_t order;  // among equal times
@@ -184,18 +175,6 @@ class World {
   // The next opening of that id reaches the worker.
   SessionOnWorker* Reach(Link& link, uint64_t session_id);
 
-  // world_tensors.cc
-  struct TensorMessage {
-    int draft = 0;  // process
-    uint64_t channel = 0;
-    std::shared_ptr<worker::TensorSink> sink;
-    std::shared_ptr<worker::Tensor> tensor;  // null: the channel is lost
-  };
-  void SendTensor(int draft,
-                  const worker::TensorReader::Subscription& subscription,
-                  std::shared_ptr<worker::Tensor> tensor);
-  void DeliverTensor(TensorMessage& message, uint64_t incarnation);
-
   // world_faults.cc
   void Inflict(const Fault& fault);
   void Break(Link& link, bool loses_events);
@@ -223,11 +202,6 @@ class World {
   bool lost_target_ = false;   // some target was lost or drained
   bool broke_device_ = false;
   int64_t commands_sent_ = 0;
-  Random tensor_random_;
-  // By draft process and channel.
-  std::map<std::pair<int, uint64_t>, worker::TensorReader::Subscription>
-      subscriptions_;
-  std::deque<TensorMessage> tensor_messages_;
 
   std::vector<RequestState> requests_;
   std::vector<Process> processes_;
@@ -235,6 +209,7 @@ class World {
   std::deque<SessionOnWorker> sessions_;
   const LetterTokenizer& tokenizer_;
   std::unique_ptr<coordinator::Dispatcher> dispatcher_;
+  std::unique_ptr<Tensors> tensors_;
 };
 
 }  // namespace nacre::protocol

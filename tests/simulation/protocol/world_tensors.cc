@@ -1,79 +1,129 @@
 #include "tests/simulation/protocol/world_tensors.h"
 
-#include <memory>
-#include <utility>
+#include <iterator>
+#include <string>
+
+#include "absl/status/status.h"
 
 namespace nacre::protocol {
 
-bool World::Publisher::HasReaders(uint64_t channel) const {
-  for (const auto& [key, subscription] : world_->subscriptions_) {
-    if (key.second == channel && subscription.address == Address(process_)) {
-      return true;
+class World::Tensors::Publisher final : public worker::TensorPublisher {
+ public:
+  Publisher(Tensors* tensors, int process)
+      : tensors_(tensors), address_(Address(process)) {}
+
+  bool HasReaders(uint64_t channel) const override {
+    for (const auto& [key, subscription] : tensors_->subscriptions_) {
+      if (key.second == channel && subscription.address == address_) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void Publish(worker::Tensor tensor) override {
+    auto& subscriptions = tensors_->subscriptions_;
+    for (auto it = subscriptions.begin(); it != subscriptions.end();) {
+      const auto& [key, subscription] = *it;
+      if (key.second != tensor.tag.channel ||
+          subscription.address != address_) {
+        ++it;
+        continue;
+      }
+      const bool ends = tensors_->random_.Percent(2);
+      if (ends || !tensors_->random_.Percent(10)) {
+        tensors_->Send(
+            key.first, subscription,
+            ends ? nullptr : std::make_shared<worker::Tensor>(tensor));
+      }
+      it = ends ? subscriptions.erase(it) : std::next(it);
     }
   }
-  return false;
-}
 
-void World::Publisher::Publish(worker::Tensor tensor) {
-  for (auto it = world_->subscriptions_.begin();
-       it != world_->subscriptions_.end();) {
-    const auto& [key, subscription] = *it;
-    if (key.second != tensor.tag.channel ||
-        subscription.address != Address(process_)) {
-      ++it;
-      continue;
+ private:
+  Tensors* const tensors_;
+  const std::string address_;
+};
+
+class World::Tensors::Reader final : public worker::TensorReader {
+ public:
+  Reader(Tensors* tensors, int process)
+      : tensors_(tensors), process_(process) {}
+
+  void Subscribe(Subscription subscription) override {
+    // Some cannot be reached.
+    if (tensors_->random_.Percent(5)) {
+      tensors_->Send(process_, subscription, nullptr);
+      return;
     }
-    const bool ends = world_->tensor_random_.Percent(2);
-    if (ends || !world_->tensor_random_.Percent(10)) {
-      world_->SendTensor(
-          key.first, subscription,
-          ends ? nullptr : std::make_shared<worker::Tensor>(tensor));
-    }
-    it = ends ? world_->subscriptions_.erase(it) : std::next(it);
+    const uint64_t channel = subscription.channel;
+    tensors_->subscriptions_[{process_, channel}] = std::move(subscription);
+  }
+
+  void Unsubscribe(uint64_t channel) override {
+    tensors_->subscriptions_.erase({process_, channel});
+  }
+
+ private:
+  Tensors* const tensors_;
+  const int process_;
+};
+
+World::Tensors::Tensors(World* world)
+    : world_(world),
+      random_(world->schedule_.seed * 0x9E3779B97F4A7C15 + 11),
+      num_delivered_(world->schedule_.workers.size()) {
+  for (size_t i = 0; i < num_delivered_.size(); ++i) {
+    const int process = static_cast<int>(i);
+    publishers_.push_back(std::make_unique<Publisher>(this, process));
+    readers_.push_back(std::make_unique<Reader>(this, process));
   }
 }
 
-void World::Reader::Subscribe(Subscription subscription) {
-  // Some cannot be reached.
-  if (world_->tensor_random_.Percent(5)) {
-    world_->SendTensor(process_, subscription, nullptr);
-    return;
-  }
-  const uint64_t channel = subscription.channel;
-  world_->subscriptions_[{process_, channel}] = std::move(subscription);
+World::Tensors::~Tensors() = default;
+
+worker::TensorPublisher* World::Tensors::PublisherOf(int process) const {
+  return publishers_[static_cast<size_t>(process)].get();
 }
 
-void World::Reader::Unsubscribe(uint64_t channel) {
-  world_->subscriptions_.erase({process_, channel});
+worker::TensorReader* World::Tensors::ReaderOf(int process) const {
+  return readers_[static_cast<size_t>(process)].get();
 }
 
-void World::SendTensor(int draft,
-                       const worker::TensorReader::Subscription& subscription,
-                       std::shared_ptr<worker::Tensor> tensor) {
-  tensor_messages_.push_back(
+void World::Tensors::OnStopped(int process) {
+  num_delivered_[static_cast<size_t>(process)] = 0;
+  std::erase_if(subscriptions_, [process](const auto& entry) {
+    return entry.first.first == process;
+  });
+}
+
+void World::Tensors::Send(int draft, const Subscription& subscription,
+                          std::shared_ptr<worker::Tensor> tensor) {
+  messages_.push_back(
       {draft, subscription.channel, subscription.sink, std::move(tensor)});
-  const int64_t delay = tensor_random_.Between(0, 2 * schedule_.hop_ns);
-  At(now_ns_ + (tensor_random_.Percent(5) ? 30 * delay : delay),
-     Event::Kind::kTensor, static_cast<int>(tensor_messages_.size()) - 1,
-     processes_[static_cast<size_t>(draft)].incarnation);
+  const int64_t delay = random_.Between(0, 2 * world_->schedule_.hop_ns);
+  world_->At(world_->now_ns_ + (random_.Percent(5) ? 30 * delay : delay),
+             Event::Kind::kTensor, static_cast<int>(messages_.size()) - 1,
+             world_->processes_[static_cast<size_t>(draft)].incarnation);
 }
 
-void World::DeliverTensor(TensorMessage& message, uint64_t incarnation) {
-  Process& process = processes_[static_cast<size_t>(message.draft)];
+void World::Tensors::Deliver(int index, uint64_t incarnation) {
+  Message& message = messages_[static_cast<size_t>(index)];
+  Process& process = world_->processes_[static_cast<size_t>(message.draft)];
   const std::shared_ptr<worker::TensorSink> sink = std::move(message.sink);
   if (message.tensor == nullptr) {
     sink->OnLost(message.channel, absl::UnavailableError("lost"));
   } else {
     worker::ReceivedTensor received;
     received.tensor = std::move(*message.tensor);
-    received.received_ns = now_ns_ + process.options->clock_offset_ns;
+    received.received_ns = world_->now_ns_ + process.options->clock_offset_ns;
     sink->OnTensor(std::move(received));
-    ++counts_.hidden;
+    ++world_->counts_.hidden;
   }
-  // That of a process that has ended heard nothing.
+  // A process that has ended heard nothing.
   if (!process.alive() || process.incarnation != incarnation) return;
-  ++process.max_stale_states;
-  if (!process.running) StartRun(process);
+  ++num_delivered_[static_cast<size_t>(message.draft)];
+  if (!process.running) world_->StartRun(process);
 }
 
 }  // namespace nacre::protocol

@@ -6,33 +6,57 @@
 #define TESTS_SIMULATION_PROTOCOL_WORLD_TENSORS_H_
 
 #include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
 
+#include "tests/simulation/protocol/random.h"
 #include "tests/simulation/protocol/world.h"
 #include "worker/tensors/tensor_publisher.h"
 #include "worker/tensors/tensor_reader.h"
 
 namespace nacre::protocol {
 
-class World::Publisher final : public worker::TensorPublisher {
+class World::Tensors {
  public:
-  Publisher(World* world, int process) : world_(world), process_(process) {}
-  bool HasReaders(uint64_t channel) const override;
-  void Publish(worker::Tensor tensor) override;
+  explicit Tensors(World* world);
+  ~Tensors();
+
+  // What the engine of a process publishes to, and reads from.
+  worker::TensorPublisher* PublisherOf(int process) const;
+  worker::TensorReader* ReaderOf(int process) const;
+  // It reads nothing any more.
+  void OnStopped(int process);
+  void Deliver(int message, uint64_t incarnation);
+  // States that reached a process since its start: it may reject them.
+  uint64_t max_stale(int process) const {
+    return num_delivered_[static_cast<size_t>(process)];
+  }
 
  private:
-  World* const world_;
-  const int process_;
-};
+  class Publisher;
+  class Reader;
+  using Subscription = worker::TensorReader::Subscription;
 
-class World::Reader final : public worker::TensorReader {
- public:
-  Reader(World* world, int process) : world_(world), process_(process) {}
-  void Subscribe(Subscription subscription) override;
-  void Unsubscribe(uint64_t channel) override;
+  struct Message {
+    int draft = 0;  // process
+    uint64_t channel = 0;
+    std::shared_ptr<worker::TensorSink> sink;
+    std::shared_ptr<worker::Tensor> tensor;  // null: the channel is lost
+  };
+  void Send(int draft, const Subscription& subscription,
+            std::shared_ptr<worker::Tensor> tensor);
 
- private:
   World* const world_;
-  const int process_;
+  Random random_;  // of its own: the rest of a schedule does not depend on it
+  std::vector<std::unique_ptr<Publisher>> publishers_;  // by process
+  std::vector<std::unique_ptr<Reader>> readers_;        // likewise
+  std::vector<uint64_t> num_delivered_;                 // likewise
+  // By draft process and channel.
+  std::map<std::pair<int, uint64_t>, Subscription> subscriptions_;
+  std::deque<Message> messages_;
 };
 
 }  // namespace nacre::protocol

@@ -59,8 +59,6 @@ void World::StartProcess(Process& process) {
   const auto now_ns = [&process] {
     return process.clock_ns + process.options->clock_offset_ns;
   };
-  process.publisher = std::make_unique<Publisher>(this, process.index);
-  process.reader = std::make_unique<Reader>(this, process.index);
   if (process.is_target()) {
     process.target = std::make_unique<target_worker::TargetEngine>(
         target_worker::TargetEngine::Options{
@@ -72,7 +70,7 @@ void World::StartProcess(Process& process) {
                 },
             .now_ns = now_ns,
             .budget = options.budget,
-            .tensors = process.publisher.get()});
+            .tensors = tensors_->PublisherOf(process.index)});
   } else {
     process.draft = std::make_unique<draft_worker::DraftEngine>(
         draft_worker::DraftEngine::Options{
@@ -84,7 +82,7 @@ void World::StartProcess(Process& process) {
                 },
             .now_ns = now_ns,
             .policies = &Library(options.has_policy_files),
-            .tensors = process.reader.get(),
+            .tensors = tensors_->ReaderOf(process.index),
             .budget = options.budget});
   }
 }
@@ -98,10 +96,8 @@ void World::StopProcess(Process& process) {
   process.running = process.draining = process.device_broken = false;
   process.hung_until_ns = 0;
   process.deadline_ns = -1;
-  process.min_rejected = process.max_stale_states = 0;
-  std::erase_if(subscriptions_, [&process](const auto& entry) {
-    return entry.first.first == process.index;
-  });
+  process.min_rejected = 0;
+  tensors_->OnStopped(process.index);
   process.failures_sent = 0;
   process.target_commands.clear();
   process.draft_commands.clear();
