@@ -136,6 +136,37 @@ TEST(TargetEngineHidden, TheStateIsThatBeforeTheLastCommittedToken) {
   }
 }
 
+// Under the ratio test a step may end after others have run: the state is still
+// that of its own row.
+TEST(TargetEngineHidden, AHeldStepPublishesItsOwnRow) {
+  FakePublisher publisher;
+  publisher.readers = {101};
+  TargetFixture fixture(ShowsHidden(), {}, &publisher);
+  OpenTarget open = WithChannel(1, 3, 40);
+  open.has_draft = true;
+  open.plan = {0, 2, 2, int64_t{1} << 50, /*holds_last_row=*/true};
+  open.verification = speculation::Verification::kRatio;
+  fixture.Open(open);
+  fixture.Drain();
+  OpenTarget other = MakeOpen(9, {5, 5, 2, 8}, 6);
+  fixture.Open(other);
+  fixture.RunToEnd(9);
+  EXPECT_TRUE(publisher.published.empty()) << "the step is held";
+  speculation::Tail tail;
+  tail.epoch = 1;
+  tail.base_length = tail.first_position = 3;
+  tail.token_ids = {4};
+  tail.distributions = {{{4}, {1.0f}}};
+  TargetCommands commands;
+  commands.stream = 1;
+  commands.tails.push_back({1, tail});
+  fixture.engine->Push(std::move(commands));
+  fixture.Drain();
+  ASSERT_EQ(fixture.tokens[1].size(), 4u);
+  ASSERT_EQ(publisher.published.size(), 1u);
+  ExpectStateOf(fixture, publisher.published[0], 1, 4);
+}
+
 TEST(TargetEngineHidden, AnotherDraftReadsThemUnderItsEpoch) {
   FakePublisher publisher;
   publisher.readers = {101};

@@ -43,16 +43,16 @@ nacre_mutant(last_row_not_compared speculation/target_session.cc
   [[finished() && !has_row ? count - 1 : count]] [[count - 1]])
 
 # ----------------------------------------------------------- the target's engine
-nacre_mutant(target_kv_too_long target_worker/target_engine.cc
+nacre_mutant(target_kv_too_long target_worker/engine_verify.cc
   [[session.sequence->Truncate(schedule.kv_length())]]
   [[session.sequence->Truncate(schedule.kv_length() + 1)]])
-nacre_mutant(target_kv_too_short target_worker/target_engine.cc
+nacre_mutant(target_kv_too_short target_worker/engine_verify.cc
   [[session.sequence->Truncate(schedule.kv_length())]]
   [[session.sequence->Truncate(schedule.kv_length() - 1)]])
-nacre_mutant(target_position_by_one target_worker/target_engine.cc
+nacre_mutant(target_position_by_one target_worker/engine_verify.cc
   [[base_length + static_cast<int>(row)]]
   [[base_length + static_cast<int>(row) + 1]])
-nacre_mutant_statement(target_history_keeps_tail target_worker/target_engine.cc
+nacre_mutant_statement(target_history_keeps_tail target_worker/engine_verify.cc
   [[session.history.Truncate(verdict.base_length);]] [[]])
 nacre_mutant_statement(target_forgets_close target_worker/engine_commands.cc
   [[outbox_.For(stream).common.closed.push_back(id);
