@@ -9,7 +9,9 @@ namespace nacre::target_worker {
 
 absl::Span<const float> TargetEngine::HiddenRow(const Session& session,
                                                 int row) {
+  // Behind the end nothing is drafted.
   if (session.hidden_channel == 0 || options_.tensors == nullptr ||
+      session.closing || session.schedule.finished() ||
       !options_.tensors->HasReaders(session.hidden_channel)) {
     return {};
   }
@@ -22,7 +24,7 @@ absl::Span<const float> TargetEngine::HiddenRow(const Session& session,
 
 void TargetEngine::PublishHidden(const Session& session,
                                  absl::Span<const float> values) {
-  // Behind the end nothing is drafted.
+  // A held row may have been the last.
   if (values.empty() || session.closing || session.schedule.finished()) return;
   worker::Tensor tensor;
   tensor.tag.channel = session.hidden_channel;

@@ -46,6 +46,7 @@ TEST(GenerationJsonTest, HasExactlyTheDocumentedFields) {
             R"("usage":{"prompt_tokens":1,"completion_tokens":2,)"
             R"("cached_tokens":0},)"
             R"("speculation":{"method":"pearl","window":5,"policy":"constant",)"
+            R"("verification":"exact",)"
             R"("rounds":4,"drafted":20,"verified":8,"accepted":6,)"
             R"("acceptance_rate":0.75,"mean_accepted_length":2.5,)"
             R"("degraded_rounds":1,"acceptance_histogram":[1,0,3]},)"
