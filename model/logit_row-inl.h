@@ -57,6 +57,17 @@ HWY_INLINE VF32 LargerOf(VF32 v, VF32 other) {
 #endif
 }
 
+// The largest lane; no lane is NaN.
+HWY_INLINE float LargestLane(VF32 v) {
+  const F32 df;
+#if HWY_TARGET == HWY_EMU128
+  // Its MaxOfLanes (clang builds for CPUs without SIMD) begins with the lowest
+  // finite number, which is above -inf.
+  if (hn::AllTrue(df, hn::Eq(v, hn::Set(df, -kInfinity)))) return -kInfinity;
+#endif
+  return hn::GetLane(hn::MaxOfLanes(df, v));
+}
+
 // The largest of 64 values, NaN aside.
 HWY_INLINE float MaximumOfGroup(const float* values) {
   const F32 df;
@@ -67,7 +78,7 @@ HWY_INLINE float MaximumOfGroup(const float* values) {
     best0 = LargerOf(hn::LoadU(df, values + i), best0);
     best1 = LargerOf(hn::LoadU(df, values + i + lanes), best1);
   }
-  return hn::GetLane(hn::MaxOfLanes(df, LargerOf(best0, best1)));
+  return LargestLane(LargerOf(best0, best1));
 }
 
 // Adds up masses, each at most 2^30.

@@ -37,7 +37,7 @@ float LargestImpl(const float* values, int count) {
   for (; i + lanes <= count; i += lanes) {
     best = LargerOf(hn::LoadU(df, values + i), best);
   }
-  float result = hn::GetLane(hn::MaxOfLanes(df, best));
+  float result = LargestLane(best);
   for (; i < count; ++i) result = values[i] > result ? values[i] : result;
   return result;
 }
