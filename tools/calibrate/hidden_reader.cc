@@ -54,7 +54,9 @@ absl::StatusOr<HiddenStates> HiddenStates::Parse(absl::string_view name,
                                   size, " numbers: it was cut off"));
   }
   std::vector<float> values(content.size() / sizeof(float));
-  std::memcpy(values.data(), content.data(), content.size());
+  if (!values.empty()) {
+    std::memcpy(values.data(), content.data(), content.size());
+  }
   for (size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
       return Bad(name, absl::StrCat("number ", i % size, " of state ", i / size,
