@@ -218,9 +218,10 @@ TEST_P(CpuQuantizedTest, CodeForOneKindOfCpuGivesTheBitsOfThePortable) {
   }
   const WeightType weight_type =
       type() == "int8" ? WeightType::kInt8 : WeightType::kInt4;
-  const RunRanges run = [](int count, absl::FunctionRef<void(int, int)> task) {
+  const auto run_all = [](int count, absl::FunctionRef<void(int, int)> task) {
     task(0, count);
   };
+  const RunRanges run = run_all;  // which does not own it
   const auto multiply = [&](const QuantizedGemmKernels& kernels, int rows,
                             int cols) {
     const int outputs = 100;
