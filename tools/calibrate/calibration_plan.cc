@@ -45,8 +45,8 @@ absl::StatusOr<PolicyKind> ParseKind(const std::string& name) {
       case PolicyKind::kCaliTs:
         return absl::FailedPreconditionError(
             absl::StrCat("flag --policy: ", name,
-                         " is trained on hidden states of the target, which do "
-                         "not come to the draft workers that record"));
+                         " is trained on hidden states of the target, which "
+                         "are not recorded yet"));
       default:
         break;
     }

@@ -133,8 +133,8 @@ TEST_F(CalibrationPlanTest, WhatCannotBeCalibratedIsRefused) {
   const auto cali_ts = Plan("cali-ts", {});
   EXPECT_EQ(cali_ts.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(cali_ts.status().message()),
-              HasSubstr("hidden states of the target, which do not come to the "
-                        "draft workers"));
+              HasSubstr("hidden states of the target, which are not "
+                        "recorded yet"));
   for (const char* policy : {"constant", "beta-ts", "sivp"}) {
     const auto plan = Plan(policy, {});
     EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
