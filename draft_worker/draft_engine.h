@@ -48,7 +48,7 @@ class DraftEngine : public worker::Engine {
     PolicyLibrary* policies = nullptr;
     // Where sessions record what policies are calibrated from; null: nowhere.
     // Outlives the engine.
-    FeatureFile* features = nullptr;
+    worker::FeatureFile* features = nullptr;
     // Where policies get the target's hidden states; null: nowhere. Outlives
     // the engine.
     worker::TensorReader* tensors = nullptr;

@@ -1,18 +1,10 @@
 #include "draft_worker/feature_recorder.h"
 
-#include <spdlog/spdlog.h>
-
-#include <cerrno>
-#include <cstring>
-
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
-#include "common/status_macros.h"
 #include "model/distribution.h"
-#include "nlohmann/json.hpp"
 
 namespace nacre::draft_worker {
 namespace {
@@ -20,49 +12,7 @@ namespace {
 // As many digits as give the same float back.
 std::string Exact(float value) { return absl::StrFormat("%.9g", value); }
 
-// A request's id is the client's own choice, and may hold any bytes.
-std::string JsonString(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', /*ensure_ascii=*/true,
-                                   nlohmann::json::error_handler_t::replace);
-}
-
 }  // namespace
-
-absl::StatusOr<std::unique_ptr<FeatureFile>> FeatureFile::Open(
-    const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "ab");
-  if (file == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("--record-features ", path));
-  }
-  return std::unique_ptr<FeatureFile>(new FeatureFile(path, file));
-}
-
-absl::Status FeatureFile::AddHidden(const std::string& path, int hidden_size) {
-  NACRE_ASSIGN_OR_RETURN(hidden_, HiddenFile::Create(path, hidden_size));
-  return absl::OkStatus();
-}
-
-FeatureFile::~FeatureFile() {
-  std::fclose(file_);
-  if (lost_lines_ > 0) {
-    spdlog::error("--record-features {}: {} tokens were not recorded", path_,
-                  lost_lines_);
-  }
-}
-
-void FeatureFile::Write(const std::string& lines, int num_lines) {
-  if (!failed_) {
-    // Flushed, so that a process that is killed leaves whole lines.
-    if (std::fwrite(lines.data(), 1, lines.size(), file_) == lines.size() &&
-        std::fflush(file_) == 0) {
-      return;
-    }
-    failed_ = true;
-    spdlog::error("--record-features {}: {}; nothing more is recorded", path_,
-                  std::strerror(errno));
-  }
-  lost_lines_ += static_cast<uint64_t>(num_lines);
-}
 
 void SessionFeatures::OnDrafted(int position, int32_t token_id,
                                 absl::Span<const float> logits,
@@ -107,16 +57,16 @@ void SessionFeatures::Write(int accepted, int rejected, int unknown) {
 
 void SessionFeatures::AppendLine(const char* outcome, std::string* lines) {
   Row& row = unverified_.front();
-  absl::StrAppend(lines, "{\"request\":", JsonString(options_.request_id),
-                  ",\"session\":", options_.session_id,
-                  ",\"position\":", row.generated, ",\"token\":", row.token_id,
-                  ",\"unverified\":", row.unverified, ",\"top\":[",
-                  absl::StrJoin(row.top, ",",
-                                [](std::string* out, float p) {
-                                  absl::StrAppend(out, Exact(p));
-                                }),
-                  "],\"entropy\":", Exact(row.entropy),
-                  ",\"probability\":", Exact(row.probability));
+  absl::StrAppend(
+      lines, "{\"request\":", worker::JsonString(options_.request_id),
+      ",\"session\":", options_.session_id, ",\"position\":", row.generated,
+      ",\"token\":", row.token_id, ",\"unverified\":", row.unverified,
+      ",\"top\":[",
+      absl::StrJoin(
+          row.top, ",",
+          [](std::string* out, float p) { absl::StrAppend(out, Exact(p)); }),
+      "],\"entropy\":", Exact(row.entropy),
+      ",\"probability\":", Exact(row.probability));
   if (needs_hidden()) {
     AppendHidden("row", row, lines);
     // The row that drew the next token was fed this one, right or wrong.

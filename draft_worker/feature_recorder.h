@@ -3,8 +3,7 @@
 // (docs/policies.md, "Recording"), and, where asked for, the hidden states that
 // the lines refer to.
 //
-// A FeatureFile serves all sessions of the process and outlives them. One
-// thread, the engine's, which writes when a verdict comes: this is for
+// One thread, the engine's, which writes when a verdict comes: this is for
 // calibration, not for serving.
 
 #ifndef DRAFT_WORKER_FEATURE_RECORDER_H_
@@ -12,62 +11,24 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdio>
 #include <deque>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
-#include "draft_worker/hidden_file.h"
 #include "speculation/draft_session.h"
 #include "speculation/policies/length_policy.h"
+#include "worker/feature_file.h"
 
 namespace nacre::draft_worker {
-
-class FeatureFile {
- public:
-  // Appends to `path`. Errors of the disk, naming it.
-  static absl::StatusOr<std::unique_ptr<FeatureFile>> Open(
-      const std::string& path);
-
-  // Logs how many lines were lost, if any.
-  ~FeatureFile();
-  FeatureFile(const FeatureFile&) = delete;
-  FeatureFile& operator=(const FeatureFile&) = delete;
-
-  // Records hidden states too, in a file of their own. Before the first
-  // session. Errors: HiddenFile::Create's.
-  absl::Status AddHidden(const std::string& path, int hidden_size);
-  HiddenFile* hidden() const { return hidden_.get(); }  // null: not recorded
-
-  // Whole lines, `num_lines` of them. The first failure is logged; from then on
-  // nothing is written, so that the file holds no line of half a write behind
-  // another: what should have been is counted.
-  void Write(const std::string& lines, int num_lines);
-
-  uint64_t lost_lines() const { return lost_lines_; }
-
- private:
-  FeatureFile(std::string path, std::FILE* file)
-      : path_(std::move(path)), file_(file) {}
-
-  const std::string path_;
-  std::FILE* const file_;  // owned
-  std::unique_ptr<HiddenFile> hidden_;
-  bool failed_ = false;
-  uint64_t lost_lines_ = 0;
-};
 
 // Of one session: holds the rows of its drafted tokens until a verdict.
 class SessionFeatures {
  public:
   struct Options {
-    FeatureFile* file = nullptr;  // outlives it
+    worker::FeatureFile* file = nullptr;  // outlives it
     std::string request_id;
     uint64_t session_id = 0;
     int prompt_length = 0;

@@ -15,7 +15,6 @@
 #include "common/status_macros.h"
 #include "draft_worker/draft_engine.h"
 #include "draft_worker/draft_service.h"
-#include "draft_worker/feature_recorder.h"
 #include "draft_worker/policy_library.h"
 #include "worker/process.h"
 #include "worker/tensors/reader_client.h"
@@ -25,7 +24,7 @@ namespace {
 // By the engine.
 struct Borrowed {
   nacre::draft_worker::PolicyLibrary policies;
-  std::unique_ptr<nacre::draft_worker::FeatureFile> features;
+  std::unique_ptr<nacre::worker::FeatureFile> features;
   std::unique_ptr<nacre::worker::TensorReaderClient> tensors;
 };
 
@@ -43,7 +42,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   if (!worker_options.record_features.empty()) {
     NACRE_ASSIGN_OR_RETURN(
         borrowed->features,
-        nacre::draft_worker::FeatureFile::Open(worker_options.record_features));
+        nacre::worker::FeatureFile::Open(worker_options.record_features));
     if (!worker_options.record_hidden.empty()) {
       NACRE_RETURN_IF_ERROR(borrowed->features->AddHidden(
           worker_options.record_hidden, model->info().hidden_size));

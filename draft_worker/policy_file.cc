@@ -104,7 +104,8 @@ absl::StatusOr<DiscoWeights> ReadDisco(TensorReader& reader) {
   return weights;
 }
 
-absl::StatusOr<CaliTsModel> ReadCaliTs(TensorReader& reader, int hidden_size) {
+absl::StatusOr<speculation::CaliTsScorer> ReadCaliTs(TensorReader& reader,
+                                                     int hidden_size) {
   CaliTsModel model;
   std::vector<int64_t> shape = {CaliTsModel::kSteps, -1, -1};
   NACRE_ASSIGN_OR_RETURN(model.step_weights,
@@ -114,7 +115,7 @@ absl::StatusOr<CaliTsModel> ReadCaliTs(TensorReader& reader, int hidden_size) {
   NACRE_ASSIGN_OR_RETURN(model.mix,
                          reader.Read("mix", {2, shape[1] + hidden_size}));
   NACRE_RETURN_IF_ERROR(Validate(model));
-  return model;
+  return speculation::CaliTsScorer(model);
 }
 
 // model.0 .. model.(N-1) are the same block; a file may hold all of them or the

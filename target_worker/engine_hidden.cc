@@ -1,8 +1,9 @@
-// How the target engine lets drafts read its hidden states.
+// How the target engine lets drafts read its hidden states, and records them.
 
 #include <utility>
 
 #include "target_worker/engine_session.h"
+#include "target_worker/state_recorder.h"
 #include "target_worker/target_engine.h"
 
 namespace nacre::target_worker {
@@ -15,11 +16,24 @@ absl::Span<const float> TargetEngine::HiddenRow(const Session& session,
       !options_.tensors->HasReaders(session.hidden_channel)) {
     return {};
   }
+  return HiddenRows(session, row, 1);
+}
+
+absl::Span<const float> TargetEngine::HiddenRows(const Session& session,
+                                                 int row, int count) {
   if (hidden_.empty()) hidden_ = options_.model->final_hidden();
   if (hidden_.empty()) return {};  // the model shows none
   const size_t size = static_cast<size_t>(options_.model->info().hidden_size);
-  const size_t index = static_cast<size_t>(session.first_logits + row);
-  return hidden_.subspan(index * size, size);
+  const size_t first = static_cast<size_t>(session.first_logits + row);
+  return hidden_.subspan(first * size, static_cast<size_t>(count) * size);
+}
+
+void TargetEngine::RecordHidden(const Session& session, int position,
+                                int num_tokens) {
+  if (options_.features == nullptr || session.closing) return;
+  RecordStates({session.request_id, session.id, position, num_tokens,
+                HiddenRows(session, 0, num_tokens)},
+               options_.features);
 }
 
 void TargetEngine::PublishHidden(const Session& session,

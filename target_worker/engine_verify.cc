@@ -115,7 +115,9 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
     }
     JudgeLastRow(session, last_row);
   }
+  const int position = session.schedule.generated();
   const int num_tokens = FinishVerify(session, std::move(span), end_ns);
+  RecordHidden(session, position, num_tokens);
   PublishHidden(session, HiddenRow(session, num_tokens - 1));
 }
 

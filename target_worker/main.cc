@@ -13,8 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/status_macros.h"
 #include "target_worker/target_engine.h"
 #include "target_worker/target_service.h"
+#include "worker/feature_file.h"
 #include "worker/process.h"
 
 namespace {
@@ -27,9 +29,17 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
     return absl::InvalidArgumentError(
         "--policy-file is for draft workers: a target drafts nothing");
   }
+  std::shared_ptr<nacre::worker::FeatureFile> features;
   if (!worker_options.record_features.empty()) {
-    return absl::InvalidArgumentError(
-        "--record-features is for draft workers: a target drafts nothing");
+    if (worker_options.record_hidden.empty()) {
+      return absl::InvalidArgumentError(
+          "--record-features of a target needs --record-hidden: hidden states "
+          "are all that it records");
+    }
+    NACRE_ASSIGN_OR_RETURN(features, nacre::worker::FeatureFile::Open(
+                                         worker_options.record_features));
+    NACRE_RETURN_IF_ERROR(features->AddHidden(worker_options.record_hidden,
+                                              model->info().hidden_size));
   }
   using nacre::target_worker::TargetEngine;
   auto service = std::make_unique<nacre::target_worker::TargetService>();
@@ -47,10 +57,12 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   };
   auto publisher = std::make_unique<nacre::worker::TensorPublisherService>();
   options.tensors = publisher.get();
+  options.features = features.get();
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());
-  return nacre::worker::WorkerParts{.publisher = std::move(publisher),
+  return nacre::worker::WorkerParts{.owned = std::move(features),
+                                    .publisher = std::move(publisher),
                                     .service = std::move(service),
                                     .engine = std::move(engine)};
 }

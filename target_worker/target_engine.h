@@ -26,6 +26,7 @@
 #include "worker/engine.h"
 #include "worker/engine_inbox.h"
 #include "worker/event_outbox.h"
+#include "worker/feature_file.h"
 #include "worker/step_budget.h"
 #include "worker/tensors/tensor_publisher.h"
 
@@ -49,6 +50,9 @@ class TargetEngine : public worker::Engine {
     // Where hidden states of sessions with a channel go; null: nowhere.
     // Outlives the engine.
     worker::TensorPublisher* tensors = nullptr;
+    // Where hidden states are recorded, which it must be able to (AddHidden);
+    // null: nowhere. Outlives the engine.
+    worker::FeatureFile* features = nullptr;
   };
 
   explicit TargetEngine(Options options);
@@ -119,8 +123,13 @@ class TargetEngine : public worker::Engine {
   // The hidden state of one of its rows in the step that has just run; empty
   // where nobody reads it (engine_hidden.cc).
   absl::Span<const float> HiddenRow(const Session& session, int row);
+  absl::Span<const float> HiddenRows(const Session& session, int row,
+                                     int count);
   // That of the row that gave the last committed token, after the verdict.
   void PublishHidden(const Session& session, absl::Span<const float> values);
+  // Those of all tokens that the step has committed, the first at `position` of
+  // the answer. A step that held its last row is left out.
+  void RecordHidden(const Session& session, int position, int num_tokens);
   void FailStep(const absl::Status& status);
   void NoteDraftWait(Session& session, absl::optional<int64_t> deadline_ns,
                      int64_t now_ns, worker::StepOutcome* outcome);

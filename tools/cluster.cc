@@ -222,13 +222,16 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
     argv.Add("--metrics-address-file", AddressFile(worker.name + "-metrics-"));
   }
   argv.AddCommon(options_);
-  if (worker.role != "draft") return std::move(argv).With(options_.worker_args);
-  for (const std::string& file : options_.policy_files) {
-    argv.Add("--policy-file", file);
+  const bool is_draft = worker.role == "draft";
+  if (is_draft) {
+    for (const std::string& file : options_.policy_files) {
+      argv.Add("--policy-file", file);
+    }
   }
   std::vector<std::string> more = options_.worker_args;
-  more.insert(more.end(), options_.draft_args.begin(),
-              options_.draft_args.end());
+  const std::vector<std::string>& own =
+      is_draft ? options_.draft_args : options_.target_args;
+  more.insert(more.end(), own.begin(), own.end());
   return std::move(argv).With(more);
 }
 

@@ -58,6 +58,7 @@ class Cluster {
     std::vector<std::string> coordinator_args;  // more flags for it
     std::vector<std::string> worker_args;       // and for each worker
     std::vector<std::string> draft_args;        // and for each draft
+    std::vector<std::string> target_args;       // and for the target
     std::string bin_dir;  // of the programs; empty: beside this executable
     std::string log_dir;  // a NAME.log for each process; empty: inherited
     absl::Duration ready_timeout = absl::Minutes(5);

@@ -206,12 +206,13 @@ constexpr Flag kFlags[] = {
      "times",
      SetPolicyFile},
     {"record-features", "FILE",
-     "of a draft worker: what its rows say of every verified token is appended "
-     "there, for calibration (off)",
+     "what a draft's rows say of every verified token, or where the hidden "
+     "states of a target's tokens are, is appended there, for calibration "
+     "(off)",
      SetText<&WorkerOptions::record_features>},
     {"record-hidden", "FILE",
-     "with --record-features: the rows' hidden states go to this new file; "
-     "they are large (off)",
+     "with --record-features: hidden states go to this new file; they are "
+     "large (off)",
      SetText<&WorkerOptions::record_hidden>},
     {"tls-cert", "FILE", "certificate of this worker (PEM); TLS both ways",
      SetTlsFile<&rpc::TlsFiles::cert_file>},

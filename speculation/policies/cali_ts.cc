@@ -13,7 +13,7 @@ namespace {
 
 class CaliTsPolicy final : public LengthPolicy {
  public:
-  CaliTsPolicy(const CaliTsModel* model, const CaliTsOptions& options)
+  CaliTsPolicy(const CaliTsScorer* model, const CaliTsOptions& options)
       : model_(model),
         options_(options),
         noise_(options.seed),
@@ -26,7 +26,11 @@ class CaliTsPolicy final : public LengthPolicy {
   LengthDecision Decide(const DraftRow& row) override {
     double score = 0.0;
     const bool has_score = model_ != nullptr && !target_parts_.empty();
-    if (has_score) score = Score(row);
+    if (has_score) {
+      const int step = std::min(row.unverified, CaliTsModel::kSteps - 1);
+      score = model_->Score(target_parts_[static_cast<size_t>(step)],
+                            row.draft_hidden);
+    }
     const CaliTsPosterior posterior =
         PosteriorOf(options_, rounds_, validated_ / compared_,
                     has_score ? &score : nullptr);
@@ -45,46 +49,20 @@ class CaliTsPolicy final : public LengthPolicy {
   }
 
   int target_hidden_size() const override {
-    return model_ != nullptr ? model_->target_size : 0;
+    return model_ != nullptr ? model_->target_size() : 0;
   }
 
   void OnTargetHidden(absl::Span<const float> hidden) override {
     if (model_ == nullptr) return;
     target_parts_.clear();
     if (hidden.empty()) return;
-    const auto size = static_cast<size_t>(model_->target_size);
-    NACRE_CHECK(hidden.size() == size, "a hidden state of another model");
-    // mix [W^j h ; .] for all j at once, both logits.
-    std::vector<float> moved(size);
-    for (size_t step = 0; step < CaliTsModel::kSteps; ++step) {
-      const absl::Span<const float> weights =
-          absl::MakeConstSpan(model_->step_weights)
-              .subspan(step * size * size, size * size);
-      for (size_t i = 0; i < size; ++i) {
-        moved[i] = Dot(MatrixRow(weights, i, size), hidden);
-      }
-      target_parts_.push_back(Dot(MixRow(1).first(size), moved) -
-                              Dot(MixRow(0).first(size), moved));
+    for (int step = 0; step < CaliTsModel::kSteps; ++step) {
+      target_parts_.push_back(model_->TargetPart(step, hidden));
     }
   }
 
  private:
-  absl::Span<const float> MixRow(size_t row) const {
-    return MatrixRow(model_->mix, row,
-                     static_cast<size_t>(model_->target_size) +
-                         static_cast<size_t>(model_->draft_size));
-  }
-
-  double Score(const DraftRow& row) const {
-    const auto skipped = static_cast<size_t>(model_->target_size);
-    const int step = std::min(row.unverified, CaliTsModel::kSteps - 1);
-    const double logit = target_parts_[static_cast<size_t>(step)] +
-                         Dot(MixRow(1).subspan(skipped), row.draft_hidden) -
-                         Dot(MixRow(0).subspan(skipped), row.draft_hidden);
-    return 1.0 / (1.0 + std::exp(-logit));
-  }
-
-  const CaliTsModel* const model_;
+  const CaliTsScorer* const model_;
   const CaliTsOptions options_;
   PolicyNoise noise_;
   int rounds_ = 0;
@@ -131,7 +109,39 @@ absl::Status Validate(const CaliTsModel& model) {
   return absl::OkStatus();
 }
 
-std::unique_ptr<LengthPolicy> MakeCaliTsPolicy(const CaliTsModel* model,
+CaliTsScorer::CaliTsScorer(const CaliTsModel& model)
+    : target_size_(static_cast<size_t>(model.target_size)) {
+  const size_t size = target_size_;
+  const size_t mixed = size + static_cast<size_t>(model.draft_size);
+  const absl::Span<const float> rejected = MatrixRow(model.mix, 0, mixed);
+  const absl::Span<const float> accepted = MatrixRow(model.mix, 1, mixed);
+  std::vector<double> row(size);
+  for (size_t step = 0; step < CaliTsModel::kSteps; ++step) {
+    row.assign(size, 0.0);
+    for (size_t i = 0; i < size; ++i) {
+      const double weight = double{accepted[i]} - double{rejected[i]};
+      const float* moved = &model.step_weights[(step * size + i) * size];
+      for (size_t k = 0; k < size; ++k) row[k] += weight * moved[k];
+    }
+    target_rows_.insert(target_rows_.end(), row.begin(), row.end());
+  }
+  for (size_t i = size; i < mixed; ++i) {
+    draft_row_.push_back(accepted[i] - rejected[i]);
+  }
+}
+
+double CaliTsScorer::TargetPart(int step,
+                                absl::Span<const float> target_hidden) const {
+  return Dot(MatrixRow(target_rows_, static_cast<size_t>(step), target_size_),
+             target_hidden);
+}
+
+double CaliTsScorer::Score(double target_part,
+                           absl::Span<const float> draft_hidden) const {
+  return 1.0 / (1.0 + std::exp(-(target_part + Dot(draft_row_, draft_hidden))));
+}
+
+std::unique_ptr<LengthPolicy> MakeCaliTsPolicy(const CaliTsScorer* model,
                                                const CaliTsOptions& options) {
   return std::make_unique<CaliTsPolicy>(model, options);
 }

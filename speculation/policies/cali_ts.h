@@ -33,6 +33,29 @@ struct CaliTsModel {
 // INVALID_ARGUMENT: shapes that disagree, a number that is not finite.
 absl::Status Validate(const CaliTsModel& model);
 
+// The model as it is run. Its softmax of two sees only the difference of the
+// logits, which is linear in both states: what does not depend on them is
+// multiplied once, and a token costs a product of D, a state of the target
+// kSteps of T.
+class CaliTsScorer {
+ public:
+  explicit CaliTsScorer(const CaliTsModel& model);  // a valid one
+
+  int target_size() const { return static_cast<int>(target_size_); }
+  int draft_size() const { return static_cast<int>(draft_row_.size()); }
+
+  // What h_T [target_size] adds to the logit of the `step`th token (from 0)
+  // behind what is verified.
+  double TargetPart(int step, absl::Span<const float> target_hidden) const;
+  // theta_M, of h_D [draft_size].
+  double Score(double target_part, absl::Span<const float> draft_hidden) const;
+
+ private:
+  size_t target_size_;
+  std::vector<float> target_rows_;  // [kSteps, target_size]
+  std::vector<float> draft_row_;    // [draft_size]
+};
+
 struct CaliTsOptions {
   double sigma_model = 0.2;   // > 0: how far the model score may be off
   double sigma_sample = 0.5;  // > 0: the spread of one chunk's share
@@ -51,8 +74,8 @@ CaliTsPosterior PosteriorOf(const CaliTsOptions& options, int rounds,
 
 // Without a model (null), and while there is no state of the target, there is
 // no model score.
-// The model is valid and outlives the policy.
-std::unique_ptr<LengthPolicy> MakeCaliTsPolicy(const CaliTsModel* model,
+// The model outlives the policy.
+std::unique_ptr<LengthPolicy> MakeCaliTsPolicy(const CaliTsScorer* model,
                                                const CaliTsOptions& options);
 
 }  // namespace nacre::speculation

@@ -77,13 +77,13 @@ absl::StatusOr<std::unique_ptr<DraftLength>> MakePolicy(const PolicySpec& spec,
            inputs.seed});
       break;
     case PolicyKind::kCaliTs: {
-      const CaliTsModel* model =
+      const CaliTsScorer* model =
           file == nullptr || !file->cali_ts || !inputs.has_target_hidden
               ? nullptr
               : &*file->cali_ts;
       if (model != nullptr) {
         if (absl::Status status =
-                CheckHidden(spec, static_cast<size_t>(model->draft_size),
+                CheckHidden(spec, static_cast<size_t>(model->draft_size()),
                             inputs.hidden_size);
             !status.ok()) {
           return status;

@@ -23,7 +23,7 @@ namespace nacre::speculation {
 struct PolicyCalibration {
   PolicySpec defaults;
   absl::optional<DiscoWeights> disco;
-  absl::optional<CaliTsModel> cali_ts;
+  absl::optional<CaliTsScorer> cali_ts;
   absl::optional<AcceptanceHead> head;
 };
 

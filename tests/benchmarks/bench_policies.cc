@@ -57,11 +57,12 @@ speculation::PolicyCalibration Calibration(const speculation::PolicySpec& spec,
                RandomValues(size, 0.02f),
                RandomValues(2 * size, 0.02f),
                {0.0f, 0.0f}};
-  speculation::CaliTsModel& cali = file.cali_ts.emplace();
+  speculation::CaliTsModel cali;
   cali.target_size = cali.draft_size = draft.hidden_size;
   cali.step_weights =
       RandomValues(speculation::CaliTsModel::kSteps * size * size, 0.02f);
   cali.mix = RandomValues(2 * (size + size), 0.02f);
+  file.cali_ts.emplace(cali);
   return file;
 }
 

@@ -29,7 +29,7 @@ class DraftFixture {
   explicit DraftFixture(TableModelOptions model_options = {},
                         worker::StepBudget budget = {},
                         PolicyLibrary* policies = nullptr,
-                        FeatureFile* features = nullptr,
+                        worker::FeatureFile* features = nullptr,
                         worker::TensorReader* tensors = nullptr)
       : model(std::move(model_options)) {
     DraftEngine::Options options;

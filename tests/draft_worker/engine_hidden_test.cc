@@ -55,7 +55,7 @@ PolicyFile CaliTs(int target_size = 2) {
   }
   model.mix.assign(2 * (size + 16), 0.0f);
   model.mix[size + 16] = 1.0f;  // the first of the state's values
-  file.calibration.cali_ts = std::move(model);
+  file.calibration.cali_ts = speculation::CaliTsScorer(model);
   return file;
 }
 

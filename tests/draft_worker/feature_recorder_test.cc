@@ -27,7 +27,7 @@ class FeatureRecorderTest : public ::testing::Test {
     std::string name = ::testing::TempDir() + "/nacre-features-XXXXXX";
     EXPECT_NE(mkdtemp(name.data()), nullptr);
     dir_ = name;
-    auto file = FeatureFile::Open(path());
+    auto file = worker::FeatureFile::Open(path());
     EXPECT_TRUE(file.ok()) << file.status();
     file_ = *std::move(file);
   }
@@ -52,7 +52,7 @@ class FeatureRecorderTest : public ::testing::Test {
   }
 
   std::string dir_;
-  std::unique_ptr<FeatureFile> file_;
+  std::unique_ptr<worker::FeatureFile> file_;
 };
 
 TEST_F(FeatureRecorderTest, ALineSaysWhatTheRowSaid) {
@@ -176,25 +176,8 @@ TEST_F(FeatureRecorderTest, LinesReferToHiddenStates) {
   EXPECT_FALSE(lines[2].contains("fed"));
 }
 
-TEST_F(FeatureRecorderTest, AppendsToWhatIsThere) {
-  file_->Write("{}\n", 1);
-  file_.reset();
-  auto again = FeatureFile::Open(path());
-  ASSERT_TRUE(again.ok());
-  (*again)->Write("{}\n", 1);
-  EXPECT_EQ(Lines().size(), 2u);
-}
-
-TEST(FeatureFile, SaysWhereItCannotBeOpened) {
-  const auto file = FeatureFile::Open("/nowhere/rows.jsonl");
-  EXPECT_EQ(file.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(file.status().message()),
-              HasSubstr("--record-features /nowhere/rows.jsonl"));
-  EXPECT_FALSE(FeatureFile::Open("/tmp").ok());
-}
-
-TEST(FeatureFile, AFullDiskLosesLinesAndNothingElse) {
-  auto file = FeatureFile::Open("/dev/full");
+TEST(SessionFeatures, AFullDiskLosesLinesAndNothingElse) {
+  auto file = worker::FeatureFile::Open("/dev/full");
   ASSERT_TRUE(file.ok()) << file.status();
   SessionFeatures session({file->get(), "r", 1, 0, 2});
   const std::vector<float> logits = {1.0f, 0.0f};

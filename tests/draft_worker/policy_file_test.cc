@@ -77,8 +77,8 @@ TEST_F(PolicyFileTest, ReadsEveryKind) {
   Write(PolicyKind::kCaliTs);
   file = Load(PolicyKind::kCaliTs);
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->calibration.cali_ts->target_size, 6);
-  EXPECT_EQ(file->calibration.cali_ts->draft_size, kHidden);
+  EXPECT_EQ(file->calibration.cali_ts->target_size(), 6);
+  EXPECT_EQ(file->calibration.cali_ts->draft_size(), kHidden);
 
   Write(PolicyKind::kSpecDecPlusPlus);
   file = Load(PolicyKind::kSpecDecPlusPlus);

@@ -124,6 +124,24 @@ TEST_F(CalibrateTest, SpecDecPlusPlusIsTrainedTunedAndLoaded) {
   ExpectExactWith("specdec++");
 }
 
+TEST_F(CalibrateTest, CaliTsIsTrainedTunedAndLoaded) {
+  const CommandResult result =
+      Calibrate("cali-ts", {"--thresholds=0.1,0.4", "--epochs=2"});
+  ASSERT_EQ(result.end, "exit code 0") << result.err;
+  EXPECT_THAT(result.out, HasSubstr("sd/cali-ts:sigma-model=0.4,max=8"));
+  const nlohmann::json json = Policy();
+  ASSERT_TRUE(json.is_object());
+  EXPECT_EQ(json["policy"], "cali-ts");
+  const double sigma = json["parameters"]["sigma-model"];
+  EXPECT_TRUE(sigma == 0.1 || sigma == 0.4) << sigma;
+  EXPECT_EQ(json["calibration"]["recorded_tokens"],
+            json["calibration"]["answer_tokens"])
+      << result.out;
+  EXPECT_GT(json["calibration"]["training_tokens"], 100);
+  EXPECT_GT(json["calibration"]["test"]["tokens"], 0);
+  ExpectExactWith("cali-ts");
+}
+
 // Which tokens a run records depends on its chunks and on time; what is trained
 // on them does not, once runs have filled each other's gaps.
 TEST_F(CalibrateTest, RecordingsOfOtherChunksGiveTheSameWeights) {
@@ -246,7 +264,7 @@ TEST(RecordStartup, BadFilesEndTheWorker) {
   EXPECT_THAT(run("nacre-draft-worker", DraftModel()),
               HasSubstr("--record-features /nowhere/rows.jsonl"));
   EXPECT_THAT(run("nacre-target-worker", TargetModel()),
-              HasSubstr("--record-features is for draft workers"));
+              HasSubstr("--record-features of a target needs --record-hidden"));
 }
 
 }  // namespace

@@ -54,13 +54,15 @@ class TargetFixture {
  public:
   explicit TargetFixture(nacre::testing::TableModelOptions model_options = {},
                          worker::StepBudget budget = {},
-                         worker::TensorPublisher* tensors = nullptr)
+                         worker::TensorPublisher* tensors = nullptr,
+                         worker::FeatureFile* features = nullptr)
       : model(std::move(model_options)) {
     TargetEngine::Options options;
     options.model = &model;
     options.now_ns = [this] { return now_ns += 10; };
     options.budget = budget;
     options.tensors = tensors;
+    options.features = features;
     options.send = [this](worker::StreamId stream, TargetEvents events) {
       Record(stream, events);
     };

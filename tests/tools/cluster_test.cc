@@ -91,6 +91,7 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   options_.coordinator_args = {"--max-queue=3"};
   options_.worker_args = {"--hang-timeout=9s"};
   options_.draft_args = {"--record-features=f"};
+  options_.target_args = {"--record-hidden=h"};
   auto cluster = Cluster::Start(options_);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_EQ((*cluster)->address(), server_.address());
@@ -112,7 +113,7 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
                    " --cpus 3,6 --backend reference --weights f32 "
                    "--kv-type bf16 --device 1 --max-memory 512M --prefix-cache "
                    "off --drain-timeout 1m30s "
-                   "--hang-timeout=9s\n")));
+                   "--hang-timeout=9s --record-hidden=h\n")));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",

@@ -13,17 +13,9 @@
 
 #include "absl/types/span.h"
 #include "speculation/policies/cali_ts.h"
+#include "tools/calibrate/dataset.h"
 
 namespace nacre::tools {
-
-// A drafted token, the `step`th (from 0) behind the last position that the
-// target has processed.
-struct CaliTsExample {
-  absl::Span<const float> target_state;  // of that position
-  absl::Span<const float> draft_state;   // that the token was drawn from
-  int step = 0;
-  bool accepted = false;
-};
 
 // Root mean squares of the numbers of each model's states; 1 where all are 0.
 struct CaliTsScale {

@@ -157,8 +157,7 @@ class Calibration {
     }
     NACRE_ASSIGN_OR_RETURN(const int best_cap, Choose("caps", policies));
     const int cap = plan_.caps[static_cast<size_t>(best_cap)];
-    const char* key = plan_.kind == PolicyKind::kSvip ? "h" : "threshold";
-    description_.parameters = {{key, threshold}, {"max", cap}};
+    description_.parameters = {{TunedKey(plan_.kind), threshold}, {"max", cap}};
     return policies[static_cast<size_t>(best_cap)];
   }
 

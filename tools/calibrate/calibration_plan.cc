@@ -20,14 +20,24 @@ constexpr char kDiscoThresholds[] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9";
 constexpr char kSvipThresholds[] = "0.1,0.2,0.3,0.4,0.5,0.6";
 // Of rejection, which the training weighs: what its head says is high.
 constexpr char kSpecDecThresholds[] = "0.3,0.5,0.7,0.8,0.9,0.95,0.99";
+// How far its network is trusted over the share of tokens validated.
+constexpr char kCaliTsSigmas[] = "0.05,0.1,0.2,0.4";
 constexpr int kMaxWidth = 4096;
 // A head has many weights for the tokens that there are: faster, it knows them
 // by heart after one epoch.
 constexpr double kHeadLearningRate = 1e-4;
 
 const char* DefaultThresholds(PolicyKind kind) {
-  if (kind == PolicyKind::kSvip) return kSvipThresholds;
-  return kind == PolicyKind::kDisco ? kDiscoThresholds : kSpecDecThresholds;
+  switch (kind) {
+    case PolicyKind::kSvip:
+      return kSvipThresholds;
+    case PolicyKind::kDisco:
+      return kDiscoThresholds;
+    case PolicyKind::kCaliTs:
+      return kCaliTsSigmas;
+    default:
+      return kSpecDecThresholds;
+  }
 }
 
 absl::StatusOr<PolicyKind> ParseKind(const std::string& name) {
@@ -41,12 +51,8 @@ absl::StatusOr<PolicyKind> ParseKind(const std::string& name) {
       case PolicyKind::kSvip:
       case PolicyKind::kOptimalStatic:
       case PolicyKind::kSpecDecPlusPlus:
-        return info.kind;
       case PolicyKind::kCaliTs:
-        return absl::FailedPreconditionError(
-            absl::StrCat("flag --policy: ", name,
-                         " is trained on hidden states of the target, which "
-                         "are not recorded yet"));
+        return info.kind;
       default:
         break;
     }
@@ -54,7 +60,7 @@ absl::StatusOr<PolicyKind> ParseKind(const std::string& name) {
   return absl::InvalidArgumentError(
       absl::StrCat("flag --policy: \"", name,
                    "\" has nothing to calibrate; there are: disco svip "
-                   "specdec++ optimal-static"));
+                   "specdec++ cali-ts optimal-static"));
 }
 
 // "0.2,0.4": values that the policy takes, each once.
@@ -153,7 +159,7 @@ std::vector<int> First(std::vector<int> indices, int count) {
 
 void CalibrationFlags::Register(FlagSet* flags) {
   flags->Add("policy", "P", &policy,
-             "disco, svip, specdec++ or optimal-static");
+             "disco, svip, specdec++, cali-ts or optimal-static");
   flags->Add("prompts", "FILE", &prompts,
              "one JSON object a line: prompt, perhaps id and max_tokens");
   flags->Add("out", "DIR", &out, "folder to write, for --policy-file P=DIR");
@@ -164,17 +170,18 @@ void CalibrationFlags::Register(FlagSet* flags) {
   flags->Add("seed", "S", &seed,
              "of the requests, the split of the prompts and the training");
   flags->Add("window", "N", &window,
-             "longest chunk while features are recorded (disco, specdec++)");
+             "longest chunk while features are recorded (disco, specdec++, "
+             "cali-ts)");
   flags->Add("width", "W", &training.width, "hidden units (disco)");
   flags->Add("epochs", "N", &training.max_epochs,
-             "longest training (disco, specdec++); it ends before where the "
-             "loss on other prompts has stopped falling");
+             "longest training (disco, specdec++, cali-ts); it ends before "
+             "where the loss on other prompts has stopped falling");
   flags->Add("learning-rate", "R", &learning_rate,
-             "of the training; 0: 0.001 for disco, 0.0001 for specdec++");
+             "of the training; 0: 0.001 for disco, 0.0001 for the others");
   flags->Add("thresholds", "LIST", &thresholds,
-             "values to measure of the threshold, or of svip's h (default: 0.2 "
-             "to 0.9 for disco, 0.3 to 0.99 for specdec++, 0.1 to 0.6 for "
-             "svip)");
+             "values to measure of the threshold, of svip's h or of cali-ts' "
+             "sigma-model (default: 0.2 to 0.9 for disco, 0.3 to 0.99 for "
+             "specdec++, 0.1 to 0.6 for svip, 0.05 to 0.4 for cali-ts)");
   flags->Add("caps", "LIST", &caps, "values to measure of their max");
   flags->Add("tune-prompts", "N", &tune_prompts,
              "most prompts that each candidate is measured on");
@@ -199,10 +206,20 @@ std::vector<int> CalibrationPlan::TestPrompts() const {
   return First(split.test, tune_prompts);
 }
 
-std::string PolicyText(PolicyKind kind, double threshold, int cap) {
-  return absl::StrCat(speculation::InfoOf(kind).name, ":",
-                      kind == PolicyKind::kSvip ? "h" : "threshold", "=",
-                      threshold, ",max=", cap);
+StateNeeds CalibrationPlan::state_needs() const {
+  if (kind == PolicyKind::kSpecDecPlusPlus) return StateNeeds::kFed;
+  return kind == PolicyKind::kCaliTs ? StateNeeds::kRowAndTarget
+                                     : StateNeeds::kNone;
+}
+
+const char* TunedKey(PolicyKind kind) {
+  if (kind == PolicyKind::kSvip) return "h";
+  return kind == PolicyKind::kCaliTs ? "sigma-model" : "threshold";
+}
+
+std::string PolicyText(PolicyKind kind, double value, int cap) {
+  return absl::StrCat(speculation::InfoOf(kind).name, ":", TunedKey(kind), "=",
+                      value, ",max=", cap);
 }
 
 absl::StatusOr<CalibrationPlan> BuildCalibrationPlan(
@@ -243,7 +260,8 @@ absl::StatusOr<CalibrationPlan> BuildCalibrationPlan(
   plan.repeat = flags.repeat;
   plan.training = flags.training;
   plan.training.seed = flags.seed;
-  if (plan.needs_states()) plan.training.learning_rate = kHeadLearningRate;
+  if (plan.state_needs() != StateNeeds::kNone)
+    plan.training.learning_rate = kHeadLearningRate;
   if (flags.learning_rate > 0.0) {
     plan.training.learning_rate = flags.learning_rate;
   }

@@ -13,6 +13,7 @@
 #include "proto/inference.pb.h"
 #include "speculation/policies/policy_spec.h"
 #include "tools/calibrate/dataset.h"
+#include "tools/calibrate/recording.h"
 #include "tools/calibrate/training_loop.h"
 #include "tools/cluster.h"
 #include "tools/flag_set.h"
@@ -59,11 +60,10 @@ struct CalibrationPlan {
   // Whether a network is trained, on what workers record, and whether on hidden
   // states.
   bool is_learned() const {
-    return kind == speculation::PolicyKind::kDisco || needs_states();
+    return kind == speculation::PolicyKind::kDisco ||
+           state_needs() != StateNeeds::kNone;
   }
-  bool needs_states() const {
-    return kind == speculation::PolicyKind::kSpecDecPlusPlus;
-  }
+  StateNeeds state_needs() const;
 
   // Indices of the prompts that parameters are tuned on, and of those that the
   // result is measured on; at most tune_prompts each.
@@ -71,11 +71,13 @@ struct CalibrationPlan {
   std::vector<int> TestPrompts() const;
 };
 
-// The policy with this threshold (svip: h) and longest chunk.
-std::string PolicyText(speculation::PolicyKind kind, double threshold, int cap);
+// The parameter of the policy that is tuned beside its longest chunk:
+// "threshold", "h" of svip, "sigma-model" of cali-ts.
+const char* TunedKey(speculation::PolicyKind kind);
+// The policy with this value of it and longest chunk.
+std::string PolicyText(speculation::PolicyKind kind, double value, int cap);
 
-// Reads the prompts. FAILED_PRECONDITION: a policy whose training needs what
-// draft workers do not see; INVALID_ARGUMENT: a policy without calibration, a
+// Reads the prompts. INVALID_ARGUMENT: a policy without calibration, a
 // missing flag, a number out of range, too few prompts, more or fewer than one
 // draft worker; NOT_FOUND: no such file.
 absl::StatusOr<CalibrationPlan> BuildCalibrationPlan(

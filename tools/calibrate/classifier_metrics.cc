@@ -82,4 +82,18 @@ ClassifierMetrics MeasureNetwork(const speculation::AcceptanceHead& head,
   return MeasureClassifier(predictions);
 }
 
+ClassifierMetrics MeasureNetwork(const speculation::CaliTsModel& model,
+                                 absl::Span<const CaliTsExample> examples) {
+  const speculation::CaliTsScorer scorer(model);
+  std::vector<Prediction> predictions;
+  predictions.reserve(examples.size());
+  for (const CaliTsExample& example : examples) {
+    predictions.push_back(
+        {scorer.Score(scorer.TargetPart(example.step, example.target_state),
+                      example.draft_state),
+         example.accepted});
+  }
+  return MeasureClassifier(predictions);
+}
+
 }  // namespace nacre::tools

@@ -48,6 +48,8 @@ ClassifierMetrics MeasureNetwork(const speculation::DiscoWeights& weights,
 ClassifierMetrics MeasureNetwork(const speculation::AcceptanceHead& head,
                                  double odds_factor,
                                  absl::Span<const StateExample> examples);
+ClassifierMetrics MeasureNetwork(const speculation::CaliTsModel& model,
+                                 absl::Span<const CaliTsExample> examples);
 
 }  // namespace nacre::tools
 

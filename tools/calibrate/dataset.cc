@@ -76,4 +76,15 @@ std::vector<StateExample> StateExamplesOf(
   return examples;
 }
 
+std::vector<CaliTsExample> CaliTsExamplesOf(
+    absl::Span<const DraftedStep> steps) {
+  std::vector<CaliTsExample> examples;
+  examples.reserve(steps.size());
+  for (const DraftedStep& drafted : steps) {
+    examples.push_back({drafted.target_state, drafted.token->row_state,
+                        drafted.step, drafted.token->accepted});
+  }
+  return examples;
+}
+
 }  // namespace nacre::tools

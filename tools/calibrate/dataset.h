@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "speculation/policies/cali_ts.h"
 #include "speculation/policies/disco.h"
 #include "tools/calibrate/recording.h"
 
@@ -49,6 +50,17 @@ struct StateExample {
 };
 std::vector<StateExample> StateExamplesOf(
     absl::Span<const RecordedToken* const> tokens);
+
+// As the model of `cali-ts` reads them: a drafted token, the `step`th (from 0)
+// behind the last position that the target has processed.
+struct CaliTsExample {
+  absl::Span<const float> target_state;  // of that position
+  absl::Span<const float> draft_state;   // that the token was drawn from
+  int step = 0;
+  bool accepted = false;
+};
+std::vector<CaliTsExample> CaliTsExamplesOf(
+    absl::Span<const DraftedStep> steps);
 
 }  // namespace nacre::tools
 

@@ -80,24 +80,33 @@ absl::StatusOr<std::optional<uint64_t>> ReadIndex(const char* key,
   return it->get<uint64_t>();
 }
 
-absl::StatusOr<FeatureLine> ParseLine(absl::string_view text) {
-  const Json json = Json::parse(text.begin(), text.end(), nullptr,
-                                /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    return absl::InvalidArgumentError("not a JSON object");
-  }
-  FeatureLine line;
-  const Json& request = Field(json, "request");
+absl::StatusOr<std::string> ReadRequest(const Json& object) {
+  const Json& request = Field(object, "request");
   if (!request.is_string()) return Bad("request", request, "a text");
-  line.request = request.get<std::string>();
+  return request.get<std::string>();
+}
+
+absl::StatusOr<int> ReadPosition(const Json& object) {
+  return ReadCount("position", Field(object, "position"), kMaxPosition);
+}
+
+absl::StatusOr<StateLine> ParseStateLine(const Json& json) {
+  StateLine line;
+  NACRE_ASSIGN_OR_RETURN(line.request, ReadRequest(json));
+  NACRE_ASSIGN_OR_RETURN(line.position, ReadPosition(json));
+  NACRE_ASSIGN_OR_RETURN(line.state, ReadIndex("state", json));
+  return line;
+}
+
+absl::StatusOr<FeatureLine> ParseFeatureLine(const Json& json) {
+  FeatureLine line;
+  NACRE_ASSIGN_OR_RETURN(line.request, ReadRequest(json));
   const Json& session = Field(json, "session");
   if (!session.is_number_unsigned()) {
     return Bad("session", session, "a whole number of 0 or more");
   }
   line.session = session.get<uint64_t>();
-  NACRE_ASSIGN_OR_RETURN(
-      line.position,
-      ReadCount("position", Field(json, "position"), kMaxPosition));
+  NACRE_ASSIGN_OR_RETURN(line.position, ReadPosition(json));
   NACRE_ASSIGN_OR_RETURN(line.token,
                          ReadCount("token", Field(json, "token"), kMaxToken));
   NACRE_ASSIGN_OR_RETURN(
@@ -120,16 +129,21 @@ absl::StatusOr<FeatureLine> ParseLine(absl::string_view text) {
   return line;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<FeatureLine>> ParseFeatures(
-    absl::string_view name, absl::string_view content) {
-  std::vector<FeatureLine> lines;
+// Each line by `parse`, which returns a StatusOr<Line>.
+template <typename Line, typename Parse>
+absl::StatusOr<std::vector<Line>> ParseLines(absl::string_view name,
+                                             absl::string_view content,
+                                             const Parse& parse) {
+  std::vector<Line> lines;
   int line_number = 0;
   for (const absl::string_view text : absl::StrSplit(content, '\n')) {
     ++line_number;
     if (absl::StripAsciiWhitespace(text).empty()) continue;
-    absl::StatusOr<FeatureLine> line = ParseLine(text);
+    const Json json = Json::parse(text.begin(), text.end(), nullptr,
+                                  /*allow_exceptions=*/false);
+    absl::StatusOr<Line> line =
+        json.is_object() ? parse(json)
+                         : absl::InvalidArgumentError("not a JSON object");
     if (!line.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat(name, ":", line_number, ": ", line.status().message()));
@@ -141,6 +155,18 @@ absl::StatusOr<std::vector<FeatureLine>> ParseFeatures(
         absl::StrCat(name, " has no recorded token"));
   }
   return lines;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<FeatureLine>> ParseFeatures(
+    absl::string_view name, absl::string_view content) {
+  return ParseLines<FeatureLine>(name, content, ParseFeatureLine);
+}
+
+absl::StatusOr<std::vector<StateLine>> ParseStateLines(
+    absl::string_view name, absl::string_view content) {
+  return ParseLines<StateLine>(name, content, ParseStateLine);
 }
 
 }  // namespace nacre::tools

@@ -1,4 +1,4 @@
-// Reads what a draft worker has recorded with --record-features
+// Reads what workers have recorded with --record-features
 // (docs/policies.md, "Recording").
 //
 // Pure.
@@ -18,7 +18,7 @@
 
 namespace nacre::tools {
 
-// One drafted token.
+// Of a draft worker: one drafted token.
 struct FeatureLine {
   std::string request;
   uint64_t session = 0;
@@ -35,11 +35,23 @@ struct FeatureLine {
   std::optional<uint64_t> fed;
 };
 
+// Of a target worker: one token that it has committed.
+struct StateLine {
+  std::string request;
+  int position = 0;  // tokens of the answer before it
+  // Of the states in the hidden file: that of the row it was drawn from.
+  // Absent: it could not be written.
+  std::optional<uint64_t> state;
+};
+
 // `name` stands for the source in errors. Empty lines are skipped, unknown keys
 // left alone. INVALID_ARGUMENT, with the line: not a JSON object, a key that is
 // missing or of the wrong type, a number that is not finite or outside its
 // range, probabilities that do not descend; and a text without any line.
 absl::StatusOr<std::vector<FeatureLine>> ParseFeatures(
+    absl::string_view name, absl::string_view content);
+// Likewise.
+absl::StatusOr<std::vector<StateLine>> ParseStateLines(
     absl::string_view name, absl::string_view content);
 
 }  // namespace nacre::tools

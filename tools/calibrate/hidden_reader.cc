@@ -6,14 +6,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "draft_worker/hidden_file.h"
+#include "worker/hidden_file.h"
 
 namespace nacre::tools {
 namespace {
 
-using draft_worker::kHiddenHeaderBytes;
-using draft_worker::kHiddenMagic;
-using draft_worker::kHiddenVersion;
+using worker::kHiddenHeaderBytes;
+using worker::kHiddenMagic;
+using worker::kHiddenVersion;
 
 // No model's states are wider.
 constexpr uint32_t kMaxSize = 1 << 20;

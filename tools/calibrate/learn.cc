@@ -24,13 +24,10 @@ struct Parts {
 };
 
 template <typename MakeExamples>
-auto PartsOf(const MakeExamples& examples_of, const Recording& recording,
-             const PromptSplit& split) {
-  using Example =
-      typename decltype(examples_of(recording.TokensOf({})))::value_type;
-  return Parts<Example>{examples_of(recording.TokensOf(split.training)),
-                        examples_of(recording.TokensOf(split.validation)),
-                        examples_of(recording.TokensOf(split.test))};
+auto PartsOf(const PromptSplit& split, const MakeExamples& examples_of) {
+  using Example = typename decltype(examples_of(split.test))::value_type;
+  return Parts<Example>{examples_of(split.training),
+                        examples_of(split.validation), examples_of(split.test)};
 }
 
 Json MetricsJson(const ClassifierMetrics& metrics) {
@@ -80,7 +77,9 @@ absl::StatusOr<Learnt> Learn(PolicyKind kind, const Recording& recording,
                              const TrainingOptions& options) {
   Learnt learnt;
   if (kind == PolicyKind::kDisco) {
-    const auto parts = PartsOf(ExamplesOf, recording, split);
+    const auto parts = PartsOf(split, [&](const std::vector<int>& prompts) {
+      return ExamplesOf(recording.TokensOf(prompts));
+    });
     NACRE_ASSIGN_OR_RETURN(
         const auto trained,
         TrainDisco(parts.training, parts.validation, options));
@@ -89,9 +88,24 @@ absl::StatusOr<Learnt> Learn(PolicyKind kind, const Recording& recording,
     learnt.weights = trained.weights;
     return learnt;
   }
+  if (kind == PolicyKind::kCaliTs) {
+    const auto parts = PartsOf(split, [&](const std::vector<int>& prompts) {
+      return CaliTsExamplesOf(
+          recording.StepsOf(prompts, speculation::CaliTsModel::kSteps));
+    });
+    NACRE_ASSIGN_OR_RETURN(
+        const auto trained,
+        TrainCaliTs(parts.training, parts.validation, options));
+    Report(trained.course, recording, parts, &learnt);
+    Report(MeasureNetwork(trained.weights, parts.test), &learnt);
+    learnt.weights = trained.weights;
+    return learnt;
+  }
   NACRE_CHECK(kind == PolicyKind::kSpecDecPlusPlus,
               "a policy that nothing is learnt for");
-  const auto parts = PartsOf(StateExamplesOf, recording, split);
+  const auto parts = PartsOf(split, [&](const std::vector<int>& prompts) {
+    return StateExamplesOf(recording.TokensOf(prompts));
+  });
   NACRE_ASSIGN_OR_RETURN(const auto trained,
                          TrainHead(parts.training, parts.validation, options));
   Report(trained.course, recording, parts, &learnt);

@@ -20,24 +20,42 @@ namespace {
 
 Recording::Options OptionsOf(const CalibrationPlan& plan) {
   Recording::Options options;
-  options.needs_states = plan.needs_states();
+  options.needs = plan.state_needs();
   for (const Prompt& prompt : plan.prompts) {
     options.max_tokens.push_back(static_cast<int>(*prompt.max_tokens));
   }
   return options;
 }
 
+// What one worker records.
+struct Files {
+  explicit Files(const std::string& stem)
+      : features(stem + ".jsonl"), hidden(stem + ".states") {}
+
+  void AddFlags(bool with_states, std::vector<std::string>* args) const {
+    args->push_back(absl::StrCat("--record-features=", features));
+    if (with_states) args->push_back(absl::StrCat("--record-hidden=", hidden));
+  }
+  absl::StatusOr<HiddenStates> ReadStates() const {
+    NACRE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(hidden));
+    return HiddenStates::Parse(hidden, bytes);
+  }
+
+  std::string features;
+  std::string hidden;
+};
+
 // One cluster, which has ended when its files are read.
 absl::Status Run(const CalibrationPlan& plan, const std::vector<int>& prompts,
                  int window, const Terminal& terminal, Recording* recording) {
   const TemporaryFolder folder;
-  const std::string features = folder.path() + "/features.jsonl";
-  const std::string hidden = folder.path() + "/hidden";
+  const Files draft(folder.path() + "/draft");
+  const Files target(folder.path() + "/target");
+  const bool with_states = plan.state_needs() != StateNeeds::kNone;
+  const bool with_target = plan.state_needs() == StateNeeds::kRowAndTarget;
   Cluster::Options options = plan.cluster;
-  options.draft_args.push_back(absl::StrCat("--record-features=", features));
-  if (plan.needs_states()) {
-    options.draft_args.push_back(absl::StrCat("--record-hidden=", hidden));
-  }
+  draft.AddFlags(with_states, &options.draft_args);
+  if (with_target) target.AddFlags(true, &options.target_args);
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Workers> workers,
                          Workers::Start(options, terminal));
   using Answers = std::map<int, std::vector<int32_t>>;
@@ -47,16 +65,24 @@ absl::Status Run(const CalibrationPlan& plan, const std::vector<int>& prompts,
         return RunRecordingRequests(plan, prompts, window, client, progress);
       }));
   workers->Stop();
-  NACRE_ASSIGN_OR_RETURN(const std::string text, ReadFile(features));
+  NACRE_ASSIGN_OR_RETURN(const std::string text, ReadFile(draft.features));
   NACRE_ASSIGN_OR_RETURN(const std::vector<FeatureLine> lines,
-                         ParseFeatures(features, text));
+                         ParseFeatures(draft.features, text));
   std::optional<HiddenStates> states;
-  if (plan.needs_states()) {
-    NACRE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(hidden));
-    NACRE_ASSIGN_OR_RETURN(states, HiddenStates::Parse(hidden, bytes));
+  if (with_states) {
+    NACRE_ASSIGN_OR_RETURN(states, draft.ReadStates());
   }
-  return recording->Add(lines, states.has_value() ? &*states : nullptr,
-                        answers);
+  if (!with_target) {
+    return recording->Add(lines, states.has_value() ? &*states : nullptr,
+                          answers);
+  }
+  NACRE_ASSIGN_OR_RETURN(const std::string target_text,
+                         ReadFile(target.features));
+  NACRE_ASSIGN_OR_RETURN(const std::vector<StateLine> target_lines,
+                         ParseStateLines(target.features, target_text));
+  NACRE_ASSIGN_OR_RETURN(const HiddenStates target_states, target.ReadStates());
+  return recording->Add(lines, &*states, answers,
+                        {target_lines, &target_states});
 }
 
 }  // namespace

@@ -1,15 +1,30 @@
 #include "tools/calibrate/recording.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status_macros.h"
 
 namespace nacre::tools {
+namespace {
+
+absl::Status UnknownRequest(const std::string& id) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a token of request \"", id, "\" was recorded, which was not made"));
+}
+
+absl::StatusOr<absl::Span<const float>> StateAt(const HiddenStates& states,
+                                                uint64_t index) {
+  if (index < states.count()) return states.at(index);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a token refers to hidden state ", index, " of ", states.count()));
+}
+
+}  // namespace
 
 std::string RecordingId(int prompt) {
   return absl::StrCat("calibrate-", prompt);
@@ -23,14 +38,15 @@ int Recording::WantedOf(size_t prompt, size_t length) const {
   // drawn behind the last one that it draws.
   int wanted =
       std::min(static_cast<int>(length), options_.max_tokens[prompt] - 1);
-  if (options_.needs_states) --wanted;
+  if (options_.needs == StateNeeds::kFed) --wanted;
   return std::max(wanted, 0);
 }
 
-absl::Status Recording::Add(
-    absl::Span<const FeatureLine> lines, const HiddenStates* states,
-    const std::map<int, std::vector<int32_t>>& answers) {
-  absl::flat_hash_map<std::string, int> prompts;
+absl::Status Recording::Add(absl::Span<const FeatureLine> lines,
+                            const HiddenStates* states,
+                            const std::map<int, std::vector<int32_t>>& answers,
+                            const TargetStates& target) {
+  Prompts prompts;
   for (const auto& [prompt, tokens] : answers) {
     const auto index = static_cast<size_t>(prompt);
     NACRE_CHECK(index < answers_.size(), "an answer to no prompt");
@@ -50,9 +66,7 @@ absl::Status Recording::Add(
   for (const FeatureLine& line : lines) {
     const auto prompt = prompts.find(line.request);
     if (prompt == prompts.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a token of request \"", line.request,
-                       "\" was recorded, which was not made"));
+      return UnknownRequest(line.request);
     }
     Answer& answer = answers_[static_cast<size_t>(prompt->second)];
     const auto position = static_cast<size_t>(line.position);
@@ -70,33 +84,65 @@ absl::Status Recording::Add(
     if (!line.accepted.has_value() && !accepted) astray.insert(line.session);
     NACRE_RETURN_IF_ERROR(AddLine(line, accepted, states, &answer));
   }
+  return AddTarget(target, prompts);
+}
+
+absl::Status Recording::AddTarget(const TargetStates& target,
+                                  const Prompts& prompts) {
+  for (const StateLine& line : target.lines) {
+    const auto prompt = prompts.find(line.request);
+    if (prompt == prompts.end()) return UnknownRequest(line.request);
+    if (!line.state.has_value()) continue;  // it was lost
+    NACRE_ASSIGN_OR_RETURN(const absl::Span<const float> state,
+                           StateAt(*target.states, *line.state));
+    Answer& answer = answers_[static_cast<size_t>(prompt->second)];
+    std::vector<float>& kept = answer.target_states[line.position];
+    if (kept.empty()) kept.assign(state.begin(), state.end());
+  }
   return absl::OkStatus();
 }
 
 absl::Status Recording::AddLine(const FeatureLine& line, bool accepted,
                                 const HiddenStates* states,
                                 Answer* answer) const {
-  const bool has_state = states != nullptr && line.fed.has_value();
-  if (has_state && *line.fed >= states->count()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a token refers to hidden state ", *line.fed, " of ", states->count()));
-  }
   RecordedToken& token = answer->recorded[line.position];
   if (token.line.request.empty()) {
     token.line = line;
     token.accepted = accepted;
   }
-  if (has_state && token.fed_state.empty()) {
-    const absl::Span<const float> state = states->at(*line.fed);
-    token.fed_state.assign(state.begin(), state.end());
+  if (states == nullptr) return absl::OkStatus();
+  const auto keep = [&](const std::optional<uint64_t>& index,
+                        std::vector<float>* kept) -> absl::Status {
+    if (!index.has_value()) return absl::OkStatus();
+    NACRE_ASSIGN_OR_RETURN(const absl::Span<const float> state,
+                           StateAt(*states, *index));
+    if (kept->empty()) kept->assign(state.begin(), state.end());
+    return absl::OkStatus();
+  };
+  NACRE_RETURN_IF_ERROR(keep(line.fed, &token.fed_state));
+  return keep(line.row, &token.row_state);
+}
+
+bool Recording::IsWhole(const Answer& answer,
+                        const RecordedToken& token) const {
+  switch (options_.needs) {
+    case StateNeeds::kNone:
+      return true;
+    case StateNeeds::kFed:
+      return !token.fed_state.empty();
+    case StateNeeds::kRowAndTarget:
+      // The first token is drafted before the target has shown a state.
+      return !token.row_state.empty() &&
+             (token.line.position == 0 ||
+              answer.target_states.contains(token.line.position - 1));
   }
-  return absl::OkStatus();
+  return false;
 }
 
 int Recording::RecordedOf(const Answer& answer) const {
   return static_cast<int>(std::count_if(
       answer.recorded.begin(), answer.recorded.lower_bound(answer.wanted),
-      [this](const auto& entry) { return IsWhole(entry.second); }));
+      [&](const auto& entry) { return IsWhole(answer, entry.second); }));
 }
 
 std::vector<int> Recording::Incomplete() const {
@@ -131,10 +177,34 @@ std::vector<const RecordedToken*> Recording::TokensOf(
   for (const int prompt : prompts) {
     const Answer& answer = answers_[static_cast<size_t>(prompt)];
     for (const auto& [position, token] : answer.recorded) {
-      if (position < answer.wanted && IsWhole(token)) tokens.push_back(&token);
+      if (position < answer.wanted && IsWhole(answer, token)) {
+        tokens.push_back(&token);
+      }
     }
   }
   return tokens;
+}
+
+std::vector<DraftedStep> Recording::StepsOf(absl::Span<const int> prompts,
+                                            int max_steps) const {
+  std::vector<DraftedStep> steps;
+  for (const int prompt : prompts) {
+    const Answer& answer = answers_[static_cast<size_t>(prompt)];
+    for (const RecordedToken* token : TokensOf({prompt})) {
+      for (int step = 0; step < max_steps; ++step) {
+        const int before = token->line.position - step - 1;
+        const auto state = answer.target_states.find(before);
+        if (state == answer.target_states.end()) break;
+        steps.push_back({token, state->second, step});
+        // With one step more, the token before is drafted, too.
+        const auto drafted = answer.recorded.find(before);
+        if (drafted == answer.recorded.end() || !drafted->second.accepted) {
+          break;
+        }
+      }
+    }
+  }
+  return steps;
 }
 
 }  // namespace nacre::tools

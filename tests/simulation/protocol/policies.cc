@@ -72,11 +72,11 @@ draft_worker::PolicyLibrary MakeLibrary() {
   library.Add(PolicyKind::kSpecDecPlusPlus, std::move(head));
   library.Add(PolicyKind::kOptimalStatic, file("optimal-static:gamma=3"));
   draft_worker::PolicyFile cali_ts = file("cali-ts");
-  cali_ts.calibration.cali_ts = {
-      kVocabSize, kVocabSize,
-      Weights(random,
-              speculation::CaliTsModel::kSteps * kVocabSize * kVocabSize),
-      Weights(random, 4 * kVocabSize)};
+  cali_ts.calibration.cali_ts = speculation::CaliTsScorer(
+      {kVocabSize, kVocabSize,
+       Weights(random,
+               speculation::CaliTsModel::kSteps * kVocabSize * kVocabSize),
+       Weights(random, 4 * kVocabSize)});
   library.Add(PolicyKind::kCaliTs, std::move(cali_ts));
   return library;
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -93,7 +94,7 @@ CaliTsModel Model() {
 
 // How often it goes on behind a token that is the `index`-th unverified one.
 // sigma-model is so small that only the model's word counts.
-double ContinueRate(const CaliTsModel& model, int index, float draft_hidden,
+double ContinueRate(const CaliTsScorer& model, int index, float draft_hidden,
                     bool has_target_hidden) {
   constexpr int kTrials = 4000;
   int continued = 0;
@@ -111,7 +112,7 @@ double ContinueRate(const CaliTsModel& model, int index, float draft_hidden,
 }
 
 TEST(CaliTsPolicy, TheModelReadsBothHiddenStatesAndTheDistance) {
-  const CaliTsModel model = Model();
+  const CaliTsScorer model(Model());
   const auto sigmoid = [](double z) { return 1.0 / (1.0 + std::exp(-z)); };
   // z_1 - z_0 = j * (2 * 0.1 - 0.3) + (-0.5 - 0.5) * h_D
   EXPECT_NEAR(ContinueRate(model, 0, -2.0f, true), sigmoid(-0.1 + 2.0), 0.03);
@@ -123,9 +124,54 @@ TEST(CaliTsPolicy, TheModelReadsBothHiddenStatesAndTheDistance) {
   EXPECT_NEAR(ContinueRate(model, 0, -2.0f, false), 0.25, 0.03);
 }
 
+// What is multiplied beforehand is the formula, for weights of no structure.
+TEST(CaliTsScorer, IsTheModel) {
+  constexpr size_t kTarget = 3;
+  constexpr size_t kDraft = 2;
+  std::mt19937_64 random(11);
+  const auto draw = [&random](size_t count) {
+    std::vector<float> values(count);
+    for (float& value : values) {
+      value = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
+    }
+    return values;
+  };
+  const CaliTsModel model = {kTarget, kDraft,
+                             draw(CaliTsModel::kSteps * kTarget * kTarget),
+                             draw(2 * (kTarget + kDraft))};
+  ASSERT_TRUE(Validate(model).ok());
+  const CaliTsScorer scorer(model);
+  EXPECT_EQ(scorer.target_size(), 3);
+  EXPECT_EQ(scorer.draft_size(), 2);
+  const std::vector<float> target = draw(kTarget);
+  const std::vector<float> draft = draw(kDraft);
+  for (size_t step = 0; step < CaliTsModel::kSteps; ++step) {
+    double logits[2] = {};
+    for (size_t row = 0; row < 2; ++row) {
+      const float* mix = &model.mix[row * (kTarget + kDraft)];
+      for (size_t i = 0; i < kTarget; ++i) {
+        for (size_t k = 0; k < kTarget; ++k) {
+          logits[row] +=
+              double{mix[i]} *
+              model.step_weights[(step * kTarget + i) * kTarget + k] *
+              target[k];
+        }
+      }
+      for (size_t i = 0; i < kDraft; ++i) {
+        logits[row] += double{mix[kTarget + i]} * draft[i];
+      }
+    }
+    const double softmax =
+        std::exp(logits[1]) / (std::exp(logits[0]) + std::exp(logits[1]));
+    EXPECT_NEAR(
+        scorer.Score(scorer.TargetPart(static_cast<int>(step), target), draft),
+        softmax, 1e-6);
+  }
+}
+
 // A state of the past says nothing of the tokens behind it.
 TEST(CaliTsPolicy, WithoutTheTargetsStateOfNowTheShareDecidesAgain) {
-  const CaliTsModel model = Model();
+  const CaliTsScorer model(Model());
   const std::vector<float> hidden = {-200.0f};  // the model is certain
   int continued = 0;
   constexpr int kTrials = 2000;
@@ -143,7 +189,7 @@ TEST(CaliTsPolicy, WithoutTheTargetsStateOfNowTheShareDecidesAgain) {
 }
 
 TEST(CaliTsPolicy, ReadsTheHiddenStateOnlyWithAModel) {
-  const CaliTsModel model = Model();
+  const CaliTsScorer model(Model());
   EXPECT_EQ(MakeCaliTsPolicy(&model, {})->needs(),
             RowNeeds{.draft_hidden = true});
   EXPECT_EQ(MakeCaliTsPolicy(nullptr, {})->needs(), RowNeeds());

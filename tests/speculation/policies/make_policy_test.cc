@@ -26,8 +26,9 @@ PolicyCalibration Calibration(const std::string& defaults) {
       file.disco = {std::vector<float>(kDiscoInputs), {0.0f}, {0.0f}, 0.0f};
       break;
     case PolicyKind::kCaliTs:
-      file.cali_ts = {1, 2, std::vector<float>(CaliTsModel::kSteps),
-                      std::vector<float>(6)};
+      file.cali_ts =
+          CaliTsScorer({1, 2, std::vector<float>(CaliTsModel::kSteps),
+                        std::vector<float>(6)});
       break;
     case PolicyKind::kSpecDecPlusPlus:
       file.head = {3, std::vector<float>(4), std::vector<float>(2),

@@ -57,6 +57,35 @@ TEST(ParseFeaturesTest, ReadsWhatMayBeMissing) {
   EXPECT_EQ(lines->front().fed, 5u);
 }
 
+TEST(ParseStateLinesTest, ReadsWhatATargetHasWritten) {
+  const auto lines = ParseStateLines(
+      "f",
+      "{\"request\":\"a\",\"session\":3,\"position\":12,\"state\":40}\n"
+      "{\"request\":\"b\",\"session\":4,\"position\":0}\n");
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  ASSERT_EQ(lines->size(), 2u);
+  EXPECT_EQ(lines->front().request, "a");
+  EXPECT_EQ(lines->front().position, 12);
+  EXPECT_EQ(lines->front().state, 40u);
+  EXPECT_FALSE(lines->back().state.has_value());
+}
+
+TEST(ParseStateLinesTest, NamesTheLineAndTheValue) {
+  const auto error = [](const std::string& line) {
+    const auto lines = ParseStateLines("f", line);
+    EXPECT_EQ(lines.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(lines.status().message());
+  };
+  EXPECT_THAT(error("{\"position\":1,\"state\":2}"),
+              HasSubstr("f:1: \"request\" is null"));
+  EXPECT_THAT(error("{\"request\":\"a\",\"position\":-1,\"state\":2}"),
+              HasSubstr("\"position\" is -1"));
+  EXPECT_THAT(error("{\"request\":\"a\",\"position\":1,\"state\":0.5}"),
+              HasSubstr("\"state\" is 0.5"));
+  EXPECT_THAT(error("[]"), HasSubstr("f:1: not a JSON object"));
+  EXPECT_THAT(error("\n"), HasSubstr("no recorded token"));
+}
+
 TEST(ParseFeaturesTest, NamesTheLineAndTheValue) {
   EXPECT_EQ(ErrorOf("\"accepted\":true}", ""), "f:2: not a JSON object");
   EXPECT_EQ(ErrorOf("\"a\"", "7"), "f:2: \"request\" is 7, not a text");

@@ -6,9 +6,9 @@
 #include <limits>
 #include <string>
 
-#include "draft_worker/hidden_file.h"
 #include "tools/prompts_file.h"
 #include "tools/temporary_folder.h"
+#include "worker/hidden_file.h"
 
 namespace nacre::tools {
 namespace {
@@ -21,7 +21,7 @@ std::string Written(std::initializer_list<float> values) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/states";
   {
-    const auto file = draft_worker::HiddenFile::Create(path, 2);
+    const auto file = worker::HiddenFile::Create(path, 2);
     EXPECT_TRUE(file.ok()) << file.status();
     const absl::Span<const float> all(values.begin(), values.size());
     for (size_t i = 0; i < all.size(); i += 2) {

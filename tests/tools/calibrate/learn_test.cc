@@ -8,9 +8,9 @@
 #include <variant>
 #include <vector>
 
-#include "draft_worker/hidden_file.h"
 #include "tools/prompts_file.h"
 #include "tools/temporary_folder.h"
+#include "worker/hidden_file.h"
 
 namespace nacre::tools {
 namespace {
@@ -25,7 +25,7 @@ HiddenStates TwoStates() {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/states";
   {
-    const auto file = draft_worker::HiddenFile::Create(path, 2);
+    const auto file = worker::HiddenFile::Create(path, 2);
     EXPECT_TRUE(file.ok()) << file.status();
     (*file)->Append({1.0f, -2.0f});
     (*file)->Append({1.0f, 2.0f});
@@ -35,11 +35,13 @@ HiddenStates TwoStates() {
 
 // Every third token of each prompt is rejected, and its row and its state say
 // so.
-Recording MakeRecording(bool with_rejections, bool needs_states = false) {
-  Recording recording({.max_tokens = std::vector<int>(kPrompts, kTokens + 1),
-                       .needs_states = needs_states});
+Recording MakeRecording(bool with_rejections,
+                        StateNeeds needs = StateNeeds::kNone) {
+  Recording recording(
+      {.max_tokens = std::vector<int>(kPrompts, kTokens + 1), .needs = needs});
   std::map<int, std::vector<int32_t>> answers;
   std::vector<FeatureLine> lines;
+  std::vector<StateLine> target;
   for (int prompt = 0; prompt < kPrompts; ++prompt) {
     answers[prompt] = std::vector<int32_t>(kTokens, 1);
     for (int position = 0; position < kTokens; ++position) {
@@ -53,11 +55,13 @@ Recording MakeRecording(bool with_rejections, bool needs_states = false) {
       line.entropy = rejected ? 2.0f : 0.5f;
       line.accepted = !rejected;
       line.fed = rejected ? 0 : 1;
+      line.row = line.fed;
       lines.push_back(line);
+      target.push_back({line.request, position, 1});
     }
   }
   const HiddenStates states = TwoStates();
-  EXPECT_TRUE(recording.Add(lines, &states, answers).ok());
+  EXPECT_TRUE(recording.Add(lines, &states, answers, {target, &states}).ok());
   return recording;
 }
 
@@ -87,8 +91,9 @@ TEST(LearnTest, AHeadIsJudgedWithAndWithoutItsWeight) {
   TrainingOptions options;
   options.max_epochs = 200;
   options.learning_rate = 1e-2;
-  const auto learnt = Learn(PolicyKind::kSpecDecPlusPlus,
-                            MakeRecording(true, true), split, options);
+  const auto learnt =
+      Learn(PolicyKind::kSpecDecPlusPlus, MakeRecording(true, StateNeeds::kFed),
+            split, options);
   ASSERT_TRUE(learnt.ok()) << learnt.status();
   const auto* head = std::get_if<speculation::AcceptanceHead>(&learnt->weights);
   ASSERT_NE(head, nullptr);
@@ -101,6 +106,25 @@ TEST(LearnTest, AHeadIsJudgedWithAndWithoutItsWeight) {
             learnt->report["test_unweighted"]["loss"]);
   EXPECT_THAT(learnt->summary,
               ::testing::HasSubstr("with the weight of rejected"));
+}
+
+TEST(LearnTest, CaliTsLearnsFromBothModelsStates) {
+  const PromptSplit split = {{0, 1, 2, 3}, {4}, {5}};
+  TrainingOptions options;
+  options.max_epochs = 100;
+  options.learning_rate = 1e-2;
+  const auto learnt =
+      Learn(PolicyKind::kCaliTs, MakeRecording(true, StateNeeds::kRowAndTarget),
+            split, options);
+  ASSERT_TRUE(learnt.ok()) << learnt.status();
+  const auto* model = std::get_if<speculation::CaliTsModel>(&learnt->weights);
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(model->target_size, 2);
+  EXPECT_EQ(model->draft_size, 2);
+  // Each token but the first at step 0, one of three at steps 1 and 2, too.
+  EXPECT_GT(learnt->report["training_tokens"], 4 * (kTokens - 1));
+  EXPECT_GT(learnt->report["test"]["f1"], 0.95);
+  EXPECT_LT(learnt->report["test"]["f1_of_all"], 0.9);
 }
 
 TEST(LearnTest, OneKindOfOutcomeIsRefused) {

@@ -119,9 +119,19 @@ TEST(WritePolicyFolderTest, ADraftWorkerLoadsACaliTsModel) {
   const auto file = draft_worker::LoadPolicyFile(
       folder.path(), speculation::PolicyKind::kCaliTs, Draft("small"));
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->calibration.cali_ts->target_size, 2);
-  EXPECT_EQ(file->calibration.cali_ts->step_weights, model.step_weights);
-  EXPECT_EQ(file->calibration.cali_ts->mix, model.mix);
+  const speculation::CaliTsScorer written(model);
+  const speculation::CaliTsScorer& loaded = *file->calibration.cali_ts;
+  EXPECT_EQ(loaded.target_size(), 2);
+  EXPECT_EQ(loaded.draft_size(), 4);
+  for (int step = 0; step < speculation::CaliTsModel::kSteps; ++step) {
+    for (const std::vector<float>& state :
+         {std::vector<float>{1.0f, 0.0f}, std::vector<float>{0.0f, 1.0f}}) {
+      EXPECT_EQ(loaded.TargetPart(step, state),
+                written.TargetPart(step, state));
+    }
+  }
+  EXPECT_EQ(loaded.Score(-2.0, {0.1f, 0.02f, 0.003f, 0.0004f}),
+            written.Score(-2.0, {0.1f, 0.02f, 0.003f, 0.0004f}));
 }
 
 TEST(WritePolicyFolderTest, ReplacesAndNeedsNoWeights) {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "draft_worker/hidden_file.h"
 #include "tools/prompts_file.h"
 #include "tools/temporary_folder.h"
+#include "worker/hidden_file.h"
 
 namespace nacre::tools {
 namespace {
@@ -36,18 +36,19 @@ std::vector<int> Positions(const Recording& recording) {
   return positions;
 }
 
-// Two states of one number, 0 and 1.
-HiddenStates TwoStates() {
+// States of one number each.
+HiddenStates States(const std::vector<float>& values) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/states";
   {
-    const auto file = draft_worker::HiddenFile::Create(path, 1);
+    const auto file = worker::HiddenFile::Create(path, 1);
     EXPECT_TRUE(file.ok()) << file.status();
-    (*file)->Append({0.0f});
-    (*file)->Append({1.0f});
+    for (const float value : values) (*file)->Append({value});
   }
   return *HiddenStates::Parse(path, ReadFile(path).value_or(""));
 }
+
+HiddenStates TwoStates() { return States({0.0f, 1.0f}); }
 
 // Each run leaves out what the other has.
 TEST(RecordingTest, RunsFillEachOthersGaps) {
@@ -106,7 +107,7 @@ TEST(RecordingTest, WhatIsNoContinuationIsLeftOut) {
 
 TEST(RecordingTest, StatesAreTakenFromTheRunThatHasThem) {
   const HiddenStates states = TwoStates();
-  Recording recording({.max_tokens = {4}, .needs_states = true});
+  Recording recording({.max_tokens = {4}, .needs = StateNeeds::kFed});
   const std::map<int, std::vector<int32_t>> answers = {{0, {10, 11, 12, 13}}};
   FeatureLine fed = Line(0, 1, 0, 10, true);
   fed.fed = 1;
@@ -121,6 +122,61 @@ TEST(RecordingTest, StatesAreTakenFromTheRunThatHasThem) {
   EXPECT_THAT(recording.Incomplete(), IsEmpty());
   EXPECT_THAT(recording.TokensOf({0})[0]->fed_state, ElementsAre(1.0f));
   EXPECT_THAT(recording.TokensOf({0})[1]->fed_state, ElementsAre(0.0f));
+}
+
+// With the target's states 0 to 3, of the tokens at those positions, each token
+// once for each length of the chunk that right tokens before it allow.
+TEST(RecordingTest, StepsAreTheWaysInWhichATokenMayBeDrafted) {
+  const HiddenStates draft = TwoStates();
+  const HiddenStates target = States({10.0f, 11.0f, 12.0f, 13.0f});
+  Recording recording({.max_tokens = {5}, .needs = StateNeeds::kRowAndTarget});
+  const std::map<int, std::vector<int32_t>> answers = {{0, {5, 6, 7, 8, 9}}};
+  std::vector<FeatureLine> lines = {
+      Line(0, 1, 0, 5, true), Line(0, 1, 1, 99, false), Line(0, 1, 2, 7, true),
+      Line(0, 1, 3, 8, true)};
+  for (FeatureLine& line : lines) line.row = line.position == 3 ? 1 : 0;
+  std::vector<StateLine> states;
+  for (int i = 0; i < 3; ++i) {
+    states.push_back({RecordingId(0), i, static_cast<uint64_t>(i)});
+  }
+  states[1].state.reset();  // it was lost
+  ASSERT_TRUE(recording.Add(lines, &draft, answers, {states, &target}).ok());
+  EXPECT_EQ(recording.wanted(), 4u);
+  EXPECT_EQ(recording.recorded(), 3u) << "nothing is known before position 2";
+  // Another run has it.
+  states = {{RecordingId(0), 1, 1}};
+  ASSERT_TRUE(recording.Add({}, &draft, answers, {states, &target}).ok());
+  EXPECT_THAT(recording.Incomplete(), IsEmpty());
+  std::vector<std::vector<float>> steps;
+  for (const DraftedStep& step : recording.StepsOf({0}, 10)) {
+    steps.push_back({static_cast<float>(step.token->line.position),
+                     static_cast<float>(step.step), step.target_state[0],
+                     step.token->row_state[0],
+                     step.token->accepted ? 1.0f : 0.0f});
+  }
+  // Position 1 is not drafted behind 0: no state comes before the first
+  // verdict. Nothing is drafted behind the wrong token at position 1.
+  EXPECT_THAT(
+      steps,
+      ElementsAre(ElementsAre(1, 0, 10, 0, 0), ElementsAre(2, 0, 11, 0, 1),
+                  ElementsAre(3, 0, 12, 1, 1), ElementsAre(3, 1, 11, 1, 1)));
+  EXPECT_THAT(recording.StepsOf({0}, 1), ::testing::SizeIs(3));
+}
+
+TEST(RecordingTest, TargetStatesThatCannotBeAreErrors) {
+  const HiddenStates target = States({10.0f});
+  Recording recording({.max_tokens = {5}, .needs = StateNeeds::kRowAndTarget});
+  const std::map<int, std::vector<int32_t>> answers = {{0, {5, 6}}};
+  const std::vector<StateLine> behind = {{RecordingId(0), 0, 1}};
+  EXPECT_THAT(
+      std::string(
+          recording.Add({}, nullptr, answers, {behind, &target}).message()),
+      HasSubstr("hidden state 1 of 1"));
+  const std::vector<StateLine> other = {{"x", 0, 0}};
+  EXPECT_THAT(
+      std::string(
+          recording.Add({}, nullptr, answers, {other, &target}).message()),
+      HasSubstr("\"x\" was recorded, which was not made"));
 }
 
 TEST(RecordingTest, ContradictionsAreErrors) {

@@ -8,8 +8,8 @@
 //
 // One thread.
 
-#ifndef DRAFT_WORKER_HIDDEN_FILE_H_
-#define DRAFT_WORKER_HIDDEN_FILE_H_
+#ifndef WORKER_HIDDEN_FILE_H_
+#define WORKER_HIDDEN_FILE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 
-namespace nacre::draft_worker {
+namespace nacre::worker {
 
 inline constexpr absl::string_view kHiddenMagic = "NACREHID";
 inline constexpr uint32_t kHiddenVersion = 1;
@@ -56,6 +56,6 @@ class HiddenFile {
   uint64_t lost_ = 0;
 };
 
-}  // namespace nacre::draft_worker
+}  // namespace nacre::worker
 
-#endif  // DRAFT_WORKER_HIDDEN_FILE_H_
+#endif  // WORKER_HIDDEN_FILE_H_

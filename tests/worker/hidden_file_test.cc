@@ -1,4 +1,4 @@
-#include "draft_worker/hidden_file.h"
+#include "worker/hidden_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace nacre::draft_worker {
+namespace nacre::worker {
 namespace {
 
 using ::testing::HasSubstr;
@@ -62,4 +62,4 @@ TEST_F(HiddenFileTest, SaysWhyThereIsNone) {
 }
 
 }  // namespace
-}  // namespace nacre::draft_worker
+}  // namespace nacre::worker

@@ -1,4 +1,4 @@
-#include "draft_worker/hidden_file.h"
+#include "worker/hidden_file.h"
 
 #include <spdlog/spdlog.h>
 
@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 
-namespace nacre::draft_worker {
+namespace nacre::worker {
 namespace {
 
 // Numbers are written as they lie in memory.
@@ -74,4 +74,4 @@ absl::optional<int64_t> HiddenFile::Append(absl::Span<const float> state) {
   return absl::nullopt;
 }
 
-}  // namespace nacre::draft_worker
+}  // namespace nacre::worker

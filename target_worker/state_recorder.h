@@ -1,0 +1,32 @@
+// Records what `cali-ts` is calibrated from besides the draft's rows: the
+// hidden states that the tokens of an answer were drawn from. One JSON object a
+// token (docs/policies.md, "Recording").
+//
+// The engine's thread.
+
+#ifndef TARGET_WORKER_STATE_RECORDER_H_
+#define TARGET_WORKER_STATE_RECORDER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/types/span.h"
+#include "worker/feature_file.h"
+
+namespace nacre::target_worker {
+
+// Of committed tokens that one step has drawn.
+struct RecordedStates {
+  const std::string& request_id;
+  uint64_t session_id = 0;
+  int position = 0;  // tokens of the answer before the first
+  int num_tokens = 0;
+  absl::Span<const float> states;  // [num_tokens, hidden size]
+};
+
+// `file` records hidden states.
+void RecordStates(const RecordedStates& recorded, worker::FeatureFile* file);
+
+}  // namespace nacre::target_worker
+
+#endif  // TARGET_WORKER_STATE_RECORDER_H_
