@@ -160,7 +160,7 @@ TEST_F(FeatureRecorderTest, LinesReferToHiddenStates) {
   const std::vector<Json> lines = Lines();
   ASSERT_EQ(lines.size(), 3u);
   std::ifstream stream(states, std::ios::binary);
-  stream.seekg(kHiddenHeaderBytes);
+  stream.seekg(worker::kHiddenHeaderBytes);
   std::vector<float> values;
   for (float value = 0.0f;
        stream.read(reinterpret_cast<char*>(&value), sizeof(value));) {
@@ -247,7 +247,7 @@ TEST_F(FeatureRecorderTest, TheEngineRecordsHiddenStates) {
   const std::vector<Json> lines = Lines();
   ASSERT_EQ(lines.size(), 3u);
   std::ifstream stream(states, std::ios::binary);
-  stream.seekg(kHiddenHeaderBytes);
+  stream.seekg(worker::kHiddenHeaderBytes);
   std::vector<int32_t> tokens = {3, 4, 5};
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_TRUE(lines[i]["accepted"].is_null());

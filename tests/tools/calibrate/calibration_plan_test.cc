@@ -88,14 +88,14 @@ TEST_F(CalibrationPlanTest, WhatIsLearnedIsTunedOnOtherPrompts) {
   const auto head = Plan("specdec++", {"--learning-rate", "0.01"});
   ASSERT_TRUE(head.ok()) << head.status();
   EXPECT_TRUE(head->is_learned());
-  EXPECT_TRUE(head->needs_states());
+  EXPECT_EQ(head->state_needs(), StateNeeds::kFed);
   EXPECT_EQ(head->TuningPrompts(), head->split.validation);
   EXPECT_EQ(head->thresholds.back(), 0.99);
   EXPECT_EQ(head->training.learning_rate, 0.01);
   EXPECT_EQ(PolicyText(head->kind, 0.9, 8), "specdec++:threshold=0.9,max=8");
   EXPECT_EQ(Plan("specdec++", {})->training.learning_rate, 1e-4);
   EXPECT_EQ(Plan("disco", {})->training.learning_rate, 1e-3);
-  EXPECT_FALSE(Plan("disco", {})->needs_states());
+  EXPECT_EQ(Plan("disco", {})->state_needs(), StateNeeds::kNone);
   EXPECT_FALSE(Plan("svip", {})->is_learned());
 }
 
