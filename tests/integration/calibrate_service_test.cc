@@ -104,6 +104,9 @@ TEST_F(CalibrateTest, DiscoIsTrainedTunedAndLoaded) {
   EXPECT_EQ(json["calibration"]["prompts"], 8);
   EXPECT_GT(json["calibration"]["training_tokens"], 20);
   EXPECT_GT(json["calibration"]["test"]["tokens"], 0);
+  EXPECT_THAT(result.out, HasSubstr("accepted by entropy in nats: < 0.01: "));
+  EXPECT_EQ(json["calibration"]["acceptance_by_entropy"].back()["below"],
+            nullptr);
   EXPECT_EQ(json["calibration"]["tuning"]["thresholds"].size(), 3u);
   ExpectExactWith("disco");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "common/status_macros.h"
 #include "speculation/law.h"
 #include "speculation/pipeline.h"
+#include "tools/calibrate/entropy_table.h"
 #include "tools/calibrate/learn.h"
 #include "tools/calibrate/measure.h"
 #include "tools/calibrate/policy_writer.h"
@@ -88,6 +90,7 @@ class Calibration {
   absl::Status RecordAndLearn() {
     NACRE_ASSIGN_OR_RETURN(const Recording recording,
                            RecordAnswers(plan_, terminal_));
+    ReportEntropy(recording);
     std::atomic<bool> interrupted = false;
     ThrottledProgress progress(terminal_);
     TrainingOptions options = plan_.training;
@@ -107,6 +110,22 @@ class Calibration {
     weights_ = learnt->weights;
     description_.calibration.update(learnt->report);
     return absl::OkStatus();
+  }
+
+  // Acceptance by the entropy of the draft's row, of all prompts.
+  void ReportEntropy(const Recording& recording) {
+    std::vector<int> prompts(plan_.prompts.size());
+    std::iota(prompts.begin(), prompts.end(), 0);
+    const std::vector<EntropyBin> bins =
+        AcceptanceByEntropy(recording.TokensOf(prompts));
+    terminal_.out << "accepted by entropy in nats: " << EntropyLine(bins)
+                  << std::endl;
+    Json& json = description_.calibration["acceptance_by_entropy"];
+    for (const EntropyBin& bin : bins) {
+      json.push_back({{"below", bin.below},  // null: no bound
+                      {"tokens", bin.tokens},
+                      {"accepted", bin.accepted}});
+    }
   }
 
   // Measures, prints the table and keeps it under `stage`.
