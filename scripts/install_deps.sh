@@ -4,6 +4,10 @@
 #   scripts/install_deps.sh          what `make quickstart` needs
 #   scripts/install_deps.sh --dev    also what `make test`, `make bench`,
 #                                    `make format` and .ci/run need
+#   scripts/install_deps.sh --cross-arm64
+#                                    also what the CMake preset aarch64 needs:
+#                                    a compiler, libraries and an emulator of
+#                                    64-bit Arm; dpkg will know arm64
 #
 # Runs as root or through sudo, asks no questions, and does nothing when
 # everything is there already. Written for Debian 12.
@@ -23,6 +27,13 @@ readonly DEV_PACKAGES=(
   clang clang-format clang-tidy libclang-rt-14-dev llvm sentencepiece
   libbenchmark-dev
 )
+# What the services need besides is left out: prometheus-cpp-dev:arm64 would
+# replace the one of this machine.
+readonly CROSS_ARM64_PACKAGES=(
+  g++-aarch64-linux-gnu qemu-user
+  libabsl-dev:arm64 libhwy-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64
+  libpcre2-dev:arm64 libspdlog-dev:arm64 libssl-dev:arm64 libutf8proc-dev:arm64
+)
 
 say() { echo "install_deps: $*"; }
 die() {
@@ -31,14 +42,21 @@ die() {
 }
 
 packages=("${BUILD_PACKAGES[@]}")
+foreign= options=()
 case "${1:-}" in
   "") ;;
   --dev) packages+=("${DEV_PACKAGES[@]}") ;;
+  --cross-arm64)
+    packages+=("${CROSS_ARM64_PACKAGES[@]}")
+    foreign=arm64
+    # Nothing of this machine may make room for it.
+    options+=(--no-remove)
+    ;;
   -h | --help)
-    sed -n '2,9s/^# \{0,1\}//p' "$0"
+    sed -n '2,13s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
-  *) die "unknown argument '$1' (known: --dev, --help)" ;;
+  *) die "unknown argument '$1' (known: --dev, --cross-arm64, --help)" ;;
 esac
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
@@ -73,13 +91,21 @@ if ((EUID != 0)); then
 fi
 
 say "installing ${#missing[@]} of ${#packages[@]} packages: ${missing[*]}"
+if [[ -n "$foreign" ]] &&
+  ! dpkg --print-foreign-architectures | grep -qx "$foreign"; then
+  [[ "$(dpkg --print-architecture)" != "$foreign" ]] ||
+    die "this machine is $foreign itself: build for it with the preset release"
+  say "adding the architecture $foreign to dpkg"
+  "${as_root[@]}" dpkg --add-architecture "$foreign" ||
+    die "dpkg does not accept the architecture $foreign"
+fi
 say "running apt-get update"
 "${as_root[@]}" apt-get update -qq ||
   die "apt-get update failed: check the network and /etc/apt/sources.list"
 say "running apt-get install (may take some minutes)"
 # Only what is named: recommended packages would double the download.
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install \
-  --yes --quiet=2 --no-install-recommends "${missing[@]}" ||
+  --yes --quiet=2 --no-install-recommends "${options[@]}" "${missing[@]}" ||
   die "apt-get could not install: ${missing[*]}." \
     "Nacre is built on Debian 12; this is" \
     "$(. /etc/os-release 2>/dev/null && echo "${PRETTY_NAME:-unknown}")"
