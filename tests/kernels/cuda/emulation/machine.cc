@@ -42,6 +42,7 @@ struct Warp {
   int64_t arrived = 0;
   uint32_t a[kWarp][4];
   uint32_t b[kWarp][2];
+  float shuffled[kWarp];
 };
 
 std::vector<Fiber> fibers;
@@ -154,6 +155,15 @@ void BlockBarrier() {
   fibers[current].block_target =
       Target(++block_arrived, static_cast<int64_t>(fibers.size()));
   Yield();
+}
+
+float ShuffleXor(float value, int distance) {
+  Warp& warp = warps[current / kWarp];
+  warp.shuffled[current % kWarp] = value;
+  WarpBarrier();
+  const float other = warp.shuffled[current % kWarp ^ distance];
+  WarpBarrier();
+  return other;
 }
 
 void Copy(void* to, const void* from, bool inside) {
