@@ -110,7 +110,7 @@ void ExpectAttentionInvariant(Backend& backend, Backend& in_chunks, DType type,
                       {&contexts[row], 1}, cache.layer(),
                       alone.data() + row * width);
   }
-  for (const size_t rows : {3, 16, 28}) {
+  for (const size_t rows : {2, 3, 9, 16, 28}) {
     // The last of the first session, then of the second.
     const size_t first = contexts.size() - rows;
     for (Backend* const each : {&backend, &in_chunks}) {
@@ -137,7 +137,7 @@ TEST(CudaInvarianceTest, AttentionRowsHaveTheSameBitsInEveryBatch) {
   HostView in_chunks(std::make_unique<CudaBackend>(
       *std::move(device), *std::move(staging), WeightType::kAuto, DType::kF32,
       size_t{20000}));
-  for (const int heads_per_kv_head : {1, 3, 9}) {
+  for (const int heads_per_kv_head : {1, 3, 4, 9}) {
     ExpectAttentionInvariant(*backend, in_chunks, DType::kF32,
                              heads_per_kv_head, 120);
   }

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -28,8 +29,8 @@ constexpr unsigned kMostBlocksYZ = 65535;
   std::exit(1);
 }
 
-// Addresses of device memory, never used twice. Only what runs on the device
-// can read or write them.
+// Device memory, in pieces of powers of two that are used again. Only what runs
+// on the device can read or write it.
 class Arena {
  public:
   Arena() {
@@ -42,11 +43,16 @@ class Arena {
 
   // A piece of `bytes` with a guard behind it.
   void* Allocate(size_t bytes) {
-    const size_t size =
-        (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
-    if (size > kArenaBytes - used_) Die("no addresses left");
-    char* const data = begin_ + used_;
-    used_ += size;
+    const size_t size = std::bit_ceil(bytes + kAlignment);
+    std::deque<char*>& freed = freed_[size];
+    char* data = begin_ + used_;
+    if (freed.empty()) {
+      if (size > kArenaBytes - used_) Die("no addresses left");
+      used_ += size;
+    } else {
+      data = freed.front();
+      freed.pop_front();
+    }
     Open();
     std::memset(data, kGarbage, bytes);
     std::memset(data + bytes, kGuard, size - bytes);
@@ -68,6 +74,7 @@ class Arena {
     }
     std::memset(piece->first, kGarbage, bytes);
     Close();
+    freed_[size].push_back(piece->first);
     pieces_.erase(piece);
     return bytes;
   }
@@ -94,6 +101,7 @@ class Arena {
   char* begin_ = nullptr;
   size_t used_ = 0;
   std::map<char*, Piece> pieces_;
+  std::map<size_t, std::deque<char*>> freed_;  // by their size
 };
 
 Arena& DeviceMemory() {
