@@ -57,7 +57,7 @@ absl::Status ToStatus(cudaError_t error, absl::string_view what) {
 }
 
 absl::StatusOr<std::unique_ptr<Device>> Device::Open(int index) {
-  const std::string name = absl::StrCat("device ", index);
+  const std::string name = absl::StrCat("CUDA device ", index);
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count == 0) error = cudaErrorNoDevice;

@@ -50,9 +50,10 @@ __global__ void __launch_bounds__(kThreads)
   }
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
+    if (row >= count) continue;
     const float4 s = sums[row];
     const float total = WarpSum((s.x + s.y) + (s.z + s.w));
-    if (lane == 0 && row < count) {
+    if (lane == 0) {
       y[static_cast<size_t>(first_row + row) * outputs + output] = total;
     }
   }

@@ -40,6 +40,7 @@ struct Fiber {
   // Runs again when so many threads have arrived at the barriers.
   int64_t warp_target = 0;
   int64_t block_target = 0;
+  int shuffles = 0;
   std::vector<PendingCopy> open;
   std::deque<std::vector<PendingCopy>> groups;
 };
@@ -48,7 +49,7 @@ struct Warp {
   int64_t arrived = 0;
   uint32_t a[kWarp][4];
   uint32_t b[kWarp][2];
-  float shuffled[kWarp];
+  float shuffled[2][kWarp];
 };
 
 std::vector<Fiber> fibers;  // as many as the largest block had
@@ -143,6 +144,7 @@ void RunBlock(int threads, const std::function<void(int)>& body) {
     fiber.done = false;
     fiber.warp_target = 0;
     fiber.block_target = 0;
+    fiber.shuffles = 0;
   }
   std::vector<int> order(warps.size());
   std::iota(order.begin(), order.end(), 0);
@@ -181,12 +183,12 @@ void BlockBarrier() {
 }
 
 float ShuffleXor(float value, int distance) {
-  Warp& warp = warps[current / kWarp];
-  warp.shuffled[current % kWarp] = value;
+  // No lane is two ahead of another: it waits for all at each. So two rows do.
+  float* const row =
+      warps[current / kWarp].shuffled[fibers[current].shuffles++ % 2];
+  row[current % kWarp] = value;
   WarpBarrier();
-  const float other = warp.shuffled[current % kWarp ^ distance];
-  WarpBarrier();
-  return other;
+  return row[current % kWarp ^ distance];
 }
 
 void Copy(void* to, const void* from, bool inside) {
