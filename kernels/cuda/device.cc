@@ -61,6 +61,13 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int index) {
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count == 0) error = cudaErrorNoDevice;
+  if (error == cudaErrorInsufficientDriver) {
+    // CUDA's message does not tell a driver that is old from none at all.
+    int version = 0;
+    const bool is_there =
+        cudaDriverGetVersion(&version) == cudaSuccess && version > 0;
+    return ToStatus(error, is_there ? name : name + ": no NVIDIA driver");
+  }
   if (error != cudaSuccess) return ToStatus(error, name);
   if (index < 0 || index >= count) {
     return absl::InvalidArgumentError(

@@ -40,8 +40,11 @@ TEST_F(DeviceTest, SaysWhyThereIsNone) {
                absl::StatusCode::kFailedPrecondition,
                HasSubstr("cudaErrorNoDevice"));
   emulation::settings.count_error = cudaErrorInsufficientDriver;
-  EXPECT_EQ(Device::Open(0).status().code(),
-            absl::StatusCode::kFailedPrecondition);
+  ExpectStatus(Device::Open(0).status(), absl::StatusCode::kFailedPrecondition,
+               HasSubstr("device 0: emulated error"));
+  emulation::settings.driver_version = 0;
+  ExpectStatus(Device::Open(0).status(), absl::StatusCode::kFailedPrecondition,
+               HasSubstr("device 0: no NVIDIA driver: "));
   emulation::settings.count_error = cudaErrorDevicesUnavailable;
   EXPECT_EQ(Device::Open(0).status().code(), absl::StatusCode::kUnavailable);
   emulation::settings.count_error = cudaSuccess;

@@ -197,6 +197,11 @@ cudaError_t cudaGetDeviceCount(int* devices) {
   return settings.count_error;
 }
 
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = settings.driver_version;
+  return cudaSuccess;
+}
+
 cudaError_t cudaSetDevice(int device) {
   return device < settings.devices ? cudaSuccess : cudaErrorInvalidDevice;
 }

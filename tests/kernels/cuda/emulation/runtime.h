@@ -23,6 +23,7 @@ namespace nacre::kernels::cuda::emulation {
 // What tests may change. Reset() gives back what is written here.
 struct DeviceSettings {
   cudaError_t count_error = cudaSuccess;  // of cudaGetDeviceCount
+  int driver_version = 13000;             // 0: there is none
   int devices = 1;
   int major = 9;  // compute capability
   int minor = 0;
