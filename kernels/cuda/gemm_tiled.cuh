@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/gemm_block.cuh"
 #include "kernels/cuda/gemm_order.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_weights.cuh"
