@@ -10,8 +10,9 @@
 //     row is a function of its own inputs alone, bit for bit, whatever the
 //     number of rows, their order or the thread count. Reductions run in an
 //     order fixed by the shape of the weights and by absolute positions.
-//   * Shapes that disagree are our own bug: checked, fatal. Only Allocate, Pack
-//     and Synchronize can fail at run time.
+//   * Shapes that disagree are our own bug: checked, fatal. Only Allocate,
+//   Pack,
+//     PackTable and Synchronize can fail at run time.
 //
 // Thread-compatible: one thread (the engine's) calls the ops of a backend.
 
@@ -48,6 +49,15 @@ class PackedMatrix {
   virtual ~PackedMatrix() = default;
   virtual int rows() const = 0;  // outputs
   virtual int cols() const = 0;  // inputs
+};
+
+// An embedding table where this backend's Embed reads it. Immutable; lives as a
+// PackedMatrix does.
+class PackedTable {
+ public:
+  virtual ~PackedTable() = default;
+  virtual int rows() const = 0;  // vocabulary
+  virtual int cols() const = 0;
 };
 
 // Weights in host memory as a checkpoint holds them, row-major [rows, cols].
@@ -111,9 +121,13 @@ class Backend {
 
   // RESOURCE_EXHAUSTED when the device has no room.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;
+  // `host` may be changed when the call returns.
   virtual void CopyFromHost(const void* host, size_t bytes, void* device) = 0;
+  // Waits for enqueued ops; what is copied is good if Synchronize says so
+  // afterwards.
   virtual void CopyToHost(const void* device, size_t bytes, void* host) = 0;
-  // Waits for enqueued ops; INTERNAL with the device's own message on failure.
+  // Waits for enqueued ops; INTERNAL with the device's own message on failure
+  // (RESOURCE_EXHAUSTED when an op found no room), from then on.
   virtual absl::Status Synchronize() = 0;
 
   // Repacks weights; several matrices with equal cols are stacked by rows (q, k
@@ -121,14 +135,18 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) = 0;
 
+  // Keeps the table's elements as they are. A backend of the host reads them in
+  // place: table.data outlives the result.
+  virtual absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
+      const HostMatrix& table) = 0;
+
   // y[i, o] = sum_k x[i, k] * w[o, k]        x [rows, w.cols], y [rows, w.rows]
   virtual void MatMul(const float* x, int rows, const PackedMatrix& w,
                       float* y) = 0;
 
-  // out[i, :] = table[ids[i], :]. `table` [vocab, cols] is host memory as in
-  // the checkpoint; ids are host memory, each in [0, vocab).   out [ids.size,
-  // cols]
-  virtual void Embed(const HostMatrix& table, absl::Span<const int32_t> ids,
+  // out[i, :] = table[ids[i], :]. ids are host memory, each in [0, table.rows).
+  //   out [ids.size, table.cols]
+  virtual void Embed(const PackedTable& table, absl::Span<const int32_t> ids,
                      float* out) = 0;
 
   // out[i, j] = x[i, j] / sqrt(mean_j(x[i, j]^2) + epsilon) * weight[j]

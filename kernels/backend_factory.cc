@@ -9,6 +9,9 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/host_memory.h"
 #include "kernels/reference/reference_backend.h"
+#ifdef NACRE_WITH_CUDA
+#include "kernels/cuda/cuda_backend.h"
+#endif
 
 namespace nacre::kernels {
 namespace {

@@ -133,6 +133,20 @@ void LoadValues(const HostMatrix& matrix, size_t row, int first, int count,
   }
 }
 
+void HostTable::Embed(absl::Span<const int32_t> ids, float* out) const {
+  CheckTokenIds(ids, table_.rows);
+  for (const int32_t id : ids) {
+    LoadRow(table_, static_cast<size_t>(id), out);
+    out += table_.cols;
+  }
+}
+
+void CheckTokenIds(absl::Span<const int32_t> ids, int rows) {
+  for (const int32_t id : ids) {
+    NACRE_CHECK(id >= 0 && id < rows, "a token id outside the embedding table");
+  }
+}
+
 int CheckedTotalRows(absl::Span<const HostMatrix> parts) {
   NACRE_CHECK(!parts.empty(), "no weights to pack");
   int rows = 0;

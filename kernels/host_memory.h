@@ -6,6 +6,7 @@
 #define KERNELS_HOST_MEMORY_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -45,6 +46,22 @@ void LoadRow(const HostMatrix& matrix, size_t row, float* out);
 // Columns [first, first + count) of the row.                        out [count]
 void LoadValues(const HostMatrix& matrix, size_t row, int first, int count,
                 float* out);
+
+// A PackedTable of the backends on the host: reads the caller's memory.
+class HostTable : public PackedTable {
+ public:
+  explicit HostTable(const HostMatrix& table) : table_(table) {}
+  int rows() const override { return table_.rows; }
+  int cols() const override { return table_.cols; }
+  // Backend::Embed. Fatal for an id outside the table.
+  void Embed(absl::Span<const int32_t> ids, float* out) const;
+
+ private:
+  const HostMatrix table_;
+};
+
+// Fatal for an id outside [0, rows).
+void CheckTokenIds(absl::Span<const int32_t> ids, int rows);
 
 // The sum of the rows of `parts`. Fatal unless there is at least one part,
 // every size is positive and all have equal cols.

@@ -46,6 +46,8 @@ absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
   NACRE_ASSIGN_OR_RETURN(
       model->kv_pool_, KvPool::Create(backend, kv_shape, options.kv_cache_bytes,
                                       {.prefix_cache = options.prefix_cache}));
+  // What went wrong on the way to the device is known before it serves.
+  NACRE_RETURN_IF_ERROR(backend->Synchronize());
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> config_file,
                          MappedFile::Open(absl::StrCat(dir, "/config.json")));
   ModelInfo& info = model->info_;
@@ -246,12 +248,11 @@ absl::StatusOr<absl::Span<const float>> LlamaModel::Forward(
   }
   NACRE_RETURN_IF_ERROR(GrowActivations(num_rows, num_logit_rows));
   GatherRows(batch);
-  backend_->Embed(weights_.embedding, token_ids_, activations_.hidden->f32());
+  backend_->Embed(*weights_.embedding, token_ids_, activations_.hidden->f32());
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     RunLayer(weights_.layers[i], kv_pool_->layer(static_cast<int>(i)));
   }
   if (num_logit_rows > 0) RunHead(batch, num_logit_rows);
-  NACRE_RETURN_IF_ERROR(backend_->Synchronize());
   const size_t num_logits = static_cast<size_t>(num_logit_rows) *
                             static_cast<size_t>(config_.vocab_size);
   if (host_logits_.size() < num_logits) host_logits_.resize(num_logits);
@@ -259,6 +260,7 @@ absl::StatusOr<absl::Span<const float>> LlamaModel::Forward(
     backend_->CopyToHost(activations_.logits->data(),
                          num_logits * sizeof(float), host_logits_.data());
   }
+  NACRE_RETURN_IF_ERROR(backend_->Synchronize());
   // RunHead has left them packed in `normed`.
   hidden_values_ = static_cast<size_t>(num_logit_rows) *
                    static_cast<size_t>(config_.hidden_size);

@@ -47,6 +47,14 @@ class Loader {
                         absl::StrCat(name, ": ", packed.status().message()));
   }
 
+  absl::StatusOr<std::unique_ptr<kernels::PackedTable>> Table(
+      const std::string& name, const HostMatrix& matrix) {
+    auto packed = backend_->PackTable(matrix);
+    if (packed.ok()) return packed;
+    return absl::Status(packed.status().code(),
+                        absl::StrCat(name, ": ", packed.status().message()));
+  }
+
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> Vector(
       const std::string& name, int size) {
     NACRE_ASSIGN_OR_RETURN(const std::vector<float> values,
@@ -133,9 +141,11 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   Weights weights;
   Loader loader(checkpoint, backend, &weights);
   report(0);
-  NACRE_ASSIGN_OR_RETURN(weights.embedding,
+  NACRE_ASSIGN_OR_RETURN(const HostMatrix embedding,
                          loader.Matrix("model.embed_tokens.weight",
                                        config.vocab_size, config.hidden_size));
+  NACRE_ASSIGN_OR_RETURN(weights.embedding,
+                         loader.Table("model.embed_tokens.weight", embedding));
   report(1);
   for (int i = 0; i < config.num_hidden_layers; ++i) {
     NACRE_ASSIGN_OR_RETURN(LayerWeights layer, loader.Layer(config, i));
@@ -146,8 +156,7 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
                                                            config.hidden_size));
   if (config.tie_word_embeddings) {
     NACRE_ASSIGN_OR_RETURN(
-        weights.head,
-        loader.Stacked("model.embed_tokens.weight", {weights.embedding}));
+        weights.head, loader.Stacked("model.embed_tokens.weight", {embedding}));
   } else {
     NACRE_ASSIGN_OR_RETURN(
         weights.head,

@@ -27,7 +27,7 @@ struct LayerWeights {
 };
 
 struct Weights {
-  kernels::HostMatrix embedding;  // [vocab, hidden], in the checkpoint's memory
+  std::unique_ptr<kernels::PackedTable> embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   std::unique_ptr<kernels::Buffer> final_norm;  // [hidden_size]
   std::unique_ptr<kernels::PackedMatrix> head;  // [vocab, hidden]

@@ -5,7 +5,8 @@
 namespace nacre::telemetry {
 
 BuildInfo GetBuildInfo() {
-  return {NACRE_VERSION, NACRE_COMMIT, grpc::Version(), "none", "none"};
+  return {NACRE_VERSION, NACRE_COMMIT, grpc::Version(), NACRE_CUDA_VERSION,
+          "none"};
 }
 
 prometheus::MetricFamily BuildInfoFamily() {

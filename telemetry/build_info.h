@@ -13,7 +13,7 @@ struct BuildInfo {
   std::string version;
   std::string commit;  // at configuration; "unknown" outside a git checkout
   std::string grpc;
-  std::string cuda;  // "none": this build has no CUDA
+  std::string cuda;  // compiler's version; "none": this build has no CUDA
   std::string nccl;
 };
 

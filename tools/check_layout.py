@@ -116,6 +116,9 @@ TESTED_BY = {
     "kernels/cpu/stacked_weights.cc": "tests/kernels/stacked_weights_test.cc",
     "kernels/cpu/thread_pool.cc": "tests/kernels/thread_pool_test.cc",
     "kernels/cpu_list.cc": "tests/kernels/backend_factory_test.cc",
+    **{f"kernels/cuda/{name}": "tests/kernels/cuda/cuda_backend_test.cc"
+       for name in ("attention.cu", "cuda_matrix.cc", "elementwise.cu",
+                    "f32_gemm.cu", "rms_norm.cu", "store_kv.cu")},
     "kernels/reference/reference_backend.cc":
         "tests/kernels/reference_backend_test.cc",
     "model/mapped_file.cc": "tests/model/safetensors_test.cc",

@@ -120,6 +120,11 @@ void CpuBackend::Divide(int count, int elements_each,
   }
 }
 
+absl::StatusOr<std::unique_ptr<PackedTable>> CpuBackend::PackTable(
+    const HostMatrix& table) {
+  return std::make_unique<HostTable>(table);
+}
+
 void CpuBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
                         float* y) {
   if (rows == 0) return;
@@ -141,13 +146,9 @@ void CpuBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
   });
 }
 
-void CpuBackend::Embed(const HostMatrix& table, absl::Span<const int32_t> ids,
+void CpuBackend::Embed(const PackedTable& table, absl::Span<const int32_t> ids,
                        float* out) {
-  for (size_t i = 0; i < ids.size(); ++i, out += table.cols) {
-    NACRE_CHECK(ids[i] >= 0 && ids[i] < table.rows,
-                "a token id outside the embedding table");
-    LoadRow(table, ids[i], out);
-  }
+  static_cast<const HostTable&>(table).Embed(ids, out);
 }
 
 void CpuBackend::RmsNorm(const float* x, int rows, int cols,

@@ -126,6 +126,11 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> ReferenceBackend::Pack(
   return std::make_unique<ReferenceMatrix>(std::move(values), rows, cols);
 }
 
+absl::StatusOr<std::unique_ptr<PackedTable>> ReferenceBackend::PackTable(
+    const HostMatrix& table) {
+  return std::make_unique<HostTable>(table);
+}
+
 void ReferenceBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
                               float* y) {
   const auto& matrix = static_cast<const ReferenceMatrix&>(w);
@@ -141,13 +146,9 @@ void ReferenceBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
   }
 }
 
-void ReferenceBackend::Embed(const HostMatrix& table,
+void ReferenceBackend::Embed(const PackedTable& table,
                              absl::Span<const int32_t> ids, float* out) {
-  for (size_t i = 0; i < ids.size(); ++i, out += table.cols) {
-    NACRE_CHECK(ids[i] >= 0 && ids[i] < table.rows,
-                "a token id outside the embedding table");
-    LoadRow(table, ids[i], out);
-  }
+  static_cast<const HostTable&>(table).Embed(ids, out);
 }
 
 void ReferenceBackend::RmsNorm(const float* x, int rows, int cols,

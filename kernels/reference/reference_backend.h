@@ -30,10 +30,12 @@ class ReferenceBackend : public Backend {
   absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
+  absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
+      const HostMatrix& table) override;
 
   void MatMul(const float* x, int rows, const PackedMatrix& w,
               float* y) override;
-  void Embed(const HostMatrix& table, absl::Span<const int32_t> ids,
+  void Embed(const PackedTable& table, absl::Span<const int32_t> ids,
              float* out) override;
   void RmsNorm(const float* x, int rows, int cols, const float* weight,
                float epsilon, float* out) override;

@@ -154,9 +154,10 @@ TEST_F(StartupTest, ADraftWithAnotherVocabularyIsRefusedAndExits) {
 }
 
 TEST_F(StartupTest, BadFlags) {
-  ExpectFailure(Run({"nacre-target-worker", "--model", TargetModel(),
-                     "--coordinator", "127.0.0.1:1", "--backend", "cuda"}),
-                "CUDA");
+  ExpectFailure(
+      Run({"nacre-target-worker", "--model", TargetModel(), "--coordinator",
+           "127.0.0.1:1", "--backend", "cuda", "--device", "999"}),
+      "CUDA");
   ExpectFailure(Run({"nacre-target-worker", "--model", TargetModel(),
                      "--coordinator", "127.0.0.1:1", "--cpus", "999"}),
                 "999");

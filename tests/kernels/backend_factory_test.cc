@@ -12,6 +12,7 @@
 namespace nacre::kernels {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -116,10 +117,26 @@ TEST(CreateBackendTest, RefusesACoreListedTwice) {
               HasSubstr("listed twice"));
 }
 
-#ifndef NACRE_WITH_CUDA
-TEST(CreateBackendTest, SaysThatThisBuildHasNoCuda) {
+TEST(CreateBackendTest, SaysWhyThereIsNoSuchGpu) {
   BackendOptions options;
   options.kind = "cuda";
+  options.device = 999;
+  const absl::Status status = CreateStatus(options);
+#ifdef NACRE_WITH_CUDA
+  // The second: of a machine that has GPUs.
+  EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kFailedPrecondition,
+                                   absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("CUDA device 999"));
+#else
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+#endif
+}
+
+#ifdef NACRE_WITH_CUDA
+TEST(CreateBackendTest, RefusesWeightsThatCudaLacks) {
+  BackendOptions options;
+  options.kind = "cuda";
+  options.weights = "int4";
   EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kUnimplemented);
 }
 #endif

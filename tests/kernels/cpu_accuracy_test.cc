@@ -160,7 +160,10 @@ TEST_P(CpuAccuracyTest, EmbedCopiesRowsOfEveryType) {
     const UnalignedMatrix table(RandomFloats(11 * cols, 5), 11, cols, dtype);
     const std::vector<int32_t> ids = {10, 0, 3, 3};
     std::vector<float> out(ids.size() * cols, NAN);
-    MakeBackend("cpu")->Embed(table.host(), ids, out.data());
+    const auto cpu = MakeBackend("cpu");
+    const auto packed = cpu->PackTable(table.host());
+    ASSERT_TRUE(packed.ok());
+    cpu->Embed(**packed, ids, out.data());
     for (size_t i = 0; i < ids.size(); ++i) {
       for (int j = 0; j < cols; ++j) {
         EXPECT_EQ(out[i * cols + j], table.value(ids[i] * cols + j));

@@ -1,5 +1,6 @@
 #include "telemetry/build_info.h"
 
+#include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +15,7 @@ TEST(BuildInfoTest, NamesVersionCommitAndLibraries) {
   EXPECT_FALSE(info.version.empty());
   EXPECT_FALSE(info.commit.empty());
   EXPECT_EQ(info.grpc, grpc::Version());
+  EXPECT_THAT(info.cuda, testing::MatchesRegex("none|[0-9]+[.][0-9.]+"));
 
   const prometheus::MetricFamily family = BuildInfoFamily();
   EXPECT_EQ(family.name, "nacre_build_info");
@@ -26,7 +28,7 @@ TEST(BuildInfoTest, NamesVersionCommitAndLibraries) {
   const std::map<std::string, std::string> expected = {
       {"version", info.version},
       {"commit", info.commit},
-      {"cuda", "none"},
+      {"cuda", info.cuda},
       {"nccl", "none"},
       {"grpc", info.grpc}};
   EXPECT_EQ(labels, expected);

@@ -1,5 +1,6 @@
 #include "tests/kernels/cuda/emulation/machine.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -28,12 +30,17 @@ struct PendingCopy {
   bool inside;
 };
 
+// Lives on: the next block's thread runs on its stack. Switched by _setjmp and
+// _longjmp, which, unlike swapcontext, ask nothing of the kernel.
 struct Fiber {
-  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  jmp_buf at;
+  bool started = false;
   bool done = false;
   // Runs again when so many threads have arrived at the barriers.
   int64_t warp_target = 0;
   int64_t block_target = 0;
+  int shuffles = 0;
   std::vector<PendingCopy> open;
   std::deque<std::vector<PendingCopy>> groups;
 };
@@ -42,14 +49,15 @@ struct Warp {
   int64_t arrived = 0;
   uint32_t a[kWarp][4];
   uint32_t b[kWarp][2];
+  float shuffled[2][kWarp];
 };
 
-std::vector<Fiber> fibers;
-std::vector<char> stacks;  // of all fibers
+std::vector<Fiber> fibers;  // as many as the largest block had
+int block_threads = 0;
 std::vector<Warp> warps;
 int64_t block_arrived = 0;
 int current = 0;
-ucontext_t scheduler;
+jmp_buf scheduler;
 const std::function<void(int)>* block_body = nullptr;
 std::mt19937 random_turns(1);
 
@@ -58,12 +66,32 @@ std::mt19937 random_turns(1);
   std::exit(1);
 }
 
-void Yield() { swapcontext(&fibers[current].context, &scheduler); }
+void Yield() {
+  if (_setjmp(fibers[current].at) == 0) _longjmp(scheduler, 1);
+}
 
 void Enter() {
-  (*block_body)(current);
-  fibers[current].done = true;
-  Yield();
+  for (;;) {
+    (*block_body)(current);
+    fibers[current].done = true;
+    Yield();
+  }
+}
+
+// Runs the current thread until it yields.
+void Resume() {
+  if (_setjmp(scheduler) != 0) return;
+  Fiber& fiber = fibers[current];
+  if (fiber.started) _longjmp(fiber.at, 1);
+  fiber.started = true;
+  fiber.stack = std::make_unique<char[]>(kStackBytes);
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = fiber.stack.get();
+  context.uc_stack.ss_size = kStackBytes;
+  context.uc_link = nullptr;
+  makecontext(&context, Enter, 0);
+  setcontext(&context);
 }
 
 // The number of arrivals at which the barrier that `arrived` just reached
@@ -92,7 +120,7 @@ int TakeTurn(int warp) {
       continue;
     }
     current = thread;
-    swapcontext(&scheduler, &fiber.context);
+    Resume();
     ++ran;
   }
   return ran;
@@ -108,21 +136,20 @@ void RunBlock(int threads, const std::function<void(int)>& body) {
   block_body = &body;
   block_arrived = 0;
   warps.assign(threads / kWarp, {});
-  fibers.clear();
-  fibers.resize(threads);
-  stacks.resize(std::max<size_t>(stacks.size(), threads * kStackBytes));
+  block_threads = threads;
+  // Nobody is on these stacks: between blocks no thread is under way.
+  if (fibers.size() < static_cast<size_t>(threads)) fibers.resize(threads);
   for (int thread = 0; thread < threads; ++thread) {
-    ucontext_t& context = fibers[thread].context;
-    getcontext(&context);
-    context.uc_stack.ss_sp = stacks.data() + thread * kStackBytes;
-    context.uc_stack.ss_size = kStackBytes;
-    context.uc_link = nullptr;
-    makecontext(&context, Enter, 0);
+    Fiber& fiber = fibers[thread];
+    fiber.done = false;
+    fiber.warp_target = 0;
+    fiber.block_target = 0;
+    fiber.shuffles = 0;
   }
   std::vector<int> order(warps.size());
   std::iota(order.begin(), order.end(), 0);
   const auto running = [](const Fiber& fiber) { return !fiber.done; };
-  while (std::any_of(fibers.begin(), fibers.end(), running)) {
+  while (std::any_of(fibers.begin(), fibers.begin() + threads, running)) {
     std::shuffle(order.begin(), order.end(), random_turns);
     bool progress = false;
     for (const int warp : order) {
@@ -151,9 +178,17 @@ void WarpBarrier() {
 }
 
 void BlockBarrier() {
-  fibers[current].block_target =
-      Target(++block_arrived, static_cast<int64_t>(fibers.size()));
+  fibers[current].block_target = Target(++block_arrived, block_threads);
   Yield();
+}
+
+float ShuffleXor(float value, int distance) {
+  // No lane is two ahead of another: it waits for all at each. So two rows do.
+  float* const row =
+      warps[current / kWarp].shuffled[fibers[current].shuffles++ % 2];
+  row[current % kWarp] = value;
+  WarpBarrier();
+  return row[current % kWarp ^ distance];
 }
 
 void Copy(void* to, const void* from, bool inside) {

@@ -26,6 +26,8 @@ void RunBlock(int threads, const std::function<void(int thread)>& body);
 int Thread();
 void WarpBarrier();
 void BlockBarrier();
+// The value of the lane whose number differs in the bits of `distance`.
+float ShuffleXor(float value, int distance);
 void Copy(void* to, const void* from, bool inside);
 void Commit();
 void Wait(int pending);

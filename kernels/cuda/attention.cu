@@ -1,0 +1,346 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/kv_address.cuh"
+#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+// How memory is read. Scores: a thread is a position, so a warp reads runs of
+// block_size words of the keys (64 bytes for blocks of 16), every byte once for
+// all queries of the tile. Values: a thread is four dimensions of some
+// positions, so it reads 16 bytes (8 of bf16) and a position's lie together.
+// Nothing is staged in shared memory: enough blocks fit on a multiprocessor to
+// keep its loads in flight.
+
+namespace nacre::kernels::cuda {
+namespace {
+
+constexpr int kThreads = kAttentionSplit;
+constexpr int kWarps = kThreads / 32;
+// Blocks that a multiprocessor is to have room for: 80 registers a thread,
+// which is what eight queries need.
+constexpr int kMinBlocks = 6;
+constexpr int kMergeThreads = 128;
+
+// A block's shared memory, one piece behind the other, each aligned to 16
+// bytes.
+template <int kQueries>
+struct Shared {
+  float4* sums;    // [groups][kQueries][vectors]: kThreads * kQueries
+  float* queries;  // [head_dim][kQueries]
+  float* weights;  // [kThreads][kQueries]: scores, then their exponentials
+  size_t* values;  // [kThreads]: KvPlace::values of the positions
+  int* offsets;    // [kThreads]
+  float* maxima;   // [kQueries]
+  float* totals;   // [kQueries]
+
+  __device__ explicit Shared(uint4* memory) {
+    sums = reinterpret_cast<float4*>(memory);
+    values = reinterpret_cast<size_t*>(sums + kThreads * kQueries);
+    offsets = reinterpret_cast<int*>(values + kThreads);
+    weights = reinterpret_cast<float*>(offsets + kThreads);
+    maxima = weights + kThreads * kQueries;
+    totals = maxima + kMostTileQueries;
+    queries = totals + kMostTileQueries;
+  }
+  static size_t Bytes(int head_dim) {
+    return sizeof(float4) * kThreads * kQueries +
+           (sizeof(size_t) + sizeof(int)) * kThreads +
+           sizeof(float) * (kThreads * kQueries + 2 * kMostTileQueries +
+                            head_dim * kQueries);
+  }
+};
+
+// The queries of one block.
+struct TileQueries {
+  int first_row;
+  int first;  // counted over the rows' query heads of one KV head
+  int count;
+  int group;  // query heads of a KV head
+  int kv_head;
+
+  __device__ int Row(int i) const { return first_row + (first + i) / group; }
+  __device__ int Head(int i) const {
+    return kv_head * group + (first + i) % group;
+  }
+};
+
+// How the threads share dimensions and positions: `vectors` threads have four
+// dimensions each of one position, the next group of threads the next range of
+// positions. Follows from head_dim.
+__device__ __forceinline__ int VectorsOf(int head_dim) {
+  int vectors = 1;
+  while (vectors * 4 < head_dim) vectors *= 2;
+  return vectors;
+}
+
+// Adds the words of one position's key to its scores, dimension by dimension.
+template <int kQueries>
+__device__ __forceinline__ void Score(const float* keys, int words, int stride,
+                                      const float* queries, float* scores) {
+#pragma unroll 8
+  for (int word = 0; word < words; ++word) {
+    const float key = keys[static_cast<size_t>(word) * stride];
+#pragma unroll
+    for (int i = 0; i < kQueries; ++i) {
+      scores[i] = fmaf(queries[word * kQueries + i], key, scores[i]);
+    }
+  }
+}
+
+template <int kQueries>
+__device__ __forceinline__ void Score(const uint32_t* keys, int words,
+                                      int stride, const float* queries,
+                                      float* scores) {
+#pragma unroll 8
+  for (int word = 0; word < words; ++word) {
+    const uint32_t pair = keys[static_cast<size_t>(word) * stride];
+    const float* const query = queries + 2 * word * kQueries;
+#pragma unroll
+    for (int i = 0; i < kQueries; ++i) {
+      scores[i] = fmaf(query[i], LowBF16(pair), scores[i]);
+      scores[i] = fmaf(query[kQueries + i], HighBF16(pair), scores[i]);
+    }
+  }
+}
+
+// Element is float or, for bf16, uint16_t; Word what a key is read in. One
+// block for each tile (x), KV head and part of its query heads (y) and split
+// (z).
+template <typename Element, typename Word, int kQueries>
+__global__ void __launch_bounds__(kThreads, kMinBlocks)
+    AttendKernel(const AttentionArgs args, int parts) {
+  extern __shared__ uint4 shared[];
+  LaunchDependents();
+  WaitForPrevious();
+  const PagedKv& kv = args.kv;
+  const int head_dim = kv.head_dim;
+  const AttentionTile tile = args.tiles[blockIdx.x];
+  TileQueries queries;
+  queries.first_row = tile.first_row;
+  queries.group = args.num_heads / kv.num_kv_heads;
+  queries.kv_head = blockIdx.y / parts;
+  queries.first = blockIdx.y % parts * kQueries;
+  queries.count = min(kQueries, tile.rows * queries.group - queries.first);
+  const int split = blockIdx.z;
+  const int begin = split * kAttentionSplit;
+  // Last position of the split that a query may see; below 0: none.
+  int limits[kQueries];
+  int last = -1;
+#pragma unroll
+  for (int i = 0; i < kQueries; ++i) {
+    limits[i] = -1;
+    if (i < queries.count) {
+      limits[i] = args.rows.positions[queries.Row(i)] - begin;
+    }
+    last = max(last, limits[i]);
+  }
+  if (last < 0) return;
+
+  const Shared<kQueries> memory(shared);
+  const int thread = threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < kQueries; ++i) {
+    const bool present = i < queries.count;
+    const float* const query =
+        present ? args.q + static_cast<size_t>(queries.Row(i)) * args.q_stride +
+                      static_cast<size_t>(queries.Head(i)) * head_dim
+                : nullptr;
+    for (int d = thread; d < head_dim; d += kThreads) {
+      memory.queries[d * kQueries + i] = present ? query[d] : 0.0f;
+    }
+  }
+  __syncthreads();
+
+  float scores[kQueries] = {};
+  if (thread <= last) {
+    const int32_t* const table =
+        args.rows.tables + args.rows.table_begins[tile.first_row];
+    const KvPlace place =
+        FindPosition(kv, table, begin + thread, queries.kv_head);
+    constexpr int kPerWord = sizeof(Word) / sizeof(Element);
+    const Word* const keys =
+        reinterpret_cast<const Word*>(static_cast<const Element*>(kv.blocks) +
+                                      place.keys) +
+        place.offset;
+    Score<kQueries>(keys, head_dim / kPerWord, kv.block_size, memory.queries,
+                    scores);
+    memory.values[thread] = place.values;
+    memory.offsets[thread] = place.offset;
+  }
+#pragma unroll
+  for (int i = 0; i < kQueries; ++i) {
+    memory.weights[thread * kQueries + i] = scores[i] * args.scale;
+  }
+  __syncthreads();
+
+  // A warp a query: lane l has positions l, l + 32, l + 64, l + 96.
+  const int lane = thread % 32;
+#pragma unroll
+  for (int i = 0; i < kQueries; ++i) {
+    if (i % kWarps != thread / 32 || limits[i] < 0) continue;
+    float maximum = __int_as_float(0xff800000);
+#pragma unroll
+    for (int p = lane; p < kAttentionSplit; p += 32) {
+      if (p <= limits[i]) {
+        maximum = fmaxf(maximum, memory.weights[p * kQueries + i]);
+      }
+    }
+    maximum = WarpMax(maximum);
+    float total = 0;
+#pragma unroll
+    for (int p = lane; p < kAttentionSplit; p += 32) {
+      if (p <= limits[i]) {
+        float* const weight = memory.weights + p * kQueries + i;
+        *weight = Exp(*weight - maximum);
+        total += *weight;
+      }
+    }
+    total = WarpSum(total);
+    if (lane == 0) {
+      memory.maxima[i] = maximum;
+      memory.totals[i] = total;
+    }
+  }
+  __syncthreads();
+
+  const int vectors = VectorsOf(head_dim);
+  const int vector = thread % vectors;
+  const int d = 4 * vector;
+  float4 sums[kQueries] = {};
+  if (d < head_dim) {
+    const ValueColumn column = FindColumn(kv, d);
+    const auto* const values =
+        static_cast<const Element*>(kv.blocks) + column.begin;
+    const int first = thread / vectors * vectors;
+    const int end = min(first + vectors, last + 1);
+#pragma unroll 4
+    for (int p = first; p < end; ++p) {
+      const float4 value =
+          LoadFour(values + memory.values[p] +
+                       static_cast<size_t>(memory.offsets[p]) * column.width,
+                   head_dim - d, head_dim % 4 == 0);
+#pragma unroll
+      for (int i = 0; i < kQueries; ++i) {
+        if (p <= limits[i]) {
+          const float weight = memory.weights[p * kQueries + i];
+          sums[i].x = fmaf(weight, value.x, sums[i].x);
+          sums[i].y = fmaf(weight, value.y, sums[i].y);
+          sums[i].z = fmaf(weight, value.z, sums[i].z);
+          sums[i].w = fmaf(weight, value.w, sums[i].w);
+        }
+      }
+    }
+  }
+  const int row_of_sums = thread / vectors * kQueries;
+#pragma unroll
+  for (int i = 0; i < kQueries; ++i) {
+    memory.sums[(row_of_sums + i) * vectors + vector] = sums[i];
+  }
+  __syncthreads();
+
+  const int groups = kThreads / vectors;
+  const auto* const all = reinterpret_cast<const float*>(memory.sums);
+#pragma unroll
+  for (int i = 0; i < kQueries; ++i) {
+    if (limits[i] < 0) continue;
+    const int row = queries.Row(i);
+    const size_t query =
+        static_cast<size_t>(row) * args.num_heads + queries.Head(i);
+    // Partial results start at args.first_row.
+    const size_t slot =
+        (query - static_cast<size_t>(args.first_row) * args.num_heads) *
+            args.max_splits +
+        split;
+    const bool only = begin + limits[i] < kAttentionSplit;
+    for (int e = thread; e < head_dim; e += kThreads) {
+      float total = all[static_cast<size_t>(i) * 4 * vectors + e];
+      for (int g = 1; g < groups; ++g) {
+        total += all[(static_cast<size_t>(g) * kQueries + i) * 4 * vectors + e];
+      }
+      if (only) {
+        args.out[query * head_dim + e] = total / memory.totals[i];
+      } else {
+        args.partials[slot * (head_dim + 2) + 2 + e] = total;
+      }
+    }
+    if (thread == 0 && !only) {
+      args.partials[slot * (head_dim + 2)] = memory.maxima[i];
+      args.partials[slot * (head_dim + 2) + 1] = memory.totals[i];
+    }
+  }
+}
+
+// One block for each pair of a row (x) and a query head (y): merges its splits
+// from the first to the last.
+__global__ void __launch_bounds__(kMergeThreads)
+    MergeKernel(const AttentionArgs args) {
+  LaunchDependents();
+  WaitForPrevious();
+  const int head_dim = args.kv.head_dim;
+  const int position = args.rows.positions[args.first_row + blockIdx.x];
+  const int splits = position / kAttentionSplit + 1;
+  if (splits == 1) return;
+  const size_t query =
+      static_cast<size_t>(blockIdx.x) * args.num_heads + blockIdx.y;
+  const float* const first =
+      args.partials + query * args.max_splits * (head_dim + 2);
+  float* const out =
+      args.out +
+      (static_cast<size_t>(args.first_row) * args.num_heads + query) * head_dim;
+  for (int d = threadIdx.x; d < head_dim; d += kMergeThreads) {
+    float maximum = first[0];
+    float total = first[1];
+    float sum = first[2 + d];
+    for (int split = 1; split < splits; ++split) {
+      const float* const next =
+          first + static_cast<size_t>(split) * (head_dim + 2);
+      const float larger = fmaxf(maximum, next[0]);
+      const float old_weight = Exp(maximum - larger);
+      const float new_weight = Exp(next[0] - larger);
+      maximum = larger;
+      total = total * old_weight + next[1] * new_weight;
+      sum = sum * old_weight + next[2 + d] * new_weight;
+    }
+    out[d] = sum / total;
+  }
+}
+
+template <typename Element, typename Word, int kQueries>
+cudaError_t LaunchAttend(const Queue& queue, const AttentionArgs& args) {
+  const int group = args.num_heads / args.kv.num_kv_heads;
+  const int parts = (args.max_tile_rows * group + kQueries - 1) / kQueries;
+  const dim3 blocks(static_cast<unsigned>(args.num_tiles),
+                    static_cast<unsigned>(args.kv.num_kv_heads * parts),
+                    static_cast<unsigned>(args.max_splits));
+  return LaunchKernel(
+      queue, {blocks, kThreads, Shared<kQueries>::Bytes(args.kv.head_dim)},
+      AttendKernel<Element, Word, kQueries>, args, parts);
+}
+
+// With as few accumulators as the longest tile needs.
+template <typename Element, typename Word>
+cudaError_t LaunchAttend(const Queue& queue, const AttentionArgs& args) {
+  const int group = args.num_heads / args.kv.num_kv_heads;
+  const int queries = args.max_tile_rows * group;
+  if (queries <= 1) return LaunchAttend<Element, Word, 1>(queue, args);
+  if (queries <= 4) return LaunchAttend<Element, Word, 4>(queue, args);
+  return LaunchAttend<Element, Word, kMostTileQueries>(queue, args);
+}
+
+}  // namespace
+
+cudaError_t Attend(const Queue& queue, const AttentionArgs& args) {
+  const cudaError_t status = args.kv.type == DType::kBF16
+                                 ? LaunchAttend<uint16_t, uint32_t>(queue, args)
+                                 : LaunchAttend<float, float>(queue, args);
+  if (status != cudaSuccess || args.max_splits == 1) return status;
+  const dim3 blocks(static_cast<unsigned>(args.num_rows),
+                    static_cast<unsigned>(args.num_heads));
+  return LaunchKernel(queue, {blocks, kMergeThreads}, MergeKernel, args);
+}
+
+}  // namespace nacre::kernels::cuda

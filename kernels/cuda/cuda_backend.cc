@@ -1,0 +1,243 @@
+#include "kernels/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/f32_gemm.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/paged_kv.h"
+
+namespace nacre::kernels {
+namespace {
+
+// Rows whose rounded activations are kept at a time: the most of a step.
+// Decides no bits.
+constexpr int kPassRows = 512;
+
+cuda::PagedKv PagedKvOf(const KvLayer& layer) {
+  NACRE_CHECK(layer.head_dim <= cuda::kMostHeadDim,
+              "head_dim exceeds kMostHeadDim");
+  NACRE_CHECK(layer.head_dim % KvElementsPerWord(layer.type) == 0,
+              "bf16 keys of an odd head_dim");
+  return {layer.blocks, layer.num_kv_heads, layer.block_size, layer.head_dim,
+          layer.type};
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
+                         std::unique_ptr<cuda::Staging> staging,
+                         WeightType weight_type, DType kv_type,
+                         size_t max_partial_bytes)
+    : device_(std::move(device)),
+      staging_(std::move(staging)),
+      weight_type_(weight_type),
+      kv_type_(kv_type),
+      max_partial_bytes_(max_partial_bytes),
+      batch_(device_.get(), staging_.get()) {}
+
+std::string CudaBackend::numerics_id() const {
+  return absl::StrCat("cuda-", device_->sm(), WeightTypeSuffix(weight_type_),
+                      kv_type_ == DType::kBF16 ? "-kvbf16" : "-kvf32", "-v1");
+}
+
+std::string CudaBackend::description() const {
+  return absl::StrCat("cuda (", device_->description(), ")");
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::Allocate(size_t bytes) {
+  return device_->Allocate(bytes);
+}
+
+void CudaBackend::CopyFromHost(const void* host, size_t bytes, void* device) {
+  staging_->Upload(host, bytes, device);
+}
+
+void CudaBackend::CopyToHost(const void* device, size_t bytes, void* host) {
+  if (bytes == 0 || !device_->ok()) return;
+  const cudaStream_t stream = device_->queue().stream;
+  if (device_->Check(
+          cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream),
+          "a copy to the host")) {
+    device_->Check(cudaStreamSynchronize(stream), "the device");
+  }
+}
+
+absl::Status CudaBackend::Synchronize() { return device_->Synchronize(); }
+
+absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::Pack(
+    absl::Span<const HostMatrix> parts) {
+  device_->MakeCurrent();
+  NACRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<cuda::CudaMatrix> matrix,
+      cuda::CudaMatrix::Create(parts, weight_type_, device_.get(),
+                               staging_.get()));
+  if (matrix->format().has_value()) {
+    const size_t activations = sizeof(uint16_t) * kPassRows *
+                               static_cast<size_t>(matrix->padded_cols());
+    const size_t workspace = cuda::GemmWorkspaceBytes(
+        matrix->rows(), matrix->padded_cols(), kPassRows);
+    if (!device_->Grow(activations, &activations_) ||
+        !device_->Grow(workspace, &workspace_)) {
+      return device_->Synchronize();
+    }
+  }
+  return matrix;
+}
+
+absl::StatusOr<std::unique_ptr<PackedTable>> CudaBackend::PackTable(
+    const HostMatrix& table) {
+  device_->MakeCurrent();
+  return cuda::CudaTable::Create(table, device_.get(), staging_.get());
+}
+
+void CudaBackend::MultiplyRounded(const float* x, int rows,
+                                  const cuda::CudaMatrix& w, float* y) {
+  cuda::GemmArgs args;
+  args.format = *w.format();
+  args.weights = w.data();
+  args.activations = activations_->data();
+  args.workspace = workspace_->data();
+  args.outputs = w.rows();
+  args.inputs = w.padded_cols();
+  for (int row = 0; row < rows; row += kPassRows) {
+    args.rows = std::min(kPassRows, rows - row);
+    args.results = y + static_cast<size_t>(row) * w.rows();
+    if (!device_->Check(
+            cuda::RoundRows(device_->queue(),
+                            x + static_cast<size_t>(row) * w.cols(), args.rows,
+                            w.cols(), w.padded_cols(),
+                            static_cast<uint16_t*>(activations_->data())),
+            "rounding activations") ||
+        !device_->Check(cuda::Gemm(args, device_->queue().stream),
+                        "matrix product")) {
+      return;
+    }
+  }
+}
+
+void CudaBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
+                         float* y) {
+  if (rows == 0 || !device_->ok()) return;
+  const auto& matrix = static_cast<const cuda::CudaMatrix&>(w);
+  if (matrix.format().has_value()) {
+    MultiplyRounded(x, rows, matrix, y);
+  } else {
+    device_->Check(cuda::F32Gemm(device_->queue(), x, rows,
+                                 static_cast<const float*>(matrix.data()),
+                                 matrix.rows(), matrix.cols(), y),
+                   "matrix product");
+  }
+}
+
+void CudaBackend::Embed(const PackedTable& table, absl::Span<const int32_t> ids,
+                        float* out) {
+  CheckTokenIds(ids, table.rows());
+  if (ids.empty() || !device_->ok()) return;
+  const size_t bytes = ids.size() * sizeof(int32_t);
+  if (!device_->Grow(bytes, &token_ids_)) return;
+  staging_->Upload(ids.data(), bytes, token_ids_->data());
+  device_->Check(
+      cuda::EmbedRows(device_->queue(),
+                      static_cast<const cuda::CudaTable&>(table).table(),
+                      static_cast<const int32_t*>(token_ids_->data()),
+                      static_cast<int>(ids.size()), out),
+      "embedding");
+}
+
+void CudaBackend::RmsNorm(const float* x, int rows, int cols,
+                          const float* weight, float epsilon, float* out) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(cuda::NormalizeRows(device_->queue(), x, rows, cols, weight,
+                                     epsilon, out),
+                 "norm");
+}
+
+void CudaBackend::Rope(float* x, int rows, int row_stride, int num_heads,
+                       int head_dim, const float* cos, const float* sin) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(cuda::RotateHeads(device_->queue(), x, rows, row_stride,
+                                   num_heads, head_dim, cos, sin),
+                 "rotary embedding");
+}
+
+void CudaBackend::StoreKv(const float* k, const float* v, int row_stride,
+                          absl::Span<const RowContext> contexts,
+                          const KvLayer& layer) {
+  const cuda::PagedKv kv = PagedKvOf(layer);
+  if (contexts.empty() || !device_->ok()) return;
+  const cuda::PagedRows rows = batch_.SendRows(contexts, layer.block_size);
+  if (!device_->ok()) return;
+  device_->Check(
+      cuda::StoreKeysAndValues(device_->queue(), k, v, row_stride, rows, kv),
+      "keys and values");
+}
+
+void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
+                            float scale, absl::Span<const RowContext> contexts,
+                            const KvLayer& layer, float* out) {
+  NACRE_CHECK(num_heads % layer.num_kv_heads == 0,
+              "query heads are no multiple of the KV heads");
+  cuda::AttentionArgs args;
+  args.kv = PagedKvOf(layer);
+  if (contexts.empty() || !device_->ok()) return;
+  const std::vector<cuda::AttentionTile> tiles = cuda::CutTiles(
+      contexts, cuda::AttentionTileRows(num_heads / layer.num_kv_heads));
+  const cuda::AttentionTile* const sent_tiles = batch_.SendTiles(tiles);
+  args.rows = batch_.SendRows(contexts, layer.block_size);
+  args.q = q;
+  args.q_stride = q_stride;
+  args.num_heads = num_heads;
+  args.scale = scale;
+  args.out = out;
+  for (const cuda::AttentionChunk& chunk : cuda::CutChunks(
+           contexts, tiles, num_heads, layer.head_dim, max_partial_bytes_)) {
+    args.tiles = sent_tiles + chunk.first_tile;
+    args.num_tiles = chunk.num_tiles;
+    args.first_row = chunk.first_row;
+    args.num_rows = chunk.num_rows;
+    args.max_tile_rows = chunk.max_tile_rows;
+    args.max_splits = chunk.max_splits;
+    const size_t bytes = cuda::AttentionPartialBytes(
+        chunk.num_rows, num_heads, layer.head_dim, chunk.max_splits);
+    if (!device_->ok() || !device_->Grow(bytes, &partials_)) return;
+    args.partials = partials_->f32();
+    device_->Check(cuda::Attend(device_->queue(), args), "attention");
+  }
+}
+
+void CudaBackend::SiluMul(const float* gate_up, int rows, int cols,
+                          float* out) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(cuda::GateRows(device_->queue(), gate_up, rows, cols, out),
+                 "gate");
+}
+
+void CudaBackend::AddInPlace(float* x, const float* y, size_t count) {
+  if (count == 0 || !device_->ok()) return;
+  device_->Check(cuda::AddTo(device_->queue(), x, y, count), "residual");
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
+    int device, WeightType weight_type, DType kv_type) {
+  if (weight_type == WeightType::kInt4) {
+    return absl::UnimplementedError(
+        "the cuda backend has no int4 weights, expected \"auto\", \"f32\", "
+        "\"bf16\" or \"int8\"");
+  }
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> opened,
+                         cuda::Device::Open(device));
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Staging> staging,
+                         cuda::Staging::Create(opened.get()));
+  return std::make_unique<CudaBackend>(std::move(opened), std::move(staging),
+                                       weight_type, kv_type);
+}
+
+}  // namespace nacre::kernels

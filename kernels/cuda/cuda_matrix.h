@@ -1,0 +1,74 @@
+// Weights on the device: float32, or one of the formats that the tensor cores
+// multiply (gemm_layout.h).
+//
+// Immutable once filled; own their memory.
+
+#ifndef KERNELS_CUDA_CUDA_MATRIX_H_
+#define KERNELS_CUDA_CUDA_MATRIX_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/gemm_layout.h"
+#include "kernels/cuda/staging.h"
+#include "kernels/host_memory.h"
+
+namespace nacre::kernels::cuda {
+
+class CudaMatrix : public PackedMatrix {
+ public:
+  // Queues the copy. kAuto keeps bf16 where all parts are, else float32.
+  // RESOURCE_EXHAUSTED; UNIMPLEMENTED for int4; INVALID_ARGUMENT for a row (of
+  // int8 16 rows) of more bytes than a piece of `staging`, and for a weight
+  // that is not finite where it would be quantized.
+  static absl::StatusOr<std::unique_ptr<CudaMatrix>> Create(
+      absl::Span<const HostMatrix> parts, WeightType type, Device* device,
+      Staging* staging);
+
+  int rows() const override { return rows_; }
+  int cols() const override { return cols_; }
+
+  // None: float32, row-major.
+  absl::optional<GemmFormat> format() const { return format_; }
+  // Inputs of the product: with a format a multiple of 8, zeros behind cols().
+  int padded_cols() const { return padded_cols_; }
+  const void* data() const { return memory_->data(); }
+
+ private:
+  CudaMatrix() = default;
+
+  std::unique_ptr<Buffer> memory_;
+  int rows_ = 0;
+  int cols_ = 0;
+  int padded_cols_ = 0;
+  absl::optional<GemmFormat> format_;
+};
+
+// An embedding table, element for element as in the checkpoint.
+class CudaTable : public PackedTable {
+ public:
+  // Queues the copy. RESOURCE_EXHAUSTED.
+  static absl::StatusOr<std::unique_ptr<CudaTable>> Create(
+      const HostMatrix& table, Device* device, Staging* staging);
+
+  int rows() const override { return rows_; }
+  int cols() const override { return table_.cols; }
+  const DeviceTable& table() const { return table_; }
+
+ private:
+  CudaTable() = default;
+
+  std::unique_ptr<Buffer> memory_;
+  DeviceTable table_;
+  int rows_ = 0;
+};
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_CUDA_MATRIX_H_

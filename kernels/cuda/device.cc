@@ -1,0 +1,162 @@
+#include "kernels/cuda/device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace nacre::kernels::cuda {
+namespace {
+
+constexpr int kLeastMajor = 8;  // compute capability
+
+absl::StatusCode CodeOf(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return absl::StatusCode::kResourceExhausted;
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorSystemNotReady:
+    case cudaErrorInitializationError:
+      return absl::StatusCode::kFailedPrecondition;
+    case cudaErrorDevicesUnavailable:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+class DeviceBuffer : public Buffer {
+ public:
+  DeviceBuffer(int device, void* data, size_t bytes)
+      : device_(device), data_(data), bytes_(bytes) {}
+  // Waits for what uses it. Nobody could act on an error.
+  ~DeviceBuffer() override {
+    cudaSetDevice(device_);
+    cudaFree(data_);
+  }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  void* data() override { return data_; }
+  size_t size_bytes() const override { return bytes_; }
+
+ private:
+  const int device_;
+  void* const data_;
+  const size_t bytes_;
+};
+
+}  // namespace
+
+absl::Status ToStatus(cudaError_t error, absl::string_view what) {
+  return absl::Status(CodeOf(error),
+                      absl::StrCat(what, ": ", cudaGetErrorString(error), " (",
+                                   cudaGetErrorName(error), ")"));
+}
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(int index) {
+  const std::string name = absl::StrCat("CUDA device ", index);
+  int count = 0;
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count == 0) error = cudaErrorNoDevice;
+  if (error == cudaErrorInsufficientDriver) {
+    // CUDA's message does not tell a driver that is old from none at all.
+    int version = 0;
+    const bool is_there =
+        cudaDriverGetVersion(&version) == cudaSuccess && version > 0;
+    return ToStatus(error, is_there ? name : name + ": no NVIDIA driver");
+  }
+  if (error != cudaSuccess) return ToStatus(error, name);
+  if (index < 0 || index >= count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " does not exist: ", count, " found"));
+  }
+  std::unique_ptr<Device> device(new Device(index));
+  cudaDeviceProp properties = {};
+  error = cudaGetDeviceProperties(&properties, index);
+  if (error != cudaSuccess) return ToStatus(error, name);
+  device->name_ = properties.name;
+  device->major_ = properties.major;
+  device->minor_ = properties.minor;
+  if (properties.major < kLeastMajor) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, " (", properties.name, ") has compute capability ",
+                     properties.major, ".", properties.minor, ", the least is ",
+                     kLeastMajor, ".0"));
+  }
+  error = cudaSetDevice(index);
+  if (error != cudaSuccess) return ToStatus(error, name);
+  error =
+      cudaStreamCreateWithFlags(&device->queue_.stream, cudaStreamNonBlocking);
+  if (error != cudaSuccess) return ToStatus(error, name);
+  device->queue_.overlap = properties.major >= 9;
+  return device;
+}
+
+Device::~Device() {
+  if (queue_.stream == nullptr) return;
+  cudaSetDevice(index_);
+  cudaStreamDestroy(queue_.stream);
+}
+
+void Device::MakeCurrent() { Check(cudaSetDevice(index_), "cudaSetDevice"); }
+
+std::string Device::sm() const { return absl::StrCat("sm", major_, minor_); }
+
+std::string Device::description() const {
+  return absl::StrCat(name_, ", device ", index_, ", ", sm());
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> Device::Allocate(size_t bytes) {
+  void* data = nullptr;
+  cudaError_t error = cudaSetDevice(index_);
+  // Of no bytes there would be no address.
+  if (error == cudaSuccess)
+    error = cudaMalloc(&data, std::max<size_t>(bytes, 1));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // says the same to the next launch
+    size_t free = 0;
+    size_t total = 0;
+    const cudaError_t asked = cudaMemGetInfo(&free, &total);
+    const std::string room =
+        asked == cudaSuccess ? absl::StrCat(free, " of ", total, " are free")
+                             : std::string("how many are free is unknown");
+    return ToStatus(
+        error, absl::StrCat("no room for ", bytes, " bytes on device ", index_,
+                            ", ", room));
+  }
+  if (error != cudaSuccess) return ToStatus(error, "cudaMalloc");
+  auto buffer = std::make_unique<DeviceBuffer>(index_, data, bytes);
+  error = cudaMemsetAsync(data, 0, bytes, queue_.stream);
+  if (error != cudaSuccess) return ToStatus(error, "cudaMemset");
+  return buffer;
+}
+
+bool Device::Grow(size_t bytes, std::unique_ptr<Buffer>* buffer) {
+  const size_t old_bytes = *buffer == nullptr ? 0 : (*buffer)->size_bytes();
+  if (*buffer != nullptr && old_bytes >= bytes) return true;
+  buffer->reset();
+  bytes = std::max(bytes, 2 * old_bytes);
+  absl::StatusOr<std::unique_ptr<Buffer>> larger = Allocate(bytes);
+  if (larger.ok()) {
+    *buffer = *std::move(larger);
+  } else if (first_error_.ok()) {
+    first_error_ = larger.status();
+  }
+  return *buffer != nullptr;
+}
+
+bool Device::Check(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return true;
+  if (first_error_.ok()) first_error_ = ToStatus(error, what);
+  return false;
+}
+
+absl::Status Device::Synchronize() {
+  Check(cudaStreamSynchronize(queue_.stream), "the device");
+  return first_error_;
+}
+
+}  // namespace nacre::kernels::cuda

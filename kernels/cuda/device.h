@@ -1,0 +1,73 @@
+// One GPU, its memory, its one stream, and what went wrong on it.
+//
+// An error of a launch or a copy is kept, the first one for good: what comes
+// after it computes garbage. It never ends the program.
+//
+// Thread-compatible. CUDA's current device belongs to a thread: MakeCurrent
+// before the first use on another one. Outlives the buffers it gives.
+
+#ifndef KERNELS_CUDA_DEVICE_H_
+#define KERNELS_CUDA_DEVICE_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/launch.h"
+
+namespace nacre::kernels::cuda {
+
+// "WHAT: CUDA's message (its name)"; `error` is none but cudaSuccess.
+// RESOURCE_EXHAUSTED for memory, FAILED_PRECONDITION where there is no GPU or
+// no driver, UNAVAILABLE for a GPU that others have, else INTERNAL.
+absl::Status ToStatus(cudaError_t error, absl::string_view what);
+
+class Device {
+ public:
+  // INVALID_ARGUMENT: no device has this index. FAILED_PRECONDITION: no GPU, no
+  // driver or too old a one, or a compute capability below 8.0. Else ToStatus.
+  static absl::StatusOr<std::unique_ptr<Device>> Open(int index);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  void MakeCurrent();
+  Queue queue() const { return queue_; }
+  std::string sm() const;           // "sm90"
+  std::string description() const;  // "NVIDIA H200, device 0, sm90"
+
+  // Zeroed by the stream. RESOURCE_EXHAUSTED with the bytes wanted and free.
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes);
+
+  // Makes *buffer at least `bytes` large (twice as large as before, if that is
+  // more: growing waits for the device); what it held is lost. False, and the
+  // error is kept, when there is no room.
+  bool Grow(size_t bytes, std::unique_ptr<Buffer>* buffer);
+
+  // True for cudaSuccess; else the error is kept. `what` names the operation.
+  bool Check(cudaError_t error, absl::string_view what);
+  bool ok() const { return first_error_.ok(); }
+
+  // Waits for all that is queued. The first error of the device's life.
+  absl::Status Synchronize();
+
+ private:
+  explicit Device(int index) : index_(index) {}
+
+  const int index_;
+  std::string name_;
+  int major_ = 0;
+  int minor_ = 0;
+  Queue queue_;
+  absl::Status first_error_;
+};
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_DEVICE_H_

@@ -1,0 +1,136 @@
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+namespace nacre::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// The element of a thread when each has one.
+__device__ __forceinline__ size_t ThreadElement() {
+  return size_t{kThreads} * blockIdx.x + threadIdx.x;
+}
+
+// One block for each pair of a row (x) and kThreads columns (y).
+template <typename Element>
+__global__ void __launch_bounds__(kThreads)
+    EmbedKernel(const Element* table, const int32_t* ids, int cols,
+                float* out) {
+  LaunchDependents();
+  WaitForPrevious();
+  const int column = kThreads * blockIdx.y + threadIdx.x;
+  if (column >= cols) return;
+  const size_t row = blockIdx.x;
+  out[row * cols + column] =
+      ToFloat(table[static_cast<size_t>(ids[row]) * cols + column]);
+}
+
+// One block a row.
+__global__ void __launch_bounds__(kThreads)
+    RotateKernel(float* x, int row_stride, int num_heads, int half,
+                 const float* cos, const float* sin) {
+  LaunchDependents();
+  WaitForPrevious();
+  const size_t row = blockIdx.x;
+  for (int i = threadIdx.x; i < num_heads * half; i += kThreads) {
+    const int head = i / half;
+    const int j = i % half;
+    const float c = cos[row * half + j];
+    const float s = sin[row * half + j];
+    float* const first = x + row * row_stride + head * 2 * half + j;
+    const float a = first[0];
+    const float b = first[half];
+    first[0] = a * c - b * s;
+    first[half] = b * c + a * s;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    GateKernel(const float* gate_up, size_t count, int cols, float* out) {
+  LaunchDependents();
+  WaitForPrevious();
+  const size_t i = ThreadElement();
+  if (i >= count) return;
+  const size_t row = i / cols;
+  const float gate = gate_up[i + row * cols];
+  const float up = gate_up[i + (row + 1) * cols];
+  out[i] = gate / (1.0f + Exp(-gate)) * up;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    AddKernel(float* x, const float* y, size_t count) {
+  LaunchDependents();
+  WaitForPrevious();
+  const size_t i = ThreadElement();
+  if (i < count) x[i] += y[i];
+}
+
+__global__ void __launch_bounds__(kThreads)
+    RoundKernel(const float* x, size_t count, int cols, int padded_cols,
+                uint16_t* out) {
+  LaunchDependents();
+  WaitForPrevious();
+  const size_t i = ThreadElement();
+  if (i >= count) return;
+  const size_t row = i / padded_cols;
+  const int column = static_cast<int>(i % padded_cols);
+  out[i] = column < cols ? RoundToBF16(x[row * cols + column]) : uint16_t{0};
+}
+
+template <typename Element>
+cudaError_t Embed(const Queue& queue, const DeviceTable& table,
+                  const int32_t* ids, int count, float* out) {
+  dim3 blocks(static_cast<unsigned>(count),
+              BlocksFor(static_cast<size_t>(table.cols), kThreads).x);
+  return LaunchKernel(queue, {blocks, kThreads}, EmbedKernel<Element>,
+                      static_cast<const Element*>(table.data), ids, table.cols,
+                      out);
+}
+
+}  // namespace
+
+cudaError_t EmbedRows(const Queue& queue, const DeviceTable& table,
+                      const int32_t* ids, int count, float* out) {
+  switch (table.type) {
+    case DType::kF32:
+      return Embed<float>(queue, table, ids, count, out);
+    case DType::kBF16:
+      return Embed<uint16_t>(queue, table, ids, count, out);
+    case DType::kF16:
+      return Embed<__half>(queue, table, ids, count, out);
+  }
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t RotateHeads(const Queue& queue, float* x, int rows, int row_stride,
+                        int num_heads, int head_dim, const float* cos,
+                        const float* sin) {
+  return LaunchKernel(queue, {dim3(static_cast<unsigned>(rows)), kThreads},
+                      RotateKernel, x, row_stride, num_heads, head_dim / 2, cos,
+                      sin);
+}
+
+cudaError_t GateRows(const Queue& queue, const float* gate_up, int rows,
+                     int cols, float* out) {
+  const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(cols);
+  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads}, GateKernel,
+                      gate_up, count, cols, out);
+}
+
+cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count) {
+  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads}, AddKernel,
+                      x, y, count);
+}
+
+cudaError_t RoundRows(const Queue& queue, const float* x, int rows, int cols,
+                      int padded_cols, uint16_t* out) {
+  const size_t count =
+      static_cast<size_t>(rows) * static_cast<size_t>(padded_cols);
+  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
+                      RoundKernel, x, count, cols, padded_cols, out);
+}
+
+}  // namespace nacre::kernels::cuda

@@ -1,0 +1,58 @@
+// Operations on activations that need no sum over more than a row: embedding,
+// norm, rotary embedding, gate, residual, rounding. What they compute is said
+// in kernels/backend.h; all pointers are the device's. A row's bits depend on
+// the row and its length alone.
+//
+// Each queues one kernel and does not block; what it returns is the launch's.
+// Free of Abseil: it also builds where only CUDA is installed.
+
+#ifndef KERNELS_CUDA_ELEMENTWISE_H_
+#define KERNELS_CUDA_ELEMENTWISE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/dtype.h"
+
+namespace nacre::kernels::cuda {
+
+// Row-major [rows, cols] as in the checkpoint, aligned to its elements.
+struct DeviceTable {
+  const void* data = nullptr;
+  DType type = DType::kF32;
+  int cols = 0;
+};
+
+// out[i, :] = table[ids[i], :]                  ids [count], out [count, cols]
+cudaError_t EmbedRows(const Queue& queue, const DeviceTable& table,
+                      const int32_t* ids, int count, float* out);
+
+//   x, out [rows, cols] (out may be x), weight [cols]
+// Thread t of 256 sums the squares of elements 4 t + 1024 i + {0, 1, 2, 3}, i
+// rising, in four sums; then sums are added within threads, lanes, warps.
+cudaError_t NormalizeRows(const Queue& queue, const float* x, int rows,
+                          int cols, const float* weight, float epsilon,
+                          float* out);
+
+//   x: row i at x + i * row_stride, [num_heads * head_dim], in place
+//   cos, sin [rows, head_dim / 2]
+cudaError_t RotateHeads(const Queue& queue, float* x, int rows, int row_stride,
+                        int num_heads, int head_dim, const float* cos,
+                        const float* sin);
+
+//   gate_up [rows, 2 * cols], out [rows, cols]
+cudaError_t GateRows(const Queue& queue, const float* gate_up, int rows,
+                     int cols, float* out);
+
+// x[i] += y[i]                                                    x, y [count]
+cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count);
+
+// Rounded to bf16, zeros behind the last column.
+//   x [rows, cols], out bf16 [rows, padded_cols]
+cudaError_t RoundRows(const Queue& queue, const float* x, int rows, int cols,
+                      int padded_cols, uint16_t* out);
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_ELEMENTWISE_H_

@@ -1,0 +1,40 @@
+// One layer's paged KV cache and the rows of a batch, as kernels see them: all
+// pointers are the device's. The layout is KvLayer's (kernels/backend.h).
+
+#ifndef KERNELS_CUDA_PAGED_KV_H_
+#define KERNELS_CUDA_PAGED_KV_H_
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/dtype.h"
+
+namespace nacre::kernels::cuda {
+
+struct PagedKv {
+  void* blocks = nullptr;
+  int num_kv_heads = 0;
+  int block_size = 0;
+  int head_dim = 0;  // even for bf16
+  DType type = DType::kF32;
+};
+
+// Where each row stands in its session. Block tables of all sessions lie behind
+// each other.
+struct PagedRows {
+  const int32_t* positions = nullptr;     // [rows]
+  const int32_t* table_begins = nullptr;  // [rows]: index into `tables`
+  const int32_t* tables = nullptr;
+  int count = 0;
+};
+
+// Queues a kernel that writes row i's key and value at its position, rounded to
+// nearest (ties to even) where the cache is bf16.
+//   k, v: row i at k + i * row_stride, [num_kv_heads * head_dim]
+cudaError_t StoreKeysAndValues(const Queue& queue, const float* k,
+                               const float* v, int row_stride,
+                               const PagedRows& rows, const PagedKv& kv);
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_PAGED_KV_H_

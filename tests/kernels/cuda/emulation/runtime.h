@@ -1,0 +1,64 @@
+// An emulated CUDA device behind the functions of CUDA's runtime, as many as we
+// use: programs are linked with it in place of CUDA's library. Kernels are CUDA
+// source compiled as C++ with language.h in front, and run on machine.h.
+//
+// It is stricter than a device where mistakes hide: what is queued on a stream
+// runs as late as it may (when somebody waits); device memory is out of reach
+// for the host, holds garbage when allocated, and is checked for writes behind
+// its end when freed; a kernel's pointers must be the device's.
+//
+// One operating-system thread; the device is global. One stream's order holds
+// for all streams.
+
+#ifndef TESTS_KERNELS_CUDA_EMULATION_RUNTIME_H_
+#define TESTS_KERNELS_CUDA_EMULATION_RUNTIME_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <functional>
+#include <set>
+
+namespace nacre::kernels::cuda::emulation {
+
+// What tests may change. Reset() gives back what is written here.
+struct DeviceSettings {
+  cudaError_t count_error = cudaSuccess;  // of cudaGetDeviceCount
+  int driver_version = 13000;             // 0: there is none
+  int devices = 1;
+  int major = 9;  // compute capability
+  int minor = 0;
+  int multiprocessors = 6;
+  int shared_limit = 227 << 10;  // bytes that a block may have
+  size_t memory_bytes = size_t{1} << 30;
+  cudaError_t next_launch = cudaSuccess;  // returned once by a launch
+  // Once set, everything that waits returns it: as after a fault in a kernel.
+  cudaError_t fault = cudaSuccess;
+};
+inline DeviceSettings settings;
+
+// What was asked of the device since the last reset.
+struct DeviceCounts {
+  int launches = 0;
+  std::set<const void*> kernels;  // that were launched
+  int waits = 0;                  // by the host, for a stream or an event
+  int uploads = 0;
+  size_t used_bytes = 0;  // of device memory, now
+};
+inline DeviceCounts counts;
+
+// A test's starting point; what is allocated stays.
+void ResetDevice();
+
+// Queues `run`, to be called when the stream gets there.
+void Enqueue(std::function<void()> run);
+
+// Ends the program unless `pointer` is null or in device memory.
+void CheckDevicePointer(const void* pointer);
+
+// What a launch is refused for; cudaSuccess otherwise.
+cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel);
+
+}  // namespace nacre::kernels::cuda::emulation
+
+#endif  // TESTS_KERNELS_CUDA_EMULATION_RUNTIME_H_

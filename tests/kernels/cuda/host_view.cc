@@ -1,0 +1,159 @@
+#include "tests/kernels/cuda/host_view.h"
+
+#include "gtest/gtest.h"
+#include "kernels/backend_factory.h"
+
+namespace nacre::kernels {
+namespace {
+
+// Host memory with a copy on the device, which ops may read or write.
+class Mirror {
+ public:
+  Mirror(Backend* backend, const void* host, size_t bytes)
+      : backend_(backend), bytes_(bytes) {
+    auto buffer = backend->Allocate(bytes);
+    EXPECT_TRUE(buffer.ok()) << buffer.status();
+    buffer_ = *std::move(buffer);
+    if (host != nullptr) backend->CopyFromHost(host, bytes, buffer_->data());
+  }
+  Mirror(Backend* backend, const float* host, size_t count)
+      : Mirror(backend, static_cast<const void*>(host), count * sizeof(float)) {
+  }
+
+  float* f32() { return buffer_->f32(); }
+  void* data() { return buffer_->data(); }
+  void Return(void* host) {
+    backend_->CopyToHost(buffer_->data(), bytes_, host);
+    const absl::Status status = backend_->Synchronize();
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+ private:
+  Backend* const backend_;
+  const size_t bytes_;
+  std::unique_ptr<Buffer> buffer_;
+};
+
+size_t Count(int rows, int cols) {
+  return static_cast<size_t>(rows) * static_cast<size_t>(cols);
+}
+
+// Floats of `rows` rows that are `stride` apart and `width` long.
+size_t Extent(size_t rows, int stride, int width) {
+  return rows == 0 ? 0
+                   : (rows - 1) * static_cast<size_t>(stride) +
+                         static_cast<size_t>(width);
+}
+
+size_t LayerBytes(const KvLayer& layer) {
+  return Count(layer.num_blocks, layer.num_kv_heads) * 2 *
+         Count(layer.block_size, layer.head_dim) * SizeOf(layer.type);
+}
+
+}  // namespace
+
+void HostView::MatMul(const float* x, int rows, const PackedMatrix& w,
+                      float* y) {
+  Mirror in(backend_.get(), x, Count(rows, w.cols()));
+  Mirror out(backend_.get(), static_cast<const float*>(nullptr),
+             Count(rows, w.rows()));
+  backend_->MatMul(in.f32(), rows, w, out.f32());
+  out.Return(y);
+}
+
+void HostView::Embed(const PackedTable& table, absl::Span<const int32_t> ids,
+                     float* out) {
+  Mirror to(backend_.get(), static_cast<const float*>(nullptr),
+            ids.size() * static_cast<size_t>(table.cols()));
+  backend_->Embed(table, ids, to.f32());
+  to.Return(out);
+}
+
+void HostView::RmsNorm(const float* x, int rows, int cols, const float* weight,
+                       float epsilon, float* out) {
+  Mirror in(backend_.get(), x, Count(rows, cols));
+  Mirror weights(backend_.get(), weight, static_cast<size_t>(cols));
+  if (out == x) {
+    backend_->RmsNorm(in.f32(), rows, cols, weights.f32(), epsilon, in.f32());
+    in.Return(out);
+    return;
+  }
+  Mirror to(backend_.get(), static_cast<const float*>(nullptr),
+            Count(rows, cols));
+  backend_->RmsNorm(in.f32(), rows, cols, weights.f32(), epsilon, to.f32());
+  to.Return(out);
+}
+
+void HostView::Rope(float* x, int rows, int row_stride, int num_heads,
+                    int head_dim, const float* cos, const float* sin) {
+  Mirror in_place(
+      backend_.get(), x,
+      Extent(static_cast<size_t>(rows), row_stride, num_heads * head_dim));
+  Mirror cosines(backend_.get(), cos, Count(rows, head_dim / 2));
+  Mirror sines(backend_.get(), sin, Count(rows, head_dim / 2));
+  backend_->Rope(in_place.f32(), rows, row_stride, num_heads, head_dim,
+                 cosines.f32(), sines.f32());
+  in_place.Return(x);
+}
+
+void HostView::StoreKv(const float* k, const float* v, int row_stride,
+                       absl::Span<const RowContext> contexts,
+                       const KvLayer& layer) {
+  const size_t count =
+      Extent(contexts.size(), row_stride, layer.num_kv_heads * layer.head_dim);
+  Mirror keys(backend_.get(), k, count);
+  Mirror values(backend_.get(), v, count);
+  Mirror blocks(backend_.get(), layer.blocks, LayerBytes(layer));
+  KvLayer on_device = layer;
+  on_device.blocks = blocks.data();
+  backend_->StoreKv(keys.f32(), values.f32(), row_stride, contexts, on_device);
+  blocks.Return(layer.blocks);
+}
+
+void HostView::Attention(const float* q, int q_stride, int num_heads,
+                         float scale, absl::Span<const RowContext> contexts,
+                         const KvLayer& layer, float* out) {
+  const int width = num_heads * layer.head_dim;
+  Mirror queries(backend_.get(), q, Extent(contexts.size(), q_stride, width));
+  Mirror blocks(backend_.get(), layer.blocks, LayerBytes(layer));
+  Mirror to(backend_.get(), static_cast<const float*>(nullptr),
+            contexts.size() * static_cast<size_t>(width));
+  KvLayer on_device = layer;
+  on_device.blocks = blocks.data();
+  backend_->Attention(queries.f32(), q_stride, num_heads, scale, contexts,
+                      on_device, to.f32());
+  to.Return(out);
+}
+
+void HostView::SiluMul(const float* gate_up, int rows, int cols, float* out) {
+  Mirror in(backend_.get(), gate_up, Count(rows, 2 * cols));
+  Mirror to(backend_.get(), static_cast<const float*>(nullptr),
+            Count(rows, cols));
+  backend_->SiluMul(in.f32(), rows, cols, to.f32());
+  to.Return(out);
+}
+
+void HostView::AddInPlace(float* x, const float* y, size_t count) {
+  Mirror in_place(backend_.get(), x, count);
+  Mirror added(backend_.get(), y, count);
+  backend_->AddInPlace(in_place.f32(), added.f32(), count);
+  in_place.Return(x);
+}
+
+std::unique_ptr<Backend> MakeCudaBackend(const std::string& weights,
+                                         const std::string& kv_type) {
+  BackendOptions options;
+  options.kind = "cuda";
+  options.weights = weights;
+  options.kv_type = kv_type;
+  auto backend = CreateBackend(options);
+#ifndef NACRE_EMULATED_CUDA
+  if (backend.status().code() == absl::StatusCode::kFailedPrecondition) {
+    return nullptr;
+  }
+#endif
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return std::make_unique<HostView>(*std::move(backend));
+}
+
+}  // namespace nacre::kernels

@@ -1,0 +1,78 @@
+// A backend whose ops take host memory: it brings operands to the device of
+// another one and results back. So tests of a device read like those of the
+// CPU.
+//
+// As the backend behind it, which it owns.
+
+#ifndef TESTS_KERNELS_CUDA_HOST_VIEW_H_
+#define TESTS_KERNELS_CUDA_HOST_VIEW_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "kernels/backend.h"
+
+namespace nacre::kernels {
+
+class HostView : public Backend {
+ public:
+  explicit HostView(std::unique_ptr<Backend> backend)
+      : backend_(std::move(backend)) {}
+
+  std::string numerics_id() const override { return backend_->numerics_id(); }
+  DType kv_type() const override { return backend_->kv_type(); }
+  std::string description() const override { return backend_->description(); }
+  void BindComputeThread() override { backend_->BindComputeThread(); }
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override {
+    return backend_->Allocate(bytes);
+  }
+  void CopyFromHost(const void* host, size_t bytes, void* device) override {
+    backend_->CopyFromHost(host, bytes, device);
+  }
+  void CopyToHost(const void* device, size_t bytes, void* host) override {
+    backend_->CopyToHost(device, bytes, host);
+  }
+  absl::Status Synchronize() override { return backend_->Synchronize(); }
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
+      absl::Span<const HostMatrix> parts) override {
+    return backend_->Pack(parts);
+  }
+  absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
+      const HostMatrix& table) override {
+    return backend_->PackTable(table);
+  }
+
+  void MatMul(const float* x, int rows, const PackedMatrix& w,
+              float* y) override;
+  void Embed(const PackedTable& table, absl::Span<const int32_t> ids,
+             float* out) override;
+  void RmsNorm(const float* x, int rows, int cols, const float* weight,
+               float epsilon, float* out) override;
+  void Rope(float* x, int rows, int row_stride, int num_heads, int head_dim,
+            const float* cos, const float* sin) override;
+  void StoreKv(const float* k, const float* v, int row_stride,
+               absl::Span<const RowContext> contexts,
+               const KvLayer& layer) override;
+  void Attention(const float* q, int q_stride, int num_heads, float scale,
+                 absl::Span<const RowContext> contexts, const KvLayer& layer,
+                 float* out) override;
+  void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
+  void AddInPlace(float* x, const float* y, size_t count) override;
+
+ private:
+  const std::unique_ptr<Backend> backend_;
+};
+
+// The cuda backend, seen from the host. Null where there is no GPU: then the
+// test skips. The emulated device is always there.
+std::unique_ptr<Backend> MakeCudaBackend(const std::string& weights = "auto",
+                                         const std::string& kv_type = "f32");
+
+// In every test that calls it.
+#define NACRE_SKIP_WITHOUT_GPU(backend) \
+  if ((backend) == nullptr) GTEST_SKIP() << "no CUDA device"
+
+}  // namespace nacre::kernels
+
+#endif  // TESTS_KERNELS_CUDA_HOST_VIEW_H_
