@@ -24,7 +24,8 @@ struct Learnt {
   nlohmann::ordered_json report;  // for policy.json, under "calibration"
 };
 
-// `kind`: kDisco, kSpecDecPlusPlus or kCaliTs. Errors: of the training (trainer.h).
+// `kind`: kDisco, kSpecDecPlusPlus or kCaliTs. Errors: of the training
+// (trainer.h).
 absl::StatusOr<Learnt> Learn(speculation::PolicyKind kind,
                              const Recording& recording,
                              const PromptSplit& split,
