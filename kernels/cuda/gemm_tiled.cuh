@@ -1,9 +1,10 @@
-// The product with more than 16 rows: a block computes a tile of outputs x rows
-// and streams both operands through shared memory, a block of 64 inputs a
-// stage. Up to 64 rows every weight still comes from memory once; activations
-// come from the cache again for every tile. A warp goes through the chains one
-// after another and keeps, beside the sum of the present one, what the chains
-// before it add up to.
+// The product with more than 16 rows, and with fewer where SkinnyKernel's
+// shared memory does not fit: a block computes a tile of outputs x rows and
+// streams both operands through shared memory, a block of 64 inputs a stage. Up
+// to 64 rows every weight still comes from memory once; activations come from
+// the cache again for every tile. A warp goes through the chains one after
+// another and keeps, beside the sum of the present one, what the chains before
+// it add up to.
 
 #ifndef KERNELS_CUDA_GEMM_TILED_CUH_
 #define KERNELS_CUDA_GEMM_TILED_CUH_
