@@ -26,9 +26,9 @@ struct BackendOptions {
 };
 
 // INVALID_ARGUMENT for an unknown kind, weight type, KV type, core or device;
-// UNIMPLEMENTED for a backend that this build lacks, or weights that the backend
-// lacks; FAILED_PRECONDITION with CUDA's own message where there is no GPU or no
-// driver; RESOURCE_EXHAUSTED.
+// UNIMPLEMENTED for a backend that this build lacks, or weights that the
+// backend lacks; FAILED_PRECONDITION with CUDA's own message where there is no
+// GPU or no driver; RESOURCE_EXHAUSTED.
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
 

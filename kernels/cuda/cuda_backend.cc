@@ -11,12 +11,15 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/f32_gemm.h"
+#include "kernels/cuda/gemm.h"
 #include "kernels/cuda/paged_kv.h"
-#include "kernels/cuda/skinny_gemm.h"
-#include "kernels/quantization.h"
 
 namespace nacre::kernels {
 namespace {
+
+// Rows whose rounded activations are kept at a time: the most of a step.
+// Decides no bits.
+constexpr int kPassRows = 512;
 
 cuda::PagedKv PagedKvOf(const KvLayer& layer) {
   NACRE_CHECK(layer.head_dim <= cuda::kMostHeadDim,
@@ -76,11 +79,11 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::Pack(
       std::unique_ptr<cuda::CudaMatrix> matrix,
       cuda::CudaMatrix::Create(parts, weight_type_, device_.get(),
                                staging_.get()));
-  if (matrix->is_bf16()) {
-    const size_t activations = sizeof(uint16_t) * cuda::kSkinnyGemmMaxRows *
+  if (matrix->format().has_value()) {
+    const size_t activations = sizeof(uint16_t) * kPassRows *
                                static_cast<size_t>(matrix->padded_cols());
-    const size_t workspace =
-        cuda::SkinnyGemmWorkspaceBytes(matrix->rows(), matrix->padded_cols());
+    const size_t workspace = cuda::GemmWorkspaceBytes(
+        matrix->rows(), matrix->padded_cols(), kPassRows);
     if (!device_->Grow(activations, &activations_) ||
         !device_->Grow(workspace, &workspace_)) {
       return device_->Synchronize();
@@ -95,16 +98,17 @@ absl::StatusOr<std::unique_ptr<PackedTable>> CudaBackend::PackTable(
   return cuda::CudaTable::Create(table, device_.get(), staging_.get());
 }
 
-void CudaBackend::MultiplyBF16(const float* x, int rows,
-                               const cuda::CudaMatrix& w, float* y) {
-  cuda::SkinnyGemmArgs args;
+void CudaBackend::MultiplyRounded(const float* x, int rows,
+                                  const cuda::CudaMatrix& w, float* y) {
+  cuda::GemmArgs args;
+  args.format = *w.format();
   args.weights = w.data();
   args.activations = activations_->data();
   args.workspace = workspace_->data();
   args.outputs = w.rows();
   args.inputs = w.padded_cols();
-  for (int row = 0; row < rows; row += cuda::kSkinnyGemmMaxRows) {
-    args.rows = std::min(cuda::kSkinnyGemmMaxRows, rows - row);
+  for (int row = 0; row < rows; row += kPassRows) {
+    args.rows = std::min(kPassRows, rows - row);
     args.results = y + static_cast<size_t>(row) * w.rows();
     if (!device_->Check(
             cuda::RoundRows(device_->queue(),
@@ -112,7 +116,7 @@ void CudaBackend::MultiplyBF16(const float* x, int rows,
                             w.cols(), w.padded_cols(),
                             static_cast<uint16_t*>(activations_->data())),
             "rounding activations") ||
-        !device_->Check(cuda::SkinnyGemm(args, device_->queue().stream),
+        !device_->Check(cuda::Gemm(args, device_->queue().stream),
                         "matrix product")) {
       return;
     }
@@ -123,8 +127,8 @@ void CudaBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
                          float* y) {
   if (rows == 0 || !device_->ok()) return;
   const auto& matrix = static_cast<const cuda::CudaMatrix&>(w);
-  if (matrix.is_bf16()) {
-    MultiplyBF16(x, rows, matrix, y);
+  if (matrix.format().has_value()) {
+    MultiplyRounded(x, rows, matrix, y);
   } else {
     device_->Check(cuda::F32Gemm(device_->queue(), x, rows,
                                  static_cast<const float*>(matrix.data()),
@@ -223,10 +227,10 @@ void CudaBackend::AddInPlace(float* x, const float* y, size_t count) {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     int device, WeightType weight_type, DType kv_type) {
-  if (QuantizedGroupSize(weight_type) > 0) {
-    return absl::UnimplementedError(absl::StrCat(
-        "the cuda backend keeps no ", WeightTypeSuffix(weight_type) + 1,
-        " weights yet, expected \"auto\", \"bf16\" or \"f32\""));
+  if (weight_type == WeightType::kInt4) {
+    return absl::UnimplementedError(
+        "the cuda backend has no int4 weights, expected \"auto\", \"f32\", "
+        "\"bf16\" or \"int8\"");
   }
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> opened,
                          cuda::Device::Open(device));

@@ -66,8 +66,8 @@ class CudaBackend : public Backend {
   void AddInPlace(float* x, const float* y, size_t count) override;
 
  private:
-  void MultiplyBF16(const float* x, int rows, const cuda::CudaMatrix& w,
-                    float* y);
+  void MultiplyRounded(const float* x, int rows, const cuda::CudaMatrix& w,
+                       float* y);
 
   const std::unique_ptr<cuda::Device> device_;  // dies last
   const std::unique_ptr<cuda::Staging> staging_;
@@ -84,7 +84,7 @@ class CudaBackend : public Backend {
 };
 
 // Errors of cuda::Device::Open and cuda::Staging::Create; UNIMPLEMENTED for
-// int8 and int4 weights.
+// int4 weights.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     int device, WeightType weight_type, DType kv_type);
 

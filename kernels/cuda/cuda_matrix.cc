@@ -1,11 +1,15 @@
 #include "kernels/cuda/cuda_matrix.h"
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/stacked_weights.h"
+#include "kernels/cuda/gemm_quantization.h"
 
 namespace nacre::kernels::cuda {
 namespace {
@@ -20,25 +24,71 @@ void LoadStacked(const StackedWeights& weights, int row, int cols, float* out) {
   weights.Load(row, 0, cols, out);
 }
 
-template <typename Element>
-void UploadRows(const StackedWeights& weights, int cols, Staging* staging,
-                void* to) {
-  const size_t width = static_cast<size_t>(cols);
-  const int rows_each =
-      static_cast<int>(Staging::kPieceBytes / (width * sizeof(Element)));
-  auto* out = static_cast<Element*>(to);
-  for (int row = 0; row < weights.rows(); row += rows_each) {
-    const int count = std::min(rows_each, weights.rows() - row);
-    const size_t elements = static_cast<size_t>(count) * width;
-    auto* const staged =
-        static_cast<Element*>(staging->Reserve(elements * sizeof(Element)));
-    for (int i = 0; i < count; ++i) {
-      LoadStacked(weights, row + i, cols,
-                  staged + static_cast<size_t>(i) * width);
+// INVALID_ARGUMENT unless one of what is staged at once fits into a piece.
+absl::Status CheckUnit(size_t bytes) {
+  if (bytes <= Staging::kPieceBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("weights that are staged at once have ", bytes,
+                   " bytes, the limit is ", Staging::kPieceBytes));
+}
+
+// Stages `count` units of `unit_bytes`, written by write(unit, memory), as many
+// at a time as fit.
+absl::Status Upload(int count, size_t unit_bytes,
+                    absl::FunctionRef<absl::Status(int, void*)> write,
+                    Staging* staging, void* to) {
+  const int units_each = static_cast<int>(Staging::kPieceBytes / unit_bytes);
+  auto* out = static_cast<char*>(to);
+  for (int unit = 0; unit < count; unit += units_each) {
+    const int units = std::min(units_each, count - unit);
+    const size_t bytes = static_cast<size_t>(units) * unit_bytes;
+    auto* const staged = static_cast<char*>(staging->Reserve(bytes));
+    for (int i = 0; i < units; ++i) {
+      NACRE_RETURN_IF_ERROR(
+          write(unit + i, staged + static_cast<size_t>(i) * unit_bytes));
     }
-    staging->Send(staged, elements * sizeof(Element), out);
-    out += elements;
+    staging->Send(staged, bytes, out);
+    out += bytes;
   }
+  return absl::OkStatus();
+}
+
+template <typename Element>
+absl::Status UploadRows(const StackedWeights& weights, int cols,
+                        Staging* staging, void* to) {
+  const auto write = [&](int row, void* memory) {
+    LoadStacked(weights, row, cols, static_cast<Element*>(memory));
+    return absl::OkStatus();
+  };
+  return Upload(weights.rows(), static_cast<size_t>(cols) * sizeof(Element),
+                write, staging, to);
+}
+
+absl::Status UploadInt8(const StackedWeights& weights, Staging* staging,
+                        void* to) {
+  const int cols = weights.cols();
+  std::vector<float> tile(static_cast<size_t>(kTileOutputs) *
+                          static_cast<size_t>(cols));
+  const auto write = [&](int index, void* memory) -> absl::Status {
+    const int first = index * kTileOutputs;
+    const int count = std::min(kTileOutputs, weights.rows() - first);
+    const size_t values =
+        static_cast<size_t>(count) * static_cast<size_t>(cols);
+    for (int i = 0; i < count; ++i) {
+      LoadStacked(weights, first + i, cols,
+                  tile.data() + static_cast<size_t>(i) * cols);
+    }
+    for (size_t i = 0; i < values; ++i) {
+      if (std::isfinite(tile[i])) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "weight [", static_cast<size_t>(first) + i / cols, ", ", i % cols,
+          "] is ", tile[i], ", which cannot be quantized"));
+    }
+    QuantizeInt8Tile({DType::kF32, tile.data(), count, cols}, 0, memory);
+    return absl::OkStatus();
+  };
+  return Upload(GemmTiles(weights.rows()),
+                PackedTileBytes(GemmFormat::kInt8, cols), write, staging, to);
 }
 
 }  // namespace
@@ -50,26 +100,42 @@ absl::StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::Create(
   std::unique_ptr<CudaMatrix> matrix(new CudaMatrix());
   matrix->rows_ = weights.rows();
   matrix->cols_ = weights.cols();
-  matrix->is_bf16_ = type == WeightType::kBF16 ||
-                     (type == WeightType::kAuto && weights.is_bf16());
-  matrix->padded_cols_ =
-      matrix->is_bf16_
-          ? (matrix->cols_ + kVectorInputs - 1) / kVectorInputs * kVectorInputs
-          : matrix->cols_;
-  const size_t row_bytes =
-      static_cast<size_t>(matrix->padded_cols_) *
-      (matrix->is_bf16_ ? sizeof(uint16_t) : sizeof(float));
-  if (row_bytes > Staging::kPieceBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rows of ", row_bytes, " bytes exceed the limit of ",
-                     Staging::kPieceBytes));
+  matrix->padded_cols_ = weights.cols();
+  size_t bytes = 0;
+  size_t unit_bytes = 0;
+  if (type == WeightType::kInt4) {
+    return absl::UnimplementedError("the cuda backend has no int4 weights");
   }
-  NACRE_ASSIGN_OR_RETURN(
-      matrix->memory_,
-      device->Allocate(static_cast<size_t>(matrix->rows_) * row_bytes));
-  const auto upload =
-      matrix->is_bf16_ ? UploadRows<uint16_t> : UploadRows<float>;
-  upload(weights, matrix->padded_cols_, staging, matrix->memory_->data());
+  if (type == WeightType::kInt8) {
+    matrix->format_ = GemmFormat::kInt8;
+  } else if (type == WeightType::kBF16 ||
+             (type == WeightType::kAuto && weights.is_bf16())) {
+    matrix->format_ = GemmFormat::kBf16;
+  }
+  if (matrix->format_.has_value()) {
+    matrix->padded_cols_ =
+        (weights.cols() + kVectorInputs - 1) / kVectorInputs * kVectorInputs;
+    bytes =
+        GemmWeightBytes(*matrix->format_, weights.rows(), matrix->padded_cols_);
+    unit_bytes = *matrix->format_ == GemmFormat::kInt8
+                     ? PackedTileBytes(GemmFormat::kInt8, weights.cols())
+                     : sizeof(uint16_t) * matrix->padded_cols_;
+  } else {
+    unit_bytes = sizeof(float) * matrix->cols_;
+    bytes = unit_bytes * matrix->rows_;
+  }
+  NACRE_RETURN_IF_ERROR(CheckUnit(unit_bytes));
+  NACRE_ASSIGN_OR_RETURN(matrix->memory_, device->Allocate(bytes));
+  void* const to = matrix->memory_->data();
+  if (!matrix->format_.has_value()) {
+    NACRE_RETURN_IF_ERROR(
+        UploadRows<float>(weights, matrix->cols_, staging, to));
+  } else if (*matrix->format_ == GemmFormat::kInt8) {
+    NACRE_RETURN_IF_ERROR(UploadInt8(weights, staging, to));
+  } else {
+    NACRE_RETURN_IF_ERROR(
+        UploadRows<uint16_t>(weights, matrix->padded_cols_, staging, to));
+  }
   return matrix;
 }
 

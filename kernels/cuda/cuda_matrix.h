@@ -1,4 +1,5 @@
-// Weights on the device, row-major: bf16 for the tensor cores, or float32.
+// Weights on the device: float32, or one of the formats that the tensor cores
+// multiply (gemm_layout.h).
 //
 // Immutable once filled; own their memory.
 
@@ -9,10 +10,12 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/gemm_layout.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/host_memory.h"
 
@@ -21,8 +24,9 @@ namespace nacre::kernels::cuda {
 class CudaMatrix : public PackedMatrix {
  public:
   // Queues the copy. kAuto keeps bf16 where all parts are, else float32.
-  // RESOURCE_EXHAUSTED; INVALID_ARGUMENT for a row of more bytes than a piece
-  // of `staging`.
+  // RESOURCE_EXHAUSTED; UNIMPLEMENTED for int4; INVALID_ARGUMENT for a row (of
+  // int8 16 rows) of more bytes than a piece of `staging`, and for a weight
+  // that is not finite where it would be quantized.
   static absl::StatusOr<std::unique_ptr<CudaMatrix>> Create(
       absl::Span<const HostMatrix> parts, WeightType type, Device* device,
       Staging* staging);
@@ -30,8 +34,9 @@ class CudaMatrix : public PackedMatrix {
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
 
-  bool is_bf16() const { return is_bf16_; }
-  // Of a row in memory: for bf16 a multiple of 8, zeros behind cols().
+  // None: float32, row-major.
+  absl::optional<GemmFormat> format() const { return format_; }
+  // Inputs of the product: with a format a multiple of 8, zeros behind cols().
   int padded_cols() const { return padded_cols_; }
   const void* data() const { return memory_->data(); }
 
@@ -42,7 +47,7 @@ class CudaMatrix : public PackedMatrix {
   int rows_ = 0;
   int cols_ = 0;
   int padded_cols_ = 0;
-  bool is_bf16_ = false;
+  absl::optional<GemmFormat> format_;
 };
 
 // An embedding table, element for element as in the checkpoint.

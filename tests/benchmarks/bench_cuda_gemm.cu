@@ -1,13 +1,12 @@
-// Skinny matrix product on a GPU against the bandwidth with which the same GPU
-// reads memory in the same run: what share of it a product reaches, and what
-// more rows cost.
+// Matrix product on a GPU against what the same GPU does in the same run: with
+// few rows the bandwidth with which it reads memory, with many the arithmetic.
 //
-//   bench_cuda_gemm [repetitions]
+//   bench_cuda_gemm [repetitions [JSON file]]
 //
 // A case runs over so many matrices in turn that none is in the cache when its
 // turn comes again. Times are medians over repetitions, in which the cases take
 // turns; launches included, as they come on one stream. Bytes are those of the
-// weights.
+// weights, read once.
 
 #include <cuda_runtime.h>
 
@@ -18,30 +17,54 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/cuda/skinny_gemm.h"
+#include "kernels/cuda/gemm.h"
 #include "tests/kernels/cuda/cuda_testing.h"
 
 namespace nacre::kernels::cuda {
 namespace {
 
 constexpr size_t kBytes = size_t{2} << 30;  // read by a repetition of a case
+constexpr double kOperations = 2e13;        // but no more arithmetic than this
 constexpr int kWarmups = 2;
 constexpr int kReadThreads = 512;
 constexpr int kReadBlocks = 4;  // of a multiprocessor
 
 struct Shape {
+  const char* model;
   int outputs;
   int inputs;
 };
-constexpr Shape kShapes[] = {{4096, 4096},  {6144, 4096},  {28672, 4096},
-                             {14336, 4096}, {4096, 14336}, {128256, 4096}};
-constexpr int kRowCounts[] = {1, 2, 4, 8, 16};
+// What a token of a Llama 3 of 8B and of a Llama of 33B goes through.
+constexpr Shape kShapes[] = {
+    {"8B", 6144, 4096},   {"8B", 4096, 4096},   {"8B", 28672, 4096},
+    {"8B", 4096, 14336},  {"8B", 128256, 4096}, {"33B", 19968, 6656},
+    {"33B", 6656, 6656},  {"33B", 35840, 6656}, {"33B", 6656, 17920},
+    {"33B", 32000, 6656},
+};
+constexpr int kRowCounts[] = {1, 2, 4, 8, 16, 32, 64, 512};
+constexpr int kMostRows = 512;
+constexpr struct {
+  GemmFormat format;
+  const char* name;
+} kFormats[] = {{GemmFormat::kBf16, "bf16"},
+                {GemmFormat::kInt8, "int8"},
+                {GemmFormat::kFp8, "fp8"}};
 
-__global__ void FillKernel(uint16_t* values, size_t count, uint64_t seed) {
-  const size_t step = size_t{gridDim.x} * blockDim.x;
-  for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+// Numbers in each format, none of them NaN: what is multiplied decides how much
+// power a GPU draws.
+__global__ void FillKernel(uint16_t* values, size_t count, GemmFormat format,
+                           uint64_t seed) {
+  constexpr int kBlock = (kBlockWeightBytes + kBlockScaleBytes) / 2;
+  const size_t step = size_t{1} * gridDim.x * blockDim.x;
+  for (size_t i = size_t{1} * blockIdx.x * blockDim.x + threadIdx.x; i < count;
        i += step) {
-    values[i] = RandomBf16(seed, i);
+    const auto bits = static_cast<uint16_t>(RandomWord(seed, i) >> 20);
+    const bool scale = i % kBlock >= kBlockWeightBytes / 2;
+    if (format == GemmFormat::kBf16 || (format == GemmFormat::kInt8 && scale)) {
+      values[i] = RandomBf16(seed, i);
+    } else {
+      values[i] = format == GemmFormat::kFp8 ? bits & 0xbfbf : bits;
+    }
   }
 }
 
@@ -105,24 +128,119 @@ void TakeTurns(std::vector<Measured>& cases, int repetitions) {
   }
 }
 
-// Matrices of one shape, back to back; results and workspace shared, as the
-// layers of a model share them.
-void Products(const Shape& shape, int rows, bool overlap,
-              const DeviceBuffer& weights, const DeviceBuffer& activations,
-              const DeviceBuffer& results, const DeviceBuffer& workspace) {
-  SkinnyGemmArgs args;
-  args.activations = activations.as();
-  args.results = results.as<float>();
-  args.workspace = workspace.as();
-  args.outputs = shape.outputs;
-  args.inputs = shape.inputs;
-  args.rows = rows;
-  args.overlap_previous = overlap;
-  const size_t each = size_t{2} * shape.outputs * shape.inputs;
-  for (size_t at = 0; at + each <= weights.bytes(); at += each) {
-    args.weights = weights.as<char>() + at;
-    Check(SkinnyGemm(args, nullptr), "SkinnyGemm");
+// Memory that all cases share, as the layers of a model share it.
+struct Memory {
+  DeviceBuffer weights{kBytes};
+  DeviceBuffer activations;
+  DeviceBuffer results;
+  DeviceBuffer scales;
+  DeviceBuffer workspace;
+};
+
+Memory Allocate() {
+  size_t inputs = 0, outputs = 0, workspace = 16;
+  for (const Shape& shape : kShapes) {
+    inputs = std::max<size_t>(inputs, shape.inputs);
+    outputs = std::max<size_t>(outputs, shape.outputs);
+    workspace = std::max(
+        workspace, GemmWorkspaceBytes(shape.outputs, shape.inputs, kMostRows));
   }
+  return {.activations = DeviceBuffer(2 * kMostRows * inputs),
+          .results = DeviceBuffer(sizeof(float) * kMostRows * outputs),
+          .scales = DeviceBuffer(sizeof(float) * outputs),
+          .workspace = DeviceBuffer(workspace)};
+}
+
+struct Product {
+  GemmFormat format;
+  Shape shape;
+  int rows;
+
+  size_t Bytes() const {
+    return GemmWeightBytes(format, shape.outputs, shape.inputs);
+  }
+  double Operations() const {
+    return 2.0 * rows * shape.outputs * shape.inputs;
+  }
+  // Products of a repetition.
+  int Count() const {
+    const double most = kOperations / Operations();
+    return std::max(1,
+                    static_cast<int>(std::min(1.0 * (kBytes / Bytes()), most)));
+  }
+  // Matrices of one shape, back to back.
+  void Run(const Memory& memory, bool overlap) const {
+    GemmArgs args;
+    args.format = format;
+    if (format == GemmFormat::kFp8) args.scales = memory.scales.as<float>();
+    args.activations = memory.activations.as();
+    args.results = memory.results.as<float>();
+    args.workspace = memory.workspace.as();
+    args.outputs = shape.outputs;
+    args.inputs = shape.inputs;
+    args.rows = rows;
+    args.overlap_previous = overlap;
+    for (int i = 0; i < Count(); ++i) {
+      args.weights = memory.weights.as<char>() + i * Bytes();
+      Check(Gemm(args, nullptr), "Gemm");
+    }
+  }
+};
+
+// Goes on with `line` in the JSON file, if there is one.
+template <typename... Values>
+void Json(std::FILE* file, const char* line, Values... values) {
+  if (file != nullptr) std::fprintf(file, line, values...);
+}
+
+void Report(std::FILE* json, const char* format, double bandwidth,
+            const std::vector<Product>& products,
+            const std::vector<Measured>& cases) {
+  const double one_row = cases[0].Median() / products[0].Count();
+  for (size_t i = 0; i < products.size(); ++i) {
+    const Product& product = products[i];
+    const double each = cases[2 * i].Median() / product.Count();
+    const double apart = cases[2 * i + 1].Median() / product.Count();
+    const double gigabytes = product.Bytes() / each / 1e6;
+    const double teraflops = product.Operations() / each / 1e9;
+    std::printf(
+        "%4s %4s %7d x %6d   %4d  %9.2f  %7.0f  %7.1f%%  %7.3f  %8.1f  %9.2f\n",
+        format, product.shape.model, product.shape.outputs,
+        product.shape.inputs, product.rows, 1e3 * each, gigabytes,
+        100 * gigabytes / bandwidth, each / one_row, teraflops, 1e3 * apart);
+    Json(json,
+         ",\n  {\"format\": \"%s\", \"model\": \"%s\", \"outputs\": %d, "
+         "\"inputs\": %d, \"rows\": %d, \"us\": %.3f, "
+         "\"us_not_overlapped\": %.3f, \"gb_per_s\": %.1f, "
+         "\"of_read\": %.4f, \"to_one_row\": %.4f, \"tflop_per_s\": %.2f}",
+         format, product.shape.model, product.shape.outputs,
+         product.shape.inputs, product.rows, 1e3 * each, 1e3 * apart, gigabytes,
+         gigabytes / bandwidth, each / one_row, teraflops);
+  }
+}
+
+// Returns the read bandwidth in GB/s.
+double MeasureLimits(std::FILE* json, const Memory& memory, int blocks,
+                     int repetitions) {
+  const DeviceBuffer copy(kBytes);
+  const auto read = [&] {
+    ReadKernel<<<blocks, kReadThreads>>>(memory.weights.as<uint4>(),
+                                         kBytes / sizeof(uint4),
+                                         memory.results.as<uint32_t>());
+  };
+  const auto copy_all = [&] {
+    Check(cudaMemcpyAsync(copy.as(), memory.weights.as(), kBytes,
+                          cudaMemcpyDeviceToDevice),
+          "copy");
+  };
+  std::vector<Measured> limits = {{read, 1.0 * kBytes},
+                                  {copy_all, 2.0 * kBytes}};
+  TakeTurns(limits, repetitions);
+  std::printf("read %.0f GB/s, copy %.0f GB/s (read + written)\n\n",
+              limits[0].GigabytesPerSecond(), limits[1].GigabytesPerSecond());
+  Json(json, "{\"read_gb_per_s\": %.1f, \"copy_gb_per_s\": %.1f}",
+       limits[0].GigabytesPerSecond(), limits[1].GigabytesPerSecond());
+  return limits[0].GigabytesPerSecond();
 }
 
 int Main(int argc, char** argv) {
@@ -131,65 +249,50 @@ int Main(int argc, char** argv) {
     std::printf("skipped: no CUDA device\n");
     return kSkipExitCode;
   }
-  const int multiprocessors = PrintDevice();
-  const DeviceBuffer weights(kBytes), copy(kBytes);
-  size_t most_inputs = 0, most_outputs = 0, workspace_bytes = 16;
-  for (const Shape& shape : kShapes) {
-    most_inputs = std::max<size_t>(most_inputs, shape.inputs);
-    most_outputs = std::max<size_t>(most_outputs, shape.outputs);
-    workspace_bytes = std::max(
-        workspace_bytes, SkinnyGemmWorkspaceBytes(shape.outputs, shape.inputs));
+  std::FILE* const json = argc > 2 ? std::fopen(argv[2], "w") : nullptr;
+  if (argc > 2 && json == nullptr) {
+    std::fprintf(stderr, "%s: cannot be written\n", argv[2]);
+    return 1;
   }
-  const DeviceBuffer activations(2 * kSkinnyGemmMaxRows * most_inputs);
-  const DeviceBuffer results(sizeof(float) * kSkinnyGemmMaxRows * most_outputs);
-  const DeviceBuffer workspace(workspace_bytes);
-  const int blocks = kReadBlocks * multiprocessors;
-  FillKernel<<<blocks, 256>>>(weights.as<uint16_t>(), kBytes / 2, 1);
-  FillKernel<<<blocks, 256>>>(activations.as<uint16_t>(),
-                              activations.bytes() / 2, 2);
-  Check(cudaDeviceSynchronize(), "fill");
-
-  const auto read = [&] {
-    ReadKernel<<<blocks, kReadThreads>>>(
-        weights.as<uint4>(), kBytes / sizeof(uint4), results.as<uint32_t>());
+  const int blocks = kReadBlocks * PrintDevice();
+  const Memory memory = Allocate();
+  const auto fill = [&](const DeviceBuffer& buffer, GemmFormat format) {
+    FillKernel<<<blocks, 256>>>(buffer.as<uint16_t>(), buffer.bytes() / 2,
+                                format, 1);
+    Check(cudaDeviceSynchronize(), "fill");
   };
-  const auto copy_all = [&] {
-    Check(cudaMemcpyAsync(copy.as(), weights.as(), kBytes,
-                          cudaMemcpyDeviceToDevice),
-          "copy");
-  };
-  std::vector<Measured> limits = {{read, 1.0 * kBytes},
-                                  {copy_all, 2.0 * kBytes}};
-  TakeTurns(limits, repetitions);
-  const double bandwidth = limits[0].GigabytesPerSecond();
-  std::printf("read %.0f GB/s, copy %.0f GB/s (read + written)\n\n", bandwidth,
-              limits[1].GigabytesPerSecond());
+  fill(memory.activations, GemmFormat::kBf16);
+  // Pairs of bf16 are f32 of about the same size.
+  fill(memory.scales, GemmFormat::kBf16);
+  // A list: the limits, then the cases.
+  Json(json, "[\n  ");
+  const double bandwidth = MeasureLimits(json, memory, blocks, repetitions);
   std::printf(
-      "outputs x inputs   rows        us      GB/s  %% of read  to 1 row"
-      "   us not overlapped\n");
-  for (const Shape& shape : kShapes) {
-    const size_t each = size_t{2} * shape.outputs * shape.inputs;
-    const auto products = static_cast<double>(kBytes / each);
-    std::vector<Measured> cases;
-    for (const int rows : kRowCounts) {
-      for (const bool overlap : {true, false}) {
-        cases.push_back({[&, rows, overlap] {
-                           Products(shape, rows, overlap, weights, activations,
-                                    results, workspace);
-                         },
-                         products * each});
+      "weights    outputs x inputs   rows         us     GB/s  of read  to 1 "
+      "row"
+      "  TFLOP/s  us apart\n");
+  for (const auto& [format, name] : kFormats) {
+    fill(memory.weights, format);
+    for (const Shape& shape : kShapes) {
+      std::vector<Product> products;
+      std::vector<Measured> cases;
+      for (const int rows : kRowCounts) {
+        products.push_back({format, shape, rows});
+        for (const bool overlap : {true, false}) {
+          cases.push_back({[product = products.back(), &memory, overlap] {
+                             product.Run(memory, overlap);
+                           },
+                           0});
+        }
       }
+      TakeTurns(cases, repetitions);
+      Report(json, name, bandwidth, products, cases);
     }
-    TakeTurns(cases, repetitions);
-    for (size_t i = 0; i < cases.size(); i += 2) {
-      std::printf("%7d x %6d   %4d  %8.2f  %8.0f  %8.1f%%  %8.3f  %17.2f\n",
-                  shape.outputs, shape.inputs, kRowCounts[i / 2],
-                  1e3 * cases[i].Median() / products,
-                  cases[i].GigabytesPerSecond(),
-                  100 * cases[i].GigabytesPerSecond() / bandwidth,
-                  cases[i].Median() / cases[0].Median(),
-                  1e3 * cases[i + 1].Median() / products);
-    }
+  }
+  Json(json, "\n]\n");
+  if (json != nullptr && std::fclose(json) != 0) {
+    std::fprintf(stderr, "%s: not written whole\n", argv[2]);
+    return 1;
   }
   return 0;
 }

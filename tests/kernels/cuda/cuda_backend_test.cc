@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/cuda_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/quantization.h"
 #include "tests/kernels/cuda/host_view.h"
 #include "tests/kernels/kernel_testing.h"
 
@@ -60,6 +62,56 @@ TEST(CudaBackendTest, MatMulAgreesOnAwkwardSizes) {
       }
     }
   }
+}
+
+// Weights are quantized as on the CPU; activations stay bf16.
+TEST(CudaBackendTest, Int8WeightsAreThoseOfEveryBackend) {
+  const auto cuda = MakeCudaBackend("int8");
+  NACRE_SKIP_WITHOUT_GPU(cuda);
+  const auto reference = MakeBackend("reference");
+  for (const int cols : {1, 64, 100, 344}) {
+    const int outputs = 35;
+    const size_t width = static_cast<size_t>(cols);
+    const auto x = RandomFloats(kRows * width, 1);
+    const auto values = RandomFloats(outputs * width, 2);
+    auto quantized = values;
+    for (size_t row = 0; row < outputs; ++row) {
+      for (size_t first = 0; first < width; first += 64) {
+        const size_t count = std::min<size_t>(64, width - first);
+        float* const from = quantized.data() + row * width + first;
+        float group[64] = {};
+        std::copy_n(from, count, group);
+        int8_t integers[64];
+        const float scale = QuantizeWeights(group, WeightType::kInt8, integers);
+        for (size_t i = 0; i < count; ++i) from[i] = integers[i] * scale;
+      }
+    }
+    const UnalignedMatrix w(quantized, outputs, cols, DType::kF32);
+    const auto expected =
+        MatMul(*reference, RoundedToBF16(x), kRows, {w.host()});
+    // In parts, which cut a tile of outputs.
+    const UnalignedMatrix first({values.begin(), values.begin() + 18 * cols},
+                                18, cols, DType::kF32);
+    const UnalignedMatrix second({values.begin() + 18 * cols, values.end()},
+                                 outputs - 18, cols, DType::kF32);
+    const auto actual = MatMul(*cuda, x, kRows, {first.host(), second.host()});
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], 4 * cols * SumTolerance(cols))
+          << "cols " << cols << " element " << i;
+    }
+  }
+}
+
+TEST(CudaBackendTest, Int8RefusesWeightsThatAreNotFinite) {
+  const auto cuda = MakeCudaBackend("int8");
+  NACRE_SKIP_WITHOUT_GPU(cuda);
+  std::vector<float> values(20 * 3, 1.0f);
+  values[17 * 3 + 2] = NAN;
+  const UnalignedMatrix w(values, 20, 3, DType::kF32);
+  const absl::Status status = cuda->Pack({w.host()}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("weight [17, 2] is nan"));
 }
 
 TEST(CudaBackendTest, WeightTypesAreThoseAsked) {

@@ -163,6 +163,7 @@ void CheckDevicePointer(const void* pointer) {
 
 cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
   ++counts.launches;
+  counts.kernels.insert(kernel);
   if (settings.next_launch != cudaSuccess) {
     return std::exchange(settings.next_launch, cudaSuccess);
   }

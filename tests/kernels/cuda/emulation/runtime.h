@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <set>
 
 namespace nacre::kernels::cuda::emulation {
 
@@ -39,7 +40,8 @@ inline DeviceSettings settings;
 // What was asked of the device since the last reset.
 struct DeviceCounts {
   int launches = 0;
-  int waits = 0;  // by the host, for a stream or an event
+  std::set<const void*> kernels;  // that were launched
+  int waits = 0;                  // by the host, for a stream or an event
   int uploads = 0;
   size_t used_bytes = 0;  // of device memory, now
 };

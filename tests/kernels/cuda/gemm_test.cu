@@ -1,5 +1,5 @@
-// Skinny matrix product on a GPU: against double precision, and bit by bit for
-// any number of rows. Without a device: what needs none, then it skips.
+// Matrix product on a GPU: against double precision, and bit by bit for any
+// number of rows. Without a device: what needs none, then it skips.
 
 #include <cuda_runtime.h>
 
@@ -9,9 +9,11 @@
 #include <cstdio>
 #include <vector>
 
-#include "kernels/cuda/skinny_gemm.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/gemm_order.h"
 #include "tests/kernels/cuda/cuda_testing.h"
-#include "tests/kernels/cuda/skinny_gemm_checks.h"
+#include "tests/kernels/cuda/gemm_case.h"
+#include "tests/kernels/cuda/gemm_checks.h"
 
 namespace nacre::kernels::cuda {
 namespace {
@@ -27,12 +29,12 @@ __global__ void ToBf16Kernel(const float* from, uint16_t* to, int elements,
 void CheckChains() {
   constexpr int kSize = 2048;  // 2 slices: a workspace is in play
   constexpr int kSteps = 40;
-  EXPECT(SkinnyGemmSplits(kSize, kSize) > 1, "the chain needs a workspace");
-  for (const int rows : {1, 8, 16}) {
+  EXPECT(GemmOrderOf(kSize, kSize).slices > 1, "the chain needs a workspace");
+  for (const int rows : {1, 8, 16, 32, 64, 300}) {
     std::vector<float> results[2];
     for (const bool overlap : {false, true}) {
-      Case test({kSize, kSize}, 77);
-      SkinnyGemmArgs args = test.Args(0, rows);
+      Case test(GemmFormat::kBf16, {kSize, kSize}, rows, 77);
+      GemmArgs args = test.Args(0, rows);
       args.overlap_previous = overlap;
       auto* activations = const_cast<void*>(args.activations);
       const int elements = rows * kSize;
@@ -40,8 +42,8 @@ void CheckChains() {
       for (int step = 0; step < kSteps; ++step) {
         // The second product of a pair follows a product, the first a
         // conversion; both read what the kernel before them wrote.
-        Check(SkinnyGemm(args, nullptr), "SkinnyGemm");
-        Check(SkinnyGemm(args, nullptr), "SkinnyGemm");
+        Check(Gemm(args, nullptr), "Gemm");
+        Check(Gemm(args, nullptr), "Gemm");
         ToBf16Kernel<<<elements / 256, 256>>>(
             args.results, static_cast<uint16_t*>(activations), elements,
             1.0f / 20);
@@ -64,7 +66,7 @@ void CheckChains() {
 int Main(int argc, char** argv) {
   // --quick: small shapes only, for compute-sanitizer.
   const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
-  CheckSplits();
+  CheckWorkspaces();
   CheckRefusals();
   if (!HasDevice()) {
     if (failures > 0) return 1;
@@ -77,14 +79,20 @@ int Main(int argc, char** argv) {
                                {15, 1032}, {100, 9000}, {1000, 4104}};
   if (!quick) {
     shapes.insert(shapes.end(), {{1024, 4096},
-                                 {4096, 4096},
                                  {512, 14336},
                                  {6144, 2048},
                                  {30000, 512},
                                  {2056, 20488}});
   }
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    CheckShape(shapes[i], 1000 + 2 * i);
+  const std::vector<int> few = {1, 2, 8, 9, 16, 17, 32, 33, 64, 100};
+  std::vector<int> every;
+  for (int rows = 1; rows <= 64; ++rows) every.push_back(rows);
+  for (const GemmFormat format : kFormats) {
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      CheckShape(format, shapes[i], few, 100, 1000 + 2 * i);
+    }
+    CheckShape(format, {40, 2600}, quick ? few : every, 300, 2000);
+    if (!quick) CheckShape(format, {4096, 4096}, every, 300, 2001);
   }
   CheckChains();
   std::printf("%s: %d failures\n", failures == 0 ? "PASSED" : "FAILED",

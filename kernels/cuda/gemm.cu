@@ -1,0 +1,183 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/gemm_order.h"
+#include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/gemm_skinny.cuh"
+#include "kernels/cuda/gemm_tiled.cuh"
+#include "kernels/cuda/gemm_weights.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+namespace nacre::kernels::cuda {
+namespace {
+
+constexpr int kReduceThreads = 256;
+
+// results[i] = sum of parts[slice][i], in the order of the slices, times the
+// scale of the output if there are scales.
+__global__ void __launch_bounds__(kReduceThreads)
+    ReduceKernel(const float* parts, float* results, const float* row_scales,
+                 size_t elements, int outputs, int slices) {
+  LaunchDependents();
+  WaitForPrevious();
+  const size_t i =
+      static_cast<size_t>(kReduceThreads) * blockIdx.x + threadIdx.x;
+  if (i >= elements) return;
+  float total = parts[i];
+  for (int slice = 1; slice < slices; ++slice) {
+    total += parts[slice * elements + i];
+  }
+  if (row_scales != nullptr) total *= row_scales[i % outputs];
+  results[i] = total;
+}
+
+struct Device : GemmDevice {
+  int major = 0;  // compute capability
+};
+
+cudaError_t ReadDevice(Device* device) {
+  int index = 0;
+  cudaError_t status = cudaGetDevice(&index);
+  const struct {
+    cudaDeviceAttr attribute;
+    int* value;
+  } wanted[] = {
+      {cudaDevAttrMultiProcessorCount, &device->multiprocessors},
+      {cudaDevAttrMaxSharedMemoryPerBlockOptin, &device->shared_bytes},
+      {cudaDevAttrComputeCapabilityMajor, &device->major},
+  };
+  for (const auto& [attribute, value] : wanted) {
+    if (status != cudaSuccess) return status;
+    status = cudaDeviceGetAttribute(value, attribute, index);
+  }
+  return status;
+}
+
+// A launch, with programmatic overlap where the device knows it and it is
+// wanted.
+struct Launch {
+  cudaLaunchConfig_t config = {};
+  cudaLaunchAttribute attribute = {};
+
+  Launch(int64_t blocks, int threads, size_t shared_bytes, bool overlap,
+         cudaStream_t stream) {
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute;
+    config.numAttrs = overlap ? 1 : 0;
+  }
+};
+
+struct Kernel {
+  void (*function)(Product);
+  int threads;
+};
+
+template <typename Weights>
+Kernel KernelOf(GemmKernel kernel) {
+  switch (kernel) {
+    case GemmKernel::kSkinny8:
+      return {SkinnyKernel<Weights, 1>, kSkinnyThreads};
+    case GemmKernel::kSkinny16:
+      return {SkinnyKernel<Weights, 2>, kSkinnyThreads};
+    case GemmKernel::k32x32:
+      return {TiledKernel<Weights, Tile32x32>, Tile32x32::kThreads};
+    case GemmKernel::k32x64:
+      return {TiledKernel<Weights, Tile32x64>, Tile32x64::kThreads};
+    case GemmKernel::k128x32:
+      return {TiledKernel<Weights, Tile128x32>, Tile128x32::kThreads};
+    case GemmKernel::k128x64:
+      return {TiledKernel<Weights, Tile128x64>, Tile128x64::kThreads};
+    case GemmKernel::k128x128:
+      return {TiledKernel<Weights, Tile128x128>, Tile128x128::kThreads};
+  }
+  return {};
+}
+
+Kernel KernelOf(GemmFormat format, GemmKernel kernel) {
+  switch (format) {
+    case GemmFormat::kBf16:
+      return KernelOf<Bf16Weights>(kernel);
+    case GemmFormat::kInt8:
+      return KernelOf<Int8Weights>(kernel);
+    case GemmFormat::kFp8:
+      return KernelOf<Fp8Weights>(kernel);
+  }
+  return {};
+}
+
+bool Aligned(const void* pointer) {
+  return pointer != nullptr && reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+}
+
+bool Valid(const GemmArgs& args) {
+  return args.rows >= 1 && args.outputs >= 1 && args.inputs >= kVectorInputs &&
+         args.inputs % kVectorInputs == 0 && Aligned(args.weights) &&
+         Aligned(args.activations) && args.results != nullptr &&
+         (args.format == GemmFormat::kFp8) == (args.scales != nullptr);
+}
+
+}  // namespace
+
+size_t GemmWorkspaceBytes(int outputs, int inputs, int rows) {
+  const GemmOrder order = GemmOrderOf(outputs, inputs);
+  if (order.slices == 1) return 0;
+  return sizeof(float) * order.slices * std::min(rows, kMaxRowsApart) * outputs;
+}
+
+cudaError_t Gemm(const GemmArgs& args, cudaStream_t stream) {
+  if (!Valid(args)) return cudaErrorInvalidValue;
+  const GemmOrder order = GemmOrderOf(args.outputs, args.inputs);
+  if (order.slices > 1 && args.rows <= kMaxRowsApart &&
+      args.workspace == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  Device device;
+  cudaError_t status = ReadDevice(&device);
+  if (status != cudaSuccess) return status;
+  const std::optional<GemmPlan> plan =
+      PlanGemm(args.format, order, args.outputs, args.rows, device);
+  if (!plan.has_value()) return cudaErrorInvalidValue;
+
+  Product product = {};
+  product.weights = static_cast<const char*>(args.weights);
+  product.row_scales = args.scales;
+  product.activations = static_cast<const char*>(args.activations);
+  product.results =
+      plan->apart ? static_cast<float*>(args.workspace) : args.results;
+  product.order = order;
+  product.outputs = args.outputs;
+  product.inputs = args.inputs;
+  product.rows = args.rows;
+  product.apart = plan->apart;
+
+  const bool overlap = args.overlap_previous && device.major >= 9;
+  const Kernel kernel = KernelOf(args.format, plan->kernel);
+  status = cudaFuncSetAttribute(kernel.function,
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                static_cast<int>(plan->shared_bytes));
+  if (status != cudaSuccess) return status;
+  const Launch launch(plan->blocks, kernel.threads, plan->shared_bytes, overlap,
+                      stream);
+  status = cudaLaunchKernelEx(&launch.config, kernel.function, product);
+  if (status != cudaSuccess || !plan->apart) return status;
+
+  const size_t elements = size_t{1} * args.rows * args.outputs;
+  // Overlaps only its own launch: it waits for the sums.
+  const Launch reduction((elements + kReduceThreads - 1) / kReduceThreads,
+                         kReduceThreads, 0, overlap, stream);
+  return cudaLaunchKernelEx(&reduction.config, ReduceKernel,
+                            static_cast<const float*>(product.results),
+                            args.results, args.scales, elements, args.outputs,
+                            order.slices);
+}
+
+}  // namespace nacre::kernels::cuda

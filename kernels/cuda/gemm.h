@@ -1,0 +1,54 @@
+// Matrix product on NVIDIA GPUs (sm_80 and later):
+//   y[rows, outputs] = x[rows, inputs] W[outputs, inputs]^T
+// with activations in bf16, sums in f32 and weights in bf16, int8 or fp8
+// (gemm_layout.h). Weights of 8 bits are widened to bf16, exactly, on their way
+// to the tensor cores. Up to 64 rows read every weight from memory once.
+//
+// Batch-invariant: a row's result has the same bits for any number of rows,
+// whatever the other rows hold and wherever the row stands (gemm_order.h).
+//
+// Free of Abseil: it also builds where only CUDA is installed.
+
+#ifndef KERNELS_CUDA_GEMM_H_
+#define KERNELS_CUDA_GEMM_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "kernels/cuda/gemm_layout.h"
+
+namespace nacre::kernels::cuda {
+
+// Device pointers, not owned; they must live until the stream has passed the
+// product.
+struct GemmArgs {
+  GemmFormat format = GemmFormat::kBf16;
+  const void* weights = nullptr;      // GemmWeightBytes, 16-byte aligned
+  const float* scales = nullptr;      // kFp8 only: [outputs]
+  const void* activations = nullptr;  // bf16 [rows, inputs], 16-byte aligned
+  float* results = nullptr;           // f32 [rows, outputs]
+  // GemmWorkspaceBytes bytes; may be null when that is 0. Products on one
+  // stream may share it.
+  void* workspace = nullptr;
+  int outputs = 0;
+  int inputs = 0;  // a multiple of 8
+  int rows = 0;    // 1 or more
+  // On sm_90 and later: start fetching weights while the kernel before it on
+  // the stream still runs. That kernel must not write the weights.
+  bool overlap_previous = true;
+};
+
+// Bytes of workspace with which any number of rows up to `rows` can be
+// multiplied; no more is needed beyond 256 rows.
+size_t GemmWorkspaceBytes(int outputs, int inputs, int rows);
+
+// Queues the product on `stream` of the current device; does not block.
+// cudaErrorInvalidValue: a shape, pointer or alignment that is not as above, or
+// a device whose blocks have less than 48 KB of shared memory. Else what the
+// launch says. Threads: any, on streams of their own.
+cudaError_t Gemm(const GemmArgs& args, cudaStream_t stream);
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_GEMM_H_

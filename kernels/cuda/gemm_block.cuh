@@ -1,0 +1,92 @@
+// One block of 64 inputs of the matrix product, on the tensor cores: what the
+// kernels for few and for many rows have in common, and with it their bits.
+
+#ifndef KERNELS_CUDA_GEMM_BLOCK_CUH_
+#define KERNELS_CUDA_GEMM_BLOCK_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/fused.cuh"
+#include "kernels/cuda/gemm_weights.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+namespace nacre::kernels::cuda {
+
+// Adds 16-output tiles x 8-row tiles to sums, in the order
+// that gemm_order.h gives; `rows` of the rows are needed. Two tiles of rows
+// take turns, so that instructions need not wait for the sum of the one before.
+template <typename Weights, int kOutputTiles, int kRowTiles>
+__device__ __forceinline__ void MultiplyBlock(
+    const uint4* weights, const uint4* activations, int rows, int lane,
+    float4 (&sum)[kOutputTiles][kRowTiles]) {
+  constexpr int kTurns = kRowTiles % 2 == 0 ? 2 : 1;
+  Fragments fragments[kOutputTiles];
+  uint32_t scales[kOutputTiles] = {};
+#pragma unroll
+  for (int i = 0; i < kOutputTiles; ++i) {
+    const uint4* const tile = weights + i * Weights::kVectors;
+    fragments[i] = Weights::Load(tile, lane);
+    if constexpr (Weights::kBlockScales) {
+      scales[i] = Weights::Scales(tile, lane);
+    }
+  }
+#pragma unroll
+  for (int first = 0; first < kRowTiles; first += kTurns) {
+    // Sums of blocks need registers of their own: the branch keeps the compiler
+    // from starting so many tiles at once that none are left.
+    if (Weights::kBlockScales && 8 * first >= rows) break;
+    uint4 x[kTurns][2];
+#pragma unroll
+    for (int j = 0; j < kTurns; ++j) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        x[j][half] =
+            activations[(first + j) * kRowTileVectors + Bf16Lane(lane, half)];
+      }
+    }
+    float4 block_sum[kOutputTiles][kTurns];
+#pragma unroll
+    for (int i = 0; i < kOutputTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < kTurns; ++j) {
+        block_sum[i][j] =
+            Weights::kBlockScales ? float4{0, 0, 0, 0} : sum[i][first + j];
+      }
+    }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int j = 0; j < kTurns; ++j) {
+        const uint4& b = x[j][step / 2];
+#pragma unroll
+        for (int i = 0; i < kOutputTiles; ++i) {
+          const uint32_t(&a)[4] = fragments[i].a[step];
+          MultiplyAdd(block_sum[i][j], a[0], a[1], a[2], a[3],
+                      step % 2 == 0 ? b.x : b.z, step % 2 == 0 ? b.y : b.w);
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kOutputTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < kTurns; ++j) {
+        const float4& part = block_sum[i][j];
+        float4& to = sum[i][first + j];
+        if constexpr (Weights::kBlockScales) {
+          const float low = FloatOf(scales[i] << 16);
+          const float high = FloatOf(scales[i] & 0xffff0000);
+          to = {Fused(part.x, low, to.x), Fused(part.y, low, to.y),
+                Fused(part.z, high, to.z), Fused(part.w, high, to.w)};
+        } else {
+          to = part;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_GEMM_BLOCK_CUH_

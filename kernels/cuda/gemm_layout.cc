@@ -1,0 +1,60 @@
+#include "kernels/cuda/gemm_layout.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace nacre::kernels::cuda {
+namespace {
+
+// Where a weight lies in its block.
+int Offset(int output, int input) {
+  const int half = input / 32;
+  const int lane = output % 8 * 4 + input % 32 / 8;
+  const int word = input % 8 / 4;
+  const int byte = input % 2 * 2 + input % 4 / 2;  // 0 2 1 3
+  return ((half * 2 + output / 8) * 32 + lane) * 8 + word * 4 + byte;
+}
+
+template <typename Byte>
+void PackTile(int outputs, int inputs, size_t block_bytes, const Byte& byte_of,
+              unsigned char* packed) {
+  std::memset(packed, 0, block_bytes * GemmBlocks(inputs));
+  for (int output = 0; output < outputs; ++output) {
+    for (int input = 0; input < inputs; ++input) {
+      packed[input / kBlockInputs * block_bytes +
+             Offset(output, input % kBlockInputs)] =
+          byte_of(size_t{1} * output * inputs + input);
+    }
+  }
+}
+
+}  // namespace
+
+void PackInt8Tile(const int8_t* integers, const uint16_t* scales, int outputs,
+                  int inputs, void* packed) {
+  constexpr size_t block_bytes = kBlockWeightBytes + kBlockScaleBytes;
+  auto* const bytes = static_cast<unsigned char*>(packed);
+  const auto byte_of = [integers](size_t i) {
+    const int value = integers[i];
+    return static_cast<unsigned char>(std::abs(value) | (value < 0 ? 0x80 : 0));
+  };
+  PackTile(outputs, inputs, block_bytes, byte_of, bytes);
+  const int blocks = GemmBlocks(inputs);
+  for (int block = 0; block < blocks; ++block) {
+    auto* const to = bytes + block * block_bytes + kBlockWeightBytes;
+    for (int output = 0; output < outputs; ++output) {
+      const uint16_t scale = scales[size_t{1} * output * blocks + block];
+      std::memcpy(to + 2 * (output % 8 * 2 + output / 8), &scale,
+                  sizeof(scale));
+    }
+  }
+}
+
+void PackFp8Tile(const uint8_t* codes, int outputs, int inputs, void* packed) {
+  PackTile(
+      outputs, inputs, kBlockWeightBytes,
+      [codes](size_t i) { return codes[i]; },
+      static_cast<unsigned char*>(packed));
+}
+
+}  // namespace nacre::kernels::cuda

@@ -1,0 +1,69 @@
+// How the matrix product keeps weights on a GPU. Plain C++.
+//
+//   kBf16  as in a checkpoint: bf16 [outputs, inputs].
+//   kInt8  integers in [-127, 127] and one bf16 scale for every output and 64
+//          inputs (kernels/quantization.h).
+//   kFp8   E4M3 and one f32 scale for every output, which is an array of its
+//          own.
+//
+// The packed two are cut into tiles of 16 outputs, those into blocks of 64
+// inputs; tiles follow each other, and the blocks of a tile. What is missing at
+// the edges is zeros. A block is 1024 bytes of weights,
+//   [half: 32 inputs][outputs 0-7, 8-15][lane 0-31][8 bytes]
+// where lane 4 g + t has inputs 8 t .. 8 t + 7 of the half for output g, which
+// is what it feeds to the tensor cores. Each four of them are stored in the
+// order 0 2 1 3: two masks of a word then give two pairs. An int8 weight is its
+// magnitude with the sign in bit 7. Behind them, int8 has 32 bytes of scales:
+// bf16 [g][output g, output g + 8].
+
+#ifndef KERNELS_CUDA_GEMM_LAYOUT_H_
+#define KERNELS_CUDA_GEMM_LAYOUT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nacre::kernels::cuda {
+
+enum class GemmFormat { kBf16, kInt8, kFp8 };
+
+inline constexpr int kTileOutputs = 16;
+inline constexpr int kBlockInputs = 64;
+inline constexpr int kBlockWeightBytes = kTileOutputs * kBlockInputs;
+inline constexpr int kBlockScaleBytes = 2 * kTileOutputs;
+
+inline int GemmTiles(int outputs) {
+  return (outputs + kTileOutputs - 1) / kTileOutputs;
+}
+
+inline int GemmBlocks(int inputs) {
+  return (inputs + kBlockInputs - 1) / kBlockInputs;
+}
+
+// Bytes of a packed tile.
+inline size_t PackedTileBytes(GemmFormat format, int inputs) {
+  const int block = format == GemmFormat::kInt8
+                        ? kBlockWeightBytes + kBlockScaleBytes
+                        : kBlockWeightBytes;
+  return size_t{1} * GemmBlocks(inputs) * block;
+}
+
+inline size_t GemmWeightBytes(GemmFormat format, int outputs, int inputs) {
+  return format == GemmFormat::kBf16
+             ? size_t{2} * outputs * inputs
+             : GemmTiles(outputs) * PackedTileBytes(format, inputs);
+}
+
+// Packs one tile.
+//   integers  [outputs, inputs], in [-127, 127]; outputs 1 to 16
+//   scales    bf16 [outputs, GemmBlocks(inputs)]
+//   packed    PackedTileBytes(kInt8, inputs) bytes
+void PackInt8Tile(const int8_t* integers, const uint16_t* scales, int outputs,
+                  int inputs, void* packed);
+
+//   codes   E4M3 [outputs, inputs]; outputs 1 to 16
+//   packed  PackedTileBytes(kFp8, inputs) bytes
+void PackFp8Tile(const uint8_t* codes, int outputs, int inputs, void* packed);
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_GEMM_LAYOUT_H_

@@ -1,0 +1,74 @@
+#include "kernels/cuda/gemm_plan.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace nacre::kernels::cuda {
+namespace {
+
+size_t SkinnySharedBytes(GemmFormat format, const GemmOrder& order,
+                         int row_tiles) {
+  const int vectors = WeightVectors(format);
+  const int sums = 2 * kChains * row_tiles * 32;
+  const int rows = kChains * order.chain_blocks * row_tiles * 64;
+  return size_t{16} * (kChains * SkinnyStages(vectors) * vectors + sums + rows);
+}
+
+template <typename Tile>
+GemmPlan Tiled(GemmKernel kernel, GemmFormat format, int outputs, int rows,
+               int slices) {
+  const int vectors = WeightVectors(format);
+  const int64_t output_tiles = (outputs + Tile::kOutputs - 1) / Tile::kOutputs;
+  const int64_t row_tiles = (rows + Tile::kRows - 1) / Tile::kRows;
+  return {kernel, false,
+          size_t{16} * TiledStages<Tile>(vectors) *
+              TiledStageVectors<Tile>(vectors),
+          output_tiles * row_tiles * slices};
+}
+
+}  // namespace
+
+std::optional<GemmPlan> PlanGemm(GemmFormat format, const GemmOrder& order,
+                                 int outputs, int rows,
+                                 const GemmDevice& device) {
+  const auto fits = [&](size_t bytes) {
+    return bytes <= static_cast<size_t>(device.shared_bytes);
+  };
+  if (rows <= kSkinnyMaxRows) {
+    const int row_tiles = (rows + 7) / 8;
+    const size_t bytes = SkinnySharedBytes(format, order, row_tiles);
+    const int walkers = std::min(
+        GemmTiles(outputs), std::max(1, device.multiprocessors / order.slices));
+    if (fits(bytes)) {
+      return GemmPlan{
+          row_tiles == 1 ? GemmKernel::kSkinny8 : GemmKernel::kSkinny16,
+          order.slices > 1, bytes, int64_t{walkers} * order.slices};
+    }
+  }
+  const bool apart = order.slices > 1 && rows <= kMaxRowsApart;
+  const int slices = apart ? order.slices : 1;
+  // From the most work per byte to the most blocks. The first that occupies two
+  // thirds of the device, else the last that fits.
+  const GemmPlan plans[] = {
+      Tiled<Tile128x128>(GemmKernel::k128x128, format, outputs, rows, slices),
+      Tiled<Tile128x64>(GemmKernel::k128x64, format, outputs, rows, slices),
+      Tiled<Tile128x32>(GemmKernel::k128x32, format, outputs, rows, slices),
+      Tiled<Tile32x64>(GemmKernel::k32x64, format, outputs, rows, slices),
+      Tiled<Tile32x32>(GemmKernel::k32x32, format, outputs, rows, slices),
+  };
+  std::optional<GemmPlan> chosen;
+  for (const GemmPlan& plan : plans) {
+    const bool narrow =
+        plan.kernel == GemmKernel::k128x32 || plan.kernel == GemmKernel::k32x32;
+    const bool wide = plan.kernel == GemmKernel::k128x128;
+    // No more rows than there are, and weights read once if that is possible.
+    if (narrow != (rows <= 32) || (wide && rows <= 64)) continue;
+    if (!fits(plan.shared_bytes)) continue;
+    chosen = plan;
+    if (3 * plan.blocks >= 2 * int64_t{device.multiprocessors}) break;
+  }
+  if (chosen.has_value()) chosen->apart = apart;
+  return chosen;
+}
+
+}  // namespace nacre::kernels::cuda

@@ -1,0 +1,104 @@
+// Which kernel multiplies how many rows, with what. Plain C++, pure. Nothing
+// here decides bits: every kernel keeps gemm_order.h.
+
+#ifndef KERNELS_CUDA_GEMM_PLAN_H_
+#define KERNELS_CUDA_GEMM_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "kernels/cuda/gemm_layout.h"
+#include "kernels/cuda/gemm_order.h"
+
+namespace nacre::kernels::cuda {
+
+inline constexpr int kSkinnyThreads = 32 * kChains;
+inline constexpr int kSkinnyMaxRows = 16;
+// Up to so many rows slices are computed by blocks of their own, into a
+// workspace: there are too few tiles to fill the device.
+inline constexpr int kMaxRowsApart = 256;
+
+// 16-byte vectors of a 16 x 64 tile of weights.
+constexpr int WeightVectors(GemmFormat format) {
+  return format == GemmFormat::kBf16 ? 2 * kBlockWeightBytes / 16
+         : format == GemmFormat::kInt8
+             ? (kBlockWeightBytes + kBlockScaleBytes) / 16
+             : kBlockWeightBytes / 16;
+}
+
+// Stages of a warp's ring: the same bytes on their way in every format.
+constexpr int SkinnyStages(int weight_vectors) { return 640 / weight_vectors; }
+
+// For device code, which may use values but not functions of the host.
+template <typename Weights>
+inline constexpr int kSkinnyStages = SkinnyStages(Weights::kVectors);
+
+// What a block of TiledKernel computes: warps side by side over outputs and
+// rows, each with kWarpOutputTiles of 16 outputs and kWarpRowTiles of 8 rows.
+template <int kOutputWarpsOf, int kRowWarpsOf, int kWarpOutputTilesOf,
+          int kWarpRowTilesOf, int kBlocksOf, int kSharedKilobytes>
+struct GemmTile {
+  static constexpr int kOutputWarps = kOutputWarpsOf;
+  static constexpr int kRowWarps = kRowWarpsOf;
+  static constexpr int kWarpOutputTiles = kWarpOutputTilesOf;
+  static constexpr int kWarpRowTiles = kWarpRowTilesOf;
+  static constexpr int kBlocks = kBlocksOf;  // of a multiprocessor
+  static constexpr int kSharedBytes = kSharedKilobytes << 10;  // at most
+  static constexpr int kThreads = 32 * kOutputWarps * kRowWarps;
+  static constexpr int kOutputTiles = kOutputWarps * kWarpOutputTiles;
+  static constexpr int kOutputs = kTileOutputs * kOutputTiles;
+  static constexpr int kRows = 8 * kRowWarps * kWarpRowTiles;
+};
+using Tile32x32 = GemmTile<2, 2, 1, 2, 4, 48>;
+using Tile32x64 = GemmTile<2, 2, 1, 4, 4, 48>;
+using Tile128x32 = GemmTile<4, 1, 2, 4, 2, 97>;
+using Tile128x64 = GemmTile<4, 1, 2, 8, 2, 97>;
+using Tile128x128 = GemmTile<4, 2, 2, 8, 1, 128>;
+
+template <typename Tile>
+constexpr int TiledStageVectors(int weight_vectors) {
+  return Tile::kOutputTiles * weight_vectors + Tile::kRows * 8;
+}
+
+template <typename Tile>
+constexpr int TiledStages(int weight_vectors) {
+  const int fit =
+      Tile::kSharedBytes / (16 * TiledStageVectors<Tile>(weight_vectors));
+  return fit < 8 ? fit : 8;
+}
+
+template <typename Weights, typename Tile>
+inline constexpr int kTiledStages = TiledStages<Tile>(Weights::kVectors);
+
+enum class GemmKernel {
+  kSkinny8,
+  kSkinny16,
+  k32x32,
+  k32x64,
+  k128x32,
+  k128x64,
+  k128x128,
+};
+
+struct GemmPlan {
+  GemmKernel kernel;
+  bool apart;  // slices into a workspace, then added
+  size_t shared_bytes;
+  int64_t blocks;  // of the grid
+};
+
+struct GemmDevice {
+  int multiprocessors = 0;
+  int shared_bytes = 0;  // that a block may have
+};
+
+// The plan for a product, or none where the device has too little shared
+// memory.
+std::optional<GemmPlan> PlanGemm(GemmFormat format, const GemmOrder& order,
+                                 int outputs, int rows,
+                                 const GemmDevice& device);
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_GEMM_PLAN_H_

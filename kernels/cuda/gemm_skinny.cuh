@@ -1,0 +1,148 @@
+// The product with 1 to 16 rows, bound by reading weights. One block per
+// multiprocessor stays for the whole product: it keeps one slice of the
+// activations in shared memory and walks over tiles of 16 outputs. Each warp
+// owns a chain and fetches its weights into a ring of its own with 16-byte
+// asynchronous copies, whole 128-byte lines at a time, several stages ahead,
+// across the ends of tiles; nothing but the sum at the end of a tile makes
+// warps wait for each other. Activations are fetched beside the weights of the
+// first tile.
+
+#ifndef KERNELS_CUDA_GEMM_SKINNY_CUH_
+#define KERNELS_CUDA_GEMM_SKINNY_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/gemm_block.cuh"
+#include "kernels/cuda/gemm_order.h"
+#include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/gemm_weights.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+namespace nacre::kernels::cuda {
+namespace {  // only gemm.cu includes this
+
+// Walks over the (tile, block) pairs of one warp in the order of their use.
+struct Cursor {
+  int tile;
+  int block = 0;  // of this warp
+
+  __device__ void Advance(int blocks, int tile_step) {
+    if (++block == blocks) {
+      block = 0;
+      tile += tile_step;
+    }
+  }
+};
+
+template <typename Weights, int kRowTiles>
+__global__ void __launch_bounds__(kSkinnyThreads, 1)
+    SkinnyKernel(const Product product) {
+  constexpr int kStages = kSkinnyStages<Weights>;
+  constexpr int kSumVectors = kChains * kRowTiles * 32;  // of a tile
+  extern __shared__ uint4 shared[];
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const GemmOrder& order = product.order;
+  uint4* const ring = shared + warp * kStages * Weights::kVectors;
+  uint4* const sums = shared + kChains * kStages * Weights::kVectors;
+  uint4* const kept = sums + 2 * kSumVectors +
+                      warp * order.chain_blocks * kRowTiles * kRowTileVectors;
+
+  const int slice = blockIdx.x % order.slices;
+  const int first_tile = blockIdx.x / order.slices;
+  const int tile_step = gridDim.x / order.slices;
+  const int tiles = (product.outputs + kTileOutputs - 1) / kTileOutputs;
+  const int slice_blocks =
+      min(order.slice_blocks, order.blocks - slice * order.slice_blocks);
+  const int first_block =
+      slice * order.slice_blocks + warp * order.chain_blocks;
+  const int blocks =
+      max(0, min(order.chain_blocks, slice_blocks - warp * order.chain_blocks));
+
+  const auto copy_weights = [&](const Cursor& at, int stage) {
+    Weights::template Copy<1, 32>(ring + stage * Weights::kVectors, product,
+                                  at.tile, first_block + at.block, lane);
+  };
+  const auto copy_activations = [&](int block) {
+    CopyBf16<8 * kRowTiles, 32>(kept + block * kRowTiles * kRowTileVectors,
+                                product.activations, 0, product.rows,
+                                product.inputs, first_block + block, lane);
+  };
+
+  LaunchDependents();
+  Cursor ahead{first_tile};
+  if (blocks == 0) ahead.tile = tiles;
+#pragma unroll
+  for (int stage = 0; stage < kStages - 1; ++stage) {
+    if (ahead.tile < tiles) copy_weights(ahead, stage);
+    ahead.Advance(blocks, tile_step);
+  }
+  WaitForPrevious();
+#pragma unroll
+  for (int stage = 0; stage < kStages - 1; ++stage) {
+    if (stage < blocks) copy_activations(stage);
+    CommitCopies();
+  }
+
+  int stage = 0;
+  int buffer = 0;
+  for (int tile = first_tile; tile < tiles; tile += tile_step) {
+    float4 sum[1][kRowTiles] = {};
+    for (int block = 0; block < blocks; ++block) {
+      WaitCopies<kStages - 2>();
+      __syncwarp();  // copies of all lanes are there, the last stage is read
+      const int refilled = stage == 0 ? kStages - 1 : stage - 1;
+      if (ahead.tile < tiles) {
+        copy_weights(ahead, refilled);
+        if (ahead.tile == first_tile) copy_activations(ahead.block);
+      }
+      CommitCopies();
+      ahead.Advance(blocks, tile_step);
+      MultiplyBlock<Weights>(ring + stage * Weights::kVectors,
+                             kept + block * kRowTiles * kRowTileVectors,
+                             8 * kRowTiles, lane, sum);
+      stage = stage == kStages - 1 ? 0 : stage + 1;
+    }
+
+    // Two buffers: a warp writes the next tile's while another reads these.
+    auto* const tile_sums =
+        reinterpret_cast<float4*>(sums + buffer * kSumVectors);
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+      tile_sums[(warp * kRowTiles + i) * 32 + lane] = sum[0][i];
+    }
+    __syncthreads();
+    const int output = threadIdx.x % kTileOutputs;
+    const int row = threadIdx.x / kTileOutputs;
+    const int column = tile * kTileOutputs + output;
+    if (row < product.rows && column < product.outputs) {
+      // Where the instruction leaves element (output, row).
+      const int owner = row / 8 * 32 + output % 8 * 4 + row % 8 / 2;
+      const int part = output / 8 * 2 + row % 2;
+      const auto* const value =
+          reinterpret_cast<const float*>(tile_sums + owner) + part;
+      float total = value[0];
+#pragma unroll
+      for (int chain = 1; chain < kChains; ++chain) {
+        if (chain * order.chain_blocks < slice_blocks) {
+          total += value[chain * kRowTiles * 32 * 4];
+        }
+      }
+      if (Weights::kRowScales && order.slices == 1) {
+        total *= product.row_scales[column];
+      }
+      product.results[(static_cast<size_t>(slice) * product.rows + row) *
+                          product.outputs +
+                      column] = total;
+    }
+    buffer ^= 1;
+  }
+  WaitCopies<0>();  // no copy may be under way when the block ends
+}
+
+}  // namespace
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_GEMM_SKINNY_CUH_

@@ -1,0 +1,189 @@
+// The product with more than 16 rows, and with fewer where SkinnyKernel's
+// shared memory does not fit: a block computes a tile of outputs x rows and
+// streams both operands through shared memory, a block of 64 inputs a stage. Up
+// to 64 rows every weight still comes from memory once; activations come from
+// the cache again for every tile. A warp goes through the chains one after
+// another and keeps, beside the sum of the present one, what the chains before
+// it add up to.
+
+#ifndef KERNELS_CUDA_GEMM_TILED_CUH_
+#define KERNELS_CUDA_GEMM_TILED_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/gemm_block.cuh"
+#include "kernels/cuda/gemm_order.h"
+#include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/gemm_weights.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+namespace nacre::kernels::cuda {
+namespace {  // only gemm.cu includes this
+
+// The tile that a block computes.
+struct TileAt {
+  int output;  // in tiles of the matrix
+  int row;     // in rows
+  int slice;   // the first
+};
+
+// Blocks that run at the same time should share operands in the cache: groups
+// of 8 tiles of rows go through the outputs together.
+template <typename Tile>
+__device__ __forceinline__ TileAt FindTile(const Product& product) {
+  constexpr int kGroup = 8;
+  const int output_tiles =
+      (product.outputs + Tile::kOutputs - 1) / Tile::kOutputs;
+  const int row_tiles = (product.rows + Tile::kRows - 1) / Tile::kRows;
+  const int slices = product.apart ? product.order.slices : 1;
+  const int slice = blockIdx.x % slices;
+  const int index = blockIdx.x / slices;
+  const int group = index / (kGroup * output_tiles) * kGroup;
+  const int in_group = index % (kGroup * output_tiles);
+  const int group_rows = min(kGroup, row_tiles - group);
+  return {in_group / group_rows * Tile::kOutputTiles,
+          (group + in_group % group_rows) * Tile::kRows, slice};
+}
+
+// Writes a warp's sums of a slice, or adds them to those of the slices before.
+template <typename Weights, int kOutputTiles, int kRowTiles>
+__device__ __forceinline__ void StoreSums(
+    const Product& product, int slice, int first_output, int first_row,
+    const float4 (&sum)[kOutputTiles][kRowTiles]) {
+  const bool last = slice == product.order.slices - 1;
+  const bool scaled =
+      Weights::kRowScales && (product.apart ? product.order.slices == 1 : last);
+  const bool add = !product.apart && slice > 0;
+  float* const results =
+      product.results + (product.apart ? static_cast<size_t>(slice) *
+                                             product.rows * product.outputs
+                                       : 0);
+  int lane = threadIdx.x % 32;
+  // Keeps the compiler from computing addresses long before, in registers that
+  // the loop over blocks needs.
+  asm volatile("" : "+r"(lane));
+#pragma unroll
+  for (int i = 0; i < kOutputTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < kRowTiles; ++j) {
+      const float values[4] = {sum[i][j].x, sum[i][j].y, sum[i][j].z,
+                               sum[i][j].w};
+#pragma unroll
+      for (int part = 0; part < 4; ++part) {
+        const int output =
+            first_output + i * kTileOutputs + part / 2 * 8 + lane / 4;
+        const int row = first_row + j * 8 + lane % 4 * 2 + part % 2;
+        if (output >= product.outputs || row >= product.rows) continue;
+        float& result =
+            results[static_cast<size_t>(row) * product.outputs + output];
+        float total = add ? result + values[part] : values[part];
+        if (scaled) total *= product.row_scales[output];
+        result = total;
+      }
+    }
+  }
+}
+
+template <typename Weights, typename Tile>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
+    TiledKernel(const Product product) {
+  constexpr int kStages = kTiledStages<Weights, Tile>;
+  constexpr int kWeightVectors = Tile::kOutputTiles * Weights::kVectors;
+  constexpr int kRowVectors = Tile::kRows / 8 * kRowTileVectors;
+  constexpr int kStageVectors = kWeightVectors + kRowVectors;
+  extern __shared__ uint4 shared[];
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const int warp_output = warp % Tile::kOutputWarps * Tile::kWarpOutputTiles;
+  const int warp_row = warp / Tile::kOutputWarps * Tile::kWarpRowTiles;
+  const GemmOrder& order = product.order;
+  const TileAt tile = FindTile<Tile>(product);
+  const int first = tile.slice * order.slice_blocks;
+  const int end = product.apart ? min(order.blocks, first + order.slice_blocks)
+                                : order.blocks;
+
+  const auto copy_weights = [&](int block, int stage) {
+    Weights::template Copy<Tile::kOutputTiles, Tile::kThreads>(
+        shared + stage * kStageVectors, product, tile.output, block,
+        threadIdx.x);
+  };
+  const auto copy_rows = [&](int block, int stage) {
+    CopyBf16<Tile::kRows, Tile::kThreads>(
+        shared + stage * kStageVectors + kWeightVectors, product.activations,
+        tile.row, product.rows, product.inputs, block, threadIdx.x);
+  };
+
+  LaunchDependents();
+#pragma unroll
+  for (int stage = 0; stage < kStages - 1; ++stage) {
+    if (first + stage < end) copy_weights(first + stage, stage);
+  }
+  WaitForPrevious();
+#pragma unroll
+  for (int stage = 0; stage < kStages - 1; ++stage) {
+    if (first + stage < end) copy_rows(first + stage, stage);
+    CommitCopies();
+  }
+
+  float4 total[Tile::kWarpOutputTiles][Tile::kWarpRowTiles] = {};
+  float4 sum[Tile::kWarpOutputTiles][Tile::kWarpRowTiles] = {};
+  int slice = tile.slice;
+  int slice_end = min(end, first + order.slice_blocks);
+  int chain_end = min(slice_end, first + order.chain_blocks);
+  bool first_chain = true;
+  int stage = 0;
+  for (int block = first; block < end; ++block) {
+    WaitCopies<kStages - 2>();
+    __syncthreads();  // copies of all are there, the last stage is read
+    const int refilled = stage == 0 ? kStages - 1 : stage - 1;
+    if (const int ahead = block + kStages - 1; ahead < end) {
+      copy_weights(ahead, refilled);
+      copy_rows(ahead, refilled);
+    }
+    CommitCopies();
+    const uint4* const weights = shared + stage * kStageVectors;
+    MultiplyBlock<Weights>(
+        weights + warp_output * Weights::kVectors,
+        weights + kWeightVectors + warp_row * kRowTileVectors,
+        product.rows - tile.row - 8 * warp_row, lane, sum);
+    stage = stage == kStages - 1 ? 0 : stage + 1;
+
+    if (block + 1 < chain_end) continue;
+#pragma unroll
+    for (int i = 0; i < Tile::kWarpOutputTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < Tile::kWarpRowTiles; ++j) {
+        float4& to = total[i][j];
+        const float4& chain = sum[i][j];
+        if (first_chain) {
+          to = chain;
+        } else {
+          to = {to.x + chain.x, to.y + chain.y, to.z + chain.z, to.w + chain.w};
+        }
+      }
+    }
+    first_chain = false;
+    if (block + 1 == slice_end) {
+      StoreSums<Weights>(product, slice,
+                         (tile.output + warp_output) * kTileOutputs,
+                         tile.row + warp_row * 8, total);
+      ++slice;
+      slice_end = min(end, slice_end + order.slice_blocks);
+      first_chain = true;
+    }
+    chain_end = min(slice_end, block + 1 + order.chain_blocks);
+#pragma unroll
+    for (int i = 0; i < Tile::kWarpOutputTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < Tile::kWarpRowTiles; ++j) sum[i][j] = {0, 0, 0, 0};
+    }
+  }
+  WaitCopies<0>();  // no copy may be under way when the block ends
+}
+
+}  // namespace
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_GEMM_TILED_CUH_

@@ -1,0 +1,198 @@
+// How a kernel gets at weights of each format: copies of 16-output x 64-input
+// tiles into shared memory, and what a lane feeds to the tensor cores from
+// there. Activations lie as bf16 weights do.
+//
+// Weights are the 16-row operand of the tensor cores, activation rows the 8
+// columns, so 1 to 8 rows are the same instructions. The sum over inputs does
+// not care which input is called which, as long as both operands agree: a
+// thread's 16 contiguous bytes (8 inputs) serve as its fragments of two
+// instructions, and operands need no transposition on the way.
+
+#ifndef KERNELS_CUDA_GEMM_WEIGHTS_CUH_
+#define KERNELS_CUDA_GEMM_WEIGHTS_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/bf16_pairs.cuh"
+#include "kernels/cuda/gemm_layout.h"
+#include "kernels/cuda/gemm_order.h"
+#include "kernels/cuda/primitives.cuh"
+
+namespace nacre::kernels::cuda {
+
+inline constexpr int kVectorInputs = 8;  // bf16 of a 16-byte copy
+// Vectors of 8 rows x 64 inputs of bf16.
+inline constexpr int kRowTileVectors = 64;
+inline constexpr int kSteps = kBlockInputs / 16;  // m16n8k16 of a block
+
+// What a kernel is launched with.
+struct Product {
+  const char* weights;
+  const float* row_scales;
+  const char* activations;
+  float* results;  // [rows, outputs], or [slices, rows, outputs] to be summed
+  GemmOrder order;
+  int outputs;
+  int inputs;
+  int rows;
+  bool apart;  // each slice has blocks and results of its own
+};
+
+// A lane's share of a tile of weights: the first operand of every step.
+struct Fragments {
+  uint32_t a[kSteps][4];
+};
+
+// Rows of bf16 lie in tiles of 8 rows x 64 inputs: [half][slot] vectors. Slots
+// are in the order of the lanes that read them; the second half swaps
+// neighbouring rows: else copies of one row would meet in a bank.
+
+// Where a lane finds its vector of a half.
+__device__ __forceinline__ int Bf16Lane(int lane, int half) {
+  return half * 32 + (lane ^ half * 4);
+}
+
+// Copies kRows rows x 64 inputs of a bf16 matrix, from first_row on; each of
+// kThreads threads copies a vector of every kThreads / 8-th row.
+template <int kRows, int kThreads>
+__device__ __forceinline__ void CopyBf16(uint4* shared, const char* matrix,
+                                         int first_row, int rows, int inputs,
+                                         int block, int thread) {
+  constexpr int kStep = kThreads / 8;
+  static_assert(kStep == 4 || kStep % 8 == 0);
+  const int column = thread % 8;
+  const int half = column / 4;
+  const int in_tile = thread / 8 % 8;
+  uint4* const to = shared + thread / 64 * kRowTileVectors + half * 32 +
+                    (in_tile ^ half) * 4 + column % 4;
+  const int input = block * kBlockInputs + column * kVectorInputs;
+  const int row = first_row + thread / 8;
+  const size_t stride = size_t{2} * inputs;
+  const char* from = matrix + row * stride + size_t{2} * input;
+#pragma unroll
+  for (int i = 0; i < kRows / kStep; ++i) {
+    const bool inside = row + i * kStep < rows && input < inputs;
+    const int slots = i * kStep / 8 * kRowTileVectors + i * kStep % 8 * 4;
+    CopyVector(to + slots, inside ? from : matrix, inside);
+    from += kStep * stride;
+  }
+}
+
+struct Bf16Weights {
+  static constexpr GemmFormat kFormat = GemmFormat::kBf16;
+  static constexpr int kVectors = 2 * kRowTileVectors;
+  static constexpr bool kBlockScales = false;
+  static constexpr bool kRowScales = false;
+
+  // One block of kTiles tiles, a share of it for each of kThreads threads.
+  template <int kTiles, int kThreads>
+  __device__ static void Copy(uint4* shared, const Product& product, int tile,
+                              int block, int thread) {
+    CopyBf16<kTiles * kTileOutputs, kThreads>(
+        shared, product.weights, tile * kTileOutputs, product.outputs,
+        product.inputs, block, thread);
+  }
+
+  __device__ static Fragments Load(const uint4* tile, int lane) {
+    Fragments result;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint4 low = tile[Bf16Lane(lane, half)];
+      const uint4 high = tile[kRowTileVectors + Bf16Lane(lane, half)];
+      uint32_t(&even)[4] = result.a[2 * half];
+      uint32_t(&odd)[4] = result.a[2 * half + 1];
+      even[0] = low.x, even[1] = high.x, even[2] = low.y, even[3] = high.y;
+      odd[0] = low.z, odd[1] = high.z, odd[2] = low.w, odd[3] = high.w;
+    }
+    return result;
+  }
+};
+
+// What int8 and fp8 have in common: blocks are copied as they are.
+template <int kBlockVectors>
+struct PackedWeights {
+  static constexpr int kVectors = kBlockVectors;
+
+  template <int kTiles, int kThreads>
+  __device__ static void Copy(uint4* shared, const Product& product, int tile,
+                              int block, int thread) {
+    constexpr int kWarps = kThreads / 32;
+    const int lane = thread % 32;
+#pragma unroll
+    for (int first = 0; first < kTiles; first += kWarps) {
+      const int of = first + thread / 32;
+      if (of >= kTiles) break;
+      // Behind the last tile: that one again, whose results nobody stores.
+      const int last = (product.outputs - 1) / kTileOutputs;
+      const int from_tile = kTiles == 1 ? tile : min(tile + of, last);
+      // 32 bits count blocks of a kilobyte.
+      const auto at =
+          static_cast<uint32_t>(from_tile * product.order.blocks + block);
+      const char* const from = product.weights + lane * sizeof(uint4) +
+                               at * (kVectors * sizeof(uint4));
+#pragma unroll
+      for (int i = 0; i < kVectors; i += 32) {
+        if (i + lane < kVectors) {
+          CopyVector(shared + of * kVectors + i + lane,
+                     from + i * sizeof(uint4), true);
+        }
+      }
+    }
+  }
+
+  template <typename Widen>
+  __device__ static Fragments Load(const uint4* tile, int lane,
+                                   const Widen& widen) {
+    const auto* const words = reinterpret_cast<const uint2*>(tile);
+    Fragments result;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint2 low = words[half * 64 + lane];
+      const uint2 high = words[half * 64 + 32 + lane];
+      const Bf16Pairs pairs[4] = {widen(low.x), widen(high.x), widen(low.y),
+                                  widen(high.y)};
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd) {
+        uint32_t(&a)[4] = result.a[2 * half + odd];
+        a[0] = pairs[2 * odd].first, a[1] = pairs[2 * odd + 1].first;
+        a[2] = pairs[2 * odd].second, a[3] = pairs[2 * odd + 1].second;
+      }
+    }
+    return result;
+  }
+};
+
+struct Int8Weights
+    : PackedWeights<(kBlockWeightBytes + kBlockScaleBytes) / sizeof(uint4)> {
+  static constexpr GemmFormat kFormat = GemmFormat::kInt8;
+  static constexpr bool kBlockScales = true;
+  static constexpr bool kRowScales = false;
+
+  __device__ static Fragments Load(const uint4* tile, int lane) {
+    return PackedWeights::Load(tile, lane,
+                               [](uint32_t word) { return PairsOfInt8(word); });
+  }
+
+  // Of outputs lane / 4 and lane / 4 + 8: two bf16.
+  __device__ static uint32_t Scales(const uint4* tile, int lane) {
+    return reinterpret_cast<const uint32_t*>(
+        tile)[kBlockWeightBytes / sizeof(uint32_t) + lane / 4];
+  }
+};
+
+struct Fp8Weights : PackedWeights<kBlockWeightBytes / sizeof(uint4)> {
+  static constexpr GemmFormat kFormat = GemmFormat::kFp8;
+  static constexpr bool kBlockScales = false;
+  static constexpr bool kRowScales = true;
+
+  __device__ static Fragments Load(const uint4* tile, int lane) {
+    return PackedWeights::Load(tile, lane,
+                               [](uint32_t word) { return PairsOfFp8(word); });
+  }
+};
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_GEMM_WEIGHTS_CUH_

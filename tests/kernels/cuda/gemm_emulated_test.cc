@@ -1,0 +1,166 @@
+// The CUDA source of the matrix product, compiled as C++, on an emulated
+// device: its indices, its waits and barriers, its limits of shared memory and
+// its batch invariance are checked where there is no GPU. gemm_test.cu runs the
+// same checks on a real one.
+
+#include "tests/kernels/cuda/emulation/language.h"
+// The language comes first.
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cuda/gemm.cu"  // NOLINT: the code under test
+#include "tests/kernels/cuda/gemm_checks.h"
+
+namespace nacre::kernels::cuda {
+namespace {
+
+using emulation::settings;
+
+constexpr GemmKernel kKernels[] = {GemmKernel::kSkinny8, GemmKernel::kSkinny16,
+                                   GemmKernel::k32x32,   GemmKernel::k32x64,
+                                   GemmKernel::k128x32,  GemmKernel::k128x64,
+                                   GemmKernel::k128x128};
+
+bool Launched(GemmFormat format, GemmKernel kernel) {
+  return emulation::counts.kernels.count(reinterpret_cast<const void*>(
+             KernelOf(format, kernel).function)) > 0;
+}
+
+// Every edge: one output, ragged tiles and blocks, more tiles than
+// multiprocessors, warps without a chain, several slices.
+constexpr Shape kSkinnyShapes[] = {{1, 8},     {16, 64},   {17, 72},  {40, 200},
+                                   {15, 1032}, {36, 2600}, {20, 4104}};
+
+std::vector<int> UpTo(int most) {
+  std::vector<int> counts(most);
+  for (int i = 0; i < most; ++i) counts[i] = i + 1;
+  return counts;
+}
+
+class GemmEmulatedTest : public testing::TestWithParam<GemmFormat> {
+ protected:
+  void SetUp() override {
+    failures = 0;
+    emulation::ResetDevice();
+    emulation::copies = emulation::Copies::kLate;
+  }
+  void TearDown() override { EXPECT_EQ(failures, 0); }
+};
+
+// 1 to 16 rows.
+TEST_P(GemmEmulatedTest, FewRows) {
+  for (const Shape& shape : kSkinnyShapes) {
+    CheckShape(GetParam(), shape, {1, 7, 8, 9}, 16, 7);
+  }
+  CheckShape(GetParam(), {33, 136}, UpTo(16), 16, 7);
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kSkinny8));
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kSkinny16));
+}
+
+TEST_P(GemmEmulatedTest, FewRowsWhoseCopiesLandEarly) {
+  emulation::copies = emulation::Copies::kEarly;
+  for (const Shape& shape : {Shape{40, 200}, Shape{36, 2600}}) {
+    CheckShape(GetParam(), shape, {3, 12}, 16, 7);
+  }
+}
+
+TEST_P(GemmEmulatedTest, OneMultiprocessor) {
+  settings.multiprocessors = 1;
+  CheckShape(GetParam(), {200, 72}, {5, 16}, 16, 8);
+  CheckShape(GetParam(), {40, 2056}, {5, 16}, 16, 8);
+}
+
+// Small tiles, as where outputs are few for the device.
+TEST_P(GemmEmulatedTest, EveryNumberOfRowsUpTo64) {
+  settings.multiprocessors = 100;
+  CheckShape(GetParam(), {40, 136}, UpTo(64), 65, 9);
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::k32x32));
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::k32x64));
+}
+
+// Chains of more than a block, two slices, a ragged last block and tile.
+TEST_P(GemmEmulatedTest, SlicesApart) {
+  settings.multiprocessors = 100;
+  CheckShape(GetParam(), {36, 2120}, {1, 16, 30, 50}, 65, 10);
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::k32x32));
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::k32x64));
+}
+
+TEST_P(GemmEmulatedTest, LargeTiles) {
+  settings.multiprocessors = 1;
+  CheckShape(GetParam(), {130, 584}, {1, 32, 33, 64}, 100, 11);
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::k128x32));
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::k128x64));
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::k128x128));
+}
+
+TEST_P(GemmEmulatedTest, LargeTilesWhoseCopiesLandEarly) {
+  emulation::copies = emulation::Copies::kEarly;
+  settings.multiprocessors = 1;
+  CheckShape(GetParam(), {20, 776}, {1, 32, 64}, 70, 11);
+}
+
+// More rows than are computed with slices apart: one after another, and sums of
+// slices added in place.
+TEST_P(GemmEmulatedTest, SlicesOneAfterAnother) {
+  settings.multiprocessors = 1;
+  Case test(GetParam(), {18, 2056}, 300, 12);
+  const std::vector<float> all = test.Run(0, 300);
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::k128x128));
+  CheckAgainstDouble(test, all);
+  settings.multiprocessors = 100;
+  for (const int rows : {1, 40, 100}) CheckRows(test, all, 300 - rows, rows);
+}
+
+// More than one group of tiles of rows, the last with fewer (FindTile).
+TEST_P(GemmEmulatedTest, GroupsOfRowTiles) {
+  settings.multiprocessors = 100;
+  CheckShape(GetParam(), {40, 72}, {1, 513}, 600, 15);
+}
+
+TEST_P(GemmEmulatedTest, TilesWhereSharedMemoryIsSmall) {
+  // Activations of a slice do not fit: few rows take tiles, with the same bits.
+  Case test(GetParam(), {20, 2120}, 16, 13);
+  const std::vector<float> all = test.Run(0, 16);
+  emulation::counts.kernels.clear();
+  settings.shared_limit = 99 << 10;
+  for (const int rows : {1, 9, 16}) CheckRows(test, all, 0, rows);
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::k32x32));
+  EXPECT_FALSE(Launched(GetParam(), GemmKernel::kSkinny8));
+}
+
+TEST_P(GemmEmulatedTest, RefusesWhatDoesNotFit) {
+  settings.shared_limit = 32 << 10;
+  Case test(GetParam(), {16, 64}, 1, 14);
+  EXPECT_EQ(Gemm(test.Args(0, 1), nullptr), cudaErrorInvalidValue);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, GemmEmulatedTest, testing::ValuesIn(kFormats),
+                         [](const auto& info) {
+                           return std::string(NameOf(info.param));
+                         });
+
+TEST(GemmEmulatedHostTest, WorkspacesAndRefusals) {
+  failures = 0;
+  CheckWorkspaces();
+  CheckRefusals();
+  EXPECT_EQ(failures, 0);
+}
+
+// Whatever a plan may say there is a kernel for.
+TEST(GemmEmulatedHostTest, KernelsOfAllPlans) {
+  for (const GemmFormat format : kFormats) {
+    std::set<const void*> functions;
+    for (const GemmKernel kernel : kKernels) {
+      functions.insert(
+          reinterpret_cast<const void*>(KernelOf(format, kernel).function));
+    }
+    EXPECT_EQ(functions.size(), std::size(kKernels));
+    EXPECT_EQ(functions.count(nullptr), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace nacre::kernels::cuda

@@ -1,0 +1,130 @@
+// Random weights for the tests of the matrix product, in every format.
+
+#ifndef TESTS_KERNELS_CUDA_GEMM_HOST_WEIGHTS_H_
+#define TESTS_KERNELS_CUDA_GEMM_HOST_WEIGHTS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cuda/fp8.h"
+#include "kernels/cuda/gemm_layout.h"
+#include "tests/kernels/cuda/cuda_testing.h"
+
+namespace nacre::kernels::cuda {
+
+constexpr GemmFormat kFormats[] = {GemmFormat::kBf16, GemmFormat::kInt8,
+                                   GemmFormat::kFp8};
+
+inline const char* NameOf(GemmFormat format) {
+  switch (format) {
+    case GemmFormat::kBf16:
+      return "bf16";
+    case GemmFormat::kInt8:
+      return "int8";
+    case GemmFormat::kFp8:
+      return "fp8";
+  }
+  return "";
+}
+
+struct Shape {
+  int outputs;
+  int inputs;
+};
+
+// Random weights of a format: as the device wants them, and as they count.
+struct HostWeights {
+  std::vector<unsigned char> device;
+  std::vector<float> scales;  // kFp8
+  std::vector<double> values;
+};
+
+inline HostWeights MakeBf16(const Shape& shape, uint64_t seed) {
+  HostWeights made;
+  const size_t count = size_t{1} * shape.outputs * shape.inputs;
+  std::vector<uint16_t> bits(count);
+  for (size_t i = 0; i < count; ++i) {
+    bits[i] = RandomBf16(seed, i);
+    made.values.push_back(Bf16ToFloat(bits[i]));
+  }
+  made.device.resize(2 * count);
+  std::memcpy(made.device.data(), bits.data(), made.device.size());
+  return made;
+}
+
+// Packs tile by tile what `pack(first output, outputs, tile)` makes.
+template <typename Pack>
+std::vector<unsigned char> PackTiles(GemmFormat format, const Shape& shape,
+                                     const Pack& pack) {
+  std::vector<unsigned char> packed(
+      GemmWeightBytes(format, shape.outputs, shape.inputs));
+  for (int tile = 0; tile < GemmTiles(shape.outputs); ++tile) {
+    const int first = tile * kTileOutputs;
+    pack(first, std::min(kTileOutputs, shape.outputs - first),
+         packed.data() + tile * PackedTileBytes(format, shape.inputs));
+  }
+  return packed;
+}
+
+inline HostWeights MakeInt8(const Shape& shape, uint64_t seed) {
+  HostWeights made;
+  const auto [outputs, inputs] = shape;
+  const int blocks = GemmBlocks(inputs);
+  std::vector<int8_t> integers(size_t{1} * outputs * inputs);
+  std::vector<uint16_t> scales(size_t{1} * outputs * blocks);
+  for (size_t i = 0; i < scales.size(); ++i) {
+    scales[i] = RandomBf16(seed + 100, i);
+  }
+  for (size_t i = 0; i < integers.size(); ++i) {
+    integers[i] = static_cast<int8_t>(RandomWord(seed, i) % 255 - 127);
+    const size_t scale = i / inputs * blocks + i % inputs / kBlockInputs;
+    made.values.push_back(double{Bf16ToFloat(scales[scale])} * integers[i]);
+  }
+  made.device = PackTiles(
+      GemmFormat::kInt8, shape, [&](int first, int count, void* packed) {
+        PackInt8Tile(integers.data() + size_t{1} * first * inputs,
+                     scales.data() + size_t{1} * first * blocks, count, inputs,
+                     packed);
+      });
+  return made;
+}
+
+inline HostWeights MakeFp8(const Shape& shape, uint64_t seed) {
+  HostWeights made;
+  const auto [outputs, inputs] = shape;
+  std::vector<uint8_t> codes(size_t{1} * outputs * inputs);
+  for (int output = 0; output < outputs; ++output) {
+    made.scales.push_back(Bf16ToFloat(RandomBf16(seed + 100, output)) * 1.1f);
+  }
+  for (size_t i = 0; i < codes.size(); ++i) {
+    // Every code but the two that are not numbers.
+    const uint64_t word = RandomWord(seed, i) % 254;
+    codes[i] = static_cast<uint8_t>(word < 127 ? word : word + 1);
+    made.values.push_back(double{FromE4m3(codes[i])} * made.scales[i / inputs]);
+  }
+  made.device = PackTiles(
+      GemmFormat::kFp8, shape, [&](int first, int count, void* packed) {
+        PackFp8Tile(codes.data() + size_t{1} * first * inputs, count, inputs,
+                    packed);
+      });
+  return made;
+}
+
+inline HostWeights MakeWeights(GemmFormat format, const Shape& shape,
+                               uint64_t seed) {
+  switch (format) {
+    case GemmFormat::kBf16:
+      return MakeBf16(shape, seed);
+    case GemmFormat::kInt8:
+      return MakeInt8(shape, seed);
+    case GemmFormat::kFp8:
+      return MakeFp8(shape, seed);
+  }
+  return {};
+}
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // TESTS_KERNELS_CUDA_GEMM_HOST_WEIGHTS_H_

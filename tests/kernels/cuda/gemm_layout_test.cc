@@ -1,0 +1,90 @@
+#include "kernels/cuda/gemm_layout.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/kernels/cuda/packed_tile.h"
+
+namespace nacre::kernels::cuda {
+namespace {
+
+// Distinct for neighbours, and every integer from -127 to 127.
+int IntegerAt(int output, int input) {
+  return (output * 37 + input) % 255 - 127;
+}
+
+TEST(GemmLayoutTest, Bytes) {
+  EXPECT_EQ(PackedTileBytes(GemmFormat::kInt8, 64), 1056u);
+  EXPECT_EQ(PackedTileBytes(GemmFormat::kFp8, 65), 2048u);
+  EXPECT_EQ(GemmWeightBytes(GemmFormat::kBf16, 17, 72), 2u * 17 * 72);
+  EXPECT_EQ(GemmWeightBytes(GemmFormat::kInt8, 17, 72), 2u * 2 * 1056);
+  EXPECT_EQ(GemmWeightBytes(GemmFormat::kFp8, 1 << 20, 1 << 14),
+            size_t{1} << 34);
+}
+
+TEST(GemmLayoutTest, Int8TileOfAnySize) {
+  for (const int outputs : {1, 8, 9, 16}) {
+    for (const int inputs : {8, 64, 200}) {
+      const int blocks = GemmBlocks(inputs);
+      std::vector<int8_t> integers;
+      std::vector<uint16_t> scales;
+      for (int output = 0; output < outputs; ++output) {
+        for (int i = 0; i < inputs; ++i) {
+          integers.push_back(static_cast<int8_t>(IntegerAt(output, i)));
+        }
+        for (int block = 0; block < blocks; ++block) {
+          scales.push_back(static_cast<uint16_t>(100 * output + block + 1));
+        }
+      }
+      std::vector<uint8_t> packed(PackedTileBytes(GemmFormat::kInt8, inputs),
+                                  0xee);
+      PackInt8Tile(integers.data(), scales.data(), outputs, inputs,
+                   packed.data());
+      const PackedTile tile =
+          ReadTile(GemmFormat::kInt8, inputs, packed.data());
+      for (int output = 0; output < kTileOutputs; ++output) {
+        for (int i = 0; i < blocks * kBlockInputs; ++i) {
+          const bool inside = output < outputs && i < inputs;
+          EXPECT_EQ(IntegerOf(tile.bytes[output * blocks * kBlockInputs + i]),
+                    inside ? IntegerAt(output, i) : 0);
+        }
+        for (int block = 0; block < blocks; ++block) {
+          EXPECT_EQ(tile.scales[output * blocks + block],
+                    output < outputs ? 100 * output + block + 1 : 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(GemmLayoutTest, ZeroHasOneSign) {
+  const std::vector<int8_t> integers(64, 0);
+  const uint16_t scale = 0;
+  std::vector<uint8_t> packed(PackedTileBytes(GemmFormat::kInt8, 64), 0xee);
+  PackInt8Tile(integers.data(), &scale, 1, 64, packed.data());
+  for (const uint8_t byte : packed) EXPECT_EQ(byte, 0);
+}
+
+TEST(GemmLayoutTest, Fp8CodesAreKept) {
+  constexpr int kOutputs = 11;
+  constexpr int kInputs = 136;
+  std::vector<uint8_t> codes;
+  for (int i = 0; i < kOutputs * kInputs; ++i) {
+    codes.push_back(static_cast<uint8_t>(i % 251));
+  }
+  std::vector<uint8_t> packed(PackedTileBytes(GemmFormat::kFp8, kInputs), 0xee);
+  PackFp8Tile(codes.data(), kOutputs, kInputs, packed.data());
+  const PackedTile tile = ReadTile(GemmFormat::kFp8, kInputs, packed.data());
+  const int columns = GemmBlocks(kInputs) * kBlockInputs;
+  for (int output = 0; output < kTileOutputs; ++output) {
+    for (int i = 0; i < columns; ++i) {
+      const bool inside = output < kOutputs && i < kInputs;
+      EXPECT_EQ(tile.bytes[output * columns + i],
+                inside ? codes[output * kInputs + i] : 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nacre::kernels::cuda

@@ -1,0 +1,94 @@
+#include "kernels/cuda/gemm_plan.h"
+
+#include <optional>
+
+#include "gtest/gtest.h"
+
+namespace nacre::kernels::cuda {
+namespace {
+
+constexpr GemmDevice kH200 = {132, 227 << 10};
+constexpr GemmDevice kA100 = {108, 163 << 10};
+constexpr GemmDevice kSmall = {84, 99 << 10};  // sm_86
+
+GemmPlan Plan(int outputs, int inputs, int rows,
+              const GemmDevice& device = kH200,
+              GemmFormat format = GemmFormat::kBf16) {
+  const std::optional<GemmPlan> plan =
+      PlanGemm(format, GemmOrderOf(outputs, inputs), outputs, rows, device);
+  EXPECT_TRUE(plan.has_value());
+  return plan.value_or(GemmPlan{});
+}
+
+TEST(GemmPlanTest, KernelFollowsTheRows) {
+  EXPECT_EQ(Plan(14336, 4096, 1).kernel, GemmKernel::kSkinny8);
+  EXPECT_EQ(Plan(14336, 4096, 8).kernel, GemmKernel::kSkinny8);
+  EXPECT_EQ(Plan(14336, 4096, 9).kernel, GemmKernel::kSkinny16);
+  EXPECT_EQ(Plan(14336, 4096, 17).kernel, GemmKernel::k128x32);
+  EXPECT_EQ(Plan(14336, 4096, 64).kernel, GemmKernel::k128x64);
+  EXPECT_EQ(Plan(14336, 4096, 65).kernel, GemmKernel::k128x128);
+  EXPECT_EQ(Plan(4096, 4096, 512).kernel, GemmKernel::k128x128);
+}
+
+TEST(GemmPlanTest, FewOutputsMakeSmallTiles) {
+  EXPECT_EQ(Plan(4096, 4096, 32).kernel, GemmKernel::k32x32);
+  EXPECT_EQ(Plan(4096, 4096, 64).kernel, GemmKernel::k32x64);
+  EXPECT_EQ(Plan(4096, 4096, 64).blocks, 128);
+  EXPECT_EQ(Plan(4096, 4096, 256).kernel, GemmKernel::k128x64);
+}
+
+TEST(GemmPlanTest, SlicesAreApartUntilRowsFillTheDevice) {
+  EXPECT_TRUE(Plan(4096, 14336, 16).apart);
+  EXPECT_TRUE(Plan(4096, 14336, 256).apart);
+  EXPECT_FALSE(Plan(4096, 14336, 257).apart);
+  EXPECT_FALSE(Plan(4096, 4096, 16).apart);
+  EXPECT_EQ(Plan(4096, 14336, 64).blocks, 32 * 4);
+}
+
+TEST(GemmPlanTest, OneSkinnyBlockAMultiprocessor) {
+  EXPECT_EQ(Plan(14336, 4096, 1).blocks, 132);
+  EXPECT_EQ(Plan(4096, 14336, 1).blocks, 33 * 4);
+  EXPECT_EQ(Plan(100, 64, 1).blocks, 7);
+}
+
+TEST(GemmPlanTest, FallsBackToWhatFitsInSharedMemory) {
+  EXPECT_EQ(Plan(14336, 4096, 8, kA100).kernel, GemmKernel::kSkinny8);
+  // 224 KB would be needed.
+  EXPECT_EQ(Plan(14336, 4096, 16, kA100).kernel, GemmKernel::k128x32);
+  EXPECT_EQ(Plan(14336, 4096, 1, kSmall).kernel, GemmKernel::k128x32);
+  EXPECT_EQ(Plan(14336, 4096, 500, kSmall).kernel, GemmKernel::k128x64);
+}
+
+TEST(GemmPlanTest, NothingFitsInTooLittle) {
+  EXPECT_FALSE(
+      PlanGemm(GemmFormat::kBf16, GemmOrderOf(64, 64), 64, 1, {8, 32 << 10})
+          .has_value());
+}
+
+// Every plan fits, stages suffice for a pipeline, and small tiles fit wherever
+// CUDA runs.
+TEST(GemmPlanTest, SharedMemoryOfAllFormats) {
+  for (const GemmFormat format :
+       {GemmFormat::kBf16, GemmFormat::kInt8, GemmFormat::kFp8}) {
+    for (const GemmDevice& device : {kH200, kA100, kSmall, {4, 48 << 10}}) {
+      for (int rows = 1; rows < 700; rows += 13) {
+        for (const int inputs : {64, 4096, 14336}) {
+          const GemmPlan plan = Plan(4096, inputs, rows, device, format);
+          EXPECT_GT(plan.shared_bytes, 0u);
+          EXPECT_LE(plan.shared_bytes,
+                    static_cast<size_t>(device.shared_bytes));
+          EXPECT_GE(plan.blocks, 1);
+        }
+      }
+    }
+    const int vectors = WeightVectors(format);
+    EXPECT_GE(TiledStages<Tile128x128>(vectors), 4);
+    EXPECT_GE(TiledStages<Tile128x64>(vectors), 4);
+    EXPECT_GE(TiledStages<Tile128x32>(vectors), 4);
+    EXPECT_GE(TiledStages<Tile32x64>(vectors), 4);
+    EXPECT_GE(TiledStages<Tile32x32>(vectors), 4);
+  }
+}
+
+}  // namespace
+}  // namespace nacre::kernels::cuda

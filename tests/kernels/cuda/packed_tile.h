@@ -1,0 +1,56 @@
+// Reads packed weights back, following the words of gemm_layout.h.
+
+#ifndef TESTS_KERNELS_CUDA_PACKED_TILE_H_
+#define TESTS_KERNELS_CUDA_PACKED_TILE_H_
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cuda/gemm_layout.h"
+
+namespace nacre::kernels::cuda {
+
+// The bytes of a packed tile as [16][inputs in whole blocks], and its scales as
+// [16][blocks].
+struct PackedTile {
+  std::vector<uint8_t> bytes;
+  std::vector<uint16_t> scales;
+};
+
+inline PackedTile ReadTile(GemmFormat format, int inputs, const void* packed) {
+  const int blocks = GemmBlocks(inputs);
+  const int columns = blocks * kBlockInputs;
+  PackedTile tile = {std::vector<uint8_t>(16 * columns),
+                     std::vector<uint16_t>(16 * blocks)};
+  const auto* from = static_cast<const uint8_t*>(packed);
+  constexpr int kOrder[] = {0, 2, 1, 3};
+  for (int block = 0; block < blocks; ++block) {
+    for (int half = 0; half < 2; ++half) {
+      for (int rows = 0; rows < 2; ++rows) {
+        for (int lane = 0; lane < 32; ++lane) {
+          for (int i = 0; i < 8; ++i) {
+            const int output = rows * 8 + lane / 4;
+            const int input = block * 64 + half * 32 + lane % 4 * 8 +
+                              i / 4 * 4 + kOrder[i % 4];
+            tile.bytes[output * columns + input] = *from++;
+          }
+        }
+      }
+    }
+    if (format != GemmFormat::kInt8) continue;
+    for (int i = 0; i < 16; ++i, from += 2) {
+      std::memcpy(&tile.scales[(i / 2 + i % 2 * 8) * blocks + block], from, 2);
+    }
+  }
+  return tile;
+}
+
+// The integer that a byte of int8 stands for.
+inline int IntegerOf(uint8_t byte) {
+  return (byte & 0x80) != 0 ? -(byte & 0x7f) : byte;
+}
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // TESTS_KERNELS_CUDA_PACKED_TILE_H_
