@@ -31,7 +31,7 @@ linked=("$kernels" kernels/cuda/gemm_layout.cc kernels/cuda/gemm_plan.cc)
 if command -v cuobjdump >/dev/null; then
   echo "-- instructions meant: 16-byte asynchronous copies, tensor cores"
   cuobjdump --dump-sass "$kernels" |
-    grep -oE '(LDGSTS|LDS|HMMA|HFMA2|LDL|STL)[.A-Z0-9]*' | sort | uniq -c
+    grep -oE '(LDGSTS|LDS|HMMA|HFMA2|HMUL2|LDL|STL)[.A-Z0-9]*' | sort | uniq -c
 fi
 
 status=0
