@@ -14,13 +14,14 @@
 #include "absl/strings/strip.h"
 #include "gtest/gtest.h"
 #include "tests/simulation/protocol/ratio_law.h"
+#include "tests/testing/sanitizers.h"
 
 namespace nacre::protocol {
 namespace {
 
 using speculation::Method;
 
-int num_samples = 5'000;
+int num_samples = testing::kIsSanitized ? 500 : 5'000;
 
 std::string NameOf(const ::testing::TestParamInfo<LawCase>& info) {
   constexpr const char* kKinds[] = {"perfect", "good", "fair", "poor",
