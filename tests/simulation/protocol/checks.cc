@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "model/sampler.h"
 
 namespace nacre::protocol {
 namespace {
@@ -13,15 +12,8 @@ using coordinator::Finish;
 using speculation::FinishReason;
 using speculation::Verdict;
 
-constexpr int kNoDivergence = 1 << 30;
-
 SimulatedSequence& Sequence(const model::SequenceRows& rows) {
   return *static_cast<SimulatedSequence*>(rows.sequence);
-}
-
-uint64_t DraftedKey(uint64_t prefix, int32_t token_id, uint32_t epoch) {
-  return ExtendHash(ExtendHash(prefix, token_id),
-                    static_cast<int32_t>(epoch) + 1000);
 }
 
 Finish ToFinish(FinishReason reason) {
@@ -32,14 +24,37 @@ Finish ToFinish(FinishReason reason) {
 
 }  // namespace
 
+// Invariant 2 over failovers: a worker goes on behind what the coordinator has,
+// all of it and nothing else.
+void Checks::OnOpened(SessionOnWorker& session,
+                      const std::vector<int32_t>& token_ids) {
+  RequestState& request = *session.request;
+  const int length = static_cast<int>(token_ids.size());
+  if (request.is_ratio()) {
+    if (length != request.known_length()) {
+      Fail("invariant 2: request ", request.index, " has ",
+           request.known_length(), " tokens, a worker is told ", length);
+    }
+    if (session.role == coordinator::WorkerRole::kTarget) {
+      session.stream = token_ids;
+      request.target = &session;
+    }
+  }
+  for (int i = 0; i < length; ++i) {
+    if (token_ids[i] == request.token(i)) continue;
+    Fail("invariant 2: a worker is told of another token at position ", i,
+         " of request ", request.index);
+  }
+}
+
 void Checks::CheckKv(const SimulatedSequence& sequence, const char* role) {
-  const RequestState& request = *sequence.session->request;
+  const SessionOnWorker& session = *sequence.session;
   uint64_t hash = kEmptyHash;
   for (int i = 0; i < sequence.length(); ++i) {
     hash = ExtendHash(
-        hash, i < sequence.divergence ? request.token(i) : sequence.token(i));
+        hash, i < sequence.divergence ? session.token(i) : sequence.token(i));
     if (sequence.hash(i + 1) == hash) continue;
-    Fail("invariant 4: the ", role, "'s KV of request ", request.index,
+    Fail("invariant 4: the ", role, "'s KV of request ", session.request->index,
          " at position ", i, " is that of other tokens");
     return;
   }
@@ -58,16 +73,17 @@ void Checks::OnTargetForward(absl::Span<const model::SequenceRows> batch) {
     const int num_committed = count - std::max(0, rows.num_logits - 1);
     int position = sequence.length();
     for (int i = 0; i < num_committed; ++i, ++position) {
-      if (rows.token_ids[i] != request.token(position)) {
+      if (rows.token_ids[i] != session.token(position)) {
         Fail("invariant 4: the target feeds token ", rows.token_ids[i],
              " at position ", position, " of request ", request.index,
-             ", which holds ", request.token(position));
+             ", which holds ", session.token(position));
       }
       if (position < request.prompt_length() - 1) ++request.prefilled;
     }
     if (rows.num_logits == 0) continue;
     session.verifies = true;
-    session.attached_in_step = false;
+    session.attached_in_step = session.holds = false;
+    session.step_epoch = session.epoch;
     session.rows.assign(rows.token_ids.begin() + num_committed,
                         rows.token_ids.end());
     if (position != session.committed) {
@@ -109,6 +125,7 @@ void Checks::OnDraftForward(absl::Span<const model::SequenceRows> batch) {
     SimulatedSequence& sequence = Sequence(rows);
     SessionOnWorker& session = *sequence.session;
     const RequestState& request = *session.request;
+    if (request.is_ratio()) FindDivergence(sequence);
     CheckKv(sequence, "draft");
     int position = sequence.length();
     uint64_t prefix = sequence.hash(position);
@@ -142,6 +159,29 @@ void Checks::OnFedAgain(const SimulatedSequence& sequence, int position) {
        " and feeds the same token there again");
 }
 
+// By exact match: up to the first row that is not the target's own token.
+Checks::Commitment Checks::DueByMatch(const SessionOnWorker& session) const {
+  const RequestState& request = *session.request;
+  const int last = request.known_length();
+  const int num_rows = static_cast<int>(session.rows.size());
+  Commitment due;
+  int position = session.committed;
+  while (position < last && due.matched < num_rows &&
+         session.rows[due.matched] == request.token(position)) {
+    ++due.matched;
+    ++position;
+  }
+  position = std::min(position + 1, last);
+  for (int i = session.committed; i < position; ++i) {
+    due.token_ids.push_back(request.token(i));
+  }
+  if (position == last) {
+    due.finish = FinishOf(request.options->spec, request.token(position - 1),
+                          position - request.prompt_length());
+  }
+  return due;
+}
+
 void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
   RequestState& request = *session.request;
   const int index = request.index;
@@ -155,43 +195,39 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
          verdict.base_length, " where ", session.committed, " are committed");
     return;
   }
-  // What this step must commit.
-  const int last = request.prompt_length() +
-                   static_cast<int>(request.expected.token_ids.size());
   const int num_rows = static_cast<int>(session.rows.size());
-  int position = session.committed;
-  int matched = 0;
-  while (position < last && matched < num_rows &&
-         session.rows[matched] == request.token(position)) {
-    ++matched;
-    ++position;
-  }
-  position = std::min(position + 1, last);
+  const Commitment due =
+      request.is_ratio() ? DueByRatio(session, verdict) : DueByMatch(session);
+  const int matched = due.matched;
+  const int num_due = static_cast<int>(due.token_ids.size());
   const int count = static_cast<int>(verdict.token_ids.size());
-  if (count != position - session.committed || verdict.matched != matched ||
+  if (count != num_due || verdict.matched != matched ||
       verdict.window != num_rows) {
     Fail("a step of request ", index, " verified ", num_rows,
-         " tokens of which ", matched, " match, and must commit ",
-         position - session.committed, "; its verdict says ", verdict.window,
-         ", ", verdict.matched, ", ", count);
+         " tokens of which ", matched, " match, and must commit ", num_due,
+         "; its verdict says ", verdict.window, ", ", verdict.matched, ", ",
+         count);
     return;
   }
   for (int i = 0; i < count; ++i) {
-    if (verdict.token_ids[i] != request.token(session.committed + i)) {
+    if (verdict.token_ids[i] != due.token_ids[i]) {
       Fail("invariant 1: request ", index, " at position ",
            session.committed + i, ": ", verdict.token_ids[i], " instead of ",
-           request.token(session.committed + i));
+           due.token_ids[i]);
     }
   }
+  if (request.is_ratio()) {
+    session.stream.insert(session.stream.end(), verdict.token_ids.begin(),
+                          verdict.token_ids.end());
+  }
+  const int position = session.committed + count;
   session.committed = position;
   request.verified =
       std::max(request.verified, position - request.prompt_length());
-  const bool ends = position == last;
-  // Of a stop string the target does not know.
+  const bool ends = due.finish.has_value();
   if ((verdict.finish != FinishReason::kNone) != ends ||
-      (ends && request.options->spec.stop.empty() &&
-       ToFinish(verdict.finish) != request.expected.finish)) {
-    Fail("invariant 3: request ", index, " at ", position, " of ", last,
+      (ends && ToFinish(verdict.finish) != *due.finish)) {
+    Fail("invariant 3: request ", index, " at ", position,
          " positions has finish ", static_cast<int>(verdict.finish));
   }
   // The account: every row that was compared is counted, and counted once.
@@ -209,8 +245,10 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
     Fail("request ", index, " has ", request.verified, " tokens but ",
          request.accepted, " were accepted");
   }
+  // (Under the ratio test a target that draws for itself may differ from what
+  // such a draft draws; of rows: DueByRatio.)
   if ((request.perfect_drafts || request.oracle_knows) && !request.tampered &&
-      verdict.accepted != verdict.verified) {
+      !request.is_ratio() && verdict.accepted != verdict.verified) {
     Fail("a draft that is never wrong: ", verdict.accepted, " accepted of ",
          verdict.verified, " verified of request ", index);
   }
@@ -245,15 +283,18 @@ void Checks::OnTail(SessionOnWorker& session, const speculation::Tail& tail) {
   }
   session.drew = true;
   const int32_t token_id = tail.token_ids[0];
-  request.drafted.insert(
-      DraftedKey(sequence->hash(tail.first_position), token_id, session.epoch));
+  const uint64_t key =
+      DraftedKey(sequence->hash(tail.first_position), token_id, session.epoch);
+  request.drafted.insert(key);
+  OnDistribution(session, tail, key);
   if (tail.first_position >
       request.prompt_length() + request.options->spec.max_tokens - 2) {
     Fail("the draft of request ", index, " draws for position ",
          tail.first_position, ", beyond max_tokens");
   }
-  if (redraws_) Redraw(session, token_id);
-  if (session.perfect && token_id != request.token(tail.first_position)) {
+  if (redraws_) Redraw(session, tail);
+  if (session.perfect && !request.is_ratio() &&
+      token_id != request.token(tail.first_position)) {
     Fail("a draft that is never wrong draws ", token_id, " instead of ",
          request.token(tail.first_position), " at position ",
          tail.first_position, " of request ", index);
@@ -262,29 +303,41 @@ void Checks::OnTail(SessionOnWorker& session, const speculation::Tail& tail) {
 
 // The token is the draft model's own behind its sequence, drawn with the
 // request's noise and penalties.
-void Checks::Redraw(const SessionOnWorker& session, int32_t token_id) {
-  const coordinator::RequestSpec& spec = session.request->options->spec;
-  const int prompt_length = session.request->prompt_length();
-  model::EndRule end_rule{prompt_length + spec.min_tokens, spec.stop_token_ids};
-  if (!spec.ignore_eos) end_rule.token_ids.push_back(kEos);
-  model::Sampler sampler(spec.sampling, kVocabSize, std::move(end_rule));
-  model::TokenHistory history(prompt_length);
+void Checks::Redraw(const SessionOnWorker& session,
+                    const speculation::Tail& tail) {
+  TableSampler sampler(session.table, session.request->options->spec);
   const SimulatedSequence& sequence = *session.sequence;
-  const int length = sequence.length();
-  for (int i = 0; i < length; ++i) history.Push(sequence.token(i));
-  const int32_t before = length >= 2 ? sequence.token(length - 2) : -1;
-  const int32_t drawn = sampler.Sample(
-      session.table->Row(before, sequence.token(length - 1)), length, history);
-  if (drawn != token_id) {
-    Fail("the draft of request ", session.request->index, " draws ", token_id,
-         " at position ", length, ", its model says ", drawn);
+  for (int i = 0; i < sequence.length(); ++i) sampler.Push(sequence.token(i));
+  if (session.request->is_ratio()) {
+    RedrawByRatio(sampler, session, tail);
+    return;
+  }
+  const int32_t drawn = sampler.Sample();
+  if (drawn != tail.token_ids[0]) {
+    Fail("the draft of request ", session.request->index, " draws ",
+         tail.token_ids[0], " at position ", sequence.length(),
+         ", its model says ", drawn);
   }
 }
 
 void Checks::BetweenSteps(const SimulatedModel& model) {
   for (const SimulatedSequence* sequence : model.sequences()) {
-    const SessionOnWorker& session = *sequence->session;
+    SessionOnWorker& session = *sequence->session;
     if (session.role != coordinator::WorkerRole::kTarget) continue;
+    if (session.verifies) {
+      // All rows were accepted: the last one waits for the draft's next token.
+      const coordinator::RequestSpec& spec = session.request->options->spec;
+      if (!session.request->is_ratio() ||
+          spec.method != speculation::Method::kPearl ||
+          sequence->length() !=
+              session.committed + static_cast<int>(session.rows.size())) {
+        Fail("a step of request ", session.request->index, " at ",
+             session.committed, " outlasts its forward, with a KV of ",
+             sequence->length());
+      }
+      if (!std::exchange(session.holds, true)) ++num_holds_;
+      continue;
+    }
     // Up to there before and during prefill.
     const bool prefilled = session.committed > session.opened_length;
     if (sequence->length() > session.committed - 1 ||
@@ -345,8 +398,9 @@ void Checks::OnComplete(RequestState& request,
          " tokens, \"", completion.text, "\", finish ",
          static_cast<int>(completion.finish), " instead of ",
          expected.num_shown, ", \"", expected.text, "\", finish ",
-         static_cast<int>(expected.finish));
+         expected.finish.has_value() ? static_cast<int>(*expected.finish) : -1);
   }
+  request.answer = completion.token_ids;
   if (count > request.verified) {
     Fail("invariant 3: request ", request.index, " completes with ", count,
          " tokens, ", request.verified, " are verified");

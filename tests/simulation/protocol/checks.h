@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -22,8 +23,11 @@
 #include "tests/simulation/protocol/expected.h"
 #include "tests/simulation/protocol/schedule.h"
 #include "tests/simulation/protocol/simulated_model.h"
+#include "tests/simulation/protocol/table_sampler.h"
 
 namespace nacre::protocol {
+
+struct SessionOnWorker;
 
 // A request as its client and the checks see it.
 struct RequestState {
@@ -31,9 +35,15 @@ struct RequestState {
   const RequestOptions* options = nullptr;
   int numerics = -1;    // of the targets that may serve it; -1: any
   int num_targets = 0;  // opened for it
+  const LogitTable* table = nullptr;  // of these
+  // Under the ratio test it grows with each verdict that reaches the
+  // coordinator: what is lost on its way is drawn again, perhaps another.
   Expected expected;
-  // What drafts really drew: prefix, token and epoch as one hash.
+  const SessionOnWorker* target = nullptr;  // opened last and not closed
+  // What drafts really drew: prefix, token and epoch as one hash. Under the
+  // ratio test also what from.
   absl::flat_hash_set<uint64_t> drafted;
+  absl::flat_hash_map<uint64_t, speculation::DraftDistribution> drafted_from;
   bool perfect_drafts = true;  // all its drafts so far
   bool oracle_knows = false;   // its drafts discard what would be wrong
   bool tampered = false;       // a tail of it was changed on its way
@@ -52,10 +62,17 @@ struct RequestState {
   int64_t taken_chunks = 0;
   int emitted = 0;
   std::string text;
+  std::vector<int32_t> answer;  // what it completed with
   absl::Status status;
 
+  bool is_ratio() const {
+    return options->spec.verification == speculation::Verification::kRatio;
+  }
   int prompt_length() const {
     return static_cast<int>(options->spec.prompt_ids.size());
+  }
+  int known_length() const {
+    return prompt_length() + static_cast<int>(expected.token_ids.size());
   }
   // The token at an absolute position; -1 beyond the end.
   int32_t token(int position) const {
@@ -93,6 +110,20 @@ struct SessionOnWorker {
   bool verifies = false;
   bool attached_in_step = false;
   std::vector<int32_t> rows;  // tail tokens
+  // Target, under the ratio test: what it was opened with and has told in
+  // verdicts, the epoch whose tokens the step verifies, and whether the step
+  // has outlasted its forward.
+  std::vector<int32_t> stream;
+  uint32_t step_epoch = 0;
+  bool holds = false;
+
+  // The token that must be at an absolute position here.
+  int32_t token(int position) const {
+    if (stream.empty()) return request->token(position);
+    return position < static_cast<int>(stream.size())
+               ? stream[static_cast<size_t>(position)]
+               : -1;
+  }
 };
 
 class Checks {
@@ -107,14 +138,21 @@ class Checks {
     if (failure_.empty()) failure_ = absl::StrCat(parts...);
   }
 
+  // The coordinator opens it with these tokens.
+  void OnOpened(SessionOnWorker& session,
+                const std::vector<int32_t>& token_ids);
   void OnTargetForward(absl::Span<const model::SequenceRows> batch);
   void OnDraftForward(absl::Span<const model::SequenceRows> batch);
   void OnFedAgain(const SimulatedSequence& sequence, int position);
   // Messages that leave a worker.
   void OnVerdict(SessionOnWorker& session, const speculation::Verdict& verdict);
   void OnTail(SessionOnWorker& session, const speculation::Tail& tail);
+  // A verdict that reaches the coordinator.
+  void OnDelivered(const SessionOnWorker& session,
+                   const speculation::Verdict& verdict);
   // After each RunOnce.
   void BetweenSteps(const SimulatedModel& model);
+  int64_t num_holds() const { return num_holds_; }
 
   // What the client hears.
   void OnChunk(RequestState& request, const coordinator::Chunk& chunk);
@@ -123,15 +161,41 @@ class Checks {
   void OnError(RequestState& request, const absl::Status& status);
 
  private:
+  // What a step commits.
+  struct Commitment {
+    std::vector<int32_t> token_ids;
+    int matched = 0;
+    absl::optional<coordinator::Finish> finish;
+  };
+
   // Invariant 4, in the KV itself: a position's is that of the session's tokens
   // up to it, whoever computed it.
   void CheckKv(const SimulatedSequence& sequence, const char* role);
+  Commitment DueByMatch(const SessionOnWorker& session) const;
   void CheckEnd(RequestState& request);
-  void Redraw(const SessionOnWorker& session, int32_t token_id);
+  void Redraw(const SessionOnWorker& session, const speculation::Tail& tail);
+
+  // checks_ratio.cc
+  // Finds where a draft's sequence leaves what is known of the stream: from
+  // there on it is what this draft drew.
+  void FindDivergence(SimulatedSequence& sequence);
+  Commitment DueByRatio(const SessionOnWorker& session,
+                        const speculation::Verdict& verdict);
+  void OnDistribution(SessionOnWorker& session, const speculation::Tail& tail,
+                      uint64_t drafted_key);
+  void RedrawByRatio(TableSampler& sampler, const SessionOnWorker& session,
+                     const speculation::Tail& tail);
 
   const bool redraws_;
+  int64_t num_holds_ = 0;
   std::string failure_;
 };
+
+// The key of RequestState::drafted.
+inline uint64_t DraftedKey(uint64_t prefix, int32_t token_id, uint32_t epoch) {
+  return ExtendHash(ExtendHash(prefix, token_id),
+                    static_cast<int32_t>(epoch) + 1000);
+}
 
 }  // namespace nacre::protocol
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "model/sampler.h"
+#include "tests/simulation/protocol/table_sampler.h"
 
 namespace nacre::protocol {
 namespace {
@@ -42,43 +42,32 @@ std::unique_ptr<tokenizer::IncrementalDecoder> LetterTokenizer::NewDecoder(
   return std::make_unique<LetterDecoder>();
 }
 
-Expected ExpectedOutput(const LogitTable& table,
-                        const coordinator::RequestSpec& request) {
-  Expected expected;
-  const int prompt_length = static_cast<int>(request.prompt_ids.size());
-  const auto& stop_ids = request.stop_token_ids;
-  model::EndRule end_rule{prompt_length + request.min_tokens, stop_ids};
-  if (!request.ignore_eos) end_rule.token_ids.push_back(kEos);
-  model::Sampler sampler(request.sampling, kVocabSize, std::move(end_rule));
-  model::TokenHistory history(prompt_length);
-  int32_t before = -1;
-  int32_t last = -1;
-  const auto push = [&](int32_t id) {
-    before = std::exchange(last, id);
-    history.Push(id);
-  };
-  for (const int32_t id : request.prompt_ids) push(id);
-  bool silent_end = false;
-  while (static_cast<int>(expected.token_ids.size()) < request.max_tokens) {
-    const int32_t id = sampler.Sample(
-        table.Row(before, last),
-        prompt_length + static_cast<int>(expected.token_ids.size()), history);
-    expected.token_ids.push_back(id);
-    push(id);
-    if (!request.ignore_eos && id == kEos) {
-      expected.finish = Finish::kEos;
-    } else if (std::find(stop_ids.begin(), stop_ids.end(), id) !=
-               stop_ids.end()) {
-      expected.finish = Finish::kStop;
-    } else {
-      continue;
-    }
-    silent_end = !request.include_stop_string;
-    break;
+absl::optional<Finish> FinishOf(const coordinator::RequestSpec& request,
+                                int32_t token_id, int number) {
+  if (!request.ignore_eos && token_id == kEos) return Finish::kEos;
+  const std::vector<int32_t>& stop_ids = request.stop_token_ids;
+  if (std::find(stop_ids.begin(), stop_ids.end(), token_id) != stop_ids.end()) {
+    return Finish::kStop;
   }
-  const size_t count = expected.token_ids.size();
-  expected.num_shown = static_cast<int>(count);
-  for (size_t i = 0; i < count - (silent_end ? 1 : 0); ++i) {
+  if (number >= request.max_tokens) return Finish::kLength;
+  return absl::nullopt;
+}
+
+Expected ShownOf(std::vector<int32_t> token_ids,
+                 const coordinator::RequestSpec& request) {
+  Expected expected;
+  expected.token_ids = std::move(token_ids);
+  size_t num_letters = expected.token_ids.size();
+  expected.num_shown = static_cast<int>(num_letters);
+  if (num_letters > 0) {
+    expected.finish = FinishOf(request, expected.token_ids.back(),
+                               static_cast<int>(num_letters));
+    const bool silent_end = expected.finish.has_value() &&
+                            expected.finish != Finish::kLength &&
+                            !request.include_stop_string;
+    if (silent_end) --num_letters;
+  }
+  for (size_t i = 0; i < num_letters; ++i) {
     expected.text.push_back(static_cast<char>('a' + expected.token_ids[i]));
   }
   for (const std::string& stop : request.stop) {  // at most one
@@ -92,6 +81,20 @@ Expected ExpectedOutput(const LogitTable& table,
     expected.finish = Finish::kStop;
   }
   return expected;
+}
+
+Expected ExpectedOutput(const LogitTable& table,
+                        const coordinator::RequestSpec& request) {
+  TableSampler sampler(&table, request);
+  for (const int32_t id : request.prompt_ids) sampler.Push(id);
+  std::vector<int32_t> token_ids;
+  do {
+    token_ids.push_back(sampler.Sample());
+    sampler.Push(token_ids.back());
+  } while (
+      !FinishOf(request, token_ids.back(), static_cast<int>(token_ids.size()))
+           .has_value());
+  return ShownOf(std::move(token_ids), request);
 }
 
 }  // namespace nacre::protocol

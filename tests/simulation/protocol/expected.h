@@ -1,5 +1,6 @@
 // What a request must say: the target's own autoregressive stream, drawn one
-// token at a time without any engine, cut as the request asks.
+// token at a time without any engine, cut as the request asks. Under the ratio
+// test the stream is no function of the request, its cut is.
 //
 // Pure.
 
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "coordinator/request.h"
 #include "tests/simulation/protocol/simulated_model.h"
 #include "tokenizer/tokenizer.h"
@@ -22,8 +24,18 @@ struct Expected {
   // As far as the client sees it.
   int num_shown = 0;
   std::string text;
-  coordinator::Finish finish = coordinator::Finish::kLength;
+  // Absent: more follows.
+  absl::optional<coordinator::Finish> finish;
 };
+
+// Whether the request ends with this token, the generated token `number` from
+// 1; a target knows nothing of stop strings.
+absl::optional<coordinator::Finish> FinishOf(
+    const coordinator::RequestSpec& request, int32_t token_id, int number);
+
+// A stream of which perhaps more follows; none but its last token ends it.
+Expected ShownOf(std::vector<int32_t> token_ids,
+                 const coordinator::RequestSpec& request);
 
 Expected ExpectedOutput(const LogitTable& table,
                         const coordinator::RequestSpec& request);

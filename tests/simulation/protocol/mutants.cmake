@@ -103,6 +103,28 @@ nacre_mutant_statement(cached_tokens_not_told target_worker/target_engine.cc
   [[outbox_.For(session.stream).common.cached.push_back({session.id, taken});]]
   [[]])
 
+# ------------------------------------------------------------- the ratio test
+# The first three change the law of what is emitted and nothing else.
+nacre_mutant(residual_is_the_targets_law speculation/ratio_test.cc
+  [[std::max(p - q, 0.0)]] [[p]])
+nacre_mutant(residual_by_the_tests_number speculation/ratio_test.cc
+  [[Uniform(seed, position, NoisePurpose::kResidual)]]
+  [[Uniform(seed, position, NoisePurpose::kAccept)]])
+nacre_mutant(test_by_the_drafts_number speculation/ratio_test.cc
+  [[Uniform(seed, position, NoisePurpose::kAccept) * q < p]]
+  [[Uniform(seed, position, NoisePurpose::kDraft) * q < p]])
+nacre_mutant(another_rows_distribution speculation/target_session.cc
+  [[Drafted{step_rows_[row], &step_distributions_[row]}]]
+  [[Drafted{step_rows_[row], &step_distributions_[0]}]])
+nacre_mutant(another_tails_token_judged speculation/target_session.cc
+  [[tail_size() <= window || SharedWithStep() < window]]
+  [[tail_size() <= window]])
+nacre_mutant(malformed_distribution_taken speculation/target_session.cc
+  [[!IsValid(tail.distributions[i], tail.token_ids[i])]] [[false]])
+nacre_mutant(last_row_by_one target_worker/engine_verify.cc
+  [[session.schedule.committed_length() + row]]
+  [[session.schedule.committed_length() + row + 1]])
+
 # ------------------------------------------------------------ shared prefixes
 nacre_mutant(drafted_tokens_shared draft_worker/draft_engine.cc
   [[session->sequence->Share(session->settled())]]

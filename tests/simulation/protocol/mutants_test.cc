@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -13,15 +14,34 @@
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "tests/simulation/protocol/mutant.h"
+#include "tests/simulation/protocol/ratio_law.h"
 #include "tests/simulation/protocol/world.h"
 
 namespace nacre::protocol {
 namespace {
 
 constexpr uint64_t kSeeds = 4'000;
+constexpr int kLawSamples = 3'000;
 
-// Runs seeds until an invariant breaks; whether one did. In a process of its
-// own: a planted bug may also end it, in a check of the code itself.
+// Whether what clients get by the ratio test has another law than the target's.
+bool HasAnotherLaw(const std::string& mutant) {
+  const LawResult result = MeasureLaw(
+      {speculation::Method::kSd, DraftKind::kAdversarial}, kLawSamples);
+  const double pair = result.deviation_of.FirstPair();
+  const double later = result.deviation_of.LaterGivenPrefix();
+  if (!result.failure.empty()) {
+    std::printf("%s: %s\n", mutant.c_str(), result.failure.c_str());
+    return true;
+  }
+  if (std::max(pair, later) < kLawCritical) return false;
+  std::printf("%s: the law deviates by %.1f and %.1f\n", mutant.c_str(), pair,
+              later);
+  return true;
+}
+
+// Runs seeds until an invariant breaks; whether one did, or the law. In a
+// process of its own: a planted bug may also end it, in a check of the code
+// itself.
 bool FindsABug(const std::string& mutant) {
   std::fflush(nullptr);
   const pid_t child = fork();
@@ -36,7 +56,9 @@ bool FindsABug(const std::string& mutant) {
       std::fflush(stdout);
       _exit(1);
     }
-    _exit(0);
+    const bool has_another_law = HasAnotherLaw(mutant);
+    std::fflush(stdout);
+    _exit(has_another_law ? 1 : 0);
   }
   int status = 0;
   EXPECT_EQ(waitpid(child, &status, 0), child);

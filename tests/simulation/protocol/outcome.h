@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace nacre::protocol {
 
@@ -28,6 +29,8 @@ struct Counts {
   int64_t policy_stops = 0;  // marks of length policies
   int64_t unservable = 0;    // policies whose file no draft had
   int64_t hidden = 0;        // states of targets that reached drafts
+  int64_t by_ratio = 0;      // requests that completed under the ratio test
+  int64_t holds = 0;         // last rows that waited for the draft's next token
   int64_t silenced = 0;  // workers that were out of service for their silence
 
   void Add(const Counts& other);
@@ -40,6 +43,8 @@ struct Outcome {
   std::string trace;    // of a failure, or all of it where asked for
   int64_t end_ns = 0;
   Counts counts;
+  // The tokens that each request completed with, if it did.
+  std::vector<std::vector<int32_t>> answers;
 };
 
 }  // namespace nacre::protocol

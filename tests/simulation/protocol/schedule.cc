@@ -133,6 +133,21 @@ Fault RandomFault(Random& random, int num_workers, int64_t horizon_ns,
   return fault;
 }
 
+// The ratio test, where the service takes it (request_convert.cc): not with
+// policies that look at the drawn token, and at temperature 0 it is exact
+// match.
+void DrawVerifications(Schedule* schedule) {
+  Random random(schedule->seed * 0xD1B54A32D192ED03 + 11);
+  for (RequestOptions& request : schedule->requests) {
+    coordinator::RequestSpec& spec = request.spec;
+    if (!random.Percent(30) || spec.sampling.temperature == 0.0f ||
+        speculation::InfoOf(spec.policy.kind()).looks_at_token) {
+      continue;
+    }
+    spec.verification = speculation::Verification::kRatio;
+  }
+}
+
 }  // namespace
 
 Schedule RandomSchedule(uint64_t seed) {
@@ -188,6 +203,7 @@ Schedule RandomSchedule(uint64_t seed) {
     worker.kv_capacity_tokens -= worker.kv_capacity_tokens % worker.block_size;
   }
   DrawPolicies(&schedule);
+  DrawVerifications(&schedule);
   if (random.Percent(25)) return schedule;
   const int num_faults = 1 + random.Below(6);
   const int64_t horizon_ns =
@@ -229,6 +245,9 @@ std::string Describe(const Schedule& schedule) {
         request.spec.prompt_ids.size(), ", max_tokens ",
         request.spec.max_tokens, ", temperature ",
         request.spec.sampling.temperature,
+        request.spec.verification == speculation::Verification::kRatio
+            ? ", by the ratio test"
+            : "",
         request.spec.ignore_eos ? ", ignore_eos" : "",
         request.spec.stop.empty()
             ? std::string()

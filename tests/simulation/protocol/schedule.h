@@ -78,7 +78,8 @@ struct Schedule {
   int64_t coordinator_clock_ns = 0;
   int64_t failover_timeout_ns = 0;
   int64_t worker_timeout_ns = 0;  // a silent worker is out of service
-  bool tampers = false;           // drafts' tokens change on their way
+  // What drafts say changes on its way: tokens, marks, distributions.
+  bool tampers = false;
   std::vector<WorkerOptions> workers;
   std::vector<RequestOptions> requests;
   std::vector<Fault> faults;

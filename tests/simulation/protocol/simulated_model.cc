@@ -66,7 +66,7 @@ SimulatedSequence::~SimulatedSequence() {
 void SimulatedSequence::Truncate(int length) {
   dropped_end_ = std::max(dropped_end_, this->length());
   BlockSequence::Truncate(length);
-  if (divergence >= this->length()) divergence = 1 << 30;
+  if (divergence >= this->length()) divergence = kNoDivergence;
 }
 
 int SimulatedSequence::TakeOver(absl::Span<const int32_t> token_ids) {

@@ -59,6 +59,8 @@ inline uint64_t ExtendHash(uint64_t hash, int32_t token_id) {
 
 class SimulatedModel;
 
+inline constexpr int kNoDivergence = 1 << 30;
+
 // The KV of one position: its token and the hash of all up to it.
 struct Cell {
   int32_t token_id = -1;
@@ -84,7 +86,7 @@ class SimulatedSequence final : public model::BlockSequence {
 
   SessionOnWorker* session = nullptr;  // whose it is
   // The first position that is not the target's own token; checks.cc.
-  int divergence = 1 << 30;
+  int divergence = kNoDivergence;
 
  private:
   inline Cell& cell(int position) const;

@@ -42,6 +42,8 @@ void Counts::Add(const Counts& other) {
   policy_stops += other.policy_stops;
   unservable += other.unservable;
   hidden += other.hidden;
+  by_ratio += other.by_ratio;
+  holds += other.holds;
 }
 
 std::string Describe(const Counts& counts) {
@@ -56,7 +58,9 @@ std::string Describe(const Counts& counts) {
       " messages rejected, ", counts.injected, " injected, ", counts.faults,
       " faults, ", counts.silenced, " silent workers; ", counts.cached,
       " prompt tokens cached, ", counts.policy_stops,
-      " chunks ended by policies, ", counts.hidden, " hidden states");
+      " chunks ended by policies, ", counts.hidden, " hidden states, ",
+      counts.by_ratio, " completed by the ratio test, ", counts.holds,
+      " last rows held");
 }
 
 Outcome RunSchedule(const Schedule& schedule, bool keep_trace) {
@@ -243,13 +247,15 @@ Outcome World::Finish() {
   outcome.failure = checks_.failure();
   outcome.trace = trace_.Format();
   outcome.end_ns = now_ns_;
-  for (const RequestState& request : requests_) {
+  counts_.holds = checks_.num_holds();
+  for (RequestState& request : requests_) {
     counts_.accepted += request.accepted;
     counts_.cached += request.cached;
     counts_.reattached += std::max(0, request.num_drafts - 1);
     switch (request.status.code()) {
       case absl::StatusCode::kOk:
         ++counts_.completed;
+        counts_.by_ratio += request.is_ratio() ? 1 : 0;
         break;
       case absl::StatusCode::kCancelled:
         ++counts_.cancelled;
@@ -269,6 +275,7 @@ Outcome World::Finish() {
       default:
         ++counts_.other_errors;
     }
+    outcome.answers.push_back(std::move(request.answer));
   }
   outcome.counts = counts_;
   return outcome;

@@ -22,12 +22,13 @@ SessionOnWorker& World::Client::Opened(uint64_t session_id,
 
 void World::Client::OpenTarget(const coordinator::TargetOpening& opening) {
   const coordinator::RequestSpec& request = *opening.request;
-  const SessionOnWorker& session =
+  SessionOnWorker& session =
       Opened(opening.session_id, request,
              static_cast<int>(opening.token_ids->size()), opening.epoch);
   world_->OnOpened(
       *session.request,
       world_->processes_[static_cast<size_t>(link_->worker)].options->numerics);
+  world_->checks_.OnOpened(session, *opening.token_ids);
   target_worker::OpenTarget open;
   open.session_id = opening.session_id;
   open.token_ids = *opening.token_ids;
@@ -37,6 +38,7 @@ void World::Client::OpenTarget(const coordinator::TargetOpening& opening) {
   open.stop_token_ids = request.stop_token_ids;
   open.ignore_eos = request.ignore_eos;
   open.min_tokens = request.min_tokens;
+  open.verification = request.verification;
   open.plan = opening.plan;
   open.epoch = opening.epoch;
   open.has_draft = opening.has_draft;
@@ -58,6 +60,7 @@ void World::Client::OpenDraft(const coordinator::DraftOpening& opening) {
                              .options->draft_kind);
   session.request->perfect_drafts &= session.perfect;
   ++session.request->num_drafts;
+  world_->checks_.OnOpened(session, *opening.token_ids);
   draft_worker::OpenDraft open;
   open.session_id = opening.session_id;
   open.epoch = opening.epoch;
@@ -67,6 +70,7 @@ void World::Client::OpenDraft(const coordinator::DraftOpening& opening) {
   open.sampling = request.sampling;
   open.end_token_ids = opening.end_ids;
   open.min_tokens = request.min_tokens;
+  open.verification = request.verification;
   open.vocab_limit = opening.vocab_limit;
   open.plan = opening.plan;
   if (request.policy.has_own_rule()) open.policy = request.policy.text();
@@ -75,6 +79,17 @@ void World::Client::OpenDraft(const coordinator::DraftOpening& opening) {
   open.hidden_address = opening.hidden_address;
   open.hidden_channel = opening.hidden_channel;
   Draft().open.push_back(std::move(open));
+}
+
+void World::Client::Close(uint64_t session_id) {
+  (is_target_ ? Target().close : Draft().close).push_back(session_id);
+  // What a target says of a session that was taken from it is void.
+  for (const SessionOnWorker* session : link_->sessions) {
+    if (session->session_id == session_id &&
+        session->request->target == session) {
+      session->request->target = nullptr;
+    }
+  }
 }
 
 void World::Client::Flush() {

@@ -44,9 +44,7 @@ class World::Client final : public coordinator::WorkerClient {
                    const speculation::DraftPlan& plan) override {
     Draft().plans.push_back({session_id, plan});
   }
-  void Close(uint64_t session_id) override {
-    (is_target_ ? Target().close : Draft().close).push_back(session_id);
-  }
+  void Close(uint64_t session_id) override;
   void Keep(const std::vector<uint64_t>& session_ids) override {
     (is_target_ ? Target().kept : Draft().kept) = session_ids;
   }

@@ -74,8 +74,10 @@ void World::OnOpened(RequestState& request, int numerics) {
     return;
   }
   request.numerics = numerics;
-  request.expected =
-      ExpectedOutput(TargetTable(numerics), request.options->spec);
+  request.table = &TargetTable(numerics);
+  if (!request.is_ratio()) {
+    request.expected = ExpectedOutput(*request.table, request.options->spec);
+  }
   request.oracle_knows = numerics == 0 && request.options->oracle_is_right;
 }
 

@@ -1,13 +1,16 @@
 // What goes wrong in the world.
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+#include <vector>
 
 #include "tests/simulation/protocol/world.h"
 
 namespace nacre::protocol {
 
 using coordinator::WorkerEvents;
+using speculation::DraftDistribution;
 
 void World::Inflict(const Fault& fault) {
   Process& process = processes_[static_cast<size_t>(fault.worker)];
@@ -222,7 +225,72 @@ void World::RestartCoordinator() {
 // ------------------------------------------------- messages that change
 // nothing
 
-// A token or a mark that is another than the draft sent: only speed may suffer.
+namespace {
+
+DraftDistribution Even() {
+  DraftDistribution distribution;
+  for (int32_t id = 0; id < kVocabSize; ++id) {
+    distribution.token_ids.push_back(id);
+    distribution.weights.push_back(1.0f);
+  }
+  return distribution;
+}
+
+// No distribution, or not of the token.
+DraftDistribution Malformed(Random& random, int32_t token_id) {
+  DraftDistribution distribution = Even();
+  std::vector<int32_t>& ids = distribution.token_ids;
+  std::vector<float>& weights = distribution.weights;
+  switch (random.Below(6)) {
+    case 0:
+      weights[3] = random.OneOf({0.0f, -1.0f, HUGE_VALF, NAN});
+      break;
+    case 1:
+      ids[2] = ids[5];
+      break;
+    case 2:
+      ids.pop_back();
+      break;
+    case 3:
+      return {};
+    case 4:
+      ids[static_cast<size_t>(token_id)] = kVocabSize;
+      break;
+    default:
+      while (ids.size() <= size_t{speculation::kMaxDistribution}) {
+        ids.push_back(static_cast<int32_t>(ids.size()));
+        weights.push_back(1.0f);
+      }
+  }
+  return distribution;
+}
+
+// Well formed or not, nothing was drawn from it.
+void Spoil(Random& random, int32_t token_id, DraftDistribution* distribution) {
+  switch (random.Below(8)) {
+    case 0:
+      *distribution = Malformed(random, token_id);
+      break;
+    case 1:
+      *distribution = Even();
+      break;
+    case 2:
+      distribution->weights[0] *= random.OneOf({1e-30f, 0.1f, 10.0f, 1e30f});
+      break;
+    case 3:
+      distribution->token_ids.push_back(1 << 30);  // no target has it
+      distribution->weights.push_back(1.0f);
+      break;
+    default:  // the token's, before that changed
+      break;
+  }
+}
+
+}  // namespace
+
+// A token, a mark or a distribution that is another than the draft sent. By
+// exact match only speed may suffer; by the ratio test also the law
+// (docs/exactness.md), but never what can be emitted at all.
 void World::Tamper(WorkerEvents& events, Link& link) {
   for (auto& [session_id, tail] : events.tails) {
     if (!random_.Percent(20)) continue;
@@ -233,6 +301,12 @@ void World::Tamper(WorkerEvents& events, Link& link) {
     // Perhaps one that the draft has no business to propose.
     if (random_.Percent(30)) {
       tail.token_ids.push_back(random_.Below(kVocabSize));
+    }
+    for (size_t i = 0; i < tail.distributions.size(); ++i) {
+      Spoil(random_, tail.token_ids[i], &tail.distributions[i]);
+    }
+    if (Find(link, session_id)->request->is_ratio() && random_.Percent(70)) {
+      tail.distributions.resize(tail.token_ids.size(), Even());
     }
     tail.stop = static_cast<speculation::StopMark>(random_.Below(4));
   }
@@ -323,6 +397,8 @@ void World::InjectCommands(Process& process, Link& link,
     tail.base_length = committed;
     tail.first_position = committed;
     tail.token_ids = {1};
+    const bool is_ratio = session != nullptr && session->request->is_ratio();
+    if (is_ratio) tail.distributions = {Even()};
     switch (kind) {
       case 0:
         target.close.push_back(session_id);
@@ -340,7 +416,13 @@ void World::InjectCommands(Process& process, Link& link,
         tail.token_ids = {kVocabSize};
         break;
       case 5:
-        target.draft_attached.push_back({session_id, epoch + 1, 0});
+        if (is_ratio) {
+          tail.distributions = {Malformed(random_, tail.token_ids[0])};
+          if (random_.Percent(30)) tail.distributions.clear();
+          target.tails.push_back({session_id, tail});
+        } else {
+          target.draft_attached.push_back({session_id, epoch + 1, 0});
+        }
         break;
       case 6:
         target.acknowledged.push_back({session_id, -5});

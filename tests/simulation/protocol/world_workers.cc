@@ -246,6 +246,8 @@ void World::Push(Process& process, target_worker::TargetCommands commands) {
     SessionOnWorker* session = Find(link, attach.session_id);
     if (session != nullptr && attach.opened_length >= 1) {
       session->epoch = std::max(session->epoch, attach.epoch);
+      // One that holds its last row is still in its step.
+      session->attached_in_step |= session->verifies;
     }
   }
   process.target->Push(std::move(commands));
@@ -399,7 +401,9 @@ void World::DeliverMessage(Link& link) {
   link.answer_ns = now_ns_;
   link.life.OnAnswer(now_ns_);
   for (const auto& [session_id, verdict, logprobs] : events.verdicts) {
-    Find(link, session_id)->last_verdict = verdict;
+    SessionOnWorker* session = Find(link, session_id);
+    session->last_verdict = verdict;
+    checks_.OnDelivered(*session, verdict);
   }
   for (const auto& [session_id, tail] : events.tails) {
     Find(link, session_id)->last_tail = tail;

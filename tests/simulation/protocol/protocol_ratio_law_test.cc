@@ -1,0 +1,80 @@
+// The ratio test has the target's law through the whole protocol, whatever
+// fails meanwhile: docs/testing.md.
+//
+//   protocol_ratio_law_test [--samples=N]      of each case
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "gtest/gtest.h"
+#include "tests/simulation/protocol/ratio_law.h"
+#include "tests/testing/sanitizers.h"
+
+namespace nacre::protocol {
+namespace {
+
+using speculation::Method;
+
+int num_samples = testing::kIsSanitized ? 500 : 5'000;
+
+std::string NameOf(const ::testing::TestParamInfo<LawCase>& info) {
+  constexpr const char* kKinds[] = {"perfect", "good", "fair", "poor",
+                                    "adversarial"};
+  return absl::StrCat(std::string(speculation::MethodName(info.param.method)),
+                      "_", kKinds[static_cast<size_t>(info.param.draft_kind)]);
+}
+
+class ProtocolRatioLaw : public ::testing::TestWithParam<LawCase> {};
+
+TEST_P(ProtocolRatioLaw, IsTheTargetsOwnWhateverFails) {
+  const LawResult result = MeasureLaw(GetParam(), num_samples);
+  ASSERT_EQ(result.failure, "");
+  std::printf("%.2f %.2f, %s\n", result.deviation_of.FirstPair(),
+              result.deviation_of.LaterGivenPrefix(),
+              Describe(result.totals).c_str());
+  EXPECT_LT(result.deviation_of.FirstPair(), kLawCritical);
+  EXPECT_LT(result.deviation_of.LaterGivenPrefix(), kLawCritical);
+  // The schedules exercise what they are meant to.
+  EXPECT_GT(result.totals.accepted, num_samples / 4);
+  EXPECT_GT(result.totals.faults, num_samples);
+  EXPECT_GT(result.totals.reattached, num_samples / 20);
+}
+
+std::vector<LawCase> LawCases() {
+  std::vector<LawCase> cases;
+  for (const Method method : {Method::kSd, Method::kPearl, Method::kAsync}) {
+    for (int kind = 0; kind < kNumDraftKinds; ++kind) {
+      cases.push_back({method, static_cast<DraftKind>(kind)});
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, ProtocolRatioLaw,
+                         ::testing::ValuesIn(LawCases()), NameOf);
+
+int Main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view arg = argv[i];
+    if (!absl::ConsumePrefix(&arg, "--samples=") ||
+        !absl::SimpleAtoi(arg, &num_samples)) {
+      std::fprintf(stderr, "unknown argument %s\n", argv[i]);
+      return 2;
+    }
+  }
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace
+}  // namespace nacre::protocol
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return nacre::protocol::Main(argc, argv);
+}

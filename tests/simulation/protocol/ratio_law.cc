@@ -1,0 +1,153 @@
+#include "tests/simulation/protocol/ratio_law.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "simulation/random.h"
+#include "tests/simulation/protocol/random.h"
+#include "tests/simulation/protocol/table_sampler.h"
+#include "tests/simulation/protocol/world.h"
+#include "tests/testing/chi_square.h"
+
+namespace nacre::protocol {
+namespace {
+
+using coordinator::WorkerRole;
+
+constexpr int kNumTokens = 5;
+constexpr int kLater = 3;  // nobody drafts for the last position
+constexpr int kPairs = kVocabSize * kVocabSize;
+
+size_t PairOf(int32_t first, int32_t second) {
+  return static_cast<size_t>(first * kVocabSize + second);
+}
+
+coordinator::RequestSpec LawRequest(uint64_t seed) {
+  coordinator::RequestSpec spec;
+  spec.request_id = "law";
+  spec.prompt_ids = {2, 5};
+  spec.max_tokens = kNumTokens;
+  spec.ignore_eos = true;
+  spec.sampling.temperature = 1.0f;
+  spec.sampling.seed = simulation::MixBits(seed);
+  spec.verification = speculation::Verification::kRatio;
+  return spec;
+}
+
+// The target's own law behind two tokens.
+std::vector<double> LawBehind(int table, int32_t before, int32_t last) {
+  TableSampler sampler(&LogitTable::Target(table), LawRequest(0));
+  sampler.Push(before);
+  sampler.Push(last);
+  const model::TokenWeights& weights = sampler.Weights();
+  std::vector<double> law(kVocabSize, 0.0);
+  double sum = 0;
+  for (const float weight : weights.weights) sum += weight;
+  for (size_t i = 0; i < weights.weights.size(); ++i) {
+    law[static_cast<size_t>(weights.token_ids[i])] = weights.weights[i] / sum;
+  }
+  return law;
+}
+
+}  // namespace
+
+Schedule LawSchedule(const LawCase& law_case, uint64_t seed) {
+  Random random(seed * 2 + 1);
+  Schedule schedule;
+  schedule.seed = seed;
+  schedule.hop_ns = random.OneOf({10 * kMicrosecond, 300 * kMicrosecond});
+  schedule.slow_percent = 2;
+  schedule.failover_timeout_ns = 30'000 * kMillisecond;
+  schedule.worker_timeout_ns = 20 * kMillisecond;
+  WorkerOptions worker;
+  worker.kv_capacity_tokens = 512;
+  for (int i = 0; i < 2; ++i) {
+    worker.step_ns = random.Between(500 * kMicrosecond, 2 * kMillisecond);
+    schedule.workers.push_back(worker);
+  }
+  worker.role = WorkerRole::kDraft;
+  worker.draft_kind = law_case.draft_kind;
+  for (int i = 0; i < 2; ++i) {
+    worker.step_ns = random.Between(50 * kMicrosecond, 2 * kMillisecond);
+    schedule.workers.push_back(worker);
+    worker.draft_kind = static_cast<DraftKind>(random.Below(kNumDraftKinds));
+  }
+  RequestOptions request;
+  request.spec = LawRequest(seed);
+  request.spec.method = law_case.method;
+  request.spec.window = 1 + random.Below(3);
+  // When all workers are there.
+  request.arrival_ns = 40 * kMillisecond;
+  schedule.requests.push_back(std::move(request));
+  for (int i = random.Below(5); i > 0; --i) {
+    Fault fault;
+    fault.kind = random.OneOf({Fault::Kind::kBreak, Fault::Kind::kCrash,
+                               Fault::Kind::kHang, Fault::Kind::kHalfOpen,
+                               Fault::Kind::kSilence});
+    fault.at_ns = 40 * kMillisecond + random.Between(0, 15 * kMillisecond);
+    fault.worker = random.Below(4);
+    fault.duration_ns = random.Between(0, 40 * kMillisecond);
+    schedule.faults.push_back(fault);
+  }
+  return schedule;
+}
+
+LawCounts::LawCounts(int table)
+    : table(table), pairs(kPairs, 0), later(kPairs * kVocabSize, 0) {}
+
+void LawCounts::Add(const std::vector<int32_t>& tokens) {
+  ++pairs[PairOf(tokens[0], tokens[1])];
+  const size_t prefix = PairOf(tokens[kLater - 2], tokens[kLater - 1]);
+  ++later[prefix * kVocabSize + static_cast<size_t>(tokens[kLater])];
+}
+
+double LawCounts::FirstPair() const {
+  const std::vector<int32_t> prompt = LawRequest(0).prompt_ids;
+  const std::vector<double> first = LawBehind(table, prompt[0], prompt[1]);
+  std::vector<double> exact;
+  for (int32_t a = 0; a < kVocabSize; ++a) {
+    for (const double b : LawBehind(table, prompt[1], a)) {
+      exact.push_back(first[static_cast<size_t>(a)] * b);
+    }
+  }
+  return testing::ChiSquareDeviation(exact, pairs);
+}
+
+double LawCounts::LaterGivenPrefix() const {
+  double sum = 0;
+  for (int32_t a = 0; a < kVocabSize; ++a) {
+    for (int32_t b = 0; b < kVocabSize; ++b) {
+      const auto begin =
+          later.begin() + static_cast<ptrdiff_t>(PairOf(a, b)) * kVocabSize;
+      sum += testing::ChiSquareDeviation(LawBehind(table, a, b),
+                                         {begin, begin + kVocabSize});
+    }
+  }
+  // A sum of as many independent deviations.
+  return sum / std::sqrt(kPairs);
+}
+
+LawResult MeasureLaw(const LawCase& law_case, int num_samples) {
+  LawResult result = {"", LawCounts(/*table=*/0), {}};
+  for (int sample = 0; sample < num_samples; ++sample) {
+    const Schedule schedule =
+        LawSchedule(law_case, static_cast<uint64_t>(sample));
+    const Outcome outcome = RunSchedule(schedule);
+    result.totals.Add(outcome.counts);
+    result.failure = outcome.failure;
+    // The law is that of all: none may be missing for what it says.
+    if (result.failure.empty() && outcome.answers[0].size() != kNumTokens) {
+      result.failure = absl::StrCat(outcome.answers[0].size(), " tokens");
+    }
+    if (!result.failure.empty()) {
+      result.failure = absl::StrCat("seed ", sample, ": ", result.failure, "\n",
+                                    Describe(schedule), outcome.trace);
+      break;
+    }
+    result.deviation_of.Add(outcome.answers[0]);
+  }
+  return result;
+}
+
+}  // namespace nacre::protocol

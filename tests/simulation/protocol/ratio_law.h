@@ -1,0 +1,59 @@
+// The law of what clients get by the ratio test while workers and connections
+// fail: one small request in many schedules, counted.
+//
+// Pure.
+
+#ifndef TESTS_SIMULATION_PROTOCOL_RATIO_LAW_H_
+#define TESTS_SIMULATION_PROTOCOL_RATIO_LAW_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "speculation/pipeline.h"
+#include "tests/simulation/protocol/outcome.h"
+#include "tests/simulation/protocol/schedule.h"
+
+namespace nacre::protocol {
+
+// A right program exceeds this deviation once in 10^8 times, in one of thirty
+// once in three million.
+inline constexpr double kLawCritical = 5.612;
+
+struct LawCase {
+  speculation::Method method = speculation::Method::kSd;
+  DraftKind draft_kind = DraftKind::kAdversarial;
+};
+
+// Two targets, two drafts, of which the second may be of any kind, and up to
+// four faults while the request runs.
+Schedule LawSchedule(const LawCase& law_case, uint64_t seed);
+
+struct LawCounts {
+  explicit LawCounts(int table);
+
+  void Add(const std::vector<int32_t>& tokens);
+
+  // How far the counts are from the target's own law, in standard deviations of
+  // chi-square (tests/testing/chi_square.h): the first two tokens together, and
+  // the last that a draft may draw, given the two before it, on which alone it
+  // depends.
+  double FirstPair() const;
+  double LaterGivenPrefix() const;
+
+  int table;
+  std::vector<int> pairs;  // [first, second]
+  std::vector<int> later;  // [the two before it, the later one]
+};
+
+struct LawResult {
+  std::string failure;  // of the first schedule that failed; none did: empty
+  LawCounts deviation_of;
+  Counts totals;
+};
+
+LawResult MeasureLaw(const LawCase& law_case, int num_samples);
+
+}  // namespace nacre::protocol
+
+#endif  // TESTS_SIMULATION_PROTOCOL_RATIO_LAW_H_

@@ -1,0 +1,45 @@
+// Draws behind a growing sequence of tokens, by a table and as a request asks:
+// what an engine has to do for it, without the engine.
+//
+// Thread-compatible.
+
+#ifndef TESTS_SIMULATION_PROTOCOL_TABLE_SAMPLER_H_
+#define TESTS_SIMULATION_PROTOCOL_TABLE_SAMPLER_H_
+
+#include <cstdint>
+
+#include "coordinator/request.h"
+#include "model/sampler.h"
+#include "tests/simulation/protocol/simulated_model.h"
+
+namespace nacre::protocol {
+
+class TableSampler {
+ public:
+  // `table` outlives it.
+  TableSampler(const LogitTable* table,
+               const coordinator::RequestSpec& request);
+
+  void Push(int32_t token_id);
+
+  // For the position behind what was pushed: the token drawn with the request's
+  // noise, and the law of it.
+  int32_t Sample();
+  const model::TokenWeights& Weights();
+  // Whether that law gives the token a probability at all.
+  bool CanDraw(int32_t token_id);
+
+ private:
+  absl::Span<const float> Row() const { return table_->Row(before_, last_); }
+
+  const LogitTable* table_;
+  model::Sampler sampler_;
+  model::TokenHistory history_;
+  model::TokenWeights weights_;  // none: not asked for yet
+  int32_t before_ = -1;
+  int32_t last_ = -1;
+};
+
+}  // namespace nacre::protocol
+
+#endif  // TESTS_SIMULATION_PROTOCOL_TABLE_SAMPLER_H_
