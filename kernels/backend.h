@@ -10,9 +10,9 @@
 //     row is a function of its own inputs alone, bit for bit, whatever the
 //     number of rows, their order or the thread count. Reductions run in an
 //     order fixed by the shape of the weights and by absolute positions.
-//   * Shapes that disagree are our own bug: checked, fatal. Only Allocate,
-//   Pack,
-//     PackTable and Synchronize can fail at run time.
+//   * Shapes that disagree are our own bug: checked, fatal.
+//   * What can fail at run time is Allocate, Pack, PackTable and Synchronize;
+//     the other ops leave their errors to Synchronize.
 //
 // Thread-compatible: one thread (the engine's) calls the ops of a backend.
 
