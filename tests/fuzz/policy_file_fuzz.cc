@@ -36,7 +36,7 @@ void Decide(spec::PolicyKind kind, const spec::PolicyCalibration& file) {
   const std::array<float, kHiddenSize> hidden = {1.0f, -1.0f, 1e3f, 0.0f};
   if (file.cali_ts.has_value()) {
     (*length)->OnTargetHidden(std::vector<float>(
-        static_cast<size_t>(file.cali_ts->target_size), 1.0f));
+        static_cast<size_t>(file.cali_ts->target_size()), 1.0f));
   }
   int chunk = 0;
   for (int i = 0; i < 2 * spec::kMaxWindow; ++i) {
