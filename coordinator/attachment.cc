@@ -92,6 +92,7 @@ absl::StatusOr<WorkerInfo> ParseHello(const v1::Hello& hello) {
               std::min<uint64_t>(time.duration_ns(), uint64_t{1} << 62)));
     }
   }
+  info.abandons_steps = hello.abandons_steps();
   if (hello.policy_files_size() > kMaxPolicyFiles) {
     return absl::InvalidArgumentError(
         absl::StrCat("Hello.policy_files has ", hello.policy_files_size(),

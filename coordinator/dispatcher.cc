@@ -53,6 +53,9 @@ speculation::StepCosts Dispatcher::Costs(const Session& session) {
     costs.draft_token_ns =
         draft->step_times.At(static_cast<int>(draft->sessions.size()));
   }
+  // A step that serves others goes on for them.
+  costs.abandons_steps = draft != nullptr && draft->info.abandons_steps &&
+                         draft->sessions.size() == 1;
   if (target != nullptr && draft != nullptr) {
     const int64_t round_trips_ns =
         target->client->round_trip_ns() + draft->client->round_trip_ns();

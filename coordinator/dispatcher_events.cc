@@ -130,7 +130,8 @@ void Dispatcher::OnSpans(uint64_t worker_id, Worker& worker,
                                          ? SpanRecord::Kind::kDraft
                                          : SpanRecord::Kind::kVerify;
   for (const SpanRecord& span : events.spans) {
-    if (span.kind == step_kind && span.start_ns != worker.last_step_start_ns) {
+    if (span.kind == step_kind && !span.abandoned &&
+        span.start_ns != worker.last_step_start_ns) {
       worker.last_step_start_ns = span.start_ns;
       worker.step_times.Add(span.batch_rows, span.duration_ns);
     }

@@ -106,6 +106,7 @@ SpanRecord FromProto(const v1::Span& span) {
   record.length = ToInt(span.length());
   record.batch_sessions = ToInt(span.batch_sessions());
   record.bytes = ToCount(span.bytes());
+  record.abandoned = span.abandoned();
   return record;
 }
 

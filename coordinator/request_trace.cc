@@ -228,6 +228,7 @@ class SpanBuilder {
       add("nacre.rows", int64_t{record.rows});
       add("nacre.batch.tokens", int64_t{record.batch_rows});
       add("nacre.batch.size", int64_t{record.batch_sessions});
+      if (record.abandoned) add("nacre.abandoned", true);
       if (record.kind == SpanRecord::Kind::kPrefill) {
         add("nacre.prompt_tokens", int64_t{trace_.prompt_tokens});
         if (!draft && trace_.cached_tokens.has_value()) {

@@ -65,6 +65,7 @@ v1::TraceLane ToProto(const TraceLane& lane) {
     out->set_length(span.length);
     out->set_batch_sessions(span.batch_sessions);
     out->set_bytes(static_cast<uint64_t>(span.bytes));
+    out->set_abandoned(span.abandoned);
   }
   return proto;
 }

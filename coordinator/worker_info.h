@@ -32,6 +32,7 @@ struct WorkerInfo {
   // Of a draft: length policies that it has a calibration for, each with the
   // fingerprint of the target that it was made with.
   std::vector<std::pair<std::string, std::string>> policy_files = {};
+  bool abandons_steps = false;  // a draft, when a verdict makes one pointless
 };
 
 // One stretch of a worker's time spent on a session (proto/types.proto, Span).
@@ -57,6 +58,7 @@ struct SpanRecord {
   int length = 0;
   int batch_sessions = 0;
   int64_t bytes = 0;
+  bool abandoned = false;
 };
 
 // One message of a worker, as values.

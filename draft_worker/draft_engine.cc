@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "draft_worker/engine_session.h"
 #include "draft_worker/hidden_sink.h"
@@ -18,10 +19,14 @@ DraftEngine::DraftEngine(Options options)
       options_(std::move(options)),
       outbox_(options_.send),
       hidden_sink_(std::make_shared<HiddenSink>(this)) {
+  options_.model->SetInterrupt([this] { return IsStepPointless(); });
   Publish();
 }
 
-DraftEngine::~DraftEngine() { hidden_sink_->Detach(); }
+DraftEngine::~DraftEngine() {
+  options_.model->SetInterrupt(nullptr);
+  hidden_sink_->Detach();
+}
 
 absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
   TakeCommands();
@@ -44,10 +49,13 @@ absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
       num_drafting_ > 0 ? WorkerState::kDraft : WorkerState::kPrefill,
       start_ns);
   Deliver(worker::Delivery::kElsewhere);
+  in_forward_ = true;
   const absl::StatusOr<absl::Span<const float>> logits =
       options_.model->Forward(batch_);
-  ++steps_;
-  if (!logits.ok()) {
+  in_forward_ = false;
+  const bool abandoned = absl::IsAborted(logits.status());
+  ++(abandoned ? abandoned_steps_ : steps_);
+  if (!logits.ok() && !abandoned) {
     for (Session* session : stepping_) {
       Fail(*session, absl::InternalError(absl::StrCat(
                          "the forward failed: ", logits.status().message())));
@@ -57,17 +65,19 @@ absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
     in_step_ = true;
     TakeCommands();
     in_step_ = false;
-    DraftAll(*logits);
-    for (Session* session : stepping_) {
-      session->sequence->Share(session->settled());
+    if (!abandoned) {
+      DraftAll(*logits);
+      for (Session* session : stepping_) {
+        session->sequence->Share(session->settled());
+      }
     }
-    AddStepSpans(start_ns, now_ns_());
+    AddStepSpans(start_ns, now_ns_(), abandoned);
     SendStopNotices();
   }
   RemoveClosed();
   Publish();
   outbox_.Flush();
-  if (!logits.ok()) return logits.status();
+  if (!logits.ok() && !abandoned) return logits.status();
   return outcome;
 }
 
@@ -143,7 +153,7 @@ void DraftEngine::PlanPrefills() {
 
 void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
   session.drafts = drafts;
-  session.cut = session.drew = false;
+  session.cut = session.drew = session.pointless = false;
   session.fed_rows = rows;
   const absl::Span<const int32_t> tokens = session.schedule.tokens();
   // Commits that arrive during the forward are applied after it: the span stays
@@ -222,7 +232,8 @@ void DraftEngine::Draft(Session& session, absl::Span<const float> logits,
   outbox_.For(session.stream).tails.push_back({session.id, std::move(tail)});
 }
 
-void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns) {
+void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns,
+                               bool abandoned) {
   for (Session* session : stepping_) {
     Span span;
     span.kind = session->drafts ? Span::Kind::kDraft : Span::Kind::kPrefill;
@@ -233,6 +244,7 @@ void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns) {
     const bool drew_none = session->drafts && !session->drew;
     span.length = drew_none ? 0 : session->schedule.length();
     span.batch_sessions = static_cast<int>(stepping_.size());
+    span.abandoned = abandoned;
     AddSpan(*session, span);
   }
 }
@@ -257,6 +269,7 @@ void DraftEngine::AddSpan(const Session& session, Span span) {
 void DraftEngine::Publish() {
   worker::EngineStats stats;
   stats.steps = steps_;
+  stats.abandoned_steps = abandoned_steps_;
   stats.sessions = static_cast<int>(sessions_.size());
   stats.kv_free_tokens = options_.model->kv_free_tokens();
   stats.rejected_messages = rejected_messages_;

@@ -1,6 +1,8 @@
 // The draft worker's engine: owns the sessions and their KV and gives, in each
 // step, one token to every session that may draft. A commit that disagrees cuts
-// the sequence; drafting goes on from there.
+// the sequence; drafting goes on from there. Where it makes all that a step is
+// about to draft pointless, the step is abandoned between two layers: half a
+// step a mismatch on average that nobody waits for.
 //
 // Sessions live until Close, their stream's end or a failure. One thread runs
 // it (worker::Engine::Run, or RunOnce in tests); Push is thread-safe.
@@ -81,6 +83,7 @@ class DraftEngine : public worker::Engine {
   class HiddenSink;
 
   void TakeCommands();
+  void ApplyAll(std::vector<DraftCommands>* commands);
   void Apply(DraftCommands& commands);
   // Closes the stream's sessions that are not among `kept`.
   void Reap(worker::StreamId stream, const std::vector<uint64_t>& kept);
@@ -122,6 +125,10 @@ class DraftEngine : public worker::Engine {
   void PlanDrafts(int64_t now_ns);
   void PlanPrefills();
   void AddRows(Session& session, int rows, bool drafts);
+  // Whether what has arrived during the forward makes all of it pointless
+  // (engine_interrupt.cc). Changes no session: commands apply after a forward.
+  bool IsStepPointless();
+  void NotePointless(const DraftCommands& commands);
   // For all that draft, with the logits of their rows [sessions, vocab_size].
   void DraftAll(absl::Span<const float> logits);
   // Draws the session's next token, unless a commit has made it pointless.
@@ -129,7 +136,7 @@ class DraftEngine : public worker::Engine {
   //   or it is recorded
   void Draft(Session& session, absl::Span<const float> logits,
              absl::Span<const float> hidden);
-  void AddStepSpans(int64_t start_ns, int64_t end_ns);
+  void AddStepSpans(int64_t start_ns, int64_t end_ns, bool abandoned);
   void EndWait(Session& session, int64_t now_ns);
   void AddSpan(const Session& session, worker::Span span);
   void Publish();
@@ -139,7 +146,9 @@ class DraftEngine : public worker::Engine {
   worker::EngineInbox<DraftCommands> inbox_;
   worker::EventOutbox<DraftEvents> outbox_;
   std::vector<DraftCommands> commands_;  // scratch of TakeCommands
-  model::SamplingScratch scratch_;       // of all samplers
+  // Looked at during a forward; older than what is in the inbox.
+  std::vector<DraftCommands> held_;
+  model::SamplingScratch scratch_;  // of all samplers
 
   std::vector<std::unique_ptr<Session>> sessions_;  // in the order opened
   absl::flat_hash_map<worker::SessionKey, Session*> by_key_;
@@ -148,6 +157,7 @@ class DraftEngine : public worker::Engine {
   size_t first_ = 0;      // who steps first when the budget is too small
   bool closing_ = false;  // some session waits for RemoveClosed
   bool in_step_ = false;
+  bool in_forward_ = false;
 
   // The step being run.
   std::vector<Session*> stepping_;
@@ -156,6 +166,7 @@ class DraftEngine : public worker::Engine {
   int num_drafting_ = 0;
 
   uint64_t steps_ = 0;
+  uint64_t abandoned_steps_ = 0;
   uint64_t rejected_messages_ = 0;
   uint64_t rollback_tokens_ = 0;
   uint64_t reaped_sessions_ = 0;

@@ -19,14 +19,21 @@ namespace nacre::draft_worker {
 using speculation::DraftSession;
 
 void DraftEngine::TakeCommands() {
+  const bool held = !held_.empty();
+  ApplyAll(&held_);
   inbox_.Take(&commands_);
-  if (commands_.empty()) return;
-  for (DraftCommands& commands : commands_) {
-    Apply(commands);
+  if (!held && commands_.empty()) return;
+  ApplyAll(&commands_);
+  if (!in_step_) SendStopNotices();
+}
+
+void DraftEngine::ApplyAll(std::vector<DraftCommands>* commands) {
+  for (DraftCommands& each : *commands) {
+    Apply(each);
     // What one message closes makes room for what the next one opens.
     if (!in_step_) RemoveClosed();
   }
-  if (!in_step_) SendStopNotices();
+  commands->clear();
 }
 
 void DraftEngine::Apply(DraftCommands& commands) {

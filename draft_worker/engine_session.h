@@ -47,8 +47,9 @@ struct DraftEngine::Session {
 
   // Its part of the step being run.
   bool drafts = false;
-  bool cut = false;   // a commit changed the tokens that the step fed
-  bool drew = false;  // a token
+  bool cut = false;        // a commit changed the tokens that the step fed
+  bool drew = false;       // a token
+  bool pointless = false;  // a command that is held says so
   int fed_rows = 0;
 
   // Tokens whose KV is missing, the last one left out: that is fed to draft.

@@ -9,6 +9,7 @@
 #define MODEL_LANGUAGE_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -109,6 +110,14 @@ class LanguageModel {
   // norm: [sum of num_logits, hidden_size] in batch order, valid until the next
   // call. Copied when it is asked for. Empty where the model shows none.
   virtual absl::Span<const float> final_hidden() { return {}; }
+
+  // Asked on its thread by a Forward that is under way, now and then (between
+  // layers): true ends it with ABORTED, and no sequence has changed its length.
+  // Null: nobody is asked. A model whose forward cannot be ended early, because
+  // its device has all of it queued, may leave this out.
+  virtual void SetInterrupt(std::function<bool()> interrupt) {
+    static_cast<void>(interrupt);
+  }
 
   // Rises while a Forward makes progress, as it finishes layers, so that a slow
   // one can be told from a hung one. Any thread may ask.

@@ -250,6 +250,11 @@ absl::StatusOr<absl::Span<const float>> LlamaModel::Forward(
   GatherRows(batch);
   backend_->Embed(*weights_.embedding, token_ids_, activations_.hidden->f32());
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    // What was stored behind the sequences' ends is stored again next time.
+    if (i > 0 && interrupt_ && interrupt_()) {
+      return absl::AbortedError(absl::StrCat(
+          "interrupted after ", i, " of ", weights_.layers.size(), " layers"));
+    }
     RunLayer(weights_.layers[i], kv_pool_->layer(static_cast<int>(i)));
   }
   if (num_logit_rows > 0) RunHead(batch, num_logit_rows);

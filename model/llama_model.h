@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,6 +63,9 @@ class LlamaModel : public LanguageModel {
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) override;
   absl::Span<const float> final_hidden() override;
+  void SetInterrupt(std::function<bool()> interrupt) override {
+    interrupt_ = std::move(interrupt);
+  }
   uint64_t forward_progress() const override { return layers_finished_; }
 
  private:
@@ -97,6 +101,7 @@ class LlamaModel : public LanguageModel {
   std::unique_ptr<KvPool> kv_pool_;
   RopeTable rope_;
   ModelInfo info_;
+  std::function<bool()> interrupt_;
 
   Activations activations_;
   std::atomic<uint64_t> layers_finished_{0};   // written by Forward only

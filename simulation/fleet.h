@@ -82,6 +82,9 @@ struct FleetOptions {
   // committed token that it had not drafted; prompt rows count in both.
   StepTimes target_step = StepTimes::Flat(10e6);
   StepTimes draft_step = StepTimes::Flat(2e6);
+  // A draft ends a step early when a verdict has made it pointless, as the
+  // workers do whose devices can (draft_worker/draft_engine.h).
+  bool abandons_steps = false;
   int max_step_rows = 512;
   int prefill_chunk = 128;  // most prompt rows of a step beside other sessions
   // Between the coordinator and a worker of the role, each way. A tail takes a

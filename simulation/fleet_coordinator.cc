@@ -268,7 +268,10 @@ StepCosts FleetCoordinator::Costs(const Session& s) const {
   if (s.target != nullptr) {
     costs.other_sessions = costs.other_async_sessions = s.target->load - 1;
   }
-  if (s.draft != nullptr) costs.draft_token_ns = draft_step_.At(s.draft->load);
+  if (s.draft != nullptr) {
+    costs.draft_token_ns = draft_step_.At(s.draft->load);
+    costs.abandons_steps = options_.abandons_steps && s.draft->load == 1;
+  }
   costs.hop_ns = options_.target_hop.mean_ns() + options_.draft_hop.mean_ns();
   return costs;
 }

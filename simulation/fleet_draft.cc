@@ -15,7 +15,10 @@ FleetDraft::Seat* FleetDraft::Find(uint64_t session_id) {
   return nullptr;
 }
 
-void FleetDraft::LoseSessions() { seats_.clear(); }
+void FleetDraft::LoseSessions() {
+  batch_.clear();
+  seats_.clear();
+}
 
 void FleetDraft::Open(uint64_t session_id, DraftSession::Options options,
                       std::vector<int32_t> committed,
@@ -42,6 +45,7 @@ void FleetDraft::OnCommit(uint64_t session_id,
   seat->kv_length =
       std::min({seat->kv_length, machine.kept_length(), machine.kv_limit()});
   SendStopNotice(*seat);
+  AbandonStep();
 }
 
 void FleetDraft::OnPlan(uint64_t session_id,
@@ -54,7 +58,20 @@ void FleetDraft::OnPlan(uint64_t session_id,
 
 void FleetDraft::Close(uint64_t session_id) {
   if (Seat* seat = Find(session_id)) seat->closing = true;
-  if (!stepping()) RemoveClosed();
+  stepping() ? AbandonStep() : RemoveClosed();
+}
+
+void FleetDraft::AbandonStep() {
+  if (!options_.abandons_steps || !stepping() || hung()) return;
+  if (!std::all_of(batch_.begin(), batch_.end(), [](const Seat* seat) {
+        return seat->closing || (seat->drafts && seat->cut);
+      })) {
+    return;
+  }
+  for (Seat* seat : batch_) {
+    seat->kv_length = std::min(seat->kv_length, seat->kv_length_before);
+  }
+  EndStep();
 }
 
 void FleetDraft::RemoveClosed() {
@@ -65,7 +82,7 @@ void FleetDraft::RemoveClosed() {
 
 void FleetDraft::Look() {
   if (!up() || hung() || stepping()) return;
-  std::vector<Seat*> batch;
+  batch_.clear();
   int rows = 0;
   bool full = false;
   const size_t count = seats_.size();
@@ -82,9 +99,10 @@ void FleetDraft::Look() {
     }
     seat.drafts = true;
     seat.cut = false;
+    seat.kv_length_before = seat.kv_length;
     seat.kv_length = seat.machine.length();
     rows += needed;
-    batch.push_back(&seat);
+    batch_.push_back(&seat);
   }
   // Prompts take what room is left, or less where others wait for the next
   // step.
@@ -97,20 +115,20 @@ void FleetDraft::Look() {
     const int fed = std::min(seat->unfed_rows(), most - rows);
     if (seat->prefilled || fed <= 0) continue;
     seat->drafts = false;
+    seat->kv_length_before = seat->kv_length;
     seat->kv_length += fed;
     rows += fed;
-    batch.push_back(seat.get());
+    batch_.push_back(seat.get());
   }
-  if (batch.empty()) {
+  if (batch_.empty()) {
     Enter(seats_.empty() ? State::kNoWork : State::kWait);
     return;
   }
-  Step(options_.draft_step.At(rows),
-       [this, batch = std::move(batch)] { Finish(batch); });
+  Step(options_.draft_step.At(rows), [this] { Finish(); });
 }
 
-void FleetDraft::Finish(const std::vector<Seat*>& batch) {
-  for (Seat* seat : batch) {
+void FleetDraft::Finish() {
+  for (Seat* seat : std::exchange(batch_, {})) {
     if (!seat->drafts || seat->closing || seat->cut ||
         !seat->machine.WantsStep()) {
       continue;

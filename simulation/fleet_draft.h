@@ -39,6 +39,7 @@ class FleetDraft : public FleetWorker {
     // Of the running step.
     bool drafts = false;
     bool cut = false;  // a commit has made its token pointless
+    int kv_length_before = 0;
 
     // Rows before the one that drafts.
     int unfed_rows() const { return machine.kv_limit() - kv_length; }
@@ -47,13 +48,16 @@ class FleetDraft : public FleetWorker {
   void Look() override;
   void LoseSessions() override;
   Seat* Find(uint64_t session_id);
-  void Finish(const std::vector<Seat*>& batch);
+  void Finish();
+  // The running step, if nobody needs what it computes.
+  void AbandonStep();
   void SendTail(uint64_t session_id, const speculation::Tail& tail);
   void SendStopNotice(Seat& seat);
   void RemoveClosed();
 
   const FleetOptions& options_;
   std::vector<std::unique_ptr<Seat>> seats_;
+  std::vector<Seat*> batch_;  // of the running step
   size_t first_ = 0;  // whose turn it is when a step has no room for all
 };
 

@@ -63,14 +63,19 @@ const WorkerTime& FleetWorker::Time() {
 void FleetWorker::Step(int64_t duration_ns, std::function<void()> finish) {
   Enter(State::kBusy);
   stepping_ = true;
-  world_.queue.Post(
-      world_.queue.now_ns() + duration_ns,
-      [this, incarnation = incarnation_, finish = std::move(finish)] {
-        if (incarnation != incarnation_ || hung_) return;
-        stepping_ = false;
-        finish();
-        Touch();
-      });
+  finish_step_ = std::move(finish);
+  world_.queue.Post(world_.queue.now_ns() + duration_ns,
+                    [this, incarnation = incarnation_, step = ++step_] {
+                      if (incarnation == incarnation_ && step == step_)
+                        EndStep();
+                    });
+}
+
+void FleetWorker::EndStep() {
+  if (!stepping_ || hung_) return;
+  stepping_ = false;
+  std::exchange(finish_step_, nullptr)();
+  Touch();
 }
 
 void FleetWorker::Touch() {

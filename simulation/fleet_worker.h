@@ -116,6 +116,8 @@ class FleetWorker {
   bool stepping() const { return stepping_; }
   // `finish` runs at the end of the step unless this worker has died or hangs.
   void Step(int64_t duration_ns, std::function<void()> finish);
+  // Ends the running step now, as if it had been as short as that.
+  void EndStep();
   void Touch();
   // Touches at `time_ns`.
   void WakeAt(int64_t time_ns);
@@ -131,6 +133,8 @@ class FleetWorker {
   bool up_ = true;
   bool hung_ = false;
   bool stepping_ = false;
+  int64_t step_ = 0;  // its number
+  std::function<void()> finish_step_;
   bool touched_ = false;
   State state_ = State::kNoWork;
   int64_t since_ns_ = 0;

@@ -90,7 +90,8 @@ int SharedWindow(double alpha, int max_window, const StepCosts& costs) {
 // verdict that finds it in the middle of a token makes this one a waste if it
 // is a mismatch, and the token holds up the next. Where that is likelier than
 // the token is useful, the draft stops before it: it then drafts whole tokens
-// between two verdicts. Else nothing but the window bounds it.
+// between two verdicts. Else, and where it would abandon the token, nothing but
+// the window bounds it.
 DraftPlan AsyncLeads(double alpha, const Gates& gates, int window,
                      double cost_ratio, const StepCosts& costs) {
   const double round_trip = costs.draft_token_ns > 0.0
@@ -98,10 +99,11 @@ DraftPlan AsyncLeads(double alpha, const Gates& gates, int window,
                                 : 0.0;
   // Whole tokens in the time between two verdicts, of `tokens`; none where the
   // rest of one is worth drafting.
-  const auto whole = [alpha](double tokens, int compared) {
+  const auto whole = [alpha, &costs](double tokens, int compared) {
     tokens = std::min(tokens, static_cast<double>(kMaxLead));
     const double whole = std::floor(tokens);
     const bool streams =
+        costs.abandons_steps ||
         tokens - whole > 1.0 - std::pow(ClampAlpha(alpha), compared);
     return streams ? absl::nullopt
                    : absl::optional<int>(static_cast<int>(whole));

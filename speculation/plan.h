@@ -8,7 +8,8 @@
 //
 // The lead of async is longer by what is drafted on the way of a message, and
 // shorter where the draft would otherwise be in the middle of a token that is
-// likely a waste when a verdict arrives. It is 0, the draft rests, where other
+// likely a waste when a verdict arrives, and that it would finish nevertheless.
+// It is 0, the draft rests, where other
 // sessions fill the step and no window pays, for this session or for others.
 //
 // In sd the draft also waits where a length policy ends a chunk.
@@ -38,6 +39,8 @@ struct StepCosts {
   double own_rows = 1.0;        // of this session in a step, on average
   double draft_token_ns = 0.0;  // 0 when not measured
   double hop_ns = 500e3;        // draft to target through the coordinator
+  // The draft ends a step at once when a verdict makes all of it a waste.
+  bool abandons_steps = false;
 
   // Of the target, in ns; 1 where nothing has been measured.
   double StepTime(int rows) const;

@@ -25,12 +25,13 @@ constexpr absl::string_view kStyle = R"(
 @media print { :root { --ink: #000; --paper: #fff; --faint: #ccc; }
   figure, table { break-inside: avoid; } }
 body { color: var(--ink); background: var(--paper); margin: 2em auto;
-  max-width: 60em; padding: 0 1em;
+  max-width: 64em; padding: 0 1em;
   font: 15px/1.5 system-ui, "Liberation Sans", Arial, sans-serif; }
 h1 { font-size: 1.5em; } h2 { font-size: 1.2em; margin-top: 2em; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums;
   font-size: 13px; }
-th, td { text-align: right; padding: .15em .6em; }
+th, td { text-align: right; padding: .15em .45em; }
+td { white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 thead th { border-bottom: 1px solid var(--ink); vertical-align: bottom; }
 tbody tr:nth-child(even) { background: color-mix(in srgb, var(--faint) 35%,
@@ -258,7 +259,7 @@ TimelineSpan ToTimelineSpan(const v1::Span& span, int64_t offset_ns) {
   switch (span.kind()) {
     case v1::Span::KIND_DRAFT:
       shown.css_class = "draft";
-      shown.text = "draft";
+      shown.text = span.abandoned() ? "abandoned" : "draft";
       break;
     case v1::Span::KIND_VERIFY:
       shown.css_class = "busy";

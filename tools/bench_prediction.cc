@@ -88,6 +88,7 @@ std::optional<BenchPrediction> PredictOne(
   fleet.streams = plan.streams;
   fleet.targets = steps.num_workers(v1::WORKER_ROLE_TARGET);
   fleet.drafts = steps.num_workers(v1::WORKER_ROLE_DRAFT);
+  fleet.abandons_steps = steps.abandons_steps();
   fleet.target_step = *target_step;
   if (prediction.draft_step.has_value()) {
     fleet.draft_step = *prediction.draft_step;

@@ -74,6 +74,8 @@ void SimulateFlags::Register(FlagSet* flags) {
   flags->Add("prompt-tokens", "N", &prompt_tokens,
              "of each request; 1 has nothing to prefill");
   flags->Add("step-rows", "N", &step_rows, "row budget of one step");
+  flags->Add("abandon-steps", "", &abandon_steps,
+             "drafts cut short what a verdict makes pointless");
   flags->Add("failures", "LIST", &failures,
              "WHO@S, once at S seconds, or WHO/S, every S on average, then "
              "+BACK seconds; WHO: draft, target, hung-draft, perhaps :N");
@@ -179,6 +181,7 @@ absl::StatusOr<SimulatePlan> SimulateFlags::Build() const {
   fleet.output_tokens = tokens;
   fleet.prompt_tokens = prompt_tokens;
   fleet.max_step_rows = step_rows;
+  fleet.abandons_steps = abandon_steps;
   return plan;
 }
 

@@ -41,6 +41,7 @@ struct SimulateFlags {
   int tokens = 10'000;
   int prompt_tokens = 1;
   int step_rows = 512;
+  bool abandon_steps = false;
   std::string failures;
   uint64_t seed = 1;
   std::string json;

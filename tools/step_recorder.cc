@@ -48,6 +48,10 @@ void StepRecorder::Add(
           span.duration_ns() == 0) {
         continue;
       }
+      if (span.abandoned()) {
+        abandons_steps_ = true;
+        continue;
+      }
       Worker& worker = workers_[lane.address()];
       worker.role = lane.role();
       Step& step = worker.steps[span.start_ns()];

@@ -22,6 +22,9 @@ class StepRecorder {
   // known by its worker and its start.
   void Add(const google::protobuf::RepeatedPtrField<v1::TraceLane>& lanes);
 
+  // Whether a draft has abandoned a step. Such are no step times.
+  bool abandons_steps() const { return abandons_steps_; }
+
   // Those of the role that have stepped.
   int num_workers(v1::WorkerRole role) const;
 
@@ -52,6 +55,7 @@ class StepRecorder {
   std::map<int, std::vector<double>> ByRows(v1::WorkerRole role) const;
 
   std::map<std::string, Worker> workers_;  // by address
+  bool abandons_steps_ = false;
 };
 
 }  // namespace nacre::tools

@@ -76,6 +76,7 @@ Json EventJson(const PlacedSpan& placed, int64_t origin_ns) {
   Json args = {{"session", span.session_id()},    {"rows", span.rows()},
                {"batch_rows", span.batch_rows()}, {"matched", span.matched()},
                {"accepted", span.accepted()},     {"length", span.length()}};
+  if (span.abandoned()) args["abandoned"] = true;
   Json event = {{"name", SpanName(span.kind())}, {"cat", "nacre"}};
   const double start_us = (placed.start_ns - origin_ns) / 1000.0;
   if (span.kind() == v1::Span::KIND_ROLLBACK) {

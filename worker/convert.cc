@@ -285,6 +285,7 @@ void FillSpan(const Span& span, v1::Span* proto) {
   proto->set_length(static_cast<uint32_t>(span.length));
   proto->set_batch_sessions(static_cast<uint32_t>(span.batch_sessions));
   proto->set_bytes(static_cast<uint64_t>(span.bytes));
+  proto->set_abandoned(span.abandoned);
 }
 
 }  // namespace nacre::worker

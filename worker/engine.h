@@ -23,7 +23,8 @@ namespace nacre::worker {
 
 // As of one moment.
 struct EngineStats {
-  uint64_t steps = 0;  // forwards
+  uint64_t steps = 0;            // forwards
+  uint64_t abandoned_steps = 0;  // cut short, not among `steps`
   int sessions = 0;
   int64_t kv_free_tokens = 0;
   uint64_t rejected_messages = 0;  // stale, repeated or malformed

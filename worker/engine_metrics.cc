@@ -87,6 +87,12 @@ std::vector<MetricFamily> EngineMetrics::Collect() const {
   }
   counter("nacre_worker_steps_total", "Forwards.",
           static_cast<double>(stats.steps), own);
+  if (draft) {
+    counter("nacre_draft_abandoned_steps_total",
+            "Forwards that a verdict made pointless, cut short; not among "
+            "nacre_worker_steps_total.",
+            static_cast<double>(stats.abandoned_steps), own);
+  }
   counter("nacre_worker_rejected_messages_total",
           "Messages that were stale, repeated or malformed: they changed "
           "nothing.",

@@ -44,6 +44,7 @@ struct Span {
                    // sequence with the token drawn (kDraft; 0: none was)
   int batch_sessions = 0;  // in the step, this one included
   int64_t bytes = 0;       // kHidden
+  bool abandoned = false;  // kDraft, kPrefill: cut short
 };
 
 // The session has failed and is closed.

@@ -103,6 +103,9 @@ v1::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
     hello.add_eos_token_ids(static_cast<uint32_t>(id));
   }
   hello.set_kv_capacity_tokens(static_cast<uint64_t>(info.kv_capacity_tokens));
+  // A GPU has all of a forward queued when it is asked whether to go on.
+  hello.set_abandons_steps(role == v1::WORKER_ROLE_DRAFT &&
+                           options.backend.kind != "cuda");
   for (const StepTime& time : step_times) {
     v1::StepTime* proto = hello.add_step_times();
     proto->set_rows(static_cast<uint32_t>(time.rows));

@@ -56,6 +56,9 @@ TEST(ParseHelloTest, AValidHelloArrivesUnchanged) {
   EXPECT_EQ(info->kv_capacity_tokens, 4096);
   EXPECT_THAT(info->eos_token_ids, ElementsAre(2));
   EXPECT_THAT(info->step_times_ns, ElementsAre(Pair(4, 5000)));
+  EXPECT_FALSE(info->abandons_steps);
+  hello.set_abandons_steps(true);
+  EXPECT_TRUE(ParseHello(hello)->abandons_steps);
   hello.set_role(v1::WORKER_ROLE_TARGET);
   EXPECT_EQ(ParseHello(hello)->role, WorkerRole::kTarget);
 }

@@ -209,6 +209,35 @@ TEST_F(DispatcherTest, MeasurementsChangeThePlanOfBothWorkers) {
   EXPECT_GT(target.client->last_target_plan.window, window);
 }
 
+// They would make the draft look faster than it is.
+TEST_F(DispatcherTest, AbandonedStepsAreNoStepTimes) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  const Run run = Start();
+  const int plans = draft.client->num_plans();
+  WorkerEvents events;
+  for (int i = 1; i <= 50; ++i) {
+    SpanRecord span;
+    span.session_id = run.id;
+    span.kind = SpanRecord::Kind::kDraft;
+    span.start_ns = 10000000 * i;
+    span.duration_ns = 1000;
+    span.rows = span.batch_rows = 1;
+    span.abandoned = true;
+    events.spans.push_back(span);
+  }
+  dispatcher_.OnEvents(draft.id, events);
+  Verdict(target, run.id, 2, {'x'});
+  EXPECT_EQ(draft.client->num_plans(), plans);
+  for (SpanRecord& span : events.spans) {
+    span.abandoned = false;
+    span.start_ns += 1000000000;
+  }
+  dispatcher_.OnEvents(draft.id, events);
+  Verdict(target, run.id, 3, {'y'});
+  EXPECT_GT(draft.client->num_plans(), plans);
+}
+
 TEST_F(DispatcherTest, WhereEachRowCostsAStepDraftsRestUnderLoad) {
   WorkerInfo info = Info(WorkerRole::kTarget, "steep");
   info.step_times_ns = {{1, 5000000}, {64, 320000000}};

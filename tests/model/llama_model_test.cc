@@ -279,6 +279,33 @@ TEST_P(LlamaModelTest, AppendingOtherTokensAfterTruncationForgetsTheOldOnes) {
   ExpectSameBits(logits, RunOneByOne(model.get(), tokens), 20, "re-appended");
 }
 
+TEST_P(LlamaModelTest, AnInterruptedForwardLeavesNoTrace) {
+  const auto model = LoadTiny();
+  const std::vector<int32_t> tokens =
+      RandomTokens(12, model->info().vocab_size, 8);
+  const Logits expected = RunOneByOne(model.get(), tokens);
+  const auto sequence = NewSequence(model.get(), 12);
+  const absl::Span<const int32_t> span = tokens;
+  ForwardRows(model.get(), sequence.get(), span.subspan(0, 5));
+
+  int asked = 0;
+  model->SetInterrupt([&asked] { return ++asked > 0; });
+  // Other tokens, more of them.
+  const std::vector<int32_t> others =
+      RandomTokens(7, model->info().vocab_size, 9);
+  EXPECT_EQ(model->Forward({{sequence.get(), others, 1}}).status().code(),
+            absl::StatusCode::kAborted);
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(sequence->length(), 5);
+
+  model->SetInterrupt([] { return false; });
+  ExpectSameBits(ForwardRows(model.get(), sequence.get(), span.subspan(5, 3)),
+                 expected, 5, "asked, and not interrupted");
+  model->SetInterrupt(nullptr);
+  ExpectSameBits(ForwardRows(model.get(), sequence.get(), span.subspan(8)),
+                 expected, 8, "not asked");
+}
+
 TEST_P(LlamaModelTest, ReservesAndFreesItsKvCache) {
   const auto model = LoadTiny();
   const int64_t all = model->kv_free_tokens();

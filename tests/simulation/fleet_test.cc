@@ -64,6 +64,36 @@ TEST(SimulateFleet, MeasuresTheAlphaItWasGiven) {
   }
 }
 
+// A mismatch finds the draft in the middle of a token where c is no whole
+// number.
+TEST(SimulateFleet, AbandonedStepsSaveTime) {
+  FleetOptions options = Fleet(Method::kAsync);
+  options.draft_step = StepTimes::Flat(3e6);
+  const FleetResult finished = Simulated(options);
+  options.abandons_steps = true;
+  const FleetResult abandoned = Simulated(options);
+  EXPECT_LT(abandoned.virtual_ns, finished.virtual_ns);
+  EXPECT_GT(abandoned.virtual_ns, finished.virtual_ns * 85 / 100);
+}
+
+// A step goes on that somebody else needs, and with `sd` the draft waits for
+// each verdict.
+TEST(SimulateFleet, NothingElseIsAbandoned) {
+  FleetOptions options = Fleet(Method::kSd);
+  const FleetResult finished = Simulated(options);
+  options.abandons_steps = true;
+  EXPECT_EQ(Simulated(options).virtual_ns, finished.virtual_ns);
+  options = Fleet(Method::kAsync);
+  options.abandons_steps = true;
+  options.streams = 8;
+  options.drafts = 2;
+  options.failures.push_back({.role = Role::kDraft,
+                              .after_ns = 300 * kMs,
+                              .repeats = true,
+                              .back_after_ns = 50 * kMs});
+  Simulated(options);
+}
+
 TEST(SimulateFleet, RequestsFollowEachOther) {
   FleetOptions options = Fleet(Method::kAr);
   options.requests = 3;

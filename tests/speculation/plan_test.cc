@@ -112,6 +112,21 @@ TEST_F(PlanTest, AnAsyncDraftStopsBeforeATokenThatIsLikelyAWaste) {
   EXPECT_EQ(low.draft.lead_in_flow, 2 * low.window + 1);
 }
 
+TEST_F(PlanTest, AnAsyncDraftThatAbandonsATokenNeedNotStopBeforeIt) {
+  PlanInputs inputs = Inputs(Method::kAsync, 5.3e6, 0.3);
+  inputs.costs.abandons_steps = true;
+  const PipelinePlan plan = MakePlan(inputs);
+  const int lead = 2 * plan.window + 1;
+  EXPECT_EQ(plan.draft, (DraftPlan{lead, lead}));
+  // Else nothing changes.
+  inputs.costs.abandons_steps = false;
+  EXPECT_EQ(MakePlan(inputs).target, plan.target);
+  inputs.method = Method::kPearl;
+  const PipelinePlan pearl = MakePlan(inputs);
+  inputs.costs.abandons_steps = true;
+  EXPECT_EQ(MakePlan(inputs), pearl);
+}
+
 TEST_F(PlanTest, AnAsyncDraftStreamsOnWhereAMatchIsLikely) {
   const PipelinePlan high = MakePlan(Inputs(Method::kAsync, 5.5e6, 0.95));
   const int lead = 2 * high.window + 1;

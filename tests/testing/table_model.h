@@ -52,6 +52,8 @@ struct TableModelOptions {
   // Called in every Forward, with its number of rows, before anything else; an
   // error is returned and nothing changes. For step times, gates and failures.
   std::function<absl::Status(int num_rows)> on_forward;
+  // Asks, after that, whether to end early.
+  bool is_interruptible = false;
 };
 
 class TableModel : public model::LanguageModel {
@@ -119,6 +121,10 @@ class TableModel : public model::LanguageModel {
                                  : absl::Span<const float>();
   }
 
+  void SetInterrupt(std::function<bool()> interrupt) override {
+    interrupt_ = std::move(interrupt);
+  }
+
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const model::SequenceRows> batch) override {
     int num_rows = 0;
@@ -129,6 +135,9 @@ class TableModel : public model::LanguageModel {
       if (absl::Status status = options_.on_forward(num_rows); !status.ok()) {
         return status;
       }
+    }
+    if (options_.is_interruptible && interrupt_ && interrupt_()) {
+      return absl::AbortedError("interrupted");
     }
     for (size_t i = 0; i < batch.size(); ++i) CheckRows(batch, i);
     for (const model::SequenceRows& rows : batch) {
@@ -213,6 +222,7 @@ class TableModel : public model::LanguageModel {
 
   TableModelOptions options_;
   model::ModelInfo info_;
+  std::function<bool()> interrupt_;
   std::atomic<int64_t> kv_free_tokens_;
   std::atomic<int> num_sequences_ = 0;
   std::atomic<int64_t> num_forwards_ = 0;

@@ -46,6 +46,22 @@ class Lanes {
   v1::Complete complete_;
 };
 
+TEST(StepRecorderTest, AbandonedStepsAreNoStepTimes) {
+  StepRecorder recorder;
+  Lanes lanes;
+  lanes.Draft(v1::Span::KIND_DRAFT, 1, 1, 100);
+  recorder.Add(lanes.get());
+  EXPECT_FALSE(recorder.abandons_steps());
+  Lanes abandoned;
+  abandoned.Draft(v1::Span::KIND_DRAFT, 200, 1, 10);
+  google::protobuf::RepeatedPtrField<v1::TraceLane> changed = abandoned.get();
+  changed.Mutable(1)->mutable_spans(0)->set_abandoned(true);
+  recorder.Add(changed);
+  EXPECT_TRUE(recorder.abandons_steps());
+  ASSERT_TRUE(recorder.Curve(kDraft).has_value());
+  EXPECT_EQ(recorder.Curve(kDraft)->At(1), 100);
+}
+
 TEST(StepRecorderTest, HasNothingBeforeAnyStep) {
   StepRecorder recorder;
   Lanes lanes;

@@ -75,6 +75,7 @@ TEST(EngineMetricsTest, AFreshDraftHasEverySeriesAtZero) {
         "nacre_draft_wait_seconds_total{role=\"draft\",worker=\"host:1\","
         "reason=\"no_work\"}",
         "nacre_rollback_tokens_total{role=\"draft\",worker=\"host:1\"}",
+        "nacre_draft_abandoned_steps_total{role=\"draft\",worker=\"host:1\"}",
         "nacre_worker_prefix_cache_queries_total{role=\"draft\",worker=\"host:"
         "1\"}",
         "nacre_worker_prefix_cache_hits_total{role=\"draft\",worker=\"host:"

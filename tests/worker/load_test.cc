@@ -46,6 +46,10 @@ TEST(LoadTest, TellsTheCoordinatorWhatWasLoaded) {
   ASSERT_EQ(hello.step_times_size(), 2);
   EXPECT_EQ(hello.step_times(1).rows(), 2u);
   EXPECT_EQ(hello.step_times(1).duration_ns(), 110u);
+  // A CPU computes layer by layer; only drafts end a step early.
+  EXPECT_TRUE(hello.abandons_steps());
+  EXPECT_FALSE(MakeHello(options, *loaded, v1::WORKER_ROLE_TARGET, "", {})
+                   .abandons_steps());
   // Each start of the process is another incarnation.
   EXPECT_NE(
       MakeHello(options, *loaded, v1::WORKER_ROLE_DRAFT, "", {}).incarnation(),

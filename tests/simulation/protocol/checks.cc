@@ -1,6 +1,7 @@
 #include "tests/simulation/protocol/checks.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -125,6 +126,10 @@ void Checks::OnDraftForward(absl::Span<const model::SequenceRows> batch) {
     SimulatedSequence& sequence = Sequence(rows);
     SessionOnWorker& session = *sequence.session;
     const RequestState& request = *session.request;
+    // What an abandoned step was about to feed is not there.
+    if (sequence.divergence >= sequence.length()) {
+      sequence.divergence = kNoDivergence;
+    }
     if (request.is_ratio()) FindDivergence(sequence);
     CheckKv(sequence, "draft");
     int position = sequence.length();
@@ -145,8 +150,16 @@ void Checks::OnDraftForward(absl::Span<const model::SequenceRows> batch) {
       ++position;
     }
     session.may_feed_again = session.drew ? -1 : session.last_fed;
+    session.before_step = {session.drew, session.last_fed};
     session.last_fed = position - 1;
     session.drew = false;
+  }
+}
+
+void Checks::OnAbandoned(absl::Span<const model::SequenceRows> batch) {
+  for (const model::SequenceRows& rows : batch) {
+    SessionOnWorker& session = *Sequence(rows).session;
+    std::tie(session.drew, session.last_fed) = session.before_step;
   }
 }
 

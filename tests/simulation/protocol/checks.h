@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -106,6 +107,7 @@ struct SessionOnWorker {
   int last_fed = -1;
   bool drew = true;
   int may_feed_again = -1;
+  std::pair<bool, int> before_step = {false, -1};  // drew, last_fed
   // Target: the step being run.
   bool verifies = false;
   bool attached_in_step = false;
@@ -143,6 +145,8 @@ class Checks {
                 const std::vector<int32_t>& token_ids);
   void OnTargetForward(absl::Span<const model::SequenceRows> batch);
   void OnDraftForward(absl::Span<const model::SequenceRows> batch);
+  // It ended early: nothing was fed.
+  void OnAbandoned(absl::Span<const model::SequenceRows> batch);
   void OnFedAgain(const SimulatedSequence& sequence, int position);
   // Messages that leave a worker.
   void OnVerdict(SessionOnWorker& session, const speculation::Verdict& verdict);

@@ -107,6 +107,7 @@ WorkerOptions RandomWorker(Random& random, WorkerRole role) {
     worker.budget = {1 + random.Below(8), 1 + random.Below(8)};
   }
   worker.clock_offset_ns = random.Between(1, 1000 * kMillisecond);
+  worker.is_interruptible = worker.clock_offset_ns % 2 == 0;
   return worker;
 }
 
@@ -232,7 +233,8 @@ std::string Describe(const Schedule& schedule) {
         ", step ", worker.step_ns, " ns, KV ", worker.kv_capacity_tokens,
         " in blocks of ", worker.block_size,
         worker.shares_prefixes ? " that are shared" : "",
-        worker.has_policy_files ? ", policy files" : "", ", context ",
+        worker.has_policy_files ? ", policy files" : "",
+        worker.is_interruptible ? ", interruptible" : "", ", context ",
         worker.context_length, ", budget ", worker.budget.max_rows, "\n");
   }
   for (size_t i = 0; i < schedule.requests.size(); ++i) {

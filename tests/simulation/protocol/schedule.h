@@ -35,6 +35,7 @@ struct WorkerOptions {
   bool shares_prefixes = true;
   bool has_policy_files = false;  // of a draft
   int context_length = 1024;
+  bool is_interruptible = false;  // a forward may end early
   worker::StepBudget budget;
   int64_t step_ns = kMillisecond;  // at least; up to twice as long
   int64_t clock_offset_ns = 0;     // its clock minus the virtual time

@@ -121,6 +121,10 @@ absl::StatusOr<absl::Span<const float>> SimulatedModel::Forward(
   if (absl::Status status = options_.on_forward(batch); !status.ok()) {
     return status;
   }
+  if (options_.is_interruptible && interrupt_ && interrupt_()) {
+    options_.on_interrupted(batch);
+    return absl::AbortedError("interrupted");
+  }
   logits_.clear();
   for (const model::SequenceRows& rows : batch) {
     auto* sequence = static_cast<SimulatedSequence*>(rows.sequence);

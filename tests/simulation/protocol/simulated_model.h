@@ -103,6 +103,7 @@ class SimulatedModel final : public model::LanguageModel {
     int block_size = 0;
     bool shares_prefixes = false;
     int context_length = 0;
+    bool is_interruptible = false;
     // Whose the next sequence is: called first in every NewSequence.
     std::function<SessionOnWorker*()> next_session;
     // Called when a sequence has come, and when it is about to go.
@@ -110,6 +111,8 @@ class SimulatedModel final : public model::LanguageModel {
     // Called first in every Forward: time passes.
     std::function<absl::Status(absl::Span<const model::SequenceRows>)>
         on_forward;
+    // Called when it ends early: none of its rows has been fed.
+    std::function<void(absl::Span<const model::SequenceRows>)> on_interrupted;
     // Called before a row is fed: a token that was dropped at that position
     // although it is the one that is fed now.
     std::function<void(const SimulatedSequence&, int position)> on_fed_again;
@@ -134,6 +137,9 @@ class SimulatedModel final : public model::LanguageModel {
   int64_t kv_free_tokens() const override {
     return int64_t{blocks_.num_available()} * options_.block_size;
   }
+  void SetInterrupt(std::function<bool()> interrupt) override {
+    interrupt_ = std::move(interrupt);
+  }
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const model::SequenceRows> batch) override;
   // The logits, for want of anything else.
@@ -143,6 +149,7 @@ class SimulatedModel final : public model::LanguageModel {
   friend class SimulatedSequence;
   Options options_;
   model::ModelInfo info_;
+  std::function<bool()> interrupt_;
   model::BlockPool blocks_;
   std::vector<Cell> cells_;  // [blocks, block_size]
   std::vector<SimulatedSequence*> sequences_;

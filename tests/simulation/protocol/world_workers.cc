@@ -34,6 +34,7 @@ void World::StartProcess(Process& process) {
       .block_size = options.block_size,
       .shares_prefixes = options.shares_prefixes,
       .context_length = options.context_length,
+      .is_interruptible = options.is_interruptible,
       .next_session = [this, &process]() -> SessionOnWorker* {
         if (process.opening.empty()) {
           checks_.Fail("worker ", process.index,
@@ -51,6 +52,10 @@ void World::StartProcess(Process& process) {
       .on_forward =
           [this, &process](absl::Span<const model::SequenceRows> batch) {
             return OnForward(process, batch);
+          },
+      .on_interrupted =
+          [this](absl::Span<const model::SequenceRows> batch) {
+            checks_.OnAbandoned(batch);
           },
       .on_fed_again =
           [this](const SimulatedSequence& sequence, int position) {
@@ -122,6 +127,8 @@ void World::Attach(Process& process) {
   info.numerics_id = absl::StrCat("numerics", process.options->numerics);
   info.model_vocab_size = info.tokenizer_vocab_size = kVocabSize;
   info.context_length = process.options->context_length;
+  info.abandons_steps =
+      !process.is_target() && process.options->is_interruptible;
   info.eos_token_ids = {kEos};
   info.kv_capacity_tokens = process.options->kv_capacity_tokens;
   info.policy_files = Library(process.options->has_policy_files).files();

@@ -1,0 +1,64 @@
+// When the draft engine abandons a step: the question that a forward asks
+// between its layers.
+
+#include <algorithm>
+#include <utility>
+
+#include "draft_worker/draft_engine.h"
+#include "draft_worker/engine_session.h"
+
+namespace nacre::draft_worker {
+namespace {
+
+// Whether a commit has another token somewhere in what the draft has, or goes
+// beyond it: the token that is being drafted would stand behind other tokens.
+bool Contradicts(const speculation::Commit& commit,
+                 const std::vector<int32_t>& tokens) {
+  if (commit.first_position < 0) return false;  // malformed
+  const auto first = static_cast<size_t>(commit.first_position);
+  for (size_t i = 0; i < commit.token_ids.size(); ++i) {
+    const size_t position = first + i;
+    if (position >= tokens.size() || tokens[position] != commit.token_ids[i]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool DraftEngine::IsStepPointless() {
+  if (!in_forward_ || !inbox_.HasItems()) return false;
+  inbox_.Take(&commands_);
+  for (DraftCommands& commands : commands_) {
+    NotePointless(commands);
+    held_.push_back(std::move(commands));
+  }
+  commands_.clear();
+  return std::all_of(stepping_.begin(), stepping_.end(),
+                     [](const Session* session) { return session->pointless; });
+}
+
+void DraftEngine::NotePointless(const DraftCommands& commands) {
+  const auto find = [&](uint64_t id) -> Session* {
+    const auto it = by_key_.find({commands.stream, id});
+    return it == by_key_.end() ? nullptr : it->second;
+  };
+  for (const auto& [id, commit] : commands.commits) {
+    Session* const session = find(id);
+    // Rows of a prompt are of use whatever comes behind them.
+    if (session == nullptr || !session->drafts) continue;
+    if (Contradicts(commit, session->schedule.tokens())) {
+      session->pointless = true;
+    }
+  }
+  for (const uint64_t id : commands.close) {
+    if (Session* const session = find(id)) session->pointless = true;
+  }
+  if (!commands.stream_ended) return;
+  for (Session* const session : stepping_) {
+    if (session->stream == commands.stream) session->pointless = true;
+  }
+}
+
+}  // namespace nacre::draft_worker
