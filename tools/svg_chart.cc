@@ -11,7 +11,7 @@ namespace {
 
 // Pixels of the SVG's own coordinates; the page scales it to its width.
 constexpr double kWidth = 760.0;
-constexpr double kLabelWidth = 190.0;
+constexpr double kLabelWidth = 215.0;
 constexpr double kTextWidth = 130.0;  // behind the longest bar
 constexpr double kRow = 22.0;
 constexpr double kBarHeight = 14.0;

@@ -44,10 +44,10 @@ TEST(SvgChartTest, BarsAreInProportionAndMarksAreDrawn) {
   const std::string svg = BarChart(
       {{"a", "ar", 1.0, "1.00", {}, {}}, {"b", "sd", 2.0, "2.00", 1.5, 2.5}},
       "speed-up", 1.0);
-  // 440 pixels are the bound's 2.5.
-  EXPECT_THAT(svg, HasSubstr("class=\"ar\" x=\"190.0\""));
-  EXPECT_THAT(svg, HasSubstr("width=\"176.00\""));
-  EXPECT_THAT(svg, HasSubstr("width=\"352.00\""));
+  // 415 pixels are the bound's 2.5.
+  EXPECT_THAT(svg, HasSubstr("class=\"ar\" x=\"215.0\""));
+  EXPECT_THAT(svg, HasSubstr("width=\"166.00\""));
+  EXPECT_THAT(svg, HasSubstr("width=\"332.00\""));
   EXPECT_EQ(Count(svg, "class=\"mark\""), 1);
   EXPECT_EQ(Count(svg, "class=\"bound\""), 1);
   EXPECT_EQ(Count(svg, "class=\"base\""), 1);
@@ -70,17 +70,17 @@ TEST(SvgChartTest, EmptyAndZeroChartsAreWhole) {
 }
 
 TEST(SvgChartTest, SharesLieBehindEachOther) {
-  const std::string svg = ShareChart({{"a", {{"busy", 0.25}, {"wait", 0.75}}}});
-  // 550 pixels are 1.
-  EXPECT_THAT(svg, HasSubstr("class=\"busy\" x=\"190.0\""));
-  EXPECT_THAT(svg, HasSubstr("class=\"wait\" x=\"327.5\""));
-  EXPECT_THAT(svg, HasSubstr("75.0 %"));
+  const std::string svg = ShareChart({{"a", {{"busy", 0.2}, {"wait", 0.8}}}});
+  // 525 pixels are 1.
+  EXPECT_THAT(svg, HasSubstr("class=\"busy\" x=\"215.0\""));
+  EXPECT_THAT(svg, HasSubstr("class=\"wait\" x=\"320.0\""));
+  EXPECT_THAT(svg, HasSubstr("80.0 %"));
 }
 
 TEST(SvgChartTest, HistogramsHaveOneScale) {
   const std::string svg = HistogramChart(
       {{"a", "sd", {1.0, 3.0}}, {"b", "pearl", {50.0, 50.0}}}, "accepted");
-  EXPECT_THAT(svg, HasSubstr("1: 75.0 %"));
+  EXPECT_THAT(svg, HasSubstr("1: 80.0 %"));
   EXPECT_EQ(Count(svg, "0: 50.0 %"), 1);
   // The highest share fills the plot's 70 pixels; the others are of it.
   EXPECT_EQ(Count(svg, "height=\"70.0\""), 1);
