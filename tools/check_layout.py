@@ -109,8 +109,9 @@ TESTED_BY = {
     "kernels/cpu/elementwise.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/gemm.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/quantized_gemm.cc": "tests/kernels/cpu_quantized_test.cc",
-    "kernels/cpu/quantized_gemm_avx2.cc": "tests/kernels/cpu_quantized_test.cc",
-    "kernels/cpu/quantized_gemm_vnni.cc": "tests/kernels/cpu_quantized_test.cc",
+    **{f"kernels/cpu/quantized_gemm_{cpu}.cc":
+           "tests/kernels/cpu_quantized_test.cc"
+       for cpu in ("avx2", "dotprod", "neon", "vnni")},
     "kernels/cpu/quantized_matrix.cc": "tests/kernels/cpu_quantized_test.cc",
     "kernels/cpu/softmax_sums.cc": "tests/model/distribution_test.cc",
     "kernels/cpu/stacked_weights.cc": "tests/kernels/stacked_weights_test.cc",

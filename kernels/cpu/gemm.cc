@@ -7,6 +7,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must come after foreach_target.h.
 #include <algorithm>
+#include <atomic>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -98,6 +99,15 @@ HWY_INLINE void AddStep(F32Cells, const char* w, const float* x,
   MultiplyAdd(weights, x, sums);
 }
 
+// Keeps the compiler from loading what is behind it before what is in front of
+// it, which would not all fit in registers; no code. (HWY_FENCE does nothing on
+// Arm, and the other targets do not need it.)
+HWY_INLINE void KeepOrder() {
+#if HWY_TARGET == HWY_NEON
+  std::atomic_signal_fence(std::memory_order_acq_rel);
+#endif
+}
+
 template <int kRows>
 HWY_INLINE void AddStep(BF16Cells, const char* w, const float* x,
                         VF32 (&sums)[kRows][kUnitVectors]) {
@@ -111,6 +121,7 @@ HWY_INLINE void AddStep(BF16Cells, const char* w, const float* x,
     weights[i] = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
   }
   MultiplyAdd(weights, x, sums);
+  KeepOrder();
   for (int i = 0; i < kUnitVectors; ++i) {
     const auto pairs = hn::Load(du, from + i * hn::Lanes(df));
     weights[i] = hn::BitCast(df, hn::And(pairs, high_half));

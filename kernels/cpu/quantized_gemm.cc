@@ -173,12 +173,14 @@ QuantizedGemmKernels PortableQuantizedGemmKernels() {
 
 QuantizedGemmKernels ChooseQuantizedGemmKernels() {
   QuantizedGemmKernels kernels = PortableQuantizedGemmKernels();
-  // Tests may forbid what the CPU has.
-  const int64_t targets = hwy::SupportedTargets();
-  if ((targets & (HWY_AVX3 | HWY_AVX3_DL)) != 0 && UseVnniKernels(&kernels)) {
+  if (UseDotProductKernels(&kernels) || UseNeonKernels(&kernels)) {
     return kernels;
   }
-  if ((targets & HWY_AVX2) != 0) UseAvx2Kernels(&kernels);
+  // Tests may forbid what the CPU has.
+  const int64_t targets = hwy::SupportedTargets();
+  const bool has_avx3 = (targets & (HWY_AVX3 | HWY_AVX3_DL)) != 0;
+  if (has_avx3 && UseVnniKernels(&kernels)) return kernels;
+  if (has_avx3 || (targets & HWY_AVX2) != 0) UseAvx2Kernels(&kernels);
   return kernels;
 }
 

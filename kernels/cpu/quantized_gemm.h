@@ -76,6 +76,10 @@ QuantizedGemmKernels PortableQuantizedGemmKernels();
 bool UseVnniKernels(QuantizedGemmKernels* kernels);
 // The same with AVX2.
 bool UseAvx2Kernels(QuantizedGemmKernels* kernels);
+// The same with the dot products of Armv8.2.
+bool UseDotProductKernels(QuantizedGemmKernels* kernels);
+// The same with NEON, which every 64-bit Arm CPU has.
+bool UseNeonKernels(QuantizedGemmKernels* kernels);
 
 }  // namespace nacre::kernels
 

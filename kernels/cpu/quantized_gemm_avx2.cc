@@ -25,6 +25,7 @@
 #include <cstring>
 
 #include "kernels/cpu/gemm_loop.h"
+#include "kernels/cpu/quantized_runs.h"
 
 HWY_PUSH_ATTRIBUTES("avx2,fma")
 namespace nacre::kernels {
@@ -169,18 +170,10 @@ void RunSegment(const GemmSegment& s) {
   }
 }
 
-template <class Cells>
-void Multiply(const GemmArgs& args, int unit_begin, int unit_end) {
-  static constexpr RunGemmSegment kAlone[kQuantizedTileRows] = {
-      RunSegment<Cells, 1, 2>, RunSegment<Cells, 2, 2>,
-      RunSegment<Cells, 3, 2>, RunSegment<Cells, 4, 2>,
-      RunSegment<Cells, 5, 2>, RunSegment<Cells, 6, 2>};
-  static constexpr RunGemmSegment kShared[kQuantizedTileRows] = {
-      RunSegment<Cells, 1, 1>, RunSegment<Cells, 2, 1>,
-      RunSegment<Cells, 3, 1>, RunSegment<Cells, 4, 1>,
-      RunSegment<Cells, 5, 1>, RunSegment<Cells, 6, 1>};
-  MultiplyUnits<Cells>(args, unit_begin, unit_end, {kAlone, kShared, kShared});
-}
+struct Code {
+  template <class Cells, int kRows, int kLines>
+  static constexpr RunGemmSegment kRun = RunSegment<Cells, kRows, kLines>;
+};
 
 }  // namespace
 }  // namespace nacre::kernels
@@ -192,8 +185,7 @@ bool UseAvx2Kernels(QuantizedGemmKernels* kernels) {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
     return false;
   }
-  kernels->multiply_int8 = Multiply<Int8Cells>;
-  kernels->multiply_int4 = Multiply<Int4Cells>;
+  UseProductsOf<Code>(kernels);
   return true;
 }
 

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "kernels/cpu/gemm_loop.h"
+#include "kernels/cpu/quantized_runs.h"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 namespace nacre::kernels {
@@ -139,18 +140,10 @@ void RunSegment(const GemmSegment& s) {
   }
 }
 
-template <class Cells>
-void Multiply(const GemmArgs& args, int unit_begin, int unit_end) {
-  static constexpr RunGemmSegment kAlone[kQuantizedTileRows] = {
-      RunSegment<Cells, 1, 2>, RunSegment<Cells, 2, 2>,
-      RunSegment<Cells, 3, 2>, RunSegment<Cells, 4, 2>,
-      RunSegment<Cells, 5, 2>, RunSegment<Cells, 6, 2>};
-  static constexpr RunGemmSegment kShared[kQuantizedTileRows] = {
-      RunSegment<Cells, 1, 1>, RunSegment<Cells, 2, 1>,
-      RunSegment<Cells, 3, 1>, RunSegment<Cells, 4, 1>,
-      RunSegment<Cells, 5, 1>, RunSegment<Cells, 6, 1>};
-  MultiplyUnits<Cells>(args, unit_begin, unit_end, {kAlone, kShared, kShared});
-}
+struct Code {
+  template <class Cells, int kRows, int kLines>
+  static constexpr RunGemmSegment kRun = RunSegment<Cells, kRows, kLines>;
+};
 
 }  // namespace
 }  // namespace nacre::kernels
@@ -165,8 +158,7 @@ bool UseVnniKernels(QuantizedGemmKernels* kernels) {
       !__builtin_cpu_supports("avx512vl")) {
     return false;
   }
-  kernels->multiply_int8 = Multiply<Int8Cells>;
-  kernels->multiply_int4 = Multiply<Int4Cells>;
+  UseProductsOf<Code>(kernels);
   return true;
 }
 

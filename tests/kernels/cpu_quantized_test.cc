@@ -213,7 +213,8 @@ TEST_P(CpuQuantizedTest, StackedWeightsEqualTheirPartsOneByOne) {
 // The numerics id does not tell the code that runs from the portable one.
 TEST_P(CpuQuantizedTest, CodeForOneKindOfCpuGivesTheBitsOfThePortable) {
   const int64_t target = std::get<0>(GetParam());
-  if (target != HWY_AVX2 && target != HWY_AVX3 && target != HWY_AVX3_DL) {
+  if (target != HWY_AVX2 && target != HWY_AVX3 && target != HWY_AVX3_DL &&
+      target != HWY_NEON) {
     GTEST_SKIP() << "all code of this target is portable";
   }
   const WeightType weight_type =
@@ -247,9 +248,13 @@ TEST_P(CpuQuantizedTest, CodeForOneKindOfCpuGivesTheBitsOfThePortable) {
   };
   const QuantizedGemmKernels portable = PortableQuantizedGemmKernels();
   std::vector<QuantizedGemmKernels> others = {ChooseQuantizedGemmKernels()};
+  EXPECT_NE(others[0].multiply_int8, portable.multiply_int8);
+  EXPECT_NE(others[0].multiply_int4, portable.multiply_int4);
+  // What a CPU with less would choose.
   if (target != HWY_AVX2) {
     others.push_back(portable);
-    ASSERT_TRUE(UseAvx2Kernels(&others.back()));
+    ASSERT_TRUE(target == HWY_NEON ? UseNeonKernels(&others.back())
+                                   : UseAvx2Kernels(&others.back()));
   }
   for (const int rows : {1, 2, 3, 4, 5, 6, 13}) {
     for (const int cols : {1, 63, 172, 1000}) {
