@@ -24,6 +24,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -186,6 +187,42 @@ class Backend {
 
   // x[i] += y[i], in place                                         x, y [count]
   virtual void AddInPlace(float* x, const float* y, size_t count) = 0;
+
+  // Runs `ops`: ops of this backend for `rows` rows that go through a model
+  // together. Memory they use stays allocated meanwhile. They do what they do
+  // elsewhere; a device may queue at once what comes again step after step.
+  virtual void RunStep(int rows, absl::FunctionRef<void()> ops);
+
+  // What a layer is made of: the ops above one after another, and their bits.
+  // A device where each op is a launch joins them. Scratch that is passed holds
+  // nothing afterwards.
+
+  // y = RmsNorm(x) W^T
+  //   x [rows, w.cols], weight [w.cols], y [rows, w.rows]
+  //   normed [rows, w.cols]: scratch
+  virtual void NormMatMul(const float* x, int rows, const float* weight,
+                          float epsilon, const PackedMatrix& w, float* normed,
+                          float* y);
+
+  // y = x W^T + residual           x [rows, w.cols], residual, y [rows, w.rows]
+  virtual void MatMulAdd(const float* x, int rows, const PackedMatrix& w,
+                         const float* residual, float* y);
+
+  // y = SiluMul(gate_up) W^T + residual
+  //   gate_up [rows, 2 * w.cols], residual, y [rows, w.rows]
+  //   gated [rows, w.cols]: scratch
+  virtual void SiluMatMulAdd(const float* gate_up, int rows,
+                             const PackedMatrix& w, const float* residual,
+                             float* gated, float* y);
+
+  // Rope of the queries, in place, and of the keys; then StoreKv. What lies in
+  // place of the keys afterwards is not said.
+  //   qkv [contexts.size, (num_heads + 2 * layer.num_kv_heads) * head_dim]:
+  //   queries, keys, values; head_dim is layer.head_dim, even
+  virtual void RopeStoreKv(float* qkv, int num_heads, const float* cos,
+                           const float* sin,
+                           absl::Span<const RowContext> contexts,
+                           const KvLayer& layer);
 };
 
 }  // namespace nacre::kernels

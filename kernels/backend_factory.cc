@@ -49,6 +49,13 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
                          ParseWeightType(options.weights));
   NACRE_ASSIGN_OR_RETURN(const DType kv_type, ParseKvType(options.kv_type));
   NACRE_RETURN_IF_ERROR(CheckCores(options.cpus));
+  const bool on_host = options.kind == "reference" || options.kind == "cpu";
+  if (on_host && weight_type == WeightType::kFp8) {
+    return absl::UnimplementedError(absl::StrCat(
+        "the ", options.kind,
+        " backend has no fp8 weights, expected \"auto\", \"f32\", \"bf16\", "
+        "\"int8\" or \"int4\""));
+  }
   if (options.kind == "reference") {
     return std::make_unique<ReferenceBackend>(weight_type, kv_type);
   }

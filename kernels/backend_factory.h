@@ -18,7 +18,8 @@ struct BackendOptions {
   std::vector<int> cpus;
   int device = 0;  // cuda only
   // Type weights are kept in: "auto" (bf16 and f32 as they are, f16 as f32),
-  // "f32" (exact), "bf16", "int8" or "int4" (these three change outputs).
+  // "f32" (exact), "bf16", "int8", "int4" or "fp8" (these four change outputs).
+  // cuda lacks int4, the others fp8.
   std::string weights = "auto";
   // Type keys and values are kept in: "f32", or "bf16": half the memory, and
   // outputs change.

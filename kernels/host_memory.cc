@@ -63,10 +63,11 @@ absl::StatusOr<WeightType> ParseWeightType(const std::string& name) {
   if (name == "f32") return WeightType::kF32;
   if (name == "int8") return WeightType::kInt8;
   if (name == "int4") return WeightType::kInt4;
+  if (name == "fp8") return WeightType::kFp8;
   return absl::InvalidArgumentError(
       absl::StrCat("weights is \"", name,
-                   "\", expected \"auto\", \"bf16\", \"f32\", \"int8\" or "
-                   "\"int4\""));
+                   "\", expected \"auto\", \"bf16\", \"f32\", \"int8\", "
+                   "\"int4\" or \"fp8\""));
 }
 
 absl::StatusOr<DType> ParseKvType(const std::string& name) {
@@ -88,6 +89,8 @@ const char* WeightTypeSuffix(WeightType type) {
       return "-int8";
     case WeightType::kInt4:
       return "-int4";
+    case WeightType::kFp8:
+      return "-fp8";
   }
   return "";
 }

@@ -25,13 +25,15 @@ enum class WeightType {
   kF32,   // everything widened to f32: exact
   kInt8,  // quantized (kernels/quantization.h)
   kInt4,  // likewise
+  kFp8,   // quantized (kernels/cuda/gemm_layout.h): cuda only
 };
 
-// INVALID_ARGUMENT unless `name` is "auto", "bf16", "f32", "int8" or "int4".
+// INVALID_ARGUMENT unless `name` is "auto", "bf16", "f32", "int8", "int4" or
+// "fp8".
 absl::StatusOr<WeightType> ParseWeightType(const std::string& name);
 
-// "", "-bf16", "-f32", "-int8" or "-int4": what a numerics id says of the
-// weight type.
+// "", "-bf16", "-f32", "-int8", "-int4" or "-fp8": what a numerics id says of
+// the weight type.
 const char* WeightTypeSuffix(WeightType type);
 
 // INVALID_ARGUMENT unless `name` is "f32" or "bf16": BackendOptions::kv_type.

@@ -33,6 +33,7 @@ int QuantizedGroupSize(WeightType type) {
     case WeightType::kAuto:
     case WeightType::kBF16:
     case WeightType::kF32:
+    case WeightType::kFp8:
       return 0;
   }
   return 0;

@@ -125,7 +125,7 @@ absl::Status LlamaModel::GrowActivations(int num_rows, int num_logit_rows) {
     NACRE_RETURN_IF_ERROR(allocate(num_rows, hidden, &a.normed));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, qkv, &a.qkv));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, config_.q_size(), &a.attention));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, hidden, &a.projected));
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, hidden, &a.attended));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, 2 * inter, &a.gate_up));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, inter, &a.mlp));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &a.cos));
@@ -170,38 +170,26 @@ void LlamaModel::RunLayer(const LayerWeights& weights,
                           const kernels::KvLayer& kv) {
   Activations& a = activations_;
   const int rows = static_cast<int>(token_ids_.size());
-  const int hidden = config_.hidden_size;
-  const size_t count = static_cast<size_t>(rows) * hidden;
-  const int q_size = config_.q_size();
-  const int kv_size = config_.kv_size();
-  const int qkv_size = q_size + 2 * kv_size;
+  const int heads = config_.num_attention_heads;
+  const int qkv_size = config_.q_size() + 2 * config_.kv_size();
   const float eps = static_cast<float>(config_.rms_norm_eps);
   const float scale = static_cast<float>(
       1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
-  float* const q = a.qkv->f32();
-  float* const k = q + q_size;
-  float* const v = k + kv_size;
 
-  backend_->RmsNorm(a.hidden->f32(), rows, hidden, weights.input_norm->f32(),
-                    eps, a.normed->f32());
-  backend_->MatMul(a.normed->f32(), rows, *weights.qkv, q);
-  backend_->Rope(q, rows, qkv_size, config_.num_attention_heads,
-                 config_.head_dim, a.cos->f32(), a.sin->f32());
-  backend_->Rope(k, rows, qkv_size, config_.num_key_value_heads,
-                 config_.head_dim, a.cos->f32(), a.sin->f32());
-  backend_->StoreKv(k, v, qkv_size, contexts_, kv);
-  backend_->Attention(q, qkv_size, config_.num_attention_heads, scale,
-                      contexts_, kv, a.attention->f32());
-  backend_->MatMul(a.attention->f32(), rows, *weights.o, a.projected->f32());
-  backend_->AddInPlace(a.hidden->f32(), a.projected->f32(), count);
+  backend_->NormMatMul(a.hidden->f32(), rows, weights.input_norm->f32(), eps,
+                       *weights.qkv, a.normed->f32(), a.qkv->f32());
+  backend_->RopeStoreKv(a.qkv->f32(), heads, a.cos->f32(), a.sin->f32(),
+                        contexts_, kv);
+  backend_->Attention(a.qkv->f32(), qkv_size, heads, scale, contexts_, kv,
+                      a.attention->f32());
+  backend_->MatMulAdd(a.attention->f32(), rows, *weights.o, a.hidden->f32(),
+                      a.attended->f32());
 
-  backend_->RmsNorm(a.hidden->f32(), rows, hidden,
-                    weights.post_attention_norm->f32(), eps, a.normed->f32());
-  backend_->MatMul(a.normed->f32(), rows, *weights.gate_up, a.gate_up->f32());
-  backend_->SiluMul(a.gate_up->f32(), rows, config_.intermediate_size,
-                    a.mlp->f32());
-  backend_->MatMul(a.mlp->f32(), rows, *weights.down, a.projected->f32());
-  backend_->AddInPlace(a.hidden->f32(), a.projected->f32(), count);
+  backend_->NormMatMul(a.attended->f32(), rows,
+                       weights.post_attention_norm->f32(), eps,
+                       *weights.gate_up, a.normed->f32(), a.gate_up->f32());
+  backend_->SiluMatMulAdd(a.gate_up->f32(), rows, *weights.down,
+                          a.attended->f32(), a.mlp->f32(), a.hidden->f32());
   layers_finished_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -248,14 +236,22 @@ absl::StatusOr<absl::Span<const float>> LlamaModel::Forward(
   }
   NACRE_RETURN_IF_ERROR(GrowActivations(num_rows, num_logit_rows));
   GatherRows(batch);
-  backend_->Embed(*weights_.embedding, token_ids_, activations_.hidden->f32());
-  for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    // What was stored behind the sequences' ends is stored again next time.
-    if (i > 0 && interrupt_ && interrupt_()) {
-      return absl::AbortedError(absl::StrCat(
-          "interrupted after ", i, " of ", weights_.layers.size(), " layers"));
+  size_t layers_run = 0;
+  backend_->RunStep(num_rows, [this, &layers_run] {
+    backend_->Embed(*weights_.embedding, token_ids_,
+                    activations_.hidden->f32());
+    for (const LayerWeights& layer : weights_.layers) {
+      if (layers_run > 0 && interrupt_ && interrupt_()) return;
+      RunLayer(layer, kv_pool_->layer(static_cast<int>(layers_run)));
+      ++layers_run;
     }
-    RunLayer(weights_.layers[i], kv_pool_->layer(static_cast<int>(i)));
+  });
+  if (layers_run < weights_.layers.size()) {
+    // What was stored behind the sequences' ends is stored again next time.
+    NACRE_RETURN_IF_ERROR(backend_->Synchronize());
+    return absl::AbortedError(
+        absl::StrCat("interrupted after ", layers_run, " of ",
+                     weights_.layers.size(), " layers"));
   }
   if (num_logit_rows > 0) RunHead(batch, num_logit_rows);
   const size_t num_logits = static_cast<size_t>(num_logit_rows) *

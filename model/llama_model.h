@@ -72,15 +72,17 @@ class LlamaModel : public LanguageModel {
   // Scratch of one Forward, grown to the largest batch and then reused.
   struct Activations {
     int max_rows = 0;
-    std::unique_ptr<kernels::Buffer> hidden;     // [rows, hidden_size]
+    std::unique_ptr<kernels::Buffer>
+        hidden;  // [rows, hidden_size]: between layers
     std::unique_ptr<kernels::Buffer> normed;     // [rows, hidden_size]
     std::unique_ptr<kernels::Buffer> qkv;        // [rows, q + 2 kv]
     std::unique_ptr<kernels::Buffer> attention;  // [rows, q]
-    std::unique_ptr<kernels::Buffer> projected;  // [rows, hidden_size]
-    std::unique_ptr<kernels::Buffer> gate_up;    // [rows, 2 * intermediate]
-    std::unique_ptr<kernels::Buffer> mlp;        // [rows, intermediate]
-    std::unique_ptr<kernels::Buffer> cos;        // [rows, head_dim / 2]
-    std::unique_ptr<kernels::Buffer> sin;        // [rows, head_dim / 2]
+    std::unique_ptr<kernels::Buffer>
+        attended;  // [rows, hidden_size]: in the middle of one
+    std::unique_ptr<kernels::Buffer> gate_up;  // [rows, 2 * intermediate]
+    std::unique_ptr<kernels::Buffer> mlp;      // [rows, intermediate]
+    std::unique_ptr<kernels::Buffer> cos;      // [rows, head_dim / 2]
+    std::unique_ptr<kernels::Buffer> sin;      // [rows, head_dim / 2]
     int max_logit_rows = 0;
     std::unique_ptr<kernels::Buffer> logits;  // [logit rows, vocab_size]
   };

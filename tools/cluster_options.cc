@@ -16,7 +16,8 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("backend", "B", &backend, "kernels of the workers");
   flags->Add("device", "N", &device, "accelerator of the workers");
   flags->Add("weights", "T", &weights,
-             "type that weights are kept in: auto, f32, bf16, int8 or int4");
+             "type that weights are kept in: auto, f32, bf16, int8, int4 (not "
+             "on cuda) or fp8 (on cuda only)");
   flags->Add("kv-type", "T", &kv_type,
              "type that keys and values are kept in: f32 or bf16");
   flags->Add("cpus", "LIST", &cpus,

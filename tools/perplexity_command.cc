@@ -25,10 +25,12 @@ int PerplexityCommand(const std::vector<std::string>& args,
             "one JSON object a line with `text` or `prompt`");
   flags.Add("limit", "N", &limit, "use only the first N texts");
   flags.Add("weights", "T", &options.backend.weights,
-            "type that weights are kept in: auto, f32, bf16, int8 or int4");
+            "type that weights are kept in: auto, f32, bf16, int8, int4 (not "
+            "on cuda) or fp8 (on cuda only)");
   flags.Add("kv-type", "T", &options.backend.kv_type,
             "type that keys and values are kept in: f32 or bf16");
-  flags.Add("backend", "B", &options.backend.kind, "cpu or reference");
+  flags.Add("backend", "B", &options.backend.kind, "cpu, reference or cuda");
+  flags.Add("device", "N", &options.backend.device, "accelerator, with cuda");
   flags.Add("cpus", "LIST", &cpus,
             "cores to compute on, as in 0-3,6 (default: one thread)");
   flags.Add("json", "", &json, "print the numbers as one JSON object");

@@ -101,6 +101,7 @@ void CpuBackend::CopyToHost(const void* device, size_t bytes, void* host) {
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuBackend::Pack(
     absl::Span<const HostMatrix> parts) {
+  NACRE_CHECK(weight_type_ != WeightType::kFp8, "no fp8 weights");
   const StackedWeights weights(parts);
   const auto run = [&](int units, absl::FunctionRef<void(int, int)> task) {
     Divide(units, weights.rows() / units * weights.cols(), task);

@@ -28,7 +28,7 @@ namespace nacre::kernels {
 class CpuBackend : public Backend {
  public:
   // One thread for each core of `cpus`, all of which this process may run on;
-  // empty: one unpinned thread.
+  // empty: one unpinned thread. `weight_type` is not kFp8.
   CpuBackend(std::vector<int> cpus, WeightType weight_type, DType kv_type);
 
   std::string numerics_id() const override;

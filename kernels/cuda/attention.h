@@ -54,10 +54,12 @@ struct AttentionArgs {
   int first_row = 0;
   int num_rows = 0;
   int max_tile_rows = 0;  // the longest of these tiles
-  int max_splits = 0;     // AttentionSplits of their last position
+  int max_splits = 0;     // AttentionSplits of their last position, or more
   // AttentionPartialBytes(num_rows, num_heads, head_dim, max_splits) bytes.
   float* partials = nullptr;
   float* out = nullptr;  // row i at out + i * num_heads * head_dim
+
+  bool operator==(const AttentionArgs&) const = default;
 };
 
 constexpr int AttentionSplits(int position) {

@@ -17,6 +17,10 @@
 namespace nacre::kernels {
 namespace {
 
+// Rows of a step that is worth a graph: more are prompts, which differ in their
+// lengths and keep the device busy for longer than it takes to queue them.
+constexpr int kMostGraphRows = 64;
+
 // Rows whose rounded activations are kept at a time: the most of a step.
 // Decides no bits.
 constexpr int kPassRows = 512;
@@ -30,17 +34,29 @@ cuda::PagedKv PagedKvOf(const KvLayer& layer) {
           layer.type};
 }
 
+std::vector<cuda::AttentionTile> TilesOf(absl::Span<const RowContext> contexts,
+                                         int num_heads, const KvLayer& layer) {
+  NACRE_CHECK(num_heads % layer.num_kv_heads == 0,
+              "query heads are no multiple of the KV heads");
+  return cuda::CutTiles(
+      contexts, cuda::AttentionTileRows(num_heads / layer.num_kv_heads));
+}
+
+const float* RowsFrom(const float* x, int first, int cols) {
+  return x + static_cast<size_t>(first) * static_cast<size_t>(cols);
+}
+
 }  // namespace
 
 CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
                          std::unique_ptr<cuda::Staging> staging,
                          WeightType weight_type, DType kv_type,
-                         size_t max_partial_bytes)
+                         CudaBackendOptions options)
     : device_(std::move(device)),
       staging_(std::move(staging)),
       weight_type_(weight_type),
       kv_type_(kv_type),
-      max_partial_bytes_(max_partial_bytes),
+      options_(options),
       batch_(device_.get(), staging_.get()) {}
 
 std::string CudaBackend::numerics_id() const {
@@ -50,6 +66,13 @@ std::string CudaBackend::numerics_id() const {
 
 std::string CudaBackend::description() const {
   return absl::StrCat("cuda (", device_->description(), ")");
+}
+
+void CudaBackend::RunStep(int rows, absl::FunctionRef<void()> ops) {
+  if (!options_.graphs || rows > kMostGraphRows) return ops();
+  device_->BeginStep(&graphs_);
+  ops();
+  device_->EndStep();
 }
 
 absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::Allocate(size_t bytes) {
@@ -62,7 +85,7 @@ void CudaBackend::CopyFromHost(const void* host, size_t bytes, void* device) {
 
 void CudaBackend::CopyToHost(const void* device, size_t bytes, void* host) {
   if (bytes == 0 || !device_->ok()) return;
-  const cudaStream_t stream = device_->queue().stream;
+  const cudaStream_t stream = device_->stream();
   if (device_->Check(
           cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream),
           "a copy to the host")) {
@@ -98,43 +121,95 @@ absl::StatusOr<std::unique_ptr<PackedTable>> CudaBackend::PackTable(
   return cuda::CudaTable::Create(table, device_.get(), staging_.get());
 }
 
-void CudaBackend::MultiplyRounded(const float* x, int rows,
-                                  const cuda::CudaMatrix& w, float* y) {
+void CudaBackend::MultiplyRounded(WriteRounded write, int rows,
+                                  const cuda::CudaMatrix& w,
+                                  const float* residual, float* y) {
   cuda::GemmArgs args;
   args.format = *w.format();
   args.weights = w.data();
+  args.scales = w.scales();
   args.activations = activations_->data();
   args.workspace = workspace_->data();
   args.outputs = w.rows();
   args.inputs = w.padded_cols();
   for (int row = 0; row < rows; row += kPassRows) {
+    const size_t done = static_cast<size_t>(row) * w.rows();
     args.rows = std::min(kPassRows, rows - row);
-    args.results = y + static_cast<size_t>(row) * w.rows();
-    if (!device_->Check(
-            cuda::RoundRows(device_->queue(),
-                            x + static_cast<size_t>(row) * w.cols(), args.rows,
-                            w.cols(), w.padded_cols(),
-                            static_cast<uint16_t*>(activations_->data())),
-            "rounding activations") ||
-        !device_->Check(cuda::Gemm(args, device_->queue().stream),
-                        "matrix product")) {
+    args.results = y + done;
+    if (residual != nullptr) args.residual = residual + done;
+    if (!device_->Check(write(device_->queue(), row, args.rows,
+                              static_cast<uint16_t*>(activations_->data())),
+                        "rounding activations") ||
+        !device_->Check(cuda::Gemm(args, device_->queue()), "matrix product")) {
       return;
     }
   }
 }
 
+void CudaBackend::MultiplyF32(const float* x, int rows,
+                              const cuda::CudaMatrix& w, const float* residual,
+                              float* y) {
+  device_->Check(cuda::F32Gemm(device_->queue(), x, rows,
+                               static_cast<const float*>(w.data()), w.rows(),
+                               w.cols(), residual, y),
+                 "matrix product");
+}
+
+void CudaBackend::Multiply(const float* x, int rows, const cuda::CudaMatrix& w,
+                           const float* residual, float* y) {
+  if (rows == 0 || !device_->ok()) return;
+  if (!w.format().has_value()) return MultiplyF32(x, rows, w, residual, y);
+  const auto round = [&](const cuda::Queue& queue, int first, int count,
+                         uint16_t* out) {
+    return cuda::RoundRows(queue, RowsFrom(x, first, w.cols()), count, w.cols(),
+                           w.padded_cols(), out);
+  };
+  MultiplyRounded(round, rows, w, residual, y);
+}
+
 void CudaBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
                          float* y) {
+  Multiply(x, rows, static_cast<const cuda::CudaMatrix&>(w), nullptr, y);
+}
+
+void CudaBackend::MatMulAdd(const float* x, int rows, const PackedMatrix& w,
+                            const float* residual, float* y) {
+  Multiply(x, rows, static_cast<const cuda::CudaMatrix&>(w), residual, y);
+}
+
+void CudaBackend::NormMatMul(const float* x, int rows, const float* weight,
+                             float epsilon, const PackedMatrix& w,
+                             float* normed, float* y) {
   if (rows == 0 || !device_->ok()) return;
   const auto& matrix = static_cast<const cuda::CudaMatrix&>(w);
-  if (matrix.format().has_value()) {
-    MultiplyRounded(x, rows, matrix, y);
-  } else {
-    device_->Check(cuda::F32Gemm(device_->queue(), x, rows,
-                                 static_cast<const float*>(matrix.data()),
-                                 matrix.rows(), matrix.cols(), y),
-                   "matrix product");
+  if (!matrix.format().has_value()) {
+    RmsNorm(x, rows, w.cols(), weight, epsilon, normed);
+    return MultiplyF32(normed, rows, matrix, nullptr, y);
   }
+  const auto normalize = [&](const cuda::Queue& queue, int first, int count,
+                             uint16_t* out) {
+    return cuda::NormalizeAndRoundRows(queue, RowsFrom(x, first, w.cols()),
+                                       count, w.cols(), matrix.padded_cols(),
+                                       weight, epsilon, out);
+  };
+  MultiplyRounded(normalize, rows, matrix, nullptr, y);
+}
+
+void CudaBackend::SiluMatMulAdd(const float* gate_up, int rows,
+                                const PackedMatrix& w, const float* residual,
+                                float* gated, float* y) {
+  if (rows == 0 || !device_->ok()) return;
+  const auto& matrix = static_cast<const cuda::CudaMatrix&>(w);
+  if (!matrix.format().has_value()) {
+    SiluMul(gate_up, rows, w.cols(), gated);
+    return MultiplyF32(gated, rows, matrix, residual, y);
+  }
+  const auto gate = [&](const cuda::Queue& queue, int first, int count,
+                        uint16_t* out) {
+    return cuda::GateAndRoundRows(queue, RowsFrom(gate_up, first, 2 * w.cols()),
+                                  count, w.cols(), matrix.padded_cols(), out);
+  };
+  MultiplyRounded(gate, rows, matrix, residual, y);
 }
 
 void CudaBackend::Embed(const PackedTable& table, absl::Span<const int32_t> ids,
@@ -180,16 +255,30 @@ void CudaBackend::StoreKv(const float* k, const float* v, int row_stride,
       "keys and values");
 }
 
+void CudaBackend::RopeStoreKv(float* qkv, int num_heads, const float* cos,
+                              const float* sin,
+                              absl::Span<const RowContext> contexts,
+                              const KvLayer& layer) {
+  const cuda::PagedKv kv = PagedKvOf(layer);
+  NACRE_CHECK(layer.head_dim % 2 == 0, "rotary embedding of an odd head_dim");
+  if (contexts.empty() || !device_->ok()) return;
+  const cuda::PagedRows rows = batch_.SendRows(contexts, layer.block_size);
+  // For Attention: an upload between kernels would cut a step in two.
+  batch_.SendTiles(TilesOf(contexts, num_heads, layer));
+  if (!device_->ok()) return;
+  device_->Check(cuda::RotateAndStore(device_->queue(), qkv, num_heads, cos,
+                                      sin, rows, kv),
+                 "rotary embedding, keys and values");
+}
+
 void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
                             float scale, absl::Span<const RowContext> contexts,
                             const KvLayer& layer, float* out) {
-  NACRE_CHECK(num_heads % layer.num_kv_heads == 0,
-              "query heads are no multiple of the KV heads");
   cuda::AttentionArgs args;
   args.kv = PagedKvOf(layer);
   if (contexts.empty() || !device_->ok()) return;
-  const std::vector<cuda::AttentionTile> tiles = cuda::CutTiles(
-      contexts, cuda::AttentionTileRows(num_heads / layer.num_kv_heads));
+  const std::vector<cuda::AttentionTile> tiles =
+      TilesOf(contexts, num_heads, layer);
   const cuda::AttentionTile* const sent_tiles = batch_.SendTiles(tiles);
   args.rows = batch_.SendRows(contexts, layer.block_size);
   args.q = q;
@@ -197,8 +286,9 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
   args.num_heads = num_heads;
   args.scale = scale;
   args.out = out;
-  for (const cuda::AttentionChunk& chunk : cuda::CutChunks(
-           contexts, tiles, num_heads, layer.head_dim, max_partial_bytes_)) {
+  for (const cuda::AttentionChunk& chunk :
+       cuda::CutChunks(contexts, tiles, num_heads, layer.head_dim,
+                       options_.max_partial_bytes)) {
     args.tiles = sent_tiles + chunk.first_tile;
     args.num_tiles = chunk.num_tiles;
     args.first_row = chunk.first_row;
@@ -230,7 +320,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
   if (weight_type == WeightType::kInt4) {
     return absl::UnimplementedError(
         "the cuda backend has no int4 weights, expected \"auto\", \"f32\", "
-        "\"bf16\" or \"int8\"");
+        "\"bf16\", \"int8\" or \"fp8\"");
   }
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> opened,
                          cuda::Device::Open(device));

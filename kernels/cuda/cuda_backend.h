@@ -5,35 +5,46 @@
 // products is float32.
 //
 // Ops only queue work: the host waits in Synchronize, CopyToHost and Allocate,
-// and when it is megabytes of uploads ahead. No op allocates once it has seen
-// its largest number of rows.
+// and when it is megabytes of uploads ahead. Small steps that come again are
+// CUDA graphs (step_graphs.h). No op allocates once it has seen its largest
+// number of rows.
 
 #ifndef KERNELS_CUDA_CUDA_BACKEND_H_
 #define KERNELS_CUDA_CUDA_BACKEND_H_
 
+#include <cuda_runtime_api.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_matrix.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/paged_batch.h"
 #include "kernels/cuda/staging.h"
+#include "kernels/cuda/step_graphs.h"
 #include "kernels/host_memory.h"
 
 namespace nacre::kernels {
 
+// None decides bits.
+struct CudaBackendOptions {
+  // Partial results of attention that are kept at a time, if a tile of rows
+  // needs no more.
+  size_t max_partial_bytes = size_t{64} << 20;
+  // Whether steps that come again are CUDA graphs.
+  bool graphs = true;
+};
+
 class CudaBackend : public Backend {
  public:
-  // Partial results of attention that are kept at a time, if a tile of rows
-  // needs no more. Decides no bits.
-  static constexpr size_t kMostPartialBytes = size_t{64} << 20;
-
   CudaBackend(std::unique_ptr<cuda::Device> device,
               std::unique_ptr<cuda::Staging> staging, WeightType weight_type,
-              DType kv_type, size_t max_partial_bytes = kMostPartialBytes);
+              DType kv_type, CudaBackendOptions options = {});
 
   std::string numerics_id() const override;
   DType kv_type() const override { return kv_type_; }
@@ -43,6 +54,7 @@ class CudaBackend : public Backend {
   void CopyFromHost(const void* host, size_t bytes, void* device) override;
   void CopyToHost(const void* device, size_t bytes, void* host) override;
   absl::Status Synchronize() override;
+  void RunStep(int rows, absl::FunctionRef<void()> ops) override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
@@ -65,15 +77,38 @@ class CudaBackend : public Backend {
   void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
 
+  // Of these the fused kernels. `normed` and `gated` are used only where
+  // products are float32.
+  void NormMatMul(const float* x, int rows, const float* weight, float epsilon,
+                  const PackedMatrix& w, float* normed, float* y) override;
+  void MatMulAdd(const float* x, int rows, const PackedMatrix& w,
+                 const float* residual, float* y) override;
+  void SiluMatMulAdd(const float* gate_up, int rows, const PackedMatrix& w,
+                     const float* residual, float* gated, float* y) override;
+  void RopeStoreKv(float* qkv, int num_heads, const float* cos,
+                   const float* sin, absl::Span<const RowContext> contexts,
+                   const KvLayer& layer) override;
+
  private:
-  void MultiplyRounded(const float* x, int rows, const cuda::CudaMatrix& w,
-                       float* y);
+  // Queues what writes rows [first, first + count) of a product's inputs,
+  // rounded to bf16 and padded.
+  using WriteRounded = absl::FunctionRef<cudaError_t(
+      const cuda::Queue& queue, int first, int count, uint16_t* out)>;
+
+  // `residual` may be null in all three.
+  void Multiply(const float* x, int rows, const cuda::CudaMatrix& w,
+                const float* residual, float* y);
+  void MultiplyF32(const float* x, int rows, const cuda::CudaMatrix& w,
+                   const float* residual, float* y);
+  void MultiplyRounded(WriteRounded write, int rows, const cuda::CudaMatrix& w,
+                       const float* residual, float* y);
 
   const std::unique_ptr<cuda::Device> device_;  // dies last
   const std::unique_ptr<cuda::Staging> staging_;
   const WeightType weight_type_;
   const DType kv_type_;
-  const size_t max_partial_bytes_;
+  const CudaBackendOptions options_;
+  cuda::StepGraphs graphs_;
   cuda::PagedBatch batch_;
   // Grown by Pack: bf16 activations of one pass over the largest weights, and
   // partial sums.

@@ -64,8 +64,9 @@ absl::Status UploadRows(const StackedWeights& weights, int cols,
                 write, staging, to);
 }
 
-absl::Status UploadInt8(const StackedWeights& weights, Staging* staging,
-                        void* to) {
+// Quantizes and uploads tile by tile. `scales` [rows] is written for fp8.
+absl::Status UploadTiles(const StackedWeights& weights, GemmFormat format,
+                         Staging* staging, void* to, float* scales) {
   const int cols = weights.cols();
   std::vector<float> tile(static_cast<size_t>(kTileOutputs) *
                           static_cast<size_t>(cols));
@@ -84,11 +85,34 @@ absl::Status UploadInt8(const StackedWeights& weights, Staging* staging,
           "weight [", static_cast<size_t>(first) + i / cols, ", ", i % cols,
           "] is ", tile[i], ", which cannot be quantized"));
     }
-    QuantizeInt8Tile({DType::kF32, tile.data(), count, cols}, 0, memory);
+    const HostMatrix matrix = {DType::kF32, tile.data(), count, cols};
+    if (format == GemmFormat::kInt8) {
+      QuantizeInt8Tile(matrix, 0, memory);
+    } else {
+      QuantizeFp8Tile(matrix, 0, memory, scales + first);
+    }
     return absl::OkStatus();
   };
-  return Upload(GemmTiles(weights.rows()),
-                PackedTileBytes(GemmFormat::kInt8, cols), write, staging, to);
+  return Upload(GemmTiles(weights.rows()), PackedTileBytes(format, cols), write,
+                staging, to);
+}
+
+absl::optional<GemmFormat> FormatOf(WeightType type, bool is_bf16) {
+  switch (type) {
+    case WeightType::kInt8:
+      return GemmFormat::kInt8;
+    case WeightType::kFp8:
+      return GemmFormat::kFp8;
+    case WeightType::kBF16:
+      return GemmFormat::kBf16;
+    case WeightType::kAuto:
+      if (is_bf16) return GemmFormat::kBf16;
+      break;
+    case WeightType::kF32:
+    case WeightType::kInt4:
+      break;
+  }
+  return absl::nullopt;
 }
 
 }  // namespace
@@ -101,40 +125,41 @@ absl::StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::Create(
   matrix->rows_ = weights.rows();
   matrix->cols_ = weights.cols();
   matrix->padded_cols_ = weights.cols();
-  size_t bytes = 0;
-  size_t unit_bytes = 0;
   if (type == WeightType::kInt4) {
     return absl::UnimplementedError("the cuda backend has no int4 weights");
   }
-  if (type == WeightType::kInt8) {
-    matrix->format_ = GemmFormat::kInt8;
-  } else if (type == WeightType::kBF16 ||
-             (type == WeightType::kAuto && weights.is_bf16())) {
-    matrix->format_ = GemmFormat::kBf16;
-  }
-  if (matrix->format_.has_value()) {
-    matrix->padded_cols_ =
-        (weights.cols() + kVectorInputs - 1) / kVectorInputs * kVectorInputs;
-    bytes =
-        GemmWeightBytes(*matrix->format_, weights.rows(), matrix->padded_cols_);
-    unit_bytes = *matrix->format_ == GemmFormat::kInt8
-                     ? PackedTileBytes(GemmFormat::kInt8, weights.cols())
-                     : sizeof(uint16_t) * matrix->padded_cols_;
-  } else {
-    unit_bytes = sizeof(float) * matrix->cols_;
-    bytes = unit_bytes * matrix->rows_;
-  }
-  NACRE_RETURN_IF_ERROR(CheckUnit(unit_bytes));
-  NACRE_ASSIGN_OR_RETURN(matrix->memory_, device->Allocate(bytes));
-  void* const to = matrix->memory_->data();
+  matrix->format_ = FormatOf(type, weights.is_bf16());
   if (!matrix->format_.has_value()) {
-    NACRE_RETURN_IF_ERROR(
-        UploadRows<float>(weights, matrix->cols_, staging, to));
-  } else if (*matrix->format_ == GemmFormat::kInt8) {
-    NACRE_RETURN_IF_ERROR(UploadInt8(weights, staging, to));
-  } else {
+    const size_t row_bytes = sizeof(float) * matrix->cols_;
+    NACRE_RETURN_IF_ERROR(CheckUnit(row_bytes));
+    NACRE_ASSIGN_OR_RETURN(matrix->memory_,
+                           device->Allocate(row_bytes * matrix->rows_));
+    NACRE_RETURN_IF_ERROR(UploadRows<float>(weights, matrix->cols_, staging,
+                                            matrix->memory_->data()));
+    return matrix;
+  }
+  const GemmFormat format = *matrix->format_;
+  matrix->padded_cols_ =
+      (weights.cols() + kVectorInputs - 1) / kVectorInputs * kVectorInputs;
+  NACRE_RETURN_IF_ERROR(CheckUnit(
+      format == GemmFormat::kBf16 ? sizeof(uint16_t) * matrix->padded_cols_
+                                  : PackedTileBytes(format, weights.cols())));
+  NACRE_ASSIGN_OR_RETURN(
+      matrix->memory_, device->Allocate(GemmWeightBytes(format, weights.rows(),
+                                                        matrix->padded_cols_)));
+  void* const to = matrix->memory_->data();
+  if (format == GemmFormat::kBf16) {
     NACRE_RETURN_IF_ERROR(
         UploadRows<uint16_t>(weights, matrix->padded_cols_, staging, to));
+    return matrix;
+  }
+  std::vector<float> scales(static_cast<size_t>(weights.rows()));
+  NACRE_RETURN_IF_ERROR(
+      UploadTiles(weights, format, staging, to, scales.data()));
+  if (format == GemmFormat::kFp8) {
+    const size_t bytes = scales.size() * sizeof(float);
+    NACRE_ASSIGN_OR_RETURN(matrix->scales_, device->Allocate(bytes));
+    staging->Upload(scales.data(), bytes, matrix->scales_->data());
   }
   return matrix;
 }

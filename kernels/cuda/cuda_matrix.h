@@ -25,8 +25,8 @@ class CudaMatrix : public PackedMatrix {
  public:
   // Queues the copy. kAuto keeps bf16 where all parts are, else float32.
   // RESOURCE_EXHAUSTED; UNIMPLEMENTED for int4; INVALID_ARGUMENT for a row (of
-  // int8 16 rows) of more bytes than a piece of `staging`, and for a weight
-  // that is not finite where it would be quantized.
+  // int8 and fp8 16 rows) of more bytes than a piece of `staging`, and for a
+  // weight that is not finite where it would be quantized.
   static absl::StatusOr<std::unique_ptr<CudaMatrix>> Create(
       absl::Span<const HostMatrix> parts, WeightType type, Device* device,
       Staging* staging);
@@ -39,11 +39,16 @@ class CudaMatrix : public PackedMatrix {
   // Inputs of the product: with a format a multiple of 8, zeros behind cols().
   int padded_cols() const { return padded_cols_; }
   const void* data() const { return memory_->data(); }
+  // Of fp8 one a row, else null.
+  const float* scales() const {
+    return scales_ == nullptr ? nullptr : scales_->f32();
+  }
 
  private:
   CudaMatrix() = default;
 
   std::unique_ptr<Buffer> memory_;
+  std::unique_ptr<Buffer> scales_;
   int rows_ = 0;
   int cols_ = 0;
   int padded_cols_ = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 
 namespace nacre::kernels::cuda {
 namespace {
@@ -109,6 +110,30 @@ std::string Device::description() const {
   return absl::StrCat(name_, ", device ", index_, ", ", sm());
 }
 
+cudaStream_t Device::stream() {
+  QueueRecorded();
+  return queue_.stream;
+}
+
+void Device::BeginStep(StepGraphs* graphs) {
+  NACRE_CHECK(record_ == nullptr, "a step in a step");
+  graphs_ = graphs;
+  record_ = &recorded_;
+}
+
+void Device::EndStep() {
+  QueueRecorded();
+  record_ = nullptr;
+}
+
+void Device::QueueRecorded() {
+  if (recorded_.empty()) return;
+  if (ok()) {
+    Check(graphs_->Launch(recorded_, queue_.stream), "kernels of a step");
+  }
+  recorded_.clear();
+}
+
 absl::StatusOr<std::unique_ptr<Buffer>> Device::Allocate(size_t bytes) {
   void* data = nullptr;
   cudaError_t error = cudaSetDevice(index_);
@@ -129,7 +154,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> Device::Allocate(size_t bytes) {
   }
   if (error != cudaSuccess) return ToStatus(error, "cudaMalloc");
   auto buffer = std::make_unique<DeviceBuffer>(index_, data, bytes);
-  error = cudaMemsetAsync(data, 0, bytes, queue_.stream);
+  error = cudaMemsetAsync(data, 0, bytes, stream());
   if (error != cudaSuccess) return ToStatus(error, "cudaMemset");
   return buffer;
 }
@@ -137,6 +162,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> Device::Allocate(size_t bytes) {
 bool Device::Grow(size_t bytes, std::unique_ptr<Buffer>* buffer) {
   const size_t old_bytes = *buffer == nullptr ? 0 : (*buffer)->size_bytes();
   if (*buffer != nullptr && old_bytes >= bytes) return true;
+  QueueRecorded();  // what still uses it
   buffer->reset();
   bytes = std::max(bytes, 2 * old_bytes);
   absl::StatusOr<std::unique_ptr<Buffer>> larger = Allocate(bytes);
@@ -155,7 +181,7 @@ bool Device::Check(cudaError_t error, absl::string_view what) {
 }
 
 absl::Status Device::Synchronize() {
-  Check(cudaStreamSynchronize(queue_.stream), "the device");
+  Check(cudaStreamSynchronize(stream()), "the device");
   return first_error_;
 }
 

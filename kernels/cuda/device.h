@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/step_graphs.h"
 
 namespace nacre::kernels::cuda {
 
@@ -38,12 +39,20 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   void MakeCurrent();
-  Queue queue() const { return queue_; }
+  // For kernels.
+  Queue queue() { return {queue_.stream, queue_.overlap, record_}; }
+  // For everything else: behind all kernels so far.
+  cudaStream_t stream();
   std::string sm() const;           // "sm90"
   std::string description() const;  // "NVIDIA H200, device 0, sm90"
 
   // Zeroed by the stream. RESOURCE_EXHAUSTED with the bytes wanted and free.
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes);
+
+  // From here to EndStep kernels are recorded, and queued together before
+  // anything else is (StepGraphs). `graphs` outlives the step.
+  void BeginStep(StepGraphs* graphs);
+  void EndStep();
 
   // Makes *buffer at least `bytes` large (twice as large as before, if that is
   // more: growing waits for the device); what it held is lost. False, and the
@@ -59,12 +68,16 @@ class Device {
 
  private:
   explicit Device(int index) : index_(index) {}
+  void QueueRecorded();
 
   const int index_;
   std::string name_;
   int major_ = 0;
   int minor_ = 0;
   Queue queue_;
+  StepGraphs* graphs_ = nullptr;        // of the step
+  RecordedLaunches recorded_;           // of the step, not queued yet
+  RecordedLaunches* record_ = nullptr;  // `recorded_` during a step
   absl::Status first_error_;
 };
 

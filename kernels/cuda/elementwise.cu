@@ -38,26 +38,31 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = threadIdx.x; i < num_heads * half; i += kThreads) {
     const int head = i / half;
     const int j = i % half;
-    const float c = cos[row * half + j];
-    const float s = sin[row * half + j];
     float* const first = x + row * row_stride + head * 2 * half + j;
-    const float a = first[0];
-    const float b = first[half];
-    first[0] = a * c - b * s;
-    first[half] = b * c + a * s;
+    const Pair turned =
+        Rotate(first[0], first[half], cos[row * half + j], sin[row * half + j]);
+    first[0] = turned.first;
+    first[half] = turned.second;
   }
 }
 
+// Zeros behind the last column; Element is float or, for bf16, uint16_t.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    GateKernel(const float* gate_up, size_t count, int cols, float* out) {
+    GateKernel(const float* gate_up, size_t count, int cols, int out_cols,
+               Element* out) {
   LaunchDependents();
   WaitForPrevious();
   const size_t i = ThreadElement();
   if (i >= count) return;
-  const size_t row = i / cols;
-  const float gate = gate_up[i + row * cols];
-  const float up = gate_up[i + (row + 1) * cols];
-  out[i] = gate / (1.0f + Exp(-gate)) * up;
+  const size_t row = i / out_cols;
+  const int column = static_cast<int>(i % out_cols);
+  float value = 0;
+  if (column < cols) {
+    const float* const gates = gate_up + 2 * row * cols + column;
+    value = gates[0] / (1.0f + Exp(-gates[0])) * gates[cols];
+  }
+  Store(value, out + i);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -90,6 +95,15 @@ cudaError_t Embed(const Queue& queue, const DeviceTable& table,
                       out);
 }
 
+template <typename Element>
+cudaError_t Gate(const Queue& queue, const float* gate_up, int rows, int cols,
+                 int out_cols, Element* out) {
+  const size_t count =
+      static_cast<size_t>(rows) * static_cast<size_t>(out_cols);
+  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
+                      GateKernel<Element>, gate_up, count, cols, out_cols, out);
+}
+
 }  // namespace
 
 cudaError_t EmbedRows(const Queue& queue, const DeviceTable& table,
@@ -115,9 +129,12 @@ cudaError_t RotateHeads(const Queue& queue, float* x, int rows, int row_stride,
 
 cudaError_t GateRows(const Queue& queue, const float* gate_up, int rows,
                      int cols, float* out) {
-  const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(cols);
-  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads}, GateKernel,
-                      gate_up, count, cols, out);
+  return Gate(queue, gate_up, rows, cols, cols, out);
+}
+
+cudaError_t GateAndRoundRows(const Queue& queue, const float* gate_up, int rows,
+                             int cols, int padded_cols, uint16_t* out) {
+  return Gate(queue, gate_up, rows, cols, padded_cols, out);
 }
 
 cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count) {

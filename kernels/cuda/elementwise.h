@@ -35,6 +35,13 @@ cudaError_t NormalizeRows(const Queue& queue, const float* x, int rows,
                           int cols, const float* weight, float epsilon,
                           float* out);
 
+// NormalizeRows and RoundRows in one kernel.
+//   x [rows, cols], weight [cols], out bf16 [rows, padded_cols]
+cudaError_t NormalizeAndRoundRows(const Queue& queue, const float* x, int rows,
+                                  int cols, int padded_cols,
+                                  const float* weight, float epsilon,
+                                  uint16_t* out);
+
 //   x: row i at x + i * row_stride, [num_heads * head_dim], in place
 //   cos, sin [rows, head_dim / 2]
 cudaError_t RotateHeads(const Queue& queue, float* x, int rows, int row_stride,
@@ -44,6 +51,11 @@ cudaError_t RotateHeads(const Queue& queue, float* x, int rows, int row_stride,
 //   gate_up [rows, 2 * cols], out [rows, cols]
 cudaError_t GateRows(const Queue& queue, const float* gate_up, int rows,
                      int cols, float* out);
+
+// GateRows and RoundRows in one kernel.
+//   gate_up [rows, 2 * cols], out bf16 [rows, padded_cols]
+cudaError_t GateAndRoundRows(const Queue& queue, const float* gate_up, int rows,
+                             int cols, int padded_cols, uint16_t* out);
 
 // x[i] += y[i]                                                    x, y [count]
 cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count);

@@ -26,7 +26,7 @@ __device__ __forceinline__ void MultiplyAddFour(const float4& a,
 // operands are aligned to 16 bytes.
 __global__ void __launch_bounds__(kThreads)
     F32GemmKernel(const float* x, int rows, const float* weights, int outputs,
-                  int inputs, float* y, bool vector) {
+                  int inputs, const float* residual, float* y, bool vector) {
   LaunchDependents();
   WaitForPrevious();
   const int lane = threadIdx.x % 32;
@@ -54,7 +54,8 @@ __global__ void __launch_bounds__(kThreads)
     const float4 s = sums[row];
     const float total = WarpSum((s.x + s.y) + (s.z + s.w));
     if (lane == 0) {
-      y[static_cast<size_t>(first_row + row) * outputs + output] = total;
+      const size_t at = static_cast<size_t>(first_row + row) * outputs + output;
+      y[at] = residual != nullptr ? total + residual[at] : total;
     }
   }
 }
@@ -66,12 +67,13 @@ bool Aligned(const void* pointer) {
 }  // namespace
 
 cudaError_t F32Gemm(const Queue& queue, const float* x, int rows,
-                    const float* weights, int outputs, int inputs, float* y) {
+                    const float* weights, int outputs, int inputs,
+                    const float* residual, float* y) {
   const bool vector = inputs % 4 == 0 && Aligned(x) && Aligned(weights);
   const dim3 blocks(BlocksFor(static_cast<size_t>(outputs), kWarps).x,
                     BlocksFor(static_cast<size_t>(rows), kRows).x);
   return LaunchKernel(queue, {blocks, kThreads}, F32GemmKernel, x, rows,
-                      weights, outputs, inputs, y, vector);
+                      weights, outputs, inputs, residual, y, vector);
 }
 
 }  // namespace nacre::kernels::cuda

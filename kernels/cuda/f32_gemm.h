@@ -16,8 +16,10 @@ namespace nacre::kernels::cuda {
 
 // Queues the product; does not block. Pointers are the device's.
 //   x [rows, inputs], weights [outputs, inputs], y [rows, outputs]
+//   residual [rows, outputs], added last, or null
 cudaError_t F32Gemm(const Queue& queue, const float* x, int rows,
-                    const float* weights, int outputs, int inputs, float* y);
+                    const float* weights, int outputs, int inputs,
+                    const float* residual, float* y);
 
 }  // namespace nacre::kernels::cuda
 

@@ -18,10 +18,11 @@ namespace {
 constexpr int kReduceThreads = 256;
 
 // results[i] = sum of parts[slice][i], in the order of the slices, times the
-// scale of the output if there are scales.
+// scale of the output if there are scales, plus the residual if there is one.
 __global__ void __launch_bounds__(kReduceThreads)
     ReduceKernel(const float* parts, float* results, const float* row_scales,
-                 size_t elements, int outputs, int slices) {
+                 const float* residual, size_t elements, int outputs,
+                 int slices) {
   LaunchDependents();
   WaitForPrevious();
   const size_t i =
@@ -32,6 +33,7 @@ __global__ void __launch_bounds__(kReduceThreads)
     total += parts[slice * elements + i];
   }
   if (row_scales != nullptr) total *= row_scales[i % outputs];
+  if (residual != nullptr) total += residual[i];
   results[i] = total;
 }
 
@@ -56,25 +58,6 @@ cudaError_t ReadDevice(Device* device) {
   }
   return status;
 }
-
-// A launch, with programmatic overlap where the device knows it and it is
-// wanted.
-struct Launch {
-  cudaLaunchConfig_t config = {};
-  cudaLaunchAttribute attribute = {};
-
-  Launch(int64_t blocks, int threads, size_t shared_bytes, bool overlap,
-         cudaStream_t stream) {
-    config.gridDim = dim3(static_cast<unsigned>(blocks));
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = shared_bytes;
-    config.stream = stream;
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &attribute;
-    config.numAttrs = overlap ? 1 : 0;
-  }
-};
 
 struct Kernel {
   void (*function)(Product);
@@ -122,6 +105,7 @@ bool Valid(const GemmArgs& args) {
   return args.rows >= 1 && args.outputs >= 1 && args.inputs >= kVectorInputs &&
          args.inputs % kVectorInputs == 0 && Aligned(args.weights) &&
          Aligned(args.activations) && args.results != nullptr &&
+         args.results != args.residual &&
          (args.format == GemmFormat::kFp8) == (args.scales != nullptr);
 }
 
@@ -133,7 +117,7 @@ size_t GemmWorkspaceBytes(int outputs, int inputs, int rows) {
   return sizeof(float) * order.slices * std::min(rows, kMaxRowsApart) * outputs;
 }
 
-cudaError_t Gemm(const GemmArgs& args, cudaStream_t stream) {
+cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
   if (!Valid(args)) return cudaErrorInvalidValue;
   const GemmOrder order = GemmOrderOf(args.outputs, args.inputs);
   if (order.slices > 1 && args.rows <= kMaxRowsApart &&
@@ -153,31 +137,31 @@ cudaError_t Gemm(const GemmArgs& args, cudaStream_t stream) {
   product.activations = static_cast<const char*>(args.activations);
   product.results =
       plan->apart ? static_cast<float*>(args.workspace) : args.results;
+  product.residual = plan->apart ? nullptr : args.residual;
   product.order = order;
   product.outputs = args.outputs;
   product.inputs = args.inputs;
   product.rows = args.rows;
   product.apart = plan->apart;
 
-  const bool overlap = args.overlap_previous && device.major >= 9;
+  Queue on = queue;
+  on.overlap = queue.overlap && device.major >= 9;
   const Kernel kernel = KernelOf(args.format, plan->kernel);
   status = cudaFuncSetAttribute(kernel.function,
                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
                                 static_cast<int>(plan->shared_bytes));
   if (status != cudaSuccess) return status;
-  const Launch launch(plan->blocks, kernel.threads, plan->shared_bytes, overlap,
-                      stream);
-  status = cudaLaunchKernelEx(&launch.config, kernel.function, product);
+  status = LaunchKernel(on,
+                        {dim3(static_cast<unsigned>(plan->blocks)),
+                         kernel.threads, plan->shared_bytes},
+                        kernel.function, product);
   if (status != cudaSuccess || !plan->apart) return status;
 
   const size_t elements = size_t{1} * args.rows * args.outputs;
   // Overlaps only its own launch: it waits for the sums.
-  const Launch reduction((elements + kReduceThreads - 1) / kReduceThreads,
-                         kReduceThreads, 0, overlap, stream);
-  return cudaLaunchKernelEx(&reduction.config, ReduceKernel,
-                            static_cast<const float*>(product.results),
-                            args.results, args.scales, elements, args.outputs,
-                            order.slices);
+  return LaunchKernel(on, {BlocksFor(elements, kReduceThreads), kReduceThreads},
+                      ReduceKernel, product.results, args.results, args.scales,
+                      args.residual, elements, args.outputs, order.slices);
 }
 
 }  // namespace nacre::kernels::cuda

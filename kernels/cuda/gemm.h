@@ -1,5 +1,5 @@
 // Matrix product on NVIDIA GPUs (sm_80 and later):
-//   y[rows, outputs] = x[rows, inputs] W[outputs, inputs]^T
+//   y[rows, outputs] = x[rows, inputs] W[outputs, inputs]^T [+ residual]
 // with activations in bf16, sums in f32 and weights in bf16, int8 or fp8
 // (gemm_layout.h). Weights of 8 bits are widened to bf16, exactly, on their way
 // to the tensor cores. Up to 64 rows read every weight from memory once.
@@ -12,11 +12,12 @@
 #ifndef KERNELS_CUDA_GEMM_H_
 #define KERNELS_CUDA_GEMM_H_
 
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 
 #include <cstddef>
 
 #include "kernels/cuda/gemm_layout.h"
+#include "kernels/cuda/launch.h"
 
 namespace nacre::kernels::cuda {
 
@@ -28,26 +29,28 @@ struct GemmArgs {
   const float* scales = nullptr;      // kFp8 only: [outputs]
   const void* activations = nullptr;  // bf16 [rows, inputs], 16-byte aligned
   float* results = nullptr;           // f32 [rows, outputs]
+  // f32 [rows, outputs], added last: the bits are those of a product and an
+  // addition of its own. Apart from `results`; null: nothing is added.
+  const float* residual = nullptr;
   // GemmWorkspaceBytes bytes; may be null when that is 0. Products on one
   // stream may share it.
   void* workspace = nullptr;
   int outputs = 0;
   int inputs = 0;  // a multiple of 8
   int rows = 0;    // 1 or more
-  // On sm_90 and later: start fetching weights while the kernel before it on
-  // the stream still runs. That kernel must not write the weights.
-  bool overlap_previous = true;
 };
 
 // Bytes of workspace with which any number of rows up to `rows` can be
 // multiplied; no more is needed beyond 256 rows.
 size_t GemmWorkspaceBytes(int outputs, int inputs, int rows);
 
-// Queues the product on `stream` of the current device; does not block.
+// Queues the product on a stream of the current device; does not block. With
+// queue.overlap, on sm_90 and later, weights are fetched while the kernel
+// before it still runs: that kernel must not write them.
 // cudaErrorInvalidValue: a shape, pointer or alignment that is not as above, or
 // a device whose blocks have less than 48 KB of shared memory. Else what the
 // launch says. Threads: any, on streams of their own.
-cudaError_t Gemm(const GemmArgs& args, cudaStream_t stream);
+cudaError_t Gemm(const GemmArgs& args, const Queue& queue);
 
 }  // namespace nacre::kernels::cuda
 

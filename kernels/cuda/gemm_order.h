@@ -43,6 +43,8 @@ struct GemmOrder {
   int slices;
   int slice_blocks;  // the last slice may have fewer
   int chain_blocks;  // the last chain of a slice may have fewer
+
+  bool operator==(const GemmOrder&) const = default;
 };
 
 inline GemmOrder GemmOrderOf(int outputs, int inputs) {

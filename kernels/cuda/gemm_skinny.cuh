@@ -133,9 +133,11 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
       if (Weights::kRowScales && order.slices == 1) {
         total *= product.row_scales[column];
       }
-      product.results[(static_cast<size_t>(slice) * product.rows + row) *
-                          product.outputs +
-                      column] = total;
+      const size_t at =
+          (static_cast<size_t>(slice) * product.rows + row) * product.outputs +
+          column;
+      if (product.residual != nullptr) total += product.residual[at];
+      product.results[at] = total;
     }
     buffer ^= 1;
   }

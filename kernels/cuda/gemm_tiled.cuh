@@ -52,9 +52,7 @@ template <typename Weights, int kOutputTiles, int kRowTiles>
 __device__ __forceinline__ void StoreSums(
     const Product& product, int slice, int first_output, int first_row,
     const float4 (&sum)[kOutputTiles][kRowTiles]) {
-  const bool last = slice == product.order.slices - 1;
-  const bool scaled =
-      Weights::kRowScales && (product.apart ? product.order.slices == 1 : last);
+  const bool whole = !product.apart && slice == product.order.slices - 1;
   const bool add = !product.apart && slice > 0;
   float* const results =
       product.results + (product.apart ? static_cast<size_t>(slice) *
@@ -76,11 +74,13 @@ __device__ __forceinline__ void StoreSums(
             first_output + i * kTileOutputs + part / 2 * 8 + lane / 4;
         const int row = first_row + j * 8 + lane % 4 * 2 + part % 2;
         if (output >= product.outputs || row >= product.rows) continue;
-        float& result =
-            results[static_cast<size_t>(row) * product.outputs + output];
-        float total = add ? result + values[part] : values[part];
-        if (scaled) total *= product.row_scales[output];
-        result = total;
+        const size_t at = static_cast<size_t>(row) * product.outputs + output;
+        float total = add ? results[at] + values[part] : values[part];
+        if (whole && Weights::kRowScales) total *= product.row_scales[output];
+        if (whole && product.residual != nullptr) {
+          total += product.residual[at];
+        }
+        results[at] = total;
       }
     }
   }

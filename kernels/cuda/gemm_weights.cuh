@@ -33,11 +33,14 @@ struct Product {
   const float* row_scales;
   const char* activations;
   float* results;  // [rows, outputs], or [slices, rows, outputs] to be summed
+  const float* residual;  // added to what is not to be summed; may be null
   GemmOrder order;
   int outputs;
   int inputs;
   int rows;
   bool apart;  // each slice has blocks and results of its own
+
+  bool operator==(const Product&) const = default;
 };
 
 // A lane's share of a tile of weights: the first operand of every step.

@@ -8,7 +8,10 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <tuple>
 #include <utility>
+
+#include "kernels/cuda/recorded_launch.h"
 
 namespace nacre::kernels::cuda {
 
@@ -20,12 +23,8 @@ struct Queue {
   // primitives.cuh) before it touches anything that one may have written or
   // read, so all before that are done, too.
   bool overlap = false;
-};
-
-struct Grid {
-  dim3 blocks;
-  int threads = 0;          // of a block
-  size_t shared_bytes = 0;  // of a block
+  // Not null: kernels are not queued, but noted there. Not owned.
+  RecordedLaunches* record = nullptr;
 };
 
 // Blocks of `threads` for `count` items, one item a thread.
@@ -34,23 +33,18 @@ inline dim3 BlocksFor(size_t count, int threads) {
   return dim3(static_cast<unsigned>((count + each - 1) / each));
 }
 
-// Queues one kernel; does not block.
+// Queues or records one kernel; does not block.
 template <typename... Parameters, typename... Arguments>
 cudaError_t LaunchKernel(const Queue& queue, const Grid& grid,
                          void (*kernel)(Parameters...),
                          Arguments&&... arguments) {
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid.blocks;
-  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
-  config.dynamicSmemBytes = grid.shared_bytes;
-  config.stream = queue.stream;
-  config.attrs = &attribute;
-  config.numAttrs = queue.overlap ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel,
-                            std::forward<Arguments>(arguments)...);
+  const std::tuple<Parameters...> values(
+      static_cast<Parameters>(std::forward<Arguments>(arguments))...);
+  if (queue.record == nullptr) {
+    return StartKernel(queue.stream, queue.overlap, grid, kernel, values);
+  }
+  queue.record->emplace_back(queue.overlap, grid, kernel, values);
+  return cudaSuccess;
 }
 
 }  // namespace nacre::kernels::cuda

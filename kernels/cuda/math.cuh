@@ -89,6 +89,16 @@ __device__ __forceinline__ float4 LoadFour(const Element* from, int count,
       count > 2 ? ToFloat(from[2]) : 0.0f, count > 3 ? ToFloat(from[3]) : 0.0f);
 }
 
+// A pair of elements of a head, turned by an angle.
+struct Pair {
+  float first;
+  float second;
+};
+
+__device__ __forceinline__ Pair Rotate(float a, float b, float cos, float sin) {
+  return {a * cos - b * sin, b * cos + a * sin};
+}
+
 // Of the 32 lanes of a warp, in a tree of one shape; every lane has the result.
 __device__ __forceinline__ float WarpSum(float value) {
 #pragma unroll

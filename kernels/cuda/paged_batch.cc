@@ -38,6 +38,12 @@ const int32_t* SentInts::Send(const std::vector<int32_t>& ints, Device* device,
   return static_cast<const int32_t*>(memory_->data());
 }
 
+int RoundedUp(int count) {
+  int unit = 1;
+  while (count > 8 * unit) unit *= 2;
+  return (count + unit - 1) / unit * unit;
+}
+
 std::vector<AttentionTile> CutTiles(absl::Span<const RowContext> contexts,
                                     int tile_rows) {
   std::vector<AttentionTile> tiles;
@@ -59,8 +65,8 @@ std::vector<AttentionChunk> CutChunks(absl::Span<const RowContext> contexts,
   std::vector<AttentionChunk> chunks;
   for (size_t i = 0; i < tiles.size(); ++i) {
     const AttentionTile& tile = tiles[i];
-    const int splits = AttentionSplits(LastPosition(contexts.subspan(
-        static_cast<size_t>(tile.first_row), static_cast<size_t>(tile.rows))));
+    const int splits = RoundedUp(AttentionSplits(LastPosition(contexts.subspan(
+        static_cast<size_t>(tile.first_row), static_cast<size_t>(tile.rows)))));
     if (!chunks.empty()) {
       AttentionChunk& last = chunks.back();
       const int max_splits = std::max(last.max_splits, splits);

@@ -39,8 +39,12 @@ struct AttentionChunk {
   int first_row = 0;
   int num_rows = 0;
   int max_tile_rows = 0;
-  int max_splits = 0;
+  int max_splits = 0;  // RoundedUp
 };
+
+// `count`, or a little more, at most a quarter: so that grids which grow with a
+// context seldom change (StepGraphs). 1 to 8, then steps of 2, 4, 8 ...
+int RoundedUp(int count);
 
 // Cuts rows into tiles: those that follow each other in one session (its block
 // table is the same pointer), at most `tile_rows`. Then tiles into chunks of

@@ -17,6 +17,8 @@ struct PagedKv {
   int block_size = 0;
   int head_dim = 0;  // even for bf16
   DType type = DType::kF32;
+
+  bool operator==(const PagedKv&) const = default;
 };
 
 // Where each row stands in its session. Block tables of all sessions lie behind
@@ -26,6 +28,8 @@ struct PagedRows {
   const int32_t* table_begins = nullptr;  // [rows]: index into `tables`
   const int32_t* tables = nullptr;
   int count = 0;
+
+  bool operator==(const PagedRows&) const = default;
 };
 
 // Queues a kernel that writes row i's key and value at its position, rounded to
@@ -34,6 +38,14 @@ struct PagedRows {
 cudaError_t StoreKeysAndValues(const Queue& queue, const float* k,
                                const float* v, int row_stride,
                                const PagedRows& rows, const PagedKv& kv);
+
+// Queues a kernel that turns queries in place, and writes keys, turned, and
+// values as StoreKeysAndValues does. `qkv` keeps the keys as they were.
+//   qkv [rows, (num_heads + 2 * num_kv_heads) * head_dim]
+//   cos, sin [rows, head_dim / 2]
+cudaError_t RotateAndStore(const Queue& queue, float* qkv, int num_heads,
+                           const float* cos, const float* sin,
+                           const PagedRows& rows, const PagedKv& kv);
 
 }  // namespace nacre::kernels::cuda
 

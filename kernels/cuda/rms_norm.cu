@@ -13,15 +13,17 @@ constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kStep = 4 * kThreads;  // elements of a block's turn
 
-// One block a row. `vector`: rows are aligned to 16 bytes.
+// One block a row. Zeros behind the last column; Element is float or, for bf16,
+// uint16_t. `vector`: rows are aligned to 16 bytes.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     NormalizeKernel(const float* x, int cols, const float* weight,
-                    float epsilon, float* out, bool vector) {
+                    float epsilon, Element* out, int out_cols, bool vector) {
   extern __shared__ uint4 shared[];
   LaunchDependents();
   WaitForPrevious();
-  const size_t offset = static_cast<size_t>(blockIdx.x) * cols;
-  const float* const row = x + offset;
+  const float* const row = x + static_cast<size_t>(blockIdx.x) * cols;
+  Element* const to = out + static_cast<size_t>(blockIdx.x) * out_cols;
   float4 sums = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   for (int i = 4 * threadIdx.x; i < cols; i += kStep) {
     const float4 v = LoadFour(row + i, cols - i, vector);
@@ -38,9 +40,22 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int warp = 1; warp < kWarps; ++warp) total += warp_sums[warp];
   const float scale = 1.0f / sqrtf(total / static_cast<float>(cols) + epsilon);
-  for (int i = threadIdx.x; i < cols; i += kThreads) {
-    out[offset + i] = row[i] * scale * weight[i];
+  for (int i = threadIdx.x; i < out_cols; i += kThreads) {
+    Store(i < cols ? row[i] * scale * weight[i] : 0.0f, to + i);
   }
+}
+
+template <typename Element>
+cudaError_t Normalize(const Queue& queue, const float* x, int rows, int cols,
+                      const float* weight, float epsilon, Element* out,
+                      int out_cols) {
+  const bool vector =
+      cols % 4 == 0 && reinterpret_cast<uintptr_t>(x) % sizeof(float4) == 0;
+  return LaunchKernel(
+      queue,
+      {dim3(static_cast<unsigned>(rows)), kThreads, kWarps * sizeof(float)},
+      NormalizeKernel<Element>, x, cols, weight, epsilon, out, out_cols,
+      vector);
 }
 
 }  // namespace
@@ -48,12 +63,14 @@ __global__ void __launch_bounds__(kThreads)
 cudaError_t NormalizeRows(const Queue& queue, const float* x, int rows,
                           int cols, const float* weight, float epsilon,
                           float* out) {
-  const bool vector =
-      cols % 4 == 0 && reinterpret_cast<uintptr_t>(x) % sizeof(float4) == 0;
-  return LaunchKernel(
-      queue,
-      {dim3(static_cast<unsigned>(rows)), kThreads, kWarps * sizeof(float)},
-      NormalizeKernel, x, cols, weight, epsilon, out, vector);
+  return Normalize(queue, x, rows, cols, weight, epsilon, out, cols);
+}
+
+cudaError_t NormalizeAndRoundRows(const Queue& queue, const float* x, int rows,
+                                  int cols, int padded_cols,
+                                  const float* weight, float epsilon,
+                                  uint16_t* out) {
+  return Normalize(queue, x, rows, cols, weight, epsilon, out, padded_cols);
 }
 
 }  // namespace nacre::kernels::cuda

@@ -44,7 +44,7 @@ void* Staging::Reserve(size_t bytes) {
   if (bytes > kPieceBytes - used_) {
     Piece& full = pieces_[current_];
     full.is_under_way = device_->Check(
-        cudaEventRecord(full.sent, device_->queue().stream), "cudaEventRecord");
+        cudaEventRecord(full.sent, device_->stream()), "cudaEventRecord");
     current_ = (current_ + 1) % kPieces;
     used_ = 0;
     Piece& next = pieces_[current_];
@@ -61,7 +61,7 @@ void* Staging::Reserve(size_t bytes) {
 
 void Staging::Send(const void* staged, size_t bytes, void* to) {
   device_->Check(cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice,
-                                 device_->queue().stream),
+                                 device_->stream()),
                  "a copy to the device");
 }
 

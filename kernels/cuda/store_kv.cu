@@ -9,31 +9,91 @@ namespace nacre::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kRotateThreads = 64;  // pairs of a head of 128
+
+// One KV head at a row's position.
+template <typename Element>
+class HeadInCache {
+ public:
+  __device__ HeadInCache(const PagedRows& rows, const PagedKv& kv, int row,
+                         int head)
+      : kv_(kv),
+        place_(FindPosition(kv, rows.tables + rows.table_begins[row],
+                            rows.positions[row], head)) {}
+
+  __device__ void StoreKey(int d, float value) const {
+    // Elements of one position that lie together in a key.
+    constexpr int kPerWord = sizeof(float) / sizeof(Element);
+    const size_t word =
+        static_cast<size_t>(d / kPerWord) * kv_.block_size + place_.offset;
+    Store(value, Elements() + place_.keys + word * kPerWord + d % kPerWord);
+  }
+  __device__ void StoreValue(int d, float value) const {
+    const ValueColumn column = FindColumn(kv_, d);
+    Store(value, Elements() + place_.values + column.begin +
+                     static_cast<size_t>(place_.offset) * column.width);
+  }
+
+ private:
+  __device__ Element* Elements() const {
+    return static_cast<Element*>(kv_.blocks);
+  }
+
+  const PagedKv& kv_;
+  const KvPlace place_;
+};
 
 // One block for each pair of a row (x) and a KV head (y).
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     StoreKernel(const float* k, const float* v, int row_stride,
                 const PagedRows rows, const PagedKv kv) {
-  // Elements of one position that lie together in a key.
-  constexpr int kPerWord = sizeof(float) / sizeof(Element);
   LaunchDependents();
   WaitForPrevious();
   const int row = blockIdx.x;
   const int head = blockIdx.y;
-  const KvPlace place = FindPosition(kv, rows.tables + rows.table_begins[row],
-                                     rows.positions[row], head);
-  auto* const keys = static_cast<Element*>(kv.blocks) + place.keys;
-  auto* const values = static_cast<Element*>(kv.blocks) + place.values;
+  const HeadInCache<Element> cache(rows, kv, row, head);
   const size_t from = static_cast<size_t>(row) * row_stride +
                       static_cast<size_t>(head) * kv.head_dim;
   for (int d = threadIdx.x; d < kv.head_dim; d += kThreads) {
-    const size_t word =
-        static_cast<size_t>(d / kPerWord) * kv.block_size + place.offset;
-    Store(k[from + d], keys + word * kPerWord + d % kPerWord);
-    const ValueColumn column = FindColumn(kv, d);
-    Store(v[from + d], values + column.begin +
-                           static_cast<size_t>(place.offset) * column.width);
+    cache.StoreKey(d, k[from + d]);
+    cache.StoreValue(d, v[from + d]);
+  }
+}
+
+// One block for each pair of a row (x) and a head (y), those of queries first.
+template <typename Element>
+__global__ void __launch_bounds__(kRotateThreads)
+    RotateAndStoreKernel(float* qkv, int num_heads, const float* cos,
+                         const float* sin, const PagedRows rows,
+                         const PagedKv kv) {
+  LaunchDependents();
+  WaitForPrevious();
+  const int row = blockIdx.x;
+  const int head = blockIdx.y;
+  const int half = kv.head_dim / 2;
+  const int heads = num_heads + 2 * kv.num_kv_heads;
+  float* const x = qkv + (static_cast<size_t>(row) * heads + head) *
+                             static_cast<size_t>(kv.head_dim);
+  const float* const row_cos = cos + static_cast<size_t>(row) * half;
+  const float* const row_sin = sin + static_cast<size_t>(row) * half;
+  if (head < num_heads) {
+    for (int j = threadIdx.x; j < half; j += kRotateThreads) {
+      const Pair turned = Rotate(x[j], x[j + half], row_cos[j], row_sin[j]);
+      x[j] = turned.first;
+      x[j + half] = turned.second;
+    }
+    return;
+  }
+  const HeadInCache<Element> cache(rows, kv, row, head - num_heads);
+  const float* const value =
+      x + static_cast<size_t>(kv.num_kv_heads) * kv.head_dim;
+  for (int j = threadIdx.x; j < half; j += kRotateThreads) {
+    const Pair turned = Rotate(x[j], x[j + half], row_cos[j], row_sin[j]);
+    cache.StoreKey(j, turned.first);
+    cache.StoreKey(j + half, turned.second);
+    cache.StoreValue(j, value[j]);
+    cache.StoreValue(j + half, value[j + half]);
   }
 }
 
@@ -48,6 +108,17 @@ cudaError_t StoreKeysAndValues(const Queue& queue, const float* k,
                     static_cast<unsigned>(kv.num_kv_heads));
   return LaunchKernel(queue, {blocks, kThreads}, kernel, k, v, row_stride, rows,
                       kv);
+}
+
+cudaError_t RotateAndStore(const Queue& queue, float* qkv, int num_heads,
+                           const float* cos, const float* sin,
+                           const PagedRows& rows, const PagedKv& kv) {
+  const auto kernel = kv.type == DType::kBF16 ? RotateAndStoreKernel<uint16_t>
+                                              : RotateAndStoreKernel<float>;
+  const dim3 blocks(static_cast<unsigned>(rows.count),
+                    static_cast<unsigned>(num_heads + kv.num_kv_heads));
+  return LaunchKernel(queue, {blocks, kRotateThreads}, kernel, qkv, num_heads,
+                      cos, sin, rows, kv);
 }
 
 }  // namespace nacre::kernels::cuda

@@ -97,6 +97,7 @@ void ReferenceBackend::CopyToHost(const void* device, size_t bytes,
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> ReferenceBackend::Pack(
     absl::Span<const HostMatrix> parts) {
+  NACRE_CHECK(weight_type_ != WeightType::kFp8, "no fp8 weights");
   const int rows = CheckedTotalRows(parts);
   const int cols = parts[0].cols;
   std::vector<float> values(static_cast<size_t>(rows) * cols);

@@ -179,10 +179,9 @@ struct Product {
     args.outputs = shape.outputs;
     args.inputs = shape.inputs;
     args.rows = rows;
-    args.overlap_previous = overlap;
     for (int i = 0; i < Count(); ++i) {
       args.weights = memory.weights.as<char>() + i * Bytes();
-      Check(Gemm(args, nullptr), "Gemm");
+      Check(Gemm(args, {nullptr, overlap}), "Gemm");
     }
   }
 };

@@ -89,7 +89,8 @@ TEST(CreateBackendTest, RefusesAnUnknownWeightType) {
     options.kind = kind;
     EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(CreateStatus(options).message()),
-                HasSubstr("\"int3\""));
+                HasSubstr("\"int3\", expected \"auto\", \"bf16\", \"f32\", "
+                          "\"int8\", \"int4\" or \"fp8\""));
   }
 }
 
@@ -130,6 +131,21 @@ TEST(CreateBackendTest, SaysWhyThereIsNoSuchGpu) {
 #else
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
 #endif
+}
+
+TEST(CreateBackendTest, RefusesFp8WeightsOffTheGpu) {
+  BackendOptions options;
+  options.weights = "fp8";
+  for (const char* kind : {"cpu", "reference"}) {
+    options.kind = kind;
+    EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(CreateStatus(options).message()),
+                HasSubstr(std::string("the ") + kind +
+                          " backend has no fp8 weights, expected \"auto\", "
+                          "\"f32\", \"bf16\", \"int8\" or \"int4\""));
+  }
+  options.kind = "tpu";
+  EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kInvalidArgument);
 }
 
 #ifdef NACRE_WITH_CUDA

@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cuda/fp8.h"
 #include "kernels/quantization.h"
 #include "tests/kernels/cuda/host_view.h"
 #include "tests/kernels/kernel_testing.h"
@@ -64,28 +65,50 @@ TEST(CudaBackendTest, MatMulAgreesOnAwkwardSizes) {
   }
 }
 
-// Weights are quantized as on the CPU; activations stay bf16.
-TEST(CudaBackendTest, Int8WeightsAreThoseOfEveryBackend) {
-  const auto cuda = MakeCudaBackend("int8");
+// Quantizes [rows, cols] and back, as int8 weights are on every backend.
+void ThroughInt8(int cols, std::vector<float>* values) {
+  const size_t width = static_cast<size_t>(cols);
+  for (size_t row = 0; row < values->size(); row += width) {
+    for (size_t first = 0; first < width; first += 64) {
+      const size_t count = std::min<size_t>(64, width - first);
+      float* const from = values->data() + row + first;
+      float group[64] = {};
+      std::copy_n(from, count, group);
+      int8_t integers[64];
+      const float scale = QuantizeWeights(group, WeightType::kInt8, integers);
+      for (size_t i = 0; i < count; ++i) from[i] = integers[i] * scale;
+    }
+  }
+}
+
+// E4M3, a scale a row.
+void ThroughFp8(int cols, std::vector<float>* values) {
+  const size_t width = static_cast<size_t>(cols);
+  for (size_t row = 0; row < values->size(); row += width) {
+    float* const from = values->data() + row;
+    float largest = 0;
+    for (size_t i = 0; i < width; ++i) {
+      largest = std::max(largest, std::fabs(from[i]));
+    }
+    const float scale = largest / 448;
+    for (size_t i = 0; i < width; ++i) {
+      from[i] = cuda::FromE4m3(cuda::ToE4m3(from[i] / scale)) * scale;
+    }
+  }
+}
+
+// Weights are the quantized ones; activations stay bf16.
+void ExpectQuantizedProducts(const char* weights,
+                             void (*quantize)(int, std::vector<float>*)) {
+  const auto cuda = MakeCudaBackend(weights);
   NACRE_SKIP_WITHOUT_GPU(cuda);
   const auto reference = MakeBackend("reference");
   for (const int cols : {1, 64, 100, 344}) {
     const int outputs = 35;
-    const size_t width = static_cast<size_t>(cols);
-    const auto x = RandomFloats(kRows * width, 1);
-    const auto values = RandomFloats(outputs * width, 2);
+    const auto x = RandomFloats(static_cast<size_t>(kRows) * cols, 1);
+    const auto values = RandomFloats(static_cast<size_t>(outputs) * cols, 2);
     auto quantized = values;
-    for (size_t row = 0; row < outputs; ++row) {
-      for (size_t first = 0; first < width; first += 64) {
-        const size_t count = std::min<size_t>(64, width - first);
-        float* const from = quantized.data() + row * width + first;
-        float group[64] = {};
-        std::copy_n(from, count, group);
-        int8_t integers[64];
-        const float scale = QuantizeWeights(group, WeightType::kInt8, integers);
-        for (size_t i = 0; i < count; ++i) from[i] = integers[i] * scale;
-      }
-    }
+    quantize(cols, &quantized);
     const UnalignedMatrix w(quantized, outputs, cols, DType::kF32);
     const auto expected =
         MatMul(*reference, RoundedToBF16(x), kRows, {w.host()});
@@ -97,21 +120,31 @@ TEST(CudaBackendTest, Int8WeightsAreThoseOfEveryBackend) {
     const auto actual = MatMul(*cuda, x, kRows, {first.host(), second.host()});
     for (size_t i = 0; i < actual.size(); ++i) {
       ASSERT_NEAR(actual[i], expected[i], 4 * cols * SumTolerance(cols))
-          << "cols " << cols << " element " << i;
+          << weights << ", cols " << cols << " element " << i;
     }
   }
 }
 
-TEST(CudaBackendTest, Int8RefusesWeightsThatAreNotFinite) {
-  const auto cuda = MakeCudaBackend("int8");
-  NACRE_SKIP_WITHOUT_GPU(cuda);
-  std::vector<float> values(20 * 3, 1.0f);
-  values[17 * 3 + 2] = NAN;
-  const UnalignedMatrix w(values, 20, 3, DType::kF32);
-  const absl::Status status = cuda->Pack({w.host()}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("weight [17, 2] is nan"));
+TEST(CudaBackendTest, Int8WeightsAreThoseOfEveryBackend) {
+  ExpectQuantizedProducts("int8", ThroughInt8);
+}
+
+TEST(CudaBackendTest, Fp8WeightsHaveAScaleARow) {
+  ExpectQuantizedProducts("fp8", ThroughFp8);
+}
+
+TEST(CudaBackendTest, RefusesToQuantizeWhatIsNotFinite) {
+  for (const char* weights : {"int8", "fp8"}) {
+    const auto cuda = MakeCudaBackend(weights);
+    NACRE_SKIP_WITHOUT_GPU(cuda);
+    std::vector<float> values(20 * 3, 1.0f);
+    values[17 * 3 + 2] = NAN;
+    const UnalignedMatrix w(values, 20, 3, DType::kF32);
+    const absl::Status status = cuda->Pack({w.host()}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("weight [17, 2] is nan"));
+  }
 }
 
 TEST(CudaBackendTest, WeightTypesAreThoseAsked) {
@@ -412,6 +445,7 @@ TEST(CudaBackendTest, NumericsIdNamesTheTypes) {
   const auto other = MakeCudaBackend("bf16", "bf16");
   EXPECT_THAT(other->numerics_id(), HasSubstr("-bf16-kvbf16-v1"));
   EXPECT_EQ(other->kv_type(), DType::kBF16);
+  EXPECT_THAT(MakeCudaBackend("fp8")->numerics_id(), HasSubstr("-fp8-kvf32-"));
   EXPECT_THAT(cuda->description(), HasSubstr("device 0"));
 }
 

@@ -136,7 +136,7 @@ TEST(CudaInvarianceTest, AttentionRowsHaveTheSameBitsInEveryBatch) {
   ASSERT_TRUE(staging.ok());
   HostView in_chunks(std::make_unique<CudaBackend>(
       *std::move(device), *std::move(staging), WeightType::kAuto, DType::kF32,
-      size_t{20000}));
+      CudaBackendOptions{.max_partial_bytes = 20000}));
   for (const int heads_per_kv_head : {1, 3, 4, 9}) {
     ExpectAttentionInvariant(*backend, in_chunks, DType::kF32,
                              heads_per_kv_head, 120);

@@ -186,7 +186,8 @@ TEST_F(DeviceTest, ThereAreNoInt4Weights) {
   options.weights = "int4";
   ExpectStatus(CreateBackend(options).status(),
                absl::StatusCode::kUnimplemented,
-               HasSubstr("has no int4 weights, expected"));
+               HasSubstr("has no int4 weights, expected \"auto\", \"f32\", "
+                         "\"bf16\", \"int8\" or \"fp8\""));
 }
 
 }  // namespace

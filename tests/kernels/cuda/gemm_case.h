@@ -98,7 +98,7 @@ class Case {
   std::vector<float> Run(int first_row, int rows) {
     Check(cudaMemset(results_.as(), kPoison, results_.bytes()), "poison");
     Check(cudaMemset(workspace_.as(), kPoison, workspace_.bytes()), "poison");
-    Check(Gemm(Args(first_row, rows), nullptr), "Gemm");
+    Check(Gemm(Args(first_row, rows), {}), "Gemm");
     std::vector<float> results(results_.bytes() / sizeof(float));
     Check(cudaMemcpy(results.data(), results_.as(), results_.bytes(),
                      cudaMemcpyDefault),

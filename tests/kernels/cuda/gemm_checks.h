@@ -112,7 +112,7 @@ inline void CheckRefusals() {
   const auto refused = [&](auto change) {
     GemmArgs args = good;
     change(args);
-    return Gemm(args, nullptr) == cudaErrorInvalidValue;
+    return Gemm(args, {}) == cudaErrorInvalidValue;
   };
   EXPECT(refused([](auto& args) { args.rows = 0; }), "no rows");
   EXPECT(refused([](auto& args) { args.outputs = 0; }), "no outputs");

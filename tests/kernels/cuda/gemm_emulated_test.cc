@@ -134,7 +134,7 @@ TEST_P(GemmEmulatedTest, TilesWhereSharedMemoryIsSmall) {
 TEST_P(GemmEmulatedTest, RefusesWhatDoesNotFit) {
   settings.shared_limit = 32 << 10;
   Case test(GetParam(), {16, 64}, 1, 14);
-  EXPECT_EQ(Gemm(test.Args(0, 1), nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(Gemm(test.Args(0, 1), {}), cudaErrorInvalidValue);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, GemmEmulatedTest, testing::ValuesIn(kFormats),

@@ -34,16 +34,16 @@ void CheckChains() {
     std::vector<float> results[2];
     for (const bool overlap : {false, true}) {
       Case test(GemmFormat::kBf16, {kSize, kSize}, rows, 77);
-      GemmArgs args = test.Args(0, rows);
-      args.overlap_previous = overlap;
+      const GemmArgs args = test.Args(0, rows);
+      const Queue queue = {nullptr, overlap};
       auto* activations = const_cast<void*>(args.activations);
       const int elements = rows * kSize;
       Check(cudaDeviceSynchronize(), "chain");
       for (int step = 0; step < kSteps; ++step) {
         // The second product of a pair follows a product, the first a
         // conversion; both read what the kernel before them wrote.
-        Check(Gemm(args, nullptr), "Gemm");
-        Check(Gemm(args, nullptr), "Gemm");
+        Check(Gemm(args, queue), "Gemm");
+        Check(Gemm(args, queue), "Gemm");
         ToBf16Kernel<<<elements / 256, 256>>>(
             args.results, static_cast<uint16_t*>(activations), elements,
             1.0f / 20);

@@ -6,6 +6,8 @@
 namespace nacre::kernels {
 namespace {
 
+constexpr const float* kNothing = nullptr;
+
 // Host memory with a copy on the device, which ops may read or write.
 class Mirror {
  public:
@@ -55,15 +57,14 @@ size_t LayerBytes(const KvLayer& layer) {
 void HostView::MatMul(const float* x, int rows, const PackedMatrix& w,
                       float* y) {
   Mirror in(backend_.get(), x, Count(rows, w.cols()));
-  Mirror out(backend_.get(), static_cast<const float*>(nullptr),
-             Count(rows, w.rows()));
+  Mirror out(backend_.get(), kNothing, Count(rows, w.rows()));
   backend_->MatMul(in.f32(), rows, w, out.f32());
   out.Return(y);
 }
 
 void HostView::Embed(const PackedTable& table, absl::Span<const int32_t> ids,
                      float* out) {
-  Mirror to(backend_.get(), static_cast<const float*>(nullptr),
+  Mirror to(backend_.get(), kNothing,
             ids.size() * static_cast<size_t>(table.cols()));
   backend_->Embed(table, ids, to.f32());
   to.Return(out);
@@ -78,8 +79,7 @@ void HostView::RmsNorm(const float* x, int rows, int cols, const float* weight,
     in.Return(out);
     return;
   }
-  Mirror to(backend_.get(), static_cast<const float*>(nullptr),
-            Count(rows, cols));
+  Mirror to(backend_.get(), kNothing, Count(rows, cols));
   backend_->RmsNorm(in.f32(), rows, cols, weights.f32(), epsilon, to.f32());
   to.Return(out);
 }
@@ -116,7 +116,7 @@ void HostView::Attention(const float* q, int q_stride, int num_heads,
   const int width = num_heads * layer.head_dim;
   Mirror queries(backend_.get(), q, Extent(contexts.size(), q_stride, width));
   Mirror blocks(backend_.get(), layer.blocks, LayerBytes(layer));
-  Mirror to(backend_.get(), static_cast<const float*>(nullptr),
+  Mirror to(backend_.get(), kNothing,
             contexts.size() * static_cast<size_t>(width));
   KvLayer on_device = layer;
   on_device.blocks = blocks.data();
@@ -127,8 +127,7 @@ void HostView::Attention(const float* q, int q_stride, int num_heads,
 
 void HostView::SiluMul(const float* gate_up, int rows, int cols, float* out) {
   Mirror in(backend_.get(), gate_up, Count(rows, 2 * cols));
-  Mirror to(backend_.get(), static_cast<const float*>(nullptr),
-            Count(rows, cols));
+  Mirror to(backend_.get(), kNothing, Count(rows, cols));
   backend_->SiluMul(in.f32(), rows, cols, to.f32());
   to.Return(out);
 }
@@ -138,6 +137,59 @@ void HostView::AddInPlace(float* x, const float* y, size_t count) {
   Mirror added(backend_.get(), y, count);
   backend_->AddInPlace(in_place.f32(), added.f32(), count);
   in_place.Return(x);
+}
+
+// Scratch stays on the device: nobody may count on what it holds.
+void HostView::NormMatMul(const float* x, int rows, const float* weight,
+                          float epsilon, const PackedMatrix& w, float*,
+                          float* y) {
+  Mirror in(backend_.get(), x, Count(rows, w.cols()));
+  Mirror weights(backend_.get(), weight, static_cast<size_t>(w.cols()));
+  Mirror normed(backend_.get(), kNothing, Count(rows, w.cols()));
+  Mirror out(backend_.get(), kNothing, Count(rows, w.rows()));
+  backend_->NormMatMul(in.f32(), rows, weights.f32(), epsilon, w, normed.f32(),
+                       out.f32());
+  out.Return(y);
+}
+
+void HostView::MatMulAdd(const float* x, int rows, const PackedMatrix& w,
+                         const float* residual, float* y) {
+  Mirror in(backend_.get(), x, Count(rows, w.cols()));
+  Mirror added(backend_.get(), residual, Count(rows, w.rows()));
+  Mirror out(backend_.get(), kNothing, Count(rows, w.rows()));
+  backend_->MatMulAdd(in.f32(), rows, w, added.f32(), out.f32());
+  out.Return(y);
+}
+
+void HostView::SiluMatMulAdd(const float* gate_up, int rows,
+                             const PackedMatrix& w, const float* residual,
+                             float*, float* y) {
+  Mirror in(backend_.get(), gate_up, Count(rows, 2 * w.cols()));
+  Mirror added(backend_.get(), residual, Count(rows, w.rows()));
+  Mirror gated(backend_.get(), kNothing, Count(rows, w.cols()));
+  Mirror out(backend_.get(), kNothing, Count(rows, w.rows()));
+  backend_->SiluMatMulAdd(in.f32(), rows, w, added.f32(), gated.f32(),
+                          out.f32());
+  out.Return(y);
+}
+
+void HostView::RopeStoreKv(float* qkv, int num_heads, const float* cos,
+                           const float* sin,
+                           absl::Span<const RowContext> contexts,
+                           const KvLayer& layer) {
+  const int rows = static_cast<int>(contexts.size());
+  Mirror in_place(
+      backend_.get(), qkv,
+      Count(rows, (num_heads + 2 * layer.num_kv_heads) * layer.head_dim));
+  Mirror cosines(backend_.get(), cos, Count(rows, layer.head_dim / 2));
+  Mirror sines(backend_.get(), sin, Count(rows, layer.head_dim / 2));
+  Mirror blocks(backend_.get(), layer.blocks, LayerBytes(layer));
+  KvLayer on_device = layer;
+  on_device.blocks = blocks.data();
+  backend_->RopeStoreKv(in_place.f32(), num_heads, cosines.f32(), sines.f32(),
+                        contexts, on_device);
+  in_place.Return(qkv);
+  blocks.Return(layer.blocks);
 }
 
 std::unique_ptr<Backend> MakeCudaBackend(const std::string& weights,

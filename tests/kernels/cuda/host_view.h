@@ -59,6 +59,18 @@ class HostView : public Backend {
                  float* out) override;
   void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
+  void RunStep(int rows, absl::FunctionRef<void()> ops) override {
+    backend_->RunStep(rows, ops);
+  }
+  void NormMatMul(const float* x, int rows, const float* weight, float epsilon,
+                  const PackedMatrix& w, float* normed, float* y) override;
+  void MatMulAdd(const float* x, int rows, const PackedMatrix& w,
+                 const float* residual, float* y) override;
+  void SiluMatMulAdd(const float* gate_up, int rows, const PackedMatrix& w,
+                     const float* residual, float* gated, float* y) override;
+  void RopeStoreKv(float* qkv, int num_heads, const float* cos,
+                   const float* sin, absl::Span<const RowContext> contexts,
+                   const KvLayer& layer) override;
 
  private:
   const std::unique_ptr<Backend> backend_;

@@ -127,5 +127,23 @@ TEST_F(PagedBatchTest, ChunksHoldWhatFitsAndAtLeastOneTile) {
   EXPECT_EQ(CutChunks(contexts, tiles, 4, 6, 1 << 20).size(), 1u);
 }
 
+TEST_F(PagedBatchTest, SplitsAreRoundedUpByLessThanAQuarter) {
+  int last = 0;
+  int different = 0;
+  for (int count = 1; count <= 1024; ++count) {
+    const int rounded = RoundedUp(count);
+    ASSERT_GE(rounded, count);
+    ASSERT_LT(4 * rounded, 5 * count);
+    ASSERT_GE(rounded, last);
+    different += rounded != last;
+    last = rounded;
+  }
+  EXPECT_EQ(different, 8 + 7 * 4);
+  const std::vector<RowContext> contexts = {{first_.data(), 128 * 9 - 1},
+                                            {first_.data(), 128 * 9}};
+  const auto tiles = CutTiles(contexts, 1);
+  EXPECT_EQ(CutChunks(contexts, tiles, 1, 2, 1 << 20)[0].max_splits, 10);
+}
+
 }  // namespace
 }  // namespace nacre::kernels::cuda

@@ -11,7 +11,9 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 namespace nacre::kernels::cuda::emulation {
 namespace {
@@ -130,7 +132,21 @@ void RunUntil(int64_t target) {
   DeviceMemory().Close();
 }
 
+// The graph that the stream is being captured into.
+struct OpenCapture {
+  std::vector<std::function<void()>> kernels;
+  bool invalid = false;
+};
+std::optional<OpenCapture> capture;
+
+// Whether a capture is open, which what calls this ends.
+bool InvalidatesCapture() {
+  if (capture.has_value()) capture->invalid = true;
+  return capture.has_value();
+}
+
 cudaError_t WaitUntil(int64_t target) {
+  if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
   ++counts.waits;
   RunUntil(target);
   return settings.fault;
@@ -145,12 +161,16 @@ std::map<const void*, size_t>& SharedLimits() {
 
 void ResetDevice() {
   settings = DeviceSettings();
-  const size_t used = counts.used_bytes;
-  counts = DeviceCounts();
-  counts.used_bytes = used;
+  const DeviceCounts before = std::exchange(counts, DeviceCounts());
+  counts.used_bytes = before.used_bytes;
+  counts.graphs = before.graphs;
 }
 
 void Enqueue(std::function<void()> run) {
+  if (capture.has_value()) {
+    capture->kernels.push_back(std::move(run));
+    return;
+  }
   Stream().push_back(std::move(run));
   ++queued;
 }
@@ -183,12 +203,20 @@ cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
 }  // namespace nacre::kernels::cuda::emulation
 
 namespace emulation = nacre::kernels::cuda::emulation;
+using emulation::capture;
 using emulation::counts;
 using emulation::Enqueue;
+using emulation::InvalidatesCapture;
 using emulation::settings;
 
 struct CUevent_st {
   int64_t target = 0;
+};
+struct CUgraph_st {
+  std::vector<std::function<void()>> kernels;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> kernels;
 };
 
 extern "C" {
@@ -254,6 +282,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
   if (bytes > settings.memory_bytes - counts.used_bytes) {
     *data = nullptr;
     return cudaErrorMemoryAllocation;
@@ -265,6 +294,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 
 cudaError_t cudaFree(void* data) {
   if (data == nullptr) return cudaSuccess;
+  if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
   emulation::RunUntil(emulation::queued);
   counts.used_bytes -= emulation::DeviceMemory().Free(data);
   return cudaSuccess;
@@ -281,6 +311,7 @@ cudaError_t cudaFreeHost(void* data) {
 }
 
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
+  if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
   emulation::CheckDevicePointer(data);
   Enqueue([=] { std::memset(data, value, bytes); });
   return cudaSuccess;
@@ -288,6 +319,7 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t) {
+  if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
   if (kind == cudaMemcpyHostToDevice) {
     emulation::CheckDevicePointer(to);
     ++counts.uploads;
@@ -335,12 +367,59 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  if (InvalidatesCapture()) return cudaErrorStreamCaptureUnsupported;
   event->target = emulation::queued;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return emulation::WaitUntil(event->target);
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  if (capture.has_value()) return cudaErrorIllegalState;
+  const cudaError_t status = std::exchange(settings.next_capture, cudaSuccess);
+  if (status == cudaSuccess) capture.emplace();
+  return status;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  *graph = nullptr;
+  if (!capture.has_value()) return cudaErrorIllegalState;
+  const bool invalid = capture->invalid;
+  if (!invalid) *graph = new CUgraph_st{std::move(capture->kernels)};
+  capture.reset();
+  return invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long) {
+  const cudaError_t status =
+      std::exchange(settings.next_instantiation, cudaSuccess);
+  if (status != cudaSuccess) return status;
+  *executable = new CUgraphExec_st{graph->kernels};
+  ++counts.graphs;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t) {
+  const cudaError_t status =
+      std::exchange(settings.next_graph_launch, cudaSuccess);
+  if (status != cudaSuccess) return status;
+  ++counts.graph_launches;
+  for (const auto& kernel : executable->kernels) Enqueue(kernel);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
+  --counts.graphs;
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetLastError() { return cudaSuccess; }

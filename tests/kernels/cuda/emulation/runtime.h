@@ -5,7 +5,8 @@
 // It is stricter than a device where mistakes hide: what is queued on a stream
 // runs as late as it may (when somebody waits); device memory is out of reach
 // for the host, holds garbage when allocated, and is checked for writes behind
-// its end when freed; a kernel's pointers must be the device's.
+// its end when freed; a kernel's pointers must be the device's; a capture takes
+// kernels and nothing else.
 //
 // One operating-system thread; the device is global. One stream's order holds
 // for all streams.
@@ -32,6 +33,11 @@ struct DeviceSettings {
   int shared_limit = 227 << 10;  // bytes that a block may have
   size_t memory_bytes = size_t{1} << 30;
   cudaError_t next_launch = cudaSuccess;  // returned once by a launch
+  // Likewise by the beginning of a capture, and by a graph that is made
+  // executable or launched.
+  cudaError_t next_capture = cudaSuccess;
+  cudaError_t next_instantiation = cudaSuccess;
+  cudaError_t next_graph_launch = cudaSuccess;
   // Once set, everything that waits returns it: as after a fault in a kernel.
   cudaError_t fault = cudaSuccess;
 };
@@ -43,6 +49,8 @@ struct DeviceCounts {
   std::set<const void*> kernels;  // that were launched
   int waits = 0;                  // by the host, for a stream or an event
   int uploads = 0;
+  int graph_launches = 0;
+  int graphs = 0;         // executable ones, now
   size_t used_bytes = 0;  // of device memory, now
 };
 inline DeviceCounts counts;
@@ -50,7 +58,8 @@ inline DeviceCounts counts;
 // A test's starting point; what is allocated stays.
 void ResetDevice();
 
-// Queues `run`, to be called when the stream gets there.
+// Queues `run`, to be called when the stream gets there; or notes it in the
+// graph that is being captured.
 void Enqueue(std::function<void()> run);
 
 // Ends the program unless `pointer` is null or in device memory.

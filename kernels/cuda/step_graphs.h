@@ -1,0 +1,53 @@
+// CUDA graphs of the kernels of a step. A step queues hundreds of small
+// kernels, and the same ones as a step of as many rows before it: as a graph
+// they are queued with one call, and the device knows each one's successor.
+//
+// What is queued is what was recorded, launch by launch: a graph serves only
+// launches that equal its own in every argument. So a buffer that has moved,
+// or a longer context that needs a larger grid, makes another graph, and no
+// graph can be out of date.
+//
+// Thread-compatible, on the device's current thread.
+
+#ifndef KERNELS_CUDA_STEP_GRAPHS_H_
+#define KERNELS_CUDA_STEP_GRAPHS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <list>
+
+#include "kernels/cuda/recorded_launch.h"
+
+namespace nacre::kernels::cuda {
+
+class StepGraphs {
+ public:
+  // Steps that are remembered; the one that was used longest ago goes first.
+  static constexpr size_t kMostSteps = 64;
+  // Fewer launches are queued one by one.
+  static constexpr size_t kLeastLaunches = 8;
+
+  StepGraphs() = default;
+  ~StepGraphs();
+  StepGraphs(const StepGraphs&) = delete;
+  StepGraphs& operator=(const StepGraphs&) = delete;
+
+  // Queues `launches` in their order; does not block. One by one when they come
+  // for the first time (which also loads kernels: a capture must not), as a
+  // graph from the second time on. The first error of a launch, a capture or a
+  // graph: then the rest of them is not queued.
+  cudaError_t Launch(const RecordedLaunches& launches, cudaStream_t stream);
+
+ private:
+  struct Step {
+    RecordedLaunches launches;
+    cudaGraphExec_t graph = nullptr;
+  };
+
+  std::list<Step> steps_;  // the last used first
+};
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_STEP_GRAPHS_H_
