@@ -158,9 +158,17 @@ void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
   const absl::Span<const int32_t> tokens = session.schedule.tokens();
   // Commits that arrive during the forward are applied after it: the span stays
   // valid.
+  // A step that a commit has changed draws nothing: the position stays.
+  session.draw =
+      drafts && options_.model->draws_tokens() && !session.reads_logits()
+          ? session.sampler.DeviceDraw(session.schedule.length())
+          : absl::nullopt;
   batch_.push_back({session.sequence.get(),
                     tokens.subspan(session.sequence->length(), rows),
                     drafts ? 1 : 0});
+  if (session.draw.has_value()) {
+    batch_.back().draws = absl::MakeConstSpan(&session.draw, 1);
+  }
   stepping_.push_back(&session);
   batch_rows_ += rows;
   num_drafting_ += drafts ? 1 : 0;
@@ -170,6 +178,7 @@ void DraftEngine::DraftAll(absl::Span<const float> logits) {
   const model::ModelInfo& info = options_.model->info();
   const auto vocab_size = static_cast<size_t>(info.vocab_size);
   const auto hidden_size = static_cast<size_t>(info.hidden_size);
+  absl::Span<const int32_t> drawn = options_.model->drawn_tokens();
   absl::Span<const float> hidden;  // of all rows, once anybody reads it
   size_t row = 0;
   for (Session* session : stepping_) {
@@ -178,15 +187,23 @@ void DraftEngine::DraftAll(absl::Span<const float> logits) {
         (session->length.has_value() && session->length->needs_hidden()) ||
         (session->features.has_value() && session->features->needs_hidden());
     if (reads_hidden && hidden.empty()) hidden = options_.model->final_hidden();
-    Draft(*session, logits.subspan(row * vocab_size, vocab_size),
-          reads_hidden ? hidden.subspan(row * hidden_size, hidden_size)
-                       : absl::Span<const float>());
+    RowOutputs outputs;
+    if (session->draw.has_value()) {
+      outputs.drawn = drawn.front();
+      drawn.remove_prefix(1);
+    } else {
+      outputs.logits = logits.subspan(0, vocab_size);
+      logits.remove_prefix(vocab_size);
+    }
+    if (reads_hidden) {
+      outputs.hidden = hidden.subspan(row * hidden_size, hidden_size);
+    }
+    Draft(*session, outputs);
     ++row;
   }
 }
 
-void DraftEngine::Draft(Session& session, absl::Span<const float> logits,
-                        absl::Span<const float> hidden) {
+void DraftEngine::Draft(Session& session, const RowOutputs& row) {
   if (session.closing) return;
   if (session.cut || !session.schedule.WantsStep()) {
     // Between steps the last token has no KV: the next step feeds it.
@@ -203,16 +220,19 @@ void DraftEngine::Draft(Session& session, absl::Span<const float> logits,
   const bool looks =
       session.length.has_value() && session.length->looks_at_token();
   if (session.length.has_value() && !looks) {
-    decision = session.length->Decide(length, absl::nullopt, logits, hidden);
+    decision =
+        session.length->Decide(length, absl::nullopt, row.logits, row.hidden);
   }
   speculation::DraftDistribution distribution;  // under the ratio test
-  const int32_t token_id =
-      session.ratio.has_value()
-          ? session.ratio->Draw(session.sampler, logits, length,
-                                session.history, &distribution)
-          : session.sampler.Sample(logits, length, session.history);
+  int32_t token_id = row.drawn;
+  if (session.ratio.has_value()) {
+    token_id = session.ratio->Draw(session.sampler, row.logits, length,
+                                   session.history, &distribution);
+  } else if (!session.draw.has_value()) {
+    token_id = session.sampler.Sample(row.logits, length, session.history);
+  }
   if (looks) {
-    decision = session.length->Decide(length, token_id, logits, hidden);
+    decision = session.length->Decide(length, token_id, row.logits, row.hidden);
   }
   if (decision == LengthDecision::kDiscard) {
     session.schedule.OnDiscarded();
@@ -221,7 +241,7 @@ void DraftEngine::Draft(Session& session, absl::Span<const float> logits,
     return;
   }
   if (session.features.has_value()) {
-    session.features->OnDrafted(length, token_id, logits, hidden);
+    session.features->OnDrafted(length, token_id, row.logits, row.hidden);
   }
   session.drew = true;
   speculation::Tail tail =

@@ -129,13 +129,18 @@ class DraftEngine : public worker::Engine {
   // (engine_interrupt.cc). Changes no session: commands apply after a forward.
   bool IsStepPointless();
   void NotePointless(const DraftCommands& commands);
-  // For all that draft, with the logits of their rows [sessions, vocab_size].
+  // For all that draft, with the logits of the rows that the model did not draw
+  // from [sessions, vocab_size].
   void DraftAll(absl::Span<const float> logits);
-  // Draws the session's next token, unless a commit has made it pointless.
-  //   logits [vocab_size], hidden [hidden_size] if its length policy reads it
-  //   or it is recorded
-  void Draft(Session& session, absl::Span<const float> logits,
-             absl::Span<const float> hidden);
+  // Draws the session's next token, or takes what the model has drawn, unless a
+  // commit has made it pointless.
+  struct RowOutputs {
+    int32_t drawn = 0;               // if session.draw is set
+    absl::Span<const float> logits;  // [vocab_size] if it is not
+    // [hidden_size] if its length policy reads it or it is recorded
+    absl::Span<const float> hidden;
+  };
+  void Draft(Session& session, const RowOutputs& row);
   void AddStepSpans(int64_t start_ns, int64_t end_ns, bool abandoned);
   void EndWait(Session& session, int64_t now_ns);
   void AddSpan(const Session& session, worker::Span span);

@@ -12,6 +12,7 @@
 
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "common/token_draw.h"
 #include "draft_worker/draft_engine.h"
 #include "draft_worker/feature_recorder.h"
 #include "draft_worker/hidden_states.h"
@@ -51,9 +52,15 @@ struct DraftEngine::Session {
   bool drew = false;       // a token
   bool pointless = false;  // a command that is held says so
   int fed_rows = 0;
+  absl::optional<TokenDraw> draw = {};  // where the model draws its token
 
   // Tokens whose KV is missing, the last one left out: that is fed to draft.
   int unfed_rows() const { return schedule.kv_limit() - sequence->length(); }
+  // Whether anybody reads the logits besides the sampler.
+  bool reads_logits() const {
+    return ratio.has_value() || features.has_value() ||
+           (length.has_value() && length->needs_logits());
+  }
   // Its committed tokens: what is drafted behind them may be cut again.
   absl::Span<const int32_t> settled() const {
     return absl::MakeConstSpan(schedule.tokens())

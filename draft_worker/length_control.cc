@@ -26,7 +26,7 @@ speculation::LengthDecision LengthControl::Decide(
   if (token_id.has_value()) row.token = speculation::DrawnToken{*token_id};
   if (needs_.draft_hidden) row.draft_hidden = hidden;
   std::array<float, speculation::kTopProbabilities> top;
-  if (needs_.entropy || needs_.token_probability || needs_.top_probabilities) {
+  if (needs_logits()) {
     const model::Distribution distribution(
         logits.first(static_cast<size_t>(vocab_limit_)));
     if (needs_.entropy) {

@@ -23,11 +23,17 @@ class LengthControl {
                 int prompt_length, int vocab_limit);
 
   bool needs_hidden() const { return needs_.draft_hidden; }
+  // Whether Decide reads the logits; else they may be empty.
+  bool needs_logits() const {
+    return needs_.entropy || needs_.token_probability ||
+           needs_.top_probabilities;
+  }
   bool looks_at_token() const { return length_->looks_at_token(); }
 
   // On the row that the token for `position` is drawn from: before the draw,
   // without token_id, unless looks_at_token().
-  //   logits [vocab_limit or more]; hidden [hidden_size] if needs_hidden()
+  //   logits [vocab_limit or more] if needs_logits()
+  //   hidden [hidden_size] if needs_hidden()
   speculation::LengthDecision Decide(int position,
                                      absl::optional<int32_t> token_id,
                                      absl::Span<const float> logits,

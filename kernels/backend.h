@@ -11,8 +11,8 @@
 //     number of rows, their order or the thread count. Reductions run in an
 //     order fixed by the shape of the weights and by absolute positions.
 //   * Shapes that disagree are our own bug: checked, fatal.
-//   * What can fail at run time is Allocate, Pack, PackTable and Synchronize;
-//     the other ops leave their errors to Synchronize.
+//   * What can fail at run time is Allocate, AllocateOnHost, Pack, PackTable
+//     and Synchronize; the other ops leave their errors to Synchronize.
 //
 // Thread-compatible: one thread (the engine's) calls the ops of a backend.
 
@@ -31,6 +31,8 @@
 #include "kernels/dtype.h"
 
 namespace nacre::kernels {
+
+class TokenDrawer;  // kernels/token_drawer.h
 
 // Memory on the backend's device, 64-byte aligned, freed with the object.
 // Contents start as zero.
@@ -127,6 +129,17 @@ class Backend {
   // Waits for enqueued ops; what is copied is good if Synchronize says so
   // afterwards.
   virtual void CopyToHost(const void* device, size_t bytes, void* host) = 0;
+
+  // Host memory that results are brought to at full speed, without a wait for
+  // each. RESOURCE_EXHAUSTED when the host has no room.
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> AllocateOnHost(size_t bytes) {
+    return Allocate(bytes);  // of a device that is the host
+  }
+  // Queues a copy to memory of AllocateOnHost, which lives until Synchronize:
+  // then it is there.
+  virtual void QueueCopyToHost(const void* device, size_t bytes, void* host) {
+    CopyToHost(device, bytes, host);
+  }
   // Waits for enqueued ops; INTERNAL with the device's own message on failure
   // (RESOURCE_EXHAUSTED when an op found no room), from then on.
   virtual absl::Status Synchronize() = 0;
@@ -223,6 +236,9 @@ class Backend {
                            const float* sin,
                            absl::Span<const RowContext> contexts,
                            const KvLayer& layer);
+
+  // Draws tokens on the device; its owner is the backend. Null: it does not.
+  virtual TokenDrawer* token_drawer() { return nullptr; }
 };
 
 }  // namespace nacre::kernels

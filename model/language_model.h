@@ -16,7 +16,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "common/token_draw.h"
 
 namespace nacre::model {
 
@@ -66,6 +68,10 @@ struct SequenceRows {
   Sequence* sequence = nullptr;
   absl::Span<const int32_t> token_ids;
   int num_logits = 0;
+  // How the model draws the tokens of the rows of which only the token is
+  // wanted; absent where the logits are. Empty: all logits are. Only of models
+  // that draw tokens.                                          [num_logits]
+  absl::Span<const absl::optional<TokenDraw>> draws = {};
 };
 
 class LanguageModel {
@@ -99,12 +105,19 @@ class LanguageModel {
   virtual int64_t kv_free_tokens() const = 0;
 
   // Runs the rows of all sequences as one batch and appends their KV. Returns
-  // logits [sum of num_logits, vocab_size] in batch order, valid until the next
-  // call. A row's logits do not depend on what else is in the batch. A sequence
-  // appears at most once. Errors: INTERNAL from the device; then no sequence
-  // has changed its length.
+  // logits [sum of num_logits less the draws, vocab_size] in batch order, valid
+  // until the next call. A row's logits do not depend on what else is in the
+  // batch. A sequence appears at most once. Errors: INTERNAL from the device,
+  // RESOURCE_EXHAUSTED where it or the host has no room; then no sequence has
+  // changed its length.
   virtual absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) = 0;
+
+  // Whether rows may have draws: where logits would have to cross a bus.
+  virtual bool draws_tokens() const { return false; }
+  // The tokens of the last Forward's draws in batch order, valid until the next
+  // call: those that model::Sampler would have drawn from the logits.
+  virtual absl::Span<const int32_t> drawn_tokens() const { return {}; }
 
   // What the logits of the last Forward were computed from, behind the final
   // norm: [sum of num_logits, hidden_size] in batch order, valid until the next

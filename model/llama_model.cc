@@ -226,8 +226,9 @@ absl::Span<const float> LlamaModel::final_hidden() {
 absl::StatusOr<absl::Span<const float>> LlamaModel::Forward(
     absl::Span<const SequenceRows> batch) {
   hidden_values_ = 0;
-  if (batch.empty()) return absl::Span<const float>();
   NACRE_RETURN_IF_ERROR(CheckBatch(batch));
+  NACRE_RETURN_IF_ERROR(outputs_.Plan(batch));
+  if (batch.empty()) return absl::Span<const float>();
   int num_rows = 0;
   int num_logit_rows = 0;
   for (const SequenceRows& rows : batch) {
@@ -253,13 +254,9 @@ absl::StatusOr<absl::Span<const float>> LlamaModel::Forward(
         absl::StrCat("interrupted after ", layers_run, " of ",
                      weights_.layers.size(), " layers"));
   }
-  if (num_logit_rows > 0) RunHead(batch, num_logit_rows);
-  const size_t num_logits = static_cast<size_t>(num_logit_rows) *
-                            static_cast<size_t>(config_.vocab_size);
-  if (host_logits_.size() < num_logits) host_logits_.resize(num_logits);
-  if (num_logits > 0) {
-    backend_->CopyToHost(activations_.logits->data(),
-                         num_logits * sizeof(float), host_logits_.data());
+  if (num_logit_rows > 0) {
+    RunHead(batch, num_logit_rows);
+    outputs_.Queue(activations_.logits->f32());
   }
   NACRE_RETURN_IF_ERROR(backend_->Synchronize());
   // RunHead has left them packed in `normed`.
@@ -268,7 +265,7 @@ absl::StatusOr<absl::Span<const float>> LlamaModel::Forward(
   for (const SequenceRows& rows : batch) {
     AsKvSequence(rows)->Append(static_cast<int>(rows.token_ids.size()));
   }
-  return absl::MakeConstSpan(host_logits_.data(), num_logits);
+  return outputs_.logits();
 }
 
 }  // namespace nacre::model

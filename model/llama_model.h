@@ -20,6 +20,7 @@
 #include "kernels/backend.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/head_outputs.h"
 #include "model/kv_pool.h"
 #include "model/language_model.h"
 #include "model/progress.h"
@@ -59,9 +60,15 @@ class LlamaModel : public LanguageModel {
 
   // INVALID_ARGUMENT for a token id outside the vocabulary. Our own bugs,
   // fatal: a sequence past its reserved length, twice in the batch, without
-  // rows, or of another model.
+  // rows, or of another model; and what HeadOutputs says of draws.
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) override;
+  bool draws_tokens() const override {
+    return backend_->token_drawer() != nullptr;
+  }
+  absl::Span<const int32_t> drawn_tokens() const override {
+    return outputs_.drawn_tokens();
+  }
   absl::Span<const float> final_hidden() override;
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = std::move(interrupt);
@@ -88,7 +95,10 @@ class LlamaModel : public LanguageModel {
   };
 
   LlamaModel(ModelConfig config, kernels::Backend* backend)
-      : config_(std::move(config)), backend_(backend), rope_(config_) {}
+      : config_(std::move(config)),
+        backend_(backend),
+        rope_(config_),
+        outputs_(backend, config_.vocab_size) {}
 
   absl::Status CheckBatch(absl::Span<const SequenceRows> batch) const;
   absl::Status GrowActivations(int num_rows, int num_logit_rows);
@@ -111,7 +121,7 @@ class LlamaModel : public LanguageModel {
   std::vector<kernels::RowContext> contexts_;  // of the batch's rows
   std::vector<float> cos_;  // host copies of the rows' angles
   std::vector<float> sin_;
-  std::vector<float> host_logits_;
+  HeadOutputs outputs_;
   size_t hidden_values_ = 0;  // of the last Forward's logit rows
   std::vector<float> host_hidden_;
 };

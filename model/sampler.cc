@@ -111,12 +111,9 @@ const float* Sampler::BeforeTemperature(absl::Span<const float> logits,
                                         const TokenHistory& history) {
   NACRE_CHECK(logits.size() >= static_cast<size_t>(vocab_limit_),
               "fewer logits than the vocabulary");
-  const bool forbids_end =
-      position < end_rule_.min_position && !end_rule_.token_ids.empty();
-  if (has_penalties_ || forbids_end || !params_.logit_bias.empty()) {
-    return Adjusted(logits.data(), forbids_end, history);
-  }
-  return logits.data();
+  return Adjusts(position)
+             ? Adjusted(logits.data(), ForbidsEnd(position), history)
+             : logits.data();
 }
 
 int32_t Sampler::Sample(absl::Span<const float> logits, int position,
@@ -125,6 +122,12 @@ int32_t Sampler::Sample(absl::Span<const float> logits, int position,
   if (params_.temperature == 0.0f) return Greedy(values);
   return has_filters() ? DrawFromTop(values, position)
                        : DrawFromAll(values, position);
+}
+
+absl::optional<TokenDraw> Sampler::DeviceDraw(int position) const {
+  const bool is_greedy = params_.temperature == 0.0f;
+  if (Adjusts(position) || (has_filters() && !is_greedy)) return absl::nullopt;
+  return TokenDraw{params_.seed, position, params_.temperature, vocab_limit_};
 }
 
 void Sampler::FillWeights(absl::Span<const float> logits, int position,

@@ -18,8 +18,10 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/sampling_params.h"
+#include "common/token_draw.h"
 #include "model/gumbel_race.h"
 #include "model/logit_row.h"
 #include "model/sampling_cut.h"
@@ -85,12 +87,25 @@ class Sampler {
   int32_t Sample(absl::Span<const float> logits, int position,
                  const TokenHistory& history);
 
+  // How a device draws the token for `position` from the same logits, the same
+  // token (common/token_draw.h); absent where it cannot: something comes before
+  // the temperature, or filters what is drawn from.
+  absl::optional<TokenDraw> DeviceDraw(int position) const;
+
   // Fills in what Sample draws by, for whoever draws in another way: one token
   // where Sample has no choice. Unlike Sample it looks at every token.
   void FillWeights(absl::Span<const float> logits, int position,
                    const TokenHistory& history, TokenWeights* weights);
 
  private:
+  bool ForbidsEnd(int position) const {
+    return position < end_rule_.min_position && !end_rule_.token_ids.empty();
+  }
+  // Whether anything comes before the temperature.
+  bool Adjusts(int position) const {
+    return has_penalties_ || ForbidsEnd(position) ||
+           !params_.logit_bias.empty();
+  }
   // The row with what comes before the temperature.
   const float* BeforeTemperature(absl::Span<const float> logits, int position,
                                  const TokenHistory& history);

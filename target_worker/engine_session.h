@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "common/token_draw.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
 #include "speculation/target_session.h"
@@ -49,6 +50,8 @@ struct TargetEngine::Session {
   int prefill_rows = 0;
   bool verifies = false;
   int first_logits = 0;  // its row among those of the step that have logits
+  // Of its verifying rows, those that the model draws; empty: none.
+  std::vector<absl::optional<TokenDraw>> draws = {};
   std::vector<int32_t> drawn = {};           // the target's own tokens
   std::vector<TokenLogprobs> logprobs = {};  // of drawn, if asked for
 

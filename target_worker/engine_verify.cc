@@ -1,5 +1,6 @@
 // How the target engine turns the logits of a step into tokens and verdicts.
 
+#include <algorithm>
 #include <utility>
 
 #include "model/logprobs.h"
@@ -13,12 +14,42 @@ using speculation::TargetSession;
 using speculation::Verification;
 using worker::Span;
 
-void TargetEngine::SampleRows(Session& session,
-                              absl::Span<const float> logits) {
+void TargetEngine::PlanDraws(Session& session, int rows) {
+  session.draws.clear();
+  if (!options_.model->draws_tokens() || session.num_logprobs.has_value() ||
+      session.schedule.verification() == Verification::kRatio) {
+    return;
+  }
+  const int base_length = session.schedule.committed_length();
+  for (int row = 0; row < rows; ++row) {
+    session.draws.push_back(session.sampler.DeviceDraw(base_length + row));
+  }
+}
+
+void TargetEngine::SampleAll(absl::Span<const float> logits) {
+  const size_t vocab_size =
+      static_cast<size_t>(options_.model->info().vocab_size);
+  absl::Span<const int32_t> drawn = options_.model->drawn_tokens();
+  for (size_t i = 0; i < stepping_.size(); ++i) {
+    const model::SequenceRows& rows = batch_[i];
+    if (rows.num_logits == 0) continue;
+    const size_t num_drawn = static_cast<size_t>(
+        std::count_if(rows.draws.begin(), rows.draws.end(),
+                      [](const auto& draw) { return draw.has_value(); }));
+    const size_t num_logits =
+        (static_cast<size_t>(rows.num_logits) - num_drawn) * vocab_size;
+    SampleRows(*stepping_[i],
+               {drawn.subspan(0, num_drawn), logits.subspan(0, num_logits)});
+    drawn.remove_prefix(num_drawn);
+    logits.remove_prefix(num_logits);
+  }
+}
+
+void TargetEngine::SampleRows(Session& session, const RowOutputs& outputs) {
   session.drawn.clear();
   session.logprobs.clear();
   if (session.schedule.verification() == Verification::kRatio) {
-    JudgeRows(session, logits);
+    JudgeRows(session, outputs.logits);
     return;
   }
   const size_t vocab_size =
@@ -26,11 +57,19 @@ void TargetEngine::SampleRows(Session& session,
   const absl::Span<const int32_t> tail =
       absl::MakeConstSpan(session.fed).subspan(session.prefill_rows + 1);
   const int base_length = session.schedule.committed_length();
+  auto [drawn, logits] = outputs;
   for (size_t row = 0; row <= tail.size(); ++row) {
-    const absl::Span<const float> row_logits =
-        logits.subspan(row * vocab_size, vocab_size);
-    const int32_t token_id = session.sampler.Sample(
-        row_logits, base_length + static_cast<int>(row), session.history);
+    int32_t token_id = 0;
+    absl::Span<const float> row_logits;
+    if (!session.draws.empty() && session.draws[row].has_value()) {
+      token_id = drawn.front();
+      drawn.remove_prefix(1);
+    } else {
+      row_logits = logits.subspan(0, vocab_size);
+      logits.remove_prefix(vocab_size);
+      token_id = session.sampler.Sample(
+          row_logits, base_length + static_cast<int>(row), session.history);
+    }
     AddDrawn(session, token_id, row_logits);
     if (row == tail.size() || token_id != tail[row]) break;
     session.history.Push(token_id);

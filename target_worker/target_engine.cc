@@ -47,13 +47,7 @@ absl::StatusOr<worker::StepOutcome> TargetEngine::RunOnce() {
     FailStep(logits.status());
     return logits.status();
   }
-  size_t offset = 0;
-  for (size_t i = 0; i < stepping_.size(); ++i) {
-    const size_t count = static_cast<size_t>(batch_[i].num_logits) *
-                         static_cast<size_t>(options_.model->info().vocab_size);
-    if (count > 0) SampleRows(*stepping_[i], logits->subspan(offset, count));
-    offset += count;
-  }
+  SampleAll(*logits);
   const int64_t end_ns = now_ns_();
   // Tails that arrived meanwhile may hold the token behind the last row.
   in_step_ = true;
@@ -182,8 +176,10 @@ void TargetEngine::AddRows(Session& session, int max_rows, int64_t now_ns) {
                          TargetSession::Readiness::kReady)) {
     verify_rows = BeginVerify(session, now_ns);
   }
+  PlanDraws(session, verify_rows);
   stepping_.push_back(&session);
-  batch_.push_back({session.sequence.get(), session.fed, verify_rows});
+  batch_.push_back(
+      {session.sequence.get(), session.fed, verify_rows, session.draws});
   batch_rows_ += session.prefill_rows + verify_rows;
   verify_rows_ += verify_rows;
 }

@@ -105,10 +105,21 @@ class TargetEngine : public worker::Engine {
   // Adds a session's rows: up to max_rows of its prompt, or its step, or both.
   void AddRows(Session& session, int max_rows, int64_t now_ns);
   int BeginVerify(Session& session, int64_t now_ns);  // returns its rows
-  // Draws the target's tokens of one session, up to the first that differs from
-  // its tail. Under the ratio test it leaves the row behind an accepted tail,
-  // which FinishStep judges.     logits [1 + tail tokens, vocab_size]
-  void SampleRows(Session& session, absl::Span<const float> logits);
+  // Leaves to the model what it can draw of the session's `rows` verifying rows
+  // where only the token is wanted.
+  void PlanDraws(Session& session, int rows);
+  // What a forward gave of one session's rows, in their order: tokens of those
+  // that the model drew, logits of the others.
+  struct RowOutputs {
+    absl::Span<const int32_t> drawn;
+    absl::Span<const float> logits;  // [others, vocab_size]
+  };
+  // SampleRows for all sessions of the step.
+  void SampleAll(absl::Span<const float> logits);
+  // Takes or draws the target's tokens of one session, up to the first that
+  // differs from its tail. Under the ratio test it leaves the row behind an
+  // accepted tail, which FinishStep judges.     of 1 + tail tokens rows
+  void SampleRows(Session& session, const RowOutputs& outputs);
   void JudgeRows(Session& session, absl::Span<const float> logits);
   void JudgeLastRow(Session& session, absl::Span<const float> logits);
   // Adds a token to session.drawn, which `row` is for.

@@ -120,6 +120,8 @@ TESTED_BY = {
     **{f"kernels/cuda/{name}": "tests/kernels/cuda/cuda_backend_test.cc"
        for name in ("attention.cu", "cuda_matrix.cc", "elementwise.cu",
                     "f32_gemm.cu", "rms_norm.cu", "store_kv.cu")},
+    **{f"kernels/cuda/{name}": "tests/model/device_draw_test.cc"
+       for name in ("cuda_token_drawer.cc", "draw_tokens.cu")},
     "kernels/reference/reference_backend.cc":
         "tests/kernels/reference_backend_test.cc",
     "model/mapped_file.cc": "tests/model/safetensors_test.cc",

@@ -57,7 +57,8 @@ CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
       weight_type_(weight_type),
       kv_type_(kv_type),
       options_(options),
-      batch_(device_.get(), staging_.get()) {}
+      batch_(device_.get(), staging_.get()),
+      token_drawer_(device_.get(), staging_.get()) {}
 
 std::string CudaBackend::numerics_id() const {
   return absl::StrCat("cuda-", device_->sm(), WeightTypeSuffix(weight_type_),
@@ -85,12 +86,17 @@ void CudaBackend::CopyFromHost(const void* host, size_t bytes, void* device) {
 
 void CudaBackend::CopyToHost(const void* device, size_t bytes, void* host) {
   if (bytes == 0 || !device_->ok()) return;
-  const cudaStream_t stream = device_->stream();
-  if (device_->Check(
-          cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream),
-          "a copy to the host")) {
-    device_->Check(cudaStreamSynchronize(stream), "the device");
-  }
+  QueueCopyToHost(device, bytes, host);
+  if (!device_->ok()) return;
+  device_->Check(cudaStreamSynchronize(device_->stream()), "the device");
+}
+
+void CudaBackend::QueueCopyToHost(const void* device, size_t bytes,
+                                  void* host) {
+  if (bytes == 0 || !device_->ok()) return;
+  device_->Check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost,
+                                 device_->stream()),
+                 "a copy to the host");
 }
 
 absl::Status CudaBackend::Synchronize() { return device_->Synchronize(); }

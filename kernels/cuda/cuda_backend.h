@@ -4,10 +4,10 @@
 // float32. Elsewhere weights and products are float32. Everything between
 // products is float32.
 //
-// Ops only queue work: the host waits in Synchronize, CopyToHost and Allocate,
-// and when it is megabytes of uploads ahead. Small steps that come again are
-// CUDA graphs (step_graphs.h). No op allocates once it has seen its largest
-// number of rows.
+// Ops only queue work: the host waits in Synchronize, CopyToHost, Allocate and
+// AllocateOnHost, and when it is megabytes of uploads ahead. Small steps that
+// come again are CUDA graphs (step_graphs.h). No op allocates once it has seen
+// its largest number of rows.
 
 #ifndef KERNELS_CUDA_CUDA_BACKEND_H_
 #define KERNELS_CUDA_CUDA_BACKEND_H_
@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/cuda_token_drawer.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/paged_batch.h"
 #include "kernels/cuda/staging.h"
@@ -53,6 +54,11 @@ class CudaBackend : public Backend {
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   void CopyFromHost(const void* host, size_t bytes, void* device) override;
   void CopyToHost(const void* device, size_t bytes, void* host) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> AllocateOnHost(
+      size_t bytes) override {
+    return device_->AllocatePinned(bytes);
+  }
+  void QueueCopyToHost(const void* device, size_t bytes, void* host) override;
   absl::Status Synchronize() override;
   void RunStep(int rows, absl::FunctionRef<void()> ops) override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
@@ -76,6 +82,7 @@ class CudaBackend : public Backend {
                  float* out) override;
   void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
+  TokenDrawer* token_drawer() override { return &token_drawer_; }
 
   // Of these the fused kernels. `normed` and `gated` are used only where
   // products are float32.
@@ -110,6 +117,7 @@ class CudaBackend : public Backend {
   const CudaBackendOptions options_;
   cuda::StepGraphs graphs_;
   cuda::PagedBatch batch_;
+  cuda::CudaTokenDrawer token_drawer_;
   // Grown by Pack: bf16 activations of one pass over the largest weights, and
   // partial sums.
   std::unique_ptr<Buffer> activations_;

@@ -1,6 +1,7 @@
 #include "kernels/cuda/device.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +40,27 @@ class DeviceBuffer : public Buffer {
   }
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  void* data() override { return data_; }
+  size_t size_bytes() const override { return bytes_; }
+
+ private:
+  const int device_;
+  void* const data_;
+  const size_t bytes_;
+};
+
+class PinnedBuffer : public Buffer {
+ public:
+  PinnedBuffer(int device, void* data, size_t bytes)
+      : device_(device), data_(data), bytes_(bytes) {}
+  // Nobody could act on an error.
+  ~PinnedBuffer() override {
+    cudaSetDevice(device_);
+    cudaFreeHost(data_);
+  }
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
 
   void* data() override { return data_; }
   size_t size_bytes() const override { return bytes_; }
@@ -157,6 +179,20 @@ absl::StatusOr<std::unique_ptr<Buffer>> Device::Allocate(size_t bytes) {
   error = cudaMemsetAsync(data, 0, bytes, stream());
   if (error != cudaSuccess) return ToStatus(error, "cudaMemset");
   return buffer;
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> Device::AllocatePinned(size_t bytes) {
+  void* data = nullptr;
+  cudaError_t error = cudaSetDevice(index_);
+  if (error == cudaSuccess) {
+    error = cudaMallocHost(&data, std::max<size_t>(bytes, 1));
+  }
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // says the same to the next launch
+    return ToStatus(error, absl::StrCat(bytes, " bytes of pinned memory"));
+  }
+  std::memset(data, 0, bytes);
+  return std::make_unique<PinnedBuffer>(index_, data, bytes);
 }
 
 bool Device::Grow(size_t bytes, std::unique_ptr<Buffer>* buffer) {

@@ -49,6 +49,10 @@ class Device {
   // Zeroed by the stream. RESOURCE_EXHAUSTED with the bytes wanted and free.
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes);
 
+  // Zeroed host memory that copies to and from the device need not wait for.
+  // RESOURCE_EXHAUSTED with the bytes wanted.
+  absl::StatusOr<std::unique_ptr<Buffer>> AllocatePinned(size_t bytes);
+
   // From here to EndStep kernels are recorded, and queued together before
   // anything else is (StepGraphs). `graphs` outlives the step.
   void BeginStep(StepGraphs* graphs);

@@ -106,8 +106,10 @@ TEST(DraftEnginePolicies, ATokenThatTheOracleKnowsWrongIsNotSent) {
 }
 
 // What a policy reads comes from the session's own row of a shared step.
-TEST(DraftEnginePolicies, EachSessionIsJudgedByItsOwnRow) {
+// `draws`: of some the model draws the tokens.
+void ExpectJudgedByTheirOwnRows(bool draws) {
   TableModelOptions model_options;
+  model_options.draws_tokens = draws;
   model_options.shows_hidden = true;
   PolicyLibrary policies;
   PolicyFile file;
@@ -128,6 +130,7 @@ TEST(DraftEnginePolicies, EachSessionIsJudgedByItsOwnRow) {
   for (uint64_t id = 1; id <= 3; ++id) {
     OpenDraft open = MakeOpen(id, Prompt(4, id), 8);
     if (id != 2) open.policy = "specdec++:min=1,threshold=0.5";
+    if (id != 1) open.sampling.repetition_penalty = 1.0f;
     opens.push_back(open);
     fixture.Open(open);
   }
@@ -150,6 +153,15 @@ TEST(DraftEnginePolicies, EachSessionIsJudgedByItsOwnRow) {
     }
     EXPECT_EQ(tokens.size(), 12u);
   }
+  EXPECT_EQ(fixture.model.num_draws(), draws ? 16 : 0);
+}
+
+TEST(DraftEnginePolicies, EachSessionIsJudgedByItsOwnRow) {
+  ExpectJudgedByTheirOwnRows(/*draws=*/false);
+}
+
+TEST(DraftEnginePolicies, ItIsSoWhereTheModelDraws) {
+  ExpectJudgedByTheirOwnRows(/*draws=*/true);
 }
 
 TEST(DraftEnginePolicies, APolicyThatCannotRunRefusesItsSession) {

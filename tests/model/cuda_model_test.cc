@@ -17,6 +17,7 @@
 #include "kernels/backend_factory.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "model/llama_model.h"
+#include "model/sampler.h"
 #include "nlohmann/json.hpp"
 #include "tests/kernels/cuda/emulation/runtime.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -161,7 +162,66 @@ TEST_F(CudaModelTest, AStepUploadsItsRowsOnceAndWaitsAtItsEnd) {
   ASSERT_TRUE(logits.ok());
   // Token ids, cosines, sines, where rows stand; their tiles are as before.
   EXPECT_EQ(emulation::counts.uploads, 4);
-  EXPECT_EQ(emulation::counts.waits, 2);  // the logits, and Synchronize
+  EXPECT_EQ(emulation::counts.waits, 1);
+}
+
+TEST_F(CudaModelTest, OnlyLogitsThatAreWantedCrossTheBus) {
+  const auto backend = MakeBackend("cuda", "f32");
+  const auto model = Load("target", backend.get());
+  const size_t vocab = static_cast<size_t>(model->info().vocab_size);
+  const std::vector<int32_t> tokens = {1, 5, 9, 33};
+  const auto first = *model->NewSequence(40);
+  const auto second = *model->NewSequence(40);
+  const auto logits =
+      model->Forward({{first.get(), tokens, 1}, {second.get(), tokens, 4}});
+  ASSERT_TRUE(logits.ok());
+  const std::vector<float> all(logits->begin(), logits->end());
+  SamplingParams params;
+  params.temperature = 0.8f;
+  params.seed = 12;
+  Sampler sampler(params, static_cast<int>(vocab));
+  std::vector<int32_t> expected;
+  for (const size_t row : {0, 1, 2, 4}) {
+    expected.push_back(
+        sampler.Sample(absl::MakeConstSpan(all).subspan(row * vocab, vocab),
+                       3 + static_cast<int>(row), TokenHistory(0)));
+  }
+  const std::vector<absl::optional<TokenDraw>> of_first = {
+      sampler.DeviceDraw(3)};
+  const std::vector<absl::optional<TokenDraw>> of_second = {
+      sampler.DeviceDraw(4), sampler.DeviceDraw(5), absl::nullopt,
+      sampler.DeviceDraw(7)};
+  for (int i = 0; i < 2; ++i) {  // what the first allocates waits
+    first->Truncate(0);
+    second->Truncate(0);
+    emulation::counts.uploads = 0;
+    emulation::counts.waits = 0;
+    emulation::counts.downloaded_bytes = 0;
+    const auto rest = model->Forward({{first.get(), tokens, 1, of_first},
+                                      {second.get(), tokens, 4, of_second}});
+    ASSERT_TRUE(rest.ok()) << rest.status();
+    EXPECT_EQ(*rest, absl::MakeConstSpan(all).subspan(3 * vocab, vocab));
+    EXPECT_EQ(model->drawn_tokens(), absl::MakeConstSpan(expected));
+  }
+  EXPECT_EQ(emulation::counts.uploads, 5);  // one more, of the draws
+  EXPECT_EQ(emulation::counts.waits, 1);
+  EXPECT_EQ(emulation::counts.downloaded_bytes,
+            vocab * sizeof(float) + 4 * sizeof(int32_t));
+}
+
+TEST_F(CudaModelTest, AFailingDeviceFailsTheDraws) {
+  const auto backend = MakeBackend("cuda", "f32");
+  const auto model = Load("draft", backend.get());
+  const auto sequence = *model->NewSequence(40);
+  const std::vector<int32_t> tokens = {1, 5, 9};
+  const std::vector<absl::optional<TokenDraw>> draws = {
+      TokenDraw{1, 3, 1.0f, model->info().vocab_size}};
+  const SequenceRows rows = {sequence.get(), tokens, 1, draws};
+  ASSERT_TRUE(model->Forward({rows}).ok());
+  emulation::settings.fault = cudaErrorIllegalAddress;
+  EXPECT_EQ(model->Forward({rows}).status().code(),
+            absl::StatusCode::kInternal);
+  EXPECT_EQ(sequence->length(), 3);
 }
 
 TEST_F(CudaModelTest, ALayerIsTenKernels) {

@@ -68,16 +68,19 @@ void ExpectStateOf(const TargetFixture& fixture, const worker::Tensor& tensor,
 }
 
 // Many sessions in each step, some of them with prompts still to be read, with
-// tails right, wrong and absent.
-TEST(TargetEngineHidden, TheStateIsThatBeforeTheLastCommittedToken) {
+// tails right, wrong and absent. `draws`: the model draws for all but one.
+void ExpectTheirOwnStates(bool draws) {
   FakePublisher publisher;
   publisher.readers = {101, 102, 104};
-  TargetFixture fixture(ShowsHidden(), {.max_rows = 24, .prefill_chunk = 8},
+  nacre::testing::TableModelOptions model_options = ShowsHidden();
+  model_options.draws_tokens = draws;
+  TargetFixture fixture(model_options, {.max_rows = 24, .prefill_chunk = 8},
                         &publisher);
   std::map<uint64_t, std::vector<int32_t>> truth;
   for (uint64_t id = 1; id <= 5; ++id) {
     OpenTarget open = WithChannel(id, 3 + 9 * static_cast<int>(id % 3), 60);
     if (id == 5) open.hidden_channel = 0;
+    if (id == 2) open.sampling.top_k = 5;
     open.has_draft = id != 4;
     open.plan.window = 5;
     truth[id] = Autoregressive(fixture.model, open);
@@ -134,6 +137,15 @@ TEST(TargetEngineHidden, TheStateIsThatBeforeTheLastCommittedToken) {
     EXPECT_EQ(fixture.tokens[id], truth[id]);
     EXPECT_EQ(published[id] > 0, publisher.HasReaders(100 + id)) << id;
   }
+  EXPECT_EQ(fixture.model.num_draws() > 0, draws);
+}
+
+TEST(TargetEngineHidden, TheStateIsThatBeforeTheLastCommittedToken) {
+  ExpectTheirOwnStates(/*draws=*/false);
+}
+
+TEST(TargetEngineHidden, ItIsSoWhereTheModelDraws) {
+  ExpectTheirOwnStates(/*draws=*/true);
 }
 
 // Under the ratio test a step may end after others have run: the state is still

@@ -32,6 +32,7 @@
 #include "common/check.h"
 #include "common/philox.h"
 #include "model/language_model.h"
+#include "tests/testing/draw_token.h"
 
 namespace nacre::testing {
 
@@ -49,6 +50,7 @@ struct TableModelOptions {
   int64_t kv_capacity_tokens = 1 << 20;
   std::vector<int32_t> eos_token_ids;  // empty: sequences never end
   bool shows_hidden = false;           // its logits, as hidden states
+  bool draws_tokens = false;           // as a device that draws would
   // Called in every Forward, with its number of rows, before anything else; an
   // error is returned and nothing changes. For step times, gates and failures.
   std::function<absl::Status(int num_rows)> on_forward;
@@ -94,6 +96,8 @@ class TableModel : public model::LanguageModel {
   // What was asked of the model so far.
   int64_t num_forwards() const { return num_forwards_; }
   int64_t num_rows() const { return num_rows_; }
+  int64_t num_logit_rows() const { return num_logit_rows_; }
+  int64_t num_draws() const { return num_draws_; }
   int num_sequences() const { return num_sequences_; }
   bool compute_thread_bound() const { return compute_thread_bound_; }
 
@@ -117,9 +121,11 @@ class TableModel : public model::LanguageModel {
   }
 
   absl::Span<const float> final_hidden() override {
-    return options_.shows_hidden ? absl::MakeConstSpan(logits_)
+    return options_.shows_hidden ? absl::MakeConstSpan(hidden_)
                                  : absl::Span<const float>();
   }
+  bool draws_tokens() const override { return options_.draws_tokens; }
+  absl::Span<const int32_t> drawn_tokens() const override { return drawn_; }
 
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = std::move(interrupt);
@@ -150,6 +156,8 @@ class TableModel : public model::LanguageModel {
       }
     }
     logits_.clear();
+    hidden_.clear();
+    drawn_.clear();
     for (const model::SequenceRows& rows : batch) {
       std::vector<int32_t>& tokens = AsTable(rows.sequence)->tokens;
       const size_t first_logits =
@@ -158,7 +166,14 @@ class TableModel : public model::LanguageModel {
         tokens.push_back(rows.token_ids[i]);
         if (i < first_logits) continue;
         const std::vector<float> row = Logits(tokens);
-        logits_.insert(logits_.end(), row.begin(), row.end());
+        hidden_.insert(hidden_.end(), row.begin(), row.end());
+        if (!rows.draws.empty() && rows.draws[i - first_logits].has_value()) {
+          drawn_.push_back(DrawToken(row, *rows.draws[i - first_logits]));
+          ++num_draws_;
+        } else {
+          logits_.insert(logits_.end(), row.begin(), row.end());
+          ++num_logit_rows_;
+        }
       }
     }
     ++num_forwards_;
@@ -214,6 +229,10 @@ class TableModel : public model::LanguageModel {
     NACRE_CHECK(rows.num_logits >= 0 &&
                     rows.num_logits <= static_cast<int>(rows.token_ids.size()),
                 "more logits than rows");
+    NACRE_CHECK(rows.draws.empty() ||
+                    (options_.draws_tokens &&
+                     rows.draws.size() == static_cast<size_t>(rows.num_logits)),
+                "draws of a model that draws none, or not one for each row");
     for (size_t j = 0; j < index; ++j) {
       NACRE_CHECK(batch[j].sequence != rows.sequence,
                   "a sequence is twice in a batch");
@@ -228,7 +247,11 @@ class TableModel : public model::LanguageModel {
   std::atomic<int64_t> num_forwards_ = 0;
   std::atomic<int64_t> num_rows_ = 0;
   std::atomic<bool> compute_thread_bound_ = false;
+  std::atomic<int64_t> num_logit_rows_ = 0;
+  std::atomic<int64_t> num_draws_ = 0;
   std::vector<float> logits_;
+  std::vector<float> hidden_;
+  std::vector<int32_t> drawn_;
 };
 
 }  // namespace nacre::testing

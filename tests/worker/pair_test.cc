@@ -42,7 +42,10 @@ std::vector<Case> Plans() {
 class Pair {
  public:
   Pair(const Case& plan, TableModelOptions draft_options, uint64_t seed)
-      : plan_(plan), draft_model_(std::move(draft_options)), random_(seed) {
+      : plan_(plan),
+        target_model_(TargetOptions(draft_options.draws_tokens)),
+        draft_model_(std::move(draft_options)),
+        random_(seed) {
     TargetEngine::Options target;
     target.model = &target_model_;
     target.now_ns = [this] { return now_ns_ += 10; };
@@ -111,11 +114,18 @@ class Pair {
   }
 
   const TableModel& target_model() const { return target_model_; }
+  const TableModel& draft_model() const { return draft_model_; }
   int accepted() const { return accepted_; }
 
   std::map<uint64_t, std::vector<int32_t>> tokens;
 
  private:
+  static TableModelOptions TargetOptions(bool draws_tokens) {
+    TableModelOptions options;
+    options.draws_tokens = draws_tokens;
+    return options;
+  }
+
   template <typename Commands, typename Engine>
   void Deliver(std::deque<Commands>& queue, Engine& engine) {
     if (queue.empty()) return;
@@ -145,7 +155,7 @@ class Pair {
   }
 
   const Case plan_;
-  TableModel target_model_{TableModelOptions{}};
+  TableModel target_model_;
   TableModel draft_model_;
   std::mt19937_64 random_;
   int64_t now_ns_ = 0;
@@ -184,6 +194,38 @@ TEST(PairTest, TokensAreTheTargetsOwnWhateverThePlanAndTheDraft) {
         if (plan.name != "hung" && !draft.adversarial) {
           EXPECT_GT(pair.accepted(), 30) << plan.name;
         }
+      }
+    }
+  }
+}
+
+// Beside sessions that need their logits.
+TEST(PairTest, TokensAreTheTargetsOwnWhereBothModelsDraw) {
+  TableModelOptions good;
+  good.disturbance = 0.5f;
+  good.draws_tokens = true;
+  for (const Case& plan : Plans()) {
+    for (const float temperature : {0.0f, 0.8f}) {
+      Pair pair(plan, good, /*seed=*/18);
+      std::vector<OpenTarget> opens;
+      for (uint64_t id = 1; id <= 4; ++id) {
+        opens.push_back(MakeOpen(id, {1, static_cast<int32_t>(id), 3}, 70));
+        opens.back().sampling.temperature = temperature;
+        opens.back().sampling.seed = id;
+        if (id == 2) opens.back().sampling.repetition_penalty = 1.1f;
+        pair.Open(opens.back());
+      }
+      pair.Run();
+      for (const OpenTarget& open : opens) {
+        EXPECT_EQ(pair.tokens[open.session_id],
+                  Autoregressive(pair.target_model(), open))
+            << plan.name;
+      }
+      EXPECT_GT(pair.target_model().num_draws(), 0);
+      EXPECT_GT(pair.target_model().num_logit_rows(), 0);
+      if (plan.name != "hung") {
+        EXPECT_GT(pair.accepted(), 30) << plan.name;
+        EXPECT_GT(pair.draft_model().num_draws(), 0);
       }
     }
   }

@@ -36,6 +36,15 @@ TEST(WarmUpTest, GivesTheShortestTimeOfEachNumberOfRows) {
   EXPECT_EQ(model.num_sequences(), 0);
 }
 
+TEST(WarmUpTest, MeasuresStepsWithoutLogitsWhereTheModelDraws) {
+  TableModelOptions options;
+  options.draws_tokens = true;
+  TableModel model(options);
+  ASSERT_EQ(WarmUp(&model, MonotonicNowNs)->size(), 5u);
+  EXPECT_EQ(model.num_logit_rows(), 16);  // that must be numbers
+  EXPECT_EQ(model.num_draws(), 5 * (1 + 2 + 4 + 8 + 16));
+}
+
 TEST(WarmUpTest, KeepsToASmallContext) {
   TableModelOptions options;
   options.context_length = 5;

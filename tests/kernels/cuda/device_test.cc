@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/token_drawer.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
 #include "tests/kernels/kernel_testing.h"
 
@@ -128,6 +129,23 @@ TEST_F(DeviceTest, GrowsAndKeepsTheErrorWhereItCannot) {
             absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(DeviceTest, GivesZeroedHostMemoryOrSaysHowMuchItWas) {
+  auto device = Device::Open(0);
+  ASSERT_TRUE(device.ok());
+  for (const size_t bytes : {0, 1000}) {
+    const auto buffer = (*device)->AllocatePinned(bytes);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ((*buffer)->size_bytes(), bytes);
+    const auto* const data = static_cast<const char*>((*buffer)->data());
+    EXPECT_EQ(std::vector<char>(data, data + bytes),
+              std::vector<char>(bytes, 0));
+  }
+  ExpectStatus((*device)->AllocatePinned(size_t{1} << 60).status(),
+               absl::StatusCode::kResourceExhausted,
+               HasSubstr("1152921504606846976 bytes of pinned memory"));
+  EXPECT_TRUE((*device)->Synchronize().ok());
+}
+
 class FailingBackendTest : public DeviceTest {
  protected:
   std::unique_ptr<Backend> backend_ = MakeBackend("cuda");
@@ -156,6 +174,38 @@ TEST_F(FailingBackendTest, ReportsAFaultOfAKernelWhenItWaits) {
   EXPECT_EQ(backend_->Synchronize().code(), absl::StatusCode::kInternal);
   emulation::settings.fault = cudaSuccess;
   EXPECT_EQ(backend_->Synchronize().code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(FailingBackendTest, QueuedCopiesAreThereOnceItHasWaited) {
+  const auto host = *backend_->AllocateOnHost(2 * sizeof(float));
+  const float values[] = {3, 4};
+  backend_->CopyFromHost(values, sizeof(values), x_->data());
+  emulation::counts.waits = 0;
+  backend_->QueueCopyToHost(x_->data(), 4, host->f32() + 1);
+  backend_->QueueCopyToHost(x_->f32() + 1, 4, host->f32());
+  EXPECT_EQ(emulation::counts.waits, 0);
+  EXPECT_EQ(host->f32()[0], 0);
+  ASSERT_TRUE(backend_->Synchronize().ok());
+  EXPECT_EQ(host->f32()[0], 4);
+  EXPECT_EQ(host->f32()[1], 3);
+}
+
+TEST_F(FailingBackendTest, DrawsLeaveTheirErrorsToSynchronize) {
+  const RowDraw draw = {{1, 2, 1.0f, 8}, 0};
+  auto* const ids = static_cast<int32_t*>(x_->data()) + 8;
+  emulation::settings.next_launch = cudaErrorLaunchOutOfResources;
+  backend_->token_drawer()->Draw(x_->f32(), 8, {draw}, ids);
+  ExpectStatus(backend_->Synchronize(), absl::StatusCode::kInternal,
+               HasSubstr("drawing tokens: "));
+}
+
+TEST_F(FailingBackendTest, DrawsNeedRoom) {
+  emulation::settings.memory_bytes = emulation::counts.used_bytes + 40;
+  const std::vector<RowDraw> draws(100, {{1, 2, 1.0f, 8}, 0});
+  backend_->token_drawer()->Draw(x_->f32(), 8, draws,
+                                 static_cast<int32_t*>(x_->data()) + 8);
+  EXPECT_EQ(backend_->Synchronize().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(FailingBackendTest, PackSaysThatThereIsNoRoom) {

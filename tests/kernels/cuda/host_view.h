@@ -33,6 +33,13 @@ class HostView : public Backend {
   void CopyToHost(const void* device, size_t bytes, void* host) override {
     backend_->CopyToHost(device, bytes, host);
   }
+  absl::StatusOr<std::unique_ptr<Buffer>> AllocateOnHost(
+      size_t bytes) override {
+    return backend_->AllocateOnHost(bytes);
+  }
+  void QueueCopyToHost(const void* device, size_t bytes, void* host) override {
+    backend_->QueueCopyToHost(device, bytes, host);
+  }
   absl::Status Synchronize() override { return backend_->Synchronize(); }
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override {

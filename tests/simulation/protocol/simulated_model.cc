@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "tests/testing/draw_token.h"
 #include "tests/testing/table_model.h"
 
 namespace nacre::protocol {
@@ -126,6 +127,8 @@ absl::StatusOr<absl::Span<const float>> SimulatedModel::Forward(
     return absl::AbortedError("interrupted");
   }
   logits_.clear();
+  hidden_.clear();
+  drawn_.clear();
   for (const model::SequenceRows& rows : batch) {
     auto* sequence = static_cast<SimulatedSequence*>(rows.sequence);
     const int num_rows = static_cast<int>(rows.token_ids.size());
@@ -137,7 +140,14 @@ absl::StatusOr<absl::Span<const float>> SimulatedModel::Forward(
       const int length = sequence->length();
       const int32_t before = length >= 2 ? sequence->token(length - 2) : -1;
       const absl::Span<const float> row = options_.table->Row(before, last);
-      logits_.insert(logits_.end(), row.begin(), row.end());
+      hidden_.insert(hidden_.end(), row.begin(), row.end());
+      const auto logit_row =
+          static_cast<size_t>(i - (num_rows - rows.num_logits));
+      if (!rows.draws.empty() && rows.draws[logit_row].has_value()) {
+        drawn_.push_back(testing::DrawToken(row, *rows.draws[logit_row]));
+      } else {
+        logits_.insert(logits_.end(), row.begin(), row.end());
+      }
     }
   }
   return absl::MakeConstSpan(logits_);

@@ -102,6 +102,7 @@ class SimulatedModel final : public model::LanguageModel {
     int64_t kv_capacity_tokens = 0;
     int block_size = 0;
     bool shares_prefixes = false;
+    bool draws_tokens = false;  // as a GPU does
     int context_length = 0;
     bool is_interruptible = false;
     // Whose the next sequence is: called first in every NewSequence.
@@ -142,8 +143,10 @@ class SimulatedModel final : public model::LanguageModel {
   }
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const model::SequenceRows> batch) override;
-  // The logits, for want of anything else.
-  absl::Span<const float> final_hidden() override { return logits_; }
+  bool draws_tokens() const override { return options_.draws_tokens; }
+  absl::Span<const int32_t> drawn_tokens() const override { return drawn_; }
+  // The logits of all rows, for want of anything else.
+  absl::Span<const float> final_hidden() override { return hidden_; }
 
  private:
   friend class SimulatedSequence;
@@ -154,6 +157,8 @@ class SimulatedModel final : public model::LanguageModel {
   std::vector<Cell> cells_;  // [blocks, block_size]
   std::vector<SimulatedSequence*> sequences_;
   std::vector<float> logits_;
+  std::vector<float> hidden_;
+  std::vector<int32_t> drawn_;
 };
 
 Cell& SimulatedSequence::cell(int position) const {

@@ -33,6 +33,9 @@ void World::StartProcess(Process& process) {
       .kv_capacity_tokens = options.kv_capacity_tokens,
       .block_size = options.block_size,
       .shares_prefixes = options.shares_prefixes,
+      // Some do; one that comes back may have changed its mind.
+      .draws_tokens =
+          (static_cast<uint64_t>(process.index) + process.incarnation) % 2 == 0,
       .context_length = options.context_length,
       .is_interruptible = options.is_interruptible,
       .next_session = [this, &process]() -> SessionOnWorker* {

@@ -54,8 +54,13 @@ inline float __int_as_float(int32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t __float_as_uint(float value) {
   return std::bit_cast<uint32_t>(value);
 }
-inline float __shfl_xor_sync(unsigned, float value, int distance) {
+inline uint64_t __shfl_xor_sync(unsigned, uint64_t value, int distance) {
   return nacre::kernels::cuda::emulation::ShuffleXor(value, distance);
+}
+inline float __shfl_xor_sync(unsigned, float value, int distance) {
+  return __uint_as_float(
+      static_cast<uint32_t>(nacre::kernels::cuda::emulation::ShuffleXor(
+          uint64_t{__float_as_uint(value)}, distance)));
 }
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute,

@@ -49,7 +49,7 @@ struct Warp {
   int64_t arrived = 0;
   uint32_t a[kWarp][4];
   uint32_t b[kWarp][2];
-  float shuffled[2][kWarp];
+  uint64_t shuffled[2][kWarp];
 };
 
 std::vector<Fiber> fibers;  // as many as the largest block had
@@ -182,9 +182,9 @@ void BlockBarrier() {
   Yield();
 }
 
-float ShuffleXor(float value, int distance) {
+uint64_t ShuffleXor(uint64_t value, int distance) {
   // No lane is two ahead of another: it waits for all at each. So two rows do.
-  float* const row =
+  uint64_t* const row =
       warps[current / kWarp].shuffled[fibers[current].shuffles++ % 2];
   row[current % kWarp] = value;
   WarpBarrier();

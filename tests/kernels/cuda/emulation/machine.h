@@ -27,7 +27,7 @@ int Thread();
 void WarpBarrier();
 void BlockBarrier();
 // The value of the lane whose number differs in the bits of `distance`.
-float ShuffleXor(float value, int distance);
+uint64_t ShuffleXor(uint64_t value, int distance);
 void Copy(void* to, const void* from, bool inside);
 void Commit();
 void Wait(int pending);

@@ -325,6 +325,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
     ++counts.uploads;
   } else if (kind == cudaMemcpyDeviceToHost) {
     emulation::CheckDevicePointer(from);
+    counts.downloaded_bytes += bytes;
   }
   Enqueue([=] { std::memcpy(to, from, bytes); });
   return cudaSuccess;

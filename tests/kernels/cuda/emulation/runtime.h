@@ -49,6 +49,7 @@ struct DeviceCounts {
   std::set<const void*> kernels;  // that were launched
   int waits = 0;                  // by the host, for a stream or an event
   int uploads = 0;
+  size_t downloaded_bytes = 0;
   int graph_launches = 0;
   int graphs = 0;         // executable ones, now
   size_t used_bytes = 0;  // of device memory, now

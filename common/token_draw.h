@@ -1,0 +1,72 @@
+// The draw of exact match, token by token: the token of the largest
+// logit / temperature + Gumbel noise, at temperature 0 of the largest logit;
+// ties keep the lower id, NaN and -inf are never drawn. What model::Sampler
+// draws, where nothing comes before the temperature and nothing is filtered, as
+// one number a token: a device may find the largest in any order.
+//
+// Thread-safe: pure functions. Free of Abseil: kernels of a GPU include it.
+
+#ifndef COMMON_TOKEN_DRAW_H_
+#define COMMON_TOKEN_DRAW_H_
+
+#include <cstdint>
+#include <limits>
+
+#include "common/deterministic_math.h"
+#include "common/host_device.h"
+
+namespace nacre {
+
+// How the token of one row of logits is drawn.
+struct TokenDraw {
+  uint64_t seed = 0;
+  int32_t position = 0;      // the number of tokens before the one drawn
+  float temperature = 0.0f;  // finite, >= 0; 0 is greedy
+  int32_t vocab_limit = 0;   // >= 1; ids from here on are never drawn
+};
+
+// Bits of a DrawKey that hold the id.
+inline constexpr int kDrawIdBits = 31;
+inline constexpr uint32_t kLargestDrawId = (1u << kDrawIdBits) - 1;
+
+inline constexpr float kInfiniteScore = std::numeric_limits<float>::infinity();
+
+// Rises with the float; -0 and 0 are equal. Not for NaN.
+NACRE_HOST_DEVICE inline uint32_t OrderedBits(float value) {
+  const uint32_t bits = BitsOfFloat(value + 0.0f);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// The token of the largest key is drawn. 0: it cannot be. `noise` is that of
+// the token (NoisePurpose::kSample); at temperature 0 it does not matter.
+NACRE_HOST_DEVICE inline uint64_t DrawKey(float temperature, float logit,
+                                          uint32_t noise, int32_t id) {
+  float score = logit;
+  uint64_t is_certain = 0;
+  if (temperature > 0.0f) {
+    score = logit / temperature;
+    if (score < kInfiniteScore) {
+      score += GumbelFromBits(noise);
+    } else if (score == kInfiniteScore) {
+      // A logit or a temperature at which there is nothing to draw: greedy in
+      // the limit.
+      is_certain = 1;
+      score = logit;
+    }
+  }
+  if (!(score > -kInfiniteScore)) return 0;
+  return is_certain << 63 | uint64_t{OrderedBits(score)} << kDrawIdBits |
+         (kLargestDrawId - static_cast<uint32_t>(id));
+}
+
+// The id that the largest of a row's keys stands for; 0 where no token can be
+// drawn.
+NACRE_HOST_DEVICE inline int32_t DrawnId(uint64_t largest_key) {
+  if (largest_key == 0) return 0;
+  return static_cast<int32_t>(
+      kLargestDrawId - (static_cast<uint32_t>(largest_key) & kLargestDrawId));
+}
+
+}  // namespace nacre
+
+#endif  // COMMON_TOKEN_DRAW_H_
