@@ -11,8 +11,8 @@ SKIPPED_LABELS := slow|cuda
 TEST_JOBS ?= $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart build test slow bench format clean \
-        deps dev-deps configure
+.PHONY: help quickstart build test slow bench bench-gpu gpu-bundle format \
+        clean deps dev-deps configure
 
 help:
 	@echo 'make quickstart  install, build, run the bundled models, compare the methods'
@@ -20,6 +20,8 @@ help:
 	@echo 'make test        install, build everything, run the tests'
 	@echo 'make slow        run only the long tests (all prompts, more schedules)'
 	@echo 'make bench       run the kernel and service benchmarks'
+	@echo 'make bench-gpu   run the GPU benchmarks, on a machine with a GPU'
+	@echo 'make gpu-bundle  put together what a GPU machine without our packages needs'
 	@echo 'make format      clang-format every source in place'
 	@echo 'make clean       remove every build tree'
 
@@ -56,6 +58,17 @@ bench: dev-deps
 	@$(MAKE) --no-print-directory configure
 	cmake --build $(BUILD) --parallel $(JOBS)
 	@scripts/bench.sh $(BUILD)
+
+# The next two need CUDA's compiler (docs/gpu.md).
+bench-gpu: dev-deps
+	@$(MAKE) --no-print-directory configure
+	cmake --build $(BUILD) --parallel $(JOBS) --target bench_gpu bench_cuda_gemm
+	$(BUILD)/bin/bench_gpu --json $(BUILD)/bench_gpu.json
+	$(BUILD)/bin/bench_cuda_gemm 15 $(BUILD)/bench_cuda_gemm.json
+
+gpu-bundle: dev-deps
+	@$(MAKE) --no-print-directory configure
+	cmake --build $(BUILD) --parallel $(JOBS) --target gpu-bundle
 
 format: dev-deps
 	git ls-files -z -- '*.h' '*.cc' '*.cu' '*.cuh' '*.proto' | \

@@ -59,4 +59,5 @@ function(nacre_cuda_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS cuda TIMEOUT 300
                                           SKIP_RETURN_CODE 77)
+  nacre_cuda_bundled(${name} "")
 endfunction()

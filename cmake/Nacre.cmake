@@ -71,6 +71,16 @@ function(nacre_test name)
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT
                                           ${ARG_TIMEOUT})
+  if(ARG_LABEL STREQUAL cuda)
+    nacre_cuda_bundled(${name} "${ARG_ARGS}")
+  endif()
+endfunction()
+
+# nacre_cuda_bundled(NAME ARGS): a test that cmake/GpuBundle.cmake takes along.
+function(nacre_cuda_bundled name args)
+  set_property(GLOBAL APPEND PROPERTY NACRE_CUDA_TESTS ${name})
+  string(JOIN " " args ${args})
+  set_target_properties(${name} PROPERTIES NACRE_TEST_ARGS "${args}")
 endfunction()
 
 # nacre_fuzz(NAME SRCS ... DEPS ... CORPUS dir): a libFuzzer target (clang with

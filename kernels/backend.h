@@ -27,7 +27,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "kernels/device_memory.h"
 #include "kernels/dtype.h"
 
 namespace nacre::kernels {
@@ -122,7 +124,18 @@ class Backend {
   // Called once by the thread that will call the ops: pins it to its core.
   virtual void BindComputeThread() = 0;
 
-  // RESOURCE_EXHAUSTED when the device has no room.
+  // Memory that Allocate, Pack and PackTable take; none where it is the host's,
+  // which everything else on the machine shares.
+  virtual absl::optional<DeviceMemory> Memory() { return absl::nullopt; }
+
+  // Bytes of it that Pack takes for these.
+  virtual int64_t PackedBytes(absl::Span<const HostMatrix> parts) const {
+    static_cast<void>(parts);
+    return 0;
+  }
+
+  // RESOURCE_EXHAUSTED when the device has no room, or none that
+  // BackendOptions::max_memory_bytes allows.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;
   // `host` may be changed when the call returns.
   virtual void CopyFromHost(const void* host, size_t bytes, void* device) = 0;

@@ -64,7 +64,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
   }
   if (options.kind == "cuda") {
 #ifdef NACRE_WITH_CUDA
-    return CreateCudaBackend(options.device, weight_type, kv_type);
+    return CreateCudaBackend({options.device, options.max_memory_bytes},
+                             weight_type, kv_type);
 #else
     return absl::UnimplementedError("this build has no CUDA backend");
 #endif

@@ -3,6 +3,7 @@
 #ifndef KERNELS_BACKEND_FACTORY_H_
 #define KERNELS_BACKEND_FACTORY_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,9 @@ struct BackendOptions {
   // Cores for compute threads, one thread each; empty: one unpinned thread.
   std::vector<int> cpus;
   int device = 0;  // cuda only
+  // Of a device with its own memory: most that all buffers have together; 0:
+  // what is there. What CUDA itself takes is not counted.
+  int64_t max_memory_bytes = 0;
   // Type weights are kept in: "auto" (bf16 and f32 as they are, f16 as f32),
   // "f32" (exact), "bf16", "int8", "int4" or "fp8" (these four change outputs).
   // cuda lacks int4, the others fp8.

@@ -48,10 +48,16 @@ float QuantizeWeights(const float* values, WeightType type, int8_t* out) {
   const float exact =
       type == WeightType::kInt8 ? std::fabs(largest) / 127 : largest / -8;
   const float scale = FromBF16(ToBF16(exact));
-  // Divided in double: the inverse of a tiny float32 scale is not finite.
+  if (scale == 0) {
+    std::fill(out, out + count, int8_t{0});
+    return scale;
+  }
+  // Divided in double: the inverse of a tiny float32 scale is not finite. At
+  // this size doubles are whole numbers: added, it rounds, ties to even, and
+  // the compiler can do several at a time, which it cannot with nearbyint.
+  constexpr double kRound = 0x1.8p52;
   for (int i = 0; i < count; ++i) {
-    const double steps =
-        scale == 0 ? 0 : std::nearbyint(double{values[i]} / scale);
+    const double steps = double{values[i]} / scale + kRound - kRound;
     out[i] = static_cast<int8_t>(std::clamp<double>(steps, lowest, highest));
   }
   return scale;

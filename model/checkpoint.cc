@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
@@ -35,6 +36,18 @@ absl::StatusOr<kernels::DType> ParseDType(absl::string_view name) {
   if (name == "F16") return kernels::DType::kF16;
   return absl::UnimplementedError(absl::StrCat(
       "dtype ", name, " is not supported; supported: BF16, F16, F32"));
+}
+
+const char* SafetensorsName(kernels::DType dtype) {
+  switch (dtype) {
+    case kernels::DType::kF32:
+      return "F32";
+    case kernels::DType::kBF16:
+      return "BF16";
+    case kernels::DType::kF16:
+      return "F16";
+  }
+  return "";
 }
 
 class Sha256 {
@@ -83,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(
     NACRE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file,
                            SafetensorsFile::Open(single));
     for (const auto& [name, entry] : file->tensors()) {
-      checkpoint->tensors_[name] = {file.get(), &entry};
+      checkpoint->tensors_[name] = {&entry, file->Bytes(entry)};
     }
     checkpoint->files_.push_back(std::move(file));
     return checkpoint;
@@ -135,9 +148,28 @@ absl::Status Checkpoint::OpenShards(const std::string& dir,
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor ", name, " is not in its shard ", shard.get<std::string>()));
     }
-    tensors_[name] = {file, &it->second};
+    tensors_[name] = {&it->second, file->Bytes(it->second)};
   }
   return absl::OkStatus();
+}
+
+std::unique_ptr<Checkpoint> Checkpoint::OfTensors(
+    const std::map<std::string, Tensor>& tensors) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
+  checkpoint->dir_ = "of tensors in memory";
+  for (const auto& [name, tensor] : tensors) {
+    size_t count = 1;
+    for (const int64_t size : tensor.shape) count *= static_cast<size_t>(size);
+    NACRE_CHECK(tensor.bytes.size() == count * kernels::SizeOf(tensor.dtype),
+                "a tensor with other bytes than its shape");
+    TensorEntry entry;
+    entry.dtype = SafetensorsName(tensor.dtype);
+    entry.shape = tensor.shape;
+    entry.size_bytes = tensor.bytes.size();
+    checkpoint->entries_.push_back(std::move(entry));
+    checkpoint->tensors_[name] = {&checkpoint->entries_.back(), tensor.bytes};
+  }
+  return checkpoint;
 }
 
 bool Checkpoint::Contains(absl::string_view name) const {
@@ -163,7 +195,7 @@ absl::StatusOr<Tensor> Checkpoint::Find(absl::string_view name) const {
         dtype.status().code(),
         absl::StrCat("tensor ", name, ": ", dtype.status().message()));
   }
-  return Tensor{*dtype, entry.shape, it->second.file->Bytes(entry)};
+  return Tensor{*dtype, entry.shape, it->second.bytes};
 }
 
 absl::StatusOr<kernels::HostMatrix> Checkpoint::Matrix(absl::string_view name,
@@ -209,8 +241,7 @@ std::string Checkpoint::Fingerprint(absl::string_view config_json) const {
     hash.AddField(name);
     hash.AddField(location.entry->dtype);
     hash.AddField(ShapeString(location.entry->shape));
-    hash.AddField(location.file->Bytes(*location.entry)
-                      .substr(0, kFingerprintBytesPerTensor));
+    hash.AddField(location.bytes.substr(0, kFingerprintBytesPerTensor));
   }
   return hash.Hex();
 }

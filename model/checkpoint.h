@@ -8,6 +8,7 @@
 #define MODEL_CHECKPOINT_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,11 @@ class Checkpoint {
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(
       const std::string& dir);
 
+  // Of tensors at hand: their bytes, each as many as dtype and shape say, must
+  // outlive the result.
+  static std::unique_ptr<Checkpoint> OfTensors(
+      const std::map<std::string, Tensor>& tensors);
+
   bool Contains(absl::string_view name) const;
 
   // All tensor names, sorted.
@@ -60,8 +66,8 @@ class Checkpoint {
 
  private:
   struct Location {
-    const SafetensorsFile* file = nullptr;
     const TensorEntry* entry = nullptr;
+    absl::string_view bytes;
   };
 
   Checkpoint() = default;
@@ -69,6 +75,7 @@ class Checkpoint {
 
   std::string dir_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::deque<TensorEntry> entries_;  // of tensors that are in no file
   std::map<std::string, Location, std::less<>> tensors_;
 };
 

@@ -33,29 +33,45 @@ std::string Describe(const ModelConfig& config, const Weights& weights,
 
 absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
     const std::string& dir, kernels::Backend* backend,
-    LlamaModelOptions options) {
+    const LlamaModelOptions& options) {
   NACRE_ASSIGN_OR_RETURN(ModelConfig config, ReadConfig(dir));
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint,
+                         Checkpoint::Open(dir));
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> config_file,
+                         MappedFile::Open(absl::StrCat(dir, "/config.json")));
+  return Create(std::move(config), config_file->bytes(), std::move(checkpoint),
+                backend, options);
+}
+
+absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Create(
+    ModelConfig config, absl::string_view config_json,
+    std::unique_ptr<Checkpoint> checkpoint, kernels::Backend* backend,
+    const LlamaModelOptions& options) {
   std::unique_ptr<LlamaModel> model(new LlamaModel(std::move(config), backend));
-  NACRE_ASSIGN_OR_RETURN(model->checkpoint_, Checkpoint::Open(dir));
+  model->checkpoint_ = std::move(checkpoint);
   NACRE_ASSIGN_OR_RETURN(
       model->weights_, LoadWeights(*model->checkpoint_, model->config_, backend,
                                    options.progress));
+  int64_t kv_bytes = options.kv_cache_bytes;
+  const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
+  if (memory.has_value() && options.kv_budget.has_value()) {
+    NACRE_ASSIGN_OR_RETURN(
+        kv_bytes, KvBytes(model->config_, *memory, *options.kv_budget));
+  }
   const KvPool::Shape kv_shape = {model->config_.num_hidden_layers,
                                   model->config_.num_key_value_heads,
                                   model->config_.head_dim, backend->kv_type()};
   NACRE_ASSIGN_OR_RETURN(
-      model->kv_pool_, KvPool::Create(backend, kv_shape, options.kv_cache_bytes,
+      model->kv_pool_, KvPool::Create(backend, kv_shape, kv_bytes,
                                       {.prefix_cache = options.prefix_cache}));
   // What went wrong on the way to the device is known before it serves.
   NACRE_RETURN_IF_ERROR(backend->Synchronize());
-  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> config_file,
-                         MappedFile::Open(absl::StrCat(dir, "/config.json")));
   ModelInfo& info = model->info_;
   info.vocab_size = model->config_.vocab_size;
   info.hidden_size = model->config_.hidden_size;
   info.context_length = model->config_.max_position_embeddings;
   info.eos_token_ids = model->config_.eos_token_ids;
-  info.fingerprint = model->checkpoint_->Fingerprint(config_file->bytes());
+  info.fingerprint = model->checkpoint_->Fingerprint(config_json);
   info.numerics_id = absl::StrCat(backend->numerics_id(), "-", kModelVersion);
   info.description =
       Describe(model->config_, model->weights_, *model->kv_pool_);
@@ -250,9 +266,9 @@ absl::StatusOr<absl::Span<const float>> LlamaModel::Forward(
   if (layers_run < weights_.layers.size()) {
     // What was stored behind the sequences' ends is stored again next time.
     NACRE_RETURN_IF_ERROR(backend_->Synchronize());
-    return absl::AbortedError(
-        absl::StrCat("interrupted after ", layers_run, " of ",
-                     weights_.layers.size(), " layers"));
+    return absl::AbortedError(absl::StrCat("interrupted after ", layers_run,
+                                           " of ", weights_.layers.size(),
+                                           " layers"));
   }
   if (num_logit_rows > 0) {
     RunHead(batch, num_logit_rows);

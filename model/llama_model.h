@@ -16,11 +16,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/head_outputs.h"
+#include "model/kv_budget.h"
 #include "model/kv_pool.h"
 #include "model/language_model.h"
 #include "model/progress.h"
@@ -33,15 +36,23 @@ struct LlamaModelOptions {
   int64_t kv_cache_bytes = int64_t{256} << 20;
   ProgressCallback progress;  // may be empty; stage "weights"
   bool prefix_cache = false;  // whether sequences share equal beginnings
+  // On a device with memory of its own, in place of kv_cache_bytes.
+  absl::optional<KvBudget> kv_budget;
 };
 
 class LlamaModel : public LanguageModel {
  public:
   // Reads a Hugging Face folder. Errors of ReadConfig, Checkpoint::Open,
-  // LoadWeights and KvPool::Create. `backend` outlives the model.
+  // LoadWeights, KvBytes and KvPool::Create. `backend` outlives the model.
   static absl::StatusOr<std::unique_ptr<LlamaModel>> Load(
       const std::string& dir, kernels::Backend* backend,
-      LlamaModelOptions options);
+      const LlamaModelOptions& options);
+
+  // The same of weights at hand; the fingerprint is of `config_json` and them.
+  static absl::StatusOr<std::unique_ptr<LlamaModel>> Create(
+      ModelConfig config, absl::string_view config_json,
+      std::unique_ptr<Checkpoint> checkpoint, kernels::Backend* backend,
+      const LlamaModelOptions& options);
 
   const ModelConfig& config() const { return config_; }
 

@@ -1,11 +1,13 @@
 #include "model/weights.h"
 
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 
@@ -13,6 +15,8 @@ namespace nacre::model {
 namespace {
 
 using kernels::HostMatrix;
+
+constexpr char kEmbedding[] = "model.embed_tokens.weight";
 
 // Loads tensors of one checkpoint to one backend and counts them.
 class Loader {
@@ -110,6 +114,43 @@ class Loader {
   Weights* weights_;
 };
 
+absl::optional<HostMatrix> AsMatrix(const Tensor& tensor) {
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  if (tensor.shape.size() != 2) return absl::nullopt;
+  for (const int64_t size : tensor.shape) {
+    if (size < 1 || size > kMost) return absl::nullopt;
+  }
+  return HostMatrix{tensor.dtype, tensor.bytes.data(),
+                    static_cast<int>(tensor.shape[0]),
+                    static_cast<int>(tensor.shape[1])};
+}
+
+// RESOURCE_EXHAUSTED where the device has too little memory for all weights:
+// better said now than after minutes.
+absl::Status CheckRoom(const Checkpoint& checkpoint, const ModelConfig& config,
+                       kernels::Backend* backend) {
+  const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
+  if (!memory.has_value()) return absl::OkStatus();
+  int64_t bytes = 0;
+  for (const std::string& name : checkpoint.Names()) {
+    // What else is wrong with a tensor is said when it is loaded.
+    const absl::StatusOr<Tensor> tensor = checkpoint.Find(name);
+    if (!tensor.ok()) continue;
+    const bool is_table = name == kEmbedding;
+    const absl::optional<HostMatrix> matrix = AsMatrix(*tensor);
+    if (is_table || !matrix.has_value()) {
+      bytes += static_cast<int64_t>(tensor->bytes.size());
+    }
+    if (matrix.has_value() && (!is_table || config.tie_word_embeddings)) {
+      bytes += backend->PackedBytes({&*matrix, 1});
+    }
+  }
+  if (bytes <= memory->available()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("the weights need ", bytes,
+                                                   " bytes on the device, ",
+                                                   memory->ToString()));
+}
+
 // A config with fewer layers than the checkpoint would load and talk nonsense.
 absl::Status CheckNoFurtherLayer(const Checkpoint& checkpoint,
                                  int num_hidden_layers) {
@@ -138,14 +179,15 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   };
   NACRE_RETURN_IF_ERROR(
       CheckNoFurtherLayer(checkpoint, config.num_hidden_layers));
+  NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, config, backend));
   Weights weights;
   Loader loader(checkpoint, backend, &weights);
   report(0);
-  NACRE_ASSIGN_OR_RETURN(const HostMatrix embedding,
-                         loader.Matrix("model.embed_tokens.weight",
-                                       config.vocab_size, config.hidden_size));
+  NACRE_ASSIGN_OR_RETURN(
+      const HostMatrix embedding,
+      loader.Matrix(kEmbedding, config.vocab_size, config.hidden_size));
   NACRE_ASSIGN_OR_RETURN(weights.embedding,
-                         loader.Table("model.embed_tokens.weight", embedding));
+                         loader.Table(kEmbedding, embedding));
   report(1);
   for (int i = 0; i < config.num_hidden_layers; ++i) {
     NACRE_ASSIGN_OR_RETURN(LayerWeights layer, loader.Layer(config, i));
@@ -155,8 +197,8 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   NACRE_ASSIGN_OR_RETURN(weights.final_norm, loader.Vector("model.norm.weight",
                                                            config.hidden_size));
   if (config.tie_word_embeddings) {
-    NACRE_ASSIGN_OR_RETURN(
-        weights.head, loader.Stacked("model.embed_tokens.weight", {embedding}));
+    NACRE_ASSIGN_OR_RETURN(weights.head,
+                           loader.Stacked(kEmbedding, {embedding}));
   } else {
     NACRE_ASSIGN_OR_RETURN(
         weights.head,

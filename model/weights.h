@@ -38,8 +38,9 @@ struct Weights {
 // NOT_FOUND, INVALID_ARGUMENT or UNIMPLEMENTED naming the tensor that is
 // missing, has another shape than the config implies, or has an unknown type;
 // INVALID_ARGUMENT if the checkpoint has more layers than the config;
-// RESOURCE_EXHAUSTED from the device. `checkpoint` and `backend` outlive the
-// result. `progress` may be empty.
+// RESOURCE_EXHAUSTED where the device
+// has no room, with the bytes of all weights. `checkpoint` and `backend`
+// outlive the result. `progress` may be empty.
 absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
                                     const ModelConfig& config,
                                     kernels::Backend* backend,

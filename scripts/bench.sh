@@ -30,7 +30,7 @@ done
 for weights in bf16 f32 int8 int4; do
   for cpus in "$one" ${two:+"$two"}; do
     echo "== whole model, $weights, cores $cpus"
-    # Few layers of many weights: float32 ones are written to a file first.
+    # Few layers of many weights.
     "$bin/bench_decode" --weights "$weights" --cpus "$cpus" \
       --layers "$([[ "$weights" == f32 ]] && echo 6 || echo 12)"
   done

@@ -210,10 +210,16 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
   argv.Add("--model", worker.model);
   argv.Add("--coordinator", ports_.registry);
   argv.Add("--cpus", worker.cpus);
-  argv.Add("--backend", options_.backend);
+  const bool is_draft = worker.role == "draft";
+  const bool has_own_backend = is_draft && !options_.draft_backend.empty();
+  argv.Add("--backend",
+           has_own_backend ? options_.draft_backend : options_.backend);
   argv.Add("--weights", options_.weights);
   argv.Add("--kv-type", options_.kv_type);
-  if (options_.device) argv.Add("--device", absl::StrCat(*options_.device));
+  const std::optional<int> device = is_draft && options_.draft_device
+                                        ? options_.draft_device
+                                        : options_.device;
+  if (device) argv.Add("--device", absl::StrCat(*device));
   argv.Add("--max-memory", options_.max_memory);
   argv.Add("--prefix-cache", options_.prefix_cache);
   if (options_.metrics_port.has_value()) {
@@ -222,7 +228,6 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
     argv.Add("--metrics-address-file", AddressFile(worker.name + "-metrics-"));
   }
   argv.AddCommon(options_);
-  const bool is_draft = worker.role == "draft";
   if (is_draft) {
     for (const std::string& file : options_.policy_files) {
       argv.Add("--policy-file", file);

@@ -37,6 +37,9 @@ class Cluster {
     std::string max_memory;
     std::string prefix_cache;  // "on" or "off"
     std::optional<int> device;
+    // Of the drafts, where they are not those of the targets.
+    std::string draft_backend;
+    std::optional<int> draft_device;
     std::string cpus;  // cores to deal out; empty: all this process may use
 
     // All processes show this certificate, which must be good for 127.0.0.1 or

@@ -15,6 +15,10 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("drafts", "N", &drafts, "draft workers; 0: no speculation");
   flags->Add("backend", "B", &backend, "kernels of the workers");
   flags->Add("device", "N", &device, "accelerator of the workers");
+  flags->Add("draft-backend", "B", &draft_backend,
+             "kernels of the drafts (default: --backend)");
+  flags->Add("draft-device", "N", &draft_device,
+             "accelerator of the drafts (default: --device)");
   flags->Add("weights", "T", &weights,
              "type that weights are kept in: auto, f32, bf16, int8, int4 (not "
              "on cuda) or fp8 (on cuda only)");

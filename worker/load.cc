@@ -6,41 +6,80 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <random>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/status_macros.h"
 #include "model/config.h"
+#include "model/kv_budget.h"
 #include "model/kv_pool.h"
 #include "model/llama_model.h"
 #include "model/progress.h"
+#include "worker/step_budget.h"
 
 namespace nacre::worker {
 namespace {
 
 constexpr int64_t kMaxDefaultKvBytes = int64_t{1} << 30;
 constexpr int64_t kDefaultContexts = 32;
+// On a device, which has memory for nothing else; a draft leaves room for a
+// target that may come after it.
+constexpr int64_t kDefaultDeviceContexts = 256;
+constexpr double kTargetShare = 0.75;
+constexpr double kDraftShare = 0.125;
+
+absl::StatusOr<int64_t> ContextBytes(const WorkerOptions& options,
+                                     kernels::DType kv_type) {
+  NACRE_ASSIGN_OR_RETURN(const model::ModelConfig config,
+                         model::ReadConfig(options.model_dir));
+  return model::KvPool::BytesPerToken({config.num_hidden_layers,
+                                       config.num_key_value_heads,
+                                       config.head_dim, kv_type}) *
+         config.max_position_embeddings;
+}
 
 absl::StatusOr<int64_t> KvCacheBytes(const WorkerOptions& options,
                                      kernels::DType kv_type) {
   if (options.max_memory_bytes.has_value()) return *options.max_memory_bytes;
-  NACRE_ASSIGN_OR_RETURN(const model::ModelConfig config,
-                         model::ReadConfig(options.model_dir));
-  const int64_t context_bytes =
-      model::KvPool::BytesPerToken({config.num_hidden_layers,
-                                    config.num_key_value_heads, config.head_dim,
-                                    kv_type}) *
-      config.max_position_embeddings;
+  NACRE_ASSIGN_OR_RETURN(const int64_t context_bytes,
+                         ContextBytes(options, kv_type));
   if (context_bytes >= kMaxDefaultKvBytes) return kMaxDefaultKvBytes;
   return std::min(kMaxDefaultKvBytes, kDefaultContexts * context_bytes);
 }
 
-// One line that redraws itself; nothing where stderr is a file.
-model::ProgressCallback TerminalProgress() {
-  if (isatty(STDERR_FILENO) == 0) return nullptr;
+absl::StatusOr<model::KvBudget> DeviceKvBudget(const WorkerOptions& options,
+                                               v1::WorkerRole role,
+                                               kernels::DType kv_type) {
+  model::KvBudget budget;
+  budget.step_rows = StepBudget().max_rows;
+  // A limit is there to be used.
+  if (options.max_memory_bytes.has_value()) return budget;
+  NACRE_ASSIGN_OR_RETURN(const int64_t context_bytes,
+                         ContextBytes(options, kv_type));
+  budget.share = role == v1::WORKER_ROLE_DRAFT ? kDraftShare : kTargetShare;
+  if (context_bytes <
+      std::numeric_limits<int64_t>::max() / kDefaultDeviceContexts) {
+    budget.most = kDefaultDeviceContexts * context_bytes;
+  }
+  return budget;
+}
+
+// One line that redraws itself; where stderr is a file, one in five seconds.
+model::ProgressCallback ShowProgress() {
+  if (isatty(STDERR_FILENO) == 0) {
+    return [last = absl::Now()](absl::string_view stage,
+                                double fraction) mutable {
+      if (absl::Now() - last < absl::Seconds(5)) return;
+      last = absl::Now();
+      spdlog::info("loading {} {:.0f} %", std::string(stage), fraction * 100);
+    };
+  }
   return [](absl::string_view stage, double fraction) {
     absl::FPrintF(stderr, "\rloading %s %3.0f %%%s", stage, fraction * 100,
                   fraction >= 1.0 ? "\n" : "");
@@ -50,21 +89,29 @@ model::ProgressCallback TerminalProgress() {
 
 }  // namespace
 
-absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options) {
+absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
+                                          v1::WorkerRole role) {
   LoadedModel loaded;
-  NACRE_ASSIGN_OR_RETURN(loaded.backend,
-                         kernels::CreateBackend(options.backend));
+  kernels::BackendOptions backend = options.backend;
+  backend.max_memory_bytes = options.max_memory_bytes.value_or(0);
+  NACRE_ASSIGN_OR_RETURN(loaded.backend, kernels::CreateBackend(backend));
   spdlog::info("backend: {}", loaded.backend->description());
   spdlog::info("loading {}", options.model_dir);
   model::LlamaModelOptions model_options;
-  NACRE_ASSIGN_OR_RETURN(model_options.kv_cache_bytes,
-                         KvCacheBytes(options, loaded.backend->kv_type()));
-  model_options.progress = TerminalProgress();
+  const kernels::DType kv_type = loaded.backend->kv_type();
+  if (loaded.backend->Memory().has_value()) {
+    NACRE_ASSIGN_OR_RETURN(model_options.kv_budget,
+                           DeviceKvBudget(options, role, kv_type));
+  } else {
+    NACRE_ASSIGN_OR_RETURN(model_options.kv_cache_bytes,
+                           KvCacheBytes(options, kv_type));
+  }
+  model_options.progress = ShowProgress();
   model_options.prefix_cache = options.prefix_cache;
   NACRE_ASSIGN_OR_RETURN(
       loaded.model,
       model::LlamaModel::Load(options.model_dir, loaded.backend.get(),
-                              std::move(model_options)));
+                              model_options));
   spdlog::info("model: {}", loaded.model->info().description);
   NACRE_ASSIGN_OR_RETURN(loaded.tokenizer,
                          tokenizer::LoadTokenizer(options.model_dir));

@@ -22,10 +22,14 @@ struct LoadedModel {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
 };
 
-// Shows progress on a terminal, logs elsewhere. Errors: of CreateBackend,
+// Shows progress on a terminal, logs elsewhere. The KV cache: of a host as
+// WorkerOptions::max_memory_bytes says; of a device what that leaves beside
+// weights and scratch, without it a share of what is free, which depends on
+// `role`. Errors: of CreateBackend,
 // LoadTokenizer and LlamaModel::Load; INVALID_ARGUMENT when the tokenizer has
 // ids that the model lacks.
-absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options);
+absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
+                                          v1::WorkerRole role);
 
 // What the coordinator is told at registration; incarnation is drawn at random.
 v1::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,

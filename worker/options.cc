@@ -171,7 +171,8 @@ constexpr Flag kFlags[] = {
     {"device", "N", "GPU of --backend cuda (0)", SetDevice},
     {"max-memory", "BYTES",
      "size of the KV cache, K, M or G may follow (what 32 full contexts "
-     "need, at most 1G)",
+     "need, at most 1G); of a GPU: weights, KV cache and scratch together (a "
+     "share of what is free)",
      SetMaxMemory},
     {"address-file", "FILE", "receives the bound address once it accepts calls",
      SetText<&WorkerOptions::address_file>},

@@ -28,7 +28,9 @@ struct WorkerOptions {
   std::string
       advertise;  // what the coordinator dials; empty: the bound address
   kernels::BackendOptions backend;
-  // Bytes of the KV pool; absent: what 32 full contexts need, at most 1 GiB.
+  // Of a host: bytes of the KV pool; absent: what 32 full contexts need, at
+  // most 1 GiB. Of a device: bytes of weights, KV pool and scratch together;
+  // absent: what load.h says.
   absl::optional<int64_t> max_memory_bytes;
   std::string address_file;
   std::string metrics_listen;  // host:port of /metrics; empty: not served

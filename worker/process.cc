@@ -148,7 +148,8 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   SignalThread signals(&exit);
   NACRE_ASSIGN_OR_RETURN(const rpc::PeerSecurity security,
                          rpc::LoadPeerSecurity(options.tls));
-  NACRE_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadForWorker(options));
+  NACRE_ASSIGN_OR_RETURN(const LoadedModel loaded,
+                         LoadForWorker(options, program.role));
   NACRE_ASSIGN_OR_RETURN(
       const WorkerParts parts,
       program.build(loaded.model.get(), options, security.channel));

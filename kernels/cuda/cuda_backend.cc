@@ -322,7 +322,7 @@ void CudaBackend::AddInPlace(float* x, const float* y, size_t count) {
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
-    int device, WeightType weight_type, DType kv_type) {
+    const cuda::DeviceOptions& device, WeightType weight_type, DType kv_type) {
   if (weight_type == WeightType::kInt4) {
     return absl::UnimplementedError(
         "the cuda backend has no int4 weights, expected \"auto\", \"f32\", "

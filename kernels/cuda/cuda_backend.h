@@ -51,6 +51,10 @@ class CudaBackend : public Backend {
   DType kv_type() const override { return kv_type_; }
   std::string description() const override;
   void BindComputeThread() override { device_->MakeCurrent(); }
+  absl::optional<DeviceMemory> Memory() override { return device_->Memory(); }
+  int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override {
+    return cuda::CudaMatrix::Bytes(parts, weight_type_);
+  }
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   void CopyFromHost(const void* host, size_t bytes, void* device) override;
   void CopyToHost(const void* device, size_t bytes, void* host) override;
@@ -129,7 +133,7 @@ class CudaBackend : public Backend {
 // Errors of cuda::Device::Open and cuda::Staging::Create; UNIMPLEMENTED for
 // int4 weights.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
-    int device, WeightType weight_type, DType kv_type);
+    const cuda::DeviceOptions& device, WeightType weight_type, DType kv_type);
 
 }  // namespace nacre::kernels
 

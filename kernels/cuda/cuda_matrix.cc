@@ -1,14 +1,20 @@
 #include "kernels/cuda/cuda_matrix.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/stacked_weights.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/cuda/gemm_quantization.h"
 
 namespace nacre::kernels::cuda {
@@ -32,21 +38,111 @@ absl::Status CheckUnit(size_t bytes) {
                    " bytes, the limit is ", Staging::kPieceBytes));
 }
 
+absl::optional<GemmFormat> FormatOf(WeightType type, bool is_bf16) {
+  switch (type) {
+    case WeightType::kInt8:
+      return GemmFormat::kInt8;
+    case WeightType::kFp8:
+      return GemmFormat::kFp8;
+    case WeightType::kBF16:
+      return GemmFormat::kBf16;
+    case WeightType::kAuto:
+      if (is_bf16) return GemmFormat::kBf16;
+      break;
+    case WeightType::kF32:
+    case WeightType::kInt4:
+      break;
+  }
+  return absl::nullopt;
+}
+
+// Memory of the device, and what is staged at once.
+struct Layout {
+  absl::optional<GemmFormat> format;
+  int padded_cols = 0;
+  size_t bytes = 0;
+  size_t scale_bytes = 0;  // of fp8
+  size_t unit_bytes = 0;
+};
+
+Layout LayoutOf(const StackedWeights& weights, WeightType type) {
+  Layout layout;
+  layout.format = FormatOf(type, weights.is_bf16());
+  const size_t rows = static_cast<size_t>(weights.rows());
+  if (!layout.format.has_value()) {
+    layout.padded_cols = weights.cols();
+    layout.unit_bytes = sizeof(float) * static_cast<size_t>(weights.cols());
+    layout.bytes = layout.unit_bytes * rows;
+    return layout;
+  }
+  layout.padded_cols =
+      (weights.cols() + kVectorInputs - 1) / kVectorInputs * kVectorInputs;
+  layout.bytes =
+      GemmWeightBytes(*layout.format, weights.rows(), layout.padded_cols);
+  layout.unit_bytes =
+      *layout.format == GemmFormat::kBf16
+          ? sizeof(uint16_t) * static_cast<size_t>(layout.padded_cols)
+          : PackedTileBytes(*layout.format, weights.cols());
+  if (*layout.format == GemmFormat::kFp8) {
+    layout.scale_bytes = rows * sizeof(float);
+  }
+  return layout;
+}
+
+// The cores that this process may run on, for `bytes` of weights; few weights
+// are not worth a second thread.
+std::vector<int> CoresFor(size_t bytes) {
+  constexpr size_t kBytesOfAThread = size_t{1} << 20;
+  constexpr size_t kMostThreads = 16;
+  const size_t most = std::min(kMostThreads, bytes / kBytesOfAThread);
+  std::vector<int> cores;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE && cores.size() < most; ++core) {
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  }
+  return cores;
+}
+
+// Calls write(unit, memory) for units [first, first + units), on all threads.
+// The error is that of the first unit that has one.
+absl::Status WriteUnits(ThreadPool* threads, int first, int units,
+                        size_t unit_bytes,
+                        absl::FunctionRef<absl::Status(int, void*)> write,
+                        char* memory) {
+  std::atomic<int> next{0};
+  absl::Mutex mu;
+  int failed = units;
+  absl::Status status;
+  threads->Run([&](int) {
+    for (int i = next++; i < units; i = next++) {
+      absl::Status written =
+          write(first + i, memory + static_cast<size_t>(i) * unit_bytes);
+      if (written.ok()) continue;
+      const absl::MutexLock lock(&mu);
+      if (i > failed) continue;
+      failed = i;
+      status = std::move(written);
+    }
+  });
+  return status;
+}
+
 // Stages `count` units of `unit_bytes`, written by write(unit, memory), as many
 // at a time as fit.
 absl::Status Upload(int count, size_t unit_bytes,
                     absl::FunctionRef<absl::Status(int, void*)> write,
                     Staging* staging, void* to) {
+  ThreadPool threads(CoresFor(static_cast<size_t>(count) * unit_bytes));
   const int units_each = static_cast<int>(Staging::kPieceBytes / unit_bytes);
   auto* out = static_cast<char*>(to);
   for (int unit = 0; unit < count; unit += units_each) {
     const int units = std::min(units_each, count - unit);
     const size_t bytes = static_cast<size_t>(units) * unit_bytes;
     auto* const staged = static_cast<char*>(staging->Reserve(bytes));
-    for (int i = 0; i < units; ++i) {
-      NACRE_RETURN_IF_ERROR(
-          write(unit + i, staged + static_cast<size_t>(i) * unit_bytes));
-    }
+    NACRE_RETURN_IF_ERROR(
+        WriteUnits(&threads, unit, units, unit_bytes, write, staged));
     staging->Send(staged, bytes, out);
     out += bytes;
   }
@@ -68,13 +164,12 @@ absl::Status UploadRows(const StackedWeights& weights, int cols,
 absl::Status UploadTiles(const StackedWeights& weights, GemmFormat format,
                          Staging* staging, void* to, float* scales) {
   const int cols = weights.cols();
-  std::vector<float> tile(static_cast<size_t>(kTileOutputs) *
-                          static_cast<size_t>(cols));
   const auto write = [&](int index, void* memory) -> absl::Status {
     const int first = index * kTileOutputs;
     const int count = std::min(kTileOutputs, weights.rows() - first);
     const size_t values =
         static_cast<size_t>(count) * static_cast<size_t>(cols);
+    std::vector<float> tile(values);
     for (int i = 0; i < count; ++i) {
       LoadStacked(weights, first + i, cols,
                   tile.data() + static_cast<size_t>(i) * cols);
@@ -97,69 +192,46 @@ absl::Status UploadTiles(const StackedWeights& weights, GemmFormat format,
                 staging, to);
 }
 
-absl::optional<GemmFormat> FormatOf(WeightType type, bool is_bf16) {
-  switch (type) {
-    case WeightType::kInt8:
-      return GemmFormat::kInt8;
-    case WeightType::kFp8:
-      return GemmFormat::kFp8;
-    case WeightType::kBF16:
-      return GemmFormat::kBf16;
-    case WeightType::kAuto:
-      if (is_bf16) return GemmFormat::kBf16;
-      break;
-    case WeightType::kF32:
-    case WeightType::kInt4:
-      break;
-  }
-  return absl::nullopt;
-}
-
 }  // namespace
+
+int64_t CudaMatrix::Bytes(absl::Span<const HostMatrix> parts, WeightType type) {
+  const Layout layout = LayoutOf(StackedWeights(parts), type);
+  return static_cast<int64_t>(layout.bytes + layout.scale_bytes);
+}
 
 absl::StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::Create(
     absl::Span<const HostMatrix> parts, WeightType type, Device* device,
     Staging* staging) {
-  const StackedWeights weights(parts);
-  std::unique_ptr<CudaMatrix> matrix(new CudaMatrix());
-  matrix->rows_ = weights.rows();
-  matrix->cols_ = weights.cols();
-  matrix->padded_cols_ = weights.cols();
   if (type == WeightType::kInt4) {
     return absl::UnimplementedError("the cuda backend has no int4 weights");
   }
-  matrix->format_ = FormatOf(type, weights.is_bf16());
-  if (!matrix->format_.has_value()) {
-    const size_t row_bytes = sizeof(float) * matrix->cols_;
-    NACRE_RETURN_IF_ERROR(CheckUnit(row_bytes));
-    NACRE_ASSIGN_OR_RETURN(matrix->memory_,
-                           device->Allocate(row_bytes * matrix->rows_));
-    NACRE_RETURN_IF_ERROR(UploadRows<float>(weights, matrix->cols_, staging,
-                                            matrix->memory_->data()));
+  const StackedWeights weights(parts);
+  const Layout layout = LayoutOf(weights, type);
+  std::unique_ptr<CudaMatrix> matrix(new CudaMatrix());
+  matrix->rows_ = weights.rows();
+  matrix->cols_ = weights.cols();
+  matrix->padded_cols_ = layout.padded_cols;
+  matrix->format_ = layout.format;
+  NACRE_RETURN_IF_ERROR(CheckUnit(layout.unit_bytes));
+  NACRE_ASSIGN_OR_RETURN(matrix->memory_, device->Allocate(layout.bytes));
+  void* const to = matrix->memory_->data();
+  if (!layout.format.has_value()) {
+    NACRE_RETURN_IF_ERROR(
+        UploadRows<float>(weights, matrix->cols_, staging, to));
     return matrix;
   }
-  const GemmFormat format = *matrix->format_;
-  matrix->padded_cols_ =
-      (weights.cols() + kVectorInputs - 1) / kVectorInputs * kVectorInputs;
-  NACRE_RETURN_IF_ERROR(CheckUnit(
-      format == GemmFormat::kBf16 ? sizeof(uint16_t) * matrix->padded_cols_
-                                  : PackedTileBytes(format, weights.cols())));
-  NACRE_ASSIGN_OR_RETURN(
-      matrix->memory_, device->Allocate(GemmWeightBytes(format, weights.rows(),
-                                                        matrix->padded_cols_)));
-  void* const to = matrix->memory_->data();
-  if (format == GemmFormat::kBf16) {
+  if (*layout.format == GemmFormat::kBf16) {
     NACRE_RETURN_IF_ERROR(
         UploadRows<uint16_t>(weights, matrix->padded_cols_, staging, to));
     return matrix;
   }
   std::vector<float> scales(static_cast<size_t>(weights.rows()));
   NACRE_RETURN_IF_ERROR(
-      UploadTiles(weights, format, staging, to, scales.data()));
-  if (format == GemmFormat::kFp8) {
-    const size_t bytes = scales.size() * sizeof(float);
-    NACRE_ASSIGN_OR_RETURN(matrix->scales_, device->Allocate(bytes));
-    staging->Upload(scales.data(), bytes, matrix->scales_->data());
+      UploadTiles(weights, *layout.format, staging, to, scales.data()));
+  if (layout.scale_bytes > 0) {
+    NACRE_ASSIGN_OR_RETURN(matrix->scales_,
+                           device->Allocate(layout.scale_bytes));
+    staging->Upload(scales.data(), layout.scale_bytes, matrix->scales_->data());
   }
   return matrix;
 }

@@ -23,13 +23,17 @@ namespace nacre::kernels::cuda {
 
 class CudaMatrix : public PackedMatrix {
  public:
-  // Queues the copy. kAuto keeps bf16 where all parts are, else float32.
+  // Queues the copy; large weights are read and quantized on all cores of this
+  // process. kAuto keeps bf16 where all parts are, else float32.
   // RESOURCE_EXHAUSTED; UNIMPLEMENTED for int4; INVALID_ARGUMENT for a row (of
   // int8 and fp8 16 rows) of more bytes than a piece of `staging`, and for a
   // weight that is not finite where it would be quantized.
   static absl::StatusOr<std::unique_ptr<CudaMatrix>> Create(
       absl::Span<const HostMatrix> parts, WeightType type, Device* device,
       Staging* staging);
+
+  // Bytes that Create takes of the device. Fatal as StackedWeights is.
+  static int64_t Bytes(absl::Span<const HostMatrix> parts, WeightType type);
 
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }

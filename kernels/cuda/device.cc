@@ -31,12 +31,16 @@ absl::StatusCode CodeOf(cudaError_t error) {
 
 class DeviceBuffer : public Buffer {
  public:
-  DeviceBuffer(int device, void* data, size_t bytes)
-      : device_(device), data_(data), bytes_(bytes) {}
+  // `used` counts the bytes of the device's buffers.
+  DeviceBuffer(int device, void* data, size_t bytes, int64_t* used)
+      : device_(device), data_(data), bytes_(bytes), used_(used) {
+    *used_ += static_cast<int64_t>(bytes_);
+  }
   // Waits for what uses it. Nobody could act on an error.
   ~DeviceBuffer() override {
     cudaSetDevice(device_);
     cudaFree(data_);
+    *used_ -= static_cast<int64_t>(bytes_);
   }
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
@@ -48,6 +52,7 @@ class DeviceBuffer : public Buffer {
   const int device_;
   void* const data_;
   const size_t bytes_;
+  int64_t* const used_;
 };
 
 class PinnedBuffer : public Buffer {
@@ -79,7 +84,9 @@ absl::Status ToStatus(cudaError_t error, absl::string_view what) {
                                    cudaGetErrorName(error), ")"));
 }
 
-absl::StatusOr<std::unique_ptr<Device>> Device::Open(int index) {
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(
+    const DeviceOptions& options) {
+  const int index = options.index;
   const std::string name = absl::StrCat("CUDA device ", index);
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
@@ -96,7 +103,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int index) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, " does not exist: ", count, " found"));
   }
-  std::unique_ptr<Device> device(new Device(index));
+  std::unique_ptr<Device> device(new Device(options));
   cudaDeviceProp properties = {};
   error = cudaGetDeviceProperties(&properties, index);
   if (error != cudaSuccess) return ToStatus(error, name);
@@ -156,7 +163,26 @@ void Device::QueueRecorded() {
   recorded_.clear();
 }
 
+DeviceMemory Device::Memory() {
+  size_t free = 0;
+  size_t total = 0;
+  Check(cudaSetDevice(index_), "cudaSetDevice");
+  Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  DeviceMemory memory = {
+      static_cast<int64_t>(total), static_cast<int64_t>(free), used_bytes_, {}};
+  if (max_bytes_ > 0) memory.limit = max_bytes_;
+  return memory;
+}
+
 absl::StatusOr<std::unique_ptr<Buffer>> Device::Allocate(size_t bytes) {
+  const auto no_room = [&] {
+    return absl::StrCat("no room for ", bytes, " bytes on device ", index_,
+                        ", ", Memory().ToString());
+  };
+  if (max_bytes_ > 0 &&
+      static_cast<int64_t>(bytes) > max_bytes_ - used_bytes_) {
+    return absl::ResourceExhaustedError(no_room());
+  }
   void* data = nullptr;
   cudaError_t error = cudaSetDevice(index_);
   // Of no bytes there would be no address.
@@ -164,18 +190,11 @@ absl::StatusOr<std::unique_ptr<Buffer>> Device::Allocate(size_t bytes) {
     error = cudaMalloc(&data, std::max<size_t>(bytes, 1));
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // says the same to the next launch
-    size_t free = 0;
-    size_t total = 0;
-    const cudaError_t asked = cudaMemGetInfo(&free, &total);
-    const std::string room =
-        asked == cudaSuccess ? absl::StrCat(free, " of ", total, " are free")
-                             : std::string("how many are free is unknown");
-    return ToStatus(
-        error, absl::StrCat("no room for ", bytes, " bytes on device ", index_,
-                            ", ", room));
+    return ToStatus(error, no_room());
   }
   if (error != cudaSuccess) return ToStatus(error, "cudaMalloc");
-  auto buffer = std::make_unique<DeviceBuffer>(index_, data, bytes);
+  auto buffer =
+      std::make_unique<DeviceBuffer>(index_, data, bytes, &used_bytes_);
   error = cudaMemsetAsync(data, 0, bytes, stream());
   if (error != cudaSuccess) return ToStatus(error, "cudaMemset");
   return buffer;

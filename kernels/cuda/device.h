@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/step_graphs.h"
+#include "kernels/device_memory.h"
 
 namespace nacre::kernels::cuda {
 
@@ -29,11 +31,20 @@ namespace nacre::kernels::cuda {
 // no driver, UNAVAILABLE for a GPU that others have, else INTERNAL.
 absl::Status ToStatus(cudaError_t error, absl::string_view what);
 
+struct DeviceOptions {
+  int index = 0;
+  int64_t max_bytes = 0;  // most that all its buffers have; 0: no limit
+};
+
 class Device {
  public:
   // INVALID_ARGUMENT: no device has this index. FAILED_PRECONDITION: no GPU, no
   // driver or too old a one, or a compute capability below 8.0. Else ToStatus.
-  static absl::StatusOr<std::unique_ptr<Device>> Open(int index);
+  static absl::StatusOr<std::unique_ptr<Device>> Open(
+      const DeviceOptions& options);
+  static absl::StatusOr<std::unique_ptr<Device>> Open(int index) {
+    return Open(DeviceOptions{index, 0});
+  }
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -46,7 +57,11 @@ class Device {
   std::string sm() const;           // "sm90"
   std::string description() const;  // "NVIDIA H200, device 0, sm90"
 
-  // Zeroed by the stream. RESOURCE_EXHAUSTED with the bytes wanted and free.
+  // Waits for nothing.
+  DeviceMemory Memory();
+
+  // Zeroed by the stream. RESOURCE_EXHAUSTED with the bytes wanted, free and
+  // allowed.
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes);
 
   // Zeroed host memory that copies to and from the device need not wait for.
@@ -71,10 +86,13 @@ class Device {
   absl::Status Synchronize();
 
  private:
-  explicit Device(int index) : index_(index) {}
+  explicit Device(const DeviceOptions& options)
+      : index_(options.index), max_bytes_(options.max_bytes) {}
   void QueueRecorded();
 
   const int index_;
+  const int64_t max_bytes_;
+  int64_t used_bytes_ = 0;  // of the buffers there are
   std::string name_;
   int major_ = 0;
   int minor_ = 0;

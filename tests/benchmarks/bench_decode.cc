@@ -5,27 +5,24 @@
 //                [--hidden N] [--vocab N] [--model DIR] [--repetitions N]
 //                [--rows LIST] [--json FILE]
 //
-// Without --model, a Llama of random weights of the given size is written to a
-// temporary folder. Times are medians over repetitions, in which the row counts
-// take turns, so that a busy moment of the machine falls on all alike.
-
-#include <unistd.h>
+// Without --model, a Llama of random weights of the given size. Times are
+// medians over repetitions, in which the row counts take turns, so that a busy
+// moment of the machine falls on all alike.
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "kernels/backend_factory.h"
 #include "model/llama_model.h"
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
-#include "tests/testing/tiny_checkpoint.h"
+#include "tests/benchmarks/random_llama.h"
 
 namespace nacre::model {
 namespace {
@@ -84,25 +81,18 @@ Flags Parse(int argc, char** argv) {
 }
 
 // Llama-like: heads of 64, 4 query heads for a KV head, 2.75 times as wide
-// inside. Returns the folder.
-std::string WriteModel(const Flags& flags) {
-  nacre::testing::TinyCheckpoint shape;
-  shape.hidden_size = flags.hidden;
-  shape.intermediate_size = flags.hidden * 11 / 4;
-  shape.num_hidden_layers = flags.layers;
+// inside.
+LlamaShape Shape(const Flags& flags) {
+  LlamaShape shape;
+  shape.hidden = flags.hidden;
+  shape.intermediate = flags.hidden * 11 / 4;
+  shape.layers = flags.layers;
   shape.head_dim = 64;
-  shape.num_attention_heads = flags.hidden / 64;
-  shape.num_key_value_heads = flags.hidden / 256;
-  shape.vocab_size = flags.vocab;
-  shape.max_position_embeddings = 65536;
-  shape.dtype =
-      flags.weights == "f32" ? kernels::DType::kF32 : kernels::DType::kBF16;
-  const std::string dir = (std::filesystem::temp_directory_path() /
-                           absl::StrCat("nacre-bench-decode-", getpid()))
-                              .string();
-  std::filesystem::create_directories(dir);
-  nacre::testing::WriteTinyCheckpoint(shape, dir);
-  return dir;
+  shape.heads = flags.hidden / 64;
+  shape.kv_heads = flags.hidden / 256;
+  shape.vocab = flags.vocab;
+  shape.context = 65536;
+  return shape;
 }
 
 double BytesPerWeight(const std::string& weights) {
@@ -110,15 +100,6 @@ double BytesPerWeight(const std::string& weights) {
   if (weights == "int8") return 1 + 2.0 / 64;
   if (weights == "int4") return 0.5 + 2.0 / 32;
   return 2;
-}
-
-// Weights that a step reads: all matrices but the embedding.
-double MatrixWeights(const ModelConfig& c) {
-  const double attention = 1.0 * c.hidden_size * (2 * c.q_size()) +
-                           1.0 * c.hidden_size * 2 * c.kv_size();
-  const double mlp = 3.0 * c.hidden_size * c.intermediate_size;
-  return c.num_hidden_layers * (attention + mlp) +
-         1.0 * c.vocab_size * c.hidden_size;
 }
 
 class Bench {
@@ -163,15 +144,23 @@ class Bench {
 
 int Main(int argc, char** argv) {
   const Flags flags = Parse(argc, argv);
-  const std::string dir = flags.model.empty() ? WriteModel(flags) : flags.model;
   kernels::BackendOptions options;
   options.cpus = flags.cpus;
   options.weights = flags.weights;
   const auto backend = ValueOrExit(kernels::CreateBackend(options));
   backend->BindComputeThread();
-  const auto model =
-      ValueOrExit(LlamaModel::Load(dir, backend.get(), {int64_t{1} << 30, {}}));
-  if (flags.model.empty()) std::filesystem::remove_all(dir);
+  const LlamaModelOptions model_options = {int64_t{1} << 30, {}};
+  absl::optional<RandomLlama> random;
+  std::unique_ptr<LlamaModel> model;
+  if (flags.model.empty()) {
+    random.emplace(Shape(flags), flags.weights == "f32"
+                                     ? kernels::DType::kF32
+                                     : kernels::DType::kBF16);
+    model = ValueOrExit(random->Load(backend.get(), model_options));
+  } else {
+    model = ValueOrExit(
+        LlamaModel::Load(flags.model, backend.get(), model_options));
+  }
   const double weights = MatrixWeights(model->config());
   const double bytes = weights * BytesPerWeight(flags.weights);
   std::printf("%s\n%s, weights %s: a step reads %.0f MB\n",

@@ -84,6 +84,8 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   options_.weights = "f32";
   options_.kv_type = "bf16";
   options_.device = 1;
+  options_.draft_backend = "cpu";
+  options_.draft_device = 2;
   options_.max_memory = "512M";
   options_.prefix_cache = "off";
   options_.policy_files = {"disco=/a", "specdec++=/b"};
@@ -116,6 +118,9 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
                    "--hang-timeout=9s --record-hidden=h\n")));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
+  EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
+                          " --backend cpu --weights f32 --kv-type bf16 "
+                          "--device 2 "));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
                           "--drain-timeout 1m30s --policy-file disco=/a "
                           "--policy-file specdec++=/b --hang-timeout=9s "

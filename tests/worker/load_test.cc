@@ -25,7 +25,8 @@ WorkerOptions OptionsFor(const std::string& dir) {
 TEST(LoadTest, TellsTheCoordinatorWhatWasLoaded) {
   WorkerOptions options = OptionsFor(NACRE_MODELS "/draft/");
   options.max_memory_bytes = 10 << 20;
-  const absl::StatusOr<LoadedModel> loaded = LoadForWorker(options);
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, v1::WORKER_ROLE_TARGET);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const model::ModelInfo& info = loaded->model->info();
   const v1::Hello hello = MakeHello(options, *loaded, v1::WORKER_ROLE_DRAFT,
@@ -59,7 +60,8 @@ TEST(LoadTest, TellsTheCoordinatorWhatWasLoaded) {
 TEST(LoadTest, AdvertisesWhatItIsTold) {
   WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
   options.advertise = "pod-7:9";
-  const absl::StatusOr<LoadedModel> loaded = LoadForWorker(options);
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, v1::WORKER_ROLE_TARGET);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(
       MakeHello(options, *loaded, v1::WORKER_ROLE_DRAFT, "127.0.0.1:5", {})
@@ -69,47 +71,57 @@ TEST(LoadTest, AdvertisesWhatItIsTold) {
 
 TEST(LoadTest, TheKvCacheIsAsLargeAsAskedOr32Contexts) {
   WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
-  const absl::StatusOr<LoadedModel> loaded = LoadForWorker(options);
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, v1::WORKER_ROLE_TARGET);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const model::ModelInfo& info = loaded->model->info();
   EXPECT_EQ(info.kv_capacity_tokens, 32 * info.context_length);
 
   options.max_memory_bytes = 1 << 20;
-  const absl::StatusOr<LoadedModel> small = LoadForWorker(options);
+  const absl::StatusOr<LoadedModel> small =
+      LoadForWorker(options, v1::WORKER_ROLE_TARGET);
   ASSERT_TRUE(small.ok()) << small.status();
   EXPECT_LT(small->model->info().kv_capacity_tokens, info.kv_capacity_tokens);
 
   options.backend.kv_type = "bf16";
-  const absl::StatusOr<LoadedModel> bf16 = LoadForWorker(options);
+  const absl::StatusOr<LoadedModel> bf16 =
+      LoadForWorker(options, v1::WORKER_ROLE_TARGET);
   ASSERT_TRUE(bf16.ok()) << bf16.status();
   // Twice as many blocks, and one more where half a block was left over.
   const int64_t f32_blocks = small->model->info().kv_capacity_tokens / 16;
   const int64_t bf16_blocks = bf16->model->info().kv_capacity_tokens / 16;
   EXPECT_EQ(bf16_blocks / 2, f32_blocks);
   options.max_memory_bytes.reset();
-  const absl::StatusOr<LoadedModel> contexts = LoadForWorker(options);
+  const absl::StatusOr<LoadedModel> contexts =
+      LoadForWorker(options, v1::WORKER_ROLE_TARGET);
   ASSERT_TRUE(contexts.ok()) << contexts.status();
   EXPECT_EQ(contexts->model->info().kv_capacity_tokens,
             32 * info.context_length);
 }
 
 TEST(LoadTest, SaysWhatIsMissing) {
-  EXPECT_THAT(
-      std::string(
-          LoadForWorker(OptionsFor("/no/such/model")).status().message()),
-      HasSubstr("/no/such/model"));
+  EXPECT_THAT(std::string(LoadForWorker(OptionsFor("/no/such/model"),
+                                        v1::WORKER_ROLE_TARGET)
+                              .status()
+                              .message()),
+              HasSubstr("/no/such/model"));
   const std::string dir = TestFolder("no_tokenizer");
   WriteTinyCheckpoint(TinyCheckpoint(), dir);
-  EXPECT_EQ(LoadForWorker(OptionsFor(dir)).status().code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(
+      LoadForWorker(OptionsFor(dir), v1::WORKER_ROLE_TARGET).status().code(),
+      absl::StatusCode::kNotFound);
   WorkerOptions unknown = OptionsFor(NACRE_MODELS "/draft");
   unknown.backend.kind = "abacus";
-  EXPECT_THAT(std::string(LoadForWorker(unknown).status().message()),
-              HasSubstr("abacus"));
+  EXPECT_THAT(
+      std::string(
+          LoadForWorker(unknown, v1::WORKER_ROLE_TARGET).status().message()),
+      HasSubstr("abacus"));
   unknown = OptionsFor(NACRE_MODELS "/draft");
   unknown.backend.kv_type = "f8";
-  EXPECT_THAT(std::string(LoadForWorker(unknown).status().message()),
-              HasSubstr("kv-type is \"f8\""));
+  EXPECT_THAT(
+      std::string(
+          LoadForWorker(unknown, v1::WORKER_ROLE_TARGET).status().message()),
+      HasSubstr("kv-type is \"f8\""));
 }
 
 TEST(LoadTest, ATokenizerWithMoreIdsThanTheModelIsRefused) {
@@ -120,7 +132,8 @@ TEST(LoadTest, ATokenizerWithMoreIdsThanTheModelIsRefused) {
         std::string(NACRE_MODELS "/draft/") + file, dir + "/" + file,
         std::filesystem::copy_options::overwrite_existing);
   }
-  const absl::Status status = LoadForWorker(OptionsFor(dir)).status();
+  const absl::Status status =
+      LoadForWorker(OptionsFor(dir), v1::WORKER_ROLE_TARGET).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("has 4096 ids, the model only 101"));

@@ -112,6 +112,22 @@ TEST_F(DeviceTest, SaysHowMuchRoomThereWas) {
   EXPECT_TRUE((*device)->Allocate(4000).ok());
 }
 
+TEST_F(DeviceTest, KeepsToItsLimit) {
+  auto device = Device::Open({0, 3000});
+  ASSERT_TRUE(device.ok());
+  auto first = (*device)->Allocate(2000);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ((*device)->Memory().available(), 1000);
+  ExpectStatus((*device)->Allocate(1001).status(),
+               absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr("no room for 1001 bytes on device 0"),
+                     HasSubstr("; 2000 of the limit of 3000 are used")));
+  EXPECT_TRUE((*device)->Synchronize().ok());
+  first->reset();
+  EXPECT_TRUE((*device)->Allocate(3000).ok());
+  EXPECT_EQ((*device)->Memory().used, 0);
+}
+
 TEST_F(DeviceTest, GrowsAndKeepsTheErrorWhereItCannot) {
   emulation::settings.memory_bytes = 5000;
   auto device = Device::Open(0);

@@ -1,0 +1,54 @@
+#include "model/kv_budget.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace nacre::model {
+namespace {
+
+// Partial results of attention, block tables and what is drawn from.
+constexpr int64_t kOperations = int64_t{192} << 20;
+// Of the device, not of a limit of ours: kernels are loaded when they are first
+// launched, and memory comes in pages.
+constexpr int64_t kReserve = int64_t{256} << 20;
+
+}  // namespace
+
+int64_t ScratchBytes(const ModelConfig& config, int rows) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t q = config.q_size();
+  const int64_t widest = std::max<int64_t>(
+      2 * int64_t{config.intermediate_size}, config.vocab_size);
+  // Three of the residual's size, q k v, attention, gate and up, their product,
+  // angles, logits.
+  const int64_t row = 3 * hidden + (q + 2 * config.kv_size()) + q +
+                      3 * int64_t{config.intermediate_size} + config.head_dim +
+                      config.vocab_size;
+  // A buffer that grows is there twice for a moment.
+  return static_cast<int64_t>(sizeof(float)) * rows * (row + widest);
+}
+
+absl::StatusOr<int64_t> KvBytes(const ModelConfig& config,
+                                const kernels::DeviceMemory& memory,
+                                const KvBudget& budget) {
+  const int64_t scratch = ScratchBytes(config, budget.step_rows) +
+                          std::min(kOperations, memory.total / 8);
+  const int64_t reserve = std::min(kReserve, memory.total / 8);
+  int64_t left = memory.free - scratch - reserve;
+  if (memory.limit.has_value()) {
+    left = std::min(left, *memory.limit - memory.used - scratch);
+  }
+  if (left <= 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no room for a KV cache: beside the weights, a step of ",
+                     budget.step_rows, " rows needs ", scratch,
+                     " bytes on the device, ", memory.ToString()));
+  }
+  const auto share =
+      static_cast<int64_t>(static_cast<double>(left) * budget.share);
+  return budget.most > 0 ? std::min(budget.most, share) : share;
+}
+
+}  // namespace nacre::model

@@ -1,0 +1,258 @@
+#!/usr/bin/env bash
+# Runs every GPU test and benchmark of a bundle (scripts/gpu_bundle.sh) within 8
+# minutes.   usage: ./run.sh [--rehearse] [OUT_DIR]
+#
+# OUT_DIR (default ./results) gets summary.json, a JSON file for each benchmark
+# and log.txt with all output. A step that fails is shown as failed, the others
+# go on. Exit codes: 0 all passed; 1 a step failed, or there was no time for it;
+# 77 no GPU: nothing was run.
+#
+# --rehearse, for machines without a GPU: the steps that need no kernels of ours
+# run on the CPU, short; the others are skipped.
+set -uo pipefail
+
+readonly TOTAL_SECONDS=${NACRE_GPU_SECONDS:-465}
+rehearse=
+if [[ "${1:-}" == --rehearse ]]; then
+  rehearse=1
+  shift
+fi
+case "${1:-}" in
+  -*)
+    sed -n '2,13s/^# \{0,1\}//p' "$0"
+    [[ "$1" == --help || "$1" == -h ]]
+    exit
+    ;;
+esac
+bundle=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
+out=${1:-results}
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
+# Tests find their data relative to it.
+cd "$bundle" || exit 1
+log=$out/log.txt
+: >"$log"
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+# --- Steps -------------------------------------------------------------------
+
+names=() states=() durations=() notes=()
+failures=0
+
+# No quotes, backslashes or control characters: it goes into JSON and a table.
+# shellcheck disable=SC1003
+plain() { tr -d '"\\' | tr -c '[:print:]\n' ' ' | tr '\n' ' ' | cut -c 1-160; }
+
+record() { # NAME STATE SECONDS NOTE
+  local note
+  note=$(plain <<<"$4")
+  names+=("$1") states+=("$2") durations+=("$3") notes+=("${note% }")
+  [[ "$2" == failed ]] && failures=$((failures + 1))
+  printf '[%3d s] %-22s %-7s %s\n' "$SECONDS" "$1" "$2" "${note% }"
+}
+
+# What of a step's output tells how it went.
+note_of() {
+  { grep -E '^(summary:|identical tokens|skipped:|nacre[a-z-]*: )' "$1" ||
+    grep -E 'PASSED|FAILED|ERROR SUMMARY|SKIPPED' "$1" ||
+    grep . "$1"; } | tail -n 1
+}
+
+# step NAME LIMIT COMMAND...: runs it, LIMIT seconds at most. Exit code 77 means
+# that it found no GPU.
+step() {
+  local name=$1 limit=$2 left code begin=$SECONDS output=$work/output
+  shift 2
+  left=$((TOTAL_SECONDS - SECONDS))
+  if ((left < 5)); then
+    record "$name" failed 0 "no time left"
+    return 1
+  fi
+  ((limit > left)) && limit=$left
+  printf '[%3d s] %-22s ...\n' "$SECONDS" "$name"
+  timeout -k 5 "$limit" "$@" >"$output" 2>&1 </dev/null
+  code=$?
+  {
+    echo "== $name: $*"
+    cat "$output"
+    echo "== $name: exit code $code"
+    echo
+  } >>"$log"
+  case $code in
+    0) record "$name" passed $((SECONDS - begin)) "$(note_of "$output")" ;;
+    77) record "$name" skipped $((SECONDS - begin)) "no device" ;;
+    124 | 137)
+      record "$name" failed $((SECONDS - begin)) "stopped after $limit s"
+      ;;
+    *)
+      record "$name" failed $((SECONDS - begin)) "code $code: $(note_of "$output")"
+      tail -n 12 "$output" | sed 's/^/    | /'
+      ;;
+  esac
+  ((code == 0))
+}
+
+skip() { record "$1" skipped 0 "$2"; } # NAME WHY
+
+# gpu_step: a step that nothing but a GPU can do.
+gpu_step() {
+  if [[ -n "$rehearse" ]]; then
+    skip "$1" "no device"
+  else
+    step "$@"
+  fi
+}
+
+# A test program without a device says that all was skipped: on a machine with
+# one that is a failure.
+gpu_test() { # PROGRAM ARGS...
+  local code
+  "$@" | tee "$work/test"
+  code=${PIPESTATUS[0]}
+  if ((code == 0)) && grep -q 'no CUDA device' "$work/test"; then
+    echo "skipped: it sees no device, run.sh does"
+    return 1
+  fi
+  return "$code"
+}
+export -f gpu_test
+export work
+
+finish() { # STATE
+  local i comma
+  {
+    printf '{\n "state": "%s",\n "seconds": %d,\n "failed": %d,\n' "$1" \
+      "$SECONDS" "$failures"
+    printf ' "commit": "%s",\n "device": %s,\n "steps": [' \
+      "$(sed -n 's/^commit //p' BUILD | plain | tr -d ' ')" "${facts:-null}"
+    for i in "${!names[@]}"; do
+      comma=,
+      ((i == 0)) && comma=
+      printf '%s\n  {"name": "%s", "state": "%s", "seconds": %d, "note": "%s"}' \
+        "$comma" "${names[i]}" "${states[i]}" "${durations[i]}" "${notes[i]}"
+    done
+    printf '\n ]\n}\n'
+  } >"$out/summary.json"
+  if [[ -f "$work/headlines" ]]; then
+    echo
+    cat "$work/headlines"
+  fi
+  echo
+  printf '%-24s %-8s %5s  %s\n' step state s ""
+  for i in "${!names[@]}"; do
+    printf '%-24s %-8s %5d  %s\n' "${names[i]}" "${states[i]}" \
+      "${durations[i]}" "${notes[i]:0:100}"
+  done
+  echo "$1: $failures of ${#names[@]} steps failed, $SECONDS s; results in $out"
+}
+
+# --- The machine -------------------------------------------------------------
+
+facts=
+if ! ./bin/nacre --help >"$work/output" 2>&1; then
+  tee -a "$log" <"$work/output" >&2
+  echo "run.sh: the programs do not start here ($(tail -n 1 BUILD);" \
+    "this machine has $(getconf GNU_LIBC_VERSION 2>/dev/null ||
+      echo 'another C library'))" >&2
+  record start failed 0 "$(tail -n 1 "$work/output")"
+  finish failed
+  exit 1
+fi
+{ command -v nvidia-smi >/dev/null && nvidia-smi; } >>"$log" 2>&1
+facts=$(./bin/bench_gpu --facts 2>>"$log")
+has_device=$?
+echo "$facts" | tee -a "$log"
+if ((has_device != 0)); then
+  why=$facts
+  facts=null
+fi
+if ((has_device != 0)) && [[ -z "$rehearse" ]]; then
+  while read -r name _; do skip "$name" "no device"; done <tests/list
+  for name in exact-gpu exact-gpu-sampled exact-draft-on-cpu bench_gpu \
+    bench-pair-gpu bench-pair-draft-on-cpu bench_cuda_gemm \
+    sanitize-{memcheck,racecheck,initcheck,synccheck}; do
+    skip "$name" "no device"
+  done
+  finish "no device"
+  echo "run.sh: there is no GPU to run on: $why" >&2
+  exit 77
+fi
+
+# --- Right? ------------------------------------------------------------------
+
+while read -r name args; do
+  limit=75
+  report=()
+  if [[ "$name" == model_cuda_tokens_test ]]; then
+    # Greedy tokens of 100 prompts, GPU against CPU.
+    report=("--gtest_output=json:$out/tokens.json")
+  fi
+  # shellcheck disable=SC2086  # words of a list of ours
+  gpu_step "$name" "$limit" bash -c 'gpu_test "$@"' _ "./tests/$name" \
+    "${report[@]}" $args
+done <tests/list
+grep -h '^near-tie\|near-ties told' "$log" | tail -n 12 >"$work/headlines"
+
+# Method for method the same tokens, or `nacre bench` fails.
+backend=cuda limit=12 tokens=64
+if [[ -n "$rehearse" ]]; then backend=cpu limit=1 tokens=16; fi
+bench() { # NAME SECONDS TARGET DRAFT ARGS...
+  local name=$1 seconds=$2 target=$3 draft=$4
+  shift 4
+  step "$name" "$seconds" ./bin/nacre bench --target-model "$target" \
+    --draft-model "$draft" --prompts tests/data/gsm8k_100.jsonl \
+    --backend "$backend" --repeat 1 "$@"
+}
+methods=(--methods "ar,sd,pearl,async" --limit "$limit" --max-tokens "$tokens")
+bench exact-gpu 60 models/target models/draft "${methods[@]}"
+bench exact-gpu-sampled 60 models/target models/draft "${methods[@]}" \
+  --temperature 0.8 --seed 7
+bench exact-draft-on-cpu 60 models/target models/draft "${methods[@]}" \
+  --draft-backend cpu
+
+# --- Fast? -------------------------------------------------------------------
+
+left=$((TOTAL_SECONDS - SECONDS - 130))
+gpu_step bench_gpu 200 ./bin/bench_gpu --json "$out/bench_gpu.json" \
+  --seconds "$((left < 20 ? 20 : left > 170 ? 170 : left))"
+grep -h '^summary:' "$log" >>"$work/headlines"
+
+# Layers are added that change no output: what a token costs on a GPU is counted
+# in layers as long as they are small.
+layers=(150 30)
+if [[ -n "$rehearse" ]]; then layers=(8 3); fi
+inflate() { # NAME LAYERS
+  ./bin/nacre inflate --in "models/$1" --out "$work/$1" --layers "$2"
+}
+export -f inflate
+# shellcheck disable=SC2016  # the inner shell expands them
+if step inflate 60 bash -c \
+  'inflate target "$0" && inflate draft "$1"' "${layers[@]}"; then
+  speed=(--limit "$((limit < 4 ? limit : 4))" --max-tokens "$tokens")
+  speed+=(--methods "ar,sd,pearl,async")
+  bench bench-pair-gpu 60 "$work/target" "$work/draft" "${speed[@]}" \
+    --json "$out/pair_gpu.json"
+  bench bench-pair-draft-on-cpu 60 "$work/target" models/draft "${speed[@]}" \
+    --draft-backend cpu --json "$out/pair_draft_on_cpu.json"
+fi
+gpu_step bench_cuda_gemm 60 ./bin/bench_cuda_gemm 5 "$out/bench_cuda_gemm.json"
+
+# --- Clean? ------------------------------------------------------------------
+
+sanitizer=$(command -v compute-sanitizer ||
+  ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+for tool in memcheck racecheck initcheck synccheck; do
+  if [[ -z "$sanitizer" ]]; then
+    skip "sanitize-$tool" "no compute-sanitizer on this machine"
+  else
+    gpu_step "sanitize-$tool" 45 "$sanitizer" --tool "$tool" \
+      --error-exitcode 1 ./tests/kernels_cuda_gemm_test --quick
+  fi
+done
+
+if ((failures > 0)); then
+  finish failed
+  exit 1
+fi
+finish passed

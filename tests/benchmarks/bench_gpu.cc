@@ -1,0 +1,120 @@
+// A GPU's decoding, prompts, attention and drawing of tokens against what the
+// same GPU does at most.
+//
+//   bench_gpu [--models LIST] [--device N] [--kv-type T] [--repetitions N]
+//             [--seconds BUDGET] [--json FILE] [--tiny] [--facts]
+//
+// --models is as in 1.3B,8B,33B,70B:int8. What is not begun within the seconds
+// is left out. --tiny: sizes that only show that it runs. --facts: only what
+// device there is. Exit codes: 0; 1 when something failed, or a row had other
+// bits in another batch; 77 where there is no GPU.
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "kernels/cuda/device.h"
+#include "tests/benchmarks/gpu_bench.h"
+#include "tests/benchmarks/machine_limits.h"
+
+namespace nacre::model {
+namespace {
+
+constexpr int kSkipped = 77;
+
+struct Flags {
+  GpuBenchPlan plan;
+  std::string json;
+  bool facts = false;
+};
+
+[[noreturn]] void Refuse(const std::string& flag, const char* expected) {
+  std::fprintf(stderr, "bench_gpu: %s: %s\n", flag.c_str(), expected);
+  std::exit(1);
+}
+
+Flags Parse(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--facts") {
+      flags.facts = true;
+      continue;
+    }
+    if (name == "--tiny") {
+      flags.plan = TinyGpuBenchPlan();
+      continue;
+    }
+    if (i + 1 == argc) Refuse(name, "unknown, or its value is missing");
+    const std::string value = argv[++i];
+    if (name == "--models") {
+      flags.plan.models = kernels::ValueOrExit(ParseGpuModels(value));
+    } else if (name == "--device") {
+      if (!absl::SimpleAtoi(value, &flags.plan.device)) {
+        Refuse(name, "not a number");
+      }
+    } else if (name == "--kv-type") {
+      flags.plan.kv_type = value;
+    } else if (name == "--repetitions") {
+      if (!absl::SimpleAtoi(value, &flags.plan.repetitions) ||
+          flags.plan.repetitions < 1) {
+        Refuse(name, "not a number of 1 or more");
+      }
+    } else if (name == "--seconds") {
+      if (!absl::SimpleAtod(value, &flags.plan.seconds)) {
+        Refuse(name, "not a number");
+      }
+    } else if (name == "--json") {
+      flags.json = value;
+    } else {
+      Refuse(name, "unknown flag");
+    }
+  }
+  return flags;
+}
+
+// Only what device there is.
+int PrintFacts(int index) {
+  const auto device = kernels::cuda::Device::Open(index);
+  if (!device.ok()) {
+    std::printf("%s\n", std::string(device.status().message()).c_str());
+    return kSkipped;
+  }
+  int driver = 0;
+  int runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  const kernels::DeviceMemory memory = (*device)->Memory();
+  const nlohmann::ordered_json json = {{"device", (*device)->description()},
+                                       {"memory_bytes", memory.total},
+                                       {"free_bytes", memory.free},
+                                       {"driver_cuda_version", driver},
+                                       {"runtime_cuda_version", runtime}};
+  std::printf("%s\n", json.dump().c_str());
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  const Flags flags = Parse(argc, argv);
+  if (flags.facts) return PrintFacts(flags.plan.device);
+  const auto json = RunGpuBench(flags.plan);
+  if (absl::IsFailedPrecondition(json.status())) {
+    std::printf("skipped: %s\n", std::string(json.status().message()).c_str());
+    return kSkipped;
+  }
+  if (!json.ok()) kernels::Exit(json.status());
+  if (!flags.json.empty()) {
+    std::FILE* const file = std::fopen(flags.json.c_str(), "w");
+    if (file == nullptr) Refuse(flags.json, "cannot be written");
+    std::fprintf(file, "%s\n", json->dump(1).c_str());
+    if (std::fclose(file) != 0) Refuse(flags.json, "not written whole");
+  }
+  return (*json)["any_failed"] == true || (*json)["batch_invariant"] != true;
+}
+
+}  // namespace
+}  // namespace nacre::model
+
+int main(int argc, char** argv) { return nacre::model::Main(argc, argv); }

@@ -1,0 +1,141 @@
+#include "tests/benchmarks/random_llama.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "nlohmann/json.hpp"
+#include "tests/benchmarks/machine_limits.h"
+
+namespace nacre::model {
+namespace {
+
+// Bytes that a tensor may begin behind the buffer's start.
+constexpr size_t kStarts = size_t{8} << 20;
+// What is random; behind it, it repeats.
+constexpr size_t kPeriod = size_t{32} << 20;
+
+std::string ConfigJson(const LlamaShape& shape) {
+  const nlohmann::ordered_json config = {
+      {"architectures", {"LlamaForCausalLM"}},
+      {"hidden_act", "silu"},
+      {"hidden_size", shape.hidden},
+      {"intermediate_size", shape.intermediate},
+      {"num_hidden_layers", shape.layers},
+      {"num_attention_heads", shape.heads},
+      {"num_key_value_heads", shape.kv_heads},
+      {"head_dim", shape.head_dim},
+      {"max_position_embeddings", shape.context},
+      {"rms_norm_eps", 1e-5},
+      {"tie_word_embeddings", false},
+      {"vocab_size", shape.vocab},
+      {"eos_token_id", 2}};
+  return config.dump();
+}
+
+void Store(float value, kernels::DType dtype, size_t index, char* to) {
+  if (dtype == kernels::DType::kBF16) {
+    const uint16_t bits = kernels::ToBF16(value);
+    std::memcpy(to + index * sizeof(bits), &bits, sizeof(bits));
+  } else {
+    std::memcpy(to + index * sizeof(value), &value, sizeof(value));
+  }
+}
+
+// `center` +- `scale`, uniform.
+std::vector<char> RandomBytes(size_t bytes, kernels::DType dtype, float center,
+                              float scale) {
+  std::vector<char> values(bytes);
+  const size_t random = std::min(bytes, kPeriod);
+  uint32_t state = 1;
+  for (size_t i = 0; i < random / kernels::SizeOf(dtype); ++i) {
+    state = state * 1664525u + 1013904223u;
+    const float uniform =
+        static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f;
+    Store(center + scale * uniform, dtype, i, values.data());
+  }
+  for (size_t at = random; at < bytes; at += random) {
+    std::memcpy(values.data() + at, values.data(),
+                std::min(random, bytes - at));
+  }
+  return values;
+}
+
+using Sizes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
+
+Sizes Tensors(const ModelConfig& c) {
+  Sizes sizes = {{"model.embed_tokens", {c.vocab_size, c.hidden_size}},
+                 {"model.norm", {c.hidden_size}},
+                 {"lm_head", {c.vocab_size, c.hidden_size}}};
+  for (int i = 0; i < c.num_hidden_layers; ++i) {
+    const std::string layer = absl::StrCat("model.layers.", i, ".");
+    const auto add = [&](const char* name, std::vector<int64_t> size) {
+      sizes.emplace_back(layer + name, std::move(size));
+    };
+    add("input_layernorm", {c.hidden_size});
+    add("self_attn.q_proj", {c.q_size(), c.hidden_size});
+    add("self_attn.k_proj", {c.kv_size(), c.hidden_size});
+    add("self_attn.v_proj", {c.kv_size(), c.hidden_size});
+    add("self_attn.o_proj", {c.hidden_size, c.q_size()});
+    add("post_attention_layernorm", {c.hidden_size});
+    add("mlp.gate_proj", {c.intermediate_size, c.hidden_size});
+    add("mlp.up_proj", {c.intermediate_size, c.hidden_size});
+    add("mlp.down_proj", {c.hidden_size, c.intermediate_size});
+  }
+  return sizes;
+}
+
+size_t Bytes(const std::vector<int64_t>& size, kernels::DType dtype) {
+  size_t bytes = kernels::SizeOf(dtype);
+  for (const int64_t each : size) bytes *= static_cast<size_t>(each);
+  return bytes;
+}
+
+}  // namespace
+
+double MatrixWeights(const ModelConfig& c) {
+  const double attention = 1.0 * c.hidden_size * (2 * c.q_size()) +
+                           1.0 * c.hidden_size * 2 * c.kv_size();
+  const double mlp = 3.0 * c.hidden_size * c.intermediate_size;
+  return c.num_hidden_layers * (attention + mlp) +
+         1.0 * c.vocab_size * c.hidden_size;
+}
+
+RandomLlama::RandomLlama(const LlamaShape& shape, kernels::DType dtype)
+    : config_json_(ConfigJson(shape)),
+      config_(kernels::ValueOrExit(ParseConfig(config_json_))),
+      dtype_(dtype) {
+  NACRE_CHECK(dtype == kernels::DType::kBF16 || dtype == kernels::DType::kF32,
+              "weights of another type");
+  size_t largest = 0;
+  for (const auto& [name, size] : Tensors(config_)) {
+    largest = std::max(largest, Bytes(size, dtype));
+  }
+  // So that what goes through a matrix keeps its size, about.
+  matrices_ = RandomBytes(largest + kStarts, dtype, 0.0f,
+                          std::sqrt(3.0f / static_cast<float>(shape.hidden)));
+  norms_ = RandomBytes(Bytes({config_.hidden_size}, dtype), dtype, 1.0f, 0.2f);
+}
+
+absl::StatusOr<std::unique_ptr<LlamaModel>> RandomLlama::Load(
+    kernels::Backend* backend, const LlamaModelOptions& options) const {
+  std::map<std::string, Tensor> tensors;
+  size_t index = 0;
+  for (const auto& [name, size] : Tensors(config_)) {
+    const bool is_norm = size.size() == 1;
+    // A prime number of rows' lines apart; aligned as in a file.
+    const size_t start = is_norm ? 0 : index++ * 7919 * 64 % kStarts;
+    const std::vector<char>& from = is_norm ? norms_ : matrices_;
+    tensors[name + ".weight"] = {
+        dtype_, size,
+        absl::string_view(from.data() + start, Bytes(size, dtype_))};
+  }
+  return LlamaModel::Create(config_, config_json_,
+                            Checkpoint::OfTensors(tensors), backend, options);
+}
+
+}  // namespace nacre::model

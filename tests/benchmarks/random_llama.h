@@ -1,0 +1,60 @@
+// A Llama of random weights for benchmarks, as a checkpoint in memory: all
+// tensors are views of one buffer that is as large as the largest of them, each
+// begins somewhere else in it. So a model of any number of layers is there at
+// once, and a backend that packs weights copies them as it does real ones.
+//
+// Thread-compatible.
+
+#ifndef TESTS_BENCHMARKS_RANDOM_LLAMA_H_
+#define TESTS_BENCHMARKS_RANDOM_LLAMA_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "model/config.h"
+#include "model/llama_model.h"
+
+namespace nacre::model {
+
+struct LlamaShape {
+  int hidden = 0;
+  int intermediate = 0;
+  int layers = 0;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int vocab = 0;
+  int context = 0;  // most positions
+};
+
+// Elements of all matrices that a row goes through: every one but the
+// embedding.
+double MatrixWeights(const ModelConfig& config);
+
+class RandomLlama {
+ public:
+  // bf16 or f32 weights.
+  RandomLlama(const LlamaShape& shape, kernels::DType dtype);
+
+  const ModelConfig& config() const { return config_; }
+
+  // This object outlives the model on a backend of the host, which reads the
+  // embedding in place.
+  absl::StatusOr<std::unique_ptr<LlamaModel>> Load(
+      kernels::Backend* backend, const LlamaModelOptions& options) const;
+
+ private:
+  std::string config_json_;
+  ModelConfig config_;
+  kernels::DType dtype_;
+  std::vector<char> matrices_;
+  std::vector<char> norms_;  // values near 1
+};
+
+}  // namespace nacre::model
+
+#endif  // TESTS_BENCHMARKS_RANDOM_LLAMA_H_

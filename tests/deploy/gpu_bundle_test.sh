@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# The bundle for GPU machines (scripts/gpu_bundle.sh) needs nothing of this
+# machine but the C library, and run.sh tells a machine without a GPU what it
+# is.   usage: gpu_bundle_test.sh BUILD_DIR
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+
+build=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failures=0
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# --- It is put together, and small -------------------------------------------
+
+scripts/gpu_bundle.sh "$build" "$folder/made" || exit 1
+# Another folder than the one it was made in.
+mkdir "$folder/elsewhere"
+mv "$folder/made" "$folder/elsewhere/bundle"
+bundle=$folder/elsewhere/bundle
+bytes=$(du -sb "$bundle" | cut -f 1)
+((bytes < 60000000)) || fail "it has $bytes bytes"
+for file in bin/nacre bin/nacre-coordinator bin/nacre-draft-worker \
+  bin/nacre-target-worker bin/bench_gpu bin/bench_cuda_gemm \
+  tests/kernels_cuda_gemm_test tests/kernels_cuda_backend_test \
+  tests/model_cuda_tokens_test run.sh; do
+  [[ -x "$bundle/$file" ]] || fail "$file is missing"
+done
+links=$(find "$bundle" -type l)
+[[ -z "$links" ]] || fail "links do not travel: $links"
+mkdir "$folder/precious" && touch "$folder/precious/file"
+scripts/gpu_bundle.sh "$build" "$folder/precious" >/dev/null 2>&1 &&
+  fail "it replaced a folder that is no bundle"
+[[ -f "$folder/precious/file" ]] || fail "it deleted a folder of others"
+
+# --- It needs nothing of this machine but the C library ----------------------
+
+mapfile -t programs < <(find "$bundle/bin" "$bundle/tests" -maxdepth 1 \
+  -type f -perm -u+x)
+((${#programs[@]} >= 10)) || fail "only ${#programs[@]} programs"
+for program in "${programs[@]}"; do
+  needs=$(cd / && env -i /usr/bin/ldd "$program") || fail "ldd $program"
+  while read -r name arrow path _; do
+    [[ "$arrow" == "=>" ]] || continue
+    case "$name" in
+      libc.so.* | libm.so.* | libdl.so.* | librt.so.* | libpthread.so.* | \
+        libresolv.so.*) ;;
+      *)
+        [[ "$path" -ef "$bundle/lib/$name" ]] ||
+          fail "$(basename "$program") takes $name from $path"
+        ;;
+    esac
+  done <<<"$needs"
+done
+
+# The same where there is no other library at all.
+root=$folder/root
+mkdir -p "$root/tmp" "$root/dev"
+mv "$bundle" "$root/bundle"
+bundle=$root/bundle
+for library in libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 \
+  libresolv.so.2; do
+  path=$(ldconfig -p | sed -n "s|^\s*$library .*x86-64.*=> ||p" | head -n 1)
+  [[ -n "$path" ]] && install -D "$path" "$root$path"
+done
+loader=$(readelf -l "$bundle/bin/nacre" |
+  sed -n 's|.*interpreter: \(.*\)\]|\1|p')
+install -D "$loader" "$root$loader"
+if env -i unshare -r chroot "$root" /bundle/bin/nacre --help \
+  >/dev/null 2>&1; then
+  enter=(env -i unshare -r chroot "$root")
+elif env -i chroot "$root" /bundle/bin/nacre --help >/dev/null 2>&1; then
+  enter=(env -i chroot "$root")
+else
+  enter=()
+  # Where that is not allowed, ldd has told.
+  if unshare -r chroot / true 2>/dev/null || chroot / true 2>/dev/null; then
+    fail "nacre does not start alone"
+  fi
+fi
+if ((${#enter[@]} > 0)); then
+  for name in nacre nacre-coordinator nacre-draft-worker \
+    nacre-target-worker; do
+    "${enter[@]}" "/bundle/bin/$name" --help >/dev/null ||
+      fail "$name does not start alone"
+  done
+fi
+
+# --- run.sh without a GPU ----------------------------------------------------
+
+# Debian's python3-minimal has no json; what is JSON is also Python.
+json_is() { # FILE PYTHON-EXPRESSION of the parsed `j`
+  python3 -c 'import sys
+j = eval(open(sys.argv[1]).read(), {"true": True, "false": False, "null": None})
+sys.exit(not eval(sys.argv[2]))' "$1" "$2" || fail "$1: not $2"
+}
+if "$bundle/bin/bench_gpu" --facts >/dev/null; then
+  echo "this machine has a GPU: run.sh is not tried without one"
+else
+  (cd / && env -i PATH=/usr/bin:/bin "$bundle/run.sh" "$folder/results" \
+    >"$folder/said" 2>&1)
+  code=$?
+  ((code == 77)) || fail "run.sh ended with $code"
+  grep -q 'run.sh: there is no GPU to run on: ' "$folder/said" ||
+    fail "run.sh does not say that there is no GPU: $(cat "$folder/said")"
+  json_is "$folder/results/summary.json" 'j["state"] == "no device"'
+  json_is "$folder/results/summary.json" 'len(j["steps"]) >= 14 and all(
+      s["state"] == "skipped" and s["note"] == "no device"
+      for s in j["steps"])'
+
+  # Its command lines are good, and what fails is told.
+  env -i PATH=/usr/bin:/bin HOME=/ "$bundle/run.sh" --rehearse \
+    "$folder/rehearsed" >"$folder/said" 2>&1
+  code=$?
+  ((code == 0)) || fail "the rehearsal ended with $code: $(cat "$folder/said")"
+  json_is "$folder/rehearsed/summary.json" 'j["state"] == "passed" and {
+      s["name"] for s in j["steps"] if s["state"] == "passed"} == {
+      "exact-gpu", "exact-gpu-sampled", "exact-draft-on-cpu", "inflate",
+      "bench-pair-gpu", "bench-pair-draft-on-cpu"}'
+  json_is "$folder/rehearsed/pair_gpu.json" 'j["identical_tokens"]'
+
+  rm "$bundle/models/draft/model.safetensors"
+  env -i PATH=/usr/bin:/bin "$bundle/run.sh" --rehearse "$folder/broken" \
+    >"$folder/said" 2>&1
+  code=$?
+  ((code == 1)) || fail "a bundle without a draft ended with $code"
+  grep -q 'model.safetensors' "$folder/said" || fail "it does not say why"
+  json_is "$folder/broken/summary.json" 'j["failed"] >= 4'
+
+  NACRE_GPU_SECONDS=3 "$bundle/run.sh" --rehearse "$folder/short" \
+    >"$folder/said" 2>&1 && fail "steps without time count as passed"
+  grep -q 'no time left' "$folder/said" || fail "no word of the time"
+fi
+
+((failures == 0)) || exit 1
+echo "passed"
