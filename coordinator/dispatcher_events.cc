@@ -168,7 +168,11 @@ void Dispatcher::OnVerdict(Session& session, const SessionVerdict& event) {
   session.failover.give_up_ns = kNever;
   session.failover.num_losses = 0;
   acceptance_.Add(verdict.verified, verdict.accepted);
-  observer_.OnRound(session.id(), verdict, session.num_shown() - num_shown);
+  if (const auto* step = session.schedule().ended_step()) {
+    observer_.OnRound(session.id(), *step, session.num_shown() - num_shown);
+  } else {
+    observer_.OnAccepted(session.id(), session.num_shown() - num_shown);
+  }
   Worker* target = FindWorker(session.target_worker);
   Worker* draft = FindWorker(session.draft_worker);
   if (session.finished()) {

@@ -45,6 +45,9 @@ void Dispatcher::Hold(Session& session, std::string reason) {
     workers_.at(session.draft_worker).client->Close(session.id());
     LoseDraft(session);
   }
+  if (const auto* step = session.EndHeldStep()) {
+    observer_.OnRound(session.id(), *step, /*num_shown=*/0);
+  }
   session.schedule().OnTargetLost();
   session.failover.reason = std::move(reason);
   session.failover.give_up_ns =

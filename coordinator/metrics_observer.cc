@@ -156,31 +156,34 @@ void MetricsObserver::OnSpan(uint64_t session_id, WorkerRole role,
   }
 }
 
+void MetricsObserver::OnAccepted(uint64_t session_id, int num_shown) {
+  const auto it = sessions_.find(session_id);
+  if (it != sessions_.end()) CountShown(*it->second, num_shown);
+}
+
 void MetricsObserver::OnRound(uint64_t session_id, const Verdict& verdict,
                               int num_shown) {
   const auto it = sessions_.find(session_id);
   if (it == sessions_.end()) return;
-  Session& session = *it->second;
+  CountShown(*it->second, num_shown);
+  CountRound(*it->second, verdict);
+}
+
+void MetricsObserver::CountShown(Session& session, int num_shown) {
+  if (num_shown <= 0) return;
   const int64_t now_ns = now_ns_();
-  if (num_shown > 0) {
-    int followers = num_shown;
-    int64_t since_ns = session.last_token_ns;
-    if (since_ns == 0) {
-      series_->time_to_first_token.Observe(
-          Seconds(now_ns - session.arrival_ns));
-      // The others of the first round came with it.
-      since_ns = now_ns;
-      --followers;
-    }
-    const double gap =
-        followers > 0 ? Seconds(now_ns - since_ns) / followers : 0;
-    for (int i = 0; i < followers; ++i) {
-      series_->inter_token_latency.Observe(gap);
-    }
-    session.last_token_ns = now_ns;
-    series_->generation_tokens.Increment(num_shown);
+  int followers = num_shown;
+  int64_t since_ns = session.last_token_ns;
+  if (since_ns == 0) {
+    series_->time_to_first_token.Observe(Seconds(now_ns - session.arrival_ns));
+    // The others of the first round came with it.
+    since_ns = now_ns;
+    --followers;
   }
-  CountRound(session, verdict);
+  const double gap = followers > 0 ? Seconds(now_ns - since_ns) / followers : 0;
+  for (int i = 0; i < followers; ++i) series_->inter_token_latency.Observe(gap);
+  session.last_token_ns = now_ns;
+  series_->generation_tokens.Increment(num_shown);
 }
 
 void MetricsObserver::CountRound(Session& session, const Verdict& verdict) {

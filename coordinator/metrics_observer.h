@@ -41,6 +41,7 @@ class MetricsObserver final : public Observer {
   void OnTail(uint64_t session_id, const speculation::Tail& tail) override;
   void OnSpan(uint64_t session_id, WorkerRole role, const SpanRecord& span,
               int64_t clock_offset_ns) override;
+  void OnAccepted(uint64_t session_id, int num_shown) override;
   void OnRound(uint64_t session_id, const speculation::Verdict& verdict,
                int num_shown) override;
   void OnVerdictsHandled(int64_t duration_ns) override;
@@ -56,6 +57,7 @@ class MetricsObserver final : public Observer {
   // A running request.
   struct Session;
 
+  void CountShown(Session& session, int num_shown);
   void CountRound(Session& session, const speculation::Verdict& verdict);
 
   const Clock now_ns_;

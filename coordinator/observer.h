@@ -70,8 +70,14 @@ class Observer {
                       const SpanRecord& span, int64_t clock_offset_ns) {
     (void)session_id, (void)role, (void)span, (void)clock_offset_ns;
   }
-  // A target step of it has committed tokens. `num_shown` of them are part of
-  // the answer: a stop string cuts off the rest.
+  // A target step of it has committed what it accepted, and holds its last row.
+  // `num_shown` of these tokens are part of the answer: a stop string cuts off
+  // the rest. OnRound follows.
+  virtual void OnAccepted(uint64_t session_id, int num_shown) {
+    (void)session_id, (void)num_shown;
+  }
+  // A target step of it has ended; the verdict is of all of it. `num_shown`
+  // tokens that were not told by OnAccepted are part of the answer.
   virtual void OnRound(uint64_t session_id, const speculation::Verdict& verdict,
                        int num_shown) {
     (void)session_id, (void)verdict, (void)num_shown;

@@ -44,6 +44,9 @@ class Observers final : public Observer {
       each->OnSpan(session_id, role, span, clock_offset_ns);
     }
   }
+  void OnAccepted(uint64_t session_id, int num_shown) override {
+    for (Observer* each : observers_) each->OnAccepted(session_id, num_shown);
+  }
   void OnRound(uint64_t session_id, const speculation::Verdict& verdict,
                int num_shown) override {
     for (Observer* each : observers_) {

@@ -89,7 +89,6 @@ absl::optional<speculation::Commit> Session::ApplyVerdict(
 void Session::ShowVerdict(const speculation::Verdict& verdict, int64_t now_ns,
                           absl::Span<const TokenLogprobs> logprobs) {
   if (first_token_ns_ == 0) first_token_ns_ = now_ns;
-  CountRound(verdict);
   Chunk chunk;
   chunk.first_index = static_cast<int>(token_ids_.size());
   // The token that ends the text is, like a stop string, no part of it.
@@ -112,6 +111,16 @@ void Session::ShowVerdict(const speculation::Verdict& verdict, int64_t now_ns,
   }
   text_ += chunk.text;
   if (request_.stream) sink_->OnChunk(chunk);
+  // A stop string may be in what came before a row that is held.
+  if (finished()) schedule_.EndStep();
+  if (const auto* step = schedule_.ended_step()) CountRound(*step);
+}
+
+const speculation::Verdict* Session::EndHeldStep() {
+  if (schedule_.ended_step() != nullptr) return nullptr;
+  schedule_.EndStep();
+  CountRound(*schedule_.ended_step());
+  return schedule_.ended_step();
 }
 
 std::string Session::AppendTokens(const std::vector<int32_t>& token_ids,
@@ -138,14 +147,14 @@ std::string Session::AppendTokens(const std::vector<int32_t>& token_ids,
   return text;
 }
 
-void Session::CountRound(const speculation::Verdict& verdict) {
-  const size_t accepted = static_cast<size_t>(std::max(0, verdict.accepted));
+void Session::CountRound(const speculation::Verdict& step) {
+  const size_t accepted = static_cast<size_t>(std::max(0, step.accepted));
   if (acceptance_histogram_.size() <= accepted) {
     acceptance_histogram_.resize(accepted + 1);
   }
   ++acceptance_histogram_[accepted];
   if (request_.detailed_stats) {
-    rounds_.push_back({verdict.window, verdict.accepted});
+    rounds_.push_back({step.window, step.accepted});
   }
 }
 

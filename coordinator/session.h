@@ -46,10 +46,14 @@ class Session {
   // repeated or malformed verdict, which is not to be shown.
   absl::optional<speculation::Commit> ApplyVerdict(
       const speculation::Verdict& verdict);
-  // Emits the text of an applied one, ends at a stop string.
+  // Emits the text of the last applied one, ends at a stop string.
   //   logprobs [tokens of the verdict], empty if not asked for
   void ShowVerdict(const speculation::Verdict& verdict, int64_t now_ns,
                    absl::Span<const TokenLogprobs> logprobs = {});
+
+  // Its target is gone. Returns the step whose last row it held, if any: no
+  // other part of it will come.
+  const speculation::Verdict* EndHeldStep();
 
   // Counts a worker's time and keeps the span if the request asked for a trace.
   void OnSpan(WorkerRole role, const SpanRecord& span);
@@ -125,7 +129,7 @@ class Session {
   std::string AppendTokens(const std::vector<int32_t>& token_ids,
                            size_t num_silent);
   std::string FlushText();
-  void CountRound(const speculation::Verdict& verdict);
+  void CountRound(const speculation::Verdict& step);
 
   const uint64_t id_;
   const RequestSpec request_;

@@ -148,16 +148,22 @@ void TraceObserver::OnSpan(uint64_t session_id, WorkerRole role,
   Remember(trace, work);
 }
 
+void TraceObserver::OnAccepted(uint64_t session_id, int num_shown) {
+  RequestTrace* trace = Find(session_id);
+  if (trace == nullptr) return;
+  if (trace->first_token_ns == 0 && num_shown > 0) {
+    trace->first_token_ns = options_.now_ns();
+  }
+  trace->shown_tokens += num_shown;
+}
+
 void TraceObserver::OnRound(uint64_t session_id,
                             const speculation::Verdict& verdict,
                             int num_shown) {
   RequestTrace* trace = Find(session_id);
   if (trace == nullptr) return;
+  OnAccepted(session_id, num_shown);
   const int64_t now_ns = options_.now_ns();
-  if (trace->first_token_ns == 0 && num_shown > 0) {
-    trace->first_token_ns = now_ns;
-  }
-  trace->shown_tokens += num_shown;
   RequestTrace::Round round;
   round.arrival_ns = now_ns;
   round.mode = ModeOf(trace->method, verdict);

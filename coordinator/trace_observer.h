@@ -49,6 +49,7 @@ class TraceObserver final : public Observer {
   void OnCached(uint64_t session_id, int tokens) override;
   void OnSpan(uint64_t session_id, WorkerRole role, const SpanRecord& span,
               int64_t clock_offset_ns) override;
+  void OnAccepted(uint64_t session_id, int num_shown) override;
   void OnRound(uint64_t session_id, const speculation::Verdict& verdict,
                int num_shown) override;
   void OnMoved(uint64_t session_id, const Placement& placement) override;

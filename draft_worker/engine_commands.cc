@@ -182,6 +182,7 @@ absl::StatusOr<std::unique_ptr<DraftEngine::Session>> DraftEngine::NewSession(
       open.end_token_ids};
   schedule.end_ids = std::move(open.end_token_ids);
   schedule.plan = open.plan;
+  schedule.verification = open.verification;
   const int vocab_limit = open.vocab_limit == 0
                               ? info.vocab_size
                               : std::min(open.vocab_limit, info.vocab_size);

@@ -53,8 +53,9 @@ DraftSession::CommitOutcome DraftSession::OnCommit(const Commit& commit) {
 StopMark DraftSession::Blocked() const {
   if (length() >= options_.max_length) return StopMark::kEnd;
   const int ahead = length() - committed_length_;
-  if (ahead > 0 && std::find(options_.end_ids.begin(), options_.end_ids.end(),
-                             tokens_.back()) != options_.end_ids.end()) {
+  if (options_.verification == Verification::kExact && ahead > 0 &&
+      std::find(options_.end_ids.begin(), options_.end_ids.end(),
+                tokens_.back()) != options_.end_ids.end()) {
     return StopMark::kEnd;
   }
   if (policy_stop_ || discarded_) return StopMark::kPolicy;

@@ -23,8 +23,12 @@ class DraftSession {
     // token is the target's own), or the draft's context or KV limit if
     // smaller.
     int max_length = 0;
-    std::vector<int32_t> end_ids;  // drafting one of these ends the draft
+    // By exact match drafting one of these ends the draft. By the ratio test it
+    // drafts on behind it: nobody may act the sooner for what a token is
+    // (docs/exactness.md, "Losses").
+    std::vector<int32_t> end_ids;
     DraftPlan plan;
+    Verification verification = Verification::kExact;
   };
 
   // `committed` is the prompt and what was emitted; at least one token.

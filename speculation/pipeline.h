@@ -51,10 +51,10 @@ struct TargetPlan {
   int window = 0;
   // The gate opens this long after it began to wait, whatever is there.
   int64_t gate_timeout_ns = 0;
-  // Ratio test: a step all of whose tail tokens were accepted ends only once
-  // the draft's next one is there, for its last row to judge, or none will come
-  // (PEARL: the last row is never spent on a token of the target's own). Not
-  // where the draft rests: it does not say so again.
+  // Ratio test: a step all of whose tail tokens were accepted tells them, but
+  // ends only once the draft's next one is there, for its last row to judge, or
+  // none will come (PEARL: the last row is never spent on a token of the
+  // target's own). Not where the draft rests: it does not say so again.
   bool holds_last_row = false;
   bool operator==(const TargetPlan&) const = default;
 };
@@ -109,7 +109,9 @@ struct Commit {
 
 enum class FinishReason { kNone, kEos, kStop, kLength };
 
-// What one target step decided.
+// What one target step decided. One that holds its last row says so in two
+// parts: what was accepted at once, then, like a step that verified nothing,
+// what came of the last row.
 struct Verdict {
   int base_length = 0;  // committed length before the step
   std::vector<int32_t>
@@ -123,6 +125,12 @@ struct Verdict {
   int accepted = 0;
   bool degraded = false;  // stepped without a draft
   FinishReason finish = FinishReason::kNone;
+
+  // Whether the part on the last row is still to come.
+  bool holds_last_row() const {
+    return finish == FinishReason::kNone &&
+           matched == static_cast<int>(token_ids.size());
+  }
 };
 
 }  // namespace nacre::speculation

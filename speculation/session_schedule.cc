@@ -62,12 +62,27 @@ SessionSchedule::VerdictOutcome SessionSchedule::OnVerdict(
   commit->first_position = verdict.base_length;
   commit->token_ids = verdict.token_ids;
   acceptance_.Add(verdict.verified, verdict.accepted);
-  ++stats_.rounds;
   stats_.verified += verdict.verified;
   stats_.accepted += verdict.accepted;
   stats_.committed += static_cast<int64_t>(verdict.token_ids.size());
-  if (verdict.degraded && wants_draft()) ++stats_.degraded_rounds;
+  if (step_ended_) {
+    step_ = verdict;
+  } else {
+    step_.token_ids.insert(step_.token_ids.end(), verdict.token_ids.begin(),
+                           verdict.token_ids.end());
+    step_.verified += verdict.verified;
+    step_.accepted += verdict.accepted;
+    step_.finish = verdict.finish;
+  }
+  step_ended_ = false;
+  if (!verdict.holds_last_row()) EndStep();
   return VerdictOutcome::kApplied;
+}
+
+void SessionSchedule::EndStep() {
+  if (std::exchange(step_ended_, true)) return;
+  ++stats_.rounds;
+  if (step_.degraded && wants_draft()) ++stats_.degraded_rounds;
 }
 
 }  // namespace nacre::speculation

@@ -29,7 +29,7 @@ inline constexpr uint64_t kMeasuredSessions = 16;
 // Sums over a session. acceptance rate = accepted / verified; mean accepted
 // length = committed / rounds.
 struct SpeculationStats {
-  int64_t rounds = 0;  // target steps
+  int64_t rounds = 0;  // target steps, once they have ended
   int64_t drafted = 0;
   int64_t verified = 0;
   int64_t accepted = 0;
@@ -70,6 +70,7 @@ class SessionSchedule {
   // on another, with committed(), a higher epoch and, if at all, a draft that
   // is opened anew too.
   void OnTargetLost() {
+    EndStep();
     draft_attached_ = false;
     ++epoch_;
   }
@@ -83,6 +84,11 @@ class SessionSchedule {
   // ones that leave a gap and ones with impossible counts change nothing.
   enum class VerdictOutcome { kApplied, kRepeated, kMalformed };
   VerdictOutcome OnVerdict(const Verdict& verdict, Commit* commit);
+  // The whole step that the last applied verdict is of, in one; nullptr while
+  // its last row is held. Valid until the next OnVerdict.
+  const Verdict* ended_step() const { return step_ended_ ? &step_ : nullptr; }
+  // Nothing more of that step will come, be its last row held.
+  void EndStep();
 
   const std::vector<int32_t>& committed() const { return committed_; }
   int prompt_length() const { return prompt_length_; }
@@ -102,6 +108,8 @@ class SessionSchedule {
   bool draft_attached_ = false;
   AcceptanceEstimator acceptance_;
   SpeculationStats stats_;
+  Verdict step_;  // the parts of its verdict that have come
+  bool step_ended_ = true;
 };
 
 }  // namespace nacre::speculation

@@ -227,13 +227,34 @@ absl::optional<int64_t> TargetSession::hold_deadline_ns() const {
   return *holding_since_ns_ + options_.plan.gate_timeout_ns;
 }
 
-Verdict TargetSession::FinishStep(absl::Span<const int32_t> target_token_ids) {
-  NACRE_CHECK(stepping_, "FinishStep without BeginStep");
-  stepping_ = false;
+absl::optional<Verdict> TargetSession::CommitAccepted() {
+  NACRE_CHECK(stepping_ && holding_since_ns_.has_value(),
+              "CommitAccepted is of a step that holds its last row");
+  if (step_rows_.empty()) return absl::nullopt;
+  Verdict verdict = BeginVerdict();
+  verdict.matched = verdict.window;
+  verdict.token_ids = std::exchange(step_rows_, {});
+  step_distributions_.clear();
+  committed_.insert(committed_.end(), verdict.token_ids.begin(),
+                    verdict.token_ids.end());
+  CompareCommitted(verdict.base_length, verdict.matched);
+  verdict.verified = std::exchange(verified_, 0);
+  verdict.accepted = std::exchange(accepted_, 0);
+  return verdict;
+}
+
+Verdict TargetSession::BeginVerdict() const {
   Verdict verdict;
   verdict.base_length = committed_length();
   verdict.window = static_cast<int>(step_rows_.size());
   verdict.degraded = step_degraded_;
+  return verdict;
+}
+
+Verdict TargetSession::FinishStep(absl::Span<const int32_t> target_token_ids) {
+  NACRE_CHECK(stepping_, "FinishStep without BeginStep");
+  stepping_ = false;
+  Verdict verdict = BeginVerdict();
 
   // The matching prefix; what follows an end token is cut before it is counted.
   int& matched = verdict.matched;

@@ -15,7 +15,9 @@
 // With the ratio test (speculation/ratio_test.h) the caller's token for a row
 // is the tail token where that is accepted: what is compared here stays the
 // same. The row behind an accepted tail judges e1 where it is there when the
-// step ends, and where the plan holds the last row the step ends only then.
+// step ends, and where the plan holds the last row the step ends only then. The
+// accepted tail is committed and told before: what is decided must not be lost
+// the more easily for what it is (docs/exactness.md, "Losses").
 //
 // Pure: no I/O, no clock (times are passed in, nanoseconds of one monotonic
 // clock), no threads.
@@ -100,6 +102,10 @@ class TargetSession {
   bool HoldsLastRow(int64_t now_ns);
   // When it lets go of it by itself; nullopt unless HoldsLastRow said so.
   absl::optional<int64_t> hold_deadline_ns() const;
+  // When HoldsLastRow has said so: commits rows 0..m-1. The step goes on with
+  // its last row, which is row 0 now, as one that verifies nothing. nullopt
+  // where it is such a one already.
+  absl::optional<Verdict> CommitAccepted();
 
   // Whether the session ends with this token.
   bool IsEnd(int32_t token_id) const {
@@ -114,6 +120,7 @@ class TargetSession {
   const std::vector<int32_t>& committed() const { return committed_; }
   int committed_length() const { return static_cast<int>(committed_.size()); }
   // The KV length that must remain between steps: later positions are dropped.
+  // (One that holds its last row has fed the last committed token, too.)
   int kv_length() const { return committed_length() - 1; }
   int generated() const { return committed_length() - options_.prompt_length; }
   bool stepping() const { return stepping_; }
@@ -136,6 +143,7 @@ class TargetSession {
     auto operator<=>(const MessageOrder&) const = default;
   };
 
+  Verdict BeginVerdict() const;
   int remaining() const { return options_.max_tokens - generated(); }
   int tail_size() const { return static_cast<int>(tail_.size()); }
   // Most tail tokens the next step may verify, and how many it waits for.

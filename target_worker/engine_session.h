@@ -58,11 +58,12 @@ struct TargetEngine::Session {
   // Under the ratio test the row behind an accepted tail is judged last. Its
   // logits, while they stay where the forward left them; empty: none.
   absl::Span<const float> last_row = {};
-  // A step that has run but waits for the draft's next token.
+  // A step that has run and told what it accepted, but waits for the draft's
+  // next token.
   struct Hold {
     std::vector<float> logits;  // of its last row
     std::vector<float> hidden;  // likewise, if anybody reads it
-    worker::Span verify;        // without what is not known yet
+    worker::Span verify;        // of the rows before it
   };
   absl::optional<Hold> hold = {};
 

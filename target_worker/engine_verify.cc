@@ -14,6 +14,17 @@ using speculation::TargetSession;
 using speculation::Verification;
 using worker::Span;
 
+namespace {
+
+// What one part of a step's verdict says of its rows.
+void AddVerdict(const speculation::Verdict& verdict, Span* span) {
+  span->rows += verdict.window;
+  span->matched += verdict.matched;
+  span->accepted += verdict.accepted;
+}
+
+}  // namespace
+
 void TargetEngine::PlanDraws(Session& session, int rows) {
   session.draws.clear();
   if (!options_.model->draws_tokens() || session.num_logprobs.has_value() ||
@@ -137,6 +148,7 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
     span.kind = Span::Kind::kPrefill;
     span.rows = session.prefill_rows;
     AddSpan(session, span);
+    span.rows = 0;
   }
   if (!std::exchange(session.verifies, false)) {
     session.sequence->Share(session.schedule.committed());
@@ -145,11 +157,7 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
   const absl::Span<const float> last_row = std::exchange(session.last_row, {});
   if (!last_row.empty()) {
     if (!session.closing && session.schedule.HoldsLastRow(end_ns)) {
-      const absl::Span<const float> hidden =
-          HiddenRow(session, static_cast<int>(session.drawn.size()));
-      session.hold = Session::Hold{{last_row.begin(), last_row.end()},
-                                   {hidden.begin(), hidden.end()},
-                                   std::move(span)};
+      HoldLastRow(session, last_row, std::move(span));
       return;
     }
     JudgeLastRow(session, last_row);
@@ -158,6 +166,25 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
   const int num_tokens = FinishVerify(session, std::move(span), end_ns);
   RecordHidden(session, position, num_tokens);
   PublishHidden(session, HiddenRow(session, num_tokens - 1));
+}
+
+void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
+                               Span span) {
+  const int row = static_cast<int>(session.drawn.size());
+  const absl::Span<const float> hidden = HiddenRow(session, row);
+  absl::optional<speculation::Verdict> accepted =
+      session.schedule.CommitAccepted();
+  if (accepted.has_value()) {
+    AddVerdict(*accepted, &span);
+    session.sequence->Share(session.schedule.committed());
+    SendVerdict(session, *std::move(accepted));
+    session.drawn.clear();
+    session.logprobs.clear();
+    PublishHidden(session, HiddenRow(session, row - 1));
+  }
+  session.hold = Session::Hold{{logits.begin(), logits.end()},
+                               {hidden.begin(), hidden.end()},
+                               std::move(span)};
 }
 
 void TargetEngine::EndHolds(int64_t now_ns) {
@@ -179,10 +206,9 @@ int TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
   speculation::Verdict verdict = schedule.FinishStep(session.drawn);
   session.history.Truncate(verdict.base_length);
   for (const int32_t id : verdict.token_ids) session.history.Push(id);
+  AddVerdict(verdict, &span);
   span.kind = Span::Kind::kVerify;
-  span.rows = verdict.window + 1;
-  span.matched = verdict.matched;
-  span.accepted = verdict.accepted;
+  ++span.rows;  // the last one
   span.length = schedule.committed_length();
   AddSpan(session, span);
   const int dropped = session.sequence->length() - schedule.kv_length();
@@ -199,7 +225,12 @@ int TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
   session.sequence->Share(schedule.committed());
   if (schedule.finished()) session.sequence.reset();
   const int num_tokens = static_cast<int>(verdict.token_ids.size());
-  if (session.closing) return num_tokens;
+  SendVerdict(session, std::move(verdict));
+  return num_tokens;
+}
+
+void TargetEngine::SendVerdict(Session& session, speculation::Verdict verdict) {
+  if (session.closing) return;
   // The verdict ends at EOS and at max_tokens, the step may not.
   if (session.logprobs.size() > verdict.token_ids.size()) {
     session.logprobs.resize(verdict.token_ids.size());
@@ -207,7 +238,6 @@ int TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
   outbox_.For(session.stream)
       .verdicts.push_back(
           {session.id, std::move(verdict), std::move(session.logprobs)});
-  return num_tokens;
 }
 
 }  // namespace nacre::target_worker

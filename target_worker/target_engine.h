@@ -126,9 +126,14 @@ class TargetEngine : public worker::Engine {
   void AddDrawn(Session& session, int32_t token_id,
                 absl::Span<const float> row);
   void FinishStep(Session& session, int64_t start_ns, int64_t end_ns);
+  // Tells what was accepted before the last row and holds that; `span` as of
+  // FinishVerify.
+  void HoldLastRow(Session& session, absl::Span<const float> logits,
+                   worker::Span span);
   // Ends the session's step; `span` lacks what the verdict says. Returns how
   // many tokens it committed.
   int FinishVerify(Session& session, worker::Span span, int64_t now_ns);
+  void SendVerdict(Session& session, speculation::Verdict verdict);
   // Ends the held steps whose last row has something to judge, or will not.
   void EndHolds(int64_t now_ns);
   // The hidden state of one of its rows in the step that has just run; empty

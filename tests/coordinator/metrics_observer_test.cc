@@ -307,6 +307,26 @@ TEST_F(MetricsObserverTest, EveryDraftTokenIsUsedOrWastedForOneReason) {
             Sum("nacre_spec_decode_num_accepted_tokens_total") + Wasted(""));
 }
 
+TEST_F(MetricsObserverTest, WhatAHeldStepAcceptedIsTimedBeforeItsRound) {
+  Start(1, Method::kPearl);
+  now_ns_ += 50 * kMs;
+  observer_.OnAccepted(1, 2);
+  EXPECT_NEAR(Sum("nacre_time_to_first_token_seconds_sum"), 0.050, 1e-12);
+  EXPECT_EQ(Sum("nacre_generation_tokens_total"), 2);
+  EXPECT_EQ(Sum("nacre_spec_decode_mode_rounds_total"), 0);
+  now_ns_ += 30 * kMs;
+  Verdict verdict;
+  verdict.base_length = 3;
+  verdict.token_ids = {5, 5, 5};
+  verdict.window = 2;
+  verdict.verified = verdict.accepted = 3;
+  observer_.OnRound(1, verdict, /*num_shown=*/1);
+  EXPECT_EQ(Sum("nacre_generation_tokens_total"), 3);
+  EXPECT_NEAR(Sum("nacre_inter_token_latency_seconds_sum"), 0.030, 1e-12);
+  EXPECT_EQ(Sum("nacre_spec_decode_mode_rounds_total"), 1);
+  EXPECT_EQ(Sum("nacre_spec_decode_num_accepted_tokens_total"), 3);
+}
+
 TEST_F(MetricsObserverTest, ALostDraftsTokensAreStale) {
   Start(1, Method::kAsync);
   Tail(1, 3, 3, 5);

@@ -95,6 +95,49 @@ TEST_F(SessionTest, AVerdictBecomesAChunkAndACommitForTheDraft) {
   EXPECT_FALSE(session().finished());
 }
 
+// What a step accepted is shown at once, its last row later: one round.
+TEST_F(SessionTest, AStepInTwoPartsIsOneRound) {
+  request_.detailed_stats = true;
+  Verdict accepted = Next(Bytes("he"));
+  accepted.window = accepted.matched = 2;
+  accepted.verified = accepted.accepted = 2;
+  ASSERT_TRUE(OnVerdict(accepted).has_value());
+  EXPECT_EQ(sink_->streamed_text(), "he");
+  Verdict last = Next(Bytes("y"), FinishReason::kLength);
+  last.verified = last.accepted = 1;
+  ASSERT_TRUE(OnVerdict(last).has_value());
+  const Completion completion = Complete();
+  EXPECT_EQ(completion.stats.rounds, 1);
+  EXPECT_EQ(completion.acceptance_histogram,
+            (std::vector<int64_t>{0, 0, 0, 1}));
+  ASSERT_EQ(completion.rounds.size(), 1u);
+  EXPECT_EQ(completion.rounds[0].drafted, 2);
+  EXPECT_EQ(completion.rounds[0].accepted, 3);
+}
+
+TEST_F(SessionTest, AHeldStepEndsWithTheTextOrItsTarget) {
+  request_.stop = {"z"};
+  const auto accept = [this](const char* text) {
+    Verdict accepted = Next(Bytes(text));
+    accepted.window = accepted.matched = 2;
+    accepted.verified = accepted.accepted = 2;
+    ASSERT_TRUE(OnVerdict(accepted).has_value());
+  };
+  EXPECT_EQ(session().EndHeldStep(), nullptr);
+  accept("ab");
+  const Verdict* step = session().EndHeldStep();
+  ASSERT_NE(step, nullptr);
+  EXPECT_EQ(step->accepted, 2);
+  EXPECT_EQ(session().EndHeldStep(), nullptr);
+  accept("cz");
+  EXPECT_TRUE(session().finished());
+  EXPECT_NE(session().schedule().ended_step(), nullptr);
+  const Completion completion = Complete();
+  EXPECT_EQ(completion.text, "abc");
+  EXPECT_EQ(completion.stats.rounds, 2);
+  EXPECT_EQ(completion.acceptance_histogram, (std::vector<int64_t>{0, 0, 2}));
+}
+
 TEST_F(SessionTest, RepeatedAndMalformedVerdictsSayNothing) {
   const Verdict verdict = Next(Bytes("hey"));
   EXPECT_TRUE(OnVerdict(verdict).has_value());

@@ -419,6 +419,25 @@ TEST_F(TraceObserverTest, OnlyWhoAskedForADraftIsDegraded) {
   EXPECT_EQ(AttributeText(rounds[1], "nacre.degraded"), "");
 }
 
+// Its last row was held: what it accepted was shown before.
+TEST_F(TraceObserverTest, AStepInTwoPartsIsOneRound) {
+  observer_->OnStarted(7, Request(), {"target:1", "draft:1"}, 0);
+  observer_->OnAccepted(7, 2);
+  Verdict verdict;
+  verdict.base_length = 2;
+  verdict.token_ids = {1, 1, 1};
+  verdict.window = verdict.matched = 2;
+  observer_->OnRound(7, verdict, /*num_shown=*/1);
+  Finish();
+  auto spans = Received();
+  ASSERT_EQ(spans["nacre.round"].size(), 1u);
+  EXPECT_EQ(AttributeText(spans["nacre.round"][0], "nacre.bonus"), "1");
+  ASSERT_EQ(spans["nacre.v1.Inference/Generate"].size(), 1u);
+  EXPECT_EQ(AttributeText(spans["nacre.v1.Inference/Generate"][0],
+                          "gen_ai.usage.output_tokens"),
+            "3");
+}
+
 TEST_F(TraceObserverTest, AFailureSaysSo) {
   observer_->OnStarted(7, Request(), {"target:1", ""}, 0);
   Finish(absl::UnavailableError("target:1 was lost"));

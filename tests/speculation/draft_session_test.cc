@@ -232,6 +232,22 @@ TEST(DraftSession, ADraftedEndTokenEndsTheDraftUntilAMismatch) {
   }
 }
 
+// Nothing may show what the token is before it has been judged.
+TEST(DraftSession, UnderTheRatioTestItDraftsOnBehindAnEnd) {
+  DraftSession::Options options;
+  options.max_length = 7;
+  options.end_ids = {7};
+  options.plan = {3, 3};
+  options.verification = Verification::kRatio;
+  DraftSession session(options, {10, 11, 12});
+  EXPECT_EQ(session.OnDrafted(7).stop, StopMark::kNone);
+  EXPECT_TRUE(session.WantsStep());
+  EXPECT_EQ(session.OnDrafted(7).stop, StopMark::kNone);
+  EXPECT_EQ(session.OnDrafted(1).stop, StopMark::kLead);
+  session.OnCommit({3, {7, 7}});
+  EXPECT_EQ(session.OnDrafted(2).stop, StopMark::kEnd) << "the longest it gets";
+}
+
 TEST(DraftSession, AnEndTokenThatWasCommittedDoesNotEndTheDraft) {
   // With ignore_eos the coordinator gives no end ids; in a prompt it may stand.
   DraftSession::Options options;

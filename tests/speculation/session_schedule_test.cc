@@ -69,6 +69,56 @@ TEST(SessionSchedule, RepeatedAndImpossibleVerdictsChangeNothing) {
   EXPECT_EQ(schedule.stats().stale_messages, 7);
 }
 
+// A step that holds its last row is told in two parts and counts as one round.
+TEST(SessionSchedule, JoinsTheTwoPartsOfAStep) {
+  SessionSchedule schedule = Open();
+  schedule.AttachDraft();
+  Commit commit;
+  Verdict accepted = MakeVerdict(3, {1, 2}, 2, 2);
+  accepted.window = accepted.matched = 2;
+  accepted.degraded = true;
+  ASSERT_TRUE(accepted.holds_last_row());
+  EXPECT_EQ(schedule.OnVerdict(accepted, &commit), Outcome::kApplied);
+  EXPECT_EQ(commit.token_ids, (Ids{1, 2}));
+  EXPECT_EQ(schedule.committed(), (Ids{10, 11, 12, 1, 2}));
+  EXPECT_EQ(schedule.ended_step(), nullptr);
+  EXPECT_EQ(schedule.stats().rounds, 0);
+  EXPECT_EQ(schedule.stats().accepted, 2);
+
+  Verdict last = MakeVerdict(5, {3}, 1, 0);
+  last.finish = FinishReason::kLength;
+  EXPECT_EQ(schedule.OnVerdict(last, &commit), Outcome::kApplied);
+  EXPECT_EQ(commit.first_position, 5);
+  EXPECT_EQ(commit.token_ids, (Ids{3}));
+  ASSERT_NE(schedule.ended_step(), nullptr);
+  const Verdict& step = *schedule.ended_step();
+  EXPECT_EQ(step.base_length, 3);
+  EXPECT_EQ(step.token_ids, (Ids{1, 2, 3}));
+  EXPECT_EQ(step.window, 2);
+  EXPECT_EQ(step.matched, 2);
+  EXPECT_EQ(step.verified, 3);
+  EXPECT_EQ(step.accepted, 2);
+  EXPECT_EQ(step.finish, FinishReason::kLength);
+  EXPECT_EQ(schedule.stats().rounds, 1);
+  EXPECT_EQ(schedule.stats().degraded_rounds, 1);
+  EXPECT_EQ(schedule.stats().verified, 3);
+}
+
+TEST(SessionSchedule, AStepWhoseTargetIsLostBetweenItsPartsHasEnded) {
+  SessionSchedule schedule = Open();
+  Commit commit;
+  Verdict accepted = MakeVerdict(3, {1, 2}, 2, 2);
+  accepted.window = accepted.matched = 2;
+  schedule.OnVerdict(accepted, &commit);
+  schedule.OnTargetLost();
+  EXPECT_EQ(schedule.stats().rounds, 1);
+  // Not a part of it: another target draws that token.
+  schedule.OnVerdict(MakeVerdict(5, {3}, 0, 0), &commit);
+  ASSERT_NE(schedule.ended_step(), nullptr);
+  EXPECT_EQ(schedule.ended_step()->base_length, 5);
+  EXPECT_EQ(schedule.stats().rounds, 2);
+}
+
 TEST(SessionSchedule, ALostTargetMakesEveryTailStaleUntilADraftIsOpenedAnew) {
   SessionSchedule schedule = Open();
   EXPECT_EQ(schedule.AttachDraft(), 1u);

@@ -70,6 +70,7 @@ void SimulatedPipeline::OpenDraft(Session& s) {
   if (options_.has_eos) draft.end_ids.push_back(0);
   if (options_.has_stop_id) draft.end_ids.push_back(1);
   draft.plan = s.plan.draft;
+  draft.verification = options_.verification;
   const int instance = ++s.opened_instances;
   coordinator_to_draft_.Send(
       [this, &s, draft, instance, committed = s.schedule.committed()] {

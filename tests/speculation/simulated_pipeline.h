@@ -80,6 +80,7 @@ class SimulatedPipeline {
   void SetTimer(Session& s, int64_t timer_ns);
   void EndHeldSteps();
   void EndStep(Session& s);
+  void SendVerdict(Session& s, Verdict verdict);
 
   // Draft worker.
   bool Hangs() const {

@@ -189,6 +189,24 @@ void SimulatedSession::BeginTargetStep() {
   target_kv.insert(target_kv.end(), step_rows.begin(), step_rows.end());
 }
 
+absl::optional<Verdict> SimulatedSession::CommitAccepted() {
+  const int length_before = target->committed_length();
+  const absl::optional<Verdict> verdict = target->CommitAccepted();
+  Require(verdict.has_value() == !step_rows.empty(),
+          "what was accepted is told, and nothing else");
+  if (!verdict.has_value()) return verdict;
+  Require(verdict->holds_last_row() && verdict->base_length == length_before &&
+              verdict->token_ids == step_rows,
+          "what is told before a last row is not the rows before it");
+  expected.insert(expected.end(), step_rows.begin(), step_rows.end());
+  step_rows.clear();
+  Require(target_kv == target->committed(),
+          "the KV of a held step is not that of the committed tokens");
+  verified_ += verdict->verified;
+  accepted_ += verdict->accepted;
+  return verdict;
+}
+
 Verdict SimulatedSession::FinishTargetStep(bool keep_kv) {
   const int length_before = target->committed_length();
   const Verdict verdict =

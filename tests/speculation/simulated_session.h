@@ -64,6 +64,7 @@ class SimulatedSession {
   void CheckTailOutcome(const SimulatedTail& tail,
                         TargetSession::TailOutcome outcome);
   void BeginTargetStep();
+  absl::optional<Verdict> CommitAccepted();
   Verdict FinishTargetStep(bool keep_kv);
   void FeedDraft();
   void CheckDraftKv();

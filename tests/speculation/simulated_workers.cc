@@ -135,6 +135,7 @@ void SimulatedPipeline::FinishTargetStep(int64_t duration_ns, int rows) {
       Note(s, "target: holds its last row");
       ++result_.holds;
       s.held = true;
+      if (const auto accepted = s.CommitAccepted()) SendVerdict(s, *accepted);
       SetTimer(s, *s.target->hold_deadline_ns());
     } else {
       EndStep(s);
@@ -163,8 +164,11 @@ void SimulatedPipeline::EndHeldSteps() {
 }
 
 void SimulatedPipeline::EndStep(Session& s) {
-  Verdict verdict =
-      s.FinishTargetStep(options_.mutation == Mutation::kKeepTargetKv);
+  SendVerdict(s,
+              s.FinishTargetStep(options_.mutation == Mutation::kKeepTargetKv));
+}
+
+void SimulatedPipeline::SendVerdict(Session& s, Verdict verdict) {
   Note(s, "target: verdict at ", verdict.base_length, " [",
        Ids(verdict.token_ids), "] matched ", verdict.matched, " verified ",
        verdict.verified, " accepted ", verdict.accepted);

@@ -94,6 +94,91 @@ TEST(TargetSessionRatio, HoldsTheLastRowUntilTheNextTokenIsThere) {
   ExpectDrafted(session, 2, 3);
 }
 
+// What is lost with a target must not depend on whether it was accepted.
+TEST(TargetSessionRatio, TellsWhatItAcceptedBeforeItHolds) {
+  TargetSession session = OpenRatio(2);
+  session.OnTail(RatioTail(3, 3, {1, 2}));
+  session.BeginStep();
+  ASSERT_TRUE(session.HoldsLastRow(10));
+  const auto accepted = session.CommitAccepted();
+  ASSERT_TRUE(accepted.has_value());
+  EXPECT_TRUE(accepted->holds_last_row());
+  EXPECT_EQ(accepted->base_length, 3);
+  EXPECT_EQ(accepted->token_ids, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(accepted->window, 2);
+  EXPECT_EQ(accepted->matched, 2);
+  EXPECT_EQ(accepted->verified, 2);
+  EXPECT_EQ(accepted->accepted, 2);
+  EXPECT_EQ(accepted->finish, FinishReason::kNone);
+  EXPECT_EQ(session.committed(), (std::vector<int32_t>{10, 11, 12, 1, 2}));
+  EXPECT_TRUE(session.stepping());
+  EXPECT_TRUE(session.HoldsLastRow(500));
+  EXPECT_EQ(session.hold_deadline_ns(), 10 + kTimeout) << "since it began";
+  EXPECT_EQ(session.CommitAccepted(), absl::nullopt) << "once";
+  EXPECT_FALSE(session.DraftedAt(0).has_value());
+
+  session.OnTail(RatioTail(3, 5, {3, 4}));
+  EXPECT_FALSE(session.HoldsLastRow(501));
+  ExpectDrafted(session, 0, 3);
+  const Verdict last = session.FinishStep(std::vector<int32_t>{3});
+  EXPECT_FALSE(last.holds_last_row());
+  EXPECT_EQ(last.base_length, 5);
+  EXPECT_EQ(last.token_ids, (std::vector<int32_t>{3}));
+  EXPECT_EQ(last.window, 0);
+  EXPECT_EQ(last.matched, 0);
+  EXPECT_EQ(last.verified, 1);
+  EXPECT_EQ(last.accepted, 1);
+  // The tail behind it stays.
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{4}));
+}
+
+TEST(TargetSessionRatio, ALoneRowHasNothingToTell) {
+  TargetSession session = OpenRatio(2);
+  session.BeginStep();
+  ASSERT_TRUE(session.HoldsLastRow(10));
+  EXPECT_EQ(session.CommitAccepted(), absl::nullopt);
+  EXPECT_EQ(session.committed_length(), 3);
+}
+
+// A draft at its lead goes on once it has heard what was accepted.
+TEST(TargetSessionRatio, ALeadThatTheAcceptedTokensFreeEndsNoHold) {
+  for (const int base_length : {3, 5}) {
+    TargetSession session = OpenRatio(2);
+    session.OnTail(RatioTail(3, 3, {1, 2}));
+    session.BeginStep();
+    ASSERT_TRUE(session.HoldsLastRow(10));
+    session.CommitAccepted();
+    session.OnTail(RatioTail(base_length, 5, {}, StopMark::kLead));
+    EXPECT_EQ(session.HoldsLastRow(11), base_length == 3);
+  }
+}
+
+// Another draft is told them as well: it goes on behind them.
+TEST(TargetSessionRatio, HoldsForAnotherDraftWhateverThatHasDrawnBefore) {
+  for (const bool same : {true, false}) {
+    TargetSession session = OpenRatio(2);
+    session.OnTail(RatioTail(3, 3, {1, 2}));
+    session.BeginStep();
+    ASSERT_TRUE(session.HoldsLastRow(10));
+    session.CommitAccepted();
+    session.OnDraftAttached(/*epoch=*/2, /*opened_length=*/3);
+    EXPECT_TRUE(session.HoldsLastRow(11));
+    const std::vector<int32_t> tokens = {1, same ? 2 : 9, 3};
+    EXPECT_EQ(session.OnTail(RatioTail(3, 3, tokens, StopMark::kNone, 2)),
+              same ? Outcome::kApplied : Outcome::kMismatch);
+    EXPECT_EQ(session.HoldsLastRow(12), !same);
+    if (!same) {
+      EXPECT_FALSE(session.DraftedAt(0).has_value());
+      session.OnTail(RatioTail(5, 5, {3}, StopMark::kNone, 2));
+      EXPECT_FALSE(session.HoldsLastRow(13));
+    }
+    ExpectDrafted(session, 0, 3);
+    const Verdict last = session.FinishStep(std::vector<int32_t>{3});
+    EXPECT_EQ(last.verified, 3);
+    EXPECT_EQ(last.accepted, same ? 3 : 2);
+  }
+}
+
 TEST(TargetSessionRatio, DoesNotHoldWhereThePlanDoesNot) {
   TargetSession session = OpenRatio(2, /*holds=*/false);
   session.OnTail(RatioTail(3, 3, {1, 2}));

@@ -179,6 +179,43 @@ TEST(TargetEngineHidden, AHeldStepPublishesItsOwnRow) {
   ExpectStateOf(fixture, publisher.published[0], 1, 4);
 }
 
+// What a step accepted is told before its last row is judged, and either comes
+// with the state of its own row.
+TEST(TargetEngineHidden, BothPartsOfAHeldStepPublish) {
+  FakePublisher publisher;
+  publisher.readers = {101};
+  TargetFixture fixture(ShowsHidden(), {}, &publisher);
+  OpenTarget open = WithChannel(1, 3, 40);
+  open.has_draft = true;
+  open.plan = {2, 2, 2, int64_t{1} << 50, /*holds_last_row=*/true};
+  open.verification = speculation::Verification::kRatio;
+  fixture.Open(open);
+  const auto send = [&](int base_length, int position, int32_t token_id) {
+    speculation::Tail tail;
+    tail.epoch = 1;
+    tail.base_length = base_length;
+    tail.first_position = position;
+    tail.token_ids = {token_id};
+    // Any target draws it at least as often: it is accepted.
+    tail.distributions = {{{token_id, token_id + 1000}, {1e-30f, 1.0f}}};
+    TargetCommands commands;
+    commands.stream = 1;
+    commands.tails.push_back({1, tail});
+    fixture.engine->Push(std::move(commands));
+  };
+  send(3, 3, 4);
+  send(3, 4, 6);
+  fixture.Drain();
+  ASSERT_EQ(fixture.tokens[1].size(), 5u);
+  ASSERT_EQ(publisher.published.size(), 1u);
+  ExpectStateOf(fixture, publisher.published[0], 1, 5);
+  send(5, 5, 2);
+  fixture.Drain();
+  ASSERT_EQ(fixture.tokens[1].size(), 6u);
+  ASSERT_EQ(publisher.published.size(), 2u);
+  ExpectStateOf(fixture, publisher.published[1], 1, 6);
+}
+
 TEST(TargetEngineHidden, AnotherDraftReadsThemUnderItsEpoch) {
   FakePublisher publisher;
   publisher.readers = {101};

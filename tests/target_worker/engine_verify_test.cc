@@ -197,8 +197,8 @@ TEST(EngineVerifyTest, HoldsAStepForTheTokenThatItsLastRowJudges) {
   }
   EXPECT_GT(verify_end, 0);
 
-  // In flow it holds behind accepted tokens: here until it is known that no
-  // other comes.
+  // In flow it holds behind accepted tokens, which it tells before: here until
+  // it is known that no other comes.
   const auto behind = With(kPrompt, drafted);
   const int32_t second = Accepted(fixture, open, behind);
   const auto both = With(behind, second);
@@ -206,14 +206,25 @@ TEST(EngineVerifyTest, HoldsAStepForTheTokenThatItsLastRowJudges) {
   fixture.Acknowledge(kId);
   SendTail(fixture, 3, 4, {second, third});
   fixture.Drain();
-  EXPECT_EQ(fixture.verdicts.size(), 1u);
-  SendTail(fixture, 4, 6, {}, StopMark::kLead);
-  fixture.Drain();
+  const auto all = With(both, third);
   ASSERT_EQ(fixture.verdicts.size(), 2u);
+  EXPECT_TRUE(fixture.verdicts[1].holds_last_row());
   EXPECT_EQ(fixture.verdicts[1].matched, 2);
+  EXPECT_EQ(fixture.tokens[kId], all);
+  EXPECT_EQ(fixture.logprobs[kId].size(), 3u);
+  SendTail(fixture, 6, 6, {}, StopMark::kLead);
+  fixture.Drain();
+  ASSERT_EQ(fixture.verdicts.size(), 3u);
+  EXPECT_EQ(fixture.verdicts[2].window, 0);
+  // One step, one span.
+  EXPECT_EQ(fixture.spans.back().kind, Span::Kind::kVerify);
+  EXPECT_EQ(fixture.spans.back().rows, 3);
+  EXPECT_EQ(fixture.spans.back().matched, 2);
+  EXPECT_EQ(fixture.spans.back().accepted, 2);
+  EXPECT_EQ(fixture.spans.back().length, 7);
   // Its own token is the one that it would draw alone.
   model::Sampler sampler(open.sampling, 16);
-  const auto all = With(both, third);
+  ASSERT_EQ(fixture.logprobs[kId].size(), 4u);
   EXPECT_EQ(fixture.tokens[kId],
             With(all, sampler.Sample(fixture.model.Logits(all), 6,
                                      model::TokenHistory(0))));

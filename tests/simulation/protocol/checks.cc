@@ -252,6 +252,10 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
          " but counts ", verdict.accepted, " accepted of ", verdict.verified,
          " verified");
   }
+  if (verdict.holds_last_row()) {
+    session.verifies = true;
+    session.rows.clear();
+  }
   request.accepted += verdict.accepted;
   if (request.num_drafts <= 1 && request.num_targets <= 1 &&
       request.accepted > request.verified) {
@@ -338,7 +342,8 @@ void Checks::BetweenSteps(const SimulatedModel& model) {
     SessionOnWorker& session = *sequence->session;
     if (session.role != coordinator::WorkerRole::kTarget) continue;
     if (session.verifies) {
-      // All rows were accepted: the last one waits for the draft's next token.
+      // What it accepted is told: the last row waits for the draft's next
+      // token.
       const coordinator::RequestSpec& spec = session.request->options->spec;
       if (!session.request->is_ratio() ||
           spec.method != speculation::Method::kPearl ||

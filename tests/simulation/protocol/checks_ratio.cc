@@ -125,6 +125,11 @@ Checks::Commitment Checks::DueByRatio(const SessionOnWorker& session,
   const int num_rows = static_cast<int>(session.rows.size());
   for (int row = 0;; ++row) {
     const int position = session.committed + row;
+    // The last row waits for the draft's next token.
+    if (row > 0 && row == num_rows && row == count &&
+        spec.method == speculation::Method::kPearl) {
+      return due;
+    }
     const int32_t token_id = row < count ? verdict.token_ids[row] : -1;
     due.token_ids.push_back(token_id);
     if (row >= count) return due;  // its caller reports what is missing

@@ -104,7 +104,12 @@ nacre_mutant_statement(cached_tokens_not_told target_worker/target_engine.cc
   [[]])
 
 # ------------------------------------------------------------- the ratio test
-# The first three change the law of what is emitted and nothing else.
+# The first five change the law of what is emitted and nothing else; the first
+# two only where what was decided is lost with a target.
+nacre_mutant(accepted_rows_held_back target_worker/engine_verify.cc
+  [[session.schedule.CommitAccepted()]] [[absl::nullopt]])
+nacre_mutant(drafted_end_shows speculation/draft_session.cc
+  [[options_.verification == Verification::kExact && ahead > 0]] [[ahead > 0]])
 nacre_mutant(residual_is_the_targets_law speculation/ratio_test.cc
   [[std::max(p - q, 0.0)]] [[p]])
 nacre_mutant(residual_by_the_tests_number speculation/ratio_test.cc

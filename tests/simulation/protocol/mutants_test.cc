@@ -21,12 +21,23 @@ namespace nacre::protocol {
 namespace {
 
 constexpr uint64_t kSeeds = 4'000;
-constexpr int kLawSamples = 3'000;
+
+struct MeasuredLaw {
+  LawCase law_case;
+  int num_samples;
+};
+constexpr MeasuredLaw kLaws[] = {
+    {{speculation::Method::kSd, DraftKind::kAdversarial}, 3'000},
+    {{speculation::Method::kSd, DraftKind::kGood, /*loses_all=*/true,
+      /*ends=*/true},
+     20'000},
+    {{speculation::Method::kPearl, DraftKind::kFair, /*loses_all=*/true},
+     40'000},
+};
 
 // Whether what clients get by the ratio test has another law than the target's.
-bool HasAnotherLaw(const std::string& mutant) {
-  const LawResult result = MeasureLaw(
-      {speculation::Method::kSd, DraftKind::kAdversarial}, kLawSamples);
+bool HasAnotherLaw(const std::string& mutant, const MeasuredLaw& law) {
+  const LawResult result = MeasureLaw(law.law_case, law.num_samples);
   const double pair = result.deviation_of.FirstPair();
   const double later = result.deviation_of.LaterGivenPrefix();
   if (!result.failure.empty()) {
@@ -56,7 +67,10 @@ bool FindsABug(const std::string& mutant) {
       std::fflush(stdout);
       _exit(1);
     }
-    const bool has_another_law = HasAnotherLaw(mutant);
+    bool has_another_law = false;
+    for (const MeasuredLaw& law : kLaws) {
+      has_another_law = has_another_law || HasAnotherLaw(mutant, law);
+    }
     std::fflush(stdout);
     _exit(has_another_law ? 1 : 0);
   }

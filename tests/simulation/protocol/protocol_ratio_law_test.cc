@@ -27,7 +27,8 @@ std::string NameOf(const ::testing::TestParamInfo<LawCase>& info) {
   constexpr const char* kKinds[] = {"perfect", "good", "fair", "poor",
                                     "adversarial"};
   return absl::StrCat(std::string(speculation::MethodName(info.param.method)),
-                      "_", kKinds[static_cast<size_t>(info.param.draft_kind)]);
+                      "_", kKinds[static_cast<size_t>(info.param.draft_kind)],
+                      info.param.ends ? "_ends" : "");
 }
 
 class ProtocolRatioLaw : public ::testing::TestWithParam<LawCase> {};
@@ -45,6 +46,38 @@ TEST_P(ProtocolRatioLaw, IsTheTargetsOwnWhateverFails) {
   EXPECT_GT(result.totals.faults, num_samples);
   EXPECT_GT(result.totals.reattached, num_samples / 20);
 }
+
+// The worst of moments: whatever a target has not told is drawn once more.
+class ProtocolRatioLoss : public ::testing::TestWithParam<LawCase> {};
+
+TEST_P(ProtocolRatioLoss, IsTheTargetsOwnWhereAllAreLostAtOnce) {
+  const LawResult result = MeasureLaw(GetParam(), 2 * num_samples);
+  ASSERT_EQ(result.failure, "");
+  std::printf("%.2f %.2f, %s\n", result.deviation_of.FirstPair(),
+              result.deviation_of.LaterGivenPrefix(),
+              Describe(result.totals).c_str());
+  EXPECT_LT(result.deviation_of.FirstPair(), kLawCritical);
+  EXPECT_LT(result.deviation_of.LaterGivenPrefix(), kLawCritical);
+  EXPECT_EQ(result.totals.faults, 8 * num_samples);
+  if (GetParam().method == Method::kPearl) {
+    EXPECT_GT(result.totals.holds, num_samples);
+  }
+}
+
+std::vector<LawCase> LossCases() {
+  std::vector<LawCase> cases;
+  for (const Method method : {Method::kSd, Method::kPearl, Method::kAsync}) {
+    for (const DraftKind kind : {DraftKind::kGood, DraftKind::kFair}) {
+      for (const bool ends : {false, true}) {
+        cases.push_back({method, kind, /*loses_all=*/true, ends});
+      }
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, ProtocolRatioLoss,
+                         ::testing::ValuesIn(LossCases()), NameOf);
 
 std::vector<LawCase> LawCases() {
   std::vector<LawCase> cases;

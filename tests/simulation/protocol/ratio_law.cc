@@ -18,17 +18,18 @@ using coordinator::WorkerRole;
 constexpr int kNumTokens = 5;
 constexpr int kLater = 3;  // nobody drafts for the last position
 constexpr int kPairs = kVocabSize * kVocabSize;
+constexpr int64_t kArrivalNs = 40 * kMillisecond;  // all workers are there
 
 size_t PairOf(int32_t first, int32_t second) {
   return static_cast<size_t>(first * kVocabSize + second);
 }
 
-coordinator::RequestSpec LawRequest(uint64_t seed) {
+coordinator::RequestSpec LawRequest(uint64_t seed, bool ends) {
   coordinator::RequestSpec spec;
   spec.request_id = "law";
   spec.prompt_ids = {2, 5};
   spec.max_tokens = kNumTokens;
-  spec.ignore_eos = true;
+  spec.ignore_eos = !ends;
   spec.sampling.temperature = 1.0f;
   spec.sampling.seed = simulation::MixBits(seed);
   spec.verification = speculation::Verification::kRatio;
@@ -37,7 +38,7 @@ coordinator::RequestSpec LawRequest(uint64_t seed) {
 
 // The target's own law behind two tokens.
 std::vector<double> LawBehind(int table, int32_t before, int32_t last) {
-  TableSampler sampler(&LogitTable::Target(table), LawRequest(0));
+  TableSampler sampler(&LogitTable::Target(table), LawRequest(0, false));
   sampler.Push(before);
   sampler.Push(last);
   const model::TokenWeights& weights = sampler.Weights();
@@ -50,9 +51,47 @@ std::vector<double> LawBehind(int table, int32_t before, int32_t last) {
   return law;
 }
 
+// All that a target lost must be able to matter: the draft is slow, so that the
+// target waits most of the time for its next token.
+Schedule LossSchedule(const LawCase& law_case, uint64_t seed) {
+  Random random(seed * 2 + 1);
+  Schedule schedule;
+  schedule.seed = seed;
+  schedule.hop_ns = 10 * kMicrosecond;
+  schedule.failover_timeout_ns = 30'000 * kMillisecond;
+  schedule.worker_timeout_ns = 20 * kMillisecond;
+  WorkerOptions worker;
+  worker.kv_capacity_tokens = 512;
+  worker.step_ns = 100 * kMicrosecond;
+  schedule.workers.assign(2, worker);
+  worker.role = WorkerRole::kDraft;
+  worker.draft_kind = law_case.draft_kind;
+  worker.step_ns = 2 * kMillisecond;
+  schedule.workers.insert(schedule.workers.end(), 2, worker);
+  RequestOptions request;
+  request.spec = LawRequest(seed, law_case.ends);
+  request.spec.method = law_case.method;
+  request.spec.window = 2;
+  request.arrival_ns = kArrivalNs;
+  schedule.requests.push_back(std::move(request));
+  Fault fault;
+  fault.kind = Fault::Kind::kCrash;
+  fault.at_ns =
+      kArrivalNs + random.Between(3 * kMillisecond, 14 * kMillisecond);
+  for (fault.worker = 0; fault.worker < 4; ++fault.worker) {
+    const bool drafts =
+        schedule.workers[static_cast<size_t>(fault.worker)].role ==
+        WorkerRole::kDraft;
+    fault.duration_ns = drafts ? 200 * kMillisecond : 0;
+    schedule.faults.push_back(fault);
+  }
+  return schedule;
+}
+
 }  // namespace
 
 Schedule LawSchedule(const LawCase& law_case, uint64_t seed) {
+  if (law_case.loses_all) return LossSchedule(law_case, seed);
   Random random(seed * 2 + 1);
   Schedule schedule;
   schedule.seed = seed;
@@ -74,18 +113,17 @@ Schedule LawSchedule(const LawCase& law_case, uint64_t seed) {
     worker.draft_kind = static_cast<DraftKind>(random.Below(kNumDraftKinds));
   }
   RequestOptions request;
-  request.spec = LawRequest(seed);
+  request.spec = LawRequest(seed, law_case.ends);
   request.spec.method = law_case.method;
   request.spec.window = 1 + random.Below(3);
-  // When all workers are there.
-  request.arrival_ns = 40 * kMillisecond;
+  request.arrival_ns = kArrivalNs;
   schedule.requests.push_back(std::move(request));
   for (int i = random.Below(5); i > 0; --i) {
     Fault fault;
     fault.kind = random.OneOf({Fault::Kind::kBreak, Fault::Kind::kCrash,
                                Fault::Kind::kHang, Fault::Kind::kHalfOpen,
                                Fault::Kind::kSilence});
-    fault.at_ns = 40 * kMillisecond + random.Between(0, 15 * kMillisecond);
+    fault.at_ns = kArrivalNs + random.Between(0, 15 * kMillisecond);
     fault.worker = random.Below(4);
     fault.duration_ns = random.Between(0, 40 * kMillisecond);
     schedule.faults.push_back(fault);
@@ -93,21 +131,28 @@ Schedule LawSchedule(const LawCase& law_case, uint64_t seed) {
   return schedule;
 }
 
-LawCounts::LawCounts(int table)
-    : table(table), pairs(kPairs, 0), later(kPairs * kVocabSize, 0) {}
+LawCounts::LawCounts(int table, bool ends)
+    : table(table),
+      ends(ends),
+      pairs(kPairs, 0),
+      later(kPairs * kVocabSize, 0) {}
 
 void LawCounts::Add(const std::vector<int32_t>& tokens) {
-  ++pairs[PairOf(tokens[0], tokens[1])];
+  ++pairs[PairOf(tokens[0], tokens.size() > 1 ? tokens[1] : 0)];
+  if (tokens.size() <= kLater) return;  // an end before it
   const size_t prefix = PairOf(tokens[kLater - 2], tokens[kLater - 1]);
   ++later[prefix * kVocabSize + static_cast<size_t>(tokens[kLater])];
 }
 
 double LawCounts::FirstPair() const {
-  const std::vector<int32_t> prompt = LawRequest(0).prompt_ids;
+  const std::vector<int32_t> prompt = LawRequest(0, false).prompt_ids;
   const std::vector<double> first = LawBehind(table, prompt[0], prompt[1]);
   std::vector<double> exact;
   for (int32_t a = 0; a < kVocabSize; ++a) {
-    for (const double b : LawBehind(table, prompt[1], a)) {
+    std::vector<double> second(kVocabSize, 0.0);
+    second[0] = 1.0;
+    if (!ends || a != kEos) second = LawBehind(table, prompt[1], a);
+    for (const double b : second) {
       exact.push_back(first[static_cast<size_t>(a)] * b);
     }
   }
@@ -129,7 +174,7 @@ double LawCounts::LaterGivenPrefix() const {
 }
 
 LawResult MeasureLaw(const LawCase& law_case, int num_samples) {
-  LawResult result = {"", LawCounts(/*table=*/0), {}};
+  LawResult result = {"", LawCounts(/*table=*/0, law_case.ends), {}};
   for (int sample = 0; sample < num_samples; ++sample) {
     const Schedule schedule =
         LawSchedule(law_case, static_cast<uint64_t>(sample));
@@ -137,15 +182,18 @@ LawResult MeasureLaw(const LawCase& law_case, int num_samples) {
     result.totals.Add(outcome.counts);
     result.failure = outcome.failure;
     // The law is that of all: none may be missing for what it says.
-    if (result.failure.empty() && outcome.answers[0].size() != kNumTokens) {
-      result.failure = absl::StrCat(outcome.answers[0].size(), " tokens");
+    const std::vector<int32_t>& answer = outcome.answers[0];
+    const bool ended =
+        law_case.ends && !answer.empty() && answer.back() == kEos;
+    if (result.failure.empty() && answer.size() != kNumTokens && !ended) {
+      result.failure = absl::StrCat(answer.size(), " tokens");
     }
     if (!result.failure.empty()) {
       result.failure = absl::StrCat("seed ", sample, ": ", result.failure, "\n",
                                     Describe(schedule), outcome.trace);
       break;
     }
-    result.deviation_of.Add(outcome.answers[0]);
+    result.deviation_of.Add(answer);
   }
   return result;
 }

@@ -16,21 +16,25 @@
 
 namespace nacre::protocol {
 
-// A right program exceeds this deviation once in 10^8 times, in one of thirty
-// once in three million.
+// A right program exceeds this deviation once in 10^8 times, in one of sixty
+// once in 1.5 million.
 inline constexpr double kLawCritical = 5.612;
 
 struct LawCase {
   speculation::Method method = speculation::Method::kSd;
   DraftKind draft_kind = DraftKind::kAdversarial;
+  // Every worker is lost at one moment of nearly every request, and none that
+  // drafts comes back in time: what was lost is drawn without one.
+  bool loses_all = false;
+  bool ends = false;  // end tokens count
 };
 
-// Two targets, two drafts, of which the second may be of any kind, and up to
-// four faults while the request runs.
+// Two targets and two drafts. Unless all are lost, the second draft may be of
+// any kind, and there are up to four faults while the request runs.
 Schedule LawSchedule(const LawCase& law_case, uint64_t seed);
 
 struct LawCounts {
-  explicit LawCounts(int table);
+  LawCounts(int table, bool ends);
 
   void Add(const std::vector<int32_t>& tokens);
 
@@ -42,7 +46,8 @@ struct LawCounts {
   double LaterGivenPrefix() const;
 
   int table;
-  std::vector<int> pairs;  // [first, second]
+  bool ends;
+  std::vector<int> pairs;  // [first, second]; 0 behind an end
   std::vector<int> later;  // [the two before it, the later one]
 };
 
