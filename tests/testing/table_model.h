@@ -33,30 +33,9 @@
 #include "common/philox.h"
 #include "model/language_model.h"
 #include "tests/testing/draw_token.h"
+#include "tests/testing/table_model_options.h"
 
 namespace nacre::testing {
-
-struct TableModelOptions {
-  int vocab_size = 16;
-  uint64_t seed = 1;
-  // Logits are uniform in [-scale, scale].
-  float scale = 2.0f;
-  // A second table, drawn from `disturbance_seed`, is added with this factor.
-  float disturbance = 0.0f;
-  uint64_t disturbance_seed = 99;
-  // Turns all logits around: what the target likes most is liked least.
-  bool adversarial = false;
-  int context_length = 1024;
-  int64_t kv_capacity_tokens = 1 << 20;
-  std::vector<int32_t> eos_token_ids;  // empty: sequences never end
-  bool shows_hidden = false;           // its logits, as hidden states
-  bool draws_tokens = false;           // as a device that draws would
-  // Called in every Forward, with its number of rows, before anything else; an
-  // error is returned and nothing changes. For step times, gates and failures.
-  std::function<absl::Status(int num_rows)> on_forward;
-  // Asks, after that, whether to end early.
-  bool is_interruptible = false;
-};
 
 class TableModel : public model::LanguageModel {
  public:
