@@ -52,6 +52,8 @@ nacre_mutant(target_kv_too_short target_worker/engine_verify.cc
 nacre_mutant(target_position_by_one target_worker/engine_verify.cc
   [[base_length + static_cast<int>(row)]]
   [[base_length + static_cast<int>(row) + 1]])
+nacre_mutant(target_device_draw_by_one target_worker/engine_verify.cc
+  [[DeviceDraw(base_length + row)]] [[DeviceDraw(base_length + row + 1)]])
 nacre_mutant_statement(target_history_keeps_tail target_worker/engine_verify.cc
   [[session.history.Truncate(verdict.base_length);]] [[]])
 nacre_mutant_statement(target_forgets_close target_worker/engine_commands.cc
@@ -82,8 +84,11 @@ nacre_mutant(pointless_token_sent draft_worker/draft_engine.cc
   [[session.cut || !session.schedule.WantsStep()]]
   [[!session.schedule.WantsStep()]])
 nacre_mutant(draft_position_by_one draft_worker/draft_engine.cc
-  [[session.sampler.Sample(logits, length, session.history)]]
-  [[session.sampler.Sample(logits, length + 1, session.history)]])
+  [[session.sampler.Sample(row.logits, length, session.history)]]
+  [[session.sampler.Sample(row.logits, length + 1, session.history)]])
+nacre_mutant(device_draw_by_one draft_worker/draft_engine.cc
+  [[session.sampler.DeviceDraw(session.schedule.length())]]
+  [[session.sampler.DeviceDraw(session.schedule.length() + 1)]])
 
 nacre_mutant(chunk_end_idles_the_draft speculation/draft_session.cc
   [[policy_stop && options_.plan.waits_at_stop]] [[policy_stop]])
