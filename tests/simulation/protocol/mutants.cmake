@@ -53,7 +53,8 @@ nacre_mutant(target_position_by_one target_worker/engine_verify.cc
   [[base_length + static_cast<int>(row)]]
   [[base_length + static_cast<int>(row) + 1]])
 nacre_mutant(target_device_draw_by_one target_worker/engine_verify.cc
-  [[DeviceDraw(base_length + row)]] [[DeviceDraw(base_length + row + 1)]])
+  [[session.sampler.DeviceDraw(base_length + row)]]
+  [[session.sampler.DeviceDraw(base_length + row + 1)]])
 nacre_mutant_statement(target_history_keeps_tail target_worker/engine_verify.cc
   [[session.history.Truncate(verdict.base_length);]] [[]])
 nacre_mutant_statement(target_forgets_close target_worker/engine_commands.cc
