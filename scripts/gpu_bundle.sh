@@ -4,9 +4,12 @@
 # build made is listed in BUILD_DIR/gpu-bundle.txt. `make gpu-bundle` builds
 # first.   usage: scripts/gpu_bundle.sh BUILD_DIR OUT_DIR
 #
-#   OUT/run.sh   runs every GPU test and benchmark
-#   OUT/bin      programs, stripped; OUT/tests the tests with the label cuda
-#   OUT/lib      shared libraries that they need, found there by their RPATH
+#   OUT/run.sh            runs every GPU test and benchmark
+#   OUT/programs.tar.xz   what run.sh unpacks beside itself first: all programs have
+#                         the same kernels, of which this keeps one copy
+#     bin      programs, stripped; tests the tests with the label cuda
+#     lib      shared libraries that they need, found there by their RPATH
+#   OUT/unpack            what unpacks it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,7 +32,20 @@ if [[ -e "$out" && ! -f "$out/run.sh" && -n "$(ls -A "$out")" ]]; then
   die "$out is there and is no bundle"
 fi
 rm -rf "$out"
-mkdir -p "$out/bin" "$out/tests/data" "$out/lib" "$out/models"
+mkdir -p "$out/bin" "$out/tests/data" "$out/lib" "$out/models" "$out/unpack"
+
+# add_libraries FILE FOLDER: copies the shared libraries that FILE needs, also
+# those that only another one needs: they are in ldd's list, too.
+add_libraries() {
+  local name arrow path
+  while read -r name arrow path _; do
+    if [[ "$arrow" != "=>" ]] || [[ "$name" =~ $SYSTEM_LIBRARIES ]]; then
+      continue
+    fi
+    [[ "$path" == /* ]] || die "$1 needs $name, which is not found"
+    [[ -f "$2/$name" ]] || cp -L "$path" "$2/$name"
+  done < <(ldd "$1")
+}
 
 while read -r kind file args; do
   [[ -x "$file" ]] || die "$file is not built"
@@ -43,14 +59,7 @@ while read -r kind file args; do
     *) die "$list: what is a $kind?" ;;
   esac
   strip --strip-all -o "$out/$folder/$(basename "$file")" "$file"
-  # A library that only another one needs is in ldd's list, too.
-  while read -r name arrow path _; do
-    if [[ "$arrow" != "=>" ]] || [[ "$name" =~ $SYSTEM_LIBRARIES ]]; then
-      continue
-    fi
-    [[ "$path" == /* ]] || die "$file needs $name, which is not found"
-    [[ -f "$out/lib/$name" ]] || cp -L "$path" "$out/lib/$name"
-  done < <(ldd "$file")
+  add_libraries "$file" "$out/lib"
 done <"$list"
 chmod u+w "$out"/lib/*
 strip --strip-unneeded "$out"/lib/*
@@ -72,6 +81,14 @@ fi
   echo "needs $(objdump -T "$out"/bin/* "$out"/tests/* "$out"/lib/* 2>/dev/null |
     grep -oE 'GLIBC_2\.[0-9]+' | sort -uV | tail -n 1)"
 } >"$out/BUILD"
+
+xz=$(command -v xz) || die "xz is missing: apt-get install xz-utils"
+cp "$xz" "$out/unpack/xz"
+add_libraries "$xz" "$out/unpack"
+# The window must reach from one program's kernels to the next one's.
+tar -C "$out" --owner=0 --group=0 -cf - bin lib tests |
+  "$xz" --threads=2 --lzma2=preset=3,dict=64MiB >"$out/programs.tar.xz"
+rm -r "$out/bin" "$out/lib" "$out/tests"
 
 bytes=$(du -sb "$out" | cut -f 1)
 if ((bytes > MOST_BYTES)); then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every GPU test and benchmark of a bundle (scripts/gpu_bundle.sh) within 8
-# minutes.   usage: ./run.sh [--rehearse] [OUT_DIR]
+# minutes.   usage: ./run.sh [--rehearse|--unpack] [OUT_DIR]
 #
 # OUT_DIR (default ./results) gets summary.json, a JSON file for each benchmark
 # and log.txt with all output. A step that fails is shown as failed, the others
@@ -9,6 +9,8 @@
 #
 # --rehearse, for machines without a GPU: the steps that need no kernels of ours
 # run on the CPU, short; the others are skipped.
+# --unpack: only unpacks the programs beside this script, which each of the others
+# does first.
 set -uo pipefail
 
 readonly TOTAL_SECONDS=${NACRE_GPU_SECONDS:-465}
@@ -18,13 +20,24 @@ if [[ "${1:-}" == --rehearse ]]; then
   shift
 fi
 case "${1:-}" in
+  --unpack) ;;
   -*)
-    sed -n '2,13s/^# \{0,1\}//p' "$0"
+    sed -n '2,15s/^# \{0,1\}//p' "$0"
     [[ "$1" == --help || "$1" == -h ]]
     exit
     ;;
 esac
 bundle=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
+# `unpacked` comes last: whoever was stopped begins again.
+if [[ ! -f "$bundle/unpack/unpacked" ]]; then
+  if ! LD_LIBRARY_PATH=$bundle/unpack "$bundle/unpack/xz" -dc \
+    "$bundle/programs.tar.xz" | tar -xf - -C "$bundle"; then
+    echo "run.sh: cannot unpack $bundle/programs.tar.xz" >&2
+    exit 1
+  fi
+  touch "$bundle/unpack/unpacked"
+fi
+[[ "${1:-}" == --unpack ]] && exit
 out=${1:-results}
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
 # Tests find their data relative to it.

@@ -25,7 +25,7 @@ readonly BUILD_PACKAGES=(
 # their run-time libraries, sentencepiece is the oracle of the tokenizer tests.
 readonly DEV_PACKAGES=(
   clang clang-format clang-tidy libclang-rt-14-dev llvm sentencepiece
-  libbenchmark-dev
+  libbenchmark-dev xz-utils
 )
 # What the services need besides is left out: prometheus-cpp-dev:arm64 would
 # replace the one of this machine.

@@ -23,6 +23,9 @@ mv "$folder/made" "$folder/elsewhere/bundle"
 bundle=$folder/elsewhere/bundle
 bytes=$(du -sb "$bundle" | cut -f 1)
 ((bytes < 60000000)) || fail "it has $bytes bytes"
+links=$(find "$bundle" -type l)
+[[ -z "$links" ]] || fail "links do not travel: $links"
+"$bundle/run.sh" --unpack || fail "it cannot be unpacked"
 for file in bin/nacre bin/nacre-coordinator bin/nacre-draft-worker \
   bin/nacre-target-worker bin/bench_gpu bin/bench_cuda_gemm \
   tests/kernels_cuda_gemm_test tests/kernels_cuda_backend_test \
@@ -30,7 +33,7 @@ for file in bin/nacre bin/nacre-coordinator bin/nacre-draft-worker \
   [[ -x "$bundle/$file" ]] || fail "$file is missing"
 done
 links=$(find "$bundle" -type l)
-[[ -z "$links" ]] || fail "links do not travel: $links"
+[[ -z "$links" ]] || fail "there are links in it: $links"
 mkdir "$folder/precious" && touch "$folder/precious/file"
 scripts/gpu_bundle.sh "$build" "$folder/precious" >/dev/null 2>&1 &&
   fail "it replaced a folder that is no bundle"
@@ -69,11 +72,13 @@ done
 loader=$(readelf -l "$bundle/bin/nacre" |
   sed -n 's|.*interpreter: \(.*\)\]|\1|p')
 install -D "$loader" "$root$loader"
-if env -i unshare -r chroot "$root" /bundle/bin/nacre --help \
+# Without /proc the loader is told where a program lies.
+alone=(env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LD_ORIGIN_PATH=/bundle/bin)
+if "${alone[@]}" unshare -r chroot "$root" /bundle/bin/nacre --help \
   >/dev/null 2>&1; then
-  enter=(env -i unshare -r chroot "$root")
-elif env -i chroot "$root" /bundle/bin/nacre --help >/dev/null 2>&1; then
-  enter=(env -i chroot "$root")
+  enter=("${alone[@]}" unshare -r chroot "$root")
+elif "${alone[@]}" chroot "$root" /bundle/bin/nacre --help >/dev/null 2>&1; then
+  enter=("${alone[@]}" chroot "$root")
 else
   enter=()
   # Where that is not allowed, ldd has told.
@@ -84,8 +89,9 @@ fi
 if ((${#enter[@]} > 0)); then
   for name in nacre nacre-coordinator nacre-draft-worker \
     nacre-target-worker; do
-    "${enter[@]}" "/bundle/bin/$name" --help >/dev/null ||
-      fail "$name does not start alone"
+    # (One ends with 1 after its help.)
+    said=$("${enter[@]}" "/bundle/bin/$name" --help 2>&1)
+    [[ "$said" == "$name: "* ]] || fail "$name does not start alone: $said"
   done
 fi
 

@@ -80,7 +80,7 @@ TEST(SvgChartTest, SharesLieBehindEachOther) {
 TEST(SvgChartTest, HistogramsHaveOneScale) {
   const std::string svg = HistogramChart(
       {{"a", "sd", {1.0, 3.0}}, {"b", "pearl", {50.0, 50.0}}}, "accepted");
-  EXPECT_THAT(svg, HasSubstr("1: 80.0 %"));
+  EXPECT_THAT(svg, HasSubstr("1: 75.0 %"));
   EXPECT_EQ(Count(svg, "0: 50.0 %"), 1);
   // The highest share fills the plot's 70 pixels; the others are of it.
   EXPECT_EQ(Count(svg, "height=\"70.0\""), 1);
@@ -93,7 +93,7 @@ TEST(SvgChartTest, TheTimelineCutsWhatLiesOutside) {
                                            {5.0, 20.0, "wait", "waits"},
                                            {30.0, 40.0, "busy", "gone"}}}},
                                         0.0, 10.0);
-  EXPECT_EQ(Count(svg, "width=\"275.00\""), 2);  // of 550
+  EXPECT_EQ(Count(svg, "width=\"262.50\""), 2);  // of 525
   EXPECT_THAT(svg, HasSubstr("verify, 10.00 ms"));
   EXPECT_THAT(svg, Not(HasSubstr("gone")));
 }
