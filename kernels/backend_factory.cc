@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     return absl::UnimplementedError(absl::StrCat(
         "the ", options.kind,
         " backend has no fp8 weights, expected \"auto\", \"f32\", \"bf16\", "
-        "\"int8\" or \"int4\""));
+        "\"bf16a16\", \"int8\" or \"int4\""));
   }
   if (options.kind == "reference") {
     return std::make_unique<ReferenceBackend>(weight_type, kv_type);

@@ -32,6 +32,7 @@ int QuantizedGroupSize(WeightType type) {
       return kInt4Group;
     case WeightType::kAuto:
     case WeightType::kBF16:
+    case WeightType::kBF16A16:
     case WeightType::kF32:
     case WeightType::kFp8:
       return 0;

@@ -27,7 +27,7 @@ for type in f32 bf16; do
   "$bin/bench_attention" --cpus "$one" --kv-type "$type" \
     --contexts 1024,32768 --rows 1,8
 done
-for weights in bf16 f32 int8 int4; do
+for weights in bf16 bf16a16 f32 int8 int4; do
   for cpus in "$one" ${two:+"$two"}; do
     echo "== whole model, $weights, cores $cpus"
     # Few layers of many weights.

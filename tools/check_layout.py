@@ -108,6 +108,7 @@ TESTED_BY = {
     "kernels/cpu/dense_matrix.cc": "tests/kernels/batch_invariance_test.cc",
     "kernels/cpu/elementwise.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/gemm.cc": "tests/kernels/cpu_accuracy_test.cc",
+    "kernels/cpu/gemm_avx512bf16.cc": "tests/kernels/cpu_rounded_test.cc",
     "kernels/cpu/quantized_gemm.cc": "tests/kernels/cpu_quantized_test.cc",
     **{f"kernels/cpu/quantized_gemm_{cpu}.cc":
            "tests/kernels/cpu_quantized_test.cc"

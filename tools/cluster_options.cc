@@ -19,9 +19,10 @@ void Cluster::Options::Register(FlagSet* flags) {
              "kernels of the drafts (default: --backend)");
   flags->Add("draft-device", "N", &draft_device,
              "accelerator of the drafts (default: --device)");
-  flags->Add("weights", "T", &weights,
-             "type that weights are kept in: auto, f32, bf16, int8, int4 (not "
-             "on cuda) or fp8 (on cuda only)");
+  flags->Add(
+      "weights", "T", &weights,
+      "type that weights are kept in: auto, f32, bf16, bf16a16 (inputs of "
+      "products, too), int8, int4 (not on cuda) or fp8 (on cuda only)");
   flags->Add("kv-type", "T", &kv_type,
              "type that keys and values are kept in: f32 or bf16");
   flags->Add("cpus", "LIST", &cpus,

@@ -155,8 +155,9 @@ constexpr Flag kFlags[] = {
     {"cpus", "LIST", "cores for compute threads, like 0,2-3 (one, unpinned)",
      SetCpus},
     {"weights", "TYPE",
-     "auto, f32, bf16, int8, int4 or fp8 (auto: as in the checkpoint; the "
-     "last four change outputs; int4 not on cuda, fp8 on cuda only)",
+     "auto, f32, bf16, bf16a16 (the inputs of products, too), int8, int4 or "
+     "fp8 (auto: as in the checkpoint; all but f32 may change outputs; int4 "
+     "not on cuda, fp8 on cuda only)",
      [](const std::string& text, WorkerOptions* options) {
        options->backend.weights = text;
        return absl::OkStatus();

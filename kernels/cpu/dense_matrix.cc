@@ -39,7 +39,8 @@ absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
   std::unique_ptr<DenseMatrix> packed(new DenseMatrix(kernels));
   packed->rows_ = weights.rows();
   packed->cols_ = weights.cols();
-  packed->is_bf16_ = type == WeightType::kBF16 ||
+  packed->rounds_inputs_ = type == WeightType::kBF16A16;
+  packed->is_bf16_ = type == WeightType::kBF16 || packed->rounds_inputs_ ||
                      (type == WeightType::kAuto && weights.is_bf16());
   packed->cells_ = static_cast<size_t>((packed->cols_ + kDenseCellInputs - 1) /
                                        kDenseCellInputs);
@@ -96,8 +97,8 @@ size_t DenseMatrix::ActivationBytes(int rows) const {
 
 void DenseMatrix::PackActivations(const float* x, int rows, int tile_begin,
                                   int tile_end, void* packed) const {
-  kernels_.pack(x, Tiling(rows), tile_begin, tile_end, cols_,
-                static_cast<float*>(packed));
+  const auto pack = rounds_inputs_ ? kernels_.pack_rounded : kernels_.pack;
+  pack(x, Tiling(rows), tile_begin, tile_end, cols_, packed);
 }
 
 void DenseMatrix::Multiply(const void* packed, int rows, int unit_begin,
@@ -109,8 +110,9 @@ void DenseMatrix::Multiply(const void* packed, int rows, int unit_begin,
   args.outputs = rows_;
   args.cells = cells_;
   args.y = y;
-  const auto multiply =
-      is_bf16_ ? kernels_.multiply_bf16 : kernels_.multiply_f32;
+  const auto multiply = rounds_inputs_ ? kernels_.multiply_rounded
+                        : is_bf16_     ? kernels_.multiply_bf16
+                                       : kernels_.multiply_f32;
   multiply(args, unit_begin, unit_end);
 }
 

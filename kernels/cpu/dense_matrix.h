@@ -21,7 +21,8 @@ namespace nacre::kernels {
 class DenseMatrix : public CpuMatrix {
  public:
   // Packs `weights`, units divided by `run`. `type` kAuto keeps bf16 when all
-  // of them are, else f32. RESOURCE_EXHAUSTED.
+  // of them are, else f32; kBF16A16 rounds the inputs of products as well.
+  // RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<DenseMatrix>> Create(
       const StackedWeights& weights, WeightType type,
       const GemmKernels& kernels, RunRanges run);
@@ -50,6 +51,7 @@ class DenseMatrix : public CpuMatrix {
   int rows_ = 0;
   int cols_ = 0;
   bool is_bf16_ = false;
+  bool rounds_inputs_ = false;
   size_t cells_ = 0;  // of a unit
   std::unique_ptr<Buffer> memory_;
 };

@@ -12,6 +12,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/simd-inl.h"
+#include "kernels/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nacre::kernels {
@@ -47,23 +48,47 @@ struct BF16Cells : DenseCells {
   static constexpr size_t kBytes = kDenseCellInputs / 2 * kStepBytes;
 };
 
-// x [kRows, cols] to out [cells][8][kRows].
-template <int kRows>
-void PackTile(const float* HWY_RESTRICT x, size_t cols,
-              float* HWY_RESTRICT out) {
-  for (size_t k = 0; k < cols; ++k, out += kRows) {
-    for (int row = 0; row < kRows; ++row) out[row] = x[row * cols + k];
-  }
-  const size_t padding =
-      (kDenseCellInputs - cols % kDenseCellInputs) % kDenseCellInputs;
-  std::fill_n(out, padding * kRows, 0.0f);
-}
+// bf16 weights times inputs that are rounded to bf16 as well.
+struct RoundedCells : BF16Cells {};
 
+// x [kRows, cols] to out [cells][8][kRows].
+struct AsIs {
+  template <int kRows>
+  static void PackTile(const float* HWY_RESTRICT x, size_t cols,
+                       float* HWY_RESTRICT out) {
+    for (size_t k = 0; k < cols; ++k, out += kRows) {
+      for (int row = 0; row < kRows; ++row) out[row] = x[row * cols + k];
+    }
+    const size_t padding =
+        (kDenseCellInputs - cols % kDenseCellInputs) % kDenseCellInputs;
+    std::fill_n(out, padding * kRows, 0.0f);
+  }
+};
+
+// The same of rounded inputs, the second of two first.
+struct Rounded {
+  template <int kRows>
+  static void PackTile(const float* HWY_RESTRICT x, size_t cols,
+                       float* HWY_RESTRICT out) {
+    const size_t padded =
+        (cols + kDenseCellInputs - 1) / kDenseCellInputs * kDenseCellInputs;
+    for (size_t k = 0; k < padded; ++k, out += kRows) {
+      const size_t from = k ^ 1;
+      for (int row = 0; row < kRows; ++row) {
+        out[row] = from < cols ? FromBF16(ToBF16(x[row * cols + from])) : 0.0f;
+      }
+    }
+  }
+};
+
+template <class Kind>
 void PackActivations(const float* x, const RowTiling& tiling, int tile_begin,
-                     int tile_end, int cols, float* out) {
-  static constexpr decltype(&PackTile<1>) kPack[] = {PackTile<1>, PackTile<2>,
-                                                     PackTile<3>, PackTile<4>,
-                                                     PackTile<5>, PackTile<6>};
+                     int tile_end, int cols, void* packed) {
+  static constexpr decltype(&Kind::template PackTile<1>) kPack[] = {
+      Kind::template PackTile<1>, Kind::template PackTile<2>,
+      Kind::template PackTile<3>, Kind::template PackTile<4>,
+      Kind::template PackTile<5>, Kind::template PackTile<6>};
+  auto* const out = static_cast<float*>(packed);
   const size_t inputs = static_cast<size_t>(cols);
   const size_t padded =
       (inputs + kDenseCellInputs - 1) / kDenseCellInputs * kDenseCellInputs;
@@ -108,9 +133,10 @@ HWY_INLINE void KeepOrder() {
 #endif
 }
 
-template <int kRows>
-HWY_INLINE void AddStep(BF16Cells, const char* w, const float* x,
-                        VF32 (&sums)[kRows][kUnitVectors]) {
+// The first, or the second, of each pair of bf16 weights times x.
+template <bool kSecond, int kRows>
+HWY_INLINE void AddHalfStep(const char* w, const float* x,
+                            VF32 (&sums)[kRows][kUnitVectors]) {
   const F32 df;
   const hn::RebindToUnsigned<F32> du;
   const auto high_half = hn::Set(du, 0xFFFF0000u);
@@ -118,15 +144,26 @@ HWY_INLINE void AddStep(BF16Cells, const char* w, const float* x,
   VF32 weights[kUnitVectors];
   for (int i = 0; i < kUnitVectors; ++i) {
     const auto pairs = hn::Load(du, from + i * hn::Lanes(df));
-    weights[i] = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
+    weights[i] = hn::BitCast(
+        df, kSecond ? hn::And(pairs, high_half) : hn::ShiftLeft<16>(pairs));
   }
   MultiplyAdd(weights, x, sums);
+}
+
+template <int kRows>
+HWY_INLINE void AddStep(BF16Cells, const char* w, const float* x,
+                        VF32 (&sums)[kRows][kUnitVectors]) {
+  AddHalfStep<false>(w, x, sums);
   KeepOrder();
-  for (int i = 0; i < kUnitVectors; ++i) {
-    const auto pairs = hn::Load(du, from + i * hn::Lanes(df));
-    weights[i] = hn::BitCast(df, hn::And(pairs, high_half));
-  }
-  MultiplyAdd(weights, x + kRows, sums);
+  AddHalfStep<true>(w, x + kRows, sums);
+}
+
+template <int kRows>
+HWY_INLINE void AddStep(RoundedCells, const char* w, const float* x,
+                        VF32 (&sums)[kRows][kUnitVectors]) {
+  AddHalfStep<true>(w, x, sums);
+  KeepOrder();
+  AddHalfStep<false>(w, x + kRows, sums);
 }
 
 // These walk the sums by recursion: a loop would send them through memory once
@@ -206,9 +243,11 @@ GemmKernels GetGemmKernels() {
   return {static_cast<int>(FloatLanes()),
           kMaxTileRowsF32,
           kMaxTileRowsBF16,
-          PackActivations,
+          PackActivations<AsIs>,
+          PackActivations<Rounded>,
           Multiply<F32Cells>,
-          Multiply<BF16Cells>};
+          Multiply<BF16Cells>,
+          Multiply<RoundedCells>};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -220,8 +259,17 @@ namespace nacre::kernels {
 
 HWY_EXPORT(GetGemmKernels);
 
-GemmKernels ChooseGemmKernels() {
+GemmKernels PortableGemmKernels() {
   return HWY_DYNAMIC_DISPATCH(GetGemmKernels)();
+}
+
+GemmKernels ChooseGemmKernels() {
+  GemmKernels kernels = PortableGemmKernels();
+  // Tests may forbid what the CPU has.
+  if ((hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX3_DL)) != 0) {
+    UsePairProducts(&kernels);
+  }
+  return kernels;
 }
 
 }  // namespace nacre::kernels

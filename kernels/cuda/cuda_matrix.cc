@@ -45,6 +45,7 @@ absl::optional<GemmFormat> FormatOf(WeightType type, bool is_bf16) {
     case WeightType::kFp8:
       return GemmFormat::kFp8;
     case WeightType::kBF16:
+    case WeightType::kBF16A16:  // every product rounds its inputs
       return GemmFormat::kBf16;
     case WeightType::kAuto:
       if (is_bf16) return GemmFormat::kBf16;

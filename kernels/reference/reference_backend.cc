@@ -107,7 +107,8 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> ReferenceBackend::Pack(
       LoadRow(part, row, out);
     }
   }
-  if (weight_type_ == WeightType::kBF16) {
+  if (weight_type_ == WeightType::kBF16 ||
+      weight_type_ == WeightType::kBF16A16) {
     for (float& value : values) value = FromBF16(ToBF16(value));
   }
   if (QuantizedGroupSize(weight_type_) > 0) {
@@ -140,6 +141,9 @@ void ReferenceBackend::MatMul(const float* x, int rows, const PackedMatrix& w,
     std::copy(x, x + w.cols(), input.begin());
     if (QuantizedGroupSize(weight_type_) > 0) {
       Requantize(input.data(), w.cols(), QuantizeActivations);
+    }
+    if (weight_type_ == WeightType::kBF16A16) {
+      for (float& value : input) value = FromBF16(ToBF16(value));
     }
     for (int o = 0; o < w.rows(); ++o) {
       *y++ = static_cast<float>(Dot(input.data(), matrix.row(o), w.cols()));

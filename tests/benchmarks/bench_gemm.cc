@@ -127,6 +127,7 @@ int Main(int argc, char** argv) {
   }
   const std::vector<Case> cases = {
       {"bf16", "auto", DType::kBF16, 2048, flags.megabytes},
+      {"bf16a16", "bf16a16", DType::kBF16, 2048, flags.megabytes},
       {"f32", "auto", DType::kF32, 2048, flags.megabytes},
       {"int8", "int8", DType::kF32, 2048, flags.megabytes},
       {"int4", "int4", DType::kF32, 2048, flags.megabytes},

@@ -88,9 +88,11 @@ TEST(CreateBackendTest, RefusesAnUnknownWeightType) {
   for (const char* kind : {"cpu", "reference"}) {
     options.kind = kind;
     EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(CreateStatus(options).message()),
-                HasSubstr("\"int3\", expected \"auto\", \"bf16\", \"f32\", "
-                          "\"int8\", \"int4\" or \"fp8\""));
+    EXPECT_THAT(
+        std::string(CreateStatus(options).message()),
+        HasSubstr(
+            "\"int3\", expected \"auto\", \"bf16\", \"bf16a16\", \"f32\", "
+            "\"int8\", \"int4\" or \"fp8\""));
   }
 }
 
@@ -139,10 +141,11 @@ TEST(CreateBackendTest, RefusesFp8WeightsOffTheGpu) {
   for (const char* kind : {"cpu", "reference"}) {
     options.kind = kind;
     EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(CreateStatus(options).message()),
-                HasSubstr(std::string("the ") + kind +
-                          " backend has no fp8 weights, expected \"auto\", "
-                          "\"f32\", \"bf16\", \"int8\" or \"int4\""));
+    EXPECT_THAT(
+        std::string(CreateStatus(options).message()),
+        HasSubstr(std::string("the ") + kind +
+                  " backend has no fp8 weights, expected \"auto\", "
+                  "\"f32\", \"bf16\", \"bf16a16\", \"int8\" or \"int4\""));
   }
   options.kind = "tpu";
   EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kInvalidArgument);

@@ -259,6 +259,7 @@ std::string CaseName(
 
 constexpr Types kTypes[] = {{"f32", "f32"},
                             {"bf16", "f32"},
+                            {"bf16a16", "f32"},
                             {"int8", "f32"},
                             {"int4", "f32"},
                             {"bf16", "bf16"}};

@@ -72,6 +72,7 @@ class LlamaModelTest : public ::testing::TestWithParam<const char*> {
     const std::string name = GetParam();
     return name == "cpu_int4"                  ? 0.5f
            : name == "cpu_int8"                ? 0.05f
+           : name == "cpu_bf16a16"             ? 0.02f
            : name == "cuda_int8"               ? 0.05f
            : name == "cuda_fp8"                ? 0.2f
            : name == "cuda"                    ? 0.02f  // bf16 activations
@@ -475,8 +476,9 @@ TEST_P(LlamaModelTest, AnUntiedHeadMustBeThere) {
 }
 
 #ifndef NACRE_MODEL_BACKENDS
-#define NACRE_MODEL_BACKENDS \
-  "reference", "cpu", "cpu_int8", "cpu_int4", "reference_kvbf16", "cpu_kvbf16"
+#define NACRE_MODEL_BACKENDS                                 \
+  "reference", "cpu", "cpu_bf16a16", "cpu_int8", "cpu_int4", \
+      "reference_kvbf16", "cpu_kvbf16"
 #endif
 
 INSTANTIATE_TEST_SUITE_P(Backends, LlamaModelTest,
