@@ -23,6 +23,7 @@ struct TokenDraw {
   int32_t position = 0;      // the number of tokens before the one drawn
   float temperature = 0.0f;  // finite, >= 0; 0 is greedy
   int32_t vocab_limit = 0;   // >= 1; ids from here on are never drawn
+  bool operator==(const TokenDraw&) const = default;
 };
 
 // Bits of a DrawKey that hold the id.

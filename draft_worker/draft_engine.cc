@@ -87,6 +87,7 @@ bool DraftEngine::PlanStep(int64_t now_ns) {
   batch_rows_ = num_drafting_ = 0;
   PlanDrafts(now_ns);
   PlanPrefills();
+  PlanNextDraws();
   return !batch_.empty();
 }
 
@@ -98,7 +99,7 @@ void DraftEngine::PlanDrafts(int64_t now_ns) {
     prefilling = prefilling || session->prefills();
   }
   const int max_rows = options_.budget.DecodeRows(prefilling);
-  bool full = false;
+  left_out_ = false;
   const size_t count = sessions_.size();
   const size_t first = count == 0 ? 0 : first_ % count;
   for (size_t i = 0; i < count; ++i) {
@@ -117,7 +118,7 @@ void DraftEngine::PlanDrafts(int64_t now_ns) {
     } else if (batch_rows_ + rows <= max_rows) {
       EndWait(session, now_ns);
       AddRows(session, rows, /*drafts=*/true);
-    } else if (!std::exchange(full, true)) {
+    } else if (!std::exchange(left_out_, true)) {
       // The next step begins where this one had no more room.
       first_ = (first + i) % count;
     }
@@ -174,6 +175,32 @@ void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
   num_drafting_ += drafts ? 1 : 0;
 }
 
+void DraftEngine::PlanNextDraws() {
+  const auto comes_between = [](const std::unique_ptr<Session>& session) {
+    return session->prefills();
+  };
+  if (left_out_ ||
+      std::any_of(sessions_.begin(), sessions_.end(), comes_between) ||
+      std::any_of(stepping_.begin(), stepping_.end(),
+                  [](const Session* each) { return each->reads_hidden(); })) {
+    return;
+  }
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    const Session& session = *stepping_[i];
+    const bool stops = session.length.has_value() && session.length->WillStop();
+    if (!session.schedule.WantsStepAfterNext(stops)) continue;
+    if (session.draw.has_value()) {
+      batch_[i].next_draw =
+          session.sampler.DeviceDraw(session.schedule.length() + 1);
+    }
+    if (batch_[i].next_draw.has_value()) continue;
+    // It will be in the next step, and nobody can say how: there is no use in
+    // one of the others alone.
+    for (model::SequenceRows& rows : batch_) rows.next_draw.reset();
+    return;
+  }
+}
+
 void DraftEngine::DraftAll(absl::Span<const float> logits) {
   const model::ModelInfo& info = options_.model->info();
   const auto vocab_size = static_cast<size_t>(info.vocab_size);
@@ -183,9 +210,7 @@ void DraftEngine::DraftAll(absl::Span<const float> logits) {
   size_t row = 0;
   for (Session* session : stepping_) {
     if (!session->drafts) continue;
-    const bool reads_hidden =
-        (session->length.has_value() && session->length->needs_hidden()) ||
-        (session->features.has_value() && session->features->needs_hidden());
+    const bool reads_hidden = session->reads_hidden();
     if (reads_hidden && hidden.empty()) hidden = options_.model->final_hidden();
     RowOutputs outputs;
     if (session->draw.has_value()) {
@@ -290,6 +315,9 @@ void DraftEngine::Publish() {
   worker::EngineStats stats;
   stats.steps = steps_;
   stats.abandoned_steps = abandoned_steps_;
+  const model::QueuedSteps queued = options_.model->queued_steps();
+  stats.queued_steps_used = queued.used;
+  stats.queued_steps_dropped = queued.dropped;
   stats.sessions = static_cast<int>(sessions_.size());
   stats.kv_free_tokens = options_.model->kv_free_tokens();
   stats.rejected_messages = rejected_messages_;

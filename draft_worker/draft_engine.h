@@ -125,6 +125,9 @@ class DraftEngine : public worker::Engine {
   void PlanDrafts(int64_t now_ns);
   void PlanPrefills();
   void AddRows(Session& session, int rows, bool drafts);
+  // Tells the model what will follow the step, where that can be told: it then
+  // need not wait for the engine between the two.
+  void PlanNextDraws();
   // Whether what has arrived during the forward makes all of it pointless
   // (engine_interrupt.cc). Changes no session: commands apply after a forward.
   bool IsStepPointless();
@@ -169,6 +172,7 @@ class DraftEngine : public worker::Engine {
   std::vector<model::SequenceRows> batch_;
   int batch_rows_ = 0;
   int num_drafting_ = 0;
+  bool left_out_ = false;  // somebody for whom it had no room
 
   uint64_t steps_ = 0;
   uint64_t abandoned_steps_ = 0;

@@ -61,6 +61,10 @@ struct DraftEngine::Session {
     return ratio.has_value() || features.has_value() ||
            (length.has_value() && length->needs_logits());
   }
+  bool reads_hidden() const {
+    return (length.has_value() && length->needs_hidden()) ||
+           (features.has_value() && features->needs_hidden());
+  }
   // Its committed tokens: what is drafted behind them may be cut again.
   absl::Span<const int32_t> settled() const {
     return absl::MakeConstSpan(schedule.tokens())

@@ -30,6 +30,9 @@ class LengthControl {
   }
   bool looks_at_token() const { return length_->looks_at_token(); }
 
+  // See DraftLength.
+  bool WillStop() const { return length_->WillStop(); }
+
   // On the row that the token for `position` is drawn from: before the draw,
   // without token_id, unless looks_at_token().
   //   logits [vocab_limit or more] if needs_logits()

@@ -11,6 +11,12 @@ size_t Count(int rows, int cols) {
 
 }  // namespace
 
+void Backend::EmbedDrawn(const PackedTable& table, const int32_t* ids,
+                         int count, float* out) {
+  // Of a device that is the host.
+  Embed(table, {ids, static_cast<size_t>(count)}, out);
+}
+
 void Backend::RunStep(int, absl::FunctionRef<void()> ops) { ops(); }
 
 void Backend::NormMatMul(const float* x, int rows, const float* weight,

@@ -116,14 +116,22 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Buffer>> AllocateOnHost(size_t bytes) {
     return Allocate(bytes);  // of a device that is the host
   }
-  // Queues a copy to memory of AllocateOnHost, which lives until Synchronize:
-  // then it is there.
+  // Queues a copy to memory of AllocateOnHost, which lives until somebody has
+  // waited for it: then it is there.
   virtual void QueueCopyToHost(const void* device, size_t bytes, void* host) {
     CopyToHost(device, bytes, host);
   }
   // Waits for enqueued ops; INTERNAL with the device's own message on failure
   // (RESOURCE_EXHAUSTED when an op found no room), from then on.
   virtual absl::Status Synchronize() = 0;
+
+  // Everything queued so far. WaitFor waits for that, and not for what was
+  // queued behind it; else it is as Synchronize. For one of the last two marks.
+  virtual int64_t Mark() { return 0; }
+  virtual absl::Status WaitFor(int64_t mark) {
+    static_cast<void>(mark);
+    return Synchronize();
+  }
 
   // Repacks weights; several matrices with equal cols are stacked by rows (q, k
   // and v; gate and up). Copies: `parts` may go away afterwards.
@@ -143,6 +151,11 @@ class Backend {
   //   out [ids.size, table.cols]
   virtual void Embed(const PackedTable& table, absl::Span<const int32_t> ids,
                      float* out) = 0;
+
+  // Embed of ids that never were on the host: of token_drawer(), unchecked.
+  //   ids [count], the device's
+  virtual void EmbedDrawn(const PackedTable& table, const int32_t* ids,
+                          int count, float* out);
 
   // out[i, j] = x[i, j] / sqrt(mean_j(x[i, j]^2) + epsilon) * weight[j]
   //   x, out [rows, cols] (out may be x), weight [cols]

@@ -60,6 +60,9 @@ class BlockPool {
   absl::optional<Published> TakePublished(Node parent,
                                           absl::Span<const int32_t> token_ids);
 
+  // A number that no call before gave (BlockSequence::version).
+  uint64_t NewVersion() { return ++last_version_; }
+
   // Gives a sequence's blocks back.
   void Release(absl::Span<const int32_t> blocks);
 
@@ -109,6 +112,7 @@ class BlockPool {
   const int block_size_;
   const bool cache_;
   Node next_node_ = kRoot + 1;
+  uint64_t last_version_ = 0;
   std::vector<Block> blocks_;
   std::vector<int32_t> token_ids_;  // of published blocks, [blocks, block_size]
   std::vector<int32_t> free_;

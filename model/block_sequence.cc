@@ -12,6 +12,7 @@ BlockSequence::BlockSequence(BlockPool* pool, int max_length,
     : blocks_(pool),
       max_length_(max_length),
       length_(reservation.num_cached * pool->block_size()),
+      version_(pool->NewVersion()),
       block_table_(std::move(reservation.blocks)),
       shared_blocks_(reservation.num_cached),
       node_(reservation.node) {}
@@ -22,7 +23,9 @@ void BlockSequence::Truncate(int length) {
   NACRE_CHECK(length >= 0, "truncation to a negative length");
   NACRE_CHECK(length >= shared_blocks_ * blocks_->block_size(),
               "truncation of a shared block");
-  length_ = std::min(length_, length);
+  if (length >= length_) return;
+  length_ = length;
+  version_ = blocks_->NewVersion();
 }
 
 absl::Span<const int32_t> BlockSequence::BlockOf(

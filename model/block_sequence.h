@@ -36,6 +36,10 @@ class BlockSequence : public Sequence {
   // Marks `count` further positions as filled. Past max_length: fatal.
   void Append(int count);
 
+  // While it is the same, this is the same sequence, and has but grown. No two
+  // sequences of a pool ever have the same one.
+  uint64_t version() const { return version_; }
+
   // Position i is in block block_table()[i / block size].
   const int32_t* block_table() const { return block_table_.data(); }
 
@@ -47,6 +51,7 @@ class BlockSequence : public Sequence {
   BlockPool* const blocks_;
   const int max_length_;
   int length_;
+  uint64_t version_;
   std::vector<int32_t> block_table_;
   int shared_blocks_;     // from the front: published, or taken over
   BlockPool::Node node_;  // of the last of them

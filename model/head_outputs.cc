@@ -15,6 +15,22 @@ bool Holds(const std::unique_ptr<kernels::Buffer>& buffer, size_t bytes) {
 
 }  // namespace
 
+// Nobody could act on an error.
+HeadOutputs::~HeadOutputs() {
+  // What nobody waits for may still be on its way.
+  if (host_ids_ != nullptr) backend_->Synchronize().IgnoreError();
+}
+
+absl::Status HeadOutputs::Plan(absl::Span<const QueuedStep::Row> rows) {
+  draws_.clear();
+  runs_.clear();
+  num_copied_ = 0;
+  for (const QueuedStep::Row& row : rows) {
+    draws_.push_back({row.draw, static_cast<int>(draws_.size())});
+  }
+  return MakeRoom();
+}
+
 absl::Status HeadOutputs::Plan(absl::Span<const SequenceRows> batch) {
   draws_.clear();
   runs_.clear();
@@ -38,12 +54,18 @@ absl::Status HeadOutputs::Plan(absl::Span<const SequenceRows> batch) {
   }
   NACRE_CHECK(draws_.empty() || backend_->token_drawer() != nullptr,
               "draws of a backend that draws no tokens");
+  return MakeRoom();
+}
+
+absl::Status HeadOutputs::MakeRoom() {
   const size_t id_bytes = draws_.size() * sizeof(int32_t);
+  if (!Holds(host_ids_, id_bytes)) {
+    // A step that was dropped may still write what there is.
+    NACRE_RETURN_IF_ERROR(backend_->Synchronize());
+    NACRE_ASSIGN_OR_RETURN(host_ids_, backend_->AllocateOnHost(id_bytes));
+  }
   if (!Holds(device_ids_, id_bytes)) {
     NACRE_ASSIGN_OR_RETURN(device_ids_, backend_->Allocate(id_bytes));
-  }
-  if (!Holds(host_ids_, id_bytes)) {
-    NACRE_ASSIGN_OR_RETURN(host_ids_, backend_->AllocateOnHost(id_bytes));
   }
   const size_t logit_bytes = num_copied_ * vocab_size_ * sizeof(float);
   if (!Holds(host_logits_, logit_bytes)) {

@@ -72,6 +72,21 @@ struct SequenceRows {
   // wanted; absent where the logits are. Empty: all logits are. Only of models
   // that draw tokens.                                          [num_logits]
   absl::Span<const absl::optional<TokenDraw>> draws = {};
+  // How the token behind the one drawn of the last row will be drawn, if
+  // nothing comes between: the next Forward feeds each such sequence the token
+  // drawn, alone and in the same order, and no other sequence. The model may
+  // begin that step at once. Nothing need come of it, and no output depends on
+  // it. Only where the last row is drawn, so never of a model of the host, and
+  // the sequence has room for the token; nobody asks for final_hidden() of that
+  // Forward.
+  absl::optional<TokenDraw> next_draw = {};
+};
+
+// Steps that a model began before they were asked for.
+struct QueuedSteps {
+  uint64_t used = 0;
+  uint64_t dropped = 0;  // something else was asked for
+  bool operator==(const QueuedSteps&) const = default;
 };
 
 class LanguageModel {
@@ -118,6 +133,8 @@ class LanguageModel {
   // The tokens of the last Forward's draws in batch order, valid until the next
   // call: those that model::Sampler would have drawn from the logits.
   virtual absl::Span<const int32_t> drawn_tokens() const { return {}; }
+  // What came of next_draws so far. A model that draws nothing begins nothing.
+  virtual QueuedSteps queued_steps() const { return {}; }
 
   // What the logits of the last Forward were computed from, behind the final
   // norm: [sum of num_logits, hidden_size] in batch order, valid until the next

@@ -106,6 +106,12 @@ absl::Status LlamaModel::CheckBatch(
                 "a sequence passes its reserved length");
     NACRE_CHECK(rows.num_logits >= 0 && rows.num_logits <= num_rows,
                 "more logits than rows");
+    if (rows.next_draw.has_value()) {
+      NACRE_CHECK(!rows.draws.empty() && rows.draws.back().has_value(),
+                  "a next draw behind a row that is not drawn");
+      NACRE_CHECK(num_rows < sequence->max_length() - sequence->length(),
+                  "a next draw without room for its row");
+    }
     for (size_t j = 0; j < i; ++j) {
       NACRE_CHECK(batch[j].sequence != rows.sequence,
                   "a sequence is twice in a batch");
@@ -157,25 +163,37 @@ absl::Status LlamaModel::GrowActivations(int num_rows, int num_logit_rows) {
   return absl::OkStatus();
 }
 
-void LlamaModel::GatherRows(absl::Span<const SequenceRows> batch) {
+void LlamaModel::ClearRows() {
   token_ids_.clear();
   contexts_.clear();
   cos_.clear();
   sin_.clear();
-  for (const SequenceRows& rows : batch) {
-    const KvSequence* sequence = AsKvSequence(rows);
-    int position = sequence->length();
-    rope_.Extend(position + static_cast<int>(rows.token_ids.size()) - 1);
-    for (const int32_t id : rows.token_ids) {
-      token_ids_.push_back(id);
-      contexts_.push_back({sequence->block_table(), position});
-      const absl::Span<const float> cos = rope_.Cos(position);
-      const absl::Span<const float> sin = rope_.Sin(position);
-      cos_.insert(cos_.end(), cos.begin(), cos.end());
-      sin_.insert(sin_.end(), sin.begin(), sin.end());
-      ++position;
-    }
+  head_runs_.clear();
+  num_logit_rows_ = 0;
+}
+
+void LlamaModel::AddRows(const BlockSequence& sequence, int position, int count,
+                         int num_logits) {
+  const int end = position + count;
+  rope_.Extend(end - 1);
+  for (; position < end; ++position) {
+    contexts_.push_back({sequence.block_table(), position});
+    const absl::Span<const float> cos = rope_.Cos(position);
+    const absl::Span<const float> sin = rope_.Sin(position);
+    cos_.insert(cos_.end(), cos.begin(), cos.end());
+    sin_.insert(sin_.end(), sin.begin(), sin.end());
   }
+  if (num_logits == 0) return;
+  num_logit_rows_ += num_logits;
+  const int first = num_rows() - num_logits;
+  if (head_runs_.empty() ||
+      head_runs_.back().first + head_runs_.back().count != first) {
+    head_runs_.push_back({first, 0});
+  }
+  head_runs_.back().count += num_logits;
+}
+
+void LlamaModel::SendAngles() {
   backend_->CopyFromHost(cos_.data(), cos_.size() * sizeof(float),
                          activations_.cos->data());
   backend_->CopyFromHost(sin_.data(), sin_.size() * sizeof(float),
@@ -185,7 +203,7 @@ void LlamaModel::GatherRows(absl::Span<const SequenceRows> batch) {
 void LlamaModel::RunLayer(const LayerWeights& weights,
                           const kernels::KvLayer& kv) {
   Activations& a = activations_;
-  const int rows = static_cast<int>(token_ids_.size());
+  const int rows = num_rows();
   const int heads = config_.num_attention_heads;
   const int qkv_size = config_.q_size() + 2 * config_.kv_size();
   const float eps = static_cast<float>(config_.rms_norm_eps);
@@ -209,28 +227,118 @@ void LlamaModel::RunLayer(const LayerWeights& weights,
   layers_finished_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void LlamaModel::RunHead(absl::Span<const SequenceRows> batch,
-                         int num_logit_rows) {
+size_t LlamaModel::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
+  size_t layers_run = 0;
+  backend_->RunStep(num_rows(), [&] {
+    embed();
+    for (const LayerWeights& layer : weights_.layers) {
+      if (may_end && layers_run > 0 && interrupt_ && interrupt_()) return;
+      RunLayer(layer, kv_pool_->layer(static_cast<int>(layers_run)));
+      ++layers_run;
+    }
+  });
+  return layers_run;
+}
+
+void LlamaModel::RunHead() {
   Activations& a = activations_;
   const size_t hidden = static_cast<size_t>(config_.hidden_size);
   // The norm also gathers: only rows that need logits reach the head.
-  size_t end = 0;  // rows of the sequences so far
-  size_t packed = 0;
-  for (const SequenceRows& rows : batch) {
-    end += rows.token_ids.size();
-    if (rows.num_logits == 0) continue;
-    const size_t begin = end - static_cast<size_t>(rows.num_logits);
-    backend_->RmsNorm(a.hidden->f32() + begin * hidden, rows.num_logits,
-                      config_.hidden_size, weights_.final_norm->f32(),
-                      static_cast<float>(config_.rms_norm_eps),
-                      a.normed->f32() + packed * hidden);
-    packed += static_cast<size_t>(rows.num_logits);
+  float* packed = a.normed->f32();
+  for (const Run& run : head_runs_) {
+    backend_->RmsNorm(a.hidden->f32() + static_cast<size_t>(run.first) * hidden,
+                      run.count, config_.hidden_size,
+                      weights_.final_norm->f32(),
+                      static_cast<float>(config_.rms_norm_eps), packed);
+    packed += static_cast<size_t>(run.count) * hidden;
   }
-  backend_->MatMul(a.normed->f32(), num_logit_rows, *weights_.head,
+  backend_->MatMul(a.normed->f32(), num_logit_rows_, *weights_.head,
                    a.logits->f32());
 }
 
+bool LlamaModel::TakeQueued(absl::Span<const SequenceRows> batch) {
+  if (queued_.empty()) return false;
+  const bool is_asked =
+      queued_.IsAskedFor(batch, outputs_[current_].drawn_tokens());
+  ++(is_asked ? queued_steps_.used : queued_steps_.dropped);
+  queued_.Clear();
+  if (is_asked) {
+    current_ = 1 - current_;
+    mark_ = queued_mark_;
+  }
+  return is_asked;
+}
+
+absl::Status LlamaModel::QueueStep(absl::Span<const SequenceRows> batch) {
+  HeadOutputs& outputs = outputs_[current_];
+  NACRE_RETURN_IF_ERROR(outputs.Plan(batch));
+  if (batch.empty()) return absl::OkStatus();
+  ClearRows();
+  for (const SequenceRows& rows : batch) {
+    token_ids_.insert(token_ids_.end(), rows.token_ids.begin(),
+                      rows.token_ids.end());
+    AddRows(*AsKvSequence(rows), rows.sequence->length(),
+            static_cast<int>(rows.token_ids.size()), rows.num_logits);
+  }
+  NACRE_RETURN_IF_ERROR(GrowActivations(num_rows(), num_logit_rows_));
+  SendAngles();
+  const auto embed = [this] {
+    backend_->Embed(*weights_.embedding, token_ids_,
+                    activations_.hidden->f32());
+  };
+  const size_t layers_run = RunLayers(embed, /*may_end=*/true);
+  if (layers_run < weights_.layers.size()) {
+    // What was stored behind the sequences' ends is stored again next time.
+    NACRE_RETURN_IF_ERROR(backend_->Synchronize());
+    return absl::AbortedError(absl::StrCat("interrupted after ", layers_run,
+                                           " of ", weights_.layers.size(),
+                                           " layers"));
+  }
+  if (num_logit_rows_ > 0) {
+    RunHead();
+    outputs.Queue(activations_.logits->f32());
+  }
+  mark_ = backend_->Mark();
+  return absl::OkStatus();
+}
+
+void LlamaModel::QueueNext(absl::Span<const SequenceRows> batch) {
+  queued_.Plan(batch);
+  if (queued_.empty()) return;
+  HeadOutputs& outputs = outputs_[1 - current_];
+  if (!outputs.Plan(queued_.rows()).ok()) {
+    // It will be asked for, and then whoever asks hears of it.
+    queued_.Clear();
+    return;
+  }
+  ClearRows();
+  for (const QueuedStep::Row& row : queued_.rows()) {
+    AddRows(*row.sequence, row.position, 1, 1);
+  }
+  SendAngles();
+  const auto embed = [this] {
+    const absl::Span<const QueuedStep::Row> rows = queued_.rows();
+    const int32_t* const ids = outputs_[current_].device_ids();
+    float* to = activations_.hidden->f32();
+    // Draws one behind the other at a time: all, unless some sequences stop.
+    for (size_t begin = 0, end; begin < rows.size(); begin = end) {
+      end = begin + 1;
+      while (end < rows.size() && rows[end].drawn == rows[end - 1].drawn + 1) {
+        ++end;
+      }
+      backend_->EmbedDrawn(*weights_.embedding, ids + rows[begin].drawn,
+                           static_cast<int>(end - begin), to);
+      to += (end - begin) * static_cast<size_t>(config_.hidden_size);
+    }
+  };
+  RunLayers(embed, /*may_end=*/false);
+  RunHead();
+  outputs.Queue(activations_.logits->f32());
+  queued_mark_ = backend_->Mark();
+}
+
 absl::Span<const float> LlamaModel::final_hidden() {
+  NACRE_CHECK(queued_.empty(), "hidden states of a step with next draws");
   host_hidden_.resize(hidden_values_);
   if (hidden_values_ > 0) {
     backend_->CopyToHost(activations_.normed->data(),
@@ -243,45 +351,21 @@ absl::StatusOr<absl::Span<const float>> LlamaModel::Forward(
     absl::Span<const SequenceRows> batch) {
   hidden_values_ = 0;
   NACRE_RETURN_IF_ERROR(CheckBatch(batch));
-  NACRE_RETURN_IF_ERROR(outputs_.Plan(batch));
+  if (!TakeQueued(batch)) NACRE_RETURN_IF_ERROR(QueueStep(batch));
   if (batch.empty()) return absl::Span<const float>();
-  int num_rows = 0;
-  int num_logit_rows = 0;
+  // Before the device runs out of work, which it does when this returns.
+  QueueNext(batch);
+  if (absl::Status status = backend_->WaitFor(mark_); !status.ok()) {
+    queued_.Clear();
+    return status;
+  }
   for (const SequenceRows& rows : batch) {
-    num_rows += static_cast<int>(rows.token_ids.size());
-    num_logit_rows += rows.num_logits;
-  }
-  NACRE_RETURN_IF_ERROR(GrowActivations(num_rows, num_logit_rows));
-  GatherRows(batch);
-  size_t layers_run = 0;
-  backend_->RunStep(num_rows, [this, &layers_run] {
-    backend_->Embed(*weights_.embedding, token_ids_,
-                    activations_.hidden->f32());
-    for (const LayerWeights& layer : weights_.layers) {
-      if (layers_run > 0 && interrupt_ && interrupt_()) return;
-      RunLayer(layer, kv_pool_->layer(static_cast<int>(layers_run)));
-      ++layers_run;
-    }
-  });
-  if (layers_run < weights_.layers.size()) {
-    // What was stored behind the sequences' ends is stored again next time.
-    NACRE_RETURN_IF_ERROR(backend_->Synchronize());
-    return absl::AbortedError(absl::StrCat("interrupted after ", layers_run,
-                                           " of ", weights_.layers.size(),
-                                           " layers"));
-  }
-  if (num_logit_rows > 0) {
-    RunHead(batch, num_logit_rows);
-    outputs_.Queue(activations_.logits->f32());
-  }
-  NACRE_RETURN_IF_ERROR(backend_->Synchronize());
-  // RunHead has left them packed in `normed`.
-  hidden_values_ = static_cast<size_t>(num_logit_rows) *
-                   static_cast<size_t>(config_.hidden_size);
-  for (const SequenceRows& rows : batch) {
+    // RunHead has left them packed in `normed`.
+    hidden_values_ += static_cast<size_t>(rows.num_logits) *
+                      static_cast<size_t>(config_.hidden_size);
     AsKvSequence(rows)->Append(static_cast<int>(rows.token_ids.size()));
   }
-  return outputs_.logits();
+  return outputs_[current_].logits();
 }
 
 }  // namespace nacre::model

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
@@ -27,6 +29,7 @@
 #include "model/kv_pool.h"
 #include "model/language_model.h"
 #include "model/progress.h"
+#include "model/queued_step.h"
 #include "model/rope.h"
 #include "model/weights.h"
 
@@ -71,15 +74,17 @@ class LlamaModel : public LanguageModel {
 
   // INVALID_ARGUMENT for a token id outside the vocabulary. Our own bugs,
   // fatal: a sequence past its reserved length, twice in the batch, without
-  // rows, or of another model; and what HeadOutputs says of draws.
+  // rows, or of another model; and what HeadOutputs says of draws and
+  // SequenceRows of next_draw.
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) override;
   bool draws_tokens() const override {
     return backend_->token_drawer() != nullptr;
   }
   absl::Span<const int32_t> drawn_tokens() const override {
-    return outputs_.drawn_tokens();
+    return outputs_[current_].drawn_tokens();
   }
+  QueuedSteps queued_steps() const override { return queued_steps_; }
   absl::Span<const float> final_hidden() override;
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = std::move(interrupt);
@@ -109,13 +114,29 @@ class LlamaModel : public LanguageModel {
       : config_(std::move(config)),
         backend_(backend),
         rope_(config_),
-        outputs_(backend, config_.vocab_size) {}
+        outputs_{{backend, config_.vocab_size}, {backend, config_.vocab_size}} {
+  }
 
   absl::Status CheckBatch(absl::Span<const SequenceRows> batch) const;
   absl::Status GrowActivations(int num_rows, int num_logit_rows);
-  void GatherRows(absl::Span<const SequenceRows> batch);
+  // Whether `batch` is the step that is queued, which then is the current one.
+  bool TakeQueued(absl::Span<const SequenceRows> batch);
+  // Queues `batch` as the current step. ABORTED; what has no room.
+  absl::Status QueueStep(absl::Span<const SequenceRows> batch);
+  // Queues what `batch`, the current step, says of the step behind it.
+  void QueueNext(absl::Span<const SequenceRows> batch);
+
+  // The rows of the step that is being queued.
+  void ClearRows();
+  void AddRows(const BlockSequence& sequence, int position, int count,
+               int num_logits);
+  int num_rows() const { return static_cast<int>(contexts_.size()); }
+  void SendAngles();
+  // `embed` queues what fills activations_.hidden. Returns how many layers were
+  // queued: all, unless `may_end` and the interrupt said so.
+  size_t RunLayers(absl::FunctionRef<void()> embed, bool may_end);
   void RunLayer(const LayerWeights& weights, const kernels::KvLayer& kv);
-  void RunHead(absl::Span<const SequenceRows> batch, int num_logit_rows);
+  void RunHead();
 
   ModelConfig config_;
   kernels::Backend* backend_;
@@ -127,12 +148,27 @@ class LlamaModel : public LanguageModel {
   std::function<bool()> interrupt_;
 
   Activations activations_;
-  std::atomic<uint64_t> layers_finished_{0};   // written by Forward only
-  std::vector<int32_t> token_ids_;             // of the batch's rows
-  std::vector<kernels::RowContext> contexts_;  // of the batch's rows
+  std::atomic<uint64_t> layers_finished_{0};  // written by Forward only
+  // Of the step that is being queued.
+  std::vector<int32_t> token_ids_;
+  std::vector<kernels::RowContext> contexts_;
   std::vector<float> cos_;  // host copies of the rows' angles
   std::vector<float> sin_;
-  HeadOutputs outputs_;
+  struct Run {
+    int first = 0;
+    int count = 0;
+  };
+  std::vector<Run> head_runs_;  // rows that yield logits
+  int num_logit_rows_ = 0;
+
+  // In turn of the current step, the last that was asked for, and of the one
+  // queued behind it, if any.
+  HeadOutputs outputs_[2];
+  int current_ = 0;
+  int64_t mark_ = 0;  // behind the current step
+  QueuedStep queued_;
+  int64_t queued_mark_ = 0;
+  QueuedSteps queued_steps_;
   size_t hidden_values_ = 0;  // of the last Forward's logit rows
   std::vector<float> host_hidden_;
 };

@@ -14,6 +14,12 @@ DraftLength::DraftLength(std::unique_ptr<LengthPolicy> policy, int max_length)
               "a policy that reads the token without looking at it");
 }
 
+bool DraftLength::WillStop() const {
+  const int chunk_length =
+      chunks_.empty() || chunks_.back().ended ? 0 : chunks_.back().drafted;
+  return chunk_length + 1 >= max_length_ || policy_->EndsAfter(chunk_length);
+}
+
 LengthDecision DraftLength::Decide(DraftRow row) {
   if (chunks_.empty() || chunks_.back().ended) chunks_.emplace_back();
   Chunk& chunk = chunks_.back();

@@ -27,6 +27,10 @@ class DraftLength {
   RowNeeds needs() const { return policy_->needs(); }
   bool looks_at_token() const { return policy_->looks_at_token(); }
 
+  // Whether Decide will stop at the next row or before it, as far as that is
+  // known before the row is.
+  bool WillStop() const;
+
   // For the next row of the session, before its token is appended, and before
   // it is drawn unless looks_at_token(), when `row` must have it: else it is
   // withheld. Fills in where the row stands in its chunk. kDiscard: the token

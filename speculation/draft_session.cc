@@ -50,6 +50,21 @@ DraftSession::CommitOutcome DraftSession::OnCommit(const Commit& commit) {
   return mismatch ? CommitOutcome::kMismatch : CommitOutcome::kMatched;
 }
 
+bool DraftSession::WantsStepAfterNext(bool policy_stop) const {
+  const int next = length() + 1;
+  return WantsStep() && next < options_.max_length &&
+         next - committed_length_ < Lead() && !WaitsBehind(policy_stop);
+}
+
+bool DraftSession::WaitsBehind(bool policy_stop) const {
+  return policy_stop && options_.plan.waits_at_stop;
+}
+
+int DraftSession::Lead() const {
+  return std::min(kMaxLead, after_mismatch_ ? options_.plan.lead_after_mismatch
+                                            : options_.plan.lead_in_flow);
+}
+
 StopMark DraftSession::Blocked() const {
   if (length() >= options_.max_length) return StopMark::kEnd;
   const int ahead = length() - committed_length_;
@@ -59,10 +74,7 @@ StopMark DraftSession::Blocked() const {
     return StopMark::kEnd;
   }
   if (policy_stop_ || discarded_) return StopMark::kPolicy;
-  const int lead =
-      std::min(kMaxLead, after_mismatch_ ? options_.plan.lead_after_mismatch
-                                         : options_.plan.lead_in_flow);
-  return ahead >= lead ? StopMark::kLead : StopMark::kNone;
+  return ahead >= Lead() ? StopMark::kLead : StopMark::kNone;
 }
 
 Tail DraftSession::MakeTail(int first_position) const {
@@ -76,7 +88,7 @@ Tail DraftSession::MakeTail(int first_position) const {
 
 Tail DraftSession::OnDrafted(int32_t token_id, bool policy_stop) {
   tokens_.push_back(token_id);
-  policy_stop_ = policy_stop && options_.plan.waits_at_stop;
+  policy_stop_ = WaitsBehind(policy_stop);
   Tail tail = MakeTail(length() - 1);
   tail.token_ids.push_back(token_id);
   announced_ = tail.stop;

@@ -46,6 +46,10 @@ class DraftSession {
   // Whether the draft may produce its next token now.
   bool WantsStep() const { return Blocked() == StopMark::kNone; }
 
+  // Whether it may go on behind its next token, too, if nothing arrives
+  // meanwhile and that token is no end. `policy_stop` as for OnDrafted.
+  bool WantsStepAfterNext(bool policy_stop) const;
+
   // Appends the token drawn for position length() and returns the message for
   // the target. `policy_stop`: a length policy ends the chunk with it.
   Tail OnDrafted(int32_t token_id, bool policy_stop = false);
@@ -84,6 +88,8 @@ class DraftSession {
 
  private:
   StopMark Blocked() const;
+  int Lead() const;
+  bool WaitsBehind(bool policy_stop) const;
   Tail MakeTail(int first_position) const;
 
   Options options_;

@@ -25,6 +25,10 @@ namespace nacre::worker {
 struct EngineStats {
   uint64_t steps = 0;            // forwards
   uint64_t abandoned_steps = 0;  // cut short, not among `steps`
+  // Forwards that the model began before they were asked for, and that were
+  // (among `steps`), or were not.
+  uint64_t queued_steps_used = 0;
+  uint64_t queued_steps_dropped = 0;
   int sessions = 0;
   int64_t kv_free_tokens = 0;
   uint64_t rejected_messages = 0;  // stale, repeated or malformed

@@ -92,6 +92,13 @@ std::vector<MetricFamily> EngineMetrics::Collect() const {
             "Forwards that a verdict made pointless, cut short; not among "
             "nacre_worker_steps_total.",
             static_cast<double>(stats.abandoned_steps), own);
+    counter("nacre_draft_queued_steps_used_total",
+            "Forwards that the device began before they were asked for.",
+            static_cast<double>(stats.queued_steps_used), own);
+    counter("nacre_draft_queued_steps_dropped_total",
+            "Forwards that the device began and nobody asked for; not among "
+            "nacre_worker_steps_total.",
+            static_cast<double>(stats.queued_steps_dropped), own);
   }
   counter("nacre_worker_rejected_messages_total",
           "Messages that were stale, repeated or malformed: they changed "

@@ -225,11 +225,17 @@ void CudaBackend::Embed(const PackedTable& table, absl::Span<const int32_t> ids,
   const size_t bytes = ids.size() * sizeof(int32_t);
   if (!device_->Grow(bytes, &token_ids_)) return;
   staging_->Upload(ids.data(), bytes, token_ids_->data());
+  EmbedDrawn(table, static_cast<const int32_t*>(token_ids_->data()),
+             static_cast<int>(ids.size()), out);
+}
+
+void CudaBackend::EmbedDrawn(const PackedTable& table, const int32_t* ids,
+                             int count, float* out) {
+  if (count == 0 || !device_->ok()) return;
   device_->Check(
       cuda::EmbedRows(device_->queue(),
-                      static_cast<const cuda::CudaTable&>(table).table(),
-                      static_cast<const int32_t*>(token_ids_->data()),
-                      static_cast<int>(ids.size()), out),
+                      static_cast<const cuda::CudaTable&>(table).table(), ids,
+                      count, out),
       "embedding");
 }
 

@@ -4,10 +4,10 @@
 // float32. Elsewhere weights and products are float32. Everything between
 // products is float32.
 //
-// Ops only queue work: the host waits in Synchronize, CopyToHost, Allocate and
-// AllocateOnHost, and when it is megabytes of uploads ahead. Small steps that
-// come again are CUDA graphs (step_graphs.h). No op allocates once it has seen
-// its largest number of rows.
+// Ops only queue work: the host waits in Synchronize, WaitFor, CopyToHost,
+// Allocate and AllocateOnHost, and when it is megabytes of uploads ahead. Small
+// steps that come again are CUDA graphs (step_graphs.h). No op allocates once
+// it has seen its largest number of rows.
 
 #ifndef KERNELS_CUDA_CUDA_BACKEND_H_
 #define KERNELS_CUDA_CUDA_BACKEND_H_
@@ -64,6 +64,8 @@ class CudaBackend : public Backend {
   }
   void QueueCopyToHost(const void* device, size_t bytes, void* host) override;
   absl::Status Synchronize() override;
+  int64_t Mark() override { return device_->Mark(); }
+  absl::Status WaitFor(int64_t mark) override { return device_->WaitFor(mark); }
   void RunStep(int rows, absl::FunctionRef<void()> ops) override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
@@ -74,6 +76,8 @@ class CudaBackend : public Backend {
               float* y) override;
   void Embed(const PackedTable& table, absl::Span<const int32_t> ids,
              float* out) override;
+  void EmbedDrawn(const PackedTable& table, const int32_t* ids, int count,
+                  float* out) override;
   void RmsNorm(const float* x, int rows, int cols, const float* weight,
                float epsilon, float* out) override;
   void Rope(float* x, int rows, int row_stride, int num_heads, int head_dim,

@@ -122,12 +122,19 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(
       cudaStreamCreateWithFlags(&device->queue_.stream, cudaStreamNonBlocking);
   if (error != cudaSuccess) return ToStatus(error, name);
   device->queue_.overlap = properties.major >= 9;
+  for (cudaEvent_t& mark : device->marks_) {
+    error = cudaEventCreateWithFlags(&mark, cudaEventDisableTiming);
+    if (error != cudaSuccess) return ToStatus(error, name);
+  }
   return device;
 }
 
 Device::~Device() {
   if (queue_.stream == nullptr) return;
   cudaSetDevice(index_);
+  for (const cudaEvent_t mark : marks_) {
+    if (mark != nullptr) cudaEventDestroy(mark);
+  }
   cudaStreamDestroy(queue_.stream);
 }
 
@@ -237,6 +244,20 @@ bool Device::Check(cudaError_t error, absl::string_view what) {
 
 absl::Status Device::Synchronize() {
   Check(cudaStreamSynchronize(stream()), "the device");
+  return first_error_;
+}
+
+int64_t Device::Mark() {
+  ++last_mark_;
+  Check(cudaEventRecord(marks_[last_mark_ % kMarks], stream()),
+        "cudaEventRecord");
+  return last_mark_;
+}
+
+absl::Status Device::WaitFor(int64_t mark) {
+  NACRE_CHECK(mark <= last_mark_ && mark > last_mark_ - kMarks,
+              "a mark that is forgotten");
+  Check(cudaEventSynchronize(marks_[mark % kMarks]), "the device");
   return first_error_;
 }
 

@@ -85,6 +85,12 @@ class Device {
   // Waits for all that is queued. The first error of the device's life.
   absl::Status Synchronize();
 
+  // All that is queued so far, to be waited for without what comes behind it.
+  // One of the last kMarks; an older one is fatal. Errors as of Synchronize.
+  static constexpr int kMarks = 4;
+  int64_t Mark();
+  absl::Status WaitFor(int64_t mark);
+
  private:
   explicit Device(const DeviceOptions& options)
       : index_(options.index), max_bytes_(options.max_bytes) {}
@@ -100,6 +106,8 @@ class Device {
   StepGraphs* graphs_ = nullptr;        // of the step
   RecordedLaunches recorded_;           // of the step, not queued yet
   RecordedLaunches* record_ = nullptr;  // `recorded_` during a step
+  cudaEvent_t marks_[kMarks] = {};
+  int64_t last_mark_ = 0;
   absl::Status first_error_;
 };
 

@@ -7,9 +7,12 @@ class ConstantPolicy final : public LengthPolicy {
  public:
   explicit ConstantPolicy(int length) : length_(length) {}
 
+  bool EndsAfter(int chunk_length) const override {
+    return chunk_length + 1 >= length_;
+  }
   LengthDecision Decide(const DraftRow& row) override {
-    return row.chunk_length + 1 >= length_ ? LengthDecision::kStop
-                                           : LengthDecision::kContinue;
+    return EndsAfter(row.chunk_length) ? LengthDecision::kStop
+                                       : LengthDecision::kContinue;
   }
 
  private:

@@ -10,9 +10,12 @@ class HeuristicPolicy final : public LengthPolicy {
   HeuristicPolicy(int start, int max)
       : max_(max), length_(std::min(start, max)) {}
 
+  bool EndsAfter(int chunk_length) const override {
+    return chunk_length + 1 >= length_;
+  }
   LengthDecision Decide(const DraftRow& row) override {
-    return row.chunk_length + 1 >= length_ ? LengthDecision::kStop
-                                           : LengthDecision::kContinue;
+    return EndsAfter(row.chunk_length) ? LengthDecision::kStop
+                                       : LengthDecision::kContinue;
   }
 
   void OnVerified(const VerifiedTokens& verified) override {

@@ -94,6 +94,13 @@ class LengthPolicy {
   // is called before the draw, without the token.
   virtual bool looks_at_token() const { return false; }
 
+  // Whether a chunk of `chunk_length` tokens ends with the next one, whatever
+  // the row says. False: Decide will tell.
+  virtual bool EndsAfter(int chunk_length) const {
+    static_cast<void>(chunk_length);
+    return false;
+  }
+
   // Called once for each row, in the order of the sequence. `row.token` is set
   // exactly if looks_at_token().
   virtual LengthDecision Decide(const DraftRow& row) = 0;

@@ -114,5 +114,25 @@ TEST_F(BlockSequenceTest, WithoutACacheThereIsNothingToTake) {
   first.Truncate(0);
 }
 
+TEST_F(BlockSequenceTest, ItsVersionTellsWhetherItHasOnlyGrown) {
+  auto sequence = New(8);
+  const auto other = New(8);
+  const uint64_t version = sequence->version();
+  EXPECT_NE(version, other->version());
+  sequence->Append(7);
+  sequence->Share(ids_);
+  sequence->Truncate(7);
+  EXPECT_EQ(sequence->version(), version);
+  sequence->Truncate(6);
+  const uint64_t cut = sequence->version();
+  EXPECT_NE(cut, version);
+  sequence->Append(1);
+  EXPECT_EQ(sequence->version(), cut);
+  sequence.reset();
+  sequence = New(8);  // in the same place, perhaps
+  EXPECT_NE(sequence->version(), cut);
+  EXPECT_NE(sequence->version(), version);
+}
+
 }  // namespace
 }  // namespace nacre::model

@@ -8,6 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "speculation/policies/constant.h"
+#include "speculation/policies/heuristic.h"
 
 namespace nacre::speculation {
 namespace {
@@ -164,6 +166,40 @@ TEST_F(DraftLengthTest, ADiscardedTokenIsNotCounted) {
   Draft();
   EXPECT_EQ(Draft(LengthDecision::kDiscard), LengthDecision::kDiscard);
   EXPECT_THAT(Commit(1, false, true).chunks, ElementsAre(ChunkOutcome{1, 1}));
+}
+
+TEST_F(DraftLengthTest, TheCapIsForeseen) {
+  for (int i = 1; i < 8; ++i) {
+    EXPECT_FALSE(length_.WillStop());
+    Draft();
+  }
+  EXPECT_TRUE(length_.WillStop());
+  Draft();
+  EXPECT_FALSE(length_.WillStop());
+}
+
+// Of policies whose decisions the row does not change.
+TEST_F(DraftLengthTest, StopsThatNoRowDecidesAreForeseen) {
+  std::vector<DraftLength> lengths;
+  lengths.emplace_back(MakeConstantPolicy(1), 8);
+  lengths.emplace_back(MakeConstantPolicy(3), 8);
+  lengths.emplace_back(MakeConstantPolicy(5), 4);
+  lengths.emplace_back(MakeHeuristicPolicy(5, 40), 8);
+  for (DraftLength& length : lengths) {
+    int unverified = 0;
+    for (int i = 0; i < 200; ++i) {
+      const bool will_stop = length.WillStop();
+      EXPECT_EQ(length.Decide({}) == LengthDecision::kStop, will_stop) << i;
+      ++unverified;
+      if (i % 7 == 3) {
+        length.OnCommit({unverified, false, false});
+        unverified = 0;
+      } else if (i % 19 == 11) {
+        length.OnCommit({unverified / 2, true, false});
+        unverified = 0;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -358,5 +358,28 @@ TEST(DraftSession, ACommitThatReachesTheEndIsFollowedByANotice) {
   EXPECT_EQ(notice->stop, StopMark::kEnd);
 }
 
+TEST(DraftSession, ForeseesWhetherItGoesOn) {
+  for (const bool waits : {true, false}) {
+    for (int lead = 1; lead <= 6; ++lead) {
+      for (const int max_length : {5, 7, 100}) {
+        DraftSession session = Open({lead, lead, waits}, max_length);
+        for (int i = 0; session.WantsStep(); ++i) {
+          const bool policy_stop = i == 2;
+          const bool goes_on = session.WantsStepAfterNext(policy_stop);
+          session.OnDrafted(1, policy_stop);
+          EXPECT_EQ(session.WantsStep(), goes_on) << lead << " " << max_length;
+        }
+        EXPECT_FALSE(session.WantsStepAfterNext(false));
+      }
+    }
+  }
+  DraftSession session = Open({2, 4});
+  EXPECT_TRUE(session.WantsStepAfterNext(false));
+  session.OnDrafted(1);
+  EXPECT_FALSE(session.WantsStepAfterNext(false));
+  session.OnCommit({3, {1}});
+  EXPECT_TRUE(session.WantsStepAfterNext(false));
+}
+
 }  // namespace
 }  // namespace nacre::speculation

@@ -9,6 +9,7 @@
 //
 // It keeps the contract strictly: sequences remember their tokens, Forward past
 // the reserved length, twice the same sequence or with foreign ones is fatal.
+// It begins no step early, but counts those that it could have.
 //
 // Thread-compatible, like every LanguageModel; the counters may be read from
 // any thread.
@@ -33,6 +34,7 @@
 #include "common/philox.h"
 #include "model/language_model.h"
 #include "tests/testing/draw_token.h"
+#include "tests/testing/next_draws.h"
 #include "tests/testing/table_model_options.h"
 
 namespace nacre::testing {
@@ -100,11 +102,13 @@ class TableModel : public model::LanguageModel {
   }
 
   absl::Span<const float> final_hidden() override {
+    NACRE_CHECK(next_.empty(), "hidden states of a step with next draws");
     return options_.shows_hidden ? absl::MakeConstSpan(hidden_)
                                  : absl::Span<const float>();
   }
   bool draws_tokens() const override { return options_.draws_tokens; }
   absl::Span<const int32_t> drawn_tokens() const override { return drawn_; }
+  model::QueuedSteps queued_steps() const override { return next_.counts(); }
 
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = std::move(interrupt);
@@ -134,6 +138,10 @@ class TableModel : public model::LanguageModel {
         }
       }
     }
+    next_.Count(
+        batch, [](const model::Sequence* sequence) -> auto& {
+          return static_cast<const TableSequence*>(sequence)->tokens;
+        });
     logits_.clear();
     hidden_.clear();
     drawn_.clear();
@@ -154,6 +162,7 @@ class TableModel : public model::LanguageModel {
           ++num_logit_rows_;
         }
       }
+      next_.Note(rows, tokens, drawn_);
     }
     ++num_forwards_;
     num_rows_ += num_rows;
@@ -212,6 +221,7 @@ class TableModel : public model::LanguageModel {
                     (options_.draws_tokens &&
                      rows.draws.size() == static_cast<size_t>(rows.num_logits)),
                 "draws of a model that draws none, or not one for each row");
+    NextDraws::Check(rows, sequence->max_length - sequence->length());
     for (size_t j = 0; j < index; ++j) {
       NACRE_CHECK(batch[j].sequence != rows.sequence,
                   "a sequence is twice in a batch");
@@ -231,6 +241,7 @@ class TableModel : public model::LanguageModel {
   std::vector<float> logits_;
   std::vector<float> hidden_;
   std::vector<int32_t> drawn_;
+  NextDraws next_;
 };
 
 }  // namespace nacre::testing

@@ -84,5 +84,42 @@ TEST(TableModelTest, ReservesAndReportsErrors) {
   EXPECT_EQ(model.num_sequences(), 0);
 }
 
+TEST(TableModelTest, ChecksAndCountsWhatIsSaidOfTheNextStep) {
+  TableModelOptions options;
+  options.draws_tokens = true;
+  options.shows_hidden = true;
+  TableModel model(options);
+  const auto sequence = *model.NewSequence(4);
+  const auto draw = [](int position) {
+    return TokenDraw{3, position, 1.0f, 16};
+  };
+  int32_t token = 1;
+  const auto step = [&](absl::optional<TokenDraw> next) {
+    const std::vector<absl::optional<TokenDraw>> draws = {
+        draw(sequence->length() + 1)};
+    model.Forward({{sequence.get(), {&token, 1}, 1, draws, next}})
+        .status()
+        .IgnoreError();
+    token = model.drawn_tokens()[0];
+  };
+  step(draw(2));
+  EXPECT_DEATH(model.final_hidden(), "hidden states of a step with next draws");
+  step(draw(3));
+  EXPECT_EQ(model.queued_steps(), (model::QueuedSteps{1, 0}));
+  token = (token + 1) % 16;
+  step(draw(4));
+  EXPECT_EQ(model.queued_steps(), (model::QueuedSteps{1, 1}));
+  EXPECT_DEATH(step(draw(5)), "a next draw without room for its row");
+  sequence->Truncate(1);
+  EXPECT_DEATH(step(draw(4)), "a next draw for another position");
+  EXPECT_DEATH(model.Forward({{sequence.get(), {&token, 1}, 1, {}, draw(3)}})
+                   .status()
+                   .IgnoreError(),
+               "a next draw behind a row that is not drawn");
+  step(absl::nullopt);
+  EXPECT_EQ(model.queued_steps(), (model::QueuedSteps{1, 2}));
+  EXPECT_EQ(model.final_hidden().size(), 16u);
+}
+
 }  // namespace
 }  // namespace nacre::testing

@@ -49,6 +49,9 @@ class CountingModel : public model::LanguageModel {
   absl::Span<const int32_t> drawn_tokens() const override {
     return model_->drawn_tokens();
   }
+  model::QueuedSteps queued_steps() const override {
+    return model_->queued_steps();
+  }
   absl::Span<const float> final_hidden() override {
     return model_->final_hidden();
   }
@@ -85,6 +88,7 @@ TEST(DeviceDrawPairTest, SaysTheSameWithAndWithout) {
         target.lets_draw = draft.lets_draw = lets_draw;
         target.logits_copied = target.draws = 0;
         draft.logits_copied = draft.draws = 0;
+        const uint64_t queued = draft.queued_steps().used;
         InProcessPair pair(&target, &draft, /*seed=*/3);
         EXPECT_EQ(pair.Generate(request), expected)
             << "at " << temperature << ", draws " << lets_draw;
@@ -92,6 +96,7 @@ TEST(DeviceDrawPairTest, SaysTheSameWithAndWithout) {
         EXPECT_EQ(draft.draws > 0, lets_draw);
         EXPECT_EQ(target.logits_copied > 0, !lets_draw);
         EXPECT_EQ(draft.logits_copied > 0, !lets_draw);
+        EXPECT_EQ(draft.queued_steps().used > queued, lets_draw);
       }
     }
   }

@@ -26,6 +26,9 @@ EngineStats Stats() {
   time.Enter(WorkerState::kWaitAcknowledge, 10'000'000'000);
   EngineStats stats;
   stats.steps = 12;
+  stats.abandoned_steps = 6;
+  stats.queued_steps_used = 7;
+  stats.queued_steps_dropped = 8;
   stats.sessions = 2;
   stats.kv_free_tokens = 30;
   stats.rejected_messages = 5;
@@ -60,6 +63,14 @@ TEST(EngineMetricsTest, ATargetsLife) {
   EXPECT_EQ(at("nacre_kv_cache_usage_ratio", ""), 0.25);
 }
 
+TEST(EngineMetricsTest, StepsOfADraftThatWereForNothing) {
+  const Samples samples = Collect(EngineRole::kDraft, Stats(), 40);
+  const std::string own = "{role=\"draft\",worker=\"host:1\"}";
+  EXPECT_EQ(samples.at("nacre_draft_abandoned_steps_total" + own), 6);
+  EXPECT_EQ(samples.at("nacre_draft_queued_steps_used_total" + own), 7);
+  EXPECT_EQ(samples.at("nacre_draft_queued_steps_dropped_total" + own), 8);
+}
+
 TEST(EngineMetricsTest, AFreshDraftHasEverySeriesAtZero) {
   EngineStats stats;
   stats.kv_free_tokens = 40;
@@ -76,6 +87,9 @@ TEST(EngineMetricsTest, AFreshDraftHasEverySeriesAtZero) {
         "reason=\"no_work\"}",
         "nacre_rollback_tokens_total{role=\"draft\",worker=\"host:1\"}",
         "nacre_draft_abandoned_steps_total{role=\"draft\",worker=\"host:1\"}",
+        "nacre_draft_queued_steps_used_total{role=\"draft\",worker=\"host:1\"}",
+        "nacre_draft_queued_steps_dropped_total{role=\"draft\",worker=\"host:"
+        "1\"}",
         "nacre_worker_prefix_cache_queries_total{role=\"draft\",worker=\"host:"
         "1\"}",
         "nacre_worker_prefix_cache_hits_total{role=\"draft\",worker=\"host:"

@@ -206,6 +206,28 @@ TEST_F(FailingBackendTest, QueuedCopiesAreThereOnceItHasWaited) {
   EXPECT_EQ(host->f32()[1], 3);
 }
 
+TEST_F(FailingBackendTest, AMarkIsWaitedForWithoutWhatIsBehindIt) {
+  const auto host = *backend_->AllocateOnHost(2 * sizeof(float));
+  const float values[] = {3, 4};
+  backend_->CopyFromHost(values, sizeof(values), x_->data());
+  backend_->QueueCopyToHost(x_->data(), 4, host->data());
+  const int64_t first = backend_->Mark();
+  backend_->QueueCopyToHost(x_->f32() + 1, 4, host->f32() + 1);
+  const int64_t second = backend_->Mark();
+  ASSERT_TRUE(backend_->WaitFor(first).ok());
+  EXPECT_EQ(host->f32()[0], 3);
+  EXPECT_EQ(host->f32()[1], 0);
+  ASSERT_TRUE(backend_->WaitFor(second).ok());
+  EXPECT_EQ(host->f32()[1], 4);
+  emulation::settings.fault = cudaErrorIllegalAddress;
+  EXPECT_EQ(backend_->WaitFor(second).code(), absl::StatusCode::kInternal);
+  for (int i = 0; i < Device::kMarks; ++i) backend_->Mark();
+  EXPECT_DEATH(backend_->WaitFor(second).IgnoreError(),
+               "a mark that is forgotten");
+  EXPECT_DEATH(backend_->WaitFor(second + Device::kMarks + 1).IgnoreError(),
+               "a mark that is forgotten");
+}
+
 TEST_F(FailingBackendTest, DrawsLeaveTheirErrorsToSynchronize) {
   const RowDraw draw = {{1, 2, 1.0f, 8}, 0};
   auto* const ids = static_cast<int32_t*>(x_->data()) + 8;

@@ -1,6 +1,7 @@
 #include "tests/kernels/cuda/emulation/runtime.h"
 
 #include <cuda_runtime_api.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -119,6 +120,14 @@ std::deque<std::function<void()>>& Stream() {
 int64_t queued = 0;
 int64_t finished = 0;
 
+// Host memory that copies which have not run yet read or write.
+struct HostRange {
+  const char* begin;
+  const char* end;
+  int64_t copy;  // how many were queued with it
+};
+std::deque<HostRange> host_ranges;
+
 void RunUntil(int64_t target) {
   if (finished >= target) return;
   DeviceMemory().Open();
@@ -128,6 +137,9 @@ void RunUntil(int64_t target) {
     Stream().pop_front();
     run();
     ++finished;
+  }
+  while (!host_ranges.empty() && host_ranges.front().copy <= finished) {
+    host_ranges.pop_front();
   }
   DeviceMemory().Close();
 }
@@ -143,6 +155,16 @@ std::optional<OpenCapture> capture;
 bool InvalidatesCapture() {
   if (capture.has_value()) capture->invalid = true;
   return capture.has_value();
+}
+
+void CheckNotInUse(void* host) {
+  const auto* const begin = static_cast<const char*>(host);
+  const char* const end = begin + malloc_usable_size(host);
+  for (const HostRange& range : host_ranges) {
+    if (range.begin < end && begin < range.end) {
+      Die("host memory was freed that a copy has yet to use");
+    }
+  }
 }
 
 cudaError_t WaitUntil(int64_t target) {
@@ -174,6 +196,8 @@ void Enqueue(std::function<void()> run) {
   Stream().push_back(std::move(run));
   ++queued;
 }
+
+int64_t Unfinished() { return queued - finished; }
 
 void CheckDevicePointer(const void* pointer) {
   if (pointer != nullptr && !DeviceMemory().Contains(pointer)) {
@@ -306,6 +330,7 @@ cudaError_t cudaMallocHost(void** data, size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void* data) {
+  emulation::CheckNotInUse(data);
   std::free(data);
   return cudaSuccess;
 }
@@ -328,6 +353,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
     counts.downloaded_bytes += bytes;
   }
   Enqueue([=] { std::memcpy(to, from, bytes); });
+  if (kind != cudaMemcpyDeviceToDevice) {
+    const auto* const host =
+        static_cast<const char*>(kind == cudaMemcpyHostToDevice ? from : to);
+    emulation::host_ranges.push_back({host, host + bytes, emulation::queued});
+  }
   return cudaSuccess;
 }
 

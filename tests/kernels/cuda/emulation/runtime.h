@@ -63,6 +63,9 @@ void ResetDevice();
 // graph that is being captured.
 void Enqueue(std::function<void()> run);
 
+// What is queued and has not run yet.
+int64_t Unfinished();
+
 // Ends the program unless `pointer` is null or in device memory.
 void CheckDevicePointer(const void* pointer);
 
