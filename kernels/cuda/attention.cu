@@ -4,16 +4,21 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_bf16.cuh"
+#include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/kv_address.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/primitives.cuh"
 
+// Attention over keys and values of float32, on CUDA cores; for bf16 see
+// attention_bf16.cuh.
+//
 // How memory is read. Scores: a thread is a position, so a warp reads runs of
 // block_size words of the keys (64 bytes for blocks of 16), every byte once for
 // all queries of the tile. Values: a thread is four dimensions of some
-// positions, so it reads 16 bytes (8 of bf16) and a position's lie together.
-// Nothing is staged in shared memory: enough blocks fit on a multiprocessor to
-// keep its loads in flight.
+// positions, so it reads 16 bytes and a position's lie together. Nothing is
+// staged in shared memory: enough blocks fit on a multiprocessor to keep its
+// loads in flight.
 
 namespace nacre::kernels::cuda {
 namespace {
@@ -54,20 +59,6 @@ struct Shared {
   }
 };
 
-// The queries of one block.
-struct TileQueries {
-  int first_row;
-  int first;  // counted over the rows' query heads of one KV head
-  int count;
-  int group;  // query heads of a KV head
-  int kv_head;
-
-  __device__ int Row(int i) const { return first_row + (first + i) / group; }
-  __device__ int Head(int i) const {
-    return kv_head * group + (first + i) % group;
-  }
-};
-
 // How the threads share dimensions and positions: `vectors` threads have four
 // dimensions each of one position, the next group of threads the next range of
 // positions. Follows from head_dim.
@@ -77,40 +68,24 @@ __device__ __forceinline__ int VectorsOf(int head_dim) {
   return vectors;
 }
 
-// Adds the words of one position's key to its scores, dimension by dimension.
+// Adds one position's key to its scores, dimension by dimension.
 template <int kQueries>
-__device__ __forceinline__ void Score(const float* keys, int words, int stride,
-                                      const float* queries, float* scores) {
-#pragma unroll 8
-  for (int word = 0; word < words; ++word) {
-    const float key = keys[static_cast<size_t>(word) * stride];
-#pragma unroll
-    for (int i = 0; i < kQueries; ++i) {
-      scores[i] = fmaf(queries[word * kQueries + i], key, scores[i]);
-    }
-  }
-}
-
-template <int kQueries>
-__device__ __forceinline__ void Score(const uint32_t* keys, int words,
+__device__ __forceinline__ void Score(const float* keys, int head_dim,
                                       int stride, const float* queries,
                                       float* scores) {
 #pragma unroll 8
-  for (int word = 0; word < words; ++word) {
-    const uint32_t pair = keys[static_cast<size_t>(word) * stride];
-    const float* const query = queries + 2 * word * kQueries;
+  for (int d = 0; d < head_dim; ++d) {
+    const float key = keys[static_cast<size_t>(d) * stride];
 #pragma unroll
     for (int i = 0; i < kQueries; ++i) {
-      scores[i] = fmaf(query[i], LowBF16(pair), scores[i]);
-      scores[i] = fmaf(query[kQueries + i], HighBF16(pair), scores[i]);
+      scores[i] = fmaf(queries[d * kQueries + i], key, scores[i]);
     }
   }
 }
 
-// Element is float or, for bf16, uint16_t; Word what a key is read in. One
-// block for each tile (x), KV head and part of its query heads (y) and split
-// (z).
-template <typename Element, typename Word, int kQueries>
+// One block for each tile (x), KV head and part of its query heads (y) and
+// split (z).
+template <int kQueries>
 __global__ void __launch_bounds__(kThreads, kMinBlocks)
     AttendKernel(const AttentionArgs args, int parts) {
   extern __shared__ uint4 shared[];
@@ -119,12 +94,8 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   const PagedKv& kv = args.kv;
   const int head_dim = kv.head_dim;
   const AttentionTile tile = args.tiles[blockIdx.x];
-  TileQueries queries;
-  queries.first_row = tile.first_row;
-  queries.group = args.num_heads / kv.num_kv_heads;
-  queries.kv_head = blockIdx.y / parts;
-  queries.first = blockIdx.y % parts * kQueries;
-  queries.count = min(kQueries, tile.rows * queries.group - queries.first);
+  const TileQueries queries(args, tile, static_cast<int>(blockIdx.y), parts,
+                            kQueries);
   const int split = blockIdx.z;
   const int begin = split * kAttentionSplit;
   // Last position of the split that a query may see; below 0: none.
@@ -161,13 +132,9 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
         args.rows.tables + args.rows.table_begins[tile.first_row];
     const KvPlace place =
         FindPosition(kv, table, begin + thread, queries.kv_head);
-    constexpr int kPerWord = sizeof(Word) / sizeof(Element);
-    const Word* const keys =
-        reinterpret_cast<const Word*>(static_cast<const Element*>(kv.blocks) +
-                                      place.keys) +
-        place.offset;
-    Score<kQueries>(keys, head_dim / kPerWord, kv.block_size, memory.queries,
-                    scores);
+    const float* const keys =
+        static_cast<const float*>(kv.blocks) + place.keys + place.offset;
+    Score<kQueries>(keys, head_dim, kv.block_size, memory.queries, scores);
     memory.values[thread] = place.values;
     memory.offsets[thread] = place.offset;
   }
@@ -182,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
 #pragma unroll
   for (int i = 0; i < kQueries; ++i) {
     if (i % kWarps != thread / 32 || limits[i] < 0) continue;
-    float maximum = __int_as_float(0xff800000);
+    float maximum = __int_as_float(kMinusInfinityBits);
 #pragma unroll
     for (int p = lane; p < kAttentionSplit; p += 32) {
       if (p <= limits[i]) {
@@ -214,7 +181,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   if (d < head_dim) {
     const ValueColumn column = FindColumn(kv, d);
     const auto* const values =
-        static_cast<const Element*>(kv.blocks) + column.begin;
+        static_cast<const float*>(kv.blocks) + column.begin;
     const int first = thread / vectors * vectors;
     const int end = min(first + vectors, last + 1);
 #pragma unroll 4
@@ -262,7 +229,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
         total += all[(static_cast<size_t>(g) * kQueries + i) * 4 * vectors + e];
       }
       if (only) {
-        args.out[query * head_dim + e] = total / memory.totals[i];
+        args.out[query * head_dim + e] = WeightedMean(total, memory.totals[i]);
       } else {
         args.partials[slot * (head_dim + 2) + 2 + e] = total;
       }
@@ -276,6 +243,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
 
 // One block for each pair of a row (x) and a query head (y): merges its splits
 // from the first to the last.
+template <bool kBase2>
 __global__ void __launch_bounds__(kMergeThreads)
     MergeKernel(const AttentionArgs args) {
   LaunchDependents();
@@ -298,49 +266,99 @@ __global__ void __launch_bounds__(kMergeThreads)
     for (int split = 1; split < splits; ++split) {
       const float* const next =
           first + static_cast<size_t>(split) * (head_dim + 2);
-      const float larger = fmaxf(maximum, next[0]);
-      const float old_weight = Exp(maximum - larger);
-      const float new_weight = Exp(next[0] - larger);
-      maximum = larger;
-      total = total * old_weight + next[1] * new_weight;
-      sum = sum * old_weight + next[2 + d] * new_weight;
+      const MergeWeights by = WeightsOf<kBase2>(maximum, next[0]);
+      maximum = by.maximum;
+      total = total * by.old_weight + next[1] * by.new_weight;
+      sum = sum * by.old_weight + next[2 + d] * by.new_weight;
     }
-    out[d] = sum / total;
+    out[d] = WeightedMean(sum, total);
   }
 }
 
-template <typename Element, typename Word, int kQueries>
-cudaError_t LaunchAttend(const Queue& queue, const AttentionArgs& args) {
+int PartsOf(const AttentionArgs& args, int queries) {
   const int group = args.num_heads / args.kv.num_kv_heads;
-  const int parts = (args.max_tile_rows * group + kQueries - 1) / kQueries;
-  const dim3 blocks(static_cast<unsigned>(args.num_tiles),
-                    static_cast<unsigned>(args.kv.num_kv_heads * parts),
-                    static_cast<unsigned>(args.max_splits));
-  return LaunchKernel(
-      queue, {blocks, kThreads, Shared<kQueries>::Bytes(args.kv.head_dim)},
-      AttendKernel<Element, Word, kQueries>, args, parts);
+  return (args.max_tile_rows * group + queries - 1) / queries;
+}
+
+dim3 BlocksOf(const AttentionArgs& args, int parts, int splits) {
+  return dim3(static_cast<unsigned>(args.num_tiles),
+              static_cast<unsigned>(args.kv.num_kv_heads * parts),
+              static_cast<unsigned>(splits));
+}
+
+template <int kQueries>
+cudaError_t AttendF32(const Queue& queue, const AttentionArgs& args) {
+  const int parts = PartsOf(args, kQueries);
+  return LaunchKernel(queue,
+                      {BlocksOf(args, parts, args.max_splits), kThreads,
+                       Shared<kQueries>::Bytes(args.kv.head_dim)},
+                      AttendKernel<kQueries>, args, parts);
 }
 
 // With as few accumulators as the longest tile needs.
-template <typename Element, typename Word>
-cudaError_t LaunchAttend(const Queue& queue, const AttentionArgs& args) {
-  const int group = args.num_heads / args.kv.num_kv_heads;
-  const int queries = args.max_tile_rows * group;
-  if (queries <= 1) return LaunchAttend<Element, Word, 1>(queue, args);
-  if (queries <= 4) return LaunchAttend<Element, Word, 4>(queue, args);
-  return LaunchAttend<Element, Word, kMostTileQueries>(queue, args);
+cudaError_t AttendF32(const Queue& queue, const AttentionArgs& args) {
+  const int queries =
+      args.max_tile_rows * (args.num_heads / args.kv.num_kv_heads);
+  if (queries == 1) return AttendF32<1>(queue, args);
+  if (queries <= 4) return AttendF32<4>(queue, args);
+  return AttendF32<kMostTileQueries>(queue, args);
+}
+
+template <bool kWhole, int kTiles, int kDims>
+cudaError_t AttendBf16(const Queue& queue, const AttentionArgs& args) {
+  using Block = Bf16Block<kTiles, kDims>;
+  constexpr auto kernel = Bf16Kernel<kWhole, kTiles, kDims>;
+  const size_t shared_bytes = Block::Bytes(args.kv.head_dim);
+  // As many blocks as fit are what keeps memory busy.
+  cudaError_t status = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+      cudaSharedmemCarveoutMaxShared);
+  if (status == cudaSuccess) {
+    status = cudaFuncSetAttribute(kernel,
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(shared_bytes));
+  }
+  if (status != cudaSuccess) return status;
+  const int parts = PartsOf(args, Block::kQueries);
+  return LaunchKernel(queue,
+                      {BlocksOf(args, parts, kWhole ? 1 : args.max_splits),
+                       kBf16Threads, shared_bytes},
+                      kernel, args, parts);
+}
+
+// With as few tiles of queries as the longest tile needs, if they fit.
+template <int kDims>
+cudaError_t AttendBf16(const Queue& queue, const AttentionArgs& args) {
+  // What every device that we run on has.
+  constexpr size_t kMostShared = 99 << 10;
+  const int head_dim = args.kv.head_dim;
+  const int queries =
+      args.max_tile_rows * (args.num_heads / args.kv.num_kv_heads);
+  if (args.whole) return AttendBf16<true, 4, kDims>(queue, args);
+  if (queries > 32 && Bf16Block<4, kDims>::Bytes(head_dim) <= kMostShared) {
+    return AttendBf16<false, 4, kDims>(queue, args);
+  }
+  if (queries > 16 && Bf16Block<2, kDims>::Bytes(head_dim) <= kMostShared) {
+    return AttendBf16<false, 2, kDims>(queue, args);
+  }
+  return AttendBf16<false, 1, kDims>(queue, args);
 }
 
 }  // namespace
 
 cudaError_t Attend(const Queue& queue, const AttentionArgs& args) {
-  const cudaError_t status = args.kv.type == DType::kBF16
-                                 ? LaunchAttend<uint16_t, uint32_t>(queue, args)
-                                 : LaunchAttend<float, float>(queue, args);
-  if (status != cudaSuccess || args.max_splits == 1) return status;
+  const bool bf16 = args.kv.type == DType::kBF16;
+  const cudaError_t status = !bf16 ? AttendF32(queue, args)
+                             : args.kv.head_dim <= 64
+                                 ? AttendBf16<64>(queue, args)
+                                 : AttendBf16<128>(queue, args);
+  if (status != cudaSuccess || args.whole || args.max_splits == 1) {
+    return status;
+  }
   const dim3 blocks(static_cast<unsigned>(args.num_rows),
                     static_cast<unsigned>(args.num_heads));
-  return LaunchKernel(queue, {blocks, kMergeThreads}, MergeKernel, args);
+  return LaunchKernel(queue, {blocks, kMergeThreads},
+                      bf16 ? MergeKernel<true> : MergeKernel<false>, args);
 }
 
 }  // namespace nacre::kernels::cuda

@@ -5,7 +5,15 @@
 // position 0; a block of threads takes one split of one KV head for a tile of
 // queries that share it: the query heads of a few rows of one session. Each
 // split has a maximum, a sum and a sum of values of its own; they are merged
-// from the first split to the last (online softmax).
+// from the first split to the last (online softmax). Or a block takes all
+// splits of a tile one after another, and merges as it goes: nothing is kept
+// in memory, and the bits are the same.
+//
+// Over a float32 cache everything is float32. Over a bf16 cache the products
+// are the tensor cores': queries (times scale, times log2 e) and weights
+// (2^(score - maximum), at most 1) are rounded to bf16, sums are float32, and
+// the weights are divided by the sum of the rounded ones. So a score may be off
+// by 2^-9 of the sum of its products' magnitudes, a weight by 2^-9 of itself.
 //
 // Batch-invariant: all of it follows from the row's position and from head_dim.
 // A row whose context is one split is written by the first kernel: that is what
@@ -26,11 +34,15 @@ namespace nacre::kernels::cuda {
 
 inline constexpr int kAttentionSplit = 128;  // positions; decides bits
 inline constexpr int kMostTileQueries = 8;   // of a tile; decides none
+inline constexpr int kMostBf16Queries = 64;  // likewise, of a bf16 cache
 inline constexpr int kMostHeadDim = 512;
+inline constexpr int kMostWholeHeadDim = 128;  // of AttentionArgs::whole
 
 // Rows of a tile that have `group` query heads for each KV head.
-constexpr int AttentionTileRows(int group) {
-  return group >= kMostTileQueries ? 1 : kMostTileQueries / group;
+constexpr int AttentionTileRows(int group, DType type) {
+  const int queries =
+      type == DType::kBF16 ? kMostBf16Queries : kMostTileQueries;
+  return group >= queries ? 1 : queries / group;
 }
 
 // Rows that follow each other in one session, at most AttentionTileRows.
@@ -55,7 +67,11 @@ struct AttentionArgs {
   int num_rows = 0;
   int max_tile_rows = 0;  // the longest of these tiles
   int max_splits = 0;     // AttentionSplits of their last position, or more
-  // AttentionPartialBytes(num_rows, num_heads, head_dim, max_splits) bytes.
+  // Whether a block takes all splits of a tile: for many full tiles of a bf16
+  // cache with a head_dim of at most kMostWholeHeadDim.
+  bool whole = false;
+  // AttentionPartialBytes(num_rows, num_heads, head_dim, max_splits) bytes;
+  // none for `whole`.
   float* partials = nullptr;
   float* out = nullptr;  // row i at out + i * num_heads * head_dim
 

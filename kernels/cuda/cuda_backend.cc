@@ -34,14 +34,6 @@ cuda::PagedKv PagedKvOf(const KvLayer& layer) {
           layer.type};
 }
 
-std::vector<cuda::AttentionTile> TilesOf(absl::Span<const RowContext> contexts,
-                                         int num_heads, const KvLayer& layer) {
-  NACRE_CHECK(num_heads % layer.num_kv_heads == 0,
-              "query heads are no multiple of the KV heads");
-  return cuda::CutTiles(
-      contexts, cuda::AttentionTileRows(num_heads / layer.num_kv_heads));
-}
-
 const float* RowsFrom(const float* x, int first, int cols) {
   return x + static_cast<size_t>(first) * static_cast<size_t>(cols);
 }
@@ -62,7 +54,7 @@ CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
 
 std::string CudaBackend::numerics_id() const {
   return absl::StrCat("cuda-", device_->sm(), WeightTypeSuffix(weight_type_),
-                      kv_type_ == DType::kBF16 ? "-kvbf16" : "-kvf32", "-v1");
+                      kv_type_ == DType::kBF16 ? "-kvbf16-v2" : "-kvf32-v1");
 }
 
 std::string CudaBackend::description() const {
@@ -276,11 +268,30 @@ void CudaBackend::RopeStoreKv(float* qkv, int num_heads, const float* cos,
   if (contexts.empty() || !device_->ok()) return;
   const cuda::PagedRows rows = batch_.SendRows(contexts, layer.block_size);
   // For Attention: an upload between kernels would cut a step in two.
-  batch_.SendTiles(TilesOf(contexts, num_heads, layer));
+  batch_.SendTiles(cuda::CutTiles(contexts, CutOf(num_heads, layer)));
   if (!device_->ok()) return;
   device_->Check(cuda::RotateAndStore(device_->queue(), qkv, num_heads, cos,
                                       sin, rows, kv),
                  "rotary embedding, keys and values");
+}
+
+cuda::AttentionCut CudaBackend::CutOf(int num_heads,
+                                      const KvLayer& layer) const {
+  NACRE_CHECK(num_heads % layer.num_kv_heads == 0,
+              "query heads are no multiple of the KV heads");
+  cuda::AttentionCut cut;
+  cut.tile_rows =
+      cuda::AttentionTileRows(num_heads / layer.num_kv_heads, layer.type);
+  cut.num_heads = num_heads;
+  cut.head_dim = layer.head_dim;
+  cut.max_partial_bytes = options_.max_partial_bytes;
+  if (layer.type == DType::kBF16 && layer.head_dim <= cuda::kMostWholeHeadDim) {
+    const int blocks =
+        options_.least_whole_blocks.value_or(device_->multiprocessors());
+    cut.least_whole_tiles =
+        (blocks + layer.num_kv_heads - 1) / layer.num_kv_heads;
+  }
+  return cut;
 }
 
 void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
@@ -289,8 +300,8 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
   cuda::AttentionArgs args;
   args.kv = PagedKvOf(layer);
   if (contexts.empty() || !device_->ok()) return;
-  const std::vector<cuda::AttentionTile> tiles =
-      TilesOf(contexts, num_heads, layer);
+  const cuda::AttentionCut cut = CutOf(num_heads, layer);
+  const std::vector<cuda::PlannedTile> tiles = cuda::CutTiles(contexts, cut);
   const cuda::AttentionTile* const sent_tiles = batch_.SendTiles(tiles);
   args.rows = batch_.SendRows(contexts, layer.block_size);
   args.q = q;
@@ -298,17 +309,18 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
   args.num_heads = num_heads;
   args.scale = scale;
   args.out = out;
-  for (const cuda::AttentionChunk& chunk :
-       cuda::CutChunks(contexts, tiles, num_heads, layer.head_dim,
-                       options_.max_partial_bytes)) {
+  for (const cuda::AttentionChunk& chunk : cuda::CutChunks(tiles, cut)) {
+    args.whole = chunk.whole;
     args.tiles = sent_tiles + chunk.first_tile;
     args.num_tiles = chunk.num_tiles;
     args.first_row = chunk.first_row;
     args.num_rows = chunk.num_rows;
     args.max_tile_rows = chunk.max_tile_rows;
     args.max_splits = chunk.max_splits;
-    const size_t bytes = cuda::AttentionPartialBytes(
-        chunk.num_rows, num_heads, layer.head_dim, chunk.max_splits);
+    const size_t bytes = chunk.whole ? 0
+                                     : cuda::AttentionPartialBytes(
+                                           chunk.num_rows, num_heads,
+                                           layer.head_dim, chunk.max_splits);
     if (!device_->ok() || !device_->Grow(bytes, &partials_)) return;
     args.partials = partials_->f32();
     device_->Check(cuda::Attend(device_->queue(), args), "attention");

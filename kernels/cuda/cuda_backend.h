@@ -1,8 +1,8 @@
 // The backend on one NVIDIA GPU (compute capability 8.0 and later). Weights
 // stay bf16 where the checkpoint has bf16 (or --weights bf16 asks for it); then
 // activations are rounded to bf16 before each product, products are summed in
-// float32. Elsewhere weights and products are float32. Everything between
-// products is float32.
+// float32. Elsewhere weights and products are float32. Attention over a bf16
+// cache rounds as attention.h says. Everything else is float32.
 //
 // Ops only queue work: the host waits in Synchronize, WaitFor, CopyToHost,
 // Allocate and AllocateOnHost, and when it is megabytes of uploads ahead. Small
@@ -21,6 +21,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_matrix.h"
 #include "kernels/cuda/cuda_token_drawer.h"
@@ -34,11 +35,14 @@ namespace nacre::kernels {
 
 // None decides bits.
 struct CudaBackendOptions {
-  // Partial results of attention that are kept at a time, if a tile of rows
-  // needs no more.
+  // Partial results of attention that are kept at a time, if a row needs no
+  // more.
   size_t max_partial_bytes = size_t{64} << 20;
   // Whether steps that come again are CUDA graphs.
   bool graphs = true;
+  // Blocks of attention that are worth all splits of their tiles of a prompt;
+  // none: as many as the device has multiprocessors.
+  absl::optional<int> least_whole_blocks;
 };
 
 class CudaBackend : public Backend {
@@ -109,6 +113,8 @@ class CudaBackend : public Backend {
   // rounded to bf16 and padded.
   using WriteRounded = absl::FunctionRef<cudaError_t(
       const cuda::Queue& queue, int first, int count, uint16_t* out)>;
+
+  cuda::AttentionCut CutOf(int num_heads, const KvLayer& layer) const;
 
   // `residual` may be null in all three.
   void Multiply(const float* x, int rows, const cuda::CudaMatrix& w,

@@ -110,6 +110,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(
   device->name_ = properties.name;
   device->major_ = properties.major;
   device->minor_ = properties.minor;
+  device->multiprocessors_ = properties.multiProcessorCount;
   if (properties.major < kLeastMajor) {
     return absl::FailedPreconditionError(
         absl::StrCat(name, " (", properties.name, ") has compute capability ",

@@ -56,6 +56,7 @@ class Device {
   cudaStream_t stream();
   std::string sm() const;           // "sm90"
   std::string description() const;  // "NVIDIA H200, device 0, sm90"
+  int multiprocessors() const { return multiprocessors_; }
 
   // Waits for nothing.
   DeviceMemory Memory();
@@ -102,6 +103,7 @@ class Device {
   std::string name_;
   int major_ = 0;
   int minor_ = 0;
+  int multiprocessors_ = 0;
   Queue queue_;
   StepGraphs* graphs_ = nullptr;        // of the step
   RecordedLaunches recorded_;           // of the step, not queued yet

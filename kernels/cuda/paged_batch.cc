@@ -16,12 +16,35 @@ size_t EndOfSession(absl::Span<const RowContext> contexts, size_t begin) {
   return end;
 }
 
+// Rows of one session in a step that are a prompt's: so many are worth a block
+// that stays for the whole context.
+constexpr size_t kLeastPromptRows = 64;
+
 int LastPosition(absl::Span<const RowContext> contexts) {
   int last = 0;
   for (const RowContext& context : contexts) {
     last = std::max(last, context.position);
   }
   return last;
+}
+
+int SplitsOf(absl::Span<const RowContext> contexts) {
+  return RoundedUp(AttentionSplits(LastPosition(contexts)));
+}
+
+size_t PartialBytes(const AttentionCut& cut, size_t rows, int splits) {
+  return AttentionPartialBytes(static_cast<int>(rows), cut.num_heads,
+                               cut.head_dim, splits);
+}
+
+// Full tiles of prompts.
+size_t PromptTiles(absl::Span<const RowContext> contexts, size_t tile_rows) {
+  size_t tiles = 0;
+  for (size_t begin = 0, end; begin < contexts.size(); begin = end) {
+    end = EndOfSession(contexts, begin);
+    if (end - begin >= kLeastPromptRows) tiles += (end - begin) / tile_rows;
+  }
+  return tiles;
 }
 
 }  // namespace
@@ -44,34 +67,42 @@ int RoundedUp(int count) {
   return (count + unit - 1) / unit * unit;
 }
 
-std::vector<AttentionTile> CutTiles(absl::Span<const RowContext> contexts,
-                                    int tile_rows) {
-  std::vector<AttentionTile> tiles;
+std::vector<PlannedTile> CutTiles(absl::Span<const RowContext> contexts,
+                                  const AttentionCut& cut) {
+  const auto tile_rows = static_cast<size_t>(cut.tile_rows);
+  const bool whole = PromptTiles(contexts, tile_rows) >=
+                     static_cast<size_t>(cut.least_whole_tiles);
+  std::vector<PlannedTile> tiles;
   for (size_t begin = 0, end; begin < contexts.size(); begin = end) {
     end = EndOfSession(contexts, begin);
-    const int count = static_cast<int>(end - begin);
-    for (int row = 0; row < count; row += tile_rows) {
-      tiles.push_back({static_cast<int32_t>(begin) + row,
-                       std::min(tile_rows, count - row)});
+    const bool prompt = end - begin >= kLeastPromptRows;
+    for (size_t row = begin, rows; row < end; row += rows) {
+      rows = std::min(tile_rows, end - row);
+      PlannedTile tile;
+      tile.whole = whole && prompt && rows == tile_rows;
+      tile.splits = SplitsOf(contexts.subspan(row, rows));
+      while (!tile.whole && rows > 1 &&
+             PartialBytes(cut, rows, tile.splits) > cut.max_partial_bytes) {
+        tile.splits = SplitsOf(contexts.subspan(row, --rows));
+      }
+      tile.at = {static_cast<int32_t>(row), static_cast<int32_t>(rows)};
+      tiles.push_back(tile);
     }
   }
   return tiles;
 }
 
-std::vector<AttentionChunk> CutChunks(absl::Span<const RowContext> contexts,
-                                      absl::Span<const AttentionTile> tiles,
-                                      int num_heads, int head_dim,
-                                      size_t max_bytes) {
+std::vector<AttentionChunk> CutChunks(absl::Span<const PlannedTile> tiles,
+                                      const AttentionCut& cut) {
   std::vector<AttentionChunk> chunks;
   for (size_t i = 0; i < tiles.size(); ++i) {
-    const AttentionTile& tile = tiles[i];
-    const int splits = RoundedUp(AttentionSplits(LastPosition(contexts.subspan(
-        static_cast<size_t>(tile.first_row), static_cast<size_t>(tile.rows)))));
-    if (!chunks.empty()) {
+    const auto& [tile, whole, splits] = tiles[i];
+    if (!chunks.empty() && chunks.back().whole == whole) {
       AttentionChunk& last = chunks.back();
       const int max_splits = std::max(last.max_splits, splits);
-      if (AttentionPartialBytes(last.num_rows + tile.rows, num_heads, head_dim,
-                                max_splits) <= max_bytes) {
+      const auto rows = static_cast<size_t>(last.num_rows + tile.rows);
+      if (whole ||
+          PartialBytes(cut, rows, max_splits) <= cut.max_partial_bytes) {
         ++last.num_tiles;
         last.num_rows += tile.rows;
         last.max_tile_rows = std::max(last.max_tile_rows, tile.rows);
@@ -79,8 +110,8 @@ std::vector<AttentionChunk> CutChunks(absl::Span<const RowContext> contexts,
         continue;
       }
     }
-    chunks.push_back(
-        {static_cast<int>(i), 1, tile.first_row, tile.rows, tile.rows, splits});
+    chunks.push_back({whole, static_cast<int>(i), 1, tile.first_row, tile.rows,
+                      tile.rows, splits});
   }
   return chunks;
 }
@@ -109,12 +140,12 @@ PagedRows PagedBatch::SendRows(absl::Span<const RowContext> contexts,
 }
 
 const AttentionTile* PagedBatch::SendTiles(
-    absl::Span<const AttentionTile> tiles) {
+    absl::Span<const PlannedTile> tiles) {
   static_assert(sizeof(AttentionTile) == 2 * sizeof(int32_t));
   ints_.clear();
-  for (const AttentionTile& tile : tiles) {
-    ints_.push_back(tile.first_row);
-    ints_.push_back(tile.rows);
+  for (const PlannedTile& tile : tiles) {
+    ints_.push_back(tile.at.first_row);
+    ints_.push_back(tile.at.rows);
   }
   return reinterpret_cast<const AttentionTile*>(
       tiles_.Send(ints_, device_, staging_));

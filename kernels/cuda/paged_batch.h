@@ -7,7 +7,9 @@
 #ifndef KERNELS_CUDA_PAGED_BATCH_H_
 #define KERNELS_CUDA_PAGED_BATCH_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -32,8 +34,27 @@ class SentInts {
   std::unique_ptr<Buffer> memory_;
 };
 
-// Rows whose partial results of attention fit into memory together.
+// How attention's rows are cut. Decides no bits.
+struct AttentionCut {
+  int tile_rows = 1;  // AttentionTileRows
+  int num_heads = 0;
+  int head_dim = 0;
+  size_t max_partial_bytes = 0;  // kept at a time, if a row needs no more
+  // So many full tiles of prompts go through all their splits in one block
+  // (AttentionArgs::whole).
+  int least_whole_tiles = std::numeric_limits<int>::max();
+};
+
+struct PlannedTile {
+  AttentionTile at;
+  bool whole = false;
+  int splits = 0;  // of its last position, RoundedUp
+};
+
+// Tiles that one launch takes: all whole, or all not; then the partial results
+// of their rows fit into memory together.
 struct AttentionChunk {
+  bool whole = false;
   int first_tile = 0;
   int num_tiles = 0;
   int first_row = 0;
@@ -47,14 +68,12 @@ struct AttentionChunk {
 int RoundedUp(int count);
 
 // Cuts rows into tiles: those that follow each other in one session (its block
-// table is the same pointer), at most `tile_rows`. Then tiles into chunks of
-// at most `max_bytes` of partial results, or one tile.
-std::vector<AttentionTile> CutTiles(absl::Span<const RowContext> contexts,
-                                    int tile_rows);
-std::vector<AttentionChunk> CutChunks(absl::Span<const RowContext> contexts,
-                                      absl::Span<const AttentionTile> tiles,
-                                      int num_heads, int head_dim,
-                                      size_t max_bytes);
+// table is the same pointer), fewer than a tile has where one would need more
+// memory than there is. Then tiles into chunks.
+std::vector<PlannedTile> CutTiles(absl::Span<const RowContext> contexts,
+                                  const AttentionCut& cut);
+std::vector<AttentionChunk> CutChunks(absl::Span<const PlannedTile> tiles,
+                                      const AttentionCut& cut);
 
 class PagedBatch {
  public:
@@ -63,7 +82,7 @@ class PagedBatch {
 
   // PagedRows::positions is null after an error.
   PagedRows SendRows(absl::Span<const RowContext> contexts, int block_size);
-  const AttentionTile* SendTiles(absl::Span<const AttentionTile> tiles);
+  const AttentionTile* SendTiles(absl::Span<const PlannedTile> tiles);
 
  private:
   Device* const device_;

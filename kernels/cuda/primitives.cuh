@@ -54,6 +54,14 @@ __device__ __forceinline__ void MultiplyAdd(float4& sum, uint32_t a0,
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+// Two floats as bf16 in one word, rounded to nearest (ties to even). NaN
+// becomes 0x7fff.
+__device__ __forceinline__ uint32_t RoundedPair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
 }  // namespace nacre::kernels::cuda
 
 #endif  // KERNELS_CUDA_PRIMITIVES_CUH_

@@ -81,11 +81,19 @@ TEST_F(PagedBatchTest, KeepsTheErrorWhereThereIsNoRoom) {
             absl::StatusCode::kResourceExhausted);
 }
 
-std::vector<std::pair<int, int>> Pairs(
-    const std::vector<AttentionTile>& tiles) {
+AttentionCut Cut(int tile_rows, size_t max_partial_bytes = 1 << 20) {
+  AttentionCut cut;
+  cut.tile_rows = tile_rows;
+  cut.num_heads = 4;
+  cut.head_dim = 6;  // 128 bytes a row and split
+  cut.max_partial_bytes = max_partial_bytes;
+  return cut;
+}
+
+std::vector<std::pair<int, int>> Pairs(const std::vector<PlannedTile>& tiles) {
   std::vector<std::pair<int, int>> pairs;
-  for (const AttentionTile& tile : tiles) {
-    pairs.emplace_back(tile.first_row, tile.rows);
+  for (const PlannedTile& tile : tiles) {
+    pairs.emplace_back(tile.at.first_row, tile.at.rows);
   }
   return pairs;
 }
@@ -94,15 +102,59 @@ TEST_F(PagedBatchTest, TilesStopWhereASessionOrTheirRoomEnds) {
   const std::vector<RowContext> contexts = {
       {first_.data(), 0},  {first_.data(), 1},  {first_.data(), 2},
       {second_.data(), 0}, {second_.data(), 1}, {first_.data(), 3}};
-  EXPECT_THAT(Pairs(CutTiles(contexts, 2)),
+  EXPECT_THAT(Pairs(CutTiles(contexts, Cut(2))),
               ElementsAre(std::pair(0, 2), std::pair(2, 1), std::pair(3, 2),
                           std::pair(5, 1)));
-  EXPECT_THAT(Pairs(CutTiles(contexts, 8)),
+  EXPECT_THAT(Pairs(CutTiles(contexts, Cut(8))),
               ElementsAre(std::pair(0, 3), std::pair(3, 2), std::pair(5, 1)));
-  EXPECT_TRUE(CutTiles({}, 8).empty());
-  EXPECT_EQ(AttentionTileRows(1), 8);
-  EXPECT_EQ(AttentionTileRows(3), 2);
-  EXPECT_EQ(AttentionTileRows(12), 1);
+  EXPECT_TRUE(CutTiles({}, Cut(8)).empty());
+  EXPECT_EQ(AttentionTileRows(1, DType::kF32), 8);
+  EXPECT_EQ(AttentionTileRows(3, DType::kF32), 2);
+  EXPECT_EQ(AttentionTileRows(12, DType::kF32), 1);
+  EXPECT_EQ(AttentionTileRows(4, DType::kBF16), 16);
+  EXPECT_EQ(AttentionTileRows(100, DType::kBF16), 1);
+}
+
+TEST_F(PagedBatchTest, TilesKnowTheirSplitsInWhateverOrderRowsAre) {
+  const std::vector<RowContext> contexts = {
+      {first_.data(), 7}, {first_.data(), 300}, {first_.data(), 3}};
+  const auto tiles = CutTiles(contexts, Cut(8));
+  ASSERT_EQ(tiles.size(), 1u);
+  EXPECT_EQ(tiles[0].splits, 3);
+  const auto* const sent =
+      reinterpret_cast<const int32_t*>(batch_->SendTiles(tiles));
+  EXPECT_THAT(Download(sent, 2), ElementsAre(0, 3));
+}
+
+TEST_F(PagedBatchTest, TilesAreShorterWhereTheirPartialResultsHaveNoRoom) {
+  std::vector<RowContext> contexts;
+  for (int row = 0; row < 6; ++row) contexts.push_back({first_.data(), 300});
+  // 3 splits: 384 bytes a row.
+  EXPECT_THAT(Pairs(CutTiles(contexts, Cut(4, 1000))),
+              ElementsAre(std::pair(0, 2), std::pair(2, 2), std::pair(4, 2)));
+  EXPECT_EQ(CutTiles(contexts, Cut(4, 0)).size(), 6u);
+}
+
+TEST_F(PagedBatchTest, FullTilesOfPromptsAreWholeWhereTheyAreMany) {
+  std::vector<RowContext> contexts;
+  for (int row = 0; row < 70; ++row) contexts.push_back({first_.data(), 300});
+  contexts.push_back({second_.data(), 5});
+  for (int row = 0; row < 16; ++row) contexts.push_back({first_.data(), 300});
+  AttentionCut cut = Cut(16, 0);
+  cut.least_whole_tiles = 5;
+  EXPECT_EQ(CutChunks(CutTiles(contexts, cut), cut).size(), 70u + 1 + 16);
+  cut.least_whole_tiles = 4;
+  const auto tiles = CutTiles(contexts, cut);
+  const auto chunks = CutChunks(tiles, cut);
+  ASSERT_EQ(chunks.size(), 1u + 6 + 1 + 16);
+  EXPECT_TRUE(chunks[0].whole);
+  EXPECT_EQ(chunks[0].num_tiles, 4);
+  EXPECT_EQ(chunks[0].num_rows, 64);
+  EXPECT_EQ(chunks[0].max_tile_rows, 16);
+  EXPECT_FALSE(chunks[1].whole);
+  EXPECT_EQ(chunks[1].first_row, 64);
+  // Not a prompt's.
+  EXPECT_FALSE(tiles.back().whole);
 }
 
 TEST_F(PagedBatchTest, ChunksHoldWhatFitsAndAtLeastOneTile) {
@@ -110,9 +162,9 @@ TEST_F(PagedBatchTest, ChunksHoldWhatFitsAndAtLeastOneTile) {
   for (const int position : {10, 11, 300, 301, 600, 601}) {
     contexts.push_back({first_.data(), position});
   }
-  const std::vector<AttentionTile> tiles = CutTiles(contexts, 2);
-  // 4 heads of 6 dimensions: 128 bytes a row and split; 3, then 5 splits.
-  const auto chunks = CutChunks(contexts, tiles, 4, 6, 4 * 3 * 128);
+  // 3, then 5 splits.
+  const AttentionCut cut = Cut(2, 4 * 3 * 128);
+  const auto chunks = CutChunks(CutTiles(contexts, cut), cut);
   ASSERT_EQ(chunks.size(), 2u);
   EXPECT_EQ(chunks[0].first_tile, 0);
   EXPECT_EQ(chunks[0].num_tiles, 2);
@@ -123,8 +175,9 @@ TEST_F(PagedBatchTest, ChunksHoldWhatFitsAndAtLeastOneTile) {
   EXPECT_EQ(chunks[1].first_row, 4);
   EXPECT_EQ(chunks[1].num_rows, 2);
   EXPECT_EQ(chunks[1].max_splits, 5);
-  EXPECT_EQ(CutChunks(contexts, tiles, 4, 6, 0).size(), 3u);
-  EXPECT_EQ(CutChunks(contexts, tiles, 4, 6, 1 << 20).size(), 1u);
+  const auto tiles = CutTiles(contexts, Cut(2));
+  EXPECT_EQ(CutChunks(tiles, Cut(2, 0)).size(), 3u);
+  EXPECT_EQ(CutChunks(tiles, Cut(2)).size(), 1u);
 }
 
 TEST_F(PagedBatchTest, SplitsAreRoundedUpByLessThanAQuarter) {
@@ -141,8 +194,8 @@ TEST_F(PagedBatchTest, SplitsAreRoundedUpByLessThanAQuarter) {
   EXPECT_EQ(different, 8 + 7 * 4);
   const std::vector<RowContext> contexts = {{first_.data(), 128 * 9 - 1},
                                             {first_.data(), 128 * 9}};
-  const auto tiles = CutTiles(contexts, 1);
-  EXPECT_EQ(CutChunks(contexts, tiles, 1, 2, 1 << 20)[0].max_splits, 10);
+  const auto tiles = CutTiles(contexts, Cut(1));
+  EXPECT_EQ(CutChunks(tiles, Cut(1))[0].max_splits, 10);
 }
 
 }  // namespace

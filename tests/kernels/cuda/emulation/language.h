@@ -62,6 +62,35 @@ inline float __shfl_xor_sync(unsigned, float value, int distance) {
       static_cast<uint32_t>(nacre::kernels::cuda::emulation::ShuffleXor(
           uint64_t{__float_as_uint(value)}, distance)));
 }
+inline int __any_sync(unsigned, int predicate) {
+  uint64_t any = predicate != 0;
+  for (int distance = 16; distance > 0; distance /= 2) {
+    any |= nacre::kernels::cuda::emulation::ShuffleXor(any, distance);
+  }
+  return any != 0;
+}
+inline int __reduce_max_sync(unsigned, int value) {
+  for (int distance = 16; distance > 0; distance /= 2) {
+    value = std::max(
+        value, static_cast<int>(nacre::kernels::cuda::emulation::ShuffleXor(
+                   static_cast<uint32_t>(value), distance)));
+  }
+  return value;
+}
+inline int __reduce_min_sync(unsigned lanes, int value) {
+  return ~__reduce_max_sync(lanes, ~value);
+}
+// Bytes of a (0 to 3) and b (4 to 7), as the selector's nibbles name them.
+inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t bytes = uint64_t{b} << 32 | a;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) {
+    const auto byte =
+        static_cast<uint32_t>(bytes >> (8 * (selector >> (4 * i) & 7)) & 0xff);
+    result |= byte << (8 * i);
+  }
+  return result;
+}
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute,
                                  int value) {
@@ -86,7 +115,7 @@ namespace {
 template <typename Body>
 void RunGrid(const dim3& blocks, int threads, size_t shared_bytes,
              const Body& body) {
-  constexpr unsigned char kUntouched = 0xee;
+  constexpr unsigned char kUntouched = 0xff;  // NaN
   auto* const bytes = reinterpret_cast<unsigned char*>(shared);
   gridDim = blocks;
   blockDim = dim3(static_cast<unsigned>(threads));

@@ -292,8 +292,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return cudaSuccess;
 }
 
-cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute,
-                                 int value) {
+cudaError_t cudaFuncSetAttribute(const void* kernel,
+                                 cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) {
+    return cudaSuccess;
+  }
   if (value > settings.shared_limit) return cudaErrorInvalidValue;
   emulation::SharedLimits()[kernel] = static_cast<size_t>(value);
   return cudaSuccess;

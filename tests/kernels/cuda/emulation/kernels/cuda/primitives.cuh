@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/math.cuh"
 #include "tests/kernels/cuda/emulation/machine.h"
 
 namespace nacre::kernels::cuda {
@@ -34,6 +35,13 @@ inline void MultiplyAdd(float4& sum, uint32_t a0, uint32_t a1, uint32_t a2,
   const uint32_t b[2] = {b0, b1};
   emulation::MultiplyAdd(d, a, b);
   sum = {d[0], d[1], d[2], d[3]};
+}
+
+inline uint32_t RoundedPair(float low, float high) {
+  const auto round = [](float value) {
+    return value == value ? uint32_t{RoundToBF16(value)} : 0x7fffu;
+  };
+  return round(low) | round(high) << 16;
 }
 
 }  // namespace nacre::kernels::cuda

@@ -1,0 +1,125 @@
+// Attention over bf16 keys and values: sums of weighted values on the tensor
+// cores, and of splits.
+
+#ifndef KERNELS_CUDA_ATTENTION_BF16_VALUES_CUH_
+#define KERNELS_CUDA_ATTENTION_BF16_VALUES_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_bf16_block.cuh"
+#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+namespace nacre::kernels::cuda {
+namespace {  // only attention.cu includes this
+
+// Sums of a warp's dimensions for its queries: x and y of [i][j] are dimensions
+// 2t kParts + j and (2t + 1) kParts + j of query g of tile i, z and w of g + 8.
+template <int kTiles, int kParts>
+using ValueSums = float4[kTiles][kParts];
+
+template <int kTiles, int kDims, int kParts>
+__device__ __forceinline__ void AddValues(const Bf16Block<kTiles, kDims>& block,
+                                          int steps,
+                                          ValueSums<kTiles, kParts>& sums) {
+#pragma unroll 2
+  for (int step = 0; step < steps; ++step) {
+    uint32_t b[kParts][2];
+    block.template LoadValues<false>(step, 0, b);
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+      if (16 * i >= block.count) break;
+      const uint4 a = block.weights[(step * kTiles + i) * 32 + block.lane];
+#pragma unroll
+      for (int j = 0; j < kParts; ++j) {
+        MultiplyAdd(sums[i][j], a.x, a.y, a.z, a.w, b[j][0], b[j][1]);
+      }
+    }
+  }
+}
+
+// As AddValues where a value is infinite or NaN that not all rows see: zero
+// times that is not zero. So each row has a turn in which what it does not see
+// is zero.
+template <int kTiles, int kDims, int kParts>
+__device__ __forceinline__ void AddValuesByRow(
+    const Bf16Block<kTiles, kDims>& block, const AttentionArgs& args,
+    const TileQueries& who, int begin, int steps,
+    ValueSums<kTiles, kParts>& sums) {
+  const int end = who.Row(who.count - 1);
+#pragma unroll 1
+  for (int row = who.Row(0); row <= end; ++row) {
+    const int limit = args.rows.positions[row] - begin;
+    // Which of the row's queries the lane's first is.
+    const int own =
+        block.lane / 4 + who.first - (row - who.first_row) * who.group;
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) {  // one at a time: few registers
+#pragma unroll 1
+      for (int step = 0; step < steps; ++step) {
+        uint32_t b[kParts][2];
+        block.template LoadValues<true>(step, limit, b);
+#pragma unroll
+        for (int i = 0; i < kTiles; ++i) {
+          const uint4 a = block.weights[(step * kTiles + i) * 32 + block.lane];
+          const bool low = own + 16 * i >= 0 && own + 16 * i < who.group;
+          const bool high =
+              own + 16 * i + 8 >= 0 && own + 16 * i + 8 < who.group;
+          float4& sum = sums[i][j];
+          float4 next = sum;
+          MultiplyAdd(next, a.x, a.y, a.z, a.w, b[j][0], b[j][1]);
+          sum = {low ? next.x : sum.x, low ? next.y : sum.y,
+                 high ? next.z : sum.z, high ? next.w : sum.w};
+        }
+      }
+    }
+  }
+}
+
+// A row's sums so far: maximum, total and values.
+template <int kTiles, int kParts>
+struct RowSums {
+  float maxima[kTiles][2];
+  float totals[kTiles][2];
+  ValueSums<kTiles, kParts> values;
+};
+
+// Adds a split to what the splits before it have, where a query sees it.
+template <int kTiles, int kParts>
+__device__ __forceinline__ void AddSplit(const RowSums<kTiles, kParts>& split,
+                                         const int (&positions)[kTiles][2],
+                                         int begin,
+                                         RowSums<kTiles, kParts>* rows) {
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (positions[i][half] < begin) continue;
+      float& maximum = rows->maxima[i][half];
+      float& total = rows->totals[i][half];
+      const MergeWeights by = WeightsOf<true>(maximum, split.maxima[i][half]);
+      maximum = by.maximum;
+      total = total * by.old_weight + split.totals[i][half] * by.new_weight;
+#pragma unroll
+      for (int j = 0; j < kParts; ++j) {
+        float4& to = rows->values[i][j];
+        const float4& from = split.values[i][j];
+        if (half == 0) {
+          to.x = to.x * by.old_weight + from.x * by.new_weight;
+          to.y = to.y * by.old_weight + from.y * by.new_weight;
+        } else {
+          to.z = to.z * by.old_weight + from.z * by.new_weight;
+          to.w = to.w * by.old_weight + from.w * by.new_weight;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_ATTENTION_BF16_VALUES_CUH_

@@ -1,0 +1,62 @@
+// What the kernels of attention have in common: whose queries a block has, and
+// how splits become one.
+
+#ifndef KERNELS_CUDA_ATTENTION_TILE_CUH_
+#define KERNELS_CUDA_ATTENTION_TILE_CUH_
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/math.cuh"
+
+namespace nacre::kernels::cuda {
+
+inline constexpr int kMinusInfinityBits = static_cast<int>(0xff800000u);
+
+// The queries of one block: part `part` of a tile's for one KV head.
+struct TileQueries {
+  int first_row;
+  int first;  // counted over the rows' query heads of one KV head
+  int count;  // at most 0: the part is empty
+  int group;  // query heads of a KV head
+  int kv_head;
+
+  __device__ TileQueries(const AttentionArgs& args, const AttentionTile& tile,
+                         int block, int parts, int most)
+      : first_row(tile.first_row),
+        first(block % parts * most),
+        group(args.num_heads / args.kv.num_kv_heads),
+        kv_head(block / parts) {
+    count = min(most, tile.rows * group - first);
+  }
+  __device__ int Row(int i) const { return first_row + (first + i) / group; }
+  __device__ int Head(int i) const {
+    return kv_head * group + (first + i) % group;
+  }
+};
+
+// What sums behind two maxima are multiplied by before they are added.
+struct MergeWeights {
+  float maximum;
+  float old_weight;
+  float new_weight;
+};
+
+// Base 2 or e. e^0 is 1 exactly: there is one exponential.
+template <bool kBase2>
+__device__ __forceinline__ MergeWeights WeightsOf(float maximum, float next) {
+  const float apart = maximum - next;
+  const float less = kBase2 ? Exp2Below0(-fabsf(apart)) : Exp(-fabsf(apart));
+  return {fmaxf(maximum, next), apart >= 0 ? 1.0f : less,
+          apart > 0 ? less : 1.0f};
+}
+
+// The end of every row. What is masked adds zeros, whose sign may be that of a
+// zero sum: a result of zero is always the positive one.
+__device__ __forceinline__ float WeightedMean(float sum, float total) {
+  return sum / total + 0.0f;
+}
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_ATTENTION_TILE_CUH_
