@@ -77,6 +77,28 @@ class ModelBench {
     return Seconds() - start;
   }
 
+  // Seconds a token of a draft: one row a step, each token drawn on the device
+  // and fed to the next step, which is queued `ahead` of it or not. Appends the
+  // tokens.
+  absl::StatusOr<double> DraftLoop(bool ahead, std::vector<int32_t>* drawn) {
+    sequence_->Truncate(plan_.decode_context);
+    const auto draw_behind = [&](int step) {
+      return TokenDraw{/*seed=*/1, plan_.decode_context + step + 1,
+                       /*temperature=*/1.0f, model_->info().vocab_size};
+    };
+    int32_t token = tokens_.front();
+    const double start = Seconds();
+    for (int step = 0; step < most_rows_; ++step) {
+      const absl::optional<TokenDraw> draw = draw_behind(step);
+      SequenceRows row = {sequence_.get(), {&token, 1}, 1, {&draw, 1}, {}};
+      if (ahead && step + 1 < most_rows_) row.next_draw = draw_behind(step + 1);
+      NACRE_RETURN_IF_ERROR(model_->Forward({&row, 1}).status());
+      token = model_->drawn_tokens().front();
+      drawn->push_back(token);
+    }
+    return (Seconds() - start) / most_rows_;
+  }
+
   // Whether the most rows have the same logits, bit for bit, in one step and in
   // one each, and the end of a prompt in one piece and in pieces.
   absl::StatusOr<bool> IsBatchInvariant() {
@@ -190,6 +212,28 @@ absl::Status MeasurePrompts(const GpuBench& bench, double weights,
   return absl::OkStatus();
 }
 
+absl::Status MeasureDraftLoop(const GpuBench& bench, ModelBench* model,
+                              Json* json) {
+  std::vector<double> times[2];  // not ahead, ahead
+  std::vector<int32_t> drawn[2];
+  for (int i = 0; i <= bench.plan.repetitions; ++i) {
+    for (const bool ahead : {false, true}) {
+      drawn[ahead].clear();
+      NACRE_ASSIGN_OR_RETURN(const double seconds,
+                             model->DraftLoop(ahead, &drawn[ahead]));
+      if (i > 0) times[ahead].push_back(seconds);
+    }
+  }
+  if (drawn[0] != drawn[1]) {
+    return absl::InternalError("steps that are queued ahead draw other tokens");
+  }
+  std::printf("draft loop: %.0f us a token, %.0f us without queueing ahead\n",
+              Median(times[1]) * 1e6, Median(times[0]) * 1e6);
+  (*json)["draft_loop"] = {{"seconds_per_token", Median(times[1])},
+                           {"without_queueing", Median(times[0])}};
+  return absl::OkStatus();
+}
+
 // Fills in `json`.
 absl::Status Measure(const GpuBench& bench, const GpuModel& model,
                      const RandomLlama& llama, Json* json) {
@@ -222,6 +266,7 @@ absl::Status Measure(const GpuBench& bench, const GpuModel& model,
   ModelBench model_bench(bench.plan, loaded.get());
   NACRE_RETURN_IF_ERROR(model_bench.Prepare());
   NACRE_RETURN_IF_ERROR(MeasureSteps(bench, bytes, &model_bench, json));
+  NACRE_RETURN_IF_ERROR(MeasureDraftLoop(bench, &model_bench, json));
   const double head = 1.0 * config.vocab_size * config.hidden_size;
   NACRE_RETURN_IF_ERROR(
       MeasurePrompts(bench, weights - head, &model_bench, json));

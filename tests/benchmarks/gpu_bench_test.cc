@@ -35,6 +35,7 @@ TEST_F(GpuBenchTest, MeasuresEveryPart) {
     ASSERT_EQ(model["steps"].size(), plan.rows.size());
     EXPECT_EQ(model["steps"][0]["to_one_row"], 1.0);
     EXPECT_EQ(model["prompts"].size(), plan.prompts.size());
+    EXPECT_GT(model["draft_loop"]["seconds_per_token"], 0);
     EXPECT_EQ(model["batch_invariant"], true);
   }
   // 2 layers of 64 x (2 x 64 + 2 x 32 + 3 x 128), a head of 512 x 64; a step
