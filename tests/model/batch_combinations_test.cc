@@ -257,12 +257,9 @@ std::string CaseName(
          kernels::SimdTargetName({std::get<1>(info.param), 0});
 }
 
-constexpr Types kTypes[] = {{"f32", "f32"},
-                            {"bf16", "f32"},
-                            {"bf16a16", "f32"},
-                            {"int8", "f32"},
-                            {"int4", "f32"},
-                            {"bf16", "bf16"}};
+constexpr Types kTypes[] = {{"f32", "f32"},     {"bf16", "f32"},
+                            {"bf16a16", "f32"}, {"int8", "f32"},
+                            {"int4", "f32"},    {"bf16", "bf16"}};
 
 // What the programs choose, and all that this machine can run.
 INSTANTIATE_TEST_SUITE_P(

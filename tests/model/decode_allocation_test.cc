@@ -175,9 +175,8 @@ TEST_P(DecodeAllocationTest, AStepOf1To16RowsAllocatesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(WeightsAndThreads, DecodeAllocationTest,
                          ::testing::Values(Case{"f32", 1}, Case{"bf16", 2},
-                                           Case{"bf16a16", 1},
-                                           Case{"int8", 1}, Case{"int8", 2},
-                                           Case{"int4", 2}),
+                                           Case{"bf16a16", 1}, Case{"int8", 1},
+                                           Case{"int8", 2}, Case{"int4", 2}),
                          [](const auto& info) {
                            return std::string(info.param.weights) + "_" +
                                   std::to_string(info.param.threads);
