@@ -72,8 +72,10 @@ CpuBackend::CpuBackend(std::vector<int> cpus, WeightType weight_type,
       threads_(cpus_) {}
 
 std::string CpuBackend::numerics_id() const {
+  const bool pairs =
+      weight_type_ == WeightType::kBF16A16 && gemm_.has_pair_products;
   return absl::StrCat("cpu-", absl::AsciiStrToLower(elementwise_.target_name),
-                      WeightTypeSuffix(weight_type_),
+                      WeightTypeSuffix(weight_type_), pairs ? "-pairs" : "",
                       kv_type_ == DType::kBF16 ? "-kvbf16" : "-kvf32", "-v3");
 }
 

@@ -45,6 +45,9 @@ struct GemmKernels {
   void (*multiply_bf16)(const GemmArgs& args, int unit_begin, int unit_end);
   // bf16 weights with rounded activations.
   void (*multiply_rounded)(const GemmArgs& args, int unit_begin, int unit_end);
+  // Whether that is by products of pairs: numbers below 2^-126 tell them from
+  // fused multiply-adds.
+  bool has_pair_products = false;
 };
 
 // The table of the best target that this CPU supports.

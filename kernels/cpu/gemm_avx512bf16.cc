@@ -136,6 +136,7 @@ bool UsePairProducts(GemmKernels* kernels) {
   }
   kernels->pack_rounded = PackActivations;
   kernels->multiply_rounded = Multiply;
+  kernels->has_pair_products = true;
   return true;
 }
 

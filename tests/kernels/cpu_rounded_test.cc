@@ -108,7 +108,8 @@ TEST_P(CpuRoundedTest, WhatIsNoNumberStaysInItsRow) {
   }
 }
 
-// The numerics id does not tell products of pairs from the portable code.
+// But for numbers below 2^-126, so the numerics id tells them apart all the
+// same.
 TEST_P(CpuRoundedTest, ProductsOfPairsHaveTheBitsOfThePortable) {
   GemmKernels pairs = PortableGemmKernels();
   if (!UsePairProducts(&pairs)) {
@@ -136,6 +137,10 @@ TEST_P(CpuRoundedTest, ProductsOfPairsHaveTheBitsOfThePortable) {
     return y;
   };
   EXPECT_EQ(ChooseGemmKernels().multiply_rounded, pairs.multiply_rounded);
+  EXPECT_NE(MakeBackend("cpu", "bf16a16")->numerics_id().find("-pairs-"),
+            std::string::npos);
+  EXPECT_EQ(MakeBackend("cpu", "bf16")->numerics_id().find("-pairs-"),
+            std::string::npos);
   for (const int rows : {1, 2, 3, 4, 5, 6, 7, 13, 33}) {
     for (const int cols : {1, 2, 7, 8, 15, 16, 17, 63, 172, 1000}) {
       const auto expected = multiply(PortableGemmKernels(), rows, cols);
