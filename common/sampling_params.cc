@@ -1,15 +1,27 @@
 #include "common/sampling_params.h"
 
+#include <array>
+#include <charconv>
 #include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 
 namespace nacre {
 namespace {
 
-absl::Status OutOfRange(const char* field, double value, const char* expected) {
+// The shortest text that is read as the same number: what is just outside its
+// limits is not shown as the limit.
+std::string NumberText(float value) {
+  std::array<char, 32> text;
+  const std::to_chars_result end =
+      std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end.ptr};
+}
+
+absl::Status OutOfRange(const char* field, float value, const char* expected) {
   return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", value, ", expected ", expected));
+      absl::StrCat(field, " is ", NumberText(value), ", expected ", expected));
 }
 
 }  // namespace
@@ -22,7 +34,8 @@ absl::Status ValidateSamplingParams(const SamplingParams& params) {
                       "a finite number >= 0");
   }
   if (params.top_k < 0) {
-    return OutOfRange("top_k", params.top_k, "a number >= 0 (0 keeps all)");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "top_k is ", params.top_k, ", expected a number >= 0 (0 keeps all)"));
   }
   if (!(params.top_p > 0 && params.top_p <= 1)) {
     return OutOfRange("top_p", params.top_p, "a number > 0 and <= 1");
@@ -51,8 +64,8 @@ absl::Status ValidateSamplingParams(const SamplingParams& params) {
   for (const auto& [id, bias] : params.logit_bias) {
     if (!(bias >= -kMaxLogitBias && bias <= kMaxLogitBias)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "logit_bias of token ", id, " is ", bias, ", expected a number from ",
-          -kMaxLogitBias, " to ", kMaxLogitBias));
+          "logit_bias of token ", id, " is ", NumberText(bias),
+          ", expected a number from ", -kMaxLogitBias, " to ", kMaxLogitBias));
     }
   }
   return absl::OkStatus();

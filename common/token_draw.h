@@ -2,7 +2,8 @@
 // logit / temperature + Gumbel noise, at temperature 0 of the largest logit;
 // ties keep the lower id, NaN and -inf are never drawn. What model::Sampler
 // draws, where nothing comes before the temperature and nothing is filtered, as
-// one number a token: a device may find the largest in any order.
+// one number a token: a device may find the largest in any order. Only where a
+// sound forward cannot have given the row, it says so instead.
 //
 // Thread-safe: pure functions. Free of Abseil: kernels of a GPU include it.
 
@@ -30,6 +31,14 @@ struct TokenDraw {
 inline constexpr int kDrawIdBits = 31;
 inline constexpr uint32_t kLargestDrawId = (1u << kDrawIdBits) - 1;
 
+// The key of a token whose logit is a number, but whose score is -inf: it is
+// below those of all others.
+inline constexpr uint64_t kLeastDrawKey = 1;
+
+// In place of the id drawn of a row that holds +inf, or nothing but NaN and
+// -inf. (A NaN beside numbers does not show: it has no key.)
+inline constexpr int32_t kUnsoundDraw = -1;
+
 inline constexpr float kInfiniteScore = std::numeric_limits<float>::infinity();
 
 // Rises with the float; -0 and 0 are equal. Not for NaN.
@@ -38,7 +47,7 @@ NACRE_HOST_DEVICE inline uint32_t OrderedBits(float value) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// The token of the largest key is drawn. 0: it cannot be. `noise` is that of
+// The token of the largest key is drawn. 0: NaN or -inf. `noise` is that of
 // the token (NoisePurpose::kSample); at temperature 0 it does not matter.
 NACRE_HOST_DEVICE inline uint64_t DrawKey(float temperature, float logit,
                                           uint32_t noise, int32_t id) {
@@ -55,15 +64,21 @@ NACRE_HOST_DEVICE inline uint64_t DrawKey(float temperature, float logit,
       score = logit;
     }
   }
-  if (!(score > -kInfiniteScore)) return 0;
+  if (!(score > -kInfiniteScore)) {
+    return logit > -kInfiniteScore ? kLeastDrawKey : 0;
+  }
   return is_certain << 63 | uint64_t{OrderedBits(score)} << kDrawIdBits |
          (kLargestDrawId - static_cast<uint32_t>(id));
 }
 
-// The id that the largest of a row's keys stands for; 0 where no token can be
-// drawn.
+// The id that the largest of a row's keys stands for, 0 where all scores are
+// -inf, or kUnsoundDraw.
 NACRE_HOST_DEVICE inline int32_t DrawnId(uint64_t largest_key) {
-  if (largest_key == 0) return 0;
+  const auto score_bits = static_cast<uint32_t>(largest_key >> kDrawIdBits);
+  if (largest_key == 0 || score_bits == OrderedBits(kInfiniteScore)) {
+    return kUnsoundDraw;
+  }
+  if (largest_key == kLeastDrawKey) return 0;
   return static_cast<int32_t>(
       kLargestDrawId - (static_cast<uint32_t>(largest_key) & kLargestDrawId));
 }

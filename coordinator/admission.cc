@@ -14,10 +14,11 @@ bool Admission::Remove(uint64_t id) {
 }
 
 absl::optional<uint64_t> Admission::Pop(
-    absl::FunctionRef<bool(int64_t need)> has_room) {
+    absl::FunctionRef<bool(uint64_t id)> has_room,
+    absl::FunctionRef<void(uint64_t id)> keep_free) {
   if (running_ >= max_running_) return absl::nullopt;
   for (auto it = queue_.begin(); it != queue_.end(); ++it) {
-    if (has_room(it->need)) {
+    if (has_room(it->id)) {
       const uint64_t id = it->id;
       for (auto passed = queue_.begin(); passed != it; ++passed) {
         ++passed->passes;
@@ -26,7 +27,7 @@ absl::optional<uint64_t> Admission::Pop(
       ++running_;
       return id;
     }
-    if (it->passes >= kMaxPasses) break;
+    if (it->passes >= kMaxPasses) keep_free(it->id);
   }
   return absl::nullopt;
 }

@@ -3,9 +3,9 @@
 //
 // A request that fits may pass one before it that does not (a small one, where
 // only a large one's room is missing), but each is passed at most kMaxPasses
-// times: then nobody starts before it. Since running requests end, it gets its
-// room. So a large request is never passed forever, and the workers do not
-// stand idle for it either.
+// times: then nothing starts before it where it could run. Since running
+// requests end, it gets its room. So a large request is never passed forever,
+// and the workers do not stand idle for it either.
 //
 // Pure: no I/O, no clock, no threads.
 
@@ -27,14 +27,16 @@ class Admission {
 
   explicit Admission(int max_running) : max_running_(max_running) {}
 
-  // Appends a request that needs `need` tokens of KV.
-  void Push(uint64_t id, int64_t need) { queue_.push_back({id, need, 0}); }
+  void Push(uint64_t id) { queue_.push_back({id, 0}); }
   // False if it does not wait.
   bool Remove(uint64_t id);
 
-  // Takes the next request that may start, nullopt if none may: `has_room` says
-  // for a need whether a target has it now. The caller starts it.
-  absl::optional<uint64_t> Pop(absl::FunctionRef<bool(int64_t need)> has_room);
+  // Takes the next request that may start, nullopt if none may: the caller
+  // starts it. `has_room` says whether a target has room for a request now.
+  // `keep_free` names one that was passed often enough: until Pop returns,
+  // has_room must leave out the targets that could take it.
+  absl::optional<uint64_t> Pop(absl::FunctionRef<bool(uint64_t id)> has_room,
+                               absl::FunctionRef<void(uint64_t id)> keep_free);
   // A request that Pop gave has ended.
   void OnEnded() { --running_; }
 
@@ -46,7 +48,6 @@ class Admission {
  private:
   struct Entry {
     uint64_t id = 0;
-    int64_t need = 0;
     int passes = 0;
   };
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "absl/types/optional.h"
 #include "common/rpc/grpc_status.h"
 #include "coordinator/clock.h"
 
@@ -17,6 +18,8 @@ constexpr uint32_t kMaxVocabulary = 1u << 24;
 constexpr uint32_t kMaxContext = 1u << 30;
 constexpr size_t kMaxNameBytes = 1024;
 constexpr int kMaxPolicyFiles = 64;
+constexpr int kMaxEosTokenIds = 1024;
+constexpr int kMaxStepTimes = 1024;
 
 absl::Status CheckName(const char* field, const std::string& value,
                        bool may_be_empty) {
@@ -32,6 +35,14 @@ absl::Status CheckNumber(const char* field, uint32_t value, uint32_t limit) {
   if (value < 1 || value > limit) {
     return absl::InvalidArgumentError(absl::StrCat(
         "Hello.", field, " is ", value, ", must be in [1, ", limit, "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCount(const char* field, int count, int limit) {
+  if (count > limit) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Hello.", field, " has ", count, " entries, at most ", limit));
   }
   return absl::OkStatus();
 }
@@ -63,7 +74,12 @@ absl::StatusOr<WorkerInfo> ParseHello(const v1::Hello& hello) {
                     kMaxVocabulary),
         CheckNumber("tokenizer_vocab_size", hello.tokenizer_vocab_size(),
                     kMaxVocabulary),
-        CheckNumber("context_length", hello.context_length(), kMaxContext)}) {
+        CheckNumber("context_length", hello.context_length(), kMaxContext),
+        CheckCount("eos_token_ids", hello.eos_token_ids_size(),
+                   kMaxEosTokenIds),
+        CheckCount("step_times", hello.step_times_size(), kMaxStepTimes),
+        CheckCount("policy_files", hello.policy_files_size(),
+                   kMaxPolicyFiles)}) {
     if (!status.ok()) return status;
   }
   WorkerInfo info;
@@ -86,18 +102,12 @@ absl::StatusOr<WorkerInfo> ParseHello(const v1::Hello& hello) {
       std::min<uint64_t>(hello.kv_capacity_tokens(), uint64_t{1} << 62));
   for (const v1::StepTime& time : hello.step_times()) {
     if (time.rows() <= speculation::StepTimeCurve::kMaxRows) {
-      info.step_times_ns.emplace_back(
-          static_cast<int>(time.rows()),
-          static_cast<int64_t>(
-              std::min<uint64_t>(time.duration_ns(), uint64_t{1} << 62)));
+      info.step_times_ns.emplace_back(static_cast<int>(time.rows()),
+                                      static_cast<int64_t>(std::min<uint64_t>(
+                                          time.duration_ns(), kMaxDurationNs)));
     }
   }
   info.abandons_steps = hello.abandons_steps();
-  if (hello.policy_files_size() > kMaxPolicyFiles) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Hello.policy_files has ", hello.policy_files_size(),
-                     " entries, at most ", kMaxPolicyFiles));
-  }
   for (const v1::PolicyFile& file : hello.policy_files()) {
     for (const absl::Status& status :
          {CheckName("policy_files.policy", file.policy(), false),
@@ -148,6 +158,7 @@ void RegistryService::Attachment::OnHello(const v1::Hello& hello) {
     common_vocabulary_ =
         std::min(info_.tokenizer_vocab_size, tokenizer_->vocab_size());
     command.mutable_vocabulary_request()->set_common_size(common_vocabulary_);
+    command.mutable_vocabulary_request()->set_attachment(secret_);
     stream = stream_;
   }
   stream->Send(std::move(command));
@@ -177,26 +188,51 @@ void RegistryService::Attachment::OnProof(const v1::VocabularyProof& proof) {
     ++open_streams_;
     client_ = GrpcWorkerClient::Connect(
         info.role, info.address, service_->options_.security,
-        {[self] { self->OnReady(); },
-         [self](const WorkerEvents& events) { self->OnEvents(events); },
+        {[self](uint64_t attachment) { self->OnReady(attachment); },
+         [self](WorkerEvents events) { self->OnEvents(std::move(events)); },
          [self](const absl::Status& status) { self->OnLost(status); }});
   }
 }
 
-void RegistryService::Attachment::OnReady() {
+void RegistryService::Attachment::OnReady(uint64_t attachment) {
   std::string address;
   {
     absl::MutexLock lock(&mu_);
     if (state_ != State::kDialling || stream_ == nullptr) return;
     address = info_.address;
+    if (attachment == secret_) state_ = State::kJoining;
+  }
+  if (attachment != secret_) {
+    const absl::Status wrong = absl::UnavailableError(absl::StrCat(
+        "WRONG_WORKER: at ", address, " another process answers than the ",
+        "worker that attached with this address; is its --advertise right?"));
+    spdlog::warn("worker refused: {}", std::string(wrong.message()));
+    End(wrong);
+    return;
   }
   service_->EndOlder(address, serial_);
-  absl::Status refused = absl::OkStatus();
+  Join();
+}
+
+// Its session stream says nothing more before this has returned.
+void RegistryService::Attachment::Join() {
+  WorkerInfo info;
+  std::shared_ptr<GrpcWorkerClient> client;
   {
     absl::MutexLock lock(&mu_);
-    if (state_ != State::kDialling || stream_ == nullptr) return;
-    absl::StatusOr<uint64_t> id = dispatcher_->AddWorker(info_, client_);
-    if (id.ok()) {
+    if (state_ != State::kJoining) return;
+    info = info_;
+    client = client_;
+  }
+  const absl::StatusOr<uint64_t> id =
+      dispatcher_->AddWorker(std::move(info), std::move(client));
+  if (!id.ok()) {
+    Refuse(id.status());
+    return;
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    if (state_ == State::kJoining && stream_ != nullptr) {
       worker_id_ = *id;
       state_ = State::kAttached;
       life_.OnAttached(now_ns_());
@@ -205,26 +241,27 @@ void RegistryService::Attachment::OnReady() {
       stream_->Send(std::move(command));
       spdlog::info("{} worker {} attached (model {}, {})", RoleName(info_.role),
                    info_.address, info_.model_name, info_.numerics_id);
-    } else {
-      refused = id.status();
+      return;
     }
   }
-  if (!refused.ok()) Refuse(refused);
+  // It has left meanwhile.
+  dispatcher_->RemoveWorker(*id);
 }
 
-void RegistryService::Attachment::OnEvents(const WorkerEvents& events) {
+void RegistryService::Attachment::OnEvents(WorkerEvents events) {
   uint64_t worker_id = 0;
   {
     absl::MutexLock lock(&mu_);
     worker_id = worker_id_;
     life_.OnAnswer(now_ns_());
   }
-  if (worker_id != 0) dispatcher_->OnEvents(worker_id, events);
+  if (worker_id != 0) dispatcher_->OnEvents(worker_id, std::move(events));
 }
 
 void RegistryService::Attachment::OnHeartbeat(const v1::Heartbeat& heartbeat) {
   std::shared_ptr<GrpcWorkerClient> client;
   uint64_t worker_id = 0;
+  bool drains = false;
   bool was_hung = false;
   {
     absl::MutexLock lock(&mu_);
@@ -234,12 +271,17 @@ void RegistryService::Attachment::OnHeartbeat(const v1::Heartbeat& heartbeat) {
     if (state_ != State::kAttached) return;
     client = client_;
     worker_id = worker_id_;
+    drains = told_to_drain_ || heartbeat.draining();
   }
-  if (heartbeat.draining() || heartbeat.hung()) {
+  if (heartbeat.hung()) {
     dispatcher_->DrainWorker(worker_id);
-  } else if (was_hung) {
+  } else if (was_hung && !drains) {
     dispatcher_->ResumeWorker(worker_id);
+    // An operator may have drained it meanwhile.
+    absl::MutexLock lock(&mu_);
+    drains = told_to_drain_;
   }
+  if (drains) dispatcher_->DrainWorker(worker_id);
   dispatcher_->StateKept(worker_id);
   client->Ping();
 }
@@ -272,6 +314,7 @@ void RegistryService::Attachment::OnStreamEnded() {
 void RegistryService::Attachment::Leave() {
   std::shared_ptr<GrpcWorkerClient> client;
   uint64_t worker_id = 0;
+  absl::optional<WorkerRole> lost;
   {
     absl::MutexLock lock(&mu_);
     if (state_ == State::kGone) return;
@@ -279,24 +322,36 @@ void RegistryService::Attachment::Leave() {
     client = std::move(client_);
     worker_id = std::exchange(worker_id_, 0);
     if (worker_id != 0) {
-      spdlog::info("{} worker {} left", RoleName(info_.role), info_.address);
+      if (!heartbeat_.draining() && !told_to_drain_) lost = info_.role;
+      spdlog::info("{} worker {} {}", RoleName(info_.role), info_.address,
+                   lost.has_value() ? "was lost" : "left");
     }
   }
+  if (lost.has_value()) service_->CountLost(*lost);
   if (worker_id != 0) dispatcher_->RemoveWorker(worker_id);
   if (client != nullptr) client->Cancel();
 }
 
 void RegistryService::Attachment::Refuse(const absl::Status& status) {
-  std::shared_ptr<Stream> stream;
-  {
-    absl::MutexLock lock(&mu_);
-    stream = std::move(stream_);
-  }
+  const std::shared_ptr<Stream> stream = TakeStream();
   if (stream == nullptr) return;
   if (!absl::IsUnavailable(status)) {
     spdlog::warn("worker refused: {}", std::string(status.message()));
   }
   stream->Finish(rpc::ToGrpcStatus(status));
+}
+
+void RegistryService::Attachment::End(const absl::Status& status) {
+  // First: the end of the session stream would tell it something else.
+  const std::shared_ptr<Stream> stream = TakeStream();
+  Leave();
+  if (stream != nullptr) stream->Finish(rpc::ToGrpcStatus(status));
+}
+
+std::shared_ptr<RegistryService::Attachment::Stream>
+RegistryService::Attachment::TakeStream() {
+  absl::MutexLock lock(&mu_);
+  return std::exchange(stream_, nullptr);
 }
 
 void RegistryService::Attachment::EndIfOlder(const std::string& address,
@@ -308,30 +363,53 @@ void RegistryService::Attachment::EndIfOlder(const std::string& address,
       return;
     }
   }
-  Leave();
-  Refuse(absl::UnavailableError(
+  End(absl::UnavailableError(
       absl::StrCat("another attachment took over the address ", address)));
 }
 
-void RegistryService::Attachment::EndIfSilent(int64_t now_ns,
-                                              int64_t timeout_ns) {
-  absl::Status silent;
+std::string RegistryService::Attachment::Missing() const {
+  switch (state_) {
+    case State::kHello:
+      return "it sent no Hello";
+    case State::kProof:
+      return absl::StrCat("the worker at ", info_.address,
+                          " did not prove its vocabulary");
+    default:
+      return absl::StrCat("the session stream to ", info_.address,
+                          " answered no ping");
+  }
+}
+
+void RegistryService::Attachment::EndIfSilent(int64_t now_ns) {
+  const auto format = [](int64_t ns) {
+    return absl::FormatDuration(absl::Nanoseconds(ns));
+  };
+  const Options& options = service_->options_;
+  absl::Status ended;
   {
     absl::MutexLock lock(&mu_);
-    if (state_ != State::kAttached || !life_.IsLost(now_ns, timeout_ns)) return;
-    silent = absl::UnavailableError(
-        absl::StrCat("no sign of life from the ", RoleName(info_.role), " at ",
-                     info_.address, " for ",
-                     absl::FormatDuration(
-                         absl::Nanoseconds(now_ns - life_.silent_since_ns()))));
+    if (state_ == State::kAttached) {
+      if (!life_.IsLost(now_ns, options.worker_timeout_ns)) return;
+      ended = absl::UnavailableError(absl::StrCat(
+          "no sign of life from the ", RoleName(info_.role), " at ",
+          info_.address, " for ", format(now_ns - life_.silent_since_ns()),
+          ": it counts as lost"));
+    } else {
+      // The dispatcher has it, or it is gone.
+      if (state_ == State::kJoining || state_ == State::kGone ||
+          now_ns - began_ns_ < options.attach_timeout_ns) {
+        return;
+      }
+      ended = absl::UnavailableError(
+          absl::StrCat("attaching took longer than ",
+                       format(options.attach_timeout_ns), ": ", Missing()));
+    }
   }
-  spdlog::warn("{}: it counts as lost", std::string(silent.message()));
-  Leave();
-  Refuse(silent);
+  spdlog::warn("{}", std::string(ended.message()));
+  End(ended);
 }
 
 bool RegistryService::Attachment::DrainIfAt(const std::string& address) {
-  std::shared_ptr<Stream> stream;
   uint64_t worker_id = 0;
   {
     absl::MutexLock lock(&mu_);
@@ -339,17 +417,19 @@ bool RegistryService::Attachment::DrainIfAt(const std::string& address) {
         info_.address != address) {
       return false;
     }
-    stream = stream_;
     worker_id = worker_id_;
+    if (!std::exchange(told_to_drain_, true)) {
+      v1::WorkerCommand command;
+      command.mutable_drain();
+      stream_->Send(std::move(command));
+    }
   }
   dispatcher_->DrainWorker(worker_id);
-  v1::WorkerCommand command;
-  command.mutable_drain();
-  stream->Send(std::move(command));
   return true;
 }
 
-bool RegistryService::Attachment::Describe(v1::WorkerInfo* info) {
+bool RegistryService::Attachment::Describe(const Statuses& statuses,
+                                           v1::WorkerInfo* info) {
   absl::MutexLock lock(&mu_);
   if (state_ == State::kHello || state_ == State::kGone || stream_ == nullptr) {
     return false;
@@ -358,10 +438,9 @@ bool RegistryService::Attachment::Describe(v1::WorkerInfo* info) {
   *info->mutable_heartbeat() = heartbeat_;
   const int64_t heartbeat_ns = life_.heartbeat_ns();
   info->set_heartbeat_age_ns(heartbeat_ns == 0 ? 0 : now_ns_() - heartbeat_ns);
-  for (const WorkerStatus& worker : dispatcher_->workers()) {
-    if (worker.id != worker_id_) continue;
-    info->set_ready(worker.ready);
-    info->set_sessions(worker.sessions);
+  if (const auto it = statuses.find(worker_id_); it != statuses.end()) {
+    info->set_ready(it->second->ready);
+    info->set_sessions(it->second->sessions);
   }
   return true;
 }

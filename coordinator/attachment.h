@@ -5,6 +5,7 @@
 #define COORDINATOR_ATTACHMENT_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,7 @@
 #include "coordinator/clock.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/grpc_worker_client.h"
+#include "coordinator/random_number.h"
 #include "coordinator/registry_service.h"
 #include "coordinator/signs_of_life.h"
 #include "proto/admin.pb.h"
@@ -32,12 +34,15 @@ inline constexpr uint32_t kProtocolVersion = 1;
 absl::StatusOr<WorkerInfo> ParseHello(const v1::Hello& hello);
 
 // Thread-safe. Kept alive by its streams' callbacks and, until both have ended,
-// by the service. Lock order: this one's before the dispatcher's; never two
-// attachments' at once, and the service is called without it.
+// by the service. Calls the dispatcher and the service without its lock:
+// neither delays what only looks at it.
 class RegistryService::Attachment
     : public std::enable_shared_from_this<RegistryService::Attachment> {
  public:
   using Stream = rpc::ServerMessageStream<v1::WorkerEvent, v1::WorkerCommand>;
+
+  // What the dispatcher says of its workers, by their ids.
+  using Statuses = std::map<uint64_t, const WorkerStatus*>;
 
   // Later attachments have larger serial numbers.
   Attachment(RegistryService* service, uint64_t serial)
@@ -45,7 +50,8 @@ class RegistryService::Attachment
         dispatcher_(service->dispatcher_),
         tokenizer_(service->tokenizer_),
         now_ns_(service->options_.now_ns),
-        serial_(serial) {}
+        serial_(serial),
+        began_ns_(now_ns_()) {}
 
   void SetStream(std::shared_ptr<Stream> stream);
 
@@ -56,25 +62,34 @@ class RegistryService::Attachment
   // Ends it from our side.
   void Refuse(const absl::Status& status);
   void EndIfOlder(const std::string& address, uint64_t serial);
-  void EndIfSilent(int64_t now_ns, int64_t timeout_ns);
+  void EndIfSilent(int64_t now_ns);
   // Tells the worker to drain; false if it is not the one at `address`.
   bool DrainIfAt(const std::string& address);
 
-  // False before Hello and when the worker has left.
-  bool Describe(v1::WorkerInfo* info);
+  // False before Hello and when the worker has left. A worker that is not among
+  // `statuses` takes no sessions yet.
+  bool Describe(const Statuses& statuses, v1::WorkerInfo* info);
 
  private:
-  enum class State { kHello, kProof, kDialling, kAttached, kGone };
+  enum class State { kHello, kProof, kDialling, kJoining, kAttached, kGone };
 
   void OnHello(const v1::Hello& hello);
   void OnProof(const v1::VocabularyProof& proof);
   void OnHeartbeat(const v1::Heartbeat& heartbeat);
   // The session stream's events.
-  void OnReady();
-  void OnEvents(const WorkerEvents& events);
+  void OnReady(uint64_t attachment);
+  void OnEvents(WorkerEvents events);
   void OnLost(const absl::Status& status);
+  // The worker comes into service.
+  void Join();
   // Takes the worker out of service; the streams end on their own.
   void Leave();
+  // Ends both streams, and the service.
+  void End(const absl::Status& status);
+  // Nothing more is said to the worker.
+  std::shared_ptr<Stream> TakeStream();
+  // What it has yet to do before it is in service.
+  std::string Missing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // One of the two streams has had its last callback.
   void OnStreamEnded();
 
@@ -83,6 +98,9 @@ class RegistryService::Attachment
   const tokenizer::Tokenizer* const tokenizer_;
   const Clock now_ns_;
   const uint64_t serial_;
+  const int64_t began_ns_;
+  // What only the process at the other end of the Attach stream is told.
+  const uint64_t secret_ = RandomNumber();
 
   absl::Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kHello;
@@ -95,6 +113,7 @@ class RegistryService::Attachment
   int common_vocabulary_ ABSL_GUARDED_BY(mu_) = 0;
   v1::Heartbeat heartbeat_ ABSL_GUARDED_BY(mu_);  // the latest
   SignsOfLife life_ ABSL_GUARDED_BY(mu_);
+  bool told_to_drain_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t worker_id_ ABSL_GUARDED_BY(mu_) = 0;  // 0 until in service
 };
 

@@ -19,6 +19,11 @@ inline int64_t MonotonicNs() {
 // A time that does not come.
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
+// `timeout_ns` (>= 0) after `now_ns`: kNever where that has no number.
+inline int64_t After(int64_t now_ns, int64_t timeout_ns) {
+  return timeout_ns >= kNever - now_ns ? kNever : now_ns + timeout_ns;
+}
+
 // Tests put their own in its place.
 using Clock = std::function<int64_t()>;
 

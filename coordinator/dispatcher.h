@@ -1,15 +1,19 @@
 // The heart of the coordinator: which workers are there, which sessions run on
-// them, and where every message goes. Pairs each session with the least loaded
-// target and draft, relays tails and commits, keeps the plans current, lets a
+// them, and where every message goes. Pairs each session with a target and a
+// draft (placer.h), relays tails and commits, keeps the plans current, lets a
 // session go on without its draft, and on another target when its own is gone.
 //
-// Thread-safe; one lock. Nothing here blocks: the callers are gRPC reactions.
+// Thread-safe; one lock, under which it only decides. The rest comes when it is
+// free again, in the order of the decisions: writing to workers and clients,
+// text, metrics and the search for plans (but a session's first). That is
+// before the call returns, or on another thread that is at it. Lists and
+// scrapes do not take the lock.
 
 #ifndef COORDINATOR_DISPATCHER_H_
 #define COORDINATOR_DISPATCHER_H_
 
+#include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -18,30 +22,25 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
-#include "absl/types/span.h"
 #include "coordinator/admission.h"
 #include "coordinator/dispatcher_options.h"
 #include "coordinator/dispatcher_records.h"
-#include "coordinator/kv_ledger.h"
-#include "coordinator/observer.h"
+#include "coordinator/placer.h"
 #include "coordinator/request.h"
-#include "coordinator/status_views.h"
-#include "coordinator/worker_client.h"
-#include "coordinator/worker_info.h"
-#include "speculation/estimators.h"
-#include "speculation/plan.h"
-#include "tokenizer/tokenizer.h"
+#include "coordinator/serial_observer.h"
 
 namespace nacre::coordinator {
 
 class Session;
+
+// What needs the lock.
+#define NACRE_LOCKED ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_)
 
 class Dispatcher {
  public:
@@ -57,8 +56,9 @@ class Dispatcher {
   // without a target, and those of draining ones, get it.
   absl::StatusOr<uint64_t> AddWorker(WorkerInfo info,
                                      std::shared_ptr<WorkerClient> client);
-  // No new sessions on it; those it has move to another where there is one.
-  // Resume: it had only seemed to hang.
+  // No new sessions on it; those it has move to another as far as that has
+  // room, at once or later, and else go on where they are. Resume: it had only
+  // seemed to hang.
   void DrainWorker(uint64_t worker_id);
   void ResumeWorker(uint64_t worker_id);
   // It is gone: sessions go on without their draft. Those without their target
@@ -68,17 +68,22 @@ class Dispatcher {
   void RemoveWorker(uint64_t worker_id);
   // Lets the worker close sessions whose close was lost: every few seconds.
   void StateKept(uint64_t worker_id);
-  void OnEvents(uint64_t worker_id, const WorkerEvents& events);
+  void OnEvents(uint64_t worker_id, WorkerEvents events);
 
   // ----------------------------------------------------------------- requests
-  // The served model: that of the attached targets; nullopt without one.
-  absl::optional<WorkerInfo> model() const;
+  // The served model: that of the ready targets; nullopt without one.
+  absl::optional<WorkerInfo> model() const { return board_.model(); }
+  // What new requests are for: also, where they wait for a target, the model
+  // that was served last.
+  absl::optional<WorkerInfo> expected_model() const;
 
   // Starts a session, or lets it wait until a target has room for it; its
   // output goes to `sink`, which is told nothing when this fails. Errors:
-  // UNAVAILABLE (no target is ready, or draining), ALREADY_EXISTS (request_id
-  // is running or waiting), RESOURCE_EXHAUSTED (no target is large enough, or
-  // the queue is full). Returns the session's id.
+  // UNAVAILABLE (there was no target yet, or none is ready and requests do not
+  // wait for one; another model; draining), ALREADY_EXISTS (request_id is
+  // running or waiting), FAILED_PRECONDITION (no target has the numerics_id
+  // asked for), RESOURCE_EXHAUSTED (no target is large enough, or the queue is
+  // full). Returns the session's id.
   absl::StatusOr<uint64_t> Start(RequestSpec request,
                                  std::shared_ptr<ResponseSink> sink);
   // It leaves the queue, or frees both workers. Unknown ids are ignored.
@@ -99,150 +104,145 @@ class Dispatcher {
   // Ends what still runs with UNAVAILABLE.
   void EndAll();
 
-  std::vector<WorkerStatus> workers() const;
-  std::vector<SessionStatus> sessions() const;  // that run
-  std::vector<SessionStatus> queued() const;    // that wait, in order
+  std::vector<WorkerStatus> workers() const { return board_.workers(); }
+  // Those that run, and those that wait, in order.
+  std::vector<SessionStatus> sessions() const { return board_.running(); }
+  std::vector<SessionStatus> queued() const { return board_.waiting(); }
   // KV that is promised to sessions on a worker, in tokens.
   int64_t reserved_kv_tokens(uint64_t worker_id) const;
-  bool draining() const;
+  bool draining() const { return draining_; }
   int64_t now_ns() const { return options_.now_ns(); }
+  int64_t locked_ns() const;  // how long its lock was held altogether
 
  private:
   using Waiting = WaitingRequest;
   using Worker = WorkerRecord;
-  Worker* FindWorker(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Of the ready workers with room for the request; 0 when there is none.
-  uint64_t LeastLoaded(WorkerRole role, const RequestSpec& request,
-                       const absl::flat_hash_set<uint64_t>& except) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // KV that the request takes on the worker.
-  static int64_t Need(const Worker& worker, const RequestSpec& request);
+  // Turns (dispatcher_turn.h):
+  class Turn;
+  void BeginTurn() ABSL_EXCLUSIVE_LOCK_FUNCTION(mu_);
+  Leftovers EndTurn() ABSL_UNLOCK_FUNCTION(mu_);
+  // Does all that the turn has left, and what comes of it.
+  void Deliver(Leftovers left) ABSL_LOCKS_EXCLUDED(mu_);
+  // The session's plan is to follow the costs of now.
+  void PlanLater(const Session& session) NACRE_LOCKED;
+  void Adopt(const PlanTask& task) NACRE_LOCKED;
+
+  Worker* FindWorker(uint64_t id) NACRE_LOCKED;
   // The session's KV on the worker is free.
-  void ReleaseRoom(uint64_t worker_id, uint64_t session_id)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  speculation::StepCosts Costs(const Session& session)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Opens the session, with all that is committed, on that target and, if it
+  void ReleaseRoom(uint64_t worker_id, uint64_t session_id) NACRE_LOCKED;
+  speculation::StepCosts Costs(const Session& session) NACRE_LOCKED;
+  // Makes the worker its target, with room there.
+  void TakeTarget(Session& session, uint64_t worker_id) NACRE_LOCKED;
+  // Opens the session, with all that is committed, on its target and, if it
   // wants one and one is there, on a draft.
-  void Open(Session& session, uint64_t target_id)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OpenDraft(Session& session, uint64_t worker_id)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Open(Session& session) NACRE_LOCKED;
+  void OpenDraft(Session& session, uint64_t worker_id) NACRE_LOCKED;
   // Pairs a running session with a draft if it wants one and one is there.
-  void AttachDraft(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The same for all, the oldest first.
-  void AttachDrafts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AttachDraft(Session& session) NACRE_LOCKED;
+  // The same for all that lack one, the oldest first.
+  void AttachDrafts() NACRE_LOCKED;
   // Makes the worker its draft, with room there.
-  void TakeDraft(Session& session, uint64_t worker_id)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void LoseDraft(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The sessions of `worker`, oldest first: the worker may lose them meanwhile.
-  std::vector<uint64_t> SessionsOf(const Worker& worker) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TakeDraft(Session& session, uint64_t worker_id) NACRE_LOCKED;
+  void LoseDraft(Session& session) NACRE_LOCKED;
+  void WorkerLeft(Session& session, const Worker& worker) NACRE_LOCKED;
+  void NoteDraft(const Session& session) NACRE_LOCKED;
 
   // Failover (dispatcher_failover.cc):
-  // Whether it computes the same bits as the session's first target.
-  static bool IsEqualTarget(const Worker& worker, const Session& session);
   // A target to go on on: 0 when none is ready, equal and has room.
-  uint64_t EqualTarget(const Session& session) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes the session off both workers; it waits for ResumeHeld, at most until
-  // the failover timeout from now. `reason` is for its client, should it end.
-  void Hold(Session& session, std::string reason)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t EqualTarget(const Session& session,
+                       const WorkerIds& except) const NACRE_LOCKED;
+  // Takes the session off both workers; its target knows or is gone.
+  void TakeOff(Session& session) NACRE_LOCKED;
+  // Takes it off; it waits for ResumeHeld, at most until the failover timeout
+  // from now. `reason` is for its client, should it end.
+  void Hold(Session& session, std::string reason) NACRE_LOCKED;
   // Its target could not, or no longer, serve it.
-  void OnTargetFailure(Session& session, const absl::Status& status)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnTargetFailure(Session& session,
+                       const absl::Status& status) NACRE_LOCKED;
   // Opens held sessions, oldest first, where there are targets for them, and
   // ends those that have waited too long.
-  void ResumeHeld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether a held session waits only for room on a target that is there.
-  bool HeldNeedRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Moves sessions off draining workers as far as others can take them.
-  void MoveFromDraining() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ResumeHeld() NACRE_LOCKED;
+  // The targets on which a held session waits only for room: what becomes free
+  // there is for it.
+  WorkerIds KeptForHeld() const NACRE_LOCKED;
+  // Moves sessions off draining workers as far as others have room for them:
+  // one that would only wait goes on where it is.
+  void MoveFromDraining() NACRE_LOCKED;
   // Events (dispatcher_events.cc):
+  using SharedEvents = std::shared_ptr<const WorkerEvents>;
   // Those of the worker's sessions; null else: late messages name closed ones.
-  Session* FindSession(uint64_t session_id, uint64_t worker_id)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnSpans(uint64_t worker_id, Worker& worker, const WorkerEvents& events)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnPrompts(uint64_t target_id, const WorkerEvents&)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<bool> RelayTails(uint64_t draft_id, const WorkerEvents& events)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Tells the other worker; which were applied. At most one of a session.
-  std::vector<bool> RelayVerdicts(
-      uint64_t target_id,
-      absl::Span<const WorkerEvents::SessionVerdict> verdicts)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void OnVerdict(Session& session, const WorkerEvents::SessionVerdict& event)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Session* FindSession(uint64_t session_id, uint64_t worker_id) NACRE_LOCKED;
+  void OnSpans(uint64_t worker_id, Worker& worker,
+               const SharedEvents& events) NACRE_LOCKED;
+  void OnPrompts(uint64_t target_id, const WorkerEvents&) NACRE_LOCKED;
+  void OnTails(uint64_t draft_id, const SharedEvents& events) NACRE_LOCKED;
+  void OnVerdicts(uint64_t target_id, const SharedEvents& events) NACRE_LOCKED;
   void OnFailures(uint64_t worker_id, WorkerRole role,
-                  const WorkerEvents& events)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Acknowledge(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // A worker's lane of a trace; the session fills in its spans.
-  static TraceLane LaneOf(const Worker& worker);
-  Placement PlacementOf(const Session& session) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Tells the sink and ends the session.
-  void Fail(Session& session, const absl::Status& status)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Closes the session on its workers and forgets it; the sink has been told.
-  void End(uint64_t session_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+                  const WorkerEvents& events) NACRE_LOCKED;
+  void Acknowledge(Session& session) NACRE_LOCKED;
+  Placement PlacementOf(const Session& session) const NACRE_LOCKED;
+  void TellMoved(Session& session) NACRE_LOCKED;
+  // What its answer is told at its end.
+  Answer::End LastWords(Session& session) NACRE_LOCKED;
+  void Complete(Session& session) NACRE_LOCKED;
+  // Tells the client and ends the session.
+  void Fail(Session& session, const absl::Status& status) NACRE_LOCKED;
+  // Closes the session on its workers and forgets it; its answer was told.
+  void End(uint64_t session_id) NACRE_LOCKED;
+  absl::StatusOr<uint64_t> Admit(Waiting waiting) ABSL_LOCKS_EXCLUDED(mu_);
   // Queue (dispatcher_queue.cc):
   // Why the request can run neither now nor later, if so.
-  absl::Status CheckAdmissible(const RequestSpec& request) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The same of the targets that are there.
-  absl::Status CheckServable(const RequestSpec& request) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static int64_t TargetNeed(const RequestSpec& request);
+  absl::Status CheckAdmissible(const RequestSpec& request) const NACRE_LOCKED;
   // Starts what waits and has room now.
-  void StartWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Launch(uint64_t session_id, Waiting waiting)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StartWaiting() NACRE_LOCKED;
+  void Launch(uint64_t session_id, Waiting waiting,
+              uint64_t target_id) NACRE_LOCKED;
   // Takes a request out of the queue; the sink has not been told.
-  Waiting Leave(uint64_t session_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Refuse(uint64_t session_id, const absl::Status& status)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void RefuseHopeless() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ExpireQueue(int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Forget(uint64_t session_id, const RequestSpec& request)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Waiting Leave(uint64_t session_id) NACRE_LOCKED;
+  void Refuse(uint64_t session_id, const absl::Status& status) NACRE_LOCKED;
+  void RefuseHopeless() NACRE_LOCKED;
+  void ExpireQueue(int64_t now_ns) NACRE_LOCKED;
+  void Forget(uint64_t session_id, const RequestSpec& request) NACRE_LOCKED;
   // Sees to a Tick at `at_ns` or before.
-  void WakeAt(int64_t at_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ExpireStalls(int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ExpireDeadlines(int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sends what was queued for any worker.
-  void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Gives room that has become free to who waits for it, held sessions first,
-  // and sends what was queued for any worker. Every change ends with it.
-  void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WakeAt(int64_t at_ns) NACRE_LOCKED;
+  void ExpireStalls(int64_t now_ns) NACRE_LOCKED;
+  void ExpireDeadlines(int64_t now_ns) NACRE_LOCKED;
+  // Gives room that has become free to what waits for it: held sessions, those
+  // of draining workers, the queue. Every change ends with it.
+  void Settle() NACRE_LOCKED;
 
   const Options options_;
-  Observer unobserved_;
-  Observer& observer_;
+  SerialObserver observer_;
+  StatusBoard board_;
   mutable absl::Mutex mu_;
-  std::map<uint64_t, Worker> workers_ ABSL_GUARDED_BY(mu_);
+  Outbox outbox_;  // under mu_, but for its last words
+  int64_t turn_since_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t locked_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  Workers workers_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, std::unique_ptr<Session>> sessions_
       ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Waiting> waiting_ ABSL_GUARDED_BY(mu_);
   Admission admission_ ABSL_GUARDED_BY(mu_);
   KvLedger ledger_ ABSL_GUARDED_BY(mu_);
+  Placer placer_ ABSL_GUARDED_BY(mu_);
   bool room_changed_ ABSL_GUARDED_BY(mu_) = false;
   bool draft_room_changed_ ABSL_GUARDED_BY(mu_) = false;
+  // A session was held, or the time of one that is may have come.
+  bool held_changed_ ABSL_GUARDED_BY(mu_) = false;
   // (deadline, session) of those that have one, running or waiting.
   std::set<std::pair<int64_t, uint64_t>> deadlines_ ABSL_GUARDED_BY(mu_);
   std::set<uint64_t> held_ ABSL_GUARDED_BY(mu_);  // sessions without a target
+  // Sessions on a target that want a draft and have none.
+  std::set<uint64_t> undrafted_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Stall> stalls_ ABSL_GUARDED_BY(mu_);
   int64_t tick_at_ns_ ABSL_GUARDED_BY(mu_) = kNever;  // the next one asked for
   absl::flat_hash_map<std::string, int> request_ids_ ABSL_GUARDED_BY(mu_);
-  speculation::AcceptanceEstimator acceptance_ ABSL_GUARDED_BY(mu_);
   uint64_t next_worker_id_ ABSL_GUARDED_BY(mu_) = 1;
   uint64_t next_session_id_ ABSL_GUARDED_BY(mu_) = 1;
-  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  std::atomic<bool> draining_{false};
 };
+
+#undef NACRE_LOCKED
 
 }  // namespace nacre::coordinator
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -20,45 +21,62 @@ constexpr int64_t kRetryNs = 1'000'000'000;
 // A request that kills its targets must not take the whole fleet with it.
 constexpr int kMaxLossesInARow = 5;
 
-}  // namespace
-
-bool Dispatcher::IsEqualTarget(const Worker& worker, const Session& session) {
+// Whether it computes the same bits as the session's first target.
+bool IsEqualTarget(const WorkerRecord& worker, const Session& session) {
   return worker.info.role == WorkerRole::kTarget &&
          worker.info.fingerprint == session.failover.fingerprint &&
+         worker.info.eos_token_ids == session.failover.eos_token_ids &&
          worker.info.numerics_id == session.failover.numerics_id;
 }
 
-uint64_t Dispatcher::EqualTarget(const Session& session) const {
-  absl::flat_hash_set<uint64_t> except = session.refused_by;
+}  // namespace
+
+uint64_t Dispatcher::EqualTarget(const Session& session,
+                                 const WorkerIds& except) const {
+  WorkerIds others = session.refused_by;
+  others.insert(except.begin(), except.end());
   for (const auto& [id, worker] : workers_) {
-    if (!IsEqualTarget(worker, session)) except.insert(id);
+    if (!IsEqualTarget(worker, session)) others.insert(id);
   }
-  return LeastLoaded(WorkerRole::kTarget, session.request(), except);
+  return placer_.LeastLoaded(WorkerRole::kTarget, session.request(), others);
 }
 
-void Dispatcher::Hold(Session& session, std::string reason) {
-  Worker& target = workers_.at(std::exchange(session.target_worker, 0));
+void Dispatcher::TakeOff(Session& session) {
+  Worker& target = workers_.at(session.target_worker.exchange(0));
   target.sessions.erase(session.id());
   if (session.follows_load()) --target.async_sessions;
-  session.OnWorkerLeft(LaneOf(target));
+  WorkerLeft(session, target);
   if (session.draft_worker != 0) {
     workers_.at(session.draft_worker).client->Close(session.id());
     LoseDraft(session);
   }
-  if (const auto* step = session.EndHeldStep()) {
-    observer_.OnRound(session.id(), *step, /*num_shown=*/0);
-  }
+  NoteDraft(session);
+  // Its client has nothing to take until the session goes on.
+  stalls_.erase(session.id());
+  const bool holds_step = session.schedule().ended_step() == nullptr;
   session.schedule().OnTargetLost();
+  if (holds_step) {
+    outbox_.Later(session.answer(), [answer = session.answer().get(),
+                                     step = session.schedule().step()] {
+      answer->EndHeldStep(step);
+    });
+  }
+}
+
+void Dispatcher::Hold(Session& session, std::string reason) {
+  TakeOff(session);
   session.failover.reason = std::move(reason);
   session.failover.give_up_ns =
-      options_.now_ns() + options_.failover_timeout_ns;
+      After(options_.now_ns(), options_.failover_timeout_ns);
   held_.insert(session.id());
-  observer_.OnMoved(session.id(), PlacementOf(session));
+  held_changed_ = true;
+  TellMoved(session);
 }
 
 void Dispatcher::OnTargetFailure(Session& session, const absl::Status& status) {
-  const bool is_running =
-      session.schedule().generated() > 0 || session.failover.num_losses > 0;
+  const bool is_running = session.schedule().generated() > 0 ||
+                          session.failover.num_losses > 0 ||
+                          session.failover.moved;
   const uint64_t refuser = session.target_worker;
   session.refused_by.insert(refuser);
   // No room, or it has forgotten the session: another may do, or this one
@@ -67,7 +85,7 @@ void Dispatcher::OnTargetFailure(Session& session, const absl::Status& status) {
                         absl::IsAborted(status);
   const bool may_move =
       absl::IsResourceExhausted(status) || may_wait || absl::IsInternal(status);
-  if (!may_move || (!may_wait && EqualTarget(session) == 0)) {
+  if (!may_move || (!may_wait && EqualTarget(session, /*except=*/{}) == 0)) {
     Fail(session, status);
     return;
   }
@@ -86,7 +104,7 @@ void Dispatcher::ResumeHeld() {
   if (held_.empty()) return;
   // The workers have heard of the end of the old sessions before they hear of
   // the new ones, which have the same ids.
-  Flush();
+  outbox_.Cut();
   const int64_t now_ns = options_.now_ns();
   const std::set<uint64_t> held = held_;
   for (uint64_t session_id : held) {
@@ -104,10 +122,12 @@ void Dispatcher::ResumeHeld() {
       failover.retry_ns = kNever;
       session.refused_by.clear();
     }
-    if (const uint64_t target_id = EqualTarget(session); target_id != 0) {
+    if (const uint64_t target_id = EqualTarget(session, /*except=*/{});
+        target_id != 0) {
       held_.erase(session_id);
-      Open(session, target_id);
-      observer_.OnMoved(session_id, PlacementOf(session));
+      TakeTarget(session, target_id);
+      Open(session);
+      TellMoved(session);
     } else if (failover.give_up_ns <= now_ns) {
       Fail(session,
            absl::UnavailableError(absl::StrCat(
@@ -122,41 +142,53 @@ void Dispatcher::ResumeHeld() {
   }
 }
 
-bool Dispatcher::HeldNeedRoom() const {
+WorkerIds Dispatcher::KeptForHeld() const {
+  WorkerIds kept;
   for (uint64_t session_id : held_) {
     const Session& session = *sessions_.at(session_id);
     for (const auto& [id, worker] : workers_) {
       if (worker.ready && IsEqualTarget(worker, session) &&
           !session.refused_by.contains(id) &&
-          ledger_.CouldHold(id, Need(worker, session.request()))) {
-        return true;
+          ledger_.CouldHold(id, Placer::Need(worker, session.request()))) {
+        kept.insert(id);
       }
     }
   }
-  return false;
+  return kept;
 }
 
 void Dispatcher::MoveFromDraining() {
+  std::vector<Session*> moved;
   for (auto& [worker_id, worker] : workers_) {
     if (worker.ready) continue;
-    for (uint64_t session_id : SessionsOf(worker)) {
+    const WorkerIds kept = KeptForHeld();
+    for (uint64_t session_id : worker.sessions.InOrder()) {
       Session& session = *sessions_.at(session_id);
       if (session.draft_worker == worker_id) {
-        if (LeastLoaded(WorkerRole::kDraft, session.request(),
-                        session.refused_by) == 0) {
+        if (placer_.LeastLoaded(WorkerRole::kDraft, session.request(),
+                                session.refused_by) == 0) {
           continue;
         }
         worker.client->Close(session_id);
         LoseDraft(session);
         AttachDraft(session);
-      } else if (EqualTarget(session) != 0) {
+      } else if (const uint64_t target_id = EqualTarget(session, kept);
+                 target_id != 0) {
         worker.client->Close(session_id);
-        Hold(session,
-             absl::StrCat("target worker ", worker.info.address, " drained"));
+        TakeOff(session);
+        session.failover.moved = true;
+        TakeTarget(session, target_id);  // the next one finds less room
+        moved.push_back(&session);
       }
     }
   }
-  ResumeHeld();
+  if (moved.empty()) return;
+  // As in ResumeHeld: the same ids are closed before they are opened.
+  outbox_.Cut();
+  for (Session* session : moved) {
+    Open(*session);
+    TellMoved(*session);
+  }
 }
 
 }  // namespace nacre::coordinator

@@ -6,23 +6,53 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "coordinator/dispatcher.h"
+#include "coordinator/dispatcher_turn.h"
+#include "coordinator/random_number.h"
 #include "coordinator/session.h"
 
 namespace nacre::coordinator {
+namespace {
+
+uint64_t NewHiddenChannel(const RequestSpec& request) {
+  if (request.method == speculation::Method::kAr ||
+      request.policy.kind() != speculation::PolicyKind::kCaliTs) {
+    return 0;
+  }
+  return RandomNumber();
+}
+
+}  // namespace
 
 absl::StatusOr<uint64_t> Dispatcher::Start(RequestSpec request,
                                            std::shared_ptr<ResponseSink> sink) {
-  absl::MutexLock lock(&mu_);
   const int64_t now_ns = options_.now_ns();
   if (request.arrival_ns == 0) request.arrival_ns = now_ns;
   if (options_.max_request_ns != kNever) {
-    request.deadline_ns = std::min(
-        request.deadline_ns, request.arrival_ns + options_.max_request_ns);
+    request.deadline_ns =
+        std::min(request.deadline_ns,
+                 After(request.arrival_ns, options_.max_request_ns));
   }
+  Waiting waiting;
+  waiting.hidden_channel = NewHiddenChannel(request);
+  waiting.since_ns = now_ns;
+  waiting.cell = std::make_shared<SessionCell>();
+  waiting.cell->request =
+      std::make_shared<const RequestSpec>(std::move(request));
+  const std::shared_ptr<const RequestSpec> shared = waiting.cell->request;
+  waiting.answer = std::make_shared<Answer>(shared, options_.tokenizer,
+                                            std::move(sink), &observer_);
+  const absl::StatusOr<uint64_t> id = Admit(std::move(waiting));
+  if (!id.ok()) observer_.OnRefused(*shared, id.status());
+  return id;
+}
+
+absl::StatusOr<uint64_t> Dispatcher::Admit(Waiting waiting) {
+  Turn turn(this);
+  const RequestSpec& request = waiting.request();
   if (absl::Status status = CheckAdmissible(request); !status.ok()) {
-    observer_.OnRefused(request, status);
     return status;
   }
   const uint64_t session_id = next_session_id_++;
@@ -31,42 +61,57 @@ absl::StatusOr<uint64_t> Dispatcher::Start(RequestSpec request,
     deadlines_.emplace(request.deadline_ns, session_id);
     WakeAt(request.deadline_ns);
   }
-  admission_.Push(session_id, TargetNeed(request));
-  waiting_[session_id] = {std::move(request), std::move(sink), now_ns};
+  admission_.Push(session_id);
+  board_.AddSession(session_id, waiting.cell);
+  const std::shared_ptr<Answer> answer = waiting.answer;
+  const int64_t now_ns = waiting.since_ns;
+  waiting_[session_id] = std::move(waiting);
   StartWaiting();
-  if (const auto it = waiting_.find(session_id); it != waiting_.end()) {
+  if (waiting_.contains(session_id)) {
     if (admission_.waiting() > options_.max_queue) {
       const Waiting left = Leave(session_id);
-      const absl::Status status = absl::ResourceExhaustedError(absl::StrCat(
+      absl::Status status = placer_.CheckReady(left.request());
+      if (!status.ok()) return status;
+      return absl::ResourceExhaustedError(absl::StrCat(
           "the queue is full: ", options_.max_queue, " requests wait"));
-      observer_.OnRefused(left.request, status);
-      return status;
     }
-    observer_.OnQueued(it->second.request, admission_.waiting() - 1);
-    WakeAt(now_ns + options_.queue_timeout_ns);
+    outbox_.Later(answer,
+                  [answer = answer.get(), position = admission_.waiting() - 1] {
+                    answer->OnQueued(position);
+                  });
+    WakeAt(After(now_ns, options_.queue_timeout_ns));
   }
   Settle();
   return session_id;
 }
 
-void Dispatcher::Launch(uint64_t session_id, Waiting waiting) {
+void Dispatcher::Launch(uint64_t session_id, Waiting waiting,
+                        uint64_t target_id) {
+  const WorkerInfo& target = workers_.at(target_id).info;
+  const RequestSpec& request = waiting.request();
+  if (request.call != nullptr) request.call->numerics_id = target.numerics_id;
+  placer_.OnPlaced(request, target_id);
+  waiting.cell->running = true;
   auto owned = std::make_unique<Session>(
-      session_id, std::move(waiting.request), acceptance_.alpha(),
-      options_.tokenizer, std::move(waiting.sink), options_.now_ns());
+      session_id, std::move(waiting.cell), std::move(waiting.answer),
+      waiting.hidden_channel, speculation::AcceptanceEstimator().alpha());
   Session& session = *owned;
   sessions_[session_id] = std::move(owned);
-  const uint64_t target_id =
-      LeastLoaded(WorkerRole::kTarget, session.request(), /*except=*/{});
-  const WorkerInfo& target = workers_.at(target_id).info;
   session.failover.fingerprint = target.fingerprint;
+  session.failover.eos_token_ids = target.eos_token_ids;
   session.failover.numerics_id = target.numerics_id;
-  Open(session, target_id);
-  observer_.OnStarted(session_id, session.request(), PlacementOf(session),
-                      session.queue_ns());
+  TakeTarget(session, target_id);
+  Open(session);
+  outbox_.Later(session.answer(),
+                [answer = session.answer().get(), session_id,
+                 placement = PlacementOf(session),
+                 numerics_id = target.numerics_id, now_ns = options_.now_ns()] {
+                  answer->OnStarted(session_id, placement, numerics_id, now_ns);
+                });
 }
 
 void Dispatcher::Cancel(uint64_t session_id, absl::string_view reason) {
-  absl::MutexLock lock(&mu_);
+  Turn turn(this);
   // gRPC cancels what is past its deadline: that is no will of the client.
   ExpireDeadlines(options_.now_ns());
   const absl::Status status = absl::CancelledError(reason);
@@ -78,17 +123,40 @@ void Dispatcher::Cancel(uint64_t session_id, absl::string_view reason) {
   Settle();
 }
 
+Answer::End Dispatcher::LastWords(Session& session) {
+  Answer::End end;
+  end.now_ns = options_.now_ns();
+  end.cost_ratio = Costs(session).CostRatio();
+  if (!session.request().trace) return end;
+  if (const Worker* target = FindWorker(session.target_worker)) {
+    end.target = target->lane();
+  }
+  if (const Worker* draft = FindWorker(session.draft_worker)) {
+    end.draft = draft->lane();
+  }
+  return end;
+}
+
+void Dispatcher::Complete(Session& session) {
+  outbox_.LastWord(session.answer(),
+                   [answer = session.answer().get(), end = LastWords(session)] {
+                     answer->Complete(end);
+                   });
+  End(session.id());
+}
+
 void Dispatcher::Fail(Session& session, const absl::Status& status) {
-  session.sink().OnError(status);
-  observer_.OnFinished(session.id(), session.request(), status,
-                       /*completion=*/nullptr);
+  outbox_.LastWord(session.answer(),
+                   [answer = session.answer().get(), status,
+                    end = LastWords(session)] { answer->Fail(status, end); });
   End(session.id());
 }
 
 void Dispatcher::End(uint64_t session_id) {
   const auto it = sessions_.find(session_id);
   Session& session = *it->second;
-  for (uint64_t id : {session.target_worker, session.draft_worker}) {
+  for (uint64_t id :
+       {session.target_worker.load(), session.draft_worker.load()}) {
     if (Worker* worker = FindWorker(id)) {
       worker->client->Close(session_id);
       worker->sessions.erase(session_id);
@@ -98,6 +166,7 @@ void Dispatcher::End(uint64_t session_id) {
     }
   }
   held_.erase(session_id);
+  undrafted_.erase(session_id);
   stalls_.erase(session_id);
   Forget(session_id, session.request());
   sessions_.erase(it);
@@ -106,6 +175,7 @@ void Dispatcher::End(uint64_t session_id) {
 }
 
 void Dispatcher::Forget(uint64_t session_id, const RequestSpec& request) {
+  board_.RemoveSession(session_id);
   deadlines_.erase({request.deadline_ns, session_id});
   const auto it = request_ids_.find(request.request_id);
   if (--it->second == 0) request_ids_.erase(it);
@@ -130,19 +200,20 @@ void Dispatcher::ExpireDeadlines(int64_t now_ns) {
 void Dispatcher::ExpireStalls(int64_t now_ns) {
   std::vector<uint64_t> stalled;
   for (auto& [session_id, stall] : stalls_) {
-    const int64_t taken = sessions_.at(session_id)->sink().taken_chunks();
+    const int64_t taken = sessions_.at(session_id)->answer()->taken_chunks();
     if (taken > stall.taken) {
       stall = {now_ns, taken};  // slow, but it reads
-    } else if (stall.since_ns + options_.client_timeout_ns <= now_ns) {
+    } else if (After(stall.since_ns, options_.client_timeout_ns) <= now_ns) {
       stalled.push_back(session_id);
       continue;
     }
-    WakeAt(stall.since_ns + options_.client_timeout_ns);
+    WakeAt(After(stall.since_ns, options_.client_timeout_ns));
   }
   std::sort(stalled.begin(), stalled.end());
   for (uint64_t session_id : stalled) {
     Session& session = *sessions_.at(session_id);
-    session.sink().Abandon();
+    outbox_.Later(session.answer(),
+                  [answer = session.answer().get()] { answer->Abandon(); });
     Fail(
         session,
         absl::CancelledError(absl::StrCat(
@@ -153,29 +224,40 @@ void Dispatcher::ExpireStalls(int64_t now_ns) {
 }
 
 bool Dispatcher::Drain(absl::Duration timeout) {
-  absl::MutexLock lock(&mu_);
-  draining_ = true;
-  for (uint64_t id : admission_.queue()) {
-    Refuse(id, absl::UnavailableError("the server is shutting down"));
+  const absl::Time deadline = absl::Now() + timeout;
+  {
+    Turn turn(this);
+    draining_ = true;
+    for (uint64_t id : admission_.queue()) {
+      Refuse(id, absl::UnavailableError("the server is shutting down"));
+    }
   }
-  const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return sessions_.empty();
-  };
-  return mu_.AwaitWithTimeout(absl::Condition(&idle), timeout);
+  {
+    absl::MutexLock lock(&mu_);
+    const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return sessions_.empty();
+    };
+    if (!mu_.AwaitWithDeadline(absl::Condition(&idle), deadline)) return false;
+  }
+  return outbox_.AwaitLastWords(deadline);
 }
 
 void Dispatcher::EndAll() {
-  absl::MutexLock lock(&mu_);
-  std::vector<uint64_t> ids;
-  for (const auto& [id, session] : sessions_) ids.push_back(id);
-  std::sort(ids.begin(), ids.end());
-  for (uint64_t id : ids) {
-    Session& session = *sessions_.at(id);
-    Fail(session, absl::UnavailableError(
-                      absl::StrCat("the server is shutting down after ",
-                                   session.schedule().generated(), " tokens")));
+  {
+    Turn turn(this);
+    std::vector<uint64_t> ids;
+    for (const auto& [id, session] : sessions_) ids.push_back(id);
+    std::sort(ids.begin(), ids.end());
+    for (uint64_t id : ids) {
+      Session& session = *sessions_.at(id);
+      Fail(session, absl::UnavailableError(absl::StrCat(
+                        "the server is shutting down after ",
+                        session.schedule().generated(), " tokens")));
+    }
+    Settle();
   }
-  Settle();
+  // Another thread may be at some of the answers.
+  outbox_.AwaitLastWords(absl::Now() + absl::Seconds(1));
 }
 
 }  // namespace nacre::coordinator

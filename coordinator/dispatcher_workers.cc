@@ -1,50 +1,52 @@
 // Workers that come and go, and who is paired with whom.
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "coordinator/dispatcher.h"
-#include "coordinator/policy_files.h"
+#include "coordinator/dispatcher_turn.h"
+#include "coordinator/model_mismatch.h"
 #include "coordinator/session.h"
 
 namespace nacre::coordinator {
 
 absl::StatusOr<uint64_t> Dispatcher::AddWorker(
     WorkerInfo info, std::shared_ptr<WorkerClient> client) {
-  absl::MutexLock lock(&mu_);
+  Turn turn(this);
   for (const auto& [id, other] : workers_) {
     if (info.role == WorkerRole::kTarget &&
-        other.info.role == WorkerRole::kTarget &&
-        info.fingerprint != other.info.fingerprint) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("MODEL_MISMATCH: target ", info.address,
-                       " holds checkpoint ", info.fingerprint,
-                       ", the attached targets hold ", other.info.fingerprint));
+        other.info.role == WorkerRole::kTarget) {
+      NACRE_RETURN_IF_ERROR(CheckSameModel(info, other.info));
     }
   }
   const uint64_t id = next_worker_id_++;
-  Worker& worker = workers_[id];
-  worker.info = std::move(info);
-  worker.client = std::move(client);
-  for (const auto& [rows, duration_ns] : worker.info.step_times_ns) {
-    worker.step_times.Add(rows, duration_ns);
-  }
+  const Worker& worker =
+      workers_.try_emplace(id, std::move(info), std::move(client), &outbox_)
+          .first->second;
+  board_.AddWorker(id, worker.cell);
   ledger_.AddWorker(id, worker.info.kv_capacity_tokens);
   if (worker.info.role == WorkerRole::kDraft) {
     draft_room_changed_ = true;
   } else {
     room_changed_ = true;
+    if (placer_.last_target().has_value() &&
+        placer_.last_target()->fingerprint != worker.info.fingerprint) {
+      for (auto& [other_id, other] : workers_) {
+        other.acceptance = speculation::AcceptanceEstimator();
+      }
+    }
+    placer_.OnTargetAdded(worker.info);
     RefuseHopeless();
   }
-  ResumeHeld();
-  MoveFromDraining();
   Settle();
   return id;
 }
 
 void Dispatcher::DrainWorker(uint64_t worker_id) {
-  absl::MutexLock lock(&mu_);
+  Turn turn(this);
   Worker* worker = FindWorker(worker_id);
   if (worker == nullptr) return;
   worker->ready = false;
@@ -54,17 +56,14 @@ void Dispatcher::DrainWorker(uint64_t worker_id) {
 }
 
 void Dispatcher::StateKept(uint64_t worker_id) {
-  absl::MutexLock lock(&mu_);
+  Turn turn(this);
   Worker* worker = FindWorker(worker_id);
   if (worker == nullptr) return;
-  std::vector<uint64_t> kept(worker->sessions.begin(), worker->sessions.end());
-  std::sort(kept.begin(), kept.end());
-  worker->client->Keep(kept);
-  worker->client->Flush();
+  worker->client->Keep(worker->sessions.InOrder());
 }
 
 void Dispatcher::ResumeWorker(uint64_t worker_id) {
-  absl::MutexLock lock(&mu_);
+  Turn turn(this);
   Worker* worker = FindWorker(worker_id);
   if (worker == nullptr || worker->ready) return;
   worker->ready = true;
@@ -74,11 +73,11 @@ void Dispatcher::ResumeWorker(uint64_t worker_id) {
 }
 
 void Dispatcher::RemoveWorker(uint64_t worker_id) {
-  absl::MutexLock lock(&mu_);
+  Turn turn(this);
   Worker* worker = FindWorker(worker_id);
   if (worker == nullptr) return;
   worker->ready = false;
-  for (uint64_t session_id : SessionsOf(*worker)) {
+  for (uint64_t session_id : worker->sessions.InOrder()) {
     Session& session = *sessions_.at(session_id);
     if (session.draft_worker == worker_id) {
       LoseDraft(session);
@@ -89,34 +88,20 @@ void Dispatcher::RemoveWorker(uint64_t worker_id) {
            absl::StrCat("target worker ", worker->info.address, " was lost"));
     }
   }
+  if (worker->info.role == WorkerRole::kTarget) {
+    placer_.OnTargetGone(worker->info, options_.now_ns());
+  }
   workers_.erase(worker_id);
+  board_.RemoveWorker(worker_id);
   ledger_.RemoveWorker(worker_id);
   RefuseHopeless();
   Settle();
 }
 
-std::vector<uint64_t> Dispatcher::SessionsOf(const Worker& worker) const {
-  std::vector<uint64_t> ids(worker.sessions.begin(), worker.sessions.end());
-  std::sort(ids.begin(), ids.end());
-  return ids;
-}
-
-absl::optional<WorkerInfo> Dispatcher::model() const {
-  absl::MutexLock lock(&mu_);
-  for (const auto& [id, worker] : workers_) {
-    if (worker.info.role == WorkerRole::kTarget && worker.ready) {
-      return worker.info;
-    }
-  }
-  return absl::nullopt;
-}
-
-int64_t Dispatcher::Need(const Worker& worker, const RequestSpec& request) {
-  const int64_t need = TargetNeed(request);
-  // A draft may stop short of the target's length.
-  return worker.info.role == WorkerRole::kDraft
-             ? std::min(need, KvLedger::Need(worker.info.context_length))
-             : need;
+absl::optional<WorkerInfo> Dispatcher::expected_model() const {
+  absl::optional<WorkerInfo> ready = model();
+  if (ready.has_value() || !options_.hold_without_target) return ready;
+  return board_.last_target();
 }
 
 void Dispatcher::ReleaseRoom(uint64_t worker_id, uint64_t session_id) {
@@ -125,45 +110,39 @@ void Dispatcher::ReleaseRoom(uint64_t worker_id, uint64_t session_id) {
   (is_draft ? draft_room_changed_ : room_changed_) = true;
 }
 
-uint64_t Dispatcher::LeastLoaded(
-    WorkerRole role, const RequestSpec& request,
-    const absl::flat_hash_set<uint64_t>& except) const {
-  uint64_t best = 0;
-  size_t best_load = 0;
-  for (const auto& [id, worker] : workers_) {
-    if (worker.info.role != role || !worker.ready || except.contains(id) ||
-        (role == WorkerRole::kDraft && !CanRunPolicy(worker.info, request)) ||
-        !ledger_.HasRoom(id, Need(worker, request))) {
-      continue;
-    }
-    if (best == 0 || worker.sessions.size() < best_load) {
-      best = id;
-      best_load = worker.sessions.size();
-    }
-  }
-  return best;
-}
-
-void Dispatcher::Open(Session& session, uint64_t target_id) {
-  session.target_worker = target_id;
-  Worker& target = workers_.at(target_id);
+void Dispatcher::TakeTarget(Session& session, uint64_t worker_id) {
+  Worker& target = workers_.at(worker_id);
+  ledger_.Reserve(worker_id, session.id(),
+                  Placer::Need(target, session.request()));
   target.sessions.insert(session.id());
   if (session.follows_load()) ++target.async_sessions;
-  ledger_.Reserve(target_id, session.id(), Need(target, session.request()));
+  session.target_worker = worker_id;
+}
+
+void Dispatcher::Open(Session& session) {
+  Worker& target = workers_.at(session.target_worker);
   if (session.schedule().wants_draft()) {
-    const uint64_t draft_id =
-        LeastLoaded(WorkerRole::kDraft, session.request(), session.refused_by);
+    const uint64_t draft_id = placer_.LeastLoaded(
+        WorkerRole::kDraft, session.request(), session.refused_by);
     if (draft_id != 0) {
       TakeDraft(session, draft_id);
       session.schedule().AttachDraft();
     }
   }
-  session.schedule().Replan(Costs(session));
+  NoteDraft(session);
+  // The first plan is searched for here, under the lock: a target that is
+  // opened without one would step alone until it comes. A later one follows at
+  // once.
+  if (session.schedule().wants_draft() && !session.schedule().has_plan()) {
+    session.schedule().Replan(Costs(session));
+  } else {
+    PlanLater(session);
+  }
 
   TargetOpening opening;
   opening.session_id = session.id();
-  opening.token_ids = &session.schedule().committed();
-  opening.request = &session.request();
+  opening.request = session.shared_request();
+  opening.generated = session.schedule().committed();
   opening.plan = session.schedule().plan().target;
   opening.epoch = session.schedule().epoch();
   opening.has_draft = session.draft_worker != 0;
@@ -173,12 +152,12 @@ void Dispatcher::Open(Session& session, uint64_t target_id) {
 }
 
 void Dispatcher::OpenDraft(Session& session, uint64_t worker_id) {
-  const Worker& draft = workers_.at(worker_id);
+  Worker& draft = workers_.at(worker_id);
   const Worker& target = workers_.at(session.target_worker);
   DraftOpening opening;
   opening.session_id = session.id();
-  opening.token_ids = &session.schedule().committed();
-  opening.request = &session.request();
+  opening.request = session.shared_request();
+  opening.generated = session.schedule().committed();
   opening.end_ids = session.request().stop_token_ids;
   if (!session.request().ignore_eos) {
     opening.end_ids.insert(opening.end_ids.end(),
@@ -199,42 +178,72 @@ void Dispatcher::OpenDraft(Session& session, uint64_t worker_id) {
 
 void Dispatcher::AttachDraft(Session& session) {
   if (!session.schedule().wants_draft() || session.draft_worker != 0) return;
-  const uint64_t id =
-      LeastLoaded(WorkerRole::kDraft, session.request(), session.refused_by);
+  const uint64_t id = placer_.LeastLoaded(WorkerRole::kDraft, session.request(),
+                                          session.refused_by);
   Worker* target = FindWorker(session.target_worker);
   if (id == 0 || target == nullptr) return;
   TakeDraft(session, id);
   const uint32_t epoch = session.schedule().AttachDraft();
   OpenDraft(session, id);
-  target->client->AttachDraft(
-      session.id(), epoch,
-      static_cast<int>(session.schedule().committed().size()));
-  observer_.OnMoved(session.id(), PlacementOf(session));
+  target->client->AttachDraft(session.id(), epoch,
+                              session.schedule().committed_length());
+  TellMoved(session);
 }
 
 void Dispatcher::TakeDraft(Session& session, uint64_t worker_id) {
   Worker& draft = workers_.at(worker_id);
-  ledger_.Reserve(worker_id, session.id(), Need(draft, session.request()));
+  ledger_.Reserve(worker_id, session.id(),
+                  Placer::Need(draft, session.request()));
   draft.sessions.insert(session.id());
   session.draft_worker = worker_id;
+  session.schedule().SetPairAlpha(draft.acceptance.alpha());
+  NoteDraft(session);
+}
+
+void Dispatcher::NoteDraft(const Session& session) {
+  if (session.schedule().wants_draft() && session.target_worker != 0 &&
+      session.draft_worker == 0) {
+    undrafted_.insert(session.id());
+  } else {
+    undrafted_.erase(session.id());
+  }
 }
 
 void Dispatcher::AttachDrafts() {
-  std::vector<uint64_t> ids;
-  for (const auto& [id, session] : sessions_) ids.push_back(id);
-  std::sort(ids.begin(), ids.end());
-  for (uint64_t id : ids) AttachDraft(*sessions_.at(id));
+  // Where one finds no room, those that need as much find none either, unless
+  // it was the session that was too particular.
+  int64_t hopeless = std::numeric_limits<int64_t>::max();
+  for (auto it = undrafted_.begin(); it != undrafted_.end();) {
+    Session& session = *sessions_.at(*it++);  // attaching takes it out
+    const int64_t need = Placer::TargetNeed(session.request());
+    if (need >= hopeless) continue;
+    AttachDraft(session);
+    if (session.draft_worker == 0 && session.refused_by.empty() &&
+        !session.request().policy.needs_file()) {
+      hopeless = need;
+      if (need <= KvLedger::kBlockTokens) return;
+    }
+  }
 }
 
 void Dispatcher::LoseDraft(Session& session) {
-  Worker& draft = workers_.at(std::exchange(session.draft_worker, 0));
+  Worker& draft = workers_.at(session.draft_worker.exchange(0));
+  NoteDraft(session);
   draft.sessions.erase(session.id());
-  session.OnWorkerLeft(LaneOf(draft));
+  WorkerLeft(session, draft);
   session.schedule().OnDraftLost();
   if (Worker* target = FindWorker(session.target_worker)) {
     target->client->LoseDraft(session.id());
   }
-  observer_.OnMoved(session.id(), PlacementOf(session));
+  TellMoved(session);
+}
+
+void Dispatcher::WorkerLeft(Session& session, const Worker& worker) {
+  session.OnWorkerLeft(worker.info.role);
+  outbox_.Later(session.answer(),
+                [answer = session.answer().get(), lane = worker.lane()] {
+                  answer->OnWorkerLeft(lane);
+                });
 }
 
 }  // namespace nacre::coordinator

@@ -20,6 +20,18 @@ std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
       "Since the worker was last heard; it sends once a second.",
       prometheus::MetricType::Gauge,
       {}};
+  prometheus::MetricFamily lost{
+      "nacre_workers_lost_total",
+      "Workers in service that died, fell silent or lost a stream, and were "
+      "not draining.",
+      prometheus::MetricType::Counter,
+      {}};
+  for (const WorkerRole role : {WorkerRole::kDraft, WorkerRole::kTarget}) {
+    prometheus::ClientMetric metric;
+    metric.label = {{"role", role == WorkerRole::kDraft ? "draft" : "target"}};
+    metric.counter.value = static_cast<double>(registry_->num_lost(role));
+    lost.metric.push_back(std::move(metric));
+  }
   std::map<std::pair<std::string, std::string>, int> counts;
   for (const char* role : {"draft", "target"}) {
     for (const char* state : {"ready", "draining", "hung"}) {
@@ -43,7 +55,7 @@ std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
     metric.gauge.value = count;
     workers.metric.push_back(std::move(metric));
   }
-  return {std::move(workers), std::move(ages)};
+  return {std::move(workers), std::move(ages), std::move(lost)};
 }
 
 }  // namespace nacre::coordinator

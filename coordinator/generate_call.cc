@@ -31,16 +31,20 @@ class GenerateCall::Sink final : public ResponseSink {
   const int index_;
 };
 
-std::shared_ptr<GenerateCall> GenerateCall::Create(Environment environment,
-                                                   std::string request_id) {
-  std::shared_ptr<GenerateCall> call(
-      new GenerateCall(std::move(environment), std::move(request_id)));
-  call->self_ = call;
-  return call;
+std::shared_ptr<GenerateCall> GenerateCall::Create(Environment environment) {
+  return std::shared_ptr<GenerateCall>(
+      new GenerateCall(std::move(environment)));
+}
+
+void GenerateCall::SetRequestId(std::string request_id) {
+  absl::MutexLock lock(&mu_);
+  request_id_ = std::move(request_id);
 }
 
 void GenerateCall::Start(const RequestSpec& request) {
-  request_id_ = request.request_id;
+  if (!Begin()) return;
+  SetTimer(kNever, [] {});  // the dispatcher keeps its time
+  SetRequestId(request.request_id);
   {
     absl::MutexLock lock(&mu_);
     choices_.resize(request.num_choices);
@@ -50,10 +54,10 @@ void GenerateCall::Start(const RequestSpec& request) {
     ++started;
   }
   // Who failed or cancelled while sessions started did not know of all.
-  bool unwanted = false;
+  bool unwanted = cancelled();
   {
     absl::MutexLock lock(&mu_);
-    unwanted = failed_ || cancelled_;
+    unwanted = unwanted || failed_;
   }
   if (unwanted) CancelSessions();
   // The sessions say better why, where there are some.
@@ -64,24 +68,31 @@ void GenerateCall::Start(const RequestSpec& request) {
 }
 
 bool GenerateCall::StartChoice(const RequestSpec& request, int index) {
+  if (cancelled()) return false;
   {
     absl::MutexLock lock(&mu_);
-    if (failed_ || cancelled_) return false;
+    if (failed_) return false;
     ++num_open_;
   }
   const absl::StatusOr<uint64_t> session_id = environment_.dispatcher->Start(
-      ChoiceOf(request, index), std::make_shared<Sink>(self_, index));
+      ChoiceOf(request, index), std::make_shared<Sink>(self(), index));
   if (!session_id.ok()) {
     Fail(session_id.status());
     Release();
     return false;
   }
-  absl::MutexLock lock(&mu_);
-  choices_[index].session_id = *session_id;
+  bool is_drained = false;
+  {
+    absl::MutexLock lock(&mu_);
+    choices_[index].session_id = *session_id;
+    is_drained = choices_[index].pending == 0;
+  }
+  // Chunks may have been taken before the session's number was known.
+  if (is_drained) environment_.dispatcher->OnSinkDrained(*session_id);
   return true;
 }
 
-void GenerateCall::Refuse(const absl::Status& status) {
+void GenerateCall::OnRefused(const absl::Status& status) {
   Fail(status);
   Release();
 }
@@ -119,18 +130,18 @@ void GenerateCall::OnError(int index, const absl::Status& status) {
   }
   if (Fail(status) && has_others) {
     environment_.cancels->TrySubmit(
-        /*bytes=*/0, [call = self_] { call->CancelSessions(); });
+        /*bytes=*/0, [call = self()] { call->CancelSessions(); });
   }
   Release();
 }
 
 void GenerateCall::Push(int index, v1::GenerateResponse response) {
-  response.set_request_id(request_id_);
   response.set_index(index);
   const v1::GenerateResponse* front = nullptr;
   {
     absl::MutexLock lock(&mu_);
     if (failed_) return;
+    response.set_request_id(request_id_);
     ++choices_[index].pending;
     queue_.push_back(std::move(response));
     if (writing_) return;
@@ -141,10 +152,11 @@ void GenerateCall::Push(int index, v1::GenerateResponse response) {
 }
 
 bool GenerateCall::Fail(const absl::Status& status) {
+  const bool by_itself = !cancelled();
   absl::MutexLock lock(&mu_);
   if (failed_) return false;
   failed_ = true;
-  failed_by_itself_ = !cancelled_;
+  failed_by_itself_ = by_itself;
   status_ = rpc::ToGrpcStatus(status);
   environment_.observer->OnAnswered(request_id_, status, absl::nullopt);
   return true;
@@ -170,11 +182,36 @@ void GenerateCall::CancelSessions() {
 }
 
 void GenerateCall::Release() {
+  bool written = false;
+  int64_t taken = 0;
   {
     absl::MutexLock lock(&mu_);
-    if (--num_open_ > 0 || writing_) return;
+    if (--num_open_ > 0) return;
+    written = !writing_;
+    taken = num_taken_;
   }
-  Finish(status_);
+  if (written) {
+    Finish(status_);
+  } else {
+    AwaitReader(taken);
+  }
+}
+
+void GenerateCall::AwaitReader(int64_t taken) {
+  const int64_t timeout_ns = reception().client_timeout_ns;
+  SetTimer(AddNs(reception().now_ns(), timeout_ns), [this, taken] {
+    int64_t taken_now = 0;
+    {
+      absl::MutexLock lock(&mu_);
+      if (!writing_) return;
+      taken_now = num_taken_;
+    }
+    if (taken_now > taken) {
+      AwaitReader(taken_now);
+    } else {
+      Abandon();
+    }
+  });
 }
 
 // Of this choice only: each is paced as if it were alone.
@@ -186,11 +223,6 @@ int GenerateCall::PendingChunks(int index) const {
 int64_t GenerateCall::TakenChunks() const {
   absl::MutexLock lock(&mu_);
   return num_taken_;
-}
-
-bool GenerateCall::cancelled() const {
-  absl::MutexLock lock(&mu_);
-  return cancelled_;
 }
 
 void GenerateCall::OnWriteDone(bool ok) {
@@ -226,17 +258,6 @@ void GenerateCall::OnWriteDone(bool ok) {
   }
 }
 
-void GenerateCall::OnCancel() {
-  {
-    absl::MutexLock lock(&mu_);
-    cancelled_ = true;
-  }
-  CancelSessions();
-}
-
-void GenerateCall::OnDone() {
-  std::shared_ptr<GenerateCall> last = std::move(self_);
-  environment_.on_done();
-}
+void GenerateCall::OnCancelled() { CancelSessions(); }
 
 }  // namespace nacre::coordinator

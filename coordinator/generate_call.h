@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +14,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/optional.h"
+#include "coordinator/client_call.h"
+#include "coordinator/client_streams.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/observer.h"
 #include "coordinator/request.h"
@@ -29,31 +30,28 @@ namespace nacre::coordinator {
 // It ends when its last session has ended and all output is written. The first
 // session that fails decides the status; the others are cancelled before the
 // client hears of it.
-class GenerateCall final
-    : public grpc::ServerWriteReactor<v1::GenerateResponse> {
+class GenerateCall final : public ClientCall<v1::GenerateResponse> {
  public:
   // All but the context outlive the call. `cancels` is where sessions are
   // cancelled that must not be on the thread that finds out: it may hold the
-  // dispatcher's lock. It takes any number of tasks. `on_done` is called once,
-  // when gRPC is done with the call.
+  // dispatcher's lock. It takes any number of tasks.
   struct Environment {
     grpc::CallbackServerContext* context = nullptr;
     Dispatcher* dispatcher = nullptr;
     Observer* observer = nullptr;
     WorkPool* cancels = nullptr;
-    std::function<void()> on_done;
   };
-  // `request_id` is the client's, which may be empty.
-  static std::shared_ptr<GenerateCall> Create(Environment environment,
-                                              std::string request_id);
+  static std::shared_ptr<GenerateCall> Create(Environment environment);
 
-  // Exactly one of the two, once: starts a session for each choice of the
-  // request, or ends the call with an error before it has become one.
+  // Of the client's streams, at least one; for the thread that handles the
+  // request.
+  ClientStreams::Lease lease;
+
+  // The client's name for it, for errors that come before Start.
+  void SetRequestId(std::string request_id) ABSL_LOCKS_EXCLUDED(mu_);
+  // Starts a session for each choice of the request, unless the call has ended
+  // before. Once.
   void Start(const RequestSpec& request);
-  void Refuse(const absl::Status& status);
-
-  // By its client, or by its deadline.
-  bool cancelled() const;
 
  private:
   class Sink;  // of one choice's session
@@ -63,9 +61,8 @@ class GenerateCall final
     int pending = 0;  // responses in the queue
   };
 
-  GenerateCall(Environment environment, std::string request_id)
-      : environment_(std::move(environment)),
-        request_id_(std::move(request_id)) {}
+  explicit GenerateCall(Environment environment)
+      : environment_(std::move(environment)) {}
 
   // False, and the call is to be cancelled or has failed: start no more.
   bool StartChoice(const RequestSpec& request, int index);
@@ -77,7 +74,7 @@ class GenerateCall final
   void OnError(int index, const absl::Status& status);
   int PendingChunks(int index) const;
   int64_t TakenChunks() const;
-  void Abandon() { environment_.context->TryCancel(); }
+  void Abandon() { TryCancel(environment_.context); }
 
   void Push(int index, v1::GenerateResponse response);
   // The first failure is the call's status; whether this is the first.
@@ -86,15 +83,21 @@ class GenerateCall final
   void CancelSessions();
   // One of num_open_ has ended.
   void Release();
+  // All sessions have ended, and what they said is not written: the client has
+  // --client-timeout for each part that it takes of it.
+  void AwaitReader(int64_t taken);
 
+  void OnRefused(const absl::Status& status) override;
   void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
+  void OnCancelled() override;
+
+  std::shared_ptr<GenerateCall> self() {
+    return std::static_pointer_cast<GenerateCall>(shared_from_this());
+  }
 
   const Environment environment_;  // the context is gone once gRPC is done
-  std::shared_ptr<GenerateCall> self_;
-  std::string request_id_;  // set before the first session starts
   mutable absl::Mutex mu_;
+  std::string request_id_ ABSL_GUARDED_BY(mu_);
   std::vector<Choice> choices_ ABSL_GUARDED_BY(mu_);
   // Sessions that have not ended, and whoever may still start some. Nothing
   // more comes when it is 0.
@@ -107,7 +110,6 @@ class GenerateCall final
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   int64_t num_taken_ ABSL_GUARDED_BY(mu_) = 0;
   bool failed_ ABSL_GUARDED_BY(mu_) = false;
-  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   // What ended it was neither its client nor its deadline.
   bool failed_by_itself_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status status_;  // set before num_open_ is 0

@@ -6,38 +6,12 @@
 
 #include "common/rpc/channel.h"
 #include "coordinator/clock.h"
+#include "coordinator/worker_events_convert.h"
 
 namespace nacre::coordinator {
 namespace {
 
-using speculation::FinishReason;
 using speculation::StopMark;
-
-constexpr size_t kMaxNoteBytes = 256;
-
-// Fails softly: what does not fit becomes -1 and is refused as malformed.
-int ToInt(uint32_t value) { return value > 0x7FFFFFFFu ? -1 : value; }
-
-// Times and sizes of a peer: none makes our sums overflow.
-int64_t ToCount(uint64_t value) {
-  return static_cast<int64_t>(std::min(value, uint64_t{1} << 60));
-}
-int64_t ToNs(uint64_t value) { return ToCount(value); }
-
-StopMark FromProto(v1::StopMark mark) {
-  switch (mark) {
-    case v1::STOP_MARK_LEAD:
-      return StopMark::kLead;
-    case v1::STOP_MARK_POLICY:
-      return StopMark::kPolicy;
-    case v1::STOP_MARK_END:
-      return StopMark::kEnd;
-    case v1::STOP_MARK_CHUNK:
-      return StopMark::kChunk;
-    default:
-      return StopMark::kNone;
-  }
-}
 
 v1::StopMark ToProto(StopMark mark) {
   switch (mark) {
@@ -53,114 +27,6 @@ v1::StopMark ToProto(StopMark mark) {
       break;
   }
   return v1::STOP_MARK_UNSPECIFIED;
-}
-
-FinishReason FromProto(v1::FinishReason reason) {
-  switch (reason) {
-    case v1::FINISH_REASON_EOS:
-      return FinishReason::kEos;
-    case v1::FINISH_REASON_STOP:
-      return FinishReason::kStop;
-    case v1::FINISH_REASON_LENGTH:
-      return FinishReason::kLength;
-    default:
-      return FinishReason::kNone;
-  }
-}
-
-SpanRecord FromProto(const v1::Span& span) {
-  SpanRecord record;
-  record.session_id = span.session_id();
-  switch (span.kind()) {
-    case v1::Span::KIND_DRAFT:
-      record.kind = SpanRecord::Kind::kDraft;
-      break;
-    case v1::Span::KIND_VERIFY:
-      record.kind = SpanRecord::Kind::kVerify;
-      break;
-    case v1::Span::KIND_WAIT_DRAFT_TOKENS:
-      record.kind = SpanRecord::Kind::kWaitDraftTokens;
-      break;
-    case v1::Span::KIND_WAIT_VERDICT:
-      record.kind = SpanRecord::Kind::kWaitVerdict;
-      break;
-    case v1::Span::KIND_WAIT_ACKNOWLEDGE:
-      record.kind = SpanRecord::Kind::kWaitAcknowledge;
-      break;
-    case v1::Span::KIND_ROLLBACK:
-      record.kind = SpanRecord::Kind::kRollback;
-      break;
-    case v1::Span::KIND_HIDDEN:
-      record.kind = SpanRecord::Kind::kHidden;
-      break;
-    default:
-      record.kind = SpanRecord::Kind::kPrefill;
-      break;
-  }
-  record.start_ns = ToNs(span.start_ns());
-  record.duration_ns = ToNs(span.duration_ns());
-  record.rows = ToInt(span.rows());
-  record.batch_rows = ToInt(span.batch_rows());
-  record.matched = ToInt(span.matched());
-  record.accepted = ToInt(span.accepted());
-  record.length = ToInt(span.length());
-  record.batch_sessions = ToInt(span.batch_sessions());
-  record.bytes = ToCount(span.bytes());
-  record.abandoned = span.abandoned();
-  return record;
-}
-
-TokenLogprobs FromProto(const v1::TokenLogprobs& proto) {
-  TokenLogprobs token;
-  token.token_id = ToInt(proto.token_id());
-  token.logprob = proto.logprob();
-  const int count = std::min(proto.top_ids_size(), proto.top_logprobs_size());
-  for (int i = 0; i < count; ++i) {
-    token.top.emplace_back(ToInt(proto.top_ids(i)), proto.top_logprobs(i));
-  }
-  return token;
-}
-
-void Append(const v1::TargetEvent& event, WorkerEvents* events) {
-  for (const v1::Verdict& proto : event.verdicts()) {
-    speculation::Verdict verdict;
-    verdict.base_length = ToInt(proto.base_length());
-    verdict.token_ids.assign(proto.token_ids().begin(),
-                             proto.token_ids().end());
-    verdict.window = ToInt(proto.window());
-    verdict.matched = ToInt(proto.matched());
-    verdict.verified = ToInt(proto.verified());
-    verdict.accepted = ToInt(proto.accepted());
-    verdict.degraded = proto.degraded();
-    verdict.finish = FromProto(proto.finish());
-    std::vector<TokenLogprobs> logprobs;
-    for (const v1::TokenLogprobs& token : proto.logprobs()) {
-      logprobs.push_back(FromProto(token));
-    }
-    events->verdicts.push_back(
-        {proto.session_id(), std::move(verdict), std::move(logprobs)});
-  }
-}
-
-void Append(const v1::DraftEvent& event, WorkerEvents* events) {
-  for (const v1::Tail& proto : event.tails()) {
-    speculation::Tail tail;
-    tail.epoch = proto.epoch();
-    tail.base_length = ToInt(proto.base_length());
-    tail.first_position = ToInt(proto.first_position());
-    tail.token_ids.assign(proto.token_ids().begin(), proto.token_ids().end());
-    tail.stop = FromProto(proto.stop());
-    for (const v1::DraftDistribution& from : proto.distributions()) {
-      speculation::DraftDistribution& to = tail.distributions.emplace_back();
-      to.token_ids.assign(from.token_ids().begin(), from.token_ids().end());
-      to.weights.assign(from.weights().begin(), from.weights().end());
-    }
-    events->tails.emplace_back(proto.session_id(), std::move(tail));
-  }
-  for (const v1::PolicyNote& proto : event.policy_notes()) {
-    events->policy_notes.emplace_back(proto.session_id(),
-                                      proto.note().substr(0, kMaxNoteBytes));
-  }
 }
 
 v1::SamplingParams ToProto(const SamplingParams& params) {
@@ -203,43 +69,56 @@ v1::Verification ToProto(speculation::Verification verification) {
              : v1::VERIFICATION_EXACT;
 }
 
-// What both kinds of worker say.
-template <typename Event>
-WorkerEvents Convert(const Event& event) {
-  WorkerEvents events;
-  Append(event, &events);
-  for (const v1::SessionError& error : event.errors()) {
-    events.failures.push_back({error.session_id(), ToInt(error.code()),
-                               error.message(), error.epoch()});
-  }
-  for (const v1::SessionOpened& opened : event.opened()) {
-    events.opened.emplace_back(opened.session_id(),
-                               ToInt(opened.cached_tokens()));
-    if (!opened.policy_note().empty()) {
-      events.policy_notes.emplace_back(
-          opened.session_id(), opened.policy_note().substr(0, kMaxNoteBytes));
-    }
-  }
-  for (const v1::SessionCached& cached : event.cached()) {
-    events.cached.emplace_back(cached.session_id(), ToInt(cached.tokens()));
-  }
-  for (const v1::SessionClosed& closed : event.closed()) {
-    events.closed.push_back(closed.session_id());
-  }
-  for (const v1::Span& span : event.spans()) {
-    events.spans.push_back(FromProto(span));
-  }
-  return events;
+void AddTokens(const RequestSpec& request,
+               const std::vector<int32_t>& generated,
+               google::protobuf::RepeatedField<uint32_t>* ids) {
+  ids->Reserve(static_cast<int>(request.prompt_ids.size() + generated.size()));
+  ids->Add(request.prompt_ids.begin(), request.prompt_ids.end());
+  ids->Add(generated.begin(), generated.end());
+}
+
+void Build(const TargetOpening& opening, v1::OpenTarget* open) {
+  const RequestSpec& request = *opening.request;
+  open->set_session_id(opening.session_id);
+  AddTokens(request, opening.generated, open->mutable_token_ids());
+  open->set_prompt_length(request.prompt_ids.size());
+  open->set_max_tokens(request.max_tokens);
+  *open->mutable_sampling() = ToProto(request.sampling);
+  for (int32_t id : request.stop_token_ids) open->add_stop_token_ids(id);
+  open->set_ignore_eos(request.ignore_eos);
+  *open->mutable_plan() = ToProto(opening.plan);
+  open->set_epoch(opening.epoch);
+  open->set_has_draft(opening.has_draft);
+  open->set_min_tokens(request.min_tokens);
+  open->set_request_id(request.request_id);
+  if (request.logprobs.has_value()) open->set_logprobs(*request.logprobs);
+  open->set_verification(ToProto(request.verification));
+  open->set_hidden_channel(opening.hidden_channel);
+}
+
+void Build(const DraftOpening& opening, v1::OpenDraft* open) {
+  const RequestSpec& request = *opening.request;
+  open->set_session_id(opening.session_id);
+  open->set_epoch(opening.epoch);
+  AddTokens(request, opening.generated, open->mutable_token_ids());
+  open->set_prompt_length(request.prompt_ids.size());
+  open->set_max_length(request.prompt_ids.size() + request.max_tokens - 1);
+  *open->mutable_sampling() = ToProto(request.sampling);
+  for (int32_t id : opening.end_ids) open->add_end_token_ids(id);
+  open->set_vocab_limit(opening.vocab_limit);
+  open->set_min_tokens(request.min_tokens);
+  open->set_request_id(request.request_id);
+  *open->mutable_plan() = ToProto(opening.plan);
+  if (request.policy.has_own_rule()) open->set_policy(request.policy.text());
+  open->mutable_oracle_token_ids()->Assign(request.oracle_ids.begin(),
+                                           request.oracle_ids.end());
+  open->set_target_fingerprint(request.fingerprint);
+  open->set_verification(ToProto(request.verification));
+  open->set_hidden_address(opening.hidden_address);
+  open->set_hidden_channel(opening.hidden_channel);
 }
 
 }  // namespace
-
-WorkerEvents ToWorkerEvents(const v1::TargetEvent& event) {
-  return Convert(event);
-}
-WorkerEvents ToWorkerEvents(const v1::DraftEvent& event) {
-  return Convert(event);
-}
 
 GrpcWorkerClient::GrpcWorkerClient(WorkerRole role, Callbacks callbacks)
     : role_(role), callbacks_(std::move(callbacks)) {}
@@ -299,17 +178,18 @@ void GrpcWorkerClient::OnPong(const v1::Pong& pong) {
     round_trip_ns_ = smoothed == 0 ? round_trip_ns
                                    : smoothed + (round_trip_ns - smoothed) / 8;
   }
-  if (first) callbacks_.on_ready();
+  if (first) callbacks_.on_ready(pong.attachment());
 }
 
 void GrpcWorkerClient::Ping() {
   {
     absl::MutexLock lock(&mu_);
+    // A message of its own: the dispatcher may be at the next one.
+    Message& message = outgoing_.emplace_back();
     v1::Ping* ping = role_ == WorkerRole::kDraft
-                         ? draft_pending_.mutable_ping()
-                         : target_pending_.mutable_ping();
+                         ? message.draft.mutable_ping()
+                         : message.target.mutable_ping();
     ping->set_coordinator_ns(MonotonicNs());
-    pending_ = true;
   }
   Flush();
 }
@@ -321,56 +201,18 @@ void GrpcWorkerClient::Cancel() {
 
 void GrpcWorkerClient::OpenTarget(const TargetOpening& opening) {
   absl::MutexLock lock(&mu_);
-  pending_ = true;
-  const RequestSpec& request = *opening.request;
-  v1::OpenTarget* open = target_pending_.add_open();
-  open->set_session_id(opening.session_id);
-  for (int32_t id : *opening.token_ids) open->add_token_ids(id);
-  open->set_prompt_length(request.prompt_ids.size());
-  open->set_max_tokens(request.max_tokens);
-  *open->mutable_sampling() = ToProto(request.sampling);
-  for (int32_t id : request.stop_token_ids) open->add_stop_token_ids(id);
-  open->set_ignore_eos(request.ignore_eos);
-  *open->mutable_plan() = ToProto(opening.plan);
-  open->set_epoch(opening.epoch);
-  open->set_has_draft(opening.has_draft);
-  open->set_min_tokens(request.min_tokens);
-  open->set_request_id(request.request_id);
-  if (request.logprobs.has_value()) open->set_logprobs(*request.logprobs);
-  open->set_verification(ToProto(request.verification));
-  open->set_hidden_channel(opening.hidden_channel);
+  Next().target_openings.push_back(opening);
 }
 
 void GrpcWorkerClient::OpenDraft(const DraftOpening& opening) {
   absl::MutexLock lock(&mu_);
-  pending_ = true;
-  const RequestSpec& request = *opening.request;
-  v1::OpenDraft* open = draft_pending_.add_open();
-  open->set_session_id(opening.session_id);
-  open->set_epoch(opening.epoch);
-  for (int32_t id : *opening.token_ids) open->add_token_ids(id);
-  open->set_prompt_length(request.prompt_ids.size());
-  open->set_max_length(request.prompt_ids.size() + request.max_tokens - 1);
-  *open->mutable_sampling() = ToProto(request.sampling);
-  for (int32_t id : opening.end_ids) open->add_end_token_ids(id);
-  open->set_vocab_limit(opening.vocab_limit);
-  open->set_min_tokens(request.min_tokens);
-  open->set_request_id(request.request_id);
-  *open->mutable_plan() = ToProto(opening.plan);
-  if (request.policy.has_own_rule()) open->set_policy(request.policy.text());
-  open->mutable_oracle_token_ids()->Assign(request.oracle_ids.begin(),
-                                           request.oracle_ids.end());
-  open->set_target_fingerprint(request.fingerprint);
-  open->set_verification(ToProto(request.verification));
-  open->set_hidden_address(opening.hidden_address);
-  open->set_hidden_channel(opening.hidden_channel);
+  Next().draft_openings.push_back(opening);
 }
 
 void GrpcWorkerClient::RelayTail(uint64_t session_id,
                                  const speculation::Tail& tail) {
   absl::MutexLock lock(&mu_);
-  pending_ = true;
-  v1::Tail* proto = target_pending_.add_tails();
+  v1::Tail* proto = Next().target.add_tails();
   proto->set_session_id(session_id);
   proto->set_epoch(tail.epoch);
   proto->set_base_length(tail.base_length);
@@ -387,8 +229,7 @@ void GrpcWorkerClient::RelayTail(uint64_t session_id,
 void GrpcWorkerClient::UpdateTarget(uint64_t session_id,
                                     const speculation::TargetPlan& plan) {
   absl::MutexLock lock(&mu_);
-  pending_ = true;
-  v1::UpdateTargetPlan* update = target_pending_.add_plan();
+  v1::UpdateTargetPlan* update = Next().target.add_plan();
   update->set_session_id(session_id);
   *update->mutable_plan() = ToProto(plan);
 }
@@ -396,8 +237,7 @@ void GrpcWorkerClient::UpdateTarget(uint64_t session_id,
 void GrpcWorkerClient::AttachDraft(uint64_t session_id, uint32_t epoch,
                                    int opened_length) {
   absl::MutexLock lock(&mu_);
-  pending_ = true;
-  v1::AttachDraft* attach = target_pending_.add_attach_draft();
+  v1::AttachDraft* attach = Next().target.add_attach_draft();
   attach->set_session_id(session_id);
   attach->set_epoch(epoch);
   attach->set_opened_length(opened_length);
@@ -405,14 +245,12 @@ void GrpcWorkerClient::AttachDraft(uint64_t session_id, uint32_t epoch,
 
 void GrpcWorkerClient::LoseDraft(uint64_t session_id) {
   absl::MutexLock lock(&mu_);
-  pending_ = true;
-  target_pending_.add_draft_lost()->set_session_id(session_id);
+  Next().target.add_draft_lost()->set_session_id(session_id);
 }
 
 void GrpcWorkerClient::Acknowledge(uint64_t session_id, int committed_length) {
   absl::MutexLock lock(&mu_);
-  pending_ = true;
-  v1::Acknowledge* acknowledge = target_pending_.add_acknowledge();
+  v1::Acknowledge* acknowledge = Next().target.add_acknowledge();
   acknowledge->set_session_id(session_id);
   acknowledge->set_committed_length(committed_length);
 }
@@ -420,8 +258,7 @@ void GrpcWorkerClient::Acknowledge(uint64_t session_id, int committed_length) {
 void GrpcWorkerClient::RelayCommit(uint64_t session_id,
                                    const speculation::Commit& commit) {
   absl::MutexLock lock(&mu_);
-  pending_ = true;
-  v1::CommitTokens* proto = draft_pending_.add_commit();
+  v1::CommitTokens* proto = Next().draft.add_commit();
   proto->set_session_id(session_id);
   proto->set_first_position(commit.first_position);
   for (int32_t id : commit.token_ids) proto->add_token_ids(id);
@@ -430,41 +267,61 @@ void GrpcWorkerClient::RelayCommit(uint64_t session_id,
 void GrpcWorkerClient::UpdateDraft(uint64_t session_id,
                                    const speculation::DraftPlan& plan) {
   absl::MutexLock lock(&mu_);
-  pending_ = true;
-  v1::UpdateDraftPlan* update = draft_pending_.add_plan();
+  v1::UpdateDraftPlan* update = Next().draft.add_plan();
   update->set_session_id(session_id);
   *update->mutable_plan() = ToProto(plan);
 }
 
 void GrpcWorkerClient::Close(uint64_t session_id) {
   absl::MutexLock lock(&mu_);
-  pending_ = true;
-  (role_ == WorkerRole::kDraft ? draft_pending_.add_close()
-                               : target_pending_.add_close())
+  (role_ == WorkerRole::kDraft ? Next().draft.add_close()
+                               : Next().target.add_close())
       ->set_session_id(session_id);
 }
 
 void GrpcWorkerClient::Keep(const std::vector<uint64_t>& session_ids) {
   // The worker applies it first: closes that wait here are of an earlier
   // message, or they would count as lost; openings that follow are not touched.
-  Flush();
+  Cut();
   absl::MutexLock lock(&mu_);
-  pending_ = true;
   v1::KeptSessions* kept = role_ == WorkerRole::kDraft
-                               ? draft_pending_.mutable_kept()
-                               : target_pending_.mutable_kept();
+                               ? Next().draft.mutable_kept()
+                               : Next().target.mutable_kept();
   kept->mutable_session_ids()->Assign(session_ids.begin(), session_ids.end());
+}
+
+void GrpcWorkerClient::Cut() {
+  absl::MutexLock lock(&mu_);
+  if (!std::exchange(pending_, false)) return;
+  outgoing_.push_back(std::exchange(next_, {}));
 }
 
 void GrpcWorkerClient::Flush() {
   absl::MutexLock lock(&mu_);
-  if (!pending_) return;
-  pending_ = false;
-  // Send only queues; under the lock, so that messages keep their order.
+  // One thread sends at a time, so messages keep their order; without the lock,
+  // since Send builds them and usually writes to the connection itself.
+  if (std::exchange(sending_, true)) return;
+  while (!outgoing_.empty()) {
+    Message message = std::move(outgoing_.front());
+    outgoing_.pop_front();
+    mu_.Unlock();
+    Send(std::move(message));
+    mu_.Lock();
+  }
+  sending_ = false;
+}
+
+void GrpcWorkerClient::Send(Message message) {
   if (role_ == WorkerRole::kDraft) {
-    draft_stream_->Send(std::exchange(draft_pending_, {}));
+    for (const DraftOpening& opening : message.draft_openings) {
+      Build(opening, message.draft.add_open());
+    }
+    draft_stream_->Send(std::move(message.draft));
   } else {
-    target_stream_->Send(std::exchange(target_pending_, {}));
+    for (const TargetOpening& opening : message.target_openings) {
+      Build(opening, message.target.add_open());
+    }
+    target_stream_->Send(std::move(message.target));
   }
 }
 

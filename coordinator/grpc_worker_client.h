@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,17 +26,14 @@
 
 namespace nacre::coordinator {
 
-// What a worker said, without protobuf. Its values are as it sent them; those
-// that do not fit become -1, which nothing accepts.
-WorkerEvents ToWorkerEvents(const v1::TargetEvent& event);
-WorkerEvents ToWorkerEvents(const v1::DraftEvent& event);
-
 class GrpcWorkerClient final : public WorkerClient {
  public:
   // On gRPC threads, one at a time; on_lost is the last.
   struct Callbacks {
-    std::function<void()> on_ready;  // the worker has answered the first ping
-    std::function<void(const WorkerEvents&)> on_events;
+    // The worker has answered the first ping, as the one that was told this
+    // number when it attached.
+    std::function<void(uint64_t attachment)> on_ready;
+    std::function<void(WorkerEvents)> on_events;
     std::function<void(const absl::Status&)> on_lost;
   };
 
@@ -59,6 +57,7 @@ class GrpcWorkerClient final : public WorkerClient {
                    const speculation::DraftPlan& plan) override;
   void Close(uint64_t session_id) override;
   void Keep(const std::vector<uint64_t>& session_ids) override;
+  void Cut() override;
   void Flush() override;
   int64_t clock_offset_ns() const override { return clock_offset_ns_; }
   int64_t round_trip_ns() const override { return round_trip_ns_; }
@@ -79,6 +78,19 @@ class GrpcWorkerClient final : public WorkerClient {
   void OnMessage(const Event& event);
   void OnPong(const v1::Pong& pong);
 
+  // A message; its openings are built when it is sent, since prompts are long.
+  struct Message {
+    v1::DraftControl draft;
+    v1::TargetControl target;
+    std::vector<DraftOpening> draft_openings;
+    std::vector<TargetOpening> target_openings;
+  };
+  Message& Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    pending_ = true;
+    return next_;
+  }
+  void Send(Message message) ABSL_LOCKS_EXCLUDED(mu_);
+
   const WorkerRole role_;
   const Callbacks callbacks_;
   std::atomic<int64_t> clock_offset_ns_{0};
@@ -87,9 +99,10 @@ class GrpcWorkerClient final : public WorkerClient {
   int64_t best_round_trip_ns_ = 0;
 
   absl::Mutex mu_;
-  v1::DraftControl draft_pending_ ABSL_GUARDED_BY(mu_);
-  v1::TargetControl target_pending_ ABSL_GUARDED_BY(mu_);
-  bool pending_ ABSL_GUARDED_BY(mu_) = false;
+  Message next_ ABSL_GUARDED_BY(mu_);          // since the last Cut
+  bool pending_ ABSL_GUARDED_BY(mu_) = false;  // next_ says something
+  std::deque<Message> outgoing_ ABSL_GUARDED_BY(mu_);
+  bool sending_ ABSL_GUARDED_BY(mu_) = false;  // some thread is at it
   // One pair of the two, constant after Connect.
   std::unique_ptr<v1::DraftWorker::Stub> draft_stub_;
   std::shared_ptr<DraftStream> draft_stream_;

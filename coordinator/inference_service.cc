@@ -6,26 +6,22 @@
 #include <string>
 #include <utility>
 
-#include "common/rpc/grpc_status.h"
+#include "absl/strings/str_cat.h"
+#include "common/rpc/message_bytes.h"
+#include "common/status_macros.h"
 #include "coordinator/request_convert.h"
 
 namespace nacre::coordinator {
 namespace {
 
+// Strings, messages and unknown fields of a request: a logit_bias of 1024
+// entries, 16 stop strings, and what else a client may write apart.
+constexpr int kMaxFields = 4096;
+// GetModel's request has no field.
+constexpr size_t kMaxModelRequestBytes = 4096;
+
 absl::Status NoTarget() {
   return absl::UnavailableError("no target worker is ready");
-}
-
-absl::Status Busy() {
-  return absl::ResourceExhaustedError(
-      "too many prompts wait to be tokenized: try again later");
-}
-
-grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context,
-                                 const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(rpc::ToGrpcStatus(status));
-  return reactor;
 }
 
 // The call's deadline, `now_ns` being now.
@@ -58,41 +54,70 @@ struct TraceHeaders {
 
 }  // namespace
 
-absl::StatusOr<RequestSpec> InferenceService::Parse(
-    const v1::GenerateRequest& request, const GenerateCall& call) const {
-  if (call.cancelled()) return absl::CancelledError("cancelled by the client");
-  const absl::optional<WorkerInfo> model = dispatcher_->model();
-  if (!model.has_value()) return NoTarget();
-  return ParseRequest(request, *tokenizer_, *model, default_policy_);
+InferenceService::InferenceService(Dispatcher* dispatcher,
+                                   const tokenizer::Tokenizer* tokenizer,
+                                   Observer* observer, InferenceLimits limits,
+                                   const Authenticator* authenticator)
+    : dispatcher_(dispatcher),
+      tokenizer_(tokenizer),
+      observer_(observer != nullptr ? observer : &unobserved_),
+      authenticator_(authenticator != nullptr ? authenticator : &open_),
+      limits_(std::move(limits)),
+      streams_(limits_.max_streams_per_client),
+      timers_(limits_.wake_at),
+      parsing_(limits_.parsing) {
+  Serve<v1::GenerateResponse>("/nacre.v1.Inference/Generate",
+                              &InferenceService::Generate);
+  Serve<v1::TokenizeResponse>("/nacre.v1.Inference/Tokenize",
+                              &InferenceService::Tokenize);
+  Serve<v1::Model>("/nacre.v1.Inference/GetModel", &InferenceService::GetModel);
 }
 
-grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
-    grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
-  const int64_t arrival_ns = dispatcher_->now_ns();
-  const int64_t deadline_ns = DeadlineNs(*context, arrival_ns);
-  TraceHeaders trace{MetadataValue(*context, "traceparent"),
-                     MetadataValue(*context, "tracestate")};
-  const absl::StatusOr<std::string> client =
-      authenticator_->AuthenticateClient(*context);
-  const absl::StatusOr<int> choices = NumChoices(*request);
-  absl::Status status = client.ok() ? choices.status() : client.status();
-  if (status.ok()) status = streams_.Acquire(*client, *choices);
-  const auto on_done = [this, client, choices, has_streams = status.ok()] {
-    if (has_streams) streams_.Release(*client, *choices);
-  };
-  std::shared_ptr<GenerateCall> call = GenerateCall::Create(
-      {context, dispatcher_, observer_, &cancels_, on_done},
-      request->request_id());
+template <typename Response, typename Call>
+void InferenceService::Serve(const char* method,
+                             Call* (InferenceService::*start)(Context*)) {
+  AddMethod(new grpc::internal::RpcServiceMethod(
+      method, grpc::internal::RpcMethod::BIDI_STREAMING, nullptr));
+  MarkMethodRawCallback(
+      num_methods_++,
+      new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, Response>(
+          [this, start](Context* context) { return (this->*start)(context); }));
+}
+
+Reception InferenceService::ReceptionOf(const Context& context,
+                                        std::string client) {
+  Reception reception;
+  reception.timers = &timers_;
+  reception.now_ns = [this] { return dispatcher_->now_ns(); };
+  reception.arrival_ns = dispatcher_->now_ns();
+  reception.deadline_ns = DeadlineNs(context, reception.arrival_ns);
+  reception.client_timeout_ns = limits_.client_timeout_ns;
+  reception.max_request_ns = limits_.max_request_ns;
+  reception.pool = &parsing_;
+  reception.client = std::move(client);
+  return reception;
+}
+
+GenerateCall* InferenceService::Generate(Context* context) {
+  const auto call =
+      GenerateCall::Create({context, dispatcher_, observer_, &cancels_});
+  const auto client = authenticator_->AuthenticateClient(*context);
+  absl::Status status = client.status();
+  if (status.ok()) {
+    call->lease = ClientStreams::Lease(&streams_, *client);
+    status = call->lease.Resize(1);
+  }
   if (!status.ok()) {
-    call->Refuse(status);
+    call->ReceiveNothing(status);
     return call.get();
   }
-  // The request lives until the call is done, which none is before its task has
-  // run. Tokenizing here would hold up all other calls, health checks included.
-  const bool submitted = parsing_.TrySubmit(
-      static_cast<int64_t>(request->ByteSizeLong()),
-      [this, call, request, trace = std::move(trace), arrival_ns, deadline_ns] {
-        absl::StatusOr<RequestSpec> spec = Parse(*request, *call);
+  Reception reception = ReceptionOf(*context, *client);
+  const TraceHeaders trace{MetadataValue(*context, "traceparent"),
+                           MetadataValue(*context, "tracestate")};
+  reception.handle =
+      [this, call, trace, arrival_ns = reception.arrival_ns,
+       deadline_ns = reception.deadline_ns](const grpc::ByteBuffer& bytes) {
+        absl::StatusOr<RequestSpec> spec = Parse(bytes, call.get());
         if (!spec.ok()) {
           call->Refuse(spec.status());
           return;
@@ -102,49 +127,104 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* InferenceService::Generate(
         spec->traceparent = trace.traceparent;
         spec->tracestate = trace.tracestate;
         call->Start(*spec);
-      });
-  if (!submitted) call->Refuse(Busy());
+      };
+  call->Receive(std::move(reception));
   return call.get();
 }
 
-grpc::ServerUnaryReactor* InferenceService::Tokenize(
-    grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
-    v1::TokenizeResponse* response) {
-  const auto client = authenticator_->AuthenticateClient(*context);
-  if (!client.ok()) return Refuse(context, client.status());
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const bool submitted = parsing_.TrySubmit(
-      static_cast<int64_t>(request->ByteSizeLong()),
-      [this, reactor, request, response] {
-        tokenizer::EncodeOptions options;
-        options.add_special_tokens = !request->no_special_tokens();
-        const absl::StatusOr<std::vector<int32_t>> ids =
-            tokenizer_->Encode(request->text(), options);
-        if (ids.ok()) {
-          for (int32_t id : *ids) response->add_token_ids(id);
-        }
-        reactor->Finish(rpc::ToGrpcStatus(ids.status()));
-      });
-  if (!submitted) reactor->Finish(rpc::ToGrpcStatus(Busy()));
-  return reactor;
+absl::StatusOr<RequestSpec> InferenceService::Parse(
+    const grpc::ByteBuffer& bytes, GenerateCall* call) {
+  if (call->cancelled()) return absl::CancelledError("cancelled by the client");
+  v1::GenerateRequest request;
+  NACRE_RETURN_IF_ERROR(rpc::ParseMessage(bytes, kMaxFields, &request));
+  if (request.request_id().size() <= kMaxRequestIdBytes) {
+    call->SetRequestId(request.request_id());
+  }
+  NACRE_ASSIGN_OR_RETURN(const int choices, NumChoices(request));
+  NACRE_RETURN_IF_ERROR(call->lease.Resize(choices));
+  const absl::optional<WorkerInfo> model = dispatcher_->expected_model();
+  if (!model.has_value()) return NoTarget();
+  return ParseRequest(request, *tokenizer_, *model, limits_.default_policy);
 }
 
-grpc::ServerUnaryReactor* InferenceService::GetModel(
-    grpc::CallbackServerContext* context, const v1::GetModelRequest*,
-    v1::Model* response) {
+UnaryCall<v1::TokenizeResponse>* InferenceService::Tokenize(Context* context) {
+  const auto call = std::make_shared<UnaryCall<v1::TokenizeResponse>>(context);
   const auto client = authenticator_->AuthenticateClient(*context);
-  if (!client.ok()) return Refuse(context, client.status());
+  absl::Status status = client.status();
+  if (status.ok()) {
+    call->lease = ClientStreams::Lease(&streams_, *client);
+    status = call->lease.Resize(1);
+  }
+  if (!status.ok()) {
+    call->ReceiveNothing(status);
+    return call.get();
+  }
+  Reception reception = ReceptionOf(*context, *client);
+  reception.handle = [this, call](const grpc::ByteBuffer& bytes) {
+    call->Answer(TokenIds(bytes));
+  };
+  call->Receive(std::move(reception));
+  return call.get();
+}
+
+absl::StatusOr<v1::TokenizeResponse> InferenceService::TokenIds(
+    const grpc::ByteBuffer& bytes) const {
+  v1::TokenizeRequest request;
+  NACRE_RETURN_IF_ERROR(rpc::ParseMessage(bytes, kMaxFields, &request));
+  // Nothing bounds the text of a service that does not know its model yet.
+  if (const absl::optional<WorkerInfo> model = dispatcher_->expected_model()) {
+    NACRE_RETURN_IF_ERROR(
+        CheckTextLength(request.text(), *tokenizer_, model->context_length));
+  }
+  tokenizer::EncodeOptions options;
+  options.add_special_tokens = !request.no_special_tokens();
+  NACRE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                         tokenizer_->Encode(request.text(), options));
+  v1::TokenizeResponse response;
+  response.mutable_token_ids()->Add(ids.begin(), ids.end());
+  return response;
+}
+
+UnaryCall<v1::Model>* InferenceService::GetModel(Context* context) {
+  const auto call = std::make_shared<UnaryCall<v1::Model>>(context);
+  const auto client = authenticator_->AuthenticateClient(*context);
+  absl::Status status = client.status();
+  if (status.ok()) {
+    call->lease = ClientStreams::Lease(&streams_, *client);
+    status = call->lease.Resize(1);
+  }
+  if (!status.ok()) {
+    call->ReceiveNothing(status);
+    return call.get();
+  }
+  Reception reception = ReceptionOf(*context, *client);
+  reception.pool = nullptr;  // answers at once, whatever is tokenized
+  reception.handle = [this, call](const grpc::ByteBuffer& bytes) {
+    call->Answer(Model(bytes));
+  };
+  call->Receive(std::move(reception));
+  return call.get();
+}
+
+absl::StatusOr<v1::Model> InferenceService::Model(
+    const grpc::ByteBuffer& bytes) const {
+  if (bytes.Length() > kMaxModelRequestBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request has ", bytes.Length(), " bytes, at most ",
+                     kMaxModelRequestBytes));
+  }
+  v1::GetModelRequest request;
+  NACRE_RETURN_IF_ERROR(rpc::ParseMessage(bytes, kMaxFields, &request));
   const absl::optional<WorkerInfo> model = dispatcher_->model();
-  if (!model.has_value()) return Refuse(context, NoTarget());
-  response->set_name(model->model_name);
-  response->set_vocab_size(model->model_vocab_size);
-  response->set_context_length(model->context_length);
-  response->set_fingerprint(model->fingerprint);
-  response->set_numerics_id(model->numerics_id);
-  for (int32_t id : model->eos_token_ids) response->add_eos_token_ids(id);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  if (!model.has_value()) return NoTarget();
+  v1::Model response;
+  response.set_name(model->model_name);
+  response.set_vocab_size(model->model_vocab_size);
+  response.set_context_length(model->context_length);
+  response.set_fingerprint(model->fingerprint);
+  response.set_numerics_id(model->numerics_id);
+  for (int32_t id : model->eos_token_ids) response.add_eos_token_ids(id);
+  return response;
 }
 
 }  // namespace nacre::coordinator

@@ -1,18 +1,29 @@
 // The public API over gRPC: converts, starts a session, streams its output.
+// Callers show who they are before anything of their requests is read
+// (client_call.h).
 
 #ifndef COORDINATOR_INFERENCE_SERVICE_H_
 #define COORDINATOR_INFERENCE_SERVICE_H_
 
-#include <limits>
+#include <grpcpp/impl/service_type.h>
 
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
 #include "coordinator/authenticator.h"
+#include "coordinator/call_timers.h"
+#include "coordinator/client_call.h"
 #include "coordinator/client_streams.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/generate_call.h"
 #include "coordinator/observer.h"
 #include "coordinator/request.h"
 #include "coordinator/work_pool.h"
-#include "proto/inference.grpc.pb.h"
+#include "proto/inference.pb.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nacre::coordinator {
@@ -21,40 +32,46 @@ struct InferenceLimits {
   int max_streams_per_client = 0;          // choices at once; 0: no limit
   WorkPool::Options parsing;               // where prompts are tokenized
   speculation::PolicySpec default_policy;  // of requests that name none
+  // For a request to come, and for a finished answer to be taken by bits.
+  int64_t client_timeout_ns = kNever;
+  int64_t max_request_ns = kNever;  // from its arrival, as the dispatcher's
+  // Asks for a Tick at this time or before; never blocks. Without it the two
+  // times above pass unnoticed until something ticks.
+  std::function<void(int64_t at_ns)> wake_at = nullptr;
 };
 
 // Thread-safe. What it is given must outlive it; without an observer nobody
 // watches, without an authenticator anybody may call. It must outlive its
 // server.
-class InferenceService final : public v1::Inference::CallbackService {
+class InferenceService final : public grpc::Service {
  public:
   InferenceService(Dispatcher* dispatcher,
                    const tokenizer::Tokenizer* tokenizer,
                    Observer* observer = nullptr, InferenceLimits limits = {},
-                   const Authenticator* authenticator = nullptr)
-      : dispatcher_(dispatcher),
-        tokenizer_(tokenizer),
-        observer_(observer != nullptr ? observer : &unobserved_),
-        authenticator_(authenticator != nullptr ? authenticator : &open_),
-        default_policy_(limits.default_policy),
-        streams_(limits.max_streams_per_client),
-        parsing_(limits.parsing) {}
+                   const Authenticator* authenticator = nullptr);
 
-  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
-      grpc::CallbackServerContext* context,
-      const v1::GenerateRequest* request) override;
-
-  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
-                                     const v1::TokenizeRequest* request,
-                                     v1::TokenizeResponse* response) override;
-
-  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
-                                     const v1::GetModelRequest* request,
-                                     v1::Model* response) override;
+  // Ends calls whose time is over; when to call it next.
+  int64_t Tick() { return timers_.Tick(dispatcher_->now_ns()); }
 
  private:
-  absl::StatusOr<RequestSpec> Parse(const v1::GenerateRequest& request,
-                                    const GenerateCall& call) const;
+  using Context = grpc::CallbackServerContext;
+
+  // Serves a method of nacre.v1.Inference.
+  template <typename Response, typename Call>
+  void Serve(const char* method,
+             Call* (InferenceService::*start)(Context* context));
+
+  GenerateCall* Generate(Context* context);
+  UnaryCall<v1::TokenizeResponse>* Tokenize(Context* context);
+  UnaryCall<v1::Model>* GetModel(Context* context);
+
+  Reception ReceptionOf(const Context& context, std::string client);
+  // In a thread of parsing_.
+  absl::StatusOr<RequestSpec> Parse(const grpc::ByteBuffer& bytes,
+                                    GenerateCall* call);
+  absl::StatusOr<v1::TokenizeResponse> TokenIds(
+      const grpc::ByteBuffer& bytes) const;
+  absl::StatusOr<v1::Model> Model(const grpc::ByteBuffer& bytes) const;
 
   Dispatcher* const dispatcher_;
   const tokenizer::Tokenizer* const tokenizer_;
@@ -62,8 +79,10 @@ class InferenceService final : public v1::Inference::CallbackService {
   Observer* const observer_;
   const Authenticator open_;
   const Authenticator* const authenticator_;
-  const speculation::PolicySpec default_policy_;
+  const InferenceLimits limits_;
+  int num_methods_ = 0;
   ClientStreams streams_;
+  CallTimers timers_;
   // Ends what is left of calls that failed; each call needs it once.
   WorkPool cancels_{WorkPool::Options{
       .threads = 1, .max_tasks = std::numeric_limits<int>::max()}};

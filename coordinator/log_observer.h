@@ -22,7 +22,7 @@ class LogObserver final : public Observer {
                                  const std::string& message,
                                  const nlohmann::ordered_json& fields)>;
 
-  // `log` is called under the dispatcher's lock and must not block.
+  // `log` must not block: the requests of all clients wait for it.
   explicit LogObserver(Log log = LogEvent) : log_(std::move(log)) {}
 
   void OnQueued(const RequestSpec& request, int position) override;
@@ -44,7 +44,7 @@ class LogObserver final : public Observer {
   };
 
   const Log log_;
-  // Under the dispatcher's lock.
+  // Used by one call at a time.
   absl::flat_hash_map<uint64_t, Session> sessions_;
 };
 

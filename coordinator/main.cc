@@ -4,6 +4,7 @@
 //
 //   nacre-coordinator --tokenizer MODEL_DIR --listen 127.0.0.1:50050
 
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "absl/time/time.h"
 #include "common/logging.h"
 #include "common/mutex_checks.h"
+#include "common/rpc/acceptor.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/signals.h"
 #include "common/status_macros.h"
@@ -60,13 +62,16 @@ ABSL_FLAG(std::string, log_level, "info",
           "trace, debug, info, warn, error or off");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "how long SIGTERM waits for running requests");
-ABSL_FLAG(absl::Duration, failover_timeout, absl::Seconds(30),
-          "how long the requests of a lost target wait for an equal one");
-ABSL_FLAG(absl::Duration, worker_timeout, absl::Seconds(5),
-          "how long a worker may be silent before it counts as lost");
 
 namespace nacre::coordinator {
 namespace {
+
+// They name a worker or a request, and come before any token is looked at.
+constexpr int kMaxAdminRequestBytes = 64 << 10;
+// Of workers, and of operators.
+constexpr int kMaxPeerConnections = 1024;
+constexpr int kMaxPeerStreams = 64;  // of one connection
+constexpr int64_t kMaxPeerMemory = int64_t{256} << 20;
 
 absl::StatusOr<Observability::Options> ObservabilityOptions(
     const std::string& model_dir) {
@@ -104,31 +109,40 @@ absl::Status Run() {
   Dispatcher::Options options{
       .tokenizer = tokenizer.get(),
       .observer = observability.observer(),
-      .failover_timeout_ns =
-          absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_failover_timeout)),
       .wake_at = [&ticks](int64_t at_ns) { ticks.WakeAt(at_ns); }};
   limits.ApplyTo(&options);
   Dispatcher dispatcher(std::move(options));
   RegistryService registry(&dispatcher, tokenizer.get(),
                            {.security = security.peers.channel,
-                            .worker_timeout_ns = absl::ToInt64Nanoseconds(
-                                absl::GetFlag(FLAGS_worker_timeout))});
-  InferenceService inference(&dispatcher, tokenizer.get(),
-                             observability.observer(), limits.inference,
-                             security.authenticator.get());
+                            .worker_timeout_ns = limits.worker_timeout_ns});
+  InferenceLimits inference_limits = limits.inference;
+  inference_limits.wake_at = [&ticks](int64_t at_ns) { ticks.WakeAt(at_ns); };
+  InferenceService inference(
+      &dispatcher, tokenizer.get(), observability.observer(),
+      std::move(inference_limits), security.authenticator.get());
   AdminService admin(&dispatcher, &registry, security.authenticator.get());
+  rpc::RpcServer::Options clients{absl::GetFlag(FLAGS_listen),
+                                  absl::GetFlag(FLAGS_address_file),
+                                  security.clients};
+  limits.ApplyTo(&clients);
+  clients.max_connections =
+      std::clamp(rpc::RaiseFileLimit() / 2, 1, clients.max_connections);
+  rpc::RpcServer::Options workers{absl::GetFlag(FLAGS_registry_listen),
+                                  absl::GetFlag(FLAGS_registry_address_file),
+                                  security.peers.server, rpc::kMaxMessageBytes,
+                                  kMaxPeerConnections};
+  rpc::RpcServer::Options operators{absl::GetFlag(FLAGS_admin_listen),
+                                    absl::GetFlag(FLAGS_admin_address_file),
+                                    security.peers.server,
+                                    kMaxAdminRequestBytes, kMaxPeerConnections};
+  for (rpc::RpcServer::Options* peers : {&workers, &operators}) {
+    peers->max_streams_per_connection = kMaxPeerStreams;
+    peers->max_memory_bytes = kMaxPeerMemory;
+  }
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorServers> servers,
       CoordinatorServers::Start(
-          {{{absl::GetFlag(FLAGS_listen), absl::GetFlag(FLAGS_address_file),
-             security.clients, limits.max_request_bytes},
-            &inference},
-           {{absl::GetFlag(FLAGS_registry_listen),
-             absl::GetFlag(FLAGS_registry_address_file), security.peers.server},
-            &registry},
-           {{absl::GetFlag(FLAGS_admin_listen),
-             absl::GetFlag(FLAGS_admin_address_file), security.peers.server},
-            &admin}}));
+          {{clients, &inference}, {workers, &registry}, {operators, &admin}}));
   observability.SetServer(servers->inference().address());
   Health::Options health_options;
   health_options.ticks = &ticks;
@@ -139,8 +153,9 @@ absl::Status Run() {
   Health health(std::move(health_options));
   NACRE_RETURN_IF_ERROR(
       observability.Start(&registry, [&health] { return health.state(); }));
-  ticks.Start([&dispatcher, &registry, &health] {
-    const int64_t next_ns = std::min(dispatcher.Tick(), registry.Tick());
+  ticks.Start([&dispatcher, &registry, &inference, &health] {
+    const int64_t next_ns =
+        std::min({dispatcher.Tick(), registry.Tick(), inference.Tick()});
     health.OnTick(dispatcher.workers());
     return next_ns;
   });
@@ -167,6 +182,15 @@ absl::Status Run() {
 }  // namespace
 }  // namespace nacre::coordinator
 
+// What a burst of clients took goes back to the system: large pieces at once,
+// and few arenas keep small ones. glibc would raise its first limit up to 32
+// MiB with the first large request, and hold 16 arenas on two cores.
+static void GiveMemoryBack() {
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  mallopt(M_TRIM_THRESHOLD, 1 << 20);
+  mallopt(M_ARENA_MAX, 4);
+}
+
 // Flags are written with dashes everywhere; Abseil's names have underscores.
 static void AcceptDashes(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
@@ -178,6 +202,7 @@ static void AcceptDashes(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
+  GiveMemoryBack();
   nacre::DisableMutexChecks();
   nacre::rpc::BlockTerminationSignals();
   AcceptDashes(argc, argv);

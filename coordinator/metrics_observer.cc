@@ -142,10 +142,12 @@ void MetricsObserver::OnSpan(uint64_t session_id, WorkerRole role,
       break;
     }
     case SpanRecord::Kind::kWaitDraftTokens:
-      session.target_wait_ns += span.duration_ns;
+      session.target_wait_ns =
+          AddCapped(session.target_wait_ns, span.duration_ns);
       break;
     case SpanRecord::Kind::kWaitVerdict:
-      session.draft_wait_ns += span.duration_ns;
+      session.draft_wait_ns =
+          AddCapped(session.draft_wait_ns, span.duration_ns);
       break;
     case SpanRecord::Kind::kHidden:
       series_->hidden_bytes.Increment(static_cast<double>(span.bytes));

@@ -62,7 +62,7 @@ class MetricsObserver final : public Observer {
 
   const Clock now_ns_;
   const std::unique_ptr<Series> series_;
-  // Under the dispatcher's lock.
+  // Used by one call at a time.
   absl::flat_hash_map<uint64_t, std::unique_ptr<Session>> sessions_;
   absl::flat_hash_set<std::pair<std::string, int>> queued_;  // id and choice
 };

@@ -5,8 +5,8 @@
 //   OnQueued? (OnRefused | OnStarted (OnTail | OnSpan | OnRound | OnMoved |
 //                                     OnOpened | OnCached)* OnFinished)
 //
-// Called under the dispatcher's lock, OnAnswered also without it: must not call
-// back into it, never blocks.
+// Called without the dispatcher's lock, one at a time (OnAnswered: several at
+// once), in the order of each request: must not call back into it.
 
 #ifndef COORDINATOR_OBSERVER_H_
 #define COORDINATOR_OBSERVER_H_

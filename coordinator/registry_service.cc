@@ -64,11 +64,18 @@ void RegistryService::EndOlder(const std::string& address, uint64_t serial) {
 
 std::vector<v1::WorkerInfo> RegistryService::ListWorkers() {
   std::vector<v1::WorkerInfo> workers;
+  const std::vector<WorkerStatus> statuses = dispatcher_->workers();
+  Attachment::Statuses by_id;
+  for (const WorkerStatus& status : statuses) by_id[status.id] = &status;
   for (const auto& attachment : attachments()) {
     v1::WorkerInfo info;
-    if (attachment->Describe(&info)) workers.push_back(std::move(info));
+    if (attachment->Describe(by_id, &info)) workers.push_back(std::move(info));
   }
   return workers;
+}
+
+void RegistryService::CountLost(WorkerRole role) {
+  if (!shut_down_) ++num_lost_[static_cast<size_t>(role)];
 }
 
 absl::Status RegistryService::Drain(const std::string& address) {
@@ -88,7 +95,7 @@ int64_t RegistryService::Tick() {
   last_tick_ns_ = now_ns;
   if (!is_late) {
     for (const auto& attachment : attachments()) {
-      attachment->EndIfSilent(now_ns, options_.worker_timeout_ns);
+      attachment->EndIfSilent(now_ns);
     }
   }
   return now_ns + period_ns;

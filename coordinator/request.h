@@ -5,6 +5,7 @@
 #define COORDINATOR_REQUEST_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "common/sampling_params.h"
 #include "common/token_logprobs.h"
 #include "coordinator/clock.h"
+#include "coordinator/prompt_prefixes.h"
 #include "coordinator/worker_info.h"
 #include "speculation/pipeline.h"
 #include "speculation/policies/policy_spec.h"
@@ -20,14 +22,21 @@
 
 namespace nacre::coordinator {
 
+// What the choices of one call share. Under the dispatcher's lock.
+struct CallPlacement {
+  std::string numerics_id;  // of the first one's target, once it runs
+};
+
 struct RequestSpec {
   // Unique among running calls. A call for several choices is as many requests
   // of one id: choice 0 comes first and must find it free.
   std::string request_id;
   int num_choices = 1;
-  int choice = 0;                   // < num_choices
-  std::vector<int32_t> prompt_ids;  // at least one
-  int max_tokens = 0;               // >= 1, fits the context
+  int choice = 0;                       // < num_choices
+  std::shared_ptr<CallPlacement> call;  // null: it is the only choice
+  std::vector<int32_t> prompt_ids;      // at least one
+  std::vector<PromptPrefix> prefixes;   // of prompt_ids; empty: not looked at
+  int max_tokens = 0;                   // >= 1, fits the context
   SamplingParams sampling;
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;
@@ -35,6 +44,7 @@ struct RequestSpec {
   int min_tokens = 0;  // at most max_tokens
   bool include_stop_string = false;
   bool stream = false;
+  bool omit_streamed = false;  // from the Complete; with stream only
   bool skip_special_tokens = true;
   bool trace = false;
   // Likeliest tokens to report beside each generated one; absent: no logprobs.
@@ -48,6 +58,8 @@ struct RequestSpec {
   // Of the checkpoint that these ids and limits were checked against; empty:
   // any.
   std::string fingerprint;
+  // Of the targets that may run it; empty: any. Once it runs, its target's.
+  std::string numerics_id;
   // On the dispatcher's clock. An arrival of 0 is when the dispatcher gets it.
   int64_t arrival_ns = 0;
   int64_t deadline_ns = kNever;
@@ -63,6 +75,7 @@ struct Chunk {
   std::vector<int32_t> token_ids;
   std::string text;
   std::vector<TokenLogprobs> logprobs = {};  // of token_ids, if asked for
+  std::string numerics_id = {};              // with first_index 0: its target's
 };
 
 // One target step of a session.
@@ -83,7 +96,8 @@ struct Completion {
   std::string stop_match;
   std::string text;
   std::vector<int32_t> token_ids;
-  int cached_tokens = 0;  // of the prompt
+  std::string numerics_id;  // of its targets
+  int cached_tokens = 0;    // of the prompt
   int64_t total_ns = 0;
   int64_t queue_ns = 0;  // from its arrival until it ran
   int64_t time_to_first_token_ns = 0;
@@ -105,8 +119,10 @@ struct Completion {
   std::vector<Round> rounds;                  // with detailed_stats
 };
 
-// Where a session's output goes: the client's call. Called under the
-// dispatcher's lock; must not call back into it and never blocks.
+// Where a session's output goes: the client's call. Called without the
+// dispatcher's lock, by one thread at a time, in order; never blocks.
+// pending_chunks and taken_chunks are called by any thread at any time, under
+// that lock, too: they read a number.
 class ResponseSink {
  public:
   virtual ~ResponseSink() = default;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/quoted.h"
 #include "common/status_macros.h"
 
 namespace nacre::coordinator {
@@ -18,13 +20,24 @@ constexpr int kDefaultMaxTokens = 256;
 constexpr int kMaxStopStrings = 16;
 constexpr size_t kMaxStopBytes = 1024;
 constexpr int kMaxStopTokenIds = 64;
-constexpr size_t kMaxRequestIdBytes = 256;
+constexpr size_t kMaxNumericsIdBytes = 1024;
 constexpr uint32_t kMaxChoices = 16;
 constexpr int kMaxOracleIds = 1 << 20;
+// The most that normalization makes of a byte where it drops none: four bytes
+// of a mathematical letter become one.
+constexpr int64_t kMaxShrinkage = 4;
 
 uint64_t RandomBits() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
+}
+
+absl::Status CheckPromptLength(int64_t tokens, int context_length) {
+  if (tokens < context_length) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("CONTEXT_LENGTH_EXCEEDED: the prompt has ", tokens,
+                   " tokens, the context is ", context_length,
+                   " and must hold at least one more"));
 }
 
 absl::StatusOr<std::vector<int32_t>> PromptIds(
@@ -32,12 +45,16 @@ absl::StatusOr<std::vector<int32_t>> PromptIds(
     const WorkerInfo& model) {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kText:
+      NACRE_RETURN_IF_ERROR(
+          CheckTextLength(request.text(), tokenizer, model.context_length));
       return tokenizer.Encode(request.text());
     case v1::GenerateRequest::kTokenIds:
       break;
     default:
       return absl::InvalidArgumentError("no prompt: set text or token_ids");
   }
+  NACRE_RETURN_IF_ERROR(
+      CheckPromptLength(request.token_ids().ids_size(), model.context_length));
   std::vector<int32_t> ids;
   ids.reserve(request.token_ids().ids_size());
   for (uint32_t id : request.token_ids().ids()) {
@@ -226,6 +243,11 @@ absl::Status ParseOutput(const v1::OutputOptions& output, RequestSpec* spec) {
   spec->skip_special_tokens =
       !output.has_skip_special_tokens() || output.skip_special_tokens();
   spec->trace = output.trace();
+  spec->omit_streamed = output.omit_streamed();
+  if (spec->omit_streamed && !spec->stream) {
+    return absl::InvalidArgumentError(
+        "omit_streamed is set without stream: the answer would be empty");
+  }
   if (output.has_logprobs()) {
     if (output.logprobs() > uint32_t{kMaxTopLogprobs}) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -249,12 +271,7 @@ absl::Status ParseOutput(const v1::OutputOptions& output, RequestSpec* spec) {
 absl::Status CheckLength(const v1::StopParams& stop, int context_length,
                          RequestSpec* spec) {
   const int64_t prompt = static_cast<int64_t>(spec->prompt_ids.size());
-  if (prompt >= context_length) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("CONTEXT_LENGTH_EXCEEDED: the prompt has ", prompt,
-                     " tokens, the context is ", context_length,
-                     " and must hold at least one more"));
-  }
+  NACRE_RETURN_IF_ERROR(CheckPromptLength(prompt, context_length));
   if (!stop.has_max_tokens()) {
     // A request for more than the default says so by its least.
     const int64_t wanted =
@@ -277,6 +294,17 @@ absl::Status CheckLength(const v1::StopParams& stop, int context_length,
 
 }  // namespace
 
+absl::Status CheckTextLength(absl::string_view text,
+                             const tokenizer::Tokenizer& tokenizer,
+                             int context_length) {
+  const int64_t most = context_length * kMaxShrinkage *
+                       static_cast<int64_t>(tokenizer.longest_piece_bytes());
+  if (static_cast<int64_t>(text.size()) <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "CONTEXT_LENGTH_EXCEEDED: the text has ", text.size(), " bytes; at most ",
+      most, " may fit the context of ", context_length, " tokens"));
+}
+
 absl::StatusOr<int> NumChoices(const v1::GenerateRequest& request) {
   const uint32_t n = request.has_n() ? request.n() : 1;
   if (n < 1 || n > kMaxChoices) {
@@ -290,8 +318,8 @@ absl::StatusOr<RequestSpec> ParseRequest(
     const v1::GenerateRequest& request, const tokenizer::Tokenizer& tokenizer,
     const WorkerInfo& model, const speculation::PolicySpec& default_policy) {
   if (!request.model().empty() && request.model() != model.model_name) {
-    return absl::NotFoundError(absl::StrCat("model \"", request.model(),
-                                            "\" is not served; \"",
+    return absl::NotFoundError(absl::StrCat("model ", Quoted(request.model()),
+                                            " is not served; \"",
                                             model.model_name, "\" is"));
   }
   if (request.request_id().size() > kMaxRequestIdBytes) {
@@ -299,27 +327,36 @@ absl::StatusOr<RequestSpec> ParseRequest(
         absl::StrCat("request_id has ", request.request_id().size(),
                      " bytes, at most ", kMaxRequestIdBytes));
   }
+  if (request.numerics_id().size() > kMaxNumericsIdBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("numerics_id has ", request.numerics_id().size(),
+                     " bytes, at most ", kMaxNumericsIdBytes));
+  }
   RequestSpec spec;
   NACRE_ASSIGN_OR_RETURN(spec.num_choices, NumChoices(request));
+  if (spec.num_choices > 1) spec.call = std::make_shared<CallPlacement>();
   spec.fingerprint = model.fingerprint;
+  spec.numerics_id = request.numerics_id();
   spec.request_id = request.request_id().empty()
                         ? absl::StrFormat("%016x", RandomBits())
                         : request.request_id();
+  NACRE_ASSIGN_OR_RETURN(
+      spec.sampling, ParseSampling(request.sampling(), model.model_vocab_size));
+  NACRE_RETURN_IF_ERROR(
+      ParseStop(request.stop(), model.model_vocab_size, &spec));
+  spec.policy = default_policy;
+  NACRE_RETURN_IF_ERROR(
+      ParseSpeculation(request.speculation(), model.model_vocab_size, &spec));
+  NACRE_RETURN_IF_ERROR(ParseOutput(request.output(), &spec));
+  // What takes long comes last.
   NACRE_ASSIGN_OR_RETURN(spec.prompt_ids, PromptIds(request, tokenizer, model));
   if (spec.prompt_ids.empty()) {
     return absl::InvalidArgumentError(
         "the prompt is empty: it has no token, and the model adds no BOS");
   }
-  NACRE_ASSIGN_OR_RETURN(
-      spec.sampling, ParseSampling(request.sampling(), model.model_vocab_size));
-  NACRE_RETURN_IF_ERROR(
-      ParseStop(request.stop(), model.model_vocab_size, &spec));
   NACRE_RETURN_IF_ERROR(
       CheckLength(request.stop(), model.context_length, &spec));
-  spec.policy = default_policy;
-  NACRE_RETURN_IF_ERROR(
-      ParseSpeculation(request.speculation(), model.model_vocab_size, &spec));
-  NACRE_RETURN_IF_ERROR(ParseOutput(request.output(), &spec));
+  spec.prefixes = PrefixesOf(spec.prompt_ids);
   return spec;
 }
 

@@ -94,6 +94,7 @@ v1::Chunk ToProto(const Chunk& chunk) {
   for (const TokenLogprobs& token : chunk.logprobs) {
     *proto.add_logprobs() = ToProto(token);
   }
+  proto.set_numerics_id(chunk.numerics_id);
   return proto;
 }
 
@@ -111,10 +112,16 @@ v1::Complete ToProto(const RequestSpec& request, const Completion& completion) {
       break;
   }
   proto.set_stop_match(completion.stop_match);
-  proto.set_text(completion.text);
-  for (int32_t id : completion.token_ids) proto.add_token_ids(id);
-  for (int32_t id : request.prompt_ids) proto.add_prompt_token_ids(id);
+  if (!request.omit_streamed) {
+    proto.set_text(completion.text);
+    for (int32_t id : completion.token_ids) proto.add_token_ids(id);
+    for (int32_t id : request.prompt_ids) proto.add_prompt_token_ids(id);
+    for (const TokenLogprobs& token : completion.logprobs) {
+      *proto.add_logprobs() = ToProto(token);
+    }
+  }
   proto.set_seed(request.sampling.seed);
+  proto.set_numerics_id(completion.numerics_id);
   proto.mutable_usage()->set_prompt_tokens(request.prompt_ids.size());
   proto.mutable_usage()->set_completion_tokens(completion.token_ids.size());
   proto.mutable_usage()->set_cached_tokens(
@@ -155,9 +162,6 @@ v1::Complete ToProto(const RequestSpec& request, const Completion& completion) {
   for (const Round& round : completion.rounds) {
     report->add_per_round_drafted(round.drafted);
     report->add_per_round_accepted(round.accepted);
-  }
-  for (const TokenLogprobs& token : completion.logprobs) {
-    *proto.add_logprobs() = ToProto(token);
   }
   for (int64_t gap_ns : completion.step_gaps_ns) {
     report->add_step_gap_ns(gap_ns);

@@ -2,6 +2,7 @@
 
 #include "absl/memory/memory.h"
 #include "common/status_macros.h"
+#include "coordinator/registry_service.h"
 
 namespace nacre::coordinator {
 
@@ -11,9 +12,11 @@ absl::StatusOr<std::unique_ptr<CoordinatorServers>> CoordinatorServers::Start(
   NACRE_ASSIGN_OR_RETURN(
       servers->admin_,
       rpc::RpcServer::Start(ports.admin.options, {ports.admin.service}));
+  rpc::RpcServer::Options registry = ports.registry.options;
+  registry.max_request_bytes = RegistryService::kMaxMessageBytes;
   NACRE_ASSIGN_OR_RETURN(
       servers->registry_,
-      rpc::RpcServer::Start(ports.registry.options, {ports.registry.service}));
+      rpc::RpcServer::Start(registry, {ports.registry.service}));
   NACRE_ASSIGN_OR_RETURN(servers->inference_,
                          rpc::RpcServer::Start(ports.inference.options,
                                                {ports.inference.service}));

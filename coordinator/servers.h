@@ -30,7 +30,8 @@ class CoordinatorServers {
     Port admin;
   };
 
-  // Inference comes last: where its address file is, the others are.
+  // Inference comes last: where its address file is, the others are. The
+  // registry takes messages of RegistryService::kMaxMessageBytes.
   // Errors: those of RpcServer::Start.
   static absl::StatusOr<std::unique_ptr<CoordinatorServers>> Start(
       const Ports& ports);

@@ -77,7 +77,7 @@ class TraceObserver final : public Observer {
   static void Remember(RequestTrace* trace, RequestTrace::Event event);
 
   const Options options_;
-  // Under the dispatcher's lock.
+  // Used by one call at a time.
   absl::flat_hash_map<uint64_t, std::unique_ptr<RequestTrace>> traces_;
   LastStep last_step_;  // likewise
   // By id and choice.

@@ -1,13 +1,15 @@
-// The coordinator's end of the session stream to one worker. Calls queue up
-// until Flush sends them as one message. GrpcWorkerClient implements it; tests
-// record the calls.
+// The coordinator's end of the session stream to one worker. Calls queue up;
+// Cut makes one message of those since the last Cut, Flush sends the messages.
+// GrpcWorkerClient implements it; tests record the calls.
 //
-// Called under the dispatcher's lock only; never blocks.
+// The dispatcher calls it under its lock, so it neither builds nor writes
+// anything there; but for Flush, which it calls without, from several threads.
 
 #ifndef COORDINATOR_WORKER_CLIENT_H_
 #define COORDINATOR_WORKER_CLIENT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,11 +19,20 @@
 
 namespace nacre::coordinator {
 
+inline std::vector<int32_t> Join(const RequestSpec& request,
+                                 const std::vector<int32_t>& generated) {
+  std::vector<int32_t> ids = request.prompt_ids;
+  ids.insert(ids.end(), generated.begin(), generated.end());
+  return ids;
+}
+
 struct TargetOpening {
+  // Prompt and what was committed behind it.
+  std::vector<int32_t> token_ids() const { return Join(*request, generated); }
+
   uint64_t session_id = 0;
-  const std::vector<int32_t>* token_ids =
-      nullptr;  // prompt and what was emitted
-  const RequestSpec* request = nullptr;
+  std::shared_ptr<const RequestSpec> request;
+  std::vector<int32_t> generated;
   speculation::TargetPlan plan;
   uint32_t epoch = 0;
   bool has_draft = false;
@@ -29,9 +40,11 @@ struct TargetOpening {
 };
 
 struct DraftOpening {
+  std::vector<int32_t> token_ids() const { return Join(*request, generated); }
+
   uint64_t session_id = 0;
-  const std::vector<int32_t>* token_ids = nullptr;
-  const RequestSpec* request = nullptr;
+  std::shared_ptr<const RequestSpec> request;
+  std::vector<int32_t> generated;
   std::vector<int32_t> end_ids;
   int vocab_limit = 0;
   speculation::DraftPlan plan;
@@ -70,8 +83,15 @@ class WorkerClient {
   virtual void Keep(const std::vector<uint64_t>& session_ids) {
     static_cast<void>(session_ids);
   }
+  // What follows goes in a later message: of one, a worker applies openings
+  // before all else and closes last.
+  virtual void Cut() = 0;
+  // Sends the messages that were cut, in order, also those of other threads; or
+  // leaves them to the thread that is at it.
   virtual void Flush() = 0;
 
+  // Any thread, at any time:
+  //
   // The worker's clock minus ours, estimated; 0 until known.
   virtual int64_t clock_offset_ns() const = 0;
 

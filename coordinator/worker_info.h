@@ -5,6 +5,7 @@
 #define COORDINATOR_WORKER_INFO_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,17 @@
 namespace nacre::coordinator {
 
 enum class WorkerRole { kDraft, kTarget };
+
+// What a worker says of its times and rows counts as this at most.
+inline constexpr int64_t kMaxDurationNs = 3'600'000'000'000;
+inline constexpr int kMaxRows = 1 << 20;
+
+// The sum of two that are not negative, or the largest number: a worker may
+// speak of any number of hours.
+inline int64_t AddCapped(int64_t a, int64_t b) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  return a > kMost - b ? kMost : a + b;
+}
 
 struct WorkerInfo {
   WorkerRole role = WorkerRole::kTarget;

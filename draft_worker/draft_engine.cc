@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "draft_worker/engine_session.h"
 #include "draft_worker/hidden_sink.h"
+#include "model/logit_row.h"
 #include "worker/common_prefix.h"
 
 namespace nacre::draft_worker {
@@ -25,6 +26,10 @@ DraftEngine::DraftEngine(Options options)
 
 DraftEngine::~DraftEngine() {
   options_.model->SetInterrupt(nullptr);
+  // Of sessions that nobody closed.
+  for (const auto& session : sessions_) {
+    if (session->features.has_value()) session->features->OnClosed();
+  }
   hidden_sink_->Detach();
 }
 
@@ -67,7 +72,9 @@ absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
     in_step_ = false;
     if (!abandoned) {
       DraftAll(*logits);
+      soundness_.EndStep();
       for (Session* session : stepping_) {
+        if (session->unsound) continue;
         session->sequence->Share(session->settled());
       }
     }
@@ -154,19 +161,23 @@ void DraftEngine::PlanPrefills() {
 
 void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
   session.drafts = drafts;
-  session.cut = session.drew = session.pointless = false;
+  session.cut = session.drew = session.pointless = session.unsound = false;
   session.fed_rows = rows;
   const absl::Span<const int32_t> tokens = session.schedule.tokens();
   // Commits that arrive during the forward are applied after it: the span stays
   // valid.
   // A step that a commit has changed draws nothing: the position stays.
-  session.draw =
-      drafts && options_.model->draws_tokens() && !session.reads_logits()
-          ? session.sampler.DeviceDraw(session.schedule.length())
-          : absl::nullopt;
+  session.draw.reset();
+  if (options_.model->draws_tokens()) {
+    if (!drafts) {
+      session.draw = worker::DrawToLookAt(options_.model->info().vocab_size);
+    } else if (!session.reads_logits()) {
+      session.draw = session.sampler.DeviceDraw(session.schedule.length());
+    }
+  }
   batch_.push_back({session.sequence.get(),
                     tokens.subspan(session.sequence->length(), rows),
-                    drafts ? 1 : 0});
+                    /*num_logits=*/1});
   if (session.draw.has_value()) {
     batch_.back().draws = absl::MakeConstSpan(&session.draw, 1);
   }
@@ -209,22 +220,30 @@ void DraftEngine::DraftAll(absl::Span<const float> logits) {
   absl::Span<const float> hidden;  // of all rows, once anybody reads it
   size_t row = 0;
   for (Session* session : stepping_) {
-    if (!session->drafts) continue;
-    const bool reads_hidden = session->reads_hidden();
+    const bool reads_hidden = session->drafts && session->reads_hidden();
     if (reads_hidden && hidden.empty()) hidden = options_.model->final_hidden();
     RowOutputs outputs;
     if (session->draw.has_value()) {
       outputs.drawn = drawn.front();
       drawn.remove_prefix(1);
+      session->unsound = outputs.drawn == kUnsoundDraw;
     } else {
       outputs.logits = logits.subspan(0, vocab_size);
       logits.remove_prefix(vocab_size);
+      session->unsound =
+          !model::IsSoundRow(outputs.logits.data(), info.vocab_size);
     }
+    soundness_.Add(!session->unsound);
     if (reads_hidden) {
       outputs.hidden = hidden.subspan(row * hidden_size, hidden_size);
     }
-    Draft(*session, outputs);
     ++row;
+    if (session->unsound) {
+      if (session->closing) continue;
+      Fail(*session, worker::UnsoundLogits(session->sequence->length()));
+    } else if (session->drafts) {
+      Draft(*session, outputs);
+    }
   }
 }
 
@@ -325,6 +344,7 @@ void DraftEngine::Publish() {
   stats.reaped_sessions = reaped_sessions_;
   stats.prefix_queries = prefix_queries_;
   stats.prefix_hits = prefix_hits_;
+  soundness_.FillStats(&stats);
   monitor_.Publish(stats);
 }
 

@@ -29,6 +29,7 @@
 #include "worker/engine.h"
 #include "worker/engine_inbox.h"
 #include "worker/event_outbox.h"
+#include "worker/soundness.h"
 #include "worker/step_budget.h"
 
 namespace nacre::draft_worker {
@@ -133,7 +134,8 @@ class DraftEngine : public worker::Engine {
   bool IsStepPointless();
   void NotePointless(const DraftCommands& commands);
   // For all that draft, with the logits of the rows that the model did not draw
-  // from [sessions, vocab_size].
+  // from [sessions, vocab_size]. Chunks of prompts have a row each, too, which
+  // is only looked at: it depends on all KV of the chunk.
   void DraftAll(absl::Span<const float> logits);
   // Draws the session's next token, or takes what the model has drawn, unless a
   // commit has made it pointless.
@@ -174,6 +176,7 @@ class DraftEngine : public worker::Engine {
   int num_drafting_ = 0;
   bool left_out_ = false;  // somebody for whom it had no room
 
+  worker::Soundness soundness_;
   uint64_t steps_ = 0;
   uint64_t abandoned_steps_ = 0;
   uint64_t rejected_messages_ = 0;

@@ -50,6 +50,7 @@ struct DraftEngine::Session {
   bool drafts = false;
   bool cut = false;        // a commit changed the tokens that the step fed
   bool drew = false;       // a token
+  bool unsound = false;    // its row had no sound logits
   bool pointless = false;  // a command that is held says so
   int fed_rows = 0;
   absl::optional<TokenDraw> draw = {};  // where the model draws its token

@@ -1,5 +1,8 @@
 #include "kernels/backend.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "common/check.h"
 
 namespace nacre::kernels {
@@ -14,7 +17,9 @@ size_t Count(int rows, int cols) {
 void Backend::EmbedDrawn(const PackedTable& table, const int32_t* ids,
                          int count, float* out) {
   // Of a device that is the host.
-  Embed(table, {ids, static_cast<size_t>(count)}, out);
+  std::vector<int32_t> rows(ids, ids + count);
+  for (int32_t& row : rows) row = std::max(row, 0);  // of kUnsoundDraw
+  Embed(table, rows, out);
 }
 
 void Backend::RunStep(int, absl::FunctionRef<void()> ops) { ops(); }

@@ -138,8 +138,8 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) = 0;
 
-  // Keeps the table's elements as they are. A backend of the host reads them in
-  // place: table.data outlives the result.
+  // Keeps the table's elements as they are. Copies: what table.data points to
+  // may go away afterwards.
   virtual absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
       const HostMatrix& table) = 0;
 
@@ -153,7 +153,7 @@ class Backend {
                      float* out) = 0;
 
   // Embed of ids that never were on the host: of token_drawer(), unchecked.
-  //   ids [count], the device's
+  // kUnsoundDraw stands for any row.   ids [count], the device's
   virtual void EmbedDrawn(const PackedTable& table, const int32_t* ids,
                           int count, float* out);
 

@@ -139,6 +139,18 @@ void LoadValues(const HostMatrix& matrix, size_t row, int first, int count,
   }
 }
 
+absl::StatusOr<std::unique_ptr<HostTable>> HostTable::CopyOf(
+    const HostMatrix& table) {
+  const size_t bytes = static_cast<size_t>(table.rows) *
+                       static_cast<size_t>(table.cols) * SizeOf(table.dtype);
+  absl::StatusOr<std::unique_ptr<Buffer>> memory = AllocateHostBuffer(bytes);
+  if (!memory.ok()) return memory.status();
+  if (bytes > 0) std::memcpy((*memory)->data(), table.data, bytes);
+  HostMatrix copy = table;
+  copy.data = (*memory)->data();
+  return std::unique_ptr<HostTable>(new HostTable(copy, *std::move(memory)));
+}
+
 void HostTable::Embed(absl::Span<const int32_t> ids, float* out) const {
   CheckTokenIds(ids, table_.rows);
   for (const int32_t id : ids) {

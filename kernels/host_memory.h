@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -52,17 +53,26 @@ void LoadRow(const HostMatrix& matrix, size_t row, float* out);
 void LoadValues(const HostMatrix& matrix, size_t row, int first, int count,
                 float* out);
 
-// A PackedTable of the backends on the host: reads the caller's memory.
+// A PackedTable of the backends on the host. A copy: whoever rewrites or
+// truncates the file of a model that serves changes no token and ends no
+// process.
 class HostTable : public PackedTable {
  public:
-  explicit HostTable(const HostMatrix& table) : table_(table) {}
+  // RESOURCE_EXHAUSTED when the system has no room.
+  static absl::StatusOr<std::unique_ptr<HostTable>> CopyOf(
+      const HostMatrix& table);
+
   int rows() const override { return table_.rows; }
   int cols() const override { return table_.cols; }
   // Backend::Embed. Fatal for an id outside the table.
   void Embed(absl::Span<const int32_t> ids, float* out) const;
 
  private:
-  const HostMatrix table_;
+  HostTable(const HostMatrix& table, std::unique_ptr<Buffer> memory)
+      : table_(table), memory_(std::move(memory)) {}
+
+  const HostMatrix table_;  // in memory_
+  const std::unique_ptr<Buffer> memory_;
 };
 
 // Fatal for an id outside [0, rows).

@@ -24,7 +24,8 @@ class TokenDrawer {
  public:
   virtual ~TokenDrawer() = default;
 
-  // ids[i] = the token that draws[i] gives of its row (common/token_draw.h).
+  // ids[i] = the token that draws[i] gives of its row, or kUnsoundDraw
+  // (common/token_draw.h).
   // Leaves its errors to Backend::Synchronize. Fatal: a vocab_limit outside
   // [1, cols].   logits [rows, cols], ids [draws.size], both the device's
   virtual void Draw(const float* logits, int cols,

@@ -1,14 +1,11 @@
 #include "model/checkpoint.h"
 
-#include <openssl/evp.h>
-
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status_macros.h"
@@ -19,8 +16,6 @@ namespace nacre::model {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr size_t kFingerprintBytesPerTensor = 4096;
 
 // A shard must lie in the folder itself: an index from elsewhere must not make
 // us read other files.
@@ -49,36 +44,6 @@ const char* SafetensorsName(kernels::DType dtype) {
   }
   return "";
 }
-
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new()) {
-    NACRE_CHECK(context_ != nullptr &&
-                    EVP_DigestInit_ex(context_, EVP_sha256(), nullptr) == 1,
-                "SHA-256 is not available");
-  }
-  ~Sha256() { EVP_MD_CTX_free(context_); }
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
-
-  // Hashes the length first, so that two fields never run into each other.
-  void AddField(absl::string_view bytes) {
-    const uint64_t size = bytes.size();
-    EVP_DigestUpdate(context_, &size, sizeof(size));
-    EVP_DigestUpdate(context_, bytes.data(), bytes.size());
-  }
-
-  std::string Hex() {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned int size = 0;
-    EVP_DigestFinal_ex(context_, digest, &size);
-    return absl::BytesToHexString(
-        absl::string_view(reinterpret_cast<const char*>(digest), size));
-  }
-
- private:
-  EVP_MD_CTX* context_;
-};
 
 }  // namespace
 
@@ -234,16 +199,19 @@ absl::StatusOr<std::vector<float>> Checkpoint::Vector(absl::string_view name,
   return values;
 }
 
-std::string Checkpoint::Fingerprint(absl::string_view config_json) const {
-  Sha256 hash;
-  hash.AddField(config_json);
+std::unique_ptr<FingerprintJob> Checkpoint::StartFingerprint(
+    absl::string_view config_json) const {
+  std::vector<FingerprintJob::Part> parts;
   for (const auto& [name, location] : tensors_) {
-    hash.AddField(name);
-    hash.AddField(location.entry->dtype);
-    hash.AddField(ShapeString(location.entry->shape));
-    hash.AddField(location.bytes.substr(0, kFingerprintBytesPerTensor));
+    parts.push_back({name, location.entry->dtype,
+                     ShapeString(location.entry->shape), location.bytes});
   }
-  return hash.Hex();
+  return std::make_unique<FingerprintJob>(config_json, std::move(parts),
+                                          FingerprintJob::DefaultThreads());
+}
+
+std::string Checkpoint::Fingerprint(absl::string_view config_json) const {
+  return StartFingerprint(config_json)->Finish();
 }
 
 }  // namespace nacre::model

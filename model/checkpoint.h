@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "model/fingerprint.h"
 #include "model/safetensors.h"
 
 namespace nacre::model {
@@ -60,8 +61,11 @@ class Checkpoint {
   absl::StatusOr<std::vector<float>> Vector(absl::string_view name,
                                             int size) const;
 
-  // SHA-256 in hex over `config_json`, every tensor's name, dtype and shape,
-  // and its first 4 KiB: cheap, and different for different weights.
+  // SHA-256 in hex over `config_json` and of every tensor the name, dtype,
+  // shape and all bytes. Begins to hash; this object outlives the result.
+  std::unique_ptr<FingerprintJob> StartFingerprint(
+      absl::string_view config_json) const;
+  // The same at once.
   std::string Fingerprint(absl::string_view config_json) const;
 
  private:

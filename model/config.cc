@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -8,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "kernels/cpu/attention.h"
 #include "model/mapped_file.h"
 #include "nlohmann/json.hpp"
 
@@ -22,7 +24,8 @@ constexpr int kMaxHiddenSize = 1 << 17;
 constexpr int kMaxIntermediateSize = 1 << 20;
 constexpr int kMaxLayers = 4096;
 constexpr int kMaxHeads = 4096;
-constexpr int kMaxHeadDim = 4096;
+constexpr int kMaxHeadDim = 512;  // of the backends' attention
+static_assert(kMaxHeadDim <= kernels::kMaxHeadDim);
 constexpr int kMaxContext = 1 << 24;
 constexpr int kMaxVocabSize = 1 << 22;
 constexpr int kMaxStackedRows = 1 << 22;
@@ -191,6 +194,9 @@ absl::Status ParseEos(const Json& json, ModelConfig* config) {
                    config->vocab_size - 1));
     ids.push_back(id);
   }
+  // Equal models have equal lists, whatever the order in their files.
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   config->eos_token_ids = std::move(ids);
   return absl::OkStatus();
 }
@@ -199,6 +205,10 @@ absl::Status CheckShapes(const ModelConfig& config) {
   if (config.head_dim % 2 != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "head_dim is ", config.head_dim, ", expected an even number"));
+  }
+  if (config.head_dim > kMaxHeadDim) {  // hidden_size / num_attention_heads
+    return absl::InvalidArgumentError(absl::StrCat(
+        "head_dim is ", config.head_dim, ", the limit is ", kMaxHeadDim));
   }
   if (config.num_attention_heads % config.num_key_value_heads != 0) {
     return absl::InvalidArgumentError(

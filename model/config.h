@@ -34,14 +34,14 @@ struct ModelConfig {
   int num_hidden_layers = 0;
   int num_attention_heads = 0;
   int num_key_value_heads = 0;  // divides num_attention_heads
-  int head_dim = 0;             // even
+  int head_dim = 0;             // even, at most 512
   int max_position_embeddings = 0;
   int vocab_size = 0;
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
   bool tie_word_embeddings = false;
-  std::vector<int32_t> eos_token_ids;  // each in [0, vocab_size)
+  std::vector<int32_t> eos_token_ids;  // ascending, in [0, vocab_size)
 
   int q_size() const { return num_attention_heads * head_dim; }
   int kv_size() const { return num_key_value_heads * head_dim; }

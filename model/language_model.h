@@ -27,7 +27,7 @@ struct ModelInfo {
   int hidden_size = 0;     // of final_hidden(); 0: it shows none
   int context_length = 0;  // most positions a sequence may have
   std::vector<int32_t> eos_token_ids;
-  std::string fingerprint;  // SHA-256, hex: config, tensor table, tensor heads
+  std::string fingerprint;  // SHA-256, hex: config.json and all weights
   std::string numerics_id;  // backend, types, kernel version
   std::string description;  // one line: family, parameters, bytes, KV capacity
   int64_t kv_capacity_tokens = 0;
@@ -131,7 +131,8 @@ class LanguageModel {
   // Whether rows may have draws: where logits would have to cross a bus.
   virtual bool draws_tokens() const { return false; }
   // The tokens of the last Forward's draws in batch order, valid until the next
-  // call: those that model::Sampler would have drawn from the logits.
+  // call: those that model::Sampler would have drawn from the logits, or
+  // kUnsoundDraw.
   virtual absl::Span<const int32_t> drawn_tokens() const { return {}; }
   // What came of next_draws so far. A model that draws nothing begins nothing.
   virtual QueuedSteps queued_steps() const { return {}; }

@@ -48,10 +48,12 @@ absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Create(
     std::unique_ptr<Checkpoint> checkpoint, kernels::Backend* backend,
     const LlamaModelOptions& options) {
   std::unique_ptr<LlamaModel> model(new LlamaModel(std::move(config), backend));
-  model->checkpoint_ = std::move(checkpoint);
+  // Beside the load, which reads the same bytes.
+  const std::unique_ptr<FingerprintJob> fingerprint =
+      checkpoint->StartFingerprint(config_json);
   NACRE_ASSIGN_OR_RETURN(
-      model->weights_, LoadWeights(*model->checkpoint_, model->config_, backend,
-                                   options.progress));
+      model->weights_,
+      LoadWeights(*checkpoint, model->config_, backend, options.progress));
   int64_t kv_bytes = options.kv_cache_bytes;
   const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
   if (memory.has_value() && options.kv_budget.has_value()) {
@@ -71,7 +73,7 @@ absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Create(
   info.hidden_size = model->config_.hidden_size;
   info.context_length = model->config_.max_position_embeddings;
   info.eos_token_ids = model->config_.eos_token_ids;
-  info.fingerprint = model->checkpoint_->Fingerprint(config_json);
+  info.fingerprint = fingerprint->Finish(options.progress);
   info.numerics_id = absl::StrCat(backend->numerics_id(), "-", kModelVersion);
   info.description =
       Describe(model->config_, model->weights_, *model->kv_pool_);

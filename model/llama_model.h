@@ -37,7 +37,7 @@ namespace nacre::model {
 
 struct LlamaModelOptions {
   int64_t kv_cache_bytes = int64_t{256} << 20;
-  ProgressCallback progress;  // may be empty; stage "weights"
+  ProgressCallback progress;  // may be empty; stages "weights", "fingerprint"
   bool prefix_cache = false;  // whether sequences share equal beginnings
   // On a device with memory of its own, in place of kv_cache_bytes.
   absl::optional<KvBudget> kv_budget;
@@ -140,7 +140,6 @@ class LlamaModel : public LanguageModel {
 
   ModelConfig config_;
   kernels::Backend* backend_;
-  std::unique_ptr<Checkpoint> checkpoint_;  // holds the embedding table
   Weights weights_;
   std::unique_ptr<KvPool> kv_pool_;
   RopeTable rope_;

@@ -42,6 +42,29 @@ float LargestImpl(const float* values, int count) {
   return result;
 }
 
+bool IsSoundRowImpl(const float* logits, int count) {
+  const F32 df;
+  const int lanes = static_cast<int>(FloatLanes());
+  const VF32 infinity = hn::Set(df, kInfinity);
+  const VF32 least = hn::Set(df, -kInfinity);
+  // Unlike the largest value, sums of comparisons keep a NaN.
+  auto all_below = hn::Lt(least, infinity);
+  auto any_above = hn::Lt(infinity, least);
+  int i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const VF32 v = hn::LoadU(df, logits + i);
+    all_below = hn::And(all_below, hn::Lt(v, infinity));
+    any_above = hn::Or(any_above, hn::Gt(v, least));
+  }
+  bool is_below = hn::AllTrue(df, all_below);
+  bool is_above = !hn::AllFalse(df, any_above);
+  for (; i < count; ++i) {
+    is_below = is_below && logits[i] < kInfinity;
+    is_above = is_above || logits[i] > -kInfinity;
+  }
+  return is_below && is_above;
+}
+
 // Calls visit(first id, 64 logits) for those of the groups whose maximum is at
 // least `lowest`, in order, until it returns true.
 template <class Visit>
@@ -135,6 +158,7 @@ namespace nacre::model {
 
 HWY_EXPORT(FindMaximaImpl);
 HWY_EXPORT(ScaleMaximaImpl);
+HWY_EXPORT(IsSoundRowImpl);
 HWY_EXPORT(LargestImpl);
 HWY_EXPORT(FindScaledImpl);
 HWY_EXPORT(CollectScaledImpl);
@@ -146,6 +170,10 @@ void FindMaxima(const float* logits, int count, GroupRange groups,
 
 void ScaleMaxima(float temperature, GroupRange groups, float* maxima) {
   HWY_DYNAMIC_DISPATCH(ScaleMaximaImpl)(temperature, groups, maxima);
+}
+
+bool IsSoundRow(const float* logits, int count) {
+  return HWY_DYNAMIC_DISPATCH(IsSoundRowImpl)(logits, count);
 }
 
 float Largest(const float* values, int count) {

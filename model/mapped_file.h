@@ -2,7 +2,8 @@
 // cache has them, without a copy.
 //
 // Thread-safe: immutable. Truncating a file while it is mapped ends the process
-// (SIGBUS), as for every program that maps files.
+// (SIGBUS), as for every program that maps files: weights are mapped only while
+// they are loaded.
 
 #ifndef MODEL_MAPPED_FILE_H_
 #define MODEL_MAPPED_FILE_H_

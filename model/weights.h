@@ -39,8 +39,9 @@ struct Weights {
 // missing, has another shape than the config implies, or has an unknown type;
 // INVALID_ARGUMENT if the checkpoint has more layers than the config;
 // RESOURCE_EXHAUSTED where the device
-// has no room, with the bytes of all weights. `checkpoint` and `backend`
-// outlive the result. `progress` may be empty.
+// or, for the embedding table, the host has no room, with the bytes. `backend`
+// outlives the result; of `checkpoint` nothing is kept. `progress` may be
+// empty.
 absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
                                     const ModelConfig& config,
                                     kernels::Backend* backend,

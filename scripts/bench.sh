@@ -39,6 +39,8 @@ echo "== whole model, bf16, one core, 16384 positions behind"
 "$bin/bench_decode" --layers 4 --cpus "$one" --context 16384 --rows 1,4,8
 echo "== drawing tokens, one core"
 "$bin/bench_sampling" --cpus "$one" --repetitions 5
+echo "== the coordinator's dispatcher, one core"
+taskset -c "$one" "$bin/bench_dispatcher"
 if [[ -x "$bin/bench_cuda_gemm" ]] && nvidia-smi >/dev/null 2>&1; then
   echo "== GPU"
   "$bin/bench_cuda_gemm"

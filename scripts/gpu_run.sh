@@ -5,7 +5,7 @@
 # OUT_DIR (default ./results) gets summary.json, a JSON file for each benchmark
 # and log.txt with all output. A step that fails is shown as failed, the others
 # go on. Exit codes: 0 all passed; 1 a step failed, or there was no time for it;
-# 77 no GPU: nothing was run.
+# 77 no GPU, or too old a driver: nothing was run.
 #
 # --rehearse, for machines without a GPU: the steps that need no kernels of ours
 # run on the CPU, short; the others are skipped.
@@ -184,7 +184,8 @@ if ((has_device != 0)) && [[ -z "$rehearse" ]]; then
   while read -r name _; do skip "$name" "no device"; done <tests/list
   for name in exact-gpu exact-gpu-sampled exact-draft-on-cpu bench_gpu \
     bench-pair-gpu bench-pair-draft-on-cpu bench_cuda_gemm \
-    sanitize-{memcheck,racecheck,initcheck,synccheck}; do
+    sanitize-{memcheck,racecheck,initcheck,synccheck} \
+    sanitize-{memcheck,racecheck,synccheck}-attention; do
     skip "$name" "no device"
   done
   finish "no device"
@@ -226,7 +227,7 @@ bench exact-draft-on-cpu 60 models/target models/draft "${methods[@]}" \
 
 # --- Fast? -------------------------------------------------------------------
 
-left=$((TOTAL_SECONDS - SECONDS - 130))
+left=$((TOTAL_SECONDS - SECONDS - 190))
 gpu_step bench_gpu 200 ./bin/bench_gpu --json "$out/bench_gpu.json" \
   --seconds "$((left < 20 ? 20 : left > 170 ? 170 : left))"
 grep -h '^summary:' "$log" >>"$work/headlines"
@@ -255,13 +256,24 @@ gpu_step bench_cuda_gemm 60 ./bin/bench_cuda_gemm 5 "$out/bench_cuda_gemm.json"
 
 sanitizer=$(command -v compute-sanitizer ||
   ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
-for tool in memcheck racecheck initcheck synccheck; do
+sanitize() { # NAME LIMIT TOOL COMMAND...
+  local name=$1 limit=$2 tool=$3
+  shift 3
   if [[ -z "$sanitizer" ]]; then
-    skip "sanitize-$tool" "no compute-sanitizer on this machine"
+    skip "$name" "no compute-sanitizer on this machine"
   else
-    gpu_step "sanitize-$tool" 45 "$sanitizer" --tool "$tool" \
-      --error-exitcode 1 ./tests/kernels_cuda_gemm_test --quick
+    gpu_step "$name" "$limit" "$sanitizer" --tool "$tool" --error-exitcode 1 "$@"
   fi
+}
+for tool in memcheck racecheck initcheck synccheck; do
+  sanitize "sanitize-$tool" 45 "$tool" ./tests/kernels_cuda_gemm_test --quick
+done
+# Warps hand each other most in attention: every shape, in splits and whole, and
+# batches of all sizes.
+attention='*ForEveryShape*:*ALaterRowsNumbers*:*RowsHaveTheSameBits*'
+for tool in memcheck racecheck synccheck; do
+  sanitize "sanitize-$tool-attention" 60 "$tool" \
+    ./tests/kernels_cuda_attention_test --gtest_filter="$attention"
 done
 
 if ((failures > 0)); then

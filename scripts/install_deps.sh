@@ -19,7 +19,7 @@ readonly BUILD_PACKAGES=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libabsl-dev libhwy-dev libgtest-dev libgmock-dev nlohmann-json3-dev
   libpcre2-dev libspdlog-dev libssl-dev libutf8proc-dev
-  prometheus-cpp-dev libcivetweb-dev
+  libboost-dev prometheus-cpp-dev
 )
 # clang builds the sanitizer and fuzz configurations, libclang-rt-14-dev holds
 # their run-time libraries, sentencepiece is the oracle of the tokenizer tests.
@@ -27,6 +27,9 @@ readonly DEV_PACKAGES=(
   clang clang-format clang-tidy libclang-rt-14-dev llvm sentencepiece
   libbenchmark-dev xz-utils
 )
+# Tests the alerts; without it that test is skipped. Only this program is taken
+# out of its package, which would start a server here.
+readonly PROMTOOL=/usr/local/bin/promtool PROMTOOL_PACKAGE=prometheus
 # What the services need besides is left out: prometheus-cpp-dev:arm64 would
 # replace the one of this machine.
 readonly CROSS_ARM64_PACKAGES=(
@@ -42,10 +45,13 @@ die() {
 }
 
 packages=("${BUILD_PACKAGES[@]}")
-foreign= options=()
+foreign= options=() wants_promtool=false
 case "${1:-}" in
   "") ;;
-  --dev) packages+=("${DEV_PACKAGES[@]}") ;;
+  --dev)
+    packages+=("${DEV_PACKAGES[@]}")
+    command -v promtool >/dev/null || wants_promtool=true
+    ;;
   --cross-arm64)
     packages+=("${CROSS_ARM64_PACKAGES[@]}")
     foreign=arm64
@@ -77,17 +83,33 @@ missing=()
 for package in "${packages[@]}"; do
   installed "$package" || missing+=("$package")
 done
+as_root=()
+if ((EUID != 0)) && command -v sudo >/dev/null; then as_root=(sudo); fi
+
+take_promtool() {
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+  "${as_root[@]}" apt-get update -qq || true
+  (cd "$folder" && apt-get download --quiet=2 "$PROMTOOL_PACKAGE") &&
+    dpkg-deb --fsys-tarfile "$folder/$PROMTOOL_PACKAGE"_*.deb |
+    tar -x -C "$folder" ./usr/bin/promtool &&
+    "${as_root[@]}" install -D -m 755 "$folder/usr/bin/promtool" "$PROMTOOL"
+}
+# What can be done without is no reason to stop.
+install_promtool() {
+  "$wants_promtool" || return 0
+  say "installing $PROMTOOL"
+  take_promtool || say "there is no promtool: the alerts will not be tested"
+}
+
 if ((${#missing[@]} == 0)); then
   say "all ${#packages[@]} packages are there already"
+  install_promtool
   exit 0
 fi
-
-as_root=()
-if ((EUID != 0)); then
-  command -v sudo >/dev/null ||
-    die "these packages are missing: ${missing[*]}." \
-      "Installing them needs root: run this as root, or install sudo"
-  as_root=(sudo)
+if ((EUID != 0 && ${#as_root[@]} == 0)); then
+  die "these packages are missing: ${missing[*]}." \
+    "Installing them needs root: run this as root, or install sudo"
 fi
 
 say "installing ${#missing[@]} of ${#packages[@]} packages: ${missing[*]}"
@@ -109,4 +131,5 @@ say "running apt-get install (may take some minutes)"
   die "apt-get could not install: ${missing[*]}." \
     "Nacre is built on Debian 12; this is" \
     "$(. /etc/os-release 2>/dev/null && echo "${PRETTY_NAME:-unknown}")"
+install_promtool
 say "done"

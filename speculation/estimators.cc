@@ -13,6 +13,9 @@ constexpr double kStepWeight = 0.1;
 // of the change, so that noise, which leaves an average where it is, leaves the
 // others there too.
 constexpr double kShared = 0.8;
+// Of a first sample, as later ones: an outlier counts as twice what is likely.
+constexpr double kMostOverExpected = 2.0;
+constexpr double kDoubtful = 1.5;
 
 }  // namespace
 
@@ -33,17 +36,31 @@ void StepTimeCurve::Add(int rows, int64_t duration_ns) {
   double& average = average_ns_[rows];
   const double sample = static_cast<double>(duration_ns);
   if (average == 0.0) {
-    average = sample;
-    ++count_;
-    most_ = std::max(most_, rows);
+    AddFirst(rows, sample);
     return;
   }
   // A preempted step says nothing about the curve: outliers count as twice.
   const double change =
       1.0 + kStepWeight * (std::min(sample / average, 2.0) - 1.0);
-  const double shared = std::pow(change, kShared);
+  is_doubtful_[rows] = is_doubtful_[rows] && sample < average;
+  const double shared = is_doubtful_[rows] ? 1.0 : std::pow(change, kShared);
   for (double& other : average_ns_) other *= shared;
   average *= change / shared;
+}
+
+void StepTimeCurve::AddFirst(int rows, double sample_ns) {
+  double& average = average_ns_[rows];
+  if (count_ == 0) {
+    average = sample_ns;
+  } else {
+    const double expected = At(rows);
+    // No row of a larger step costs more than one of the largest so far.
+    const double most = std::max(expected, average_ns_[most_] / most_ * rows);
+    average = std::min(sample_ns, kMostOverExpected * most);
+    is_doubtful_[rows] = sample_ns > kDoubtful * expected;
+  }
+  ++count_;
+  most_ = std::max(most_, rows);
 }
 
 double StepTimeCurve::LastSlope() const {

@@ -31,8 +31,9 @@ class AcceptanceEstimator {
 // Behind the last the line goes on that it ends, but never down: were it flat
 // there, rows that nobody has tried would look free. What changes all steps
 // alike (a busy memory, a slower clock) shows first in the
-// rows that are being measured: the others move with them. Feeding a constant
-// curve keeps it constant.
+// rows that are being measured: the others move with them. Not while a first
+// sample that was far above what the others told comes down: that says nothing
+// of them. Feeding a constant curve keeps it constant.
 class StepTimeCurve {
  public:
   static constexpr int kMaxRows = 512;
@@ -44,10 +45,16 @@ class StepTimeCurve {
   double At(int rows) const;
 
  private:
+  // `sample_ns` as the first average of `rows`, or as much of it as the other
+  // rows make believe.
+  void AddFirst(int rows, double sample_ns);
   // Nanoseconds a row behind the largest step measured, >= 0.
   double LastSlope() const;
 
   std::array<double, kMaxRows + 1> average_ns_{};  // 0 where not measured
+  // Where the first sample was far above what the others told, and all since
+  // then below the average.
+  std::array<bool, kMaxRows + 1> is_doubtful_{};
   int count_ = 0;
   int most_ = 0;  // rows measured
 };

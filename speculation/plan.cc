@@ -1,6 +1,7 @@
 #include "speculation/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "absl/types/optional.h"
@@ -52,38 +53,63 @@ int AloneWindow(double alpha, int max_window, const StepCosts& costs) {
   return window;
 }
 
+double TimeOf(const StepTimeCurve* curve, int rows) {
+  return curve == nullptr || curve->empty() ? 1.0 : curve->At(rows);
+}
+
+constexpr double kAlphaSteps = 512.0;  // of WindowSearches
+
+// A twelfth or less of the rows is lost: averages of sessions that share a step
+// differ by as much.
+int CoarseRows(double rows) {
+  int unit = 1;
+  while (rows >= 16.0 * unit) unit *= 2;
+  return unit * static_cast<int>(std::lround(rows / unit));
+}
+
 // m* where others share the steps: the best window if all that follow the load
 // take the same, since what pays for one of them pays for all. (Each weighing
 // its own rows against the others' of the moment, all open their windows at
-// once and close them again.) Nobody waits for tokens: the rows and tokens of a
-// step are those of pearl.
-int SharedWindow(double alpha, int max_window, const StepCosts& costs) {
-  const int sessions = 1 + costs.other_async_sessions;
-  const int fixed_sessions = costs.other_sessions - costs.other_async_sessions;
-  // Rows of those whose window is fixed; each commits at least one token.
-  const double fixed_rows =
-      fixed_sessions <= 0
-          ? 0.0
-          : std::max<double>(
-                fixed_sessions,
-                costs.other_rows - costs.other_async_sessions * costs.own_rows);
-  const auto rate = [&](int window) {
-    const double rows = sessions * OverlappedRows(alpha, window) + fixed_rows;
-    const double tokens =
-        sessions * OverlappedCommitted(alpha, window) + fixed_sessions;
-    return tokens / costs.StepTime(static_cast<int>(std::lround(rows)));
-  };
+// once and close them again.) No session waits for tokens: the rows and tokens
+// of a step are those of pearl.
+int SearchSharedWindow(const WindowSearches::Key& key) {
+  const double alpha = key.alpha / kAlphaSteps;
+  std::array<double, kMaxWindow + 1> rates;
   int best = 0;
-  for (int window = 1; window <= max_window; ++window) {
-    if (rate(window) > rate(best)) best = window;
+  for (int window = 0; window <= key.max_window; ++window) {
+    const double rows =
+        key.sessions * OverlappedRows(alpha, window) + key.fixed_rows;
+    const double tokens =
+        key.sessions * OverlappedCommitted(alpha, window) + key.fixed_sessions;
+    rates[window] =
+        tokens / TimeOf(key.target, static_cast<int>(std::lround(rows)));
+    if (rates[window] > rates[best]) best = window;
   }
   // What a window gains for those that take it is less for all.
-  const double tokens = sessions * OverlappedCommitted(alpha, best);
-  const double share = tokens / (tokens + fixed_sessions);
+  const double tokens = key.sessions * OverlappedCommitted(alpha, best);
+  const double share = tokens / (tokens + key.fixed_sessions);
   const double good = 1.0 - (1.0 - kGoodSharedWindow) * share;
   int window = 0;
-  while (rate(window) < good * rate(best)) ++window;
+  while (rates[window] < good * rates[best]) ++window;
   return window;
+}
+
+int SharedWindow(double alpha, int max_window, const StepCosts& costs,
+                 WindowSearches* searches) {
+  WindowSearches::Key key;
+  key.target = costs.target;
+  key.alpha = static_cast<int>(std::lround(kAlphaSteps * ClampAlpha(alpha)));
+  key.max_window = std::min(max_window, kMaxWindow);
+  key.sessions = 1 + costs.other_async_sessions;
+  key.fixed_sessions =
+      std::max(0, costs.other_sessions - costs.other_async_sessions);
+  // Rows of those whose window is fixed; each commits at least one token.
+  if (key.fixed_sessions > 0) {
+    key.fixed_rows = CoarseRows(std::max<double>(
+        key.fixed_sessions,
+        costs.other_rows - costs.other_async_sessions * costs.own_rows));
+  }
+  return searches != nullptr ? searches->Find(key) : SearchSharedWindow(key);
 }
 
 // The leads of async: how far the draft may be when a verdict comes to it. A
@@ -140,8 +166,12 @@ DraftPlan AsyncLeads(double alpha, const Gates& gates, int window,
 
 }  // namespace
 
-double StepCosts::StepTime(int rows) const {
-  return target == nullptr || target->empty() ? 1.0 : target->At(rows);
+double StepCosts::StepTime(int rows) const { return TimeOf(target, rows); }
+
+int WindowSearches::Find(const Key& key) {
+  const auto [it, is_new] = windows_.try_emplace(key);
+  if (is_new) it->second = SearchSharedWindow(key);
+  return it->second;
 }
 
 double StepCosts::CostRatio() const {
@@ -159,12 +189,13 @@ bool IsShared(const StepCosts& costs) {
 // m*. Absent where others fill the step and no window pays, not even for most
 // sessions of the pair: the draft rests. Else it always gives a token, so that
 // acceptance is still measured: a bad stretch must not end drafting.
-absl::optional<int> LoadWindow(const PlanInputs& inputs, int max_window) {
+absl::optional<int> LoadWindow(const PlanInputs& inputs, int max_window,
+                               WindowSearches* searches) {
   const StepCosts& costs = inputs.costs;
   if (!IsShared(costs)) return AloneWindow(inputs.alpha, max_window, costs);
-  const int window = SharedWindow(inputs.alpha, max_window, costs);
+  const int window = SharedWindow(inputs.alpha, max_window, costs, searches);
   if (window == 0 && inputs.pair_alpha.has_value() &&
-      SharedWindow(*inputs.pair_alpha, max_window, costs) == 0) {
+      SharedWindow(*inputs.pair_alpha, max_window, costs, searches) == 0) {
     return absl::nullopt;
   }
   return window;
@@ -172,16 +203,18 @@ absl::optional<int> LoadWindow(const PlanInputs& inputs, int max_window) {
 
 // The window of sd or pearl, bounded where it follows the load. `extra`: tail
 // tokens that its steps have less.
-absl::optional<int> Bounded(const PlanInputs& inputs, int window, int extra) {
+absl::optional<int> Bounded(const PlanInputs& inputs, int window, int extra,
+                            WindowSearches* searches) {
   if (!inputs.follows_load) return window;
-  const absl::optional<int> most = LoadWindow(inputs, kMaxAsyncWindow);
+  const absl::optional<int> most =
+      LoadWindow(inputs, kMaxAsyncWindow, searches);
   if (!most.has_value()) return absl::nullopt;
   return std::clamp(*most + extra, 1, window);
 }
 
 }  // namespace
 
-PipelinePlan MakePlan(const PlanInputs& inputs) {
+PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
   const double cost_ratio = inputs.costs.CostRatio();
   PipelinePlan plan;
   switch (inputs.method) {
@@ -194,7 +227,7 @@ PipelinePlan MakePlan(const PlanInputs& inputs) {
           : inputs.policy_length.has_value()
               ? *inputs.policy_length
               : BestSdWindow(inputs.alpha, cost_ratio, kMaxChosenWindow),
-          /*extra=*/0);
+          /*extra=*/0, searches);
       if (!window.has_value()) break;
       plan.window = *window;
       plan.draft = {*window, *window, /*waits_at_stop=*/true};
@@ -205,7 +238,7 @@ PipelinePlan MakePlan(const PlanInputs& inputs) {
       const absl::optional<int> window = Bounded(
           inputs,
           inputs.window.value_or(PearlWindow(cost_ratio, kMaxChosenWindow)),
-          /*extra=*/1);
+          /*extra=*/1, searches);
       if (!window.has_value()) break;
       plan.window = *window;
       plan.draft = {*window, 2 * *window - 1};
@@ -218,7 +251,7 @@ PipelinePlan MakePlan(const PlanInputs& inputs) {
       // misses the step.
       const StepCosts& costs = inputs.costs;
       const absl::optional<int> window =
-          LoadWindow(inputs, inputs.window.value_or(kMaxAsyncWindow));
+          LoadWindow(inputs, inputs.window.value_or(kMaxAsyncWindow), searches);
       if (!window.has_value()) break;
       plan.window = *window;
       Gates gates;

@@ -14,13 +14,15 @@
 //
 // In sd the draft also waits where a length policy ends a chunk.
 //
-// Pure functions.
+// Pure functions; WindowSearches is a memory of one owner.
 
 #ifndef SPECULATION_PLAN_H_
 #define SPECULATION_PLAN_H_
 
 #include <cstdint>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/types/optional.h"
 #include "speculation/estimators.h"
 #include "speculation/pipeline.h"
@@ -70,7 +72,39 @@ struct PlanInputs {
   StepCosts costs;
 };
 
-PipelinePlan MakePlan(const PlanInputs& inputs);
+// The windows that were searched for while step times stood still. Sessions
+// that share a step differ in their acceptance at most, which counts in steps
+// of 1/512 there, well below what an estimate is uncertain by: so the plans of
+// many cost few searches.
+class WindowSearches {
+ public:
+  // What a search depends on.
+  struct Key {
+    const StepTimeCurve* target = nullptr;
+    int alpha = 0;  // in steps
+    int max_window = 0;
+    int sessions = 0;
+    int fixed_sessions = 0;
+    int fixed_rows = 0;
+    bool operator==(const Key&) const = default;
+    template <typename Hash>
+    friend Hash AbslHashValue(Hash hash, const Key& key) {
+      return Hash::combine(std::move(hash), key.target, key.alpha,
+                           key.max_window, key.sessions, key.fixed_sessions,
+                           key.fixed_rows);
+    }
+  };
+  // The window of the key: searched for if it is the first of its kind.
+  int Find(const Key& key);
+  int num_searches() const { return static_cast<int>(windows_.size()); }
+
+ private:
+  absl::flat_hash_map<Key, int> windows_;
+};
+
+// With `searches`, takes from there what was searched for before.
+PipelinePlan MakePlan(const PlanInputs& inputs,
+                      WindowSearches* searches = nullptr);
 
 }  // namespace nacre::speculation
 

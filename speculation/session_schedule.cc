@@ -1,8 +1,50 @@
 #include "speculation/session_schedule.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace nacre::speculation {
+namespace {
+
+// The most tokens that a draft holds beyond what it has applied, and the one
+// that it is about to draw.
+constexpr int kMaxTail = kMaxLead + 1;
+
+bool IsSmall(const DraftDistribution& distribution) {
+  return distribution.token_ids.size() <= kMaxDistribution &&
+         distribution.weights.size() <= kMaxDistribution;
+}
+
+// Of a draft that has applied at most `committed_length` tokens. Whether the
+// target can use it is the target's to say.
+bool IsPossible(const Tail& tail, int committed_length) {
+  const size_t count = tail.token_ids.size();
+  return count <= kMaxTail && tail.distributions.size() <= kMaxTail &&
+         tail.base_length >= 0 && tail.base_length <= committed_length &&
+         tail.first_position >= 0 &&
+         tail.first_position <=
+             committed_length + kMaxTail - static_cast<int>(count) &&
+         std::all_of(tail.distributions.begin(), tail.distributions.end(),
+                     IsSmall);
+}
+
+// Of a step of a session that had generated so many tokens before.
+bool IsPossible(const Verdict& verdict, int generated) {
+  const size_t count = verdict.token_ids.size();
+  if (count < 1 || count > kMaxWindow + 1 || verdict.window < 0 ||
+      verdict.window > kMaxWindow || verdict.matched < 0 ||
+      verdict.matched > kMaxWindow) {
+    return false;
+  }
+  // Mostly the window and one more are compared. Tails that were held up on
+  // their way may bring comparisons of all that was generated; a draft that is
+  // attached anew, those of one tail twice.
+  const int most = generated + static_cast<int>(count) + kMaxTail;
+  return verdict.accepted >= 0 && verdict.accepted <= verdict.verified &&
+         verdict.verified <= most;
+}
+
+}  // namespace
 
 SessionSchedule::SessionSchedule(Options options, std::vector<int32_t> prompt)
     : options_(options),
@@ -10,7 +52,13 @@ SessionSchedule::SessionSchedule(Options options, std::vector<int32_t> prompt)
       prompt_length_(static_cast<int>(committed_.size())),
       acceptance_(options.prior_alpha) {}
 
-absl::optional<PipelinePlan> SessionSchedule::Replan(const StepCosts& costs) {
+SessionSchedule::SessionSchedule(Options options, int prompt_length)
+    : options_(options),
+      prompt_length_(prompt_length),
+      kept_elsewhere_(prompt_length),
+      acceptance_(options.prior_alpha) {}
+
+PlanInputs SessionSchedule::plan_inputs(const StepCosts& costs) const {
   PlanInputs inputs;
   inputs.method = options_.method;
   inputs.window = options_.window;
@@ -20,18 +68,36 @@ absl::optional<PipelinePlan> SessionSchedule::Replan(const StepCosts& costs) {
   inputs.follows_load = options_.follows_load;
   inputs.verification = options_.verification;
   inputs.costs = costs;
-  PipelinePlan plan = MakePlan(inputs);
+  return inputs;
+}
+
+absl::optional<PipelinePlan> SessionSchedule::NewsOf(const PipelinePlan& now,
+                                                     PipelinePlan plan) {
   // The timeout follows every measurement; only a real change is worth a
   // message.
-  const int64_t old_timeout = plan_.target.gate_timeout_ns;
+  const int64_t old_timeout = now.target.gate_timeout_ns;
   const int64_t timeout = plan.target.gate_timeout_ns;
-  if (planned_ && timeout < 2 * old_timeout && old_timeout < 2 * timeout) {
+  if (timeout < 2 * old_timeout && old_timeout < 2 * timeout) {
     plan.target.gate_timeout_ns = old_timeout;
   }
-  if (planned_ && plan == plan_) return absl::nullopt;
-  planned_ = true;
-  plan_ = plan;
+  if (plan == now) return absl::nullopt;
   return plan;
+}
+
+absl::optional<PipelinePlan> SessionSchedule::Adopt(const PipelinePlan& plan) {
+  if (!planned_) {
+    planned_ = true;
+    plan_ = plan;
+    return plan;
+  }
+  const absl::optional<PipelinePlan> news = NewsOf(plan_, plan);
+  if (news.has_value()) plan_ = *news;
+  return news;
+}
+
+void SessionSchedule::SetPairAlpha(double alpha) {
+  options_.prior_alpha = alpha;
+  if (stats_.verified == 0) acceptance_ = AcceptanceEstimator(alpha);
 }
 
 uint32_t SessionSchedule::AttachDraft() {
@@ -40,7 +106,8 @@ uint32_t SessionSchedule::AttachDraft() {
 }
 
 bool SessionSchedule::OnTail(const Tail& tail) {
-  if (!draft_attached_ || tail.epoch != epoch_) {
+  if (!draft_attached_ || tail.epoch != epoch_ ||
+      !IsPossible(tail, committed_length())) {
     ++stats_.stale_messages;
     return false;
   }
@@ -50,12 +117,18 @@ bool SessionSchedule::OnTail(const Tail& tail) {
 
 SessionSchedule::VerdictOutcome SessionSchedule::OnVerdict(
     const Verdict& verdict, Commit* commit) {
-  const int committed_length = static_cast<int>(committed_.size());
-  if (verdict.base_length != committed_length || verdict.token_ids.empty() ||
-      verdict.accepted < 0 || verdict.accepted > verdict.verified) {
+  const int committed_length = this->committed_length();
+  if (verdict.base_length != committed_length ||
+      !IsPossible(verdict, generated())) {
     ++stats_.stale_messages;
     return verdict.base_length < committed_length ? VerdictOutcome::kRepeated
                                                   : VerdictOutcome::kMalformed;
+  }
+  // A step tells its accepted tokens once before its last row: else its counts
+  // could grow without limit.
+  if (!step_ended_ && verdict.holds_last_row()) {
+    ++stats_.stale_messages;
+    return VerdictOutcome::kMalformed;
   }
   committed_.insert(committed_.end(), verdict.token_ids.begin(),
                     verdict.token_ids.end());
@@ -81,8 +154,13 @@ SessionSchedule::VerdictOutcome SessionSchedule::OnVerdict(
 
 void SessionSchedule::EndStep() {
   if (std::exchange(step_ended_, true)) return;
-  ++stats_.rounds;
-  if (step_.degraded && wants_draft()) ++stats_.degraded_rounds;
+  Count(step_, wants_draft(), &stats_);
+}
+
+void SessionSchedule::Count(const Verdict& step, bool wants_draft,
+                            SpeculationStats* stats) {
+  ++stats->rounds;
+  if (step.degraded && wants_draft) ++stats->degraded_rounds;
 }
 
 }  // namespace nacre::speculation

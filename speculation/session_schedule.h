@@ -54,14 +54,31 @@ class SessionSchedule {
   };
 
   SessionSchedule(Options options, std::vector<int32_t> prompt);
+  // The caller keeps the prompt: committed() begins behind it.
+  SessionSchedule(Options options, int prompt_length);
 
   // Whether the method drafts at all.
   bool wants_draft() const { return options_.method != Method::kAr; }
 
   // The plan for the costs of now; nullopt when both workers already have it.
-  absl::optional<PipelinePlan> Replan(const StepCosts& costs);
+  absl::optional<PipelinePlan> Replan(const StepCosts& costs) {
+    return Adopt(MakePlan(plan_inputs(costs)));
+  }
   const PipelinePlan& plan() const { return plan_; }
+  // The same in two parts: the search for a plan takes long, and needs nothing
+  // but its inputs.
+  PlanInputs plan_inputs(const StepCosts& costs) const;
+  absl::optional<PipelinePlan> Adopt(const PipelinePlan& plan);
+  // Whether plan() was adopted.
+  bool has_plan() const { return planned_; }
+  // What `plan` is worth telling to workers that follow `now`: nullopt where
+  // it is as good as that.
+  static absl::optional<PipelinePlan> NewsOf(const PipelinePlan& now,
+                                             PipelinePlan plan);
 
+  // The acceptance so far of the pair that it runs on from now. What it has
+  // measured itself stands.
+  void SetPairAlpha(double alpha);
   // A draft is about to be opened with committed(): returns its epoch.
   uint32_t AttachDraft();
   void OnDraftLost() { draft_attached_ = false; }
@@ -77,6 +94,7 @@ class SessionSchedule {
   uint32_t epoch() const { return epoch_; }
 
   // Whether a tail from the draft is to be relayed to the target; counts it.
+  // One with a length or a position that no draft reaches is not.
   bool OnTail(const Tail& tail);
 
   // A verdict of the target. On kApplied the new tokens have been appended to
@@ -87,14 +105,20 @@ class SessionSchedule {
   // The whole step that the last applied verdict is of, in one; nullptr while
   // its last row is held. Valid until the next OnVerdict.
   const Verdict* ended_step() const { return step_ended_ ? &step_ : nullptr; }
+  // That step as far as it has come, ended or not.
+  const Verdict& step() const { return step_; }
   // Nothing more of that step will come, be its last row held.
   void EndStep();
+  // Counts a step that has ended.
+  static void Count(const Verdict& step, bool wants_draft,
+                    SpeculationStats* stats);
 
   const std::vector<int32_t>& committed() const { return committed_; }
-  int prompt_length() const { return prompt_length_; }
-  int generated() const {
-    return static_cast<int>(committed_.size()) - prompt_length_;
+  int committed_length() const {
+    return kept_elsewhere_ + static_cast<int>(committed_.size());
   }
+  int prompt_length() const { return prompt_length_; }
+  int generated() const { return committed_length() - prompt_length_; }
   double alpha() const { return acceptance_.alpha(); }
   const SpeculationStats& stats() const { return stats_; }
 
@@ -102,6 +126,7 @@ class SessionSchedule {
   Options options_;
   std::vector<int32_t> committed_;
   int prompt_length_;
+  int kept_elsewhere_ = 0;  // committed tokens that are not in committed_
   PipelinePlan plan_;
   bool planned_ = false;
   uint32_t epoch_ = 0;

@@ -16,6 +16,33 @@ namespace nacre::target_worker {
 
 using speculation::TargetSession;
 
+namespace {
+
+// A century: added to a time it does not overflow.
+constexpr int64_t kNoTimeoutNs = int64_t{100} * 365 * 24 * 3600 * 1'000'000'000;
+
+// A session that had ended before it was opened would never step.
+absl::Status CheckUnfinished(const TargetSession& schedule) {
+  if (!schedule.finished()) return absl::OkStatus();
+  const int32_t last = schedule.committed().back();
+  if (schedule.IsEnd(last)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "nothing is left to generate: the last of ",
+        schedule.committed_length(), " token_ids, ", last, ", ends it"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "nothing is left to generate: ", schedule.generated(),
+      " of the token_ids are behind the prompt, as many as max_tokens allows"));
+}
+
+}  // namespace
+
+speculation::TargetPlan TargetEngine::Followed(
+    speculation::TargetPlan plan) const {
+  if (!options_.gate_timeouts) plan.gate_timeout_ns = kNoTimeoutNs;
+  return plan;
+}
+
 void TargetEngine::TakeCommands() {
   inbox_.Take(&commands_);
   for (TargetCommands& commands : commands_) {
@@ -32,7 +59,7 @@ void TargetEngine::Apply(TargetCommands& commands) {
   for (OpenTarget& open : commands.open) ApplyOpen(stream, open);
   for (const auto& [id, plan] : commands.plans) {
     if (Session* session = Find(stream, id)) {
-      session->schedule.OnPlan(plan);
+      session->schedule.OnPlan(Followed(plan));
       session->gate_after_mismatch = plan.gate_after_mismatch;
     }
   }
@@ -170,7 +197,7 @@ absl::StatusOr<std::unique_ptr<TargetEngine::Session>> TargetEngine::NewSession(
                           schedule.eos_ids};
   end_rule.token_ids.insert(end_rule.token_ids.end(), schedule.stop_ids.begin(),
                             schedule.stop_ids.end());
-  schedule.plan = open.plan;
+  schedule.plan = Followed(open.plan);
   schedule.epoch = open.epoch;
   schedule.has_draft = open.has_draft;
   schedule.verification = open.verification;
@@ -179,7 +206,7 @@ absl::StatusOr<std::unique_ptr<TargetEngine::Session>> TargetEngine::NewSession(
   history.Reserve(static_cast<int>(length) + speculation::kMaxWindow);
   for (const int32_t id : open.token_ids) history.Push(id);
   open.token_ids.reserve(static_cast<size_t>(length));
-  return std::unique_ptr<Session>(new Session{
+  std::unique_ptr<Session> session(new Session{
       stream, open.session_id, std::move(open.request_id),
       TargetSession(std::move(schedule), std::move(open.token_ids)),
       std::move(sequence),
@@ -188,6 +215,8 @@ absl::StatusOr<std::unique_ptr<TargetEngine::Session>> TargetEngine::NewSession(
       std::move(history), open.has_draft, open.plan.gate_after_mismatch,
       open.logprobs, open.sampling.seed, /*closing=*/false, open.hidden_channel,
       open.epoch});
+  NACRE_RETURN_IF_ERROR(CheckUnfinished(session->schedule));
+  return session;
 }
 
 void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {

@@ -49,8 +49,10 @@ struct TargetEngine::Session {
       {};  // prompt rows, then last committed token and tail
   int prefill_rows = 0;
   bool verifies = false;
+  // A row that its next tokens depend on had no sound logits.
+  bool unsound = false;
   int first_logits = 0;  // its row among those of the step that have logits
-  // Of its verifying rows, those that the model draws; empty: none.
+  // Of its rows with logits, those that the model draws; empty: none.
   std::vector<absl::optional<TokenDraw>> draws = {};
   std::vector<int32_t> drawn = {};           // the target's own tokens
   std::vector<TokenLogprobs> logprobs = {};  // of drawn, if asked for

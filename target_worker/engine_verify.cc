@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/logit_row.h"
 #include "model/logprobs.h"
 #include "speculation/ratio_test.h"
 #include "target_worker/engine_session.h"
@@ -23,10 +24,19 @@ void AddVerdict(const speculation::Verdict& verdict, Span* span) {
   span->accepted += verdict.accepted;
 }
 
+bool IsSound(absl::Span<const float> row) {
+  return model::IsSoundRow(row.data(), static_cast<int>(row.size()));
+}
+
 }  // namespace
 
 void TargetEngine::PlanDraws(Session& session, int rows) {
   session.draws.clear();
+  if (rows == 0 && options_.model->draws_tokens()) {
+    session.draws.push_back(
+        worker::DrawToLookAt(options_.model->info().vocab_size));
+    return;
+  }
   if (!options_.model->draws_tokens() || session.num_logprobs.has_value() ||
       session.schedule.verification() == Verification::kRatio) {
     return;
@@ -43,14 +53,21 @@ void TargetEngine::SampleAll(absl::Span<const float> logits) {
   absl::Span<const int32_t> drawn = options_.model->drawn_tokens();
   for (size_t i = 0; i < stepping_.size(); ++i) {
     const model::SequenceRows& rows = batch_[i];
-    if (rows.num_logits == 0) continue;
     const size_t num_drawn = static_cast<size_t>(
         std::count_if(rows.draws.begin(), rows.draws.end(),
                       [](const auto& draw) { return draw.has_value(); }));
     const size_t num_logits =
         (static_cast<size_t>(rows.num_logits) - num_drawn) * vocab_size;
-    SampleRows(*stepping_[i],
-               {drawn.subspan(0, num_drawn), logits.subspan(0, num_logits)});
+    Session& session = *stepping_[i];
+    const RowOutputs outputs = {drawn.subspan(0, num_drawn),
+                                logits.subspan(0, num_logits)};
+    if (session.verifies) {
+      SampleRows(session, outputs);
+    } else {
+      session.unsound = num_drawn > 0 ? drawn.front() == kUnsoundDraw
+                                      : !IsSound(outputs.logits);
+    }
+    soundness_.Add(!session.unsound);
     drawn.remove_prefix(num_drawn);
     logits.remove_prefix(num_logits);
   }
@@ -59,6 +76,7 @@ void TargetEngine::SampleAll(absl::Span<const float> logits) {
 void TargetEngine::SampleRows(Session& session, const RowOutputs& outputs) {
   session.drawn.clear();
   session.logprobs.clear();
+  session.unsound = false;
   if (session.schedule.verification() == Verification::kRatio) {
     JudgeRows(session, outputs.logits);
     return;
@@ -75,12 +93,15 @@ void TargetEngine::SampleRows(Session& session, const RowOutputs& outputs) {
     if (!session.draws.empty() && session.draws[row].has_value()) {
       token_id = drawn.front();
       drawn.remove_prefix(1);
+      session.unsound = token_id == kUnsoundDraw;
     } else {
       row_logits = logits.subspan(0, vocab_size);
       logits.remove_prefix(vocab_size);
+      session.unsound = !IsSound(row_logits);
       token_id = session.sampler.Sample(
           row_logits, base_length + static_cast<int>(row), session.history);
     }
+    if (session.unsound) return;
     AddDrawn(session, token_id, row_logits);
     if (row == tail.size() || token_id != tail[row]) break;
     session.history.Push(token_id);
@@ -97,6 +118,8 @@ void TargetEngine::JudgeRows(Session& session, absl::Span<const float> logits) {
   for (int row = 0; row < window; ++row) {
     const absl::Span<const float> row_logits =
         logits.subspan(static_cast<size_t>(row) * vocab_size, vocab_size);
+    session.unsound = !IsSound(row_logits);
+    if (session.unsound) return;
     session.sampler.FillWeights(row_logits, base_length + row, session.history,
                                 &weights_);
     const TargetSession::Drafted drafted = *schedule.DraftedAt(row);
@@ -109,6 +132,8 @@ void TargetEngine::JudgeRows(Session& session, absl::Span<const float> logits) {
   }
   session.last_row =
       logits.subspan(static_cast<size_t>(window) * vocab_size, vocab_size);
+  // Before its KV is shared with that of the others.
+  session.unsound = !IsSound(session.last_row);
 }
 
 void TargetEngine::JudgeLastRow(Session& session,
@@ -139,6 +164,12 @@ void TargetEngine::AddDrawn(Session& session, int32_t token_id,
 
 void TargetEngine::FinishStep(Session& session, int64_t start_ns,
                               int64_t end_ns) {
+  if (session.unsound) {
+    if (!session.closing) {
+      Fail(session, worker::UnsoundLogits(session.sequence->length()));
+    }
+    return;
+  }
   Span span;
   span.start_ns = start_ns;
   span.duration_ns = end_ns - start_ns;

@@ -58,6 +58,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   auto publisher = std::make_unique<nacre::worker::TensorPublisherService>();
   options.tensors = publisher.get();
   options.features = features.get();
+  options.gate_timeouts = worker_options.gate_timeouts;
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());

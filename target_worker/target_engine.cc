@@ -48,6 +48,7 @@ absl::StatusOr<worker::StepOutcome> TargetEngine::RunOnce() {
     return logits.status();
   }
   SampleAll(*logits);
+  soundness_.EndStep();
   const int64_t end_ns = now_ns_();
   // Tails that arrived meanwhile may hold the token behind the last row.
   in_step_ = true;
@@ -64,7 +65,7 @@ worker::StepOutcome TargetEngine::PlanStep(int64_t now_ns) {
   stepping_.clear();
   batch_.clear();
   prefilling_.clear();
-  batch_rows_ = verify_rows_ = 0;
+  batch_rows_ = verify_rows_ = logit_rows_ = 0;
   hidden_ = {};
   for (const auto& session : sessions_) {
     if (session->schedule.finished() || session->unfed_rows() <= 0) continue;
@@ -168,7 +169,7 @@ void TargetEngine::AddRows(Session& session, int max_rows, int64_t now_ns) {
       session.schedule.committed().begin() + session.sequence->length();
   session.fed.assign(begin, begin + session.prefill_rows);
   int verify_rows = 0;
-  session.first_logits = verify_rows_;
+  session.first_logits = logit_rows_;
   // A gate that no tail can open needs no wait: the last prompt rows and the
   // first step share the forward.
   if (unfed == 0 || (unfed < max_rows && session.StepsWithoutTail() &&
@@ -178,25 +179,30 @@ void TargetEngine::AddRows(Session& session, int max_rows, int64_t now_ns) {
   }
   PlanDraws(session, verify_rows);
   stepping_.push_back(&session);
+  const int num_logits = std::max(verify_rows, 1);
   batch_.push_back(
-      {session.sequence.get(), session.fed, verify_rows, session.draws});
+      {session.sequence.get(), session.fed, num_logits, session.draws});
   batch_rows_ += session.prefill_rows + verify_rows;
   verify_rows_ += verify_rows;
+  logit_rows_ += num_logits;
 }
 
 void TargetEngine::FailStep(const absl::Status& status) {
   for (Session* session : stepping_) {
-    worker::LogSession("session failed", session->request_id, session->id,
-                       absl::StatusCode::kInternal);
-    outbox_.For(session->stream)
-        .common.failures.push_back(
-            {session->id, absl::InternalError(absl::StrCat(
-                              "the forward failed: ", status.message()))});
-    Close(*session);
+    Fail(*session, absl::InternalError(
+                       absl::StrCat("the forward failed: ", status.message())));
   }
   RemoveClosed();
   Publish();
   outbox_.Flush();
+}
+
+void TargetEngine::Fail(Session& session, absl::Status status) {
+  worker::LogSession("session failed", session.request_id, session.id,
+                     status.code());
+  outbox_.For(session.stream)
+      .common.failures.push_back({session.id, std::move(status)});
+  Close(session);
 }
 
 void TargetEngine::NoteDraftWait(Session& session,
@@ -244,6 +250,7 @@ void TargetEngine::Publish() {
   stats.reaped_sessions = reaped_sessions_;
   stats.prefix_queries = prefix_queries_;
   stats.prefix_hits = prefix_hits_;
+  soundness_.FillStats(&stats);
   monitor_.Publish(stats);
 }
 

@@ -27,6 +27,7 @@
 #include "worker/engine_inbox.h"
 #include "worker/event_outbox.h"
 #include "worker/feature_file.h"
+#include "worker/soundness.h"
 #include "worker/step_budget.h"
 #include "worker/tensors/tensor_publisher.h"
 
@@ -47,6 +48,9 @@ class TargetEngine : public worker::Engine {
     // Token budget of a step: verifying rows first, then prompt chunks. A step
     // passes it by at most one session's window.
     worker::StepBudget budget;
+    // Whether a gate opens by time, without the tokens that it waits for. Where
+    // it does not, what a recording holds does not depend on time.
+    bool gate_timeouts = true;
     // Where hidden states of sessions with a channel go; null: nowhere.
     // Outlives the engine.
     worker::TensorPublisher* tensors = nullptr;
@@ -78,6 +82,8 @@ class TargetEngine : public worker::Engine {
  private:
   struct Session;
 
+  // The plan as this engine follows it.
+  speculation::TargetPlan Followed(speculation::TargetPlan plan) const;
   void TakeCommands();
   void Apply(TargetCommands& commands);
   // Closes the stream's sessions that are not among `kept`.
@@ -106,7 +112,8 @@ class TargetEngine : public worker::Engine {
   void AddRows(Session& session, int max_rows, int64_t now_ns);
   int BeginVerify(Session& session, int64_t now_ns);  // returns its rows
   // Leaves to the model what it can draw of the session's `rows` verifying rows
-  // where only the token is wanted.
+  // where only the token is wanted. A chunk of a prompt has one row with
+  // logits, which is only looked at: it depends on all KV of the chunk.
   void PlanDraws(Session& session, int rows);
   // What a forward gave of one session's rows, in their order: tokens of those
   // that the model drew, logits of the others.
@@ -114,11 +121,13 @@ class TargetEngine : public worker::Engine {
     absl::Span<const int32_t> drawn;
     absl::Span<const float> logits;  // [others, vocab_size]
   };
-  // SampleRows for all sessions of the step.
+  // SampleRows for all sessions of the step; for those that only feed a chunk
+  // of their prompt, a look at its row.
   void SampleAll(absl::Span<const float> logits);
   // Takes or draws the target's tokens of one session, up to the first that
-  // differs from its tail. Under the ratio test it leaves the row behind an
-  // accepted tail, which FinishStep judges.     of 1 + tail tokens rows
+  // differs from its tail or whose row is unsound. Under the ratio test it
+  // leaves the row behind an accepted tail, which FinishStep judges.     of 1 +
+  // tail tokens rows
   void SampleRows(Session& session, const RowOutputs& outputs);
   void JudgeRows(Session& session, absl::Span<const float> logits);
   void JudgeLastRow(Session& session, absl::Span<const float> logits);
@@ -147,6 +156,7 @@ class TargetEngine : public worker::Engine {
   // the answer. A step that held its last row is left out.
   void RecordHidden(const Session& session, int position, int num_tokens);
   void FailStep(const absl::Status& status);
+  void Fail(Session& session, absl::Status status);
   void NoteDraftWait(Session& session, absl::optional<int64_t> deadline_ns,
                      int64_t now_ns, worker::StepOutcome* outcome);
   void NoteWait(Session& session, worker::Span::Kind kind, int64_t now_ns);
@@ -173,8 +183,10 @@ class TargetEngine : public worker::Engine {
   model::TokenWeights weights_;       // scratch of the ratio test
   int batch_rows_ = 0;
   int verify_rows_ = 0;
+  int logit_rows_ = 0;
   absl::Span<const float> hidden_;  // of all logits, once anybody reads it
 
+  worker::Soundness soundness_;
   uint64_t steps_ = 0;
   uint64_t rejected_messages_ = 0;
   uint64_t rollback_tokens_ = 0;

@@ -37,6 +37,9 @@ class TargetService final : public v1::TargetWorker::CallbackService,
       grpc::CallbackServerContext* context) override;
 
   grpc::Service* grpc_service() override { return this; }
+  void SetAttachment(uint64_t attachment) override {
+    streams_.SetAttachment(attachment);
+  }
   void FinishStreams(const grpc::Status& status) override;
   void AbandonStreams() override { streams_.Abandon(); }
 

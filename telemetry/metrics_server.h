@@ -1,10 +1,11 @@
-// Serves /metrics in Prometheus' text format and what probes ask for
-// (civetweb), on a port of its own: neither shares a thread with gRPC.
+// Serves /metrics in Prometheus' text format and what probes ask for, on a port
+// of its own: neither shares a thread with gRPC, nor one with the other. A
+// scrape that hangs and connections that say nothing delay no probe.
 //
 //   /startup /liveness /readiness   200, or 503 where it is not so; the body
-//   says
-//                                   why. As the services of grpc.health.v1, for
-//                                   probes that cannot do gRPC or TLS.
+//                                   says why. As the services of
+//                                   grpc.health.v1, for probes that cannot do
+//                                   gRPC or TLS.
 
 #ifndef TELEMETRY_METRICS_SERVER_H_
 #define TELEMETRY_METRICS_SERVER_H_
@@ -18,8 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "telemetry/health_state.h"
-
-class CivetServer;
+#include "telemetry/http_server.h"
 
 namespace nacre::telemetry {
 
@@ -32,31 +32,25 @@ class MetricsServer {
   using Source = std::shared_ptr<prometheus::Collectable>;
   using Health = std::function<HealthState()>;
 
-  // Serves nacre_build_info and what the sources collect; they and `health` are
-  // asked on the server's threads, at each request. Without `health` there are
-  // no probes. Errors: INVALID_ARGUMENT (not host:port), UNAVAILABLE (the
-  // address cannot be bound), PERMISSION_DENIED (the address file cannot be
-  // written).
+  // Serves nacre_build_info and what the sources collect; they are asked on a
+  // thread of their own, where they may block, and scrapes that come meanwhile
+  // share the next answer. `health` is asked at each request and must not
+  // block; without it there are no probes. Errors: INVALID_ARGUMENT (not
+  // host:port), UNAVAILABLE (the address cannot be bound), PERMISSION_DENIED
+  // (the address file cannot be written).
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(
       const Options& options, std::vector<Source> sources,
       Health health = nullptr);
 
-  // Waits for running requests: after it nobody asks the sources, and nobody
-  // listens.
-  ~MetricsServer();
-
   // host:port that was bound.
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return server_->address(); }
 
  private:
-  class Page;
+  MetricsServer() = default;
 
-  MetricsServer();
-  void AddPages(std::vector<Source> sources, const Health& health);
-
-  std::string address_;
-  std::vector<std::unique_ptr<Page>> pages_;
-  std::unique_ptr<CivetServer> server_;
+  // Its destructor waits for running requests: after it nobody asks the
+  // sources, and nobody listens.
+  std::unique_ptr<HttpServer> server_;
 };
 
 }  // namespace nacre::telemetry

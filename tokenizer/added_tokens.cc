@@ -105,12 +105,13 @@ std::vector<TextSegment> AddedTokens::Split(absl::string_view text, Pass pass,
     }
     if (token.lstrip) {
       begin = TrailingSpaceBegin(text.substr(0, begin), std::min(done, begin));
+      begin = std::max(begin, done);
     }
     if (token.rstrip) end += LeadingSpaceSize(text.substr(end));
-    begin = std::max(begin, done);
     if (done < begin) segments.push_back({done, begin, -1});
     segments.push_back({begin, end, token.id});
-    done = std::max(done, end);
+    // Also where the token before took white space beyond it.
+    done = end;
   }
   if (done < text.size()) segments.push_back({done, text.size(), -1});
   return segments;

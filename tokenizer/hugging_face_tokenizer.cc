@@ -1,9 +1,11 @@
 #include "tokenizer/hugging_face_tokenizer.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "tokenizer/added_tokens.h"
@@ -17,6 +19,8 @@
 
 namespace nacre::tokenizer {
 namespace {
+
+using NormalizedPieces = absl::flat_hash_map<int32_t, std::string>;
 
 class HuggingFaceTokenizer : public Tokenizer {
  public:
@@ -40,6 +44,8 @@ class HuggingFaceTokenizer : public Tokenizer {
                              std::vector<int32_t>* ids) const;
 
   AddedTokens added_tokens_;
+  // Contents of added tokens that the normalizer changes, by id.
+  NormalizedPieces normalized_pieces_;
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   BpeModel model_;
@@ -50,9 +56,10 @@ class HuggingFaceTokenizer : public Tokenizer {
 // Feeds the pieces of ids to a chain of stages.
 class ChainDecoder : public IncrementalDecoder {
  public:
-  ChainDecoder(const Tokenizer* tokenizer, const Decoder& decoder,
-               bool skip_special_tokens)
+  ChainDecoder(const Tokenizer* tokenizer, const NormalizedPieces* normalized,
+               const Decoder& decoder, bool skip_special_tokens)
       : tokenizer_(tokenizer),
+        normalized_(normalized),
         skip_special_tokens_(skip_special_tokens),
         chain_(decoder.NewChain(&output_)) {}
   // The chain holds the address of output_.
@@ -60,9 +67,16 @@ class ChainDecoder : public IncrementalDecoder {
   ChainDecoder& operator=(const ChainDecoder&) = delete;
 
   void Append(int32_t id, std::string* text) override {
-    const absl::string_view piece = tokenizer_->IdToPiece(id);
+    absl::string_view piece = tokenizer_->IdToPiece(id);
     if (piece.empty()) return;
-    if (skip_special_tokens_ && tokenizer_->IsSpecial(id)) return;
+    const auto normalized = normalized_->find(id);
+    if (normalized != normalized_->end()) {
+      // Not even left out if special: `tokenizers` looks for this text among
+      // those of the special tokens.
+      piece = normalized->second;
+    } else if (skip_special_tokens_ && tokenizer_->IsSpecial(id)) {
+      return;
+    }
     output_ = text;
     chain_->Write(piece, /*ends_token=*/true);
   }
@@ -74,6 +88,7 @@ class ChainDecoder : public IncrementalDecoder {
 
  private:
   const Tokenizer* tokenizer_;
+  const NormalizedPieces* normalized_;
   bool skip_special_tokens_;
   std::string* output_ = nullptr;
   std::unique_ptr<DecoderStage> chain_;
@@ -140,7 +155,11 @@ absl::Status HuggingFaceTokenizer::ParseAddedTokens(
     special_[token.id] = token.special;
     // The normalizer must be able to treat the token's own text.
     if (token.normalized) {
-      NACRE_RETURN_IF_ERROR(normalizer_.Normalize(token.content).status());
+      NACRE_ASSIGN_OR_RETURN(std::string normalized,
+                             normalizer_.Normalize(token.content));
+      if (normalized != token.content) {
+        normalized_pieces_[token.id] = std::move(normalized);
+      }
     }
     tokens.push_back(std::move(token));
   }
@@ -231,16 +250,19 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
 absl::Status HuggingFaceTokenizer::EncodeSegment(
     absl::string_view text, bool at_text_start, bool parse_special,
     std::vector<int32_t>* ids) const {
+  size_t head = 0;
+  if (at_text_start && !text.empty()) (void)DecodeUtf8(text, &head);
   NACRE_ASSIGN_OR_RETURN(const std::string normalized,
-                         normalizer_.Normalize(text));
+                         normalizer_.Normalize(text, &head));
   for (const TextSegment& segment : added_tokens_.Split(
            normalized, AddedTokens::Pass::kNormalized, parse_special)) {
     if (segment.id >= 0) {
       ids->push_back(segment.id);
       continue;
     }
-    Word word{normalized.substr(segment.begin, segment.end - segment.begin),
-              at_text_start && segment.begin == 0};
+    Word word{
+        normalized.substr(segment.begin, segment.end - segment.begin),
+        std::max(segment.begin, std::min(segment.end, head)) - segment.begin};
     NACRE_ASSIGN_OR_RETURN(const std::vector<Word> words,
                            pre_tokenizer_.Apply(std::move(word)));
     for (const Word& part : words) model_.Encode(part.text, ids);
@@ -250,7 +272,8 @@ absl::Status HuggingFaceTokenizer::EncodeSegment(
 
 std::unique_ptr<IncrementalDecoder> HuggingFaceTokenizer::NewDecoder(
     bool skip_special_tokens) const {
-  return std::make_unique<ChainDecoder>(this, decoder_, skip_special_tokens);
+  return std::make_unique<ChainDecoder>(this, &normalized_pieces_, decoder_,
+                                        skip_special_tokens);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tokenizer/normalizer.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -82,33 +84,52 @@ absl::Status Normalizer::AddSteps(const Json& json, const std::string& path,
 }
 
 absl::StatusOr<std::string> Normalizer::Apply(const Step& step,
-                                              absl::string_view text) {
+                                              absl::string_view text,
+                                              size_t* head) {
+  const auto unicode = [&](UnicodeForm form) {
+    *head = NormalizeUnicode(text.substr(0, *head), form).size();
+    return NormalizeUnicode(text, form);
+  };
   switch (step.kind) {
     case Kind::kPrepend:
-      return text.empty() ? std::string() : absl::StrCat(step.content, text);
+      if (text.empty()) return std::string();
+      if (*head > 0) *head += step.content.size();
+      return absl::StrCat(step.content, text);
     case Kind::kReplace:
-      return step.pattern.ReplaceAll(text, step.content);
+      return step.pattern.ReplaceAll(text, step.content, head);
     case Kind::kNfc:
-      return NormalizeUnicode(text, {.compatibility = false, .compose = true});
+      return unicode({.compatibility = false, .compose = true});
     case Kind::kNfd:
-      return NormalizeUnicode(text, {.compatibility = false, .compose = false});
+      return unicode({.compatibility = false, .compose = false});
     case Kind::kNfkc:
-      return NormalizeUnicode(text, {.compatibility = true, .compose = true});
+      return unicode({.compatibility = true, .compose = true});
     case Kind::kNfkd:
-      return NormalizeUnicode(text, {.compatibility = true, .compose = false});
+      return unicode({.compatibility = true, .compose = false});
     case Kind::kLowercase:
+      *head = LowercaseUnicode(text.substr(0, *head)).size();
       return LowercaseUnicode(text);
     case Kind::kStrip:
+      const size_t stripped =
+          text.size() - StripSpace(text, step.left, false).size();
+      *head -= std::min(*head, stripped);
       return StripSpace(text, step.left, step.right);
   }
   return std::string(text);
 }
 
-absl::StatusOr<std::string> Normalizer::Normalize(
-    absl::string_view text) const {
+absl::StatusOr<std::string> Normalizer::Normalize(absl::string_view text,
+                                                  size_t* head) const {
+  size_t unused = 0;
+  if (head == nullptr) head = &unused;
   std::string result(text);
   for (const Step& step : steps_) {
-    NACRE_ASSIGN_OR_RETURN(result, Apply(step, result));
+    NACRE_ASSIGN_OR_RETURN(result, Apply(step, result, head));
+    // What follows may have been composed with the head's last character.
+    *head = std::min(*head, result.size());
+    while (*head < result.size() &&
+           (static_cast<uint8_t>(result[*head]) & 0xC0) == 0x80) {
+      ++*head;
+    }
     if (result.size() > kMaxNormalizedBytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat("the normalized text has ", result.size(),

@@ -28,7 +28,10 @@ class Normalizer {
 
   // Normalizes valid UTF-8. Errors: Regex::FindAll's, and
   // RESOURCE_EXHAUSTED: the result is longer than kMaxNormalizedBytes.
-  absl::StatusOr<std::string> Normalize(absl::string_view text) const;
+  // *head, how many bytes of `text` stem from the first character of the whole
+  // input, becomes so many of the result's.
+  absl::StatusOr<std::string> Normalize(absl::string_view text,
+                                        size_t* head = nullptr) const;
 
  private:
   enum class Kind {
@@ -51,7 +54,8 @@ class Normalizer {
 
   absl::Status AddSteps(const Json& json, const std::string& path, int depth);
   static absl::StatusOr<std::string> Apply(const Step& step,
-                                           absl::string_view text);
+                                           absl::string_view text,
+                                           size_t* head);
 
   std::vector<Step> steps_;  // Sequences are flattened
 };

@@ -1,5 +1,7 @@
 #include "tokenizer/pattern.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 
@@ -45,16 +47,27 @@ absl::StatusOr<std::vector<TextRange>> Pattern::FindAll(
   return matches;
 }
 
-absl::StatusOr<std::string> Pattern::ReplaceAll(
-    absl::string_view text, absl::string_view content) const {
+absl::StatusOr<std::string> Pattern::ReplaceAll(absl::string_view text,
+                                                absl::string_view content,
+                                                size_t* head) const {
   NACRE_ASSIGN_OR_RETURN(const std::vector<TextRange> matches, FindAll(text));
   std::string result;
   size_t done = 0;
+  const size_t old_head = head == nullptr ? 0 : *head;
+  size_t new_head = 0;
   for (const TextRange& match : matches) {
-    absl::StrAppend(&result, text.substr(done, match.begin - done), content);
+    absl::StrAppend(&result, text.substr(done, match.begin - done));
+    if (done < old_head) {
+      new_head =
+          result.size() - (match.begin - std::min(match.begin, old_head));
+    }
+    absl::StrAppend(&result, content);
+    if (match.end <= old_head) new_head = result.size();
     done = match.end;
   }
+  if (done < old_head) new_head = result.size() + old_head - done;
   absl::StrAppend(&result, text.substr(done));
+  if (head != nullptr) *head = new_head;
   return result;
 }
 

@@ -25,9 +25,12 @@ class Pattern {
   // Regex::FindAll's.
   absl::StatusOr<std::vector<TextRange>> FindAll(absl::string_view text) const;
 
-  // `text` with every match replaced by `content`, taken literally.
+  // `text` with every match replaced by `content`, taken literally. *head, the
+  // length of a beginning of `text`, becomes what replaces that beginning; a
+  // match that reaches beyond it counts as what follows.
   absl::StatusOr<std::string> ReplaceAll(absl::string_view text,
-                                         absl::string_view content) const;
+                                         absl::string_view content,
+                                         size_t* head = nullptr) const;
 
  private:
   std::string literal_;  // used when there is no regex; empty: never matches

@@ -1,5 +1,6 @@
 #include "tokenizer/pre_tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -8,6 +9,7 @@
 #include "common/status_macros.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/text_split.h"
+#include "tokenizer/unicode_data.h"
 
 namespace nacre::tokenizer {
 namespace {
@@ -16,8 +18,9 @@ namespace {
 constexpr char kByteLevelRegex[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|)"
     R"(\s+(?!\S)|\s+)";
-// The Unicode punctuation class and ASCII's, which holds some symbols too.
-constexpr char kPunctuationRegex[] = R"([\p{P}$+<=>^`|~])";
+// Rust's \w has the joiners, which Oniguruma's lacks.
+constexpr char kWhitespaceRegex[] =
+    R"([\w\x{200C}\x{200D}]+|[^\w\s\x{200C}\x{200D}]+)";
 
 absl::StatusOr<SplitBehavior> ParseBehavior(const std::string& name,
                                             absl::string_view path) {
@@ -62,20 +65,21 @@ absl::Status PreTokenizer::AddSteps(const Json& json, const std::string& path,
   } else if (type == "Metaspace") {
     NACRE_ASSIGN_OR_RETURN(step, ParseMetaspace(json, path));
   } else if (type == "Whitespace") {
-    NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::FromRegex(R"(\w+|[^\w\s]+)"));
+    NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::FromRegex(kWhitespaceRegex));
     step.behavior = SplitBehavior::kRemoved;
     step.invert = true;
   } else if (type == "WhitespaceSplit") {
     NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::FromRegex(R"(\s)"));
     step.behavior = SplitBehavior::kRemoved;
   } else if (type == "Digits") {
-    NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::FromRegex(R"(\p{N})"));
+    NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::FromRegex(kDigitsPattern));
     NACRE_ASSIGN_OR_RETURN(const bool individual,
                            BoolFieldOr(json, "individual_digits", false, path));
     step.behavior =
         individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous;
   } else if (type == "Punctuation") {
-    NACRE_ASSIGN_OR_RETURN(step.pattern, Pattern::FromRegex(kPunctuationRegex));
+    NACRE_ASSIGN_OR_RETURN(step.pattern,
+                           Pattern::FromRegex(kPunctuationPattern));
     NACRE_ASSIGN_OR_RETURN(const std::string behavior,
                            StringFieldOr(json, "behavior", "Isolated", path));
     NACRE_ASSIGN_OR_RETURN(step.behavior, ParseBehavior(behavior, path));
@@ -152,21 +156,30 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::ParseMetaspace(
 
 absl::Status PreTokenizer::ApplyStep(const Step& step, Word word,
                                      std::vector<Word>* words) {
+  const auto head = [&word] { return word.text.substr(0, word.head_bytes); };
   if (!step.space_replacement.empty()) {
-    word.text = absl::StrReplaceAll(word.text, {{" ", step.space_replacement}});
+    const auto replaced = {std::make_pair(" ", step.space_replacement)};
+    word.head_bytes = absl::StrReplaceAll(head(), replaced).size();
+    word.text = absl::StrReplaceAll(word.text, replaced);
   }
   const bool prepend = step.prepend == Prepend::kAlways ||
-                       (step.prepend == Prepend::kFirst && word.at_text_start);
+                       (step.prepend == Prepend::kFirst && word.head_bytes > 0);
   if (prepend && !absl::StartsWith(word.text, step.prefix)) {
     word.text = absl::StrCat(step.prefix, word.text);
+    if (word.head_bytes > 0) word.head_bytes += step.prefix.size();
   }
-  const auto add = [&](absl::string_view text, bool at_text_start) {
+  const auto add = [&](absl::string_view text, size_t head_bytes) {
+    if (!step.byte_level) {
+      words->push_back({std::string(text), head_bytes});
+      return;
+    }
     words->push_back(
-        {step.byte_level ? EncodeByteLevel(text) : std::string(text),
-         at_text_start});
+        {EncodeByteLevel(text),
+         head_bytes == 0 ? 0
+                         : EncodeByteLevel(text.substr(0, head_bytes)).size()});
   };
   if (!step.pattern) {
-    add(word.text, word.at_text_start);
+    add(word.text, word.head_bytes);
     return absl::OkStatus();
   }
   NACRE_ASSIGN_OR_RETURN(const std::vector<TextRange> matches,
@@ -175,7 +188,8 @@ absl::Status PreTokenizer::ApplyStep(const Step& step, Word word,
        SplitAtMatches(word.text.size(), matches, step.behavior, step.invert)) {
     add(absl::string_view(word.text).substr(range.begin,
                                             range.end - range.begin),
-        word.at_text_start && range.begin == 0);
+        std::max(range.begin, std::min(range.end, word.head_bytes)) -
+            range.begin);
   }
   return absl::OkStatus();
 }

@@ -18,7 +18,9 @@ namespace nacre::tokenizer {
 // A stretch of text on its way to the model.
 struct Word {
   std::string text;
-  bool at_text_start;  // it begins where the whole input text begins
+  // So many of its bytes stem from the first character of the whole input:
+  // more than one word has some if the normalizer expanded that character.
+  size_t head_bytes;
 };
 
 // What happens to the matches of a splitting pattern.

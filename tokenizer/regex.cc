@@ -6,6 +6,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "tokenizer/pattern_translator.h"
+#include "tokenizer/unicode_additions.h"
 #include "tokenizer/utf8.h"
 
 namespace nacre::tokenizer {
@@ -23,67 +26,69 @@ std::string ErrorText(int code) {
   return reinterpret_cast<const char*>(buffer);
 }
 
-// Unicode's White_Space and Word, as lists for a character class. PCRE2's own
-// \s takes in U+180E and its \w leaves out marks.
-constexpr char kSpaceClass[] =
-    "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}"
-    "\\x{2029}\\x{202F}\\x{205F}\\x{3000}";
-constexpr char kWordClass[] =
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
-    "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}";
+// What of a pattern an error shows.
+constexpr size_t kShownBytes = 64;
 
-// Replaces \s, \S, \w, \W by the lists above; inside a class \S and \W, which
-// no list can say there, stay PCRE2's.
-std::string TranslateClasses(absl::string_view pattern) {
-  std::string result;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c != '\\' || i + 1 == pattern.size()) {
-      if (!in_class && c == '[') {
-        in_class = true;
-        // A bracket that comes first stands for itself.
-        result.push_back(c);
-        if (i + 1 < pattern.size() && pattern[i + 1] == '^') {
-          result.push_back(pattern[++i]);
-        }
-        if (i + 1 < pattern.size() && pattern[i + 1] == ']') {
-          result.push_back(pattern[++i]);
-        }
-        continue;
-      }
-      if (in_class && c == '[' && i + 1 < pattern.size() &&
-          pattern[i + 1] == ':') {
-        const size_t end = pattern.find(":]", i + 2);
-        if (end != absl::string_view::npos) {
-          absl::StrAppend(&result, pattern.substr(i, end + 2 - i));
-          i = end + 1;
-          continue;
-        }
-      }
-      if (in_class && c == ']') in_class = false;
-      result.push_back(c);
-      continue;
-    }
-    const char escaped = pattern[++i];
-    const char* const list = escaped == 's' || escaped == 'S'   ? kSpaceClass
-                             : escaped == 'w' || escaped == 'W' ? kWordClass
-                                                                : nullptr;
-    const bool negated = escaped == 'S' || escaped == 'W';
-    if (list == nullptr || (in_class && negated)) {
-      result.push_back('\\');
-      result.push_back(escaped);
-    } else if (in_class) {
-      result += list;
-    } else {
-      absl::StrAppend(&result, negated ? "[^" : "[", list, "]");
-    }
-  }
-  return result;
+std::string Shown(absl::string_view pattern) {
+  return absl::StrCat("'", CutUtf8(pattern, kShownBytes),
+                      pattern.size() > kShownBytes ? "...'" : "'");
 }
 
 const pcre2_code* CodeOf(const std::shared_ptr<const void>& code) {
   return static_cast<const pcre2_code*>(code.get());
+}
+
+absl::StatusOr<std::shared_ptr<const void>> CompileCode(
+    absl::string_view pattern, const std::string& translated,
+    absl::string_view path) {
+  const std::unique_ptr<pcre2_compile_context,
+                        decltype(&pcre2_compile_context_free)>
+      context(pcre2_compile_context_create(nullptr),
+              pcre2_compile_context_free);
+  if (context == nullptr) {
+    return absl::ResourceExhaustedError("out of memory for a pattern");
+  }
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  // In Oniguruma ^ and $ always match at line ends.
+  pcre2_code* const code = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error,
+      &offset, context.get());
+  if (code == nullptr) {
+    const size_t shown = std::min<size_t>(offset, kShownBytes);
+    const std::string place =
+        absl::StrCat(" (behind '", translated.substr(offset - shown, shown),
+                     "' of its translation)");
+    if (error == PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY) {
+      return absl::UnimplementedError(
+          absl::StrCat(path, " ", Shown(pattern),
+                       " has a property that is not supported", place));
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " ", Shown(pattern),
+                     " is no regular expression: ", ErrorText(error), place));
+  }
+  // Without JIT on a platform matching is slower and otherwise the same.
+  (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+  return std::shared_ptr<const void>(code, [](const void* pointer) {
+    pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(pointer)));
+  });
+}
+
+absl::StatusOr<std::string> Translate(absl::string_view pattern, bool additions,
+                                      absl::string_view path) {
+  absl::StatusOr<std::string> translated = TranslatePattern(pattern, additions);
+  if (translated.ok()) return translated;
+  const absl::Status& error = translated.status();
+  return absl::IsUnimplemented(error)
+             ? absl::UnimplementedError(
+                   absl::StrCat(path, " ", Shown(pattern), " has ",
+                                error.message(), ", which is not supported"))
+             : absl::InvalidArgumentError(absl::StrCat(
+                   path, " ", Shown(pattern),
+                   " is no regular expression: ", error.message()));
 }
 
 }  // namespace
@@ -95,26 +100,16 @@ absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern,
         absl::StrCat(path, " has ", pattern.size(), " bytes, the limit is ",
                      kMaxPatternBytes));
   }
-  const std::string translated = TranslateClasses(pattern);
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  // In Oniguruma ^ and $ always match at line ends.
-  pcre2_code* const code = pcre2_compile(
-      reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error,
-      &offset, nullptr);
-  if (code == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, " '", pattern.substr(0, 256),
-        "' is no regular expression: ", ErrorText(error), " (at byte ", offset,
-        " of '", translated.substr(0, 256), "')"));
-  }
-  // Without JIT on a platform matching is slower and otherwise the same.
-  (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+  NACRE_ASSIGN_OR_RETURN(const std::string plain,
+                         Translate(pattern, /*additions=*/false, path));
+  NACRE_ASSIGN_OR_RETURN(const std::string added,
+                         Translate(pattern, /*additions=*/true, path));
   Regex regex;
-  regex.code_ = std::shared_ptr<const void>(code, [](const void* pointer) {
-    pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(pointer)));
-  });
+  NACRE_ASSIGN_OR_RETURN(regex.code_, CompileCode(pattern, plain, path));
+  if (added != plain) {
+    NACRE_ASSIGN_OR_RETURN(regex.added_code_,
+                           CompileCode(pattern, added, path));
+  }
   regex.pattern_ = std::string(pattern);
   return regex;
 }
@@ -139,8 +134,7 @@ std::string Regex::Escape(absl::string_view literal) {
 absl::StatusOr<std::vector<TextRange>> Regex::FindAll(
     absl::string_view text) const {
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>
-      data(pcre2_match_data_create_from_pattern(CodeOf(code_), nullptr),
-           pcre2_match_data_free);
+      data(pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
   const std::unique_ptr<pcre2_match_context,
                         decltype(&pcre2_match_context_free)>
       context(pcre2_match_context_create(nullptr), pcre2_match_context_free);
@@ -153,8 +147,10 @@ absl::StatusOr<std::vector<TextRange>> Regex::FindAll(
   std::vector<TextRange> matches;
   // An empty view may have no address, which PCRE2 refuses.
   const char* const begin = text.data() == nullptr ? "" : text.data();
+  const auto& code =
+      added_code_ != nullptr && HasUnicodeAddition(text) ? added_code_ : code_;
   const auto match_at = [&](size_t position, uint32_t options) {
-    return pcre2_match(CodeOf(code_), reinterpret_cast<PCRE2_SPTR>(begin),
+    return pcre2_match(CodeOf(code), reinterpret_cast<PCRE2_SPTR>(begin),
                        text.size(), position, PCRE2_NO_UTF_CHECK | options,
                        data.get(), context.get());
   };
@@ -169,9 +165,9 @@ absl::StatusOr<std::vector<TextRange>> Regex::FindAll(
     }
     if (count == PCRE2_ERROR_NOMATCH) break;
     if (count < 0) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "pattern '", pattern_.substr(0, 256), "' failed at byte ", position,
-          " of ", text.size(), ": ", ErrorText(count)));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("pattern ", Shown(pattern_), " failed at byte ",
+                       position, " of ", text.size(), ": ", ErrorText(count)));
     }
     const PCRE2_SIZE* const bounds = pcre2_get_ovector_pointer(data.get());
     // \K in a look-ahead could report an end before the start.

@@ -1,6 +1,6 @@
 // A compiled regular expression over UTF-8 text (PCRE2 with UTF, UCP and JIT),
-// with the meaning that the `tokenizers` library gives it (Oniguruma).
-// Immutable, thread-safe.
+// with the meaning and the Unicode version (16) that the `tokenizers` library
+// gives it (Oniguruma). Immutable, thread-safe.
 
 #ifndef TOKENIZER_REGEX_H_
 #define TOKENIZER_REGEX_H_
@@ -23,18 +23,24 @@ struct TextRange {
 
 class Regex {
  public:
-  // INVALID_ARGUMENT with `path`, PCRE2's message and the offset.
+  // INVALID_ARGUMENT: it is malformed; UNIMPLEMENTED: it has a construct of
+  // Oniguruma that PCRE2 cannot say. Messages have `path`, the pattern's
+  // beginning and what is wrong.
   static absl::StatusOr<Regex> Compile(absl::string_view pattern,
                                        absl::string_view path);
   // A pattern that finds `literal` itself.
   static std::string Escape(absl::string_view literal);
 
   // All matches in valid UTF-8 `text`, left to right, without overlap.
-  // RESOURCE_EXHAUSTED: one match takes too many steps or too much memory.
+  // RESOURCE_EXHAUSTED: one match takes too many steps or too much memory. The
+  // message has the pattern's first 64 bytes.
   absl::StatusOr<std::vector<TextRange>> FindAll(absl::string_view text) const;
 
  private:
-  std::shared_ptr<const void> code_;  // pcre2_code; shared: copies are cheap
+  // pcre2_code; shared: copies are cheap.
+  std::shared_ptr<const void> code_;
+  // For texts with characters of unicode_data.h; null: code_ does.
+  std::shared_ptr<const void> added_code_;
   std::string pattern_;
 };
 

@@ -4,6 +4,7 @@
 #ifndef TOKENIZER_TOKENIZER_H_
 #define TOKENIZER_TOKENIZER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -60,6 +61,10 @@ class Tokenizer {
 
   // One more than the largest id. A model's head may be larger (padded).
   int vocab_size() const { return vocabulary_.size(); }
+  // A token stands for at most so many bytes of a normalized text.
+  size_t longest_piece_bytes() const {
+    return vocabulary_.longest_piece_bytes();
+  }
   // Empty when the id is out of range or unused.
   absl::string_view IdToPiece(int32_t id) const {
     return vocabulary_.IdToPiece(id);
@@ -69,7 +74,8 @@ class Tokenizer {
   }
   std::optional<int32_t> bos_id() const { return bos_id_; }
   std::optional<int32_t> eos_id() const { return eos_id_; }
-  // Control and special tokens, which Decode leaves out by default.
+  // Control and special tokens. Decode leaves them out by default, except added
+  // ones that the normalizer changes (docs/tokenizers.md).
   bool IsSpecial(int32_t id) const {
     return id >= 0 && id < vocab_size() && special_[id];
   }

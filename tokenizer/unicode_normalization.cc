@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "tokenizer/unicode_additions.h"
 #include "tokenizer/utf8.h"
 
 namespace nacre::tokenizer {
@@ -44,10 +45,10 @@ bool IsAscii(absl::string_view text) {
                      [](char c) { return (c & 0x80) == 0; });
 }
 
-}  // namespace
-
-std::string NormalizeUnicode(absl::string_view text, UnicodeForm form) {
-  if (IsAscii(text)) return std::string(text);
+// Appends the form of `text` to *result.
+void NormalizeRun(absl::string_view text, UnicodeForm form,
+                  std::string* result) {
+  if (text.empty()) return;
   const int options = UTF8PROC_STABLE |
                       (form.compatibility ? UTF8PROC_COMPAT : 0) |
                       (form.compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
@@ -75,11 +76,29 @@ std::string NormalizeUnicode(absl::string_view text, UnicodeForm form) {
     NACRE_CHECK(count >= 0, "composition failed");
     code_points.resize(count);
   }
+  for (const CodePoint code_point : code_points) {
+    AppendUtf8(static_cast<char32_t>(code_point), result);
+  }
+}
+
+}  // namespace
+
+std::string NormalizeUnicode(absl::string_view text, UnicodeForm form) {
+  if (IsAscii(text)) return std::string(text);
   std::string result;
   result.reserve(text.size());
-  for (const CodePoint code_point : code_points) {
-    AppendUtf8(static_cast<char32_t>(code_point), &result);
+  // Inert characters stand between what is normalized.
+  size_t begin = 0;
+  for (size_t offset = 0; offset < text.size();) {
+    size_t size;
+    if (IsInert(DecodeUtf8(text.substr(offset), &size))) {
+      NormalizeRun(text.substr(begin, offset - begin), form, &result);
+      result.append(text.data() + offset, size);
+      begin = offset + size;
+    }
+    offset += size;
   }
+  NormalizeRun(text.substr(begin), form, &result);
   return result;
 }
 
@@ -94,9 +113,9 @@ std::string LowercaseUnicode(absl::string_view text) {
       // The one character whose lower case is two (SpecialCasing.txt).
       result += "i\xCC\x87";
     } else {
-      AppendUtf8(
-          static_cast<char32_t>(utf8proc_tolower(static_cast<CodePoint>(c))),
-          &result);
+      const char32_t lower =
+          static_cast<char32_t>(utf8proc_tolower(static_cast<CodePoint>(c)));
+      AppendUtf8(lower == c && c >= 0x80 ? AddedLowercase(c) : lower, &result);
     }
   }
   return result;

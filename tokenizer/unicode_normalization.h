@@ -1,6 +1,6 @@
-// The four Unicode normalization forms and lower case, with the tables of the
-// installed utf8proc. Marks that a newer Unicode version reordered may come out
-// in another order than with the older tables of `tokenizers`. Pure functions.
+// The four Unicode normalization forms (of Unicode 9) and lower case (of
+// Unicode 17), as in `tokenizers` 0.23.3: utf8proc's tables with the
+// differences of unicode_data.h. Pure functions.
 
 #ifndef TOKENIZER_UNICODE_NORMALIZATION_H_
 #define TOKENIZER_UNICODE_NORMALIZATION_H_

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "tokenizer/unicode_additions.h"
+
 namespace nacre::tokenizer {
 namespace {
 
@@ -75,6 +77,12 @@ char32_t DecodeLastUtf8(absl::string_view text) {
   return DecodeUtf8(text.substr(begin), &size);
 }
 
+absl::string_view CutUtf8(absl::string_view text, size_t size) {
+  if (text.size() <= size) return text;
+  while (size > 0 && (ByteAt(text, size) & 0xC0) == 0x80) --size;
+  return text.substr(0, size);
+}
+
 void AppendUtf8(char32_t c, std::string* text) {
   if (c < 0x80) {
     text->push_back(static_cast<char>(c));
@@ -95,6 +103,10 @@ bool IsWhitespace(char32_t c) {
 }
 
 bool IsWordCharacter(char32_t c) {
+  if (const UnicodeAddition* const row = FindUnicodeAddition(c)) {
+    return row->category <= kMe || row->category == kNd ||
+           row->category == kNl || row->category == kPc;
+  }
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:

@@ -39,6 +39,10 @@ char32_t DecodeUtf8(absl::string_view text, size_t* size);
 // Code point of the last character of valid, non-empty `text`.
 char32_t DecodeLastUtf8(absl::string_view text);
 
+// The longest beginning of valid `text` that has at most `size` bytes and ends
+// behind a whole character.
+absl::string_view CutUtf8(absl::string_view text, size_t size);
+
 void AppendUtf8(char32_t code_point, std::string* text);
 
 // Classes of the regex crate's \s and \w (Unicode White_Space and UTS #18).

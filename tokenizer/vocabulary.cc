@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -16,6 +17,7 @@ Vocabulary::Vocabulary(std::vector<std::string> pieces,
   ids_.reserve(pieces_.size());
   for (int32_t id = 0; id < size(); ++id) {
     if (pieces_[id].empty()) continue;
+    longest_piece_bytes_ = std::max(longest_piece_bytes_, pieces_[id].size());
     const auto [entry, inserted] = ids_.try_emplace(pieces_[id], id);
     if (inserted || preferred.empty()) continue;
     if (preferred[id] && !preferred[entry->second]) entry->second = id;

@@ -4,6 +4,7 @@
 #ifndef TOKENIZER_VOCABULARY_H_
 #define TOKENIZER_VOCABULARY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,12 +33,15 @@ class Vocabulary {
   absl::string_view IdToPiece(int32_t id) const;
   std::optional<int32_t> PieceToId(absl::string_view piece) const;
 
+  size_t longest_piece_bytes() const { return longest_piece_bytes_; }
+
   // SHA-256, in hex, over ids 0 .. common_size - 1: each piece preceded by its
   // length as four little-endian bytes. Missing ids count as empty pieces.
   std::string Hash(int common_size) const;
 
  private:
   std::vector<std::string> pieces_;
+  size_t longest_piece_bytes_ = 0;
   // Views into pieces_, which is never changed: moving a vector keeps them.
   absl::flat_hash_map<absl::string_view, int32_t> ids_;
 };

@@ -90,6 +90,7 @@ Json GenerationJson(const v1::Complete& complete) {
       {"prompt_token_ids", IdArray(complete.prompt_token_ids())},
       {"finish_reason", Text(FinishReasonName(complete.finish_reason()))},
       {"seed", complete.seed()},
+      {"numerics_id", complete.numerics_id()},
       {"usage",
        {{"prompt_tokens", complete.usage().prompt_tokens()},
         {"completion_tokens", complete.usage().completion_tokens()},

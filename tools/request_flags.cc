@@ -42,6 +42,9 @@ void RequestFlags::Register(FlagSet* flags) {
                      "given several times");
   flags->Add("ignore-eos", "", &ignore_eos,
              "go on behind the end-of-sequence token");
+  flags->Add("numerics-id", "ID", &numerics_id,
+             "only on targets that compute so; with --seed the same tokens "
+             "again");
   flags->Add("timeout", "SECONDS", &timeout_s, "deadline of a call");
 }
 
@@ -66,6 +69,8 @@ absl::Status RequestFlags::Fill(v1::GenerateRequest* request) const {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --timeout: ", timeout_s, " is not > 0"));
   }
+  NACRE_RETURN_IF_ERROR(CheckUtf8("numerics-id", numerics_id));
+  request->set_numerics_id(numerics_id);
   v1::SpeculationOptions* speculation = request->mutable_speculation();
   if (window.has_value()) speculation->set_window(*window);
   speculation->set_policy(policy);

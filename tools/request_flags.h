@@ -33,6 +33,7 @@ struct RequestFlags {
   std::vector<std::string> logit_bias;  // each "ID:BIAS"
   std::optional<uint32_t> min_tokens;
   bool ignore_eos = false;
+  std::string numerics_id;
   double timeout_s = 600.0;  // of one call
 
   void Register(FlagSet* flags);

@@ -37,6 +37,11 @@ struct EngineStats {
   // Tokens of all sessions opened, and how many of them the prefix cache had.
   uint64_t prefix_queries = 0;
   uint64_t prefix_hits = 0;
+  // Sessions that failed because their logits were NaN or infinite, and whether
+  // so many in a row did that the device is not to be trusted
+  // (worker/soundness.h).
+  uint64_t nonfinite_logits = 0;
+  bool computes_wrongly = false;
   TimePartition::Totals time;
 };
 

@@ -116,6 +116,10 @@ std::vector<MetricFamily> EngineMetrics::Collect() const {
   counter("nacre_worker_reaped_sessions_total",
           "Sessions closed because the coordinator no longer named them.",
           static_cast<double>(stats.reaped_sessions), own);
+  counter("nacre_nonfinite_logits_total",
+          "Sessions given up because their logits were NaN or infinite: the "
+          "device computes wrongly, or the weights are damaged.",
+          static_cast<double>(stats.nonfinite_logits), own);
   families.Add("nacre_worker_sessions", "Open sessions.", MetricType::Gauge,
                stats.sessions, own);
   families.Add("nacre_kv_cache_usage_ratio", "Used share of the KV cache.",

@@ -36,18 +36,24 @@ bool Health::hung() const {
   return hung_;
 }
 
+bool Health::unfit() const {
+  absl::MutexLock lock(&mu_);
+  return !IsLive();
+}
+
 telemetry::HealthState Health::state() const {
   absl::MutexLock lock(&mu_);
-  return {!hung_, !hung_ && !draining_,
-          hung_       ? "the engine hangs"
-          : draining_ ? "draining"
-                      : ""};
+  return {IsLive(), IsLive() && !draining_,
+          hung_               ? "the engine hangs"
+          : computes_wrongly_ ? "the device computes no numbers"
+          : draining_         ? "draining"
+                              : ""};
 }
 
 void Health::Publish() {
-  options_.set_serving("liveness", !hung_);
-  options_.set_serving("readiness", !hung_ && !draining_);
-  options_.set_serving("", !hung_ && !draining_);
+  options_.set_serving("liveness", IsLive());
+  options_.set_serving("readiness", IsLive() && !draining_);
+  options_.set_serving("", IsLive() && !draining_);
 }
 
 void Health::Watch() {
@@ -57,6 +63,16 @@ void Health::Watch() {
   while (!mu_.AwaitWithTimeout(absl::Condition(&stopping_), options_.period)) {
     const bool hung =
         watchdog.Observe(options_.engine->progress(), options_.now_ns());
+    const EngineStats stats = options_.engine->stats();
+    if (stats.computes_wrongly && !computes_wrongly_) {
+      computes_wrongly_ = true;
+      spdlog::error(
+          "step after step gave logits that are NaN or infinite ({} sessions "
+          "failed): the device computes wrongly, or the weights are damaged; "
+          "restart this worker",
+          stats.nonfinite_logits);
+      Publish();
+    }
     if (hung == hung_) continue;
     hung_ = hung;
     if (hung) {

@@ -1,7 +1,9 @@
 // What a started worker says of its health (grpc.health.v1), kept current by
 // one thread of its own that watches the engine:
 //
-//   liveness   the engine makes progress whenever it has work
+//   liveness   the engine makes progress whenever it has work, and the device
+//              computes numbers (worker/soundness.h; once it does not, for
+//              good)
 //   readiness  and the worker takes new sessions (it does not drain)
 //   startup    for good, once there is a Health
 //   ""         as readiness
@@ -42,16 +44,23 @@ class Health {
   // Not ready any more, for good.
   void Drain() ABSL_LOCKS_EXCLUDED(mu_);
   bool hung() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether the coordinator is to take its sessions away: it hangs, or computes
+  // wrongly.
+  bool unfit() const ABSL_LOCKS_EXCLUDED(mu_);
   telemetry::HealthState state() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Watch();
-  // Tells the server what follows from hung_ and draining_.
+  bool IsLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !hung_ && !computes_wrongly_;
+  }
+  // Tells the server what follows from the states below.
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   mutable absl::Mutex mu_;
   bool hung_ ABSL_GUARDED_BY(mu_) = false;
+  bool computes_wrongly_ ABSL_GUARDED_BY(mu_) = false;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;

@@ -95,11 +95,12 @@ absl::Status SetSpin(const std::string& text, WorkerOptions* options) {
   return absl::OkStatus();
 }
 
-absl::Status SetPrefixCache(const std::string& text, WorkerOptions* options) {
+template <bool WorkerOptions::*kField>
+absl::Status SetSwitch(const std::string& text, WorkerOptions* options) {
   if (text != "on" && text != "off") {
     return absl::InvalidArgumentError("not on or off");
   }
-  options->prefix_cache = text == "on";
+  options->*kField = text == "on";
   return absl::OkStatus();
 }
 
@@ -201,7 +202,12 @@ constexpr Flag kFlags[] = {
      SetSpin},
     {"prefix-cache", "on|off",
      "whether prompts that begin alike share KV; outputs are the same (on)",
-     SetPrefixCache},
+     SetSwitch<&WorkerOptions::prefix_cache>},
+    {"gate-timeouts", "on|off",
+     "of a target worker: whether a step begins without the draft's tokens "
+     "when "
+     "they are late; off makes recordings independent of time (on)",
+     SetSwitch<&WorkerOptions::gate_timeouts>},
     {"policy-file", "NAME=DIR",
      "of a draft worker: calibration of a length policy; may be given several "
      "times",

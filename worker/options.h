@@ -42,6 +42,7 @@ struct WorkerOptions {
   int prefill_chunk = StepBudget().prefill_chunk;
   absl::Duration spin = absl::Milliseconds(5);
   bool prefix_cache = true;
+  bool gate_timeouts = true;  // of a target worker: TargetEngine::Options
   // Of a draft worker: (name of a length policy, its calibration's folder).
   std::vector<std::pair<std::string, std::string>> policy_files;
   std::string record_features;  // of a draft worker: file; empty: none

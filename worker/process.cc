@@ -76,10 +76,13 @@ Registration::Options RegistrationOptions(
   result.vocabulary_hash = [tokenizer = loaded.tokenizer.get()](int size) {
     return tokenizer->VocabularyHash(size);
   };
+  result.on_attachment = [service = parts.service.get()](uint64_t attachment) {
+    service->SetAttachment(attachment);
+  };
   result.heartbeat = [engine = parts.engine.get(), health, exit] {
     v1::Heartbeat heartbeat;
     FillHeartbeat(engine->stats(), exit->draining(), &heartbeat);
-    heartbeat.set_hung(health->hung());
+    heartbeat.set_hung(health->unfit());
     return heartbeat;
   };
   result.on_lost = [&parts, health, exit] {

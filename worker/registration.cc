@@ -13,7 +13,6 @@
 #include "absl/time/clock.h"
 #include "absl/types/optional.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/message_stream.h"
 #include "proto/worker.grpc.pb.h"
 
 namespace nacre::worker {
@@ -82,8 +81,9 @@ void Registration::Run() {
       spdlog::warn("not registered with {}: {}; trying again",
                    options_.coordinator, logged);
     }
-    const absl::Time until =
-        absl::Now() + absl::Uniform(random, 0.5, 1.0) * backoff;
+    const absl::Duration delay = absl::Uniform(random, 0.5, 1.0) * backoff;
+    if (options_.on_retry) options_.on_retry(delay);
+    const absl::Time until = absl::Now() + delay;
     while (!mailbox_->stopping &&
            !mailbox_->changed.WaitWithDeadline(&mailbox_->mu, until)) {
     }
@@ -93,7 +93,6 @@ void Registration::Run() {
 }
 
 absl::Status Registration::Attach(Progress* progress) {
-  using Stream = rpc::ClientMessageStream<v1::WorkerEvent, v1::WorkerCommand>;
   const std::shared_ptr<Mailbox> mailbox = mailbox_;
   {
     absl::MutexLock lock(&mailbox->mu);
@@ -121,55 +120,95 @@ absl::Status Registration::Attach(Progress* progress) {
   *hello.mutable_hello() = options_.hello;
   stream->Send(std::move(hello));
 
-  absl::Time next_heartbeat = absl::InfiniteFuture();
-  bool cancelled = false;
+  // When it does the next thing by itself: beats once accepted, before that
+  // complains, and at the end gives up the coordinator's goodbye.
+  absl::Time next = absl::Now() + options_.accept_patience;
+  bool leaving = false;
   while (true) {
     absl::optional<v1::WorkerCommand> command;
+    bool leave = false;
     {
       absl::MutexLock lock(&mailbox->mu);
       while (mailbox->commands.empty() && !mailbox->done.has_value() &&
-             (cancelled || !(mailbox->stopping || mailbox->heartbeat_now))) {
-        if (mailbox->changed.WaitWithDeadline(&mailbox->mu, next_heartbeat)) {
-          break;
-        }
+             (leaving || !(mailbox->stopping || mailbox->heartbeat_now))) {
+        if (mailbox->changed.WaitWithDeadline(&mailbox->mu, next)) break;
       }
       if (!mailbox->commands.empty()) {
         command = std::move(mailbox->commands.front());
         mailbox->commands.pop_front();
       } else if (mailbox->done.has_value()) {
         return *mailbox->done;
-      } else if (mailbox->stopping && !cancelled) {
-        stream->Cancel();
-        cancelled = true;
-        next_heartbeat = absl::InfiniteFuture();
+      } else if (mailbox->stopping) {
+        leave = !std::exchange(leaving, true);
       }
-      if (std::exchange(mailbox->heartbeat_now, false) && progress->accepted) {
-        next_heartbeat = absl::InfinitePast();
+      if (std::exchange(mailbox->heartbeat_now, false) && progress->accepted &&
+          !leaving) {
+        next = absl::InfinitePast();
       }
     }
-    progress->known |= command.has_value();
-    if (command.has_value() && command->has_vocabulary_request()) {
-      const uint32_t asked =
-          std::min(command->vocabulary_request().common_size(),
-                   options_.hello.tokenizer_vocab_size());
-      v1::WorkerEvent proof;
-      proof.mutable_vocabulary_proof()->set_hash(
-          options_.vocabulary_hash(static_cast<int>(asked)));
-      stream->Send(std::move(proof));
-    } else if (command.has_value() && command->has_accepted()) {
-      progress->accepted = true;
-      next_heartbeat = absl::InfinitePast();
-      spdlog::info("registered with {}", options_.coordinator);
-    } else if (command.has_value() && command->has_drain()) {
-      options_.on_drain();
+    if (command.has_value()) {
+      const bool was_accepted = progress->accepted;
+      OnCommand(*command, stream.get(), progress);
+      if (progress->accepted && !was_accepted && !leaving) {
+        next = absl::InfinitePast();
+      }
     }
-    if (!cancelled && absl::Now() >= next_heartbeat) {
-      v1::WorkerEvent event;
-      *event.mutable_heartbeat() = options_.heartbeat();
-      stream->Send(std::move(event));
-      next_heartbeat = absl::Now() + options_.heartbeat_period;
+    if (leave) {
+      // The coordinator hears why it goes: who says nothing counts as lost.
+      next = absl::InfinitePast();
+      if (progress->accepted) {
+        Beat(stream.get());
+        stream->CloseWrites();
+        next = absl::Now() + options_.leave_patience;
+      }
+    }
+    if (absl::Now() < next) continue;
+    if (leaving) {
+      stream->Cancel();
+      next = absl::InfiniteFuture();
+    } else if (progress->accepted) {
+      Beat(stream.get());
+      next = absl::Now() + options_.heartbeat_period;
+    } else {
+      LogWaiting();
+      next = absl::InfiniteFuture();
     }
   }
+}
+
+void Registration::OnCommand(const v1::WorkerCommand& command, Stream* stream,
+                             Progress* progress) {
+  progress->known = true;
+  if (command.has_vocabulary_request()) {
+    options_.on_attachment(command.vocabulary_request().attachment());
+    const uint32_t asked = std::min(command.vocabulary_request().common_size(),
+                                    options_.hello.tokenizer_vocab_size());
+    v1::WorkerEvent proof;
+    proof.mutable_vocabulary_proof()->set_hash(
+        options_.vocabulary_hash(static_cast<int>(asked)));
+    stream->Send(std::move(proof));
+  } else if (command.has_accepted()) {
+    progress->accepted = true;
+    logged_waiting_ = false;
+    spdlog::info("registered with {}", options_.coordinator);
+  } else if (command.has_drain()) {
+    options_.on_drain();
+  }
+}
+
+void Registration::Beat(Stream* stream) {
+  v1::WorkerEvent event;
+  *event.mutable_heartbeat() = options_.heartbeat();
+  stream->Send(std::move(event));
+}
+
+void Registration::LogWaiting() {
+  if (std::exchange(logged_waiting_, true)) return;
+  spdlog::warn(
+      "{} has not accepted this worker for {}: it must be reached there, and "
+      "must reach this worker at {}",
+      options_.coordinator, absl::FormatDuration(options_.accept_patience),
+      options_.hello.address());
 }
 
 }  // namespace nacre::worker

@@ -1,12 +1,13 @@
 // Keeps this worker registered: dials the coordinator's Registry, says Hello,
 // proves its vocabulary, sends heartbeats, and starts over whenever the stream
-// ends, for as long as it takes.
+// ends, for as long as it takes. Its last heartbeat goes out when it leaves.
 //
 // Owns one thread, on which all callbacks run.
 
 #ifndef WORKER_REGISTRATION_H_
 #define WORKER_REGISTRATION_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/rpc/message_stream.h"
 #include "common/rpc/security.h"
 #include "proto/worker.pb.h"
 
@@ -28,6 +30,9 @@ class Registration {
     // The SHA-256 of the pieces of ids [0, common_size).
     std::function<std::string(int common_size)> vocabulary_hash;
     std::function<v1::Heartbeat()> heartbeat;
+    // What the coordinator expects to hear from the process at hello.address,
+    // before it dials there.
+    std::function<void(uint64_t attachment)> on_attachment;
     // A coordinator that knew this worker is lost; returns when nothing is left
     // of what it began here. The next attempt waits for that: who attaches is
     // taken for empty.
@@ -37,11 +42,19 @@ class Registration {
     // FAILED_PRECONDITION or INVALID_ARGUMENT: trying again would not help.
     // Nothing follows.
     std::function<void(const absl::Status&)> on_refused;
+    // Before the wait for the next attempt: how long it is. May be empty.
+    std::function<void(absl::Duration)> on_retry;
 
     absl::Duration heartbeat_period = absl::Seconds(1);
     // Between attempts: jittered, doubled up to the maximum, reset by Accepted.
     absl::Duration min_backoff = absl::Milliseconds(100);
     absl::Duration max_backoff = absl::Seconds(2);
+    // A coordinator that has not accepted this worker by then is logged, once
+    // until one does.
+    absl::Duration accept_patience = absl::Seconds(5);
+    // How long the destructor waits for the coordinator to hear the last
+    // heartbeat.
+    absl::Duration leave_patience = absl::Seconds(1);
   };
 
   explicit Registration(Options options);
@@ -52,6 +65,7 @@ class Registration {
   void SendHeartbeat();
 
  private:
+  using Stream = rpc::ClientMessageStream<v1::WorkerEvent, v1::WorkerCommand>;
   // Outlives `this` in the callbacks of a stream that ends late.
   struct Mailbox;
 
@@ -64,8 +78,13 @@ class Registration {
 
   // One stream, to its end.
   absl::Status Attach(Progress* progress);
+  void OnCommand(const v1::WorkerCommand& command, Stream* stream,
+                 Progress* progress);
+  void Beat(Stream* stream);
+  void LogWaiting();
 
   const Options options_;
+  bool logged_waiting_ = false;  // since the last Accepted; the thread's own
   const std::shared_ptr<Mailbox> mailbox_;
   std::thread thread_;
 };

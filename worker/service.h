@@ -6,6 +6,8 @@
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/support/status.h>
 
+#include <cstdint>
+
 namespace nacre::worker {
 
 class SessionService {
@@ -13,6 +15,9 @@ class SessionService {
   virtual ~SessionService() = default;
 
   virtual grpc::Service* grpc_service() = 0;
+  // What pings are answered with from now on: shows a coordinator that this is
+  // the process that attached (VocabularyRequest.attachment).
+  virtual void SetAttachment(uint64_t attachment) = 0;
   // Ends the Session streams once what was sent is written.
   virtual void FinishStreams(const grpc::Status& status) = 0;
   // Nobody follows the Session streams any more: lets the engine close their

@@ -7,6 +7,8 @@
 #ifndef WORKER_SESSION_STREAMS_H_
 #define WORKER_SESSION_STREAMS_H_
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -58,6 +60,9 @@ class SessionStreams {
     return stream.get();
   }
 
+  // Goes into every answer to a ping.
+  void SetAttachment(uint64_t attachment) { attachment_ = attachment; }
+
   // A stream that has ended loses its events.
   void Send(StreamId id, Event event) ABSL_LOCKS_EXCLUDED(mu_) {
     if (const std::shared_ptr<Stream> stream = Find(id)) {
@@ -103,10 +108,12 @@ class SessionStreams {
     event.mutable_pong()->set_coordinator_ns(coordinator_ns);
     event.mutable_pong()->set_worker_ns(
         static_cast<uint64_t>(MonotonicNowNs()));
+    event.mutable_pong()->set_attachment(attachment_);
     Send(id, std::move(event));
   }
 
   const Callbacks callbacks_;
+  std::atomic<uint64_t> attachment_{0};
   absl::Mutex mu_;
   StreamId next_id_ ABSL_GUARDED_BY(mu_) = 1;
   absl::flat_hash_map<StreamId, std::shared_ptr<Stream>> streams_

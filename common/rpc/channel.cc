@@ -9,7 +9,8 @@
 namespace nacre::rpc {
 
 std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address,
-                                             const ChannelSecurity& security) {
+                                             const ChannelSecurity& security,
+                                             const Keepalive& keepalive) {
   KeepCallbackThreads();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
@@ -19,8 +20,11 @@ std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address,
   // Despite its name the time that one connection attempt gets.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(keepalive.time)));
+  arguments.SetInt(
+      GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+      static_cast<int>(absl::ToInt64Milliseconds(keepalive.timeout)));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // Or keepalive stops after two pings on a stream that says nothing.
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "common/rpc/security.h"
 
 namespace nacre::rpc {
@@ -18,14 +19,17 @@ inline constexpr int kMaxMessageBytes = 64 << 20;
 
 // Both ends of a connection ping this often and give up on a peer that has not
 // answered for the timeout: a host that vanished ends its streams, whichever
-// side it was.
-inline constexpr int kKeepaliveTimeMs = 20'000;
-inline constexpr int kKeepaliveTimeoutMs = 10'000;
+// side it was. gRPC pings once a second at most.
+struct Keepalive {
+  absl::Duration time = absl::Seconds(20);
+  absl::Duration timeout = absl::Seconds(10);
+};
 
 // A channel of its own connection (no sharing of back-off with other channels),
 // with keepalive and quick reconnects. `address` is host:port or unix:path.
 std::shared_ptr<grpc::Channel> CreateChannel(
-    const std::string& address, const ChannelSecurity& security = {});
+    const std::string& address, const ChannelSecurity& security = {},
+    const Keepalive& keepalive = {});
 
 }  // namespace nacre::rpc
 

@@ -3,6 +3,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 
 #include <utility>
 
@@ -25,6 +26,31 @@ bool IsListenAddress(const std::string& listen) {
   return IsHostPort(listen);
 }
 
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+void LimitResources(const RpcServer::Options& options,
+                    grpc::ServerBuilder* builder) {
+  // Decompressing knows no limit: a request of 16 MiB could become gigabytes.
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
+  // Each stream of gRPC's reflection service holds a thread, and anyone may
+  // open one. Nothing else here runs on these threads.
+  constexpr int kMaxThreads = 8;
+  using SyncOption = grpc::ServerBuilder::SyncServerOption;
+  builder->SetSyncServerOption(SyncOption::NUM_CQS, 1);
+  builder->SetSyncServerOption(SyncOption::MIN_POLLERS, 1);
+  builder->SetSyncServerOption(SyncOption::MAX_POLLERS, 2);
+  grpc::ResourceQuota quota;
+  quota.SetMaxThreads(kMaxThreads);
+  if (options.max_memory_bytes > 0) {
+    quota.Resize(static_cast<size_t>(options.max_memory_bytes));
+  }
+  builder->SetResourceQuota(quota);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
@@ -41,28 +67,45 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 
   grpc::ServerBuilder builder;
+  const std::shared_ptr<grpc::ServerCredentials> credentials =
+      options.credentials == nullptr ? grpc::InsecureServerCredentials()
+                                     : options.credentials;
   int port = 0;
-  builder.AddListeningPort(options.listen,
-                           options.credentials == nullptr
-                               ? grpc::InsecureServerCredentials()
-                               : options.credentials,
-                           &port);
+  std::unique_ptr<Acceptor> acceptor;
+  std::unique_ptr<External> external;
+  if (options.max_connections > 0 && !is_unix) {
+    NACRE_ASSIGN_OR_RETURN(
+        acceptor, Acceptor::Bind({options.listen, options.max_connections,
+                                  options.keepalive.timeout}));
+    port = acceptor->port();
+    external = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        credentials);
+  } else {
+    builder.AddListeningPort(options.listen, credentials, &port);
+  }
   builder.SetMaxReceiveMessageSize(options.max_request_bytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(
-      GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-      static_cast<int>(absl::ToInt64Milliseconds(options.handshake_timeout)));
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             Milliseconds(options.handshake_timeout));
   // Clients of ours may ping as often as they do (channel.cc), or they would be
   // sent away for too many pings.
   builder.AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-      kKeepaliveTimeMs / 2);
+      Milliseconds(options.keepalive.time / 2));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
+                             Milliseconds(options.keepalive.time));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                             kKeepaliveTimeoutMs);
+                             Milliseconds(options.keepalive.timeout));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Without a call it makes room: its client connects anew for the next.
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             Milliseconds(absl::Minutes(5)));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             options.max_streams_per_connection);
+  LimitResources(options, &builder);
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || (port == 0 && !is_unix)) {
@@ -74,7 +117,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
       is_unix ? options.listen
               : absl::StrCat(options.listen.substr(0, colon), ":", port);
   auto result =
-      absl::WrapUnique(new RpcServer(std::move(server), std::move(address)));
+      absl::WrapUnique(new RpcServer(std::move(acceptor), std::move(external),
+                                     std::move(server), std::move(address)));
   for (const char* service : {"", "startup", "liveness", "readiness"}) {
     result->SetServing(service, false);
   }
@@ -85,8 +129,21 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   return result;
 }
 
-RpcServer::RpcServer(std::unique_ptr<grpc::Server> server, std::string address)
-    : server_(std::move(server)), address_(std::move(address)) {}
+RpcServer::RpcServer(std::unique_ptr<Acceptor> acceptor,
+                     std::unique_ptr<External> external,
+                     std::unique_ptr<grpc::Server> server, std::string address)
+    : acceptor_(std::move(acceptor)),
+      external_(std::move(external)),
+      server_(std::move(server)),
+      address_(std::move(address)) {
+  if (acceptor_ == nullptr) return;
+  acceptor_->Start([this](int listener_fd, int fd) {
+    External::NewConnectionParameters connection;
+    connection.listener_fd = listener_fd;
+    connection.fd = fd;
+    external_->HandleNewConnection(&connection);
+  });
+}
 
 RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 
@@ -95,6 +152,7 @@ void RpcServer::SetServing(const std::string& service, bool serving) {
 }
 
 void RpcServer::Shutdown(absl::Duration grace) {
+  if (acceptor_ != nullptr) acceptor_->Stop();
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   server_->Wait();

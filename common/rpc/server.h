@@ -6,14 +6,17 @@
 
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 #include <grpcpp/support/status.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/rpc/acceptor.h"
 #include "common/rpc/channel.h"
 
 namespace nacre::rpc {
@@ -29,8 +32,18 @@ class RpcServer {
     std::shared_ptr<grpc::ServerCredentials> credentials;
     // Larger requests get RESOURCE_EXHAUSTED.
     int max_request_bytes = kMaxMessageBytes;
+    // Further ones are closed at once. 0: no limit, and gRPC's own listener
+    // (acceptor.h says what that means). Not for unix:path.
+    int max_connections = 0;
     // A connection that has not said by then that it speaks gRPC is closed.
     absl::Duration handshake_timeout = absl::Seconds(10);
+    Keepalive keepalive = {};
+    // Calls of one connection at once: more wait at their client.
+    int max_streams_per_connection = 4096;
+    // What the connections may take in all, what was received and is not
+    // parsed included; beyond it gRPC refuses connections and ends calls. 0: no
+    // limit.
+    int64_t max_memory_bytes = 0;
   };
 
   // Starts to serve. The services must outlive the server. Errors: UNAVAILABLE
@@ -53,8 +66,14 @@ class RpcServer {
   void Shutdown(absl::Duration grace);
 
  private:
-  RpcServer(std::unique_ptr<grpc::Server> server, std::string address);
+  using External = grpc::experimental::ExternalConnectionAcceptor;
 
+  RpcServer(std::unique_ptr<Acceptor> acceptor,
+            std::unique_ptr<External> external,
+            std::unique_ptr<grpc::Server> server, std::string address);
+
+  std::unique_ptr<Acceptor> acceptor_;  // null: gRPC's own
+  std::unique_ptr<External> external_;  // what it hands connections to
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
 };

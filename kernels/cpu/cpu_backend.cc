@@ -125,7 +125,7 @@ void CpuBackend::Divide(int count, int elements_each,
 
 absl::StatusOr<std::unique_ptr<PackedTable>> CpuBackend::PackTable(
     const HostMatrix& table) {
-  return std::make_unique<HostTable>(table);
+  return HostTable::CopyOf(table);
 }
 
 void CpuBackend::MatMul(const float* x, int rows, const PackedMatrix& w,

@@ -307,23 +307,11 @@ cudaError_t AttendF32(const Queue& queue, const AttentionArgs& args) {
 template <bool kWhole, int kTiles, int kDims>
 cudaError_t AttendBf16(const Queue& queue, const AttentionArgs& args) {
   using Block = Bf16Block<kTiles, kDims>;
-  constexpr auto kernel = Bf16Kernel<kWhole, kTiles, kDims>;
-  const size_t shared_bytes = Block::Bytes(args.kv.head_dim);
-  // As many blocks as fit are what keeps memory busy.
-  cudaError_t status = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-      cudaSharedmemCarveoutMaxShared);
-  if (status == cudaSuccess) {
-    status = cudaFuncSetAttribute(kernel,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(shared_bytes));
-  }
-  if (status != cudaSuccess) return status;
   const int parts = PartsOf(args, Block::kQueries);
   return LaunchKernel(queue,
                       {BlocksOf(args, parts, kWhole ? 1 : args.max_splits),
-                       kBf16Threads, shared_bytes},
-                      kernel, args, parts);
+                       kBf16Threads, Block::Bytes(args.kv.head_dim)},
+                      Bf16Kernel<kWhole, kTiles, kDims>, args, parts);
 }
 
 // With as few tiles of queries as the longest tile needs, if they fit.

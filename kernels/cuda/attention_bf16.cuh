@@ -13,7 +13,8 @@
 //   splits     from the first to the last
 // How many queries a block has, where they stand in it and how splits are
 // shared among blocks moves none of it. Positions that a query may not see have
-// a weight of zero.
+// a weight of zero: times a finite value that moves no sum. (On a GPU up to
+// what cuda_attention_test.cc finds: no model has values of 2^60.)
 
 #ifndef KERNELS_CUDA_ATTENTION_BF16_CUH_
 #define KERNELS_CUDA_ATTENTION_BF16_CUH_

@@ -21,8 +21,8 @@ namespace {
 // lengths and keep the device busy for longer than it takes to queue them.
 constexpr int kMostGraphRows = 64;
 
-// Rows whose rounded activations are kept at a time: the most of a step.
-// Decides no bits.
+// Rows whose rounded activations are kept at a time: the most of a step that a
+// worker runs. Decides no bits.
 constexpr int kPassRows = 512;
 
 cuda::PagedKv PagedKvOf(const KvLayer& layer) {
@@ -266,9 +266,11 @@ void CudaBackend::RopeStoreKv(float* qkv, int num_heads, const float* cos,
   const cuda::PagedKv kv = PagedKvOf(layer);
   NACRE_CHECK(layer.head_dim % 2 == 0, "rotary embedding of an odd head_dim");
   if (contexts.empty() || !device_->ok()) return;
+  const cuda::AttentionCut cut = CutOf(num_heads, layer);
+  if (!MakeRoom(cut, layer)) return;
   const cuda::PagedRows rows = batch_.SendRows(contexts, layer.block_size);
   // For Attention: an upload between kernels would cut a step in two.
-  batch_.SendTiles(cuda::CutTiles(contexts, CutOf(num_heads, layer)));
+  batch_.SendTiles(cuda::CutTiles(contexts, cut));
   if (!device_->ok()) return;
   device_->Check(cuda::RotateAndStore(device_->queue(), qkv, num_heads, cos,
                                       sin, rows, kv),
@@ -294,6 +296,14 @@ cuda::AttentionCut CudaBackend::CutOf(int num_heads,
   return cut;
 }
 
+bool CudaBackend::MakeRoom(const cuda::AttentionCut& cut,
+                           const KvLayer& layer) {
+  const int64_t positions = int64_t{layer.num_blocks} * layer.block_size;
+  return batch_.Reserve(kPassRows, layer.num_blocks) &&
+         device_->Grow(cuda::MostPartialBytes(cut, kPassRows, positions),
+                       &partials_);
+}
+
 void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
                             float scale, absl::Span<const RowContext> contexts,
                             const KvLayer& layer, float* out) {
@@ -301,6 +311,7 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
   args.kv = PagedKvOf(layer);
   if (contexts.empty() || !device_->ok()) return;
   const cuda::AttentionCut cut = CutOf(num_heads, layer);
+  if (!MakeRoom(cut, layer)) return;
   const std::vector<cuda::PlannedTile> tiles = cuda::CutTiles(contexts, cut);
   const cuda::AttentionTile* const sent_tiles = batch_.SendTiles(tiles);
   args.rows = batch_.SendRows(contexts, layer.block_size);

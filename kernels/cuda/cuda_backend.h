@@ -7,7 +7,8 @@
 // Ops only queue work: the host waits in Synchronize, WaitFor, CopyToHost,
 // Allocate and AllocateOnHost, and when it is megabytes of uploads ahead. Small
 // steps that come again are CUDA graphs (step_graphs.h). No op allocates once
-// it has seen its largest number of rows.
+// it has seen its largest number of rows, however long contexts grow, but for
+// what CudaBackendOptions and PagedBatch say.
 
 #ifndef KERNELS_CUDA_CUDA_BACKEND_H_
 #define KERNELS_CUDA_CUDA_BACKEND_H_
@@ -36,7 +37,8 @@ namespace nacre::kernels {
 // None decides bits.
 struct CudaBackendOptions {
   // Partial results of attention that are kept at a time, if a row needs no
-  // more.
+  // more: 64 heads of 128 do behind 229,000 positions. The first step allocates
+  // what the KV cache can make necessary.
   size_t max_partial_bytes = size_t{64} << 20;
   // Whether steps that come again are CUDA graphs.
   bool graphs = true;
@@ -115,6 +117,10 @@ class CudaBackend : public Backend {
       const cuda::Queue& queue, int first, int count, uint16_t* out)>;
 
   cuda::AttentionCut CutOf(int num_heads, const KvLayer& layer) const;
+
+  // Room for what grows with contexts, as large as `layer` can make it: later
+  // it would wait for the device. False after an error.
+  bool MakeRoom(const cuda::AttentionCut& cut, const KvLayer& layer);
 
   // `residual` may be null in all three.
   void Multiply(const float* x, int rows, const cuda::CudaMatrix& w,

@@ -76,6 +76,30 @@ class PinnedBuffer : public Buffer {
   const size_t bytes_;
 };
 
+// "13.0" of CUDA's 13000.
+std::string VersionName(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+// What is wrong with the driver that CUDA finds insufficient; its message does
+// not tell one that is old from none at all.
+std::string DriverProblem() {
+  int version = 0;
+  if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
+    return "no NVIDIA driver";
+  }
+  std::string problem = absl::StrCat(
+      "the NVIDIA driver is too old: it has CUDA ", VersionName(version),
+      ", this program needs ", VersionName(CUDART_VERSION));
+  // The first driver for all minor versions of ours, as NVIDIA documents.
+  const int major = CUDART_VERSION / 1000;
+  const int driver = major == 12 ? 525 : major == 13 ? 580 : 0;
+  if (driver > 0) {
+    absl::StrAppend(&problem, ", a driver of version ", driver, " or later");
+  }
+  return problem;
+}
+
 }  // namespace
 
 absl::Status ToStatus(cudaError_t error, absl::string_view what) {
@@ -92,11 +116,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count == 0) error = cudaErrorNoDevice;
   if (error == cudaErrorInsufficientDriver) {
-    // CUDA's message does not tell a driver that is old from none at all.
-    int version = 0;
-    const bool is_there =
-        cudaDriverGetVersion(&version) == cudaSuccess && version > 0;
-    return ToStatus(error, is_there ? name : name + ": no NVIDIA driver");
+    return ToStatus(error, absl::StrCat(name, ": ", DriverProblem()));
   }
   if (error != cudaSuccess) return ToStatus(error, name);
   if (index < 0 || index >= count) {

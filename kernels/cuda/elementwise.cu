@@ -24,8 +24,9 @@ __global__ void __launch_bounds__(kThreads)
   const int column = kThreads * blockIdx.y + threadIdx.x;
   if (column >= cols) return;
   const size_t row = blockIdx.x;
-  out[row * cols + column] =
-      ToFloat(table[static_cast<size_t>(ids[row]) * cols + column]);
+  // Any row for kUnsoundDraw: its step is dropped.
+  const auto id = static_cast<size_t>(ids[row] < 0 ? 0 : ids[row]);
+  out[row * cols + column] = ToFloat(table[id * cols + column]);
 }
 
 // One block a row.

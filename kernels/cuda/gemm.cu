@@ -147,10 +147,6 @@ cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
   Queue on = queue;
   on.overlap = queue.overlap && device.major >= 9;
   const Kernel kernel = KernelOf(args.format, plan->kernel);
-  status = cudaFuncSetAttribute(kernel.function,
-                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                static_cast<int>(plan->shared_bytes));
-  if (status != cudaSuccess) return status;
   status = LaunchKernel(on,
                         {dim3(static_cast<unsigned>(plan->blocks)),
                          kernel.threads, plan->shared_bytes},

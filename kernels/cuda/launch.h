@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/cuda/kernel_setup.h"
 #include "kernels/cuda/recorded_launch.h"
 
 namespace nacre::kernels::cuda {
@@ -38,6 +39,9 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t LaunchKernel(const Queue& queue, const Grid& grid,
                          void (*kernel)(Parameters...),
                          Arguments&&... arguments) {
+  const cudaError_t status =
+      SetUpKernel(reinterpret_cast<const void*>(kernel), grid.shared_bytes);
+  if (status != cudaSuccess) return status;
   const std::tuple<Parameters...> values(
       static_cast<Parameters>(std::forward<Arguments>(arguments))...);
   if (queue.record == nullptr) {

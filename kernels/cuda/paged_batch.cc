@@ -49,13 +49,20 @@ size_t PromptTiles(absl::Span<const RowContext> contexts, size_t tile_rows) {
 
 }  // namespace
 
+bool SentInts::Reserve(size_t count, Device* device) {
+  const size_t bytes = count * sizeof(int32_t);
+  if (memory_ != nullptr && memory_->size_bytes() >= bytes) return true;
+  sent_.clear();
+  return device->Grow(bytes, &memory_);
+}
+
 const int32_t* SentInts::Send(const std::vector<int32_t>& ints, Device* device,
                               Staging* staging) {
-  const size_t bytes = ints.size() * sizeof(int32_t);
   if (memory_ == nullptr || ints != sent_) {
     sent_.clear();  // until it is there
-    if (!device->Grow(bytes, &memory_)) return nullptr;
-    staging->Upload(ints.data(), bytes, memory_->data());
+    if (!Reserve(ints.size(), device)) return nullptr;
+    staging->Upload(ints.data(), ints.size() * sizeof(int32_t),
+                    memory_->data());
     sent_ = ints;
   }
   return static_cast<const int32_t*>(memory_->data());
@@ -114,6 +121,20 @@ std::vector<AttentionChunk> CutChunks(absl::Span<const PlannedTile> tiles,
                       tile.rows, splits});
   }
   return chunks;
+}
+
+size_t MostPartialBytes(const AttentionCut& cut, int rows, int64_t positions) {
+  const int splits =
+      RoundedUp(AttentionSplits(static_cast<int>(positions - 1)));
+  return std::min(cut.max_partial_bytes,
+                  PartialBytes(cut, static_cast<size_t>(rows), splits));
+}
+
+bool PagedBatch::Reserve(int rows, int num_blocks) {
+  // A position and the begin of a table each, and the tables; or a tile each.
+  const auto count = static_cast<size_t>(rows);
+  return rows_.Reserve(2 * count + static_cast<size_t>(num_blocks), device_) &&
+         tiles_.Reserve(2 * count, device_);
 }
 
 PagedRows PagedBatch::SendRows(absl::Span<const RowContext> contexts,

@@ -25,6 +25,10 @@ namespace nacre::kernels::cuda {
 // Integers on the device.
 class SentInts {
  public:
+  // Room for so many. False, and the device keeps the error, when there is
+  // none.
+  bool Reserve(size_t count, Device* device);
+
   // Null, and the device keeps the error, when there is no room.
   const int32_t* Send(const std::vector<int32_t>& ints, Device* device,
                       Staging* staging);
@@ -75,10 +79,20 @@ std::vector<PlannedTile> CutTiles(absl::Span<const RowContext> contexts,
 std::vector<AttentionChunk> CutChunks(absl::Span<const PlannedTile> tiles,
                                       const AttentionCut& cut);
 
+// Bytes of partial results that no chunk of a step of up to `rows` rows in a
+// cache of `positions` needs more than, but for a single row that needs more
+// than cut.max_partial_bytes.
+size_t MostPartialBytes(const AttentionCut& cut, int rows, int64_t positions);
+
 class PagedBatch {
  public:
   PagedBatch(Device* device, Staging* staging)
       : device_(device), staging_(staging) {}
+
+  // Room for steps of up to `rows` rows of sessions that share no blocks, in a
+  // cache of `num_blocks`; where they share many, SendRows may grow it. False
+  // after an error.
+  bool Reserve(int rows, int num_blocks);
 
   // PagedRows::positions is null after an error.
   PagedRows SendRows(absl::Span<const RowContext> contexts, int block_size);

@@ -130,7 +130,7 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> ReferenceBackend::Pack(
 
 absl::StatusOr<std::unique_ptr<PackedTable>> ReferenceBackend::PackTable(
     const HostMatrix& table) {
-  return std::make_unique<HostTable>(table);
+  return HostTable::CopyOf(table);
 }
 
 void ReferenceBackend::MatMul(const float* x, int rows, const PackedMatrix& w,

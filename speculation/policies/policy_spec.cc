@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/check.h"
+#include "common/quoted.h"
 #include "common/status_macros.h"
 #include "speculation/pipeline.h"
 
@@ -133,8 +134,8 @@ absl::StatusOr<double> ParseValue(const PolicyInfo& info,
                                   const PolicyParameter& parameter,
                                   absl::string_view text) {
   const std::string what =
-      absl::StrCat("policy ", info.name, ": ", parameter.key, " is \"", text,
-                   "\", must be ");
+      absl::StrCat("policy ", info.name, ": ", parameter.key, " is ",
+                   Quoted(text), ", must be ");
   if (!parameter.choices.empty()) {
     for (size_t i = 0; i < parameter.choices.size(); ++i) {
       if (text == parameter.choices[i]) return static_cast<double>(i);
@@ -238,8 +239,9 @@ absl::StatusOr<PolicySpec> ParsePolicySpec(absl::string_view text) {
       table.begin(), table.end(),
       [&](const PolicyInfo& entry) { return parts.first == entry.name; });
   if (info == table.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unknown length policy \"", parts.first, "\"; there are: ", Names()));
+    return absl::InvalidArgumentError(absl::StrCat("unknown length policy ",
+                                                   Quoted(parts.first),
+                                                   "; there are: ", Names()));
   }
   spec.kind_ = info->kind;
   if (parts.first.size() == text.size()) return spec;
@@ -249,7 +251,8 @@ absl::StatusOr<PolicySpec> ParsePolicySpec(absl::string_view text) {
     const absl::optional<size_t> index = FindParameter(*info, entry.first);
     if (!index.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "policy ", info->name, " has no parameter \"", entry.first, "\"; ",
+          "policy ", info->name, " has no parameter ", Quoted(entry.first),
+          "; ",
           info->parameters.empty() ? "it has none"
                                    : absl::StrCat("it has: ", Keys(*info))));
     }

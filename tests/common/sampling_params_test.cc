@@ -66,5 +66,17 @@ TEST(SamplingParamsTest, RefusesEveryFieldOutsideItsLimits) {
   ExpectRefused(params, "top_k");
 }
 
+TEST(SamplingParamsTest, AValueJustOutsideIsNotShownAsTheLimit) {
+  SamplingParams params;
+  params.min_p = std::nextafter(1.0f, 2.0f);
+  EXPECT_EQ(ValidateSamplingParams(params).message(),
+            "min_p is 1.0000001, expected a number from 0 to 1");
+  params.min_p = 1.0f;
+  params.logit_bias = {{7, std::nextafter(100.0f, 200.0f)}};
+  EXPECT_EQ(ValidateSamplingParams(params).message(),
+            "logit_bias of token 7 is 100.00001, expected a number from -100 "
+            "to 100");
+}
+
 }  // namespace
 }  // namespace nacre

@@ -42,9 +42,21 @@ TEST(TokenDrawTest, WhatCannotBeDrawnHasNoKey) {
     EXPECT_EQ(DrawKey(temperature, kNaN, ~0u, 5), 0u);
     EXPECT_EQ(DrawKey(temperature, -kInfinity, ~0u, 5), 0u);
   }
-  EXPECT_EQ(DrawKey(0.3f, -kLargest, ~0u, 5), 0u);  // -inf once scaled
-  EXPECT_NE(DrawKey(1.0f, -kLargest, 0, 5), 0u);
-  EXPECT_EQ(DrawnId(0), 0);
+  // A number, but -inf once scaled: below all that are not.
+  EXPECT_EQ(DrawKey(0.3f, -kLargest, ~0u, 5), kLeastDrawKey);
+  EXPECT_GT(DrawKey(1.0f, -kLargest, 0, 5), kLeastDrawKey);
+  EXPECT_EQ(DrawnId(kLeastDrawKey), 0);
+}
+
+TEST(TokenDrawTest, ARowWithoutNumbersOrWithInfinityIsUnsound) {
+  EXPECT_EQ(DrawnId(0), kUnsoundDraw);
+  for (const float temperature : {0.0f, 0.3f, 1.0f}) {
+    EXPECT_EQ(DrawnId(DrawKey(temperature, kInfinity, 99, 5)), kUnsoundDraw);
+    EXPECT_EQ(DrawnId(DrawKey(temperature, kLargest, ~0u, 5)), 5);
+  }
+  // Infinite by its temperature only.
+  EXPECT_EQ(DrawnId(DrawKey(1e-40f, 1.0f, 99, 5)), 5);
+  EXPECT_EQ(DrawnId(DrawKey(1e-40f, -1.0f, 99, 5)), 0);
 }
 
 TEST(TokenDrawTest, TheScoreIsTheScaledLogitAndItsNoise) {

@@ -9,93 +9,123 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr auto kAlways = [](int64_t) { return true; };
-constexpr auto kNone = [](int64_t) { return false; };
+// One target, which has room for the requests from `least_small` on.
+absl::optional<uint64_t> Pop(Admission& admission, uint64_t least_small) {
+  bool is_kept = false;
+  return admission.Pop(
+      [&](uint64_t id) { return !is_kept && id >= least_small; },
+      [&](uint64_t) { is_kept = true; });
+}
+constexpr uint64_t kAlways = 0;
+constexpr uint64_t kNone = 1000000;
 
 TEST(AdmissionTest, FirstComeFirstServed) {
   Admission admission(8);
-  for (uint64_t id : {5, 3, 9}) admission.Push(id, 16);
+  for (uint64_t id : {5, 3, 9}) admission.Push(id);
   EXPECT_THAT(admission.queue(), ElementsAre(5, 3, 9));
-  EXPECT_EQ(admission.Pop(kAlways), 5u);
-  EXPECT_EQ(admission.Pop(kAlways), 3u);
-  EXPECT_EQ(admission.Pop(kAlways), 9u);
-  EXPECT_EQ(admission.Pop(kAlways), absl::nullopt);
+  EXPECT_EQ(Pop(admission, kAlways), 5u);
+  EXPECT_EQ(Pop(admission, kAlways), 3u);
+  EXPECT_EQ(Pop(admission, kAlways), 9u);
+  EXPECT_EQ(Pop(admission, kAlways), absl::nullopt);
   EXPECT_EQ(admission.running(), 3);
   EXPECT_EQ(admission.waiting(), 0);
 }
 
 TEST(AdmissionTest, NoMoreRunThanTheMaximum) {
   Admission admission(2);
-  for (uint64_t id : {1, 2, 3}) admission.Push(id, 16);
-  EXPECT_TRUE(admission.Pop(kAlways).has_value());
-  EXPECT_TRUE(admission.Pop(kAlways).has_value());
-  EXPECT_EQ(admission.Pop(kAlways), absl::nullopt);
+  for (uint64_t id : {1, 2, 3}) admission.Push(id);
+  EXPECT_TRUE(Pop(admission, kAlways).has_value());
+  EXPECT_TRUE(Pop(admission, kAlways).has_value());
+  EXPECT_EQ(Pop(admission, kAlways), absl::nullopt);
   admission.OnEnded();
-  EXPECT_EQ(admission.Pop(kAlways), 3u);
+  EXPECT_EQ(Pop(admission, kAlways), 3u);
 }
 
 TEST(AdmissionTest, WhoLeavesTheQueueDoesNotStart) {
   Admission admission(8);
-  for (uint64_t id : {1, 2, 3}) admission.Push(id, 16);
+  for (uint64_t id : {1, 2, 3}) admission.Push(id);
   EXPECT_TRUE(admission.Remove(2));
   EXPECT_FALSE(admission.Remove(2));
-  EXPECT_EQ(admission.Pop(kAlways), 1u);
-  EXPECT_EQ(admission.Pop(kAlways), 3u);
+  EXPECT_EQ(Pop(admission, kAlways), 1u);
+  EXPECT_EQ(Pop(admission, kAlways), 3u);
   EXPECT_FALSE(admission.Remove(3));
-  EXPECT_EQ(admission.Pop(kAlways), absl::nullopt);
+  EXPECT_EQ(Pop(admission, kAlways), absl::nullopt);
 }
 
 TEST(AdmissionTest, WithoutRoomNobodyStarts) {
   Admission admission(8);
-  admission.Push(1, 16);
-  EXPECT_EQ(admission.Pop(kNone), absl::nullopt);
+  admission.Push(1);
+  EXPECT_EQ(Pop(admission, kNone), absl::nullopt);
   EXPECT_EQ(admission.waiting(), 1);
   EXPECT_EQ(admission.running(), 0);
 }
 
 // A large request among small ones, of which one always fits.
 TEST(AdmissionTest, ALargeRequestIsPassedOnlySoOften) {
-  const auto small = [](int64_t need) { return need <= 16; };
+  constexpr uint64_t kSmall = 2;
   Admission admission(1000);
-  admission.Push(1, 160);
+  admission.Push(1);
   uint64_t next = 2;
   int passes = 0;
   for (; passes < 1000; ++passes) {
-    admission.Push(next, 16);
-    const auto id = admission.Pop(small);
+    admission.Push(next);
+    const auto id = Pop(admission, kSmall);
     if (!id.has_value()) break;
     EXPECT_EQ(*id, next++);
     admission.OnEnded();
   }
   EXPECT_EQ(passes, Admission::kMaxPasses);
   // Now everything waits until there is room for it.
-  EXPECT_EQ(admission.Pop(small), absl::nullopt);
-  EXPECT_EQ(admission.Pop(kAlways), 1u);
-  EXPECT_EQ(admission.Pop(small), next);
+  EXPECT_EQ(Pop(admission, kSmall), absl::nullopt);
+  EXPECT_EQ(Pop(admission, kAlways), 1u);
+  EXPECT_EQ(Pop(admission, kSmall), next);
 }
 
 // The one behind has been passed as often as its betters allow: its turn comes
 // after theirs, not never.
 TEST(AdmissionTest, EveryPassedRequestCountsItsOwnPasses) {
   Admission admission(1000);
-  admission.Push(1, 320);
-  const auto small = [](int64_t need) { return need <= 16; };
+  admission.Push(1);
+  constexpr uint64_t kSmall = 3;
   for (uint64_t id = 10; id < 14; ++id) {
-    admission.Push(id, 16);
-    EXPECT_EQ(admission.Pop(small), id);
+    admission.Push(id);
+    EXPECT_EQ(Pop(admission, kSmall), id);
   }
-  admission.Push(2, 160);
-  const auto up_to_medium = [](int64_t need) { return need <= 160; };
+  admission.Push(2);
+  constexpr uint64_t kUpToMedium = 2;
   for (int i = 4; i < Admission::kMaxPasses; ++i) {
-    admission.Push(100 + i, 16);
-    EXPECT_EQ(admission.Pop(small), 100 + i);
+    admission.Push(100 + i);
+    EXPECT_EQ(Pop(admission, kSmall), 100 + i);
   }
-  admission.Push(3, 16);
-  EXPECT_EQ(admission.Pop(up_to_medium), absl::nullopt);
-  EXPECT_EQ(admission.Pop(kAlways), 1u);
-  EXPECT_EQ(admission.Pop(up_to_medium), 2u);
-  EXPECT_EQ(admission.Pop(small), 3u);
+  admission.Push(3);
+  EXPECT_EQ(Pop(admission, kUpToMedium), absl::nullopt);
+  EXPECT_EQ(Pop(admission, kAlways), 1u);
+  EXPECT_EQ(Pop(admission, kUpToMedium), 2u);
+  EXPECT_EQ(Pop(admission, kSmall), 3u);
   EXPECT_THAT(admission.queue(), IsEmpty());
+}
+
+// Of two targets: even ids can run on one of them only, odd ones on the other.
+TEST(AdmissionTest, WhoWasPassedKeepsOnlyItsOwnTargetFree) {
+  Admission admission(1000);
+  bool is_kept[2] = {false, false};
+  bool is_free[2] = {false, true};
+  const auto pop = [&] {
+    is_kept[0] = is_kept[1] = false;
+    return admission.Pop(
+        [&](uint64_t id) { return is_free[id % 2] && !is_kept[id % 2]; },
+        [&](uint64_t id) { is_kept[id % 2] = true; });
+  };
+  admission.Push(2);
+  for (uint64_t id = 101; id < 151; id += 2) {
+    admission.Push(id);
+    EXPECT_EQ(pop(), id);
+  }
+  admission.Push(4);
+  EXPECT_EQ(pop(), absl::nullopt);
+  is_free[0] = true;
+  EXPECT_EQ(pop(), 2u);
+  EXPECT_EQ(pop(), 4u);
 }
 
 }  // namespace

@@ -123,6 +123,21 @@ TEST(ParseHelloTest, MalformedFieldsAreInvalidByName) {
   ExpectRefused(hello, invalid, "Hello.context_length");
 }
 
+TEST(ParseHelloTest, ListsAreBounded) {
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  v1::Hello hello = ValidHello();
+  for (int i = 0; i < 1024; ++i) {
+    hello.add_eos_token_ids(7);
+    hello.add_step_times()->set_rows(1);
+  }
+  EXPECT_TRUE(ParseHello(hello).ok());
+  hello.add_eos_token_ids(7);
+  ExpectRefused(hello, invalid, "eos_token_ids has 1025 entries, at most 1024");
+  hello.mutable_eos_token_ids()->RemoveLast();
+  hello.add_step_times()->set_rows(1);
+  ExpectRefused(hello, invalid, "step_times has 1025 entries, at most 1024");
+}
+
 TEST(ParseHelloTest, NumbersOfNoUseAreLeftOut) {
   v1::Hello hello = ValidHello();
   hello.add_eos_token_ids(300);  // outside the head
@@ -132,6 +147,10 @@ TEST(ParseHelloTest, NumbersOfNoUseAreLeftOut) {
   time->set_duration_ns(5);
   const absl::StatusOr<WorkerInfo> info = ParseHello(hello);
   ASSERT_TRUE(info.ok());
+  time->set_rows(8);
+  time->set_duration_ns(~uint64_t{0});
+  EXPECT_THAT(ParseHello(hello)->step_times_ns,
+              ElementsAre(Pair(8, kMaxDurationNs)));
   EXPECT_TRUE(info->eos_token_ids.empty());
   EXPECT_TRUE(info->step_times_ns.empty());
   EXPECT_GT(info->kv_capacity_tokens, 0);

@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "tests/coordinator/coordinator_fixture.h"
 #include "tests/testing/certificates.h"
 #include "tests/testing/health_check.h"
+#include "tests/testing/raw_call.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -61,11 +63,11 @@ class AuthenticatorTest : public CoordinatorFixture {
 
   // Calls any method with an empty request.
   grpc::Status Call(const std::string& address, const std::string& method,
-                    const std::string& authorization) {
+                    const std::vector<std::string>& authorizations) {
     grpc::GenericStub stub(rpc::CreateChannel(address));
     grpc::ClientContext context;
     SetDeadline(&context);
-    if (!authorization.empty()) {
+    for (const std::string& authorization : authorizations) {
       context.AddMetadata("authorization", authorization);
     }
     grpc::Slice nothing;
@@ -128,24 +130,55 @@ TEST_F(AuthenticatorTest, NoMethodAnswersWithoutItsToken) {
     EXPECT_GE(methods.size(), 3u);
     for (const std::string& method : methods) {
       SCOPED_TRACE(method);
-      for (const std::string& shown :
-           {std::string(), std::string("Bearer"), std::string("Bearer "),
-            std::string("Basic ") + kClientToken, std::string(kClientToken),
-            std::string("Bearer wrong-secret-0123456789"),
-            std::string("Bearer ") + kClientToken + "x"}) {
+      const std::string good =
+          std::string("Bearer ") + (is_admin ? kOperatorToken : kClientToken);
+      for (const std::vector<std::string>& shown :
+           {std::vector<std::string>(),
+            {"Bearer"},
+            {"Bearer "},
+            {std::string("Basic ") + kClientToken},
+            {kClientToken},
+            {"Bearer wrong-secret-0123456789"},
+            {std::string("Bearer ") + kClientToken + "x"},
+            // Two, whichever of them is good: which one counts?
+            {good, good},
+            {good, "Bearer wrong-secret-0123456789"},
+            {"Bearer wrong-secret-0123456789", good}}) {
         const grpc::Status status = Call(server->address(), method, shown);
-        EXPECT_EQ(status.error_code(), kUnauthenticated) << shown;
+        EXPECT_EQ(status.error_code(), kUnauthenticated) << shown.size();
         EXPECT_THAT(status.error_message(), Not(HasSubstr("secret")));
       }
       const grpc::Status client = Call(server->address(), method,
-                                       std::string("Bearer ") + kClientToken);
+                                       {std::string("Bearer ") + kClientToken});
       const grpc::Status op = Call(server->address(), method,
-                                   std::string("bearer ") + kOperatorToken);
+                                   {std::string("bearer ") + kOperatorToken});
       EXPECT_EQ(client.error_code() == grpc::StatusCode::PERMISSION_DENIED,
                 is_admin);
       EXPECT_EQ(op.error_code() == kUnauthenticated, !is_admin);
       EXPECT_NE((is_admin ? op : client).error_code(), kUnauthenticated);
       EXPECT_THAT(client.error_message(), Not(HasSubstr("secret")));
+    }
+  }
+}
+
+// It sends no byte of a request, and would wait for its answer otherwise.
+TEST_F(AuthenticatorTest, AStrangerIsRefusedBeforeItsRequestIsRead) {
+  const Authority authority("authority");
+  const auto peer =
+      rpc::LoadPeerSecurity({authority.Issue(folder_, "bob", {.name = "bob"})});
+  ASSERT_TRUE(peer.ok()) << peer.status();
+  for (const bool tls : {false, true}) {
+    SCOPED_TRACE(tls);
+    rpc::RpcServer::Options options;
+    if (tls) options.credentials = peer->server;
+    const auto server = *rpc::RpcServer::Start(options, {&guarded_inference_});
+    const auto channel = rpc::CreateChannel(
+        server->address(), tls ? peer->channel : rpc::ChannelSecurity());
+    for (const std::string& method : MethodsOf("nacre.v1.Inference")) {
+      EXPECT_EQ(nacre::testing::CallWithBytes(channel, method, std::nullopt)
+                    .error_code(),
+                grpc::StatusCode::UNAUTHENTICATED)
+          << method;
     }
   }
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace nacre::coordinator {
 namespace {
 
@@ -36,6 +38,28 @@ TEST(ClientStreamsTest, ZeroIsNoLimit) {
   ClientStreams streams(0);
   for (int i = 0; i < 1000; ++i) EXPECT_TRUE(streams.Acquire("a", 16).ok());
   for (int i = 0; i < 1000; ++i) streams.Release("a", 16);
+}
+
+TEST(ClientStreamsTest, ALeaseGrowsAndGoesBackWithItsCall) {
+  ClientStreams streams(5);
+  EXPECT_TRUE(streams.Acquire("a", 2).ok());
+  {
+    ClientStreams::Lease lease(&streams, "a");
+    EXPECT_TRUE(lease.Resize(1).ok());
+    // What it holds itself is not in its way.
+    const absl::Status status = lease.Resize(4);
+    EXPECT_EQ(status.message(),
+              "the client has 2 streams and wants 4 more; "
+              "--max-streams-per-client is 5");
+    EXPECT_TRUE(lease.Resize(3).ok());
+    EXPECT_FALSE(streams.Acquire("a", 1).ok());
+    ClientStreams::Lease moved = std::move(lease);
+    EXPECT_FALSE(streams.Acquire("a", 1).ok());
+    lease = ClientStreams::Lease(&streams, "b");
+    EXPECT_TRUE(lease.Resize(5).ok());
+  }
+  EXPECT_TRUE(streams.Acquire("a", 3).ok());
+  EXPECT_TRUE(streams.Acquire("b", 5).ok());
 }
 
 TEST(ClientStreamsTest, AClientIsAHost) {

@@ -1,4 +1,4 @@
-// Targets that are lost, full or drained: their sessions go on elsewhere.
+// Targets that are lost or full: their sessions go on elsewhere.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,28 +23,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kTimeout = 30 * kSecond;
 constexpr int kAborted = 10, kInternal = 13, kInvalid = 3, kExhausted = 8;
 
-class FailoverTest : public DispatcherTest {
- protected:
-  Worker AddTargetWith(const std::string& address, const std::string& numerics,
-                       const std::string& fingerprint = "big") {
-    WorkerInfo info = Info(WorkerRole::kTarget, address);
-    info.numerics_id = numerics;
-    info.fingerprint = fingerprint;
-    Worker worker;
-    worker.client = std::make_shared<RecordingClient>();
-    const absl::StatusOr<uint64_t> id =
-        dispatcher_.AddWorker(std::move(info), worker.client);
-    EXPECT_TRUE(id.ok()) << id.status();
-    worker.id = id.value_or(0);
-    return worker;
-  }
-  std::string TargetAddress(uint64_t session_id) {
-    for (const SessionStatus& session : dispatcher_.sessions()) {
-      if (session.id == session_id) return session.target_address;
-    }
-    return "no such session";
-  }
-};
+class FailoverTest : public DispatcherTest {};
 
 // ----------------------------------------------------------------------- lost
 
@@ -147,8 +126,8 @@ TEST_F(FailoverTest, WithoutAnotherTargetTheSessionIsHeldUntilOneAttaches) {
 }
 
 TEST_F(FailoverTest, OnlyATargetThatComputesTheSameBitsWillDo) {
-  const Worker first = AddTargetWith("t0", "cpu/avx2/bf16");
-  const Worker other = AddTargetWith("t1", "cpu/avx512/bf16");
+  const Worker first = AddKind("t0", "cpu/avx2/bf16");
+  const Worker other = AddKind("t1", "cpu/avx512/bf16");
   Verdict(first, Start().id, 2, {'x'});  // one session each
   const Run run = Start("second");
   Verdict(other, run.id, 2, {'h', 'i'});
@@ -157,7 +136,10 @@ TEST_F(FailoverTest, OnlyATargetThatComputesTheSameBitsWillDo) {
   EXPECT_EQ(TargetAddress(run.id), "");
   dispatcher_.RemoveWorker(first.id);
   // No target is left to compare with: one with other weights may attach.
-  const Worker alien = AddTargetWith("t2", "cpu/avx512/bf16", "bigger");
+  WorkerInfo info = Info(WorkerRole::kTarget, "t2");
+  info.numerics_id = "cpu/avx512/bf16";
+  info.fingerprint = "bigger";
+  const Worker alien = AddWith(info);
   EXPECT_THAT(alien.client->Take(), IsEmpty());
   EXPECT_EQ(TargetAddress(run.id), "");
   now_ns_ += kTimeout;
@@ -174,10 +156,10 @@ TEST_F(FailoverTest, OnlyATargetThatComputesTheSameBitsWillDo) {
 }
 
 TEST_F(FailoverTest, WithAnEqualOneBesideAnUnequalOneItTakesTheEqualOne) {
-  const Worker first = AddTargetWith("t0", "a");
+  const Worker first = AddKind("t0", "a");
   const Run run = Start();
-  AddTargetWith("t1", "b");
-  const Worker equal = AddTargetWith("t2", "a");
+  AddKind("t1", "b");
+  const Worker equal = AddKind("t2", "a");
   dispatcher_.RemoveWorker(first.id);
   EXPECT_EQ(TargetAddress(run.id), "t2");
 }
@@ -222,6 +204,35 @@ TEST_F(FailoverTest, ARequestThatLosesTargetAfterTargetWithoutATokenIsEnded) {
   EXPECT_THAT(std::string(run.sink->error().message()),
               HasSubstr("6 targets in a row"));
   EXPECT_EQ(NumSessions(target), 0);
+}
+
+TEST_F(FailoverTest, EachTokenForgivesTheTargetsLostBeforeIt) {
+  Worker target = AddTarget("t0");
+  const Run run = Start();
+  for (int i = 1; i <= 8; ++i) {
+    const Worker next = AddTarget(absl::StrCat("t", i));
+    dispatcher_.RemoveWorker(target.id);
+    EXPECT_EQ(TargetAddress(run.id), absl::StrCat("t", i));
+    target = next;
+    Verdict(target, run.id, 1 + i, {'x'});
+  }
+  EXPECT_EQ(run.sink->num_ends(), 0);
+}
+
+TEST_F(FailoverTest, EachLossHasItsOwnTimeout) {
+  const Worker first = AddTarget("t0");
+  const Run run = Start();
+  Verdict(first, run.id, 2, {'x'});
+  dispatcher_.RemoveWorker(first.id);
+  const Worker second = AddTarget("t1");
+  Verdict(second, run.id, 3, {'y'});
+  now_ns_ += 2 * kTimeout;
+  Fail(second, run.id, kAborted, "the lease has ended");
+  EXPECT_EQ(run.sink->num_ends(), 0);
+  now_ns_ += kTimeout - 1;
+  dispatcher_.Tick();
+  EXPECT_EQ(run.sink->num_ends(), 0);
+  EXPECT_EQ(TargetAddress(run.id), "t1");
 }
 
 // -------------------------------------------------------------------- refused
@@ -303,84 +314,7 @@ TEST_F(FailoverTest, WhatIsWrongWithTheRequestIsWrongEverywhere) {
   EXPECT_THAT(other.client->Take(), IsEmpty());
 }
 
-// ------------------------------------------------------------------- draining
-
-TEST_F(FailoverTest, ADrainingTargetsSessionsMoveToAnEqualOne) {
-  const Worker first = AddTarget("t0");
-  const Worker draft = AddDraft();
-  const Run run = Start();
-  const Worker second = AddTarget("t1");
-  Verdict(first, run.id, 2, {'h'});
-  first.client->Take();
-  draft.client->Take();
-  dispatcher_.DrainWorker(first.id);
-  EXPECT_THAT(first.client->Take(),
-              ElementsAre(absl::StrCat("close ", run.id)));
-  EXPECT_THAT(second.client->Take(),
-              ElementsAre(absl::StrCat("open ", run.id,
-                                       " epoch 3 draft 1 tokens 7,8,104")));
-  EXPECT_EQ(draft.client->Take().size(), 2u);
-  EXPECT_EQ(draft.client->num_opened_too_early(), 0);
-  EXPECT_EQ(NumSessions(first), 0);
-  Verdict(first, run.id, 3, {'i'});  // of before it heard
-  Verdict(second, run.id, 3, {'i'}, FinishReason::kEos);
-  EXPECT_THAT(run.sink->completion()->token_ids, ElementsAre('h', 'i'));
-}
-
-TEST_F(FailoverTest, WithoutAnEqualOneADrainingTargetFinishesAndGetsNoMore) {
-  const Worker first = AddTargetWith("t0", "a");
-  const Run run = Start();
-  const Run moved = Start("moved");
-  dispatcher_.DrainWorker(first.id);
-  EXPECT_EQ(dispatcher_.Start(Request("next"), run.sink).status().code(),
-            absl::StatusCode::kUnavailable);
-  const Worker unequal = AddTargetWith("t1", "b");
-  Start("next");
-  EXPECT_EQ(NumSessions(unequal), 1);
-  Verdict(first, run.id, 2, {'x'}, FinishReason::kLength);
-  EXPECT_TRUE(run.sink->completion().has_value());
-  // One that attaches later takes what is left.
-  AddTargetWith("t2", "a");
-  EXPECT_EQ(TargetAddress(moved.id), "t2");
-  EXPECT_EQ(NumSessions(first), 0);
-}
-
-TEST_F(FailoverTest, ADrainingDraftsSessionsPairWithAnother) {
-  const Worker target = AddTarget();
-  const Worker first = AddDraft("d0");
-  const Run run = Start();
-  Verdict(target, run.id, 2, {'x'});
-  dispatcher_.DrainWorker(first.id);
-  EXPECT_EQ(DraftAddress(run.id), "d0");  // better than none
-  EXPECT_EQ(DraftAddress(Start("next").id), "");
-  first.client->Take();
-  target.client->Take();
-  const Worker second = AddDraft("d1");
-  EXPECT_THAT(first.client->Take(),
-              ElementsAre(absl::StrCat("close ", run.id)));
-  EXPECT_EQ(DraftAddress(run.id), "d1");
-  EXPECT_EQ(NumSessions(first), 0);
-  EXPECT_EQ(NumSessions(second), 2);
-  const std::vector<std::string> calls = target.client->Take();
-  EXPECT_THAT(calls, ::testing::Contains(absl::StrCat("lost ", run.id)));
-  EXPECT_THAT(calls, ::testing::Contains(
-                         absl::StrCat("attach ", run.id, " epoch 2 length 3")));
-}
-
-TEST_F(FailoverTest, AWorkerThatOnlySeemedToHangTakesSessionsAgain) {
-  const Worker target = AddTarget("t0");
-  const Worker draft = AddDraft();
-  dispatcher_.DrainWorker(target.id);
-  dispatcher_.DrainWorker(draft.id);
-  EXPECT_FALSE(dispatcher_.model().has_value());
-  dispatcher_.ResumeWorker(target.id);
-  const Run run = Start();
-  EXPECT_EQ(TargetAddress(run.id), "t0");
-  EXPECT_EQ(DraftAddress(run.id), "");
-  dispatcher_.ResumeWorker(draft.id);
-  dispatcher_.ResumeWorker(draft.id);
-  EXPECT_EQ(DraftAddress(run.id), "draft");
-}
+// ------------------------------------------------------------------------ end
 
 TEST_F(FailoverTest, EndAllTellsEveryClientHowFarItGot) {
   const Worker target = AddTarget();

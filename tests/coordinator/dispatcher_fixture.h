@@ -49,18 +49,29 @@ class DispatcherTest : public ::testing::Test {
     info.step_times_ns = {{1, 5000000}};
     return info;
   }
-  // `kv_tokens` 0: a worker that does not tell what it has room for.
-  Worker Add(WorkerRole role, const std::string& address,
-             int64_t kv_tokens = 0) {
+  Worker AddWith(WorkerInfo info) {
     Worker worker;
     worker.client = std::make_shared<RecordingClient>();
-    WorkerInfo info = Info(role, address);
-    info.kv_capacity_tokens = kv_tokens;
     const absl::StatusOr<uint64_t> id =
         dispatcher_.AddWorker(std::move(info), worker.client);
     EXPECT_TRUE(id.ok()) << id.status();
     worker.id = id.value_or(0);
     return worker;
+  }
+  // `kv_tokens` 0: a worker that does not tell what it has room for.
+  Worker Add(WorkerRole role, const std::string& address,
+             int64_t kv_tokens = 0) {
+    WorkerInfo info = Info(role, address);
+    info.kv_capacity_tokens = kv_tokens;
+    return AddWith(std::move(info));
+  }
+  // A target that computes other bits than those of other ids.
+  Worker AddKind(const std::string& address, const std::string& numerics_id,
+                 int64_t kv_tokens = 0) {
+    WorkerInfo info = Info(WorkerRole::kTarget, address);
+    info.numerics_id = numerics_id;
+    info.kv_capacity_tokens = kv_tokens;
+    return AddWith(std::move(info));
   }
   Worker AddTarget(const std::string& address = "target",
                    int64_t kv_tokens = 0) {
@@ -86,6 +97,12 @@ class DispatcherTest : public ::testing::Test {
     EXPECT_TRUE(id.ok()) << id.status();
     run.id = id.value_or(0);
     return run;
+  }
+  // A prompt of 2 and the rest: `tokens` in all.
+  static RequestSpec Sized(const std::string& id, int tokens) {
+    RequestSpec request = Request(id);
+    request.max_tokens = tokens - 2;
+    return request;
   }
   Run Start(const std::string& request_id = "r") {
     return Start(Request(request_id));
@@ -129,6 +146,12 @@ class DispatcherTest : public ::testing::Test {
   std::string DraftAddress(uint64_t session_id) {
     for (const SessionStatus& session : dispatcher_.sessions()) {
       if (session.id == session_id) return session.draft_address;
+    }
+    return "no such session";
+  }
+  std::string TargetAddress(uint64_t session_id) {
+    for (const SessionStatus& session : dispatcher_.sessions()) {
+      if (session.id == session_id) return session.target_address;
     }
     return "no such session";
   }

@@ -297,6 +297,35 @@ TEST_F(DispatcherTest, DrainRefusesNewRequestsAndWaitsForTheRunningOnes) {
   ending.join();
 }
 
+// Asks for a drain while it is told of its end.
+class DrainingSink final : public ResponseSink {
+ public:
+  explicit DrainingSink(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+
+  void OnChunk(const Chunk&) override {}
+  void OnComplete(const RequestSpec&, const Completion&) override {
+    drained_ = dispatcher_->Drain(absl::ZeroDuration());
+  }
+  void OnError(const absl::Status&) override {}
+  int pending_chunks() const override { return 0; }
+  int64_t taken_chunks() const override { return 0; }
+
+  absl::optional<bool> drained() const { return drained_; }
+
+ private:
+  Dispatcher* const dispatcher_;
+  absl::optional<bool> drained_;
+};
+
+TEST_F(DispatcherTest, DrainWaitsUntilTheLastWordIsSaid) {
+  const Worker target = AddTarget();
+  const auto sink = std::make_shared<DrainingSink>(&dispatcher_);
+  const uint64_t id = dispatcher_.Start(Request("r"), sink).value();
+  Verdict(target, id, 2, {'x'}, FinishReason::kLength);
+  EXPECT_EQ(sink->drained(), false);
+  EXPECT_TRUE(dispatcher_.Drain(absl::ZeroDuration()));
+}
+
 TEST_F(DispatcherTest, OperatorsSeeWorkersAndSessions) {
   const Worker target = AddTarget();
   const Worker draft = AddDraft();

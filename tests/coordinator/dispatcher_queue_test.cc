@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/dispatcher.h"
-#include "tests/coordinator/dispatcher_fixture.h"
+#include "tests/coordinator/dispatcher_queue_fixture.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -18,48 +18,6 @@ using speculation::FinishReason;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr int64_t kSecond = 1000000000;
-
-class DispatcherQueueTest : public DispatcherTest {
- protected:
-  DispatcherQueueTest()
-      : DispatcherTest([](Dispatcher::Options* options) {
-          options->max_running = 3;
-          options->max_queue = 2;
-          options->queue_timeout_ns = 10 * kSecond;
-        }) {}
-
-  // A prompt of 2 and the rest: `tokens` in all.
-  static RequestSpec Sized(const std::string& id, int tokens) {
-    RequestSpec request = Request(id);
-    request.max_tokens = tokens - 2;
-    return request;
-  }
-  absl::Status Refusal(RequestSpec request) {
-    const auto sink = std::make_shared<RecordingSink>();
-    const absl::Status status =
-        dispatcher_.Start(std::move(request), sink).status();
-    EXPECT_EQ(sink->num_ends(), 0);
-    return status;
-  }
-  bool IsRunning(uint64_t session_id) {
-    return DraftAddress(session_id) != "no such session";
-  }
-  std::vector<std::string> Queue() {
-    std::vector<std::string> ids;
-    for (const SessionStatus& session : dispatcher_.queued()) {
-      EXPECT_EQ(session.queue_position, static_cast<int>(ids.size()));
-      ids.push_back(session.request_id);
-    }
-    return ids;
-  }
-  // The target ends the session and closes it.
-  void EndOn(const Worker& target, const Run& run) {
-    Verdict(target, run.id, 2, {'x'}, FinishReason::kLength);
-    Closed(target, run.id);
-  }
-};
 
 TEST_F(DispatcherQueueTest, ARequestWaitsForRoomAndRunsWhenThereIsSome) {
   const Worker target = AddTarget("target", 64);
@@ -262,9 +220,10 @@ TEST_F(DispatcherQueueTest, WithoutATargetWhoWaitsGoesOnWaiting) {
   dispatcher_.RemoveWorker(target.id);
   dispatcher_.Cancel(first.id);
   EXPECT_EQ(second.sink->num_ends(), 0);
-  // A new one is refused at once, those who wait when their time is over.
-  EXPECT_EQ(Refusal(Sized("fourth", 64)).code(),
-            absl::StatusCode::kUnavailable);
+  // Where no more may wait the reason is that there is no target.
+  const absl::Status full = Refusal(Sized("fourth", 64));
+  EXPECT_EQ(full.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(full.message()), HasSubstr("no target"));
   AddTarget("t1", 64);
   EXPECT_TRUE(IsRunning(second.id));
   EXPECT_EQ(third.sink->num_ends(), 0);
@@ -273,7 +232,9 @@ TEST_F(DispatcherQueueTest, WithoutATargetWhoWaitsGoesOnWaiting) {
   }
   now_ns_ += 20 * kSecond;
   dispatcher_.Tick();
-  EXPECT_EQ(third.sink->error().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(third.sink->error(),
+            absl::UnavailableError(
+                "after 10s in the queue: no target worker is ready"));
 }
 
 TEST_F(DispatcherQueueTest, WhoHasBegunGoesOnBeforeOthersBegin) {
@@ -309,6 +270,89 @@ TEST_F(DispatcherQueueTest, AHeldRequestThatFitsNowhereBlocksNobody) {
   EXPECT_TRUE(IsRunning(Start(Sized("new", 64)).id));
 }
 
+// Nor where its target is there, but full: others compute other bits.
+TEST_F(DispatcherQueueTest, AHeldRequestKeepsOnlyItsOwnTargetsFree) {
+  const Worker t0 = AddKind("t0", "a", 64);
+  const Run begun = Start(Sized("begun", 64));
+  const Worker t1 = AddKind("t1", "a", 64);
+  const Run running = Start(Sized("running", 48));
+  dispatcher_.RemoveWorker(t0.id);
+  const Worker t2 = AddKind("t2", "b", 64);
+  const Run small = Start(Sized("small", 16));
+  EXPECT_TRUE(IsRunning(small.id));
+  EXPECT_EQ(NumSessions(t2), 1);  // not on t1, which has 16 left
+  EndOn(t1, running);
+  EXPECT_EQ(NumSessions(t1), 1);
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(t1.id), 64);
+}
+
+TEST_F(DispatcherQueueTest, WhatWasKeptForAHeldRequestIsFreeWhenThatIsGone) {
+  const Worker lost = AddTarget("t0", 64);
+  const Run begun = Start(Sized("begun", 64));
+  AddTarget("t1", 64);
+  Start(Sized("running", 48));
+  dispatcher_.RemoveWorker(lost.id);
+  const Run small = Start(Sized("small", 16));
+  EXPECT_FALSE(IsRunning(small.id));
+  dispatcher_.Cancel(begun.id);
+  EXPECT_TRUE(IsRunning(small.id));
+}
+
+TEST_F(DispatcherQueueTest, WhoWaitsStartsWhenAStopStringEndsAnother) {
+  const Worker target = AddTarget();
+  RequestSpec request = Request("stops");
+  request.stop = {"z"};
+  const Run stops = Start(request);
+  Start("second");
+  Start("third");
+  const Run waits = Start("waits");
+  EXPECT_FALSE(IsRunning(waits.id));
+  Verdict(target, stops.id, 2, {'a', 'z'});
+  EXPECT_EQ(stops.sink->num_ends(), 1);
+  EXPECT_TRUE(IsRunning(waits.id));
+}
+
+TEST_F(DispatcherQueueTest, ATargetThatRefusedAHeldRequestIsNotKeptForIt) {
+  const Worker lost = AddTarget("t0", 64);
+  const Run begun = Start(Sized("begun", 64));
+  const Worker full = AddTarget("t1", 64);
+  dispatcher_.RemoveWorker(lost.id);
+  Fail(full, begun.id, 8, "no KV room");
+  EXPECT_EQ(TargetAddress(begun.id), "");
+  EXPECT_TRUE(IsRunning(Start(Sized("small", 16)).id));
+}
+
+TEST_F(DispatcherQueueTest, ARefusedSessionLeavesTheDraftToOthers) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft("draft", 48);
+  const Run refused = Start(Sized("refused", 48));
+  Fail(draft, refused.id, 8, "no room");
+  const Run first = Start(Sized("first", 48));
+  const Run second = Start(Sized("second", 48));
+  EXPECT_EQ(DraftAddress(first.id), "draft");
+  EXPECT_EQ(DraftAddress(second.id), "");
+  EndOn(target, first);
+  Closed(draft, first.id);
+  EXPECT_EQ(DraftAddress(refused.id), "");
+  EXPECT_EQ(DraftAddress(second.id), "draft");
+}
+
+TEST_F(DispatcherQueueTest, WhoIsBehindACancelledRequestStartsAtOnce) {
+  const Worker target = AddTarget("target", 64);
+  Run running = Start(Sized("first", 16));
+  const Run large = Start(Sized("large", 64));
+  Run small;
+  for (int i = 0; i <= Admission::kMaxPasses; ++i) {
+    small = Start(Sized(absl::StrCat("small ", i), 16));
+    if (!IsRunning(small.id)) break;
+    EndOn(target, running);
+    running = small;
+  }
+  ASSERT_FALSE(IsRunning(small.id));  // though it would fit
+  dispatcher_.Cancel(large.id);
+  EXPECT_TRUE(IsRunning(small.id));
+}
+
 // A drained draft keeps the room of a session until it says that it is closed,
 // and may get the same session again before.
 TEST_F(DispatcherQueueTest, ASessionOpenedAgainOnADraftReservesAgain) {
@@ -325,15 +369,6 @@ TEST_F(DispatcherQueueTest, ASessionOpenedAgainOnADraftReservesAgain) {
   dispatcher_.Cancel(run.id);
   Closed(draft, run.id);
   EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 0);
-}
-
-TEST_F(DispatcherQueueTest, WhatNoTargetThatIsLeftCouldHoldIsRefused) {
-  const Worker large = AddTarget("large", 128);
-  AddTarget("small", 64);
-  Start(Sized("first", 128));
-  const Run second = Start(Sized("second", 100));
-  dispatcher_.DrainWorker(large.id);
-  EXPECT_EQ(second.sink->error().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(DispatcherQueueTest, WhoWaitedForAnotherModelIsRefused) {

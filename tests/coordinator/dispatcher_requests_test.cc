@@ -141,6 +141,18 @@ TEST_F(DispatcherLimitTest, AClientThatTakesNothingIsCutOff) {
               ElementsAre(absl::StrCat("close ", run.id)));
 }
 
+TEST_F(DispatcherLimitTest, WhatItTookBeforeBuysNoTime) {
+  const Worker target = AddTarget();
+  const Run run = Start();
+  run.sink->set_pending_chunks(101);
+  run.sink->set_pending_chunks(100);
+  Verdict(target, run.id, 2, std::vector<int32_t>(20, 'x'));
+  now_ns_ = 1400;
+  dispatcher_.Tick();
+  EXPECT_TRUE(run.sink->abandoned());
+  EXPECT_EQ(run.sink->error().code(), absl::StatusCode::kCancelled);
+}
+
 TEST_F(DispatcherLimitTest, AClientThatReadsSlowlyIsNot) {
   const Worker target = AddTarget();
   const Run run = Start();

@@ -67,6 +67,19 @@ TEST_F(DispatcherTest, IgnoringEosTheDraftDoesNotEndThereEither) {
   EXPECT_THAT(draft.client->last_end_ids, IsEmpty());
 }
 
+// Else the target would step alone, and the draft rest, until the plan comes.
+TEST_F(DispatcherTest, ASessionIsOpenedWithItsPlan) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  RequestSpec request = Request("r");
+  request.method = Method::kSd;
+  request.window = 4;
+  Start(request);
+  EXPECT_EQ(target.client->opened_target_plan.window, 4);
+  EXPECT_EQ(target.client->opened_target_plan.gate_after_mismatch, 4);
+  EXPECT_EQ(draft.client->opened_draft_plan.lead_after_mismatch, 4);
+}
+
 TEST_F(DispatcherTest, WithoutSpeculationNoDraftIsOpened) {
   const Worker target = AddTarget();
   const Worker draft = AddDraft();
@@ -255,6 +268,90 @@ TEST_F(DispatcherTest, WhereEachRowCostsAStepDraftsRestUnderLoad) {
   dispatcher_.Cancel(second.id);
   Start("third");
   EXPECT_FALSE(rests());
+}
+
+// A step that serves another session, too, goes on for that.
+TEST_F(DispatcherTest, OnlyAStepForOneSessionIsAbandoned) {
+  WorkerInfo info = Info(WorkerRole::kTarget, "flat");
+  info.step_times_ns = {{1, 20000000}, {64, 20000000}};
+  const auto target_id =
+      dispatcher_.AddWorker(info, std::make_shared<RecordingClient>());
+  ASSERT_TRUE(target_id.ok());
+  info = Info(WorkerRole::kDraft, "draft");
+  info.step_times_ns = {{1, 5000000}, {2, 5000000}};
+  // Of a session alone, then of a second one.
+  const auto plans = [&] {
+    const auto client = std::make_shared<RecordingClient>();
+    const uint64_t draft_id = *dispatcher_.AddWorker(info, client);
+    std::vector<speculation::DraftPlan> plans;
+    std::vector<Run> runs;
+    for (const char* id : {"first", "second"}) {
+      runs.push_back(Start(id));
+      plans.push_back(client->last_draft_plan);
+    }
+    for (const Run& run : runs) dispatcher_.Cancel(run.id);
+    dispatcher_.RemoveWorker(draft_id);
+    return plans;
+  };
+  const std::vector<speculation::DraftPlan> finishes = plans();
+  info.abandons_steps = true;
+  const std::vector<speculation::DraftPlan> abandons = plans();
+  EXPECT_GT(abandons[0].lead_in_flow, finishes[0].lead_in_flow);
+  EXPECT_EQ(abandons[1].lead_in_flow, finishes[1].lead_in_flow);
+}
+
+// One way from the draft to the target is half of each one's round trip.
+TEST_F(DispatcherTest, ThePlanKnowsHowFarTheWorkersAre) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  target.client->round_trip = 3000000;
+  draft.client->round_trip = 5000000;
+  RequestSpec request = Request("r");
+  request.method = Method::kSd;
+  request.window = 2;
+  Start(request);
+  // Twice: there and back, and three tokens of 5 ms.
+  EXPECT_EQ(target.client->last_target_plan.gate_timeout_ns,
+            2 * (2 * 4000000 + 3 * 5000000));
+}
+
+TEST_F(DispatcherTest, ADraftProposesNothingThatItsTargetDoesNotHave) {
+  WorkerInfo info = Info(WorkerRole::kTarget, "small");
+  info.model_vocab_size = 100;
+  ASSERT_TRUE(
+      dispatcher_.AddWorker(info, std::make_shared<RecordingClient>()).ok());
+  const Worker draft = AddDraft();
+  Start();
+  EXPECT_EQ(draft.client->last_vocab_limit, 100);
+}
+
+// What one draft gets wrong is no reason to expect less of another.
+TEST_F(DispatcherTest, EachDraftHasItsOwnAcceptance) {
+  const Worker target = AddTarget();
+  const auto alpha_after = [&](const Worker& draft, const char* id) {
+    const Run run = Start(id);
+    EXPECT_NE(DraftAddress(run.id), "");
+    EXPECT_EQ(NumSessions(draft), 1);
+    Verdict(target, run.id, 2, {'x'}, FinishReason::kLength);
+    return run.sink->completion()->alpha;
+  };
+  const Worker bad = AddDraft("bad");
+  const Run run = Start("measured");
+  for (int i = 0; i < 10; ++i) {
+    speculation::Verdict verdict;
+    verdict.base_length = 2 + i;
+    verdict.token_ids = {'x'};
+    verdict.verified = verdict.window = 10;
+    WorkerEvents events;
+    events.verdicts.push_back({run.id, verdict});
+    dispatcher_.OnEvents(target.id, events);
+  }
+  dispatcher_.Cancel(run.id);
+  EXPECT_LT(alpha_after(bad, "again"), 0.2);
+  dispatcher_.RemoveWorker(bad.id);
+  const Worker good = AddDraft("good");
+  EXPECT_DOUBLE_EQ(alpha_after(good, "good"),
+                   speculation::AcceptanceEstimator().alpha());
 }
 
 TEST_F(DispatcherTest, TheTargetIsAcknowledgedWhenTheClientKeepsUp) {

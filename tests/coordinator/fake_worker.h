@@ -67,6 +67,7 @@ class FakeSessionService final : public Service::CallbackService {
     script_ = std::move(script);
   }
   std::atomic<bool> answers_pings{true};
+  std::atomic<uint64_t> attachment{0};  // told in the answers
   Mailbox<Control> controls;
   Mailbox<bool> ended;  // one value for every stream that has ended
 
@@ -94,6 +95,7 @@ class FakeSessionService final : public Service::CallbackService {
       Event event;
       event.mutable_pong()->set_coordinator_ns(control.ping().coordinator_ns());
       event.mutable_pong()->set_worker_ns(1000);
+      event.mutable_pong()->set_attachment(attachment);
       Send(std::move(event));
     }
     controls.Put(control);
@@ -146,6 +148,11 @@ class FakeWorker {
     AttachWith(coordinator, std::move(event));
   }
   void AttachWith(const std::string& coordinator, v1::WorkerEvent first) {
+    Dial(coordinator);
+    Say(std::move(first));
+  }
+  // Says nothing.
+  void Dial(const std::string& coordinator) {
     auto stub = v1::Registry::NewStub(rpc::CreateChannel(coordinator));
     auto stream = AttachStream::Create(
         {[this](const v1::WorkerCommand& command) { OnCommand(command); },
@@ -156,7 +163,6 @@ class FakeWorker {
     }
     stub->async()->Attach(stream->context(), stream.get());
     stream->Start();
-    stream->Send(std::move(first));
   }
   bool AwaitAccepted(int times = 1) {
     return commands.Await(
@@ -181,6 +187,7 @@ class FakeWorker {
 
   v1::Hello hello;
   std::string proof;  // instead of the true one
+  std::atomic<bool> proves{true};
   FakeSessionService<v1::TargetWorker, v1::TargetControl, v1::TargetEvent>
       target;
   FakeSessionService<v1::DraftWorker, v1::DraftControl, v1::DraftEvent> draft;
@@ -194,6 +201,10 @@ class FakeWorker {
   }
   void OnCommand(const v1::WorkerCommand& command) {
     if (command.has_vocabulary_request()) {
+      target.attachment = command.vocabulary_request().attachment();
+      draft.attachment = command.vocabulary_request().attachment();
+    }
+    if (command.has_vocabulary_request() && proves) {
       v1::WorkerEvent event;
       event.mutable_vocabulary_proof()->set_hash(
           !proof.empty() ? proof

@@ -22,6 +22,8 @@ TEST_F(FleetMetricsTest, CountsWorkersByRoleAndState) {
         "role=\"target\",state=\"hung\""}) {
     EXPECT_EQ(sum("nacre_workers", part), 0) << part;
   }
+  EXPECT_EQ(sum("nacre_workers_lost_total", "role=\"target\""), 0);
+  EXPECT_EQ(sum("nacre_workers_lost_total", "role=\"draft\""), 0);
   FakeWorker target(v1::WORKER_ROLE_TARGET), draft(v1::WORKER_ROLE_DRAFT);
   target.Attach(address());
   draft.Attach(address());
@@ -45,6 +47,10 @@ TEST_F(FleetMetricsTest, CountsWorkersByRoleAndState) {
     return sum("nacre_workers", "role=\"target\",state=\"hung\"") == 1;
   }));
   EXPECT_EQ(sum("nacre_workers", ""), 2);
+  target.Detach();
+  EXPECT_TRUE(Eventually(
+      [&] { return sum("nacre_workers_lost_total", "role=\"target\"") == 1; }));
+  EXPECT_EQ(sum("nacre_workers_lost_total", "role=\"draft\""), 0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -22,14 +23,28 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int64_t kKvTokens = 4096;
+// More than a client that reads may have to wait for a core.
+constexpr int64_t kClientTimeoutNs = 1'000'000'000;
+
+class AnswerCounter : public Observer {
+ public:
+  void OnAnswered(absl::string_view, const absl::Status&,
+                  absl::optional<Finish>) override {
+    ++count;
+  }
+  std::atomic<int> count{0};
+};
 
 // A coordinator with narrow limits.
 class InferenceLoadTest : public ::testing::Test {
  protected:
-  InferenceLoadTest() {
-    target_.hello().set_kv_capacity_tokens(kKvTokens);
+  explicit InferenceLoadTest(int64_t kv_tokens = kKvTokens,
+                             uint32_t context_length = 1024) {
+    target_.hello().set_kv_capacity_tokens(kv_tokens);
+    target_.hello().set_context_length(context_length);
     EXPECT_TRUE(target_.Attach(server_->address()));
-    ticks_.Start([this] { return dispatcher_.Tick(); });
+    ticks_.Start(
+        [this] { return std::min(dispatcher_.Tick(), inference_.Tick()); });
   }
   ~InferenceLoadTest() override {
     server_->Shutdown(absl::ZeroDuration());
@@ -79,16 +94,22 @@ class InferenceLoadTest : public ::testing::Test {
   }
 
   const ByteTokenizer tokenizer_;
+  AnswerCounter answers_;
   TickThread ticks_;
   Dispatcher dispatcher_{
       {.tokenizer = &tokenizer_,
        .max_running = 8,
        .max_queue = 64,
-       .client_timeout_ns = 200'000'000,
+       .client_timeout_ns = kClientTimeoutNs,
        .wake_at = [this](int64_t at_ns) { ticks_.WakeAt(at_ns); }}};
   RegistryService registry_{&dispatcher_, &tokenizer_};
   InferenceService inference_{
-      &dispatcher_, &tokenizer_, nullptr, {.max_streams_per_client = 40}};
+      &dispatcher_,
+      &tokenizer_,
+      &answers_,
+      {.max_streams_per_client = 40,
+       .client_timeout_ns = kClientTimeoutNs,
+       .wake_at = [this](int64_t at_ns) { ticks_.WakeAt(at_ns); }}};
   std::unique_ptr<rpc::RpcServer> server_ = *rpc::RpcServer::Start(
       {.listen = "127.0.0.1:0", .max_request_bytes = 1 << 20},
       {&registry_, &inference_});
@@ -137,17 +158,54 @@ TEST_F(InferenceLoadTest, AStormOfCancellationsLeavesNothingBehind) {
   EXPECT_TRUE(Call(Request(100)).ok());
 }
 
+// A small window: what is not read stays at the coordinator.
+std::shared_ptr<grpc::Channel> NarrowChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4096);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+// Of sessions that never had to wait for their clients.
+class UnreadAnswersTest : public InferenceLoadTest {
+ protected:
+  UnreadAnswersTest() : InferenceLoadTest(1 << 20, 1 << 16) {}
+};
+
+TEST_F(UnreadAnswersTest, AreGivenUpWhenTheyAreFinished) {
+  const auto stub = v1::Inference::NewStub(NarrowChannel(server_->address()));
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> calls;
+  for (int i = 0; i < 40; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    // The Complete, which repeats the prompt, is larger than any window.
+    v1::GenerateRequest request = Request(20);
+    request.mutable_token_ids()->mutable_ids()->Resize(50000, 200);
+    calls.push_back(stub->Generate(contexts.back().get(), request));
+  }
+  ASSERT_TRUE(Eventually([&] { return answers_.count == 40; }));
+  // The client may have 40 streams: some of these have to go.
+  v1::GenerateRequest request = Request(10);
+  request.set_n(16);
+  EXPECT_TRUE(Eventually([&] { return Call(request).ok(); }));
+  int cancelled = 0;
+  for (auto& call : calls) {
+    v1::GenerateResponse response;
+    while (call->Read(&response)) {
+    }
+    if (call->Finish().error_code() == grpc::StatusCode::CANCELLED) ++cancelled;
+  }
+  EXPECT_GE(cancelled, 16);
+  EXPECT_TRUE(Eventually([&] { return IsQuiet(); }));
+}
+
 class ClientsThatDoNotReadTest : public InferenceLoadTest,
                                  public ::testing::WithParamInterface<int> {};
 
 // The parameter: choices of a call.
 TEST_P(ClientsThatDoNotReadTest, AreCutOffAndBlockNobody) {
-  // A small window: what is not read stays at the coordinator.
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4096);
-  const auto stub = v1::Inference::NewStub(grpc::CreateCustomChannel(
-      server_->address(), grpc::InsecureChannelCredentials(), arguments));
+  const auto stub = v1::Inference::NewStub(NarrowChannel(server_->address()));
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
   std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> calls;
   // More than there are places.

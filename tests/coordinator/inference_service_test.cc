@@ -249,6 +249,23 @@ TEST_F(InferenceServiceTest, ADeadlineFreesTheWorker) {
   EXPECT_TRUE(Eventually([&] { return dispatcher_.sessions().empty(); }));
 }
 
+TEST_F(InferenceServiceTest, ACallWaitsForATargetThatComesBack) {
+  Attach();
+  Script({"ok"}, v1::FINISH_REASON_LENGTH);
+  worker_.Detach();
+  ASSERT_TRUE(Eventually([&] { return !dispatcher_.model().has_value(); }));
+  Answer answer;
+  std::thread call([&] { answer = Generate(); });
+  EXPECT_TRUE(Eventually([&] { return dispatcher_.queued().size() == 1; }));
+  worker_.Attach(address());
+  call.join();
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  ASSERT_EQ(answer.responses.size(), 2u);
+  EXPECT_EQ(answer.responses[0].chunk().numerics_id(), "fake");
+  EXPECT_EQ(answer.responses[1].complete().numerics_id(), "fake");
+  EXPECT_EQ(answer.responses[1].complete().text(), "ok");
+}
+
 TEST_F(InferenceServiceTest, ErrorsReachTheClientWithCodeAndMessage) {
   const Answer none = Generate();
   EXPECT_EQ(none.status.error_code(), grpc::StatusCode::UNAVAILABLE);
@@ -344,6 +361,7 @@ TEST_F(InferenceServiceTest, ALostTargetIsUnavailableAfterWhatItHadSaid) {
 
 TEST_F(InferenceServiceTest, AClientThatVanishesWhileChunksAreOnTheirWay) {
   Attach();
+  request_.mutable_stop()->set_max_tokens(1000);
   for (int round = 0; round < 10; ++round) {
     std::vector<std::string> texts(200, "many words");
     Script(texts, v1::FINISH_REASON_LENGTH);
@@ -397,9 +415,8 @@ TEST_F(InferenceServiceTest, TokenizeShowsWhatGenerateWouldSee) {
             grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-// gRPC's own answer, before the service sees anything. A string that is not
-// UTF-8 is no string to protobuf.
-TEST_F(InferenceServiceTest, BytesThatAreNoRequestAreUnimplemented) {
+// A string that is not UTF-8 is no string to protobuf.
+TEST_F(InferenceServiceTest, BytesThatAreNoRequestAreInvalid) {
   Attach();
   constexpr char kBadText[] = "\x1a\x01\xff";      // GenerateRequest.text
   constexpr char kBadTokenize[] = "\x0a\x01\xff";  // TokenizeRequest.text
@@ -413,7 +430,7 @@ TEST_F(InferenceServiceTest, BytesThatAreNoRequestAreUnimplemented) {
         nacre::testing::CallWithBytes(
             Channel(), absl::StrCat("/nacre.v1.Inference/", method), bytes)
             .error_code(),
-        grpc::StatusCode::UNIMPLEMENTED)
+        grpc::StatusCode::INVALID_ARGUMENT)
         << method;
   }
   EXPECT_TRUE(dispatcher_.sessions().empty());

@@ -1,5 +1,5 @@
-// A WorkerClient that writes down every call as a line. Used under the
-// dispatcher's lock by it, and between its calls by the test: no lock needed.
+// A WorkerClient that writes down every call as a line. Used by the dispatcher
+// of a test with one thread, and between its calls by the test: no lock needed.
 
 #ifndef TESTS_COORDINATOR_RECORDING_CLIENT_H_
 #define TESTS_COORDINATOR_RECORDING_CLIENT_H_
@@ -18,11 +18,11 @@ namespace nacre::coordinator {
 class RecordingClient final : public WorkerClient {
  public:
   void OpenTarget(const TargetOpening& opening) override {
-    last_target_plan = opening.plan;
+    last_target_plan = opened_target_plan = opening.plan;
     last_hidden_channel = opening.hidden_channel;
     NoteOpen(opening.session_id);
     Add("open ", opening.session_id, " epoch ", opening.epoch, " draft ",
-        opening.has_draft, " tokens ", absl::StrJoin(*opening.token_ids, ","));
+        opening.has_draft, " tokens ", absl::StrJoin(opening.token_ids(), ","));
   }
   void RelayTail(uint64_t session_id, const speculation::Tail& tail) override {
     Add("tail ", session_id, " epoch ", tail.epoch, " base ", tail.base_length,
@@ -42,14 +42,14 @@ class RecordingClient final : public WorkerClient {
     Add("acknowledge ", session_id, " length ", committed_length);
   }
   void OpenDraft(const DraftOpening& opening) override {
-    last_draft_plan = opening.plan;
+    last_draft_plan = opened_draft_plan = opening.plan;
     last_hidden_channel = opening.hidden_channel;
     last_hidden_address = opening.hidden_address;
     NoteOpen(opening.session_id);
     last_end_ids = opening.end_ids;
     last_vocab_limit = opening.vocab_limit;
     Add("open ", opening.session_id, " epoch ", opening.epoch, " tokens ",
-        absl::StrJoin(*opening.token_ids, ","));
+        absl::StrJoin(opening.token_ids(), ","));
   }
   void RelayCommit(uint64_t session_id,
                    const speculation::Commit& commit) override {
@@ -68,11 +68,13 @@ class RecordingClient final : public WorkerClient {
   void Keep(const std::vector<uint64_t>& session_ids) override {
     Add("keep ", absl::StrJoin(session_ids, ","));
   }
-  void Flush() override {
-    num_unsent_ = 0;
+  void Cut() override {
     closed_unsent_.clear();
+    num_uncut_ = 0;
   }
+  void Flush() override { num_unsent_ = num_uncut_; }
   int64_t clock_offset_ns() const override { return 77; }
+  int64_t round_trip_ns() const override { return round_trip; }
 
   // What was called since the last time, plans left out (their numbers are
   // speculation's).
@@ -90,8 +92,11 @@ class RecordingClient final : public WorkerClient {
   // before they close.
   int num_opened_too_early() const { return num_opened_too_early_; }
 
+  int64_t round_trip = 0;  // what it has measured
   speculation::TargetPlan last_target_plan;
   speculation::DraftPlan last_draft_plan;
+  speculation::TargetPlan opened_target_plan;  // of the last opening
+  speculation::DraftPlan opened_draft_plan;
   std::vector<int32_t> last_end_ids;
   int last_vocab_limit = 0;
   uint64_t last_hidden_channel = 0;
@@ -107,10 +112,12 @@ class RecordingClient final : public WorkerClient {
     calls_.push_back(absl::StrCat(args...));
     if (calls_.back().rfind("plan", 0) == 0) ++num_plans_;
     ++num_unsent_;
+    ++num_uncut_;
   }
 
   std::vector<std::string> calls_;
   int num_unsent_ = 0;
+  int num_uncut_ = 0;
   int num_plans_ = 0;
   std::vector<uint64_t> closed_unsent_;
   int num_opened_too_early_ = 0;

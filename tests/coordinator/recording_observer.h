@@ -1,5 +1,6 @@
 // An Observer that writes down every request's life as lines, rounds left out.
-// Used under the dispatcher's lock by it, and between its calls by the test.
+// Used by a dispatcher, which calls it one at a time, and between its calls by
+// the test.
 
 #ifndef TESTS_COORDINATOR_RECORDING_OBSERVER_H_
 #define TESTS_COORDINATOR_RECORDING_OBSERVER_H_

@@ -142,6 +142,21 @@ TEST_F(RegistryServiceTest, ATargetOfAnotherCheckpointIsAFailedPrecondition) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("MODEL_MISMATCH"));
 }
 
+TEST_F(RegistryServiceTest, ATargetOfOtherEndTokensIsAFailedPrecondition) {
+  FakeWorker first(v1::WORKER_ROLE_TARGET);
+  first.hello.add_eos_token_ids(2);
+  first.Attach(address());
+  ASSERT_TRUE(first.AwaitAccepted());
+  FakeWorker second(v1::WORKER_ROLE_TARGET);
+  second.hello.add_eos_token_ids(2);
+  second.hello.add_eos_token_ids(7);
+  second.Attach(address());
+  const absl::Status status = second.AwaitDetached();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("MODEL_MISMATCH"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("end tokens"));
+}
+
 TEST_F(RegistryServiceTest, AnAddressThatCannotBeReachedIsUnavailable) {
   FakeWorker worker(v1::WORKER_ROLE_TARGET);
   {

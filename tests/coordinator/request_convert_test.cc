@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/coordinator/byte_tokenizer.h"
@@ -177,6 +179,25 @@ TEST_F(RequestConvertTest, ALongRequestIdIsInvalid) {
   ExpectInvalid("257 bytes");
 }
 
+TEST_F(RequestConvertTest, TheNumericsIdMayBeAskedFor) {
+  EXPECT_EQ(Parse()->numerics_id, "");
+  request_.set_numerics_id(std::string(1024, 'x'));
+  EXPECT_EQ(Parse()->numerics_id, std::string(1024, 'x'));
+  request_.set_numerics_id(std::string(1025, 'x'));
+  ExpectInvalid("numerics_id has 1025 bytes, at most 1024");
+}
+
+TEST_F(RequestConvertTest, ThePromptsPrefixesAreThere) {
+  for (uint32_t id = 1; id <= 40; ++id) {
+    request_.mutable_token_ids()->add_ids(id);
+  }
+  const absl::StatusOr<RequestSpec> spec = Parse();
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  ASSERT_EQ(spec->prefixes.size(), 2u);
+  EXPECT_EQ(spec->prefixes[0].tokens, 32);
+  EXPECT_EQ(spec->prefixes[0].hash, PrefixesOf(spec->prompt_ids)[0].hash);
+}
+
 TEST_F(RequestConvertTest, SamplingParametersOutOfRangeAreInvalid) {
   struct Case {
     const char* field;
@@ -271,6 +292,71 @@ TEST_F(RequestConvertTest, EveryMethodIsKnownAndOthersAreInvalid) {
   }
   request_.mutable_speculation()->set_method(static_cast<v1::Method>(77));
   ExpectInvalid("unknown speculation method 77");
+}
+
+TEST_F(RequestConvertTest, AMessageAboutALongNameIsShort) {
+  request_.set_model(std::string(20480, 'm'));
+  ExpectError(absl::StatusCode::kNotFound,
+              "mmm...\" of 20480 bytes is not served; \"pearl\" is");
+  EXPECT_LT(Parse().status().message().size(), 200u);
+}
+
+// Counts what is asked of it, and has no token.
+class CountingTokenizer final : public tokenizer::Tokenizer {
+ public:
+  // One piece of so many bytes.
+  explicit CountingTokenizer(size_t longest) {
+    vocabulary_ = tokenizer::Vocabulary({"a", std::string(longest, 'b'), "cc"});
+  }
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view, tokenizer::EncodeOptions) const override {
+    ++num_encoded;
+    return std::vector<int32_t>{0};
+  }
+  std::unique_ptr<tokenizer::IncrementalDecoder> NewDecoder(
+      bool) const override {
+    return nullptr;
+  }
+
+  mutable int num_encoded = 0;
+};
+
+TEST_F(RequestConvertTest, ATextFarOverTheContextIsNotTokenized) {
+  const CountingTokenizer tokenizer(/*longest=*/10);
+  constexpr int kMost = 101 * 10 * 4;
+  request_.set_text(std::string(kMost, 'x'));
+  EXPECT_TRUE(ParseRequest(request_, tokenizer, model_).ok());
+  EXPECT_EQ(tokenizer.num_encoded, 1);
+  request_.set_text(std::string(kMost + 1, 'x'));
+  const absl::Status status =
+      ParseRequest(request_, tokenizer, model_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "CONTEXT_LENGTH_EXCEEDED: the text has 4041 bytes; at most 4040 "
+            "may fit the context of 101 tokens");
+  EXPECT_EQ(tokenizer.num_encoded, 1);
+}
+
+TEST_F(RequestConvertTest, WhatIsWrongElsewhereSparesTheTokenizer) {
+  const CountingTokenizer tokenizer(/*longest=*/10);
+  request_.mutable_sampling()->set_temperature(-1.0f);
+  EXPECT_FALSE(ParseRequest(request_, tokenizer, model_).ok());
+  request_.clear_sampling();
+  request_.mutable_speculation()->set_policy("svpi");
+  EXPECT_FALSE(ParseRequest(request_, tokenizer, model_).ok());
+  EXPECT_EQ(tokenizer.num_encoded, 0);
+}
+
+TEST_F(RequestConvertTest, TooManyPromptIdsAreRefusedByTheirNumber) {
+  for (int i = 0; i < 101; ++i) request_.mutable_token_ids()->add_ids(999);
+  ExpectInvalid("CONTEXT_LENGTH_EXCEEDED: the prompt has 101 tokens");
+}
+
+TEST_F(RequestConvertTest, OnlyAStreamMayOmitWhatWasStreamed) {
+  request_.mutable_output()->set_omit_streamed(true);
+  ExpectInvalid("omit_streamed is set without stream");
+  request_.mutable_output()->set_stream(true);
+  EXPECT_TRUE(Parse()->omit_streamed);
 }
 
 TEST_F(RequestConvertTest, TheWindowHasLimits) {
@@ -396,6 +482,8 @@ TEST_F(RequestConvertTest, ChoicesAreCountedAndHaveSeedsOfTheirOwn) {
   EXPECT_EQ(ChoiceOf(*spec, 15).sampling.seed, 13u);
   EXPECT_EQ(ChoiceOf(*spec, 15).choice, 15);
   EXPECT_EQ(ChoiceOf(*spec, 15).request_id, spec->request_id);
+  EXPECT_NE(spec->call, nullptr);
+  EXPECT_EQ(ChoiceOf(*spec, 15).call, ChoiceOf(*spec, 0).call);
   EXPECT_EQ(ChoiceOf(*spec, 15).prompt_ids, spec->prompt_ids);
   request_.set_n(0);
   ExpectInvalid("n is 0, must be in [1, 16]");

@@ -30,6 +30,7 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   completion.stop_match = "end";
   completion.text = "hello";
   completion.token_ids = {1, 2, 3};
+  completion.numerics_id = "cpu-v1";
   completion.total_ns = 3000000001;
   completion.time_to_first_token_ns = 5;
   completion.draft_busy_ns = 6;
@@ -82,6 +83,7 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   EXPECT_THAT(proto.token_ids(), ElementsAre(1, 2, 3));
   EXPECT_EQ(proto.prompt_token_ids_size(), 4);
   EXPECT_EQ(proto.seed(), 7u);
+  EXPECT_EQ(proto.numerics_id(), "cpu-v1");
   EXPECT_EQ(proto.usage().prompt_tokens(), 4u);
   EXPECT_EQ(proto.usage().completion_tokens(), 3u);
   EXPECT_EQ(proto.usage().cached_tokens(), 2u);
@@ -139,6 +141,26 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   completion.finish = Finish::kLength;
   EXPECT_EQ(ToProto(spec, completion).finish_reason(),
             v1::FINISH_REASON_LENGTH);
+}
+
+// A default client takes 4 MiB.
+TEST(ResponseConvertTest, WhatWasStreamedMayBeLeftOut) {
+  RequestSpec spec;
+  spec.prompt_ids.assign(100000, 4);
+  Completion completion;
+  completion.text = std::string(100000, 'x');
+  completion.token_ids.assign(100000, 1);
+  TokenLogprobs logprobs{1, -0.5f, {}};
+  logprobs.top.assign(20, {9, -0.25f});
+  completion.logprobs.assign(100000, logprobs);
+  EXPECT_GT(ToProto(spec, completion).ByteSizeLong(), size_t{4} << 20);
+  spec.omit_streamed = true;
+  const v1::Complete proto = ToProto(spec, completion);
+  EXPECT_LT(proto.ByteSizeLong(), 200u);
+  EXPECT_EQ(proto.usage().prompt_tokens(), 100000u);
+  EXPECT_EQ(proto.usage().completion_tokens(), 100000u);
+  EXPECT_EQ(proto.token_ids_size(), 0);
+  EXPECT_EQ(proto.text(), "");
 }
 
 }  // namespace

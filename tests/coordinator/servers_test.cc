@@ -10,6 +10,7 @@
 #include "proto/admin.grpc.pb.h"
 #include "proto/inference.grpc.pb.h"
 #include "tests/coordinator/coordinator_fixture.h"
+#include "tests/testing/raw_call.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -70,6 +71,19 @@ TEST_F(ServersTest, EachServiceIsOnItsOwnPortAndOnNoOther) {
   EXPECT_EQ(AskAdmin(inference), kNotHere);
   EXPECT_EQ(AskAdmin(registry), kNotHere);
   EXPECT_EQ(AskAdmin(admin), grpc::StatusCode::OK);
+}
+
+TEST_F(ServersTest, TheRegistryTakesNoLargeMessages) {
+  const auto servers = CoordinatorServers::Start(Ports());
+  ASSERT_TRUE(servers.ok()) << servers.status();
+  const auto attach = [&servers](size_t size) {
+    return nacre::testing::CallWithBytes(
+               rpc::CreateChannel((*servers)->registry().address()),
+               "/nacre.v1.Registry/Attach", std::string(size, '\0'))
+        .error_code();
+  };
+  EXPECT_EQ(attach(1 << 20), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(attach((1 << 20) + 1), grpc::StatusCode::RESOURCE_EXHAUSTED);
 }
 
 TEST_F(ServersTest, WritesEachAddressToItsFile) {

@@ -274,6 +274,17 @@ TEST_F(DraftServiceTest, GarbageChangesNothingAndIsCounted) {
   EXPECT_EQ(engine_->stats().sessions, 1);
 }
 
+TEST_F(DraftServiceTest, AnswersPingsWithItsAttachment) {
+  service_.SetAttachment(0xF000000000000001u);
+  v1::DraftControl control;
+  control.mutable_ping()->set_coordinator_ns(12345);
+  ASSERT_TRUE(stream_->Write(control));
+  v1::DraftEvent event;
+  while (!event.has_pong()) ASSERT_TRUE(stream_->Read(&event));
+  EXPECT_EQ(event.pong().coordinator_ns(), 12345u);
+  EXPECT_EQ(event.pong().attachment(), 0xF000000000000001u);
+}
+
 TEST_F(DraftServiceTest, AnAbandonedStreamIsToldSo) {
   grpc::ClientContext context;
   const auto stream = stub_->Session(&context);

@@ -153,7 +153,9 @@ void ExpectJudgedByTheirOwnRows(bool draws) {
     }
     EXPECT_EQ(tokens.size(), 12u);
   }
-  EXPECT_EQ(fixture.model.num_draws(), draws ? 16 : 0);
+  // And a look at each prompt.
+  const int num_looks = static_cast<int>(opens.size());
+  EXPECT_EQ(fixture.model.num_draws(), draws ? 16 + num_looks : 0);
 }
 
 TEST(DraftEnginePolicies, EachSessionIsJudgedByItsOwnRow) {

@@ -1,5 +1,6 @@
-// Bytes to both tokenizer readers and the config reader; what parses then
-// encodes and decodes a short text. The first byte chooses the reader.
+// Bytes to both tokenizer readers, the config reader and the translator of
+// patterns; what parses then encodes and decodes a short text. The first byte
+// chooses the reader.
 
 #include <algorithm>
 #include <cstddef>
@@ -10,6 +11,7 @@
 
 #include "common/check.h"
 #include "tokenizer/hugging_face_tokenizer.h"
+#include "tokenizer/regex.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer_config.h"
@@ -43,12 +45,34 @@ void UseTokenizer(const Tokenizer& tokenizer) {
   (void)tokenizer.VocabularyHash(8);
 }
 
+// A pattern of a file, for a text with and without new characters.
+void UsePattern(absl::string_view pattern) {
+  const auto regex = nacre::tokenizer::Regex::Compile(pattern, "fuzz");
+  if (!regex.ok()) return;
+  for (const std::string& text :
+       {std::string(kText), std::string(kText) + "\xF0\xB1\x8D\x90"}) {
+    const auto matches = regex->FindAll(text);
+    if (!matches.ok()) continue;
+    size_t done = 0;
+    for (const nacre::tokenizer::TextRange& match : *matches) {
+      NACRE_CHECK(done <= match.begin && match.begin <= match.end &&
+                      match.end <= text.size(),
+                  "matches overlap");
+      done = match.end;
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const absl::string_view bytes(reinterpret_cast<const char*>(data) + 1,
                                 size - 1);
+  if (data[0] % 8 == 4) {
+    UsePattern(bytes);
+    return 0;
+  }
   if (data[0] % 4 == 0) {
     const auto config = nacre::tokenizer::ParseTokenizerConfig(bytes);
     (void)config.ok();

@@ -145,8 +145,8 @@ TEST_F(CalibrateTest, CaliTsIsTrainedTunedAndLoaded) {
   ExpectExactWith("cali-ts");
 }
 
-// Which tokens a run records depends on its chunks and on time; what is trained
-// on them does not, once runs have filled each other's gaps.
+// Which tokens a run records depends on its chunks; what is trained on them
+// does not, once runs have filled each other's gaps.
 TEST_F(CalibrateTest, RecordingsOfOtherChunksGiveTheSameWeights) {
   std::vector<std::string> weights;
   for (const std::string policy : {"disco", "specdec++"}) {

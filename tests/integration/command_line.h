@@ -33,7 +33,8 @@ inline CommandResult RunNacre(const std::vector<std::string>& args) {
     ADD_FAILURE() << process.status();
     return {};
   }
-  EXPECT_TRUE((*process)->WaitForEnd(absl::Minutes(2)));
+  // Some commands run the service for a while, and the machine may be busy.
+  EXPECT_TRUE((*process)->WaitForEnd(absl::Minutes(8)));
   return {(*process)->Poll().value_or("still running"),
           tools::ReadFile(folder.path() + "/out").value_or(""),
           tools::ReadFile(folder.path() + "/err").value_or("")};

@@ -1,13 +1,8 @@
 // What the service does when workers die, clients leave, or strangers talk to
 // it: real processes, real signals.
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,10 +16,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "tests/integration/streams.h"
+#include "tests/testing/loopback.h"
 
 namespace nacre::integration {
 namespace {
@@ -249,34 +244,12 @@ TEST(FaultTest, CancelledCallsFreeTheKvOfBothWorkers) {
 // Connects to host:port, writes `bytes` and waits until the server hangs up;
 // what it answers does not matter.
 void SendRaw(const std::string& address, const std::string& bytes) {
-  const size_t colon = address.rfind(':');
-  sockaddr_in peer = {};
-  peer.sin_family = AF_INET;
-  int port = 0;
-  ASSERT_TRUE(absl::SimpleAtoi(address.substr(colon + 1), &port));
-  peer.sin_port = htons(static_cast<uint16_t>(port));
-  ASSERT_EQ(
-      inet_pton(AF_INET, address.substr(0, colon).c_str(), &peer.sin_addr), 1);
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  ASSERT_GE(fd, 0);
-  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&peer), sizeof(peer)), 0);
-  size_t sent = 0;
-  while (sent < bytes.size()) {
-    const ssize_t n =
-        send(fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-    if (n <= 0) break;
-    sent += static_cast<size_t>(n);
-  }
-  shutdown(fd, SHUT_WR);
-  const timeval patience = {.tv_sec = 30, .tv_usec = 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  char answer[4096];
-  ssize_t received = 0;
-  do {
-    received = recv(fd, answer, sizeof(answer), 0);
-  } while (received > 0);
-  EXPECT_TRUE(received == 0 || errno == ECONNRESET) << std::strerror(errno);
-  close(fd);
+  nacre::testing::LoopbackConnection connection(address);
+  ASSERT_TRUE(connection.connected()) << std::strerror(errno);
+  connection.Send(bytes);
+  connection.HalfClose();
+  connection.ReadAll();
+  EXPECT_TRUE(errno == 0 || errno == ECONNRESET) << std::strerror(errno);
 }
 
 TEST(FaultTest, GarbageOnAnyPortChangesNothing) {

@@ -48,6 +48,8 @@ class Processes {
                                       "127.0.0.1:0",
                                       "--registry-address-file",
                                       File("registry.address"),
+                                      "--admin-address-file",
+                                      File("admin.address"),
                                       "--address-file",
                                       File("coordinator.address")};
     Append(options_.coordinator, &flags);
@@ -58,19 +60,30 @@ class Processes {
 
   // Starts "target" and "draft" and waits until both are attached.
   void StartWorkers() {
-    for (const char* role : {"target", "draft"}) {
-      std::vector<std::string> flags = {
-          "--model",       absl::StrCat(NACRE_MODELS "/", role),
-          "--coordinator", AwaitFile("registry.address"),
-          "--cpus",        "0"};
-      Append(options_.workers, &flags);
-      const auto more = options_.by_role.find(role);
-      if (more != options_.by_role.end()) Append(more->second, &flags);
-      Start(role, absl::StrCat("nacre-", role, "-worker"), std::move(flags));
-    }
-    ASSERT_TRUE(Service::Eventually([this] {
+    StartWorker("target", "target");
+    StartWorker("draft", "draft");
+    AwaitReady(2);
+  }
+
+  // Starts a worker as `name`. It attaches when it has loaded its model.
+  void StartWorker(const std::string& name, const std::string& role,
+                   const std::vector<std::string>& own_flags = {}) {
+    std::vector<std::string> flags = {
+        "--model",       absl::StrCat(NACRE_MODELS "/", role),
+        "--coordinator", AwaitFile("registry.address"),
+        "--cpus",        "0"};
+    Append(options_.workers, &flags);
+    const auto more = options_.by_role.find(role);
+    if (more != options_.by_role.end()) Append(more->second, &flags);
+    Append(own_flags, &flags);
+    Start(name, absl::StrCat("nacre-", role, "-worker"), std::move(flags));
+  }
+
+  // Waits until as many workers take new sessions.
+  void AwaitReady(int count) {
+    ASSERT_TRUE(Service::Eventually([this, count] {
       return telemetry::Sum(Scrape("coordinator"), "nacre_workers", "ready") ==
-             2;
+             count;
     }));
   }
 
@@ -78,21 +91,28 @@ class Processes {
   void Stop() {
     for (const char* name : {"draft", "target", "coordinator"}) {
       if (!processes_.contains(name)) continue;
-      tools::ChildProcess& process = *processes_[name];
-      process.Signal(SIGTERM);
-      EXPECT_TRUE(process.WaitForEnd(absl::Minutes(1))) << name;
-      EXPECT_EQ(process.Poll().value_or("still running"), "exit code 0")
-          << Log(name);
+      Signal(name, SIGTERM);
+      AwaitExit(name);
     }
   }
 
-  // "coordinator", "target" or "draft".
+  // Waits until it ends by itself, without an error.
+  void AwaitExit(const std::string& name) {
+    tools::ChildProcess& process = *processes_.at(name);
+    EXPECT_TRUE(process.WaitForEnd(absl::Minutes(1))) << name;
+    EXPECT_EQ(process.Poll().value_or("still running"), "exit code 0")
+        << name << ":\n"
+        << Log(name);
+  }
+
+  // "coordinator", "target", "draft" or what StartWorker named.
   void Signal(const std::string& name, int signal_number) {
     processes_.at(name)->Signal(signal_number);
   }
 
-  // host:port for clients.
+  // host:port for clients, and for operators.
   const std::string& address() const { return address_; }
+  std::string admin_address() const { return AwaitFile("admin.address"); }
 
   // host:port of its /metrics.
   std::string MetricsAddress(const std::string& name) const {
@@ -102,7 +122,7 @@ class Processes {
     return telemetry::Scrape(MetricsAddress(name));
   }
 
-  // host:port of "target" or "draft", as its metrics name it.
+  // host:port of a worker, as its metrics name it.
   std::string WorkerAddress(const std::string& name) const {
     const std::string label = "worker=\"";
     for (const auto& [sample, value] : Scrape(name)) {

@@ -67,18 +67,23 @@ class Weather {
     const std::string names[] = {"target-0", "target-1", "draft-0", "draft-1"};
     for (int fault : faults_) {
       SleepUntil(absl::Now() + Between(0.2, 2.6));
-      const pid_t pid = workers_.PidOf(names[random_() % 4]);
-      // It may just be between two lives.
-      if (pid <= 0 || kill(pid, fault) != 0) continue;
-      ++num_done_;
+      pid_t pid = 0;
+      // Each may just be between two lives, for long where the machine is busy.
+      const absl::Time deadline = absl::Now() + absl::Minutes(3);
+      while (pid <= 0 || kill(pid, fault) != 0) {
+        if (absl::Now() > deadline) {
+          ADD_FAILURE() << "no worker has come back for three minutes";
+          return;
+        }
+        SleepUntil(absl::Now() + absl::Milliseconds(10));
+        pid = workers_.PidOf(names[random_() % 4]);
+      }
       if (fault == SIGSTOP) {
         stopped_.emplace(absl::Now() + Between(0.1, 4.0), pid);
       }
     }
     SleepUntil(stopped_.empty() ? absl::Now() : stopped_.rbegin()->first);
   }
-
-  int num_done() const { return num_done_; }
 
  private:
   absl::Duration Between(double from_s, double to_s) {
@@ -99,7 +104,6 @@ class Weather {
   std::mt19937 random_;
   std::vector<int> faults_;
   std::multimap<absl::Time, pid_t> stopped_;  // by the time to go on
-  int num_done_ = 0;
 };
 
 TEST(StormTest, EveryStreamEndsRightOrWithTheDocumentedStatus) {
@@ -129,8 +133,7 @@ TEST(StormTest, EveryStreamEndsRightOrWithTheDocumentedStatus) {
           ++num_right;
           continue;
         }
-        // No equal target in time, or none at all at the start. What was said
-        // before is right.
+        // No equal target in time. What was said before is right.
         EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnavailable)
             << outcome.status;
         ASSERT_LE(outcome.streamed.size(), expected[kind].size());
@@ -145,9 +148,8 @@ TEST(StormTest, EveryStreamEndsRightOrWithTheDocumentedStatus) {
   weather.Run();
   over = true;
   for (std::thread& client : clients) client.join();
-  std::printf("%d faults, %d streams right, %d unavailable\n",
-              weather.num_done(), num_right.load(), num_unavailable.load());
-  EXPECT_GT(weather.num_done(), (storm.kills + storm.stops) / 2);
+  std::printf("%d streams right, %d unavailable\n", num_right.load(),
+              num_unavailable.load());
   EXPECT_GE(num_right, kStreams);
 
   EXPECT_TRUE(Service::Eventually([&] {

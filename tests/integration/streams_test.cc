@@ -5,17 +5,17 @@
 // memory of the three processes.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "tests/integration/memory.h"
 #include "tests/integration/service_fixture.h"
 
 namespace nacre::integration {
@@ -65,18 +65,12 @@ std::string Essence(const v1::Complete& complete) {
 }
 
 // Resident bytes of the three services.
-int64_t ResidentBytes(tools::Supervisor& supervisor) {
-  int64_t pages = 0;
+int64_t ResidentBytesOfAll(tools::Supervisor& supervisor) {
+  int64_t bytes = 0;
   for (const char* name : {"coordinator", "target-0", "draft-0"}) {
-    const pid_t pid = supervisor.PidOf(name);
-    std::ifstream file(absl::StrCat("/proc/", pid, "/statm"));
-    int64_t size = 0;
-    int64_t resident = 0;
-    file >> size >> resident;
-    EXPECT_GT(resident, 0) << name;
-    pages += resident;
+    bytes += ResidentBytes(supervisor.PidOf(name));
   }
-  return pages * sysconf(_SC_PAGESIZE);
+  return bytes;
 }
 
 class StreamsTest : public ::testing::Test {
@@ -130,11 +124,11 @@ TEST_F(StreamsTest, EachSaysWhatItSaysAloneAndLeavesNothing) {
 
   RunAll();  // twice: caches and arenas have their size
   tools::Supervisor& supervisor = service_.cluster().supervisor();
-  const int64_t before = ResidentBytes(supervisor);
+  const int64_t before = ResidentBytesOfAll(supervisor);
   const absl::Time end = absl::Now() + absl::Seconds(soak_seconds);
   while (absl::Now() < end && !HasFailure()) RunAll();
   EXPECT_TRUE(service_.KvReturnsToEmpty());
-  const int64_t after = ResidentBytes(supervisor);
+  const int64_t after = ResidentBytesOfAll(supervisor);
   RecordProperty("resident_mib_before", static_cast<int>(before >> 20));
   RecordProperty("resident_mib_after", static_cast<int>(after >> 20));
   EXPECT_LT(after, before + before / 20) << "resident bytes grow";

@@ -81,6 +81,7 @@ TEST_F(UpTest, EveryFlagIsUnderstood) {
                            "--max-running=3",
                            "--max-queue=5",
                            "--queue-timeout=20s",
+                           "--hold-without-target=off",
                            "--max-request-duration=5m",
                            "--max-request-bytes=100000",
                            "--max-streams-per-client=4",

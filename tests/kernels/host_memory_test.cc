@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,24 @@ TEST(HostMemoryTest, LoadsRowsOfEveryTypeAtOddAddresses) {
     std::vector<float> row(17);
     LoadRow(matrix.host(), 2, row.data());
     for (int j = 0; j < 17; ++j) EXPECT_EQ(row[j], matrix.value(2 * 17 + j));
+  }
+}
+
+// The file that the table came from may change, or end, at any time.
+TEST(HostMemoryTest, ATableIsACopy) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const auto values = RandomFloats(3 * 17, 1);
+    auto matrix = std::make_unique<UnalignedMatrix>(values, 3, 17, dtype);
+    std::vector<float> expected(17);
+    LoadRow(matrix->host(), 2, expected.data());
+    const auto table = HostTable::CopyOf(matrix->host());
+    ASSERT_TRUE(table.ok());
+    matrix = nullptr;
+    std::vector<float> row(17);
+    (*table)->Embed({2}, row.data());
+    EXPECT_EQ(row, expected);
+    EXPECT_EQ((*table)->rows(), 3);
+    EXPECT_EQ((*table)->cols(), 17);
   }
 }
 

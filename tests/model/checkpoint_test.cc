@@ -129,5 +129,28 @@ TEST_F(CheckpointTest, FingerprintChangesWithConfigTableAndWeights) {
   EXPECT_NE((*Checkpoint::Open(other_dir))->Fingerprint("config"), fingerprint);
 }
 
+// Wherever in a tensor they differ: of late rows of a head, too.
+TEST_F(CheckpointTest, FingerprintChangesWithAnyByteOfAnyTensor) {
+  nacre::testing::TinyCheckpoint shape;
+  shape.vocab_size = 500;  // of 26 KB a head
+  nacre::testing::WriteTinyCheckpoint(shape, dir_);
+  const std::string path = dir_ + "/model.safetensors";
+  const std::string content = nacre::testing::ReadFile(path);
+  const auto file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.ok());
+  const std::string fingerprint = (*Checkpoint::Open(dir_))->Fingerprint("{}");
+  for (const auto& [name, entry] : (*file)->tensors()) {
+    for (const uint64_t at :
+         {uint64_t{0}, std::min<uint64_t>(5000, entry.size_bytes / 2),
+          entry.size_bytes - 1}) {
+      std::string other = content;
+      other[entry.offset + at] ^= 1;
+      nacre::testing::WriteFile(path, other);
+      EXPECT_NE((*Checkpoint::Open(dir_))->Fingerprint("{}"), fingerprint)
+          << name << ", byte " << at;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nacre::model

@@ -114,6 +114,8 @@ TEST(ConfigTest, NamesTheFieldTheValueAndTheLimit) {
       {"num_attention_heads", 0, kInvalid, "num_attention_heads is 0"},
       {"num_key_value_heads", 4, kInvalid, "multiple of num_key_value_heads 4"},
       {"head_dim", 15, kInvalid, "head_dim is 15, expected an even number"},
+      {"head_dim", 514, kInvalid, "head_dim is 514, expected an integer"},
+      {"head_dim", 1024, kInvalid, "1 to 512"},
       {"vocab_size", false, kInvalid, "vocab_size is false"},
       {"max_position_embeddings", 0, kInvalid, "max_position_embeddings is 0"},
       {"rms_norm_eps", 0, kInvalid, "rms_norm_eps is 0"},
@@ -160,9 +162,30 @@ TEST(ConfigTest, NamesTheFieldTheValueAndTheLimit) {
 TEST(ConfigTest, RefusesStackedProjectionsThatAreTooLarge) {
   json config = Minimal();
   config["num_attention_heads"] = 4096;
-  config["head_dim"] = 4096;
+  config["num_key_value_heads"] = 4096;
+  config["head_dim"] = 512;
   EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
               HasSubstr("the limit is"));
+}
+
+// More than the attention of any backend takes; also where it follows from
+// other fields.
+TEST(ConfigTest, RefusesAHeadThatIsTooWide) {
+  json config = Minimal();
+  config["hidden_size"] = 2048;
+  config["num_attention_heads"] = config["num_key_value_heads"] = 4;
+  config.erase("head_dim");
+  EXPECT_TRUE(ParseConfig(config.dump()).ok());
+  config["hidden_size"] = 4096;
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("head_dim is 1024, the limit is 512"));
+}
+
+TEST(ConfigTest, EndTokensAreInOrderAndOnce) {
+  const auto config =
+      ParseWith("eos_token_id", json::array({300, 7, 300, 9, 7}));
+  ASSERT_TRUE(config.ok());
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(7, 9, 300));
 }
 
 TEST(ConfigTest, RefusesWhatIsNotAJsonObject) {

@@ -141,6 +141,60 @@ TEST_F(CudaModelTest, ALayerIsTenKernels) {
             10 * model->config().num_hidden_layers + 4);
 }
 
+// Loads a random checkpoint on a backend of bf16 weights.
+std::unique_ptr<LlamaModel> LoadRandom(
+    const nacre::testing::TinyCheckpoint& shape, kernels::Backend* backend) {
+  const std::string dir = nacre::testing::TestFolder("random");
+  nacre::testing::WriteTinyCheckpoint(shape, dir);
+  return *LlamaModel::Load(dir, backend, {1 << 20, {}});
+}
+
+// A step is launched when all of it is recorded. Its products ask for 104 KB of
+// shared memory, but the last for 96: of one kernel, so what it was told for
+// the last must serve the others, too.
+TEST_F(CudaModelTest, ProductsOfAStepNeedUnequalSharedMemory) {
+  const auto backend = MakeBackend("cuda", "bf16", "bf16");
+  const auto model = LoadRandom({.hidden_size = 1024,
+                                 .intermediate_size = 512,
+                                 .num_attention_heads = 8,
+                                 .head_dim = 128},
+                                backend.get());
+  const auto sequence = *model->NewSequence(4);
+  const int32_t token = 1;
+  ASSERT_TRUE(model->Forward({{sequence.get(), {&token, 1}, 1}}).ok());
+  EXPECT_GT(emulation::counts.kernel_attributes, 0);
+  emulation::counts.kernel_attributes = 0;
+  const auto second = model->Forward({{sequence.get(), {&token, 1}, 1}});
+  EXPECT_TRUE(second.ok()) << second.status();
+  // Each kernel is told once.
+  EXPECT_EQ(emulation::counts.kernel_attributes, 0);
+  for (const void* const kernel : emulation::counts.kernels) {
+    EXPECT_EQ(emulation::SharedCarveout(kernel),
+              cudaSharedmemCarveoutMaxShared);
+  }
+}
+
+// The first step, as large as any, allocates what longer contexts will need.
+TEST_F(CudaModelTest, NothingIsAllocatedWhileContextsGrow) {
+  constexpr int kRows = 16;
+  constexpr int kLength = 400;  // partial results of 4 splits, 25 blocks
+  const auto backend = MakeBackend("cuda", "bf16", "bf16");
+  const auto model = LoadRandom({}, backend.get());
+  const auto sequence = *model->NewSequence(kLength);
+  const std::vector<int32_t> tokens(kRows, 3);
+  const auto step = [&] {
+    const auto logits = model->Forward({{sequence.get(), tokens, kRows}});
+    ASSERT_TRUE(logits.ok()) << logits.status();
+  };
+  step();
+  emulation::counts.allocations = 0;
+  emulation::counts.waits = 0;
+  int steps = 0;
+  for (; sequence->length() < kLength; ++steps) step();
+  EXPECT_EQ(emulation::counts.allocations, 0);
+  EXPECT_EQ(emulation::counts.waits, steps);
+}
+
 // Runs one batch on a model with graphs and on one without.
 class GraphsTest : public CudaModelTest {
  protected:

@@ -71,8 +71,9 @@ class DeviceDrawTest : public ::testing::Test {
       const auto draw = sampler.DeviceDraw(request.position);
       ASSERT_TRUE(draw.has_value());
       draws.push_back({*draw, static_cast<int>(draws.size())});
-      expected.push_back(
-          sampler.Sample(request.logits, request.position, TokenHistory(0)));
+      expected.push_back(AsDrawn(
+          request.logits, request.vocab_limit,
+          sampler.Sample(request.logits, request.position, TokenHistory(0))));
       logits.insert(logits.end(), request.logits.begin(), request.logits.end());
     }
     const std::vector<int32_t> actual = Draw(logits, cols, draws, offset);

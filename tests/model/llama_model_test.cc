@@ -370,6 +370,7 @@ TEST_P(LlamaModelTest, LoadingReportsItsProgress) {
   LlamaModelOptions options;
   options.kv_cache_bytes = 1 << 20;
   options.progress = [&](absl::string_view stage, double fraction) {
+    if (stage == "fingerprint") return;  // as much as is left of it then
     EXPECT_EQ(stage, "weights");
     fractions.push_back(fraction);
   };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -43,6 +44,38 @@ float PlainLargest(const std::vector<float>& values, size_t begin, size_t end) {
     if (values[i] > largest) largest = values[i];
   }
   return largest;
+}
+
+TEST_P(LogitRowTest, ASoundRowHoldsNumbersAndMasks) {
+  std::mt19937 rng(7);
+  for (const int count : kCounts) {
+    std::vector<float> row(static_cast<size_t>(count), -kInfinity);
+    const auto is_sound = [&row] {
+      return IsSoundRow(row.data(), static_cast<int>(row.size()));
+    };
+    EXPECT_FALSE(is_sound());  // nothing but masks
+    for (const size_t at : {size_t{0}, row.size() / 2, row.size() - 1}) {
+      row[at] = std::numeric_limits<float>::lowest();
+      EXPECT_TRUE(is_sound()) << count << " " << at;
+      row[at] = -kInfinity;
+    }
+    for (float& logit : row) {
+      logit = static_cast<float>(rng() % 2000) - 1000.0f;
+    }
+    EXPECT_TRUE(is_sound());
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(),
+          -std::numeric_limits<float>::quiet_NaN(), kInfinity}) {
+      for (const size_t at : {size_t{0}, row.size() / 2, row.size() - 1}) {
+        const float good = std::exchange(row[at], bad);
+        EXPECT_FALSE(is_sound()) << bad << " " << count << " " << at;
+        row[at] = good;
+      }
+    }
+    row[0] = row.back() = std::numeric_limits<float>::max();
+    EXPECT_TRUE(is_sound());
+  }
+  EXPECT_FALSE(IsSoundRow(nullptr, 0));
 }
 
 TEST_P(LogitRowTest, MaximaAreThoseOfTheGroups) {

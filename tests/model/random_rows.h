@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <random>
 #include <vector>
 
 #include "common/sampling_params.h"
+#include "common/token_draw.h"
 
 namespace nacre::model {
 
@@ -36,6 +38,16 @@ inline std::vector<float> RandomLogits(std::mt19937* rng, int count) {
     if (has_holes && (*rng)() % 3 == 0) logit = Pick(*rng, {kNaN, -kInfinity});
   }
   return logits;
+}
+
+// The sampler's token of the first `limit` logits, as a device tells it.
+inline int32_t AsDrawn(const std::vector<float>& logits, int limit,
+                       int32_t token_id) {
+  const auto end = logits.begin() + limit;
+  const bool is_sound = std::any_of(logits.begin(), end,
+                                    [](float x) { return x > -kInfinity; }) &&
+                        std::find(logits.begin(), end, kInfinity) == end;
+  return is_sound ? token_id : kUnsoundDraw;
 }
 
 // One-hot, equal, almost equal, all but a few impossible, a slope so long that

@@ -34,7 +34,8 @@ TEST(SamplerDeviceDrawTest, IsTheSamplersToken) {
     const absl::optional<TokenDraw> draw = sampler.DeviceDraw(position);
     ASSERT_TRUE(draw.has_value());
     EXPECT_EQ(nacre::testing::DrawToken(logits, *draw),
-              sampler.Sample(logits, position, TokenHistory(0)))
+              AsDrawn(logits, vocab_limit,
+                      sampler.Sample(logits, position, TokenHistory(0))))
         << "trial " << trial;
   }
 }

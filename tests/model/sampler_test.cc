@@ -402,6 +402,8 @@ TEST(TokenHistoryTest, TruncateUndoesPush) {
   EXPECT_EQ(history.counts().size(), 2u);
   EXPECT_EQ(history.counts().at(6).prompt, 1);
   EXPECT_EQ(history.counts().at(6).generated, 0);
+  EXPECT_EQ(history.counts().at(5).prompt, 1);
+  EXPECT_EQ(history.counts().at(5).generated, 0);
   history.Truncate(1);
   history.Push(9);  // position 1 is still a prompt position
   EXPECT_EQ(history.counts().at(9).prompt, 1);

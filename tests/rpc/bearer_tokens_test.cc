@@ -1,5 +1,6 @@
 #include "common/rpc/bearer_tokens.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/base_sink.h>
@@ -8,10 +9,12 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/testing/certificates.h"
 
@@ -123,6 +126,27 @@ TEST_F(BearerTokensTest, AChangedFileCountsFromThenOn) {
   WriteFileAtomically(path_, "bob:bob-secret-0123456789\n");
   EXPECT_TRUE(Eventually([&] { return (*tokens)->Find(kBob) == "bob"; }));
   EXPECT_EQ((*tokens)->Find(kAlice), absl::nullopt);
+}
+
+// Times of change differ in their nanoseconds only.
+TEST_F(BearerTokensTest, AFileRewrittenInPlaceWithinASecondCounts) {
+  constexpr char kCarol[] = "carol-secret-012345678";
+  constexpr char kDavid[] = "david-secret-012345678";
+  const time_t second = absl::ToTimeT(absl::Now());
+  const auto set_time = [&](const std::string& path, long nanoseconds) {
+    const timespec times[2] = {{second, nanoseconds}, {second, nanoseconds}};
+    ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  };
+  auto tokens = BearerTokens::Load(path_, absl::Milliseconds(1));
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  WriteFileAtomically(path_ + ".new", absl::StrCat(kCarol, "\n"));
+  set_time(path_ + ".new", 1000);
+  std::filesystem::rename(path_ + ".new", path_);
+  ASSERT_TRUE(Eventually([&] { return (*tokens)->Find(kCarol).has_value(); }));
+  std::fstream(path_, std::ios::in | std::ios::out) << kDavid;
+  set_time(path_, 2000);
+  EXPECT_TRUE(Eventually([&] { return !(*tokens)->Find(kCarol).has_value(); }));
+  EXPECT_TRUE((*tokens)->Find(kDavid).has_value());
 }
 
 TEST_F(BearerTokensTest, ABadFileLeavesTheOldTokensAndNoSecretInTheLog) {

@@ -74,6 +74,20 @@ TEST_F(ChannelTest, AMessageOverTheLimitIsResourceExhausted) {
             grpc::StatusCode::RESOURCE_EXHAUSTED);
 }
 
+// What a few bytes would become is not known before.
+TEST_F(ChannelTest, CompressedMessagesAreUnimplemented) {
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    grpc::ClientContext context;
+    context.set_deadline(InAMinute());
+    context.set_compression_algorithm(algorithm);
+    v1::DrainWorkerRequest request;
+    request.set_address(std::string(size_t{1} << 20, 'x'));
+    v1::DrainWorkerResponse response;
+    EXPECT_EQ(stub_->DrainWorker(&context, request, &response).error_code(),
+              grpc::StatusCode::UNIMPLEMENTED);
+  }
+}
+
 TEST_F(ChannelTest, ReconnectsToAServerThatComesBack) {
   EXPECT_EQ(SendBytes(1).error_code(), grpc::StatusCode::ABORTED);
   const std::string address = server_->address();

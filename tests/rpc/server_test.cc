@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -13,6 +15,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/synchronization/notification.h"
@@ -147,6 +150,41 @@ TEST(RpcServerTest, HealthServicesAreNotServingUntilTold) {
   EXPECT_EQ(*CheckHealth(address, "liveness"), kServing);
   EXPECT_EQ(CheckHealth(address, "other").status().code(),
             absl::StatusCode::kNotFound);
+}
+
+// Each of them would hold a thread for as long as its client likes.
+TEST(RpcServerTest, StreamsOfReflectionAreFew) {
+  const auto server = *RpcServer::Start({}, {});
+  grpc::GenericStub stub(CreateChannel(server->address()));
+  struct Call {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
+    grpc::Status status;
+  };
+  grpc::CompletionQueue queue;
+  std::vector<std::unique_ptr<Call>> calls;
+  for (int i = 0; i < 12; ++i) {
+    calls.push_back(std::make_unique<Call>());
+    Call& call = *calls.back();
+    call.stream = stub.PrepareCall(
+        &call.context,
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        &queue);
+    call.stream->StartCall(nullptr);
+    call.stream->Finish(&call.status, &call);
+  }
+  void* tag = nullptr;
+  bool ok = false;
+  while (tag == nullptr) {  // those of StartCall
+    ASSERT_EQ(queue.AsyncNext(&tag, &ok, InAMinute()),
+              grpc::CompletionQueue::GOT_EVENT);
+  }
+  EXPECT_EQ(static_cast<Call*>(tag)->status.error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  for (const auto& call : calls) call->context.TryCancel();
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
 }
 
 // A service whose call never ends by itself.

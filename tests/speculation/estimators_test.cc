@@ -156,6 +156,41 @@ TEST(StepTimeCurve, RowsNotMeasuredFollowWhatChangesAllSteps) {
   EXPECT_NEAR(curve.At(8), 11000 * 1.5, 1000);
 }
 
+// A hiccup in the first step of its size: the others are what they were, and
+// it comes to what it is.
+TEST(StepTimeCurve, AFirstSampleThatIsFarOutDoesNoLastingHarm) {
+  const auto truth = [](int rows) { return 1'000'000 + 20'000 * rows; };
+  for (const bool in_turn : {false, true}) {
+    StepTimeCurve curve;
+    for (const int rows : {1, 2, 4, 8, 16}) curve.Add(rows, truth(rows));
+    curve.Add(3, 10 * truth(3));
+    EXPECT_LE(curve.At(3), 2.01 * truth(3));
+    EXPECT_DOUBLE_EQ(curve.At(1), truth(1));
+    for (int i = 0; i < 80; ++i) {
+      curve.Add(3, truth(3));
+      if (in_turn) curve.Add(1, truth(1));
+    }
+    for (const int rows : {1, 2, 3, 4, 8, 16}) {
+      EXPECT_NEAR(curve.At(rows), truth(rows), 0.01 * truth(rows)) << rows;
+    }
+  }
+}
+
+TEST(StepTimeCurve, AFirstSampleIsBelievedAsFarAsOthersMakeItLikely) {
+  StepTimeCurve curve;
+  curve.Add(8, 1000);
+  curve.Add(16, 3900);  // each row costs twice as much
+  EXPECT_EQ(curve.At(16), 3900.0);
+  curve.Add(4, 1'000'000);
+  EXPECT_EQ(curve.At(4), 2000.0);
+  curve.Add(32, 1'000'000);
+  EXPECT_EQ(curve.At(32), 2 * (3900 + 16 * 362.5));
+  // A true one that is large stays, and takes the others with it again.
+  curve.Add(4, 2000);
+  curve.Add(4, 4000);
+  EXPECT_GT(curve.At(8), 1000.0);
+}
+
 TEST(StepTimeCurve, NoiseInSomeRowsDoesNotCarryTheOthersAway) {
   StepTimeCurve curve;
   curve.Add(1, 10000);

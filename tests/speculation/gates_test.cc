@@ -77,6 +77,20 @@ TEST(Gates, AGateThatGainsNextToNothingIsNotTaken) {
   }
 }
 
+TEST(Gates, AGateWorthLessThanHalfAPercentIsNone) {
+  const GateInputs cases[] = {{0.55, 3.5, 16, 0.0},
+                              {0.6, 3.5, 16, 0.02},
+                              {0.9, 3.5, 16, 0.0},
+                              {0.9, 3.5, 16, 0.1}};
+  for (const GateInputs& inputs : cases) {
+    const double ungated = GatedSpeedup(inputs, Gates());
+    const double gated = GatedSpeedup(inputs, {1, 0});
+    EXPECT_GT(gated, ungated) << inputs.alpha;
+    EXPECT_LT(gated, 1.005 * ungated) << inputs.alpha;
+    EXPECT_EQ(BestGates(inputs), Gates()) << inputs.alpha;
+  }
+}
+
 TEST(Gates, NonsenseIsClamped) {
   const double low = GatedSpeedup({-1.0, 5.0, 8, 0.0}, Gates());
   EXPECT_DOUBLE_EQ(low, GatedSpeedup({0.01, 5.0, 8, 0.0}, Gates()));

@@ -201,6 +201,28 @@ TEST_F(PlanTest, RowsOfFixedWindowsAreNotMistakenForThoseOfAsync) {
   EXPECT_GT(room, 4);
 }
 
+// Each of them has a row at least, whatever the averages say.
+TEST_F(PlanTest, SessionsOfFixedWindowsHaveARowEach) {
+  PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.8);
+  StepTimeCurve knee;  // flat up to 32 rows, then steep
+  knee.Add(1, 10'000'000);
+  knee.Add(32, 10'000'000);
+  knee.Add(64, 100'000'000);
+  inputs.costs.target = &knee;
+  inputs.costs.other_sessions = 20;
+  inputs.costs.other_async_sessions = 2;
+  inputs.costs.own_rows = 6.0;
+  const auto window_with = [&inputs](int other_rows) {
+    inputs.costs.other_rows = other_rows;
+    return MakePlan(inputs).window;
+  };
+  const int window = window_with(2 * 6 + 18);
+  EXPECT_GT(window, 0);
+  EXPECT_LT(window_with(2 * 6 + 26), window);
+  EXPECT_EQ(window_with(20), window);
+  EXPECT_EQ(window_with(1), window);  // less than those that follow the load
+}
+
 TEST_F(PlanTest, TheDraftRestsWhereOthersFillTheStep) {
   PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.7);
   StepTimeCurve steep;
@@ -330,6 +352,46 @@ TEST_F(PlanTest, FollowingTheLoadBoundsWhatSdAndPearlVerify) {
     inputs.follows_load = false;
     EXPECT_EQ(MakePlan(inputs).window, 12);
   }
+}
+
+// What sessions of one step need: one search for all whose acceptance is about
+// the same, of whatever method.
+TEST_F(PlanTest, SessionsOfAStepShareTheSearchForTheirWindow) {
+  PlanInputs inputs = Inputs(Method::kAsync, 8e6, 0.75);
+  curve_ = StepTimeCurve();
+  for (int rows = 1; rows <= StepTimeCurve::kMaxRows; ++rows) {
+    curve_.Add(rows, 8'000'000 + 100'000 * rows);
+  }
+  inputs.costs.other_sessions = inputs.costs.other_async_sessions = 15;
+  inputs.costs.other_rows = 60;
+  WindowSearches searches;
+  const PipelinePlan plan = MakePlan(inputs, &searches);
+  EXPECT_EQ(plan, MakePlan(inputs));
+  EXPECT_EQ(searches.num_searches(), 1);
+  inputs.alpha = 0.7505;
+  inputs.costs.own_rows = 4.5;
+  EXPECT_EQ(MakePlan(inputs, &searches).window, plan.window);
+  EXPECT_EQ(searches.num_searches(), 1);
+  inputs.method = Method::kSd;
+  inputs.window = 12;
+  inputs.follows_load = true;
+  EXPECT_EQ(MakePlan(inputs, &searches), MakePlan(inputs));
+  EXPECT_EQ(searches.num_searches(), 1);
+  inputs.alpha = 0.4;
+  EXPECT_EQ(MakePlan(inputs, &searches), MakePlan(inputs));
+  EXPECT_EQ(searches.num_searches(), 2);
+}
+
+// Some rows more or less in the step of a busy target change nothing.
+TEST_F(PlanTest, FixedRowsOfOthersCountCoarsely) {
+  PlanInputs inputs = Inputs(Method::kAsync, 8e6, 0.75);
+  inputs.costs.other_sessions = 40;
+  WindowSearches searches;
+  for (int rows = 250; rows <= 270; ++rows) {
+    inputs.costs.other_rows = rows;
+    MakePlan(inputs, &searches);
+  }
+  EXPECT_EQ(searches.num_searches(), 1);  // all as 256
 }
 
 }  // namespace

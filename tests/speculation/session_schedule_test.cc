@@ -1,5 +1,6 @@
 #include "speculation/session_schedule.h"
 
+#include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -44,6 +45,50 @@ TEST(SessionSchedule, AVerdictIsCommittedAndBecomesTheDraftsCommit) {
   EXPECT_EQ(schedule.generated(), 2);
 }
 
+TEST(SessionSchedule, ThePromptMayStayElsewhere) {
+  SessionSchedule schedule(SessionSchedule::Options(), /*prompt_length=*/3);
+  EXPECT_EQ(schedule.committed_length(), 3);
+  Commit commit;
+  EXPECT_EQ(schedule.OnVerdict(MakeVerdict(3, {1, 2}, 2, 1), &commit),
+            Outcome::kApplied);
+  EXPECT_EQ(schedule.OnVerdict(MakeVerdict(3, {1, 2}, 2, 1), &commit),
+            Outcome::kRepeated);
+  EXPECT_EQ(commit.first_position, 3);
+  EXPECT_EQ(schedule.committed(), (Ids{1, 2}));
+  EXPECT_EQ(schedule.committed_length(), 5);
+  EXPECT_EQ(schedule.prompt_length(), 3);
+  EXPECT_EQ(schedule.generated(), 2);
+}
+
+TEST(SessionSchedule, APlanIsAdoptedWhereItIsNews) {
+  SessionSchedule schedule = Open();
+  EXPECT_FALSE(schedule.has_plan());
+  PipelinePlan plan;
+  plan.target.gate_timeout_ns = 1000;
+  EXPECT_EQ(schedule.Adopt(plan), plan);
+  EXPECT_TRUE(schedule.has_plan());
+  plan.target.gate_timeout_ns = 1999;  // not worth a message
+  EXPECT_EQ(schedule.Adopt(plan), absl::nullopt);
+  EXPECT_EQ(schedule.plan().target.gate_timeout_ns, 1000);
+  plan.target.gate_timeout_ns = 500;
+  EXPECT_EQ(schedule.Adopt(plan), plan);
+  plan.window = 3;
+  EXPECT_EQ(schedule.Adopt(plan)->window, 3);
+  EXPECT_EQ(schedule.plan().window, 3);
+}
+
+TEST(SessionSchedule, WhatItMeasuredStandsWhateverItsPairIs) {
+  SessionSchedule schedule = Open();
+  schedule.SetPairAlpha(0.5);
+  EXPECT_DOUBLE_EQ(schedule.alpha(), 0.5);
+  Commit commit;
+  schedule.OnVerdict(MakeVerdict(3, {1, 2}, 4, 0), &commit);
+  const double measured = schedule.alpha();
+  EXPECT_LT(measured, 0.5);
+  schedule.SetPairAlpha(0.9);
+  EXPECT_DOUBLE_EQ(schedule.alpha(), measured);
+}
+
 TEST(SessionSchedule, RepeatedAndImpossibleVerdictsChangeNothing) {
   SessionSchedule schedule = Open();
   Commit commit;
@@ -67,6 +112,96 @@ TEST(SessionSchedule, RepeatedAndImpossibleVerdictsChangeNothing) {
   EXPECT_EQ(schedule.stats().rounds, 1);
   EXPECT_EQ(schedule.stats().verified, 2);
   EXPECT_EQ(schedule.stats().stale_messages, 7);
+}
+
+// Counts that no step reaches would make what counts them grow with them.
+TEST(SessionSchedule, VerdictsWithCountsThatNoStepReachesChangeNothing) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  SessionSchedule schedule = Open();
+  Commit commit;
+  Verdict verdict = MakeVerdict(3, Ids(kMaxWindow + 1, 7), 0, 0);
+  const auto is_refused = [&](auto change) {
+    Verdict changed = verdict;
+    change(&changed);
+    return schedule.OnVerdict(changed, &commit) == Outcome::kMalformed;
+  };
+  EXPECT_TRUE(is_refused([](Verdict* v) { v->token_ids.push_back(7); }));
+  EXPECT_TRUE(is_refused([](Verdict* v) { v->window = kMaxWindow + 1; }));
+  EXPECT_TRUE(is_refused([](Verdict* v) { v->window = -1; }));
+  EXPECT_TRUE(is_refused([](Verdict* v) { v->matched = kMaxWindow + 1; }));
+  EXPECT_TRUE(is_refused([](Verdict* v) { v->matched = -1; }));
+  EXPECT_TRUE(is_refused([](Verdict* v) { v->verified = kMost; }));
+  EXPECT_TRUE(
+      is_refused([](Verdict* v) { v->verified = v->accepted = kMost; }));
+  // What was generated, and one tail more.
+  constexpr int kCompared = kMaxWindow + 1 + kMaxLead + 1;
+  EXPECT_TRUE(is_refused(
+      [](Verdict* v) { v->verified = v->accepted = kCompared + 1; }));
+  EXPECT_EQ(schedule.stats().stale_messages, 8);
+  EXPECT_EQ(schedule.stats().rounds, 0);
+  EXPECT_EQ(schedule.generated(), 0);
+
+  verdict.window = verdict.matched = kMaxWindow;
+  verdict.verified = verdict.accepted = kCompared;
+  EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
+  // A tail that was held up on its way is compared with all of it.
+  verdict.base_length += kMaxWindow + 1;
+  verdict.verified = verdict.accepted = kCompared + kMaxWindow + 1;
+  EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
+}
+
+// Each part may be possible, and their sum not.
+TEST(SessionSchedule, AStepTellsItsAcceptedTokensBeforeItsLastRowOnce) {
+  SessionSchedule schedule = Open();
+  Commit commit;
+  Verdict held = MakeVerdict(3, {1}, 1, 1);
+  held.window = held.matched = 1;
+  ASSERT_TRUE(held.holds_last_row());
+  EXPECT_EQ(schedule.OnVerdict(held, &commit), Outcome::kApplied);
+  EXPECT_EQ(schedule.ended_step(), nullptr);
+  held.base_length = 4;
+  EXPECT_EQ(schedule.OnVerdict(held, &commit), Outcome::kMalformed);
+  EXPECT_EQ(schedule.generated(), 1);
+  EXPECT_EQ(schedule.OnVerdict(MakeVerdict(4, {2}, 0, 0), &commit),
+            Outcome::kApplied);
+  ASSERT_NE(schedule.ended_step(), nullptr);
+  EXPECT_EQ(schedule.ended_step()->accepted, 1);
+  EXPECT_EQ(schedule.ended_step()->token_ids, (Ids{1, 2}));
+}
+
+TEST(SessionSchedule, TailsThatNoDraftReachesAreNotRelayed) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  SessionSchedule schedule = Open();
+  const uint32_t epoch = schedule.AttachDraft();
+  const auto is_relayed = [&](int base_length, int first_position,
+                              size_t count) {
+    Tail tail = MakeTail(epoch, Ids(count, 7));
+    tail.base_length = base_length;
+    tail.first_position = first_position;
+    return schedule.OnTail(tail);
+  };
+  EXPECT_TRUE(is_relayed(3, 3, kMaxLead + 1));
+  EXPECT_TRUE(is_relayed(3, 3 + kMaxLead, 1));
+  EXPECT_TRUE(is_relayed(0, 0, 0));
+  const SpeculationStats before = schedule.stats();
+  EXPECT_FALSE(is_relayed(3, 3, kMaxLead + 2));
+  EXPECT_FALSE(is_relayed(3, 3 + kMaxLead + 1, 1));
+  EXPECT_FALSE(is_relayed(3, kMost, 1));
+  EXPECT_FALSE(is_relayed(3, kMost, 0));
+  EXPECT_FALSE(is_relayed(3, -1, 1));
+  EXPECT_FALSE(is_relayed(4, 3, 1));
+  EXPECT_FALSE(is_relayed(-1, 3, 1));
+  Tail tail = MakeTail(epoch, {7});
+  tail.distributions.resize(kMaxLead + 2);
+  EXPECT_FALSE(schedule.OnTail(tail));
+  tail.distributions.resize(1);
+  tail.distributions[0].token_ids.resize(kMaxDistribution + 1);
+  EXPECT_FALSE(schedule.OnTail(tail));
+  tail.distributions[0].token_ids.resize(1);
+  tail.distributions[0].weights.resize(kMaxDistribution + 1);
+  EXPECT_FALSE(schedule.OnTail(tail));
+  EXPECT_EQ(schedule.stats().stale_messages, before.stale_messages + 10);
+  EXPECT_EQ(schedule.stats().drafted, before.drafted);
 }
 
 // A step that holds its last row is told in two parts and counts as one round.

@@ -76,6 +76,43 @@ TEST(TargetEngineTest, EndsAtEosUnlessIgnoredAndAtStopIds) {
   EXPECT_EQ(fixture.finish[3], speculation::FinishReason::kStop);
 }
 
+// It would never step: who opened it would wait for ever.
+TEST(TargetEngineTest, ASessionThatHasEndedIsRefused) {
+  nacre::testing::TableModelOptions options;
+  options.eos_token_ids = {3};
+  TargetFixture fixture(options);
+  const int64_t free = fixture.model.kv_free_tokens();
+  OpenTarget open = MakeOpen(1, {1, 2}, 5);
+  open.token_ids = {1, 2, 4, 3};
+  OpenTarget stopped = open;
+  stopped.session_id = 2;
+  stopped.token_ids = {1, 2, 4};
+  stopped.stop_token_ids = {4};
+  OpenTarget full = open;
+  full.session_id = 3;
+  full.token_ids = {1, 2, 4, 4, 4, 4, 4};
+  for (const OpenTarget& each : {open, stopped, full}) {
+    fixture.Open(each);
+    fixture.Drain();
+    ASSERT_TRUE(fixture.failures.contains(each.session_id));
+    const absl::Status& status = fixture.failures[each.session_id];
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("nothing is left to generate"));
+  }
+  EXPECT_EQ(fixture.model.kv_free_tokens(), free);
+  // An end among the tokens of the prompt, or one that is ignored, is none.
+  OpenTarget prompt = MakeOpen(4, {1, 3}, 5);
+  OpenTarget ignoring = open;
+  ignoring.session_id = 5;
+  ignoring.ignore_eos = true;
+  for (const OpenTarget& each : {prompt, ignoring}) {
+    fixture.Open(each);
+    fixture.RunToEnd(each.session_id);
+    EXPECT_FALSE(fixture.failures.contains(each.session_id));
+  }
+}
+
 TEST(TargetEngineTest, DoesNotEndBeforeItsLeastTokens) {
   nacre::testing::TableModelOptions options;
   options.eos_token_ids = {3};
@@ -130,6 +167,37 @@ TEST(TargetEngineTest, LogprobsAreThoseOfTheModelForEveryToken) {
     EXPECT_EQ(got[i].logprob, expected.logprob);
     EXPECT_EQ(got[i].top, expected.top);
   }
+}
+
+// The step verifies what stands behind an end token, too.
+TEST(TargetEngineTest, LogprobsEndWithTheVerdict) {
+  OpenTarget open = MakeOpen(1, Prompt(4, 1), 40);
+  open.sampling.temperature = 0.7f;
+  open.logprobs = 1;
+  open.has_draft = true;
+  open.plan.window = 6;
+  open.ignore_eos = true;
+  const std::vector<int32_t> beyond =
+      Autoregressive(nacre::testing::TableModel({}), open);
+  nacre::testing::TableModelOptions options;
+  options.eos_token_ids = {beyond[6]};
+  open.ignore_eos = false;
+  TargetFixture fixture(options);
+  const std::vector<int32_t> truth = Autoregressive(fixture.model, open);
+  ASSERT_LE(truth.size(), 7u);
+  fixture.Open(open);
+  TargetCommands commands;
+  commands.stream = 1;
+  speculation::Tail tail;
+  tail.base_length = tail.first_position = 4;
+  tail.token_ids.assign(beyond.begin() + 4, beyond.begin() + 10);
+  commands.tails.push_back({1, tail});
+  fixture.engine->Push(commands);
+  fixture.Drain();
+  ASSERT_EQ(fixture.verdicts.size(), 1u);
+  EXPECT_EQ(fixture.finish[1], speculation::FinishReason::kEos);
+  EXPECT_EQ(fixture.tokens[1], truth);
+  EXPECT_EQ(fixture.logprobs[1].size(), truth.size() - 4);
 }
 
 // A hostile draft: tails of any length that are right up to a random point,
@@ -224,6 +292,67 @@ TEST(TargetEngineTest, AClosedGateOpensAtItsDeadline) {
   EXPECT_TRUE(fixture.engine->RunOnce()->stepped);
   EXPECT_EQ(fixture.verdicts.size(), 1u);
   EXPECT_TRUE(fixture.verdicts[0].degraded);
+}
+
+TEST(TargetEngineTest, TheEngineWaitsForTheEarliestGate) {
+  for (const bool shortest_first : {true, false}) {
+    TargetFixture fixture;
+    for (uint64_t id = 1; id <= 2; ++id) {
+      OpenTarget open = MakeOpen(id, Prompt(5, id), 40);
+      open.has_draft = true;
+      open.plan.window = 4;
+      open.plan.gate_after_mismatch = 2;
+      open.plan.gate_timeout_ns =
+          (id == 1) == shortest_first ? 1'000'000 : 1'000'000'000;
+      fixture.Open(open);
+    }
+    const worker::StepOutcome outcome = fixture.Drain();
+    ASSERT_TRUE(outcome.deadline_ns.has_value());
+    EXPECT_LE(*outcome.deadline_ns, fixture.now_ns + 1'000'000);
+    fixture.now_ns = *outcome.deadline_ns;
+    EXPECT_TRUE(fixture.engine->RunOnce()->stepped);
+    EXPECT_EQ(fixture.tokens[shortest_first ? 1 : 2].size(), 6u);
+    EXPECT_EQ(fixture.tokens[shortest_first ? 2 : 1].size(), 5u);
+  }
+}
+
+// It is taken over before the first step, which then shares a forward with the
+// last of the prompt.
+TEST(TargetEngineTest, APlanMayComeWhileThePromptIsFed) {
+  TargetFixture fixture({}, {.max_rows = 8});
+  OpenTarget open = MakeOpen(1, Prompt(20, 8), 1);
+  open.has_draft = true;
+  open.plan = {2, 2, 4, 1'000'000'000};
+  fixture.Open(open);
+  ASSERT_TRUE(fixture.engine->RunOnce()->stepped);
+  TargetCommands commands;
+  commands.stream = 1;
+  commands.plans.push_back({1, {0, 0, 4, 1'000'000'000}});
+  fixture.engine->Push(commands);
+  fixture.RunToEnd(1);
+  EXPECT_EQ(fixture.model.num_forwards(), 3);
+  EXPECT_EQ(fixture.model.num_rows(), 20);
+}
+
+// Neither the plan that it begins with nor a later one has a timeout.
+TEST(TargetEngineTest, WithoutGateTimeoutsItWaitsForItsTokens) {
+  TargetFixture fixture({}, {}, nullptr, nullptr, /*gate_timeouts=*/false);
+  OpenTarget open = MakeOpen(1, Prompt(5, 2), 40);
+  open.has_draft = true;
+  open.plan = {2, 2, 4, 1'000'000};
+  fixture.Open(open);
+  for (const bool anew : {false, true}) {
+    if (anew) {
+      TargetCommands commands;
+      commands.stream = 1;
+      commands.plans.push_back({1, {2, 2, 3, 1'000'000}});
+      fixture.engine->Push(commands);
+    }
+    fixture.Drain();
+    fixture.now_ns += 3'600'000'000'000;
+    EXPECT_FALSE(fixture.engine->RunOnce()->stepped);
+    EXPECT_EQ(fixture.tokens[1].size(), 5u);
+  }
 }
 
 TEST(TargetEngineTest, StopsAheadOfTheAcknowledgement) {

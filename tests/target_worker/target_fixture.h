@@ -55,7 +55,8 @@ class TargetFixture {
   explicit TargetFixture(nacre::testing::TableModelOptions model_options = {},
                          worker::StepBudget budget = {},
                          worker::TensorPublisher* tensors = nullptr,
-                         worker::FeatureFile* features = nullptr)
+                         worker::FeatureFile* features = nullptr,
+                         bool gate_timeouts = true)
       : model(std::move(model_options)) {
     TargetEngine::Options options;
     options.model = &model;
@@ -63,6 +64,7 @@ class TargetFixture {
     options.budget = budget;
     options.tensors = tensors;
     options.features = features;
+    options.gate_timeouts = gate_timeouts;
     options.send = [this](worker::StreamId stream, TargetEvents events) {
       Record(stream, events);
     };

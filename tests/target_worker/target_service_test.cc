@@ -160,6 +160,14 @@ TEST(TargetServiceTest, AnswersPings) {
       client.ReadUntil([](const auto& event) { return event.has_pong(); });
   EXPECT_EQ(event.pong().coordinator_ns(), 12345u);
   EXPECT_GT(event.pong().worker_ns(), 0u);
+  EXPECT_EQ(event.pong().attachment(), 0u);
+  // What it has been told when it attached.
+  worker.service.SetAttachment(0xF000000000000001u);
+  client.Write(control);
+  EXPECT_EQ(client.ReadUntil([](const auto& event) { return event.has_pong(); })
+                .pong()
+                .attachment(),
+            0xF000000000000001u);
 }
 
 TEST(TargetServiceTest, ClosesWhatTheCoordinatorDoesNotKeep) {

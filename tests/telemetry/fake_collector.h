@@ -4,6 +4,9 @@
 #ifndef TESTS_TELEMETRY_FAKE_COLLECTOR_H_
 #define TESTS_TELEMETRY_FAKE_COLLECTOR_H_
 
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,7 +15,6 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/rpc/server.h"
 #include "proto/otlp/trace_service.grpc.pb.h"
 
 namespace nacre::telemetry {
@@ -27,12 +29,21 @@ class FakeCollector final : public opentelemetry::proto::collector::trace::v1::
   using Span = opentelemetry::proto::trace::v1::Span;
 
   explicit FakeCollector(
-      std::shared_ptr<grpc::ServerCredentials> credentials = nullptr)
-      : server_(*rpc::RpcServer::Start(
-            {"127.0.0.1:0", "", std::move(credentials)}, {this})) {}
-  ~FakeCollector() override { server_->Shutdown(absl::ZeroDuration()); }
+      std::shared_ptr<grpc::ServerCredentials> credentials = nullptr) {
+    // Not our own server: collectors take compressed messages.
+    if (credentials == nullptr) credentials = grpc::InsecureServerCredentials();
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", credentials, &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    address_ = "127.0.0.1:" + std::to_string(port);
+  }
+  ~FakeCollector() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+  }
 
-  const std::string& address() const { return server_->address(); }
+  const std::string& address() const { return address_; }
 
   // What the next calls answer.
   void Answer(const grpc::Status& status, int64_t rejected_spans = 0) {
@@ -97,7 +108,8 @@ class FakeCollector final : public opentelemetry::proto::collector::trace::v1::
   std::multimap<std::string, std::string> metadata_;
   grpc::Status status_;
   int64_t rejected_spans_ = 0;
-  std::unique_ptr<rpc::RpcServer> server_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
 };
 
 // What the process that sent it says of itself.

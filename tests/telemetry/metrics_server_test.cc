@@ -7,8 +7,11 @@
 
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "tests/telemetry/http_get.h"
 
 namespace nacre::telemetry {
@@ -37,7 +40,7 @@ TEST(MetricsServerTest, ServesItsSourcesAndTheBuild) {
   EXPECT_EQ(samples.at("nacre_tests_total{kind=\"unit\"}"), 3);
   EXPECT_EQ(Sum(samples, "nacre_build_info", "version=\"0."), 1);
   EXPECT_THAT(HttpGet((*server)->address(), "/else"),
-              StartsWith("HTTP/1.0 404"));
+              StartsWith("HTTP/1.1 404"));
 
   std::string written;
   std::ifstream(file) >> written;
@@ -74,7 +77,51 @@ TEST(MetricsServerTest, ProbesAskForTheHealthOfNow) {
   const auto without = MetricsServer::Start({"127.0.0.1:0", ""}, {});
   ASSERT_TRUE(without.ok()) << without.status();
   EXPECT_THAT(HttpGet((*without)->address(), "/liveness"),
-              StartsWith("HTTP/1.0 404"));
+              StartsWith("HTTP/1.1 404"));
+}
+
+// A source that a hung process does not let go of.
+class HungSource final : public prometheus::Collectable {
+ public:
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    if (!asked_.HasBeenNotified()) asked_.Notify();
+    released_.WaitForNotification();
+    return {};
+  }
+  void AwaitAsked() const { asked_.WaitForNotification(); }
+  void Release() { released_.Notify(); }
+
+ private:
+  mutable absl::Notification asked_;
+  absl::Notification released_;
+};
+
+TEST(MetricsServerTest, AScrapeThatHangsDelaysNoProbe) {
+  const auto source = std::make_shared<HungSource>();
+  const auto server = MetricsServer::Start({"127.0.0.1:0", ""}, {source}, [] {
+    return HealthState{false, false, "the dispatcher hangs"};
+  });
+  ASSERT_TRUE(server.ok()) << server.status();
+  constexpr int kScrapes = 5;
+  std::vector<std::string> answers(kScrapes);
+  std::vector<std::thread> scrapes;
+  for (std::string& answer : answers) {
+    scrapes.emplace_back([&server, &answer] {
+      answer = HttpGet((*server)->address(), "/metrics");
+    });
+  }
+  source->AwaitAsked();
+  for (const char* probe : {"/liveness", "/readiness"}) {
+    const std::string answer = HttpGet((*server)->address(), probe);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 ")) << probe;
+    EXPECT_THAT(answer, EndsWith("\r\n\r\nnot ok: the dispatcher hangs\n"));
+  }
+  source->Release();
+  for (std::thread& scrape : scrapes) scrape.join();
+  for (const std::string& answer : answers) {
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK"));
+    EXPECT_THAT(answer, HasSubstr("nacre_build_info"));
+  }
 }
 
 TEST(MetricsServerTest, SaysWhyItCannotServe) {

@@ -22,17 +22,18 @@ namespace nacre::testing {
 inline constexpr uint32_t kServing = 1;
 inline constexpr uint32_t kNotServing = 2;
 
-// grpc.health.v1.Health/Check. Its messages are not packaged as code; the
-// wrapper types have the same bytes: one string, one number, both field 1.
-inline absl::StatusOr<uint32_t> CheckHealth(const std::string& address,
-                                            const std::string& service) {
+// grpc.health.v1.Health/Check, on a connection of its own. Its messages are not
+// packaged as code; the wrapper types have the same bytes: one string, one
+// number, both field 1.
+inline absl::StatusOr<uint32_t> CheckHealth(
+    const std::string& address, const std::string& service,
+    std::chrono::milliseconds patience = std::chrono::minutes(1)) {
   using google::protobuf::StringValue;
   using google::protobuf::UInt32Value;
   grpc::TemplatedGenericStub<StringValue, UInt32Value> stub(
       rpc::CreateChannel(address));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::minutes(1));
+  context.set_deadline(std::chrono::system_clock::now() + patience);
   StringValue request;
   request.set_value(service);
   UInt32Value response;

@@ -58,12 +58,19 @@ inline std::vector<int32_t> GenerateAlone(model::LanguageModel& model,
   return output;
 }
 
+struct PairExtras {
+  bool gate_timeouts = true;                // of the target
+  worker::FeatureFile* features = nullptr;  // of the draft
+  int64_t tick_ns = 100'000;                // between two things that happen
+};
+
 class InProcessPair {
  public:
   // Both models outlive the pair. `seed` orders the deliveries.
   InProcessPair(model::LanguageModel* target, model::LanguageModel* draft,
-                uint64_t seed)
-      : draft_vocab_size_(draft->info().vocab_size),
+                uint64_t seed, PairExtras extras = {})
+      : tick_ns_(extras.tick_ns),
+        draft_vocab_size_(draft->info().vocab_size),
         eos_ids_(target->info().eos_token_ids),
         random_(seed),
         target_(
@@ -72,13 +79,15 @@ class InProcessPair {
                  [this](worker::StreamId, target_worker::TargetEvents events) {
                    from_target_.push_back(std::move(events));
                  },
-             .now_ns = [this] { return now_ns_; }}),
+             .now_ns = [this] { return now_ns_; },
+             .gate_timeouts = extras.gate_timeouts}),
         draft_({.model = draft,
                 .send =
                     [this](worker::StreamId, draft_worker::DraftEvents events) {
                       from_draft_.push_back(std::move(events));
                     },
-                .now_ns = [this] { return now_ns_; }}) {}
+                .now_ns = [this] { return now_ns_; },
+                .features = extras.features}) {}
 
   std::vector<int32_t> Generate(const PairRequest& request) {
     ++session_id_;
@@ -94,7 +103,7 @@ class InProcessPair {
     bool finished = false;
     for (int64_t rounds = 0; !finished; ++rounds) {
       NACRE_CHECK(rounds < 1000000, "the session makes no progress");
-      now_ns_ += 100000;  // gates time out when nothing else happens
+      now_ns_ += tick_ns_;  // gates time out when nothing else happens
       switch (random_() % 4) {
         case 0:
           NACRE_CHECK(target_.RunOnce().ok(), "the target failed");
@@ -210,6 +219,7 @@ class InProcessPair {
     return finished;
   }
 
+  const int64_t tick_ns_;
   const int draft_vocab_size_;
   const std::vector<int32_t> eos_ids_;
   std::mt19937_64 random_;

@@ -1,18 +1,16 @@
-// A LanguageModel for tests: logits are a pure function of the last two tokens,
-// drawn at random from a seed. No weights and no kernels, so workers, engines
-// and sampling can be tested with a vocabulary of 16 in microseconds.
+// A LanguageModel for tests without weights or kernels: logits are a pure
+// function of the last two tokens and a seed, for a vocabulary of 16.
 //
 // A pair for speculation: give target and draft the same `seed`. The draft's
 // `disturbance` 0 makes it equal to the target; 0.1 lets 82 % of its greedy
 // tokens agree, 0.5 42 %, 3 18 %; `adversarial` makes it prefer what the target
 // likes least.
 //
-// It keeps the contract strictly: sequences remember their tokens, Forward past
-// the reserved length, twice the same sequence or with foreign ones is fatal.
-// It begins no step early, but counts those that it could have.
+// It keeps the contract strictly: Forward past the reserved length, with a
+// sequence twice or a foreign one is fatal. It begins no step early, but counts
+// those that it could have.
 //
-// Thread-compatible, like every LanguageModel; the counters may be read from
-// any thread.
+// Thread-compatible; any thread may read the atomic counters.
 
 #ifndef TESTS_TESTING_TABLE_MODEL_H_
 #define TESTS_TESTING_TABLE_MODEL_H_
@@ -80,6 +78,7 @@ class TableModel : public model::LanguageModel {
   int64_t num_logit_rows() const { return num_logit_rows_; }
   int64_t num_draws() const { return num_draws_; }
   int num_sequences() const { return num_sequences_; }
+  int most_shared() const { return most_shared_; }  // positions of a sequence
   bool compute_thread_bound() const { return compute_thread_bound_; }
 
   const model::ModelInfo& info() const override { return info_; }
@@ -146,13 +145,14 @@ class TableModel : public model::LanguageModel {
     hidden_.clear();
     drawn_.clear();
     for (const model::SequenceRows& rows : batch) {
-      std::vector<int32_t>& tokens = AsTable(rows.sequence)->tokens;
+      auto& tokens = static_cast<TableSequence*>(rows.sequence)->tokens;
       const size_t first_logits =
           rows.token_ids.size() - static_cast<size_t>(rows.num_logits);
       for (size_t i = 0; i < rows.token_ids.size(); ++i) {
         tokens.push_back(rows.token_ids[i]);
         if (i < first_logits) continue;
-        const std::vector<float> row = Logits(tokens);
+        std::vector<float> row = Logits(tokens);
+        if (options_.on_row) options_.on_row(tokens, &row);
         hidden_.insert(hidden_.end(), row.begin(), row.end());
         if (!rows.draws.empty() && rows.draws[i - first_logits].has_value()) {
           drawn_.push_back(DrawToken(row, *rows.draws[i - first_logits]));
@@ -181,6 +181,10 @@ class TableModel : public model::LanguageModel {
       --model->num_sequences_;
     }
     int length() const override { return static_cast<int>(tokens.size()); }
+    void Share(absl::Span<const int32_t> ids) override {
+      const int shared = std::min(length(), static_cast<int>(ids.size()));
+      model->most_shared_ = std::max(model->most_shared_, shared);
+    }
     void Truncate(int length) override {
       NACRE_CHECK(length >= 0, "truncation to a negative length");
       tokens.resize(std::min(tokens.size(), static_cast<size_t>(length)));
@@ -190,10 +194,6 @@ class TableModel : public model::LanguageModel {
     int max_length;
     std::vector<int32_t> tokens;
   };
-
-  static TableSequence* AsTable(model::Sequence* sequence) {
-    return static_cast<TableSequence*>(sequence);
-  }
 
   // A number in [-1, 1) of (seed, two tokens, id).
   static float Uniform(uint64_t seed, int32_t before, int32_t last,
@@ -208,14 +208,13 @@ class TableModel : public model::LanguageModel {
   void CheckRows(absl::Span<const model::SequenceRows> batch, size_t index) {
     const model::SequenceRows& rows = batch[index];
     NACRE_CHECK(rows.sequence != nullptr, "rows without a sequence");
-    const TableSequence* sequence = AsTable(rows.sequence);
+    const auto* sequence = static_cast<TableSequence*>(rows.sequence);
     NACRE_CHECK(sequence->model == this, "the sequence is not of this model");
-    NACRE_CHECK(!rows.token_ids.empty(), "a sequence without rows");
-    NACRE_CHECK(sequence->length() + static_cast<int>(rows.token_ids.size()) <=
-                    sequence->max_length,
+    const int count = static_cast<int>(rows.token_ids.size());
+    NACRE_CHECK(count > 0, "a sequence without rows");
+    NACRE_CHECK(sequence->length() + count <= sequence->max_length,
                 "a sequence passes its reserved length");
-    NACRE_CHECK(rows.num_logits >= 0 &&
-                    rows.num_logits <= static_cast<int>(rows.token_ids.size()),
+    NACRE_CHECK(rows.num_logits >= 0 && rows.num_logits <= count,
                 "more logits than rows");
     NACRE_CHECK(rows.draws.empty() ||
                     (options_.draws_tokens &&
@@ -233,6 +232,7 @@ class TableModel : public model::LanguageModel {
   std::function<bool()> interrupt_;
   std::atomic<int64_t> kv_free_tokens_;
   std::atomic<int> num_sequences_ = 0;
+  int most_shared_ = 0;
   std::atomic<int64_t> num_forwards_ = 0;
   std::atomic<int64_t> num_rows_ = 0;
   std::atomic<bool> compute_thread_bound_ = false;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 
 namespace nacre::testing {
 
@@ -29,6 +30,11 @@ struct TableModelOptions {
   // Called in every Forward, with its number of rows, before anything else; an
   // error is returned and nothing changes. For step times, gates and failures.
   std::function<absl::Status(int num_rows)> on_forward;
+  // Called for each row with logits, `tokens` fed so far: what a damaged weight
+  // or a sick device makes of it. Logits() does not know of it.
+  std::function<void(absl::Span<const int32_t> tokens,
+                     std::vector<float>* logits)>
+      on_row;
   // Asks, after that, whether to end early.
   bool is_interruptible = false;
 };

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "tests/tokenizer/goldens.h"
@@ -49,6 +51,27 @@ TEST_F(LoadTokenizerTest, PrefersTokenizerJson) {
   EXPECT_EQ((*LoadTokenizer(dir_))->vocab_size(), 620);
   Write("tokenizer.json", ReadTestFile("llama3.json"));
   EXPECT_EQ((*LoadTokenizer(dir_))->vocab_size(), 803);
+}
+
+// So a text of many bytes has many tokens, and needs no tokenizing to tell.
+TEST_F(LoadTokenizerTest, NoTokenStandsForMoreThanTheLongestPiece) {
+  Write("tokenizer.json", ReadTestFile("llama3.json"));
+  const std::unique_ptr<Tokenizer> json = *LoadTokenizer(dir_);
+  const std::unique_ptr<Tokenizer> bundled = LoadBundled();
+  for (const Tokenizer* tokenizer : {json.get(), bundled.get()}) {
+    size_t longest = 0;
+    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+      longest = std::max(longest, tokenizer->IdToPiece(id).size());
+      const std::string piece = tokenizer->Decode({id});
+      std::string text;
+      for (int i = 0; i < 20; ++i) text += piece;
+      const auto ids = tokenizer->Encode(text);
+      if (!ids.ok()) continue;  // a part of a character
+      EXPECT_LE(text.size(), ids->size() * tokenizer->longest_piece_bytes())
+          << piece;
+    }
+    EXPECT_EQ(tokenizer->longest_piece_bytes(), longest);
+  }
 }
 
 TEST_F(LoadTokenizerTest, ErrorsNameTheFile) {

@@ -1,5 +1,5 @@
 // Small parts without a file format: UTF-8, tries, the byte alphabet, Unicode
-// forms, regular expressions, splitting.
+// forms, splitting.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,6 @@
 
 #include "tokenizer/byte_level.h"
 #include "tokenizer/prefix_trie.h"
-#include "tokenizer/regex.h"
 #include "tokenizer/text_split.h"
 #include "tokenizer/unicode_normalization.h"
 #include "tokenizer/utf8.h"
@@ -99,37 +98,40 @@ TEST(UnicodeNormalizationTest, OrdersLongRunsOfMarks) {
 
 TEST(UnicodeNormalizationTest, LowercasesCharacterByCharacter) {
   EXPECT_EQ(LowercaseUnicode("AÉΣ\u0130"), "aéσi\u0307");
+  // Unicode 16 and 17.
+  EXPECT_EQ(LowercaseUnicode("\u1C89\uA7CB\uA7DC\U00010D50\U00016EB8x"),
+            "\u1C8A\u0264\u019B\U00010D70\U00016ED3x");
 }
 
-TEST(RegexTest, SpaceAndWordClassesAreUnicodes) {
-  const auto count = [](const char* pattern, const char* text) {
-    return Regex::Compile(pattern, "test")->FindAll(text)->size();
-  };
-  EXPECT_EQ(count(R"(\s)", "\u180E \u00A0\u3000"), 3u);
-  EXPECT_EQ(count(R"([^\s]+)", "a\u180Eb c"), 2u);
-  EXPECT_EQ(count(R"([]\s]+)", "] ]"), 1u);
-  EXPECT_EQ(count(R"([[:alpha:]\s]+)", "a b1c"), 2u);
-  EXPECT_EQ(count(R"(\w+)", "e\u0301_1 x"), 2u);
-  EXPECT_EQ(count(R"(\\s)", "\\s s"), 1u);
+TEST(UnicodeNormalizationTest, LeavesWhatIsYoungerThanTheLibrarysTables) {
+  const UnicodeForm nfkc = {.compatibility = true, .compose = true};
+  const UnicodeForm nfd = {.compatibility = false, .compose = false};
+  // Each has a decomposition by now; the ligature always had.
+  EXPECT_EQ(NormalizeUnicode("\u32FF\uA7F2\uFB01\U00010781", nfkc),
+            "\u32FF\uA7F2fi\U00010781");
+  EXPECT_EQ(NormalizeUnicode("\U00011938e\u0301", nfkc), "\U00011938\u00E9");
+  EXPECT_EQ(NormalizeUnicode("\U00011935\U00011930", nfkc),
+            "\U00011935\U00011930");
+  // A mark with a class by now keeps its place and stops the others.
+  EXPECT_EQ(NormalizeUnicode("a\u0315\u0897\u0301\u0323", nfd),
+            "a\u0315\u0897\u0323\u0301");
 }
 
-TEST(RegexTest, LimitsAreErrors) {
-  const auto regex = *Regex::Compile("(a+)+$x|(a+)+b", "test");
-  EXPECT_EQ(regex.FindAll(std::string(5000, 'a')).status().code(),
-            absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(Regex::Compile(std::string(70'000, 'a'), "p").status().code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(Regex::Compile("a[", "p.q").status().message()),
-              ::testing::HasSubstr("p.q 'a[' is no regular expression"));
+TEST(Utf8Test, CutsBehindWholeCharacters) {
+  const std::string text = "a\u00E9\u4E2D";
+  EXPECT_EQ(CutUtf8(text, 6), text);
+  EXPECT_EQ(CutUtf8(text, 5), "a\u00E9");
+  EXPECT_EQ(CutUtf8(text, 3), "a\u00E9");
+  EXPECT_EQ(CutUtf8(text, 2), "a");
+  EXPECT_EQ(CutUtf8(text, 0), "");
 }
 
-TEST(RegexTest, EscapedTextFindsItself) {
-  const std::string literal("a.b\\[x]\0\n(*)\xC3\xA9#-^", 17);
-  const auto regex = Regex::Compile(Regex::Escape(literal), "test");
-  ASSERT_TRUE(regex.ok()) << regex.status();
-  const auto matches = regex->FindAll("__" + literal);
-  ASSERT_EQ(matches->size(), 1u);
-  EXPECT_EQ((*matches)[0].begin, 2u);
+TEST(Utf8Test, WordCharactersAreThoseOfUnicode16) {
+  EXPECT_TRUE(IsWordCharacter(0x200D));
+  EXPECT_TRUE(IsWordCharacter(0x31350));
+  EXPECT_TRUE(IsWordCharacter(0x897));
+  EXPECT_FALSE(IsWordCharacter(0x1E5FF));
+  EXPECT_FALSE(IsWordCharacter(0xB2));
 }
 
 TEST(TextSplitTest, PiecesOfTheFiveBehaviors) {

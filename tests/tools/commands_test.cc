@@ -54,7 +54,8 @@ TEST(GenerateCommandTest, StreamsTheTextAndSumsUpOnStderr) {
   const Outcome outcome =
       Nacre({"generate", "--address", server.address(), "--prompt", "zero",
              "--method=pearl", "--window", "6", "--max-tokens", "9", "--stop",
-             "x", "--seed", "3", "--ignore-eos", "--top-p", "0.5"});
+             "x", "--seed", "3", "--ignore-eos", "--top-p", "0.5",
+             "--numerics-id", "cpu-v1"});
   EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
   EXPECT_EQ(outcome.out, "one two\n");
   EXPECT_THAT(outcome.err, HasSubstr("3 generated"));
@@ -69,6 +70,7 @@ TEST(GenerateCommandTest, StreamsTheTextAndSumsUpOnStderr) {
   EXPECT_EQ(request.stop().stop(0), "x");
   EXPECT_TRUE(request.stop().ignore_eos());
   EXPECT_EQ(request.sampling().seed(), 3);
+  EXPECT_EQ(request.numerics_id(), "cpu-v1");
   EXPECT_EQ(request.sampling().top_p(), 0.5F);
   EXPECT_FALSE(request.sampling().has_temperature());
   EXPECT_FALSE(request.output().trace());

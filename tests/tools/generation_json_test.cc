@@ -14,6 +14,7 @@ v1::Complete Answer() {
   complete.add_prompt_token_ids(1);
   complete.set_finish_reason(v1::FINISH_REASON_LENGTH);
   complete.set_seed(18446744073709551615U);
+  complete.set_numerics_id("cpu-v1");
   complete.mutable_usage()->set_prompt_tokens(1);
   complete.mutable_usage()->set_completion_tokens(2);
   v1::SpeculationReport* report = complete.mutable_speculation();
@@ -43,6 +44,7 @@ TEST(GenerationJsonTest, HasExactlyTheDocumentedFields) {
   EXPECT_EQ(JsonText(GenerationJson(Answer()), -1),
             R"({"text":"a\"b","token_ids":[9,4],"prompt_token_ids":[1],)"
             R"("finish_reason":"length","seed":18446744073709551615,)"
+            R"("numerics_id":"cpu-v1",)"
             R"("usage":{"prompt_tokens":1,"completion_tokens":2,)"
             R"("cached_tokens":0},)"
             R"("speculation":{"method":"pearl","window":5,"policy":"constant",)"

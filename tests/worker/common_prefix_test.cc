@@ -79,6 +79,27 @@ TEST(CommonPrefixTest, NobodyWaitsForWhoGetsNothing) {
       ElementsAre(7, 2, 0, 5));
 }
 
+TEST(CommonPrefixTest, OneThatGetsNothingHoldsUpNoOther) {
+  const Ids oldest(40, 1);
+  const Ids longer(30, 2);
+  const Ids shorter(6, 2);
+  const Ids another(7, 3);
+  EXPECT_THAT(
+      Share(
+          {{oldest, 0, 40}, {longer, 0, 30}, {shorter, 0, 6}, {another, 0, 7}},
+          10),
+      ElementsAre(5, 0, 5, 0));
+}
+
+// Its last token is the first step's row: it could not take the block over.
+TEST(CommonPrefixTest, APromptThatEndsWithTheBlockDoesNotWaitForIt) {
+  const Ids older(12, 1);
+  const Ids ends(4, 1);
+  const Ids goes_on(5, 1);
+  EXPECT_THAT(Share({{older, 0, 12}, {ends, 0, 4}}, 64), ElementsAre(12, 4));
+  EXPECT_THAT(Share({{older, 0, 12}, {goes_on, 0, 5}}, 64), ElementsAre(12, 0));
+}
+
 // Prompts that are computed to their end, some of them alike, under any budget:
 // all of them come to it, and what is alike is computed about once.
 TEST(CommonPrefixTest, EveryPromptComesToItsEnd) {

@@ -115,15 +115,17 @@ TEST(DeviceDrawPairTest, WhatNeedsLogitsSaysTheSame) {
   request.sampling.top_p = 0.9f;
   EXPECT_EQ(InProcessPair(&target, &draft, 3).Generate(request),
             GenerateAlone(target, request));
-  EXPECT_EQ(target.draws + draft.draws, 0);
+  // Of each, the row behind its prompt that is only looked at.
+  EXPECT_EQ(target.draws, 1);
+  EXPECT_EQ(draft.draws, 1);
   // The draft's policy reads rows, the target's tokens are drawn.
   request.sampling.top_p = 1.0f;
   request.policy = "svip";
-  target.draws = 0;
+  target.draws = draft.draws = 0;
   EXPECT_EQ(InProcessPair(&target, &draft, 3).Generate(request),
             GenerateAlone(target, request));
-  EXPECT_GT(target.draws, 0);
-  EXPECT_EQ(draft.draws, 0);
+  EXPECT_GT(target.draws, 1);
+  EXPECT_EQ(draft.draws, 1);
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ EngineStats Stats() {
   stats.reaped_sessions = 3;
   stats.prefix_queries = 80;
   stats.prefix_hits = 32;
+  stats.nonfinite_logits = 4;
   stats.time = time.At(15'000'000'000);
   return stats;
 }
@@ -60,6 +61,7 @@ TEST(EngineMetricsTest, ATargetsLife) {
   EXPECT_EQ(at("nacre_worker_reaped_sessions_total", ""), 3);
   EXPECT_EQ(at("nacre_worker_prefix_cache_queries_total", ""), 80);
   EXPECT_EQ(at("nacre_worker_prefix_cache_hits_total", ""), 32);
+  EXPECT_EQ(at("nacre_nonfinite_logits_total", ""), 4);
   EXPECT_EQ(at("nacre_kv_cache_usage_ratio", ""), 0.25);
 }
 

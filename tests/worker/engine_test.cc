@@ -31,9 +31,11 @@ class CountingEngine : public Engine {
 
   EngineInbox<int> inbox;
   int sum = 0;
+  int deliveries = 0;
 
  protected:
   void Wake() override { inbox.Wake(); }
+  void Deliver(Delivery) override { ++deliveries; }
   void WaitForCommands(const StepOutcome& idle) override {
     inbox.Wait(idle.deadline_ns);
   }
@@ -52,6 +54,17 @@ TEST(EngineTest, RunsUntilStopped) {
   engine.Stop();
   thread.join();
   EXPECT_EQ(engine.sum, 7);
+}
+
+TEST(EngineTest, RunEndsWithADelivery) {
+  CountingEngine engine;
+  engine.Stop();
+  EXPECT_TRUE(engine.Run().ok());
+  EXPECT_EQ(engine.deliveries, 1);
+  CountingEngine broken;
+  broken.inbox.Push(-1);
+  EXPECT_FALSE(broken.Run().ok());
+  EXPECT_EQ(broken.deliveries, 1);
 }
 
 TEST(EngineTest, StopBeforeRunIsNotLost) {

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -31,6 +33,11 @@ class HealthTest : public ::testing::Test {
       if (hang_) release_.WaitForNotification();
       return absl::OkStatus();
     };
+    model_options.on_row = [this](absl::Span<const int32_t>,
+                                  std::vector<float>* row) {
+      if (!computes_wrongly_) return;
+      row->assign(row->size(), std::numeric_limits<float>::quiet_NaN());
+    };
     model_ = std::make_unique<nacre::testing::TableModel>(model_options);
     target_worker::TargetEngine::Options engine_options;
     engine_options.model = model_.get();
@@ -44,13 +51,14 @@ class HealthTest : public ::testing::Test {
     EXPECT_TRUE(engine_thread_->WaitForWarmUp().ok());
   }
 
-  void StartHealth() {
+  // No hang is seen by mistake, however busy the machine is.
+  void StartHealth(absl::Duration hang_timeout = absl::Hours(1)) {
     Health::Options options;
     options.engine = engine_.get();
     options.set_serving = [this](const std::string& service, bool serving) {
       server_->SetServing(service, serving);
     };
-    options.hang_timeout = absl::Milliseconds(100);
+    options.hang_timeout = hang_timeout;
     options.period = absl::Milliseconds(5);
     health_ = std::make_unique<Health>(std::move(options));
   }
@@ -68,6 +76,7 @@ class HealthTest : public ::testing::Test {
   }
 
   std::atomic<bool> hang_{false};
+  std::atomic<bool> computes_wrongly_{false};
   absl::Notification release_;
   std::unique_ptr<nacre::testing::TableModel> model_;
   std::unique_ptr<target_worker::TargetEngine> engine_;
@@ -87,7 +96,7 @@ TEST_F(HealthTest, NothingServesBeforeThereIsHealth) {
 }
 
 TEST_F(HealthTest, AHungForwardTurnsLivenessRedUntilItGoesOn) {
-  StartHealth();
+  StartHealth(/*hang_timeout=*/absl::Milliseconds(500));
   hang_ = true;
   target_worker::OpenTarget open;
   open.session_id = 1;
@@ -102,6 +111,7 @@ TEST_F(HealthTest, AHungForwardTurnsLivenessRedUntilItGoesOn) {
     Await(service, kNotServing);
   }
   EXPECT_TRUE(health_->hung());
+  EXPECT_TRUE(health_->unfit());
   EXPECT_FALSE(health_->state().live);
   EXPECT_EQ(health_->state().note, "the engine hangs");
   EXPECT_EQ(Check("startup"), kServing);
@@ -111,6 +121,36 @@ TEST_F(HealthTest, AHungForwardTurnsLivenessRedUntilItGoesOn) {
     Await(service, kServing);
   }
   EXPECT_FALSE(health_->hung());
+}
+
+TEST_F(HealthTest, AnEngineThatComputesNoNumbersIsNotLive) {
+  StartHealth();
+  computes_wrongly_ = true;
+  EXPECT_FALSE(health_->unfit());
+  for (uint64_t id = 1; id <= 3; ++id) {
+    target_worker::OpenTarget open;
+    open.session_id = id;
+    open.token_ids = {1, 2, 3};
+    open.prompt_length = 3;
+    open.max_tokens = 5;
+    target_worker::TargetCommands commands;
+    commands.stream = 1;
+    commands.open.push_back(open);
+    engine_->Push(std::move(commands));
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (engine_->stats().nonfinite_logits < id) {
+      ASSERT_LT(absl::Now(), deadline);
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+  for (const char* service : {"liveness", "readiness", ""}) {
+    Await(service, kNotServing);
+  }
+  EXPECT_EQ(Check("startup"), kServing);
+  EXPECT_TRUE(health_->unfit());
+  EXPECT_FALSE(health_->hung());  // it still takes commands
+  EXPECT_FALSE(health_->state().live);
+  EXPECT_EQ(health_->state().note, "the device computes no numbers");
 }
 
 TEST_F(HealthTest, ADrainingWorkerIsLiveButNotReady) {
@@ -126,7 +166,7 @@ TEST_F(HealthTest, ADrainingWorkerIsLiveButNotReady) {
 }
 
 TEST_F(HealthTest, AnEngineThatHangsWhileDrainingStaysUnready) {
-  StartHealth();
+  StartHealth(/*hang_timeout=*/absl::Milliseconds(100));
   health_->Drain();
   engine_thread_ = nullptr;  // nobody takes what is pushed from here on
   engine_->Push({});

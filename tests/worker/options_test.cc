@@ -37,6 +37,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--prefill-chunk=64",
                           "--spin=250us",
                           "--prefix-cache=off",
+                          "--gate-timeouts=off",
                           "--policy-file=disco=/a=b",
                           "--policy-file",
                           "specdec++=dir",
@@ -65,6 +66,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->prefill_chunk, 64);
   EXPECT_EQ(options->spin, absl::Microseconds(250));
   EXPECT_FALSE(options->prefix_cache);
+  EXPECT_FALSE(options->gate_timeouts);
   EXPECT_THAT(options->policy_files,
               ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
   EXPECT_EQ(options->record_features, "rows.jsonl");

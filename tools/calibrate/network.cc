@@ -12,9 +12,11 @@ namespace {
 
 using speculation::kDiscoInputs;
 
-// Below it an input counts as constant: dividing by less would blow up what is
-// rounding.
+// Below one of them an input counts as constant: dividing by less would blow up
+// what is rounding, of the input or, beside a mean, of the bias that both are
+// folded into (float32: 24 bits).
 constexpr double kSmallestSpread = 1e-6;
+constexpr double kSmallestSpreadOfMean = 1e-4;
 
 }  // namespace
 
@@ -32,7 +34,9 @@ InputScale ScaleOf(absl::Span<const Example> examples) {
     }
     const double spread = std::sqrt(squares / count);
     scale.mean[i] = mean;
-    scale.spread[i] = spread > kSmallestSpread ? spread : 1.0;
+    const double smallest =
+        std::max(kSmallestSpread, kSmallestSpreadOfMean * std::abs(mean));
+    scale.spread[i] = spread > smallest ? spread : 1.0;
   }
   return scale;
 }

@@ -25,7 +25,7 @@ struct InputScale {
   std::array<double, speculation::kDiscoInputs> spread = {};  // > 0
 };
 
-// Of one or more examples. An input that does not vary has a spread of 1.
+// Of one or more examples. An input that hardly varies has a spread of 1.
 InputScale ScaleOf(absl::Span<const Example> examples);
 
 class Network {

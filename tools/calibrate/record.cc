@@ -56,6 +56,8 @@ absl::Status Run(const CalibrationPlan& plan, const std::vector<int>& prompts,
   Cluster::Options options = plan.cluster;
   draft.AddFlags(with_states, &options.draft_args);
   if (with_target) target.AddFlags(true, &options.target_args);
+  // A late draft, on a busy machine, must leave no gap.
+  options.target_args.push_back("--gate-timeouts=off");
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Workers> workers,
                          Workers::Start(options, terminal));
   using Answers = std::map<int, std::vector<int32_t>>;
@@ -97,10 +99,9 @@ absl::StatusOr<Recording> RecordAnswers(const CalibrationPlan& plan,
   Recording recording(OptionsOf(plan));
   std::vector<int> prompts = recording.Incomplete();
   for (int run = 0; run < kMaxRecordingRuns && !prompts.empty(); ++run) {
-    const size_t before = recording.recorded();
     NACRE_RETURN_IF_ERROR(
         Run(plan, prompts, RecordingWindow(plan, run), terminal, &recording));
-    if (recording.recorded() == before) break;
+    if (recording.recorded() == 0) break;
     prompts = recording.Incomplete();
   }
   const size_t recorded = recording.recorded();

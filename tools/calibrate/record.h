@@ -17,8 +17,8 @@ inline constexpr int kMaxRecordingRuns = 6;
 int RecordingWindow(const CalibrationPlan& plan, int run);
 
 // Of all prompts, in runs of a cluster each: again those that have gaps, until
-// there is none, a run has closed none, or kMaxRecordingRuns. Prints what is
-// still missing. Errors: of starting clusters, of requests, of the recording
+// there is none, a run has recorded nothing, or kMaxRecordingRuns. Prints what
+// is still missing. Errors: of starting clusters, of requests, of the recording
 // (recording.h), of the disk; CANCELLED after Ctrl-C; DATA_LOSS where more than
 // half is missing: the disk was full or the worker died.
 absl::StatusOr<Recording> RecordAnswers(const CalibrationPlan& plan,

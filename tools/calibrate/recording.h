@@ -1,10 +1,10 @@
 // What was recorded of the target's answers, one example a position.
 //
 // A run leaves positions out: those whose token the target added itself, behind
-// a chunk that was right or where it did not wait for a late draft. Which they
-// are depends on time. What a row says of its position does not, so runs with
-// other chunks fill the gaps, and a recording that is whole is the same
-// whenever it is made.
+// a chunk that was right. Which they are depends on the chunks, and not on
+// time: the target waits for its draft however long. What a row says of its
+// position depends on neither, so runs with other chunks fill the gaps, and a
+// recording that is whole is the same however it is made.
 //
 // Pure.
 

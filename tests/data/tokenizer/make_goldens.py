@@ -369,10 +369,62 @@ def make_components():
                 "split %s %s" % (behavior, invert),
                 {"pre_tokenizer": split(r"\s|[0-9.,']", behavior, invert)}))
 
+    # Each with texts of its own.
+    fused = {"fuse_unk": True}
+    first = {"type": "Sequence", "pretokenizers": [
+        {"type": "Punctuation", "behavior": "Isolated"}, metaspace("first")]}
+    variants += [
+        ("joiners", {"model": fused, "pre_tokenizer": {"type": "Whitespace"}},
+         ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 x",
+          "\u0915\u094d\u200d\u0937", "a\u200cb \u200d\u200c",
+          "\ufe0f\u200d \u2642\ufe0f", "\u00b2x \U00031350\u094dy"]),
+        ("punctuation", {"model": fused, "pre_tokenizer": {
+            "type": "Punctuation", "behavior": "Isolated"}},
+         ["  \u166d", "a\u061db\u09fdc", "\u1b7d\u2e52x$^`", "\U000111c9y",
+          "\U00010d6e\U0001e5ff.", "\u00a7\u00b6\u3001\u300c\uff01"]),
+        ("new digits", {"model": fused, "pre_tokenizer": {
+            "type": "Digits", "individual_digits": True}},
+         ["a\U00010d40\U00011de3b", "\U0001ccf0\u0661\u00b2\u2163",
+          "\U00016ff4\U00016ff6x"]),
+        ("first of many", {"normalizer": {"type": "NFKD"},
+                           "pre_tokenizer": first},
+         ["\u2026", "\u2026 a", "a\u2026", "\u2460\u2461 \ufb01", "\u00e9."]),
+        ("first after a strip", {"normalizer": {
+            "type": "Strip", "strip_left": True, "strip_right": True},
+                                 "pre_tokenizer": first},
+         ["  a", "a ", " ", "\u3000.a."]),
+        ("first after a replacement", {
+            "normalizer": {"type": "Sequence", "normalizers": [
+                {"type": "Replace", "pattern": {"Regex": "a|bc|^d"},
+                 "content": ".x."},
+                {"type": "Prepend", "prepend": "e."},
+                {"type": "Lowercase"}, {"type": "NFC"}]},
+            "pre_tokenizer": first},
+         ["a", "bc", "Ba", "da", "ba", "xa", "bca", "\u0130a"]),
+        ("overlapping added tokens", {"added_tokens": added(
+            size, ("<s>", {"special": True}),
+            ("</s>", {"special": True, "rstrip": True}), ("  ", {}),
+            ("</t>", {"rstrip": True, "lstrip": True}))},
+         ["</s>   y", "</s>  y", "</s>    </s>   ", "</t>   </t>  a",
+          "a   </t>    </s>", "   </s> x"]),
+        ("normalized added tokens", {
+            "normalizer": {"type": "Lowercase"}, "added_tokens": added(
+                size, ("<S>", {"special": True, "normalized": True}),
+                ("</s>", {"special": True, "normalized": True}),
+                ("John", {"normalized": True}), ("HE", {}),
+                ("\u0130x", {"normalized": True, "lstrip": True}))},
+         ["<s>john</s>", "JOHN HE he <S>", "a i\u0307x", "\u0130X \u0130x"]),
+        ("normalization of new characters", {
+            "model": fused, "normalizer": {"type": "NFKC"},
+            "pre_tokenizer": split(r"\w", "Isolated")},
+         ["\u32ff\ua7f2\U00010781", "\U00011935\U00011930 \U00011938",
+          "a\u0315\u0897\u0301\u0323"]),
+    ]
+
     rng = random.Random(31)
     pool = SPECIAL_CASES + MULTILINGUAL
     output = []
-    for name, patch in variants:
+    for name, patch, *own in variants:
         variant = copy.deepcopy(document)
         for key, value in patch.items():
             if key == "model":
@@ -385,6 +437,7 @@ def make_components():
         chosen += ["<s> Hello</s>World <s>x  </s>\n", "John Johnny John's ab abab",
                    "HELLO world hello World abab  ab ab", "a.a..ab 12 3.45, 6",
                    "eeaee  xe", "\u180e x \u0301y\n^x", "x<s>  hello"]
+        chosen += own[0] if own else []
         cases = []
         for text in chosen:
             ids = tokenizer.encode(text).ids

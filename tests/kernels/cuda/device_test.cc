@@ -41,8 +41,16 @@ TEST_F(DeviceTest, SaysWhyThereIsNone) {
                absl::StatusCode::kFailedPrecondition,
                HasSubstr("cudaErrorNoDevice"));
   emulation::settings.count_error = cudaErrorInsufficientDriver;
-  ExpectStatus(Device::Open(0).status(), absl::StatusCode::kFailedPrecondition,
-               HasSubstr("device 0: emulated error"));
+  emulation::settings.driver_version = 12040;
+  ExpectStatus(
+      Device::Open(0).status(), absl::StatusCode::kFailedPrecondition,
+      AllOf(HasSubstr("device 0: the NVIDIA driver is too old: it has CUDA "
+                      "12.4, this program needs "),
+            HasSubstr("cudaErrorInsufficientDriver")));
+#if CUDART_VERSION / 1000 == 13
+  EXPECT_THAT(std::string(Device::Open(0).status().message()),
+              HasSubstr(", a driver of version 580 or later: "));
+#endif
   emulation::settings.driver_version = 0;
   ExpectStatus(Device::Open(0).status(), absl::StatusCode::kFailedPrecondition,
                HasSubstr("device 0: no NVIDIA driver: "));

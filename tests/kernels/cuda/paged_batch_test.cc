@@ -73,6 +73,14 @@ TEST_F(PagedBatchTest, NoticesThatATableChangedWhereItLies) {
               ElementsAre(7, 5));
 }
 
+TEST_F(PagedBatchTest, SendsAgainWhatLayInMemoryThatBecameTooSmall) {
+  const std::vector<RowContext> contexts = {{first_.data(), 20}};
+  batch_->SendRows(contexts, kBlockSize);
+  ASSERT_TRUE(batch_->Reserve(1000, 1000));
+  EXPECT_THAT(Download(batch_->SendRows(contexts, kBlockSize).tables, 2),
+              ElementsAre(7, 3));
+}
+
 TEST_F(PagedBatchTest, KeepsTheErrorWhereThereIsNoRoom) {
   emulation::settings.memory_bytes = emulation::counts.used_bytes;
   const std::vector<RowContext> contexts = {{first_.data(), 20}};

@@ -81,7 +81,12 @@ void Checks::OnTargetForward(absl::Span<const model::SequenceRows> batch) {
       }
       if (position < request.prompt_length() - 1) ++request.prefilled;
     }
-    if (rows.num_logits == 0) continue;
+    if (rows.num_logits < 1) {
+      Fail("the KV of request ", request.index, " up to position ", position,
+           " is shared without a look at a row behind it");
+    }
+    // A chunk of the prompt.
+    if (rows.num_logits == 1 && position < session.committed) continue;
     session.verifies = true;
     session.attached_in_step = session.holds = false;
     session.step_epoch = session.epoch;
@@ -148,6 +153,10 @@ void Checks::OnDraftForward(absl::Span<const model::SequenceRows> batch) {
       }
       prefix = ExtendHash(prefix, token_id);
       ++position;
+    }
+    if (rows.num_logits != 1) {
+      Fail("the draft of request ", request.index, " has ", rows.num_logits,
+           " rows with logits in a step");
     }
     session.may_feed_again = session.drew ? -1 : session.last_fed;
     session.before_step = {session.drew, session.last_fed};

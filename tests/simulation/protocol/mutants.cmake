@@ -109,6 +109,15 @@ nacre_mutant_statement(cached_tokens_not_told target_worker/target_engine.cc
   [[outbox_.For(session.stream).common.cached.push_back({session.id, taken});]]
   [[]])
 
+nacre_mutant_statement(drain_reserves_no_room coordinator/dispatcher_failover.cc
+  [[TakeTarget(session, target_id);  // the next one finds less room
+        moved.push_back(&session);]]
+  [[held_.insert(session_id);]])
+nacre_mutant(requests_do_not_wait_for_targets coordinator/placer.cc
+  [[MayComeBack(request, now_ns) ? absl::OkStatus() : status]] [[status]])
+nacre_mutant(any_kind_of_target_will_do coordinator/placer.cc
+  [[wanted.empty() || wanted == numerics_id]] [[true]])
+
 # ------------------------------------------------------------- the ratio test
 # The first five change the law of what is emitted and nothing else; the first
 # two only where what was decided is lost with a target.

@@ -149,7 +149,47 @@ void DrawVerifications(Schedule* schedule) {
   }
 }
 
+// What requests wait for and how long; some ask for one kind of targets. In
+// some schedules targets drain that have room for a few requests each.
+void DrawWaits(Schedule* schedule) {
+  Random random(schedule->seed * 0xA24BAED4963EE407 + 13);
+  schedule->queue_timeout_ns = random.OneOf(
+      {30 * kMillisecond, 200 * kMillisecond, 60'000 * kMillisecond});
+  schedule->hold_without_target = !random.Percent(20);
+  int64_t longest = 0;
+  for (RequestOptions& request : schedule->requests) {
+    coordinator::RequestSpec& spec = request.spec;
+    spec.prefixes = coordinator::PrefixesOf(spec.prompt_ids);
+    if (random.Percent(4)) {
+      spec.numerics_id = NumericsId(random.Percent(80) ? 0 : 1);
+    }
+    longest = std::max(longest, static_cast<int64_t>(spec.prompt_ids.size()) +
+                                    spec.max_tokens);
+  }
+  if (!random.Percent(10)) return;
+  int num_targets = 0;
+  for (WorkerOptions& worker : schedule->workers) {
+    if (worker.role != WorkerRole::kTarget) continue;
+    ++num_targets;
+    worker.numerics = 0;
+    worker.has_little_kv = true;
+    worker.kv_capacity_tokens =
+        coordinator::KvLedger::Need(longest) * (1 + random.Below(2));
+  }
+  for (int i = random.Below(num_targets); i >= 0; --i) {
+    Fault fault;
+    fault.kind = Fault::Kind::kDrain;
+    fault.at_ns = random.Between(0, 40 * kMillisecond);
+    fault.worker = random.Below(num_targets);
+    schedule->faults.push_back(fault);
+  }
+}
+
 }  // namespace
+
+std::string NumericsId(int numerics) {
+  return absl::StrCat("numerics", numerics);
+}
 
 Schedule RandomSchedule(uint64_t seed) {
   Random random(seed * 2 + 1);
@@ -205,6 +245,7 @@ Schedule RandomSchedule(uint64_t seed) {
   }
   DrawPolicies(&schedule);
   DrawVerifications(&schedule);
+  DrawWaits(&schedule);
   if (random.Percent(25)) return schedule;
   const int num_faults = 1 + random.Below(6);
   const int64_t horizon_ns =
@@ -251,6 +292,9 @@ std::string Describe(const Schedule& schedule) {
             ? ", by the ratio test"
             : "",
         request.spec.ignore_eos ? ", ignore_eos" : "",
+        request.spec.numerics_id.empty()
+            ? std::string()
+            : absl::StrCat(", only ", request.spec.numerics_id),
         request.spec.stop.empty()
             ? std::string()
             : absl::StrCat(", stop \"", request.spec.stop[0], "\""),

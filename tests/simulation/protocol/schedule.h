@@ -59,7 +59,7 @@ struct Fault {
     kSilence,             // the process stops for longer; its connection stands
     kCrash,               // the process dies; another incarnation comes back
     kDeviceError,         // the next forward fails: the process exits
-    kDrain,               // no new sessions
+    kDrain,               // no new sessions; those it has move or stay
     kInject,              // a stale, repeated or malformed message
     kRestartCoordinator,  // all clients and connections are lost
   };
@@ -79,6 +79,8 @@ struct Schedule {
   int64_t coordinator_clock_ns = 0;
   int64_t failover_timeout_ns = 0;
   int64_t worker_timeout_ns = 0;  // a silent worker is out of service
+  int64_t queue_timeout_ns = 60'000 * kMillisecond;
+  bool hold_without_target = true;
   // What drafts say changes on its way: tokens, marks, distributions.
   bool tampers = false;
   std::vector<WorkerOptions> workers;
@@ -87,6 +89,9 @@ struct Schedule {
 };
 
 Schedule RandomSchedule(uint64_t seed);
+
+// What targets of these numerics call them.
+std::string NumericsId(int numerics);
 
 // One or two lines for a failure report.
 std::string Describe(const Schedule& schedule);

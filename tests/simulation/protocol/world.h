@@ -52,6 +52,7 @@ class World {
     uint64_t dispatcher_id = 0;  // 0 once the dispatcher was told of its loss
     bool carries_commands = true;
     bool carries_events = true;
+    bool drained = false;  // gets no new sessions
     bool lost_at_worker = false;
     // The coordinator's own account of whether the worker lives, and the
     // world's. Kept while it is watched: before, all is well.
@@ -142,6 +143,8 @@ class World {
   void Cancel(RequestState& request);
   void Read(RequestState& request);
   void OnEnded(RequestState& request);
+  // Whether one takes sessions; of one kind, unless that is empty.
+  bool HasReadyTarget(const std::string& numerics_id) const;
   // The request is opened on a target of these numerics.
   void OnOpened(RequestState& request, int numerics);
   const LogitTable& TargetTable(int numerics) const;
@@ -181,6 +184,7 @@ class World {
   void Crash(Process& process, bool loses_events, int64_t down_ns);
   void LoseAtWorker(Link& link);
   void LoseAtDispatcher(Link& link);
+  void Drain(Link& link);
   void OpenHalf(Link& link, int64_t noticed_ns);
   // From now on the coordinator's rule for silent workers is applied to it.
   void Watch(Link& link);
@@ -199,7 +203,8 @@ class World {
   int64_t now_ns_ = 1;
   uint64_t next_order_ = 0;
   std::vector<Event> events_;  // a heap
-  bool lost_target_ = false;   // some target was lost or drained
+  bool lost_target_ = false;   // some target was lost
+  bool had_target_ = false;    // this dispatcher
   bool broke_device_ = false;
   int64_t commands_sent_ = 0;
 

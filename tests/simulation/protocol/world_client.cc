@@ -24,14 +24,14 @@ void World::Client::OpenTarget(const coordinator::TargetOpening& opening) {
   const coordinator::RequestSpec& request = *opening.request;
   SessionOnWorker& session =
       Opened(opening.session_id, request,
-             static_cast<int>(opening.token_ids->size()), opening.epoch);
+             static_cast<int>(opening.token_ids().size()), opening.epoch);
   world_->OnOpened(
       *session.request,
       world_->processes_[static_cast<size_t>(link_->worker)].options->numerics);
-  world_->checks_.OnOpened(session, *opening.token_ids);
+  world_->checks_.OnOpened(session, opening.token_ids());
   target_worker::OpenTarget open;
   open.session_id = opening.session_id;
-  open.token_ids = *opening.token_ids;
+  open.token_ids = opening.token_ids();
   open.prompt_length = static_cast<int>(request.prompt_ids.size());
   open.max_tokens = request.max_tokens;
   open.sampling = request.sampling;
@@ -50,7 +50,7 @@ void World::Client::OpenDraft(const coordinator::DraftOpening& opening) {
   const coordinator::RequestSpec& request = *opening.request;
   SessionOnWorker& session =
       Opened(opening.session_id, request,
-             static_cast<int>(opening.token_ids->size()), opening.epoch);
+             static_cast<int>(opening.token_ids().size()), opening.epoch);
   session.perfect = world_->processes_[static_cast<size_t>(link_->worker)]
                             .options->draft_kind == DraftKind::kPerfect &&
                     session.request->numerics == 0;
@@ -60,11 +60,11 @@ void World::Client::OpenDraft(const coordinator::DraftOpening& opening) {
                              .options->draft_kind);
   session.request->perfect_drafts &= session.perfect;
   ++session.request->num_drafts;
-  world_->checks_.OnOpened(session, *opening.token_ids);
+  world_->checks_.OnOpened(session, opening.token_ids());
   draft_worker::OpenDraft open;
   open.session_id = opening.session_id;
   open.epoch = opening.epoch;
-  open.token_ids = *opening.token_ids;
+  open.token_ids = opening.token_ids();
   open.prompt_length = static_cast<int>(request.prompt_ids.size());
   open.max_length = open.prompt_length + request.max_tokens - 1;
   open.sampling = request.sampling;
@@ -92,7 +92,7 @@ void World::Client::Close(uint64_t session_id) {
   }
 }
 
-void World::Client::Flush() {
+void World::Client::Cut() {
   if (!std::exchange(pending_, false)) return;
   ++world_->commands_sent_;
   if (!link_->carries_commands) {

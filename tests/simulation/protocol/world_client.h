@@ -48,7 +48,9 @@ class World::Client final : public coordinator::WorkerClient {
   void Keep(const std::vector<uint64_t>& session_ids) override {
     (is_target_ ? Target().kept : Draft().kept) = session_ids;
   }
-  void Flush() override;
+  // There is one thread: what is cut goes out.
+  void Cut() override;
+  void Flush() override {}
   int64_t clock_offset_ns() const override {
     return world_->processes_[static_cast<size_t>(link_->worker)]
                .options->clock_offset_ns -

@@ -10,11 +10,14 @@
 namespace nacre::protocol {
 
 void World::NewDispatcher() {
+  had_target_ = false;
   dispatcher_ = std::make_unique<coordinator::Dispatcher>(
       coordinator::Dispatcher::Options{
           .tokenizer = &tokenizer_,
           .now_ns = [this] { return now_ns_ + schedule_.coordinator_clock_ns; },
           .failover_timeout_ns = schedule_.failover_timeout_ns,
+          .queue_timeout_ns = schedule_.queue_timeout_ns,
+          .hold_without_target = schedule_.hold_without_target,
           .wake_at = [this](int64_t at_ns) { TickAt(at_ns); }});
 }
 
@@ -68,6 +71,11 @@ const LogitTable& World::TargetTable(int numerics) const {
 
 void World::OnOpened(RequestState& request, int numerics) {
   ++request.num_targets;
+  const std::string& wanted = request.options->spec.numerics_id;
+  if (!wanted.empty() && wanted != NumericsId(numerics)) {
+    checks_.Fail("request ", request.index, " asks for ", wanted,
+                 " and is opened on ", NumericsId(numerics));
+  }
   if (request.numerics == numerics) return;
   if (request.numerics >= 0) {
     checks_.Fail("request ", request.index, " goes on with other numerics");
@@ -92,13 +100,19 @@ RequestState* World::FindRequest(const coordinator::RequestSpec& spec) {
   return &requests_[0];
 }
 
+bool World::HasReadyTarget(const std::string& numerics_id) const {
+  return std::any_of(links_.begin(), links_.end(), [&](const Link& link) {
+    const Process& process = processes_[static_cast<size_t>(link.worker)];
+    return link.dispatcher_id != 0 && !link.drained && process.is_target() &&
+           (numerics_id.empty() ||
+            numerics_id == NumericsId(process.options->numerics));
+  });
+}
+
 void World::Arrive(RequestState& request) {
   trace_.Add(now_ns_, "request # arrives", request.index);
-  bool has_target = false;
-  for (const coordinator::WorkerStatus& worker : dispatcher_->workers()) {
-    has_target |=
-        worker.info.role == coordinator::WorkerRole::kTarget && worker.ready;
-  }
+  const bool waits = HasReadyTarget(/*numerics_id=*/"") ||
+                     (had_target_ && schedule_.hold_without_target);
   bool taken = false;
   for (const RequestState& other : requests_) {
     taken |= other.started && !other.ended &&
@@ -121,7 +135,7 @@ void World::Arrive(RequestState& request) {
              static_cast<int64_t>(id.status().code()));
   request.status = id.status();
   if (!(taken && absl::IsAlreadyExists(id.status())) &&
-      !(!has_target && absl::IsUnavailable(id.status()))) {
+      !(!waits && absl::IsUnavailable(id.status()))) {
     OnEnded(request);
   }
   request.ended = true;
@@ -130,12 +144,19 @@ void World::Arrive(RequestState& request) {
 
 // Every documented end has a reason.
 void World::OnEnded(RequestState& request) {
+  const coordinator::RequestSpec& spec = request.options->spec;
   switch (request.status.code()) {
     case absl::StatusCode::kCancelled:
       if (request.cancelled) return;
       break;
     case absl::StatusCode::kUnavailable:
-      if (lost_target_ || broke_device_) return;
+      // Its target was lost, not drained.
+      if (request.num_targets > 0 && (lost_target_ || broke_device_)) return;
+      // There was none when its time was over.
+      if (request.num_targets == 0 && !HasReadyTarget(spec.numerics_id) &&
+          now_ns_ > request.options->arrival_ns + schedule_.queue_timeout_ns) {
+        return;
+      }
       break;
     case absl::StatusCode::kDeadlineExceeded:
       if (request.options->deadline_ns >= 0 &&
@@ -147,10 +168,12 @@ void World::OnEnded(RequestState& request) {
       if (broke_device_) return;
       break;
     case absl::StatusCode::kFailedPrecondition:
-      // At its start no draft had the file that its policy needs.
-      if (!request.options->spec.policy.needs_file() || request.emitted > 0) {
-        break;
+      if (!spec.numerics_id.empty() && request.num_targets == 0 &&
+          !HasReadyTarget(spec.numerics_id)) {
+        return;
       }
+      // At its start no draft had the file that its policy needs.
+      if (!spec.policy.needs_file() || request.emitted > 0) break;
       for (const WorkerOptions& worker : schedule_.workers) {
         if (worker.role == coordinator::WorkerRole::kDraft &&
             !worker.has_policy_files) {

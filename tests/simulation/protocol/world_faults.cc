@@ -45,10 +45,7 @@ void World::Inflict(const Fault& fault) {
       process.device_broken = broke_device_ = true;
       return;
     case Fault::Kind::kDrain:
-      if (process.link != nullptr) {
-        lost_target_ |= process.is_target();
-        dispatcher_->DrainWorker(process.link->dispatcher_id);
-      }
+      if (process.link != nullptr) Drain(*process.link);
       return;
     case Fault::Kind::kInject:
       Inject(process);

@@ -127,7 +127,7 @@ void World::Attach(Process& process) {
   info.address = Address(process.index);
   info.incarnation = absl::StrCat(process.incarnation);
   info.fingerprint = process.is_target() ? "target" : "draft";
-  info.numerics_id = absl::StrCat("numerics", process.options->numerics);
+  info.numerics_id = NumericsId(process.options->numerics);
   info.model_vocab_size = info.tokenizer_vocab_size = kVocabSize;
   info.context_length = process.options->context_length;
   info.abandons_steps =
@@ -150,7 +150,24 @@ void World::Attach(Process& process) {
     return;
   }
   link.dispatcher_id = *id;
+  had_target_ |= process.is_target();
   link.life.OnAttached(now_ns_);
+}
+
+void World::Drain(Link& link) {
+  const auto without_target = [this] {
+    const std::vector<coordinator::SessionStatus> all = dispatcher_->sessions();
+    return std::count_if(all.begin(), all.end(), [](const auto& session) {
+      return session.target_address.empty();
+    });
+  };
+  const auto before = without_target();
+  link.drained = true;
+  dispatcher_->DrainWorker(link.dispatcher_id);
+  if (without_target() > before) {
+    checks_.Fail("worker ", link.worker,
+                 " drains, and a session is left without a target");
+  }
 }
 
 SessionOnWorker* World::Find(Link& link, uint64_t session_id) {

@@ -124,6 +124,16 @@ TEST(PolicySpec, UnknownNamesAndKeysAreRefused) {
   EXPECT_THAT(Refusal("svip:h=0.4,h=0.5"), HasSubstr("h is given twice"));
 }
 
+TEST(PolicySpec, ARefusalIsShortHoweverLongTheText) {
+  const std::string large(20480, 'x');
+  for (const std::string& text :
+       {large, "svip:" + large, "svip:h=" + large, "beta-ts:update=" + large}) {
+    const std::string message = Refusal(text);
+    EXPECT_LT(message.size(), 300u) << message;
+    EXPECT_THAT(message, HasSubstr("xxx...\" of 20480 bytes"));
+  }
+}
+
 TEST(PolicySpec, BadValuesAreRefusedWithTheirLimits) {
   EXPECT_THAT(Refusal("confidence:threshold=1.5"),
               HasSubstr("threshold is \"1.5\", must be a number in [0, 1]"));

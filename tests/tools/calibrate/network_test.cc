@@ -24,6 +24,20 @@ TEST(InputScaleTest, IsTheMeanAndTheSpread) {
   EXPECT_DOUBLE_EQ(scale.spread[1], 1.0);
 }
 
+// A very sure draft: what is written in float32 is still what was trained.
+TEST(InputScaleTest, WhatHardlyVariesBesideItsMeanIsNotBlownUp) {
+  std::vector<Example> examples = RandomExamples(40, 5);
+  for (size_t i = 0; i < examples.size(); ++i) {
+    examples[i].inputs[0] = i % 2 == 0 ? 1.0f : 1.0f - 4e-6f;
+  }
+  const InputScale scale = ScaleOf(examples);
+  EXPECT_DOUBLE_EQ(scale.spread[0], 1.0);
+  const Network network(5, scale, 11);
+  for (const float bias : network.Weights().hidden_bias) {
+    EXPECT_LT(std::abs(bias), 1e3f);
+  }
+}
+
 // The gradient of every parameter against central differences.
 TEST(NetworkTest, TheGradientIsThatOfTheLoss) {
   const std::vector<Example> examples = RandomExamples(8, 3);

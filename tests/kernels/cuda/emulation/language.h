@@ -17,7 +17,9 @@
 #include <cstring>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
+#include "tests/kernels/cuda/emulation/grid.h"
 #include "tests/kernels/cuda/emulation/machine.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
 
@@ -42,7 +44,9 @@ struct EmulatedThreadIndex {
   } x;
 };
 inline EmulatedThreadIndex threadIdx;
-inline dim3 blockIdx, gridDim, blockDim;
+inline dim3& blockIdx = nacre::kernels::cuda::emulation::block_index;
+inline dim3& blockDim = nacre::kernels::cuda::emulation::block_shape;
+inline dim3& gridDim = nacre::kernels::cuda::emulation::grid_shape;
 
 using std::max;
 using std::min;
@@ -91,12 +95,6 @@ inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
   }
   return result;
 }
-template <typename Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute,
-                                 int value) {
-  return ::cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                attribute, value);
-}
 // NOLINTEND
 
 namespace nacre::kernels::cuda {
@@ -110,34 +108,6 @@ constexpr size_t kSharedVectors = (256 << 10) / sizeof(uint4);
 
 namespace emulation {
 namespace {
-
-// A block finds garbage in shared memory and may touch what it asked for.
-template <typename Body>
-void RunGrid(const dim3& blocks, int threads, size_t shared_bytes,
-             const Body& body) {
-  constexpr unsigned char kUntouched = 0xff;  // NaN
-  auto* const bytes = reinterpret_cast<unsigned char*>(shared);
-  gridDim = blocks;
-  blockDim = dim3(static_cast<unsigned>(threads));
-  std::memset(bytes, kUntouched, sizeof(shared));
-  for (unsigned z = 0; z < blocks.z; ++z) {
-    for (unsigned y = 0; y < blocks.y; ++y) {
-      for (unsigned x = 0; x < blocks.x; ++x) {
-        blockIdx = dim3(x, y, z);
-        std::memset(bytes, kUntouched, shared_bytes);
-        RunBlock(threads, [&](int) { body(); });
-      }
-    }
-  }
-  // Each byte is what the one before it is.
-  const auto* const rest = bytes + shared_bytes;
-  const size_t count = sizeof(shared) - shared_bytes;
-  if (count > 0 &&
-      (rest[0] != kUntouched || std::memcmp(rest, rest + 1, count - 1) != 0)) {
-    std::fprintf(stderr, "a kernel wrote behind its shared memory\n");
-    std::exit(1);
-  }
-}
 
 template <typename Parameter>
 void CheckArgument(const Parameter& argument) {
@@ -154,11 +124,16 @@ cudaError_t LaunchOnDevice(const cudaLaunchConfig_t* config,
   std::tuple<Parameters...> values(
       static_cast<Parameters>(std::forward<Arguments>(arguments))...);
   std::apply([](const auto&... each) { (CheckArgument(each), ...); }, values);
-  Enqueue([grid = config->gridDim,
-           threads = static_cast<int>(config->blockDim.x),
-           bytes = config->dynamicSmemBytes, kernel, values] {
-    RunGrid(grid, threads, bytes, [&] { std::apply(kernel, values); });
-  });
+  KernelLaunch launch;
+  launch.kernel = reinterpret_cast<const void*>(kernel);
+  launch.blocks = config->gridDim;
+  launch.threads = static_cast<int>(config->blockDim.x);
+  launch.shared_bytes = config->dynamicSmemBytes;
+  launch.overlaps = MayOverlap(*config);
+  launch.thread = [kernel, values] { std::apply(kernel, values); };
+  launch.shared = reinterpret_cast<unsigned char*>(shared);
+  launch.shared_size = sizeof(shared);
+  EnqueueKernel(std::move(launch));
   return cudaSuccess;
 }
 

@@ -4,6 +4,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/cuda/cuda_testing.h"
@@ -28,6 +30,9 @@ struct PendingCopy {
   void* to;
   const void* from;
   bool inside;
+  // Of one that was issued while the kernel before still ran: what it read.
+  bool has_read;
+  std::array<char, kCopyBytes> bytes;
 };
 
 // Lives on: the next block's thread runs on its stack. Switched by _setjmp and
@@ -37,9 +42,12 @@ struct Fiber {
   jmp_buf at;
   bool started = false;
   bool done = false;
-  // Runs again when so many threads have arrived at the barriers.
+  // Runs again when so many threads have arrived at the barriers, and, if it
+  // waits for the kernel before, when that is done.
   int64_t warp_target = 0;
   int64_t block_target = 0;
+  bool waits = false;
+  bool has_waited = false;
   int shuffles = 0;
   std::vector<PendingCopy> open;
   std::deque<std::vector<PendingCopy>> groups;
@@ -52,28 +60,38 @@ struct Warp {
   uint64_t shuffled[2][kWarp];
 };
 
-std::vector<Fiber> fibers;  // as many as the largest block had
-int block_threads = 0;
-std::vector<Warp> warps;
-int64_t block_arrived = 0;
-int current = 0;
+// Fibers of blocks that are done.
+std::vector<std::vector<Fiber>> idle_fibers;
+
+}  // namespace
+
+struct BlockState {
+  const std::function<void()>* body;
+  BlockRules rules;
+  int threads;
+  bool previous_is_done = false;
+  int64_t arrived = 0;
+  std::vector<Warp> warps;
+  std::vector<Fiber> fibers;  // as many as the largest block had on them
+};
+
+namespace {
+
+BlockState* block = nullptr;  // that runs
+int current = 0;              // thread of it
 jmp_buf scheduler;
-const std::function<void(int)>* block_body = nullptr;
 std::mt19937 random_turns(1);
 
-[[noreturn]] void Die(const char* what) {
-  std::fprintf(stderr, "emulated device: %s\n", what);
-  std::exit(1);
-}
+Fiber& CurrentFiber() { return block->fibers[current]; }
 
 void Yield() {
-  if (_setjmp(fibers[current].at) == 0) _longjmp(scheduler, 1);
+  if (_setjmp(CurrentFiber().at) == 0) _longjmp(scheduler, 1);
 }
 
 void Enter() {
   for (;;) {
-    (*block_body)(current);
-    fibers[current].done = true;
+    (*block->body)();
+    CurrentFiber().done = true;
     Yield();
   }
 }
@@ -81,7 +99,7 @@ void Enter() {
 // Runs the current thread until it yields.
 void Resume() {
   if (_setjmp(scheduler) != 0) return;
-  Fiber& fiber = fibers[current];
+  Fiber& fiber = CurrentFiber();
   if (fiber.started) _longjmp(fiber.at, 1);
   fiber.started = true;
   fiber.stack = std::make_unique<char[]>(kStackBytes);
@@ -102,7 +120,8 @@ int64_t Target(int64_t arrived, int64_t threads) {
 
 void Land(const PendingCopy& copy) {
   if (copy.inside) {
-    std::memcpy(copy.to, copy.from, kCopyBytes);
+    std::memcpy(copy.to, copy.has_read ? copy.bytes.data() : copy.from,
+                kCopyBytes);
   } else {
     std::memset(copy.to, 0, kCopyBytes);
   }
@@ -114,9 +133,10 @@ int TakeTurn(int warp) {
   const int first = random_turns() % kWarp;
   for (int lane = 0; lane < kWarp; ++lane) {
     const int thread = warp * kWarp + (first + lane) % kWarp;
-    Fiber& fiber = fibers[thread];
-    if (fiber.done || warps[warp].arrived < fiber.warp_target ||
-        block_arrived < fiber.block_target) {
+    Fiber& fiber = block->fibers[thread];
+    if (fiber.done || block->warps[warp].arrived < fiber.warp_target ||
+        block->arrived < fiber.block_target ||
+        (fiber.waits && !block->previous_is_done)) {
       continue;
     }
     current = thread;
@@ -130,26 +150,15 @@ float Bf16Of(const uint32_t word, int half) {
   return Bf16ToFloat(static_cast<uint16_t>(word >> (16 * half)));
 }
 
-}  // namespace
+bool IsRunning(const Fiber& fiber) { return !fiber.done; }
 
-void RunBlock(int threads, const std::function<void(int)>& body) {
-  block_body = &body;
-  block_arrived = 0;
-  warps.assign(threads / kWarp, {});
-  block_threads = threads;
-  // Nobody is on these stacks: between blocks no thread is under way.
-  if (fibers.size() < static_cast<size_t>(threads)) fibers.resize(threads);
-  for (int thread = 0; thread < threads; ++thread) {
-    Fiber& fiber = fibers[thread];
-    fiber.done = false;
-    fiber.warp_target = 0;
-    fiber.block_target = 0;
-    fiber.shuffles = 0;
-  }
-  std::vector<int> order(warps.size());
+// Runs the threads of the block until all are done, or none can go on.
+void RunThreads() {
+  const auto begin = block->fibers.begin();
+  const auto end = begin + block->threads;
+  std::vector<int> order(block->warps.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto running = [](const Fiber& fiber) { return !fiber.done; };
-  while (std::any_of(fibers.begin(), fibers.begin() + threads, running)) {
+  while (std::any_of(begin, end, IsRunning)) {
     std::shuffle(order.begin(), order.end(), random_turns);
     bool progress = false;
     for (const int warp : order) {
@@ -160,11 +169,62 @@ void RunBlock(int threads, const std::function<void(int)>& body) {
     for (const int warp : order) {
       if (!progress) progress = TakeTurn(warp) > 0;
     }
-    if (!progress) Die("threads wait at a barrier that not all reach");
+    if (!progress) return;
   }
-  for (const Fiber& fiber : fibers) {
+}
+
+}  // namespace
+
+void Die(const char* what) {
+  std::fprintf(stderr, "emulated device: %s\n", what);
+  std::exit(1);
+}
+
+Block::Block(int threads, const std::function<void()>& body, BlockRules rules)
+    : state_(new BlockState) {
+  BlockState& state = *state_;
+  state.body = &body;
+  state.rules = rules;
+  state.threads = threads;
+  state.warps.assign(threads / kWarp, {});
+  if (!idle_fibers.empty()) {
+    state.fibers = std::move(idle_fibers.back());
+    idle_fibers.pop_back();
+  }
+  // Nobody is on these stacks.
+  if (state.fibers.size() < static_cast<size_t>(threads)) {
+    state.fibers.resize(threads);
+  }
+  for (int thread = 0; thread < threads; ++thread) {
+    Fiber& fiber = state.fibers[thread];
+    fiber.done = false;
+    fiber.warp_target = 0;
+    fiber.block_target = 0;
+    fiber.waits = false;
+    fiber.has_waited = false;
+    fiber.shuffles = 0;
+  }
+}
+
+Block::~Block() { idle_fibers.push_back(std::move(state_->fibers)); }
+
+void Block::Start() {
+  block = state_.get();
+  RunThreads();
+}
+
+void Block::Finish() {
+  block = state_.get();
+  block->previous_is_done = true;
+  RunThreads();
+  for (int thread = 0; thread < block->threads; ++thread) {
+    const Fiber& fiber = block->fibers[thread];
+    if (!fiber.done) Die("threads wait at a barrier that not all reach");
     if (!fiber.open.empty() || !fiber.groups.empty()) {
       Die("a block ended with copies under way");
+    }
+    if (block->rules.must_wait && !fiber.has_waited) {
+      Die("a thread ended without WaitForPrevious");
     }
   }
 }
@@ -172,20 +232,20 @@ void RunBlock(int threads, const std::function<void(int)>& body) {
 int Thread() { return current; }
 
 void WarpBarrier() {
-  Warp& warp = warps[current / kWarp];
-  fibers[current].warp_target = Target(++warp.arrived, kWarp);
+  Warp& warp = block->warps[current / kWarp];
+  CurrentFiber().warp_target = Target(++warp.arrived, kWarp);
   Yield();
 }
 
 void BlockBarrier() {
-  fibers[current].block_target = Target(++block_arrived, block_threads);
+  CurrentFiber().block_target = Target(++block->arrived, block->threads);
   Yield();
 }
 
 uint64_t ShuffleXor(uint64_t value, int distance) {
   // No lane is two ahead of another: it waits for all at each. So two rows do.
   uint64_t* const row =
-      warps[current / kWarp].shuffled[fibers[current].shuffles++ % 2];
+      block->warps[current / kWarp].shuffled[CurrentFiber().shuffles++ % 2];
   row[current % kWarp] = value;
   WarpBarrier();
   return row[current % kWarp ^ distance];
@@ -196,27 +256,38 @@ void Copy(void* to, const void* from, bool inside) {
       reinterpret_cast<uintptr_t>(from) % kCopyBytes != 0) {
     Die("a misaligned copy");
   }
-  const PendingCopy copy = {to, from, inside};
+  PendingCopy copy = {to, from, inside, !block->previous_is_done, {}};
+  if (copy.has_read && inside) {
+    std::memcpy(copy.bytes.data(), from, kCopyBytes);
+  }
   if (copies == Copies::kEarly) {
     Land(copy);
   } else {
     std::memset(to, kNotThereYet, kCopyBytes);
-    fibers[current].open.push_back(copy);
+    CurrentFiber().open.push_back(copy);
   }
 }
 
 void Commit() {
-  Fiber& fiber = fibers[current];
+  Fiber& fiber = CurrentFiber();
   fiber.groups.push_back(std::move(fiber.open));
   fiber.open.clear();
 }
 
 void Wait(int pending) {
-  auto& groups = fibers[current].groups;
+  auto& groups = CurrentFiber().groups;
   while (static_cast<int>(groups.size()) > pending) {
     for (const PendingCopy& copy : groups.front()) Land(copy);
     groups.pop_front();
   }
+}
+
+void WaitForPrevious() {
+  Fiber& fiber = CurrentFiber();
+  fiber.has_waited = true;
+  if (block->rules.waits_late) return;
+  fiber.waits = true;
+  if (!block->previous_is_done) Yield();
 }
 
 // PTX ISA, "Matrix fragments for mma.m16n8k16": with g = lane / 4 and
@@ -225,7 +296,7 @@ void Wait(int pending) {
 // g, g, g + 8, g + 8 at columns 2t, 2t + 1 in turn.
 void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]) {
   const int lane = current % kWarp;
-  Warp& warp = warps[current / kWarp];
+  Warp& warp = block->warps[current / kWarp];
   std::copy_n(a, 4, warp.a[lane]);
   std::copy_n(b, 2, warp.b[lane]);
   WarpBarrier();

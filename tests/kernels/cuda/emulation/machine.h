@@ -1,8 +1,9 @@
 // An emulated multiprocessor: runs one block of a CUDA kernel that was compiled
 // as C++, each thread a fiber. Warps take turns at random, some far ahead of
-// others, and asynchronous copies land as early or as late as they may: a
-// missing wait or barrier, or an index that is off, gives wrong results. Says
-// nothing about speed, and nothing about how tensor cores round.
+// others, asynchronous copies land as early or as late as they may, and a block
+// may start before the kernel before its own is done: a missing wait or
+// barrier, or an index that is off, gives wrong results. Says nothing about
+// speed, and nothing about how tensor cores round.
 //
 // One operating-system thread; the machine is global.
 
@@ -11,16 +12,45 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace nacre::kernels::cuda::emulation {
+
+// Ends the program.
+[[noreturn]] void Die(const char* what);
 
 // When a copy lands: when it is issued, or when it is waited for (poison until
 // then).
 enum class Copies { kEarly, kLate };
 inline Copies copies = Copies::kLate;
 
-// Runs `body` once for every thread of a block.
-void RunBlock(int threads, const std::function<void(int thread)>& body);
+// How a block's threads have to do with the kernel before theirs.
+struct BlockRules {
+  // Each thread must pass WaitForPrevious before it ends.
+  bool must_wait = false;
+  // WaitForPrevious returns at once: as if it stood at the kernel's end.
+  bool waits_late = false;
+};
+
+struct BlockState;
+
+// A block, whose threads run `body` once each; `body` outlives it.
+class Block {
+ public:
+  Block(int threads, const std::function<void()>& body, BlockRules rules = {});
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  // While the kernel before still runs: every thread as far as it comes without
+  // passing WaitForPrevious. Copies that it issues read what memory holds now.
+  void Start();
+  // The rest, or all of it: the kernel before is done.
+  void Finish();
+
+ private:
+  const std::unique_ptr<BlockState> state_;
+};
 
 // For code that runs in `body`.
 int Thread();
@@ -31,6 +61,7 @@ uint64_t ShuffleXor(uint64_t value, int distance);
 void Copy(void* to, const void* from, bool inside);
 void Commit();
 void Wait(int pending);
+void WaitForPrevious();
 // d += a b of one warp as m16n8k16 defines the fragments; exact but for one
 // rounding to f32 of each element.
 void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]);

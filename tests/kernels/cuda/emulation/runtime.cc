@@ -2,120 +2,42 @@
 
 #include <cuda_runtime_api.h>
 #include <malloc.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "tests/kernels/cuda/emulation/arena.h"
+#include "tests/kernels/cuda/emulation/machine.h"
+
 namespace nacre::kernels::cuda::emulation {
 namespace {
 
-constexpr size_t kArenaBytes = size_t{16} << 30;  // of addresses
-constexpr size_t kPage = 4096;
-constexpr size_t kAlignment = 256;
-constexpr unsigned char kGarbage = 0xa5;
-constexpr unsigned char kGuard = 0x5a;
 constexpr size_t kDefaultSharedBytes = 48 << 10;
 constexpr unsigned kMostBlocksYZ = 65535;
 
-[[noreturn]] void Die(const char* what) {
-  std::fprintf(stderr, "emulated device: %s\n", what);
-  std::exit(1);
-}
-
-// Device memory, in pieces of powers of two that are used again. Only what runs
-// on the device can read or write it.
-class Arena {
- public:
-  Arena() {
-    void* const begin =
-        mmap(nullptr, kArenaBytes, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (begin == MAP_FAILED) Die("no addresses for device memory");
-    begin_ = static_cast<char*>(begin);
-  }
-
-  // A piece of `bytes` with a guard behind it.
-  void* Allocate(size_t bytes) {
-    const size_t size = std::bit_ceil(bytes + kAlignment);
-    std::deque<char*>& freed = freed_[size];
-    char* data = begin_ + used_;
-    if (freed.empty()) {
-      if (size > kArenaBytes - used_) Die("no addresses left");
-      used_ += size;
-    } else {
-      data = freed.front();
-      freed.pop_front();
-    }
-    Open();
-    std::memset(data, kGarbage, bytes);
-    std::memset(data + bytes, kGuard, size - bytes);
-    Close();
-    pieces_[data] = {bytes, size};
-    return data;
-  }
-
-  size_t Free(void* data) {
-    const auto piece = pieces_.find(static_cast<char*>(data));
-    if (piece == pieces_.end()) Die("freed what is not device memory");
-    const auto [bytes, size] = piece->second;
-    Open();
-    char* const guard = piece->first + bytes;
-    if (!std::all_of(guard, piece->first + size, [](char byte) {
-          return static_cast<unsigned char>(byte) == kGuard;
-        })) {
-      Die("device memory was written behind its end");
-    }
-    std::memset(piece->first, kGarbage, bytes);
-    Close();
-    freed_[size].push_back(piece->first);
-    pieces_.erase(piece);
-    return bytes;
-  }
-
-  bool Contains(const void* pointer) const {
-    const auto* const at = static_cast<const char*>(pointer);
-    return at >= begin_ && at < begin_ + used_;
-  }
-
-  void Open() { Protect(PROT_READ | PROT_WRITE); }
-  void Close() { Protect(PROT_NONE); }
-
- private:
-  struct Piece {
-    size_t bytes;
-    size_t size;  // with its guard
-  };
-
-  void Protect(int rights) {
-    const size_t bytes = (used_ + kPage - 1) / kPage * kPage;
-    if (bytes > 0 && mprotect(begin_, bytes, rights) != 0) Die("mprotect");
-  }
-
-  char* begin_ = nullptr;
-  size_t used_ = 0;
-  std::map<char*, Piece> pieces_;
-  std::map<size_t, std::deque<char*>> freed_;  // by their size
+// What a stream does: a kernel or something else.
+struct Job {
+  std::unique_ptr<GridRun> kernel;
+  std::function<void()> other;
 };
 
-Arena& DeviceMemory() {
-  static Arena arena;
-  return arena;
-}
-
-std::deque<std::function<void()>>& Stream() {
-  static std::deque<std::function<void()>> stream;
+std::deque<Job>& Stream() {
+  static std::deque<Job> stream;
   return stream;
 }
+// Kernels behind the one that runs which may have started: each starts when the
+// one before it has.
+constexpr size_t kLookAhead = 2;
 // How many were queued, and how many have run.
 int64_t queued = 0;
 int64_t finished = 0;
@@ -128,14 +50,26 @@ struct HostRange {
 };
 std::deque<HostRange> host_ranges;
 
+// Runs the first; of the next ones `most` are waited for, too.
+void RunJob(size_t most) {
+  // Taken off first: what runs may not queue.
+  const Job job = std::move(Stream().front());
+  Stream().pop_front();
+  if (job.kernel == nullptr) return job.other();
+  job.kernel->Run([most] {
+    for (size_t i = 0; i < std::min(most, kLookAhead); ++i) {
+      GridRun* const next = Stream()[i].kernel.get();
+      if (next == nullptr || !next->overlaps()) break;
+      next->StartEarly();
+    }
+  });
+}
+
 void RunUntil(int64_t target) {
   if (finished >= target) return;
   DeviceMemory().Open();
   while (finished < target) {
-    // Taken off first: what runs may not queue.
-    const std::function<void()> run = std::move(Stream().front());
-    Stream().pop_front();
-    run();
+    RunJob(static_cast<size_t>(target - finished - 1));
     ++finished;
   }
   while (!host_ranges.empty() && host_ranges.front().copy <= finished) {
@@ -146,7 +80,7 @@ void RunUntil(int64_t target) {
 
 // The graph that the stream is being captured into.
 struct OpenCapture {
-  std::vector<std::function<void()>> kernels;
+  std::vector<KernelLaunch> kernels;
   bool invalid = false;
 };
 std::optional<OpenCapture> capture;
@@ -174,9 +108,21 @@ cudaError_t WaitUntil(int64_t target) {
   return settings.fault;
 }
 
-std::map<const void*, size_t>& SharedLimits() {
-  static std::map<const void*, size_t> limits;  // of kernels that raised theirs
-  return limits;
+// What kernels have asked for.
+struct SharedMemory {
+  size_t limit = kDefaultSharedBytes;
+  int carveout = -1;
+};
+
+SharedMemory& SharedOf(const void* kernel) {
+  static std::map<const void*, SharedMemory> kernels;
+  return kernels[kernel];
+}
+
+// A capture takes none.
+void Enqueue(std::function<void()> run) {
+  Stream().push_back({nullptr, std::move(run)});
+  ++queued;
 }
 
 }  // namespace
@@ -186,16 +132,29 @@ void ResetDevice() {
   const DeviceCounts before = std::exchange(counts, DeviceCounts());
   counts.used_bytes = before.used_bytes;
   counts.graphs = before.graphs;
+  SeedOverlap(1);
 }
 
-void Enqueue(std::function<void()> run) {
+void EnqueueKernel(KernelLaunch launch) {
   if (capture.has_value()) {
-    capture->kernels.push_back(std::move(run));
+    capture->kernels.push_back(std::move(launch));
     return;
   }
-  Stream().push_back(std::move(run));
+  Stream().push_back({std::make_unique<GridRun>(std::move(launch)), {}});
   ++queued;
 }
+
+bool MayOverlap(const cudaLaunchConfig_t& config) {
+  return std::any_of(
+      config.attrs, config.attrs + config.numAttrs,
+      [](const cudaLaunchAttribute& attribute) {
+        return attribute.id ==
+                   cudaLaunchAttributeProgrammaticStreamSerialization &&
+               attribute.val.programmaticStreamSerializationAllowed != 0;
+      });
+}
+
+int SharedCarveout(const void* kernel) { return SharedOf(kernel).carveout; }
 
 int64_t Unfinished() { return queued - finished; }
 
@@ -211,16 +170,13 @@ cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
   if (settings.next_launch != cudaSuccess) {
     return std::exchange(settings.next_launch, cudaSuccess);
   }
-  const auto limit = SharedLimits().find(kernel);
-  const size_t shared_bytes =
-      limit == SharedLimits().end() ? kDefaultSharedBytes : limit->second;
   const dim3& grid = config.gridDim;
   const dim3& block = config.blockDim;
-  const bool fits = config.dynamicSmemBytes <= shared_bytes && grid.x > 0 &&
-                    grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffffu &&
-                    grid.y <= kMostBlocksYZ && grid.z <= kMostBlocksYZ &&
-                    block.x > 0 && block.x <= 1024 && block.x % 32 == 0 &&
-                    block.y == 1 && block.z == 1;
+  const bool fits = config.dynamicSmemBytes <= SharedOf(kernel).limit &&
+                    grid.x > 0 && grid.y > 0 && grid.z > 0 &&
+                    grid.x <= 0x7fffffffu && grid.y <= kMostBlocksYZ &&
+                    grid.z <= kMostBlocksYZ && block.x > 0 && block.x <= 1024 &&
+                    block.x % 32 == 0 && block.y == 1 && block.z == 1;
   return fits ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -237,10 +193,10 @@ struct CUevent_st {
   int64_t target = 0;
 };
 struct CUgraph_st {
-  std::vector<std::function<void()>> kernels;
+  std::vector<emulation::KernelLaunch> kernels;
 };
 struct CUgraphExec_st {
-  std::vector<std::function<void()>> kernels;
+  std::vector<emulation::KernelLaunch> kernels;
 };
 
 extern "C" {
@@ -294,11 +250,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 
 cudaError_t cudaFuncSetAttribute(const void* kernel,
                                  cudaFuncAttribute attribute, int value) {
-  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) {
-    return cudaSuccess;
+  ++counts.kernel_attributes;
+  if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+    if (value > settings.shared_limit) return cudaErrorInvalidValue;
+    emulation::SharedOf(kernel).limit = static_cast<size_t>(value);
+  } else if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) {
+    emulation::SharedOf(kernel).carveout = value;
   }
-  if (value > settings.shared_limit) return cudaErrorInvalidValue;
-  emulation::SharedLimits()[kernel] = static_cast<size_t>(value);
   return cudaSuccess;
 }
 
@@ -314,6 +272,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
     *data = nullptr;
     return cudaErrorMemoryAllocation;
   }
+  ++counts.allocations;
   *data = emulation::DeviceMemory().Allocate(bytes);
   counts.used_bytes += bytes;
   return cudaSuccess;
@@ -446,7 +405,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t) {
       std::exchange(settings.next_graph_launch, cudaSuccess);
   if (status != cudaSuccess) return status;
   ++counts.graph_launches;
-  for (const auto& kernel : executable->kernels) Enqueue(kernel);
+  for (const auto& kernel : executable->kernels) {
+    emulation::EnqueueKernel(kernel);
+  }
   return cudaSuccess;
 }
 
@@ -459,9 +420,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 const char* cudaGetErrorName(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
-         : error == cudaErrorNoDevice       ? "cudaErrorNoDevice"
-                                            : "cudaErrorEmulated";
+  return error == cudaErrorMemoryAllocation     ? "cudaErrorMemoryAllocation"
+         : error == cudaErrorNoDevice           ? "cudaErrorNoDevice"
+         : error == cudaErrorInsufficientDriver ? "cudaErrorInsufficientDriver"
+                                                : "cudaErrorEmulated";
 }
 
 const char* cudaGetErrorString(cudaError_t error) {

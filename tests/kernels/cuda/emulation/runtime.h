@@ -3,7 +3,8 @@
 // source compiled as C++ with language.h in front, and run on machine.h.
 //
 // It is stricter than a device where mistakes hide: what is queued on a stream
-// runs as late as it may (when somebody waits); device memory is out of reach
+// runs as late as it may (when somebody waits), and kernels that may overlap do
+// (grid.h); device memory is out of reach
 // for the host, holds garbage when allocated, and is checked for writes behind
 // its end when freed; a kernel's pointers must be the device's; a capture takes
 // kernels and nothing else.
@@ -17,8 +18,9 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
-#include <functional>
 #include <set>
+
+#include "tests/kernels/cuda/emulation/grid.h"
 
 namespace nacre::kernels::cuda::emulation {
 
@@ -38,6 +40,9 @@ struct DeviceSettings {
   cudaError_t next_capture = cudaSuccess;
   cudaError_t next_instantiation = cudaSuccess;
   cudaError_t next_graph_launch = cudaSuccess;
+  // A kernel whose WaitForPrevious does nothing: what tests of the waits must
+  // notice.
+  const void* late_wait = nullptr;
   // Once set, everything that waits returns it: as after a fault in a kernel.
   cudaError_t fault = cudaSuccess;
 };
@@ -47,21 +52,33 @@ inline DeviceSettings settings;
 struct DeviceCounts {
   int launches = 0;
   std::set<const void*> kernels;  // that were launched
-  int waits = 0;                  // by the host, for a stream or an event
+  // Of which blocks ran before the kernel before was done.
+  std::set<const void*> early_kernels;
+  int waits = 0;  // by the host, for a stream or an event
   int uploads = 0;
   size_t downloaded_bytes = 0;
   int graph_launches = 0;
-  int graphs = 0;         // executable ones, now
-  size_t used_bytes = 0;  // of device memory, now
+  int allocations = 0;        // of device memory
+  int kernel_attributes = 0;  // that were set
+  int graphs = 0;             // executable ones, now
+  size_t used_bytes = 0;      // of device memory, now
 };
 inline DeviceCounts counts;
 
 // A test's starting point; what is allocated stays.
 void ResetDevice();
 
-// Queues `run`, to be called when the stream gets there; or notes it in the
-// graph that is being captured.
-void Enqueue(std::function<void()> run);
+// Queues a kernel, to run when the stream gets there; or notes it in the graph
+// that is being captured.
+void EnqueueKernel(KernelLaunch launch);
+
+// Whether it has the attribute that lets it start before the one before is
+// done.
+bool MayOverlap(const cudaLaunchConfig_t& config);
+
+// The shared memory that a kernel prefers an SM to have, in percent; -1: it has
+// not said.
+int SharedCarveout(const void* kernel);
 
 // What is queued and has not run yet.
 int64_t Unfinished();

@@ -24,9 +24,9 @@ void WaitCopies() {
   emulation::Wait(kPending);
 }
 
-// Kernels run one after another here.
+// The next kernel may start at once, whether this is called or not.
 inline void LaunchDependents() {}
-inline void WaitForPrevious() {}
+inline void WaitForPrevious() { emulation::WaitForPrevious(); }
 
 inline void MultiplyAdd(float4& sum, uint32_t a0, uint32_t a1, uint32_t a2,
                         uint32_t a3, uint32_t b0, uint32_t b1) {

@@ -1,0 +1,35 @@
+# What the stages share. A stage is a script of its own: .ci/stages/NAME.sh runs
+# it alone. Exit statuses: 0 passed, 75 passed as far as its time went (what is
+# missing stands in its last line), anything else failed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+readonly PARTIAL=75
+JOBS=$(nproc)
+# Objects of another clone of the same sources count too.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
+export CTEST_OUTPUT_ON_FAILURE=1
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1\
+:suppressions=$PWD/scripts/ubsan_suppressions.txt"
+export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1\
+:suppressions=$PWD/scripts/tsan_suppressions.txt"
+
+sources() { git ls-files -z -- "$@"; }
+
+# test_chosen TREE CTEST_ARGUMENT...: builds the tests that these choose, and runs
+# them. A test and its target have one name: nothing else is built.
+test_chosen() {
+  local tree=$1 targets=()
+  shift
+  mapfile -t targets < <(ctest --test-dir "$tree" --show-only "$@" |
+    sed -n 's/^ *Test *#[0-9]*: //p')
+  cmake --build "$tree" --parallel "$JOBS" --target "${targets[@]}"
+  ctest --test-dir "$tree" --parallel "$JOBS" --no-tests=error "$@"
+}
+
+# Sanitizer trees are large, and ccache makes them again: a CI machine drops
+# them, a developer keeps them.
+drop_tree() {
+  if [[ "${CI:-}" == true ]]; then rm -rf "$1"; fi
+}

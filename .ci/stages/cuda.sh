@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# nvcc compiles every kernel.
+source "$(dirname "$0")/common.sh"
+
+# GPU generations that the kernels must compile for.
+readonly CUDA_ARCHITECTURES=(80 90)
+
+nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
+if [[ -z "$nvcc" ]]; then
+  echo "no nvcc on PATH or in /usr/local/cuda/bin: CI always compiles CUDA"
+  exit 1
+fi
+if [[ -z "$(git ls-files -- '*.cu')" ]]; then
+  echo "no .cu files: nothing compiled"
+  exit 0
+fi
+flags=(-std=c++20 -O2 -I. --fmad=false --Werror all-warnings)
+for arch in "${CUDA_ARCHITECTURES[@]}"; do
+  flags+=("-gencode=arch=compute_$arch,code=sm_$arch")
+done
+sources '*.cu' | xargs -0 --max-procs="$JOBS" --replace=FILE bash -c '
+  echo "nvcc $1"
+  "${@:2}" -c "$1" -o /dev/null' _ FILE "$nvcc" "${flags[@]}"

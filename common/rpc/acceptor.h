@@ -1,0 +1,76 @@
+// Takes connections in gRPC's place.
+//
+// gRPC 1.51 has no limit of connections, and a listener of its that cannot
+// accept one for want of a file descriptor never accepts again: whoever opens
+// enough of them would close the port for good.
+
+#ifndef COMMON_RPC_ACCEPTOR_H_
+#define COMMON_RPC_ACCEPTOR_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace nacre::rpc {
+
+// Thread-safe. Owns one thread.
+class Acceptor {
+ public:
+  struct Options {
+    std::string listen;       // host:port, port 0 picks a free one
+    int max_connections = 1;  // further ones are closed at once
+    // A peer that acknowledges nothing for so long is gone.
+    absl::Duration user_timeout = absl::Seconds(10);
+  };
+
+  // Binds; connections wait until Start. UNAVAILABLE: no address of the host
+  // can be bound.
+  static absl::StatusOr<std::unique_ptr<Acceptor>> Bind(const Options& options);
+  ~Acceptor() { Stop(); }
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  int port() const { return port_; }
+  // `on_connection` takes over each descriptor. It counts until it is closed.
+  void Start(std::function<void(int listener_fd, int fd)> on_connection);
+  // Returns when no connection comes any more; the port is free. Idempotent.
+  void Stop();
+
+ private:
+  // A descriptor's number may be another file's by now.
+  struct Connection {
+    int fd = -1;
+    ino_t inode = 0;
+  };
+
+  explicit Acceptor(const Options& options) : options_(options) {}
+
+  bool Listen(const std::string& host, int port, bool dual_stack);
+  void Run();
+  // Whether `listener` may have another one.
+  bool AcceptOne(int listener);
+  bool HasRoom();
+
+  const Options options_;
+  int port_ = 0;
+  int wake_[2] = {-1, -1};  // a pipe: Stop closes its writing end
+  std::vector<int> listeners_;
+  std::function<void(int, int)> on_connection_;
+  std::vector<Connection> connections_;  // of the thread; some may be closed
+  absl::Time next_count_ = absl::InfinitePast();
+  std::thread thread_;
+};
+
+// Raises this process' limit of open files as far as it may. The limit.
+int RaiseFileLimit();
+
+}  // namespace nacre::rpc
+
+#endif  // COMMON_RPC_ACCEPTOR_H_

@@ -1,0 +1,88 @@
+// Which worker takes which request, now or later: of those that are there and
+// have room, and of the kind that the request may run on. It also remembers
+// what is not there: who had the beginning of a prompt, and which targets have
+// just left, since they may come back.
+//
+// Not thread-safe: part of the dispatcher, under its lock.
+
+#ifndef COORDINATOR_PLACER_H_
+#define COORDINATOR_PLACER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/types/optional.h"
+#include "coordinator/clock.h"
+#include "coordinator/dispatcher_records.h"
+#include "coordinator/kv_ledger.h"
+#include "coordinator/prompt_prefixes.h"
+#include "coordinator/request.h"
+#include "coordinator/worker_info.h"
+
+namespace nacre::coordinator {
+
+using Workers = std::map<uint64_t, WorkerRecord>;
+using WorkerIds = absl::flat_hash_set<uint64_t>;
+
+class Placer {
+ public:
+  // Both outlive it. A target that has left is waited for until `patience_ns`
+  // later.
+  Placer(const Workers* workers, const KvLedger* ledger, int64_t patience_ns)
+      : workers_(*workers), ledger_(*ledger), patience_ns_(patience_ns) {}
+
+  // KV that the request takes on a target, and on the worker.
+  static int64_t TargetNeed(const RequestSpec& request);
+  static int64_t Need(const WorkerRecord& worker, const RequestSpec& request);
+
+  void OnTargetAdded(const WorkerInfo& target);
+  void OnTargetGone(const WorkerInfo& target, int64_t now_ns);
+  // The last target that attached; nullopt before the first.
+  const absl::optional<WorkerInfo>& last_target() const { return last_target_; }
+
+  // Of the ready workers with room for the request; 0 when there is none.
+  uint64_t LeastLoaded(WorkerRole role, const RequestSpec& request,
+                       const WorkerIds& except) const;
+  // The least loaded target, or, where that has not much less to do, the one
+  // that had the longest beginning of the prompt; 0 when none has room.
+  uint64_t TargetFor(const RequestSpec& request, const WorkerIds& except) const;
+  // It runs there.
+  void OnPlaced(const RequestSpec& request, uint64_t target_id) {
+    holders_.Note(request.prefixes, target_id);
+  }
+  // Whether the worker is a target that could take it, if it had nothing else.
+  bool CouldTake(uint64_t worker_id, const WorkerRecord& worker,
+                 const RequestSpec& request) const;
+
+  // Why no target that is ready could ever take the request, if so.
+  absl::Status CheckReady(const RequestSpec& request) const;
+  // The same of those, too, that drain, hang or have just left; without any
+  // ready target, of the next one, of which nothing is known but its model.
+  absl::Status CheckServable(const RequestSpec& request, int64_t now_ns) const;
+
+ private:
+  struct Gone {
+    std::string numerics_id;
+    int64_t kv_capacity_tokens = 0;
+    int64_t until_ns = 0;
+  };
+
+  bool CanTake(uint64_t worker_id, WorkerRole role, const RequestSpec& request,
+               const WorkerIds& except) const;
+  bool MayComeBack(const RequestSpec& request, int64_t now_ns) const;
+
+  const Workers& workers_;
+  const KvLedger& ledger_;
+  const int64_t patience_ns_;
+  PrefixHolders holders_;
+  absl::optional<WorkerInfo> last_target_;
+  std::vector<Gone> gone_;  // of the same model
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_PLACER_H_

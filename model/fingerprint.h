@@ -1,0 +1,70 @@
+// SHA-256 of a checkpoint: of all bytes of all tensors, so that two models
+// count as equal only where each of their weights is. Several threads hash
+// chunks of fixed size; the digests of the chunks are hashed again, in order,
+// so the result does not depend on how many threads there are.
+//
+// Begin it before the weights are loaded and end it after: both read the same
+// pages of memory, so a file comes from the disk once.
+//
+// Thread-compatible: one thread owns it.
+
+#ifndef MODEL_FINGERPRINT_H_
+#define MODEL_FINGERPRINT_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "model/progress.h"
+
+namespace nacre::model {
+
+class FingerprintJob {
+ public:
+  // What is hashed of a tensor.
+  struct Part {
+    absl::string_view name;
+    absl::string_view dtype;
+    std::string shape;
+    absl::string_view bytes;
+  };
+
+  // `num_threads` threads begin to hash; with 0 all is done in Finish. The
+  // bytes and names outlive this.
+  FingerprintJob(absl::string_view config_json, std::vector<Part> parts,
+                 int num_threads);
+
+  // Stops the threads, wherever they are.
+  ~FingerprintJob();
+  FingerprintJob(const FingerprintJob&) = delete;
+  FingerprintJob& operator=(const FingerprintJob&) = delete;
+
+  // As many as a load leaves idle.
+  static int DefaultThreads();
+
+  // 64 hex digits, once all is hashed: this thread helps and reports the stage
+  // "fingerprint". `progress` may be empty.
+  std::string Finish(const ProgressCallback& progress = {});
+
+ private:
+  using Digest = std::array<unsigned char, 32>;
+
+  // Hashes the next chunk that no thread has taken; false: there is none.
+  bool HashNext();
+  void JoinAll();
+
+  const std::string config_json_;
+  const std::vector<Part> parts_;
+  std::vector<absl::string_view> chunks_;  // of all parts, in their order
+  std::vector<Digest> digests_;            // of the chunks
+  std::atomic<size_t> next_{0};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_FINGERPRINT_H_

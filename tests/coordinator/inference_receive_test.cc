@@ -1,0 +1,256 @@
+// Calls whose requests come late, or not, or wait for the tokenizer.
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "coordinator/dispatcher.h"
+#include "coordinator/inference_service.h"
+#include "proto/inference.grpc.pb.h"
+#include "tests/coordinator/byte_tokenizer.h"
+#include "tests/coordinator/fake_worker.h"
+#include "tests/testing/raw_call.h"
+
+namespace nacre::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+// Tokenizes nothing until told to.
+class HeldTokenizer final : public tokenizer::Tokenizer {
+ public:
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text, tokenizer::EncodeOptions) const override {
+    {
+      absl::MutexLock lock(&mu_);
+      texts_.emplace_back(text);
+    }
+    go.WaitForNotification();
+    return std::vector<int32_t>(text.size(), 1000);
+  }
+  std::unique_ptr<tokenizer::IncrementalDecoder> NewDecoder(
+      bool) const override {
+    return nullptr;
+  }
+  std::vector<std::string> texts() const {
+    absl::MutexLock lock(&mu_);
+    return texts_;
+  }
+  void AwaitTexts(size_t count) const {
+    absl::MutexLock lock(&mu_);
+    const auto enough = [&] { return texts_.size() >= count; };
+    EXPECT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&enough), kPatience));
+  }
+
+  mutable absl::Notification go;
+
+ private:
+  mutable absl::Mutex mu_;
+  mutable std::vector<std::string> texts_ ABSL_GUARDED_BY(mu_);
+};
+
+class InferenceReceiveTest : public ::testing::Test {
+ protected:
+  ~InferenceReceiveTest() override {
+    if (!held_.go.HasBeenNotified()) held_.go.Notify();
+    server_->Shutdown(absl::ZeroDuration());
+  }
+
+  // How often a call began to wait: once for its request, once for a thread.
+  void AwaitWaits(int count) {
+    absl::MutexLock lock(&mu_);
+    const auto enough = [&] { return waits_ >= count; };
+    ASSERT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&enough), kPatience));
+  }
+  void Pass(int64_t duration_ns) {
+    now_ns_ += duration_ns;
+    inference_.Tick();
+  }
+  grpc::Status Tokenize(const std::string& text, grpc::ClientContext* context) {
+    context->set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+    v1::TokenizeRequest request;
+    request.set_text(text);
+    v1::TokenizeResponse response;
+    return stub_->Tokenize(context, request, &response);
+  }
+  grpc::Status Tokenize(const std::string& text) {
+    grpc::ClientContext context;
+    return Tokenize(text, &context);
+  }
+  // The one thread is busy with it until held_ goes on.
+  std::thread Occupy(grpc::Status* status) {
+    std::thread thread([this, status] { *status = Tokenize("first"); });
+    held_.AwaitTexts(1);
+    AwaitWaits(2);
+    return thread;
+  }
+
+  const ByteTokenizer tokenizer_;
+  const HeldTokenizer held_;
+  std::atomic<int64_t> now_ns_{1000 * kSecond};
+  absl::Mutex mu_;
+  int waits_ ABSL_GUARDED_BY(mu_) = 0;
+  Dispatcher dispatcher_{
+      {.tokenizer = &tokenizer_, .now_ns = [this] { return now_ns_.load(); }}};
+  InferenceService inference_{&dispatcher_,
+                              &held_,
+                              nullptr,
+                              {.max_streams_per_client = 2,
+                               .parsing = {.threads = 1},
+                               .client_timeout_ns = 3 * kSecond,
+                               .max_request_ns = 10 * kSecond,
+                               .wake_at = [this](int64_t) {
+                                 absl::MutexLock lock(&mu_);
+                                 ++waits_;
+                               }}};
+  std::unique_ptr<rpc::RpcServer> server_ =
+      *rpc::RpcServer::Start({}, {&inference_});
+  std::unique_ptr<v1::Inference::Stub> stub_ =
+      v1::Inference::NewStub(rpc::CreateChannel(server_->address()));
+};
+
+TEST_F(InferenceReceiveTest, ARequestThatDoesNotComeIsNotWaitedForForEver) {
+  int waits = 0;
+  for (const char* method : {"Generate", "Tokenize", "GetModel"}) {
+    SCOPED_TRACE(method);
+    grpc::Status status;
+    std::thread client([&] {
+      status = nacre::testing::CallWithBytes(
+          rpc::CreateChannel(server_->address()),
+          std::string("/nacre.v1.Inference/") + method, std::nullopt);
+    });
+    AwaitWaits(++waits);
+    Pass(3 * kSecond - 1);
+    Pass(1);
+    client.join();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+    EXPECT_EQ(status.error_message(),
+              "the request had not come 3s after its call");
+  }
+}
+
+TEST_F(InferenceReceiveTest, TheLimitOfARequestCountsWhileItWaits) {
+  grpc::Status first;
+  std::thread busy = Occupy(&first);
+  grpc::Status second;
+  std::thread waiting([&] {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+    v1::GenerateRequest request;
+    request.set_text("second");
+    const auto reader = stub_->Generate(&context, request);
+    v1::GenerateResponse response;
+    while (reader->Read(&response)) {
+    }
+    second = reader->Finish();
+  });
+  AwaitWaits(4);
+  Pass(10 * kSecond);
+  waiting.join();
+  EXPECT_EQ(second.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_THAT(second.error_message(),
+              HasSubstr("waited to be tokenized for --max-request-duration"));
+  busy.join();  // refused as well, while its text is tokenized
+  EXPECT_EQ(first.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+}
+
+TEST_F(InferenceReceiveTest, ACancelledCallLeavesTheQueueOfTheTokenizer) {
+  grpc::Status first;
+  std::thread busy = Occupy(&first);
+  grpc::ClientContext context;
+  grpc::Status second;
+  std::thread waiting([&] { second = Tokenize("second", &context); });
+  AwaitWaits(4);
+  EXPECT_EQ(Tokenize("too many").error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  context.TryCancel();
+  waiting.join();
+  EXPECT_EQ(second.error_code(), grpc::StatusCode::CANCELLED);
+  // It gives its stream back as nothing is left of it, the first still busy.
+  grpc::Status third;
+  std::thread next([&] {
+    do {
+      third = Tokenize("third");
+    } while (third.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  });
+  AwaitWaits(6);
+  held_.go.Notify();
+  next.join();
+  busy.join();
+  EXPECT_TRUE(first.ok()) << first.error_message();
+  EXPECT_TRUE(third.ok()) << third.error_message();
+  EXPECT_THAT(held_.texts(), ElementsAre("first", "third"));
+}
+
+TEST_F(InferenceReceiveTest, AnAnswerThatIsNotTakenIsGivenUp) {
+  held_.go.Notify();
+  v1::TokenizeRequest request;
+  request.set_text(std::string(size_t{1} << 20, 'x'));  // over any window
+  const std::string bytes = request.SerializeAsString();
+  const grpc::Slice slice(bytes);
+  grpc::GenericStub stub(rpc::CreateChannel(server_->address()));
+  grpc::CompletionQueue queue;
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+  const auto call =
+      stub.PrepareCall(&context, "/nacre.v1.Inference/Tokenize", &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  call->StartCall(nullptr);
+  queue.Next(&tag, &ok);
+  call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
+  queue.Next(&tag, &ok);
+  AwaitWaits(3);  // for its request, for a thread, for its reader
+  Pass(3 * kSecond);
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  queue.Next(&tag, &ok);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+}
+
+TEST_F(InferenceReceiveTest, TheModelIsToldWhateverIsTokenized) {
+  grpc::Status first;
+  std::thread busy = Occupy(&first);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+  v1::Model model;
+  EXPECT_EQ(stub_->GetModel(&context, {}, &model).error_code(),
+            grpc::StatusCode::UNAVAILABLE);  // no target is there
+  held_.go.Notify();
+  busy.join();
+}
+
+// Its message is parsed by the tokenizers' threads, after its fields are
+// counted.
+TEST_F(InferenceReceiveTest, ABombOfFieldsIsRefused) {
+  std::string bomb;
+  for (int i = 0; i < 100000; ++i) bomb += "\x78\x01";  // of no schema
+  for (const char* method : {"Generate", "Tokenize"}) {
+    const grpc::Status status = nacre::testing::CallWithBytes(
+        rpc::CreateChannel(server_->address()),
+        std::string("/nacre.v1.Inference/") + method, bomb);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr("has more than 4096"));
+  }
+}
+
+}  // namespace
+}  // namespace nacre::coordinator

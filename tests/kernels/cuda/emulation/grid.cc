@@ -1,0 +1,92 @@
+#include "tests/kernels/cuda/emulation/grid.h"
+
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "tests/kernels/cuda/emulation/runtime.h"
+
+namespace nacre::kernels::cuda::emulation {
+namespace {
+
+// A block finds garbage in shared memory and may touch what it asked for.
+constexpr unsigned char kUntouched = 0xff;  // NaN
+constexpr int kEarlyBlocks = 2;             // of a grid, at most
+
+std::mt19937 random_overlap(1);
+
+}  // namespace
+
+void SeedOverlap(uint32_t seed) { random_overlap.seed(seed); }
+
+uint32_t GridRun::NumBlocks() const {
+  return launch_.blocks.x * launch_.blocks.y * launch_.blocks.z;
+}
+
+void GridRun::Enter(uint32_t index) {
+  const dim3& blocks = launch_.blocks;
+  grid_shape = blocks;
+  block_shape = dim3(static_cast<unsigned>(launch_.threads));
+  block_index = dim3(index % blocks.x, index / blocks.x % blocks.y,
+                     index / blocks.x / blocks.y);
+}
+
+void GridRun::CheckShared() const {
+  // Each byte is what the one before it is.
+  const unsigned char* const rest = launch_.shared + launch_.shared_bytes;
+  const size_t count = launch_.shared_size - launch_.shared_bytes;
+  if (count > 0 &&
+      (rest[0] != kUntouched || std::memcmp(rest, rest + 1, count - 1) != 0)) {
+    Die("a kernel wrote behind its shared memory");
+  }
+}
+
+BlockRules GridRun::Rules() const {
+  return {launch_.overlaps, launch_.kernel == settings.late_wait};
+}
+
+void GridRun::StartEarly() {
+  if (std::exchange(has_started_, true)) return;
+  counts.early_kernels.insert(launch_.kernel);
+  std::memset(launch_.shared, kUntouched, launch_.shared_size);
+  for (int i = 0; i < kEarlyBlocks; ++i) {
+    const auto index = static_cast<uint32_t>(random_overlap() % NumBlocks());
+    if (early_.count(index) > 0) continue;
+    EarlyBlock& early = early_[index];
+    Enter(index);
+    early.block =
+        std::make_unique<Block>(launch_.threads, launch_.thread, Rules());
+    early.block->Start();
+    early.shared.assign(launch_.shared, launch_.shared + launch_.shared_bytes);
+    std::memset(launch_.shared, kUntouched, launch_.shared_bytes);
+  }
+  CheckShared();
+}
+
+void GridRun::Run(const std::function<void()>& start_others) {
+  has_started_ = true;
+  std::memset(launch_.shared, kUntouched, launch_.shared_size);
+  const uint32_t others_at = random_overlap() % (NumBlocks() + 1);
+  for (uint32_t index = 0; index < NumBlocks(); ++index) {
+    if (index == others_at) {
+      CheckShared();
+      start_others();
+      std::memset(launch_.shared, kUntouched, launch_.shared_size);
+    }
+    Enter(index);
+    const auto found = early_.find(index);
+    if (found != early_.end()) {
+      std::memcpy(launch_.shared, found->second.shared.data(),
+                  launch_.shared_bytes);
+      found->second.block->Finish();
+      early_.erase(found);
+    } else {
+      std::memset(launch_.shared, kUntouched, launch_.shared_bytes);
+      Block(launch_.threads, launch_.thread, Rules()).Finish();
+    }
+  }
+  CheckShared();
+  if (others_at == NumBlocks()) start_others();
+}
+
+}  // namespace nacre::kernels::cuda::emulation

@@ -1,0 +1,79 @@
+// A launch of a kernel on the emulated device: which of its blocks run when.
+//
+// Where launches may overlap (programmatic dependent launch), some blocks start
+// long before their turn: while one of the kernels before is in the middle of
+// its own blocks, they run up to WaitForPrevious, and see what memory holds
+// then. The others start when the kernel before is done. So a wait that is
+// missing or comes too late shows in results. Which blocks start early, and
+// when, follows from a seed.
+
+#ifndef TESTS_KERNELS_CUDA_EMULATION_GRID_H_
+#define TESTS_KERNELS_CUDA_EMULATION_GRID_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tests/kernels/cuda/emulation/machine.h"
+
+namespace nacre::kernels::cuda::emulation {
+
+// Of the block that runs: CUDA's variables of these names.
+inline dim3 block_index;
+inline dim3 block_shape;
+inline dim3 grid_shape;
+
+struct KernelLaunch {
+  const void* kernel = nullptr;
+  dim3 blocks;
+  int threads = 0;
+  size_t shared_bytes = 0;       // that a block asked for
+  bool overlaps = false;         // may start before the kernel before is done
+  std::function<void()> thread;  // what one thread runs
+  // Memory that the blocks of a source file share, of whichever runs.
+  unsigned char* shared = nullptr;
+  size_t shared_size = 0;
+};
+
+// From now on other blocks start early.
+void SeedOverlap(uint32_t seed);
+
+// One launch on its way.
+class GridRun {
+ public:
+  explicit GridRun(KernelLaunch launch) : launch_(std::move(launch)) {}
+
+  bool overlaps() const { return launch_.overlaps; }
+
+  // A kernel before still runs: some blocks start. Once; then nothing.
+  void StartEarly();
+
+  // Runs all blocks to their ends. Somewhere between two of them, or before or
+  // behind all, it calls `start_others`.
+  void Run(const std::function<void()>& start_others);
+
+ private:
+  // A block that waits for the kernel before.
+  struct EarlyBlock {
+    std::unique_ptr<Block> block;
+    std::vector<unsigned char> shared;
+  };
+
+  uint32_t NumBlocks() const;
+  void Enter(uint32_t index);  // makes it the block that runs
+  void CheckShared() const;
+  BlockRules Rules() const;
+
+  const KernelLaunch launch_;
+  bool has_started_ = false;
+  std::map<uint32_t, EarlyBlock> early_;  // by their number in the grid
+};
+
+}  // namespace nacre::kernels::cuda::emulation
+
+#endif  // TESTS_KERNELS_CUDA_EMULATION_GRID_H_

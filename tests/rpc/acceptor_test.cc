@@ -1,0 +1,184 @@
+#include "common/rpc/acceptor.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/rpc/server.h"
+#include "tests/testing/health_check.h"
+
+namespace nacre::rpc {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A connection of HTTP/2, without gRPC.
+class RawClient {
+ public:
+  RawClient() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    const timeval patience = {.tv_sec = 60, .tv_usec = 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  }
+  ~RawClient() { close(fd_); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+
+  void Connect(const std::string& address) {
+    int port = 0;
+    ASSERT_TRUE(
+        absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+    sockaddr_in peer = {};
+    peer.sin_family = AF_INET;
+    peer.sin_port = htons(static_cast<uint16_t>(port));
+    peer.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(
+        connect(fd_, reinterpret_cast<const sockaddr*>(&peer), sizeof(peer)),
+        0);
+  }
+  // Whether the server says anything: its settings come first. The other case
+  // is the connection's end.
+  bool IsWelcome() {
+    char byte = 0;
+    return recv(fd_, &byte, 1, 0) == 1;
+  }
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+std::set<int> OpenSockets() {
+  std::set<int> sockets;
+  for (int fd = 0; fd < 1024; ++fd) {
+    struct stat info = {};
+    if (fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode)) sockets.insert(fd);
+  }
+  return sockets;
+}
+
+RpcServer::Options Limited(int max_connections) {
+  RpcServer::Options options;
+  options.max_connections = max_connections;
+  return options;
+}
+
+TEST(AcceptorTest, ServesAsGrpcsOwnListener) {
+  for (const char* listen : {"127.0.0.1:0", "localhost:0", "0.0.0.0:0"}) {
+    RpcServer::Options options = Limited(4);
+    options.listen = listen;
+    const auto server = RpcServer::Start(options, {});
+    ASSERT_TRUE(server.ok()) << server.status();
+    const std::string& address = (*server)->address();
+    const std::string port = address.substr(address.rfind(':'));
+    EXPECT_NE(port, ":0");
+    EXPECT_TRUE(nacre::testing::CheckHealth("127.0.0.1" + port, "").ok())
+        << listen;
+  }
+}
+
+TEST(AcceptorTest, AddressesThatCannotBeBoundAreUnavailable) {
+  RpcServer::Options options = Limited(4);
+  const auto first = RpcServer::Start(options, {});
+  ASSERT_TRUE(first.ok());
+  for (const std::string& listen :
+       {(*first)->address(), std::string("192.0.2.1:0")}) {
+    options.listen = listen;
+    const absl::Status status = RpcServer::Start(options, {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << listen;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(listen));
+  }
+  // Free after a shutdown.
+  (*first)->Shutdown(absl::ZeroDuration());
+  options.listen = (*first)->address();
+  EXPECT_TRUE(RpcServer::Start(options, {}).ok());
+}
+
+TEST(AcceptorTest, ConnectionsBeyondTheLimitAreClosedUntilOthersGo) {
+  const auto server = *RpcServer::Start(Limited(3), {});
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<RawClient>());
+    clients.back()->Connect(server->address());
+    EXPECT_TRUE(clients.back()->IsWelcome());
+  }
+  for (int i = 0; i < 5; ++i) {
+    RawClient fourth;
+    fourth.Connect(server->address());
+    EXPECT_FALSE(fourth.IsWelcome());
+  }
+  clients.pop_back();
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  bool welcome = false;
+  while (!welcome && absl::Now() < deadline) {
+    RawClient next;
+    next.Connect(server->address());
+    welcome = next.IsWelcome();
+  }
+  EXPECT_TRUE(welcome);
+}
+
+// Another file may have the number of a connection that is closed.
+TEST(AcceptorTest, ANumberThatIsInUseAgainIsNoConnection) {
+  const auto server = *RpcServer::Start(Limited(1), {});
+  auto client = std::make_unique<RawClient>();
+  const std::set<int> before = OpenSockets();
+  client->Connect(server->address());
+  ASSERT_TRUE(client->IsWelcome());
+  std::set<int> accepted = OpenSockets();
+  for (const int fd : before) accepted.erase(fd);
+  ASSERT_EQ(accepted.size(), 1u);
+  const int number = *accepted.begin();
+  client = nullptr;
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (fcntl(number, F_GETFD) != -1 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  const int other = open("/dev/null", O_RDONLY);
+  ASSERT_EQ(dup2(other, number), number);
+  bool welcome = false;
+  while (!welcome && absl::Now() < deadline) {
+    RawClient next;
+    next.Connect(server->address());
+    welcome = next.IsWelcome();
+  }
+  EXPECT_TRUE(welcome);
+  close(number);
+  if (other != number) close(other);
+}
+
+// gRPC's own listener never accepts again after that.
+TEST(AcceptorTest, WithoutFilesConnectionsWait) {
+  const auto server = *RpcServer::Start(Limited(100), {});
+  RawClient first;  // the lowest number that was free
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  rlimit none = limit;
+  none.rlim_cur = static_cast<rlim_t>(first.fd()) + 1;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  first.Connect(server->address());
+  absl::SleepFor(absl::Milliseconds(20));  // time to fail: none is needed
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_TRUE(first.IsWelcome());
+  RawClient second;
+  second.Connect(server->address());
+  EXPECT_TRUE(second.IsWelcome());
+}
+
+}  // namespace
+}  // namespace nacre::rpc

@@ -1,0 +1,54 @@
+// What the engines do about logits that no sound forward gives (NaN, +inf, or
+// no finite one): the session fails, so that it goes on elsewhere, and its KV
+// of that step is not shared. Where that happens step after step, the worker is
+// to get no more sessions.
+//
+// The engine's thread.
+
+#ifndef WORKER_SOUNDNESS_H_
+#define WORKER_SOUNDNESS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "common/token_draw.h"
+#include "worker/engine.h"
+
+namespace nacre::worker {
+
+// For a row that is looked at and not sampled, of a model that draws tokens.
+inline TokenDraw DrawToLookAt(int vocab_size) {
+  TokenDraw draw;
+  draw.vocab_limit = vocab_size;
+  return draw;
+}
+
+// INTERNAL: what a session fails with whose logits behind `num_tokens` tokens
+// are unsound.
+absl::Status UnsoundLogits(int num_tokens);
+
+class Soundness {
+ public:
+  // Steps in a row in which no session had sound logits. A prompt that meets a
+  // damaged weight does it once; a device that computes wrongly, always.
+  static constexpr int kMaxUnsoundSteps = 3;
+
+  // One session of the running step.
+  void Add(bool is_sound) { ++(is_sound ? sound_in_step_ : unsound_in_step_); }
+  void EndStep();
+
+  void FillStats(EngineStats* stats) const {
+    stats->nonfinite_logits = unsound_;
+    stats->computes_wrongly = unsound_steps_ >= kMaxUnsoundSteps;
+  }
+
+ private:
+  int sound_in_step_ = 0;
+  int unsound_in_step_ = 0;
+  int unsound_steps_ = 0;  // in a row; stays where it has reached the limit
+  uint64_t unsound_ = 0;   // of all sessions
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_SOUNDNESS_H_
