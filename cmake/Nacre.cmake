@@ -1,10 +1,54 @@
 # The few functions that every folder's CMakeLists.txt uses.
 
+# nacre_join_sources(NAME OUT SOURCE ...): OUT is these sources, up to NACRE_UNITY
+# of them joined in one that includes them: most of the time of a small source goes
+# into headers. (CMake's own unity sources hold absolute paths: no clone could take
+# another one's objects from ccache.) Alone stay sources that Highway compiles again
+# for every CPU, those that the mutation test replaces, and those with properties
+# of their own, which must be set before.
+function(nacre_join_sources name out)
+  file(STRINGS ${PROJECT_SOURCE_DIR}/tests/simulation/protocol/mutants.cmake
+       mutants REGEX "^nacre_mutant.*[.]cc")
+  set(alone)
+  set(joined)
+  foreach(source ${ARGN})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
+               OUTPUT_VARIABLE path)
+    get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
+    file(RELATIVE_PATH relative ${PROJECT_SOURCE_DIR} ${path})
+    string(FIND "${mutants}" " ${relative}" mutated)
+    cmake_path(IS_PREFIX PROJECT_BINARY_DIR ${path} generated)
+    if(NACRE_UNITY AND NOT definitions AND NOT generated AND mutated EQUAL -1
+       AND EXISTS ${path} AND relative MATCHES "[.]cc$")
+      file(STRINGS ${path} highway REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
+      if(NOT highway)
+        list(APPEND joined ${relative})
+        continue()
+      endif()
+    endif()
+    list(APPEND alone ${source})
+  endforeach()
+  set(part 0)
+  while(joined)
+    list(SUBLIST joined 0 ${NACRE_UNITY} some)
+    list(REMOVE_ITEM joined ${some})
+    list(TRANSFORM some PREPEND "#include \"" OUTPUT_VARIABLE lines)
+    list(TRANSFORM lines APPEND "\"\n")
+    list(JOIN lines "" lines)
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/joined/${name}_${part}.cc)
+    file(CONFIGURE OUTPUT ${file} CONTENT "${lines}" @ONLY)
+    list(APPEND alone ${file})
+    math(EXPR part "${part} + 1")
+  endwhile()
+  set(${out} ${alone} PARENT_SCOPE)
+endfunction()
+
 # nacre_library(NAME SRCS a.cc ... DEPS target ...): one static library a folder,
 # named nacre_NAME; dependencies point down (README, "Guide to the source").
 function(nacre_library name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
-  add_library(nacre_${name} STATIC ${ARG_SRCS})
+  nacre_join_sources(${name} sources ${ARG_SRCS})
+  add_library(nacre_${name} STATIC ${sources})
   target_link_libraries(nacre_${name} PUBLIC nacre_options ${ARG_DEPS})
 endfunction()
 
@@ -56,7 +100,8 @@ function(nacre_test name)
     # Finds what hangs; a machine busy with other things must not reach it.
     set(ARG_TIMEOUT 900)
   endif()
-  add_executable(${name} ${ARG_SRCS})
+  nacre_join_sources(${name} sources ${ARG_SRCS})
+  add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE nacre_options ${ARG_DEPS} GTest::gmock
                                         GTest::gtest_main)
   nacre_sanitized(${name})

@@ -16,6 +16,10 @@ inline int64_t MonotonicNs() {
       .count();
 }
 
+inline double Seconds(int64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) * 1e-9;
+}
+
 // A time that does not come.
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 

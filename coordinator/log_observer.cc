@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "coordinator/clock.h"
 namespace nacre::coordinator {
 namespace {
 
@@ -10,10 +11,6 @@ using Json = nlohmann::ordered_json;
 
 // A longer one is refused, and not repeated in full.
 constexpr size_t kMaxLoggedIdBytes = 256;
-
-double Seconds(int64_t nanoseconds) {
-  return static_cast<double>(nanoseconds) * 1e-9;
-}
 
 const char* FinishName(Finish finish) {
   switch (finish) {

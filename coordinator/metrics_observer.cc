@@ -14,7 +14,7 @@ using speculation::Method;
 using speculation::StopMark;
 using speculation::Verdict;
 
-double Seconds(int64_t nanoseconds) {
+double SpentSeconds(int64_t nanoseconds) {
   return static_cast<double>(std::max<int64_t>(0, nanoseconds)) * 1e-9;
 }
 
@@ -76,7 +76,7 @@ void MetricsObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
     series_->waiting.Decrement();
   }
   series_->running.Increment();
-  series_->queue_time.Observe(Seconds(queue_ns));
+  series_->queue_time.Observe(SpentSeconds(queue_ns));
   series_->prompt_tokens.Increment(
       static_cast<double>(request.prompt_ids.size()));
   auto session = std::make_unique<Session>();
@@ -138,7 +138,7 @@ void MetricsObserver::OnSpan(uint64_t session_id, WorkerRole role,
                                    ? session.last_step_end_ns
                                    : span.start_ns;
       session.last_step_end_ns = end_ns;
-      series_->round_duration.Observe(Seconds(end_ns - begin_ns));
+      series_->round_duration.Observe(SpentSeconds(end_ns - begin_ns));
       break;
     }
     case SpanRecord::Kind::kWaitDraftTokens:
@@ -151,7 +151,7 @@ void MetricsObserver::OnSpan(uint64_t session_id, WorkerRole role,
       break;
     case SpanRecord::Kind::kHidden:
       series_->hidden_bytes.Increment(static_cast<double>(span.bytes));
-      series_->hidden_seconds.Increment(Seconds(span.duration_ns));
+      series_->hidden_seconds.Increment(SpentSeconds(span.duration_ns));
       break;
     default:
       break;
@@ -177,12 +177,14 @@ void MetricsObserver::CountShown(Session& session, int num_shown) {
   int followers = num_shown;
   int64_t since_ns = session.last_token_ns;
   if (since_ns == 0) {
-    series_->time_to_first_token.Observe(Seconds(now_ns - session.arrival_ns));
+    series_->time_to_first_token.Observe(
+        SpentSeconds(now_ns - session.arrival_ns));
     // The others of the first round came with it.
     since_ns = now_ns;
     --followers;
   }
-  const double gap = followers > 0 ? Seconds(now_ns - since_ns) / followers : 0;
+  const double gap =
+      followers > 0 ? SpentSeconds(now_ns - since_ns) / followers : 0;
   for (int i = 0; i < followers; ++i) series_->inter_token_latency.Observe(gap);
   session.last_token_ns = now_ns;
   series_->generation_tokens.Increment(num_shown);
@@ -197,8 +199,8 @@ void MetricsObserver::CountRound(Session& session, const Verdict& verdict) {
   }
   if (mode != RoundMode::kOff) {
     series_->draft_length.Observe(verdict.window);
-    series_->draft_round_wait.Observe(Seconds(session.draft_wait_ns));
-    series_->target_round_wait.Observe(Seconds(session.target_wait_ns));
+    series_->draft_round_wait.Observe(SpentSeconds(session.draft_wait_ns));
+    series_->target_round_wait.Observe(SpentSeconds(session.target_wait_ns));
   }
   session.draft_wait_ns = session.target_wait_ns = 0;
 
@@ -224,7 +226,7 @@ void MetricsObserver::CountRound(Session& session, const Verdict& verdict) {
 }
 
 void MetricsObserver::OnVerdictsHandled(int64_t duration_ns) {
-  series_->round_overhead.Observe(Seconds(duration_ns));
+  series_->round_overhead.Observe(SpentSeconds(duration_ns));
 }
 
 void MetricsObserver::OnMoved(uint64_t session_id, const Placement& placement) {
@@ -256,7 +258,8 @@ void MetricsObserver::OnFinished(uint64_t session_id, const RequestSpec&,
   series_->wasted_cancelled.Increment(static_cast<double>(pending));
   series_->wasted_stale.Increment(static_cast<double>(unused - pending));
   if (status.ok()) {
-    series_->request_latency.Observe(Seconds(now_ns_() - session.arrival_ns));
+    series_->request_latency.Observe(
+        SpentSeconds(now_ns_() - session.arrival_ns));
   }
   sessions_.erase(it);
 }

@@ -4,16 +4,13 @@
 #include <map>
 #include <utility>
 
+#include "coordinator/clock.h"
 #include "telemetry/trace_context.h"
 
 namespace nacre::coordinator {
 namespace {
 
 using telemetry::Span;
-
-double Seconds(int64_t nanoseconds) {
-  return static_cast<double>(nanoseconds) * 1e-9;
-}
 
 // Of one span, the others of a step; large batches would fill the queue.
 constexpr size_t kMaxBatchLinks = 32;

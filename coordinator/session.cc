@@ -7,8 +7,6 @@ namespace {
 
 using speculation::SessionSchedule;
 
-// Of one worker in a request's trace; those behind are left out.
-constexpr size_t kMaxTraceSpans = 1 << 18;
 // A client with more chunks than this on their way is slow.
 constexpr int kMaxPendingChunks = 32;
 

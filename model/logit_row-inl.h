@@ -30,8 +30,6 @@ using kernels::HWY_NAMESPACE::VF32;
 using I32 = hn::RebindToSigned<F32>;
 using VI32 = hn::Vec<I32>;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 // `from`, or where fewer than a group are left, a copy of them with NaN behind.
 HWY_INLINE const float* Padded(const float* from, int left, float* copy) {
   if (left >= kGroupTokens) return from;

@@ -12,8 +12,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace nacre::model {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 inline constexpr int kGroupTokens = 64;
 

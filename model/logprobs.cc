@@ -13,9 +13,6 @@
 namespace nacre::model {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kLowest = std::numeric_limits<float>::lowest();
-
 // The best ids of those added in ascending order, best first.
 class TopIds {
  public:

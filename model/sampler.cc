@@ -16,8 +16,6 @@
 namespace nacre::model {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 void ApplyPenalties(const SamplingParams& params, const TokenHistory& history,
                     int vocab_limit, float* logits) {
   for (const auto& [id, counts] : history.counts()) {

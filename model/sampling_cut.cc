@@ -4,14 +4,12 @@
 #include <cmath>
 
 #include "common/check.h"
+#include "model/logit_row.h"
 #include "model/probability_mass.h"
 #include "model/top_values.h"
 
 namespace nacre::model {
 namespace {
-
-constexpr float kLowest = std::numeric_limits<float>::lowest();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Top-p looks at the likeliest tokens first: differences to the best value in
 // which it looks further. The last holds everything that has a mass.

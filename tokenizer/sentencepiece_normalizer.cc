@@ -11,8 +11,6 @@
 namespace nacre::tokenizer {
 namespace {
 
-constexpr absl::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
-
 uint32_t LittleEndian32(absl::string_view bytes) {
   uint32_t value = 0;
   for (int i = 3; i >= 0; --i) {

@@ -16,6 +16,9 @@
 
 namespace nacre::tokenizer {
 
+// What stands for a space in pieces: U+2581.
+inline constexpr absl::string_view kSpaceSymbol = "\xE2\x96\x81";
+
 class SentencePieceNormalizer {
  public:
   // DATA_LOSS: precompiled_charsmap is not a trie followed by its texts.

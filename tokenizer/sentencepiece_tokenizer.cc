@@ -22,8 +22,6 @@
 namespace nacre::tokenizer {
 namespace {
 
-constexpr absl::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
-
 class SentencePieceTokenizer : public Tokenizer {
  public:
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(

@@ -84,13 +84,6 @@ std::string Percent(double share) {
   return absl::StrFormat("%.1f %%", 100.0 * share);
 }
 
-bool AnyPrediction(const std::vector<MethodSummary>& summaries) {
-  return std::any_of(summaries.begin(), summaries.end(),
-                     [](const MethodSummary& summary) {
-                       return summary.prediction.has_value();
-                     });
-}
-
 std::string MainTable(const HtmlLoad& load) {
   const bool predicted = AnyPrediction(load.summaries);
   std::vector<std::string> head = {

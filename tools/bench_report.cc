@@ -153,13 +153,6 @@ bool IsRatio(const BenchAnswer& answer) {
   return answer.complete.speculation().verification() == v1::VERIFICATION_RATIO;
 }
 
-bool AnyPrediction(const std::vector<MethodSummary>& summaries) {
-  return std::any_of(summaries.begin(), summaries.end(),
-                     [](const MethodSummary& summary) {
-                       return summary.prediction.has_value();
-                     });
-}
-
 // The last columns of a line of the table.
 std::string PredictionCells(const MethodSummary& summary) {
   if (!summary.prediction.has_value()) {
@@ -205,6 +198,13 @@ Json PercentilesJson(const Percentiles& values) {
 }
 
 }  // namespace
+
+bool AnyPrediction(const std::vector<MethodSummary>& summaries) {
+  return std::any_of(summaries.begin(), summaries.end(),
+                     [](const MethodSummary& summary) {
+                       return summary.prediction.has_value();
+                     });
+}
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0.0;

@@ -58,6 +58,9 @@ void AddPredictions(
     const std::vector<std::optional<BenchPrediction>>& predictions,
     std::vector<MethodSummary>* summaries);
 
+// Whether something was predicted of any of them.
+bool AnyPrediction(const std::vector<MethodSummary>& summaries);
+
 // OK if all methods and repetitions gave the same tokens for each prompt, those
 // with the ratio test aside; otherwise DATA_LOSS with the first difference.
 absl::Status CheckIdentical(const BenchPlan& plan, const BenchResult& result);

@@ -19,7 +19,7 @@
 namespace nacre::tools {
 namespace {
 
-constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
+constexpr absl::Duration kHealthPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kProgressInterval = absl::Seconds(1);
 // Workers go first: the coordinator lets running requests end.
 constexpr int kWorkerStage = 0;
@@ -198,7 +198,7 @@ absl::Status Cluster::StartCoordinator(absl::Time deadline) {
                          kCoordinatorStage}));
   while (!ReadPorts()) {
     NACRE_RETURN_IF_ERROR(CheckStarting(deadline, "the coordinator"));
-    absl::SleepFor(kPollInterval);
+    absl::SleepFor(kHealthPollInterval);
   }
   // After a restart clients and workers look for it where it was.
   supervisor_.SetArgv(kCoordinator, CoordinatorArgv(ports_));
@@ -246,7 +246,7 @@ absl::Status Cluster::FindWorkerMetrics(absl::Time deadline) {
     while ((worker.metrics = ReadAddress(worker.name + "-metrics-")).empty()) {
       NACRE_RETURN_IF_ERROR(
           CheckStarting(deadline, absl::StrCat("/metrics of ", worker.name)));
-      absl::SleepFor(kPollInterval);
+      absl::SleepFor(kHealthPollInterval);
     }
     // After a restart Prometheus looks for it where it was.
     supervisor_.SetArgv(worker.name, WorkerArgv(worker));
@@ -295,7 +295,7 @@ absl::Status Cluster::WaitForWorkers(absl::Time deadline) {
                           absl::ToDoubleSeconds(absl::Now() - start)));
       next_progress += kProgressInterval;
     }
-    absl::SleepFor(kPollInterval);
+    absl::SleepFor(kHealthPollInterval);
   }
 }
 

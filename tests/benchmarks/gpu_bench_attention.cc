@@ -169,8 +169,8 @@ absl::Status MeasureContext(const GpuBench& bench, kernels::Backend* backend,
   return absl::OkStatus();
 }
 
-absl::Status Measure(const GpuBench& bench, const std::string& kv_type,
-                     Json* json) {
+absl::Status MeasureAttention(const GpuBench& bench, const std::string& kv_type,
+                              Json* json) {
   kernels::BackendOptions options;
   options.kind = "cuda";
   options.device = bench.plan.device;
@@ -205,7 +205,7 @@ Json BenchGpuAttention(const GpuBench& bench, const std::string& kv_type) {
                {"heads", bench.plan.attention_heads},
                {"kv_heads", bench.plan.attention_kv_heads},
                {"head_dim", bench.plan.attention_head_dim}};
-  const absl::Status status = Measure(bench, kv_type, &json);
+  const absl::Status status = MeasureAttention(bench, kv_type, &json);
   if (!status.ok()) {
     json["failed"] = std::string(status.message());
     std::printf("failed: %s\n", std::string(status.message()).c_str());

@@ -235,8 +235,8 @@ absl::Status MeasureDraftLoop(const GpuBench& bench, ModelBench* model,
 }
 
 // Fills in `json`.
-absl::Status Measure(const GpuBench& bench, const GpuModel& model,
-                     const RandomLlama& llama, Json* json) {
+absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
+                          const RandomLlama& llama, Json* json) {
   kernels::BackendOptions options;
   options.kind = "cuda";
   options.device = bench.plan.device;
@@ -301,7 +301,7 @@ Json BenchGpuModel(const GpuBench& bench, const GpuModel& model) {
     return json;
   }
   const RandomLlama llama(shape, kernels::DType::kBF16);
-  const absl::Status status = Measure(bench, model, llama, &json);
+  const absl::Status status = MeasureModel(bench, model, llama, &json);
   if (!status.ok()) {
     const char* const what =
         absl::IsResourceExhausted(status) ? "skipped" : "failed";

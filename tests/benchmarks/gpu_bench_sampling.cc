@@ -38,7 +38,7 @@ SamplingParams Params(float temperature, float top_p) {
   return params;
 }
 
-absl::Status Measure(const GpuBench& bench, Json* json) {
+absl::Status MeasureSampling(const GpuBench& bench, Json* json) {
   const GpuBenchPlan& plan = bench.plan;
   kernels::BackendOptions options;
   options.kind = "cuda";
@@ -115,7 +115,7 @@ Json BenchGpuSampling(const GpuBench& bench) {
   std::printf("\n== drawing tokens, vocabulary of %d\n", bench.plan.vocab);
   std::fflush(stdout);
   Json json = {{"vocab", bench.plan.vocab}};
-  const absl::Status status = Measure(bench, &json);
+  const absl::Status status = MeasureSampling(bench, &json);
   if (!status.ok()) {
     json["failed"] = std::string(status.message());
     std::printf("failed: %s\n", std::string(status.message()).c_str());

@@ -18,7 +18,7 @@ namespace {
 using speculation::FinishReason;
 using ::testing::ElementsAre;
 
-constexpr int64_t kTimeout = 30'000'000'000;  // of failover
+constexpr int64_t kMoveTimeout = 30'000'000'000;  // of failover
 
 class DrainTest : public DispatcherTest {};
 
@@ -58,7 +58,7 @@ TEST_F(DrainTest, ADrainTakesOffOnlyWhatHasRoomElsewhere) {
   EXPECT_EQ(NumSessions(second), 1);
   EXPECT_EQ(draft.client->num_opened_too_early(), 0);
   // The others go on where they are, for however long.
-  now_ns_ += 2 * kTimeout;
+  now_ns_ += 2 * kMoveTimeout;
   dispatcher_.Tick();
   Verdict(first, runs[1].id, 2, {'x'});
   for (const Run& run : runs) EXPECT_EQ(run.sink->num_ends(), 0);
@@ -71,7 +71,7 @@ TEST_F(DrainTest, ADrainTakesOffOnlyWhatHasRoomElsewhere) {
   EXPECT_EQ(TargetAddress(runs[1].id), "t1");
   EXPECT_EQ(TargetAddress(runs[2].id), "t0");
   EXPECT_EQ(TargetAddress(queued.id), "no such session");
-  EXPECT_EQ(dispatcher_.Tick(), 1000 + 4 * kTimeout);  // the queue's
+  EXPECT_EQ(dispatcher_.Tick(), 1000 + 4 * kMoveTimeout);  // the queue's
   // The last one ends on the draining target, which is empty then.
   Verdict(first, runs[2].id, 2, {'x'}, FinishReason::kLength);
   EXPECT_EQ(NumSessions(first), 0);

@@ -19,7 +19,7 @@ namespace {
 using speculation::FinishReason;
 using ::testing::HasSubstr;
 
-constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kOneSecond = 1'000'000'000;
 
 class PlacementTest : public DispatcherTest {
  protected:
@@ -101,7 +101,7 @@ TEST_F(PlacementTest, AChoiceWhoseKindIsGoneEndsWithItsTimeInTheQueue) {
   AddKind("t1", "b");
   dispatcher_.RemoveWorker(a.id);
   EXPECT_EQ(runs[1].sink->num_ends(), 0);
-  now_ns_ += 60 * kSecond;
+  now_ns_ += 60 * kOneSecond;
   dispatcher_.Tick();
   EXPECT_EQ(runs[1].sink->error().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(runs[1].sink->error().message()),
@@ -132,7 +132,7 @@ TEST_F(PlacementTest, AKindThatHangsOrHasJustLeftIsWaitedFor) {
   const Worker back = AddKind("t1", "b");
   EXPECT_EQ(NumSessions(back), 2);
   dispatcher_.RemoveWorker(back.id);
-  now_ns_ += 60 * kSecond;
+  now_ns_ += 60 * kOneSecond;
   EXPECT_EQ(Refusal(Pinned("late", "b")).code(),
             absl::StatusCode::kFailedPrecondition);
 }

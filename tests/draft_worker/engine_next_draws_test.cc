@@ -13,14 +13,14 @@
 namespace nacre::draft_worker {
 namespace {
 
-OpenDraft Plain(uint64_t id, int lead = 8, const std::string& policy = "") {
+OpenDraft Led(uint64_t id, int lead = 8, const std::string& policy = "") {
   OpenDraft open = MakeOpen(id, Prompt(5, id), lead);
   open.sampling.repetition_penalty = 1.0f;
   open.policy = policy;
   return open;
 }
 
-TableModelOptions Drawing() {
+TableModelOptions DrawingAndHidden() {
   TableModelOptions options;
   options.draws_tokens = true;
   options.shows_hidden = true;
@@ -37,7 +37,7 @@ class DraftEngineNextDrawsTest : public ::testing::Test {
 
   std::function<void()> during_;  // the next forward, once
   DraftFixture fixture_{[this] {
-    TableModelOptions options = Drawing();
+    TableModelOptions options = DrawingAndHidden();
     options.on_forward = [this](int) {
       if (during_) std::exchange(during_, nullptr)();
       return absl::OkStatus();
@@ -47,7 +47,7 @@ class DraftEngineNextDrawsTest : public ::testing::Test {
 };
 
 TEST_F(DraftEngineNextDrawsTest, AWindowIsDraftedWithoutAStepForNothing) {
-  const OpenDraft open = Plain(1);
+  const OpenDraft open = Led(1);
   Drain({open});
   // The first one comes with the prompt's last row; behind the last there is
   // none.
@@ -63,7 +63,7 @@ TEST_F(DraftEngineNextDrawsTest, AWindowIsDraftedWithoutAStepForNothing) {
 }
 
 TEST_F(DraftEngineNextDrawsTest, TheLongestLengthEndsIt) {
-  OpenDraft open = Plain(1, 50);
+  OpenDraft open = Led(1, 50);
   open.max_length = 12;
   Drain({open});
   EXPECT_EQ(fixture_.TakeDrafted(1).size(), 7u);
@@ -71,7 +71,7 @@ TEST_F(DraftEngineNextDrawsTest, TheLongestLengthEndsIt) {
 }
 
 TEST_F(DraftEngineNextDrawsTest, AnEndTokenCannotBeForeseen) {
-  OpenDraft open = Plain(1);
+  OpenDraft open = Led(1);
   const std::vector<int32_t> said =
       Continue(fixture_.model, open, open.token_ids, 4);
   open.end_token_ids = {said[3]};
@@ -84,14 +84,14 @@ TEST_F(DraftEngineNextDrawsTest, AnEndTokenCannotBeForeseen) {
 }
 
 TEST_F(DraftEngineNextDrawsTest, SessionsOfAStepGoOnTogether) {
-  Drain({Plain(1, 3), Plain(2, 5), Plain(3, 8)});
+  Drain({Led(1, 3), Led(2, 5), Led(3, 8)});
   EXPECT_EQ(Counts(), (model::QueuedSteps{7, 0}));
 }
 
 TEST_F(DraftEngineNextDrawsTest, APolicyThatWillStopIsAsked) {
   for (const bool waits : {true, false}) {
-    DraftFixture fixture(Drawing());
-    OpenDraft open = Plain(1, 8, "constant:n=3");
+    DraftFixture fixture(DrawingAndHidden());
+    OpenDraft open = Led(1, 8, "constant:n=3");
     open.plan.waits_at_stop = waits;
     fixture.Open(open);
     fixture.Drain();
@@ -104,16 +104,16 @@ TEST_F(DraftEngineNextDrawsTest, APolicyThatWillStopIsAsked) {
 
 // In a step with one who cannot say how it goes on nobody says so.
 TEST_F(DraftEngineNextDrawsTest, NothingIsToldThatCannotHold) {
-  OpenDraft filtered = Plain(2);
+  OpenDraft filtered = Led(2);
   filtered.sampling.top_p = 0.9f;
-  OpenDraft ratio = Plain(2);
+  OpenDraft ratio = Led(2);
   ratio.verification = speculation::Verification::kRatio;
-  OpenDraft penalized = Plain(2);
+  OpenDraft penalized = Led(2);
   penalized.sampling.repetition_penalty = 1.2f;
   for (const OpenDraft& other :
-       {filtered, ratio, penalized, Plain(2, 8, "svip")}) {
-    DraftFixture fixture(Drawing());
-    fixture.Open(Plain(1, 5));
+       {filtered, ratio, penalized, Led(2, 8, "svip")}) {
+    DraftFixture fixture(DrawingAndHidden());
+    fixture.Open(Led(1, 5));
     fixture.Open(other);
     fixture.Drain();
     EXPECT_EQ(fixture.model.queued_steps(), model::QueuedSteps{});
@@ -134,9 +134,9 @@ TEST_F(DraftEngineNextDrawsTest, NothingIsToldWhereHiddenStatesAreRead) {
   file.calibration.head = head;
   PolicyLibrary policies;
   policies.Add(speculation::PolicyKind::kSpecDecPlusPlus, file);
-  DraftFixture fixture(Drawing(), {}, &policies);
-  fixture.Open(Plain(1, 5));
-  fixture.Open(Plain(2, 8, "specdec++"));
+  DraftFixture fixture(DrawingAndHidden(), {}, &policies);
+  fixture.Open(Led(1, 5));
+  fixture.Open(Led(2, 8, "specdec++"));
   fixture.Drain();
   EXPECT_EQ(fixture.TakeDrafted(2).size(), 8u);
   EXPECT_EQ(fixture.model.num_draws(), 13 + 2);  // a look at each prompt
@@ -144,10 +144,10 @@ TEST_F(DraftEngineNextDrawsTest, NothingIsToldWhereHiddenStatesAreRead) {
 }
 
 TEST_F(DraftEngineNextDrawsTest, NothingIsToldWhileStepsAreTooSmallForAll) {
-  DraftFixture fixture(Drawing(), {.max_rows = 8});
+  DraftFixture fixture(DrawingAndHidden(), {.max_rows = 8});
   std::vector<OpenDraft> opens;
   for (uint64_t id = 1; id <= 12; ++id) {
-    opens.push_back(Plain(id, 40));
+    opens.push_back(Led(id, 40));
     fixture.Open(opens.back());
   }
   fixture.Drain();
@@ -159,12 +159,12 @@ TEST_F(DraftEngineNextDrawsTest, NothingIsToldWhileStepsAreTooSmallForAll) {
 }
 
 TEST_F(DraftEngineNextDrawsTest, NothingIsToldWhileAPromptIsFed) {
-  DraftFixture fixture(Drawing(), {.prefill_chunk = 16});
-  fixture.Open(Plain(1, 50));
+  DraftFixture fixture(DrawingAndHidden(), {.prefill_chunk = 16});
+  fixture.Open(Led(1, 50));
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(fixture.engine->RunOnce().ok());
   EXPECT_EQ(fixture.model.queued_steps(), (model::QueuedSteps{1, 0}));
   // It will not go on behind its first token, but that is yet to come.
-  OpenDraft long_one = Plain(2, 1);
+  OpenDraft long_one = Led(2, 1);
   long_one.token_ids = Prompt(100, 2);
   long_one.prompt_length = 100;
   fixture.Open(long_one);
@@ -174,7 +174,7 @@ TEST_F(DraftEngineNextDrawsTest, NothingIsToldWhileAPromptIsFed) {
 }
 
 TEST_F(DraftEngineNextDrawsTest, ACommitThatMatchesDisturbsNothing) {
-  const OpenDraft open = Plain(1, 6);
+  const OpenDraft open = Led(1, 6);
   const std::vector<int32_t> said =
       Continue(fixture_.model, open, open.token_ids, 8);
   fixture_.Open(open);
@@ -186,7 +186,7 @@ TEST_F(DraftEngineNextDrawsTest, ACommitThatMatchesDisturbsNothing) {
 }
 
 TEST_F(DraftEngineNextDrawsTest, ACorrectionCostsOneStepThatIsDropped) {
-  const OpenDraft open = Plain(1, 6);
+  const OpenDraft open = Led(1, 6);
   const std::vector<int32_t> said =
       Continue(fixture_.model, open, open.token_ids, 6);
   fixture_.Open(open);

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-model::ModelInfo Draft() {
+model::ModelInfo SmallDraft() {
   model::ModelInfo info;
   info.fingerprint = "small";
   info.hidden_size = 4;
@@ -54,7 +54,7 @@ TEST(PolicyLibrary, LoadsFoldersAndSaysForWhichTarget) {
   head.WriteJson("specdec++", "small", "bigger");
   head.WriteTensors(testing::HeadTensors(4));
   auto library = PolicyLibrary::Load(
-      {{"specdec++", head.path()}, {"disco", disco.path()}}, Draft());
+      {{"specdec++", head.path()}, {"disco", disco.path()}}, SmallDraft());
   ASSERT_TRUE(library.ok()) << library.status();
   EXPECT_THAT(library->files(),
               ElementsAre(Pair("disco", "big"), Pair("specdec++", "bigger")));
@@ -62,9 +62,10 @@ TEST(PolicyLibrary, LoadsFoldersAndSaysForWhichTarget) {
   speculation::PolicyInputs inputs;
   inputs.hidden_size = 4;
   EXPECT_TRUE(library->Make(Parse("specdec++"), inputs).ok());
-  EXPECT_EQ(
-      PolicyLibrary::Load({{"disco", head.path()}}, Draft()).status().code(),
-      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(PolicyLibrary::Load({{"disco", head.path()}}, SmallDraft())
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(PolicyLibrary, AFileOfAnotherTargetIsNotUsed) {
@@ -80,7 +81,7 @@ TEST(PolicyLibrary, AFileOfAnotherTargetIsNotUsed) {
   auto library = PolicyLibrary::Load({{"disco", disco.path()},
                                       {"optimal-static", gamma.path()},
                                       {"cali-ts", cali.path()}},
-                                     Draft());
+                                     SmallDraft());
   ASSERT_TRUE(library.ok()) << library.status();
   speculation::PolicyInputs inputs;
   inputs.has_target_hidden = true;
@@ -105,7 +106,7 @@ TEST(PolicyLibrary, SvipTakesItsParametersFromAFile) {
   testing::PolicyFolder folder;
   folder.WriteJson("svip", "small", "big",
                    {{"parameters", {{"h", 100}, {"max", 2}}}});
-  auto library = PolicyLibrary::Load({{"svip", folder.path()}}, Draft());
+  auto library = PolicyLibrary::Load({{"svip", folder.path()}}, SmallDraft());
   ASSERT_TRUE(library.ok()) << library.status();
   // Where H is 2 nats, sqrt(0.15 H) is 0.55: over the table's h.
   const auto chunk = [&](const char* text, const char* target) {
@@ -143,7 +144,7 @@ TEST(PolicyLibrary, CaliTsSaysWhatItGoesWithout) {
   testing::PolicyFolder folder;
   folder.WriteJson("cali-ts", "small", "big");
   folder.WriteTensors(testing::CaliTsTensors(6, 4));
-  auto loaded = PolicyLibrary::Load({{"cali-ts", folder.path()}}, Draft());
+  auto loaded = PolicyLibrary::Load({{"cali-ts", folder.path()}}, SmallDraft());
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_THAT(loaded->Make(Parse("cali-ts"), inputs)->note, IsEmpty());
 }

@@ -17,7 +17,7 @@ namespace {
 namespace emulation = kernels::cuda::emulation;
 using Draws = std::vector<absl::optional<TokenDraw>>;
 
-constexpr int kVocab = 101;
+constexpr int kDeviceVocab = 101;
 constexpr int kStepUploads = 4;  // cosines, sines, where rows stand, draws
 
 class CudaQueuedStepTest : public ::testing::Test {
@@ -37,9 +37,10 @@ class CudaQueuedStepTest : public ::testing::Test {
   // Feeds a token, with a draw behind it, and one behind that.
   absl::StatusOr<int32_t> Step(int32_t token, bool promises = true) {
     const int position = sequence_->length() + 1;
-    const Draws draws = {TokenDraw{1, position, 1.0f, kVocab}};
+    const Draws draws = {TokenDraw{1, position, 1.0f, kDeviceVocab}};
     SequenceRows rows = {sequence_.get(), {&token, 1}, 1, draws};
-    if (promises) rows.next_draw = TokenDraw{1, position + 1, 1.0f, kVocab};
+    if (promises)
+      rows.next_draw = TokenDraw{1, position + 1, 1.0f, kDeviceVocab};
     const absl::Status status = model_->Forward({rows}).status();
     if (!status.ok()) return status;
     return model_->drawn_tokens()[0];
@@ -96,12 +97,13 @@ TEST_F(CudaQueuedStepTest, ResultsThatNobodyWaitsForMayGrow) {
   const auto other = *model_->NewSequence(100);
   const std::vector<int32_t> tokens(2, 3);
   const auto drawn_by_both = [&](bool promises) {
-    const Draws draws = {TokenDraw{1, 2, 1.0f, kVocab}};
+    const Draws draws = {TokenDraw{1, 2, 1.0f, kDeviceVocab}};
     std::vector<SequenceRows> batch;
     for (Sequence* const sequence : {sequence_.get(), other.get()}) {
       sequence->Truncate(0);
       batch.push_back({sequence, tokens, 1, draws});
-      if (promises) batch.back().next_draw = TokenDraw{1, 3, 1.0f, kVocab};
+      if (promises)
+        batch.back().next_draw = TokenDraw{1, 3, 1.0f, kDeviceVocab};
     }
     EXPECT_TRUE(model_->Forward(batch).ok());
     const auto ids = model_->drawn_tokens();

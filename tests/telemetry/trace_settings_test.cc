@@ -16,39 +16,39 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using Variables = std::map<std::string, std::string>;
 
-absl::StatusOr<TraceSettings> Resolve(const Variables& variables,
-                                      const TraceFlags& flags = {}) {
+absl::StatusOr<TraceSettings> ResolveTraces(const Variables& variables,
+                                            const TraceFlags& flags = {}) {
   return ResolveTraceSettings(flags, "nacre-test", [&](const char* name) {
     const auto it = variables.find(name);
     return it == variables.end() ? nullptr : it->second.c_str();
   });
 }
 
-TraceSettings Resolved(const Variables& variables,
-                       const TraceFlags& flags = {}) {
-  const auto settings = Resolve(variables, flags);
+TraceSettings ResolvedTraces(const Variables& variables,
+                             const TraceFlags& flags = {}) {
+  const auto settings = ResolveTraces(variables, flags);
   EXPECT_TRUE(settings.ok()) << settings.status();
   return settings.value_or(TraceSettings());
 }
 
-CollectorFlags To(const std::string& endpoint) {
+CollectorFlags FlagsTo(const std::string& endpoint) {
   CollectorFlags flags;
   flags.endpoint = endpoint;
   return flags;
 }
 
-constexpr char kEndpoint[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
+constexpr char kEndpointVariable[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 TEST(TraceSettingsTest, WithoutAnythingThereAreNoTraces) {
-  const TraceSettings settings = Resolved({});
+  const TraceSettings settings = ResolvedTraces({});
   EXPECT_EQ(settings.collector.endpoint, "");
   EXPECT_EQ(settings.problem, "");
   EXPECT_EQ(settings.service_name, "nacre-test");
-  EXPECT_EQ(Resolved({{kEndpoint, ""}}).collector.endpoint, "");
+  EXPECT_EQ(ResolvedTraces({{kEndpointVariable, ""}}).collector.endpoint, "");
   // What is of no use is not read.
-  EXPECT_EQ(Resolved({{"OTEL_TRACES_SAMPLER", "nonsense"},
-                      {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"},
-                      {"OTEL_RESOURCE_ATTRIBUTES", "nonsense"}})
+  EXPECT_EQ(ResolvedTraces({{"OTEL_TRACES_SAMPLER", "nonsense"},
+                            {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"},
+                            {"OTEL_RESOURCE_ATTRIBUTES", "nonsense"}})
                 .problem,
             "");
 }
@@ -57,24 +57,26 @@ TEST(TraceSettingsTest, TheEndpointIsAUrl) {
   for (const char* url :
        {"http://collector:4317", "http://collector:4317/", "collector:4317",
         "http://collector:4317/v1/traces"}) {
-    EXPECT_EQ(Resolved({{kEndpoint, url}}).collector.endpoint, "collector:4317")
+    EXPECT_EQ(ResolvedTraces({{kEndpointVariable, url}}).collector.endpoint,
+              "collector:4317")
         << url;
   }
-  EXPECT_EQ(Resolved({{kEndpoint, "http://all:1"},
+  EXPECT_EQ(
+      ResolvedTraces({{kEndpointVariable, "http://all:1"},
                       {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://own:2"}})
-                .collector.endpoint,
-            "own:2");
+          .collector.endpoint,
+      "own:2");
 }
 
 TEST(TraceSettingsTest, TheFlagWinsOverTheEnvironment) {
-  const Variables variables = {{kEndpoint, "https://elsewhere:1"},
+  const Variables variables = {{kEndpointVariable, "https://elsewhere:1"},
                                {"OTEL_SDK_DISABLED", "true"},
                                {"OTEL_TRACES_SAMPLER", "always_off"}};
   TraceSettings settings =
-      Resolved(variables, {To("here:4317"), absl::nullopt});
+      ResolvedTraces(variables, {FlagsTo("here:4317"), absl::nullopt});
   EXPECT_EQ(settings.collector.endpoint, "here:4317");
   EXPECT_EQ(settings.sample_ratio, 0);
-  settings = Resolved(variables, {To("here:4317"), 0.25});
+  settings = ResolvedTraces(variables, {FlagsTo("here:4317"), 0.25});
   EXPECT_EQ(settings.sample_ratio, 0.25);
   EXPECT_TRUE(settings.client_decides);
 }
@@ -83,13 +85,13 @@ TEST(TraceSettingsTest, TheEnvironmentCanTurnItOff) {
   for (const Variables& off : {Variables{{"OTEL_SDK_DISABLED", "True"}},
                                Variables{{"OTEL_TRACES_EXPORTER", "none"}}}) {
     Variables variables = off;
-    variables[kEndpoint] = "http://collector:4317";
-    EXPECT_EQ(Resolved(variables).collector.endpoint, "");
+    variables[kEndpointVariable] = "http://collector:4317";
+    EXPECT_EQ(ResolvedTraces(variables).collector.endpoint, "");
   }
-  EXPECT_EQ(Resolved({{kEndpoint, "c:1"},
-                      {"OTEL_SDK_DISABLED", "no"},
-                      {"OTEL_TRACES_EXPORTER", "otlp"},
-                      {"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}})
+  EXPECT_EQ(ResolvedTraces({{kEndpointVariable, "c:1"},
+                            {"OTEL_SDK_DISABLED", "no"},
+                            {"OTEL_TRACES_EXPORTER", "otlp"},
+                            {"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}})
                 .collector.endpoint,
             "c:1");
 }
@@ -109,9 +111,9 @@ TEST(TraceSettingsTest, SamplersWithAndWithoutTheClientsWord) {
         Case{"always_on", "", 1, false}, Case{"always_off", "", 0, false},
         Case{"traceidratio", "0", 0, false}}) {
     const TraceSettings settings =
-        Resolved({{kEndpoint, "c:1"},
-                  {"OTEL_TRACES_SAMPLER", each.sampler},
-                  {"OTEL_TRACES_SAMPLER_ARG", each.argument}});
+        ResolvedTraces({{kEndpointVariable, "c:1"},
+                        {"OTEL_TRACES_SAMPLER", each.sampler},
+                        {"OTEL_TRACES_SAMPLER_ARG", each.argument}});
     EXPECT_EQ(settings.sample_ratio, each.ratio) << each.sampler;
     EXPECT_EQ(settings.client_decides, each.client_decides) << each.sampler;
   }
@@ -119,17 +121,18 @@ TEST(TraceSettingsTest, SamplersWithAndWithoutTheClientsWord) {
 
 TEST(TraceSettingsTest, NamesTheServiceAndItsResource) {
   TraceSettings settings =
-      Resolved({{kEndpoint, "c:1"},
-                {"OTEL_RESOURCE_ATTRIBUTES",
-                 " deployment.environment = test ,service.name=listed,"
-                 "team=a%2Cb=c,"}});
+      ResolvedTraces({{kEndpointVariable, "c:1"},
+                      {"OTEL_RESOURCE_ATTRIBUTES",
+                       " deployment.environment = test ,service.name=listed,"
+                       "team=a%2Cb=c,"}});
   EXPECT_EQ(settings.service_name, "listed");
   EXPECT_THAT(settings.resource_attributes,
               ElementsAre(Pair("deployment.environment", "test"),
                           Pair("team", "a,b=c")));
-  settings = Resolved({{kEndpoint, "c:1"},
-                       {"OTEL_SERVICE_NAME", "named"},
-                       {"OTEL_RESOURCE_ATTRIBUTES", "service.name=listed"}});
+  settings =
+      ResolvedTraces({{kEndpointVariable, "c:1"},
+                      {"OTEL_SERVICE_NAME", "named"},
+                      {"OTEL_RESOURCE_ATTRIBUTES", "service.name=listed"}});
   EXPECT_EQ(settings.service_name, "named");
   EXPECT_THAT(settings.resource_attributes, IsEmpty());
 }
@@ -138,8 +141,8 @@ TEST(TraceSettingsTest, WhatCannotBeDoneIsSaid) {
   // Alone the variables may be meant for others; with a flag they are not.
   const auto expect_problem = [](Variables variables,
                                  const std::string& words) {
-    variables.insert({kEndpoint, "c:1"});
-    const TraceSettings settings = Resolved(variables);
+    variables.insert({kEndpointVariable, "c:1"});
+    const TraceSettings settings = ResolvedTraces(variables);
     EXPECT_EQ(settings.collector.endpoint, "") << words;
     EXPECT_THAT(settings.problem, HasSubstr(words));
   };
@@ -147,16 +150,16 @@ TEST(TraceSettingsTest, WhatCannotBeDoneIsSaid) {
                                 const std::string& words) {
     expect_problem(variables, words);
     const absl::Status status =
-        Resolve(variables, {To("c:1"), absl::nullopt}).status();
+        ResolveTraces(variables, {FlagsTo("c:1"), absl::nullopt}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << words;
     EXPECT_THAT(std::string(status.message()), HasSubstr(words));
   };
-  expect_problem({{kEndpoint, "http://collector"}},
+  expect_problem({{kEndpointVariable, "http://collector"}},
                  "OTEL_EXPORTER_OTLP_ENDPOINT \"http://collector\"");
-  expect_problem({{kEndpoint, "c:99999"}}, "is not http://host:port");
-  expect_problem({{kEndpoint, "http://name:word@c:1"}},
+  expect_problem({{kEndpointVariable, "c:99999"}}, "is not http://host:port");
+  expect_problem({{kEndpointVariable, "http://name:word@c:1"}},
                  "OTEL_EXPORTER_OTLP_ENDPOINT holds a user name");
-  expect_problem({{kEndpoint, "https://c:1"},
+  expect_problem({{kEndpointVariable, "https://c:1"},
                   {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such.crt"}},
                  "OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read /no/such.crt");
   expect_problem({{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"}},
@@ -175,16 +178,18 @@ TEST(TraceSettingsTest, WhatCannotBeDoneIsSaid) {
                  "OTEL_RESOURCE_ATTRIBUTES");
   }
 
-  EXPECT_THAT(
-      std::string(Resolve({}, {To("4317"), absl::nullopt}).status().message()),
-      HasSubstr("--otlp-endpoint \"4317\" is not host:port"));
+  EXPECT_THAT(std::string(ResolveTraces({}, {FlagsTo("4317"), absl::nullopt})
+                              .status()
+                              .message()),
+              HasSubstr("--otlp-endpoint \"4317\" is not host:port"));
   // A flag about the collector of a variable asks for traces too.
   TraceFlags flags;
   flags.collector.compression = "zstd";
-  EXPECT_EQ(Resolve({{kEndpoint, "http://c:1"}}, flags).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      ResolveTraces({{kEndpointVariable, "http://c:1"}}, flags).status().code(),
+      absl::StatusCode::kInvalidArgument);
   for (const double ratio : {-0.5, 1.5, std::nan("")}) {
-    EXPECT_EQ(Resolve({}, {To("c:1"), ratio}).status().code(),
+    EXPECT_EQ(ResolveTraces({}, {FlagsTo("c:1"), ratio}).status().code(),
               absl::StatusCode::kInvalidArgument)
         << ratio;
   }

@@ -7,7 +7,7 @@
 namespace nacre::tools {
 namespace {
 
-v1::Complete Answer() {
+v1::Complete CompleteAnswer() {
   v1::Complete complete;
   complete.set_text("a\"b");
   for (const uint32_t id : {9, 4}) complete.add_token_ids(id);
@@ -41,7 +41,7 @@ v1::Complete Answer() {
 }
 
 TEST(GenerationJsonTest, HasExactlyTheDocumentedFields) {
-  EXPECT_EQ(JsonText(GenerationJson(Answer()), -1),
+  EXPECT_EQ(JsonText(GenerationJson(CompleteAnswer()), -1),
             R"({"text":"a\"b","token_ids":[9,4],"prompt_token_ids":[1],)"
             R"("finish_reason":"length","seed":18446744073709551615,)"
             R"("numerics_id":"cpu-v1",)"
@@ -58,7 +58,7 @@ TEST(GenerationJsonTest, HasExactlyTheDocumentedFields) {
 }
 
 TEST(GenerationJsonTest, ShowsLogprobsAndRoundsWhereThereAreSome) {
-  v1::Complete complete = Answer();
+  v1::Complete complete = CompleteAnswer();
   v1::TokenLogprobs* token = complete.add_logprobs();
   token->set_token_id(9);
   token->set_logprob(-0.5f);
@@ -75,10 +75,10 @@ TEST(GenerationJsonTest, ShowsLogprobsAndRoundsWhereThereAreSome) {
 }
 
 TEST(ChoicesJsonTest, OneIsTheObjectAndSeveralAreAnArray) {
-  v1::Complete second = Answer();
+  v1::Complete second = CompleteAnswer();
   second.set_text("second");
   EXPECT_EQ(ChoicesJson({second}), GenerationJson(second));
-  const auto json = ChoicesJson({Answer(), second});
+  const auto json = ChoicesJson({CompleteAnswer(), second});
   ASSERT_EQ(json.size(), 1u);
   ASSERT_EQ(json["choices"].size(), 2u);
   EXPECT_EQ(json["choices"][0]["index"], 0);

@@ -12,7 +12,7 @@
 namespace nacre::tools {
 namespace {
 
-using Json = nlohmann::json;
+using JsonValue = nlohmann::json;
 
 // No answer is longer.
 constexpr int64_t kMaxPosition = int64_t{1} << 30;
@@ -22,21 +22,22 @@ constexpr double kMaxEntropy = 22.0;
 // Probabilities are rounded sums.
 constexpr double kMaxProbability = 1.0 + 1e-4;
 
-absl::Status Bad(const char* key, const Json& value, absl::string_view wanted) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", key, "\" is ",
-                   value.dump(-1, ' ', true, Json::error_handler_t::replace),
-                   ", not ", wanted));
+absl::Status Bad(const char* key, const JsonValue& value,
+                 absl::string_view wanted) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", key, "\" is ",
+      value.dump(-1, ' ', true, JsonValue::error_handler_t::replace), ", not ",
+      wanted));
 }
 
 // The value of `key`; null where there is none.
-const Json& Field(const Json& object, const char* key) {
-  static const Json& missing = *new Json();
+const JsonValue& Field(const JsonValue& object, const char* key) {
+  static const JsonValue& missing = *new JsonValue();
   const auto it = object.find(key);
   return it == object.end() ? missing : *it;
 }
 
-absl::StatusOr<float> ReadNumber(const char* key, const Json& value,
+absl::StatusOr<float> ReadNumber(const char* key, const JsonValue& value,
                                  double max) {
   const double number = value.is_number() ? value.get<double>() : -1.0;
   // Written so that NaN fails.
@@ -46,7 +47,7 @@ absl::StatusOr<float> ReadNumber(const char* key, const Json& value,
   return static_cast<float>(number);
 }
 
-absl::Status ReadTop(const Json& value, FeatureLine* line) {
+absl::Status ReadTop(const JsonValue& value, FeatureLine* line) {
   if (!value.is_array() || value.size() != line->top.size()) {
     return Bad("top", value,
                absl::StrCat("a list of ", line->top.size(), " numbers"));
@@ -61,7 +62,8 @@ absl::Status ReadTop(const Json& value, FeatureLine* line) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> ReadCount(const char* key, const Json& value, int64_t max) {
+absl::StatusOr<int> ReadCount(const char* key, const JsonValue& value,
+                              int64_t max) {
   if (!value.is_number_unsigned() ||
       value.get<uint64_t>() > static_cast<uint64_t>(max)) {
     return Bad(key, value, absl::StrCat("a whole number in [0, ", max, "]"));
@@ -71,7 +73,7 @@ absl::StatusOr<int> ReadCount(const char* key, const Json& value, int64_t max) {
 
 // Absent where there is none.
 absl::StatusOr<std::optional<uint64_t>> ReadIndex(const char* key,
-                                                  const Json& object) {
+                                                  const JsonValue& object) {
   const auto it = object.find(key);
   if (it == object.end()) return std::nullopt;
   if (!it->is_number_unsigned()) {
@@ -80,17 +82,17 @@ absl::StatusOr<std::optional<uint64_t>> ReadIndex(const char* key,
   return it->get<uint64_t>();
 }
 
-absl::StatusOr<std::string> ReadRequest(const Json& object) {
-  const Json& request = Field(object, "request");
+absl::StatusOr<std::string> ReadRequest(const JsonValue& object) {
+  const JsonValue& request = Field(object, "request");
   if (!request.is_string()) return Bad("request", request, "a text");
   return request.get<std::string>();
 }
 
-absl::StatusOr<int> ReadPosition(const Json& object) {
+absl::StatusOr<int> ReadPosition(const JsonValue& object) {
   return ReadCount("position", Field(object, "position"), kMaxPosition);
 }
 
-absl::StatusOr<StateLine> ParseStateLine(const Json& json) {
+absl::StatusOr<StateLine> ParseStateLine(const JsonValue& json) {
   StateLine line;
   NACRE_ASSIGN_OR_RETURN(line.request, ReadRequest(json));
   NACRE_ASSIGN_OR_RETURN(line.position, ReadPosition(json));
@@ -98,10 +100,10 @@ absl::StatusOr<StateLine> ParseStateLine(const Json& json) {
   return line;
 }
 
-absl::StatusOr<FeatureLine> ParseFeatureLine(const Json& json) {
+absl::StatusOr<FeatureLine> ParseFeatureLine(const JsonValue& json) {
   FeatureLine line;
   NACRE_ASSIGN_OR_RETURN(line.request, ReadRequest(json));
-  const Json& session = Field(json, "session");
+  const JsonValue& session = Field(json, "session");
   if (!session.is_number_unsigned()) {
     return Bad("session", session, "a whole number of 0 or more");
   }
@@ -139,8 +141,8 @@ absl::StatusOr<std::vector<Line>> ParseLines(absl::string_view name,
   for (const absl::string_view text : absl::StrSplit(content, '\n')) {
     ++line_number;
     if (absl::StripAsciiWhitespace(text).empty()) continue;
-    const Json json = Json::parse(text.begin(), text.end(), nullptr,
-                                  /*allow_exceptions=*/false);
+    const JsonValue json = JsonValue::parse(text.begin(), text.end(), nullptr,
+                                            /*allow_exceptions=*/false);
     absl::StatusOr<Line> line =
         json.is_object() ? parse(json)
                          : absl::InvalidArgumentError("not a JSON object");

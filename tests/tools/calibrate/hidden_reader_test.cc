@@ -31,7 +31,7 @@ std::string Written(std::initializer_list<float> values) {
   return ReadFile(path).value_or("");
 }
 
-std::string ErrorOf(const std::string& content) {
+std::string ErrorOfStates(const std::string& content) {
   const auto states = HiddenStates::Parse("h", content);
   EXPECT_EQ(states.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(states.status().message());
@@ -49,28 +49,31 @@ TEST(HiddenStatesTest, AreThoseThatWereWritten) {
 
 TEST(HiddenStatesTest, OtherFilesAreRefused) {
   const std::string good = Written({1.0f, 2.0f});
-  EXPECT_THAT(ErrorOf(""), HasSubstr("h: no file of hidden states"));
-  EXPECT_THAT(ErrorOf(good.substr(0, 15)), HasSubstr("header of 16 bytes"));
+  EXPECT_THAT(ErrorOfStates(""), HasSubstr("h: no file of hidden states"));
+  EXPECT_THAT(ErrorOfStates(good.substr(0, 15)),
+              HasSubstr("header of 16 bytes"));
   std::string bad = good;
   bad[0] = 'X';
-  EXPECT_THAT(ErrorOf(bad), HasSubstr("does not begin with NACREHID"));
+  EXPECT_THAT(ErrorOfStates(bad), HasSubstr("does not begin with NACREHID"));
   bad = good;
   bad[8] = 2;
-  EXPECT_THAT(ErrorOf(bad), HasSubstr("version 2, not 1"));
+  EXPECT_THAT(ErrorOfStates(bad), HasSubstr("version 2, not 1"));
   bad = good;
   bad[12] = 0;
-  EXPECT_THAT(ErrorOf(bad), HasSubstr("states of 0 numbers"));
+  EXPECT_THAT(ErrorOfStates(bad), HasSubstr("states of 0 numbers"));
   bad[15] = '\x7f';
-  EXPECT_THAT(ErrorOf(bad), HasSubstr("not of 1 to 1048576"));
-  EXPECT_THAT(ErrorOf(good.substr(0, 20)), HasSubstr("4 bytes are no whole"));
+  EXPECT_THAT(ErrorOfStates(bad), HasSubstr("not of 1 to 1048576"));
+  EXPECT_THAT(ErrorOfStates(good.substr(0, 20)),
+              HasSubstr("4 bytes are no whole"));
 }
 
 TEST(HiddenStatesTest, WhatIsNoFiniteNumberIsNamed) {
-  EXPECT_THAT(ErrorOf(Written(
+  EXPECT_THAT(ErrorOfStates(Written(
                   {1.0f, 2.0f, 3.0f, std::numeric_limits<float>::quiet_NaN()})),
               HasSubstr("number 1 of state 1 is nan"));
-  EXPECT_THAT(ErrorOf(Written({std::numeric_limits<float>::infinity(), 2.0f})),
-              HasSubstr("number 0 of state 0 is inf"));
+  EXPECT_THAT(
+      ErrorOfStates(Written({std::numeric_limits<float>::infinity(), 2.0f})),
+      HasSubstr("number 0 of state 0 is inf"));
 }
 
 }  // namespace

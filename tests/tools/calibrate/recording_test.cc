@@ -48,7 +48,7 @@ HiddenStates States(const std::vector<float>& values) {
   return *HiddenStates::Parse(path, ReadFile(path).value_or(""));
 }
 
-HiddenStates TwoStates() { return States({0.0f, 1.0f}); }
+HiddenStates ZeroAndOne() { return States({0.0f, 1.0f}); }
 
 // Each run leaves out what the other has.
 TEST(RecordingTest, RunsFillEachOthersGaps) {
@@ -106,7 +106,7 @@ TEST(RecordingTest, WhatIsNoContinuationIsLeftOut) {
 }
 
 TEST(RecordingTest, StatesAreTakenFromTheRunThatHasThem) {
-  const HiddenStates states = TwoStates();
+  const HiddenStates states = ZeroAndOne();
   Recording recording({.max_tokens = {4}, .needs = StateNeeds::kFed});
   const std::map<int, std::vector<int32_t>> answers = {{0, {10, 11, 12, 13}}};
   FeatureLine fed = Line(0, 1, 0, 10, true);
@@ -127,7 +127,7 @@ TEST(RecordingTest, StatesAreTakenFromTheRunThatHasThem) {
 // With the target's states 0 to 3, of the tokens at those positions, each token
 // once for each length of the chunk that right tokens before it allow.
 TEST(RecordingTest, StepsAreTheWaysInWhichATokenMayBeDrafted) {
-  const HiddenStates draft = TwoStates();
+  const HiddenStates draft = ZeroAndOne();
   const HiddenStates target = States({10.0f, 11.0f, 12.0f, 13.0f});
   Recording recording({.max_tokens = {5}, .needs = StateNeeds::kRowAndTarget});
   const std::map<int, std::vector<int32_t>> answers = {{0, {5, 6, 7, 8, 9}}};
@@ -180,7 +180,7 @@ TEST(RecordingTest, TargetStatesThatCannotBeAreErrors) {
 }
 
 TEST(RecordingTest, ContradictionsAreErrors) {
-  const HiddenStates states = TwoStates();
+  const HiddenStates states = ZeroAndOne();
   const auto error = [&](FeatureLine line, absl::StatusCode code) {
     Recording recording({.max_tokens = {4}});
     const absl::Status status = recording.Add({line}, &states, {{0, {10, 11}}});
