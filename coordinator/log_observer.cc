@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "coordinator/clock.h"
+
 namespace nacre::coordinator {
 namespace {
 
