@@ -14,11 +14,11 @@
 
 #include "common/sampling_params.h"
 #include "common/token_draw.h"
+#include "model/logit_row.h"
 
 namespace nacre::model {
 
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 template <typename T>
 T Pick(std::mt19937& rng, std::initializer_list<T> values) {
