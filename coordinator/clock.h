@@ -20,6 +20,8 @@ inline double Seconds(int64_t nanoseconds) {
   return static_cast<double>(nanoseconds) * 1e-9;
 }
 
+inline constexpr int64_t kSecond = 1'000'000'000;  // ns
+
 // A time that does not come.
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 

@@ -19,7 +19,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kTimeout = 30 * kSecond;
 constexpr int kAborted = 10, kInternal = 13, kInvalid = 3, kExhausted = 8;
 

@@ -19,8 +19,6 @@ namespace {
 using speculation::FinishReason;
 using ::testing::HasSubstr;
 
-constexpr int64_t kOneSecond = 1'000'000'000;
-
 class PlacementTest : public DispatcherTest {
  protected:
   // Choices of one call, as the service starts them.
@@ -101,7 +99,7 @@ TEST_F(PlacementTest, AChoiceWhoseKindIsGoneEndsWithItsTimeInTheQueue) {
   AddKind("t1", "b");
   dispatcher_.RemoveWorker(a.id);
   EXPECT_EQ(runs[1].sink->num_ends(), 0);
-  now_ns_ += 60 * kOneSecond;
+  now_ns_ += 60 * kSecond;
   dispatcher_.Tick();
   EXPECT_EQ(runs[1].sink->error().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(runs[1].sink->error().message()),
@@ -132,7 +130,7 @@ TEST_F(PlacementTest, AKindThatHangsOrHasJustLeftIsWaitedFor) {
   const Worker back = AddKind("t1", "b");
   EXPECT_EQ(NumSessions(back), 2);
   dispatcher_.RemoveWorker(back.id);
-  now_ns_ += 60 * kOneSecond;
+  now_ns_ += 60 * kSecond;
   EXPECT_EQ(Refusal(Pinned("late", "b")).code(),
             absl::StatusCode::kFailedPrecondition);
 }

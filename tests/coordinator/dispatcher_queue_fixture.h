@@ -16,8 +16,6 @@
 
 namespace nacre::coordinator {
 
-inline constexpr int64_t kSecond = 1000000000;
-
 class DispatcherQueueTest : public DispatcherTest {
  protected:
   DispatcherQueueTest()

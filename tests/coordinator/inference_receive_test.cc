@@ -29,8 +29,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr int64_t kSecond = 1'000'000'000;
-
 // Tokenizes nothing until told to.
 class HeldTokenizer final : public tokenizer::Tokenizer {
  public:
