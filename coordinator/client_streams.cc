@@ -42,7 +42,7 @@ ClientStreams::Lease& ClientStreams::Lease::operator=(Lease&& other) noexcept {
 }
 
 absl::Status ClientStreams::Lease::Resize(int count) {
-  const absl::Status status = streams_->Change(client_, count_, count);
+  absl::Status status = streams_->Change(client_, count_, count);
   if (status.ok()) count_ = count;
   return status;
 }

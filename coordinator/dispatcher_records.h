@@ -28,6 +28,7 @@ class ReadyFlag {
     *shown_ = ready;
     return *this;
   }
+  // NOLINTNEXTLINE(google-explicit-constructor): read like the bool it is.
   operator bool() const { return *shown_; }
 
  private:

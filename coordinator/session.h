@@ -6,6 +6,7 @@
 #ifndef COORDINATOR_SESSION_H_
 #define COORDINATOR_SESSION_H_
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -78,7 +79,7 @@ class Session {
   double own_rows() const { return own_rows_; }
   absl::optional<int> other_rows() const {
     if (other_rows_ < 0) return absl::nullopt;
-    return static_cast<int>(other_rows_ + 0.5);
+    return static_cast<int>(std::lround(other_rows_));
   }
 
  private:
