@@ -56,10 +56,15 @@ endfunction()
 # why).
 function(nacre_sanitized name)
   if(NACRE_SANITIZE MATCHES thread)
-    target_sources(
-      ${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/testing/tsan_abseil.cc
-                      ${PROJECT_SOURCE_DIR}/tests/testing/tsan_grpc.cc)
-    target_link_libraries(${name} PRIVATE absl::synchronization gRPC::grpc)
+    if(NOT TARGET nacre_sanitized)
+      add_library(
+        nacre_sanitized OBJECT
+        ${PROJECT_SOURCE_DIR}/tests/testing/tsan_abseil.cc
+        ${PROJECT_SOURCE_DIR}/tests/testing/tsan_grpc.cc)
+      target_link_libraries(nacre_sanitized PUBLIC nacre_options
+                                                   absl::synchronization gRPC::grpc)
+    endif()
+    target_link_libraries(${name} PRIVATE nacre_sanitized)
   endif()
 endfunction()
 
