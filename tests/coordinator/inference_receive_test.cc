@@ -51,7 +51,9 @@ class HeldTokenizer final : public tokenizer::Tokenizer {
   }
   void AwaitTexts(size_t count) const {
     absl::MutexLock lock(&mu_);
-    const auto enough = [&] { return texts_.size() >= count; };
+    const auto enough = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return texts_.size() >= count;
+    };
     EXPECT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&enough), kPatience));
   }
 
@@ -72,7 +74,9 @@ class InferenceReceiveTest : public ::testing::Test {
   // How often a call began to wait: once for its request, once for a thread.
   void AwaitWaits(int count) {
     absl::MutexLock lock(&mu_);
-    const auto enough = [&] { return waits_ >= count; };
+    const auto enough = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return waits_ >= count;
+    };
     ASSERT_TRUE(mu_.AwaitWithTimeout(absl::Condition(&enough), kPatience));
   }
   void Pass(int64_t duration_ns) {
@@ -98,8 +102,8 @@ class InferenceReceiveTest : public ::testing::Test {
     return thread;
   }
 
-  const ByteTokenizer tokenizer_;
-  const HeldTokenizer held_;
+  const ByteTokenizer tokenizer_{};
+  const HeldTokenizer held_{};
   std::atomic<int64_t> now_ns_{1000 * kSecond};
   absl::Mutex mu_;
   int waits_ ABSL_GUARDED_BY(mu_) = 0;
