@@ -1,10 +1,11 @@
-// A WorkerClient that writes down every call as a line. Used by the dispatcher
-// of a test with one thread, and between its calls by the test: no lock needed.
+// A WorkerClient that writes down every call as a line. The dispatcher's lock
+// guards all calls but Flush; the test looks between them.
 
 #ifndef TESTS_COORDINATOR_RECORDING_CLIENT_H_
 #define TESTS_COORDINATOR_RECORDING_CLIENT_H_
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,7 +73,7 @@ class RecordingClient final : public WorkerClient {
     closed_unsent_.clear();
     num_uncut_ = 0;
   }
-  void Flush() override { num_unsent_ = num_uncut_; }
+  void Flush() override { num_unsent_ = num_uncut_.load(); }
   int64_t clock_offset_ns() const override { return 77; }
   int64_t round_trip_ns() const override { return round_trip; }
 
@@ -116,8 +117,8 @@ class RecordingClient final : public WorkerClient {
   }
 
   std::vector<std::string> calls_;
-  int num_unsent_ = 0;
-  int num_uncut_ = 0;
+  std::atomic<int> num_unsent_ = 0;
+  std::atomic<int> num_uncut_ = 0;
   int num_plans_ = 0;
   std::vector<uint64_t> closed_unsent_;
   int num_opened_too_early_ = 0;
