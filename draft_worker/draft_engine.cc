@@ -342,6 +342,7 @@ void DraftEngine::Publish() {
   stats.rejected_messages = rejected_messages_;
   stats.rollback_tokens = rollback_tokens_;
   stats.reaped_sessions = reaped_sessions_;
+  stats.kept_lists = kept_lists_;
   stats.prefix_queries = prefix_queries_;
   stats.prefix_hits = prefix_hits_;
   soundness_.FillStats(&stats);
