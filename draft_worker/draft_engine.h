@@ -64,6 +64,7 @@ class DraftEngine : public worker::Engine {
 
   void Push(DraftCommands commands) { inbox_.Push(std::move(commands)); }
 
+  absl::Status Prepare() override { return soundness_.Remember(); }
   absl::StatusOr<worker::StepOutcome> RunOnce() override;
 
  protected:
