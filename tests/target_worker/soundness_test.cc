@@ -70,13 +70,17 @@ TEST(TargetSoundnessTest, ASessionFailsAtItsFirstUnsoundRow) {
   }
 }
 
-TEST(TargetSoundnessTest, OneValueIsEnoughWhereLogitsAreLookedAt) {
-  for (const float value : {kNaN, kInfinity}) {
-    TargetFixture fixture(BadFrom(7, value, /*all=*/false));
-    fixture.Open(MakeOpen(1, Prompt(5, 2), 40));
-    fixture.RunToEnd(1);
-    ExpectUnsound(fixture, 1);
-    EXPECT_EQ(fixture.tokens[1].size(), 7u);
+TEST(TargetSoundnessTest, OneValueIsEnough) {
+  for (const bool draws : {false, true}) {
+    for (const float value : {kNaN, kInfinity}) {
+      TableModelOptions options = BadFrom(7, value, /*all=*/false);
+      options.draws_tokens = draws;
+      TargetFixture fixture(options);
+      fixture.Open(MakeOpen(1, Prompt(5, 2), 40));
+      fixture.RunToEnd(1);
+      ExpectUnsound(fixture, 1);
+      EXPECT_EQ(fixture.tokens[1].size(), 7u);
+    }
   }
 }
 
