@@ -1,6 +1,6 @@
 // The draw of exact match, token by token: the token of the largest
 // logit / temperature + Gumbel noise, at temperature 0 of the largest logit;
-// ties keep the lower id, NaN and -inf are never drawn. What model::Sampler
+// ties keep the lower id, -inf is never drawn. What model::Sampler
 // draws, where nothing comes before the temperature and nothing is filtered, as
 // one number a token: a device may find the largest in any order. Only where a
 // sound forward cannot have given the row, it says so instead.
@@ -35,8 +35,11 @@ inline constexpr uint32_t kLargestDrawId = (1u << kDrawIdBits) - 1;
 // below those of all others.
 inline constexpr uint64_t kLeastDrawKey = 1;
 
-// In place of the id drawn of a row that holds +inf, or nothing but NaN and
-// -inf. (A NaN beside numbers does not show: it has no key.)
+// The key of a NaN: above those of all others, so that one in a row shows.
+inline constexpr uint64_t kNanDrawKey = ~uint64_t{0};
+
+// In place of the id drawn of a row that holds NaN or +inf, or nothing but
+// -inf.
 inline constexpr int32_t kUnsoundDraw = -1;
 
 inline constexpr float kInfiniteScore = std::numeric_limits<float>::infinity();
@@ -47,10 +50,11 @@ NACRE_HOST_DEVICE inline uint32_t OrderedBits(float value) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// The token of the largest key is drawn. 0: NaN or -inf. `noise` is that of
+// The token of the largest key is drawn. 0: -inf. `noise` is that of
 // the token (NoisePurpose::kSample); at temperature 0 it does not matter.
 NACRE_HOST_DEVICE inline uint64_t DrawKey(float temperature, float logit,
                                           uint32_t noise, int32_t id) {
+  if (logit != logit) return kNanDrawKey;
   float score = logit;
   uint64_t is_certain = 0;
   if (temperature > 0.0f) {
@@ -75,7 +79,7 @@ NACRE_HOST_DEVICE inline uint64_t DrawKey(float temperature, float logit,
 // -inf, or kUnsoundDraw.
 NACRE_HOST_DEVICE inline int32_t DrawnId(uint64_t largest_key) {
   const auto score_bits = static_cast<uint32_t>(largest_key >> kDrawIdBits);
-  if (largest_key == 0 || score_bits == OrderedBits(kInfiniteScore)) {
+  if (largest_key == 0 || score_bits >= OrderedBits(kInfiniteScore)) {
     return kUnsoundDraw;
   }
   if (largest_key == kLeastDrawKey) return 0;

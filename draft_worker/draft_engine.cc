@@ -19,7 +19,8 @@ DraftEngine::DraftEngine(Options options)
     : Engine(options.now_ns),
       options_(std::move(options)),
       outbox_(options_.send),
-      hidden_sink_(std::make_shared<HiddenSink>(this)) {
+      hidden_sink_(std::make_shared<HiddenSink>(this)),
+      soundness_(options_.model) {
   options_.model->SetInterrupt([this] { return IsStepPointless(); });
   Publish();
 }
@@ -82,9 +83,11 @@ absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
     SendStopNotices();
   }
   RemoveClosed();
+  absl::Status device;
+  if (!abandoned) device = logits.ok() ? soundness_.Judge() : logits.status();
   Publish();
   outbox_.Flush();
-  if (!logits.ok() && !abandoned) return logits.status();
+  if (!device.ok()) return device;
   return outcome;
 }
 
@@ -342,6 +345,7 @@ void DraftEngine::Publish() {
   stats.rejected_messages = rejected_messages_;
   stats.rollback_tokens = rollback_tokens_;
   stats.reaped_sessions = reaped_sessions_;
+  stats.kept_lists = kept_lists_;
   stats.prefix_queries = prefix_queries_;
   stats.prefix_hits = prefix_hits_;
   soundness_.FillStats(&stats);

@@ -72,6 +72,7 @@ void DraftEngine::Apply(DraftCommands& commands) {
 
 void DraftEngine::Reap(worker::StreamId stream,
                        const std::vector<uint64_t>& kept) {
+  ++kept_lists_;
   const absl::flat_hash_set<uint64_t> kept_ids(kept.begin(), kept.end());
   for (const auto& session : sessions_) {
     if (session->stream != stream || session->closing ||

@@ -106,6 +106,7 @@ void TargetEngine::Apply(TargetCommands& commands) {
 
 void TargetEngine::Reap(worker::StreamId stream,
                         const std::vector<uint64_t>& kept) {
+  ++kept_lists_;
   const absl::flat_hash_set<uint64_t> kept_ids(kept.begin(), kept.end());
   for (const auto& session : sessions_) {
     if (session->stream != stream || session->closing ||

@@ -17,7 +17,8 @@ using worker::WorkerState;
 TargetEngine::TargetEngine(Options options)
     : Engine(options.now_ns),
       options_(std::move(options)),
-      outbox_(options_.send) {
+      outbox_(options_.send),
+      soundness_(options_.model) {
   Publish();
 }
 
@@ -56,8 +57,10 @@ absl::StatusOr<worker::StepOutcome> TargetEngine::RunOnce() {
   in_step_ = false;
   for (Session* session : stepping_) FinishStep(*session, start_ns, end_ns);
   RemoveClosed();
+  const absl::Status judged = soundness_.Judge();
   Publish();
   outbox_.Flush();
+  if (!judged.ok()) return judged;
   return outcome;
 }
 
@@ -248,6 +251,7 @@ void TargetEngine::Publish() {
   stats.rejected_messages = rejected_messages_;
   stats.rollback_tokens = rollback_tokens_;
   stats.reaped_sessions = reaped_sessions_;
+  stats.kept_lists = kept_lists_;
   stats.prefix_queries = prefix_queries_;
   stats.prefix_hits = prefix_hits_;
   soundness_.FillStats(&stats);

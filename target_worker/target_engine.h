@@ -64,6 +64,7 @@ class TargetEngine : public worker::Engine {
 
   void Push(TargetCommands commands) { inbox_.Push(std::move(commands)); }
 
+  absl::Status Prepare() override { return soundness_.Remember(); }
   absl::StatusOr<worker::StepOutcome> RunOnce() override;
 
  protected:
@@ -191,6 +192,7 @@ class TargetEngine : public worker::Engine {
   uint64_t rejected_messages_ = 0;
   uint64_t rollback_tokens_ = 0;
   uint64_t reaped_sessions_ = 0;
+  uint64_t kept_lists_ = 0;
   uint64_t prefix_queries_ = 0;
   uint64_t prefix_hits_ = 0;
 };

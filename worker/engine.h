@@ -34,12 +34,12 @@ struct EngineStats {
   uint64_t rejected_messages = 0;  // stale, repeated or malformed
   uint64_t rollback_tokens = 0;    // cut from the KV cache
   uint64_t reaped_sessions = 0;    // whose close was lost
+  uint64_t kept_lists = 0;         // KeptSessions applied
   // Tokens of all sessions opened, and how many of them the prefix cache had.
   uint64_t prefix_queries = 0;
   uint64_t prefix_hits = 0;
   // Sessions that failed because their logits were NaN or infinite, and whether
-  // so many in a row did that the device is not to be trusted
-  // (worker/soundness.h).
+  // it is the device that is not to be trusted (worker/soundness.h).
   uint64_t nonfinite_logits = 0;
   bool computes_wrongly = false;
   TimePartition::Totals time;
@@ -88,6 +88,10 @@ class Engine {
   explicit Engine(Clock now_ns)
       : now_ns_(std::move(now_ns)), monitor_(now_ns_()) {}
   virtual ~Engine() = default;
+
+  // Once before the first RunOnce, on its thread: what it wants to know of the
+  // device while that is well. An error: the device is not.
+  virtual absl::Status Prepare() { return absl::OkStatus(); }
 
   // Takes what has arrived and runs at most one step. An error is the device's:
   // the sessions of the step have failed and the engine is of no further use.

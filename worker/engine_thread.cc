@@ -27,6 +27,10 @@ EngineThread::~EngineThread() {
 void EngineThread::Run() {
   options_.model->BindComputeThread();
   WarmUpResult times = WarmUp(options_.model, MonotonicNowNs);
+  if (times.ok()) {
+    absl::Status prepared = options_.engine->Prepare();
+    if (!prepared.ok()) times = std::move(prepared);
+  }
   const bool warm = times.ok();
   warm_up_.set_value(std::move(times));
   if (warm) {

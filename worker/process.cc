@@ -13,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "common/logging.h"
 #include "common/mutex_checks.h"
 #include "common/rpc/grpc_log.h"
@@ -23,6 +22,7 @@
 #include "common/status_macros.h"
 #include "telemetry/metrics_server.h"
 #include "worker/convert.h"
+#include "worker/drain.h"
 #include "worker/engine_metrics.h"
 #include "worker/engine_thread.h"
 #include "worker/exit_signal.h"
@@ -85,6 +85,9 @@ Registration::Options RegistrationOptions(
     heartbeat.set_hung(health->unfit());
     return heartbeat;
   };
+  result.kept_lists = [engine = parts.engine.get()] {
+    return engine->stats().kept_lists;
+  };
   result.on_lost = [&parts, health, exit] {
     CloseSessions(parts, *health, exit);
   };
@@ -124,20 +127,6 @@ void LogStepTimes(const std::vector<StepTime>& times) {
                  absl::StrAppend(out, time.rows, " rows ",
                                  time.duration_ns / 1000, " us");
                }));
-}
-
-// Waits until the open sessions have ended, the timeout or a failure.
-void DrainSessions(const Engine& engine, absl::Duration timeout,
-                   ExitSignal* exit) {
-  const absl::Time deadline = absl::Now() + timeout;
-  spdlog::info("draining {} sessions", engine.stats().sessions);
-  while (engine.stats().sessions > 0 && absl::Now() < deadline &&
-         exit->failure().ok()) {
-    exit->WaitForFailure(absl::Milliseconds(20));
-  }
-  if (const int left = engine.stats().sessions; left > 0) {
-    spdlog::warn("{} sessions were still open", left);
-  }
 }
 
 absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
@@ -205,7 +194,13 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
     health.Drain();
     if (exit.failure().ok()) {
       registration.SendHeartbeat();
-      DrainSessions(*parts.engine, options.drain_timeout, &exit);
+      DrainOptions drain;
+      drain.stats = [&parts] { return parts.engine->stats(); };
+      drain.is_known = [&registration](const EngineStats& stats) {
+        return registration.IsDrainKnown(stats.kept_lists);
+      };
+      drain.timeout = options.drain_timeout;
+      DrainSessions(drain, &exit);
     }
   }
   const grpc::Status stopping(grpc::StatusCode::UNAVAILABLE,

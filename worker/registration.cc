@@ -32,6 +32,9 @@ struct Registration::Mailbox {
   // Of the current stream.
   std::deque<v1::WorkerCommand> commands ABSL_GUARDED_BY(mu);
   absl::optional<absl::Status> done ABSL_GUARDED_BY(mu);
+  bool known ABSL_GUARDED_BY(mu) = false;  // as Progress::known
+  // So many kept_lists answer its first heartbeat that said `draining`.
+  absl::optional<uint64_t> drain_answer ABSL_GUARDED_BY(mu);
 };
 
 Registration::Registration(Options options)
@@ -54,6 +57,12 @@ void Registration::SendHeartbeat() {
   mailbox_->changed.Signal();
 }
 
+bool Registration::IsDrainKnown(uint64_t kept_lists) const {
+  absl::MutexLock lock(&mailbox_->mu);
+  return !mailbox_->known || (mailbox_->drain_answer.has_value() &&
+                              kept_lists >= *mailbox_->drain_answer);
+}
+
 void Registration::Run() {
   absl::BitGen random;
   absl::Duration backoff = options_.min_backoff;
@@ -64,6 +73,8 @@ void Registration::Run() {
     {
       absl::MutexLock lock(&mailbox_->mu);
       if (mailbox_->stopping) return;
+      mailbox_->known = false;
+      mailbox_->drain_answer.reset();
     }
     if (progress.known) options_.on_lost();
     if (IsRefusal(status)) {
@@ -157,7 +168,7 @@ absl::Status Registration::Attach(Progress* progress) {
       // The coordinator hears why it goes: who says nothing counts as lost.
       next = absl::InfinitePast();
       if (progress->accepted) {
-        Beat(stream.get());
+        Beat(stream.get(), progress);
         stream->CloseWrites();
         next = absl::Now() + options_.leave_patience;
       }
@@ -167,7 +178,7 @@ absl::Status Registration::Attach(Progress* progress) {
       stream->Cancel();
       next = absl::InfiniteFuture();
     } else if (progress->accepted) {
-      Beat(stream.get());
+      Beat(stream.get(), progress);
       next = absl::Now() + options_.heartbeat_period;
     } else {
       LogWaiting();
@@ -178,7 +189,10 @@ absl::Status Registration::Attach(Progress* progress) {
 
 void Registration::OnCommand(const v1::WorkerCommand& command, Stream* stream,
                              Progress* progress) {
-  progress->known = true;
+  if (!std::exchange(progress->known, true)) {
+    absl::MutexLock lock(&mailbox_->mu);
+    mailbox_->known = true;
+  }
   if (command.has_vocabulary_request()) {
     options_.on_attachment(command.vocabulary_request().attachment());
     const uint32_t asked = std::min(command.vocabulary_request().common_size(),
@@ -189,6 +203,7 @@ void Registration::OnCommand(const v1::WorkerCommand& command, Stream* stream,
     stream->Send(std::move(proof));
   } else if (command.has_accepted()) {
     progress->accepted = true;
+    progress->kept_before = options_.kept_lists();
     logged_waiting_ = false;
     spdlog::info("registered with {}", options_.coordinator);
   } else if (command.has_drain()) {
@@ -196,9 +211,16 @@ void Registration::OnCommand(const v1::WorkerCommand& command, Stream* stream,
   }
 }
 
-void Registration::Beat(Stream* stream) {
+void Registration::Beat(Stream* stream, Progress* progress) {
   v1::WorkerEvent event;
   *event.mutable_heartbeat() = options_.heartbeat();
+  ++progress->heartbeats;
+  if (event.heartbeat().draining()) {
+    absl::MutexLock lock(&mailbox_->mu);
+    if (!mailbox_->drain_answer.has_value()) {
+      mailbox_->drain_answer = progress->kept_before + progress->heartbeats;
+    }
+  }
   stream->Send(std::move(event));
 }
 

@@ -30,6 +30,9 @@ class Registration {
     // The SHA-256 of the pieces of ids [0, common_size).
     std::function<std::string(int common_size)> vocabulary_hash;
     std::function<v1::Heartbeat()> heartbeat;
+    // How many KeptSessions have been applied here, ever: one follows each
+    // heartbeat.
+    std::function<uint64_t()> kept_lists;
     // What the coordinator expects to hear from the process at hello.address,
     // before it dials there.
     std::function<void(uint64_t attachment)> on_attachment;
@@ -64,6 +67,11 @@ class Registration {
   // Lets the next heartbeat go out at once.
   void SendHeartbeat();
 
+  // Whether all that a coordinator may have begun here had been applied when
+  // there were so many kept_lists: they answer a heartbeat that said
+  // `draining`, or there is no coordinator that knows this worker.
+  bool IsDrainKnown(uint64_t kept_lists) const;
+
  private:
   using Stream = rpc::ClientMessageStream<v1::WorkerEvent, v1::WorkerCommand>;
   // Outlives `this` in the callbacks of a stream that ends late.
@@ -74,13 +82,15 @@ class Registration {
   struct Progress {
     bool known = false;  // the coordinator has answered, and may dial
     bool accepted = false;
+    uint64_t heartbeats = 0;
+    uint64_t kept_before = 0;  // kept_lists of earlier streams
   };
 
   // One stream, to its end.
   absl::Status Attach(Progress* progress);
   void OnCommand(const v1::WorkerCommand& command, Stream* stream,
                  Progress* progress);
-  void Beat(Stream* stream);
+  void Beat(Stream* stream, Progress* progress);
   void LogWaiting();
 
   const Options options_;

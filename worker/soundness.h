@@ -1,7 +1,9 @@
 // What the engines do about logits that no sound forward gives (NaN, +inf, or
 // no finite one): the session fails, so that it goes on elsewhere, and its KV
-// of that step is not shared. Where that happens step after step, the worker is
-// to get no more sessions.
+// of that step is not shared. Where that happens step after step, either the
+// device computes wrongly or somebody sends the same bad prompt again and
+// again: a canary tells, and only if it fails the worker is to get no more
+// sessions.
 //
 // The engine's thread.
 
@@ -12,6 +14,8 @@
 
 #include "absl/status/status.h"
 #include "common/token_draw.h"
+#include "model/language_model.h"
+#include "worker/canary.h"
 #include "worker/engine.h"
 
 namespace nacre::worker {
@@ -29,24 +33,36 @@ absl::Status UnsoundLogits(int num_tokens);
 
 class Soundness {
  public:
-  // Steps in a row in which no session had sound logits. A prompt that meets a
-  // damaged weight does it once; a device that computes wrongly, always.
+  // Steps in a row in which no session had sound logits, before the canary is
+  // asked.
   static constexpr int kMaxUnsoundSteps = 3;
+
+  // `model` outlives it.
+  explicit Soundness(model::LanguageModel* model) : canary_(model) {}
+
+  // Before the first step: what the canary says while the device is known to be
+  // well. DATA_LOSS if it is not; errors of Canary::Ask.
+  absl::Status Remember();
 
   // One session of the running step.
   void Add(bool is_sound) { ++(is_sound ? sound_in_step_ : unsound_in_step_); }
   void EndStep();
+  // After the step, when its outputs are of no more use: asks the canary if
+  // there is reason to. The error is the device's.
+  absl::Status Judge();
 
   void FillStats(EngineStats* stats) const {
     stats->nonfinite_logits = unsound_;
-    stats->computes_wrongly = unsound_steps_ >= kMaxUnsoundSteps;
+    stats->computes_wrongly = computes_wrongly_;
   }
 
  private:
+  Canary canary_;
   int sound_in_step_ = 0;
   int unsound_in_step_ = 0;
-  int unsound_steps_ = 0;  // in a row; stays where it has reached the limit
-  uint64_t unsound_ = 0;   // of all sessions
+  int unsound_steps_ = 0;          // in a row
+  bool computes_wrongly_ = false;  // for good
+  uint64_t unsound_ = 0;           // of all sessions
 };
 
 }  // namespace nacre::worker

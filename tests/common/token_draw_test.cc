@@ -39,13 +39,26 @@ TEST(TokenDrawTest, ATieGoesToTheLowerId) {
 
 TEST(TokenDrawTest, WhatCannotBeDrawnHasNoKey) {
   for (const float temperature : {0.0f, 0.3f, 1.0f}) {
-    EXPECT_EQ(DrawKey(temperature, kNaN, ~0u, 5), 0u);
     EXPECT_EQ(DrawKey(temperature, -kInfinity, ~0u, 5), 0u);
   }
   // A number, but -inf once scaled: below all that are not.
   EXPECT_EQ(DrawKey(0.3f, -kLargest, ~0u, 5), kLeastDrawKey);
   EXPECT_GT(DrawKey(1.0f, -kLargest, 0, 5), kLeastDrawKey);
   EXPECT_EQ(DrawnId(kLeastDrawKey), 0);
+}
+
+// However few, and whatever stands beside.
+TEST(TokenDrawTest, ARowWithNaNIsUnsound) {
+  for (const float temperature : {0.0f, 1e-40f, 0.3f, 1.0f}) {
+    for (const float nan : {kNaN, -kNaN}) {
+      const uint64_t key = DrawKey(temperature, nan, 99, 5);
+      EXPECT_EQ(DrawnId(key), kUnsoundDraw);
+      for (const float other :
+           {-kInfinity, -kLargest, 0.0f, kLargest, kInfinity}) {
+        EXPECT_GT(key, DrawKey(temperature, other, ~0u, 0)) << other;
+      }
+    }
+  }
 }
 
 TEST(TokenDrawTest, ARowWithoutNumbersOrWithInfinityIsUnsound) {

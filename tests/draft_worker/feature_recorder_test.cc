@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -223,6 +224,39 @@ TEST_F(FeatureRecorderTest, TheEngineRecordsVerifiedTokens) {
   fixture.Drain();
   EXPECT_THAT(Outcomes(), ElementsAre(true, true, false, true));
   EXPECT_EQ(Lines().back()["position"], 3);
+}
+
+// A worker that stops has sessions that nobody closed.
+TEST_F(FeatureRecorderTest, TheEnginesEndWritesWhatWasNotJudged) {
+  DraftFixture fixture({}, {}, nullptr, file_.get());
+  for (const uint64_t id : {7, 8, 9}) {
+    fixture.Open(MakeOpen(id, {3, 4, 5}, 4));
+  }
+  fixture.Drain();
+  std::map<uint64_t, std::vector<int32_t>> drafted;
+  for (const uint64_t id : {7, 8, 9}) drafted[id] = fixture.TakeDrafted(id);
+  DraftCommands close;
+  close.stream = 1;
+  close.close.push_back(7);
+  fixture.engine->Push(std::move(close));
+  fixture.Commit(8, 3, {drafted[8][0]});
+  fixture.Drain();
+  ASSERT_EQ(Lines().size(), 4u + 1u);
+  fixture.engine.reset();
+  const std::vector<Json> lines = Lines();
+  std::map<uint64_t, std::vector<int32_t>> recorded;
+  for (const Json& line : lines) {
+    const uint64_t session = line["session"];
+    std::vector<int32_t>& tokens = recorded[session];
+    EXPECT_EQ(line["position"], tokens.size());
+    const bool was_judged = session == 8 && tokens.empty();
+    EXPECT_EQ(line["accepted"], was_judged ? Json(true) : Json(nullptr));
+    tokens.push_back(line["token"]);
+  }
+  // Also what was drafted behind the commit.
+  for (const int32_t id : fixture.TakeDrafted(8)) drafted[8].push_back(id);
+  EXPECT_EQ(recorded, drafted);
+  for (const auto& [session, tokens] : drafted) EXPECT_GE(tokens.size(), 4u);
 }
 
 // The states are those of the rows, and the last chunk is there without an

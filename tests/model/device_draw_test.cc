@@ -180,8 +180,10 @@ TEST_F(DeviceDrawTest, HasTheSamplersEdges) {
       add(mixed);
       mixed[3] = other;
       add(mixed);
-      std::fill(mixed.begin() + 4, mixed.end(), kNaN);
-      add(mixed);
+      for (const float rest : {kNaN, -kInfinity}) {
+        std::fill(mixed.begin() + 4, mixed.end(), rest);
+        add(mixed);
+      }
     }
   }
   // Not the largest of those that are certain by their first id.
@@ -189,6 +191,28 @@ TEST_F(DeviceDrawTest, HasTheSamplersEdges) {
   certain[5] = 2e38f;
   certain[60] = 3e38f;
   add(certain);
+  ExpectTheSamplersTokens(requests);
+}
+
+TEST_F(DeviceDrawTest, OneNaNIsSeenWhereverItStands) {
+  std::mt19937 rng(5);
+  // Three parts of a row, each found by a block of its own.
+  constexpr int kCols = 2100;
+  std::normal_distribution<float> normal;
+  std::vector<Request> requests;
+  for (const float temperature : {0.0f, 0.8f}) {
+    for (const size_t place : {0, 1, 3, 4, 1023, 1024, 2047, 2048, 2099}) {
+      Request request;
+      for (int id = 0; id < kCols; ++id) request.logits.push_back(normal(rng));
+      request.logits[place] = kNaN;
+      request.params.temperature = temperature;
+      request.params.seed = rng();
+      for (const int limit : {kCols, 2099}) {
+        request.vocab_limit = limit;
+        requests.push_back(request);
+      }
+    }
+  }
   ExpectTheSamplersTokens(requests);
 }
 

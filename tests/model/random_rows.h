@@ -31,11 +31,14 @@ inline std::vector<float> RandomLogits(std::mt19937* rng, int count) {
   const float shift = Pick(*rng, {0.0f, 0.0f, 20.0f, -300.0f});
   const bool has_ties = (*rng)() % 3 == 0;
   const bool has_holes = (*rng)() % 4 == 0;
+  const bool has_nans = (*rng)() % 2 == 0;  // among them
   std::vector<float> logits(static_cast<size_t>(count));
   for (float& logit : logits) {
     logit = scale * normal(*rng) + shift;
     if (has_ties) logit = std::round(logit);
-    if (has_holes && (*rng)() % 3 == 0) logit = Pick(*rng, {kNaN, -kInfinity});
+    if (has_holes && (*rng)() % 3 == 0) {
+      logit = Pick(*rng, {has_nans ? kNaN : -kInfinity, -kInfinity});
+    }
   }
   return logits;
 }
@@ -44,9 +47,10 @@ inline std::vector<float> RandomLogits(std::mt19937* rng, int count) {
 inline int32_t AsDrawn(const std::vector<float>& logits, int limit,
                        int32_t token_id) {
   const auto end = logits.begin() + limit;
-  const bool is_sound = std::any_of(logits.begin(), end,
-                                    [](float x) { return x > -kInfinity; }) &&
-                        std::find(logits.begin(), end, kInfinity) == end;
+  const bool is_sound =
+      std::any_of(logits.begin(), end,
+                  [](float x) { return x > -kInfinity; }) &&
+      std::all_of(logits.begin(), end, [](float x) { return x < kInfinity; });
   return is_sound ? token_id : kUnsoundDraw;
 }
 
@@ -85,7 +89,7 @@ inline std::vector<float> HardLogits(std::mt19937* rng, int count) {
       for (float& logit : logits) {
         logit = std::ldexp(static_cast<float>((*rng)() % 9), -149);
       }
-      any() = kNaN;
+      any() = Pick(*rng, {kNaN, -kInfinity});
   }
   return logits;
 }

@@ -116,6 +116,7 @@ TEST(TargetCommandsTest, ClosesWhatIsNotKept) {
   fixture.Drain();
   EXPECT_EQ(fixture.engine->stats().sessions, 2);
   EXPECT_EQ(fixture.engine->stats().reaped_sessions, 4u);
+  EXPECT_EQ(fixture.engine->stats().kept_lists, 4u);
 }
 
 // A close and a kept set may both arrive during the session's own step.

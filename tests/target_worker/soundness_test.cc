@@ -70,13 +70,17 @@ TEST(TargetSoundnessTest, ASessionFailsAtItsFirstUnsoundRow) {
   }
 }
 
-TEST(TargetSoundnessTest, OneValueIsEnoughWhereLogitsAreLookedAt) {
-  for (const float value : {kNaN, kInfinity}) {
-    TargetFixture fixture(BadFrom(7, value, /*all=*/false));
-    fixture.Open(MakeOpen(1, Prompt(5, 2), 40));
-    fixture.RunToEnd(1);
-    ExpectUnsound(fixture, 1);
-    EXPECT_EQ(fixture.tokens[1].size(), 7u);
+TEST(TargetSoundnessTest, OneValueIsEnough) {
+  for (const bool draws : {false, true}) {
+    for (const float value : {kNaN, kInfinity}) {
+      TableModelOptions options = BadFrom(7, value, /*all=*/false);
+      options.draws_tokens = draws;
+      TargetFixture fixture(options);
+      fixture.Open(MakeOpen(1, Prompt(5, 2), 40));
+      fixture.RunToEnd(1);
+      ExpectUnsound(fixture, 1);
+      EXPECT_EQ(fixture.tokens[1].size(), 7u);
+    }
   }
 }
 
@@ -206,6 +210,73 @@ TEST(TargetSoundnessTest, OtherSessionsOfTheStepGoOn) {
   EXPECT_EQ(fixture.failures.size(), 18u);
   EXPECT_EQ(fixture.engine->stats().nonfinite_logits, 18u);
   EXPECT_FALSE(fixture.engine->stats().computes_wrongly);
+}
+
+// However often somebody sends what makes a sound device compute no numbers.
+TEST(TargetSoundnessTest, APoisonedPromptDoesNotCondemnTheDevice) {
+  for (const bool draws : {false, true}) {
+    TableModelOptions options;
+    options.draws_tokens = draws;
+    options.on_row = [](absl::Span<const int32_t> tokens,
+                        std::vector<float>* row) {
+      if (tokens[0] == 15) row->assign(row->size(), kNaN);
+    };
+    TargetFixture fixture(options);
+    ASSERT_TRUE(fixture.engine->Prepare().ok());
+    const int64_t free = fixture.model.kv_free_tokens();
+    constexpr int kTimes = 3 * Soundness::kMaxUnsoundSteps;
+    for (uint64_t id = 1; id <= kTimes; ++id) {
+      fixture.Open(MakeOpen(id, {15, 2, 3}, 30));
+      fixture.RunToEnd(id);
+      ExpectUnsound(fixture, id);
+      EXPECT_FALSE(fixture.engine->stats().computes_wrongly);
+    }
+    EXPECT_EQ(fixture.engine->stats().nonfinite_logits, uint64_t{kTimes});
+    EXPECT_EQ(fixture.model.kv_free_tokens(), free);
+    const OpenTarget good = MakeOpen(99, {1, 2, 3}, 30);
+    fixture.Open(good);
+    fixture.RunToEnd(99);
+    EXPECT_EQ(fixture.tokens[99], Autoregressive(fixture.model, good));
+  }
+}
+
+// A drawing that fails shows in no logits.
+TEST(TargetSoundnessTest, TheCanaryIsDrawnToo) {
+  bool bad = false;
+  TableModelOptions options;
+  options.draws_tokens = true;
+  options.on_row = [&bad](absl::Span<const int32_t> tokens,
+                          std::vector<float>* row) {
+    // Of the canary's rows the one before the last is drawn.
+    if (bad && tokens.size() != 16) row->assign(row->size(), kNaN);
+  };
+  TargetFixture fixture(options);
+  ASSERT_TRUE(fixture.engine->Prepare().ok());
+  bad = true;
+  for (uint64_t id = 1; id <= Soundness::kMaxUnsoundSteps; ++id) {
+    EXPECT_FALSE(fixture.engine->stats().computes_wrongly);
+    fixture.Open(MakeOpen(id, {1, 2, 3}, 30));
+    fixture.RunToEnd(id);
+  }
+  EXPECT_TRUE(fixture.engine->stats().computes_wrongly);
+}
+
+// As an error of a step.
+TEST(TargetSoundnessTest, ADeviceThatFailsTheCanaryEndsTheEngine) {
+  bool fails = false;
+  TableModelOptions options = BadFrom(0, kNaN);
+  options.on_forward = [&fails](int rows) {
+    return fails && rows == 16 ? absl::InternalError("no device")
+                               : absl::OkStatus();
+  };
+  TargetFixture fixture(options);
+  fails = true;
+  for (uint64_t id = 1; id <= Soundness::kMaxUnsoundSteps; ++id) {
+    fixture.Open(MakeOpen(id, {1, 2, 3}, 30));
+    const auto outcome = fixture.engine->RunOnce();
+    EXPECT_EQ(outcome.ok(), id < Soundness::kMaxUnsoundSteps);
+    ExpectUnsound(fixture, id);
+  }
 }
 
 TEST(TargetSoundnessTest, StepAfterStepTheDeviceIsNotToBeTrusted) {

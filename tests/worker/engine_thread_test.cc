@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <memory>
 
 #include "absl/synchronization/notification.h"
@@ -65,6 +66,20 @@ TEST(EngineThreadTest, AWarmUpThatFailsIsTheWarmUpsError) {
   const auto engine = MakeEngine(&model);
   EngineThread thread(MakeOptions(&model, engine.get()));
   EXPECT_EQ(thread.WaitForWarmUp().status().message(), "no device");
+}
+
+TEST(EngineThreadTest, TheEngineIsPreparedWithTheWarmUp) {
+  TableModelOptions options;
+  options.on_row = [](absl::Span<const int32_t> tokens,
+                      std::vector<float>* row) {
+    // Of the warm-up's tokens each is 0.
+    if (tokens.size() > 1 && tokens[1] != 0) row->assign(row->size(), NAN);
+  };
+  TableModel model(options);
+  const auto engine = MakeEngine(&model);
+  EngineThread thread(MakeOptions(&model, engine.get()));
+  EXPECT_EQ(thread.WaitForWarmUp().status().code(),
+            absl::StatusCode::kDataLoss);
 }
 
 TEST(EngineThreadTest, ADeviceErrorIsAFailure) {

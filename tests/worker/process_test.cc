@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/rpc/server.h"
+#include "tests/worker/fake_registry.h"
 #include "tests/worker/worker_service.h"
 
 namespace nacre::worker {
@@ -54,6 +56,35 @@ TEST(WorkerProcessTest, ADrainLetsOpenSessionsEnd) {
   process.AwaitLog("draining 1 sessions");
   EXPECT_EQ(session.ReadToEnd(), 200);
   EXPECT_EQ(process.Wait(), 0) << process.Stderr();
+}
+
+// One that the coordinator began before it heard of the drain.
+TEST(WorkerProcessTest, ADrainServesASessionThatWasOnItsWay) {
+  FakeRegistry registry;
+  const auto server = *rpc::RpcServer::Start({}, {&registry});
+  Process process(
+      NACRE_BIN "/nacre-target-worker",
+      {"--model", NACRE_MODELS "/target", "--coordinator", server->address()});
+  const std::string address = registry.NextEvent().hello().address();
+  registry.Ask(1);
+  EXPECT_TRUE(registry.NextEvent().has_vocabulary_proof());
+  registry.Accept();
+  int heartbeats = 1;
+  EXPECT_FALSE(registry.NextEvent().heartbeat().draining());
+  process.Signal(SIGTERM);
+  while (++heartbeats, !registry.NextEvent().heartbeat().draining()) {
+    ASSERT_FALSE(HasFailure());
+  }
+  OpenSession session(address);
+  session.Keep(heartbeats);
+  // One that leaves has said its last word by now.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(registry.NextEvent().has_heartbeat());
+  }
+  EXPECT_EQ(session.ReadToEnd(), 200);
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(process.Stderr(),
+              ::testing::Not(HasSubstr("has not said that it knows")));
 }
 
 TEST(WorkerProcessTest, ADrainEndsAtItsTimeout) {

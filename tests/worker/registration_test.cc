@@ -7,7 +7,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,77 +17,12 @@
 #include "common/rpc/message_stream.h"
 #include "common/rpc/server.h"
 #include "proto/worker.grpc.pb.h"
+#include "tests/worker/fake_registry.h"
 
 namespace nacre::worker {
 namespace {
 
 using ::testing::HasSubstr;
-
-// A coordinator's Registry that does what the test says: hands out what the
-// worker sent, sends commands, ends streams.
-class FakeRegistry : public v1::Registry::CallbackService {
- public:
-  using Stream = rpc::ServerMessageStream<v1::WorkerEvent, v1::WorkerCommand>;
-
-  grpc::ServerBidiReactor<v1::WorkerEvent, v1::WorkerCommand>* Attach(
-      grpc::CallbackServerContext*) override {
-    absl::MutexLock lock(&mu_);
-    Stream::Callbacks callbacks;
-    callbacks.on_message = [this](const v1::WorkerEvent& event) {
-      absl::MutexLock lock(&mu_);
-      events_.push_back(event);
-    };
-    callbacks.on_done = [this] {
-      absl::MutexLock lock(&mu_);
-      ++num_ended_;
-    };
-    stream_ = Stream::Create(std::move(callbacks));
-    ++num_attached_;
-    return stream_.get();
-  }
-
-  v1::WorkerEvent NextEvent() {
-    absl::MutexLock lock(&mu_);
-    const auto arrived = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      return !events_.empty();
-    };
-    if (!mu_.AwaitWithTimeout(absl::Condition(&arrived), absl::Seconds(60))) {
-      ADD_FAILURE() << "the worker says nothing";
-      return {};
-    }
-    v1::WorkerEvent event = std::move(events_.front());
-    events_.pop_front();
-    return event;
-  }
-
-  void AwaitEnded(int count) {
-    absl::MutexLock lock(&mu_);
-    const auto ended = [this, count]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      return num_ended_ >= count;
-    };
-    EXPECT_TRUE(
-        mu_.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(60)));
-  }
-
-  void Send(const v1::WorkerCommand& command) { stream()->Send(command); }
-  void Finish(const grpc::Status& status) { stream()->Finish(status); }
-  int num_attached() {
-    absl::MutexLock lock(&mu_);
-    return num_attached_;
-  }
-
- private:
-  std::shared_ptr<Stream> stream() {
-    absl::MutexLock lock(&mu_);
-    return stream_;
-  }
-
-  absl::Mutex mu_;
-  std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mu_);
-  std::deque<v1::WorkerEvent> events_ ABSL_GUARDED_BY(mu_);
-  int num_attached_ ABSL_GUARDED_BY(mu_) = 0;
-  int num_ended_ ABSL_GUARDED_BY(mu_) = 0;
-};
 
 // A Registry that accepts and then reads and ends nothing.
 class DeafRegistry : public v1::Registry::CallbackService {
@@ -191,6 +125,9 @@ struct Heard {
   bool draining ABSL_GUARDED_BY(mu) = false;               // the test says so
 };
 
+// KeptSessions of earlier streams.
+constexpr uint64_t kKeptBefore = 7;
+
 class RegistrationTest : public ::testing::Test {
  protected:
   void SetUp() override { server_ = *rpc::RpcServer::Start({}, {&registry_}); }
@@ -211,6 +148,7 @@ class RegistrationTest : public ::testing::Test {
       heartbeat.set_draining(heard_.draining);
       return heartbeat;
     };
+    options.kept_lists = [] { return kKeptBefore; };
     options.on_attachment = [this](uint64_t attachment) {
       absl::MutexLock lock(&heard_.mu);
       heard_.attachment = attachment;
@@ -237,18 +175,6 @@ class RegistrationTest : public ::testing::Test {
     return options;
   }
 
-  void Ask(uint32_t common_size, uint64_t attachment = 1) {
-    v1::WorkerCommand command;
-    command.mutable_vocabulary_request()->set_common_size(common_size);
-    command.mutable_vocabulary_request()->set_attachment(attachment);
-    registry_.Send(command);
-  }
-  void Accept() {
-    v1::WorkerCommand command;
-    command.mutable_accepted();
-    registry_.Send(command);
-  }
-
   FakeRegistry registry_;
   std::unique_ptr<rpc::RpcServer> server_;
   Heard heard_;
@@ -257,9 +183,9 @@ class RegistrationTest : public ::testing::Test {
 TEST_F(RegistrationTest, SaysHelloProvesItsVocabularyAndBeats) {
   const Registration registration(Options());
   EXPECT_EQ(registry_.NextEvent().hello().address(), "here:1");
-  Ask(77);
+  registry_.Ask(77);
   EXPECT_EQ(registry_.NextEvent().vocabulary_proof().hash(), "hash of 77");
-  Accept();
+  registry_.Accept();
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(registry_.NextEvent().heartbeat().steps(), 42u);
   }
@@ -268,7 +194,7 @@ TEST_F(RegistrationTest, SaysHelloProvesItsVocabularyAndBeats) {
 TEST_F(RegistrationTest, ProvesNoMoreIdsThanItHas) {
   const Registration registration(Options());
   registry_.NextEvent();
-  Ask(4'000'000'000u);
+  registry_.Ask(4'000'000'000u);
   EXPECT_EQ(registry_.NextEvent().vocabulary_proof().hash(), "hash of 100");
 }
 
@@ -276,7 +202,7 @@ TEST_F(RegistrationTest, KnowsItsAttachmentBeforeTheCoordinatorDials) {
   const Registration registration(Options());
   for (const uint64_t attachment : {0xF000000000000001u, uint64_t{2}}) {
     EXPECT_TRUE(registry_.NextEvent().has_hello());
-    Ask(77, attachment);
+    registry_.Ask(77, attachment);
     EXPECT_TRUE(registry_.NextEvent().has_vocabulary_proof());
     {
       absl::MutexLock lock(&heard_.mu);
@@ -291,7 +217,7 @@ TEST_F(RegistrationTest, AHeartbeatCanGoOutAtOnce) {
   options.heartbeat_period = absl::Hours(1);
   Registration registration(std::move(options));
   registry_.NextEvent();
-  Accept();
+  registry_.Accept();
   EXPECT_TRUE(registry_.NextEvent().has_heartbeat());
   registration.SendHeartbeat();
   EXPECT_TRUE(registry_.NextEvent().has_heartbeat());
@@ -325,7 +251,7 @@ TEST_F(RegistrationTest, WaitsLongerEachTimeUntilItIsAccepted) {
       registry_.Finish(unavailable);
     }
     EXPECT_TRUE(registry_.NextEvent().has_hello());
-    Accept();
+    registry_.Accept();
     EXPECT_TRUE(registry_.NextEvent().has_heartbeat());
     registry_.Finish(unavailable);
     EXPECT_TRUE(registry_.NextEvent().has_hello());
@@ -351,7 +277,7 @@ TEST_F(RegistrationTest, ACoordinatorThatDoesNotAcceptIsLoggedOnce) {
     options.heartbeat_period = absl::Hours(1);
     const Registration registration(std::move(options));
     registry_.NextEvent();
-    Ask(77);
+    registry_.Ask(77);
     const std::string line = log->Await(kWaiting);
     EXPECT_THAT(line, HasSubstr(server_->address()));
     EXPECT_THAT(line, HasSubstr("here:1"));
@@ -363,7 +289,7 @@ TEST_F(RegistrationTest, ACoordinatorThatDoesNotAcceptIsLoggedOnce) {
     log->Await("second");
     EXPECT_EQ(log->Count(kWaiting), 1);
     EXPECT_TRUE(registry_.NextEvent().has_hello());
-    Accept();
+    registry_.Accept();
     EXPECT_TRUE(registry_.NextEvent().has_heartbeat());
   }
   log->Stop();
@@ -379,7 +305,7 @@ TEST_F(RegistrationTest, ACoordinatorThatAnsweredIsLostBeforeTheNextHello) {
       EXPECT_EQ(heard_.num_lost, num_lost);
     }
     if (answers) {
-      Ask(77);
+      registry_.Ask(77);
       EXPECT_TRUE(registry_.NextEvent().has_vocabulary_proof());
       ++num_lost;
     }
@@ -433,6 +359,45 @@ TEST_F(RegistrationTest, PassesOnDrain) {
   heard_.mu.Await(absl::Condition(&heard_.drain));
 }
 
+TEST_F(RegistrationTest, ADrainIsKnownOnceItsHeartbeatIsAnswered) {
+  Registration::Options options = Options();
+  options.heartbeat_period = absl::Hours(1);
+  Registration registration(std::move(options));
+  constexpr uint64_t kAll = 1'000'000;
+  registry_.NextEvent();
+  EXPECT_TRUE(registration.IsDrainKnown(0));  // nobody can have dialled
+  registry_.Ask(77);
+  registry_.NextEvent();
+  EXPECT_FALSE(registration.IsDrainKnown(kAll));
+  registry_.Accept();
+  registry_.NextEvent();
+  registration.SendHeartbeat();
+  EXPECT_FALSE(registry_.NextEvent().heartbeat().draining());
+  EXPECT_FALSE(registration.IsDrainKnown(kAll));
+  {
+    absl::MutexLock lock(&heard_.mu);
+    heard_.draining = true;
+  }
+  // Two that say so: the first is the third of the stream.
+  for (int i = 0; i < 2; ++i) {
+    registration.SendHeartbeat();
+    EXPECT_TRUE(registry_.NextEvent().heartbeat().draining());
+    EXPECT_FALSE(registration.IsDrainKnown(kKeptBefore + 2));
+    EXPECT_TRUE(registration.IsDrainKnown(kKeptBefore + 3));
+  }
+  // The next coordinator has not been told.
+  registry_.Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""));
+  EXPECT_TRUE(registry_.NextEvent().has_hello());
+  EXPECT_TRUE(registration.IsDrainKnown(0));
+  registry_.Ask(77);
+  registry_.NextEvent();
+  EXPECT_FALSE(registration.IsDrainKnown(kAll));
+  registry_.Accept();
+  EXPECT_TRUE(registry_.NextEvent().heartbeat().draining());
+  EXPECT_FALSE(registration.IsDrainKnown(kKeptBefore));
+  EXPECT_TRUE(registration.IsDrainKnown(kKeptBefore + 1));
+}
+
 // Else the coordinator would count it as lost.
 TEST_F(RegistrationTest, SaysWhyItLeaves) {
   {
@@ -441,7 +406,7 @@ TEST_F(RegistrationTest, SaysWhyItLeaves) {
     options.leave_patience = absl::InfiniteDuration();
     const Registration registration(std::move(options));
     registry_.NextEvent();
-    Accept();
+    registry_.Accept();
     EXPECT_FALSE(registry_.NextEvent().heartbeat().draining());
     absl::MutexLock lock(&heard_.mu);
     heard_.draining = true;
@@ -468,7 +433,7 @@ TEST_F(RegistrationTest, LeavesWhenDestroyed) {
   {
     const Registration registration(Options());
     registry_.NextEvent();
-    Accept();
+    registry_.Accept();
   }
   registry_.AwaitEnded(1);
   EXPECT_EQ(registry_.num_attached(), 1);

@@ -120,6 +120,15 @@ class OpenSession {
     if (!ended_) stream_->Finish();
   }
 
+  // Says so many times that this session is all there is.
+  void Keep(int times) {
+    for (int i = 0; i < times; ++i) {
+      v1::TargetControl control;
+      control.mutable_kept()->add_session_ids(1);
+      EXPECT_TRUE(stream_->Write(control));
+    }
+  }
+
   // Tells how many tokens the worker committed, acknowledging all of them.
   int ReadToEnd() {
     int length = 1;
