@@ -148,6 +148,11 @@ class Dispatcher {
   void NoteDraft(const Session& session) NACRE_LOCKED;
 
   // Failover (dispatcher_failover.cc):
+  // Whether that is a target which it could go on on if nothing else was there.
+  bool CouldGoOn(const Session& session, uint64_t id,
+                 const Worker& worker) const NACRE_LOCKED;
+  // Whether there is one whose device has not failed it.
+  bool HasSoundTarget(const Session& session) const NACRE_LOCKED;
   // A target to go on on: 0 when none is ready, equal and has room.
   uint64_t EqualTarget(const Session& session,
                        const WorkerIds& except) const NACRE_LOCKED;

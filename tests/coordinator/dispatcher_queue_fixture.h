@@ -16,10 +16,10 @@
 
 namespace nacre::coordinator {
 
-inline constexpr int64_t kSecond = 1000000000;
-
 class DispatcherQueueTest : public DispatcherTest {
  protected:
+  static constexpr int64_t kSecond = 1'000'000'000;
+
   DispatcherQueueTest()
       : DispatcherTest([](Dispatcher::Options* options) {
           options->max_running = 3;
