@@ -177,6 +177,14 @@ class Dispatcher {
   using SharedEvents = std::shared_ptr<const WorkerEvents>;
   // Those of the worker's sessions; null else: late messages name closed ones.
   Session* FindSession(uint64_t session_id, uint64_t worker_id) NACRE_LOCKED;
+  // Whether what the worker says of the session is of an earlier opening there:
+  // a session may come back before the worker has heard that it had left. A
+  // worker closes before it opens again, and says all that it has to say of an
+  // opening before, or in the same message as, that it is closed.
+  bool IsOfEarlierOpening(uint64_t session_id,
+                          uint64_t worker_id) const NACRE_LOCKED {
+    return ledger_.num_open(worker_id, session_id) > 1;
+  }
   void OnSpans(uint64_t worker_id, Worker& worker,
                const SharedEvents& events) NACRE_LOCKED;
   void OnPrompts(uint64_t target_id, const WorkerEvents&) NACRE_LOCKED;

@@ -60,6 +60,8 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.rejected, 500 * per_mille);
   EXPECT_GT(total.faults, 1000 * per_mille);
   EXPECT_GT(total.silenced, 20 * per_mille);
+  EXPECT_GT(total.returned, 200 * per_mille);
+  EXPECT_GT(total.late, 10 * per_mille);
   EXPECT_GT(total.cached, 100 * per_mille);
   EXPECT_GT(total.policy_stops, 500 * per_mille);
   EXPECT_GT(total.unservable, per_mille);
