@@ -294,6 +294,24 @@ TEST_F(FailoverTest, ATargetThatForgotASessionGetsItBack) {
                                        " epoch 1 draft 0 tokens 7,8,120")));
 }
 
+// Else each event would look at every held session.
+TEST_F(FailoverTest, EventsThatChangeNothingAskForNoHeldSession) {
+  const Worker target = AddTarget();
+  const Run held = Start("held");
+  const Run other = Start("other");
+  Verdict(target, held.id, 2, {'x'});
+  Fail(target, held.id, kAborted, "the lease has ended");
+  now_ns_ += kSecond;
+  target.client->Take();
+  Verdict(target, other.id, 2, {'y'});
+  EXPECT_EQ(TargetAddress(held.id), "");
+  EXPECT_THAT(target.client->Take(), IsEmpty());
+  // One that may have made room does.
+  Verdict(target, other.id, 3, {'z'}, FinishReason::kLength);
+  Closed(target, other.id);
+  EXPECT_EQ(TargetAddress(held.id), "target");
+}
+
 TEST_F(FailoverTest, ABrokenDeviceMovesTheSessionOrEndsIt) {
   const Worker broken = AddTarget("t0");
   const Run run = Start();
