@@ -148,6 +148,11 @@ class Dispatcher {
   void NoteDraft(const Session& session) NACRE_LOCKED;
 
   // Failover (dispatcher_failover.cc):
+  // Whether that is a target which it could go on on if nothing else was there.
+  bool CouldGoOn(const Session& session, uint64_t id,
+                 const Worker& worker) const NACRE_LOCKED;
+  // Whether there is one whose device has not failed it.
+  bool HasSoundTarget(const Session& session) const NACRE_LOCKED;
   // A target to go on on: 0 when none is ready, equal and has room.
   uint64_t EqualTarget(const Session& session,
                        const WorkerIds& except) const NACRE_LOCKED;
@@ -172,6 +177,14 @@ class Dispatcher {
   using SharedEvents = std::shared_ptr<const WorkerEvents>;
   // Those of the worker's sessions; null else: late messages name closed ones.
   Session* FindSession(uint64_t session_id, uint64_t worker_id) NACRE_LOCKED;
+  // Whether what the worker says of the session is of an earlier opening there:
+  // a session may come back before the worker has heard that it had left. A
+  // worker closes before it opens again, and says all that it has to say of an
+  // opening before, or in the same message as, that it is closed.
+  bool IsOfEarlierOpening(uint64_t session_id,
+                          uint64_t worker_id) const NACRE_LOCKED {
+    return ledger_.num_open(worker_id, session_id) > 1;
+  }
   void OnSpans(uint64_t worker_id, Worker& worker,
                const SharedEvents& events) NACRE_LOCKED;
   void OnPrompts(uint64_t target_id, const WorkerEvents&) NACRE_LOCKED;

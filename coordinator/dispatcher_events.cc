@@ -91,6 +91,12 @@ void Dispatcher::OnVerdicts(uint64_t target_id, const SharedEvents& events) {
   for (const WorkerEvents::SessionVerdict& event : events->verdicts) {
     Session* session = FindSession(event.session_id, target_id);
     if (session == nullptr) continue;
+    // Its tokens may be others than those of the present opening (by the ratio
+    // test), or end where none of its verdicts begins.
+    if (IsOfEarlierOpening(event.session_id, target_id)) {
+      session->schedule().CountStale();
+      continue;
+    }
     const absl::optional<speculation::Commit> commit =
         session->ApplyVerdict(event.verdict);
     if (!commit.has_value()) continue;
@@ -164,11 +170,12 @@ void Dispatcher::OnPrompts(uint64_t target_id, const WorkerEvents& events) {
 void Dispatcher::OnFailures(uint64_t worker_id, WorkerRole role,
                             const WorkerEvents& events) {
   for (const WorkerEvents::Failure& failure : events.failures) {
+    const bool is_old = IsOfEarlierOpening(failure.session_id, worker_id);
     ReleaseRoom(worker_id, failure.session_id);
     Session* session = FindSession(failure.session_id, worker_id);
-    if (session == nullptr) continue;
+    if (session == nullptr || is_old) continue;
     if (role == WorkerRole::kDraft) {
-      // An earlier session of that id may have failed there.
+      // Drafts say themselves which opening it was.
       if (failure.epoch != 0 && failure.epoch != session->schedule().epoch()) {
         continue;
       }

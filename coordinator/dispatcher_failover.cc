@@ -31,6 +31,21 @@ bool IsEqualTarget(const WorkerRecord& worker, const Session& session) {
 
 }  // namespace
 
+bool Dispatcher::CouldGoOn(const Session& session, uint64_t id,
+                           const Worker& worker) const {
+  return worker.ready && IsEqualTarget(worker, session) &&
+         ledger_.CouldHold(id, Placer::Need(worker, session.request()));
+}
+
+bool Dispatcher::HasSoundTarget(const Session& session) const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                       const auto& [id, worker] = entry;
+                       return !session.failover.failed_on.contains(id) &&
+                              CouldGoOn(session, id, worker);
+                     });
+}
+
 uint64_t Dispatcher::EqualTarget(const Session& session,
                                  const WorkerIds& except) const {
   WorkerIds others = session.refused_by;
@@ -79,12 +94,13 @@ void Dispatcher::OnTargetFailure(Session& session, const absl::Status& status) {
                           session.failover.moved;
   const uint64_t refuser = session.target_worker;
   session.refused_by.insert(refuser);
+  if (absl::IsInternal(status)) session.failover.failed_on.insert(refuser);
   // No room, or it has forgotten the session: another may do, or this one
-  // later. Its device has failed: another may do.
+  // later. Its device has failed: another may do, now or when it has room.
   const bool may_wait = (absl::IsResourceExhausted(status) && is_running) ||
-                        absl::IsAborted(status);
-  const bool may_move =
-      absl::IsResourceExhausted(status) || may_wait || absl::IsInternal(status);
+                        absl::IsAborted(status) ||
+                        (absl::IsInternal(status) && HasSoundTarget(session));
+  const bool may_move = absl::IsResourceExhausted(status) || may_wait;
   if (!may_move || (!may_wait && EqualTarget(session, /*except=*/{}) == 0)) {
     Fail(session, status);
     return;
@@ -120,7 +136,7 @@ void Dispatcher::ResumeHeld() {
     }
     if (failover.retry_ns <= now_ns) {
       failover.retry_ns = kNever;
-      session.refused_by.clear();
+      session.refused_by = failover.failed_on;
     }
     if (const uint64_t target_id = EqualTarget(session, /*except=*/{});
         target_id != 0) {
@@ -147,9 +163,7 @@ WorkerIds Dispatcher::KeptForHeld() const {
   for (uint64_t session_id : held_) {
     const Session& session = *sessions_.at(session_id);
     for (const auto& [id, worker] : workers_) {
-      if (worker.ready && IsEqualTarget(worker, session) &&
-          !session.refused_by.contains(id) &&
-          ledger_.CouldHold(id, Placer::Need(worker, session.request()))) {
+      if (!session.refused_by.contains(id) && CouldGoOn(session, id, worker)) {
         kept.insert(id);
       }
     }

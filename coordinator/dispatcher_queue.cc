@@ -1,10 +1,12 @@
 // Requests that wait for room: who may wait, who starts, who leaves.
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "coordinator/dispatcher.h"
@@ -12,6 +14,28 @@
 #include "coordinator/session.h"
 
 namespace nacre::coordinator {
+namespace {
+
+// The least KV that a request for targets of some kind has needed in vain. Who
+// needs as much of that kind need not ask each target again.
+class LeastNeed {
+ public:
+  void Note(const RequestSpec& request) {
+    const int64_t need = Placer::TargetNeed(request);
+    int64_t& least =
+        needs_.try_emplace(Placer::KindOf(request), need).first->second;
+    least = std::min(least, need);
+  }
+  bool Covers(const RequestSpec& request) const {
+    const auto it = needs_.find(Placer::KindOf(request));
+    return it != needs_.end() && Placer::TargetNeed(request) >= it->second;
+  }
+
+ private:
+  absl::flat_hash_map<std::string, int64_t> needs_;
+};
+
+}  // namespace
 
 absl::Status Dispatcher::CheckAdmissible(const RequestSpec& request) const {
   if (draining_) return absl::UnavailableError("the server is shutting down");
@@ -35,16 +59,25 @@ absl::Status Dispatcher::CheckAdmissible(const RequestSpec& request) const {
 
 void Dispatcher::StartWaiting() {
   const WorkerIds for_held = KeptForHeld();
+  // Room only shrinks here, and what is kept only grows along the queue, from
+  // one Pop to the next.
+  LeastNeed hopeless;
   while (true) {
     // Sessions that run go on before others start there.
     WorkerIds kept = for_held;
+    LeastNeed keeps;
     uint64_t target_id = 0;
     const auto has_room = [&](uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      target_id = placer_.TargetFor(waiting_.at(id).request(), kept);
+      const RequestSpec& request = waiting_.at(id).request();
+      if (hopeless.Covers(request)) return false;
+      target_id = placer_.TargetFor(request, kept);
+      if (target_id == 0) hopeless.Note(request);
       return target_id != 0;
     };
     const auto keep_free = [&](uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       const RequestSpec& request = waiting_.at(id).request();
+      if (keeps.Covers(request)) return;
+      keeps.Note(request);
       for (const auto& [worker_id, worker] : workers_) {
         if (placer_.CouldTake(worker_id, worker, request)) {
           kept.insert(worker_id);

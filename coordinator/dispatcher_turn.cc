@@ -80,7 +80,10 @@ void Dispatcher::PlanLater(const Session& session) {
 }
 
 void Dispatcher::Adopt(const PlanTask& task) {
-  // Another target has a plan of its own.
+  // Another target has a plan of its own. A search may end after a later one,
+  // or its session may have another draft by now: what it found is adopted all
+  // the same. Only speed follows a plan, and the next verdict asks for the
+  // next.
   Session* session = FindSession(task.session_id, task.target_worker);
   if (session == nullptr) return;
   const auto plan = session->schedule().Adopt(*task.plan);

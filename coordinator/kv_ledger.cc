@@ -46,6 +46,13 @@ bool KvLedger::Release(uint64_t worker_id, uint64_t session_id) {
   return true;
 }
 
+int KvLedger::num_open(uint64_t worker_id, uint64_t session_id) const {
+  const Worker* worker = Find(worker_id);
+  if (worker == nullptr) return 0;
+  const auto it = worker->sessions.find(session_id);
+  return it == worker->sessions.end() ? 0 : static_cast<int>(it->second.size());
+}
+
 int64_t KvLedger::capacity_tokens(uint64_t worker_id) const {
   const Worker* worker = Find(worker_id);
   return worker == nullptr ? 0 : worker->capacity_tokens;

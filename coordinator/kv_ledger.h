@@ -44,6 +44,9 @@ class KvLedger {
   // Gives back the session's oldest reservation there; false if it has none.
   bool Release(uint64_t worker_id, uint64_t session_id);
 
+  // How often the session was opened there without having been closed since, as
+  // far as the worker has said: all but the last are to be closed.
+  int num_open(uint64_t worker_id, uint64_t session_id) const;
   int64_t capacity_tokens(uint64_t worker_id) const;
   int64_t reserved_tokens(uint64_t worker_id) const;
 

@@ -12,16 +12,8 @@ namespace {
 
 constexpr size_t kMostGone = 64;
 
-// The targets that the request may run on: those that its client asked for, or
-// where the first choice of its call runs; empty: any.
-const std::string& WantedNumerics(const RequestSpec& request) {
-  return request.numerics_id.empty() && request.call != nullptr
-             ? request.call->numerics_id
-             : request.numerics_id;
-}
-
 bool IsOfKind(const std::string& numerics_id, const RequestSpec& request) {
-  const std::string& wanted = WantedNumerics(request);
+  const std::string& wanted = Placer::KindOf(request);
   return wanted.empty() || wanted == numerics_id;
 }
 
@@ -30,6 +22,12 @@ bool IsReadyTarget(const WorkerRecord& worker) {
 }
 
 }  // namespace
+
+const std::string& Placer::KindOf(const RequestSpec& request) {
+  return request.numerics_id.empty() && request.call != nullptr
+             ? request.call->numerics_id
+             : request.numerics_id;
+}
 
 int64_t Placer::TargetNeed(const RequestSpec& request) {
   return KvLedger::Need(static_cast<int64_t>(request.prompt_ids.size()) +
@@ -137,7 +135,7 @@ absl::Status Placer::CheckReady(const RequestSpec& request) const {
     return absl::UnavailableError("no target worker is ready");
   }
   const std::string message = absl::StrCat(
-      "no target worker with numerics_id \"", WantedNumerics(request),
+      "no target worker with numerics_id \"", KindOf(request),
       "\" is ready; those that are ready have ", absl::StrJoin(others, ", "));
   // Its client asked for that one, or other choices of its call run there.
   return request.numerics_id.empty() ? absl::UnavailableError(message)

@@ -35,6 +35,9 @@ class Placer {
   Placer(const Workers* workers, const KvLedger* ledger, int64_t patience_ns)
       : workers_(*workers), ledger_(*ledger), patience_ns_(patience_ns) {}
 
+  // The numerics_id of the targets that the request may run on: those that its
+  // client asked for, or where the first choice of its call runs; empty: any.
+  static const std::string& KindOf(const RequestSpec& request);
   // KV that the request takes on a target, and on the worker.
   static int64_t TargetNeed(const RequestSpec& request);
   static int64_t Need(const WorkerRecord& worker, const RequestSpec& request);

@@ -103,7 +103,8 @@ class Session {
   // For the dispatcher's failover: what a target must be for it to go on there,
   // and, since the last loss, how long it may be without one (kNever once it
   // has gone on), when those that refused it are asked again, how many targets
-  // it lost in a row, and why it lost the last.
+  // it lost in a row, those whose device failed it (they are never asked again)
+  // and why it lost the last.
   struct Failover {
     std::string fingerprint;
     std::vector<int32_t> eos_token_ids;
@@ -112,6 +113,7 @@ class Session {
     int64_t retry_ns = kNever;
     int num_losses = 0;
     bool moved = false;  // off a draining target
+    absl::flat_hash_set<uint64_t> failed_on;
     std::string reason;
   };
   Failover failover;

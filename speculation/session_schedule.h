@@ -93,6 +93,8 @@ class SessionSchedule {
   }
   uint32_t epoch() const { return epoch_; }
 
+  // A verdict that is of another opening of the session.
+  void CountStale() { ++stats_.stale_messages; }
   // Whether a tail from the draft is to be relayed to the target; counts it.
   // One with a length or a position that no draft reaches is not.
   bool OnTail(const Tail& tail);

@@ -77,6 +77,67 @@ TEST_F(DrainTest, ADrainTakesOffOnlyWhatHasRoomElsewhere) {
   EXPECT_EQ(NumSessions(first), 0);
 }
 
+// It ran, though it has said nothing yet: a refusal is not its end.
+TEST_F(DrainTest, AMovedSessionWaitsWhereItFindsNoRoom) {
+  const Worker t0 = AddTarget("t0");
+  const Run run = Start();
+  const Worker t1 = AddTarget("t1");
+  dispatcher_.DrainWorker(t0.id);
+  Fail(t1, run.id, 8, "no KV room");
+  EXPECT_EQ(run.sink->num_ends(), 0);
+  now_ns_ += 1'000'000'000;
+  dispatcher_.Tick();
+  EXPECT_EQ(TargetAddress(run.id), "t1");
+}
+
+class ReturnTest : public DrainTest {
+ protected:
+  // The session has left t0 and come back before t0 has heard of it.
+  ReturnTest() {
+    Verdict(t0_, run_.id, 2, {'h'});
+    const Worker t1 = AddTarget("t1");
+    dispatcher_.DrainWorker(t0_.id);
+    dispatcher_.ResumeWorker(t0_.id);
+    t0_.client->Take();
+    dispatcher_.DrainWorker(t1.id);
+    EXPECT_THAT(t0_.client->Take(),
+                ElementsAre(absl::StrCat("open ", run_.id,
+                                         " epoch 2 draft 0 tokens 7,8,104")));
+  }
+
+  const Worker t0_ = AddTarget("t0", 4096);
+  const Run run_ = Start();
+};
+
+TEST_F(ReturnTest, AVerdictOfTheEarlierOpeningChangesNothing) {
+  Verdict(t0_, run_.id, 3, {'x', 'x'});
+  EXPECT_EQ(run_.sink->streamed_text(), "h");
+  EXPECT_EQ(dispatcher_.sessions()[0].generated_tokens, 1);
+  // Nor one that comes with the close.
+  speculation::Verdict late;
+  late.base_length = 3;
+  late.token_ids = {'x'};
+  WorkerEvents events;
+  events.verdicts.push_back({run_.id, late});
+  events.closed.push_back(run_.id);
+  dispatcher_.OnEvents(t0_.id, events);
+  EXPECT_EQ(run_.sink->streamed_text(), "h");
+  Verdict(t0_, run_.id, 3, {'i'}, FinishReason::kEos);
+  EXPECT_THAT(run_.sink->completion()->token_ids, ElementsAre('h', 'i'));
+  EXPECT_EQ(run_.sink->completion()->stats.stale_messages, 2);
+}
+
+TEST_F(ReturnTest, AFailureOfTheEarlierOpeningChangesNothing) {
+  Fail(t0_, run_.id, 13, "the forward failed");
+  EXPECT_EQ(TargetAddress(run_.id), "t0");
+  EXPECT_EQ(run_.sink->num_ends(), 0);
+  // It was as good as its close.
+  Verdict(t0_, run_.id, 3, {'i'});
+  EXPECT_EQ(run_.sink->streamed_text(), "hi");
+  Fail(t0_, run_.id, 13, "the forward failed");
+  EXPECT_EQ(run_.sink->error().code(), absl::StatusCode::kInternal);
+}
+
 // Room that a session without a target waits for is not for one that has one.
 TEST_F(DrainTest, WhoHasNoTargetGoesBeforeWhoseTargetDrains) {
   const Worker lost = AddTarget("t0", 64);

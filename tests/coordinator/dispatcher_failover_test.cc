@@ -293,6 +293,24 @@ TEST_F(FailoverTest, ATargetThatForgotASessionGetsItBack) {
                                        " epoch 1 draft 0 tokens 7,8,120")));
 }
 
+// Else each event would look at every held session.
+TEST_F(FailoverTest, EventsThatChangeNothingAskForNoHeldSession) {
+  const Worker target = AddTarget();
+  const Run held = Start("held");
+  const Run other = Start("other");
+  Verdict(target, held.id, 2, {'x'});
+  Fail(target, held.id, kAborted, "the lease has ended");
+  now_ns_ += kSecond;
+  target.client->Take();
+  Verdict(target, other.id, 2, {'y'});
+  EXPECT_EQ(TargetAddress(held.id), "");
+  EXPECT_THAT(target.client->Take(), IsEmpty());
+  // One that may have made room does.
+  Verdict(target, other.id, 3, {'z'}, FinishReason::kLength);
+  Closed(target, other.id);
+  EXPECT_EQ(TargetAddress(held.id), "target");
+}
+
 TEST_F(FailoverTest, ABrokenDeviceMovesTheSessionOrEndsIt) {
   const Worker broken = AddTarget("t0");
   const Run run = Start();
@@ -302,6 +320,58 @@ TEST_F(FailoverTest, ABrokenDeviceMovesTheSessionOrEndsIt) {
   dispatcher_.RemoveWorker(broken.id);
   Fail(well, run.id, kInternal, "the forward failed");
   EXPECT_EQ(run.sink->error(), absl::InternalError("the forward failed"));
+}
+
+TEST_F(FailoverTest, ABrokenDevicesSessionWaitsForAnEqualTargetThatIsFull) {
+  const Worker broken = AddTarget("t0", 64);
+  const Run run = Start(Sized("r", 64));
+  const Worker full = AddTarget("t1", 64);
+  const Run other = Start(Sized("other", 64));
+  Verdict(broken, run.id, 2, {'x'});
+  Fail(broken, run.id, kInternal, "NaN");
+  EXPECT_EQ(run.sink->num_ends(), 0);
+  EXPECT_EQ(TargetAddress(run.id), "");
+  broken.client->Take();
+  // The broken one has room, but is not asked again.
+  now_ns_ += 2 * kSecond;
+  dispatcher_.Tick();
+  EXPECT_THAT(broken.client->Take(), IsEmpty());
+  Verdict(full, other.id, 2, {'x'}, FinishReason::kLength);
+  Closed(full, other.id);
+  EXPECT_EQ(TargetAddress(run.id), "t1");
+  // Nor when it is the only one that is left.
+  Fail(full, run.id, kInternal, "NaN");
+  EXPECT_EQ(run.sink->error(), absl::InternalError("NaN"));
+}
+
+TEST_F(FailoverTest, ABrokenDevicesSessionWaitsNoLongerThanOthers) {
+  const Worker broken = AddTarget("t0", 64);
+  const Run run = Start(Sized("r", 64));
+  AddTarget("t1", 64);
+  Start(Sized("other", 64));
+  Fail(broken, run.id, kInternal, "NaN");
+  now_ns_ += kTimeout - 1;
+  dispatcher_.Tick();
+  EXPECT_EQ(run.sink->num_ends(), 0);
+  now_ns_ += 1;
+  dispatcher_.Tick();
+  EXPECT_EQ(run.sink->error().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(run.sink->error().message()), HasSubstr("NaN"));
+}
+
+// One too small for it, one of another kind and one that drains are no reason
+// to wait.
+TEST_F(FailoverTest, ABrokenDevicesSessionWaitsForNoOtherTarget) {
+  const Worker broken = AddKind("t0", "a", 64);
+  const Run run = Start(Sized("r", 64));
+  AddKind("small", "a", 32);
+  AddKind("other", "b", 64);
+  const Worker draining = AddKind("draining", "a", 64);
+  Start(Sized("on it or on the other", 64));
+  Start(Sized("on what is left of them", 64));
+  dispatcher_.DrainWorker(draining.id);
+  Fail(broken, run.id, kInternal, "NaN");
+  EXPECT_EQ(run.sink->error(), absl::InternalError("NaN"));
 }
 
 TEST_F(FailoverTest, WhatIsWrongWithTheRequestIsWrongEverywhere) {

@@ -18,6 +18,8 @@ namespace nacre::coordinator {
 
 class DispatcherQueueTest : public DispatcherTest {
  protected:
+  static constexpr int64_t kSecond = 1'000'000'000;
+
   DispatcherQueueTest()
       : DispatcherTest([](Dispatcher::Options* options) {
           options->max_running = 3;

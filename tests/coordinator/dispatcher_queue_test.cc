@@ -212,6 +212,25 @@ TEST_F(DispatcherQueueTest, WhoWaitsGoesToATargetThatAttaches) {
   EXPECT_EQ(other.client->num_unsent(), 0);
 }
 
+// That one kind of targets has no room says nothing of another, nor that there
+// is none for a large request of a small one.
+TEST_F(DispatcherQueueTest, WhoWaitsInVainHoldsUpNobodyWhoWantsLessOrOthers) {
+  AddKind("t0", "a", 64);
+  Start(Sized("first", 48));
+  RequestSpec of_a = Sized("of a", 64);
+  of_a.numerics_id = "a";
+  const Run picky = Start(of_a);
+  const Run any = Start(Sized("any", 64));
+  EXPECT_THAT(Queue(), ElementsAre("of a", "any"));
+  const Run small = Start(Sized("small", 16));
+  EXPECT_TRUE(IsRunning(small.id));
+  dispatcher_.Cancel(small.id);
+  const Worker b = AddKind("t1", "b", 64);
+  EXPECT_TRUE(IsRunning(any.id));
+  EXPECT_FALSE(IsRunning(picky.id));
+  EXPECT_EQ(NumSessions(b), 1);
+}
+
 TEST_F(DispatcherQueueTest, WithoutATargetWhoWaitsGoesOnWaiting) {
   const Worker target = AddTarget("t0", 64);
   const Run first = Start(Sized("first", 64));

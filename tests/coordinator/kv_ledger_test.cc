@@ -80,5 +80,20 @@ TEST(KvLedgerTest, ARemovedWorkerTakesItsReservationsAlong) {
   EXPECT_EQ(ledger.capacity_tokens(1), 0);
 }
 
+TEST(KvLedger, KnowsHowOftenASessionIsOpen) {
+  KvLedger ledger;
+  ledger.AddWorker(1, 0);
+  EXPECT_EQ(ledger.num_open(1, 7), 0);
+  EXPECT_EQ(ledger.num_open(2, 7), 0);
+  ledger.Reserve(1, 7, 16);
+  ledger.Reserve(1, 7, 16);
+  ledger.Reserve(1, 8, 16);
+  EXPECT_EQ(ledger.num_open(1, 7), 2);
+  ledger.Release(1, 7);
+  EXPECT_EQ(ledger.num_open(1, 7), 1);
+  ledger.Release(1, 7);
+  EXPECT_EQ(ledger.num_open(1, 7), 0);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

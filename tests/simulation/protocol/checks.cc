@@ -38,8 +38,10 @@ void Checks::OnOpened(SessionOnWorker& session,
     }
     if (session.role == coordinator::WorkerRole::kTarget) {
       session.stream = token_ids;
-      request.target = &session;
     }
+  }
+  if (session.role == coordinator::WorkerRole::kTarget) {
+    request.target = &session;
   }
   for (int i = 0; i < length; ++i) {
     if (token_ids[i] == request.token(i)) continue;

@@ -40,7 +40,11 @@ struct RequestState {
   // Under the ratio test it grows with each verdict that reaches the
   // coordinator: what is lost on its way is drawn again, perhaps another.
   Expected expected;
-  const SessionOnWorker* target = nullptr;  // opened last and not closed
+  // Opened last, and neither closed nor known to have failed.
+  const SessionOnWorker* target = nullptr;
+  int num_refusals = 0;  // by targets without room
+  // Since its last verdict a target was lost with it, or has failed it.
+  bool lost_target = false;
   // What drafts really drew: prefix, token and epoch as one hash. Under the
   // ratio test also what from.
   absl::flat_hash_set<uint64_t> drafted;
@@ -151,7 +155,7 @@ class Checks {
   // Messages that leave a worker.
   void OnVerdict(SessionOnWorker& session, const speculation::Verdict& verdict);
   void OnTail(SessionOnWorker& session, const speculation::Tail& tail);
-  // A verdict that reaches the coordinator.
+  // A verdict of the request's target that reaches the coordinator.
   void OnDelivered(const SessionOnWorker& session,
                    const speculation::Verdict& verdict);
   // After each RunOnce.

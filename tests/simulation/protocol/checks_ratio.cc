@@ -169,9 +169,7 @@ Checks::Commitment Checks::DueByRatio(const SessionOnWorker& session,
 void Checks::OnDelivered(const SessionOnWorker& session,
                          const Verdict& verdict) {
   RequestState& request = *session.request;
-  if (!request.is_ratio() || request.ended || request.target != &session) {
-    return;
-  }
+  if (!request.is_ratio() || request.ended) return;
   if (verdict.base_length != request.known_length()) {
     Fail("invariant 2: a verdict on request ", request.index, " at ",
          verdict.base_length, " follows ", request.known_length(), " tokens");

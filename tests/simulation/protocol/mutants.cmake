@@ -113,6 +113,11 @@ nacre_mutant_statement(drain_reserves_no_room coordinator/dispatcher_failover.cc
   [[TakeTarget(session, target_id);  // the next one finds less room
         moved.push_back(&session);]]
   [[held_.insert(session_id);]])
+nacre_mutant(earlier_openings_verdict_taken coordinator/dispatcher_events.cc
+  [[IsOfEarlierOpening(event.session_id, target_id)]] [[false]])
+nacre_mutant(full_target_is_no_target coordinator/dispatcher_failover.cc
+  [[(absl::IsInternal(status) && HasSoundTarget(session))]]
+  [[(absl::IsInternal(status) && EqualTarget(session, {}) != 0)]])
 nacre_mutant(requests_do_not_wait_for_targets coordinator/placer.cc
   [[MayComeBack(request, now_ns) ? absl::OkStatus() : status]] [[status]])
 nacre_mutant(any_kind_of_target_will_do coordinator/placer.cc

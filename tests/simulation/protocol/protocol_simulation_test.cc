@@ -1,13 +1,17 @@
 // Random schedules of the whole service (docs/testing.md): each checks the
 // invariants of checks.h after every event.
 //
-//   protocol_simulation_test [--first=SEED] [--count=N]
+//   protocol_simulation_test [--first=SEED] [--count=N] [--drains]
 //   protocol_simulation_test --replay=SEED      one schedule, with its trace
+//
+// --drains passes over the schedules in which no worker drains.
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -21,6 +25,7 @@ namespace {
 
 uint64_t first_seed = 0;
 uint64_t num_seeds = 10'000;
+bool only_drains = false;
 char replay_command[64];  // of the running seed, for OnAbort
 
 Outcome RunSeed(uint64_t seed, bool keep_trace = false) {
@@ -28,6 +33,13 @@ Outcome RunSeed(uint64_t seed, bool keep_trace = false) {
                 "replay: protocol_simulation_test --replay=%llu\n",
                 static_cast<unsigned long long>(seed));
   return RunSchedule(RandomSchedule(seed), keep_trace);
+}
+
+bool HasDrain(uint64_t seed) {
+  const std::vector<Fault> faults = RandomSchedule(seed).faults;
+  return std::any_of(faults.begin(), faults.end(), [](const Fault& fault) {
+    return fault.kind == Fault::Kind::kDrain;
+  });
 }
 
 std::string Report(uint64_t seed, const Outcome& outcome) {
@@ -39,15 +51,19 @@ std::string Report(uint64_t seed, const Outcome& outcome) {
 TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   Counts total;
   int failures = 0;
-  for (uint64_t seed = first_seed; seed < first_seed + num_seeds; ++seed) {
+  uint64_t seed = first_seed;
+  for (uint64_t i = 0; i < num_seeds; ++i, ++seed) {
+    while (only_drains && !HasDrain(seed)) ++seed;
     const Outcome outcome = RunSeed(seed);
     total.Add(outcome.counts);
     if (outcome.failure.empty()) continue;
     ADD_FAILURE() << Report(seed, outcome);
     if (++failures == 3) break;
   }
-  std::printf("%s\n", Describe(total).c_str());
-  if (num_seeds < 1000) return;
+  std::printf("up to seed %llu: %s\n",
+              static_cast<unsigned long long>(seed - 1),
+              Describe(total).c_str());
+  if (num_seeds < 1000 || only_drains) return;
   // The schedules exercise what they are meant to.
   const int64_t per_mille = static_cast<int64_t>(num_seeds) / 1000;
   EXPECT_GT(total.steps, 5000 * per_mille);
@@ -60,6 +76,8 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.rejected, 500 * per_mille);
   EXPECT_GT(total.faults, 1000 * per_mille);
   EXPECT_GT(total.silenced, 20 * per_mille);
+  EXPECT_GT(total.returned, 200 * per_mille);
+  EXPECT_GT(total.late, 10 * per_mille);
   EXPECT_GT(total.cached, 100 * per_mille);
   EXPECT_GT(total.policy_stops, 500 * per_mille);
   EXPECT_GT(total.unservable, per_mille);
@@ -94,6 +112,10 @@ int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     absl::string_view arg = argv[i];
     uint64_t seed = 0;
+    if (arg == "--drains") {
+      only_drains = true;
+      continue;
+    }
     const bool known = absl::ConsumePrefix(&arg, "--first=")
                            ? absl::SimpleAtoi(arg, &first_seed)
                        : absl::ConsumePrefix(&arg, "--count=")

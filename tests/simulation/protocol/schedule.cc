@@ -127,6 +127,9 @@ Fault RandomFault(Random& random, int num_workers, int64_t horizon_ns,
   fault.at_ns = random.Between(0, horizon_ns);
   fault.worker = random.Below(num_workers);
   fault.duration_ns = random.Between(0, 60 * kMillisecond);
+  if (fault.kind == Fault::Kind::kDrain && fault.at_ns % 2 == 0) {
+    fault.duration_ns = 0;
+  }
   if (fault.kind == Fault::Kind::kHalfOpen ||
       fault.kind == Fault::Kind::kSilence) {
     fault.duration_ns = random.Between(0, 3 * worker_timeout_ns);
@@ -181,6 +184,34 @@ void DrawWaits(Schedule* schedule) {
     fault.kind = Fault::Kind::kDrain;
     fault.at_ns = random.Between(0, 40 * kMillisecond);
     fault.worker = random.Below(num_targets);
+    schedule->faults.push_back(fault);
+  }
+}
+
+// In some schedules workers of one role only seem to hang, one after the other:
+// sessions come back to where they were, perhaps before that worker has heard
+// that they had left.
+void DrawReturns(Schedule* schedule) {
+  Random random(schedule->seed * 0x9FB21C651E98DF25 + 17);
+  if (!random.Percent(15)) return;
+  const WorkerRole role =
+      random.Percent(80) ? WorkerRole::kTarget : WorkerRole::kDraft;
+  std::vector<int> workers;
+  for (size_t i = 0; i < schedule->workers.size(); ++i) {
+    WorkerOptions& worker = schedule->workers[i];
+    worker.numerics = 0;
+    if (worker.role == role) workers.push_back(static_cast<int>(i));
+  }
+  if (workers.size() < 2) return;
+  schedule->slow_percent = random.OneOf({2, 15, 40});
+  int64_t at_ns = random.Between(0, 10 * kMillisecond);
+  for (int i = 3 + random.Below(12); i > 0; --i) {
+    Fault fault;
+    fault.kind = Fault::Kind::kDrain;
+    fault.at_ns = at_ns;
+    fault.worker = workers[static_cast<size_t>(i) % workers.size()];
+    fault.duration_ns = random.Between(1, 5 * kMillisecond);
+    at_ns += fault.duration_ns;
     schedule->faults.push_back(fault);
   }
 }
@@ -246,6 +277,7 @@ Schedule RandomSchedule(uint64_t seed) {
   DrawPolicies(&schedule);
   DrawVerifications(&schedule);
   DrawWaits(&schedule);
+  DrawReturns(&schedule);
   if (random.Percent(25)) return schedule;
   const int num_faults = 1 + random.Below(6);
   const int64_t horizon_ns =

@@ -59,7 +59,8 @@ struct Fault {
     kSilence,             // the process stops for longer; its connection stands
     kCrash,               // the process dies; another incarnation comes back
     kDeviceError,         // the next forward fails: the process exits
-    kDrain,               // no new sessions; those it has move or stay
+    kDrain,               // no new sessions; those it has move or stay;
+                          // perhaps it takes sessions again
     kInject,              // a stale, repeated or malformed message
     kRestartCoordinator,  // all clients and connections are lost
   };
@@ -67,7 +68,7 @@ struct Fault {
   int64_t at_ns = 0;
   int worker = 0;
   // Of a hang or a silence; until a crashed process is back, or the worker
-  // notices that its connection is half open.
+  // notices that its connection is half open; of a drain, 0: for ever.
   int64_t duration_ns = 0;
 };
 

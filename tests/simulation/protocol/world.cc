@@ -39,6 +39,8 @@ void Counts::Add(const Counts& other) {
   faults += other.faults;
   cached += other.cached;
   silenced += other.silenced;
+  returned += other.returned;
+  late += other.late;
   policy_stops += other.policy_stops;
   unservable += other.unservable;
   hidden += other.hidden;
@@ -56,7 +58,9 @@ std::string Describe(const Counts& counts) {
       counts.unservable, " unservable, ", counts.other_errors, " other; ",
       counts.reattached, " drafts reattached, ", counts.rejected,
       " messages rejected, ", counts.injected, " injected, ", counts.faults,
-      " faults, ", counts.silenced, " silent workers; ", counts.cached,
+      " faults, ", counts.silenced, " silent workers, ", counts.returned,
+      " sessions came back, ", counts.late,
+      " messages came too late for that; ", counts.cached,
       " prompt tokens cached, ", counts.policy_stops,
       " chunks ended by policies, ", counts.hidden, " hidden states, ",
       counts.by_ratio, " completed by the ratio test, ", counts.holds,
@@ -187,6 +191,8 @@ void World::Handle(const Event& event) {
       return LoseAtDispatcher(links_[subject]);
     case Event::Kind::kWatch:
       return CheckLife(links_[subject]);
+    case Event::Kind::kResume:
+      return Resume(links_[subject]);
     case Event::Kind::kTick:
       return Tick();
     case Event::Kind::kFault:

@@ -64,7 +64,12 @@ class World {
     int64_t last_event_ns = 0;
     std::deque<target_worker::TargetCommands> target_commands;
     std::deque<draft_worker::DraftCommands> draft_commands;
-    std::deque<coordinator::WorkerEvents> events;
+    struct Message {
+      coordinator::WorkerEvents events;
+      // Who says its verdicts or tails, and then its failures.
+      std::vector<SessionOnWorker*> speakers;
+    };
+    std::deque<Message> events;
     std::vector<SessionOnWorker*> sessions;
   };
 
@@ -117,6 +122,7 @@ class World {
       kLostAtWorker,      // link
       kLostAtDispatcher,  // link
       kWatch,             // link
+      kResume,            // link
       kTick,              // dispatcher
       kFault,             // fault
       kTensor,            // message of Tensors, incarnation of its draft
@@ -145,6 +151,8 @@ class World {
   void OnEnded(RequestState& request);
   // Whether one takes sessions; of one kind, unless that is empty.
   bool HasReadyTarget(const std::string& numerics_id) const;
+  // Whether the request could go on on a target that has not died.
+  bool HasOtherTarget(const RequestState& request) const;
   // The request is opened on a target of these numerics.
   void OnOpened(RequestState& request, int numerics);
   const LogitTable& TargetTable(int numerics) const;
@@ -170,9 +178,12 @@ class World {
             target_worker::TargetEvents events);
   void Send(Process& process, worker::StreamId stream,
             draft_worker::DraftEvents events);
-  void Queue(Process& process, Link& link, coordinator::WorkerEvents events);
+  void AddFailures(Link& link, const worker::SessionEvents& common,
+                   Link::Message* message);
+  void Queue(Process& process, Link& link, Link::Message message);
   void DeliverCommand(Link& link);
   void DeliverMessage(Link& link);
+  void HearFailure(SessionOnWorker& session, int code);
   // What a worker knows by that id: the last opening that has reached it.
   SessionOnWorker* Find(Link& link, uint64_t session_id);
   // The next opening of that id reaches the worker.
@@ -185,6 +196,7 @@ class World {
   void LoseAtWorker(Link& link);
   void LoseAtDispatcher(Link& link);
   void Drain(Link& link);
+  void Resume(Link& link);
   void OpenHalf(Link& link, int64_t noticed_ns);
   // From now on the coordinator's rule for silent workers is applied to it.
   void Watch(Link& link);
@@ -203,7 +215,6 @@ class World {
   int64_t now_ns_ = 1;
   uint64_t next_order_ = 0;
   std::vector<Event> events_;  // a heap
-  bool lost_target_ = false;   // some target was lost
   bool had_target_ = false;    // this dispatcher
   bool broke_device_ = false;
   int64_t commands_sent_ = 0;

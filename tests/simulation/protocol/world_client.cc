@@ -10,6 +10,11 @@ using coordinator::WorkerRole;
 SessionOnWorker& World::Client::Opened(uint64_t session_id,
                                        const coordinator::RequestSpec& request,
                                        int length, uint32_t epoch) {
+  world_->counts_.returned +=
+      std::any_of(link_->sessions.begin(), link_->sessions.end(),
+                  [session_id](const SessionOnWorker* session) {
+                    return session->session_id == session_id;
+                  });
   SessionOnWorker& session = world_->sessions_.emplace_back();
   session.request = world_->FindRequest(request);
   session.session_id = session_id;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "coordinator/kv_ledger.h"
 #include "tests/simulation/protocol/world.h"
 #include "tests/simulation/protocol/world_client.h"
 
@@ -109,6 +110,19 @@ bool World::HasReadyTarget(const std::string& numerics_id) const {
   });
 }
 
+bool World::HasOtherTarget(const RequestState& request) const {
+  const coordinator::RequestSpec& spec = request.options->spec;
+  const int64_t need =
+      coordinator::KvLedger::Need(request.prompt_length() + spec.max_tokens);
+  return std::any_of(links_.begin(), links_.end(), [&](const Link& link) {
+    const Process& process = processes_[static_cast<size_t>(link.worker)];
+    return link.dispatcher_id != 0 && !link.drained && !link.lost_at_worker &&
+           process.is_target() &&
+           process.options->numerics == request.numerics &&
+           process.options->kv_capacity_tokens >= need;
+  });
+}
+
 void World::Arrive(RequestState& request) {
   trace_.Add(now_ns_, "request # arrives", request.index);
   const bool waits = HasReadyTarget(/*numerics_id=*/"") ||
@@ -151,7 +165,7 @@ void World::OnEnded(RequestState& request) {
       break;
     case absl::StatusCode::kUnavailable:
       // Its target was lost, not drained.
-      if (request.num_targets > 0 && (lost_target_ || broke_device_)) return;
+      if (request.num_targets > 0 && request.lost_target) return;
       // There was none when its time was over.
       if (request.num_targets == 0 && !HasReadyTarget(spec.numerics_id) &&
           now_ns_ > request.options->arrival_ns + schedule_.queue_timeout_ns) {
@@ -165,7 +179,7 @@ void World::OnEnded(RequestState& request) {
       }
       break;
     case absl::StatusCode::kInternal:
-      if (broke_device_) return;
+      if (broke_device_ && !HasOtherTarget(request)) return;
       break;
     case absl::StatusCode::kFailedPrecondition:
       if (!spec.numerics_id.empty() && request.num_targets == 0 &&
@@ -182,6 +196,8 @@ void World::OnEnded(RequestState& request) {
       }
       break;
     case absl::StatusCode::kResourceExhausted:
+      // Once it has run, it waits for room, wherever it ran.
+      if (request.num_refusals < request.num_targets) break;
       for (const WorkerOptions& worker : schedule_.workers) {
         if (worker.role == coordinator::WorkerRole::kTarget &&
             worker.has_little_kv) {

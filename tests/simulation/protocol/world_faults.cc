@@ -45,7 +45,12 @@ void World::Inflict(const Fault& fault) {
       process.device_broken = broke_device_ = true;
       return;
     case Fault::Kind::kDrain:
-      if (process.link != nullptr) Drain(*process.link);
+      if (process.link == nullptr) return;
+      Drain(*process.link);
+      if (fault.duration_ns > 0) {
+        At(now_ns_ + fault.duration_ns, Event::Kind::kResume,
+           process.link->index);
+      }
       return;
     case Fault::Kind::kInject:
       Inject(process);
@@ -74,10 +79,12 @@ void World::Break(Link& link, bool loses_events) {
 
 void World::LoseAtDispatcher(Link& link) {
   if (link.dispatcher_id == 0) return;
-  const Process& process = processes_[static_cast<size_t>(link.worker)];
   trace_.Add(now_ns_, "the dispatcher loses stream # of worker #",
              link.index + 1, link.worker);
-  lost_target_ |= process.is_target();
+  for (const SessionOnWorker* session : link.sessions) {
+    RequestState& request = *session->request;
+    request.lost_target |= request.target == session;
+  }
   dispatcher_->RemoveWorker(std::exchange(link.dispatcher_id, 0));
 }
 
@@ -203,7 +210,7 @@ void World::Crash(Process& process, bool loses_events, int64_t down_ns) {
 
 void World::RestartCoordinator() {
   if (random_.Percent(50)) {  // it has time to say so
-    lost_target_ = true;
+    for (RequestState& request : requests_) request.lost_target = true;
     dispatcher_->EndAll();
   }
   for (RequestState& request : requests_) {

@@ -170,6 +170,12 @@ void World::Drain(Link& link) {
   }
 }
 
+void World::Resume(Link& link) {
+  if (link.dispatcher_id == 0 || !std::exchange(link.drained, false)) return;
+  trace_.Add(now_ns_, "worker # takes sessions again", link.worker);
+  dispatcher_->ResumeWorker(link.dispatcher_id);
+}
+
 SessionOnWorker* World::Find(Link& link, uint64_t session_id) {
   for (auto it = link.sessions.rbegin(); it != link.sessions.rend(); ++it) {
     if ((*it)->session_id == session_id && (*it)->reached) return *it;
@@ -361,7 +367,7 @@ void AppendCommon(const worker::SessionEvents& common, WorkerEvents* events) {
 void World::Send(Process& process, worker::StreamId stream,
                  target_worker::TargetEvents events) {
   Link& link = links_[stream - 1];
-  WorkerEvents message;
+  Link::Message message;
   for (auto& [session_id, verdict, logprobs] : events.verdicts) {
     SessionOnWorker* session = Find(link, session_id);
     if (session == nullptr) {
@@ -372,18 +378,20 @@ void World::Send(Process& process, worker::StreamId stream,
                session->request->index, verdict.base_length,
                static_cast<int64_t>(verdict.token_ids.size()), verdict.matched);
     checks_.OnVerdict(*session, verdict);
-    message.verdicts.push_back(
+    message.speakers.push_back(session);
+    message.events.verdicts.push_back(
         {session_id, std::move(verdict), std::move(logprobs)});
   }
   process.failures_sent += static_cast<int64_t>(events.common.failures.size());
-  AppendCommon(events.common, &message);
+  AddFailures(link, events.common, &message);
+  AppendCommon(events.common, &message.events);
   Queue(process, link, std::move(message));
 }
 
 void World::Send(Process& process, worker::StreamId stream,
                  draft_worker::DraftEvents events) {
   Link& link = links_[stream - 1];
-  WorkerEvents message;
+  Link::Message message;
   for (auto& [session_id, tail] : events.tails) {
     SessionOnWorker* session = Find(link, session_id);
     if (session == nullptr) {
@@ -400,42 +408,81 @@ void World::Send(Process& process, worker::StreamId stream,
                                 ? 1
                                 : 0;
     checks_.OnTail(*session, tail);
-    message.tails.emplace_back(session_id, std::move(tail));
+    message.speakers.push_back(session);
+    message.events.tails.emplace_back(session_id, std::move(tail));
   }
   for (worker::PolicyNote& note : events.policy_notes) {
-    message.policy_notes.emplace_back(note.session_id, std::move(note.note));
+    message.events.policy_notes.emplace_back(note.session_id,
+                                             std::move(note.note));
   }
   process.failures_sent += static_cast<int64_t>(events.common.failures.size());
-  AppendCommon(events.common, &message);
+  AddFailures(link, events.common, &message);
+  AppendCommon(events.common, &message.events);
   Queue(process, link, std::move(message));
 }
 
-void World::Queue(Process& process, Link& link, WorkerEvents events) {
+void World::AddFailures(Link& link, const worker::SessionEvents& common,
+                        Link::Message* message) {
+  for (const worker::SessionFailure& failure : common.failures) {
+    SessionOnWorker* session = Find(link, failure.session_id);
+    if (session == nullptr) {
+      checks_.Fail("an unknown session ", failure.session_id, " fails");
+      session = &sessions_.emplace_back();
+    }
+    message->speakers.push_back(session);
+  }
+}
+
+void World::Queue(Process& process, Link& link, Link::Message message) {
   ++process.events_sent;
   if (!link.carries_events) return;
-  if (schedule_.tampers) Tamper(events, link);
+  if (schedule_.tampers) Tamper(message.events, link);
   link.last_event_ns =
       std::max({link.last_event_ns, now_ns_, process.clock_ns + Delay()});
-  link.events.push_back(std::move(events));
+  link.events.push_back(std::move(message));
   At(link.last_event_ns, Event::Kind::kMessage, link.index);
 }
 
 void World::DeliverMessage(Link& link) {
   if (link.events.empty()) return;
-  const WorkerEvents events = std::move(link.events.front());
+  const Link::Message message = std::move(link.events.front());
   link.events.pop_front();
   if (link.dispatcher_id == 0) return;
   link.answer_ns = now_ns_;
   link.life.OnAnswer(now_ns_);
+  const WorkerEvents& events = message.events;
+  auto speaker = message.speakers.begin();
   for (const auto& [session_id, verdict, logprobs] : events.verdicts) {
-    SessionOnWorker* session = Find(link, session_id);
-    session->last_verdict = verdict;
-    checks_.OnDelivered(*session, verdict);
+    SessionOnWorker& session = **speaker++;
+    RequestState& request = *session.request;
+    if (request.target == &session) {
+      session.last_verdict = verdict;
+      request.lost_target = false;
+      checks_.OnDelivered(session, verdict);
+    } else if (std::count(link.sessions.begin(), link.sessions.end(),
+                          request.target) > 0) {
+      ++counts_.late;
+    }
   }
   for (const auto& [session_id, tail] : events.tails) {
-    Find(link, session_id)->last_tail = tail;
+    (*speaker++)->last_tail = tail;
+  }
+  for (const WorkerEvents::Failure& failure : events.failures) {
+    HearFailure(**speaker++, failure.code);
   }
   dispatcher_->OnEvents(link.dispatcher_id, events);
+}
+
+// What the coordinator makes of it may depend on it.
+void World::HearFailure(SessionOnWorker& session, int code) {
+  RequestState& request = *session.request;
+  if (request.target != &session) return;
+  request.target = nullptr;
+  if (code == static_cast<int>(absl::StatusCode::kResourceExhausted)) {
+    ++request.num_refusals;
+  } else {
+    request.lost_target = true;
+  }
 }
 
 }  // namespace nacre::protocol
