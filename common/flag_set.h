@@ -39,7 +39,7 @@ class FlagSet {
   template <typename T>
   void Add(absl::string_view name, absl::string_view value_name, T* value,
            absl::string_view help) {
-    AddFlag(name, value_name, help, absl::UnparseFlag(*value),
+    AddFlag(name, value_name, help, absl::UnparseFlag<T>(*value),
             std::is_same_v<T, bool>, Setter(value_name, value));
   }
 
@@ -112,7 +112,7 @@ class FlagSet {
     return [value, value_name = std::string(value_name)](
                const std::string& text) -> absl::Status {
       std::string error;
-      if (absl::ParseFlag(text, value, &error)) return absl::OkStatus();
+      if (absl::ParseFlag<T>(text, value, &error)) return absl::OkStatus();
       return BadValue(value_name, std::is_same_v<T, bool>, error);
     };
   }
