@@ -136,6 +136,12 @@ absl::StatusOr<LogOptions> ParseLogOptions(const std::string& format,
   return options;
 }
 
+void LogFlags::Register(FlagSet* flags) {
+  flags->Add("log-format", "FORMAT", &format, "of the log: text or json");
+  flags->Add("log-level", "LEVEL", &level,
+             "of the log: trace, debug, info, warn, error or off");
+}
+
 std::unique_ptr<spdlog::formatter> MakeLogFormatter(LogFormat format) {
   if (format == LogFormat::kJson) return std::make_unique<JsonFormatter>();
   return std::make_unique<TextFormatter>();

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/flag_set.h"
 
 namespace spdlog {
 class formatter;
@@ -30,6 +31,18 @@ struct LogOptions {
 // off. INVALID_ARGUMENT names the flag and the value.
 absl::StatusOr<LogOptions> ParseLogOptions(const std::string& format,
                                            const std::string& level);
+
+// The same as flags of a program.
+struct LogFlags {
+  std::string format = "text";
+  std::string level = "info";
+
+  // --log-format, --log-level.
+  void Register(FlagSet* flags);
+  absl::StatusOr<LogOptions> Parse() const {
+    return ParseLogOptions(format, level);
+  }
+};
 
 // Create one in main, before other threads log. What was logged is written when
 // it goes.

@@ -6,8 +6,11 @@
 #define COORDINATOR_LIMIT_FLAGS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/flag_set.h"
 #include "common/rpc/server.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/inference_service.h"
@@ -33,8 +36,32 @@ struct Limits {
   void ApplyTo(rpc::RpcServer::Options* clients) const;
 };
 
-// INVALID_ARGUMENT with the flag, its value and its range.
-absl::StatusOr<Limits> LimitsFromFlags();
+// The command line's words for them, and their defaults.
+struct LimitFlags {
+  int max_running = 64;
+  int max_queue = 1024;
+  absl::Duration queue_timeout = absl::Seconds(60);
+  bool hold_without_target = true;
+  absl::Duration max_request_duration;
+  absl::Duration client_timeout = absl::Seconds(60);
+  absl::Duration failover_timeout = absl::Seconds(30);
+  absl::Duration worker_timeout = absl::Seconds(5);
+  int max_streams_per_client = 0;
+  int max_request_bytes = 16 << 20;
+  int max_connections = 8192;
+  int max_streams_per_connection = 4096;
+  int64_t max_client_memory_bytes = int64_t{1} << 30;
+  std::string default_policy = "constant";
+  int tokenizer_threads = 2;
+
+  // --max-running to --tokenizer-threads.
+  void Register(FlagSet* flags);
+  // INVALID_ARGUMENT with the flag, its value and its range.
+  absl::StatusOr<Limits> Resolve() const;
+
+ private:
+  absl::Status Check() const;
+};
 
 }  // namespace nacre::coordinator
 

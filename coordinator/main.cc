@@ -14,11 +14,9 @@
 #include <string>
 #include <utility>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/flag_set.h"
 #include "common/logging.h"
 #include "common/mutex_checks.h"
 #include "common/rpc/acceptor.h"
@@ -35,33 +33,9 @@
 #include "coordinator/security_flags.h"
 #include "coordinator/servers.h"
 #include "coordinator/tick_thread.h"
-#include "coordinator/trace_flags.h"
+#include "telemetry/build_info.h"
+#include "telemetry/trace_settings.h"
 #include "tokenizer/tokenizer.h"
-
-ABSL_FLAG(std::string, listen, "127.0.0.1:50050",
-          "host:port for clients; port 0 picks a free one");
-ABSL_FLAG(std::string, registry_listen, "127.0.0.1:50051",
-          "host:port for workers: their --coordinator");
-ABSL_FLAG(std::string, admin_listen, "127.0.0.1:50052",
-          "host:port for operators (nacre.v1.Admin)");
-ABSL_FLAG(std::string, tokenizer, "",
-          "folder of the target's checkpoint, for its tokenizer files");
-ABSL_FLAG(std::string, address_file, "",
-          "file that receives the real host:port for clients, last of all");
-ABSL_FLAG(std::string, registry_address_file, "",
-          "file that receives the real host:port for workers");
-ABSL_FLAG(std::string, admin_address_file, "",
-          "file that receives the real host:port for operators");
-ABSL_FLAG(
-    std::string, metrics_listen, "",
-    "host:port to serve /metrics on, port 0 picks a free one; empty: off");
-ABSL_FLAG(std::string, metrics_address_file, "",
-          "file that receives the real host:port of /metrics");
-ABSL_FLAG(std::string, log_format, "text", "text or json");
-ABSL_FLAG(std::string, log_level, "info",
-          "trace, debug, info, warn, error or off");
-ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
-          "how long SIGTERM waits for running requests");
 
 namespace nacre::coordinator {
 namespace {
@@ -73,37 +47,84 @@ constexpr int kMaxPeerConnections = 1024;
 constexpr int kMaxPeerStreams = 64;  // of one connection
 constexpr int64_t kMaxPeerMemory = int64_t{256} << 20;
 
+// A port: where it listens, and the file that receives the real address.
+struct PortFlags {
+  std::string listen;
+  std::string address_file;
+};
+
+struct Flags {
+  std::string tokenizer;
+  PortFlags clients{"127.0.0.1:50050", ""};
+  PortFlags workers{"127.0.0.1:50051", ""};
+  PortFlags operators{"127.0.0.1:50052", ""};
+  PortFlags metrics;
+  absl::Duration drain_timeout = absl::Seconds(30);
+  LogFlags log;
+  LimitFlags limits;
+  CoordinatorSecurityFlags security;
+  telemetry::TraceFlags traces;
+
+  void Register(FlagSet* flags) {
+    flags->Add("tokenizer", "DIR", &tokenizer,
+               "folder of the target's checkpoint, for its tokenizer files "
+               "(required)");
+    flags->Add("listen", "HOST:PORT", &clients.listen,
+               "for clients; port 0 picks a free one");
+    flags->Add("registry-listen", "HOST:PORT", &workers.listen,
+               "for workers: their --coordinator");
+    flags->Add("admin-listen", "HOST:PORT", &operators.listen,
+               "for operators (nacre.v1.Admin)");
+    flags->Add("metrics-listen", "HOST:PORT", &metrics.listen,
+               "to serve /metrics on, port 0 picks a free one; empty: off");
+    flags->Add("address-file", "FILE", &clients.address_file,
+               "receives the real host:port for clients, last of all");
+    flags->Add("registry-address-file", "FILE", &workers.address_file,
+               "receives the real host:port for workers");
+    flags->Add("admin-address-file", "FILE", &operators.address_file,
+               "receives the real host:port for operators");
+    flags->Add("metrics-address-file", "FILE", &metrics.address_file,
+               "receives the real host:port of /metrics");
+    flags->Add("drain-timeout", "DURATION", &drain_timeout,
+               "how long SIGTERM waits for running requests");
+    log.Register(flags);
+    limits.Register(flags);
+    security.Register(flags);
+    traces.Register(flags);
+  }
+};
+
 absl::StatusOr<Observability::Options> ObservabilityOptions(
-    const std::string& model_dir) {
+    const Flags& flags) {
   Observability::Options options;
   // What the target calls itself, known before one is there.
   options.model =
-      std::filesystem::absolute(model_dir + "/").parent_path().filename();
-  options.metrics = {absl::GetFlag(FLAGS_metrics_listen),
-                     absl::GetFlag(FLAGS_metrics_address_file)};
-  NACRE_ASSIGN_OR_RETURN(options.traces, TraceSettingsFromFlags());
+      std::filesystem::absolute(flags.tokenizer + "/").parent_path().filename();
+  options.metrics = {flags.metrics.listen, flags.metrics.address_file};
+  NACRE_ASSIGN_OR_RETURN(options.traces, telemetry::ResolveTraceSettings(
+                                             flags.traces, "nacre-coordinator",
+                                             FlagSet::ProcessEnvironment()));
   return options;
 }
 
-absl::Status Run() {
-  NACRE_ASSIGN_OR_RETURN(const LogOptions log_options,
-                         ParseLogOptions(absl::GetFlag(FLAGS_log_format),
-                                         absl::GetFlag(FLAGS_log_level)));
+absl::Status Run(const Flags& flags) {
+  NACRE_ASSIGN_OR_RETURN(const LogOptions log_options, flags.log.Parse());
   const Logging logging("coordinator", log_options);
   const rpc::GrpcLog grpc_log;
-  const std::string model_dir = absl::GetFlag(FLAGS_tokenizer);
+  const std::string& model_dir = flags.tokenizer;
   if (model_dir.empty()) {
     return absl::InvalidArgumentError("--tokenizer MODEL_DIR is required");
   }
-  NACRE_ASSIGN_OR_RETURN(const Limits limits, LimitsFromFlags());
+  NACRE_ASSIGN_OR_RETURN(const Limits limits, flags.limits.Resolve());
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<tokenizer::Tokenizer> tokenizer,
                          tokenizer::LoadTokenizer(model_dir));
   spdlog::info("tokenizer {}: {} pieces", model_dir, tokenizer->vocab_size());
 
   NACRE_ASSIGN_OR_RETURN(Observability::Options observability_options,
-                         ObservabilityOptions(model_dir));
+                         ObservabilityOptions(flags));
   Observability observability(std::move(observability_options));
-  NACRE_ASSIGN_OR_RETURN(const CoordinatorSecurity security, LoadSecurity());
+  NACRE_ASSIGN_OR_RETURN(const CoordinatorSecurity security,
+                         flags.security.Load());
 
   TickThread ticks;  // stopped before the dispatcher goes
   Dispatcher::Options options{
@@ -121,20 +142,17 @@ absl::Status Run() {
       &dispatcher, tokenizer.get(), observability.observer(),
       std::move(inference_limits), security.authenticator.get());
   AdminService admin(&dispatcher, &registry, security.authenticator.get());
-  rpc::RpcServer::Options clients{absl::GetFlag(FLAGS_listen),
-                                  absl::GetFlag(FLAGS_address_file),
-                                  security.clients};
+  rpc::RpcServer::Options clients{flags.clients.listen,
+                                  flags.clients.address_file, security.clients};
   limits.ApplyTo(&clients);
   clients.max_connections =
       std::clamp(rpc::RaiseFileLimit() / 2, 1, clients.max_connections);
-  rpc::RpcServer::Options workers{absl::GetFlag(FLAGS_registry_listen),
-                                  absl::GetFlag(FLAGS_registry_address_file),
-                                  security.peers.server, rpc::kMaxMessageBytes,
-                                  kMaxPeerConnections};
-  rpc::RpcServer::Options operators{absl::GetFlag(FLAGS_admin_listen),
-                                    absl::GetFlag(FLAGS_admin_address_file),
-                                    security.peers.server,
-                                    kMaxAdminRequestBytes, kMaxPeerConnections};
+  rpc::RpcServer::Options workers{
+      flags.workers.listen, flags.workers.address_file, security.peers.server,
+      rpc::kMaxMessageBytes, kMaxPeerConnections};
+  rpc::RpcServer::Options operators{
+      flags.operators.listen, flags.operators.address_file,
+      security.peers.server, kMaxAdminRequestBytes, kMaxPeerConnections};
   for (rpc::RpcServer::Options* peers : {&workers, &operators}) {
     peers->max_streams_per_connection = kMaxPeerStreams;
     peers->max_memory_bytes = kMaxPeerMemory;
@@ -168,7 +186,7 @@ absl::Status Run() {
   rpc::WaitForTerminationSignal();
   health.Drain();
   spdlog::info("draining {} requests", dispatcher.sessions().size());
-  if (!dispatcher.Drain(absl::GetFlag(FLAGS_drain_timeout))) {
+  if (!dispatcher.Drain(flags.drain_timeout)) {
     spdlog::warn("{} requests cut off", dispatcher.sessions().size());
     dispatcher.EndAll();
   }
@@ -191,26 +209,25 @@ static void GiveMemoryBack() {
   mallopt(M_ARENA_MAX, 4);
 }
 
-// Flags are written with dashes everywhere; Abseil's names have underscores.
-static void AcceptDashes(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    if (argv[i][0] != '-' || argv[i][1] != '-') continue;
-    for (char* c = argv[i] + 2; *c != '\0' && *c != '='; ++c) {
-      if (*c == '-') *c = '_';
-    }
-  }
-}
-
 int main(int argc, char** argv) {
   GiveMemoryBack();
   nacre::DisableMutexChecks();
   nacre::rpc::BlockTerminationSignals();
-  AcceptDashes(argc, argv);
-  absl::SetProgramUsageMessage(
-      "Public API, tokenizer and speculation schedule of Nacre.\n"
-      "nacre-coordinator --tokenizer MODEL_DIR [--listen HOST:PORT]");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = nacre::coordinator::Run();
+  nacre::coordinator::Flags flags;
+  nacre::FlagSet flag_set("nacre-coordinator",
+                          "Public API, tokenizer and speculation schedule of "
+                          "Nacre; clients, workers and operators call it.");
+  flags.Register(&flag_set);
+  absl::Status status = flag_set.Parse({argv + 1, argv + argc});
+  if (status.ok() && flag_set.help_requested()) {
+    std::fputs(flag_set.Help().c_str(), stdout);
+    return 0;
+  }
+  if (status.ok() && flag_set.version_requested()) {
+    std::puts(nacre::telemetry::VersionText("nacre-coordinator").c_str());
+    return 0;
+  }
+  if (status.ok()) status = nacre::coordinator::Run(flags);
   if (status.ok()) return 0;
   std::fprintf(stderr, "nacre-coordinator: %s\n",
                std::string(status.message()).c_str());

@@ -4,8 +4,10 @@
 #define COORDINATOR_SECURITY_FLAGS_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "common/flag_set.h"
 #include "common/rpc/security.h"
 #include "coordinator/authenticator.h"
 
@@ -17,9 +19,20 @@ struct CoordinatorSecurity {
   std::unique_ptr<Authenticator> authenticator;
 };
 
-// Reads the files that the flags name and goes on watching them. Errors: those
-// of rpc::LoadPeerSecurity, rpc::LoadServerTls and rpc::BearerTokens::Load.
-absl::StatusOr<CoordinatorSecurity> LoadSecurity();
+struct CoordinatorSecurityFlags {
+  rpc::PeerTlsFlags peers;
+  rpc::TlsFiles clients;
+  std::string auth_tokens_file;
+  std::string admin_tokens_file;
+
+  // The peers' flags, --public-tls-cert, -key, -ca, --auth-tokens-file and
+  // --admin-tokens-file.
+  void Register(FlagSet* flags);
+  // Reads the files that the flags name and goes on watching them. Errors:
+  // those of rpc::LoadPeerSecurity, rpc::LoadServerTls and
+  // rpc::BearerTokens::Load.
+  absl::StatusOr<CoordinatorSecurity> Load() const;
+};
 
 }  // namespace nacre::coordinator
 

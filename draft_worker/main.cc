@@ -56,7 +56,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   options.policies = &borrowed->policies;
   options.features = borrowed->features.get();
   options.tensors = borrowed->tensors.get();
-  options.budget.prefill_chunk = worker_options.prefill_chunk;
+  options.budget.prefill_chunk = worker_options.pace.prefill_chunk;
   options.send = [service = service.get()](
                      nacre::worker::StreamId stream,
                      nacre::draft_worker::DraftEvents events) {
@@ -66,7 +66,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
                          service.get()](nacre::worker::Delivery delivery) {
     service->Deliver(delivery);
   };
-  options.spin_ns = absl::ToInt64Nanoseconds(worker_options.spin);
+  options.spin_ns = absl::ToInt64Nanoseconds(worker_options.pace.spin);
   auto engine = std::make_unique<DraftEngine>(std::move(options));
   service->set_engine(engine.get());
   auto files = borrowed->policies.files();

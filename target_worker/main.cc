@@ -45,7 +45,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   auto service = std::make_unique<nacre::target_worker::TargetService>();
   TargetEngine::Options options;
   options.model = model;
-  options.budget.prefill_chunk = worker_options.prefill_chunk;
+  options.budget.prefill_chunk = worker_options.pace.prefill_chunk;
   options.send = [service = service.get()](
                      nacre::worker::StreamId stream,
                      nacre::target_worker::TargetEvents events) {
@@ -59,7 +59,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   options.tensors = publisher.get();
   options.features = features.get();
   options.gate_timeouts = worker_options.gate_timeouts;
-  options.spin_ns = absl::ToInt64Nanoseconds(worker_options.spin);
+  options.spin_ns = absl::ToInt64Nanoseconds(worker_options.pace.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());
   return nacre::worker::WorkerParts{.owned = std::move(features),

@@ -2,11 +2,19 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "absl/strings/str_cat.h"
+
 namespace nacre::telemetry {
 
 BuildInfo GetBuildInfo() {
   return {NACRE_VERSION, NACRE_COMMIT, grpc::Version(), NACRE_CUDA_VERSION,
           "none"};
+}
+
+std::string VersionText(const std::string& program) {
+  const BuildInfo info = GetBuildInfo();
+  return absl::StrCat(program, " ", info.version, " (commit ", info.commit,
+                      ", CUDA ", info.cuda, ")");
 }
 
 prometheus::MetricFamily BuildInfoFamily() {

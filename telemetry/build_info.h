@@ -19,6 +19,9 @@ struct BuildInfo {
 
 BuildInfo GetBuildInfo();
 
+// A line for --version: "nacre 0.2.0 (commit 0123456789ab, CUDA 13.0)".
+std::string VersionText(const std::string& program);
+
 // nacre_build_info, the gauge that is always 1.
 prometheus::MetricFamily BuildInfoFamily();
 

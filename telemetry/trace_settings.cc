@@ -76,6 +76,30 @@ absl::Status ReadEnvironment(const OtelVariables& variables,
 
 }  // namespace
 
+void TraceFlags::Register(FlagSet* flags) {
+  flags->Add("otlp-endpoint", "H:P", &collector.endpoint,
+             "OTLP collector (gRPC) to send traces to, host:port or "
+             "https://host:port; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says, "
+             "else off");
+  flags->Add("otlp-sample-ratio", "R", &sample_ratio,
+             "share of the requests to trace where the client does not say "
+             "(default: as OTEL_TRACES_SAMPLER says, else 1)");
+  flags->Add("otlp-tls-ca", "FILE", &collector.tls.ca_file,
+             "PEM file: who signs the collector's certificate (default: the "
+             "system's authorities)");
+  flags->Add("otlp-tls-cert", "FILE", &collector.tls.cert_file,
+             "PEM file: certificate to show to the collector");
+  flags->Add("otlp-tls-key", "FILE", &collector.tls.key_file,
+             "PEM file: private key of --otlp-tls-cert");
+  flags->Add("otlp-headers-file", "FILE", &collector.headers_file,
+             "file with one key=value a line: metadata of every call to the "
+             "collector, as a token");
+  flags->Add("otlp-compression", "gzip|none", &collector.compression,
+             "of what is sent to the collector (default none)");
+  flags->Add("otlp-timeout", "DURATION", &collector.timeout,
+             "of a call to the collector (default 10s)");
+}
+
 absl::StatusOr<TraceSettings> ResolveTraceSettings(
     const TraceFlags& flags, const std::string& default_service_name,
     const Environment& environment) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
+#include "common/flag_set.h"
 #include "telemetry/collector.h"
 #include "telemetry/collector_settings.h"
 #include "telemetry/otel_variables.h"
@@ -32,6 +33,9 @@ struct TraceSettings {
 struct TraceFlags {
   CollectorFlags collector;
   absl::optional<double> sample_ratio;  // empty: as the environment says
+
+  // --otlp-endpoint to --otlp-timeout.
+  void Register(FlagSet* flags);
 };
 
 // Where the endpoint is empty nothing else is looked at. Errors name the flag

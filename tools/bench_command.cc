@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "common/flag_set.h"
 #include "common/status_macros.h"
 #include "speculation/policies/policy_spec.h"
 #include "tools/bench_html.h"
@@ -23,7 +24,6 @@
 #include "tools/cluster.h"
 #include "tools/command_cluster.h"
 #include "tools/commands.h"
-#include "tools/flag_set.h"
 #include "tools/generation_client.h"
 #include "tools/generation_json.h"
 #include "tools/interrupt.h"
@@ -388,13 +388,7 @@ int BenchCommand(const std::vector<std::string>& args,
                    "Runs prompts with several methods, checks that all give "
                    "the same tokens, prints how fast each is.");
   flags.Register(&flag_set);
-  if (absl::Status status = flag_set.Parse(args); !status.ok()) {
-    return terminal.FailUsage(status);
-  }
-  if (flag_set.help_requested()) {
-    terminal.out << flag_set.Help();
-    return kExitOk;
-  }
+  if (const auto exit = terminal.ReadFlags(args, &flag_set)) return *exit;
   const absl::StatusOr<BenchPlan> plan = BuildPlan(flags);
   if (!plan.ok()) return terminal.FailUsage(plan.status());
   const absl::StatusOr<std::vector<int>> stream_counts =

@@ -11,6 +11,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/memory/memory.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
@@ -29,8 +30,8 @@ std::string DescribeEnd(int wait_status) {
 
 // Between fork and exec: async-signal-safe calls only, since other threads of
 // the parent may have held locks. On failure writes errno to `error_fd`.
-[[noreturn]] void Exec(char* const* argv, int stdin_fd, int log_fd,
-                       int error_fd, pid_t parent) {
+[[noreturn]] void Exec(char* const* argv, char* const* variables, int stdin_fd,
+                       int log_fd, int error_fd, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // it died before prctl
@@ -45,7 +46,7 @@ std::string DescribeEnd(int wait_status) {
   }
   // gRPC's sockets are not the child's.
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
-  execv(argv[0], argv);
+  execve(argv[0], argv, variables);
   const int error = errno;
   // If even this fails, exit code 127 tells.
   if (write(error_fd, &error, sizeof(error)) < 0) _exit(127);
@@ -61,6 +62,11 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
     argv.push_back(const_cast<char*>(arg.c_str()));
   }
   argv.push_back(nullptr);
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!absl::StartsWith(*variable, "NACRE_")) variables.push_back(*variable);
+  }
+  variables.push_back(nullptr);
 
   const int stdin_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
   auto close_stdin = absl::MakeCleanup([&] { close(stdin_fd); });
@@ -84,7 +90,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    Exec(argv.data(), stdin_fd, log_fd, error_pipe[1], parent);
+    Exec(argv.data(), variables.data(), stdin_fd, log_fd, error_pipe[1],
+         parent);
   }
   const int fork_error = errno;
   close(error_pipe[1]);

@@ -27,8 +27,10 @@ class ChildProcess {
 
   // Starts the program in a process group of its own (Ctrl-C reaches only the
   // launcher, which then stops its children in order), with no signal blocked
-  // and stdin from /dev/null. Errors: NOT_FOUND (no such program, or it cannot
-  // be run), PERMISSION_DENIED (log file), RESOURCE_EXHAUSTED (fork).
+  // and stdin from /dev/null. The variables NACRE_... of this process are not
+  // the child's: the same name may be another thing to it (--listen). Errors:
+  // NOT_FOUND (no such program, or it cannot be run), PERMISSION_DENIED (log
+  // file), RESOURCE_EXHAUSTED (fork).
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(
       const Options& options);
 

@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/flag_set.h"
 #include "common/rpc/security.h"
-#include "tools/flag_set.h"
 #include "tools/security_flags.h"
 #include "tools/supervisor.h"
 #include "tools/temporary_folder.h"

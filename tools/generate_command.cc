@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/flag_set.h"
 #include "common/status_macros.h"
 #include "tools/commands.h"
-#include "tools/flag_set.h"
 #include "tools/generation_client.h"
 #include "tools/generation_json.h"
 #include "tools/interrupt.h"
@@ -187,13 +187,7 @@ int GenerateCommand(const std::vector<std::string>& args,
   FlagSet flag_set("nacre generate",
                    "Generates from one prompt through a running coordinator.");
   flags.Register(&flag_set);
-  if (absl::Status status = flag_set.Parse(args); !status.ok()) {
-    return terminal.FailUsage(status);
-  }
-  if (flag_set.help_requested()) {
-    terminal.out << flag_set.Help();
-    return kExitOk;
-  }
+  if (const auto exit = terminal.ReadFlags(args, &flag_set)) return *exit;
   const absl::StatusOr<v1::GenerateRequest> request = BuildRequest(flags);
   if (!request.ok()) return terminal.FailUsage(request.status());
 

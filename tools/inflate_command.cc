@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "common/flag_set.h"
 #include "tools/commands.h"
-#include "tools/flag_set.h"
 #include "tools/inflate.h"
 
 namespace nacre::tools {
@@ -22,13 +22,7 @@ int InflateCommand(const std::vector<std::string>& args,
   flags.Add("intermediate-size", "M", &options.intermediate_size,
             "feed-forward columns in all; adds whole groups of 64");
   flags.Add("seed", "S", &options.seed, "of the added random weights");
-  if (absl::Status status = flags.Parse(args); !status.ok()) {
-    return terminal.FailUsage(status);
-  }
-  if (flags.help_requested()) {
-    terminal.out << flags.Help();
-    return kExitOk;
-  }
+  if (const auto exit = terminal.ReadFlags(args, &flags)) return *exit;
   if (options.in_dir.empty() || options.out_dir.empty() ||
       options.num_layers <= 0) {
     return terminal.FailUsage(absl::InvalidArgumentError(

@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "common/flag_set.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
-#include "tools/flag_set.h"
 #include "tools/perplexity.h"
 #include "tools/prompts_file.h"
 
@@ -35,13 +35,7 @@ int PerplexityCommand(const std::vector<std::string>& args,
   flags.Add("cpus", "LIST", &cpus,
             "cores to compute on, as in 0-3,6 (default: one thread)");
   flags.Add("json", "", &json, "print the numbers as one JSON object");
-  if (absl::Status status = flags.Parse(args); !status.ok()) {
-    return terminal.FailUsage(status);
-  }
-  if (flags.help_requested()) {
-    terminal.out << flags.Help();
-    return kExitOk;
-  }
+  if (const auto exit = terminal.ReadFlags(args, &flags)) return *exit;
   if (options.model_dir.empty() || texts.empty() || limit < 0) {
     return terminal.FailUsage(absl::InvalidArgumentError(
         "flags --model and --texts are needed, --limit is not negative"));

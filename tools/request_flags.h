@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/flag_set.h"
 #include "proto/inference.pb.h"
-#include "tools/flag_set.h"
 
 namespace nacre::tools {
 

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "telemetry/build_info.h"
 #include "tools/commands.h"
 
 namespace nacre::tools {
@@ -49,6 +50,10 @@ int RunNacre(const std::vector<std::string>& args, const Terminal& terminal) {
   }
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     terminal.out << Usage();
+    return kExitOk;
+  }
+  if (args[0] == "--version") {
+    terminal.out << telemetry::VersionText("nacre") << "\n";
     return kExitOk;
   }
   for (const Command& command : kCommands) {

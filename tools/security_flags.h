@@ -9,8 +9,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/flag_set.h"
 #include "common/rpc/security.h"
-#include "tools/flag_set.h"
 
 namespace nacre::tools {
 

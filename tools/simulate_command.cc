@@ -1,8 +1,8 @@
 #include <string>
 #include <vector>
 
+#include "common/flag_set.h"
 #include "tools/commands.h"
-#include "tools/flag_set.h"
 #include "tools/generation_json.h"
 #include "tools/simulate_flags.h"
 #include "tools/simulate_report.h"
@@ -17,12 +17,7 @@ int SimulateCommand(const std::vector<std::string>& args,
                    "Predicts how fast the methods would be: the same state "
                    "machines as the services, in virtual time.");
   flags.Register(&flag_set);
-  const absl::Status parsed = flag_set.Parse(args);
-  if (!parsed.ok()) return terminal.FailUsage(parsed);
-  if (flag_set.help_requested()) {
-    terminal.out << flag_set.Help();
-    return kExitOk;
-  }
+  if (const auto exit = terminal.ReadFlags(args, &flag_set)) return *exit;
   const absl::StatusOr<SimulatePlan> plan = flags.Build();
   if (!plan.ok()) return terminal.FailUsage(plan.status());
   const absl::StatusOr<std::vector<SimulatedRow>> rows = Simulate(*plan);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/flag_set.h"
 #include "simulation/fleet.h"
-#include "tools/flag_set.h"
 #include "tools/simulate_lists.h"
 
 namespace nacre::tools {

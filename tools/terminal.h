@@ -3,10 +3,14 @@
 #ifndef TOOLS_TERMINAL_H_
 #define TOOLS_TERMINAL_H_
 
+#include <optional>
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "common/flag_set.h"
 
 namespace nacre::tools {
 
@@ -28,6 +32,10 @@ struct Terminal {
   int Fail(const absl::Status& status) const;
   // "error: message" on err; returns kExitUsage.
   int FailUsage(const absl::Status& status) const;
+  // Fills what `flags` borrows. The exit code where nothing is left to do: bad
+  // flags, --help, --version.
+  std::optional<int> ReadFlags(const std::vector<std::string>& args,
+                               FlagSet* flags) const;
   // One line of progress; on a tty it replaces the last one.
   void Progress(absl::string_view line) const;
   // On a tty, clears the line of progress.

@@ -4,18 +4,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/flag_set.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "coordinator/limit_flags.h"
+#include "telemetry/trace_settings.h"
 #include "tools/cluster.h"
 #include "tools/commands.h"
-#include "tools/flag_set.h"
 #include "tools/interrupt.h"
-#include "tools/passed_flags.h"
+#include "worker/options.h"
 
 namespace nacre::tools {
 namespace {
 
 struct UpFlags {
   Cluster::Options cluster;
-  PassedFlags passed;
+  // Handed on, as they are, to the processes that understand the same group:
+  // these say what a bad value is.
+  coordinator::LimitFlags limits;
+  telemetry::TraceFlags traces;
+  worker::PaceOptions pace;
+  LogFlags log;
+  std::string tls_client_auth;
 
   void Register(FlagSet* flags) {
     cluster.port = 50050;
@@ -34,7 +44,21 @@ struct UpFlags {
                "the same for operators");
     flags->Add("drain-timeout", "DURATION", &cluster.drain_timeout,
                "how long each process waits for what runs when it is to stop");
-    passed.Register(flags);
+    flags->BeginGroup("coordinator");
+    limits.Register(flags);
+    traces.Register(flags);
+    flags->BeginGroup("worker");
+    pace.Register(flags);
+    flags->BeginGroup("all");
+    log.Register(flags);
+    flags->Add("tls-client-auth", "require|none", &tls_client_auth,
+               "must workers and operators that call show a certificate? "
+               "(default require)");
+  }
+  absl::Status Validate() const {
+    NACRE_RETURN_IF_ERROR(limits.Resolve().status());
+    NACRE_RETURN_IF_ERROR(log.Parse().status());
+    return cluster.Validate();
   }
 };
 
@@ -47,17 +71,15 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
                 "Ctrl-C; restarts a process that dies. Without a flag a "
                 "process keeps its own default: nacre-coordinator --help.");
   up_flags.Register(&flags);
-  if (absl::Status status = flags.Parse(args); !status.ok()) {
-    return terminal.FailUsage(status);
-  }
-  if (flags.help_requested()) {
-    terminal.out << flags.Help();
-    return kExitOk;
-  }
+  if (const auto exit = terminal.ReadFlags(args, &flags)) return *exit;
   Cluster::Options options = up_flags.cluster;
-  options.coordinator_args = up_flags.passed.CoordinatorArgs();
-  options.worker_args = up_flags.passed.WorkerArgs();
-  if (absl::Status status = options.Validate(); !status.ok()) {
+  options.coordinator_args = flags.Given("coordinator");
+  options.worker_args = flags.Given("worker");
+  for (const std::string& arg : flags.Given("all")) {
+    options.coordinator_args.push_back(arg);
+    options.worker_args.push_back(arg);
+  }
+  if (absl::Status status = up_flags.Validate(); !status.ok()) {
     return terminal.FailUsage(status);
   }
 

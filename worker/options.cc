@@ -14,40 +14,34 @@
 namespace nacre::worker {
 namespace {
 
-struct Flag {
-  const char* name;
-  const char* value;  // what the help calls it
-  const char* help;
-  absl::Status (*set)(const std::string& text, WorkerOptions* options);
-};
-
-template <std::string WorkerOptions::*kField>
-absl::Status SetText(const std::string& text, WorkerOptions* options) {
-  options->*kField = text;
-  return absl::OkStatus();
+// A text that is a duration in [least, most].
+FlagSet::Set SetDuration(absl::Duration* value, absl::Duration least,
+                         absl::Duration most, const char* words) {
+  return [=](const std::string& text) -> absl::Status {
+    absl::Duration parsed;
+    if (!absl::ParseDuration(text, &parsed) || parsed < least ||
+        parsed > most) {
+      return absl::InvalidArgumentError(words);
+    }
+    *value = parsed;
+    return absl::OkStatus();
+  };
 }
 
-template <std::string rpc::TlsFiles::*kField>
-absl::Status SetTlsFile(const std::string& text, WorkerOptions* options) {
-  options->tls.files.*kField = text;
-  return absl::OkStatus();
-}
-
-absl::Status SetCpus(const std::string& text, WorkerOptions* options) {
-  NACRE_ASSIGN_OR_RETURN(options->backend.cpus, kernels::ParseCpuList(text));
-  return absl::OkStatus();
-}
-
-absl::Status SetDevice(const std::string& text, WorkerOptions* options) {
-  if (!absl::SimpleAtoi(text, &options->backend.device) ||
-      options->backend.device < 0) {
-    return absl::InvalidArgumentError("not a device number of 0 or more");
-  }
-  return absl::OkStatus();
+// A text that is a number in [least, most].
+FlagSet::Set SetNumber(int* value, int least, int most, std::string words) {
+  return [=](const std::string& text) -> absl::Status {
+    int parsed = 0;
+    if (!absl::SimpleAtoi(text, &parsed) || parsed < least || parsed > most) {
+      return absl::InvalidArgumentError(words);
+    }
+    *value = parsed;
+    return absl::OkStatus();
+  };
 }
 
 // "1073741824", "1024M" or "1G".
-absl::Status SetMaxMemory(const std::string& text, WorkerOptions* options) {
+absl::Status SetBytes(const std::string& text, absl::optional<int64_t>* value) {
   int64_t unit = 1;
   std::string digits = text;
   if (!digits.empty()) {
@@ -63,44 +57,7 @@ absl::Status SetMaxMemory(const std::string& text, WorkerOptions* options) {
     return absl::InvalidArgumentError(
         "not a number of bytes of 1 or more (K, M and G may follow)");
   }
-  options->max_memory_bytes = count * unit;
-  return absl::OkStatus();
-}
-
-absl::Status SetHangTimeout(const std::string& text, WorkerOptions* options) {
-  if (!absl::ParseDuration(text, &options->hang_timeout) ||
-      options->hang_timeout < absl::Seconds(1) ||
-      options->hang_timeout > absl::Hours(24)) {
-    return absl::InvalidArgumentError("not a duration like 8s, 1s to 24h");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SetPrefillChunk(const std::string& text, WorkerOptions* options) {
-  const int max_rows = StepBudget().max_rows;
-  if (!absl::SimpleAtoi(text, &options->prefill_chunk) ||
-      options->prefill_chunk < 1 || options->prefill_chunk > max_rows) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("not a number of rows of 1 to ", max_rows));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SetSpin(const std::string& text, WorkerOptions* options) {
-  if (!absl::ParseDuration(text, &options->spin) ||
-      options->spin < absl::ZeroDuration() ||
-      options->spin > absl::Seconds(10)) {
-    return absl::InvalidArgumentError("not a duration like 5ms, 0 to 10s");
-  }
-  return absl::OkStatus();
-}
-
-template <bool WorkerOptions::*kField>
-absl::Status SetSwitch(const std::string& text, WorkerOptions* options) {
-  if (text != "on" && text != "off") {
-    return absl::InvalidArgumentError("not on or off");
-  }
-  options->*kField = text == "on";
+  *value = count * unit;
   return absl::OkStatus();
 }
 
@@ -129,123 +86,74 @@ absl::Status SetPolicyFile(const std::string& text, WorkerOptions* options) {
   return absl::OkStatus();
 }
 
-absl::Status SetDrainTimeout(const std::string& text, WorkerOptions* options) {
-  if (!absl::ParseDuration(text, &options->drain_timeout) ||
-      options->drain_timeout < absl::ZeroDuration()) {
-    return absl::InvalidArgumentError("not a duration like 30s, 0 or more");
-  }
-  return absl::OkStatus();
+void RegisterBackend(WorkerOptions* options, FlagSet* flags) {
+  kernels::BackendOptions* backend = &options->backend;
+  flags->Add("backend", "KIND", &backend->kind, "cpu, reference or cuda");
+  flags->AddParsed(
+      "cpus", "LIST", "",
+      [backend](const std::string& text) -> absl::Status {
+        NACRE_ASSIGN_OR_RETURN(backend->cpus, kernels::ParseCpuList(text));
+        return absl::OkStatus();
+      },
+      "cores for compute threads, like 0,2-3 (default: one, unpinned)");
+  flags->Add("weights", "TYPE", &backend->weights,
+             "auto, f32, bf16, bf16a16 (the inputs of products, too), int8, "
+             "int4 or fp8 (auto: as in the checkpoint; all but f32 may change "
+             "outputs; int4 not on cuda, fp8 on cuda only)");
+  flags->Add("kv-type", "TYPE", &backend->kv_type,
+             "f32 or bf16, of keys and values (bf16 halves the KV cache and "
+             "changes outputs)");
+  flags->AddParsed(
+      "device", "N", "0",
+      SetNumber(&backend->device, 0, std::numeric_limits<int>::max(),
+                "not a device number of 0 or more"),
+      "GPU of --backend cuda");
+  flags->AddParsed(
+      "max-memory", "BYTES", "",
+      [options](const std::string& text) {
+        return SetBytes(text, &options->max_memory_bytes);
+      },
+      "size of the KV cache, K, M and G may follow (default: what 32 full "
+      "contexts need, at most 1G); of a GPU: weights, KV cache and scratch "
+      "together (default: a share of what is free)");
+  flags->AddSwitch(
+      "prefix-cache", &options->prefix_cache,
+      "whether prompts that begin alike share KV; outputs are the same");
 }
 
-constexpr Flag kFlags[] = {
-    {"model", "DIR", "Hugging Face folder of the model (required)",
-     SetText<&WorkerOptions::model_dir>},
-    {"coordinator", "HOST:PORT",
-     "port for workers of the coordinator to register with (required)",
-     SetText<&WorkerOptions::coordinator>},
-    {"listen", "HOST:PORT", "address to serve on (127.0.0.1:0, a free port)",
-     SetText<&WorkerOptions::listen>},
-    {"advertise", "HOST:PORT",
-     "address the coordinator dials (the one that was bound)",
-     SetText<&WorkerOptions::advertise>},
-    {"backend", "KIND", "cpu, reference or cuda (cpu)",
-     [](const std::string& text, WorkerOptions* options) {
-       options->backend.kind = text;
-       return absl::OkStatus();
-     }},
-    {"cpus", "LIST", "cores for compute threads, like 0,2-3 (one, unpinned)",
-     SetCpus},
-    {"weights", "TYPE",
-     "auto, f32, bf16, bf16a16 (the inputs of products, too), int8, int4 or "
-     "fp8 (auto: as in the checkpoint; all but f32 may change outputs; int4 "
-     "not on cuda, fp8 on cuda only)",
-     [](const std::string& text, WorkerOptions* options) {
-       options->backend.weights = text;
-       return absl::OkStatus();
-     }},
-    {"kv-type", "TYPE",
-     "f32 or bf16, of keys and values (f32; bf16 halves the KV cache and "
-     "changes outputs)",
-     [](const std::string& text, WorkerOptions* options) {
-       options->backend.kv_type = text;
-       return absl::OkStatus();
-     }},
-    {"device", "N", "GPU of --backend cuda (0)", SetDevice},
-    {"max-memory", "BYTES",
-     "size of the KV cache, K, M or G may follow (what 32 full contexts "
-     "need, at most 1G); of a GPU: weights, KV cache and scratch together (a "
-     "share of what is free)",
-     SetMaxMemory},
-    {"address-file", "FILE", "receives the bound address once it accepts calls",
-     SetText<&WorkerOptions::address_file>},
-    {"metrics-listen", "HOST:PORT",
-     "address to serve /metrics on, port 0 picks a free one (off)",
-     SetText<&WorkerOptions::metrics_listen>},
-    {"metrics-address-file", "FILE", "receives the bound address of /metrics",
-     SetText<&WorkerOptions::metrics_address_file>},
-    {"log-format", "FORMAT", "text or json (text)",
-     SetText<&WorkerOptions::log_format>},
-    {"log-level", "LEVEL", "trace, debug, info, warn, error or off (info)",
-     SetText<&WorkerOptions::log_level>},
-    {"drain-timeout", "DURATION",
-     "how long SIGTERM waits for open sessions (30s)", SetDrainTimeout},
-    {"hang-timeout", "DURATION",
-     "work without progress for so long is a hang: not live (8s)",
-     SetHangTimeout},
-    {"prefill-chunk", "ROWS",
-     "most prompt tokens in a step while sessions decode: less holds them up "
-     "less, more reads prompts sooner (128)",
-     SetPrefillChunk},
-    {"spin", "DURATION",
-     "how long a wait for the other worker keeps a core awake, yielding it; a "
-     "core that sleeps answers later (5ms)",
-     SetSpin},
-    {"prefix-cache", "on|off",
-     "whether prompts that begin alike share KV; outputs are the same (on)",
-     SetSwitch<&WorkerOptions::prefix_cache>},
-    {"gate-timeouts", "on|off",
-     "of a target worker: whether a step begins without the draft's tokens "
-     "when "
-     "they are late; off makes recordings independent of time (on)",
-     SetSwitch<&WorkerOptions::gate_timeouts>},
-    {"policy-file", "NAME=DIR",
-     "of a draft worker: calibration of a length policy; may be given several "
-     "times",
-     SetPolicyFile},
-    {"record-features", "FILE",
-     "what a draft's rows say of every verified token, or where the hidden "
-     "states of a target's tokens are, is appended there, for calibration "
-     "(off)",
-     SetText<&WorkerOptions::record_features>},
-    {"record-hidden", "FILE",
-     "with --record-features: hidden states go to this new file; they are "
-     "large (off)",
-     SetText<&WorkerOptions::record_hidden>},
-    {"tls-cert", "FILE", "certificate of this worker (PEM); TLS both ways",
-     SetTlsFile<&rpc::TlsFiles::cert_file>},
-    {"tls-key", "FILE", "private key of --tls-cert (PEM)",
-     SetTlsFile<&rpc::TlsFiles::key_file>},
-    {"tls-ca", "FILE", "who signs the coordinator's certificate (PEM)",
-     SetTlsFile<&rpc::TlsFiles::ca_file>},
-    {"tls-client-auth", "require|none",
-     "must who dials this worker show a certificate? (require)",
-     [](const std::string& text, WorkerOptions* options) {
-       options->tls.client_auth = text;
-       return absl::OkStatus();
-     }},
-    {"tls-server-name", "NAME",
-     "name in the coordinator's certificate (host of --coordinator)",
-     [](const std::string& text, WorkerOptions* options) {
-       options->tls.server_name = text;
-       return absl::OkStatus();
-     }},
-};
+void RegisterPorts(WorkerOptions* options, FlagSet* flags) {
+  flags->Add("listen", "HOST:PORT", &options->listen,
+             "address to serve on; port 0 picks a free one");
+  flags->Add("advertise", "HOST:PORT", &options->advertise,
+             "address the coordinator dials (default: the one that was bound)");
+  flags->Add("address-file", "FILE", &options->address_file,
+             "receives the bound address once it accepts calls");
+  flags->Add("metrics-listen", "HOST:PORT", &options->metrics_listen,
+             "address to serve /metrics on, port 0 picks a free one (default: "
+             "off)");
+  flags->Add("metrics-address-file", "FILE", &options->metrics_address_file,
+             "receives the bound address of /metrics");
+}
 
-const Flag* FindFlag(const std::string& name) {
-  for (const Flag& flag : kFlags) {
-    if (name == flag.name) return &flag;
-  }
-  return nullptr;
+void RegisterRecording(WorkerOptions* options, FlagSet* flags) {
+  flags->AddSwitch(
+      "gate-timeouts", &options->gate_timeouts,
+      "of a target worker: whether a step begins without the draft's tokens "
+      "when they are late; off makes recordings independent of time");
+  flags->AddParsed(
+      "policy-file", "NAME=DIR", "",
+      [options](const std::string& text) {
+        return SetPolicyFile(text, options);
+      },
+      "of a draft worker: calibration of a length policy; may be given several "
+      "times");
+  flags->Add("record-features", "FILE", &options->record_features,
+             "what a draft's rows say of every verified token, or where the "
+             "hidden states of a target's tokens are, is appended there, for "
+             "calibration (default: off)");
+  flags->Add("record-hidden", "FILE", &options->record_hidden,
+             "with --record-features: hidden states go to this new file; they "
+             "are large (default: off)");
 }
 
 absl::Status CheckAddress(const char* flag, const std::string& address,
@@ -263,41 +171,47 @@ absl::Status CheckAddress(const char* flag, const std::string& address,
 
 }  // namespace
 
-absl::StatusOr<WorkerOptions> ParseWorkerOptions(
-    const std::vector<std::string>& args) {
-  WorkerOptions options;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const std::string& arg = args[i];
-    if (arg == "--help" || arg == "-h") {
-      options.help = true;
-      return options;
-    }
-    const size_t equals = arg.find('=');
-    const std::string name = arg.substr(0, equals);
-    const Flag* flag =
-        absl::StartsWith(name, "--") ? FindFlag(name.substr(2)) : nullptr;
-    if (flag == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unknown flag \"", name, "\"; see --help"));
-    }
-    if (equals == std::string::npos && i + 1 == args.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, " needs a value, ", flag->value));
-    }
-    const std::string value =
-        equals == std::string::npos ? args[++i] : arg.substr(equals + 1);
-    if (absl::Status status = flag->set(value, &options); !status.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, " \"", value, "\": ", status.message()));
-    }
-  }
-  NACRE_RETURN_IF_ERROR(Validate(options));
-  return options;
+void PaceOptions::Register(FlagSet* flags) {
+  flags->AddParsed("hang-timeout", "DURATION",
+                   absl::FormatDuration(hang_timeout),
+                   SetDuration(&hang_timeout, absl::Seconds(1), absl::Hours(24),
+                               "not a duration like 8s, 1s to 24h"),
+                   "work without progress for so long is a hang: not live");
+  const int max_rows = StepBudget().max_rows;
+  flags->AddParsed(
+      "prefill-chunk", "ROWS", absl::StrCat(prefill_chunk),
+      SetNumber(&prefill_chunk, 1, max_rows,
+                absl::StrCat("not a number of rows of 1 to ", max_rows)),
+      "most prompt tokens in a step while sessions decode: less holds them up "
+      "less, more reads prompts sooner");
+  flags->AddParsed("spin", "DURATION", absl::FormatDuration(spin),
+                   SetDuration(&spin, absl::ZeroDuration(), absl::Seconds(10),
+                               "not a duration like 5ms, 0 to 10s"),
+                   "how long a wait for the other worker keeps a core awake, "
+                   "yielding it; a core that sleeps answers later");
+}
+
+void WorkerOptions::Register(FlagSet* flags) {
+  flags->Add("model", "DIR", &model_dir,
+             "Hugging Face folder of the model (required)");
+  flags->Add("coordinator", "HOST:PORT", &coordinator,
+             "port for workers of the coordinator to register with (required)");
+  RegisterPorts(this, flags);
+  RegisterBackend(this, flags);
+  log.Register(flags);
+  flags->AddParsed("drain-timeout", "DURATION",
+                   absl::FormatDuration(drain_timeout),
+                   SetDuration(&drain_timeout, absl::ZeroDuration(),
+                               absl::InfiniteDuration(),
+                               "not a duration like 30s, 0 or more"),
+                   "how long SIGTERM waits for open sessions");
+  pace.Register(flags);
+  RegisterRecording(this, flags);
+  tls.Register(flags);
 }
 
 absl::Status Validate(const WorkerOptions& options) {
-  NACRE_RETURN_IF_ERROR(
-      ParseLogOptions(options.log_format, options.log_level).status());
+  NACRE_RETURN_IF_ERROR(options.log.Parse().status());
   if (options.model_dir.empty()) {
     return absl::InvalidArgumentError("--model DIR is required");
   }
@@ -329,18 +243,6 @@ absl::Status Validate(const WorkerOptions& options) {
     }
   }
   return absl::OkStatus();
-}
-
-std::string HelpText(const std::string& program, const std::string& summary) {
-  std::string text =
-      absl::StrCat(program, ": ", summary, "\n\nUsage: ", program,
-                   " --model DIR --coordinator HOST:PORT [flags]\n\n");
-  for (const Flag& flag : kFlags) {
-    absl::StrAppendFormat(&text, "  %-26s %s\n",
-                          absl::StrCat("--", flag.name, " ", flag.value),
-                          flag.help);
-  }
-  return text;
 }
 
 }  // namespace nacre::worker

@@ -1,6 +1,4 @@
 // The command line of both workers.
-//
-// Pure functions.
 
 #ifndef WORKER_OPTIONS_H_
 #define WORKER_OPTIONS_H_
@@ -11,17 +9,27 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "common/flag_set.h"
+#include "common/logging.h"
 #include "common/rpc/security.h"
 #include "kernels/backend_factory.h"
 #include "worker/step_budget.h"
 
 namespace nacre::worker {
 
+// How a worker paces itself.
+struct PaceOptions {
+  absl::Duration hang_timeout = absl::Seconds(8);
+  int prefill_chunk = StepBudget().prefill_chunk;
+  absl::Duration spin = absl::Milliseconds(5);
+
+  // --hang-timeout, --prefill-chunk, --spin; they check their values.
+  void Register(FlagSet* flags);
+};
+
 struct WorkerOptions {
-  bool help = false;        // asked for; nothing else matters then
   std::string model_dir;    // a Hugging Face folder
   std::string coordinator;  // host:port for workers, its Registry
   std::string listen = "127.0.0.1:0";
@@ -35,12 +43,9 @@ struct WorkerOptions {
   std::string address_file;
   std::string metrics_listen;  // host:port of /metrics; empty: not served
   std::string metrics_address_file;
-  std::string log_format = "text";
-  std::string log_level = "info";
+  LogFlags log;
   absl::Duration drain_timeout = absl::Seconds(30);
-  absl::Duration hang_timeout = absl::Seconds(8);
-  int prefill_chunk = StepBudget().prefill_chunk;
-  absl::Duration spin = absl::Milliseconds(5);
+  PaceOptions pace;
   bool prefix_cache = true;
   bool gate_timeouts = true;  // of a target worker: TargetEngine::Options
   // Of a draft worker: (name of a length policy, its calibration's folder).
@@ -48,18 +53,14 @@ struct WorkerOptions {
   std::string record_features;  // of a draft worker: file; empty: none
   std::string record_hidden;    // likewise; only with record_features
   rpc::PeerTlsFlags tls;        // checked where they are loaded
+
+  // All of them. Values are checked as they are read.
+  void Register(FlagSet* flags);
 };
 
-// `args` without the program's name: "--flag value" or "--flag=value".
-// INVALID_ARGUMENT names the flag and its value. The result is valid.
-absl::StatusOr<WorkerOptions> ParseWorkerOptions(
-    const std::vector<std::string>& args);
-
-// What ParseWorkerOptions checks at the end: required flags, addresses.
+// What is left to check: required flags, addresses. INVALID_ARGUMENT names the
+// flag and its value.
 absl::Status Validate(const WorkerOptions& options);
-
-// The text of --help.
-std::string HelpText(const std::string& program, const std::string& summary);
 
 }  // namespace nacre::worker
 

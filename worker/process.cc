@@ -20,6 +20,7 @@
 #include "common/rpc/server.h"
 #include "common/rpc/signals.h"
 #include "common/status_macros.h"
+#include "telemetry/build_info.h"
 #include "telemetry/metrics_server.h"
 #include "worker/convert.h"
 #include "worker/drain.h"
@@ -130,9 +131,7 @@ void LogStepTimes(const std::vector<StepTime>& times) {
 }
 
 absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
-  NACRE_ASSIGN_OR_RETURN(
-      const LogOptions log_options,
-      ParseLogOptions(options.log_format, options.log_level));
+  NACRE_ASSIGN_OR_RETURN(const LogOptions log_options, options.log.Parse());
   const Logging logging(program.name, log_options);
   const rpc::GrpcLog grpc_log;
   // Shared with a detached thread: never destroyed.
@@ -159,7 +158,7 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   thread_options.on_failure = [](const absl::Status& status) {
     exit.Fail(status);
   };
-  thread_options.stop_timeout = options.hang_timeout;
+  thread_options.stop_timeout = options.pace.hang_timeout;
   EngineThread engine_thread(std::move(thread_options));
   NACRE_ASSIGN_OR_RETURN(const std::vector<StepTime> step_times,
                          engine_thread.WaitForWarmUp());
@@ -177,7 +176,7 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
                                          bool serving) {
     server->SetServing(service, serving);
   };
-  health_options.hang_timeout = options.hang_timeout;
+  health_options.hang_timeout = options.pace.hang_timeout;
   Health health(std::move(health_options));
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<telemetry::MetricsServer> metrics_server,
@@ -217,14 +216,20 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
 int RunWorker(int argc, char** argv, const WorkerProgram& program) {
   DisableMutexChecks();
   rpc::BlockTerminationSignals();
-  const absl::StatusOr<WorkerOptions> options =
-      ParseWorkerOptions(std::vector<std::string>(argv + 1, argv + argc));
-  if (options.ok() && options->help) {
-    std::fputs(HelpText(program.name, program.summary).c_str(), stdout);
+  WorkerOptions options;
+  FlagSet flags(program.name, program.summary);
+  options.Register(&flags);
+  absl::Status status = flags.Parse({argv + 1, argv + argc});
+  if (status.ok() && flags.help_requested()) {
+    std::fputs(flags.Help().c_str(), stdout);
     return EXIT_SUCCESS;
   }
-  const absl::Status status =
-      options.ok() ? Serve(*options, program) : options.status();
+  if (status.ok() && flags.version_requested()) {
+    std::puts(telemetry::VersionText(program.name).c_str());
+    return EXIT_SUCCESS;
+  }
+  if (status.ok()) status = Validate(options);
+  if (status.ok()) status = Serve(options, program);
   if (!status.ok()) {
     std::fprintf(stderr, "%s: %s\n", program.name.c_str(),
                  std::string(status.message()).c_str());

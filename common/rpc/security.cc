@@ -74,6 +74,22 @@ std::shared_ptr<grpc::ChannelCredentials> ChannelCredentials(
 
 }  // namespace
 
+void PeerTlsFlags::Register(FlagSet* flags) {
+  flags->Add("tls-cert", "FILE", &files.cert_file,
+             "PEM file: certificate of this process; TLS on all ports");
+  flags->Add("tls-key", "FILE", &files.key_file,
+             "PEM file: private key of --tls-cert");
+  flags->Add("tls-ca", "FILE", &files.ca_file,
+             "PEM file: who signs the certificates of other processes of ours "
+             "and of operators");
+  flags->Add("tls-client-auth", "require|none", &client_auth,
+             "must other processes of ours and operators that call show a "
+             "certificate? (default require)");
+  flags->Add("tls-server-name", "NAME", &server_name,
+             "name in the certificates of processes that this one calls "
+             "(default: host of the address)");
+}
+
 absl::StatusOr<PeerSecurity> LoadPeerSecurity(const PeerTlsFlags& flags) {
   if (!flags.client_auth.empty() && flags.client_auth != "require" &&
       flags.client_auth != "none") {

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/flag_set.h"
 
 namespace nacre::rpc {
 
@@ -47,6 +48,9 @@ struct PeerTlsFlags {
   std::string client_auth;  // require (the default) or none
   std::string server_name;
   absl::Duration reload_period = kTlsReloadPeriod;
+
+  // --tls-cert, --tls-key, --tls-ca, --tls-client-auth, --tls-server-name.
+  void Register(FlagSet* flags);
 };
 
 struct PeerSecurity {

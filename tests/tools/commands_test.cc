@@ -249,7 +249,7 @@ TEST(UpCommandTest, ExplainsWhatItPassesOn) {
   const std::string help = Nacre({"up", "--help"}).out;
   for (const char* flag :
        {"--metrics-port P", "--admin-tokens-file FILE", "--max-running N",
-        "--otlp-endpoint H:P", "--log-format text|json",
+        "--otlp-endpoint H:P", "--log-format FORMAT",
         "--drain-timeout DURATION", "--tls-client-auth require|none"}) {
     EXPECT_THAT(help, HasSubstr(flag));
   }

@@ -10,6 +10,17 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
+absl::StatusOr<WorkerOptions> ParseWorkerOptions(
+    const std::vector<std::string>& args) {
+  WorkerOptions options;
+  FlagSet flags("nacre-x", "does x");
+  options.Register(&flags);
+  absl::Status status = flags.Parse(args, nullptr);
+  if (status.ok()) status = Validate(options);
+  if (!status.ok()) return status;
+  return options;
+}
+
 TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   const absl::StatusOr<WorkerOptions> options =
       ParseWorkerOptions({"--model",
@@ -62,9 +73,9 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->max_memory_bytes, 3 << 20);
   EXPECT_EQ(options->address_file, "a");
   EXPECT_EQ(options->drain_timeout, absl::Minutes(1));
-  EXPECT_EQ(options->hang_timeout, absl::Seconds(3));
-  EXPECT_EQ(options->prefill_chunk, 64);
-  EXPECT_EQ(options->spin, absl::Microseconds(250));
+  EXPECT_EQ(options->pace.hang_timeout, absl::Seconds(3));
+  EXPECT_EQ(options->pace.prefill_chunk, 64);
+  EXPECT_EQ(options->pace.spin, absl::Microseconds(250));
   EXPECT_FALSE(options->prefix_cache);
   EXPECT_FALSE(options->gate_timeouts);
   EXPECT_THAT(options->policy_files,
@@ -73,13 +84,17 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->record_hidden, "states");
   EXPECT_EQ(options->metrics_listen, "127.0.0.1:0");
   EXPECT_EQ(options->metrics_address_file, "b");
-  EXPECT_EQ(options->log_format, "json");
-  EXPECT_EQ(options->log_level, "debug");
+  EXPECT_EQ(options->log.format, "json");
+  EXPECT_EQ(options->log.level, "debug");
 }
 
 TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
-  EXPECT_TRUE(ParseWorkerOptions({"--help"})->help);
-  const std::string help = HelpText("nacre-x", "does x");
+  WorkerOptions options;
+  FlagSet flags("nacre-x", "does x");
+  options.Register(&flags);
+  EXPECT_TRUE(flags.Parse({"--help"}, nullptr).ok());
+  EXPECT_TRUE(flags.help_requested());
+  const std::string help = flags.Help();
   for (const char* flag :
        {"--model",         "--coordinator",    "--listen",
         "--advertise",     "--backend",        "--cpus",
@@ -113,33 +128,33 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadLine{{}, "--model DIR is required"},
         BadLine{{"--model", "m"}, "--coordinator HOST:PORT is required"},
-        BadLine{{"--model"}, "--model needs a value"},
-        BadLine{{"model", "m"}, "unknown flag \"model\""},
+        BadLine{{"--model"}, "flag --model has no value"},
+        BadLine{{"model", "m"}, "unexpected argument \"model\""},
         BadLine{{"--model=m", "--coordinator=c:1", "--record-hidden=h"},
                 "--record-hidden h needs --record-features"},
-        BadLine{{"--modle=m"}, "unknown flag \"--modle\""},
-        BadLine{{"--cpus", "1,x"}, "--cpus \"1,x\""},
-        BadLine{{"--device", "-1"}, "--device \"-1\""},
-        BadLine{{"--max-memory", "0"}, "--max-memory \"0\""},
-        BadLine{{"--max-memory", "G"}, "--max-memory \"G\""},
+        BadLine{{"--modle=m"}, "unknown flag --modle"},
+        BadLine{{"--cpus", "1,x"}, "--cpus: \"1,x\""},
+        BadLine{{"--device", "-1"}, "--device: \"-1\""},
+        BadLine{{"--max-memory", "0"}, "--max-memory: \"0\""},
+        BadLine{{"--max-memory", "G"}, "--max-memory: \"G\""},
         BadLine{{"--max-memory", "99999999999G"}, "--max-memory"},
         BadLine{{"--log-format", "xml"}, "--log-format \"xml\""},
         BadLine{{"--log-level", "loud"}, "--log-level \"loud\""},
-        BadLine{{"--drain-timeout", "soon"}, "--drain-timeout \"soon\""},
-        BadLine{{"--drain-timeout", "-1s"}, "--drain-timeout \"-1s\""},
-        BadLine{{"--hang-timeout", "0s"}, "--hang-timeout \"0s\""},
-        BadLine{{"--hang-timeout", "8"}, "--hang-timeout \"8\""},
-        BadLine{{"--prefill-chunk", "0"}, "--prefill-chunk \"0\""},
+        BadLine{{"--drain-timeout", "soon"}, "--drain-timeout: \"soon\""},
+        BadLine{{"--drain-timeout", "-1s"}, "--drain-timeout: \"-1s\""},
+        BadLine{{"--hang-timeout", "0s"}, "--hang-timeout: \"0s\""},
+        BadLine{{"--hang-timeout", "8"}, "--hang-timeout: \"8\""},
+        BadLine{{"--prefill-chunk", "0"}, "--prefill-chunk: \"0\""},
         BadLine{{"--prefill-chunk", "513"}, "1 to 512"},
-        BadLine{{"--spin", "-1ms"}, "--spin \"-1ms\""},
+        BadLine{{"--spin", "-1ms"}, "--spin: \"-1ms\""},
         BadLine{{"--spin", "11s"}, "0 to 10s"},
-        BadLine{{"--prefix-cache", "yes"}, "--prefix-cache \"yes\""},
-        BadLine{
-            {"--policy-file", "disco"},
-            "--policy-file \"disco\": not NAME=DIR, NAME one of: svip cali-ts "
-            "disco specdec++ optimal-static"},
-        BadLine{{"--policy-file", "beta-ts=dir"}, "not NAME=DIR"},
-        BadLine{{"--policy-file", "disco="}, "not NAME=DIR"},
+        BadLine{{"--prefix-cache", "yes"}, "--prefix-cache: \"yes\""},
+        BadLine{{"--policy-file", "disco"},
+                "--policy-file: \"disco\" is not NAME=DIR, NAME one of: svip "
+                "cali-ts "
+                "disco specdec++ optimal-static"},
+        BadLine{{"--policy-file", "beta-ts=dir"}, "is not NAME=DIR"},
+        BadLine{{"--policy-file", "disco="}, "is not NAME=DIR"},
         BadLine{{"--policy-file=disco=a", "--policy-file=disco=b"},
                 "there is already a file for disco"},
         BadLine{{"--model=m", "--coordinator=host"}, "--coordinator \"host\""},

@@ -10,13 +10,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/flag_set.h"
 #include "proto/inference.pb.h"
 #include "speculation/policies/policy_spec.h"
 #include "tools/calibrate/dataset.h"
 #include "tools/calibrate/recording.h"
 #include "tools/calibrate/training_loop.h"
 #include "tools/cluster.h"
-#include "tools/flag_set.h"
 #include "tools/prompts_file.h"
 
 namespace nacre::tools {

@@ -1,12 +1,13 @@
-#include "tools/flag_set.h"
+#include "common/flag_set.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 
-namespace nacre::tools {
+namespace nacre {
 namespace {
 
 using ::testing::ElementsAre;
@@ -33,17 +34,26 @@ class FlagSetTest : public ::testing::Test {
   }
 
   std::string ErrorOf(const std::vector<std::string>& args) {
-    const absl::Status status = flags_.Parse(args);
+    const absl::Status status = flags_.Parse(args, Surroundings());
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   }
 
+  // An environment of these variables.
+  FlagSet::Environment Surroundings() {
+    return [this](const char* name) -> const char* {
+      const auto it = variables_.find(name);
+      return it == variables_.end() ? nullptr : it->second.c_str();
+    };
+  }
+
   Values values_;
+  std::map<std::string, std::string> variables_;
   FlagSet flags_;
 };
 
 TEST_F(FlagSetTest, KeepsDefaultsWithoutFlags) {
-  ASSERT_TRUE(flags_.Parse({}).ok());
+  ASSERT_TRUE(flags_.Parse({}, nullptr).ok());
   EXPECT_EQ(values_.text, "before");
   EXPECT_EQ(values_.count, 3);
   EXPECT_FALSE(values_.temperature.has_value());
@@ -115,5 +125,83 @@ TEST_F(FlagSetTest, HelpListsFlagsWithDefaults) {
   EXPECT_THAT(flags_.Help(), ::testing::Not(HasSubstr("a number (default")));
 }
 
+TEST_F(FlagSetTest, HelpComesBeforeABadVariable) {
+  variables_["NACRE_MAX_COUNT"] = "x";
+  ASSERT_TRUE(flags_.Parse({"--help"}, Surroundings()).ok());
+  EXPECT_TRUE(flags_.help_requested());
+  EXPECT_FALSE(flags_.version_requested());
+}
+
+TEST_F(FlagSetTest, TheVersionIsAskedFor) {
+  ASSERT_TRUE(flags_.Parse({"--json", "--version"}, nullptr).ok());
+  EXPECT_TRUE(flags_.version_requested());
+  EXPECT_FALSE(flags_.help_requested());
+}
+
+TEST_F(FlagSetTest, WhatIsNotGivenStandsInTheEnvironment) {
+  variables_ = {{"NACRE_MAX_COUNT", "8"},
+                {"NACRE_TEXT", "around"},
+                {"NACRE_JSON", "true"},
+                {"NACRE_STOP", "a,b"},
+                {"NACRE_UNKNOWN", "x"}};
+  ASSERT_TRUE(
+      flags_.Parse({"--text", "given", "--stop=c"}, Surroundings()).ok());
+  EXPECT_EQ(values_.count, 8);
+  EXPECT_EQ(values_.text, "given");
+  EXPECT_TRUE(values_.json);
+  EXPECT_THAT(values_.stop, ElementsAre("c"));
+}
+
+TEST_F(FlagSetTest, ABadVariableIsNamed) {
+  variables_["NACRE_MAX_COUNT"] = "3x";
+  EXPECT_THAT(ErrorOf({}), HasSubstr("NACRE_MAX_COUNT: \"3x\" is not N"));
+  variables_["NACRE_MAX_COUNT"] = "";
+  EXPECT_THAT(ErrorOf({}), HasSubstr("NACRE_MAX_COUNT: \"\" is not N"));
+}
+
+TEST_F(FlagSetTest, ASetterSaysWhatIsWrong) {
+  bool on = true;
+  flags_.AddSwitch("cache", &on, "a switch with words");
+  std::string seen;
+  flags_.AddParsed(
+      "even", "N", "2",
+      [&](const std::string& text) -> absl::Status {
+        if (text == "odd") return absl::InvalidArgumentError("that is odd");
+        seen = text;
+        return absl::OkStatus();
+      },
+      "an even number");
+  ASSERT_TRUE(flags_.Parse({"--cache=off", "--even", "4"}, nullptr).ok());
+  EXPECT_FALSE(on);
+  EXPECT_EQ(seen, "4");
+  EXPECT_THAT(ErrorOf({"--cache=maybe"}),
+              HasSubstr("flag --cache: \"maybe\" is not on or off"));
+  EXPECT_THAT(ErrorOf({"--even=odd"}),
+              HasSubstr("flag --even: \"odd\": that is odd"));
+  EXPECT_THAT(flags_.Help(), HasSubstr("an even number (default 2)"));
+  EXPECT_THAT(flags_.Help(), HasSubstr("a switch with words (default on)"));
+}
+
+// For a program that starts another with the same group of flags.
+TEST_F(FlagSetTest, AGroupKnowsWhatWasGivenOfIt) {
+  int queue = 1;
+  std::string level = "info";
+  std::vector<std::string> names;
+  flags_.BeginGroup("shared");
+  flags_.Add("queue", "N", &queue, "waits");
+  flags_.Add("level", "LEVEL", &level, "of the log");
+  flags_.AddRepeated("name", "TEXT", &names, "several");
+  flags_.BeginGroup("");
+  int own = 0;
+  flags_.Add("own", "N", &own, "not shared");
+  variables_["NACRE_LEVEL"] = "--queue";
+  ASSERT_TRUE(flags_
+                  .Parse({"--own=1", "--name=a", "--json", "--name", ""},
+                         Surroundings())
+                  .ok());
+  EXPECT_THAT(flags_.Given("shared"),
+              ElementsAre("--level=--queue", "--name=a", "--name="));
+}
+
 }  // namespace
-}  // namespace nacre::tools
+}  // namespace nacre
