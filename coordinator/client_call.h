@@ -80,6 +80,10 @@ class ClientCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, Response>,
   void Refuse(const absl::Status& status) ABSL_LOCKS_EXCLUDED(stage_mu_) {
     if (Begin()) OnRefused(status);
   }
+  // Of its client's streams: one, or one for each choice. For the thread that
+  // handles the request, once it is received.
+  ClientStreams::Lease lease;
+
   // By its client, or by its deadline.
   bool cancelled() const ABSL_LOCKS_EXCLUDED(stage_mu_) {
     absl::MutexLock lock(&stage_mu_);
@@ -229,8 +233,6 @@ class UnaryCall final : public ClientCall<Response> {
     this->StartWriteAndFinish(&response_, grpc::WriteOptions(),
                               grpc::Status::OK);
   }
-  // Streams that it holds.
-  ClientStreams::Lease lease;
 
  private:
   void OnRefused(const absl::Status& status) override {

@@ -15,7 +15,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/optional.h"
 #include "coordinator/client_call.h"
-#include "coordinator/client_streams.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/observer.h"
 #include "coordinator/request.h"
@@ -42,10 +41,6 @@ class GenerateCall final : public ClientCall<v1::GenerateResponse> {
     WorkPool* cancels = nullptr;
   };
   static std::shared_ptr<GenerateCall> Create(Environment environment);
-
-  // Of the client's streams, at least one; for the thread that handles the
-  // request.
-  ClientStreams::Lease lease;
 
   // The client's name for it, for errors that come before Start.
   void SetRequestId(std::string request_id) ABSL_LOCKS_EXCLUDED(mu_);

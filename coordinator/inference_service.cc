@@ -84,8 +84,20 @@ void InferenceService::Serve(const char* method,
           [this, start](Context* context) { return (this->*start)(context); }));
 }
 
-Reception InferenceService::ReceptionOf(const Context& context,
-                                        std::string client) {
+template <typename Response>
+absl::optional<Reception> InferenceService::Admit(const Context& context,
+                                                  ClientCall<Response>* call) {
+  absl::StatusOr<std::string> client =
+      authenticator_->AuthenticateClient(context);
+  absl::Status status = client.status();
+  if (status.ok()) {
+    call->lease = ClientStreams::Lease(&streams_, *client);
+    status = call->lease.Resize(1);
+  }
+  if (!status.ok()) {
+    call->ReceiveNothing(status);
+    return absl::nullopt;
+  }
   Reception reception;
   reception.timers = &timers_;
   reception.now_ns = [this] { return dispatcher_->now_ns(); };
@@ -94,29 +106,20 @@ Reception InferenceService::ReceptionOf(const Context& context,
   reception.client_timeout_ns = limits_.client_timeout_ns;
   reception.max_request_ns = limits_.max_request_ns;
   reception.pool = &parsing_;
-  reception.client = std::move(client);
+  reception.client = *std::move(client);
   return reception;
 }
 
 GenerateCall* InferenceService::Generate(Context* context) {
   const auto call =
       GenerateCall::Create({context, dispatcher_, observer_, &cancels_});
-  const auto client = authenticator_->AuthenticateClient(*context);
-  absl::Status status = client.status();
-  if (status.ok()) {
-    call->lease = ClientStreams::Lease(&streams_, *client);
-    status = call->lease.Resize(1);
-  }
-  if (!status.ok()) {
-    call->ReceiveNothing(status);
-    return call.get();
-  }
-  Reception reception = ReceptionOf(*context, *client);
+  absl::optional<Reception> reception = Admit(*context, call.get());
+  if (!reception.has_value()) return call.get();
   const TraceHeaders trace{MetadataValue(*context, "traceparent"),
                            MetadataValue(*context, "tracestate")};
-  reception.handle =
-      [this, call, trace, arrival_ns = reception.arrival_ns,
-       deadline_ns = reception.deadline_ns](const grpc::ByteBuffer& bytes) {
+  reception->handle =
+      [this, call, trace, arrival_ns = reception->arrival_ns,
+       deadline_ns = reception->deadline_ns](const grpc::ByteBuffer& bytes) {
         absl::StatusOr<RequestSpec> spec = Parse(bytes, call.get());
         if (!spec.ok()) {
           call->Refuse(spec.status());
@@ -128,7 +131,7 @@ GenerateCall* InferenceService::Generate(Context* context) {
         spec->tracestate = trace.tracestate;
         call->Start(*spec);
       };
-  call->Receive(std::move(reception));
+  call->Receive(*std::move(reception));
   return call.get();
 }
 
@@ -149,21 +152,12 @@ absl::StatusOr<RequestSpec> InferenceService::Parse(
 
 UnaryCall<v1::TokenizeResponse>* InferenceService::Tokenize(Context* context) {
   const auto call = std::make_shared<UnaryCall<v1::TokenizeResponse>>(context);
-  const auto client = authenticator_->AuthenticateClient(*context);
-  absl::Status status = client.status();
-  if (status.ok()) {
-    call->lease = ClientStreams::Lease(&streams_, *client);
-    status = call->lease.Resize(1);
-  }
-  if (!status.ok()) {
-    call->ReceiveNothing(status);
-    return call.get();
-  }
-  Reception reception = ReceptionOf(*context, *client);
-  reception.handle = [this, call](const grpc::ByteBuffer& bytes) {
+  absl::optional<Reception> reception = Admit(*context, call.get());
+  if (!reception.has_value()) return call.get();
+  reception->handle = [this, call](const grpc::ByteBuffer& bytes) {
     call->Answer(TokenIds(bytes));
   };
-  call->Receive(std::move(reception));
+  call->Receive(*std::move(reception));
   return call.get();
 }
 
@@ -187,22 +181,13 @@ absl::StatusOr<v1::TokenizeResponse> InferenceService::TokenIds(
 
 UnaryCall<v1::Model>* InferenceService::GetModel(Context* context) {
   const auto call = std::make_shared<UnaryCall<v1::Model>>(context);
-  const auto client = authenticator_->AuthenticateClient(*context);
-  absl::Status status = client.status();
-  if (status.ok()) {
-    call->lease = ClientStreams::Lease(&streams_, *client);
-    status = call->lease.Resize(1);
-  }
-  if (!status.ok()) {
-    call->ReceiveNothing(status);
-    return call.get();
-  }
-  Reception reception = ReceptionOf(*context, *client);
-  reception.pool = nullptr;  // answers at once, whatever is tokenized
-  reception.handle = [this, call](const grpc::ByteBuffer& bytes) {
+  absl::optional<Reception> reception = Admit(*context, call.get());
+  if (!reception.has_value()) return call.get();
+  reception->pool = nullptr;  // answers at once, whatever is tokenized
+  reception->handle = [this, call](const grpc::ByteBuffer& bytes) {
     call->Answer(Model(bytes));
   };
-  call->Receive(std::move(reception));
+  call->Receive(*std::move(reception));
   return call.get();
 }
 

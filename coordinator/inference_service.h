@@ -14,6 +14,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "coordinator/authenticator.h"
 #include "coordinator/call_timers.h"
 #include "coordinator/client_call.h"
@@ -65,7 +66,11 @@ class InferenceService final : public grpc::Service {
   UnaryCall<v1::TokenizeResponse>* Tokenize(Context* context);
   UnaryCall<v1::Model>* GetModel(Context* context);
 
-  Reception ReceptionOf(const Context& context, std::string client);
+  // How to receive the call, which holds a stream of its client from then on;
+  // or it is refused unread, and nullopt.
+  template <typename Response>
+  absl::optional<Reception> Admit(const Context& context,
+                                  ClientCall<Response>* call);
   // In a thread of parsing_.
   absl::StatusOr<RequestSpec> Parse(const grpc::ByteBuffer& bytes,
                                     GenerateCall* call);
