@@ -31,9 +31,9 @@ class GenerateCall::Sink final : public ResponseSink {
   const int index_;
 };
 
-std::shared_ptr<GenerateCall> GenerateCall::Create(Environment environment) {
-  return std::shared_ptr<GenerateCall>(
-      new GenerateCall(std::move(environment)));
+std::shared_ptr<GenerateCall> GenerateCall::Create(
+    const Environment& environment) {
+  return std::shared_ptr<GenerateCall>(new GenerateCall(environment));
 }
 
 void GenerateCall::SetRequestId(std::string request_id) {

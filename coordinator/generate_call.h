@@ -40,7 +40,7 @@ class GenerateCall final : public ClientCall<v1::GenerateResponse> {
     Observer* observer = nullptr;
     WorkPool* cancels = nullptr;
   };
-  static std::shared_ptr<GenerateCall> Create(Environment environment);
+  static std::shared_ptr<GenerateCall> Create(const Environment& environment);
 
   // The client's name for it, for errors that come before Start.
   void SetRequestId(std::string request_id) ABSL_LOCKS_EXCLUDED(mu_);
@@ -56,8 +56,8 @@ class GenerateCall final : public ClientCall<v1::GenerateResponse> {
     int pending = 0;  // responses in the queue
   };
 
-  explicit GenerateCall(Environment environment)
-      : environment_(std::move(environment)) {}
+  explicit GenerateCall(const Environment& environment)
+      : environment_(environment) {}
 
   // False, and the call is to be cancelled or has failed: start no more.
   bool StartChoice(const RequestSpec& request, int index);

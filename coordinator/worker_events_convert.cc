@@ -128,6 +128,7 @@ void Append(const v1::TargetEvent& event, WorkerEvents* events) {
     verdict.finish = FromProto(proto.finish());
     std::vector<TokenLogprobs> logprobs;
     const int count = std::min(proto.logprobs_size(), proto.token_ids_size());
+    logprobs.reserve(static_cast<size_t>(count));
     for (int i = 0; i < count; ++i) {
       logprobs.push_back(FromProto(proto.logprobs(i)));
     }

@@ -216,9 +216,9 @@ absl::Status CheckShapes(const ModelConfig& config) {
                      " is not a multiple of num_key_value_heads ",
                      config.num_key_value_heads));
   }
-  const int64_t stacked_rows =
-      (int64_t{config.num_attention_heads} + 2 * config.num_key_value_heads) *
-      config.head_dim;
+  const int64_t stacked_rows = (int64_t{config.num_attention_heads} +
+                                2 * int64_t{config.num_key_value_heads}) *
+                               config.head_dim;
   if (stacked_rows > kMaxStackedRows) {
     return absl::InvalidArgumentError(absl::StrCat(
         "(num_attention_heads + 2 * num_key_value_heads) * head_dim is ",

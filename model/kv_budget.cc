@@ -23,7 +23,7 @@ int64_t ScratchBytes(const ModelConfig& config, int rows) {
       2 * int64_t{config.intermediate_size}, config.vocab_size);
   // Three of the residual's size, q k v, attention, gate and up, their product,
   // angles, logits.
-  const int64_t row = 3 * hidden + (q + 2 * config.kv_size()) + q +
+  const int64_t row = 3 * hidden + (q + 2 * int64_t{config.kv_size()}) + q +
                       3 * int64_t{config.intermediate_size} + config.head_dim +
                       config.vocab_size;
   // A buffer that grows is there twice for a moment.

@@ -146,6 +146,7 @@ class LanguageModel {
   // layers): true ends it with ABORTED, and no sequence has changed its length.
   // Null: nobody is asked. A model whose forward cannot be ended early, because
   // its device has all of it queued, may leave this out.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): others keep it.
   virtual void SetInterrupt(std::function<bool()> interrupt) {
     static_cast<void>(interrupt);
   }

@@ -135,8 +135,9 @@ absl::Status LlamaModel::GrowActivations(int num_rows, int num_logit_rows) {
     absl::StatusOr<std::unique_ptr<kernels::Buffer>> allocated =
         backend_->Allocate(static_cast<size_t>(rows) *
                            static_cast<size_t>(cols) * sizeof(float));
-    if (allocated.ok()) *buffer = *std::move(allocated);
-    return allocated.status();
+    if (!allocated.ok()) return allocated.status();
+    *buffer = *std::move(allocated);
+    return absl::OkStatus();
   };
   Activations& a = activations_;
   if (num_rows > a.max_rows) {

@@ -24,7 +24,8 @@ absl::Span<const float> TargetEngine::HiddenRows(const Session& session,
   if (hidden_.empty()) hidden_ = options_.model->final_hidden();
   if (hidden_.empty()) return {};  // the model shows none
   const size_t size = static_cast<size_t>(options_.model->info().hidden_size);
-  const size_t first = static_cast<size_t>(session.first_logits + row);
+  const size_t first =
+      static_cast<size_t>(session.first_logits) + static_cast<size_t>(row);
   return hidden_.subspan(first * size, static_cast<size_t>(count) * size);
 }
 
