@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "common/rpc/channel.h"
@@ -32,8 +33,8 @@ std::shared_ptr<StreamLink<Side>> StreamLink<Side>::Connect(
 template <typename Side>
 void StreamLink<Side>::OnEvents(Events events) {
   for (const wire::Malformed& part : events.common.malformed) {
-    spdlog::debug("session {}: a worker's message is malformed: {}",
-                  part.session_id, std::string(part.status.message()));
+    spdlog::debug("session {}: message malformed: {}", part.session_id,
+                  std::string(part.status.message()));
   }
   if (events.common.pong.has_value()) OnPong(*events.common.pong);
   callbacks_.on_events(std::move(events));

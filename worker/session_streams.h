@@ -20,6 +20,7 @@
 #include "common/rpc/message_stream.h"
 #include "wire/session_codec.h"
 #include "worker/clock.h"
+#include "worker/session_log.h"
 #include "worker/streams.h"
 
 namespace nacre::worker {
@@ -50,6 +51,7 @@ class SessionStreams {
     callbacks.on_message = [this, id](const Control& control) {
       if (Find(id) == nullptr) return;  // abandoned
       Commands commands = wire::Decode(control);
+      LogMalformed(commands.malformed);
       if (commands.ping_ns.has_value()) AnswerPing(id, *commands.ping_ns);
       callbacks_.on_message(id, std::move(commands));
     };
