@@ -28,6 +28,8 @@ struct SamplingParams {
   // (token id, added to its logit before everything else), each id once; at
   // most kMaxLogitBiases, values in [-kMaxLogitBias, kMaxLogitBias].
   std::vector<std::pair<int32_t, float>> logit_bias;
+
+  bool operator==(const SamplingParams&) const = default;
 };
 
 // INVALID_ARGUMENT with the field, the value and the limit; NaN is refused.

@@ -17,6 +17,8 @@ struct TokenLogprobs {
   int32_t token_id = 0;
   float logprob = 0.0f;
   std::vector<std::pair<int32_t, float>> top;  // best first; ties: lower id
+
+  bool operator==(const TokenLogprobs&) const = default;
 };
 
 }  // namespace nacre

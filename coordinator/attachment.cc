@@ -10,115 +10,16 @@
 #include "absl/types/optional.h"
 #include "common/rpc/grpc_status.h"
 #include "coordinator/clock.h"
+#include "wire/hello_codec.h"
 
 namespace nacre::coordinator {
 namespace {
-
-constexpr uint32_t kMaxVocabulary = 1u << 24;
-constexpr uint32_t kMaxContext = 1u << 30;
-constexpr size_t kMaxNameBytes = 1024;
-constexpr int kMaxPolicyFiles = 64;
-constexpr int kMaxEosTokenIds = 1024;
-constexpr int kMaxStepTimes = 1024;
-
-absl::Status CheckName(const char* field, const std::string& value,
-                       bool may_be_empty) {
-  if (value.size() > kMaxNameBytes || (value.empty() && !may_be_empty)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "Hello.", field, " has ", value.size(), " bytes, must have ",
-        may_be_empty ? 0 : 1, " to ", kMaxNameBytes));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckNumber(const char* field, uint32_t value, uint32_t limit) {
-  if (value < 1 || value > limit) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "Hello.", field, " is ", value, ", must be in [1, ", limit, "]"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckCount(const char* field, int count, int limit) {
-  if (count > limit) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "Hello.", field, " has ", count, " entries, at most ", limit));
-  }
-  return absl::OkStatus();
-}
 
 const char* RoleName(WorkerRole role) {
   return role == WorkerRole::kDraft ? "draft" : "target";
 }
 
 }  // namespace
-
-absl::StatusOr<WorkerInfo> ParseHello(const v1::Hello& hello) {
-  if (hello.protocol_version() != kProtocolVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "PROTOCOL_VERSION: the worker speaks version ",
-        hello.protocol_version(), ", the coordinator ", kProtocolVersion));
-  }
-  if (hello.role() != v1::WORKER_ROLE_DRAFT &&
-      hello.role() != v1::WORKER_ROLE_TARGET) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Hello.role is ", static_cast<int>(hello.role())));
-  }
-  for (const absl::Status& status :
-       {CheckName("address", hello.address(), false),
-        CheckName("incarnation", hello.incarnation(), false),
-        CheckName("fingerprint", hello.fingerprint(), false),
-        CheckName("numerics_id", hello.numerics_id(), false),
-        CheckName("model_name", hello.model_name(), true),
-        CheckNumber("model_vocab_size", hello.model_vocab_size(),
-                    kMaxVocabulary),
-        CheckNumber("tokenizer_vocab_size", hello.tokenizer_vocab_size(),
-                    kMaxVocabulary),
-        CheckNumber("context_length", hello.context_length(), kMaxContext),
-        CheckCount("eos_token_ids", hello.eos_token_ids_size(),
-                   kMaxEosTokenIds),
-        CheckCount("step_times", hello.step_times_size(), kMaxStepTimes),
-        CheckCount("policy_files", hello.policy_files_size(),
-                   kMaxPolicyFiles)}) {
-    if (!status.ok()) return status;
-  }
-  WorkerInfo info;
-  info.role = hello.role() == v1::WORKER_ROLE_DRAFT ? WorkerRole::kDraft
-                                                    : WorkerRole::kTarget;
-  info.address = hello.address();
-  info.incarnation = hello.incarnation();
-  info.fingerprint = hello.fingerprint();
-  info.numerics_id = hello.numerics_id();
-  info.model_name = hello.model_name();
-  info.model_vocab_size = static_cast<int>(hello.model_vocab_size());
-  info.tokenizer_vocab_size = static_cast<int>(hello.tokenizer_vocab_size());
-  info.context_length = static_cast<int>(hello.context_length());
-  for (uint32_t id : hello.eos_token_ids()) {
-    if (id < hello.model_vocab_size()) {
-      info.eos_token_ids.push_back(static_cast<int32_t>(id));
-    }
-  }
-  info.kv_capacity_tokens = static_cast<int64_t>(
-      std::min<uint64_t>(hello.kv_capacity_tokens(), uint64_t{1} << 62));
-  for (const v1::StepTime& time : hello.step_times()) {
-    if (time.rows() <= speculation::StepTimeCurve::kMaxRows) {
-      info.step_times_ns.emplace_back(static_cast<int>(time.rows()),
-                                      static_cast<int64_t>(std::min<uint64_t>(
-                                          time.duration_ns(), kMaxDurationNs)));
-    }
-  }
-  info.abandons_steps = hello.abandons_steps();
-  for (const v1::PolicyFile& file : hello.policy_files()) {
-    for (const absl::Status& status :
-         {CheckName("policy_files.policy", file.policy(), false),
-          CheckName("policy_files.target_fingerprint",
-                    file.target_fingerprint(), false)}) {
-      if (!status.ok()) return status;
-    }
-    info.policy_files.emplace_back(file.policy(), file.target_fingerprint());
-  }
-  return info;
-}
 
 void RegistryService::Attachment::SetStream(std::shared_ptr<Stream> stream) {
   absl::MutexLock lock(&mu_);
@@ -142,7 +43,7 @@ void RegistryService::Attachment::OnMessage(const v1::WorkerEvent& event) {
 }
 
 void RegistryService::Attachment::OnHello(const v1::Hello& hello) {
-  absl::StatusOr<WorkerInfo> info = ParseHello(hello);
+  absl::StatusOr<WorkerInfo> info = wire::Decode(hello);
   if (!info.ok()) {
     Refuse(info.status());
     return;
@@ -180,18 +81,35 @@ void RegistryService::Attachment::OnProof(const v1::VocabularyProof& proof) {
         " token ids to other pieces than the coordinator's tokenizer")));
     return;
   }
-  std::shared_ptr<Attachment> self = shared_from_this();
-  {
-    absl::MutexLock lock(&mu_);
-    if (state_ != State::kProof || stream_ == nullptr) return;
-    state_ = State::kDialling;
-    ++open_streams_;
-    client_ = GrpcWorkerClient::Connect(
-        info.role, info.address, service_->options_.security,
-        {[self](uint64_t attachment) { self->OnReady(attachment); },
-         [self](WorkerEvents events) { self->OnEvents(std::move(events)); },
-         [self](const absl::Status& status) { self->OnLost(status); }});
+  absl::MutexLock lock(&mu_);
+  if (state_ != State::kProof || stream_ == nullptr) return;
+  state_ = State::kDialling;
+  ++open_streams_;
+  if (info.role == WorkerRole::kTarget) {
+    join_ = [dispatcher = dispatcher_,
+             link = Dial<TargetStreamLink>()](WorkerInfo joining) {
+      return dispatcher->AddTarget(std::move(joining), link);
+    };
+  } else {
+    join_ = [dispatcher = dispatcher_,
+             link = Dial<DraftStreamLink>()](WorkerInfo joining) {
+      return dispatcher->AddDraft(std::move(joining), link);
+    };
   }
+}
+
+template <typename Link>
+std::shared_ptr<Link> RegistryService::Attachment::Dial() {
+  std::shared_ptr<Attachment> self = shared_from_this();
+  std::shared_ptr<Link> link = Link::Connect(
+      info_.address, service_->options_.security,
+      {[self](uint64_t attachment) { self->OnReady(attachment); },
+       [self](typename Link::Events events) {
+         self->OnEvents(std::move(events));
+       },
+       [self](const absl::Status& status) { self->OnLost(status); }});
+  session_ = link;
+  return link;
 }
 
 void RegistryService::Attachment::OnReady(uint64_t attachment) {
@@ -217,15 +135,14 @@ void RegistryService::Attachment::OnReady(uint64_t attachment) {
 // Its session stream says nothing more before this has returned.
 void RegistryService::Attachment::Join() {
   WorkerInfo info;
-  std::shared_ptr<GrpcWorkerClient> client;
+  std::function<absl::StatusOr<uint64_t>(WorkerInfo)> join;
   {
     absl::MutexLock lock(&mu_);
     if (state_ != State::kJoining) return;
     info = info_;
-    client = client_;
+    join = std::exchange(join_, nullptr);
   }
-  const absl::StatusOr<uint64_t> id =
-      dispatcher_->AddWorker(std::move(info), std::move(client));
+  const absl::StatusOr<uint64_t> id = join(std::move(info));
   if (!id.ok()) {
     Refuse(id.status());
     return;
@@ -248,7 +165,8 @@ void RegistryService::Attachment::Join() {
   dispatcher_->RemoveWorker(*id);
 }
 
-void RegistryService::Attachment::OnEvents(WorkerEvents events) {
+template <typename Events>
+void RegistryService::Attachment::OnEvents(Events events) {
   uint64_t worker_id = 0;
   {
     absl::MutexLock lock(&mu_);
@@ -259,7 +177,7 @@ void RegistryService::Attachment::OnEvents(WorkerEvents events) {
 }
 
 void RegistryService::Attachment::OnHeartbeat(const v1::Heartbeat& heartbeat) {
-  std::shared_ptr<GrpcWorkerClient> client;
+  std::shared_ptr<WorkerStream> session;
   uint64_t worker_id = 0;
   bool drains = false;
   bool was_hung = false;
@@ -269,7 +187,7 @@ void RegistryService::Attachment::OnHeartbeat(const v1::Heartbeat& heartbeat) {
     heartbeat_ = heartbeat;
     life_.OnHeartbeat(now_ns_());
     if (state_ != State::kAttached) return;
-    client = client_;
+    session = session_;
     worker_id = worker_id_;
     drains = told_to_drain_ || heartbeat.draining();
   }
@@ -283,7 +201,7 @@ void RegistryService::Attachment::OnHeartbeat(const v1::Heartbeat& heartbeat) {
   }
   if (drains) dispatcher_->DrainWorker(worker_id);
   dispatcher_->StateKept(worker_id);
-  client->Ping();
+  session->Ping();
 }
 
 void RegistryService::Attachment::OnLost(const absl::Status& status) {
@@ -312,14 +230,15 @@ void RegistryService::Attachment::OnStreamEnded() {
 }
 
 void RegistryService::Attachment::Leave() {
-  std::shared_ptr<GrpcWorkerClient> client;
+  std::shared_ptr<WorkerStream> session;
   uint64_t worker_id = 0;
   absl::optional<WorkerRole> lost;
   {
     absl::MutexLock lock(&mu_);
     if (state_ == State::kGone) return;
     state_ = State::kGone;
-    client = std::move(client_);
+    session = std::move(session_);
+    join_ = nullptr;
     worker_id = std::exchange(worker_id_, 0);
     if (worker_id != 0) {
       if (!heartbeat_.draining() && !told_to_drain_) lost = info_.role;
@@ -329,7 +248,7 @@ void RegistryService::Attachment::Leave() {
   }
   if (lost.has_value()) service_->CountLost(*lost);
   if (worker_id != 0) dispatcher_->RemoveWorker(worker_id);
-  if (client != nullptr) client->Cancel();
+  if (session != nullptr) session->Cancel();
 }
 
 void RegistryService::Attachment::Refuse(const absl::Status& status) {

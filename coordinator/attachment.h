@@ -5,6 +5,7 @@
 #define COORDINATOR_ATTACHMENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,22 +17,15 @@
 #include "common/rpc/message_stream.h"
 #include "coordinator/clock.h"
 #include "coordinator/dispatcher.h"
-#include "coordinator/grpc_worker_client.h"
 #include "coordinator/random_number.h"
 #include "coordinator/registry_service.h"
 #include "coordinator/signs_of_life.h"
+#include "coordinator/stream_link.h"
 #include "proto/admin.pb.h"
 #include "proto/worker.pb.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nacre::coordinator {
-
-// Protocol that this coordinator speaks.
-inline constexpr uint32_t kProtocolVersion = 1;
-
-// INVALID_ARGUMENT with the field and its value; FAILED_PRECONDITION for
-// another protocol version.
-absl::StatusOr<WorkerInfo> ParseHello(const v1::Hello& hello);
 
 // Thread-safe. Kept alive by its streams' callbacks and, until both have ended,
 // by the service. Calls the dispatcher and the service without its lock:
@@ -74,11 +68,15 @@ class RegistryService::Attachment
   enum class State { kHello, kProof, kDialling, kJoining, kAttached, kGone };
 
   void OnHello(const v1::Hello& hello);
+  // Opens the session stream.
+  template <typename Link>
+  std::shared_ptr<Link> Dial() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnProof(const v1::VocabularyProof& proof);
   void OnHeartbeat(const v1::Heartbeat& heartbeat);
   // The session stream's events.
   void OnReady(uint64_t attachment);
-  void OnEvents(WorkerEvents events);
+  template <typename Events>
+  void OnEvents(Events events);
   void OnLost(const absl::Status& status);
   // The worker comes into service.
   void Join();
@@ -107,7 +105,10 @@ class RegistryService::Attachment
   int open_streams_ ABSL_GUARDED_BY(mu_) = 1;
   // Null once the worker has been refused: nothing it says counts any more.
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<GrpcWorkerClient> client_ ABSL_GUARDED_BY(mu_);
+  // The session stream, once it is dialled, and how the dispatcher gets it.
+  std::shared_ptr<WorkerStream> session_ ABSL_GUARDED_BY(mu_);
+  std::function<absl::StatusOr<uint64_t>(WorkerInfo)> join_
+      ABSL_GUARDED_BY(mu_);
   v1::Hello hello_ ABSL_GUARDED_BY(mu_);
   WorkerInfo info_ ABSL_GUARDED_BY(mu_);
   int common_vocabulary_ ABSL_GUARDED_BY(mu_) = 0;

@@ -34,6 +34,9 @@
 #include "coordinator/placer.h"
 #include "coordinator/request.h"
 #include "coordinator/serial_observer.h"
+#include "coordinator/worker_link.h"
+#include "wire/draft_messages.h"
+#include "wire/target_messages.h"
 
 namespace nacre::coordinator {
 
@@ -54,8 +57,10 @@ class Dispatcher {
   // Takes a worker into service. FAILED_PRECONDITION if a target serves another
   // checkpoint than the targets that are there. Sessions without a draft or
   // without a target, and those of draining ones, get it.
-  absl::StatusOr<uint64_t> AddWorker(WorkerInfo info,
-                                     std::shared_ptr<WorkerClient> client);
+  absl::StatusOr<uint64_t> AddTarget(WorkerInfo info,
+                                     std::shared_ptr<TargetLink> link);
+  absl::StatusOr<uint64_t> AddDraft(WorkerInfo info,
+                                    std::shared_ptr<DraftLink> link);
   // No new sessions on it; those it has move to another as far as that has
   // room, at once or later, and else go on where they are. Resume: it had only
   // seemed to hang.
@@ -68,7 +73,9 @@ class Dispatcher {
   void RemoveWorker(uint64_t worker_id);
   // Lets the worker close sessions whose close was lost: every few seconds.
   void StateKept(uint64_t worker_id);
-  void OnEvents(uint64_t worker_id, WorkerEvents events);
+  // Of a target, of a draft: others are not listened to.
+  void OnEvents(uint64_t worker_id, wire::TargetEvents events);
+  void OnEvents(uint64_t worker_id, wire::DraftEvents events);
 
   // ----------------------------------------------------------------- requests
   // The served model: that of the ready targets; nullopt without one.
@@ -127,6 +134,8 @@ class Dispatcher {
   void PlanLater(const Session& session) NACRE_LOCKED;
   void Adopt(const PlanTask& task) NACRE_LOCKED;
 
+  absl::StatusOr<uint64_t> AddWorker(WorkerInfo info, NotedLink link)
+      ABSL_LOCKS_EXCLUDED(mu_);
   Worker* FindWorker(uint64_t id) NACRE_LOCKED;
   // The session's KV on the worker is free.
   void ReleaseRoom(uint64_t worker_id, uint64_t session_id) NACRE_LOCKED;
@@ -174,7 +183,8 @@ class Dispatcher {
   // one that would only wait goes on where it is.
   void MoveFromDraining() NACRE_LOCKED;
   // Events (dispatcher_events.cc):
-  using SharedEvents = std::shared_ptr<const WorkerEvents>;
+  template <typename Events>
+  using Shared = std::shared_ptr<const Events>;
   // Those of the worker's sessions; null else: late messages name closed ones.
   Session* FindSession(uint64_t session_id, uint64_t worker_id) NACRE_LOCKED;
   // Whether what the worker says of the session is of an earlier opening there:
@@ -186,12 +196,17 @@ class Dispatcher {
     return ledger_.num_open(worker_id, session_id) > 1;
   }
   void OnSpans(uint64_t worker_id, Worker& worker,
-               const SharedEvents& events) NACRE_LOCKED;
-  void OnPrompts(uint64_t target_id, const WorkerEvents&) NACRE_LOCKED;
-  void OnTails(uint64_t draft_id, const SharedEvents& events) NACRE_LOCKED;
-  void OnVerdicts(uint64_t target_id, const SharedEvents& events) NACRE_LOCKED;
-  void OnFailures(uint64_t worker_id, WorkerRole role,
-                  const WorkerEvents& events) NACRE_LOCKED;
+               const Shared<wire::SessionEvents>& events) NACRE_LOCKED;
+  void OnPrompts(uint64_t target_id,
+                 const wire::SessionEvents& events) NACRE_LOCKED;
+  void OnTails(uint64_t draft_id,
+               const Shared<wire::DraftEvents>& events) NACRE_LOCKED;
+  void OnNotes(uint64_t draft_id, const wire::DraftEvents& events) NACRE_LOCKED;
+  void OnVerdicts(uint64_t target_id,
+                  const Shared<wire::TargetEvents>& events) NACRE_LOCKED;
+  // Sessions that are closed or have failed, and messages left out.
+  void OnEnds(uint64_t worker_id, WorkerRole role,
+              const wire::SessionEvents& events) NACRE_LOCKED;
   void Acknowledge(Session& session) NACRE_LOCKED;
   Placement PlacementOf(const Session& session) const NACRE_LOCKED;
   void TellMoved(Session& session) NACRE_LOCKED;

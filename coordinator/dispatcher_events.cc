@@ -1,59 +1,48 @@
 // What workers say: verdicts, tails, spans, failures.
 
+#include <memory>
+#include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/container/flat_hash_set.h"
-#include "absl/strings/str_cat.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/dispatcher_turn.h"
 #include "coordinator/session.h"
 
 namespace nacre::coordinator {
-namespace {
 
-bool IsEmpty(const WorkerEvents& events) {
-  return events.verdicts.empty() && events.tails.empty() &&
-         events.failures.empty() && events.closed.empty() &&
-         events.opened.empty() && events.cached.empty() &&
-         events.spans.empty() && events.policy_notes.empty();
-}
-
-// A failure is never OK, whatever its worker calls it.
-absl::Status FailureStatus(const WorkerEvents::Failure& failure) {
-  const absl::Status status(static_cast<absl::StatusCode>(failure.code),
-                            failure.message);
-  return status.ok() ? absl::InternalError(failure.message) : status;
-}
-
-}  // namespace
-
-void Dispatcher::OnEvents(uint64_t worker_id, WorkerEvents events) {
+void Dispatcher::OnEvents(uint64_t worker_id, wire::TargetEvents events) {
   const int64_t arrival_ns = options_.now_ns();  // waiting for the lock counts
-  if (IsEmpty(events)) return;
+  if (events.empty()) return;
   // The answers' tasks read them when the lock is free.
-  const auto shared = std::make_shared<const WorkerEvents>(std::move(events));
+  const auto shared =
+      std::make_shared<const wire::TargetEvents>(std::move(events));
   {
     Turn turn(this);
     Worker* worker = FindWorker(worker_id);
-    if (worker == nullptr) return;
-    const WorkerRole role = worker->info.role;
-    OnSpans(worker_id, *worker, shared);
-    if (role == WorkerRole::kDraft) {
-      OnTails(worker_id, shared);
-    } else {
-      OnPrompts(worker_id, *shared);
-      OnVerdicts(worker_id, shared);
-    }
-    for (uint64_t session_id : shared->closed) {
-      ReleaseRoom(worker_id, session_id);
-    }
-    OnFailures(worker_id, role, *shared);
+    if (worker == nullptr || worker->role != WorkerRole::kTarget) return;
+    OnSpans(worker_id, *worker, {shared, &shared->common});
+    OnPrompts(worker_id, shared->common);
+    OnVerdicts(worker_id, shared);
+    OnEnds(worker_id, worker->role, shared->common);
     Settle();
   }
   if (!shared->verdicts.empty()) {
     observer_.OnVerdictsHandled(options_.now_ns() - arrival_ns);
   }
+}
+
+void Dispatcher::OnEvents(uint64_t worker_id, wire::DraftEvents events) {
+  if (events.empty()) return;
+  const auto shared =
+      std::make_shared<const wire::DraftEvents>(std::move(events));
+  Turn turn(this);
+  Worker* worker = FindWorker(worker_id);
+  if (worker == nullptr || worker->role != WorkerRole::kDraft) return;
+  OnSpans(worker_id, *worker, {shared, &shared->common});
+  OnTails(worker_id, shared);
+  OnNotes(worker_id, *shared);
+  OnEnds(worker_id, worker->role, shared->common);
+  Settle();
 }
 
 Session* Dispatcher::FindSession(uint64_t session_id, uint64_t worker_id) {
@@ -66,29 +55,43 @@ Session* Dispatcher::FindSession(uint64_t session_id, uint64_t worker_id) {
              : nullptr;
 }
 
-void Dispatcher::OnTails(uint64_t draft_id, const SharedEvents& events) {
+void Dispatcher::OnTails(uint64_t draft_id,
+                         const Shared<wire::DraftEvents>& events) {
   for (const auto& each : events->tails) {
     const auto& [session_id, tail] = each;
     Session* session = FindSession(session_id, draft_id);
     if (session == nullptr || !session->schedule().OnTail(tail)) continue;
-    FindWorker(session->target_worker)->client->RelayTail(session_id, tail);
+    FindWorker(session->target_worker)
+        ->client.target()
+        .RelayTail(session_id, tail);
     outbox_.Later(session->answer(),
                   [answer = session->answer().get(), events,
-                   &tail = each.second] { answer->OnTail(tail); });
-  }
-  for (const auto& [session_id, note] : events->policy_notes) {
-    Session* session = FindSession(session_id, draft_id);
-    if (session == nullptr) continue;
-    outbox_.Later(session->answer(),
-                  [answer = session->answer().get(), note = note] {
-                    answer->OnPolicyNote(note);
-                  });
+                   &tail = each.tail] { answer->OnTail(tail); });
   }
 }
 
-void Dispatcher::OnVerdicts(uint64_t target_id, const SharedEvents& events) {
+void Dispatcher::OnNotes(uint64_t draft_id, const wire::DraftEvents& events) {
+  const auto show = [&](uint64_t session_id, const std::string& note) {
+    Session* session = FindSession(session_id, draft_id);
+    if (session == nullptr) return;
+    outbox_.Later(session->answer(), [answer = session->answer().get(), note] {
+      answer->OnPolicyNote(note);
+    });
+  };
+  for (const auto& [session_id, note] : events.policy_notes) {
+    show(session_id, note);
+  }
+  for (const wire::SessionOpening& opening : events.common.opened) {
+    if (!opening.policy_note.empty()) {
+      show(opening.session_id, opening.policy_note);
+    }
+  }
+}
+
+void Dispatcher::OnVerdicts(uint64_t target_id,
+                            const Shared<wire::TargetEvents>& events) {
   const int64_t now_ns = options_.now_ns();
-  for (const WorkerEvents::SessionVerdict& event : events->verdicts) {
+  for (const wire::SessionVerdict& event : events->verdicts) {
     Session* session = FindSession(event.session_id, target_id);
     if (session == nullptr) continue;
     // Its tokens may be others than those of the present opening (by the ratio
@@ -117,7 +120,7 @@ void Dispatcher::OnVerdicts(uint64_t target_id, const SharedEvents& events) {
       continue;
     }
     if (draft != nullptr) {
-      draft->client->RelayCommit(event.session_id, *commit);
+      draft->client.draft().RelayCommit(event.session_id, *commit);
     }
     PlanLater(*session);
     Acknowledge(*session);
@@ -125,14 +128,14 @@ void Dispatcher::OnVerdicts(uint64_t target_id, const SharedEvents& events) {
 }
 
 void Dispatcher::OnSpans(uint64_t worker_id, Worker& worker,
-                         const SharedEvents& events) {
-  const WorkerRole role = worker.info.role;
-  const SpanRecord::Kind step_kind = role == WorkerRole::kDraft
-                                         ? SpanRecord::Kind::kDraft
-                                         : SpanRecord::Kind::kVerify;
+                         const Shared<wire::SessionEvents>& events) {
+  const WorkerRole role = worker.role;
+  const wire::Span::Kind step_kind = role == WorkerRole::kDraft
+                                         ? wire::Span::Kind::kDraft
+                                         : wire::Span::Kind::kVerify;
   const int64_t clock_offset_ns =
       std::as_const(worker).client->clock_offset_ns();
-  for (const SpanRecord& span : events->spans) {
+  for (const wire::Span& span : events->spans) {
     if (span.kind == step_kind && !span.abandoned &&
         span.start_ns != worker.last_step_start_ns) {
       worker.last_step_start_ns = span.start_ns;
@@ -148,8 +151,9 @@ void Dispatcher::OnSpans(uint64_t worker_id, Worker& worker,
   }
 }
 
-void Dispatcher::OnPrompts(uint64_t target_id, const WorkerEvents& events) {
-  for (const auto& [session_id, tokens] : events.opened) {
+void Dispatcher::OnPrompts(uint64_t target_id,
+                           const wire::SessionEvents& events) {
+  for (const auto& [session_id, tokens, note] : events.opened) {
     Session* session = FindSession(session_id, target_id);
     if (session == nullptr) continue;
     outbox_.Later(session->answer(),
@@ -167,9 +171,16 @@ void Dispatcher::OnPrompts(uint64_t target_id, const WorkerEvents& events) {
   }
 }
 
-void Dispatcher::OnFailures(uint64_t worker_id, WorkerRole role,
-                            const WorkerEvents& events) {
-  for (const WorkerEvents::Failure& failure : events.failures) {
+void Dispatcher::OnEnds(uint64_t worker_id, WorkerRole role,
+                        const wire::SessionEvents& events) {
+  for (const wire::Malformed& part : events.malformed) {
+    Session* session = FindSession(part.session_id, worker_id);
+    if (session != nullptr) session->schedule().CountStale();
+  }
+  for (const uint64_t session_id : events.closed) {
+    ReleaseRoom(worker_id, session_id);
+  }
+  for (const wire::SessionFailure& failure : events.failures) {
     const bool is_old = IsOfEarlierOpening(failure.session_id, worker_id);
     ReleaseRoom(worker_id, failure.session_id);
     Session* session = FindSession(failure.session_id, worker_id);
@@ -183,7 +194,7 @@ void Dispatcher::OnFailures(uint64_t worker_id, WorkerRole role,
       LoseDraft(*session);
       AttachDraft(*session);
     } else {
-      OnTargetFailure(*session, FailureStatus(failure));
+      OnTargetFailure(*session, failure.status);
     }
   }
 }
@@ -199,7 +210,8 @@ void Dispatcher::Acknowledge(Session& session) {
   if (session.target_worker == 0) return;
   if (const auto length = session.TakeAcknowledgement()) {
     FindWorker(session.target_worker)
-        ->client->Acknowledge(session.id(), *length);
+        ->client.target()
+        .Acknowledge(session.id(), *length);
   }
   if (!session.is_held_back()) {
     stalls_.erase(session.id());

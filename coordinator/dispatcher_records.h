@@ -14,7 +14,6 @@
 #include "coordinator/outbox.h"
 #include "coordinator/request.h"
 #include "coordinator/status_board.h"
-#include "coordinator/worker_client.h"
 #include "coordinator/worker_info.h"
 #include "speculation/estimators.h"
 
@@ -36,13 +35,12 @@ class ReadyFlag {
 };
 
 struct WorkerRecord {
-  WorkerRecord(WorkerInfo worker_info, std::shared_ptr<WorkerClient> to,
-               Outbox* outbox)
+  WorkerRecord(WorkerInfo worker_info, NotedLink to)
       : cell(std::make_shared<WorkerCell>(std::move(worker_info))),
         role(cell->info.role),
         sessions(cell),
         info(cell->info),
-        client(std::move(to), outbox) {
+        client(std::move(to)) {
     auto curve = std::make_shared<speculation::StepTimeCurve>();
     for (const auto& [rows, duration_ns] : info.step_times_ns) {
       curve->Add(rows, duration_ns);
@@ -81,7 +79,7 @@ struct WorkerRecord {
   const WorkerRole role;
   SessionSet sessions;
   const WorkerInfo& info;
-  ClientLink client;
+  NotedLink client;
   ReadyFlag ready{&cell->ready};  // false: draining
   int async_sessions = 0;         // of them, on a target
   std::shared_ptr<const speculation::StepTimeCurve> step_times;

@@ -45,7 +45,7 @@ Leftovers Dispatcher::EndTurn() {
 void Dispatcher::Deliver(Leftovers left) {
   while (true) {
     // What workers wait for comes first.
-    for (const auto& client : left.clients) client->Flush();
+    for (const auto& link : left.links) link->Flush();
     if (left.wake_at_ns != kNever && options_.wake_at) {
       options_.wake_at(left.wake_at_ns);
     }
@@ -89,9 +89,10 @@ void Dispatcher::Adopt(const PlanTask& task) {
   const auto plan = session->schedule().Adopt(*task.plan);
   if (!plan.has_value()) return;
   FindWorker(task.target_worker)
-      ->client->UpdateTarget(task.session_id, plan->target);
+      ->client.target()
+      .UpdateTarget(task.session_id, plan->target);
   if (Worker* draft = FindWorker(session->draft_worker)) {
-    draft->client->UpdateDraft(task.session_id, plan->draft);
+    draft->client.draft().UpdateDraft(task.session_id, plan->draft);
   }
 }
 

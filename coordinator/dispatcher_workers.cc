@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/status_macros.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/dispatcher_turn.h"
@@ -13,8 +14,19 @@
 
 namespace nacre::coordinator {
 
-absl::StatusOr<uint64_t> Dispatcher::AddWorker(
-    WorkerInfo info, std::shared_ptr<WorkerClient> client) {
+absl::StatusOr<uint64_t> Dispatcher::AddTarget(
+    WorkerInfo info, std::shared_ptr<TargetLink> link) {
+  return AddWorker(std::move(info), NotedLink(std::move(link), &outbox_));
+}
+
+absl::StatusOr<uint64_t> Dispatcher::AddDraft(WorkerInfo info,
+                                              std::shared_ptr<DraftLink> link) {
+  return AddWorker(std::move(info), NotedLink(std::move(link), &outbox_));
+}
+
+absl::StatusOr<uint64_t> Dispatcher::AddWorker(WorkerInfo info,
+                                               NotedLink link) {
+  NACRE_CHECK(info.role == link.role(), "a worker with a link of its kind");
   Turn turn(this);
   for (const auto& [id, other] : workers_) {
     if (info.role == WorkerRole::kTarget &&
@@ -24,8 +36,7 @@ absl::StatusOr<uint64_t> Dispatcher::AddWorker(
   }
   const uint64_t id = next_worker_id_++;
   const Worker& worker =
-      workers_.try_emplace(id, std::move(info), std::move(client), &outbox_)
-          .first->second;
+      workers_.try_emplace(id, std::move(info), std::move(link)).first->second;
   board_.AddWorker(id, worker.cell);
   ledger_.AddWorker(id, worker.info.kv_capacity_tokens);
   if (worker.info.role == WorkerRole::kDraft) {
@@ -147,7 +158,7 @@ void Dispatcher::Open(Session& session) {
   opening.epoch = session.schedule().epoch();
   opening.has_draft = session.draft_worker != 0;
   opening.hidden_channel = session.hidden_channel();
-  target.client->OpenTarget(opening);
+  target.client.target().OpenTarget(opening);
   if (session.draft_worker != 0) OpenDraft(session, session.draft_worker);
 }
 
@@ -173,7 +184,7 @@ void Dispatcher::OpenDraft(Session& session, uint64_t worker_id) {
     opening.hidden_address = target.info.address;
     opening.hidden_channel = session.hidden_channel();
   }
-  draft.client->OpenDraft(opening);
+  draft.client.draft().OpenDraft(opening);
 }
 
 void Dispatcher::AttachDraft(Session& session) {
@@ -185,8 +196,8 @@ void Dispatcher::AttachDraft(Session& session) {
   TakeDraft(session, id);
   const uint32_t epoch = session.schedule().AttachDraft();
   OpenDraft(session, id);
-  target->client->AttachDraft(session.id(), epoch,
-                              session.schedule().committed_length());
+  target->client.target().AttachDraft(session.id(), epoch,
+                                      session.schedule().committed_length());
   TellMoved(session);
 }
 
@@ -233,7 +244,7 @@ void Dispatcher::LoseDraft(Session& session) {
   WorkerLeft(session, draft);
   session.schedule().OnDraftLost();
   if (Worker* target = FindWorker(session.target_worker)) {
-    target->client->LoseDraft(session.id());
+    target->client.target().LoseDraft(session.id());
   }
   TellMoved(session);
 }

@@ -12,9 +12,11 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "common/check.h"
 #include "coordinator/answer.h"
 #include "coordinator/clock.h"
-#include "coordinator/worker_client.h"
+#include "coordinator/worker_info.h"
+#include "coordinator/worker_link.h"
 #include "speculation/estimators.h"
 #include "speculation/plan.h"
 
@@ -32,8 +34,8 @@ struct PlanTask {
 
 // What one turn at the dispatcher leaves to be done without its lock.
 struct Leftovers {
-  std::vector<std::shared_ptr<WorkerClient>> clients;  // that have messages
-  std::vector<std::shared_ptr<Answer>> answers;        // that have tasks
+  std::vector<std::shared_ptr<WorkerLink>> links;  // that have messages
+  std::vector<std::shared_ptr<Answer>> answers;    // that have tasks
   std::vector<PlanTask> plans;
   int64_t wake_at_ns = kNever;
 };
@@ -41,15 +43,13 @@ struct Leftovers {
 // Under the dispatcher's lock, but for AwaitLastWords.
 class Outbox {
  public:
-  // The client was told something.
-  void Note(const std::shared_ptr<WorkerClient>& client, uint64_t* noted_in) {
-    if (std::exchange(*noted_in, turn_) != turn_) {
-      left_.clients.push_back(client);
-    }
+  // The worker was told something.
+  void Note(const std::shared_ptr<WorkerLink>& link, uint64_t* noted_in) {
+    if (std::exchange(*noted_in, turn_) != turn_) left_.links.push_back(link);
   }
   // What each worker was told ends a message.
   void Cut() {
-    for (const auto& client : left_.clients) client->Cut();
+    for (const auto& link : left_.links) link->Cut();
   }
   // A task of the answer.
   void Later(const std::shared_ptr<Answer>& answer, OutputQueue::Task task) {
@@ -97,21 +97,42 @@ class Outbox {
   int unsaid_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// A worker's client: who calls it leaves something to be sent.
-class ClientLink {
+// A worker's link: whoever calls it leaves something to be sent.
+class NotedLink {
  public:
-  ClientLink(std::shared_ptr<WorkerClient> client, Outbox* outbox)
-      : client_(std::move(client)), outbox_(outbox) {}
+  NotedLink(std::shared_ptr<TargetLink> link, Outbox* outbox)
+      : target_(link.get()), link_(std::move(link)), outbox_(outbox) {}
+  NotedLink(std::shared_ptr<DraftLink> link, Outbox* outbox)
+      : draft_(link.get()), link_(std::move(link)), outbox_(outbox) {}
 
-  WorkerClient* operator->() {
-    outbox_->Note(client_, &noted_in_);
-    return client_.get();
+  // What both kinds of worker are told.
+  WorkerLink* operator->() {
+    outbox_->Note(link_, &noted_in_);
+    return link_.get();
+  }
+  // What only a target, or only a draft, is told.
+  TargetLink& target() {
+    NACRE_CHECK(target_ != nullptr, "a draft is told what is a target's");
+    outbox_->Note(link_, &noted_in_);
+    return *target_;
+  }
+  DraftLink& draft() {
+    NACRE_CHECK(draft_ != nullptr, "a target is told what is a draft's");
+    outbox_->Note(link_, &noted_in_);
+    return *draft_;
   }
   // To ask it something.
-  const WorkerClient* operator->() const { return client_.get(); }
+  const WorkerLink* operator->() const { return link_.get(); }
+
+  WorkerRole role() const {
+    return target_ != nullptr ? WorkerRole::kTarget : WorkerRole::kDraft;
+  }
 
  private:
-  std::shared_ptr<WorkerClient> client_;
+  // One of the two; into link_.
+  TargetLink* target_ = nullptr;
+  DraftLink* draft_ = nullptr;
+  std::shared_ptr<WorkerLink> link_;
   Outbox* outbox_;
   uint64_t noted_in_ = 0;
 };

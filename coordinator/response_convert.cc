@@ -2,32 +2,13 @@
 
 #include <algorithm>
 
+#include "wire/hello_codec.h"
+#include "wire/session_codec.h"
+
 namespace nacre::coordinator {
 namespace {
 
 using speculation::Method;
-
-v1::Span::Kind ToProto(SpanRecord::Kind kind) {
-  switch (kind) {
-    case SpanRecord::Kind::kPrefill:
-      return v1::Span::KIND_PREFILL;
-    case SpanRecord::Kind::kDraft:
-      return v1::Span::KIND_DRAFT;
-    case SpanRecord::Kind::kVerify:
-      return v1::Span::KIND_VERIFY;
-    case SpanRecord::Kind::kWaitDraftTokens:
-      return v1::Span::KIND_WAIT_DRAFT_TOKENS;
-    case SpanRecord::Kind::kWaitVerdict:
-      return v1::Span::KIND_WAIT_VERDICT;
-    case SpanRecord::Kind::kWaitAcknowledge:
-      return v1::Span::KIND_WAIT_ACKNOWLEDGE;
-    case SpanRecord::Kind::kRollback:
-      return v1::Span::KIND_ROLLBACK;
-    case SpanRecord::Kind::kHidden:
-      return v1::Span::KIND_HIDDEN;
-  }
-  return v1::Span::KIND_UNSPECIFIED;
-}
 
 void SetDuration(int64_t nanoseconds, google::protobuf::Duration* duration) {
   nanoseconds = std::max<int64_t>(0, nanoseconds);
@@ -48,24 +29,11 @@ v1::TokenLogprobs ToProto(const TokenLogprobs& token) {
 
 v1::TraceLane ToProto(const TraceLane& lane) {
   v1::TraceLane proto;
-  proto.set_role(lane.role == WorkerRole::kDraft ? v1::WORKER_ROLE_DRAFT
-                                                 : v1::WORKER_ROLE_TARGET);
+  proto.set_role(wire::Encode(lane.role));
   proto.set_address(lane.address);
   proto.set_clock_offset_ns(lane.clock_offset_ns);
-  for (const SpanRecord& span : lane.spans) {
-    v1::Span* out = proto.add_spans();
-    out->set_session_id(span.session_id);
-    out->set_kind(ToProto(span.kind));
-    out->set_start_ns(span.start_ns);
-    out->set_duration_ns(span.duration_ns);
-    out->set_rows(span.rows);
-    out->set_batch_rows(span.batch_rows);
-    out->set_matched(span.matched);
-    out->set_accepted(span.accepted);
-    out->set_length(span.length);
-    out->set_batch_sessions(span.batch_sessions);
-    out->set_bytes(static_cast<uint64_t>(span.bytes));
-    out->set_abandoned(span.abandoned);
+  for (const wire::Span& span : lane.spans) {
+    *proto.add_spans() = wire::Encode(span);
   }
   return proto;
 }

@@ -12,7 +12,7 @@
 
 namespace nacre::draft_worker {
 
-using worker::Span;
+using wire::Span;
 using worker::WorkerState;
 
 DraftEngine::DraftEngine(Options options)

@@ -149,7 +149,7 @@ class DraftEngine : public worker::Engine {
   void Draft(Session& session, const RowOutputs& row);
   void AddStepSpans(int64_t start_ns, int64_t end_ns, bool abandoned);
   void EndWait(Session& session, int64_t now_ns);
-  void AddSpan(const Session& session, worker::Span span);
+  void AddSpan(const Session& session, wire::Span span);
   void Publish();
 
   const Options options_;

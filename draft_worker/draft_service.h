@@ -1,4 +1,4 @@
-// nacre.v1.DraftWorker over gRPC: converts and enqueues, nothing else.
+// nacre.v1.DraftWorker over gRPC: decodes and enqueues, nothing else.
 //
 // Thread-safe.
 
@@ -13,11 +13,6 @@
 #include "worker/session_streams.h"
 
 namespace nacre::draft_worker {
-
-// Malformed parts become refused opens or are counted in num_malformed.
-DraftCommands ToCommands(worker::StreamId stream,
-                         const v1::DraftControl& control);
-v1::DraftEvent ToProto(const DraftEvents& events);
 
 class DraftService final : public v1::DraftWorker::CallbackService,
                            public worker::SessionService {

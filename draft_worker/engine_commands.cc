@@ -38,7 +38,7 @@ void DraftEngine::ApplyAll(std::vector<DraftCommands>* commands) {
 
 void DraftEngine::Apply(DraftCommands& commands) {
   const worker::StreamId stream = commands.stream;
-  rejected_messages_ += static_cast<uint64_t>(commands.num_malformed);
+  rejected_messages_ += commands.malformed.size();
   if (commands.kept.has_value()) Reap(stream, *commands.kept);
   for (OpenDraft& open : commands.open) ApplyOpen(stream, open);
   for (const auto& [id, plan] : commands.plans) {
@@ -91,7 +91,7 @@ void DraftEngine::ApplyOpen(worker::StreamId stream, OpenDraft& open) {
   std::string policy_note;
   absl::StatusOr<std::unique_ptr<Session>> session =
       NewSession(stream, open, &policy_note);
-  worker::SessionEvents& events = outbox_.For(stream).common;
+  wire::SessionEvents& events = outbox_.For(stream).common;
   if (!session.ok()) {
     worker::LogSession("session refused", open.request_id, open.session_id,
                        session.status().code());
@@ -126,7 +126,7 @@ absl::StatusOr<PolicyLibrary::Made> DraftEngine::MakeLength(OpenDraft& open) {
 absl::StatusOr<std::unique_ptr<DraftEngine::Session>> DraftEngine::NewSession(
     worker::StreamId stream, OpenDraft& open, std::string* policy_note) {
   const model::ModelInfo& info = options_.model->info();
-  NACRE_RETURN_IF_ERROR(open.conversion);
+  NACRE_RETURN_IF_ERROR(open.refusal);
   if (by_key_.contains({stream, open.session_id})) {
     return absl::AlreadyExistsError(
         absl::StrCat("session ", open.session_id, " is already open"));
@@ -266,8 +266,8 @@ void DraftEngine::TruncateKv(Session& session, int length) {
   if (dropped <= 0) return;
   session.sequence->Truncate(length);
   rollback_tokens_ += dropped;
-  worker::Span span;
-  span.kind = worker::Span::Kind::kRollback;
+  wire::Span span;
+  span.kind = wire::Span::Kind::kRollback;
   span.start_ns = now_ns_();
   span.rows = dropped;
   span.length = length;

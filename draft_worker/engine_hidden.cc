@@ -79,8 +79,8 @@ void DraftEngine::RenewHidden(Session& session) {
 void DraftEngine::GiveHidden(Session& session) {
   const HiddenStates::State& state = session.hidden->current();
   session.length->OnTargetHidden(state.tensor.values);
-  worker::Span span;
-  span.kind = worker::Span::Kind::kHidden;
+  wire::Span span;
+  span.kind = wire::Span::Kind::kHidden;
   span.start_ns = state.start_ns;
   span.duration_ns = state.duration_ns;
   span.length = session.schedule.committed_length();

@@ -21,7 +21,7 @@
 #include "model/language_model.h"
 #include "model/sampler.h"
 #include "speculation/draft_session.h"
-#include "worker/events.h"
+#include "worker/streams.h"
 
 namespace nacre::draft_worker {
 

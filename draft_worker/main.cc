@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
   nacre::worker::WorkerProgram program;
   program.name = "nacre-draft-worker";
   program.summary = "serves the draft model of speculative decoding";
-  program.role = nacre::v1::WORKER_ROLE_DRAFT;
+  program.role = nacre::wire::WorkerRole::kDraft;
   program.build = Build;
   return nacre::worker::RunWorker(argc, argv, program);
 }

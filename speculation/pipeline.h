@@ -87,10 +87,16 @@ enum class StopMark {
 struct DraftDistribution {
   std::vector<int32_t> token_ids;  // each once; at most kMaxDistribution
   std::vector<float> weights;      // of each, finite and > 0
+  bool operator==(const DraftDistribution&) const = default;
 };
 inline constexpr int kMaxDistribution = 64;
 
-// Draft to target: tokens for positions first_position and on.
+// Of a token tree: what one message holds, and the largest number of a node.
+inline constexpr int kMaxTailNodes = 256;
+inline constexpr int kMaxNode = 1 << 30;
+
+// Draft to target: a chain of tokens for positions first_position and on, or
+// nodes of a tree, which no state machine takes yet.
 struct Tail {
   uint32_t epoch = 0;  // raised by the coordinator at each re-open of the draft
   int base_length = 0;  // the committed length the draft had applied
@@ -99,12 +105,22 @@ struct Tail {
   StopMark stop = StopMark::kNone;
   // Of each token where the ratio test verifies them, else empty.
   std::vector<DraftDistribution> distributions = {};
+  // Of a tree, of each token: its parent's number (0: the last token of the text
+  // of base_length) and log2 of its probability given that. Empty: a chain. The
+  // tokens have the numbers first_node and on.
+  std::vector<int32_t> parents = {};
+  std::vector<float> scores = {};
+  int first_node = 0;
+
+  bool is_tree() const { return !parents.empty(); }
+  bool operator==(const Tail&) const = default;
 };
 
 // Committed tokens for positions first_position and on, target to draft.
 struct Commit {
   int first_position = 0;
   std::vector<int32_t> token_ids;
+  bool operator==(const Commit&) const = default;
 };
 
 enum class FinishReason { kNone, kEos, kStop, kLength };
@@ -125,7 +141,11 @@ struct Verdict {
   int accepted = 0;
   bool degraded = false;  // stepped without a draft
   FinishReason finish = FinishReason::kNone;
+  // Of a tree: the numbers of the nodes that matched, from the root. Empty: a
+  // chain.
+  std::vector<int32_t> path = {};
 
+  bool operator==(const Verdict&) const = default;
   // Whether the part on the last row is still to come.
   bool holds_last_row() const {
     return finish == FinishReason::kNone &&

@@ -19,7 +19,8 @@ bool IsSmall(const DraftDistribution& distribution) {
 // target can use it is the target's to say.
 bool IsPossible(const Tail& tail, int committed_length) {
   const size_t count = tail.token_ids.size();
-  return count <= kMaxTail && tail.distributions.size() <= kMaxTail &&
+  return !tail.is_tree() && count <= kMaxTail &&
+         tail.distributions.size() <= kMaxTail &&
          tail.base_length >= 0 && tail.base_length <= committed_length &&
          tail.first_position >= 0 &&
          tail.first_position <=
@@ -33,7 +34,7 @@ bool IsPossible(const Verdict& verdict, int generated) {
   const size_t count = verdict.token_ids.size();
   if (count < 1 || count > kMaxWindow + 1 || verdict.window < 0 ||
       verdict.window > kMaxWindow || verdict.matched < 0 ||
-      verdict.matched > kMaxWindow) {
+      verdict.matched > kMaxWindow || !verdict.path.empty()) {
     return false;
   }
   // Mostly the window and one more are compared. Tails that were held up on

@@ -93,7 +93,8 @@ class SessionSchedule {
   }
   uint32_t epoch() const { return epoch_; }
 
-  // A verdict that is of another opening of the session.
+  // A verdict that is of another opening of the session, or a message that
+  // could not be read.
   void CountStale() { ++stats_.stale_messages; }
   // Whether a tail from the draft is to be relayed to the target; counts it.
   // One with a length or a position that no draft reaches is not.

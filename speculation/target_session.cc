@@ -81,6 +81,7 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
 }
 
 bool TargetSession::TailIsWellFormed(const Tail& tail) const {
+  if (tail.is_tree()) return false;
   if (options_.verification == Verification::kExact) return true;
   if (tail.distributions.size() != tail.token_ids.size()) return false;
   for (size_t i = 0; i < tail.token_ids.size(); ++i) {

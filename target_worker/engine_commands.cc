@@ -54,7 +54,7 @@ void TargetEngine::TakeCommands() {
 
 void TargetEngine::Apply(TargetCommands& commands) {
   const worker::StreamId stream = commands.stream;
-  rejected_messages_ += static_cast<uint64_t>(commands.num_malformed);
+  rejected_messages_ += commands.malformed.size();
   if (commands.kept.has_value()) Reap(stream, *commands.kept);
   for (OpenTarget& open : commands.open) ApplyOpen(stream, open);
   for (const auto& [id, plan] : commands.plans) {
@@ -123,7 +123,7 @@ void TargetEngine::Reap(worker::StreamId stream,
 void TargetEngine::ApplyOpen(worker::StreamId stream, OpenTarget& open) {
   const size_t num_tokens = open.token_ids.size();
   absl::StatusOr<std::unique_ptr<Session>> session = NewSession(stream, open);
-  worker::SessionEvents& events = outbox_.For(stream).common;
+  wire::SessionEvents& events = outbox_.For(stream).common;
   if (!session.ok()) {
     worker::LogSession("session refused", open.request_id, open.session_id,
                        session.status().code());
@@ -143,7 +143,7 @@ void TargetEngine::ApplyOpen(worker::StreamId stream, OpenTarget& open) {
 absl::StatusOr<std::unique_ptr<TargetEngine::Session>> TargetEngine::NewSession(
     worker::StreamId stream, OpenTarget& open) {
   const model::ModelInfo& info = options_.model->info();
-  NACRE_RETURN_IF_ERROR(open.conversion);
+  NACRE_RETURN_IF_ERROR(open.refusal);
   if (by_key_.contains({stream, open.session_id})) {
     return absl::AlreadyExistsError(
         absl::StrCat("session ", open.session_id, " is already open"));

@@ -16,7 +16,7 @@
 #include "model/sampler.h"
 #include "speculation/target_session.h"
 #include "target_worker/target_engine.h"
-#include "worker/events.h"
+#include "worker/streams.h"
 
 namespace nacre::target_worker {
 
@@ -39,7 +39,7 @@ struct TargetEngine::Session {
   uint32_t hidden_epoch = 0;
 
   struct Wait {
-    worker::Span::Kind kind;
+    wire::Span::Kind kind;
     int64_t since_ns;
   };
   absl::optional<Wait> wait = {};
@@ -65,7 +65,7 @@ struct TargetEngine::Session {
   struct Hold {
     std::vector<float> logits;  // of its last row
     std::vector<float> hidden;  // likewise, if anybody reads it
-    worker::Span verify;        // of the rows before it
+    wire::Span verify;          // of the rows before it
   };
   absl::optional<Hold> hold = {};
 

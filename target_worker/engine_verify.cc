@@ -13,7 +13,7 @@ namespace nacre::target_worker {
 
 using speculation::TargetSession;
 using speculation::Verification;
-using worker::Span;
+using wire::Span;
 
 namespace {
 

@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   nacre::worker::WorkerProgram program;
   program.name = "nacre-target-worker";
   program.summary = "serves the target model of speculative decoding";
-  program.role = nacre::v1::WORKER_ROLE_TARGET;
+  program.role = nacre::wire::WorkerRole::kTarget;
   program.build = Build;
   return nacre::worker::RunWorker(argc, argv, program);
 }

@@ -11,7 +11,7 @@
 namespace nacre::target_worker {
 
 using speculation::TargetSession;
-using worker::Span;
+using wire::Span;
 using worker::WorkerState;
 
 TargetEngine::TargetEngine(Options options)

@@ -139,10 +139,10 @@ class TargetEngine : public worker::Engine {
   // Tells what was accepted before the last row and holds that; `span` as of
   // FinishVerify.
   void HoldLastRow(Session& session, absl::Span<const float> logits,
-                   worker::Span span);
+                   wire::Span span);
   // Ends the session's step; `span` lacks what the verdict says. Returns how
   // many tokens it committed.
-  int FinishVerify(Session& session, worker::Span span, int64_t now_ns);
+  int FinishVerify(Session& session, wire::Span span, int64_t now_ns);
   void SendVerdict(Session& session, speculation::Verdict verdict);
   // Ends the held steps whose last row has something to judge, or will not.
   void EndHolds(int64_t now_ns);
@@ -160,9 +160,9 @@ class TargetEngine : public worker::Engine {
   void Fail(Session& session, absl::Status status);
   void NoteDraftWait(Session& session, absl::optional<int64_t> deadline_ns,
                      int64_t now_ns, worker::StepOutcome* outcome);
-  void NoteWait(Session& session, worker::Span::Kind kind, int64_t now_ns);
+  void NoteWait(Session& session, wire::Span::Kind kind, int64_t now_ns);
   void EndWait(Session& session, int64_t now_ns);
-  void AddSpan(const Session& session, worker::Span span);
+  void AddSpan(const Session& session, wire::Span span);
   void Publish();
 
   const Options options_;

@@ -1,4 +1,4 @@
-// nacre.v1.TargetWorker over gRPC: converts and enqueues, nothing else.
+// nacre.v1.TargetWorker over gRPC: decodes and enqueues, nothing else.
 //
 // Thread-safe. Create the engine with SendTo(service) as its `send`.
 
@@ -13,11 +13,6 @@
 #include "worker/session_streams.h"
 
 namespace nacre::target_worker {
-
-// Malformed parts become refused opens or are counted in num_malformed.
-TargetCommands ToCommands(worker::StreamId stream,
-                          const v1::TargetControl& control);
-v1::TargetEvent ToProto(const TargetEvents& events);
 
 class TargetService final : public v1::TargetWorker::CallbackService,
                             public worker::SessionService {

@@ -27,14 +27,19 @@ ALLOWED_INCLUDES = {
     "simulation": ["speculation", "common"],
     "model": ["kernels", "common"],
     "telemetry": ["common", "proto"],
+    # What workers and coordinator say to each other, said once.
+    "wire": ["speculation", "common", "proto"],
     # The tokenizer's vocabulary only: a worker proves which one it has.
-    "worker": ["telemetry", "model", "speculation", "kernels", "tokenizer",
-               "common", "proto"],
-    "draft_worker": ["worker", "model", "speculation", "kernels/backend.h",
-                     "kernels/backend_factory.h", "common", "proto"],
-    "target_worker": ["worker", "model", "speculation", "kernels/backend.h",
-                      "kernels/backend_factory.h", "common", "proto"],
-    "coordinator": ["telemetry", "speculation", "tokenizer", "common", "proto"],
+    "worker": ["wire", "telemetry", "model", "speculation", "kernels",
+               "tokenizer", "common", "proto"],
+    "draft_worker": ["worker", "wire", "model", "speculation",
+                     "kernels/backend.h", "kernels/backend_factory.h", "common",
+                     "proto"],
+    "target_worker": ["worker", "wire", "model", "speculation",
+                      "kernels/backend.h", "kernels/backend_factory.h",
+                      "common", "proto"],
+    "coordinator": ["wire", "telemetry", "speculation", "tokenizer", "common",
+                    "proto"],
     "tools": ["*"],
     "tests": ["*", "tests"],
 }
@@ -50,9 +55,10 @@ GRPC_FOLDERS = ["common/rpc", "telemetry", "worker", "draft_worker",
 # Generated protobuf headers stop at the service and the client. A file may
 # include them when it is in one of these folders and its name has one of these
 # words, or when it is listed.
-PROTO_FOLDERS = ["telemetry", "worker", "draft_worker", "target_worker",
+PROTO_FOLDERS = ["telemetry", "wire", "worker", "draft_worker", "target_worker",
                  "coordinator", "tools", "proto", "tests"]
-PROTO_WORDS = ["service", "client", "convert", "registry", "stream", "main"]
+PROTO_WORDS = ["service", "client", "codec", "convert", "registry", "stream",
+               "main"]
 PROTO_FILES = [
     # The reactors of one call, the other half of their service file.
     "coordinator/attachment.h",
@@ -62,17 +68,13 @@ PROTO_FILES = [
     # A worker's side of Registry.Attach.
     "worker/registration.h",
     "worker/registration.cc",
-    "worker/load.h",
-    "worker/load.cc",
-    "worker/process.h",
-    "worker/process.cc",
 ]
 # Whole folders that are clients from end to end.
 PROTO_FREE_RANGE = ["tools", "tests"]
 
 # Every source of these folders has a test at the mirrored path.
 TESTED_FOLDERS = ["common", "tokenizer", "kernels", "model", "speculation",
-                  "simulation", "telemetry", "worker", "draft_worker",
+                  "simulation", "telemetry", "wire", "worker", "draft_worker",
                   "target_worker",
                   "coordinator"]
 # ... except these: path to the reason.
@@ -97,8 +99,10 @@ TESTED_BY = {
         "tests/telemetry/collector_settings_test.cc",
     "coordinator/metrics_series.cc":
         "tests/coordinator/metrics_observer_test.cc",
-    "coordinator/grpc_worker_client.cc":
-        "tests/coordinator/attachment_test.cc",
+    "coordinator/attachment.cc":
+        "tests/coordinator/registry_service_test.cc",
+    **{f"wire/{name}.cc": "tests/wire/session_codec_test.cc"
+       for name in ("codec_parts", "commands_codec", "events_codec")},
     "coordinator/dispatcher_events.cc":
         "tests/coordinator/dispatcher_test.cc",
     "coordinator/placer.cc":

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/events.h"
+#include "worker/streams.h"
 
 namespace nacre::worker {
 

@@ -15,7 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/event_outbox.h"
-#include "worker/events.h"
+#include "worker/streams.h"
 
 namespace nacre::worker {
 

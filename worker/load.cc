@@ -54,7 +54,7 @@ absl::StatusOr<int64_t> KvCacheBytes(const WorkerOptions& options,
 }
 
 absl::StatusOr<model::KvBudget> DeviceKvBudget(const WorkerOptions& options,
-                                               v1::WorkerRole role,
+                                               wire::WorkerRole role,
                                                kernels::DType kv_type) {
   model::KvBudget budget;
   budget.step_rows = StepBudget().max_rows;
@@ -62,7 +62,7 @@ absl::StatusOr<model::KvBudget> DeviceKvBudget(const WorkerOptions& options,
   if (options.max_memory_bytes.has_value()) return budget;
   NACRE_ASSIGN_OR_RETURN(const int64_t context_bytes,
                          ContextBytes(options, kv_type));
-  budget.share = role == v1::WORKER_ROLE_DRAFT ? kDraftShare : kTargetShare;
+  budget.share = role == wire::WorkerRole::kDraft ? kDraftShare : kTargetShare;
   if (context_bytes <
       std::numeric_limits<int64_t>::max() / kDefaultDeviceContexts) {
     budget.most = kDefaultDeviceContexts * context_bytes;
@@ -90,7 +90,7 @@ model::ProgressCallback ShowProgress() {
 }  // namespace
 
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
-                                          v1::WorkerRole role) {
+                                          wire::WorkerRole role) {
   LoadedModel loaded;
   kernels::BackendOptions backend = options.backend;
   backend.max_memory_bytes = options.max_memory_bytes.value_or(0);
@@ -124,39 +124,32 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
   return loaded;
 }
 
-v1::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
-                    v1::WorkerRole role, const std::string& bound_address,
-                    const std::vector<StepTime>& step_times) {
+wire::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
+                      wire::WorkerRole role, const std::string& bound_address,
+                      const std::vector<StepTime>& step_times) {
   const model::ModelInfo& info = loaded.model->info();
-  v1::Hello hello;
-  hello.set_protocol_version(1);
-  hello.set_role(role);
-  hello.set_address(options.advertise.empty() ? bound_address
-                                              : options.advertise);
+  wire::Hello hello;
+  hello.role = role;
+  hello.address = options.advertise.empty() ? bound_address : options.advertise;
   std::random_device random;
-  hello.set_incarnation(absl::StrFormat("%08x%08x", random(), random()));
-  hello.set_fingerprint(info.fingerprint);
-  hello.set_numerics_id(info.numerics_id);
+  hello.incarnation = absl::StrFormat("%08x%08x", random(), random());
+  hello.fingerprint = info.fingerprint;
+  hello.numerics_id = info.numerics_id;
   // "models/target/" is called "target".
   std::filesystem::path dir =
       std::filesystem::path(options.model_dir).lexically_normal();
   if (!dir.has_filename()) dir = dir.parent_path();
-  hello.set_model_name(dir.filename().string());
-  hello.set_model_vocab_size(static_cast<uint32_t>(info.vocab_size));
-  hello.set_tokenizer_vocab_size(
-      static_cast<uint32_t>(loaded.tokenizer->vocab_size()));
-  hello.set_context_length(static_cast<uint32_t>(info.context_length));
-  for (const int32_t id : info.eos_token_ids) {
-    hello.add_eos_token_ids(static_cast<uint32_t>(id));
-  }
-  hello.set_kv_capacity_tokens(static_cast<uint64_t>(info.kv_capacity_tokens));
+  hello.model_name = dir.filename().string();
+  hello.model_vocab_size = info.vocab_size;
+  hello.tokenizer_vocab_size = loaded.tokenizer->vocab_size();
+  hello.context_length = info.context_length;
+  hello.eos_token_ids = info.eos_token_ids;
+  hello.kv_capacity_tokens = info.kv_capacity_tokens;
   // A GPU has all of a forward queued when it is asked whether to go on.
-  hello.set_abandons_steps(role == v1::WORKER_ROLE_DRAFT &&
-                           options.backend.kind != "cuda");
+  hello.abandons_steps =
+      role == wire::WorkerRole::kDraft && options.backend.kind != "cuda";
   for (const StepTime& time : step_times) {
-    v1::StepTime* proto = hello.add_step_times();
-    proto->set_rows(static_cast<uint32_t>(time.rows));
-    proto->set_duration_ns(static_cast<uint64_t>(time.duration_ns));
+    hello.step_times_ns.emplace_back(time.rows, time.duration_ns);
   }
   return hello;
 }

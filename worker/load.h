@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "model/language_model.h"
-#include "proto/worker.pb.h"
 #include "tokenizer/tokenizer.h"
+#include "wire/hello.h"
 #include "worker/options.h"
 #include "worker/warm_up.h"
 
@@ -29,12 +29,12 @@ struct LoadedModel {
 // LoadTokenizer and LlamaModel::Load; INVALID_ARGUMENT when the tokenizer has
 // ids that the model lacks.
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
-                                          v1::WorkerRole role);
+                                          wire::WorkerRole role);
 
 // What the coordinator is told at registration; incarnation is drawn at random.
-v1::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
-                    v1::WorkerRole role, const std::string& bound_address,
-                    const std::vector<StepTime>& step_times);
+wire::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
+                      wire::WorkerRole role, const std::string& bound_address,
+                      const std::vector<StepTime>& step_times);
 
 }  // namespace nacre::worker
 

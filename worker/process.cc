@@ -22,12 +22,13 @@
 #include "common/status_macros.h"
 #include "telemetry/build_info.h"
 #include "telemetry/metrics_server.h"
-#include "worker/convert.h"
+#include "wire/hello_codec.h"
 #include "worker/drain.h"
 #include "worker/engine_metrics.h"
 #include "worker/engine_thread.h"
 #include "worker/exit_signal.h"
 #include "worker/health.h"
+#include "worker/heartbeat_convert.h"
 #include "worker/load.h"
 #include "worker/options.h"
 #include "worker/registration.h"
@@ -68,12 +69,15 @@ void CloseSessions(const WorkerParts& parts, const Health& health,
   }
 }
 
-Registration::Options RegistrationOptions(
-    const WorkerOptions& options, const LoadedModel& loaded, v1::Hello hello,
-    const WorkerParts& parts, const Health* health, ExitSignal* exit) {
+Registration::Options RegistrationOptions(const WorkerOptions& options,
+                                          const LoadedModel& loaded,
+                                          const wire::Hello& hello,
+                                          const WorkerParts& parts,
+                                          const Health* health,
+                                          ExitSignal* exit) {
   Registration::Options result;
   result.coordinator = options.coordinator;
-  result.hello = std::move(hello);
+  result.hello = wire::Encode(hello);
   result.vocabulary_hash = [tokenizer = loaded.tokenizer.get()](int size) {
     return tokenizer->VocabularyHash(size);
   };
@@ -103,14 +107,14 @@ Registration::Options RegistrationOptions(
 
 // Null where it is not asked for.
 absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
-    const WorkerOptions& options, const v1::Hello& hello, const Engine* engine,
-    const Health* health) {
+    const WorkerOptions& options, const wire::Hello& hello,
+    const Engine* engine, const Health* health) {
   if (options.metrics_listen.empty()) return nullptr;
   EngineMetrics::Options metrics;
-  metrics.role = hello.role() == v1::WORKER_ROLE_DRAFT ? EngineRole::kDraft
-                                                       : EngineRole::kTarget;
-  metrics.worker = hello.address();
-  metrics.kv_capacity_tokens = static_cast<int64_t>(hello.kv_capacity_tokens());
+  metrics.role = hello.role == wire::WorkerRole::kDraft ? EngineRole::kDraft
+                                                        : EngineRole::kTarget;
+  metrics.worker = hello.address;
+  metrics.kv_capacity_tokens = hello.kv_capacity_tokens;
   metrics.stats = [engine] { return engine->stats(); };
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<telemetry::MetricsServer> server,
@@ -163,13 +167,9 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   NACRE_ASSIGN_OR_RETURN(const std::vector<StepTime> step_times,
                          engine_thread.WaitForWarmUp());
   LogStepTimes(step_times);
-  v1::Hello hello =
+  wire::Hello hello =
       MakeHello(options, loaded, program.role, server->address(), step_times);
-  for (const auto& [policy, target_fingerprint] : parts.policy_files) {
-    v1::PolicyFile* file = hello.add_policy_files();
-    file->set_policy(policy);
-    file->set_target_fingerprint(target_fingerprint);
-  }
+  hello.policy_files = parts.policy_files;
   Health::Options health_options;
   health_options.engine = parts.engine.get();
   health_options.set_serving = [&server](const std::string& service,
@@ -185,8 +185,8 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   spdlog::info("serving on {} ({})", server->address(),
                security.server == nullptr ? "plaintext" : "TLS");
   {
-    Registration::Options registration_options = RegistrationOptions(
-        options, loaded, std::move(hello), parts, &health, &exit);
+    Registration::Options registration_options =
+        RegistrationOptions(options, loaded, hello, parts, &health, &exit);
     registration_options.security = security.channel;
     Registration registration(std::move(registration_options));
     exit.Wait();

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/rpc/security.h"
 #include "model/language_model.h"
-#include "proto/types.pb.h"
+#include "wire/hello.h"
 #include "worker/engine.h"
 #include "worker/options.h"
 #include "worker/service.h"
@@ -36,7 +36,7 @@ struct WorkerParts {
 struct WorkerProgram {
   std::string name;     // "nacre-target-worker"
   std::string summary;  // for --help
-  v1::WorkerRole role = v1::WORKER_ROLE_UNSPECIFIED;
+  wire::WorkerRole role = wire::WorkerRole::kTarget;
   // `model` outlives the parts; `peers`: how to dial other workers. An error
   // ends the process.
   std::function<absl::StatusOr<WorkerParts>(model::LanguageModel* model,

@@ -34,4 +34,13 @@ void LogSession(const char* event, const std::string& request_id,
   LogEvent(kLevel, event, fields);
 }
 
+void LogMalformed(const std::vector<wire::Malformed>& parts) {
+  if (!spdlog::should_log(kLevel)) return;
+  for (const wire::Malformed& part : parts) {
+    LogEvent(kLevel, "message malformed",
+             {{"session_id", part.session_id},
+              {"why", std::string(part.status.message())}});
+  }
+}
+
 }  // namespace nacre::worker

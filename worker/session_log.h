@@ -9,9 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
+#include "wire/session_events.h"
 
 namespace nacre::worker {
 
@@ -23,6 +25,9 @@ void LogSessionOpened(const std::string& request_id, uint64_t session_id,
 void LogSession(const char* event, const std::string& request_id,
                 uint64_t session_id,
                 absl::optional<absl::StatusCode> status = absl::nullopt);
+
+// What of a message was left out, and why.
+void LogMalformed(const std::vector<wire::Malformed>& parts);
 
 }  // namespace nacre::worker
 

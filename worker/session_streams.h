@@ -2,7 +2,7 @@
 // engine, finds them again to send, answers pings. The part of a worker's gRPC
 // service that does not depend on its messages' types.
 //
-// Thread-safe. gRPC threads only convert and enqueue.
+// Thread-safe. gRPC threads only decode and enqueue.
 
 #ifndef WORKER_SESSION_STREAMS_H_
 #define WORKER_SESSION_STREAMS_H_
@@ -18,19 +18,24 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/message_stream.h"
+#include "wire/session_codec.h"
 #include "worker/clock.h"
-#include "worker/events.h"
+#include "worker/session_log.h"
+#include "worker/streams.h"
 
 namespace nacre::worker {
 
 // `Control` and `Event` are DraftControl and DraftEvent, or TargetControl and
-// TargetEvent.
+// TargetEvent; `Commands` and `Events` are what they carry.
 template <typename Control, typename Event>
 class SessionStreams {
+  using Commands = decltype(wire::Decode(Control()));
+  using Events = decltype(wire::Decode(Event()));
+
  public:
   using Stream = rpc::ServerMessageStream<Control, Event>;
   struct Callbacks {
-    std::function<void(StreamId, const Control&)> on_message;
+    std::function<void(StreamId, Commands)> on_message;
     std::function<void(StreamId)> on_end;
   };
 
@@ -45,8 +50,10 @@ class SessionStreams {
     typename Stream::Callbacks callbacks;
     callbacks.on_message = [this, id](const Control& control) {
       if (Find(id) == nullptr) return;  // abandoned
-      if (control.has_ping()) AnswerPing(id, control.ping().coordinator_ns());
-      callbacks_.on_message(id, control);
+      Commands commands = wire::Decode(control);
+      LogMalformed(commands.malformed);
+      if (commands.ping_ns.has_value()) AnswerPing(id, *commands.ping_ns);
+      callbacks_.on_message(id, std::move(commands));
     };
     callbacks.on_done = [this, id] {
       {
@@ -64,9 +71,9 @@ class SessionStreams {
   void SetAttachment(uint64_t attachment) { attachment_ = attachment; }
 
   // A stream that has ended loses its events.
-  void Send(StreamId id, Event event) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Send(StreamId id, const Events& events) ABSL_LOCKS_EXCLUDED(mu_) {
     if (const std::shared_ptr<Stream> stream = Find(id)) {
-      stream->Send(std::move(event));
+      stream->Send(wire::Encode(events));
     }
   }
 
@@ -104,12 +111,9 @@ class SessionStreams {
   }
 
   void AnswerPing(StreamId id, uint64_t coordinator_ns) {
-    Event event;
-    event.mutable_pong()->set_coordinator_ns(coordinator_ns);
-    event.mutable_pong()->set_worker_ns(
-        static_cast<uint64_t>(MonotonicNowNs()));
-    event.mutable_pong()->set_attachment(attachment_);
-    Send(id, std::move(event));
+    Events events;
+    events.common.pong = {coordinator_ns, MonotonicNowNs(), attachment_};
+    Send(id, events);
   }
 
   const Callbacks callbacks_;

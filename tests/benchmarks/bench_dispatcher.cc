@@ -56,7 +56,7 @@ double ThreadSeconds() {
 }
 
 // Remembers what was opened and closed, and counts the rest.
-class Client final : public WorkerClient {
+class Client final : public TargetLink, public DraftLink {
  public:
   void OpenTarget(const TargetOpening& opening) override {
     opened.push_back(opening.session_id);
@@ -77,6 +77,7 @@ class Client final : public WorkerClient {
   }
   void UpdateDraft(uint64_t, const speculation::DraftPlan&) override {}
   void Close(uint64_t session_id) override { closed.push_back(session_id); }
+  void Keep(const std::vector<uint64_t>&) override {}
   void Cut() override {}
   void Flush() override {}
   int64_t clock_offset_ns() const override { return 0; }
@@ -135,7 +136,10 @@ class Bench {
                                                        {512, kStepNs * 4}}
                 : std::vector<std::pair<int, int64_t>>{{1, kTokenNs},
                                                        {64, kTokenNs * 2}};
-        worker.id = dispatcher_.AddWorker(info, worker.client).value();
+        worker.id = (role == WorkerRole::kTarget
+                         ? dispatcher_.AddTarget(info, worker.client)
+                         : dispatcher_.AddDraft(info, worker.client))
+                        .value();
       }
     }
     for (int i = 0; i < num_sessions; ++i) Start();
@@ -252,9 +256,15 @@ class Bench {
     for (size_t i = 0; i < workers_.size(); ++i) {
       Worker& worker = workers_[i];
       if (worker.closed.empty()) continue;
-      WorkerEvents events;
+      wire::SessionEvents events;
       events.closed = std::exchange(worker.closed, {});
-      Timed([&] { dispatcher_.OnEvents(worker.id, std::move(events)); });
+      Timed([&] {
+        if (i % 2 == 0) {
+          dispatcher_.OnEvents(worker.id, wire::TargetEvents{events});
+        } else {
+          dispatcher_.OnEvents(worker.id, wire::DraftEvents{events});
+        }
+      });
     }
     while (num_started_ - ended_ < static_cast<int64_t>(num_wanted())) Start();
     Look();
@@ -265,7 +275,7 @@ class Bench {
   }
 
   void SendTails(const Worker& draft, size_t index) {
-    WorkerEvents events;
+    wire::DraftEvents events;
     const int batch = static_cast<int>(draft.sessions.size());
     for (uint64_t id : draft.sessions) {
       const Session& session = sessions_[id];
@@ -274,15 +284,15 @@ class Bench {
       tail.epoch = session.epoch;
       tail.base_length = tail.first_position = session.length;
       tail.token_ids = {'a', 'b', 'c', 'd'};
-      events.tails.emplace_back(id, std::move(tail));
-      events.spans.push_back(
+      events.tails.push_back({id, std::move(tail)});
+      events.common.spans.push_back(
           Span(SpanRecord::Kind::kDraft, id, 1, batch, batch));
     }
     Timed([&] { dispatcher_.OnEvents(draft.id, std::move(events)); });
   }
 
   void SendVerdicts(const Worker& target) {
-    WorkerEvents events;
+    wire::TargetEvents events;
     const int batch = static_cast<int>(target.sessions.size());
     for (uint64_t id : target.sessions) {
       Session& session = sessions_[id];
@@ -302,7 +312,7 @@ class Bench {
       }
       session.length += count;
       events.verdicts.push_back({id, std::move(verdict)});
-      events.spans.push_back(
+      events.common.spans.push_back(
           Span(SpanRecord::Kind::kVerify, id, 5, 5 * batch, batch));
     }
     verdicts_ += batch;
@@ -337,7 +347,7 @@ double BytesOfAWaitingRequest() {
   Dispatcher dispatcher(std::move(options));
   WorkerInfo info;
   info.model_vocab_size = info.tokenizer_vocab_size = 258;
-  (void)dispatcher.AddWorker(info, std::make_shared<Client>()).value();
+  (void)dispatcher.AddTarget(info, std::make_shared<Client>()).value();
   int64_t ended = 0;
   const auto heap_bytes = [] {
     const auto info = mallinfo2();

@@ -11,6 +11,7 @@
 #include "tests/coordinator/coordinator_fixture.h"
 #include "tests/coordinator/recording_sink.h"
 #include "tests/testing/raw_call.h"
+#include "wire/hello.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -40,7 +41,7 @@ class AdminServiceTest : public CoordinatorFixture {
 
 TEST_F(AdminServiceTest, TheServerTellsItsVersionsAndItsLoad) {
   v1::ServerInfo info = ServerInfo();
-  EXPECT_EQ(info.protocol_version(), kProtocolVersion);
+  EXPECT_EQ(info.protocol_version(), wire::kProtocolVersion);
   EXPECT_FALSE(info.version().empty());
   EXPECT_EQ(info.running_requests(), 0u);
   EXPECT_EQ(info.policies_size(), 9);  // without files

@@ -117,9 +117,9 @@ TEST_F(ReturnTest, AVerdictOfTheEarlierOpeningChangesNothing) {
   speculation::Verdict late;
   late.base_length = 3;
   late.token_ids = {'x'};
-  WorkerEvents events;
+  wire::TargetEvents events;
   events.verdicts.push_back({run_.id, late});
-  events.closed.push_back(run_.id);
+  events.common.closed.push_back(run_.id);
   dispatcher_.OnEvents(t0_.id, events);
   EXPECT_EQ(run_.sink->streamed_text(), "h");
   Verdict(t0_, run_.id, 3, {'i'}, FinishReason::kEos);

@@ -25,6 +25,7 @@ class DispatcherTest : public ::testing::Test {
   struct Worker {
     uint64_t id = 0;
     std::shared_ptr<RecordingClient> client;
+    WorkerRole role = WorkerRole::kTarget;
   };
   struct Run {
     uint64_t id = 0;
@@ -52,8 +53,9 @@ class DispatcherTest : public ::testing::Test {
   Worker AddWith(WorkerInfo info) {
     Worker worker;
     worker.client = std::make_shared<RecordingClient>();
+    worker.role = info.role;
     const absl::StatusOr<uint64_t> id =
-        dispatcher_.AddWorker(std::move(info), worker.client);
+        AddWorker(&dispatcher_, std::move(info), worker.client);
     EXPECT_TRUE(id.ok()) << id.status();
     worker.id = id.value_or(0);
     return worker;
@@ -116,7 +118,7 @@ class DispatcherTest : public ::testing::Test {
     verdict.base_length = base_length;
     verdict.token_ids = std::move(token_ids);
     verdict.finish = finish;
-    WorkerEvents events;
+    wire::TargetEvents events;
     events.verdicts.push_back({session_id, std::move(verdict)});
     dispatcher_.OnEvents(worker.id, events);
   }
@@ -127,21 +129,31 @@ class DispatcherTest : public ::testing::Test {
     tail.base_length = base_length;
     tail.first_position = base_length;
     tail.token_ids = std::move(token_ids);
-    WorkerEvents events;
-    events.tails.emplace_back(session_id, std::move(tail));
+    wire::DraftEvents events;
+    events.tails.push_back({session_id, std::move(tail)});
     dispatcher_.OnEvents(worker.id, events);
   }
   void Fail(const Worker& worker, uint64_t session_id, int code,
             const std::string& message, uint32_t epoch = 0) {
-    WorkerEvents events;
-    events.failures.push_back({session_id, code, message, epoch});
-    dispatcher_.OnEvents(worker.id, events);
+    wire::SessionEvents events;
+    events.failures.push_back(
+        {session_id, absl::Status(static_cast<absl::StatusCode>(code), message),
+         epoch});
+    Say(worker, std::move(events));
   }
   // The worker has closed the session.
   void Closed(const Worker& worker, uint64_t session_id) {
-    WorkerEvents events;
+    wire::SessionEvents events;
     events.closed.push_back(session_id);
-    dispatcher_.OnEvents(worker.id, events);
+    Say(worker, std::move(events));
+  }
+  // What both kinds of worker may say.
+  void Say(const Worker& worker, wire::SessionEvents events) {
+    if (worker.role == WorkerRole::kTarget) {
+      dispatcher_.OnEvents(worker.id, wire::TargetEvents{std::move(events)});
+    } else {
+      dispatcher_.OnEvents(worker.id, wire::DraftEvents{std::move(events)});
+    }
   }
   std::string DraftAddress(uint64_t session_id) {
     for (const SessionStatus& session : dispatcher_.sessions()) {

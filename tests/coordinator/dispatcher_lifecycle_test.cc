@@ -53,12 +53,12 @@ TEST_F(DispatcherTest, TellsHowMuchOfThePromptWasCached) {
   const Worker target = AddTarget();
   const Worker draft = AddDraft();
   const Run run = Start();
-  WorkerEvents events;
-  events.opened.emplace_back(run.id, 1);
-  dispatcher_.OnEvents(target.id, events);
+  wire::SessionEvents events;
+  events.opened.push_back({run.id, 1});
+  Say(target, events);
   events.opened = {{run.id, 2}, {999, 3}};  // a second target, nobody
-  dispatcher_.OnEvents(target.id, events);
-  dispatcher_.OnEvents(draft.id, events);  // its own cache is its own affair
+  Say(target, events);
+  Say(draft, events);  // its own cache is its own affair
   EXPECT_THAT(
       observer_.Take(),
       ElementsAre(HasSubstr("started"), absl::StrCat("opened ", run.id, " 1")));
@@ -70,18 +70,18 @@ TEST_F(DispatcherTest, TellsHowMuchMoreOfThePromptWasCachedMeanwhile) {
   const Worker target = AddTarget();
   const Worker draft = AddDraft();
   const Run run = Start();
-  WorkerEvents events;
+  wire::SessionEvents events;
   events.cached = {{run.id, 1}};  // not opened yet
-  dispatcher_.OnEvents(target.id, events);
+  Say(target, events);
   events.cached.clear();
-  events.opened.emplace_back(run.id, 0);
-  dispatcher_.OnEvents(target.id, events);
+  events.opened.push_back({run.id, 0});
+  Say(target, events);
   events.opened.clear();
   events.cached = {{run.id, 1}, {999, 3}, {run.id, -4}};
-  dispatcher_.OnEvents(draft.id, events);  // its own cache is its own affair
-  dispatcher_.OnEvents(target.id, events);
+  Say(draft, events);  // its own cache is its own affair
+  Say(target, events);
   events.cached = {{run.id, 7}};  // the prompt has two tokens
-  dispatcher_.OnEvents(target.id, events);
+  Say(target, events);
   EXPECT_THAT(
       observer_.Take(),
       ElementsAre(HasSubstr("started"), absl::StrCat("opened ", run.id, " 0"),
@@ -261,14 +261,18 @@ TEST_F(DispatcherTest, ATargetsErrorIsTheClientsError) {
               ElementsAre(absl::StrCat("close ", run.id)));
 }
 
-TEST_F(DispatcherTest, AFailureIsNeverOkWhateverItsCodeSays) {
+TEST_F(DispatcherTest, MessagesThatCouldNotBeReadAreCounted) {
   const Worker target = AddTarget();
-  for (int code : {0, -1, 99}) {
-    const Run run = Start();
-    Fail(target, run.id, code, "odd");
-    EXPECT_FALSE(run.sink->error().ok()) << code;
-    EXPECT_EQ(run.sink->error().message(), "odd");
+  const Worker draft = AddDraft();
+  const Run run = Start();
+  const absl::Status odd = absl::InvalidArgumentError("odd");
+  for (const Worker& worker : {target, draft}) {
+    wire::SessionEvents events;
+    events.malformed = {{run.id, odd}, {999, odd}};
+    Say(worker, std::move(events));
   }
+  Verdict(target, run.id, 2, {'x'}, FinishReason::kEos);
+  EXPECT_EQ(run.sink->completion()->stats.stale_messages, 2);
 }
 
 TEST_F(DispatcherTest, EventsOfUnknownWorkersAreIgnored) {

@@ -27,10 +27,11 @@ class DispatcherPoliciesTest : public DispatcherTest {
       const std::string& address,
       std::vector<std::pair<std::string, std::string>> policy_files) {
     Worker worker;
+    worker.role = WorkerRole::kDraft;
     worker.client = std::make_shared<RecordingClient>();
     WorkerInfo info = Info(WorkerRole::kDraft, address);
     info.policy_files = std::move(policy_files);
-    worker.id = *dispatcher_.AddWorker(std::move(info), worker.client);
+    worker.id = *AddWorker(&dispatcher_, std::move(info), worker.client);
     return worker;
   }
   static RequestSpec With(const std::string& id, const std::string& policy,
@@ -89,8 +90,8 @@ TEST_F(DispatcherPoliciesTest, TheAnswerSaysWhatRanAndWithoutWhat) {
   const auto policy = [&](RequestSpec request, const std::string& note) {
     const Run run = Start(std::move(request));
     if (!note.empty()) {
-      WorkerEvents events;
-      events.policy_notes.emplace_back(run.id, note);
+      wire::DraftEvents events;
+      events.policy_notes.push_back({run.id, note});
       dispatcher_.OnEvents(draft.id, events);
     }
     Verdict(target, run.id, 2, {'x'}, FinishReason::kLength);
@@ -166,7 +167,7 @@ TEST_F(DispatcherPoliciesTest, TheReportCountsHiddenStates) {
   const Worker target = AddTarget();
   const Worker draft = AddDraft();
   const Run run = Start(With("a", "cali-ts"));
-  WorkerEvents events;
+  wire::SessionEvents events;
   for (const int64_t duration_ns : {300, 400}) {
     SpanRecord span;
     span.session_id = run.id;
@@ -175,7 +176,7 @@ TEST_F(DispatcherPoliciesTest, TheReportCountsHiddenStates) {
     span.bytes = 1024;
     events.spans.push_back(span);
   }
-  dispatcher_.OnEvents(draft.id, events);
+  Say(draft, events);
   Verdict(target, run.id, 2, {'x'}, FinishReason::kLength);
   EXPECT_EQ(run.sink->completion()->hidden_bytes, 2048);
   EXPECT_EQ(run.sink->completion()->hidden_ns, 700);

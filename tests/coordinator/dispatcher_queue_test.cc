@@ -285,7 +285,7 @@ TEST_F(DispatcherQueueTest, AHeldRequestThatFitsNowhereBlocksNobody) {
   info.numerics_id = "other";
   info.kv_capacity_tokens = 64;
   ASSERT_TRUE(
-      dispatcher_.AddWorker(info, std::make_shared<RecordingClient>()).ok());
+      AddWorker(&dispatcher_, info, std::make_shared<RecordingClient>()).ok());
   EXPECT_TRUE(IsRunning(Start(Sized("new", 64)).id));
 }
 
@@ -400,7 +400,7 @@ TEST_F(DispatcherQueueTest, WhoWaitedForAnotherModelIsRefused) {
   WorkerInfo info = Info(WorkerRole::kTarget, "t1");
   info.fingerprint = "bigger";
   ASSERT_TRUE(
-      dispatcher_.AddWorker(info, std::make_shared<RecordingClient>()).ok());
+      AddWorker(&dispatcher_, info, std::make_shared<RecordingClient>()).ok());
   EXPECT_EQ(second.sink->error().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.sink->error().message()),
               HasSubstr("model changed"));

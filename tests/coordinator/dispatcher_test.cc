@@ -130,14 +130,14 @@ TEST_F(DispatcherTest, ATargetOfAnotherCheckpointIsRefused) {
   WorkerInfo other = Info(WorkerRole::kTarget, "other");
   other.fingerprint = "bigger";
   const absl::Status status =
-      dispatcher_.AddWorker(other, std::make_shared<RecordingClient>())
+      AddWorker(&dispatcher_, other, std::make_shared<RecordingClient>())
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("bigger"));
   EXPECT_EQ(dispatcher_.workers().size(), 1u);
   dispatcher_.RemoveWorker(target.id);
   EXPECT_TRUE(
-      dispatcher_.AddWorker(other, std::make_shared<RecordingClient>()).ok());
+      AddWorker(&dispatcher_, other, std::make_shared<RecordingClient>()).ok());
 }
 
 // --------------------------------------------------------------------- relays
@@ -194,7 +194,7 @@ TEST_F(DispatcherTest, MeasurementsChangeThePlanOfBothWorkers) {
   const Run run = Start(request);
   const int window = target.client->last_target_plan.window;
   // A draft token costs half a target step: gamma 2.
-  WorkerEvents events;
+  wire::SessionEvents events;
   for (int i = 1; i <= 50; ++i) {
     SpanRecord span;
     span.session_id = run.id;
@@ -204,7 +204,7 @@ TEST_F(DispatcherTest, MeasurementsChangeThePlanOfBothWorkers) {
     span.rows = span.batch_rows = 1;
     events.spans.push_back(span);
   }
-  dispatcher_.OnEvents(draft.id, events);
+  Say(draft, events);
   events.spans.clear();
   for (int i = 1; i <= 50; ++i) {
     SpanRecord span;
@@ -215,7 +215,7 @@ TEST_F(DispatcherTest, MeasurementsChangeThePlanOfBothWorkers) {
     span.rows = span.batch_rows = 1;
     events.spans.push_back(span);
   }
-  dispatcher_.OnEvents(target.id, events);
+  Say(target, events);
   Verdict(target, run.id, 2, {'x'});
   EXPECT_GT(target.client->num_plans(), 0);
   EXPECT_GT(draft.client->num_plans(), 0);
@@ -228,7 +228,7 @@ TEST_F(DispatcherTest, AbandonedStepsAreNoStepTimes) {
   const Worker draft = AddDraft();
   const Run run = Start();
   const int plans = draft.client->num_plans();
-  WorkerEvents events;
+  wire::SessionEvents events;
   for (int i = 1; i <= 50; ++i) {
     SpanRecord span;
     span.session_id = run.id;
@@ -239,14 +239,14 @@ TEST_F(DispatcherTest, AbandonedStepsAreNoStepTimes) {
     span.abandoned = true;
     events.spans.push_back(span);
   }
-  dispatcher_.OnEvents(draft.id, events);
+  Say(draft, events);
   Verdict(target, run.id, 2, {'x'});
   EXPECT_EQ(draft.client->num_plans(), plans);
   for (SpanRecord& span : events.spans) {
     span.abandoned = false;
     span.start_ns += 1000000000;
   }
-  dispatcher_.OnEvents(draft.id, events);
+  Say(draft, events);
   Verdict(target, run.id, 3, {'y'});
   EXPECT_GT(draft.client->num_plans(), plans);
 }
@@ -256,7 +256,7 @@ TEST_F(DispatcherTest, WhereEachRowCostsAStepDraftsRestUnderLoad) {
   info.step_times_ns = {{1, 5000000}, {64, 320000000}};
   Worker target;
   target.client = std::make_shared<RecordingClient>();
-  const auto target_id = dispatcher_.AddWorker(info, target.client);
+  const auto target_id = AddWorker(&dispatcher_, info, target.client);
   ASSERT_TRUE(target_id.ok());
   const Worker draft = AddDraft();
   const auto rests = [&] { return draft.client->last_draft_plan.rests(); };
@@ -275,14 +275,14 @@ TEST_F(DispatcherTest, OnlyAStepForOneSessionIsAbandoned) {
   WorkerInfo info = Info(WorkerRole::kTarget, "flat");
   info.step_times_ns = {{1, 20000000}, {64, 20000000}};
   const auto target_id =
-      dispatcher_.AddWorker(info, std::make_shared<RecordingClient>());
+      AddWorker(&dispatcher_, info, std::make_shared<RecordingClient>());
   ASSERT_TRUE(target_id.ok());
   info = Info(WorkerRole::kDraft, "draft");
   info.step_times_ns = {{1, 5000000}, {2, 5000000}};
   // Of a session alone, then of a second one.
   const auto plans = [&] {
     const auto client = std::make_shared<RecordingClient>();
-    const uint64_t draft_id = *dispatcher_.AddWorker(info, client);
+    const uint64_t draft_id = *AddWorker(&dispatcher_, info, client);
     std::vector<speculation::DraftPlan> plans;
     std::vector<Run> runs;
     for (const char* id : {"first", "second"}) {
@@ -319,7 +319,7 @@ TEST_F(DispatcherTest, ADraftProposesNothingThatItsTargetDoesNotHave) {
   WorkerInfo info = Info(WorkerRole::kTarget, "small");
   info.model_vocab_size = 100;
   ASSERT_TRUE(
-      dispatcher_.AddWorker(info, std::make_shared<RecordingClient>()).ok());
+      AddWorker(&dispatcher_, info, std::make_shared<RecordingClient>()).ok());
   const Worker draft = AddDraft();
   Start();
   EXPECT_EQ(draft.client->last_vocab_limit, 100);
@@ -342,7 +342,7 @@ TEST_F(DispatcherTest, EachDraftHasItsOwnAcceptance) {
     verdict.base_length = 2 + i;
     verdict.token_ids = {'x'};
     verdict.verified = verdict.window = 10;
-    WorkerEvents events;
+    wire::TargetEvents events;
     events.verdicts.push_back({run.id, verdict});
     dispatcher_.OnEvents(target.id, events);
   }

@@ -19,6 +19,7 @@
 #include "absl/synchronization/notification.h"
 #include "coordinator/dispatcher.h"
 #include "tests/coordinator/byte_tokenizer.h"
+#include "tests/coordinator/recording_client.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -109,7 +110,7 @@ class ProbingObserver final : public Observer {
 };
 
 // A worker that does what it is told on a thread of the test's.
-class PlayedWorker : public WorkerClient {
+class PlayedWorker : public TargetLink, public DraftLink {
  public:
   struct Call {
     enum class Kind { kOpen, kCommit, kClose } kind;
@@ -144,6 +145,7 @@ class PlayedWorker : public WorkerClient {
   void Close(uint64_t session_id) override {
     Add({Call::Kind::kClose, session_id});
   }
+  void Keep(const std::vector<uint64_t>&) override {}
   void Cut() override {
     absl::MutexLock lock(&mu_);
     cut_ = called_.size();
@@ -158,6 +160,7 @@ class PlayedWorker : public WorkerClient {
     }
   }
   int64_t clock_offset_ns() const override { return 0; }
+  int64_t round_trip_ns() const override { return 0; }
 
   // What has reached it.
   std::vector<Call> Take() {
@@ -209,9 +212,9 @@ RequestSpec Request(const std::string& request_id) {
   return request;
 }
 
-WorkerEvents Say(uint64_t session_id, int base_length, const char* text,
-                 FinishReason finish = FinishReason::kNone) {
-  WorkerEvents events;
+wire::TargetEvents Say(uint64_t session_id, int base_length, const char* text,
+                       FinishReason finish = FinishReason::kNone) {
+  wire::TargetEvents events;
   speculation::Verdict verdict;
   verdict.base_length = base_length;
   verdict.token_ids = Bytes(text);
@@ -221,7 +224,7 @@ WorkerEvents Say(uint64_t session_id, int base_length, const char* text,
   span.kind = SpanRecord::Kind::kVerify;
   span.duration_ns = 1000;
   span.rows = span.batch_rows = 1;
-  events.spans.push_back(span);
+  events.common.spans.push_back(span);
   events.verdicts.push_back({session_id, std::move(verdict)});
   return events;
 }
@@ -244,7 +247,7 @@ TEST(DispatcherTurnTest, NothingIsToldUnderTheLock) {
   const auto add = [&](WorkerRole role, const std::string& address) {
     workers.push_back(std::make_shared<PlayedWorker>());
     workers.back()->on_flush = [&probe] { probe.Expect("Flush"); };
-    return dispatcher.AddWorker(Info(role, address), workers.back()).value();
+    return AddWorker(&dispatcher, Info(role, address), workers.back()).value();
   };
   const uint64_t target = add(WorkerRole::kTarget, "t0");
   const uint64_t draft = add(WorkerRole::kDraft, "d0");
@@ -257,12 +260,12 @@ TEST(DispatcherTurnTest, NothingIsToldUnderTheLock) {
   const uint64_t third = dispatcher.Start(Request("third"), sink).value();
   EXPECT_FALSE(dispatcher.Start(Request("third"), sink).ok());
 
-  WorkerEvents tails;
+  wire::DraftEvents tails;
   speculation::Tail tail;
   tail.epoch = 1;
   tail.base_length = tail.first_position = 2;
   tail.token_ids = {'a'};
-  tails.tails.emplace_back(first, tail);
+  tails.tails.push_back({first, tail});
   dispatcher.OnEvents(draft, tails);
   dispatcher.OnEvents(target, Say(first, 2, "the END"));
   EXPECT_TRUE(probe.HasSeen("OnComplete")) << "of the stop string";
@@ -330,7 +333,7 @@ class Player {
  public:
   Player(Dispatcher* dispatcher, WorkerRole role, const std::string& address)
       : dispatcher_(dispatcher), role_(role) {
-    id_ = dispatcher->AddWorker(Info(role, address), client_).value();
+    id_ = AddWorker(dispatcher, Info(role, address), client_).value();
     thread_ = std::thread([this] {
       while (!stopped_) Play();
     });
@@ -348,7 +351,10 @@ class Player {
     int end = 0;
   };
   void Play() {
-    WorkerEvents events;
+    wire::TargetEvents verdicts;
+    wire::DraftEvents tails;
+    wire::SessionEvents& events =
+        role_ == WorkerRole::kTarget ? verdicts.common : tails.common;
     for (const PlayedWorker::Call& call : client_->Take()) Apply(call, &events);
     for (auto& [session_id, session] : sessions_) {
       if (role_ == WorkerRole::kDraft) {
@@ -356,24 +362,28 @@ class Player {
         tail.epoch = session.epoch;
         tail.base_length = tail.first_position = session.length;
         tail.token_ids = {'a'};
-        events.tails.emplace_back(session_id, std::move(tail));
+        tails.tails.push_back({session_id, std::move(tail)});
       } else if (session.length < session.end) {
         const bool is_last = session.length + 3 >= session.end;
-        WorkerEvents said =
+        wire::TargetEvents said =
             Say(session_id, session.length,
                 is_last ? std::string(session.end - session.length, '.').c_str()
                 : session.length % 7 == 3 ? "END"
                                           : "abc",
                 is_last ? FinishReason::kLength : FinishReason::kNone);
         session.length = std::min(session.length + 3, session.end);
-        events.spans.push_back(said.spans[0]);
-        events.verdicts.push_back(std::move(said.verdicts[0]));
+        events.spans.push_back(said.common.spans[0]);
+        verdicts.verdicts.push_back(std::move(said.verdicts[0]));
       }
     }
-    dispatcher_->OnEvents(id_, std::move(events));
+    if (role_ == WorkerRole::kTarget) {
+      dispatcher_->OnEvents(id_, std::move(verdicts));
+    } else {
+      dispatcher_->OnEvents(id_, std::move(tails));
+    }
     std::this_thread::yield();
   }
-  void Apply(const PlayedWorker::Call& call, WorkerEvents* events) {
+  void Apply(const PlayedWorker::Call& call, wire::SessionEvents* events) {
     using Kind = PlayedWorker::Call::Kind;
     const auto it = sessions_.find(call.session_id);
     switch (call.kind) {

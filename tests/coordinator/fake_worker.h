@@ -23,6 +23,7 @@
 #include "common/rpc/server.h"
 #include "proto/worker.grpc.pb.h"
 #include "tests/coordinator/byte_tokenizer.h"
+#include "wire/hello.h"
 
 namespace nacre::coordinator {
 
@@ -120,7 +121,7 @@ class FakeWorker {
   explicit FakeWorker(v1::WorkerRole role)
       : server_(
             *rpc::RpcServer::Start({"127.0.0.1:0", ""}, {&target, &draft})) {
-    hello.set_protocol_version(1);
+    hello.set_protocol_version(wire::kProtocolVersion);
     hello.set_role(role);
     hello.set_address(server_->address());
     hello.set_incarnation("first life");

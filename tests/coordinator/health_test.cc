@@ -75,8 +75,8 @@ class HealthTest : public ::testing::Test {
     info.address = "worker";
     info.model_vocab_size = info.tokenizer_vocab_size = 300;
     info.context_length = 1024;
-    return dispatcher_
-        .AddWorker(std::move(info), std::make_shared<RecordingClient>())
+    return AddWorker(&dispatcher_, std::move(info),
+                     std::make_shared<RecordingClient>())
         .value_or(0);
   }
 

@@ -41,7 +41,7 @@ TEST_F(ModelMismatchTest, ATargetOfOtherEndTokensIsRefused) {
   const Worker target = AddTarget("t0");
   WorkerInfo other = Info(WorkerRole::kTarget, "t1");
   other.eos_token_ids.push_back(7);
-  EXPECT_EQ(dispatcher_.AddWorker(other, std::make_shared<RecordingClient>())
+  EXPECT_EQ(AddWorker(&dispatcher_, other, std::make_shared<RecordingClient>())
                 .status()
                 .code(),
             absl::StatusCode::kFailedPrecondition);
@@ -57,7 +57,7 @@ TEST_F(ModelMismatchTest, ASessionDoesNotGoOnUnderOtherEndTokens) {
   WorkerInfo other = Info(WorkerRole::kTarget, "t1");
   other.eos_token_ids.push_back(7);
   const auto client = std::make_shared<RecordingClient>();
-  const auto id = dispatcher_.AddWorker(other, client);
+  const auto id = AddWorker(&dispatcher_, other, client);
   ASSERT_TRUE(id.ok()) << id.status();
   EXPECT_THAT(client->Take(), IsEmpty());
   dispatcher_.RemoveWorker(*id);

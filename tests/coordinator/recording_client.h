@@ -1,22 +1,24 @@
-// A WorkerClient that writes down every call as a line. The dispatcher's lock
-// guards all calls but Flush; the test looks between them.
+// A link to a worker of either kind that writes down every call as a line. The
+// dispatcher's lock guards all calls but Flush; the test looks between them.
 
 #ifndef TESTS_COORDINATOR_RECORDING_CLIENT_H_
 #define TESTS_COORDINATOR_RECORDING_CLIENT_H_
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/worker_client.h"
+#include "coordinator/dispatcher.h"
+#include "coordinator/worker_link.h"
 
 namespace nacre::coordinator {
 
-class RecordingClient final : public WorkerClient {
+class RecordingClient final : public TargetLink, public DraftLink {
  public:
   void OpenTarget(const TargetOpening& opening) override {
     last_target_plan = opened_target_plan = opening.plan;
@@ -123,6 +125,15 @@ class RecordingClient final : public WorkerClient {
   std::vector<uint64_t> closed_unsent_;
   int num_opened_too_early_ = 0;
 };
+
+// Into service with a link that is of either kind, as what the worker is.
+template <typename Link>
+absl::StatusOr<uint64_t> AddWorker(Dispatcher* dispatcher, WorkerInfo info,
+                                   std::shared_ptr<Link> link) {
+  return info.role == WorkerRole::kTarget
+             ? dispatcher->AddTarget(std::move(info), std::move(link))
+             : dispatcher->AddDraft(std::move(info), std::move(link));
+}
 
 }  // namespace nacre::coordinator
 

@@ -11,6 +11,7 @@
 #include "tests/coordinator/coordinator_fixture.h"
 #include "tests/coordinator/recording_sink.h"
 #include "tests/testing/raw_call.h"
+#include "wire/hello.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -88,7 +89,7 @@ TEST_F(RegistryServiceTest, AnotherVocabularyIsAFailedPrecondition) {
 
 TEST_F(RegistryServiceTest, AnotherProtocolVersionIsAFailedPrecondition) {
   FakeWorker worker(v1::WORKER_ROLE_TARGET);
-  worker.hello.set_protocol_version(2);
+  worker.hello.set_protocol_version(wire::kProtocolVersion + 1);
   worker.Attach(address());
   const absl::Status status = worker.AwaitDetached();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -102,25 +103,6 @@ TEST_F(RegistryServiceTest, AMalformedHelloIsInvalid) {
   EXPECT_EQ(worker.AwaitDetached().code(), absl::StatusCode::kInvalidArgument);
   worker.AttachWith(address(), v1::WorkerEvent());
   EXPECT_EQ(worker.AwaitDetached(2).code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST_F(RegistryServiceTest, PolicyFilesAreTakenOverWithinLimits) {
-  v1::Hello hello = FakeWorker(v1::WORKER_ROLE_DRAFT).hello;
-  v1::PolicyFile* file = hello.add_policy_files();
-  file->set_policy("disco");
-  file->set_target_fingerprint("big");
-  const absl::StatusOr<WorkerInfo> info = ParseHello(hello);
-  ASSERT_TRUE(info.ok()) << info.status();
-  ASSERT_EQ(info->policy_files.size(), 1u);
-  EXPECT_EQ(info->policy_files[0].first, "disco");
-  EXPECT_EQ(info->policy_files[0].second, "big");
-  file->clear_target_fingerprint();
-  EXPECT_THAT(std::string(ParseHello(hello).status().message()),
-              HasSubstr("policy_files.target_fingerprint has 0 bytes"));
-  file->set_target_fingerprint("big");
-  for (int i = 0; i < 64; ++i) *hello.add_policy_files() = *file;
-  EXPECT_THAT(std::string(ParseHello(hello).status().message()),
-              HasSubstr("policy_files has 65 entries, at most 64"));
 }
 
 TEST_F(RegistryServiceTest, BytesThatAreNoEventAreInvalid) {

@@ -12,7 +12,7 @@ namespace nacre::draft_worker {
 namespace {
 
 using speculation::StopMark;
-using worker::Span;
+using wire::Span;
 using worker::WorkerState;
 
 TEST(DraftEngineTest, DraftsItsLeadThenSaysThatItStopped) {

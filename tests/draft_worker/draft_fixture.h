@@ -44,13 +44,13 @@ class DraftFixture {
       for (const auto& failure : events.common.failures) {
         failures[failure.session_id] = failure.status;
       }
-      const worker::SessionEvents& common = events.common;
+      const wire::SessionEvents& common = events.common;
       for (const auto& opening : common.opened) {
         opened.push_back(opening.session_id);
         cached_tokens += opening.cached_tokens;
         policy_notes.push_back(opening.policy_note);
       }
-      for (const worker::PolicyNote& note : events.policy_notes) {
+      for (const wire::PolicyNote& note : events.policy_notes) {
         later_notes.emplace_back(note.session_id, note.note);
       }
       closed.insert(closed.end(), common.closed.begin(), common.closed.end());
@@ -106,7 +106,7 @@ class DraftFixture {
   std::vector<std::string> policy_notes;  // of all opened
   std::vector<std::pair<uint64_t, std::string>> later_notes;
   std::vector<uint64_t> closed;
-  std::vector<worker::Span> spans;
+  std::vector<wire::Span> spans;
 };
 
 inline OpenDraft MakeOpen(uint64_t id, std::vector<int32_t> token_ids,

@@ -154,7 +154,7 @@ TEST(DraftCommandsTest,
   fixture.Commit(9, 6, {1});  // no such session
   DraftCommands malformed;
   malformed.stream = 1;
-  malformed.num_malformed = 2;
+  malformed.malformed.resize(2);
   fixture.engine->Push(malformed);
   fixture.Drain();
   EXPECT_TRUE(fixture.tails[1].empty());
@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
                 kInvalid, "temperature"},
         BadOpen{"Conversion",
                 [](OpenDraft& o) {
-                  o.conversion = absl::InvalidArgumentError("too many");
+                  o.refusal = absl::InvalidArgumentError("too many");
                 },
                 kInvalid, "too many"},
         BadOpen{"KvFull", [](OpenDraft& o) { o.max_length = 95; },

@@ -19,7 +19,7 @@ using speculation::StopMark;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
-using worker::Span;
+using wire::Span;
 
 constexpr uint64_t kChannel = 77;
 constexpr char kLost[] =

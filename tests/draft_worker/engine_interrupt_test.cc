@@ -14,7 +14,7 @@
 namespace nacre::draft_worker {
 namespace {
 
-using worker::Span;
+using wire::Span;
 
 // What happens during the next forward, of a model that asks afterwards
 // whether to go on.

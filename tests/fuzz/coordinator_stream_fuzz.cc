@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "common/check.h"
-#include "coordinator/attachment.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/request_convert.h"
-#include "coordinator/worker_events_convert.h"
 #include "tests/coordinator/byte_tokenizer.h"
 #include "tests/coordinator/recording_client.h"
 #include "tests/coordinator/recording_sink.h"
 #include "tests/fuzz/chunks.h"
+#include "wire/hello_codec.h"
+#include "wire/session_codec.h"
 
 namespace {
 
@@ -29,7 +29,7 @@ class World {
  public:
   World() {
     v1::Hello hello;
-    hello.set_protocol_version(1);
+    hello.set_protocol_version(wire::kProtocolVersion);
     hello.set_role(v1::WORKER_ROLE_TARGET);
     hello.set_address("target");
     hello.set_incarnation("1");
@@ -57,12 +57,16 @@ class World {
       }
       case 1: {
         v1::TargetEvent event;
-        if (fuzz::ChunkReader::Parse(chunk, &event)) Hear(whom, event);
+        if (fuzz::ChunkReader::Parse(chunk, &event)) {
+          Hear(whom, WorkerRole::kTarget, event);
+        }
         return;
       }
       case 2: {
         v1::DraftEvent event;
-        if (fuzz::ChunkReader::Parse(chunk, &event)) Hear(whom, event);
+        if (fuzz::ChunkReader::Parse(chunk, &event)) {
+          Hear(whom, WorkerRole::kDraft, event);
+        }
         return;
       }
       case 3: {
@@ -122,33 +126,38 @@ class World {
 
   void Attach(const v1::Hello& hello) {
     if (workers_.size() == kMaxWorkers) return;
-    const absl::StatusOr<WorkerInfo> info = ParseHello(hello);
+    const absl::StatusOr<WorkerInfo> info = wire::Decode(hello);
     if (!info.ok()) return;
     const auto id =
-        dispatcher_.AddWorker(*info, std::make_shared<RecordingClient>());
-    if (id.ok()) workers_.push_back(*id);
+        AddWorker(&dispatcher_, *info, std::make_shared<RecordingClient>());
+    if (id.ok()) workers_.push_back({*id, info->role});
   }
 
   void Remove(int whom) {
     if (workers_.empty()) return;
     const auto worker = workers_.begin() + whom % workers_.size();
-    dispatcher_.RemoveWorker(*worker);
+    dispatcher_.RemoveWorker(worker->id);
     workers_.erase(worker);
   }
 
-  // From any worker: a draft may well say what only a target should.
-  template <typename Event>
-  void Hear(int whom, const Event& event) {
+  // The worker's stream carries only what its kind says.
+  void Hear(int whom, WorkerRole role, const auto& event) {
     if (workers_.empty()) return;
-    dispatcher_.OnEvents(workers_[whom % workers_.size()],
-                         ToWorkerEvents(event));
+    const Worker& worker = workers_[whom % workers_.size()];
+    if (worker.role == role) {
+      dispatcher_.OnEvents(worker.id, wire::Decode(event));
+    }
   }
 
   const ByteTokenizer tokenizer_;
   int64_t now_ns_ = 1000;
   Dispatcher dispatcher_{
       {.tokenizer = &tokenizer_, .now_ns = [this] { return now_ns_ += 10; }}};
-  std::vector<uint64_t> workers_;
+  struct Worker {
+    uint64_t id = 0;
+    WorkerRole role = WorkerRole::kTarget;
+  };
+  std::vector<Worker> workers_;
   std::vector<uint64_t> sessions_;
   std::vector<std::shared_ptr<RecordingSink>> sinks_;  // of sessions_
 };

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "draft_worker/draft_engine.h"
-#include "draft_worker/draft_service.h"
 #include "tests/fuzz/worker_stream.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -21,10 +20,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         NACRE_CHECK(id >= 0 && id < model.info().vocab_size, "a bad token");
       }
     }
-    (void)dw::ToProto(events);
+    (void)nacre::wire::Encode(events);
   };
   dw::DraftEngine engine(std::move(options));
   nacre::fuzz::FeedWorker<nacre::v1::DraftControl, dw::DraftCommands>(
-      data, size, dw::ToCommands, &model, &engine, &now_ns);
+      data, size, &model, &engine, &now_ns);
   return 0;
 }

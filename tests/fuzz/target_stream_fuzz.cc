@@ -6,7 +6,6 @@
 #include <map>
 
 #include "target_worker/target_engine.h"
-#include "target_worker/target_service.h"
 #include "tests/fuzz/worker_stream.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -44,10 +43,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       }
       it->second = verdict;
     }
-    (void)tw::ToProto(events);
+    (void)nacre::wire::Encode(events);
   };
   tw::TargetEngine engine(std::move(options));
   nacre::fuzz::FeedWorker<nacre::v1::TargetControl, tw::TargetCommands>(
-      data, size, tw::ToCommands, &model, &engine, &now_ns);
+      data, size, &model, &engine, &now_ns);
   return 0;
 }

@@ -12,6 +12,7 @@
 #include "common/check.h"
 #include "tests/fuzz/chunks.h"
 #include "tests/testing/table_model.h"
+#include "wire/session_codec.h"
 #include "worker/engine.h"
 
 namespace nacre::fuzz {
@@ -40,14 +41,13 @@ inline bool RunSteps(worker::Engine* engine, int steps, int64_t* now_ns) {
   return false;
 }
 
-// `Control` is the protobuf message of one direction, `Commands` what `convert`
-// makes of it.
+// `Control` is the protobuf message of one direction, `Commands` what the
+// engine takes of it.
 //   op: bit 0 the stream, bits 1-3 all set: the stream ends, else a message;
 //   bits 4-7: steps that follow.
-template <typename Control, typename Commands, typename Engine,
-          typename Convert>
-void FeedWorker(const uint8_t* data, size_t size, const Convert& convert,
-                testing::TableModel* model, Engine* engine, int64_t* now_ns) {
+template <typename Control, typename Commands, typename Engine>
+void FeedWorker(const uint8_t* data, size_t size, testing::TableModel* model,
+                Engine* engine, int64_t* now_ns) {
   ChunkReader reader(data, size);
   Chunk chunk;
   while (reader.Next(&chunk)) {
@@ -60,7 +60,11 @@ void FeedWorker(const uint8_t* data, size_t size, const Convert& convert,
     } else {
       Control control;
       if (!ChunkReader::Parse(chunk, &control)) continue;
-      engine->Push(convert(stream, control));
+      Commands commands;
+      static_cast<decltype(wire::Decode(control))&>(commands) =
+          wire::Decode(control);
+      commands.stream = stream;
+      engine->Push(std::move(commands));
     }
     RunSteps(engine, chunk.op >> 4, now_ns);
   }

@@ -137,7 +137,9 @@ TEST(SessionSchedule, VerdictsWithCountsThatNoStepReachesChangeNothing) {
   constexpr int kCompared = kMaxWindow + 1 + kMaxLead + 1;
   EXPECT_TRUE(is_refused(
       [](Verdict* v) { v->verified = v->accepted = kCompared + 1; }));
-  EXPECT_EQ(schedule.stats().stale_messages, 8);
+  // Nothing asks for trees.
+  EXPECT_TRUE(is_refused([](Verdict* v) { v->path = {1}; }));
+  EXPECT_EQ(schedule.stats().stale_messages, 9);
   EXPECT_EQ(schedule.stats().rounds, 0);
   EXPECT_EQ(schedule.generated(), 0);
 
@@ -200,7 +202,12 @@ TEST(SessionSchedule, TailsThatNoDraftReachesAreNotRelayed) {
   tail.distributions[0].token_ids.resize(1);
   tail.distributions[0].weights.resize(kMaxDistribution + 1);
   EXPECT_FALSE(schedule.OnTail(tail));
-  EXPECT_EQ(schedule.stats().stale_messages, before.stale_messages + 10);
+  tail = MakeTail(epoch, {7});
+  tail.parents = {0};
+  tail.scores = {-1.0f};
+  tail.first_node = 1;
+  EXPECT_FALSE(schedule.OnTail(tail));
+  EXPECT_EQ(schedule.stats().stale_messages, before.stale_messages + 11);
   EXPECT_EQ(schedule.stats().drafted, before.drafted);
 }
 

@@ -122,6 +122,11 @@ TEST(TargetSession, MalformedTailsChangeNothing) {
         MakeTail(3, 4, std::vector<int32_t>(kMaxLead + 1, 2))}) {
     ExpectUnchangedBy(session, tail, Outcome::kMalformed);
   }
+  Tail tree = MakeTail(3, 3, {1, 2});
+  tree.parents = {0, 1};
+  tree.scores = {-1.0f, -2.0f};
+  tree.first_node = 1;
+  ExpectUnchangedBy(session, tree, Outcome::kMalformed);
   // As many as a draft may send are taken.
   EXPECT_EQ(session.OnTail(MakeTail(3, 4, std::vector<int32_t>(kMaxLead, 2))),
             Outcome::kApplied);

@@ -207,7 +207,7 @@ TEST(TargetCommandsTest, UnknownSessionsAndBadIdsChangeNothingAndAreCounted) {
   commands.draft_lost.push_back(1);
   commands.draft_attached.push_back({1, 1, 5});
   commands.close.push_back(1);
-  commands.num_malformed = 2;
+  commands.malformed.resize(2);
   fixture.engine->Push(commands);
   TargetCommands bad;
   bad.stream = 1;
@@ -299,7 +299,7 @@ INSTANTIATE_TEST_SUITE_P(
                 kInvalid, "logprobs 21 is outside 0 to 20"},
         BadOpen{"Conversion",
                 [](OpenTarget& o) {
-                  o.conversion = absl::InvalidArgumentError("too many");
+                  o.refusal = absl::InvalidArgumentError("too many");
                 },
                 kInvalid, "too many"},
         BadOpen{"KvFull", [](OpenTarget& o) { o.max_tokens = 81; },

@@ -14,7 +14,7 @@ namespace {
 
 using speculation::DraftDistribution;
 using speculation::StopMark;
-using worker::Span;
+using wire::Span;
 
 constexpr uint64_t kId = 4;
 const std::vector<int32_t> kPrompt = {3, 7, 1};

@@ -13,7 +13,7 @@ namespace nacre::target_worker {
 namespace {
 
 using ::testing::HasSubstr;
-using worker::Span;
+using wire::Span;
 using worker::WorkerState;
 
 std::vector<SamplingParams> SamplingCases() {

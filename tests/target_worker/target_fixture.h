@@ -118,7 +118,7 @@ class TargetFixture {
   std::vector<uint64_t> opened;
   int cached_tokens = 0;  // of all opened
   std::vector<uint64_t> closed;
-  std::vector<worker::Span> spans;
+  std::vector<wire::Span> spans;
   std::vector<speculation::Verdict> verdicts;
   std::map<uint64_t, std::vector<TokenLogprobs>> logprobs;
   int num_messages = 0;
@@ -140,7 +140,7 @@ class TargetFixture {
     for (const auto& failure : events.common.failures) {
       failures[failure.session_id] = failure.status;
     }
-    const worker::SessionEvents& common = events.common;
+    const wire::SessionEvents& common = events.common;
     for (const auto& opening : common.opened) {
       opened.push_back(opening.session_id);
       cached_tokens += opening.cached_tokens;

@@ -119,8 +119,14 @@ class InProcessPair {
           break;
       }
     }
-    target_.Push({.stream = 1, .close = {session_id_}});
-    draft_.Push({.stream = 1, .close = {session_id_}});
+    target_worker::TargetCommands close_target;
+    close_target.stream = 1;
+    close_target.close = {session_id_};
+    target_.Push(std::move(close_target));
+    draft_worker::DraftCommands close_draft;
+    close_draft.stream = 1;
+    close_draft.close = {session_id_};
+    draft_.Push(std::move(close_draft));
     NACRE_CHECK(target_.RunOnce().ok() && draft_.RunOnce().ok(), "close");
     stats_ = schedule.stats();
     return {schedule.committed().begin() + schedule.prompt_length(),

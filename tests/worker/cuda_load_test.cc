@@ -43,7 +43,7 @@ class CudaLoadTest : public ::testing::Test {
   ~CudaLoadTest() override { emulation::ResetDevice(); }
 
   // Tokens that the KV cache holds.
-  int64_t Capacity(v1::WorkerRole role) {
+  int64_t Capacity(wire::WorkerRole role) {
     const absl::StatusOr<LoadedModel> loaded = LoadForWorker(options_, role);
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     return loaded.ok() ? loaded->model->info().kv_capacity_tokens : 0;
@@ -63,8 +63,8 @@ class CudaLoadTest : public ::testing::Test {
 };
 
 TEST_F(CudaLoadTest, TheCacheGetsAShareOfWhatIsFree) {
-  const int64_t target = Capacity(v1::WORKER_ROLE_TARGET);
-  const int64_t draft = Capacity(v1::WORKER_ROLE_DRAFT);
+  const int64_t target = Capacity(wire::WorkerRole::kTarget);
+  const int64_t draft = Capacity(wire::WorkerRole::kDraft);
   // Six times as much, both in whole blocks of 16 tokens.
   EXPECT_GT(target, 6 * draft - 16);
   EXPECT_LT(target, 6 * (draft + 16));
@@ -78,13 +78,13 @@ TEST_F(CudaLoadTest, ASmallModelGets256Contexts) {
   shape_.num_key_value_heads = 1;
   shape_.max_position_embeddings = 64;
   nacre::testing::WriteTinyCheckpoint(shape_, options_.model_dir);
-  EXPECT_EQ(Capacity(v1::WORKER_ROLE_TARGET), 256 * 64);
+  EXPECT_EQ(Capacity(wire::WorkerRole::kTarget), 256 * 64);
 }
 
 TEST_F(CudaLoadTest, ALimitIsOfWeightsCacheAndScratchTogether) {
   options_.max_memory_bytes = 64 * kMegabyte;
   const size_t before = emulation::counts.used_bytes;
-  const auto loaded = LoadForWorker(options_, v1::WORKER_ROLE_DRAFT);
+  const auto loaded = LoadForWorker(options_, wire::WorkerRole::kDraft);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const auto used = [&] {
     return static_cast<int64_t>(emulation::counts.used_bytes - before);
@@ -104,14 +104,14 @@ TEST_F(CudaLoadTest, ARoomThatIsTooSmallSaysHowMuchIsMissing) {
   // 4 layers of 590 KB and twice 512 KB of embeddings.
   options_.max_memory_bytes = kMegabyte;
   const absl::Status weights =
-      LoadForWorker(options_, v1::WORKER_ROLE_TARGET).status();
+      LoadForWorker(options_, wire::WorkerRole::kTarget).status();
   EXPECT_EQ(weights.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(weights.message()),
               AllOf(HasSubstr("the weights need "), HasSubstr(" are free; "),
                     HasSubstr("0 of the limit of 1048576 are used")));
   options_.max_memory_bytes = 20 * kMegabyte;
   const absl::Status cache =
-      LoadForWorker(options_, v1::WORKER_ROLE_TARGET).status();
+      LoadForWorker(options_, wire::WorkerRole::kTarget).status();
   EXPECT_EQ(cache.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(cache.message()),
               AllOf(HasSubstr("no room for a KV cache"),
@@ -124,7 +124,7 @@ TEST_F(CudaLoadTest, WhatTheWeightsNeedIsWhatTheyTake) {
     options_.backend.weights = weights;
     options_.max_memory_bytes = kMegabyte / 4;
     const std::string message(
-        LoadForWorker(options_, v1::WORKER_ROLE_TARGET).status().message());
+        LoadForWorker(options_, wire::WorkerRole::kTarget).status().message());
     long long needed = 0;
     ASSERT_EQ(std::sscanf(message.c_str(), "the weights need %lld", &needed), 1)
         << message;

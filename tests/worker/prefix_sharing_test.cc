@@ -59,7 +59,7 @@ struct Told {
   std::map<uint64_t, int> prefilled;  // rows
   std::map<uint64_t, absl::Status> failures;
 
-  void Take(const SessionEvents& events) {
+  void Take(const wire::SessionEvents& events) {
     for (const auto& opening : events.opened) {
       cached[opening.session_id] += opening.cached_tokens;
     }
@@ -69,8 +69,8 @@ struct Told {
     for (const auto& failure : events.failures) {
       failures[failure.session_id] = failure.status;
     }
-    for (const Span& span : events.spans) {
-      if (span.kind == Span::Kind::kPrefill) {
+    for (const wire::Span& span : events.spans) {
+      if (span.kind == wire::Span::Kind::kPrefill) {
         prefilled[span.session_id] += span.rows;
       }
     }
@@ -108,9 +108,8 @@ class Target {
     open.sampling = request.sampling;
     return open;
   }
-  void Push(target_worker::TargetCommands commands) {
-    commands.stream = 1;
-    engine_.Push(std::move(commands));
+  void Push(wire::TargetCommands message) {
+    engine_.Push({std::move(message), /*stream=*/1});
   }
   bool Step() {
     const auto outcome = engine_.RunOnce();

@@ -18,6 +18,7 @@
 #include "common/rpc/server.h"
 #include "proto/worker.grpc.pb.h"
 #include "tests/worker/fake_registry.h"
+#include "wire/hello.h"
 
 namespace nacre::worker {
 namespace {
@@ -135,7 +136,7 @@ class RegistrationTest : public ::testing::Test {
   Registration::Options Options() {
     Registration::Options options;
     options.coordinator = server_->address();
-    options.hello.set_protocol_version(1);
+    options.hello.set_protocol_version(wire::kProtocolVersion);
     options.hello.set_address("here:1");
     options.hello.set_tokenizer_vocab_size(100);
     options.vocabulary_hash = [](int size) {

@@ -42,6 +42,18 @@ class SessionLogTest : public ::testing::Test {
   std::ostringstream text_;
 };
 
+TEST_F(SessionLogTest, WhatIsMalformedIsNamed) {
+  spdlog::set_level(spdlog::level::debug);
+  LogMalformed({{7, absl::InvalidArgumentError("a has 9 entries, at most 8")},
+                {8, absl::InvalidArgumentError("unknown b 5")}});
+  const std::vector<Json> lines = Lines();
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["message"], "message malformed");
+  EXPECT_EQ(lines[0]["session_id"], 7);
+  EXPECT_EQ(lines[0]["why"], "a has 9 entries, at most 8");
+  EXPECT_EQ(lines[1]["why"], "unknown b 5");
+}
+
 TEST_F(SessionLogTest, EveryLineNamesTheRequest) {
   spdlog::set_level(spdlog::level::debug);
   LogSessionOpened("mine \"quoted\"", 7, 40, 32);

@@ -179,3 +179,8 @@ nacre_mutant_statement(lost_targets_sessions_stay coordinator/dispatcher_workers
   [[Hold(session,
            absl::StrCat("target worker ", worker->info.address, " was lost"));]]
   [[]])
+
+# ------------------------------------------------------------------- the wire
+nacre_mutant_statement(position_not_sent wire/codec_parts.cc
+  [[proto->set_first_position(static_cast<uint32_t>(tail.first_position));]]
+  [[]])

@@ -14,11 +14,11 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "coordinator/dispatcher.h"
 #include "coordinator/signs_of_life.h"
-#include "coordinator/worker_client.h"
 #include "draft_worker/draft_engine.h"
 #include "target_worker/target_engine.h"
 #include "tests/simulation/protocol/checks.h"
@@ -27,6 +27,8 @@
 #include "tests/simulation/protocol/schedule.h"
 #include "tests/simulation/protocol/simulated_model.h"
 #include "tests/simulation/protocol/trace.h"
+#include "wire/draft_messages.h"
+#include "wire/target_messages.h"
 
 namespace nacre::protocol {
 
@@ -40,9 +42,15 @@ class World {
   Outcome Run();
 
  private:
-  class Client;   // coordinator::WorkerClient
+  // The dispatcher's links.
+  template <typename Collecting>
+  class Client;
+  class TargetClient;
+  class DraftClient;
   class Sink;     // coordinator::ResponseSink
   class Tensors;  // the channels for hidden states
+
+  using Events = std::variant<wire::TargetEvents, wire::DraftEvents>;
 
   // One session stream between the coordinator and a worker: two queues, each
   // in order.
@@ -65,7 +73,7 @@ class World {
     std::deque<target_worker::TargetCommands> target_commands;
     std::deque<draft_worker::DraftCommands> draft_commands;
     struct Message {
-      coordinator::WorkerEvents events;
+      Events events;
       // Who says its verdicts or tails, and then its failures.
       std::vector<SessionOnWorker*> speakers;
     };
@@ -178,12 +186,20 @@ class World {
             target_worker::TargetEvents events);
   void Send(Process& process, worker::StreamId stream,
             draft_worker::DraftEvents events);
-  void AddFailures(Link& link, const worker::SessionEvents& common,
-                   Link::Message* message);
-  void Queue(Process& process, Link& link, Link::Message message);
+  // Sends the message on its way, through the codec.
+  template <typename Message>
+  void Queue(Process& process, Link& link, Message events);
+  // Of the message that the worker has just sent.
+  template <typename Said>
+  std::vector<SessionOnWorker*> Speakers(Link& link, const Said& said,
+                                         const wire::SessionEvents& common);
   void DeliverCommand(Link& link);
   void DeliverMessage(Link& link);
-  void HearFailure(SessionOnWorker& session, int code);
+  void Deliver(Link& link, const std::vector<SessionOnWorker*>& speakers,
+               wire::TargetEvents events);
+  void Deliver(Link& link, const std::vector<SessionOnWorker*>& speakers,
+               wire::DraftEvents events);
+  void HearFailure(SessionOnWorker& session, absl::StatusCode code);
   // What a worker knows by that id: the last opening that has reached it.
   SessionOnWorker* Find(Link& link, uint64_t session_id);
   // The next opening of that id reaches the worker.
@@ -205,7 +221,8 @@ class World {
   void InjectEvents(Link& link, SessionOnWorker* session);
   void InjectCommands(Process& process, Link& link, SessionOnWorker* session);
   void RestartCoordinator();
-  void Tamper(coordinator::WorkerEvents& events, Link& link);
+  void Tamper(wire::TargetEvents&, Link&) {}
+  void Tamper(wire::DraftEvents& events, Link& link);
 
   const Schedule& schedule_;
   Random random_;

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "tests/simulation/protocol/world.h"
+#include "wire/session_codec.h"
 
 namespace nacre::protocol {
 
-using coordinator::WorkerEvents;
 using speculation::DraftDistribution;
 
 void World::Inflict(const Fault& fault) {
@@ -295,7 +295,7 @@ void Spoil(Random& random, int32_t token_id, DraftDistribution* distribution) {
 // A token, a mark or a distribution that is another than the draft sent. By
 // exact match only speed may suffer; by the ratio test also the law
 // (docs/exactness.md), but never what can be emitted at all.
-void World::Tamper(WorkerEvents& events, Link& link) {
+void World::Tamper(wire::DraftEvents& events, Link& link) {
   for (auto& [session_id, tail] : events.tails) {
     if (!random_.Percent(20)) continue;
     Find(link, session_id)->request->tampered = true;
@@ -333,7 +333,7 @@ void World::Inject(Process& process) {
 
 // As if the worker had sent it.
 void World::InjectEvents(Link& link, SessionOnWorker* session) {
-  WorkerEvents events;
+  Events events;
   const bool is_target =
       processes_[static_cast<size_t>(link.worker)].is_target();
   // Whether this is the target that the session is on.
@@ -357,7 +357,8 @@ void World::InjectEvents(Link& link, SessionOnWorker* session) {
     } else if (kind == 2) {
       verdict.base_length = -1;
     }  // else once more
-    events.verdicts.emplace_back(session_id, std::move(verdict));
+    events = wire::TargetEvents{
+        .verdicts = {{.session_id = session_id, .verdict = verdict}}};
   } else {
     speculation::Tail tail;
     if (session != nullptr) tail = session->last_tail;
@@ -368,12 +369,18 @@ void World::InjectEvents(Link& link, SessionOnWorker* session) {
       tail.epoch -= 1;
       counted = true;
     }  // else once more
-    events.tails.emplace_back(session_id, std::move(tail));
+    events =
+        wire::DraftEvents{.tails = {{.session_id = session_id, .tail = tail}}};
   }
   int emitted = 0;
   for (const RequestState& request : requests_) emitted += request.emitted;
   const int64_t sent = commands_sent_;
-  dispatcher_->OnEvents(link.dispatcher_id, events);
+  std::visit(
+      [&](const auto& said) {
+        dispatcher_->OnEvents(link.dispatcher_id,
+                              wire::Decode(wire::Encode(said)));
+      },
+      events);
   for (const RequestState& request : requests_) emitted -= request.emitted;
   if (emitted != 0 || (counted && sent != commands_sent_)) {
     checks_.Fail("invariant 5: a stale or malformed message of kind ", kind,
@@ -436,7 +443,8 @@ void World::InjectCommands(Process& process, Link& link,
         tail.epoch -= 1;  // or far ahead
         break;
       default:
-        target.num_malformed = 1;
+        tail.token_ids.resize(speculation::kMaxTailNodes + 1);
+        target.tails.push_back({session_id, tail});
     }
     if ((kind >= 1 && kind <= 4) || kind == 7)
       target.tails.push_back({session_id, tail});
@@ -462,9 +470,13 @@ void World::InjectCommands(Process& process, Link& link,
              {0, {session == nullptr ? 1 : session->request->token(0)}}});
         break;
       default:
-        draft.num_malformed = 1;
+        draft.commits.push_back({session_id, {0, {}}});
+        draft.commits[0].commit.token_ids.resize(wire::kMaxStepTokens + 1);
     }
   }
+  static_cast<wire::TargetCommands&>(target) =
+      wire::Decode(wire::Encode(target));
+  static_cast<wire::DraftCommands&>(draft) = wire::Decode(wire::Encode(draft));
   process.min_rejected += counted;
   trace_.Add(now_ns_, "worker # gets an injected command of kind #",
              process.index, kind);

@@ -11,11 +11,10 @@
 #include "tests/simulation/protocol/world.h"
 #include "tests/simulation/protocol/world_client.h"
 #include "tests/simulation/protocol/world_tensors.h"
+#include "wire/session_codec.h"
 
 namespace nacre::protocol {
 
-using coordinator::SpanRecord;
-using coordinator::WorkerEvents;
 using coordinator::WorkerRole;
 
 std::string World::Address(int worker) {
@@ -141,9 +140,12 @@ void World::Attach(Process& process) {
   trace_.Add(now_ns_, "worker # attaches, incarnation #, stream #",
              process.index, static_cast<int64_t>(process.incarnation),
              link.index + 1);
-  const absl::StatusOr<uint64_t> id = dispatcher_->AddWorker(
-      std::move(info),
-      std::make_shared<Client>(this, &link, process.is_target()));
+  const absl::StatusOr<uint64_t> id =
+      process.is_target()
+          ? dispatcher_->AddTarget(std::move(info),
+                                   std::make_shared<TargetClient>(this, &link))
+          : dispatcher_->AddDraft(std::move(info),
+                                  std::make_shared<DraftClient>(this, &link));
   if (!id.ok()) {
     checks_.Fail("worker ", process.index,
                  " is refused: ", id.status().ToString());
@@ -332,43 +334,10 @@ void World::DeliverCommand(Link& link) {
   StartRun(process);
 }
 
-namespace {
-
-void AppendCommon(const worker::SessionEvents& common, WorkerEvents* events) {
-  for (const worker::SessionFailure& failure : common.failures) {
-    events->failures.push_back(
-        {failure.session_id, static_cast<int>(failure.status.code()),
-         std::string(failure.status.message()), failure.epoch});
-  }
-  events->closed = common.closed;
-  for (const worker::SessionOpening& opening : common.opened) {
-    events->opened.emplace_back(opening.session_id, opening.cached_tokens);
-  }
-  for (const worker::SessionCached& cached : common.cached) {
-    events->cached.emplace_back(cached.session_id, cached.tokens);
-  }
-  for (const worker::Span& span : common.spans) {
-    events->spans.push_back({.session_id = span.session_id,
-                             .kind = static_cast<SpanRecord::Kind>(span.kind),
-                             .start_ns = span.start_ns,
-                             .duration_ns = span.duration_ns,
-                             .rows = span.rows,
-                             .batch_rows = span.batch_rows,
-                             .matched = span.matched,
-                             .accepted = span.accepted,
-                             .length = span.length,
-                             .batch_sessions = span.batch_sessions,
-                             .bytes = span.bytes});
-  }
-}
-
-}  // namespace
-
 void World::Send(Process& process, worker::StreamId stream,
                  target_worker::TargetEvents events) {
   Link& link = links_[stream - 1];
-  Link::Message message;
-  for (auto& [session_id, verdict, logprobs] : events.verdicts) {
+  for (const auto& [session_id, verdict, logprobs] : events.verdicts) {
     SessionOnWorker* session = Find(link, session_id);
     if (session == nullptr) {
       checks_.Fail("a verdict on an unknown session ", session_id);
@@ -378,21 +347,15 @@ void World::Send(Process& process, worker::StreamId stream,
                session->request->index, verdict.base_length,
                static_cast<int64_t>(verdict.token_ids.size()), verdict.matched);
     checks_.OnVerdict(*session, verdict);
-    message.speakers.push_back(session);
-    message.events.verdicts.push_back(
-        {session_id, std::move(verdict), std::move(logprobs)});
   }
   process.failures_sent += static_cast<int64_t>(events.common.failures.size());
-  AddFailures(link, events.common, &message);
-  AppendCommon(events.common, &message.events);
-  Queue(process, link, std::move(message));
+  Queue(process, link, std::move(events));
 }
 
 void World::Send(Process& process, worker::StreamId stream,
                  draft_worker::DraftEvents events) {
   Link& link = links_[stream - 1];
-  Link::Message message;
-  for (auto& [session_id, tail] : events.tails) {
+  for (const auto& [session_id, tail] : events.tails) {
     SessionOnWorker* session = Find(link, session_id);
     if (session == nullptr) {
       checks_.Fail("a tail of an unknown session ", session_id);
@@ -408,50 +371,68 @@ void World::Send(Process& process, worker::StreamId stream,
                                 ? 1
                                 : 0;
     checks_.OnTail(*session, tail);
-    message.speakers.push_back(session);
-    message.events.tails.emplace_back(session_id, std::move(tail));
-  }
-  for (worker::PolicyNote& note : events.policy_notes) {
-    message.events.policy_notes.emplace_back(note.session_id,
-                                             std::move(note.note));
   }
   process.failures_sent += static_cast<int64_t>(events.common.failures.size());
-  AddFailures(link, events.common, &message);
-  AppendCommon(events.common, &message.events);
-  Queue(process, link, std::move(message));
+  Queue(process, link, std::move(events));
 }
 
-void World::AddFailures(Link& link, const worker::SessionEvents& common,
-                        Link::Message* message) {
-  for (const worker::SessionFailure& failure : common.failures) {
+template <typename Said>
+std::vector<SessionOnWorker*> World::Speakers(
+    Link& link, const Said& said, const wire::SessionEvents& common) {
+  std::vector<SessionOnWorker*> speakers;
+  for (const auto& each : said) {
+    speakers.push_back(Find(link, each.session_id));
+  }
+  for (const wire::SessionFailure& failure : common.failures) {
     SessionOnWorker* session = Find(link, failure.session_id);
     if (session == nullptr) {
       checks_.Fail("an unknown session ", failure.session_id, " fails");
       session = &sessions_.emplace_back();
     }
-    message->speakers.push_back(session);
+    speakers.push_back(session);
   }
+  return speakers;
 }
 
-void World::Queue(Process& process, Link& link, Link::Message message) {
+namespace {
+
+const auto& Said(const wire::TargetEvents& events) { return events.verdicts; }
+const auto& Said(const wire::DraftEvents& events) { return events.tails; }
+
+}  // namespace
+
+template <typename Message>
+void World::Queue(Process& process, Link& link, Message events) {
   ++process.events_sent;
   if (!link.carries_events) return;
-  if (schedule_.tampers) Tamper(message.events, link);
+  if (schedule_.tampers) Tamper(events, link);
+  Message arrives = wire::Decode(wire::Encode(events));
+  if (!schedule_.tampers && arrives != events) {
+    checks_.Fail("the wire changes what worker ", process.index, " says");
+  }
   link.last_event_ns =
       std::max({link.last_event_ns, now_ns_, process.clock_ns + Delay()});
-  link.events.push_back(std::move(message));
+  std::vector<SessionOnWorker*> speakers =
+      Speakers(link, Said(arrives), arrives.common);
+  link.events.push_back({std::move(arrives), std::move(speakers)});
   At(link.last_event_ns, Event::Kind::kMessage, link.index);
 }
 
 void World::DeliverMessage(Link& link) {
   if (link.events.empty()) return;
-  const Link::Message message = std::move(link.events.front());
+  Link::Message message = std::move(link.events.front());
   link.events.pop_front();
   if (link.dispatcher_id == 0) return;
   link.answer_ns = now_ns_;
   link.life.OnAnswer(now_ns_);
-  const WorkerEvents& events = message.events;
-  auto speaker = message.speakers.begin();
+  std::visit(
+      [&](auto& said) { Deliver(link, message.speakers, std::move(said)); },
+      message.events);
+}
+
+void World::Deliver(Link& link, const std::vector<SessionOnWorker*>& speakers,
+                    wire::TargetEvents events) {
+  auto speaker = speakers.begin();
   for (const auto& [session_id, verdict, logprobs] : events.verdicts) {
     SessionOnWorker& session = **speaker++;
     RequestState& request = *session.request;
@@ -464,21 +445,30 @@ void World::DeliverMessage(Link& link) {
       ++counts_.late;
     }
   }
+  for (const wire::SessionFailure& failure : events.common.failures) {
+    HearFailure(**speaker++, failure.status.code());
+  }
+  dispatcher_->OnEvents(link.dispatcher_id, std::move(events));
+}
+
+void World::Deliver(Link& link, const std::vector<SessionOnWorker*>& speakers,
+                    wire::DraftEvents events) {
+  auto speaker = speakers.begin();
   for (const auto& [session_id, tail] : events.tails) {
     (*speaker++)->last_tail = tail;
   }
-  for (const WorkerEvents::Failure& failure : events.failures) {
-    HearFailure(**speaker++, failure.code);
+  for (const wire::SessionFailure& failure : events.common.failures) {
+    HearFailure(**speaker++, failure.status.code());
   }
-  dispatcher_->OnEvents(link.dispatcher_id, events);
+  dispatcher_->OnEvents(link.dispatcher_id, std::move(events));
 }
 
 // What the coordinator makes of it may depend on it.
-void World::HearFailure(SessionOnWorker& session, int code) {
+void World::HearFailure(SessionOnWorker& session, absl::StatusCode code) {
   RequestState& request = *session.request;
   if (request.target != &session) return;
   request.target = nullptr;
-  if (code == static_cast<int>(absl::StatusCode::kResourceExhausted)) {
+  if (code == absl::StatusCode::kResourceExhausted) {
     ++request.num_refusals;
   } else {
     request.lost_target = true;

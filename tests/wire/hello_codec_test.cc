@@ -1,4 +1,4 @@
-#include "coordinator/attachment.h"
+#include "wire/hello_codec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,9 @@
 #include <limits>
 #include <string>
 
-namespace nacre::coordinator {
+#include "wire/session_events.h"
+
+namespace nacre::wire {
 namespace {
 
 using ::testing::ElementsAre;
@@ -30,19 +32,19 @@ v1::Hello ValidHello() {
 
 void ExpectRefused(const v1::Hello& hello, absl::StatusCode code,
                    const std::string& part) {
-  const absl::StatusOr<WorkerInfo> info = ParseHello(hello);
+  const absl::StatusOr<Hello> info = Decode(hello);
   EXPECT_EQ(info.status().code(), code);
   EXPECT_THAT(std::string(info.status().message()), HasSubstr(part));
 }
 
-TEST(ParseHelloTest, AValidHelloArrivesUnchanged) {
+TEST(HelloCodecTest, AValidHelloArrivesUnchanged) {
   v1::Hello hello = ValidHello();
   hello.add_eos_token_ids(2);
   hello.set_kv_capacity_tokens(4096);
   v1::StepTime* time = hello.add_step_times();
   time->set_rows(4);
   time->set_duration_ns(5000);
-  const absl::StatusOr<WorkerInfo> info = ParseHello(hello);
+  const absl::StatusOr<Hello> info = Decode(hello);
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->role, WorkerRole::kDraft);
   EXPECT_EQ(info->address, "host:1");
@@ -58,19 +60,41 @@ TEST(ParseHelloTest, AValidHelloArrivesUnchanged) {
   EXPECT_THAT(info->step_times_ns, ElementsAre(Pair(4, 5000)));
   EXPECT_FALSE(info->abandons_steps);
   hello.set_abandons_steps(true);
-  EXPECT_TRUE(ParseHello(hello)->abandons_steps);
+  EXPECT_TRUE(Decode(hello)->abandons_steps);
   hello.set_role(v1::WORKER_ROLE_TARGET);
-  EXPECT_EQ(ParseHello(hello)->role, WorkerRole::kTarget);
+  EXPECT_EQ(Decode(hello)->role, WorkerRole::kTarget);
 }
 
-TEST(ParseHelloTest, AnotherProtocolVersionIsAFailedPrecondition) {
+TEST(HelloCodecTest, AHelloSurvivesTheWire) {
+  Hello hello;
+  hello.role = WorkerRole::kDraft;
+  hello.address = "host:1";
+  hello.incarnation = "life";
+  hello.fingerprint = "print";
+  hello.numerics_id = "numerics";
+  hello.model_name = "pearl";
+  hello.model_vocab_size = 300;
+  hello.tokenizer_vocab_size = 290;
+  hello.context_length = 1024;
+  hello.eos_token_ids = {2, 299};
+  hello.kv_capacity_tokens = 1 << 20;
+  hello.step_times_ns = {{1, 5000}, {512, kMaxDurationNs}};
+  hello.policy_files = {{"disco", "print"}, {"specdec", "other"}};
+  hello.abandons_steps = true;
+  EXPECT_EQ(Encode(hello).protocol_version(), kProtocolVersion);
+  const absl::StatusOr<Hello> back = Decode(Encode(hello));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, hello);
+}
+
+TEST(HelloCodecTest, AnotherProtocolVersionIsAFailedPrecondition) {
   v1::Hello hello = ValidHello();
   hello.set_protocol_version(kProtocolVersion + 1);
   ExpectRefused(hello, absl::StatusCode::kFailedPrecondition,
                 "PROTOCOL_VERSION");
 }
 
-TEST(ParseHelloTest, MalformedFieldsAreInvalidByName) {
+TEST(HelloCodecTest, MalformedFieldsAreInvalidByName) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   v1::Hello hello = ValidHello();
   hello.set_role(v1::WORKER_ROLE_UNSPECIFIED);
@@ -108,7 +132,7 @@ TEST(ParseHelloTest, MalformedFieldsAreInvalidByName) {
   }
   hello = ValidHello();
   hello.set_model_name("");
-  EXPECT_TRUE(ParseHello(hello).ok());
+  EXPECT_TRUE(Decode(hello).ok());
 
   hello = ValidHello();
   hello.set_model_vocab_size(0);
@@ -123,14 +147,14 @@ TEST(ParseHelloTest, MalformedFieldsAreInvalidByName) {
   ExpectRefused(hello, invalid, "Hello.context_length");
 }
 
-TEST(ParseHelloTest, ListsAreBounded) {
+TEST(HelloCodecTest, ListsAreBounded) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   v1::Hello hello = ValidHello();
   for (int i = 0; i < 1024; ++i) {
     hello.add_eos_token_ids(7);
     hello.add_step_times()->set_rows(1);
   }
-  EXPECT_TRUE(ParseHello(hello).ok());
+  EXPECT_TRUE(Decode(hello).ok());
   hello.add_eos_token_ids(7);
   ExpectRefused(hello, invalid, "eos_token_ids has 1025 entries, at most 1024");
   hello.mutable_eos_token_ids()->RemoveLast();
@@ -138,18 +162,37 @@ TEST(ParseHelloTest, ListsAreBounded) {
   ExpectRefused(hello, invalid, "step_times has 1025 entries, at most 1024");
 }
 
-TEST(ParseHelloTest, NumbersOfNoUseAreLeftOut) {
+TEST(HelloCodecTest, PolicyFilesAreTakenOverWithinLimits) {
+  v1::Hello hello = ValidHello();
+  v1::PolicyFile* file = hello.add_policy_files();
+  file->set_policy("disco");
+  file->set_target_fingerprint("big");
+  const absl::StatusOr<Hello> info = Decode(hello);
+  ASSERT_TRUE(info.ok()) << info.status();
+  ASSERT_EQ(info->policy_files.size(), 1u);
+  EXPECT_EQ(info->policy_files[0].first, "disco");
+  EXPECT_EQ(info->policy_files[0].second, "big");
+  file->clear_target_fingerprint();
+  EXPECT_THAT(std::string(Decode(hello).status().message()),
+              HasSubstr("policy_files.target_fingerprint has 0 bytes"));
+  file->set_target_fingerprint("big");
+  for (int i = 0; i < 64; ++i) *hello.add_policy_files() = *file;
+  EXPECT_THAT(std::string(Decode(hello).status().message()),
+              HasSubstr("policy_files has 65 entries, at most 64"));
+}
+
+TEST(HelloCodecTest, NumbersOfNoUseAreLeftOut) {
   v1::Hello hello = ValidHello();
   hello.add_eos_token_ids(300);  // outside the head
   hello.set_kv_capacity_tokens(std::numeric_limits<uint64_t>::max());
   v1::StepTime* time = hello.add_step_times();
   time->set_rows(1000000);
   time->set_duration_ns(5);
-  const absl::StatusOr<WorkerInfo> info = ParseHello(hello);
+  const absl::StatusOr<Hello> info = Decode(hello);
   ASSERT_TRUE(info.ok());
   time->set_rows(8);
   time->set_duration_ns(~uint64_t{0});
-  EXPECT_THAT(ParseHello(hello)->step_times_ns,
+  EXPECT_THAT(Decode(hello)->step_times_ns,
               ElementsAre(Pair(8, kMaxDurationNs)));
   EXPECT_TRUE(info->eos_token_ids.empty());
   EXPECT_TRUE(info->step_times_ns.empty());
@@ -157,4 +200,4 @@ TEST(ParseHelloTest, NumbersOfNoUseAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace nacre::coordinator
+}  // namespace nacre::wire

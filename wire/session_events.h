@@ -1,23 +1,24 @@
-// What both engines tell about their sessions, before it becomes protobuf.
+// What workers tell of their sessions: the part that both kinds have.
 //
-// Plain values. Times: nanoseconds of this worker's monotonic clock.
+// Plain values, without protobuf. Times: nanoseconds of the worker's monotonic
+// clock. START HERE in wire/, then target_messages.h, draft_messages.h and
+// session_codec.h.
 
-#ifndef WORKER_EVENTS_H_
-#define WORKER_EVENTS_H_
+#ifndef WIRE_SESSION_EVENTS_H_
+#define WIRE_SESSION_EVENTS_H_
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/optional.h"
 
-namespace nacre::worker {
+namespace nacre::wire {
 
-// One coordinator's stream, numbered by the service.
-using StreamId = uint64_t;
-// Names a session on this worker: ids are unique on their stream only.
-using SessionKey = std::pair<StreamId, uint64_t>;
+// What a worker says of its times and rows counts as this at most.
+inline constexpr int64_t kMaxDurationNs = 3'600'000'000'000;
+inline constexpr int kMaxRows = 1 << 20;
 
 // See Span in proto/types.proto. A first step that shares its forward with the
 // last rows of the prompt has a kPrefill and a kVerify span over one interval.
@@ -45,6 +46,8 @@ struct Span {
   int batch_sessions = 0;  // in the step, this one included
   int64_t bytes = 0;       // kHidden
   bool abandoned = false;  // kDraft, kPrefill: cut short
+
+  bool operator==(const Span&) const = default;
 };
 
 // The session has failed and is closed.
@@ -52,6 +55,8 @@ struct SessionFailure {
   uint64_t session_id = 0;
   absl::Status status;
   uint32_t epoch = 0;  // of a draft's session: the one it was opened with
+
+  bool operator==(const SessionFailure&) const = default;
 };
 
 struct SessionOpening {
@@ -59,18 +64,41 @@ struct SessionOpening {
   int cached_tokens = 0;  // of its tokens, found in the prefix cache
   // Of a draft: what its length policy has to go without; empty: nothing.
   std::string policy_note = {};
+
+  bool operator==(const SessionOpening&) const = default;
 };
 
 // Further ones of an open session, which another has computed meanwhile.
 struct SessionCached {
   uint64_t session_id = 0;
   int tokens = 0;
+
+  bool operator==(const SessionCached&) const = default;
 };
 
 // What an open session of a draft has to go without from now on.
 struct PolicyNote {
   uint64_t session_id = 0;
   std::string note;
+
+  bool operator==(const PolicyNote&) const = default;
+};
+
+// The answer to a ping.
+struct Pong {
+  uint64_t coordinator_ns = 0;  // the ping's
+  int64_t worker_ns = 0;
+  uint64_t attachment = 0;  // of the latest VocabularyRequest; 0: none yet
+
+  bool operator==(const Pong&) const = default;
+};
+
+// What Decode left out of a message: it changes nothing and is counted.
+struct Malformed {
+  uint64_t session_id = 0;
+  absl::Status status;  // INVALID_ARGUMENT: the field, its value and the limit
+
+  bool operator==(const Malformed&) const = default;
 };
 
 // The part of its events that both workers have.
@@ -80,13 +108,17 @@ struct SessionEvents {
   std::vector<SessionFailure> failures;
   std::vector<uint64_t> closed;
   std::vector<Span> spans;
+  absl::optional<Pong> pong = {};
+  std::vector<Malformed> malformed = {};  // of Decode only
 
+  // Whether nothing is said of any session.
   bool empty() const {
     return opened.empty() && cached.empty() && failures.empty() &&
-           closed.empty() && spans.empty();
+           closed.empty() && spans.empty() && malformed.empty();
   }
+  bool operator==(const SessionEvents&) const = default;
 };
 
-}  // namespace nacre::worker
+}  // namespace nacre::wire
 
-#endif  // WORKER_EVENTS_H_
+#endif  // WIRE_SESSION_EVENTS_H_

@@ -1,0 +1,240 @@
+// What the coordinator tells workers.
+
+#include <vector>
+
+#include "common/status_macros.h"
+#include "wire/codec_parts.h"
+#include "wire/session_codec.h"
+
+namespace nacre::wire {
+namespace {
+
+using speculation::Verification;
+
+struct Verifications {
+  Verification ours;
+  v1::Verification proto;
+};
+constexpr Verifications kVerifications[] = {
+    {Verification::kExact, v1::VERIFICATION_EXACT},
+    {Verification::kExact, v1::VERIFICATION_UNSPECIFIED},
+    {Verification::kRatio, v1::VERIFICATION_RATIO},
+};
+
+void EncodeOpen(const OpenTarget& open, v1::OpenTarget* proto) {
+  proto->set_session_id(open.session_id);
+  FillIds(open.token_ids, proto->mutable_token_ids());
+  proto->set_prompt_length(static_cast<uint32_t>(open.prompt_length));
+  proto->set_max_tokens(static_cast<uint32_t>(open.max_tokens));
+  *proto->mutable_sampling() = EncodeSampling(open.sampling);
+  FillIds(open.stop_token_ids, proto->mutable_stop_token_ids());
+  proto->set_ignore_eos(open.ignore_eos);
+  *proto->mutable_plan() = EncodePlan(open.plan);
+  proto->set_epoch(open.epoch);
+  proto->set_has_draft(open.has_draft);
+  proto->set_min_tokens(static_cast<uint32_t>(open.min_tokens));
+  if (open.logprobs.has_value()) {
+    proto->set_logprobs(static_cast<uint32_t>(*open.logprobs));
+  }
+  proto->set_request_id(open.request_id);
+  proto->set_verification(EncodeEnum(kVerifications, open.verification));
+  proto->set_hidden_channel(open.hidden_channel);
+}
+
+// The lists that it leaves out would be too long to take.
+absl::Status DecodeLists(const v1::OpenTarget& proto, OpenTarget* open) {
+  NACRE_RETURN_IF_ERROR(
+      CheckCount("OpenTarget.token_ids", proto.token_ids_size(), kMaxTokenIds));
+  NACRE_RETURN_IF_ERROR(CheckCount("OpenTarget.stop_token_ids",
+                                   proto.stop_token_ids_size(), kMaxTokenIds));
+  open->token_ids = ToIds(proto.token_ids());
+  open->stop_token_ids = ToIds(proto.stop_token_ids());
+  return DecodeEnum("verification", kVerifications, proto.verification(),
+                    &open->verification);
+}
+
+OpenTarget DecodeOpen(const v1::OpenTarget& proto) {
+  OpenTarget open;
+  open.refusal = DecodeLists(proto, &open);
+  open.session_id = proto.session_id();
+  open.request_id = proto.request_id();
+  open.prompt_length = ToInt(proto.prompt_length());
+  open.max_tokens = ToLimit(proto.max_tokens());
+  open.sampling = DecodeSampling(proto.sampling());
+  open.ignore_eos = proto.ignore_eos();
+  open.min_tokens = ToLimit(proto.min_tokens());
+  if (proto.has_logprobs()) open.logprobs = ToLimit(proto.logprobs());
+  open.plan = DecodePlan(proto.plan());
+  open.epoch = proto.epoch();
+  open.has_draft = proto.has_draft();
+  open.hidden_channel = proto.hidden_channel();
+  return open;
+}
+
+void EncodeOpen(const OpenDraft& open, v1::OpenDraft* proto) {
+  proto->set_session_id(open.session_id);
+  proto->set_epoch(open.epoch);
+  FillIds(open.token_ids, proto->mutable_token_ids());
+  proto->set_prompt_length(static_cast<uint32_t>(open.prompt_length));
+  proto->set_max_length(static_cast<uint32_t>(open.max_length));
+  *proto->mutable_sampling() = EncodeSampling(open.sampling);
+  FillIds(open.end_token_ids, proto->mutable_end_token_ids());
+  proto->set_vocab_limit(static_cast<uint32_t>(open.vocab_limit));
+  *proto->mutable_plan() = EncodePlan(open.plan);
+  proto->set_min_tokens(static_cast<uint32_t>(open.min_tokens));
+  proto->set_request_id(open.request_id);
+  proto->set_policy(open.policy);
+  FillIds(open.oracle_token_ids, proto->mutable_oracle_token_ids());
+  proto->set_target_fingerprint(open.target_fingerprint);
+  proto->set_verification(EncodeEnum(kVerifications, open.verification));
+  proto->set_hidden_address(open.hidden_address);
+  proto->set_hidden_channel(open.hidden_channel);
+}
+
+absl::Status DecodeLists(const v1::OpenDraft& proto, OpenDraft* open) {
+  NACRE_RETURN_IF_ERROR(
+      CheckCount("OpenDraft.token_ids", proto.token_ids_size(), kMaxTokenIds));
+  NACRE_RETURN_IF_ERROR(CheckCount("OpenDraft.end_token_ids",
+                                   proto.end_token_ids_size(), kMaxTokenIds));
+  NACRE_RETURN_IF_ERROR(CheckCount("OpenDraft.oracle_token_ids",
+                                   proto.oracle_token_ids_size(),
+                                   kMaxTokenIds));
+  open->token_ids = ToIds(proto.token_ids());
+  open->end_token_ids = ToIds(proto.end_token_ids());
+  open->oracle_token_ids = ToIds(proto.oracle_token_ids());
+  return DecodeEnum("verification", kVerifications, proto.verification(),
+                    &open->verification);
+}
+
+OpenDraft DecodeOpen(const v1::OpenDraft& proto) {
+  OpenDraft open;
+  open.refusal = DecodeLists(proto, &open);
+  open.session_id = proto.session_id();
+  open.request_id = proto.request_id();
+  open.epoch = proto.epoch();
+  open.prompt_length = ToInt(proto.prompt_length());
+  open.max_length = ToLimit(proto.max_length());
+  open.min_tokens = ToLimit(proto.min_tokens());
+  open.sampling = DecodeSampling(proto.sampling());
+  open.vocab_limit = ToLimit(proto.vocab_limit());
+  open.policy = proto.policy();
+  open.target_fingerprint = proto.target_fingerprint();
+  open.hidden_address = proto.hidden_address();
+  open.hidden_channel = proto.hidden_channel();
+  open.plan = DecodePlan(proto.plan());
+  return open;
+}
+
+absl::Status DecodeCommit(const v1::CommitTokens& proto,
+                          DraftCommands::SessionCommit* to) {
+  NACRE_RETURN_IF_ERROR(CheckCount("CommitTokens.token_ids",
+                                   proto.token_ids_size(), kMaxStepTokens));
+  to->session_id = proto.session_id();
+  to->commit.first_position = ToInt(proto.first_position());
+  to->commit.token_ids = ToIds(proto.token_ids());
+  return absl::OkStatus();
+}
+
+// kept, plan, close and ping.
+template <typename Commands, typename Control>
+void EncodeCommon(const Commands& commands, Control* proto) {
+  if (commands.kept.has_value()) {
+    proto->mutable_kept()->mutable_session_ids()->Assign(commands.kept->begin(),
+                                                         commands.kept->end());
+  }
+  for (const auto& open : commands.open) EncodeOpen(open, proto->add_open());
+  for (const auto& [session_id, plan] : commands.plans) {
+    auto* update = proto->add_plan();
+    update->set_session_id(session_id);
+    *update->mutable_plan() = EncodePlan(plan);
+  }
+  for (const uint64_t id : commands.close) {
+    proto->add_close()->set_session_id(id);
+  }
+  if (commands.ping_ns.has_value()) {
+    proto->mutable_ping()->set_coordinator_ns(*commands.ping_ns);
+  }
+}
+
+template <typename Control, typename Commands>
+void DecodeCommon(const Control& proto, Commands* commands) {
+  if (proto.has_kept()) {
+    commands->kept.emplace(proto.kept().session_ids().begin(),
+                           proto.kept().session_ids().end());
+  }
+  for (const auto& open : proto.open()) {
+    commands->open.push_back(DecodeOpen(open));
+  }
+  for (const auto& update : proto.plan()) {
+    commands->plans.push_back({update.session_id(), DecodePlan(update.plan())});
+  }
+  for (const auto& close : proto.close()) {
+    commands->close.push_back(close.session_id());
+  }
+  if (proto.has_ping()) commands->ping_ns = proto.ping().coordinator_ns();
+}
+
+}  // namespace
+
+v1::TargetControl Encode(const TargetCommands& commands) {
+  v1::TargetControl proto;
+  EncodeCommon(commands, &proto);
+  for (const auto& [session_id, committed_length] : commands.acknowledged) {
+    v1::Acknowledge* acknowledge = proto.add_acknowledge();
+    acknowledge->set_session_id(session_id);
+    acknowledge->set_committed_length(static_cast<uint32_t>(committed_length));
+  }
+  for (const uint64_t id : commands.draft_lost) {
+    proto.add_draft_lost()->set_session_id(id);
+  }
+  for (const TargetCommands::AttachDraft& from : commands.draft_attached) {
+    v1::AttachDraft* attach = proto.add_attach_draft();
+    attach->set_session_id(from.session_id);
+    attach->set_epoch(from.epoch);
+    attach->set_opened_length(static_cast<uint32_t>(from.opened_length));
+  }
+  for (const SessionTail& tail : commands.tails) {
+    EncodeTail(tail, proto.add_tails());
+  }
+  return proto;
+}
+
+TargetCommands Decode(const v1::TargetControl& proto) {
+  TargetCommands commands;
+  DecodeCommon(proto, &commands);
+  for (const v1::Acknowledge& acknowledge : proto.acknowledge()) {
+    commands.acknowledged.push_back(
+        {acknowledge.session_id(), ToInt(acknowledge.committed_length())});
+  }
+  for (const v1::DraftLost& lost : proto.draft_lost()) {
+    commands.draft_lost.push_back(lost.session_id());
+  }
+  for (const v1::AttachDraft& attach : proto.attach_draft()) {
+    commands.draft_attached.push_back(
+        {attach.session_id(), attach.epoch(), ToInt(attach.opened_length())});
+  }
+  DecodeParts(proto.tails(), DecodeTail, &commands.tails, &commands.malformed);
+  return commands;
+}
+
+v1::DraftControl Encode(const DraftCommands& commands) {
+  v1::DraftControl proto;
+  EncodeCommon(commands, &proto);
+  for (const auto& [session_id, commit] : commands.commits) {
+    v1::CommitTokens* to = proto.add_commit();
+    to->set_session_id(session_id);
+    to->set_first_position(static_cast<uint32_t>(commit.first_position));
+    FillIds(commit.token_ids, to->mutable_token_ids());
+  }
+  return proto;
+}
+
+DraftCommands Decode(const v1::DraftControl& proto) {
+  DraftCommands commands;
+  DecodeCommon(proto, &commands);
+  DecodeParts(proto.commit(), DecodeCommit, &commands.commits,
+              &commands.malformed);
+  return commands;
+}
+
+}  // namespace nacre::wire
