@@ -105,9 +105,9 @@ struct Tail {
   StopMark stop = StopMark::kNone;
   // Of each token where the ratio test verifies them, else empty.
   std::vector<DraftDistribution> distributions = {};
-  // Of a tree, of each token: its parent's number (0: the last token of the text
-  // of base_length) and log2 of its probability given that. Empty: a chain. The
-  // tokens have the numbers first_node and on.
+  // Of a tree, of each token: its parent's number (0: the last token of the
+  // text of base_length) and log2 of its probability given that. Empty: a
+  // chain. The tokens have the numbers first_node and on.
   std::vector<int32_t> parents = {};
   std::vector<float> scores = {};
   int first_node = 0;

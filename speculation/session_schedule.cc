@@ -20,9 +20,8 @@ bool IsSmall(const DraftDistribution& distribution) {
 bool IsPossible(const Tail& tail, int committed_length) {
   const size_t count = tail.token_ids.size();
   return !tail.is_tree() && count <= kMaxTail &&
-         tail.distributions.size() <= kMaxTail &&
-         tail.base_length >= 0 && tail.base_length <= committed_length &&
-         tail.first_position >= 0 &&
+         tail.distributions.size() <= kMaxTail && tail.base_length >= 0 &&
+         tail.base_length <= committed_length && tail.first_position >= 0 &&
          tail.first_position <=
              committed_length + kMaxTail - static_cast<int>(count) &&
          std::all_of(tail.distributions.begin(), tail.distributions.end(),
