@@ -89,9 +89,8 @@ fi
 if ((${#enter[@]} > 0)); then
   for name in nacre nacre-coordinator nacre-draft-worker \
     nacre-target-worker; do
-    # (One ends with 1 after its help.)
-    said=$("${enter[@]}" "/bundle/bin/$name" --help 2>&1)
-    [[ "$said" == "$name: "* ]] || fail "$name does not start alone: $said"
+    said=$("${enter[@]}" "/bundle/bin/$name" --version 2>&1) &&
+      [[ "$said" == "$name "* ]] || fail "$name does not start alone: $said"
   done
 fi
 
