@@ -71,13 +71,14 @@ void Dispatcher::OnTails(uint64_t draft_id,
 }
 
 void Dispatcher::OnNotes(uint64_t draft_id, const wire::DraftEvents& events) {
-  const auto show = [&](uint64_t session_id, const std::string& note) {
-    Session* session = FindSession(session_id, draft_id);
-    if (session == nullptr) return;
-    outbox_.Later(session->answer(), [answer = session->answer().get(), note] {
-      answer->OnPolicyNote(note);
-    });
-  };
+  const auto show = [&](uint64_t session_id, const std::string& note)
+                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                          Session* session = FindSession(session_id, draft_id);
+                          if (session == nullptr) return;
+                          outbox_.Later(session->answer(),
+                                        [answer = session->answer().get(),
+                                         note] { answer->OnPolicyNote(note); });
+                        };
   for (const auto& [session_id, note] : events.policy_notes) {
     show(session_id, note);
   }
