@@ -458,6 +458,7 @@ void World::DeliverMessage(Link& link) {
     if (request.target == &session) {
       session.last_verdict = verdict;
       request.lost_target = false;
+      request.refused_ns = -1;
       checks_.OnDelivered(session, verdict);
     } else if (std::count(link.sessions.begin(), link.sessions.end(),
                           request.target) > 0) {
@@ -480,6 +481,7 @@ void World::HearFailure(SessionOnWorker& session, int code) {
   request.target = nullptr;
   if (code == static_cast<int>(absl::StatusCode::kResourceExhausted)) {
     ++request.num_refusals;
+    if (request.refused_ns < 0) request.refused_ns = now_ns_;
   } else {
     request.lost_target = true;
   }
