@@ -113,7 +113,13 @@ void Dispatcher::OnTargetFailure(Session& session, const absl::Status& status) {
   // Being refused does not prolong the wait.
   session.failover.give_up_ns =
       std::min(session.failover.give_up_ns, give_up_ns);
-  session.failover.retry_ns = options_.now_ns() + kRetryNs;
+  const int64_t now_ns = options_.now_ns();
+  session.failover.retry_ns = now_ns + kRetryNs;
+  // A last time at the end, however short the timeout.
+  if (session.failover.give_up_ns > now_ns) {
+    session.failover.retry_ns =
+        std::min(session.failover.retry_ns, session.failover.give_up_ns);
+  }
 }
 
 void Dispatcher::ResumeHeld() {

@@ -279,6 +279,35 @@ TEST_F(FailoverTest, ARunningSessionAsksAFullTargetAgainUntilTheTimeout) {
               HasSubstr("no KV room"));
 }
 
+class ShortFailoverTest : public DispatcherTest {
+ protected:
+  ShortFailoverTest()
+      : DispatcherTest([](Dispatcher::Options* options) {
+          options->failover_timeout_ns = kSecond / 100;
+        }) {}
+};
+
+// A target that has lost its connection may still be at a step of what it had.
+TEST_F(ShortFailoverTest, AFullTargetIsAskedOnceMoreWhenTheTimeIsOver) {
+  const Worker first = AddTarget("t0");
+  const Run run = Start();
+  const Run other = Start("other");
+  Verdict(first, run.id, 2, {'x'});
+  Verdict(first, other.id, 2, {'x'});
+  const Worker full = AddTarget("t1");
+  dispatcher_.DrainWorker(first.id);
+  Fail(full, run.id, kExhausted, "no KV room");
+  Fail(full, other.id, kExhausted, "no KV room");
+  full.client->Take();
+  now_ns_ += kSecond / 100;
+  dispatcher_.Tick();
+  EXPECT_EQ(full.client->Take().size(), 2u);
+  Verdict(full, run.id, 3, {'y'});
+  EXPECT_EQ(run.sink->streamed_text(), "xy");
+  Fail(full, other.id, kExhausted, "no KV room");
+  EXPECT_EQ(other.sink->error().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_F(FailoverTest, ATargetThatForgotASessionGetsItBack) {
   const Worker target = AddTarget();
   const Run run = Start();

@@ -43,6 +43,8 @@ struct RequestState {
   // Opened last, and neither closed nor known to have failed.
   const SessionOnWorker* target = nullptr;
   int num_refusals = 0;  // by targets without room
+  // The first since its last verdict; -1: none.
+  int64_t refused_ns = -1;
   // Since its last verdict a target was lost with it, or has failed it.
   bool lost_target = false;
   // What drafts really drew: prefix, token and epoch as one hash. Under the

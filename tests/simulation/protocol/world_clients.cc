@@ -166,6 +166,12 @@ void World::OnEnded(RequestState& request) {
     case absl::StatusCode::kUnavailable:
       // Its target was lost, not drained.
       if (request.num_targets > 0 && request.lost_target) return;
+      // It moved to one that had not the room it said, since a lost stream
+      // still held that, until the time was over.
+      if (request.refused_ns >= 0 &&
+          now_ns_ - request.refused_ns >= schedule_.failover_timeout_ns) {
+        return;
+      }
       // There was none when its time was over.
       if (request.num_targets == 0 && !HasReadyTarget(spec.numerics_id) &&
           now_ns_ > request.options->arrival_ns + schedule_.queue_timeout_ns) {

@@ -439,6 +439,7 @@ void World::Deliver(Link& link, const std::vector<SessionOnWorker*>& speakers,
     if (request.target == &session) {
       session.last_verdict = verdict;
       request.lost_target = false;
+      request.refused_ns = -1;
       checks_.OnDelivered(session, verdict);
     } else if (std::count(link.sessions.begin(), link.sessions.end(),
                           request.target) > 0) {
@@ -470,6 +471,7 @@ void World::HearFailure(SessionOnWorker& session, absl::StatusCode code) {
   request.target = nullptr;
   if (code == absl::StatusCode::kResourceExhausted) {
     ++request.num_refusals;
+    if (request.refused_ns < 0) request.refused_ns = now_ns_;
   } else {
     request.lost_target = true;
   }
