@@ -64,7 +64,9 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
   argv.push_back(nullptr);
   std::vector<char*> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!absl::StartsWith(*variable, "NACRE_")) variables.push_back(*variable);
+    if (options.sees_flags || !absl::StartsWith(*variable, "NACRE_")) {
+      variables.push_back(*variable);
+    }
   }
   variables.push_back(nullptr);
 

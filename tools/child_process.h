@@ -23,12 +23,14 @@ class ChildProcess {
   struct Options {
     std::vector<std::string> argv;  // argv[0]: path of the program
     std::string log_file;  // stdout and stderr, appended; empty: inherited
+    // Whether the child sees the variables NACRE_... of this process. The same
+    // name may be another flag to it (--listen).
+    bool sees_flags = false;
   };
 
   // Starts the program in a process group of its own (Ctrl-C reaches only the
   // launcher, which then stops its children in order), with no signal blocked
-  // and stdin from /dev/null. The variables NACRE_... of this process are not
-  // the child's: the same name may be another thing to it (--listen). Errors:
+  // and stdin from /dev/null. Errors:
   // NOT_FOUND (no such program, or it cannot be run), PERMISSION_DENIED (log
   // file), RESOURCE_EXHAUSTED (fork).
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(

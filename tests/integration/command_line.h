@@ -28,7 +28,8 @@ inline CommandResult RunNacre(const std::vector<std::string>& args) {
                                    "exec \"$@\" >\"$0/out\" 2>\"$0/err\"",
                                    folder.path(), NACRE_BIN "/nacre"};
   argv.insert(argv.end(), args.begin(), args.end());
-  auto process = tools::ChildProcess::Start({.argv = std::move(argv)});
+  auto process = tools::ChildProcess::Start(
+      {.argv = std::move(argv), .log_file = "", .sees_flags = true});
   if (!process.ok()) {
     ADD_FAILURE() << process.status();
     return {};

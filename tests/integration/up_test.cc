@@ -170,6 +170,10 @@ TEST_F(UpTest, AValueOutOfRangeIsRefusedBeforeAnythingStarts) {
   EXPECT_THAT(error_of("--hang-timeout=1ms"),
               HasSubstr("error: flag --hang-timeout: \"1ms\" is not"));
   EXPECT_THAT(error_of("--log-format=xml"), HasSubstr("xml"));
+  ASSERT_EQ(setenv("NACRE_HANG_TIMEOUT", "1ms", 1), 0);
+  EXPECT_THAT(error_of("--weights=auto"),
+              HasSubstr("error: NACRE_HANG_TIMEOUT: \"1ms\" is not"));
+  unsetenv("NACRE_HANG_TIMEOUT");
 }
 
 // The process that refuses a flag's value says so, and `up` ends.

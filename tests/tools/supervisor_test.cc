@@ -74,6 +74,22 @@ TEST(ChildProcessTest, AppendsBothStreamsToTheLog) {
   EXPECT_EQ(*ReadFile(options.log_file), "out\nerr\nout\nerr\n");
 }
 
+TEST(ChildProcessTest, SeesTheFlagsOfThisProcessOnlyWhereItMay) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(setenv("NACRE_LISTEN", "here", 1), 0);
+  for (const bool sees : {false, true}) {
+    ChildProcess::Options options = Shell("echo ${NACRE_LISTEN-unset} $PATH");
+    options.sees_flags = sees;
+    options.log_file = folder.path() + (sees ? "/seen" : "/hidden");
+    auto child = ChildProcess::Start(options);
+    ASSERT_TRUE(child.ok());
+    ASSERT_TRUE((*child)->WaitForEnd(kLimit));
+    EXPECT_EQ(*ReadFile(options.log_file),
+              std::string(sees ? "here " : "unset ") + getenv("PATH") + "\n");
+  }
+  unsetenv("NACRE_LISTEN");
+}
+
 TEST(ChildProcessTest, StartsWithSignalsUnblockedInItsOwnGroup) {
   sigset_t set;
   sigset_t old;
