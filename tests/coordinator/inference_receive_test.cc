@@ -205,7 +205,12 @@ TEST_F(InferenceReceiveTest, AnAnswerThatIsNotTakenIsGivenUp) {
   request.set_text(std::string(size_t{1} << 20, 'x'));  // over any window
   const std::string bytes = request.SerializeAsString();
   const grpc::Slice slice(bytes);
-  grpc::GenericStub stub(rpc::CreateChannel(server_->address()));
+  // Without it the client's window may grow until all of the answer is in.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  grpc::GenericStub stub(grpc::CreateCustomChannel(
+      server_->address(), grpc::InsecureChannelCredentials(), arguments));
   grpc::CompletionQueue queue;
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
