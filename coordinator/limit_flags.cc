@@ -1,5 +1,6 @@
 #include "coordinator/limit_flags.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -110,6 +111,13 @@ absl::StatusOr<Limits> LimitsFromFlags() {
   limits.max_streams_per_connection =
       absl::GetFlag(FLAGS_max_streams_per_connection);
   limits.max_client_memory_bytes = absl::GetFlag(FLAGS_max_client_memory_bytes);
+  if (limits.max_client_memory_bytes > 0) {
+    // Beside it there are those that wait to be parsed, and the calls. One
+    // request always fits, and what comes before the next look.
+    limits.inference.receiving.max_bytes =
+        std::max(limits.max_client_memory_bytes / 4,
+                 2 * int64_t{limits.max_request_bytes});
+  }
   limits.inference.max_streams_per_client =
       absl::GetFlag(FLAGS_max_streams_per_client);
   limits.inference.parsing.threads = absl::GetFlag(FLAGS_tokenizer_threads);

@@ -22,6 +22,7 @@
 #include "common/logging.h"
 #include "common/mutex_checks.h"
 #include "common/rpc/acceptor.h"
+#include "common/rpc/connections.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/signals.h"
 #include "common/status_macros.h"
@@ -115,7 +116,11 @@ absl::Status Run() {
   RegistryService registry(&dispatcher, tokenizer.get(),
                            {.security = security.peers.channel,
                             .worker_timeout_ns = limits.worker_timeout_ns});
+  const auto connections = std::make_shared<rpc::Connections>();
   InferenceLimits inference_limits = limits.inference;
+  inference_limits.receiving.received = [connections](const std::string& peer) {
+    return connections->Received(peer);
+  };
   inference_limits.wake_at = [&ticks](int64_t at_ns) { ticks.WakeAt(at_ns); };
   InferenceService inference(
       &dispatcher, tokenizer.get(), observability.observer(),
@@ -125,6 +130,7 @@ absl::Status Run() {
                                   absl::GetFlag(FLAGS_address_file),
                                   security.clients};
   limits.ApplyTo(&clients);
+  clients.connections = connections;
   clients.max_connections =
       std::clamp(rpc::RaiseFileLimit() / 2, 1, clients.max_connections);
   rpc::RpcServer::Options workers{absl::GetFlag(FLAGS_registry_listen),

@@ -1,15 +1,18 @@
 // Calls whose requests come late, or not, or wait for the tokenizer.
 
 #include <gmock/gmock.h>
+#include <google/protobuf/message.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
@@ -21,6 +24,7 @@
 #include "proto/inference.grpc.pb.h"
 #include "tests/coordinator/byte_tokenizer.h"
 #include "tests/coordinator/fake_worker.h"
+#include "tests/coordinator/recording_client.h"
 #include "tests/testing/raw_call.h"
 
 namespace nacre::coordinator {
@@ -62,8 +66,68 @@ class HeldTokenizer final : public tokenizer::Tokenizer {
   mutable std::vector<std::string> texts_ ABSL_GUARDED_BY(mu_);
 };
 
+class StartObserver final : public Observer {
+ public:
+  void OnStarted(uint64_t id, const RequestSpec&, const Placement&,
+                 int64_t) override {
+    session_id = id;
+    session.Notify();
+  }
+  uint64_t session_id = 0;
+  absl::Notification session;  // has started
+};
+
+// A call whose client sends its request and reads nothing.
+class UnreadCall {
+ public:
+  UnreadCall(const std::string& address, const std::string& method,
+             const google::protobuf::Message& request)
+      : stub_(NarrowChannel(address)) {
+    call_ =
+        stub_.PrepareCall(&context_, "/nacre.v1.Inference/" + method, &queue_);
+    call_->StartCall(nullptr);
+    Await();
+    const grpc::Slice slice(request.SerializeAsString());
+    call_->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(),
+                     nullptr);
+    Await();
+  }
+  ~UnreadCall() {
+    context_.TryCancel();
+    queue_.Shutdown();
+    while (Await()) {
+    }
+  }
+
+ private:
+  // Its window does not grow: what is not read stays at the server.
+  static std::shared_ptr<grpc::Channel> NarrowChannel(
+      const std::string& address) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel(
+        address, grpc::InsecureChannelCredentials(), arguments);
+  }
+  bool Await() {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue_.Next(&tag, &ok);
+  }
+
+  grpc::GenericStub stub_;
+  grpc::CompletionQueue queue_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+};
+
 class InferenceReceiveTest : public ::testing::Test {
  protected:
+  static constexpr int kManyTokens = 1 << 19;
+
+  explicit InferenceReceiveTest(int max_streams = 2)
+      : max_streams_(max_streams) {}
+
   ~InferenceReceiveTest() override {
     if (!held_.go.HasBeenNotified()) held_.go.Notify();
     server_->Shutdown(absl::ZeroDuration());
@@ -90,6 +154,25 @@ class InferenceReceiveTest : public ::testing::Test {
     grpc::ClientContext context;
     return Tokenize(text, &context);
   }
+  uint64_t AddTarget() {
+    WorkerInfo info;
+    info.model_vocab_size = info.tokenizer_vocab_size =
+        ByteTokenizer::kVocabSize;
+    info.context_length = 2 * kManyTokens;
+    return dispatcher_.AddWorker(info, std::make_shared<RecordingClient>())
+        .value();
+  }
+  // One token for the session that has started.
+  void Commit(uint64_t target, int base_length,
+              speculation::FinishReason finish) {
+    speculation::Verdict verdict;
+    verdict.base_length = base_length;
+    verdict.token_ids = {'x'};
+    verdict.finish = finish;
+    WorkerEvents events;
+    events.verdicts.push_back({starts_.session_id, std::move(verdict)});
+    dispatcher_.OnEvents(target, std::move(events));
+  }
   // The one thread is busy with it until held_ goes on.
   std::thread Occupy(grpc::Status* status) {
     std::thread thread([this, status] { *status = Tokenize("first"); });
@@ -98,24 +181,37 @@ class InferenceReceiveTest : public ::testing::Test {
     return thread;
   }
 
+  const int max_streams_;
   const ByteTokenizer tokenizer_;
   const HeldTokenizer held_;
   std::atomic<int64_t> now_ns_{1000 * kSecond};
   absl::Mutex mu_;
   int waits_ ABSL_GUARDED_BY(mu_) = 0;
-  Dispatcher dispatcher_{
-      {.tokenizer = &tokenizer_, .now_ns = [this] { return now_ns_.load(); }}};
-  InferenceService inference_{&dispatcher_,
-                              &held_,
-                              nullptr,
-                              {.max_streams_per_client = 2,
-                               .parsing = {.threads = 1},
-                               .client_timeout_ns = 3 * kSecond,
-                               .max_request_ns = 10 * kSecond,
-                               .wake_at = [this](int64_t) {
-                                 absl::MutexLock lock(&mu_);
-                                 ++waits_;
-                               }}};
+  StartObserver starts_;
+  std::atomic<int64_t> received_bytes_{0};  // on every connection
+  Dispatcher dispatcher_{{.tokenizer = &tokenizer_,
+                          .observer = &starts_,
+                          .now_ns = [this] { return now_ns_.load(); },
+                          .client_timeout_ns = 3 * kSecond}};
+  InferenceService inference_{
+      &dispatcher_,
+      &held_,
+      nullptr,
+      {.max_streams_per_client = max_streams_,
+       .receiving = {.max_bytes = 1000,
+                     .received =
+                         [this](const std::string&) {
+                           return received_bytes_.load();
+                         }},
+       .parsing = {.threads = 1},
+       .client_timeout_ns = 3 * kSecond,
+       .max_request_ns = 10 * kSecond,
+       .wake_at = [this](int64_t at_ns) {
+         // Not for what is being received.
+         if (at_ns < now_ns_ + kSecond) return;
+         absl::MutexLock lock(&mu_);
+         ++waits_;
+       }}};
   std::unique_ptr<rpc::RpcServer> server_ =
       *rpc::RpcServer::Start({}, {&inference_});
   std::unique_ptr<v1::Inference::Stub> stub_ =
@@ -139,6 +235,27 @@ TEST_F(InferenceReceiveTest, ARequestThatDoesNotComeIsNotWaitedForForEver) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
     EXPECT_EQ(status.error_message(),
               "the request had not come 3s after its call");
+  }
+}
+
+TEST_F(InferenceReceiveTest, ARequestThatHoldsTooMuchIsRefused) {
+  int waits = 0;
+  for (const char* method : {"Generate", "Tokenize", "GetModel"}) {
+    SCOPED_TRACE(method);
+    grpc::Status status;
+    std::thread client([&] {
+      status = nacre::testing::CallWithBytes(
+          rpc::CreateChannel(server_->address()),
+          std::string("/nacre.v1.Inference/") + method, std::nullopt);
+    });
+    AwaitWaits(++waits);
+    received_bytes_ += 1000;
+    Pass(1);
+    received_bytes_ += 1;
+    Pass(1);
+    client.join();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_THAT(status.error_message(), HasSubstr("is on its way"));
   }
 }
 
@@ -195,33 +312,78 @@ TEST_F(InferenceReceiveTest, ACancelledCallLeavesTheQueueOfTheTokenizer) {
   EXPECT_THAT(held_.texts(), ElementsAre("first", "third"));
 }
 
-TEST_F(InferenceReceiveTest, AnAnswerThatIsNotTakenIsGivenUp) {
+// The client has one stream: it has it again when nothing is left of the call.
+class UnreadReceiveTest : public InferenceReceiveTest {
+ protected:
+  UnreadReceiveTest() : InferenceReceiveTest(/*max_streams=*/1) {}
+
+  void ExpectStreamTaken() { EXPECT_TRUE(IsStreamTaken()); }
+  void ExpectStreamGivenBack() {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (IsStreamTaken() && absl::Now() < deadline) {
+    }
+    EXPECT_LT(absl::Now(), deadline) << "the server does not end the call";
+  }
+
+ private:
+  bool IsStreamTaken() {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+    v1::Model model;
+    return stub_->GetModel(&context, {}, &model).error_code() ==
+           grpc::StatusCode::RESOURCE_EXHAUSTED;
+  }
+};
+
+TEST_F(UnreadReceiveTest, AnAnswerThatIsNotTakenIsGivenUp) {
   held_.go.Notify();
   v1::TokenizeRequest request;
   request.set_text(std::string(size_t{1} << 20, 'x'));  // over any window
-  const std::string bytes = request.SerializeAsString();
-  const grpc::Slice slice(bytes);
-  grpc::GenericStub stub(rpc::CreateChannel(server_->address()));
-  grpc::CompletionQueue queue;
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
-  const auto call =
-      stub.PrepareCall(&context, "/nacre.v1.Inference/Tokenize", &queue);
-  void* tag = nullptr;
-  bool ok = false;
-  call->StartCall(nullptr);
-  queue.Next(&tag, &ok);
-  call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
-  queue.Next(&tag, &ok);
+  UnreadCall call(server_->address(), "Tokenize", request);
   AwaitWaits(3);  // for its request, for a thread, for its reader
-  Pass(3 * kSecond);
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  queue.Next(&tag, &ok);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
-  queue.Shutdown();
-  while (queue.Next(&tag, &ok)) {
+  Pass(3 * kSecond - 1);
+  ExpectStreamTaken();
+  Pass(1);
+  ExpectStreamGivenBack();
+}
+
+TEST_F(UnreadReceiveTest, ACompletionThatIsNotTakenIsGivenUp) {
+  const uint64_t target = AddTarget();
+  v1::GenerateRequest request;
+  request.mutable_token_ids()->mutable_ids()->Resize(kManyTokens, 'p');
+  request.mutable_stop()->set_max_tokens(1);
+  UnreadCall call(server_->address(), "Generate", request);
+  starts_.session.WaitForNotification();
+  // It repeats the prompt: over any window.
+  Commit(target, kManyTokens, speculation::FinishReason::kLength);
+  AwaitWaits(3);  // for its request, for a thread, for its reader
+  Pass(3 * kSecond - 1);
+  ExpectStreamTaken();
+  Pass(1);
+  ExpectStreamGivenBack();
+}
+
+// The call ends with its session: it does not get the time of a reader on top.
+TEST_F(UnreadReceiveTest, ASessionWhoseChunksAreNotTakenIsGivenUp) {
+  const uint64_t target = AddTarget();
+  v1::GenerateRequest request;
+  request.set_request_id(std::string(250, 'r'));  // each chunk repeats it
+  request.mutable_token_ids()->add_ids('p');
+  request.mutable_stop()->set_max_tokens(10000);
+  request.mutable_output()->set_stream(true);
+  UnreadCall call(server_->address(), "Generate", request);
+  starts_.session.WaitForNotification();
+  for (int i = 1; i <= 1000; ++i) {  // far more than the window has room for
+    Commit(target, i, speculation::FinishReason::kNone);
   }
+  ExpectStreamTaken();
+  // What gRPC took of the first chunks may come to be known late.
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (!dispatcher_.sessions().empty() && absl::Now() < deadline) {
+    now_ns_ += 3 * kSecond;
+    dispatcher_.Tick();
+  }
+  ExpectStreamGivenBack();
 }
 
 TEST_F(InferenceReceiveTest, TheModelIsToldWhateverIsTokenized) {
