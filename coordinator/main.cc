@@ -4,7 +4,6 @@
 //
 //   nacre-coordinator --tokenizer MODEL_DIR --listen 127.0.0.1:50050
 
-#include <malloc.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -29,6 +28,7 @@
 #include "coordinator/admin_service.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/health.h"
+#include "coordinator/heap_trimmer.h"
 #include "coordinator/inference_service.h"
 #include "coordinator/limit_flags.h"
 #include "coordinator/observability.h"
@@ -171,6 +171,8 @@ absl::Status Run() {
                servers->registry().address(), servers->admin().address(),
                security.peers.server == nullptr ? "plaintext" : "TLS");
 
+  HeapTrimmer trimmer({});
+  trimmer.Start();
   rpc::WaitForTerminationSignal();
   health.Drain();
   spdlog::info("draining {} requests", dispatcher.sessions().size());
@@ -188,15 +190,6 @@ absl::Status Run() {
 }  // namespace
 }  // namespace nacre::coordinator
 
-// What a burst of clients took goes back to the system: large pieces at once,
-// and few arenas keep small ones. glibc would raise its first limit up to 32
-// MiB with the first large request, and hold 16 arenas on two cores.
-static void GiveMemoryBack() {
-  mallopt(M_MMAP_THRESHOLD, 128 << 10);
-  mallopt(M_TRIM_THRESHOLD, 1 << 20);
-  mallopt(M_ARENA_MAX, 4);
-}
-
 // Flags are written with dashes everywhere; Abseil's names have underscores.
 static void AcceptDashes(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
@@ -208,7 +201,7 @@ static void AcceptDashes(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
-  GiveMemoryBack();
+  nacre::coordinator::LimitHeap();
   nacre::DisableMutexChecks();
   nacre::rpc::BlockTerminationSignals();
   AcceptDashes(argc, argv);
