@@ -30,6 +30,7 @@
 #include "coordinator/call_timers.h"
 #include "coordinator/client_streams.h"
 #include "coordinator/clock.h"
+#include "coordinator/receptions.h"
 #include "coordinator/work_pool.h"
 
 namespace nacre::coordinator {
@@ -42,9 +43,12 @@ struct Reception {
   int64_t deadline_ns = kNever;        // the client's
   int64_t client_timeout_ns = kNever;  // for the request to come
   int64_t max_request_ns = kNever;     // from the arrival
+  // Which requests may be received; null: any.
+  Receptions* receptions = nullptr;
   // Where `handle` runs, in `client`'s turn; null: where gRPC calls.
   WorkPool* pool = nullptr;
   std::string client;
+  std::string peer;  // its connection
   // Owns the call by what it captures until it has run or never will.
   std::function<void(const grpc::ByteBuffer& request)> handle;
 };
@@ -59,6 +63,7 @@ class ClientCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, Response>,
   void Receive(Reception reception) {
     self_ = this->shared_from_this();
     reception_ = std::move(reception);
+    const bool may_come = Enter();
     const int64_t timeout_ns =
         std::min(reception_.client_timeout_ns, reception_.max_request_ns);
     SetTimer(After(timeout_ns), [this] {
@@ -68,7 +73,11 @@ class ClientCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, Response>,
               reception_.client_timeout_ns, reception_.max_request_ns))),
           " after its call")));
     });
-    this->StartRead(&request_);
+    if (may_come) {
+      this->StartRead(&request_);
+    } else {
+      RefuseReception();
+    }
   }
   // Ends a call that is not to be read.
   void ReceiveNothing(const absl::Status& status) {
@@ -132,7 +141,26 @@ class ClientCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, Response>,
     return absl::CancelledError("cancelled by the client");
   }
 
+  bool Enter() {
+    return reception_.receptions == nullptr ||
+           reception_.receptions->Enter({this, reception_.client,
+                                         reception_.peer,
+                                         [call = this->shared_from_this()] {
+                                           call->RefuseReception();
+                                         }});
+  }
+  void RefuseReception() {
+    Refuse(absl::ResourceExhaustedError(
+        "too much of too many requests is on its way: try again later"));
+  }
+  void Leave(int64_t bytes) {
+    if (reception_.receptions != nullptr) {
+      reception_.receptions->Leave(this, bytes);
+    }
+  }
+
   void OnReadDone(bool ok) final {
+    Leave(ok ? static_cast<int64_t>(request_.Length()) : 0);
     if (!ok) {
       Refuse(cancelled() ? EndedByClient()
                          : absl::InvalidArgumentError(

@@ -65,12 +65,30 @@ InferenceService::InferenceService(Dispatcher* dispatcher,
       limits_(std::move(limits)),
       streams_(limits_.max_streams_per_client),
       timers_(limits_.wake_at),
+      receptions_(ReceivingOptions()),
       parsing_(limits_.parsing) {
   Serve<v1::GenerateResponse>("/nacre.v1.Inference/Generate",
                               &InferenceService::Generate);
   Serve<v1::TokenizeResponse>("/nacre.v1.Inference/Tokenize",
                               &InferenceService::Tokenize);
   Serve<v1::Model>("/nacre.v1.Inference/GetModel", &InferenceService::GetModel);
+}
+
+Receptions::Options InferenceService::ReceivingOptions() {
+  // As much as a fast network brings meanwhile stays far below the limit.
+  constexpr int64_t kWeighEveryNs = 100'000'000;
+  Receptions::Options options = limits_.receiving;
+  if (options.received != nullptr && limits_.wake_at != nullptr) {
+    options.weigh_soon = [this] {
+      limits_.wake_at(dispatcher_->now_ns() + kWeighEveryNs);
+    };
+  }
+  return options;
+}
+
+int64_t InferenceService::Tick() {
+  receptions_.Weigh();
+  return timers_.Tick(dispatcher_->now_ns());
 }
 
 template <typename Response, typename Call>
@@ -105,8 +123,10 @@ absl::optional<Reception> InferenceService::Admit(const Context& context,
   reception.deadline_ns = DeadlineNs(context, reception.arrival_ns);
   reception.client_timeout_ns = limits_.client_timeout_ns;
   reception.max_request_ns = limits_.max_request_ns;
+  reception.receptions = &receptions_;
   reception.pool = &parsing_;
   reception.client = *std::move(client);
+  reception.peer = context.peer();
   return reception;
 }
 

@@ -22,6 +22,7 @@
 #include "coordinator/dispatcher.h"
 #include "coordinator/generate_call.h"
 #include "coordinator/observer.h"
+#include "coordinator/receptions.h"
 #include "coordinator/request.h"
 #include "coordinator/work_pool.h"
 #include "proto/inference.pb.h"
@@ -30,7 +31,8 @@
 namespace nacre::coordinator {
 
 struct InferenceLimits {
-  int max_streams_per_client = 0;          // choices at once; 0: no limit
+  int max_streams_per_client = 0;  // choices at once; 0: no limit
+  Receptions::Options receiving;
   WorkPool::Options parsing;               // where prompts are tokenized
   speculation::PolicySpec default_policy;  // of requests that name none
   // For a request to come, and for a finished answer to be taken by bits.
@@ -51,8 +53,9 @@ class InferenceService final : public grpc::Service {
                    Observer* observer = nullptr, InferenceLimits limits = {},
                    const Authenticator* authenticator = nullptr);
 
-  // Ends calls whose time is over; when to call it next.
-  int64_t Tick() { return timers_.Tick(dispatcher_->now_ns()); }
+  // Ends calls whose time is over, or that hold too much; when to call it next,
+  // if nothing asks for it before.
+  int64_t Tick();
 
  private:
   using Context = grpc::CallbackServerContext;
@@ -66,6 +69,7 @@ class InferenceService final : public grpc::Service {
   UnaryCall<v1::TokenizeResponse>* Tokenize(Context* context);
   UnaryCall<v1::Model>* GetModel(Context* context);
 
+  Receptions::Options ReceivingOptions();
   // How to receive the call, which holds a stream of its client from then on;
   // or it is refused unread, and nullopt.
   template <typename Response>
@@ -88,6 +92,7 @@ class InferenceService final : public grpc::Service {
   int num_methods_ = 0;
   ClientStreams streams_;
   CallTimers timers_;
+  Receptions receptions_;
   // Ends what is left of calls that failed; each call needs it once.
   WorkPool cancels_{WorkPool::Options{
       .threads = 1, .max_tasks = std::numeric_limits<int>::max()}};

@@ -4,7 +4,6 @@
 //
 //   nacre-coordinator --tokenizer MODEL_DIR --listen 127.0.0.1:50050
 
-#include <malloc.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -20,12 +19,14 @@
 #include "common/logging.h"
 #include "common/mutex_checks.h"
 #include "common/rpc/acceptor.h"
+#include "common/rpc/connections.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/signals.h"
 #include "common/status_macros.h"
 #include "coordinator/admin_service.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/health.h"
+#include "coordinator/heap_trimmer.h"
 #include "coordinator/inference_service.h"
 #include "coordinator/limit_flags.h"
 #include "coordinator/observability.h"
@@ -136,7 +137,11 @@ absl::Status Run(const Flags& flags) {
   RegistryService registry(&dispatcher, tokenizer.get(),
                            {.security = security.peers.channel,
                             .worker_timeout_ns = limits.worker_timeout_ns});
+  const auto connections = std::make_shared<rpc::Connections>();
   InferenceLimits inference_limits = limits.inference;
+  inference_limits.receiving.received = [connections](const std::string& peer) {
+    return connections->Received(peer);
+  };
   inference_limits.wake_at = [&ticks](int64_t at_ns) { ticks.WakeAt(at_ns); };
   InferenceService inference(
       &dispatcher, tokenizer.get(), observability.observer(),
@@ -145,6 +150,7 @@ absl::Status Run(const Flags& flags) {
   rpc::RpcServer::Options clients{flags.clients.listen,
                                   flags.clients.address_file, security.clients};
   limits.ApplyTo(&clients);
+  clients.connections = connections;
   clients.max_connections =
       std::clamp(rpc::RaiseFileLimit() / 2, 1, clients.max_connections);
   rpc::RpcServer::Options workers{
@@ -183,6 +189,8 @@ absl::Status Run(const Flags& flags) {
                servers->registry().address(), servers->admin().address(),
                security.peers.server == nullptr ? "plaintext" : "TLS");
 
+  HeapTrimmer trimmer({});
+  trimmer.Start();
   rpc::WaitForTerminationSignal();
   health.Drain();
   spdlog::info("draining {} requests", dispatcher.sessions().size());
@@ -200,17 +208,8 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 }  // namespace nacre::coordinator
 
-// What a burst of clients took goes back to the system: large pieces at once,
-// and few arenas keep small ones. glibc would raise its first limit up to 32
-// MiB with the first large request, and hold 16 arenas on two cores.
-static void GiveMemoryBack() {
-  mallopt(M_MMAP_THRESHOLD, 128 << 10);
-  mallopt(M_TRIM_THRESHOLD, 1 << 20);
-  mallopt(M_ARENA_MAX, 4);
-}
-
 int main(int argc, char** argv) {
-  GiveMemoryBack();
+  nacre::coordinator::LimitHeap();
   nacre::DisableMutexChecks();
   nacre::rpc::BlockTerminationSignals();
   nacre::coordinator::Flags flags;

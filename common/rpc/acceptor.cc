@@ -1,13 +1,12 @@
 #include "common/rpc/acceptor.h"
 
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -161,30 +160,23 @@ bool Acceptor::AcceptOne(int listener) {
            errno == ENETDOWN || errno == EHOSTDOWN || errno == ENONET ||
            errno == EHOSTUNREACH || errno == ENETUNREACH;
   }
-  struct stat info = {};
-  if (!HasRoom() || fstat(fd, &info) != 0) {
+  if (!HasRoom()) {
     close(fd);
     return true;
   }
-  connections_.push_back({fd, info.st_ino});
+  connections_->Add(fd);
   on_connection_(listener, fd);
   return true;
 }
 
 bool Acceptor::HasRoom() {
   const size_t most = static_cast<size_t>(options_.max_connections);
-  if (connections_.size() < most) return true;
+  if (connections_->size() < most) return true;
   const absl::Time now = absl::Now();
   if (now < next_count_) return false;
   next_count_ = now + kCountPeriod;
-  const auto is_closed = [](const Connection& connection) {
-    struct stat info = {};
-    return fstat(connection.fd, &info) != 0 || info.st_ino != connection.inode;
-  };
-  connections_.erase(
-      std::remove_if(connections_.begin(), connections_.end(), is_closed),
-      connections_.end());
-  return connections_.size() < most;
+  connections_->Sweep();
+  return connections_->size() < most;
 }
 
 int RaiseFileLimit() {

@@ -7,8 +7,6 @@
 #ifndef COMMON_RPC_ACCEPTOR_H_
 #define COMMON_RPC_ACCEPTOR_H_
 
-#include <sys/types.h>
-
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/rpc/connections.h"
 
 namespace nacre::rpc {
 
@@ -28,6 +27,8 @@ class Acceptor {
     int max_connections = 1;  // further ones are closed at once
     // A peer that acknowledges nothing for so long is gone.
     absl::Duration user_timeout = absl::Seconds(10);
+    // Receives all of them; null: the acceptor has some of its own.
+    std::shared_ptr<Connections> connections = nullptr;
   };
 
   // Binds; connections wait until Start. UNAVAILABLE: no address of the host
@@ -44,13 +45,11 @@ class Acceptor {
   void Stop();
 
  private:
-  // A descriptor's number may be another file's by now.
-  struct Connection {
-    int fd = -1;
-    ino_t inode = 0;
-  };
-
-  explicit Acceptor(const Options& options) : options_(options) {}
+  explicit Acceptor(const Options& options)
+      : options_(options),
+        connections_(options.connections != nullptr
+                         ? options.connections
+                         : std::make_shared<Connections>()) {}
 
   bool Listen(const std::string& host, int port, bool dual_stack);
   void Run();
@@ -59,11 +58,11 @@ class Acceptor {
   bool HasRoom();
 
   const Options options_;
+  const std::shared_ptr<Connections> connections_;
   int port_ = 0;
   int wake_[2] = {-1, -1};  // a pipe: Stop closes its writing end
   std::vector<int> listeners_;
   std::function<void(int, int)> on_connection_;
-  std::vector<Connection> connections_;  // of the thread; some may be closed
   absl::Time next_count_ = absl::InfinitePast();
   std::thread thread_;
 };

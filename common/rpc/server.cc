@@ -47,6 +47,9 @@ void LimitResources(const RpcServer::Options& options,
   quota.SetMaxThreads(kMaxThreads);
   if (options.max_memory_bytes > 0) {
     quota.Resize(static_cast<size_t>(options.max_memory_bytes));
+    // What is not read yet stays at 64 KiB a call: else gRPC gives the calls of
+    // a fast connection megabytes each.
+    builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   }
   builder->SetResourceQuota(quota);
 }
@@ -75,8 +78,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   std::unique_ptr<External> external;
   if (options.max_connections > 0 && !is_unix) {
     NACRE_ASSIGN_OR_RETURN(
-        acceptor, Acceptor::Bind({options.listen, options.max_connections,
-                                  options.keepalive.timeout}));
+        acceptor,
+        Acceptor::Bind({options.listen, options.max_connections,
+                        options.keepalive.timeout, options.connections}));
     port = acceptor->port();
     external = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,

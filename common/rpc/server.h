@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "common/rpc/acceptor.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/connections.h"
 
 namespace nacre::rpc {
 
@@ -35,6 +36,8 @@ class RpcServer {
     // Further ones are closed at once. 0: no limit, and gRPC's own listener
     // (acceptor.h says what that means). Not for unix:path.
     int max_connections = 0;
+    // If set, receives them, where there is such a limit.
+    std::shared_ptr<Connections> connections = nullptr;
     // A connection that has not said by then that it speaks gRPC is closed.
     absl::Duration handshake_timeout = absl::Seconds(10);
     Keepalive keepalive = {};

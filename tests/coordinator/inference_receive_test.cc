@@ -7,10 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
@@ -22,6 +24,7 @@
 #include "proto/inference.grpc.pb.h"
 #include "tests/coordinator/byte_tokenizer.h"
 #include "tests/coordinator/fake_worker.h"
+#include "tests/coordinator/recording_client.h"
 #include "tests/testing/raw_call.h"
 
 namespace nacre::coordinator {
@@ -63,6 +66,17 @@ class HeldTokenizer final : public tokenizer::Tokenizer {
  private:
   mutable absl::Mutex mu_;
   mutable std::vector<std::string> texts_ ABSL_GUARDED_BY(mu_);
+};
+
+class StartObserver final : public Observer {
+ public:
+  void OnStarted(uint64_t id, const RequestSpec&, const Placement&,
+                 int64_t) override {
+    session_id = id;
+    session.Notify();
+  }
+  uint64_t session_id = 0;
+  absl::Notification session;  // has started
 };
 
 // A call whose client sends its request and reads nothing.
@@ -111,6 +125,11 @@ class UnreadCall {
 
 class InferenceReceiveTest : public ::testing::Test {
  protected:
+  static constexpr int kManyTokens = 1 << 19;
+
+  explicit InferenceReceiveTest(int max_streams = 2)
+      : max_streams_(max_streams) {}
+
   ~InferenceReceiveTest() override {
     if (!held_.go.HasBeenNotified()) held_.go.Notify();
     server_->Shutdown(absl::ZeroDuration());
@@ -139,6 +158,25 @@ class InferenceReceiveTest : public ::testing::Test {
     grpc::ClientContext context;
     return Tokenize(text, &context);
   }
+  uint64_t AddTarget() {
+    WorkerInfo info;
+    info.model_vocab_size = info.tokenizer_vocab_size =
+        ByteTokenizer::kVocabSize;
+    info.context_length = 2 * kManyTokens;
+    return AddWorker(&dispatcher_, info, std::make_shared<RecordingClient>())
+        .value();
+  }
+  // One token for the session that has started.
+  void Commit(uint64_t target, int base_length,
+              speculation::FinishReason finish) {
+    speculation::Verdict verdict;
+    verdict.base_length = base_length;
+    verdict.token_ids = {'x'};
+    verdict.finish = finish;
+    wire::TargetEvents events;
+    events.verdicts.push_back({starts_.session_id, std::move(verdict)});
+    dispatcher_.OnEvents(target, events);
+  }
   // The one thread is busy with it until held_ goes on.
   std::thread Occupy(grpc::Status* status) {
     std::thread thread([this, status] { *status = Tokenize("first"); });
@@ -147,24 +185,37 @@ class InferenceReceiveTest : public ::testing::Test {
     return thread;
   }
 
+  const int max_streams_;
   const ByteTokenizer tokenizer_{};
   const HeldTokenizer held_{};
   std::atomic<int64_t> now_ns_{1000 * kSecond};
   absl::Mutex mu_;
   int waits_ ABSL_GUARDED_BY(mu_) = 0;
-  Dispatcher dispatcher_{
-      {.tokenizer = &tokenizer_, .now_ns = [this] { return now_ns_.load(); }}};
-  InferenceService inference_{&dispatcher_,
-                              &held_,
-                              nullptr,
-                              {.max_streams_per_client = 2,
-                               .parsing = {.threads = 1},
-                               .client_timeout_ns = 3 * kSecond,
-                               .max_request_ns = 10 * kSecond,
-                               .wake_at = [this](int64_t) {
-                                 absl::MutexLock lock(&mu_);
-                                 ++waits_;
-                               }}};
+  StartObserver starts_;
+  std::atomic<int64_t> received_bytes_{0};  // on every connection
+  Dispatcher dispatcher_{{.tokenizer = &tokenizer_,
+                          .observer = &starts_,
+                          .now_ns = [this] { return now_ns_.load(); },
+                          .client_timeout_ns = 3 * kSecond}};
+  InferenceService inference_{
+      &dispatcher_,
+      &held_,
+      nullptr,
+      {.max_streams_per_client = max_streams_,
+       .receiving = {.max_bytes = 1000,
+                     .received =
+                         [this](const std::string&) {
+                           return received_bytes_.load();
+                         }},
+       .parsing = {.threads = 1},
+       .client_timeout_ns = 3 * kSecond,
+       .max_request_ns = 10 * kSecond,
+       .wake_at = [this](int64_t at_ns) {
+         // Not for what is being received.
+         if (at_ns < now_ns_ + kSecond) return;
+         absl::MutexLock lock(&mu_);
+         ++waits_;
+       }}};
   std::unique_ptr<rpc::RpcServer> server_ =
       *rpc::RpcServer::Start({}, {&inference_});
   std::unique_ptr<v1::Inference::Stub> stub_ =
@@ -188,6 +239,27 @@ TEST_F(InferenceReceiveTest, ARequestThatDoesNotComeIsNotWaitedForForEver) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
     EXPECT_EQ(status.error_message(),
               "the request had not come 3s after its call");
+  }
+}
+
+TEST_F(InferenceReceiveTest, ARequestThatHoldsTooMuchIsRefused) {
+  int waits = 0;
+  for (const char* method : {"Generate", "Tokenize", "GetModel"}) {
+    SCOPED_TRACE(method);
+    grpc::Status status;
+    std::thread client([&] {
+      status = nacre::testing::CallWithBytes(
+          rpc::CreateChannel(server_->address()),
+          std::string("/nacre.v1.Inference/") + method, std::nullopt);
+    });
+    AwaitWaits(++waits);
+    received_bytes_ += 1000;
+    Pass(1);
+    received_bytes_ += 1;
+    Pass(1);
+    client.join();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_THAT(status.error_message(), HasSubstr("is on its way"));
   }
 }
 
@@ -244,29 +316,78 @@ TEST_F(InferenceReceiveTest, ACancelledCallLeavesTheQueueOfTheTokenizer) {
   EXPECT_THAT(held_.texts(), ElementsAre("first", "third"));
 }
 
-// Both streams of the client are taken by such calls: the server ends them when
-// nothing is left of them. (When gRPC tells the client is its own business.)
-TEST_F(InferenceReceiveTest, AnAnswerThatIsNotTakenIsGivenUp) {
-  held_.go.Notify();
-  v1::TokenizeRequest request;
-  request.set_text(std::string(size_t{1} << 20, 'x'));  // over any window
-  UnreadCall first(server_->address(), "Tokenize", request);
-  UnreadCall second(server_->address(), "Tokenize", request);
-  AwaitWaits(6);  // of each for its request, for a thread, for its reader
-  const auto streams_are_taken = [this] {
+// The client has one stream: it has it again when nothing is left of the call.
+class UnreadReceiveTest : public InferenceReceiveTest {
+ protected:
+  UnreadReceiveTest() : InferenceReceiveTest(/*max_streams=*/1) {}
+
+  void ExpectStreamTaken() { EXPECT_TRUE(IsStreamTaken()); }
+  void ExpectStreamGivenBack() {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (IsStreamTaken() && absl::Now() < deadline) {
+    }
+    EXPECT_LT(absl::Now(), deadline) << "the server does not end the call";
+  }
+
+ private:
+  bool IsStreamTaken() {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
     v1::Model model;
     return stub_->GetModel(&context, {}, &model).error_code() ==
            grpc::StatusCode::RESOURCE_EXHAUSTED;
-  };
-  Pass(3 * kSecond - 1);
-  EXPECT_TRUE(streams_are_taken());
-  Pass(1);
-  const absl::Time deadline = absl::Now() + kPatience;
-  while (streams_are_taken() && absl::Now() < deadline) {
   }
-  EXPECT_LT(absl::Now(), deadline) << "the server does not end the calls";
+};
+
+TEST_F(UnreadReceiveTest, AnAnswerThatIsNotTakenIsGivenUp) {
+  held_.go.Notify();
+  v1::TokenizeRequest request;
+  request.set_text(std::string(size_t{1} << 20, 'x'));  // over any window
+  UnreadCall call(server_->address(), "Tokenize", request);
+  AwaitWaits(3);  // for its request, for a thread, for its reader
+  Pass(3 * kSecond - 1);
+  ExpectStreamTaken();
+  Pass(1);
+  ExpectStreamGivenBack();
+}
+
+TEST_F(UnreadReceiveTest, ACompletionThatIsNotTakenIsGivenUp) {
+  const uint64_t target = AddTarget();
+  v1::GenerateRequest request;
+  request.mutable_token_ids()->mutable_ids()->Resize(kManyTokens, 'p');
+  request.mutable_stop()->set_max_tokens(1);
+  UnreadCall call(server_->address(), "Generate", request);
+  starts_.session.WaitForNotification();
+  // It repeats the prompt: over any window.
+  Commit(target, kManyTokens, speculation::FinishReason::kLength);
+  AwaitWaits(3);  // for its request, for a thread, for its reader
+  Pass(3 * kSecond - 1);
+  ExpectStreamTaken();
+  Pass(1);
+  ExpectStreamGivenBack();
+}
+
+// The call ends with its session: it does not get the time of a reader on top.
+TEST_F(UnreadReceiveTest, ASessionWhoseChunksAreNotTakenIsGivenUp) {
+  const uint64_t target = AddTarget();
+  v1::GenerateRequest request;
+  request.set_request_id(std::string(250, 'r'));  // each chunk repeats it
+  request.mutable_token_ids()->add_ids('p');
+  request.mutable_stop()->set_max_tokens(10000);
+  request.mutable_output()->set_stream(true);
+  UnreadCall call(server_->address(), "Generate", request);
+  starts_.session.WaitForNotification();
+  for (int i = 1; i <= 1000; ++i) {  // far more than the window has room for
+    Commit(target, i, speculation::FinishReason::kNone);
+  }
+  ExpectStreamTaken();
+  // What gRPC took of the first chunks may come to be known late.
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (!dispatcher_.sessions().empty() && absl::Now() < deadline) {
+    now_ns_ += 3 * kSecond;
+    dispatcher_.Tick();
+  }
+  ExpectStreamGivenBack();
 }
 
 TEST_F(InferenceReceiveTest, TheModelIsToldWhateverIsTokenized) {

@@ -4,6 +4,7 @@
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -133,8 +134,19 @@ std::string Bomb(int round) {
 
 constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-enum FrameType : char { kData = 0, kHeaders = 1, kSettings = 4 };
+enum FrameType : char {
+  kData = 0,
+  kHeaders = 1,
+  kReset = 3,
+  kSettings = 4,
+  kPing = 6,
+  kWindowUpdate = 8
+};
+constexpr char kEndStream = 1;
+constexpr char kAcknowledged = 1;  // of settings and pings
 constexpr char kEndHeaders = 4;
+constexpr size_t kFrameHead = 9;
+constexpr int64_t kMostInAFrame = 16384;
 
 std::string Frame(FrameType type, char flags, uint32_t stream,
                   absl::string_view payload) {
@@ -209,6 +221,100 @@ std::string HalfMessage(const Prey& prey, int i) {
     }
   }
 }
+
+uint32_t Number(absl::string_view bytes) {
+  uint32_t number = 0;
+  for (const char c : bytes) number = number << 8 | static_cast<uint8_t>(c);
+  return number;
+}
+
+// Calls on one connection that end before their messages do.
+class HalfSender {
+ public:
+  HalfSender(const Prey& prey, uint32_t num_calls, uint32_t bytes_each)
+      : connection_(prey.clients, absl::Seconds(1)) {
+    std::string beginning = Greeting();
+    for (uint32_t i = 0; i < num_calls; ++i) {
+      const uint32_t stream = 2 * i + 1;
+      absl::StrAppend(&beginning, CallHeaders(prey, stream));
+      absl::StrAppend(&beginning,
+                      Frame(kData, 0, stream, MessagePrefix(bytes_each)));
+      unsent_[stream] = bytes_each - 1;
+      windows_[stream] = kInitialWindow - kMessageHead;
+      window_ -= kMessageHead;
+    }
+    connection_.Send(beginning);
+  }
+
+  // Sends what the server takes now, hears what it says. False: nothing more
+  // may come of it.
+  bool Go() {
+    for (auto& [stream, bytes] : unsent_) {
+      while (SendSome(stream, &bytes)) {
+      }
+    }
+    const std::string said = connection_.Read();
+    unheard_ += said;
+    while (HearFrame()) {
+    }
+    return !unsent_.empty() && !(said.empty() && connection_.Ended());
+  }
+
+ private:
+  static constexpr int64_t kInitialWindow = 65535;
+  static constexpr int64_t kMessageHead = 5;
+
+  bool SendSome(uint32_t stream, int64_t* bytes) {
+    const int64_t count =
+        std::min({kMostInAFrame, window_, windows_[stream], *bytes});
+    if (count <= 0 ||
+        !connection_.Send(Frame(
+            kData, 0, stream, std::string(static_cast<size_t>(count), 'x')))) {
+      return false;
+    }
+    window_ -= count;
+    windows_[stream] -= count;
+    *bytes -= count;
+    return true;
+  }
+
+  bool HearFrame() {
+    if (unheard_.size() < kFrameHead) return false;
+    const absl::string_view all = unheard_;
+    const size_t size = Number(all.substr(0, 3));
+    if (all.size() < kFrameHead + size) return false;
+    const uint32_t stream = Number(all.substr(5, 4));
+    const absl::string_view payload = all.substr(kFrameHead, size);
+    const bool ends = (all[4] & kEndStream) != 0;
+    switch (all[3]) {
+      case kWindowUpdate:
+        (stream == 0 ? window_ : windows_[stream]) += Number(payload);
+        break;
+      case kReset:
+        unsent_.erase(stream);
+        break;
+      case kHeaders:
+        if (ends) unsent_.erase(stream);
+        break;
+      case kSettings:
+        if (!ends) connection_.Send(Frame(kSettings, kAcknowledged, 0, ""));
+        break;
+      case kPing:
+        if (!ends) connection_.Send(Frame(kPing, kAcknowledged, 0, payload));
+        break;
+      default:
+        break;
+    }
+    unheard_.erase(0, kFrameHead + size);
+    return true;
+  }
+
+  LoopbackConnection connection_;
+  std::string unheard_;
+  int64_t window_ = kInitialWindow;
+  std::map<uint32_t, int64_t> windows_;
+  std::map<uint32_t, int64_t> unsent_;
+};
 
 }  // namespace
 
@@ -295,6 +401,14 @@ void SendHalfMessages(const Prey& prey, const absl::Notification& over) {
     if (i % 3 == 1) connection.ResetAtEnd();
   }
   over.WaitForNotificationWithTimeout(absl::Milliseconds(500));
+}
+
+void SendLargeHalves(const Prey& prey, const absl::Notification& over) {
+  HalfSender sender(prey, /*num_calls=*/40, /*bytes_each=*/15 << 20);
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (!over.HasBeenNotified() && absl::Now() < deadline && sender.Go()) {
+  }
+  over.WaitForNotificationWithTimeout(absl::Seconds(1));
 }
 
 LoopbackConnection IdleConnections::Open(size_t i) const {

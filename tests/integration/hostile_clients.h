@@ -46,6 +46,10 @@ void ReadSlowly(const Prey& prey, const absl::Notification& over);
 // Connections that end in the middle of HTTP/2 or gRPC, some by a reset.
 void SendHalfMessages(const Prey& prey, const absl::Notification& over);
 
+// Many calls at once whose messages of 15 MiB are sent but for their last byte,
+// as fast as the server lets them come.
+void SendLargeHalves(const Prey& prey, const absl::Notification& over);
+
 // Keeps so many connections that say nothing, or only that they speak HTTP/2.
 // Not thread-safe.
 class IdleConnections {

@@ -62,6 +62,14 @@ class LoopbackConnection {
   }
   // Sends no more.
   void HalfClose() { shutdown(fd_, SHUT_WR); }
+  // Waits for what comes next; nothing where the patience or the connection
+  // ends before.
+  std::string Read() {
+    char buffer[4096];
+    const ssize_t received = recv(fd_, buffer, sizeof(buffer), 0);
+    return std::string(buffer,
+                       received > 0 ? static_cast<size_t>(received) : 0);
+  }
   // All that comes until the peer hangs up; errno is 0 if it did.
   std::string ReadAll() {
     std::string all;

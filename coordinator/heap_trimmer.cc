@@ -1,0 +1,58 @@
+#include "coordinator/heap_trimmer.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace nacre::coordinator {
+namespace {
+
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  file >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// Memory that the process has and that no piece of malloc's takes: what is
+// free, stacks and code.
+int64_t UnusedBytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return ResidentBytes() - static_cast<int64_t>(info.uordblks + info.hblkhd);
+}
+
+}  // namespace
+
+void LimitHeap() {
+  // glibc would raise the first limit up to 32 MiB with the first large piece,
+  // and hold 16 arenas on two cores.
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  mallopt(M_TRIM_THRESHOLD, 1 << 20);
+  mallopt(M_ARENA_MAX, 4);
+}
+
+void HeapTrimmer::Start() {
+  thread_ = std::thread([this] {
+    while (!stop_.WaitForNotificationWithTimeout(options_.period)) Look();
+  });
+}
+
+void HeapTrimmer::Stop() {
+  if (!stop_.HasBeenNotified()) stop_.Notify();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool HeapTrimmer::Look() {
+  const int64_t unused = UnusedBytes();
+  if (!least_unused_.has_value() || unused < *least_unused_) {
+    least_unused_ = unused;
+  }
+  if (unused - *least_unused_ < options_.growth_bytes) return false;
+  malloc_trim(0);
+  least_unused_ = UnusedBytes();
+  return true;
+}
+
+}  // namespace nacre::coordinator

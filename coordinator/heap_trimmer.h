@@ -1,0 +1,54 @@
+// Gives memory that a burst of clients took back to the system.
+//
+// malloc keeps what is free below something that is not: after a burst, most of
+// what that took. Only malloc_trim gives such pages back, and nothing calls it
+// by itself.
+
+#ifndef COORDINATOR_HEAP_TRIMMER_H_
+#define COORDINATOR_HEAP_TRIMMER_H_
+
+#include <cstdint>
+#include <thread>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+
+namespace nacre::coordinator {
+
+// Has malloc keep few arenas and little of large pieces. Before other threads.
+void LimitHeap();
+
+// Owns one thread. Trimming takes some milliseconds for 100 MiB, in which
+// threads that allocate may wait; so it comes only where more is unused than
+// after the last time.
+class HeapTrimmer {
+ public:
+  struct Options {
+    absl::Duration period = absl::Seconds(5);
+    // That many more.
+    int64_t growth_bytes = int64_t{2} << 20;
+  };
+
+  explicit HeapTrimmer(Options options) : options_(options) {}
+  ~HeapTrimmer() { Stop(); }
+  HeapTrimmer(const HeapTrimmer&) = delete;
+  HeapTrimmer& operator=(const HeapTrimmer&) = delete;
+
+  void Start();
+  void Stop();
+
+  // What it does each time: whether it trimmed. Not beside its thread.
+  bool Look();
+
+ private:
+  const Options options_;
+  // Of what is unused, since it was trimmed last.
+  absl::optional<int64_t> least_unused_;
+  absl::Notification stop_;
+  std::thread thread_;
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_HEAP_TRIMMER_H_
