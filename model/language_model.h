@@ -1,5 +1,5 @@
 // The narrow interface that the workers' engines use: sequences of tokens with
-// a KV cache in, logits out. LlamaModel (model/llama_model.h) implements it
+// a KV cache in, logits out. Transformer (model/transformer.h) implements it
 // over a kernels::Backend; tests implement it with tables.
 //
 // Thread-compatible: one thread, the engine's, uses a model and its sequences;

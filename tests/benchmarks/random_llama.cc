@@ -121,8 +121,8 @@ RandomLlama::RandomLlama(const LlamaShape& shape, kernels::DType dtype)
   norms_ = RandomBytes(Bytes({config_.hidden_size}, dtype), dtype, 1.0f, 0.2f);
 }
 
-absl::StatusOr<std::unique_ptr<LlamaModel>> RandomLlama::Load(
-    kernels::Backend* backend, const LlamaModelOptions& options) const {
+absl::StatusOr<std::unique_ptr<LanguageModel>> RandomLlama::Load(
+    kernels::Backend* backend, const ModelOptions& options) const {
   std::map<std::string, Tensor> tensors;
   size_t index = 0;
   for (const auto& [name, size] : Tensors(config_)) {
@@ -134,8 +134,8 @@ absl::StatusOr<std::unique_ptr<LlamaModel>> RandomLlama::Load(
         dtype_, size,
         absl::string_view(from.data() + start, Bytes(size, dtype_))};
   }
-  return LlamaModel::Create(config_, config_json_,
-                            Checkpoint::OfTensors(tensors), backend, options);
+  return CreateModel(config_, config_json_, Checkpoint::OfTensors(tensors),
+                     backend, options);
 }
 
 }  // namespace nacre::model

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "model/sampler.h"
 #include "tests/testing/drawing_backend.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -26,7 +26,7 @@ class HeadOutputsTest : public ::testing::Test {
   HeadOutputsTest() {
     const std::string dir = TestFolder("outputs");
     WriteTinyCheckpoint(TinyCheckpoint(), dir);
-    model_ = *LlamaModel::Load(dir, &backend_, {1 << 22, {}});
+    model_ = *LoadModel(dir, &backend_, {1 << 22, {}});
     vocab_ = static_cast<size_t>(model_->info().vocab_size);
     row_bytes_ = vocab_ * sizeof(float);
   }
@@ -43,7 +43,7 @@ class HeadOutputsTest : public ::testing::Test {
   }
 
   DrawingBackend backend_;
-  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<LanguageModel> model_;
   size_t vocab_ = 0;
   size_t row_bytes_ = 0;
 };

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::tools {
@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 // The logits of all rows of `tokens`.
 std::vector<float> LogitsOf(const std::string& dir, kernels::Backend* backend,
                             const std::vector<int32_t>& tokens) {
-  auto model = model::LlamaModel::Load(dir, backend, {1 << 24, {}});
+  auto model = model::LoadModel(dir, backend, {1 << 24, {}});
   EXPECT_TRUE(model.ok()) << model.status();
   auto sequence = (*model)->NewSequence(static_cast<int>(tokens.size()));
   EXPECT_TRUE(sequence.ok()) << sequence.status();
