@@ -164,6 +164,7 @@ class DraftEngine : public worker::Engine {
   std::vector<std::unique_ptr<Session>> sessions_;  // in the order opened
   absl::flat_hash_map<worker::SessionKey, Session*> by_key_;
   absl::flat_hash_map<uint64_t, Session*> by_hidden_channel_;
+  std::vector<float> hidden_copy_;  // of the model's, where it is a device's
   std::shared_ptr<HiddenSink> hidden_sink_;  // outlives this in calls to it
   size_t first_ = 0;      // who steps first when the budget is too small
   bool closing_ = false;  // some session waits for RemoveClosed

@@ -328,14 +328,10 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
   queued_mark_ = backend_->Mark();
 }
 
-absl::Span<const float> Transformer::final_hidden() {
+kernels::FloatView Transformer::final_hidden() {
   NACRE_CHECK(queued_.empty(), "hidden states of a step with next draws");
-  host_hidden_.resize(hidden_values_);
-  if (hidden_values_ > 0) {
-    backend_->CopyToHost(activations_.normed->data(),
-                         hidden_values_ * sizeof(float), host_hidden_.data());
-  }
-  return host_hidden_;
+  if (hidden_values_ == 0) return {};
+  return {backend_, activations_.normed->f32(), hidden_values_};
 }
 
 absl::StatusOr<absl::Span<const float>> Transformer::Forward(

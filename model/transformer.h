@@ -68,7 +68,7 @@ class Transformer : public LanguageModel {
     return outputs_[current_].drawn_tokens();
   }
   QueuedSteps queued_steps() const override { return queued_steps_; }
-  absl::Span<const float> final_hidden() override;
+  kernels::FloatView final_hidden() override;
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = std::move(interrupt);
   }
@@ -152,7 +152,6 @@ class Transformer : public LanguageModel {
   int64_t queued_mark_ = 0;
   QueuedSteps queued_steps_;
   size_t hidden_values_ = 0;  // of the last Forward's logit rows
-  std::vector<float> host_hidden_;
 };
 
 }  // namespace nacre::model

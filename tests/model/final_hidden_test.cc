@@ -68,7 +68,7 @@ TEST_P(FinalHiddenTest, TheHeadTurnsItIntoTheLogits) {
   ASSERT_TRUE(logits.ok()) << logits.status();
   const auto hidden_size = static_cast<size_t>(model_->info().hidden_size);
   const auto vocab_size = static_cast<size_t>(model_->info().vocab_size);
-  const absl::Span<const float> hidden = model_->final_hidden();
+  const absl::Span<const float> hidden = model_->final_hidden().host();
   ASSERT_EQ(hidden.size(), 3 * hidden_size);
   const std::vector<float> head = Head();
   for (size_t row = 0; row < 3; ++row) {

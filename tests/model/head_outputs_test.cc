@@ -68,8 +68,8 @@ TEST_F(HeadOutputsTest, RowsAreDrawnFromOrCopiedInBatchOrder) {
   ASSERT_EQ(all.size(), 6 * vocab_);
   EXPECT_TRUE(model_->drawn_tokens().empty());
   EXPECT_EQ(backend_.copied_bytes, 6 * row_bytes_);
-  const std::vector<float> hidden(model_->final_hidden().begin(),
-                                  model_->final_hidden().end());
+  const absl::Span<const float> shown = model_->final_hidden().host();
+  const std::vector<float> hidden(shown.begin(), shown.end());
   // Every choice of rows.
   for (unsigned chosen = 0; chosen < 64; ++chosen) {
     Draws draws(6);
@@ -93,7 +93,8 @@ TEST_F(HeadOutputsTest, RowsAreDrawnFromOrCopiedInBatchOrder) {
     EXPECT_EQ(model_->drawn_tokens(), absl::MakeConstSpan(tokens)) << chosen;
     EXPECT_EQ(backend_.copied_bytes,
               others.size() * sizeof(float) + tokens.size() * sizeof(int32_t));
-    EXPECT_EQ(model_->final_hidden(), absl::MakeConstSpan(hidden)) << chosen;
+    EXPECT_EQ(model_->final_hidden().host(), absl::MakeConstSpan(hidden))
+        << chosen;
   }
   // Of the last forward only.
   const auto sequence = *model_->NewSequence(16);

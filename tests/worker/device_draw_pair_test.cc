@@ -52,9 +52,7 @@ class CountingModel : public model::LanguageModel {
   model::QueuedSteps queued_steps() const override {
     return model_->queued_steps();
   }
-  absl::Span<const float> final_hidden() override {
-    return model_->final_hidden();
-  }
+  kernels::FloatView final_hidden() override { return model_->final_hidden(); }
 
   bool lets_draw = true;
   int64_t logits_copied = 0;
