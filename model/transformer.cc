@@ -12,7 +12,8 @@
 namespace nacre::model {
 namespace {
 
-// The order of this file's operations decides bits too: raise it with them.
+// The order of this file's operations decides bits too: raise it with them. Its
+// name is older than the other families: ids that stand in records stay.
 constexpr char kModelVersion[] = "llama-v1";
 
 KvSequence* AsKvSequence(const SequenceRows& rows) {
@@ -203,6 +204,9 @@ void Transformer::RunLayer(const LayerWeights& weights,
 
   backend_->NormMatMul(a.hidden->f32(), rows, weights.input_norm->f32(), eps,
                        *weights.qkv, a.normed->f32(), a.qkv->f32());
+  if (weights.qkv_bias != nullptr) {
+    backend_->AddBias(a.qkv->f32(), rows, qkv_size, weights.qkv_bias->f32());
+  }
   backend_->RopeStoreKv(a.qkv->f32(), heads, a.cos->f32(), a.sin->f32(),
                         contexts_, kv);
   backend_->Attention(a.qkv->f32(), qkv_size, heads, scale, contexts_, kv,

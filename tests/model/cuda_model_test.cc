@@ -2,6 +2,8 @@
 // than it must; a device that fails does so in a Status. On the emulated
 // device.
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -112,6 +114,39 @@ TEST_F(CudaModelTest, OnlyLogitsThatAreWantedCrossTheBus) {
             vocab * sizeof(float) + 4 * sizeof(int32_t));
 }
 
+// Whoever wants them on the host copies them, and only what it wants.
+TEST_F(CudaModelTest, HiddenStatesStayOnTheDevice) {
+  const auto backend = MakeBackend("cuda", "f32");
+  const auto model = Load("draft", backend.get());
+  const size_t size = static_cast<size_t>(model->info().hidden_size);
+  const std::vector<int32_t> tokens = {1, 5, 9, 33};
+  const auto sequence = *model->NewSequence(40);
+  ASSERT_TRUE(model->Forward({{sequence.get(), tokens, 3}}).ok());
+  emulation::counts.downloaded_bytes = 0;
+  const kernels::FloatView hidden = model->final_hidden();
+  EXPECT_EQ(hidden.location(), kernels::Location::kDevice);
+  EXPECT_EQ(hidden.size(), 3 * size);
+  const kernels::FloatView last = hidden.subview(2 * size, size);
+  EXPECT_EQ(emulation::counts.downloaded_bytes, 0u);
+  std::vector<float> scratch;
+  const absl::Span<const float> values = last.OnHost(&scratch);
+  EXPECT_EQ(emulation::counts.downloaded_bytes, size * sizeof(float));
+
+  const auto reference = MakeBackend("reference", "f32");
+  const auto truth = Load("draft", reference.get());
+  const auto alone = *truth->NewSequence(40);
+  ASSERT_TRUE(truth->Forward({{alone.get(), tokens, 1}}).ok());
+  const absl::Span<const float> expected = truth->final_hidden().host();
+  ASSERT_EQ(values.size(), expected.size());
+  float largest = 0;
+  for (const float value : expected) {
+    largest = std::max(largest, std::abs(value));
+  }
+  for (size_t i = 0; i < size; ++i) {
+    EXPECT_NEAR(values[i], expected[i], 0.02f * largest) << i;
+  }
+}
+
 TEST_F(CudaModelTest, AFailingDeviceFailsTheDraws) {
   const auto backend = MakeBackend("cuda", "f32");
   const auto model = Load("draft", backend.get());
@@ -139,6 +174,18 @@ TEST_F(CudaModelTest, ALayerIsTenKernels) {
   // product, gate, product. Around them the embedding, and a norm, rounding and
   // a product.
   EXPECT_EQ(emulation::counts.launches, 10 * config->num_hidden_layers + 4);
+}
+
+TEST_F(CudaModelTest, BiasesAreOneKernelMore) {
+  const auto backend = MakeBackend("cuda", "f32");
+  const std::string dir = NACRE_TEST_DATA "/model/families/qwen2";
+  const auto model = *LoadModel(dir, backend.get(), {1 << 20, {}});
+  const auto sequence = *model->NewSequence(40);
+  const std::vector<int32_t> tokens = {1, 5, 9};
+  emulation::counts.launches = 0;
+  ASSERT_TRUE(model->Forward({{sequence.get(), tokens, 1}}).ok());
+  EXPECT_EQ(emulation::counts.launches,
+            11 * ReadConfig(dir)->num_hidden_layers + 4);
 }
 
 // Loads a random checkpoint on a backend of bf16 weights.

@@ -145,6 +145,29 @@ void ExpectSameBits(const Logits& actual, const Logits& expected,
   }
 }
 
+// The largest difference of the logits at `positions` of `tokens` from
+// `expected`, [positions, vocab_size], relative to the largest of these.
+float DifferenceFrom(LanguageModel* model, const std::vector<int32_t>& tokens,
+                     const std::vector<size_t>& positions,
+                     const std::vector<float>& expected) {
+  const auto sequence = NewSequence(model, static_cast<int>(tokens.size()));
+  const Logits logits = ForwardRows(model, sequence.get(), tokens);
+  const size_t vocab = static_cast<size_t>(model->info().vocab_size);
+  EXPECT_EQ(expected.size(), positions.size() * vocab);
+  float largest = 0;
+  for (const float value : expected) {
+    largest = std::max(largest, std::abs(value));
+  }
+  float difference = 0;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    for (size_t id = 0; id < vocab; ++id) {
+      difference = std::max(difference, std::abs(logits[positions[i]][id] -
+                                                 expected[i * vocab + id]));
+    }
+  }
+  return difference / largest;
+}
+
 TEST_P(TransformerTest, MatchesHuggingFace) {
   const std::string data = std::string(NACRE_TEST_DATA) + "/model/";
   const auto goldens = nlohmann::json::parse(
@@ -154,30 +177,35 @@ TEST_P(TransformerTest, MatchesHuggingFace) {
     const std::string name = golden["name"];
     const auto model = LoadFrom(
         name == "tiny" ? data + "tiny" : std::string(NACRE_MODELS) + "/target");
-    const std::vector<int32_t> tokens = golden["token_ids"];
-    const auto sequence =
-        NewSequence(model.get(), static_cast<int>(tokens.size()));
-    const Logits logits = ForwardRows(model.get(), sequence.get(), tokens);
+    EXPECT_EQ(golden["vocab_size"], model->info().vocab_size);
     const std::string bytes =
         nacre::testing::ReadFile(data + name + ".logits.f32");
     std::vector<float> expected(bytes.size() / sizeof(float));
     std::memcpy(expected.data(), bytes.data(), bytes.size());
-    const size_t vocab = golden["vocab_size"];
-    ASSERT_EQ(expected.size(), golden["positions"].size() * vocab);
-    float largest = 0;
-    for (const float value : expected) {
-      largest = std::max(largest, std::abs(value));
+    const float difference = DifferenceFrom(model.get(), golden["token_ids"],
+                                            golden["positions"], expected);
+    EXPECT_LE(difference, tolerance()) << name;
+    RecordProperty(name, std::to_string(difference));
+  }
+}
+
+// Checkpoints as transformers saves them.
+TEST_P(TransformerTest, EveryFamilyMatchesHuggingFace) {
+  for (const std::string name : {"mistral", "qwen2"}) {
+    const std::string dir =
+        std::string(NACRE_TEST_DATA) + "/model/families/" + name;
+    const auto model = LoadFrom(dir);
+    const auto golden =
+        nlohmann::json::parse(nacre::testing::ReadFile(dir + "/golden.json"));
+    std::vector<float> expected;
+    for (const auto& row : golden["logits"]) {
+      for (const float value : row) expected.push_back(value);
     }
-    float difference = 0;
-    for (size_t i = 0; i < golden["positions"].size(); ++i) {
-      const auto& row = logits[golden["positions"][i]];
-      for (size_t id = 0; id < vocab; ++id) {
-        difference =
-            std::max(difference, std::abs(row[id] - expected[i * vocab + id]));
-      }
-    }
-    EXPECT_LE(difference, tolerance() * largest) << name;
-    RecordProperty(name, std::to_string(difference / largest));
+    ASSERT_FALSE(expected.empty());
+    const float difference = DifferenceFrom(model.get(), golden["token_ids"],
+                                            golden["positions"], expected);
+    EXPECT_LE(difference, tolerance()) << name;
+    RecordProperty(name, std::to_string(difference));
   }
 }
 
@@ -195,6 +223,29 @@ TEST_P(TransformerTest, RowsOfOneSequenceAreInvariantToTheirNumber) {
                      begin, std::to_string(num_rows) + " rows");
       begin += count;
     }
+  }
+}
+
+// One by one, in runs of every length, and beside another sequence.
+TEST_P(TransformerTest, BiasesKeepTheBitsInEveryBatch) {
+  TinyCheckpoint shape;
+  shape.architecture = "Qwen2ForCausalLM";
+  const auto model = LoadTiny(shape);
+  const std::vector<int32_t> tokens = RandomTokens(14, 101, 6);
+  const std::vector<int32_t> others = RandomTokens(5, 101, 7);
+  const Logits expected = RunOneByOne(model.get(), tokens);
+  const absl::Span<const int32_t> span = tokens;
+  for (const size_t first : {size_t{1}, size_t{2}, size_t{8}, size_t{13}}) {
+    const auto sequence = NewSequence(model.get(), 14);
+    const auto other = NewSequence(model.get(), 5);
+    ExpectSameBits(
+        ForwardRows(model.get(), sequence.get(), span.subspan(0, first)),
+        expected, 0, std::to_string(first) + " rows");
+    const auto rest = span.subspan(first);
+    const Logits logits = ForwardRows(
+        model.get(), {{other.get(), others, 0},
+                      {sequence.get(), rest, static_cast<int>(rest.size())}});
+    ExpectSameBits(logits, expected, first, "beside another sequence");
   }
 }
 
