@@ -183,7 +183,9 @@ void DraftEngine::DraftAll(absl::Span<const float> logits) {
   size_t row = 0;
   for (Session* session : stepping_) {
     const bool reads_hidden = session->drafts && session->reads_hidden();
-    if (reads_hidden && hidden.empty()) hidden = options_.model->final_hidden();
+    if (reads_hidden && hidden.empty()) {
+      hidden = options_.model->final_hidden().OnHost(&hidden_copy_);
+    }
     RowOutputs outputs;
     if (session->draw.has_value()) {
       outputs.drawn = drawn.front();

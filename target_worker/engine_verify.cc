@@ -202,7 +202,10 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
 void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
                                Span span) {
   const int row = static_cast<int>(session.drawn.size());
-  const absl::Span<const float> hidden = HiddenRow(session, row);
+  // Its step may end after the model has computed others.
+  const kernels::FloatView hidden = HiddenRow(session, row);
+  std::vector<float> kept_hidden(hidden.size());
+  hidden.CopyTo(kept_hidden.data());
   absl::optional<speculation::Verdict> accepted =
       session.schedule.CommitAccepted();
   if (accepted.has_value()) {
@@ -213,9 +216,8 @@ void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
     session.logprobs.clear();
     PublishHidden(session, HiddenRow(session, row - 1));
   }
-  session.hold = Session::Hold{{logits.begin(), logits.end()},
-                               {hidden.begin(), hidden.end()},
-                               std::move(span)};
+  session.hold = Session::Hold{
+      {logits.begin(), logits.end()}, std::move(kept_hidden), std::move(span)};
 }
 
 void TargetEngine::EndHolds(int64_t now_ns) {
@@ -228,7 +230,7 @@ void TargetEngine::EndHolds(int64_t now_ns) {
     Session::Hold hold = *std::exchange(session.hold, absl::nullopt);
     JudgeLastRow(session, hold.logits);
     FinishVerify(session, std::move(hold.verify));
-    PublishHidden(session, hold.hidden);
+    PublishHidden(session, kernels::FloatView(hold.hidden));
   }
 }
 

@@ -122,11 +122,10 @@ class TargetEngine final
   void EndHolds(int64_t now_ns);
   // The hidden state of one of its rows in the step that has just run; empty
   // where nobody reads it (engine_hidden.cc).
-  absl::Span<const float> HiddenRow(const Session& session, int row);
-  absl::Span<const float> HiddenRows(const Session& session, int row,
-                                     int count);
+  kernels::FloatView HiddenRow(const Session& session, int row);
+  kernels::FloatView HiddenRows(const Session& session, int row, int count);
   // That of the row that gave the last committed token, after the verdict.
-  void PublishHidden(const Session& session, absl::Span<const float> values);
+  void PublishHidden(const Session& session, const kernels::FloatView& values);
   // Those of all tokens that the step has committed, the first at `position` of
   // the answer. A step that held its last row is left out.
   void RecordHidden(const Session& session, int position, int num_tokens);
@@ -142,7 +141,8 @@ class TargetEngine final
   int verify_rows_ = 0;
   int logit_rows_ = 0;
   absl::Span<const float> logits_;
-  absl::Span<const float> hidden_;  // of all logits, once anybody reads it
+  kernels::FloatView hidden_;       // of all logits, once anybody reads it
+  std::vector<float> hidden_copy_;  // what is recorded of a device's
 };
 
 }  // namespace nacre::target_worker
