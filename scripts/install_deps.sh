@@ -19,7 +19,7 @@ readonly BUILD_PACKAGES=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libabsl-dev libhwy-dev libgtest-dev libgmock-dev nlohmann-json3-dev
   libpcre2-dev libspdlog-dev libssl-dev libutf8proc-dev
-  libboost-dev prometheus-cpp-dev
+  libboost-dev libeigen3-dev prometheus-cpp-dev
 )
 # clang builds the sanitizer and fuzz configurations, libclang-rt-14-dev holds
 # their run-time libraries, sentencepiece is the oracle of the tokenizer tests.
