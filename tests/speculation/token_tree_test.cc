@@ -95,6 +95,7 @@ TEST_F(TokenTreeTest, DropsALateNodeThatTheTextContradictsAndWhatIsBelow) {
   Add(1, 0, 10);
   Commit({10, 11});
   EXPECT_EQ(Add(2, 1, 99), Outcome::kContradicted);
+  EXPECT_EQ(Add(2, 1, 11), Outcome::kStale);  // 2 has had its turn
   EXPECT_EQ(Add(3, 2, 12), Outcome::kStale);
   EXPECT_TRUE(tree_.nodes().empty());
 }
