@@ -194,8 +194,9 @@ TopCandidates Sampler::Greedy(const float* values, int places) {
   if (best == -kInfinity) return top;
   top.Add(FindScaled(row, groups, best), best);
   if (places == 1) return top;
+  // Of equal values those that come later have larger ids and lose.
   for (int group = 0; group < groups.end; ++group) {
-    if (!(row.maxima[group] >= top.bar())) continue;
+    if (!(row.maxima[group] > top.bar())) continue;
     const int first = group * kGroupTokens;
     const int end = std::min(first + kGroupTokens, vocab_limit_);
     for (int32_t id = first; id < end; ++id) top.Add(id, values[id]);
