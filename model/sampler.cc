@@ -8,6 +8,7 @@
 
 #include "common/check.h"
 #include "common/deterministic_math.h"
+#include "common/philox.h"
 #include "model/gumbel_race.h"
 #include "model/logit_row.h"
 #include "model/probability_mass.h"
@@ -40,6 +41,15 @@ float LowestOfMinP(float min_p, float best) {
   if (min_p == 0.0f) return -kInfinity;
   const float margin = 1e-3f + std::abs(best) * 0x1p-20f;  // for rounding
   return best + std::max(std::log(min_p), -88.0f) - margin;
+}
+
+// The noise that draft and target share.
+float SharedNoise(uint64_t seed, int position, int32_t token_id) {
+  const auto id = static_cast<uint32_t>(token_id);
+  const PhiloxBlock block =
+      NoiseBlock(seed, static_cast<uint32_t>(position),
+                 id / kTokensPerNoiseBlock, NoisePurpose::kSample);
+  return GumbelFromBits(block[id % kTokensPerNoiseBlock]);
 }
 
 }  // namespace
@@ -116,10 +126,74 @@ const float* Sampler::BeforeTemperature(absl::Span<const float> logits,
 
 int32_t Sampler::Sample(absl::Span<const float> logits, int position,
                         const TokenHistory& history) {
-  const float* values = BeforeTemperature(logits, position, history);
+  return Draw(BeforeTemperature(logits, position, history), position);
+}
+
+int32_t Sampler::Draw(const float* values, int position) {
   if (params_.temperature == 0.0f) return Greedy(values);
   return has_filters() ? DrawFromTop(values, position)
                        : DrawFromAll(values, position);
+}
+
+int Sampler::Rank(absl::Span<const float> logits, int position,
+                  const TokenHistory& history, absl::Span<ScoredToken> best) {
+  if (best.empty()) return 0;
+  const float* values = BeforeTemperature(logits, position, history);
+  if (best.size() > 1) return RankAll(values, position, best);
+  const int32_t token_id = Draw(values, position);
+  best[0] = {token_id, Score(values, position, token_id)};
+  return 1;
+}
+
+float Sampler::Score(const float* values, int position,
+                     int32_t token_id) const {
+  if (params_.temperature == 0.0f) return values[token_id];
+  return values[token_id] / params_.temperature +
+         SharedNoise(params_.seed, position, token_id);
+}
+
+int Sampler::RankAll(const float* values, int position,
+                     absl::Span<ScoredToken> best) {
+  const bool is_greedy = params_.temperature == 0.0f;
+  float* const maxima = scratch_->maxima.data();
+  const LogitRow row = {values, maxima, vocab_limit_,
+                        is_greedy ? 1.0f : params_.temperature};
+  const GroupRange groups = AllGroups(row);
+  FindMaxima(values, vocab_limit_, groups, maxima);
+  ScaleMaxima(row.temperature, groups, maxima);
+  const float largest = Largest(maxima, groups.end);
+  if (!std::isfinite(largest)) {  // there is no choice
+    const int32_t token_id = Greedy(values);
+    best[0] = {token_id, values[token_id]};
+    return 1;
+  }
+  SamplingCut cut;
+  float lowest = kLowest;
+  if (!is_greedy) {
+    if (has_filters()) cut = FindCut(params_, row, largest, 0.0, scratch_);
+    lowest =
+        std::max({kLowest, cut.value, LowestOfMinP(params_.min_p, largest)});
+  }
+  float* const scaled = scratch_->values.data();
+  int32_t* const ids = scratch_->spare_masses.data();
+  const int count = CollectScaled(row, lowest, kInfinity, 0, scaled, ids);
+  size_t num_best = 0;
+  for (int i = 0; i < count; ++i) {
+    float score = scaled[i];
+    if (!is_greedy) {
+      if (!cut.Keeps(scaled[i], ids[i]) ||
+          !PassesMinP(params_.min_p, scaled[i] - largest)) {
+        continue;
+      }
+      score += SharedNoise(params_.seed, position, ids[i]);
+    }
+    if (num_best == best.size() && !(score > best.back().score)) continue;
+    // Ids ascend: of equal scores the lower id stays before.
+    size_t at = num_best < best.size() ? num_best++ : num_best - 1;
+    for (; at > 0 && score > best[at - 1].score; --at) best[at] = best[at - 1];
+    best[at] = {ids[i], score};
+  }
+  return static_cast<int>(num_best);
 }
 
 absl::optional<TokenDraw> Sampler::DeviceDraw(int position) const {
