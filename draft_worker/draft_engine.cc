@@ -4,10 +4,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "draft_worker/engine_session.h"
 #include "draft_worker/hidden_sink.h"
-#include "model/logit_row.h"
+#include "model/model_drafter.h"
 #include "worker/common_prefix.h"
 
 namespace nacre::draft_worker {
@@ -15,24 +16,59 @@ namespace nacre::draft_worker {
 using wire::Span;
 using worker::WorkerState;
 
+namespace {
+
+std::unique_ptr<model::Drafter> DrafterOf(DraftEngine::Options* options) {
+  if (options->drafter != nullptr) return std::move(options->drafter);
+  return std::make_unique<model::ModelDrafter>(options->model);
+}
+
+}  // namespace
+
 DraftEngine::DraftEngine(Options options)
-    : TypedSessionEngine({.model = options.model,
+    : DraftEngine(DrafterOf(&options), std::move(options)) {}
+
+DraftEngine::DraftEngine(std::unique_ptr<model::Drafter> drafter,
+                         Options&& options)
+    : TypedSessionEngine({.canary_model = drafter->canary_model(),
                           .deliver = options.deliver,
                           .spin_ns = options.spin_ns,
                           .now_ns = options.now_ns},
                          options.send),
       options_(std::move(options)),
+      drafter_(std::move(drafter)),
       hidden_sink_(std::make_shared<HiddenSink>(this)) {
-  options_.model->SetInterrupt([this] { return IsStepPointless(); });
+  drafter_->SetInterrupt([this] { return IsStepPointless(); });
+  Publish();
 }
 
 DraftEngine::~DraftEngine() {
-  options_.model->SetInterrupt(nullptr);
+  drafter_->SetInterrupt(nullptr);
   // Of sessions that nobody closed.
   for (Session& session : sessions()) {
     if (session.features.has_value()) session.features->OnClosed();
   }
   hidden_sink_->Detach();
+  RemoveAll();
+}
+
+absl::Status DraftEngine::Prepare() {
+  const model::DrafterTraits& traits = drafter_->traits();
+  if (!traits.features.empty()) {
+    return absl::UnimplementedError(
+        absl::StrCat("the drafter reads ", traits.features.size(),
+                     " features of the target, which do not come to drafts"));
+  }
+  if (traits.tokens_per_call != 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("the drafter fills in ", traits.tokens_per_call,
+                     " tokens a call, and chains are drafted by one"));
+  }
+  if (options_.features != nullptr && !traits.shows_logits) {
+    return absl::FailedPreconditionError(
+        "--record-features needs logits, which this drafter does not show");
+  }
+  return TypedSessionEngine::Prepare();
 }
 
 WorkerState DraftEngine::Plan(int64_t now_ns, worker::StepOutcome* idle) {
@@ -41,7 +77,7 @@ WorkerState DraftEngine::Plan(int64_t now_ns, worker::StepOutcome* idle) {
   num_drafting_ = 0;
   PlanDrafts(now_ns);
   PlanPrefills();
-  PlanNextDraws();
+  PlanNextSteps();
   if (num_drafting_ > 0) return WorkerState::kDraft;
   if (!batch_.empty()) return WorkerState::kPrefill;
   idle->waits_for_peer = !all_sessions().empty();
@@ -50,11 +86,11 @@ WorkerState DraftEngine::Plan(int64_t now_ns, worker::StepOutcome* idle) {
 }
 
 absl::StatusOr<bool> DraftEngine::Forward() {
-  const absl::StatusOr<absl::Span<const float>> logits =
-      options_.model->Forward(batch_);
-  if (absl::IsAborted(logits.status())) return false;
-  NACRE_RETURN_IF_ERROR(logits.status());
-  logits_ = *logits;
+  const absl::StatusOr<absl::Span<const model::Proposal>> proposals =
+      drafter_->Propose(batch_);
+  if (absl::IsAborted(proposals.status())) return false;
+  NACRE_RETURN_IF_ERROR(proposals.status());
+  proposals_ = *proposals;
   return true;
 }
 
@@ -62,7 +98,7 @@ void DraftEngine::Finish(int64_t start_ns, bool abandoned) {
   // A commit that arrived meanwhile may have made a drafted token pointless.
   TakeCommandsInStep();
   if (!abandoned) {
-    DraftAll(logits_);
+    DraftAll();
     soundness_.EndStep();
     for (Session* session : stepping_) {
       if (session->unsound) continue;
@@ -116,7 +152,7 @@ void DraftEngine::PlanPrefills() {
   // One that waits for its verdict will want its next step soon.
   const bool decoding = prefilling.size() < all_sessions().size();
   const std::vector<int> shares = worker::SharePrefillOfCommonPrefixes(
-      prompts, options_.model->shared_block_size(),
+      prompts, drafter_->shared_block_size(),
       options_.budget.PrefillRows(decoding, batch_rows_));
   for (size_t i = 0; i < prefilling.size(); ++i) {
     if (shares[i] > 0) AddRows(*prefilling[i], shares[i], /*drafts=*/false);
@@ -127,120 +163,86 @@ void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
   session.drafts = drafts;
   session.cut = session.drew = session.pointless = session.unsound = false;
   session.fed_rows = rows;
-  const absl::Span<const int32_t> tokens = session.schedule.tokens();
+  const std::vector<int32_t>& tokens = session.schedule.tokens();
+  model::DraftRows node;
+  node.sequence = session.sequence.get();
   // Commits that arrive during the forward are applied after it: the span stays
   // valid.
-  // A step that a commit has changed draws nothing: the position stays.
-  session.draw.reset();
-  if (options_.model->draws_tokens()) {
-    if (!drafts) {
-      session.draw = worker::DrawToLookAt(options_.model->info().vocab_size);
-    } else if (!session.reads_logits()) {
-      session.draw = session.sampler.DeviceDraw(session.schedule.length());
+  node.token_ids =
+      absl::MakeConstSpan(tokens).subspan(session.sequence->length(), rows);
+  if (drafts) {
+    const int length = session.schedule.length();
+    for (int i = session.history.length(); i < length; ++i) {
+      session.history.Push(tokens[i]);
     }
+    // Under the ratio test the token is drawn with its distribution.
+    node.max_children = session.ratio.has_value() ? 0 : 1;
+    node.sampler = &session.sampler;
+    node.history = &session.history;
+    node.shows_logits = session.reads_logits();
+    node.shows_hidden = session.reads_hidden();
   }
-  batch_.push_back({session.sequence.get(),
-                    tokens.subspan(session.sequence->length(), rows),
-                    /*num_logits=*/1});
-  if (session.draw.has_value()) {
-    batch_.back().draws = absl::MakeConstSpan(&session.draw, 1);
-  }
+  batch_.push_back(node);
   stepping_.push_back(&session);
   batch_rows_ += rows;
   num_drafting_ += drafts ? 1 : 0;
 }
 
-void DraftEngine::PlanNextDraws() {
+void DraftEngine::PlanNextSteps() {
   if (left_out_) return;
   for (const Session& session : sessions()) {
     if (session.prefills()) return;  // its rows come between
   }
-  for (const Session* session : stepping_) {
-    if (session->reads_hidden()) return;
-  }
   for (size_t i = 0; i < batch_.size(); ++i) {
     const Session& session = *stepping_[i];
     const bool stops = session.length.has_value() && session.length->WillStop();
-    if (!session.schedule.WantsStepAfterNext(stops)) continue;
-    if (session.draw.has_value()) {
-      batch_[i].next_draw =
-          session.sampler.DeviceDraw(session.schedule.length() + 1);
-    }
-    if (batch_[i].next_draw.has_value()) continue;
-    // It will be in the next step, and nobody can say how: there is no use in
-    // one of the others alone.
-    for (model::SequenceRows& rows : batch_) rows.next_draw.reset();
-    return;
+    batch_[i].goes_on = session.schedule.WantsStepAfterNext(stops);
   }
 }
 
-void DraftEngine::DraftAll(absl::Span<const float> logits) {
-  const model::ModelInfo& info = options_.model->info();
-  const auto vocab_size = static_cast<size_t>(info.vocab_size);
-  const auto hidden_size = static_cast<size_t>(info.hidden_size);
-  absl::Span<const int32_t> drawn = options_.model->drawn_tokens();
-  absl::Span<const float> hidden;  // of all rows, once anybody reads it
-  size_t row = 0;
-  for (Session* session : stepping_) {
-    const bool reads_hidden = session->drafts && session->reads_hidden();
-    if (reads_hidden && hidden.empty()) {
-      hidden = options_.model->final_hidden().OnHost(&hidden_copy_);
-    }
-    RowOutputs outputs;
-    if (session->draw.has_value()) {
-      outputs.drawn = drawn.front();
-      drawn.remove_prefix(1);
-      session->unsound = outputs.drawn == kUnsoundDraw;
-    } else {
-      outputs.logits = logits.subspan(0, vocab_size);
-      logits.remove_prefix(vocab_size);
-      session->unsound =
-          !model::IsSoundRow(outputs.logits.data(), info.vocab_size);
-    }
-    soundness_.Add(!session->unsound);
-    if (reads_hidden) {
-      outputs.hidden = hidden.subspan(row * hidden_size, hidden_size);
-    }
-    ++row;
-    if (session->unsound) {
-      if (session->closing) continue;
-      Fail(*session, worker::UnsoundLogits(session->sequence->length()));
-    } else if (session->drafts) {
-      Draft(*session, outputs);
+void DraftEngine::DraftAll() {
+  for (size_t i = 0; i < stepping_.size(); ++i) {
+    Session& session = *stepping_[i];
+    const model::Proposal& proposal = proposals_[i];
+    session.unsound = !proposal.is_sound;
+    soundness_.Add(proposal.is_sound);
+    if (session.unsound) {
+      if (session.closing) continue;
+      Fail(session, worker::UnsoundLogits(session.sequence->length()));
+    } else if (session.drafts) {
+      Draft(session, proposal);
     }
   }
 }
 
-void DraftEngine::Draft(Session& session, const RowOutputs& row) {
+void DraftEngine::Draft(Session& session, const model::Proposal& proposal) {
   if (session.closing) return;
   if (session.cut || !session.schedule.WantsStep()) {
     // Between steps the last token has no KV: the next step feeds it.
     TruncateKv(session, session.schedule.kv_limit());
     return;
   }
-  const std::vector<int32_t>& tokens = session.schedule.tokens();
+  const auto [children, is_sound, logits, hidden] = proposal;
   const int length = session.schedule.length();
-  for (int i = session.history.length(); i < length; ++i) {
-    session.history.Push(tokens[i]);
-  }
   using speculation::LengthDecision;
   LengthDecision decision = LengthDecision::kContinue;
   const bool looks =
       session.length.has_value() && session.length->looks_at_token();
   if (session.length.has_value() && !looks) {
-    decision =
-        session.length->Decide(length, absl::nullopt, row.logits, row.hidden);
+    decision = session.length->Decide(length, absl::nullopt, logits, hidden);
   }
   speculation::DraftDistribution distribution;  // under the ratio test
-  int32_t token_id = row.drawn;
+  int32_t token_id = 0;
   if (session.ratio.has_value()) {
-    token_id = session.ratio->Draw(session.sampler, row.logits, length,
+    token_id = session.ratio->Draw(session.sampler, logits, length,
                                    session.history, &distribution);
-  } else if (!session.draw.has_value()) {
-    token_id = session.sampler.Sample(row.logits, length, session.history);
+  } else if (children.empty()) {
+    decision = LengthDecision::kDiscard;  // the drafter knows nothing
+  } else {
+    token_id = children.front().token_id;
   }
-  if (looks) {
-    decision = session.length->Decide(length, token_id, row.logits, row.hidden);
+  if (looks && decision != LengthDecision::kDiscard) {
+    decision = session.length->Decide(length, token_id, logits, hidden);
   }
   if (decision == LengthDecision::kDiscard) {
     session.schedule.OnDiscarded();
@@ -249,7 +251,7 @@ void DraftEngine::Draft(Session& session, const RowOutputs& row) {
     return;
   }
   if (session.features.has_value()) {
-    session.features->OnDrafted(length, token_id, row.logits, row.hidden);
+    session.features->OnDrafted(length, token_id, logits, hidden);
   }
   session.drew = true;
   speculation::Tail tail =

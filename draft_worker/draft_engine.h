@@ -1,8 +1,8 @@
-// The draft worker's engine: owns the sessions and their KV and gives, in each
-// step, one token to every session that may draft. A commit that disagrees cuts
-// the sequence; drafting goes on from there. Where it makes all that a step is
-// about to draft pointless, the step is abandoned between two layers: half a
-// step a mismatch on average that nobody waits for.
+// The draft worker's engine: owns the sessions and gives, in each step, one
+// token to every session that may draft. Which one, a model::Drafter proposes.
+// A commit that disagrees cuts the sequence; drafting goes on from there. Where
+// it makes all that a step is about to draft pointless, the step is abandoned
+// between two layers: half a step a mismatch on average that nobody waits for.
 //
 // What it has in common with the target's, threads included:
 // worker/session_engine.h.
@@ -23,6 +23,7 @@
 #include "draft_worker/draft_messages.h"
 #include "draft_worker/feature_recorder.h"
 #include "draft_worker/policy_library.h"
+#include "model/drafter.h"
 #include "model/language_model.h"
 #include "worker/engine.h"
 #include "worker/event_outbox.h"
@@ -38,7 +39,10 @@ class DraftEngine final
                                         DraftEvents> {
  public:
   struct Options {
-    model::LanguageModel* model = nullptr;  // outlives the engine
+    // What a ModelDrafter drafts with; outlives the engine.
+    model::LanguageModel* model = nullptr;
+    // Drafts instead, and needs no `model`.
+    std::unique_ptr<model::Drafter> drafter = nullptr;
     // Called on the engine's thread; must not block.
     worker::EventOutbox<DraftEvents>::Send send;
     // What was sent may leave now. Called like `send`; not needed where that
@@ -63,9 +67,25 @@ class DraftEngine final
   explicit DraftEngine(Options options);
   ~DraftEngine() override;
 
+  // UNIMPLEMENTED where the drafter needs what this engine does not give.
+  absl::Status Prepare() override;
+
  private:
   class HiddenSink;
 
+  // The drafter is taken out of `options` before the rest is moved.
+  DraftEngine(std::unique_ptr<model::Drafter> drafter, Options&& options);
+
+  uint64_t forward_progress() const override {
+    return drafter_->forward_progress();
+  }
+  const model::ModelInfo& model_info() const override {
+    return drafter_->info();
+  }
+  int64_t kv_free_tokens() const override { return drafter_->kv_free_tokens(); }
+  model::QueuedSteps queued_steps() const override {
+    return drafter_->queued_steps();
+  }
   void BeforePlan() override { SendStopNotices(); }
   worker::WorkerState Plan(int64_t now_ns, worker::StepOutcome* idle) override;
   absl::StatusOr<bool> Forward() override;
@@ -101,37 +121,31 @@ class DraftEngine final
   void PlanDrafts(int64_t now_ns);
   void PlanPrefills();
   void AddRows(Session& session, int rows, bool drafts);
-  // Tells the model what will follow the step, where that can be told: it then
-  // need not wait for the engine between the two.
-  void PlanNextDraws();
+  // Tells the drafter which sessions will go on behind the step, if nothing
+  // comes between.
+  void PlanNextSteps();
   // Whether what has arrived during the forward makes all of it pointless
   // (engine_interrupt.cc). Changes no session: commands apply after a forward.
   bool IsStepPointless();
   void NotePointless(const DraftCommands& commands);
-  // For all that draft, with the logits of the rows that the model did not draw
-  // from [sessions, vocab_size]. Chunks of prompts have a row each, too, which
-  // is only looked at: it depends on all KV of the chunk.
-  void DraftAll(absl::Span<const float> logits);
-  // Draws the session's next token, or takes what the model has drawn, unless a
-  // commit has made it pointless.
-  struct RowOutputs {
-    int32_t drawn = 0;               // if session.draw is set
-    absl::Span<const float> logits;  // [vocab_size] if it is not
-    // [hidden_size] if its length policy reads it or it is recorded
-    absl::Span<const float> hidden;
-  };
-  void Draft(Session& session, const RowOutputs& row);
+  // For all of the step. Chunks of prompts have a proposal, too, which is only
+  // looked at: it depends on all KV of the chunk.
+  void DraftAll();
+  // Takes the session's next token from the proposal, unless a commit has made
+  // it pointless.
+  void Draft(Session& session, const model::Proposal& proposal);
   void AddStepSpans(int64_t start_ns, int64_t end_ns, bool abandoned);
 
   const Options options_;
+  const std::unique_ptr<model::Drafter> drafter_;
   PolicyLibrary no_files_;
   absl::flat_hash_map<uint64_t, Session*> by_hidden_channel_;
-  std::vector<float> hidden_copy_;  // of the model's, where it is a device's
+  std::vector<float> hidden_copy_;  // of the target's, where it is a device's
   std::shared_ptr<HiddenSink> hidden_sink_;  // outlives this in calls to it
 
   // The step being run.
-  std::vector<model::SequenceRows> batch_;
-  absl::Span<const float> logits_;
+  std::vector<model::DraftRows> batch_;
+  absl::Span<const model::Proposal> proposals_;
   int num_drafting_ = 0;
 };
 

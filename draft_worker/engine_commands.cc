@@ -15,6 +15,26 @@ namespace nacre::draft_worker {
 
 using speculation::DraftSession;
 
+namespace {
+
+// Of a session whose drafter shows none.
+absl::Status CheckNeedsNoLogits(const OpenDraft& open,
+                                const PolicyLibrary::Made& made) {
+  if (open.verification == speculation::Verification::kRatio) {
+    return absl::FailedPreconditionError(
+        "the ratio test needs the distribution that a draft token is drawn "
+        "from, which this drafter does not show");
+  }
+  if (made.length != nullptr && NeedsLogits(made.length->needs())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("policy ", open.policy, " reads the draft's logits, ",
+                     "which this drafter does not show"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 void DraftEngine::ApplyToSessions(DraftCommands& commands) {
   const worker::StreamId stream = commands.stream;
   for (const auto& [id, plan] : commands.plans) {
@@ -39,7 +59,7 @@ absl::StatusOr<PolicyLibrary::Made> DraftEngine::MakeLength(OpenDraft& open) {
   inputs.seed = open.sampling.seed;
   inputs.has_target_hidden = CanReadHidden(open);
   inputs.oracle_ids = std::move(open.oracle_token_ids);
-  inputs.hidden_size = options_.model->info().hidden_size;
+  inputs.hidden_size = drafter_->info().hidden_size;
   PolicyLibrary& policies =
       options_.policies != nullptr ? *options_.policies : no_files_;
   return policies.Make(spec, std::move(inputs), open.target_fingerprint);
@@ -47,7 +67,7 @@ absl::StatusOr<PolicyLibrary::Made> DraftEngine::MakeLength(OpenDraft& open) {
 
 absl::StatusOr<std::unique_ptr<EngineSession>> DraftEngine::NewSession(
     OpenDraft& open) {
-  const model::ModelInfo& info = options_.model->info();
+  const model::ModelInfo& info = drafter_->info();
   const int64_t num_ids = static_cast<int64_t>(open.token_ids.size());
   if (open.max_length < 1) {
     return absl::InvalidArgumentError(
@@ -75,6 +95,9 @@ absl::StatusOr<std::unique_ptr<EngineSession>> DraftEngine::NewSession(
         absl::StrCat("policy ", open.policy, " looks at the tokens drawn, ",
                      "which would bias the ratio test"));
   }
+  if (!drafter_->traits().shows_logits) {
+    NACRE_RETURN_IF_ERROR(CheckNeedsNoLogits(open, made));
+  }
   // A draft may stop short of the target's length: the target then goes on
   // alone.
   const int reserved_length =
@@ -82,7 +105,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> DraftEngine::NewSession(
                std::max(open.max_length, static_cast<int>(num_ids)));
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<model::Sequence> sequence,
-      options_.model->NewSequenceWithPrefix(reserved_length, open.token_ids));
+      drafter_->NewSequenceWithPrefix(reserved_length, open.token_ids));
 
   DraftSession::Options schedule;
   schedule.epoch = open.epoch;
@@ -138,7 +161,7 @@ void DraftEngine::OnClosing(worker::EngineSession& closing) {
 
 void DraftEngine::ApplyCommit(Session& session,
                               const speculation::Commit& commit) {
-  const int vocab_size = options_.model->info().vocab_size;
+  const int vocab_size = drafter_->info().vocab_size;
   if (absl::Status status =
           worker::CheckTokenIds("commit", commit.token_ids, vocab_size);
       !status.ok()) {

@@ -10,7 +10,6 @@
 
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
-#include "common/token_draw.h"
 #include "draft_worker/feature_recorder.h"
 #include "draft_worker/hidden_states.h"
 #include "draft_worker/length_control.h"
@@ -50,7 +49,6 @@ struct EngineSession : worker::EngineSession {
   bool drew = false;       // a token
   bool pointless = false;  // a command that is held says so
   int fed_rows = 0;
-  absl::optional<TokenDraw> draw;  // where the model draws its token
 
   // Tokens whose KV is missing, the last one left out: that is fed to draft.
   int unfed_rows() const { return schedule.kv_limit() - sequence->length(); }

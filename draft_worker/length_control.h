@@ -16,6 +16,11 @@
 
 namespace nacre::draft_worker {
 
+// Whether what a policy needs of a row comes from its logits.
+inline bool NeedsLogits(const speculation::RowNeeds& needs) {
+  return needs.entropy || needs.token_probability || needs.top_probabilities;
+}
+
 class LengthControl {
  public:
   // `vocab_limit`: only ids below are drawn.
@@ -24,10 +29,7 @@ class LengthControl {
 
   bool needs_hidden() const { return needs_.draft_hidden; }
   // Whether Decide reads the logits; else they may be empty.
-  bool needs_logits() const {
-    return needs_.entropy || needs_.token_probability ||
-           needs_.top_probabilities;
-  }
+  bool needs_logits() const { return NeedsLogits(needs_); }
   bool looks_at_token() const { return length_->looks_at_token(); }
 
   // See DraftLength.

@@ -167,9 +167,10 @@ void TopCandidates::Add(int32_t id, float score) {
   if (!(score >= bar_) || score == -kInfinity) return;
   int place = 0;
   for (; place < count_; ++place) {
-    const Candidate& other = candidates_[static_cast<size_t>(place)];
-    if (other.id == id) return;
-    if (score > other.score || (score == other.score && id < other.id)) break;
+    const ScoredToken& other = candidates_[static_cast<size_t>(place)];
+    if (other.token_id == id) return;
+    if (score > other.score || (score == other.score && id < other.token_id))
+      break;
   }
   if (place == places_) return;
   // The same token has the same score: it is not further down.

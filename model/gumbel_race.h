@@ -44,11 +44,12 @@ struct Contenders {
   uint32_t bits[kGroupTokens];  // the noise of all of them
 };
 
-// A token and its score: scaled value + noise, at temperature 0 its logit.
-struct Candidate {
-  int32_t id = 0;
+// A token and its score: scaled value + noise, at temperature 0 its logit. NaN:
+// drawn where its logits are, and not known here.
+struct ScoredToken {
+  int32_t token_id = 0;
   float score = -std::numeric_limits<float>::infinity();
-  bool operator==(const Candidate&) const = default;
+  bool operator==(const ScoredToken&) const = default;
 };
 // Most of a position that are looked for.
 inline constexpr int kMaxCandidates = 8;
@@ -63,7 +64,7 @@ class TopCandidates {
   // What a score must reach, or as a lower id equal, to get a place.
   float bar() const { return bar_; }
   void Add(int32_t id, float score);
-  absl::Span<const Candidate> all() const {
+  absl::Span<const ScoredToken> all() const {
     return {candidates_.data(), static_cast<size_t>(count_)};
   }
 
@@ -71,7 +72,7 @@ class TopCandidates {
   int places_;
   int count_ = 0;
   float bar_ = -std::numeric_limits<float>::infinity();
-  std::array<Candidate, kMaxCandidates> candidates_;
+  std::array<ScoredToken, kMaxCandidates> candidates_;
 };
 
 class GumbelRace {

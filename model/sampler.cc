@@ -118,19 +118,19 @@ int32_t Sampler::Sample(absl::Span<const float> logits, int position,
                         const TokenHistory& history) {
   const TopCandidates top =
       Top(BeforeTemperature(logits, position, history), position, 1);
-  return top.all().empty() ? 0 : top.all()[0].id;
+  return top.all().empty() ? 0 : top.all()[0].token_id;
 }
 
-int Sampler::SampleTop(absl::Span<const float> logits, int position,
-                       const TokenHistory& history,
-                       absl::Span<Candidate> candidates) {
+int Sampler::Rank(absl::Span<const float> logits, int position,
+                  const TokenHistory& history, absl::Span<ScoredToken> best) {
+  if (best.empty()) return 0;
   const TopCandidates top = Top(BeforeTemperature(logits, position, history),
-                                position, static_cast<int>(candidates.size()));
+                                position, static_cast<int>(best.size()));
   if (top.all().empty()) {
-    candidates[0] = Candidate();
+    best[0] = ScoredToken();
     return 1;
   }
-  std::copy(top.all().begin(), top.all().end(), candidates.begin());
+  std::copy(top.all().begin(), top.all().end(), best.begin());
   return static_cast<int>(top.all().size());
 }
 
@@ -162,7 +162,7 @@ void Sampler::FillWeights(absl::Span<const float> logits, int position,
   }
   if (!std::isfinite(best)) {
     const TopCandidates top = Greedy(values, 1);
-    weights->token_ids.push_back(top.all().empty() ? 0 : top.all()[0].id);
+    weights->token_ids.push_back(top.all().empty() ? 0 : top.all()[0].token_id);
     weights->weights.push_back(1.0f);
     return;
   }
@@ -193,7 +193,7 @@ TopCandidates Sampler::Greedy(const float* values, int places) {
   const float best = Largest(row.maxima, groups.end);
   if (best == -kInfinity) return top;
   top.Add(FindScaled(row, groups, best), best);
-  if (places == 1) return top;
+  if (places == 1 || best == kInfinity) return top;
   // Of equal values those that come later have larger ids and lose.
   for (int group = 0; group < groups.end; ++group) {
     if (!(row.maxima[group] > top.bar())) continue;
@@ -221,7 +221,7 @@ TopCandidates Sampler::DrawFromAll(const float* values, int position,
     if (largest > best) {
       // A logit or a temperature at which there is nothing to draw: greedy in
       // the limit.
-      if (!std::isfinite(largest)) return Greedy(values, places);
+      if (!std::isfinite(largest)) return Greedy(values, 1);
       best = largest;
       race.Add(best, FindScaled(row, block, best));  // it prunes the others
     }
@@ -244,7 +244,7 @@ TopCandidates Sampler::DrawFromTop(const float* values, int position,
   }
   ScaleMaxima(row.temperature, groups, maxima);
   const float best = Largest(maxima, groups.end);
-  if (!std::isfinite(best)) return Greedy(values, places);
+  if (!std::isfinite(best)) return Greedy(values, 1);
   SamplingCut cut = FindCut(params_, row, best, sum, scratch_);
   GumbelRace race(params_.seed, position, places);
   race.Add(best, FindScaled(row, groups, best));

@@ -73,6 +73,13 @@ struct TokenWeights {
   std::vector<float> weights;      // e^(scaled - best), finite and > 0
 };
 
+// For a row that is looked at and not sampled, of a model that draws tokens.
+inline TokenDraw DrawToLookAt(int vocab_size) {
+  TokenDraw draw;
+  draw.vocab_limit = vocab_size;
+  return draw;
+}
+
 class Sampler {
  public:
   // Ids >= vocab_limit are never drawn: padded heads, or ids the target lacks.
@@ -87,12 +94,12 @@ class Sampler {
   int32_t Sample(absl::Span<const float> logits, int position,
                  const TokenHistory& history);
 
-  // The tokens of the largest scores that Sample chooses from, best first, as
-  // many as `candidates` has places (at most kMaxCandidates) or can be drawn.
-  // Returns how many. The first is Sample's, with the score -inf where Sample
-  // has none to choose from. Allocates nothing.
-  int SampleTop(absl::Span<const float> logits, int position,
-                const TokenHistory& history, absl::Span<Candidate> candidates);
+  // Fills `best` (at most kMaxCandidates) with the tokens of the largest scores
+  // that Sample draws from, the largest first; returns how many there are. The
+  // first is Sample's; beside an infinite value, or where all tokens are
+  // impossible, it is the only one. Allocates nothing.
+  int Rank(absl::Span<const float> logits, int position,
+           const TokenHistory& history, absl::Span<ScoredToken> best);
 
   // How a device draws the token for `position` from the same logits, the same
   // token (common/token_draw.h); absent where it cannot: something comes before

@@ -34,7 +34,7 @@ void TargetEngine::PlanDraws(Session& session, int rows) {
   session.draws.clear();
   if (rows == 0 && options_.model->draws_tokens()) {
     session.draws.push_back(
-        worker::DrawToLookAt(options_.model->info().vocab_size));
+        model::DrawToLookAt(options_.model->info().vocab_size));
     return;
   }
   if (!options_.model->draws_tokens() || session.num_logprobs.has_value() ||

@@ -14,12 +14,14 @@ using wire::Span;
 using worker::WorkerState;
 
 TargetEngine::TargetEngine(Options options)
-    : TypedSessionEngine({.model = options.model,
+    : TypedSessionEngine({.canary_model = options.model,
                           .deliver = options.deliver,
                           .spin_ns = options.spin_ns,
                           .now_ns = options.now_ns},
                          options.send),
-      options_(std::move(options)) {}
+      options_(std::move(options)) {
+  Publish();
+}
 
 TargetEngine::~TargetEngine() = default;
 

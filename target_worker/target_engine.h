@@ -64,6 +64,15 @@ class TargetEngine final
   ~TargetEngine() override;
 
  private:
+  uint64_t forward_progress() const override {
+    return options_.model->forward_progress();
+  }
+  const model::ModelInfo& model_info() const override {
+    return options_.model->info();
+  }
+  int64_t kv_free_tokens() const override {
+    return options_.model->kv_free_tokens();
+  }
   void BeforePlan() override { EndHolds(now_ns_()); }
   worker::WorkerState Plan(int64_t now_ns, worker::StepOutcome* idle) override;
   absl::StatusOr<bool> Forward() override;

@@ -12,12 +12,9 @@ namespace nacre::worker {
 
 SessionEngine::SessionEngine(Parts parts)
     : Engine(std::move(parts.now_ns)),
-      model_(parts.model),
       spin_ns_(parts.spin_ns),
-      soundness_(parts.model),
-      deliver_(std::move(parts.deliver)) {
-  Publish();
-}
+      soundness_(parts.canary_model),
+      deliver_(std::move(parts.deliver)) {}
 
 absl::StatusOr<StepOutcome> SessionEngine::RunOnce() {
   TakeCommands();
@@ -70,7 +67,7 @@ absl::Status SessionEngine::CheckOpen(
         absl::StrCat("prompt_length ", prompt_length, " is outside 1 to ",
                      num_ids, ", the number of token_ids"));
   }
-  return CheckTokenIds("token_ids", token_ids, model_->info().vocab_size);
+  return CheckTokenIds("token_ids", token_ids, model_info().vocab_size);
 }
 
 void SessionEngine::Add(std::unique_ptr<EngineSession> session,
@@ -192,11 +189,11 @@ void SessionEngine::Publish() {
   EngineStats stats;
   stats.steps = steps_;
   stats.abandoned_steps = abandoned_steps_;
-  const model::QueuedSteps queued = model_->queued_steps();
+  const model::QueuedSteps queued = queued_steps();
   stats.queued_steps_used = queued.used;
   stats.queued_steps_dropped = queued.dropped;
   stats.sessions = static_cast<int>(sessions_.size());
-  stats.kv_free_tokens = model_->kv_free_tokens();
+  stats.kv_free_tokens = kv_free_tokens();
   stats.rejected_messages = rejected_messages_;
   stats.rollback_tokens = rollback_tokens_;
   stats.reaped_sessions = reaped_sessions_;

@@ -41,7 +41,8 @@ class SessionEngine : public Engine {
 
  protected:
   struct Parts {
-    model::LanguageModel* model = nullptr;  // outlives the engine
+    // For the canary, and outlives the engine; null: there is none to ask.
+    model::LanguageModel* canary_model = nullptr;
     // What was sent may leave now. Called on the engine's thread; must not
     // block. Null: that needs no more.
     std::function<void(Delivery)> deliver;
@@ -54,11 +55,11 @@ class SessionEngine : public Engine {
   void Deliver(Delivery delivery) override {
     if (deliver_) deliver_(delivery);
   }
-  uint64_t forward_progress() const override {
-    return model_->forward_progress();
-  }
-
   // ------------------------------------------------ what an engine does itself
+  // Of what it computes with.
+  virtual const model::ModelInfo& model_info() const = 0;
+  virtual int64_t kv_free_tokens() const = 0;
+  virtual model::QueuedSteps queued_steps() const { return {}; }
   // Applies what has arrived, in order.
   virtual void TakeCommands() = 0;
   // Before the events of the commands leave and the step is planned.
@@ -129,10 +130,11 @@ class SessionEngine : public Engine {
   void NoteWait(EngineSession& session, wire::Span::Kind kind, int64_t now_ns);
   void EndWait(EngineSession& session, int64_t now_ns);
   void AddSpan(const EngineSession& session, wire::Span span);
-  // The stats, for other threads.
+  // The stats, for other threads. Also when the engine has been made.
   void Publish();
+  // Their sequences do not outlive what the engine computes with.
+  void RemoveAll() { sessions_.clear(); }
 
-  model::LanguageModel* const model_;
   const int64_t spin_ns_;
   Soundness soundness_;
   model::SamplingScratch scratch_;  // of all samplers

@@ -26,7 +26,8 @@ void Soundness::EndStep() {
 }
 
 absl::Status Soundness::Remember() {
-  NACRE_ASSIGN_OR_RETURN(const bool is_sound, canary_.Ask());
+  if (!canary_.has_value()) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(const bool is_sound, canary_->Ask());
   if (is_sound) return absl::OkStatus();
   return absl::DataLossError(
       "the logits of the canary are no numbers: the weights are damaged, or "
@@ -34,10 +35,11 @@ absl::Status Soundness::Remember() {
 }
 
 absl::Status Soundness::Judge() {
-  if (computes_wrongly_ || unsound_steps_ < kMaxUnsoundSteps) {
+  if (!canary_.has_value() || computes_wrongly_ ||
+      unsound_steps_ < kMaxUnsoundSteps) {
     return absl::OkStatus();
   }
-  const absl::StatusOr<bool> is_well = canary_.Ask();
+  const absl::StatusOr<bool> is_well = canary_->Ask();
   // Sessions hold all KV: once more after the next step that gives reason to.
   if (absl::IsResourceExhausted(is_well.status())) return absl::OkStatus();
   NACRE_RETURN_IF_ERROR(is_well.status());

@@ -13,19 +13,12 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "common/token_draw.h"
+#include "absl/types/optional.h"
 #include "model/language_model.h"
 #include "worker/canary.h"
 #include "worker/engine.h"
 
 namespace nacre::worker {
-
-// For a row that is looked at and not sampled, of a model that draws tokens.
-inline TokenDraw DrawToLookAt(int vocab_size) {
-  TokenDraw draw;
-  draw.vocab_limit = vocab_size;
-  return draw;
-}
 
 // INTERNAL: what a session fails with whose logits behind `num_tokens` tokens
 // are unsound.
@@ -37,8 +30,10 @@ class Soundness {
   // asked.
   static constexpr int kMaxUnsoundSteps = 3;
 
-  // `model` outlives it.
-  explicit Soundness(model::LanguageModel* model) : canary_(model) {}
+  // `model` outlives it. Null: there is no canary; unsound steps are counted.
+  explicit Soundness(model::LanguageModel* model) {
+    if (model != nullptr) canary_.emplace(model);
+  }
 
   // Before the first step: what the canary says while the device is known to be
   // well. DATA_LOSS if it is not; errors of Canary::Ask.
@@ -57,7 +52,7 @@ class Soundness {
   }
 
  private:
-  Canary canary_;
+  absl::optional<Canary> canary_;
   int sound_in_step_ = 0;
   int unsound_in_step_ = 0;
   int unsound_steps_ = 0;          // in a row

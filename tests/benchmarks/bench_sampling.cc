@@ -229,9 +229,9 @@ class Rows {
     for (size_t i = 0; i < count_; ++i) {
       const int position = kPosition + static_cast<int>(i);
       if (drawing.places > 1) {
-        Candidate best[kMaxCandidates];
-        sampler.SampleTop(Row(i), position, history, {best, places});
-        checksum_ = checksum_ + best[0].id;
+        ScoredToken best[kMaxCandidates];
+        sampler.Rank(Row(i), position, history, {best, places});
+        checksum_ = checksum_ + best[0].token_id;
         continue;
       }
       checksum_ = checksum_ +

@@ -157,13 +157,13 @@ TEST_P(GumbelRaceTest, NoGroupIsSkippedWhoseBestTokenJustReaches) {
 TEST(GumbelRaceTiesTest, KeepTheLowerId) {
   GumbelRace race(7, 3);
   race.Add(1.0f, 9, 12345u);
-  EXPECT_EQ(race.top().all()[0].id, 9);
+  EXPECT_EQ(race.top().all()[0].token_id, 9);
   race.Add(1.0f, 4, 12345u);
-  EXPECT_EQ(race.top().all()[0].id, 4);
+  EXPECT_EQ(race.top().all()[0].token_id, 4);
   race.Add(1.0f, 6, 12345u);
-  EXPECT_EQ(race.top().all()[0].id, 4);
+  EXPECT_EQ(race.top().all()[0].token_id, 4);
   race.Add(1.0f, 6, 12346789u);
-  EXPECT_EQ(race.top().all()[0].id, 6);
+  EXPECT_EQ(race.top().all()[0].token_id, 6);
   EXPECT_EQ(race.bar(), 1.0f + GumbelFromBits(12346789u));
 }
 
@@ -181,12 +181,12 @@ TEST(TopCandidatesTest, HoldsTheBestOnceEach) {
   EXPECT_EQ(top.bar(), 1.0f);
   top.Add(2, 0.5f);
   top.Add(7, 1.0f);
-  EXPECT_EQ(std::vector<Candidate>(top.all().begin(), top.all().end()),
-            (std::vector<Candidate>{{9, 2.0f}, {5, 1.0f}, {7, 1.0f}}));
+  EXPECT_EQ(std::vector<ScoredToken>(top.all().begin(), top.all().end()),
+            (std::vector<ScoredToken>{{9, 2.0f}, {5, 1.0f}, {7, 1.0f}}));
   top.Add(1, 3.0f);
   top.Add(9, 2.0f);
-  EXPECT_EQ(std::vector<Candidate>(top.all().begin(), top.all().end()),
-            (std::vector<Candidate>{{1, 3.0f}, {9, 2.0f}, {5, 1.0f}}));
+  EXPECT_EQ(std::vector<ScoredToken>(top.all().begin(), top.all().end()),
+            (std::vector<ScoredToken>{{1, 3.0f}, {9, 2.0f}, {5, 1.0f}}));
 }
 
 }  // namespace

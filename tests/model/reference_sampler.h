@@ -98,14 +98,14 @@ inline std::vector<ReferenceCandidate> FilteredCandidates(
 }
 
 // All tokens that may be drawn, best first, of equal scores the lower id.
-inline std::vector<Candidate> ReferenceTop(const SamplingParams& params,
-                                           absl::Span<const float> logits,
-                                           int vocab_limit, int position,
-                                           absl::Span<const int32_t> tokens,
-                                           int num_prompt_tokens) {
+inline std::vector<ScoredToken> ReferenceTop(const SamplingParams& params,
+                                             absl::Span<const float> logits,
+                                             int vocab_limit, int position,
+                                             absl::Span<const int32_t> tokens,
+                                             int num_prompt_tokens) {
   const std::vector<float> penalized =
       PenalizedLogits(params, logits, vocab_limit, tokens, num_prompt_tokens);
-  std::vector<Candidate> top;
+  std::vector<ScoredToken> top;
   if (params.temperature == 0.0f) {
     for (int id = 0; id < vocab_limit; ++id) {
       top.push_back({id, penalized[static_cast<size_t>(id)]});
@@ -120,13 +120,14 @@ inline std::vector<Candidate> ReferenceTop(const SamplingParams& params,
     }
   }
   const float lowest = -std::numeric_limits<float>::infinity();
-  const auto is_never_drawn = [lowest](const Candidate& candidate) {
+  const auto is_never_drawn = [lowest](const ScoredToken& candidate) {
     return !(candidate.score > lowest);
   };
   top.erase(std::remove_if(top.begin(), top.end(), is_never_drawn), top.end());
-  std::sort(top.begin(), top.end(), [](const Candidate& a, const Candidate& b) {
-    return a.score != b.score ? a.score > b.score : a.id < b.id;
-  });
+  std::sort(top.begin(), top.end(),
+            [](const ScoredToken& a, const ScoredToken& b) {
+              return a.score != b.score ? a.score > b.score : a.id < b.id;
+            });
   return top;
 }
 
@@ -134,7 +135,7 @@ inline int32_t ReferenceSample(const SamplingParams& params,
                                absl::Span<const float> logits, int vocab_limit,
                                int position, absl::Span<const int32_t> tokens,
                                int num_prompt_tokens) {
-  const std::vector<Candidate> top = ReferenceTop(
+  const std::vector<ScoredToken> top = ReferenceTop(
       params, logits, vocab_limit, position, tokens, num_prompt_tokens);
   return top.empty() ? 0 : top[0].id;
 }

@@ -88,12 +88,12 @@ nacre_mutant_statement(draft_history_keeps_tail draft_worker/engine_commands.cc
 nacre_mutant(pointless_token_sent draft_worker/draft_engine.cc
   [[session.cut || !session.schedule.WantsStep()]]
   [[!session.schedule.WantsStep()]])
-nacre_mutant(draft_position_by_one draft_worker/draft_engine.cc
-  [[session.sampler.Sample(row.logits, length, session.history)]]
-  [[session.sampler.Sample(row.logits, length + 1, session.history)]])
-nacre_mutant(device_draw_by_one draft_worker/draft_engine.cc
-  [[session.sampler.DeviceDraw(session.schedule.length())]]
-  [[session.sampler.DeviceDraw(session.schedule.length() + 1)]])
+nacre_mutant(draft_position_by_one model/model_drafter.cc
+  [[node.sampler->Rank(logits, position, *node.history, room)]]
+  [[node.sampler->Rank(logits, position + 1, *node.history, room)]])
+nacre_mutant(device_draw_by_one model/model_drafter.cc
+  [[node.sampler->DeviceDraw(position)]]
+  [[node.sampler->DeviceDraw(position + 1)]])
 
 nacre_mutant(chunk_end_idles_the_draft speculation/draft_session.cc
   [[policy_stop && options_.plan.waits_at_stop]] [[policy_stop]])

@@ -1,0 +1,116 @@
+// Whatever proposes tokens for the target to verify: a model of its own
+// (model_drafter.h), later heads over the target's features, or tables of what
+// was said before. The engine that drafts owns the sessions, their tokens and
+// how each is sampled; a drafter owns what it drafts with: weights, KV, tables.
+//
+// Thread-compatible: one thread, the engine's, uses a drafter and its
+// sequences; only forward_progress is for any.
+
+#ifndef MODEL_DRAFTER_H_
+#define MODEL_DRAFTER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "model/language_model.h"
+#include "model/sampler.h"
+
+namespace nacre::model {
+
+// What the target computes on its way, and a drafter reads.
+struct FeatureTap {
+  enum class Kind {
+    kIn,     // what a layer is given
+    kFinal,  // behind the final norm
+    kKv,     // a layer's keys and values
+  };
+  Kind kind = Kind::kFinal;
+  int layer = 0;  // from 0; of kIn and kKv
+  bool operator==(const FeatureTap&) const = default;
+};
+
+// What a drafter is, for good.
+struct DrafterTraits {
+  // Of the target, in this order; empty: it needs nothing of the target.
+  std::vector<FeatureTap> features = {};
+  // Positions beyond its newest features that it was trained to draft for.
+  int max_lag = 0;
+  // Tokens behind a node that one call fills in: 1, its children.
+  int tokens_per_call = 1;
+  // Whether a proposal can show the logits that its children come from.
+  // Policies that read them, the ratio test and recordings need it.
+  bool shows_logits = false;
+};
+
+// One node to expand: rows of its sequence that are not fed yet, the last of
+// which is the node's token.
+struct DraftRows {
+  Sequence* sequence = nullptr;
+  absl::Span<const int32_t> token_ids;  // fed at sequence->length() and on
+  // Most children to propose. 0: none; the rows fill the KV, and their last one
+  // is only looked at.
+  int max_children = 0;  // at most kMaxCandidates
+  // How children are ranked: by the noise of their position, and with the
+  // tokens up to the node. Set where there may be children.
+  Sampler* sampler = nullptr;
+  const TokenHistory* history = nullptr;
+  // What the caller reads besides. Logits: only if traits().shows_logits.
+  bool shows_logits = false;
+  bool shows_hidden = false;
+  // The next call will expand the child proposed first, of this and of every
+  // other node with this mark, alone and in this order, if nothing comes
+  // between. A drafter may begin that call at once; no output depends on it.
+  bool goes_on = false;
+};
+
+// What one call says of one node.
+struct Proposal {
+  // The likeliest first; fewer than asked for, or none, where it knows no more.
+  absl::Span<const ScoredToken> children;
+  // False: no sound computation gives this. There are no children then.
+  bool is_sound = true;
+  absl::Span<const float> logits;  // [vocab_size] if shows_logits
+  absl::Span<const float> hidden;  // [hidden_size] if shows_hidden
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+
+  virtual const DrafterTraits& traits() const = 0;
+  // Its vocabulary, context and fingerprint. hidden_size: of Proposal::hidden.
+  virtual const ModelInfo& info() const = 0;
+
+  // As of LanguageModel. Sequences do not outlive the drafter.
+  virtual absl::StatusOr<std::unique_ptr<Sequence>> NewSequenceWithPrefix(
+      int max_length, absl::Span<const int32_t> token_ids) = 0;
+  virtual int shared_block_size() const { return 0; }
+  virtual int64_t kv_free_tokens() const = 0;
+  virtual QueuedSteps queued_steps() const { return {}; }
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): others keep it.
+  virtual void SetInterrupt(std::function<bool()> interrupt) {
+    static_cast<void>(interrupt);
+  }
+  virtual uint64_t forward_progress() const { return 0; }
+
+  // Expands all nodes in one call, of any number of sequences, and appends the
+  // KV of their rows. Returns a proposal for each in their order, valid until
+  // the next call. What it says of a node does not depend on the others.
+  // Errors: ABORTED when interrupted, and those of LanguageModel::Forward; then
+  // no sequence has changed its length.
+  virtual absl::StatusOr<absl::Span<const Proposal>> Propose(
+      absl::Span<const DraftRows> nodes) = 0;
+
+  // The model that all of it comes from, for a canary to ask whether the device
+  // computes rightly; null: there is none to ask.
+  virtual LanguageModel* canary_model() { return nullptr; }
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_DRAFTER_H_

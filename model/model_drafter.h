@@ -1,0 +1,72 @@
+// A causal language model as a drafter: the children of a node are the tokens
+// of the largest scores, logit / temperature + noise of their position, in its
+// row of logits. A lone child is the token that model::Sampler draws. Where the
+// model draws tokens itself, a lone child is drawn where its logits are.
+//
+// One node a sequence and call. Thread-compatible.
+
+#ifndef MODEL_MODEL_DRAFTER_H_
+#define MODEL_MODEL_DRAFTER_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "common/token_draw.h"
+#include "model/drafter.h"
+
+namespace nacre::model {
+
+class ModelDrafter final : public Drafter {
+ public:
+  explicit ModelDrafter(LanguageModel* model);  // outlives the drafter
+
+  const DrafterTraits& traits() const override { return traits_; }
+  const ModelInfo& info() const override { return model_->info(); }
+  absl::StatusOr<std::unique_ptr<Sequence>> NewSequenceWithPrefix(
+      int max_length, absl::Span<const int32_t> token_ids) override {
+    return model_->NewSequenceWithPrefix(max_length, token_ids);
+  }
+  int shared_block_size() const override { return model_->shared_block_size(); }
+  int64_t kv_free_tokens() const override { return model_->kv_free_tokens(); }
+  QueuedSteps queued_steps() const override { return model_->queued_steps(); }
+  void SetInterrupt(std::function<bool()> interrupt) override {
+    model_->SetInterrupt(std::move(interrupt));
+  }
+  uint64_t forward_progress() const override {
+    return model_->forward_progress();
+  }
+  absl::StatusOr<absl::Span<const Proposal>> Propose(
+      absl::Span<const DraftRows> nodes) override;
+  LanguageModel* canary_model() override { return model_; }
+
+ private:
+  // How the model draws the node's lone child, or the row that is looked at;
+  // absent: its logits are wanted.
+  absl::optional<TokenDraw> DrawOf(const DraftRows& node) const;
+  // Fills in batch_.
+  void PlanRows(absl::Span<const DraftRows> nodes);
+  // Tells the model what follows the step, where that can be told: it then need
+  // not wait for the engine between the two.
+  void PlanNextDraws(absl::Span<const DraftRows> nodes);
+  // What the model drew, or what its logits say. `room`: for the children.
+  static void TakeDrawn(int32_t token_id, absl::Span<ScoredToken> room,
+                        Proposal* proposal);
+  void TakeLogits(const DraftRows& node, absl::Span<const float> logits,
+                  absl::Span<ScoredToken> room, Proposal* proposal) const;
+
+  LanguageModel* const model_;
+  DrafterTraits traits_;
+  // Of the call being made.
+  std::vector<absl::optional<TokenDraw>> draws_;  // by node
+  std::vector<SequenceRows> batch_;
+  std::vector<ScoredToken> children_;  // of all nodes
+  std::vector<Proposal> proposals_;
+  std::vector<float> hidden_copy_;  // of a device's
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_MODEL_DRAFTER_H_
