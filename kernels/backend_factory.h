@@ -38,9 +38,6 @@ struct BackendOptions {
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
 
-// Parses "0,2-4" into {0, 2, 3, 4}. INVALID_ARGUMENT on anything else.
-absl::StatusOr<std::vector<int>> ParseCpuList(const std::string& text);
-
 }  // namespace nacre::kernels
 
 #endif  // KERNELS_BACKEND_FACTORY_H_

@@ -1,6 +1,7 @@
 // What can be said about a cluster, and what is wrong with it.
 
 #include "absl/strings/str_cat.h"
+#include "common/cpu_list.h"
 #include "kernels/backend_factory.h"
 #include "tools/cluster.h"
 
@@ -67,7 +68,7 @@ absl::Status Cluster::Options::Validate() const {
         " is below 0"));
   }
   if (!cpus.empty()) {
-    const auto parsed = kernels::ParseCpuList(cpus);
+    const auto parsed = ParseCpuList(cpus);
     if (!parsed.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("flag --cpus: ", parsed.status().message()));

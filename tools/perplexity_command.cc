@@ -2,11 +2,12 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "common/cpu_list.h"
+#include "common/files.h"
 #include "common/flag_set.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
 #include "tools/perplexity.h"
-#include "tools/prompts_file.h"
 
 namespace nacre::tools {
 
@@ -41,7 +42,7 @@ int PerplexityCommand(const std::vector<std::string>& args,
         "flags --model and --texts are needed, --limit is not negative"));
   }
   if (!cpus.empty()) {
-    auto parsed = kernels::ParseCpuList(cpus);
+    auto parsed = ParseCpuList(cpus);
     if (!parsed.ok()) return terminal.FailUsage(parsed.status());
     options.backend.cpus = *std::move(parsed);
   }

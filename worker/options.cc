@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/cpu_list.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "speculation/policies/policy_spec.h"
@@ -92,7 +93,7 @@ void RegisterBackend(WorkerOptions* options, FlagSet* flags) {
   flags->AddParsed(
       "cpus", "LIST", "",
       [backend](const std::string& text) -> absl::Status {
-        NACRE_ASSIGN_OR_RETURN(backend->cpus, kernels::ParseCpuList(text));
+        NACRE_ASSIGN_OR_RETURN(backend->cpus, ParseCpuList(text));
         return absl::OkStatus();
       },
       "cores for compute threads, like 0,2-3 (default: one, unpinned)");

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "common/cpu_list.h"
 #include "kernels/backend_factory.h"
 #include "model/llama_model.h"
 #include "nlohmann/json.hpp"
@@ -55,7 +56,7 @@ Flags Parse(int argc, char** argv) {
     if (name == "--weights") {
       flags.weights = value;
     } else if (name == "--cpus") {
-      flags.cpus = ValueOrExit(kernels::ParseCpuList(value));
+      flags.cpus = ValueOrExit(ParseCpuList(value));
     } else if (name == "--context") {
       flags.context = std::max(0, std::atoi(value));
     } else if (name == "--layers") {
@@ -69,7 +70,7 @@ Flags Parse(int argc, char** argv) {
     } else if (name == "--repetitions") {
       flags.repetitions = std::max(1, std::atoi(value));
     } else if (name == "--rows") {  // as "1,4-8"
-      flags.rows = ValueOrExit(kernels::ParseCpuList(value));
+      flags.rows = ValueOrExit(ParseCpuList(value));
     } else if (name == "--json") {
       flags.json = value;
     } else {

@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/cpu_list.h"
 #include "kernels/backend_factory.h"
 #include "model/llama_model.h"
 #include "nlohmann/json.hpp"
@@ -52,7 +53,7 @@ Flags Parse(int argc, char** argv) {
     if (name == "--weights") {
       flags.weights = absl::StrSplit(value, ',');
     } else if (name == "--cpus") {
-      flags.cpus = ValueOrExit(kernels::ParseCpuList(value));
+      flags.cpus = ValueOrExit(ParseCpuList(value));
     } else if (name == "--layers") {
       flags.layers = std::max(1, std::atoi(value));
     } else if (name == "--hidden") {

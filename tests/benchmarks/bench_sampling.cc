@@ -21,6 +21,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "common/cpu_list.h"
 #include "kernels/backend_factory.h"
 #include "model/logprobs.h"
 #include "model/sampler.h"
@@ -51,7 +52,7 @@ Flags Parse(int argc, char** argv) {
     const std::string name = argv[i];
     const char* const value = argv[i + 1];
     if (name == "--cpus") {
-      flags.cpus = ValueOrExit(kernels::ParseCpuList(value));
+      flags.cpus = ValueOrExit(ParseCpuList(value));
     } else if (name == "--vocab") {
       flags.vocabularies.clear();
       for (const auto part : absl::StrSplit(value, ',')) {

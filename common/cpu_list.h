@@ -1,13 +1,19 @@
-// Which cores the compute threads of each worker get. Lists are parsed by
-// kernels::ParseCpuList.
+// Lists of cores, and which of them the compute threads of each worker get.
+//
+// Pure functions, but for AvailableCpus, which asks the kernel.
 
-#ifndef TOOLS_CPU_LIST_H_
-#define TOOLS_CPU_LIST_H_
+#ifndef COMMON_CPU_LIST_H_
+#define COMMON_CPU_LIST_H_
 
 #include <string>
 #include <vector>
 
-namespace nacre::tools {
+#include "absl/status/statusor.h"
+
+namespace nacre {
+
+// Parses "0,2-4" into {0, 2, 3, 4}. INVALID_ARGUMENT on anything else.
+absl::StatusOr<std::vector<int>> ParseCpuList(const std::string& text);
 
 // {0, 1, 2, 6} to "0,1,2,6".
 std::string FormatCpuList(const std::vector<int>& cpus);
@@ -21,6 +27,6 @@ std::vector<int> AvailableCpus();
 std::vector<std::vector<int>> DealCpus(const std::vector<int>& cpus,
                                        int num_workers);
 
-}  // namespace nacre::tools
+}  // namespace nacre
 
-#endif  // TOOLS_CPU_LIST_H_
+#endif  // COMMON_CPU_LIST_H_
