@@ -14,20 +14,20 @@
 namespace nacre {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using spdlog::details::log_msg;
 
 constexpr size_t kQueuedLines = 8192;
 // Between a line's message and its fields: in no text that a person reads.
 constexpr char kFieldsMark = '\x1e';
 
-std::string Dump(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string Dump(const OrderedJson& value) {
+  return value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 struct Line {
   std::string message;
-  Json fields = Json::object();
+  OrderedJson fields = OrderedJson::object();
 };
 
 Line Split(const spdlog::string_view_t& payload) {
@@ -35,8 +35,9 @@ Line Split(const spdlog::string_view_t& payload) {
   line.message.assign(payload.data(), payload.size());
   const size_t mark = line.message.find(kFieldsMark);
   if (mark == std::string::npos) return line;
-  Json fields = Json::parse(line.message.substr(mark + 1), nullptr,
-                            /*allow_exceptions=*/false);
+  OrderedJson fields =
+      OrderedJson::parse(line.message.substr(mark + 1), nullptr,
+                         /*allow_exceptions=*/false);
   if (!fields.is_object()) return line;
   line.fields = std::move(fields);
   line.message.resize(mark);
@@ -51,7 +52,7 @@ void ReplaceControls(std::string* text) {
 }
 
 // 7, true, plain, "with a space".
-std::string TextValue(const Json& value) {
+std::string TextValue(const OrderedJson& value) {
   if (!value.is_string()) return Dump(value);
   const auto& text = value.get_ref<const std::string&>();
   const bool plain = !text.empty() &&
@@ -98,10 +99,11 @@ class JsonFormatter final : public spdlog::formatter {
     const auto text = [](const spdlog::string_view_t& view) {
       return std::string(view.data(), view.size());
     };
-    Json json = {{"time", std::string(time.data(), time.size())},
-                 {"level", text(spdlog::level::to_string_view(msg.level))},
-                 {"process", text(msg.logger_name)},
-                 {"message", line.message}};
+    OrderedJson json = {
+        {"time", std::string(time.data(), time.size())},
+        {"level", text(spdlog::level::to_string_view(msg.level))},
+        {"process", text(msg.logger_name)},
+        {"message", line.message}};
     json.update(line.fields);
     const std::string dumped = Dump(json) + "\n";
     out.append(dumped.data(), dumped.data() + dumped.size());

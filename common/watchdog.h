@@ -1,5 +1,5 @@
-// Tells who hangs from who is idle or slow: hung is who has work and finishes
-// no part of it for `hang_timeout_ns`.
+// Distinguishes a hung thread from an idle or slow one. Hung: it has work and
+// finishes no part of it for `hang_timeout_ns`.
 //
 // Pure value; times are passed in, nanoseconds of one monotonic clock.
 
@@ -10,7 +10,7 @@
 
 namespace nacre {
 
-// What somebody has done, as anyone may read it at any time.
+// What a thread has done; any other may read it at any time.
 struct Progress {
   // Changes whenever something is finished: a loop, a layer, a tick.
   uint64_t finished = 0;
@@ -21,7 +21,7 @@ struct Progress {
 class Watchdog {
  public:
   // Between two observations at most `max_gap_ns` count: in a process that was
-  // stopped for a minute nobody has hung for a minute.
+  // stopped for a minute no thread has hung for a minute.
   Watchdog(int64_t hang_timeout_ns, int64_t max_gap_ns)
       : hang_timeout_ns_(hang_timeout_ns), max_gap_ns_(max_gap_ns) {}
 

@@ -1,11 +1,13 @@
 // LoadTokenizer of tokenizer.h: which files a model folder has.
 
-#include <fstream>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/files.h"
 #include "common/status_macros.h"
 #include "tokenizer/hugging_face_tokenizer.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
@@ -16,24 +18,16 @@ namespace nacre::tokenizer {
 namespace {
 
 // The largest published tokenizer.json has about 35 MB.
-constexpr std::streamoff kMaxFileBytes = std::streamoff{1} << 28;
+constexpr int64_t kMaxFileBytes = int64_t{1} << 28;
 
 // The content, or nothing when there is no such file. DATA_LOSS: it is there
 // but cannot be read.
-absl::StatusOr<std::optional<std::string>> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return std::optional<std::string>();
-  const std::streamoff size = file.tellg();
-  if (size < 0 || size > kMaxFileBytes) {
-    return absl::DataLossError(absl::StrCat(
-        path, " has ", size, " bytes, expected 0 to ", kMaxFileBytes));
-  }
-  std::string content(static_cast<size_t>(size), '\0');
-  file.seekg(0);
-  if (!file.read(content.data(), size)) {
-    return absl::DataLossError(absl::StrCat("cannot read ", path));
-  }
-  return std::optional<std::string>(std::move(content));
+absl::StatusOr<std::optional<std::string>> ReadIfThere(
+    const std::string& path) {
+  absl::StatusOr<std::string> content = ReadFile(path, kMaxFileBytes);
+  if (absl::IsNotFound(content.status())) return std::optional<std::string>();
+  if (!content.ok()) return content.status();
+  return std::optional<std::string>(*std::move(content));
 }
 
 absl::Status AtFile(const std::string& path, const absl::Status& status) {
@@ -49,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
   const std::string config_path =
       absl::StrCat(model_dir, "/tokenizer_config.json");
   NACRE_ASSIGN_OR_RETURN(const std::optional<std::string> config_text,
-                         ReadFile(config_path));
+                         ReadIfThere(config_path));
   if (config_text) {
     absl::StatusOr<TokenizerConfig> parsed = ParseTokenizerConfig(*config_text);
     if (!parsed.ok()) return AtFile(config_path, parsed.status());
@@ -65,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
   for (const auto& format : kFormats) {
     const std::string path = absl::StrCat(model_dir, "/", format.name);
     NACRE_ASSIGN_OR_RETURN(const std::optional<std::string> content,
-                           ReadFile(path));
+                           ReadIfThere(path));
     if (!content) continue;
     absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
         format.parse(*content, config);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "common/files.h"
 #include "common/flag_set.h"
 #include "common/status_macros.h"
 #include "speculation/policies/policy_spec.h"
@@ -33,7 +34,6 @@
 #include "tools/security_flags.h"
 #include "tools/temporary_folder.h"
 #include "tools/throttled_progress.h"
-#include "tools/trace_writer.h"
 
 namespace nacre::tools {
 namespace {

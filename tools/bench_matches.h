@@ -19,7 +19,7 @@ namespace nacre::tools {
 // For each prompt the matches of the tokens of its answer in `result`, in their
 // order.
 //
-// In `sd` the draft waits for every verdict: its first token behind one is
+// In `sd` the draft waits for every verdict: its first token after one is
 // compared, whatever came before. Only what the target adds to a window that
 // matched whole has no verdict, and then the next window begins: with windows
 // of g and h tokens these are not the same tokens, but for one in (g + 1)(h +

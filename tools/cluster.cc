@@ -10,11 +10,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/cpu_list.h"
+#include "common/files.h"
 #include "common/rpc/bearer_tokens.h"
 #include "common/status_macros.h"
 #include "kernels/backend_factory.h"
-#include "tools/cpu_list.h"
-#include "tools/prompts_file.h"
 #include "tools/readiness.h"
 
 namespace nacre::tools {

@@ -25,7 +25,7 @@ class MatchRecorder {
   // The lanes of a request for the same answer, perhaps a longer one. A step
   // decides the positions of its matching rows and that of its first mismatch:
   // there the draft's token followed what is committed. What it did not
-  // compare, and draft tokens behind a mismatch, say nothing. DATA_LOSS: an
+  // compare, and draft tokens after a mismatch, say nothing. DATA_LOSS: an
   // earlier request had the other verdict; the draft does not always say the
   // same.
   absl::Status Add(

@@ -3,12 +3,12 @@
 
 #include "absl/strings/str_format.h"
 #include "common/cpu_list.h"
+#include "common/files.h"
 #include "common/flag_set.h"
 #include "kernels/weight_type.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
 #include "tools/perplexity.h"
-#include "tools/prompts_file.h"
 
 namespace nacre::tools {
 

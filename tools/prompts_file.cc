@@ -1,26 +1,18 @@
 #include "tools/prompts_file.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/status_macros.h"
+#include "common/json_fields.h"
 
 namespace nacre::tools {
 namespace {
 
 absl::StatusOr<Prompt> ParseLine(absl::string_view line) {
-  const auto json =
-      nlohmann::json::parse(line.begin(), line.end(), nullptr, false);
+  const auto json = Json::parse(line.begin(), line.end(), nullptr, false);
   if (!json.is_object()) {
     return absl::InvalidArgumentError("not a JSON object");
   }
@@ -40,8 +32,7 @@ absl::StatusOr<Prompt> ParseLine(absl::string_view line) {
   if (const auto max = json.find("max_tokens"); max != json.end()) {
     if (!max->is_number_unsigned() || *max == 0 ||
         *max > std::numeric_limits<uint32_t>::max()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "\"max_tokens\" is ", max->dump(), ", not a whole number > 0"));
+      return BadField("max_tokens", *max, "a whole number > 0");
     }
     prompt.max_tokens = max->get<uint32_t>();
   }
@@ -69,20 +60,6 @@ absl::StatusOr<std::vector<Prompt>> ParsePrompts(absl::string_view name,
     return absl::InvalidArgumentError(absl::StrCat(name, " has no prompt"));
   }
   return prompts;
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  // A folder opens, but reads as empty.
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    return absl::NotFoundError(absl::StrCat(path, " is a folder, not a file"));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
-  }
-  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 }  // namespace nacre::tools

@@ -26,9 +26,6 @@ struct Prompt {
 absl::StatusOr<std::vector<Prompt>> ParsePrompts(absl::string_view name,
                                                  absl::string_view content);
 
-// The whole of a file. NOT_FOUND: it cannot be read.
-absl::StatusOr<std::string> ReadFile(const std::string& path);
-
 }  // namespace nacre::tools
 
 #endif  // TOOLS_PROMPTS_FILE_H_

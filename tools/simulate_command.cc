@@ -1,12 +1,12 @@
 #include <string>
 #include <vector>
 
+#include "common/files.h"
 #include "common/flag_set.h"
 #include "tools/commands.h"
 #include "tools/generation_json.h"
 #include "tools/simulate_flags.h"
 #include "tools/simulate_report.h"
-#include "tools/trace_writer.h"
 
 namespace nacre::tools {
 

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/files.h"
 #include "common/status_macros.h"
 #include "tools/match_trace.h"
-#include "tools/prompts_file.h"
 
 namespace nacre::tools {
 namespace {

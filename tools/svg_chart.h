@@ -26,7 +26,7 @@ struct Bar {
   std::string label;
   std::string css_class;  // of its colour
   double value = 0.0;     // >= 0
-  std::string text;       // behind the bar
+  std::string text;       // after the bar
   // A mark across the bar, such as what was predicted; and one in its row that
   // is a bound.
   std::optional<double> mark;
@@ -45,7 +45,7 @@ struct ShareRow {
   std::string label;
   std::vector<Share> shares;
 };
-// Rows of shares of 1, one behind the other.
+// Rows of shares of 1, one after the other.
 std::string ShareChart(const std::vector<ShareRow>& rows);
 
 struct Histogram {

@@ -112,15 +112,4 @@ std::string TraceJson(
   return JsonText(trace, -1);
 }
 
-absl::Status WriteFile(const std::string& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << content << "\n";
-  file.close();
-  if (!file) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace nacre::tools

@@ -8,7 +8,6 @@
 
 #include <string>
 
-#include "absl/status/status.h"
 #include "proto/inference.pb.h"
 
 namespace nacre::tools {
@@ -20,9 +19,6 @@ namespace nacre::tools {
 // are sorted by time. Spans of unknown kind are left out.
 std::string TraceJson(
     const google::protobuf::RepeatedPtrField<v1::TraceLane>& lanes);
-
-// Errors: PERMISSION_DENIED (the file cannot be written).
-absl::Status WriteFile(const std::string& path, const std::string& content);
 
 }  // namespace nacre::tools
 

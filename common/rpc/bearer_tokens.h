@@ -26,7 +26,7 @@
 namespace nacre::rpc {
 
 struct NamedToken {
-  std::string name;  // of who holds it; for logs and limits
+  std::string name;  // of its holder; for logs and limits
   std::string token;
 };
 
@@ -49,7 +49,7 @@ class BearerTokens {
       const std::string& path, absl::Duration reload_period = absl::Seconds(1));
   ~BearerTokens();
 
-  // The name of who holds the token, if it is accepted. Takes the same time
+  // The name of the token's holder, if it is accepted. Takes the same time
   // whatever token is shown.
   absl::optional<std::string> Find(absl::string_view token) const
       ABSL_LOCKS_EXCLUDED(mu_);

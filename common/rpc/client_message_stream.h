@@ -92,7 +92,7 @@ class ClientMessageStream final : public grpc::ClientBidiReactor<Out, In> {
       Read();
       return;
     }
-    // The peer lives and would go on: nobody reads it any more.
+    // The peer lives and would go on: its stream is no longer read.
     malformed_ = !HasParseMark(incoming_);
     if (malformed_) context_.TryCancel();
     bool release = false;

@@ -1,4 +1,4 @@
-// TLS between Nacre processes and towards clients: who proves who they are,
+// TLS between Nacre processes and with clients: which side proves its identity,
 // with which files, and whom they believe.
 //
 // The files are watched: replaced ones serve the handshakes that come after,
@@ -23,7 +23,7 @@ namespace nacre::rpc {
 struct TlsFiles {
   std::string cert_file;  // the own certificate, then its chain
   std::string key_file;   // its private key, not encrypted
-  std::string ca_file;    // certificates of those who sign peers' certificates
+  std::string ca_file;    // authorities that sign peers' certificates
 
   bool empty() const {
     return cert_file.empty() && key_file.empty() && ca_file.empty();

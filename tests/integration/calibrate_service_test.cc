@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/files.h"
 #include "tests/integration/command_line.h"
 #include "tests/integration/service_fixture.h"
 #include "tools/calibrate/feature_reader.h"
@@ -52,7 +53,7 @@ class CalibrateTest : public ::testing::Test {
   std::string out() const { return folder_.path() + "/out"; }
 
   nlohmann::json Policy() const {
-    const auto text = tools::ReadFile(out() + "/policy.json");
+    const auto text = ReadFile(out() + "/policy.json");
     EXPECT_TRUE(text.ok()) << text.status();
     return nlohmann::json::parse(text.value_or(""), nullptr, false);
   }
@@ -158,7 +159,7 @@ TEST_F(CalibrateTest, RecordingsOfOtherChunksGiveTheSameWeights) {
       const nlohmann::json report = Policy()["calibration"];
       EXPECT_EQ(report["recorded_tokens"], report["answer_tokens"])
           << result.out;
-      const auto file = tools::ReadFile(out() + "/policy.safetensors");
+      const auto file = ReadFile(out() + "/policy.safetensors");
       ASSERT_TRUE(file.ok()) << file.status();
       weights.push_back(*file);
     }
@@ -227,11 +228,10 @@ TEST_F(CalibrateTest, ARecordingDraftServesAsAlways) {
       answers[index].assign(ar->token_ids().begin(), ar->token_ids().end());
     }
   }
-  const auto lines =
-      tools::ParseFeatures(file, tools::ReadFile(file).value_or(""));
+  const auto lines = tools::ParseFeatures(file, ReadFile(file).value_or(""));
   ASSERT_TRUE(lines.ok()) << lines.status();
   const auto states = tools::HiddenStates::Parse(
-      states_file, tools::ReadFile(states_file).value_or(""));
+      states_file, ReadFile(states_file).value_or(""));
   ASSERT_TRUE(states.ok()) << states.status();
   int last = -1;
   uint64_t session = 0;
@@ -262,7 +262,7 @@ TEST(RecordStartup, BadFilesEndTheWorker) {
     EXPECT_TRUE(process.ok()) << process.status();
     EXPECT_TRUE((*process)->WaitForEnd(absl::Minutes(1)));
     EXPECT_EQ((*process)->Poll().value_or("still running"), "exit code 1");
-    return tools::ReadFile(log).value_or("");
+    return ReadFile(log).value_or("");
   };
   EXPECT_THAT(run("nacre-draft-worker", DraftModel()),
               HasSubstr("--record-features /nowhere/rows.jsonl"));

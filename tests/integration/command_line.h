@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/files.h"
 #include "tools/child_process.h"
-#include "tools/prompts_file.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::integration {
@@ -37,8 +37,8 @@ inline CommandResult RunNacre(const std::vector<std::string>& args) {
   // Some commands run the service for a while, and the machine may be busy.
   EXPECT_TRUE((*process)->WaitForEnd(absl::Minutes(8)));
   return {(*process)->Poll().value_or("still running"),
-          tools::ReadFile(folder.path() + "/out").value_or(""),
-          tools::ReadFile(folder.path() + "/err").value_or("")};
+          ReadFile(folder.path() + "/out").value_or(""),
+          ReadFile(folder.path() + "/err").value_or("")};
 }
 
 }  // namespace nacre::integration

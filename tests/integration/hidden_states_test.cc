@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "common/files.h"
 #include "common/rpc/channel.h"
 #include "model/config.h"
 #include "proto/tensors.grpc.pb.h"
@@ -50,7 +51,7 @@ class HiddenStatesTest : public ::testing::Test {
   HiddenStatesTest()
       : hidden_size_(model::ReadConfig(TargetModel())->hidden_size),
         to_target_([file = AddressFile()] {
-          const auto content = tools::ReadFile(file);
+          const auto content = ReadFile(file);
           return std::string(content.ok() ? absl::StripAsciiWhitespace(*content)
                                           : "");
         }) {

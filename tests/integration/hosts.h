@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/files.h"
 #include "tests/integration/service_fixture.h"
 #include "tests/testing/network_hosts.h"
 #include "tools/child_process.h"
@@ -78,8 +79,8 @@ class HostsTest : public ::testing::Test {
                                      address_file};
     argv.insert(argv.end(), flags.begin(), flags.end());
     Start(kCoordinator, std::move(argv));
-    ASSERT_TRUE(Service::Eventually(
-        [&] { return tools::ReadFile(address_file).ok(); }));
+    ASSERT_TRUE(
+        Service::Eventually([&] { return ReadFile(address_file).ok(); }));
     service_ = std::make_unique<Service>(Address(kCoordinator), admin_address);
   }
 

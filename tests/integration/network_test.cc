@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/files.h"
 #include "tests/integration/streams.h"
 #include "tests/testing/fault_proxy.h"
 #include "tools/child_process.h"
@@ -32,7 +33,7 @@ class FarWorker {
           return address;
         }),
         to_worker_([file = AddressFile()] {
-          const auto content = tools::ReadFile(file);
+          const auto content = ReadFile(file);
           return std::string(content.ok() ? absl::StripAsciiWhitespace(*content)
                                           : "");
         }) {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/files.h"
 #include "model/config.h"
 #include "tests/draft_worker/policy_folder.h"
 #include "tests/integration/random_policy.h"
@@ -219,7 +220,7 @@ TEST(PolicyStartup, BadFilesEndTheWorker) {
     EXPECT_TRUE(process.ok()) << process.status();
     EXPECT_TRUE((*process)->WaitForEnd(absl::Minutes(1)));
     EXPECT_EQ((*process)->Poll().value_or("still running"), "exit code 1");
-    return *tools::ReadFile(log);
+    return *ReadFile(log);
   };
   EXPECT_NE(run("nacre-draft-worker", DraftModel()).find("policy.json"),
             std::string::npos);

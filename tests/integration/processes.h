@@ -19,6 +19,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/files.h"
 #include "tests/integration/service_fixture.h"
 #include "tests/telemetry/http_get.h"
 #include "tools/child_process.h"
@@ -137,7 +138,7 @@ class Processes {
 
   // stdout and stderr so far.
   std::string Log(const std::string& name) const {
-    return tools::ReadFile(File(name + ".log")).value_or("");
+    return ReadFile(File(name + ".log")).value_or("");
   }
 
  private:
@@ -154,7 +155,7 @@ class Processes {
   std::string AwaitFile(const std::string& name) const {
     std::string text;
     EXPECT_TRUE(Service::Eventually([&] {
-      const auto content = tools::ReadFile(File(name));
+      const auto content = ReadFile(File(name));
       if (content.ok()) text = *content;
       return content.ok();
     })) << name;

@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "common/files.h"
 #include "model/checkpoint.h"
 #include "tests/draft_worker/policy_folder.h"
 #include "tests/integration/service_fixture.h"
@@ -17,7 +18,7 @@ namespace nacre::integration {
 
 inline std::string Fingerprint(const std::string& dir) {
   const auto checkpoint = model::Checkpoint::Open(dir);
-  const auto config = tools::ReadFile(dir + "/config.json");
+  const auto config = ReadFile(dir + "/config.json");
   EXPECT_TRUE(checkpoint.ok() && config.ok());
   return (*checkpoint)->Fingerprint(*config);
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "common/files.h"
 #include "proto/worker.grpc.pb.h"
 #include "tests/integration/service_fixture.h"
 #include "tests/testing/certificates.h"
@@ -150,7 +151,7 @@ TEST_F(SecureServiceTest, NoSecretIsInALog) {
     EXPECT_TRUE(service.Generate(request).ok());
   }
   for (const char* name : {"coordinator", "target-0", "draft-0"}) {
-    const auto log = tools::ReadFile(folder_ + "/" + name + ".log");
+    const auto log = ReadFile(folder_ + "/" + name + ".log");
     ASSERT_TRUE(log.ok()) << log.status();
     EXPECT_FALSE(log->empty());
     for (const std::string& secret :
@@ -176,7 +177,7 @@ TEST_F(SecureServiceTest, AWorkerWithTheWrongCertificateIsNeverAttached) {
        .log_file = log});
   ASSERT_TRUE(worker.ok()) << worker.status();
   EXPECT_TRUE(Service::Eventually([&] {
-    const auto text = tools::ReadFile(log);
+    const auto text = ReadFile(log);
     return text.ok() && text->find("not registered") != std::string::npos;
   }));
   EXPECT_EQ(service.Workers().size(), 1u);

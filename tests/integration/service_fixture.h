@@ -14,6 +14,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/files.h"
 #include "common/rpc/channel.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/inference.grpc.pb.h"
@@ -139,7 +140,7 @@ class Service {
 inline std::vector<tools::Prompt> LoadPrompts(const std::string& name,
                                               size_t count) {
   const std::string path = std::string(NACRE_TEST_DATA "/") + name;
-  auto content = tools::ReadFile(path);
+  auto content = ReadFile(path);
   EXPECT_TRUE(content.ok()) << content.status();
   auto prompts = tools::ParsePrompts(name, *content);
   EXPECT_TRUE(prompts.ok()) << prompts.status();

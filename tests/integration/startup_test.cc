@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/files.h"
 #include "tests/integration/service_fixture.h"
 #include "tools/child_process.h"
 
@@ -45,7 +46,7 @@ class StartupTest : public ::testing::Test {
     auto process = ChildProcess::Start({.argv = argv, .log_file = log});
     EXPECT_TRUE(process.ok()) << process.status();
     EXPECT_TRUE((*process)->WaitForEnd(absl::Minutes(1)));
-    const auto content = tools::ReadFile(log);
+    const auto content = ReadFile(log);
     output_ = content.ok() ? *content : "";
     return (*process)->Poll().value_or("still running");
   }
@@ -119,7 +120,7 @@ TEST_F(StartupTest, WeightsThatAreNoNumbers) {
 
 TEST_F(StartupTest, ConfigThatDoesNotFitTheWeights) {
   const fs::path model = CopyModel("draft");
-  const auto config = tools::ReadFile(model / "config.json");
+  const auto config = ReadFile(model / "config.json");
   ASSERT_TRUE(config.ok());
   std::string text = *config;
   const std::string from = "\"intermediate_size\": 344";

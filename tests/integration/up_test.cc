@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "common/files.h"
 #include "tests/integration/command_line.h"
 #include "tests/integration/service_fixture.h"
 #include "tests/telemetry/http_get.h"
@@ -39,7 +40,7 @@ class UpTest : public ::testing::Test {
     ASSERT_FALSE(process_->Poll().has_value()) << Log();
   }
 
-  std::string Log() const { return tools::ReadFile(log_).value_or(""); }
+  std::string Log() const { return ReadFile(log_).value_or(""); }
 
   // The words of the line of start-up that begins with `name`.
   std::vector<std::string> Line(const std::string& name) const {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "common/files.h"
 #include "tests/tools/fake_coordinator.h"
 #include "tests/tools/run_command.h"
-#include "tools/prompts_file.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::tools {

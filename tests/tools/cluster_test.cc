@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/files.h"
 #include "tests/testing/certificates.h"
 #include "tests/tools/fake_coordinator.h"
-#include "tools/prompts_file.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::tools {

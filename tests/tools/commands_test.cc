@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/time/clock.h"
+#include "common/files.h"
 #include "tests/tools/fake_coordinator.h"
 #include "tests/tools/run_command.h"
-#include "tools/prompts_file.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::tools {

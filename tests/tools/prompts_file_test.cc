@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/files.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::tools {
@@ -63,18 +64,6 @@ TEST(ParsePromptsTest, RefusesBadLimits) {
 TEST(ParsePromptsTest, RefusesAFileWithoutPrompts) {
   EXPECT_EQ(ErrorOf(""), "p.jsonl has no prompt");
   EXPECT_EQ(ErrorOf("\n  \n"), "p.jsonl has no prompt");
-}
-
-TEST(ReadFileTest, ReadsBytesAndRefusesWhatIsNoFile) {
-  const TemporaryFolder folder;
-  const std::string path = folder.path() + "/file";
-  EXPECT_EQ(ReadFile(path).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(ReadFile(folder.path()).status().code(),
-            absl::StatusCode::kNotFound);
-  std::ofstream(path) << "";
-  EXPECT_EQ(*ReadFile(path), "");
-  std::ofstream(path, std::ios::binary).write("a\0b\r\n", 5);
-  EXPECT_EQ(*ReadFile(path), std::string("a\0b\r\n", 5));
 }
 
 TEST(TemporaryFolderTest, IsGoneAtTheEnd) {

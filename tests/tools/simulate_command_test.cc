@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "common/files.h"
 #include "tools/commands.h"
-#include "tools/prompts_file.h"
 #include "tools/temporary_folder.h"
-#include "tools/trace_writer.h"
 
 namespace nacre::tools {
 namespace {

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "absl/time/clock.h"
-#include "tools/prompts_file.h"
+#include "common/files.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::tools {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/prompts_file.h"
+#include "common/files.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::tools {
@@ -99,14 +99,6 @@ TEST(TraceJsonTest, HiddenStatesHaveARowOfTheirOwn) {
 
 TEST(TraceJsonTest, IsWellFormedWithoutSpans) {
   EXPECT_EQ(TraceJson({}), R"({"displayTimeUnit":"ms","traceEvents":[]})");
-}
-
-TEST(WriteFileTest, WritesAndReportsFailure) {
-  const TemporaryFolder folder;
-  ASSERT_TRUE(WriteFile(folder.path() + "/trace.json", "{}").ok());
-  EXPECT_EQ(*ReadFile(folder.path() + "/trace.json"), "{}\n");
-  EXPECT_EQ(WriteFile(folder.path() + "/none/trace.json", "{}").code(),
-            absl::StatusCode::kPermissionDenied);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ std::vector<StateExample> StateExamplesOf(
     absl::Span<const RecordedToken* const> tokens);
 
 // As the model of `cali-ts` reads them: a drafted token, the `step`th (from 0)
-// behind the last position that the target has processed.
+// after the last position that the target has processed.
 struct CaliTsExample {
   absl::Span<const float> target_state;  // of that position
   absl::Span<const float> draft_state;   // that the token was drawn from

@@ -1,18 +1,16 @@
 #include "tools/calibrate/feature_reader.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/json_fields.h"
 #include "common/status_macros.h"
 
 namespace nacre::tools {
 namespace {
-
-using JsonValue = nlohmann::json;
 
 // No answer is longer.
 constexpr int64_t kMaxPosition = int64_t{1} << 30;
@@ -22,77 +20,61 @@ constexpr double kMaxEntropy = 22.0;
 // Probabilities are rounded sums.
 constexpr double kMaxProbability = 1.0 + 1e-4;
 
-absl::Status Bad(const char* key, const JsonValue& value,
-                 absl::string_view wanted) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "\"", key, "\" is ",
-      value.dump(-1, ' ', true, JsonValue::error_handler_t::replace), ", not ",
-      wanted));
-}
-
 // The value of `key`; null where there is none.
-const JsonValue& Field(const JsonValue& object, const char* key) {
-  static const JsonValue& missing = *new JsonValue();
+const Json& Field(const Json& object, const char* key) {
+  static const Json& missing = *new Json();
   const auto it = object.find(key);
   return it == object.end() ? missing : *it;
 }
 
-absl::StatusOr<float> ReadNumber(const char* key, const JsonValue& value,
+absl::StatusOr<float> ReadNumber(const char* key, const Json& value,
                                  double max) {
-  const double number = value.is_number() ? value.get<double>() : -1.0;
-  // Written so that NaN fails.
-  if (!(number >= 0.0 && number <= max)) {
-    return Bad(key, value, absl::StrCat("a number in [0, ", max, "]"));
-  }
+  NACRE_ASSIGN_OR_RETURN(const double number, NumberUpTo(key, value, max));
   return static_cast<float>(number);
 }
 
-absl::Status ReadTop(const JsonValue& value, FeatureLine* line) {
+absl::Status ReadTop(const Json& value, FeatureLine* line) {
   if (!value.is_array() || value.size() != line->top.size()) {
-    return Bad("top", value,
-               absl::StrCat("a list of ", line->top.size(), " numbers"));
+    return BadField("top", value,
+                    absl::StrCat("a list of ", line->top.size(), " numbers"));
   }
   for (size_t i = 0; i < line->top.size(); ++i) {
     NACRE_ASSIGN_OR_RETURN(line->top[i],
                            ReadNumber("top", value[i], kMaxProbability));
     if (i > 0 && line->top[i] > line->top[i - 1]) {
-      return Bad("top", value, "descending");
+      return BadField("top", value, "descending");
     }
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> ReadCount(const char* key, const JsonValue& value,
-                              int64_t max) {
-  if (!value.is_number_unsigned() ||
-      value.get<uint64_t>() > static_cast<uint64_t>(max)) {
-    return Bad(key, value, absl::StrCat("a whole number in [0, ", max, "]"));
-  }
-  return value.get<int>();
+absl::StatusOr<int> ReadCount(const char* key, const Json& value, int64_t max) {
+  NACRE_ASSIGN_OR_RETURN(const int64_t count, WholeNumberUpTo(key, value, max));
+  return static_cast<int>(count);
 }
 
 // Absent where there is none.
 absl::StatusOr<std::optional<uint64_t>> ReadIndex(const char* key,
-                                                  const JsonValue& object) {
+                                                  const Json& object) {
   const auto it = object.find(key);
   if (it == object.end()) return std::nullopt;
   if (!it->is_number_unsigned()) {
-    return Bad(key, *it, "a whole number of 0 or more");
+    return BadField(key, *it, "a whole number of 0 or more");
   }
   return it->get<uint64_t>();
 }
 
-absl::StatusOr<std::string> ReadRequest(const JsonValue& object) {
-  const JsonValue& request = Field(object, "request");
-  if (!request.is_string()) return Bad("request", request, "a text");
+absl::StatusOr<std::string> ReadRequest(const Json& object) {
+  const Json& request = Field(object, "request");
+  if (!request.is_string()) return BadField("request", request, "a text");
   return request.get<std::string>();
 }
 
-absl::StatusOr<int> ReadPosition(const JsonValue& object) {
+absl::StatusOr<int> ReadPosition(const Json& object) {
   return ReadCount("position", Field(object, "position"), kMaxPosition);
 }
 
-absl::StatusOr<StateLine> ParseStateLine(const JsonValue& json) {
+absl::StatusOr<StateLine> ParseStateLine(const Json& json) {
   StateLine line;
   NACRE_ASSIGN_OR_RETURN(line.request, ReadRequest(json));
   NACRE_ASSIGN_OR_RETURN(line.position, ReadPosition(json));
@@ -100,12 +82,12 @@ absl::StatusOr<StateLine> ParseStateLine(const JsonValue& json) {
   return line;
 }
 
-absl::StatusOr<FeatureLine> ParseFeatureLine(const JsonValue& json) {
+absl::StatusOr<FeatureLine> ParseFeatureLine(const Json& json) {
   FeatureLine line;
   NACRE_ASSIGN_OR_RETURN(line.request, ReadRequest(json));
-  const JsonValue& session = Field(json, "session");
+  const Json& session = Field(json, "session");
   if (!session.is_number_unsigned()) {
-    return Bad("session", session, "a whole number of 0 or more");
+    return BadField("session", session, "a whole number of 0 or more");
   }
   line.session = session.get<uint64_t>();
   NACRE_ASSIGN_OR_RETURN(line.position, ReadPosition(json));
@@ -123,7 +105,7 @@ absl::StatusOr<FeatureLine> ParseFeatureLine(const JsonValue& json) {
   const auto accepted = json.find("accepted");
   if (accepted == json.end() ||
       !(accepted->is_boolean() || accepted->is_null())) {
-    return Bad("accepted", Field(json, "accepted"), "true, false or null");
+    return BadField("accepted", Field(json, "accepted"), "true, false or null");
   }
   if (accepted->is_boolean()) line.accepted = accepted->get<bool>();
   NACRE_ASSIGN_OR_RETURN(line.row, ReadIndex("row", json));
@@ -141,8 +123,8 @@ absl::StatusOr<std::vector<Line>> ParseLines(absl::string_view name,
   for (const absl::string_view text : absl::StrSplit(content, '\n')) {
     ++line_number;
     if (absl::StripAsciiWhitespace(text).empty()) continue;
-    const JsonValue json = JsonValue::parse(text.begin(), text.end(), nullptr,
-                                            /*allow_exceptions=*/false);
+    const Json json = Json::parse(text.begin(), text.end(), nullptr,
+                                  /*allow_exceptions=*/false);
     absl::StatusOr<Line> line =
         json.is_object() ? parse(json)
                          : absl::InvalidArgumentError("not a JSON object");

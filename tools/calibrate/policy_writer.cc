@@ -12,12 +12,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/files.h"
 #include "common/status_macros.h"
 #include "model/checkpoint.h"
 #include "model/mapped_file.h"
 #include "model/safetensors_writer.h"
 #include "tools/generation_json.h"
-#include "tools/trace_writer.h"
 
 namespace nacre::tools {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/files.h"
 #include "common/status_macros.h"
 #include "tools/calibrate/feature_reader.h"
 #include "tools/calibrate/hidden_reader.h"

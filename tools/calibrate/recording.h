@@ -1,6 +1,6 @@
 // What was recorded of the target's answers, one example a position.
 //
-// A run leaves positions out: those whose token the target added itself, behind
+// A run leaves positions out: those whose token the target added itself, after
 // a chunk that was right. Which they are depends on the chunks, and not on
 // time: the target waits for its draft however long. What a row says of its
 // position depends on neither, so runs with other chunks fill the gaps, and a
@@ -51,8 +51,8 @@ struct TargetStates {
   const HiddenStates* states = nullptr;
 };
 
-// A token as it may be drafted: the `step`th (from 0) behind what is committed,
-// behind right ones. What it refers to is the recording's.
+// A token as it may be drafted: the `step`th (from 0) after what is committed,
+// after right ones. What it refers to is the recording's.
 struct DraftedStep {
   const RecordedToken* token = nullptr;
   // That gave the last committed token.
@@ -73,7 +73,7 @@ class Recording {
   // Of one run: `answers` has an answer for each prompt that was asked, `lines`
   // are of requests RecordingId(prompt), `states` what they refer to (null:
   // not recorded), `target` what the target has recorded of them.
-  // INVALID_ARGUMENT: a line of another request or behind the states;
+  // INVALID_ARGUMENT: a line of another request or after the states;
   // DATA_LOSS: an answer that differs from an earlier run's, a recorded outcome
   // that is not the answer's.
   absl::Status Add(absl::Span<const FeatureLine> lines,
@@ -92,7 +92,7 @@ class Recording {
   std::vector<const RecordedToken*> TokensOf(
       absl::Span<const int> prompts) const;
 
-  // All ways in which those tokens may be drafted, up to `max_steps` behind
+  // All ways in which those tokens may be drafted, up to `max_steps` after
   // what is committed: the same token once for each step that right ones before
   // it allow. Needs kRowAndTarget.
   std::vector<DraftedStep> StepsOf(absl::Span<const int> prompts,

@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-#include "tools/prompts_file.h"
+#include "common/files.h"
 #include "tools/temporary_folder.h"
 #include "worker/hidden_file.h"
 

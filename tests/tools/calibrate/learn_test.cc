@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "tools/prompts_file.h"
+#include "common/files.h"
 #include "tools/temporary_folder.h"
 #include "worker/hidden_file.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/files.h"
 #include "draft_worker/policy_file.h"
-#include "tools/prompts_file.h"
 #include "tools/temporary_folder.h"
 
 namespace nacre::tools {

@@ -1,0 +1,103 @@
+#include "common/json_fields.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace nacre {
+
+absl::StatusOr<Json> ParseJsonObject(absl::string_view text,
+                                     absl::string_view what) {
+  Json json = Json::parse(text.begin(), text.end(), nullptr,
+                          /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is not valid JSON (", text.size(), " bytes)"));
+  }
+  NACRE_RETURN_IF_ERROR(CheckObject(json, what));
+  return json;
+}
+
+const Json* FindField(const Json& object, const char* key) {
+  const auto field = object.find(key);
+  if (field == object.end() || field->is_null()) return nullptr;
+  return &*field;
+}
+
+absl::Status TypeError(absl::string_view path, const Json& found,
+                       absl::string_view expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " is ", found.type_name(), ", expected ", expected));
+}
+
+absl::Status CheckObject(const Json& value, absl::string_view path) {
+  if (value.is_object()) return absl::OkStatus();
+  return TypeError(path, value, "an object");
+}
+
+absl::StatusOr<std::string> StringField(const Json& object, const char* key,
+                                        absl::string_view path) {
+  const Json* const field = FindField(object, key);
+  if (field == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ".", key, " is missing"));
+  }
+  if (!field->is_string()) {
+    return TypeError(absl::StrCat(path, ".", key), *field, "a string");
+  }
+  return field->get<std::string>();
+}
+
+absl::StatusOr<std::string> StringFieldOr(const Json& object, const char* key,
+                                          absl::string_view fallback,
+                                          absl::string_view path) {
+  if (FindField(object, key) == nullptr) return std::string(fallback);
+  return StringField(object, key, path);
+}
+
+absl::StatusOr<std::optional<bool>> OptionalBoolField(const Json& object,
+                                                      const char* key,
+                                                      absl::string_view path) {
+  const Json* const field = FindField(object, key);
+  if (field == nullptr) return std::optional<bool>();
+  if (!field->is_boolean()) {
+    return TypeError(absl::StrCat(path, ".", key), *field, "a boolean");
+  }
+  return std::optional<bool>(field->get<bool>());
+}
+
+absl::StatusOr<bool> BoolFieldOr(const Json& object, const char* key,
+                                 bool fallback, absl::string_view path) {
+  NACRE_ASSIGN_OR_RETURN(const std::optional<bool> value,
+                         OptionalBoolField(object, key, path));
+  return value.value_or(fallback);
+}
+
+absl::Status BadField(absl::string_view key, const Json& value,
+                      absl::string_view wanted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", key, "\" is ",
+                   value.dump(-1, ' ', true, Json::error_handler_t::replace),
+                   ", not ", wanted));
+}
+
+absl::StatusOr<double> NumberUpTo(absl::string_view key, const Json& value,
+                                  double max) {
+  const double number = value.is_number() ? value.get<double>() : -1.0;
+  // Written so that NaN fails.
+  if (!(number >= 0.0 && number <= max)) {
+    return BadField(key, value, absl::StrCat("a number in [0, ", max, "]"));
+  }
+  return number;
+}
+
+absl::StatusOr<int64_t> WholeNumberUpTo(absl::string_view key,
+                                        const Json& value, int64_t max) {
+  if (!value.is_number_unsigned() ||
+      value.get<uint64_t>() > static_cast<uint64_t>(max)) {
+    return BadField(key, value,
+                    absl::StrCat("a whole number in [0, ", max, "]"));
+  }
+  return value.get<int64_t>();
+}
+
+}  // namespace nacre

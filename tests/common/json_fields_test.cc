@@ -1,0 +1,60 @@
+#include "common/json_fields.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace nacre {
+namespace {
+
+std::string ErrorOf(const absl::Status& status) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+TEST(ParseJsonObjectTest, NamesWhatIsNone) {
+  EXPECT_EQ((*ParseJsonObject(R"({"a":1})", "x.json"))["a"], 1);
+  EXPECT_EQ(ErrorOf(ParseJsonObject("{", "x.json").status()),
+            "x.json is not valid JSON (1 bytes)");
+  EXPECT_EQ(ErrorOf(ParseJsonObject("[]", "x.json").status()),
+            "x.json is array, expected an object");
+}
+
+TEST(JsonFieldsTest, AbsentAndNullAreAlike) {
+  const Json object = {{"null", nullptr}, {"text", "t"}, {"on", true}};
+  EXPECT_EQ(FindField(object, "none"), nullptr);
+  EXPECT_EQ(FindField(object, "null"), nullptr);
+  EXPECT_EQ(*StringField(object, "text", "p"), "t");
+  EXPECT_EQ(*StringFieldOr(object, "null", "other", "p"), "other");
+  EXPECT_EQ(*StringFieldOr(object, "text", "other", "p"), "t");
+  EXPECT_TRUE(*BoolFieldOr(object, "on", false, "p"));
+  EXPECT_TRUE(*BoolFieldOr(object, "none", true, "p"));
+  EXPECT_FALSE(OptionalBoolField(object, "none", "p")->has_value());
+}
+
+TEST(JsonFieldsTest, ErrorsNameThePath) {
+  const Json object = {{"number", 3}};
+  EXPECT_EQ(ErrorOf(StringField(object, "none", "p").status()),
+            "p.none is missing");
+  EXPECT_EQ(ErrorOf(StringField(object, "number", "p").status()),
+            "p.number is number, expected a string");
+  EXPECT_EQ(ErrorOf(BoolFieldOr(object, "number", false, "p").status()),
+            "p.number is number, expected a boolean");
+}
+
+TEST(JsonFieldsTest, NumbersHaveALimit) {
+  EXPECT_EQ(*NumberUpTo("x", 2.5, 2.5), 2.5);
+  EXPECT_EQ(*WholeNumberUpTo("x", 7u, 7), 7);
+  for (const Json& value : {Json(2.6), Json(-1), Json("2"), Json()}) {
+    EXPECT_EQ(ErrorOf(NumberUpTo("x", value, 2.5).status()),
+              "\"x\" is " + value.dump() + ", not a number in [0, 2.5]");
+  }
+  for (const Json& value : {Json(8u), Json(-1), Json(2.5), Json()}) {
+    EXPECT_EQ(ErrorOf(WholeNumberUpTo("x", value, 7).status()),
+              "\"x\" is " + value.dump() + ", not a whole number in [0, 7]");
+  }
+}
+
+}  // namespace
+}  // namespace nacre
