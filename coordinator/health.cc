@@ -38,17 +38,11 @@ Health::~Health() {
 }
 
 void Health::OnTick(const std::vector<WorkerStatus>& workers) {
-  const bool has_target = AnyReady(workers, WorkerRole::kTarget);
   const bool has_draft = AnyReady(workers, WorkerRole::kDraft);
   absl::MutexLock lock(&mu_);
-  if (has_target == has_target_ && has_draft == has_draft_) return;
-  if (has_target != has_target_ && !draining_) {
-    if (has_target) {
-      spdlog::info("ready: a target takes sessions");
-    } else {
-      spdlog::warn("not ready: no target takes sessions");
-    }
-  }
+  const Target before = target_;
+  SeeTarget(AnyReady(workers, WorkerRole::kTarget));
+  if (target_ == before && has_draft == has_draft_) return;
   if (has_draft != has_draft_ && !draining_) {
     if (has_draft) {
       spdlog::info("a draft takes sessions");
@@ -56,9 +50,33 @@ void Health::OnTick(const std::vector<WorkerStatus>& workers) {
       spdlog::warn("degraded: no draft takes sessions");
     }
   }
-  has_target_ = has_target;
   has_draft_ = has_draft;
   Publish();
+}
+
+void Health::SeeTarget(bool is_there) {
+  const Target before = target_;
+  const int64_t now_ns = options_.now_ns();
+  if (is_there) {
+    target_ = Target::kThere;
+  } else if (before == Target::kThere && options_.hold_ns > 0) {
+    target_ = Target::kAwaited;
+    awaited_until_ns_ = After(now_ns, options_.hold_ns);
+  } else if (before != Target::kAwaited || now_ns >= awaited_until_ns_) {
+    target_ = Target::kNone;
+  }
+  if (target_ == before || draining_) return;
+  switch (target_) {
+    case Target::kThere:
+      spdlog::info("ready: a target takes sessions");
+      break;
+    case Target::kAwaited:
+      spdlog::warn("no target takes sessions: requests wait for one");
+      break;
+    case Target::kNone:
+      spdlog::warn("not ready: no target takes sessions");
+      break;
+  }
 }
 
 void Health::Drain() {
@@ -71,20 +89,24 @@ telemetry::HealthState Health::state() const {
   absl::MutexLock lock(&mu_);
   telemetry::HealthState state;
   state.live = !hung_;
-  state.ready = !hung_ && !draining_ && has_target_;
-  state.note = hung_          ? "the dispatcher hangs"
-               : draining_    ? "draining"
-               : !has_target_ ? "no target takes sessions"
-               : !has_draft_  ? "degraded, no draft takes sessions"
-                              : "";
+  state.ready = IsReady();
+  state.note = hung_                         ? "the dispatcher hangs"
+               : draining_                   ? "draining"
+               : target_ == Target::kNone    ? "no target takes sessions"
+               : target_ == Target::kAwaited ? "waits for a target"
+               : !has_draft_ ? "degraded, no draft takes sessions"
+                             : "";
   return state;
 }
 
+bool Health::IsReady() const {
+  return !hung_ && !draining_ && target_ != Target::kNone;
+}
+
 void Health::Publish() {
-  const bool ready = !hung_ && !draining_ && has_target_;
   options_.set_serving("liveness", !hung_);
-  options_.set_serving("readiness", ready);
-  options_.set_serving("", ready);
+  options_.set_serving("readiness", IsReady());
+  options_.set_serving("", IsReady());
 }
 
 void Health::Watch() {

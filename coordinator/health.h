@@ -4,7 +4,8 @@
 //
 //   liveness   the ticks go on: whoever takes the dispatcher's lock, as every
 //              event of a worker and every request does, lets go of it again
-//   readiness  and a target takes sessions, and the coordinator does not drain
+//   readiness  and a target takes sessions, or requests wait for one that may
+//              come back, and the coordinator does not drain
 //   startup    for good, once there is a Health
 //   ""         as readiness
 //
@@ -14,6 +15,7 @@
 #ifndef COORDINATOR_HEALTH_H_
 #define COORDINATOR_HEALTH_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>
@@ -22,6 +24,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "coordinator/clock.h"
 #include "coordinator/status_views.h"
 #include "coordinator/tick_thread.h"
 #include "telemetry/health_state.h"
@@ -39,6 +42,10 @@ class Health {
     // Of asking for a tick and looking whether the last one came. A hang shows
     // two periods after hang_timeout.
     absl::Duration period = absl::Milliseconds(500);
+    // How long it stays ready after its last target has left, as new requests
+    // wait for the next one; 0: they do not.
+    int64_t hold_ns = 0;
+    Clock now_ns = MonotonicNs;  // of the hold
   };
 
   // Live from here on, ready when a tick has seen a target.
@@ -54,7 +61,12 @@ class Health {
   telemetry::HealthState state() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  // What a new request meets.
+  enum class Target { kNone, kAwaited, kThere };
+
   void Watch();
+  void SeeTarget(bool is_there) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsReady() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tells the servers what follows from the fields below.
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -62,7 +74,8 @@ class Health {
   mutable absl::Mutex mu_;
   bool hung_ ABSL_GUARDED_BY(mu_) = false;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
-  bool has_target_ ABSL_GUARDED_BY(mu_) = false;
+  Target target_ ABSL_GUARDED_BY(mu_) = Target::kNone;
+  int64_t awaited_until_ns_ ABSL_GUARDED_BY(mu_) = 0;
   bool has_draft_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;

@@ -174,6 +174,9 @@ absl::Status Run(const Flags& flags) {
                                           bool serving) {
     servers->SetServing(service, serving);
   };
+  if (limits.hold_without_target) {
+    health_options.hold_ns = limits.queue_timeout_ns;
+  }
   Health health(std::move(health_options));
   NACRE_RETURN_IF_ERROR(
       observability.Start(&registry, [&health] { return health.state(); }));

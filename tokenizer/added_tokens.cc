@@ -108,6 +108,9 @@ std::vector<TextSegment> AddedTokens::Split(absl::string_view text, Pass pass,
       begin = std::max(begin, done);
     }
     if (token.rstrip) end += LeadingSpaceSize(text.substr(end));
+    // The token before took all of it. `tokenizers` drops it, too, but fails
+    // where that one took even more.
+    if (begin >= end) continue;
     if (done < begin) segments.push_back({done, begin, -1});
     segments.push_back({begin, end, token.id});
     // Also where the token before took white space beyond it.

@@ -51,7 +51,8 @@ class HealthTest : public ::testing::Test {
   }
 
   // No hang is seen by mistake, however busy the machine is.
-  void StartHealth(absl::Duration hang_timeout = absl::Hours(1)) {
+  void StartHealth(absl::Duration hang_timeout = absl::Hours(1),
+                   int64_t hold_ns = 0) {
     Health::Options options;
     options.ticks = &ticks_;
     options.set_serving = [this](const std::string& service, bool serving) {
@@ -59,12 +60,15 @@ class HealthTest : public ::testing::Test {
     };
     options.hang_timeout = hang_timeout;
     options.period = absl::Milliseconds(5);
+    options.hold_ns = hold_ns;
+    options.now_ns = [this] { return now_ns_.load(); };
     health_ = std::make_unique<Health>(std::move(options));
     http_ = *telemetry::MetricsServer::Start(
         {"127.0.0.1:0", ""}, {}, [this] { return health_->state(); });
     ticks_.Start([this] {
       const int64_t next_ns = dispatcher_.Tick();
       health_->OnTick(dispatcher_.workers());
+      ++num_ticks_;
       return next_ns;
     });
   }
@@ -102,8 +106,20 @@ class HealthTest : public ::testing::Test {
     }
   }
 
+  // Until one has begun and ended that sees the clock as it is.
+  void AwaitTick() {
+    const int64_t seen = num_ticks_;
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (num_ticks_ < seen + 2) {
+      ASSERT_LT(absl::Now(), deadline);
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+
   const ByteTokenizer tokenizer_;
   HangingObserver observer_;
+  std::atomic<int64_t> num_ticks_{0};
+  std::atomic<int64_t> now_ns_{1000 * kSecond};  // of the hold
   TickThread ticks_;
   Dispatcher dispatcher_{
       {.tokenizer = &tokenizer_,
@@ -157,6 +173,54 @@ TEST_F(HealthTest, ReadinessFollowsTheTargetsAndNamesAMissingDraft) {
   Await("readiness", kServing);
   dispatcher_.RemoveWorker(target);
   Await("readiness", kNotServing);
+}
+
+// Clients that are sent by readiness find the queue in which they may wait.
+TEST_F(HealthTest, WhileRequestsWaitForATargetItIsReady) {
+  StartHealth(/*hang_timeout=*/absl::Hours(1), /*hold_ns=*/60 * kSecond);
+  AwaitNote("no target takes sessions");  // there has been none to wait for
+  EXPECT_EQ(Check("readiness"), kNotServing);
+  const uint64_t target = Add(WorkerRole::kTarget);
+  Await("readiness", kServing);
+  now_ns_ += 1000 * kSecond;  // counts from the end of the last target
+  dispatcher_.DrainWorker(target);
+  AwaitNote("waits for a target");
+  EXPECT_EQ(Check("readiness"), kServing);
+  EXPECT_EQ(Check(""), kServing);
+  const std::string answer = Get("/readiness");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\nok: waits for a target\n"));
+
+  // Back for a moment, it is waited for anew.
+  now_ns_ += 59 * kSecond;
+  dispatcher_.ResumeWorker(target);
+  AwaitNote("degraded, no draft takes sessions");
+  dispatcher_.RemoveWorker(target);
+  AwaitNote("waits for a target");
+  now_ns_ += 60 * kSecond - 1;
+  AwaitTick();
+  EXPECT_EQ(Check("readiness"), kServing);
+  now_ns_ += 1;
+  AwaitNote("no target takes sessions");
+  Await("readiness", kNotServing);
+  Await("", kNotServing);
+  AwaitTick();
+  EXPECT_EQ(Check("readiness"), kNotServing);
+  Add(WorkerRole::kTarget);
+  Await("readiness", kServing);
+}
+
+TEST_F(HealthTest, ForATargetThatIsWaitedForForEverItStaysReady) {
+  StartHealth(/*hang_timeout=*/absl::Hours(1), /*hold_ns=*/kNever);
+  const uint64_t target = Add(WorkerRole::kTarget);
+  Await("readiness", kServing);
+  dispatcher_.RemoveWorker(target);
+  AwaitNote("waits for a target");
+  now_ns_ = kNever - 1;
+  AwaitTick();
+  EXPECT_EQ(Check("readiness"), kServing);
+  health_->Drain();
+  EXPECT_EQ(Check("readiness"), kNotServing);
 }
 
 TEST_F(HealthTest, ADispatcherThatHangsTurnsLivenessRedUntilItGoesOn) {

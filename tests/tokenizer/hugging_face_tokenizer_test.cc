@@ -106,6 +106,18 @@ TEST(HuggingFaceTokenizerTest, SpecialTokensInTextAreOptional) {
   EXPECT_EQ(tokenizer->PieceToId("<s>"), 3);
 }
 
+// `tokenizers` fails at these: no golden can have them.
+TEST(HuggingFaceTokenizerTest, ATokenInWhiteSpaceThatAnotherTookIsLeftOut) {
+  json file = SmallFile();
+  file["added_tokens"] = json::parse(R"([
+      {"id": 3, "content": "<s>", "special": true, "rstrip": true},
+      {"id": 4, "content": "  ", "normalized": false, "lstrip": true}])");
+  const auto tokenizer = *ParseJson(file);
+  EXPECT_THAT(*tokenizer->Encode("<s>   a"), ElementsAre(3, 0));
+  EXPECT_THAT(*tokenizer->Encode("b<s>         "), ElementsAre(1, 3));
+  EXPECT_THAT(*tokenizer->Encode("a   <s>    b"), ElementsAre(0, 4, 3, 1));
+}
+
 TEST(HuggingFaceTokenizerTest, ConfigTakesThePlaceOfTheTemplate) {
   const std::string file = ReadTestFile("llama3.json");
   TokenizerConfig config;

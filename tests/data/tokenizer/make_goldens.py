@@ -419,6 +419,11 @@ def make_components():
             "pre_tokenizer": split(r"\w", "Isolated")},
          ["\u32ff\ua7f2\U00010781", "\U00011935\U00011930 \U00011938",
           "a\u0315\u0897\u0301\u0323"]),
+        ("added tokens in white space that another took", {"added_tokens": added(
+            size, ("<s>", {"special": True, "rstrip": True}),
+            ("  ", {"lstrip": True}), (" \n", {"lstrip": True, "rstrip": True}))},
+         ["<s>  a", "a <s>  <s>  b", "  <s>  ", "<s> \n", "<s> \n a",
+          "<s> \n \n  b", "a \n<s>\n a<s>", "b   \n<s>"]),
     ]
 
     rng = random.Random(31)
