@@ -10,8 +10,8 @@
 namespace nacre::speculation {
 namespace {
 
-constexpr double kPriorPositions = 4;
-constexpr double kMemory = 64;
+constexpr double kPriorRanks = 4;
+constexpr double kRankMemory = 64;
 // Given a mismatch, the share of ranks 2 to 8 and of those beyond: 100 GSM8K
 // prompts of the bundled pair, temperatures 0, 0.8 and 1 together.
 constexpr double kMismatchShares[kBeyond - 1] = {0.43, 0.17, 0.09, 0.06,
@@ -22,8 +22,8 @@ constexpr double kCalibrationMemory = 1024;
 constexpr double kPriorCurvature = 10;
 
 // Softmax of `scores` * inverse_tau.                    weights [scores.size()]
-void FillSoftmax(absl::Span<const float> scores, double inverse_tau,
-                 double* weights) {
+void FillRankWeights(absl::Span<const float> scores, double inverse_tau,
+                     double* weights) {
   double sum = 0;
   for (size_t i = 0; i < scores.size(); ++i) {
     // The first is the largest: no overflow.
@@ -36,18 +36,18 @@ void FillSoftmax(absl::Span<const float> scores, double inverse_tau,
 
 }  // namespace
 
-RankHistogram::RankHistogram(double prior_alpha) : total_(kPriorPositions) {
-  weights_[0] = kPriorPositions * prior_alpha;
+RankHistogram::RankHistogram(double prior_alpha) : total_(kPriorRanks) {
+  weights_[0] = kPriorRanks * prior_alpha;
   for (int i = 1; i < kBeyond; ++i) {
     weights_[static_cast<size_t>(i)] =
-        kPriorPositions * (1 - prior_alpha) * kMismatchShares[i - 1];
+        kPriorRanks * (1 - prior_alpha) * kMismatchShares[i - 1];
   }
 }
 
 void RankHistogram::Add(int rank) {
   const int kept = rank >= 1 && rank <= kRanks ? rank : kBeyond;
-  if (total_ >= kMemory) {
-    const double fade = 1 - 1 / (kMemory + 1);
+  if (total_ >= kRankMemory) {
+    const double fade = 1 - 1 / (kRankMemory + 1);
     for (double& weight : weights_) weight *= fade;
     total_ *= fade;
   }
@@ -78,7 +78,7 @@ void ScoreCalibration::Apply(absl::Span<const float> scores,
       scores.size() <= kRanks && scores.size() == log2_probabilities.size(),
       "as many probabilities as candidates");
   double weights[kRanks];
-  FillSoftmax(scores, inverse_tau_, weights);
+  FillRankWeights(scores, inverse_tau_, weights);
   for (size_t i = 0; i < scores.size(); ++i) {
     log2_probabilities[i] =
         std::min(0.0f, static_cast<float>(std::log2(weights[i] * within())));
@@ -96,7 +96,7 @@ void ScoreCalibration::Add(absl::Span<const float> scores, int rank) {
   // d/db and -d2/db2 of b * score - log(sum of e^(b * score)), b = 1 / tau:
   // the score above its mean, and the variance.
   double weights[kRanks];
-  FillSoftmax(scores, inverse_tau_, weights);
+  FillRankWeights(scores, inverse_tau_, weights);
   double mean = 0;
   double variance = 0;
   for (int i = 0; i < count; ++i) mean += weights[i] * scores[i];
