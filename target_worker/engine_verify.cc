@@ -193,16 +193,14 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
     }
     JudgeLastRow(session, last_row);
   }
-  const int position = session.schedule.generated();
   const int num_tokens = FinishVerify(session, std::move(span));
-  RecordHidden(session, position, num_tokens);
-  PublishHidden(session, HiddenRow(session, num_tokens - 1));
+  ShowStep(session, num_tokens, /*is_held=*/false);
 }
 
 void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
                                Span span) {
   const int row = static_cast<int>(session.drawn.size());
-  const absl::Span<const float> hidden = HiddenRow(session, row);
+  const absl::Span<const float> hidden = RowToHold(session, row);
   absl::optional<speculation::Verdict> accepted =
       session.schedule.CommitAccepted();
   if (accepted.has_value()) {
@@ -211,7 +209,7 @@ void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
     SendVerdict(session, *std::move(accepted));
     session.drawn.clear();
     session.logprobs.clear();
-    PublishHidden(session, HiddenRow(session, row - 1));
+    ShowStep(session, row, /*is_held=*/true);
   }
   session.hold = Session::Hold{{logits.begin(), logits.end()},
                                {hidden.begin(), hidden.end()},
@@ -228,7 +226,7 @@ void TargetEngine::EndHolds(int64_t now_ns) {
     Session::Hold hold = *std::exchange(session.hold, absl::nullopt);
     JudgeLastRow(session, hold.logits);
     FinishVerify(session, std::move(hold.verify));
-    PublishHidden(session, hold.hidden);
+    ShowRows(session, hold.hidden, 1, /*is_held=*/true);
   }
 }
 

@@ -25,6 +25,7 @@
 #include "worker/event_outbox.h"
 #include "worker/feature_file.h"
 #include "worker/step_budget.h"
+#include "worker/step_tap.h"
 #include "worker/tensors/tensor_publisher.h"
 #include "worker/typed_session_engine.h"
 
@@ -129,20 +130,25 @@ class TargetEngine final
   void SendVerdict(Session& session, speculation::Verdict verdict);
   // Ends the held steps whose last row has something to judge, or will not.
   void EndHolds(int64_t now_ns);
-  // The hidden state of one of its rows in the step that has just run; empty
-  // where nobody reads it (engine_hidden.cc).
-  absl::Span<const float> HiddenRow(const Session& session, int row);
+  // Hidden states of a session's rows in the step that has just run, for the
+  // tap (engine_hidden.cc).
+  static worker::StepTaps TapsOf(const Options& options);
+  worker::TapSession Tapped(const Session& session, bool is_held) const;
   absl::Span<const float> HiddenRows(const Session& session, int row,
                                      int count);
-  // That of the row that gave the last committed token, after the verdict.
-  void PublishHidden(const Session& session, absl::Span<const float> values);
-  // Those of all tokens that the step has committed, the first at `position` of
-  // the answer. A step that held its last row is left out.
-  void RecordHidden(const Session& session, int position, int num_tokens);
+  // That of a row to be shown when its step has ended; empty: it is not read.
+  absl::Span<const float> RowToHold(const Session& session, int row);
+  // After the verdict: those of the step's first rows, which have committed so
+  // many tokens.
+  void ShowStep(const Session& session, int num_tokens, bool is_held);
+  // Those that gave the last committed tokens.
+  void ShowRows(const Session& session, absl::Span<const float> hidden,
+                int num_tokens, bool is_held);
   void NoteDraftWait(Session& session, absl::optional<int64_t> deadline_ns,
                      int64_t now_ns, worker::StepOutcome* outcome);
 
   const Options options_;
+  worker::StepTaps taps_;
 
   // The step being run.
   std::vector<model::SequenceRows> batch_;
