@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "draft_worker/engine_session.h"
+#include "draft_worker/feature_recorder.h"
 #include "draft_worker/hidden_sink.h"
 #include "model/model_drafter.h"
 #include "worker/common_prefix.h"
@@ -17,6 +18,11 @@ using wire::Span;
 using worker::WorkerState;
 
 namespace {
+
+std::unique_ptr<worker::StepTap> TapOf(const DraftEngine::Options& options) {
+  if (options.features == nullptr) return nullptr;
+  return std::make_unique<FeatureRecorder>(options.features);
+}
 
 std::unique_ptr<model::Drafter> DrafterOf(DraftEngine::Options* options) {
   if (options->drafter != nullptr) return std::move(options->drafter);
@@ -37,6 +43,7 @@ DraftEngine::DraftEngine(std::unique_ptr<model::Drafter> drafter,
                          options.send),
       options_(std::move(options)),
       drafter_(std::move(drafter)),
+      tap_(TapOf(options_)),
       hidden_sink_(std::make_shared<HiddenSink>(this)) {
   drafter_->SetInterrupt([this] { return IsStepPointless(); });
   Publish();
@@ -45,8 +52,8 @@ DraftEngine::DraftEngine(std::unique_ptr<model::Drafter> drafter,
 DraftEngine::~DraftEngine() {
   drafter_->SetInterrupt(nullptr);
   // Of sessions that nobody closed.
-  for (Session& session : sessions()) {
-    if (session.features.has_value()) session.features->OnClosed();
+  for (const Session& session : sessions()) {
+    if (tap_ != nullptr) tap_->OnClosed(Tapped(session));
   }
   hidden_sink_->Detach();
   RemoveAll();
@@ -64,7 +71,7 @@ absl::Status DraftEngine::Prepare() {
         absl::StrCat("the drafter fills in ", traits.tokens_per_call,
                      " tokens a call, and chains are drafted by one"));
   }
-  if (options_.features != nullptr && !traits.shows_logits) {
+  if (tap_ != nullptr && tap_->ReadsLogits() && !traits.shows_logits) {
     return absl::FailedPreconditionError(
         "--record-features needs logits, which this drafter does not show");
   }
@@ -179,8 +186,12 @@ void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
     node.max_children = session.ratio.has_value() ? 0 : 1;
     node.sampler = &session.sampler;
     node.history = &session.history;
-    node.shows_logits = session.reads_logits();
-    node.shows_hidden = session.reads_hidden();
+    node.shows_logits =
+        session.reads_logits() || (tap_ != nullptr && tap_->ReadsLogits());
+    node.shows_hidden =
+        session.reads_hidden() ||
+        (tap_ != nullptr &&
+         tap_->ReadsHidden(Tapped(session)) != worker::StepTap::Rows::kNone);
   }
   batch_.push_back(node);
   stepping_.push_back(&session);
@@ -198,6 +209,13 @@ void DraftEngine::PlanNextSteps() {
     const bool stops = session.length.has_value() && session.length->WillStop();
     batch_[i].goes_on = session.schedule.WantsStepAfterNext(stops);
   }
+}
+
+worker::TapSession DraftEngine::Tapped(const Session& session) const {
+  return {.key = {session.stream, session.id},
+          .request_id = session.request_id,
+          .prompt_length = session.prompt_length,
+          .vocab_limit = session.vocab_limit};
 }
 
 void DraftEngine::DraftAll() {
@@ -250,8 +268,11 @@ void DraftEngine::Draft(Session& session, const model::Proposal& proposal) {
     // The row that was fed stays: what comes next stands behind it.
     return;
   }
-  if (session.features.has_value()) {
-    session.features->OnDrafted(length, token_id, logits, hidden);
+  if (tap_ != nullptr) {
+    tap_->OnRows(Tapped(session), {.position = length,
+                                   .token_ids = {&token_id, 1},
+                                   .logits = logits,
+                                   .hidden = kernels::FloatView(hidden)});
   }
   session.drew = true;
   speculation::Tail tail =

@@ -21,13 +21,15 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "draft_worker/draft_messages.h"
-#include "draft_worker/feature_recorder.h"
 #include "draft_worker/policy_library.h"
 #include "model/drafter.h"
 #include "model/language_model.h"
 #include "worker/engine.h"
 #include "worker/event_outbox.h"
+#include "worker/feature_file.h"
 #include "worker/step_budget.h"
+#include "worker/step_tap.h"
+#include "worker/tensors/tensor_reader.h"
 #include "worker/typed_session_engine.h"
 
 namespace nacre::draft_worker {
@@ -128,6 +130,8 @@ class DraftEngine final
   // (engine_interrupt.cc). Changes no session: commands apply after a forward.
   bool IsStepPointless();
   void NotePointless(const DraftCommands& commands);
+  // The session as the tap knows it.
+  worker::TapSession Tapped(const Session& session) const;
   // For all of the step. Chunks of prompts have a proposal, too, which is only
   // looked at: it depends on all KV of the chunk.
   void DraftAll();
@@ -138,6 +142,7 @@ class DraftEngine final
 
   const Options options_;
   const std::unique_ptr<model::Drafter> drafter_;
+  const std::unique_ptr<worker::StepTap> tap_;  // null: none
   PolicyLibrary no_files_;
   absl::flat_hash_map<uint64_t, Session*> by_hidden_channel_;
   std::vector<float> hidden_copy_;  // of the target's, where it is a device's

@@ -132,20 +132,14 @@ absl::StatusOr<std::unique_ptr<EngineSession>> DraftEngine::NewSession(
       std::move(history));
   session->opening_note = std::move(made.note);
   session->sequence = std::move(sequence);
+  session->prompt_length = open.prompt_length;
+  session->vocab_limit = vocab_limit;
   session->reserved_length = reserved_length;
   if (made.length != nullptr) {
     session->length.emplace(std::move(made.length), open.prompt_length,
                             vocab_limit);
   }
   if (is_ratio) session->ratio.emplace(open.sampling.seed);
-  if (options_.features != nullptr) {
-    session->features.emplace(
-        SessionFeatures::Options{.file = options_.features,
-                                 .request_id = open.request_id,
-                                 .session_id = open.session_id,
-                                 .prompt_length = open.prompt_length,
-                                 .vocab_limit = vocab_limit});
-  }
   return session;
 }
 
@@ -155,7 +149,7 @@ void DraftEngine::OnOpened(Session& session, OpenDraft& open) {
 
 void DraftEngine::OnClosing(worker::EngineSession& closing) {
   auto& session = static_cast<Session&>(closing);
-  if (session.features.has_value()) session.features->OnClosed();
+  if (tap_ != nullptr) tap_->OnClosed(Tapped(session));
   UnsubscribeHidden(session);
 }
 
@@ -195,8 +189,9 @@ void DraftEngine::ApplyCommit(Session& session,
   session.touched = true;
   if (session.length.has_value()) session.length->OnCommit(session.schedule);
   if (session.hidden.has_value()) RenewHidden(session);
-  if (session.features.has_value()) {
-    session.features->OnCommit(session.schedule.last_commit());
+  if (tap_ != nullptr) {
+    const DraftSession::CommitReport& report = schedule.last_commit();
+    tap_->OnVerdict(Tapped(session), report.accepted, report.rejected);
   }
   if (kept < length_before || schedule.length() != length_before) {
     session.cut = true;

@@ -10,7 +10,6 @@
 
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
-#include "draft_worker/feature_recorder.h"
 #include "draft_worker/hidden_states.h"
 #include "draft_worker/length_control.h"
 #include "draft_worker/ratio_draw.h"
@@ -31,6 +30,8 @@ struct EngineSession : worker::EngineSession {
   int num_tokens() const override { return schedule.length(); }
 
   speculation::DraftSession schedule;
+  int prompt_length = 0;
+  int vocab_limit = 0;      // only ids below are drawn
   int reserved_length = 0;  // of the sequence's KV
   model::Sampler sampler;
   absl::optional<LengthControl> length;  // of its policy, if any
@@ -38,10 +39,9 @@ struct EngineSession : worker::EngineSession {
   // Its KV was once complete. A session drafts only from then on, so that a
   // kDraft span never holds a prompt.
   bool prefilled = false;
-  bool touched = true;  // by a command, since its last stop notice
-  absl::optional<SessionFeatures> features;  // where they are recorded
-  absl::optional<RatioDraw> ratio;           // where the ratio test verifies
-  absl::optional<HiddenStates> hidden;       // while its policy gets them
+  bool touched = true;              // by a command, since its last stop notice
+  absl::optional<RatioDraw> ratio;  // where the ratio test verifies
+  absl::optional<HiddenStates> hidden;  // while its policy gets them
 
   // Its part of the step being run.
   bool drafts = false;
@@ -52,14 +52,12 @@ struct EngineSession : worker::EngineSession {
 
   // Tokens whose KV is missing, the last one left out: that is fed to draft.
   int unfed_rows() const { return schedule.kv_limit() - sequence->length(); }
-  // Whether anybody reads the logits besides the sampler.
+  // Whether the session itself reads the logits besides the sampler.
   bool reads_logits() const {
-    return ratio.has_value() || features.has_value() ||
-           (length.has_value() && length->needs_logits());
+    return ratio.has_value() || (length.has_value() && length->needs_logits());
   }
   bool reads_hidden() const {
-    return (length.has_value() && length->needs_hidden()) ||
-           (features.has_value() && features->needs_hidden());
+    return length.has_value() && length->needs_hidden();
   }
   // Its committed tokens: what is drafted behind them may be cut again.
   absl::Span<const int32_t> settled() const {

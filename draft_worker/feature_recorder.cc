@@ -86,4 +86,37 @@ void SessionFeatures::AppendHidden(const char* key, Row& row,
   }
 }
 
+void FeatureRecorder::OnRows(const worker::TapSession& session,
+                             const worker::TapRows& rows) {
+  NACRE_CHECK(rows.token_ids.size() == 1, "a draft draws one token a step");
+  const auto it = sessions_
+                      .try_emplace(session.key,
+                                   SessionFeatures::Options{
+                                       .file = file_,
+                                       .request_id = session.request_id,
+                                       .session_id = session.key.second,
+                                       .prompt_length = session.prompt_length,
+                                       .vocab_limit = session.vocab_limit})
+                      .first;
+  it->second.OnDrafted(rows.position, rows.token_ids.front(), rows.logits,
+                       rows.hidden.OnHost(&copy_));
+}
+
+void FeatureRecorder::OnVerdict(const worker::TapSession& session, int accepted,
+                                bool rejected) {
+  const auto it = sessions_.find(session.key);
+  if (it == sessions_.end()) return;
+  speculation::DraftSession::CommitReport report;
+  report.accepted = accepted;
+  report.rejected = rejected;
+  it->second.OnCommit(report);
+}
+
+void FeatureRecorder::OnClosed(const worker::TapSession& session) {
+  const auto it = sessions_.find(session.key);
+  if (it == sessions_.end()) return;
+  it->second.OnClosed();
+  sessions_.erase(it);
+}
+
 }  // namespace nacre::draft_worker

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,8 @@
 #include "speculation/draft_session.h"
 #include "speculation/policies/length_policy.h"
 #include "worker/feature_file.h"
+#include "worker/step_tap.h"
+#include "worker/streams.h"
 
 namespace nacre::draft_worker {
 
@@ -75,6 +78,29 @@ class SessionFeatures {
 
   const Options options_;
   std::deque<Row> unverified_;  // of positions without a gap
+};
+
+// Of all sessions of an engine.
+class FeatureRecorder final : public worker::StepTap {
+ public:
+  explicit FeatureRecorder(worker::FeatureFile* file)  // outlives it
+      : file_(file) {}
+
+  bool ReadsLogits() const override { return true; }
+  Rows ReadsHidden(const worker::TapSession&) const override {
+    return file_->hidden() != nullptr ? Rows::kAll : Rows::kNone;
+  }
+  // One row each.
+  void OnRows(const worker::TapSession& session,
+              const worker::TapRows& rows) override;
+  void OnVerdict(const worker::TapSession& session, int accepted,
+                 bool rejected) override;
+  void OnClosed(const worker::TapSession& session) override;
+
+ private:
+  worker::FeatureFile* const file_;
+  std::map<worker::SessionKey, SessionFeatures> sessions_;  // that drafted
+  std::vector<float> copy_;  // of what lies on a device
 };
 
 }  // namespace nacre::draft_worker

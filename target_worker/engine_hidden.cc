@@ -1,19 +1,35 @@
-// How the target engine lets drafts read its hidden states, and records them.
+// How the target engine shows its hidden states to its tap.
 
 #include "target_worker/engine_session.h"
+#include "target_worker/hidden_publisher.h"
 #include "target_worker/state_recorder.h"
 #include "target_worker/target_engine.h"
 
 namespace nacre::target_worker {
 
-kernels::FloatView TargetEngine::HiddenRow(const Session& session, int row) {
-  // Behind the end nothing is drafted.
-  if (session.hidden_channel == 0 || options_.tensors == nullptr ||
-      session.closing || session.schedule.finished() ||
-      !options_.tensors->HasReaders(session.hidden_channel)) {
-    return {};
+using Rows = worker::StepTap::Rows;
+
+worker::StepTaps TargetEngine::TapsOf(const Options& options) {
+  worker::StepTaps taps;
+  if (options.tensors != nullptr) {
+    taps.Add(std::make_unique<HiddenPublisher>(options.tensors));
   }
-  return HiddenRows(session, row, 1);
+  if (options.features != nullptr) {
+    taps.Add(std::make_unique<StateRecorder>(options.features));
+  }
+  return taps;
+}
+
+worker::TapSession TargetEngine::Tapped(const Session& session,
+                                        bool is_held) const {
+  const speculation::TargetSession& schedule = session.schedule;
+  return {.key = {session.stream, session.id},
+          .request_id = session.request_id,
+          .prompt_length = schedule.committed_length() - schedule.generated(),
+          .hidden_channel = session.hidden_channel,
+          .hidden_epoch = session.hidden_epoch,
+          .has_ended = schedule.finished(),
+          .is_held = is_held};
 }
 
 kernels::FloatView TargetEngine::HiddenRows(const Session& session, int row,
@@ -26,27 +42,35 @@ kernels::FloatView TargetEngine::HiddenRows(const Session& session, int row,
   return hidden_.subview(first * size, static_cast<size_t>(count) * size);
 }
 
-void TargetEngine::RecordHidden(const Session& session, int position,
-                                int num_tokens) {
-  if (options_.features == nullptr || session.closing) return;
-  RecordStates({session.request_id, session.id, position, num_tokens,
-                HiddenRows(session, 0, num_tokens).OnHost(&hidden_copy_)},
-               options_.features);
+kernels::FloatView TargetEngine::RowToHold(const Session& session, int row) {
+  if (session.closing ||
+      taps_.ReadsHidden(Tapped(session, /*is_held=*/true)) == Rows::kNone) {
+    return {};
+  }
+  return HiddenRows(session, row, 1);
 }
 
-void TargetEngine::PublishHidden(const Session& session,
-                                 const kernels::FloatView& values) {
-  // A held row may have been the last.
-  if (values.empty() || session.closing || session.schedule.finished()) return;
-  worker::Tensor tensor;
-  tensor.tag.channel = session.hidden_channel;
-  tensor.tag.epoch = session.hidden_epoch;
-  // The token that this gave is the last one, which has not been fed yet.
-  tensor.tag.position = session.schedule.committed_length() - 2;
-  tensor.tag.after_norm = true;
-  tensor.shape = {static_cast<int>(values.size())};
-  tensor.values = values;
-  options_.tensors->Publish(tensor);
+void TargetEngine::ShowStep(const Session& session, int num_tokens,
+                            bool is_held) {
+  if (taps_.empty() || session.closing || num_tokens == 0) return;
+  const Rows reads = taps_.ReadsHidden(Tapped(session, is_held));
+  if (reads == Rows::kNone) return;
+  const int first = reads == Rows::kAll ? 0 : num_tokens - 1;
+  ShowRows(session, HiddenRows(session, first, num_tokens - first),
+           num_tokens - first, is_held);
+}
+
+void TargetEngine::ShowRows(const Session& session,
+                            const kernels::FloatView& hidden, int num_tokens,
+                            bool is_held) {
+  if (hidden.empty() || session.closing) return;
+  const int position = session.schedule.committed_length() - num_tokens;
+  taps_.OnRows(Tapped(session, is_held),
+               {.position = position,
+                .token_ids = absl::MakeConstSpan(session.schedule.committed())
+                                 .subspan(static_cast<size_t>(position)),
+                .logits = {},
+                .hidden = hidden});
 }
 
 }  // namespace nacre::target_worker

@@ -193,17 +193,15 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
     }
     JudgeLastRow(session, last_row);
   }
-  const int position = session.schedule.generated();
   const int num_tokens = FinishVerify(session, std::move(span));
-  RecordHidden(session, position, num_tokens);
-  PublishHidden(session, HiddenRow(session, num_tokens - 1));
+  ShowStep(session, num_tokens, /*is_held=*/false);
 }
 
 void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
                                Span span) {
   const int row = static_cast<int>(session.drawn.size());
   // Its step may end after the model has computed others.
-  const kernels::FloatView hidden = HiddenRow(session, row);
+  const kernels::FloatView hidden = RowToHold(session, row);
   std::vector<float> kept_hidden(hidden.size());
   hidden.CopyTo(kept_hidden.data());
   absl::optional<speculation::Verdict> accepted =
@@ -214,7 +212,7 @@ void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
     SendVerdict(session, *std::move(accepted));
     session.drawn.clear();
     session.logprobs.clear();
-    PublishHidden(session, HiddenRow(session, row - 1));
+    ShowStep(session, row, /*is_held=*/true);
   }
   session.hold = Session::Hold{
       {logits.begin(), logits.end()}, std::move(kept_hidden), std::move(span)};
@@ -230,7 +228,7 @@ void TargetEngine::EndHolds(int64_t now_ns) {
     Session::Hold hold = *std::exchange(session.hold, absl::nullopt);
     JudgeLastRow(session, hold.logits);
     FinishVerify(session, std::move(hold.verify));
-    PublishHidden(session, kernels::FloatView(hold.hidden));
+    ShowRows(session, kernels::FloatView(hold.hidden), 1, /*is_held=*/true);
   }
 }
 

@@ -9,9 +9,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "worker/feature_file.h"
+#include "worker/step_tap.h"
 
 namespace nacre::target_worker {
 
@@ -26,6 +28,29 @@ struct RecordedStates {
 
 // `file` records hidden states.
 void RecordStates(const RecordedStates& recorded, worker::FeatureFile* file);
+
+// Records all rows that give tokens. A step that held its last row is left out.
+class StateRecorder final : public worker::StepTap {
+ public:
+  // `file` records hidden states and outlives it.
+  explicit StateRecorder(worker::FeatureFile* file) : file_(file) {}
+
+  Rows ReadsHidden(const worker::TapSession& session) const override {
+    return session.is_held ? Rows::kNone : Rows::kAll;
+  }
+  void OnRows(const worker::TapSession& session,
+              const worker::TapRows& rows) override {
+    RecordStates(
+        {session.request_id, session.key.second,
+         rows.position - session.prompt_length,
+         static_cast<int>(rows.token_ids.size()), rows.hidden.OnHost(&copy_)},
+        file_);
+  }
+
+ private:
+  worker::FeatureFile* const file_;
+  std::vector<float> copy_;  // of what lies on a device
+};
 
 }  // namespace nacre::target_worker
 

@@ -19,7 +19,8 @@ TargetEngine::TargetEngine(Options options)
                           .spin_ns = options.spin_ns,
                           .now_ns = options.now_ns},
                          options.send),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      taps_(TapsOf(options_)) {
   Publish();
 }
 

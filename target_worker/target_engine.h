@@ -25,6 +25,7 @@
 #include "worker/event_outbox.h"
 #include "worker/feature_file.h"
 #include "worker/step_budget.h"
+#include "worker/step_tap.h"
 #include "worker/tensors/tensor_publisher.h"
 #include "worker/typed_session_engine.h"
 
@@ -129,19 +130,24 @@ class TargetEngine final
   void SendVerdict(Session& session, speculation::Verdict verdict);
   // Ends the held steps whose last row has something to judge, or will not.
   void EndHolds(int64_t now_ns);
-  // The hidden state of one of its rows in the step that has just run; empty
-  // where nobody reads it (engine_hidden.cc).
-  kernels::FloatView HiddenRow(const Session& session, int row);
+  // Hidden states of a session's rows in the step that has just run, for the
+  // tap (engine_hidden.cc).
+  static worker::StepTaps TapsOf(const Options& options);
+  worker::TapSession Tapped(const Session& session, bool is_held) const;
   kernels::FloatView HiddenRows(const Session& session, int row, int count);
-  // That of the row that gave the last committed token, after the verdict.
-  void PublishHidden(const Session& session, const kernels::FloatView& values);
-  // Those of all tokens that the step has committed, the first at `position` of
-  // the answer. A step that held its last row is left out.
-  void RecordHidden(const Session& session, int position, int num_tokens);
+  // That of a row to be shown when its step has ended; empty: it is not read.
+  kernels::FloatView RowToHold(const Session& session, int row);
+  // After the verdict: those of the step's first rows, which have committed so
+  // many tokens.
+  void ShowStep(const Session& session, int num_tokens, bool is_held);
+  // Those that gave the last committed tokens.
+  void ShowRows(const Session& session, const kernels::FloatView& hidden,
+                int num_tokens, bool is_held);
   void NoteDraftWait(Session& session, absl::optional<int64_t> deadline_ns,
                      int64_t now_ns, worker::StepOutcome* outcome);
 
   const Options options_;
+  worker::StepTaps taps_;
 
   // The step being run.
   std::vector<model::SequenceRows> batch_;
@@ -150,8 +156,7 @@ class TargetEngine final
   int verify_rows_ = 0;
   int logit_rows_ = 0;
   absl::Span<const float> logits_;
-  kernels::FloatView hidden_;       // of all logits, once anybody reads it
-  std::vector<float> hidden_copy_;  // what is recorded of a device's
+  kernels::FloatView hidden_;  // of all logits, once anybody reads it
 };
 
 }  // namespace nacre::target_worker
