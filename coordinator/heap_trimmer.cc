@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 namespace nacre::coordinator {
@@ -46,10 +47,10 @@ void HeapTrimmer::Stop() {
 
 bool HeapTrimmer::Look() {
   const int64_t unused = UnusedBytes();
-  if (!least_unused_.has_value() || unused < *least_unused_) {
-    least_unused_ = unused;
+  if (least_unused_.has_value()) {
+    least_unused_ = std::min(*least_unused_, unused);
+    if (unused - *least_unused_ < options_.growth_bytes) return false;
   }
-  if (unused - *least_unused_ < options_.growth_bytes) return false;
   malloc_trim(0);
   least_unused_ = UnusedBytes();
   return true;

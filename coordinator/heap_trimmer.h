@@ -21,7 +21,8 @@ void LimitHeap();
 
 // Owns one thread. Trimming takes some milliseconds for 100 MiB, in which
 // threads that allocate may wait; so it comes only where more is unused than
-// after the last time.
+// after the last time, and the first time always: a burst may have come and
+// gone before.
 class HeapTrimmer {
  public:
   struct Options {
