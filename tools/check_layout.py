@@ -132,7 +132,7 @@ TESTED_BY = {
         "tests/kernels/reference_backend_test.cc",
     "model/mapped_file.cc": "tests/model/safetensors_test.cc",
     "model/safetensors_writer.cc": "tests/model/safetensors_test.cc",
-    "model/weights.cc": "tests/model/llama_model_test.cc",
+    "model/weights.cc": "tests/model/transformer_test.cc",
     **{f"simulation/{name}.cc": "tests/simulation/fleet_test.cc"
        for name in ("fleet_coordinator", "fleet_draft", "fleet_target",
                     "fleet_worker")},

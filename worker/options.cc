@@ -10,6 +10,7 @@
 #include "common/cpu_list.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "kernels/weight_type.h"
 #include "speculation/policies/policy_spec.h"
 
 namespace nacre::worker {
@@ -97,13 +98,8 @@ void RegisterBackend(WorkerOptions* options, FlagSet* flags) {
         return absl::OkStatus();
       },
       "cores for compute threads, like 0,2-3 (default: one, unpinned)");
-  flags->Add("weights", "TYPE", &backend->weights,
-             "auto, f32, bf16, bf16a16 (the inputs of products, too), int8, "
-             "int4 or fp8 (auto: as in the checkpoint; all but f32 may change "
-             "outputs; int4 not on cuda, fp8 on cuda only)");
-  flags->Add("kv-type", "TYPE", &backend->kv_type,
-             "f32 or bf16, of keys and values (bf16 halves the KV cache and "
-             "changes outputs)");
+  flags->Add("weights", "TYPE", &backend->weights, kernels::kWeightTypesHelp);
+  flags->Add("kv-type", "TYPE", &backend->kv_type, kernels::kKvTypesHelp);
   flags->AddParsed(
       "device", "N", "0",
       SetNumber(&backend->device, 0, std::numeric_limits<int>::max(),

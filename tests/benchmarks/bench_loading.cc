@@ -22,7 +22,7 @@
 #include "absl/strings/str_split.h"
 #include "common/cpu_list.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -132,7 +132,7 @@ int Main(int argc, char** argv) {
       for (int j = 0; j < 3; ++j) read.MeasureOnce();
       const double start = Seconds();
       const auto model =
-          ValueOrExit(LlamaModel::Load(dir, backend, {int64_t{64} << 20, {}}));
+          ValueOrExit(LoadModel(dir, backend, {int64_t{64} << 20, {}}));
       times.push_back(Seconds() - start);
     }
     const double seconds = Median(times);

@@ -13,7 +13,6 @@ namespace nacre::kernels {
 namespace {
 
 using ::testing::AnyOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 absl::Status CreateStatus(const BackendOptions& options) {
