@@ -39,7 +39,7 @@ function(nacre_manual component section program summary)
     VERBATIM)
   set(manual_pages ${manual_pages} ${page} PARENT_SCOPE)
   install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section}
-          COMPONENT ${component})
+          COMPONENT ${component} OPTIONAL)  # `make build` has not made it
 endfunction()
 
 install(TARGETS nacre COMPONENT nacre)

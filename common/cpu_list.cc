@@ -3,6 +3,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -26,7 +26,6 @@ namespace {
 constexpr absl::Duration kLeastTimeout = absl::Milliseconds(1);
 // The end of the process waits for a call under way.
 constexpr absl::Duration kMostTimeout = absl::Seconds(60);
-constexpr char kTimeoutRange[] = "is not in [1 ms, 60 s]";
 
 struct Endpoint {
   std::string address;  // host:port; empty: no collector
@@ -67,13 +66,13 @@ absl::StatusOr<Endpoint> EndpointOf(const CollectorFlags& flags,
                              "true")) {
     return Endpoint();
   }
-  const Setting url = variables.OfExporter("ENDPOINT");
+  const Setting url = variables.Get("OTEL_EXPORTER_OTLP_ENDPOINT");
   const Setting exporter = variables.Get("OTEL_TRACES_EXPORTER");
   if (url.value.empty() || exporter.value == "none") return Endpoint();
   if (!exporter.value.empty() && exporter.value != "otlp") {
     return exporter.Invalid("is not otlp or none");
   }
-  const Setting protocol = variables.OfExporter("PROTOCOL");
+  const Setting protocol = variables.Get("OTEL_EXPORTER_OTLP_PROTOCOL");
   if (!protocol.value.empty() && protocol.value != "grpc") {
     return absl::UnimplementedError(
         absl::StrCat(protocol.name, " \"", protocol.value,
@@ -82,51 +81,38 @@ absl::StatusOr<Endpoint> EndpointOf(const CollectorFlags& flags,
   return ParseEndpoint(url, /*by_flag=*/false);
 }
 
-absl::Status Prefixed(const Setting& setting, const absl::Status& status) {
+absl::Status Prefixed(absl::string_view flag, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(status.code(),
-                      absl::StrCat(setting.name, ": ", status.message()));
+                      absl::StrCat(flag, ": ", status.message()));
 }
 
-absl::StatusOr<rpc::ChannelSecurity> SecurityOf(
-    const Endpoint& endpoint, const CollectorFlags& flags,
-    const OtelVariables& variables) {
-  const auto pick = [&](const char* flag, const std::string& value,
-                        const char* suffix) {
-    return value.empty() ? variables.OfExporter(suffix) : Setting{flag, value};
-  };
-  const Setting ca = pick("--otlp-tls-ca", flags.tls.ca_file, "CERTIFICATE");
-  const Setting cert =
-      pick("--otlp-tls-cert", flags.tls.cert_file, "CLIENT_CERTIFICATE");
-  const Setting key = pick("--otlp-tls-key", flags.tls.key_file, "CLIENT_KEY");
-  const rpc::TlsFiles files = {cert.value, key.value, ca.value};
-
-  absl::optional<bool> insecure;
-  NACRE_RETURN_IF_ERROR(ParseBool(variables.OfExporter("INSECURE"), &insecure));
+absl::StatusOr<rpc::ChannelSecurity> SecurityOf(const Endpoint& endpoint,
+                                                const rpc::TlsFiles& files) {
   const bool by_default = !endpoint.by_flag || !files.empty();
-  const bool tls =
-      endpoint.tls.value_or(insecure.has_value() ? !*insecure : by_default);
-  if (!tls) {
-    if (!flags.tls.empty()) {
+  if (!endpoint.tls.value_or(by_default)) {
+    if (!files.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--otlp-tls-*: the collector ", endpoint.address,
                        " is called in plaintext, without https://"));
     }
     return rpc::ChannelSecurity();
   }
-  if (cert.value.empty() != key.value.empty()) {
-    const Setting& missing = cert.value.empty() ? cert : key;
-    const Setting& given = cert.value.empty() ? key : cert;
-    return absl::InvalidArgumentError(
-        absl::StrCat(missing.name, " is missing: ", given.name, " needs it"));
+  if (files.cert_file.empty() != files.key_file.empty()) {
+    const bool has_cert = files.key_file.empty();
+    return absl::InvalidArgumentError(absl::StrCat(
+        has_cert ? "--otlp-tls-key" : "--otlp-tls-cert", " is missing: ",
+        has_cert ? "--otlp-tls-cert" : "--otlp-tls-key", " needs it"));
   }
-  // Checked here, where it is known who named the files.
-  if (!ca.value.empty()) {
-    NACRE_RETURN_IF_ERROR(Prefixed(ca, rpc::CheckAuthorities(ca.value)));
-  }
-  if (!cert.value.empty()) {
+  // Checked here, where it is known which flag names the files.
+  if (!files.ca_file.empty()) {
     NACRE_RETURN_IF_ERROR(
-        Prefixed(cert, rpc::CheckCertificateAndKey(cert.value, key.value)));
+        Prefixed("--otlp-tls-ca", rpc::CheckAuthorities(files.ca_file)));
+  }
+  if (!files.cert_file.empty()) {
+    NACRE_RETURN_IF_ERROR(
+        Prefixed("--otlp-tls-cert",
+                 rpc::CheckCertificateAndKey(files.cert_file, files.key_file)));
   }
   return rpc::LoadClientTls({/*tls=*/true, files, /*server_name=*/""});
 }
@@ -148,7 +134,7 @@ bool IsHeader(absl::string_view key, absl::string_view value) {
 absl::StatusOr<Setting> HeadersOf(const CollectorFlags& flags,
                                   const OtelVariables& variables) {
   const std::string& path = flags.headers_file;
-  if (path.empty()) return variables.OfExporter("HEADERS");
+  if (path.empty()) return variables.Get("OTEL_EXPORTER_OTLP_HEADERS");
   std::ifstream file(path);
   Setting setting{absl::StrCat("--otlp-headers-file ", path),
                   {std::istreambuf_iterator<char>(file), {}}};
@@ -181,37 +167,20 @@ absl::Status ReadHeaders(const Setting& setting, Collector* collector) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<absl::Duration> TimeoutOf(const CollectorFlags& flags,
-                                         const OtelVariables& variables) {
-  const auto fits = [](absl::Duration timeout) {
-    return timeout >= kLeastTimeout && timeout <= kMostTimeout;
-  };
-  if (flags.timeout.has_value()) {
-    if (fits(*flags.timeout)) return *flags.timeout;
+absl::StatusOr<absl::Duration> TimeoutOf(const CollectorFlags& flags) {
+  if (!flags.timeout.has_value()) return Collector().timeout;
+  if (*flags.timeout < kLeastTimeout || *flags.timeout > kMostTimeout) {
     return Setting{"--otlp-timeout", absl::FormatDuration(*flags.timeout)}
-        .Invalid(kTimeoutRange);
+        .Invalid("is not in [1 ms, 60 s]");
   }
-  const Setting setting = variables.OfExporter("TIMEOUT");
-  if (setting.value.empty()) return Collector().timeout;
-  int64_t milliseconds = 0;
-  if (!absl::SimpleAtoi(setting.value, &milliseconds)) {
-    return setting.Invalid("is not a number of milliseconds");
-  }
-  if (!fits(absl::Milliseconds(milliseconds))) {
-    return setting.Invalid(kTimeoutRange);
-  }
-  return absl::Milliseconds(milliseconds);
+  return *flags.timeout;
 }
 
-absl::StatusOr<bool> UsesGzip(const CollectorFlags& flags,
-                              const OtelVariables& variables) {
-  const Setting setting =
-      flags.compression.empty()
-          ? variables.OfExporter("COMPRESSION")
-          : Setting{"--otlp-compression", flags.compression};
-  if (setting.value.empty() || setting.value == "none") return false;
-  if (setting.value == "gzip") return true;
-  return setting.Invalid("is not gzip or none");
+absl::StatusOr<bool> UsesGzip(const CollectorFlags& flags) {
+  if (flags.compression.empty() || flags.compression == "none") return false;
+  if (flags.compression == "gzip") return true;
+  return Setting{"--otlp-compression", flags.compression}.Invalid(
+      "is not gzip or none");
 }
 
 }  // namespace
@@ -222,12 +191,11 @@ absl::StatusOr<Collector> ResolveCollector(const CollectorFlags& flags,
   NACRE_ASSIGN_OR_RETURN(const Endpoint endpoint, EndpointOf(flags, variables));
   if (endpoint.address.empty()) return collector;
   collector.endpoint = endpoint.address;
-  NACRE_ASSIGN_OR_RETURN(collector.security,
-                         SecurityOf(endpoint, flags, variables));
+  NACRE_ASSIGN_OR_RETURN(collector.security, SecurityOf(endpoint, flags.tls));
   NACRE_ASSIGN_OR_RETURN(const Setting headers, HeadersOf(flags, variables));
   NACRE_RETURN_IF_ERROR(ReadHeaders(headers, &collector));
-  NACRE_ASSIGN_OR_RETURN(collector.timeout, TimeoutOf(flags, variables));
-  NACRE_ASSIGN_OR_RETURN(collector.gzip, UsesGzip(flags, variables));
+  NACRE_ASSIGN_OR_RETURN(collector.timeout, TimeoutOf(flags));
+  NACRE_ASSIGN_OR_RETURN(collector.gzip, UsesGzip(flags));
   if (!collector.headers.empty() && collector.security.credentials == nullptr) {
     spdlog::warn("the headers for the collector {} travel in plaintext: no TLS",
                  collector.endpoint);

@@ -29,10 +29,9 @@ struct CollectorFlags {
   }
 };
 
-// The endpoint stays empty where nobody asks for a collector; nothing else is
-// looked at then. https is TLS and http is none. Where no scheme is given
-// OTEL_EXPORTER_OTLP_INSECURE decides; without it the endpoint of a variable
-// means TLS, that of the flag does if a file for it is named.
+// The endpoint stays empty if no collector is named; nothing else is
+// looked at then. https is TLS and http is none. Without a scheme the endpoint
+// of the variable means TLS, that of the flag does if a file for it is named.
 //
 // Errors name the flag or the variable, never a header: INVALID_ARGUMENT (not
 // host:port, a certificate without its key, TLS files by flag for a plaintext

@@ -1,4 +1,4 @@
-// What a process says of its health to those who probe it over HTTP
+// What a process says of its health to probes over HTTP
 // (metrics_server.h): the same as grpc.health.v1 says, and why.
 
 #ifndef TELEMETRY_HEALTH_STATE_H_

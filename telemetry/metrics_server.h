@@ -48,8 +48,8 @@ class MetricsServer {
  private:
   MetricsServer() = default;
 
-  // Its destructor waits for running requests: after it nobody asks the
-  // sources, and nobody listens.
+  // Its destructor waits for running requests: after it the sources
+  // are not asked, and the port is closed.
   std::unique_ptr<HttpServer> server_;
 };
 

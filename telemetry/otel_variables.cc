@@ -41,25 +41,6 @@ Setting OtelVariables::Get(const std::string& name) const {
   return {name, value == nullptr ? "" : value};
 }
 
-Setting OtelVariables::OfExporter(const std::string& suffix) const {
-  Setting own = Get(absl::StrCat("OTEL_EXPORTER_OTLP_TRACES_", suffix));
-  return own.value.empty() ? Get(absl::StrCat("OTEL_EXPORTER_OTLP_", suffix))
-                           : own;
-}
-
-absl::Status ParseBool(const Setting& setting, absl::optional<bool>* value) {
-  value->reset();
-  if (setting.value.empty()) return absl::OkStatus();
-  if (absl::EqualsIgnoreCase(setting.value, "true")) {
-    *value = true;
-  } else if (absl::EqualsIgnoreCase(setting.value, "false")) {
-    *value = false;
-  } else {
-    return setting.Invalid("is not true or false");
-  }
-  return absl::OkStatus();
-}
-
 absl::optional<std::pair<std::string, std::string>> ParseKeyValue(
     absl::string_view entry) {
   const std::pair<absl::string_view, absl::string_view> parts =

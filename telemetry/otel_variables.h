@@ -1,5 +1,6 @@
 // The environment variables of OpenTelemetry and the forms that their values
-// have.
+// have. Only those are read that platforms set for every service
+// (docs/metrics.md, "Traces"); the rest of the exporter's settings are flags.
 //
 // Pure functions of what the environment says.
 
@@ -36,17 +37,10 @@ class OtelVariables {
 
   // An empty value is none, as the specification has it.
   Setting Get(const std::string& name) const;
-  // OTEL_EXPORTER_OTLP_TRACES_<suffix>; OTEL_EXPORTER_OTLP_<suffix> where that
-  // is not set.
-  Setting OfExporter(const std::string& suffix) const;
 
  private:
   const Environment& environment_;
 };
-
-// "true" and "false" in any case. INVALID_ARGUMENT for another word; nullopt
-// where it is not set.
-absl::Status ParseBool(const Setting& setting, absl::optional<bool>* value);
 
 // An entry of a list as OTEL_RESOURCE_ATTRIBUTES and the exporter's headers
 // have it: "key=value", spaces around either left out, %XX in the value

@@ -1,5 +1,5 @@
 // Sends spans to an OpenTelemetry collector (OTLP over gRPC), in batches, from
-// a thread of its own. Whoever hands spans over never waits: what does not fit
+// a thread of its own. Its caller never waits: what does not fit
 // into the queue, and what the collector does not take, is dropped and counted.
 
 #ifndef TELEMETRY_OTLP_EXPORTER_H_

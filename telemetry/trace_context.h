@@ -12,7 +12,7 @@ namespace nacre::telemetry {
 
 // The value of a traceparent header, "00-<32 hex>-<16 hex>-<2 hex>". nullopt
 // for anything that the specification calls invalid: it is then as if it was
-// not there. Versions above 00 may go on behind a further dash.
+// not there. Versions above 00 may go on after a further dash.
 absl::optional<SpanContext> ParseTraceparent(absl::string_view header);
 
 // Never all zero. Thread-safe.

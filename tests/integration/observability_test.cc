@@ -210,14 +210,13 @@ TEST(TracesTest, GoOverTlsWithHeaders) {
   Processes processes(
       {.environment = {absl::StrCat("OTEL_EXPORTER_OTLP_ENDPOINT=https://",
                                     collector.address()),
-                       "OTEL_EXPORTER_OTLP_CERTIFICATE=" + files.ca_file,
-                       "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE=" +
-                           files.cert_file,
-                       "OTEL_EXPORTER_OTLP_CLIENT_KEY=" + files.key_file,
+                       "NACRE_OTLP_TLS_CA=" + files.ca_file,
+                       "NACRE_OTLP_TLS_CERT=" + files.cert_file,
+                       "NACRE_OTLP_TLS_KEY=" + files.key_file,
                        absl::StrCat("OTEL_EXPORTER_OTLP_HEADERS=Authorization="
                                     "Bearer%20",
                                     kToken),
-                       "OTEL_EXPORTER_OTLP_COMPRESSION=gzip"},
+                       "NACRE_OTLP_COMPRESSION=gzip"},
        .common = {"--log-level", "trace"}});
   ASSERT_NO_FATAL_FAILURE(processes.StartWorkers());
   const std::string metrics = processes.MetricsAddress("coordinator");

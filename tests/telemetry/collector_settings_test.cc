@@ -79,64 +79,39 @@ TEST_F(CollectorSettingsTest, TheSchemeSaysWhetherThereIsTls) {
     EXPECT_EQ(Resolved({{kEndpoint, url}}).endpoint, "c:1");
     EXPECT_EQ(UsesTls({{kEndpoint, url}}), tls) << url;
     EXPECT_EQ(UsesTls({}, To(url)), tls) << url;
-    // It wins over a variable that says otherwise.
-    EXPECT_EQ(
-        UsesTls({{kEndpoint, url},
-                 {"OTEL_EXPORTER_OTLP_INSECURE", tls ? "true" : "false"}}),
-        tls);
   }
-  // What is for another signal's TLS is of no use for a plaintext one.
-  EXPECT_FALSE(UsesTls({{kEndpoint, "http://c:1"},
-                        {"OTEL_EXPORTER_OTLP_CERTIFICATE", files_.ca_file}}));
 }
 
-TEST_F(CollectorSettingsTest, WithoutASchemeInsecureDecides) {
+TEST_F(CollectorSettingsTest, WithoutASchemeTheVariableMeansTls) {
   EXPECT_TRUE(UsesTls({{kEndpoint, "c:1"}}));
-  EXPECT_FALSE(
-      UsesTls({{kEndpoint, "c:1"}, {"OTEL_EXPORTER_OTLP_INSECURE", "True"}}));
-  EXPECT_TRUE(UsesTls({{kEndpoint, "c:1"},
-                       {"OTEL_EXPORTER_OTLP_INSECURE", "true"},
-                       {"OTEL_EXPORTER_OTLP_TRACES_INSECURE", "false"}}));
   // The flag alone has always been plaintext.
   EXPECT_FALSE(UsesTls({}, To("c:1")));
-  EXPECT_TRUE(UsesTls({{"OTEL_EXPORTER_OTLP_INSECURE", "false"}}, To("c:1")));
-  EXPECT_TRUE(
-      UsesTls({{"OTEL_EXPORTER_OTLP_CERTIFICATE", files_.ca_file}}, To("c:1")));
   CollectorFlags flags = To("c:1");
   flags.tls.ca_file = files_.ca_file;
   EXPECT_TRUE(UsesTls({}, flags));
-  EXPECT_EQ(Error({{kEndpoint, "c:1"}, {"OTEL_EXPORTER_OTLP_INSECURE", "1"}}),
-            "OTEL_EXPORTER_OTLP_INSECURE \"1\" is not true or false");
 }
 
-TEST_F(CollectorSettingsTest, FilesAreCheckedAndNamedAsTheyWereGiven) {
-  const std::string https = "https://c:1";
-  EXPECT_TRUE(UsesTls(
-      {{kEndpoint, https},
-       {"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", files_.ca_file},
-       {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such.crt"},
-       {"OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE", files_.cert_file},
-       {"OTEL_EXPORTER_OTLP_CLIENT_KEY", files_.key_file}}));
-  EXPECT_THAT(Error({{kEndpoint, https},
-                     {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such.crt"}}),
-              HasSubstr("OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read "
-                        "/no/such.crt"));
-  EXPECT_THAT(Error({{kEndpoint, https},
-                     {"OTEL_EXPORTER_OTLP_CERTIFICATE", files_.key_file}}),
-              HasSubstr("holds no certificate in PEM form"));
-  EXPECT_EQ(Error({{kEndpoint, https},
-                   {"OTEL_EXPORTER_OTLP_CLIENT_KEY", files_.key_file}}),
-            "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE is missing: "
-            "OTEL_EXPORTER_OTLP_CLIENT_KEY needs it");
-  CollectorFlags flags = To(https);
-  flags.tls.cert_file = files_.cert_file;
+TEST_F(CollectorSettingsTest, FilesAreCheckedAndTheirFlagsNamed) {
+  CollectorFlags flags = To("https://c:1");
+  EXPECT_TRUE(UsesTls({}, flags));
+  flags.tls.ca_file = "/no/such.crt";
+  EXPECT_THAT(Error({}, flags),
+              HasSubstr("--otlp-tls-ca: cannot read /no/such.crt"));
+  flags.tls.ca_file = files_.key_file;
+  EXPECT_THAT(Error({}, flags), HasSubstr("holds no certificate in PEM form"));
+  flags.tls = {.key_file = files_.key_file};
   EXPECT_EQ(Error({}, flags),
-            "OTEL_EXPORTER_OTLP_CLIENT_KEY is missing: --otlp-tls-cert needs "
-            "it");
+            "--otlp-tls-cert is missing: --otlp-tls-key needs it");
+  flags.tls = {.cert_file = files_.cert_file};
+  EXPECT_EQ(Error({}, flags),
+            "--otlp-tls-key is missing: --otlp-tls-cert needs it");
   flags.tls.key_file = authority_.Issue(folder_, "other").key_file;
   EXPECT_THAT(Error({}, flags), HasSubstr("is not the private key of"));
   flags.tls.key_file = files_.key_file;
   EXPECT_TRUE(UsesTls({}, flags));
+  // Flags hold for a collector that a variable names, too.
+  flags.endpoint = "";
+  EXPECT_TRUE(UsesTls({{kEndpoint, "https://c:1"}}, flags));
   flags.endpoint = "http://c:1";
   EXPECT_EQ(Error({}, flags),
             "--otlp-tls-*: the collector c:1 is called in plaintext, without "
@@ -152,11 +127,6 @@ TEST_F(CollectorSettingsTest, HeadersAreMetadataInLowerCase) {
           .headers,
       ElementsAre(Pair("authorization", "Basic a,b=="),
                   Pair("x-tenant", "blue"), Pair("x-tenant", "2")));
-  EXPECT_THAT(Resolved({{kEndpoint, "http://c:1"},
-                        {kHeaders, "all=1"},
-                        {"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "own=2"}})
-                  .headers,
-              ElementsAre(Pair("own", "2")));
   EXPECT_THAT(Resolved({{kEndpoint, "http://c:1"}}).headers, IsEmpty());
 
   CollectorFlags flags = To("c:1");
@@ -184,56 +154,40 @@ TEST_F(CollectorSettingsTest, HeadersThatCannotBeSentAreNotRepeated) {
   }
 }
 
-TEST_F(CollectorSettingsTest, TimeoutsAreMillisecondsOfReasonableSize) {
-  const auto timeout = [](const std::string& text) {
-    return Resolved({{kEndpoint, "http://c:1"},
-                     {"OTEL_EXPORTER_OTLP_TIMEOUT", text}})
-        .timeout;
-  };
-  EXPECT_EQ(timeout(""), absl::Seconds(10));
-  EXPECT_EQ(timeout("1500"), absl::Milliseconds(1500));
-  EXPECT_EQ(timeout("60000"), absl::Seconds(60));
+TEST_F(CollectorSettingsTest, TimeoutsAreOfReasonableSize) {
   CollectorFlags flags = To("c:1");
-  flags.timeout = absl::Seconds(3);
-  EXPECT_EQ(Resolved({{"OTEL_EXPORTER_OTLP_TIMEOUT", "1"}}, flags).timeout,
-            absl::Seconds(3));
-  EXPECT_EQ(Error({{kEndpoint, "http://c:1"},
-                   {"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "10s"}}),
-            "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT \"10s\" is not a number of "
-            "milliseconds");
-  for (const char* text : {"0", "-1", "60001", "9223372036854775807"}) {
-    EXPECT_THAT(Error({{kEndpoint, "http://c:1"},
-                       {"OTEL_EXPORTER_OTLP_TIMEOUT", text}}),
-                HasSubstr("is not in [1 ms, 60 s]"));
+  EXPECT_EQ(Resolved({}, flags).timeout, absl::Seconds(10));
+  for (const absl::Duration timeout :
+       {absl::Milliseconds(1), absl::Seconds(3), absl::Seconds(60)}) {
+    flags.timeout = timeout;
+    EXPECT_EQ(Resolved({}, flags).timeout, timeout);
   }
-  flags.timeout = absl::Minutes(2);
-  EXPECT_EQ(Error({}, flags), "--otlp-timeout \"2m\" is not in [1 ms, 60 s]");
+  for (const absl::Duration timeout :
+       {absl::ZeroDuration(), absl::Seconds(-1), absl::Microseconds(999),
+        absl::Milliseconds(60001), absl::InfiniteDuration()}) {
+    flags.timeout = timeout;
+    EXPECT_EQ(Error({}, flags), "--otlp-timeout \"" +
+                                    absl::FormatDuration(timeout) +
+                                    "\" is not in [1 ms, 60 s]");
+  }
 }
 
 TEST_F(CollectorSettingsTest, CompressionIsGzipOrNone) {
-  const auto gzip = [](const std::string& text) {
-    return Resolved({{kEndpoint, "http://c:1"},
-                     {"OTEL_EXPORTER_OTLP_COMPRESSION", text}})
-        .gzip;
-  };
-  EXPECT_FALSE(gzip(""));
-  EXPECT_FALSE(gzip("none"));
-  EXPECT_TRUE(gzip("gzip"));
   CollectorFlags flags = To("c:1");
+  EXPECT_FALSE(Resolved({}, flags).gzip);
   flags.compression = "none";
-  EXPECT_FALSE(
-      Resolved({{"OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"}}, flags).gzip);
+  EXPECT_FALSE(Resolved({}, flags).gzip);
+  flags.compression = "gzip";
+  EXPECT_TRUE(Resolved({}, flags).gzip);
   flags.compression = "zstd";
   EXPECT_EQ(Error({}, flags),
             "--otlp-compression \"zstd\" is not gzip or none");
 }
 
 TEST_F(CollectorSettingsTest, WithoutAnEndpointNothingIsLookedAt) {
-  EXPECT_EQ(Resolved({{kHeaders, "nonsense"},
-                      {"OTEL_EXPORTER_OTLP_TIMEOUT", "nonsense"},
-                      {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such"}})
-                .endpoint,
-            "");
+  CollectorFlags flags;
+  flags.compression = "nonsense";
+  EXPECT_EQ(Resolved({{kHeaders, "nonsense"}}, flags).endpoint, "");
 }
 
 }  // namespace

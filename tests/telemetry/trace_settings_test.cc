@@ -61,11 +61,6 @@ TEST(TraceSettingsTest, TheEndpointIsAUrl) {
               "collector:4317")
         << url;
   }
-  EXPECT_EQ(
-      ResolvedTraces({{kEndpointVariable, "http://all:1"},
-                      {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://own:2"}})
-          .collector.endpoint,
-      "own:2");
 }
 
 TEST(TraceSettingsTest, TheFlagWinsOverTheEnvironment) {
@@ -160,8 +155,8 @@ TEST(TraceSettingsTest, WhatCannotBeDoneIsSaid) {
   expect_problem({{kEndpointVariable, "http://name:word@c:1"}},
                  "OTEL_EXPORTER_OTLP_ENDPOINT holds a user name");
   expect_problem({{kEndpointVariable, "https://c:1"},
-                  {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such.crt"}},
-                 "OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read /no/such.crt");
+                  {"OTEL_EXPORTER_OTLP_HEADERS", "nonsense"}},
+                 "OTEL_EXPORTER_OTLP_HEADERS: header 1 is not key=value");
   expect_problem({{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"}},
                  "OTEL_EXPORTER_OTLP_PROTOCOL \"http/protobuf\"");
   expect_problem({{"OTEL_TRACES_EXPORTER", "zipkin"}},
