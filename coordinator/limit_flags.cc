@@ -37,6 +37,16 @@ absl::Status CheckWorkerTimeout(absl::Duration value) {
                    ", must be longer than 1s and at most 1h"));
 }
 
+// gRPC counts milliseconds, and looks no more often than it must.
+absl::Status CheckIdleTimeout(absl::Duration value) {
+  if (value == absl::ZeroDuration() || value >= absl::Seconds(1)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--idle-timeout is ",
+                                                 absl::FormatDuration(value),
+                                                 ", must be 0 or at least 1s"));
+}
+
 // 0 is no limit.
 int64_t LimitNs(absl::Duration value) {
   return value == absl::ZeroDuration() ? kNever
@@ -60,6 +70,7 @@ void Limits::ApplyTo(rpc::RpcServer::Options* clients) const {
   clients->max_connections = max_connections;
   clients->max_streams_per_connection = max_streams_per_connection;
   clients->max_memory_bytes = max_client_memory_bytes;
+  clients->max_idle = idle_timeout;
 }
 
 void LimitFlags::Register(FlagSet* flags) {
@@ -93,6 +104,8 @@ void LimitFlags::Register(FlagSet* flags) {
   flags->Add("max-client-memory-bytes", "BYTES", &max_client_memory_bytes,
              "what connections of clients may take in all, with what came in "
              "and is not parsed yet; 0: no limit");
+  flags->Add("idle-timeout", "DURATION", &idle_timeout,
+             "a client's connection without a call is closed then; 0: never");
   flags->Add("default-policy", "P", &default_policy,
              "draft-length policy of requests that name none, "
              "NAME[:key=value,...]");
@@ -118,7 +131,7 @@ absl::Status LimitFlags::Check() const {
         CheckDuration("max-request-duration", max_request_duration),
         CheckDuration("client-timeout", client_timeout),
         CheckDuration("failover-timeout", failover_timeout),
-        CheckWorkerTimeout(worker_timeout)}) {
+        CheckIdleTimeout(idle_timeout), CheckWorkerTimeout(worker_timeout)}) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -144,6 +157,9 @@ absl::StatusOr<Limits> LimitFlags::Resolve() const {
   limits.max_connections = max_connections;
   limits.max_streams_per_connection = max_streams_per_connection;
   limits.max_client_memory_bytes = max_client_memory_bytes;
+  limits.idle_timeout = idle_timeout == absl::ZeroDuration()
+                            ? absl::InfiniteDuration()
+                            : idle_timeout;
   if (max_client_memory_bytes > 0) {
     // Beside it there are those that wait to be parsed, and the calls. One
     // request always fits, and what comes before the next look.

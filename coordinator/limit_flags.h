@@ -30,6 +30,7 @@ struct Limits {
   int max_connections = 0;
   int max_streams_per_connection = 0;
   int64_t max_client_memory_bytes = 0;
+  absl::Duration idle_timeout;  // infinite: none
   InferenceLimits inference;
 
   void ApplyTo(Dispatcher::Options* options) const;
@@ -51,6 +52,7 @@ struct LimitFlags {
   int max_connections = 8192;
   int max_streams_per_connection = 4096;
   int64_t max_client_memory_bytes = int64_t{1} << 30;
+  absl::Duration idle_timeout = absl::Minutes(5);
   std::string default_policy = "constant";
   int tokenizer_threads = 2;
 

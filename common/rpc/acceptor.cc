@@ -28,6 +28,10 @@ constexpr int kBacklog = 4096;
 constexpr int kNoFileWaitMs = 50;
 // How often a full acceptor looks which connections are closed.
 constexpr absl::Duration kCountPeriod = absl::Milliseconds(10);
+// One in so many connections makes room at once for those to come.
+constexpr size_t kPlaces = 128;
+// In which gRPC closes a connection that has ended.
+constexpr absl::Duration kCloseTime = absl::Seconds(1);
 
 int PortOf(int fd) {
   sockaddr_storage address = {};
@@ -153,8 +157,10 @@ void Acceptor::Run() {
 }
 
 bool Acceptor::AcceptOne(int listener) {
-  const int fd =
-      accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&address), &size,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
     // Those of one connection, which is gone (man 2 accept).
     return errno == EINTR || errno == ECONNABORTED || errno == EPROTO ||
@@ -166,6 +172,7 @@ bool Acceptor::AcceptOne(int listener) {
     return true;
   }
   connections_->Add(fd);
+  callers_->Add(fd, address);
   on_connection_(listener, fd);
   return true;
 }
@@ -177,6 +184,23 @@ bool Acceptor::HasRoom() {
   if (now < next_count_) return false;
   next_count_ = now + kCountPeriod;
   connections_->Sweep();
+  if (connections_->size() < most || MakeRoom()) {
+    next_count_ = absl::InfinitePast();
+    return true;
+  }
+  return false;
+}
+
+bool Acceptor::MakeRoom() {
+  const size_t most = static_cast<size_t>(options_.max_connections);
+  // Some more than one of many: to look for them takes longer than to end them.
+  if (callers_->EndOldest(most / kPlaces + 1) == 0) return false;
+  const absl::Time deadline = absl::Now() + kCloseTime;
+  pollfd stop = {wake_[0], POLLIN, 0};
+  while (connections_->size() >= most && absl::Now() < deadline) {
+    if (poll(&stop, 1, /*timeout=*/1) != 0) return false;
+    connections_->Sweep();
+  }
   return connections_->size() < most;
 }
 
@@ -184,6 +208,7 @@ int Acceptor::SweepMs() {
   const absl::Time now = absl::Now();
   if (now >= next_sweep_) {
     connections_->Sweep();
+    callers_->Sweep();
     next_sweep_ = now + options_.sweep_period;
   }
   if (connections_->size() == 0) return -1;

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/rpc/callers.h"
 #include "common/rpc/connections.h"
 
 namespace nacre::rpc {
@@ -23,14 +24,18 @@ namespace nacre::rpc {
 class Acceptor {
  public:
   struct Options {
-    std::string listen;       // host:port, port 0 picks a free one
-    int max_connections = 1;  // further ones are closed at once
+    std::string listen;  // host:port, port 0 picks a free one
+    // One more takes the place of one without a call (callers.h), or is closed
+    // at once where each has one.
+    int max_connections = 1;
     // A peer that acknowledges nothing for so long is gone.
     absl::Duration user_timeout = absl::Seconds(10);
     // How soon closed connections are forgotten.
     absl::Duration sweep_period = absl::Seconds(5);
     // Receives all of them; null: the acceptor has some of its own.
     std::shared_ptr<Connections> connections = nullptr;
+    // Likewise, and is told of their calls.
+    std::shared_ptr<Callers> callers = nullptr;
   };
 
   // Binds; connections wait until Start. UNAVAILABLE: no address of the host
@@ -51,19 +56,24 @@ class Acceptor {
       : options_(options),
         connections_(options.connections != nullptr
                          ? options.connections
-                         : std::make_shared<Connections>()) {}
+                         : std::make_shared<Connections>()),
+        callers_(options.callers != nullptr ? options.callers
+                                            : std::make_shared<Callers>()) {}
 
   bool Listen(const std::string& host, int port, bool dual_stack);
   void Run();
   // Whether `listener` may have another one.
   bool AcceptOne(int listener);
+  // Whether one more fits, perhaps in the place of others.
   bool HasRoom();
+  bool MakeRoom();
   // Forgets closed connections once a period. How long to wait for another one:
   // milliseconds, or -1 where there is none to be forgotten.
   int SweepMs();
 
   const Options options_;
   const std::shared_ptr<Connections> connections_;
+  const std::shared_ptr<Callers> callers_;
   int port_ = 0;
   int wake_[2] = {-1, -1};  // a pipe: Stop closes its writing end
   std::vector<int> listeners_;

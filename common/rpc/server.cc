@@ -5,6 +5,9 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 
+#include <algorithm>
+#include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -13,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "common/listen_address.h"
 #include "common/rpc/callback_threads.h"
+#include "common/rpc/callers.h"
 #include "common/rpc/channel.h"
 #include "common/status_macros.h"
 
@@ -27,7 +31,70 @@ bool IsListenAddress(const std::string& listen) {
 }
 
 int Milliseconds(absl::Duration duration) {
-  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+  // gRPC's word for never is the largest one.
+  return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(duration),
+                                            std::numeric_limits<int>::max()));
+}
+
+// A call, for as long as gRPC has it.
+class CountedCall final : public grpc::experimental::Interceptor {
+ public:
+  CountedCall(std::shared_ptr<Callers> callers, std::string peer)
+      : callers_(std::move(callers)), peer_(std::move(peer)) {
+    callers_->OnCall(peer_);
+  }
+  ~CountedCall() override { callers_->OnCallEnd(peer_); }
+  void Intercept(grpc::experimental::InterceptorBatchMethods* batch) override {
+    batch->Proceed();
+  }
+
+ private:
+  const std::shared_ptr<Callers> callers_;
+  const std::string peer_;
+};
+
+class CallCounter final
+    : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit CallCounter(std::shared_ptr<Callers> callers)
+      : callers_(std::move(callers)) {}
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* call) override {
+    // Health and reflection: anyone may watch, for ever.
+    if (absl::StartsWith(call->method(), "/grpc.")) return nullptr;
+    return new CountedCall(callers_, call->server_context()->peer());
+  }
+
+ private:
+  const std::shared_ptr<Callers> callers_;
+};
+
+void CountCalls(std::shared_ptr<Callers> callers,
+                grpc::ServerBuilder* builder) {
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      creators;
+  creators.push_back(std::make_unique<CallCounter>(std::move(callers)));
+  builder->experimental().SetInterceptorCreators(std::move(creators));
+}
+
+void LimitTimes(const RpcServer::Options& options,
+                grpc::ServerBuilder* builder) {
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                              Milliseconds(options.handshake_timeout));
+  // Clients of ours may ping as often as they do (channel.cc), or they would be
+  // sent away for too many pings.
+  builder->AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      Milliseconds(options.keepalive.time / 2));
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
+                              Milliseconds(options.keepalive.time));
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                              Milliseconds(options.keepalive.timeout));
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                              Milliseconds(options.max_idle));
 }
 
 void LimitResources(const RpcServer::Options& options,
@@ -77,11 +144,14 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   std::unique_ptr<Acceptor> acceptor;
   std::unique_ptr<External> external;
   if (options.max_connections > 0 && !is_unix) {
+    const auto callers = std::make_shared<Callers>();
+    CountCalls(callers, &builder);
     NACRE_ASSIGN_OR_RETURN(
         acceptor, Acceptor::Bind({.listen = options.listen,
                                   .max_connections = options.max_connections,
                                   .user_timeout = options.keepalive.timeout,
-                                  .connections = options.connections}));
+                                  .connections = options.connections,
+                                  .callers = callers}));
     port = acceptor->port();
     external = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
@@ -92,22 +162,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   builder.SetMaxReceiveMessageSize(options.max_request_bytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-                             Milliseconds(options.handshake_timeout));
-  // Clients of ours may ping as often as they do (channel.cc), or they would be
-  // sent away for too many pings.
-  builder.AddChannelArgument(
-      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-      Milliseconds(options.keepalive.time / 2));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
-                             Milliseconds(options.keepalive.time));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                             Milliseconds(options.keepalive.timeout));
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Without a call it makes room: its client connects anew for the next.
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
-                             Milliseconds(absl::Minutes(5)));
+  LimitTimes(options, &builder);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              options.max_streams_per_connection);
   LimitResources(options, &builder);

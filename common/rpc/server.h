@@ -33,7 +33,8 @@ class RpcServer {
     std::shared_ptr<grpc::ServerCredentials> credentials;
     // Larger requests get RESOURCE_EXHAUSTED.
     int max_request_bytes = kMaxMessageBytes;
-    // Further ones are closed at once. 0: no limit, and gRPC's own listener
+    // One more takes the place of one without a call (callers.h), or is closed
+    // at once where each has one. 0: no limit, and gRPC's own listener
     // (acceptor.h says what that means). Not for unix:path.
     int max_connections = 0;
     // If set, receives them, where there is such a limit.
@@ -41,6 +42,9 @@ class RpcServer {
     // A connection that has not said by then that it speaks gRPC is closed.
     absl::Duration handshake_timeout = absl::Seconds(10);
     Keepalive keepalive = {};
+    // A connection without a call is closed then: its client connects anew for
+    // the next.
+    absl::Duration max_idle = absl::Minutes(5);
     // Calls of one connection at once: more wait at their client.
     int max_streams_per_connection = 4096;
     // What the connections may take in all, what was received and is not

@@ -37,6 +37,7 @@ TEST_F(LimitFlagsTest, TheDefaultsAreAsDocumented) {
   EXPECT_EQ(clients.max_connections, 8192);
   EXPECT_EQ(clients.max_streams_per_connection, 4096);
   EXPECT_EQ(clients.max_memory_bytes, int64_t{1} << 30);
+  EXPECT_EQ(clients.max_idle, absl::Minutes(5));
   Dispatcher::Options options;
   limits->ApplyTo(&options);
   EXPECT_EQ(options.max_running, 64);
@@ -106,6 +107,24 @@ TEST_F(LimitFlagsTest, AWorkerMayBeSilentForLongerThanAHeartbeat) {
   }
   flags_.worker_timeout = absl::Milliseconds(1001);
   EXPECT_TRUE(flags_.Resolve().ok());
+}
+
+TEST_F(LimitFlagsTest, AnIdleConnectionMayStayForAWhileOrForEver) {
+  const auto max_idle = [this](absl::Duration value) {
+    flags_.idle_timeout = value;
+    rpc::RpcServer::Options clients;
+    flags_.Resolve()->ApplyTo(&clients);
+    return clients.max_idle;
+  };
+  EXPECT_EQ(max_idle(absl::Seconds(1)), absl::Seconds(1));
+  EXPECT_EQ(max_idle(absl::ZeroDuration()), absl::InfiniteDuration());
+  EXPECT_EQ(max_idle(absl::InfiniteDuration()), absl::InfiniteDuration());
+  for (const absl::Duration bad :
+       {absl::Seconds(-1), absl::Milliseconds(999)}) {
+    flags_.idle_timeout = bad;
+    EXPECT_THAT(Error(),
+                HasSubstr("--idle-timeout is " + absl::FormatDuration(bad)));
+  }
 }
 
 TEST_F(LimitFlagsTest, AValueOutOfRangeIsNamed) {

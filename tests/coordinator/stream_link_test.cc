@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "coordinator/clock.h"
 #include "tests/coordinator/fake_worker.h"
 
 namespace nacre::coordinator {
@@ -84,6 +85,32 @@ TEST(StreamLinkTest, ATargetHearsOfTheHiddenChannel) {
   }));
   EXPECT_TRUE(target.ready.Await(
       [](uint64_t number) { return number == kChannel + 1; }));
+}
+
+// It would make the round trip the shortest one for ever, and its clock count.
+TEST(StreamLinkTest, AnAnswerToAPingToComeIsNone) {
+  FakeWorker worker(v1::WORKER_ROLE_TARGET);
+  worker.target.answers_pings = false;
+  Dialled<TargetStreamLink> target(worker);
+  ASSERT_TRUE(worker.target.controls.Await(
+      [](const auto& control) { return control.has_ping(); }));
+  const int64_t now_ns = MonotonicNs();
+  const auto answer = [&](int64_t sent_ns, int64_t worker_ns,
+                          uint64_t attachment) {
+    v1::TargetEvent event;
+    event.mutable_pong()->set_coordinator_ns(static_cast<uint64_t>(sent_ns));
+    event.mutable_pong()->set_worker_ns(worker_ns);
+    event.mutable_pong()->set_attachment(attachment);
+    EXPECT_TRUE(worker.target.Send(std::move(event)));
+  };
+  answer(now_ns + 3600 * kSecond, 7 * kSecond, kChannel + 1);
+  answer(now_ns, 7 * kSecond, kChannel + 2);
+  ASSERT_TRUE(target.ready.Await([](uint64_t) { return true; }));
+  EXPECT_EQ(target.ready.values().front(), kChannel + 2);
+  // The worker's clock when half of the round trip was over.
+  EXPECT_LE(target.link->clock_offset_ns(), 7 * kSecond - now_ns);
+  EXPECT_GT(target.link->clock_offset_ns(),
+            7 * kSecond - now_ns - 60 * kSecond);
 }
 
 // The worker applies what it is to keep before all else of a message.

@@ -150,6 +150,37 @@ TEST_F(BusyWorkPoolTest, BytesCountAsTasksDo) {
   EXPECT_THAT(ran_, ElementsAre("a1", "b1", "b2", "b3"));
 }
 
+// Not who has most tasks, where bytes are full, nor the other way round.
+TEST_F(BusyWorkPoolTest, WhoHasMostOfWhatIsFullMakesRoom) {
+  {
+    WorkPool pool({.threads = 1, .max_bytes = 101});
+    Occupy(pool);
+    EXPECT_TRUE(pool.TrySubmit(Task("large", "l1", 60)));
+    for (const char* name : {"s1", "s2", "s3", "s4"}) {
+      EXPECT_TRUE(pool.TrySubmit(Task("small", name, 1)));
+    }
+    EXPECT_TRUE(pool.TrySubmit(Task("new", "n1", 50)));
+    EXPECT_THAT(refused_, ElementsAre("l1"));
+    go_.Notify();
+  }
+  EXPECT_THAT(ran_, ElementsAre("s1", "n1", "s2", "s3", "s4"));
+}
+
+TEST_F(BusyWorkPoolTest, WhoHasMostTasksMakesRoomForATask) {
+  {
+    WorkPool pool({.threads = 1, .max_tasks = 5});
+    Occupy(pool);
+    EXPECT_TRUE(pool.TrySubmit(Task("large", "l1", 1000)));
+    for (const char* name : {"s1", "s2", "s3"}) {
+      EXPECT_TRUE(pool.TrySubmit(Task("small", name, 1)));
+    }
+    EXPECT_TRUE(pool.TrySubmit(Task("new", "n1", 1)));
+    EXPECT_THAT(refused_, ElementsAre("s3"));
+    go_.Notify();
+  }
+  EXPECT_THAT(ran_, ElementsAre("l1", "s1", "n1", "s2"));
+}
+
 TEST_F(BusyWorkPoolTest, WhatIsWithdrawnNeverRuns) {
   const int owners[2] = {};
   {

@@ -138,6 +138,64 @@ TEST(KeepaliveTest, AServerSaysHowManyStreamsAConnectionMayHave) {
   EXPECT_TRUE(found);
 }
 
+TEST(KeepaliveTest, AServerMayBearAnIdleConnectionForEver) {
+  RpcServer::Options options;
+  options.max_idle = absl::InfiniteDuration();
+  const auto server = *RpcServer::Start(options, {});
+  const auto client = Connect(*server);
+  client->Send(kPing, 0, "for ever");
+  std::optional<Frame> frame;
+  do {
+    frame = client->Receive();
+    ASSERT_TRUE(frame.has_value());
+    ASSERT_NE(frame->type, kGoAway);
+  } while (frame->type != kPing || frame->payload != "for ever");
+}
+
+TEST(KeepaliveTest, AServerSendsAConnectionWithoutCallsAway) {
+  RpcServer::Options options;
+  options.max_idle = absl::Milliseconds(50);
+  const auto server = *RpcServer::Start(options, {});
+  const auto client = Connect(*server);
+  std::optional<Frame> frame;
+  do {
+    frame = client->Receive();
+    ASSERT_TRUE(frame.has_value()) << "the connection ends without a word";
+  } while (frame->type != kGoAway);
+}
+
+// Pings of the server until the client's own one has come back `rounds` times,
+// each after some data.
+int PingsAtData(const RpcServer& server, int rounds) {
+  const auto client = Connect(server);
+  int num_pings = 0;
+  for (int round = 0; round < rounds; ++round) {
+    client->Send(std::string("\0\0\4\0\0\0\0\0\1data", 13));
+    const std::string payload = absl::StrCat("  data ", round);
+    client->Send(kPing, 0, payload);
+    std::optional<Frame> frame;
+    do {
+      frame = client->Receive();
+      if (!frame.has_value()) {
+        ADD_FAILURE() << "the connection ends";
+        return -1;
+      }
+      if (frame->type != kPing || frame->flags == kAck) continue;
+      ++num_pings;
+      client->Send(kPing, kAck, frame->payload);
+    } while (frame->flags != kAck || frame->payload != payload);
+  }
+  return num_pings;
+}
+
+// It would let a fast client send megabytes before anything is read.
+TEST(KeepaliveTest, AServerWithAMemoryLimitDoesNotMeasureHowMuchMayCome) {
+  RpcServer::Options options;
+  EXPECT_GT(PingsAtData(**RpcServer::Start(options, {}), 4), 0);
+  options.max_memory_bytes = int64_t{64} << 20;
+  EXPECT_EQ(PingsAtData(**RpcServer::Start(options, {}), 4), 0);
+}
+
 // gRPC pings once a second at most.
 TEST(KeepaliveTest, AChannelGoesOnPingingOnASilentStream) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);

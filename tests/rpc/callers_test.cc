@@ -1,0 +1,234 @@
+// Servers whose connections are all taken: who makes room, and for whom.
+
+#include "common/rpc/callers.h"
+
+#include <arpa/inet.h>
+#include <grpcpp/client_context.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "proto/admin.grpc.pb.h"
+#include "tests/testing/health_check.h"
+
+namespace nacre::rpc {
+namespace {
+
+constexpr absl::Duration kCallersPatience = absl::Minutes(1);
+
+// A connection from a host of its choice: 127.0.0.`host`.
+class Caller {
+ public:
+  Caller(const std::string& server, int host)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const timeval patience = absl::ToTimeval(kCallersPatience);
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(0x7f000000u | static_cast<uint32_t>(host));
+    EXPECT_EQ(
+        bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
+        0);
+    int port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(server.substr(server.rfind(':') + 1), &port));
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&address),
+                      sizeof(address)),
+              0);
+  }
+  ~Caller() { close(fd_); }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+
+  // The server says its settings first, or hangs up.
+  bool IsWelcome() {
+    char byte = 0;
+    return recv(fd_, &byte, 1, 0) == 1;
+  }
+  bool HasEnded() {
+    char buffer[4096];
+    ssize_t received = 0;
+    do {
+      received = recv(fd_, buffer, sizeof(buffer), MSG_DONTWAIT);
+    } while (received > 0);
+    return received == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+  }
+  // Waits for that.
+  bool Ends() {
+    char buffer[4096];
+    ssize_t received = 0;
+    do {
+      received = recv(fd_, buffer, sizeof(buffer), 0);
+    } while (received > 0);
+    return received == 0 || errno == ECONNRESET;
+  }
+
+ private:
+  const int fd_;
+};
+
+// Its calls end when their clients give up.
+class PatientService final : public v1::Admin::CallbackService {
+ public:
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext*,
+                                          const v1::GetServerInfoRequest*,
+                                          v1::ServerInfo*) override {
+    class Reactor final : public grpc::ServerUnaryReactor {
+      void OnCancel() override { Finish(grpc::Status::CANCELLED); }
+      void OnDone() override { delete this; }
+    };
+    ++num_calls;
+    return new Reactor;
+  }
+  std::atomic<int> num_calls{0};
+};
+
+// A call on a connection of its own, from 127.0.0.1.
+class LongCall {
+ public:
+  LongCall(const std::string& address, PatientService* service)
+      : channel_(CreateChannel(address)), stub_(v1::Admin::NewStub(channel_)) {
+    const int before = service->num_calls;
+    stub_->async()->GetServerInfo(&context_, &request_, &response_,
+                                  [this](grpc::Status) { done.Notify(); });
+    const absl::Time deadline = absl::Now() + kCallersPatience;
+    while (service->num_calls == before && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    EXPECT_GT(service->num_calls, before);
+  }
+  ~LongCall() { End(); }
+  void End() {
+    context_.TryCancel();
+    done.WaitForNotification();
+  }
+
+  absl::Notification done;
+
+ private:
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Admin::Stub> stub_;
+  grpc::ClientContext context_;
+  const v1::GetServerInfoRequest request_;
+  v1::ServerInfo response_;
+};
+
+class CallersTest : public ::testing::Test {
+ protected:
+  void Start(int max_connections) {
+    RpcServer::Options options;
+    options.max_connections = max_connections;
+    server_ = *RpcServer::Start(options, {&service_});
+  }
+  // Connected and greeted.
+  std::unique_ptr<Caller> From(int host) {
+    auto caller = std::make_unique<Caller>(server_->address(), host);
+    EXPECT_TRUE(caller->IsWelcome()) << "from 127.0.0." << host;
+    return caller;
+  }
+
+  PatientService service_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+TEST_F(CallersTest, TheOldestOfTheHostThatHasMostMakesRoom) {
+  Start(4);
+  const auto alone = From(3);
+  std::vector<std::unique_ptr<Caller>> many;
+  for (int i = 0; i < 3; ++i) many.push_back(From(2));
+  const auto another = From(4);
+  EXPECT_TRUE(many[0]->Ends());
+  const auto next = From(5);
+  EXPECT_TRUE(many[1]->Ends());
+  for (Caller* stays :
+       {alone.get(), many[2].get(), another.get(), next.get()}) {
+    EXPECT_FALSE(stays->HasEnded());
+  }
+}
+
+TEST_F(CallersTest, AHostThatHasAllMakesRoomForItself) {
+  Start(2);
+  const auto first = From(1);
+  const auto second = From(1);
+  EXPECT_TRUE(nacre::testing::CheckHealth(server_->address(), "").ok());
+  EXPECT_TRUE(first->Ends());
+  EXPECT_FALSE(second->HasEnded());
+}
+
+TEST_F(CallersTest, AConnectionWithACallStays) {
+  Start(3);
+  auto first = std::make_unique<LongCall>(server_->address(), &service_);
+  const auto second = std::make_unique<LongCall>(server_->address(), &service_);
+  const auto idle = From(2);
+  {
+    // In the place of the one without a call, although its host has fewer.
+    const LongCall third(server_->address(), &service_);
+    EXPECT_TRUE(idle->Ends());
+    for (int i = 0; i < 5; ++i) {
+      Caller refused(server_->address(), 2);
+      EXPECT_FALSE(refused.IsWelcome());
+    }
+    EXPECT_FALSE(third.done.HasBeenNotified());
+  }
+  EXPECT_FALSE(first->done.HasBeenNotified());
+  // A call that has ended leaves a connection that can make room.
+  first->End();
+  const absl::Time deadline = absl::Now() + kCallersPatience;
+  bool is_welcome = false;
+  while (!is_welcome && absl::Now() < deadline) {
+    Caller next(server_->address(), 2);
+    is_welcome = next.IsWelcome();
+  }
+  EXPECT_TRUE(is_welcome);
+  EXPECT_FALSE(second->done.HasBeenNotified());
+}
+
+// It opens again what is closed, as fast as it can.
+TEST_F(CallersTest, AHostThatWantsAllConnectionsKeepsNobodyOut) {
+  constexpr size_t kMost = 16;
+  Start(kMost);
+  const LongCall call(server_->address(), &service_);
+  std::atomic<bool> over{false};
+  std::atomic<int> num_opened{0};
+  std::thread hostile([&] {
+    std::vector<std::unique_ptr<Caller>> callers(2 * kMost);
+    while (!over) {
+      for (auto& caller : callers) {
+        if (caller != nullptr && !caller->HasEnded()) continue;
+        caller = std::make_unique<Caller>(server_->address(), 2);
+        ++num_opened;
+      }
+    }
+  });
+  while (num_opened < static_cast<int>(4 * kMost)) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  const auto friendly = From(3);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(nacre::testing::CheckHealth(server_->address(), "").ok());
+  }
+  EXPECT_FALSE(friendly->HasEnded());
+  EXPECT_FALSE(call.done.HasBeenNotified());
+  over = true;
+  hostile.join();
+}
+
+}  // namespace
+}  // namespace nacre::rpc
