@@ -81,10 +81,12 @@ AddedTokens::AddedTokens(
 }
 
 std::vector<TextSegment> AddedTokens::Split(absl::string_view text, Pass pass,
-                                            bool parse_special) const {
+                                            bool parse_special,
+                                            size_t max_tokens) const {
   const PrefixTrie& trie = pass == Pass::kRaw ? raw_ : normalized_;
   std::vector<TextSegment> segments;
   size_t done = 0;
+  size_t num_tokens = 0;
   size_t position = trie.empty() ? text.size() : 0;
   while (position < text.size()) {
     const PrefixTrie::Match match = trie.LongestPrefix(text.substr(position));
@@ -113,6 +115,7 @@ std::vector<TextSegment> AddedTokens::Split(absl::string_view text, Pass pass,
     if (begin >= end) continue;
     if (done < begin) segments.push_back({done, begin, -1});
     segments.push_back({begin, end, token.id});
+    if (++num_tokens > max_tokens) return segments;
     // Also where the token before took white space beyond it.
     done = end;
   }

@@ -43,9 +43,10 @@ class AddedTokens {
   // Cuts valid UTF-8 `text` at the tokens of a pass: leftmost match first, of
   // several the longest. With `parse_special` off special tokens stay text.
   // Empty segments are left out. White space that a token took along may also
-  // be in the segments behind it, if a token in it was found.
+  // be in the segments behind it, if a token in it was found. The first of more
+  // than `max_tokens` tokens is the last segment.
   std::vector<TextSegment> Split(absl::string_view text, Pass pass,
-                                 bool parse_special) const;
+                                 bool parse_special, size_t max_tokens) const;
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
 

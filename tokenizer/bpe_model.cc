@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -21,6 +22,7 @@ absl::StatusOr<BpeModel> BpeModel::Parse(const Json& json,
   NACRE_RETURN_IF_ERROR(model.ParseVocabulary(json, pieces));
   NACRE_RETURN_IF_ERROR(model.ParseOptions(json));
   NACRE_RETURN_IF_ERROR(model.ParseMerges(json));
+  model.BuildCover();
   return model;
 }
 
@@ -148,6 +150,46 @@ absl::Status BpeModel::AddMerge(absl::string_view left, absl::string_view right,
   return absl::OkStatus();
 }
 
+void BpeModel::BuildCover() {
+  const bool all_bytes =
+      !byte_ids_.empty() &&
+      std::find(byte_ids_.begin(), byte_ids_.end(), -1) == byte_ids_.end();
+  may_drop_ = !all_bytes && !unk_id_;
+  absl::flat_hash_set<int32_t> stand_ins(byte_ids_.begin(), byte_ids_.end());
+  if (unk_id_) stand_ins.insert(*unk_id_);
+  for (const auto& [pair, merge] : merges_) {
+    if (stand_ins.contains(static_cast<int32_t>(pair >> 32)) ||
+        stand_ins.contains(static_cast<int32_t>(pair & 0xFFFFFFFF))) {
+      return;
+    }
+  }
+  cover_.emplace(all_bytes || (unk_id_ && !fuse_unk_)
+                     ? PieceCover::Unknown::kTokenEach
+                     : PieceCover::Unknown::kFree);
+  for (const auto& [piece, id] : ids_) cover_->Add(piece);
+}
+
+bool BpeModel::HasMore(absl::string_view word, size_t most) const {
+  // A token has a byte at least.
+  if (word.size() <= most || !cover_) return false;
+  return may_drop_ ? cover_->NeedsMore(WithoutDropped(word), most)
+                   : cover_->NeedsMore(word, most);
+}
+
+std::string BpeModel::WithoutDropped(absl::string_view word) const {
+  std::string kept;
+  std::vector<int32_t> byte_ids;
+  for (size_t begin = 0; begin < word.size();) {
+    const absl::string_view character =
+        word.substr(begin, ScanUtf8(word.substr(begin)).size);
+    if (ids_.contains(character) || ByteIds(character, &byte_ids)) {
+      absl::StrAppend(&kept, character);
+    }
+    begin += character.size();
+  }
+  return kept;
+}
+
 bool BpeModel::ByteIds(absl::string_view character,
                        std::vector<int32_t>* ids) const {
   if (byte_ids_.empty()) return false;
@@ -201,16 +243,14 @@ std::vector<Symbol> BpeModel::SplitSymbols(absl::string_view word) const {
   return symbols;
 }
 
-void BpeModel::Encode(absl::string_view word, std::vector<int32_t>* ids) const {
+absl::Status BpeModel::Encode(absl::string_view word, LimitedIds* ids) const {
   if (ignore_merges_) {
     const auto found = ids_.find(word);
-    if (found != ids_.end()) {
-      ids->push_back(found->second);
-      return;
-    }
+    if (found != ids_.end()) return ids->Add(found->second);
   }
+  if (HasMore(word, ids->room())) return ids->TooMany();
   std::vector<Symbol> symbols = SplitSymbols(word);
-  if (symbols.empty()) return;
+  if (symbols.empty()) return absl::OkStatus();
   MergeSymbols(
       symbols,
       [this](const Symbol& left, const Symbol& right) -> std::optional<Merge> {
@@ -219,8 +259,9 @@ void BpeModel::Encode(absl::string_view word, std::vector<int32_t>* ids) const {
         return Merge{static_cast<double>(found->second.rank), found->second.id};
       });
   for (int32_t i = 0; i >= 0; i = symbols[i].next) {
-    ids->push_back(symbols[i].id);
+    NACRE_RETURN_IF_ERROR(ids->Add(symbols[i].id));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace nacre::tokenizer

@@ -15,6 +15,8 @@
 #include "absl/strings/string_view.h"
 #include "tokenizer/bpe_merge.h"
 #include "tokenizer/json_fields.h"
+#include "tokenizer/limited_ids.h"
+#include "tokenizer/piece_cover.h"
 #include "tokenizer/vocabulary.h"
 
 namespace nacre::tokenizer {
@@ -28,9 +30,9 @@ class BpeModel {
   static absl::StatusOr<BpeModel> Parse(const Json& json,
                                         std::vector<std::string>* pieces);
 
-  // Appends the ids of one word of valid UTF-8. Characters without a piece
-  // become bytes (byte_fallback), the unknown token, or nothing.
-  void Encode(absl::string_view word, std::vector<int32_t>* ids) const;
+  // Adds the ids of one word of valid UTF-8. Characters without a piece become
+  // bytes (byte_fallback), the unknown token, or nothing. Errors: of *ids.
+  absl::Status Encode(absl::string_view word, LimitedIds* ids) const;
 
  private:
   absl::Status ParseVocabulary(const Json& json,
@@ -40,8 +42,14 @@ class BpeModel {
   absl::Status AddMerge(absl::string_view left, absl::string_view right,
                         size_t index);
 
+  void BuildCover();
+
   // The ids of the bytes of `character`, or nothing when one has no piece.
   bool ByteIds(absl::string_view character, std::vector<int32_t>* ids) const;
+  // The word certainly has more than `most` ids.
+  bool HasMore(absl::string_view word, size_t most) const;
+  // The word without the characters that become nothing.
+  std::string WithoutDropped(absl::string_view word) const;
   std::vector<Symbol> SplitSymbols(absl::string_view word) const;
 
   static uint64_t Pair(int32_t left, int32_t right) {
@@ -59,6 +67,9 @@ class BpeModel {
   std::vector<int32_t> byte_ids_;  // [256] or empty; -1: no such piece
   std::optional<int32_t> unk_id_;
   bool fuse_unk_ = false;
+  // Of the pieces; none where tokens may stand for other texts than theirs.
+  std::optional<PieceCover> cover_;
+  bool may_drop_ = false;       // characters
   bool ignore_merges_ = false;  // a word that is a piece is that piece
 };
 

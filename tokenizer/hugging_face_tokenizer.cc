@@ -12,6 +12,7 @@
 #include "tokenizer/bpe_model.h"
 #include "tokenizer/decoder.h"
 #include "tokenizer/json_fields.h"
+#include "tokenizer/limited_ids.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/post_processor.h"
 #include "tokenizer/pre_tokenizer.h"
@@ -38,10 +39,9 @@ class HuggingFaceTokenizer : public Tokenizer {
   absl::Status SetBosAndEos(const TokenizerConfig& config);
   absl::Status CheckTemplateIds() const;
 
-  // Appends the ids of `text`, a segment without raw added tokens.
+  // Adds the ids of `text`, a segment without raw added tokens.
   absl::Status EncodeSegment(absl::string_view text, bool at_text_start,
-                             bool parse_special,
-                             std::vector<int32_t>* ids) const;
+                             bool parse_special, LimitedIds* ids) const;
 
   AddedTokens added_tokens_;
   // Contents of added tokens that the normalizer changes, by id.
@@ -228,12 +228,15 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
     return absl::InvalidArgumentError(absl::StrCat(
         "text is not valid UTF-8 at byte ", invalid, " of ", text.size()));
   }
-  std::vector<int32_t> ids;
-  if (options.add_special_tokens) ids = post_processor_.prefix;
-  for (const TextSegment& segment : added_tokens_.Split(
-           text, AddedTokens::Pass::kRaw, options.parse_special_tokens)) {
+  LimitedIds ids(options.max_ids);
+  if (options.add_special_tokens) {
+    NACRE_RETURN_IF_ERROR(ids.Add(post_processor_.prefix));
+  }
+  for (const TextSegment& segment :
+       added_tokens_.Split(text, AddedTokens::Pass::kRaw,
+                           options.parse_special_tokens, ids.room())) {
     if (segment.id >= 0) {
-      ids.push_back(segment.id);
+      NACRE_RETURN_IF_ERROR(ids.Add(segment.id));
       continue;
     }
     NACRE_RETURN_IF_ERROR(
@@ -241,31 +244,32 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
                       segment.begin == 0, options.parse_special_tokens, &ids));
   }
   if (options.add_special_tokens) {
-    ids.insert(ids.end(), post_processor_.suffix.begin(),
-               post_processor_.suffix.end());
+    NACRE_RETURN_IF_ERROR(ids.Add(post_processor_.suffix));
   }
-  return ids;
+  return ids.Take();
 }
 
-absl::Status HuggingFaceTokenizer::EncodeSegment(
-    absl::string_view text, bool at_text_start, bool parse_special,
-    std::vector<int32_t>* ids) const {
+absl::Status HuggingFaceTokenizer::EncodeSegment(absl::string_view text,
+                                                 bool at_text_start,
+                                                 bool parse_special,
+                                                 LimitedIds* ids) const {
   size_t head = 0;
   if (at_text_start && !text.empty()) (void)DecodeUtf8(text, &head);
   NACRE_ASSIGN_OR_RETURN(const std::string normalized,
                          normalizer_.Normalize(text, &head));
-  for (const TextSegment& segment : added_tokens_.Split(
-           normalized, AddedTokens::Pass::kNormalized, parse_special)) {
+  for (const TextSegment& segment :
+       added_tokens_.Split(normalized, AddedTokens::Pass::kNormalized,
+                           parse_special, ids->room())) {
     if (segment.id >= 0) {
-      ids->push_back(segment.id);
+      NACRE_RETURN_IF_ERROR(ids->Add(segment.id));
       continue;
     }
     Word word{
         normalized.substr(segment.begin, segment.end - segment.begin),
         std::max(segment.begin, std::min(segment.end, head)) - segment.begin};
-    NACRE_ASSIGN_OR_RETURN(const std::vector<Word> words,
-                           pre_tokenizer_.Apply(std::move(word)));
-    for (const Word& part : words) model_.Encode(part.text, ids);
+    NACRE_RETURN_IF_ERROR(pre_tokenizer_.Apply(std::move(word), [&](Word part) {
+      return model_.Encode(part.text, ids);
+    }));
   }
   return absl::OkStatus();
 }

@@ -26,7 +26,7 @@ class Normalizer {
 
   bool empty() const { return steps_.empty(); }
 
-  // Normalizes valid UTF-8. Errors: Regex::FindAll's, and
+  // Normalizes valid UTF-8. Errors: Regex::ForEachMatch's, and
   // RESOURCE_EXHAUSTED: the result is longer than kMaxNormalizedBytes.
   // *head, how many bytes of `text` stem from the first character of the whole
   // input, becomes so many of the result's.

@@ -34,28 +34,26 @@ absl::StatusOr<Pattern> Pattern::FromRegex(absl::string_view regex) {
   return pattern;
 }
 
-absl::StatusOr<std::vector<TextRange>> Pattern::FindAll(
-    absl::string_view text) const {
-  if (regex_) return regex_->FindAll(text);
-  std::vector<TextRange> matches;
-  if (literal_.empty()) return matches;
+absl::Status Pattern::ForEachMatch(absl::string_view text,
+                                   TakeMatch take) const {
+  if (regex_) return regex_->ForEachMatch(text, take);
+  if (literal_.empty()) return absl::OkStatus();
   size_t begin = text.find(literal_);
   while (begin != absl::string_view::npos) {
-    matches.push_back({begin, begin + literal_.size()});
+    NACRE_RETURN_IF_ERROR(take({begin, begin + literal_.size()}));
     begin = text.find(literal_, begin + literal_.size());
   }
-  return matches;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Pattern::ReplaceAll(absl::string_view text,
                                                 absl::string_view content,
                                                 size_t* head) const {
-  NACRE_ASSIGN_OR_RETURN(const std::vector<TextRange> matches, FindAll(text));
   std::string result;
   size_t done = 0;
   const size_t old_head = head == nullptr ? 0 : *head;
   size_t new_head = 0;
-  for (const TextRange& match : matches) {
+  NACRE_RETURN_IF_ERROR(ForEachMatch(text, [&](const TextRange& match) {
     absl::StrAppend(&result, text.substr(done, match.begin - done));
     if (done < old_head) {
       new_head =
@@ -64,7 +62,8 @@ absl::StatusOr<std::string> Pattern::ReplaceAll(absl::string_view text,
     absl::StrAppend(&result, content);
     if (match.end <= old_head) new_head = result.size();
     done = match.end;
-  }
+    return absl::OkStatus();
+  }));
   if (done < old_head) new_head = result.size() + old_head - done;
   absl::StrAppend(&result, text.substr(done));
   if (head != nullptr) *head = new_head;

@@ -6,8 +6,8 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "tokenizer/json_fields.h"
@@ -21,9 +21,8 @@ class Pattern {
                                        absl::string_view path);
   static absl::StatusOr<Pattern> FromRegex(absl::string_view regex);
 
-  // Matches in valid UTF-8 `text`, left to right, without overlap. Errors:
-  // Regex::FindAll's.
-  absl::StatusOr<std::vector<TextRange>> FindAll(absl::string_view text) const;
+  // As Regex's.
+  absl::Status ForEachMatch(absl::string_view text, TakeMatch take) const;
 
   // `text` with every match replaced by `content`, taken literally. *head, the
   // length of a beginning of `text`, becomes what replaces that beginning; a

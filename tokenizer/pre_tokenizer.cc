@@ -155,7 +155,7 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::ParseMetaspace(
 }
 
 absl::Status PreTokenizer::ApplyStep(const Step& step, Word word,
-                                     std::vector<Word>* words) {
+                                     TakeWord take) {
   const auto head = [&word] { return word.text.substr(0, word.head_bytes); };
   if (!step.space_replacement.empty()) {
     const auto replaced = {std::make_pair(" ", step.space_replacement)};
@@ -169,43 +169,33 @@ absl::Status PreTokenizer::ApplyStep(const Step& step, Word word,
     if (word.head_bytes > 0) word.head_bytes += step.prefix.size();
   }
   const auto add = [&](absl::string_view text, size_t head_bytes) {
-    if (!step.byte_level) {
-      words->push_back({std::string(text), head_bytes});
-      return;
-    }
-    words->push_back(
-        {EncodeByteLevel(text),
-         head_bytes == 0 ? 0
-                         : EncodeByteLevel(text.substr(0, head_bytes)).size()});
+    if (!step.byte_level) return take({std::string(text), head_bytes});
+    return take({EncodeByteLevel(text),
+                 head_bytes == 0
+                     ? 0
+                     : EncodeByteLevel(text.substr(0, head_bytes)).size()});
   };
-  if (!step.pattern) {
-    add(word.text, word.head_bytes);
-    return absl::OkStatus();
-  }
-  NACRE_ASSIGN_OR_RETURN(const std::vector<TextRange> matches,
-                         step.pattern->FindAll(word.text));
-  for (const TextRange& range :
-       SplitAtMatches(word.text.size(), matches, step.behavior, step.invert)) {
-    add(absl::string_view(word.text).substr(range.begin,
-                                            range.end - range.begin),
-        std::max(range.begin, std::min(range.end, word.head_bytes)) -
-            range.begin);
-  }
-  return absl::OkStatus();
+  if (!step.pattern) return add(word.text, word.head_bytes);
+  const auto add_range = [&](const TextRange& range) {
+    return add(absl::string_view(word.text).substr(range.begin,
+                                                   range.end - range.begin),
+               std::max(range.begin, std::min(range.end, word.head_bytes)) -
+                   range.begin);
+  };
+  TextSplitter splitter(step.behavior, step.invert, add_range);
+  NACRE_RETURN_IF_ERROR(step.pattern->ForEachMatch(
+      word.text, [&](const TextRange& match) { return splitter.Add(match); }));
+  return splitter.Finish(word.text.size());
 }
 
-absl::StatusOr<std::vector<Word>> PreTokenizer::Apply(Word word) const {
-  std::vector<Word> words;
-  words.push_back(std::move(word));
-  for (const Step& step : steps_) {
-    std::vector<Word> next;
-    next.reserve(words.size());
-    for (Word& part : words) {
-      NACRE_RETURN_IF_ERROR(ApplyStep(step, std::move(part), &next));
-    }
-    words = std::move(next);
-  }
-  return words;
+// Depth first: a word is done before the next one is cut off, so that a text
+// that is too long is not cut to its end.
+absl::Status PreTokenizer::ApplyFrom(size_t index, Word word,
+                                     TakeWord take) const {
+  if (index == steps_.size()) return take(std::move(word));
+  return ApplyStep(steps_[index], std::move(word), [&](Word part) {
+    return ApplyFrom(index + 1, std::move(part), take);
+  });
 }
 
 }  // namespace nacre::tokenizer

@@ -4,10 +4,14 @@
 #ifndef TOKENIZER_PRE_TOKENIZER_H_
 #define TOKENIZER_PRE_TOKENIZER_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "tokenizer/json_fields.h"
@@ -40,8 +44,12 @@ class PreTokenizer {
   // another type.
   static absl::StatusOr<PreTokenizer> Parse(const Json* json);
 
-  // Cuts `word`, non-empty valid UTF-8. Errors: Regex::FindAll's.
-  absl::StatusOr<std::vector<Word>> Apply(Word word) const;
+  // Cuts `word`, non-empty valid UTF-8, and gives `take` the parts one by one,
+  // in order. Errors: Regex::ForEachMatch's, and the first of `take`.
+  using TakeWord = absl::FunctionRef<absl::Status(Word word)>;
+  absl::Status Apply(Word word, TakeWord take) const {
+    return ApplyFrom(0, std::move(word), take);
+  }
 
  private:
   enum class Prepend { kNever, kFirst, kAlways };
@@ -64,8 +72,9 @@ class PreTokenizer {
                                              const std::string& path);
   static absl::StatusOr<Step> ParseMetaspace(const Json& json,
                                              const std::string& path);
-  static absl::Status ApplyStep(const Step& step, Word word,
-                                std::vector<Word>* words);
+  // The steps from `index` on.
+  absl::Status ApplyFrom(size_t index, Word word, TakeWord take) const;
+  static absl::Status ApplyStep(const Step& step, Word word, TakeWord take);
 
   std::vector<Step> steps_;  // Sequences are flattened
 };

@@ -133,6 +133,15 @@ std::string Regex::Escape(absl::string_view literal) {
 
 absl::StatusOr<std::vector<TextRange>> Regex::FindAll(
     absl::string_view text) const {
+  std::vector<TextRange> matches;
+  NACRE_RETURN_IF_ERROR(ForEachMatch(text, [&](const TextRange& match) {
+    matches.push_back(match);
+    return absl::OkStatus();
+  }));
+  return matches;
+}
+
+absl::Status Regex::ForEachMatch(absl::string_view text, TakeMatch take) const {
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>
       data(pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
   const std::unique_ptr<pcre2_match_context,
@@ -144,7 +153,6 @@ absl::StatusOr<std::vector<TextRange>> Regex::FindAll(
   pcre2_set_match_limit(context.get(), kMatchLimit);
   pcre2_set_heap_limit(context.get(), kHeapLimitKib);
 
-  std::vector<TextRange> matches;
   // An empty view may have no address, which PCRE2 refuses.
   const char* const begin = text.data() == nullptr ? "" : text.data();
   const auto& code =
@@ -183,9 +191,9 @@ absl::StatusOr<std::vector<TextRange>> Regex::FindAll(
     position = match.end;
     last_end = match.end;
     any = true;
-    matches.push_back(match);
+    NACRE_RETURN_IF_ERROR(take(match));
   }
-  return matches;
+  return absl::OkStatus();
 }
 
 }  // namespace nacre::tokenizer

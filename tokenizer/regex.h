@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -21,6 +22,8 @@ struct TextRange {
   size_t end;
 };
 
+using TakeMatch = absl::FunctionRef<absl::Status(const TextRange& match)>;
+
 class Regex {
  public:
   // INVALID_ARGUMENT: it is malformed; UNIMPLEMENTED: it has a construct of
@@ -31,9 +34,12 @@ class Regex {
   // A pattern that finds `literal` itself.
   static std::string Escape(absl::string_view literal);
 
-  // All matches in valid UTF-8 `text`, left to right, without overlap.
+  // Gives `take` the matches in valid UTF-8 `text`, left to right, without
+  // overlap. An error of `take` ends the search and is returned.
   // RESOURCE_EXHAUSTED: one match takes too many steps or too much memory. The
   // message has the pattern's first 64 bytes.
+  absl::Status ForEachMatch(absl::string_view text, TakeMatch take) const;
+  // All of them.
   absl::StatusOr<std::vector<TextRange>> FindAll(absl::string_view text) const;
 
  private:

@@ -14,6 +14,8 @@
 #include "common/status_macros.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe_merge.h"
+#include "tokenizer/limited_ids.h"
+#include "tokenizer/piece_cover.h"
 #include "tokenizer/sentencepiece_decoder.h"
 #include "tokenizer/sentencepiece_model.h"
 #include "tokenizer/sentencepiece_normalizer.h"
@@ -42,9 +44,8 @@ class SentencePieceTokenizer : public Tokenizer {
   void BuildMergeable();
   void BuildDecoding();
 
-  // Appends the ids of normalized text.
-  void EncodeNormalized(absl::string_view text,
-                        std::vector<int32_t>* ids) const;
+  // Adds the ids of normalized text.
+  absl::Status EncodeNormalized(absl::string_view text, LimitedIds* ids) const;
   // Splits `text` into characters and user-defined symbols.
   std::vector<Symbol> SplitSymbols(absl::string_view text) const;
 
@@ -56,6 +57,7 @@ class SentencePieceTokenizer : public Tokenizer {
   // into model_.pieces.
   absl::flat_hash_map<absl::string_view, int32_t> mergeable_;
   size_t longest_mergeable_ = 0;  // bytes
+  PieceCover cover_;              // of the same pieces
   bool has_unused_ = false;
   SentencePieceDecoding decoding_;
   bool legacy_ = true;
@@ -168,6 +170,9 @@ absl::Status SentencePieceTokenizer::SetBosAndEos(
 }
 
 void SentencePieceTokenizer::BuildMergeable() {
+  // Without bytes a run of unknown pieces is one token.
+  cover_ = PieceCover(model_.byte_fallback ? PieceCover::Unknown::kTokenEach
+                                           : PieceCover::Unknown::kFree);
   for (size_t i = 0; i < model_.pieces.size(); ++i) {
     const SentencePiece& piece = model_.pieces[i];
     const int32_t id = static_cast<int32_t>(i);
@@ -178,6 +183,7 @@ void SentencePieceTokenizer::BuildMergeable() {
         piece.type == PieceType::kUnused) {
       mergeable_.emplace(piece.text, id);
       longest_mergeable_ = std::max(longest_mergeable_, piece.text.size());
+      cover_.Add(piece.text);
     }
   }
 }
@@ -234,9 +240,13 @@ std::vector<Symbol> SentencePieceTokenizer::SplitSymbols(
   return symbols;
 }
 
-void SentencePieceTokenizer::EncodeNormalized(absl::string_view text,
-                                              std::vector<int32_t>* ids) const {
-  if (text.empty()) return;
+absl::Status SentencePieceTokenizer::EncodeNormalized(absl::string_view text,
+                                                      LimitedIds* ids) const {
+  // A token has a byte at least.
+  if (text.size() > ids->room() && cover_.NeedsMore(text, ids->room())) {
+    return ids->TooMany();
+  }
+  if (text.empty()) return absl::OkStatus();
   std::vector<Symbol> symbols = SplitSymbols(text);
   // Unused pieces take part in merges and are split again afterwards: piece to
   // the size of its left half.
@@ -257,18 +267,20 @@ void SentencePieceTokenizer::EncodeNormalized(absl::string_view text,
       });
 
   bool after_unknown = false;
-  const auto emit = [&](absl::string_view piece) {
+  const auto emit = [&](absl::string_view piece) -> absl::Status {
     const int32_t id = PieceToId(piece).value_or(model_.unk_id);
     const bool unknown = id == model_.unk_id;
     if (unknown && model_.byte_fallback) {
       for (const char byte : piece) {
-        ids->push_back(model_.byte_to_id[static_cast<uint8_t>(byte)]);
+        NACRE_RETURN_IF_ERROR(
+            ids->Add(model_.byte_to_id[static_cast<uint8_t>(byte)]));
       }
     } else if (!unknown || !after_unknown) {
       // A run of unknown pieces is one unknown token.
-      ids->push_back(id);
+      NACRE_RETURN_IF_ERROR(ids->Add(id));
     }
     after_unknown = unknown;
+    return absl::OkStatus();
   };
   std::vector<absl::string_view> pending;
   for (int32_t i = 0; i >= 0; i = symbols[i].next) {
@@ -278,13 +290,14 @@ void SentencePieceTokenizer::EncodeNormalized(absl::string_view text,
       pending.pop_back();
       const auto split = has_unused_ ? splits.find(piece) : splits.end();
       if (split == splits.end()) {
-        emit(piece);
+        NACRE_RETURN_IF_ERROR(emit(piece));
       } else {
         pending.push_back(piece.substr(split->second));
         pending.push_back(piece.substr(0, split->second));
       }
     }
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(
@@ -293,8 +306,10 @@ absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(
     return absl::InvalidArgumentError(absl::StrCat(
         "text has ", text.size(), " bytes, the limit is ", kMaxTextBytes));
   }
-  std::vector<int32_t> ids;
-  if (options.add_special_tokens && add_bos_) ids.push_back(*bos_id_);
+  LimitedIds ids(options.max_ids);
+  if (options.add_special_tokens && add_bos_) {
+    NACRE_RETURN_IF_ERROR(ids.Add(*bos_id_));
+  }
   // Splitting looks at characters around a token: make them valid first.
   std::string valid;
   if (FindInvalidUtf8(text) != absl::string_view::npos) {
@@ -303,21 +318,24 @@ absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(
     assembler.Finish(&valid);
     text = valid;
   }
-  for (const TextSegment& segment : special_tokens_.Split(
-           text, AddedTokens::Pass::kRaw, options.parse_special_tokens)) {
+  for (const TextSegment& segment :
+       special_tokens_.Split(text, AddedTokens::Pass::kRaw,
+                             options.parse_special_tokens, ids.room())) {
     if (segment.id >= 0) {
-      ids.push_back(segment.id);
+      NACRE_RETURN_IF_ERROR(ids.Add(segment.id));
       continue;
     }
     const bool dummy_prefix = legacy_ || segment.begin == 0;
-    EncodeNormalized(
+    NACRE_RETURN_IF_ERROR(EncodeNormalized(
         normalizer_.Normalize(
             text.substr(segment.begin, segment.end - segment.begin),
             user_defined_, dummy_prefix),
-        &ids);
+        &ids));
   }
-  if (options.add_special_tokens && add_eos_) ids.push_back(*eos_id_);
-  return ids;
+  if (options.add_special_tokens && add_eos_) {
+    NACRE_RETURN_IF_ERROR(ids.Add(*eos_id_));
+  }
+  return ids.Take();
 }
 
 }  // namespace

@@ -1,77 +1,58 @@
 #include "tokenizer/text_split.h"
 
-#include <algorithm>
+#include "common/status_macros.h"
 
 namespace nacre::tokenizer {
-namespace {
 
-struct Part {
-  TextRange range;
-  bool is_match;
-};
-
-// The whole text as matches and what lies between them.
-std::vector<Part> CutAt(size_t size, const std::vector<TextRange>& matches,
-                        bool invert) {
-  std::vector<Part> parts;
-  parts.reserve(2 * matches.size() + 1);
-  size_t done = 0;
-  for (const TextRange& match : matches) {
-    if (done < match.begin) parts.push_back({{done, match.begin}, invert});
-    parts.push_back({match, !invert});
-    done = match.end;
+absl::Status TextSplitter::Add(const TextRange& match) {
+  if (done_ < match.begin) {
+    NACRE_RETURN_IF_ERROR(AddPart({done_, match.begin}, invert_));
   }
-  if (done < size) parts.push_back({{done, size}, invert});
-  return parts;
+  NACRE_RETURN_IF_ERROR(AddPart(match, !invert_));
+  done_ = match.end;
+  return absl::OkStatus();
 }
 
-}  // namespace
-
-std::vector<TextRange> SplitAtMatches(size_t size,
-                                      const std::vector<TextRange>& matches,
-                                      SplitBehavior behavior, bool invert) {
-  std::vector<Part> parts = CutAt(size, matches, invert);
-  // Merging with the next part is merging with the previous one, seen from the
-  // end.
-  const bool backwards = behavior == SplitBehavior::kMergedWithNext;
-  if (backwards) std::reverse(parts.begin(), parts.end());
-
-  std::vector<TextRange> pieces;
-  bool previous_match = false;
-  for (const Part& part : parts) {
-    bool join = false;
-    bool keep = true;
-    switch (behavior) {
-      case SplitBehavior::kRemoved:
-        keep = !part.is_match;
-        break;
-      case SplitBehavior::kIsolated:
-        break;
-      case SplitBehavior::kContiguous:
-        join = part.is_match == previous_match;
-        break;
-      case SplitBehavior::kMergedWithPrevious:
-      case SplitBehavior::kMergedWithNext:
-        join = part.is_match && !previous_match;
-        break;
-    }
-    previous_match = part.is_match;
-    if (!keep) continue;
-    if (!join || pieces.empty()) {
-      pieces.push_back(part.range);
-    } else if (backwards) {
-      pieces.back().begin = part.range.begin;
-    } else {
-      pieces.back().end = part.range.end;
-    }
+absl::Status TextSplitter::Finish(size_t size) {
+  if (done_ < size) {
+    NACRE_RETURN_IF_ERROR(AddPart({done_, size}, invert_));
   }
-  if (backwards) std::reverse(pieces.begin(), pieces.end());
-  pieces.erase(std::remove_if(pieces.begin(), pieces.end(),
-                              [](const TextRange& piece) {
-                                return piece.begin == piece.end;
-                              }),
-               pieces.end());
-  return pieces;
+  return Flush();
+}
+
+absl::Status TextSplitter::AddPart(const TextRange& part, bool is_match) {
+  const bool joins = piece_.has_value() && Joins(is_match);
+  previous_match_ = is_match;
+  if (joins) {
+    piece_->end = part.end;
+    return absl::OkStatus();
+  }
+  NACRE_RETURN_IF_ERROR(Flush());
+  if (!is_match || behavior_ != SplitBehavior::kRemoved) piece_ = part;
+  return absl::OkStatus();
+}
+
+// Whether a part belongs to the piece of the part before it.
+bool TextSplitter::Joins(bool is_match) const {
+  switch (behavior_) {
+    case SplitBehavior::kRemoved:
+    case SplitBehavior::kIsolated:
+      return false;
+    case SplitBehavior::kContiguous:
+      return is_match == previous_match_;
+    case SplitBehavior::kMergedWithPrevious:
+      return is_match && !previous_match_;
+    case SplitBehavior::kMergedWithNext:
+      return !is_match && previous_match_;
+  }
+  return false;
+}
+
+absl::Status TextSplitter::Flush() {
+  if (!piece_.has_value()) return absl::OkStatus();
+  const TextRange piece = *piece_;
+  piece_.reset();
+  return piece.begin == piece.end ? absl::OkStatus() : take_(piece);
 }
 
 }  // namespace nacre::tokenizer

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ struct EncodeOptions {
   bool add_special_tokens = true;
   // Read the text of a special token ("</s>") as that token, not as letters.
   bool parse_special_tokens = true;
+  // A text with more ids is refused as soon as that is certain.
+  size_t max_ids = std::numeric_limits<size_t>::max();
 };
 
 // Texts longer than this are refused.
@@ -47,7 +50,9 @@ class Tokenizer {
   // Invalid UTF-8: a SentencePiece model reads each bad byte as U+FFFD, as the
   // library does; a tokenizer.json gives INVALID_ARGUMENT with the offset.
   // INVALID_ARGUMENT: text over kMaxTextBytes. RESOURCE_EXHAUSTED: a pattern of
-  // the file backtracks too much on this text.
+  // the file backtracks too much on this text. OUT_OF_RANGE: the text has more
+  // ids than `options.max_ids`; time and memory are those of a text that has so
+  // many, and what reading and normalizing all of it takes.
   virtual absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text, EncodeOptions options = {}) const = 0;
 

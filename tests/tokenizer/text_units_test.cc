@@ -139,12 +139,17 @@ TEST(TextSplitTest, PiecesOfTheFiveBehaviors) {
   const std::vector<TextRange> matches = {{1, 2}, {2, 3}};
   const auto split = [&](SplitBehavior behavior, bool invert) {
     std::string result;
-    for (const TextRange& piece :
-         SplitAtMatches(4, matches, behavior, invert)) {
+    const auto take = [&](const TextRange& piece) {
       result +=
           std::string("a--b").substr(piece.begin, piece.end - piece.begin);
       result += '|';
+      return absl::OkStatus();
+    };
+    TextSplitter splitter(behavior, invert, take);
+    for (const TextRange& match : matches) {
+      EXPECT_TRUE(splitter.Add(match).ok());
     }
+    EXPECT_TRUE(splitter.Finish(4).ok());
     return result;
   };
   EXPECT_EQ(split(SplitBehavior::kRemoved, false), "a|b|");
@@ -153,6 +158,8 @@ TEST(TextSplitTest, PiecesOfTheFiveBehaviors) {
   EXPECT_EQ(split(SplitBehavior::kMergedWithPrevious, false), "a-|-|b|");
   EXPECT_EQ(split(SplitBehavior::kMergedWithNext, false), "a|-|-b|");
   EXPECT_EQ(split(SplitBehavior::kContiguous, false), "a|--|b|");
+  EXPECT_EQ(split(SplitBehavior::kMergedWithPrevious, true), "a|-|-b|");
+  EXPECT_EQ(split(SplitBehavior::kMergedWithNext, true), "a-|-|b|");
 }
 
 }  // namespace
