@@ -194,7 +194,7 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
     JudgeLastRow(session, last_row);
   }
   const int position = session.schedule.generated();
-  const int num_tokens = FinishVerify(session, std::move(span), end_ns);
+  const int num_tokens = FinishVerify(session, std::move(span));
   RecordHidden(session, position, num_tokens);
   PublishHidden(session, HiddenRow(session, num_tokens - 1));
 }
@@ -221,20 +221,20 @@ void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
 }
 
 void TargetEngine::EndHolds(int64_t now_ns) {
-  for (const auto& session : sessions_) {
-    if (!session->hold.has_value() || session->closing ||
-        session->schedule.HoldsLastRow(now_ns)) {
+  for (Session& session : sessions()) {
+    if (!session.hold.has_value() || session.closing ||
+        session.schedule.HoldsLastRow(now_ns)) {
       continue;
     }
-    EndWait(*session, now_ns);
-    Session::Hold hold = *std::exchange(session->hold, absl::nullopt);
-    JudgeLastRow(*session, hold.logits);
-    FinishVerify(*session, std::move(hold.verify), now_ns);
-    PublishHidden(*session, kernels::FloatView(hold.hidden));
+    EndWait(session, now_ns);
+    Session::Hold hold = *std::exchange(session.hold, absl::nullopt);
+    JudgeLastRow(session, hold.logits);
+    FinishVerify(session, std::move(hold.verify));
+    PublishHidden(session, kernels::FloatView(hold.hidden));
   }
 }
 
-int TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
+int TargetEngine::FinishVerify(Session& session, Span span) {
   TargetSession& schedule = session.schedule;
   speculation::Verdict verdict = schedule.FinishStep(session.drawn);
   session.history.Truncate(verdict.base_length);
@@ -244,17 +244,7 @@ int TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
   ++span.rows;  // the last one
   span.length = schedule.committed_length();
   AddSpan(session, span);
-  const int dropped = session.sequence->length() - schedule.kv_length();
-  if (dropped > 0) {
-    session.sequence->Truncate(schedule.kv_length());
-    rollback_tokens_ += dropped;
-    Span rollback;
-    rollback.kind = Span::Kind::kRollback;
-    rollback.start_ns = now_ns;
-    rollback.rows = dropped;
-    rollback.length = schedule.kv_length();
-    AddSpan(session, rollback);
-  }
+  TruncateKv(session, schedule.kv_length());
   session.sequence->Share(schedule.committed());
   if (schedule.finished()) session.sequence.reset();
   const int num_tokens = static_cast<int>(verdict.token_ids.size());
