@@ -15,9 +15,13 @@ namespace nacre::simulation {
 
 class EventQueue {
  public:
+  EventQueue() = default;
+  explicit EventQueue(int64_t now_ns) : now_ns_(now_ns) {}
+
   // A time that has passed means now.
   void Post(int64_t time_ns, std::function<void()> run) {
-    events_.push_back({time_ns, next_order_++, std::move(run)});
+    events_.push_back(
+        {std::max(time_ns, now_ns_), next_order_++, std::move(run)});
     std::push_heap(events_.begin(), events_.end());
   }
   bool empty() const { return events_.empty(); }
@@ -28,7 +32,7 @@ class EventQueue {
     std::pop_heap(events_.begin(), events_.end());
     const Event event = std::move(events_.back());
     events_.pop_back();
-    now_ns_ = std::max(now_ns_, event.time_ns);
+    now_ns_ = event.time_ns;
     event.run();  // may post
   }
 

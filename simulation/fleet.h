@@ -1,18 +1,17 @@
-// `nacre simulate`: how fast a fleet would be. The real TargetSession,
-// DraftSession and SessionSchedule (speculation/) between workers whose steps
-// take given times and links with given delays, in virtual time: one seed
-// decides everything, a second of traffic takes milliseconds. START HERE, then
-// fleet_coordinator.h. (tests/speculation has another simulator, whose purpose
-// is to break the state machines; this one predicts.)
+// `nacre simulate`: how fast a fleet would be. The world (world.h), which runs
+// the real dispatcher and engines, with workers whose steps take given times,
+// links with given delays and models that answer from a list of matches. One
+// seed decides everything, a second of traffic takes milliseconds.
 //
-// What it leaves out: the CPU time of the coordinator and of serialization,
-// limits of KV memory, admission. Pure functions, no threads.
+// What it leaves out: the CPU time of coordinator and workers outside of their
+// steps, and KV memory. Pure functions, no threads.
 
 #ifndef SIMULATION_FLEET_H_
 #define SIMULATION_FLEET_H_
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/types/optional.h"
@@ -113,7 +112,11 @@ struct WorkerTime {
 struct FleetResult {
   // False when sessions were left that no target will ever serve.
   bool finished = false;
-  int64_t requests = 0;    // that have ended
+  int64_t requests = 0;  // that have completed
+  // That the service gave up, as it does after so many lost targets, and what
+  // it said of the first.
+  int64_t failed_requests = 0;
+  std::string first_failure;
   int64_t virtual_ns = 0;  // until the last request had ended
   int64_t output_tokens = 0;
   speculation::SpeculationStats stats;  // sums over the sessions

@@ -5,6 +5,7 @@
 #define SIMULATION_RANDOM_H_
 
 #include <cstdint>
+#include <initializer_list>
 
 namespace nacre::simulation {
 
@@ -29,6 +30,16 @@ class Random {
   int64_t Between(int64_t low, int64_t high) {  // both included
     return low +
            static_cast<int64_t>(Bits() % static_cast<uint64_t>(high - low + 1));
+  }
+  // In [0, limit); limit >= 1.
+  int Below(int limit) {
+    return static_cast<int>((Bits() >> 32) * static_cast<uint64_t>(limit) >>
+                            32);
+  }
+  bool Percent(int percent) { return Below(100) < percent; }
+  template <typename T>
+  T OneOf(std::initializer_list<T> values) {
+    return values.begin()[Below(static_cast<int>(values.size()))];
   }
 
  private:

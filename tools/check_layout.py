@@ -24,7 +24,6 @@ ALLOWED_INCLUDES = {
     "tokenizer": ["common"],
     "kernels": ["common"],
     "speculation": ["common"],
-    "simulation": ["speculation", "common"],
     "model": ["kernels", "common"],
     "telemetry": ["common", "proto"],
     # What workers and coordinator say to each other, said once.
@@ -40,6 +39,9 @@ ALLOWED_INCLUDES = {
                       "common", "proto"],
     "coordinator": ["wire", "telemetry", "speculation", "tokenizer", "common",
                     "proto"],
+    # The whole service in virtual time.
+    "simulation": ["coordinator", "draft_worker", "target_worker", "worker",
+                   "wire", "model", "speculation", "tokenizer", "common"],
     "tools": ["*"],
     "tests": ["*", "tests"],
 }
@@ -134,8 +136,11 @@ TESTED_BY = {
     "model/safetensors_writer.cc": "tests/model/safetensors_test.cc",
     "model/weights.cc": "tests/model/transformer_test.cc",
     **{f"simulation/{name}.cc": "tests/simulation/fleet_test.cc"
-       for name in ("fleet_coordinator", "fleet_draft", "fleet_target",
-                    "fleet_worker")},
+       for name in ("fleet_failures", "fleet_plans", "fleet_world",
+                    "scripted_model")},
+    **{f"simulation/{name}.cc":
+           "tests/simulation/protocol/protocol_simulation_test.cc"
+       for name in ("world", "world_links", "world_processes")},
     "simulation/closed_law.cc": "tests/simulation/fleet_law_test.cc",
     **{f"tokenizer/{name}.cc": "tests/tokenizer/hugging_face_tokenizer_test.cc"
        for name in ("added_tokens", "bpe_model", "decoder", "decoder_stages",

@@ -95,9 +95,9 @@ absl::Status SimulateFlags::CheckRanges() const {
   NACRE_RETURN_IF_ERROR(CheckRange("jitter-us", jitter_us, 0.0, 1e7));
   NACRE_RETURN_IF_ERROR(
       CheckRange("draft-latency-us", draft_latency_us.value_or(0.0), 0.0, 1e7));
-  NACRE_RETURN_IF_ERROR(CheckRange("streams", streams, 1, 1024));
-  NACRE_RETURN_IF_ERROR(CheckRange("drafts", drafts, 0, 1024));
-  NACRE_RETURN_IF_ERROR(CheckRange("targets", targets, 1, 1024));
+  NACRE_RETURN_IF_ERROR(CheckRange("streams", streams, 1, 100'000));
+  NACRE_RETURN_IF_ERROR(CheckRange("drafts", drafts, 0, 2'000));
+  NACRE_RETURN_IF_ERROR(CheckRange("targets", targets, 1, 1'000));
   NACRE_RETURN_IF_ERROR(CheckRange("requests", requests, 1, 1'000'000));
   NACRE_RETURN_IF_ERROR(CheckRange("tokens", tokens, 1, 10'000'000));
   NACRE_RETURN_IF_ERROR(

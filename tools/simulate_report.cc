@@ -30,7 +30,7 @@ absl::StatusOr<FleetResult> SimulateOne(const SimulatePlan& plan,
   if (!result.finished) {
     return absl::UnavailableError(absl::StrFormat(
         "%s: all targets died for good when %d of %d requests had ended",
-        method.name, result.requests,
+        method.name, result.requests + result.failed_requests,
         int64_t{1} * fleet->streams * fleet->requests));
   }
   return result;
@@ -92,6 +92,10 @@ Json RowJson(const SimulatedRow& row) {
           {"draft", TimeJson(result.draft)},
           {"seconds", 1e-9 * static_cast<double>(result.virtual_ns)},
           {"requests", result.requests},
+          {"failed_requests", result.failed_requests},
+          {"first_failure", result.first_failure.empty()
+                                ? Json(nullptr)
+                                : Json(result.first_failure)},
           {"output_tokens", result.output_tokens},
           {"rounds", result.stats.rounds},
           {"drafted", result.stats.drafted},
@@ -152,6 +156,13 @@ std::string SimulatedTable(const SimulatePlan& plan,
         row.law_difference
             ? absl::StrFormat("%+.1f%%", 100.0 * *row.law_difference)
             : "-");
+  }
+  for (const SimulatedRow& row : rows) {
+    if (row.result.failed_requests == 0) continue;
+    absl::StrAppendFormat(
+        &table, "%s: %d requests failed and %d completed; the first: %s.\n",
+        row.method.name, row.result.failed_requests, row.result.requests,
+        row.result.first_failure);
   }
   return table;
 }

@@ -4,12 +4,14 @@
 #include <memory>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace nacre::simulation {
 namespace {
 
 using speculation::Method;
+using ::testing::HasSubstr;
 
 constexpr int64_t kMs = 1'000'000;
 
@@ -25,6 +27,7 @@ FleetOptions Fleet(Method method) {
 FleetResult Simulated(const FleetOptions& options) {
   const FleetResult result = SimulateFleet(options);
   EXPECT_TRUE(result.finished);
+  EXPECT_EQ(result.failed_requests, 0) << result.first_failure;
   EXPECT_EQ(result.requests, int64_t{1} * options.streams * options.requests);
   EXPECT_EQ(result.output_tokens, result.requests * options.output_tokens);
   EXPECT_EQ(result.stats.committed, result.output_tokens);
@@ -393,27 +396,42 @@ TEST(Failures, AgainAndAgainAtTheRateGiven) {
               0.02);
 }
 
+FleetOptions FailingFleet(Method method) {
+  FleetOptions options = Realistic(method);
+  options.streams = 12;
+  options.requests = 2;
+  options.drafts = 2;
+  options.targets = 3;
+  options.prompt_tokens = 700;
+  options.output_tokens = 200;
+  options.failures = {{.role = Role::kDraft,
+                       .after_ns = 300 * kMs,
+                       .repeats = true,
+                       .back_after_ns = 100 * kMs},
+                      {.role = Role::kTarget,
+                       .after_ns = 8000 * kMs,
+                       .repeats = true,
+                       .back_after_ns = 50 * kMs}};
+  return options;
+}
+
 TEST(Failures, AllWorkersUnderLoad) {
   for (const Method method :
        {Method::kAr, Method::kSd, Method::kPearl, Method::kAsync}) {
-    FleetOptions options = Realistic(method);
-    options.streams = 12;
-    options.requests = 2;
-    options.drafts = 2;
-    options.targets = 3;
-    options.prompt_tokens = 700;
-    options.output_tokens = 200;
-    options.failures = {{.role = Role::kDraft,
-                         .after_ns = 300 * kMs,
-                         .repeats = true,
-                         .back_after_ns = 100 * kMs},
-                        {.role = Role::kTarget,
-                         .after_ns = 800 * kMs,
-                         .repeats = true,
-                         .back_after_ns = 50 * kMs}};
-    const FleetResult result = Simulated(options);
-    EXPECT_GT(result.lost_targets, 0);
+    EXPECT_GT(Simulated(FailingFleet(method)).lost_targets, 0);
   }
+}
+
+// A prompt takes longer than the targets live: after six in a row the
+// dispatcher gives the request up, and its stream goes on with the next.
+TEST(Failures, TheServiceGivesUpWhatLosesTargetAfterTarget) {
+  FleetOptions options = FailingFleet(Method::kAsync);
+  options.failures[1].after_ns = 800 * kMs;
+  const FleetResult result = SimulateFleet(options);
+  EXPECT_TRUE(result.finished);
+  EXPECT_GT(result.failed_requests, 0);
+  EXPECT_EQ(result.requests + result.failed_requests, 24);
+  EXPECT_THAT(result.first_failure, HasSubstr("targets in a row"));
 }
 
 }  // namespace

@@ -174,9 +174,9 @@ TEST(SimulateCommandTest, RefusesBadFlags) {
   EXPECT_THAT(with("--jitter-us=1e8"), HasSubstr("1e+08 is not in 0..1e+07"));
   EXPECT_THAT(with("--draft-latency-us=-2"),
               HasSubstr("flag --draft-latency-us: -2 is not in"));
-  EXPECT_THAT(with("--streams=0"), HasSubstr("0 is not in 1..1024"));
-  EXPECT_THAT(with("--drafts=-1"), HasSubstr("-1 is not in 0..1024"));
-  EXPECT_THAT(with("--targets=0"), HasSubstr("0 is not in 1..1024"));
+  EXPECT_THAT(with("--streams=0"), HasSubstr("0 is not in 1..100000"));
+  EXPECT_THAT(with("--drafts=-1"), HasSubstr("-1 is not in 0..2000"));
+  EXPECT_THAT(with("--targets=0"), HasSubstr("0 is not in 1..1000"));
   EXPECT_THAT(with("--requests=0"), HasSubstr("0 is not in 1..1000000"));
   EXPECT_THAT(with("--tokens=0"), HasSubstr("0 is not in 1..10000000"));
   EXPECT_THAT(with("--prompt-tokens=0"), HasSubstr("0 is not in 1..1000000"));

@@ -28,6 +28,9 @@ struct MeasuredLaw {
 };
 constexpr MeasuredLaw kLaws[] = {
     {{speculation::Method::kSd, DraftKind::kAdversarial}, 3'000},
+    {{speculation::Method::kSd, DraftKind::kFair, /*loses_all=*/false,
+      /*ends=*/false, /*swaps_draft=*/true},
+     3'000},
     {{speculation::Method::kSd, DraftKind::kGood, /*loses_all=*/true,
       /*ends=*/true},
      20'000},

@@ -7,7 +7,6 @@
 #include "common/check.h"
 #include "speculation/policies/policy_spec.h"
 #include "tests/simulation/protocol/expected.h"
-#include "tests/simulation/protocol/random.h"
 #include "tests/simulation/protocol/simulated_model.h"
 
 namespace nacre::protocol {

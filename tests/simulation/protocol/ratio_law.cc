@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "simulation/random.h"
-#include "tests/simulation/protocol/random.h"
 #include "tests/simulation/protocol/table_sampler.h"
 #include "tests/simulation/protocol/world.h"
 #include "tests/testing/chi_square.h"
@@ -88,9 +86,35 @@ Schedule LossSchedule(const LawCase& law_case, uint64_t seed) {
   return schedule;
 }
 
+// The drafts are lost with one token of two sent. Another is there when the
+// target, which has fed the prompt meanwhile, verifies that token; its steps
+// are long enough for two others to come.
+Schedule SwapSchedule(const LawCase& law_case, uint64_t seed) {
+  Random random(seed * 2 + 1);
+  Schedule schedule = LossSchedule(law_case, seed);
+  schedule.workers.erase(schedule.workers.begin());
+  schedule.workers[0].step_ns = 10 * kMillisecond;
+  for (const int draft : {1, 2}) {
+    schedule.workers[draft].step_ns = 500 * kMicrosecond;
+  }
+  schedule.workers[2].draft_kind = DraftKind::kPoor;
+  schedule.faults.clear();
+  Fault fault;
+  fault.kind = Fault::Kind::kCrash;
+  fault.at_ns = kArrivalNs + random.Between(kMillisecond, 3 * kMillisecond);
+  for (fault.worker = 1; fault.worker <= 2; ++fault.worker) {
+    fault.duration_ns = fault.worker == 1 ? 200 * kMillisecond
+                                          : random.Between(20 * kMillisecond,
+                                                           25 * kMillisecond);
+    schedule.faults.push_back(fault);
+  }
+  return schedule;
+}
+
 }  // namespace
 
 Schedule LawSchedule(const LawCase& law_case, uint64_t seed) {
+  if (law_case.swaps_draft) return SwapSchedule(law_case, seed);
   if (law_case.loses_all) return LossSchedule(law_case, seed);
   Random random(seed * 2 + 1);
   Schedule schedule;

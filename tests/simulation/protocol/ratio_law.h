@@ -27,6 +27,9 @@ struct LawCase {
   // drafts comes back in time: what was lost is drawn without one.
   bool loses_all = false;
   bool ends = false;  // end tokens count
+  // Every draft is lost at one moment of the first drafts. One comes back while
+  // the target verifies what was left: its tokens stand behind others.
+  bool swaps_draft = false;
 };
 
 // Two targets and two drafts. Unless all are lost, the second draft may be of

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/kv_ledger.h"
 #include "tests/simulation/protocol/policies.h"
-#include "tests/simulation/protocol/random.h"
 
 namespace nacre::protocol {
 namespace {

@@ -12,9 +12,12 @@
 
 #include "coordinator/request.h"
 #include "coordinator/worker_info.h"
+#include "simulation/random.h"
 #include "worker/step_budget.h"
 
 namespace nacre::protocol {
+
+using simulation::Random;
 
 inline constexpr int kVocabSize = 8;
 inline constexpr int32_t kEos = kVocabSize - 1;

@@ -1,7 +1,6 @@
 #include "tests/simulation/protocol/world.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -72,61 +71,59 @@ Outcome RunSchedule(const Schedule& schedule, bool keep_trace) {
 }
 
 World::World(const Schedule& schedule, bool keep_trace)
-    : schedule_(schedule),
-      random_(schedule.seed * 2),
+    : simulation::World(schedule.seed * 2, /*start_ns=*/1),
+      schedule_(schedule),
       trace_(keep_trace),
       checks_(/*redraws=*/schedule.seed % 4 == 0),
+      workers_(schedule.workers.size()),
       tokenizer_(SharedTokenizer()),
       tensors_(std::make_unique<Tensors>(this)) {
-  events_.reserve(64);
   requests_.resize(schedule.requests.size());
   for (size_t i = 0; i < requests_.size(); ++i) {
     RequestState& request = requests_[i];
     request.index = static_cast<int>(i);
     request.options = &schedule.requests[i];
-    At(request.options->arrival_ns + now_ns_, Event::Kind::kArrive,
-       request.index);
+    queue_.Post(request.options->arrival_ns + now_ns(),
+                [this, &request] { Arrive(request); });
     if (request.options->cancel_ns >= 0) {
-      At(request.options->cancel_ns + now_ns_, Event::Kind::kCancel,
-         request.index);
+      queue_.Post(request.options->cancel_ns + now_ns(),
+                  [this, &request] { Cancel(request); });
     }
   }
-  NewDispatcher();
-  processes_.resize(schedule.workers.size());
-  for (size_t i = 0; i < processes_.size(); ++i) {
-    processes_[i].index = static_cast<int>(i);
-    processes_[i].options = &schedule.workers[i];
-    StartProcess(processes_[i]);
+  Restart();
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i].options = &schedule.workers[i];
+    Process& process = AddProcess(schedule.workers[i].role);
+    StartProcess(process);
     // Most are there before the requests.
     if (random_.Percent(85)) {
-      Attach(processes_[i]);
+      AttachWorker(process);
     } else {
-      At(now_ns_ + random_.Between(0, 30 * kMillisecond), Event::Kind::kAttach,
-         processes_[i].index, processes_[i].incarnation);
+      AtProcess(now_ns() + random_.Between(0, 30 * kMillisecond), process,
+                &World::AttachWorker);
     }
   }
-  for (size_t i = 0; i < schedule.faults.size(); ++i) {
-    At(now_ns_ + schedule.faults[i].at_ns, Event::Kind::kFault,
-       static_cast<int>(i));
+  for (const Fault& fault : schedule.faults) {
+    queue_.Post(now_ns() + fault.at_ns, [this, &fault] { Inflict(fault); });
   }
 }
 
-World::~World() {
-  // Sessions call their clients' sinks; engines free their sequences.
-  dispatcher_.reset();
-  for (Process& process : processes_) StopProcess(process);
+World::~World() { End(); }
+
+World::Stream& World::StreamOf(const Connection& connection) {
+  while (streams_.size() <= static_cast<size_t>(connection.index)) {
+    streams_.emplace_back();
+  }
+  return streams_[static_cast<size_t>(connection.index)];
 }
 
-void World::At(int64_t at_ns, Event::Kind kind, int subject,
-               uint64_t incarnation) {
-  events_.push_back(
-      {std::max(at_ns, now_ns_), next_order_++, kind, subject, incarnation});
-  std::push_heap(events_.begin(), events_.end(), std::greater<>());
-}
-
-int64_t World::Delay() {
-  const int64_t delay = random_.Between(0, schedule_.hop_ns);
-  return random_.Percent(schedule_.slow_percent) ? 30 * delay : delay;
+void World::AtProcess(int64_t at_ns, Process& process,
+                      void (World::*run)(Process&)) {
+  queue_.Post(at_ns, [this, &process, run, incarnation = process.incarnation] {
+    if (process.alive() && process.incarnation == incarnation) {
+      (this->*run)(process);
+    }
+  });
 }
 
 Outcome World::Run() {
@@ -134,72 +131,13 @@ Outcome World::Run() {
   for (const Fault& fault : schedule_.faults) {
     limit_ns = std::max(limit_ns, fault.at_ns + fault.duration_ns + kMaxTail);
   }
-  while (!events_.empty() && !checks_.failed()) {
-    std::pop_heap(events_.begin(), events_.end(), std::greater<>());
-    const Event event = events_.back();
-    events_.pop_back();
-    now_ns_ = event.at_ns;
-    Handle(event);
-    if (++counts_.events > kMaxEvents || now_ns_ > limit_ns) {
+  while (!checks_.failed() && RunNext()) {
+    if (++counts_.events > kMaxEvents || now_ns() > limit_ns) {
       checks_.Fail("the schedule does not come to an end");
     }
   }
   if (!checks_.failed()) CheckAtEnd();
   return Finish();
-}
-
-void World::Handle(const Event& event) {
-  const size_t subject = static_cast<size_t>(event.subject);
-  const auto process = [&]() -> Process* {
-    Process& found = processes_[subject];
-    return found.alive() && found.incarnation == event.incarnation ? &found
-                                                                   : nullptr;
-  };
-  switch (event.kind) {
-    case Event::Kind::kArrive:
-      return Arrive(requests_[subject]);
-    case Event::Kind::kCancel:
-      return Cancel(requests_[subject]);
-    case Event::Kind::kRead:
-      return Read(requests_[subject]);
-    case Event::Kind::kCommand:
-      return DeliverCommand(links_[subject]);
-    case Event::Kind::kMessage:
-      return DeliverMessage(links_[subject]);
-    case Event::Kind::kRun:
-      if (process() != nullptr) RunProcess(processes_[subject]);
-      return;
-    case Event::Kind::kDeadline:
-      if (process() != nullptr && !processes_[subject].running &&
-          processes_[subject].deadline_ns == now_ns_) {
-        StartRun(processes_[subject]);
-      }
-      return;
-    case Event::Kind::kAttach:
-      if (process() == nullptr) return;
-      if (now_ns_ < processes_[subject].hung_until_ns) {
-        return At(processes_[subject].hung_until_ns, event.kind, event.subject,
-                  event.incarnation);
-      }
-      return Attach(processes_[subject]);
-    case Event::Kind::kRestart:
-      StartProcess(processes_[subject]);
-      return Attach(processes_[subject]);
-    case Event::Kind::kLostAtWorker:
-      return LoseAtWorker(links_[subject]);
-    case Event::Kind::kLostAtDispatcher:
-      return LoseAtDispatcher(links_[subject]);
-    case Event::Kind::kWatch:
-      return CheckLife(links_[subject]);
-    case Event::Kind::kResume:
-      return Resume(links_[subject]);
-    case Event::Kind::kTick:
-      return Tick();
-    case Event::Kind::kFault:
-      return Inflict(schedule_.faults[subject]);
-    case Event::Kind::kTensor:
-      return tensors_->Deliver(event.subject, event.incarnation);
-  }
 }
 
 // Nothing is left to happen: every session has ended and left nothing behind.
@@ -221,29 +159,28 @@ void World::CheckAtEnd() {
   }
   for (const Process& process : processes_) {
     if (!process.alive()) continue;
-    const worker::EngineStats stats = process.target != nullptr
-                                          ? process.target->stats()
-                                          : process.draft->stats();
+    const Worker& worker = WorkerOf(process);
+    const worker::EngineStats stats = process.engine().stats();
     counts_.rejected += static_cast<int64_t>(stats.rejected_messages);
-    if (stats.sessions != 0 || !process.model->sequences().empty() ||
-        stats.kv_free_tokens != process.options->kv_capacity_tokens) {
+    if (stats.sessions != 0 || !ModelOf(process).sequences().empty() ||
+        stats.kv_free_tokens != worker.options->kv_capacity_tokens) {
       checks_.Fail("invariant 6: worker ", process.index, " still holds ",
                    stats.sessions, " sessions, ", stats.kv_free_tokens, " of ",
-                   process.options->kv_capacity_tokens,
+                   worker.options->kv_capacity_tokens,
                    " KV positions are free");
     }
     // Streams keep their order: nothing of ours comes late or twice.
     if (stats.rejected_messages >
-            process.min_rejected + tensors_->max_stale(process.index) &&
-        !process.is_target() && process.failures_sent == 0) {
+            worker.min_rejected + tensors_->max_stale(process.index) &&
+        !process.is_target() && worker.failures_sent == 0) {
       checks_.Fail("draft worker ", process.index, " rejects ",
                    stats.rejected_messages, " messages, only ",
-                   process.min_rejected, " were injected");
+                   worker.min_rejected, " were injected");
     }
-    if (stats.rejected_messages < process.min_rejected) {
+    if (stats.rejected_messages < worker.min_rejected) {
       checks_.Fail("invariant 5: worker ", process.index, " counted ",
                    stats.rejected_messages, " rejected messages, ",
-                   process.min_rejected, " were injected");
+                   worker.min_rejected, " were injected");
     }
   }
 }
@@ -252,7 +189,7 @@ Outcome World::Finish() {
   Outcome outcome;
   outcome.failure = checks_.failure();
   outcome.trace = trace_.Format();
-  outcome.end_ns = now_ns_;
+  outcome.end_ns = now_ns();
   counts_.holds = checks_.num_holds();
   for (RequestState& request : requests_) {
     counts_.accepted += request.accepted;

@@ -6,28 +6,17 @@
 
 #include "coordinator/kv_ledger.h"
 #include "tests/simulation/protocol/world.h"
-#include "tests/simulation/protocol/world_client.h"
 
 namespace nacre::protocol {
 
-void World::NewDispatcher() {
+void World::Restart() {
   had_target_ = false;
-  dispatcher_ = std::make_unique<coordinator::Dispatcher>(
-      coordinator::Dispatcher::Options{
-          .tokenizer = &tokenizer_,
-          .now_ns = [this] { return now_ns_ + schedule_.coordinator_clock_ns; },
-          .failover_timeout_ns = schedule_.failover_timeout_ns,
-          .queue_timeout_ns = schedule_.queue_timeout_ns,
-          .hold_without_target = schedule_.hold_without_target,
-          .wake_at = [this](int64_t at_ns) { TickAt(at_ns); }});
+  NewDispatcher({.tokenizer = &tokenizer_,
+                 .failover_timeout_ns = schedule_.failover_timeout_ns,
+                 .queue_timeout_ns = schedule_.queue_timeout_ns,
+                 .hold_without_target = schedule_.hold_without_target},
+                schedule_.coordinator_clock_ns);
 }
-
-void World::TickAt(int64_t at_ns) {
-  if (at_ns == coordinator::kNever) return;
-  At(at_ns - schedule_.coordinator_clock_ns, Event::Kind::kTick, 0);
-}
-
-void World::Tick() { TickAt(dispatcher_->Tick()); }
 
 // A client's stream of chunks: reads them one by one, in its own time.
 class World::Sink final : public coordinator::ResponseSink {
@@ -37,23 +26,24 @@ class World::Sink final : public coordinator::ResponseSink {
 
   void OnChunk(const coordinator::Chunk& chunk) override {
     world_->trace_.Add(
-        world_->now_ns_, "client # gets # tokens from #", request_->index,
+        world_->now_ns(), "client # gets # tokens from #", request_->index,
         static_cast<int64_t>(chunk.token_ids.size()), chunk.first_index);
     world_->checks_.OnChunk(*request_, chunk);
     if (request_->pending_chunks++ == 0) {
-      world_->At(world_->now_ns_ + request_->options->read_ns,
-                 Event::Kind::kRead, request_->index);
+      world_->queue_.Post(
+          world_->now_ns() + request_->options->read_ns,
+          [world = world_, request = request_] { world->Read(*request); });
     }
   }
   void OnComplete(const coordinator::RequestSpec&,
                   const coordinator::Completion& completion) override {
-    world_->trace_.Add(world_->now_ns_, "client # completes with # tokens",
+    world_->trace_.Add(world_->now_ns(), "client # completes with # tokens",
                        request_->index,
                        static_cast<int64_t>(completion.token_ids.size()));
     world_->checks_.OnComplete(*request_, completion);
   }
   void OnError(const absl::Status& status) override {
-    world_->trace_.Add(world_->now_ns_, "client # ends with status #",
+    world_->trace_.Add(world_->now_ns(), "client # ends with status #",
                        request_->index, static_cast<int64_t>(status.code()));
     world_->checks_.OnError(*request_, status);
     world_->OnEnded(*request_);
@@ -101,30 +91,32 @@ RequestState* World::FindRequest(const coordinator::RequestSpec& spec) {
   return &requests_[0];
 }
 
-bool World::HasReadyTarget(const std::string& numerics_id) const {
-  return std::any_of(links_.begin(), links_.end(), [&](const Link& link) {
-    const Process& process = processes_[static_cast<size_t>(link.worker)];
-    return link.dispatcher_id != 0 && !link.drained && process.is_target() &&
-           (numerics_id.empty() ||
-            numerics_id == NumericsId(process.options->numerics));
-  });
+bool World::HasReadyTarget(const std::string& numerics_id) {
+  return std::any_of(
+      connections_.begin(), connections_.end(), [&](const Connection& each) {
+        return each.dispatcher_id != 0 && !StreamOf(each).drained &&
+               ProcessOf(each).is_target() &&
+               (numerics_id.empty() ||
+                numerics_id == NumericsId(OptionsOf(each.worker).numerics));
+      });
 }
 
-bool World::HasOtherTarget(const RequestState& request) const {
+bool World::HasOtherTarget(const RequestState& request) {
   const coordinator::RequestSpec& spec = request.options->spec;
   const int64_t need =
       coordinator::KvLedger::Need(request.prompt_length() + spec.max_tokens);
-  return std::any_of(links_.begin(), links_.end(), [&](const Link& link) {
-    const Process& process = processes_[static_cast<size_t>(link.worker)];
-    return link.dispatcher_id != 0 && !link.drained && !link.lost_at_worker &&
-           process.is_target() &&
-           process.options->numerics == request.numerics &&
-           process.options->kv_capacity_tokens >= need;
-  });
+  return std::any_of(
+      connections_.begin(), connections_.end(), [&](const Connection& each) {
+        const WorkerOptions& options = OptionsOf(each.worker);
+        return each.dispatcher_id != 0 && !StreamOf(each).drained &&
+               !each.lost_at_worker && ProcessOf(each).is_target() &&
+               options.numerics == request.numerics &&
+               options.kv_capacity_tokens >= need;
+      });
 }
 
 void World::Arrive(RequestState& request) {
-  trace_.Add(now_ns_, "request # arrives", request.index);
+  trace_.Add(now_ns(), "request # arrives", request.index);
   const bool waits = HasReadyTarget(/*numerics_id=*/"") ||
                      (had_target_ && schedule_.hold_without_target);
   bool taken = false;
@@ -145,7 +137,7 @@ void World::Arrive(RequestState& request) {
     request.session_id = *id;
     return;
   }
-  trace_.Add(now_ns_, "request # is refused with status #", request.index,
+  trace_.Add(now_ns(), "request # is refused with status #", request.index,
              static_cast<int64_t>(id.status().code()));
   request.status = id.status();
   if (!(taken && absl::IsAlreadyExists(id.status())) &&
@@ -169,18 +161,18 @@ void World::OnEnded(RequestState& request) {
       // It moved to one that had not the room it said, since a lost stream
       // still held that, until the time was over.
       if (request.refused_ns >= 0 &&
-          now_ns_ - request.refused_ns >= schedule_.failover_timeout_ns) {
+          now_ns() - request.refused_ns >= schedule_.failover_timeout_ns) {
         return;
       }
       // There was none when its time was over.
       if (request.num_targets == 0 && !HasReadyTarget(spec.numerics_id) &&
-          now_ns_ > request.options->arrival_ns + schedule_.queue_timeout_ns) {
+          now_ns() > request.options->arrival_ns + schedule_.queue_timeout_ns) {
         return;
       }
       break;
     case absl::StatusCode::kDeadlineExceeded:
       if (request.options->deadline_ns >= 0 &&
-          now_ns_ > request.options->deadline_ns) {
+          now_ns() > request.options->deadline_ns) {
         return;
       }
       break;
@@ -220,7 +212,7 @@ void World::OnEnded(RequestState& request) {
 
 void World::Cancel(RequestState& request) {
   if (request.ended || request.session_id == 0) return;
-  trace_.Add(now_ns_, "client # cancels", request.index);
+  trace_.Add(now_ns(), "client # cancels", request.index);
   request.cancelled = true;
   dispatcher_->Cancel(request.session_id);
   if (!request.ended) {
@@ -231,7 +223,8 @@ void World::Cancel(RequestState& request) {
 void World::Read(RequestState& request) {
   ++request.taken_chunks;
   if (--request.pending_chunks > 0) {
-    At(now_ns_ + request.options->read_ns, Event::Kind::kRead, request.index);
+    queue_.Post(now_ns() + request.options->read_ns,
+                [this, &request] { Read(request); });
   } else if (!request.ended) {
     dispatcher_->OnSinkDrained(request.session_id);
   }

@@ -14,7 +14,7 @@ using speculation::DraftDistribution;
 
 void World::Inflict(const Fault& fault) {
   Process& process = processes_[static_cast<size_t>(fault.worker)];
-  trace_.Add(now_ns_, "fault # at worker #", static_cast<int64_t>(fault.kind),
+  trace_.Add(now_ns(), "fault # at worker #", static_cast<int64_t>(fault.kind),
              fault.worker);
   if (fault.kind == Fault::Kind::kRestartCoordinator) {
     RestartCoordinator();
@@ -22,34 +22,35 @@ void World::Inflict(const Fault& fault) {
   }
   if (!process.alive()) return;
   ++counts_.faults;
+  Connection* const connection = process.connection;
   switch (fault.kind) {
     case Fault::Kind::kBreak:
-      if (process.link != nullptr) Break(*process.link, random_.Percent(70));
+      if (connection != nullptr) Break(*connection, random_.Percent(70));
       return;
     case Fault::Kind::kHang:
-      process.hung_until_ns = now_ns_ + fault.duration_ns;
+      process.hung_until_ns = now_ns() + fault.duration_ns;
       return;
     case Fault::Kind::kHalfOpen:
-      if (process.link != nullptr) {
-        OpenHalf(*process.link, now_ns_ + fault.duration_ns);
+      if (connection != nullptr) {
+        OpenHalf(*connection, now_ns() + fault.duration_ns);
       }
       return;
     case Fault::Kind::kSilence:
-      process.hung_until_ns = now_ns_ + fault.duration_ns;
-      if (process.link != nullptr) Watch(*process.link);
+      process.hung_until_ns = now_ns() + fault.duration_ns;
+      if (connection != nullptr) Watch(*connection);
       return;
     case Fault::Kind::kCrash:
       Crash(process, random_.Percent(70), fault.duration_ns);
       return;
     case Fault::Kind::kDeviceError:
-      process.device_broken = broke_device_ = true;
+      WorkerOf(process).device_broken = broke_device_ = true;
       return;
     case Fault::Kind::kDrain:
-      if (process.link == nullptr) return;
-      Drain(*process.link);
+      if (connection == nullptr) return;
+      Drain(*connection);
       if (fault.duration_ns > 0) {
-        At(now_ns_ + fault.duration_ns, Event::Kind::kResume,
-           process.link->index);
+        queue_.Post(now_ns() + fault.duration_ns,
+                    [this, connection] { Resume(*connection); });
       }
       return;
     case Fault::Kind::kInject:
@@ -62,150 +63,169 @@ void World::Inflict(const Fault& fault) {
 
 // ---------------------------------------------------------------- connections
 
-// Nothing more goes through; what is on its way to the worker is lost, to the
-// dispatcher sometimes. Each side notices in its own time.
-void World::Break(Link& link, bool loses_events) {
-  link.carries_commands = link.carries_events = false;
-  link.target_commands.clear();
-  link.draft_commands.clear();
-  if (loses_events) link.events.clear();
-  const int64_t last_event_ns =
-      link.events.empty() ? now_ns_ : link.last_event_ns;
-  At(std::max(last_event_ns, now_ns_ + random_.Between(0, 30 * kMillisecond)),
-     Event::Kind::kLostAtDispatcher, link.index);
-  At(now_ns_ + random_.Between(0, 30 * kMillisecond),
-     Event::Kind::kLostAtWorker, link.index);
+void World::LoseAtWorkerSoon(Connection& connection, int64_t at_ns) {
+  queue_.Post(at_ns, [this, &connection] { OnLostAtWorker(connection); });
 }
 
-void World::LoseAtDispatcher(Link& link) {
-  if (link.dispatcher_id == 0) return;
-  trace_.Add(now_ns_, "the dispatcher loses stream # of worker #",
-             link.index + 1, link.worker);
-  for (const SessionOnWorker* session : link.sessions) {
+void World::LoseAtDispatcherSoon(Connection& connection) {
+  const int64_t last_event_ns =
+      connection.events.empty() ? now_ns()
+                                : connection.to_dispatcher.last_arrival_ns();
+  queue_.Post(
+      std::max(last_event_ns, now_ns() + random_.Between(0, 30 * kMillisecond)),
+      [this, &connection] { LoseAtDispatcher(connection); });
+}
+
+// Nothing more goes through; what is on its way to the worker is lost, to the
+// dispatcher sometimes. Each side notices in its own time.
+void World::Break(Connection& connection, bool loses_events) {
+  Cut(connection, loses_events);
+  LoseAtDispatcherSoon(connection);
+  LoseAtWorkerSoon(connection,
+                   now_ns() + random_.Between(0, 30 * kMillisecond));
+}
+
+void World::OnLosing(Connection& connection) {
+  trace_.Add(now_ns(), "the dispatcher loses stream # of worker #",
+             connection.index + 1, connection.worker);
+  for (const SessionOnWorker* session : StreamOf(connection).sessions) {
     RequestState& request = *session->request;
     request.lost_target |= request.target == session;
   }
-  dispatcher_->RemoveWorker(std::exchange(link.dispatcher_id, 0));
 }
 
 // One direction carries nothing more, and neither side is told. The worker
 // notices at `noticed_ns`, the coordinator by its rule.
-void World::OpenHalf(Link& link, int64_t noticed_ns) {
-  if (!link.carries_commands || !link.carries_events) return;
-  Watch(link);
+void World::OpenHalf(Connection& connection, int64_t noticed_ns) {
+  if (!connection.carries_commands || !connection.carries_events) return;
+  Watch(connection);
   if (random_.Percent(50)) {
-    link.carries_commands = false;
+    connection.carries_commands = false;
     if (random_.Percent(50)) {
-      link.target_commands.clear();
-      link.draft_commands.clear();
+      connection.target_commands.clear();
+      connection.draft_commands.clear();
     }
   } else {
-    link.carries_events = false;
-    if (random_.Percent(50)) link.events.clear();
+    connection.carries_events = false;
+    if (random_.Percent(50)) connection.events.clear();
   }
-  trace_.Add(now_ns_, "stream # carries commands: #, events: #", link.index + 1,
-             link.carries_commands, link.carries_events);
-  At(noticed_ns, Event::Kind::kLostAtWorker, link.index);
+  trace_.Add(now_ns(), "stream # carries commands: #, events: #",
+             connection.index + 1, connection.carries_commands,
+             connection.carries_events);
+  LoseAtWorkerSoon(connection, noticed_ns);
 }
 
-void World::Watch(Link& link) {
-  if (link.dispatcher_id == 0 || std::exchange(link.watched, true)) return;
-  link.heartbeat_ns = link.answer_ns = now_ns_;
-  link.life.OnHeartbeat(now_ns_);
-  link.life.OnAnswer(now_ns_);
-  At(now_ns_ + schedule_.worker_timeout_ns / 4, Event::Kind::kWatch,
-     link.index);
+void World::Watch(Connection& connection) {
+  Stream& stream = StreamOf(connection);
+  if (connection.dispatcher_id == 0 || std::exchange(stream.watched, true)) {
+    return;
+  }
+  stream.heartbeat_ns = stream.answer_ns = now_ns();
+  stream.life.OnHeartbeat(now_ns());
+  stream.life.OnAnswer(now_ns());
+  queue_.Post(now_ns() + schedule_.worker_timeout_ns / 4,
+              [this, &connection] { CheckLife(connection); });
 }
 
-void World::CheckLife(Link& link) {
-  if (link.dispatcher_id == 0) return;
-  const Process& process = processes_[static_cast<size_t>(link.worker)];
-  const bool speaks = process.link == &link && now_ns_ >= process.hung_until_ns;
-  if (speaks && link.carries_events) {
-    link.heartbeat_ns = now_ns_;
-    link.life.OnHeartbeat(now_ns_);
+void World::CheckLife(Connection& connection) {
+  if (connection.dispatcher_id == 0) return;
+  Stream& stream = StreamOf(connection);
+  const Process& process = ProcessOf(connection);
+  const bool speaks =
+      process.connection == &connection && now_ns() >= process.hung_until_ns;
+  if (speaks && connection.carries_events) {
+    stream.heartbeat_ns = now_ns();
+    stream.life.OnHeartbeat(now_ns());
     // A ping follows each heartbeat.
-    if (link.carries_commands) {
-      link.answer_ns = now_ns_;
-      link.life.OnAnswer(now_ns_);
+    if (connection.carries_commands) {
+      stream.answer_ns = now_ns();
+      stream.life.OnAnswer(now_ns());
     }
   }
   const int64_t timeout_ns = schedule_.worker_timeout_ns;
-  const int64_t heard_ns = std::min(link.heartbeat_ns, link.answer_ns);
-  const bool lost = link.life.IsLost(now_ns_, timeout_ns);
-  if (lost != (now_ns_ - heard_ns >= timeout_ns)) {
-    checks_.Fail("worker ", link.worker, " was heard ", now_ns_ - heard_ns,
-                 " ns ago and ", lost ? "counts" : "does not count",
-                 " as lost after ", timeout_ns);
+  const int64_t heard_ns = std::min(stream.heartbeat_ns, stream.answer_ns);
+  const bool lost = stream.life.IsLost(now_ns(), timeout_ns);
+  if (lost != (now_ns() - heard_ns >= timeout_ns)) {
+    checks_.Fail("worker ", connection.worker, " was heard ",
+                 now_ns() - heard_ns, " ns ago and ",
+                 lost ? "counts" : "does not count", " as lost after ",
+                 timeout_ns);
   }
   if (lost) {
     ++counts_.silenced;
-    LoseAtDispatcher(link);
+    LoseAtDispatcher(connection);
     // Its streams are cancelled: it hears of it if it can.
-    if (std::exchange(link.carries_commands, false)) {
-      At(now_ns_ + Delay(), Event::Kind::kLostAtWorker, link.index);
+    if (std::exchange(connection.carries_commands, false)) {
+      const int64_t delay_ns = random_.Between(0, schedule_.hop_ns);
+      LoseAtWorkerSoon(
+          connection,
+          now_ns() + (random_.Percent(schedule_.slow_percent) ? 30 * delay_ns
+                                                              : delay_ns));
     }
-  } else if (speaks && link.carries_commands && link.carries_events) {
-    link.watched = false;
+  } else if (speaks && connection.carries_commands &&
+             connection.carries_events) {
+    stream.watched = false;
   } else {
-    At(now_ns_ + timeout_ns / 4, Event::Kind::kWatch, link.index);
+    queue_.Post(now_ns() + timeout_ns / 4,
+                [this, &connection] { CheckLife(connection); });
   }
 }
 
-void World::LoseAtWorker(Link& link) {
-  Process& process = processes_[static_cast<size_t>(link.worker)];
+void World::OnLostAtWorker(Connection& connection) {
+  Process& process = ProcessOf(connection);
   // Only the incarnation that opened it has sessions of it.
-  if (!process.alive() || link.lost_at_worker) return;
-  link.lost_at_worker = true;
+  if (!process.alive() || connection.lost_at_worker) return;
   // What it ends, ends at the other side too, if that can be told.
-  if (std::exchange(link.carries_events, false)) {
-    At(std::max(link.last_event_ns,
-                now_ns_ + random_.Between(0, 30 * kMillisecond)),
-       Event::Kind::kLostAtDispatcher, link.index);
-  }
-  link.carries_commands = false;
-  link.target_commands.clear();
-  link.draft_commands.clear();
-  trace_.Add(now_ns_, "worker # loses stream #", link.worker, link.index + 1);
-  if (process.is_target()) {
-    target_worker::TargetCommands commands;
-    commands.stream = static_cast<uint64_t>(link.index) + 1;
-    commands.stream_ended = true;
-    if (process.running) {
-      process.target_commands.push_back(std::move(commands));
-    } else {
-      process.target->Push(std::move(commands));
-    }
-  } else {
-    draft_worker::DraftCommands commands;
-    commands.stream = static_cast<uint64_t>(link.index) + 1;
-    commands.stream_ended = true;
-    if (process.running) {
-      process.draft_commands.push_back(std::move(commands));
-    } else {
-      process.draft->Push(std::move(commands));
-    }
-  }
-  if (!process.running) StartRun(process);
-  if (process.link == &link) {
-    process.link = nullptr;
-    At(now_ns_ + random_.Between(0, 20 * kMillisecond), Event::Kind::kAttach,
-       process.index, process.incarnation);
+  if (connection.carries_events) LoseAtDispatcherSoon(connection);
+  trace_.Add(now_ns(), "worker # loses stream #", connection.worker,
+             connection.index + 1);
+  const bool believed = process.connection == &connection;
+  LoseAtWorker(connection);
+  if (believed) {
+    AtProcess(now_ns() + random_.Between(0, 20 * kMillisecond), process,
+              &World::AttachWorker);
   }
 }
 
 void World::Crash(Process& process, bool loses_events, int64_t down_ns) {
-  for (Link& link : links_) {
-    if (link.worker != process.index) continue;
-    if (link.carries_events) Break(link, loses_events);
+  for (Connection& connection : connections_) {
+    if (connection.worker != process.index) continue;
+    if (connection.carries_events) Break(connection, loses_events);
     // The dispatcher is not told of the end of a half-open one.
-    link.carries_commands = false;
-    link.target_commands.clear();
-    link.draft_commands.clear();
-    link.lost_at_worker = true;
+    connection.carries_commands = false;
+    connection.target_commands.clear();
+    connection.draft_commands.clear();
+    connection.lost_at_worker = true;
   }
   StopProcess(process);
-  At(now_ns_ + down_ns, Event::Kind::kRestart, process.index);
+  tensors_->OnStopped(process.index);
+  queue_.Post(now_ns() + down_ns,
+              [this, &process] { StartAndAttach(process); });
+}
+
+void World::Drain(Connection& connection) {
+  const auto without_target = [this] {
+    const std::vector<coordinator::SessionStatus> all = dispatcher_->sessions();
+    return std::count_if(all.begin(), all.end(), [](const auto& session) {
+      return session.target_address.empty();
+    });
+  };
+  const auto before = without_target();
+  StreamOf(connection).drained = true;
+  dispatcher_->DrainWorker(connection.dispatcher_id);
+  if (without_target() > before) {
+    checks_.Fail("worker ", connection.worker,
+                 " drains, and a session is left without a target");
+  }
+}
+
+void World::Resume(Connection& connection) {
+  if (connection.dispatcher_id == 0 ||
+      !std::exchange(StreamOf(connection).drained, false)) {
+    return;
+  }
+  trace_.Add(now_ns(), "worker # takes sessions again", connection.worker);
+  dispatcher_->ResumeWorker(connection.dispatcher_id);
 }
 
 void World::RestartCoordinator() {
@@ -218,12 +238,12 @@ void World::RestartCoordinator() {
     request.ended = true;  // its client has lost the connection
     request.status = absl::UnavailableError("the coordinator is gone");
   }
-  for (Link& link : links_) {
-    link.dispatcher_id = 0;
-    if (link.carries_events) Break(link, /*loses_events=*/true);
-    link.events.clear();
+  for (Connection& connection : connections_) {
+    connection.dispatcher_id = 0;
+    if (connection.carries_events) Break(connection, /*loses_events=*/true);
+    connection.events.clear();
   }
-  NewDispatcher();
+  Restart();
 }
 
 // ------------------------------------------------- messages that change
@@ -295,10 +315,10 @@ void Spoil(Random& random, int32_t token_id, DraftDistribution* distribution) {
 // A token, a mark or a distribution that is another than the draft sent. By
 // exact match only speed may suffer; by the ratio test also the law
 // (docs/exactness.md), but never what can be emitted at all.
-void World::Tamper(wire::DraftEvents& events, Link& link) {
-  for (auto& [session_id, tail] : events.tails) {
+void World::Tamper(wire::DraftEvents* events, Connection& connection) {
+  for (auto& [session_id, tail] : events->tails) {
     if (!random_.Percent(20)) continue;
-    Find(link, session_id)->request->tampered = true;
+    Find(connection, session_id)->request->tampered = true;
     for (int32_t& token_id : tail.token_ids) {
       token_id = random_.Below(kVocabSize);
     }
@@ -309,7 +329,8 @@ void World::Tamper(wire::DraftEvents& events, Link& link) {
     for (size_t i = 0; i < tail.distributions.size(); ++i) {
       Spoil(random_, tail.token_ids[i], &tail.distributions[i]);
     }
-    if (Find(link, session_id)->request->is_ratio() && random_.Percent(70)) {
+    if (Find(connection, session_id)->request->is_ratio() &&
+        random_.Percent(70)) {
       tail.distributions.resize(tail.token_ids.size(), Even());
     }
     tail.stop = static_cast<speculation::StopMark>(random_.Below(4));
@@ -317,30 +338,31 @@ void World::Tamper(wire::DraftEvents& events, Link& link) {
 }
 
 void World::Inject(Process& process) {
-  Link* link = process.link;
-  if (link == nullptr || link->dispatcher_id == 0) return;
+  Connection* const connection = process.connection;
+  if (connection == nullptr || connection->dispatcher_id == 0) return;
+  const std::vector<SessionOnWorker*>& sessions =
+      StreamOf(*connection).sessions;
   ++counts_.injected;
   SessionOnWorker* session =
-      link->sessions.empty() ? nullptr
-                             : link->sessions[static_cast<size_t>(random_.Below(
-                                   static_cast<int>(link->sessions.size())))];
+      sessions.empty() ? nullptr
+                       : sessions[static_cast<size_t>(
+                             random_.Below(static_cast<int>(sessions.size())))];
   if (random_.Percent(50)) {
-    InjectEvents(*link, session);
+    InjectEvents(*connection, session);
   } else {
-    InjectCommands(process, *link, session);
+    InjectCommands(process, *connection, session);
   }
 }
 
 // As if the worker had sent it.
-void World::InjectEvents(Link& link, SessionOnWorker* session) {
+void World::InjectEvents(Connection& connection, SessionOnWorker* session) {
   Events events;
-  const bool is_target =
-      processes_[static_cast<size_t>(link.worker)].is_target();
+  const bool is_target = ProcessOf(connection).is_target();
   // Whether this is the target that the session is on.
   bool runs = false;
   for (const coordinator::SessionStatus& status : dispatcher_->sessions()) {
     runs |= session != nullptr && status.id == session->session_id &&
-            status.target_address == Address(link.worker);
+            status.target_address == AddressOf(connection.worker);
   }
   // The dispatcher counts what names a session of this worker.
   bool counted = false;
@@ -377,7 +399,7 @@ void World::InjectEvents(Link& link, SessionOnWorker* session) {
   const int64_t sent = commands_sent_;
   std::visit(
       [&](const auto& said) {
-        dispatcher_->OnEvents(link.dispatcher_id,
+        dispatcher_->OnEvents(connection.dispatcher_id,
                               wire::Decode(wire::Encode(said)));
       },
       events);
@@ -390,14 +412,14 @@ void World::InjectEvents(Link& link, SessionOnWorker* session) {
 }
 
 // As if the coordinator had sent it.
-void World::InjectCommands(Process& process, Link& link,
+void World::InjectCommands(Process& process, Connection& connection,
                            SessionOnWorker* session) {
   const int kind = random_.Below(9);
   const uint64_t session_id =
       session == nullptr || kind == 0 ? 4711 : session->session_id;
   const int committed = session == nullptr ? 1 : session->committed;
   const uint32_t epoch = session == nullptr ? 1 : session->epoch;
-  const uint64_t stream = static_cast<uint64_t>(link.index) + 1;
+  const uint64_t stream = static_cast<uint64_t>(connection.index) + 1;
   uint64_t counted = 1;
   target_worker::TargetCommands target;
   draft_worker::DraftCommands draft;
@@ -478,33 +500,28 @@ void World::InjectCommands(Process& process, Link& link,
   static_cast<wire::TargetCommands&>(target) =
       wire::Decode(wire::Encode(target));
   static_cast<wire::DraftCommands&>(draft) = wire::Decode(wire::Encode(draft));
-  process.min_rejected += counted;
-  trace_.Add(now_ns_, "worker # gets an injected command of kind #",
+  Worker& worker = WorkerOf(process);
+  worker.min_rejected += counted;
+  trace_.Add(now_ns(), "worker # gets an injected command of kind #",
              process.index, kind);
-  if (process.running) {
-    if (process.is_target()) {
-      process.target_commands.push_back(std::move(target));
-    } else {
-      process.draft_commands.push_back(std::move(draft));
-    }
-    return;
-  }
-  // An idle engine does nothing about it but count it.
-  const uint64_t rejected = process.rejected();
-  const int64_t sent = process.events_sent;
+  const uint64_t rejected = process.engine().stats().rejected_messages;
+  const int64_t sent = worker.events_sent;
   if (process.is_target()) {
     process.target->Push(std::move(target));
   } else {
     process.draft->Push(std::move(draft));
   }
-  if (process.deadline_ns >= 0 && process.deadline_ns <= now_ns_) {
-    StartRun(process);
+  if (process.is_stepping()) return;
+  if (process.is_touched || now_ns() < process.hung_until_ns ||
+      (process.deadline_ns >= 0 && process.deadline_ns <= now_ns())) {
+    Touch(process);
     return;
   }
-  process.clock_ns = now_ns_;
-  const absl::StatusOr<worker::StepOutcome> outcome = RunOnce(process);
-  if (!outcome.ok() || outcome->stepped || process.events_sent != sent ||
-      process.rejected() < rejected + counted) {
+  // An idle engine does nothing about it but count it.
+  const auto outcome = RunIdle(process);
+  if (!outcome.has_value() || !outcome->ok() || (*outcome)->stepped ||
+      worker.events_sent != sent ||
+      process.engine().stats().rejected_messages < rejected + counted) {
     checks_.Fail("invariant 5: worker ", process.index,
                  " did not just count an injected command of kind ", kind);
   }

@@ -10,7 +10,7 @@ namespace nacre::protocol {
 class World::Tensors::Publisher final : public worker::TensorPublisher {
  public:
   Publisher(Tensors* tensors, int process)
-      : tensors_(tensors), address_(Address(process)) {}
+      : tensors_(tensors), address_(AddressOf(process)) {}
 
   bool HasReaders(uint64_t channel) const override {
     for (const auto& [key, subscription] : tensors_->subscriptions_) {
@@ -99,31 +99,32 @@ void World::Tensors::OnStopped(int process) {
 
 void World::Tensors::Send(int draft, const Subscription& subscription,
                           std::shared_ptr<worker::Tensor> tensor) {
-  messages_.push_back(
-      {draft, subscription.channel, subscription.sink, std::move(tensor)});
   const int64_t delay = random_.Between(0, 2 * world_->schedule_.hop_ns);
-  world_->At(world_->now_ns_ + (random_.Percent(5) ? 30 * delay : delay),
-             Event::Kind::kTensor, static_cast<int>(messages_.size()) - 1,
-             world_->processes_[static_cast<size_t>(draft)].incarnation);
+  Process& process = world_->processes_[static_cast<size_t>(draft)];
+  world_->queue_.Post(
+      world_->now_ns() + (random_.Percent(5) ? 30 * delay : delay),
+      [this, &process, channel = subscription.channel, sink = subscription.sink,
+       tensor = std::move(tensor), incarnation = process.incarnation] {
+        Deliver(process, incarnation, channel, *sink, tensor.get());
+      });
 }
 
-void World::Tensors::Deliver(int index, uint64_t incarnation) {
-  Message& message = messages_[static_cast<size_t>(index)];
-  Process& process = world_->processes_[static_cast<size_t>(message.draft)];
-  const std::shared_ptr<worker::TensorSink> sink = std::move(message.sink);
-  if (message.tensor == nullptr) {
-    sink->OnLost(message.channel, absl::UnavailableError("lost"));
+void World::Tensors::Deliver(Process& process, uint64_t incarnation,
+                             uint64_t channel, worker::TensorSink& sink,
+                             const worker::Tensor* tensor) {
+  if (tensor == nullptr) {
+    sink.OnLost(channel, absl::UnavailableError("lost"));
   } else {
     worker::ReceivedTensor received;
-    received.tensor = std::move(*message.tensor);
-    received.received_ns = world_->now_ns_ + process.options->clock_offset_ns;
-    sink->OnTensor(std::move(received));
+    received.tensor = *tensor;
+    received.received_ns = world_->now_ns() + world_->ClockOffsetOf(process);
+    sink.OnTensor(std::move(received));
     ++world_->counts_.hidden;
   }
   // A process that has ended heard nothing.
   if (!process.alive() || process.incarnation != incarnation) return;
-  ++num_delivered_[static_cast<size_t>(message.draft)];
-  if (!process.running) world_->StartRun(process);
+  ++num_delivered_[static_cast<size_t>(process.index)];
+  world_->Stir(process);
 }
 
 }  // namespace nacre::protocol

@@ -6,13 +6,11 @@
 #define TESTS_SIMULATION_PROTOCOL_WORLD_TENSORS_H_
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "tests/simulation/protocol/random.h"
 #include "tests/simulation/protocol/world.h"
 #include "worker/tensors/tensor_publisher.h"
 #include "worker/tensors/tensor_reader.h"
@@ -29,7 +27,6 @@ class World::Tensors {
   worker::TensorReader* ReaderOf(int process) const;
   // It reads nothing any more.
   void OnStopped(int process);
-  void Deliver(int message, uint64_t incarnation);
   // States that reached a process since its start: it may reject them.
   uint64_t max_stale(int process) const {
     return num_delivered_[static_cast<size_t>(process)];
@@ -40,12 +37,9 @@ class World::Tensors {
   class Reader;
   using Subscription = worker::TensorReader::Subscription;
 
-  struct Message {
-    int draft = 0;  // process
-    uint64_t channel = 0;
-    std::shared_ptr<worker::TensorSink> sink;
-    std::shared_ptr<worker::Tensor> tensor;  // null: the channel is lost
-  };
+  // `tensor` may be null: the channel is lost.
+  void Deliver(Process& process, uint64_t incarnation, uint64_t channel,
+               worker::TensorSink& sink, const worker::Tensor* tensor);
   void Send(int draft, const Subscription& subscription,
             std::shared_ptr<worker::Tensor> tensor);
 
@@ -56,7 +50,6 @@ class World::Tensors {
   std::vector<uint64_t> num_delivered_;                 // likewise
   // By draft process and channel.
   std::map<std::pair<int, uint64_t>, Subscription> subscriptions_;
-  std::deque<Message> messages_;
 };
 
 }  // namespace nacre::protocol

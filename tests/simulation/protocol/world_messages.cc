@@ -1,0 +1,250 @@
+// What the checks see of the messages of the world.
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/simulation/protocol/world.h"
+
+namespace nacre::protocol {
+
+using coordinator::WorkerRole;
+
+SessionOnWorker& World::Opened(Connection& connection, uint64_t session_id,
+                               const coordinator::RequestSpec& request,
+                               int length, uint32_t epoch) {
+  std::vector<SessionOnWorker*>& sessions = StreamOf(connection).sessions;
+  counts_.returned += std::any_of(sessions.begin(), sessions.end(),
+                                  [session_id](const SessionOnWorker* session) {
+                                    return session->session_id == session_id;
+                                  });
+  SessionOnWorker& session = sessions_.emplace_back();
+  session.request = FindRequest(request);
+  session.session_id = session_id;
+  session.role = ProcessOf(connection).role;
+  session.epoch = epoch;
+  session.opened_length = session.committed = length;
+  sessions.push_back(&session);
+  return session;
+}
+
+void World::OnOpening(Connection& connection,
+                      const coordinator::TargetOpening& opening) {
+  const std::vector<int32_t> token_ids = opening.token_ids();
+  SessionOnWorker& session =
+      Opened(connection, opening.session_id, *opening.request,
+             static_cast<int>(token_ids.size()), opening.epoch);
+  OnOpened(*session.request, OptionsOf(connection.worker).numerics);
+  checks_.OnOpened(session, token_ids);
+}
+
+void World::OnOpening(Connection& connection,
+                      const coordinator::DraftOpening& opening) {
+  const std::vector<int32_t> token_ids = opening.token_ids();
+  SessionOnWorker& session =
+      Opened(connection, opening.session_id, *opening.request,
+             static_cast<int>(token_ids.size()), opening.epoch);
+  const DraftKind kind = OptionsOf(connection.worker).draft_kind;
+  session.perfect =
+      kind == DraftKind::kPerfect && session.request->numerics == 0;
+  session.table = &LogitTable::Draft(schedule_.table, kind);
+  session.request->perfect_drafts &= session.perfect;
+  ++session.request->num_drafts;
+  checks_.OnOpened(session, token_ids);
+}
+
+void World::OnClosing(Connection& connection, uint64_t session_id) {
+  // What a target says of a session that was taken from it is void.
+  for (const SessionOnWorker* session : StreamOf(connection).sessions) {
+    if (session->session_id == session_id &&
+        session->request->target == session) {
+      session->request->target = nullptr;
+    }
+  }
+}
+
+SessionOnWorker* World::Find(Connection& connection, uint64_t session_id) {
+  const std::vector<SessionOnWorker*>& sessions = StreamOf(connection).sessions;
+  for (auto it = sessions.rbegin(); it != sessions.rend(); ++it) {
+    if ((*it)->session_id == session_id && (*it)->reached) return *it;
+  }
+  return nullptr;
+}
+
+SessionOnWorker* World::Reach(Connection& connection, uint64_t session_id) {
+  for (SessionOnWorker* session : StreamOf(connection).sessions) {
+    if (session->session_id == session_id && !session->reached) {
+      session->reached = true;
+      return session;
+    }
+  }
+  checks_.Fail("a worker opens a session that nobody opened");
+  return &sessions_.emplace_back();
+}
+
+void World::OnArrived(Connection& connection,
+                      const wire::TargetCommands& commands) {
+  Process& process = ProcessOf(connection);
+  trace_.Add(now_ns(), "worker # gets # tails, # opens, # closes",
+             process.index, static_cast<int64_t>(commands.tails.size()),
+             static_cast<int64_t>(commands.open.size()),
+             static_cast<int64_t>(commands.close.size()));
+  for (const auto& open : commands.open) {
+    WorkerOf(process).opening.push_back(Reach(connection, open.session_id));
+  }
+  for (const auto& attach : commands.draft_attached) {
+    SessionOnWorker* session = Find(connection, attach.session_id);
+    if (session == nullptr || attach.opened_length < 1) continue;
+    session->epoch = std::max(session->epoch, attach.epoch);
+    // One that holds its last row is still in its step.
+    session->attached_in_step |= session->verifies || process.is_stepping();
+  }
+}
+
+void World::OnArrived(Connection& connection,
+                      const wire::DraftCommands& commands) {
+  const Process& process = ProcessOf(connection);
+  trace_.Add(now_ns(), "worker # gets # commits, # opens, # closes",
+             process.index, static_cast<int64_t>(commands.commits.size()),
+             static_cast<int64_t>(commands.open.size()),
+             static_cast<int64_t>(commands.close.size()));
+  for (const auto& open : commands.open) {
+    SessionOnWorker* session = Reach(connection, open.session_id);
+    // Longer ones are refused before a sequence is made for them.
+    if (static_cast<int>(open.token_ids.size()) <=
+        OptionsOf(connection.worker).context_length) {
+      WorkerOf(process).opening.push_back(session);
+    }
+  }
+}
+
+void World::OnSaid(Connection& connection, wire::TargetEvents* events) {
+  Worker& worker = WorkerOf(ProcessOf(connection));
+  for (const auto& [session_id, verdict, logprobs] : events->verdicts) {
+    SessionOnWorker* session = Find(connection, session_id);
+    if (session == nullptr) {
+      checks_.Fail("a verdict on an unknown session ", session_id);
+      return;
+    }
+    trace_.Add(now_ns(), "target: request # at # commits #, matched #",
+               session->request->index, verdict.base_length,
+               static_cast<int64_t>(verdict.token_ids.size()), verdict.matched);
+    checks_.OnVerdict(*session, verdict);
+  }
+  worker.failures_sent += static_cast<int64_t>(events->common.failures.size());
+  ++worker.events_sent;
+}
+
+void World::OnSaid(Connection& connection, wire::DraftEvents* events) {
+  Worker& worker = WorkerOf(ProcessOf(connection));
+  for (const auto& [session_id, tail] : events->tails) {
+    SessionOnWorker* session = Find(connection, session_id);
+    if (session == nullptr) {
+      checks_.Fail("a tail of an unknown session ", session_id);
+      return;
+    }
+    trace_.Add(now_ns(), "draft: request # base #, # tokens at #",
+               session->request->index, tail.base_length,
+               static_cast<int64_t>(tail.token_ids.size()),
+               tail.first_position);
+    counts_.drafted += static_cast<int64_t>(tail.token_ids.size());
+    counts_.policy_stops += tail.stop == speculation::StopMark::kChunk ||
+                                    tail.stop == speculation::StopMark::kPolicy
+                                ? 1
+                                : 0;
+    checks_.OnTail(*session, tail);
+  }
+  worker.failures_sent += static_cast<int64_t>(events->common.failures.size());
+  ++worker.events_sent;
+  if (schedule_.tampers && connection.carries_events) {
+    Tamper(events, connection);
+  }
+}
+
+template <typename Said>
+std::shared_ptr<const void> World::SpeakersOf(
+    Connection& connection, const Said& said,
+    const wire::SessionEvents& common) {
+  auto speakers = std::make_shared<Speakers>();
+  for (const auto& each : said) {
+    speakers->push_back(Find(connection, each.session_id));
+  }
+  for (const wire::SessionFailure& failure : common.failures) {
+    SessionOnWorker* session = Find(connection, failure.session_id);
+    if (session == nullptr) {
+      checks_.Fail("an unknown session ", failure.session_id, " fails");
+      session = &sessions_.emplace_back();
+    }
+    speakers->push_back(session);
+  }
+  return speakers;
+}
+
+std::shared_ptr<const void> World::NoteOf(Connection& connection,
+                                          const wire::TargetEvents& events) {
+  return SpeakersOf(connection, events.verdicts, events.common);
+}
+
+std::shared_ptr<const void> World::NoteOf(Connection& connection,
+                                          const wire::DraftEvents& events) {
+  return SpeakersOf(connection, events.tails, events.common);
+}
+
+void World::OnCodecError(Connection& connection) {
+  checks_.Fail("the wire changes what is said on stream ",
+               connection.index + 1);
+}
+
+void World::OnHeard(Connection& connection, const void* note,
+                    const wire::TargetEvents& events) {
+  Stream& stream = StreamOf(connection);
+  stream.answer_ns = now_ns();
+  stream.life.OnAnswer(now_ns());
+  auto speaker = static_cast<const Speakers*>(note)->begin();
+  for (const auto& [session_id, verdict, logprobs] : events.verdicts) {
+    SessionOnWorker& session = **speaker++;
+    RequestState& request = *session.request;
+    if (request.target == &session) {
+      session.last_verdict = verdict;
+      request.lost_target = false;
+      request.refused_ns = -1;
+      checks_.OnDelivered(session, verdict);
+    } else if (std::count(stream.sessions.begin(), stream.sessions.end(),
+                          request.target) > 0) {
+      ++counts_.late;
+    }
+  }
+  for (const wire::SessionFailure& failure : events.common.failures) {
+    HearFailure(**speaker++, failure.status.code());
+  }
+}
+
+void World::OnHeard(Connection& connection, const void* note,
+                    const wire::DraftEvents& events) {
+  Stream& stream = StreamOf(connection);
+  stream.answer_ns = now_ns();
+  stream.life.OnAnswer(now_ns());
+  auto speaker = static_cast<const Speakers*>(note)->begin();
+  for (const auto& [session_id, tail] : events.tails) {
+    (*speaker++)->last_tail = tail;
+  }
+  for (const wire::SessionFailure& failure : events.common.failures) {
+    HearFailure(**speaker++, failure.status.code());
+  }
+}
+
+// What the coordinator makes of it may depend on it.
+void World::HearFailure(SessionOnWorker& session, absl::StatusCode code) {
+  RequestState& request = *session.request;
+  if (request.target != &session) return;
+  request.target = nullptr;
+  if (code == absl::StatusCode::kResourceExhausted) {
+    ++request.num_refusals;
+    if (request.refused_ns < 0) request.refused_ns = now_ns();
+  } else {
+    request.lost_target = true;
+  }
+}
+
+}  // namespace nacre::protocol
