@@ -6,6 +6,7 @@
 
 #include "common/rpc/grpc_status.h"
 #include "coordinator/attachment.h"
+#include "coordinator/grpc_peer.h"
 #include "coordinator/policy_files.h"
 #include "coordinator/response_convert.h"
 #include "telemetry/build_info.h"
@@ -26,7 +27,8 @@ grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context,
 grpc::ServerUnaryReactor* AdminService::GetServerInfo(
     grpc::CallbackServerContext* context, const v1::GetServerInfoRequest*,
     v1::ServerInfo* response) {
-  if (absl::Status refused = authenticator_->AuthenticateOperator(*context);
+  if (absl::Status refused =
+          authenticator_->AuthenticateOperator(PeerOf(*context));
       !refused.ok()) {
     return Done(context, rpc::ToGrpcStatus(refused));
   }
@@ -54,7 +56,8 @@ grpc::ServerUnaryReactor* AdminService::GetServerInfo(
 grpc::ServerUnaryReactor* AdminService::ListWorkers(
     grpc::CallbackServerContext* context, const v1::ListWorkersRequest*,
     v1::ListWorkersResponse* response) {
-  if (absl::Status refused = authenticator_->AuthenticateOperator(*context);
+  if (absl::Status refused =
+          authenticator_->AuthenticateOperator(PeerOf(*context));
       !refused.ok()) {
     return Done(context, rpc::ToGrpcStatus(refused));
   }
@@ -67,7 +70,8 @@ grpc::ServerUnaryReactor* AdminService::ListWorkers(
 grpc::ServerUnaryReactor* AdminService::ListSessions(
     grpc::CallbackServerContext* context, const v1::ListSessionsRequest*,
     v1::ListSessionsResponse* response) {
-  if (absl::Status refused = authenticator_->AuthenticateOperator(*context);
+  if (absl::Status refused =
+          authenticator_->AuthenticateOperator(PeerOf(*context));
       !refused.ok()) {
     return Done(context, rpc::ToGrpcStatus(refused));
   }
@@ -95,7 +99,8 @@ grpc::ServerUnaryReactor* AdminService::ListSessions(
 grpc::ServerUnaryReactor* AdminService::DrainWorker(
     grpc::CallbackServerContext* context, const v1::DrainWorkerRequest* request,
     v1::DrainWorkerResponse*) {
-  if (absl::Status refused = authenticator_->AuthenticateOperator(*context);
+  if (absl::Status refused =
+          authenticator_->AuthenticateOperator(PeerOf(*context));
       !refused.ok()) {
     return Done(context, rpc::ToGrpcStatus(refused));
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rpc/message_bytes.h"
 #include "common/status_macros.h"
+#include "coordinator/grpc_peer.h"
 #include "coordinator/request_convert.h"
 
 namespace nacre::coordinator {
@@ -106,7 +107,7 @@ template <typename Response>
 absl::optional<Reception> InferenceService::Admit(const Context& context,
                                                   ClientCall<Response>* call) {
   absl::StatusOr<std::string> client =
-      authenticator_->AuthenticateClient(context);
+      authenticator_->AuthenticateClient(PeerOf(context));
   absl::Status status = client.status();
   if (status.ok()) {
     call->lease = ClientStreams::Lease(&streams_, *client);
@@ -131,8 +132,12 @@ absl::optional<Reception> InferenceService::Admit(const Context& context,
 }
 
 GenerateCall* InferenceService::Generate(Context* context) {
-  const auto call =
-      GenerateCall::Create({context, dispatcher_, observer_, &cancels_});
+  const auto call = GenerateCall::Create(
+      context, {.dispatcher = dispatcher_,
+                .observer = observer_,
+                .cancels = &cancels_,
+                .now_ns = [this] { return dispatcher_->now_ns(); },
+                .client_timeout_ns = limits_.client_timeout_ns});
   absl::optional<Reception> reception = Admit(*context, call.get());
   if (!reception.has_value()) return call.get();
   const TraceHeaders trace{MetadataValue(*context, "traceparent"),
@@ -161,13 +166,14 @@ absl::StatusOr<RequestSpec> InferenceService::Parse(
   v1::GenerateRequest request;
   NACRE_RETURN_IF_ERROR(rpc::ParseMessage(bytes, kMaxFields, &request));
   if (request.request_id().size() <= kMaxRequestIdBytes) {
-    call->SetRequestId(request.request_id());
+    call->answer().SetRequestId(request.request_id());
   }
-  NACRE_ASSIGN_OR_RETURN(const int choices, NumChoices(request));
+  const GenerateFields fields = FieldsOf(request);
+  NACRE_ASSIGN_OR_RETURN(const int choices, NumChoices(fields));
   NACRE_RETURN_IF_ERROR(call->lease.Resize(choices));
   const absl::optional<WorkerInfo> model = dispatcher_->expected_model();
   if (!model.has_value()) return NoTarget();
-  return ParseRequest(request, *tokenizer_, *model, limits_.default_policy);
+  return ParseRequest(fields, *tokenizer_, *model, limits_.default_policy);
 }
 
 UnaryCall<v1::TokenizeResponse>* InferenceService::Tokenize(Context* context) {

@@ -1,44 +1,16 @@
-// From the public API's request to plain values, with every check that it must
-// pass before a worker sees it.
+// From the public API's protobuf request to plain fields.
 
 #ifndef COORDINATOR_REQUEST_CONVERT_H_
 #define COORDINATOR_REQUEST_CONVERT_H_
 
-#include <cstddef>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "coordinator/request.h"
-#include "coordinator/worker_info.h"
+#include "coordinator/request_parser.h"
 #include "proto/inference.pb.h"
-#include "speculation/policies/policy_spec.h"
-#include "tokenizer/tokenizer.h"
 
 namespace nacre::coordinator {
 
-inline constexpr size_t kMaxRequestIdBytes = 256;
-
-// INVALID_ARGUMENT, without any of the work of tokenizing it, for a text that
-// is far too long for the context: a token stands for at most the bytes of the
-// longest piece, and normalizing a text leaves at least a quarter of it. (Texts
-// from which it takes more, as megabytes of blanks, are refused as well.)
-absl::Status CheckTextLength(absl::string_view text,
-                             const tokenizer::Tokenizer& tokenizer,
-                             int context_length);
-
-// How many choices the request asks for: INVALID_ARGUMENT where not 1 to 16.
-absl::StatusOr<int> NumChoices(const v1::GenerateRequest& request);
-
-// Errors as documented at Inference.Generate: INVALID_ARGUMENT, NOT_FOUND,
-// UNIMPLEMENTED. `default_policy`: of requests that name none.
-absl::StatusOr<RequestSpec> ParseRequest(
-    const v1::GenerateRequest& request, const tokenizer::Tokenizer& tokenizer,
-    const WorkerInfo& model,
-    const speculation::PolicySpec& default_policy = {});
-
-// The request of one of its choices, with a seed of its own.
-RequestSpec ChoiceOf(const RequestSpec& request, int choice);
+// Views of `request`, which must outlive them. Checks nothing but what has no
+// plain value: a number that no method, verification or level has.
+GenerateFields FieldsOf(const v1::GenerateRequest& request);
 
 }  // namespace nacre::coordinator
 

@@ -94,6 +94,7 @@ UNTESTED = {
 TESTED_BY = {
     "coordinator/generate_call.cc":
         "tests/coordinator/inference_service_test.cc",
+    "coordinator/grpc_peer.cc": "tests/coordinator/authenticator_test.cc",
     "coordinator/request_trace.cc":
         "tests/coordinator/trace_observer_test.cc",
     "telemetry/otlp_client.cc": "tests/telemetry/otlp_exporter_test.cc",

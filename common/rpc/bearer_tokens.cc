@@ -15,7 +15,6 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/rpc/pem_files.h"
@@ -176,22 +175,6 @@ absl::optional<std::string> BearerTokens::Find(absl::string_view token) const {
   }
   if (found == nullptr) return absl::nullopt;
   return found->name;
-}
-
-absl::StatusOr<std::string> ShownToken(const grpc::ServerContextBase& context) {
-  const auto& metadata = context.client_metadata();
-  if (metadata.count("authorization") != 1) {
-    return absl::UnauthenticatedError(
-        "one \"authorization: Bearer TOKEN\" is needed in the call's metadata");
-  }
-  const grpc::string_ref value = metadata.find("authorization")->second;
-  const absl::string_view text(value.data(), value.size());
-  const absl::string_view scheme = "bearer ";
-  if (!absl::StartsWithIgnoreCase(text, scheme)) {
-    return absl::UnauthenticatedError(
-        "the authorization in the call's metadata is not \"Bearer TOKEN\"");
-  }
-  return std::string(absl::StripAsciiWhitespace(text.substr(scheme.size())));
 }
 
 }  // namespace nacre::rpc

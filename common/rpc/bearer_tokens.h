@@ -1,12 +1,9 @@
-// The tokens that a service accepts, from a file that may change while it runs,
-// and what a call shows of them ("authorization: Bearer TOKEN").
+// The tokens that a service accepts, from a file that may change while it runs.
 //
 // No message of this file holds a token or a part of one.
 
 #ifndef COMMON_RPC_BEARER_TOKENS_H_
 #define COMMON_RPC_BEARER_TOKENS_H_
-
-#include <grpcpp/server_context.h>
 
 #include <array>
 #include <cstdint>
@@ -72,9 +69,6 @@ class BearerTokens {
   absl::Notification stopping_;
   std::thread watcher_;
 };
-
-// The token that a call shows; UNAUTHENTICATED if it shows none.
-absl::StatusOr<std::string> ShownToken(const grpc::ServerContextBase& context);
 
 }  // namespace nacre::rpc
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/rpc/security.h"
+#include "coordinator/grpc_peer.h"
 #include "tests/coordinator/coordinator_fixture.h"
 #include "tests/testing/certificates.h"
 #include "tests/testing/health_check.h"
@@ -39,8 +40,8 @@ class WhoService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
                                           const v1::GetServerInfoRequest*,
                                           v1::ServerInfo* response) override {
-    response->set_version(
-        authenticator_->AuthenticateClient(*context).value_or("nobody"));
+    response->set_version(authenticator_->AuthenticateClient(PeerOf(*context))
+                              .value_or("nobody"));
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
@@ -197,6 +198,28 @@ TEST_F(AuthenticatorTest, TokensNameTheirHolder) {
   const auto server = *rpc::RpcServer::Start({}, {&who});
   EXPECT_EQ(Who(server->address(), {}, kClientToken), "alice");
   EXPECT_EQ(Who(server->address(), {}, kOperatorToken), "nobody");
+}
+
+// What a front end that is no gRPC would fill in.
+TEST_F(AuthenticatorTest, APeerIsAllItLooksAt) {
+  const Peer alice{"ipv4:10.0.0.1:4711", "bob", std::string(kClientToken)};
+  const Peer op{"", "", std::string(kOperatorToken)};
+  const Peer nobody{"ipv4:10.0.0.1:4711", "",
+                    absl::UnauthenticatedError("show a token")};
+  EXPECT_EQ(*guarded_.AuthenticateClient(alice), "alice");
+  EXPECT_EQ(guarded_.AuthenticateClient(op).status(),
+            absl::UnauthenticatedError("the token is not accepted"));
+  EXPECT_EQ(guarded_.AuthenticateClient(nobody).status(),
+            absl::UnauthenticatedError("show a token"));
+  EXPECT_TRUE(guarded_.AuthenticateOperator(op).ok());
+  EXPECT_EQ(guarded_.AuthenticateOperator(alice).code(),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(guarded_.AuthenticateOperator(nobody),
+            absl::UnauthenticatedError("show a token"));
+  const Authenticator open;
+  EXPECT_EQ(*open.AuthenticateClient(alice), "bob");
+  EXPECT_EQ(*open.AuthenticateClient(nobody), "ipv4:10.0.0.1");
+  EXPECT_TRUE(open.AuthenticateOperator(nobody).ok());
 }
 
 TEST_F(AuthenticatorTest, WithoutTokensTheConnectionTellsWhoCalls) {

@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // What a call answered, by choice.
-struct Answer {
+struct ChoicesAnswer {
   std::map<uint32_t, std::vector<v1::Chunk>> chunks;
   std::map<uint32_t, v1::Complete> completes;
   std::set<std::string> request_ids;
@@ -90,7 +90,7 @@ class InferenceChoicesTest : public CoordinatorFixture {
   }
 
   static void Read(grpc::ClientReader<v1::GenerateResponse>* reader,
-                   Answer* answer) {
+                   ChoicesAnswer* answer) {
     v1::GenerateResponse response;
     while (reader->Read(&response)) {
       const uint32_t index = response.index();
@@ -105,10 +105,10 @@ class InferenceChoicesTest : public CoordinatorFixture {
     }
     answer->status = reader->Finish();
   }
-  Answer Generate(const v1::GenerateRequest& request) {
+  ChoicesAnswer Generate(const v1::GenerateRequest& request) {
     grpc::ClientContext context;
     SetDeadline(&context);
-    Answer answer;
+    ChoicesAnswer answer;
     Read(stub_->Generate(&context, request).get(), &answer);
     return answer;
   }
@@ -132,7 +132,7 @@ TEST_F(InferenceChoicesTest, EachIsTheAnswerToARequestOfItsOwn) {
   Script([this](const v1::OpenTarget& open) { SayAll(open); });
   constexpr uint64_t kLast = ~uint64_t{0};
   request_.mutable_sampling()->set_seed(kLast - 1);  // wraps
-  const Answer answer = Generate(request_);
+  const ChoicesAnswer answer = Generate(request_);
   ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
   EXPECT_EQ(answer.request_ids, std::set<std::string>{"mine"});
   ASSERT_EQ(answer.completes.size(), 4u);
@@ -142,7 +142,7 @@ TEST_F(InferenceChoicesTest, EachIsTheAnswerToARequestOfItsOwn) {
     v1::GenerateRequest alone = request_;
     alone.clear_n();
     alone.mutable_sampling()->set_seed(seed);
-    const Answer single = Generate(alone);
+    const ChoicesAnswer single = Generate(alone);
     ASSERT_TRUE(single.status.ok());
     ASSERT_EQ(single.completes.size(), 1u);
     ASSERT_EQ(single.completes.begin()->first, 0u);
@@ -174,7 +174,7 @@ TEST_F(InferenceChoicesTest, WithoutStreamingThereIsOneCompleteEach) {
   Attach();
   Script([this](const v1::OpenTarget& open) { SayAll(open); });
   request_.clear_output();
-  const Answer answer = Generate(request_);
+  const ChoicesAnswer answer = Generate(request_);
   ASSERT_TRUE(answer.status.ok());
   EXPECT_EQ(answer.num_responses, 4u);
   EXPECT_EQ(answer.completes.size(), 4u);
@@ -187,7 +187,7 @@ TEST_F(InferenceChoicesTest, TheirNumberHasLimits) {
   EXPECT_EQ(Generate(request_).completes.size(), 16u);
   for (const uint32_t n : {0u, 17u, ~0u}) {
     request_.set_n(n);
-    const Answer answer = Generate(request_);
+    const ChoicesAnswer answer = Generate(request_);
     EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
     EXPECT_EQ(answer.status.error_message(),
               absl::StrCat("n is ", n, ", must be in [1, 16]"));
@@ -216,7 +216,7 @@ TEST_F(InferenceChoicesTest, AFailedOneEndsTheCallAndTheOthers) {
       });
   for (uint64_t round = 0; round < kRounds; ++round) {
     request_.mutable_sampling()->set_seed(round * 100);
-    const Answer answer = Generate(request_);
+    const ChoicesAnswer answer = Generate(request_);
     EXPECT_TRUE(IsQuiet());
     EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::DATA_LOSS);
     EXPECT_EQ(answer.status.error_message(), "a broken block");
@@ -239,7 +239,7 @@ TEST_F(InferenceChoicesTest, WhatWasCompleteBeforeAFailureStands) {
     SayAll(opened[2]);
     Refuse(opened[0]);
   });
-  const Answer answer = Generate(request_);
+  const ChoicesAnswer answer = Generate(request_);
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::DATA_LOSS);
   ASSERT_EQ(answer.completes.size(), 1u);
   EXPECT_EQ(answer.completes.at(2).text(), TextOf(kSeed + 2));
@@ -293,7 +293,7 @@ TEST_F(InferenceChoicesTest, AStormOfCancelsLeavesNothingBehind) {
         const int reads = (i * 7 + round) % 5;
         for (int read = 1; read < reads; ++read) reader->Read(&response);
         context.TryCancel();
-        Answer rest;
+        ChoicesAnswer rest;
         Read(reader.get(), &rest);
         EXPECT_TRUE(rest.status.ok() ||
                     rest.status.error_code() == grpc::StatusCode::CANCELLED)
@@ -318,7 +318,7 @@ TEST_F(InferenceChoicesTest, TheDeadlineEndsThemAll) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() +
                        std::chrono::milliseconds(100));
-  Answer answer;
+  ChoicesAnswer answer;
   Read(stub_->Generate(&context, request_).get(), &answer);
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_TRUE(Eventually([&] { return IsQuiet(); }));
@@ -333,7 +333,7 @@ TEST_F(InferenceChoicesTest, ALostTargetIsOneAnswer) {
       worker_.target.Finish(grpc::Status(grpc::StatusCode::INTERNAL, "dead"));
     }
   });
-  const Answer answer = Generate(request_);
+  const ChoicesAnswer answer = Generate(request_);
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_TRUE(IsQuiet());
   EXPECT_EQ(Sum("nacre_requests_total"), 1);
@@ -370,7 +370,7 @@ TEST_F(InferenceChoicesTest, TheRequestIdIsTheirsUntilTheLastHasEnded) {
     mu.Await(absl::Condition(&is_there));
     SayAll(late[0]);
   }
-  Answer rest;
+  ChoicesAnswer rest;
   Read(reader.get(), &rest);
   EXPECT_TRUE(rest.status.ok());
   EXPECT_EQ(rest.completes.count(1), 1u);
@@ -381,7 +381,7 @@ TEST_F(InferenceChoicesTest, TheRequestIdIsTheirsUntilTheLastHasEnded) {
 TEST_F(InferenceChoicesTest, EachCountsAsARequestAndTheCallAsOneAnswer) {
   Attach();
   Script([this](const v1::OpenTarget& open) { SayAll(open); });
-  const Answer answer = Generate(request_);
+  const ChoicesAnswer answer = Generate(request_);
   ASSERT_TRUE(answer.status.ok());
   double prompt = 0, completion = 0, rounds = 0;
   for (const auto& [index, complete] : answer.completes) {
@@ -429,7 +429,7 @@ TEST_F(NarrowInferenceChoicesTest, EachWaitsForRoomByItself) {
   Attach();
   Script([this](const v1::OpenTarget& open) { SayAll(open); });
   request_.set_n(3);
-  const Answer answer = Generate(request_);
+  const ChoicesAnswer answer = Generate(request_);
   EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
   EXPECT_EQ(answer.completes.size(), 3u);
 }
@@ -438,7 +438,7 @@ TEST_F(NarrowInferenceChoicesTest, AFullQueueRefusesThemAll) {
   Attach();
   Script([this](const v1::OpenTarget& open) { Say(open, 0, "a", false); });
   for (int round = 0; round < 3; ++round) {
-    const Answer answer = Generate(request_);
+    const ChoicesAnswer answer = Generate(request_);
     EXPECT_TRUE(IsQuiet());
     EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
     EXPECT_EQ(answer.status.error_message(),

@@ -32,7 +32,7 @@ class RequestConvertTest : public ::testing::Test {
   }
 
   absl::StatusOr<RequestSpec> Parse() {
-    return ParseRequest(request_, tokenizer_, model_);
+    return ParseRequest(FieldsOf(request_), tokenizer_, model_);
   }
   void ExpectError(absl::StatusCode code, const std::string& part) {
     const absl::StatusOr<RequestSpec> spec = Parse();
@@ -146,7 +146,7 @@ TEST_F(RequestConvertTest, AnEmptyPromptIsInvalidUnlessTheModelHasABos) {
   request_.set_text("");
   EXPECT_THAT(Parse()->prompt_ids, ElementsAre(ByteTokenizer::kBos));
   const ByteTokenizer no_bos(/*adds_bos=*/false);
-  EXPECT_EQ(ParseRequest(request_, no_bos, model_).status().code(),
+  EXPECT_EQ(ParseRequest(FieldsOf(request_), no_bos, model_).status().code(),
             absl::StatusCode::kInvalidArgument);
   request_.mutable_token_ids();
   ExpectInvalid("empty");
@@ -325,11 +325,11 @@ TEST_F(RequestConvertTest, ATextFarOverTheContextIsNotTokenized) {
   const CountingTokenizer tokenizer(/*longest=*/10);
   constexpr int kMost = 101 * 10 * 4;
   request_.set_text(std::string(kMost, 'x'));
-  EXPECT_TRUE(ParseRequest(request_, tokenizer, model_).ok());
+  EXPECT_TRUE(ParseRequest(FieldsOf(request_), tokenizer, model_).ok());
   EXPECT_EQ(tokenizer.num_encoded, 1);
   request_.set_text(std::string(kMost + 1, 'x'));
   const absl::Status status =
-      ParseRequest(request_, tokenizer, model_).status();
+      ParseRequest(FieldsOf(request_), tokenizer, model_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "CONTEXT_LENGTH_EXCEEDED: the text has 4041 bytes; at most 4040 "
@@ -340,10 +340,10 @@ TEST_F(RequestConvertTest, ATextFarOverTheContextIsNotTokenized) {
 TEST_F(RequestConvertTest, WhatIsWrongElsewhereSparesTheTokenizer) {
   const CountingTokenizer tokenizer(/*longest=*/10);
   request_.mutable_sampling()->set_temperature(-1.0f);
-  EXPECT_FALSE(ParseRequest(request_, tokenizer, model_).ok());
+  EXPECT_FALSE(ParseRequest(FieldsOf(request_), tokenizer, model_).ok());
   request_.clear_sampling();
   request_.mutable_speculation()->set_policy("svpi");
-  EXPECT_FALSE(ParseRequest(request_, tokenizer, model_).ok());
+  EXPECT_FALSE(ParseRequest(FieldsOf(request_), tokenizer, model_).ok());
   EXPECT_EQ(tokenizer.num_encoded, 0);
 }
 
@@ -384,7 +384,7 @@ TEST_F(RequestConvertTest, PoliciesAreParsedWithTheirParameters) {
 
 TEST_F(RequestConvertTest, ARequestWithoutAPolicyHasTheServers) {
   const auto policy = [this](const std::string& server) {
-    return ParseRequest(request_, tokenizer_, model_,
+    return ParseRequest(FieldsOf(request_), tokenizer_, model_,
                         *speculation::ParsePolicySpec(server))
         ->policy.text();
   };

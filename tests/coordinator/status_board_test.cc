@@ -34,7 +34,7 @@ TEST(StatusBoardTest, ShowsWorkersAsTheyAreNow) {
   SessionSet sessions(worker);
   for (const uint64_t id : {9, 4, 7}) sessions.insert(id);
   sessions.erase(7);
-  EXPECT_THAT(sessions.InOrder(), testing::ElementsAre(4, 9));
+  EXPECT_THAT(sessions.InOrder(), ::testing::ElementsAre(4, 9));
   worker->ready = false;
   ASSERT_EQ(board.workers().size(), 1u);
   EXPECT_EQ(board.workers()[0].info.address, "d");

@@ -110,7 +110,7 @@ class World {
     const absl::optional<WorkerInfo> model = dispatcher_.model();
     if (!model.has_value()) return;
     absl::StatusOr<RequestSpec> spec =
-        ParseRequest(request, tokenizer_, *model);
+        ParseRequest(FieldsOf(request), tokenizer_, *model);
     if (!spec.ok()) {
       NACRE_CHECK(!spec.status().message().empty(), "an error without words");
       return;

@@ -124,10 +124,10 @@ inline std::vector<ScoredToken> ReferenceTop(const SamplingParams& params,
     return !(candidate.score > lowest);
   };
   top.erase(std::remove_if(top.begin(), top.end(), is_never_drawn), top.end());
-  std::sort(top.begin(), top.end(),
-            [](const ScoredToken& a, const ScoredToken& b) {
-              return a.score != b.score ? a.score > b.score : a.id < b.id;
-            });
+  std::sort(
+      top.begin(), top.end(), [](const ScoredToken& a, const ScoredToken& b) {
+        return a.score != b.score ? a.score > b.score : a.token_id < b.token_id;
+      });
   return top;
 }
 
@@ -137,7 +137,7 @@ inline int32_t ReferenceSample(const SamplingParams& params,
                                int num_prompt_tokens) {
   const std::vector<ScoredToken> top = ReferenceTop(
       params, logits, vocab_limit, position, tokens, num_prompt_tokens);
-  return top.empty() ? 0 : top[0].id;
+  return top.empty() ? 0 : top[0].token_id;
 }
 
 }  // namespace nacre::model

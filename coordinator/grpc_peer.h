@@ -1,0 +1,18 @@
+// Who is at the other end of a gRPC call.
+
+#ifndef COORDINATOR_GRPC_PEER_H_
+#define COORDINATOR_GRPC_PEER_H_
+
+#include <grpcpp/server_context.h>
+
+#include "coordinator/authenticator.h"
+
+namespace nacre::coordinator {
+
+// The token is that of "authorization: Bearer TOKEN" in the call's metadata,
+// which must be there once.
+Peer PeerOf(const grpc::ServerContextBase& context);
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_GRPC_PEER_H_
