@@ -7,15 +7,22 @@
 // requests end, it gets its room. So a large request is never passed forever,
 // and the workers do not stand idle for it either.
 //
+// Requests of one class find room, or keep targets free, alike: only the first
+// of each class is looked at. So what a free place costs grows with the number
+// of classes in the queue, not with its length.
+//
 // Pure: no I/O, no clock, no threads.
 
 #ifndef COORDINATOR_ADMISSION_H_
 #define COORDINATOR_ADMISSION_H_
 
 #include <cstdint>
-#include <deque>
+#include <map>
+#include <set>
+#include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/types/optional.h"
 
@@ -27,7 +34,9 @@ class Admission {
 
   explicit Admission(int max_running) : max_running_(max_running) {}
 
-  void Push(uint64_t id) { queue_.push_back({id, 0}); }
+  // `request_class`: of all requests for which has_room and keep_free of a Pop
+  // would say and do the same.
+  void Push(uint64_t id, std::string request_class);
   // False if it does not wait.
   bool Remove(uint64_t id);
 
@@ -46,13 +55,27 @@ class Admission {
   std::vector<uint64_t> queue() const;
 
  private:
+  // The places in the queue of the requests of one class, in order.
+  using Places = std::set<uint64_t>;
   struct Entry {
     uint64_t id = 0;
-    int passes = 0;
+    std::map<std::string, Places>::iterator of_class;
   };
+  using Queue = std::map<uint64_t, Entry>;
+
+  void Erase(Queue::iterator entry);
+  // Whether kMaxPasses requests behind this place have started.
+  bool IsPassedOften(uint64_t place) const;
 
   const int max_running_;
-  std::deque<Entry> queue_;
+  Queue queue_;  // by place, which only rises
+  absl::flat_hash_map<uint64_t, uint64_t> places_;  // by id
+  std::map<std::string, Places> classes_;           // none is empty
+  std::map<uint64_t, Queue::iterator> firsts_;      // of each class, by place
+  // The kMaxPasses greatest places from which a request has started. Whoever
+  // waits at a lesser place waited there already when that happened.
+  std::set<uint64_t> started_;
+  uint64_t next_place_ = 0;
   int running_ = 0;
 };
 

@@ -61,7 +61,7 @@ absl::StatusOr<uint64_t> Dispatcher::Admit(Waiting waiting) {
     deadlines_.emplace(request.deadline_ns, session_id);
     WakeAt(request.deadline_ns);
   }
-  admission_.Push(session_id);
+  admission_.Push(session_id, Placer::ClassOf(request));
   board_.AddSession(session_id, waiting.cell);
   const std::shared_ptr<Answer> answer = waiting.answer;
   const int64_t now_ns = waiting.since_ns;

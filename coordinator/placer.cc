@@ -29,6 +29,15 @@ const std::string& Placer::KindOf(const RequestSpec& request) {
              : request.numerics_id;
 }
 
+std::string Placer::ClassOf(const RequestSpec& request) {
+  // Where the first choice of a call runs binds the others as it starts.
+  const void* const call =
+      request.numerics_id.empty() ? request.call.get() : nullptr;
+  return absl::StrCat(TargetNeed(request), " ",
+                      absl::Hex(reinterpret_cast<uintptr_t>(call)), " ",
+                      request.numerics_id);
+}
+
 int64_t Placer::TargetNeed(const RequestSpec& request) {
   return KvLedger::Need(static_cast<int64_t>(request.prompt_ids.size()) +
                         request.max_tokens);

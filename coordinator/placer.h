@@ -38,6 +38,9 @@ class Placer {
   // The numerics_id of the targets that the request may run on: those that its
   // client asked for, or where the first choice of its call runs; empty: any.
   static const std::string& KindOf(const RequestSpec& request);
+  // Equal for requests that find room on the same targets, whatever happens
+  // while they wait.
+  static std::string ClassOf(const RequestSpec& request);
   // KV that the request takes on a target, and on the worker.
   static int64_t TargetNeed(const RequestSpec& request);
   static int64_t Need(const WorkerRecord& worker, const RequestSpec& request);

@@ -151,6 +151,7 @@ TESTED_BY = {
        "tests/tokenizer/sentencepiece_tokenizer_test.cc"
        for name in ("sentencepiece_decoder", "sentencepiece_model",
                     "sentencepiece_normalizer", "proto_wire")},
+    "tokenizer/piece_cover.cc": "tests/tokenizer/limited_encode_test.cc",
     **{f"tokenizer/{name}.cc": "tests/tokenizer/load_tokenizer_test.cc"
        for name in ("json_fields", "tokenizer", "tokenizer_config")},
     **{f"tokenizer/{name}.cc": "tests/tokenizer/text_units_test.cc"

@@ -1,7 +1,7 @@
 // What a verdict costs the coordinator's dispatcher, by the number of sessions:
 // text, metrics and plans included; no network, no prompts.
 //
-//   bench_dispatcher [--sessions LIST] [--verdicts N] [--runs N]
+//   bench_dispatcher [--sessions LIST] [--waiting N] [--verdicts N] [--runs N]
 //
 // One thread drives 64 sessions a target, each target with a draft of its own.
 // In a step the draft sends a tail of every session and the target a verdict of
@@ -9,6 +9,9 @@
 // close it and another one starts. Of what all calls took, a verdict's share:
 // processor time, the median over runs, and how long the lock was held, the
 // median over steps.
+//
+// The last row has --waiting requests in the queue, without room for any: each
+// that ends makes room for another.
 //
 // Then: what a waiting request of 1,000 tokens keeps in memory.
 
@@ -36,6 +39,7 @@
 ABSL_FLAG(std::vector<std::string>, sessions,
           std::vector<std::string>({"64", "1000", "10000"}),
           "numbers of sessions");
+ABSL_FLAG(int, waiting, 10000, "requests that wait beside 1,000 sessions");
 ABSL_FLAG(int, verdicts, 100000, "verdicts of a run");
 ABSL_FLAG(int, runs, 5, "runs, of which the median is printed");
 
@@ -111,13 +115,14 @@ class Sink final : public ResponseSink {
 
 class Bench {
  public:
-  explicit Bench(int num_sessions)
+  Bench(int num_sessions, int num_waiting)
       : metrics_("bench", [this] { return now_ns_; }),
-        dispatcher_(MakeOptions(num_sessions)) {
+        dispatcher_(MakeOptions(num_sessions, num_waiting)) {
     const int num_pairs =
         (num_sessions + kSessionsPerTarget - 1) / kSessionsPerTarget;
     const int64_t need =
-        KvLedger::Need(kPromptTokens + kTokens) * (kSessionsPerTarget + 1);
+        KvLedger::Need(kPromptTokens + kTokens) *
+        (num_waiting > 0 ? kSessionsPerTarget : kSessionsPerTarget + 1);
     for (int i = 0; i < num_pairs; ++i) {
       for (const WorkerRole role : {WorkerRole::kTarget, WorkerRole::kDraft}) {
         Worker& worker = workers_.emplace_back();
@@ -142,7 +147,7 @@ class Bench {
                         .value();
       }
     }
-    for (int i = 0; i < num_sessions; ++i) Start();
+    for (int i = 0; i < num_sessions + num_waiting; ++i) Start();
     Look();
     // Past the beginning, where all are in step.
     for (int i = 0; i < 20 * num_pairs; ++i) Step();
@@ -178,13 +183,14 @@ class Bench {
     size_t draft = 0;  // index of its worker
   };
 
-  Dispatcher::Options MakeOptions(int num_sessions) {
+  Dispatcher::Options MakeOptions(int num_sessions, int num_waiting) {
     Dispatcher::Options options;
     options.tokenizer = &tokenizer_;
     options.observer = &metrics_;
     options.now_ns = [this] { return now_ns_; };
-    options.max_running = num_sessions;
-    options.max_queue = num_sessions;
+    options.max_running = num_sessions + num_waiting;
+    options.max_queue = num_sessions + num_waiting;
+    options.queue_timeout_ns = kNever;
     return options;
   }
   template <typename Call>
@@ -371,9 +377,20 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+void PrintRow(int num_sessions, int num_waiting) {
+  Bench bench(num_sessions, num_waiting);
+  std::vector<double> cpu;
+  for (int i = 0; i < absl::GetFlag(FLAGS_runs); ++i) {
+    cpu.push_back(bench.Run(absl::GetFlag(FLAGS_verdicts)));
+  }
+  std::printf("%10d %10d %14.0f %12.2f %18.2f\n", num_sessions, num_waiting,
+              1e6 / Median(cpu), Median(cpu), Median(bench.locked_us()));
+  std::fflush(stdout);
+}
+
 void Main() {
-  std::printf("%10s %14s %12s %18s\n", "sessions", "verdicts/s", "us each",
-              "us under the lock");
+  std::printf("%10s %10s %14s %12s %18s\n", "sessions", "waiting", "verdicts/s",
+              "us each", "us under the lock");
   for (const std::string& text : absl::GetFlag(FLAGS_sessions)) {
     int num_sessions = 0;
     if (!absl::SimpleAtoi(text, &num_sessions) || num_sessions < 1) {
@@ -381,15 +398,9 @@ void Main() {
                    text.c_str());
       std::exit(1);
     }
-    Bench bench(num_sessions);
-    std::vector<double> cpu;
-    for (int i = 0; i < absl::GetFlag(FLAGS_runs); ++i) {
-      cpu.push_back(bench.Run(absl::GetFlag(FLAGS_verdicts)));
-    }
-    std::printf("%10d %14.0f %12.2f %18.2f\n", num_sessions, 1e6 / Median(cpu),
-                Median(cpu), Median(bench.locked_us()));
-    std::fflush(stdout);
+    PrintRow(num_sessions, 0);
   }
+  PrintRow(1000, absl::GetFlag(FLAGS_waiting));
   std::printf("a waiting request of 1000 tokens: %.0f bytes\n",
               BytesOfAWaitingRequest());
 }

@@ -141,6 +141,21 @@ TEST_F(DispatcherLimitTest, AClientThatTakesNothingIsCutOff) {
               ElementsAre(absl::StrCat("close ", run.id)));
 }
 
+// It has nothing to take until its session goes on.
+TEST_F(DispatcherLimitTest, AClientIsNotCutOffWhileItsSessionIsHeld) {
+  const Worker target = AddTarget("t0");
+  const Run run = Start();
+  run.sink->set_pending_chunks(100);
+  Verdict(target, run.id, 2, std::vector<int32_t>(20, 'x'));
+  dispatcher_.RemoveWorker(target.id);
+  now_ns_ = 1400;
+  dispatcher_.Tick();
+  EXPECT_FALSE(run.sink->abandoned());
+  EXPECT_EQ(run.sink->num_ends(), 0) << run.sink->error();
+  AddTarget("t1");
+  EXPECT_EQ(TargetAddress(run.id), "t1");
+}
+
 TEST_F(DispatcherLimitTest, WhatItTookBeforeBuysNoTime) {
   const Worker target = AddTarget();
   const Run run = Start();
