@@ -257,7 +257,7 @@ void DraftEngine::Draft(Session& session, const model::Proposal& proposal) {
   } else if (children.empty()) {
     decision = LengthDecision::kDiscard;  // the drafter knows nothing
   } else {
-    token_id = children.front().token_id;
+    token_id = children.front().id;
   }
   if (looks && decision != LengthDecision::kDiscard) {
     decision = session.length->Decide(length, token_id, logits, hidden);
@@ -272,7 +272,7 @@ void DraftEngine::Draft(Session& session, const model::Proposal& proposal) {
     tap_->OnRows(Tapped(session), {.position = length,
                                    .token_ids = {&token_id, 1},
                                    .logits = logits,
-                                   .hidden = hidden});
+                                   .hidden = kernels::FloatView(hidden)});
   }
   session.drew = true;
   speculation::Tail tail =

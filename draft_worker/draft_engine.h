@@ -145,6 +145,7 @@ class DraftEngine final
   const std::unique_ptr<worker::StepTap> tap_;  // null: none
   PolicyLibrary no_files_;
   absl::flat_hash_map<uint64_t, Session*> by_hidden_channel_;
+  std::vector<float> hidden_copy_;  // of the model's, where it is a device's
   std::shared_ptr<HiddenSink> hidden_sink_;  // outlives this in calls to it
 
   // The step being run.

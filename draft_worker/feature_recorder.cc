@@ -99,7 +99,7 @@ void FeatureRecorder::OnRows(const worker::TapSession& session,
                                        .vocab_limit = session.vocab_limit})
                       .first;
   it->second.OnDrafted(rows.position, rows.token_ids.front(), rows.logits,
-                       rows.hidden);
+                       rows.hidden.host());
 }
 
 void FeatureRecorder::OnVerdict(const worker::TapSession& session, int accepted,

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "model/gumbel_race.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
 
@@ -52,8 +53,8 @@ struct DrafterTraits {
 struct DraftRows {
   Sequence* sequence = nullptr;
   absl::Span<const int32_t> token_ids;  // fed at sequence->length() and on
-  // Most children to propose. 0: none; the rows fill the KV, and their last one
-  // is only looked at.
+  // Most children to propose, up to kMaxCandidates. 0: none; the rows fill the
+  // KV, and their last one is only looked at.
   int max_children = 0;
   // How children are ranked: by the noise of their position, and with the
   // tokens up to the node. Set where there may be children.
@@ -71,7 +72,8 @@ struct DraftRows {
 // What one call says of one node.
 struct Proposal {
   // The likeliest first; fewer than asked for, or none, where it knows no more.
-  absl::Span<const ScoredToken> children;
+  // A score is NaN where its token was drawn beside its logits, on a device.
+  absl::Span<const Candidate> children;
   // False: no sound computation gives this. There are no children then.
   bool is_sound = true;
   absl::Span<const float> logits;  // [vocab_size] if shows_logits

@@ -50,7 +50,7 @@ void ModelDrafter::PlanNextDraws(absl::Span<const DraftRows> nodes) {
   }
 }
 
-void ModelDrafter::TakeDrawn(int32_t token_id, absl::Span<ScoredToken> room,
+void ModelDrafter::TakeDrawn(int32_t token_id, absl::Span<Candidate> room,
                              Proposal* proposal) {
   proposal->is_sound = token_id != kUnsoundDraw;
   if (!proposal->is_sound || room.empty()) return;
@@ -60,14 +60,15 @@ void ModelDrafter::TakeDrawn(int32_t token_id, absl::Span<ScoredToken> room,
 
 void ModelDrafter::TakeLogits(const DraftRows& node,
                               absl::Span<const float> logits,
-                              absl::Span<ScoredToken> room,
+                              absl::Span<Candidate> room,
                               Proposal* proposal) const {
   proposal->is_sound = IsSoundRow(logits.data(), info().vocab_size);
   if (node.shows_logits) proposal->logits = logits;
   if (!proposal->is_sound || room.empty()) return;
   // The rows are fed by now.
   const int position = node.sequence->length();
-  const int count = node.sampler->Rank(logits, position, *node.history, room);
+  const int count =
+      node.sampler->SampleTop(logits, position, *node.history, room);
   proposal->children = room.first(static_cast<size_t>(count));
 }
 
@@ -88,9 +89,9 @@ absl::StatusOr<absl::Span<const Proposal>> ModelDrafter::Propose(
   const auto hidden_size = static_cast<size_t>(info().hidden_size);
   absl::Span<const int32_t> drawn = model_->drawn_tokens();
   absl::Span<const float> hidden;
-  if (shows_hidden) hidden = model_->final_hidden();
+  if (shows_hidden) hidden = model_->final_hidden().OnHost(&hidden_copy_);
   children_.resize(num_children);
-  absl::Span<ScoredToken> children = absl::MakeSpan(children_);
+  absl::Span<Candidate> children = absl::MakeSpan(children_);
   proposals_.clear();
   for (size_t i = 0; i < nodes.size(); ++i) {
     const DraftRows& node = nodes[i];

@@ -52,17 +52,18 @@ class ModelDrafter final : public Drafter {
   // not wait for the engine between the two.
   void PlanNextDraws(absl::Span<const DraftRows> nodes);
   // What the model drew, or what its logits say. `room`: for the children.
-  static void TakeDrawn(int32_t token_id, absl::Span<ScoredToken> room,
+  static void TakeDrawn(int32_t token_id, absl::Span<Candidate> room,
                         Proposal* proposal);
   void TakeLogits(const DraftRows& node, absl::Span<const float> logits,
-                  absl::Span<ScoredToken> room, Proposal* proposal) const;
+                  absl::Span<Candidate> room, Proposal* proposal) const;
 
   LanguageModel* const model_;
   DrafterTraits traits_;
   // Of the call being made.
   std::vector<absl::optional<TokenDraw>> draws_;  // by node
   std::vector<SequenceRows> batch_;
-  std::vector<ScoredToken> children_;  // of all nodes
+  std::vector<Candidate> children_;  // of all nodes
+  std::vector<float> hidden_copy_;   // of a device's hidden states
   std::vector<Proposal> proposals_;
 };
 

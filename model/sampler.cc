@@ -8,7 +8,6 @@
 
 #include "common/check.h"
 #include "common/deterministic_math.h"
-#include "common/philox.h"
 #include "model/gumbel_race.h"
 #include "model/logit_row.h"
 #include "model/probability_mass.h"
@@ -41,15 +40,6 @@ float LowestOfMinP(float min_p, float best) {
   if (min_p == 0.0f) return -kInfinity;
   const float margin = 1e-3f + std::abs(best) * 0x1p-20f;  // for rounding
   return best + std::max(std::log(min_p), -88.0f) - margin;
-}
-
-// The noise that draft and target share.
-float SharedNoise(uint64_t seed, int position, int32_t token_id) {
-  const auto id = static_cast<uint32_t>(token_id);
-  const PhiloxBlock block =
-      NoiseBlock(seed, static_cast<uint32_t>(position),
-                 id / kTokensPerNoiseBlock, NoisePurpose::kSample);
-  return GumbelFromBits(block[id % kTokensPerNoiseBlock]);
 }
 
 }  // namespace
@@ -126,74 +116,28 @@ const float* Sampler::BeforeTemperature(absl::Span<const float> logits,
 
 int32_t Sampler::Sample(absl::Span<const float> logits, int position,
                         const TokenHistory& history) {
-  return Draw(BeforeTemperature(logits, position, history), position);
+  const TopCandidates top =
+      Top(BeforeTemperature(logits, position, history), position, 1);
+  return top.all().empty() ? 0 : top.all()[0].id;
 }
 
-int32_t Sampler::Draw(const float* values, int position) {
-  if (params_.temperature == 0.0f) return Greedy(values);
-  return has_filters() ? DrawFromTop(values, position)
-                       : DrawFromAll(values, position);
-}
-
-int Sampler::Rank(absl::Span<const float> logits, int position,
-                  const TokenHistory& history, absl::Span<ScoredToken> best) {
-  if (best.empty()) return 0;
-  const float* values = BeforeTemperature(logits, position, history);
-  if (best.size() > 1) return RankAll(values, position, best);
-  const int32_t token_id = Draw(values, position);
-  best[0] = {token_id, Score(values, position, token_id)};
-  return 1;
-}
-
-float Sampler::Score(const float* values, int position,
-                     int32_t token_id) const {
-  if (params_.temperature == 0.0f) return values[token_id];
-  return values[token_id] / params_.temperature +
-         SharedNoise(params_.seed, position, token_id);
-}
-
-int Sampler::RankAll(const float* values, int position,
-                     absl::Span<ScoredToken> best) {
-  const bool is_greedy = params_.temperature == 0.0f;
-  float* const maxima = scratch_->maxima.data();
-  const LogitRow row = {values, maxima, vocab_limit_,
-                        is_greedy ? 1.0f : params_.temperature};
-  const GroupRange groups = AllGroups(row);
-  FindMaxima(values, vocab_limit_, groups, maxima);
-  ScaleMaxima(row.temperature, groups, maxima);
-  const float largest = Largest(maxima, groups.end);
-  if (!std::isfinite(largest)) {  // there is no choice
-    const int32_t token_id = Greedy(values);
-    best[0] = {token_id, values[token_id]};
+int Sampler::SampleTop(absl::Span<const float> logits, int position,
+                       const TokenHistory& history,
+                       absl::Span<Candidate> candidates) {
+  const TopCandidates top = Top(BeforeTemperature(logits, position, history),
+                                position, static_cast<int>(candidates.size()));
+  if (top.all().empty()) {
+    candidates[0] = Candidate();
     return 1;
   }
-  SamplingCut cut;
-  float lowest = kLowest;
-  if (!is_greedy) {
-    if (has_filters()) cut = FindCut(params_, row, largest, 0.0, scratch_);
-    lowest =
-        std::max({kLowest, cut.value, LowestOfMinP(params_.min_p, largest)});
-  }
-  float* const scaled = scratch_->values.data();
-  int32_t* const ids = scratch_->spare_masses.data();
-  const int count = CollectScaled(row, lowest, kInfinity, 0, scaled, ids);
-  size_t num_best = 0;
-  for (int i = 0; i < count; ++i) {
-    float score = scaled[i];
-    if (!is_greedy) {
-      if (!cut.Keeps(scaled[i], ids[i]) ||
-          !PassesMinP(params_.min_p, scaled[i] - largest)) {
-        continue;
-      }
-      score += SharedNoise(params_.seed, position, ids[i]);
-    }
-    if (num_best == best.size() && !(score > best.back().score)) continue;
-    // Ids ascend: of equal scores the lower id stays before.
-    size_t at = num_best < best.size() ? num_best++ : num_best - 1;
-    for (; at > 0 && score > best[at - 1].score; --at) best[at] = best[at - 1];
-    best[at] = {ids[i], score};
-  }
-  return static_cast<int>(num_best);
+  std::copy(top.all().begin(), top.all().end(), candidates.begin());
+  return static_cast<int>(top.all().size());
+}
+
+TopCandidates Sampler::Top(const float* values, int position, int places) {
+  if (params_.temperature == 0.0f) return Greedy(values, places);
+  return has_filters() ? DrawFromTop(values, position, places)
+                       : DrawFromAll(values, position, places);
 }
 
 absl::optional<TokenDraw> Sampler::DeviceDraw(int position) const {
@@ -217,7 +161,8 @@ void Sampler::FillWeights(absl::Span<const float> logits, int position,
     best = Largest(maxima, groups.end);
   }
   if (!std::isfinite(best)) {
-    weights->token_ids.push_back(Greedy(values));
+    const TopCandidates top = Greedy(values, 1);
+    weights->token_ids.push_back(top.all().empty() ? 0 : top.all()[0].id);
     weights->weights.push_back(1.0f);
     return;
   }
@@ -240,20 +185,32 @@ void Sampler::FillWeights(absl::Span<const float> logits, int position,
   }
 }
 
-int32_t Sampler::Greedy(const float* values) {
+TopCandidates Sampler::Greedy(const float* values, int places) {
   const LogitRow row = {values, scratch_->maxima.data(), vocab_limit_};
   const GroupRange groups = AllGroups(row);
   FindMaxima(values, vocab_limit_, groups, scratch_->maxima.data());
+  TopCandidates top(places);
   const float best = Largest(row.maxima, groups.end);
-  return best == -kInfinity ? 0 : FindScaled(row, groups, best);
+  if (best == -kInfinity) return top;
+  top.Add(FindScaled(row, groups, best), best);
+  if (places == 1) return top;
+  // Of equal values those that come later have larger ids and lose.
+  for (int group = 0; group < groups.end; ++group) {
+    if (!(row.maxima[group] > top.bar())) continue;
+    const int first = group * kGroupTokens;
+    const int end = std::min(first + kGroupTokens, vocab_limit_);
+    for (int32_t id = first; id < end; ++id) top.Add(id, values[id]);
+  }
+  return top;
 }
 
-int32_t Sampler::DrawFromAll(const float* values, int position) {
+TopCandidates Sampler::DrawFromAll(const float* values, int position,
+                                   int places) {
   // While a block's noise is looked at, the next one comes from memory.
   constexpr int kBlock = 32;
   float* const maxima = scratch_->maxima.data();
   const LogitRow row = {values, maxima, vocab_limit_, params_.temperature};
-  GumbelRace race(params_.seed, position);
+  GumbelRace race(params_.seed, position, places);
   float best = -kInfinity;
   for (int begin = 0; begin < NumGroups(vocab_limit_); begin += kBlock) {
     const GroupRange block = {
@@ -264,16 +221,17 @@ int32_t Sampler::DrawFromAll(const float* values, int position) {
     if (largest > best) {
       // A logit or a temperature at which there is nothing to draw: greedy in
       // the limit.
-      if (!std::isfinite(largest)) return Greedy(values);
+      if (!std::isfinite(largest)) return Greedy(values, places);
       best = largest;
       race.Add(best, FindScaled(row, block, best));  // it prunes the others
     }
     Race(row, block, SamplingCut(), best, &race);
   }
-  return race.winner();
+  return race.top();
 }
 
-int32_t Sampler::DrawFromTop(const float* values, int position) {
+TopCandidates Sampler::DrawFromTop(const float* values, int position,
+                                   int places) {
   float* const maxima = scratch_->maxima.data();
   LogitRow row = {values, maxima, vocab_limit_, params_.temperature};
   const GroupRange groups = AllGroups(row);
@@ -286,16 +244,16 @@ int32_t Sampler::DrawFromTop(const float* values, int position) {
   }
   ScaleMaxima(row.temperature, groups, maxima);
   const float best = Largest(maxima, groups.end);
-  if (!std::isfinite(best)) return Greedy(values);
+  if (!std::isfinite(best)) return Greedy(values, places);
   SamplingCut cut = FindCut(params_, row, best, sum, scratch_);
-  GumbelRace race(params_.seed, position);
+  GumbelRace race(params_.seed, position, places);
   race.Add(best, FindScaled(row, groups, best));
   // Behind the last of those that equal the cut, only larger values are left.
   const int middle = std::min(cut.last_id / kGroupTokens + 1, groups.end);
   Race(row, {0, middle}, cut, best, &race);
   cut = {std::nextafter(cut.value, kInfinity)};
   Race(row, {middle, groups.end}, cut, best, &race);
-  return race.winner();
+  return race.top();
 }
 
 void Sampler::Race(const LogitRow& row, GroupRange groups,

@@ -73,14 +73,6 @@ struct TokenWeights {
   std::vector<float> weights;      // e^(scaled - best), finite and > 0
 };
 
-// A token and its score at a position: logit / temperature + noise, after all
-// that comes before the temperature; at temperature 0 the logit. NaN: drawn
-// where its logits are, and not known here.
-struct ScoredToken {
-  int32_t token_id = 0;
-  float score = 0.0f;
-};
-
 // For a row that is looked at and not sampled, of a model that draws tokens.
 inline TokenDraw DrawToLookAt(int vocab_size) {
   TokenDraw draw;
@@ -102,11 +94,12 @@ class Sampler {
   int32_t Sample(absl::Span<const float> logits, int position,
                  const TokenHistory& history);
 
-  // Fills `best` with those of the largest scores that Sample draws from, the
-  // largest first; returns how many there are. The first is Sample's. Looks at
-  // every token unless one is asked for. Allocates nothing.
-  int Rank(absl::Span<const float> logits, int position,
-           const TokenHistory& history, absl::Span<ScoredToken> best);
+  // The tokens of the largest scores that Sample chooses from, best first, as
+  // many as `candidates` has places (at most kMaxCandidates) or can be drawn.
+  // Returns how many. The first is Sample's, with the score -inf where Sample
+  // has none to choose from. Allocates nothing.
+  int SampleTop(absl::Span<const float> logits, int position,
+                const TokenHistory& history, absl::Span<Candidate> candidates);
 
   // How a device draws the token for `position` from the same logits, the same
   // token (common/token_draw.h); absent where it cannot: something comes before
@@ -138,14 +131,11 @@ class Sampler {
   //                                         all values: [vocab_limit]
   const float* Adjusted(const float* values, bool forbids_end,
                         const TokenHistory& history);
-  int32_t Greedy(const float* values);
-  int32_t Draw(const float* values, int position);
-  float Score(const float* values, int position, int32_t token_id) const;
-  // Rank, where more than one is asked for.
-  int RankAll(const float* values, int position, absl::Span<ScoredToken> best);
+  TopCandidates Top(const float* values, int position, int places);
+  TopCandidates Greedy(const float* values, int places);
   // Draws at a temperature, from all tokens or after a filter.
-  int32_t DrawFromAll(const float* values, int position);
-  int32_t DrawFromTop(const float* values, int position);
+  TopCandidates DrawFromAll(const float* values, int position, int places);
+  TopCandidates DrawFromTop(const float* values, int position, int places);
   // Enters what may win of some groups. `best`: the row's largest scaled value.
   void Race(const LogitRow& row, GroupRange groups, const SamplingCut& cut,
             float best, GumbelRace* race) const;

@@ -32,18 +32,17 @@ worker::TapSession TargetEngine::Tapped(const Session& session,
           .is_held = is_held};
 }
 
-absl::Span<const float> TargetEngine::HiddenRows(const Session& session,
-                                                 int row, int count) {
+kernels::FloatView TargetEngine::HiddenRows(const Session& session, int row,
+                                            int count) {
   if (hidden_.empty()) hidden_ = options_.model->final_hidden();
   if (hidden_.empty()) return {};  // the model shows none
   const size_t size = static_cast<size_t>(options_.model->info().hidden_size);
   const size_t first =
       static_cast<size_t>(session.first_logits) + static_cast<size_t>(row);
-  return hidden_.subspan(first * size, static_cast<size_t>(count) * size);
+  return hidden_.subview(first * size, static_cast<size_t>(count) * size);
 }
 
-absl::Span<const float> TargetEngine::RowToHold(const Session& session,
-                                                int row) {
+kernels::FloatView TargetEngine::RowToHold(const Session& session, int row) {
   if (session.closing ||
       taps_.ReadsHidden(Tapped(session, /*is_held=*/true)) == Rows::kNone) {
     return {};
@@ -62,7 +61,7 @@ void TargetEngine::ShowStep(const Session& session, int num_tokens,
 }
 
 void TargetEngine::ShowRows(const Session& session,
-                            absl::Span<const float> hidden, int num_tokens,
+                            const kernels::FloatView& hidden, int num_tokens,
                             bool is_held) {
   if (hidden.empty() || session.closing) return;
   const int position = session.schedule.committed_length() - num_tokens;

@@ -200,7 +200,10 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
 void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
                                Span span) {
   const int row = static_cast<int>(session.drawn.size());
-  const absl::Span<const float> hidden = RowToHold(session, row);
+  // Its step may end after the model has computed others.
+  const kernels::FloatView hidden = RowToHold(session, row);
+  std::vector<float> kept_hidden(hidden.size());
+  hidden.CopyTo(kept_hidden.data());
   absl::optional<speculation::Verdict> accepted =
       session.schedule.CommitAccepted();
   if (accepted.has_value()) {
@@ -211,9 +214,8 @@ void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
     session.logprobs.clear();
     ShowStep(session, row, /*is_held=*/true);
   }
-  session.hold = Session::Hold{{logits.begin(), logits.end()},
-                               {hidden.begin(), hidden.end()},
-                               std::move(span)};
+  session.hold = Session::Hold{
+      {logits.begin(), logits.end()}, std::move(kept_hidden), std::move(span)};
 }
 
 void TargetEngine::EndHolds(int64_t now_ns) {
@@ -226,7 +228,7 @@ void TargetEngine::EndHolds(int64_t now_ns) {
     Session::Hold hold = *std::exchange(session.hold, absl::nullopt);
     JudgeLastRow(session, hold.logits);
     FinishVerify(session, std::move(hold.verify));
-    ShowRows(session, hold.hidden, 1, /*is_held=*/true);
+    ShowRows(session, kernels::FloatView(hold.hidden), 1, /*is_held=*/true);
   }
 }
 

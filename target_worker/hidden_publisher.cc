@@ -1,6 +1,6 @@
 #include "target_worker/hidden_publisher.h"
 
-#include <utility>
+#include <cstddef>
 
 namespace nacre::target_worker {
 
@@ -14,17 +14,16 @@ worker::StepTap::Rows HiddenPublisher::ReadsHidden(
 void HiddenPublisher::OnRows(const worker::TapSession& session,
                              const worker::TapRows& rows) {
   const size_t count = rows.token_ids.size();
-  const absl::Span<const float> last =
-      rows.hidden.last(rows.hidden.size() / count);
+  const size_t size = rows.hidden.size() / count;
   worker::Tensor tensor;
   tensor.tag.channel = session.hidden_channel;
   tensor.tag.epoch = session.hidden_epoch;
   // Of the token that was fed: the one before the last.
   tensor.tag.position = rows.position + static_cast<int>(count) - 2;
   tensor.tag.after_norm = true;
-  tensor.shape = {static_cast<int>(last.size())};
-  tensor.values.assign(last.begin(), last.end());
-  tensors_->Publish(std::move(tensor));
+  tensor.shape = {static_cast<int>(size)};
+  tensor.values = rows.hidden.subview((count - 1) * size, size);
+  tensors_->Publish(tensor);
 }
 
 }  // namespace nacre::target_worker

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "worker/feature_file.h"
@@ -39,14 +40,16 @@ class StateRecorder final : public worker::StepTap {
   }
   void OnRows(const worker::TapSession& session,
               const worker::TapRows& rows) override {
-    RecordStates({session.request_id, session.key.second,
-                  rows.position - session.prompt_length,
-                  static_cast<int>(rows.token_ids.size()), rows.hidden},
-                 file_);
+    RecordStates(
+        {session.request_id, session.key.second,
+         rows.position - session.prompt_length,
+         static_cast<int>(rows.token_ids.size()), rows.hidden.OnHost(&copy_)},
+        file_);
   }
 
  private:
   worker::FeatureFile* const file_;
+  std::vector<float> copy_;  // of a device's states
 };
 
 }  // namespace nacre::target_worker

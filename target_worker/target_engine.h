@@ -134,15 +134,14 @@ class TargetEngine final
   // tap (engine_hidden.cc).
   static worker::StepTaps TapsOf(const Options& options);
   worker::TapSession Tapped(const Session& session, bool is_held) const;
-  absl::Span<const float> HiddenRows(const Session& session, int row,
-                                     int count);
+  kernels::FloatView HiddenRows(const Session& session, int row, int count);
   // That of a row to be shown when its step has ended; empty: it is not read.
-  absl::Span<const float> RowToHold(const Session& session, int row);
+  kernels::FloatView RowToHold(const Session& session, int row);
   // After the verdict: those of the step's first rows, which have committed so
   // many tokens.
   void ShowStep(const Session& session, int num_tokens, bool is_held);
   // Those that gave the last committed tokens.
-  void ShowRows(const Session& session, absl::Span<const float> hidden,
+  void ShowRows(const Session& session, const kernels::FloatView& hidden,
                 int num_tokens, bool is_held);
   void NoteDraftWait(Session& session, absl::optional<int64_t> deadline_ns,
                      int64_t now_ns, worker::StepOutcome* outcome);
@@ -157,7 +156,7 @@ class TargetEngine final
   int verify_rows_ = 0;
   int logit_rows_ = 0;
   absl::Span<const float> logits_;
-  absl::Span<const float> hidden_;  // of all logits, once anybody reads it
+  kernels::FloatView hidden_;  // of all logits, once anybody reads it
 };
 
 }  // namespace nacre::target_worker

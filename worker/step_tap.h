@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "kernels/float_view.h"
 #include "worker/streams.h"
 
 namespace nacre::worker {
@@ -36,7 +37,8 @@ struct TapRows {
   int position = 0;                     // tokens before the first of these
   absl::Span<const int32_t> token_ids;  // [rows]
   absl::Span<const float> logits;       // [rows, vocab_size] if it reads them
-  absl::Span<const float> hidden;       // [rows, hidden_size] if it reads them
+  // [rows, hidden_size] if it reads them; valid for the call.
+  kernels::FloatView hidden;
 };
 
 class StepTap {

@@ -66,7 +66,7 @@ class TableDrafter : public model::Drafter {
   const std::map<int32_t, int32_t> next_;
   const model::DrafterTraits traits_;
   model::ModelInfo info_;
-  std::vector<model::ScoredToken> children_;
+  std::vector<model::Candidate> children_;
   std::vector<model::Proposal> proposals_;
 };
 

@@ -87,9 +87,9 @@ TEST(ModelDrafterTest, ALoneChildIsTheSamplersToken) {
       ASSERT_EQ(proposals.size(), 2u);
       ASSERT_EQ(proposals[0].children.size(), 1u);
       ASSERT_EQ(proposals[1].children.size(), 1u);
-      EXPECT_EQ(proposals[0].children[0].token_id, expected_a);
+      EXPECT_EQ(proposals[0].children[0].id, expected_a);
       EXPECT_EQ(std::isnan(proposals[0].children[0].score), draws_tokens);
-      EXPECT_EQ(proposals[1].children[0].token_id, expected_b);
+      EXPECT_EQ(proposals[1].children[0].id, expected_b);
       EXPECT_TRUE(proposals[0].logits.empty());
       a.Append(expected_a);
       b.Append(expected_b);
@@ -105,18 +105,19 @@ TEST(ModelDrafterTest, ChildrenComeByScore) {
     TableModel model(options);
     ModelDrafter drafter(&model);
     Drafted drafted(drafter, Sampled(1), {3, 1, 4});
-    std::vector<ScoredToken> expected(5);
-    ASSERT_EQ(drafted.sampler.Rank(model.Logits(drafted.tokens), 3,
-                                   drafted.history, absl::MakeSpan(expected)),
-              5);
+    std::vector<Candidate> expected(5);
+    ASSERT_EQ(
+        drafted.sampler.SampleTop(model.Logits(drafted.tokens), 3,
+                                  drafted.history, absl::MakeSpan(expected)),
+        5);
     const std::vector<Proposal> proposals = Propose(drafter, {drafted.Rows(5)});
     ASSERT_EQ(proposals.size(), 1u);
     ASSERT_EQ(proposals[0].children.size(), 5u);
     for (size_t i = 0; i < 5; ++i) {
-      EXPECT_EQ(proposals[0].children[i].token_id, expected[i].token_id);
+      EXPECT_EQ(proposals[0].children[i].id, expected[i].id);
       EXPECT_EQ(proposals[0].children[i].score, expected[i].score);
     }
-    EXPECT_EQ(proposals[0].children[0].token_id,
+    EXPECT_EQ(proposals[0].children[0].id,
               drafted.sampler.Sample(model.Logits(drafted.tokens), 3,
                                      drafted.history));
   }
@@ -207,8 +208,8 @@ TEST(ModelDrafterTest, SaysHowNodesGoOnWhereAllThatDoCanBeTold) {
       second.shows_hidden = each.shows_hidden;
       const std::vector<Proposal> proposals = Propose(drafter, {first, second});
       ASSERT_EQ(proposals.size(), 2u);
-      a.Append(proposals[0].children[0].token_id);
-      b.Append(proposals[1].children[0].token_id);
+      a.Append(proposals[0].children[0].id);
+      b.Append(proposals[1].children[0].id);
     }
     EXPECT_EQ(drafter.queued_steps().used, each.used);
   }

@@ -1,15 +1,12 @@
 #include "model/sampler.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "common/deterministic_math.h"
-#include "common/philox.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/kernel_testing.h"
@@ -106,81 +103,6 @@ TEST_P(SamplerTargetTest, FillsInTheReferencesWeights) {
   }
 }
 
-// The candidates of the reference by score, the best first.
-std::vector<ScoredToken> ReferenceRanks(const SamplingParams& params,
-                                        absl::Span<const float> penalized,
-                                        int position) {
-  std::vector<ScoredToken> ranks;
-  if (params.temperature == 0.0f) {
-    for (size_t id = 0; id < penalized.size(); ++id) {
-      if (penalized[id] > -kInfinity) {
-        ranks.push_back({static_cast<int32_t>(id), penalized[id]});
-      }
-    }
-  } else {
-    for (const auto& [id, logit] : FilteredCandidates(params, penalized)) {
-      const PhiloxBlock noise =
-          NoiseBlock(params.seed, static_cast<uint32_t>(position),
-                     static_cast<uint32_t>(id / 4), NoisePurpose::kSample);
-      const float score =
-          logit + GumbelFromBits(noise[static_cast<size_t>(id % 4)]);
-      if (score > -kInfinity) ranks.push_back({id, score});
-    }
-  }
-  std::sort(ranks.begin(), ranks.end(),
-            [](const ScoredToken& a, const ScoredToken& b) {
-              return a.score > b.score ||
-                     (a.score == b.score && a.token_id < b.token_id);
-            });
-  return ranks;
-}
-
-TEST_P(SamplerTargetTest, RanksTokensAsTheReferenceDoes) {
-  std::mt19937 rng(23);
-  SamplingScratch scratch;
-  int num_ranked = 0;
-  for (int trial = 0; trial < 3000; ++trial) {
-    const int vocab_size = Pick(rng, {1, 2, 5, 63, 300, 1500});
-    const SamplingParams params = RandomParams(rng);
-    const std::vector<float> logits = trial % 2 == 0
-                                          ? RandomLogits(&rng, vocab_size)
-                                          : HardLogits(&rng, vocab_size);
-    const std::vector<int32_t> tokens = {
-        static_cast<int32_t>(rng() % static_cast<unsigned>(vocab_size))};
-    const TokenHistory history = HistoryOf(tokens, 0);
-    const int position = static_cast<int>(rng() % 100000);
-    Sampler sampler(params, vocab_size, {}, &scratch);
-    std::array<ScoredToken, 8> best;
-    const int count =
-        sampler.Rank(logits, position, history, absl::MakeSpan(best));
-    ASSERT_GE(count, 1) << "trial " << trial;
-    const int32_t drawn = sampler.Sample(logits, position, history);
-    EXPECT_EQ(best[0].token_id, drawn) << "trial " << trial;
-    ScoredToken lone;
-    ASSERT_EQ(sampler.Rank(logits, position, history, {&lone, 1}), 1);
-    EXPECT_EQ(lone.token_id, drawn) << "trial " << trial;
-    const std::vector<ScoredToken> ranks = ReferenceRanks(
-        params, PenalizedLogits(params, logits, vocab_size, tokens, 0),
-        position);
-    if (ranks.empty() || !std::isfinite(ranks[0].score)) {
-      EXPECT_EQ(count, 1) << "trial " << trial;
-      continue;
-    }
-    ASSERT_EQ(static_cast<size_t>(count), std::min(best.size(), ranks.size()))
-        << "trial " << trial;
-    EXPECT_EQ(lone.score, ranks[0].score) << "trial " << trial;
-    for (int i = 0; i < count; ++i) {
-      EXPECT_EQ(best[static_cast<size_t>(i)].token_id,
-                ranks[static_cast<size_t>(i)].token_id)
-          << "trial " << trial << ", rank " << i;
-      EXPECT_EQ(best[static_cast<size_t>(i)].score,
-                ranks[static_cast<size_t>(i)].score);
-    }
-    num_ranked += count;
-  }
-  EXPECT_GT(num_ranked, 6000);
-}
-
 TEST_P(SamplerTargetTest, EqualsTheReferenceOnHardRows) {
   std::mt19937 rng(5);
   SamplingScratch scratch;
@@ -229,6 +151,42 @@ TEST_P(SamplerTargetTest, PruningNeverLosesTheWinner) {
     ASSERT_EQ(sampler.Sample(logits, trial, TokenHistory(0)),
               ReferenceSample(params, logits, 2500, trial, {}, 0));
   }
+}
+
+// The best of a row for every number of places, with their scores.
+TEST_P(SamplerTargetTest, FindsTheReferencesBestTokens) {
+  std::mt19937 rng(23);
+  SamplingScratch scratch;
+  int several = 0;
+  for (int trial = 0; trial < 4000; ++trial) {
+    const int vocab_size = Pick(rng, {1, 2, 7, 63, 64, 65, 300, 1500});
+    const SamplingParams params = RandomParams(rng);
+    const std::vector<float> logits = trial % 2 == 0
+                                          ? RandomLogits(&rng, vocab_size)
+                                          : HardLogits(&rng, vocab_size);
+    const std::vector<int32_t> tokens = {
+        static_cast<int32_t>(rng() % static_cast<unsigned>(vocab_size))};
+    const int position = static_cast<int>(rng() % 100000);
+    Sampler sampler(params, vocab_size, {}, &scratch);
+    std::vector<Candidate> expected =
+        ReferenceTop(params, logits, vocab_size, position, tokens, 0);
+    const int places = 1 + static_cast<int>(rng() % kMaxCandidates);
+    std::vector<Candidate> top(static_cast<size_t>(places));
+    const int count = sampler.SampleTop(logits, position, HistoryOf(tokens, 0),
+                                        absl::MakeSpan(top));
+    ASSERT_GE(count, 1);
+    top.resize(static_cast<size_t>(count));
+    EXPECT_EQ(top[0].id,
+              sampler.Sample(logits, position, HistoryOf(tokens, 0)));
+    // Beside an infinite value there is nothing to race for.
+    if (!expected.empty() && !std::isfinite(expected[0].score)) continue;
+    if (expected.empty()) expected.emplace_back();
+    expected.resize(std::min(expected.size(), static_cast<size_t>(places)));
+    several += expected.size() > 1 ? 1 : 0;
+    ASSERT_EQ(top, expected) << "trial " << trial << ", " << places
+                             << " places, " << vocab_size << " tokens";
+  }
+  EXPECT_GT(several, 1000);
 }
 
 // Samplers of different vocabularies and parameters take turns in one memory.

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace nacre::target_worker {
@@ -16,8 +15,8 @@ using ::testing::ElementsAre;
 class KeptTensors : public worker::TensorPublisher {
  public:
   bool HasReaders(uint64_t channel) const override { return channel == 7; }
-  void Publish(worker::Tensor tensor) override {
-    tensors.push_back(std::move(tensor));
+  void Publish(const worker::Tensor& tensor) override {
+    tensors.push_back(tensor.OnHost());
   }
   std::vector<worker::Tensor> tensors;
 };
@@ -41,13 +40,14 @@ TEST(HiddenPublisherTest, PublishesTheLastRowToThoseThatReadIt) {
   // Tokens 10 and 11; the row that gave 11 was fed token 10.
   const std::vector<int32_t> token_ids = {4, 5};
   const std::vector<float> hidden = {1.0f, 2.0f, 3.0f, 4.0f};
-  publisher.OnRows(
-      session,
-      {.position = 10, .token_ids = token_ids, .logits = {}, .hidden = hidden});
+  publisher.OnRows(session, {.position = 10,
+                             .token_ids = token_ids,
+                             .logits = {},
+                             .hidden = kernels::FloatView(hidden)});
   ASSERT_EQ(tensors.tensors.size(), 1u);
   const worker::TensorTag tag = {7, 3, 10, 0, true};
   EXPECT_EQ(tensors.tensors[0].tag, tag);
-  EXPECT_THAT(tensors.tensors[0].values, ElementsAre(3.0f, 4.0f));
+  EXPECT_THAT(tensors.tensors[0].values.host(), ElementsAre(3.0f, 4.0f));
 
   session.has_ended = true;
   EXPECT_EQ(publisher.ReadsHidden(session), Rows::kNone);

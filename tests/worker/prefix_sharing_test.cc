@@ -11,14 +11,14 @@
 
 #include "draft_worker/draft_engine.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "target_worker/target_engine.h"
 #include "tests/testing/in_process_pair.h"
 
 namespace nacre::worker {
 namespace {
 
-using model::LlamaModel;
+using model::LanguageModel;
 using nacre::testing::GenerateAlone;
 using nacre::testing::PairRequest;
 
@@ -28,13 +28,13 @@ constexpr int kMaxTokens = 6;
 // By the type of keys and values.
 class PrefixSharingTest : public ::testing::TestWithParam<const char*> {
  protected:
-  std::unique_ptr<LlamaModel> Load(const char* name, bool prefix_cache,
-                                   int64_t kv_bytes = 64 << 20) {
-    model::LlamaModelOptions options;
+  std::unique_ptr<LanguageModel> Load(const char* name, bool prefix_cache,
+                                      int64_t kv_bytes = 64 << 20) {
+    model::ModelOptions options;
     options.kv_cache_bytes = kv_bytes;
     options.prefix_cache = prefix_cache;
-    auto model = LlamaModel::Load(std::string(NACRE_MODELS "/") + name,
-                                  backend_.get(), options);
+    auto model = LoadModel(std::string(NACRE_MODELS "/") + name, backend_.get(),
+                           options);
     EXPECT_TRUE(model.ok()) << model.status();
     return *std::move(model);
   }

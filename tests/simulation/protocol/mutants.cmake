@@ -89,8 +89,8 @@ nacre_mutant(pointless_token_sent draft_worker/draft_engine.cc
   [[session.cut || !session.schedule.WantsStep()]]
   [[!session.schedule.WantsStep()]])
 nacre_mutant(draft_position_by_one model/model_drafter.cc
-  [[node.sampler->Rank(logits, position, *node.history, room)]]
-  [[node.sampler->Rank(logits, position + 1, *node.history, room)]])
+  [[node.sampler->SampleTop(logits, position, *node.history, room)]]
+  [[node.sampler->SampleTop(logits, position + 1, *node.history, room)]])
 nacre_mutant(device_draw_by_one model/model_drafter.cc
   [[node.sampler->DeviceDraw(position)]]
   [[node.sampler->DeviceDraw(position + 1)]])

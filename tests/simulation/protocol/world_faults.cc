@@ -415,7 +415,8 @@ void World::InjectCommands(Process& process, Link& link,
         target.close.push_back(session_id);
         break;
       case 1:
-        tail.epoch += 7;
+        // Beyond each later opening of this session, also after many moves.
+        tail.epoch += 1000;
         break;
       case 2:
         tail.base_length += 1000;

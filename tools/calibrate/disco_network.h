@@ -4,17 +4,16 @@
 //
 // Thread-compatible.
 
-#ifndef TOOLS_CALIBRATE_NETWORK_H_
-#define TOOLS_CALIBRATE_NETWORK_H_
+#ifndef TOOLS_CALIBRATE_DISCO_NETWORK_H_
+#define TOOLS_CALIBRATE_DISCO_NETWORK_H_
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "speculation/policies/disco.h"
 #include "tools/calibrate/dataset.h"
+#include "tools/calibrate/training_math.h"
 
 namespace nacre::tools {
 
@@ -28,44 +27,47 @@ struct InputScale {
 // Of one or more examples. An input that hardly varies has a spread of 1.
 InputScale ScaleOf(absl::Span<const Example> examples);
 
-class Network {
+class DiscoNetwork {
  public:
   // Random weights of He et al. (arXiv:1502.01852), biases 0. width >= 1.
-  Network(int width, InputScale scale, uint64_t seed);
+  DiscoNetwork(int width, InputScale scale, uint64_t seed);
 
   // hidden.weight [width, kDiscoInputs], hidden.bias [width],
-  // output.weight [width], output.bias [1], one behind the other.
-  std::vector<double>& parameters() { return parameters_; }
-  const std::vector<double>& parameters() const { return parameters_; }
+  // output.weight [width], output.bias [1].
+  Parameters& parameters() { return parameters_; }
+  const Parameters& parameters() const { return parameters_; }
 
-  // -ln of what it says of what happened, nats.
-  double Loss(const Example& example) const;
-  // The mean over one or more.
-  double MeanLoss(absl::Span<const Example> examples) const;
+  // Of weight 1.
+  WeightedLoss Loss(const Example& example);
 
   // Adds d Loss / d parameters() to *gradient, of the same size; returns Loss.
-  double AddGradient(const Example& example, std::vector<double>* gradient);
+  WeightedLoss AddGradient(const Example& example, Parameters* gradient);
 
   // The same function of inputs that are not scaled.
   speculation::DiscoWeights Weights() const;
 
  private:
+  static constexpr Eigen::Index kInputs = speculation::kDiscoInputs;
+  using HiddenWeight =
+      Eigen::Matrix<double, Eigen::Dynamic, kInputs, Eigen::RowMajor>;
+
   // Where the parts of parameters_ begin.
-  size_t hidden_bias() const { return width_ * speculation::kDiscoInputs; }
-  size_t output_weight() const { return hidden_bias() + width_; }
-  size_t output_bias() const { return output_weight() + width_; }
+  Eigen::Index hidden_bias() const { return width_ * kInputs; }
+  Eigen::Index output_weight() const { return hidden_bias() + width_; }
+  Eigen::Index output_bias() const { return output_weight() + width_; }
 
-  using Inputs = std::array<double, speculation::kDiscoInputs>;
-  Inputs Scaled(const Example& example) const;
-  // Hidden unit `unit` before its ReLU.
-  double HiddenSum(const Inputs& inputs, size_t unit) const;
+  // Fills inputs_ and hidden_; the sum before the sigmoid.
+  double Forward(const Example& example);
 
-  const size_t width_;
+  const Eigen::Index width_;
   const InputScale scale_;
-  std::vector<double> parameters_;
-  std::vector<double> hidden_;  // scratch of AddGradient [width], before ReLU
+  Parameters parameters_;
+  // Of the last Forward: the inputs, scaled, and the hidden layer before its
+  // ReLU.
+  Eigen::Matrix<double, kInputs, 1> inputs_;
+  Eigen::VectorXd hidden_;
 };
 
 }  // namespace nacre::tools
 
-#endif  // TOOLS_CALIBRATE_NETWORK_H_
+#endif  // TOOLS_CALIBRATE_DISCO_NETWORK_H_

@@ -1,8 +1,6 @@
 // Logits against Hugging Face, and the contract that makes speculation exact: a
 // row's logits are the same bits in every batch.
 
-#include "model/llama_model.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -17,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
+#include "model/load_model.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -31,9 +30,9 @@ using Logits = std::vector<std::vector<float>>;  // [rows][vocab_size]
 
 // A backend, or a backend and the type it keeps weights in, as in cpu_int8, or
 // keys and values, as in cpu_kvbf16.
-class LlamaModelTest : public ::testing::TestWithParam<const char*> {
+class TransformerTest : public ::testing::TestWithParam<const char*> {
  protected:
-  LlamaModelTest() {
+  TransformerTest() {
     const std::vector<std::string> parts = absl::StrSplit(GetParam(), '_');
     kernels::BackendOptions options;
     options.kind = parts[0];
@@ -55,13 +54,13 @@ class LlamaModelTest : public ::testing::TestWithParam<const char*> {
     if (backend_ == nullptr) GTEST_SKIP() << "no CUDA device";
   }
 
-  std::unique_ptr<LlamaModel> LoadFrom(const std::string& dir) {
-    auto model = LlamaModel::Load(dir, backend_.get(), {1 << 22, {}});
+  std::unique_ptr<LanguageModel> LoadFrom(const std::string& dir) {
+    auto model = LoadModel(dir, backend_.get(), {1 << 22, {}});
     EXPECT_TRUE(model.ok()) << model.status();
     return *std::move(model);
   }
 
-  std::unique_ptr<LlamaModel> LoadTiny(const TinyCheckpoint& shape = {}) {
+  std::unique_ptr<LanguageModel> LoadTiny(const TinyCheckpoint& shape = {}) {
     const std::string dir = TestFolder("tiny");
     WriteTinyCheckpoint(shape, dir);
     return LoadFrom(dir);
@@ -82,7 +81,7 @@ class LlamaModelTest : public ::testing::TestWithParam<const char*> {
   }
 
   std::string LoadError(const std::string& dir) {
-    return LlamaModel::Load(dir, backend_.get(), {}).status().ToString();
+    return LoadModel(dir, backend_.get(), {}).status().ToString();
   }
 
   std::unique_ptr<kernels::Backend> backend_;
@@ -146,7 +145,30 @@ void ExpectSameBits(const Logits& actual, const Logits& expected,
   }
 }
 
-TEST_P(LlamaModelTest, MatchesHuggingFace) {
+// The largest difference of the logits at `positions` of `tokens` from
+// `expected`, [positions, vocab_size], relative to the largest of these.
+float DifferenceFrom(LanguageModel* model, const std::vector<int32_t>& tokens,
+                     const std::vector<size_t>& positions,
+                     const std::vector<float>& expected) {
+  const auto sequence = NewSequence(model, static_cast<int>(tokens.size()));
+  const Logits logits = ForwardRows(model, sequence.get(), tokens);
+  const size_t vocab = static_cast<size_t>(model->info().vocab_size);
+  EXPECT_EQ(expected.size(), positions.size() * vocab);
+  float largest = 0;
+  for (const float value : expected) {
+    largest = std::max(largest, std::abs(value));
+  }
+  float difference = 0;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    for (size_t id = 0; id < vocab; ++id) {
+      difference = std::max(difference, std::abs(logits[positions[i]][id] -
+                                                 expected[i * vocab + id]));
+    }
+  }
+  return difference / largest;
+}
+
+TEST_P(TransformerTest, MatchesHuggingFace) {
   const std::string data = std::string(NACRE_TEST_DATA) + "/model/";
   const auto goldens = nlohmann::json::parse(
       nacre::testing::ReadFile(data + "goldens.json"))["logits"];
@@ -155,34 +177,39 @@ TEST_P(LlamaModelTest, MatchesHuggingFace) {
     const std::string name = golden["name"];
     const auto model = LoadFrom(
         name == "tiny" ? data + "tiny" : std::string(NACRE_MODELS) + "/target");
-    const std::vector<int32_t> tokens = golden["token_ids"];
-    const auto sequence =
-        NewSequence(model.get(), static_cast<int>(tokens.size()));
-    const Logits logits = ForwardRows(model.get(), sequence.get(), tokens);
+    EXPECT_EQ(golden["vocab_size"], model->info().vocab_size);
     const std::string bytes =
         nacre::testing::ReadFile(data + name + ".logits.f32");
     std::vector<float> expected(bytes.size() / sizeof(float));
     std::memcpy(expected.data(), bytes.data(), bytes.size());
-    const size_t vocab = golden["vocab_size"];
-    ASSERT_EQ(expected.size(), golden["positions"].size() * vocab);
-    float largest = 0;
-    for (const float value : expected) {
-      largest = std::max(largest, std::abs(value));
-    }
-    float difference = 0;
-    for (size_t i = 0; i < golden["positions"].size(); ++i) {
-      const auto& row = logits[golden["positions"][i]];
-      for (size_t id = 0; id < vocab; ++id) {
-        difference =
-            std::max(difference, std::abs(row[id] - expected[i * vocab + id]));
-      }
-    }
-    EXPECT_LE(difference, tolerance() * largest) << name;
-    RecordProperty(name, std::to_string(difference / largest));
+    const float difference = DifferenceFrom(model.get(), golden["token_ids"],
+                                            golden["positions"], expected);
+    EXPECT_LE(difference, tolerance()) << name;
+    RecordProperty(name, std::to_string(difference));
   }
 }
 
-TEST_P(LlamaModelTest, RowsOfOneSequenceAreInvariantToTheirNumber) {
+// Checkpoints as transformers saves them.
+TEST_P(TransformerTest, EveryFamilyMatchesHuggingFace) {
+  for (const std::string name : {"mistral", "qwen2"}) {
+    const std::string dir =
+        std::string(NACRE_TEST_DATA) + "/model/families/" + name;
+    const auto model = LoadFrom(dir);
+    const auto golden =
+        nlohmann::json::parse(nacre::testing::ReadFile(dir + "/golden.json"));
+    std::vector<float> expected;
+    for (const auto& row : golden["logits"]) {
+      for (const float value : row) expected.push_back(value);
+    }
+    ASSERT_FALSE(expected.empty());
+    const float difference = DifferenceFrom(model.get(), golden["token_ids"],
+                                            golden["positions"], expected);
+    EXPECT_LE(difference, tolerance()) << name;
+    RecordProperty(name, std::to_string(difference));
+  }
+}
+
+TEST_P(TransformerTest, RowsOfOneSequenceAreInvariantToTheirNumber) {
   const auto model = LoadTiny();
   const std::vector<int32_t> tokens = RandomTokens(40, 101, 1);
   const Logits expected = RunOneByOne(model.get(), tokens);
@@ -199,7 +226,30 @@ TEST_P(LlamaModelTest, RowsOfOneSequenceAreInvariantToTheirNumber) {
   }
 }
 
-TEST_P(LlamaModelTest, PrefillMayBeSplitAnywhere) {
+// One by one, in runs of every length, and beside another sequence.
+TEST_P(TransformerTest, BiasesKeepTheBitsInEveryBatch) {
+  TinyCheckpoint shape;
+  shape.architecture = "Qwen2ForCausalLM";
+  const auto model = LoadTiny(shape);
+  const std::vector<int32_t> tokens = RandomTokens(14, 101, 6);
+  const std::vector<int32_t> others = RandomTokens(5, 101, 7);
+  const Logits expected = RunOneByOne(model.get(), tokens);
+  const absl::Span<const int32_t> span = tokens;
+  for (const size_t first : {size_t{1}, size_t{2}, size_t{8}, size_t{13}}) {
+    const auto sequence = NewSequence(model.get(), 14);
+    const auto other = NewSequence(model.get(), 5);
+    ExpectSameBits(
+        ForwardRows(model.get(), sequence.get(), span.subspan(0, first)),
+        expected, 0, std::to_string(first) + " rows");
+    const auto rest = span.subspan(first);
+    const Logits logits = ForwardRows(
+        model.get(), {{other.get(), others, 0},
+                      {sequence.get(), rest, static_cast<int>(rest.size())}});
+    ExpectSameBits(logits, expected, first, "beside another sequence");
+  }
+}
+
+TEST_P(TransformerTest, PrefillMayBeSplitAnywhere) {
   const auto model = LoadTiny();
   const std::vector<int32_t> tokens = RandomTokens(150, 101, 2);
   const Logits expected = RunOneByOne(model.get(), tokens);
@@ -220,7 +270,7 @@ TEST_P(LlamaModelTest, PrefillMayBeSplitAnywhere) {
 
 // Random batches of up to five sessions at different positions, each with its
 // own number of rows and of logits, some truncated back now and then.
-TEST_P(LlamaModelTest, RowsAreInvariantToOtherSessionsAndRollBacks) {
+TEST_P(TransformerTest, RowsAreInvariantToOtherSessionsAndRollBacks) {
   for (const kernels::DType dtype :
        {kernels::DType::kF32, kernels::DType::kBF16, kernels::DType::kF16}) {
     TinyCheckpoint shape;
@@ -267,7 +317,7 @@ TEST_P(LlamaModelTest, RowsAreInvariantToOtherSessionsAndRollBacks) {
   }
 }
 
-TEST_P(LlamaModelTest, AppendingOtherTokensAfterTruncationForgetsTheOldOnes) {
+TEST_P(TransformerTest, AppendingOtherTokensAfterTruncationForgetsTheOldOnes) {
   const auto model = LoadTiny();
   const std::vector<int32_t> tokens = RandomTokens(40, 101, 5);
   std::vector<int32_t> other = tokens;
@@ -282,7 +332,7 @@ TEST_P(LlamaModelTest, AppendingOtherTokensAfterTruncationForgetsTheOldOnes) {
   ExpectSameBits(logits, RunOneByOne(model.get(), tokens), 20, "re-appended");
 }
 
-TEST_P(LlamaModelTest, AnInterruptedForwardLeavesNoTrace) {
+TEST_P(TransformerTest, AnInterruptedForwardLeavesNoTrace) {
   const auto model = LoadTiny();
   const std::vector<int32_t> tokens =
       RandomTokens(12, model->info().vocab_size, 8);
@@ -309,7 +359,7 @@ TEST_P(LlamaModelTest, AnInterruptedForwardLeavesNoTrace) {
                  expected, 8, "not asked");
 }
 
-TEST_P(LlamaModelTest, ReservesAndFreesItsKvCache) {
+TEST_P(TransformerTest, ReservesAndFreesItsKvCache) {
   const auto model = LoadTiny();
   const int64_t all = model->kv_free_tokens();
   EXPECT_EQ(model->info().kv_capacity_tokens, all);
@@ -325,7 +375,7 @@ TEST_P(LlamaModelTest, ReservesAndFreesItsKvCache) {
   }
 }
 
-TEST_P(LlamaModelTest, RefusesTokenIdsOutsideTheVocabulary) {
+TEST_P(TransformerTest, RefusesTokenIdsOutsideTheVocabulary) {
   const auto model = LoadTiny();
   const auto sequence = NewSequence(model.get(), 10);
   for (const int32_t id : {-1, 101, 1 << 30}) {
@@ -339,7 +389,7 @@ TEST_P(LlamaModelTest, RefusesTokenIdsOutsideTheVocabulary) {
   EXPECT_TRUE(model->Forward({}).ok());
 }
 
-TEST_P(LlamaModelTest, OurOwnBugsAreFatal) {
+TEST_P(TransformerTest, OurOwnBugsAreFatal) {
   const auto model = LoadTiny();
   const auto sequence = NewSequence(model.get(), 3);
   const std::vector<int32_t> tokens = {1, 2, 3, 4};
@@ -352,7 +402,7 @@ TEST_P(LlamaModelTest, OurOwnBugsAreFatal) {
       "twice in a batch");
 }
 
-TEST_P(LlamaModelTest, DescribesItself) {
+TEST_P(TransformerTest, DescribesItself) {
   const auto model = LoadTiny();
   const ModelInfo& info = model->info();
   EXPECT_EQ(info.vocab_size, 101);
@@ -363,24 +413,24 @@ TEST_P(LlamaModelTest, DescribesItself) {
   EXPECT_THAT(info.description, HasSubstr("LlamaForCausalLM"));
 }
 
-TEST_P(LlamaModelTest, LoadingReportsItsProgress) {
+TEST_P(TransformerTest, LoadingReportsItsProgress) {
   const std::string dir = TestFolder("tiny");
   WriteTinyCheckpoint({}, dir);
   std::vector<double> fractions;
-  LlamaModelOptions options;
+  ModelOptions options;
   options.kv_cache_bytes = 1 << 20;
   options.progress = [&](absl::string_view stage, double fraction) {
     if (stage == "fingerprint") return;  // as much as is left of it then
     EXPECT_EQ(stage, "weights");
     fractions.push_back(fraction);
   };
-  ASSERT_TRUE(LlamaModel::Load(dir, backend_.get(), options).ok());
+  ASSERT_TRUE(LoadModel(dir, backend_.get(), options).ok());
   EXPECT_TRUE(std::is_sorted(fractions.begin(), fractions.end()));
   EXPECT_EQ(fractions.front(), 0.0);
   EXPECT_EQ(fractions.back(), 1.0);
 }
 
-TEST_P(LlamaModelTest, NamesTheTensorThatDoesNotFitTheConfig) {
+TEST_P(TransformerTest, NamesTheTensorThatDoesNotFitTheConfig) {
   const std::string dir = TestFolder("tiny");
   EXPECT_THAT(LoadError(dir + "/no"), HasSubstr("does not exist"));
   EXPECT_THAT(LoadError(dir), HasSubstr("config.json"));
@@ -409,13 +459,12 @@ TEST_P(LlamaModelTest, NamesTheTensorThatDoesNotFitTheConfig) {
     EXPECT_THAT(LoadError(dir), HasSubstr(bad.message)) << bad.field;
   }
   nacre::testing::WriteFile(config_path, config.dump());
-  EXPECT_THAT(
-      LlamaModel::Load(dir, backend_.get(), {1000, {}}).status().ToString(),
-      HasSubstr("KV cache of 1000 bytes"));
+  EXPECT_THAT(LoadModel(dir, backend_.get(), {1000, {}}).status().ToString(),
+              HasSubstr("KV cache of 1000 bytes"));
 }
 
 // Runs the rows one by one and returns the logits of those from `first` on.
-Logits RunFrom(LlamaModel& model, Sequence& sequence,
+Logits RunFrom(LanguageModel& model, Sequence& sequence,
                absl::Span<const int32_t> tokens) {
   Logits logits;
   while (static_cast<size_t>(sequence.length()) < tokens.size()) {
@@ -433,12 +482,11 @@ Logits RunFrom(LlamaModel& model, Sequence& sequence,
   return logits;
 }
 
-TEST_P(LlamaModelTest, SharedPrefixesChangeNoBit) {
+TEST_P(TransformerTest, SharedPrefixesChangeNoBit) {
   const std::string dir = TestFolder("prefix");
   WriteTinyCheckpoint({}, dir);
   const auto plain = LoadFrom(dir);
-  const auto cached =
-      *LlamaModel::Load(dir, backend_.get(), {1 << 22, {}, true});
+  const auto cached = *LoadModel(dir, backend_.get(), {1 << 22, {}, true});
   const int64_t capacity = cached->kv_free_tokens();
   const std::vector<int32_t> first = RandomTokens(75, 101, 3);
   std::vector<int32_t> second = RandomTokens(90, 101, 4);
@@ -464,7 +512,7 @@ TEST_P(LlamaModelTest, SharedPrefixesChangeNoBit) {
   EXPECT_EQ(cached->kv_free_tokens(), capacity);
 }
 
-TEST_P(LlamaModelTest, AnUntiedHeadMustBeThere) {
+TEST_P(TransformerTest, AnUntiedHeadMustBeThere) {
   const std::string dir = TestFolder("tied");
   TinyCheckpoint shape;
   shape.tie_word_embeddings = true;
@@ -482,7 +530,7 @@ TEST_P(LlamaModelTest, AnUntiedHeadMustBeThere) {
       "reference_kvbf16", "cpu_kvbf16"
 #endif
 
-INSTANTIATE_TEST_SUITE_P(Backends, LlamaModelTest,
+INSTANTIATE_TEST_SUITE_P(Backends, TransformerTest,
                          ::testing::Values(NACRE_MODEL_BACKENDS),
                          [](const auto& info) {
                            return std::string(info.param);

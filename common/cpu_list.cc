@@ -1,15 +1,14 @@
+#include "common/cpu_list.h"
+
 #include <sched.h>
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "kernels/backend_factory.h"
 
-namespace nacre::kernels {
+namespace nacre {
 namespace {
 
 absl::Status BadList(const std::string& text, const std::string& reason) {
@@ -54,4 +53,4 @@ absl::StatusOr<std::vector<int>> ParseCpuList(const std::string& text) {
   return cores;
 }
 
-}  // namespace nacre::kernels
+}  // namespace nacre

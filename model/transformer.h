@@ -1,12 +1,12 @@
-// Llama-family transformer over any kernels::Backend. Forward takes a ragged
-// batch of rows of any number of sequences: prefill, decode and verify are the
-// same function. A row's logits are the same bits in every batch, because every
-// op of a Backend promises it.
+// The transformer of every family (model/families.h) over any kernels::Backend.
+// Forward takes a ragged batch of rows of any number of sequences: prefill,
+// decode and verify are the same function. A row's logits are the same bits in
+// every batch, because every op of a Backend promises it.
 //
 // Thread-compatible: one thread, the engine's.
 
-#ifndef MODEL_LLAMA_MODEL_H_
-#define MODEL_LLAMA_MODEL_H_
+#ifndef MODEL_TRANSFORMER_H_
+#define MODEL_TRANSFORMER_H_
 
 #include <atomic>
 #include <cstdint>
@@ -25,39 +25,22 @@
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/head_outputs.h"
-#include "model/kv_budget.h"
 #include "model/kv_pool.h"
 #include "model/language_model.h"
-#include "model/progress.h"
+#include "model/model_options.h"
 #include "model/queued_step.h"
 #include "model/rope.h"
 #include "model/weights.h"
 
 namespace nacre::model {
 
-struct LlamaModelOptions {
-  int64_t kv_cache_bytes = int64_t{256} << 20;
-  ProgressCallback progress;  // may be empty; stages "weights", "fingerprint"
-  bool prefix_cache = false;  // whether sequences share equal beginnings
-  // On a device with memory of its own, in place of kv_cache_bytes.
-  absl::optional<KvBudget> kv_budget;
-};
-
-class LlamaModel : public LanguageModel {
+class Transformer : public LanguageModel {
  public:
-  // Reads a Hugging Face folder. Errors of ReadConfig, Checkpoint::Open,
-  // LoadWeights, KvBytes and KvPool::Create. `backend` outlives the model.
-  static absl::StatusOr<std::unique_ptr<LlamaModel>> Load(
-      const std::string& dir, kernels::Backend* backend,
-      const LlamaModelOptions& options);
-
-  // The same of weights at hand; the fingerprint is of `config_json` and them.
-  static absl::StatusOr<std::unique_ptr<LlamaModel>> Create(
+  // As CreateModel of model/load_model.h. `backend` outlives the model.
+  static absl::StatusOr<std::unique_ptr<Transformer>> Create(
       ModelConfig config, absl::string_view config_json,
       std::unique_ptr<Checkpoint> checkpoint, kernels::Backend* backend,
-      const LlamaModelOptions& options);
-
-  const ModelConfig& config() const { return config_; }
+      const ModelOptions& options);
 
   const ModelInfo& info() const override { return info_; }
   void BindComputeThread() override { backend_->BindComputeThread(); }
@@ -85,7 +68,7 @@ class LlamaModel : public LanguageModel {
     return outputs_[current_].drawn_tokens();
   }
   QueuedSteps queued_steps() const override { return queued_steps_; }
-  absl::Span<const float> final_hidden() override;
+  kernels::FloatView final_hidden() override;
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = std::move(interrupt);
   }
@@ -110,7 +93,7 @@ class LlamaModel : public LanguageModel {
     std::unique_ptr<kernels::Buffer> logits;  // [logit rows, vocab_size]
   };
 
-  LlamaModel(ModelConfig config, kernels::Backend* backend)
+  Transformer(ModelConfig config, kernels::Backend* backend)
       : config_(std::move(config)),
         backend_(backend),
         rope_(config_),
@@ -169,9 +152,8 @@ class LlamaModel : public LanguageModel {
   int64_t queued_mark_ = 0;
   QueuedSteps queued_steps_;
   size_t hidden_values_ = 0;  // of the last Forward's logit rows
-  std::vector<float> host_hidden_;
 };
 
 }  // namespace nacre::model
 
-#endif  // MODEL_LLAMA_MODEL_H_
+#endif  // MODEL_TRANSFORMER_H_
