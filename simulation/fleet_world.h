@@ -63,6 +63,8 @@ class FleetWorld final : public World {
                   wire::TargetCommands* commands) override;
   void OnCommands(Connection& connection,
                   wire::DraftCommands* commands) override;
+  using World::OnHeard;
+  using World::OnSaid;
   void OnSaid(Connection& connection, wire::TargetEvents* events) override;
   void OnHeard(Connection& connection, const void* note,
                const wire::TargetEvents& events) override;
