@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "common/quoted.h"
 #include "common/status_macros.h"
+#include "coordinator/text_ids.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -23,9 +24,6 @@ constexpr int kMaxStopTokenIds = 64;
 constexpr size_t kMaxNumericsIdBytes = 1024;
 constexpr uint32_t kMaxChoices = 16;
 constexpr int kMaxOracleIds = 1 << 20;
-// The most that normalization makes of a byte where it drops none: four bytes
-// of a mathematical letter become one.
-constexpr int64_t kMaxShrinkage = 4;
 
 uint64_t RandomBits() {
   std::random_device device;
@@ -45,9 +43,7 @@ absl::StatusOr<std::vector<int32_t>> PromptIds(
     const WorkerInfo& model) {
   switch (request.prompt_case()) {
     case v1::GenerateRequest::kText:
-      NACRE_RETURN_IF_ERROR(
-          CheckTextLength(request.text(), tokenizer, model.context_length));
-      return tokenizer.Encode(request.text());
+      return PromptTextIds(request.text(), tokenizer, model.context_length);
     case v1::GenerateRequest::kTokenIds:
       break;
     default:
@@ -293,17 +289,6 @@ absl::Status CheckLength(const v1::StopParams& stop, int context_length,
 }
 
 }  // namespace
-
-absl::Status CheckTextLength(absl::string_view text,
-                             const tokenizer::Tokenizer& tokenizer,
-                             int context_length) {
-  const int64_t most = context_length * kMaxShrinkage *
-                       static_cast<int64_t>(tokenizer.longest_piece_bytes());
-  if (static_cast<int64_t>(text.size()) <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "CONTEXT_LENGTH_EXCEEDED: the text has ", text.size(), " bytes; at most ",
-      most, " may fit the context of ", context_length, " tokens"));
-}
 
 absl::StatusOr<int> NumChoices(const v1::GenerateRequest& request) {
   const uint32_t n = request.has_n() ? request.n() : 1;

@@ -6,9 +6,7 @@
 
 #include <cstddef>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "coordinator/request.h"
 #include "coordinator/worker_info.h"
 #include "proto/inference.pb.h"
@@ -18,14 +16,6 @@
 namespace nacre::coordinator {
 
 inline constexpr size_t kMaxRequestIdBytes = 256;
-
-// INVALID_ARGUMENT, without any of the work of tokenizing it, for a text that
-// is far too long for the context: a token stands for at most the bytes of the
-// longest piece, and normalizing a text leaves at least a quarter of it. (Texts
-// from which it takes more, as megabytes of blanks, are refused as well.)
-absl::Status CheckTextLength(absl::string_view text,
-                             const tokenizer::Tokenizer& tokenizer,
-                             int context_length);
 
 // How many choices the request asks for: INVALID_ARGUMENT where not 1 to 16.
 absl::StatusOr<int> NumChoices(const v1::GenerateRequest& request);
