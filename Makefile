@@ -11,8 +11,8 @@ SKIPPED_LABELS := slow|cuda
 TEST_JOBS ?= $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart build test slow bench bench-gpu gpu-bundle format \
-        clean deps dev-deps configure
+.PHONY: help quickstart build test slow bench bench-gpu gpu-bundle package \
+        format clean deps dev-deps configure
 
 help:
 	@echo 'make quickstart  install, build, run the bundled models, compare the methods'
@@ -22,6 +22,7 @@ help:
 	@echo 'make bench       run the kernel and service benchmarks'
 	@echo 'make bench-gpu   run the GPU benchmarks, on a machine with a GPU'
 	@echo 'make gpu-bundle  put together what a GPU machine without our packages needs'
+	@echo 'make package     make the Debian packages (build/packages)'
 	@echo 'make format      clang-format every source in place'
 	@echo 'make clean       remove every build tree'
 
@@ -69,6 +70,11 @@ bench-gpu: dev-deps
 gpu-bundle: dev-deps
 	@$(MAKE) --no-print-directory configure
 	cmake --build $(BUILD) --parallel $(JOBS) --target gpu-bundle
+
+package: dev-deps
+	@$(MAKE) --no-print-directory configure
+	cmake --build $(BUILD) --parallel $(JOBS) --target $(PROGRAMS) manual
+	cd $(BUILD) && cpack -G DEB
 
 format: dev-deps
 	git ls-files -z -- '*.h' '*.cc' '*.cu' '*.cuh' '*.proto' | \

@@ -153,7 +153,8 @@ absl::Status FlagSet::Parse(const std::vector<std::string>& args,
 }
 
 std::string FlagSet::Help() const {
-  std::string text = absl::StrCat(command_, " [flags]\n", summary_, "\n\n");
+  std::string text =
+      absl::StrCat("Usage: ", command_, " [flags]\n\n", summary_, "\n\n");
   for (const Flag& flag : flags_) {
     std::string head = absl::StrCat("  --", flag.name);
     if (!flag.is_bool) absl::StrAppend(&head, " ", flag.value_name);

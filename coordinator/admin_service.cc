@@ -8,6 +8,7 @@
 #include "coordinator/attachment.h"
 #include "coordinator/policy_files.h"
 #include "coordinator/response_convert.h"
+#include "telemetry/build_info.h"
 #include "wire/hello.h"
 
 namespace nacre::coordinator {
@@ -29,7 +30,7 @@ grpc::ServerUnaryReactor* AdminService::GetServerInfo(
       !refused.ok()) {
     return Done(context, rpc::ToGrpcStatus(refused));
   }
-  response->set_version("0.1.0");
+  response->set_version(telemetry::GetBuildInfo().version);
   response->set_protocol_version(wire::kProtocolVersion);
   response->set_running_requests(dispatcher_->sessions().size());
   response->set_queued_requests(dispatcher_->queued().size());

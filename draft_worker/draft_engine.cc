@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "draft_worker/engine_session.h"
 #include "draft_worker/hidden_sink.h"
 #include "model/logit_row.h"
@@ -16,144 +16,105 @@ using wire::Span;
 using worker::WorkerState;
 
 DraftEngine::DraftEngine(Options options)
-    : Engine(options.now_ns),
+    : TypedSessionEngine({.model = options.model,
+                          .deliver = options.deliver,
+                          .spin_ns = options.spin_ns,
+                          .now_ns = options.now_ns},
+                         options.send),
       options_(std::move(options)),
-      outbox_(options_.send),
-      hidden_sink_(std::make_shared<HiddenSink>(this)),
-      soundness_(options_.model) {
+      hidden_sink_(std::make_shared<HiddenSink>(this)) {
   options_.model->SetInterrupt([this] { return IsStepPointless(); });
-  Publish();
 }
 
 DraftEngine::~DraftEngine() {
   options_.model->SetInterrupt(nullptr);
   // Of sessions that nobody closed.
-  for (const auto& session : sessions_) {
-    if (session->features.has_value()) session->features->OnClosed();
+  for (Session& session : sessions()) {
+    if (session.features.has_value()) session.features->OnClosed();
   }
   hidden_sink_->Detach();
 }
 
-absl::StatusOr<worker::StepOutcome> DraftEngine::RunOnce() {
-  TakeCommands();
-  // Before the events: who has heard of a session finds it in the stats.
-  Publish();
-  outbox_.Flush();
-  const int64_t start_ns = now_ns_();
-  worker::StepOutcome outcome;
-  outcome.stepped = PlanStep(start_ns);
-  if (!outcome.stepped) {
-    outcome.waits_for_peer = !sessions_.empty();
-    monitor_.Enter(outcome.waits_for_peer ? WorkerState::kWaitVerdict
-                                          : WorkerState::kNoWork,
-                   start_ns);
-    Publish();
-    outbox_.Flush();
-    return outcome;
-  }
-  monitor_.Enter(
-      num_drafting_ > 0 ? WorkerState::kDraft : WorkerState::kPrefill,
-      start_ns);
-  Deliver(worker::Delivery::kElsewhere);
-  in_forward_ = true;
-  const absl::StatusOr<absl::Span<const float>> logits =
-      options_.model->Forward(batch_);
-  in_forward_ = false;
-  const bool abandoned = absl::IsAborted(logits.status());
-  ++(abandoned ? abandoned_steps_ : steps_);
-  if (!logits.ok() && !abandoned) {
-    for (Session* session : stepping_) {
-      Fail(*session, absl::InternalError(absl::StrCat(
-                         "the forward failed: ", logits.status().message())));
-    }
-  } else {
-    // A commit that arrived meanwhile may have made a drafted token pointless.
-    in_step_ = true;
-    TakeCommands();
-    in_step_ = false;
-    if (!abandoned) {
-      DraftAll(*logits);
-      soundness_.EndStep();
-      for (Session* session : stepping_) {
-        if (session->unsound) continue;
-        session->sequence->Share(session->settled());
-      }
-    }
-    AddStepSpans(start_ns, now_ns_(), abandoned);
-    SendStopNotices();
-  }
-  RemoveClosed();
-  absl::Status device;
-  if (!abandoned) device = logits.ok() ? soundness_.Judge() : logits.status();
-  Publish();
-  outbox_.Flush();
-  if (!device.ok()) return device;
-  return outcome;
-}
-
-bool DraftEngine::PlanStep(int64_t now_ns) {
+WorkerState DraftEngine::Plan(int64_t now_ns, worker::StepOutcome* idle) {
   stepping_.clear();
   batch_.clear();
-  batch_rows_ = num_drafting_ = 0;
+  num_drafting_ = 0;
   PlanDrafts(now_ns);
   PlanPrefills();
   PlanNextDraws();
-  return !batch_.empty();
+  if (num_drafting_ > 0) return WorkerState::kDraft;
+  if (!batch_.empty()) return WorkerState::kPrefill;
+  idle->waits_for_peer = !all_sessions().empty();
+  return idle->waits_for_peer ? WorkerState::kWaitVerdict
+                              : WorkerState::kNoWork;
+}
+
+absl::StatusOr<bool> DraftEngine::Forward() {
+  const absl::StatusOr<absl::Span<const float>> logits =
+      options_.model->Forward(batch_);
+  if (absl::IsAborted(logits.status())) return false;
+  NACRE_RETURN_IF_ERROR(logits.status());
+  logits_ = *logits;
+  return true;
+}
+
+void DraftEngine::Finish(int64_t start_ns, bool abandoned) {
+  // A commit that arrived meanwhile may have made a drafted token pointless.
+  TakeCommandsInStep();
+  if (!abandoned) {
+    DraftAll(logits_);
+    soundness_.EndStep();
+    for (Session* session : stepping_) {
+      if (session->unsound) continue;
+      session->sequence->Share(session->settled());
+    }
+  }
+  AddStepSpans(start_ns, now_ns_(), abandoned);
+  SendStopNotices();
 }
 
 void DraftEngine::PlanDrafts(int64_t now_ns) {
   bool prefilling = false;
-  for (const auto& session : sessions_) {
-    if (session->prefills() && session->unfed_rows() > 0) TakeOver(*session);
-    if (session->unfed_rows() <= 0) session->prefilled = true;
-    prefilling = prefilling || session->prefills();
+  for (Session& session : sessions()) {
+    if (session.prefills() && session.unfed_rows() > 0) {
+      TakeOver(session, session.settled());
+    }
+    if (session.unfed_rows() <= 0) session.prefilled = true;
+    prefilling = prefilling || session.prefills();
   }
   const int max_rows = options_.budget.DecodeRows(prefilling);
-  left_out_ = false;
-  const size_t count = sessions_.size();
-  const size_t first = count == 0 ? 0 : first_ % count;
-  for (size_t i = 0; i < count; ++i) {
-    Session& session = *sessions_[(first + i) % count];
-    if (!session.prefilled) continue;
+  VisitInTurn([&](size_t index) {
+    Session& session = this->session(index);
+    if (!session.prefilled) return true;
     if (!session.schedule.WantsStep()) {
-      if (!session.waiting_since_ns.has_value()) {
-        session.waiting_since_ns = now_ns;
-      }
-      continue;
+      NoteWait(session, Span::Kind::kWaitVerdict, now_ns);
+      return true;
     }
     // The rows that catch up with commits and the one that drafts.
     const int rows = session.unfed_rows() + 1;
     if (rows > std::min(max_rows, options_.budget.prefill_chunk)) {
       session.prefilled = false;
-    } else if (batch_rows_ + rows <= max_rows) {
-      EndWait(session, now_ns);
-      AddRows(session, rows, /*drafts=*/true);
-    } else if (!std::exchange(left_out_, true)) {
-      // The next step begins where this one had no more room.
-      first_ = (first + i) % count;
+      return true;
     }
-  }
-}
-
-void DraftEngine::TakeOver(Session& session) {
-  const int taken = session.sequence->TakeOver(session.settled());
-  if (taken == 0) return;
-  prefix_hits_ += static_cast<uint64_t>(taken);
-  outbox_.For(session.stream).common.cached.push_back({session.id, taken});
+    if (batch_rows_ + rows > max_rows) return false;
+    EndWait(session, now_ns);
+    AddRows(session, rows, /*drafts=*/true);
+    return true;
+  });
 }
 
 void DraftEngine::PlanPrefills() {
   std::vector<Session*> prefilling;
   std::vector<worker::Prefill> prompts;
-  for (const auto& session : sessions_) {
-    if (!session->prefills()) continue;
-    prefilling.push_back(session.get());
-    prompts.push_back({session->settled(), session->sequence->length(),
-                       session->unfed_rows()});
+  for (Session& session : sessions()) {
+    if (!session.prefills()) continue;
+    prefilling.push_back(&session);
+    prompts.push_back(
+        {session.settled(), session.sequence->length(), session.unfed_rows()});
   }
   if (prefilling.empty()) return;
   // One that waits for its verdict will want its next step soon.
-  const bool decoding = prefilling.size() < sessions_.size();
+  const bool decoding = prefilling.size() < all_sessions().size();
   const std::vector<int> shares = worker::SharePrefillOfCommonPrefixes(
       prompts, options_.model->shared_block_size(),
       options_.budget.PrefillRows(decoding, batch_rows_));
@@ -190,14 +151,12 @@ void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
 }
 
 void DraftEngine::PlanNextDraws() {
-  const auto comes_between = [](const std::unique_ptr<Session>& session) {
-    return session->prefills();
-  };
-  if (left_out_ ||
-      std::any_of(sessions_.begin(), sessions_.end(), comes_between) ||
-      std::any_of(stepping_.begin(), stepping_.end(),
-                  [](const Session* each) { return each->reads_hidden(); })) {
-    return;
+  if (left_out_) return;
+  for (const Session& session : sessions()) {
+    if (session.prefills()) return;  // its rows come between
+  }
+  for (const Session* session : stepping_) {
+    if (session->reads_hidden()) return;
   }
   for (size_t i = 0; i < batch_.size(); ++i) {
     const Session& session = *stepping_[i];
@@ -224,7 +183,9 @@ void DraftEngine::DraftAll(absl::Span<const float> logits) {
   size_t row = 0;
   for (Session* session : stepping_) {
     const bool reads_hidden = session->drafts && session->reads_hidden();
-    if (reads_hidden && hidden.empty()) hidden = options_.model->final_hidden();
+    if (reads_hidden && hidden.empty()) {
+      hidden = options_.model->final_hidden().OnHost(&hidden_copy_);
+    }
     RowOutputs outputs;
     if (session->draw.has_value()) {
       outputs.drawn = drawn.front();
@@ -314,42 +275,6 @@ void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns,
     span.abandoned = abandoned;
     AddSpan(*session, span);
   }
-}
-
-void DraftEngine::EndWait(Session& session, int64_t now_ns) {
-  if (!session.waiting_since_ns.has_value()) return;
-  Span span;
-  span.kind = Span::Kind::kWaitVerdict;
-  span.start_ns = *session.waiting_since_ns;
-  span.duration_ns = now_ns - span.start_ns;
-  span.length = session.schedule.length();
-  AddSpan(session, span);
-  session.waiting_since_ns.reset();
-}
-
-void DraftEngine::AddSpan(const Session& session, Span span) {
-  if (session.closing) return;
-  span.session_id = session.id;
-  outbox_.For(session.stream).common.spans.push_back(span);
-}
-
-void DraftEngine::Publish() {
-  worker::EngineStats stats;
-  stats.steps = steps_;
-  stats.abandoned_steps = abandoned_steps_;
-  const model::QueuedSteps queued = options_.model->queued_steps();
-  stats.queued_steps_used = queued.used;
-  stats.queued_steps_dropped = queued.dropped;
-  stats.sessions = static_cast<int>(sessions_.size());
-  stats.kv_free_tokens = options_.model->kv_free_tokens();
-  stats.rejected_messages = rejected_messages_;
-  stats.rollback_tokens = rollback_tokens_;
-  stats.reaped_sessions = reaped_sessions_;
-  stats.kept_lists = kept_lists_;
-  stats.prefix_queries = prefix_queries_;
-  stats.prefix_hits = prefix_hits_;
-  soundness_.FillStats(&stats);
-  monitor_.Publish(stats);
 }
 
 }  // namespace nacre::draft_worker

@@ -4,16 +4,15 @@
 // about to draft pointless, the step is abandoned between two layers: half a
 // step a mismatch on average that nobody waits for.
 //
-// Sessions live until Close, their stream's end or a failure. One thread runs
-// it (worker::Engine::Run, or RunOnce in tests); Push is thread-safe.
+// What it has in common with the target's, threads included:
+// worker/session_engine.h.
 
 #ifndef DRAFT_WORKER_DRAFT_ENGINE_H_
 #define DRAFT_WORKER_DRAFT_ENGINE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -25,16 +24,18 @@
 #include "draft_worker/feature_recorder.h"
 #include "draft_worker/policy_library.h"
 #include "model/language_model.h"
-#include "model/sampling_scratch.h"
 #include "worker/engine.h"
-#include "worker/engine_inbox.h"
 #include "worker/event_outbox.h"
-#include "worker/soundness.h"
 #include "worker/step_budget.h"
+#include "worker/typed_session_engine.h"
 
 namespace nacre::draft_worker {
 
-class DraftEngine : public worker::Engine {
+struct EngineSession;  // engine_session.h
+
+class DraftEngine final
+    : public worker::TypedSessionEngine<EngineSession, DraftCommands,
+                                        DraftEvents> {
  public:
   struct Options {
     model::LanguageModel* model = nullptr;  // outlives the engine
@@ -62,44 +63,26 @@ class DraftEngine : public worker::Engine {
   explicit DraftEngine(Options options);
   ~DraftEngine() override;
 
-  void Push(DraftCommands commands) { inbox_.Push(std::move(commands)); }
-
-  absl::Status Prepare() override { return soundness_.Remember(); }
-  absl::StatusOr<worker::StepOutcome> RunOnce() override;
-
- protected:
-  void Wake() override { inbox_.Wake(); }
-  void WaitForCommands(const worker::StepOutcome& idle) override {
-    inbox_.Wait(idle.deadline_ns, idle.waits_for_peer ? options_.spin_ns : 0);
-  }
-  void Deliver(worker::Delivery delivery) override {
-    if (options_.deliver) options_.deliver(delivery);
-  }
-  bool HasCommands() const override { return inbox_.HasItems(); }
-  uint64_t forward_progress() const override {
-    return options_.model->forward_progress();
-  }
-
  private:
-  struct Session;
   class HiddenSink;
 
-  void TakeCommands();
-  void ApplyAll(std::vector<DraftCommands>* commands);
-  void Apply(DraftCommands& commands);
-  // Closes the stream's sessions that are not among `kept`.
-  void Reap(worker::StreamId stream, const std::vector<uint64_t>& kept);
-  void ApplyOpen(worker::StreamId stream, OpenDraft& open);
-  // INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, FAILED_PRECONDITION:
-  // see worker.proto.
-  absl::StatusOr<std::unique_ptr<Session>> NewSession(worker::StreamId stream,
-                                                      OpenDraft& open,
-                                                      std::string* policy_note);
+  void BeforePlan() override { SendStopNotices(); }
+  worker::WorkerState Plan(int64_t now_ns, worker::StepOutcome* idle) override;
+  absl::StatusOr<bool> Forward() override;
+  void Finish(int64_t start_ns, bool abandoned) override;
+
+  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION: see
+  // worker.proto.
+  absl::StatusOr<std::unique_ptr<Session>> NewSession(OpenDraft& open) override;
+  void OnOpened(Session& session, OpenDraft& open) override;
+  void OnClosing(worker::EngineSession& session) override;
+  uint32_t FailureEpoch(const OpenDraft& open) const override {
+    return open.epoch;
+  }
+  void ApplyToSessions(DraftCommands& commands) override;
   // INVALID_ARGUMENT, FAILED_PRECONDITION.
   absl::StatusOr<PolicyLibrary::Made> MakeLength(OpenDraft& open);
   void ApplyCommit(Session& session, const speculation::Commit& commit);
-  // To at most `length` positions.
-  void TruncateKv(Session& session, int length);
   // Hidden states of the target (engine_hidden.cc):
   // Whether a session opened like this could be given any.
   bool CanReadHidden(const OpenDraft& open) const;
@@ -113,16 +96,7 @@ class DraftEngine : public worker::Engine {
   void GiveHidden(Session& session);
   // Tells the target of sessions that stopped without having said so.
   void SendStopNotices();
-  // nullptr, and counted, when there is no such session.
-  Session* Find(worker::StreamId stream, uint64_t session_id);
-  void Fail(Session& session, absl::Status status);
-  void Close(Session& session);
-  void RemoveClosed();
 
-  // What of the session's prompt others have computed since its last turn.
-  void TakeOver(Session& session);
-  // Fills batch_ and stepping_ with what is ready now; whether there is any.
-  bool PlanStep(int64_t now_ns);
   // One row for each session that may draft, and those that it lacks.
   void PlanDrafts(int64_t now_ns);
   void PlanPrefills();
@@ -148,44 +122,17 @@ class DraftEngine : public worker::Engine {
   };
   void Draft(Session& session, const RowOutputs& row);
   void AddStepSpans(int64_t start_ns, int64_t end_ns, bool abandoned);
-  void EndWait(Session& session, int64_t now_ns);
-  void AddSpan(const Session& session, wire::Span span);
-  void Publish();
 
   const Options options_;
   PolicyLibrary no_files_;
-  worker::EngineInbox<DraftCommands> inbox_;
-  worker::EventOutbox<DraftEvents> outbox_;
-  std::vector<DraftCommands> commands_;  // scratch of TakeCommands
-  // Looked at during a forward; older than what is in the inbox.
-  std::vector<DraftCommands> held_;
-  model::SamplingScratch scratch_;  // of all samplers
-
-  std::vector<std::unique_ptr<Session>> sessions_;  // in the order opened
-  absl::flat_hash_map<worker::SessionKey, Session*> by_key_;
   absl::flat_hash_map<uint64_t, Session*> by_hidden_channel_;
+  std::vector<float> hidden_copy_;  // of the model's, where it is a device's
   std::shared_ptr<HiddenSink> hidden_sink_;  // outlives this in calls to it
-  size_t first_ = 0;      // who steps first when the budget is too small
-  bool closing_ = false;  // some session waits for RemoveClosed
-  bool in_step_ = false;
-  bool in_forward_ = false;
 
   // The step being run.
-  std::vector<Session*> stepping_;
   std::vector<model::SequenceRows> batch_;
-  int batch_rows_ = 0;
+  absl::Span<const float> logits_;
   int num_drafting_ = 0;
-  bool left_out_ = false;  // somebody for whom it had no room
-
-  worker::Soundness soundness_;
-  uint64_t steps_ = 0;
-  uint64_t abandoned_steps_ = 0;
-  uint64_t rejected_messages_ = 0;
-  uint64_t rollback_tokens_ = 0;
-  uint64_t reaped_sessions_ = 0;
-  uint64_t kept_lists_ = 0;
-  uint64_t prefix_queries_ = 0;
-  uint64_t prefix_hits_ = 0;
 };
 
 }  // namespace nacre::draft_worker

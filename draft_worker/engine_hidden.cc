@@ -78,7 +78,7 @@ void DraftEngine::RenewHidden(Session& session) {
 
 void DraftEngine::GiveHidden(Session& session) {
   const HiddenStates::State& state = session.hidden->current();
-  session.length->OnTargetHidden(state.tensor.values);
+  session.length->OnTargetHidden(state.tensor.values.OnHost(&hidden_copy_));
   wire::Span span;
   span.kind = wire::Span::Kind::kHidden;
   span.start_ns = state.start_ns;

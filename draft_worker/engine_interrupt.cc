@@ -28,24 +28,16 @@ bool Contradicts(const speculation::Commit& commit,
 }  // namespace
 
 bool DraftEngine::IsStepPointless() {
-  if (!in_forward_ || !inbox_.HasItems()) return false;
-  inbox_.Take(&commands_);
-  for (DraftCommands& commands : commands_) {
-    NotePointless(commands);
-    held_.push_back(std::move(commands));
-  }
-  commands_.clear();
+  if (!in_forward_ || !HasCommands()) return false;
+  LookAtCommands(
+      [this](const DraftCommands& commands) { NotePointless(commands); });
   return std::all_of(stepping_.begin(), stepping_.end(),
                      [](const Session* session) { return session->pointless; });
 }
 
 void DraftEngine::NotePointless(const DraftCommands& commands) {
-  const auto find = [&](uint64_t id) -> Session* {
-    const auto it = by_key_.find({commands.stream, id});
-    return it == by_key_.end() ? nullptr : it->second;
-  };
   for (const auto& [id, commit] : commands.commits) {
-    Session* const session = find(id);
+    Session* const session = Look(commands.stream, id);
     // Rows of a prompt are of use whatever comes behind them.
     if (session == nullptr || !session->drafts) continue;
     if (Contradicts(commit, session->schedule.tokens())) {
@@ -53,7 +45,9 @@ void DraftEngine::NotePointless(const DraftCommands& commands) {
     }
   }
   for (const uint64_t id : commands.close) {
-    if (Session* const session = find(id)) session->pointless = true;
+    if (Session* const session = Look(commands.stream, id)) {
+      session->pointless = true;
+    }
   }
   if (!commands.stream_ended) return;
   for (Session* const session : stepping_) {

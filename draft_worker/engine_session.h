@@ -6,14 +6,11 @@
 #define DRAFT_WORKER_ENGINE_SESSION_H_
 
 #include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/token_draw.h"
-#include "draft_worker/draft_engine.h"
 #include "draft_worker/feature_recorder.h"
 #include "draft_worker/hidden_states.h"
 #include "draft_worker/length_control.h"
@@ -21,39 +18,39 @@
 #include "model/language_model.h"
 #include "model/sampler.h"
 #include "speculation/draft_session.h"
-#include "worker/streams.h"
+#include "worker/engine_session.h"
 
 namespace nacre::draft_worker {
 
-struct DraftEngine::Session {
-  worker::StreamId stream;
-  uint64_t id;
-  std::string request_id;
+struct EngineSession : worker::EngineSession {
+  EngineSession(speculation::DraftSession the_schedule,
+                model::Sampler the_sampler, model::TokenHistory the_history)
+      : schedule(std::move(the_schedule)),
+        sampler(std::move(the_sampler)),
+        history(std::move(the_history)) {}
+
+  int num_tokens() const override { return schedule.length(); }
+
   speculation::DraftSession schedule;
-  std::unique_ptr<model::Sequence> sequence;
-  int reserved_length;  // of the sequence's KV
+  int reserved_length = 0;  // of the sequence's KV
   model::Sampler sampler;
-  absl::optional<LengthControl> length;  // of its length policy, if any
+  absl::optional<LengthControl> length;  // of its policy, if any
   model::TokenHistory history;  // follows schedule.tokens() when it drafts
   // Its KV was once complete. A session drafts only from then on, so that a
   // kDraft span never holds a prompt.
   bool prefilled = false;
-  bool closing = false;
   bool touched = true;  // by a command, since its last stop notice
-  absl::optional<SessionFeatures> features = {};  // where they are recorded
-  absl::optional<RatioDraw> ratio = {};      // where the ratio test verifies
-  absl::optional<HiddenStates> hidden = {};  // while its policy gets them
-  // When it could not go on before a verdict.
-  absl::optional<int64_t> waiting_since_ns = {};
+  absl::optional<SessionFeatures> features;  // where they are recorded
+  absl::optional<RatioDraw> ratio;           // where the ratio test verifies
+  absl::optional<HiddenStates> hidden;       // while its policy gets them
 
   // Its part of the step being run.
   bool drafts = false;
   bool cut = false;        // a commit changed the tokens that the step fed
   bool drew = false;       // a token
-  bool unsound = false;    // its row had no sound logits
   bool pointless = false;  // a command that is held says so
   int fed_rows = 0;
-  absl::optional<TokenDraw> draw = {};  // where the model draws its token
+  absl::optional<TokenDraw> draw;  // where the model draws its token
 
   // Tokens whose KV is missing, the last one left out: that is fed to draft.
   int unfed_rows() const { return schedule.kv_limit() - sequence->length(); }

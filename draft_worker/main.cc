@@ -17,7 +17,7 @@
 #include "draft_worker/draft_service.h"
 #include "draft_worker/policy_library.h"
 #include "worker/process.h"
-#include "worker/tensors/reader_client.h"
+#include "worker/tensors/transports.h"
 
 namespace {
 
@@ -25,7 +25,7 @@ namespace {
 struct Borrowed {
   nacre::draft_worker::PolicyLibrary policies;
   std::unique_ptr<nacre::worker::FeatureFile> features;
-  std::unique_ptr<nacre::worker::TensorReaderClient> tensors;
+  std::unique_ptr<nacre::worker::TensorReader> tensors;
 };
 
 absl::StatusOr<nacre::worker::WorkerParts> Build(
@@ -48,8 +48,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
           worker_options.record_hidden, model->info().hidden_size));
     }
   }
-  borrowed->tensors =
-      std::make_unique<nacre::worker::TensorReaderClient>(peers);
+  borrowed->tensors = nacre::worker::MakeTensorReader(peers);
   auto service = std::make_unique<nacre::draft_worker::DraftService>();
   DraftEngine::Options options;
   options.model = model;

@@ -22,6 +22,11 @@ void Backend::EmbedDrawn(const PackedTable& table, const int32_t* ids,
   Embed(table, rows, out);
 }
 
+void Backend::AddBias(float* x, int rows, int cols, const float* bias) {
+  const size_t width = static_cast<size_t>(cols);
+  for (int row = 0; row < rows; ++row, x += width) AddInPlace(x, bias, width);
+}
+
 void Backend::RunStep(int, absl::FunctionRef<void()> ops) { ops(); }
 
 void Backend::NormMatMul(const float* x, int rows, const float* weight,

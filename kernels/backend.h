@@ -1,6 +1,7 @@
 // Math operations a transformer needs, on one device. START HERE in kernels/.
 // Implementations: reference/ (scalar, double accumulation: the truth), cpu/
-// (SIMD, pinned threads). Ops know nothing about models or sessions.
+// (SIMD, pinned threads), cuda/ (one NVIDIA GPU). Ops know nothing about models
+// or sessions.
 //
 // Conventions for every op:
 //   * Shapes are [rows, cols], row-major, contiguous; activations are float32.
@@ -31,6 +32,7 @@
 #include "absl/types/span.h"
 #include "kernels/device_memory.h"
 #include "kernels/dtype.h"
+#include "kernels/float_view.h"
 #include "kernels/kv_layer.h"
 
 namespace nacre::kernels {
@@ -92,6 +94,9 @@ class Backend {
   // Called once by the thread that will call the ops: pins it to its core.
   virtual void BindComputeThread() = 0;
 
+  // Where the memory of Allocate lies.
+  virtual Location location() const { return Location::kHost; }
+
   // Memory that Allocate, Pack and PackTable take; none where it is the host's,
   // which everything else on the machine shares.
   virtual absl::optional<DeviceMemory> Memory() { return absl::nullopt; }
@@ -116,8 +121,8 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Buffer>> AllocateOnHost(size_t bytes) {
     return Allocate(bytes);  // of a device that is the host
   }
-  // Queues a copy to memory of AllocateOnHost, which lives until somebody has
-  // waited for it: then it is there.
+  // Queues a copy to memory of AllocateOnHost. The copy is there after the next
+  // Synchronize, or WaitFor of a later mark; the memory lives until then.
   virtual void QueueCopyToHost(const void* device, size_t bytes, void* host) {
     CopyToHost(device, bytes, host);
   }
@@ -162,11 +167,12 @@ class Backend {
   virtual void RmsNorm(const float* x, int rows, int cols, const float* weight,
                        float epsilon, float* out) = 0;
 
-  // Rotary embedding, in place, the two halves of a head as pairs (Hugging Face
-  // "rotate_half"): with h = head_dim / 2, for j < h,
-  //   x[j]' = x[j] cos[j] - x[j+h] sin[j];  x[j+h]' = x[j+h] cos[j] + x[j]
-  //   sin[j] x: row i starts at x + i * row_stride and holds num_heads *
-  //   head_dim cos, sin [rows, head_dim / 2]
+  // Rotary embedding, in place. The two halves of a head are pairs (Hugging
+  // Face's "rotate_half"). With h = head_dim / 2, for each j < h:
+  //   new x[j]     = x[j] * cos[j] - x[j + h] * sin[j]
+  //   new x[j + h] = x[j + h] * cos[j] + x[j] * sin[j]
+  // x: row i starts at x + i * row_stride, [num_heads * head_dim]
+  // cos, sin [rows, head_dim / 2]
   virtual void Rope(float* x, int rows, int row_stride, int num_heads,
                     int head_dim, const float* cos, const float* sin) = 0;
 
@@ -195,14 +201,18 @@ class Backend {
   // x[i] += y[i], in place                                         x, y [count]
   virtual void AddInPlace(float* x, const float* y, size_t count) = 0;
 
+  // x[i, j] += bias[j], in place                x [rows, cols], bias [cols]
+  virtual void AddBias(float* x, int rows, int cols, const float* bias);
+
   // Runs `ops`: ops of this backend for `rows` rows that go through a model
-  // together. Memory they use stays allocated meanwhile. They do what they do
-  // elsewhere; a device may queue at once what comes again step after step.
+  // together. The ops do what they do outside of a step. Memory that they use
+  // stays allocated until RunStep returns. A device may record the ops and
+  // replay the recording in later steps.
   virtual void RunStep(int rows, absl::FunctionRef<void()> ops);
 
-  // What a layer is made of: the ops above one after another, and their bits.
-  // A device where each op is a launch joins them. Scratch that is passed holds
-  // nothing afterwards.
+  // What a layer is made of: the ops above, one after another, with their bits.
+  // A device where each op is a launch may join them. Scratch holds nothing of
+  // use afterwards.
 
   // y = RmsNorm(x) W^T
   //   x [rows, w.cols], weight [w.cols], y [rows, w.rows]
@@ -222,8 +232,8 @@ class Backend {
                              const PackedMatrix& w, const float* residual,
                              float* gated, float* y);
 
-  // Rope of the queries, in place, and of the keys; then StoreKv. What lies in
-  // place of the keys afterwards is not said.
+  // Rope of the queries, in place, and of the keys; then StoreKv. Afterwards
+  // the place of the keys holds nothing of use.
   //   qkv [contexts.size, (num_heads + 2 * layer.num_kv_heads) * head_dim]:
   //   queries, keys, values; head_dim is layer.head_dim, even
   virtual void RopeStoreKv(float* qkv, int num_heads, const float* cos,

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/host_memory.h"
 #include "kernels/reference/reference_backend.h"
+#include "kernels/weight_type.h"
 #ifdef NACRE_WITH_CUDA
 #include "kernels/cuda/cuda_backend.h"
 #endif

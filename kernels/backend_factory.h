@@ -21,13 +21,9 @@ struct BackendOptions {
   // Of a device with its own memory: most that all buffers have together; 0:
   // what is there. What CUDA itself takes is not counted.
   int64_t max_memory_bytes = 0;
-  // Type weights are kept in: "auto" (bf16 and f32 as they are, f16 as f32),
-  // "f32" (exact), "bf16", "bf16a16" (inputs of products are bf16, too),
-  // "int8", "int4" or "fp8" (all these change outputs). cuda lacks int4, the
-  // others fp8.
+  // Types that weights, and that keys and values are kept in
+  // (kernels/weight_type.h).
   std::string weights = "auto";
-  // Type keys and values are kept in: "f32", or "bf16": half the memory, and
-  // outputs change.
   std::string kv_type = "f32";
 };
 
@@ -37,9 +33,6 @@ struct BackendOptions {
 // GPU or no driver; RESOURCE_EXHAUSTED.
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
-
-// Parses "0,2-4" into {0, 2, 3, 4}. INVALID_ARGUMENT on anything else.
-absl::StatusOr<std::vector<int>> ParseCpuList(const std::string& text);
 
 }  // namespace nacre::kernels
 

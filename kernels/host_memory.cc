@@ -57,47 +57,6 @@ T LoadUnaligned(const void* data, size_t index) {
 
 }  // namespace
 
-absl::StatusOr<WeightType> ParseWeightType(const std::string& name) {
-  if (name == "auto") return WeightType::kAuto;
-  if (name == "bf16") return WeightType::kBF16;
-  if (name == "bf16a16") return WeightType::kBF16A16;
-  if (name == "f32") return WeightType::kF32;
-  if (name == "int8") return WeightType::kInt8;
-  if (name == "int4") return WeightType::kInt4;
-  if (name == "fp8") return WeightType::kFp8;
-  return absl::InvalidArgumentError(
-      absl::StrCat("weights is \"", name,
-                   "\", expected \"auto\", \"bf16\", \"bf16a16\", \"f32\", "
-                   "\"int8\", \"int4\" or \"fp8\""));
-}
-
-absl::StatusOr<DType> ParseKvType(const std::string& name) {
-  if (name == "f32") return DType::kF32;
-  if (name == "bf16") return DType::kBF16;
-  return absl::InvalidArgumentError(
-      absl::StrCat("kv-type is \"", name, "\", expected \"f32\" or \"bf16\""));
-}
-
-const char* WeightTypeSuffix(WeightType type) {
-  switch (type) {
-    case WeightType::kAuto:
-      return "";
-    case WeightType::kBF16:
-      return "-bf16";
-    case WeightType::kBF16A16:
-      return "-bf16a16";
-    case WeightType::kF32:
-      return "-f32";
-    case WeightType::kInt8:
-      return "-int8";
-    case WeightType::kInt4:
-      return "-int4";
-    case WeightType::kFp8:
-      return "-fp8";
-  }
-  return "";
-}
-
 absl::StatusOr<std::unique_ptr<Buffer>> AllocateHostBuffer(size_t bytes) {
   // calloc, not a fill: untouched pages of a large KV pool cost nothing. No
   // object may exceed PTRDIFF_MAX bytes.

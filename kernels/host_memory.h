@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -18,30 +17,6 @@
 #include "kernels/dtype.h"
 
 namespace nacre::kernels {
-
-// Type that a backend keeps weights in; BackendOptions::weights.
-enum class WeightType {
-  kAuto,  // bf16 and f32 as they are, f16 as f32: exact
-  kBF16,  // everything rounded to bf16
-  // Likewise, and so are the inputs of products, as on GPUs. The sums stay
-  // float32.
-  kBF16A16,
-  kF32,   // everything widened to f32: exact
-  kInt8,  // quantized (kernels/quantization.h)
-  kInt4,  // likewise
-  kFp8,   // quantized (kernels/cuda/gemm_layout.h): cuda only
-};
-
-// INVALID_ARGUMENT unless `name` is "auto", "bf16", "bf16a16", "f32", "int8",
-// "int4" or "fp8".
-absl::StatusOr<WeightType> ParseWeightType(const std::string& name);
-
-// "", "-bf16", "-bf16a16", "-f32", "-int8", "-int4" or "-fp8": what a numerics
-// id says of the weight type.
-const char* WeightTypeSuffix(WeightType type);
-
-// INVALID_ARGUMENT unless `name` is "f32" or "bf16": BackendOptions::kv_type.
-absl::StatusOr<DType> ParseKvType(const std::string& name);
 
 // A zeroed Buffer of host memory, 64-byte aligned. RESOURCE_EXHAUSTED when the
 // system has no room.

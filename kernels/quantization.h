@@ -19,7 +19,7 @@
 
 #include <cstdint>
 
-#include "kernels/host_memory.h"
+#include "kernels/weight_type.h"
 
 namespace nacre::kernels {
 

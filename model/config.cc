@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/attention.h"
+#include "model/families.h"
 #include "model/mapped_file.h"
 #include "nlohmann/json.hpp"
 
@@ -76,9 +77,9 @@ absl::StatusOr<int> RequiredInt(const Json& object, const char* field,
 }
 
 absl::StatusOr<int> IntOr(const Json& object, const char* field, int fallback,
-                          int max) {
+                          int min, int max) {
   if (IsAbsent(object, field)) return fallback;
-  return IntInRange(field, object[field], 1, max);
+  return IntInRange(field, object[field], min, max);
 }
 
 absl::StatusOr<double> PositiveOr(const Json& object, const char* field,
@@ -103,18 +104,22 @@ absl::StatusOr<bool> BoolOr(const Json& object, const char* field,
   return object[field].get<bool>();
 }
 
-absl::Status CheckSupported(const Json& json) {
+absl::StatusOr<const Family*> ReadFamily(const Json& json) {
   const auto architectures = json.find("architectures");
   if (architectures == json.end() || !architectures->is_array() ||
       architectures->size() != 1 || !(*architectures)[0].is_string()) {
     return absl::InvalidArgumentError(
         "architectures is missing or not a list of one name");
   }
-  if ((*architectures)[0] != "LlamaForCausalLM") {
-    return absl::UnimplementedError(
-        absl::StrCat("architecture ", Shown((*architectures)[0]),
-                     " is not supported; supported: \"LlamaForCausalLM\""));
-  }
+  const Json& name = (*architectures)[0];
+  const Family* const family = FindFamily(name.get<std::string>());
+  if (family != nullptr) return family;
+  return absl::UnimplementedError(
+      absl::StrCat("architecture ", Shown(name),
+                   " is not supported; supported: ", SupportedArchitectures()));
+}
+
+absl::Status CheckSupported(const Family& family, const Json& json) {
   if (!IsAbsent(json, "hidden_act") && json["hidden_act"] != "silu") {
     return absl::UnimplementedError(
         absl::StrCat("hidden_act ", Shown(json["hidden_act"]),
@@ -125,13 +130,70 @@ absl::Status CheckSupported(const Json& json) {
         "quantization_config is set: quantized checkpoints are not supported");
   }
   for (const char* field : {"attention_bias", "mlp_bias"}) {
+    // A family that always has biases does not read the field.
+    if (family.qkv_bias && absl::string_view(field) == "attention_bias") {
+      continue;
+    }
     NACRE_ASSIGN_OR_RETURN(const bool has_bias, BoolOr(json, field, false));
     if (has_bias) {
       return absl::UnimplementedError(
-          absl::StrCat(field, " true is not supported"));
+          absl::StrCat(field, " true is not supported; supported: false"));
     }
   }
   return absl::OkStatus();
+}
+
+// Whether layer_types, or without it max_window_layers, gives a layer a window.
+absl::StatusOr<bool> HasWindowLayers(const Json& json, int num_hidden_layers) {
+  if (IsAbsent(json, "layer_types")) {
+    NACRE_ASSIGN_OR_RETURN(const int first,
+                           IntOr(json, "max_window_layers", 28, 0, kMaxLayers));
+    return first < num_hidden_layers;
+  }
+  const Json& types = json["layer_types"];
+  if (!types.is_array()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "layer_types is ", Shown(types), ", expected a list or null"));
+  }
+  bool has_window = false;
+  for (const Json& type : types) {
+    if (type == "sliding_attention") {
+      has_window = true;
+    } else if (type != "full_attention") {
+      return absl::UnimplementedError(
+          absl::StrCat("layer type ", Shown(type),
+                       " is not supported; supported: \"full_attention\""));
+    }
+  }
+  return has_window;
+}
+
+// Rows attend to all positions before them: a window must be no limit.
+absl::Status CheckSlidingWindow(const Family& family, const Json& json,
+                                const ModelConfig& config) {
+  bool has_window = family.sliding_window == SlidingWindow::kAlways;
+  if (family.sliding_window == SlidingWindow::kIfEnabled) {
+    NACRE_ASSIGN_OR_RETURN(const bool enabled,
+                           BoolOr(json, "use_sliding_window", false));
+    NACRE_ASSIGN_OR_RETURN(has_window,
+                           HasWindowLayers(json, config.num_hidden_layers));
+    has_window = has_window && enabled;
+  }
+  const auto field = json.find("sliding_window");
+  if (!has_window || (field != json.end() && field->is_null())) {
+    return absl::OkStatus();
+  }
+  NACRE_ASSIGN_OR_RETURN(
+      const int window,
+      IntOr(json, "sliding_window", family.default_sliding_window, 1,
+            std::numeric_limits<int>::max()));
+  if (window >= config.max_position_embeddings) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "sliding_window ", window, field == json.end() ? " (the default)" : "",
+      " is less than max_position_embeddings ", config.max_position_embeddings,
+      ": attention within a window is not supported; supported: null, or at "
+      "least max_position_embeddings, which may be lowered to ",
+      window));
 }
 
 // `rope` is the object "rope_scaling", or "rope_parameters" of newer folders,
@@ -172,7 +234,7 @@ absl::Status ParseRope(const Json& rope, ModelConfig* config) {
                          PositiveOr(rope, "high_freq_factor", 4.0, kMaxNumber));
   NACRE_ASSIGN_OR_RETURN(
       scaling.original_max_position_embeddings,
-      IntOr(rope, "original_max_position_embeddings", 8192, kMaxContext));
+      IntOr(rope, "original_max_position_embeddings", 8192, 1, kMaxContext));
   if (scaling.type == RopeScaling::Type::kLlama3 &&
       !(scaling.high_freq_factor > scaling.low_freq_factor)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -198,6 +260,46 @@ absl::Status ParseEos(const Json& json, ModelConfig* config) {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   config->eos_token_ids = std::move(ids);
+  return absl::OkStatus();
+}
+
+absl::Status ParseShapes(const Family& family, const Json& json,
+                         ModelConfig* config) {
+  NACRE_ASSIGN_OR_RETURN(config->hidden_size,
+                         RequiredInt(json, "hidden_size", kMaxHiddenSize));
+  NACRE_ASSIGN_OR_RETURN(
+      config->intermediate_size,
+      RequiredInt(json, "intermediate_size", kMaxIntermediateSize));
+  NACRE_ASSIGN_OR_RETURN(config->num_hidden_layers,
+                         RequiredInt(json, "num_hidden_layers", kMaxLayers));
+  NACRE_ASSIGN_OR_RETURN(config->num_attention_heads,
+                         RequiredInt(json, "num_attention_heads", kMaxHeads));
+  // Null is as many as query heads, whatever the family's default is.
+  const bool is_default = !json.contains("num_key_value_heads") &&
+                          family.default_num_key_value_heads > 0;
+  NACRE_ASSIGN_OR_RETURN(config->num_key_value_heads,
+                         IntOr(json, "num_key_value_heads",
+                               is_default ? family.default_num_key_value_heads
+                                          : config->num_attention_heads,
+                               1, kMaxHeads));
+  NACRE_ASSIGN_OR_RETURN(config->vocab_size,
+                         RequiredInt(json, "vocab_size", kMaxVocabSize));
+  NACRE_ASSIGN_OR_RETURN(
+      config->max_position_embeddings,
+      IntOr(json, "max_position_embeddings",
+            family.default_max_position_embeddings, 1, kMaxContext));
+  if (!IsAbsent(json, "head_dim")) {
+    NACRE_ASSIGN_OR_RETURN(config->head_dim,
+                           RequiredInt(json, "head_dim", kMaxHeadDim));
+    return absl::OkStatus();
+  }
+  if (config->hidden_size % config->num_attention_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "head_dim is missing and hidden_size ", config->hidden_size,
+        " is not a multiple of num_attention_heads ",
+        config->num_attention_heads));
+  }
+  config->head_dim = config->hidden_size / config->num_attention_heads;
   return absl::OkStatus();
 }
 
@@ -237,39 +339,14 @@ absl::Status InFile(const std::string& path, const absl::Status& status) {
 
 absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
   NACRE_ASSIGN_OR_RETURN(const Json json, ParseObject(config_json));
-  NACRE_RETURN_IF_ERROR(CheckSupported(json));
+  NACRE_ASSIGN_OR_RETURN(const Family* const family, ReadFamily(json));
+  NACRE_RETURN_IF_ERROR(CheckSupported(*family, json));
   ModelConfig config;
-  config.architecture = "LlamaForCausalLM";
-  NACRE_ASSIGN_OR_RETURN(config.hidden_size,
-                         RequiredInt(json, "hidden_size", kMaxHiddenSize));
-  NACRE_ASSIGN_OR_RETURN(
-      config.intermediate_size,
-      RequiredInt(json, "intermediate_size", kMaxIntermediateSize));
-  NACRE_ASSIGN_OR_RETURN(config.num_hidden_layers,
-                         RequiredInt(json, "num_hidden_layers", kMaxLayers));
-  NACRE_ASSIGN_OR_RETURN(config.num_attention_heads,
-                         RequiredInt(json, "num_attention_heads", kMaxHeads));
-  NACRE_ASSIGN_OR_RETURN(config.num_key_value_heads,
-                         IntOr(json, "num_key_value_heads",
-                               config.num_attention_heads, kMaxHeads));
-  NACRE_ASSIGN_OR_RETURN(config.vocab_size,
-                         RequiredInt(json, "vocab_size", kMaxVocabSize));
-  NACRE_ASSIGN_OR_RETURN(
-      config.max_position_embeddings,
-      IntOr(json, "max_position_embeddings", 2048, kMaxContext));
-  if (IsAbsent(json, "head_dim")) {
-    if (config.hidden_size % config.num_attention_heads != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "head_dim is missing and hidden_size ", config.hidden_size,
-          " is not a multiple of num_attention_heads ",
-          config.num_attention_heads));
-    }
-    config.head_dim = config.hidden_size / config.num_attention_heads;
-  } else {
-    NACRE_ASSIGN_OR_RETURN(config.head_dim,
-                           RequiredInt(json, "head_dim", kMaxHeadDim));
-  }
+  config.architecture = family->architecture;
+  config.qkv_bias = family->qkv_bias;
+  NACRE_RETURN_IF_ERROR(ParseShapes(*family, json, &config));
   NACRE_RETURN_IF_ERROR(CheckShapes(config));
+  NACRE_RETURN_IF_ERROR(CheckSlidingWindow(*family, json, config));
   NACRE_ASSIGN_OR_RETURN(config.rms_norm_eps,
                          PositiveOr(json, "rms_norm_eps", 1e-6, 1.0));
   NACRE_ASSIGN_OR_RETURN(config.tie_word_embeddings,

@@ -28,7 +28,7 @@ struct RopeScaling {
 };
 
 struct ModelConfig {
-  std::string architecture;  // "LlamaForCausalLM"
+  std::string architecture;  // of model/families.h
   int hidden_size = 0;
   int intermediate_size = 0;
   int num_hidden_layers = 0;
@@ -41,6 +41,7 @@ struct ModelConfig {
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
   bool tie_word_embeddings = false;
+  bool qkv_bias = false;  // whether query, key and value have biases
   std::vector<int32_t> eos_token_ids;  // ascending, in [0, vocab_size)
 
   int q_size() const { return num_attention_heads * head_dim; }
@@ -49,8 +50,8 @@ struct ModelConfig {
 
 // Parses the text of a config.json. INVALID_ARGUMENT: not JSON, or a field is
 // missing, of the wrong type or out of range (named, with value and limit).
-// UNIMPLEMENTED: architecture, activation, rope type, quantization or bias that
-// this build lacks, named.
+// UNIMPLEMENTED: architecture, activation, rope type, quantization, bias or
+// sliding window that this build lacks, with the value and what is supported.
 absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json);
 
 // Lets the eos_token_id of a generation_config.json, if it has one, replace the

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 
+#include "common/check.h"
 #include "common/deterministic_math.h"
 #include "common/philox.h"
 #include "hwy/highway.h"
@@ -25,7 +26,7 @@ struct RaceState {
   uint64_t seed;
   int position;
   float lowest;
-  float best_score;
+  float bar;
 };
 
 }  // namespace nacre::model
@@ -38,13 +39,12 @@ namespace HWY_NAMESPACE {
 // lowest_bits[i] = numbers below it lose for certain in a group of this
 // maximum: the inverse of GumbelUpperBound, with more than its rounding errors
 // to spare.                                                  [FloatLanes()]
-HWY_INLINE void LowestBits(VF32 maxima, float best_score,
-                           uint32_t* lowest_bits) {
+HWY_INLINE void LowestBits(VF32 maxima, float bar, uint32_t* lowest_bits) {
   const F32 df;
   const hn::RebindToSigned<F32> di;
   const hn::RebindToUnsigned<F32> du;
   // The noise that is missing: at most 23, for groups that can win.
-  const VF32 best = hn::Set(df, best_score);
+  const VF32 best = hn::Set(df, bar);
   const VF32 missing = hn::Sub(best, maxima);
   // The difference and the sum that it stands for are rounded.
   const VF32 size = hn::Add(hn::Abs(best), hn::Abs(maxima));
@@ -86,7 +86,7 @@ HWY_INLINE uint64_t MayWin(const float* logits, float temperature,
         hn::Sub(hn::Set(df, 109.5183f),
                 hn::Mul(hn::Set(df, 8.2629635e-8f), fixed_point));
     const auto reaches =
-        hn::And(hn::Ge(hn::Add(scaled, bound), hn::Set(df, state.best_score)),
+        hn::And(hn::Ge(hn::Add(scaled, bound), hn::Set(df, state.bar)),
                 hn::Ge(scaled, hn::Set(df, state.lowest)));
     uint8_t mask[8] = {};
     hn::StoreMaskBits(df, reaches, mask);
@@ -109,9 +109,9 @@ bool NextContendersImpl(const LogitRow& row, const RaceState& state,
     const auto may_win =
         hn::And(hn::Ge(maxima, hn::Set(df, state.lowest)),
                 hn::Ge(hn::Add(maxima, hn::Set(df, kMaxGumbel)),
-                       hn::Set(df, state.best_score)));
+                       hn::Set(df, state.bar)));
     if (hn::AllFalse(df, may_win)) continue;
-    LowestBits(maxima, state.best_score, lowest_bits);
+    LowestBits(maxima, state.bar, lowest_bits);
     const int end = std::min(lanes, groups.end - first);
     for (int i = 0; i < end; i += GroupNoise::kGroups) {
       uint32_t possible = 0;
@@ -119,10 +119,9 @@ bool NextContendersImpl(const LogitRow& row, const RaceState& state,
         // Of a row that is raced while it comes from memory.
         FetchAhead(row.logits + (first + i + j) * kGroupTokens);
         const float maximum = row.maxima[first + i + j];
-        possible |=
-            maximum >= state.lowest && maximum + kMaxGumbel >= state.best_score
-                ? 1u << j
-                : 0u;
+        possible |= maximum >= state.lowest && maximum + kMaxGumbel >= state.bar
+                        ? 1u << j
+                        : 0u;
       }
       if (possible == 0) continue;
       possible &= noise.WhichReach(first + i, lowest_bits + i);
@@ -157,17 +156,35 @@ void GumbelRace::Add(float scaled, int32_t id) {
 }
 
 void GumbelRace::Add(float scaled, int32_t id, uint32_t bits) {
-  const float score = scaled + GumbelFromBits(bits);
-  if (score > best_score_ || (score == best_score_ && id < winner_)) {
-    best_score_ = score;
-    winner_ = id;
+  top_.Add(id, scaled + GumbelFromBits(bits));
+}
+
+TopCandidates::TopCandidates(int places) : places_(places) {
+  NACRE_CHECK(places >= 1 && places <= kMaxCandidates, "places of a race");
+}
+
+void TopCandidates::Add(int32_t id, float score) {
+  if (!(score >= bar_) || score == -kInfinity) return;
+  int place = 0;
+  for (; place < count_; ++place) {
+    const Candidate& other = candidates_[static_cast<size_t>(place)];
+    if (other.id == id) return;
+    if (score > other.score || (score == other.score && id < other.id)) break;
   }
+  if (place == places_) return;
+  // The same token has the same score: it is not further down.
+  const auto first = candidates_.begin();
+  count_ = std::min(count_ + 1, places_);
+  std::move_backward(first + place, first + count_ - 1, first + count_);
+  candidates_[static_cast<size_t>(place)] = {id, score};
+  if (count_ == places_)
+    bar_ = candidates_[static_cast<size_t>(count_ - 1)].score;
 }
 
 bool GumbelRace::NextContenders(const LogitRow& row, GroupRange groups,
                                 float lowest, Contenders* contenders) const {
   return HWY_DYNAMIC_DISPATCH(NextContendersImpl)(
-      row, {seed_, position_, lowest, best_score_}, groups, contenders);
+      row, {seed_, position_, lowest, bar()}, groups, contenders);
 }
 
 }  // namespace nacre::model

@@ -1,18 +1,23 @@
 // The race of exact match: which token has the largest scaled value
-// (model/logit_row.h) + Gumbel noise. The noise of a token is a pure function
-// of (seed, position, token id); most of it is never drawn, and of what is
-// drawn almost all loses without its logarithm being taken. That is exact:
-// rounded sums are monotone, so a token loses where a bound of its noise does.
+// (model/logit_row.h) + Gumbel noise, and which tokens come next: a draft ranks
+// its candidates so, since its target draws by the same noise. The noise of a
+// token is a pure function of (seed, position, token id); most of it is never
+// drawn, and of what is drawn almost all loses without its logarithm being
+// taken. That is exact: rounded sums are monotone, so a token loses where a
+// bound of its noise does.
 //
 // Every SIMD target gives the same winner.
 
 #ifndef MODEL_GUMBEL_RACE_H_
 #define MODEL_GUMBEL_RACE_H_
 
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
+#include "absl/types/span.h"
 #include "model/logit_row.h"
 
 namespace nacre::model {
@@ -39,16 +44,50 @@ struct Contenders {
   uint32_t bits[kGroupTokens];  // the noise of all of them
 };
 
+// A token and its score: scaled value + noise, at temperature 0 its logit.
+struct Candidate {
+  int32_t id = 0;
+  float score = -std::numeric_limits<float>::infinity();
+  bool operator==(const Candidate&) const = default;
+};
+// Most of a position that are looked for.
+inline constexpr int kMaxCandidates = 8;
+
+// The best `places` of all that are entered: larger scores first, of equal ones
+// the lower id. Each token once, however often it is entered. -inf gets no
+// place.
+class TopCandidates {
+ public:
+  explicit TopCandidates(int places);  // 1 to kMaxCandidates
+
+  // What a score must reach, or as a lower id equal, to get a place.
+  float bar() const { return bar_; }
+  void Add(int32_t id, float score);
+  absl::Span<const Candidate> all() const {
+    return {candidates_.data(), static_cast<size_t>(count_)};
+  }
+
+ private:
+  int places_;
+  int count_ = 0;
+  float bar_ = -std::numeric_limits<float>::infinity();
+  std::array<Candidate, kMaxCandidates> candidates_;
+};
+
 class GumbelRace {
  public:
-  GumbelRace(uint64_t seed, int position) : seed_(seed), position_(position) {}
+  GumbelRace(uint64_t seed, int position, int places = 1)
+      : seed_(seed), position_(position), top_(places) {}
 
-  int32_t winner() const { return winner_; }
-  float best_score() const { return best_score_; }
+  // What has been entered so far.
+  const TopCandidates& top() const { return top_; }
+  // The score of the last place; -inf while there are free ones.
+  float bar() const { return top_.bar(); }
 
-  // Whether a token of this scaled value and noise may win. NaN does not.
+  // Whether a token of this scaled value and noise may get a place. NaN does
+  // not.
   bool MayWin(float scaled, uint32_t bits) const {
-    return scaled + GumbelUpperBound(bits) >= best_score_;
+    return scaled + GumbelUpperBound(bits) >= bar();
   }
 
   // Enters a token. Ties keep the lower id.
@@ -56,16 +95,15 @@ class GumbelRace {
   void Add(float scaled, int32_t id, uint32_t bits);
 
   // The first of the groups that has tokens of which the scaled value is at
-  // least `lowest` and, with the bound of their noise, at least best_score().
-  // False: there is none.
+  // least `lowest` and, with the bound of their noise, at
+  // least bar(). False: there is none.
   bool NextContenders(const LogitRow& row, GroupRange groups, float lowest,
                       Contenders* contenders) const;
 
  private:
   uint64_t seed_;
   int position_;
-  float best_score_ = -std::numeric_limits<float>::infinity();
-  int32_t winner_ = 0;
+  TopCandidates top_;
 };
 
 }  // namespace nacre::model

@@ -1,5 +1,5 @@
 // The narrow interface that the workers' engines use: sequences of tokens with
-// a KV cache in, logits out. LlamaModel (model/llama_model.h) implements it
+// a KV cache in, logits out. Transformer (model/transformer.h) implements it
 // over a kernels::Backend; tests implement it with tables.
 //
 // Thread-compatible: one thread, the engine's, uses a model and its sequences;
@@ -19,6 +19,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/token_draw.h"
+#include "kernels/float_view.h"
 
 namespace nacre::model {
 
@@ -137,10 +138,10 @@ class LanguageModel {
   // What came of next_draws so far. A model that draws nothing begins nothing.
   virtual QueuedSteps queued_steps() const { return {}; }
 
-  // What the logits of the last Forward were computed from, behind the final
-  // norm: [sum of num_logits, hidden_size] in batch order, valid until the next
-  // call. Copied when it is asked for. Empty where the model shows none.
-  virtual absl::Span<const float> final_hidden() { return {}; }
+  // What the logits of the last Forward were computed from, after the final
+  // norm: [sum of num_logits, hidden_size] in batch order, where the model
+  // computed it. Valid until the next call. Empty where the model shows none.
+  virtual kernels::FloatView final_hidden() { return {}; }
 
   // Asked on its thread by a Forward that is under way, now and then (between
   // layers): true ends it with ABORTED, and no sequence has changed its length.

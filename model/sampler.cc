@@ -116,10 +116,28 @@ const float* Sampler::BeforeTemperature(absl::Span<const float> logits,
 
 int32_t Sampler::Sample(absl::Span<const float> logits, int position,
                         const TokenHistory& history) {
-  const float* values = BeforeTemperature(logits, position, history);
-  if (params_.temperature == 0.0f) return Greedy(values);
-  return has_filters() ? DrawFromTop(values, position)
-                       : DrawFromAll(values, position);
+  const TopCandidates top =
+      Top(BeforeTemperature(logits, position, history), position, 1);
+  return top.all().empty() ? 0 : top.all()[0].id;
+}
+
+int Sampler::SampleTop(absl::Span<const float> logits, int position,
+                       const TokenHistory& history,
+                       absl::Span<Candidate> candidates) {
+  const TopCandidates top = Top(BeforeTemperature(logits, position, history),
+                                position, static_cast<int>(candidates.size()));
+  if (top.all().empty()) {
+    candidates[0] = Candidate();
+    return 1;
+  }
+  std::copy(top.all().begin(), top.all().end(), candidates.begin());
+  return static_cast<int>(top.all().size());
+}
+
+TopCandidates Sampler::Top(const float* values, int position, int places) {
+  if (params_.temperature == 0.0f) return Greedy(values, places);
+  return has_filters() ? DrawFromTop(values, position, places)
+                       : DrawFromAll(values, position, places);
 }
 
 absl::optional<TokenDraw> Sampler::DeviceDraw(int position) const {
@@ -143,7 +161,8 @@ void Sampler::FillWeights(absl::Span<const float> logits, int position,
     best = Largest(maxima, groups.end);
   }
   if (!std::isfinite(best)) {
-    weights->token_ids.push_back(Greedy(values));
+    const TopCandidates top = Greedy(values, 1);
+    weights->token_ids.push_back(top.all().empty() ? 0 : top.all()[0].id);
     weights->weights.push_back(1.0f);
     return;
   }
@@ -166,20 +185,32 @@ void Sampler::FillWeights(absl::Span<const float> logits, int position,
   }
 }
 
-int32_t Sampler::Greedy(const float* values) {
+TopCandidates Sampler::Greedy(const float* values, int places) {
   const LogitRow row = {values, scratch_->maxima.data(), vocab_limit_};
   const GroupRange groups = AllGroups(row);
   FindMaxima(values, vocab_limit_, groups, scratch_->maxima.data());
+  TopCandidates top(places);
   const float best = Largest(row.maxima, groups.end);
-  return best == -kInfinity ? 0 : FindScaled(row, groups, best);
+  if (best == -kInfinity) return top;
+  top.Add(FindScaled(row, groups, best), best);
+  if (places == 1) return top;
+  // Of equal values those that come later have larger ids and lose.
+  for (int group = 0; group < groups.end; ++group) {
+    if (!(row.maxima[group] > top.bar())) continue;
+    const int first = group * kGroupTokens;
+    const int end = std::min(first + kGroupTokens, vocab_limit_);
+    for (int32_t id = first; id < end; ++id) top.Add(id, values[id]);
+  }
+  return top;
 }
 
-int32_t Sampler::DrawFromAll(const float* values, int position) {
+TopCandidates Sampler::DrawFromAll(const float* values, int position,
+                                   int places) {
   // While a block's noise is looked at, the next one comes from memory.
   constexpr int kBlock = 32;
   float* const maxima = scratch_->maxima.data();
   const LogitRow row = {values, maxima, vocab_limit_, params_.temperature};
-  GumbelRace race(params_.seed, position);
+  GumbelRace race(params_.seed, position, places);
   float best = -kInfinity;
   for (int begin = 0; begin < NumGroups(vocab_limit_); begin += kBlock) {
     const GroupRange block = {
@@ -190,16 +221,17 @@ int32_t Sampler::DrawFromAll(const float* values, int position) {
     if (largest > best) {
       // A logit or a temperature at which there is nothing to draw: greedy in
       // the limit.
-      if (!std::isfinite(largest)) return Greedy(values);
+      if (!std::isfinite(largest)) return Greedy(values, places);
       best = largest;
       race.Add(best, FindScaled(row, block, best));  // it prunes the others
     }
     Race(row, block, SamplingCut(), best, &race);
   }
-  return race.winner();
+  return race.top();
 }
 
-int32_t Sampler::DrawFromTop(const float* values, int position) {
+TopCandidates Sampler::DrawFromTop(const float* values, int position,
+                                   int places) {
   float* const maxima = scratch_->maxima.data();
   LogitRow row = {values, maxima, vocab_limit_, params_.temperature};
   const GroupRange groups = AllGroups(row);
@@ -212,16 +244,16 @@ int32_t Sampler::DrawFromTop(const float* values, int position) {
   }
   ScaleMaxima(row.temperature, groups, maxima);
   const float best = Largest(maxima, groups.end);
-  if (!std::isfinite(best)) return Greedy(values);
+  if (!std::isfinite(best)) return Greedy(values, places);
   SamplingCut cut = FindCut(params_, row, best, sum, scratch_);
-  GumbelRace race(params_.seed, position);
+  GumbelRace race(params_.seed, position, places);
   race.Add(best, FindScaled(row, groups, best));
   // Behind the last of those that equal the cut, only larger values are left.
   const int middle = std::min(cut.last_id / kGroupTokens + 1, groups.end);
   Race(row, {0, middle}, cut, best, &race);
   cut = {std::nextafter(cut.value, kInfinity)};
   Race(row, {middle, groups.end}, cut, best, &race);
-  return race.winner();
+  return race.top();
 }
 
 void Sampler::Race(const LogitRow& row, GroupRange groups,

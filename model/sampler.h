@@ -87,6 +87,13 @@ class Sampler {
   int32_t Sample(absl::Span<const float> logits, int position,
                  const TokenHistory& history);
 
+  // The tokens of the largest scores that Sample chooses from, best first, as
+  // many as `candidates` has places (at most kMaxCandidates) or can be drawn.
+  // Returns how many. The first is Sample's, with the score -inf where Sample
+  // has none to choose from. Allocates nothing.
+  int SampleTop(absl::Span<const float> logits, int position,
+                const TokenHistory& history, absl::Span<Candidate> candidates);
+
   // How a device draws the token for `position` from the same logits, the same
   // token (common/token_draw.h); absent where it cannot: something comes before
   // the temperature, or filters what is drawn from.
@@ -117,10 +124,11 @@ class Sampler {
   //                                         all values: [vocab_limit]
   const float* Adjusted(const float* values, bool forbids_end,
                         const TokenHistory& history);
-  int32_t Greedy(const float* values);
+  TopCandidates Top(const float* values, int position, int places);
+  TopCandidates Greedy(const float* values, int places);
   // Draws at a temperature, from all tokens or after a filter.
-  int32_t DrawFromAll(const float* values, int position);
-  int32_t DrawFromTop(const float* values, int position);
+  TopCandidates DrawFromAll(const float* values, int position, int places);
+  TopCandidates DrawFromTop(const float* values, int position, int places);
   // Enters what may win of some groups. `best`: the row's largest scaled value.
   void Race(const LogitRow& row, GroupRange groups, const SamplingCut& cut,
             float best, GumbelRace* race) const;

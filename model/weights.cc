@@ -10,13 +10,12 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
+#include "model/expected_tensors.h"
 
 namespace nacre::model {
 namespace {
 
 using kernels::HostMatrix;
-
-constexpr char kEmbedding[] = "model.embed_tokens.weight";
 
 // Loads tensors of one checkpoint to one backend and counts them.
 class Loader {
@@ -25,21 +24,26 @@ class Loader {
          Weights* weights)
       : checkpoint_(checkpoint), backend_(backend), weights_(weights) {}
 
-  absl::StatusOr<HostMatrix> Matrix(const std::string& name, int rows,
-                                    int cols) {
-    NACRE_ASSIGN_OR_RETURN(const HostMatrix matrix,
-                           checkpoint_.Matrix(name, rows, cols));
-    const int64_t count = int64_t{rows} * cols;
+  absl::StatusOr<HostMatrix> Matrix(const ExpectedTensor& tensor) {
+    NACRE_ASSIGN_OR_RETURN(
+        const HostMatrix matrix,
+        checkpoint_.Matrix(tensor.name, static_cast<int>(tensor.shape[0]),
+                           static_cast<int>(tensor.shape[1])));
+    const int64_t count = tensor.shape[0] * tensor.shape[1];
     weights_->num_parameters += count;
     weights_->size_bytes +=
         count * static_cast<int64_t>(kernels::SizeOf(matrix.dtype));
     return matrix;
   }
 
+  // Of one tensor, or of several that share their inputs.
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Packed(
-      const std::string& name, int rows, int cols) {
-    NACRE_ASSIGN_OR_RETURN(const HostMatrix matrix, Matrix(name, rows, cols));
-    return Stacked(name, {matrix});
+      const ExpectedTensors& tensors, absl::Span<const TensorRole> roles) {
+    std::vector<HostMatrix> parts;
+    for (const TensorRole role : roles) {
+      NACRE_ASSIGN_OR_RETURN(parts.emplace_back(), Matrix(tensors[role]));
+    }
+    return Stacked(tensors[roles.front()].name, parts);
   }
 
   // `name` is for errors.
@@ -59,13 +63,20 @@ class Loader {
                         absl::StrCat(name, ": ", packed.status().message()));
   }
 
+  // Of one tensor, or of several one after another.
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> Vector(
-      const std::string& name, int size) {
-    NACRE_ASSIGN_OR_RETURN(const std::vector<float> values,
-                           checkpoint_.Vector(name, size));
-    weights_->num_parameters += size;
-    weights_->size_bytes += size * static_cast<int64_t>(sizeof(float));
+      const ExpectedTensors& tensors, absl::Span<const TensorRole> roles) {
+    std::vector<float> values;
+    for (const TensorRole role : roles) {
+      const ExpectedTensor& tensor = tensors[role];
+      NACRE_ASSIGN_OR_RETURN(
+          const std::vector<float> part,
+          checkpoint_.Vector(tensor.name, static_cast<int>(tensor.shape[0])));
+      values.insert(values.end(), part.begin(), part.end());
+    }
     const size_t bytes = values.size() * sizeof(float);
+    weights_->num_parameters += static_cast<int64_t>(values.size());
+    weights_->size_bytes += static_cast<int64_t>(bytes);
     NACRE_ASSIGN_OR_RETURN(std::unique_ptr<kernels::Buffer> buffer,
                            backend_->Allocate(bytes));
     backend_->CopyFromHost(values.data(), bytes, buffer->data());
@@ -73,38 +84,24 @@ class Loader {
   }
 
   absl::StatusOr<LayerWeights> Layer(const ModelConfig& config, int index) {
-    const std::string prefix = absl::StrCat("model.layers.", index, ".");
-    const std::string attention = prefix + "self_attn.";
-    const std::string mlp = prefix + "mlp.";
-    const int hidden = config.hidden_size;
-    const int inter = config.intermediate_size;
+    using Role = TensorRole;
+    const ExpectedTensors tensors = ExpectedTensors::OfLayer(config, index);
     LayerWeights layer;
     NACRE_ASSIGN_OR_RETURN(layer.input_norm,
-                           Vector(prefix + "input_layernorm.weight", hidden));
+                           Vector(tensors, {Role::kInputNorm}));
     NACRE_ASSIGN_OR_RETURN(
-        const HostMatrix q,
-        Matrix(attention + "q_proj.weight", config.q_size(), hidden));
-    NACRE_ASSIGN_OR_RETURN(
-        const HostMatrix k,
-        Matrix(attention + "k_proj.weight", config.kv_size(), hidden));
-    NACRE_ASSIGN_OR_RETURN(
-        const HostMatrix v,
-        Matrix(attention + "v_proj.weight", config.kv_size(), hidden));
-    NACRE_ASSIGN_OR_RETURN(layer.qkv,
-                           Stacked(attention + "{q,k,v}_proj", {q, k, v}));
-    NACRE_ASSIGN_OR_RETURN(
-        layer.o, Packed(attention + "o_proj.weight", hidden, config.q_size()));
-    NACRE_ASSIGN_OR_RETURN(
-        layer.post_attention_norm,
-        Vector(prefix + "post_attention_layernorm.weight", hidden));
-    NACRE_ASSIGN_OR_RETURN(const HostMatrix gate,
-                           Matrix(mlp + "gate_proj.weight", inter, hidden));
-    NACRE_ASSIGN_OR_RETURN(const HostMatrix up,
-                           Matrix(mlp + "up_proj.weight", inter, hidden));
+        layer.qkv, Packed(tensors, {Role::kQuery, Role::kKey, Role::kValue}));
+    if (config.qkv_bias) {
+      NACRE_ASSIGN_OR_RETURN(layer.qkv_bias,
+                             Vector(tensors, {Role::kQueryBias, Role::kKeyBias,
+                                              Role::kValueBias}));
+    }
+    NACRE_ASSIGN_OR_RETURN(layer.o, Packed(tensors, {Role::kAttentionOutput}));
+    NACRE_ASSIGN_OR_RETURN(layer.post_attention_norm,
+                           Vector(tensors, {Role::kPostAttentionNorm}));
     NACRE_ASSIGN_OR_RETURN(layer.gate_up,
-                           Stacked(mlp + "{gate,up}_proj", {gate, up}));
-    NACRE_ASSIGN_OR_RETURN(layer.down,
-                           Packed(mlp + "down_proj.weight", hidden, inter));
+                           Packed(tensors, {Role::kGate, Role::kUp}));
+    NACRE_ASSIGN_OR_RETURN(layer.down, Packed(tensors, {Role::kDown}));
     return layer;
   }
 
@@ -131,12 +128,14 @@ absl::Status CheckRoom(const Checkpoint& checkpoint, const ModelConfig& config,
                        kernels::Backend* backend) {
   const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
   if (!memory.has_value()) return absl::OkStatus();
+  const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);
+  const std::string& table = outside[TensorRole::kEmbedding].name;
   int64_t bytes = 0;
   for (const std::string& name : checkpoint.Names()) {
     // What else is wrong with a tensor is said when it is loaded.
     const absl::StatusOr<Tensor> tensor = checkpoint.Find(name);
     if (!tensor.ok()) continue;
-    const bool is_table = name == kEmbedding;
+    const bool is_table = name == table;
     const absl::optional<HostMatrix> matrix = AsMatrix(*tensor);
     if (is_table || !matrix.has_value()) {
       bytes += static_cast<int64_t>(tensor->bytes.size());
@@ -153,14 +152,13 @@ absl::Status CheckRoom(const Checkpoint& checkpoint, const ModelConfig& config,
 
 // A config with fewer layers than the checkpoint would load and talk nonsense.
 absl::Status CheckNoFurtherLayer(const Checkpoint& checkpoint,
-                                 int num_hidden_layers) {
-  const std::string prefix =
-      absl::StrCat("model.layers.", num_hidden_layers, ".");
+                                 const ModelConfig& config) {
+  const std::string prefix = LayerPrefix(config, config.num_hidden_layers);
   for (const std::string& name : checkpoint.Names()) {
     if (absl::StartsWith(name, prefix)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the checkpoint holds ", name,
-                       ", but num_hidden_layers is ", num_hidden_layers));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the checkpoint holds ", name, ", but num_hidden_layers is ",
+          config.num_hidden_layers));
     }
   }
   return absl::OkStatus();
@@ -177,32 +175,30 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   const auto report = [&](int step) {
     if (progress) progress("weights", step / num_steps);
   };
-  NACRE_RETURN_IF_ERROR(
-      CheckNoFurtherLayer(checkpoint, config.num_hidden_layers));
+  NACRE_RETURN_IF_ERROR(CheckNoFurtherLayer(checkpoint, config));
   NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, config, backend));
   Weights weights;
   Loader loader(checkpoint, backend, &weights);
+  const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);
+  const ExpectedTensor& table = outside[TensorRole::kEmbedding];
   report(0);
-  NACRE_ASSIGN_OR_RETURN(
-      const HostMatrix embedding,
-      loader.Matrix(kEmbedding, config.vocab_size, config.hidden_size));
+  NACRE_ASSIGN_OR_RETURN(const HostMatrix embedding, loader.Matrix(table));
   NACRE_ASSIGN_OR_RETURN(weights.embedding,
-                         loader.Table(kEmbedding, embedding));
+                         loader.Table(table.name, embedding));
   report(1);
   for (int i = 0; i < config.num_hidden_layers; ++i) {
     NACRE_ASSIGN_OR_RETURN(LayerWeights layer, loader.Layer(config, i));
     weights.layers.push_back(std::move(layer));
     report(i + 2);
   }
-  NACRE_ASSIGN_OR_RETURN(weights.final_norm, loader.Vector("model.norm.weight",
-                                                           config.hidden_size));
+  NACRE_ASSIGN_OR_RETURN(weights.final_norm,
+                         loader.Vector(outside, {TensorRole::kFinalNorm}));
   if (config.tie_word_embeddings) {
     NACRE_ASSIGN_OR_RETURN(weights.head,
-                           loader.Stacked(kEmbedding, {embedding}));
+                           loader.Stacked(table.name, {embedding}));
   } else {
-    NACRE_ASSIGN_OR_RETURN(
-        weights.head,
-        loader.Packed("lm_head.weight", config.vocab_size, config.hidden_size));
+    NACRE_ASSIGN_OR_RETURN(weights.head,
+                           loader.Packed(outside, {TensorRole::kHead}));
   }
   report(config.num_hidden_layers + 2);
   return weights;

@@ -1,5 +1,5 @@
-// A Llama model's weights in a backend's layout: the projections that share an
-// input (q, k, v; gate, up) are stacked into one matrix.
+// A model's weights in a backend's layout: the projections that share an input
+// (q, k, v; gate, up) are stacked into one matrix.
 //
 // Thread-compatible: immutable after LoadWeights.
 
@@ -18,9 +18,10 @@
 namespace nacre::model {
 
 struct LayerWeights {
-  std::unique_ptr<kernels::Buffer> input_norm;           // [hidden_size]
-  std::unique_ptr<kernels::PackedMatrix> qkv;            // [q + 2 kv, hidden]
-  std::unique_ptr<kernels::PackedMatrix> o;              // [hidden, q]
+  std::unique_ptr<kernels::Buffer> input_norm;  // [hidden_size]
+  std::unique_ptr<kernels::PackedMatrix> qkv;   // [q + 2 kv, hidden]
+  std::unique_ptr<kernels::Buffer> qkv_bias;    // [q + 2 kv]; null: none
+  std::unique_ptr<kernels::PackedMatrix> o;     // [hidden, q]
   std::unique_ptr<kernels::Buffer> post_attention_norm;  // [hidden_size]
   std::unique_ptr<kernels::PackedMatrix> gate_up;        // [2 inter, hidden]
   std::unique_ptr<kernels::PackedMatrix> down;           // [hidden, inter]
@@ -38,8 +39,8 @@ struct Weights {
 // NOT_FOUND, INVALID_ARGUMENT or UNIMPLEMENTED naming the tensor that is
 // missing, has another shape than the config implies, or has an unknown type;
 // INVALID_ARGUMENT if the checkpoint has more layers than the config;
-// RESOURCE_EXHAUSTED where the device
-// or, for the embedding table, the host has no room, with the bytes. `backend`
+// RESOURCE_EXHAUSTED where the device or, for the embedding table, the host has
+// no room, with the bytes. `backend`
 // outlives the result; of `checkpoint` nothing is kept. `progress` may be
 // empty.
 absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,

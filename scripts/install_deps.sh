@@ -19,13 +19,15 @@ readonly BUILD_PACKAGES=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libabsl-dev libhwy-dev libgtest-dev libgmock-dev nlohmann-json3-dev
   libpcre2-dev libspdlog-dev libssl-dev libutf8proc-dev
-  libboost-dev prometheus-cpp-dev
+  libboost-dev libeigen3-dev prometheus-cpp-dev
 )
 # clang builds the sanitizer and fuzz configurations, libclang-rt-14-dev holds
 # their run-time libraries, sentencepiece is the oracle of the tokenizer tests.
+# help2man makes the manual pages, which mandoc checks; file and dpkg-dev (of
+# build-essential) make packages.
 readonly DEV_PACKAGES=(
   clang clang-format clang-tidy libclang-rt-14-dev llvm sentencepiece
-  libbenchmark-dev xz-utils
+  xz-utils help2man mandoc file codespell
 )
 # Tests the alerts; without it that test is skipped. Only this program is taken
 # out of its package, which would start a server here.

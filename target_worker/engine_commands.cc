@@ -1,15 +1,14 @@
 // How the target engine applies what its streams tell it.
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/sampling_params.h"
 #include "common/status_macros.h"
 #include "target_worker/engine_session.h"
 #include "target_worker/target_engine.h"
-#include "worker/session_log.h"
 #include "worker/token_ids.h"
 
 namespace nacre::target_worker {
@@ -43,20 +42,8 @@ speculation::TargetPlan TargetEngine::Followed(
   return plan;
 }
 
-void TargetEngine::TakeCommands() {
-  inbox_.Take(&commands_);
-  for (TargetCommands& commands : commands_) {
-    Apply(commands);
-    // What one message closes makes room for what the next one opens.
-    if (!in_step_) RemoveClosed();
-  }
-}
-
-void TargetEngine::Apply(TargetCommands& commands) {
+void TargetEngine::ApplyToSessions(TargetCommands& commands) {
   const worker::StreamId stream = commands.stream;
-  rejected_messages_ += commands.malformed.size();
-  if (commands.kept.has_value()) Reap(stream, *commands.kept);
-  for (OpenTarget& open : commands.open) ApplyOpen(stream, open);
   for (const auto& [id, plan] : commands.plans) {
     if (Session* session = Find(stream, id)) {
       session->schedule.OnPlan(Followed(plan));
@@ -88,72 +75,12 @@ void TargetEngine::Apply(TargetCommands& commands) {
   for (const auto& [id, tail] : commands.tails) {
     if (Session* session = Find(stream, id)) ApplyTail(*session, tail);
   }
-  for (const uint64_t id : commands.close) {
-    if (Session* session = Find(stream, id)) {
-      worker::LogSession("session closed", session->request_id, id);
-      outbox_.For(stream).common.closed.push_back(id);
-      Close(*session);
-    }
-  }
-  if (commands.stream_ended) {
-    for (const auto& session : sessions_) {
-      if (session->stream != stream || session->closing) continue;
-      worker::LogSession("session closed", session->request_id, session->id);
-      Close(*session);
-    }
-  }
 }
 
-void TargetEngine::Reap(worker::StreamId stream,
-                        const std::vector<uint64_t>& kept) {
-  ++kept_lists_;
-  const absl::flat_hash_set<uint64_t> kept_ids(kept.begin(), kept.end());
-  for (const auto& session : sessions_) {
-    if (session->stream != stream || session->closing ||
-        kept_ids.contains(session->id)) {
-      continue;
-    }
-    ++reaped_sessions_;
-    worker::LogSession("session reaped", session->request_id, session->id);
-    outbox_.For(stream).common.closed.push_back(session->id);
-    Close(*session);
-  }
-}
-
-void TargetEngine::ApplyOpen(worker::StreamId stream, OpenTarget& open) {
-  const size_t num_tokens = open.token_ids.size();
-  absl::StatusOr<std::unique_ptr<Session>> session = NewSession(stream, open);
-  wire::SessionEvents& events = outbox_.For(stream).common;
-  if (!session.ok()) {
-    worker::LogSession("session refused", open.request_id, open.session_id,
-                       session.status().code());
-    events.failures.push_back({open.session_id, session.status()});
-    return;
-  }
-  const int num_cached = (*session)->sequence->length();
-  prefix_queries_ += num_tokens;
-  prefix_hits_ += static_cast<uint64_t>(num_cached);
-  worker::LogSessionOpened((*session)->request_id, open.session_id, num_tokens,
-                           num_cached);
-  events.opened.push_back({open.session_id, num_cached});
-  by_key_[{stream, open.session_id}] = session->get();
-  sessions_.push_back(*std::move(session));
-}
-
-absl::StatusOr<std::unique_ptr<TargetEngine::Session>> TargetEngine::NewSession(
-    worker::StreamId stream, OpenTarget& open) {
+absl::StatusOr<std::unique_ptr<EngineSession>> TargetEngine::NewSession(
+    OpenTarget& open) {
   const model::ModelInfo& info = options_.model->info();
-  NACRE_RETURN_IF_ERROR(open.refusal);
-  if (by_key_.contains({stream, open.session_id})) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("session ", open.session_id, " is already open"));
-  }
   const int64_t num_ids = static_cast<int64_t>(open.token_ids.size());
-  if (open.prompt_length < 1 || open.prompt_length > num_ids) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("prompt_length ", open.prompt_length, " is outside 1 to ",
-                     num_ids, ", the number of token_ids"));
-  }
   if (open.max_tokens < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("max_tokens ", open.max_tokens, " is below 1"));
@@ -170,8 +97,6 @@ absl::StatusOr<std::unique_ptr<TargetEngine::Session>> TargetEngine::NewSession(
         absl::StrCat(num_ids, " token_ids, over prompt_length and max_tokens, ",
                      "which make ", length));
   }
-  NACRE_RETURN_IF_ERROR(
-      worker::CheckTokenIds("token_ids", open.token_ids, info.vocab_size));
   NACRE_RETURN_IF_ERROR(worker::CheckTokenIds(
       "stop_token_ids", open.stop_token_ids, info.vocab_size));
   NACRE_RETURN_IF_ERROR(worker::CheckSampling(open.sampling, info.vocab_size));
@@ -207,15 +132,18 @@ absl::StatusOr<std::unique_ptr<TargetEngine::Session>> TargetEngine::NewSession(
   history.Reserve(static_cast<int>(length) + speculation::kMaxWindow);
   for (const int32_t id : open.token_ids) history.Push(id);
   open.token_ids.reserve(static_cast<size_t>(length));
-  std::unique_ptr<Session> session(new Session{
-      stream, open.session_id, std::move(open.request_id),
+  auto session = std::make_unique<Session>(
       TargetSession(std::move(schedule), std::move(open.token_ids)),
-      std::move(sequence),
       model::Sampler(open.sampling, info.vocab_size, std::move(end_rule),
                      &scratch_),
-      std::move(history), open.has_draft, open.plan.gate_after_mismatch,
-      open.logprobs, open.sampling.seed, /*closing=*/false, open.hidden_channel,
-      open.epoch});
+      std::move(history));
+  session->sequence = std::move(sequence);
+  session->has_draft = open.has_draft;
+  session->gate_after_mismatch = open.plan.gate_after_mismatch;
+  session->num_logprobs = open.logprobs;
+  session->seed = open.sampling.seed;
+  session->hidden_channel = open.hidden_channel;
+  session->hidden_epoch = open.epoch;
   NACRE_RETURN_IF_ERROR(CheckUnfinished(session->schedule));
   return session;
 }
@@ -237,30 +165,6 @@ void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {
       ++rejected_messages_;
       return;
   }
-}
-
-TargetEngine::Session* TargetEngine::Find(worker::StreamId stream,
-                                          uint64_t session_id) {
-  const auto it = by_key_.find({stream, session_id});
-  if (it != by_key_.end()) return it->second;
-  ++rejected_messages_;
-  return nullptr;
-}
-
-void TargetEngine::Close(Session& session) {
-  // A session whose step is running is not touched before it ends.
-  session.closing = true;
-  closing_ = true;
-  by_key_.erase({session.stream, session.id});
-}
-
-void TargetEngine::RemoveClosed() {
-  if (!std::exchange(closing_, false)) return;
-  sessions_.erase(std::remove_if(sessions_.begin(), sessions_.end(),
-                                 [](const std::unique_ptr<Session>& session) {
-                                   return session->closing;
-                                 }),
-                  sessions_.end());
 }
 
 }  // namespace nacre::target_worker

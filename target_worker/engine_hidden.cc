@@ -1,15 +1,12 @@
 // How the target engine lets drafts read its hidden states, and records them.
 
-#include <utility>
-
 #include "target_worker/engine_session.h"
 #include "target_worker/state_recorder.h"
 #include "target_worker/target_engine.h"
 
 namespace nacre::target_worker {
 
-absl::Span<const float> TargetEngine::HiddenRow(const Session& session,
-                                                int row) {
+kernels::FloatView TargetEngine::HiddenRow(const Session& session, int row) {
   // Behind the end nothing is drafted.
   if (session.hidden_channel == 0 || options_.tensors == nullptr ||
       session.closing || session.schedule.finished() ||
@@ -19,26 +16,26 @@ absl::Span<const float> TargetEngine::HiddenRow(const Session& session,
   return HiddenRows(session, row, 1);
 }
 
-absl::Span<const float> TargetEngine::HiddenRows(const Session& session,
-                                                 int row, int count) {
+kernels::FloatView TargetEngine::HiddenRows(const Session& session, int row,
+                                            int count) {
   if (hidden_.empty()) hidden_ = options_.model->final_hidden();
   if (hidden_.empty()) return {};  // the model shows none
   const size_t size = static_cast<size_t>(options_.model->info().hidden_size);
   const size_t first =
       static_cast<size_t>(session.first_logits) + static_cast<size_t>(row);
-  return hidden_.subspan(first * size, static_cast<size_t>(count) * size);
+  return hidden_.subview(first * size, static_cast<size_t>(count) * size);
 }
 
 void TargetEngine::RecordHidden(const Session& session, int position,
                                 int num_tokens) {
   if (options_.features == nullptr || session.closing) return;
   RecordStates({session.request_id, session.id, position, num_tokens,
-                HiddenRows(session, 0, num_tokens)},
+                HiddenRows(session, 0, num_tokens).OnHost(&hidden_copy_)},
                options_.features);
 }
 
 void TargetEngine::PublishHidden(const Session& session,
-                                 absl::Span<const float> values) {
+                                 const kernels::FloatView& values) {
   // A held row may have been the last.
   if (values.empty() || session.closing || session.schedule.finished()) return;
   worker::Tensor tensor;
@@ -48,8 +45,8 @@ void TargetEngine::PublishHidden(const Session& session,
   tensor.tag.position = session.schedule.committed_length() - 2;
   tensor.tag.after_norm = true;
   tensor.shape = {static_cast<int>(values.size())};
-  tensor.values.assign(values.begin(), values.end());
-  options_.tensors->Publish(std::move(tensor));
+  tensor.values = values;
+  options_.tensors->Publish(tensor);
 }
 
 }  // namespace nacre::target_worker

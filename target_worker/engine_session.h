@@ -6,60 +6,55 @@
 #define TARGET_WORKER_ENGINE_SESSION_H_
 
 #include <cstdint>
-#include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "common/token_draw.h"
+#include "common/token_logprobs.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
 #include "speculation/target_session.h"
-#include "target_worker/target_engine.h"
-#include "worker/streams.h"
+#include "wire/session_events.h"
+#include "worker/engine_session.h"
 
 namespace nacre::target_worker {
 
-struct TargetEngine::Session {
-  worker::StreamId stream;
-  uint64_t id;
-  std::string request_id;
+struct EngineSession : worker::EngineSession {
+  EngineSession(speculation::TargetSession the_schedule,
+                model::Sampler the_sampler, model::TokenHistory the_history)
+      : schedule(std::move(the_schedule)),
+        sampler(std::move(the_sampler)),
+        history(std::move(the_history)) {}
+
+  int num_tokens() const override { return schedule.committed_length(); }
+
   speculation::TargetSession schedule;
-  std::unique_ptr<model::Sequence> sequence;  // null once finished
   model::Sampler sampler;
   model::TokenHistory history;  // committed tokens between steps
-  bool has_draft;
-  int gate_after_mismatch;
+  bool has_draft = false;
+  int gate_after_mismatch = 0;
   absl::optional<int> num_logprobs;  // absent: none
   uint64_t seed = 0;
-  bool closing = false;  // closed while its step ran
   // As what its hidden states are published, and for which draft; 0: they are
   // not.
   uint64_t hidden_channel = 0;
   uint32_t hidden_epoch = 0;
 
-  struct Wait {
-    wire::Span::Kind kind;
-    int64_t since_ns;
-  };
-  absl::optional<Wait> wait = {};
-
   // Its part of the step being run.
-  std::vector<int32_t> fed =
-      {};  // prompt rows, then last committed token and tail
+  std::vector<int32_t> fed;  // prompt rows, then last committed token and tail
   int prefill_rows = 0;
   bool verifies = false;
-  // A row that its next tokens depend on had no sound logits.
-  bool unsound = false;
   int first_logits = 0;  // its row among those of the step that have logits
   // Of its rows with logits, those that the model draws; empty: none.
-  std::vector<absl::optional<TokenDraw>> draws = {};
-  std::vector<int32_t> drawn = {};           // the target's own tokens
-  std::vector<TokenLogprobs> logprobs = {};  // of drawn, if asked for
+  std::vector<absl::optional<TokenDraw>> draws;
+  std::vector<int32_t> drawn;           // the target's own tokens
+  std::vector<TokenLogprobs> logprobs;  // of drawn, if asked for
 
   // Under the ratio test the row behind an accepted tail is judged last. Its
   // logits, while they stay where the forward left them; empty: none.
-  absl::Span<const float> last_row = {};
+  absl::Span<const float> last_row;
   // A step that has run and told what it accepted, but waits for the draft's
   // next token.
   struct Hold {
@@ -67,7 +62,7 @@ struct TargetEngine::Session {
     std::vector<float> hidden;  // likewise, if anybody reads it
     wire::Span verify;          // of the rows before it
   };
-  absl::optional<Hold> hold = {};
+  absl::optional<Hold> hold;
 
   // Prompt rows still to be fed; the last committed token is row 0 of a step.
   int unfed_rows() const { return schedule.kv_length() - sequence->length(); }

@@ -194,7 +194,7 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
     JudgeLastRow(session, last_row);
   }
   const int position = session.schedule.generated();
-  const int num_tokens = FinishVerify(session, std::move(span), end_ns);
+  const int num_tokens = FinishVerify(session, std::move(span));
   RecordHidden(session, position, num_tokens);
   PublishHidden(session, HiddenRow(session, num_tokens - 1));
 }
@@ -202,7 +202,10 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
 void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
                                Span span) {
   const int row = static_cast<int>(session.drawn.size());
-  const absl::Span<const float> hidden = HiddenRow(session, row);
+  // Its step may end after the model has computed others.
+  const kernels::FloatView hidden = HiddenRow(session, row);
+  std::vector<float> kept_hidden(hidden.size());
+  hidden.CopyTo(kept_hidden.data());
   absl::optional<speculation::Verdict> accepted =
       session.schedule.CommitAccepted();
   if (accepted.has_value()) {
@@ -213,26 +216,25 @@ void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
     session.logprobs.clear();
     PublishHidden(session, HiddenRow(session, row - 1));
   }
-  session.hold = Session::Hold{{logits.begin(), logits.end()},
-                               {hidden.begin(), hidden.end()},
-                               std::move(span)};
+  session.hold = Session::Hold{
+      {logits.begin(), logits.end()}, std::move(kept_hidden), std::move(span)};
 }
 
 void TargetEngine::EndHolds(int64_t now_ns) {
-  for (const auto& session : sessions_) {
-    if (!session->hold.has_value() || session->closing ||
-        session->schedule.HoldsLastRow(now_ns)) {
+  for (Session& session : sessions()) {
+    if (!session.hold.has_value() || session.closing ||
+        session.schedule.HoldsLastRow(now_ns)) {
       continue;
     }
-    EndWait(*session, now_ns);
-    Session::Hold hold = *std::exchange(session->hold, absl::nullopt);
-    JudgeLastRow(*session, hold.logits);
-    FinishVerify(*session, std::move(hold.verify), now_ns);
-    PublishHidden(*session, hold.hidden);
+    EndWait(session, now_ns);
+    Session::Hold hold = *std::exchange(session.hold, absl::nullopt);
+    JudgeLastRow(session, hold.logits);
+    FinishVerify(session, std::move(hold.verify));
+    PublishHidden(session, kernels::FloatView(hold.hidden));
   }
 }
 
-int TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
+int TargetEngine::FinishVerify(Session& session, Span span) {
   TargetSession& schedule = session.schedule;
   speculation::Verdict verdict = schedule.FinishStep(session.drawn);
   session.history.Truncate(verdict.base_length);
@@ -242,17 +244,7 @@ int TargetEngine::FinishVerify(Session& session, Span span, int64_t now_ns) {
   ++span.rows;  // the last one
   span.length = schedule.committed_length();
   AddSpan(session, span);
-  const int dropped = session.sequence->length() - schedule.kv_length();
-  if (dropped > 0) {
-    session.sequence->Truncate(schedule.kv_length());
-    rollback_tokens_ += dropped;
-    Span rollback;
-    rollback.kind = Span::Kind::kRollback;
-    rollback.start_ns = now_ns;
-    rollback.rows = dropped;
-    rollback.length = schedule.kv_length();
-    AddSpan(session, rollback);
-  }
+  TruncateKv(session, schedule.kv_length());
   session.sequence->Share(schedule.committed());
   if (schedule.finished()) session.sequence.reset();
   const int num_tokens = static_cast<int>(verdict.token_ids.size());

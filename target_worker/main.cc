@@ -18,6 +18,7 @@
 #include "target_worker/target_service.h"
 #include "worker/feature_file.h"
 #include "worker/process.h"
+#include "worker/tensors/transports.h"
 
 namespace {
 
@@ -55,15 +56,15 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
                          service.get()](nacre::worker::Delivery delivery) {
     service->Deliver(delivery);
   };
-  auto publisher = std::make_unique<nacre::worker::TensorPublisherService>();
-  options.tensors = publisher.get();
+  nacre::worker::ServedPublisher tensors = nacre::worker::MakeTensorPublisher();
+  options.tensors = tensors.publisher.get();
   options.features = features.get();
   options.gate_timeouts = worker_options.gate_timeouts;
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.pace.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());
   return nacre::worker::WorkerParts{.owned = std::move(features),
-                                    .publisher = std::move(publisher),
+                                    .tensors = std::move(tensors),
                                     .service = std::move(service),
                                     .engine = std::move(engine)};
 }

@@ -123,7 +123,6 @@ TESTED_BY = {
     "kernels/cpu/softmax_sums.cc": "tests/model/distribution_test.cc",
     "kernels/cpu/stacked_weights.cc": "tests/kernels/stacked_weights_test.cc",
     "kernels/cpu/thread_pool.cc": "tests/kernels/thread_pool_test.cc",
-    "kernels/cpu_list.cc": "tests/kernels/backend_factory_test.cc",
     **{f"kernels/cuda/{name}": "tests/kernels/cuda/cuda_backend_test.cc"
        for name in ("attention.cu", "cuda_matrix.cc", "elementwise.cu",
                     "f32_gemm.cu", "rms_norm.cu", "store_kv.cu")},
@@ -133,7 +132,7 @@ TESTED_BY = {
         "tests/kernels/reference_backend_test.cc",
     "model/mapped_file.cc": "tests/model/safetensors_test.cc",
     "model/safetensors_writer.cc": "tests/model/safetensors_test.cc",
-    "model/weights.cc": "tests/model/llama_model_test.cc",
+    "model/weights.cc": "tests/model/transformer_test.cc",
     **{f"simulation/{name}.cc": "tests/simulation/fleet_test.cc"
        for name in ("fleet_coordinator", "fleet_draft", "fleet_target",
                     "fleet_worker")},

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/cpu_list.h"
 #include "common/rpc/bearer_tokens.h"
 #include "common/status_macros.h"
 #include "kernels/backend_factory.h"
@@ -108,10 +109,9 @@ Cluster::Cluster(Options options)
   // Targets are dealt cores first.
   add("target", options_.target_model, options_.targets);
   add("draft", options_.draft_model, options_.drafts);
-  const auto dealt =
-      DealCpus(options_.cpus.empty() ? AvailableCpus()
-                                     : *kernels::ParseCpuList(options_.cpus),
-               static_cast<int>(workers_.size()));
+  const auto dealt = DealCpus(
+      options_.cpus.empty() ? AvailableCpus() : *ParseCpuList(options_.cpus),
+      static_cast<int>(workers_.size()));
   for (size_t i = 0; i < workers_.size(); ++i) {
     workers_[i].cpus = FormatCpuList(dealt[i]);
   }

@@ -1,7 +1,9 @@
 // What can be said about a cluster, and what is wrong with it.
 
 #include "absl/strings/str_cat.h"
+#include "common/cpu_list.h"
 #include "kernels/backend_factory.h"
+#include "kernels/weight_type.h"
 #include "tools/cluster.h"
 
 namespace nacre::tools {
@@ -19,12 +21,8 @@ void Cluster::Options::Register(FlagSet* flags) {
              "kernels of the drafts (default: --backend)");
   flags->Add("draft-device", "N", &draft_device,
              "accelerator of the drafts (default: --device)");
-  flags->Add(
-      "weights", "T", &weights,
-      "type that weights are kept in: auto, f32, bf16, bf16a16 (inputs of "
-      "products, too), int8, int4 (not on cuda) or fp8 (on cuda only)");
-  flags->Add("kv-type", "T", &kv_type,
-             "type that keys and values are kept in: f32 or bf16");
+  flags->Add("weights", "T", &weights, kernels::kWeightTypesHelp);
+  flags->Add("kv-type", "T", &kv_type, kernels::kKvTypesHelp);
   flags->Add("cpus", "LIST", &cpus,
              "cores to deal out to the workers, as in 0-3,6 (default: all)");
   flags->Add("max-memory", "BYTES", &max_memory,
@@ -67,7 +65,7 @@ absl::Status Cluster::Options::Validate() const {
         " is below 0"));
   }
   if (!cpus.empty()) {
-    const auto parsed = kernels::ParseCpuList(cpus);
+    const auto parsed = ParseCpuList(cpus);
     if (!parsed.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("flag --cpus: ", parsed.status().message()));

@@ -1,5 +1,5 @@
-// Which cores the compute threads of each worker get. Lists are parsed by
-// kernels::ParseCpuList.
+// Which cores the compute threads of each worker get. Users' lists are parsed
+// by common/cpu_list.h.
 
 #ifndef TOOLS_CPU_LIST_H_
 #define TOOLS_CPU_LIST_H_

@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/expected_tensors.h"
 #include "model/mapped_file.h"
 #include "model/safetensors_writer.h"
 #include "nlohmann/json.hpp"
@@ -22,7 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using model::Checkpoint;
+using model::ExpectedTensor;
+using model::ExpectedTensors;
 using model::ModelConfig;
+using model::TensorRole;
 
 constexpr const char* kCopiedFiles[] = {
     "tokenizer.json",
@@ -35,6 +39,32 @@ constexpr const char* kCopiedFiles[] = {
     "generation_config.json",
 };
 
+// What is added to a tensor. What reaches the residual stream is zero.
+Fill FillOf(TensorRole role) {
+  switch (role) {
+    case TensorRole::kInputNorm:
+    case TensorRole::kPostAttentionNorm:
+      return Fill::kOne;
+    case TensorRole::kQuery:
+    case TensorRole::kQueryBias:
+    case TensorRole::kKey:
+    case TensorRole::kKeyBias:
+    case TensorRole::kValue:
+    case TensorRole::kValueBias:
+    case TensorRole::kGate:
+    case TensorRole::kUp:
+      return Fill::kRandom;
+    case TensorRole::kAttentionOutput:
+    case TensorRole::kDown:
+      return Fill::kZero;
+    case TensorRole::kEmbedding:
+    case TensorRole::kFinalNorm:
+    case TensorRole::kHead:
+      break;  // nothing is added
+  }
+  return Fill::kZero;
+}
+
 // The tensors of the inflated model, in the order they are written.
 class TensorPlan {
  public:
@@ -43,12 +73,9 @@ class TensorPlan {
       : checkpoint_(checkpoint), from_(from), to_(to) {}
 
   absl::StatusOr<std::vector<InflatedTensor>> Make() {
-    const int64_t vocab = from_.vocab_size;
-    const int64_t hidden = from_.hidden_size;
-    NACRE_RETURN_IF_ERROR(Copy("model.embed_tokens.weight", {vocab, hidden}));
-    NACRE_RETURN_IF_ERROR(Copy("model.norm.weight", {hidden}));
-    if (!from_.tie_word_embeddings) {
-      NACRE_RETURN_IF_ERROR(Copy("lm_head.weight", {vocab, hidden}));
+    const auto outside = ExpectedTensors::OutsideLayers(to_);
+    for (const ExpectedTensor& tensor : outside) {
+      NACRE_RETURN_IF_ERROR(Add(tensor, tensor, true));
     }
     for (int i = 0; i < to_.num_hidden_layers; ++i) {
       NACRE_RETURN_IF_ERROR(AddLayer(i));
@@ -57,72 +84,33 @@ class TensorPlan {
   }
 
  private:
-  absl::Status Copy(const std::string& name, std::vector<int64_t> shape) {
-    return Add(name, name, shape, shape, Fill::kZero, true);
-  }
-
-  // A tensor `name` of shape `to`, with the dtype of the input's `source_name`,
-  // which must have the shape `from` and whose values it keeps if
+  // `tensor`, with the dtype of the input's `source`, whose values it keeps if
   // `keep_values`.
-  absl::Status Add(const std::string& name, const std::string& source_name,
-                   const std::vector<int64_t>& from,
-                   const std::vector<int64_t>& to, Fill fill,
+  absl::Status Add(const ExpectedTensor& tensor, const ExpectedTensor& source,
                    bool keep_values) {
-    NACRE_ASSIGN_OR_RETURN(model::Tensor source, checkpoint_.Find(source_name));
-    if (source.shape != from) {
+    NACRE_ASSIGN_OR_RETURN(model::Tensor found, checkpoint_.Find(source.name));
+    if (found.shape != source.shape) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", source_name, " has shape ",
-                       model::ShapeString(source.shape),
-                       ", the config implies ", model::ShapeString(from)));
+          absl::StrCat("tensor ", source.name, " has shape ",
+                       model::ShapeString(found.shape), ", the config implies ",
+                       model::ShapeString(source.shape)));
     }
-    InflatedTensor tensor;
-    tensor.spec = {name, source.dtype, to};
-    if (keep_values) tensor.source = std::move(source);
-    tensor.fill = fill;
-    tensors_.push_back(std::move(tensor));
+    InflatedTensor inflated;
+    inflated.spec = {tensor.name, found.dtype, tensor.shape};
+    if (keep_values) inflated.source = std::move(found);
+    inflated.fill = FillOf(tensor.role);
+    tensors_.push_back(std::move(inflated));
     return absl::OkStatus();
   }
 
   absl::Status AddLayer(int index) {
-    const int64_t hidden = from_.hidden_size;
-    const int64_t q = from_.q_size();
-    const int64_t kv = from_.kv_size();
-    const int64_t inter = from_.intermediate_size;
-    const int64_t to_inter = to_.intermediate_size;
-    struct Part {
-      const char* name;
-      std::vector<int64_t> from;
-      std::vector<int64_t> to;
-      Fill fill;  // of what is added
-    };
-    const Part parts[] = {
-        {"input_layernorm.weight", {hidden}, {hidden}, Fill::kOne},
-        {"self_attn.q_proj.weight", {q, hidden}, {q, hidden}, Fill::kRandom},
-        {"self_attn.k_proj.weight", {kv, hidden}, {kv, hidden}, Fill::kRandom},
-        {"self_attn.v_proj.weight", {kv, hidden}, {kv, hidden}, Fill::kRandom},
-        {"self_attn.o_proj.weight", {hidden, q}, {hidden, q}, Fill::kZero},
-        {"post_attention_layernorm.weight", {hidden}, {hidden}, Fill::kOne},
-        {"mlp.gate_proj.weight",
-         {inter, hidden},
-         {to_inter, hidden},
-         Fill::kRandom},
-        {"mlp.up_proj.weight",
-         {inter, hidden},
-         {to_inter, hidden},
-         Fill::kRandom},
-        {"mlp.down_proj.weight",
-         {hidden, inter},
-         {hidden, to_inter},
-         Fill::kZero},
-    };
     // An added layer takes its types from the input's last.
     const bool is_added = index >= from_.num_hidden_layers;
-    const int source_index = is_added ? from_.num_hidden_layers - 1 : index;
-    for (const Part& part : parts) {
-      NACRE_RETURN_IF_ERROR(
-          Add(absl::StrCat("model.layers.", index, ".", part.name),
-              absl::StrCat("model.layers.", source_index, ".", part.name),
-              part.from, part.to, part.fill, !is_added));
+    const int source = is_added ? from_.num_hidden_layers - 1 : index;
+    const auto from = ExpectedTensors::OfLayer(from_, source);
+    const auto layer = ExpectedTensors::OfLayer(to_, index);
+    for (const ExpectedTensor& tensor : layer) {
+      NACRE_RETURN_IF_ERROR(Add(tensor, from[tensor.role], !is_added));
     }
     return absl::OkStatus();
   }
@@ -231,6 +219,14 @@ absl::Status InflateCheckpoint(const InflateOptions& options) {
   json["num_hidden_layers"] = options.num_layers;
   json["intermediate_size"] =
       options.intermediate_size.value_or(from.intermediate_size);
+  // One for each layer, where they are given.
+  const auto types = json.find("layer_types");
+  if (types != json.end() && types->is_array() && !types->empty()) {
+    const auto last = types->back();
+    while (types->size() < static_cast<size_t>(options.num_layers)) {
+      types->push_back(last);
+    }
+  }
   const std::string to_text = json.dump(1) + "\n";
   NACRE_ASSIGN_OR_RETURN(const ModelConfig to, model::ParseConfig(to_text));
 

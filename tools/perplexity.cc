@@ -11,7 +11,7 @@
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "kernels/backend.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "model/logprobs.h"
 #include "nlohmann/json.hpp"
 #include "tokenizer/tokenizer.h"
@@ -26,7 +26,7 @@ constexpr int kChunkRows = 128;
 constexpr int64_t kKvCacheBytes = int64_t{1} << 30;
 
 // Adds one text of at least two tokens.
-absl::Status AddText(model::LlamaModel* model,
+absl::Status AddText(model::LanguageModel* model,
                      const std::vector<int32_t>& tokens,
                      PerplexityResult* result) {
   const int count =
@@ -76,12 +76,12 @@ absl::StatusOr<PerplexityResult> MeasurePerplexity(
   backend->BindComputeThread();
   NACRE_ASSIGN_OR_RETURN(const auto tokenizer,
                          tokenizer::LoadTokenizer(options.model_dir));
-  model::LlamaModelOptions model_options;
+  model::ModelOptions model_options;
   model_options.kv_cache_bytes = kKvCacheBytes;
   model_options.progress = options.progress;
   NACRE_ASSIGN_OR_RETURN(
-      const std::unique_ptr<model::LlamaModel> model,
-      model::LlamaModel::Load(options.model_dir, backend.get(), model_options));
+      const std::unique_ptr<model::LanguageModel> model,
+      model::LoadModel(options.model_dir, backend.get(), model_options));
   const size_t context =
       std::min(static_cast<size_t>(model->info().context_length),
                static_cast<size_t>(model->info().kv_capacity_tokens));

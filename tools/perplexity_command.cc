@@ -2,7 +2,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "common/cpu_list.h"
 #include "common/flag_set.h"
+#include "kernels/weight_type.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
 #include "tools/perplexity.h"
@@ -24,12 +26,9 @@ int PerplexityCommand(const std::vector<std::string>& args,
   flags.Add("texts", "FILE", &texts,
             "one JSON object a line with `text` or `prompt`");
   flags.Add("limit", "N", &limit, "use only the first N texts");
-  flags.Add(
-      "weights", "T", &options.backend.weights,
-      "type that weights are kept in: auto, f32, bf16, bf16a16 (inputs of "
-      "products, too), int8, int4 (not on cuda) or fp8 (on cuda only)");
-  flags.Add("kv-type", "T", &options.backend.kv_type,
-            "type that keys and values are kept in: f32 or bf16");
+  flags.Add("weights", "T", &options.backend.weights,
+            kernels::kWeightTypesHelp);
+  flags.Add("kv-type", "T", &options.backend.kv_type, kernels::kKvTypesHelp);
   flags.Add("backend", "B", &options.backend.kind, "cpu, reference or cuda");
   flags.Add("device", "N", &options.backend.device, "accelerator, with cuda");
   flags.Add("cpus", "LIST", &cpus,
@@ -41,7 +40,7 @@ int PerplexityCommand(const std::vector<std::string>& args,
         "flags --model and --texts are needed, --limit is not negative"));
   }
   if (!cpus.empty()) {
-    auto parsed = kernels::ParseCpuList(cpus);
+    auto parsed = ParseCpuList(cpus);
     if (!parsed.ok()) return terminal.FailUsage(parsed.status());
     options.backend.cpus = *std::move(parsed);
   }

@@ -19,7 +19,7 @@
 #include "model/config.h"
 #include "model/kv_budget.h"
 #include "model/kv_pool.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "model/progress.h"
 #include "worker/step_budget.h"
 
@@ -97,7 +97,7 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
   NACRE_ASSIGN_OR_RETURN(loaded.backend, kernels::CreateBackend(backend));
   spdlog::info("backend: {}", loaded.backend->description());
   spdlog::info("loading {}", options.model_dir);
-  model::LlamaModelOptions model_options;
+  model::ModelOptions model_options;
   const kernels::DType kv_type = loaded.backend->kv_type();
   if (loaded.backend->Memory().has_value()) {
     NACRE_ASSIGN_OR_RETURN(model_options.kv_budget,
@@ -110,8 +110,7 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
   model_options.prefix_cache = options.prefix_cache;
   NACRE_ASSIGN_OR_RETURN(
       loaded.model,
-      model::LlamaModel::Load(options.model_dir, loaded.backend.get(),
-                              model_options));
+      model::LoadModel(options.model_dir, loaded.backend.get(), model_options));
   spdlog::info("model: {}", loaded.model->info().description);
   NACRE_ASSIGN_OR_RETURN(loaded.tokenizer,
                          tokenizer::LoadTokenizer(options.model_dir));

@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/cpu_list.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
+#include "kernels/weight_type.h"
 #include "speculation/policies/policy_spec.h"
 
 namespace nacre::worker {
@@ -92,17 +94,12 @@ void RegisterBackend(WorkerOptions* options, FlagSet* flags) {
   flags->AddParsed(
       "cpus", "LIST", "",
       [backend](const std::string& text) -> absl::Status {
-        NACRE_ASSIGN_OR_RETURN(backend->cpus, kernels::ParseCpuList(text));
+        NACRE_ASSIGN_OR_RETURN(backend->cpus, ParseCpuList(text));
         return absl::OkStatus();
       },
       "cores for compute threads, like 0,2-3 (default: one, unpinned)");
-  flags->Add("weights", "TYPE", &backend->weights,
-             "auto, f32, bf16, bf16a16 (the inputs of products, too), int8, "
-             "int4 or fp8 (auto: as in the checkpoint; all but f32 may change "
-             "outputs; int4 not on cuda, fp8 on cuda only)");
-  flags->Add("kv-type", "TYPE", &backend->kv_type,
-             "f32 or bf16, of keys and values (bf16 halves the KV cache and "
-             "changes outputs)");
+  flags->Add("weights", "TYPE", &backend->weights, kernels::kWeightTypesHelp);
+  flags->Add("kv-type", "TYPE", &backend->kv_type, kernels::kKvTypesHelp);
   flags->AddParsed(
       "device", "N", "0",
       SetNumber(&backend->device, 0, std::numeric_limits<int>::max(),

@@ -153,7 +153,9 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   server_options.address_file = options.address_file;
   server_options.credentials = security.server;
   std::vector<grpc::Service*> services = {parts.service->grpc_service()};
-  if (parts.publisher != nullptr) services.push_back(parts.publisher.get());
+  if (parts.tensors.service != nullptr) {
+    services.push_back(parts.tensors.service);
+  }
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::RpcServer> server,
                          rpc::RpcServer::Start(server_options, services));
   EngineThread::Options thread_options;
@@ -202,10 +204,12 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
       DrainSessions(drain, &exit);
     }
   }
-  const grpc::Status stopping(grpc::StatusCode::UNAVAILABLE,
-                              "the worker is stopping");
-  parts.service->FinishStreams(stopping);
-  if (parts.publisher != nullptr) parts.publisher->FinishStreams(stopping);
+  const char* const stopping = "the worker is stopping";
+  parts.service->FinishStreams(
+      grpc::Status(grpc::StatusCode::UNAVAILABLE, stopping));
+  if (parts.tensors.publisher != nullptr) {
+    parts.tensors.publisher->EndReaders(absl::UnavailableError(stopping));
+  }
   server->Shutdown(absl::Seconds(1));
   if (exit.failure().ok()) spdlog::info("stopped");
   return exit.failure();

@@ -17,7 +17,7 @@
 #include "worker/engine.h"
 #include "worker/options.h"
 #include "worker/service.h"
-#include "worker/tensors/publisher_service.h"
+#include "worker/tensors/transports.h"
 
 namespace nacre::worker {
 
@@ -25,8 +25,7 @@ namespace nacre::worker {
 struct WorkerParts {
   // Destroyed last: whatever the engine borrows.
   std::shared_ptr<void> owned;
-  // Served beside `service`, where the worker publishes tensors; else null.
-  std::unique_ptr<TensorPublisherService> publisher;
+  ServedPublisher tensors;  // for other workers; served beside `service`
   std::unique_ptr<SessionService> service;
   std::unique_ptr<Engine> engine;
   // Of a draft: what it has calibrations for (Hello.policy_files).

@@ -4,7 +4,7 @@
 source "$(dirname "$0")/common.sh"
 
 # Tests that run there: what must have the same bits.
-readonly AARCH64_TESTS="^(kernels_|common_deterministic|common_philox|llama_model|\
+readonly AARCH64_TESTS="^(kernels_|common_deterministic|common_philox|transformer_test|\
 model_simd|rope_|distribution|probability|logprobs|gumbel|sampl|top_values)"
 
 scripts/install_deps.sh --cross-arm64

@@ -139,8 +139,9 @@ void Acceptor::Run() {
   bool has_files = true;
   while (true) {
     // Without descriptors the listeners are always ready, for nothing.
+    const int sweep_ms = SweepMs();
     poll(polled.data(), has_files ? polled.size() : 1,
-         has_files ? -1 : kNoFileWaitMs);
+         has_files ? sweep_ms : kNoFileWaitMs);
     if (polled[0].revents != 0) return;
     has_files = true;
     for (size_t i = 1; i < polled.size(); ++i) {
@@ -177,6 +178,18 @@ bool Acceptor::HasRoom() {
   next_count_ = now + kCountPeriod;
   connections_->Sweep();
   return connections_->size() < most;
+}
+
+int Acceptor::SweepMs() {
+  const absl::Time now = absl::Now();
+  if (now >= next_sweep_) {
+    connections_->Sweep();
+    next_sweep_ = now + options_.sweep_period;
+  }
+  if (connections_->size() == 0) return -1;
+  // At least one: a poll that returns before the time would be called again and
+  // again.
+  return static_cast<int>(absl::ToInt64Milliseconds(next_sweep_ - now)) + 1;
 }
 
 int RaiseFileLimit() {

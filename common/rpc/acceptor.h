@@ -27,6 +27,8 @@ class Acceptor {
     int max_connections = 1;  // further ones are closed at once
     // A peer that acknowledges nothing for so long is gone.
     absl::Duration user_timeout = absl::Seconds(10);
+    // How soon closed connections are forgotten.
+    absl::Duration sweep_period = absl::Seconds(5);
     // Receives all of them; null: the acceptor has some of its own.
     std::shared_ptr<Connections> connections = nullptr;
   };
@@ -56,6 +58,9 @@ class Acceptor {
   // Whether `listener` may have another one.
   bool AcceptOne(int listener);
   bool HasRoom();
+  // Forgets closed connections once a period. How long to wait for another one:
+  // milliseconds, or -1 where there is none to be forgotten.
+  int SweepMs();
 
   const Options options_;
   const std::shared_ptr<Connections> connections_;
@@ -64,6 +69,7 @@ class Acceptor {
   std::vector<int> listeners_;
   std::function<void(int, int)> on_connection_;
   absl::Time next_count_ = absl::InfinitePast();
+  absl::Time next_sweep_ = absl::InfinitePast();
   std::thread thread_;
 };
 

@@ -6,9 +6,10 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -19,9 +20,14 @@
 namespace nacre::rpc {
 
 // Thread-safe. Descriptors are gRPC's: it closes them whenever it likes.
+//
+// A connection takes no memory of its own here, only a place in two tables.
+// Thousands of connections come in bursts, between the pieces that gRPC
+// allocates for them. A piece that stayed behind would keep its page.
 class Connections {
  public:
-  // A TCP connection that was accepted.
+  // A TCP connection that was accepted. One that had this descriptor before is
+  // closed, and forgotten.
   void Add(int fd) ABSL_LOCKS_EXCLUDED(mu_);
   // As of the last Sweep, and what came since.
   size_t size() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -35,16 +41,22 @@ class Connections {
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // A descriptor's number may be another file's by now.
+  // IPv6 address, or the IPv4 address mapped into one, and port.
+  using Peer = std::pair<std::array<uint8_t, 16>, uint16_t>;
   struct Connection {
-    int fd = -1;
-    ino_t inode = 0;
+    ino_t inode = 0;            // the descriptor may be another file's by now
+    absl::optional<Peer> peer;  // nullopt: it had gone when it was accepted
   };
+  using Entry = std::pair<const int, Connection>;
 
-  static bool IsOpen(const Connection& connection);
+  static bool IsOpen(const Entry& entry);
+  static absl::optional<Peer> PeerOf(int fd);
+  static absl::optional<Peer> ParsePeer(absl::string_view text);
+  void Remove(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable absl::Mutex mu_;
-  absl::flat_hash_map<std::string, Connection> by_peer_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<int, Connection> by_fd_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<Peer, int> fds_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace nacre::rpc

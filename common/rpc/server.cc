@@ -78,9 +78,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   std::unique_ptr<External> external;
   if (options.max_connections > 0 && !is_unix) {
     NACRE_ASSIGN_OR_RETURN(
-        acceptor,
-        Acceptor::Bind({options.listen, options.max_connections,
-                        options.keepalive.timeout, options.connections}));
+        acceptor, Acceptor::Bind({.listen = options.listen,
+                                  .max_connections = options.max_connections,
+                                  .user_timeout = options.keepalive.timeout,
+                                  .connections = options.connections}));
     port = acceptor->port();
     external = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,

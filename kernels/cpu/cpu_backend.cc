@@ -10,6 +10,7 @@
 #include "kernels/cpu/dense_matrix.h"
 #include "kernels/cpu/quantized_matrix.h"
 #include "kernels/cpu/row_tiling.h"
+#include "kernels/host_memory.h"
 #include "kernels/kv_address.h"
 #include "kernels/quantization.h"
 
@@ -270,6 +271,15 @@ void CpuBackend::SiluMul(const float* gate_up, int rows, int cols, float* out) {
 
 void CpuBackend::AddInPlace(float* x, const float* y, size_t count) {
   elementwise_.add(x, y, count);
+}
+
+void CpuBackend::AddBias(float* x, int rows, int cols, const float* bias) {
+  const size_t width = static_cast<size_t>(cols);
+  Divide(rows, cols, [&](int begin, int end) {
+    for (int row = begin; row < end; ++row) {
+      elementwise_.add(x + static_cast<size_t>(row) * width, bias, width);
+    }
+  });
 }
 
 }  // namespace nacre::kernels

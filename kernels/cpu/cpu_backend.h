@@ -21,7 +21,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/quantized_gemm.h"
 #include "kernels/cpu/thread_pool.h"
-#include "kernels/host_memory.h"
+#include "kernels/weight_type.h"
 
 namespace nacre::kernels {
 
@@ -60,6 +60,7 @@ class CpuBackend : public Backend {
                  float* out) override;
   void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
+  void AddBias(float* x, int rows, int cols, const float* bias) override;
 
  private:
   // Calls task on ranges of [0, count): on all threads when the work of

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/status_macros.h"
+#include "kernels/host_memory.h"
 
 namespace nacre::kernels {
 

@@ -14,7 +14,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/row_tiling.h"
 #include "kernels/cpu/stacked_weights.h"
-#include "kernels/host_memory.h"
+#include "kernels/weight_type.h"
 
 namespace nacre::kernels {
 

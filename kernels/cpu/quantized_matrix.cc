@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/row_tiling.h"
+#include "kernels/host_memory.h"
 #include "kernels/quantization.h"
 
 namespace nacre::kernels {

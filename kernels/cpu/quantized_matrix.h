@@ -11,7 +11,7 @@
 #include "kernels/cpu/cpu_matrix.h"
 #include "kernels/cpu/quantized_gemm.h"
 #include "kernels/cpu/stacked_weights.h"
-#include "kernels/host_memory.h"
+#include "kernels/weight_type.h"
 
 namespace nacre::kernels {
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/check.h"
+#include "kernels/host_memory.h"
 
 namespace nacre::kernels {
 

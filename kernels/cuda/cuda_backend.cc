@@ -13,6 +13,7 @@
 #include "kernels/cuda/f32_gemm.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/paged_kv.h"
+#include "kernels/host_memory.h"
 
 namespace nacre::kernels {
 namespace {
@@ -348,6 +349,12 @@ void CudaBackend::SiluMul(const float* gate_up, int rows, int cols,
 void CudaBackend::AddInPlace(float* x, const float* y, size_t count) {
   if (count == 0 || !device_->ok()) return;
   device_->Check(cuda::AddTo(device_->queue(), x, y, count), "residual");
+}
+
+void CudaBackend::AddBias(float* x, int rows, int cols, const float* bias) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(cuda::AddToRows(device_->queue(), x, rows, cols, bias),
+                 "bias");
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(

@@ -30,7 +30,7 @@
 #include "kernels/cuda/paged_batch.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/cuda/step_graphs.h"
-#include "kernels/host_memory.h"
+#include "kernels/weight_type.h"
 
 namespace nacre::kernels {
 
@@ -57,6 +57,7 @@ class CudaBackend : public Backend {
   DType kv_type() const override { return kv_type_; }
   std::string description() const override;
   void BindComputeThread() override { device_->MakeCurrent(); }
+  Location location() const override { return Location::kDevice; }
   absl::optional<DeviceMemory> Memory() override { return device_->Memory(); }
   int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override {
     return cuda::CudaMatrix::Bytes(parts, weight_type_);
@@ -96,6 +97,7 @@ class CudaBackend : public Backend {
                  float* out) override;
   void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
+  void AddBias(float* x, int rows, int cols, const float* bias) override;
   TokenDrawer* token_drawer() override { return &token_drawer_; }
 
   // Of these the fused kernels. `normed` and `gated` are used only where

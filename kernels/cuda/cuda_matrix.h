@@ -17,7 +17,7 @@
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/gemm_layout.h"
 #include "kernels/cuda/staging.h"
-#include "kernels/host_memory.h"
+#include "kernels/weight_type.h"
 
 namespace nacre::kernels::cuda {
 

@@ -75,6 +75,14 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
+    AddToRowsKernel(float* x, size_t count, int cols, const float* bias) {
+  LaunchDependents();
+  WaitForPrevious();
+  const size_t i = ThreadElement();
+  if (i < count) x[i] += bias[i % static_cast<size_t>(cols)];
+}
+
+__global__ void __launch_bounds__(kThreads)
     RoundKernel(const float* x, size_t count, int cols, int padded_cols,
                 uint16_t* out) {
   LaunchDependents();
@@ -141,6 +149,13 @@ cudaError_t GateAndRoundRows(const Queue& queue, const float* gate_up, int rows,
 cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count) {
   return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads}, AddKernel,
                       x, y, count);
+}
+
+cudaError_t AddToRows(const Queue& queue, float* x, int rows, int cols,
+                      const float* bias) {
+  const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(cols);
+  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
+                      AddToRowsKernel, x, count, cols, bias);
 }
 
 cudaError_t RoundRows(const Queue& queue, const float* x, int rows, int cols,

@@ -1,7 +1,7 @@
 // Operations on activations that need no sum over more than a row: embedding,
-// norm, rotary embedding, gate, residual, rounding. What they compute is said
-// in kernels/backend.h; all pointers are the device's. A row's bits depend on
-// the row and its length alone.
+// norm, rotary embedding, gate, residual, bias, rounding. What they compute is
+// said in kernels/backend.h; all pointers are the device's. A row's bits depend
+// on the row and its length alone.
 //
 // Each queues one kernel and does not block; what it returns is the launch's.
 // Free of Abseil: it also builds where only CUDA is installed.
@@ -59,6 +59,10 @@ cudaError_t GateAndRoundRows(const Queue& queue, const float* gate_up, int rows,
 
 // x[i] += y[i]                                                    x, y [count]
 cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count);
+
+// x[i, j] += bias[j]                            x [rows, cols], bias [cols]
+cudaError_t AddToRows(const Queue& queue, float* x, int rows, int cols,
+                      const float* bias);
 
 // Rounded to bf16, zeros behind the last column.
 //   x [rows, cols], out bf16 [rows, padded_cols]

@@ -10,6 +10,7 @@
 #include "kernels/dtype.h"
 #include "kernels/host_memory.h"
 #include "kernels/quantization.h"
+#include "kernels/weight_type.h"
 
 namespace nacre::kernels::cuda {
 namespace {

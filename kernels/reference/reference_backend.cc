@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "kernels/host_memory.h"
 #include "kernels/kv_address.h"
 #include "kernels/quantization.h"
 

@@ -11,7 +11,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "kernels/backend.h"
-#include "kernels/host_memory.h"
+#include "kernels/weight_type.h"
 
 namespace nacre::kernels {
 

@@ -24,6 +24,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "common/cpu_list.h"
 #include "kernels/backend.h"
 #include "kernels/backend_factory.h"
 #include "nlohmann/json.hpp"

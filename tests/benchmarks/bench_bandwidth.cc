@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/cpu_list.h"
 #include "kernels/backend_factory.h"
 #include "tests/benchmarks/machine_limits.h"
 

@@ -18,8 +18,9 @@
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "common/cpu_list.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
 #include "tests/benchmarks/random_llama.h"
@@ -55,7 +56,7 @@ Flags Parse(int argc, char** argv) {
     if (name == "--weights") {
       flags.weights = value;
     } else if (name == "--cpus") {
-      flags.cpus = ValueOrExit(kernels::ParseCpuList(value));
+      flags.cpus = ValueOrExit(ParseCpuList(value));
     } else if (name == "--context") {
       flags.context = std::max(0, std::atoi(value));
     } else if (name == "--layers") {
@@ -69,7 +70,7 @@ Flags Parse(int argc, char** argv) {
     } else if (name == "--repetitions") {
       flags.repetitions = std::max(1, std::atoi(value));
     } else if (name == "--rows") {  // as "1,4-8"
-      flags.rows = ValueOrExit(kernels::ParseCpuList(value));
+      flags.rows = ValueOrExit(ParseCpuList(value));
     } else if (name == "--json") {
       flags.json = value;
     } else {
@@ -104,7 +105,7 @@ double BytesPerWeight(const std::string& weights) {
 
 class Bench {
  public:
-  Bench(LlamaModel* model, int context) : model_(model), context_(context) {
+  Bench(LanguageModel* model, int context) : model_(model), context_(context) {
     tokens_.resize(static_cast<size_t>(std::max(context, kPromptRows)) + 64);
     for (size_t i = 0; i < tokens_.size(); ++i) {
       tokens_[i] = static_cast<int32_t>(i * 7919 % model->info().vocab_size);
@@ -136,7 +137,7 @@ class Bench {
     return Seconds() - start;
   }
 
-  LlamaModel* model_;
+  LanguageModel* model_;
   int context_;
   std::vector<int32_t> tokens_;
   std::unique_ptr<Sequence> sequence_;
@@ -149,19 +150,21 @@ int Main(int argc, char** argv) {
   options.weights = flags.weights;
   const auto backend = ValueOrExit(kernels::CreateBackend(options));
   backend->BindComputeThread();
-  const LlamaModelOptions model_options = {int64_t{1} << 30, {}};
+  const ModelOptions model_options = {int64_t{1} << 30, {}};
   absl::optional<RandomLlama> random;
-  std::unique_ptr<LlamaModel> model;
+  std::unique_ptr<LanguageModel> model;
+  ModelConfig config;
   if (flags.model.empty()) {
     random.emplace(Shape(flags), flags.weights == "f32"
                                      ? kernels::DType::kF32
                                      : kernels::DType::kBF16);
     model = ValueOrExit(random->Load(backend.get(), model_options));
+    config = random->config();
   } else {
-    model = ValueOrExit(
-        LlamaModel::Load(flags.model, backend.get(), model_options));
+    model = ValueOrExit(LoadModel(flags.model, backend.get(), model_options));
+    config = ValueOrExit(ReadConfig(flags.model));
   }
-  const double weights = MatrixWeights(model->config());
+  const double weights = MatrixWeights(config);
   const double bytes = weights * BytesPerWeight(flags.weights);
   std::printf("%s\n%s, weights %s: a step reads %.0f MB\n",
               backend->description().c_str(), model->info().description.c_str(),
@@ -210,8 +213,7 @@ int Main(int argc, char** argv) {
   const double prompt = Median(prompts);
   const double peak = Median(peaks);
   const double macs =
-      kPromptRows * (weights - 1.0 * model->config().vocab_size *
-                                   model->config().hidden_size);
+      kPromptRows * (weights - 1.0 * config.vocab_size * config.hidden_size);
   std::printf(
       "prompt of %d: %.1f ms, %.0f tokens/s, %.1f GMAC/s in matrices, %.1f %% "
       "of the f32 multiply-adds of this machine (%.1f G/s)\n",

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "common/cpu_list.h"
 #include "kernels/backend.h"
 #include "kernels/backend_factory.h"
 #include "tests/benchmarks/machine_limits.h"

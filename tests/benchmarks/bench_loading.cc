@@ -20,8 +20,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/cpu_list.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -52,7 +53,7 @@ Flags Parse(int argc, char** argv) {
     if (name == "--weights") {
       flags.weights = absl::StrSplit(value, ',');
     } else if (name == "--cpus") {
-      flags.cpus = ValueOrExit(kernels::ParseCpuList(value));
+      flags.cpus = ValueOrExit(ParseCpuList(value));
     } else if (name == "--layers") {
       flags.layers = std::max(1, std::atoi(value));
     } else if (name == "--hidden") {
@@ -131,7 +132,7 @@ int Main(int argc, char** argv) {
       for (int j = 0; j < 3; ++j) read.MeasureOnce();
       const double start = Seconds();
       const auto model =
-          ValueOrExit(LlamaModel::Load(dir, backend, {int64_t{64} << 20, {}}));
+          ValueOrExit(LoadModel(dir, backend, {int64_t{64} << 20, {}}));
       times.push_back(Seconds() - start);
     }
     const double seconds = Median(times);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/cpu_list.h"
 #include "draft_worker/length_control.h"
 #include "kernels/backend_factory.h"
 #include "speculation/draft_session.h"
@@ -121,7 +122,7 @@ int Main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
     if (name == "--cpus") {
-      cpus = ValueOrExit(kernels::ParseCpuList(argv[i + 1]));
+      cpus = ValueOrExit(ParseCpuList(argv[i + 1]));
     } else if (name == "--repetitions") {
       repetitions = std::max(1, std::atoi(argv[i + 1]));
     } else {

@@ -21,6 +21,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "common/cpu_list.h"
 #include "kernels/backend_factory.h"
 #include "model/logprobs.h"
 #include "model/sampler.h"
@@ -51,7 +52,7 @@ Flags Parse(int argc, char** argv) {
     const std::string name = argv[i];
     const char* const value = argv[i + 1];
     if (name == "--cpus") {
-      flags.cpus = ValueOrExit(kernels::ParseCpuList(value));
+      flags.cpus = ValueOrExit(ParseCpuList(value));
     } else if (name == "--vocab") {
       flags.vocabularies.clear();
       for (const auto part : absl::StrSplit(value, ',')) {
@@ -131,6 +132,7 @@ struct Drawing {
   SamplingParams params;
   bool penalties = false;
   int logprobs = -1;  // ComputeLogprobs of so many instead of drawing
+  int places = 1;     // the best of so many
 };
 
 std::vector<Drawing> Drawings() {
@@ -177,6 +179,10 @@ std::vector<Drawing> Drawings() {
     drawings.back().penalties = true;
   }
   drawings.push_back({"logprobs, top 5", {}, false, 5});
+  add("greedy, best 8");
+  drawings.back().places = 8;
+  add("T 1, best 8").temperature = 1.0f;
+  drawings.back().places = 8;
   return drawings;
 }
 
@@ -218,9 +224,16 @@ class Rows {
     params.seed = seed;
     Sampler sampler(params, static_cast<int>(vocab_), {}, &scratch_);
     checksum_ = checksum_ + sampler.Sample(Row(0), kPosition, history);  // warm
+    const auto places = static_cast<size_t>(drawing.places);
     const double start = Seconds();
     for (size_t i = 0; i < count_; ++i) {
       const int position = kPosition + static_cast<int>(i);
+      if (drawing.places > 1) {
+        Candidate best[kMaxCandidates];
+        sampler.SampleTop(Row(i), position, history, {best, places});
+        checksum_ = checksum_ + best[0].id;
+        continue;
+      }
       checksum_ = checksum_ +
                   (drawing.logprobs >= 0
                        ? ComputeLogprobs(Row(i), 0, drawing.logprobs, &scratch_)

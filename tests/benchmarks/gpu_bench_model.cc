@@ -37,7 +37,7 @@ double BytesPerWeight(const std::string& weights) {
 
 class ModelBench {
  public:
-  ModelBench(const GpuBenchPlan& plan, LlamaModel* model)
+  ModelBench(const GpuBenchPlan& plan, LanguageModel* model)
       : plan_(plan), model_(model) {
     longest_ = *std::max_element(plan.prompts.begin(), plan.prompts.end());
     most_rows_ = *std::max_element(plan.rows.begin(), plan.rows.end());
@@ -152,7 +152,7 @@ class ModelBench {
   }
 
   const GpuBenchPlan& plan_;
-  LlamaModel* const model_;
+  LanguageModel* const model_;
   int longest_ = 0;
   int most_rows_ = 0;
   std::vector<int32_t> tokens_;
@@ -246,14 +246,14 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
                          kernels::CreateBackend(options));
   backend->BindComputeThread();
   const ModelConfig& config = llama.config();
-  LlamaModelOptions model_options;
+  ModelOptions model_options;
   model_options.kv_cache_bytes =
       ModelBench::KvTokens(bench.plan) *
       KvPool::BytesPerToken({config.num_hidden_layers,
                              config.num_key_value_heads, config.head_dim,
                              backend->kv_type()});
   const double start = Seconds();
-  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<LlamaModel> loaded,
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> loaded,
                          llama.Load(backend.get(), model_options));
   const double load_seconds = Seconds() - start;
   const double weights = MatrixWeights(config);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "model/expected_tensors.h"
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
 
@@ -65,28 +66,14 @@ std::vector<char> RandomBytes(size_t bytes, kernels::DType dtype, float center,
   return values;
 }
 
-using Sizes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
-
-Sizes Tensors(const ModelConfig& c) {
-  Sizes sizes = {{"model.embed_tokens", {c.vocab_size, c.hidden_size}},
-                 {"model.norm", {c.hidden_size}},
-                 {"lm_head", {c.vocab_size, c.hidden_size}}};
-  for (int i = 0; i < c.num_hidden_layers; ++i) {
-    const std::string layer = absl::StrCat("model.layers.", i, ".");
-    const auto add = [&](const char* name, std::vector<int64_t> size) {
-      sizes.emplace_back(layer + name, std::move(size));
-    };
-    add("input_layernorm", {c.hidden_size});
-    add("self_attn.q_proj", {c.q_size(), c.hidden_size});
-    add("self_attn.k_proj", {c.kv_size(), c.hidden_size});
-    add("self_attn.v_proj", {c.kv_size(), c.hidden_size});
-    add("self_attn.o_proj", {c.hidden_size, c.q_size()});
-    add("post_attention_layernorm", {c.hidden_size});
-    add("mlp.gate_proj", {c.intermediate_size, c.hidden_size});
-    add("mlp.up_proj", {c.intermediate_size, c.hidden_size});
-    add("mlp.down_proj", {c.hidden_size, c.intermediate_size});
+std::vector<ExpectedTensor> Tensors(const ModelConfig& config) {
+  const auto outside = ExpectedTensors::OutsideLayers(config);
+  std::vector<ExpectedTensor> tensors(outside.begin(), outside.end());
+  for (int i = 0; i < config.num_hidden_layers; ++i) {
+    const auto layer = ExpectedTensors::OfLayer(config, i);
+    tensors.insert(tensors.end(), layer.begin(), layer.end());
   }
-  return sizes;
+  return tensors;
 }
 
 size_t Bytes(const std::vector<int64_t>& size, kernels::DType dtype) {
@@ -112,8 +99,8 @@ RandomLlama::RandomLlama(const LlamaShape& shape, kernels::DType dtype)
   NACRE_CHECK(dtype == kernels::DType::kBF16 || dtype == kernels::DType::kF32,
               "weights of another type");
   size_t largest = 0;
-  for (const auto& [name, size] : Tensors(config_)) {
-    largest = std::max(largest, Bytes(size, dtype));
+  for (const ExpectedTensor& tensor : Tensors(config_)) {
+    largest = std::max(largest, Bytes(tensor.shape, dtype));
   }
   // So that what goes through a matrix keeps its size, about.
   matrices_ = RandomBytes(largest + kStarts, dtype, 0.0f,
@@ -121,21 +108,21 @@ RandomLlama::RandomLlama(const LlamaShape& shape, kernels::DType dtype)
   norms_ = RandomBytes(Bytes({config_.hidden_size}, dtype), dtype, 1.0f, 0.2f);
 }
 
-absl::StatusOr<std::unique_ptr<LlamaModel>> RandomLlama::Load(
-    kernels::Backend* backend, const LlamaModelOptions& options) const {
+absl::StatusOr<std::unique_ptr<LanguageModel>> RandomLlama::Load(
+    kernels::Backend* backend, const ModelOptions& options) const {
   std::map<std::string, Tensor> tensors;
   size_t index = 0;
-  for (const auto& [name, size] : Tensors(config_)) {
-    const bool is_norm = size.size() == 1;
+  for (const ExpectedTensor& tensor : Tensors(config_)) {
+    const bool is_norm = tensor.shape.size() == 1;
     // A prime number of rows' lines apart; aligned as in a file.
     const size_t start = is_norm ? 0 : index++ * 7919 * 64 % kStarts;
     const std::vector<char>& from = is_norm ? norms_ : matrices_;
-    tensors[name + ".weight"] = {
-        dtype_, size,
-        absl::string_view(from.data() + start, Bytes(size, dtype_))};
+    tensors[tensor.name] = {
+        dtype_, tensor.shape,
+        absl::string_view(from.data() + start, Bytes(tensor.shape, dtype_))};
   }
-  return LlamaModel::Create(config_, config_json_,
-                            Checkpoint::OfTensors(tensors), backend, options);
+  return CreateModel(config_, config_json_, Checkpoint::OfTensors(tensors),
+                     backend, options);
 }
 
 }  // namespace nacre::model

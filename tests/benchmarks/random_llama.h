@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "model/config.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 
 namespace nacre::model {
 
@@ -44,8 +44,8 @@ class RandomLlama {
 
   // This object outlives the model on a backend of the host, which reads the
   // embedding in place.
-  absl::StatusOr<std::unique_ptr<LlamaModel>> Load(
-      kernels::Backend* backend, const LlamaModelOptions& options) const;
+  absl::StatusOr<std::unique_ptr<LanguageModel>> Load(
+      kernels::Backend* backend, const ModelOptions& options) const;
 
  private:
   std::string config_json_;

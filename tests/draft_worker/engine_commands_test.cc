@@ -1,4 +1,5 @@
-// How the draft engine applies what its streams tell it.
+// How the draft engine applies what its streams tell it. What it has in common
+// with the target's: tests/worker/session_engine_test.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,30 +13,7 @@
 namespace nacre::draft_worker {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-TEST(DraftCommandsTest, FreesKvOnCloseAndWhenTheStreamEnds) {
-  DraftFixture fixture;
-  const int64_t free = fixture.model.kv_free_tokens();
-  fixture.Open(MakeOpen(1, Prompt(6, 4), 5));
-  fixture.Open(MakeOpen(2, Prompt(6, 4), 5), /*stream=*/2);
-  fixture.Drain();
-  EXPECT_EQ(fixture.model.kv_free_tokens(), free - 1000);
-  DraftCommands close;
-  close.stream = 1;
-  close.close = {1};
-  fixture.engine->Push(close);
-  fixture.Drain();
-  EXPECT_THAT(fixture.closed, ElementsAre(1));
-  DraftCommands end;
-  end.stream = 2;
-  end.stream_ended = true;
-  fixture.engine->Push(end);
-  fixture.Drain();
-  EXPECT_EQ(fixture.model.kv_free_tokens(), free);
-  EXPECT_EQ(fixture.engine->stats().sessions, 0);
-}
 
 // Room is reserved when a session opens: one that does not fit is refused, and
 // one that was opened never fails for room, however far its target goes.
@@ -61,73 +39,6 @@ TEST(DraftCommandsTest, AFullCacheRefusesOpensAndFailsNobody) {
   fixture.Drain();
   EXPECT_EQ(fixture.failures.size(), 1u);
   EXPECT_EQ(fixture.engine->stats().sessions, 2);
-}
-
-TEST(DraftCommandsTest, ClosesWhatIsNotKept) {
-  DraftFixture fixture;
-  const int64_t free = fixture.model.kv_free_tokens();
-  for (const uint64_t id : {1, 2, 3}) {
-    fixture.Open(MakeOpen(id, Prompt(6, 4), 5));
-  }
-  fixture.Open(MakeOpen(9, Prompt(6, 4), 5), /*stream=*/2);
-  fixture.Drain();
-  const int64_t each = (free - fixture.model.kv_free_tokens()) / 4;
-
-  // The close of session 2 was lost. What the same message opens is kept.
-  DraftCommands kept;
-  kept.stream = 1;
-  kept.kept = {1, 3};
-  kept.open.push_back(MakeOpen(4, Prompt(6, 4), 5));
-  fixture.engine->Push(kept);
-  fixture.Drain();
-  EXPECT_THAT(fixture.closed, ElementsAre(2));
-  EXPECT_EQ(fixture.engine->stats().sessions, 4);
-  EXPECT_EQ(fixture.engine->stats().reaped_sessions, 1u);
-  EXPECT_EQ(fixture.model.kv_free_tokens(), free - 4 * each);
-
-  // Nothing is kept: but for another coordinator's stream nothing is left.
-  kept.open.clear();
-  kept.kept.emplace();
-  fixture.engine->Push(kept);
-  fixture.Open(MakeOpen(5, Prompt(6, 4), 5));
-  fixture.Drain();
-  EXPECT_THAT(fixture.closed, ElementsAre(2, 1, 3, 4));
-  EXPECT_EQ(fixture.engine->stats().sessions, 2);
-  EXPECT_EQ(fixture.engine->stats().reaped_sessions, 4u);
-  EXPECT_EQ(fixture.engine->stats().rejected_messages, 0u);
-
-  // Unknown ids, and saying it again, change nothing.
-  kept.kept = {5, 77};
-  fixture.engine->Push(kept);
-  fixture.engine->Push(kept);
-  fixture.Drain();
-  EXPECT_EQ(fixture.engine->stats().sessions, 2);
-  EXPECT_EQ(fixture.engine->stats().reaped_sessions, 4u);
-  EXPECT_EQ(fixture.engine->stats().kept_lists, 4u);
-}
-
-// A close and a kept set may both arrive during the session's own step.
-TEST(DraftCommandsTest, ReapsASessionWhoseStepRuns) {
-  nacre::testing::TableModelOptions options;
-  std::function<void()> during;
-  options.on_forward = [&during](int) {
-    if (during) std::exchange(during, nullptr)();
-    return absl::OkStatus();
-  };
-  DraftFixture fixture(options);
-  const int64_t free = fixture.model.kv_free_tokens();
-  during = [&] {
-    DraftCommands kept;
-    kept.stream = 1;
-    kept.kept.emplace();
-    fixture.engine->Push(kept);
-    fixture.engine->Push(kept);
-  };
-  fixture.Open(MakeOpen(1, Prompt(6, 4), 5));
-  ASSERT_TRUE(fixture.engine->RunOnce().ok());
-  EXPECT_THAT(fixture.closed, ElementsAre(1));
-  EXPECT_EQ(fixture.model.kv_free_tokens(), free);
-  EXPECT_EQ(fixture.engine->stats().reaped_sessions, 1u);
 }
 
 TEST(DraftCommandsTest, ACommitOfAnIdItLacksFailsTheSession) {
@@ -205,29 +116,12 @@ constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 INSTANTIATE_TEST_SUITE_P(
     All, DraftEngineOpenTest,
     ::testing::Values(
-        BadOpen{"BadId", [](OpenDraft& o) { o.token_ids[3] = 16; }, kInvalid,
-                "token_ids[3] is 16"},
-        BadOpen{"NoPrompt", [](OpenDraft& o) { o.prompt_length = 0; }, kInvalid,
-                "prompt_length 0"},
-        BadOpen{"Empty", [](OpenDraft& o) { o.token_ids.clear(); }, kInvalid,
-                "prompt_length 10"},
         BadOpen{"NoLength", [](OpenDraft& o) { o.max_length = 0; }, kInvalid,
                 "max_length 0"},
         BadOpen{"OverContext", [](OpenDraft& o) { o.token_ids.assign(101, 1); },
                 kInvalid, "101 token_ids are over the draft's context of 100"},
         BadOpen{"NegativeLimit", [](OpenDraft& o) { o.vocab_limit = -1; },
                 kInvalid, "vocab_limit -1"},
-        BadOpen{"NanTemperature",
-                [](OpenDraft& o) {
-                  o.sampling.temperature =
-                      std::numeric_limits<float>::quiet_NaN();
-                },
-                kInvalid, "temperature"},
-        BadOpen{"Conversion",
-                [](OpenDraft& o) {
-                  o.refusal = absl::InvalidArgumentError("too many");
-                },
-                kInvalid, "too many"},
         BadOpen{"KvFull", [](OpenDraft& o) { o.max_length = 95; },
                 absl::StatusCode::kResourceExhausted, "95"}),
     [](const ::testing::TestParamInfo<BadOpen>& info) {

@@ -84,7 +84,7 @@ class EngineHiddenTest : public ::testing::Test {
     worker::ReceivedTensor received;
     received.tensor.tag = {kChannel, epoch, position, 0, true};
     received.tensor.shape = {2};
-    received.tensor.values = {goes_on ? 100.0f : -100.0f, 0.0f};
+    received.tensor.Own({goes_on ? 100.0f : -100.0f, 0.0f});
     received.received_ns = received_ns;
     return received;
   }

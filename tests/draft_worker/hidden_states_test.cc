@@ -11,7 +11,7 @@ worker::ReceivedTensor At(int position, int64_t received_ns = 0,
                           uint32_t epoch = 3) {
   worker::ReceivedTensor received;
   received.tensor.tag = {9, epoch, position, 0, true};
-  received.tensor.values = {static_cast<float>(position)};
+  received.tensor.Own({static_cast<float>(position)});
   received.received_ns = received_ns;
   return received;
 }
@@ -21,7 +21,7 @@ TEST(HiddenStates, TheOneBeforeTheLastCommittedTokenIsCurrent) {
   EXPECT_EQ(states.channel(), 9u);
   EXPECT_FALSE(states.OnCommit(12, 1000));
   EXPECT_EQ(states.OnArrived(At(10, 1250)), Outcome::kCurrent);
-  EXPECT_EQ(states.current().tensor.values[0], 10.0f);
+  EXPECT_EQ(states.current().tensor.values.host()[0], 10.0f);
   // What it was missing for.
   EXPECT_EQ(states.current().start_ns, 1000);
   EXPECT_EQ(states.current().duration_ns, 250);
@@ -33,7 +33,7 @@ TEST(HiddenStates, OneThatComesBeforeItsCommitIsKeptForIt) {
   EXPECT_EQ(states.OnArrived(At(12, 900)), Outcome::kEarly);
   EXPECT_FALSE(states.OnCommit(12, 950));  // not yet
   EXPECT_TRUE(states.OnCommit(14, 1000));
-  EXPECT_EQ(states.current().tensor.values[0], 12.0f);
+  EXPECT_EQ(states.current().tensor.values.host()[0], 12.0f);
   EXPECT_EQ(states.current().start_ns, 900);
   EXPECT_EQ(states.current().duration_ns, 0);
   EXPECT_FALSE(states.OnCommit(15, 1100));  // it serves one commit
@@ -62,7 +62,7 @@ TEST(HiddenStates, OfEarlyOnesTheNewestIsKept) {
   EXPECT_EQ(states.OnArrived(At(13)), Outcome::kStale);
   EXPECT_EQ(states.num_stale(), 2);
   EXPECT_TRUE(states.OnCommit(17, 1000));
-  EXPECT_EQ(states.current().tensor.values[0], 15.0f);
+  EXPECT_EQ(states.current().tensor.values.host()[0], 15.0f);
   // A commit that goes beyond it.
   EXPECT_EQ(states.OnArrived(At(20)), Outcome::kEarly);
   EXPECT_FALSE(states.OnCommit(25, 2000));

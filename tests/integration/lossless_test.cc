@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "tests/integration/service_fixture.h"
 #include "tests/testing/in_process_pair.h"
 #include "tokenizer/tokenizer.h"
@@ -88,7 +88,7 @@ class TargetAlone {
     auto backend = kernels::CreateBackend({});
     EXPECT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
-    auto model = model::LlamaModel::Load(TargetModel(), backend_.get(), {});
+    auto model = model::LoadModel(TargetModel(), backend_.get(), {});
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
     auto tokenizer = tokenizer::LoadTokenizer(TargetModel());
@@ -107,7 +107,7 @@ class TargetAlone {
 
  private:
   std::unique_ptr<kernels::Backend> backend_;
-  std::unique_ptr<model::LlamaModel> model_;
+  std::unique_ptr<model::LanguageModel> model_;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
 };
 

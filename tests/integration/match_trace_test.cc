@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "model/sampler.h"
 #include "tests/integration/service_fixture.h"
 #include "tools/bench_matches.h"
@@ -29,7 +29,7 @@ class DraftAlone {
     auto backend = kernels::CreateBackend({});
     EXPECT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
-    auto model = model::LlamaModel::Load(DraftModel(), backend_.get(), {});
+    auto model = model::LoadModel(DraftModel(), backend_.get(), {});
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
   }
@@ -60,7 +60,7 @@ class DraftAlone {
 
  private:
   std::unique_ptr<kernels::Backend> backend_;
-  std::unique_ptr<model::LlamaModel> model_;
+  std::unique_ptr<model::LanguageModel> model_;
 };
 
 class MatchTraceTest : public ::testing::TestWithParam<float> {};

@@ -264,6 +264,19 @@ TEST_P(CpuAccuracyTest, AddInPlaceIsTheExactSum) {
   }
 }
 
+TEST_P(CpuAccuracyTest, AddBiasIsTheExactSumOfEveryRow) {
+  for (const int cols : kAwkwardSizes) {
+    for (const int rows : {1, 3, 40}) {
+      auto x = RandomFloats(rows * cols, 12);
+      const auto bias = RandomFloats(cols, 13);
+      auto expected = x;
+      for (int i = 0; i < rows * cols; ++i) expected[i] += bias[i % cols];
+      MakeBackend("cpu")->AddBias(x.data(), rows, cols, bias.data());
+      EXPECT_EQ(x, expected) << rows << " rows of " << cols;
+    }
+  }
+}
+
 TEST_P(CpuAccuracyTest, StoreKvWritesOnlyTheRowsOwnSlots) {
   for (const DType type : {DType::kF32, DType::kBF16}) {
     for (const int head_dim : {2, 20, 64, 80, 128}) {

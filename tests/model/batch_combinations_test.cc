@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -64,7 +64,7 @@ class Batches {
       : backend_(kernels::MakeBackend(
             "cpu", types.weights,
             kernels::AllowedCores(static_cast<size_t>(threads)), types.kv)),
-        model_(*LlamaModel::Load(dir, backend_.get(), {1 << 24, {}})),
+        model_(*LoadModel(dir, backend_.get(), {1 << 24, {}})),
         vocab_(static_cast<size_t>(model_->info().vocab_size)) {
     for (int session = 0; session <= kGuest; ++session) {
       std::mt19937 rng(static_cast<uint32_t>(session));
@@ -178,7 +178,7 @@ class Batches {
   };
 
   const std::unique_ptr<kernels::Backend> backend_;
-  const std::unique_ptr<LlamaModel> model_;
+  const std::unique_ptr<LanguageModel> model_;
   const size_t vocab_;
   std::array<std::vector<int32_t>, kGuest + 1> tokens_;
   std::array<std::vector<float>, kGuest + 1> expected_;  // [length, vocab]

@@ -145,17 +145,117 @@ TEST(ConfigTest, NamesTheFieldTheValueAndTheLimit) {
        "partial_rotary_factor 0.5"},
       {"architectures", nullptr, kInvalid, "architectures is missing"},
       {"architectures", "LlamaForCausalLM", kInvalid, "architectures"},
-      {"architectures", {"MambaForCausalLM"}, kUnsupported, "MambaForCausalLM"},
+      {"architectures",
+       {"MambaForCausalLM"},
+       kUnsupported,
+       "architecture \"MambaForCausalLM\" is not supported; supported: "
+       "\"LlamaForCausalLM\", "},
       {"hidden_act", "gelu", kUnsupported, "hidden_act \"gelu\""},
       {"quantization_config", json::object(), kUnsupported, "quantiz"},
-      {"attention_bias", true, kUnsupported, "attention_bias"},
-      {"mlp_bias", true, kUnsupported, "mlp_bias"},
+      {"attention_bias", true, kUnsupported,
+       "attention_bias true is not supported; supported: false"},
+      {"mlp_bias", true, kUnsupported, "mlp_bias true is not supported"},
   };
   for (const BadField& bad : cases) {
     const auto config = ParseWith(bad.field, bad.value);
     EXPECT_EQ(config.status().code(), bad.code)
         << bad.field << " = " << bad.value << ": " << config.status();
     EXPECT_THAT(std::string(config.status().message()), HasSubstr(bad.message));
+  }
+}
+
+// Hugging Face's defaults where a field is missing; null is a value.
+TEST(ConfigTest, DefaultsAreThoseOfTheFamily) {
+  json config = Minimal();
+  config["architectures"] = json::array({"MistralForCausalLM"});
+  config["num_attention_heads"] = 32;
+  config["hidden_size"] = 256;
+  config["sliding_window"] = nullptr;
+  auto parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->architecture, "MistralForCausalLM");
+  EXPECT_EQ(parsed->num_key_value_heads, 8);
+  EXPECT_EQ(parsed->max_position_embeddings, 131072);
+  EXPECT_FALSE(parsed->qkv_bias);
+  config["num_key_value_heads"] = nullptr;
+  EXPECT_EQ(ParseConfig(config.dump())->num_key_value_heads, 32);
+
+  config.erase("num_key_value_heads");
+  config["architectures"] = json::array({"Qwen2ForCausalLM"});
+  config["attention_bias"] = true;  // it has biases whatever this says
+  parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->num_key_value_heads, 32);
+  EXPECT_EQ(parsed->max_position_embeddings, 32768);
+  EXPECT_TRUE(parsed->qkv_bias);
+}
+
+struct WindowCase {
+  const char* architecture;
+  json fields;
+  const char* message;  // empty: it is taken
+};
+
+// A window is taken where it limits nothing, and refused with both numbers
+// where it would.
+TEST(ConfigTest, AWindowThatLimitsAttentionIsRefused) {
+  const char* const refused =
+      "sliding_window 4096 is less than max_position_embeddings 8192: "
+      "attention within a window is not supported; supported: null, or at "
+      "least max_position_embeddings, which may be lowered to 4096";
+  const json slides = {{"use_sliding_window", true}, {"sliding_window", 4096}};
+  const auto with = [&](const char* field, const json& value) {
+    json fields = slides;
+    fields[field] = value;
+    return fields;
+  };
+  const WindowCase cases[] = {
+      {"LlamaForCausalLM", {{"sliding_window", 4096}}, ""},
+      {"MistralForCausalLM", {{"sliding_window", nullptr}}, ""},
+      {"MistralForCausalLM", {{"sliding_window", 8192}}, ""},
+      {"MistralForCausalLM", {{"sliding_window", 4096}}, refused},
+      {"MistralForCausalLM", json::object(),
+       "sliding_window 4096 (the default) is less than "
+       "max_position_embeddings 8192"},
+      {"MistralForCausalLM",
+       {{"sliding_window", 0}},
+       "sliding_window is 0, expected an integer from 1"},
+      {"Qwen2ForCausalLM", json::object(), ""},
+      {"Qwen2ForCausalLM", {{"sliding_window", 4096}}, ""},
+      {"Qwen2ForCausalLM", with("use_sliding_window", false), ""},
+      // Of three layers none is behind the first 28.
+      {"Qwen2ForCausalLM", slides, ""},
+      {"Qwen2ForCausalLM", with("max_window_layers", 3), ""},
+      {"Qwen2ForCausalLM", with("max_window_layers", 2), refused},
+      {"Qwen2ForCausalLM", with("max_window_layers", 0), refused},
+      {"Qwen2ForCausalLM", with("max_window_layers", -1),
+       "max_window_layers is -1"},
+      {"Qwen2ForCausalLM",
+       with("layer_types", json::array({"full_attention", "full_attention"})),
+       ""},
+      {"Qwen2ForCausalLM",
+       with("layer_types",
+            json::array({"full_attention", "sliding_attention"})),
+       refused},
+      {"Qwen2ForCausalLM",
+       with("layer_types", json::array({"linear_attention"})),
+       "layer type \"linear_attention\" is not supported; supported: "
+       "\"full_attention\""},
+      {"Qwen2ForCausalLM", with("layer_types", 3), "layer_types is 3"},
+      {"Qwen2ForCausalLM", with("use_sliding_window", 1),
+       "use_sliding_window is 1"},
+  };
+  for (const WindowCase& test : cases) {
+    json config = Minimal();
+    config["architectures"] = json::array({test.architecture});
+    config["max_position_embeddings"] = 8192;
+    config["num_key_value_heads"] = 2;
+    config.update(test.fields);
+    const auto parsed = ParseConfig(config.dump());
+    EXPECT_EQ(parsed.ok(), test.message[0] == '\0')
+        << test.architecture << test.fields << parsed.status();
+    EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(test.message))
+        << test.architecture << test.fields;
   }
 }
 

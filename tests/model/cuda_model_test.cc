@@ -2,6 +2,8 @@
 // than it must; a device that fails does so in a Status. On the emulated
 // device.
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -13,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "model/sampler.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -35,10 +37,10 @@ std::unique_ptr<kernels::Backend> MakeBackend(
   return *kernels::CreateBackend(options);
 }
 
-std::unique_ptr<LlamaModel> Load(const std::string& name,
-                                 kernels::Backend* backend) {
-  auto model = LlamaModel::Load(std::string(NACRE_MODELS "/") + name, backend,
-                                {4 << 20, {}});
+std::unique_ptr<LanguageModel> Load(const std::string& name,
+                                    kernels::Backend* backend) {
+  auto model =
+      LoadModel(std::string(NACRE_MODELS "/") + name, backend, {4 << 20, {}});
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }
@@ -112,6 +114,39 @@ TEST_F(CudaModelTest, OnlyLogitsThatAreWantedCrossTheBus) {
             vocab * sizeof(float) + 4 * sizeof(int32_t));
 }
 
+// Whoever wants them on the host copies them, and only what it wants.
+TEST_F(CudaModelTest, HiddenStatesStayOnTheDevice) {
+  const auto backend = MakeBackend("cuda", "f32");
+  const auto model = Load("draft", backend.get());
+  const size_t size = static_cast<size_t>(model->info().hidden_size);
+  const std::vector<int32_t> tokens = {1, 5, 9, 33};
+  const auto sequence = *model->NewSequence(40);
+  ASSERT_TRUE(model->Forward({{sequence.get(), tokens, 3}}).ok());
+  emulation::counts.downloaded_bytes = 0;
+  const kernels::FloatView hidden = model->final_hidden();
+  EXPECT_EQ(hidden.location(), kernels::Location::kDevice);
+  EXPECT_EQ(hidden.size(), 3 * size);
+  const kernels::FloatView last = hidden.subview(2 * size, size);
+  EXPECT_EQ(emulation::counts.downloaded_bytes, 0u);
+  std::vector<float> scratch;
+  const absl::Span<const float> values = last.OnHost(&scratch);
+  EXPECT_EQ(emulation::counts.downloaded_bytes, size * sizeof(float));
+
+  const auto reference = MakeBackend("reference", "f32");
+  const auto truth = Load("draft", reference.get());
+  const auto alone = *truth->NewSequence(40);
+  ASSERT_TRUE(truth->Forward({{alone.get(), tokens, 1}}).ok());
+  const absl::Span<const float> expected = truth->final_hidden().host();
+  ASSERT_EQ(values.size(), expected.size());
+  float largest = 0;
+  for (const float value : expected) {
+    largest = std::max(largest, std::abs(value));
+  }
+  for (size_t i = 0; i < size; ++i) {
+    EXPECT_NEAR(values[i], expected[i], 0.02f * largest) << i;
+  }
+}
+
 TEST_F(CudaModelTest, AFailingDeviceFailsTheDraws) {
   const auto backend = MakeBackend("cuda", "f32");
   const auto model = Load("draft", backend.get());
@@ -130,6 +165,7 @@ TEST_F(CudaModelTest, AFailingDeviceFailsTheDraws) {
 TEST_F(CudaModelTest, ALayerIsTenKernels) {
   const auto backend = MakeBackend("cuda", "f32");
   const auto model = Load("draft", backend.get());
+  const auto config = ReadConfig(NACRE_MODELS "/draft");
   const auto sequence = *model->NewSequence(40);
   const std::vector<int32_t> tokens = {1, 5, 9};
   emulation::counts.launches = 0;
@@ -137,16 +173,27 @@ TEST_F(CudaModelTest, ALayerIsTenKernels) {
   // Norm, product, rotary embedding, attention, rounding, product; norm,
   // product, gate, product. Around them the embedding, and a norm, rounding and
   // a product.
+  EXPECT_EQ(emulation::counts.launches, 10 * config->num_hidden_layers + 4);
+}
+
+TEST_F(CudaModelTest, BiasesAreOneKernelMore) {
+  const auto backend = MakeBackend("cuda", "f32");
+  const std::string dir = NACRE_TEST_DATA "/model/families/qwen2";
+  const auto model = *LoadModel(dir, backend.get(), {1 << 20, {}});
+  const auto sequence = *model->NewSequence(40);
+  const std::vector<int32_t> tokens = {1, 5, 9};
+  emulation::counts.launches = 0;
+  ASSERT_TRUE(model->Forward({{sequence.get(), tokens, 1}}).ok());
   EXPECT_EQ(emulation::counts.launches,
-            10 * model->config().num_hidden_layers + 4);
+            11 * ReadConfig(dir)->num_hidden_layers + 4);
 }
 
 // Loads a random checkpoint on a backend of bf16 weights.
-std::unique_ptr<LlamaModel> LoadRandom(
+std::unique_ptr<LanguageModel> LoadRandom(
     const nacre::testing::TinyCheckpoint& shape, kernels::Backend* backend) {
   const std::string dir = nacre::testing::TestFolder("random");
   nacre::testing::WriteTinyCheckpoint(shape, dir);
-  return *LlamaModel::Load(dir, backend, {1 << 20, {}});
+  return *LoadModel(dir, backend, {1 << 20, {}});
 }
 
 // A step is launched when all of it is recorded. Its products ask for 104 KB of
@@ -209,7 +256,7 @@ class GraphsTest : public CudaModelTest {
       backends_[i] = std::make_unique<kernels::CudaBackend>(
           std::move(device), std::move(staging), kernels::WeightType::kBF16,
           kernels::DType::kBF16, kernels::CudaBackendOptions{.graphs = i == 1});
-      models_[i] = *LlamaModel::Load(dir, backends_[i].get(), {1 << 20, {}});
+      models_[i] = *LoadModel(dir, backends_[i].get(), {1 << 20, {}});
     }
   }
 
@@ -256,7 +303,7 @@ class GraphsTest : public CudaModelTest {
   std::mt19937 random_{1};
   int steps_ = 0;
   std::unique_ptr<kernels::Backend> backends_[kModels];
-  std::unique_ptr<LlamaModel> models_[kModels];
+  std::unique_ptr<LanguageModel> models_[kModels];
 };
 
 // Contexts pass the ends of attention's splits (128, 256), steps have one row
@@ -315,7 +362,7 @@ TEST_F(CudaModelTest, WeightsThatDoNotFitSayHowMuch) {
   const auto backend = MakeBackend("cuda", "f32");
   emulation::settings.memory_bytes = emulation::counts.used_bytes + (1 << 20);
   const auto model =
-      LlamaModel::Load(NACRE_MODELS "/target", backend.get(), {4 << 20, {}});
+      LoadModel(NACRE_MODELS "/target", backend.get(), {4 << 20, {}});
   EXPECT_EQ(model.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(
       std::string(model.status().message()),

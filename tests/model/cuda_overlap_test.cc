@@ -12,7 +12,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -41,7 +41,7 @@ class OverlapTest : public ::testing::TestWithParam<Case> {
     options.weights = GetParam().type;
     options.kv_type = GetParam().type;
     backend_ = *kernels::CreateBackend(options);
-    model_ = *LlamaModel::Load(dir, backend_.get(), {1 << 20, {}});
+    model_ = *LoadModel(dir, backend_.get(), {1 << 20, {}});
   }
   ~OverlapTest() override { emulation::ResetDevice(); }
 
@@ -77,7 +77,7 @@ class OverlapTest : public ::testing::TestWithParam<Case> {
   }
 
   std::unique_ptr<kernels::Backend> backend_;
-  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<LanguageModel> model_;
 };
 
 TEST_P(OverlapTest, AWaitThatComesTooLateIsNoticed) {

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -29,7 +29,7 @@ class CudaQueuedStepTest : public ::testing::Test {
     kernels::BackendOptions options;
     options.kind = "cuda";
     backend_ = *kernels::CreateBackend(options);
-    model_ = *LlamaModel::Load(dir, backend_.get(), {1 << 20, {}});
+    model_ = *LoadModel(dir, backend_.get(), {1 << 20, {}});
     sequence_ = *model_->NewSequence(100);
   }
   ~CudaQueuedStepTest() override { emulation::ResetDevice(); }
@@ -47,7 +47,7 @@ class CudaQueuedStepTest : public ::testing::Test {
   }
 
   std::unique_ptr<kernels::Backend> backend_;
-  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Sequence> sequence_;
 };
 

@@ -12,7 +12,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "nlohmann/json.hpp"
 #include "tokenizer/tokenizer.h"
 
@@ -43,10 +43,10 @@ std::unique_ptr<kernels::Backend> MakeBackend(
   return *std::move(backend);
 }
 
-std::unique_ptr<LlamaModel> Load(const std::string& name,
-                                 kernels::Backend* backend) {
-  auto model = LlamaModel::Load(std::string(NACRE_MODELS "/") + name, backend,
-                                {8 << 20, {}});
+std::unique_ptr<LanguageModel> Load(const std::string& name,
+                                    kernels::Backend* backend) {
+  auto model =
+      LoadModel(std::string(NACRE_MODELS "/") + name, backend, {8 << 20, {}});
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }
@@ -83,7 +83,7 @@ struct Answer {
   std::vector<std::vector<float>> logits;
 };
 
-Answer Generate(LlamaModel* model, const std::vector<int32_t>& prompt) {
+Answer Generate(LanguageModel* model, const std::vector<int32_t>& prompt) {
   Answer answer = {prompt, {}};
   const auto sequence =
       *model->NewSequence(static_cast<int>(prompt.size()) + kTokens);
@@ -133,7 +133,7 @@ class CudaTokensTest : public ::testing::Test {
   }
 
  private:
-  void Compare(int prompt, const Answer& cpu, LlamaModel* cuda,
+  void Compare(int prompt, const Answer& cpu, LanguageModel* cuda,
                const tokenizer::Tokenizer& tokenizer, float bound) {
     const int length = static_cast<int>(cpu.tokens.size());
     const auto sequence = *cuda->NewSequence(length);

@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "model/logprobs.h"
 #include "model/sampler.h"
 #include "tests/kernels/kernel_testing.h"
@@ -61,7 +61,7 @@ std::vector<SamplingParams> AllSampling() {
 // all of them wrong or right as it happens.
 class Session {
  public:
-  Session(LlamaModel* model, const SamplingParams& params,
+  Session(LanguageModel* model, const SamplingParams& params,
           SamplingScratch* scratch)
       : model_(model),
         sampler_(params, model->info().vocab_size, {}, scratch),
@@ -110,7 +110,7 @@ class Session {
   }
 
  private:
-  LlamaModel* model_;
+  LanguageModel* model_;
   Sampler sampler_;
   TokenHistory history_;
   std::unique_ptr<Sequence> sequence_;
@@ -137,10 +137,10 @@ TEST_P(DecodeAllocationTest, AStepOf1To16RowsAllocatesNothing) {
   shape.vocab_size = 1500;
   nacre::testing::WriteTinyCheckpoint(shape, dir);
   const auto backend = kernels::MakeBackend("cpu", GetParam().weights, cores);
-  LlamaModelOptions options;
+  ModelOptions options;
   options.kv_cache_bytes = 1 << 23;
   options.prefix_cache = true;
-  const auto model = *LlamaModel::Load(dir, backend.get(), options);
+  const auto model = *LoadModel(dir, backend.get(), options);
   SamplingScratch scratch;
   std::vector<std::unique_ptr<Session>> sessions;
   for (const SamplingParams& params : AllSampling()) {

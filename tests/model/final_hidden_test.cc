@@ -9,7 +9,7 @@
 #include "kernels/backend_factory.h"
 #include "kernels/dtype.h"
 #include "model/checkpoint.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::model {
@@ -26,7 +26,7 @@ class FinalHiddenTest : public ::testing::TestWithParam<const char*> {
     kernels::BackendOptions options;
     options.kind = GetParam();
     backend_ = *kernels::CreateBackend(options);
-    model_ = *LlamaModel::Load(dir_, backend_.get(), {1 << 22, {}});
+    model_ = *LoadModel(dir_, backend_.get(), {1 << 22, {}});
   }
 
   // The head's weights as floats, [vocab_size, hidden_size].
@@ -52,7 +52,7 @@ class FinalHiddenTest : public ::testing::TestWithParam<const char*> {
 
   const std::string dir_;
   std::unique_ptr<kernels::Backend> backend_;
-  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<LanguageModel> model_;
 };
 
 TEST_P(FinalHiddenTest, TheHeadTurnsItIntoTheLogits) {
@@ -68,7 +68,7 @@ TEST_P(FinalHiddenTest, TheHeadTurnsItIntoTheLogits) {
   ASSERT_TRUE(logits.ok()) << logits.status();
   const auto hidden_size = static_cast<size_t>(model_->info().hidden_size);
   const auto vocab_size = static_cast<size_t>(model_->info().vocab_size);
-  const absl::Span<const float> hidden = model_->final_hidden();
+  const absl::Span<const float> hidden = model_->final_hidden().host();
   ASSERT_EQ(hidden.size(), 3 * hidden_size);
   const std::vector<float> head = Head();
   for (size_t row = 0; row < 3; ++row) {

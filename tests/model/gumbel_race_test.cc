@@ -157,14 +157,36 @@ TEST_P(GumbelRaceTest, NoGroupIsSkippedWhoseBestTokenJustReaches) {
 TEST(GumbelRaceTiesTest, KeepTheLowerId) {
   GumbelRace race(7, 3);
   race.Add(1.0f, 9, 12345u);
-  EXPECT_EQ(race.winner(), 9);
+  EXPECT_EQ(race.top().all()[0].id, 9);
   race.Add(1.0f, 4, 12345u);
-  EXPECT_EQ(race.winner(), 4);
+  EXPECT_EQ(race.top().all()[0].id, 4);
   race.Add(1.0f, 6, 12345u);
-  EXPECT_EQ(race.winner(), 4);
+  EXPECT_EQ(race.top().all()[0].id, 4);
   race.Add(1.0f, 6, 12346789u);
-  EXPECT_EQ(race.winner(), 6);
-  EXPECT_EQ(race.best_score(), 1.0f + GumbelFromBits(12346789u));
+  EXPECT_EQ(race.top().all()[0].id, 6);
+  EXPECT_EQ(race.bar(), 1.0f + GumbelFromBits(12346789u));
+}
+
+TEST(TopCandidatesTest, HoldsTheBestOnceEach) {
+  TopCandidates top(3);
+  EXPECT_EQ(top.bar(), -kInfinity);
+  top.Add(5, 1.0f);
+  top.Add(9, 2.0f);
+  top.Add(5, 1.0f);
+  EXPECT_EQ(top.bar(), -kInfinity);
+  top.Add(3, -kInfinity);
+  top.Add(4, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_EQ(top.all().size(), 2u);
+  top.Add(8, 1.0f);
+  EXPECT_EQ(top.bar(), 1.0f);
+  top.Add(2, 0.5f);
+  top.Add(7, 1.0f);
+  EXPECT_EQ(std::vector<Candidate>(top.all().begin(), top.all().end()),
+            (std::vector<Candidate>{{9, 2.0f}, {5, 1.0f}, {7, 1.0f}}));
+  top.Add(1, 3.0f);
+  top.Add(9, 2.0f);
+  EXPECT_EQ(std::vector<Candidate>(top.all().begin(), top.all().end()),
+            (std::vector<Candidate>{{1, 3.0f}, {9, 2.0f}, {5, 1.0f}}));
 }
 
 }  // namespace

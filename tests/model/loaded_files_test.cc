@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::model {
@@ -22,7 +22,7 @@ class LoadedFilesTest : public ::testing::TestWithParam<const char*> {
     options.kind = GetParam();
     backend_ = *kernels::CreateBackend(options);
     nacre::testing::WriteTinyCheckpoint({}, dir_);
-    model_ = *LlamaModel::Load(dir_, backend_.get(), {1 << 22, {}});
+    model_ = *LoadModel(dir_, backend_.get(), {1 << 22, {}});
   }
 
   std::vector<float> Logits() {
@@ -35,7 +35,7 @@ class LoadedFilesTest : public ::testing::TestWithParam<const char*> {
   const std::string dir_ = nacre::testing::TestFolder("tiny");
   const std::string weights_ = dir_ + "/model.safetensors";
   std::unique_ptr<kernels::Backend> backend_;
-  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<LanguageModel> model_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, LoadedFilesTest,

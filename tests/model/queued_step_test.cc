@@ -14,7 +14,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "tests/testing/drawing_backend.h"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -93,7 +93,7 @@ class QueuedStepTest : public ::testing::Test {
     for (int i = 0; i < kModels; ++i) {
       backends_[i] = MakeBackend();
       if (backends_[i] == nullptr) GTEST_SKIP() << "no CUDA device";
-      models_[i] = *LlamaModel::Load(
+      models_[i] = *LoadModel(
           dir, backends_[i].get(),
           {.kv_cache_bytes = 1 << 22, .progress = {}, .prefix_cache = true});
     }
@@ -163,7 +163,7 @@ class QueuedStepTest : public ::testing::Test {
   QueuedSteps Counts() const { return models_[1]->queued_steps(); }
 
   std::unique_ptr<kernels::Backend> backends_[kModels];
-  std::unique_ptr<LlamaModel> models_[kModels];
+  std::unique_ptr<LanguageModel> models_[kModels];
   int steps_ = 0;
 };
 

@@ -97,36 +97,46 @@ inline std::vector<ReferenceCandidate> FilteredCandidates(
   return result;
 }
 
+// All tokens that may be drawn, best first, of equal scores the lower id.
+inline std::vector<Candidate> ReferenceTop(const SamplingParams& params,
+                                           absl::Span<const float> logits,
+                                           int vocab_limit, int position,
+                                           absl::Span<const int32_t> tokens,
+                                           int num_prompt_tokens) {
+  const std::vector<float> penalized =
+      PenalizedLogits(params, logits, vocab_limit, tokens, num_prompt_tokens);
+  std::vector<Candidate> top;
+  if (params.temperature == 0.0f) {
+    for (int id = 0; id < vocab_limit; ++id) {
+      top.push_back({id, penalized[static_cast<size_t>(id)]});
+    }
+  } else {
+    for (const auto& [id, logit] : FilteredCandidates(params, penalized)) {
+      const PhiloxBlock noise =
+          NoiseBlock(params.seed, static_cast<uint32_t>(position),
+                     static_cast<uint32_t>(id / 4), NoisePurpose::kSample);
+      top.push_back(
+          {id, logit + GumbelFromBits(noise[static_cast<size_t>(id % 4)])});
+    }
+  }
+  const float lowest = -std::numeric_limits<float>::infinity();
+  const auto is_never_drawn = [lowest](const Candidate& candidate) {
+    return !(candidate.score > lowest);
+  };
+  top.erase(std::remove_if(top.begin(), top.end(), is_never_drawn), top.end());
+  std::sort(top.begin(), top.end(), [](const Candidate& a, const Candidate& b) {
+    return a.score != b.score ? a.score > b.score : a.id < b.id;
+  });
+  return top;
+}
+
 inline int32_t ReferenceSample(const SamplingParams& params,
                                absl::Span<const float> logits, int vocab_limit,
                                int position, absl::Span<const int32_t> tokens,
                                int num_prompt_tokens) {
-  const std::vector<float> penalized =
-      PenalizedLogits(params, logits, vocab_limit, tokens, num_prompt_tokens);
-  const float infinity = std::numeric_limits<float>::infinity();
-  int32_t best_id = 0;
-  float best = -infinity;
-  if (params.temperature == 0.0f) {
-    for (int id = 0; id < vocab_limit; ++id) {
-      if (penalized[static_cast<size_t>(id)] > best) {
-        best = penalized[static_cast<size_t>(id)];
-        best_id = id;
-      }
-    }
-    return best_id;
-  }
-  for (const auto& [id, logit] : FilteredCandidates(params, penalized)) {
-    const PhiloxBlock noise =
-        NoiseBlock(params.seed, static_cast<uint32_t>(position),
-                   static_cast<uint32_t>(id / 4), NoisePurpose::kSample);
-    const float score =
-        logit + GumbelFromBits(noise[static_cast<size_t>(id % 4)]);
-    if (score > best || (score == best && score > -infinity && id < best_id)) {
-      best = score;
-      best_id = id;
-    }
-  }
-  return best_id;
+  const std::vector<Candidate> top = ReferenceTop(
+      params, logits, vocab_limit, position, tokens, num_prompt_tokens);
+  return top.empty() ? 0 : top[0].id;
 }
 
 }  // namespace nacre::model

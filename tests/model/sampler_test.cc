@@ -153,6 +153,42 @@ TEST_P(SamplerTargetTest, PruningNeverLosesTheWinner) {
   }
 }
 
+// The best of a row for every number of places, with their scores.
+TEST_P(SamplerTargetTest, FindsTheReferencesBestTokens) {
+  std::mt19937 rng(23);
+  SamplingScratch scratch;
+  int several = 0;
+  for (int trial = 0; trial < 4000; ++trial) {
+    const int vocab_size = Pick(rng, {1, 2, 7, 63, 64, 65, 300, 1500});
+    const SamplingParams params = RandomParams(rng);
+    const std::vector<float> logits = trial % 2 == 0
+                                          ? RandomLogits(&rng, vocab_size)
+                                          : HardLogits(&rng, vocab_size);
+    const std::vector<int32_t> tokens = {
+        static_cast<int32_t>(rng() % static_cast<unsigned>(vocab_size))};
+    const int position = static_cast<int>(rng() % 100000);
+    Sampler sampler(params, vocab_size, {}, &scratch);
+    std::vector<Candidate> expected =
+        ReferenceTop(params, logits, vocab_size, position, tokens, 0);
+    const int places = 1 + static_cast<int>(rng() % kMaxCandidates);
+    std::vector<Candidate> top(static_cast<size_t>(places));
+    const int count = sampler.SampleTop(logits, position, HistoryOf(tokens, 0),
+                                        absl::MakeSpan(top));
+    ASSERT_GE(count, 1);
+    top.resize(static_cast<size_t>(count));
+    EXPECT_EQ(top[0].id,
+              sampler.Sample(logits, position, HistoryOf(tokens, 0)));
+    // Beside an infinite value there is nothing to race for.
+    if (!expected.empty() && !std::isfinite(expected[0].score)) continue;
+    if (expected.empty()) expected.emplace_back();
+    expected.resize(std::min(expected.size(), static_cast<size_t>(places)));
+    several += expected.size() > 1 ? 1 : 0;
+    ASSERT_EQ(top, expected) << "trial " << trial << ", " << places
+                             << " places, " << vocab_size << " tokens";
+  }
+  EXPECT_GT(several, 1000);
+}
+
 // Samplers of different vocabularies and parameters take turns in one memory.
 TEST(SamplerTest, SharedScratchCarriesNothingFromOneToTheNext) {
   std::mt19937 rng(8);

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "kernels/backend.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "nlohmann/json.hpp"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -40,7 +40,7 @@ std::vector<std::string> Prompts() {
 }
 
 // The most probable token each time; the first of equals.
-std::vector<int32_t> Continue(LlamaModel& model,
+std::vector<int32_t> Continue(LanguageModel& model,
                               std::vector<int32_t> token_ids) {
   auto sequence =
       *model.NewSequence(static_cast<int>(token_ids.size()) + kTokens);
@@ -79,7 +79,7 @@ TEST_P(SimdTargetsTest, TheBundledModelSaysWhatHuggingFaceSays) {
   for (const int64_t target : kernels::SupportedSimdTargets()) {
     const kernels::ForcedTarget forced(target);
     const auto backend = kernels::MakeBackend("cpu");
-    const auto model = LlamaModel::Load(folder, backend.get(), {1 << 24, {}});
+    const auto model = LoadModel(folder, backend.get(), {1 << 24, {}});
     ASSERT_TRUE(model.ok()) << model.status();
     for (int i = first; i < first + kPromptsEach; ++i) {
       EXPECT_EQ(Continue(**model, prompts[i]), expected[i])

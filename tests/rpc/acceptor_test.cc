@@ -140,6 +140,23 @@ TEST(AcceptorTest, ConnectionsBeyondTheLimitAreClosedUntilOthersGo) {
   EXPECT_TRUE(welcome);
 }
 
+TEST(AcceptorTest, ClosedConnectionsAreForgottenThoughNoneFollows) {
+  const auto connections = std::make_shared<Connections>();
+  const auto acceptor = *Acceptor::Bind({.listen = "127.0.0.1:0",
+                                         .max_connections = 4,
+                                         .sweep_period = absl::Milliseconds(10),
+                                         .connections = connections});
+  acceptor->Start([](int, int fd) { close(fd); });
+  RawClient client;
+  client.Connect(absl::StrCat("127.0.0.1:", acceptor->port()));
+  EXPECT_FALSE(client.IsWelcome());  // so it was accepted
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (connections->size() > 0 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(connections->size(), 0u);
+}
+
 // Another file may have the number of a connection that is closed.
 TEST(AcceptorTest, ANumberThatIsInUseAgainIsNoConnection) {
   const auto server = *RpcServer::Start(Limited(1), {});

@@ -1,11 +1,16 @@
 #include "common/rpc/connections.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/server_context.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -99,9 +104,88 @@ TEST_F(ConnectionsTest, AreForgottenWhenTheyAreClosed) {
     absl::SleepFor(absl::Milliseconds(1));
   }
   EXPECT_FALSE(connections_->Received(service_.peer()).has_value());
-  EXPECT_EQ(connections_->size(), 1u);
   connections_->Sweep();
   EXPECT_EQ(connections_->size(), 0u);
+}
+
+// Two connected ends: the accepted one has a peer with a port.
+class Loopback {
+ public:
+  explicit Loopback(int listener) : client_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    socklen_t size = sizeof(address);
+    getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+    EXPECT_EQ(connect(client_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    accepted_ = accept(listener, nullptr, nullptr);
+    EXPECT_GE(accepted_, 0);
+  }
+  ~Loopback() {
+    close(client_);
+    close(accepted_);
+  }
+  Loopback(const Loopback&) = delete;
+  Loopback& operator=(const Loopback&) = delete;
+  int fd() const { return accepted_; }
+  std::string peer() const {
+    sockaddr_in address = {};
+    socklen_t size = sizeof(address);
+    getsockname(client_, reinterpret_cast<sockaddr*>(&address), &size);
+    return absl::StrCat("ipv4:127.0.0.1:", ntohs(address.sin_port));
+  }
+
+ private:
+  const int client_;
+  int accepted_ = -1;
+};
+
+class Listener {
+ public:
+  Listener() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+              0);
+    EXPECT_EQ(listen(fd_, 16), 0);
+  }
+  ~Listener() { close(fd_); }
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+// Thousands that come and go between two sweeps leave nothing.
+TEST(ConnectionTableTest, ADescriptorIsOneConnectionAtATime) {
+  const Listener listener;
+  Connections connections;
+  int first_fd = -1;
+  std::string last_peer;
+  for (int i = 0; i < 3; ++i) {
+    const Loopback connection(listener.fd());
+    if (i == 0) first_fd = connection.fd();
+    ASSERT_EQ(connection.fd(), first_fd);  // the lowest that is free
+    connections.Add(connection.fd());
+    EXPECT_EQ(connections.size(), 1u);
+    EXPECT_TRUE(connections.Received(connection.peer()).has_value());
+    if (!last_peer.empty()) {
+      EXPECT_FALSE(connections.Received(last_peer).has_value());
+    }
+    last_peer = connection.peer();
+  }
+  EXPECT_FALSE(connections.Received(last_peer).has_value());
+  connections.Sweep();
+  EXPECT_EQ(connections.size(), 0u);
+}
+
+TEST(ConnectionTableTest, WhatIsNoPeerOfTcpIsUnknown) {
+  const Connections connections;
+  for (const char* peer :
+       {"", "unix:", "unix:/tmp/x", "ipv4:", "ipv4:127.0.0.1",
+        "ipv4:127.0.0.1:70000", "ipv4:1.2.3:4", "ipv6:::1:4", "ipv6:[::1]",
+        "ipv6:[fe80::1%eth0]:4", "ipv6:%5B::1:4"}) {
+    EXPECT_FALSE(connections.Received(peer).has_value()) << peer;
+  }
 }
 
 }  // namespace

@@ -19,9 +19,9 @@ class FakePublisher final : public worker::TensorPublisher {
   bool HasReaders(uint64_t channel) const override {
     return readers.count(channel) > 0;
   }
-  void Publish(worker::Tensor tensor) override {
+  void Publish(const worker::Tensor& tensor) override {
     EXPECT_TRUE(HasReaders(tensor.tag.channel)) << "made for nobody";
-    published.push_back(std::move(tensor));
+    published.push_back(tensor.OnHost());
   }
   std::set<uint64_t> readers;
   std::vector<worker::Tensor> published;
@@ -31,7 +31,7 @@ class FakePublisher final : public worker::TensorPublisher {
 class CountingModel final : public nacre::testing::TableModel {
  public:
   using TableModel::TableModel;
-  absl::Span<const float> final_hidden() override {
+  kernels::FloatView final_hidden() override {
     ++num_asked;
     return TableModel::final_hidden();
   }
@@ -62,7 +62,7 @@ void ExpectStateOf(const TargetFixture& fixture, const worker::Tensor& tensor,
   EXPECT_EQ(tensor.tag.layer, 0);
   EXPECT_TRUE(tensor.tag.after_norm);
   EXPECT_EQ(tensor.shape, std::vector<int>{16});
-  EXPECT_EQ(tensor.values,
+  EXPECT_EQ(tensor.values.host(),
             fixture.model.Logits(absl::MakeConstSpan(tokens).first(
                 static_cast<size_t>(tensor.tag.position) + 1)));
 }

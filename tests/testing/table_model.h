@@ -100,10 +100,10 @@ class TableModel : public model::LanguageModel {
     return std::make_unique<TableSequence>(this, max_length);
   }
 
-  absl::Span<const float> final_hidden() override {
+  kernels::FloatView final_hidden() override {
     NACRE_CHECK(next_.empty(), "hidden states of a step with next draws");
-    return options_.shows_hidden ? absl::MakeConstSpan(hidden_)
-                                 : absl::Span<const float>();
+    if (!options_.shows_hidden) return {};
+    return kernels::FloatView(hidden_);
   }
   bool draws_tokens() const override { return options_.draws_tokens; }
   absl::Span<const int32_t> drawn_tokens() const override { return drawn_; }

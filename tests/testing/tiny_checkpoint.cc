@@ -10,38 +10,26 @@
 #include "common/check.h"
 #include "common/philox.h"
 #include "gtest/gtest.h"
+#include "model/config.h"
+#include "model/expected_tensors.h"
 #include "model/safetensors_writer.h"
 #include "nlohmann/json.hpp"
 
 namespace nacre::testing {
 namespace {
 
-using model::TensorSpec;
+using model::ExpectedTensor;
+using model::ExpectedTensors;
 
-std::vector<TensorSpec> Tensors(const TinyCheckpoint& shape) {
-  const int64_t hidden = shape.hidden_size;
-  const int64_t inter = shape.intermediate_size;
-  const int64_t q = int64_t{shape.num_attention_heads} * shape.head_dim;
-  const int64_t kv = int64_t{shape.num_key_value_heads} * shape.head_dim;
-  std::vector<TensorSpec> tensors;
-  const auto add = [&](const std::string& name, std::vector<int64_t> dims) {
-    tensors.push_back({name + ".weight", shape.dtype, std::move(dims)});
-  };
-  add("model.embed_tokens", {shape.vocab_size, hidden});
-  for (int i = 0; i < shape.num_hidden_layers; ++i) {
-    const std::string prefix = "model.layers." + std::to_string(i) + ".";
-    add(prefix + "input_layernorm", {hidden});
-    add(prefix + "self_attn.q_proj", {q, hidden});
-    add(prefix + "self_attn.k_proj", {kv, hidden});
-    add(prefix + "self_attn.v_proj", {kv, hidden});
-    add(prefix + "self_attn.o_proj", {hidden, q});
-    add(prefix + "post_attention_layernorm", {hidden});
-    add(prefix + "mlp.gate_proj", {inter, hidden});
-    add(prefix + "mlp.up_proj", {inter, hidden});
-    add(prefix + "mlp.down_proj", {hidden, inter});
+// The embedding, the layers, the rest.
+std::vector<ExpectedTensor> Tensors(const model::ModelConfig& config) {
+  const auto outside = ExpectedTensors::OutsideLayers(config);
+  std::vector<ExpectedTensor> tensors(outside.begin(), outside.begin() + 1);
+  for (int i = 0; i < config.num_hidden_layers; ++i) {
+    const auto layer = ExpectedTensors::OfLayer(config, i);
+    tensors.insert(tensors.end(), layer.begin(), layer.end());
   }
-  add("model.norm", {hidden});
-  if (!shape.tie_word_embeddings) add("lm_head", {shape.vocab_size, hidden});
+  tensors.insert(tensors.end(), outside.begin() + 1, outside.end());
   return tensors;
 }
 
@@ -84,7 +72,7 @@ std::string ReadFile(const std::string& path) {
 
 void WriteTinyCheckpoint(const TinyCheckpoint& shape, const std::string& dir) {
   const nlohmann::ordered_json config = {
-      {"architectures", {"LlamaForCausalLM"}},
+      {"architectures", {shape.architecture}},
       {"hidden_act", "silu"},
       {"hidden_size", shape.hidden_size},
       {"intermediate_size", shape.intermediate_size},
@@ -99,24 +87,30 @@ void WriteTinyCheckpoint(const TinyCheckpoint& shape, const std::string& dir) {
       {"eos_token_id", 2}};
   WriteFile(dir + "/config.json", config.dump(1));
 
-  const std::vector<TensorSpec> tensors = Tensors(shape);
+  const auto parsed = model::ParseConfig(config.dump());
+  NACRE_CHECK(parsed.ok(), "a test checkpoint that is not supported");
+  const std::vector<ExpectedTensor> tensors = Tensors(*parsed);
+  std::vector<model::TensorSpec> specs;
+  for (const ExpectedTensor& tensor : tensors) {
+    specs.push_back({tensor.name, shape.dtype, tensor.shape});
+  }
   auto writer =
-      model::SafetensorsWriter::Create(dir + "/model.safetensors", tensors);
+      model::SafetensorsWriter::Create(dir + "/model.safetensors", specs);
   NACRE_CHECK(writer.ok(), "a test checkpoint cannot be written");
   uint32_t counter = 0;
-  for (const TensorSpec& tensor : tensors) {
+  for (const ExpectedTensor& tensor : tensors) {
     int64_t count = 1;
     for (const int64_t dim : tensor.shape) count *= dim;
-    // Norms near 1; matrices so that activations keep their size.
-    const bool is_norm = tensor.shape.size() == 1;
+    // Norms and biases near 1; matrices so that activations keep their size.
+    const bool is_vector = tensor.shape.size() == 1;
     const float scale =
-        is_norm ? 0.2f
-                : std::sqrt(3.0f / static_cast<float>(tensor.shape.back()));
+        is_vector ? 0.2f
+                  : std::sqrt(3.0f / static_cast<float>(tensor.shape.back()));
     for (int64_t i = 0; i < count; ++i) {
       const uint32_t bits = Philox4x32(
           {counter++, 0, 0, 0}, {static_cast<uint32_t>(shape.seed), 7})[0];
       const float uniform = static_cast<float>(bits >> 8) * 0x1p-23f - 1.0f;
-      const float value = (is_norm ? 1.0f : 0.0f) + scale * uniform;
+      const float value = (is_vector ? 1.0f : 0.0f) + scale * uniform;
       const uint16_t half = shape.dtype == kernels::DType::kBF16
                                 ? kernels::ToBF16(value)
                                 : ToF16(value);

@@ -14,6 +14,7 @@ namespace nacre::testing {
 
 // Awkward on purpose: nothing is a multiple of a vector or a block.
 struct TinyCheckpoint {
+  std::string architecture = "LlamaForCausalLM";
   int hidden_size = 52;
   int intermediate_size = 100;
   int num_hidden_layers = 2;

@@ -11,7 +11,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
+#include "nlohmann/json.hpp"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::tools {
@@ -27,7 +28,7 @@ using ::testing::HasSubstr;
 // The logits of all rows of `tokens`.
 std::vector<float> LogitsOf(const std::string& dir, kernels::Backend* backend,
                             const std::vector<int32_t>& tokens) {
-  auto model = model::LlamaModel::Load(dir, backend, {1 << 24, {}});
+  auto model = model::LoadModel(dir, backend, {1 << 24, {}});
   EXPECT_TRUE(model.ok()) << model.status();
   auto sequence = (*model)->NewSequence(static_cast<int>(tokens.size()));
   EXPECT_TRUE(sequence.ok()) << sequence.status();
@@ -85,6 +86,16 @@ TEST_P(InflateBitsTest, LogitsOfSmallModelsKeepTheirBits) {
   }
 }
 
+TEST_P(InflateBitsTest, LogitsOfEveryFamilyKeepTheirBits) {
+  for (const char* architecture : {"MistralForCausalLM", "Qwen2ForCausalLM"}) {
+    TinyCheckpoint shape;
+    shape.architecture = architecture;
+    const std::string dir = TestFolder("in");
+    WriteTinyCheckpoint(shape, dir);
+    ExpectSameLogits(dir, 4, 100 + 64);
+  }
+}
+
 TEST_P(InflateBitsTest, LogitsOfTheBundledModelsKeepTheirBits) {
   ExpectSameLogits(std::string(NACRE_MODELS) + "/target", 8, 688 + 3 * 64);
   ExpectSameLogits(std::string(NACRE_MODELS) + "/draft", 3, 344 + 5 * 64);
@@ -108,6 +119,21 @@ class InflateTest : public ::testing::Test {
 
   InflateOptions options_;
 };
+
+// Config files that name the type of each layer name those of the added ones.
+TEST_F(InflateTest, AddedLayersAreOfTheLastOnesType) {
+  TinyCheckpoint shape;
+  shape.architecture = "Qwen2ForCausalLM";
+  WriteTinyCheckpoint(shape, options_.in_dir);
+  const std::string path = options_.in_dir + "/config.json";
+  auto config = nlohmann::json::parse(ReadFile(path));
+  config["layer_types"] = std::vector<std::string>(2, "full_attention");
+  WriteFile(path, config.dump());
+  ASSERT_TRUE(InflateCheckpoint(options_).ok());
+  config = nlohmann::json::parse(ReadFile(options_.out_dir + "/config.json"));
+  EXPECT_EQ(config["layer_types"],
+            nlohmann::json(std::vector<std::string>(3, "full_attention")));
+}
 
 TEST_F(InflateTest, WritesANewConfigAndCopiesTheTokenizer) {
   WriteFile(options_.in_dir + "/tokenizer.model", "pieces");

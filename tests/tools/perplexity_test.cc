@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "tests/testing/tiny_checkpoint.h"
 #include "tokenizer/tokenizer.h"
 
@@ -45,8 +45,7 @@ TEST(PerplexityTest, IsTheMeanOfTheNegativeLogarithms) {
   const auto tokenizer = tokenizer::LoadTokenizer(kTarget);
   ASSERT_TRUE(tokenizer.ok());
   const auto backend = *kernels::CreateBackend({});
-  const auto model =
-      model::LlamaModel::Load(kTarget, backend.get(), {1 << 26, {}});
+  const auto model = model::LoadModel(kTarget, backend.get(), {1 << 26, {}});
   ASSERT_TRUE(model.ok()) << model.status();
   const size_t vocab = static_cast<size_t>((*model)->info().vocab_size);
   double nll = 0;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "tests/testing/in_process_pair.h"
 
 namespace nacre::worker {
@@ -23,8 +23,8 @@ using speculation::Method;
 class CountingModel : public model::LanguageModel {
  public:
   CountingModel(const std::string& name, kernels::Backend* backend) {
-    auto loaded = model::LlamaModel::Load(std::string(NACRE_MODELS "/") + name,
-                                          backend, {4 << 20, {}});
+    auto loaded = model::LoadModel(std::string(NACRE_MODELS "/") + name,
+                                   backend, {4 << 20, {}});
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     model_ = *std::move(loaded);
   }
@@ -52,16 +52,14 @@ class CountingModel : public model::LanguageModel {
   model::QueuedSteps queued_steps() const override {
     return model_->queued_steps();
   }
-  absl::Span<const float> final_hidden() override {
-    return model_->final_hidden();
-  }
+  kernels::FloatView final_hidden() override { return model_->final_hidden(); }
 
   bool lets_draw = true;
   int64_t logits_copied = 0;
   int64_t draws = 0;
 
  private:
-  std::unique_ptr<model::LlamaModel> model_;
+  std::unique_ptr<model::LanguageModel> model_;
 };
 
 std::unique_ptr<kernels::Backend> MakeCuda() {

@@ -11,7 +11,7 @@
 
 #include "draft_worker/draft_engine.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "target_worker/target_engine.h"
 #include "tests/testing/allocation_counter.h"
 
@@ -46,13 +46,13 @@ SamplingParams Sampling(int session) {
   return sampling;
 }
 
-std::unique_ptr<model::LlamaModel> Load(const char* name,
-                                        kernels::Backend* backend) {
-  model::LlamaModelOptions options;
+std::unique_ptr<model::LanguageModel> Load(const char* name,
+                                           kernels::Backend* backend) {
+  model::ModelOptions options;
   options.kv_cache_bytes = 64 << 20;
   options.prefix_cache = true;
-  auto model = model::LlamaModel::Load(std::string(NACRE_MODELS "/") + name,
-                                       backend, options);
+  auto model =
+      model::LoadModel(std::string(NACRE_MODELS "/") + name, backend, options);
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "tests/testing/in_process_pair.h"
 
 namespace nacre::worker {
 namespace {
 
-using model::LlamaModel;
+using model::LanguageModel;
 using nacre::testing::GenerateAlone;
 using nacre::testing::InProcessPair;
 using nacre::testing::PairRequest;
@@ -21,13 +21,13 @@ using nacre::testing::PairRequest;
 // By the type of keys and values.
 class PrefixCacheTest : public ::testing::TestWithParam<const char*> {
  protected:
-  std::unique_ptr<LlamaModel> Load(const char* name, int64_t kv_bytes,
-                                   bool prefix_cache) {
-    model::LlamaModelOptions options;
+  std::unique_ptr<LanguageModel> Load(const char* name, int64_t kv_bytes,
+                                      bool prefix_cache) {
+    model::ModelOptions options;
     options.kv_cache_bytes = kv_bytes;
     options.prefix_cache = prefix_cache;
-    auto model = LlamaModel::Load(std::string(NACRE_MODELS "/") + name,
-                                  backend_.get(), options);
+    auto model = LoadModel(std::string(NACRE_MODELS "/") + name, backend_.get(),
+                           options);
     EXPECT_TRUE(model.ok()) << model.status();
     return *std::move(model);
   }

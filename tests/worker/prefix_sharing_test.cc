@@ -11,30 +11,30 @@
 
 #include "draft_worker/draft_engine.h"
 #include "kernels/backend_factory.h"
-#include "model/llama_model.h"
+#include "model/load_model.h"
 #include "target_worker/target_engine.h"
 #include "tests/testing/in_process_pair.h"
 
 namespace nacre::worker {
 namespace {
 
-using model::LlamaModel;
+using model::LanguageModel;
 using nacre::testing::GenerateAlone;
 using nacre::testing::PairRequest;
 
-constexpr int kBlock = 16;
+constexpr int kSharedBlock = 16;
 constexpr int kMaxTokens = 6;
 
 // By the type of keys and values.
 class PrefixSharingTest : public ::testing::TestWithParam<const char*> {
  protected:
-  std::unique_ptr<LlamaModel> Load(const char* name, bool prefix_cache,
-                                   int64_t kv_bytes = 64 << 20) {
-    model::LlamaModelOptions options;
+  std::unique_ptr<LanguageModel> Load(const char* name, bool prefix_cache,
+                                      int64_t kv_bytes = 64 << 20) {
+    model::ModelOptions options;
     options.kv_cache_bytes = kv_bytes;
     options.prefix_cache = prefix_cache;
-    auto model = LlamaModel::Load(std::string(NACRE_MODELS "/") + name,
-                                  backend_.get(), options);
+    auto model = LoadModel(std::string(NACRE_MODELS "/") + name, backend_.get(),
+                           options);
     EXPECT_TRUE(model.ok()) << model.status();
     return *std::move(model);
   }
@@ -155,7 +155,7 @@ target_worker::TargetCommands OpenAll(
 
 TEST_P(PrefixSharingTest, ChoicesOfAColdPromptCostAboutOnePrefill) {
   const auto plain = Load("target", false);
-  const std::vector<int32_t> prompt = Prompt(6 * kBlock + 5);
+  const std::vector<int32_t> prompt = Prompt(6 * kSharedBlock + 5);
   const int rows = static_cast<int>(prompt.size()) - 1;
   const auto choices = Choices(prompt, 4);
   for (const StepBudget& budget :
@@ -174,9 +174,9 @@ TEST_P(PrefixSharingTest, ChoicesOfAColdPromptCostAboutOnePrefill) {
       }
       // The oldest computes all, the others what is no full block.
       EXPECT_EQ(target.told.all_prefilled(),
-                cache ? rows + 3 * (rows % kBlock) : 4 * rows);
+                cache ? rows + 3 * (rows % kSharedBlock) : 4 * rows);
       EXPECT_EQ(target.stats().prefix_hits,
-                cache ? 3u * 6u * static_cast<unsigned>(kBlock) : 0u);
+                cache ? 3u * 6u * static_cast<unsigned>(kSharedBlock) : 0u);
       target.Push({.close = {1, 2, 3, 4}});
       target.Run();
       EXPECT_EQ(model->kv_free_tokens(), free);
@@ -187,7 +187,7 @@ TEST_P(PrefixSharingTest, ChoicesOfAColdPromptCostAboutOnePrefill) {
 // At any step of its prefill: the next one goes on where it was.
 TEST_P(PrefixSharingTest, WhenTheOneThatComputesGoesTheOthersLoseNothing) {
   const auto plain = Load("target", false);
-  const std::vector<int32_t> prompt = Prompt(5 * kBlock + 3);
+  const std::vector<int32_t> prompt = Prompt(5 * kSharedBlock + 3);
   const int rows = static_cast<int>(prompt.size()) - 1;
   const auto choices = Choices(prompt, 3);
   for (int steps = 0; steps <= 5; ++steps) {
@@ -204,7 +204,7 @@ TEST_P(PrefixSharingTest, WhenTheOneThatComputesGoesTheOthersLoseNothing) {
       EXPECT_EQ(target.told.cached[id] + target.told.prefilled[id], rows);
     }
     // Once, but for what was no full block when the first one went.
-    EXPECT_LE(target.told.all_prefilled(), rows + 2 * kBlock);
+    EXPECT_LE(target.told.all_prefilled(), rows + 2 * kSharedBlock);
     target.Push({.close = {2, 3}});
     target.Run();
     EXPECT_EQ(model->kv_free_tokens(), free);
@@ -215,18 +215,18 @@ TEST_P(PrefixSharingTest, WhenTheOneThatComputesGoesTheOthersLoseNothing) {
 // second one takes them over.
 TEST_P(PrefixSharingTest, WhatWasEvictedIsComputedAgain) {
   const auto plain = Load("target", false);
-  const std::vector<int32_t> prompt = Prompt(3 * kBlock + 3);
+  const std::vector<int32_t> prompt = Prompt(3 * kSharedBlock + 3);
   const auto choices = Choices(prompt, 2);
   PairRequest other;
-  other.prompt = Prompt(3 * kBlock + 3, /*kind=*/1);
+  other.prompt = Prompt(3 * kSharedBlock + 3, /*kind=*/1);
   other.max_tokens = kMaxTokens;
   // Room for two of them.
   constexpr int kBlocks = 4;
   const auto probe = Load("target", true);
   const int64_t bytes_per_token = (int64_t{64} << 20) / probe->kv_free_tokens();
   const auto model =
-      Load("target", true, 2 * kBlocks * kBlock * bytes_per_token);
-  ASSERT_EQ(model->kv_free_tokens(), 2 * kBlocks * kBlock);
+      Load("target", true, 2 * kBlocks * kSharedBlock * bytes_per_token);
+  ASSERT_EQ(model->kv_free_tokens(), 2 * kBlocks * kSharedBlock);
   Target target(model.get(), {});
   target.Push(OpenAll(choices));
   ASSERT_TRUE(target.Step());
@@ -246,9 +246,10 @@ TEST_P(PrefixSharingTest, AYoungerOneThatIsFasterHelpsTheOlder) {
   const auto plain = Load("target", false);
   const auto model = Load("target", true);
   // The first two differ from each other at once: both are computed.
-  std::map<uint64_t, PairRequest> choices = Choices(Prompt(9 * kBlock + 2), 3);
-  choices[1].prompt = Prompt(9 * kBlock + 2, /*kind=*/1);
-  choices[3].prompt.resize(4 * kBlock + 2);
+  std::map<uint64_t, PairRequest> choices =
+      Choices(Prompt(9 * kSharedBlock + 2), 3);
+  choices[1].prompt = Prompt(9 * kSharedBlock + 2, /*kind=*/1);
+  choices[3].prompt.resize(4 * kSharedBlock + 2);
   Target target(model.get(), {.max_rows = 40, .prefill_chunk = 40});
   target.Push(OpenAll(choices));
   target.Run();
@@ -258,14 +259,14 @@ TEST_P(PrefixSharingTest, AYoungerOneThatIsFasterHelpsTheOlder) {
               static_cast<int>(request.prompt.size()) - 1);
   }
   EXPECT_EQ(target.told.cached[1], 0);
-  EXPECT_GE(target.told.cached[2] + target.told.cached[3], 4 * kBlock);
+  EXPECT_GE(target.told.cached[2] + target.told.cached[3], 4 * kSharedBlock);
 }
 
 // As after the loss of a target: another computes at once what was computed row
 // by row, and goes on where that one was.
 TEST_P(PrefixSharingTest, AReopenedSessionGoesOnWithTheSameTokens) {
   const auto plain = Load("target", false);
-  const auto requests = Choices(Prompt(4 * kBlock + 1), 1);
+  const auto requests = Choices(Prompt(4 * kSharedBlock + 1), 1);
   const PairRequest& request = requests.at(1);
   const std::vector<int32_t> whole = GenerateAlone(*plain, request);
   const auto model = Load("target", true);
@@ -285,7 +286,7 @@ TEST_P(PrefixSharingTest, AReopenedSessionGoesOnWithTheSameTokens) {
 }
 
 TEST_P(PrefixSharingTest, DraftsComputeACommonPromptOnceToo) {
-  const std::vector<int32_t> prompt = Prompt(6 * kBlock + 5);
+  const std::vector<int32_t> prompt = Prompt(6 * kSharedBlock + 5);
   const int rows = static_cast<int>(prompt.size()) - 1;
   std::map<bool, std::map<uint64_t, std::vector<int32_t>>> drafted;
   for (const bool cache : {true, false}) {
@@ -325,9 +326,9 @@ TEST_P(PrefixSharingTest, DraftsComputeACommonPromptOnceToo) {
       EXPECT_EQ(drafted[cache][id].size(), 4u);
       // What is less than a block shares a forward with the first token.
       EXPECT_GE(told.cached[id] + told.prefilled[id],
-                cache ? 6 * kBlock : rows);
+                cache ? 6 * kSharedBlock : rows);
     }
-    EXPECT_LE(told.all_prefilled(), cache ? rows + 3 * kBlock : 4 * rows);
+    EXPECT_LE(told.all_prefilled(), cache ? rows + 3 * kSharedBlock : 4 * rows);
     EXPECT_EQ(engine.stats().prefix_hits, cache ? 3u * 6u * 16u : 0u);
   }
   EXPECT_EQ(drafted[true], drafted[false]);

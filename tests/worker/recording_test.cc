@@ -23,7 +23,7 @@ using nacre::testing::PairRequest;
 using nacre::testing::TableModel;
 using nacre::testing::TableModelOptions;
 
-constexpr int kMaxTokens = 60;
+constexpr int kAnswerTokens = 60;
 
 // Of one answer with `sd` and chunks of `window`.
 std::string Record(uint64_t seed, int window, bool gate_timeouts) {
@@ -39,7 +39,7 @@ std::string Record(uint64_t seed, int window, bool gate_timeouts) {
                        {gate_timeouts, features.get(), 50'000'000});
     PairRequest request;
     request.prompt = {3, 7, 1};
-    request.max_tokens = kMaxTokens;
+    request.max_tokens = kAnswerTokens;
     request.method = speculation::Method::kSd;
     request.window = window;
     EXPECT_EQ(pair.Generate(request),
@@ -81,7 +81,7 @@ TEST(RecordingTest, ChunksOfAFewLengthsLeaveNothingOut) {
     }
   }
   // The last token is the target's own.
-  EXPECT_EQ(positions.size(), static_cast<size_t>(kMaxTokens - 1));
+  EXPECT_EQ(positions.size(), static_cast<size_t>(kAnswerTokens - 1));
 }
 
 }  // namespace

@@ -5,138 +5,112 @@
 #include <random>
 
 #include "common/check.h"
-#include "tools/calibrate/training_math.h"
 
 namespace nacre::tools {
+
 namespace {
 
 using speculation::CaliTsModel;
-
-class SquareMean {
- public:
-  void Add(absl::Span<const float> values) {
-    for (const float value : values) sum_ += static_cast<double>(value) * value;
-    count_ += values.size();
-  }
-  double Root() const {
-    return sum_ > 0.0 ? std::sqrt(sum_ / static_cast<double>(count_)) : 1.0;
-  }
-
- private:
-  double sum_ = 0.0;
-  size_t count_ = 0;
-};
 
 }  // namespace
 
 CaliTsScale ScaleOf(absl::Span<const CaliTsExample> examples) {
   NACRE_CHECK(!examples.empty(), "the scale of no example");
-  SquareMean target;
-  SquareMean draft;
+  RootMeanSquare target;
+  RootMeanSquare draft;
   for (const CaliTsExample& example : examples) {
     target.Add(example.target_state);
     draft.Add(example.draft_state);
   }
-  return {target.Root(), draft.Root()};
+  return {target.value(), draft.value()};
 }
 
 CaliTsNetwork::CaliTsNetwork(int target_size, int draft_size, CaliTsScale scale,
                              uint64_t seed)
-    : target_size_(static_cast<size_t>(target_size)),
-      draft_size_(static_cast<size_t>(draft_size)),
+    : target_size_(target_size),
+      draft_size_(draft_size),
       scale_(scale),
-      target_(target_size_),
-      mixed_(target_size_ + draft_size_) {
+      target_(target_size),
+      mixed_(target_size + draft_size) {
   NACRE_CHECK(target_size >= 1 && draft_size >= 1 && scale.target > 0.0 &&
                   scale.draft > 0.0,
               "a model of states without numbers, or that are 0");
-  parameters_.assign(mix(2), 0.0);
+  parameters_.setZero(mix(2));
   for (int step = 0; step < CaliTsModel::kSteps; ++step) {
-    for (size_t i = 0; i < target_size_; ++i) {
-      parameters_[step_weights(step) + i * target_size_ + i] = 1.0;
-    }
+    Eigen::Map<RowMatrix>(&parameters_[step_weights(step)], target_size_,
+                          target_size_)
+        .setIdentity();
   }
   std::mt19937_64 random(seed);
-  const double spread = std::sqrt(1.0 / static_cast<double>(mixed_.size()));
-  for (size_t i = mix(0); i < mix(2); ++i) {
-    parameters_[i] = spread * Normal(random);
-  }
+  FillNormal(1.0 / static_cast<double>(mixed_.size()), random,
+             parameters_.tail(2 * mixed_.size()));
 }
 
-size_t CaliTsNetwork::step_weights(int step) const {
-  // Those of the tenth token serve all behind it.
+Eigen::Index CaliTsNetwork::step_weights(int step) const {
+  // Those of the tenth token serve all after it.
   const int last = CaliTsModel::kSteps - 1;
-  return static_cast<size_t>(std::min(step, last)) * target_size_ *
-         target_size_;
+  return std::min(step, last) * target_size_ * target_size_;
 }
 
-size_t CaliTsNetwork::mix(size_t row) const {
-  return static_cast<size_t>(CaliTsModel::kSteps) * target_size_ *
-             target_size_ +
+Eigen::Index CaliTsNetwork::mix(Eigen::Index row) const {
+  return CaliTsModel::kSteps * target_size_ * target_size_ +
          row * mixed_.size();
 }
 
 double CaliTsNetwork::Forward(const CaliTsExample& example) {
-  NACRE_CHECK(example.target_state.size() == target_size_ &&
-                  example.draft_state.size() == draft_size_ &&
+  const auto target = example.target_state;
+  const auto draft = example.draft_state;
+  NACRE_CHECK(target.size() == static_cast<size_t>(target_size_) &&
+                  draft.size() == static_cast<size_t>(draft_size_) &&
                   example.step >= 0,
               "states of other models");
-  for (size_t i = 0; i < target_size_; ++i) {
-    target_[i] = example.target_state[i] / scale_.target;
-  }
-  const double* weights = &parameters_[step_weights(example.step)];
-  for (size_t i = 0; i < target_size_; ++i) {
-    mixed_[i] = DotOf(weights + i * target_size_, target_.data(), target_size_);
-  }
-  for (size_t i = 0; i < draft_size_; ++i) {
-    mixed_[target_size_ + i] = example.draft_state[i] / scale_.draft;
-  }
-  return DotOf(&parameters_[mix(1)], mixed_.data(), mixed_.size()) -
-         DotOf(&parameters_[mix(0)], mixed_.data(), mixed_.size());
+  using State = Eigen::Map<const Eigen::VectorXf>;
+  target_ = State(target.data(), target_size_).cast<double>() / scale_.target;
+  const Eigen::Map<const RowMatrix> weights(
+      &parameters_[step_weights(example.step)], target_size_, target_size_);
+  mixed_.head(target_size_).noalias() = weights * target_;
+  mixed_.tail(draft_size_) =
+      State(draft.data(), draft_size_).cast<double>() / scale_.draft;
+  return (parameters_.segment(mix(1), mixed_.size()) -
+          parameters_.segment(mix(0), mixed_.size()))
+      .dot(mixed_);
 }
 
-double CaliTsNetwork::Loss(const CaliTsExample& example) {
-  return CrossEntropy(Forward(example), example.accepted);
+WeightedLoss CaliTsNetwork::Loss(const CaliTsExample& example) {
+  return {CrossEntropy(Forward(example), example.accepted), 1.0};
 }
 
-double CaliTsNetwork::MeanLoss(absl::Span<const CaliTsExample> examples) {
-  NACRE_CHECK(!examples.empty(), "the loss of no example");
-  double sum = 0.0;
-  for (const CaliTsExample& example : examples) sum += Loss(example);
-  return sum / static_cast<double>(examples.size());
-}
-
-double CaliTsNetwork::AddGradient(const CaliTsExample& example,
-                                  std::vector<double>* gradient) {
+WeightedLoss CaliTsNetwork::AddGradient(const CaliTsExample& example,
+                                        Parameters* gradient) {
   NACRE_CHECK(gradient->size() == parameters_.size(),
               "a gradient of another size");
   const double logit = Forward(example);
   // Of the accepted logit; the rejected one's is its opposite.
   const double error = Sigmoid(logit) - (example.accepted ? 1.0 : 0.0);
-  AddScaled(-error, mixed_.data(), mixed_.size(), &(*gradient)[mix(0)]);
-  AddScaled(error, mixed_.data(), mixed_.size(), &(*gradient)[mix(1)]);
-  double* weights = &(*gradient)[step_weights(example.step)];
-  for (size_t i = 0; i < target_size_; ++i) {
-    const double moved_error =
-        error * (parameters_[mix(1) + i] - parameters_[mix(0) + i]);
-    AddScaled(moved_error, target_.data(), target_size_,
-              weights + i * target_size_);
-  }
-  return CrossEntropy(logit, example.accepted);
+  gradient->segment(mix(0), mixed_.size()) -= error * mixed_;
+  gradient->segment(mix(1), mixed_.size()) += error * mixed_;
+  // In place: the error of what was mixed of the target.
+  mixed_.head(target_size_) =
+      error * (parameters_.segment(mix(1), target_size_) -
+               parameters_.segment(mix(0), target_size_));
+  Eigen::Map<RowMatrix> weights(&(*gradient)[step_weights(example.step)],
+                                target_size_, target_size_);
+  weights.noalias() += mixed_.head(target_size_) * target_.transpose();
+  return {CrossEntropy(logit, example.accepted), 1.0};
 }
 
 speculation::CaliTsModel CaliTsNetwork::Weights() const {
   CaliTsModel model;
   model.target_size = static_cast<int>(target_size_);
   model.draft_size = static_cast<int>(draft_size_);
-  for (size_t i = 0; i < mix(0); ++i) {
-    model.step_weights.push_back(static_cast<float>(parameters_[i]));
-  }
-  for (size_t i = mix(0); i < mix(2); ++i) {
-    const bool of_target = (i - mix(0)) % mixed_.size() < target_size_;
-    model.mix.push_back(static_cast<float>(
-        parameters_[i] / (of_target ? scale_.target : scale_.draft)));
-  }
+  model.step_weights = Floats(parameters_.head(mix(0)));
+  // Of a state that is not scaled.
+  Eigen::Matrix<double, 2, Eigen::Dynamic, Eigen::RowMajor> mixes = Eigen::Map<
+      const Eigen::Matrix<double, 2, Eigen::Dynamic, Eigen::RowMajor>>(
+      &parameters_[mix(0)], 2, mixed_.size());
+  mixes.leftCols(target_size_) /= scale_.target;
+  mixes.rightCols(draft_size_) /= scale_.draft;
+  model.mix = Floats(mixes.reshaped<Eigen::RowMajor>());
   return model;
 }
 

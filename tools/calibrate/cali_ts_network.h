@@ -7,13 +7,12 @@
 #ifndef TOOLS_CALIBRATE_CALI_TS_NETWORK_H_
 #define TOOLS_CALIBRATE_CALI_TS_NETWORK_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "speculation/policies/cali_ts.h"
 #include "tools/calibrate/dataset.h"
+#include "tools/calibrate/training_math.h"
 
 namespace nacre::tools {
 
@@ -32,36 +31,34 @@ class CaliTsNetwork {
                 uint64_t seed);
 
   // step weights [kSteps, target_size, target_size], mix [2, target_size +
-  // draft_size], one behind the other.
-  std::vector<double>& parameters() { return parameters_; }
-  const std::vector<double>& parameters() const { return parameters_; }
+  // draft_size].
+  Parameters& parameters() { return parameters_; }
+  const Parameters& parameters() const { return parameters_; }
 
-  double Loss(const CaliTsExample& example);
-  // The mean over one or more.
-  double MeanLoss(absl::Span<const CaliTsExample> examples);
+  // Of weight 1.
+  WeightedLoss Loss(const CaliTsExample& example);
 
   // Adds d Loss / d parameters() to *gradient, of the same size; returns Loss.
-  double AddGradient(const CaliTsExample& example,
-                     std::vector<double>* gradient);
+  WeightedLoss AddGradient(const CaliTsExample& example, Parameters* gradient);
 
   // The same function of states that are not scaled.
   speculation::CaliTsModel Weights() const;
 
  private:
   // Where the parts of parameters_ begin.
-  size_t step_weights(int step) const;
-  size_t mix(size_t row) const;
+  Eigen::Index step_weights(int step) const;
+  Eigen::Index mix(Eigen::Index row) const;
 
   // Fills target_ and mixed_; the difference of the two logits.
   double Forward(const CaliTsExample& example);
 
-  const size_t target_size_;
-  const size_t draft_size_;
+  const Eigen::Index target_size_;
+  const Eigen::Index draft_size_;
   const CaliTsScale scale_;
-  std::vector<double> parameters_;
+  Parameters parameters_;
   // Of the last Forward: the target's state, scaled, and what is mixed.
-  std::vector<double> target_;  // [target_size]
-  std::vector<double> mixed_;   // [target_size + draft_size]
+  Eigen::VectorXd target_;  // [target_size]
+  Eigen::VectorXd mixed_;   // [target_size + draft_size]
 };
 
 }  // namespace nacre::tools

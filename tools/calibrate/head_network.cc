@@ -5,7 +5,6 @@
 #include <random>
 
 #include "common/check.h"
-#include "tools/calibrate/training_math.h"
 
 namespace nacre::tools {
 namespace {
@@ -15,14 +14,6 @@ double Silu(double x) { return x * Sigmoid(x); }
 double SiluSlope(double x) {
   const double s = Sigmoid(x);
   return s * (1.0 + x * (1.0 - s));
-}
-
-std::vector<float> Floats(const double* values, size_t count, double factor) {
-  std::vector<float> floats(count);
-  for (size_t i = 0; i < count; ++i) {
-    floats[i] = static_cast<float>(values[i] * factor);
-  }
-  return floats;
 }
 
 }  // namespace
@@ -36,54 +27,42 @@ WeightedLoss HeadLoss(double logit, double accepted) {
 
 double StateScaleOf(absl::Span<const StateExample> examples) {
   NACRE_CHECK(!examples.empty(), "the scale of no state");
-  double sum = 0.0;
-  size_t count = 0;
-  for (const StateExample& example : examples) {
-    for (const float value : example.state) {
-      sum += static_cast<double>(value) * value;
-    }
-    count += example.state.size();
-  }
-  const double scale = std::sqrt(sum / static_cast<double>(count));
-  return scale > 0.0 ? scale : 1.0;
+  RootMeanSquare scale;
+  for (const StateExample& example : examples) scale.Add(example.state);
+  return scale.value();
 }
 
 HeadNetwork::HeadNetwork(int size, int num_layers, double scale, uint64_t seed)
-    : size_(static_cast<size_t>(size)),
-      num_layers_(static_cast<size_t>(num_layers)),
+    : size_(size),
+      num_layers_(num_layers),
       scale_(scale),
-      input_error_(size_),
-      sum_error_(size_) {
+      inputs_(size, num_layers + 1),
+      sums_(size, num_layers),
+      input_error_(size),
+      sum_error_(size) {
   NACRE_CHECK(size >= 1 && num_layers >= 1 && scale > 0.0,
               "a head without layers, or of states that are 0");
-  parameters_.assign(output_bias() + 2, 0.0);
-  inputs_.resize((num_layers_ + 1) * size_);
-  sums_.resize(num_layers_ * size_);
+  parameters_.setZero(output_bias() + 2);
   std::mt19937_64 random(seed);
-  const double spread = std::sqrt(1.0 / static_cast<double>(size_));
-  for (size_t i = output(); i < output_bias(); ++i) {
-    parameters_[i] = spread * Normal(random);
-  }
+  FillNormal(1.0 / size, random, parameters_.segment(output(), 2 * size_));
 }
 
 double HeadNetwork::Forward(const StateExample& example) {
-  NACRE_CHECK(example.state.size() == size_, "a state of another model");
-  std::copy(example.state.begin(), example.state.end(), inputs_.begin());
+  NACRE_CHECK(example.state.size() == static_cast<size_t>(size_),
+              "a state of another model");
+  std::copy(example.state.begin(), example.state.end(), inputs_.data());
   const double factor = 1.0 / scale_;
-  for (size_t layer = 0; layer < num_layers_; ++layer) {
-    const double* x = &inputs_[layer * size_];
-    double* next = &inputs_[(layer + 1) * size_];
-    double* sums = &sums_[layer * size_];
-    for (size_t i = 0; i < size_; ++i) {
-      sums[i] = factor * DotOf(&parameters_[i * size_], x, size_) +
-                parameters_[block_bias() + i];
-      next[i] = x[i] + Silu(sums[i]);
-    }
+  const Eigen::Map<const RowMatrix> block(parameters_.data(), size_, size_);
+  for (Eigen::Index layer = 0; layer < num_layers_; ++layer) {
+    auto sums = sums_.col(layer);
+    sums = parameters_.segment(block_bias(), size_);
+    sums.noalias() += factor * (block * inputs_.col(layer));
+    inputs_.col(layer + 1) = inputs_.col(layer) + sums.unaryExpr(&Silu);
   }
-  const double* x = &inputs_[num_layers_ * size_];
-  const double* rejected = &parameters_[output()];
-  return factor *
-             (DotOf(rejected + size_, x, size_) - DotOf(rejected, x, size_)) +
+  const auto x = inputs_.col(num_layers_);
+  const auto rejected = parameters_.segment(output(), size_);
+  const auto accepted = parameters_.segment(output() + size_, size_);
+  return factor * (accepted - rejected).dot(x) +
          parameters_[output_bias() + 1] - parameters_[output_bias()];
 }
 
@@ -91,19 +70,8 @@ WeightedLoss HeadNetwork::Loss(const StateExample& example) {
   return HeadLoss(Forward(example), example.accepted);
 }
 
-double HeadNetwork::MeanLoss(absl::Span<const StateExample> examples) {
-  NACRE_CHECK(!examples.empty(), "the loss of no example");
-  WeightedLoss total;
-  for (const StateExample& example : examples) {
-    const WeightedLoss loss = Loss(example);
-    total.sum += loss.sum;
-    total.weight += loss.weight;
-  }
-  return total.sum / total.weight;
-}
-
 WeightedLoss HeadNetwork::AddGradient(const StateExample& example,
-                                      std::vector<double>* gradient) {
+                                      Parameters* gradient) {
   NACRE_CHECK(gradient->size() == parameters_.size(),
               "a gradient of another size");
   const double logit = Forward(example);
@@ -114,29 +82,23 @@ WeightedLoss HeadNetwork::AddGradient(const StateExample& example,
                        example.accepted * (1.0 - p);
   (*gradient)[output_bias()] -= error;
   (*gradient)[output_bias() + 1] += error;
-  const double* last = &inputs_[num_layers_ * size_];
-  for (size_t i = 0; i < size_; ++i) {
-    const size_t rejected = output() + i;
-    const size_t accepted = rejected + size_;
-    (*gradient)[rejected] -= error * factor * last[i];
-    (*gradient)[accepted] += error * factor * last[i];
-    input_error_[i] =
-        error * factor * (parameters_[accepted] - parameters_[rejected]);
-  }
+  const auto last = inputs_.col(num_layers_);
+  gradient->segment(output(), size_) -= error * factor * last;
+  gradient->segment(output() + size_, size_) += error * factor * last;
+  input_error_ = error * factor *
+                 (parameters_.segment(output() + size_, size_) -
+                  parameters_.segment(output(), size_));
+  const Eigen::Map<const RowMatrix> block(parameters_.data(), size_, size_);
+  Eigen::Map<RowMatrix> block_gradient(gradient->data(), size_, size_);
   // The block is the same in all layers: its gradients add up.
-  for (size_t layer = num_layers_; layer-- > 0;) {
-    const double* x = &inputs_[layer * size_];
-    const double* sums = &sums_[layer * size_];
-    for (size_t i = 0; i < size_; ++i) {
-      sum_error_[i] = input_error_[i] * SiluSlope(sums[i]);
-      (*gradient)[block_bias() + i] += sum_error_[i];
-    }
-    for (size_t i = 0; i < size_; ++i) {
-      const double e = factor * sum_error_[i];
-      AddScaled(e, x, size_, &(*gradient)[i * size_]);
-      // The residual's own error stays, the block's comes to it.
-      AddScaled(e, &parameters_[i * size_], size_, input_error_.data());
-    }
+  for (Eigen::Index layer = num_layers_; layer-- > 0;) {
+    sum_error_ =
+        input_error_.cwiseProduct(sums_.col(layer).unaryExpr(&SiluSlope));
+    gradient->segment(block_bias(), size_) += sum_error_;
+    sum_error_ *= factor;
+    block_gradient.noalias() += sum_error_ * inputs_.col(layer).transpose();
+    // The residual's own error stays, the block's comes to it.
+    input_error_.noalias() += block.transpose() * sum_error_;
   }
   return HeadLoss(logit, example.accepted);
 }
@@ -145,10 +107,10 @@ speculation::AcceptanceHead HeadNetwork::Weights() const {
   const double factor = 1.0 / scale_;
   speculation::AcceptanceHead head;
   head.num_layers = static_cast<int>(num_layers_);
-  head.block = Floats(parameters_.data(), size_ * size_, factor);
-  head.block_bias = Floats(&parameters_[block_bias()], size_, 1.0);
-  head.output = Floats(&parameters_[output()], 2 * size_, factor);
-  head.output_bias = Floats(&parameters_[output_bias()], 2, 1.0);
+  head.block = Floats(parameters_.head(size_ * size_), factor);
+  head.block_bias = Floats(parameters_.segment(block_bias(), size_));
+  head.output = Floats(parameters_.segment(output(), 2 * size_), factor);
+  head.output_bias = Floats(parameters_.tail(2));
   return head;
 }
 

@@ -7,14 +7,12 @@
 #ifndef TOOLS_CALIBRATE_HEAD_NETWORK_H_
 #define TOOLS_CALIBRATE_HEAD_NETWORK_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "speculation/policies/specdec_plus_plus.h"
 #include "tools/calibrate/dataset.h"
-#include "tools/calibrate/training_loop.h"
+#include "tools/calibrate/training_math.h"
 
 namespace nacre::tools {
 
@@ -40,42 +38,39 @@ class HeadNetwork {
   // size, num_layers >= 1, scale > 0.
   HeadNetwork(int size, int num_layers, double scale, uint64_t seed);
 
-  // block [size, size], block bias [size], output [2, size], output bias [2],
-  // one behind the other; both matrices times scale.
-  std::vector<double>& parameters() { return parameters_; }
-  const std::vector<double>& parameters() const { return parameters_; }
+  // block [size, size], block bias [size], output [2, size], output bias [2];
+  // both matrices times scale.
+  Parameters& parameters() { return parameters_; }
+  const Parameters& parameters() const { return parameters_; }
 
   WeightedLoss Loss(const StateExample& example);
-  // The weighted mean over one or more.
-  double MeanLoss(absl::Span<const StateExample> examples);
 
   // Adds d Loss.sum / d parameters() to *gradient, of the same size; returns
   // Loss.
-  WeightedLoss AddGradient(const StateExample& example,
-                           std::vector<double>* gradient);
+  WeightedLoss AddGradient(const StateExample& example, Parameters* gradient);
 
   speculation::AcceptanceHead Weights() const;
 
  private:
   // Where the parts of parameters_ begin.
-  size_t block_bias() const { return size_ * size_; }
-  size_t output() const { return block_bias() + size_; }
-  size_t output_bias() const { return output() + 2 * size_; }
+  Eigen::Index block_bias() const { return size_ * size_; }
+  Eigen::Index output() const { return block_bias() + size_; }
+  Eigen::Index output_bias() const { return output() + 2 * size_; }
 
   // Fills inputs_ and sums_; the difference of the two logits.
   double Forward(const StateExample& example);
 
-  const size_t size_;
-  const size_t num_layers_;
+  const Eigen::Index size_;
+  const Eigen::Index num_layers_;
   const double scale_;
-  std::vector<double> parameters_;
+  Parameters parameters_;
   // Of the last Forward: what goes into each layer and into the output
-  // [num_layers + 1, size], and each layer's block x + bias [num_layers, size].
-  std::vector<double> inputs_;
-  std::vector<double> sums_;
+  // [size, num_layers + 1], and each layer's block x + bias [size, num_layers].
+  Eigen::MatrixXd inputs_;
+  Eigen::MatrixXd sums_;
   // Scratch of AddGradient [size].
-  std::vector<double> input_error_;
-  std::vector<double> sum_error_;
+  Eigen::VectorXd input_error_;
+  Eigen::VectorXd sum_error_;
 };
 
 }  // namespace nacre::tools

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
@@ -19,28 +20,26 @@ constexpr double kEpsilon = 1e-8;
 
 class Adam {
  public:
-  Adam(size_t size, double learning_rate)
-      : learning_rate_(learning_rate), mean_(size), square_(size) {}
+  Adam(Eigen::Index size, double learning_rate)
+      : learning_rate_(learning_rate),
+        mean_(Eigen::ArrayXd::Zero(size)),
+        square_(Eigen::ArrayXd::Zero(size)) {}
 
-  void Step(const std::vector<double>& gradient,
-            std::vector<double>* parameters) {
+  void Step(const Parameters& gradient, Parameters* parameters) {
     ++steps_;
     const double mean_scale = 1.0 / (1.0 - std::pow(kBeta1, steps_));
     const double square_scale = 1.0 / (1.0 - std::pow(kBeta2, steps_));
-    for (size_t i = 0; i < gradient.size(); ++i) {
-      mean_[i] = kBeta1 * mean_[i] + (1.0 - kBeta1) * gradient[i];
-      square_[i] =
-          kBeta2 * square_[i] + (1.0 - kBeta2) * gradient[i] * gradient[i];
-      (*parameters)[i] -= learning_rate_ * mean_[i] * mean_scale /
-                          (std::sqrt(square_[i] * square_scale) + kEpsilon);
-    }
+    mean_ = kBeta1 * mean_ + (1.0 - kBeta1) * gradient.array();
+    square_ = kBeta2 * square_ + (1.0 - kBeta2) * gradient.array().square();
+    parameters->array() -= learning_rate_ * mean_ * mean_scale /
+                           ((square_ * square_scale).sqrt() + kEpsilon);
   }
 
  private:
   const double learning_rate_;
   int steps_ = 0;
-  std::vector<double> mean_;
-  std::vector<double> square_;
+  Eigen::ArrayXd mean_;
+  Eigen::ArrayXd square_;
 };
 
 // One pass over the examples in a new order; their mean loss on the way.
@@ -50,23 +49,21 @@ double RunEpoch(int batch, std::vector<size_t>* order, std::mt19937_64* random,
     std::swap((*order)[i], (*order)[(*random)() % (i + 1)]);
   }
   WeightedLoss epoch;
-  std::vector<double> gradient(network->parameters().size());
+  Parameters gradient(network->parameters().size());
   for (size_t first = 0; first < order->size();) {
     const size_t last =
         std::min(order->size(), first + static_cast<size_t>(batch));
-    std::fill(gradient.begin(), gradient.end(), 0.0);
-    double weight = 0.0;
+    gradient.setZero();
+    WeightedLoss sum;
     for (size_t i = first; i < last; ++i) {
-      const WeightedLoss loss = network->AddGradient((*order)[i], &gradient);
-      epoch.sum += loss.sum;
-      weight += loss.weight;
+      sum += network->AddGradient((*order)[i], &gradient);
     }
-    epoch.weight += weight;
-    for (double& value : gradient) value /= weight;
+    epoch += sum;
+    gradient /= sum.weight;
     adam->Step(gradient, &network->parameters());
     first = last;
   }
-  return epoch.sum / epoch.weight;
+  return epoch.mean();
 }
 
 }  // namespace
@@ -99,7 +96,7 @@ absl::StatusOr<TrainingCourse> RunTraining(const TrainingOptions& options,
   std::iota(order.begin(), order.end(), size_t{0});
   TrainingCourse course;
   course.validation_loss = std::numeric_limits<double>::infinity();
-  std::vector<double> best;
+  Parameters best;
   while (course.epochs < options.max_epochs &&
          course.epochs - course.best_epoch < options.patience) {
     ++course.epochs;

@@ -10,10 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/calibrate/training_math.h"
 
 namespace nacre::tools {
 
@@ -31,22 +31,16 @@ struct TrainingOptions {
       progress;
 };
 
-struct WeightedLoss {
-  double sum = 0.0;  // of weight * -ln of what was said of what happened, nats
-  double weight = 0.0;
-};
-
 // A network with its examples.
 class TrainableNetwork {
  public:
   virtual ~TrainableNetwork() = default;
 
-  virtual std::vector<double>& parameters() = 0;
+  virtual Parameters& parameters() = 0;
   virtual size_t num_training() const = 0;
   // Adds d loss / d parameters() of a training example to *gradient, of the
   // same size; returns the loss.
-  virtual WeightedLoss AddGradient(size_t example,
-                                   std::vector<double>* gradient) = 0;
+  virtual WeightedLoss AddGradient(size_t example, Parameters* gradient) = 0;
   // Mean of the validation examples.
   virtual double ValidationLoss() = 0;
 };

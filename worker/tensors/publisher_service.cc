@@ -156,9 +156,10 @@ bool TensorPublisherService::HasReaders(uint64_t channel) const {
   return by_channel_.contains(channel);
 }
 
-void TensorPublisherService::Publish(Tensor tensor) {
-  if (tensor.values.empty()) return;
-  const auto shared = std::make_shared<const Tensor>(std::move(tensor));
+void TensorPublisherService::Publish(const Tensor& tensor) {
+  if (tensor.values.empty() || !HasReaders(tensor.tag.channel)) return;
+  // Once for all readers, and here: later the values are gone.
+  const auto shared = std::make_shared<const Tensor>(tensor.OnHost());
   absl::MutexLock lock(&mu_);
   const auto it = by_channel_.find(shared->tag.channel);
   if (it == by_channel_.end()) return;
@@ -223,7 +224,9 @@ void TensorPublisherService::OnDone(Reader* reader) {
   readers_.erase(reader);
 }
 
-void TensorPublisherService::FinishStreams(const grpc::Status& status) {
+void TensorPublisherService::EndReaders(const absl::Status& reason) {
+  const grpc::Status status(static_cast<grpc::StatusCode>(reason.raw_code()),
+                            std::string(reason.message()));
   absl::MutexLock lock(&mu_);
   for (const auto& [reader, channels] : readers_) {
     if (reader->RequestFinish(status)) Schedule(reader);

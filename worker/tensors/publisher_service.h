@@ -42,13 +42,12 @@ class TensorPublisherService final : public v1::Tensors::CallbackService,
   ~TensorPublisherService() override;
 
   bool HasReaders(uint64_t channel) const override ABSL_LOCKS_EXCLUDED(mu_);
-  void Publish(Tensor tensor) override ABSL_LOCKS_EXCLUDED(mu_);
+  void Publish(const Tensor& tensor) override ABSL_LOCKS_EXCLUDED(mu_);
+  // Call it before the server shuts down.
+  void EndReaders(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
 
   grpc::ServerBidiReactor<v1::TensorRequest, v1::TensorEvent>* Read(
       grpc::CallbackServerContext* context) override;
-
-  // Ends every stream. Call it before the server shuts down.
-  void FinishStreams(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
   Stats stats() const ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -1,13 +1,18 @@
-// A tensor on its way from the worker that computes it to those who read it.
+// A tensor on its way from the worker that computes it to those who read it. It
+// may lie in memory of the host or of a device: a transport copies it to where
+// it needs it.
 //
-// Plain values.
+// Plain values. Of a device only the thread that computes on it may read them.
 
 #ifndef WORKER_TENSORS_TENSOR_H_
 #define WORKER_TENSORS_TENSOR_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
+
+#include "kernels/float_view.h"
 
 namespace nacre::worker {
 
@@ -24,9 +29,17 @@ struct TensorTag {
 struct Tensor {
   TensorTag tag;
   std::vector<int> shape;
-  std::vector<float> values;  // [product of shape]
+  kernels::FloatView values;  // [product of shape]
+  // Of the values' memory. Null: of whoever made the tensor, who says how long
+  // it is valid.
+  std::shared_ptr<const void> owner;
 
   size_t num_bytes() const { return values.size() * sizeof(float); }
+
+  // Makes these its values.
+  void Own(std::vector<float> floats);
+  // This tensor if it owns memory of the host; else one that owns a copy there.
+  Tensor OnHost() const;
 };
 
 }  // namespace nacre::worker

@@ -38,7 +38,7 @@ TensorChunk ChunkAt(const Tensor& tensor, size_t offset, size_t max_bytes) {
   chunk.shape = tensor.shape;
   chunk.offset = offset;
   chunk.data = absl::string_view(
-      reinterpret_cast<const char*>(tensor.values.data()) + offset,
+      reinterpret_cast<const char*>(tensor.values.host().data()) + offset,
       std::min(max_bytes, tensor.num_bytes() - offset));
   return chunk;
 }
@@ -60,14 +60,14 @@ TensorAssembler::Outcome TensorAssembler::Add(const TensorChunk& chunk,
     received_ = 0;
     tensor_.tag = chunk.tag;
     tensor_.shape = chunk.shape;
-    tensor_.values.resize(num_values);
+    values_.resize(num_values);
   }
   if (!open_ || chunk.offset != received_ || chunk.tag != tensor_.tag ||
-      chunk.shape != tensor_.shape || tensor_.num_bytes() != num_bytes ||
+      chunk.shape != tensor_.shape || values_.size() != num_values ||
       chunk.data.empty() || chunk.data.size() > num_bytes - received_) {
     return Drop(Outcome::kMalformed);
   }
-  std::memcpy(reinterpret_cast<char*>(tensor_.values.data()) + received_,
+  std::memcpy(reinterpret_cast<char*>(values_.data()) + received_,
               chunk.data.data(), chunk.data.size());
   received_ += chunk.data.size();
   if (received_ < num_bytes) return Outcome::kPart;
@@ -75,6 +75,7 @@ TensorAssembler::Outcome TensorAssembler::Add(const TensorChunk& chunk,
 }
 
 Tensor TensorAssembler::TakeTensor() {
+  tensor_.Own(std::exchange(values_, {}));
   return std::exchange(tensor_, Tensor());
 }
 

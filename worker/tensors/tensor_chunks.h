@@ -24,8 +24,8 @@ struct TensorChunk {
   absl::string_view data;  // float32, little endian; not owned
 };
 
-// The piece from `offset` on, with at most `max_bytes` (a multiple of 4). Its
-// data is the tensor's.
+// The piece from `offset` on, with at most `max_bytes` (a multiple of 4), of a
+// tensor on the host. Its data is the tensor's.
 TensorChunk ChunkAt(const Tensor& tensor, size_t offset,
                     size_t max_bytes = kMaxChunkBytes);
 
@@ -34,7 +34,7 @@ class TensorAssembler {
  public:
   enum class Outcome {
     kPart,
-    kWhole,      // tensor() is complete
+    kWhole,      // TakeTensor() has it
     kMalformed,  // dropped, and what there was of its tensor
     kWrongSize,  // likewise: the tensor has another number of values
   };
@@ -49,8 +49,9 @@ class TensorAssembler {
   Outcome Drop(Outcome outcome);
 
   bool open_ = false;
-  Tensor tensor_;
-  size_t received_ = 0;  // bytes of tensor_
+  Tensor tensor_;              // without values
+  std::vector<float> values_;  // its
+  size_t received_ = 0;        // bytes of tensor_
 };
 
 }  // namespace nacre::worker

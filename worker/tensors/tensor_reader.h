@@ -1,5 +1,5 @@
-// How a worker gets tensors that another one publishes. TensorReaderClient
-// takes them from gRPC streams; a transport between GPUs would be another one.
+// How a worker gets tensors that another one publishes. One implementation for
+// each transport (transports.h).
 //
 // Thread-safe; nothing here blocks.
 
@@ -17,7 +17,7 @@
 namespace nacre::worker {
 
 struct ReceivedTensor {
-  Tensor tensor;
+  Tensor tensor;            // owns its values
   int64_t received_ns = 0;  // MonotonicNowNs, when its last byte was there
 };
 

@@ -310,6 +310,21 @@ TEST(CudaBackendTest, AddInPlaceIsTheExactSum) {
   }
 }
 
+TEST(CudaBackendTest, AddBiasIsTheExactSumOfEveryRow) {
+  const auto cuda = MakeCudaBackend();
+  NACRE_SKIP_WITHOUT_GPU(cuda);
+  for (const int cols : {1, 17, 256, 1000}) {
+    for (const int rows : {1, 3, 40}) {
+      auto x = RandomFloats(rows * cols, 12);
+      const auto bias = RandomFloats(cols, 13);
+      auto expected = x;
+      for (int i = 0; i < rows * cols; ++i) expected[i] += bias[i % cols];
+      cuda->AddBias(x.data(), rows, cols, bias.data());
+      EXPECT_EQ(x, expected) << rows << " rows of " << cols;
+    }
+  }
+}
+
 TEST(CudaBackendTest, StoreKvWritesOnlyTheRowsOwnSlots) {
   const auto cuda = MakeCudaBackend();
   NACRE_SKIP_WITHOUT_GPU(cuda);
@@ -489,6 +504,7 @@ TEST(CudaBackendTest, WhatHasNoRowsDoesNothing) {
   cuda->Attention(&none, 64, 1, 1.0f, {}, cache.layer(), &none);
   cuda->SiluMul(&none, 0, 1, &none);
   cuda->AddInPlace(&none, &none, 0);
+  cuda->AddBias(&none, 0, 1, &none);
   EXPECT_TRUE(cuda->Synchronize().ok());
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/dtype.h"
 #include "kernels/host_memory.h"
 #include "kernels/quantization.h"
+#include "kernels/weight_type.h"
 #include "tests/kernels/cuda/packed_tile.h"
 
 namespace nacre::kernels::cuda {

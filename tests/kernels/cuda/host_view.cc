@@ -139,6 +139,13 @@ void HostView::AddInPlace(float* x, const float* y, size_t count) {
   in_place.Return(x);
 }
 
+void HostView::AddBias(float* x, int rows, int cols, const float* bias) {
+  Mirror in_place(backend_.get(), x, Count(rows, cols));
+  Mirror added(backend_.get(), bias, static_cast<size_t>(cols));
+  backend_->AddBias(in_place.f32(), rows, cols, added.f32());
+  in_place.Return(x);
+}
+
 // Scratch stays on the device: nobody may count on what it holds.
 void HostView::NormMatMul(const float* x, int rows, const float* weight,
                           float epsilon, const PackedMatrix& w, float*,

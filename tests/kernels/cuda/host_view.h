@@ -66,6 +66,7 @@ class HostView : public Backend {
                  float* out) override;
   void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
+  void AddBias(float* x, int rows, int cols, const float* bias) override;
   void RunStep(int rows, absl::FunctionRef<void()> ops) override {
     backend_->RunStep(rows, ops);
   }

@@ -44,11 +44,11 @@ nacre_mutant(last_row_not_compared speculation/target_session.cc
 
 # ----------------------------------------------------------- the target's engine
 nacre_mutant(target_kv_too_long target_worker/engine_verify.cc
-  [[session.sequence->Truncate(schedule.kv_length())]]
-  [[session.sequence->Truncate(schedule.kv_length() + 1)]])
+  [[TruncateKv(session, schedule.kv_length())]]
+  [[TruncateKv(session, schedule.kv_length() + 1)]])
 nacre_mutant(target_kv_too_short target_worker/engine_verify.cc
-  [[session.sequence->Truncate(schedule.kv_length())]]
-  [[session.sequence->Truncate(schedule.kv_length() - 1)]])
+  [[TruncateKv(session, schedule.kv_length())]]
+  [[TruncateKv(session, schedule.kv_length() - 1)]])
 nacre_mutant(target_position_by_one target_worker/engine_verify.cc
   [[base_length + static_cast<int>(row)]]
   [[base_length + static_cast<int>(row) + 1]])
@@ -57,11 +57,15 @@ nacre_mutant(target_device_draw_by_one target_worker/engine_verify.cc
   [[session.sampler.DeviceDraw(base_length + row + 1)]])
 nacre_mutant_statement(target_history_keeps_tail target_worker/engine_verify.cc
   [[session.history.Truncate(verdict.base_length);]] [[]])
-nacre_mutant_statement(target_forgets_close target_worker/engine_commands.cc
-  [[outbox_.For(stream).common.closed.push_back(id);
-      Close(*session);]] [[]])
-nacre_mutant_statement(target_keeps_lost_stream target_worker/engine_commands.cc
+
+# --------------------------------------------------------------- both engines
+nacre_mutant_statement(close_forgotten worker/session_engine.cc
+  [[EventsOf(session.stream).closed.push_back(session.id);
+  Close(session);]] [[]])
+nacre_mutant_statement(lost_stream_kept worker/session_engine.cc
   [[if (session->stream != stream || session->closing) continue;]] [[continue;]])
+nacre_mutant_statement(cached_tokens_not_told worker/session_engine.cc
+  [[EventsOf(session.stream).cached.push_back({session.id, taken});]] [[]])
 
 # ------------------------------------------------------------- the draft's state
 nacre_mutant(rejected_token_kept speculation/draft_session.cc
@@ -105,9 +109,6 @@ nacre_mutant(commit_by_one speculation/session_schedule.cc
   [[commit->first_position = verdict.base_length + 1]])
 nacre_mutant_statement(coordinator_forgets_close coordinator/dispatcher_requests.cc
   [[worker->client->Close(session_id);]] [[]])
-nacre_mutant_statement(cached_tokens_not_told target_worker/target_engine.cc
-  [[outbox_.For(session.stream).common.cached.push_back({session.id, taken});]]
-  [[]])
 
 nacre_mutant_statement(drain_reserves_no_room coordinator/dispatcher_failover.cc
   [[TakeTarget(session, target_id);  // the next one finds less room

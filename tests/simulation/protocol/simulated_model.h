@@ -146,7 +146,9 @@ class SimulatedModel final : public model::LanguageModel {
   bool draws_tokens() const override { return options_.draws_tokens; }
   absl::Span<const int32_t> drawn_tokens() const override { return drawn_; }
   // The logits of all rows, for want of anything else.
-  absl::Span<const float> final_hidden() override { return hidden_; }
+  kernels::FloatView final_hidden() override {
+    return kernels::FloatView(hidden_);
+  }
 
  private:
   friend class SimulatedSequence;

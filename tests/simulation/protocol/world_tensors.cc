@@ -21,7 +21,7 @@ class World::Tensors::Publisher final : public worker::TensorPublisher {
     return false;
   }
 
-  void Publish(worker::Tensor tensor) override {
+  void Publish(const worker::Tensor& tensor) override {
     auto& subscriptions = tensors_->subscriptions_;
     for (auto it = subscriptions.begin(); it != subscriptions.end();) {
       const auto& [key, subscription] = *it;
@@ -34,7 +34,7 @@ class World::Tensors::Publisher final : public worker::TensorPublisher {
       if (ends || !tensors_->random_.Percent(10)) {
         tensors_->Send(
             key.first, subscription,
-            ends ? nullptr : std::make_shared<worker::Tensor>(tensor));
+            ends ? nullptr : std::make_shared<worker::Tensor>(tensor.OnHost()));
       }
       it = ends ? subscriptions.erase(it) : std::next(it);
     }

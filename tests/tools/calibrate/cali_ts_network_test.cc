@@ -62,17 +62,17 @@ TEST(CaliTsNetworkTest, TheGradientIsThatOfTheLoss) {
   CaliTsNetwork network = RandomNetwork({2.0, 0.5});
   int moving = 0;
   for (const CaliTsExample& example : states.examples()) {
-    std::vector<double> gradient(network.parameters().size());
-    EXPECT_DOUBLE_EQ(network.AddGradient(example, &gradient),
-                     network.Loss(example));
-    for (size_t i = 0; i < gradient.size(); ++i) {
+    Parameters gradient = Parameters::Zero(network.parameters().size());
+    EXPECT_DOUBLE_EQ(network.AddGradient(example, &gradient).sum,
+                     network.Loss(example).sum);
+    for (Eigen::Index i = 0; i < gradient.size(); ++i) {
       constexpr double kStep = 1e-5;
       double& parameter = network.parameters()[i];
       const double value = parameter;
       parameter = value + kStep;
-      const double above = network.Loss(example);
+      const double above = network.Loss(example).sum;
       parameter = value - kStep;
-      const double below = network.Loss(example);
+      const double below = network.Loss(example).sum;
       parameter = value;
       EXPECT_NEAR(gradient[i], (above - below) / (2.0 * kStep), 1e-7)
           << "step " << example.step << ", parameter " << i;
@@ -110,7 +110,7 @@ TEST(CaliTsNetworkTest, TheWeightsAreTheSameFunction) {
     }
     const double p = 1.0 / (1.0 + std::exp(logits[0] - logits[1]));
     EXPECT_NEAR(-std::log(example.accepted ? p : 1.0 - p),
-                network.Loss(example), 1e-4);
+                network.Loss(example).sum, 1e-4);
   }
 }
 

@@ -54,11 +54,11 @@ TEST(HeadNetworkTest, TheGradientIsThatOfTheLoss) {
     for (size_t e = 0; e < states.examples().size(); ++e) {
       StateExample example = states.examples()[e];
       if (e == 0) example.accepted = 0.3;
-      std::vector<double> gradient(network.parameters().size());
+      Parameters gradient = Parameters::Zero(network.parameters().size());
       const WeightedLoss loss = network.AddGradient(example, &gradient);
       EXPECT_DOUBLE_EQ(loss.sum, network.Loss(example).sum);
       EXPECT_DOUBLE_EQ(loss.weight, network.Loss(example).weight);
-      for (size_t i = 0; i < gradient.size(); ++i) {
+      for (Eigen::Index i = 0; i < gradient.size(); ++i) {
         constexpr double kStep = 1e-5;
         double& parameter = network.parameters()[i];
         const double value = parameter;
@@ -80,11 +80,11 @@ TEST(HeadNetworkTest, TheGradientIsThatOfTheLoss) {
 TEST(HeadNetworkTest, GradientsAddUp) {
   const RandomStates states(1, 5);
   HeadNetwork network = RandomHead(2, 1.0);
-  std::vector<double> once(network.parameters().size());
+  Parameters once = Parameters::Zero(network.parameters().size());
   network.AddGradient(states.examples()[0], &once);
-  std::vector<double> twice = once;
+  Parameters twice = once;
   network.AddGradient(states.examples()[0], &twice);
-  for (size_t i = 0; i < once.size(); ++i) {
+  for (Eigen::Index i = 0; i < once.size(); ++i) {
     EXPECT_DOUBLE_EQ(twice[i], 2.0 * once[i]);
   }
 }
@@ -106,7 +106,7 @@ TEST(HeadNetworkTest, TheWeightsAreTheSameFunction) {
 // The head begins as a linear one: the block changes nothing.
 TEST(HeadNetworkTest, BeginsWithTheIdentity) {
   const HeadNetwork network(4, 3, 1.0, 7);
-  for (size_t i = 0; i < 20; ++i) EXPECT_EQ(network.parameters()[i], 0.0);
+  for (Eigen::Index i = 0; i < 20; ++i) EXPECT_EQ(network.parameters()[i], 0.0);
   EXPECT_EQ(network.parameters(), HeadNetwork(4, 3, 1.0, 7).parameters());
   EXPECT_NE(network.parameters(), HeadNetwork(4, 3, 1.0, 8).parameters());
 }

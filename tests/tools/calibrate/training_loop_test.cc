@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <vector>
 
 namespace nacre::tools {
 namespace {
@@ -19,10 +18,9 @@ class Pulled final : public TrainableNetwork {
  public:
   explicit Pulled(double wanted) : wanted_(wanted) {}
 
-  std::vector<double>& parameters() override { return parameters_; }
+  Parameters& parameters() override { return parameters_; }
   size_t num_training() const override { return 2; }
-  WeightedLoss AddGradient(size_t example,
-                           std::vector<double>* gradient) override {
+  WeightedLoss AddGradient(size_t example, Parameters* gradient) override {
     const double goal = example == 0 ? 3.0 : 0.0;
     const double weight = example == 0 ? 1.0 : 2.0;
     const double distance = parameters_[0] - goal;
@@ -37,7 +35,7 @@ class Pulled final : public TrainableNetwork {
  private:
   const double wanted_;
   std::optional<double> loss_;
-  std::vector<double> parameters_ = {-1.0};
+  Parameters parameters_ = Parameters::Constant(1, -1.0);
 };
 
 TrainingOptions Options() {

@@ -21,7 +21,7 @@ TEST(ChunkConvert, ThereAndBackNothingChanges) {
   EXPECT_EQ(chunk.tag, tensor.tag);
   EXPECT_EQ(chunk.shape, tensor.shape);
   EXPECT_EQ(chunk.offset, 16u);
-  EXPECT_EQ(std::memcmp(chunk.data.data(), &tensor.values[4], 32), 0);
+  EXPECT_EQ(std::memcmp(chunk.data.data(), tensor.values.data() + 4, 32), 0);
 }
 
 TEST(ChunkConvert, WhatCannotBeExpressedHereIsRefused) {

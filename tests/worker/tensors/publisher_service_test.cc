@@ -13,6 +13,7 @@
 
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
+#include "tests/testing/device_backend.h"
 #include "tests/testing/raw_call.h"
 #include "tests/worker/tensors/random_tensor.h"
 #include "tests/worker/tensors/recording_sink.h"
@@ -30,8 +31,7 @@ class PublisherServiceTest : public ::testing::Test {
   }
   ~PublisherServiceTest() override { Stop(); }
   void Stop() {
-    publisher_.FinishStreams(
-        grpc::Status(grpc::StatusCode::UNAVAILABLE, "stopping"));
+    publisher_.EndReaders(absl::UnavailableError("stopping"));
     server_->Shutdown(absl::Seconds(10));
     EXPECT_EQ(publisher_.stats().readers, 0);
   }
@@ -70,7 +70,7 @@ TEST_F(PublisherServiceTest, EveryReaderOfAChannelGetsItsTensors) {
       const ReceivedTensor received = sink->AwaitTensor();
       EXPECT_EQ(received.tensor.tag, sent.tag);
       EXPECT_EQ(received.tensor.shape, sent.shape);
-      EXPECT_EQ(received.tensor.values, sent.values);
+      EXPECT_EQ(ValuesOf(received.tensor), ValuesOf(sent));
       EXPECT_GT(received.received_ns, 0);
     }
   }
@@ -79,13 +79,35 @@ TEST_F(PublisherServiceTest, EveryReaderOfAChannelGetsItsTensors) {
   EXPECT_EQ(other->num_tensors(), 0u);
 }
 
+// One copy for all readers, before Publish returns; none where nobody reads.
+TEST_F(PublisherServiceTest, WhatLiesOnADeviceIsCopiedOnce) {
+  nacre::testing::DeviceBackend device;
+  std::vector<float> memory = {1, 2, 3, 4};
+  Tensor tensor = RandomTensor(5, 3, 3);
+  tensor.values = kernels::FloatView(&device, memory.data() + 1, 3);
+  tensor.owner = nullptr;
+  publisher_.Publish(tensor);
+  EXPECT_EQ(device.num_copies, 0);
+  TensorReaderClient first({}), second({});
+  const auto a = Subscribe(first, 5, 3);
+  const auto b = Subscribe(second, 5, 3);
+  publisher_.Publish(tensor);
+  memory = {0, 0, 0, 0};
+  EXPECT_EQ(device.num_copies, 1);
+  EXPECT_EQ(device.num_bytes, 3 * sizeof(float));
+  for (const auto& sink : {a, b}) {
+    EXPECT_EQ(ValuesOf(sink->AwaitTensor().tensor),
+              (std::vector<float>{2, 3, 4}));
+  }
+}
+
 TEST_F(PublisherServiceTest, LargeTensorsComeInPieces) {
   TensorReaderClient reader({});
   constexpr int kSize = (9 << 18) + 1;  // over 9 MiB
   const auto sink = Subscribe(reader, 5, kSize);
   const Tensor sent = RandomTensor(5, 3, kSize);
   publisher_.Publish(sent);
-  EXPECT_EQ(sink->AwaitTensor().tensor.values, sent.values);
+  EXPECT_EQ(ValuesOf(sink->AwaitTensor().tensor), ValuesOf(sent));
 
   // gRPC's default limit of 4 MiB is enough for every message.
   grpc::ClientContext context;
@@ -129,7 +151,8 @@ TEST_F(PublisherServiceTest, ASlowReaderGetsOnlyTheNewest) {
     ASSERT_EQ(outcome, TensorAssembler::Outcome::kWhole);
     const Tensor tensor = assembler.TakeTensor();
     positions.push_back(tensor.tag.position);
-    EXPECT_EQ(tensor.values, RandomTensor(5, positions.back(), kSize).values);
+    EXPECT_EQ(ValuesOf(tensor),
+              ValuesOf(RandomTensor(5, positions.back(), kSize)));
   }
   ASSERT_FALSE(positions.empty());
   EXPECT_EQ(positions.back(), kCount - 1);

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "worker/tensors/tensor.h"
 
@@ -15,10 +17,18 @@ inline Tensor RandomTensor(uint64_t channel, int position, int size) {
   tensor.tag = {channel, 7, position, 0, true};
   tensor.shape = {size};
   std::minstd_rand random(static_cast<uint32_t>(position + 1));
+  std::vector<float> values;
   for (int i = 0; i < size; ++i) {
-    tensor.values.push_back(static_cast<float>(random()) * 0x1p-30f);
+    values.push_back(static_cast<float>(random()) * 0x1p-30f);
   }
+  tensor.Own(std::move(values));
   return tensor;
+}
+
+// Of a tensor on the host.
+inline std::vector<float> ValuesOf(const Tensor& tensor) {
+  const absl::Span<const float> values = tensor.values.host();
+  return {values.begin(), values.end()};
 }
 
 }  // namespace nacre::worker

@@ -74,7 +74,8 @@ TEST(TensorReaderClient, WhatMakesNoSenseIsCountedAndDropped) {
   TensorReaderClient reader({});
   const auto sink = std::make_shared<RecordingSink>();
   reader.Subscribe({peer.address(), 5, 8, sink});
-  EXPECT_EQ(sink->AwaitTensor().tensor.values, RandomTensor(5, 1, 8).values);
+  EXPECT_EQ(ValuesOf(sink->AwaitTensor().tensor),
+            ValuesOf(RandomTensor(5, 1, 8)));
   EXPECT_EQ(sink->num_tensors(), 0u);
   EXPECT_EQ(reader.malformed_chunks(), 3u);
 }
@@ -152,7 +153,7 @@ TEST(TensorReaderClient, ALostConnectionEndsItsChannelsAndTheNextDialsAnew) {
   ASSERT_TRUE(Eventually([&] { return publisher.stats().subscriptions == 1; }));
   publisher.Publish(RandomTensor(5, 4, 8));
   EXPECT_EQ(sink->AwaitTensor().tensor.tag.position, 4);
-  publisher.FinishStreams(grpc::Status::OK);
+  publisher.EndReaders(absl::OkStatus());
   sink->AwaitLoss();
   server->Shutdown(absl::Seconds(10));
 }

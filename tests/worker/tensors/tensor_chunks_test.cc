@@ -36,7 +36,7 @@ TEST(TensorChunks, PutTogetherTheyAreTheTensor) {
     const Tensor whole = assembler.TakeTensor();
     EXPECT_EQ(whole.tag, tensor.tag);
     EXPECT_EQ(whole.shape, tensor.shape);
-    EXPECT_EQ(whole.values, tensor.values);
+    EXPECT_EQ(ValuesOf(whole), ValuesOf(tensor));
   }
 }
 
@@ -46,7 +46,7 @@ TEST(TensorChunks, AFirstChunkBeginsAnewWhateverTheLastTensorCameTo) {
   EXPECT_EQ(assembler.Add(Cut(left, 16)[0], 16), Outcome::kPart);
   EXPECT_EQ(assembler.Add(Cut(left, 16)[1], 16), Outcome::kPart);
   EXPECT_EQ(assembler.Add(ChunkAt(next, 0), 16), Outcome::kWhole);
-  EXPECT_EQ(assembler.TakeTensor().values, next.values);
+  EXPECT_EQ(ValuesOf(assembler.TakeTensor()), ValuesOf(next));
 }
 
 // What does not continue the tensor under way is dropped with it; the next

@@ -1,0 +1,48 @@
+#include "kernels/weight_type.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace nacre::kernels {
+namespace {
+
+struct NamedWeightType {
+  const char* name;
+  WeightType type;
+};
+
+constexpr NamedWeightType kWeightTypes[] = {
+    {"auto", WeightType::kAuto},       {"bf16", WeightType::kBF16},
+    {"bf16a16", WeightType::kBF16A16}, {"f32", WeightType::kF32},
+    {"int8", WeightType::kInt8},       {"int4", WeightType::kInt4},
+    {"fp8", WeightType::kFp8},
+};
+
+}  // namespace
+
+absl::StatusOr<WeightType> ParseWeightType(const std::string& name) {
+  for (const NamedWeightType& each : kWeightTypes) {
+    if (name == each.name) return each.type;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("weights is \"", name,
+                   "\", expected \"auto\", \"bf16\", \"bf16a16\", \"f32\", "
+                   "\"int8\", \"int4\" or \"fp8\""));
+}
+
+std::string WeightTypeSuffix(WeightType type) {
+  if (type == WeightType::kAuto) return "";
+  for (const NamedWeightType& each : kWeightTypes) {
+    if (type == each.type) return absl::StrCat("-", each.name);
+  }
+  return "";
+}
+
+absl::StatusOr<DType> ParseKvType(const std::string& name) {
+  if (name == "f32") return DType::kF32;
+  if (name == "bf16") return DType::kBF16;
+  return absl::InvalidArgumentError(
+      absl::StrCat("kv-type is \"", name, "\", expected \"f32\" or \"bf16\""));
+}
+
+}  // namespace nacre::kernels

@@ -1,0 +1,50 @@
+// The types that a backend keeps weights, keys and values in: names, and the
+// one sentence that lists them for users.
+//
+// Values and pure functions.
+
+#ifndef KERNELS_WEIGHT_TYPE_H_
+#define KERNELS_WEIGHT_TYPE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/dtype.h"
+
+namespace nacre::kernels {
+
+// BackendOptions::weights.
+enum class WeightType {
+  kAuto,  // bf16 and f32 as they are, f16 as f32: exact
+  kBF16,  // everything rounded to bf16
+  // Likewise, and so are the inputs of products, as on GPUs. The sums stay
+  // float32.
+  kBF16A16,
+  kF32,   // everything widened to f32: exact
+  kInt8,  // quantized (kernels/quantization.h)
+  kInt4,  // likewise
+  kFp8,   // quantized (kernels/cuda/gemm_layout.h): cuda only
+};
+
+// The help of every --weights and --kv-type.
+inline constexpr char kWeightTypesHelp[] =
+    "type that weights are kept in: auto, f32, bf16, bf16a16 (the inputs of "
+    "products, too), int8, int4 or fp8 (auto: as in the checkpoint; all but "
+    "f32 may change outputs; int4 not on cuda, fp8 on cuda only)";
+inline constexpr char kKvTypesHelp[] =
+    "type that keys and values are kept in: f32 or bf16 (bf16 halves the KV "
+    "cache and changes outputs)";
+
+// INVALID_ARGUMENT names `name` and the types that there are.
+absl::StatusOr<WeightType> ParseWeightType(const std::string& name);
+
+// What a numerics id says of the weight type: "-" and its name; nothing of
+// kAuto.
+std::string WeightTypeSuffix(WeightType type);
+
+// INVALID_ARGUMENT unless `name` is "f32" or "bf16": BackendOptions::kv_type.
+absl::StatusOr<DType> ParseKvType(const std::string& name);
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_WEIGHT_TYPE_H_

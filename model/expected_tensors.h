@@ -1,0 +1,71 @@
+// Which tensors a checkpoint of a model holds, by what they do in it: names of
+// its family (families.h), shapes that its config implies. Whoever reads,
+// writes or invents weights asks here.
+//
+// Values and pure functions.
+
+#ifndef MODEL_EXPECTED_TENSORS_H_
+#define MODEL_EXPECTED_TENSORS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+
+namespace nacre::model {
+
+enum class TensorRole {
+  kEmbedding,
+  // Of a layer.
+  kInputNorm,
+  kQuery,
+  kQueryBias,
+  kKey,
+  kKeyBias,
+  kValue,
+  kValueBias,
+  kAttentionOutput,
+  kPostAttentionNorm,
+  kGate,
+  kUp,
+  kDown,
+  // Behind the layers.
+  kFinalNorm,
+  kHead,
+};
+
+struct ExpectedTensor {
+  TensorRole role;
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+class ExpectedTensors {
+ public:
+  // Of layer `index`, in the order of TensorRole.
+  static ExpectedTensors OfLayer(const ModelConfig& config, int index);
+  // Of what is in no layer: the embedding, the last norm, and the head unless
+  // it is tied to the embedding.
+  static ExpectedTensors OutsideLayers(const ModelConfig& config);
+
+  // Fatal where the model has none.
+  const ExpectedTensor& operator[](TensorRole role) const;
+
+  std::vector<ExpectedTensor>::const_iterator begin() const {
+    return tensors_.begin();
+  }
+  std::vector<ExpectedTensor>::const_iterator end() const {
+    return tensors_.end();
+  }
+
+ private:
+  std::vector<ExpectedTensor> tensors_;
+};
+
+// What the names of a layer's tensors begin with.
+std::string LayerPrefix(const ModelConfig& config, int index);
+
+}  // namespace nacre::model
+
+#endif  // MODEL_EXPECTED_TENSORS_H_

@@ -1,0 +1,26 @@
+// What a model is loaded with.
+//
+// A plain value.
+
+#ifndef MODEL_MODEL_OPTIONS_H_
+#define MODEL_MODEL_OPTIONS_H_
+
+#include <cstdint>
+
+#include "absl/types/optional.h"
+#include "model/kv_budget.h"
+#include "model/progress.h"
+
+namespace nacre::model {
+
+struct ModelOptions {
+  int64_t kv_cache_bytes = int64_t{256} << 20;
+  ProgressCallback progress;  // may be empty; stages "weights", "fingerprint"
+  bool prefix_cache = false;  // whether sequences share equal beginnings
+  // On a device with memory of its own, in place of kv_cache_bytes.
+  absl::optional<KvBudget> kv_budget;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_MODEL_OPTIONS_H_

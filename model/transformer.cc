@@ -1,0 +1,362 @@
+#include "model/transformer.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+
+namespace nacre::model {
+namespace {
+
+// The order of this file's operations decides bits too: raise it with them. Its
+// name is older than the other families: ids that stand in records stay.
+constexpr char kModelVersion[] = "llama-v1";
+
+KvSequence* AsKvSequence(const SequenceRows& rows) {
+  return static_cast<KvSequence*>(rows.sequence);
+}
+
+std::string Describe(const ModelConfig& config, const Weights& weights,
+                     const KvPool& kv_pool) {
+  return absl::StrFormat(
+      "%s, %.1f M parameters in %d layers, %.1f MB, KV cache for %d tokens",
+      config.architecture, weights.num_parameters * 1e-6,
+      config.num_hidden_layers, weights.size_bytes * 1e-6,
+      kv_pool.capacity_tokens());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
+    ModelConfig config, absl::string_view config_json,
+    std::unique_ptr<Checkpoint> checkpoint, kernels::Backend* backend,
+    const ModelOptions& options) {
+  std::unique_ptr<Transformer> model(
+      new Transformer(std::move(config), backend));
+  // Beside the load, which reads the same bytes.
+  const std::unique_ptr<FingerprintJob> fingerprint =
+      checkpoint->StartFingerprint(config_json);
+  NACRE_ASSIGN_OR_RETURN(
+      model->weights_,
+      LoadWeights(*checkpoint, model->config_, backend, options.progress));
+  int64_t kv_bytes = options.kv_cache_bytes;
+  const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
+  if (memory.has_value() && options.kv_budget.has_value()) {
+    NACRE_ASSIGN_OR_RETURN(
+        kv_bytes, KvBytes(model->config_, *memory, *options.kv_budget));
+  }
+  const KvPool::Shape kv_shape = {model->config_.num_hidden_layers,
+                                  model->config_.num_key_value_heads,
+                                  model->config_.head_dim, backend->kv_type()};
+  NACRE_ASSIGN_OR_RETURN(
+      model->kv_pool_, KvPool::Create(backend, kv_shape, kv_bytes,
+                                      {.prefix_cache = options.prefix_cache}));
+  // What went wrong on the way to the device is known before it serves.
+  NACRE_RETURN_IF_ERROR(backend->Synchronize());
+  ModelInfo& info = model->info_;
+  info.vocab_size = model->config_.vocab_size;
+  info.hidden_size = model->config_.hidden_size;
+  info.context_length = model->config_.max_position_embeddings;
+  info.eos_token_ids = model->config_.eos_token_ids;
+  info.fingerprint = fingerprint->Finish(options.progress);
+  info.numerics_id = absl::StrCat(backend->numerics_id(), "-", kModelVersion);
+  info.description =
+      Describe(model->config_, model->weights_, *model->kv_pool_);
+  info.kv_capacity_tokens = model->kv_pool_->capacity_tokens();
+  return model;
+}
+
+absl::StatusOr<std::unique_ptr<Sequence>> Transformer::NewSequenceWithPrefix(
+    int max_length, absl::Span<const int32_t> token_ids) {
+  if (max_length < 1 || max_length > info_.context_length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a sequence of ", max_length,
+                     " positions is outside the model's context of 1 to ",
+                     info_.context_length));
+  }
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> sequence,
+                         kv_pool_->Reserve(max_length, token_ids));
+  rope_.Reserve(max_length);  // here, not in the middle of a step
+  return sequence;
+}
+
+absl::Status Transformer::CheckBatch(
+    absl::Span<const SequenceRows> batch) const {
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const SequenceRows& rows = batch[i];
+    const KvSequence* sequence = AsKvSequence(rows);
+    NACRE_CHECK(sequence != nullptr && sequence->pool() == kv_pool_.get(),
+                "the sequence is not of this model");
+    const int num_rows = static_cast<int>(rows.token_ids.size());
+    NACRE_CHECK(num_rows >= 1, "a sequence without rows");
+    NACRE_CHECK(num_rows <= sequence->max_length() - sequence->length(),
+                "a sequence passes its reserved length");
+    NACRE_CHECK(rows.num_logits >= 0 && rows.num_logits <= num_rows,
+                "more logits than rows");
+    if (rows.next_draw.has_value()) {
+      NACRE_CHECK(!rows.draws.empty() && rows.draws.back().has_value(),
+                  "a next draw behind a row that is not drawn");
+      NACRE_CHECK(num_rows < sequence->max_length() - sequence->length(),
+                  "a next draw without room for its row");
+    }
+    for (size_t j = 0; j < i; ++j) {
+      NACRE_CHECK(batch[j].sequence != rows.sequence,
+                  "a sequence is twice in a batch");
+    }
+    for (const int32_t id : rows.token_ids) {
+      if (id < 0 || id >= config_.vocab_size) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("token id ", id, " is outside the vocabulary of ",
+                         config_.vocab_size));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::GrowActivations(int num_rows, int num_logit_rows) {
+  const auto allocate = [this](int rows, int cols,
+                               std::unique_ptr<kernels::Buffer>* buffer) {
+    absl::StatusOr<std::unique_ptr<kernels::Buffer>> allocated =
+        backend_->Allocate(static_cast<size_t>(rows) *
+                           static_cast<size_t>(cols) * sizeof(float));
+    if (!allocated.ok()) return allocated.status();
+    *buffer = *std::move(allocated);
+    return absl::OkStatus();
+  };
+  Activations& a = activations_;
+  if (num_rows > a.max_rows) {
+    const int hidden = config_.hidden_size;
+    const int inter = config_.intermediate_size;
+    const int qkv = config_.q_size() + 2 * config_.kv_size();
+    const int half = config_.head_dim / 2;
+    a.max_rows = 0;  // until all of them have grown
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, hidden, &a.hidden));
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, hidden, &a.normed));
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, qkv, &a.qkv));
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, config_.q_size(), &a.attention));
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, hidden, &a.attended));
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, 2 * inter, &a.gate_up));
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, inter, &a.mlp));
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &a.cos));
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &a.sin));
+    a.max_rows = num_rows;
+  }
+  if (num_logit_rows > a.max_logit_rows) {
+    a.max_logit_rows = 0;
+    NACRE_RETURN_IF_ERROR(
+        allocate(num_logit_rows, config_.vocab_size, &a.logits));
+    a.max_logit_rows = num_logit_rows;
+  }
+  return absl::OkStatus();
+}
+
+void Transformer::ClearRows() {
+  token_ids_.clear();
+  contexts_.clear();
+  cos_.clear();
+  sin_.clear();
+  head_runs_.clear();
+  num_logit_rows_ = 0;
+}
+
+void Transformer::AddRows(const BlockSequence& sequence, int position,
+                          int count, int num_logits) {
+  const int end = position + count;
+  rope_.Extend(end - 1);
+  for (; position < end; ++position) {
+    contexts_.push_back({sequence.block_table(), position});
+    const absl::Span<const float> cos = rope_.Cos(position);
+    const absl::Span<const float> sin = rope_.Sin(position);
+    cos_.insert(cos_.end(), cos.begin(), cos.end());
+    sin_.insert(sin_.end(), sin.begin(), sin.end());
+  }
+  if (num_logits == 0) return;
+  num_logit_rows_ += num_logits;
+  const int first = num_rows() - num_logits;
+  if (head_runs_.empty() ||
+      head_runs_.back().first + head_runs_.back().count != first) {
+    head_runs_.push_back({first, 0});
+  }
+  head_runs_.back().count += num_logits;
+}
+
+void Transformer::SendAngles() {
+  backend_->CopyFromHost(cos_.data(), cos_.size() * sizeof(float),
+                         activations_.cos->data());
+  backend_->CopyFromHost(sin_.data(), sin_.size() * sizeof(float),
+                         activations_.sin->data());
+}
+
+void Transformer::RunLayer(const LayerWeights& weights,
+                           const kernels::KvLayer& kv) {
+  Activations& a = activations_;
+  const int rows = num_rows();
+  const int heads = config_.num_attention_heads;
+  const int qkv_size = config_.q_size() + 2 * config_.kv_size();
+  const float eps = static_cast<float>(config_.rms_norm_eps);
+  const float scale = static_cast<float>(
+      1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
+
+  backend_->NormMatMul(a.hidden->f32(), rows, weights.input_norm->f32(), eps,
+                       *weights.qkv, a.normed->f32(), a.qkv->f32());
+  if (weights.qkv_bias != nullptr) {
+    backend_->AddBias(a.qkv->f32(), rows, qkv_size, weights.qkv_bias->f32());
+  }
+  backend_->RopeStoreKv(a.qkv->f32(), heads, a.cos->f32(), a.sin->f32(),
+                        contexts_, kv);
+  backend_->Attention(a.qkv->f32(), qkv_size, heads, scale, contexts_, kv,
+                      a.attention->f32());
+  backend_->MatMulAdd(a.attention->f32(), rows, *weights.o, a.hidden->f32(),
+                      a.attended->f32());
+
+  backend_->NormMatMul(a.attended->f32(), rows,
+                       weights.post_attention_norm->f32(), eps,
+                       *weights.gate_up, a.normed->f32(), a.gate_up->f32());
+  backend_->SiluMatMulAdd(a.gate_up->f32(), rows, *weights.down,
+                          a.attended->f32(), a.mlp->f32(), a.hidden->f32());
+  layers_finished_.fetch_add(1, std::memory_order_relaxed);
+}
+
+size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
+  size_t layers_run = 0;
+  backend_->RunStep(num_rows(), [&] {
+    embed();
+    for (const LayerWeights& layer : weights_.layers) {
+      if (may_end && layers_run > 0 && interrupt_ && interrupt_()) return;
+      RunLayer(layer, kv_pool_->layer(static_cast<int>(layers_run)));
+      ++layers_run;
+    }
+  });
+  return layers_run;
+}
+
+void Transformer::RunHead() {
+  Activations& a = activations_;
+  const size_t hidden = static_cast<size_t>(config_.hidden_size);
+  // The norm also gathers: only rows that need logits reach the head.
+  float* packed = a.normed->f32();
+  for (const Run& run : head_runs_) {
+    backend_->RmsNorm(a.hidden->f32() + static_cast<size_t>(run.first) * hidden,
+                      run.count, config_.hidden_size,
+                      weights_.final_norm->f32(),
+                      static_cast<float>(config_.rms_norm_eps), packed);
+    packed += static_cast<size_t>(run.count) * hidden;
+  }
+  backend_->MatMul(a.normed->f32(), num_logit_rows_, *weights_.head,
+                   a.logits->f32());
+}
+
+bool Transformer::TakeQueued(absl::Span<const SequenceRows> batch) {
+  if (queued_.empty()) return false;
+  const bool is_asked =
+      queued_.IsAskedFor(batch, outputs_[current_].drawn_tokens());
+  ++(is_asked ? queued_steps_.used : queued_steps_.dropped);
+  queued_.Clear();
+  if (is_asked) {
+    current_ = 1 - current_;
+    mark_ = queued_mark_;
+  }
+  return is_asked;
+}
+
+absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
+  HeadOutputs& outputs = outputs_[current_];
+  NACRE_RETURN_IF_ERROR(outputs.Plan(batch));
+  if (batch.empty()) return absl::OkStatus();
+  ClearRows();
+  for (const SequenceRows& rows : batch) {
+    token_ids_.insert(token_ids_.end(), rows.token_ids.begin(),
+                      rows.token_ids.end());
+    AddRows(*AsKvSequence(rows), rows.sequence->length(),
+            static_cast<int>(rows.token_ids.size()), rows.num_logits);
+  }
+  NACRE_RETURN_IF_ERROR(GrowActivations(num_rows(), num_logit_rows_));
+  SendAngles();
+  const auto embed = [this] {
+    backend_->Embed(*weights_.embedding, token_ids_,
+                    activations_.hidden->f32());
+  };
+  const size_t layers_run = RunLayers(embed, /*may_end=*/true);
+  if (layers_run < weights_.layers.size()) {
+    // What was stored behind the sequences' ends is stored again next time.
+    NACRE_RETURN_IF_ERROR(backend_->Synchronize());
+    return absl::AbortedError(absl::StrCat("interrupted after ", layers_run,
+                                           " of ", weights_.layers.size(),
+                                           " layers"));
+  }
+  if (num_logit_rows_ > 0) {
+    RunHead();
+    outputs.Queue(activations_.logits->f32());
+  }
+  mark_ = backend_->Mark();
+  return absl::OkStatus();
+}
+
+void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
+  queued_.Plan(batch);
+  if (queued_.empty()) return;
+  HeadOutputs& outputs = outputs_[1 - current_];
+  if (!outputs.Plan(queued_.rows()).ok()) {
+    // It will be asked for, and then whoever asks hears of it.
+    queued_.Clear();
+    return;
+  }
+  ClearRows();
+  for (const QueuedStep::Row& row : queued_.rows()) {
+    AddRows(*row.sequence, row.position, 1, 1);
+  }
+  SendAngles();
+  const auto embed = [this] {
+    const absl::Span<const QueuedStep::Row> rows = queued_.rows();
+    const int32_t* const ids = outputs_[current_].device_ids();
+    float* to = activations_.hidden->f32();
+    // Draws one behind the other at a time: all, unless some sequences stop.
+    for (size_t begin = 0, end; begin < rows.size(); begin = end) {
+      end = begin + 1;
+      while (end < rows.size() && rows[end].drawn == rows[end - 1].drawn + 1) {
+        ++end;
+      }
+      backend_->EmbedDrawn(*weights_.embedding, ids + rows[begin].drawn,
+                           static_cast<int>(end - begin), to);
+      to += (end - begin) * static_cast<size_t>(config_.hidden_size);
+    }
+  };
+  RunLayers(embed, /*may_end=*/false);
+  RunHead();
+  outputs.Queue(activations_.logits->f32());
+  queued_mark_ = backend_->Mark();
+}
+
+kernels::FloatView Transformer::final_hidden() {
+  NACRE_CHECK(queued_.empty(), "hidden states of a step with next draws");
+  if (hidden_values_ == 0) return {};
+  return {backend_, activations_.normed->f32(), hidden_values_};
+}
+
+absl::StatusOr<absl::Span<const float>> Transformer::Forward(
+    absl::Span<const SequenceRows> batch) {
+  hidden_values_ = 0;
+  NACRE_RETURN_IF_ERROR(CheckBatch(batch));
+  if (!TakeQueued(batch)) NACRE_RETURN_IF_ERROR(QueueStep(batch));
+  if (batch.empty()) return absl::Span<const float>();
+  // Before the device runs out of work, which it does when this returns.
+  QueueNext(batch);
+  if (absl::Status status = backend_->WaitFor(mark_); !status.ok()) {
+    queued_.Clear();
+    return status;
+  }
+  for (const SequenceRows& rows : batch) {
+    // RunHead has left them packed in `normed`.
+    hidden_values_ += static_cast<size_t>(rows.num_logits) *
+                      static_cast<size_t>(config_.hidden_size);
+    AsKvSequence(rows)->Append(static_cast<int>(rows.token_ids.size()));
+  }
+  return outputs_[current_].logits();
+}
+
+}  // namespace nacre::model

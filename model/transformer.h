@@ -1,0 +1,159 @@
+// The transformer of every family (model/families.h) over any kernels::Backend.
+// Forward takes a ragged batch of rows of any number of sequences: prefill,
+// decode and verify are the same function. A row's logits are the same bits in
+// every batch, because every op of a Backend promises it.
+//
+// Thread-compatible: one thread, the engine's.
+
+#ifndef MODEL_TRANSFORMER_H_
+#define MODEL_TRANSFORMER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "model/checkpoint.h"
+#include "model/config.h"
+#include "model/head_outputs.h"
+#include "model/kv_pool.h"
+#include "model/language_model.h"
+#include "model/model_options.h"
+#include "model/queued_step.h"
+#include "model/rope.h"
+#include "model/weights.h"
+
+namespace nacre::model {
+
+class Transformer : public LanguageModel {
+ public:
+  // As CreateModel of model/load_model.h. `backend` outlives the model.
+  static absl::StatusOr<std::unique_ptr<Transformer>> Create(
+      ModelConfig config, absl::string_view config_json,
+      std::unique_ptr<Checkpoint> checkpoint, kernels::Backend* backend,
+      const ModelOptions& options);
+
+  const ModelInfo& info() const override { return info_; }
+  void BindComputeThread() override { backend_->BindComputeThread(); }
+  absl::StatusOr<std::unique_ptr<Sequence>> NewSequence(
+      int max_length) override {
+    return NewSequenceWithPrefix(max_length, {});
+  }
+  absl::StatusOr<std::unique_ptr<Sequence>> NewSequenceWithPrefix(
+      int max_length, absl::Span<const int32_t> token_ids) override;
+  int shared_block_size() const override {
+    return kv_pool_->prefix_cache() ? KvPool::kBlockSize : 0;
+  }
+  int64_t kv_free_tokens() const override { return kv_pool_->free_tokens(); }
+
+  // INVALID_ARGUMENT for a token id outside the vocabulary. Our own bugs,
+  // fatal: a sequence past its reserved length, twice in the batch, without
+  // rows, or of another model; and what HeadOutputs says of draws and
+  // SequenceRows of next_draw.
+  absl::StatusOr<absl::Span<const float>> Forward(
+      absl::Span<const SequenceRows> batch) override;
+  bool draws_tokens() const override {
+    return backend_->token_drawer() != nullptr;
+  }
+  absl::Span<const int32_t> drawn_tokens() const override {
+    return outputs_[current_].drawn_tokens();
+  }
+  QueuedSteps queued_steps() const override { return queued_steps_; }
+  kernels::FloatView final_hidden() override;
+  void SetInterrupt(std::function<bool()> interrupt) override {
+    interrupt_ = std::move(interrupt);
+  }
+  uint64_t forward_progress() const override { return layers_finished_; }
+
+ private:
+  // Scratch of one Forward, grown to the largest batch and then reused.
+  struct Activations {
+    int max_rows = 0;
+    std::unique_ptr<kernels::Buffer>
+        hidden;  // [rows, hidden_size]: between layers
+    std::unique_ptr<kernels::Buffer> normed;     // [rows, hidden_size]
+    std::unique_ptr<kernels::Buffer> qkv;        // [rows, q + 2 kv]
+    std::unique_ptr<kernels::Buffer> attention;  // [rows, q]
+    std::unique_ptr<kernels::Buffer>
+        attended;  // [rows, hidden_size]: in the middle of one
+    std::unique_ptr<kernels::Buffer> gate_up;  // [rows, 2 * intermediate]
+    std::unique_ptr<kernels::Buffer> mlp;      // [rows, intermediate]
+    std::unique_ptr<kernels::Buffer> cos;      // [rows, head_dim / 2]
+    std::unique_ptr<kernels::Buffer> sin;      // [rows, head_dim / 2]
+    int max_logit_rows = 0;
+    std::unique_ptr<kernels::Buffer> logits;  // [logit rows, vocab_size]
+  };
+
+  Transformer(ModelConfig config, kernels::Backend* backend)
+      : config_(std::move(config)),
+        backend_(backend),
+        rope_(config_),
+        outputs_{{backend, config_.vocab_size}, {backend, config_.vocab_size}} {
+  }
+
+  absl::Status CheckBatch(absl::Span<const SequenceRows> batch) const;
+  absl::Status GrowActivations(int num_rows, int num_logit_rows);
+  // Whether `batch` is the step that is queued, which then is the current one.
+  bool TakeQueued(absl::Span<const SequenceRows> batch);
+  // Queues `batch` as the current step. ABORTED; what has no room.
+  absl::Status QueueStep(absl::Span<const SequenceRows> batch);
+  // Queues what `batch`, the current step, says of the step behind it.
+  void QueueNext(absl::Span<const SequenceRows> batch);
+
+  // The rows of the step that is being queued.
+  void ClearRows();
+  void AddRows(const BlockSequence& sequence, int position, int count,
+               int num_logits);
+  int num_rows() const { return static_cast<int>(contexts_.size()); }
+  void SendAngles();
+  // `embed` queues what fills activations_.hidden. Returns how many layers were
+  // queued: all, unless `may_end` and the interrupt said so.
+  size_t RunLayers(absl::FunctionRef<void()> embed, bool may_end);
+  void RunLayer(const LayerWeights& weights, const kernels::KvLayer& kv);
+  void RunHead();
+
+  ModelConfig config_;
+  kernels::Backend* backend_;
+  Weights weights_;
+  std::unique_ptr<KvPool> kv_pool_;
+  RopeTable rope_;
+  ModelInfo info_;
+  std::function<bool()> interrupt_;
+
+  Activations activations_;
+  std::atomic<uint64_t> layers_finished_{0};  // written by Forward only
+  // Of the step that is being queued.
+  std::vector<int32_t> token_ids_;
+  std::vector<kernels::RowContext> contexts_;
+  std::vector<float> cos_;  // host copies of the rows' angles
+  std::vector<float> sin_;
+  struct Run {
+    int first = 0;
+    int count = 0;
+  };
+  std::vector<Run> head_runs_;  // rows that yield logits
+  int num_logit_rows_ = 0;
+
+  // In turn of the current step, the last that was asked for, and of the one
+  // queued behind it, if any.
+  HeadOutputs outputs_[2];
+  int current_ = 0;
+  int64_t mark_ = 0;  // behind the current step
+  QueuedStep queued_;
+  int64_t queued_mark_ = 0;
+  QueuedSteps queued_steps_;
+  size_t hidden_values_ = 0;  // of the last Forward's logit rows
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_TRANSFORMER_H_

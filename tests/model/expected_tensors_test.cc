@@ -1,0 +1,98 @@
+#include "model/expected_tensors.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace nacre::model {
+namespace {
+
+using ::testing::ElementsAre;
+using Shape = std::vector<int64_t>;
+
+ModelConfig Config(const std::string& architecture) {
+  ModelConfig config;
+  config.architecture = architecture;
+  config.hidden_size = 8;
+  config.intermediate_size = 12;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 3;
+  config.num_key_value_heads = 1;
+  config.head_dim = 4;
+  config.vocab_size = 20;
+  config.qkv_bias = architecture == "Qwen2ForCausalLM";
+  return config;
+}
+
+std::vector<std::string> NamesOf(const ExpectedTensors& tensors) {
+  std::vector<std::string> names;
+  for (const ExpectedTensor& tensor : tensors) names.push_back(tensor.name);
+  return names;
+}
+
+TEST(ExpectedTensorsTest, NamesAreThoseOfTheFamily) {
+  for (const char* architecture : {"LlamaForCausalLM", "MistralForCausalLM"}) {
+    EXPECT_THAT(NamesOf(ExpectedTensors::OfLayer(Config(architecture), 1)),
+                ElementsAre("model.layers.1.input_layernorm.weight",
+                            "model.layers.1.self_attn.q_proj.weight",
+                            "model.layers.1.self_attn.k_proj.weight",
+                            "model.layers.1.self_attn.v_proj.weight",
+                            "model.layers.1.self_attn.o_proj.weight",
+                            "model.layers.1.post_attention_layernorm.weight",
+                            "model.layers.1.mlp.gate_proj.weight",
+                            "model.layers.1.mlp.up_proj.weight",
+                            "model.layers.1.mlp.down_proj.weight"));
+  }
+  const ModelConfig config = Config("LlamaForCausalLM");
+  EXPECT_EQ(LayerPrefix(config, 31), "model.layers.31.");
+  EXPECT_THAT(NamesOf(ExpectedTensors::OutsideLayers(config)),
+              ElementsAre("model.embed_tokens.weight", "model.norm.weight",
+                          "lm_head.weight"));
+}
+
+TEST(ExpectedTensorsTest, ShapesAreThoseOfTheConfig) {
+  const ModelConfig config = Config("LlamaForCausalLM");
+  const auto layer = ExpectedTensors::OfLayer(config, 0);
+  EXPECT_EQ(layer[TensorRole::kInputNorm].shape, Shape({8}));
+  EXPECT_EQ(layer[TensorRole::kQuery].shape, Shape({12, 8}));
+  EXPECT_EQ(layer[TensorRole::kKey].shape, Shape({4, 8}));
+  EXPECT_EQ(layer[TensorRole::kValue].shape, Shape({4, 8}));
+  EXPECT_EQ(layer[TensorRole::kAttentionOutput].shape, Shape({8, 12}));
+  EXPECT_EQ(layer[TensorRole::kGate].shape, Shape({12, 8}));
+  EXPECT_EQ(layer[TensorRole::kUp].shape, Shape({12, 8}));
+  EXPECT_EQ(layer[TensorRole::kDown].shape, Shape({8, 12}));
+  const auto outside = ExpectedTensors::OutsideLayers(config);
+  EXPECT_EQ(outside[TensorRole::kEmbedding].shape, Shape({20, 8}));
+  EXPECT_EQ(outside[TensorRole::kFinalNorm].shape, Shape({8}));
+  EXPECT_EQ(outside[TensorRole::kHead].shape, Shape({20, 8}));
+}
+
+TEST(ExpectedTensorsTest, BiasesFollowTheirProducts) {
+  const auto layer = ExpectedTensors::OfLayer(Config("Qwen2ForCausalLM"), 0);
+  EXPECT_EQ(layer[TensorRole::kQueryBias].name,
+            "model.layers.0.self_attn.q_proj.bias");
+  EXPECT_EQ(layer[TensorRole::kQueryBias].shape, Shape({12}));
+  EXPECT_EQ(layer[TensorRole::kKeyBias].shape, Shape({4}));
+  EXPECT_EQ(layer[TensorRole::kValueBias].name,
+            "model.layers.0.self_attn.v_proj.bias");
+  EXPECT_EQ(NamesOf(layer).size(), 12u);
+}
+
+TEST(ExpectedTensorsTest, ATiedHeadIsNoTensor) {
+  ModelConfig config = Config("LlamaForCausalLM");
+  config.tie_word_embeddings = true;
+  const auto outside = ExpectedTensors::OutsideLayers(config);
+  EXPECT_EQ(NamesOf(outside).size(), 2u);
+  EXPECT_DEATH((void)outside[TensorRole::kHead],
+               "a tensor that the model does not have");
+}
+
+TEST(ExpectedTensorsTest, AConfigOfNoFamilyIsOurOwnBug) {
+  EXPECT_DEATH(ExpectedTensors::OfLayer(Config("MambaForCausalLM"), 0),
+               "a config that was not parsed");
+}
+
+}  // namespace
+}  // namespace nacre::model

@@ -1,0 +1,102 @@
+#include "model/load_model.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend_factory.h"
+#include "model/mapped_file.h"
+#include "nlohmann/json.hpp"
+#include "tests/testing/tiny_checkpoint.h"
+
+namespace nacre::model {
+namespace {
+
+using nacre::testing::ReadFile;
+using nacre::testing::TestFolder;
+using nacre::testing::TinyCheckpoint;
+using nacre::testing::WriteFile;
+using nacre::testing::WriteTinyCheckpoint;
+using ::testing::HasSubstr;
+
+class LoadModelTest : public ::testing::Test {
+ protected:
+  LoadModelTest() {
+    kernels::BackendOptions options;
+    options.kind = "reference";
+    backend_ = *kernels::CreateBackend(options);
+  }
+
+  absl::StatusOr<std::unique_ptr<LanguageModel>> Load(const std::string& dir) {
+    return LoadModel(dir, backend_.get(), {1 << 20, {}});
+  }
+  std::string WriteModel(const std::string& architecture) {
+    TinyCheckpoint shape;
+    shape.architecture = architecture;
+    const std::string dir = TestFolder(architecture);
+    WriteTinyCheckpoint(shape, dir);
+    return dir;
+  }
+  // Rewrites one field of config.json.
+  void Change(const std::string& dir, const char* field,
+              const nlohmann::json& value) {
+    auto config = nlohmann::json::parse(ReadFile(dir + "/config.json"));
+    config[field] = value;
+    WriteFile(dir + "/config.json", config.dump());
+  }
+
+  std::unique_ptr<kernels::Backend> backend_;
+};
+
+TEST_F(LoadModelTest, ReadsEveryFamily) {
+  for (const std::string architecture :
+       {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"}) {
+    const auto model = Load(WriteModel(architecture));
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_THAT((*model)->info().description, HasSubstr(architecture));
+    EXPECT_EQ((*model)->info().vocab_size, 101);
+  }
+}
+
+TEST_F(LoadModelTest, RefusesAnUnknownFamilyAndListsWhatThereIs) {
+  const std::string dir = WriteModel("LlamaForCausalLM");
+  Change(dir, "architectures", nlohmann::json::array({"MambaForCausalLM"}));
+  const absl::Status status = Load(dir).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(status.message(),
+            dir +
+                "/config.json: architecture \"MambaForCausalLM\" is not "
+                "supported; supported: \"LlamaForCausalLM\", "
+                "\"MistralForCausalLM\", \"Qwen2ForCausalLM\"");
+}
+
+TEST_F(LoadModelTest, NamesTheBiasThatIsMissing) {
+  const std::string dir = WriteModel("LlamaForCausalLM");
+  Change(dir, "architectures", nlohmann::json::array({"Qwen2ForCausalLM"}));
+  const absl::Status status = Load(dir).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("tensor model.layers.0.self_attn.q_proj.bias is not"));
+}
+
+TEST_F(LoadModelTest, NamesAMissingFolder) {
+  EXPECT_EQ(Load(TestFolder("empty") + "/no").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+// The same model from its parts.
+TEST_F(LoadModelTest, OfWeightsAtHandItIsTheSameModel) {
+  const std::string dir = WriteModel("Qwen2ForCausalLM");
+  const auto config_file = *MappedFile::Open(dir + "/config.json");
+  const auto made =
+      CreateModel(*ReadConfig(dir), config_file->bytes(),
+                  *Checkpoint::Open(dir), backend_.get(), {1 << 20, {}});
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ((*made)->info().fingerprint, (*Load(dir))->info().fingerprint);
+}
+
+}  // namespace
+}  // namespace nacre::model

@@ -1,0 +1,42 @@
+#include "worker/tensors/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/testing/device_backend.h"
+#include "tests/worker/tensors/random_tensor.h"
+
+namespace nacre::worker {
+namespace {
+
+using Values = std::vector<float>;
+
+TEST(Tensor, OwnsWhatItIsGiven) {
+  Tensor tensor;
+  tensor.Own({1, 2, 3});
+  EXPECT_EQ(tensor.num_bytes(), 3 * sizeof(float));
+  const Tensor copy = tensor;
+  tensor = {};
+  EXPECT_EQ(ValuesOf(copy), (Values{1, 2, 3}));
+  // It is there already.
+  EXPECT_EQ(copy.OnHost().values.data(), copy.values.data());
+}
+
+TEST(Tensor, WhatOthersOwnIsCopiedToTheHost) {
+  nacre::testing::DeviceBackend device;
+  Values memory = {4, 5};
+  Tensor tensor;
+  tensor.tag = {7, 1, 3, 0, true};
+  tensor.shape = {2};
+  for (const bool on_device : {false, true}) {
+    tensor.values = on_device ? kernels::FloatView(&device, memory.data(), 2)
+                              : kernels::FloatView(memory);
+    const Tensor copy = tensor.OnHost();
+    memory[0] += 1;  // whoever owns it goes on
+    EXPECT_EQ(ValuesOf(copy), (Values{memory[0] - 1, 5}));
+    EXPECT_EQ(copy.tag, tensor.tag);
+    EXPECT_EQ(copy.shape, tensor.shape);
+  }
+}
+
+}  // namespace
+}  // namespace nacre::worker
