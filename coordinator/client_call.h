@@ -30,6 +30,7 @@
 #include "coordinator/call_timers.h"
 #include "coordinator/client_streams.h"
 #include "coordinator/clock.h"
+#include "coordinator/held_answers.h"
 #include "coordinator/receptions.h"
 #include "coordinator/work_pool.h"
 
@@ -45,6 +46,8 @@ struct Reception {
   int64_t max_request_ns = kNever;     // from the arrival
   // Which requests may be received; null: any.
   Receptions* receptions = nullptr;
+  // Of unary calls; null: any number of bytes may wait for their clients.
+  HeldAnswers* answers = nullptr;
   // Where `handle` runs, in `client`'s turn; null: where gRPC calls.
   WorkPool* pool = nullptr;
   std::string client;
@@ -248,11 +251,16 @@ class UnaryCall final : public ClientCall<Response> {
  public:
   explicit UnaryCall(grpc::CallbackServerContext* context)
       : context_(context) {}
+  ~UnaryCall() override {
+    if (HeldAnswers* held = this->reception().answers) held->Leave(this);
+  }
 
   // The answer or the error, unless the call has ended before. The client has
-  // its timeout to take it.
+  // its timeout to take it. RESOURCE_EXHAUSTED: too much waits for clients.
   void Answer(absl::StatusOr<Response> response) {
     if (!response.ok()) return this->Refuse(response.status());
+    const absl::Status held = Hold(*response);
+    if (!held.ok()) return this->Refuse(held);
     if (!this->Begin()) return;
     response_ = *std::move(response);
     const Reception& reception = this->reception();
@@ -263,6 +271,19 @@ class UnaryCall final : public ClientCall<Response> {
   }
 
  private:
+  // Until gRPC is done with the call: the message, and its bytes at gRPC.
+  absl::Status Hold(const Response& response) {
+    HeldAnswers* const held = this->reception().answers;
+    if (held == nullptr) return absl::OkStatus();
+    const size_t bytes = response.SpaceUsedLong() + response.ByteSizeLong();
+    return held->Enter({this, this->reception().client,
+                        static_cast<int64_t>(bytes),
+                        [this, call = this->weak_from_this()] {
+                          const auto alive = call.lock();
+                          if (alive != nullptr) this->TryCancel(context_);
+                        }});
+  }
+
   void OnRefused(const absl::Status& status) override {
     this->Finish(rpc::ToGrpcStatus(status));
   }

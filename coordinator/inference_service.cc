@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "coordinator/grpc_peer.h"
 #include "coordinator/request_convert.h"
+#include "coordinator/text_ids.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -67,6 +68,7 @@ InferenceService::InferenceService(Dispatcher* dispatcher,
       streams_(limits_.max_streams_per_client),
       timers_(limits_.wake_at),
       receptions_(ReceivingOptions()),
+      answers_(limits_.max_answer_bytes),
       parsing_(limits_.parsing) {
   Serve<v1::GenerateResponse>("/nacre.v1.Inference/Generate",
                               &InferenceService::Generate);
@@ -126,6 +128,7 @@ absl::optional<Reception> InferenceService::Admit(const Context& context,
   reception.max_request_ns = limits_.max_request_ns;
   reception.receptions = &receptions_;
   reception.pool = &parsing_;
+  reception.answers = &answers_;
   reception.client = *std::move(client);
   reception.peer = context.peer();
   return reception;
@@ -191,15 +194,13 @@ absl::StatusOr<v1::TokenizeResponse> InferenceService::TokenIds(
     const grpc::ByteBuffer& bytes) const {
   v1::TokenizeRequest request;
   NACRE_RETURN_IF_ERROR(rpc::ParseMessage(bytes, kMaxFields, &request));
-  // Nothing bounds the text of a service that does not know its model yet.
+  absl::optional<int> context_length;
   if (const absl::optional<WorkerInfo> model = dispatcher_->expected_model()) {
-    NACRE_RETURN_IF_ERROR(
-        CheckTextLength(request.text(), *tokenizer_, model->context_length));
+    context_length = model->context_length;
   }
-  tokenizer::EncodeOptions options;
-  options.add_special_tokens = !request.no_special_tokens();
   NACRE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                         tokenizer_->Encode(request.text(), options));
+                         AnswerIds(request.text(), !request.no_special_tokens(),
+                                   *tokenizer_, context_length));
   v1::TokenizeResponse response;
   response.mutable_token_ids()->Add(ids.begin(), ids.end());
   return response;

@@ -21,6 +21,7 @@
 #include "coordinator/client_streams.h"
 #include "coordinator/dispatcher.h"
 #include "coordinator/generate_call.h"
+#include "coordinator/held_answers.h"
 #include "coordinator/observer.h"
 #include "coordinator/receptions.h"
 #include "coordinator/request.h"
@@ -35,6 +36,8 @@ struct InferenceLimits {
   Receptions::Options receiving;
   WorkPool::Options parsing;               // where prompts are tokenized
   speculation::PolicySpec default_policy;  // of requests that name none
+  // Of finished answers that wait for their clients, in all.
+  int64_t max_answer_bytes = int64_t{256} << 20;
   // For a request to come, and for a finished answer to be taken by bits.
   int64_t client_timeout_ns = kNever;
   int64_t max_request_ns = kNever;  // from its arrival, as the dispatcher's
@@ -93,6 +96,7 @@ class InferenceService final : public grpc::Service {
   ClientStreams streams_;
   CallTimers timers_;
   Receptions receptions_;
+  HeldAnswers answers_;
   // Ends what is left of calls that failed; each call needs it once.
   WorkPool cancels_{WorkPool::Options{
       .threads = 1, .max_tasks = std::numeric_limits<int>::max()}};

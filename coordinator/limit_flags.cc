@@ -160,11 +160,13 @@ absl::StatusOr<Limits> LimitFlags::Resolve() const {
   limits.idle_timeout = idle_timeout == absl::ZeroDuration()
                             ? absl::InfiniteDuration()
                             : idle_timeout;
+  limits.inference.max_answer_bytes = std::numeric_limits<int64_t>::max();
   if (max_client_memory_bytes > 0) {
     // Beside it there are those that wait to be parsed, and the calls. One
     // request always fits, and what comes before the next look.
     limits.inference.receiving.max_bytes =
         std::max(max_client_memory_bytes / 4, 2 * int64_t{max_request_bytes});
+    limits.inference.max_answer_bytes = max_client_memory_bytes / 4;
   }
   // inf is kNever.
   limits.queue_timeout_ns = absl::ToInt64Nanoseconds(queue_timeout);

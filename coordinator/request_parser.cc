@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "common/quoted.h"
 #include "common/status_macros.h"
+#include "coordinator/text_ids.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -23,9 +24,6 @@ constexpr size_t kMaxStopTokenIds = 64;
 constexpr size_t kMaxNumericsIdBytes = 1024;
 constexpr uint32_t kMaxChoices = 16;
 constexpr size_t kMaxOracleIds = 1 << 20;
-// The most that normalization makes of a byte where it drops none: four bytes
-// of a mathematical letter become one.
-constexpr int64_t kMaxShrinkage = 4;
 
 uint64_t RandomBits() {
   std::random_device device;
@@ -44,9 +42,7 @@ absl::StatusOr<std::vector<int32_t>> PromptIds(
     const GenerateFields& fields, const tokenizer::Tokenizer& tokenizer,
     const WorkerInfo& model) {
   if (fields.text.has_value()) {
-    NACRE_RETURN_IF_ERROR(
-        CheckTextLength(*fields.text, tokenizer, model.context_length));
-    return tokenizer.Encode(*fields.text);
+    return PromptTextIds(*fields.text, tokenizer, model.context_length);
   }
   if (!fields.token_ids.has_value()) {
     return absl::InvalidArgumentError("no prompt: set text or token_ids");
@@ -257,17 +253,6 @@ absl::Status CheckLength(const GenerateFields::Stop& stop, int context_length,
 }
 
 }  // namespace
-
-absl::Status CheckTextLength(absl::string_view text,
-                             const tokenizer::Tokenizer& tokenizer,
-                             int context_length) {
-  const int64_t most = context_length * kMaxShrinkage *
-                       static_cast<int64_t>(tokenizer.longest_piece_bytes());
-  if (static_cast<int64_t>(text.size()) <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "CONTEXT_LENGTH_EXCEEDED: the text has ", text.size(), " bytes; at most ",
-      most, " may fit the context of ", context_length, " tokens"));
-}
 
 absl::StatusOr<int> NumChoices(const GenerateFields& fields) {
   const uint32_t n = fields.num_choices;

@@ -79,14 +79,6 @@ struct GenerateFields {
   Output output;
 };
 
-// INVALID_ARGUMENT, without any of the work of tokenizing it, for a text that
-// is far too long for the context: a token stands for at most the bytes of the
-// longest piece, and normalizing a text leaves at least a quarter of it. (Texts
-// from which it takes more, as megabytes of blanks, are refused as well.)
-absl::Status CheckTextLength(absl::string_view text,
-                             const tokenizer::Tokenizer& tokenizer,
-                             int context_length);
-
 // How many choices the request asks for: INVALID_ARGUMENT where not 1 to 16.
 absl::StatusOr<int> NumChoices(const GenerateFields& fields);
 

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "common/rpc/bearer_tokens.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "coordinator/dispatcher.h"
@@ -25,6 +27,7 @@
 #include "tests/coordinator/byte_tokenizer.h"
 #include "tests/coordinator/fake_worker.h"
 #include "tests/coordinator/recording_client.h"
+#include "tests/testing/certificates.h"
 #include "tests/testing/raw_call.h"
 
 namespace nacre::coordinator {
@@ -83,8 +86,12 @@ class StartObserver final : public Observer {
 class UnreadCall {
  public:
   UnreadCall(const std::string& address, const std::string& method,
-             const google::protobuf::Message& request)
+             const google::protobuf::Message& request,
+             const std::string& token = "")
       : stub_(NarrowChannel(address)) {
+    if (!token.empty()) {
+      context_.AddMetadata("authorization", "Bearer " + token);
+    }
     call_ =
         stub_.PrepareCall(&context_, "/nacre.v1.Inference/" + method, &queue_);
     call_->StartCall(nullptr);
@@ -93,6 +100,14 @@ class UnreadCall {
     call_->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(),
                      nullptr);
     Await();
+  }
+  // The first so many messages of its answer.
+  void Read(int count) {
+    for (int i = 0; i < count; ++i) {
+      grpc::ByteBuffer message;
+      call_->Read(&message, nullptr);
+      EXPECT_TRUE(Await()) << i;
+    }
   }
   ~UnreadCall() {
     context_.TryCancel();
@@ -367,6 +382,27 @@ TEST_F(UnreadReceiveTest, ACompletionThatIsNotTakenIsGivenUp) {
   ExpectStreamGivenBack();
 }
 
+// The client has the timeout for each part that it takes of a finished answer.
+TEST_F(UnreadReceiveTest, AFinishedAnswerThatIsStillReadIsNotGivenUp) {
+  const uint64_t target = AddTarget();
+  v1::GenerateRequest request;
+  request.set_request_id(std::string(250, 'r'));  // each chunk repeats it
+  request.mutable_token_ids()->mutable_ids()->Resize(kManyTokens, 'p');
+  request.mutable_stop()->set_max_tokens(1001);
+  request.mutable_output()->set_stream(true);
+  UnreadCall call(server_->address(), "Generate", request);
+  starts_.session.WaitForNotification();
+  for (int i = 0; i < 1000; ++i) {  // far more than the window has room for
+    Commit(target, kManyTokens + i, speculation::FinishReason::kNone);
+  }
+  Commit(target, kManyTokens + 1000, speculation::FinishReason::kLength);
+  AwaitWaits(3);  // for its request, for a thread, for its reader
+  call.Read(900);
+  Pass(3 * kSecond);
+  AwaitWaits(4);  // for its reader, again
+  ExpectStreamTaken();
+}
+
 // The call ends with its session: it does not get the time of a reader on top.
 TEST_F(UnreadReceiveTest, ASessionWhoseChunksAreNotTakenIsGivenUp) {
   const uint64_t target = AddTarget();
@@ -388,6 +424,84 @@ TEST_F(UnreadReceiveTest, ASessionWhoseChunksAreNotTakenIsGivenUp) {
     dispatcher_.Tick();
   }
   ExpectStreamGivenBack();
+}
+
+// Two clients, and room for one long answer.
+class FullAnswersTest : public InferenceReceiveTest {
+ protected:
+  FullAnswersTest() { held_.go.Notify(); }
+  ~FullAnswersTest() override {
+    guarded_server_->Shutdown(absl::ZeroDuration());
+    std::filesystem::remove(path_);
+  }
+
+  static v1::TokenizeRequest Request(size_t ids) {
+    v1::TokenizeRequest request;
+    request.set_text(std::string(ids, 'x'));
+    return request;
+  }
+  std::unique_ptr<UnreadCall> CallUnread(size_t ids, const std::string& token) {
+    return std::make_unique<UnreadCall>(guarded_server_->address(), "Tokenize",
+                                        Request(ids), token);
+  }
+  grpc::Status Call(size_t ids, const std::string& token) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+    context.AddMetadata("authorization", "Bearer " + token);
+    v1::TokenizeResponse response;
+    return v1::Inference::NewStub(
+               rpc::CreateChannel(guarded_server_->address()))
+        ->Tokenize(&context, Request(ids), &response);
+  }
+  std::unique_ptr<rpc::BearerTokens> Tokens() {
+    nacre::testing::WriteFileAtomically(path_,
+                                        "alice:" + kAlice + "\nbob:" + kBob);
+    return *rpc::BearerTokens::Load(path_);
+  }
+
+  const std::string kAlice = "alice-0123456789abcdef";
+  const std::string kBob = "bob-0123456789abcdef";
+  const std::string path_ =
+      ::testing::TempDir() + "/nacre_answers_" + std::to_string(getpid());
+  const Authenticator authenticator_{Tokens(), nullptr};
+  InferenceService guarded_{
+      &dispatcher_,
+      &held_,
+      nullptr,
+      {.max_answer_bytes = 4'000'000, .client_timeout_ns = 3 * kSecond},
+      &authenticator_};
+  std::unique_ptr<rpc::RpcServer> guarded_server_ =
+      *rpc::RpcServer::Start({}, {&guarded_});
+};
+
+TEST_F(FullAnswersTest, AnAnswerWithoutRoomIsRefusedUntilThereIsSome) {
+  const auto unread = CallUnread(500'000, kAlice);
+  grpc::Status status;
+  // Until its answer is there, there is room.
+  const absl::Time deadline = absl::Now() + kPatience;
+  do {
+    status = Call(400'000, kAlice);
+  } while (status.ok() && absl::Now() < deadline);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("bytes: at most 4000000 bytes of answers wait"));
+  now_ns_ += 3 * kSecond;
+  guarded_.Tick();
+  do {
+    status = Call(400'000, kAlice);
+  } while (!status.ok() && absl::Now() < deadline);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+TEST_F(FullAnswersTest, WhoReadsNothingMakesRoomForOthers) {
+  const auto unread = CallUnread(500'000, kAlice);
+  const absl::Time deadline = absl::Now() + kPatience;
+  grpc::Status status;
+  do {
+    status = Call(400'000, kAlice);
+  } while (status.ok() && absl::Now() < deadline);
+  // Its answer is cut off, and more than once another has its room.
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(Call(400'000, kBob).ok());
 }
 
 TEST_F(InferenceReceiveTest, TheModelIsToldWhateverIsTokenized) {

@@ -30,6 +30,7 @@ TEST_F(LimitFlagsTest, TheDefaultsAreAsDocumented) {
   EXPECT_EQ(limits->max_request_bytes, 16 << 20);
   EXPECT_EQ(limits->inference.max_streams_per_client, 0);
   EXPECT_EQ(limits->inference.max_request_ns, kNever);
+  EXPECT_EQ(limits->inference.max_answer_bytes, int64_t{256} << 20);
   EXPECT_EQ(limits->inference.client_timeout_ns, 60'000'000'000);
   rpc::RpcServer::Options clients;
   limits->ApplyTo(&clients);
