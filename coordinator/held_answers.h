@@ -8,11 +8,13 @@
 #include <functional>
 #include <list>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/optional.h"
 
 namespace nacre::coordinator {
 
@@ -34,8 +36,8 @@ class HeldAnswers {
 
   // The answer is about to be sent. Where there is too little room, the last
   // answers of the client with most are cut off; RESOURCE_EXHAUSTED where no
-  // client holds more than this one would. One larger than all the room is
-  // taken if no other is there.
+  // client holds more than this one would, and then none is cut off. One larger
+  // than all the room is taken if no other is there.
   absl::Status Enter(Answer answer) ABSL_LOCKS_EXCLUDED(mu_);
   // It was taken, or never will be. Answers that were cut off, or never
   // entered, may leave, too.
@@ -47,6 +49,10 @@ class HeldAnswers {
     int64_t bytes = 0;
   };
 
+  // The owners of the answers to cut off; nullopt: others would keep less than
+  // the client of `answer`.
+  absl::optional<std::vector<const void*>> MakesRoomFor(
+      const Answer& answer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Answer Remove(const void* owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t max_bytes_;

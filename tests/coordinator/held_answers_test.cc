@@ -44,11 +44,15 @@ TEST_F(HeldAnswersTest, WhoHoldsMostMakesRoomByItsLast) {
   EXPECT_TRUE(Enter(0, "a", 30));
   EXPECT_TRUE(Enter(1, "a", 30));
   EXPECT_TRUE(Enter(2, "b", 40));
-  EXPECT_TRUE(Enter(3, "c", 50));
-  EXPECT_THAT(cut_off_, ElementsAre(1, 2));
+  EXPECT_FALSE(Enter(3, "c", 50)) << "b would have less";
+  EXPECT_THAT(cut_off_, IsEmpty());
+  EXPECT_TRUE(Enter(3, "c", 30));
+  EXPECT_THAT(cut_off_, ElementsAre(1));
   Leave(1);  // again
-  EXPECT_TRUE(Enter(4, "a", 20));
-  EXPECT_FALSE(Enter(5, "a", 1)) << "it would hold most itself";
+  EXPECT_TRUE(Enter(4, "a", 1));
+  EXPECT_THAT(cut_off_, ElementsAre(1, 2));
+  EXPECT_FALSE(Enter(5, "a", 50)) << "it would hold most itself";
+  EXPECT_EQ(cut_off_.size(), 2u);
 }
 
 TEST_F(HeldAnswersTest, EqualSharesStay) {
