@@ -35,13 +35,19 @@ class EndObserver : public Observer {
   std::map<int, std::string> ends_;
 };
 
-// The observer outlives the dispatcher. Four choices, each of which says one
-// token and goes on.
-class ChoicesEndTest : public EndObserver, public CoordinatorFixture {
+// The observer outlives the dispatcher: a worker's events may come while the
+// test is being destroyed.
+struct WithEndObserver {
+  EndObserver observer;
+};
+
+// Four choices, each of which says one token and goes on.
+class ChoicesEndTest : public WithEndObserver, public CoordinatorFixture {
  protected:
   ChoicesEndTest()
-      : CoordinatorFixture(
-            [this](Dispatcher::Options* options) { options->observer = this; }),
+      : CoordinatorFixture([this](Dispatcher::Options* options) {
+          options->observer = &observer;
+        }),
         stub_(v1::Inference::NewStub(Channel())) {
     request_.set_text("hi");
     request_.set_n(4);
@@ -85,10 +91,11 @@ TEST_F(ChoicesEndTest, TheOthersOfAFailedOneSayThatItFailed) {
   while (reader->Read(&response)) {
   }
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::DATA_LOSS);
-  EXPECT_TRUE(Eventually([&] { return ends().size() == 4; }));
+  EXPECT_TRUE(Eventually([&] { return observer.ends().size() == 4; }));
   const std::string others = "cancelled: another choice of the request failed";
-  EXPECT_THAT(ends(), ElementsAre(Pair(0, others), Pair(1, others),
-                                  Pair(2, others), Pair(3, "a broken block")));
+  EXPECT_THAT(observer.ends(),
+              ElementsAre(Pair(0, others), Pair(1, others), Pair(2, others),
+                          Pair(3, "a broken block")));
 }
 
 TEST_F(ChoicesEndTest, ACancelOfTheClientIsTheReasonOfThemAll) {
@@ -104,8 +111,8 @@ TEST_F(ChoicesEndTest, ACancelOfTheClientIsTheReasonOfThemAll) {
   }
   context.TryCancel();
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-  EXPECT_TRUE(Eventually([&] { return ends().size() == 4; }));
-  for (const auto& [choice, reason] : ends()) {
+  EXPECT_TRUE(Eventually([&] { return observer.ends().size() == 4; }));
+  for (const auto& [choice, reason] : observer.ends()) {
     EXPECT_EQ(reason, "cancelled by the client") << choice;
   }
 }

@@ -458,6 +458,21 @@ class FullAnswersTest : public InferenceReceiveTest {
                                         "alice:" + kAlice + "\nbob:" + kBob);
     return *rpc::BearerTokens::Load(path_);
   }
+  // An answer beside which Alice has no room for another one; `refusal` says
+  // so.
+  std::unique_ptr<UnreadCall> HoldAnswer(grpc::Status* refusal) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (absl::Now() < deadline) {
+      // One that comes while another is on its way is refused itself.
+      std::unique_ptr<UnreadCall> unread = CallUnread(500'000, kAlice);
+      for (int i = 0; i < 20; ++i) {
+        *refusal = Call(400'000, kAlice);
+        if (!refusal->ok()) return unread;
+      }
+    }
+    ADD_FAILURE() << "no answer is held";
+    return nullptr;
+  }
 
   const std::string kAlice = "alice-0123456789abcdef";
   const std::string kBob = "bob-0123456789abcdef";
@@ -475,13 +490,9 @@ class FullAnswersTest : public InferenceReceiveTest {
 };
 
 TEST_F(FullAnswersTest, AnAnswerWithoutRoomIsRefusedUntilThereIsSome) {
-  const auto unread = CallUnread(500'000, kAlice);
   grpc::Status status;
-  // Until its answer is there, there is room.
+  const auto unread = HoldAnswer(&status);
   const absl::Time deadline = absl::Now() + kPatience;
-  do {
-    status = Call(400'000, kAlice);
-  } while (status.ok() && absl::Now() < deadline);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(),
               HasSubstr("bytes: at most 4000000 bytes of answers wait"));
@@ -494,12 +505,8 @@ TEST_F(FullAnswersTest, AnAnswerWithoutRoomIsRefusedUntilThereIsSome) {
 }
 
 TEST_F(FullAnswersTest, WhoReadsNothingMakesRoomForOthers) {
-  const auto unread = CallUnread(500'000, kAlice);
-  const absl::Time deadline = absl::Now() + kPatience;
-  grpc::Status status;
-  do {
-    status = Call(400'000, kAlice);
-  } while (status.ok() && absl::Now() < deadline);
+  grpc::Status refusal;
+  const auto unread = HoldAnswer(&refusal);
   // Its answer is cut off, and more than once another has its room.
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(Call(400'000, kBob).ok());
 }
