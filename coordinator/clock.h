@@ -1,37 +1,24 @@
-// The coordinator's monotonic clock.
+// Times of the coordinator: common/clock.h's, and seconds.
 
 #ifndef COORDINATOR_CLOCK_H_
 #define COORDINATOR_CLOCK_H_
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
-#include <limits>
+
+#include "common/clock.h"
 
 namespace nacre::coordinator {
 
-inline int64_t MonotonicNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+using ::nacre::After;
+using ::nacre::Clock;
+using ::nacre::kNever;
+using ::nacre::MonotonicNs;
 
 inline double Seconds(int64_t nanoseconds) {
   return static_cast<double>(nanoseconds) * 1e-9;
 }
 
 inline constexpr int64_t kSecond = 1'000'000'000;  // ns
-
-// A time that does not come.
-inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-
-// `timeout_ns` (>= 0) after `now_ns`: kNever where that has no number.
-inline int64_t After(int64_t now_ns, int64_t timeout_ns) {
-  return timeout_ns >= kNever - now_ns ? kNever : now_ns + timeout_ns;
-}
-
-// Tests put their own in its place.
-using Clock = std::function<int64_t()>;
 
 }  // namespace nacre::coordinator
 

@@ -1,4 +1,4 @@
-// Who is at the other end of a gRPC call.
+// The caller of a gRPC call: its address, certificate and token.
 
 #ifndef COORDINATOR_GRPC_PEER_H_
 #define COORDINATOR_GRPC_PEER_H_

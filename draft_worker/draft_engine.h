@@ -1,8 +1,8 @@
 // The draft worker's engine: owns the sessions and gives, in each step, one
 // token to every session that may draft. Which one, a model::Drafter proposes.
 // A commit that disagrees cuts the sequence; drafting goes on from there. Where
-// it makes all that a step is about to draft pointless, the step is abandoned
-// between two layers: half a step a mismatch on average that nobody waits for.
+// it makes all that a step is about to draft pointless, the engine abandons the
+// step between two layers. That saves half a step a mismatch on average.
 //
 // What it has in common with the target's, threads included:
 // worker/session_engine.h.

@@ -1,6 +1,6 @@
 // Floats that a backend has computed, where they lie: in memory of the host or
-// of its device. They are read here, or copied to the host when somebody needs
-// them there.
+// of its device. A caller reads them here, or copies them
+// to the host.
 //
 // A view: it owns nothing. The memory and the backend outlive it.
 //

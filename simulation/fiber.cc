@@ -38,7 +38,8 @@ namespace {
 // Untouched pages take no memory.
 constexpr size_t kStackBytes = 256 << 10;
 
-// Stacks that nobody uses: to map one takes longer than a short schedule.
+// Stacks of fibers that ended, kept for the next ones: mapping a stack takes
+// longer than a short schedule.
 std::vector<void*>& FreeStacks() {
   thread_local std::vector<void*> stacks;
   return stacks;

@@ -156,7 +156,7 @@ class TargetEngine final
   int verify_rows_ = 0;
   int logit_rows_ = 0;
   absl::Span<const float> logits_;
-  kernels::FloatView hidden_;  // of all logits, once anybody reads it
+  kernels::FloatView hidden_;  // of all logits, once a tap reads them
 };
 
 }  // namespace nacre::target_worker

@@ -3,21 +3,14 @@
 #ifndef WORKER_CLOCK_H_
 #define WORKER_CLOCK_H_
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
+
+#include "common/clock.h"
 
 namespace nacre::worker {
 
-// Nanoseconds since some fixed point (CLOCK_MONOTONIC).
-inline int64_t MonotonicNowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-// Tests put their own in its place.
-using Clock = std::function<int64_t()>;
+using ::nacre::Clock;
+inline int64_t MonotonicNowNs() { return MonotonicNs(); }
 
 }  // namespace nacre::worker
 
