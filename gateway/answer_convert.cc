@@ -1,0 +1,277 @@
+#include "gateway/answer_convert.h"
+
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "gateway/token_text.h"
+#include "telemetry/build_info.h"
+
+namespace nacre::gateway {
+namespace {
+
+using Logprobs = google::protobuf::RepeatedPtrField<v1::TokenLogprobs>;
+
+const char* FinishName(const v1::Complete& complete) {
+  return complete.finish_reason() == v1::FINISH_REASON_LENGTH ? "length"
+                                                              : "stop";
+}
+
+// vLLM's: the stop string; null for the end of the sequence. The service does
+// not say which stop token ended it.
+OrderedJson StopReasonOf(const v1::Complete& complete) {
+  return complete.stop_match().empty() ? OrderedJson()
+                                       : OrderedJson(complete.stop_match());
+}
+
+int64_t CountCharacters(const std::string& text) {
+  return std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  });
+}
+
+OrderedJson BytesOf(const std::string& bytes) {
+  OrderedJson list = OrderedJson::array();
+  for (const char byte : bytes)
+    list.push_back(static_cast<unsigned char>(byte));
+  return list;
+}
+
+std::string FingerprintOf(const std::string& model,
+                          const std::string& numerics_id) {
+  const std::string text = absl::StrCat(model, "\n", numerics_id);
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+         digest);
+  const std::string hex = absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<char*>(digest), sizeof(digest)));
+  return absl::StrCat("nacre-", telemetry::GetBuildInfo().version, "-",
+                      hex.substr(0, 8));
+}
+
+template <typename Ids>
+OrderedJson IdList(const Ids& ids) {
+  OrderedJson list = OrderedJson::array();
+  for (const uint32_t id : ids) list.push_back(id);
+  return list;
+}
+
+}  // namespace
+
+AnswerFormat::AnswerFormat(const ApiRequest* request,
+                           const tokenizer::Tokenizer* tokenizer,
+                           AnswerHead head,
+                           std::vector<std::vector<uint32_t>> prompt_ids)
+    : request_(request),
+      tokenizer_(tokenizer),
+      head_(std::move(head)),
+      system_fingerprint_(FingerprintOf(head_.fingerprint, "")),
+      prompt_ids_(std::move(prompt_ids)),
+      states_(prompt_ids_.size() * static_cast<size_t>(request->n)) {}
+
+void AnswerFormat::SetNumericsId(const std::string& numerics_id) {
+  system_fingerprint_ = FingerprintOf(head_.fingerprint, numerics_id);
+}
+
+OrderedJson AnswerFormat::HeadJson(const char* object) const {
+  return {{"id", head_.id},
+          {"object", object},
+          {"created", head_.created},
+          {"model", head_.model},
+          {"system_fingerprint", system_fingerprint_}};
+}
+
+std::string AnswerFormat::EchoText(size_t choice) const {
+  if (!request_->echo) return "";
+  const size_t prompt = choice / static_cast<size_t>(request_->n);
+  if (const auto* text = std::get_if<std::string>(&request_->prompts[prompt])) {
+    return *text;
+  }
+  const std::vector<uint32_t>& ids = prompt_ids_[prompt];
+  return tokenizer_->Decode(std::vector<int32_t>(ids.begin(), ids.end()));
+}
+
+std::string AnswerFormat::TokenName(uint32_t id) const {
+  return request_->tokens_as_ids ? absl::StrCat("token_id:", id)
+                                 : TextOf(*tokenizer_, id).text;
+}
+
+OrderedJson AnswerFormat::ChatToken(uint32_t id, float logprob) const {
+  return {{"token", TokenName(id)},
+          {"logprob", logprob},
+          {"bytes", BytesOf(TextOf(*tokenizer_, id).bytes)}};
+}
+
+OrderedJson AnswerFormat::ChatLogprobs(const Logprobs& tokens) const {
+  OrderedJson content = OrderedJson::array();
+  for (const v1::TokenLogprobs& token : tokens) {
+    OrderedJson entry = ChatToken(token.token_id(), token.logprob());
+    OrderedJson top = OrderedJson::array();
+    for (int i = 0; i < token.top_ids_size(); ++i) {
+      top.push_back(ChatToken(token.top_ids(i), token.top_logprobs(i)));
+    }
+    entry["top_logprobs"] = std::move(top);
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+OrderedJson AnswerFormat::LegacyLogprobs(const Logprobs& tokens,
+                                         State* state) const {
+  OrderedJson names = OrderedJson::array();
+  OrderedJson values = OrderedJson::array();
+  OrderedJson tops = OrderedJson::array();
+  OrderedJson offsets = OrderedJson::array();
+  for (const v1::TokenLogprobs& token : tokens) {
+    const std::string name = TokenName(token.token_id());
+    OrderedJson top = OrderedJson::object();
+    const auto add = [&](uint32_t id, float logprob) {
+      std::string key = TokenName(id);
+      // Halves of characters look alike.
+      if (top.contains(key)) key = absl::StrCat("token_id:", id);
+      top[key] = logprob;
+    };
+    bool has_drawn = false;
+    for (int i = 0; i < token.top_ids_size(); ++i) {
+      has_drawn = has_drawn || token.top_ids(i) == token.token_id();
+      add(token.top_ids(i), token.top_logprobs(i));
+    }
+    // Readers look for the drawn token there.
+    if (!has_drawn) add(token.token_id(), token.logprob());
+    names.push_back(name);
+    values.push_back(token.logprob());
+    tops.push_back(std::move(top));
+    offsets.push_back(state->text_offset);
+    state->text_offset += CountCharacters(name);
+  }
+  return {{"tokens", std::move(names)},
+          {"token_logprobs", std::move(values)},
+          {"top_logprobs", std::move(tops)},
+          {"text_offset", std::move(offsets)}};
+}
+
+OrderedJson AnswerFormat::LogprobsOf(const Logprobs& tokens,
+                                     State* state) const {
+  if (!request_->wants_logprobs) return nullptr;
+  return request_->is_chat ? ChatLogprobs(tokens)
+                           : LegacyLogprobs(tokens, state);
+}
+
+std::string AnswerFormat::Whole(const std::vector<Choices>& prompts) {
+  OrderedJson choices = OrderedJson::array();
+  const bool is_chat = request_->is_chat;
+  for (size_t prompt = 0; prompt < prompts.size(); ++prompt) {
+    for (const v1::Complete& complete : prompts[prompt]) {
+      SetNumericsId(complete.numerics_id());
+      const size_t index = choices.size();
+      OrderedJson choice = {{"index", index}};
+      if (is_chat) {
+        choice["message"] = {{"role", "assistant"},
+                             {"content", complete.text()},
+                             {"refusal", nullptr}};
+      } else {
+        choice["text"] = absl::StrCat(EchoText(index), complete.text());
+      }
+      choice["logprobs"] = LogprobsOf(complete.logprobs(), &states_[index]);
+      choice["finish_reason"] = FinishName(complete);
+      choice["stop_reason"] = StopReasonOf(complete);
+      if (request_->return_token_ids) {
+        choice["token_ids"] = IdList(complete.token_ids());
+        choice["prompt_token_ids"] = IdList(prompt_ids_[prompt]);
+      }
+      choices.push_back(std::move(choice));
+    }
+  }
+  OrderedJson body = HeadJson(is_chat ? "chat.completion" : "text_completion");
+  body["choices"] = std::move(choices);
+  body["usage"] = UsageOf(prompts);
+  body["metrics"] = MetricsOf(prompts, request_->spec_stats);
+  return Dump(body);
+}
+
+OrderedJson AnswerFormat::RunningUsage() const {
+  int64_t prompt = 0;
+  for (const auto& ids : prompt_ids_) {
+    prompt += static_cast<int64_t>(ids.size());
+  }
+  int64_t completion = 0;
+  for (const State& state : states_) completion += state.completion_tokens;
+  return UsageOf(prompt, 0, completion);
+}
+
+std::string AnswerFormat::Event(OrderedJson choice) const {
+  OrderedJson event =
+      HeadJson(request_->is_chat ? "chat.completion.chunk" : "text_completion");
+  event["choices"] = OrderedJson::array({std::move(choice)});
+  if (request_->continuous_usage) {
+    event["usage"] = RunningUsage();
+  } else if (request_->include_usage) {
+    event["usage"] = nullptr;
+  }
+  return Dump(event);
+}
+
+std::string AnswerFormat::First(size_t choice) {
+  OrderedJson json = {{"index", choice}};
+  if (request_->is_chat) {
+    json["delta"] = {{"role", "assistant"}, {"content", ""}};
+  } else {
+    const std::string echo = EchoText(choice);
+    if (echo.empty() && !request_->return_token_ids) return "";
+    json["text"] = echo;
+  }
+  json["logprobs"] = nullptr;
+  json["finish_reason"] = nullptr;
+  if (request_->return_token_ids) {
+    json["prompt_token_ids"] =
+        IdList(prompt_ids_[choice / static_cast<size_t>(request_->n)]);
+  }
+  return Event(std::move(json));
+}
+
+std::string AnswerFormat::Piece(size_t choice, const v1::Chunk& chunk) {
+  State& state = states_[choice];
+  state.completion_tokens += chunk.token_ids_size();
+  if (chunk.text().empty() && !request_->wants_logprobs &&
+      !request_->return_token_ids) {
+    return "";
+  }
+  OrderedJson json = {{"index", choice}};
+  if (request_->is_chat) {
+    json["delta"] = {{"content", chunk.text()}};
+  } else {
+    json["text"] = chunk.text();
+  }
+  json["logprobs"] = LogprobsOf(chunk.logprobs(), &state);
+  json["finish_reason"] = nullptr;
+  if (request_->return_token_ids) json["token_ids"] = IdList(chunk.token_ids());
+  return Event(std::move(json));
+}
+
+std::string AnswerFormat::Last(size_t choice, const v1::Complete& complete) {
+  states_[choice].completion_tokens = complete.usage().completion_tokens();
+  OrderedJson json = {{"index", choice}};
+  if (request_->is_chat) {
+    json["delta"] = OrderedJson::object();
+  } else {
+    json["text"] = "";
+  }
+  json["logprobs"] = nullptr;
+  json["finish_reason"] = FinishName(complete);
+  json["stop_reason"] = StopReasonOf(complete);
+  return Event(std::move(json));
+}
+
+std::string AnswerFormat::Usage(const std::vector<Choices>& prompts) const {
+  OrderedJson event =
+      HeadJson(request_->is_chat ? "chat.completion.chunk" : "text_completion");
+  event["choices"] = OrderedJson::array();
+  event["usage"] = UsageOf(prompts);
+  event["metrics"] = MetricsOf(prompts, request_->spec_stats);
+  return Dump(event);
+}
+
+}  // namespace nacre::gateway

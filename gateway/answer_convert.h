@@ -1,0 +1,87 @@
+// From what nacre.v1.Inference answers to the JSON of OpenAI's API, whole or
+// piece by piece.
+//
+// One thread at a time; borrows request and tokenizer.
+
+#ifndef GATEWAY_ANSWER_CONVERT_H_
+#define GATEWAY_ANSWER_CONVERT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gateway/json_body.h"
+#include "gateway/request_convert.h"
+#include "gateway/usage_convert.h"
+#include "proto/inference.pb.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nacre::gateway {
+
+// What stands in each body and each piece of one answer.
+struct AnswerHead {
+  std::string id;           // "chatcmpl-..." or "cmpl-..."
+  std::string model;        // as clients know it
+  std::string fingerprint;  // of the model's files
+  int64_t created = 0;      // seconds since 1970
+};
+
+// Choices are numbered prompt * n + the service's index. Each piece is the JSON
+// of one event.
+class AnswerFormat {
+ public:
+  // `prompt_ids`: of each prompt, which echo and return_token_ids show.
+  AnswerFormat(const ApiRequest* request, const tokenizer::Tokenizer* tokenizer,
+               AnswerHead head, std::vector<std::vector<uint32_t>> prompt_ids);
+
+  // The whole answer: for each prompt its choices, in order.
+  std::string Whole(const std::vector<Choices>& prompts);
+
+  // What decides the bits of the logits: part of the system_fingerprint from
+  // then on.
+  void SetNumericsId(const std::string& numerics_id);
+
+  // The first event of a choice: a chat's role, the prompt that a completion
+  // echoes; "" where there is nothing to say.
+  std::string First(size_t choice);
+  // "" where the chunk says nothing that was asked for.
+  std::string Piece(size_t choice, const v1::Chunk& chunk);
+  std::string Last(size_t choice, const v1::Complete& complete);
+  // The event without choices that include_usage asks for.
+  std::string Usage(const std::vector<Choices>& prompts) const;
+
+ private:
+  // Of one choice of a stream.
+  struct State {
+    int64_t completion_tokens = 0;
+    int64_t text_offset = 0;  // in characters
+  };
+
+  OrderedJson HeadJson(const char* object) const;
+  std::string Event(OrderedJson choice) const;
+  OrderedJson RunningUsage() const;
+  std::string EchoText(size_t choice) const;
+  // null where none were asked for.
+  OrderedJson LogprobsOf(
+      const google::protobuf::RepeatedPtrField<v1::TokenLogprobs>& tokens,
+      State* state) const;
+  OrderedJson ChatLogprobs(
+      const google::protobuf::RepeatedPtrField<v1::TokenLogprobs>& tokens)
+      const;
+  OrderedJson LegacyLogprobs(
+      const google::protobuf::RepeatedPtrField<v1::TokenLogprobs>& tokens,
+      State* state) const;
+  std::string TokenName(uint32_t id) const;
+  OrderedJson ChatToken(uint32_t id, float logprob) const;
+
+  const ApiRequest* const request_;
+  const tokenizer::Tokenizer* const tokenizer_;
+  const AnswerHead head_;
+  std::string system_fingerprint_;
+  const std::vector<std::vector<uint32_t>> prompt_ids_;
+  std::vector<State> states_;
+};
+
+}  // namespace nacre::gateway
+
+#endif  // GATEWAY_ANSWER_CONVERT_H_

@@ -1,0 +1,149 @@
+#include "gateway/api_error.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace nacre::gateway {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr size_t kMaxMessageBytes = 2048;
+constexpr char kContextMark[] = "CONTEXT_LENGTH_EXCEEDED: ";
+
+OrderedJson TextOrNull(const std::string& text) {
+  return text.empty() ? OrderedJson() : OrderedJson(text);
+}
+
+ApiError ExhaustedError(std::string message) {
+  // More than any target has: to wait does not help.
+  if (absl::StrContains(message, "need KV for")) {
+    return {.status = 400, .message = message, .code = "kv_capacity"};
+  }
+  if (absl::StrContains(message, "larger than max")) {
+    return {.status = 413, .message = message};
+  }
+  return {.status = 429,
+          .message = message,
+          .type = "rate_limit_error",
+          .code = absl::StrContains(message, "queue") ? "queue_full"
+                                                      : "rate_limit_exceeded",
+          .retry_after_s = 1};
+}
+
+ApiError ContextError(int context, absl::string_view requested) {
+  return {.message =
+              absl::StrCat("This model's maximum context length is ", context,
+                           " tokens. However, you requested ", requested),
+          .code = "context_length_exceeded"};
+}
+
+ApiError InvalidError(const std::string& message) {
+  if (absl::StartsWith(message, kContextMark)) {
+    return {.message = message.substr(sizeof(kContextMark) - 1),
+            .code = "context_length_exceeded"};
+  }
+  return {.message = message};
+}
+
+}  // namespace
+
+ApiError ContextExceeded(int context, int64_t prompt, int64_t wanted) {
+  return ContextError(
+      context,
+      absl::StrCat(prompt + wanted, " tokens (", prompt, " in the prompt, ",
+                   wanted,
+                   " for the completion). Please reduce the length of the "
+                   "prompt or of the completion."));
+}
+
+ApiError PromptExceedsContext(int context) {
+  return ContextError(
+      context,
+      absl::StrCat("more than ", context,
+                   " tokens in the prompt. Please reduce its length."));
+}
+
+ApiError ErrorOf(const absl::Status& status) {
+  const std::string message(status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+      return InvalidError(message);
+    case absl::StatusCode::kUnauthenticated:
+      return {.status = 401,
+              .message = message,
+              .type = "authentication_error",
+              .code = "invalid_api_key"};
+    case absl::StatusCode::kPermissionDenied:
+      return {.status = 403,
+              .message = message,
+              .type = "permission_error",
+              .code = "invalid_api_key"};
+    case absl::StatusCode::kNotFound:
+      return {.status = 404, .message = message, .code = "model_not_found"};
+    case absl::StatusCode::kAlreadyExists:
+      return {.status = 409,
+              .message = message,
+              .code = "request_id_exists",
+              .may_retry = false};
+    case absl::StatusCode::kResourceExhausted:
+      return ExhaustedError(message);
+    case absl::StatusCode::kFailedPrecondition:
+      return {.message = message, .code = "policy_unavailable"};
+    case absl::StatusCode::kUnimplemented:
+      return {.message = message, .code = "unsupported_parameter"};
+    case absl::StatusCode::kUnavailable:
+      return {.status = 503,
+              .message = message,
+              .type = "service_unavailable_error",
+              .code = absl::StrContains(message, "shutting down") ? "draining"
+                                                                  : "no_target",
+              .retry_after_s = 1};
+    case absl::StatusCode::kDeadlineExceeded:
+      return {.status = 504,
+              .message = message,
+              .type = "timeout_error",
+              .may_retry = false};
+    case absl::StatusCode::kCancelled:
+      return {.status = kClientClosedRequest,
+              .message = message,
+              .type = "cancelled_error"};
+    default:
+      return {.status = 500, .message = message, .type = "server_error"};
+  }
+}
+
+std::string ErrorBody(const ApiError& error) {
+  std::string message = error.message;
+  if (message.size() > kMaxMessageBytes) {
+    const size_t size = message.size();
+    message.resize(kMaxMessageBytes);
+    absl::StrAppend(&message, "... (", size, " bytes)");
+  }
+  const OrderedJson body = {{"error",
+                             {{"message", message},
+                              {"type", error.type},
+                              {"param", TextOrNull(error.param)},
+                              {"code", TextOrNull(error.code)}}}};
+  return body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+HttpHeaders ErrorHeaders(const ApiError& error) {
+  HttpHeaders headers = {{"Content-Type", "application/json"}};
+  if (error.retry_after_s > 0) {
+    headers.emplace_back("Retry-After", absl::StrCat(error.retry_after_s));
+  }
+  if (!error.may_retry) headers.emplace_back("X-Should-Retry", "false");
+  if (error.status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
+  return headers;
+}
+
+void SendError(const ApiError& error, HttpReply* reply) {
+  reply->Send(error.status, ErrorHeaders(error), ErrorBody(error));
+}
+
+}  // namespace nacre::gateway

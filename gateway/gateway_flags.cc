@@ -1,0 +1,99 @@
+#include "gateway/gateway_flags.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/listen_address.h"
+#include "common/status_macros.h"
+
+namespace nacre::gateway {
+
+void GatewayFlags::Register(FlagSet* flags) {
+  flags->Add("tokenizer", "DIR", &tokenizer,
+             "folder of the target's checkpoint, for its tokenizer, chat "
+             "template and generation_config.json (required)");
+  flags->Add("coordinator", "HOST:PORT,...", &coordinators,
+             "where coordinators serve clients; requests go to them in turn");
+  flags->Add("listen", "HOST:PORT", &listen,
+             "for HTTP; port 0 picks a free one");
+  flags->Add("address-file", "FILE", &address_file,
+             "receives the real host:port");
+  flags->Add("metrics-listen", "HOST:PORT", &metrics_listen,
+             "to serve /metrics and probes on, port 0 picks a free one; "
+             "empty: off");
+  flags->Add("metrics-address-file", "FILE", &metrics_address_file,
+             "receives the real host:port of /metrics");
+  flags->AddRepeated("served-model-name", "NAME", &served_names,
+                     "what clients call the model; the first is shown, others "
+                     "are taken too (default: as the coordinator calls it)");
+  flags->Add("chat-template", "FILE", &chat_template,
+             "Jinja template of chats (default: the checkpoint's)");
+  flags->Add("tokenizer-config", "FILE", &tokenizer_config,
+             "tokenizer_config.json with a chat template, where the "
+             "checkpoint's has none");
+  flags->Add("auth-tokens-file", "FILE", &auth_tokens_file,
+             "one NAME:TOKEN a line: clients must show one of them");
+  flags->Add("token-file", "FILE", &token_file,
+             "holds the gateway's own token for coordinators; requests carry "
+             "their client's");
+  flags->Add("public-tls-cert", "FILE", &public_tls.cert_file,
+             "certificate for clients (PEM); watched; empty: plaintext");
+  flags->Add("public-tls-key", "FILE", &public_tls.key_file,
+             "private key of --public-tls-cert (PEM)");
+  flags->Add("public-tls-ca", "FILE", &public_tls.ca_file,
+             "clients must show a certificate that it signed (PEM)");
+  flags->Add("tls", "", &client_tls.tls,
+             "TLS to coordinators; implied by the flags below");
+  flags->Add("tls-ca", "FILE", &client_tls.files.ca_file,
+             "who signs the coordinators' certificates (PEM)");
+  flags->Add("tls-cert", "FILE", &client_tls.files.cert_file,
+             "certificate to show coordinators (PEM)");
+  flags->Add("tls-key", "FILE", &client_tls.files.key_file,
+             "private key of --tls-cert (PEM)");
+  flags->Add("tls-server-name", "NAME", &client_tls.server_name,
+             "name in the coordinators' certificates");
+  http.Register(flags);
+  flags->Add("ping-period", "DURATION", &ping_period,
+             "of silence, after which a stream gets a comment");
+  flags->Add(
+      "request-timeout", "DURATION", &request_timeout,
+      "deadline of a request, over all coordinators that it is tried on; 0: "
+      "the coordinator's");
+  flags->Add("drain-timeout", "DURATION", &drain_timeout,
+             "how long SIGTERM waits for running answers");
+  log.Register(flags);
+}
+
+std::vector<std::string> GatewayFlags::Addresses() const {
+  return absl::StrSplit(coordinators, ',', absl::SkipWhitespace());
+}
+
+absl::Status GatewayFlags::Validate() const {
+  if (tokenizer.empty()) {
+    return absl::InvalidArgumentError("--tokenizer MODEL_DIR is required");
+  }
+  if (Addresses().empty()) {
+    return absl::InvalidArgumentError("--coordinator has no address");
+  }
+  for (const std::string& address : Addresses()) {
+    if (!IsHostPort(address)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--coordinator \"", address, "\" is not host:port"));
+    }
+  }
+  if (ping_period < absl::Milliseconds(10)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ping-period is ", absl::FormatDuration(ping_period),
+                     ", must be at least 10ms"));
+  }
+  for (const auto& [name, value] :
+       {std::pair("request-timeout", request_timeout),
+        std::pair("drain-timeout", drain_timeout)}) {
+    if (value < absl::ZeroDuration()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", name, " is ", absl::FormatDuration(value), ", below 0"));
+    }
+  }
+  return http.Validate();
+}
+
+}  // namespace nacre::gateway

@@ -1,0 +1,450 @@
+#include "gateway/gateway_service.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "common/quoted.h"
+#include "gateway/field_reader.h"
+#include "gateway/request_head.h"
+#include "telemetry/build_info.h"
+
+namespace nacre::gateway {
+namespace {
+
+constexpr char kModelsPrefix[] = "/v1/models/";
+constexpr uint32_t kDefaultCompletionTokens = 16;
+constexpr size_t kMaxIgnoredNames = 16;
+constexpr size_t kMaxTraceparentBytes = 256;
+
+void SendJson(const OrderedJson& body, HttpReply* reply, int status = 200) {
+  reply->Send(status, {{"Content-Type", "application/json"}}, Dump(body));
+}
+
+bool IsVisibleAscii(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+// As a header may hold them; names that it cannot hold are left out.
+std::string IgnoredHeader(const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  for (const std::string& name : names) {
+    if (IsPlainName(name) && shown.size() < kMaxIgnoredNames) {
+      shown.push_back(name);
+    }
+  }
+  return absl::StrJoin(shown, ", ");
+}
+
+std::optional<ApiError> CheckContentType(const HttpRequest& request) {
+  const std::string* const type = request.Find("content-type");
+  if (type == nullptr) return std::nullopt;
+  const std::string kind = absl::AsciiStrToLower(
+      absl::StripAsciiWhitespace(type->substr(0, type->find(';'))));
+  if (kind == "application/json") return std::nullopt;
+  return ApiError{.status = 415,
+                  .message = absl::StrCat("Content-Type is ", Quoted(*type),
+                                          ", expected application/json")};
+}
+
+ApiError UnknownPath(const HttpRequest& request) {
+  return {.status = 404,
+          .message = absl::StrCat("there is nothing at ", request.method, " ",
+                                  Quoted(request.path)),
+          .code = "unknown_url"};
+}
+
+void SendWrongMethod(const Route& route, HttpReply* reply) {
+  const ApiError error = {
+      .status = 405,
+      .message = absl::StrCat(route.path, " is served to ",
+                              route.is_post ? "POST" : "GET", " only")};
+  HttpHeaders headers = ErrorHeaders(error);
+  headers.emplace_back("Allow", route.is_post ? "POST" : "GET");
+  reply->Send(error.status, headers, ErrorBody(error));
+}
+
+}  // namespace
+
+std::optional<ApiError> BearerOf(const HttpRequest& request,
+                                 std::string* token) {
+  const bool given = std::any_of(
+      request.headers.begin(), request.headers.end(),
+      [](const auto& header) { return header.first == "authorization"; });
+  if (!given) return std::nullopt;
+  const std::string* const value = request.Find("authorization");
+  constexpr char kScheme[] = "bearer ";
+  if (value != nullptr && absl::StartsWithIgnoreCase(*value, kScheme)) {
+    const std::string shown(
+        absl::StripAsciiWhitespace(value->substr(sizeof(kScheme) - 1)));
+    if (!shown.empty() && IsVisibleAscii(shown)) {
+      *token = shown;
+      return std::nullopt;
+    }
+  }
+  return ErrorOf(absl::UnauthenticatedError(
+      "the Authorization header is not one \"Bearer TOKEN\""));
+}
+
+std::optional<ApiError> GatewayService::CheckClient(
+    const HttpRequest& request, CallHeaders* headers) const {
+  if (auto error = BearerOf(request, &headers->token)) return error;
+  const std::string* const trace = request.Find("traceparent");
+  if (trace != nullptr && trace->size() <= kMaxTraceparentBytes &&
+      IsVisibleAscii(*trace)) {
+    headers->traceparent = *trace;
+  }
+  if (options_.tokens == nullptr) return std::nullopt;
+  if (headers->token.empty()) {
+    return ErrorOf(absl::UnauthenticatedError(
+        "an \"Authorization: Bearer TOKEN\" header is needed"));
+  }
+  if (!options_.tokens->Find(headers->token).has_value()) {
+    return ErrorOf(absl::UnauthenticatedError("the token is not accepted"));
+  }
+  return std::nullopt;
+}
+
+void GatewayService::Handle(HttpRequest request,
+                            const std::shared_ptr<HttpReply>& reply) {
+  for (const Route& route : kRoutes) {
+    if (request.path == route.path) {
+      return Dispatch(route, std::move(request), reply);
+    }
+  }
+  if (absl::StartsWith(request.path, kModelsPrefix)) {
+    const auto* const models = std::find_if(
+        std::begin(kRoutes), std::end(kRoutes),
+        [](const Route& r) { return r.endpoint == Endpoint::kModels; });
+    return Dispatch(*models, std::move(request), reply);
+  }
+  SendError(UnknownPath(request), reply.get());
+}
+
+void GatewayService::Dispatch(const Route& route, HttpRequest request,
+                              const std::shared_ptr<HttpReply>& reply) {
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (route.is_post ? request.method != "POST" : !reads) {
+    return SendWrongMethod(route, reply.get());
+  }
+  CallHeaders headers;
+  std::optional<ApiError> error;
+  if (!route.is_open) error = CheckClient(request, &headers);
+  if (!error && route.is_post) error = CheckContentType(request);
+  if (error) return SendError(*error, reply.get());
+  switch (route.endpoint) {
+    case Endpoint::kModels:
+      return SendModels(request.path, reply.get());
+    case Endpoint::kTokenizerInfo:
+      return SendTokenizerInfo(reply.get());
+    case Endpoint::kHealth:
+      return SendHealth(reply.get());
+    case Endpoint::kVersion:
+      return SendJson({{"version", telemetry::GetBuildInfo().version}},
+                      reply.get());
+    case Endpoint::kTokenize:
+      return Work([this, request = std::move(
+                             request)] { return ReadTokenize(request); },
+                  reply);
+    case Endpoint::kDetokenize:
+      return Work([this, request = std::move(
+                             request)] { return ReadDetokenize(request); },
+                  reply);
+    case Endpoint::kChat:
+    case Endpoint::kCompletions:
+      break;
+  }
+  const bool is_chat = route.endpoint == Endpoint::kChat;
+  Work(
+      [this, is_chat, headers,
+       request = std::make_shared<HttpRequest>(std::move(request))] {
+        return ReadCompletion(is_chat, *request, headers);
+      },
+      reply);
+}
+
+void GatewayService::Work(std::function<Answer()> read,
+                          const std::shared_ptr<HttpReply>& reply) {
+  EventLoop* const loop = options_.loop;
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  reply->OnGone([gone] { *gone = true; });
+  const bool taken = loop->PostWork(
+      [loop, gone, read = std::move(read), reply = reply]() mutable {
+        if (*gone) return loop->Post([reply = std::move(reply)] {});
+        // Bodies go before the answer comes.
+        Answer answer = std::exchange(read, nullptr)();
+        loop->Post([answer = std::move(answer), reply = std::move(reply)] {
+          answer(reply);
+        });
+      });
+  if (!taken) {
+    SendError(ErrorOf(absl::ResourceExhaustedError(
+                  "too many requests wait in the queue to be read")),
+              reply.get());
+  }
+}
+
+std::string GatewayService::ModelName(const v1::Model& model) const {
+  return options_.served_names.empty() ? model.name()
+                                       : options_.served_names.front();
+}
+
+std::optional<ApiError> GatewayService::CheckModel(
+    const std::string& name, const v1::Model& model) const {
+  const auto& names = options_.served_names;
+  if (name.empty() ||
+      std::find(names.begin(), names.end(), name) != names.end()) {
+    return std::nullopt;
+  }
+  if (names.empty() && name == model.name()) return std::nullopt;
+  return ErrorOf(absl::NotFoundError(absl::StrCat("model ", Quoted(name),
+                                                  " is not served; \"",
+                                                  ModelName(model), "\" is")));
+}
+
+std::optional<ApiError> GatewayService::EncodePrompt(
+    const Prompt& prompt, bool add_special_tokens, int context_length,
+    std::vector<uint32_t>* ids) const {
+  if (const auto* given = std::get_if<std::vector<uint32_t>>(&prompt)) {
+    *ids = *given;
+    return std::nullopt;
+  }
+  const auto encoded = options_.tokenizer->Encode(
+      std::get<std::string>(prompt),
+      {.add_special_tokens = add_special_tokens,
+       .max_ids = static_cast<size_t>(context_length)});
+  if (absl::IsOutOfRange(encoded.status())) {
+    return PromptExceedsContext(context_length);
+  }
+  if (!encoded.ok()) return ErrorOf(encoded.status());
+  ids->assign(encoded->begin(), encoded->end());
+  return std::nullopt;
+}
+
+std::optional<ApiError> GatewayService::ChatText(const ApiRequest& request,
+                                                 std::string* text) const {
+  const auto rendered = options_.chats->Render(
+      {.messages = request.messages,
+       .tools = request.tools,
+       .documents = request.documents,
+       .values = request.template_values,
+       .add_generation_prompt = request.add_generation_prompt});
+  if (rendered.ok()) {
+    *text = *rendered;
+    return std::nullopt;
+  }
+  // Whatever the template says, the request is at fault.
+  return BadRequest(std::string(rendered.status().message()), "messages");
+}
+
+std::optional<ApiError> GatewayService::PromptsOf(
+    const ApiRequest& request, const v1::Model& model,
+    std::vector<CompletionStream::PromptIds>* prompts) const {
+  const auto context = static_cast<int>(model.context_length());
+  for (const Prompt& prompt : request.prompts) {
+    CompletionStream::PromptIds ids;
+    if (auto error = EncodePrompt(prompt, request.add_special_tokens, context,
+                                  &ids.ids)) {
+      return error;
+    }
+    if (ids.ids.empty()) {
+      return BadRequest("the prompt is empty: it has no token", "prompt");
+    }
+    const auto size = static_cast<int64_t>(ids.ids.size());
+    const int64_t wanted = request.max_tokens.value_or(1);
+    if (size + wanted > context) return ContextExceeded(context, size, wanted);
+    const auto left = static_cast<uint32_t>(context - size);
+    // A chat goes on as long as the model wants; a completion has OpenAI's
+    // default.
+    const uint32_t least = std::max(kDefaultCompletionTokens,
+                                    request.generate.stop().min_tokens());
+    const uint32_t unsaid = request.is_chat ? left : std::min(least, left);
+    ids.max_tokens = request.max_tokens.value_or(unsaid);
+    prompts->push_back(std::move(ids));
+  }
+  return std::nullopt;
+}
+
+GatewayService::Answer GatewayService::ReadCompletion(
+    bool is_chat, const HttpRequest& request,
+    const CallHeaders& headers) const {
+  const auto refuse = [](const ApiError& error) -> Answer {
+    return [error](const auto& reply) { SendError(error, reply.get()); };
+  };
+  OrderedJson body;
+  if (auto error = ParseBody(request.body, &body)) return refuse(*error);
+  const auto order = std::make_shared<CompletionStream::Order>();
+  ApiRequest& asked = order->request;
+  if (auto error = is_chat
+                       ? ConvertChat(body, options_.defaults, &asked)
+                       : ConvertCompletion(body, options_.defaults, &asked)) {
+    return refuse(*error);
+  }
+  const absl::StatusOr<v1::Model> model = options_.client->model();
+  if (!model.ok()) return refuse(ErrorOf(model.status()));
+  if (auto error = CheckModel(asked.model, *model)) return refuse(*error);
+  if (is_chat) {
+    std::string text;
+    if (auto error = ChatText(asked, &text)) return refuse(*error);
+    asked.prompts.emplace_back(std::move(text));
+    asked.messages = nullptr;
+  }
+  if (auto error = PromptsOf(asked, *model, &order->prompts)) {
+    return refuse(*error);
+  }
+  const std::string name = RandomHex();
+  if (asked.generate.request_id().empty()) {
+    // Unique, and to be found in the service's logs by the client's id.
+    asked.generate.set_request_id(absl::StrCat(request.id, "-", name));
+  }
+  order->head = {absl::StrCat(is_chat ? "chatcmpl-" : "cmpl-", name),
+                 ModelName(*model), model->fingerprint(),
+                 absl::ToUnixSeconds(absl::Now())};
+  order->headers = headers;
+  for (const std::string& field : asked.ignored) {
+    options_.metrics->CountIgnored(field);
+  }
+  if (std::string ignored = IgnoredHeader(asked.ignored); !ignored.empty()) {
+    order->reply_headers.emplace_back("X-Nacre-Ignored", std::move(ignored));
+  }
+  return [this, order](const std::shared_ptr<HttpReply>& reply) {
+    std::make_shared<CompletionStream>(options_.loop, options_.client,
+                                       options_.tokenizer, options_.ping_period,
+                                       std::move(*order), reply)
+        ->Start();
+  };
+}
+
+GatewayService::Answer GatewayService::ReadTokenize(
+    const HttpRequest& request) const {
+  const auto refuse = [](const ApiError& error) -> Answer {
+    return [error](const auto& reply) { SendError(error, reply.get()); };
+  };
+  OrderedJson body;
+  if (auto error = ParseBody(request.body, &body)) return refuse(*error);
+  const absl::StatusOr<v1::Model> model = options_.client->model();
+  if (!model.ok()) return refuse(ErrorOf(model.status()));
+  FieldReader reader(body);
+  const std::string name = reader.Text("model", 1024).value_or("");
+  const bool names_tokens = reader.BoolOr("return_token_strs", false);
+  std::string text;
+  const bool is_chat = reader.Find("messages") != nullptr;
+  if (is_chat) {
+    ApiRequest chat;
+    if (auto error = ConvertChat(body, {}, &chat)) return refuse(*error);
+    if (auto error = ChatText(chat, &text)) return refuse(*error);
+  } else if (reader.Find("prompt") == nullptr) {
+    reader.Fail(BadRequest("prompt is missing", "prompt"));
+  } else {
+    text = reader.Text("prompt", request.body.size()).value_or("");
+  }
+  const bool special = reader.BoolOr("add_special_tokens", !is_chat);
+  if (reader.error()) return refuse(*reader.error());
+  if (auto error = CheckModel(name, *model)) return refuse(*error);
+  const auto context = static_cast<int>(model->context_length());
+  std::vector<uint32_t> ids;
+  if (auto error = EncodePrompt(text, special, context, &ids)) {
+    return refuse(*error);
+  }
+  OrderedJson answer = {
+      {"count", ids.size()}, {"max_model_len", context}, {"tokens", ids}};
+  if (names_tokens) {
+    OrderedJson names = OrderedJson::array();
+    for (const uint32_t id : ids) {
+      names.push_back(
+          std::string(options_.tokenizer->IdToPiece(static_cast<int32_t>(id))));
+    }
+    answer["token_strs"] = std::move(names);
+  }
+  return [answer](const auto& reply) { SendJson(answer, reply.get()); };
+}
+
+GatewayService::Answer GatewayService::ReadDetokenize(
+    const HttpRequest& request) const {
+  const auto refuse = [](const ApiError& error) -> Answer {
+    return [error](const auto& reply) { SendError(error, reply.get()); };
+  };
+  OrderedJson body;
+  if (auto error = ParseBody(request.body, &body)) return refuse(*error);
+  const absl::StatusOr<v1::Model> model = options_.client->model();
+  if (!model.ok()) return refuse(ErrorOf(model.status()));
+  FieldReader reader(body);
+  if (reader.Find("tokens") == nullptr) {
+    reader.Fail(BadRequest("tokens is missing", "tokens"));
+  }
+  const std::vector<uint32_t> ids =
+      reader.Ids("tokens", model->context_length());
+  if (reader.error()) return refuse(*reader.error());
+  const std::string text =
+      options_.tokenizer->Decode(std::vector<int32_t>(ids.begin(), ids.end()),
+                                 /*skip_special_tokens=*/false);
+  return [text](const auto& reply) {
+    SendJson({{"prompt", text}}, reply.get());
+  };
+}
+
+void GatewayService::SendModels(const std::string& path,
+                                HttpReply* reply) const {
+  absl::string_view name = path;
+  // A name may have a '/', which clients write as %2F.
+  const bool one = absl::ConsumePrefix(&name, kModelsPrefix) && !name.empty();
+  std::string wanted;
+  if (one && !PercentDecode(name, &wanted)) {
+    return SendError(BadRequest(absl::StrCat("the path ", Quoted(path),
+                                             " has a '%' without two "
+                                             "hexadecimal digits")),
+                     reply);
+  }
+  const absl::StatusOr<v1::Model> model = options_.client->model();
+  if (!model.ok()) return SendError(ErrorOf(model.status()), reply);
+  if (one) {
+    if (auto error = CheckModel(wanted, *model)) {
+      return SendError(*error, reply);
+    }
+  }
+  const OrderedJson json = {{"id", one ? wanted : ModelName(*model)},
+                            {"object", "model"},
+                            {"created", 0},
+                            {"owned_by", "nacre"},
+                            {"root", model->name()},
+                            {"max_model_len", model->context_length()},
+                            {"nacre",
+                             {{"fingerprint", model->fingerprint()},
+                              {"numerics_id", model->numerics_id()},
+                              {"vocab_size", model->vocab_size()}}}};
+  if (one) return SendJson(json, reply);
+  SendJson({{"object", "list"}, {"data", OrderedJson::array({json})}}, reply);
+}
+
+void GatewayService::SendTokenizerInfo(HttpReply* reply) const {
+  const tokenizer::Tokenizer& tokenizer = *options_.tokenizer;
+  const auto piece = [&](std::optional<int32_t> id) {
+    return id.has_value() ? OrderedJson(std::string(tokenizer.IdToPiece(*id)))
+                          : OrderedJson();
+  };
+  const std::string& source = options_.chats->source();
+  SendJson(
+      {{"bos_token", piece(tokenizer.bos_id())},
+       {"eos_token", piece(tokenizer.eos_id())},
+       {"vocab_size", tokenizer.vocab_size()},
+       {"chat_template", source.empty() ? OrderedJson() : OrderedJson(source)}},
+      reply);
+}
+
+void GatewayService::SendHealth(HttpReply* reply) const {
+  if (options_.client->ready()) return SendJson({{"status", "ok"}}, reply);
+  const absl::StatusOr<v1::Model> model = options_.client->model();
+  SendError(ErrorOf(model.ok() ? absl::UnavailableError(
+                                     "no coordinator answers any more")
+                               : model.status()),
+            reply);
+}
+
+}  // namespace nacre::gateway

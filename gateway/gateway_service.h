@@ -1,0 +1,96 @@
+// The routes of the gateway: reads a request, checks its client, and answers it
+// or starts what does.
+//
+// Handle is for the thread of the event loop. What reads large bodies and
+// tokenizes runs on threads for work.
+
+#ifndef GATEWAY_GATEWAY_SERVICE_H_
+#define GATEWAY_GATEWAY_SERVICE_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/rpc/bearer_tokens.h"
+#include "gateway/chat_prompt.h"
+#include "gateway/completion_stream.h"
+#include "gateway/event_loop.h"
+#include "gateway/gateway_metrics.h"
+#include "gateway/http_message.h"
+#include "gateway/inference_client.h"
+#include "gateway/request_convert.h"
+#include "gateway/routes.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nacre::gateway {
+
+// Borrows loop, client, tokenizer, tokens and metrics, which must outlive its
+// calls.
+class GatewayService {
+ public:
+  struct Options {
+    EventLoop* loop = nullptr;
+    InferenceClient* client = nullptr;
+    const tokenizer::Tokenizer* tokenizer = nullptr;
+    const ChatPrompts* chats = nullptr;
+    const rpc::BearerTokens* tokens = nullptr;  // null: all clients are served
+    GatewayMetrics* metrics = nullptr;
+    SamplingDefaults defaults;
+    // What clients call the model; empty: as the coordinator does. Others are
+    // taken too, but not shown.
+    std::vector<std::string> served_names;
+    absl::Duration ping_period = absl::Seconds(15);
+  };
+
+  explicit GatewayService(Options options) : options_(std::move(options)) {}
+
+  void Handle(HttpRequest request, const std::shared_ptr<HttpReply>& reply);
+
+ private:
+  // What a thread for work makes of a request: how it is answered on the loop.
+  using Answer = std::function<void(const std::shared_ptr<HttpReply>&)>;
+
+  void Dispatch(const Route& route, HttpRequest request,
+                const std::shared_ptr<HttpReply>& reply);
+  void Work(std::function<Answer()> read,
+            const std::shared_ptr<HttpReply>& reply);
+  std::optional<ApiError> CheckClient(const HttpRequest& request,
+                                      CallHeaders* headers) const;
+  std::optional<ApiError> CheckModel(const std::string& name,
+                                     const v1::Model& model) const;
+  std::string ModelName(const v1::Model& model) const;
+
+  // On a thread for work.
+  Answer ReadCompletion(bool is_chat, const HttpRequest& request,
+                        const CallHeaders& headers) const;
+  Answer ReadTokenize(const HttpRequest& request) const;
+  Answer ReadDetokenize(const HttpRequest& request) const;
+  std::optional<ApiError> PromptsOf(
+      const ApiRequest& request, const v1::Model& model,
+      std::vector<CompletionStream::PromptIds>* prompts) const;
+  std::optional<ApiError> EncodePrompt(const Prompt& prompt,
+                                       bool add_special_tokens,
+                                       int context_length,
+                                       std::vector<uint32_t>* ids) const;
+  std::optional<ApiError> ChatText(const ApiRequest& request,
+                                   std::string* text) const;
+
+  // `path`: that of all models, or of one.
+  void SendModels(const std::string& path, HttpReply* reply) const;
+  void SendTokenizerInfo(HttpReply* reply) const;
+  void SendHealth(HttpReply* reply) const;
+
+  const Options options_;
+};
+
+// The bearer token that a request shows; nothing where it shows none. 401 where
+// the header is not "Bearer TOKEN" in visible ASCII.
+std::optional<ApiError> BearerOf(const HttpRequest& request,
+                                 std::string* token);
+
+}  // namespace nacre::gateway
+
+#endif  // GATEWAY_GATEWAY_SERVICE_H_

@@ -1,0 +1,389 @@
+#include "gateway/inference_client.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/client_callback.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/grpc_status.h"
+#include "common/rpc/parse_mark.h"
+#include "proto/inference.grpc.pb.h"
+
+namespace nacre::gateway {
+namespace {
+
+void AddToken(const std::string& token, grpc::ClientContext* context) {
+  if (!token.empty()) {
+    context->AddMetadata("authorization", absl::StrCat("Bearer ", token));
+  }
+}
+
+}  // namespace
+
+class InferenceClient::State : public std::enable_shared_from_this<State> {
+ public:
+  State(Options options, EventLoop* loop)
+      : options_(std::move(options)), loop_(loop) {
+    for (const std::string& address : options_.addresses) {
+      coordinators_.push_back(
+          {address, v1::Inference::NewStub(
+                        rpc::CreateChannel(address, options_.security))});
+    }
+  }
+
+  const Options& options() const { return options_; }
+  EventLoop* loop() const { return loop_; }
+  v1::Inference::Stub* stub(size_t coordinator) {
+    return coordinators_[coordinator].stub.get();
+  }
+
+  void PollAll() {
+    for (size_t i = 0; i < coordinators_.size(); ++i) Poll(i);
+  }
+
+  // The next one in turn that is not among `tried`, one that answers if there
+  // is one.
+  std::optional<size_t> Pick(const std::set<size_t>& tried) {
+    std::optional<size_t> any;
+    for (size_t i = 0; i < coordinators_.size(); ++i) {
+      const size_t candidate = (turn_ + i) % coordinators_.size();
+      if (tried.contains(candidate)) continue;
+      if (!any.has_value()) any = candidate;
+      if (!coordinators_[candidate].ready) continue;
+      any = candidate;
+      break;
+    }
+    if (any.has_value()) turn_ = *any + 1;
+    return any;
+  }
+
+  // False where the client is going: no call may start.
+  bool BeginCall(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    if (closed_) return false;
+    running_.insert(context);
+    return true;
+  }
+  void EndCall(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    running_.erase(context);
+  }
+
+  void Close() ABSL_LOCKS_EXCLUDED(mu_) {
+    const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return running_.empty();
+    };
+    absl::MutexLock lock(&mu_);
+    closed_ = true;
+    for (grpc::ClientContext* context : running_) context->TryCancel();
+    mu_.Await(absl::Condition(&none));
+  }
+
+  absl::StatusOr<v1::Model> model() const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return model_;
+  }
+  bool ready() const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return num_ready_ > 0;
+  }
+  void AwaitFirstAnswers(absl::Duration timeout) const
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    const auto all = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return asked_.size() == options_.addresses.size();
+    };
+    absl::MutexLock lock(&mu_);
+    mu_.AwaitWithTimeout(absl::Condition(&all), timeout);
+  }
+
+ private:
+  struct Coordinator {
+    std::string address;
+    std::unique_ptr<v1::Inference::Stub> stub;
+    bool ready = false;  // its last answer was a model
+  };
+  struct Question {
+    grpc::ClientContext context;
+    v1::GetModelRequest request;
+    v1::Model answer;
+  };
+
+  void Poll(size_t coordinator) {
+    const auto question = std::make_shared<Question>();
+    if (!BeginCall(&question->context)) return;
+    question->context.set_deadline(
+        absl::ToChronoTime(absl::Now() + options_.poll_timeout));
+    AddToken(options_.token, &question->context);
+    stub(coordinator)
+        ->async()
+        ->GetModel(&question->context, &question->request, &question->answer,
+                   [self = shared_from_this(), coordinator,
+                    question](const grpc::Status& status) {
+                     self->loop_->Post([self, coordinator, question, status] {
+                       self->OnPolled(coordinator, rpc::FromGrpcStatus(status),
+                                      question->answer);
+                     });
+                     self->EndCall(&question->context);
+                   });
+  }
+
+  void OnPolled(size_t index, const absl::Status& status,
+                const v1::Model& model) ABSL_LOCKS_EXCLUDED(mu_) {
+    Coordinator& coordinator = coordinators_[index];
+    coordinator.ready = status.ok();
+    {
+      absl::MutexLock lock(&mu_);
+      if (closed_) return;
+      asked_.insert(index);
+      if (status.ok()) {
+        model_ = model;
+      } else if (!model_.ok()) {
+        model_ = absl::UnavailableError(absl::StrCat(
+            "coordinator ", coordinator.address, ": ", status.message()));
+      }
+      num_ready_ = static_cast<int>(
+          std::count_if(coordinators_.begin(), coordinators_.end(),
+                        [](const Coordinator& one) { return one.ready; }));
+      loop_->PostAfter(options_.poll_period, [weak = weak_from_this(), index] {
+        if (const auto self = weak.lock()) self->Poll(index);
+      });
+    }
+  }
+
+  const Options options_;
+  EventLoop* const loop_;
+  std::vector<Coordinator> coordinators_;
+  size_t turn_ = 0;
+  mutable absl::Mutex mu_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
+  absl::StatusOr<v1::Model> model_ ABSL_GUARDED_BY(mu_) =
+      absl::UnavailableError("no coordinator has answered yet");
+  int num_ready_ ABSL_GUARDED_BY(mu_) = 0;
+  std::set<size_t> asked_ ABSL_GUARDED_BY(mu_);  // that have answered or failed
+
+ public:
+  class Call;
+  class Attempt;
+};
+
+// A Generate on one coordinator. gRPC's threads post what comes to the loop.
+class InferenceClient::State::Attempt
+    : public grpc::ClientReadReactor<v1::GenerateResponse> {
+ public:
+  struct Callbacks {
+    std::function<void(v1::GenerateResponse)> on_message;
+    std::function<void(const absl::Status&)> on_done;
+  };
+
+  // Null where no call may start.
+  static std::shared_ptr<Attempt> Start(std::shared_ptr<State> state,
+                                        size_t coordinator,
+                                        const v1::GenerateRequest& request,
+                                        const CallHeaders& headers,
+                                        absl::Time deadline,
+                                        Callbacks callbacks) {
+    const auto attempt =
+        std::make_shared<Attempt>(std::move(state), std::move(callbacks));
+    if (!attempt->state_->BeginCall(&attempt->context_)) return nullptr;
+    attempt->self_ = attempt;
+    if (deadline < absl::InfiniteFuture()) {
+      attempt->context_.set_deadline(absl::ToChronoTime(deadline));
+    }
+    AddToken(headers.token, &attempt->context_);
+    if (!headers.traceparent.empty()) {
+      attempt->context_.AddMetadata("traceparent", headers.traceparent);
+    }
+    attempt->state_->stub(coordinator)
+        ->async()
+        ->Generate(&attempt->context_, &request, attempt.get());
+    attempt->AddHold();  // reads come from outside reactions
+    attempt->StartCall();
+    return attempt;
+  }
+
+  Attempt(std::shared_ptr<State> state, Callbacks callbacks)
+      : state_(std::move(state)), callbacks_(std::move(callbacks)) {}
+
+  void Read() {
+    if (reading_ || ended_) return;
+    reading_ = true;
+    rpc::SetParseMark(&response_);
+    StartRead(&response_);
+  }
+
+  void Cancel() {
+    cancelled_ = true;
+    context_.TryCancel();
+    if (!reading_) EndReads();
+  }
+
+ private:
+  void EndReads() {
+    if (ended_) return;
+    ended_ = true;
+    RemoveHold();
+  }
+
+  void OnReadDone(bool ok) override {
+    state_->loop()->Post([self = self_, ok] { self->OnRead(ok); });
+  }
+
+  // On the loop.
+  void OnRead(bool ok) {
+    reading_ = false;
+    if (ended_) return;
+    if (!ok) {
+      malformed_ = !rpc::HasParseMark(response_);
+      if (malformed_) context_.TryCancel();
+      return EndReads();
+    }
+    // The message came before the end of the call; no read will tell that end.
+    if (cancelled_) return EndReads();
+    v1::GenerateResponse response;
+    response.Swap(&response_);
+    callbacks_.on_message(std::move(response));
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    const std::shared_ptr<Attempt> self = std::move(self_);
+    state_->loop()->Post([self, status] {
+      const Callbacks callbacks = std::move(self->callbacks_);
+      callbacks.on_done(
+          self->malformed_
+              ? absl::InternalError("the coordinator's answer is no message")
+              : rpc::FromGrpcStatus(status));
+    });
+    state_->EndCall(&context_);
+  }
+
+  const std::shared_ptr<State> state_;
+  Callbacks callbacks_;
+  std::shared_ptr<Attempt> self_;  // until OnDone
+  grpc::ClientContext context_;
+  v1::GenerateResponse response_;
+  bool reading_ = false;
+  bool cancelled_ = false;
+  bool ended_ = false;
+  bool malformed_ = false;
+};
+
+class InferenceClient::State::Call : public GenerationCall,
+                                     public std::enable_shared_from_this<Call> {
+ public:
+  Call(std::shared_ptr<State> state, v1::GenerateRequest request,
+       CallHeaders headers, Events events)
+      : state_(std::move(state)),
+        request_(std::move(request)),
+        headers_(std::move(headers)),
+        events_(std::move(events)) {}
+
+  void Next() override {
+    wants_next_ = true;
+    if (attempt_ == nullptr && !done_) {
+      const absl::Duration timeout = state_->options().request_timeout;
+      if (timeout > absl::ZeroDuration()) deadline_ = absl::Now() + timeout;
+      if (!TryAnother()) {
+        return End(absl::UnavailableError("the gateway is shutting down"));
+      }
+    }
+    if (attempt_ != nullptr) attempt_->Read();
+  }
+
+  void Cancel() override {
+    cancelled_ = true;
+    if (attempt_ != nullptr) {
+      attempt_->Cancel();
+    } else {
+      End(absl::CancelledError("cancelled"));
+    }
+  }
+
+ private:
+  bool TryAnother() {
+    const std::optional<size_t> coordinator = state_->Pick(tried_);
+    if (!coordinator.has_value()) return false;
+    tried_.insert(*coordinator);
+    attempt_ = Attempt::Start(
+        state_, *coordinator, request_, headers_, deadline_,
+        {[self = shared_from_this()](v1::GenerateResponse response) {
+           self->OnMessage(std::move(response));
+         },
+         [self = shared_from_this()](const absl::Status& status) {
+           self->OnDone(status);
+         }});
+    return attempt_ != nullptr;
+  }
+
+  void OnMessage(v1::GenerateResponse response) {
+    answered_ = true;
+    wants_next_ = false;
+    if (events_.on_response != nullptr) {
+      events_.on_response(std::move(response));
+    }
+  }
+
+  void OnDone(const absl::Status& status) {
+    attempt_ = nullptr;
+    // It has said nothing: another one may, without anything said twice.
+    if (absl::IsUnavailable(status) && !answered_ && !cancelled_ &&
+        TryAnother()) {
+      if (wants_next_) attempt_->Read();
+      return;
+    }
+    End(status);
+  }
+
+  void End(const absl::Status& status) {
+    if (std::exchange(done_, true)) return;
+    const Events events = std::exchange(events_, {});
+    if (events.on_done != nullptr) events.on_done(status);
+  }
+
+  const std::shared_ptr<State> state_;
+  const v1::GenerateRequest request_;
+  const CallHeaders headers_;
+  Events events_;
+  absl::Time deadline_ = absl::InfiniteFuture();  // of all attempts together
+  std::set<size_t> tried_;
+  std::shared_ptr<Attempt> attempt_;
+  bool wants_next_ = false;
+  bool answered_ = false;
+  bool cancelled_ = false;
+  bool done_ = false;
+};
+
+InferenceClient::InferenceClient(Options options, EventLoop* loop)
+    : state_(std::make_shared<State>(std::move(options), loop)) {
+  loop->Post([state = state_] { state->PollAll(); });
+}
+
+InferenceClient::~InferenceClient() { Close(); }
+
+void InferenceClient::Close() { state_->Close(); }
+
+absl::StatusOr<v1::Model> InferenceClient::model() const {
+  return state_->model();
+}
+
+void InferenceClient::AwaitFirstAnswers(absl::Duration timeout) const {
+  state_->AwaitFirstAnswers(timeout);
+}
+
+bool InferenceClient::ready() const { return state_->ready(); }
+
+std::shared_ptr<GenerationCall> InferenceClient::Generate(
+    v1::GenerateRequest request, CallHeaders headers, Events events) {
+  return std::make_shared<State::Call>(state_, std::move(request),
+                                       std::move(headers), std::move(events));
+}
+
+}  // namespace nacre::gateway

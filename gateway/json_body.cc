@@ -1,0 +1,110 @@
+#include "gateway/json_body.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace nacre::gateway {
+
+namespace {
+
+// Reads a text and keeps nothing of it; stops at what is wrong. The library's
+// own way to look at a text while it becomes a value takes a time that grows
+// with the square of an array's size.
+class BodyChecker : public OrderedJson::json_sax_t {
+ public:
+  explicit BodyChecker(size_t text_bytes) : text_bytes_(text_bytes) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(OrderedJson::number_integer_t) override { return true; }
+  bool number_unsigned(OrderedJson::number_unsigned_t) override { return true; }
+  bool number_float(OrderedJson::number_float_t,
+                    const OrderedJson::string_t&) override {
+    return true;
+  }
+  bool string(OrderedJson::string_t&) override { return true; }
+  bool binary(OrderedJson::binary_t&) override { return true; }
+
+  bool start_object(size_t) override { return Open(); }
+  bool end_object() override { return Close(); }
+  bool start_array(size_t) override { return Open(); }
+  bool end_array() override { return Close(); }
+
+  bool key(OrderedJson::string_t& name) override {
+    const size_t before = keys_.back()++;
+    if (before == static_cast<size_t>(kMaxJsonKeys)) {
+      return Stop(absl::StrCat("an object of the body has more than ",
+                               kMaxJsonKeys, " keys"));
+    }
+    comparisons_ += before * (1 + name.size() / kComparedBytes);
+    if (comparisons_ <= kMaxJsonKeyComparisons) return true;
+    return Stop(absl::StrCat(
+        "the objects of the body have too many keys: it takes more than ",
+        kMaxJsonKeyComparisons, " comparisons to find those given twice"));
+  }
+
+  bool parse_error(size_t byte, const std::string&,
+                   const OrderedJson::exception& error) override {
+    constexpr int kNumberOutOfRange = 406;  // out_of_range.406 of the library
+    if (error.id == kNumberOutOfRange) {
+      return Stop("the body has a number that JSON cannot hold");
+    }
+    return Stop(absl::StrCat("the body is not valid JSON at byte ",
+                             std::min(byte, text_bytes_), " of ", text_bytes_));
+  }
+
+  const std::string& message() const { return message_; }
+
+ private:
+  static constexpr size_t kComparedBytes = 64;
+
+  bool Open() {
+    if (keys_.size() == static_cast<size_t>(kMaxJsonDepth)) {
+      return Stop(absl::StrCat("the body's JSON is nested deeper than ",
+                               kMaxJsonDepth));
+    }
+    keys_.push_back(0);
+    return true;
+  }
+
+  bool Close() {
+    keys_.pop_back();
+    return true;
+  }
+
+  bool Stop(std::string message) {
+    message_ = std::move(message);
+    return false;
+  }
+
+  const size_t text_bytes_;
+  std::vector<size_t> keys_;  // of each object and array that is open
+  size_t comparisons_ = 0;
+  std::string message_;
+};
+
+}  // namespace
+
+std::optional<ApiError> ParseBody(absl::string_view text, OrderedJson* object) {
+  BodyChecker checker(text.size());
+  if (!OrderedJson::sax_parse(text.begin(), text.end(), &checker)) {
+    return BadRequest(checker.message());
+  }
+  *object = OrderedJson::parse(text.begin(), text.end());
+  if (!object->is_object()) {
+    return BadRequest(absl::StrCat("the body is ", object->type_name(),
+                                   ", expected an object"));
+  }
+  return std::nullopt;
+}
+
+std::string Dump(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+}  // namespace nacre::gateway

@@ -1,0 +1,196 @@
+// The gateway: OpenAI's HTTP API for one or several coordinators. Keeps no
+// state between requests.
+//
+//   nacre-gateway --tokenizer MODEL_DIR --coordinator 127.0.0.1:50050
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/files.h"
+#include "common/listen_address.h"
+#include "common/mutex_checks.h"
+#include "common/rpc/acceptor.h"
+#include "common/rpc/bearer_tokens.h"
+#include "common/rpc/grpc_log.h"
+#include "common/rpc/signals.h"
+#include "common/status_macros.h"
+#include "gateway/chat_prompt.h"
+#include "gateway/event_loop.h"
+#include "gateway/gateway_flags.h"
+#include "gateway/gateway_metrics.h"
+#include "gateway/gateway_service.h"
+#include "gateway/http_server.h"
+#include "gateway/inference_client.h"
+#include "telemetry/metrics_server.h"
+#include "telemetry/program.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nacre::gateway {
+namespace {
+
+// How long the start waits for coordinators: without them it goes on.
+constexpr absl::Duration kFirstAnswers = absl::Seconds(5);
+
+absl::StatusOr<SamplingDefaults> LoadDefaults(const std::string& model_dir) {
+  const std::string path = model_dir + "/generation_config.json";
+  if (!std::filesystem::exists(path)) return SamplingDefaults();
+  NACRE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return ReadSamplingDefaults(text);
+}
+
+absl::StatusOr<InferenceClient::Options> ClientOptions(
+    const GatewayFlags& flags) {
+  InferenceClient::Options options;
+  options.addresses = flags.Addresses();
+  options.request_timeout = flags.request_timeout;
+  NACRE_ASSIGN_OR_RETURN(options.security,
+                         rpc::LoadClientTls(flags.client_tls));
+  if (!flags.token_file.empty()) {
+    NACRE_ASSIGN_OR_RETURN(const auto tokens,
+                           rpc::ReadTokens(flags.token_file));
+    options.token = tokens.front().token;
+  }
+  return options;
+}
+
+// What is gone through once a scrape.
+class ConnectionGauges : public prometheus::Collectable {
+ public:
+  ConnectionGauges(GatewayMetrics* metrics, const HttpServer* server)
+      : metrics_(metrics), server_(server) {}
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    metrics_->SetConnections(server_->connections(), server_->running());
+    return metrics_->collectable()->Collect();
+  }
+
+ private:
+  GatewayMetrics* const metrics_;
+  const HttpServer* const server_;
+};
+
+telemetry::HealthState HealthOf(const InferenceClient& client) {
+  return {.live = true,
+          .ready = client.ready(),
+          .note = client.ready() ? "" : "no coordinator answers"};
+}
+
+// What is read at the start and does not change.
+struct Model {
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  ChatPrompts chats;
+  SamplingDefaults defaults;
+  std::unique_ptr<rpc::BearerTokens> tokens;  // null: all clients are served
+};
+
+absl::StatusOr<Model> LoadModel(const GatewayFlags& flags) {
+  NACRE_ASSIGN_OR_RETURN(auto tokenizer,
+                         tokenizer::LoadTokenizer(flags.tokenizer));
+  NACRE_ASSIGN_OR_RETURN(
+      ChatPrompts chats,
+      ChatPrompts::Load({.model_dir = flags.tokenizer,
+                         .file = flags.chat_template,
+                         .tokenizer_config = flags.tokenizer_config},
+                        *tokenizer));
+  NACRE_ASSIGN_OR_RETURN(const SamplingDefaults defaults,
+                         LoadDefaults(flags.tokenizer));
+  std::unique_ptr<rpc::BearerTokens> tokens;
+  if (!flags.auth_tokens_file.empty()) {
+    NACRE_ASSIGN_OR_RETURN(tokens,
+                           rpc::BearerTokens::Load(flags.auth_tokens_file));
+  }
+  return Model{std::move(tokenizer), std::move(chats), defaults,
+               std::move(tokens)};
+}
+
+// Null where no /metrics is wanted.
+absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
+    const GatewayFlags& flags, GatewayMetrics* metrics,
+    const HttpServer* server, const InferenceClient* client) {
+  if (flags.metrics_listen.empty()) return nullptr;
+  return telemetry::MetricsServer::Start(
+      {flags.metrics_listen, flags.metrics_address_file},
+      {std::make_shared<ConnectionGauges>(metrics, server)},
+      [client] { return HealthOf(*client); });
+}
+
+absl::Status Run(const GatewayFlags& flags) {
+  NACRE_ASSIGN_OR_RETURN(const LogOptions log_options, flags.log.Parse());
+  const Logging logging("gateway", log_options);
+  const rpc::GrpcLog grpc_log;
+  NACRE_RETURN_IF_ERROR(flags.Validate());
+  NACRE_ASSIGN_OR_RETURN(const Model model, LoadModel(flags));
+  NACRE_ASSIGN_OR_RETURN(InferenceClient::Options client_options,
+                         ClientOptions(flags));
+  GatewayMetrics metrics;
+  EventLoop loop;
+  InferenceClient client(std::move(client_options), &loop);
+  GatewayService service({.loop = &loop,
+                          .client = &client,
+                          .tokenizer = model.tokenizer.get(),
+                          .chats = &model.chats,
+                          .tokens = model.tokens.get(),
+                          .metrics = &metrics,
+                          .defaults = model.defaults,
+                          .served_names = flags.served_names,
+                          .ping_period = flags.ping_period});
+
+  HttpServer::Options http{flags.listen, flags.http, flags.public_tls};
+  http.limits.max_connections =
+      std::clamp(rpc::RaiseFileLimit() / 2, 1, http.limits.max_connections);
+  http.on_answer = [&metrics](const std::string& path, int status) {
+    metrics.CountAnswer(path, status);
+  };
+  NACRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<HttpServer> server,
+      HttpServer::Start(std::move(http), &loop,
+                        [&service](HttpRequest request, const auto& reply) {
+                          service.Handle(std::move(request), reply);
+                        }));
+  NACRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<telemetry::MetricsServer> metrics_server,
+      ServeMetrics(flags, &metrics, server.get(), &client));
+  // What waits for the address finds a gateway that knows its model.
+  client.AwaitFirstAnswers(kFirstAnswers);
+  if (!flags.address_file.empty()) {
+    NACRE_RETURN_IF_ERROR(
+        WriteAddressFile(flags.address_file, server->address()));
+  }
+  spdlog::info(
+      "HTTP: {} ({}), coordinators: {}, chat template: {}", server->address(),
+      flags.public_tls.empty() ? "plaintext" : "TLS", flags.coordinators,
+      model.chats.source().empty() ? "none" : "found");
+
+  rpc::WaitForTerminationSignal();
+  spdlog::info("draining {} answers", server->running());
+  if (!server->Drain(flags.drain_timeout)) {
+    spdlog::warn("{} answers cut off", server->running());
+  }
+  metrics_server.reset();
+  server.reset();
+  // What is still being read refers to the service, what is answered to the
+  // client. Calls that were cut off need the loop to end.
+  loop.StopWork();
+  client.Close();
+  loop.Stop();
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace nacre::gateway
+
+int main(int argc, char** argv) {
+  nacre::DisableMutexChecks();
+  nacre::rpc::BlockTerminationSignals();
+  return nacre::telemetry::RunProgram(
+      argc, argv, "nacre-gateway",
+      "OpenAI's HTTP API for Nacre: completions, chats, "
+      "models and tokens over one or several coordinators.",
+      nacre::gateway::Run);
+}

@@ -1,0 +1,109 @@
+#include "gateway/refused_fields.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace nacre::gateway {
+namespace {
+
+// Null is always neutral.
+struct RefusedField {
+  const char* name;
+  const char* neutral;  // JSON that changes nothing besides, or null
+};
+
+constexpr RefusedField kRefused[] = {
+    {"suffix", "\"\""},
+    {"audio", "null"},
+    {"modalities", "[\"text\"]"},
+    {"prediction", "null"},
+    {"web_search_options", "null"},
+    {"prompt_logprobs", "null"},
+    {"functions", "[]"},
+    {"function_call", "\"none\""},
+    {"guided_json", "null"},
+    {"guided_regex", "\"\""},
+    {"guided_choice", "[]"},
+    {"guided_grammar", "\"\""},
+    {"structured_outputs", "{}"},
+    {"bad_words", "[]"},
+    {"allowed_token_ids", "null"},
+    {"logits_processors", "[]"},
+    {"use_beam_search", "false"},
+    {"length_penalty", "1"},
+    {"truncate_prompt_tokens", "null"},
+    {"chat_template", "null"},
+    {"continue_final_message", "false"},
+    {"spaces_between_special_tokens", "true"},
+};
+
+constexpr const char* kIgnorable[] = {"user",
+                                      "store",
+                                      "metadata",
+                                      "service_tier",
+                                      "priority",
+                                      "safety_identifier",
+                                      "verbosity",
+                                      "prompt_cache_key",
+                                      "reasoning_effort",
+                                      "parallel_tool_calls",
+                                      "prompt_cache_retention"};
+
+void Refuse(const char* name, const OrderedJson& found, FieldReader* reader) {
+  reader->Fail(Unsupported(absl::StrCat(reader->NameOf(name), " is not ",
+                                        "supported (found ", Shown(found), ")"),
+                           reader->NameOf(name)));
+}
+
+void CheckResponseFormat(FieldReader* reader) {
+  const OrderedJson* const format = reader->Find("response_format");
+  if (format == nullptr) return;
+  if (format->is_object() && format->value("type", OrderedJson()) == "text") {
+    return;
+  }
+  Refuse("response_format", *format, reader);
+}
+
+void CheckTools(FieldReader* reader) {
+  const OrderedJson* const tools = reader->Find("tools");
+  const OrderedJson* const choice = reader->Find("tool_choice");
+  const bool has_tools =
+      tools != nullptr && !(tools->is_array() && tools->empty());
+  if (has_tools && !tools->is_array()) {
+    reader->FailField("tools", *tools, "a list");
+  }
+  // The template shows the tools; what the model says of them is text.
+  if (choice != nullptr && *choice == "none") return;
+  if (choice != nullptr && !(*choice == "auto" && !has_tools)) {
+    return Refuse("tool_choice", *choice, reader);
+  }
+  if (has_tools) {
+    reader->Fail(
+        Unsupported("tools are only served with tool_choice \"none\": calls of "
+                    "tools are not read from the text",
+                    "tools"));
+  }
+}
+
+}  // namespace
+
+void RefuseUnsupported(int choices, FieldReader* reader) {
+  for (const RefusedField& field : kRefused) {
+    const OrderedJson* const found = reader->Find(field.name);
+    if (found == nullptr || *found == OrderedJson::parse(field.neutral)) {
+      continue;
+    }
+    Refuse(field.name, *found, reader);
+  }
+  const OrderedJson* const best_of = reader->Find("best_of");
+  if (best_of != nullptr && *best_of != choices) {
+    Refuse("best_of", *best_of, reader);
+  }
+  CheckResponseFormat(reader);
+  CheckTools(reader);
+}
+
+void PassIgnorable(FieldReader* reader) {
+  for (const char* name : kIgnorable) reader->Find(name);
+}
+
+}  // namespace nacre::gateway

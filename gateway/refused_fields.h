@@ -1,0 +1,21 @@
+// Fields that OpenAI's API or vLLM know and the gateway does not serve. A value
+// that changes nothing passes; any other is refused, for to ignore it would
+// give an answer to another question.
+//
+// Pure functions.
+
+#ifndef GATEWAY_REFUSED_FIELDS_H_
+#define GATEWAY_REFUSED_FIELDS_H_
+
+#include "gateway/field_reader.h"
+
+namespace nacre::gateway {
+
+// `choices`: the request's n, the only best_of that is served.
+void RefuseUnsupported(int choices, FieldReader* reader);
+// Takes note of fields that are known, and mean nothing here.
+void PassIgnorable(FieldReader* reader);
+
+}  // namespace nacre::gateway
+
+#endif  // GATEWAY_REFUSED_FIELDS_H_

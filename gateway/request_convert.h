@@ -1,0 +1,80 @@
+// From the JSON of a request to what nacre.v1.Inference takes. Checks types and
+// what the service could not say in OpenAI's words; ranges that both know have
+// the service's limits. docs/openai.md has every field.
+//
+// Pure functions.
+
+#ifndef GATEWAY_REQUEST_CONVERT_H_
+#define GATEWAY_REQUEST_CONVERT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "gateway/api_error.h"
+#include "gateway/json_body.h"
+#include "proto/inference.pb.h"
+
+namespace nacre::gateway {
+
+// A text to be tokenized, or ids as they are.
+using Prompt = std::variant<std::string, std::vector<uint32_t>>;
+
+// What holds where a request says nothing.
+struct SamplingDefaults {
+  double temperature = 1.0;
+  std::optional<int64_t> top_k;
+  std::optional<double> top_p;
+  std::optional<double> min_p;
+  std::optional<double> repetition_penalty;
+};
+
+// Reads a generation_config.json: its values, and temperature 0 where it says
+// "do_sample": false. INVALID_ARGUMENT: it is malformed.
+absl::StatusOr<SamplingDefaults> ReadSamplingDefaults(absl::string_view text);
+
+struct ApiRequest {
+  bool is_chat = false;
+  std::string model;
+  std::vector<Prompt> prompts;  // of a completion
+  // Of a chat; content that is a list of texts is one text by now.
+  OrderedJson messages;
+  OrderedJson tools;      // null: none
+  OrderedJson documents;  // null: none
+  OrderedJson template_values = OrderedJson::object();
+  bool add_generation_prompt = true;
+
+  // Everything but the prompt, the model's name and max_tokens.
+  v1::GenerateRequest generate;
+  std::optional<uint32_t> max_tokens;
+  int n = 1;
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;
+  bool echo = false;
+  bool wants_logprobs = false;
+  bool add_special_tokens = true;
+  bool return_token_ids = false;
+  bool tokens_as_ids = false;        // "token_id:42" for a token of logprobs
+  bool spec_stats = false;           // a value for each round
+  std::vector<std::string> ignored;  // names of unknown fields
+};
+
+// Most prompts of one request, and most choices of all of them.
+inline constexpr size_t kMaxPrompts = 128;
+inline constexpr size_t kMaxBatchChoices = 256;
+
+std::optional<ApiError> ConvertCompletion(const OrderedJson& body,
+                                          const SamplingDefaults& defaults,
+                                          ApiRequest* request);
+std::optional<ApiError> ConvertChat(const OrderedJson& body,
+                                    const SamplingDefaults& defaults,
+                                    ApiRequest* request);
+
+}  // namespace nacre::gateway
+
+#endif  // GATEWAY_REQUEST_CONVERT_H_

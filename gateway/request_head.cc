@@ -1,0 +1,169 @@
+#include "gateway/request_head.h"
+
+#include <algorithm>
+#include <random>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/quoted.h"
+
+namespace nacre::gateway {
+namespace {
+
+constexpr size_t kMaxIdBytes = 128;
+
+size_t CountHeader(const HttpHeaders& headers, absl::string_view name) {
+  return static_cast<size_t>(
+      std::count_if(headers.begin(), headers.end(),
+                    [&](const auto& header) { return header.first == name; }));
+}
+
+absl::string_view HeaderValue(const HttpHeaders& headers,
+                              absl::string_view name) {
+  for (const auto& [key, value] : headers) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+bool IsVisible(char c) { return c > 0x20 && c < 0x7f; }
+
+std::optional<ApiError> CheckLine(absl::string_view line) {
+  for (const char c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && byte != '\t') || byte == 0x7f) {
+      return BadRequest(
+          absl::StrFormat("the head has the control character 0x%02x", byte));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> CheckFraming(const HttpHeaders& headers,
+                                     bool is_http_1_1) {
+  const size_t lengths = CountHeader(headers, "content-length");
+  const size_t encodings = CountHeader(headers, "transfer-encoding");
+  if (lengths > 1) {
+    return BadRequest(absl::StrCat(lengths, " Content-Length headers, not 1"));
+  }
+  if (lengths == 1) {
+    const absl::string_view value = HeaderValue(headers, "content-length");
+    if (value.empty() ||
+        !std::all_of(value.begin(), value.end(), absl::ascii_isdigit)) {
+      return BadRequest(
+          absl::StrCat("Content-Length is ", Quoted(value), ", not a number"));
+    }
+  }
+  if (encodings == 0) return std::nullopt;
+  if (lengths > 0) {
+    return BadRequest("both Content-Length and Transfer-Encoding");
+  }
+  const absl::string_view encoding = HeaderValue(headers, "transfer-encoding");
+  if (encodings > 1 || !absl::EqualsIgnoreCase(encoding, "chunked")) {
+    return BadRequest(absl::StrCat("Transfer-Encoding is ", Quoted(encoding),
+                                   ", only \"chunked\" is understood"));
+  }
+  if (!is_http_1_1) return BadRequest("Transfer-Encoding with HTTP/1.0");
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ApiError> CheckHeadBytes(absl::string_view head) {
+  bool is_first = true;
+  while (!head.empty()) {
+    const size_t end = head.find("\r\n");
+    const absl::string_view line = head.substr(0, end);
+    if (auto error = CheckLine(line)) return error;
+    if (is_first) {
+      const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+      if (words.size() != 3 || words[0].empty() || words[1].empty() ||
+          !(words[2] == "HTTP/1.1" || words[2] == "HTTP/1.0")) {
+        return BadRequest(
+            absl::StrCat(Quoted(line), " is no HTTP/1 request line"));
+      }
+    } else if (!line.empty() && (line[0] == ' ' || line[0] == '\t')) {
+      return BadRequest("a header is folded over several lines");
+    }
+    is_first = false;
+    if (end == absl::string_view::npos) break;
+    head.remove_prefix(end + 2);
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> CheckHeaders(const HttpHeaders& headers,
+                                     bool is_http_1_1) {
+  const size_t hosts = CountHeader(headers, "host");
+  if (hosts > 1 || (hosts == 0 && is_http_1_1)) {
+    return BadRequest(absl::StrCat(hosts, " Host headers, not 1"));
+  }
+  if (auto error = CheckFraming(headers, is_http_1_1)) return error;
+  const absl::string_view coding = HeaderValue(headers, "content-encoding");
+  if (!coding.empty() && !absl::EqualsIgnoreCase(coding, "identity")) {
+    return ApiError{
+        .status = 415,
+        .message = absl::StrCat("Content-Encoding is ", Quoted(coding),
+                                "; bodies must be sent as they are")};
+  }
+  const absl::string_view expect = HeaderValue(headers, "expect");
+  if (!expect.empty() && !absl::EqualsIgnoreCase(expect, "100-continue")) {
+    return ApiError{
+        .status = 417,
+        .message = absl::StrCat("Expect is ", Quoted(expect),
+                                ", only \"100-continue\" is understood")};
+  }
+  return std::nullopt;
+}
+
+bool CanBeginRequest(char byte) { return byte >= 'A' && byte <= 'Z'; }
+
+bool PercentDecode(absl::string_view text, std::string* decoded) {
+  decoded->clear();
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded->push_back(text[i]);
+      continue;
+    }
+    const absl::string_view digits = text.substr(i + 1, 2);
+    if (digits.size() < 2 ||
+        !std::all_of(digits.begin(), digits.end(), [](char c) {
+          return absl::ascii_isxdigit(static_cast<unsigned char>(c));
+        })) {
+      return false;
+    }
+    decoded->append(absl::HexStringToBytes(digits));
+    i += 2;
+  }
+  return true;
+}
+
+std::string RequestIdOf(const HttpRequest& request) {
+  const std::string* id = request.Find("x-request-id");
+  if (id != nullptr && !id->empty() && id->size() <= kMaxIdBytes &&
+      std::all_of(id->begin(), id->end(), IsVisible)) {
+    return *id;
+  }
+  return absl::StrCat("req-", RandomHex());
+}
+
+std::string RandomHex() {
+  thread_local std::mt19937_64 engine{std::random_device{}()};
+  return absl::StrFormat("%016x", engine());
+}
+
+const std::string* HttpRequest::Find(absl::string_view name) const {
+  const std::string* found = nullptr;
+  for (const auto& [key, value] : headers) {
+    if (key != name) continue;
+    if (found != nullptr) return nullptr;
+    found = &value;
+  }
+  return found;
+}
+
+}  // namespace nacre::gateway

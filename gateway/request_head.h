@@ -1,0 +1,46 @@
+// What the gateway demands of a request's head beyond what the HTTP library
+// does, so that no proxy in front can read the same bytes as other requests
+// (RFC 9112, 11.2).
+//
+// Pure functions, but for random names.
+
+#ifndef GATEWAY_REQUEST_HEAD_H_
+#define GATEWAY_REQUEST_HEAD_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "gateway/api_error.h"
+#include "gateway/http_message.h"
+
+namespace nacre::gateway {
+
+// The bytes of a head, its last empty line included. An error: a folded line, a
+// line that does not end with CR LF, a control character, no HTTP/1 request
+// line.
+std::optional<ApiError> CheckHeadBytes(absl::string_view head);
+
+// Its headers, names in lower case. An error: Host missing or given twice (HTTP
+// 1.1), Content-Length given twice or together with Transfer-Encoding, a
+// Transfer-Encoding other than "chunked", Content-Encoding, an Expect other
+// than "100-continue".
+std::optional<ApiError> CheckHeaders(const HttpHeaders& headers,
+                                     bool is_http_1_1);
+
+// The first byte of a request: could a method begin with it?
+bool CanBeginRequest(char byte);
+
+// Fills *decoded from a part of a path (RFC 3986, 2.1). False: a '%' without
+// two hexadecimal digits.
+bool PercentDecode(absl::string_view text, std::string* decoded);
+
+// X-Request-Id where it is 1 to 128 visible ASCII characters; else 16 random
+// hexadecimal digits after "req-".
+std::string RequestIdOf(const HttpRequest& request);
+// 16 random hexadecimal digits, for names. Thread-safe.
+std::string RandomHex();
+
+}  // namespace nacre::gateway
+
+#endif  // GATEWAY_REQUEST_HEAD_H_

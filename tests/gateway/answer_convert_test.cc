@@ -1,0 +1,155 @@
+#include "gateway/answer_convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <numeric>
+#include <string>
+
+#include "gateway/token_text.h"
+
+namespace nacre::gateway {
+namespace {
+
+class AnswerConvertTest : public ::testing::Test {
+ protected:
+  AnswerFormat Format() {
+    return AnswerFormat(&request_, tokenizer_.get(), {"id", "m", "f", 5},
+                        {{1, 503}});
+  }
+  static v1::Complete Complete() {
+    v1::Complete complete;
+    complete.set_text("hi");
+    complete.set_finish_reason(v1::FINISH_REASON_STOP);
+    complete.set_stop_match("x");
+    complete.set_numerics_id("n");
+    complete.mutable_usage()->set_prompt_tokens(2);
+    complete.mutable_usage()->set_cached_tokens(1);
+    complete.mutable_usage()->set_completion_tokens(3);
+    v1::TokenLogprobs* const token = complete.add_logprobs();
+    token->set_token_id(2593);
+    token->set_logprob(-0.5f);
+    token->add_top_ids(503);
+    token->add_top_logprobs(-0.25f);
+    return complete;
+  }
+
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer_ =
+      *tokenizer::LoadTokenizer(NACRE_MODELS "/target");
+  ApiRequest request_;
+};
+
+TEST_F(AnswerConvertTest, AChatHasAMessageAndLogprobsOfItsKind) {
+  request_.is_chat = request_.wants_logprobs = true;
+  const OrderedJson body = OrderedJson::parse(Format().Whole({{Complete()}}));
+  EXPECT_EQ(body["object"], "chat.completion");
+  EXPECT_EQ(body["created"], 5);
+  const OrderedJson& choice = body["choices"][0];
+  EXPECT_EQ(Dump(choice["message"]),
+            R"({"role":"assistant","content":"hi","refusal":null})");
+  EXPECT_EQ(choice["stop_reason"], "x");
+  EXPECT_EQ(Dump(choice["logprobs"]["content"][0]),
+            R"({"token":" main","logprob":-0.5,"bytes":[32,109,97,105,110],)"
+            R"("top_logprobs":[{"token":" def","logprob":-0.25,)"
+            R"("bytes":[32,100,101,102]}]})");
+  EXPECT_EQ(Dump(body["usage"]),
+            R"({"prompt_tokens":2,"completion_tokens":3,"total_tokens":5,)"
+            R"("prompt_tokens_details":{"cached_tokens":1},)"
+            R"("completion_tokens_details":{"reasoning_tokens":0}})");
+}
+
+// lm-eval looks for the drawn token among the likeliest.
+TEST_F(AnswerConvertTest, ACompletionsLogprobsHoldTheDrawnToken) {
+  request_.wants_logprobs = true;
+  const OrderedJson body = OrderedJson::parse(Format().Whole({{Complete()}}));
+  EXPECT_EQ(Dump(body["choices"][0]["logprobs"]),
+            R"({"tokens":[" main"],"token_logprobs":[-0.5],)"
+            R"("top_logprobs":[{" def":-0.25," main":-0.5}],)"
+            R"("text_offset":[0]})");
+  request_.tokens_as_ids = true;
+  const OrderedJson ids = OrderedJson::parse(Format().Whole({{Complete()}}));
+  EXPECT_EQ(ids["choices"][0]["logprobs"]["tokens"][0], "token_id:2593");
+}
+
+TEST_F(AnswerConvertTest, OffsetsGoOnOverTheEventsOfAStream) {
+  request_.wants_logprobs = true;
+  AnswerFormat format = Format();
+  v1::Chunk chunk;
+  *chunk.mutable_logprobs() = Complete().logprobs();
+  chunk.add_token_ids(2593);
+  for (const int offset : {0, 5, 10}) {
+    const OrderedJson event = OrderedJson::parse(format.Piece(0, chunk));
+    EXPECT_EQ(event["choices"][0]["logprobs"]["text_offset"][0], offset);
+  }
+}
+
+TEST_F(AnswerConvertTest, EventsSayOnlyWhatWasAskedFor) {
+  AnswerFormat format = Format();
+  v1::Chunk chunk;
+  chunk.add_token_ids(5);
+  EXPECT_EQ(format.First(0), "");
+  EXPECT_EQ(format.Piece(0, chunk), "");  // holds back half a character
+  request_.return_token_ids = true;
+  EXPECT_EQ(
+      OrderedJson::parse(format.Piece(0, chunk))["choices"][0]["token_ids"][0],
+      5);
+  EXPECT_EQ(
+      OrderedJson::parse(format.First(0))["choices"][0]["prompt_token_ids"][1],
+      503);
+  request_.continuous_usage = true;
+  EXPECT_EQ(
+      OrderedJson::parse(format.Piece(0, chunk))["usage"]["completion_tokens"],
+      3);
+  request_.is_chat = true;
+  EXPECT_EQ(Dump(OrderedJson::parse(format.First(0))["choices"][0]["delta"]),
+            R"({"role":"assistant","content":""})");
+}
+
+TEST_F(AnswerConvertTest, TheFingerprintNamesModelAndNumerics) {
+  const auto of = [this](const std::string& numerics) {
+    AnswerFormat format = Format();
+    format.SetNumericsId(numerics);
+    request_.is_chat = true;
+    return OrderedJson::parse(format.First(0))["system_fingerprint"]
+        .get<std::string>();
+  };
+  EXPECT_THAT(of("a"), ::testing::MatchesRegex("nacre-[0-9.]+-[0-9a-f]{8}"));
+  EXPECT_EQ(of("a"), of("a"));
+  EXPECT_NE(of("a"), of("b"));
+}
+
+// What aiperf checks before it believes a record.
+TEST_F(AnswerConvertTest, MetricsFitTogether) {
+  v1::Complete complete = Complete();
+  v1::SpeculationReport* const report = complete.mutable_speculation();
+  report->set_method(v1::METHOD_ASYNC);
+  report->set_window(4);
+  report->set_verified(3);
+  for (const int rounds : {5, 2, 1}) report->add_acceptance_histogram(rounds);
+  const OrderedJson metrics = MetricsOf({{complete, complete}}, false);
+  const OrderedJson& found = metrics["speculative_decoding"];
+  const auto histogram =
+      found["acceptance_histogram"].get<std::vector<int64_t>>();
+  EXPECT_EQ(histogram, (std::vector<int64_t>{10, 4, 2, 0, 0}));
+  EXPECT_EQ(found["num_spec_tokens"], 4);
+  EXPECT_EQ(found["num_spec_steps"], 16);
+  EXPECT_EQ(found["num_accepted_draft_tokens"], 8);
+  EXPECT_EQ(found["num_draft_tokens"], 8);  // never below the accepted
+  EXPECT_EQ(found["mean_acceptance_length"], 1.5);
+  complete.mutable_speculation()->set_method(v1::METHOD_AR);
+  EXPECT_FALSE(MetricsOf({{complete}}, false).contains("speculative_decoding"));
+}
+
+TEST_F(AnswerConvertTest, HalvesOfCharactersAreBytes) {
+  const auto id = tokenizer_->PieceToId("<0xE2>");
+  ASSERT_TRUE(id.has_value());
+  const TokenText half = TextOf(*tokenizer_, static_cast<uint32_t>(*id));
+  EXPECT_EQ(half.text, "\xEF\xBF\xBD");
+  EXPECT_EQ(half.bytes, "\xE2");
+  EXPECT_EQ(TextOf(*tokenizer_, 2).text, "</s>");
+  EXPECT_EQ(TextOf(*tokenizer_, 4000000).text, "");
+}
+
+}  // namespace
+}  // namespace nacre::gateway

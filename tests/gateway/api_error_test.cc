@@ -1,0 +1,108 @@
+#include "gateway/api_error.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace nacre::gateway {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+struct Case {
+  absl::Status status;
+  int http;
+  const char* type;
+  const char* code;
+};
+
+TEST(ApiErrorTest, EachStatusOfACallHasItsHttpStatus) {
+  const Case cases[] = {
+      {absl::InvalidArgumentError("x"), 400, "invalid_request_error", ""},
+      {absl::InvalidArgumentError("CONTEXT_LENGTH_EXCEEDED: x"), 400,
+       "invalid_request_error", "context_length_exceeded"},
+      {absl::UnauthenticatedError("x"), 401, "authentication_error",
+       "invalid_api_key"},
+      {absl::PermissionDeniedError("x"), 403, "permission_error",
+       "invalid_api_key"},
+      {absl::NotFoundError("x"), 404, "invalid_request_error",
+       "model_not_found"},
+      {absl::AlreadyExistsError("x"), 409, "invalid_request_error",
+       "request_id_exists"},
+      {absl::ResourceExhaustedError("the queue is full: 5 requests wait"), 429,
+       "rate_limit_error", "queue_full"},
+      {absl::ResourceExhaustedError("the client has 5 streams"), 429,
+       "rate_limit_error", "rate_limit_exceeded"},
+      {absl::ResourceExhaustedError("need KV for 9 tokens, the largest"), 400,
+       "invalid_request_error", "kv_capacity"},
+      {absl::ResourceExhaustedError("Received message larger than max (9)"),
+       413, "invalid_request_error", ""},
+      {absl::FailedPreconditionError("x"), 400, "invalid_request_error",
+       "policy_unavailable"},
+      {absl::UnimplementedError("x"), 400, "invalid_request_error",
+       "unsupported_parameter"},
+      {absl::UnavailableError("no target worker is ready"), 503,
+       "service_unavailable_error", "no_target"},
+      {absl::UnavailableError("the server is shutting down"), 503,
+       "service_unavailable_error", "draining"},
+      {absl::DeadlineExceededError("x"), 504, "timeout_error", ""},
+      {absl::CancelledError("x"), 499, "cancelled_error", ""},
+      {absl::InternalError("x"), 500, "server_error", ""},
+      {absl::UnknownError("x"), 500, "server_error", ""},
+  };
+  for (const Case& test : cases) {
+    const ApiError error = ErrorOf(test.status);
+    EXPECT_EQ(error.status, test.http) << test.status;
+    EXPECT_EQ(error.type, test.type) << test.status;
+    EXPECT_EQ(error.code, test.code) << test.status;
+    EXPECT_EQ(error.message.find("CONTEXT_LENGTH"), std::string::npos);
+  }
+}
+
+TEST(ApiErrorTest, HeadersTellClientsAboutRetries) {
+  EXPECT_THAT(ErrorHeaders(ErrorOf(absl::UnavailableError("x"))),
+              UnorderedElementsAre(Pair("Content-Type", "application/json"),
+                                   Pair("Retry-After", "1")));
+  EXPECT_THAT(ErrorHeaders(ErrorOf(absl::DeadlineExceededError("x"))),
+              UnorderedElementsAre(Pair("Content-Type", "application/json"),
+                                   Pair("X-Should-Retry", "false")));
+  EXPECT_THAT(ErrorHeaders(ErrorOf(absl::UnauthenticatedError("x"))),
+              UnorderedElementsAre(Pair("Content-Type", "application/json"),
+                                   Pair("WWW-Authenticate", "Bearer")));
+}
+
+TEST(ApiErrorTest, TheBodyIsJsonOfABoundedSizeWhateverTheMessage) {
+  const auto body = nlohmann::json::parse(
+      ErrorBody(BadRequest("a \"quoted\"\n\xff message", "prompt")));
+  EXPECT_EQ(body["error"]["message"], "a \"quoted\"\n\xEF\xBF\xBD message");
+  EXPECT_EQ(body["error"]["param"], "prompt");
+  EXPECT_TRUE(body["error"]["code"].is_null());
+  EXPECT_EQ(body["error"]["type"], "invalid_request_error");
+  const std::string text = ErrorBody(BadRequest(std::string(100000, 'x')));
+  EXPECT_LT(text.size(), 3000u);
+  EXPECT_THAT(text, HasSubstr("... (100000 bytes)"));
+}
+
+// LiteLLM and LangChain look for these words.
+TEST(ApiErrorTest, AContextThatIsTooShortIsSaidInOpenAisWords) {
+  const ApiError error = ContextExceeded(100, 90, 20);
+  EXPECT_EQ(error.status, 400);
+  EXPECT_THAT(error.message,
+              HasSubstr("This model's maximum context length is 100 tokens. "
+                        "However, you requested 110 tokens (90 in the prompt, "
+                        "20 for the completion)"));
+  const ApiError prompt = PromptExceedsContext(100);
+  EXPECT_EQ(prompt.status, 400);
+  EXPECT_EQ(prompt.code, "context_length_exceeded");
+  EXPECT_EQ(prompt.message,
+            "This model's maximum context length is 100 tokens. However, you "
+            "requested more than 100 tokens in the prompt. Please reduce its "
+            "length.");
+}
+
+}  // namespace
+}  // namespace nacre::gateway

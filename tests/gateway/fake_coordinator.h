@@ -1,0 +1,98 @@
+// A coordinator that answers as a test says.
+
+#ifndef TESTS_GATEWAY_FAKE_COORDINATOR_H_
+#define TESTS_GATEWAY_FAKE_COORDINATOR_H_
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/rpc/server.h"
+#include "proto/inference.grpc.pb.h"
+
+namespace nacre::gateway {
+
+class FakeCoordinator : public v1::Inference::Service {
+ public:
+  using Writer = grpc::ServerWriter<v1::GenerateResponse>;
+  using OnGenerate = std::function<grpc::Status(
+      grpc::ServerContext*, const v1::GenerateRequest&, Writer*)>;
+
+  explicit FakeCoordinator(OnGenerate on_generate)
+      : on_generate_(std::move(on_generate)) {
+    auto server = rpc::RpcServer::Start({}, {this});
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  ~FakeCoordinator() override { server_->Shutdown(absl::ZeroDuration()); }
+
+  const std::string& address() const { return server_->address(); }
+  // The last request, and the token that came with it.
+  v1::GenerateRequest request() const {
+    absl::MutexLock lock(&mu_);
+    return request_;
+  }
+  std::string token() const {
+    absl::MutexLock lock(&mu_);
+    return token_;
+  }
+
+  // What an answer of one choice ends with.
+  static v1::GenerateResponse Complete(const std::string& text, uint32_t index,
+                                       uint32_t tokens = 2) {
+    v1::GenerateResponse response;
+    response.set_index(index);
+    v1::Complete* const complete = response.mutable_complete();
+    complete->set_text(text);
+    complete->set_finish_reason(v1::FINISH_REASON_EOS);
+    complete->mutable_usage()->set_prompt_tokens(3);
+    complete->mutable_usage()->set_completion_tokens(tokens);
+    complete->set_numerics_id("n");
+    return response;
+  }
+  static v1::GenerateResponse Chunk(const std::string& text, uint32_t index) {
+    v1::GenerateResponse response;
+    response.set_index(index);
+    response.mutable_chunk()->set_text(text);
+    response.mutable_chunk()->add_token_ids(300);
+    return response;
+  }
+
+ private:
+  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*,
+                        v1::Model* model) override {
+    model->set_name("target");
+    model->set_context_length(100);
+    model->set_vocab_size(4096);
+    model->set_fingerprint("f");
+    return grpc::Status::OK;
+  }
+  grpc::Status Generate(grpc::ServerContext* context,
+                        const v1::GenerateRequest* request,
+                        Writer* writer) override {
+    {
+      absl::MutexLock lock(&mu_);
+      request_ = *request;
+      const auto found = context->client_metadata().find("authorization");
+      token_ = found == context->client_metadata().end()
+                   ? ""
+                   : std::string(found->second.data(), found->second.size());
+    }
+    return on_generate_(context, *request, writer);
+  }
+
+  const OnGenerate on_generate_;
+  std::unique_ptr<rpc::RpcServer> server_;
+  mutable absl::Mutex mu_;
+  v1::GenerateRequest request_ ABSL_GUARDED_BY(mu_);
+  std::string token_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nacre::gateway
+
+#endif  // TESTS_GATEWAY_FAKE_COORDINATOR_H_

@@ -1,0 +1,41 @@
+#include "gateway/gateway_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace nacre::gateway {
+namespace {
+
+std::string Problem(const std::vector<std::string>& args) {
+  GatewayFlags flags;
+  FlagSet set("nacre-gateway", "");
+  flags.Register(&set);
+  absl::Status status = set.Parse(args, nullptr);
+  if (status.ok()) status = flags.Validate();
+  return std::string(status.message());
+}
+
+TEST(GatewayFlagsTest, GoodOnesPass) {
+  EXPECT_EQ(Problem({"--tokenizer", "d"}), "");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--coordinator", "a:1,b:2"}), "");
+}
+
+TEST(GatewayFlagsTest, BadOnesAreNamedWithTheirValue) {
+  EXPECT_EQ(Problem({}), "--tokenizer MODEL_DIR is required");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--coordinator", ","}),
+            "--coordinator has no address");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--coordinator", "a:1,b"}),
+            "--coordinator \"b\" is not host:port");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--ping-period", "1ms"}),
+            "--ping-period is 1ms, must be at least 10ms");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--drain-timeout", "-1s"}),
+            "--drain-timeout is -1s, below 0");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--max-connections", "0"}),
+            "--max-connections is 0, must be in [1, 1048576]");
+}
+
+}  // namespace
+}  // namespace nacre::gateway

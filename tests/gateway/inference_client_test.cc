@@ -1,0 +1,163 @@
+#include "gateway/inference_client.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/rpc/channel.h"
+#include "tests/gateway/fake_coordinator.h"
+
+namespace nacre::gateway {
+namespace {
+
+InferenceClient::Options To(
+    const std::vector<const FakeCoordinator*>& coordinators) {
+  InferenceClient::Options options;
+  for (const FakeCoordinator* coordinator : coordinators) {
+    options.addresses.push_back(coordinator->address());
+  }
+  return options;
+}
+
+// The loop is busy while the responses come: each read has ended, and its end
+// waits for the loop, when its call is cancelled.
+TEST(InferenceClientTest, ACallCancelledAfterItsReadHasEndedEndsToo) {
+  constexpr int kCalls = 8;
+  absl::BlockingCounter written(kCalls);
+  const FakeCoordinator coordinator([&](auto*, const auto&, auto* writer) {
+    writer->Write(FakeCoordinator::Chunk("a", 0));
+    written.DecrementCount();
+    return grpc::Status::OK;
+  });
+  EventLoop loop;
+  absl::BlockingCounter ended(kCalls);
+  {
+    InferenceClient client(To({&coordinator}), &loop);
+    client.AwaitFirstAnswers(absl::Minutes(1));
+    loop.Post([&] {
+      std::vector<std::shared_ptr<GenerationCall>> calls;
+      for (int i = 0; i < kCalls; ++i) {
+        calls.push_back(client.Generate(
+            {}, {},
+            {nullptr, [&ended](const auto&) { ended.DecrementCount(); }}));
+        calls.back()->Next();
+      }
+      written.Wait();
+      // What has been written is read by the time another call is answered.
+      const auto stub =
+          v1::Inference::NewStub(rpc::CreateChannel(coordinator.address(), {}));
+      for (int i = 0; i < 20; ++i) {
+        grpc::ClientContext context;
+        v1::Model model;
+        EXPECT_TRUE(
+            stub->GetModel(&context, v1::GetModelRequest(), &model).ok());
+      }
+      for (const auto& call : calls) call->Cancel();
+    });
+    ended.Wait();
+  }
+  loop.Stop();
+}
+
+TEST(InferenceClientTest, AClosedClientStartsNoCall) {
+  const FakeCoordinator coordinator(
+      [](auto*, const auto&, auto*) { return grpc::Status::OK; });
+  EventLoop loop;
+  InferenceClient client(To({&coordinator}), &loop);
+  client.Close();
+  client.Close();
+  absl::Status status;
+  absl::Notification done;
+  loop.Post([&] {
+    client
+        .Generate({}, {},
+                  {nullptr,
+                   [&](const absl::Status& end) {
+                     status = end;
+                     done.Notify();
+                   }})
+        ->Next();
+  });
+  done.WaitForNotification();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+}
+
+// Cuts off a call that never ends by itself.
+TEST(InferenceClientTest, CloseEndsWhatRuns) {
+  absl::Notification asked;
+  const FakeCoordinator coordinator([&](auto* context, const auto&, auto*) {
+    asked.Notify();
+    while (!context->IsCancelled()) std::this_thread::yield();
+    return grpc::Status::CANCELLED;
+  });
+  EventLoop loop;
+  InferenceClient client(To({&coordinator}), &loop);
+  absl::Status status;
+  absl::Notification done;
+  loop.Post([&] {
+    client
+        .Generate({}, {},
+                  {nullptr,
+                   [&](const absl::Status& end) {
+                     status = end;
+                     done.Notify();
+                   }})
+        ->Next();
+  });
+  asked.WaitForNotification();
+  client.Close();
+  done.WaitForNotification();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+}
+
+// The first takes half a second of ten and refuses: the second has what is
+// left.
+TEST(InferenceClientTest, ADeadlineIsThatOfAllAttempts) {
+  constexpr absl::Duration kTimeout = absl::Seconds(10);
+  constexpr absl::Duration kLeft = absl::Milliseconds(9500);
+  std::atomic<int> asked{0};
+  absl::Duration left;
+  const auto answer = [&](grpc::ServerContext* context, const auto&, auto*) {
+    const absl::Time deadline = absl::FromChrono(context->deadline());
+    if (asked++ == 0) {
+      while (deadline - absl::Now() > kLeft) std::this_thread::yield();
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "full");
+    }
+    left = deadline - absl::Now();
+    return grpc::Status::OK;
+  };
+  const FakeCoordinator first(answer);
+  const FakeCoordinator second(answer);
+  InferenceClient::Options options = To({&first, &second});
+  options.request_timeout = kTimeout;
+  EventLoop loop;
+  InferenceClient client(std::move(options), &loop);
+  absl::Status status;
+  absl::Notification done;
+  loop.Post([&] {
+    client
+        .Generate({}, {},
+                  {nullptr,
+                   [&](const absl::Status& end) {
+                     status = end;
+                     done.Notify();
+                   }})
+        ->Next();
+  });
+  done.WaitForNotification();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(asked, 2);
+  // gRPC rounds what is left up, by less than this.
+  EXPECT_LT(left, kLeft + absl::Milliseconds(200));
+}
+
+}  // namespace
+}  // namespace nacre::gateway

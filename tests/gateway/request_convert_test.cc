@@ -1,0 +1,154 @@
+#include "gateway/request_convert.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace nacre::gateway {
+namespace {
+
+// What is refused is in gateway_service_test.cc.
+ApiRequest Convert(const std::string& text, bool is_chat = false) {
+  OrderedJson body;
+  auto error = ParseBody(text, &body);
+  EXPECT_FALSE(error) << error->message;
+  ApiRequest request;
+  error = is_chat ? ConvertChat(body, {.temperature = 0.5}, &request)
+                  : ConvertCompletion(body, {.temperature = 0.5}, &request);
+  EXPECT_FALSE(error) << error->message;
+  return request;
+}
+
+std::string ErrorOfBody(const std::string& text) {
+  OrderedJson body;
+  if (const auto error = ParseBody(text, &body)) return error->message;
+  ApiRequest request;
+  const auto error = ConvertCompletion(body, {}, &request);
+  return error ? error->message : "";
+}
+
+TEST(RequestConvertTest, EachFieldReachesTheService) {
+  const ApiRequest request = Convert(R"({
+    "prompt": "p", "model": "m", "max_tokens": 7, "temperature": 0.25,
+    "top_p": 0.5, "top_k": 4, "min_p": 0.125, "repetition_penalty": 1.5,
+    "frequency_penalty": -1, "presence_penalty": 2, "seed": 9,
+    "logit_bias": {"5": -100, "6": 1.5}, "stop": ["a", "b"],
+    "stop_token_ids": [3], "ignore_eos": true, "min_tokens": 2, "n": 3,
+    "include_stop_str_in_output": true, "skip_special_tokens": false,
+    "logprobs": 4, "stream": true, "request_id": "r",
+    "stream_options": {"include_usage": true, "continuous_usage_stats": true},
+    "add_special_tokens": false, "return_token_ids": true,
+    "nacre": {"method": "pearl", "window": 6, "policy": "svip:h=0.4",
+              "verification": "ratio", "spec_stats": true,
+              "numerics_id": "x"}})");
+  const v1::GenerateRequest& proto = request.generate;
+  EXPECT_EQ(request.model, "m");
+  EXPECT_EQ(request.max_tokens, 7u);
+  EXPECT_EQ(request.n, 3);
+  EXPECT_EQ(proto.n(), 3u);
+  EXPECT_EQ(proto.request_id(), "r");
+  EXPECT_EQ(proto.numerics_id(), "x");
+  EXPECT_EQ(proto.sampling().temperature(), 0.25f);
+  EXPECT_EQ(proto.sampling().top_p(), 0.5f);
+  EXPECT_EQ(proto.sampling().top_k(), 4u);
+  EXPECT_EQ(proto.sampling().min_p(), 0.125f);
+  EXPECT_EQ(proto.sampling().repetition_penalty(), 1.5f);
+  EXPECT_EQ(proto.sampling().frequency_penalty(), -1.0f);
+  EXPECT_EQ(proto.sampling().presence_penalty(), 2.0f);
+  EXPECT_EQ(proto.sampling().seed(), 9u);
+  EXPECT_EQ(proto.sampling().logit_bias().at(5), -100.0f);
+  EXPECT_EQ(proto.sampling().logit_bias().at(6), 1.5f);
+  EXPECT_EQ(proto.stop().stop(1), "b");
+  EXPECT_EQ(proto.stop().stop_token_ids(0), 3u);
+  EXPECT_TRUE(proto.stop().ignore_eos());
+  EXPECT_EQ(proto.stop().min_tokens(), 2u);
+  EXPECT_TRUE(proto.stop().include_stop_str_in_output());
+  EXPECT_FALSE(proto.output().skip_special_tokens());
+  EXPECT_EQ(proto.output().logprobs(), 4u);
+  EXPECT_TRUE(proto.output().stream());
+  EXPECT_EQ(proto.output().spec_stats(), v1::SPEC_STATS_LEVEL_DETAILED);
+  EXPECT_EQ(proto.speculation().method(), v1::METHOD_PEARL);
+  EXPECT_EQ(proto.speculation().window(), 6u);
+  EXPECT_EQ(proto.speculation().policy(), "svip:h=0.4");
+  EXPECT_EQ(proto.speculation().verification(), v1::VERIFICATION_RATIO);
+  EXPECT_TRUE(request.include_usage && request.continuous_usage);
+  EXPECT_FALSE(request.add_special_tokens);
+  EXPECT_TRUE(request.return_token_ids);
+  EXPECT_TRUE(request.ignored.empty());
+}
+
+TEST(RequestConvertTest, WhatIsNotSaidHasItsDefault) {
+  const ApiRequest request = Convert(R"({"prompt": [1, 2], "x": 1})");
+  EXPECT_EQ(request.generate.sampling().temperature(), 0.5f);
+  EXPECT_FALSE(request.generate.sampling().has_seed());
+  EXPECT_FALSE(request.generate.output().has_logprobs());
+  EXPECT_FALSE(request.max_tokens.has_value());
+  EXPECT_EQ(std::get<1>(request.prompts[0]), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(request.ignored, std::vector<std::string>{"x"});
+}
+
+TEST(RequestConvertTest, ChatsAreNormalized) {
+  const ApiRequest request = Convert(
+      R"({"messages": [{"role": "user", "content": [
+            {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": null}],
+          "max_tokens": 3, "max_completion_tokens": 5, "logprobs": true,
+          "chat_template_kwargs": {"enable_thinking": false}})",
+      /*is_chat=*/true);
+  EXPECT_EQ(request.messages[0]["content"], "a\nb");
+  EXPECT_TRUE(request.messages[1]["content"].is_null());
+  EXPECT_EQ(request.max_tokens, 5u);
+  EXPECT_TRUE(request.wants_logprobs);
+  EXPECT_EQ(request.generate.output().logprobs(), 0u);
+  EXPECT_FALSE(request.add_special_tokens);
+  EXPECT_EQ(request.template_values["enable_thinking"], false);
+}
+
+TEST(RequestConvertTest, StreamOptionsThatAskForNothingNeedNoStream) {
+  for (const char* options :
+       {"{}", "null", R"({"include_usage": null})",
+        R"({"include_usage": false, "continuous_usage_stats": false})"}) {
+    const std::string fields =
+        absl::StrCat(R"({"prompt": "a", "stream_options": )", options);
+    EXPECT_EQ(ErrorOfBody(fields + "}"), "");
+    EXPECT_EQ(ErrorOfBody(fields + R"(, "stream": null})"), "");
+  }
+  EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "stream": false,
+                            "stream_options": {"include_usage": true}})"),
+            "stream_options is set without stream");
+}
+
+TEST(RequestConvertTest, ErrorsNameTheFieldTheValueAndTheLimit) {
+  EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "temperature": 3})"),
+            "temperature is 3, expected a number in [0, 2]");
+  EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "n": 1.5})"),
+            "n is 1.5, expected a whole number in [1, 16]");
+  EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "nacre": {"window": 65}})"),
+            "nacre.window is 65, expected a whole number in [1, 64]");
+  EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "nacre": {"x": 1}})"),
+            "nacre.\"x\" is not known");
+  EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "logit_bias": {"x": 1}})"),
+            "logit_bias \"x\": 1 is not a token id with a number in [-100, "
+            "100]");
+}
+
+TEST(RequestConvertTest, DefaultsAreTheModels) {
+  const auto defaults = ReadSamplingDefaults(
+      R"({"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.1,
+          "repetition_penalty": 1.1, "eos_token_id": [1, 2]})");
+  ASSERT_TRUE(defaults.ok()) << defaults.status();
+  EXPECT_EQ(defaults->temperature, 0.6);
+  EXPECT_EQ(defaults->top_k, 20);
+  EXPECT_EQ(defaults->top_p, 0.95);
+  EXPECT_EQ(ReadSamplingDefaults("{}")->temperature, 1.0);
+  const auto greedy =
+      ReadSamplingDefaults(R"({"do_sample": false, "temperature": 0.6})");
+  EXPECT_EQ(greedy->temperature, 0.0);
+  EXPECT_FALSE(ReadSamplingDefaults(R"({"top_p": "x"})").ok());
+  EXPECT_FALSE(ReadSamplingDefaults("[]").ok());
+}
+
+}  // namespace
+}  // namespace nacre::gateway

@@ -1,0 +1,61 @@
+#include "gateway/request_head.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace nacre::gateway {
+namespace {
+
+using ::testing::MatchesRegex;
+
+// What reaches the checks over a connection is in http_server_test.cc.
+TEST(RequestHeadTest, GoodHeadsPass) {
+  EXPECT_FALSE(CheckHeadBytes("GET /a?b HTTP/1.0\r\n\r\n"));
+  EXPECT_FALSE(
+      CheckHeadBytes("POST / HTTP/1.1\r\nA: \xc3\xa4\tb\r\nC:\r\n\r\n"));
+  EXPECT_FALSE(CheckHeaders({}, /*is_http_1_1=*/false));
+  EXPECT_FALSE(CheckHeaders({{"host", "h"},
+                             {"transfer-encoding", "Chunked"},
+                             {"content-encoding", "identity"},
+                             {"expect", "100-Continue"}},
+                            /*is_http_1_1=*/true));
+}
+
+TEST(RequestHeadTest, ErrorsNameWhatWasFound) {
+  EXPECT_EQ(CheckHeadBytes("GET / HTTP/1.1\r\nA: \x7f\r\n\r\n")->message,
+            "the head has the control character 0x7f");
+  EXPECT_EQ(
+      CheckHeaders({{"host", "h"}, {"content-length", "1 1"}}, true)->message,
+      "Content-Length is \"1 1\", not a number");
+  EXPECT_EQ(CheckHeaders({}, true)->message, "0 Host headers, not 1");
+  EXPECT_EQ(
+      CheckHeaders({{"host", "h"}, {"content-encoding", "br"}}, true)->status,
+      415);
+}
+
+TEST(RequestHeadTest, AHeaderGivenTwiceHasNoValue) {
+  HttpRequest request;
+  request.headers = {{"a", "1"}, {"b", "2"}, {"a", "1"}};
+  EXPECT_EQ(request.Find("a"), nullptr);
+  EXPECT_EQ(*request.Find("b"), "2");
+}
+
+TEST(RequestHeadTest, GoodRequestIdsAreKept) {
+  const auto id_of = [](const std::string& id) {
+    HttpRequest request;
+    request.headers = {{"x-request-id", id}};
+    return RequestIdOf(request);
+  };
+  EXPECT_EQ(id_of("a-1~"), "a-1~");
+  EXPECT_EQ(id_of(std::string(128, 'x')), std::string(128, 'x'));
+  for (const std::string& bad : {std::string(), std::string(129, 'x'),
+                                 std::string("a b"), std::string("\xc3\xa4")}) {
+    EXPECT_THAT(id_of(bad), MatchesRegex("req-[0-9a-f]{16}")) << bad;
+  }
+  EXPECT_NE(id_of(""), id_of(""));
+}
+
+}  // namespace
+}  // namespace nacre::gateway

@@ -1,0 +1,158 @@
+// OpenAI's API of the real service: the text is that of gRPC.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/gateway/http_probe.h"
+#include "tests/integration/service_fixture.h"
+
+namespace nacre::integration {
+namespace {
+
+using Json = nlohmann::json;
+
+tools::Cluster::Options WithHttp() {
+  tools::Cluster::Options options = Service::Options();
+  options.http_port = 0;
+  return options;
+}
+
+class HttpTest : public ::testing::Test {
+ protected:
+  // The texts of the choices, whichever way they come.
+  std::vector<std::string> Texts(const Json& body) {
+    const std::string answer = gateway::Post(service_.cluster().http_address(),
+                                             "/v1/completions", body.dump());
+    EXPECT_EQ(gateway::StatusOf(answer), 200) << answer;
+    std::vector<std::string> texts(body.value("n", 1));
+    const auto add = [&texts](const std::string& json) {
+      const Json event = Json::parse(json, nullptr, false);
+      EXPECT_TRUE(event.is_object()) << json;
+      for (const Json& choice : event["choices"]) {
+        texts.at(choice["index"].get<size_t>()) +=
+            choice["text"].get<std::string>();
+      }
+    };
+    if (!body.value("stream", false)) {
+      add(gateway::BodyOf(answer));
+      return texts;
+    }
+    bool done = false;
+    for (const absl::string_view event :
+         absl::StrSplit(gateway::Unchunk(gateway::BodyOf(answer)), "\n\n",
+                        absl::SkipEmpty())) {
+      done = event == "data: [DONE]";
+      if (!done) add(std::string(event.substr(event.find('{'))));
+    }
+    EXPECT_TRUE(done);
+    return texts;
+  }
+
+  Service service_{WithHttp()};
+};
+
+TEST_F(HttpTest, TextsAreThoseOfGrpc) {
+  for (const tools::Prompt& prompt : LoadPrompts("humaneval.jsonl", 3)) {
+    for (const char* method : {"ar", "sd", "pearl", "async"}) {
+      v1::GenerateRequest request = Request(prompt.text, v1::METHOD_AR, 40);
+      request.mutable_sampling()->set_temperature(0.9f);
+      request.mutable_sampling()->set_seed(11);
+      request.mutable_stop()->add_stop("\n\n");
+      request.set_n(2);
+      const auto choices = service_.client().GenerateChoices(
+          request, kCallTimeout, [](uint32_t, const v1::Chunk&) {});
+      ASSERT_TRUE(choices.ok()) << choices.status();
+      const std::vector<std::string> expected = {(*choices)[0].text(),
+                                                 (*choices)[1].text()};
+      Json body = {{"prompt", prompt.text},
+                   {"max_tokens", 40},
+                   {"temperature", 0.9},
+                   {"seed", 11},
+                   {"stop", "\n\n"},
+                   {"n", 2},
+                   {"nacre", {{"method", method}}}};
+      EXPECT_EQ(Texts(body), expected) << method;
+      body["stream"] = true;
+      EXPECT_EQ(Texts(body), expected) << method;
+    }
+  }
+}
+
+TEST_F(HttpTest, ManyStreamsAtOnceAreAllRight) {
+  const Json body = {{"prompt", "def main():"},
+                     {"max_tokens", 30},
+                     {"temperature", 0.8},
+                     {"seed", 5},
+                     {"stream", true}};
+  const std::vector<std::string> expected = Texts(body);
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 32; ++i) {
+    clients.emplace_back([&] { EXPECT_EQ(Texts(body), expected); });
+  }
+  for (std::thread& client : clients) client.join();
+}
+
+TEST_F(HttpTest, AClientThatGoesFreesItsKv) {
+  {
+    nacre::testing::LoopbackConnection connection(
+        service_.cluster().http_address());
+    ASSERT_TRUE(connection.Send(gateway::PostBytes(
+        "/v1/completions",
+        R"({"prompt":"def","max_tokens":1500,"ignore_eos":true,
+            "stream":true})")));
+    ASSERT_FALSE(connection.Read().empty());
+  }
+  EXPECT_TRUE(service_.KvReturnsToEmpty());
+}
+
+// Answers that last longer than it waits for them are cut off.
+TEST(HttpShutdownTest, AGatewayEndsWhileStreamsRun) {
+  tools::Cluster::Options options = WithHttp();
+  options.gateway_args = {"--drain-timeout", "0s"};
+  Service service(std::move(options));
+  const std::string address = service.cluster().http_address();
+  std::vector<nacre::testing::LoopbackConnection> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back(address);
+    ASSERT_TRUE(clients.back().Send(gateway::PostBytes(
+        "/v1/completions",
+        R"({"prompt":"def","max_tokens":1500,"ignore_eos":true,
+            "stream":true})")));
+  }
+  for (auto& client : clients) ASSERT_FALSE(client.Read().empty());
+  tools::Supervisor& supervisor = service.cluster().supervisor();
+  const pid_t stopped = supervisor.PidOf("gateway");
+  ASSERT_NE(stopped, 0);
+  kill(stopped, SIGTERM);
+  EXPECT_TRUE(Service::Eventually(
+      [&] { return supervisor.PidOf("gateway") != stopped; }));
+  for (auto& client : clients) {
+    EXPECT_FALSE(absl::StrContains(client.ReadAll(), "[DONE]"));
+  }
+  EXPECT_TRUE(service.KvReturnsToEmpty());
+}
+
+TEST_F(HttpTest, AGatewayThatDiesIsThereAgain) {
+  tools::Supervisor& supervisor = service_.cluster().supervisor();
+  const pid_t killed = supervisor.PidOf("gateway");
+  ASSERT_NE(killed, 0);
+  kill(killed, SIGKILL);
+  EXPECT_TRUE(Service::Eventually([&] {
+    return supervisor.PidOf("gateway") != killed &&
+           gateway::StatusOf(gateway::Get(service_.cluster().http_address(),
+                                          "/health")) == 200;
+  }));
+}
+
+}  // namespace
+}  // namespace nacre::integration
