@@ -1,15 +1,38 @@
 #include "kernels/backend.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "common/check.h"
+#include "kernels/kv_address.h"
 
 namespace nacre::kernels {
 namespace {
 
 size_t Count(int rows, int cols) {
   return static_cast<size_t>(rows) * static_cast<size_t>(cols);
+}
+
+void MovePosition(const KvLayer& layer, const KvMove& move) {
+  const size_t bytes = SizeOf(layer.type);
+  const int per_word = KvElementsPerWord(layer.type);
+  const auto copy = [&](size_t from, size_t to, int elements) {
+    auto* const blocks = static_cast<char*>(layer.blocks);
+    std::memcpy(blocks + to * bytes, blocks + from * bytes,
+                static_cast<size_t>(elements) * bytes);
+  };
+  for (int head = 0; head < layer.num_kv_heads; ++head) {
+    for (int d = 0; d < layer.head_dim; d += per_word) {
+      copy(KeyIndex(layer, move.from, head, d),
+           KeyIndex(layer, move.to, head, d), per_word);
+    }
+    for (int d = 0; d < layer.head_dim; d += kKvGroup) {
+      copy(ValueIndex(layer, move.from, head, d),
+           ValueIndex(layer, move.to, head, d),
+           std::min(kKvGroup, layer.head_dim - d));
+    }
+  }
 }
 
 }  // namespace
@@ -25,6 +48,14 @@ void Backend::EmbedDrawn(const PackedTable& table, const int32_t* ids,
 void Backend::AddBias(float* x, int rows, int cols, const float* bias) {
   const size_t width = static_cast<size_t>(cols);
   for (int row = 0; row < rows; ++row, x += width) AddInPlace(x, bias, width);
+}
+
+void Backend::MoveKv(absl::Span<const KvMove> moves,
+                     absl::Span<const KvLayer> layers) {
+  // Of a device that is the host.
+  for (const KvLayer& layer : layers) {
+    for (const KvMove& move : moves) MovePosition(layer, move);
+  }
 }
 
 void Backend::RunStep(int, absl::FunctionRef<void()> ops) { ops(); }

@@ -17,32 +17,41 @@ inline size_t KvHalfElements(const KvLayer& layer) {
   return static_cast<size_t>(layer.block_size) * layer.head_dim;
 }
 
-// Index of what the block of `position` holds for one KV head: keys first.
-inline size_t KvBlockIndex(const KvLayer& layer, const int32_t* block_table,
-                           int position, int kv_head) {
-  const size_t block =
-      static_cast<size_t>(block_table[position / layer.block_size]);
-  return (block * layer.num_kv_heads + kv_head) * 2 * KvHalfElements(layer);
+// Index of what block `block` holds for one KV head: keys first.
+inline size_t KvBlockIndex(const KvLayer& layer, int32_t block, int kv_head) {
+  return (static_cast<size_t>(block) * layer.num_kv_heads + kv_head) * 2 *
+         KvHalfElements(layer);
 }
 
-// Index of element `d` of the key of `position`.
-inline size_t KeyIndex(const KvLayer& layer, const int32_t* block_table,
-                       int position, int kv_head, int d) {
+// Where `position` is kept: of a session, and on the path of a row.
+inline KvSlot SlotOf(const KvLayer& layer, const int32_t* block_table,
+                     int position) {
+  return block_table[position / layer.block_size] * layer.block_size +
+         position % layer.block_size;
+}
+inline KvSlot SlotOf(const KvLayer& layer, const RowContext& row,
+                     int position) {
+  return position < row.tail_begin ? SlotOf(layer, row.block_table, position)
+                                   : row.tail_slots[position - row.tail_begin];
+}
+
+// Index of element `d` of the key of `slot`.
+inline size_t KeyIndex(const KvLayer& layer, KvSlot slot, int kv_head, int d) {
   const int per_word = KvElementsPerWord(layer.type);
   const size_t word = static_cast<size_t>(d / per_word) * layer.block_size +
-                      position % layer.block_size;
-  return KvBlockIndex(layer, block_table, position, kv_head) + word * per_word +
-         d % per_word;
+                      slot % layer.block_size;
+  return KvBlockIndex(layer, slot / layer.block_size, kv_head) +
+         word * per_word + d % per_word;
 }
 
-// Index of element `d` of the value of `position`.
-inline size_t ValueIndex(const KvLayer& layer, const int32_t* block_table,
-                         int position, int kv_head, int d) {
+// Index of element `d` of the value of `slot`.
+inline size_t ValueIndex(const KvLayer& layer, KvSlot slot, int kv_head,
+                         int d) {
   const int group = d / kKvGroup * kKvGroup;
   const int width = std::min(kKvGroup, layer.head_dim - group);
-  return KvBlockIndex(layer, block_table, position, kv_head) +
+  return KvBlockIndex(layer, slot / layer.block_size, kv_head) +
          KvHalfElements(layer) + static_cast<size_t>(group) * layer.block_size +
-         static_cast<size_t>(position % layer.block_size) * width + d - group;
+         static_cast<size_t>(slot % layer.block_size) * width + d - group;
 }
 
 }  // namespace nacre::kernels

@@ -5,6 +5,7 @@
 #define KERNELS_KV_LAYER_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "kernels/dtype.h"
 
@@ -37,10 +38,29 @@ constexpr int KvElementsPerWord(DType type) {
   return type == DType::kBF16 ? 2 : 1;
 }
 
-// Where one row of a ragged batch stands in its own session.
+// Where one position is kept: block * KvLayer::block_size + offset in it.
+using KvSlot = int32_t;
+
+inline constexpr int32_t kNoTail = std::numeric_limits<int32_t>::max();
+
+// Where one row of a ragged batch stands in its own session. A row of a token
+// tree has a tail: positions of its path that lie in slots of other blocks,
+// since its siblings stand at the same positions. All pointers are the host's.
 struct RowContext {
-  const int32_t* block_table = nullptr;  // host, >= position/block_size + 1
+  // Of positions below min(position + 1, tail_begin).
+  const int32_t* block_table = nullptr;
   int32_t position = 0;  // the row attends to positions 0..position inclusive
+  int32_t tail_begin = kNoTail;  // first position of the tail
+  // [position + 1 - tail_begin]: where positions tail_begin, ... are kept.
+  const KvSlot* tail_slots = nullptr;
+
+  bool has_tail() const { return position >= tail_begin; }
+};
+
+// One position's keys and values, copied from one slot to another.
+struct KvMove {
+  KvSlot from = 0;
+  KvSlot to = 0;
 };
 
 }  // namespace nacre::kernels

@@ -1,19 +1,28 @@
 #include "model/block_sequence.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/check.h"
 
 namespace nacre::model {
 
+int BlockSequence::NumBlocks(int max_length, int num_slots, int block_size) {
+  return (max_length - 1) / block_size + 1 +
+         (num_slots + block_size - 1) / block_size;
+}
+
 BlockSequence::BlockSequence(BlockPool* pool, int max_length,
-                             BlockPool::Reservation reservation)
+                             BlockPool::Reservation reservation, int num_slots)
     : blocks_(pool),
       max_length_(max_length),
       length_(reservation.num_cached * pool->block_size()),
       version_(pool->NewVersion()),
       block_table_(std::move(reservation.blocks)),
+      first_slot_block_(NumBlocks(max_length, 0, pool->block_size())),
+      slots_(num_slots),
       shared_blocks_(reservation.num_cached),
       node_(reservation.node) {}
 
@@ -25,7 +34,50 @@ void BlockSequence::Truncate(int length) {
               "truncation of a shared block");
   if (length >= length_) return;
   length_ = length;
+  slots_.Truncate(length);
   version_ = blocks_->NewVersion();
+}
+
+kernels::KvSlot BlockSequence::PositionAt(int position) const {
+  const int size = blocks_->block_size();
+  return block_table_[static_cast<size_t>(position / size)] * size +
+         position % size;
+}
+
+kernels::KvSlot BlockSequence::SlotAt(int slot) const {
+  return PositionAt(first_slot_block_ * blocks_->block_size() + slot);
+}
+
+void BlockSequence::AppendPath(int slot,
+                               std::vector<kernels::KvSlot>* path) const {
+  const auto begin = static_cast<std::ptrdiff_t>(path->size());
+  slots_.AppendPath(slot, path);
+  std::transform(path->begin() + begin, path->end(), path->begin() + begin,
+                 [this](int32_t on_path) { return SlotAt(on_path); });
+}
+
+absl::Status BlockSequence::KeepPath(int length,
+                                     absl::Span<const int32_t> slots) {
+  if (length < length_) return absl::OkStatus();
+  const int count = static_cast<int>(slots.size());
+  if (length > length_ || count > max_length_ - length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a path of ", count, " nodes behind ", length,
+                     " positions, the sequence holds ", length_,
+                     " and has room for ", max_length_));
+  }
+  if (absl::Status status = slots_.CheckPath(length, slots); !status.ok()) {
+    return status;
+  }
+  if (slots.empty()) return absl::OkStatus();
+  std::vector<kernels::KvMove> moves;
+  for (const int32_t slot : slots) {
+    moves.push_back({SlotAt(slot), PositionAt(length_++)});
+  }
+  Move(moves);
+  slots_.KeepPath(slots);
+  version_ = blocks_->NewVersion();
+  return absl::OkStatus();
 }
 
 absl::Span<const int32_t> BlockSequence::BlockOf(

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
@@ -45,13 +46,19 @@ struct DrafterTraits {
   // Whether a proposal can show the logits that its children come from.
   // Policies that read them, the ratio test and recordings need it.
   bool shows_logits = false;
+  // Whether it looks at all candidates anyway, so that up to kMaxCandidates
+  // children cost as much as one.
+  bool ranks_children = false;
 };
 
 // One node to expand: rows of its sequence that are not fed yet, the last of
-// which is the node's token.
+// which is the node's token. Nodes of one sequence follow each other in a call,
+// those that lie in slots last.
 struct DraftRows {
   Sequence* sequence = nullptr;
   absl::Span<const int32_t> token_ids;  // fed at sequence->length() and on
+  // Where it lies in a slot: then token_ids is its token alone.
+  absl::optional<TreeNode> node = {};
   // Most children to propose. 0: none; the rows fill the KV, and their last one
   // is only looked at.
   int max_children = 0;  // at most kMaxCandidates
@@ -89,6 +96,11 @@ class Drafter {
   // As of LanguageModel. Sequences do not outlive the drafter.
   virtual absl::StatusOr<std::unique_ptr<Sequence>> NewSequenceWithPrefix(
       int max_length, absl::Span<const int32_t> token_ids) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Sequence>> NewTreeSequence(
+      int max_length, int num_slots, absl::Span<const int32_t> token_ids) {
+    if (num_slots == 0) return NewSequenceWithPrefix(max_length, token_ids);
+    return absl::InvalidArgumentError("slots of a drafter that has none");
+  }
   virtual int shared_block_size() const { return 0; }
   virtual int64_t kv_free_tokens() const = 0;
   virtual QueuedSteps queued_steps() const { return {}; }
@@ -99,10 +111,10 @@ class Drafter {
   virtual uint64_t forward_progress() const { return 0; }
 
   // Expands all nodes in one call, of any number of sequences, and appends the
-  // KV of their rows. Returns a proposal for each in their order, valid until
-  // the next call. What it says of a node does not depend on the others.
-  // Errors: ABORTED when interrupted, and those of LanguageModel::Forward; then
-  // no sequence has changed its length.
+  // KV of their rows, or keeps it in their slots. Returns a proposal for each
+  // in their order, valid until the next call. What it says of a node does not
+  // depend on the others. Errors: ABORTED when interrupted, and those of
+  // LanguageModel::Forward, with what they leave of sequences and slots.
   virtual absl::StatusOr<absl::Span<const Proposal>> Propose(
       absl::Span<const DraftRows> nodes) = 0;
 

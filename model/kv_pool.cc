@@ -11,9 +11,37 @@
 namespace nacre::model {
 
 KvSequence::KvSequence(KvPool* pool, int max_length,
-                       BlockPool::Reservation reservation)
-    : BlockSequence(pool->blocks_.get(), max_length, std::move(reservation)),
+                       BlockPool::Reservation reservation, int num_slots)
+    : BlockSequence(pool->blocks_.get(), max_length, std::move(reservation),
+                    num_slots),
       pool_(pool) {}
+
+void KvSequence::Move(absl::Span<const kernels::KvMove> moves) {
+  pool_->Move(moves);
+}
+
+void KvPool::Move(absl::Span<const kernels::KvMove> moves) {
+  const auto is_target = [this](const kernels::KvMove& move) {
+    return std::any_of(
+        moves_.begin(), moves_.end(),
+        [&](const kernels::KvMove& other) { return other.to == move.to; });
+  };
+  // A path may be kept, forgotten, and another be kept in its place. The moves
+  // of one call have no order.
+  if (std::any_of(moves.begin(), moves.end(), is_target)) FinishMoves();
+  moves_.insert(moves_.end(), moves.begin(), moves.end());
+}
+
+void KvPool::FinishMoves() {
+  if (moves_.empty()) return;
+  backend_->MoveKv(moves_, layers_);
+  moves_.clear();
+}
+
+int64_t KvPool::ReservedTokens(int max_length, int num_slots) {
+  return int64_t{BlockSequence::NumBlocks(max_length, num_slots, kBlockSize)} *
+         kBlockSize;
+}
 
 int64_t KvPool::BytesPerToken(const Shape& shape) {
   return int64_t{2} * shape.num_layers * shape.num_key_value_heads *
@@ -32,6 +60,7 @@ absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(
         kBlockSize, " positions, which needs ", block_bytes, " bytes"));
   }
   std::unique_ptr<KvPool> pool(new KvPool());
+  pool->backend_ = backend;
   pool->num_blocks_ = static_cast<int>(num_blocks);
   const size_t layer_bytes =
       static_cast<size_t>(num_blocks * block_bytes / shape.num_layers);
@@ -54,19 +83,24 @@ absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(
 }
 
 absl::StatusOr<std::unique_ptr<KvSequence>> KvPool::Reserve(
-    int max_length, absl::Span<const int32_t> token_ids) {
+    int max_length, absl::Span<const int32_t> token_ids, int num_slots) {
   NACRE_CHECK(max_length >= 1, "a sequence of no positions");
-  const int needed = (max_length - 1) / kBlockSize + 1;
+  NACRE_CHECK(num_slots >= 0, "a negative number of slots");
+  // No cached block may come to stand where slots are.
+  token_ids = token_ids.subspan(0, static_cast<size_t>(max_length));
+  const int needed =
+      BlockSequence::NumBlocks(max_length, num_slots, kBlockSize);
   absl::optional<BlockPool::Reservation> reservation =
       blocks_->Reserve(needed, token_ids);
   if (!reservation.has_value()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("a sequence of ", max_length, " positions needs ",
-                     int64_t{needed} * kBlockSize, " of KV cache, ",
-                     free_tokens(), " of ", capacity_tokens(), " are free"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a sequence of ", max_length, " positions",
+        num_slots > 0 ? absl::StrCat(" and ", num_slots, " slots") : "",
+        " needs ", int64_t{needed} * kBlockSize, " of KV cache, ",
+        free_tokens(), " of ", capacity_tokens(), " are free"));
   }
   return std::unique_ptr<KvSequence>(
-      new KvSequence(this, max_length, *std::move(reservation)));
+      new KvSequence(this, max_length, *std::move(reservation), num_slots));
 }
 
 }  // namespace nacre::model

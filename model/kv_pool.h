@@ -1,6 +1,8 @@
 // The paged KV cache: one pool of blocks of 16 positions for all sessions. A
 // block id names the same block in every layer, so a session needs one block
 // table. Room is reserved when a sequence begins; a running one never runs out.
+// Nodes of token trees have slots in blocks of their own, reserved with the
+// positions and counted in the same ledger.
 // Sequences that begin with the same tokens share full blocks (block_pool.h):
 // a row's keys and values are the same bits in any batch, so sharing changes
 // no output.
@@ -30,7 +32,9 @@ class KvSequence : public BlockSequence {
 
  private:
   friend class KvPool;
-  KvSequence(KvPool* pool, int max_length, BlockPool::Reservation reservation);
+  KvSequence(KvPool* pool, int max_length, BlockPool::Reservation reservation,
+             int num_slots);
+  void Move(absl::Span<const kernels::KvMove> moves) override;
 
   KvPool* pool_;
 };
@@ -53,6 +57,10 @@ class KvPool {
   // Bytes of one position in all layers: keys and values.
   static int64_t BytesPerToken(const Shape& shape);
 
+  // Positions of the cache that a sequence takes: whole blocks of positions,
+  // and whole blocks of slots.
+  static int64_t ReservedTokens(int max_length, int num_slots);
+
   // As many blocks as fit into `bytes`. INVALID_ARGUMENT (with the numbers) if
   // not one does, RESOURCE_EXHAUSTED if the device has no room. `backend`
   // outlives the pool, the pool its sequences.
@@ -64,12 +72,17 @@ class KvPool {
     return Create(backend, shape, bytes, Options());
   }
 
-  // RESOURCE_EXHAUSTED (with the numbers) if too few blocks are free. Blocks
-  // are whole: reserved room is max_length rounded up. `max_length` >= 1. The
+  // RESOURCE_EXHAUSTED (with the numbers) if too few blocks are free. Room is
+  // ReservedTokens(max_length, num_slots), `max_length` >= 1. The
   // sequence starts with what the cache has of token_ids, all but one of them
   // at most.
   absl::StatusOr<std::unique_ptr<KvSequence>> Reserve(
-      int max_length, absl::Span<const int32_t> token_ids = {});
+      int max_length, absl::Span<const int32_t> token_ids = {},
+      int num_slots = 0);
+
+  // Queues the copies of all paths that sequences have kept: together, since a
+  // device takes its time for each queueing. Before anything reads the layers.
+  void FinishMoves();
 
   int64_t capacity_tokens() const { return int64_t{num_blocks_} * kBlockSize; }
   // Cached blocks that nobody uses count as free.
@@ -83,6 +96,10 @@ class KvPool {
   friend class KvSequence;
   KvPool() = default;
 
+  void Move(absl::Span<const kernels::KvMove> moves);
+
+  kernels::Backend* backend_ = nullptr;
+  std::vector<kernels::KvMove> moves_;  // not queued yet
   int num_blocks_ = 0;
   std::vector<std::unique_ptr<kernels::Buffer>> buffers_;
   std::vector<kernels::KvLayer> layers_;

@@ -43,8 +43,24 @@ class Sequence {
   // Tokens whose KV is held: positions 0..length()-1.
   virtual int length() const = 0;
 
-  // Forgets positions >= length. Idempotent; no effect if already that short.
+  // Forgets positions >= length, and the nodes of the tree that are not behind
+  // one of the others. Idempotent; no effect if already that short.
   virtual void Truncate(int length) = 0;
+
+  // Room for nodes of a token tree, beside the positions (TreeNode).
+  virtual int num_slots() const { return 0; }
+
+  // A path of nodes, from the one behind position length - 1 on, becomes
+  // positions length and on. Its slots are empty then; the nodes behind it stay
+  // where they are. Changes nothing where the sequence is already longer than
+  // `length`, so it may be repeated. INVALID_ARGUMENT (with the numbers), and
+  // nothing changed: a slot that is none or not of that path, a sequence that
+  // is shorter than `length`, a path that passes the reserved length.
+  virtual absl::Status KeepPath(int length, absl::Span<const int32_t> slots) {
+    static_cast<void>(length);
+    if (slots.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("a path of a sequence without slots");
+  }
 
   // Promises that positions 0..token_ids.size()-1 will hold these tokens as
   // long as the sequence lives: their KV may serve other sequences from now on.
@@ -62,9 +78,22 @@ class Sequence {
   }
 };
 
-// Consecutive rows of one sequence in a ragged batch. The token ids are fed at
-// positions sequence->length() and on; the last num_logits of them yield
-// logits.
+inline constexpr int32_t kNoSlot = -1;
+
+// A row of a token tree. Its keys and values lie in a slot of the sequence and
+// not at its position, where nodes beside it stand, too. It attends to its path
+// alone: its outputs are the bits of the chain that the path spells.
+struct TreeNode {
+  int32_t slot = 0;  // that it fills, from 0 to num_slots() - 1
+  // The slot of its parent, filled by an earlier row or step. kNoSlot: it is
+  // behind the sequence's own position - 1.
+  int32_t parent = kNoSlot;
+  int position = 0;  // its parent's and 1
+};
+
+// Rows of one sequence in a ragged batch. The token ids are fed at positions
+// sequence->length() and on, the last nodes.size() of them as nodes of a tree;
+// the last num_logits of them yield logits.
 struct SequenceRows {
   Sequence* sequence = nullptr;
   absl::Span<const int32_t> token_ids;
@@ -81,6 +110,8 @@ struct SequenceRows {
   // the sequence has room for the token; nobody asks for final_hidden() of that
   // Forward.
   absl::optional<TokenDraw> next_draw = {};
+  // Of the last rows. Not together with next_draw.
+  absl::Span<const TreeNode> nodes = {};
 };
 
 // Steps that a model began before they were asked for.
@@ -114,18 +145,32 @@ class LanguageModel {
     return NewSequence(max_length);
   }
 
+  // As NewSequenceWithPrefix, with slots for that many nodes of a token tree
+  // (0 to kMostSlots). They take room of their own in the KV cache, whole
+  // blocks, and do not count as context.
+  static constexpr int kMostSlots = 1024;
+  virtual absl::StatusOr<std::unique_ptr<Sequence>> NewTreeSequence(
+      int max_length, int num_slots, absl::Span<const int32_t> token_ids) {
+    if (num_slots == 0) return NewSequenceWithPrefix(max_length, token_ids);
+    return absl::InvalidArgumentError("slots of a model that has none");
+  }
+
   // Sequences share full blocks of so many positions; 0: they share nothing.
   virtual int shared_block_size() const { return 0; }
 
   // KV positions not reserved by any sequence.
   virtual int64_t kv_free_tokens() const = 0;
 
-  // Runs the rows of all sequences as one batch and appends their KV. Returns
+  // Runs the rows of all sequences as one batch and appends their KV, or keeps
+  // it in the nodes' slots. Returns
   // logits [sum of num_logits less the draws, vocab_size] in batch order, valid
   // until the next call. A row's logits do not depend on what else is in the
   // batch. A sequence appears at most once. Errors: INTERNAL from the device,
   // RESOURCE_EXHAUSTED where it or the host has no room; then no sequence has
-  // changed its length.
+  // changed its length, and slots that were to be filled are empty.
+  // INVALID_ARGUMENT (with the value and the limit) for a token id outside the
+  // vocabulary and for nodes that TreeSlots::CheckNodes refuses or that are
+  // outside the context; then nothing has changed.
   virtual absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) = 0;
 

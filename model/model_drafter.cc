@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 
+#include "common/check.h"
 #include "common/status_macros.h"
 #include "model/logit_row.h"
 
@@ -11,6 +12,8 @@ namespace nacre::model {
 
 ModelDrafter::ModelDrafter(LanguageModel* model) : model_(model) {
   traits_.shows_logits = true;
+  // A device that draws by itself returns what it drew and nothing else.
+  traits_.ranks_children = !model->draws_tokens();
 }
 
 absl::optional<TokenDraw> ModelDrafter::DrawOf(const DraftRows& node) const {
@@ -19,23 +22,63 @@ absl::optional<TokenDraw> ModelDrafter::DrawOf(const DraftRows& node) const {
   }
   if (node.max_children == 0) return DrawToLookAt(model_->info().vocab_size);
   const int position =
-      node.sequence->length() + static_cast<int>(node.token_ids.size());
+      node.node.has_value()
+          ? node.node->position + 1
+          : node.sequence->length() + static_cast<int>(node.token_ids.size());
   return node.sampler->DeviceDraw(position);
 }
 
+SequenceRows ModelDrafter::JoinRows(absl::Span<const DraftRows> nodes,
+                                    size_t first) {
+  const size_t first_id = token_ids_.size();
+  const size_t first_node = tree_nodes_.size();
+  for (const DraftRows& node : nodes) {
+    NACRE_CHECK(!node.node.has_value() || node.token_ids.size() == 1,
+                "a node in a slot is one row");
+    NACRE_CHECK(node.node.has_value() || &node == &nodes[0],
+                "two nodes of a sequence, and the later in no slot");
+    token_ids_.insert(token_ids_.end(), node.token_ids.begin(),
+                      node.token_ids.end());
+    if (node.node.has_value()) tree_nodes_.push_back(*node.node);
+  }
+  SequenceRows rows;
+  rows.sequence = nodes[0].sequence;
+  rows.token_ids = absl::MakeConstSpan(token_ids_).subspan(first_id);
+  rows.nodes = absl::MakeConstSpan(tree_nodes_).subspan(first_node);
+  rows.num_logits = static_cast<int>(nodes.size());
+  const auto draws = absl::MakeConstSpan(draws_).subspan(first, nodes.size());
+  if (std::any_of(draws.begin(), draws.end(),
+                  [](const auto& draw) { return draw.has_value(); })) {
+    rows.draws = draws;
+  }
+  return rows;
+}
+
 void ModelDrafter::PlanRows(absl::Span<const DraftRows> nodes) {
+  size_t num_rows = 0;
   draws_.clear();
+  for (const DraftRows& node : nodes) {
+    draws_.push_back(DrawOf(node));
+    num_rows += node.token_ids.size();
+  }
   batch_.clear();
-  for (const DraftRows& node : nodes) draws_.push_back(DrawOf(node));
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    batch_.push_back({nodes[i].sequence, nodes[i].token_ids, /*num_logits=*/1});
-    if (draws_[i].has_value()) {
-      batch_.back().draws = absl::MakeConstSpan(&draws_[i], 1);
+  token_ids_.clear();
+  tree_nodes_.clear();
+  // What has been given to the batch stays where it is.
+  token_ids_.reserve(num_rows);
+  tree_nodes_.reserve(nodes.size());
+  for (size_t begin = 0, end; begin < nodes.size(); begin = end) {
+    end = begin + 1;
+    while (end < nodes.size() && nodes[end].sequence == nodes[begin].sequence) {
+      ++end;
     }
+    batch_.push_back(JoinRows(nodes.subspan(begin, end - begin), begin));
   }
 }
 
 void ModelDrafter::PlanNextDraws(absl::Span<const DraftRows> nodes) {
+  // What follows a node in a slot need not be in a slot behind it.
+  if (!tree_nodes_.empty()) return;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (!nodes[i].goes_on) continue;
     if (draws_[i].has_value()) {
@@ -66,7 +109,8 @@ void ModelDrafter::TakeLogits(const DraftRows& node,
   if (node.shows_logits) proposal->logits = logits;
   if (!proposal->is_sound || room.empty()) return;
   // The rows are fed by now.
-  const int position = node.sequence->length();
+  const int position =
+      node.node.has_value() ? node.node->position + 1 : node.sequence->length();
   const int count = node.sampler->Rank(logits, position, *node.history, room);
   proposal->children = room.first(static_cast<size_t>(count));
 }

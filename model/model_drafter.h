@@ -3,7 +3,7 @@
 // row of logits. A lone child is the token that model::Sampler draws. Where the
 // model draws tokens itself, a lone child is drawn where its logits are.
 //
-// One node a sequence and call. Thread-compatible.
+// Several nodes of a sequence must be neighbours in a call. Thread-compatible.
 
 #ifndef MODEL_MODEL_DRAFTER_H_
 #define MODEL_MODEL_DRAFTER_H_
@@ -29,6 +29,11 @@ class ModelDrafter final : public Drafter {
       int max_length, absl::Span<const int32_t> token_ids) override {
     return model_->NewSequenceWithPrefix(max_length, token_ids);
   }
+  absl::StatusOr<std::unique_ptr<Sequence>> NewTreeSequence(
+      int max_length, int num_slots,
+      absl::Span<const int32_t> token_ids) override {
+    return model_->NewTreeSequence(max_length, num_slots, token_ids);
+  }
   int shared_block_size() const override { return model_->shared_block_size(); }
   int64_t kv_free_tokens() const override { return model_->kv_free_tokens(); }
   QueuedSteps queued_steps() const override { return model_->queued_steps(); }
@@ -46,8 +51,10 @@ class ModelDrafter final : public Drafter {
   // How the model draws the node's lone child, or the row that is looked at;
   // absent: its logits are wanted.
   absl::optional<TokenDraw> DrawOf(const DraftRows& node) const;
-  // Fills in batch_.
+  // Fills in batch_: the nodes of a sequence are its last rows there.
   void PlanRows(absl::Span<const DraftRows> nodes);
+  // One sequence's.
+  SequenceRows JoinRows(absl::Span<const DraftRows> nodes, size_t first);
   // Tells the model what follows the step, where that can be told: it then need
   // not wait for the engine between the two.
   void PlanNextDraws(absl::Span<const DraftRows> nodes);
@@ -62,6 +69,8 @@ class ModelDrafter final : public Drafter {
   // Of the call being made.
   std::vector<absl::optional<TokenDraw>> draws_;  // by node
   std::vector<SequenceRows> batch_;
+  std::vector<int32_t> token_ids_;  // of all rows, where nodes are in slots
+  std::vector<TreeNode> tree_nodes_;
   std::vector<ScoredToken> children_;  // of all nodes
   std::vector<Proposal> proposals_;
   std::vector<float> hidden_copy_;  // of a device's

@@ -31,15 +31,7 @@ HWY_INLINE VF32 Exponential(VF32 x) {
   const VF32 magic = hn::Set(df, 12582912.0f);
   const VF32 sum = hn::Add(hn::Mul(x, hn::Set(df, 1.44269504f)), magic);
   const VF32 n = hn::Sub(sum, magic);
-  VF32 r = hn::NegMulAdd(n, hn::Set(df, 0.693359375f), x);
-  r = hn::NegMulAdd(n, hn::Set(df, -2.12194440e-4f), r);
-  VF32 p = hn::Set(df, 1.9875691500e-4f);
-  p = hn::MulAdd(p, r, hn::Set(df, 1.3981999507e-3f));
-  p = hn::MulAdd(p, r, hn::Set(df, 8.3334519073e-3f));
-  p = hn::MulAdd(p, r, hn::Set(df, 4.1665795894e-2f));
-  p = hn::MulAdd(p, r, hn::Set(df, 1.6666665459e-1f));
-  p = hn::MulAdd(p, r, hn::Set(df, 5.0000001201e-1f));
-  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(df, 1.0f));
+  const VF32 p = kernels::HWY_NAMESPACE::ExpWithout(n, x);
   // A power of two is added to the exponent.
   const VI32 power = hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, sum)),
                              hn::Set(di, kExponent << 23));

@@ -37,9 +37,9 @@ bool QueuedStep::IsAskedFor(absl::Span<const SequenceRows> batch,
     // Versions are never used again, unlike addresses.
     return SequenceOf(rows)->version() == queued.version &&
            rows.sequence->length() == queued.position &&
-           rows.token_ids.size() == 1 && rows.num_logits == 1 &&
-           rows.token_ids[0] == drawn[queued.drawn] && rows.draws.size() == 1 &&
-           rows.draws[0] == queued.draw;
+           rows.token_ids.size() == 1 && rows.nodes.empty() &&
+           rows.num_logits == 1 && rows.token_ids[0] == drawn[queued.drawn] &&
+           rows.draws.size() == 1 && rows.draws[0] == queued.draw;
   };
   return std::equal(rows_.begin(), rows_.end(), batch.begin(), batch.end(),
                     is_asked);

@@ -194,12 +194,19 @@ TopCandidates Sampler::Greedy(const float* values, int places) {
   if (best == -kInfinity) return top;
   top.Add(FindScaled(row, groups, best), best);
   if (places == 1 || best == kInfinity) return top;
-  // Of equal values those that come later have larger ids and lose.
+  // The best lie in as many groups, those of the largest maxima: each of these
+  // has a token that beats all of any other group, as of equal maxima the group
+  // of the lower ids is taken.
+  TopCandidates best_groups(places);
   for (int group = 0; group < groups.end; ++group) {
-    if (!(row.maxima[group] > top.bar())) continue;
-    const int first = group * kGroupTokens;
+    best_groups.Add(group, row.maxima[group]);
+  }
+  for (const ScoredToken& group : best_groups.all()) {
+    const int first = group.token_id * kGroupTokens;
     const int end = std::min(first + kGroupTokens, vocab_limit_);
-    for (int32_t id = first; id < end; ++id) top.Add(id, values[id]);
+    for (int32_t id = first; id < end; ++id) {
+      if (values[id] >= top.bar()) top.Add(id, values[id]);
+    }
   }
   return top;
 }

@@ -1,5 +1,6 @@
 #include "model/transformer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -18,6 +19,21 @@ constexpr char kModelVersion[] = "llama-v1";
 
 KvSequence* AsKvSequence(const SequenceRows& rows) {
   return static_cast<KvSequence*>(rows.sequence);
+}
+
+// Rows that are fed at positions, before the nodes.
+int NumPositions(const SequenceRows& rows) {
+  return static_cast<int>(rows.token_ids.size()) -
+         static_cast<int>(rows.nodes.size());
+}
+
+// Of a step that has failed.
+void EmptySlots(absl::Span<const SequenceRows> batch) {
+  for (const SequenceRows& rows : batch) {
+    for (const TreeNode& node : rows.nodes) {
+      AsKvSequence(rows)->EmptySlot(node.slot);
+    }
+  }
 }
 
 std::string Describe(const ModelConfig& config, const Weights& weights,
@@ -70,18 +86,43 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   return model;
 }
 
-absl::StatusOr<std::unique_ptr<Sequence>> Transformer::NewSequenceWithPrefix(
-    int max_length, absl::Span<const int32_t> token_ids) {
+absl::StatusOr<std::unique_ptr<Sequence>> Transformer::NewTreeSequence(
+    int max_length, int num_slots, absl::Span<const int32_t> token_ids) {
   if (max_length < 1 || max_length > info_.context_length) {
     return absl::InvalidArgumentError(
         absl::StrCat("a sequence of ", max_length,
                      " positions is outside the model's context of 1 to ",
                      info_.context_length));
   }
+  if (num_slots < 0 || num_slots > kMostSlots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a sequence of ", num_slots,
+                     " slots for tree nodes is outside 0 to ", kMostSlots));
+  }
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> sequence,
-                         kv_pool_->Reserve(max_length, token_ids));
-  rope_.Reserve(max_length);  // here, not in the middle of a step
+                         kv_pool_->Reserve(max_length, token_ids, num_slots));
+  // Here, not in the middle of a step.
+  rope_.Reserve(std::min(max_length + num_slots, info_.context_length));
   return sequence;
+}
+
+absl::Status Transformer::CheckRows(const SequenceRows& rows) const {
+  for (const int32_t id : rows.token_ids) {
+    if (id < 0 || id >= config_.vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token id ", id, " is outside the vocabulary of ",
+                       config_.vocab_size));
+    }
+  }
+  for (const TreeNode& node : rows.nodes) {
+    if (node.position >= info_.context_length) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a node at position ", node.position,
+          " is outside the model's context of ", info_.context_length));
+    }
+  }
+  return AsKvSequence(rows)->CheckNodes(
+      rows.nodes, rows.sequence->length() + NumPositions(rows));
 }
 
 absl::Status Transformer::CheckBatch(
@@ -93,11 +134,14 @@ absl::Status Transformer::CheckBatch(
                 "the sequence is not of this model");
     const int num_rows = static_cast<int>(rows.token_ids.size());
     NACRE_CHECK(num_rows >= 1, "a sequence without rows");
-    NACRE_CHECK(num_rows <= sequence->max_length() - sequence->length(),
-                "a sequence passes its reserved length");
+    NACRE_CHECK(NumPositions(rows) >= 0, "more nodes than rows");
+    NACRE_CHECK(
+        NumPositions(rows) <= sequence->max_length() - sequence->length(),
+        "a sequence passes its reserved length");
     NACRE_CHECK(rows.num_logits >= 0 && rows.num_logits <= num_rows,
                 "more logits than rows");
     if (rows.next_draw.has_value()) {
+      NACRE_CHECK(rows.nodes.empty(), "a next draw behind a node");
       NACRE_CHECK(!rows.draws.empty() && rows.draws.back().has_value(),
                   "a next draw behind a row that is not drawn");
       NACRE_CHECK(num_rows < sequence->max_length() - sequence->length(),
@@ -107,13 +151,7 @@ absl::Status Transformer::CheckBatch(
       NACRE_CHECK(batch[j].sequence != rows.sequence,
                   "a sequence is twice in a batch");
     }
-    for (const int32_t id : rows.token_ids) {
-      if (id < 0 || id >= config_.vocab_size) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("token id ", id, " is outside the vocabulary of ",
-                         config_.vocab_size));
-      }
-    }
+    NACRE_RETURN_IF_ERROR(CheckRows(rows));
   }
   return absl::OkStatus();
 }
@@ -158,31 +196,49 @@ absl::Status Transformer::GrowActivations(int num_rows, int num_logit_rows) {
 void Transformer::ClearRows() {
   token_ids_.clear();
   contexts_.clear();
+  tails_.clear();
   cos_.clear();
   sin_.clear();
   head_runs_.clear();
   num_logit_rows_ = 0;
 }
 
-void Transformer::AddRows(const BlockSequence& sequence, int position,
-                          int count, int num_logits) {
-  const int end = position + count;
-  rope_.Extend(end - 1);
-  for (; position < end; ++position) {
-    contexts_.push_back({sequence.block_table(), position});
-    const absl::Span<const float> cos = rope_.Cos(position);
-    const absl::Span<const float> sin = rope_.Sin(position);
-    cos_.insert(cos_.end(), cos.begin(), cos.end());
-    sin_.insert(sin_.end(), sin.begin(), sin.end());
+void Transformer::AddRow(const BlockSequence& sequence, int position) {
+  rope_.Extend(position);
+  contexts_.push_back({sequence.block_table(), position});
+  const absl::Span<const float> cos = rope_.Cos(position);
+  const absl::Span<const float> sin = rope_.Sin(position);
+  cos_.insert(cos_.end(), cos.begin(), cos.end());
+  sin_.insert(sin_.end(), sin.begin(), sin.end());
+}
+
+void Transformer::AddNode(const TreeNode& node, BlockSequence* sequence) {
+  sequence->FillSlot(node);
+  AddRow(*sequence, node.position);
+  const size_t begin = tails_.size();
+  sequence->AppendPath(node.slot, &tails_);
+  contexts_.back().tail_begin =
+      node.position + 1 - static_cast<int>(tails_.size() - begin);
+}
+
+void Transformer::FinishTails() {
+  const kernels::KvSlot* tail = tails_.data();
+  for (kernels::RowContext& row : contexts_) {
+    if (!row.has_tail()) continue;
+    row.tail_slots = tail;
+    tail += row.position + 1 - row.tail_begin;
   }
-  if (num_logits == 0) return;
-  num_logit_rows_ += num_logits;
-  const int first = num_rows() - num_logits;
+}
+
+void Transformer::AddLogits(int count) {
+  if (count == 0) return;
+  num_logit_rows_ += count;
+  const int first = num_rows() - count;
   if (head_runs_.empty() ||
       head_runs_.back().first + head_runs_.back().count != first) {
     head_runs_.push_back({first, 0});
   }
-  head_runs_.back().count += num_logits;
+  head_runs_.back().count += count;
 }
 
 void Transformer::SendAngles() {
@@ -272,9 +328,14 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
   for (const SequenceRows& rows : batch) {
     token_ids_.insert(token_ids_.end(), rows.token_ids.begin(),
                       rows.token_ids.end());
-    AddRows(*AsKvSequence(rows), rows.sequence->length(),
-            static_cast<int>(rows.token_ids.size()), rows.num_logits);
+    KvSequence* const sequence = AsKvSequence(rows);
+    for (int i = 0; i < NumPositions(rows); ++i) {
+      AddRow(*sequence, sequence->length() + i);
+    }
+    for (const TreeNode& node : rows.nodes) AddNode(node, sequence);
+    AddLogits(rows.num_logits);
   }
+  FinishTails();
   NACRE_RETURN_IF_ERROR(GrowActivations(num_rows(), num_logit_rows_));
   SendAngles();
   const auto embed = [this] {
@@ -308,7 +369,8 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
   }
   ClearRows();
   for (const QueuedStep::Row& row : queued_.rows()) {
-    AddRows(*row.sequence, row.position, 1, 1);
+    AddRow(*row.sequence, row.position);
+    AddLogits(1);
   }
   SendAngles();
   const auto embed = [this] {
@@ -342,19 +404,26 @@ absl::StatusOr<absl::Span<const float>> Transformer::Forward(
     absl::Span<const SequenceRows> batch) {
   hidden_values_ = 0;
   NACRE_RETURN_IF_ERROR(CheckBatch(batch));
-  if (!TakeQueued(batch)) NACRE_RETURN_IF_ERROR(QueueStep(batch));
+  kv_pool_->FinishMoves();
+  if (!TakeQueued(batch)) {
+    if (absl::Status status = QueueStep(batch); !status.ok()) {
+      EmptySlots(batch);
+      return status;
+    }
+  }
   if (batch.empty()) return absl::Span<const float>();
   // Before the device runs out of work, which it does when this returns.
   QueueNext(batch);
   if (absl::Status status = backend_->WaitFor(mark_); !status.ok()) {
     queued_.Clear();
+    EmptySlots(batch);
     return status;
   }
   for (const SequenceRows& rows : batch) {
     // RunHead has left them packed in `normed`.
     hidden_values_ += static_cast<size_t>(rows.num_logits) *
                       static_cast<size_t>(config_.hidden_size);
-    AsKvSequence(rows)->Append(static_cast<int>(rows.token_ids.size()));
+    AsKvSequence(rows)->Append(NumPositions(rows));
   }
   return outputs_[current_].logits();
 }

@@ -49,15 +49,22 @@ class Transformer : public LanguageModel {
     return NewSequenceWithPrefix(max_length, {});
   }
   absl::StatusOr<std::unique_ptr<Sequence>> NewSequenceWithPrefix(
-      int max_length, absl::Span<const int32_t> token_ids) override;
+      int max_length, absl::Span<const int32_t> token_ids) override {
+    return NewTreeSequence(max_length, 0, token_ids);
+  }
+  // INVALID_ARGUMENT also for a number of slots that is outside 0 to
+  // kMostSlots.
+  absl::StatusOr<std::unique_ptr<Sequence>> NewTreeSequence(
+      int max_length, int num_slots,
+      absl::Span<const int32_t> token_ids) override;
   int shared_block_size() const override {
     return kv_pool_->prefix_cache() ? KvPool::kBlockSize : 0;
   }
   int64_t kv_free_tokens() const override { return kv_pool_->free_tokens(); }
 
-  // INVALID_ARGUMENT for a token id outside the vocabulary. Our own bugs,
-  // fatal: a sequence past its reserved length, twice in the batch, without
-  // rows, or of another model; and what HeadOutputs says of draws and
+  // As of LanguageModel. Our own bugs, fatal: a sequence past its reserved
+  // length, twice in the batch, without rows, with more nodes than rows, or of
+  // another model; and what HeadOutputs says of draws and
   // SequenceRows of next_draw.
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) override;
@@ -101,6 +108,8 @@ class Transformer : public LanguageModel {
   }
 
   absl::Status CheckBatch(absl::Span<const SequenceRows> batch) const;
+  // What the rows' data decides: token ids and nodes.
+  absl::Status CheckRows(const SequenceRows& rows) const;
   absl::Status GrowActivations(int num_rows, int num_logit_rows);
   // Whether `batch` is the step that is queued, which then is the current one.
   bool TakeQueued(absl::Span<const SequenceRows> batch);
@@ -111,8 +120,12 @@ class Transformer : public LanguageModel {
 
   // The rows of the step that is being queued.
   void ClearRows();
-  void AddRows(const BlockSequence& sequence, int position, int count,
-               int num_logits);
+  void AddRow(const BlockSequence& sequence, int position);
+  // Behind its positions; fills the slot. FinishTails completes these rows.
+  void AddNode(const TreeNode& node, BlockSequence* sequence);
+  void FinishTails();
+  // Of the last rows.
+  void AddLogits(int count);
   int num_rows() const { return static_cast<int>(contexts_.size()); }
   void SendAngles();
   // `embed` queues what fills activations_.hidden. Returns how many layers were
@@ -134,7 +147,8 @@ class Transformer : public LanguageModel {
   // Of the step that is being queued.
   std::vector<int32_t> token_ids_;
   std::vector<kernels::RowContext> contexts_;
-  std::vector<float> cos_;  // host copies of the rows' angles
+  std::vector<kernels::KvSlot> tails_;  // of all rows that have one
+  std::vector<float> cos_;              // host copies of the rows' angles
   std::vector<float> sin_;
   struct Run {
     int first = 0;

@@ -7,12 +7,12 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must come after foreach_target.h.
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <vector>
 
 #include "hwy/highway.h"
+#include "kernels/cpu/attention_tails-inl.h"
 #include "kernels/cpu/attention_tile-inl.h"
 #include "kernels/cpu/attention_values-inl.h"
 #include "kernels/cpu/attention_weights-inl.h"
@@ -42,7 +42,8 @@ Split FindSplit(const int32_t* block_table, const KvLayer& layer, int begin,
     split.in_block[quarter] = position % layer.block_size;
     if (split.is_empty) continue;
     split.blocks[quarter] +=
-        KvBlockIndex(layer, block_table, position, 0) * SizeOf(layer.type);
+        KvBlockIndex(layer, block_table[position / layer.block_size], 0) *
+        SizeOf(layer.type);
   }
   return split;
 }
@@ -59,35 +60,6 @@ SplitKv FindKv(const Split& split, const KvLayer& layer, int kv_head) {
     kv.values[quarter] = base + half;
   }
   return kv;
-}
-
-// Copies positions [begin, end) of one split and KV head to `copy`, which holds
-// a layer of as many blocks as a split has quarters: for blocks that no quarter
-// fits into. Slow: every KvPool has blocks of one quarter.
-SplitKv CopyKv(const int32_t* block_table, const KvLayer& layer, int kv_head,
-               int begin, int end, std::vector<uint32_t>* copy) {
-  static constexpr int32_t kBlocks[kQuarters] = {0, 1, 2, 3};
-  const size_t element = SizeOf(layer.type);
-  KvLayer quarters = layer;
-  quarters.num_blocks = kQuarters;
-  quarters.num_kv_heads = 1;
-  quarters.block_size = kQuarter;
-  copy->assign(kQuarters * 2 * KvHalfElements(quarters), 0);
-  quarters.blocks = copy->data();
-  const auto move = [&](size_t from, size_t to) {
-    std::memcpy(static_cast<char*>(quarters.blocks) + to * element,
-                static_cast<const char*>(layer.blocks) + from * element,
-                element);
-  };
-  for (int p = begin; p < end; ++p) {
-    for (int d = 0; d < layer.head_dim; ++d) {
-      move(KeyIndex(layer, block_table, p, kv_head, d),
-           KeyIndex(quarters, kBlocks, p - begin, 0, d));
-      move(ValueIndex(layer, block_table, p, kv_head, d),
-           ValueIndex(quarters, kBlocks, p - begin, 0, d));
-    }
-  }
-  return FindKv(FindSplit(kBlocks, quarters, 0, kSplit), quarters, 0);
 }
 
 // The share of one of `sharers`, who has so many steps, of what is to be
@@ -184,6 +156,33 @@ int EndOfHead(const AttentionTiles& tiles, int begin) {
   return end;
 }
 
+// The splits of a tile from `begin` on, in which its queries have paths of
+// their own.
+template <class Kv>
+void AttendToTails(const AttentionTile& tile, const int32_t* block_table,
+                   const KvLayer& layer, int begin, std::vector<uint32_t>* copy,
+                   TileState* state) {
+  const TileCode& code = kTileCode<Kv>[tile.count - 1];
+  for (bool is_done = false; !is_done; begin += kSplit) {
+    is_done = true;
+    bool taken[kMaxAttentionTile] = {};
+    while (true) {
+      const PathQueries queries = TakePath(tile, begin, taken);
+      if (queries.longest == nullptr) break;
+      is_done = false;
+      const AttentionQuery& longest = *queries.longest;
+      const SplitKv kv = GatherSplit({block_table, longest.position,
+                                      longest.tail_begin, longest.tail_slots},
+                                     layer, tile.kv_head, begin, copy);
+      Fetch nothing;
+      std::fill(std::begin(nothing.runs), std::end(nothing.runs), kv.keys[0]);
+      nothing.step = 0;
+      code.weigh(queries.path, kv, begin, nothing, state);
+      code.add(kv, nothing, state);
+    }
+  }
+}
+
 template <class Kv>
 void AttendTo(const AttentionTiles& tiles, float scale, const KvLayer& layer) {
   TileState states[kMaxAttentionTiles];
@@ -201,6 +200,9 @@ void AttendTo(const AttentionTiles& tiles, float scale, const KvLayer& layer) {
     lasts[t] = Begin(tiles.tiles[t], scale, head_dim, &states[t]);
     last = std::max(last, lasts[t]);
   }
+  // What comes behind is not where the blocks of the session have it.
+  const int tails = tiles.tail_begin / kSplit * kSplit;
+  last = std::min(last, tails - 1);
   const auto find = [&](int begin) {
     return FindSplit(tiles.block_table, layer, begin,
                      std::min(begin + kSplit, last + 1));
@@ -213,8 +215,8 @@ void AttendTo(const AttentionTiles& tiles, float scale, const KvLayer& layer) {
       head_end = EndOfHead(tiles, head);
       const int sharers = head_end - head;
       const int kv_head = tiles.tiles[head].kv_head;
-      const SplitKv kv = is_copied ? CopyKv(tiles.block_table, layer, kv_head,
-                                            begin, end, &copy)
+      const SplitKv kv = is_copied ? GatherSplit({tiles.block_table, end - 1},
+                                                 layer, kv_head, begin, &copy)
                                    : FindKv(split, layer, kv_head);
       for (int t = head; t < head_end; ++t) {
         if (lasts[t] < begin) continue;
@@ -239,6 +241,10 @@ void AttendTo(const AttentionTiles& tiles, float scale, const KvLayer& layer) {
     split = next;
   }
   for (int t = 0; t < tiles.count; ++t) {
+    if (lasts[t] >= tails) {
+      AttendToTails<Kv>(tiles.tiles[t], tiles.block_table, layer, tails, &copy,
+                        &states[t]);
+    }
     End<Kv>(tiles.tiles[t], head_dim, states[t]);
   }
 }

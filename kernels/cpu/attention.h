@@ -6,6 +6,8 @@
 // lanes are positions; outputs position by position, lanes are dimensions, and
 // the quarters of a split take turns. The order of every sum follows from the
 // position and head_dim alone: how queries are put into tiles changes no bit.
+// Nor does a tail (RowContext): its splits are gathered into the places that
+// they have in a chain.
 
 #ifndef KERNELS_CPU_ATTENTION_H_
 #define KERNELS_CPU_ATTENTION_H_
@@ -23,6 +25,8 @@ struct AttentionQuery {
   const float* q = nullptr;  // [head_dim]
   float* out = nullptr;      // [head_dim]
   int position = 0;
+  int tail_begin = kNoTail;  // this and tail_slots as in RowContext
+  const KvSlot* tail_slots = nullptr;
 };
 
 // Queries of one session and one KV head, which share what is loaded.
@@ -39,6 +43,7 @@ struct AttentionTiles {
   AttentionTile tiles[kMaxAttentionTiles];
   int count = 0;  // > 0
   const int32_t* block_table = nullptr;
+  int tail_begin = kNoTail;  // the first of the queries' tails
 };
 
 struct AttentionKernels {

@@ -36,9 +36,9 @@ void StoreKvAs(const float* k, const float* v, int row_stride,
   auto* const blocks = static_cast<Element*>(layer.blocks);
   const size_t key_stride = static_cast<size_t>(layer.block_size) * kPerWord;
   for (const RowContext& context : contexts) {
+    const KvSlot slot = SlotOf(layer, context, context.position);
     for (int head = 0; head < layer.num_kv_heads; ++head) {
-      Element* key = blocks + KeyIndex(layer, context.block_table,
-                                       context.position, head, 0);
+      Element* key = blocks + KeyIndex(layer, slot, head, 0);
       const float* const from_k = k + head * layer.head_dim;
       const float* const from_v = v + head * layer.head_dim;
       for (int d = 0; d < layer.head_dim; d += kPerWord, key += key_stride) {
@@ -46,9 +46,7 @@ void StoreKvAs(const float* k, const float* v, int row_stride,
       }
       for (int group = 0; group < layer.head_dim; group += kKvGroup) {
         const int width = std::min(kKvGroup, layer.head_dim - group);
-        Element* const value =
-            blocks + ValueIndex(layer, context.block_table, context.position,
-                                head, group);
+        Element* const value = blocks + ValueIndex(layer, slot, head, group);
         for (int d = 0; d < width; ++d) {
           StoreElement(from_v[group + d], value + d);
         }
@@ -227,7 +225,12 @@ void CpuBackend::MakeAttentionTiles(const float* q, int q_stride, int num_heads,
               tile.queries[i] = {
                   q + row * q_stride + q_head * layer.head_dim,
                   out + (row * num_heads + q_head) * layer.head_dim,
-                  contexts[row].position};
+                  contexts[row].position, contexts[row].tail_begin,
+                  contexts[row].tail_slots};
+              if (contexts[row].has_tail()) {
+                tiles.tail_begin =
+                    std::min(tiles.tail_begin, contexts[row].tail_begin);
+              }
             }
           }
         }

@@ -90,17 +90,13 @@ HWY_INLINE float SumLanes(VF32 v) {
   return sums[0];
 }
 
-// e^x to about 2 units in the last place; 0 for x < -87, e^88 for x > 88; NaN
-// stays NaN. The steps of DeterministicExp (common/deterministic_math.cc).
-HWY_INLINE VF32 Exp(VF32 x) {
+// e^(x - n ln2) where that lies in [-ln2/2, ln2/2]: ln2 in two parts, then a
+// minimax polynomial (coefficients of Cephes expf). The steps of
+// DeterministicExp (common/deterministic_math.cc).
+HWY_INLINE VF32 ExpWithout(VF32 n, VF32 x) {
   const F32 df;
-  const hn::RebindToSigned<F32> di;
-  // Min returns its second operand when one is NaN.
-  const VF32 clamped = hn::Min(hn::Set(df, 88.0f), x);
-  const VF32 n = hn::Round(hn::Mul(clamped, hn::Set(df, 1.44269504f)));
-  VF32 r = hn::NegMulAdd(n, hn::Set(df, 0.693359375f), clamped);
+  VF32 r = hn::NegMulAdd(n, hn::Set(df, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(df, -2.12194440e-4f), r);
-  // Minimax polynomial on [-ln2/2, ln2/2] (coefficients of Cephes expf).
   VF32 p = hn::Set(df, 1.9875691500e-4f);
   p = hn::MulAdd(p, r, hn::Set(df, 1.3981999507e-3f));
   p = hn::MulAdd(p, r, hn::Set(df, 8.3334519073e-3f));
@@ -108,6 +104,18 @@ HWY_INLINE VF32 Exp(VF32 x) {
   p = hn::MulAdd(p, r, hn::Set(df, 1.6666665459e-1f));
   p = hn::MulAdd(p, r, hn::Set(df, 5.0000001201e-1f));
   p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(df, 1.0f));
+  return p;
+}
+
+// e^x to about 2 units in the last place; 0 for x < -87, e^88 for x > 88; NaN
+// stays NaN.
+HWY_INLINE VF32 Exp(VF32 x) {
+  const F32 df;
+  const hn::RebindToSigned<F32> di;
+  // Min returns its second operand when one is NaN.
+  const VF32 clamped = hn::Min(hn::Set(df, 88.0f), x);
+  const VF32 n = hn::Round(hn::Mul(clamped, hn::Set(df, 1.44269504f)));
+  const VF32 p = ExpWithout(n, clamped);
   const auto exponent = hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127));
   const VF32 power = hn::BitCast(df, hn::ShiftLeft<23>(exponent));
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, -87.0f)), hn::Mul(p, power));

@@ -97,6 +97,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   const TileQueries queries(args, tile, static_cast<int>(blockIdx.y), parts,
                             kQueries);
   const int split = blockIdx.z;
+  if (split < tile.first_split || split >= tile.end_split) return;
   const int begin = split * kAttentionSplit;
   // Last position of the split that a query may see; below 0: none.
   int limits[kQueries];
@@ -128,10 +129,8 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
 
   float scores[kQueries] = {};
   if (thread <= last) {
-    const int32_t* const table =
-        args.rows.tables + args.rows.table_begins[tile.first_row];
-    const KvPlace place =
-        FindPosition(kv, table, begin + thread, queries.kv_head);
+    const KvPlace place = FindPosition(kv, RowPath(args.rows, tile.first_row),
+                                       begin + thread, queries.kv_head);
     const float* const keys =
         static_cast<const float*>(kv.blocks) + place.keys + place.offset;
     Score<kQueries>(keys, head_dim, kv.block_size, memory.queries, scores);

@@ -26,6 +26,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/paged_kv.h"
@@ -45,10 +46,16 @@ constexpr int AttentionTileRows(int group, DType type) {
   return group >= queries ? 1 : queries / group;
 }
 
-// Rows that follow each other in one session, at most AttentionTileRows.
+inline constexpr int32_t kEverySplit = std::numeric_limits<int32_t>::max();
+
+// Rows that follow each other in one session, at most AttentionTileRows, and
+// which splits of their context a launch takes for them. Rows with tails share
+// the splits before all tails; of the others each row has a tile of its own.
 struct AttentionTile {
   int32_t first_row = 0;
   int32_t rows = 0;
+  int32_t first_split = 0;
+  int32_t end_split = kEverySplit;
 };
 
 // All pointers are the device's.
@@ -60,7 +67,8 @@ struct AttentionArgs {
   float scale = 0;
   PagedRows rows;
   PagedKv kv;  // head_dim at most kMostHeadDim
-  // Tiles of rows [first_row, first_row + num_rows), each row in one of them.
+  // Tiles of rows [first_row, first_row + num_rows), each split of a row in one
+  // of them.
   const AttentionTile* tiles = nullptr;
   int num_tiles = 0;
   int first_row = 0;
@@ -68,7 +76,7 @@ struct AttentionArgs {
   int max_tile_rows = 0;  // the longest of these tiles
   int max_splits = 0;     // AttentionSplits of their last position, or more
   // Whether a block takes all splits of a tile: for many full tiles of a bf16
-  // cache with a head_dim of at most kMostWholeHeadDim.
+  // cache with a head_dim of at most kMostWholeHeadDim, without tails.
   bool whole = false;
   // AttentionPartialBytes(num_rows, num_heads, head_dim, max_splits) bytes;
   // none for `whole`.

@@ -120,11 +120,11 @@ __global__ void __launch_bounds__(kBf16Threads, kTiles == 1 ? 3 : 2)
   last_position = __reduce_max_sync(kAllLanes, last_position);
   const int tile_split = last_position / kAttentionSplit;
   if (who.count <= 0 || first_split > tile_split) return;
+  if (first_split < tile.first_split || first_split >= tile.end_split) return;
   const int last_split = kWhole ? tile_split : first_split;
   const int chunks = kWhole || kDims < 128 ? 1 : (head_dim + kDims - 1) / kDims;
-  const Block block(args.kv,
-                    args.rows.tables + args.rows.table_begins[tile.first_row],
-                    who, last_position, shared);
+  const Block block(args.kv, RowPath(args.rows, tile.first_row), who,
+                    last_position, shared);
 
   int begin = first_split * kAttentionSplit;
   block.CopyKeys(begin, 0);

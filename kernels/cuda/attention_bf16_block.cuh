@@ -46,7 +46,7 @@ struct Bf16Block {
   static constexpr int kRowSums = kBf16Warps * kQueries / 4;
 
   const PagedKv& kv;
-  const int32_t* table;
+  RowPath path;  // of all rows of the tile, as far as it goes
   int kv_head;
   int last;   // position of the tile
   int count;  // queries
@@ -60,10 +60,10 @@ struct Bf16Block {
   float* totals;   // likewise
   uint4* queries;  // [steps of 16 dimensions][kTiles][lanes]
 
-  __device__ Bf16Block(const PagedKv& paged, const int32_t* block_table,
+  __device__ Bf16Block(const PagedKv& paged, const RowPath& row_path,
                        const TileQueries& who, int last_position, uint4* memory)
       : kv(paged),
-        table(block_table),
+        path(row_path),
         kv_head(who.kv_head),
         last(last_position),
         count(who.count) {
@@ -89,10 +89,8 @@ struct Bf16Block {
   // Thread i finds position i of the split.
   __device__ void FindPlaces(int begin) const {
     const int position = begin + static_cast<int>(threadIdx.x);
-    places[threadIdx.x] = position <= last
-                              ? make_int2(table[position / kv.block_size],
-                                          position % kv.block_size)
-                              : make_int2(0, 0);
+    places[threadIdx.x] =
+        position <= last ? FindBlock(kv, path, position) : make_int2(0, 0);
   }
 
   // The warp's positions of a split that starts at `begin`. Pairs up to a
@@ -106,11 +104,13 @@ struct Bf16Block {
     // Lanes with the same lane / 8 have pairs that are equal modulo 4.
     uint4* const to = keys + (lane % 8 ^ 2 * (lane / 8));
     const auto* const words = static_cast<const uint32_t*>(kv.blocks);
-    if (kv.block_size % 4 == 0) {
+    // Four positions in a row, unless they lie in slots.
+    if (kv.block_size % 4 == 0 &&
+        warp_begin + kWarpPositions <= path.tail_begin) {
       const bool there = position <= last;
       size_t from = 0;
       if (there) {
-        const KvPlace place = FindPosition(kv, table, position, kv_head);
+        const KvPlace place = FindPosition(kv, path, position, kv_head);
         from = place.keys / 2 + place.offset +
                static_cast<size_t>(first + lane / 8) * kv.block_size;
       }
@@ -128,7 +128,7 @@ struct Bf16Block {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (position + i > last) break;
-      const KvPlace place = FindPosition(kv, table, position + i, kv_head);
+      const KvPlace place = FindPosition(kv, path, position + i, kv_head);
       from[i] = place.keys / 2 + place.offset +
                 static_cast<size_t>(first) * kv.block_size;
     }

@@ -26,6 +26,9 @@ constexpr int kMostGraphRows = 64;
 // worker runs. Decides no bits.
 constexpr int kPassRows = 512;
 
+// Room for all paths that steps keep at a time, so that it need not grow.
+constexpr size_t kLeastMoveBytes = 1024 * sizeof(KvMove);
+
 cuda::PagedKv PagedKvOf(const KvLayer& layer) {
   NACRE_CHECK(layer.head_dim <= cuda::kMostHeadDim,
               "head_dim exceeds kMostHeadDim");
@@ -258,6 +261,22 @@ void CudaBackend::StoreKv(const float* k, const float* v, int row_stride,
   device_->Check(
       cuda::StoreKeysAndValues(device_->queue(), k, v, row_stride, rows, kv),
       "keys and values");
+}
+
+void CudaBackend::MoveKv(absl::Span<const KvMove> moves,
+                         absl::Span<const KvLayer> layers) {
+  const size_t bytes = moves.size() * sizeof(KvMove);
+  if (moves.empty() || !device_->ok()) return;
+  if (!device_->Grow(std::max(bytes, kLeastMoveBytes), &moves_)) return;
+  staging_->Upload(moves.data(), bytes, moves_->data());
+  for (const KvLayer& layer : layers) {
+    if (!device_->ok()) return;
+    device_->Check(
+        cuda::MoveKeysAndValues(
+            device_->queue(), static_cast<const KvMove*>(moves_->data()),
+            static_cast<int>(moves.size()), PagedKvOf(layer)),
+        "moving keys and values");
+  }
 }
 
 void CudaBackend::RopeStoreKv(float* qkv, int num_heads, const float* cos,

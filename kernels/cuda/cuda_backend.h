@@ -92,6 +92,8 @@ class CudaBackend : public Backend {
   void StoreKv(const float* k, const float* v, int row_stride,
                absl::Span<const RowContext> contexts,
                const KvLayer& layer) override;
+  void MoveKv(absl::Span<const KvMove> moves,
+              absl::Span<const KvLayer> layers) override;
   void Attention(const float* q, int q_stride, int num_heads, float scale,
                  absl::Span<const RowContext> contexts, const KvLayer& layer,
                  float* out) override;
@@ -146,6 +148,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<Buffer> workspace_;
   std::unique_ptr<Buffer> token_ids_;
   std::unique_ptr<Buffer> partials_;  // of attention
+  std::unique_ptr<Buffer> moves_;
 };
 
 // Errors of cuda::Device::Open and cuda::Staging::Create; UNIMPLEMENTED for

@@ -14,6 +14,31 @@ namespace nacre::kernels::cuda {
 
 inline constexpr int kValueGroup = 64;  // kKvGroup of kernels/backend.h
 
+// Where the positions that a row attends to are kept.
+struct RowPath {
+  const int32_t* table;
+  const int32_t* tail;
+  int tail_begin;
+
+  __device__ RowPath(const PagedRows& rows, int row)
+      : table(rows.tables + rows.table_begins[row]),
+        tail(nullptr),
+        tail_begin(kNoTail) {
+    if (rows.tail_begins == nullptr) return;
+    tail = rows.tables + rows.tail_indices[row];
+    tail_begin = rows.tail_begins[row];
+  }
+};
+
+// A position's block and its offset in it.
+__device__ __forceinline__ int2 FindBlock(const PagedKv& kv,
+                                          const RowPath& path, int position) {
+  const bool in_tail = position >= path.tail_begin;
+  const int slot = in_tail ? path.tail[position - path.tail_begin] : position;
+  const int block = slot / kv.block_size;
+  return make_int2(in_tail ? block : path.table[block], slot % kv.block_size);
+}
+
 // One KV head of one block: elements from PagedKv::blocks.
 struct KvPlace {
   size_t keys;
@@ -21,13 +46,19 @@ struct KvPlace {
   int offset;  // of the position in its block
 };
 
-__device__ __forceinline__ KvPlace FindPosition(const PagedKv& kv,
-                                                const int32_t* table,
-                                                int position, int kv_head) {
+// `place`: of FindBlock.
+__device__ __forceinline__ KvPlace FindHead(const PagedKv& kv, int2 place,
+                                            int kv_head) {
   const size_t half = static_cast<size_t>(kv.block_size) * kv.head_dim;
-  const size_t block = table[position / kv.block_size];
+  const size_t block = place.x;
   const size_t keys = (block * kv.num_kv_heads + kv_head) * 2 * half;
-  return {keys, keys + half, position % kv.block_size};
+  return {keys, keys + half, place.y};
+}
+
+__device__ __forceinline__ KvPlace FindPosition(const PagedKv& kv,
+                                                const RowPath& path,
+                                                int position, int kv_head) {
+  return FindHead(kv, FindBlock(kv, path, position), kv_head);
 }
 
 // Element `d` of a value: a part that depends on d alone, and the width by

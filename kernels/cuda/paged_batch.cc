@@ -16,14 +16,42 @@ size_t EndOfSession(absl::Span<const RowContext> contexts, size_t begin) {
   return end;
 }
 
+constexpr size_t kTileInts = sizeof(AttentionTile) / sizeof(int32_t);
+static_assert(kTileInts == 4);
+
 // Rows of one session in a step that are a prompt's: so many are worth a block
 // that stays for the whole context.
 constexpr size_t kLeastPromptRows = 64;
+
+bool HasTails(absl::Span<const RowContext> contexts) {
+  return std::any_of(contexts.begin(), contexts.end(),
+                     [](const RowContext& row) { return row.has_tail(); });
+}
+
+// Of the tails of rows of one session: splits before it are in its blocks.
+int FirstTailSplit(absl::Span<const RowContext> contexts) {
+  int first = kEverySplit;
+  for (const RowContext& row : contexts) {
+    if (row.has_tail()) {
+      first = std::min(first, row.tail_begin / kAttentionSplit);
+    }
+  }
+  return first;
+}
 
 int LastPosition(absl::Span<const RowContext> contexts) {
   int last = 0;
   for (const RowContext& context : contexts) {
     last = std::max(last, context.position);
+  }
+  return last;
+}
+
+// As far as the session's own blocks are read; 0 where they are not.
+int LastInPlace(absl::Span<const RowContext> contexts) {
+  int last = 0;
+  for (const RowContext& row : contexts) {
+    last = std::max(last, std::min(row.position, row.tail_begin - 1));
   }
   return last;
 }
@@ -45,6 +73,28 @@ size_t PromptTiles(absl::Span<const RowContext> contexts, size_t tile_rows) {
     if (end - begin >= kLeastPromptRows) tiles += (end - begin) / tile_rows;
   }
   return tiles;
+}
+
+// Appends the tiles of rows [row, row + rows), which `tile` is of, where some
+// of them have tails.
+void AppendTailTiles(absl::Span<const RowContext> contexts, PlannedTile tile,
+                     std::vector<PlannedTile>* tiles) {
+  const auto begin = static_cast<size_t>(tile.at.first_row);
+  const auto rows = static_cast<size_t>(tile.at.rows);
+  const int tail_split = FirstTailSplit(contexts.subspan(begin, rows));
+  if (tail_split > 0) {
+    tile.at.end_split = tail_split;
+    tiles->push_back(tile);
+    tile.continues = true;
+  }
+  tile.at.rows = 1;
+  tile.at.first_split = tail_split;
+  tile.at.end_split = kEverySplit;
+  for (size_t row = begin; row < begin + rows; ++row) {
+    if (contexts[row].position / kAttentionSplit < tail_split) continue;
+    tile.at.first_row = static_cast<int32_t>(row);
+    tiles->push_back(tile);
+  }
 }
 
 }  // namespace
@@ -86,14 +136,19 @@ std::vector<PlannedTile> CutTiles(absl::Span<const RowContext> contexts,
     for (size_t row = begin, rows; row < end; row += rows) {
       rows = std::min(tile_rows, end - row);
       PlannedTile tile;
-      tile.whole = whole && prompt && rows == tile_rows;
+      tile.whole = whole && prompt && rows == tile_rows &&
+                   !HasTails(contexts.subspan(row, rows));
       tile.splits = SplitsOf(contexts.subspan(row, rows));
       while (!tile.whole && rows > 1 &&
              PartialBytes(cut, rows, tile.splits) > cut.max_partial_bytes) {
         tile.splits = SplitsOf(contexts.subspan(row, --rows));
       }
       tile.at = {static_cast<int32_t>(row), static_cast<int32_t>(rows)};
-      tiles.push_back(tile);
+      if (HasTails(contexts.subspan(row, rows))) {
+        AppendTailTiles(contexts, tile, &tiles);
+      } else {
+        tiles.push_back(tile);
+      }
     }
   }
   return tiles;
@@ -103,7 +158,11 @@ std::vector<AttentionChunk> CutChunks(absl::Span<const PlannedTile> tiles,
                                       const AttentionCut& cut) {
   std::vector<AttentionChunk> chunks;
   for (size_t i = 0; i < tiles.size(); ++i) {
-    const auto& [tile, whole, splits] = tiles[i];
+    const auto& [tile, whole, splits, continues] = tiles[i];
+    if (continues) {
+      ++chunks.back().num_tiles;
+      continue;
+    }
     if (!chunks.empty() && chunks.back().whole == whole) {
       AttentionChunk& last = chunks.back();
       const int max_splits = std::max(last.max_splits, splits);
@@ -131,42 +190,60 @@ size_t MostPartialBytes(const AttentionCut& cut, int rows, int64_t positions) {
 }
 
 bool PagedBatch::Reserve(int rows, int num_blocks) {
-  // A position and the begin of a table each, and the tables; or a tile each.
+  // A position, the begins of a table and a tail each, and the tables; or two
+  // tiles each.
   const auto count = static_cast<size_t>(rows);
-  return rows_.Reserve(2 * count + static_cast<size_t>(num_blocks), device_) &&
-         tiles_.Reserve(2 * count, device_);
+  return rows_.Reserve(4 * count + static_cast<size_t>(num_blocks), device_) &&
+         tiles_.Reserve(2 * kTileInts * count, device_);
 }
 
 PagedRows PagedBatch::SendRows(absl::Span<const RowContext> contexts,
                                int block_size) {
   const size_t count = contexts.size();
-  ints_.assign(2 * count, 0);
+  const bool has_tails = HasTails(contexts);
+  const size_t heads = (has_tails ? 4 : 2) * count;
+  ints_.assign(heads, 0);
   for (size_t begin = 0, end; begin < count; begin = end) {
     end = EndOfSession(contexts, begin);
-    const int32_t table = static_cast<int32_t>(ints_.size() - 2 * count);
+    const int32_t table = static_cast<int32_t>(ints_.size() - heads);
     for (size_t row = begin; row < end; ++row) {
       ints_[row] = contexts[row].position;
       ints_[count + row] = table;
     }
     const int32_t* const blocks = contexts[begin].block_table;
-    const int last = LastPosition(contexts.subspan(begin, end - begin));
+    const int last = LastInPlace(contexts.subspan(begin, end - begin));
     ints_.insert(ints_.end(), blocks, blocks + last / block_size + 1);
+    for (size_t row = begin; has_tails && row < end; ++row) {
+      const RowContext& context = contexts[row];
+      ints_[2 * count + row] = kNoTail;
+      if (!context.has_tail()) continue;
+      ints_[2 * count + row] = context.tail_begin;
+      ints_[3 * count + row] = static_cast<int32_t>(ints_.size() - heads);
+      ints_.insert(
+          ints_.end(), context.tail_slots,
+          context.tail_slots + (context.position + 1 - context.tail_begin));
+    }
   }
   PagedRows rows;
   rows.positions = rows_.Send(ints_, device_, staging_);
   rows.table_begins = rows.positions + count;
-  rows.tables = rows.table_begins + count;
+  rows.tables = rows.positions + heads;
+  if (has_tails) {
+    rows.tail_begins = rows.positions + 2 * count;
+    rows.tail_indices = rows.positions + 3 * count;
+  }
   rows.count = static_cast<int>(count);
   return rows;
 }
 
 const AttentionTile* PagedBatch::SendTiles(
     absl::Span<const PlannedTile> tiles) {
-  static_assert(sizeof(AttentionTile) == 2 * sizeof(int32_t));
   ints_.clear();
   for (const PlannedTile& tile : tiles) {
     ints_.push_back(tile.at.first_row);
     ints_.push_back(tile.at.rows);
+    ints_.push_back(tile.at.first_split);
+    ints_.push_back(tile.at.end_split);
   }
   return reinterpret_cast<const AttentionTile*>(
       tiles_.Send(ints_, device_, staging_));

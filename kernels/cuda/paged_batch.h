@@ -52,7 +52,8 @@ struct AttentionCut {
 struct PlannedTile {
   AttentionTile at;
   bool whole = false;
-  int splits = 0;  // of its last position, RoundedUp
+  int splits = 0;          // of the rows' last position, RoundedUp
+  bool continues = false;  // the tile before it has its rows, too
 };
 
 // Tiles that one launch takes: all whole, or all not; then the partial results
@@ -73,7 +74,8 @@ int RoundedUp(int count);
 
 // Cuts rows into tiles: those that follow each other in one session (its block
 // table is the same pointer), fewer than a tile has where one would need more
-// memory than there is. Then tiles into chunks.
+// memory than there is. Rows with tails have several tiles (AttentionTile).
+// Then tiles into chunks.
 std::vector<PlannedTile> CutTiles(absl::Span<const RowContext> contexts,
                                   const AttentionCut& cut);
 std::vector<AttentionChunk> CutChunks(absl::Span<const PlannedTile> tiles,

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/launch.h"
-#include "kernels/dtype.h"
+#include "kernels/kv_layer.h"
 
 namespace nacre::kernels::cuda {
 
@@ -22,11 +22,14 @@ struct PagedKv {
 };
 
 // Where each row stands in its session. Block tables of all sessions lie behind
-// each other.
+// each other, and behind each the tails of its rows (RowContext).
 struct PagedRows {
   const int32_t* positions = nullptr;     // [rows]
   const int32_t* table_begins = nullptr;  // [rows]: index into `tables`
   const int32_t* tables = nullptr;
+  // [rows]; null where no row has a tail. Index into `tables`: of the tail.
+  const int32_t* tail_begins = nullptr;
+  const int32_t* tail_indices = nullptr;
   int count = 0;
 
   bool operator==(const PagedRows&) const = default;
@@ -38,6 +41,11 @@ struct PagedRows {
 cudaError_t StoreKeysAndValues(const Queue& queue, const float* k,
                                const float* v, int row_stride,
                                const PagedRows& rows, const PagedKv& kv);
+
+// Queues a kernel that copies keys and values as Backend::MoveKv does.
+//   moves [count]
+cudaError_t MoveKeysAndValues(const Queue& queue, const KvMove* moves,
+                              int count, const PagedKv& kv);
 
 // Queues a kernel that turns queries in place, and writes keys, turned, and
 // values as StoreKeysAndValues does. `qkv` keeps the keys as they were.

@@ -11,27 +11,36 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kRotateThreads = 64;  // pairs of a head of 128
 
-// One KV head at a row's position.
+// One KV head of one position.
 template <typename Element>
 class HeadInCache {
  public:
   __device__ HeadInCache(const PagedRows& rows, const PagedKv& kv, int row,
                          int head)
       : kv_(kv),
-        place_(FindPosition(kv, rows.tables + rows.table_begins[row],
-                            rows.positions[row], head)) {}
+        place_(
+            FindPosition(kv, RowPath(rows, row), rows.positions[row], head)) {}
+  __device__ HeadInCache(const PagedKv& kv, KvSlot slot, int head)
+      : kv_(kv),
+        place_(FindHead(
+            kv, make_int2(slot / kv.block_size, slot % kv.block_size), head)) {}
 
-  __device__ void StoreKey(int d, float value) const {
+  __device__ void StoreKey(int d, float value) const { Store(value, Key(d)); }
+  __device__ void StoreValue(int d, float value) const {
+    Store(value, Value(d));
+  }
+  // Element d of a key, and of a value.
+  __device__ Element* Key(int d) const {
     // Elements of one position that lie together in a key.
     constexpr int kPerWord = sizeof(float) / sizeof(Element);
     const size_t word =
         static_cast<size_t>(d / kPerWord) * kv_.block_size + place_.offset;
-    Store(value, Elements() + place_.keys + word * kPerWord + d % kPerWord);
+    return Elements() + place_.keys + word * kPerWord + d % kPerWord;
   }
-  __device__ void StoreValue(int d, float value) const {
+  __device__ Element* Value(int d) const {
     const ValueColumn column = FindColumn(kv_, d);
-    Store(value, Elements() + place_.values + column.begin +
-                     static_cast<size_t>(place_.offset) * column.width);
+    return Elements() + place_.values + column.begin +
+           static_cast<size_t>(place_.offset) * column.width;
   }
 
  private:
@@ -58,6 +67,22 @@ __global__ void __launch_bounds__(kThreads)
   for (int d = threadIdx.x; d < kv.head_dim; d += kThreads) {
     cache.StoreKey(d, k[from + d]);
     cache.StoreValue(d, v[from + d]);
+  }
+}
+
+// One block for each pair of a move (x) and a KV head (y).
+template <typename Element>
+__global__ void __launch_bounds__(kThreads)
+    MoveKernel(const KvMove* moves, const PagedKv kv) {
+  LaunchDependents();
+  WaitForPrevious();
+  const KvMove move = moves[blockIdx.x];
+  const int head = blockIdx.y;
+  const HeadInCache<Element> from(kv, move.from, head);
+  const HeadInCache<Element> to(kv, move.to, head);
+  for (int d = threadIdx.x; d < kv.head_dim; d += kThreads) {
+    *to.Key(d) = *from.Key(d);
+    *to.Value(d) = *from.Value(d);
   }
 }
 
@@ -108,6 +133,15 @@ cudaError_t StoreKeysAndValues(const Queue& queue, const float* k,
                     static_cast<unsigned>(kv.num_kv_heads));
   return LaunchKernel(queue, {blocks, kThreads}, kernel, k, v, row_stride, rows,
                       kv);
+}
+
+cudaError_t MoveKeysAndValues(const Queue& queue, const KvMove* moves,
+                              int count, const PagedKv& kv) {
+  const auto kernel =
+      kv.type == DType::kBF16 ? MoveKernel<uint16_t> : MoveKernel<float>;
+  const dim3 blocks(static_cast<unsigned>(count),
+                    static_cast<unsigned>(kv.num_kv_heads));
+  return LaunchKernel(queue, {blocks, kThreads}, kernel, moves, kv);
 }
 
 cudaError_t RotateAndStore(const Queue& queue, float* qkv, int num_heads,

@@ -188,16 +188,13 @@ void ReferenceBackend::StoreKv(const float* k, const float* v, int row_stride,
                                absl::Span<const RowContext> contexts,
                                const KvLayer& layer) {
   for (const RowContext& context : contexts) {
+    const KvSlot slot = SlotOf(layer, context, context.position);
     for (int head = 0; head < layer.num_kv_heads; ++head) {
       for (int j = 0; j < layer.head_dim; ++j) {
-        StoreElement(
-            layer,
-            KeyIndex(layer, context.block_table, context.position, head, j),
-            k[head * layer.head_dim + j]);
-        StoreElement(
-            layer,
-            ValueIndex(layer, context.block_table, context.position, head, j),
-            v[head * layer.head_dim + j]);
+        StoreElement(layer, KeyIndex(layer, slot, head, j),
+                     k[head * layer.head_dim + j]);
+        StoreElement(layer, ValueIndex(layer, slot, head, j),
+                     v[head * layer.head_dim + j]);
       }
     }
     k += row_stride;
@@ -220,9 +217,9 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
       weights.assign(context.position + 1, 0);
       double maximum = -std::numeric_limits<double>::infinity();
       for (int p = 0; p <= context.position; ++p) {
+        const KvSlot slot = SlotOf(layer, context, p);
         for (int j = 0; j < head_dim; ++j) {
-          key[j] = LoadElement(
-              layer, KeyIndex(layer, context.block_table, p, kv_head, j));
+          key[j] = LoadElement(layer, KeyIndex(layer, slot, kv_head, j));
         }
         weights[p] = Dot(q + head * head_dim, key.data(), head_dim) * scale;
         maximum = std::max(maximum, weights[p]);
@@ -234,10 +231,10 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
       }
       std::fill(sum.begin(), sum.end(), 0);
       for (int p = 0; p <= context.position; ++p) {
+        const KvSlot slot = SlotOf(layer, context, p);
         for (int j = 0; j < head_dim; ++j) {
           sum[j] += weights[p] *
-                    LoadElement(layer, ValueIndex(layer, context.block_table, p,
-                                                  kv_head, j));
+                    LoadElement(layer, ValueIndex(layer, slot, kv_head, j));
         }
       }
       for (int j = 0; j < head_dim; ++j) {

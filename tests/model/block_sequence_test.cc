@@ -1,14 +1,16 @@
 #include "model/block_sequence.h"
 
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
 namespace nacre::model {
 namespace {
 
+using ::testing::HasSubstr;
 using Ids = std::vector<int32_t>;
 
 class BlockSequenceTest : public ::testing::Test {
@@ -132,6 +134,104 @@ TEST_F(BlockSequenceTest, ItsVersionTellsWhetherItHasOnlyGrown) {
   sequence = New(8);  // in the same place, perhaps
   EXPECT_NE(sequence->version(), cut);
   EXPECT_NE(sequence->version(), version);
+}
+
+// Notes what it would copy.
+class NotedSequence : public BlockSequence {
+ public:
+  using BlockSequence::BlockSequence;
+  std::vector<std::pair<int, int>> moves;
+
+ private:
+  void Move(absl::Span<const kernels::KvMove> noted) override {
+    for (const auto& move : noted) moves.emplace_back(move.from, move.to);
+  }
+};
+
+// 6 positions and 5 slots: two blocks each.
+class SlotsOfASequenceTest : public ::testing::Test {
+ protected:
+  SlotsOfASequenceTest() {
+    EXPECT_EQ(BlockSequence::NumBlocks(6, 5, 4), 4);
+    EXPECT_EQ(BlockSequence::NumBlocks(8, 0, 4), 2);
+    sequence_ =
+        std::make_unique<NotedSequence>(&pool_, 6, *pool_.Reserve(4, {}), 5);
+    sequence_->Append(3);
+    for (const TreeNode& node :
+         {TreeNode{4, kNoSlot, 3}, TreeNode{1, 4, 4}, TreeNode{0, 1, 5}}) {
+      EXPECT_TRUE(sequence_->CheckNodes({&node, 1}, 3).ok());
+      sequence_->FillSlot(node);
+    }
+  }
+
+  BlockPool pool_{8, 4, /*cache=*/false};
+  std::unique_ptr<NotedSequence> sequence_;
+};
+
+TEST_F(SlotsOfASequenceTest, LieInBlocksBehindThoseOfThePositions) {
+  EXPECT_EQ(sequence_->num_slots(), 5);
+  EXPECT_EQ(pool_.num_available(), 4);
+  const int32_t* const blocks = sequence_->block_table();
+  std::vector<kernels::KvSlot> path = {99};
+  sequence_->AppendPath(1, &path);
+  EXPECT_EQ(path, (std::vector<kernels::KvSlot>{99, blocks[3] * 4,
+                                                blocks[2] * 4 + 1}));
+}
+
+TEST_F(SlotsOfASequenceTest, AKeptPathBecomesPositions) {
+  const uint64_t version = sequence_->version();
+  ASSERT_TRUE(sequence_->KeepPath(3, {4, 1}).ok());
+  const int32_t* const blocks = sequence_->block_table();
+  EXPECT_EQ(sequence_->moves, (std::vector<std::pair<int, int>>{
+                                  {blocks[3] * 4, blocks[0] * 4 + 3},
+                                  {blocks[2] * 4 + 1, blocks[1] * 4}}));
+  EXPECT_EQ(sequence_->length(), 5);
+  EXPECT_NE(sequence_->version(), version);
+  // Once more: the sequence is longer already.
+  const uint64_t kept = sequence_->version();
+  ASSERT_TRUE(sequence_->KeepPath(3, {4, 1}).ok());
+  EXPECT_EQ(sequence_->moves.size(), 2u);
+  EXPECT_EQ(sequence_->length(), 5);
+  EXPECT_EQ(sequence_->version(), kept);
+  // What was behind the path goes on.
+  ASSERT_TRUE(sequence_->KeepPath(5, {0}).ok());
+  EXPECT_EQ(sequence_->length(), 6);
+}
+
+TEST_F(SlotsOfASequenceTest, NothingIsKeptOfNoPath) {
+  const uint64_t version = sequence_->version();
+  EXPECT_TRUE(sequence_->KeepPath(3, {}).ok());
+  EXPECT_EQ(sequence_->version(), version);
+  EXPECT_EQ(sequence_->length(), 3);
+}
+
+TEST_F(SlotsOfASequenceTest, RefusesAPathThatDoesNotFit) {
+  const auto refused = [&](int length, const std::vector<int32_t>& slots) {
+    const uint64_t version = sequence_->version();
+    const absl::Status status = sequence_->KeepPath(length, slots);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(sequence_->length(), 3);
+    EXPECT_EQ(sequence_->version(), version);
+    EXPECT_TRUE(sequence_->moves.empty());
+    return status.ToString();
+  };
+  EXPECT_THAT(refused(4, {1}),
+              HasSubstr("a path of 1 nodes behind 4 positions, the sequence "
+                        "holds 3 and has room for 6"));
+  EXPECT_THAT(refused(3, {4, 1, 0, 2}), HasSubstr("a path of 4 nodes"));
+  EXPECT_THAT(refused(3, {5}), HasSubstr("slot 5 is outside"));
+  EXPECT_THAT(refused(3, {1}), HasSubstr("slot 1 holds no node behind"));
+  // Slots cannot stand where positions are.
+  EXPECT_DEATH(sequence_->Append(4), "passes its reserved length");
+}
+
+TEST_F(SlotsOfASequenceTest, TruncationTakesTheTreeBehindIt) {
+  sequence_->Truncate(3);
+  EXPECT_TRUE(sequence_->CheckNodes({{2, 0, 6}}, 3).ok());
+  sequence_->Truncate(2);
+  EXPECT_FALSE(sequence_->CheckNodes({{2, 0, 6}}, 2).ok());
+  sequence_.reset();
+  EXPECT_EQ(pool_.num_available(), 8);
 }
 
 }  // namespace

@@ -89,6 +89,69 @@ TEST_F(KvPoolTest, ReservesWholeBlocksAndTakesThemBack) {
   EXPECT_EQ(pool->free_tokens(), 64);
 }
 
+TEST_F(KvPoolTest, SlotsTakeBlocksOfTheSameLedger) {
+  const auto pool = PoolOf(6);
+  EXPECT_EQ(KvPool::ReservedTokens(17, 0), 32);
+  EXPECT_EQ(KvPool::ReservedTokens(17, 1), 48);
+  EXPECT_EQ(KvPool::ReservedTokens(16, 64), 80);
+  auto one = pool->Reserve(17, {}, 33);
+  ASSERT_TRUE(one.ok());
+  EXPECT_EQ((*one)->max_length(), 17);
+  EXPECT_EQ((*one)->num_slots(), 33);
+  EXPECT_EQ(pool->free_tokens(), 16);
+  const auto refused = pool->Reserve(16, {}, 1);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.status().ToString(),
+              HasSubstr("a sequence of 16 positions and 1 slots needs 32 of KV "
+                        "cache, 16 of 96 are free"));
+  // As a chain it fits.
+  EXPECT_TRUE(pool->Reserve(16).ok());
+  one->reset();
+  EXPECT_EQ(pool->free_tokens(), 96);
+}
+
+TEST_F(KvPoolTest, SlotsAreNeverShared) {
+  const auto pool = *KvPool::Create(backend_.get(), kShape, 8 * kBlockBytes,
+                                    {.prefix_cache = true});
+  const std::vector<int32_t> ids(48, 1);
+  auto first = *pool->Reserve(48, ids, 16);
+  first->Append(48);
+  first->Share(ids);
+  // Longer than the sequence: its slots are not taken for positions.
+  const auto second = *pool->Reserve(32, ids, 16);
+  EXPECT_EQ(second->length(), 16);
+  EXPECT_NE(second->block_table()[2], first->block_table()[2]);
+}
+
+TEST_F(KvPoolTest, AKeptPathIsCopiedInEveryLayer) {
+  const auto pool = PoolOf(3);
+  const auto sequence = *pool->Reserve(16, {}, 2);
+  sequence->Append(1);
+  sequence->FillSlot({1, kNoSlot, 1});
+  std::vector<kernels::KvSlot> path;
+  sequence->AppendPath(1, &path);
+  const std::vector<float> k(20, 3.0f);
+  const std::vector<float> v(20, 4.0f);
+  const kernels::RowContext in_slot = {sequence->block_table(), 1, 1,
+                                       path.data()};
+  const kernels::RowContext in_place = {sequence->block_table(), 1};
+  for (int i = 0; i < kShape.num_layers; ++i) {
+    backend_->StoreKv(k.data(), v.data(), 20, {&in_slot, 1}, pool->layer(i));
+  }
+  ASSERT_TRUE(sequence->KeepPath(1, {1}).ok());
+  pool->FinishMoves();
+  const std::vector<float> q(20, 1.0f);
+  for (int i = 0; i < kShape.num_layers; ++i) {
+    std::vector<float> expected(20), actual(20);
+    backend_->Attention(q.data(), 20, 2, 1.0f, {&in_slot, 1}, pool->layer(i),
+                        expected.data());
+    backend_->Attention(q.data(), 20, 2, 1.0f, {&in_place, 1}, pool->layer(i),
+                        actual.data());
+    EXPECT_EQ(actual, expected);
+    EXPECT_GT(actual[0], 3.9f);
+  }
+}
+
 TEST_F(KvPoolTest, EveryBlockIsUsableAfterManyReservations) {
   const auto pool = PoolOf(7);
   std::vector<std::unique_ptr<KvSequence>> sequences;

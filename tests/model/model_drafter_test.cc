@@ -98,6 +98,52 @@ TEST(ModelDrafterTest, ALoneChildIsTheSamplersToken) {
   }
 }
 
+// A root and nodes in slots of two sequences in one call; each expands as the
+// chain does that its path spells.
+TEST(ModelDrafterTest, NodesInSlotsExpandAsTheirChains) {
+  for (const bool draws_tokens : {false, true}) {
+    TableModelOptions options;
+    options.draws_tokens = draws_tokens;
+    TableModel model(options);
+    ModelDrafter drafter(&model);
+    Sampler sampler(Sampled(1), kVocabSize);
+    const std::vector<std::vector<int32_t>> texts = {
+        {3, 1, 4},       {3, 1, 4, 2}, {3, 1, 4, 7},
+        {3, 1, 4, 7, 5}, {9, 8},       {9, 8, 7}};
+    const std::vector<TreeNode> places = {
+        {}, {2, kNoSlot, 3}, {0, kNoSlot, 3}, {1, 0, 4}, {}, {0, kNoSlot, 2}};
+    const auto first = *drafter.NewTreeSequence(20, 3, texts[0]);
+    const auto second = *drafter.NewTreeSequence(20, 1, texts[4]);
+    std::vector<TokenHistory> histories(texts.size(), TokenHistory(3));
+    std::vector<DraftRows> nodes(texts.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+      for (const int32_t id : texts[i]) histories[i].Push(id);
+      nodes[i].sequence = (i < 4 ? first : second).get();
+      nodes[i].token_ids = texts[i];
+      if (i != 0 && i != 4) {
+        nodes[i].token_ids = nodes[i].token_ids.last(1);
+        nodes[i].node = places[i];
+      }
+      nodes[i].max_children = i == 2 ? 4 : 1;
+      nodes[i].sampler = &sampler;
+      nodes[i].history = &histories[i];
+    }
+    const std::vector<Proposal> proposals = Propose(drafter, nodes);
+    ASSERT_EQ(proposals.size(), texts.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+      ASSERT_EQ(proposals[i].children.size(), i == 2 ? 4u : 1u);
+      EXPECT_EQ(proposals[i].children[0].token_id,
+                sampler.Sample(model.Logits(texts[i]),
+                               static_cast<int>(texts[i].size()), histories[i]))
+          << "node " << i;
+    }
+    EXPECT_EQ(model.num_draws(), draws_tokens ? 5 : 0);
+    EXPECT_EQ(first->length(), 3);
+    EXPECT_EQ(second->length(), 2);
+    EXPECT_TRUE(first->KeepPath(3, {0, 1}).ok());
+  }
+}
+
 TEST(ModelDrafterTest, ChildrenComeByScore) {
   for (const bool draws_tokens : {false, true}) {
     TableModelOptions options;

@@ -10,6 +10,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/kernels/cuda/host_view.h"
 #include "tests/kernels/kernel_testing.h"
+#include "tests/kernels/tail_checks.h"
 
 namespace nacre::kernels {
 namespace {
@@ -143,6 +144,28 @@ TEST(CudaInvarianceTest, AttentionRowsHaveTheSameBitsInEveryBatch) {
   }
   for (const int context : {0, 250}) {
     ExpectAttentionInvariant(*backend, in_chunks, DType::kBF16, 2, context);
+  }
+}
+
+// Trees whose tails begin in the first split and in later ones, and on its
+// edge; beside another session.
+TEST(CudaInvarianceTest, NodesHaveTheBitsOfTheirChains) {
+  const auto backend = MakeCudaBackend();
+  NACRE_SKIP_WITHOUT_GPU(backend);
+  uint32_t seed = 1;
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const int length : {100, 128, 250}) {
+      TreesInSlots trees(backend.get(), {48, 1, 3, type, 16, 288}, {length, 30},
+                         {20, 1}, ++seed);
+      trees.ExpectBitsOfChains();
+      if (HasFatalFailure()) return;
+      trees.ExpectBitsOfKeptPaths();
+      if (HasFatalFailure()) return;
+    }
+    // Blocks that four positions in a row do not fit into.
+    TreesInSlots trees(backend.get(), {34, 1, 1, type, 7, 288}, {130}, {4}, 99);
+    trees.ExpectBitsOfChains();
+    if (HasFatalFailure()) return;
   }
 }
 

@@ -110,6 +110,17 @@ void HostView::StoreKv(const float* k, const float* v, int row_stride,
   blocks.Return(layer.blocks);
 }
 
+void HostView::MoveKv(absl::Span<const KvMove> moves,
+                      absl::Span<const KvLayer> layers) {
+  for (const KvLayer& layer : layers) {
+    Mirror blocks(backend_.get(), layer.blocks, LayerBytes(layer));
+    KvLayer on_device = layer;
+    on_device.blocks = blocks.data();
+    backend_->MoveKv(moves, {on_device});
+    blocks.Return(layer.blocks);
+  }
+}
+
 void HostView::Attention(const float* q, int q_stride, int num_heads,
                          float scale, absl::Span<const RowContext> contexts,
                          const KvLayer& layer, float* out) {

@@ -61,6 +61,8 @@ class HostView : public Backend {
   void StoreKv(const float* k, const float* v, int row_stride,
                absl::Span<const RowContext> contexts,
                const KvLayer& layer) override;
+  void MoveKv(absl::Span<const KvMove> moves,
+              absl::Span<const KvLayer> layers) override;
   void Attention(const float* q, int q_stride, int num_heads, float scale,
                  absl::Span<const RowContext> contexts, const KvLayer& layer,
                  float* out) override;

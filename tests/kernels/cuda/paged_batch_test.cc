@@ -188,6 +188,74 @@ TEST_F(PagedBatchTest, ChunksHoldWhatFitsAndAtLeastOneTile) {
   EXPECT_EQ(CutChunks(tiles, Cut(2)).size(), 1u);
 }
 
+TEST_F(PagedBatchTest, SendsTailsBehindTheTablesOfTheirSessions) {
+  const std::vector<KvSlot> long_tail = {70, 33};
+  const std::vector<KvSlot> short_tail = {90};
+  const std::vector<RowContext> contexts = {
+      {second_.data(), 20},
+      {first_.data(), 18, 17, long_tail.data()},
+      {first_.data(), 16, 17, short_tail.data()},  // stands before its tail
+      {first_.data(), 17, 17, short_tail.data()}};
+  const PagedRows rows = batch_->SendRows(contexts, kBlockSize);
+  EXPECT_THAT(Download(rows.positions, 4), ElementsAre(20, 18, 16, 17));
+  EXPECT_THAT(Download(rows.table_begins, 4), ElementsAre(0, 2, 2, 2));
+  EXPECT_THAT(Download(rows.tail_begins, 4),
+              ElementsAre(kNoTail, 17, kNoTail, 17));
+  EXPECT_THAT(Download(rows.tables, 7), ElementsAre(4, 1, 7, 3, 70, 33, 90));
+  EXPECT_EQ(Download(rows.tail_indices, 4)[1], 4);
+  EXPECT_EQ(Download(rows.tail_indices, 4)[3], 6);
+  // Without tails there is no trace of them.
+  EXPECT_EQ(batch_->SendRows({contexts.data(), 1}, kBlockSize).tail_begins,
+            nullptr);
+}
+
+std::vector<std::vector<int>> Ranges(const std::vector<PlannedTile>& tiles) {
+  std::vector<std::vector<int>> ranges;
+  for (const PlannedTile& tile : tiles) {
+    ranges.push_back({tile.at.first_row, tile.at.rows, tile.at.first_split,
+                      tile.at.end_split});
+  }
+  return ranges;
+}
+
+TEST_F(PagedBatchTest, RowsWithTailsShareTheSplitsBeforeAllTails) {
+  const std::vector<KvSlot> tail(300, 0);
+  const std::vector<RowContext> contexts = {
+      {second_.data(), 20},
+      {first_.data(), 299},
+      {first_.data(), 300, 300, tail.data()},
+      {first_.data(), 301, 280, tail.data()},
+      {first_.data(), 100}};  // ends before the tails' first split
+  const AttentionCut cut = Cut(8);
+  const auto tiles = CutTiles(contexts, cut);
+  EXPECT_THAT(Ranges(tiles), ElementsAre(ElementsAre(0, 1, 0, kEverySplit),
+                                         ElementsAre(1, 4, 0, 2),
+                                         ElementsAre(1, 1, 2, kEverySplit),
+                                         ElementsAre(2, 1, 2, kEverySplit),
+                                         ElementsAre(3, 1, 2, kEverySplit)));
+  // The partial results of a row are one chunk's.
+  const auto chunks = CutChunks(tiles, Cut(8, 0));
+  ASSERT_EQ(chunks.size(), 2u);
+  EXPECT_EQ(chunks[1].first_tile, 1);
+  EXPECT_EQ(chunks[1].num_tiles, 4);
+  EXPECT_EQ(chunks[1].first_row, 1);
+  EXPECT_EQ(chunks[1].num_rows, 4);
+  EXPECT_EQ(chunks[1].max_tile_rows, 4);
+  EXPECT_EQ(chunks[1].max_splits, 3);
+}
+
+TEST_F(PagedBatchTest, TailsInTheFirstSplitShareNothing) {
+  const std::vector<KvSlot> tail(300, 0);
+  const std::vector<RowContext> contexts = {
+      {first_.data(), 299, 5, tail.data()}, {first_.data(), 4}};
+  const auto tiles = CutTiles(contexts, Cut(8));
+  EXPECT_THAT(Ranges(tiles), ElementsAre(ElementsAre(0, 1, 0, kEverySplit),
+                                         ElementsAre(1, 1, 0, kEverySplit)));
+  const auto chunks = CutChunks(tiles, Cut(8));
+  ASSERT_EQ(chunks.size(), 1u);
+  EXPECT_EQ(chunks[0].num_rows, 2);
+}
+
 TEST_F(PagedBatchTest, SplitsAreRoundedUpByLessThanAQuarter) {
   int last = 0;
   int different = 0;
