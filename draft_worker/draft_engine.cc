@@ -10,7 +10,7 @@
 #include "draft_worker/feature_recorder.h"
 #include "draft_worker/hidden_sink.h"
 #include "model/model_drafter.h"
-#include "worker/common_prefix.h"
+#include "worker/engine/common_prefix.h"
 
 namespace nacre::draft_worker {
 
@@ -183,7 +183,10 @@ void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
       session.history.Push(tokens[i]);
     }
     // Under the ratio test the token is drawn with its distribution.
-    node.max_children = session.ratio.has_value() ? 0 : 1;
+    const bool ranks = drafter_->traits().ranks_children;
+    node.max_children = session.ratio.has_value() ? 0
+                        : ranks                   ? speculation::kRanks
+                                                  : 1;
     node.sampler = &session.sampler;
     node.history = &session.history;
     node.shows_logits =
@@ -250,6 +253,12 @@ void DraftEngine::Draft(Session& session, const model::Proposal& proposal) {
     decision = session.length->Decide(length, absl::nullopt, logits, hidden);
   }
   speculation::DraftDistribution distribution;  // under the ratio test
+  candidates_.clear();
+  if (drafter_->traits().ranks_children) {
+    for (const model::ScoredToken& child : children) {
+      candidates_.push_back(child.token_id);
+    }
+  }
   int32_t token_id = 0;
   if (session.ratio.has_value()) {
     token_id = session.ratio->Draw(session.sampler, logits, length,
@@ -275,12 +284,17 @@ void DraftEngine::Draft(Session& session, const model::Proposal& proposal) {
                                    .hidden = kernels::FloatView(hidden)});
   }
   session.drew = true;
-  speculation::Tail tail =
-      session.schedule.OnDrafted(token_id, decision == LengthDecision::kStop);
+  speculation::Tail tail = session.schedule.OnDrafted(
+      token_id, decision == LengthDecision::kStop, candidates_);
   if (session.ratio.has_value()) {
     tail.distributions.push_back(std::move(distribution));
   }
-  outbox_.For(session.stream).tails.push_back({session.id, std::move(tail)});
+  DraftEvents& events = outbox_.For(session.stream);
+  if (!session.untold_ranks.empty()) {
+    events.ranks.push_back({session.id, session.schedule.epoch(),
+                            std::exchange(session.untold_ranks, {})});
+  }
+  events.tails.push_back({session.id, std::move(tail)});
 }
 
 void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns,

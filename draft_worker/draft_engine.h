@@ -5,7 +5,7 @@
 // step between two layers. That saves half a step a mismatch on average.
 //
 // What it has in common with the target's, threads included:
-// worker/session_engine.h.
+// worker/engine/session_engine.h.
 
 #ifndef DRAFT_WORKER_DRAFT_ENGINE_H_
 #define DRAFT_WORKER_DRAFT_ENGINE_H_
@@ -24,13 +24,13 @@
 #include "draft_worker/policy_library.h"
 #include "model/drafter.h"
 #include "model/language_model.h"
-#include "worker/engine.h"
-#include "worker/event_outbox.h"
-#include "worker/feature_file.h"
-#include "worker/step_budget.h"
-#include "worker/step_tap.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/event_outbox.h"
+#include "worker/engine/step_budget.h"
+#include "worker/engine/step_tap.h"
+#include "worker/engine/typed_session_engine.h"
+#include "worker/recording/feature_file.h"
 #include "worker/tensors/tensor_reader.h"
-#include "worker/typed_session_engine.h"
 
 namespace nacre::draft_worker {
 
@@ -151,6 +151,7 @@ class DraftEngine final
   // The step being run.
   std::vector<model::DraftRows> batch_;
   absl::Span<const model::Proposal> proposals_;
+  std::vector<int32_t> candidates_;  // of one of them
   int num_drafting_ = 0;
 };
 

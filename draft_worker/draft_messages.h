@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "wire/draft_messages.h"
-#include "worker/streams.h"
+#include "worker/engine/streams.h"
 #include "worker/tensors/tensor_reader.h"
 
 namespace nacre::draft_worker {

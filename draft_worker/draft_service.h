@@ -5,7 +5,7 @@
 
 #include "draft_worker/draft_engine.h"
 #include "proto/worker.grpc.pb.h"
-#include "worker/engine_service.h"
+#include "worker/process/engine_service.h"
 
 namespace nacre::draft_worker {
 

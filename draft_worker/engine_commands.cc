@@ -9,7 +9,7 @@
 #include "common/status_macros.h"
 #include "draft_worker/draft_engine.h"
 #include "draft_worker/engine_session.h"
-#include "worker/token_ids.h"
+#include "worker/engine/token_ids.h"
 
 namespace nacre::draft_worker {
 
@@ -189,8 +189,10 @@ void DraftEngine::ApplyCommit(Session& session,
   session.touched = true;
   if (session.length.has_value()) session.length->OnCommit(session.schedule);
   if (session.hidden.has_value()) RenewHidden(session);
+  const DraftSession::CommitReport& report = schedule.last_commit();
+  session.untold_ranks.insert(session.untold_ranks.end(), report.ranks.begin(),
+                              report.ranks.end());
   if (tap_ != nullptr) {
-    const DraftSession::CommitReport& report = schedule.last_commit();
     tap_->OnVerdict(Tapped(session), report.accepted, report.rejected);
   }
   if (kept < length_before || schedule.length() != length_before) {

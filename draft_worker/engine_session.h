@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
@@ -16,7 +17,7 @@
 #include "model/language_model.h"
 #include "model/sampler.h"
 #include "speculation/draft_session.h"
-#include "worker/engine_session.h"
+#include "worker/engine/engine_session.h"
 
 namespace nacre::draft_worker {
 
@@ -39,6 +40,9 @@ struct EngineSession : worker::EngineSession {
   // Its KV was once complete. A session drafts only from then on, so that a
   // kDraft span never holds a prompt.
   bool prefilled = false;
+  // Of the target's tokens: they go with the next tail, in its message. Those
+  // of the last commits of a session go nowhere.
+  std::vector<int> untold_ranks;
   bool touched = true;              // by a command, since its last stop notice
   absl::optional<RatioDraw> ratio;  // where the ratio test verifies
   absl::optional<HiddenStates> hidden;  // while its policy gets them

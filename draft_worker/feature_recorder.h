@@ -21,9 +21,9 @@
 #include "absl/types/span.h"
 #include "speculation/draft_session.h"
 #include "speculation/policies/length_policy.h"
-#include "worker/feature_file.h"
-#include "worker/step_tap.h"
-#include "worker/streams.h"
+#include "worker/engine/step_tap.h"
+#include "worker/engine/streams.h"
+#include "worker/recording/feature_file.h"
 
 namespace nacre::draft_worker {
 

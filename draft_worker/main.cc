@@ -16,7 +16,7 @@
 #include "draft_worker/draft_engine.h"
 #include "draft_worker/draft_service.h"
 #include "draft_worker/policy_library.h"
-#include "worker/process.h"
+#include "worker/process/process.h"
 #include "worker/tensors/transports.h"
 
 namespace {

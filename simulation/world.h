@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/dispatcher.h"
+#include "coordinator/dispatch/dispatcher.h"
 #include "draft_worker/draft_engine.h"
 #include "simulation/event_queue.h"
 #include "simulation/fiber.h"

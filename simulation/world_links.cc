@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/collecting_links.h"
+#include "coordinator/dispatch/collecting_links.h"
 #include "simulation/world.h"
 #include "wire/session_codec.h"
 

@@ -10,9 +10,24 @@ namespace nacre::speculation {
 DraftSession::DraftSession(Options options, std::vector<int32_t> committed)
     : options_(std::move(options)),
       tokens_(std::move(committed)),
+      tree_(std::max(1, length())),
       committed_length_(length()),
       kept_length_(length()) {
   NACRE_CHECK(!tokens_.empty(), "a draft session needs a token to start from");
+  Reserve();
+}
+
+void DraftSession::OnPlan(const DraftPlan& plan) {
+  options_.plan = plan;
+  Reserve();
+}
+
+void DraftSession::Reserve() {
+  const int lead =
+      std::max(options_.plan.lead_after_mismatch, options_.plan.lead_in_flow);
+  const int most = std::clamp(lead, 0, kMaxLead);
+  tree_.Reserve(most);
+  candidates_.reserve(most);
 }
 
 DraftSession::CommitOutcome DraftSession::OnCommit(const Commit& commit) {
@@ -24,30 +39,52 @@ DraftSession::CommitOutcome DraftSession::OnCommit(const Commit& commit) {
   if (new_length <= committed_length_) return CommitOutcome::kRepeated;
 
   policy_stop_ = false;
-  bool mismatch = false;
-  kept_length_ = length();
-  last_commit_ = CommitReport();
-  for (int position = committed_length_; position < new_length; ++position) {
-    const int32_t token_id = commit.token_ids[position - commit.first_position];
-    if (position < length() && tokens_[position] == token_id) {
-      ++last_commit_.accepted;
-      continue;
-    }
-    if (position < length()) {
-      tokens_.resize(position);
-      kept_length_ = position;
-      mismatch = true;
-    }
-    tokens_.push_back(token_id);
-  }
-  last_commit_.rejected = mismatch;
-  last_commit_.overtaken = !mismatch && new_length > kept_length_;
+  const absl::Span<const int32_t> added =
+      absl::MakeConstSpan(commit.token_ids)
+          .subspan(committed_length_ - commit.first_position);
+  Follow(added, tree_.Reroot(added));
+  const bool mismatch = last_commit_.rejected;
   if (mismatch || last_commit_.overtaken) discarded_ = false;
-  committed_length_ = new_length;
   after_mismatch_ = mismatch;
   // The target forgets every stop mark at a mismatch.
   if (mismatch) announced_ = StopMark::kNone;
   return mismatch ? CommitOutcome::kMismatch : CommitOutcome::kMatched;
+}
+
+void DraftSession::Follow(absl::Span<const int32_t> token_ids, int walked) {
+  const int count = static_cast<int>(token_ids.size());
+  const int position = committed_length_ + walked;  // known up to there
+  last_commit_ = CommitReport();
+  last_commit_.accepted = walked;
+  last_commit_.rejected = walked < count && position < length();
+  last_commit_.overtaken = walked < count && position == length();
+  kept_length_ = last_commit_.rejected ? position : length();
+  ReportRanks(token_ids);
+  if (walked < count) {
+    tokens_.resize(position);
+    tokens_.insert(tokens_.end(), token_ids.begin() + walked, token_ids.end());
+  }
+  committed_length_ += count;
+  // No number of what was drafted earlier is used any more.
+  tree_.Forget(committed_length_);
+}
+
+void DraftSession::ReportRanks(absl::Span<const int32_t> token_ids) {
+  const size_t compared =
+      static_cast<size_t>(last_commit_.accepted + last_commit_.rejected);
+  for (size_t i = 0; i < compared; ++i) {
+    const Candidates& candidates = candidates_[i];
+    if (candidates.count == 0) continue;
+    const auto begin = candidates.token_ids.begin();
+    const auto end = begin + candidates.count;
+    const auto it = std::find(begin, end, token_ids[i]);
+    last_commit_.ranks.push_back(it == end ? kBeyond
+                                           : static_cast<int>(it - begin) + 1);
+  }
+  candidates_.erase(candidates_.begin(),
+                    last_commit_.rejected
+                        ? candidates_.end()
+                        : candidates_.begin() + last_commit_.accepted);
 }
 
 bool DraftSession::WantsStepAfterNext(bool policy_stop) const {
@@ -86,7 +123,22 @@ Tail DraftSession::MakeTail(int first_position) const {
   return tail;
 }
 
-Tail DraftSession::OnDrafted(int32_t token_id, bool policy_stop) {
+Tail DraftSession::OnDrafted(int32_t token_id, bool policy_stop,
+                             absl::Span<const int32_t> candidates) {
+  TokenTree::Proposal node;
+  node.number = newest_number_ + 1;
+  node.parent = length() == committed_length_ ? 0 : newest_number_;
+  node.base_length = committed_length_;
+  node.token_id = token_id;
+  const TokenTree::Outcome outcome =
+      tree_.Add(node, absl::MakeConstSpan(tokens_).subspan(
+                          0, static_cast<size_t>(committed_length_)));
+  NACRE_CHECK(outcome == TokenTree::Outcome::kAdded,
+              "a drafted token is a new node below the last one");
+  newest_number_ = node.number;
+  Candidates& kept = candidates_.emplace_back();
+  kept.count = std::min(kRanks, static_cast<int>(candidates.size()));
+  std::copy_n(candidates.begin(), kept.count, kept.token_ids.begin());
   tokens_.push_back(token_id);
   policy_stop_ = WaitsBehind(policy_stop);
   Tail tail = MakeTail(length() - 1);

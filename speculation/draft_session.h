@@ -1,17 +1,24 @@
-// One session as its draft worker sees it: committed tokens plus what it
-// drafted behind them. Compares commits with its own sequence, keeps the common
-// prefix and goes on from there. Can vanish at any moment without harm.
+// One session as its draft worker sees it: committed tokens plus the tree of
+// what it drafted behind them. Walks down the tree as tokens are committed,
+// keeps what stands below the last of them and goes on from there. Can vanish
+// at any moment without harm.
+//
+// The tree is a chain so far: each node has the one child that was drawn.
 //
 // Pure: no I/O, no clock, no threads.
 
 #ifndef SPECULATION_DRAFT_SESSION_H_
 #define SPECULATION_DRAFT_SESSION_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "speculation/pipeline.h"
+#include "speculation/ranks.h"
+#include "speculation/token_tree.h"
 
 namespace nacre::speculation {
 
@@ -41,7 +48,7 @@ class DraftSession {
   // beyond kept_length() or kv_limit() must be dropped.
   CommitOutcome OnCommit(const Commit& commit);
 
-  void OnPlan(const DraftPlan& plan) { options_.plan = plan; }
+  void OnPlan(const DraftPlan& plan);
 
   // Whether the draft may produce its next token now.
   bool WantsStep() const { return Blocked() == StopMark::kNone; }
@@ -52,7 +59,10 @@ class DraftSession {
 
   // Appends the token drawn for position length() and returns the message for
   // the target. `policy_stop`: a length policy ends the chunk with it.
-  Tail OnDrafted(int32_t token_id, bool policy_stop = false);
+  // `candidates`: the best tokens for the position, by rank, that token first;
+  // at most kRanks are kept. Empty: their ranks are not known.
+  Tail OnDrafted(int32_t token_id, bool policy_stop = false,
+                 absl::Span<const int32_t> candidates = {});
 
   // A length policy ends the chunk before the token drawn for position
   // length(), which is not appended. The draft waits until the target has said
@@ -82,18 +92,35 @@ class DraftSession {
     bool rejected = false;   // the one behind them
     bool overtaken = false;  // none was wrong, and the commit goes on behind
                              // the last of them
+    // Of the tokens committed there, up to the rejected one: their ranks among
+    // the candidates, 1 to kBeyond, where those are known.
+    std::vector<int> ranks = {};
     bool operator==(const CommitReport&) const = default;
   };
   const CommitReport& last_commit() const { return last_commit_; }
 
  private:
   StopMark Blocked() const;
+  // These were committed behind committed_length_, and `walked` of them, one
+  // below the other, had a node.
+  void Follow(absl::Span<const int32_t> token_ids, int walked);
+  void ReportRanks(absl::Span<const int32_t> token_ids);
   int Lead() const;
+  // So that steps allocate nothing: room for the leads of the plan.
+  void Reserve();
   bool WaitsBehind(bool policy_stop) const;
   Tail MakeTail(int first_position) const;
 
   Options options_;
-  std::vector<int32_t> tokens_;
+  std::vector<int32_t> tokens_;  // committed, then the path from the root
+  TokenTree tree_;               // rooted at the last committed token
+  int newest_number_ = 0;        // of its nodes
+  // The best tokens for each position behind the committed ones.
+  struct Candidates {
+    std::array<int32_t, kRanks> token_ids;
+    int count = 0;
+  };
+  std::vector<Candidates> candidates_;
   int committed_length_;
   int kept_length_;
   bool after_mismatch_ = true;

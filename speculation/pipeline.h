@@ -96,7 +96,7 @@ inline constexpr int kMaxTailNodes = 256;
 inline constexpr int kMaxNode = 1 << 30;
 
 // Draft to target: a chain of tokens for positions first_position and on, or
-// nodes of a tree, which no state machine takes yet.
+// nodes of a tree. A draft sends one of the two for an epoch.
 struct Tail {
   uint32_t epoch = 0;  // raised by the coordinator at each re-open of the draft
   int base_length = 0;  // the committed length the draft had applied

@@ -1,6 +1,7 @@
 #include "speculation/session_schedule.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace nacre::speculation {
@@ -19,9 +20,14 @@ bool IsSmall(const DraftDistribution& distribution) {
 // target can use it is the target's to say.
 bool IsPossible(const Tail& tail, int committed_length) {
   const size_t count = tail.token_ids.size();
-  return !tail.is_tree() && count <= kMaxTail &&
-         tail.distributions.size() <= kMaxTail && tail.base_length >= 0 &&
-         tail.base_length <= committed_length && tail.first_position >= 0 &&
+  if (tail.base_length < 0 || tail.base_length > committed_length) return false;
+  if (tail.is_tree()) {
+    return count <= kMaxTailNodes && tail.parents.size() == count &&
+           tail.scores.size() == count && tail.distributions.empty() &&
+           tail.first_position == tail.base_length;
+  }
+  return count <= kMaxTail && tail.distributions.size() <= kMaxTail &&
+         tail.first_position >= 0 &&
          tail.first_position <=
              committed_length + kMaxTail - static_cast<int>(count) &&
          std::all_of(tail.distributions.begin(), tail.distributions.end(),
@@ -33,7 +39,9 @@ bool IsPossible(const Verdict& verdict, int generated) {
   const size_t count = verdict.token_ids.size();
   if (count < 1 || count > kMaxWindow + 1 || verdict.window < 0 ||
       verdict.window > kMaxWindow || verdict.matched < 0 ||
-      verdict.matched > kMaxWindow || !verdict.path.empty()) {
+      verdict.matched > kMaxWindow ||
+      (!verdict.path.empty() &&
+       static_cast<int>(verdict.path.size()) != verdict.matched)) {
     return false;
   }
   // Mostly the window and one more are compared. Tails that were held up on
@@ -112,6 +120,21 @@ bool SessionSchedule::OnTail(const Tail& tail) {
     return false;
   }
   stats_.drafted += static_cast<int64_t>(tail.token_ids.size());
+  return true;
+}
+
+bool SessionSchedule::OnRanks(uint32_t epoch, absl::Span<const int> ranks) {
+  const auto is_rank = [](int rank) { return rank >= 1 && rank <= kBeyond; };
+  // One a committed position, whichever draft drafted it.
+  const int64_t told =
+      std::accumulate(stats_.ranks.begin(), stats_.ranks.end(), int64_t{0}) +
+      static_cast<int64_t>(ranks.size());
+  if (!draft_attached_ || epoch != epoch_ || told > generated() ||
+      !std::all_of(ranks.begin(), ranks.end(), is_rank)) {
+    ++stats_.stale_messages;
+    return false;
+  }
+  for (const int rank : ranks) ++stats_.ranks[static_cast<size_t>(rank - 1)];
   return true;
 }
 

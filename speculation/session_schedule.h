@@ -6,13 +6,16 @@
 #ifndef SPECULATION_SESSION_SCHEDULE_H_
 #define SPECULATION_SESSION_SCHEDULE_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "speculation/estimators.h"
 #include "speculation/pipeline.h"
 #include "speculation/plan.h"
+#include "speculation/ranks.h"
 
 namespace nacre::speculation {
 
@@ -36,6 +39,8 @@ struct SpeculationStats {
   int64_t committed = 0;  // tokens that the rounds committed
   int64_t degraded_rounds = 0;
   int64_t stale_messages = 0;  // old, repeated or malformed: changed nothing
+  // How often the target's token had each rank among the draft's candidates.
+  std::array<int64_t, kBeyond> ranks = {};
 };
 
 class SessionSchedule {
@@ -99,6 +104,10 @@ class SessionSchedule {
   // Whether a tail from the draft is to be relayed to the target; counts it.
   // One with a length or a position that no draft reaches is not.
   bool OnTail(const Tail& tail);
+
+  // Ranks from the draft that was opened with `epoch`. Returns whether they
+  // count; those of an earlier draft do not.
+  bool OnRanks(uint32_t epoch, absl::Span<const int> ranks);
 
   // A verdict of the target. On kApplied the new tokens have been appended to
   // committed() and `commit` is what the draft must be told. Repeated ones,

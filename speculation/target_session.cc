@@ -4,15 +4,13 @@
 #include <utility>
 
 #include "common/check.h"
-#include "speculation/ratio_test.h"
 
 namespace nacre::speculation {
 
 TargetSession::TargetSession(Options options, std::vector<int32_t> committed)
     : options_(std::move(options)),
       committed_(std::move(committed)),
-      draft_position_(committed_length()),
-      mismatch_length_(committed_length()),
+      buffer_(options_.verification, committed_length()),
       acknowledged_(committed_length()),
       has_draft_(options_.has_draft) {
   NACRE_CHECK(options_.prompt_length >= 1 &&
@@ -34,45 +32,24 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
       tail.base_length > committed_length()) {
     return TailOutcome::kMalformed;
   }
-  if (tail.base_length < mismatch_length_) return TailOutcome::kStale;
-  if (!TailIsWellFormed(tail)) return TailOutcome::kMalformed;
-  // Tokens below its base came to the draft from us: nothing to compare there.
-  const int next = std::max(draft_position_, tail.base_length);
-  const int count = static_cast<int>(tail.token_ids.size());
-  if (tail.first_position < 0 || tail.first_position > next ||
-      tail.first_position + count > committed_length() + kMaxLead + 1) {
-    return TailOutcome::kMalformed;
+  switch (buffer_.Add(tail, committed_)) {
+    case DraftBuffer::Outcome::kApplied:
+      break;
+    case DraftBuffer::Outcome::kRepeated:
+      return TailOutcome::kApplied;
+    case DraftBuffer::Outcome::kMismatch:
+      draft_silent_ = false;
+      OnMismatch();
+      return TailOutcome::kMismatch;
+    case DraftBuffer::Outcome::kStale:
+      return TailOutcome::kStale;
+    case DraftBuffer::Outcome::kMalformed:
+      return TailOutcome::kMalformed;
   }
-  // The base of a draft's messages never falls, nor the end while the base
-  // stays, nor the mark while both do: a message that is not beyond the newest
-  // repeats an older one.
-  const MessageOrder order = {tail.base_length, tail.first_position + count,
-                              tail.stop};
-  if (order <= newest_) return TailOutcome::kApplied;
-  newest_ = order;
-  draft_position_ = next;
   draft_silent_ = false;
-  for (int i = std::max(0, draft_position_ - tail.first_position); i < count;
-       ++i) {
-    const int32_t token_id = tail.token_ids[i];
-    if (draft_position_ >= committed_length()) {
-      tail_.push_back({token_id});
-      if (options_.verification == Verification::kRatio) {
-        tail_.back().distribution = tail.distributions[i];
-      }
-      ++draft_position_;
-      continue;
-    }
-    const bool equal = committed_[draft_position_] == token_id;
-    CompareNext(equal);
-    if (!equal) return TailOutcome::kMismatch;
-  }
-  if (state_ == State::kOpen && draft_position_ >= committed_length()) {
-    state_ = State::kFlow;
-  }
   // A chunk that is complete opens the gate until it has been verified, however
   // far the draft goes on behind it.
-  if (tail.stop == StopMark::kChunk) chunk_end_ = draft_position_;
+  if (tail.stop == StopMark::kChunk) chunk_end_ = buffer_.end_length();
   // A draft that has not seen the latest commit goes on once it has.
   if (tail.stop == StopMark::kEnd || tail.base_length == committed_length()) {
     stop_ = tail.stop == StopMark::kChunk ? StopMark::kNone : tail.stop;
@@ -80,27 +57,8 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
   return TailOutcome::kApplied;
 }
 
-bool TargetSession::TailIsWellFormed(const Tail& tail) const {
-  if (tail.is_tree()) return false;
-  if (options_.verification == Verification::kExact) return true;
-  if (tail.distributions.size() != tail.token_ids.size()) return false;
-  for (size_t i = 0; i < tail.token_ids.size(); ++i) {
-    if (!IsValid(tail.distributions[i], tail.token_ids[i])) return false;
-  }
-  return true;
-}
-
-void TargetSession::CompareNext(bool equal) {
-  ++verified_;
-  ++draft_position_;
-  if (equal) {
-    ++accepted_;
-    return;
-  }
-  tail_.clear();
+void TargetSession::OnMismatch() {
   stop_ = StopMark::kNone;
-  state_ = State::kMismatch;
-  mismatch_length_ = draft_position_;
   chunk_end_ = 0;
 }
 
@@ -109,13 +67,9 @@ void TargetSession::OnDraftAttached(uint32_t epoch, int opened_length) {
   options_.epoch = epoch;
   has_draft_ = true;
   draft_silent_ = false;
-  tail_.clear();
-  stop_ = StopMark::kNone;
-  state_ = State::kMismatch;
-  newest_ = MessageOrder();
-  chunk_end_ = 0;
-  draft_position_ = std::min(opened_length, committed_length());
-  mismatch_length_ = draft_position_;
+  OnMismatch();
+  buffer_.Attach(opened_length);
+  step_numbers_.clear();  // of a step that runs: they say nothing to this draft
 }
 
 void TargetSession::OnDraftLost() { has_draft_ = false; }
@@ -133,7 +87,7 @@ int TargetSession::StepLimit() const {
 }
 
 int TargetSession::Gate() const {
-  const int gate = state_ == State::kMismatch
+  const int gate = buffer_.standing() == DraftBuffer::Standing::kMismatch
                        ? options_.plan.gate_after_mismatch
                        : options_.plan.gate_in_flow;
   return std::min(gate, StepLimit());
@@ -147,14 +101,14 @@ TargetSession::Readiness TargetSession::CheckReady(int64_t now_ns) {
     return Readiness::kWaitAcknowledge;
   }
   if (!has_draft_ || draft_silent_ || stop_ != StopMark::kNone ||
-      chunk_end_ > committed_length() || tail_size() >= Gate()) {
+      chunk_end_ > committed_length() || buffer_.depth() >= Gate()) {
     waiting_since_ns_.reset();
     return Readiness::kReady;
   }
   if (!waiting_since_ns_.has_value()) waiting_since_ns_ = now_ns;
   if (now_ns >= *waiting_since_ns_ + options_.plan.gate_timeout_ns) {
     // A hung draft must not cost one timeout per step.
-    draft_silent_ = tail_.empty();
+    draft_silent_ = buffer_.depth() == 0;
     waiting_since_ns_.reset();
     return Readiness::kReady;
   }
@@ -172,22 +126,39 @@ absl::Span<const int32_t> TargetSession::BeginStep() {
   step_degraded_ = !has_draft_ || draft_silent_;
   waiting_since_ns_.reset();
   holding_since_ns_.reset();
-  const int rows = std::min(tail_size(), StepLimit());
+  // A chain: the best path. (Rows of a tree need attention by path.)
+  const int rows = std::min(buffer_.depth(), StepLimit());
   step_rows_.clear();
+  step_parents_.clear();
+  step_numbers_.clear();
   step_distributions_.clear();
-  for (int i = 0; i < rows; ++i) {
-    step_rows_.push_back(tail_[i].id);
+  for (int row = 0; row < rows; ++row) {
+    const int node = buffer_.best_path()[row];
+    step_rows_.push_back(buffer_.tree().nodes()[node].token_id);
+    step_parents_.push_back(row);
+    if (buffer_.speaks_tree()) {
+      step_numbers_.push_back(buffer_.tree().NumberOf(node));
+    }
     if (options_.verification == Verification::kRatio) {
-      step_distributions_.push_back(tail_[i].distribution);
+      step_distributions_.push_back(buffer_.distribution(node));
     }
   }
   return step_rows_;
 }
 
+absl::optional<int> TargetSession::RowBehind(int row, int32_t token_id) const {
+  for (int i = row; i < static_cast<int>(step_rows_.size()); ++i) {
+    if (step_parents_[i] == row && step_rows_[i] == token_id) return i + 1;
+  }
+  return absl::nullopt;
+}
+
 int TargetSession::SharedWithStep() const {
   int shared = 0;
-  while (shared < tail_size() && shared < static_cast<int>(step_rows_.size()) &&
-         tail_[shared].id == step_rows_[shared]) {
+  while (shared < buffer_.depth() &&
+         shared < static_cast<int>(step_rows_.size()) &&
+         buffer_.tree().nodes()[buffer_.best_path()[shared]].token_id ==
+             step_rows_[shared]) {
     ++shared;
   }
   return shared;
@@ -200,8 +171,12 @@ absl::optional<TargetSession::Drafted> TargetSession::DraftedAt(int row) const {
   if (row < window) return Drafted{step_rows_[row], &step_distributions_[row]};
   // The tail may be another draft's by now: its token was drawn behind the rows
   // of the step only if it begins with them.
-  if (tail_size() <= window || SharedWithStep() < window) return absl::nullopt;
-  return Drafted{tail_[window].id, &tail_[window].distribution};
+  if (buffer_.depth() <= window || SharedWithStep() < window) {
+    return absl::nullopt;
+  }
+  const int node = buffer_.best_path()[window];
+  return Drafted{buffer_.tree().nodes()[node].token_id,
+                 &buffer_.distribution(node)};
 }
 
 bool TargetSession::HoldsLastRow(int64_t now_ns) {
@@ -210,15 +185,15 @@ bool TargetSession::HoldsLastRow(int64_t now_ns) {
   // other tokens, or has already sent e1.
   const bool may_come = options_.plan.holds_last_row && has_draft_ &&
                         !draft_silent_ && stop_ == StopMark::kNone &&
-                        tail_size() <= window &&
-                        SharedWithStep() == tail_size();
+                        buffer_.depth() <= window &&
+                        SharedWithStep() == buffer_.depth();
   if (!may_come) {
     holding_since_ns_.reset();
     return false;
   }
   if (!holding_since_ns_.has_value()) holding_since_ns_ = now_ns;
   if (now_ns < *holding_since_ns_ + options_.plan.gate_timeout_ns) return true;
-  draft_silent_ = tail_size() <= window;
+  draft_silent_ = buffer_.depth() <= window;
   holding_since_ns_.reset();
   return false;
 }
@@ -235,12 +210,12 @@ absl::optional<Verdict> TargetSession::CommitAccepted() {
   Verdict verdict = BeginVerdict();
   verdict.matched = verdict.window;
   verdict.token_ids = std::exchange(step_rows_, {});
+  step_parents_.clear();
   step_distributions_.clear();
   committed_.insert(committed_.end(), verdict.token_ids.begin(),
                     verdict.token_ids.end());
   CompareCommitted(verdict.base_length, verdict.matched);
-  verdict.verified = std::exchange(verified_, 0);
-  verdict.accepted = std::exchange(accepted_, 0);
+  TakeAccount(&verdict);
   return verdict;
 }
 
@@ -257,9 +232,10 @@ Verdict TargetSession::FinishStep(absl::Span<const int32_t> target_token_ids) {
   stepping_ = false;
   Verdict verdict = BeginVerdict();
 
-  // The matching prefix; what follows an end token is cut before it is counted.
+  // The walk; what follows an end token is cut before it is counted.
   int& matched = verdict.matched;
-  bool has_row = false;  // whether the last committed token had a row's draft
+  int row = 0;
+  bool has_row = false;  // whether rows stand behind the last one walked
   while (true) {
     NACRE_CHECK(matched < static_cast<int>(target_token_ids.size()),
                 "a target token a row up to the first mismatch");
@@ -270,36 +246,34 @@ Verdict TargetSession::FinishStep(absl::Span<const int32_t> target_token_ids) {
     if (finish_ == FinishReason::kNone && remaining() <= 0) {
       finish_ = FinishReason::kLength;
     }
-    has_row = matched < verdict.window;
-    if (!has_row || step_rows_[matched] != token_id) break;
+    has_row = std::find(step_parents_.begin(), step_parents_.end(), row) !=
+              step_parents_.end();
+    const absl::optional<int> next = RowBehind(row, token_id);
+    if (!next.has_value()) break;
+    row = *next;
     ++matched;
+    if (!step_numbers_.empty()) {
+      verdict.path.push_back(step_numbers_[row - 1]);
+    }
     if (finished()) break;
   }
   verdict.finish = finish_;
   const int count = static_cast<int>(verdict.token_ids.size());
   CompareCommitted(verdict.base_length,
                    finished() && !has_row ? count - 1 : count);
-  verdict.verified = std::exchange(verified_, 0);
-  verdict.accepted = std::exchange(accepted_, 0);
+  TakeAccount(&verdict);
   return verdict;
+}
+
+void TargetSession::TakeAccount(Verdict* verdict) {
+  const DraftBuffer::Account account = buffer_.TakeAccount();
+  verdict->verified = account.verified;
+  verdict->accepted = account.accepted;
 }
 
 void TargetSession::CompareCommitted(int base_length, int count) {
   if (stop_ != StopMark::kEnd) stop_ = StopMark::kNone;
-  const int known = std::min(count, tail_size());
-  if (known > 0) draft_position_ = base_length;
-  for (int i = 0; i < known; ++i) {
-    const bool equal = tail_[i].id == committed_[base_length + i];
-    CompareNext(equal);
-    if (!equal) return;
-  }
-  tail_.erase(tail_.begin(), tail_.begin() + known);
-  if (known < count) {  // e1 has not arrived
-    state_ = State::kOpen;
-    return;
-  }
-  state_ = State::kFlow;
-  draft_position_ += tail_size();
+  if (buffer_.OnCommitted(base_length, count, committed_)) OnMismatch();
 }
 
 FinishReason TargetSession::EndsWith(int32_t token_id) const {

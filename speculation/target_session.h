@@ -1,16 +1,17 @@
-// One session as its target worker sees it: buffers the tail, decides when the
-// gate is open, turns the target's own tokens into a verdict. The only judge of
-// what is emitted.
+// One session as its target worker sees it: buffers the draft's tree, decides
+// when the gate is open, turns the target's own tokens into a verdict. The only
+// judge of what is emitted.
 //
-// Exact match: a step feeds [last committed] + m tail tokens, the target draws
-// its own token y_0..y_m for each row, row i is compared with tail token i, and
-// matched + 1 tokens are committed. So the committed stream is the seeded
-// autoregressive stream whatever arrives here.
+// Exact match: a step feeds the last committed token and m nodes of the tree.
+// The target walks: it draws its own token at the last committed token, goes to
+// the node of the step with that token, draws there, and so on until there is
+// no such node. matched + 1 tokens are committed. So the committed stream is
+// the seeded autoregressive stream whatever arrives here.
 //
-// After a step that matched all m, y_m is compared with the draft's next token
-// e1: equal is FLOW (the tail behind e1 stays), different is MISMATCH (the tail
-// is dropped), not there yet is OPEN (e1 is compared when it arrives). A
-// session starts in MISMATCH.
+// What the last committed token has in the tree (draft_buffer.h) is then kept:
+// FLOW it has a node, and what stands below it stays; MISMATCH it has none;
+// OPEN its node may still come, and is compared when it does. A session starts
+// in MISMATCH. A tail is a tree in which each node has one child.
 //
 // With the ratio test (speculation/ratio_test.h) the caller's token for a row
 // is the tail token where that is accepted: what is compared here stays the
@@ -25,12 +26,12 @@
 #ifndef SPECULATION_TARGET_SESSION_H_
 #define SPECULATION_TARGET_SESSION_H_
 
-#include <compare>
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "speculation/draft_buffer.h"
 #include "speculation/pipeline.h"
 
 namespace nacre::speculation {
@@ -58,7 +59,8 @@ class TargetSession {
   // last mismatch) and malformed ones (a gap, a base or epoch ahead of this
   // session, too many tokens, with the ratio test a token without the
   // distribution that it was drawn from) change nothing, nor do repeated ones,
-  // which are kApplied. Repeated positions are skipped.
+  // which are kApplied. Repeated positions are skipped. Of a tree the nodes
+  // before a malformed one stay. With the ratio test a tree is malformed.
   // May be called while a step runs.
   TailOutcome OnTail(const Tail& tail);
 
@@ -84,10 +86,16 @@ class TargetSession {
   // kWaitDraft.
   absl::optional<int64_t> gate_deadline_ns() const;
 
-  // Starts a step and returns the tail tokens it verifies: the rows are the
-  // last committed token (position committed_length - 1) and these. Valid until
-  // FinishStep.
+  // Starts a step and returns the drafted tokens it verifies: the rows are the
+  // last committed token (row 0, position committed_length - 1) and these (row
+  // 1 and on). Valid until FinishStep.
   absl::Span<const int32_t> BeginStep();
+  // Of each of these tokens the row that it stands behind, an earlier one. A
+  // chain: 0, 1, 2, ...
+  absl::Span<const int> step_parents() const { return step_parents_; }
+  // The row of the running step behind `row` with this token, if any: where the
+  // target goes from `row` when it draws the token there.
+  absl::optional<int> RowBehind(int row, int32_t token_id) const;
 
   // For the ratio test, while a step runs all of whose rows before `row` were
   // accepted: the draft token that row judges, and what it was drawn from.
@@ -112,9 +120,9 @@ class TargetSession {
     return EndsWith(token_id) != FinishReason::kNone;
   }
 
-  // Ends the step with the target's tokens, one per row [m + 1]; what follows
-  // the first that differs from its tail token is not looked at and may be left
-  // out.
+  // Ends the step with the target's tokens along its walk: the first is of row
+  // 0, each next one of RowBehind the one before. What follows a token that no
+  // row has is not looked at and may be left out.
   Verdict FinishStep(absl::Span<const int32_t> target_token_ids);
 
   const std::vector<int32_t>& committed() const { return committed_; }
@@ -128,61 +136,37 @@ class TargetSession {
   Verification verification() const { return options_.verification; }
 
  private:
-  enum class State { kMismatch, kFlow, kOpen };
-
-  // A tail token and, for the ratio test, what it was drawn from.
-  struct TailToken {
-    int32_t id = 0;
-    DraftDistribution distribution = {};
-  };
-
-  struct MessageOrder {
-    int base_length = -1;
-    int end_position = -1;
-    StopMark stop = StopMark::kNone;
-    auto operator<=>(const MessageOrder&) const = default;
-  };
-
   Verdict BeginVerdict() const;
   int remaining() const { return options_.max_tokens - generated(); }
-  int tail_size() const { return static_cast<int>(tail_.size()); }
   // Most tail tokens the next step may verify, and how many it waits for.
   int StepLimit() const;
-  bool TailIsWellFormed(const Tail& tail) const;
-  // How many of the running step's tail tokens the tail still begins with.
+  // How many of the running step's rows the draft's best path still begins
+  // with.
   int SharedWithStep() const;
   int Gate() const;
-  // Records the comparison of the draft token at draft_position_.
-  void CompareNext(bool equal);
-  // Compares the tokens that a step committed, positions base_length and on,
-  // with the tail, as far as both reach.
+  void OnMismatch();
+  // A step committed the tokens from base_length on, and has a comparison for
+  // the first `count` of them.
   void CompareCommitted(int base_length, int count);
+  void TakeAccount(Verdict* verdict);
   FinishReason EndsWith(int32_t token_id) const;
 
   Options options_;
   std::vector<int32_t> committed_;
-  std::vector<TailToken> tail_;  // positions committed_length() and on
-  // The next draft position expected: committed_length() + tail size, or less
-  // when committed tokens still await their comparison (OPEN).
-  int draft_position_;
-  // Position of the last mismatch + 1: a tail is built on the correction iff
-  // its base_length is not below.
-  int mismatch_length_;
-  State state_ = State::kMismatch;
+  DraftBuffer buffer_;
   StopMark stop_ = StopMark::kNone;
   // Behind the last token of the tail that a length policy ended a chunk with;
   // at most committed_length() where there is none.
   int chunk_end_ = 0;
-  MessageOrder newest_;  // of the draft's messages
   int acknowledged_;
-  int verified_ = 0;
-  int accepted_ = 0;
   bool has_draft_;
   bool draft_silent_ = false;  // a gate timed out and nothing has arrived since
   bool stepping_ = false;
-  // The tail tokens that the running step verifies. A copy: the tail grows, and
-  // is dropped when another draft is attached, while the step runs.
+  // The nodes that the running step verifies: row i + 1 is i. Copies: the tree
+  // grows, and is dropped when another draft is attached, while the step runs.
   std::vector<int32_t> step_rows_;
+  std::vector<int> step_parents_;
+  std::vector<int32_t> step_numbers_;  // empty: a chain without numbers
   std::vector<DraftDistribution> step_distributions_;  // ratio test
   bool step_degraded_ = false;
   absl::optional<int64_t> waiting_since_ns_;

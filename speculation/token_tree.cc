@@ -31,6 +31,12 @@ absl::optional<TokenTree::Place> TokenTree::ParentOf(
   return Place{absl::nullopt, proposal.base_length};
 }
 
+void TokenTree::Reserve(int num_nodes) {
+  nodes_.reserve(num_nodes);
+  names_.reserve(num_nodes);
+  moved_.reserve(num_nodes);
+}
+
 TokenTree::Outcome TokenTree::Add(const Proposal& proposal,
                                   absl::Span<const int32_t> text) {
   NACRE_CHECK(static_cast<int>(text.size()) == length_,
@@ -195,19 +201,42 @@ absl::optional<int> TokenTree::Child(int parent, int32_t token_id) const {
   return absl::nullopt;
 }
 
-int TokenTree::BestDepth() const {
-  int depth = 0;
-  int parent = kRoot;
-  while (true) {
-    int best = kRoot;
-    for (int i = parent + 1; i < static_cast<int>(nodes_.size()); ++i) {
-      if (nodes_[i].parent != parent) continue;
-      if (best == kRoot || nodes_[i].score > nodes_[best].score) best = i;
-    }
-    if (best == kRoot) return depth;
-    parent = best;
-    ++depth;
+bool TokenTree::HasChild(int parent) const {
+  for (int i = parent + 1; i < static_cast<int>(nodes_.size()); ++i) {
+    if (nodes_[i].parent == parent) return true;
   }
+  return false;
+}
+
+int TokenTree::NumberOf(int index) const {
+  for (const Name& name : names_) {
+    if (name.index == index) return name.number;
+  }
+  return 0;
+}
+
+void TokenTree::BestPath(std::vector<int>* indices) const {
+  // The best child of the root, then of each node; then the path over it: a
+  // node is never above its depth.
+  std::vector<int>& best = *indices;
+  best.assign(nodes_.size() + 1, kRoot);
+  for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
+    int& child = best[nodes_[i].parent + 1];
+    if (child == kRoot || nodes_[i].score > nodes_[child].score) child = i;
+  }
+  size_t depth = 0;
+  for (int node = best[0]; node != kRoot;) {
+    const int child = best[node + 1];
+    best[depth++] = node;
+    node = child;
+  }
+  best.resize(depth);
+}
+
+int TokenTree::BestDepth() const {
+  std::vector<int> path;
+  BestPath(&path);
+  return static_cast<int>(path.size());
 }
 
 void TokenTree::Best(int count, int max_depth,

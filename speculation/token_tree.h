@@ -44,6 +44,9 @@ class TokenTree {
   // The text so far has `length` tokens, >= 1.
   explicit TokenTree(int length);
 
+  // So many nodes will need no more memory.
+  void Reserve(int num_nodes);
+
   // A node as a message names it.
   struct Proposal {
     int number = 0;  // 1 to kMaxNode
@@ -82,8 +85,10 @@ class TokenTree {
   absl::Span<const Node> nodes() const { return nodes_; }
   // kRoot has no node: nullopt where no child of `parent` has the token.
   absl::optional<int> Child(int parent, int32_t token_id) const;
+  bool HasChild(int parent) const;
   // From the root always to the child of the largest path score, as deep as
-  // that goes.
+  // that goes, by index; of equal ones the lower index.
+  void BestPath(std::vector<int>* indices) const;
   int BestDepth() const;
   // The `count` nodes of the largest path scores among those of at most
   // `max_depth`, or all of them, by index: no node comes before its parent, and
@@ -97,6 +102,8 @@ class TokenTree {
     int text_length = 0;
   };
   absl::optional<Place> Find(int number) const;
+  // The lowest number of a node.
+  int NumberOf(int index) const;
 
  private:
   // Of a number. Sorted, since numbers rise.

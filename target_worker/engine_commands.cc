@@ -9,7 +9,7 @@
 #include "common/status_macros.h"
 #include "target_worker/engine_session.h"
 #include "target_worker/target_engine.h"
-#include "worker/token_ids.h"
+#include "worker/engine/token_ids.h"
 
 namespace nacre::target_worker {
 

@@ -17,7 +17,7 @@
 #include "model/sampler.h"
 #include "speculation/target_session.h"
 #include "wire/session_events.h"
-#include "worker/engine_session.h"
+#include "worker/engine/engine_session.h"
 
 namespace nacre::target_worker {
 

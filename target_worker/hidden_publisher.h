@@ -6,7 +6,7 @@
 #ifndef TARGET_WORKER_HIDDEN_PUBLISHER_H_
 #define TARGET_WORKER_HIDDEN_PUBLISHER_H_
 
-#include "worker/step_tap.h"
+#include "worker/engine/step_tap.h"
 #include "worker/tensors/tensor_publisher.h"
 
 namespace nacre::target_worker {

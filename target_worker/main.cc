@@ -16,8 +16,8 @@
 #include "common/status_macros.h"
 #include "target_worker/target_engine.h"
 #include "target_worker/target_service.h"
-#include "worker/feature_file.h"
-#include "worker/process.h"
+#include "worker/process/process.h"
+#include "worker/recording/feature_file.h"
 #include "worker/tensors/transports.h"
 
 namespace {

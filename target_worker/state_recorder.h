@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "worker/feature_file.h"
-#include "worker/step_tap.h"
+#include "worker/engine/step_tap.h"
+#include "worker/recording/feature_file.h"
 
 namespace nacre::target_worker {
 

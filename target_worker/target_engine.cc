@@ -5,7 +5,7 @@
 
 #include "common/status_macros.h"
 #include "target_worker/engine_session.h"
-#include "worker/common_prefix.h"
+#include "worker/engine/common_prefix.h"
 
 namespace nacre::target_worker {
 

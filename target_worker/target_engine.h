@@ -4,7 +4,7 @@
 // round trip sits between two steps.
 //
 // A session's KV lives until it finishes. What this engine has in common with
-// the draft's, threads included: worker/session_engine.h.
+// the draft's, threads included: worker/engine/session_engine.h.
 
 #ifndef TARGET_WORKER_TARGET_ENGINE_H_
 #define TARGET_WORKER_TARGET_ENGINE_H_
@@ -21,13 +21,13 @@
 #include "model/language_model.h"
 #include "model/sampler.h"
 #include "target_worker/target_messages.h"
-#include "worker/engine.h"
-#include "worker/event_outbox.h"
-#include "worker/feature_file.h"
-#include "worker/step_budget.h"
-#include "worker/step_tap.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/event_outbox.h"
+#include "worker/engine/step_budget.h"
+#include "worker/engine/step_tap.h"
+#include "worker/engine/typed_session_engine.h"
+#include "worker/recording/feature_file.h"
 #include "worker/tensors/tensor_publisher.h"
-#include "worker/typed_session_engine.h"
 
 namespace nacre::target_worker {
 

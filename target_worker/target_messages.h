@@ -4,7 +4,7 @@
 #define TARGET_WORKER_TARGET_MESSAGES_H_
 
 #include "wire/target_messages.h"
-#include "worker/streams.h"
+#include "worker/engine/streams.h"
 
 namespace nacre::target_worker {
 

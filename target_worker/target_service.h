@@ -5,7 +5,7 @@
 
 #include "proto/worker.grpc.pb.h"
 #include "target_worker/target_engine.h"
-#include "worker/engine_service.h"
+#include "worker/process/engine_service.h"
 
 namespace nacre::target_worker {
 

@@ -71,9 +71,11 @@ struct DraftEvents {
   SessionEvents common;
   std::vector<SessionTail> tails;
   std::vector<PolicyNote> policy_notes;
+  std::vector<SessionRanks> ranks = {};
 
   bool empty() const {
-    return common.empty() && tails.empty() && policy_notes.empty();
+    return common.empty() && tails.empty() && policy_notes.empty() &&
+           ranks.empty();
   }
   bool operator==(const DraftEvents&) const = default;
 };

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "speculation/ranks.h"
 #include "wire/codec_parts.h"
 #include "wire/session_codec.h"
 
@@ -219,6 +220,22 @@ void DecodeCommon(const Event& proto, SessionEvents* events) {
   }
 }
 
+absl::Status DecodeRanks(const v1::SessionRanks& proto, SessionRanks* to) {
+  NACRE_RETURN_IF_ERROR(CheckCount("SessionRanks.ranks", proto.ranks_size(),
+                                   speculation::kMaxWindow + 1));
+  to->session_id = proto.session_id();
+  to->epoch = proto.epoch();
+  for (const uint32_t rank : proto.ranks()) {
+    if (rank < 1 || rank > speculation::kBeyond) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("SessionRanks.ranks has ", rank, ", must be in [1, ",
+                       speculation::kBeyond, "]"));
+    }
+    to->ranks.push_back(static_cast<int>(rank));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 v1::Span Encode(const Span& span) {
@@ -266,6 +283,12 @@ v1::DraftEvent Encode(const DraftEvents& events) {
     out->set_session_id(note.session_id);
     out->set_note(note.note);
   }
+  for (const SessionRanks& each : events.ranks) {
+    v1::SessionRanks* out = proto.add_ranks();
+    out->set_session_id(each.session_id);
+    out->set_epoch(each.epoch);
+    FillIds(each.ranks, out->mutable_ranks());
+  }
   return proto;
 }
 
@@ -278,6 +301,8 @@ DraftEvents Decode(const v1::DraftEvent& proto) {
     events.policy_notes.push_back(
         {note.session_id(), Cut(note.note(), kMaxNoteBytes)});
   }
+  DecodeParts(proto.ranks(), DecodeRanks, &events.ranks,
+              &events.common.malformed);
   return events;
 }
 

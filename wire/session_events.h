@@ -84,6 +84,16 @@ struct PolicyNote {
   bool operator==(const PolicyNote&) const = default;
 };
 
+// What a draft's open session learnt of a commit: ranks of the target's tokens
+// among its candidates, 1 to speculation::kBeyond.
+struct SessionRanks {
+  uint64_t session_id = 0;
+  uint32_t epoch = 0;
+  std::vector<int> ranks;
+
+  bool operator==(const SessionRanks&) const = default;
+};
+
 // The answer to a ping.
 struct Pong {
   uint64_t coordinator_ns = 0;  // the ping's

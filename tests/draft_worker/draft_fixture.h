@@ -17,7 +17,7 @@
 #include "draft_worker/draft_engine.h"
 #include "model/sampler.h"
 #include "tests/testing/table_model.h"
-#include "worker/step_budget.h"
+#include "worker/engine/step_budget.h"
 
 namespace nacre::draft_worker {
 
@@ -41,6 +41,7 @@ class DraftFixture {
     options.tensors = tensors;
     options.send = [this](worker::StreamId, const DraftEvents& events) {
       for (const auto& [id, tail] : events.tails) tails[id].push_back(tail);
+      for (const auto& each : events.ranks) ranks.push_back(each);
       for (const auto& failure : events.common.failures) {
         failures[failure.session_id] = failure.status;
       }
@@ -100,6 +101,7 @@ class DraftFixture {
   TableModel model;
   std::unique_ptr<DraftEngine> engine;
   std::map<uint64_t, std::vector<speculation::Tail>> tails;
+  std::vector<wire::SessionRanks> ranks;
   std::map<uint64_t, absl::Status> failures;
   std::vector<uint64_t> opened;
   int cached_tokens = 0;                  // of all opened

@@ -6,8 +6,13 @@
 
 #include <functional>
 #include <limits>
+#include <string>
 #include <thread>
+#include <utility>
 
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "tests/testing/raw_call.h"
@@ -207,6 +212,40 @@ TEST_F(DraftServiceTest, AnAbandonedStreamsSessionsAreClosed) {
   service_.AbandonStreams();
   while (engine_->stats().sessions > 0) std::this_thread::yield();
   EXPECT_EQ(engine_->stats().kv_free_tokens, free);
+}
+
+// A stream whose other end takes nothing cannot end before its connection does.
+TEST_F(DraftServiceTest, AnAbandonedStreamThatIsStuckIsClosedAllTheSame) {
+  v1::DraftControl control;
+  AddOpen(&control);
+  ASSERT_TRUE(stream_->Write(control));
+  ReadDraft(3);  // the engine has no more to say
+  for (int i = 0; i < 8; ++i) {
+    DraftEvents events;
+    events.common.failures.push_back(
+        {99, absl::InternalError(std::string(1 << 20, 'x')), 0});
+    service_.Send(/*stream=*/1, std::move(events));
+  }
+  service_.Deliver(worker::Delivery::kHere);
+  service_.AbandonStreams();
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (engine_->stats().sessions > 0 && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(engine_->stats().sessions, 0);
+  // What it still says is as good as unsaid.
+  stream_->Write(control);
+  v1::DraftEvent event;
+  while (stream_->Read(&event)) {
+  }
+  grpc::ClientContext context;
+  const auto next = stub_->Session(&context);
+  ASSERT_TRUE(next->Write(control));
+  ASSERT_TRUE(next->Read(&event));
+  EXPECT_EQ(event.opened_size(), 1);
+  EXPECT_EQ(engine_->stats().prefix_queries, 3u + 3u);
+  context.TryCancel();
+  next->Finish();
 }
 
 TEST_F(DraftServiceTest, NumbersThatDoNotFitAreRefused) {

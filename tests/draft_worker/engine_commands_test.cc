@@ -1,5 +1,5 @@
 // How the draft engine applies what its streams tell it. What it has in common
-// with the target's: tests/worker/session_engine_test.cc.
+// with the target's: tests/worker/engine/session_engine_test.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,6 +49,36 @@ TEST(DraftCommandsTest, ACommitOfAnIdItLacksFailsTheSession) {
   fixture.Drain();
   EXPECT_EQ(fixture.failures[1].code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(fixture.engine->stats().sessions, 0);
+}
+
+// A model that draws on its device returns no other candidates: nothing is told
+// then, rather than the ranks of those that happened to match.
+TEST(DraftCommandsTest, TellsTheRanksOfTheTargetsTokensWhereItKnowsThem) {
+  for (const bool draws_tokens : {false, true}) {
+    TableModelOptions options;
+    options.draws_tokens = draws_tokens;
+    DraftFixture fixture(options);
+    fixture.Open(MakeOpen(1, Prompt(6, 4), 3));
+    fixture.Drain();
+    const std::vector<int32_t> drafted = fixture.TakeDrafted(1);
+    ASSERT_EQ(drafted.size(), 3u);
+    fixture.Commit(1, 6, {drafted[0], drafted[1]});
+    fixture.Drain();
+    // Behind its third token, which is wrong, nothing is compared.
+    const int32_t other = drafted[2] == 5 ? 6 : 5;
+    fixture.Commit(1, 8, {other, 1});
+    fixture.Drain();
+    if (draws_tokens) {
+      EXPECT_TRUE(fixture.ranks.empty());
+      continue;
+    }
+    ASSERT_EQ(fixture.ranks.size(), 2u);
+    EXPECT_EQ(fixture.ranks[0].session_id, 1u);
+    EXPECT_EQ(fixture.ranks[0].ranks, (std::vector<int>{1, 1}));
+    ASSERT_EQ(fixture.ranks[1].ranks.size(), 1u);
+    EXPECT_GT(fixture.ranks[1].ranks[0], 1);
+    EXPECT_LE(fixture.ranks[1].ranks[0], speculation::kBeyond);
+  }
 }
 
 TEST(DraftCommandsTest,

@@ -219,6 +219,26 @@ TEST(DraftSession, ReportsWhatACommitSaysOfItsTokens) {
   EXPECT_EQ(session.last_commit(), (Report{1, true, false}));
 }
 
+TEST(DraftSession, ReportsTheRanksOfTheTargetsTokens) {
+  DraftSession session = Open({8, 8});
+  session.OnDrafted(1, false, {1, 2, 3});
+  session.OnDrafted(2, false, {2, 1});
+  session.OnDrafted(3);  // without ranks
+  session.OnDrafted(4, false, {4, 5, 6, 7, 8, 9, 10, 11, 12, 13});
+  session.OnCommit({3, {1, 2, 3}});
+  EXPECT_EQ(session.last_commit().ranks, (std::vector<int>{1, 1}));
+  // Nothing is learnt below a wrong token: 12 is the ninth.
+  session.OnDrafted(5, false, {5, 6});
+  session.OnCommit({6, {12, 6}});
+  EXPECT_EQ(session.last_commit().ranks, std::vector<int>{kBeyond});
+  session.OnDrafted(5, false, {5, 6, 7});
+  session.OnCommit({8, {7, 9}});
+  EXPECT_EQ(session.last_commit().ranks, std::vector<int>{3});
+  session.OnDrafted(5, false, {5, 6});
+  session.OnCommit({10, {5, 9}});  // 9 is a place that it had not drafted
+  EXPECT_EQ(session.last_commit().ranks, std::vector<int>{1});
+}
+
 TEST(DraftSession, ADraftedEndTokenEndsTheDraftUntilAMismatch) {
   for (const int32_t end : {7, 8}) {
     DraftSession session = Open({8, 8});

@@ -202,9 +202,9 @@ TEST(SessionSchedule, TailsThatNoDraftReachesAreNotRelayed) {
   tail.distributions[0].token_ids.resize(1);
   tail.distributions[0].weights.resize(kMaxDistribution + 1);
   EXPECT_FALSE(schedule.OnTail(tail));
-  tail = MakeTail(epoch, {7});
-  tail.parents = {0};
-  tail.scores = {-1.0f};
+  tail = MakeTail(epoch, Ids(kMaxTailNodes + 1, 7));
+  tail.parents.assign(kMaxTailNodes + 1, 0);
+  tail.scores.assign(kMaxTailNodes + 1, -1.0f);
   tail.first_node = 1;
   EXPECT_FALSE(schedule.OnTail(tail));
   EXPECT_EQ(schedule.stats().stale_messages, before.stale_messages + 11);
@@ -244,6 +244,51 @@ TEST(SessionSchedule, JoinsTheTwoPartsOfAStep) {
   EXPECT_EQ(schedule.stats().rounds, 1);
   EXPECT_EQ(schedule.stats().degraded_rounds, 1);
   EXPECT_EQ(schedule.stats().verified, 3);
+}
+
+TEST(SessionSchedule, CountsTheRanksOfItsDraft) {
+  SessionSchedule schedule = Open();
+  EXPECT_FALSE(schedule.OnRanks(0, {1}));  // no draft is attached
+  const uint32_t epoch = schedule.AttachDraft();
+  EXPECT_FALSE(schedule.OnRanks(epoch, {1}));  // of no committed token
+  Commit commit;
+  EXPECT_EQ(schedule.OnVerdict(MakeVerdict(3, {1, 2, 3, 4, 5}, 4, 4), &commit),
+            Outcome::kApplied);
+  EXPECT_TRUE(schedule.OnRanks(epoch, {1, 1, 3, kBeyond}));
+  EXPECT_FALSE(schedule.OnRanks(epoch, {1, 1}));   // more than committed
+  EXPECT_FALSE(schedule.OnRanks(epoch - 1, {1}));  // of an earlier draft
+  EXPECT_FALSE(schedule.OnRanks(epoch, {2, 0}));
+  EXPECT_FALSE(schedule.OnRanks(epoch, {kBeyond + 1}));
+  EXPECT_EQ(schedule.stats().ranks,
+            (std::array<int64_t, kBeyond>{2, 0, 1, 0, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(schedule.stats().stale_messages, 6);
+}
+
+TEST(SessionSchedule, RelaysTreesAndTakesPaths) {
+  SessionSchedule schedule = Open();
+  Tail tree = MakeTail(schedule.AttachDraft(), {1, 2});
+  tree.base_length = tree.first_position = 3;
+  tree.parents = {0, 0};
+  tree.scores = {-1.0f, -2.0f};
+  tree.first_node = 1;
+  EXPECT_TRUE(schedule.OnTail(tree));
+  EXPECT_EQ(schedule.stats().drafted, 2);
+  Tail displaced = tree;
+  displaced.first_position = 4;
+  EXPECT_FALSE(schedule.OnTail(displaced));
+  Tail unscored = tree;
+  unscored.scores.pop_back();
+  EXPECT_FALSE(schedule.OnTail(unscored));
+  Tail ahead = tree;
+  ahead.base_length = ahead.first_position = 4;
+  EXPECT_FALSE(schedule.OnTail(ahead));
+  Commit commit;
+  Verdict verdict = MakeVerdict(3, {1, 5}, 2, 1);
+  verdict.window = verdict.matched = 1;
+  verdict.path = {1, 2};
+  EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kMalformed);
+  verdict.path = {1};
+  EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
 }
 
 TEST(SessionSchedule, AStepWhoseTargetIsLostBetweenItsPartsHasEnded) {

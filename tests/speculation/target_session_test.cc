@@ -122,6 +122,7 @@ TEST(TargetSession, MalformedTailsChangeNothing) {
         MakeTail(3, 4, std::vector<int32_t>(kMaxLead + 1, 2))}) {
     ExpectUnchangedBy(session, tail, Outcome::kMalformed);
   }
+  // A draft that speaks in chains names no nodes.
   Tail tree = MakeTail(3, 3, {1, 2});
   tree.parents = {0, 1};
   tree.scores = {-1.0f, -2.0f};
@@ -130,6 +131,59 @@ TEST(TargetSession, MalformedTailsChangeNothing) {
   // As many as a draft may send are taken.
   EXPECT_EQ(session.OnTail(MakeTail(3, 4, std::vector<int32_t>(kMaxLead, 2))),
             Outcome::kApplied);
+}
+
+// Two children of the root, the less likely one with a child of its own.
+Tail MakeTree() {
+  Tail tree = MakeTail(3, 3, {1, 5, 2, 3});
+  tree.parents = {0, 0, 1, 2};
+  tree.scores = {-0.5f, -2.0f, -0.5f, -0.1f};
+  tree.first_node = 1;
+  return tree;
+}
+
+TEST(TargetSession, AStepOfATreeWalksItsBestPath) {
+  TargetSession session = OpenTarget({0, 0, 8, 0});
+  EXPECT_EQ(session.OnTail(MakeTree()), Outcome::kApplied);
+  EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(session.step_parents()[0], 0);
+  EXPECT_EQ(session.step_parents()[1], 1);
+  EXPECT_EQ(session.RowBehind(0, 1), 1);
+  EXPECT_EQ(session.RowBehind(1, 2), 2);
+  EXPECT_EQ(session.RowBehind(0, 5), absl::nullopt);  // no row of the step
+  const Verdict verdict = session.FinishStep({1, 9});
+  EXPECT_EQ(verdict.token_ids, (std::vector<int32_t>{1, 9}));
+  EXPECT_EQ(verdict.matched, 1);
+  EXPECT_EQ(verdict.path, std::vector<int32_t>{1});
+  EXPECT_EQ(verdict.verified, 2);
+  EXPECT_EQ(verdict.accepted, 1);
+}
+
+TEST(TargetSession, ASiblingThatWasNoRowIsAPreparedBranch) {
+  TargetSession session = OpenTarget({0, 0, 8, 0});
+  EXPECT_EQ(session.OnTail(MakeTree()), Outcome::kApplied);
+  session.BeginStep();
+  const Verdict verdict = session.FinishStep({5});
+  EXPECT_EQ(verdict.matched, 0);
+  EXPECT_TRUE(verdict.path.empty());
+  EXPECT_EQ(verdict.verified, 1);
+  EXPECT_EQ(verdict.accepted, 1);
+  // It goes on below it at once: after a hit the gate is that of flow.
+  session.OnPlan({8, 0, 8, 1000});
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
+  EXPECT_EQ(Rows(session.BeginStep()), std::vector<int32_t>{3});
+}
+
+TEST(TargetSession, TheGateCountsTheDepthOfTheBestPath) {
+  TargetSession session = OpenTarget({3, 0, 8, 1000});
+  EXPECT_EQ(session.OnTail(MakeTree()), Outcome::kApplied);
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);  // four nodes, two
+  Tail more = MakeTail(3, 3, {4});
+  more.parents = {3};
+  more.scores = {-1.0f};
+  more.first_node = 5;
+  EXPECT_EQ(session.OnTail(more), Outcome::kApplied);
+  EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
 }
 
 TEST(TargetSession, TheGateCountsTokensBehindE1) {

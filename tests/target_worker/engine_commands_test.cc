@@ -1,5 +1,5 @@
 // How the target engine applies what its streams tell it. What it has in common
-// with the draft's: tests/worker/session_engine_test.cc.
+// with the draft's: tests/worker/engine/session_engine_test.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // What the target engine does about logits that are no numbers.
 
-#include "worker/soundness.h"
+#include "worker/engine/soundness.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,7 +15,7 @@
 #include "model/sampler.h"
 #include "target_worker/target_engine.h"
 #include "tests/testing/table_model.h"
-#include "worker/step_budget.h"
+#include "worker/engine/step_budget.h"
 
 namespace nacre::target_worker {
 

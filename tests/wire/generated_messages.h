@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "speculation/ranks.h"
 #include "wire/draft_messages.h"
 #include "wire/session_codec.h"
 #include "wire/target_messages.h"
@@ -66,6 +67,14 @@ class MessageMaker {
     for (int i = Few(); i > 0; --i) events.tails.push_back({Id(), MakeTail()});
     for (int i = Few(); i > 0; --i) {
       events.policy_notes.push_back({Id(), Text(kMaxNoteBytes)});
+    }
+    for (int i = Few(); i > 0; --i) {
+      std::vector<int> ranks;
+      for (int j = Few(); j > 0; --j) {
+        ranks.push_back(1 + Below(speculation::kBeyond));
+      }
+      events.ranks.push_back(
+          {Id(), static_cast<uint32_t>(UpTo(1000)), std::move(ranks)});
     }
     return events;
   }

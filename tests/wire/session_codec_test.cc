@@ -392,6 +392,25 @@ TEST(SessionCodecTest, NumbersThatNoWorkerReachesAreBounded) {
   EXPECT_EQ(events.common.pong->worker_ns, int64_t{1} << 60);
 }
 
+TEST(SessionCodecTest, RanksThatBreakABoundAreLeftOut) {
+  v1::DraftEvent event;
+  event.add_ranks()->add_ranks(9);
+  event.add_ranks()->add_ranks(0);
+  event.add_ranks()->add_ranks(10);
+  for (int i = 0; i < 66; ++i) {
+    if (i == 0) event.add_ranks();
+    event.mutable_ranks(3)->add_ranks(1);
+  }
+  const DraftEvents events = Decode(event);
+  ASSERT_EQ(events.ranks.size(), 1u);
+  EXPECT_THAT(events.ranks[0].ranks, ElementsAre(9));
+  ASSERT_EQ(events.common.malformed.size(), 3u);
+  EXPECT_EQ(events.common.malformed[0].status.message(),
+            "SessionRanks.ranks has 0, must be in [1, 9]");
+  EXPECT_EQ(events.common.malformed[2].status.message(),
+            "SessionRanks.ranks has 66 entries, at most 65");
+}
+
 TEST(SessionCodecTest, TextsOfPeersAreCut) {
   v1::DraftEvent event;
   event.add_policy_notes()->set_note(std::string(300, 'x'));

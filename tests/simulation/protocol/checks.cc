@@ -282,6 +282,21 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
   }
 }
 
+void Checks::OnRanks(const SessionOnWorker& session,
+                     const wire::SessionRanks& said) {
+  // Of an earlier opening, which ended meanwhile: the coordinator drops them.
+  if (said.epoch < session.epoch) return;
+  const RequestState& request = *session.request;
+  const bool wrong = std::any_of(said.ranks.begin(), said.ranks.end(),
+                                 [](int rank) { return rank != 1; });
+  if (said.epoch != session.epoch || said.ranks.empty() || request.is_ratio() ||
+      (session.perfect && wrong)) {
+    Fail("the draft of epoch ", session.epoch, " of request ", request.index,
+         " tells ", said.ranks.size(), " ranks of epoch ", said.epoch,
+         wrong ? ", and was wrong" : "");
+  }
+}
+
 void Checks::OnTail(SessionOnWorker& session, const speculation::Tail& tail) {
   RequestState& request = *session.request;
   const int index = request.index;

@@ -18,13 +18,15 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "coordinator/request.h"
+#include "coordinator/dispatch/request.h"
 #include "model/language_model.h"
 #include "speculation/pipeline.h"
 #include "tests/simulation/protocol/expected.h"
 #include "tests/simulation/protocol/schedule.h"
 #include "tests/simulation/protocol/simulated_model.h"
 #include "tests/simulation/protocol/table_sampler.h"
+#include "tests/simulation/protocol/tree_writer.h"
+#include "wire/session_events.h"
 
 namespace nacre::protocol {
 
@@ -108,6 +110,7 @@ struct SessionOnWorker {
   // The last that the dispatcher got of it.
   speculation::Verdict last_verdict;
   speculation::Tail last_tail;
+  absl::optional<TreeWriter> tree;  // draft: it tells its chain as a tree
   // Draft: the last position it fed, whether it drew a token behind it, and if
   // not, that position, in its next step.
   int last_fed = -1;
@@ -157,6 +160,7 @@ class Checks {
   // Messages that leave a worker.
   void OnVerdict(SessionOnWorker& session, const speculation::Verdict& verdict);
   void OnTail(SessionOnWorker& session, const speculation::Tail& tail);
+  void OnRanks(const SessionOnWorker& session, const wire::SessionRanks& said);
   // A verdict of the request's target that reaches the coordinator.
   void OnDelivered(const SessionOnWorker& session,
                    const speculation::Verdict& verdict);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/types/optional.h"
-#include "coordinator/request.h"
+#include "coordinator/dispatch/request.h"
 #include "tests/simulation/protocol/simulated_model.h"
 #include "tokenizer/tokenizer.h"
 

@@ -9,30 +9,29 @@
 # ------------------------------------------------------------ the target's state
 nacre_mutant(tail_of_old_epoch speculation/target_session.cc
   [[tail.epoch < options_.epoch]] [[false]])
-nacre_mutant(stale_tail speculation/target_session.cc
-  [[tail.base_length < mismatch_length_]] [[false]])
-nacre_mutant(stale_tail_by_one speculation/target_session.cc
-  [[tail.base_length < mismatch_length_]]
-  [[tail.base_length + 1 < mismatch_length_]])
-nacre_mutant_statement(rejected_tail_kept speculation/target_session.cc
-  [[  tail_.clear();
-  stop_ = StopMark::kNone;
-  state_ = State::kMismatch;
-  mismatch_length_ = draft_position_;]]
-  [[  stop_ = StopMark::kNone;
-  state_ = State::kMismatch;
-  mismatch_length_ = draft_position_;]])
-nacre_mutant_statement(old_drafts_tail_kept speculation/target_session.cc
-  [[  tail_.clear();
-  stop_ = StopMark::kNone;
-  state_ = State::kMismatch;
-  newest_ = MessageOrder();]]
-  [[  stop_ = StopMark::kNone;
-  state_ = State::kMismatch;
-  newest_ = MessageOrder();]])
-nacre_mutant(committed_tail_kept_by_one speculation/target_session.cc
-  [[tail_.erase(tail_.begin(), tail_.begin() + known)]]
-  [[tail_.erase(tail_.begin(), tail_.begin() + std::max(0, known - 1))]])
+nacre_mutant_statement(stale_tail speculation/draft_buffer.cc
+  [[  if (next > base && !tree_.Find(number_).has_value()) return Outcome::kStale;]]
+  [[  if (next > base && !tree_.Find(number_).has_value()) {
+    Tail fresh = tail;
+    fresh.base_length = fresh.first_position = tree_.length();
+    return AddChain(fresh, text);
+  }]])
+nacre_mutant_statement(stale_tail_by_one speculation/draft_buffer.cc
+  [[  if (next > base && !tree_.Find(number_).has_value()) return Outcome::kStale;]]
+  [[  if (next > base && !tree_.Find(number_).has_value()) {
+    if (next > base + 1) return Outcome::kStale;
+    Tail fresh = tail;
+    fresh.base_length = fresh.first_position = tree_.length();
+    return AddChain(fresh, text);
+  }]])
+nacre_mutant(rejected_tail_kept speculation/token_tree.cc
+  [[walked == count ? root : kDropped]] [[root]])
+nacre_mutant_statement(old_drafts_tail_kept speculation/draft_buffer.cc
+  [[  tree_.Clear();
+  best_path_.clear();]] [[]])
+nacre_mutant(committed_tail_kept_by_one speculation/token_tree.cc
+  [[walked == count ? root : kDropped]]
+  [[walked == count ? nodes_[root].parent : kDropped]])
 nacre_mutant(window_beyond_max_tokens speculation/target_session.cc
   [[remaining() - 1]] [[remaining()]])
 nacre_mutant(one_token_too_many speculation/target_session.cc
@@ -41,6 +40,21 @@ nacre_mutant_statement(tokens_behind_the_end speculation/target_session.cc
   [[if (finished()) break;]] [[]])
 nacre_mutant(last_row_not_compared speculation/target_session.cc
   [[finished() && !has_row ? count - 1 : count]] [[count - 1]])
+
+# ------------------------------------------------------------- the target's tree
+nacre_mutant_statement(stale_child speculation/token_tree.cc
+  [[  if (!parent.has_value()) return Outcome::kStale;
+  if (parent->index.has_value()) return AddBelow(*parent->index, proposal);]]
+  [[  if (!parent.has_value()) return AddBelow(kRoot, proposal);
+  if (parent->index.has_value()) return AddBelow(*parent->index, proposal);]])
+nacre_mutant(forward_parent speculation/draft_buffer.cc
+  [=[proposal.parent = tail.parents[i]]=]
+  [[proposal.parent = tail.parents[i] == 0 ? 0 : tail.parents[i] + 1]])
+nacre_mutant(duplicate_sibling speculation/token_tree.cc
+  [[Child(parent, proposal.token_id)]] [[absl::nullopt]])
+nacre_mutant(wrong_root speculation/token_tree.cc
+  [[Place{absl::nullopt, proposal.base_length}]]
+  [[Place{absl::nullopt, length_}]])
 
 # ----------------------------------------------------------- the target's engine
 nacre_mutant(target_kv_too_long target_worker/engine_verify.cc
@@ -59,12 +73,12 @@ nacre_mutant_statement(target_history_keeps_tail target_worker/engine_verify.cc
   [[session.history.Truncate(verdict.base_length);]] [[]])
 
 # --------------------------------------------------------------- both engines
-nacre_mutant_statement(close_forgotten worker/session_engine.cc
+nacre_mutant_statement(close_forgotten worker/engine/session_engine.cc
   [[EventsOf(session.stream).closed.push_back(session.id);
   Close(session);]] [[]])
-nacre_mutant_statement(lost_stream_kept worker/session_engine.cc
+nacre_mutant_statement(lost_stream_kept worker/engine/session_engine.cc
   [[if (session->stream != stream || session->closing) continue;]] [[continue;]])
-nacre_mutant_statement(cached_tokens_not_told worker/session_engine.cc
+nacre_mutant_statement(cached_tokens_not_told worker/engine/session_engine.cc
   [[EventsOf(session.stream).cached.push_back({session.id, taken});]] [[]])
 
 # ------------------------------------------------------------- the draft's state
@@ -107,21 +121,21 @@ nacre_mutant(tail_of_old_draft_relayed speculation/session_schedule.cc
 nacre_mutant(commit_by_one speculation/session_schedule.cc
   [[commit->first_position = verdict.base_length]]
   [[commit->first_position = verdict.base_length + 1]])
-nacre_mutant_statement(coordinator_forgets_close coordinator/dispatcher_requests.cc
-  [[worker->client->Close(session_id);]] [[]])
+nacre_mutant_statement(coordinator_forgets_close coordinator/dispatch/pairing.cc
+  [[link(worker_id)->Close(session_id);]] [[]])
 
-nacre_mutant_statement(drain_reserves_no_room coordinator/dispatcher_failover.cc
-  [[TakeTarget(session, target_id);  // the next one finds less room
+nacre_mutant_statement(drain_reserves_no_room coordinator/dispatch/relocator.cc
+  [[pairing_.TakeTarget(session, target_id);
         moved.push_back(&session);]]
-  [[held_.insert(session_id);]])
-nacre_mutant(earlier_openings_verdict_taken coordinator/dispatcher_events.cc
+  [[state_.failover.Hold(session_id, &session.failover, "", state_.now_ns());]])
+nacre_mutant(earlier_openings_verdict_taken coordinator/dispatch/event_router.cc
   [[IsOfEarlierOpening(event.session_id, target_id)]] [[false]])
-nacre_mutant(full_target_is_no_target coordinator/dispatcher_failover.cc
-  [[(absl::IsInternal(status) && HasSoundTarget(session))]]
-  [[(absl::IsInternal(status) && EqualTarget(session, {}) != 0)]])
-nacre_mutant(requests_do_not_wait_for_targets coordinator/placer.cc
+nacre_mutant(full_target_is_no_target coordinator/dispatch/failover.cc
+  [[(absl::IsInternal(status) && HasSoundTarget(*record))]]
+  [[(absl::IsInternal(status) && EqualTarget(*record, {}) != 0)]])
+nacre_mutant(requests_do_not_wait_for_targets coordinator/dispatch/placer.cc
   [[MayComeBack(request, now_ns) ? absl::OkStatus() : status]] [[status]])
-nacre_mutant(any_kind_of_target_will_do coordinator/placer.cc
+nacre_mutant(any_kind_of_target_will_do coordinator/dispatch/placer.cc
   [[wanted.empty() || wanted == numerics_id]] [[true]])
 
 # ------------------------------------------------------------- the ratio test
@@ -143,9 +157,9 @@ nacre_mutant(another_rows_distribution speculation/target_session.cc
   [[Drafted{step_rows_[row], &step_distributions_[row]}]]
   [[Drafted{step_rows_[row], &step_distributions_[0]}]])
 nacre_mutant(another_tails_token_judged speculation/target_session.cc
-  [[tail_size() <= window || SharedWithStep() < window]]
-  [[tail_size() <= window]])
-nacre_mutant(malformed_distribution_taken speculation/target_session.cc
+  [[buffer_.depth() <= window || SharedWithStep() < window]]
+  [[buffer_.depth() <= window]])
+nacre_mutant(malformed_distribution_taken speculation/draft_buffer.cc
   [[!IsValid(tail.distributions[i], tail.token_ids[i])]] [[false]])
 nacre_mutant(last_row_by_one target_worker/engine_verify.cc
   [[session.schedule.committed_length() + row]]
@@ -169,16 +183,18 @@ nacre_mutant(prefix_without_its_beginning model/block_pool.cc
   [[block.parent = kRoot]])
 
 # ------------------------------------------------------------- silent workers
-nacre_mutant(half_open_connection_unnoticed coordinator/signs_of_life.cc
+nacre_mutant(half_open_connection_unnoticed coordinator/fleet/signs_of_life.cc
   [[std::min(std::max(attached_ns_, heartbeat_ns_), answer_ns_)]]
   [[std::max(std::max(attached_ns_, heartbeat_ns_), answer_ns_)]])
-nacre_mutant(silent_worker_kept coordinator/signs_of_life.cc
+nacre_mutant(silent_worker_kept coordinator/fleet/signs_of_life.cc
   [[now_ns - silent_since_ns() >= timeout_ns]] [[false]])
-nacre_mutant_statement(speaking_worker_lost coordinator/signs_of_life.cc
+nacre_mutant_statement(speaking_worker_lost coordinator/fleet/signs_of_life.cc
   [[heartbeat_ns_ = now_ns;]] [[]])
-nacre_mutant_statement(lost_targets_sessions_stay coordinator/dispatcher_workers.cc
-  [[Hold(session,
-           absl::StrCat("target worker ", worker->info.address, " was lost"));]]
+nacre_mutant_statement(lost_targets_sessions_stay coordinator/dispatch/relocator.cc
+  [[state_.failover.Hold(
+          session_id, &session.failover,
+          absl::StrCat("target worker ", worker.info.address, " was lost"),
+          state_.now_ns());]]
   [[]])
 
 # ------------------------------------------------------------------- the wire

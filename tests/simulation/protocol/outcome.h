@@ -14,6 +14,8 @@ struct Counts {
   int64_t events = 0;
   int64_t steps = 0;    // of targets
   int64_t drafted = 0;  // tokens
+  int64_t nodes = 0;    // that were made up beside drafted tokens
+  int64_t ranks = 0;    // that drafts told
   int64_t accepted = 0;
   int64_t completed = 0;
   int64_t cancelled = 0;

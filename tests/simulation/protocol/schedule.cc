@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/kv_ledger.h"
+#include "coordinator/fleet/kv_ledger.h"
 #include "tests/simulation/protocol/policies.h"
 
 namespace nacre::protocol {
@@ -219,6 +219,13 @@ void DrawReturns(Schedule* schedule) {
 
 std::string NumericsId(int numerics) {
   return absl::StrCat("numerics", numerics);
+}
+
+bool Schedule::GrowsTree(int request) const {
+  const RequestOptions& options = requests[static_cast<size_t>(request)];
+  return options.spec.verification == speculation::Verification::kExact &&
+         simulation::MixBits(seed * 64 + static_cast<uint64_t>(request)) % 3 ==
+             0;
 }
 
 Schedule RandomSchedule(uint64_t seed) {

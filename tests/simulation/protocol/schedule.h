@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/request.h"
-#include "coordinator/worker_info.h"
+#include "coordinator/dispatch/request.h"
+#include "coordinator/fleet/worker_info.h"
 #include "simulation/random.h"
-#include "worker/step_budget.h"
+#include "worker/engine/step_budget.h"
 
 namespace nacre::protocol {
 
@@ -90,6 +90,10 @@ struct Schedule {
   std::vector<WorkerOptions> workers;
   std::vector<RequestOptions> requests;
   std::vector<Fault> faults;
+
+  // Whether the drafts of a request tell their chains as trees. Not under the
+  // ratio test.
+  bool GrowsTree(int request) const;
 };
 
 Schedule RandomSchedule(uint64_t seed);

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "coordinator/request.h"
+#include "coordinator/dispatch/request.h"
 #include "model/sampler.h"
 #include "tests/simulation/protocol/simulated_model.h"
 

@@ -45,6 +45,8 @@ void Counts::Add(const Counts& other) {
   hidden += other.hidden;
   by_ratio += other.by_ratio;
   holds += other.holds;
+  nodes += other.nodes;
+  ranks += other.ranks;
 }
 
 std::string Describe(const Counts& counts) {
@@ -62,7 +64,8 @@ std::string Describe(const Counts& counts) {
       " messages came too late for that; ", counts.cached,
       " prompt tokens cached, ", counts.policy_stops,
       " chunks ended by policies, ", counts.hidden, " hidden states, ",
-      counts.by_ratio, " completed by the ratio test, ", counts.holds,
+      counts.by_ratio, " completed by the ratio test, ", counts.nodes,
+      " nodes beside chains, ", counts.ranks, " ranks, ", counts.holds,
       " last rows held");
 }
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/signs_of_life.h"
+#include "coordinator/fleet/signs_of_life.h"
 #include "simulation/world.h"
 #include "tests/simulation/protocol/checks.h"
 #include "tests/simulation/protocol/outcome.h"
@@ -131,6 +131,8 @@ class World final : public simulation::World {
                  const wire::TargetCommands& commands) override;
   void OnArrived(Connection& connection,
                  const wire::DraftCommands& commands) override;
+  // Where the session's draft grows a tree.
+  void GrowTree(SessionOnWorker& session, speculation::Tail* tail);
   void OnSaid(Connection& connection, wire::TargetEvents* events) override;
   void OnSaid(Connection& connection, wire::DraftEvents* events) override;
   std::shared_ptr<const void> NoteOf(Connection& connection,

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "coordinator/kv_ledger.h"
+#include "coordinator/fleet/kv_ledger.h"
 #include "tests/simulation/protocol/world.h"
 
 namespace nacre::protocol {

@@ -333,6 +333,14 @@ void World::Tamper(wire::DraftEvents* events, Connection& connection) {
         random_.Percent(70)) {
       tail.distributions.resize(tail.token_ids.size(), Even());
     }
+    if (tail.is_tree()) {
+      tail.parents.resize(tail.token_ids.size());
+      tail.scores.resize(tail.token_ids.size());
+      for (int32_t& parent : tail.parents) {
+        if (random_.Percent(30)) parent = random_.Below(2 * tail.first_node);
+      }
+      if (random_.Percent(10)) tail.first_node = 1 + random_.Below(100);
+    }
     tail.stop = static_cast<speculation::StopMark>(random_.Below(4));
   }
 }

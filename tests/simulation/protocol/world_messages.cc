@@ -51,6 +51,11 @@ void World::OnOpening(Connection& connection,
   session.table = &LogitTable::Draft(schedule_.table, kind);
   session.request->perfect_drafts &= session.perfect;
   ++session.request->num_drafts;
+  if (schedule_.GrowsTree(session.request->index)) {
+    session.tree.emplace(simulation::MixBits(schedule_.seed) +
+                             opening.session_id * 64 + opening.epoch,
+                         session.perfect || session.request->oracle_knows);
+  }
   checks_.OnOpened(session, token_ids);
 }
 
@@ -136,9 +141,24 @@ void World::OnSaid(Connection& connection, wire::TargetEvents* events) {
   ++worker.events_sent;
 }
 
+void World::GrowTree(SessionOnWorker& session, speculation::Tail* tail) {
+  if (!session.tree.has_value() || tail->token_ids.empty() ||
+      checks_.failed()) {
+    return;
+  }
+  std::vector<std::pair<uint64_t, int32_t>> made;
+  session.tree->Write(session.sequence->hash(tail->first_position), tail,
+                      &made);
+  for (const auto& [prefix, token_id] : made) {
+    session.request->drafted.insert(
+        DraftedKey(prefix, token_id, session.epoch));
+  }
+  counts_.nodes += static_cast<int64_t>(made.size());
+}
+
 void World::OnSaid(Connection& connection, wire::DraftEvents* events) {
   Worker& worker = WorkerOf(ProcessOf(connection));
-  for (const auto& [session_id, tail] : events->tails) {
+  for (auto& [session_id, tail] : events->tails) {
     SessionOnWorker* session = Find(connection, session_id);
     if (session == nullptr) {
       checks_.Fail("a tail of an unknown session ", session_id);
@@ -154,6 +174,16 @@ void World::OnSaid(Connection& connection, wire::DraftEvents* events) {
                                 ? 1
                                 : 0;
     checks_.OnTail(*session, tail);
+    GrowTree(*session, &tail);
+  }
+  for (const wire::SessionRanks& ranks : events->ranks) {
+    const SessionOnWorker* session = Find(connection, ranks.session_id);
+    if (session == nullptr) {
+      checks_.Fail("ranks of an unknown session ", ranks.session_id);
+      return;
+    }
+    checks_.OnRanks(*session, ranks);
+    counts_.ranks += static_cast<int64_t>(ranks.ranks.size());
   }
   worker.failures_sent += static_cast<int64_t>(events->common.failures.size());
   ++worker.events_sent;
