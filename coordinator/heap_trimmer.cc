@@ -4,7 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -26,23 +30,27 @@ int64_t UnusedBytes() {
 
 }  // namespace
 
+absl::optional<std::string> TunablesWithoutThreadCaches(const char* now) {
+  const std::string before = now == nullptr ? "" : now;
+  constexpr char kName[] = "glibc.malloc.tcache_count";
+  if (absl::StrContains(before, kName)) return absl::nullopt;
+  return absl::StrCat(before, before.empty() ? "" : ":", kName, "=0");
+}
+
+void RestartWithoutThreadCaches(char** argv) {
+  const auto tunables =
+      TunablesWithoutThreadCaches(std::getenv("GLIBC_TUNABLES"));
+  if (!tunables.has_value()) return;
+  setenv("GLIBC_TUNABLES", tunables->c_str(), /*overwrite=*/1);
+  execv("/proc/self/exe", argv);
+}
+
 void LimitHeap() {
   // glibc would raise the first limit up to 32 MiB with the first large piece,
   // and hold 16 arenas on two cores.
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   mallopt(M_TRIM_THRESHOLD, 1 << 20);
   mallopt(M_ARENA_MAX, 4);
-}
-
-void HeapTrimmer::Start() {
-  thread_ = std::thread([this] {
-    while (!stop_.WaitForNotificationWithTimeout(options_.period)) Look();
-  });
-}
-
-void HeapTrimmer::Stop() {
-  if (!stop_.HasBeenNotified()) stop_.Notify();
-  if (thread_.joinable()) thread_.join();
 }
 
 bool HeapTrimmer::Look() {

@@ -8,13 +8,24 @@
 #define COORDINATOR_HEAP_TRIMMER_H_
 
 #include <cstdint>
-#include <thread>
+#include <string>
 
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "common/periodic_thread.h"
 
 namespace nacre::coordinator {
+
+// What GLIBC_TUNABLES has to be so that threads cache no freed pieces, if it
+// does not say how many already. `now`: its value, null if there is none. Such
+// pieces count as used: a few KiB of each size in each thread keep the pages
+// that they lie in, for good.
+absl::optional<std::string> TunablesWithoutThreadCaches(const char* now);
+
+// Sees to that. A running program cannot change it, so the first time this one
+// is started again, with the same arguments and process id. First of all in
+// main(). Where it cannot be (no /proc), all goes on as before.
+void RestartWithoutThreadCaches(char** argv);
 
 // Has malloc keep few arenas and little of large pieces. Before other threads.
 void LimitHeap();
@@ -32,12 +43,11 @@ class HeapTrimmer {
   };
 
   explicit HeapTrimmer(Options options) : options_(options) {}
-  ~HeapTrimmer() { Stop(); }
-  HeapTrimmer(const HeapTrimmer&) = delete;
-  HeapTrimmer& operator=(const HeapTrimmer&) = delete;
 
-  void Start();
-  void Stop();
+  void Start() {
+    thread_.Start(options_.period, [this] { Look(); });
+  }
+  void Stop() { thread_.Stop(); }
 
   // What it does each time: whether it trimmed. Not beside its thread.
   bool Look();
@@ -46,8 +56,7 @@ class HeapTrimmer {
   const Options options_;
   // Of what is unused, since it was trimmed last.
   absl::optional<int64_t> least_unused_;
-  absl::Notification stop_;
-  std::thread thread_;
+  PeriodicThread thread_;
 };
 
 }  // namespace nacre::coordinator

@@ -12,8 +12,8 @@
 #include "absl/time/time.h"
 #include "common/flag_set.h"
 #include "common/rpc/server.h"
-#include "coordinator/dispatcher.h"
-#include "coordinator/inference_service.h"
+#include "coordinator/api/inference_service.h"
+#include "coordinator/dispatch/dispatcher.h"
 
 namespace nacre::coordinator {
 

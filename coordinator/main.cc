@@ -7,7 +7,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -23,18 +22,18 @@
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/signals.h"
 #include "common/status_macros.h"
-#include "coordinator/admin_service.h"
-#include "coordinator/dispatcher.h"
-#include "coordinator/health.h"
+#include "coordinator/api/admin_service.h"
+#include "coordinator/api/health.h"
+#include "coordinator/api/inference_service.h"
+#include "coordinator/api/registry_service.h"
+#include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/dispatch/tick_thread.h"
 #include "coordinator/heap_trimmer.h"
-#include "coordinator/inference_service.h"
 #include "coordinator/limit_flags.h"
-#include "coordinator/observability.h"
-#include "coordinator/registry_service.h"
+#include "coordinator/observe/observability.h"
 #include "coordinator/security_flags.h"
 #include "coordinator/servers.h"
-#include "coordinator/tick_thread.h"
-#include "telemetry/build_info.h"
+#include "telemetry/program.h"
 #include "telemetry/trace_settings.h"
 #include "tokenizer/tokenizer.h"
 
@@ -108,6 +107,57 @@ absl::StatusOr<Observability::Options> ObservabilityOptions(
   return options;
 }
 
+struct Services {
+  InferenceService* inference;
+  RegistryService* registry;
+  AdminService* admin;
+};
+
+absl::StatusOr<std::unique_ptr<CoordinatorServers>> StartServers(
+    const Flags& flags, const CoordinatorSecurity& security,
+    const Limits& limits, std::shared_ptr<rpc::Connections> connections,
+    const Services& services) {
+  rpc::RpcServer::Options clients{flags.clients.listen,
+                                  flags.clients.address_file, security.clients};
+  limits.ApplyTo(&clients);
+  clients.connections = std::move(connections);
+  clients.max_connections =
+      std::clamp(rpc::RaiseFileLimit() / 2, 1, clients.max_connections);
+  rpc::RpcServer::Options workers{
+      flags.workers.listen, flags.workers.address_file, security.peers.server,
+      rpc::kMaxMessageBytes, kMaxPeerConnections};
+  rpc::RpcServer::Options operators{
+      flags.operators.listen, flags.operators.address_file,
+      security.peers.server, kMaxAdminRequestBytes, kMaxPeerConnections};
+  for (rpc::RpcServer::Options* peers : {&workers, &operators}) {
+    peers->max_streams_per_connection = kMaxPeerStreams;
+    peers->max_memory_bytes = kMaxPeerMemory;
+  }
+  return CoordinatorServers::Start({{clients, services.inference},
+                                    {workers, services.registry},
+                                    {operators, services.admin}});
+}
+
+Health::Options HealthOptions(const Limits& limits, TickThread* ticks,
+                              CoordinatorServers* servers) {
+  Health::Options options;
+  options.ticks = ticks;
+  options.set_serving = [servers](const std::string& service, bool serving) {
+    servers->SetServing(service, serving);
+  };
+  if (limits.hold_without_target) {
+    options.hold_ns = limits.queue_timeout_ns;
+  }
+  return options;
+}
+
+void DrainRequests(Dispatcher* dispatcher, absl::Duration timeout) {
+  spdlog::info("draining {} requests", dispatcher->sessions().size());
+  if (dispatcher->Drain(timeout)) return;
+  spdlog::warn("{} requests cut off", dispatcher->sessions().size());
+  dispatcher->EndAll();
+}
+
 absl::Status Run(const Flags& flags) {
   NACRE_ASSIGN_OR_RETURN(const LogOptions log_options, flags.log.Parse());
   const Logging logging("coordinator", log_options);
@@ -147,37 +197,11 @@ absl::Status Run(const Flags& flags) {
       &dispatcher, tokenizer.get(), observability.observer(),
       std::move(inference_limits), security.authenticator.get());
   AdminService admin(&dispatcher, &registry, security.authenticator.get());
-  rpc::RpcServer::Options clients{flags.clients.listen,
-                                  flags.clients.address_file, security.clients};
-  limits.ApplyTo(&clients);
-  clients.connections = connections;
-  clients.max_connections =
-      std::clamp(rpc::RaiseFileLimit() / 2, 1, clients.max_connections);
-  rpc::RpcServer::Options workers{
-      flags.workers.listen, flags.workers.address_file, security.peers.server,
-      rpc::kMaxMessageBytes, kMaxPeerConnections};
-  rpc::RpcServer::Options operators{
-      flags.operators.listen, flags.operators.address_file,
-      security.peers.server, kMaxAdminRequestBytes, kMaxPeerConnections};
-  for (rpc::RpcServer::Options* peers : {&workers, &operators}) {
-    peers->max_streams_per_connection = kMaxPeerStreams;
-    peers->max_memory_bytes = kMaxPeerMemory;
-  }
-  NACRE_ASSIGN_OR_RETURN(
-      const std::unique_ptr<CoordinatorServers> servers,
-      CoordinatorServers::Start(
-          {{clients, &inference}, {workers, &registry}, {operators, &admin}}));
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorServers> servers,
+                         StartServers(flags, security, limits, connections,
+                                      {&inference, &registry, &admin}));
   observability.SetServer(servers->inference().address());
-  Health::Options health_options;
-  health_options.ticks = &ticks;
-  health_options.set_serving = [&servers](const std::string& service,
-                                          bool serving) {
-    servers->SetServing(service, serving);
-  };
-  if (limits.hold_without_target) {
-    health_options.hold_ns = limits.queue_timeout_ns;
-  }
-  Health health(std::move(health_options));
+  Health health(HealthOptions(limits, &ticks, servers.get()));
   NACRE_RETURN_IF_ERROR(
       observability.Start(&registry, [&health] { return health.state(); }));
   ticks.Start([&dispatcher, &registry, &inference, &health] {
@@ -196,11 +220,7 @@ absl::Status Run(const Flags& flags) {
   trimmer.Start();
   rpc::WaitForTerminationSignal();
   health.Drain();
-  spdlog::info("draining {} requests", dispatcher.sessions().size());
-  if (!dispatcher.Drain(flags.drain_timeout)) {
-    spdlog::warn("{} requests cut off", dispatcher.sessions().size());
-    dispatcher.EndAll();
-  }
+  DrainRequests(&dispatcher, flags.drain_timeout);
   registry.Shutdown();
   servers->Shutdown(absl::Seconds(1));
   ticks.Stop();
@@ -212,26 +232,13 @@ absl::Status Run(const Flags& flags) {
 }  // namespace nacre::coordinator
 
 int main(int argc, char** argv) {
+  nacre::coordinator::RestartWithoutThreadCaches(argv);
   nacre::coordinator::LimitHeap();
   nacre::DisableMutexChecks();
   nacre::rpc::BlockTerminationSignals();
-  nacre::coordinator::Flags flags;
-  nacre::FlagSet flag_set("nacre-coordinator",
-                          "Public API, tokenizer and speculation schedule of "
-                          "Nacre; clients, workers and operators call it.");
-  flags.Register(&flag_set);
-  absl::Status status = flag_set.Parse({argv + 1, argv + argc});
-  if (status.ok() && flag_set.help_requested()) {
-    std::fputs(flag_set.Help().c_str(), stdout);
-    return 0;
-  }
-  if (status.ok() && flag_set.version_requested()) {
-    std::puts(nacre::telemetry::VersionText("nacre-coordinator").c_str());
-    return 0;
-  }
-  if (status.ok()) status = nacre::coordinator::Run(flags);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "nacre-coordinator: %s\n",
-               std::string(status.message()).c_str());
-  return 1;
+  return nacre::telemetry::RunProgram(
+      argc, argv, "nacre-coordinator",
+      "Public API, tokenizer and speculation schedule of "
+      "Nacre; clients, workers and operators call it.",
+      nacre::coordinator::Run);
 }

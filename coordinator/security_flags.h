@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/flag_set.h"
 #include "common/rpc/security.h"
-#include "coordinator/authenticator.h"
+#include "coordinator/api/authenticator.h"
 
 namespace nacre::coordinator {
 

@@ -2,7 +2,7 @@
 
 #include "absl/memory/memory.h"
 #include "common/status_macros.h"
-#include "coordinator/registry_service.h"
+#include "coordinator/api/registry_service.h"
 
 namespace nacre::coordinator {
 

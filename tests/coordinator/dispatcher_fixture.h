@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/dispatcher.h"
+#include "coordinator/dispatch/dispatcher.h"
 #include "tests/coordinator/byte_tokenizer.h"
 #include "tests/coordinator/recording_client.h"
 #include "tests/coordinator/recording_observer.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/dispatcher.h"
+#include "coordinator/dispatch/dispatcher.h"
 #include "tests/coordinator/dispatcher_fixture.h"
 
 namespace nacre::coordinator {

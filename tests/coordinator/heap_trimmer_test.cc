@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,16 @@ namespace {
 constexpr int64_t kMiB = 1 << 20;
 
 int64_t Resident() { return integration::ResidentBytes(getpid()); }
+
+TEST(HeapTrimmerTest, ThreadCachesAreOffUnlessTheUserSaysHowManyPieces) {
+  EXPECT_EQ(TunablesWithoutThreadCaches(nullptr),
+            "glibc.malloc.tcache_count=0");
+  EXPECT_EQ(TunablesWithoutThreadCaches(""), "glibc.malloc.tcache_count=0");
+  EXPECT_EQ(TunablesWithoutThreadCaches("glibc.malloc.arena_max=2"),
+            "glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0");
+  EXPECT_EQ(TunablesWithoutThreadCaches("glibc.malloc.tcache_count=7"),
+            absl::nullopt);
+}
 
 TEST(HeapTrimmerTest, WhatIsFreeBelowWhatIsNotGoesBack) {
   if (nacre::testing::kIsSanitized) GTEST_SKIP() << "another malloc";
@@ -35,6 +46,29 @@ TEST(HeapTrimmerTest, WhatIsFreeBelowWhatIsNotGoesBack) {
   EXPECT_TRUE(trimmer.Look());
   EXPECT_LT(Resident(), before + 8 * kMiB);
   EXPECT_FALSE(trimmer.Look());
+}
+
+// What cannot go back at first, since it lies between pieces in use, may be in
+// use later: what is free then is new.
+TEST(HeapTrimmerTest, WhatWasUnusedAndThenUsedHidesNothing) {
+  if (nacre::testing::kIsSanitized) GTEST_SKIP() << "another malloc";
+  LimitHeap();
+  std::vector<std::unique_ptr<std::string>> pieces(64'000);
+  const auto fill = [&pieces](size_t first, size_t step) {
+    for (size_t i = first; i < pieces.size(); i += step) {
+      pieces[i] = std::make_unique<std::string>(1000, 'x');
+    }
+  };
+  fill(0, 1);
+  for (size_t i = 0; i < pieces.size(); i += 2) pieces[i].reset();
+  HeapTrimmer trimmer({.growth_bytes = 8 * kMiB});
+  EXPECT_TRUE(trimmer.Look());
+  fill(0, 2);
+  EXPECT_FALSE(trimmer.Look());
+  const int64_t before = Resident();
+  for (size_t i = 0; i < 20'000; ++i) pieces[i].reset();
+  EXPECT_TRUE(trimmer.Look());
+  EXPECT_LT(Resident(), before - 8 * kMiB);
 }
 
 TEST(HeapTrimmerTest, ABurstBeforeTheFirstLookGoesBack) {

@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/dispatcher.h"
-#include "coordinator/worker_link.h"
+#include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/dispatch/worker_link.h"
 
 namespace nacre::coordinator {
 

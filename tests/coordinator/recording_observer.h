@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/observer.h"
+#include "coordinator/dispatch/observer.h"
 
 namespace nacre::coordinator {
 

@@ -10,7 +10,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/types/optional.h"
-#include "coordinator/request.h"
+#include "coordinator/dispatch/request.h"
 
 namespace nacre::coordinator {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/answer.h"
-#include "coordinator/session.h"
+#include "coordinator/dispatch/answer.h"
+#include "coordinator/dispatch/session.h"
 #include "tests/coordinator/byte_tokenizer.h"
 #include "tests/coordinator/recording_observer.h"
 #include "tests/coordinator/recording_sink.h"

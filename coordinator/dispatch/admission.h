@@ -1,0 +1,88 @@
+// Which requests start, and which wait. At most max_running requests run at
+// once, and none without room. The others queue, first come first served.
+//
+// A request that fits may pass one before it that does not (a small one, where
+// only a large one's room is missing), but each is passed at most kMaxPasses
+// times: then nothing starts before it where it could run. Since running
+// requests end, it gets its room. So a large request is never passed forever,
+// and the workers do not stand idle for it either.
+//
+// Requests of one class find room, or keep targets free, alike: only the first
+// of each class is looked at. So what a free place costs grows with the number
+// of classes in the queue, not with its length.
+//
+// Pure: no I/O, no clock, no threads.
+
+#ifndef COORDINATOR_DISPATCH_ADMISSION_H_
+#define COORDINATOR_DISPATCH_ADMISSION_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/types/optional.h"
+
+namespace nacre::coordinator {
+
+class Admission {
+ public:
+  static constexpr int kMaxPasses = 16;
+
+  explicit Admission(int max_running) : max_running_(max_running) {}
+
+  // `request_class`: of all requests for which has_room and keep_free of a Pop
+  // would say and do the same.
+  void Push(uint64_t id, std::string request_class);
+  // False if it does not wait.
+  bool Remove(uint64_t id);
+
+  // Takes the next request that may start, nullopt if none may: the caller
+  // starts it. `has_room` says whether a target has room for a request now.
+  // `keep_free` names one that was passed often enough: until Pop returns,
+  // has_room must leave out the targets that could take it.
+  absl::optional<uint64_t> Pop(absl::FunctionRef<bool(uint64_t id)> has_room,
+                               absl::FunctionRef<void(uint64_t id)> keep_free);
+  // A request that Pop gave has ended.
+  void OnEnded() { --running_; }
+
+  int running() const { return running_; }
+  int waiting() const { return static_cast<int>(queue_.size()); }
+  // In order: the first is next.
+  std::vector<uint64_t> queue() const;
+  absl::optional<uint64_t> first() const {
+    if (queue_.empty()) return absl::nullopt;
+    return queue_.begin()->second.id;
+  }
+
+ private:
+  // The places in the queue of the requests of one class, in order.
+  using Places = std::set<uint64_t>;
+  struct Entry {
+    uint64_t id = 0;
+    std::map<std::string, Places>::iterator of_class;
+  };
+  using Queue = std::map<uint64_t, Entry>;
+
+  void Erase(Queue::iterator entry);
+  // Whether kMaxPasses requests behind this place have started.
+  bool IsPassedOften(uint64_t place) const;
+
+  const int max_running_;
+  Queue queue_;  // by place, which only rises
+  absl::flat_hash_map<uint64_t, uint64_t> places_;  // by id
+  std::map<std::string, Places> classes_;           // none is empty
+  std::map<uint64_t, Queue::iterator> firsts_;      // of each class, by place
+  // The kMaxPasses greatest places from which a request has started. Whoever
+  // waits at a lesser place waited there already when that happened.
+  std::set<uint64_t> started_;
+  uint64_t next_place_ = 0;
+  int running_ = 0;
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_DISPATCH_ADMISSION_H_

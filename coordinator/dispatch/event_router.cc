@@ -1,0 +1,180 @@
+#include "coordinator/dispatch/event_router.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace nacre::coordinator {
+
+void EventRouter::OnEvents(uint64_t target_id,
+                           const Shared<wire::TargetEvents>& events) {
+  OnSpans(target_id, {events, &events->common});
+  OnPrompts(target_id, events->common);
+  OnVerdicts(target_id, events);
+  OnEnds(target_id, WorkerRole::kTarget, events->common);
+  relocator_.Settle();
+}
+
+void EventRouter::OnEvents(uint64_t draft_id,
+                           const Shared<wire::DraftEvents>& events) {
+  OnSpans(draft_id, {events, &events->common});
+  OnTails(draft_id, events);
+  OnNotes(draft_id, *events);
+  OnEnds(draft_id, WorkerRole::kDraft, events->common);
+  relocator_.Settle();
+}
+
+void EventRouter::OnTails(uint64_t draft_id,
+                          const Shared<wire::DraftEvents>& events) {
+  for (const auto& each : events->tails) {
+    const auto& [session_id, tail] = each;
+    Session* session = state_.FindOn(session_id, draft_id);
+    if (session == nullptr || !session->schedule().OnTail(tail)) continue;
+    pairing_.link(session->target_worker).target().RelayTail(session_id, tail);
+    state_.outbox.Later(session->answer(),
+                        [answer = session->answer().get(), events,
+                         &tail = each.tail] { answer->OnTail(tail); });
+  }
+}
+
+void EventRouter::ShowNote(uint64_t session_id, uint64_t draft_id,
+                           const std::string& note) {
+  Session* session = state_.FindOn(session_id, draft_id);
+  if (session == nullptr) return;
+  state_.outbox.Later(
+      session->answer(),
+      [answer = session->answer().get(), note] { answer->OnPolicyNote(note); });
+}
+
+void EventRouter::OnNotes(uint64_t draft_id, const wire::DraftEvents& events) {
+  for (const auto& [session_id, note] : events.policy_notes) {
+    ShowNote(session_id, draft_id, note);
+  }
+  for (const auto& [session_id, epoch, ranks] : events.ranks) {
+    Session* session = state_.FindOn(session_id, draft_id);
+    if (session == nullptr || !session->schedule().OnRanks(epoch, ranks)) {
+      continue;
+    }
+    speculation::RankHistogram& of_pair = state_.fleet.at(draft_id).ranks;
+    for (const int rank : ranks) of_pair.Add(rank);
+  }
+  for (const wire::SessionOpening& opening : events.common.opened) {
+    if (!opening.policy_note.empty()) {
+      ShowNote(opening.session_id, draft_id, opening.policy_note);
+    }
+  }
+}
+
+void EventRouter::OnVerdicts(uint64_t target_id,
+                             const Shared<wire::TargetEvents>& events) {
+  const int64_t now_ns = state_.now_ns();
+  for (const wire::SessionVerdict& event : events->verdicts) {
+    Session* session = state_.FindOn(event.session_id, target_id);
+    if (session == nullptr) continue;
+    // Its tokens may be others than those of the present opening (by the ratio
+    // test), or end where none of its verdicts begins.
+    if (IsOfEarlierOpening(event.session_id, target_id)) {
+      session->schedule().CountStale();
+      continue;
+    }
+    const absl::optional<speculation::Commit> commit =
+        session->ApplyVerdict(event.verdict);
+    if (!commit.has_value()) continue;
+    session->failover.OnProgress();
+    session->answer()->ExpectChunk();
+    state_.outbox.Later(session->answer(),
+                        [answer = session->answer().get(), events, &event,
+                         applied = session->Applied(event.verdict, now_ns)] {
+                          answer->Show(event.verdict, event.logprobs, applied);
+                        });
+    const uint64_t draft_id = session->draft_worker;
+    if (draft_id != 0) {
+      state_.fleet.at(draft_id).acceptance.Add(event.verdict.verified,
+                                               event.verdict.accepted);
+    }
+    if (session->Finishes(event.verdict)) {
+      desk_.Complete(*session);
+      continue;
+    }
+    if (draft_id != 0) {
+      pairing_.link(draft_id).draft().RelayCommit(event.session_id, *commit);
+    }
+    pairing_.PlanLater(*session);
+    desk_.Acknowledge(*session);
+  }
+}
+
+void EventRouter::OnSpans(uint64_t worker_id,
+                          const Shared<wire::SessionEvents>& events) {
+  FleetWorker& worker = state_.fleet.at(worker_id);
+  const WorkerRole role = worker.role;
+  const int64_t clock_offset_ns =
+      std::as_const(pairing_.link(worker_id))->clock_offset_ns();
+  for (const wire::Span& span : events->spans) {
+    worker.OnSpan(span);
+    Session* session = state_.FindOn(span.session_id, worker_id);
+    if (session == nullptr) continue;
+    session->OnSpan(role, span);
+    state_.outbox.Later(
+        session->answer(),
+        [answer = session->answer().get(), events, &span, role,
+         clock_offset_ns] { answer->OnSpan(role, span, clock_offset_ns); });
+  }
+}
+
+void EventRouter::OnPrompts(uint64_t target_id,
+                            const wire::SessionEvents& events) {
+  for (const auto& [session_id, tokens, note] : events.opened) {
+    Session* session = state_.FindOn(session_id, target_id);
+    if (session == nullptr) continue;
+    state_.outbox.Later(session->answer(),
+                        [answer = session->answer().get(), tokens = tokens] {
+                          answer->OnOpened(tokens);
+                        });
+  }
+  for (const auto& [session_id, tokens] : events.cached) {
+    Session* session = state_.FindOn(session_id, target_id);
+    if (session == nullptr) continue;
+    state_.outbox.Later(session->answer(),
+                        [answer = session->answer().get(), tokens = tokens] {
+                          answer->OnCached(tokens);
+                        });
+  }
+}
+
+void EventRouter::ReleaseRoom(uint64_t worker_id, uint64_t session_id) {
+  const auto role = state_.fleet.Release(worker_id, session_id);
+  if (role.has_value()) state_.OnRoom(*role);
+}
+
+void EventRouter::OnEnds(uint64_t worker_id, WorkerRole role,
+                         const wire::SessionEvents& events) {
+  for (const wire::Malformed& part : events.malformed) {
+    Session* session = state_.FindOn(part.session_id, worker_id);
+    if (session != nullptr) session->schedule().CountStale();
+  }
+  for (const uint64_t session_id : events.closed) {
+    ReleaseRoom(worker_id, session_id);
+  }
+  for (const wire::SessionFailure& failure : events.failures) {
+    OnFailure(worker_id, role, failure);
+  }
+}
+
+void EventRouter::OnFailure(uint64_t worker_id, WorkerRole role,
+                            const wire::SessionFailure& failure) {
+  const bool is_old = IsOfEarlierOpening(failure.session_id, worker_id);
+  ReleaseRoom(worker_id, failure.session_id);
+  Session* session = state_.FindOn(failure.session_id, worker_id);
+  if (session == nullptr || is_old) return;
+  if (role == WorkerRole::kTarget) {
+    relocator_.OnTargetFailure(*session, failure.status);
+    return;
+  }
+  // Drafts say themselves which opening it was.
+  if (failure.epoch == 0 || failure.epoch == session->schedule().epoch()) {
+    relocator_.OnDraftFailure(*session);
+  }
+}
+
+}  // namespace nacre::coordinator

@@ -1,0 +1,178 @@
+#include "coordinator/dispatch/placer.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/dispatch/policy_files.h"
+
+namespace nacre::coordinator {
+namespace {
+
+constexpr size_t kMostGone = 64;
+
+bool IsOfKind(const std::string& numerics_id, const RequestSpec& request) {
+  const std::string& wanted = Placer::KindOf(request);
+  return wanted.empty() || wanted == numerics_id;
+}
+
+bool IsReadyTarget(const FleetWorker& worker) {
+  return worker.info.role == WorkerRole::kTarget && worker.ready;
+}
+
+}  // namespace
+
+const std::string& Placer::KindOf(const RequestSpec& request) {
+  return request.numerics_id.empty() && request.call != nullptr
+             ? request.call->numerics_id
+             : request.numerics_id;
+}
+
+std::string Placer::ClassOf(const RequestSpec& request) {
+  // Where the first choice of a call runs binds the others as it starts.
+  const void* const call =
+      request.numerics_id.empty() ? request.call.get() : nullptr;
+  return absl::StrCat(TargetNeed(request), " ",
+                      absl::Hex(reinterpret_cast<uintptr_t>(call)), " ",
+                      request.numerics_id);
+}
+
+int64_t Placer::TargetNeed(const RequestSpec& request) {
+  return KvLedger::Need(static_cast<int64_t>(request.prompt_ids.size()) +
+                        request.max_tokens);
+}
+
+int64_t Placer::Need(const FleetWorker& worker, const RequestSpec& request) {
+  const int64_t need = TargetNeed(request);
+  // A draft may stop short of the target's length.
+  return worker.info.role == WorkerRole::kDraft
+             ? std::min(need, KvLedger::Need(worker.info.context_length))
+             : need;
+}
+
+void Placer::OnTargetAdded(const WorkerInfo& target) {
+  if (last_target_.has_value() &&
+      last_target_->fingerprint != target.fingerprint) {
+    gone_.clear();
+  }
+  last_target_ = target;
+}
+
+void Placer::OnTargetGone(const WorkerInfo& target, int64_t now_ns) {
+  const auto is_over = [&](const Gone& gone) {
+    return gone.until_ns <= now_ns ||
+           (gone.numerics_id == target.numerics_id &&
+            gone.kv_capacity_tokens == target.kv_capacity_tokens);
+  };
+  gone_.erase(std::remove_if(gone_.begin(), gone_.end(), is_over), gone_.end());
+  if (gone_.size() == kMostGone) gone_.erase(gone_.begin());
+  gone_.push_back({target.numerics_id, target.kv_capacity_tokens,
+                   After(now_ns, patience_ns_)});
+}
+
+bool Placer::CanTake(uint64_t worker_id, WorkerRole role,
+                     const RequestSpec& request,
+                     const WorkerIds& except) const {
+  const FleetWorker* const worker = fleet_.Find(worker_id);
+  if (worker == nullptr || except.contains(worker_id)) return false;
+  if (worker->role != role || !worker->ready) return false;
+  const bool suits = role == WorkerRole::kDraft
+                         ? CanRunPolicy(worker->info, request)
+                         : IsOfKind(worker->info.numerics_id, request);
+  return suits && fleet_.ledger().HasRoom(worker_id, Need(*worker, request));
+}
+
+uint64_t Placer::LeastLoaded(WorkerRole role, const RequestSpec& request,
+                             const WorkerIds& except) const {
+  uint64_t best = 0;
+  size_t best_load = 0;
+  for (const auto& [id, worker] : fleet_.workers()) {
+    if (worker.role != role ||
+        (best != 0 && worker.sessions.size() >= best_load) ||
+        !CanTake(id, role, request, except)) {
+      continue;
+    }
+    best = id;
+    best_load = worker.sessions.size();
+  }
+  return best;
+}
+
+uint64_t Placer::TargetFor(const RequestSpec& request,
+                           const WorkerIds& except) const {
+  const uint64_t least = LeastLoaded(WorkerRole::kTarget, request, except);
+  if (least == 0) return 0;
+  const size_t load = fleet_.Find(least)->sessions.size();
+  const auto may_take = [&](uint64_t id, int tokens) {
+    return CanTake(id, WorkerRole::kTarget, request, except) &&
+           fleet_.Find(id)->sessions.size() <=
+               load + PrefixHolders::ExtraSessions(tokens);
+  };
+  return holders_.Find(request.prefixes, may_take).value_or(least);
+}
+
+bool Placer::CouldTake(uint64_t worker_id, const FleetWorker& worker,
+                       const RequestSpec& request) const {
+  return worker.info.role == WorkerRole::kTarget &&
+         IsOfKind(worker.info.numerics_id, request) &&
+         fleet_.ledger().CouldHold(worker_id, TargetNeed(request));
+}
+
+absl::Status Placer::CheckReady(const RequestSpec& request) const {
+  bool is_ready = false;
+  int64_t largest = 0;
+  std::set<std::string> others;
+  for (const auto& [id, worker] : fleet_.workers()) {
+    if (!IsReadyTarget(worker)) continue;
+    if (CouldTake(id, worker, request)) return absl::OkStatus();
+    if (!IsOfKind(worker.info.numerics_id, request)) {
+      others.insert(worker.info.numerics_id);
+      continue;
+    }
+    is_ready = true;
+    largest = std::max(largest, fleet_.ledger().capacity_tokens(id));
+  }
+  if (is_ready) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a prompt of ", request.prompt_ids.size(), " tokens and max_tokens ",
+        request.max_tokens, " need KV for ", TargetNeed(request),
+        " tokens, the largest target has it for ", largest));
+  }
+  if (others.empty()) {
+    return absl::UnavailableError("no target worker is ready");
+  }
+  const std::string message = absl::StrCat(
+      "no target worker with numerics_id \"", KindOf(request),
+      "\" is ready; those that are ready have ", absl::StrJoin(others, ", "));
+  // Its client asked for that one, or other choices of its call run there.
+  return request.numerics_id.empty() ? absl::UnavailableError(message)
+                                     : absl::FailedPreconditionError(message);
+}
+
+absl::Status Placer::CheckServable(const RequestSpec& request,
+                                   int64_t now_ns) const {
+  if (last_target_.has_value() && !request.fingerprint.empty() &&
+      request.fingerprint != last_target_->fingerprint) {
+    return absl::UnavailableError(
+        "the served model changed while the request waited");
+  }
+  absl::Status status = CheckReady(request);
+  return MayComeBack(request, now_ns) ? absl::OkStatus() : status;
+}
+
+bool Placer::MayComeBack(const RequestSpec& request, int64_t now_ns) const {
+  bool is_ready = false;
+  for (const auto& [id, worker] : fleet_.workers()) {
+    if (CouldTake(id, worker, request)) return true;
+    is_ready = is_ready || IsReadyTarget(worker);
+  }
+  if (!is_ready) return last_target_.has_value();
+  const int64_t need = TargetNeed(request);
+  return std::any_of(gone_.begin(), gone_.end(), [&](const Gone& gone) {
+    return gone.until_ns > now_ns && IsOfKind(gone.numerics_id, request) &&
+           (gone.kv_capacity_tokens == 0 || need <= gone.kv_capacity_tokens);
+  });
+}
+
+}  // namespace nacre::coordinator

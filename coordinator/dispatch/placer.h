@@ -1,0 +1,85 @@
+// Which worker takes which request, now or later: of those that are there and
+// have room, and of the kind that the request may run on. It also remembers
+// what is not there: which worker had the beginning of a prompt, and which
+// targets have just left, since they may come back.
+//
+// Pure: no I/O, no clock, no threads.
+
+#ifndef COORDINATOR_DISPATCH_PLACER_H_
+#define COORDINATOR_DISPATCH_PLACER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/optional.h"
+#include "coordinator/dispatch/clock.h"
+#include "coordinator/dispatch/request.h"
+#include "coordinator/fleet/fleet.h"
+#include "coordinator/fleet/prompt_prefixes.h"
+#include "coordinator/fleet/worker_info.h"
+
+namespace nacre::coordinator {
+
+class Placer {
+ public:
+  // The fleet outlives it. A target that has left is waited for until
+  // `patience_ns` later.
+  Placer(const Fleet* fleet, int64_t patience_ns)
+      : fleet_(*fleet), patience_ns_(patience_ns) {}
+
+  // The numerics_id of the targets that the request may run on: those that its
+  // client asked for, or where the first choice of its call runs; empty: any.
+  static const std::string& KindOf(const RequestSpec& request);
+  // Equal for requests that find room on the same targets, whatever happens
+  // while they wait.
+  static std::string ClassOf(const RequestSpec& request);
+  // KV that the request takes on a target, and on the worker.
+  static int64_t TargetNeed(const RequestSpec& request);
+  static int64_t Need(const FleetWorker& worker, const RequestSpec& request);
+
+  void OnTargetAdded(const WorkerInfo& target);
+  void OnTargetGone(const WorkerInfo& target, int64_t now_ns);
+
+  // Of the ready workers with room for the request; 0 when there is none.
+  uint64_t LeastLoaded(WorkerRole role, const RequestSpec& request,
+                       const WorkerIds& except) const;
+  // The least loaded target, or, where that has not much less to do, the one
+  // that had the longest beginning of the prompt; 0 when none has room.
+  uint64_t TargetFor(const RequestSpec& request, const WorkerIds& except) const;
+  // It runs there.
+  void OnPlaced(const RequestSpec& request, uint64_t target_id) {
+    holders_.Note(request.prefixes, target_id);
+  }
+  // Whether the worker is a target that could take it, if it had nothing else.
+  bool CouldTake(uint64_t worker_id, const FleetWorker& worker,
+                 const RequestSpec& request) const;
+
+  // Why no target that is ready could ever take the request, if so.
+  absl::Status CheckReady(const RequestSpec& request) const;
+  // The same of those, too, that drain, hang or have just left; without any
+  // ready target, of the next one, of which nothing is known but its model.
+  absl::Status CheckServable(const RequestSpec& request, int64_t now_ns) const;
+
+ private:
+  struct Gone {
+    std::string numerics_id;
+    int64_t kv_capacity_tokens = 0;
+    int64_t until_ns = 0;
+  };
+
+  bool CanTake(uint64_t worker_id, WorkerRole role, const RequestSpec& request,
+               const WorkerIds& except) const;
+  bool MayComeBack(const RequestSpec& request, int64_t now_ns) const;
+
+  const Fleet& fleet_;
+  const int64_t patience_ns_;
+  PrefixHolders holders_;
+  absl::optional<WorkerInfo> last_target_;
+  std::vector<Gone> gone_;  // of the same model
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_DISPATCH_PLACER_H_

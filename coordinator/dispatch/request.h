@@ -1,0 +1,150 @@
+// A generation request after validation, and its answer: plain values between
+// the public API (inference_service) and the sessions.
+
+#ifndef COORDINATOR_DISPATCH_REQUEST_H_
+#define COORDINATOR_DISPATCH_REQUEST_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/optional.h"
+#include "common/sampling_params.h"
+#include "common/token_logprobs.h"
+#include "coordinator/dispatch/clock.h"
+#include "coordinator/fleet/prompt_prefixes.h"
+#include "coordinator/fleet/worker_info.h"
+#include "speculation/pipeline.h"
+#include "speculation/policies/policy_spec.h"
+#include "speculation/session_schedule.h"
+
+namespace nacre::coordinator {
+
+// What the choices of one call share. Under the dispatcher's lock.
+struct CallPlacement {
+  std::string numerics_id;  // of the first one's target, once it runs
+};
+
+// What the client wants of the answer.
+struct AnswerOptions {
+  std::vector<std::string> stop;
+  std::vector<int32_t> stop_token_ids;
+  bool ignore_eos = false;
+  int min_tokens = 0;  // at most the request's max_tokens
+  bool include_stop_string = false;
+  bool stream = false;
+  bool omit_streamed = false;  // from the Complete; with stream only
+  bool skip_special_tokens = true;
+  bool trace = false;
+  // Likeliest tokens to report beside each generated one; absent: no logprobs.
+  absl::optional<int> logprobs;
+  bool detailed_stats = false;
+};
+
+struct RequestSpec : AnswerOptions {
+  // Unique among running calls. A call for several choices is as many requests
+  // of one id: choice 0 comes first and must find it free.
+  std::string request_id;
+  int num_choices = 1;
+  int choice = 0;                       // < num_choices
+  std::shared_ptr<CallPlacement> call;  // null: it is the only choice
+  std::vector<int32_t> prompt_ids;      // at least one
+  std::vector<PromptPrefix> prefixes;   // of prompt_ids; empty: not looked at
+  int max_tokens = 0;                   // >= 1, fits the context
+  SamplingParams sampling;
+  speculation::Method method = speculation::Method::kAsync;
+  absl::optional<int> window;
+  speculation::Verification verification = speculation::Verification::kExact;
+  speculation::PolicySpec policy;
+  std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
+  // Of the checkpoint that these ids and limits were checked against; empty:
+  // any.
+  std::string fingerprint;
+  // Of the targets that may run it; empty: any. Once it runs, its target's.
+  std::string numerics_id;
+  // On the dispatcher's clock. An arrival of 0 is when the dispatcher gets it.
+  int64_t arrival_ns = 0;
+  int64_t deadline_ns = kNever;
+  // The client's, unchecked (W3C Trace Context); empty: none.
+  std::string traceparent;
+  std::string tracestate;
+};
+
+enum class Finish { kEos, kStop, kLength };
+
+struct Chunk {
+  int first_index = 0;
+  std::vector<int32_t> token_ids;
+  std::string text;
+  std::vector<TokenLogprobs> logprobs = {};  // of token_ids, if asked for
+  std::string numerics_id = {};              // with first_index 0: its target's
+};
+
+// One target step of a session.
+struct Round {
+  int drafted = 0;  // draft tokens verified
+  int accepted = 0;
+};
+
+struct TraceLane {
+  WorkerRole role = WorkerRole::kTarget;
+  std::string address;
+  int64_t clock_offset_ns = 0;
+  std::vector<SpanRecord> spans;
+};
+
+struct Completion {
+  Finish finish = Finish::kLength;
+  std::string stop_match;
+  std::string text;
+  std::vector<int32_t> token_ids;
+  std::string numerics_id;  // of its targets
+  int cached_tokens = 0;    // of the prompt
+  int64_t total_ns = 0;
+  int64_t queue_ns = 0;  // from its arrival until it ran
+  int64_t time_to_first_token_ns = 0;
+  int64_t draft_busy_ns = 0;
+  int64_t draft_wait_ns = 0;
+  int64_t target_busy_ns = 0;
+  int64_t target_wait_ns = 0;
+  int64_t hidden_bytes = 0;  // of hidden states that its drafts took
+  int64_t hidden_ns = 0;     // for which they were missing there
+  speculation::SpeculationStats stats;
+  int window = 0;
+  std::string policy;  // that ran, and what it went without; empty: ar
+  double alpha = 0.0;
+  double cost_ratio = 0.0;
+  std::vector<int64_t> step_gaps_ns;
+  std::vector<TraceLane> trace;
+  std::vector<TokenLogprobs> logprobs;        // of token_ids, if asked for
+  std::vector<int64_t> acceptance_histogram;  // [accepted]: rounds
+  std::vector<Round> rounds;                  // with detailed_stats
+};
+
+// Where a session's output goes: the client's call. Called without the
+// dispatcher's lock, by one thread at a time, in order; never blocks.
+// pending_chunks and taken_chunks are called by any thread at any time, under
+// that lock, too: they read a number.
+class ResponseSink {
+ public:
+  virtual ~ResponseSink() = default;
+  virtual void OnChunk(const Chunk& chunk) = 0;
+  // Exactly one of the two, last.
+  virtual void OnComplete(const RequestSpec& request,
+                          const Completion& completion) = 0;
+  virtual void OnError(const absl::Status& status) = 0;
+  // Chunks not yet handed to the transport: back-pressure.
+  virtual int pending_chunks() const = 0;
+  // Chunks that the transport has ever taken, other choices' included: grows as
+  // long as the client reads.
+  virtual int64_t taken_chunks() const = 0;
+  // What has not been taken will not be: OnError follows, and it does not wait
+  // for the client.
+  virtual void Abandon() {}
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_DISPATCH_REQUEST_H_

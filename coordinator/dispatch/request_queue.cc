@@ -1,0 +1,77 @@
+#include "coordinator/dispatch/request_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nacre::coordinator {
+
+void RequestQueue::Push(uint64_t session_id, WaitingRequest waiting) {
+  admission_.Push(session_id, Placer::ClassOf(waiting.request()));
+  waiting_[session_id] = std::move(waiting);
+}
+
+WaitingRequest RequestQueue::Leave(uint64_t session_id) {
+  const auto it = waiting_.find(session_id);
+  WaitingRequest waiting = std::move(it->second);
+  waiting_.erase(it);
+  admission_.Remove(session_id);
+  return waiting;
+}
+
+int64_t RequestQueue::next_timeout_ns() const {
+  const absl::optional<uint64_t> first = admission_.first();
+  return first.has_value() ? After(waiting_.at(*first).since_ns, timeout_ns_)
+                           : kNever;
+}
+
+absl::optional<uint64_t> RequestQueue::TimedOut(int64_t now_ns) const {
+  return next_timeout_ns() <= now_ns ? admission_.first() : absl::nullopt;
+}
+
+void RequestQueue::AddTargetsFor(const RequestSpec& request,
+                                 WorkerIds* targets) const {
+  for (const auto& [id, worker] : fleet_.workers()) {
+    if (placer_.CouldTake(id, worker, request)) targets->insert(id);
+  }
+}
+
+absl::optional<RequestQueue::Start> RequestQueue::Pass::Next() {
+  // What is kept grows along the queue, from one Pop to the next.
+  WorkerIds kept = kept_free_;
+  LeastNeed keeps;
+  uint64_t target_id = 0;
+  const auto has_room = [&](uint64_t id) {
+    const RequestSpec& request = queue_.request(id);
+    if (hopeless_.Covers(request)) return false;
+    target_id = queue_.placer_.TargetFor(request, kept);
+    if (target_id == 0) hopeless_.Note(request);
+    return target_id != 0;
+  };
+  const auto keep_free = [&](uint64_t id) {
+    const RequestSpec& request = queue_.request(id);
+    if (keeps.Covers(request)) return;
+    keeps.Note(request);
+    queue_.AddTargetsFor(request, &kept);
+  };
+  const absl::optional<uint64_t> id =
+      queue_.admission_.Pop(has_room, keep_free);
+  if (!id.has_value()) return absl::nullopt;
+  const auto it = queue_.waiting_.find(*id);
+  Start start{*id, target_id, std::move(it->second)};
+  queue_.waiting_.erase(it);
+  return start;
+}
+
+void RequestQueue::Pass::LeastNeed::Note(const RequestSpec& request) {
+  const int64_t need = Placer::TargetNeed(request);
+  int64_t& least =
+      needs_.try_emplace(Placer::KindOf(request), need).first->second;
+  least = std::min(least, need);
+}
+
+bool RequestQueue::Pass::LeastNeed::Covers(const RequestSpec& request) const {
+  const auto it = needs_.find(Placer::KindOf(request));
+  return it != needs_.end() && Placer::TargetNeed(request) >= it->second;
+}
+
+}  // namespace nacre::coordinator

@@ -1,0 +1,117 @@
+// The requests that wait for room, in order (admission.h says which may go
+// next), and which of them has waited too long.
+//
+// Pure: no I/O, no clock, no threads.
+
+#ifndef COORDINATOR_DISPATCH_REQUEST_QUEUE_H_
+#define COORDINATOR_DISPATCH_REQUEST_QUEUE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/optional.h"
+#include "coordinator/dispatch/admission.h"
+#include "coordinator/dispatch/clock.h"
+#include "coordinator/dispatch/placer.h"
+#include "coordinator/dispatch/request.h"
+#include "coordinator/dispatch/status_board.h"
+#include "coordinator/fleet/fleet.h"
+
+namespace nacre::coordinator {
+
+class Answer;
+
+struct WaitingRequest {
+  std::shared_ptr<SessionCell> cell;
+  std::shared_ptr<Answer> answer;
+  uint64_t hidden_channel = 0;
+  int64_t since_ns = 0;
+
+  const RequestSpec& request() const { return *cell->request; }
+};
+
+class RequestQueue {
+ public:
+  // At most `max_running` run at once; each waits at most `timeout_ns` (kNever:
+  // for ever). The fleet and the placer outlive it.
+  RequestQueue(const Fleet* fleet, const Placer* placer, int max_running,
+               int64_t timeout_ns)
+      : fleet_(*fleet),
+        placer_(*placer),
+        timeout_ns_(timeout_ns),
+        admission_(max_running) {}
+
+  // In the order of `since_ns`, but for calls that come at the same moment.
+  void Push(uint64_t session_id, WaitingRequest waiting);
+  // Takes it out: it will not run. Requires: it waits.
+  WaitingRequest Leave(uint64_t session_id);
+  // A request that Pass::Next gave has ended.
+  void OnEnded() { admission_.OnEnded(); }
+
+  bool contains(uint64_t session_id) const {
+    return waiting_.contains(session_id);
+  }
+  const RequestSpec& request(uint64_t session_id) const {
+    return waiting_.at(session_id).request();
+  }
+  int size() const { return admission_.waiting(); }
+  // In order: the first is next.
+  std::vector<uint64_t> ids() const { return admission_.queue(); }
+
+  // When the first has waited long enough; kNever for an empty queue.
+  int64_t next_timeout_ns() const;
+  // The first, if that is by now.
+  absl::optional<uint64_t> TimedOut(int64_t now_ns) const;
+
+  struct Start {
+    uint64_t session_id = 0;
+    uint64_t target_id = 0;
+    WaitingRequest waiting;
+  };
+  // One pass over the queue for what may start. While it lives, room on targets
+  // only shrinks: it remembers what asked for room in vain.
+  class Pass {
+   public:
+    // Nothing starts on `kept_free`. The queue outlives it.
+    Pass(RequestQueue* queue, WorkerIds kept_free)
+        : queue_(*queue), kept_free_(std::move(kept_free)) {}
+
+    // Takes the next request that may start out of the queue, with the target
+    // that has room for it; nullopt if none may.
+    absl::optional<Start> Next();
+
+   private:
+    // The least KV that a request for targets of some kind has needed in vain.
+    // One that needs as much of that kind need not ask each target again.
+    class LeastNeed {
+     public:
+      void Note(const RequestSpec& request);
+      bool Covers(const RequestSpec& request) const;
+
+     private:
+      absl::flat_hash_map<std::string, int64_t> needs_;
+    };
+
+    RequestQueue& queue_;
+    const WorkerIds kept_free_;
+    LeastNeed hopeless_;
+  };
+
+ private:
+  // Targets that could take the request, if they had nothing else.
+  void AddTargetsFor(const RequestSpec& request, WorkerIds* targets) const;
+
+  const Fleet& fleet_;
+  const Placer& placer_;
+  const int64_t timeout_ns_;
+  Admission admission_;
+  absl::flat_hash_map<uint64_t, WaitingRequest> waiting_;
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_DISPATCH_REQUEST_QUEUE_H_

@@ -1,0 +1,114 @@
+#include "coordinator/dispatch/status_board.h"
+
+#include <algorithm>
+#include <string>
+
+namespace nacre::coordinator {
+
+void StatusBoard::AddWorker(uint64_t id, std::shared_ptr<WorkerCell> worker) {
+  absl::MutexLock lock(&mu_);
+  if (worker->info.role == WorkerRole::kTarget) last_target_ = worker;
+  workers_[id] = std::move(worker);
+}
+
+void StatusBoard::RemoveWorker(uint64_t id) {
+  absl::MutexLock lock(&mu_);
+  workers_.erase(id);
+}
+
+void StatusBoard::AddSession(uint64_t id,
+                             std::shared_ptr<SessionCell> session) {
+  absl::MutexLock lock(&mu_);
+  sessions_[id] = std::move(session);
+}
+
+void StatusBoard::RemoveSession(uint64_t id) {
+  absl::MutexLock lock(&mu_);
+  sessions_.erase(id);
+}
+
+StatusBoard::Workers StatusBoard::AllWorkers() const {
+  absl::MutexLock lock(&mu_);
+  return workers_;
+}
+
+StatusBoard::Sessions StatusBoard::SessionsThat(bool run) const {
+  Sessions found;
+  {
+    absl::MutexLock lock(&mu_);
+    found.reserve(sessions_.size());
+    for (const auto& [id, session] : sessions_) {
+      if (session->running == run) found.emplace_back(id, session);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<WorkerStatus> StatusBoard::workers() const {
+  std::vector<WorkerStatus> result;
+  for (const auto& [id, worker] : AllWorkers()) {
+    result.push_back({id, worker->info, worker->ready, worker->sessions});
+  }
+  return result;
+}
+
+absl::optional<WorkerInfo> StatusBoard::model() const {
+  std::shared_ptr<const WorkerCell> target;
+  {
+    absl::MutexLock lock(&mu_);
+    for (const auto& [id, worker] : workers_) {
+      if (worker->info.role == WorkerRole::kTarget && worker->ready) {
+        target = worker;
+        break;
+      }
+    }
+  }
+  if (target == nullptr) return absl::nullopt;
+  return target->info;
+}
+
+absl::optional<WorkerInfo> StatusBoard::last_target() const {
+  std::shared_ptr<const WorkerCell> target;
+  {
+    absl::MutexLock lock(&mu_);
+    target = last_target_;
+  }
+  if (target == nullptr) return absl::nullopt;
+  return target->info;
+}
+
+std::vector<SessionStatus> StatusBoard::running() const {
+  const Workers workers = AllWorkers();
+  const auto address = [&workers](uint64_t id) {
+    const auto it = workers.find(id);
+    return it == workers.end() ? std::string() : it->second->info.address;
+  };
+  std::vector<SessionStatus> result;
+  for (const auto& [id, session] : SessionsThat(/*run=*/true)) {
+    const RequestSpec& request = *session->request;
+    result.push_back({id, request.request_id, request.choice, request.method,
+                      static_cast<int>(request.prompt_ids.size()),
+                      session->generated, address(session->target_worker),
+                      address(session->draft_worker), absl::nullopt});
+  }
+  return result;
+}
+
+std::vector<SessionStatus> StatusBoard::waiting() const {
+  std::vector<SessionStatus> result;
+  for (const auto& [id, session] : SessionsThat(/*run=*/false)) {
+    const RequestSpec& request = *session->request;
+    SessionStatus status;
+    status.id = id;
+    status.request_id = request.request_id;
+    status.choice = request.choice;
+    status.method = request.method;
+    status.prompt_tokens = static_cast<int>(request.prompt_ids.size());
+    status.queue_position = static_cast<int>(result.size());
+    result.push_back(std::move(status));
+  }
+  return result;
+}
+
+}  // namespace nacre::coordinator

@@ -1,0 +1,37 @@
+// What the dispatcher tells operators of its workers and requests.
+
+#ifndef COORDINATOR_DISPATCH_STATUS_VIEWS_H_
+#define COORDINATOR_DISPATCH_STATUS_VIEWS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/types/optional.h"
+#include "coordinator/fleet/worker_info.h"
+#include "speculation/pipeline.h"
+
+namespace nacre::coordinator {
+
+struct WorkerStatus {
+  uint64_t id = 0;
+  WorkerInfo info;
+  bool ready = false;
+  int sessions = 0;
+};
+
+struct SessionStatus {
+  uint64_t id = 0;
+  std::string request_id;
+  int choice = 0;
+  speculation::Method method = speculation::Method::kAsync;
+  int prompt_tokens = 0;
+  int generated_tokens = 0;
+  std::string target_address;
+  std::string draft_address;  // empty without a draft
+  // Set while it waits for room: the requests before it.
+  absl::optional<int> queue_position;
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_DISPATCH_STATUS_VIEWS_H_

@@ -1,0 +1,97 @@
+#include "coordinator/dispatch/text_stream.h"
+
+#include <algorithm>
+
+#include "absl/types/span.h"
+
+namespace nacre::coordinator {
+namespace {
+
+using speculation::FinishReason;
+
+// Enough of the prompt to know whether the first token keeps its leading space;
+// a long prompt is not decoded.
+constexpr size_t kContextTokens = 64;
+
+Finish FromFinishReason(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEos:
+      return Finish::kEos;
+    case FinishReason::kStop:
+      return Finish::kStop;
+    default:
+      return Finish::kLength;
+  }
+}
+
+}  // namespace
+
+TextStream::State::State(const RequestSpec& request,
+                         const tokenizer::Tokenizer* tokenizer)
+    : decoder(tokenizer, request.skip_special_tokens),
+      stop_matcher(request.stop, request.include_stop_string) {
+  const absl::Span<const int32_t> prompt = request.prompt_ids;
+  decoder.SkipContext(
+      prompt.last(std::min<size_t>(kContextTokens, prompt.size())));
+}
+
+TextStream::Piece TextStream::Append(const std::vector<int32_t>& token_ids,
+                                     FinishReason finish) {
+  if (state_ == nullptr) {
+    state_ = std::make_unique<State>(*request_, tokenizer_);
+  }
+  Piece piece;
+  piece.first_index = static_cast<int>(token_ids_.size());
+  // The token that ends the text is, like a stop string, no part of it.
+  const bool ends_with_token =
+      finish == FinishReason::kEos || finish == FinishReason::kStop;
+  piece.text = AppendTokens(
+      token_ids, ends_with_token && !request_->include_stop_string ? 1 : 0);
+  if (!finish_.has_value() && finish != FinishReason::kNone) {
+    finish_ = FromFinishReason(finish);
+    piece.text += Flush();
+  }
+  piece.token_ids.assign(token_ids_.begin() + piece.first_index,
+                         token_ids_.end());
+  text_ += piece.text;
+  return piece;
+}
+
+std::string TextStream::AppendTokens(const std::vector<int32_t>& token_ids,
+                                     size_t num_silent) {
+  std::string text;
+  const size_t num_spoken = token_ids.size() - num_silent;
+  for (size_t i = 0; i < token_ids.size(); ++i) {
+    const int32_t token_id = token_ids[i];
+    token_ids_.push_back(token_id);
+    if (i >= num_spoken) continue;
+    std::string piece = state_->decoder.Append({&token_id, 1});
+    // What must not end the text yet is not compared with a stop string.
+    if (!MayStop()) {
+      text += piece;
+      continue;
+    }
+    auto result = state_->stop_matcher.Push(piece);
+    text += result.emit;
+    if (result.matched.has_value()) {
+      finish_ = Finish::kStop;
+      stop_match_ = *result.matched;
+      break;
+    }
+  }
+  return text;
+}
+
+std::string TextStream::Flush() {
+  std::string rest = state_->decoder.Flush();
+  if (!MayStop()) return rest;
+  auto result = state_->stop_matcher.Push(rest);
+  if (!result.matched.has_value()) {
+    return result.emit + state_->stop_matcher.Flush();
+  }
+  finish_ = Finish::kStop;
+  stop_match_ = *result.matched;
+  return result.emit;
+}
+
+}  // namespace nacre::coordinator

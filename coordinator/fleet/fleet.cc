@@ -1,0 +1,87 @@
+#include "coordinator/fleet/fleet.h"
+
+#include <utility>
+
+#include "common/status_macros.h"
+#include "coordinator/fleet/model_mismatch.h"
+
+namespace nacre::coordinator {
+
+absl::StatusOr<uint64_t> Fleet::Add(WorkerInfo info) {
+  const bool is_target = info.role == WorkerRole::kTarget;
+  for (const auto& [id, other] : workers_) {
+    if (is_target && other.role == WorkerRole::kTarget) {
+      NACRE_RETURN_IF_ERROR(CheckSameModel(info, other.info));
+    }
+  }
+  const uint64_t id = next_id_++;
+  const FleetWorker& worker =
+      workers_.try_emplace(id, std::move(info)).first->second;
+  ledger_.AddWorker(id, worker.info.kv_capacity_tokens);
+  if (is_target &&
+      worker.info.fingerprint !=
+          std::exchange(target_fingerprint_, worker.info.fingerprint)) {
+    for (auto& [other_id, other] : workers_) {
+      other.acceptance = speculation::AcceptanceEstimator();
+      other.ranks = speculation::RankHistogram();
+    }
+  }
+  return id;
+}
+
+void Fleet::Remove(uint64_t id) {
+  workers_.erase(id);
+  ledger_.RemoveWorker(id);
+}
+
+std::vector<const WorkerInfo*> Fleet::drafts() const {
+  std::vector<const WorkerInfo*> drafts;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.role == WorkerRole::kDraft) drafts.push_back(&worker.info);
+  }
+  return drafts;
+}
+
+void Fleet::Seat(uint64_t worker_id, uint64_t session_id, int64_t need,
+                 bool follows_load) {
+  FleetWorker& worker = workers_.at(worker_id);
+  ledger_.Reserve(worker_id, session_id, need);
+  worker.sessions.insert(session_id);
+  if (worker.role == WorkerRole::kTarget && follows_load) {
+    ++worker.async_sessions;
+  }
+}
+
+void Fleet::Unseat(uint64_t worker_id, uint64_t session_id, bool follows_load) {
+  FleetWorker& worker = workers_.at(worker_id);
+  worker.sessions.erase(session_id);
+  if (worker.role == WorkerRole::kTarget && follows_load) {
+    --worker.async_sessions;
+  }
+}
+
+absl::optional<WorkerRole> Fleet::Release(uint64_t worker_id,
+                                          uint64_t session_id) {
+  if (!ledger_.Release(worker_id, session_id)) return absl::nullopt;
+  return workers_.at(worker_id).role;
+}
+
+speculation::StepCosts Fleet::CostsOn(uint64_t target_id, uint64_t draft_id,
+                                      bool follows_load) {
+  speculation::StepCosts costs;
+  if (const FleetWorker* target = Find(target_id)) {
+    costs.target = target->step_times.get();
+    costs.other_sessions = static_cast<int>(target->sessions.size()) - 1;
+    costs.other_async_sessions =
+        target->async_sessions - (follows_load ? 1 : 0);
+  }
+  if (FleetWorker* draft = Find(draft_id)) {
+    if (!draft->step_times->empty()) costs.draft_token_ns = draft->TokenNs();
+    // A step that serves others goes on for them.
+    costs.abandons_steps =
+        draft->info.abandons_steps && draft->sessions.size() == 1;
+  }
+  return costs;
+}
+
+}  // namespace nacre::coordinator

@@ -1,0 +1,75 @@
+// The workers in service: what each said of itself, which sessions it has, how
+// much of its KV is promised and how fast its steps are.
+//
+// Pure: no I/O, no clock, no threads. The dispatcher tells the workers.
+
+#ifndef COORDINATOR_FLEET_FLEET_H_
+#define COORDINATOR_FLEET_FLEET_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "coordinator/fleet/fleet_worker.h"
+#include "coordinator/fleet/kv_ledger.h"
+#include "coordinator/fleet/worker_info.h"
+#include "speculation/plan.h"
+
+namespace nacre::coordinator {
+
+using WorkerIds = absl::flat_hash_set<uint64_t>;
+
+class Fleet {
+ public:
+  using Workers = std::map<uint64_t, FleetWorker>;  // by id: the oldest first
+
+  // Takes a worker into service and returns its id, which rises from 1.
+  // FAILED_PRECONDITION if a target serves another model than those in service
+  // (model_mismatch.h). A target of another model than the last one's forgets
+  // what drafts' tokens were worth.
+  absl::StatusOr<uint64_t> Add(WorkerInfo info);
+  // With all that is promised there. Its sessions have left it.
+  void Remove(uint64_t id);
+
+  FleetWorker* Find(uint64_t id) {
+    const auto it = workers_.find(id);
+    return it == workers_.end() ? nullptr : &it->second;
+  }
+  const FleetWorker* Find(uint64_t id) const {
+    const auto it = workers_.find(id);
+    return it == workers_.end() ? nullptr : &it->second;
+  }
+  FleetWorker& at(uint64_t id) { return workers_.at(id); }
+  const Workers& workers() const { return workers_; }
+  std::vector<const WorkerInfo*> drafts() const;
+
+  // A session runs there and needs so much KV (KvLedger::Need). `follows_load`:
+  // its window follows the load of its target.
+  void Seat(uint64_t worker_id, uint64_t session_id, int64_t need,
+            bool follows_load);
+  // It runs there no more. Its KV stays promised until Release.
+  void Unseat(uint64_t worker_id, uint64_t session_id, bool follows_load);
+  // The worker has closed the session: its KV is free. The worker's role;
+  // nullopt if nothing was promised.
+  absl::optional<WorkerRole> Release(uint64_t worker_id, uint64_t session_id);
+  const KvLedger& ledger() const { return ledger_; }
+
+  // What a step of a session costs there, as far as its workers decide it:
+  // without its own rows and without the way between them. 0: no worker.
+  speculation::StepCosts CostsOn(uint64_t target_id, uint64_t draft_id,
+                                 bool follows_load);
+
+ private:
+  Workers workers_;
+  KvLedger ledger_;
+  std::string target_fingerprint_;  // of the last target that came
+  uint64_t next_id_ = 1;
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_FLEET_FLEET_H_

@@ -1,0 +1,66 @@
+#include "coordinator/fleet/kv_ledger.h"
+
+namespace nacre::coordinator {
+
+const KvLedger::Worker* KvLedger::Find(uint64_t worker_id) const {
+  const auto it = workers_.find(worker_id);
+  return it == workers_.end() ? nullptr : &it->second;
+}
+
+void KvLedger::AddWorker(uint64_t worker_id, int64_t capacity_tokens) {
+  workers_[worker_id].capacity_tokens = capacity_tokens;
+}
+
+void KvLedger::RemoveWorker(uint64_t worker_id) { workers_.erase(worker_id); }
+
+bool KvLedger::CouldHold(uint64_t worker_id, int64_t need) const {
+  const Worker* worker = Find(worker_id);
+  return worker != nullptr &&
+         (worker->capacity_tokens == 0 || need <= worker->capacity_tokens);
+}
+
+bool KvLedger::HasRoom(uint64_t worker_id, int64_t need) const {
+  const Worker* worker = Find(worker_id);
+  return worker != nullptr &&
+         (worker->capacity_tokens == 0 ||
+          need <= worker->capacity_tokens - worker->reserved_tokens);
+}
+
+bool KvLedger::Reserve(uint64_t worker_id, uint64_t session_id, int64_t need) {
+  if (!HasRoom(worker_id, need)) return false;
+  Worker& worker = workers_.at(worker_id);
+  worker.sessions[session_id].push_back(need);
+  worker.reserved_tokens += need;
+  return true;
+}
+
+bool KvLedger::Release(uint64_t worker_id, uint64_t session_id) {
+  const auto found = workers_.find(worker_id);
+  if (found == workers_.end()) return false;
+  Worker& worker = found->second;
+  const auto it = worker.sessions.find(session_id);
+  if (it == worker.sessions.end()) return false;
+  worker.reserved_tokens -= it->second.front();
+  it->second.pop_front();
+  if (it->second.empty()) worker.sessions.erase(it);
+  return true;
+}
+
+int KvLedger::num_open(uint64_t worker_id, uint64_t session_id) const {
+  const Worker* worker = Find(worker_id);
+  if (worker == nullptr) return 0;
+  const auto it = worker->sessions.find(session_id);
+  return it == worker->sessions.end() ? 0 : static_cast<int>(it->second.size());
+}
+
+int64_t KvLedger::capacity_tokens(uint64_t worker_id) const {
+  const Worker* worker = Find(worker_id);
+  return worker == nullptr ? 0 : worker->capacity_tokens;
+}
+
+int64_t KvLedger::reserved_tokens(uint64_t worker_id) const {
+  const Worker* worker = Find(worker_id);
+  return worker == nullptr ? 0 : worker->reserved_tokens;
+}
+
+}  // namespace nacre::coordinator

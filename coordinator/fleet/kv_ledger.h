@@ -1,0 +1,67 @@
+// How much KV of each worker is promised to which session. The workers reserve
+// the same when they open a session, so what the ledger grants they have, and a
+// running request never fails for KV.
+//
+// The room of an ended session comes back only when its worker says that it has
+// closed it: before, an opening that is already on its way would be refused.
+//
+// Pure: no I/O, no clock, no threads.
+
+#ifndef COORDINATOR_FLEET_KV_LEDGER_H_
+#define COORDINATOR_FLEET_KV_LEDGER_H_
+
+#include <cstdint>
+#include <deque>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace nacre::coordinator {
+
+class KvLedger {
+ public:
+  static constexpr int kBlockTokens = 16;  // the workers' model::KvPool blocks
+
+  // What a session takes that may become `tokens` long: whole blocks. Prompt
+  // and max_tokens together are all it ever holds: the tail of a step is never
+  // longer than what remains to be generated, so the window needs no room.
+  static int64_t Need(int64_t tokens) {
+    return (tokens + kBlockTokens - 1) / kBlockTokens * kBlockTokens;
+  }
+
+  // `capacity_tokens` 0: not known, everything fits.
+  void AddWorker(uint64_t worker_id, int64_t capacity_tokens);
+  // With all that was reserved there.
+  void RemoveWorker(uint64_t worker_id);
+
+  // `need` as of Need; false for an unknown worker. CouldHold: if nothing else
+  // was there.
+  bool CouldHold(uint64_t worker_id, int64_t need) const;
+  bool HasRoom(uint64_t worker_id, int64_t need) const;
+
+  // False without room. A session that was closed and opened again on the same
+  // worker has reserved twice until the first close is confirmed.
+  bool Reserve(uint64_t worker_id, uint64_t session_id, int64_t need);
+  // Gives back the session's oldest reservation there; false if it has none.
+  bool Release(uint64_t worker_id, uint64_t session_id);
+
+  // How often the session was opened there without having been closed since, as
+  // far as the worker has said: all but the last are to be closed.
+  int num_open(uint64_t worker_id, uint64_t session_id) const;
+  int64_t capacity_tokens(uint64_t worker_id) const;
+  int64_t reserved_tokens(uint64_t worker_id) const;
+
+ private:
+  struct Worker {
+    int64_t capacity_tokens = 0;
+    int64_t reserved_tokens = 0;
+    absl::flat_hash_map<uint64_t, std::deque<int64_t>> sessions;
+  };
+
+  const Worker* Find(uint64_t worker_id) const;
+
+  absl::flat_hash_map<uint64_t, Worker> workers_;
+};
+
+}  // namespace nacre::coordinator
+
+#endif  // COORDINATOR_FLEET_KV_LEDGER_H_

@@ -1,0 +1,35 @@
+#include "coordinator/fleet/model_mismatch.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace nacre::coordinator {
+namespace {
+
+std::string Listed(const std::vector<int32_t>& ids) {
+  return absl::StrCat("[", absl::StrJoin(ids, ", "), "]");
+}
+
+}  // namespace
+
+absl::Status CheckSameModel(const WorkerInfo& target, const WorkerInfo& other) {
+  if (target.fingerprint != other.fingerprint) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "MODEL_MISMATCH: the config.json or the weights of target ",
+        target.address, " differ from those of target ", other.address,
+        ", which is attached: its checkpoint is ", target.fingerprint,
+        ", the other ", other.fingerprint));
+  }
+  if (target.eos_token_ids != other.eos_token_ids) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "MODEL_MISMATCH: the end tokens of target ", target.address,
+        " differ from those of target ", other.address, ", which is attached: ",
+        Listed(target.eos_token_ids), ", not ", Listed(other.eos_token_ids),
+        " (eos_token_id of generation_config.json or config.json)"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace nacre::coordinator

@@ -1,0 +1,445 @@
+// Requests that wait for room on the workers.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/dispatch/dispatcher.h"
+#include "tests/coordinator/dispatcher_queue_fixture.h"
+
+namespace nacre::coordinator {
+namespace {
+
+using speculation::FinishReason;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST_F(DispatcherQueueTest, ARequestWaitsForRoomAndRunsWhenThereIsSome) {
+  const Worker target = AddTarget("target", 64);
+  const Run first = Start(Sized("first", 48));
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 48);
+  const Run second = Start(Sized("second", 32));
+  EXPECT_FALSE(IsRunning(second.id));
+  EXPECT_THAT(Queue(), ElementsAre("second"));
+  target.client->Take();
+  now_ns_ += 700;
+  Verdict(target, first.id, 2, {'x'}, FinishReason::kLength);
+  // Its blocks are not free yet: an opening could arrive before the close.
+  EXPECT_FALSE(IsRunning(second.id));
+  EXPECT_THAT(target.client->Take(),
+              ElementsAre(absl::StrCat("close ", first.id)));
+  Closed(target, first.id);
+  EXPECT_TRUE(IsRunning(second.id));
+  EXPECT_THAT(target.client->Take(),
+              ElementsAre(absl::StrCat("open ", second.id,
+                                       " epoch 0 draft 0 tokens 7,8")));
+  EXPECT_EQ(target.client->num_unsent(), 0);
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 32);
+  EXPECT_THAT(observer_.Take(),
+              ElementsAre("started first 0", "queued second 0",
+                          "finished first OK completed", "started second 700"));
+  now_ns_ += 300;
+  EndOn(target, second);
+  EXPECT_EQ(second.sink->completion()->queue_ns, 700);
+  EXPECT_EQ(second.sink->completion()->total_ns, 1000);
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 0);
+}
+
+TEST_F(DispatcherQueueTest, AWorkersFailureOfASessionFreesItsRoom) {
+  const Worker target = AddTarget("target", 64);
+  const Run first = Start(Sized("first", 64));
+  const Run second = Start(Sized("second", 64));
+  Fail(target, first.id, 13, "broken");
+  EXPECT_TRUE(IsRunning(second.id));
+  // A late answer to the close of the first changes nothing.
+  Closed(target, first.id);
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 64);
+  // Cancelled here, failed there, at the same time: nobody will say "closed".
+  dispatcher_.Cancel(second.id);
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 64);
+  Fail(target, second.id, 13, "broken");
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 0);
+}
+
+TEST_F(DispatcherQueueTest, WhatFitsOnNoTargetIsRefusedAtOnce) {
+  AddTarget("small", 64);
+  AddTarget("large", 128);
+  const absl::Status status = Refusal(Sized("r", 129));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("need KV for 144 tokens"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("for 128"));
+  EXPECT_THAT(observer_.Take(), ElementsAre("refused r RESOURCE_EXHAUSTED"));
+  const Run run = Start(Sized("r", 128));  // the id was free
+  EXPECT_TRUE(IsRunning(run.id));
+}
+
+TEST_F(DispatcherQueueTest, ARequestRunsOnTheTargetThatHasRoom) {
+  const Worker small = AddTarget("small", 64);
+  const Worker large = AddTarget("large", 256);
+  Start(Sized("a", 128));
+  EXPECT_EQ(NumSessions(large), 1);
+  Start(Sized("b", 64));
+  EXPECT_EQ(NumSessions(small), 1);
+  Start(Sized("c", 64));
+  EXPECT_EQ(NumSessions(large), 2);
+}
+
+TEST_F(DispatcherQueueTest, NoMoreRunThanTheMaximum) {
+  const Worker target = AddTarget();
+  std::vector<Run> runs;
+  for (int i = 0; i < 4; ++i) runs.push_back(Start(absl::StrCat("r", i)));
+  EXPECT_EQ(dispatcher_.sessions().size(), 3u);
+  EXPECT_THAT(Queue(), ElementsAre("r3"));
+  dispatcher_.Cancel(runs[1].id);
+  EXPECT_TRUE(IsRunning(runs[3].id));
+  EXPECT_EQ(target.client->num_unsent(), 0);
+}
+
+TEST_F(DispatcherQueueTest, AFullQueueRefusesButNotWhatCanRunAtOnce) {
+  AddTarget("target", 64);
+  const Run first = Start(Sized("first", 48));
+  Start(Sized("second", 32));
+  Start(Sized("third", 32));
+  const absl::Status status = Refusal(Sized("fourth", 32));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("2 requests wait"));
+  EXPECT_THAT(Queue(), ElementsAre("second", "third"));
+  const Run small = Start(Sized("small", 16));
+  EXPECT_TRUE(IsRunning(small.id));
+  EXPECT_THAT(
+      observer_.Take(),
+      ElementsAre("started first 0", "queued second 0", "queued third 1",
+                  "refused fourth RESOURCE_EXHAUSTED", "started small 0"));
+  // A refused one's id is free.
+  dispatcher_.Cancel(first.id);
+  EXPECT_THAT(Queue(), ElementsAre("second", "third"));  // not closed yet
+}
+
+TEST_F(DispatcherQueueTest, ALargeRequestIsNotPassedForever) {
+  const Worker target = AddTarget("target", 64);
+  Run running = Start(Sized("first", 16));
+  const Run large = Start(Sized("large", 64));
+  int passed = 0;
+  for (; passed < 1000; ++passed) {
+    const Run small = Start(Sized(absl::StrCat("small ", passed), 16));
+    if (!IsRunning(small.id)) break;
+    EndOn(target, running);
+    running = small;
+  }
+  EXPECT_EQ(passed, Admission::kMaxPasses);
+  EXPECT_FALSE(IsRunning(large.id));
+  EndOn(target, running);
+  EXPECT_TRUE(IsRunning(large.id));
+}
+
+TEST_F(DispatcherQueueTest, TheTimeInTheQueueIsLimited) {
+  const Worker target = AddTarget("target", 64);
+  const Run first = Start(Sized("first", 64));
+  const Run second = Start(Sized("second", 64));
+  now_ns_ += kSecond;
+  const Run third = Start(Sized("third", 64));
+  EXPECT_THAT(wakes_, ElementsAre(1000 + 10 * kSecond));
+  now_ns_ = 1000 + 10 * kSecond - 1;
+  EXPECT_EQ(dispatcher_.Tick(), 1000 + 10 * kSecond);
+  EXPECT_EQ(second.sink->num_ends(), 0);
+  now_ns_ += 1;
+  EXPECT_EQ(dispatcher_.Tick(), 1000 + 11 * kSecond);
+  EXPECT_EQ(second.sink->error().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(second.sink->error().message()), HasSubstr("10s"));
+  EXPECT_EQ(third.sink->num_ends(), 0);
+  EndOn(target, first);
+  EXPECT_TRUE(IsRunning(third.id));
+  EXPECT_EQ(dispatcher_.Tick(), kNever);
+}
+
+TEST_F(DispatcherQueueTest, ADeadlineEndsAWaitingRequest) {
+  const Worker target = AddTarget("target", 64);
+  Start(Sized("first", 64));
+  RequestSpec request = Sized("second", 64);
+  request.deadline_ns = 5000;
+  const Run second = Start(request);
+  target.client->Take();
+  observer_.Take();
+  now_ns_ = 5000;
+  dispatcher_.Tick();
+  EXPECT_EQ(second.sink->error().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(target.client->Take(), IsEmpty());
+  EXPECT_THAT(Queue(), IsEmpty());
+  EXPECT_THAT(observer_.Take(),
+              ElementsAre("refused second DEADLINE_EXCEEDED"));
+}
+
+TEST_F(DispatcherQueueTest, ACancelledRequestLeavesTheQueue) {
+  const Worker target = AddTarget("target", 64);
+  const Run first = Start(Sized("first", 48));
+  const Run second = Start(Sized("second", 64));
+  const Run third = Start(Sized("third", 64));
+  const absl::Status taken = Refusal(Sized("second", 16));
+  EXPECT_EQ(taken.code(), absl::StatusCode::kAlreadyExists);
+  dispatcher_.Cancel(second.id);
+  dispatcher_.Cancel(second.id);
+  EXPECT_EQ(second.sink->error().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(second.sink->num_ends(), 1);
+  EXPECT_THAT(Queue(), ElementsAre("third"));
+  EndOn(target, first);
+  EXPECT_TRUE(IsRunning(third.id));
+}
+
+TEST_F(DispatcherQueueTest, ADrainRefusesWhoWaitsAndLetsTheOthersEnd) {
+  const Worker target = AddTarget("target", 64);
+  const Run first = Start(Sized("first", 64));
+  const Run second = Start(Sized("second", 64));
+  EXPECT_FALSE(dispatcher_.Drain(absl::ZeroDuration()));
+  EXPECT_EQ(second.sink->error().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(first.sink->num_ends(), 0);
+  EndOn(target, first);
+  EXPECT_TRUE(dispatcher_.Drain(absl::ZeroDuration()));
+}
+
+TEST_F(DispatcherQueueTest, WhoWaitsGoesToATargetThatAttaches) {
+  AddTarget("t0", 64);
+  Start(Sized("first", 64));
+  const Run second = Start(Sized("second", 64));
+  const Worker other = AddTarget("t1", 64);
+  EXPECT_TRUE(IsRunning(second.id));
+  EXPECT_EQ(NumSessions(other), 1);
+  EXPECT_EQ(other.client->num_unsent(), 0);
+}
+
+// That one kind of targets has no room says nothing of another, nor that there
+// is none for a large request of a small one.
+TEST_F(DispatcherQueueTest, WhoWaitsInVainHoldsUpNobodyWhoWantsLessOrOthers) {
+  AddKind("t0", "a", 64);
+  Start(Sized("first", 48));
+  RequestSpec of_a = Sized("of a", 64);
+  of_a.numerics_id = "a";
+  const Run picky = Start(of_a);
+  const Run any = Start(Sized("any", 64));
+  EXPECT_THAT(Queue(), ElementsAre("of a", "any"));
+  const Run small = Start(Sized("small", 16));
+  EXPECT_TRUE(IsRunning(small.id));
+  dispatcher_.Cancel(small.id);
+  const Worker b = AddKind("t1", "b", 64);
+  EXPECT_TRUE(IsRunning(any.id));
+  EXPECT_FALSE(IsRunning(picky.id));
+  EXPECT_EQ(NumSessions(b), 1);
+}
+
+TEST_F(DispatcherQueueTest, WithoutATargetWhoWaitsGoesOnWaiting) {
+  const Worker target = AddTarget("t0", 64);
+  const Run first = Start(Sized("first", 64));
+  const Run second = Start(Sized("second", 64));
+  const Run third = Start(Sized("third", 64));
+  dispatcher_.RemoveWorker(target.id);
+  dispatcher_.Cancel(first.id);
+  EXPECT_EQ(second.sink->num_ends(), 0);
+  // Where no more may wait the reason is that there is no target.
+  const absl::Status full = Refusal(Sized("fourth", 64));
+  EXPECT_EQ(full.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(full.message()), HasSubstr("no target"));
+  AddTarget("t1", 64);
+  EXPECT_TRUE(IsRunning(second.id));
+  EXPECT_EQ(third.sink->num_ends(), 0);
+  for (const WorkerStatus& worker : dispatcher_.workers()) {
+    dispatcher_.RemoveWorker(worker.id);
+  }
+  now_ns_ += 20 * kSecond;
+  dispatcher_.Tick();
+  EXPECT_EQ(third.sink->error(),
+            absl::UnavailableError(
+                "after 10s in the queue: no target worker is ready"));
+}
+
+TEST_F(DispatcherQueueTest, WhoHasBegunGoesOnBeforeOthersBegin) {
+  const Worker lost = AddTarget("t0", 64);
+  const Run begun = Start(Sized("begun", 64));
+  const Worker other = AddTarget("t1", 64);
+  const Run running = Start(Sized("running", 48));
+  dispatcher_.RemoveWorker(lost.id);
+  // 16 are free on t1, too few for the one that lost its target.
+  const Run small = Start(Sized("small", 16));
+  EXPECT_FALSE(IsRunning(small.id));
+  other.client->Take();
+  EndOn(other, running);
+  EXPECT_THAT(other.client->Take(),
+              ElementsAre(absl::StrCat("close ", running.id),
+                          absl::StrCat("open ", begun.id,
+                                       " epoch 1 draft 0 tokens 7,8")));
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(other.id), 64);
+  EndOn(other, begun);
+  EXPECT_TRUE(IsRunning(small.id));
+}
+
+// On a target that computes other bits nobody waits for the one that is held.
+TEST_F(DispatcherQueueTest, AHeldRequestThatFitsNowhereBlocksNobody) {
+  const Worker lost = AddTarget("t0", 64);
+  Start(Sized("begun", 64));
+  dispatcher_.RemoveWorker(lost.id);
+  WorkerInfo info = Info(WorkerRole::kTarget, "t1");
+  info.numerics_id = "other";
+  info.kv_capacity_tokens = 64;
+  ASSERT_TRUE(
+      AddWorker(&dispatcher_, info, std::make_shared<RecordingClient>()).ok());
+  EXPECT_TRUE(IsRunning(Start(Sized("new", 64)).id));
+}
+
+// Nor where its target is there, but full: others compute other bits.
+TEST_F(DispatcherQueueTest, AHeldRequestKeepsOnlyItsOwnTargetsFree) {
+  const Worker t0 = AddKind("t0", "a", 64);
+  const Run begun = Start(Sized("begun", 64));
+  const Worker t1 = AddKind("t1", "a", 64);
+  const Run running = Start(Sized("running", 48));
+  dispatcher_.RemoveWorker(t0.id);
+  const Worker t2 = AddKind("t2", "b", 64);
+  const Run small = Start(Sized("small", 16));
+  EXPECT_TRUE(IsRunning(small.id));
+  EXPECT_EQ(NumSessions(t2), 1);  // not on t1, which has 16 left
+  EndOn(t1, running);
+  EXPECT_EQ(NumSessions(t1), 1);
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(t1.id), 64);
+}
+
+TEST_F(DispatcherQueueTest, WhatWasKeptForAHeldRequestIsFreeWhenThatIsGone) {
+  const Worker lost = AddTarget("t0", 64);
+  const Run begun = Start(Sized("begun", 64));
+  AddTarget("t1", 64);
+  Start(Sized("running", 48));
+  dispatcher_.RemoveWorker(lost.id);
+  const Run small = Start(Sized("small", 16));
+  EXPECT_FALSE(IsRunning(small.id));
+  dispatcher_.Cancel(begun.id);
+  EXPECT_TRUE(IsRunning(small.id));
+}
+
+TEST_F(DispatcherQueueTest, WhoWaitsStartsWhenAStopStringEndsAnother) {
+  const Worker target = AddTarget();
+  RequestSpec request = Request("stops");
+  request.stop = {"z"};
+  const Run stops = Start(request);
+  Start("second");
+  Start("third");
+  const Run waits = Start("waits");
+  EXPECT_FALSE(IsRunning(waits.id));
+  Verdict(target, stops.id, 2, {'a', 'z'});
+  EXPECT_EQ(stops.sink->num_ends(), 1);
+  EXPECT_TRUE(IsRunning(waits.id));
+}
+
+TEST_F(DispatcherQueueTest, ATargetThatRefusedAHeldRequestIsNotKeptForIt) {
+  const Worker lost = AddTarget("t0", 64);
+  const Run begun = Start(Sized("begun", 64));
+  const Worker full = AddTarget("t1", 64);
+  dispatcher_.RemoveWorker(lost.id);
+  Fail(full, begun.id, 8, "no KV room");
+  EXPECT_EQ(TargetAddress(begun.id), "");
+  EXPECT_TRUE(IsRunning(Start(Sized("small", 16)).id));
+}
+
+TEST_F(DispatcherQueueTest, ARefusedSessionLeavesTheDraftToOthers) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft("draft", 48);
+  const Run refused = Start(Sized("refused", 48));
+  Fail(draft, refused.id, 8, "no room");
+  const Run first = Start(Sized("first", 48));
+  const Run second = Start(Sized("second", 48));
+  EXPECT_EQ(DraftAddress(first.id), "draft");
+  EXPECT_EQ(DraftAddress(second.id), "");
+  EndOn(target, first);
+  Closed(draft, first.id);
+  EXPECT_EQ(DraftAddress(refused.id), "");
+  EXPECT_EQ(DraftAddress(second.id), "draft");
+}
+
+TEST_F(DispatcherQueueTest, WhoIsBehindACancelledRequestStartsAtOnce) {
+  const Worker target = AddTarget("target", 64);
+  Run running = Start(Sized("first", 16));
+  const Run large = Start(Sized("large", 64));
+  Run small;
+  for (int i = 0; i <= Admission::kMaxPasses; ++i) {
+    small = Start(Sized(absl::StrCat("small ", i), 16));
+    if (!IsRunning(small.id)) break;
+    EndOn(target, running);
+    running = small;
+  }
+  ASSERT_FALSE(IsRunning(small.id));  // though it would fit
+  dispatcher_.Cancel(large.id);
+  EXPECT_TRUE(IsRunning(small.id));
+}
+
+// A drained draft keeps the room of a session until it says that it is closed,
+// and may get the same session again before.
+TEST_F(DispatcherQueueTest, ASessionOpenedAgainOnADraftReservesAgain) {
+  const Worker t0 = AddTarget("t0", 256);
+  AddTarget("t1", 256);
+  const Worker draft = AddDraft("draft", 128);
+  const Run run = Start(Sized("r", 48));
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 48);
+  dispatcher_.RemoveWorker(t0.id);  // both openings are new
+  EXPECT_EQ(DraftAddress(run.id), "draft");
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 96);
+  Closed(draft, run.id);
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 48);
+  dispatcher_.Cancel(run.id);
+  Closed(draft, run.id);
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 0);
+}
+
+TEST_F(DispatcherQueueTest, WhoWaitedForAnotherModelIsRefused) {
+  const Worker target = AddTarget("t0", 64);
+  Start(Sized("first", 64));
+  RequestSpec request = Sized("second", 64);
+  request.fingerprint = "big";
+  const Run second = Start(request);
+  dispatcher_.RemoveWorker(target.id);
+  WorkerInfo info = Info(WorkerRole::kTarget, "t1");
+  info.fingerprint = "bigger";
+  ASSERT_TRUE(
+      AddWorker(&dispatcher_, info, std::make_shared<RecordingClient>()).ok());
+  EXPECT_EQ(second.sink->error().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.sink->error().message()),
+              HasSubstr("model changed"));
+  request.request_id = "third";
+  EXPECT_EQ(Refusal(request).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(DispatcherQueueTest, ADraftWithoutRoomIsNoReasonToWait) {
+  const Worker target = AddTarget("target", 256);
+  const Worker draft = AddDraft("draft", 64);
+  const Run first = Start(Sized("first", 48));
+  const Run second = Start(Sized("second", 48));
+  EXPECT_EQ(DraftAddress(first.id), "draft");
+  EXPECT_EQ(DraftAddress(second.id), "");
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 48);
+  draft.client->Take();
+  target.client->Take();
+  EndOn(target, first);
+  EXPECT_EQ(DraftAddress(second.id), "");
+  Closed(draft, first.id);
+  EXPECT_EQ(DraftAddress(second.id), "draft");
+  EXPECT_THAT(
+      draft.client->Take(),
+      ElementsAre(absl::StrCat("close ", first.id),
+                  absl::StrCat("open ", second.id, " epoch 1 tokens 7,8")));
+  EXPECT_EQ(draft.client->num_unsent(), 0);
+  EXPECT_EQ(target.client->num_unsent(), 0);
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 48);
+  EXPECT_EQ(second.sink->num_ends(), 0);
+}
+
+// The draft's context is 1024 (Info): it may stop short of the target's length.
+TEST_F(DispatcherQueueTest, ADraftNeedsRoomForItsOwnContextOnly) {
+  AddTarget("target", 8192);
+  const Worker draft = AddDraft("draft", 1024);
+  const Run run = Start(Sized("long", 4096));
+  EXPECT_EQ(DraftAddress(run.id), "draft");
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 1024);
+}
+
+}  // namespace
+}  // namespace nacre::coordinator

@@ -1,0 +1,161 @@
+#include "coordinator/dispatch/request_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/dispatch/answer.h"
+
+namespace nacre::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int64_t kTimeoutNs = 1000;
+
+class RequestQueueTest : public ::testing::Test {
+ protected:
+  uint64_t AddTarget(int64_t kv_tokens, const std::string& numerics = "n") {
+    WorkerInfo info;
+    info.role = WorkerRole::kTarget;
+    info.fingerprint = "big";
+    info.numerics_id = numerics;
+    info.kv_capacity_tokens = kv_tokens;
+    return fleet_.Add(std::move(info)).value();
+  }
+  // A request that needs so many tokens of KV.
+  void Push(uint64_t id, int tokens, int64_t since_ns = 0,
+            const std::string& numerics = "") {
+    auto request = std::make_shared<RequestSpec>();
+    request->prompt_ids = {1, 2};
+    request->max_tokens = tokens - 2;
+    request->numerics_id = numerics;
+    WaitingRequest waiting;
+    waiting.cell = std::make_shared<SessionCell>();
+    waiting.cell->request = std::move(request);
+    waiting.since_ns = since_ns;
+    queue_.Push(id, std::move(waiting));
+  }
+  // Starts all that may, as the dispatcher does; their ids.
+  std::vector<uint64_t> StartAll(const WorkerIds& kept = {}) {
+    std::vector<uint64_t> ids;
+    RequestQueue::Pass pass(&queue_, kept);
+    while (const auto start = pass.Next()) {
+      ids.push_back(start->session_id);
+      targets_.push_back(start->target_id);
+      fleet_.Seat(start->target_id, start->session_id,
+                  Placer::TargetNeed(start->waiting.request()),
+                  /*follows_load=*/false);
+    }
+    return ids;
+  }
+
+  Fleet fleet_;
+  Placer placer_{&fleet_, /*patience_ns=*/kTimeoutNs};
+  RequestQueue queue_{&fleet_, &placer_, /*max_running=*/3, kTimeoutNs};
+  std::vector<uint64_t> targets_;
+};
+
+TEST_F(RequestQueueTest, StartsInOrderAsFarAsThereIsRoom) {
+  const uint64_t target = AddTarget(64);
+  Push(7, 32);
+  Push(8, 32);
+  Push(9, 32);
+  EXPECT_EQ(queue_.size(), 3);
+  EXPECT_THAT(StartAll(), ElementsAre(7, 8));
+  EXPECT_THAT(targets_, ElementsAre(target, target));
+  EXPECT_FALSE(queue_.contains(7));
+  EXPECT_TRUE(queue_.contains(9));
+  EXPECT_THAT(queue_.ids(), ElementsAre(9));
+  EXPECT_EQ(queue_.request(9).max_tokens, 30);
+}
+
+TEST_F(RequestQueueTest, RunsNoMoreThanItMay) {
+  AddTarget(0);
+  for (uint64_t id = 1; id <= 4; ++id) Push(id, 32);
+  EXPECT_THAT(StartAll(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(StartAll(), IsEmpty());
+  queue_.OnEnded();
+  EXPECT_THAT(StartAll(), ElementsAre(4));
+}
+
+TEST_F(RequestQueueTest, ASmallOnePassesALargeOneThatHasNoRoom) {
+  AddTarget(64);
+  fleet_.Seat(1, 100, 32, /*follows_load=*/false);
+  Push(7, 64);
+  Push(8, 32);
+  EXPECT_THAT(StartAll(), ElementsAre(8));
+  EXPECT_THAT(queue_.ids(), ElementsAre(7));
+}
+
+TEST_F(RequestQueueTest, WhatIsKeptFreeStaysFree) {
+  const uint64_t kept = AddTarget(64);
+  Push(7, 32);
+  EXPECT_THAT(StartAll({kept}), IsEmpty());
+  const uint64_t other = AddTarget(64);
+  EXPECT_THAT(StartAll({kept}), ElementsAre(7));
+  EXPECT_THAT(targets_, ElementsAre(other));
+}
+
+// After kMaxPasses others the large one's targets take nothing before it.
+TEST_F(RequestQueueTest, ALargeRequestIsNotPassedForEver) {
+  const uint64_t target = AddTarget(64);
+  fleet_.Seat(target, 100, 16, /*follows_load=*/false);
+  Push(1, 64);
+  for (uint64_t id = 2; id < 2 + Admission::kMaxPasses; ++id) {
+    Push(id, 32);
+    EXPECT_THAT(StartAll(), ElementsAre(id));
+    fleet_.Unseat(target, id, /*follows_load=*/false);
+    fleet_.Release(target, id);
+    queue_.OnEnded();
+  }
+  Push(50, 32);
+  EXPECT_THAT(StartAll(), IsEmpty());
+  // Elsewhere, where the large one could not run, small ones start.
+  const uint64_t small = AddTarget(32);
+  EXPECT_THAT(StartAll(), ElementsAre(50));
+  EXPECT_EQ(targets_.back(), small);
+  fleet_.Release(target, 100);
+  EXPECT_THAT(StartAll(), ElementsAre(1));
+}
+
+TEST_F(RequestQueueTest, KindsOfTargetsAreAskedApart) {
+  const uint64_t a = AddTarget(64, "a");
+  const uint64_t b = AddTarget(64, "b");
+  fleet_.Seat(a, 100, 64, /*follows_load=*/false);
+  Push(7, 32, 0, "a");  // in vain, which says nothing of the other kind
+  Push(8, 32, 0, "b");
+  EXPECT_THAT(StartAll(), ElementsAre(8));
+  EXPECT_THAT(targets_, ElementsAre(b));
+}
+
+TEST_F(RequestQueueTest, OneThatLeavesIsGone) {
+  Push(7, 32);
+  Push(8, 48);
+  EXPECT_EQ(queue_.Leave(7).request().max_tokens, 30);
+  EXPECT_FALSE(queue_.contains(7));
+  EXPECT_THAT(queue_.ids(), ElementsAre(8));
+  AddTarget(64);
+  EXPECT_THAT(StartAll(), ElementsAre(8));
+}
+
+TEST_F(RequestQueueTest, TheFirstTimesOutFirst) {
+  EXPECT_EQ(queue_.next_timeout_ns(), kNever);
+  EXPECT_EQ(queue_.TimedOut(kNever - 1), absl::nullopt);
+  Push(7, 32, 100);
+  Push(8, 32, 200);
+  EXPECT_EQ(queue_.next_timeout_ns(), 1100);
+  EXPECT_EQ(queue_.TimedOut(1099), absl::nullopt);
+  EXPECT_EQ(queue_.TimedOut(1100), 7u);
+  queue_.Leave(7);
+  EXPECT_EQ(queue_.TimedOut(1100), absl::nullopt);
+  EXPECT_EQ(queue_.next_timeout_ns(), 1200);
+}
+
+}  // namespace
+}  // namespace nacre::coordinator

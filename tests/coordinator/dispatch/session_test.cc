@@ -1,0 +1,112 @@
+#include "coordinator/dispatch/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "tests/coordinator/session_fixture.h"
+
+namespace nacre::coordinator {
+namespace {
+
+using speculation::FinishReason;
+using speculation::Verdict;
+using ::testing::ElementsAre;
+
+// Whatever a target commits, the answer ends at max_tokens.
+TEST_F(SessionTest, NothingBehindMaxTokensCounts) {
+  request_.max_tokens = 4;
+  request_.logprobs = 0;
+  Say({'a', 'b'});
+  EXPECT_FALSE(answer().finished());
+  std::vector<TokenLogprobs> logprobs(4);
+  const auto commit = OnVerdict(Next({'c', 'd', 'e', 'f'}), logprobs);
+  EXPECT_THAT(commit->token_ids, ElementsAre('c', 'd'));
+  EXPECT_TRUE(answer().finished());
+  EXPECT_FALSE(session().ApplyVerdict(Next({'g'})).has_value());
+  const Completion completion = Complete();
+  EXPECT_EQ(completion.finish, Finish::kLength);
+  EXPECT_THAT(completion.token_ids, ElementsAre('a', 'b', 'c', 'd'));
+  EXPECT_EQ(completion.text, "abcd");
+  EXPECT_EQ(completion.logprobs.size(), 2u);
+  EXPECT_EQ(completion.stats.committed, 4);
+}
+
+TEST_F(SessionTest, AnEndBehindMaxTokensIsNoneEither) {
+  request_.max_tokens = 2;
+  const auto commit = OnVerdict(Next({'a', 'b', 'c'}, FinishReason::kEos));
+  EXPECT_THAT(commit->token_ids, ElementsAre('a', 'b'));
+  const Completion completion = Complete();
+  EXPECT_EQ(completion.finish, Finish::kLength);
+  EXPECT_EQ(completion.text, "ab");
+}
+
+TEST_F(SessionTest, AVerdictBecomesAChunkAndACommitForTheDraft) {
+  Verdict verdict = Next(Bytes("hey"));
+  const auto commit = OnVerdict(verdict);
+  ASSERT_TRUE(commit.has_value());
+  EXPECT_EQ(commit->first_position, 2);
+  EXPECT_EQ(commit->token_ids, Bytes("hey"));
+  Say(Bytes("you"));
+  const std::vector<Chunk> chunks = sink_->chunks();
+  ASSERT_EQ(chunks.size(), 2u);
+  EXPECT_EQ(chunks[0].first_index, 0);
+  EXPECT_EQ(chunks[0].token_ids, Bytes("hey"));
+  EXPECT_EQ(chunks[0].text, "hey");
+  EXPECT_EQ(chunks[1].first_index, 3);
+  EXPECT_EQ(chunks[1].text, "you");
+  EXPECT_FALSE(answer().finished());
+}
+
+TEST_F(SessionTest, RepeatedAndMalformedVerdictsSayNothing) {
+  const Verdict verdict = Next(Bytes("hey"));
+  EXPECT_TRUE(OnVerdict(verdict).has_value());
+  EXPECT_FALSE(OnVerdict(verdict).has_value());
+  Verdict gap = verdict;
+  gap.base_length = 50;
+  EXPECT_FALSE(OnVerdict(gap).has_value());
+  gap.base_length = -1;
+  EXPECT_FALSE(OnVerdict(gap).has_value());
+  EXPECT_EQ(sink_->chunks().size(), 1u);
+  EXPECT_EQ(session().schedule().stats().stale_messages, 3);
+}
+
+TEST_F(SessionTest, OtherSessionsRowsAreAveraged) {
+  EXPECT_EQ(session().other_rows(), absl::nullopt);
+  for (int i = 0; i < 100; ++i) {
+    OnSpan(WorkerRole::kTarget,
+           Span(SpanRecord::Kind::kVerify, 10 * i, 5, 3, 10));
+  }
+  EXPECT_EQ(session().other_rows(), 7);
+  EXPECT_NEAR(session().own_rows(), 3.0, 0.01);
+}
+
+TEST_F(SessionTest, AcknowledgesEverySixteenTokens) {
+  Say(std::vector<int32_t>(15, 'x'));
+  EXPECT_FALSE(session().TakeAcknowledgement().has_value());
+  Say(Bytes("y"));
+  EXPECT_EQ(session().TakeAcknowledgement(), 18);
+  EXPECT_FALSE(session().TakeAcknowledgement().has_value());
+  Say(std::vector<int32_t>(17, 'x'));
+  EXPECT_EQ(session().TakeAcknowledgement(), 35);
+}
+
+TEST_F(SessionTest, AcknowledgementsWaitForASlowClientOfAStream) {
+  Say(std::vector<int32_t>(20, 'x'));
+  sink_->set_pending_chunks(33);
+  EXPECT_FALSE(session().TakeAcknowledgement().has_value());
+  sink_->set_pending_chunks(32);
+  EXPECT_EQ(session().TakeAcknowledgement(), 22);
+
+  session_ = nullptr;
+  request_.stream = false;  // nothing is on its way to such a client
+  sink_->set_pending_chunks(33);
+  Say(std::vector<int32_t>(20, 'x'));
+  EXPECT_EQ(session().TakeAcknowledgement(), 22);
+}
+
+}  // namespace
+}  // namespace nacre::coordinator

@@ -1,0 +1,92 @@
+#include "coordinator/dispatch/status_board.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+namespace nacre::coordinator {
+namespace {
+
+std::shared_ptr<WorkerCell> NewWorker(WorkerRole role,
+                                      const std::string& address) {
+  WorkerInfo info;
+  info.role = role;
+  info.address = address;
+  return std::make_shared<WorkerCell>(info);
+}
+
+std::shared_ptr<SessionCell> NewSession(const std::string& request_id) {
+  auto request = std::make_shared<RequestSpec>();
+  request->request_id = request_id;
+  request->prompt_ids = {1, 2, 3};
+  auto cell = std::make_shared<SessionCell>();
+  cell->request = request;
+  return cell;
+}
+
+TEST(StatusBoardTest, ShowsWorkersAsTheyAreNow) {
+  StatusBoard board;
+  EXPECT_TRUE(board.workers().empty());
+  const auto worker = NewWorker(WorkerRole::kDraft, "d");
+  board.AddWorker(1, worker);
+  SessionSet sessions(worker);
+  for (const uint64_t id : {9, 4, 7}) sessions.insert(id);
+  sessions.erase(7);
+  EXPECT_THAT(sessions.InOrder(), ::testing::ElementsAre(4, 9));
+  worker->ready = false;
+  ASSERT_EQ(board.workers().size(), 1u);
+  EXPECT_EQ(board.workers()[0].info.address, "d");
+  EXPECT_EQ(board.workers()[0].sessions, 2);
+  EXPECT_FALSE(board.workers()[0].ready);
+  board.RemoveWorker(1);
+  EXPECT_TRUE(board.workers().empty());
+}
+
+TEST(StatusBoardTest, TheModelIsThatOfTheFirstReadyTarget) {
+  StatusBoard board;
+  EXPECT_FALSE(board.last_target().has_value());
+  board.AddWorker(1, NewWorker(WorkerRole::kDraft, "d"));
+  EXPECT_FALSE(board.model().has_value());
+  const auto first = NewWorker(WorkerRole::kTarget, "t0");
+  board.AddWorker(2, first);
+  board.AddWorker(3, NewWorker(WorkerRole::kTarget, "t1"));
+  EXPECT_EQ(board.model()->address, "t0");
+  first->ready = false;
+  EXPECT_EQ(board.model()->address, "t1");
+  board.RemoveWorker(3);
+  EXPECT_FALSE(board.model().has_value());
+  EXPECT_EQ(board.last_target()->address, "t1");
+}
+
+TEST(StatusBoardTest, ShowsRequestsThatRunAndThoseThatWaitInOrder) {
+  StatusBoard board;
+  board.AddWorker(1, NewWorker(WorkerRole::kTarget, "t"));
+  for (const uint64_t id : {5, 6, 7, 8}) {
+    const auto session = NewSession(std::string(1, 'a' + id - 5));
+    board.AddSession(id, session);
+    if (id != 6) continue;
+    session->running = true;
+    session->generated = 12;
+    session->target_worker = 1;
+    session->draft_worker = 2;  // it is gone
+  }
+  board.RemoveSession(7);
+  ASSERT_EQ(board.running().size(), 1u);
+  const SessionStatus running = board.running()[0];
+  EXPECT_EQ(running.id, 6u);
+  EXPECT_EQ(running.request_id, "b");
+  EXPECT_EQ(running.prompt_tokens, 3);
+  EXPECT_EQ(running.generated_tokens, 12);
+  EXPECT_EQ(running.target_address, "t");
+  EXPECT_EQ(running.draft_address, "");
+  EXPECT_FALSE(running.queue_position.has_value());
+  ASSERT_EQ(board.waiting().size(), 2u);
+  EXPECT_EQ(board.waiting()[0].request_id, "a");
+  EXPECT_EQ(board.waiting()[1].request_id, "d");
+  EXPECT_EQ(board.waiting()[1].queue_position, 1);
+}
+
+}  // namespace
+}  // namespace nacre::coordinator

@@ -1,0 +1,99 @@
+#include "coordinator/dispatch/text_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/coordinator/byte_tokenizer.h"
+
+namespace nacre::coordinator {
+namespace {
+
+using speculation::FinishReason;
+
+class TextStreamTest : public ::testing::Test {
+ protected:
+  TextStream& stream() {
+    if (stream_ == nullptr) {
+      request_.prompt_ids = Bytes("ab");
+      stream_ = std::make_unique<TextStream>(
+          std::make_shared<const RequestSpec>(request_), &tokenizer_);
+    }
+    return *stream_;
+  }
+  std::string Say(const std::string& text,
+                  FinishReason finish = FinishReason::kNone) {
+    return stream().Append(Bytes(text), finish).text;
+  }
+
+  const ByteTokenizer tokenizer_;
+  RequestSpec request_;
+  std::unique_ptr<TextStream> stream_;
+};
+
+TEST_F(TextStreamTest, PiecesFollowEachOther) {
+  TextStream::Piece piece = stream().Append(Bytes("he"), FinishReason::kNone);
+  EXPECT_EQ(piece.first_index, 0);
+  EXPECT_EQ(piece.token_ids, Bytes("he"));
+  EXPECT_EQ(piece.text, "he");
+  piece = stream().Append(Bytes("y"), FinishReason::kLength);
+  EXPECT_EQ(piece.first_index, 2);
+  EXPECT_EQ(stream().text(), "hey");
+  EXPECT_EQ(stream().token_ids(), Bytes("hey"));
+  EXPECT_EQ(stream().finish(), Finish::kLength);
+  EXPECT_EQ(stream().stop_match(), "");
+}
+
+TEST_F(TextStreamTest, WhatMayBeginAStopStringIsHeldBack) {
+  request_.stop = {"END"};
+  EXPECT_EQ(Say("one E"), "one ");
+  EXPECT_EQ(Say("N"), "");
+  EXPECT_EQ(Say("x"), "ENx");
+  EXPECT_FALSE(stream().finish().has_value());
+  EXPECT_EQ(Say("EN", FinishReason::kLength), "EN");  // there was no more
+  EXPECT_EQ(stream().text(), "one ENxEN");
+}
+
+TEST_F(TextStreamTest, AStopStringEndsTextAndTokens) {
+  request_.stop = {"END"};
+  Say("one E");
+  const TextStream::Piece piece =
+      stream().Append(Bytes("ND and more"), FinishReason::kLength);
+  EXPECT_EQ(piece.token_ids, Bytes("ND"));
+  EXPECT_EQ(piece.text, "");
+  EXPECT_EQ(stream().finish(), Finish::kStop);
+  EXPECT_EQ(stream().stop_match(), "END");
+  EXPECT_EQ(stream().text(), "one ");
+}
+
+TEST_F(TextStreamTest, AStopStringIsShownOnDemand) {
+  request_.stop = {"END"};
+  request_.include_stop_string = true;
+  EXPECT_EQ(Say("one END two"), "one END");
+}
+
+TEST_F(TextStreamTest, BeforeMinTokensNoStopStringCounts) {
+  request_.stop = {"x"};
+  request_.min_tokens = 2;
+  EXPECT_EQ(Say("ax"), "ax");
+  EXPECT_FALSE(stream().finish().has_value());
+  EXPECT_EQ(Say("bx"), "b");
+  EXPECT_EQ(stream().finish(), Finish::kStop);
+}
+
+// The token that ends the text is no part of it, unless that was asked for.
+TEST_F(TextStreamTest, TheTokenThatEndsTheTextIsSilent) {
+  EXPECT_EQ(Say("hey", FinishReason::kEos), "he");
+  EXPECT_EQ(stream().token_ids(), Bytes("hey"));
+  EXPECT_EQ(stream().finish(), Finish::kEos);
+
+  stream_ = nullptr;
+  request_.include_stop_string = true;
+  EXPECT_EQ(Say("hey", FinishReason::kStop), "hey");
+  EXPECT_EQ(stream().finish(), Finish::kStop);
+}
+
+}  // namespace
+}  // namespace nacre::coordinator
