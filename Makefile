@@ -4,7 +4,8 @@
 
 BUILD := build
 JOBS ?= $(shell nproc)
-PROGRAMS := nacre nacre-coordinator nacre-draft-worker nacre-target-worker
+PROGRAMS := nacre nacre-coordinator nacre-gateway nacre-draft-worker \
+	nacre-target-worker
 # Tests that take minutes (`make slow`) or need a GPU stay out of `make test`.
 SKIPPED_LABELS := slow|cuda
 # Two at a time by default: the engine tests start threads of their own.

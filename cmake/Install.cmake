@@ -43,16 +43,19 @@ function(nacre_manual component section program summary)
 endfunction()
 
 install(TARGETS nacre COMPONENT nacre)
-install(TARGETS nacre-coordinator COMPONENT coordinator)
+# The gateway is a front end of the coordinator, in its package.
+install(TARGETS nacre-coordinator nacre-gateway COMPONENT coordinator)
 install(TARGETS nacre-draft-worker nacre-target-worker COMPONENT worker)
 if(HELP2MAN)
   nacre_manual(coordinator 8 nacre-coordinator
                "public API, tokenizer and speculation schedule of Nacre")
+  nacre_manual(coordinator 8 nacre-gateway
+               "OpenAI's HTTP API for Nacre")
   nacre_manual(worker 8 nacre-draft-worker "serves Nacre's draft model")
   nacre_manual(worker 8 nacre-target-worker "serves Nacre's target model")
   nacre_manual(nacre 1 nacre "speculative decoding on two models")
-  # "  up          run a coordinator ...", as tools/run_nacre.cc has them.
-  file(STRINGS tools/run_nacre.cc lines REGEX "^    {\"[a-z]+\", \"")
+  # "  up          run a coordinator ...", as tools/cluster/run_nacre.cc has them.
+  file(STRINGS tools/cluster/run_nacre.cc lines REGEX "^    {\"[a-z]+\", \"")
   foreach(line ${lines})
     string(REGEX MATCH "\"([a-z]+)\", \"([^\"]+)" unused "${line}")
     nacre_manual(nacre 1 nacre "${CMAKE_MATCH_2}" ${CMAKE_MATCH_1})

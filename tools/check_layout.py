@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+import cpp_shapes
+
 # What each folder may include of ours, besides itself. The longest matching
 # folder decides ("common/rpc/x.h" is under "common/rpc"). An entry ending in
 # ".h" allows that one header, "*" everything but tests.
@@ -22,6 +24,8 @@ ALLOWED_INCLUDES = {
     "common": [],
     "common/rpc": ["common"],
     "tokenizer": ["common"],
+    # Chat templates: text in, text out.
+    "chat": ["common"],
     "kernels": ["common"],
     "speculation": ["common"],
     "model": ["kernels", "common"],
@@ -37,8 +41,20 @@ ALLOWED_INCLUDES = {
     "target_worker": ["worker", "wire", "model", "speculation",
                       "kernels/backend.h", "kernels/backend_factory.h",
                       "common", "proto"],
-    "coordinator": ["wire", "telemetry", "speculation", "tokenizer", "common",
-                    "proto"],
+    # Wings of the coordinator, the lowest first.
+    "coordinator/fleet": ["wire", "speculation", "common"],
+    "coordinator/dispatch": ["coordinator/fleet", "wire", "telemetry",
+                             "speculation", "tokenizer", "common"],
+    "coordinator/api": ["coordinator/dispatch", "coordinator/fleet", "wire",
+                        "telemetry", "speculation", "tokenizer", "common",
+                        "proto"],
+    "coordinator/observe": ["coordinator/api", "coordinator/dispatch",
+                            "coordinator/fleet", "telemetry", "speculation",
+                            "common", "proto"],
+    "coordinator": ["coordinator", "wire", "telemetry", "speculation",
+                    "tokenizer", "common", "proto"],
+    # A client of the coordinator, over HTTP to its own.
+    "gateway": ["chat", "telemetry", "tokenizer", "common", "proto"],
     # The whole service in virtual time.
     "simulation": ["coordinator", "draft_worker", "target_worker", "worker",
                    "wire", "model", "speculation", "tokenizer", "common"],
@@ -47,43 +63,44 @@ ALLOWED_INCLUDES = {
 }
 
 # Below common/rpc only what really speaks RPC may use "common/rpc".
-RPC_FREE_FOLDERS = ["common", "tokenizer", "kernels", "speculation",
+RPC_FREE_FOLDERS = ["common", "tokenizer", "chat", "kernels", "speculation",
                     "simulation", "model"]
 
 # The only folder that may include gRPC's own headers besides the services.
 GRPC_FOLDERS = ["common/rpc", "telemetry", "worker", "draft_worker",
-                "target_worker", "coordinator", "tools", "tests"]
+                "target_worker", "coordinator", "gateway", "tools", "tests"]
 
 # Generated protobuf headers stop at the service and the client. A file may
 # include them when it is in one of these folders and its name has one of these
 # words, or when it is listed.
 PROTO_FOLDERS = ["telemetry", "wire", "worker", "draft_worker", "target_worker",
-                 "coordinator", "tools", "proto", "tests"]
+                 "coordinator", "gateway", "tools", "proto", "tests"]
 PROTO_WORDS = ["service", "client", "codec", "convert", "registry", "stream",
                "main"]
 PROTO_FILES = [
     # The reactors of one call, the other half of their service file.
-    "coordinator/attachment.h",
-    "coordinator/attachment.cc",
-    "coordinator/generate_call.h",
-    "coordinator/generate_call.cc",
+    "coordinator/api/attachment.h",
+    "coordinator/api/attachment.cc",
+    "coordinator/api/generate_call.h",
+    "coordinator/api/generate_call.cc",
     # A worker's side of Registry.Attach.
-    "worker/registration.h",
-    "worker/registration.cc",
+    "worker/process/registration.h",
+    "worker/process/registration.cc",
 ]
 # Whole folders that are clients from end to end.
 PROTO_FREE_RANGE = ["tools", "tests"]
 
 # Every source of these folders has a test at the mirrored path.
-TESTED_FOLDERS = ["common", "tokenizer", "kernels", "model", "speculation",
+TESTED_FOLDERS = ["common", "tokenizer", "chat", "kernels", "model", "speculation",
                   "simulation", "telemetry", "wire", "worker", "draft_worker",
                   "target_worker",
-                  "coordinator"]
+                  "coordinator", "gateway"]
 # ... except these: path to the reason.
 UNTESTED = {
     "common/rpc/signals.cc": "tested through the processes (tests/integration)",
     "draft_worker/main.cc": "flags and wiring (tests/integration)",
     "target_worker/main.cc": "flags and wiring (tests/integration)",
+    "gateway/main.cc": "flags and wiring (tests/integration)",
     "coordinator/main.cc": "flags and wiring (tests/integration)",
     "coordinator/security_flags.cc": "flags and wiring (tests/integration)",
     "coordinator/trace_flags.cc": "flags and wiring (tests/integration)",
@@ -92,26 +109,48 @@ UNTESTED = {
 # Sources whose behaviour another test of the tree checks, through the interface
 # that users of the folder see: path to that test.
 TESTED_BY = {
-    "coordinator/generate_call.cc":
-        "tests/coordinator/inference_service_test.cc",
-    "coordinator/grpc_peer.cc": "tests/coordinator/authenticator_test.cc",
-    "coordinator/request_trace.cc":
-        "tests/coordinator/trace_observer_test.cc",
+    **{f"chat/{name}.cc": "tests/chat/goldens_test.cc"
+       for name in ("attributes", "comparison", "environment", "evaluator",
+                    "expression_evaluator", "filters", "format_text",
+                    "item_filters", "loop_items", "methods", "operators",
+                    "predicates", "python_text", "sequence_filters",
+                    "sequences", "string_methods", "string_units",
+                    "text_filters", "value")},
+    **{f"chat/{name}.cc": "tests/chat/parser_test.cc"
+       for name in ("expression_parser", "lexer", "supported")},
+    "chat/render_context.cc": "tests/chat/limits_test.cc",
+    "chat/text.cc": "tests/chat/user_text_test.cc",
+    "coordinator/api/generate_call.cc":
+        "tests/coordinator/api/inference_service_test.cc",
+    "coordinator/api/grpc_peer.cc": "tests/coordinator/api/authenticator_test.cc",
+    "coordinator/observe/request_trace.cc":
+        "tests/coordinator/observe/trace_observer_test.cc",
     "telemetry/otlp_client.cc": "tests/telemetry/otlp_exporter_test.cc",
     "telemetry/otel_variables.cc":
         "tests/telemetry/collector_settings_test.cc",
-    "coordinator/metrics_series.cc":
-        "tests/coordinator/metrics_observer_test.cc",
-    "coordinator/attachment.cc":
-        "tests/coordinator/registry_service_test.cc",
+    "coordinator/observe/metrics_series.cc":
+        "tests/coordinator/observe/metrics_observer_test.cc",
+    "coordinator/api/attachment.cc":
+        "tests/coordinator/api/registry_service_test.cc",
     **{f"wire/{name}.cc": "tests/wire/session_codec_test.cc"
        for name in ("codec_parts", "commands_codec", "events_codec")},
-    "coordinator/dispatcher_events.cc":
-        "tests/coordinator/dispatcher_test.cc",
-    "coordinator/placer.cc":
-        "tests/coordinator/dispatcher_placement_test.cc",
-    "coordinator/dispatcher_workers.cc":
-        "tests/coordinator/dispatcher_lifecycle_test.cc",
+    "coordinator/dispatch/event_router.cc":
+        "tests/coordinator/dispatch/dispatcher_test.cc",
+    "coordinator/dispatch/pairing.cc":
+        "tests/coordinator/dispatch/dispatcher_lifecycle_test.cc",
+    "coordinator/dispatch/relocator.cc":
+        "tests/coordinator/dispatch/dispatcher_failover_test.cc",
+    "coordinator/dispatch/request_desk.cc":
+        "tests/coordinator/dispatch/dispatcher_requests_test.cc",
+    "coordinator/dispatch/placer.cc":
+        "tests/coordinator/dispatch/dispatcher_placement_test.cc",
+    "gateway/http_session.cc": "tests/gateway/http_server_test.cc",
+    **{f"gateway/{name}.cc": "tests/gateway/request_convert_test.cc"
+       for name in ("field_reader", "json_body", "refused_fields")},
+    **{f"gateway/{name}.cc": "tests/gateway/answer_convert_test.cc"
+       for name in ("token_text", "usage_convert")},
+    **{f"gateway/{name}.cc": "tests/gateway/gateway_service_test.cc"
+       for name in ("completion_stream", "gateway_metrics")},
     "kernels/cpu/attention.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/cpu_backend.cc": "tests/kernels/cpu_accuracy_test.cc",
     "kernels/cpu/dense_matrix.cc": "tests/kernels/batch_invariance_test.cc",
@@ -164,6 +203,44 @@ TESTED_BY = {
 
 MAX_HEADER_LINES = 300
 MAX_SOURCE_LINES = 700
+
+# Of what is no test. Methods that a class declares, but for defaulted and
+# deleted ones; variables of each object, without those of its bases.
+MAX_FUNCTION_LINES = 70
+MAX_METHODS = 30
+MAX_MEMBERS = 25
+# Larger ones: (path, name) to the reason.
+LARGER = {
+    **{(path, name): "one kernel: its parts share registers"
+       for path, name in (
+           ("kernels/cuda/attention.cu", "AttendKernel"),
+           ("kernels/cuda/attention_bf16.cuh", "Bf16Kernel"),
+           ("kernels/cuda/gemm_skinny.cuh", "SkinnyKernel"),
+           ("kernels/cuda/gemm_tiled.cuh", "TiledKernel"))},
+    **{(path, name): "one method for each rule of a grammar or kind of value"
+       for path, name in (("chat/evaluator.h", "Evaluator"),
+                          ("chat/expression_parser.h", "ExpressionParser"),
+                          ("chat/value.h", "Value"))},
+    **{(path, name): "one method for each op of a device"
+       for path, name in (("kernels/backend.h", "Backend"),
+                          ("kernels/cuda/cuda_backend.h", "CudaBackend"))},
+    **{(path, name): "to be split"
+       for path, name in (
+           ("draft_worker/draft_engine.h", "DraftEngine"),
+           ("draft_worker/engine_commands.cc", "NewSession"),
+           ("gateway/http_session.h", "HttpSession"),
+           ("model/transformer.h", "Transformer"),
+           ("simulation/fleet_world.h", "FleetWorld"),
+           ("simulation/world.h", "World"),
+           ("speculation/policies/make_policy.cc", "MakePolicy"),
+           ("speculation/target_session.h", "TargetSession"),
+           ("target_worker/target_engine.h", "TargetEngine"),
+           ("tools/cluster/cluster.h", "Options"),
+           ("worker/engine/engine_metrics.cc", "Collect"),
+           ("worker/engine/session_engine.h", "SessionEngine"),
+           ("worker/process/process.cc", "Serve"),
+           ("worker/process/registration.cc", "Attach"))},
+}
 
 CUDA_MACRO = "NACRE_WITH_CUDA"
 CUDA_MACRO_FILE = "kernels/backend_factory.cc"
@@ -254,6 +331,37 @@ def check_length(path, text):
         yield f"has {lines} lines, the limit is {limit}"
 
 
+def large_shapes(path, text):
+    """Yields (name, what is too large of it)."""
+    if under(path, "tests"):
+        return
+    shapes = cpp_shapes.Reader(text)
+    for function in shapes.functions:
+        if function.lines > MAX_FUNCTION_LINES:
+            yield function.name, (
+                f"line {function.line}: {function.name} has {function.lines} "
+                f"lines, the limit of a function is {MAX_FUNCTION_LINES}")
+    for shape in shapes.classes:
+        where = f"line {shape.line}: {shape.name} has"
+        if shape.methods > MAX_METHODS:
+            yield shape.name, (f"{where} {shape.methods} methods, "
+                               f"the limit is {MAX_METHODS}")
+        if shape.members > MAX_MEMBERS:
+            yield shape.name, (f"{where} {shape.members} members, "
+                               f"the limit is {MAX_MEMBERS}")
+
+
+def check_shapes(path, text):
+    """Functions and classes are one idea each."""
+    large = dict(large_shapes(path, text))
+    for name, message in large.items():
+        if (path, name) not in LARGER:
+            yield message
+    for listed, name in LARGER:
+        if listed == path and name not in large:
+            yield f"{name} is within the limits: delete its line from LARGER"
+
+
 def check_cuda_macro(path, text):
     """One #ifdef for CUDA, in the backend factory."""
     if path == CUDA_MACRO_FILE or under(path, "tests"):
@@ -290,7 +398,7 @@ def check_tests(paths):
 
 
 FILE_CHECKS = [check_includes, check_grpc, check_proto, check_guard,
-               check_length, check_cuda_macro]
+               check_length, check_shapes, check_cuda_macro]
 
 
 def offenders(root, paths):
@@ -317,12 +425,50 @@ def guarded(path, body=""):
     return f"#ifndef {guard}\n#define {guard}\n{body}\n#endif  // {guard}\n"
 
 
+def shaped(methods, members):
+    """A class of so many methods and members, however they are written."""
+    odd_methods = [
+        "Odd() : a_(1), b_{2} {}",
+        "int Get() const ABSL_LOCKS_EXCLUDED(mu_) { return a_ < b_ ? 1 : 2; }",
+        "template <typename T> void Set(std::vector<T> all, int more = 3);",
+        "virtual bool operator()(int a) const = 0;",
+        "bool operator<(const Odd& other) const;",
+        "static int Make(std::function<int(int)> make);",
+    ]
+    odd_members = [
+        "int a_ ABSL_GUARDED_BY(mu_) = 0, b_;",
+        "std::map<int, std::vector<int>> c_ = {{1, {2}}};",
+        "std::function<void(int)> d_;",
+        "int (*e_)(int, int) = nullptr;",
+        "char f_[sizeof(int)]{};  // not } the end",
+    ]
+    no_members = [
+        "Odd(const Odd&) = delete;", "~Odd() = default;",
+        "static constexpr int kMost = 3;", "using T = std::vector<int>;",
+        "friend class Other;", "class Later;", "enum class E { kA, kB };",
+        "struct Inner { int x; int y() { return x; } };",
+    ]
+    lines = odd_methods + odd_members + no_members + ["public:"]
+    lines += [f"void Method{i}();" for i in range(methods - len(odd_methods))]
+    lines += [f"int x{i}_;" for i in range(members - len(odd_members) - 1)]
+    return "class Odd : public Base<int> {\n" + "\n".join(lines) + "\n};"
+
+
+def long_function(lines):
+    body = ["if (a) { const auto f = [](int b) { return b; }; f('}'); }"]
+    return ("namespace {\nint Long(int a) {\n"
+            + "\n".join(body * (lines - 2)) + "\n}\n}  // namespace\n")
+
+
 def self_test():
     """Plants violations; returns 0 when exactly those are found."""
     test = "// A test.\n"
     good = {
         "common/a.h": guarded("common/a.h", '#include "absl/base/macros.h"'),
         "common/a.cc": '#include "common/a.h"\n',
+        "common/shape.h": guarded("common/shape.h",
+                                  shaped(MAX_METHODS, MAX_MEMBERS)
+                                  + long_function(MAX_FUNCTION_LINES)),
         "tests/common/a_test.cc": '#include "common/a.h"\n',
         "common/rpc/b.cc": '#include "common/a.h"\n#include "grpcpp/x.h"\n',
         "tests/rpc/b_test.cc": test,
@@ -359,6 +505,18 @@ def self_test():
                          "lines, the limit is"),
         "tests/model/long_test.cc": ("\n" * (MAX_SOURCE_LINES + 1),
                                      "lines, the limit is"),
+        "model/methods.h": (guarded("model/methods.h",
+                                    shaped(MAX_METHODS + 1, MAX_MEMBERS)),
+                            f"Odd has {MAX_METHODS + 1} methods"),
+        "model/members.h": (guarded("model/members.h",
+                                    shaped(MAX_METHODS, MAX_MEMBERS + 1)),
+                            f"Odd has {MAX_MEMBERS + 1} members"),
+        "model/function.h": (guarded("model/function.h",
+                                     long_function(MAX_FUNCTION_LINES + 1)),
+                             f"Long has {MAX_FUNCTION_LINES + 1} lines"),
+        "kernels/backend.h": (guarded("kernels/backend.h",
+                                      "class Backend {};"),
+                              "delete its line from LARGER"),
         "model/untested.cc": ("// Nothing.\n", "has no test"),
         "kernels/cuda.h": (guarded("kernels/cuda.h",
                                    f"#if defined({CUDA_MACRO})\n#endif"),

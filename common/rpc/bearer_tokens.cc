@@ -117,18 +117,11 @@ absl::StatusOr<std::vector<NamedToken>> ReadTokens(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<BearerTokens>> BearerTokens::Load(
     const std::string& path, absl::Duration reload_period) {
-  auto tokens = absl::WrapUnique(new BearerTokens(path, reload_period));
+  auto tokens = absl::WrapUnique(new BearerTokens(path));
   NACRE_RETURN_IF_ERROR(tokens->Reload());
-  tokens->watcher_ = std::thread([tokens = tokens.get()] { tokens->Watch(); });
+  tokens->watcher_.Start(reload_period,
+                         [tokens = tokens.get()] { tokens->Look(); });
   return tokens;
-}
-
-BearerTokens::BearerTokens(std::string path, absl::Duration reload_period)
-    : path_(std::move(path)), reload_period_(reload_period) {}
-
-BearerTokens::~BearerTokens() {
-  stopping_.Notify();
-  if (watcher_.joinable()) watcher_.join();
 }
 
 absl::Status BearerTokens::Reload() {
@@ -146,20 +139,16 @@ absl::Status BearerTokens::Reload() {
   return absl::OkStatus();
 }
 
-void BearerTokens::Watch() {
-  // Unset: the first look reads once more what changed since Load.
-  std::array<int64_t, 4> stamp = {-1};
-  while (!stopping_.WaitForNotificationWithTimeout(reload_period_)) {
-    const std::array<int64_t, 4> now = StampOf(path_);
-    if (now == stamp) continue;
-    const bool first = stamp[0] == -1;
-    stamp = now;
-    const absl::Status status = Reload();
-    if (!status.ok()) {
-      spdlog::error("the old tokens stay: {}", std::string(status.message()));
-    } else if (!first) {
-      spdlog::info("new tokens from {}", path_);
-    }
+void BearerTokens::Look() {
+  const std::array<int64_t, 4> now = StampOf(path_);
+  if (now == stamp_) return;
+  const bool first = stamp_[0] == -1;
+  stamp_ = now;
+  const absl::Status status = Reload();
+  if (!status.ok()) {
+    spdlog::error("the old tokens stay: {}", std::string(status.message()));
+  } else if (!first) {
+    spdlog::info("new tokens from {}", path_);
   }
 }
 

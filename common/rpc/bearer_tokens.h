@@ -9,16 +9,16 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "common/periodic_thread.h"
 
 namespace nacre::rpc {
 
@@ -44,7 +44,6 @@ class BearerTokens {
   // Warns where others may read or write the file. Errors: ReadTokens'.
   static absl::StatusOr<std::unique_ptr<BearerTokens>> Load(
       const std::string& path, absl::Duration reload_period = absl::Seconds(1));
-  ~BearerTokens();
 
   // The name of the token's holder, if it is accepted. Takes the same time
   // whatever token is shown.
@@ -58,16 +57,18 @@ class BearerTokens {
     Digest digest;  // the token itself is not kept
   };
 
-  BearerTokens(std::string path, absl::Duration reload_period);
+  explicit BearerTokens(std::string path) : path_(std::move(path)) {}
   absl::Status Reload() ABSL_LOCKS_EXCLUDED(mu_);
-  void Watch();
+  // Reads the file where it has changed.
+  void Look() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string path_;
-  const absl::Duration reload_period_;
   mutable absl::Mutex mu_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mu_);
-  absl::Notification stopping_;
-  std::thread watcher_;
+  // What tells one state of the file from another, of the last look. None yet:
+  // the first look reads once more what changed since Load.
+  std::array<int64_t, 4> stamp_ = {-1};
+  PeriodicThread watcher_;  // the last member: it uses the others
 };
 
 }  // namespace nacre::rpc

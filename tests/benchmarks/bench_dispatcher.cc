@@ -31,8 +31,8 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "coordinator/dispatcher.h"
-#include "coordinator/metrics_observer.h"
+#include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/observe/metrics_observer.h"
 #include "simulation/random.h"
 #include "tests/coordinator/byte_tokenizer.h"
 

@@ -26,7 +26,8 @@ fail() {
 cmake --install "$build" --prefix "$prefix" >"$folder/install.log" ||
   { tail "$folder/install.log"; exit 1; }
 cd "$folder" || exit 1
-for program in nacre nacre-coordinator nacre-draft-worker nacre-target-worker; do
+for program in nacre nacre-coordinator nacre-gateway nacre-draft-worker \
+  nacre-target-worker; do
   said=$("$prefix/bin/$program" --version)
   [[ "$said" == "$program $version "* ]] || fail "$program --version: $said"
 done
@@ -110,7 +111,8 @@ fi
 if has help2man help2man && has mandoc mandoc; then
   for page in nacre.1 nacre-up.1 nacre-generate.1 nacre-bench.1 \
     nacre-simulate.1 nacre-calibrate.1 nacre-inflate.1 nacre-perplexity.1 \
-    nacre-coordinator.8 nacre-draft-worker.8 nacre-target-worker.8; do
+    nacre-coordinator.8 nacre-gateway.8 nacre-draft-worker.8 \
+    nacre-target-worker.8; do
     path=$prefix/share/man/man${page##*.}/$page
     mandoc -T lint -W error "$path" || fail "$page: see above"
   done
@@ -131,7 +133,8 @@ if has dpkg-shlibdeps dpkg-dev && has file file; then
     done
   }
   holds nacre usr/bin/nacre usr/share/doc/nacre/README.md
-  holds nacre-coordinator usr/bin/nacre-coordinator etc/nacre/coordinator.env \
+  holds nacre-coordinator usr/bin/nacre-coordinator usr/bin/nacre-gateway \
+    etc/nacre/coordinator.env \
     usr/lib/systemd/system/nacre-coordinator.service
   holds nacre-worker usr/bin/nacre-draft-worker usr/bin/nacre-target-worker \
     etc/nacre/draft-worker.env etc/nacre/target-worker.env

@@ -9,12 +9,12 @@
 #include <set>
 #include <string>
 
-#include "coordinator/fleet_metrics.h"
-#include "coordinator/observability.h"
+#include "coordinator/observe/fleet_metrics.h"
+#include "coordinator/observe/observability.h"
 #include "telemetry/build_info.h"
 #include "telemetry/otlp_exporter.h"
 #include "tests/coordinator/byte_tokenizer.h"
-#include "worker/engine_metrics.h"
+#include "worker/engine/engine_metrics.h"
 
 namespace nacre {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/check.h"
-#include "coordinator/dispatcher.h"
-#include "coordinator/request_convert.h"
+#include "coordinator/api/request_convert.h"
+#include "coordinator/dispatch/dispatcher.h"
 #include "tests/coordinator/byte_tokenizer.h"
 #include "tests/coordinator/recording_client.h"
 #include "tests/coordinator/recording_sink.h"

@@ -13,7 +13,7 @@
 #include "tests/fuzz/chunks.h"
 #include "tests/testing/table_model.h"
 #include "wire/session_codec.h"
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 namespace nacre::fuzz {
 

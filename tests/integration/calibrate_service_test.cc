@@ -17,7 +17,7 @@
 #include "tools/calibrate/feature_reader.h"
 #include "tools/calibrate/hidden_reader.h"
 #include "tools/calibrate/recording.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::integration {
 namespace {

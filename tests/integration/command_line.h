@@ -10,8 +10,8 @@
 
 #include "absl/time/time.h"
 #include "common/files.h"
-#include "tools/child_process.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/child_process.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::integration {
 

@@ -21,12 +21,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/files.h"
 #include "tests/integration/hostile_clients.h"
 #include "tests/integration/hostile_workers.h"
 #include "tests/integration/memory.h"
@@ -35,7 +37,7 @@
 #include "tests/integration/streams.h"
 #include "tests/testing/sanitizers.h"
 #include "tokenizer/tokenizer.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::integration {
 namespace {
@@ -232,6 +234,15 @@ class HostileTest : public ::testing::Test {
     return ResidentBytes(service_->cluster().supervisor().PidOf("coordinator"));
   }
 
+  // The coordinator has started itself again, as the same process
+  // (coordinator/heap_trimmer.h).
+  void ExpectNoThreadCaches() {
+    const pid_t pid = service_->cluster().supervisor().PidOf("coordinator");
+    const auto environment = ReadFile(absl::StrCat("/proc/", pid, "/environ"));
+    ASSERT_TRUE(environment.ok()) << environment.status();
+    EXPECT_TRUE(absl::StrContains(*environment, "glibc.malloc.tcache_count="));
+  }
+
   // The least in the time in which what is unused goes back.
   int64_t SettledBytes() {
     int64_t least = CoordinatorBytes();
@@ -257,6 +268,7 @@ class HostileTest : public ::testing::Test {
 
 TEST_F(HostileTest, StreamsBesideEnemiesAreRightAndNothingStays) {
   ASSERT_NO_FATAL_FAILURE(StartService());
+  ASSERT_NO_FATAL_FAILURE(ExpectNoThreadCaches());
   const int64_t fresh = CoordinatorBytes();
   WarmUp();
   RunStreams(polite_);

@@ -15,8 +15,8 @@
 #include "common/files.h"
 #include "tests/integration/service_fixture.h"
 #include "tests/testing/network_hosts.h"
-#include "tools/child_process.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/child_process.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::integration {
 

@@ -12,7 +12,7 @@
 #include "model/load_model.h"
 #include "model/sampler.h"
 #include "tests/integration/service_fixture.h"
-#include "tools/bench_matches.h"
+#include "tools/bench/bench_matches.h"
 
 namespace nacre::integration {
 namespace {

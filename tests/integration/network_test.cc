@@ -16,8 +16,8 @@
 #include "common/files.h"
 #include "tests/integration/streams.h"
 #include "tests/testing/fault_proxy.h"
-#include "tools/child_process.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/child_process.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::integration {
 namespace {

@@ -25,7 +25,7 @@
 #include "tests/integration/traces.h"
 #include "tests/telemetry/fake_collector.h"
 #include "tests/testing/certificates.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::integration {
 namespace {

@@ -17,7 +17,7 @@
 #include "tests/draft_worker/policy_folder.h"
 #include "tests/integration/random_policy.h"
 #include "tests/integration/service_fixture.h"
-#include "tools/child_process.h"
+#include "tools/cluster/child_process.h"
 
 namespace nacre::integration {
 namespace {

@@ -22,8 +22,8 @@
 #include "common/files.h"
 #include "tests/integration/service_fixture.h"
 #include "tests/telemetry/http_get.h"
-#include "tools/child_process.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/child_process.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::integration {
 

@@ -21,7 +21,7 @@
 #include "tests/integration/service_fixture.h"
 #include "tests/integration/stream_crowd.h"
 #include "tests/integration/streams.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::integration {
 namespace {

@@ -11,7 +11,7 @@
 #include "proto/worker.grpc.pb.h"
 #include "tests/integration/service_fixture.h"
 #include "tests/testing/certificates.h"
-#include "tools/child_process.h"
+#include "tools/cluster/child_process.h"
 
 namespace nacre::integration {
 namespace {

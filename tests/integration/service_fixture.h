@@ -18,10 +18,10 @@
 #include "common/rpc/channel.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/inference.grpc.pb.h"
-#include "tools/cluster.h"
-#include "tools/generation_client.h"
-#include "tools/prompts_file.h"
-#include "tools/readiness.h"
+#include "tools/cluster/cluster.h"
+#include "tools/cluster/readiness.h"
+#include "tools/generate/generation_client.h"
+#include "tools/generate/prompts_file.h"
 
 namespace nacre::integration {
 

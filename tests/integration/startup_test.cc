@@ -12,7 +12,7 @@
 
 #include "common/files.h"
 #include "tests/integration/service_fixture.h"
-#include "tools/child_process.h"
+#include "tools/cluster/child_process.h"
 
 namespace nacre::integration {
 namespace {

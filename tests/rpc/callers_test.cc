@@ -230,5 +230,27 @@ TEST_F(CallersTest, AHostThatWantsAllConnectionsKeepsNobodyOut) {
   hostile.join();
 }
 
+TEST(CallersTableTest, AConnectionIsIdleOnceItsLastCallHasEnded) {
+  int fds[2] = {-1, -1};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+  sockaddr_storage address = {};
+  auto& ipv4 = reinterpret_cast<sockaddr_in&>(address);
+  ipv4.sin_family = AF_INET;
+  ipv4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ipv4.sin_port = htons(4711);
+  constexpr char kPeer[] = "ipv4:127.0.0.1:4711";
+  Callers callers;
+  callers.Add(fds[0], address);
+  callers.OnCall(kPeer);
+  callers.OnCall(kPeer);
+  callers.OnCallEnd(kPeer);
+  EXPECT_EQ(callers.EndOldest(1), 0u);
+  callers.OnCallEnd(kPeer);
+  EXPECT_EQ(callers.EndOldest(1), 1u);
+  char byte = 0;
+  EXPECT_EQ(recv(fds[1], &byte, 1, MSG_DONTWAIT), 0);
+  for (const int fd : fds) close(fd);
+}
+
 }  // namespace
 }  // namespace nacre::rpc

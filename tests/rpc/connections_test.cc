@@ -111,9 +111,20 @@ TEST_F(ConnectionsTest, AreForgottenWhenTheyAreClosed) {
 // Two connected ends: the accepted one has a peer with a port.
 class Loopback {
  public:
-  explicit Loopback(int listener) : client_(socket(AF_INET, SOCK_STREAM, 0)) {
+  // `port` is the client's; 0: any.
+  explicit Loopback(int listener, uint16_t port = 0)
+      : client_(socket(AF_INET, SOCK_STREAM, 0)) {
+    const int reuse = 1;
+    setsockopt(client_, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+    // The port is free at once when it is closed.
+    const linger reset = {1, 0};
+    setsockopt(client_, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     sockaddr_in address = {};
     socklen_t size = sizeof(address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    EXPECT_EQ(bind(client_, reinterpret_cast<sockaddr*>(&address), size), 0);
     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
     EXPECT_EQ(connect(client_, reinterpret_cast<sockaddr*>(&address), size), 0);
     accepted_ = accept(listener, nullptr, nullptr);
@@ -126,12 +137,13 @@ class Loopback {
   Loopback(const Loopback&) = delete;
   Loopback& operator=(const Loopback&) = delete;
   int fd() const { return accepted_; }
-  std::string peer() const {
+  uint16_t port() const {
     sockaddr_in address = {};
     socklen_t size = sizeof(address);
     getsockname(client_, reinterpret_cast<sockaddr*>(&address), &size);
-    return absl::StrCat("ipv4:127.0.0.1:", ntohs(address.sin_port));
+    return ntohs(address.sin_port);
   }
+  std::string peer() const { return absl::StrCat("ipv4:127.0.0.1:", port()); }
 
  private:
   const int client_;
@@ -176,6 +188,28 @@ TEST(ConnectionTableTest, ADescriptorIsOneConnectionAtATime) {
   EXPECT_FALSE(connections.Received(last_peer).has_value());
   connections.Sweep();
   EXPECT_EQ(connections.size(), 0u);
+}
+
+// A client may come back from the same port before a sweep.
+TEST(ConnectionTableTest, WhatClosedTakesNothingFromASuccessorOfItsPeer) {
+  const Listener listener;
+  Connections connections;
+  int former_fd = -1;
+  uint16_t port = 0;
+  {
+    const Loopback former(listener.fd());
+    former_fd = former.fd();
+    port = former.port();
+    connections.Add(former_fd);
+  }
+  const int another = dup(listener.fd());  // takes a number that is free
+  const Loopback connection(listener.fd(), port);
+  ASSERT_NE(connection.fd(), former_fd);
+  connections.Add(connection.fd());
+  connections.Sweep();
+  EXPECT_EQ(connections.size(), 1u);
+  EXPECT_TRUE(connections.Received(connection.peer()).has_value());
+  close(another);
 }
 
 TEST(ConnectionTableTest, WhatIsNoPeerOfTcpIsUnknown) {

@@ -29,6 +29,7 @@ class NextDraws {
     if (!rows.next_draw.has_value()) return;
     NACRE_CHECK(!rows.draws.empty() && rows.draws.back().has_value(),
                 "a next draw behind a row that is not drawn");
+    NACRE_CHECK(rows.nodes.empty(), "a next draw behind a node");
     NACRE_CHECK(rows.next_draw->position == rows.draws.back()->position + 1,
                 "a next draw for another position");
     NACRE_CHECK(static_cast<int>(rows.token_ids.size()) < room,
@@ -39,7 +40,8 @@ class NextDraws {
   void Count(absl::Span<const model::SequenceRows> batch, TokensOf tokens_of) {
     if (rows_.empty()) return;
     const auto is_kept = [&](const Row& next, const model::SequenceRows& rows) {
-      if (rows.sequence != next.sequence || rows.token_ids.size() != 1) {
+      if (rows.sequence != next.sequence || rows.token_ids.size() != 1 ||
+          !rows.nodes.empty()) {
         return false;
       }
       std::vector<int32_t> tokens = tokens_of(rows.sequence);

@@ -34,6 +34,7 @@
 #include "tests/testing/draw_token.h"
 #include "tests/testing/next_draws.h"
 #include "tests/testing/table_model_options.h"
+#include "tests/testing/table_sequence.h"
 
 namespace nacre::testing {
 
@@ -41,7 +42,7 @@ class TableModel : public model::LanguageModel {
  public:
   explicit TableModel(TableModelOptions options)
       : options_(std::move(options)),
-        kv_free_tokens_(options_.kv_capacity_tokens) {
+        room_{.kv_free_tokens = options_.kv_capacity_tokens} {
     info_.vocab_size = options_.vocab_size;
     info_.hidden_size = options_.shows_hidden ? options_.vocab_size : 0;
     info_.context_length = options_.context_length;
@@ -77,27 +78,32 @@ class TableModel : public model::LanguageModel {
   int64_t num_rows() const { return num_rows_; }
   int64_t num_logit_rows() const { return num_logit_rows_; }
   int64_t num_draws() const { return num_draws_; }
-  int num_sequences() const { return num_sequences_; }
-  int most_shared() const { return most_shared_; }  // positions of a sequence
+  int num_sequences() const { return room_.num_sequences; }
+  int most_shared() const { return room_.most_shared; }
   bool compute_thread_bound() const { return compute_thread_bound_; }
 
   const model::ModelInfo& info() const override { return info_; }
   void BindComputeThread() override { compute_thread_bound_ = true; }
-  int64_t kv_free_tokens() const override { return kv_free_tokens_; }
+  int64_t kv_free_tokens() const override { return room_.kv_free_tokens; }
 
   absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
       int max_length) override {
+    return NewTreeSequence(max_length, 0, {});
+  }
+  // Slots count as that many positions.
+  absl::StatusOr<std::unique_ptr<model::Sequence>> NewTreeSequence(
+      int max_length, int num_slots, absl::Span<const int32_t>) override {
     if (max_length < 1 || max_length > options_.context_length) {
       return absl::InvalidArgumentError(
           absl::StrCat("a sequence of ", max_length,
                        " positions is outside 1 to ", options_.context_length));
     }
-    if (max_length > kv_free_tokens_) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("a sequence needs ", max_length, " positions, ",
-                       kv_free_tokens_.load(), " are free"));
+    if (max_length + num_slots > room_.kv_free_tokens) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "a sequence needs ", max_length + num_slots, " positions, ",
+          room_.kv_free_tokens.load(), " are free"));
     }
-    return std::make_unique<TableSequence>(this, max_length);
+    return std::make_unique<TableSequence>(&room_, max_length, num_slots);
   }
 
   kernels::FloatView final_hidden() override {
@@ -136,6 +142,10 @@ class TableModel : public model::LanguageModel {
                            options_.vocab_size));
         }
       }
+      const auto* sequence = static_cast<TableSequence*>(rows.sequence);
+      const absl::Status status = sequence->slots.CheckNodes(
+          rows.nodes, sequence->length() + NumPositions(rows));
+      if (!status.ok()) return status;
     }
     next_.Count(
         batch, [](const model::Sequence* sequence) -> auto& {
@@ -145,11 +155,19 @@ class TableModel : public model::LanguageModel {
     hidden_.clear();
     drawn_.clear();
     for (const model::SequenceRows& rows : batch) {
-      auto& tokens = static_cast<TableSequence*>(rows.sequence)->tokens;
+      auto* const sequence = static_cast<TableSequence*>(rows.sequence);
+      std::vector<int32_t>& chain = sequence->tokens;
+      const size_t first_node = static_cast<size_t>(NumPositions(rows));
       const size_t first_logits =
           rows.token_ids.size() - static_cast<size_t>(rows.num_logits);
       for (size_t i = 0; i < rows.token_ids.size(); ++i) {
-        tokens.push_back(rows.token_ids[i]);
+        std::vector<int32_t> path;  // of a node
+        if (i < first_node) {
+          chain.push_back(rows.token_ids[i]);
+        } else {
+          path = sequence->Fill(rows.nodes[i - first_node], rows.token_ids[i]);
+        }
+        const std::vector<int32_t>& tokens = i < first_node ? chain : path;
         if (i < first_logits) continue;
         std::vector<float> row = Logits(tokens);
         if (options_.on_row) options_.on_row(tokens, &row);
@@ -162,7 +180,7 @@ class TableModel : public model::LanguageModel {
           ++num_logit_rows_;
         }
       }
-      next_.Note(rows, tokens, drawn_);
+      next_.Note(rows, chain, drawn_);
     }
     ++num_forwards_;
     num_rows_ += num_rows;
@@ -170,30 +188,11 @@ class TableModel : public model::LanguageModel {
   }
 
  private:
-  struct TableSequence : public model::Sequence {
-    TableSequence(TableModel* owner, int max_length)
-        : model(owner), max_length(max_length) {
-      model->kv_free_tokens_ -= max_length;
-      ++model->num_sequences_;
-    }
-    ~TableSequence() override {
-      model->kv_free_tokens_ += max_length;
-      --model->num_sequences_;
-    }
-    int length() const override { return static_cast<int>(tokens.size()); }
-    void Share(absl::Span<const int32_t> ids) override {
-      const int shared = std::min(length(), static_cast<int>(ids.size()));
-      model->most_shared_ = std::max(model->most_shared_, shared);
-    }
-    void Truncate(int length) override {
-      NACRE_CHECK(length >= 0, "truncation to a negative length");
-      tokens.resize(std::min(tokens.size(), static_cast<size_t>(length)));
-    }
-
-    TableModel* model;
-    int max_length;
-    std::vector<int32_t> tokens;
-  };
+  // Rows that are fed at positions, before the nodes.
+  static int NumPositions(const model::SequenceRows& rows) {
+    return static_cast<int>(rows.token_ids.size()) -
+           static_cast<int>(rows.nodes.size());
+  }
 
   // A number in [-1, 1) of (seed, two tokens, id).
   static float Uniform(uint64_t seed, int32_t before, int32_t last,
@@ -209,10 +208,11 @@ class TableModel : public model::LanguageModel {
     const model::SequenceRows& rows = batch[index];
     NACRE_CHECK(rows.sequence != nullptr, "rows without a sequence");
     const auto* sequence = static_cast<TableSequence*>(rows.sequence);
-    NACRE_CHECK(sequence->model == this, "the sequence is not of this model");
+    NACRE_CHECK(sequence->room == &room_, "the sequence is not of this model");
     const int count = static_cast<int>(rows.token_ids.size());
     NACRE_CHECK(count > 0, "a sequence without rows");
-    NACRE_CHECK(sequence->length() + count <= sequence->max_length,
+    NACRE_CHECK(NumPositions(rows) >= 0, "more nodes than rows");
+    NACRE_CHECK(sequence->length() + NumPositions(rows) <= sequence->max_length,
                 "a sequence passes its reserved length");
     NACRE_CHECK(rows.num_logits >= 0 && rows.num_logits <= count,
                 "more logits than rows");
@@ -230,9 +230,7 @@ class TableModel : public model::LanguageModel {
   TableModelOptions options_;
   model::ModelInfo info_;
   std::function<bool()> interrupt_;
-  std::atomic<int64_t> kv_free_tokens_;
-  std::atomic<int> num_sequences_ = 0;
-  int most_shared_ = 0;
+  TableRoom room_;
   std::atomic<int64_t> num_forwards_ = 0;
   std::atomic<int64_t> num_rows_ = 0;
   std::atomic<bool> compute_thread_bound_ = false;

@@ -57,6 +57,48 @@ TEST(TableModelTest, LogitsAreThoseOfTheTokensBefore) {
   EXPECT_EQ(model.num_rows(), 5);
 }
 
+TEST(TableModelTest, NodesSeeTheTextThatTheirPathEnds) {
+  TableModel model({});
+  const auto sequence = *model.NewTreeSequence(10, 4, {});
+  EXPECT_EQ(model.kv_free_tokens(), (1 << 20) - 14);
+  // Behind 3, 1: nodes 4 and 5; 6 behind the second.
+  const std::vector<int32_t> tokens = {3, 1, 4, 5, 6};
+  const std::vector<model::TreeNode> nodes = {
+      {2, model::kNoSlot, 2}, {0, model::kNoSlot, 2}, {3, 0, 3}};
+  const auto logits = model.Forward({{.sequence = sequence.get(),
+                                      .token_ids = tokens,
+                                      .num_logits = 3,
+                                      .nodes = nodes}});
+  ASSERT_TRUE(logits.ok()) << logits.status();
+  const std::vector<std::vector<int32_t>> texts = {
+      {3, 1, 4}, {3, 1, 5}, {3, 1, 5, 6}};
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const std::vector<float> expected = model.Logits(texts[i]);
+    EXPECT_TRUE(
+        std::equal(expected.begin(), expected.end(), &(*logits)[16 * i]));
+  }
+  EXPECT_EQ(sequence->length(), 2);
+  EXPECT_FALSE(sequence->KeepPath(2, {3}).ok());
+  ASSERT_TRUE(sequence->KeepPath(2, {0, 3}).ok());
+  EXPECT_EQ(sequence->length(), 4);
+  ASSERT_TRUE(sequence->KeepPath(2, {0, 3}).ok());
+  EXPECT_EQ(sequence->length(), 4);
+  const auto after = model.Forward(
+      {{sequence.get(), absl::MakeConstSpan(tokens).first(1), 1}});
+  ASSERT_TRUE(after.ok());
+  const std::vector<float> expected = model.Logits({6, 3});
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), after->begin()));
+  const model::TreeNode outside = {4, model::kNoSlot, 5};
+  EXPECT_EQ(model
+                .Forward({{.sequence = sequence.get(),
+                           .token_ids = absl::MakeConstSpan(tokens).first(1),
+                           .num_logits = 1,
+                           .nodes = {&outside, 1}}})
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(TableModelTest, ReservesAndReportsErrors) {
   TableModelOptions options;
   options.kv_capacity_tokens = 20;

@@ -115,6 +115,23 @@ TEST(RegexTest, SetsHaveTheLibrarysCharacters) {
   }
 }
 
+// Of two bytes, three or four: one is enough, and where it stands is no matter.
+TEST(RegexTest, ANewCharacterIsKnownAlsoWhereItIsTheOnlyOne) {
+  const auto regex = Regex::Compile("[\\p{L}\\p{M}]+", "test");
+  ASSERT_TRUE(regex.ok()) << regex.status();
+  for (const char32_t c : {0x897, 0xCF3, 0x1C89, 0xA7CB, 0x105C0, 0x10D50}) {
+    for (const size_t before : {0u, 1u, 7u, 8u, 20u}) {
+      std::string text(before, 'a');
+      AppendUtf8(c, &text);
+      text += "bc";
+      const auto matches = regex->FindAll(text);
+      ASSERT_TRUE(matches.ok()) << matches.status();
+      ASSERT_EQ(matches->size(), 1u) << std::hex << static_cast<uint32_t>(c);
+      EXPECT_EQ((*matches)[0].end, text.size());
+    }
+  }
+}
+
 TEST(RegexTest, PatternsFindTheLibrarysMatches) {
   const json goldens = Goldens();
   const auto texts = goldens["texts"].get<std::vector<std::string>>();

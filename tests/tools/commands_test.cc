@@ -10,7 +10,7 @@
 #include "common/files.h"
 #include "tests/tools/fake_coordinator.h"
 #include "tests/tools/run_command.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::tools {
 namespace {

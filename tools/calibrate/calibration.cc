@@ -18,8 +18,8 @@
 #include "tools/calibrate/policy_writer.h"
 #include "tools/calibrate/record.h"
 #include "tools/calibrate/workers.h"
+#include "tools/cluster/temporary_folder.h"
 #include "tools/interrupt.h"
-#include "tools/temporary_folder.h"
 #include "tools/throttled_progress.h"
 
 namespace nacre::tools {

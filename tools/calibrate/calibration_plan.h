@@ -16,8 +16,8 @@
 #include "tools/calibrate/dataset.h"
 #include "tools/calibrate/recording.h"
 #include "tools/calibrate/training_loop.h"
-#include "tools/cluster.h"
-#include "tools/prompts_file.h"
+#include "tools/cluster/cluster.h"
+#include "tools/generate/prompts_file.h"
 
 namespace nacre::tools {
 

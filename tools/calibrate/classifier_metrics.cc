@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "tools/generation_json.h"
+#include "tools/generate/generation_json.h"
 
 namespace nacre::tools {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "worker/hidden_file.h"
+#include "worker/recording/hidden_file.h"
 
 namespace nacre::tools {
 namespace {

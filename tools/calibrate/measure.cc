@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "common/status_macros.h"
-#include "tools/bench_run.h"
+#include "tools/bench/bench_run.h"
 
 namespace nacre::tools {
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/bench_report.h"
+#include "tools/bench/bench_report.h"
 #include "tools/calibrate/calibration_plan.h"
 #include "tools/calibrate/recording.h"
-#include "tools/generation_client.h"
+#include "tools/generate/generation_client.h"
 
 namespace nacre::tools {
 

@@ -17,7 +17,7 @@
 #include "model/checkpoint.h"
 #include "model/mapped_file.h"
 #include "model/safetensors_writer.h"
-#include "tools/generation_json.h"
+#include "tools/generate/generation_json.h"
 
 namespace nacre::tools {
 namespace {

@@ -14,7 +14,7 @@
 #include "tools/calibrate/hidden_reader.h"
 #include "tools/calibrate/measure.h"
 #include "tools/calibrate/workers.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::tools {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/status_macros.h"
-#include "tools/command_cluster.h"
+#include "tools/cluster/command_cluster.h"
 
 namespace nacre::tools {
 

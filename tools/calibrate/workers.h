@@ -8,10 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "tools/calibrate/measure.h"
-#include "tools/cluster.h"
-#include "tools/generation_client.h"
+#include "tools/cluster/cluster.h"
+#include "tools/cluster/temporary_folder.h"
+#include "tools/generate/generation_client.h"
 #include "tools/interrupt.h"
-#include "tools/temporary_folder.h"
 #include "tools/terminal.h"
 #include "tools/throttled_progress.h"
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/channel.h"
-#include "worker/clock.h"
+#include "worker/engine/clock.h"
 #include "worker/tensors/chunk_convert.h"
 
 namespace nacre::worker {

@@ -10,7 +10,7 @@
 
 #include "tests/tools/run_command.h"
 #include "tools/calibrate/record.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::tools {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "common/files.h"
 #include "draft_worker/policy_file.h"
-#include "tools/temporary_folder.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::tools {
 namespace {

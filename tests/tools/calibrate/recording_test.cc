@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/files.h"
-#include "tools/temporary_folder.h"
-#include "worker/hidden_file.h"
+#include "tools/cluster/temporary_folder.h"
+#include "worker/recording/hidden_file.h"
 
 namespace nacre::tools {
 namespace {

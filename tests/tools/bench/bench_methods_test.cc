@@ -1,0 +1,111 @@
+#include "tools/bench/bench_methods.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nacre::tools {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ParseBenchMethodsTest, ReadsMethodsAndWindows) {
+  const auto methods = ParseBenchMethods("ar,sd:4,pearl,async:64", 6);
+  ASSERT_TRUE(methods.ok()) << methods.status();
+  ASSERT_EQ(methods->size(), 4);
+  EXPECT_EQ((*methods)[0].method, v1::METHOD_AR);
+  EXPECT_FALSE((*methods)[0].window.has_value());
+  EXPECT_EQ((*methods)[1].name, "sd:4");
+  EXPECT_EQ((*methods)[1].method, v1::METHOD_SD);
+  EXPECT_EQ((*methods)[1].window, 4);
+  EXPECT_EQ((*methods)[2].window, 6);
+  EXPECT_EQ((*methods)[3].method, v1::METHOD_ASYNC);
+  EXPECT_EQ((*methods)[3].window, 64);
+}
+
+TEST(ParseBenchMethodsTest, LeavesTheWindowToTheServer) {
+  const auto methods = ParseBenchMethods("sd", std::nullopt);
+  ASSERT_TRUE(methods.ok());
+  EXPECT_FALSE((*methods)[0].window.has_value());
+}
+
+TEST(ParseBenchMethodsTest, AllowsOneMethodAtSeveralWindows) {
+  EXPECT_TRUE(ParseBenchMethods("sd:1,sd:2,sd", std::nullopt).ok());
+}
+
+TEST(ParseBenchPoliciesTest, ReadsPoliciesWithSeveralParameters) {
+  const auto policies =
+      ParseBenchPolicies("constant,svip:c=0.2,h=0.4,oracle,beta-ts");
+  ASSERT_TRUE(policies.ok()) << policies.status();
+  EXPECT_THAT(*policies,
+              ElementsAre("constant", "svip:h=0.4,c=0.2", "oracle", "beta-ts"));
+}
+
+TEST(ParseBenchPoliciesTest, RefusesBadLists) {
+  const auto error = [](const char* text) {
+    return std::string(ParseBenchPolicies(text).status().message());
+  };
+  EXPECT_THAT(error(""), HasSubstr("an empty policy"));
+  EXPECT_THAT(error("svip,"), HasSubstr("an empty policy"));
+  EXPECT_THAT(error("svip,sivp"), HasSubstr("unknown length policy \"sivp\""));
+  EXPECT_THAT(error("svip:h=2,c=x"), HasSubstr("c is \"x\""));
+  EXPECT_THAT(error("svip,svip"), HasSubstr("given twice"));
+  EXPECT_THAT(error("h=0.4,svip"), HasSubstr("unknown"));
+}
+
+TEST(WithPoliciesTest, CrossesAllButAr) {
+  const auto methods = *ParseBenchMethods("ar,sd:4,async", std::nullopt);
+  const auto crossed = WithPolicies(methods, {"constant", "oracle"});
+  std::vector<std::string> names;
+  for (const BenchMethod& method : crossed) names.push_back(method.name);
+  EXPECT_THAT(names, ElementsAre("ar", "sd:4/constant", "sd:4/oracle",
+                                 "async/constant", "async/oracle"));
+  EXPECT_EQ(crossed[0].policy, "");
+  EXPECT_EQ(crossed[2].policy, "oracle");
+  EXPECT_EQ(crossed[2].window, 4);
+  EXPECT_TRUE(crossed[2].is_oracle());
+  EXPECT_TRUE(crossed[2].has_policy_rule());
+  EXPECT_FALSE(crossed[1].is_oracle());
+  EXPECT_FALSE(crossed[1].has_policy_rule());
+  EXPECT_EQ(WithPolicies(methods, {}).size(), 3u);
+}
+
+TEST(WithVerificationsTest, CrossesAllButAr) {
+  const auto methods = *ParseBenchMethods("ar,sd:4,async", std::nullopt);
+  const auto both = ParseBenchVerifications("exact,ratio");
+  ASSERT_TRUE(both.ok()) << both.status();
+  std::vector<std::string> names;
+  for (const BenchMethod& method : WithVerifications(methods, *both)) {
+    names.push_back(method.name);
+    EXPECT_EQ(method.is_ratio(),
+              method.name.find("+ratio") != std::string::npos);
+  }
+  EXPECT_THAT(names,
+              ElementsAre("ar", "sd:4", "sd:4+ratio", "async", "async+ratio"));
+  EXPECT_EQ(
+      WithVerifications(methods, *ParseBenchVerifications("exact")).size(), 3u);
+  for (const char* bad : {"", "exact,exact", "ratio,hope"}) {
+    EXPECT_EQ(ParseBenchVerifications(bad).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << bad;
+  }
+}
+
+TEST(ParseBenchMethodsTest, RefusesBadLists) {
+  const auto error = [](const char* text) {
+    return std::string(
+        ParseBenchMethods(text, std::nullopt).status().message());
+  };
+  EXPECT_THAT(error(""), HasSubstr("method \"\" is not one of"));
+  EXPECT_THAT(error("ar,"), HasSubstr("method \"\" is not one of"));
+  EXPECT_THAT(error("ar,fast"), HasSubstr("method \"fast\" is not one of"));
+  EXPECT_THAT(error("sd:0"), HasSubstr("not in 1..64"));
+  EXPECT_THAT(error("sd:65"), HasSubstr("not in 1..64"));
+  EXPECT_THAT(error("sd:"), HasSubstr("not in 1..64"));
+  EXPECT_THAT(error("sd:4:5"), HasSubstr("not in 1..64"));
+  EXPECT_THAT(error("ar:1"), HasSubstr("ar has no window"));
+  EXPECT_THAT(error("sd:4,ar,sd:4"), HasSubstr("given twice"));
+}
+
+}  // namespace
+}  // namespace nacre::tools

@@ -1,0 +1,228 @@
+#include "tools/checkpoint/inflate.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend_factory.h"
+#include "model/load_model.h"
+#include "nlohmann/json.hpp"
+#include "tests/testing/tiny_checkpoint.h"
+
+namespace nacre::tools {
+namespace {
+
+using nacre::testing::ReadFile;
+using nacre::testing::TestFolder;
+using nacre::testing::TinyCheckpoint;
+using nacre::testing::WriteFile;
+using nacre::testing::WriteTinyCheckpoint;
+using ::testing::HasSubstr;
+
+// The logits of all rows of `tokens`.
+std::vector<float> LogitsOf(const std::string& dir, kernels::Backend* backend,
+                            const std::vector<int32_t>& tokens) {
+  auto model = model::LoadModel(dir, backend, {1 << 24, {}});
+  EXPECT_TRUE(model.ok()) << model.status();
+  auto sequence = (*model)->NewSequence(static_cast<int>(tokens.size()));
+  EXPECT_TRUE(sequence.ok()) << sequence.status();
+  const auto logits = (*model)->Forward(
+      {{sequence->get(), tokens, static_cast<int>(tokens.size())}});
+  EXPECT_TRUE(logits.ok()) << logits.status();
+  return {logits->begin(), logits->end()};
+}
+
+class InflateBitsTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  InflateBitsTest() {
+    kernels::BackendOptions options;
+    options.kind = GetParam();
+    backend_ = *kernels::CreateBackend(options);
+  }
+
+  void ExpectSameLogits(const std::string& in_dir, int num_layers,
+                        int intermediate_size) {
+    InflateOptions options;
+    options.in_dir = in_dir;
+    options.out_dir = TestFolder("out");
+    options.num_layers = num_layers;
+    options.intermediate_size = intermediate_size;
+    options.seed = 3;
+    const absl::Status status = InflateCheckpoint(options);
+    ASSERT_TRUE(status.ok()) << status;
+    const std::vector<int32_t> tokens = {1, 5, 99, 7, 7, 42, 0, 100, 3};
+    const auto before = LogitsOf(in_dir, backend_.get(), tokens);
+    const auto after = LogitsOf(options.out_dir, backend_.get(), tokens);
+    ASSERT_EQ(before.size(), after.size());
+    EXPECT_EQ(
+        std::memcmp(before.data(), after.data(), before.size() * sizeof(float)),
+        0)
+        << num_layers << " layers, intermediate_size " << intermediate_size;
+  }
+
+  std::unique_ptr<kernels::Backend> backend_;
+};
+
+TEST_P(InflateBitsTest, LogitsOfSmallModelsKeepTheirBits) {
+  for (const kernels::DType dtype :
+       {kernels::DType::kF32, kernels::DType::kBF16, kernels::DType::kF16}) {
+    for (const int inter : {1, 63, 100, 256, 300}) {
+      TinyCheckpoint shape;
+      shape.dtype = dtype;
+      shape.intermediate_size = inter;
+      shape.tie_word_embeddings = dtype == kernels::DType::kBF16;
+      const std::string dir = TestFolder("in");
+      WriteTinyCheckpoint(shape, dir);
+      ExpectSameLogits(dir, 2, inter + 64);
+      ExpectSameLogits(dir, 5, inter);
+      ExpectSameLogits(dir, 3, inter + 256);
+    }
+  }
+}
+
+TEST_P(InflateBitsTest, LogitsOfEveryFamilyKeepTheirBits) {
+  for (const char* architecture : {"MistralForCausalLM", "Qwen2ForCausalLM"}) {
+    TinyCheckpoint shape;
+    shape.architecture = architecture;
+    const std::string dir = TestFolder("in");
+    WriteTinyCheckpoint(shape, dir);
+    ExpectSameLogits(dir, 4, 100 + 64);
+  }
+}
+
+TEST_P(InflateBitsTest, LogitsOfTheBundledModelsKeepTheirBits) {
+  ExpectSameLogits(std::string(NACRE_MODELS) + "/target", 8, 688 + 3 * 64);
+  ExpectSameLogits(std::string(NACRE_MODELS) + "/draft", 3, 344 + 5 * 64);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, InflateBitsTest,
+                         ::testing::Values("reference", "cpu"),
+                         [](const auto& info) {
+                           return std::string(info.param);
+                         });
+
+class InflateTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.in_dir = TestFolder("in");
+    options_.out_dir = TestFolder("out") + "/new/folder";
+    options_.num_layers = 3;
+    WriteTinyCheckpoint({}, options_.in_dir);
+  }
+  std::string Error() { return InflateCheckpoint(options_).ToString(); }
+
+  InflateOptions options_;
+};
+
+// Config files that name the type of each layer name those of the added ones.
+TEST_F(InflateTest, AddedLayersAreOfTheLastOnesType) {
+  TinyCheckpoint shape;
+  shape.architecture = "Qwen2ForCausalLM";
+  WriteTinyCheckpoint(shape, options_.in_dir);
+  const std::string path = options_.in_dir + "/config.json";
+  auto config = nlohmann::json::parse(ReadFile(path));
+  config["layer_types"] = std::vector<std::string>(2, "full_attention");
+  WriteFile(path, config.dump());
+  ASSERT_TRUE(InflateCheckpoint(options_).ok());
+  config = nlohmann::json::parse(ReadFile(options_.out_dir + "/config.json"));
+  EXPECT_EQ(config["layer_types"],
+            nlohmann::json(std::vector<std::string>(3, "full_attention")));
+}
+
+TEST_F(InflateTest, WritesANewConfigAndCopiesTheTokenizer) {
+  WriteFile(options_.in_dir + "/tokenizer.model", "pieces");
+  WriteFile(options_.in_dir + "/generation_config.json",
+            R"({"eos_token_id": 7})");
+  options_.intermediate_size = 164;
+  ASSERT_TRUE(InflateCheckpoint(options_).ok());
+  const auto config = model::ReadConfig(options_.out_dir);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->num_hidden_layers, 3);
+  EXPECT_EQ(config->intermediate_size, 164);
+  EXPECT_EQ(config->hidden_size, 52);
+  EXPECT_EQ(config->eos_token_ids, std::vector<int32_t>{7});
+  EXPECT_EQ(ReadFile(options_.out_dir + "/tokenizer.model"), "pieces");
+}
+
+TEST_F(InflateTest, IsAPureFunctionOfTheSeed) {
+  const auto weights = [&](uint64_t seed) {
+    options_.seed = seed;
+    EXPECT_TRUE(InflateCheckpoint(options_).ok());
+    return ReadFile(options_.out_dir + "/model.safetensors");
+  };
+  const std::string first = weights(1);
+  EXPECT_EQ(weights(1), first);
+  EXPECT_NE(weights(2), first);
+}
+
+TEST_F(InflateTest, AddedWeightsAreWorkAndNotZeros) {
+  options_.intermediate_size = 164;
+  ASSERT_TRUE(InflateCheckpoint(options_).ok());
+  const auto checkpoint = model::Checkpoint::Open(options_.out_dir);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  for (const auto& [name, rows, cols, is_zero] :
+       std::vector<std::tuple<std::string, int, int, bool>>{
+           {"model.layers.2.self_attn.q_proj.weight", 60, 52, false},
+           {"model.layers.2.mlp.up_proj.weight", 164, 52, false},
+           {"model.layers.2.self_attn.o_proj.weight", 52, 60, true},
+           {"model.layers.2.mlp.down_proj.weight", 52, 164, true}}) {
+    const auto matrix = (*checkpoint)->Matrix(name, rows, cols);
+    ASSERT_TRUE(matrix.ok()) << matrix.status();
+    std::vector<float> values(static_cast<size_t>(rows) * cols);
+    std::memcpy(values.data(), matrix->data, values.size() * sizeof(float));
+    const auto num_zeros = std::count(values.begin(), values.end(), 0.0f);
+    EXPECT_EQ(num_zeros, is_zero ? rows * cols : 0) << name;
+    for (const float value : values) ASSERT_LT(std::abs(value), 0.04f) << name;
+  }
+}
+
+TEST_F(InflateTest, ReportsProgress) {
+  std::vector<double> fractions;
+  options_.progress = [&](absl::string_view, double fraction) {
+    fractions.push_back(fraction);
+  };
+  ASSERT_TRUE(InflateCheckpoint(options_).ok());
+  EXPECT_TRUE(std::is_sorted(fractions.begin(), fractions.end()));
+  EXPECT_EQ(fractions.front(), 0.0);
+  EXPECT_EQ(fractions.back(), 1.0);
+}
+
+TEST_F(InflateTest, RefusesToMakeAModelSmallerOrUneven) {
+  options_.num_layers = 1;
+  EXPECT_THAT(Error(), HasSubstr("num_layers is 1, fewer than the 2"));
+  options_.num_layers = 1 << 20;
+  EXPECT_THAT(Error(), HasSubstr("num_hidden_layers is 1048576"));
+  options_.num_layers = 2;
+  for (const int size : {99, 36, 101, 163, -64}) {
+    options_.intermediate_size = size;
+    EXPECT_THAT(Error(), HasSubstr("expected 100 plus a multiple of 64"))
+        << size;
+  }
+  EXPECT_FALSE(std::filesystem::exists(options_.out_dir));
+}
+
+TEST_F(InflateTest, RefusesItsInputFolderAsOutput) {
+  options_.out_dir = options_.in_dir + "/../" +
+                     std::filesystem::path(options_.in_dir).filename().string();
+  const std::string before = ReadFile(options_.in_dir + "/model.safetensors");
+  EXPECT_THAT(Error(), HasSubstr("is the input folder"));
+  EXPECT_EQ(ReadFile(options_.in_dir + "/model.safetensors"), before);
+}
+
+TEST_F(InflateTest, ReportsMissingInputAndTheDisksErrors) {
+  options_.out_dir = TestFolder("file");
+  WriteFile(options_.out_dir + "/taken", "");
+  options_.out_dir += "/taken/below";
+  EXPECT_THAT(Error(), HasSubstr("create folder"));
+  options_.in_dir += "/no";
+  EXPECT_EQ(InflateCheckpoint(options_).code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace nacre::tools

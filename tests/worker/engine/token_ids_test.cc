@@ -1,0 +1,37 @@
+#include "worker/engine/token_ids.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace nacre::worker {
+namespace {
+
+TEST(TokenIdsTest, IdsWithinTheVocabularyAreFine) {
+  EXPECT_TRUE(CheckTokenIds("ids", {}, 16).ok());
+  EXPECT_TRUE(CheckTokenIds("ids", {0, 15, 7}, 16).ok());
+}
+
+TEST(TokenIdsTest, NamesTheFirstIdOutside) {
+  EXPECT_EQ(CheckTokenIds("stop", {0, 16, -1}, 16),
+            absl::InvalidArgumentError(
+                "stop[1] is 16, outside the vocabulary of 16"));
+  EXPECT_EQ(CheckTokenIds("stop", {-1}, 16),
+            absl::InvalidArgumentError(
+                "stop[0] is -1, outside the vocabulary of 16"));
+}
+
+TEST(TokenIdsTest, ABiasNeedsAnIdOfTheVocabularyAndAValidValue) {
+  SamplingParams params;
+  params.logit_bias = {{15, 1.0f}};
+  EXPECT_TRUE(CheckSampling(params, 16).ok());
+  EXPECT_EQ(CheckSampling(params, 15),
+            absl::InvalidArgumentError(
+                "logit_bias[0] is 15, outside the vocabulary of 15"));
+  params.logit_bias = {{15, 101.0f}};
+  EXPECT_EQ(CheckSampling(params, 16).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace nacre::worker

@@ -1,0 +1,77 @@
+#include "worker/engine/warm_up.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "tests/testing/table_model.h"
+
+namespace nacre::worker {
+namespace {
+
+using nacre::testing::TableModel;
+using nacre::testing::TableModelOptions;
+
+TEST(WarmUpTest, GivesTheShortestTimeOfEachNumberOfRows) {
+  int64_t now_ns = 0;
+  int count = 0;
+  TableModelOptions options;
+  options.on_forward = [&](int rows) {
+    // Every other sample is an outlier.
+    now_ns += count++ % 2 == 1 ? 1'000'000 : 100 * rows;
+    return absl::OkStatus();
+  };
+  TableModel model(options);
+  const auto times = WarmUp(&model, [&] { return now_ns; });
+  ASSERT_TRUE(times.ok());
+  ASSERT_EQ(times->size(), 5u);
+  int rows = 1;
+  for (const StepTime& time : *times) {
+    EXPECT_EQ(time.rows, rows);
+    EXPECT_EQ(time.duration_ns, 100 * rows);
+    rows *= 2;
+  }
+  EXPECT_EQ(model.num_sequences(), 0);
+}
+
+TEST(WarmUpTest, MeasuresStepsWithoutLogitsWhereTheModelDraws) {
+  TableModelOptions options;
+  options.draws_tokens = true;
+  TableModel model(options);
+  ASSERT_EQ(WarmUp(&model, MonotonicNowNs)->size(), 5u);
+  EXPECT_EQ(model.num_logit_rows(), 16);  // that must be numbers
+  EXPECT_EQ(model.num_draws(), 5 * (1 + 2 + 4 + 8 + 16));
+}
+
+TEST(WarmUpTest, KeepsToASmallContext) {
+  TableModelOptions options;
+  options.context_length = 5;
+  TableModel model(options);
+  EXPECT_EQ(WarmUp(&model, MonotonicNowNs)->size(), 3u);
+}
+
+TEST(WarmUpTest, PassesOnWhatTheDeviceSays) {
+  TableModelOptions options;
+  options.on_forward = [](int) { return absl::InternalError("no device"); };
+  TableModel model(options);
+  EXPECT_EQ(WarmUp(&model, MonotonicNowNs).status().message(), "no device");
+}
+
+TEST(WarmUpTest, LogitsThatAreNoNumbersEndTheStart) {
+  for (const float scale : {std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()}) {
+    TableModelOptions options;
+    options.scale = scale;
+    TableModel model(options);
+    const absl::Status status = WarmUp(&model, MonotonicNowNs).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << scale;
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::HasSubstr("row 0, token id 0 has the logit"));
+    EXPECT_EQ(model.num_forwards(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace nacre::worker

@@ -1,0 +1,144 @@
+// How much of a device's memory a worker takes, on the emulated one.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "model/kv_budget.h"
+#include "model/kv_pool.h"
+#include "tests/kernels/cuda/emulation/runtime.h"
+#include "tests/testing/tiny_checkpoint.h"
+#include "worker/engine/step_budget.h"
+#include "worker/process/load.h"
+
+namespace nacre::worker {
+namespace {
+
+namespace emulation = kernels::cuda::emulation;
+using nacre::testing::TinyCheckpoint;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kMegabyte = int64_t{1} << 20;
+
+class CudaLoadTest : public ::testing::Test {
+ protected:
+  CudaLoadTest() {
+    emulation::ResetDevice();
+    emulation::settings.memory_bytes =
+        emulation::counts.used_bytes + 128 * kMegabyte;
+    const std::string dir = nacre::testing::TestFolder("cuda_load");
+    nacre::testing::WriteTinyCheckpoint(shape_, dir);
+    for (const char* file : {"tokenizer.model", "tokenizer_config.json"}) {
+      std::filesystem::copy_file(
+          std::string(NACRE_MODELS "/draft/") + file, dir + "/" + file,
+          std::filesystem::copy_options::overwrite_existing);
+    }
+    options_.model_dir = dir;
+    options_.backend.kind = "cuda";
+  }
+  ~CudaLoadTest() override { emulation::ResetDevice(); }
+
+  // Tokens that the KV cache holds.
+  int64_t Capacity(wire::WorkerRole role) {
+    const absl::StatusOr<LoadedModel> loaded = LoadForWorker(options_, role);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->model->info().kv_capacity_tokens : 0;
+  }
+
+  // KV of 32 KB a token: what is left decides.
+  TinyCheckpoint shape_ = {.hidden_size = 64,
+                           .intermediate_size = 64,
+                           .num_hidden_layers = 4,
+                           .num_attention_heads = 32,
+                           .num_key_value_heads = 32,
+                           .head_dim = 32,
+                           .vocab_size = 4096,
+                           .max_position_embeddings = 4096,
+                           .dtype = kernels::DType::kBF16};
+  WorkerOptions options_;
+};
+
+TEST_F(CudaLoadTest, TheCacheGetsAShareOfWhatIsFree) {
+  const int64_t target = Capacity(wire::WorkerRole::kTarget);
+  const int64_t draft = Capacity(wire::WorkerRole::kDraft);
+  // Six times as much, both in whole blocks of 16 tokens.
+  EXPECT_GT(target, 6 * draft - 16);
+  EXPECT_LT(target, 6 * (draft + 16));
+  // 128 MB, less what steps need and a reserve.
+  const int64_t bytes = target * 4 * 2 * 32 * 32 * 4;
+  EXPECT_GT(bytes, 32 * kMegabyte);
+  EXPECT_LT(bytes, 96 * kMegabyte);
+}
+
+TEST_F(CudaLoadTest, ASmallModelGets256Contexts) {
+  shape_.num_key_value_heads = 1;
+  shape_.max_position_embeddings = 64;
+  nacre::testing::WriteTinyCheckpoint(shape_, options_.model_dir);
+  EXPECT_EQ(Capacity(wire::WorkerRole::kTarget), 256 * 64);
+}
+
+TEST_F(CudaLoadTest, ALimitIsOfWeightsCacheAndScratchTogether) {
+  options_.max_memory_bytes = 64 * kMegabyte;
+  const size_t before = emulation::counts.used_bytes;
+  const auto loaded = LoadForWorker(options_, wire::WorkerRole::kDraft);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const auto used = [&] {
+    return static_cast<int64_t>(emulation::counts.used_bytes - before);
+  };
+  // The limit is used, but for scratch that is still to come.
+  EXPECT_GT(used(), 16 * kMegabyte);
+  EXPECT_LT(used(), 48 * kMegabyte);
+  // A few rows as rows go: the emulated device is slow.
+  const std::vector<int32_t> token_ids(96, 1);
+  const auto sequence = *loaded->model->NewSequence(96);
+  const auto logits = loaded->model->Forward({{sequence.get(), token_ids, 96}});
+  ASSERT_TRUE(logits.ok()) << logits.status();
+  EXPECT_LE(used(), 64 * kMegabyte);
+}
+
+TEST_F(CudaLoadTest, ARoomThatIsTooSmallSaysHowMuchIsMissing) {
+  // 4 layers of 590 KB and twice 512 KB of embeddings.
+  options_.max_memory_bytes = kMegabyte;
+  const absl::Status weights =
+      LoadForWorker(options_, wire::WorkerRole::kTarget).status();
+  EXPECT_EQ(weights.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(weights.message()),
+              AllOf(HasSubstr("the weights need "), HasSubstr(" are free; "),
+                    HasSubstr("0 of the limit of 1048576 are used")));
+  options_.max_memory_bytes = 20 * kMegabyte;
+  const absl::Status cache =
+      LoadForWorker(options_, wire::WorkerRole::kTarget).status();
+  EXPECT_EQ(cache.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(cache.message()),
+              AllOf(HasSubstr("no room for a KV cache"),
+                    HasSubstr("a step of 512 rows needs"),
+                    HasSubstr("of the limit of 20971520 are used")));
+}
+
+TEST_F(CudaLoadTest, WhatTheWeightsNeedIsWhatTheyTake) {
+  for (const char* weights : {"auto", "f32", "int8"}) {
+    options_.backend.weights = weights;
+    options_.max_memory_bytes = kMegabyte / 4;
+    const std::string message(
+        LoadForWorker(options_, wire::WorkerRole::kTarget).status().message());
+    long long needed = 0;
+    ASSERT_EQ(std::sscanf(message.c_str(), "the weights need %lld", &needed), 1)
+        << message;
+    // Norms are float32 on the device; products' scratch comes on top.
+    const int64_t matrices =
+        4 * (64 * 3 * 1024 + 64 * 1024 + 3 * 64 * 64) + 4096 * 64;
+    const double each = weights == std::string("f32")    ? 4
+                        : weights == std::string("int8") ? 1056.0 / 1024
+                                                         : 2;
+    const double expected =
+        static_cast<double>(matrices) * each + 4096 * 64 * 2 + 9 * 64 * 2;
+    EXPECT_EQ(static_cast<double>(needed), expected) << weights;
+  }
+}
+
+}  // namespace
+}  // namespace nacre::worker

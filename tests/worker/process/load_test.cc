@@ -1,0 +1,142 @@
+#include "worker/process/load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/testing/tiny_checkpoint.h"
+
+namespace nacre::worker {
+namespace {
+
+using nacre::testing::TestFolder;
+using nacre::testing::TinyCheckpoint;
+using nacre::testing::WriteTinyCheckpoint;
+using ::testing::HasSubstr;
+
+WorkerOptions OptionsFor(const std::string& dir) {
+  WorkerOptions options;
+  options.model_dir = dir;
+  options.backend.kind = "reference";
+  return options;
+}
+
+TEST(LoadTest, TellsTheCoordinatorWhatWasLoaded) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/draft/");
+  options.max_memory_bytes = 10 << 20;
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, wire::WorkerRole::kTarget);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const model::ModelInfo& info = loaded->model->info();
+  const wire::Hello hello =
+      MakeHello(options, *loaded, wire::WorkerRole::kDraft, "127.0.0.1:5",
+                {{1, 100}, {2, 110}});
+  EXPECT_EQ(hello.role, wire::WorkerRole::kDraft);
+  EXPECT_EQ(hello.address, "127.0.0.1:5");
+  EXPECT_EQ(hello.incarnation.size(), 16u);
+  EXPECT_EQ(hello.fingerprint, info.fingerprint);
+  EXPECT_EQ(hello.numerics_id, info.numerics_id);
+  EXPECT_EQ(hello.model_name, "draft");
+  EXPECT_EQ(hello.model_vocab_size, 4096);
+  EXPECT_EQ(hello.tokenizer_vocab_size, 4096);
+  EXPECT_EQ(hello.context_length, info.context_length);
+  EXPECT_EQ(hello.kv_capacity_tokens, info.kv_capacity_tokens);
+  EXPECT_FALSE(hello.eos_token_ids.empty());
+  EXPECT_THAT(
+      hello.step_times_ns,
+      ::testing::ElementsAre(::testing::Pair(1, 100), ::testing::Pair(2, 110)));
+  // A CPU computes layer by layer; only drafts end a step early.
+  EXPECT_TRUE(hello.abandons_steps);
+  EXPECT_FALSE(MakeHello(options, *loaded, wire::WorkerRole::kTarget, "", {})
+                   .abandons_steps);
+  // Each start of the process is another incarnation.
+  EXPECT_NE(
+      MakeHello(options, *loaded, wire::WorkerRole::kDraft, "", {}).incarnation,
+      hello.incarnation);
+}
+
+TEST(LoadTest, AdvertisesWhatItIsTold) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
+  options.advertise = "pod-7:9";
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, wire::WorkerRole::kTarget);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(
+      MakeHello(options, *loaded, wire::WorkerRole::kDraft, "127.0.0.1:5", {})
+          .address,
+      "pod-7:9");
+}
+
+TEST(LoadTest, TheKvCacheIsAsLargeAsAskedOr32Contexts) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, wire::WorkerRole::kTarget);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const model::ModelInfo& info = loaded->model->info();
+  EXPECT_EQ(info.kv_capacity_tokens, 32 * info.context_length);
+
+  options.max_memory_bytes = 1 << 20;
+  const absl::StatusOr<LoadedModel> small =
+      LoadForWorker(options, wire::WorkerRole::kTarget);
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_LT(small->model->info().kv_capacity_tokens, info.kv_capacity_tokens);
+
+  options.backend.kv_type = "bf16";
+  const absl::StatusOr<LoadedModel> bf16 =
+      LoadForWorker(options, wire::WorkerRole::kTarget);
+  ASSERT_TRUE(bf16.ok()) << bf16.status();
+  // Twice as many blocks, and one more where half a block was left over.
+  const int64_t f32_blocks = small->model->info().kv_capacity_tokens / 16;
+  const int64_t bf16_blocks = bf16->model->info().kv_capacity_tokens / 16;
+  EXPECT_EQ(bf16_blocks / 2, f32_blocks);
+  options.max_memory_bytes.reset();
+  const absl::StatusOr<LoadedModel> contexts =
+      LoadForWorker(options, wire::WorkerRole::kTarget);
+  ASSERT_TRUE(contexts.ok()) << contexts.status();
+  EXPECT_EQ(contexts->model->info().kv_capacity_tokens,
+            32 * info.context_length);
+}
+
+TEST(LoadTest, SaysWhatIsMissing) {
+  EXPECT_THAT(std::string(LoadForWorker(OptionsFor("/no/such/model"),
+                                        wire::WorkerRole::kTarget)
+                              .status()
+                              .message()),
+              HasSubstr("/no/such/model"));
+  const std::string dir = TestFolder("no_tokenizer");
+  WriteTinyCheckpoint(TinyCheckpoint(), dir);
+  EXPECT_EQ(
+      LoadForWorker(OptionsFor(dir), wire::WorkerRole::kTarget).status().code(),
+      absl::StatusCode::kNotFound);
+  WorkerOptions unknown = OptionsFor(NACRE_MODELS "/draft");
+  unknown.backend.kind = "abacus";
+  EXPECT_THAT(
+      std::string(
+          LoadForWorker(unknown, wire::WorkerRole::kTarget).status().message()),
+      HasSubstr("abacus"));
+  unknown = OptionsFor(NACRE_MODELS "/draft");
+  unknown.backend.kv_type = "f8";
+  EXPECT_THAT(
+      std::string(
+          LoadForWorker(unknown, wire::WorkerRole::kTarget).status().message()),
+      HasSubstr("kv-type is \"f8\""));
+}
+
+TEST(LoadTest, ATokenizerWithMoreIdsThanTheModelIsRefused) {
+  const std::string dir = TestFolder("small_head");
+  WriteTinyCheckpoint(TinyCheckpoint(), dir);  // 101 ids
+  for (const char* file : {"tokenizer.model", "tokenizer_config.json"}) {
+    std::filesystem::copy_file(
+        std::string(NACRE_MODELS "/draft/") + file, dir + "/" + file,
+        std::filesystem::copy_options::overwrite_existing);
+  }
+  const absl::Status status =
+      LoadForWorker(OptionsFor(dir), wire::WorkerRole::kTarget).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("has 4096 ids, the model only 101"));
+}
+
+}  // namespace
+}  // namespace nacre::worker

@@ -1,0 +1,172 @@
+#include "worker/process/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nacre::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+absl::StatusOr<WorkerOptions> ParseWorkerOptions(
+    const std::vector<std::string>& args) {
+  WorkerOptions options;
+  FlagSet flags("nacre-x", "does x");
+  options.Register(&flags);
+  absl::Status status = flags.Parse(args, nullptr);
+  if (status.ok()) status = Validate(options);
+  if (!status.ok()) return status;
+  return options;
+}
+
+TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
+  const absl::StatusOr<WorkerOptions> options =
+      ParseWorkerOptions({"--model",
+                          "m",
+                          "--coordinator=c:7",
+                          "--listen",
+                          "[::1]:0",
+                          "--advertise=h:8",
+                          "--backend",
+                          "reference",
+                          "--cpus",
+                          "1,3-4",
+                          "--weights",
+                          "f32",
+                          "--kv-type=bf16",
+                          "--device",
+                          "2",
+                          "--max-memory",
+                          "3M",
+                          "--address-file",
+                          "a",
+                          "--drain-timeout=1m",
+                          "--hang-timeout",
+                          "3s",
+                          "--prefill-chunk=64",
+                          "--spin=250us",
+                          "--prefix-cache=off",
+                          "--gate-timeouts=off",
+                          "--policy-file=disco=/a=b",
+                          "--policy-file",
+                          "specdec++=dir",
+                          "--record-features=rows.jsonl",
+                          "--record-hidden=states",
+                          "--metrics-listen",
+                          "127.0.0.1:0",
+                          "--metrics-address-file=b",
+                          "--log-format=json",
+                          "--log-level",
+                          "debug"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->model_dir, "m");
+  EXPECT_EQ(options->coordinator, "c:7");
+  EXPECT_EQ(options->listen, "[::1]:0");
+  EXPECT_EQ(options->advertise, "h:8");
+  EXPECT_EQ(options->backend.kind, "reference");
+  EXPECT_THAT(options->backend.cpus, ElementsAre(1, 3, 4));
+  EXPECT_EQ(options->backend.weights, "f32");
+  EXPECT_EQ(options->backend.kv_type, "bf16");
+  EXPECT_EQ(options->backend.device, 2);
+  EXPECT_EQ(options->max_memory_bytes, 3 << 20);
+  EXPECT_EQ(options->address_file, "a");
+  EXPECT_EQ(options->drain_timeout, absl::Minutes(1));
+  EXPECT_EQ(options->pace.hang_timeout, absl::Seconds(3));
+  EXPECT_EQ(options->pace.prefill_chunk, 64);
+  EXPECT_EQ(options->pace.spin, absl::Microseconds(250));
+  EXPECT_FALSE(options->prefix_cache);
+  EXPECT_FALSE(options->gate_timeouts);
+  EXPECT_THAT(options->policy_files,
+              ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
+  EXPECT_EQ(options->record_features, "rows.jsonl");
+  EXPECT_EQ(options->record_hidden, "states");
+  EXPECT_EQ(options->metrics_listen, "127.0.0.1:0");
+  EXPECT_EQ(options->metrics_address_file, "b");
+  EXPECT_EQ(options->log.format, "json");
+  EXPECT_EQ(options->log.level, "debug");
+}
+
+TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
+  WorkerOptions options;
+  FlagSet flags("nacre-x", "does x");
+  options.Register(&flags);
+  EXPECT_TRUE(flags.Parse({"--help"}, nullptr).ok());
+  EXPECT_TRUE(flags.help_requested());
+  const std::string help = flags.Help();
+  for (const char* flag :
+       {"--model",         "--coordinator",    "--listen",
+        "--advertise",     "--backend",        "--cpus",
+        "--weights",       "--kv-type",        "--device",
+        "--max-memory",    "--address-file",   "--drain-timeout",
+        "--hang-timeout",  "--prefill-chunk",  "--spin",
+        "--prefix-cache",  "--policy-file",    "--record-features",
+        "--record-hidden", "--metrics-listen", "--metrics-address-file",
+        "--log-format",    "--log-level"}) {
+    EXPECT_THAT(help, HasSubstr(flag));
+  }
+}
+
+struct BadLine {
+  std::vector<std::string> args;
+  const char* message;
+};
+
+class WorkerOptionsErrorTest : public ::testing::TestWithParam<BadLine> {};
+
+TEST_P(WorkerOptionsErrorTest, NamesTheFlagAndTheValue) {
+  const absl::StatusOr<WorkerOptions> options =
+      ParseWorkerOptions(GetParam().args);
+  ASSERT_EQ(options.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(options.status().message()),
+              HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WorkerOptionsErrorTest,
+    ::testing::Values(
+        BadLine{{}, "--model DIR is required"},
+        BadLine{{"--model", "m"}, "--coordinator HOST:PORT is required"},
+        BadLine{{"--model"}, "flag --model has no value"},
+        BadLine{{"model", "m"}, "unexpected argument \"model\""},
+        BadLine{{"--model=m", "--coordinator=c:1", "--record-hidden=h"},
+                "--record-hidden h needs --record-features"},
+        BadLine{{"--modle=m"}, "unknown flag --modle"},
+        BadLine{{"--cpus", "1,x"}, "--cpus: \"1,x\""},
+        BadLine{{"--device", "-1"}, "--device: \"-1\""},
+        BadLine{{"--max-memory", "0"}, "--max-memory: \"0\""},
+        BadLine{{"--max-memory", "G"}, "--max-memory: \"G\""},
+        BadLine{{"--max-memory", "99999999999G"}, "--max-memory"},
+        BadLine{{"--log-format", "xml"}, "--log-format \"xml\""},
+        BadLine{{"--log-level", "loud"}, "--log-level \"loud\""},
+        BadLine{{"--drain-timeout", "soon"}, "--drain-timeout: \"soon\""},
+        BadLine{{"--drain-timeout", "-1s"}, "--drain-timeout: \"-1s\""},
+        BadLine{{"--hang-timeout", "0s"}, "--hang-timeout: \"0s\""},
+        BadLine{{"--hang-timeout", "8"}, "--hang-timeout: \"8\""},
+        BadLine{{"--prefill-chunk", "0"}, "--prefill-chunk: \"0\""},
+        BadLine{{"--prefill-chunk", "513"}, "1 to 512"},
+        BadLine{{"--spin", "-1ms"}, "--spin: \"-1ms\""},
+        BadLine{{"--spin", "11s"}, "0 to 10s"},
+        BadLine{{"--prefix-cache", "yes"}, "--prefix-cache: \"yes\""},
+        BadLine{{"--policy-file", "disco"},
+                "--policy-file: \"disco\" is not NAME=DIR, NAME one of: svip "
+                "cali-ts "
+                "disco specdec++ optimal-static"},
+        BadLine{{"--policy-file", "beta-ts=dir"}, "is not NAME=DIR"},
+        BadLine{{"--policy-file", "disco="}, "is not NAME=DIR"},
+        BadLine{{"--policy-file=disco=a", "--policy-file=disco=b"},
+                "there is already a file for disco"},
+        BadLine{{"--model=m", "--coordinator=host"}, "--coordinator \"host\""},
+        BadLine{{"--model=m", "--coordinator=host:0"}, "is not HOST:PORT"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--listen=h:65536"},
+                "--listen \"h:65536\""},
+        BadLine{{"--model=m", "--coordinator=h:1", "--metrics-listen=9464"},
+                "--metrics-listen \"9464\""},
+        BadLine{{"--model=m", "--coordinator=h:1", "--advertise=:1"},
+                "--advertise \":1\""},
+        BadLine{{"--model=m", "--coordinator=h:1", "--listen=0.0.0.0:1"},
+                "--advertise is required"}));
+
+}  // namespace
+}  // namespace nacre::worker

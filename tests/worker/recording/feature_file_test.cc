@@ -1,0 +1,56 @@
+#include "worker/recording/feature_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace nacre::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(FeatureFile, AppendsToWhatIsThere) {
+  std::string dir = ::testing::TempDir() + "/nacre-features-XXXXXX";
+  ASSERT_NE(mkdtemp(dir.data()), nullptr);
+  const std::string path = dir + "/rows.jsonl";
+  for (int i = 0; i < 2; ++i) {
+    const auto file = FeatureFile::Open(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ((*file)->hidden(), nullptr);
+    (*file)->Write("{}\n", 1);
+  }
+  std::ifstream stream(path);
+  EXPECT_EQ(std::string((std::istreambuf_iterator<char>(stream)),
+                        std::istreambuf_iterator<char>()),
+            "{}\n{}\n");
+  std::filesystem::remove_all(dir);
+}
+
+TEST(FeatureFile, SaysWhereItCannotBeOpened) {
+  const auto file = FeatureFile::Open("/nowhere/rows.jsonl");
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(file.status().message()),
+              HasSubstr("--record-features /nowhere/rows.jsonl"));
+  EXPECT_FALSE(FeatureFile::Open("/tmp").ok());
+}
+
+TEST(FeatureFile, CountsWhatAFullDiskLoses) {
+  const auto file = FeatureFile::Open("/dev/full");
+  ASSERT_TRUE(file.ok()) << file.status();
+  (*file)->Write("{}\n{}\n", 2);
+  EXPECT_EQ((*file)->lost_lines(), 2u);
+  (*file)->Write("{}\n", 1);
+  EXPECT_EQ((*file)->lost_lines(), 3u);
+}
+
+TEST(JsonString, TakesAnyBytes) {
+  EXPECT_EQ(JsonString("ask \"1\"\n"), "\"ask \\\"1\\\"\\n\"");
+  EXPECT_EQ(JsonString("\xff"), "\"\\ufffd\"");
+}
+
+}  // namespace
+}  // namespace nacre::worker

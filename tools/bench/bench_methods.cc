@@ -1,0 +1,159 @@
+#include "tools/bench/bench_methods.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/status_macros.h"
+#include "speculation/policies/policy_spec.h"
+#include "tools/generate/method_names.h"
+
+namespace nacre::tools {
+namespace {
+
+constexpr uint32_t kMaxWindow = 64;
+
+absl::StatusOr<BenchMethod> ParseEntry(absl::string_view text,
+                                       std::optional<uint32_t> default_window) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  const bool has_window = text.find(':') != absl::string_view::npos;
+  BenchMethod entry;
+  entry.name = std::string(text);
+  NACRE_ASSIGN_OR_RETURN(entry.method, ParseMethod(parts.first));
+  if (entry.method == v1::METHOD_AR) {
+    if (has_window) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("method \"", text, "\": ar has no window"));
+    }
+    return entry;
+  }
+  entry.window = default_window;
+  if (has_window) {
+    uint32_t window = 0;
+    if (!absl::SimpleAtoi(parts.second, &window) || window < 1 ||
+        window > kMaxWindow) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "method \"", text, "\": the window is not in 1..", kMaxWindow));
+    }
+    entry.window = window;
+  }
+  return entry;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<BenchMethod>> ParseBenchMethods(
+    absl::string_view text, std::optional<uint32_t> default_window) {
+  std::vector<BenchMethod> methods;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    NACRE_ASSIGN_OR_RETURN(BenchMethod entry, ParseEntry(part, default_window));
+    for (const BenchMethod& other : methods) {
+      if (other.method == entry.method && other.window == entry.window) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("method \"", part, "\" is given twice"));
+      }
+    }
+    methods.push_back(std::move(entry));
+  }
+  return methods;
+}
+
+bool BenchMethod::is_oracle() const {
+  const auto spec = speculation::ParsePolicySpec(policy);
+  return spec.ok() && spec->kind() == speculation::PolicyKind::kOracle;
+}
+
+bool BenchMethod::has_policy_rule() const {
+  const auto spec = speculation::ParsePolicySpec(policy);
+  return method != v1::METHOD_AR && spec.ok() && spec->has_own_rule();
+}
+
+absl::StatusOr<std::vector<std::string>> ParseBenchPolicies(
+    absl::string_view text) {
+  std::vector<std::string> parts;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const size_t equals = part.find('=');
+    const bool continues =
+        equals != absl::string_view::npos &&
+        part.substr(0, equals).find(':') == absl::string_view::npos;
+    if (continues && !parts.empty()) {
+      absl::StrAppend(&parts.back(), ",", part);
+    } else {
+      parts.emplace_back(part);
+    }
+  }
+  std::vector<std::string> policies;
+  for (const std::string& part : parts) {
+    if (part.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an empty policy in \"", text, "\""));
+    }
+    NACRE_ASSIGN_OR_RETURN(const speculation::PolicySpec spec,
+                           speculation::ParsePolicySpec(part));
+    if (std::find(policies.begin(), policies.end(), spec.text()) !=
+        policies.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("policy \"", part, "\" is given twice"));
+    }
+    policies.push_back(spec.text());
+  }
+  return policies;
+}
+
+std::vector<BenchMethod> WithPolicies(
+    const std::vector<BenchMethod>& methods,
+    const std::vector<std::string>& policies) {
+  if (policies.empty()) return methods;
+  std::vector<BenchMethod> crossed;
+  for (const BenchMethod& method : methods) {
+    if (method.method == v1::METHOD_AR) {
+      crossed.push_back(method);
+      continue;
+    }
+    for (const std::string& policy : policies) {
+      BenchMethod& entry = crossed.emplace_back(method);
+      entry.name = absl::StrCat(method.name, "/", policy);
+      entry.policy = policy;
+    }
+  }
+  return crossed;
+}
+
+absl::StatusOr<std::vector<v1::Verification>> ParseBenchVerifications(
+    absl::string_view text) {
+  std::vector<v1::Verification> verifications;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    NACRE_ASSIGN_OR_RETURN(const v1::Verification verification,
+                           ParseVerification(part));
+    if (std::find(verifications.begin(), verifications.end(), verification) !=
+        verifications.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("verification \"", part, "\" is given twice"));
+    }
+    verifications.push_back(verification);
+  }
+  return verifications;
+}
+
+std::vector<BenchMethod> WithVerifications(
+    const std::vector<BenchMethod>& methods,
+    const std::vector<v1::Verification>& verifications) {
+  std::vector<BenchMethod> crossed;
+  for (const BenchMethod& method : methods) {
+    if (method.method == v1::METHOD_AR) {
+      crossed.push_back(method);
+      continue;
+    }
+    for (const v1::Verification verification : verifications) {
+      BenchMethod& entry = crossed.emplace_back(method);
+      entry.verification = verification;
+      if (entry.is_ratio()) absl::StrAppend(&entry.name, "+ratio");
+    }
+  }
+  return crossed;
+}
+
+}  // namespace nacre::tools

@@ -1,0 +1,62 @@
+// What `nacre bench` compares: the list of --methods.
+
+#ifndef TOOLS_BENCH_BENCH_METHODS_H_
+#define TOOLS_BENCH_BENCH_METHODS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/inference.pb.h"
+
+namespace nacre::tools {
+
+// One entry: a method, perhaps at a window of its own.
+struct BenchMethod {
+  std::string name;  // as typed: "sd:4"
+  v1::Method method = v1::METHOD_UNSPECIFIED;
+  std::optional<uint32_t> window;
+  // As of SpeculationOptions; empty: the server's default.
+  std::string policy = {};
+  v1::Verification verification = v1::VERIFICATION_EXACT;  // ar: always
+
+  bool is_oracle() const;
+  // Whether its policy ends chunks by a rule of its own: no law and no
+  // simulation knows how long they are.
+  bool has_policy_rule() const;
+  bool is_ratio() const { return verification == v1::VERIFICATION_RATIO; }
+};
+
+// "ar,sd:4,pearl:6,async": names with an optional window in 1..64, which
+// `default_window` fills where there is none (but ar has no window).
+// INVALID_ARGUMENT: an unknown method, a bad window, a window of ar, an entry
+// twice.
+absl::StatusOr<std::vector<BenchMethod>> ParseBenchMethods(
+    absl::string_view text, std::optional<uint32_t> default_window);
+
+// "constant,svip:h=0.4,c=0.2,oracle": policies as requests name them. A part
+// with a value and no name belongs to the policy before. INVALID_ARGUMENT: as
+// speculation::ParsePolicySpec, and a policy twice.
+absl::StatusOr<std::vector<std::string>> ParseBenchPolicies(
+    absl::string_view text);
+
+// Every method with every policy ("sd:4/svip"), ar as it is. Without policies
+// the methods.
+std::vector<BenchMethod> WithPolicies(const std::vector<BenchMethod>& methods,
+                                      const std::vector<std::string>& policies);
+
+// "exact", "ratio", "exact,ratio". INVALID_ARGUMENT: an unknown one, one twice.
+absl::StatusOr<std::vector<v1::Verification>> ParseBenchVerifications(
+    absl::string_view text);
+
+// Every method with every verification ("sd:4+ratio"), ar as it is.
+std::vector<BenchMethod> WithVerifications(
+    const std::vector<BenchMethod>& methods,
+    const std::vector<v1::Verification>& verifications);
+
+}  // namespace nacre::tools
+
+#endif  // TOOLS_BENCH_BENCH_METHODS_H_

@@ -1,0 +1,100 @@
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "common/cpu_list.h"
+#include "common/files.h"
+#include "common/flag_set.h"
+#include "kernels/weight_type.h"
+#include "nlohmann/json.hpp"
+#include "tools/checkpoint/perplexity.h"
+#include "tools/commands.h"
+
+namespace nacre::tools {
+
+namespace {
+
+void PrintPerplexity(const kernels::BackendOptions& backend,
+                     const PerplexityResult& result, bool json,
+                     const Terminal& terminal) {
+  if (json) {
+    terminal.out << nlohmann::json{{"weights", backend.weights},
+                                   {"kv_type", backend.kv_type},
+                                   {"texts", result.texts},
+                                   {"cut", result.cut},
+                                   {"tokens", result.tokens},
+                                   {"nll", result.nll},
+                                   {"perplexity", result.Perplexity()}}
+                        .dump()
+                 << std::endl;
+    return;
+  }
+  terminal.out << absl::StrFormat(
+                      "perplexity %.4f over %d tokens of %d texts, weights %s, "
+                      "keys and values %s",
+                      result.Perplexity(), result.tokens, result.texts,
+                      backend.weights, backend.kv_type)
+               << (result.cut > 0
+                       ? absl::StrFormat(" (%d cut at the context)", result.cut)
+                       : "")
+               << std::endl;
+}
+
+}  // namespace
+
+int PerplexityCommand(const std::vector<std::string>& args,
+                      const Terminal& terminal) {
+  PerplexityOptions options;
+  std::string texts;
+  std::string cpus;
+  int limit = 0;
+  bool json = false;
+  FlagSet flags("nacre perplexity",
+                "Measures how well a model predicts texts, with its weights, "
+                "and its keys and values, kept in given types.");
+  flags.Add("model", "DIR", &options.model_dir, "checkpoint to read");
+  flags.Add("texts", "FILE", &texts,
+            "one JSON object a line with `text` or `prompt`");
+  flags.Add("limit", "N", &limit, "use only the first N texts");
+  flags.Add("weights", "T", &options.backend.weights,
+            kernels::kWeightTypesHelp);
+  flags.Add("kv-type", "T", &options.backend.kv_type, kernels::kKvTypesHelp);
+  flags.Add("backend", "B", &options.backend.kind, "cpu, reference or cuda");
+  flags.Add("device", "N", &options.backend.device, "accelerator, with cuda");
+  flags.Add("cpus", "LIST", &cpus,
+            "cores to compute on, as in 0-3,6 (default: one thread)");
+  flags.Add("json", "", &json, "print the numbers as one JSON object");
+  if (const auto exit = terminal.ReadFlags(args, &flags)) return *exit;
+  if (options.model_dir.empty() || texts.empty() || limit < 0) {
+    return terminal.FailUsage(absl::InvalidArgumentError(
+        "flags --model and --texts are needed, --limit is not negative"));
+  }
+  if (!cpus.empty()) {
+    auto parsed = ParseCpuList(cpus);
+    if (!parsed.ok()) return terminal.FailUsage(parsed.status());
+    options.backend.cpus = *std::move(parsed);
+  }
+  const auto content = ReadFile(texts);
+  if (!content.ok()) return terminal.Fail(content.status());
+  auto parsed = ParseTexts(texts, *content);
+  if (!parsed.ok()) return terminal.Fail(parsed.status());
+  options.texts = *std::move(parsed);
+  if (limit > 0 && options.texts.size() > static_cast<size_t>(limit)) {
+    options.texts.resize(static_cast<size_t>(limit));
+  }
+  int shown = -1;
+  options.progress = [&](absl::string_view stage, double fraction) {
+    const int step = terminal.err_is_tty ? 1 : 25;
+    const int percent = static_cast<int>(fraction * 100.0) / step * step;
+    if (percent == shown) return;
+    shown = percent;
+    terminal.Progress(absl::StrFormat("%s: %d %%", stage, percent));
+  };
+  const auto result = MeasurePerplexity(options);
+  terminal.EndProgress();
+  if (!result.ok()) return terminal.Fail(result.status());
+  PrintPerplexity(options.backend, *result, json, terminal);
+  return kExitOk;
+}
+
+}  // namespace nacre::tools

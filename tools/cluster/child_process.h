@@ -1,0 +1,63 @@
+// A program started by this one.
+
+#ifndef TOOLS_CLUSTER_CHILD_PROCESS_H_
+#define TOOLS_CLUSTER_CHILD_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace nacre::tools {
+
+// Owns the process: killed and reaped by the destructor. Not thread-safe. The
+// kernel kills the process too when the THREAD that started it ends
+// (PR_SET_PDEATHSIG), so that no worker outlives a killed launcher.
+class ChildProcess {
+ public:
+  struct Options {
+    std::vector<std::string> argv;  // argv[0]: path of the program
+    std::string log_file;  // stdout and stderr, appended; empty: inherited
+    // Whether the child sees the variables NACRE_... of this process. The same
+    // name may be another flag to it (--listen).
+    bool sees_flags = false;
+  };
+
+  // Starts the program in a process group of its own (Ctrl-C reaches only the
+  // launcher, which then stops its children in order), with no signal blocked
+  // and stdin from /dev/null. Errors:
+  // NOT_FOUND (no such program, or it cannot be run), PERMISSION_DENIED (log
+  // file), RESOURCE_EXHAUSTED (fork).
+  static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(
+      const Options& options);
+
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  // How it ended, "exit code 3" or "signal 9 (Killed)"; unset while it runs.
+  std::optional<std::string> Poll();
+
+  // Waits up to `timeout`; true if it has ended.
+  bool WaitForEnd(absl::Duration timeout);
+
+  // Nothing if it has ended.
+  void Signal(int signal_number);
+
+ private:
+  explicit ChildProcess(pid_t pid) : pid_(pid) {}
+
+  const pid_t pid_;
+  std::optional<std::string> end_;
+};
+
+}  // namespace nacre::tools
+
+#endif  // TOOLS_CLUSTER_CHILD_PROCESS_H_

@@ -1,0 +1,345 @@
+#include "tools/cluster/cluster.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/cpu_list.h"
+#include "common/files.h"
+#include "common/rpc/bearer_tokens.h"
+#include "common/status_macros.h"
+#include "kernels/backend_factory.h"
+#include "tools/cluster/readiness.h"
+
+namespace nacre::tools {
+namespace {
+
+constexpr absl::Duration kHealthPollInterval = absl::Milliseconds(20);
+constexpr absl::Duration kProgressInterval = absl::Seconds(1);
+// The gateway goes first: it takes nothing new and lets its answers end. Then
+// workers: the coordinator lets running requests end.
+constexpr int kGatewayStage = 0;
+constexpr int kWorkerStage = 1;
+constexpr int kCoordinatorStage = 2;
+constexpr char kCoordinator[] = "coordinator";
+constexpr char kGateway[] = "gateway";
+constexpr char kAnyPort[] = "127.0.0.1:0";
+// What a process may take to end once it has drained.
+constexpr absl::Duration kExitGrace = absl::Seconds(5);
+
+std::string OwnFolder() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error)
+      .parent_path()
+      .string();
+}
+
+// The last line of a log that is not empty; "" if there is none.
+std::string LastLine(const std::string& path) {
+  const absl::StatusOr<std::string> log = ReadFile(path);
+  if (!log.ok()) return "";
+  const absl::string_view text = absl::StripAsciiWhitespace(*log);
+  const size_t newline = text.rfind('\n');
+  return std::string(
+      newline == absl::string_view::npos ? text : text.substr(newline + 1));
+}
+
+std::string Loopback(int port) { return absl::StrCat("127.0.0.1:", port); }
+
+// A command line; flags without a value are left out.
+class Argv {
+ public:
+  explicit Argv(std::string program) : args_{std::move(program)} {}
+
+  void Add(const char* flag, const std::string& value) {
+    if (value.empty()) return;
+    args_.push_back(flag);
+    args_.push_back(value);
+  }
+  // What all processes take.
+  void AddCommon(const Cluster::Options& options) {
+    Add("--tls-cert", options.tls.cert_file);
+    Add("--tls-key", options.tls.key_file);
+    Add("--tls-ca", options.tls.ca_file);
+    Add("--tls-server-name", options.tls_server_name);
+    if (options.drain_timeout.has_value()) {
+      Add("--drain-timeout", absl::FormatDuration(*options.drain_timeout));
+    }
+  }
+  std::vector<std::string> With(const std::vector<std::string>& more) && {
+    args_.insert(args_.end(), more.begin(), more.end());
+    return std::move(args_);
+  }
+
+ private:
+  std::vector<std::string> args_;
+};
+
+// How who holds the first token of the file calls; "" is none.
+absl::StatusOr<ClientSecurity> SecurityWith(const rpc::ChannelSecurity& channel,
+                                            const std::string& tokens_file) {
+  if (tokens_file.empty()) return ClientSecurity{channel, ""};
+  NACRE_ASSIGN_OR_RETURN(const std::vector<rpc::NamedToken> tokens,
+                         rpc::ReadTokens(tokens_file));
+  return ClientSecurity{channel, tokens.front().token};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(Options options) {
+  NACRE_RETURN_IF_ERROR(options.Validate());
+  if (options.bin_dir.empty()) options.bin_dir = OwnFolder();
+  auto cluster = absl::WrapUnique(new Cluster(std::move(options)));
+  NACRE_RETURN_IF_ERROR(cluster->Launch());
+  return cluster;
+}
+
+Cluster::Cluster(Options options)
+    : options_(std::move(options)), supervisor_(options_.supervisor) {
+  const auto add = [this](const char* role, const std::string& model,
+                          int count) {
+    for (int i = 0; i < count; ++i) {
+      const std::string name = absl::StrCat(role, "-", i);
+      workers_.push_back({name, role, model, "", ""});
+    }
+  };
+  // Targets are dealt cores first.
+  add("target", options_.target_model, options_.targets);
+  add("draft", options_.draft_model, options_.drafts);
+  const auto dealt = DealCpus(
+      options_.cpus.empty() ? AvailableCpus() : *ParseCpuList(options_.cpus),
+      static_cast<int>(workers_.size()));
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i].cpus = FormatCpuList(dealt[i]);
+  }
+}
+
+Cluster::~Cluster() { Drain(); }
+
+void Cluster::Drain() {
+  supervisor_.Drain(options_.drain_timeout.has_value()
+                        ? *options_.drain_timeout + kExitGrace
+                        : options_.drain_grace);
+}
+
+absl::Status Cluster::Launch() {
+  NACRE_ASSIGN_OR_RETURN(
+      const rpc::ChannelSecurity channel,
+      rpc::LoadClientTls({false, options_.tls, options_.tls_server_name}));
+  NACRE_ASSIGN_OR_RETURN(security_,
+                         SecurityWith(channel, options_.auth_tokens_file));
+  NACRE_ASSIGN_OR_RETURN(operator_security_,
+                         SecurityWith(channel, options_.admin_tokens_file));
+  const absl::Time deadline = absl::Now() + options_.ready_timeout;
+  NACRE_RETURN_IF_ERROR(StartCoordinator(deadline));
+  for (const Worker& worker : workers_) {
+    NACRE_RETURN_IF_ERROR(
+        supervisor_.Start({worker.name,
+                           {WorkerArgv(worker), LogFile(worker.name)},
+                           kWorkerStage}));
+  }
+  NACRE_RETURN_IF_ERROR(WaitForWorkers(deadline));
+  NACRE_RETURN_IF_ERROR(FindWorkerMetrics(deadline));
+  NACRE_RETURN_IF_ERROR(StartGateway(deadline));
+  supervisor_.Supervise();
+  return absl::OkStatus();
+}
+
+std::string Cluster::LogFile(const std::string& name) const {
+  if (options_.log_dir.empty()) return "";
+  return absl::StrCat(options_.log_dir, "/", name, ".log");
+}
+
+std::string Cluster::AddressFile(const std::string& port) const {
+  return absl::StrCat(run_dir_.path(), "/", port, "address");
+}
+
+std::string Cluster::ReadAddress(const std::string& port) const {
+  const auto address = ReadFile(AddressFile(port));
+  return address.ok() ? std::string(absl::StripAsciiWhitespace(*address)) : "";
+}
+
+std::vector<std::string> Cluster::CoordinatorArgv(const Ports& ports) const {
+  Argv argv(options_.bin_dir + "/nacre-coordinator");
+  argv.Add("--listen", ports.clients);
+  argv.Add("--registry-listen", ports.registry);
+  argv.Add("--admin-listen", ports.admin);
+  argv.Add("--tokenizer", options_.target_model);
+  argv.Add("--address-file", AddressFile(""));
+  argv.Add("--registry-address-file", AddressFile("registry-"));
+  argv.Add("--admin-address-file", AddressFile("admin-"));
+  if (!ports.metrics.empty()) {
+    argv.Add("--metrics-listen", ports.metrics);
+    argv.Add("--metrics-address-file", AddressFile("metrics-"));
+  }
+  argv.AddCommon(options_);
+  argv.Add("--auth-tokens-file", options_.auth_tokens_file);
+  argv.Add("--admin-tokens-file", options_.admin_tokens_file);
+  return std::move(argv).With(options_.coordinator_args);
+}
+
+bool Cluster::ReadPorts() {
+  ports_ = {ReadAddress(""), ReadAddress("registry-"), ReadAddress("admin-"),
+            ReadAddress("metrics-"), ""};
+  return !ports_.clients.empty() && !ports_.registry.empty() &&
+         !ports_.admin.empty() &&
+         ports_.metrics.empty() != options_.metrics_port.has_value();
+}
+
+absl::Status Cluster::StartCoordinator(absl::Time deadline) {
+  const Ports wanted = {
+      Loopback(options_.port), kAnyPort, kAnyPort,
+      options_.metrics_port ? Loopback(*options_.metrics_port) : "", ""};
+  NACRE_RETURN_IF_ERROR(
+      supervisor_.Start({kCoordinator,
+                         {CoordinatorArgv(wanted), LogFile(kCoordinator)},
+                         kCoordinatorStage}));
+  while (!ReadPorts()) {
+    NACRE_RETURN_IF_ERROR(CheckStarting(deadline, "the coordinator"));
+    absl::SleepFor(kHealthPollInterval);
+  }
+  // After a restart clients and workers look for it where it was.
+  supervisor_.SetArgv(kCoordinator, CoordinatorArgv(ports_));
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Cluster::GatewayArgv(const std::string& listen) const {
+  Argv argv(options_.bin_dir + "/nacre-gateway");
+  argv.Add("--listen", listen);
+  argv.Add("--coordinator", ports_.clients);
+  argv.Add("--tokenizer", options_.target_model);
+  argv.Add("--address-file", AddressFile("http-"));
+  argv.AddCommon(options_);
+  argv.Add("--public-tls-cert", options_.tls.cert_file);
+  argv.Add("--public-tls-key", options_.tls.key_file);
+  argv.Add("--auth-tokens-file", options_.auth_tokens_file);
+  argv.Add("--token-file", options_.auth_tokens_file);
+  return std::move(argv).With(options_.gateway_args);
+}
+
+// It waits for no model: it answers as soon as a coordinator does.
+absl::Status Cluster::StartGateway(absl::Time deadline) {
+  if (!options_.http_port.has_value()) return absl::OkStatus();
+  NACRE_RETURN_IF_ERROR(supervisor_.Start(
+      {kGateway,
+       {GatewayArgv(Loopback(*options_.http_port)), LogFile(kGateway)},
+       kGatewayStage}));
+  while ((ports_.http = ReadAddress("http-")).empty()) {
+    NACRE_RETURN_IF_ERROR(CheckStarting(deadline, "the gateway"));
+    absl::SleepFor(kHealthPollInterval);
+  }
+  // After a restart clients look for it where it was.
+  supervisor_.SetArgv(kGateway, GatewayArgv(ports_.http));
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
+  Argv argv(absl::StrCat(options_.bin_dir, "/nacre-", worker.role, "-worker"));
+  argv.Add("--model", worker.model);
+  argv.Add("--coordinator", ports_.registry);
+  argv.Add("--cpus", worker.cpus);
+  const bool is_draft = worker.role == "draft";
+  const bool has_own_backend = is_draft && !options_.draft_backend.empty();
+  argv.Add("--backend",
+           has_own_backend ? options_.draft_backend : options_.backend);
+  argv.Add("--weights", options_.weights);
+  argv.Add("--kv-type", options_.kv_type);
+  const std::optional<int> device = is_draft && options_.draft_device
+                                        ? options_.draft_device
+                                        : options_.device;
+  if (device) argv.Add("--device", absl::StrCat(*device));
+  argv.Add("--max-memory", options_.max_memory);
+  argv.Add("--prefix-cache", options_.prefix_cache);
+  if (options_.metrics_port.has_value()) {
+    argv.Add("--metrics-listen",
+             worker.metrics.empty() ? kAnyPort : worker.metrics);
+    argv.Add("--metrics-address-file", AddressFile(worker.name + "-metrics-"));
+  }
+  argv.AddCommon(options_);
+  if (is_draft) {
+    for (const std::string& file : options_.policy_files) {
+      argv.Add("--policy-file", file);
+    }
+  }
+  std::vector<std::string> more = options_.worker_args;
+  const std::vector<std::string>& own =
+      is_draft ? options_.draft_args : options_.target_args;
+  more.insert(more.end(), own.begin(), own.end());
+  return std::move(argv).With(more);
+}
+
+absl::Status Cluster::FindWorkerMetrics(absl::Time deadline) {
+  if (!options_.metrics_port.has_value()) return absl::OkStatus();
+  for (Worker& worker : workers_) {
+    while ((worker.metrics = ReadAddress(worker.name + "-metrics-")).empty()) {
+      NACRE_RETURN_IF_ERROR(
+          CheckStarting(deadline, absl::StrCat("/metrics of ", worker.name)));
+      absl::SleepFor(kHealthPollInterval);
+    }
+    // After a restart Prometheus looks for it where it was.
+    supervisor_.SetArgv(worker.name, WorkerArgv(worker));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::CheckStarting(absl::Time deadline,
+                                    absl::string_view awaited) {
+  if (options_.interrupted && options_.interrupted()) {
+    return absl::CancelledError("interrupted");
+  }
+  if (const auto ended = supervisor_.FindEnded(); ended.has_value()) {
+    const std::string log = LogFile(ended->name);
+    return absl::AbortedError(
+        absl::StrCat(ended->name, " ended with ", ended->how, " while starting",
+                     log.empty() ? "" : absl::StrCat(": ", LastLine(log))));
+  }
+  if (absl::Now() >= deadline) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(awaited, " not ready after ",
+                     absl::FormatDuration(options_.ready_timeout)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::WaitForWorkers(absl::Time deadline) {
+  const ReadinessProbe probe({ports_.admin, operator_security_},
+                             {ports_.clients, security_});
+  const absl::Time start = absl::Now();
+  absl::Time next_progress = start + kProgressInterval;
+  while (true) {
+    const ReadyWorkers ready = probe.Count();
+    if (ready.targets >= options_.targets && ready.drafts >= options_.drafts &&
+        ready.model_known) {
+      return absl::OkStatus();
+    }
+    const std::string awaited = absl::StrFormat(
+        "%d of %d target workers and %d of %d draft workers", ready.targets,
+        options_.targets, ready.drafts, options_.drafts);
+    NACRE_RETURN_IF_ERROR(CheckStarting(
+        deadline, absl::StrCat("the cluster (ready: ", awaited, ")")));
+    if (options_.progress && absl::Now() >= next_progress) {
+      options_.progress(
+          absl::StrFormat("loading: %s ready (%.0f s)", awaited,
+                          absl::ToDoubleSeconds(absl::Now() - start)));
+      next_progress += kProgressInterval;
+    }
+    absl::SleepFor(kHealthPollInterval);
+  }
+}
+
+std::vector<std::string> Cluster::WorkerLines() const {
+  std::vector<std::string> lines;
+  for (const Worker& worker : workers_) {
+    lines.push_back(absl::StrCat(
+        worker.name, "  cpus ", worker.cpus, "  ", worker.model,
+        worker.metrics.empty() ? "" : "  metrics ", worker.metrics));
+  }
+  return lines;
+}
+
+}  // namespace nacre::tools

@@ -1,0 +1,82 @@
+// What can be said about a cluster, and what is wrong with it.
+
+#include "absl/strings/str_cat.h"
+#include "common/cpu_list.h"
+#include "kernels/backend_factory.h"
+#include "kernels/weight_type.h"
+#include "tools/cluster/cluster.h"
+
+namespace nacre::tools {
+
+void Cluster::Options::Register(FlagSet* flags) {
+  flags->Add("target-model", "DIR", &target_model,
+             "checkpoint of the target, the model that decides");
+  flags->Add("draft-model", "DIR", &draft_model,
+             "checkpoint of the draft, the model that proposes");
+  flags->Add("targets", "N", &targets, "target workers");
+  flags->Add("drafts", "N", &drafts, "draft workers; 0: no speculation");
+  flags->Add("backend", "B", &backend, "kernels of the workers");
+  flags->Add("device", "N", &device, "accelerator of the workers");
+  flags->Add("draft-backend", "B", &draft_backend,
+             "kernels of the drafts (default: --backend)");
+  flags->Add("draft-device", "N", &draft_device,
+             "accelerator of the drafts (default: --device)");
+  flags->Add("weights", "T", &weights, kernels::kWeightTypesHelp);
+  flags->Add("kv-type", "T", &kv_type, kernels::kKvTypesHelp);
+  flags->Add("cpus", "LIST", &cpus,
+             "cores to deal out to the workers, as in 0-3,6 (default: all)");
+  flags->Add("max-memory", "BYTES", &max_memory,
+             "most memory of a worker; K, M and G may follow");
+  flags->Add("prefix-cache", "on|off", &prefix_cache,
+             "whether prompts that begin alike share KV");
+  flags->AddRepeated("policy-file", "NAME=DIR", &policy_files,
+                     "calibration of a length policy, for the drafts; may be "
+                     "given several times");
+}
+
+absl::Status Cluster::Options::Validate() const {
+  if (target_model.empty()) {
+    return absl::InvalidArgumentError("flag --target-model is needed");
+  }
+  if (draft_model.empty() && drafts != 0) {
+    return absl::InvalidArgumentError(
+        "flag --draft-model is needed, or --drafts 0");
+  }
+  if (targets < 1 || targets > 64) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --targets: ", targets, " is not in 1..64"));
+  }
+  if (drafts < 0 || drafts > 64) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --drafts: ", drafts, " is not in 0..64"));
+  }
+  if (port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --port: ", port, " is not in 0..65535"));
+  }
+  const int metrics = metrics_port.value_or(0);
+  if (metrics < 0 || metrics > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --metrics-port: ", metrics, " is not in 0..65535"));
+  }
+  const int http = http_port.value_or(0);
+  if (http < 0 || http > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --http-port: ", http, " is not in 0..65535"));
+  }
+  if (drain_timeout.value_or(absl::ZeroDuration()) < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "flag --drain-timeout: ", absl::FormatDuration(*drain_timeout),
+        " is below 0"));
+  }
+  if (!cpus.empty()) {
+    const auto parsed = ParseCpuList(cpus);
+    if (!parsed.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("flag --cpus: ", parsed.status().message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace nacre::tools

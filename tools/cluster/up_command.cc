@@ -1,0 +1,139 @@
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/flag_set.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "coordinator/limit_flags.h"
+#include "telemetry/trace_settings.h"
+#include "tools/cluster/cluster.h"
+#include "tools/commands.h"
+#include "tools/interrupt.h"
+#include "worker/process/options.h"
+
+namespace nacre::tools {
+namespace {
+
+struct UpFlags {
+  Cluster::Options cluster;
+  // Handed on, as they are, to the processes that understand the same group:
+  // these say what a bad value is.
+  coordinator::LimitFlags limits;
+  telemetry::TraceFlags traces;
+  worker::PaceOptions pace;
+  LogFlags log;
+  std::string tls_client_auth;
+  std::string chat_template;
+  std::vector<std::string> served_names;
+
+  void Register(FlagSet* flags) {
+    cluster.port = 50050;
+    flags->Add("port", "P", &cluster.port,
+               "for clients, on the loopback address; 0: a free one");
+    cluster.Register(flags);
+    flags->Add("metrics-port", "P", &cluster.metrics_port,
+               "serve /metrics: the coordinator there (0: a free port), each "
+               "worker on a free port, all on the loopback address");
+    flags->Add("http-port", "P", &cluster.http_port,
+               "serve OpenAI's HTTP API there, on the loopback address; 0: a "
+               "free port");
+    flags->BeginGroup("gateway");
+    flags->Add("chat-template", "FILE", &chat_template,
+               "Jinja template of chats over HTTP (default: the target's)");
+    flags->AddRepeated("served-model-name", "NAME", &served_names,
+                       "what clients of HTTP call the model");
+    flags->BeginGroup("");
+    RegisterTlsFiles(&cluster.tls, flags);
+    flags->Add("tls-server-name", "NAME", &cluster.tls_server_name,
+               "name in the certificate, where that is not 127.0.0.1");
+    flags->Add("auth-tokens-file", "FILE", &cluster.auth_tokens_file,
+               "one NAME:TOKEN a line: clients must show one of them");
+    flags->Add("admin-tokens-file", "FILE", &cluster.admin_tokens_file,
+               "the same for operators");
+    flags->Add("drain-timeout", "DURATION", &cluster.drain_timeout,
+               "how long each process waits for what runs when it is to stop");
+    flags->BeginGroup("coordinator");
+    limits.Register(flags);
+    traces.Register(flags);
+    flags->BeginGroup("worker");
+    pace.Register(flags);
+    flags->BeginGroup("all");
+    log.Register(flags);
+    flags->Add("tls-client-auth", "require|none", &tls_client_auth,
+               "must workers and operators that call show a certificate? "
+               "(default require)");
+  }
+  absl::Status Validate() const {
+    NACRE_RETURN_IF_ERROR(limits.Resolve().status());
+    NACRE_RETURN_IF_ERROR(log.Parse().status());
+    return cluster.Validate();
+  }
+};
+
+}  // namespace
+
+int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
+  UpFlags up_flags;
+  FlagSet flags("nacre up",
+                "Runs a coordinator and its workers on this machine until "
+                "Ctrl-C; restarts a process that dies. Without a flag a "
+                "process keeps its own default: nacre-coordinator --help.");
+  up_flags.Register(&flags);
+  if (const auto exit = terminal.ReadFlags(args, &flags)) return *exit;
+  Cluster::Options options = up_flags.cluster;
+  options.coordinator_args = flags.Given("coordinator");
+  options.worker_args = flags.Given("worker");
+  options.gateway_args = flags.Given("gateway");
+  for (const std::string& arg : flags.Given("all")) {
+    options.coordinator_args.push_back(arg);
+    // Its clients are not asked for certificates.
+    if (absl::StartsWith(arg, "--log-")) options.gateway_args.push_back(arg);
+    options.worker_args.push_back(arg);
+  }
+  if (absl::Status status = up_flags.Validate(); !status.ok()) {
+    return terminal.FailUsage(status);
+  }
+
+  absl::Notification interrupted;
+  InterruptWatcher watcher([&interrupted] { interrupted.Notify(); });
+  options.interrupted = [&interrupted] {
+    return interrupted.HasBeenNotified();
+  };
+  options.progress = [&terminal](const std::string& line) {
+    terminal.Progress(line);
+  };
+  // Restarts are rare and must stay on the screen: a whole line each.
+  options.supervisor.report = [&terminal](const std::string& line) {
+    terminal.err << line << std::endl;
+  };
+  terminal.err << "loading " << options.target_model << " and "
+               << options.draft_model << std::endl;
+  const auto cluster = Cluster::Start(options);
+  terminal.EndProgress();
+  if (absl::IsCancelled(cluster.status())) return kExitInterrupted;
+  if (!cluster.ok()) return terminal.Fail(cluster.status());
+
+  terminal.out << "coordinator " << (*cluster)->address() << "\n"
+               << "registry    " << (*cluster)->registry_address() << "\n"
+               << "admin       " << (*cluster)->admin_address() << "\n";
+  if (!(*cluster)->metrics_address().empty()) {
+    terminal.out << "metrics     " << (*cluster)->metrics_address() << "\n";
+  }
+  if (!(*cluster)->http_address().empty()) {
+    terminal.out << "http        " << (*cluster)->http_address() << "\n";
+  }
+  for (const std::string& line : (*cluster)->WorkerLines()) {
+    terminal.out << line << "\n";
+  }
+  terminal.out << "ready; Ctrl-C stops" << std::endl;
+  interrupted.WaitForNotification();
+  terminal.err << "stopping" << std::endl;
+  (*cluster)->Drain();
+  return kExitOk;
+}
+
+}  // namespace nacre::tools

@@ -1,0 +1,64 @@
+// One Generate call, from the client's side.
+
+#ifndef TOOLS_GENERATE_GENERATION_CLIENT_H_
+#define TOOLS_GENERATE_GENERATION_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/inference.grpc.pb.h"
+#include "tools/cluster/security_flags.h"
+
+namespace nacre::tools {
+
+// Thread-safe: calls from several threads run at once.
+class GenerationClient {
+ public:
+  // `address`: host:port for clients of a coordinator. Connects with the first
+  // call.
+  explicit GenerationClient(const std::string& address,
+                            ClientSecurity security = {});
+
+  // Blocks until the answer is complete: all choices of the request, in their
+  // order. `on_chunk` is called on this thread for each piece as it comes, with
+  // the choice that it is of. Errors: what Generate returns (inference.proto);
+  // DEADLINE_EXCEEDED after `timeout`; CANCELLED after CancelAll; INTERNAL if
+  // the answer ends without a Complete of each choice, as that of a server that
+  // knows no choices.
+  absl::StatusOr<std::vector<v1::Complete>> GenerateChoices(
+      const v1::GenerateRequest& request, absl::Duration timeout,
+      const std::function<void(uint32_t, const v1::Chunk&)>& on_chunk);
+
+  // The same of a request for one choice.
+  absl::StatusOr<v1::Complete> Generate(
+      const v1::GenerateRequest& request, absl::Duration timeout,
+      const std::function<void(const v1::Chunk&)>& on_chunk);
+
+  // Errors: UNAVAILABLE, DEADLINE_EXCEEDED.
+  absl::StatusOr<v1::Model> GetModel(absl::Duration timeout);
+
+  // Cancels running and later calls.
+  void CancelAll() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  bool Register(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_);
+  void Unregister(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const ClientSecurity security_;
+  const std::unique_ptr<v1::Inference::Stub> stub_;
+  absl::Mutex mu_;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nacre::tools
+
+#endif  // TOOLS_GENERATE_GENERATION_CLIENT_H_

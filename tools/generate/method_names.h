@@ -1,0 +1,25 @@
+// The names that flags and JSON use for the enumerations of the API.
+
+#ifndef TOOLS_GENERATE_METHOD_NAMES_H_
+#define TOOLS_GENERATE_METHOD_NAMES_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/inference.pb.h"
+
+namespace nacre::tools {
+
+// "ar", "sd", "pearl", "async". INVALID_ARGUMENT for others.
+absl::StatusOr<v1::Method> ParseMethod(absl::string_view name);
+absl::string_view MethodName(v1::Method method);
+
+// "exact", "ratio". INVALID_ARGUMENT for others.
+absl::StatusOr<v1::Verification> ParseVerification(absl::string_view name);
+absl::string_view VerificationName(v1::Verification verification);
+
+// "eos", "stop", "length", "cancelled"; "unknown" for others.
+absl::string_view FinishReasonName(v1::FinishReason reason);
+
+}  // namespace nacre::tools
+
+#endif  // TOOLS_GENERATE_METHOD_NAMES_H_

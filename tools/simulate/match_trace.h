@@ -1,0 +1,36 @@
+// Recorded matches, as `nacre bench --match-trace` writes and `nacre simulate
+// --match-trace` reads them: one JSON object a line,
+// one line a sequence, with one of
+//   "matches": [1, 1, 0, 1, ...]       whether the draft's token was the
+//                                      target's, position by position
+//   "accepted_lengths": [2, 0, 5, ...] the same as lengths: so many matches,
+//                                      then a mismatch
+// Other keys are left alone, empty lines are skipped.
+
+#ifndef TOOLS_SIMULATE_MATCH_TRACE_H_
+#define TOOLS_SIMULATE_MATCH_TRACE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "simulation/match_source.h"
+
+namespace nacre::tools {
+
+// `name` stands for the source in errors. INVALID_ARGUMENT, with the line: not
+// a JSON object, neither or both of the keys, an empty array, an entry out of
+// range; no line at all.
+absl::StatusOr<std::vector<std::shared_ptr<const simulation::MatchTrace>>>
+ParseMatchTraces(absl::string_view name, absl::string_view content);
+
+// The line of one sequence, not ended. `id` names it for people; the trace is
+// not empty.
+std::string MatchTraceLine(absl::string_view id,
+                           const simulation::MatchTrace& trace);
+
+}  // namespace nacre::tools
+
+#endif  // TOOLS_SIMULATE_MATCH_TRACE_H_

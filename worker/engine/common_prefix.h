@@ -1,0 +1,33 @@
+// Prompts that begin alike, as the choices of one request do, are computed once
+// where the model shares blocks: the oldest goes ahead, the others wait a step
+// and take its blocks over.
+//
+// Pure functions of values.
+
+#ifndef WORKER_ENGINE_COMMON_PREFIX_H_
+#define WORKER_ENGINE_COMMON_PREFIX_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace nacre::worker {
+
+// A prompt on its way.
+struct Prefill {
+  absl::Span<const int32_t> token_ids;  // settled; the last one is fed later
+  int length = 0;                       // positions that it has
+  int unfed_rows = 0;                   // that it wants
+};
+
+// SharePrefill (step_budget.h) among those that do not wait. A prompt waits,
+// and gets no rows, while an older one gets some for the same block behind the
+// same tokens. The oldest never waits, and what it waits for grows with every
+// step: none starves. `block_size` as of LanguageModel::shared_block_size.
+std::vector<int> SharePrefillOfCommonPrefixes(absl::Span<const Prefill> prompts,
+                                              int block_size, int rows);
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_ENGINE_COMMON_PREFIX_H_

@@ -1,0 +1,81 @@
+// What the engines of both workers hold of a session; each adds its own part.
+//
+// Owned by an engine, used by its thread.
+
+#ifndef WORKER_ENGINE_ENGINE_SESSION_H_
+#define WORKER_ENGINE_ENGINE_SESSION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "model/language_model.h"
+#include "wire/session_events.h"
+#include "worker/engine/streams.h"
+
+namespace nacre::worker {
+
+struct EngineSession {
+  EngineSession() = default;
+  virtual ~EngineSession() = default;
+  EngineSession(const EngineSession&) = delete;
+  EngineSession& operator=(const EngineSession&) = delete;
+
+  // Its tokens, as the spans of its waits tell them.
+  virtual int num_tokens() const = 0;
+
+  StreamId stream = 0;
+  uint64_t id = 0;
+  std::string request_id;
+  uint32_t failure_epoch = 0;  // SessionFailure::epoch
+  // What it has to go without from its opening on; empty: nothing.
+  std::string opening_note;
+  std::unique_ptr<model::Sequence> sequence;  // null: it needs no KV any more
+  // Closed, perhaps while its step ran: it is removed after that.
+  bool closing = false;
+
+  struct Wait {
+    wire::Span::Kind kind;
+    int64_t since_ns;
+  };
+  absl::optional<Wait> wait;
+
+  // Of the step being run: a row that its next tokens depend on had no sound
+  // logits.
+  bool unsound = false;
+};
+
+// An engine's sessions in the order opened, for `for`, as the type that this
+// engine has made them. References stay valid until sessions are removed.
+template <typename Session>
+class SessionRange {
+ public:
+  using Pointer = std::vector<std::unique_ptr<EngineSession>>::const_iterator;
+  struct Iterator {
+    Pointer at;
+    Session& operator*() const { return static_cast<Session&>(**at); }
+    Iterator& operator++() {
+      ++at;
+      return *this;
+    }
+    bool operator!=(const Iterator& other) const { return at != other.at; }
+  };
+
+  explicit SessionRange(
+      const std::vector<std::unique_ptr<EngineSession>>& sessions)
+      : begin_(sessions.begin()), end_(sessions.end()) {}
+
+  Iterator begin() const { return {begin_}; }
+  Iterator end() const { return {end_}; }
+
+ private:
+  Pointer begin_;
+  Pointer end_;
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_ENGINE_ENGINE_SESSION_H_

@@ -1,0 +1,40 @@
+// How the rows of a step are divided. Rows of running sessions (decoding) go
+// first; prompts get what is left, less of it while sessions decode, so that a
+// long prompt does not hold up everyone's next token. And always some of it, so
+// that a full house does not hold up prompts for ever.
+//
+// Pure functions of values.
+
+#ifndef WORKER_ENGINE_STEP_BUDGET_H_
+#define WORKER_ENGINE_STEP_BUDGET_H_
+
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace nacre::worker {
+
+struct StepBudget {
+  int max_rows = 512;       // of a step, >= 1
+  int prefill_chunk = 128;  // of prompts in a step beside decoding, >= 1
+
+  // For decoding rows; `prefilling`: whether a prompt waits.
+  int DecodeRows(bool prefilling) const;
+  // For prompts, when decoding has taken `used_rows`; `decoding`: whether any
+  // session does.
+  int PrefillRows(bool decoding, int used_rows) const;
+
+ private:
+  // What no decoding takes from waiting prompts.
+  int reserved_rows() const;
+};
+
+// Divides `rows` among prompts that have unfed_rows[i] rows left, in the order
+// their sessions were opened: half goes to the oldest, so that each gets its
+// turn, the rest to the shortest, so that none waits for a long one to end.
+// Returns the rows of each.
+std::vector<int> SharePrefill(absl::Span<const int> unfed_rows, int rows);
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_ENGINE_STEP_BUDGET_H_

@@ -1,0 +1,30 @@
+#include "worker/engine/token_ids.h"
+
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace nacre::worker {
+
+absl::Status CheckTokenIds(absl::string_view field,
+                           absl::Span<const int32_t> ids, int vocab_size) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, "[", i, "] is ", ids[i],
+                       ", outside the vocabulary of ", vocab_size));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSampling(const SamplingParams& params, int vocab_size) {
+  NACRE_RETURN_IF_ERROR(ValidateSamplingParams(params));
+  for (const auto& [id, bias] : params.logit_bias) {
+    NACRE_RETURN_IF_ERROR(CheckTokenIds("logit_bias", {&id, 1}, vocab_size));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace nacre::worker

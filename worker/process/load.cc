@@ -1,0 +1,156 @@
+#include "worker/process/load.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/status_macros.h"
+#include "model/config.h"
+#include "model/kv_budget.h"
+#include "model/kv_pool.h"
+#include "model/load_model.h"
+#include "model/progress.h"
+#include "worker/engine/step_budget.h"
+
+namespace nacre::worker {
+namespace {
+
+constexpr int64_t kMaxDefaultKvBytes = int64_t{1} << 30;
+constexpr int64_t kDefaultContexts = 32;
+// On a device, which has memory for nothing else; a draft leaves room for a
+// target that may come after it.
+constexpr int64_t kDefaultDeviceContexts = 256;
+constexpr double kTargetShare = 0.75;
+constexpr double kDraftShare = 0.125;
+
+absl::StatusOr<int64_t> ContextBytes(const WorkerOptions& options,
+                                     kernels::DType kv_type) {
+  NACRE_ASSIGN_OR_RETURN(const model::ModelConfig config,
+                         model::ReadConfig(options.model_dir));
+  return model::KvPool::BytesPerToken({config.num_hidden_layers,
+                                       config.num_key_value_heads,
+                                       config.head_dim, kv_type}) *
+         config.max_position_embeddings;
+}
+
+absl::StatusOr<int64_t> KvCacheBytes(const WorkerOptions& options,
+                                     kernels::DType kv_type) {
+  if (options.max_memory_bytes.has_value()) return *options.max_memory_bytes;
+  NACRE_ASSIGN_OR_RETURN(const int64_t context_bytes,
+                         ContextBytes(options, kv_type));
+  if (context_bytes >= kMaxDefaultKvBytes) return kMaxDefaultKvBytes;
+  return std::min(kMaxDefaultKvBytes, kDefaultContexts * context_bytes);
+}
+
+absl::StatusOr<model::KvBudget> DeviceKvBudget(const WorkerOptions& options,
+                                               wire::WorkerRole role,
+                                               kernels::DType kv_type) {
+  model::KvBudget budget;
+  budget.step_rows = StepBudget().max_rows;
+  // A limit is there to be used.
+  if (options.max_memory_bytes.has_value()) return budget;
+  NACRE_ASSIGN_OR_RETURN(const int64_t context_bytes,
+                         ContextBytes(options, kv_type));
+  budget.share = role == wire::WorkerRole::kDraft ? kDraftShare : kTargetShare;
+  if (context_bytes <
+      std::numeric_limits<int64_t>::max() / kDefaultDeviceContexts) {
+    budget.most = kDefaultDeviceContexts * context_bytes;
+  }
+  return budget;
+}
+
+// One line that redraws itself; where stderr is a file, one in five seconds.
+model::ProgressCallback ShowProgress() {
+  if (isatty(STDERR_FILENO) == 0) {
+    return [last = absl::Now()](absl::string_view stage,
+                                double fraction) mutable {
+      if (absl::Now() - last < absl::Seconds(5)) return;
+      last = absl::Now();
+      spdlog::info("loading {} {:.0f} %", std::string(stage), fraction * 100);
+    };
+  }
+  return [](absl::string_view stage, double fraction) {
+    absl::FPrintF(stderr, "\rloading %s %3.0f %%%s", stage, fraction * 100,
+                  fraction >= 1.0 ? "\n" : "");
+    std::fflush(stderr);
+  };
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
+                                          wire::WorkerRole role) {
+  LoadedModel loaded;
+  kernels::BackendOptions backend = options.backend;
+  backend.max_memory_bytes = options.max_memory_bytes.value_or(0);
+  NACRE_ASSIGN_OR_RETURN(loaded.backend, kernels::CreateBackend(backend));
+  spdlog::info("backend: {}", loaded.backend->description());
+  spdlog::info("loading {}", options.model_dir);
+  model::ModelOptions model_options;
+  const kernels::DType kv_type = loaded.backend->kv_type();
+  if (loaded.backend->Memory().has_value()) {
+    NACRE_ASSIGN_OR_RETURN(model_options.kv_budget,
+                           DeviceKvBudget(options, role, kv_type));
+  } else {
+    NACRE_ASSIGN_OR_RETURN(model_options.kv_cache_bytes,
+                           KvCacheBytes(options, kv_type));
+  }
+  model_options.progress = ShowProgress();
+  model_options.prefix_cache = options.prefix_cache;
+  NACRE_ASSIGN_OR_RETURN(
+      loaded.model,
+      model::LoadModel(options.model_dir, loaded.backend.get(), model_options));
+  spdlog::info("model: {}", loaded.model->info().description);
+  NACRE_ASSIGN_OR_RETURN(loaded.tokenizer,
+                         tokenizer::LoadTokenizer(options.model_dir));
+  const int vocab_size = loaded.model->info().vocab_size;
+  if (loaded.tokenizer->vocab_size() > vocab_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the tokenizer in ", options.model_dir, " has ",
+        loaded.tokenizer->vocab_size(), " ids, the model only ", vocab_size));
+  }
+  return loaded;
+}
+
+wire::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
+                      wire::WorkerRole role, const std::string& bound_address,
+                      const std::vector<StepTime>& step_times) {
+  const model::ModelInfo& info = loaded.model->info();
+  wire::Hello hello;
+  hello.role = role;
+  hello.address = options.advertise.empty() ? bound_address : options.advertise;
+  std::random_device random;
+  hello.incarnation = absl::StrFormat("%08x%08x", random(), random());
+  hello.fingerprint = info.fingerprint;
+  hello.numerics_id = info.numerics_id;
+  // "models/target/" is called "target".
+  std::filesystem::path dir =
+      std::filesystem::path(options.model_dir).lexically_normal();
+  if (!dir.has_filename()) dir = dir.parent_path();
+  hello.model_name = dir.filename().string();
+  hello.model_vocab_size = info.vocab_size;
+  hello.tokenizer_vocab_size = loaded.tokenizer->vocab_size();
+  hello.context_length = info.context_length;
+  hello.eos_token_ids = info.eos_token_ids;
+  hello.kv_capacity_tokens = info.kv_capacity_tokens;
+  // A GPU has all of a forward queued when it is asked whether to go on.
+  hello.abandons_steps =
+      role == wire::WorkerRole::kDraft && options.backend.kind != "cuda";
+  for (const StepTime& time : step_times) {
+    hello.step_times_ns.emplace_back(time.rows, time.duration_ns);
+  }
+  return hello;
+}
+
+}  // namespace nacre::worker

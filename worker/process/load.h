@@ -1,0 +1,40 @@
+// Loads what a worker serves: backend, model, tokenizer.
+
+#ifndef WORKER_PROCESS_LOAD_H_
+#define WORKER_PROCESS_LOAD_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "model/language_model.h"
+#include "tokenizer/tokenizer.h"
+#include "wire/hello.h"
+#include "worker/engine/warm_up.h"
+#include "worker/process/options.h"
+
+namespace nacre::worker {
+
+struct LoadedModel {
+  std::unique_ptr<kernels::Backend> backend;  // outlives the model
+  std::unique_ptr<model::LanguageModel> model;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+};
+
+// Shows progress on a terminal, logs elsewhere. The KV cache: of a host as
+// WorkerOptions::max_memory_bytes says; of a device what that leaves beside
+// weights and scratch, without it a share of what is free, which depends on
+// `role`. Errors: of CreateBackend, LoadTokenizer and LoadModel;
+// INVALID_ARGUMENT when the tokenizer has ids that the model lacks.
+absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
+                                          wire::WorkerRole role);
+
+// What the coordinator is told at registration; incarnation is drawn at random.
+wire::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
+                      wire::WorkerRole role, const std::string& bound_address,
+                      const std::vector<StepTime>& step_times);
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_PROCESS_LOAD_H_

@@ -1,0 +1,245 @@
+#include "worker/process/options.h"
+
+#include <limits>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/cpu_list.h"
+#include "common/logging.h"
+#include "common/status_macros.h"
+#include "kernels/weight_type.h"
+#include "speculation/policies/policy_spec.h"
+
+namespace nacre::worker {
+namespace {
+
+// A text that is a duration in [least, most].
+FlagSet::Set SetDuration(absl::Duration* value, absl::Duration least,
+                         absl::Duration most, const char* words) {
+  return [=](const std::string& text) -> absl::Status {
+    absl::Duration parsed;
+    if (!absl::ParseDuration(text, &parsed) || parsed < least ||
+        parsed > most) {
+      return absl::InvalidArgumentError(words);
+    }
+    *value = parsed;
+    return absl::OkStatus();
+  };
+}
+
+// A text that is a number in [least, most].
+FlagSet::Set SetNumber(int* value, int least, int most, std::string words) {
+  return [=](const std::string& text) -> absl::Status {
+    int parsed = 0;
+    if (!absl::SimpleAtoi(text, &parsed) || parsed < least || parsed > most) {
+      return absl::InvalidArgumentError(words);
+    }
+    *value = parsed;
+    return absl::OkStatus();
+  };
+}
+
+// "1073741824", "1024M" or "1G".
+absl::Status SetBytes(const std::string& text, absl::optional<int64_t>* value) {
+  int64_t unit = 1;
+  std::string digits = text;
+  if (!digits.empty()) {
+    const char suffix = digits.back();
+    if (suffix == 'K') unit = int64_t{1} << 10;
+    if (suffix == 'M') unit = int64_t{1} << 20;
+    if (suffix == 'G') unit = int64_t{1} << 30;
+    if (unit > 1) digits.pop_back();
+  }
+  int64_t count = 0;
+  if (!absl::SimpleAtoi(digits, &count) || count < 1 ||
+      count > std::numeric_limits<int64_t>::max() / unit) {
+    return absl::InvalidArgumentError(
+        "not a number of bytes of 1 or more (K, M and G may follow)");
+  }
+  *value = count * unit;
+  return absl::OkStatus();
+}
+
+absl::Status SetPolicyFile(const std::string& text, WorkerOptions* options) {
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(text, absl::MaxSplits('=', 1));
+  const auto& [name, dir] = parts;
+  std::string names;
+  bool is_known = false;
+  for (const speculation::PolicyInfo& info : speculation::AllPolicies()) {
+    if (info.file == speculation::PolicyFile::kNone) continue;
+    absl::StrAppend(&names, names.empty() ? "" : " ", info.name);
+    is_known = is_known || name == info.name;
+  }
+  if (!is_known || dir.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("not NAME=DIR, NAME one of: ", names));
+  }
+  for (const auto& [other, unused] : options->policy_files) {
+    if (other == name) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is already a file for ", name));
+    }
+  }
+  options->policy_files.push_back(parts);
+  return absl::OkStatus();
+}
+
+void RegisterBackend(WorkerOptions* options, FlagSet* flags) {
+  kernels::BackendOptions* backend = &options->backend;
+  flags->Add("backend", "KIND", &backend->kind, "cpu, reference or cuda");
+  flags->AddParsed(
+      "cpus", "LIST", "",
+      [backend](const std::string& text) -> absl::Status {
+        NACRE_ASSIGN_OR_RETURN(backend->cpus, ParseCpuList(text));
+        return absl::OkStatus();
+      },
+      "cores for compute threads, like 0,2-3 (default: one, unpinned)");
+  flags->Add("weights", "TYPE", &backend->weights, kernels::kWeightTypesHelp);
+  flags->Add("kv-type", "TYPE", &backend->kv_type, kernels::kKvTypesHelp);
+  flags->AddParsed(
+      "device", "N", "0",
+      SetNumber(&backend->device, 0, std::numeric_limits<int>::max(),
+                "not a device number of 0 or more"),
+      "GPU of --backend cuda");
+  flags->AddParsed(
+      "max-memory", "BYTES", "",
+      [options](const std::string& text) {
+        return SetBytes(text, &options->max_memory_bytes);
+      },
+      "size of the KV cache, K, M and G may follow (default: what 32 full "
+      "contexts need, at most 1G); of a GPU: weights, KV cache and scratch "
+      "together (default: a share of what is free)");
+  flags->AddSwitch(
+      "prefix-cache", &options->prefix_cache,
+      "whether prompts that begin alike share KV; outputs are the same");
+}
+
+void RegisterPorts(WorkerOptions* options, FlagSet* flags) {
+  flags->Add("listen", "HOST:PORT", &options->listen,
+             "address to serve on; port 0 picks a free one");
+  flags->Add("advertise", "HOST:PORT", &options->advertise,
+             "address the coordinator dials (default: the one that was bound)");
+  flags->Add("address-file", "FILE", &options->address_file,
+             "receives the bound address once it accepts calls");
+  flags->Add("metrics-listen", "HOST:PORT", &options->metrics_listen,
+             "address to serve /metrics on, port 0 picks a free one (default: "
+             "off)");
+  flags->Add("metrics-address-file", "FILE", &options->metrics_address_file,
+             "receives the bound address of /metrics");
+}
+
+void RegisterRecording(WorkerOptions* options, FlagSet* flags) {
+  flags->AddSwitch(
+      "gate-timeouts", &options->gate_timeouts,
+      "of a target worker: whether a step begins without the draft's tokens "
+      "when they are late; off makes recordings independent of time");
+  flags->AddParsed(
+      "policy-file", "NAME=DIR", "",
+      [options](const std::string& text) {
+        return SetPolicyFile(text, options);
+      },
+      "of a draft worker: calibration of a length policy; may be given several "
+      "times");
+  flags->Add("record-features", "FILE", &options->record_features,
+             "what a draft's rows say of every verified token, or where the "
+             "hidden states of a target's tokens are, is appended there, for "
+             "calibration (default: off)");
+  flags->Add("record-hidden", "FILE", &options->record_hidden,
+             "with --record-features: hidden states go to this new file; they "
+             "are large (default: off)");
+}
+
+absl::Status CheckAddress(const char* flag, const std::string& address,
+                          bool allow_port_zero) {
+  const size_t colon = address.rfind(':');
+  int port = -1;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535 ||
+      port < (allow_port_zero ? 0 : 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, " \"", address, "\" is not HOST:PORT"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void PaceOptions::Register(FlagSet* flags) {
+  flags->AddParsed("hang-timeout", "DURATION",
+                   absl::FormatDuration(hang_timeout),
+                   SetDuration(&hang_timeout, absl::Seconds(1), absl::Hours(24),
+                               "not a duration like 8s, 1s to 24h"),
+                   "work without progress for so long is a hang: not live");
+  const int max_rows = StepBudget().max_rows;
+  flags->AddParsed(
+      "prefill-chunk", "ROWS", absl::StrCat(prefill_chunk),
+      SetNumber(&prefill_chunk, 1, max_rows,
+                absl::StrCat("not a number of rows of 1 to ", max_rows)),
+      "most prompt tokens in a step while sessions decode: less holds them up "
+      "less, more reads prompts sooner");
+  flags->AddParsed("spin", "DURATION", absl::FormatDuration(spin),
+                   SetDuration(&spin, absl::ZeroDuration(), absl::Seconds(10),
+                               "not a duration like 5ms, 0 to 10s"),
+                   "how long a wait for the other worker keeps a core awake, "
+                   "yielding it; a core that sleeps answers later");
+}
+
+void WorkerOptions::Register(FlagSet* flags) {
+  flags->Add("model", "DIR", &model_dir,
+             "Hugging Face folder of the model (required)");
+  flags->Add("coordinator", "HOST:PORT", &coordinator,
+             "port for workers of the coordinator to register with (required)");
+  RegisterPorts(this, flags);
+  RegisterBackend(this, flags);
+  log.Register(flags);
+  flags->AddParsed("drain-timeout", "DURATION",
+                   absl::FormatDuration(drain_timeout),
+                   SetDuration(&drain_timeout, absl::ZeroDuration(),
+                               absl::InfiniteDuration(),
+                               "not a duration like 30s, 0 or more"),
+                   "how long SIGTERM waits for open sessions");
+  pace.Register(flags);
+  RegisterRecording(this, flags);
+  tls.Register(flags);
+}
+
+absl::Status Validate(const WorkerOptions& options) {
+  NACRE_RETURN_IF_ERROR(options.log.Parse().status());
+  if (options.model_dir.empty()) {
+    return absl::InvalidArgumentError("--model DIR is required");
+  }
+  if (options.coordinator.empty()) {
+    return absl::InvalidArgumentError("--coordinator HOST:PORT is required");
+  }
+  NACRE_RETURN_IF_ERROR(CheckAddress("coordinator", options.coordinator,
+                                     /*allow_port_zero=*/false));
+  NACRE_RETURN_IF_ERROR(
+      CheckAddress("listen", options.listen, /*allow_port_zero=*/true));
+  if (!options.record_hidden.empty() && options.record_features.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--record-hidden ", options.record_hidden,
+                     " needs --record-features, which refers to its states"));
+  }
+  if (!options.metrics_listen.empty()) {
+    NACRE_RETURN_IF_ERROR(CheckAddress("metrics-listen", options.metrics_listen,
+                                       /*allow_port_zero=*/true));
+  }
+  if (!options.advertise.empty()) {
+    return CheckAddress("advertise", options.advertise,
+                        /*allow_port_zero=*/false);
+  }
+  for (const char* wildcard : {"0.0.0.0:", "[::]:", "*:"}) {
+    if (absl::StartsWith(options.listen, wildcard)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--listen ", options.listen,
+                       " is no address to dial: --advertise is required"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace nacre::worker

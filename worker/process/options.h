@@ -1,0 +1,67 @@
+// The command line of both workers.
+
+#ifndef WORKER_PROCESS_OPTIONS_H_
+#define WORKER_PROCESS_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/optional.h"
+#include "common/flag_set.h"
+#include "common/logging.h"
+#include "common/rpc/security.h"
+#include "kernels/backend_factory.h"
+#include "worker/engine/step_budget.h"
+
+namespace nacre::worker {
+
+// How a worker paces itself.
+struct PaceOptions {
+  absl::Duration hang_timeout = absl::Seconds(8);
+  int prefill_chunk = StepBudget().prefill_chunk;
+  absl::Duration spin = absl::Milliseconds(5);
+
+  // --hang-timeout, --prefill-chunk, --spin; they check their values.
+  void Register(FlagSet* flags);
+};
+
+struct WorkerOptions {
+  std::string model_dir;    // a Hugging Face folder
+  std::string coordinator;  // host:port for workers, its Registry
+  std::string listen = "127.0.0.1:0";
+  std::string
+      advertise;  // what the coordinator dials; empty: the bound address
+  kernels::BackendOptions backend;
+  // Of a host: bytes of the KV pool; absent: what 32 full contexts need, at
+  // most 1 GiB. Of a device: bytes of weights, KV pool and scratch together;
+  // absent: what load.h says.
+  absl::optional<int64_t> max_memory_bytes;
+  std::string address_file;
+  std::string metrics_listen;  // host:port of /metrics; empty: not served
+  std::string metrics_address_file;
+  LogFlags log;
+  absl::Duration drain_timeout = absl::Seconds(30);
+  PaceOptions pace;
+  bool prefix_cache = true;
+  bool gate_timeouts = true;  // of a target worker: TargetEngine::Options
+  // Of a draft worker: (name of a length policy, its calibration's folder).
+  std::vector<std::pair<std::string, std::string>> policy_files;
+  std::string record_features;  // of a draft worker: file; empty: none
+  std::string record_hidden;    // likewise; only with record_features
+  rpc::PeerTlsFlags tls;        // checked where they are loaded
+
+  // All of them. Values are checked as they are read.
+  void Register(FlagSet* flags);
+};
+
+// What is left to check: required flags, addresses. INVALID_ARGUMENT names the
+// flag and its value.
+absl::Status Validate(const WorkerOptions& options);
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_PROCESS_OPTIONS_H_

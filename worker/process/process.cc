@@ -1,0 +1,245 @@
+#include "worker/process/process.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/logging.h"
+#include "common/mutex_checks.h"
+#include "common/rpc/grpc_log.h"
+#include "common/rpc/security.h"
+#include "common/rpc/server.h"
+#include "common/rpc/signals.h"
+#include "common/status_macros.h"
+#include "telemetry/build_info.h"
+#include "telemetry/metrics_server.h"
+#include "wire/hello_codec.h"
+#include "worker/engine/engine_metrics.h"
+#include "worker/engine/engine_thread.h"
+#include "worker/engine/warm_up.h"
+#include "worker/process/drain.h"
+#include "worker/process/exit_signal.h"
+#include "worker/process/health.h"
+#include "worker/process/heartbeat_convert.h"
+#include "worker/process/load.h"
+#include "worker/process/options.h"
+#include "worker/process/registration.h"
+
+namespace nacre::worker {
+namespace {
+
+// Waits for SIGINT or SIGTERM beside everything else. Before there is anything
+// to drain, and the second time, a signal ends the process.
+class SignalThread {
+ public:
+  explicit SignalThread(ExitSignal* exit) {
+    std::thread([exit, serving = serving_] {
+      rpc::WaitForTerminationSignal();
+      if (!*serving) std::_Exit(EXIT_SUCCESS);
+      exit->Drain();
+      // Only this thread lets a second signal through.
+      while (true) pause();
+    }).detach();
+  }
+  void StartDraining() { *serving_ = true; }
+
+ private:
+  // Shared with a thread that nothing joins.
+  std::shared_ptr<std::atomic<bool>> serving_ =
+      std::make_shared<std::atomic<bool>>(false);
+};
+
+// Of a coordinator that is lost. A hung engine closes nothing: its worker
+// attaches as hung.
+void CloseSessions(const WorkerParts& parts, const Health& health,
+                   ExitSignal* exit) {
+  parts.service->AbandonStreams();
+  while (parts.engine->stats().sessions > 0 && !health.hung() &&
+         exit->failure().ok()) {
+    exit->WaitForFailure(absl::Milliseconds(1));
+  }
+}
+
+Registration::Options RegistrationOptions(const WorkerOptions& options,
+                                          const LoadedModel& loaded,
+                                          const wire::Hello& hello,
+                                          const WorkerParts& parts,
+                                          const Health* health,
+                                          ExitSignal* exit) {
+  Registration::Options result;
+  result.coordinator = options.coordinator;
+  result.hello = wire::Encode(hello);
+  result.vocabulary_hash = [tokenizer = loaded.tokenizer.get()](int size) {
+    return tokenizer->VocabularyHash(size);
+  };
+  result.on_attachment = [service = parts.service.get()](uint64_t attachment) {
+    service->SetAttachment(attachment);
+  };
+  result.heartbeat = [engine = parts.engine.get(), health, exit] {
+    v1::Heartbeat heartbeat;
+    FillHeartbeat(engine->stats(), exit->draining(), &heartbeat);
+    heartbeat.set_hung(health->unfit());
+    return heartbeat;
+  };
+  result.kept_lists = [engine = parts.engine.get()] {
+    return engine->stats().kept_lists;
+  };
+  result.on_lost = [&parts, health, exit] {
+    CloseSessions(parts, *health, exit);
+  };
+  result.on_drain = [exit] { exit->Drain(); };
+  result.on_refused = [exit](const absl::Status& status) {
+    exit->Fail(absl::Status(
+        status.code(),
+        absl::StrCat("refused by the coordinator: ", status.message())));
+  };
+  return result;
+}
+
+// Null where it is not asked for.
+absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
+    const WorkerOptions& options, const wire::Hello& hello,
+    const Engine* engine, const Health* health) {
+  if (options.metrics_listen.empty()) return nullptr;
+  EngineMetrics::Options metrics;
+  metrics.role = hello.role == wire::WorkerRole::kDraft ? EngineRole::kDraft
+                                                        : EngineRole::kTarget;
+  metrics.worker = hello.address;
+  metrics.kv_capacity_tokens = hello.kv_capacity_tokens;
+  metrics.stats = [engine] { return engine->stats(); };
+  NACRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<telemetry::MetricsServer> server,
+      telemetry::MetricsServer::Start(
+          {options.metrics_listen, options.metrics_address_file},
+          {std::make_shared<EngineMetrics>(std::move(metrics))},
+          [health] { return health->state(); }));
+  spdlog::info("metrics on {}", server->address());
+  return server;
+}
+
+void LogStepTimes(const std::vector<StepTime>& times) {
+  spdlog::info("step times: {}",
+               absl::StrJoin(times, ", ", [](std::string* out, StepTime time) {
+                 absl::StrAppend(out, time.rows, " rows ",
+                                 time.duration_ns / 1000, " us");
+               }));
+}
+
+absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
+  NACRE_ASSIGN_OR_RETURN(const LogOptions log_options, options.log.Parse());
+  const Logging logging(program.name, log_options);
+  const rpc::GrpcLog grpc_log;
+  // Shared with a detached thread: never destroyed.
+  static ExitSignal& exit = *new ExitSignal;
+  SignalThread signals(&exit);
+  NACRE_ASSIGN_OR_RETURN(const rpc::PeerSecurity security,
+                         rpc::LoadPeerSecurity(options.tls));
+  NACRE_ASSIGN_OR_RETURN(const LoadedModel loaded,
+                         LoadForWorker(options, program.role));
+  NACRE_ASSIGN_OR_RETURN(
+      const WorkerParts parts,
+      program.build(loaded.model.get(), options, security.channel));
+  rpc::RpcServer::Options server_options;
+  server_options.listen = options.listen;
+  server_options.address_file = options.address_file;
+  server_options.credentials = security.server;
+  std::vector<grpc::Service*> services = {parts.service->grpc_service()};
+  if (parts.tensors.service != nullptr) {
+    services.push_back(parts.tensors.service);
+  }
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::RpcServer> server,
+                         rpc::RpcServer::Start(server_options, services));
+  EngineThread::Options thread_options;
+  thread_options.model = loaded.model.get();
+  thread_options.engine = parts.engine.get();
+  thread_options.on_failure = [](const absl::Status& status) {
+    exit.Fail(status);
+  };
+  thread_options.stop_timeout = options.pace.hang_timeout;
+  EngineThread engine_thread(std::move(thread_options));
+  NACRE_ASSIGN_OR_RETURN(const std::vector<StepTime> step_times,
+                         engine_thread.WaitForWarmUp());
+  LogStepTimes(step_times);
+  wire::Hello hello =
+      MakeHello(options, loaded, program.role, server->address(), step_times);
+  hello.policy_files = parts.policy_files;
+  Health::Options health_options;
+  health_options.engine = parts.engine.get();
+  health_options.set_serving = [&server](const std::string& service,
+                                         bool serving) {
+    server->SetServing(service, serving);
+  };
+  health_options.hang_timeout = options.pace.hang_timeout;
+  Health health(std::move(health_options));
+  NACRE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<telemetry::MetricsServer> metrics_server,
+      ServeMetrics(options, hello, parts.engine.get(), &health));
+  signals.StartDraining();
+  spdlog::info("serving on {} ({})", server->address(),
+               security.server == nullptr ? "plaintext" : "TLS");
+  {
+    Registration::Options registration_options =
+        RegistrationOptions(options, loaded, hello, parts, &health, &exit);
+    registration_options.security = security.channel;
+    Registration registration(std::move(registration_options));
+    exit.Wait();
+    health.Drain();
+    if (exit.failure().ok()) {
+      registration.SendHeartbeat();
+      DrainOptions drain;
+      drain.stats = [&parts] { return parts.engine->stats(); };
+      drain.is_known = [&registration](const EngineStats& stats) {
+        return registration.IsDrainKnown(stats.kept_lists);
+      };
+      drain.timeout = options.drain_timeout;
+      DrainSessions(drain, &exit);
+    }
+  }
+  const char* const stopping = "the worker is stopping";
+  parts.service->FinishStreams(
+      grpc::Status(grpc::StatusCode::UNAVAILABLE, stopping));
+  if (parts.tensors.publisher != nullptr) {
+    parts.tensors.publisher->EndReaders(absl::UnavailableError(stopping));
+  }
+  server->Shutdown(absl::Seconds(1));
+  if (exit.failure().ok()) spdlog::info("stopped");
+  return exit.failure();
+}
+
+}  // namespace
+
+int RunWorker(int argc, char** argv, const WorkerProgram& program) {
+  DisableMutexChecks();
+  rpc::BlockTerminationSignals();
+  WorkerOptions options;
+  FlagSet flags(program.name, program.summary);
+  options.Register(&flags);
+  absl::Status status = flags.Parse({argv + 1, argv + argc});
+  if (status.ok() && flags.help_requested()) {
+    std::fputs(flags.Help().c_str(), stdout);
+    return EXIT_SUCCESS;
+  }
+  if (status.ok() && flags.version_requested()) {
+    std::puts(telemetry::VersionText(program.name).c_str());
+    return EXIT_SUCCESS;
+  }
+  if (status.ok()) status = Validate(options);
+  if (status.ok()) status = Serve(options, program);
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s: %s\n", program.name.c_str(),
+                 std::string(status.message()).c_str());
+    return EXIT_FAILURE;
+  }
+  return EXIT_SUCCESS;
+}
+
+}  // namespace nacre::worker

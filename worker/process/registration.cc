@@ -1,0 +1,236 @@
+#include "worker/process/registration.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/random/random.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/types/optional.h"
+#include "common/rpc/channel.h"
+#include "proto/worker.grpc.pb.h"
+
+namespace nacre::worker {
+namespace {
+
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
+}
+
+}  // namespace
+
+struct Registration::Mailbox {
+  absl::Mutex mu;
+  absl::CondVar changed;
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  bool heartbeat_now ABSL_GUARDED_BY(mu) = false;
+  // Of the current stream.
+  std::deque<v1::WorkerCommand> commands ABSL_GUARDED_BY(mu);
+  absl::optional<absl::Status> done ABSL_GUARDED_BY(mu);
+  bool known ABSL_GUARDED_BY(mu) = false;  // as Progress::known
+  // So many kept_lists answer its first heartbeat that said `draining`.
+  absl::optional<uint64_t> drain_answer ABSL_GUARDED_BY(mu);
+};
+
+Registration::Registration(Options options)
+    : options_(std::move(options)), mailbox_(std::make_shared<Mailbox>()) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+Registration::~Registration() {
+  {
+    absl::MutexLock lock(&mailbox_->mu);
+    mailbox_->stopping = true;
+    mailbox_->changed.Signal();
+  }
+  thread_.join();
+}
+
+void Registration::SendHeartbeat() {
+  absl::MutexLock lock(&mailbox_->mu);
+  mailbox_->heartbeat_now = true;
+  mailbox_->changed.Signal();
+}
+
+bool Registration::IsDrainKnown(uint64_t kept_lists) const {
+  absl::MutexLock lock(&mailbox_->mu);
+  return !mailbox_->known || (mailbox_->drain_answer.has_value() &&
+                              kept_lists >= *mailbox_->drain_answer);
+}
+
+void Registration::Run() {
+  absl::BitGen random;
+  absl::Duration backoff = options_.min_backoff;
+  std::string logged;  // the last failure: a long outage is one line
+  while (true) {
+    Progress progress;
+    const absl::Status status = Attach(&progress);
+    {
+      absl::MutexLock lock(&mailbox_->mu);
+      if (mailbox_->stopping) return;
+      mailbox_->known = false;
+      mailbox_->drain_answer.reset();
+    }
+    if (progress.known) options_.on_lost();
+    if (IsRefusal(status)) {
+      options_.on_refused(status);
+      return;
+    }
+    absl::MutexLock lock(&mailbox_->mu);
+    if (mailbox_->stopping) return;
+    if (progress.accepted) {
+      backoff = options_.min_backoff;
+      logged.clear();
+    }
+    if (logged != status.ToString()) {
+      logged = status.ToString();
+      spdlog::warn("not registered with {}: {}; trying again",
+                   options_.coordinator, logged);
+    }
+    const absl::Duration delay = absl::Uniform(random, 0.5, 1.0) * backoff;
+    if (options_.on_retry) options_.on_retry(delay);
+    const absl::Time until = absl::Now() + delay;
+    while (!mailbox_->stopping &&
+           !mailbox_->changed.WaitWithDeadline(&mailbox_->mu, until)) {
+    }
+    if (mailbox_->stopping) return;
+    backoff = std::min(2 * backoff, options_.max_backoff);
+  }
+}
+
+absl::Status Registration::Attach(Progress* progress) {
+  const std::shared_ptr<Mailbox> mailbox = mailbox_;
+  {
+    absl::MutexLock lock(&mailbox->mu);
+    mailbox->commands.clear();
+    mailbox->done.reset();
+  }
+  Stream::Callbacks callbacks;
+  callbacks.on_message = [mailbox](const v1::WorkerCommand& command) {
+    absl::MutexLock lock(&mailbox->mu);
+    mailbox->commands.push_back(command);
+    mailbox->changed.Signal();
+  };
+  callbacks.on_done = [mailbox](const absl::Status& status) {
+    absl::MutexLock lock(&mailbox->mu);
+    mailbox->done = status;
+    mailbox->changed.Signal();
+  };
+  // The stub must live as long as the stream's call.
+  const auto stub = v1::Registry::NewStub(
+      rpc::CreateChannel(options_.coordinator, options_.security));
+  const std::shared_ptr<Stream> stream = Stream::Create(std::move(callbacks));
+  stub->async()->Attach(stream->context(), stream.get());
+  stream->Start();
+  v1::WorkerEvent hello;
+  *hello.mutable_hello() = options_.hello;
+  stream->Send(std::move(hello));
+
+  // When it does the next thing by itself: beats once accepted, before that
+  // complains, and at the end gives up the coordinator's goodbye.
+  absl::Time next = absl::Now() + options_.accept_patience;
+  bool leaving = false;
+  while (true) {
+    absl::optional<v1::WorkerCommand> command;
+    bool leave = false;
+    {
+      absl::MutexLock lock(&mailbox->mu);
+      while (mailbox->commands.empty() && !mailbox->done.has_value() &&
+             (leaving || !(mailbox->stopping || mailbox->heartbeat_now))) {
+        if (mailbox->changed.WaitWithDeadline(&mailbox->mu, next)) break;
+      }
+      if (!mailbox->commands.empty()) {
+        command = std::move(mailbox->commands.front());
+        mailbox->commands.pop_front();
+      } else if (mailbox->done.has_value()) {
+        return *mailbox->done;
+      } else if (mailbox->stopping) {
+        leave = !std::exchange(leaving, true);
+      }
+      if (std::exchange(mailbox->heartbeat_now, false) && progress->accepted &&
+          !leaving) {
+        next = absl::InfinitePast();
+      }
+    }
+    if (command.has_value()) {
+      const bool was_accepted = progress->accepted;
+      OnCommand(*command, stream.get(), progress);
+      if (progress->accepted && !was_accepted && !leaving) {
+        next = absl::InfinitePast();
+      }
+    }
+    if (leave) {
+      // The coordinator hears why it goes: who says nothing counts as lost.
+      next = absl::InfinitePast();
+      if (progress->accepted) {
+        Beat(stream.get(), progress);
+        stream->CloseWrites();
+        next = absl::Now() + options_.leave_patience;
+      }
+    }
+    if (absl::Now() < next) continue;
+    if (leaving) {
+      stream->Cancel();
+      next = absl::InfiniteFuture();
+    } else if (progress->accepted) {
+      Beat(stream.get(), progress);
+      next = absl::Now() + options_.heartbeat_period;
+    } else {
+      LogWaiting();
+      next = absl::InfiniteFuture();
+    }
+  }
+}
+
+void Registration::OnCommand(const v1::WorkerCommand& command, Stream* stream,
+                             Progress* progress) {
+  if (!std::exchange(progress->known, true)) {
+    absl::MutexLock lock(&mailbox_->mu);
+    mailbox_->known = true;
+  }
+  if (command.has_vocabulary_request()) {
+    options_.on_attachment(command.vocabulary_request().attachment());
+    const uint32_t asked = std::min(command.vocabulary_request().common_size(),
+                                    options_.hello.tokenizer_vocab_size());
+    v1::WorkerEvent proof;
+    proof.mutable_vocabulary_proof()->set_hash(
+        options_.vocabulary_hash(static_cast<int>(asked)));
+    stream->Send(std::move(proof));
+  } else if (command.has_accepted()) {
+    progress->accepted = true;
+    progress->kept_before = options_.kept_lists();
+    logged_waiting_ = false;
+    spdlog::info("registered with {}", options_.coordinator);
+  } else if (command.has_drain()) {
+    options_.on_drain();
+  }
+}
+
+void Registration::Beat(Stream* stream, Progress* progress) {
+  v1::WorkerEvent event;
+  *event.mutable_heartbeat() = options_.heartbeat();
+  ++progress->heartbeats;
+  if (event.heartbeat().draining()) {
+    absl::MutexLock lock(&mailbox_->mu);
+    if (!mailbox_->drain_answer.has_value()) {
+      mailbox_->drain_answer = progress->kept_before + progress->heartbeats;
+    }
+  }
+  stream->Send(std::move(event));
+}
+
+void Registration::LogWaiting() {
+  if (std::exchange(logged_waiting_, true)) return;
+  spdlog::warn(
+      "{} has not accepted this worker for {}: it must be reached there, and "
+      "must reach this worker at {}",
+      options_.coordinator, absl::FormatDuration(options_.accept_patience),
+      options_.hello.address());
+}
+
+}  // namespace nacre::worker
