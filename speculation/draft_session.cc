@@ -70,9 +70,8 @@ void DraftSession::Follow(absl::Span<const int32_t> token_ids, int walked) {
 }
 
 void DraftSession::ReportRanks(absl::Span<const int32_t> token_ids) {
-  const size_t compared =
-      static_cast<size_t>(last_commit_.accepted + last_commit_.rejected);
-  for (size_t i = 0; i < compared; ++i) {
+  const int compared = last_commit_.accepted + (last_commit_.rejected ? 1 : 0);
+  for (int i = 0; i < compared; ++i) {
     const Candidates& candidates = candidates_[i];
     if (candidates.count == 0) continue;
     const auto begin = candidates.token_ids.begin();
