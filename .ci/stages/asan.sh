@@ -8,7 +8,7 @@ readonly ASAN_LABELS='unit'
 # ... except what repeats the same code paths thousands of times, starts
 # processes, or is a client only and a fifth of all that would be compiled.
 readonly ASAN_SKIPPED="pipeline_time_test|policy_time_test|protocol_|tools_\
-|batch_combinations|simd_targets"
+|batch_combinations|simd_targets|fleet_law"
 
 cmake --preset asan --log-level=NOTICE
 test_chosen build-asan --label-regex "$ASAN_LABELS" \
