@@ -10,10 +10,15 @@ namespace nacre::speculation {
 DraftSession::DraftSession(Options options, std::vector<int32_t> committed)
     : options_(std::move(options)),
       tokens_(std::move(committed)),
-      tree_(std::max(1, length())),
+      chain_(std::max(1, length())),
       committed_length_(length()),
       kept_length_(length()) {
   NACRE_CHECK(!tokens_.empty(), "a draft session needs a token to start from");
+  if (options_.num_slots > 0) {
+    NACRE_CHECK(options_.verification == Verification::kExact,
+                "the ratio test verifies chains");
+    tree_.emplace(length(), options_.num_slots);
+  }
   Reserve();
 }
 
@@ -26,7 +31,8 @@ void DraftSession::Reserve() {
   const int lead =
       std::max(options_.plan.lead_after_mismatch, options_.plan.lead_in_flow);
   const int most = std::clamp(lead, 0, kMaxLead);
-  tree_.Reserve(most);
+  if (grows_tree()) return;
+  chain_.Reserve(most);
   candidates_.reserve(most);
 }
 
@@ -42,7 +48,11 @@ DraftSession::CommitOutcome DraftSession::OnCommit(const Commit& commit) {
   const absl::Span<const int32_t> added =
       absl::MakeConstSpan(commit.token_ids)
           .subspan(committed_length_ - commit.first_position);
-  Follow(added, tree_.Reroot(added));
+  if (grows_tree()) {
+    FollowTree(added);
+  } else {
+    Follow(added, chain_.Reroot(added));
+  }
   const bool mismatch = last_commit_.rejected;
   if (mismatch || last_commit_.overtaken) discarded_ = false;
   after_mismatch_ = mismatch;
@@ -66,7 +76,29 @@ void DraftSession::Follow(absl::Span<const int32_t> token_ids, int walked) {
   }
   committed_length_ += count;
   // No number of what was drafted earlier is used any more.
-  tree_.Forget(committed_length_);
+  chain_.Forget(committed_length_);
+}
+
+void DraftSession::FollowTree(absl::Span<const int32_t> token_ids) {
+  const int count = static_cast<int>(token_ids.size());
+  const DraftTree::Walk walk = tree_->Follow(token_ids);
+  last_commit_ = CommitReport();
+  last_commit_.accepted = walk.matched;
+  last_commit_.rejected = walk.rejected;
+  last_commit_.overtaken = walk.matched < count && !walk.rejected;
+  for (const DraftTree::Judged& judged : tree_->judged()) {
+    last_commit_.ranks.push_back(judged.rank);
+  }
+  const bool leaves_main = walk.on_main < walk.matched || walk.rejected;
+  kept_length_ = leaves_main ? committed_length_ + walk.on_main : length();
+  // The target judges the stop mark of another path.
+  if (leaves_main) announced_ = StopMark::kNone;
+  tokens_.resize(static_cast<size_t>(committed_length_ + walk.on_main));
+  tokens_.insert(tokens_.end(), token_ids.begin() + walk.on_main,
+                 token_ids.end());
+  committed_length_ += count;
+  tokens_.insert(tokens_.end(), tree_->main_tokens().begin(),
+                 tree_->main_tokens().end());
 }
 
 void DraftSession::ReportRanks(absl::Span<const int32_t> token_ids) {
@@ -84,6 +116,11 @@ void DraftSession::ReportRanks(absl::Span<const int32_t> token_ids) {
                     last_commit_.rejected
                         ? candidates_.end()
                         : candidates_.begin() + last_commit_.accepted);
+}
+
+bool DraftSession::WantsStep() const {
+  if (grows_tree()) return tree_->WantsStep(TreeLimits());
+  return Blocked() == StopMark::kNone;
 }
 
 bool DraftSession::WantsStepAfterNext(bool policy_stop) const {
@@ -122,6 +159,45 @@ Tail DraftSession::MakeTail(int first_position) const {
   return tail;
 }
 
+DraftTree::Limits DraftSession::TreeLimits() const {
+  return {.lead = Lead(),
+          .max_length = options_.max_length,
+          .least_score = options_.plan.least_score,
+          .end_ids = options_.end_ids};
+}
+
+void DraftSession::BeginStep(int most, std::vector<DraftTree::Row>* rows) {
+  tree_->BeginStep(TreeLimits(), std::min(most, options_.plan.rows), rows);
+}
+
+bool DraftSession::KeepsStep(const Commit& commit) const {
+  // What is out of order is not applied, or only with what comes before it.
+  if (commit.first_position < 0 || commit.first_position > committed_length_) {
+    return true;
+  }
+  const int known = committed_length_ - commit.first_position;
+  if (known >= static_cast<int>(commit.token_ids.size())) return true;
+  return tree_->KeepsStep(absl::MakeConstSpan(commit.token_ids).subspan(known));
+}
+
+void DraftSession::OnExpanded(int number, const DraftTree::Children& children,
+                              Tail* tail) {
+  tree_->OnExpanded(number, children, TreeLimits(),
+                    absl::MakeConstSpan(tokens_).subspan(
+                        0, static_cast<size_t>(committed_length_)),
+                    tail);
+}
+
+void DraftSession::FinishStep(Tail* tail) {
+  tokens_.resize(static_cast<size_t>(committed_length_));
+  tokens_.insert(tokens_.end(), tree_->main_tokens().begin(),
+                 tree_->main_tokens().end());
+  tail->stop = Blocked();
+  if (tail->token_ids.empty()) return;
+  announced_ = tail->stop;
+  announced_base_ = committed_length_;
+}
+
 Tail DraftSession::OnDrafted(int32_t token_id, bool policy_stop,
                              absl::Span<const int32_t> candidates) {
   TokenTree::Proposal node;
@@ -130,7 +206,7 @@ Tail DraftSession::OnDrafted(int32_t token_id, bool policy_stop,
   node.base_length = committed_length_;
   node.token_id = token_id;
   const TokenTree::Outcome outcome =
-      tree_.Add(node, absl::MakeConstSpan(tokens_).subspan(
+      chain_.Add(node, absl::MakeConstSpan(tokens_).subspan(
                           0, static_cast<size_t>(committed_length_)));
   NACRE_CHECK(outcome == TokenTree::Outcome::kAdded,
               "a drafted token is a new node below the last one");
@@ -160,7 +236,7 @@ absl::optional<Tail> DraftSession::TakeStopNotice() {
   }
   announced_ = blocked;
   announced_base_ = committed_length_;
-  return MakeTail(length());
+  return MakeTail(grows_tree() ? committed_length_ : length());
 }
 
 }  // namespace nacre::speculation

@@ -3,7 +3,8 @@
 // keeps what stands below the last of them and goes on from there. Can vanish
 // at any moment without harm.
 //
-// The tree is a chain so far: each node has the one child that was drawn.
+// Without slots for branches it drafts a chain: each node has the one child
+// that was drawn. With slots it grows a tree, step by step (draft_tree.h).
 //
 // Pure: no I/O, no clock, no threads.
 
@@ -16,6 +17,7 @@
 
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "speculation/draft_tree.h"
 #include "speculation/pipeline.h"
 #include "speculation/ranks.h"
 #include "speculation/token_tree.h"
@@ -36,6 +38,9 @@ class DraftSession {
     std::vector<int32_t> end_ids;
     DraftPlan plan;
     Verification verification = Verification::kExact;
+    // Of the sequence, for branches. 0: it drafts a chain. Only where exact
+    // match verifies and no length policy ends chunks.
+    int num_slots = 0;
   };
 
   // `committed` is the prompt and what was emitted; at least one token.
@@ -45,13 +50,14 @@ class DraftSession {
 
   // Committed tokens from the target. Already applied ones are skipped; a gap
   // changes nothing (kMalformed). On kMismatch the sequence has been cut: KV
-  // beyond kept_length() or kv_limit() must be dropped.
+  // beyond kept_length() or kv_limit() must be dropped. Of a tree in either
+  // case beyond kept_length(), and then kept_slots() become positions.
   CommitOutcome OnCommit(const Commit& commit);
 
   void OnPlan(const DraftPlan& plan);
 
   // Whether the draft may produce its next token now.
-  bool WantsStep() const { return Blocked() == StopMark::kNone; }
+  bool WantsStep() const;
 
   // Whether it may go on behind its next token, too, if nothing arrives
   // meanwhile and that token is no end. `policy_stop` as for OnDrafted.
@@ -69,12 +75,28 @@ class DraftSession {
   // what stands there; TakeStopNotice has the message.
   void OnDiscarded() { discarded_ = true; }
 
+  // Of a tree, instead of OnDrafted: the rows of a step and what they gave. All
+  // rows of a step are in one message, `tail`, which TreeTail begins, OnExpanded
+  // fills and FinishStep completes; a message without nodes is not to be sent.
+  bool grows_tree() const { return tree_.has_value(); }
+  void BeginStep(int most, std::vector<DraftTree::Row>* rows);
+  void AbandonStep() { tree_->AbandonStep(); }
+  // Whether something of the step would be of use after this commit. It changes
+  // nothing.
+  bool KeepsStep(const Commit& commit) const;
+  Tail TreeTail() const { return MakeTail(committed_length_); }
+  void OnExpanded(int number, const DraftTree::Children& children, Tail* tail);
+  void FinishStep(Tail* tail);
+  const DraftTree& tree() const { return *tree_; }
+  absl::Span<const int32_t> kept_slots() const { return tree_->kept_slots(); }
+
   // When the draft is blocked and its last message did not say so: an empty
   // tail that does. The target's gate must not wait for tokens that will not
   // come.
   absl::optional<Tail> TakeStopNotice();
 
-  // Committed tokens and drafted ones; the next token is for position length().
+  // Committed tokens and drafted ones, of a tree those of its main path; the
+  // next token is for position length().
   const std::vector<int32_t>& tokens() const { return tokens_; }
   int length() const { return static_cast<int>(tokens_.size()); }
   int committed_length() const { return committed_length_; }
@@ -101,6 +123,8 @@ class DraftSession {
 
  private:
   StopMark Blocked() const;
+  DraftTree::Limits TreeLimits() const;
+  void FollowTree(absl::Span<const int32_t> token_ids);
   // These were committed behind committed_length_, and `walked` of them, one
   // below the other, had a node.
   void Follow(absl::Span<const int32_t> token_ids, int walked);
@@ -113,8 +137,9 @@ class DraftSession {
 
   Options options_;
   std::vector<int32_t> tokens_;  // committed, then the path from the root
-  TokenTree tree_;               // rooted at the last committed token
+  TokenTree chain_;              // rooted at the last committed token
   int newest_number_ = 0;        // of its nodes
+  absl::optional<DraftTree> tree_;  // instead of chain_
   // The best tokens for each position behind the committed ones.
   struct Candidates {
     std::array<int32_t, kRanks> token_ids;

@@ -38,6 +38,11 @@ struct DraftPlan {
   // Whether it waits for a verdict where a length policy ends a chunk. Else it
   // goes on: its time costs nothing, and the target takes what is there.
   bool waits_at_stop = false;
+  // Of a tree: how many nodes one step expands, the likeliest first. 1: a chain.
+  int rows = 1;
+  // ... and log2 of the probability below which a node is neither expanded nor
+  // sent, the likeliest of its siblings excepted. At most 0.
+  float least_score = 0;
   // Whether it drafts nothing at all. The window is then 0: no gate waits.
   bool rests() const { return lead_after_mismatch == 0 && lead_in_flow == 0; }
   bool operator==(const DraftPlan&) const = default;
@@ -93,6 +98,7 @@ inline constexpr int kMaxDistribution = 64;
 
 // Of a token tree: what one message holds, and the largest number of a node.
 inline constexpr int kMaxTailNodes = 256;
+inline constexpr int kMaxDraftRows = 64;  // that a step of a draft expands
 inline constexpr int kMaxNode = 1 << 30;
 
 // Draft to target: a chain of tokens for positions first_position and on, or
