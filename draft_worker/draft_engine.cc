@@ -102,6 +102,13 @@ absl::StatusOr<bool> DraftEngine::Forward() {
 }
 
 void DraftEngine::Finish(int64_t start_ns, bool abandoned) {
+  if (abandoned) {
+    for (Session* session : stepping_) {
+      if (session->drafts && session->schedule.tree() != nullptr) {
+        session->schedule.tree()->AbandonStep();
+      }
+    }
+  }
   // A commit that arrived meanwhile may have made a drafted token pointless.
   TakeCommandsInStep();
   if (!abandoned) {
@@ -141,7 +148,11 @@ void DraftEngine::PlanDrafts(int64_t now_ns) {
     }
     if (batch_rows_ + rows > max_rows) return false;
     EndWait(session, now_ns);
-    AddRows(session, rows, /*drafts=*/true);
+    if (session.schedule.tree() != nullptr) {
+      AddTreeRows(session, max_rows - batch_rows_);
+    } else {
+      AddRows(session, rows, /*drafts=*/true);
+    }
     return true;
   });
 }
@@ -206,6 +217,8 @@ void DraftEngine::PlanNextSteps() {
   if (left_out_) return;
   for (const Session& session : sessions()) {
     if (session.prefills()) return;  // its rows come between
+    // What its next step expands is not the child of one node.
+    if (session.drafts && session.schedule.tree() != nullptr) return;
   }
   for (size_t i = 0; i < batch_.size(); ++i) {
     const Session& session = *stepping_[i];
@@ -222,16 +235,23 @@ worker::TapSession DraftEngine::Tapped(const Session& session) const {
 }
 
 void DraftEngine::DraftAll() {
-  for (size_t i = 0; i < stepping_.size(); ++i) {
-    Session& session = *stepping_[i];
-    const model::Proposal& proposal = proposals_[i];
-    session.unsound = !proposal.is_sound;
-    soundness_.Add(proposal.is_sound);
+  absl::Span<const model::Proposal> rest = proposals_;
+  for (Session* each : stepping_) {
+    Session& session = *each;
+    const absl::Span<const model::Proposal> proposals =
+        rest.first(session.num_nodes());
+    rest.remove_prefix(proposals.size());
+    session.unsound = std::any_of(
+        proposals.begin(), proposals.end(),
+        [](const model::Proposal& proposal) { return !proposal.is_sound; });
+    soundness_.Add(!session.unsound);
     if (session.unsound) {
       if (session.closing) continue;
       Fail(session, worker::UnsoundLogits(session.sequence->length()));
+    } else if (session.drafts && session.schedule.tree() != nullptr) {
+      DraftTreeRows(session, proposals);
     } else if (session.drafts) {
-      Draft(session, proposal);
+      Draft(session, proposals.front());
     }
   }
 }
@@ -289,6 +309,10 @@ void DraftEngine::Draft(Session& session, const model::Proposal& proposal) {
   if (session.ratio.has_value()) {
     tail.distributions.push_back(std::move(distribution));
   }
+  SendTail(session, std::move(tail));
+}
+
+void DraftEngine::SendTail(Session& session, speculation::Tail tail) {
   DraftEvents& events = outbox_.For(session.stream);
   if (!session.untold_ranks.empty()) {
     events.ranks.push_back({session.id, session.schedule.epoch(),

@@ -10,6 +10,7 @@
 #ifndef DRAFT_WORKER_DRAFT_ENGINE_H_
 #define DRAFT_WORKER_DRAFT_ENGINE_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,6 +25,7 @@
 #include "draft_worker/policy_library.h"
 #include "model/drafter.h"
 #include "model/language_model.h"
+#include "speculation/ranks.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/event_outbox.h"
 #include "worker/engine/step_budget.h"
@@ -123,6 +125,8 @@ class DraftEngine final
   void PlanDrafts(int64_t now_ns);
   void PlanPrefills();
   void AddRows(Session& session, int rows, bool drafts);
+  // Of a session with branches (engine_trees.cc): at most `max_rows`.
+  void AddTreeRows(Session& session, int max_rows);
   // Tells the drafter which sessions will go on behind the step, if nothing
   // comes between.
   void PlanNextSteps();
@@ -138,6 +142,16 @@ class DraftEngine final
   // Takes the session's next token from the proposal, unless a commit has made
   // it pointless.
   void Draft(Session& session, const model::Proposal& proposal);
+  // ... its nodes' children, one proposal for each.
+  void DraftTreeRows(Session& session,
+                     absl::Span<const model::Proposal> proposals);
+  // The sequence for a session, with slots where it may have branches.
+  absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
+      const OpenDraft& open, bool has_policy, int reserved_length);
+  // After a commit: cuts the sequence to what the tree keeps, and learns.
+  void KeepTree(Session& session);
+  speculation::ScoreCalibration& CalibrationOf(const Session& session);
+  void SendTail(Session& session, speculation::Tail tail);
   void AddStepSpans(int64_t start_ns, int64_t end_ns, bool abandoned);
 
   const Options options_;
@@ -152,6 +166,8 @@ class DraftEngine final
   std::vector<model::DraftRows> batch_;
   absl::Span<const model::Proposal> proposals_;
   std::vector<int32_t> candidates_;  // of one of them
+  // By kind of temperature: 0, below 0.9, above.
+  std::array<speculation::ScoreCalibration, 3> calibrations_;
   int num_drafting_ = 0;
 };
 

@@ -83,6 +83,12 @@ absl::StatusOr<std::unique_ptr<EngineSession>> DraftEngine::NewSession(
     return absl::InvalidArgumentError(
         absl::StrCat("min_tokens ", open.min_tokens, " is below 0"));
   }
+  if (open.num_slots < 0 ||
+      open.num_slots > model::LanguageModel::kMostSlots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_slots ", open.num_slots, " is outside 0 to ",
+                     model::LanguageModel::kMostSlots));
+  }
   if (open.vocab_limit < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("vocab_limit ", open.vocab_limit, " is below 0"));
@@ -105,7 +111,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> DraftEngine::NewSession(
                std::max(open.max_length, static_cast<int>(num_ids)));
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<model::Sequence> sequence,
-      drafter_->NewSequenceWithPrefix(reserved_length, open.token_ids));
+      NewSequence(open, made.length != nullptr, reserved_length));
 
   DraftSession::Options schedule;
   schedule.epoch = open.epoch;
@@ -117,6 +123,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> DraftEngine::NewSession(
   schedule.end_ids = std::move(open.end_token_ids);
   schedule.plan = open.plan;
   schedule.verification = open.verification;
+  schedule.num_slots = sequence->num_slots();
   const int vocab_limit = open.vocab_limit == 0
                               ? info.vocab_size
                               : std::min(open.vocab_limit, info.vocab_size);
@@ -135,6 +142,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> DraftEngine::NewSession(
   session->prompt_length = open.prompt_length;
   session->vocab_limit = vocab_limit;
   session->reserved_length = reserved_length;
+  session->temperature = open.sampling.temperature;
   if (made.length != nullptr) {
     session->length.emplace(std::move(made.length), open.prompt_length,
                             vocab_limit);
@@ -194,6 +202,10 @@ void DraftEngine::ApplyCommit(Session& session,
                               report.ranks.end());
   if (tap_ != nullptr) {
     tap_->OnVerdict(Tapped(session), report.accepted, report.rejected);
+  }
+  if (session.schedule.tree() != nullptr) {
+    KeepTree(session);
+    return;
   }
   if (kept < length_before || schedule.length() != length_before) {
     session.cut = true;

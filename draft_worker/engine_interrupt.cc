@@ -40,9 +40,10 @@ void DraftEngine::NotePointless(const DraftCommands& commands) {
     Session* const session = Look(commands.stream, id);
     // Rows of a prompt are of use whatever comes behind them.
     if (session == nullptr || !session->drafts) continue;
-    if (Contradicts(commit, session->schedule.tokens())) {
-      session->pointless = true;
-    }
+    const bool keeps = session->schedule.tree() != nullptr
+                           ? session->schedule.KeepsStep(commit)
+                           : !Contradicts(commit, session->schedule.tokens());
+    if (!keeps) session->pointless = true;
   }
   for (const uint64_t id : commands.close) {
     if (Session* const session = Look(commands.stream, id)) {

@@ -17,6 +17,7 @@
 #include "model/language_model.h"
 #include "model/sampler.h"
 #include "speculation/draft_session.h"
+#include "speculation/draft_tree.h"
 #include "worker/engine/engine_session.h"
 
 namespace nacre::draft_worker {
@@ -34,6 +35,7 @@ struct EngineSession : worker::EngineSession {
   int prompt_length = 0;
   int vocab_limit = 0;      // only ids below are drawn
   int reserved_length = 0;  // of the sequence's KV
+  float temperature = 0;
   model::Sampler sampler;
   absl::optional<LengthControl> length;  // of its policy, if any
   model::TokenHistory history;  // follows schedule.tokens() when it drafts
@@ -53,9 +55,16 @@ struct EngineSession : worker::EngineSession {
   bool drew = false;       // a token
   bool pointless = false;  // a command that is held says so
   int fed_rows = 0;
+  // ... of its tree: the nodes, and the paths to them, one after another.
+  std::vector<speculation::DraftTree::Row> tree_rows;
+  std::vector<int32_t> tree_paths;
 
   // Tokens whose KV is missing, the last one left out: that is fed to draft.
   int unfed_rows() const { return schedule.kv_limit() - sequence->length(); }
+  // How many nodes the step expands of it: proposals it gets.
+  size_t num_nodes() const {
+    return drafts && schedule.tree() != nullptr ? tree_rows.size() : 1;
+  }
   // Whether the session itself reads the logits besides the sampler.
   bool reads_logits() const {
     return ratio.has_value() || (length.has_value() && length->needs_logits());

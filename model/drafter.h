@@ -65,7 +65,10 @@ struct DraftRows {
   // How children are ranked: by the noise of their position, and with the
   // tokens up to the node. Set where there may be children.
   Sampler* sampler = nullptr;
-  const TokenHistory* history = nullptr;
+  TokenHistory* history = nullptr;
+  // Tokens that lead from there to the node, it included, where `history` ends
+  // before. It is as it was after the call.
+  absl::Span<const int32_t> path = {};
   // What the caller reads besides. Logits: only if traits().shows_logits.
   bool shows_logits = false;
   bool shows_hidden = false;

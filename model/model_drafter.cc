@@ -111,7 +111,10 @@ void ModelDrafter::TakeLogits(const DraftRows& node,
   // The rows are fed by now.
   const int position =
       node.node.has_value() ? node.node->position + 1 : node.sequence->length();
+  const int history_length = node.history->length();
+  for (const int32_t id : node.path) node.history->Push(id);
   const int count = node.sampler->Rank(logits, position, *node.history, room);
+  node.history->Truncate(history_length);
   proposal->children = room.first(static_cast<size_t>(count));
 }
 

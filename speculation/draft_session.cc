@@ -31,7 +31,7 @@ void DraftSession::Reserve() {
   const int lead =
       std::max(options_.plan.lead_after_mismatch, options_.plan.lead_in_flow);
   const int most = std::clamp(lead, 0, kMaxLead);
-  if (grows_tree()) return;
+  if (tree_.has_value()) return;
   chain_.Reserve(most);
   candidates_.reserve(most);
 }
@@ -48,7 +48,7 @@ DraftSession::CommitOutcome DraftSession::OnCommit(const Commit& commit) {
   const absl::Span<const int32_t> added =
       absl::MakeConstSpan(commit.token_ids)
           .subspan(committed_length_ - commit.first_position);
-  if (grows_tree()) {
+  if (tree_.has_value()) {
     FollowTree(added);
   } else {
     Follow(added, chain_.Reroot(added));
@@ -119,7 +119,7 @@ void DraftSession::ReportRanks(absl::Span<const int32_t> token_ids) {
 }
 
 bool DraftSession::WantsStep() const {
-  if (grows_tree()) return tree_->WantsStep(TreeLimits());
+  if (tree_.has_value()) return tree_->WantsStep(TreeLimits());
   return Blocked() == StopMark::kNone;
 }
 
@@ -236,7 +236,7 @@ absl::optional<Tail> DraftSession::TakeStopNotice() {
   }
   announced_ = blocked;
   announced_base_ = committed_length_;
-  return MakeTail(grows_tree() ? committed_length_ : length());
+  return MakeTail(tree_.has_value() ? committed_length_ : length());
 }
 
 }  // namespace nacre::speculation

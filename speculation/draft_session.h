@@ -51,7 +51,7 @@ class DraftSession {
   // Committed tokens from the target. Already applied ones are skipped; a gap
   // changes nothing (kMalformed). On kMismatch the sequence has been cut: KV
   // beyond kept_length() or kv_limit() must be dropped. Of a tree in either
-  // case beyond kept_length(), and then kept_slots() become positions.
+  // case beyond kept_length(), and then tree()->kept_slots() become positions.
   CommitOutcome OnCommit(const Commit& commit);
 
   void OnPlan(const DraftPlan& plan);
@@ -78,17 +78,16 @@ class DraftSession {
   // Of a tree, instead of OnDrafted: the rows of a step and what they gave. All
   // rows of a step are in one message, `tail`, which TreeTail begins, OnExpanded
   // fills and FinishStep completes; a message without nodes is not to be sent.
-  bool grows_tree() const { return tree_.has_value(); }
   void BeginStep(int most, std::vector<DraftTree::Row>* rows);
-  void AbandonStep() { tree_->AbandonStep(); }
   // Whether something of the step would be of use after this commit. It changes
   // nothing.
   bool KeepsStep(const Commit& commit) const;
   Tail TreeTail() const { return MakeTail(committed_length_); }
   void OnExpanded(int number, const DraftTree::Children& children, Tail* tail);
   void FinishStep(Tail* tail);
-  const DraftTree& tree() const { return *tree_; }
-  absl::Span<const int32_t> kept_slots() const { return tree_->kept_slots(); }
+  // Null of a chain. A step that did not end is to be abandoned there.
+  DraftTree* tree() { return tree_.has_value() ? &*tree_ : nullptr; }
+  const DraftTree* tree() const { return tree_.has_value() ? &*tree_ : nullptr; }
 
   // When the draft is blocked and its last message did not say so: an empty
   // tail that does. The target's gate must not wait for tokens that will not

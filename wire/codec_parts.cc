@@ -203,6 +203,8 @@ v1::DraftPlan EncodePlan(const speculation::DraftPlan& plan) {
       static_cast<uint32_t>(plan.lead_after_mismatch));
   proto.set_lead_in_flow(static_cast<uint32_t>(plan.lead_in_flow));
   proto.set_waits_at_stop(plan.waits_at_stop);
+  proto.set_rows(static_cast<uint32_t>(plan.rows));
+  proto.set_least_score(plan.least_score);
   return proto;
 }
 
@@ -214,6 +216,10 @@ speculation::DraftPlan DecodePlan(const v1::DraftPlan& proto) {
   plan.lead_after_mismatch = lead(proto.lead_after_mismatch());
   plan.lead_in_flow = lead(proto.lead_in_flow());
   plan.waits_at_stop = proto.waits_at_stop();
+  plan.rows =
+      std::clamp(ToLimit(proto.rows()), 1, speculation::kMaxDraftRows);
+  // Written so that a NaN is none.
+  plan.least_score = proto.least_score() < 0 ? proto.least_score() : 0;
   return plan;
 }
 

@@ -83,6 +83,7 @@ void EncodeOpen(const OpenDraft& open, v1::OpenDraft* proto) {
   *proto->mutable_plan() = EncodePlan(open.plan);
   proto->set_min_tokens(static_cast<uint32_t>(open.min_tokens));
   proto->set_request_id(open.request_id);
+  proto->set_num_slots(static_cast<uint32_t>(open.num_slots));
   proto->set_policy(open.policy);
   FillIds(open.oracle_token_ids, proto->mutable_oracle_token_ids());
   proto->set_target_fingerprint(open.target_fingerprint);
@@ -117,6 +118,7 @@ OpenDraft DecodeOpen(const v1::OpenDraft& proto) {
   open.min_tokens = ToLimit(proto.min_tokens());
   open.sampling = DecodeSampling(proto.sampling());
   open.vocab_limit = ToLimit(proto.vocab_limit());
+  open.num_slots = ToLimit(proto.num_slots());
   open.policy = proto.policy();
   open.target_fingerprint = proto.target_fingerprint();
   open.hidden_address = proto.hidden_address();

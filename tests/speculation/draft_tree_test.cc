@@ -116,7 +116,7 @@ TEST(DraftTree, ABranchThatIsCommittedBecomesTheMainPath) {
   EXPECT_EQ(session.OnCommit({3, {2}}), Outcome::kMatched);
   EXPECT_EQ(session.tokens(), (Ids{10, 11, 12, 2, 5, 15}));
   EXPECT_EQ(session.kept_length(), 3);
-  EXPECT_THAT(session.kept_slots(), ElementsAre(0, 2));
+  EXPECT_THAT(session.tree()->kept_slots(), ElementsAre(0, 2));
   EXPECT_EQ(session.kv_limit(), 5);
   EXPECT_EQ(session.last_commit().accepted, 1);
   EXPECT_FALSE(session.last_commit().rejected);
@@ -137,8 +137,8 @@ TEST(DraftTree, TheMainPathKeepsItsPositions) {
   EXPECT_EQ(session.OnCommit({3, {1}}), Outcome::kMatched);
   EXPECT_EQ(session.tokens(), (Ids{10, 11, 12, 1, 4}));
   EXPECT_EQ(session.kept_length(), 5);
-  EXPECT_THAT(session.kept_slots(), IsEmpty());
-  EXPECT_EQ(session.tree().free_slots(), 8);
+  EXPECT_THAT(session.tree()->kept_slots(), IsEmpty());
+  EXPECT_EQ(session.tree()->free_slots(), 8);
   EXPECT_EQ(session.last_commit().ranks, std::vector<int>{1});
 }
 
@@ -150,10 +150,10 @@ TEST(DraftTree, ATokenWithoutANodeStartsAnew) {
   EXPECT_EQ(session.OnCommit({3, {2, 9}}), Outcome::kMismatch);
   EXPECT_EQ(session.tokens(), (Ids{10, 11, 12, 2, 9}));
   EXPECT_EQ(session.kept_length(), 3);
-  EXPECT_THAT(session.kept_slots(), ElementsAre(0));
+  EXPECT_THAT(session.tree()->kept_slots(), ElementsAre(0));
   EXPECT_TRUE(session.last_commit().rejected);
   EXPECT_EQ(session.last_commit().ranks, std::vector<int>{2});
-  EXPECT_EQ(session.tree().free_slots(), 8);
+  EXPECT_EQ(session.tree()->free_slots(), 8);
   const std::vector<DraftTree::Row> rows = Begin(session);
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].position, 4);
@@ -211,19 +211,19 @@ TEST(DraftTree, NoBranchIsFedWithoutASlot) {
   DraftSession session = Open(8, 1);
   Step(session, {{1, 2, 3}});
   EXPECT_EQ(Begin(session).size(), 2u);
-  EXPECT_EQ(session.tree().free_slots(), 0);
-  session.AbandonStep();
-  EXPECT_EQ(session.tree().free_slots(), 1);
+  EXPECT_EQ(session.tree()->free_slots(), 0);
+  session.tree()->AbandonStep();
+  EXPECT_EQ(session.tree()->free_slots(), 1);
   EXPECT_EQ(Begin(session).size(), 2u);
 }
 
 TEST(DraftTree, AnAbandonedStepIsBegunAgain) {
   DraftSession session = Open(8, 4);
   EXPECT_EQ(Begin(session).size(), 1u);
-  session.AbandonStep();
+  session.tree()->AbandonStep();
   Step(session, {{1, 2}});
   const std::vector<DraftTree::Row> rows = Begin(session);
-  session.AbandonStep();
+  session.tree()->AbandonStep();
   EXPECT_EQ(Begin(session), rows);
 }
 
@@ -245,7 +245,7 @@ TEST(DraftTree, ACommitInTheMiddleOfAStepDropsRowsOfOtherTexts) {
   const std::vector<DraftTree::Row> rows = Begin(session);
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(session.OnCommit({3, {2}}), Outcome::kMatched);
-  EXPECT_THAT(session.kept_slots(), ElementsAre(0));
+  EXPECT_THAT(session.tree()->kept_slots(), ElementsAre(0));
   Tail tail = session.TreeTail();
   Expand(session, rows[0].number, {4}, &tail);
   EXPECT_THAT(tail.token_ids, IsEmpty());
@@ -268,7 +268,7 @@ TEST(DraftTree, TheTreeNeverOutgrowsAMessage) {
     session.FinishStep(&tail);
     ASSERT_LE(tail.token_ids.size(), static_cast<size_t>(kMaxTailNodes));
   }
-  EXPECT_LE(session.tree().nodes().nodes().size(),
+  EXPECT_LE(session.tree()->nodes().nodes().size(),
             static_cast<size_t>(kMaxTailNodes));
   EXPECT_EQ(session.length(), 3 + kMaxLead);
 }
@@ -341,7 +341,7 @@ class History {
     int node = TokenTree::kRoot;
     for (int count = 1 + Below(4); count > 0; --count) {
       std::vector<int> children;
-      const auto& nodes = session_.tree().nodes().nodes();
+      const auto& nodes = session_.tree()->nodes().nodes();
       for (size_t i = 0; i < nodes.size(); ++i) {
         if (nodes[i].parent == node) children.push_back(static_cast<int>(i));
       }
@@ -359,7 +359,7 @@ class History {
     ASSERT_TRUE(std::equal(text_.begin(), text_.end(),
                            session_.tokens().begin()));
     kv_.Truncate(session_.kept_length());
-    kv_.KeepPath(session_.kept_length(), session_.kept_slots());
+    kv_.KeepPath(session_.kept_length(), session_.tree()->kept_slots());
     ASSERT_LE(kv_.length(), session_.length());
     buffer_.OnCommitted(base, static_cast<int>(added.size()), text_);
   }
@@ -369,14 +369,14 @@ class History {
     const std::vector<DraftTree::Row> rows = Begin(session_);
     ASSERT_FALSE(rows.empty());
     if (Below(8) == 0) {
-      session_.AbandonStep();
+      session_.tree()->AbandonStep();
       return;
     }
     std::vector<Ids> texts;
     std::set<int32_t> slots;
     for (const DraftTree::Row& row : rows) {
       Ids text = text_;
-      session_.tree().AppendPath(row.number, &text);
+      session_.tree()->AppendPath(row.number, &text);
       if (row.slot < 0) {
         ASSERT_EQ(text.size(), session_.tokens().size());
         while (kv_.length() < session_.length()) {
@@ -405,10 +405,10 @@ class History {
     ASSERT_EQ(buffer_.Add(tail, text_), DraftBuffer::Outcome::kApplied);
     // Both sides hold the same nodes.
     ASSERT_EQ(buffer_.tree().nodes().size(),
-              session_.tree().nodes().nodes().size());
+              session_.tree()->nodes().nodes().size());
     for (size_t i = 0; i < buffer_.tree().nodes().size(); ++i) {
       ASSERT_EQ(buffer_.tree().nodes()[i],
-                session_.tree().nodes().nodes()[i]);
+                session_.tree()->nodes().nodes()[i]);
     }
   }
 
