@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/rpc/channel.h"
 #include "common/status_macros.h"
+#include "speculation/pipeline.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -58,6 +59,7 @@ int64_t LimitNs(absl::Duration value) {
 void Limits::ApplyTo(Dispatcher::Options* options) const {
   options->max_running = max_running;
   options->max_queue = max_queue;
+  options->draft_rows = draft_rows;
   options->queue_timeout_ns = queue_timeout_ns;
   options->hold_without_target = hold_without_target;
   options->failover_timeout_ns = failover_timeout_ns;
@@ -77,6 +79,9 @@ void LimitFlags::Register(FlagSet* flags) {
   flags->Add("max-running", "N", &max_running, "requests that run at once");
   flags->Add("max-queue", "N", &max_queue,
              "requests that wait for room; 0: none does");
+  flags->Add("draft-rows", "N", &draft_rows,
+             "nodes of its token tree that a step of a draft expands for a "
+             "session of method async, the likeliest first; 1: a chain");
   flags->Add("queue-timeout", "DURATION", &queue_timeout,
              "how long a request waits for room");
   flags->AddSwitch("hold-without-target", &hold_without_target,
@@ -118,6 +123,7 @@ absl::Status LimitFlags::Check() const {
   for (const absl::Status& status :
        {CheckInt("max-running", max_running, 1, kMany),
         CheckInt("max-queue", max_queue, 0, kMany),
+        CheckInt("draft-rows", draft_rows, 1, speculation::kMaxDraftRows),
         CheckInt("max-streams-per-client", max_streams_per_client, 0, kMany),
         CheckInt("max-request-bytes", max_request_bytes, 1,
                  rpc::kMaxMessageBytes),
@@ -152,6 +158,7 @@ absl::StatusOr<Limits> LimitFlags::Resolve() const {
   Limits limits;
   limits.max_running = max_running;
   limits.max_queue = max_queue;
+  limits.draft_rows = draft_rows;
   limits.hold_without_target = hold_without_target;
   limits.max_request_bytes = max_request_bytes;
   limits.max_connections = max_connections;

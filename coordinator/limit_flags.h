@@ -20,6 +20,7 @@ namespace nacre::coordinator {
 struct Limits {
   int max_running = 0;
   int max_queue = 0;
+  int draft_rows = 1;
   int64_t queue_timeout_ns = 0;
   bool hold_without_target = true;
   int64_t max_request_ns = kNever;
@@ -41,6 +42,7 @@ struct Limits {
 struct LimitFlags {
   int max_running = 64;
   int max_queue = 1024;
+  int draft_rows = 1;
   absl::Duration queue_timeout = absl::Seconds(60);
   bool hold_without_target = true;
   absl::Duration max_request_duration;

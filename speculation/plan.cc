@@ -15,6 +15,8 @@ constexpr int kMaxChosenWindow = 16;  // for sd and pearl, chosen by us
 constexpr int kMaxAsyncWindow = 32;
 constexpr double kMinGateTimeoutNs = 2e6;
 constexpr double kUnknownDraftTokenNs = 25e6;
+// log2 of the probability of a branch that is still worth its bytes: 1 in 256.
+constexpr float kLeastBranchScore = -8;
 
 // Twice the expected arrival of the tokens that the gate waits for: the verdict
 // goes to the draft, which ends its useless token, and they come back.
@@ -260,6 +262,9 @@ PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
             {inputs.alpha, cost_ratio, *window, RoundTrip(cost_ratio, costs)});
       }
       plan.draft = AsyncLeads(inputs.alpha, gates, *window, cost_ratio, costs);
+      plan.draft.rows =
+          std::max(1, inputs.draft_rows / (1 + costs.other_sessions));
+      if (plan.draft.rows > 1) plan.draft.least_score = kLeastBranchScore;
       plan.target = {gates.after_mismatch, gates.in_flow, *window, 0};
       break;
     }

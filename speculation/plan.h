@@ -69,6 +69,9 @@ struct PlanInputs {
   // Under the ratio test pearl holds its last row (TargetPlan): a token of the
   // target's own would rarely be the one that the draft has run ahead with.
   Verification verification = Verification::kExact;
+  // Of async, most nodes that a step of the draft expands; less where others
+  // share its steps.
+  int draft_rows = 1;
   StepCosts costs;
 };
 

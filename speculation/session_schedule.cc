@@ -58,19 +58,22 @@ SessionSchedule::SessionSchedule(Options options, std::vector<int32_t> prompt)
     : options_(options),
       committed_(std::move(prompt)),
       prompt_length_(static_cast<int>(committed_.size())),
-      acceptance_(options.prior_alpha) {}
+      acceptance_(options.prior_alpha),
+      ranks_(options.prior_alpha) {}
 
 SessionSchedule::SessionSchedule(Options options, int prompt_length)
     : options_(options),
       prompt_length_(prompt_length),
       kept_elsewhere_(prompt_length),
-      acceptance_(options.prior_alpha) {}
+      acceptance_(options.prior_alpha),
+      ranks_(options.prior_alpha) {}
 
 PlanInputs SessionSchedule::plan_inputs(const StepCosts& costs) const {
   PlanInputs inputs;
   inputs.method = options_.method;
   inputs.window = options_.window;
-  inputs.alpha = acceptance_.alpha();
+  inputs.alpha = alpha();
+  inputs.draft_rows = options_.draft_rows;
   if (!options_.always_drafts) inputs.pair_alpha = options_.prior_alpha;
   inputs.policy_length = options_.policy_length;
   inputs.follows_load = options_.follows_load;
@@ -105,7 +108,9 @@ absl::optional<PipelinePlan> SessionSchedule::Adopt(const PipelinePlan& plan) {
 
 void SessionSchedule::SetPairAlpha(double alpha) {
   options_.prior_alpha = alpha;
-  if (stats_.verified == 0) acceptance_ = AcceptanceEstimator(alpha);
+  if (stats_.verified > 0) return;
+  acceptance_ = AcceptanceEstimator(alpha);
+  ranks_ = RankHistogram(alpha);
 }
 
 uint32_t SessionSchedule::AttachDraft() {
@@ -134,7 +139,11 @@ bool SessionSchedule::OnRanks(uint32_t epoch, absl::Span<const int> ranks) {
     ++stats_.stale_messages;
     return false;
   }
-  for (const int rank : ranks) ++stats_.ranks[static_cast<size_t>(rank - 1)];
+  for (const int rank : ranks) {
+    ++stats_.ranks[static_cast<size_t>(rank - 1)];
+    ranks_.Add(rank);
+    has_ranks_ = true;
+  }
   return true;
 }
 

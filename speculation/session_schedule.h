@@ -56,6 +56,7 @@ class SessionSchedule {
     absl::optional<int> policy_length;
     bool follows_load = false;
     Verification verification = Verification::kExact;
+    int draft_rows = 1;
   };
 
   SessionSchedule(Options options, std::vector<int32_t> prompt);
@@ -131,7 +132,13 @@ class SessionSchedule {
   }
   int prompt_length() const { return prompt_length_; }
   int generated() const { return committed_length() - prompt_length_; }
-  double alpha() const { return acceptance_.alpha(); }
+  // Of the draft's first choice. Where it sends branches, verdicts accept those,
+  // too, and its ranks tell.
+  double alpha() const {
+    return counts_ranks() ? ranks_.alpha() : acceptance_.alpha();
+  }
+  // Whether ranks and not verdicts tell the acceptance.
+  bool counts_ranks() const { return options_.draft_rows > 1 && has_ranks_; }
   const SpeculationStats& stats() const { return stats_; }
 
  private:
@@ -144,6 +151,8 @@ class SessionSchedule {
   uint32_t epoch_ = 0;
   bool draft_attached_ = false;
   AcceptanceEstimator acceptance_;
+  RankHistogram ranks_;
+  bool has_ranks_ = false;
   SpeculationStats stats_;
   Verdict step_;  // the parts of its verdict that have come
   bool step_ended_ = true;

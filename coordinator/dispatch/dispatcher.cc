@@ -140,6 +140,14 @@ absl::StatusOr<uint64_t> Dispatcher::Start(RequestSpec request,
         std::min(request.deadline_ns,
                  After(request.arrival_ns, options_.max_request_ns));
   }
+  // The ratio test and length policies are of chains, and so are the plans of
+  // methods other than async.
+  request.draft_rows =
+      request.method == speculation::Method::kAsync &&
+              request.verification == speculation::Verification::kExact &&
+              !request.policy.has_own_rule()
+          ? options_.draft_rows
+          : 1;
   WaitingRequest waiting;
   waiting.hidden_channel = NewHiddenChannel(request);
   waiting.since_ns = now_ns;

@@ -31,6 +31,9 @@ struct DispatcherOptions {
   // A client that takes nothing for so long while its target waits for it loses
   // its session.
   int64_t client_timeout_ns = int64_t{60} * 1000000000;
+  // Nodes of a session's tree that one step of its draft expands, 1 to
+  // speculation::kMaxDraftRows. 1: drafts are chains.
+  int draft_rows = 1;
   // Asks for a Tick at this time or before. Any thread calls it, without the
   // lock; it never blocks.
   std::function<void(int64_t at_ns)> wake_at;

@@ -57,6 +57,10 @@ void EventRouter::OnNotes(uint64_t draft_id, const wire::DraftEvents& events) {
     }
     speculation::RankHistogram& of_pair = state_.fleet.at(draft_id).ranks;
     for (const int rank : ranks) of_pair.Add(rank);
+    if (!session->schedule().counts_ranks()) continue;
+    state_.fleet.at(draft_id).acceptance.Add(
+        static_cast<int>(ranks.size()),
+        static_cast<int>(std::count(ranks.begin(), ranks.end(), 1)));
   }
   for (const wire::SessionOpening& opening : events.common.opened) {
     if (!opening.policy_note.empty()) {
@@ -88,7 +92,7 @@ void EventRouter::OnVerdicts(uint64_t target_id,
                           answer->Show(event.verdict, event.logprobs, applied);
                         });
     const uint64_t draft_id = session->draft_worker;
-    if (draft_id != 0) {
+    if (draft_id != 0 && !session->schedule().counts_ranks()) {
       state_.fleet.at(draft_id).acceptance.Add(event.verdict.verified,
                                                event.verdict.accepted);
     }

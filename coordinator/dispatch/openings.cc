@@ -54,6 +54,7 @@ wire::OpenDraft DraftOpening::Message() const {
   open.end_token_ids = end_ids;
   open.min_tokens = request->min_tokens;
   open.vocab_limit = vocab_limit;
+  open.num_slots = num_slots;
   open.plan = plan;
   if (request->policy.has_own_rule()) open.policy = request->policy.text();
   open.oracle_token_ids = request->oracle_ids;

@@ -40,6 +40,7 @@ struct DraftOpening {
   std::vector<int32_t> end_ids;
   int vocab_limit = 0;
   speculation::DraftPlan plan;
+  int num_slots = 0;  // for branches
   uint32_t epoch = 0;
   // Where it reads its target's hidden states, and as what; 0: nowhere.
   std::string hidden_address = {};

@@ -134,6 +134,8 @@ void Pairing::OpenDraft(Session& session, uint64_t worker_id) {
   opening.vocab_limit = std::min(
       {draft.model_vocab_size, target.model_vocab_size,
        draft.tokenizer_vocab_size, state_.options.tokenizer->vocab_size()});
+  opening.num_slots =
+      Placer::DraftSlots(state_.fleet.at(worker_id), session.request());
   opening.plan = session.schedule().plan().draft;
   opening.epoch = session.schedule().epoch();
   if (session.hidden_channel() != 0) {

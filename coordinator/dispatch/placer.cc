@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "speculation/draft_tree.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/dispatch/policy_files.h"
 
@@ -43,12 +44,37 @@ int64_t Placer::TargetNeed(const RequestSpec& request) {
                         request.max_tokens);
 }
 
-int64_t Placer::Need(const FleetWorker& worker, const RequestSpec& request) {
-  const int64_t need = TargetNeed(request);
+namespace {
+
+// Of the text alone.
+int64_t TextNeed(const FleetWorker& worker, const RequestSpec& request) {
+  const int64_t need = Placer::TargetNeed(request);
   // A draft may stop short of the target's length.
   return worker.info.role == WorkerRole::kDraft
              ? std::min(need, KvLedger::Need(worker.info.context_length))
              : need;
+}
+
+}  // namespace
+
+int Placer::DraftSlots(const FleetWorker& worker, const RequestSpec& request) {
+  // Nodes stay until the verdict on their text: those of as many steps.
+  constexpr int kStepsKept = 16;
+  if (worker.info.role != WorkerRole::kDraft || request.draft_rows <= 1) {
+    return 0;
+  }
+  const int slots = std::min(kStepsKept * (request.draft_rows - 1),
+                             speculation::DraftTree::kMaxBranches);
+  const int64_t capacity = worker.info.kv_capacity_tokens;
+  const bool fits = capacity == 0 || TextNeed(worker, request) +
+                                             KvLedger::Need(slots) <=
+                                         capacity;
+  return fits ? slots : 0;
+}
+
+int64_t Placer::Need(const FleetWorker& worker, const RequestSpec& request) {
+  return TextNeed(worker, request) +
+         KvLedger::Need(DraftSlots(worker, request));
 }
 
 void Placer::OnTargetAdded(const WorkerInfo& target) {

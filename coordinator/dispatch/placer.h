@@ -38,6 +38,9 @@ class Placer {
   // KV that the request takes on a target, and on the worker.
   static int64_t TargetNeed(const RequestSpec& request);
   static int64_t Need(const FleetWorker& worker, const RequestSpec& request);
+  // Slots for branches, which Need includes: none on a target, nor on a draft
+  // that could not hold the request with them.
+  static int DraftSlots(const FleetWorker& worker, const RequestSpec& request);
 
   void OnTargetAdded(const WorkerInfo& target);
   void OnTargetGone(const WorkerInfo& target, int64_t now_ns);

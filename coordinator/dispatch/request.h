@@ -59,6 +59,8 @@ struct RequestSpec : AnswerOptions {
   speculation::Verification verification = speculation::Verification::kExact;
   speculation::PolicySpec policy;
   std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
+  // As of DispatcherOptions, where its draft may have branches. Else 1.
+  int draft_rows = 1;
   // Of the checkpoint that these ids and limits were checked against; empty:
   // any.
   std::string fingerprint;
