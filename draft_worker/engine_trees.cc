@@ -83,7 +83,7 @@ void DraftEngine::DraftTreeRows(Session& session,
                                 absl::Span<const model::Proposal> proposals) {
   if (session.closing) return;
   const speculation::ScoreCalibration& calibration = CalibrationOf(session);
-  speculation::Tail tail = session.schedule.TreeTail();
+  speculation::Tail tail;
   for (size_t i = 0; i < proposals.size(); ++i) {
     std::array<int32_t, speculation::kRanks> token_ids;
     std::array<float, speculation::kRanks> scores;

@@ -18,7 +18,7 @@
 #include "simulation/ablation.h"
 #include "simulation/link.h"
 #include "simulation/match_source.h"
-#include "simulation/step_times.h"
+#include "common/step_times.h"
 #include "speculation/pipeline.h"
 #include "speculation/session_schedule.h"
 

@@ -192,6 +192,8 @@ void DraftSession::FinishStep(Tail* tail) {
   tokens_.resize(static_cast<size_t>(committed_length_));
   tokens_.insert(tokens_.end(), tree_->main_tokens().begin(),
                  tree_->main_tokens().end());
+  tail->epoch = options_.epoch;
+  tail->base_length = tail->first_position = committed_length_;
   tail->stop = Blocked();
   if (tail->token_ids.empty()) return;
   announced_ = tail->stop;

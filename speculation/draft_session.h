@@ -76,13 +76,12 @@ class DraftSession {
   void OnDiscarded() { discarded_ = true; }
 
   // Of a tree, instead of OnDrafted: the rows of a step and what they gave. All
-  // rows of a step are in one message, `tail`, which TreeTail begins, OnExpanded
-  // fills and FinishStep completes; a message without nodes is not to be sent.
+  // rows of a step are in one message, which is empty at first; OnExpanded adds
+  // nodes and FinishStep completes it. One without nodes is not to be sent.
   void BeginStep(int most, std::vector<DraftTree::Row>* rows);
   // Whether something of the step would be of use after this commit. It changes
   // nothing.
   bool KeepsStep(const Commit& commit) const;
-  Tail TreeTail() const { return MakeTail(committed_length_); }
   void OnExpanded(int number, const DraftTree::Children& children, Tail* tail);
   void FinishStep(Tail* tail);
   // Null of a chain. A step that did not end is to be abandoned there.

@@ -40,18 +40,34 @@ bool DraftTree::MayExpand(int index, const Limits& limits) const {
 }
 
 bool DraftTree::MayExpandTip(const Limits& limits) const {
-  return MayExpand(Tip(), limits);
+  return static_cast<int>(drafted_.size()) < kMaxTailNodes &&
+         MayExpand(Tip(), limits);
+}
+
+int DraftTree::Room(const Limits& limits) const {
+  const int path = static_cast<int>(main_.size());
+  return kMaxTailNodes - static_cast<int>(drafted_.size()) -
+         std::max(0, limits.lead - path);
+}
+
+float DraftTree::Price(const Limits& limits) const {
+  // Rows of the step have their first children, whatever is left.
+  const int room = Room(limits) - kMaxDraftRows;
+  const int most = kMaxTailNodes - kMaxDraftRows - limits.lead;
+  if (room <= 0 || most <= 0) return 1;  // more than any probability
+  return limits.least_score * static_cast<float>(room) /
+         static_cast<float>(most);
 }
 
 bool DraftTree::MayExpandBranch(int index, const Limits& limits) const {
   return !drafted_[index].is_main &&
-         tree_.nodes()[index].path_score >= limits.least_score &&
+         tree_.nodes()[index].path_score >= Price(limits) &&
          MayExpand(index, limits);
 }
 
 bool DraftTree::WantsStep(const Limits& limits) const {
   if (MayExpandTip(limits)) return true;
-  if (free_slots_.empty() || num_branches() >= kMaxBranches) return false;
+  if (free_slots_.empty() || Room(limits) <= 0) return false;
   for (int i = 0; i < static_cast<int>(drafted_.size()); ++i) {
     if (MayExpandBranch(i, limits)) return true;
   }
@@ -73,7 +89,7 @@ void DraftTree::BeginStep(const Limits& limits, int most,
     --room;
   }
   // Each will need a slot, and its first child a node.
-  room = std::min({room, free_slots(), kMaxBranches - num_branches()});
+  room = std::min({room, free_slots(), Room(limits)});
   if (room <= 0) return;
   likeliest_.clear();
   for (int i = 0; i < static_cast<int>(drafted_.size()); ++i) {
@@ -165,9 +181,7 @@ void DraftTree::OnExpanded(int number, const Children& children,
   const float path_score = parent < 0 ? 0 : tree_.nodes()[parent].path_score;
   for (size_t i = 0; i < count; ++i) {
     const float score = children.log2_probabilities[i];
-    const bool is_wanted = path_score + score >= limits.least_score &&
-                           num_branches() < kMaxSiblings;
-    if (i > 0 && !is_wanted) continue;
+    if (i > 0 && path_score + score < Price(limits)) continue;
     AddChild(parent, children.token_ids[i], score, text, tail);
     if (i == 0 && is_tip) {
       drafted_.back().is_main = true;

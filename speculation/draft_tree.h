@@ -30,11 +30,6 @@ namespace nacre::speculation {
 
 class DraftTree {
  public:
-  // Nodes beside the main path: at most so many, and so many that were not the
-  // first of their siblings.
-  static constexpr int kMaxBranches = kMaxTailNodes - kMaxLead;
-  static constexpr int kMaxSiblings = kMaxBranches - kMaxDraftRows;
-
   // The text so far has `length` tokens. Branches have `num_slots` slots.
   DraftTree(int length, int num_slots);
 
@@ -42,7 +37,8 @@ class DraftTree {
     int lead = 0;        // no node is deeper
     int max_length = 0;  // nor stands at this position or behind it
     // log2 of the probability below which a branch is neither expanded nor
-    // made, a first child excepted.
+    // made, a first child excepted. Branches are made for less while there are
+    // few: the likeliest have the room.
     float least_score = 0;
     absl::Span<const int32_t> end_ids;  // have no children
   };
@@ -128,9 +124,10 @@ class DraftTree {
     Candidates candidates;
   };
 
-  int num_branches() const {
-    return static_cast<int>(drafted_.size() - main_tokens_.size());
-  }
+  // Nodes that there may still be beside those that the main path needs.
+  int Room(const Limits& limits) const;
+  // log2 of the probability that a sibling must have now.
+  float Price(const Limits& limits) const;
   // -1: the root.
   int Tip() const { return main_.empty() ? -1 : main_.back(); }
   Drafted& At(int index) { return index < 0 ? root_ : drafted_[index]; }

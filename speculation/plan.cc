@@ -16,7 +16,7 @@ constexpr int kMaxAsyncWindow = 32;
 constexpr double kMinGateTimeoutNs = 2e6;
 constexpr double kUnknownDraftTokenNs = 25e6;
 // log2 of the probability of a branch that is still worth its bytes: 1 in 256.
-constexpr float kLeastBranchScore = -8;
+constexpr float kLeastBranchScore = -12;
 
 // Twice the expected arrival of the tokens that the gate waits for: the verdict
 // goes to the draft, which ends its useless token, and they come back.

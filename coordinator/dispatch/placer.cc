@@ -4,7 +4,6 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "speculation/draft_tree.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/dispatch/policy_files.h"
 
@@ -60,11 +59,12 @@ int64_t TextNeed(const FleetWorker& worker, const RequestSpec& request) {
 int Placer::DraftSlots(const FleetWorker& worker, const RequestSpec& request) {
   // Nodes stay until the verdict on their text: those of as many steps.
   constexpr int kStepsKept = 16;
+  constexpr int kMostSlots = 128;
   if (worker.info.role != WorkerRole::kDraft || request.draft_rows <= 1) {
     return 0;
   }
   const int slots = std::min(kStepsKept * (request.draft_rows - 1),
-                             speculation::DraftTree::kMaxBranches);
+                             kMostSlots);
   const int64_t capacity = worker.info.kv_capacity_tokens;
   const bool fits = capacity == 0 || TextNeed(worker, request) +
                                              KvLedger::Need(slots) <=

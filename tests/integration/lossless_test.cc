@@ -219,6 +219,45 @@ TEST_F(LosslessTest, ChoicesEqualTheTargetAloneWithTheirSeeds) {
   EXPECT_TRUE(service_.KvReturnsToEmpty());
 }
 
+// Drafts that send branches; then also while they come and go.
+TEST(LosslessBranchesTest, EqualTheTargetAlone) {
+  tools::Cluster::Options options = Service::Options(/*drafts=*/2);
+  options.coordinator_args = {"--draft-rows", "6"};
+  Service service(std::move(options));
+  TargetAlone alone;
+  const std::vector<tools::Prompt> prompts = LoadPrompts("gsm8k_100.jsonl", 8);
+  std::vector<Setting> settings = Settings();
+  settings.push_back({"T1_penalties",
+                      {.temperature = 1.0f,
+                       .repetition_penalty = 1.1f,
+                       .seed = 99}});
+  std::atomic<uint64_t> drafted = 0, verified = 0, ranks = 0;
+  const auto check = [&](const Setting& setting, const tools::Prompt& prompt,
+                         int window) {
+    const Variant variant = {v1::METHOD_ASYNC, window};
+    const auto complete =
+        service.Generate(MakeRequest(prompt.text, setting, variant));
+    ASSERT_TRUE(complete.ok()) << complete.status();
+    EXPECT_EQ(std::vector<int32_t>(complete->token_ids().begin(),
+                                   complete->token_ids().end()),
+              alone.Generate(prompt.text, setting))
+        << Describe(setting, variant, prompt.id);
+    drafted += complete->speculation().drafted();
+    verified += complete->speculation().verified();
+    for (const uint64_t count : complete->speculation().ranks()) ranks += count;
+  };
+  for (const Setting& setting : settings) {
+    for (const tools::Prompt& prompt : prompts) {
+      check(setting, prompt, /*window=*/0);
+      check(setting, prompt, /*window=*/3);
+    }
+  }
+  // Branches came, and their ranks were told.
+  EXPECT_GT(drafted, 3 * verified);
+  EXPECT_GT(ranks, 1000u);
+  EXPECT_TRUE(service.KvReturnsToEmpty());
+}
+
 // Different methods and parameters side by side on the same workers.
 TEST_F(LosslessTest, MixedStreamsDoNotDisturbEachOther) {
   const std::vector<tools::Prompt> prompts = LoadPrompts("gsm8k_100.jsonl", 12);

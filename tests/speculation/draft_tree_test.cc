@@ -61,7 +61,7 @@ void Expand(DraftSession& session, int number, const Ids& token_ids,
 Tail Step(DraftSession& session, const std::vector<Ids>& children) {
   const std::vector<DraftTree::Row> rows = Begin(session);
   EXPECT_EQ(rows.size(), children.size());
-  Tail tail = session.TreeTail();
+  Tail tail;
   for (size_t i = 0; i < rows.size() && i < children.size(); ++i) {
     Expand(session, rows[i].number, children[i], &tail);
   }
@@ -89,7 +89,7 @@ TEST(DraftTree, AStepTellsTheChildrenOfItsNodes) {
                               .slot = 0},
                           Row{.number = 3, .token_id = 3, .position = 3,
                               .slot = 1}));
-  Tail tail = session.TreeTail();
+  Tail tail;
   Expand(session, 1, {4}, &tail);
   Expand(session, 2, {5, 6}, &tail);
   Expand(session, 3, {5}, &tail);
@@ -200,7 +200,7 @@ TEST(DraftTree, NothingIsDraftedForPositionsBeyondTheLast) {
 
 TEST(DraftTree, UnlikelyNodesAreNeitherMadeNorExpanded) {
   // Children have 2^-1, 2^-2, ... of their parent's probability.
-  DraftSession session = Open(4, 8, 8, 100, /*least_score=*/-2);
+  DraftSession session = Open(4, 8, 8, 100, /*least_score=*/-2.5f);
   EXPECT_EQ(Step(session, {{1, 2, 3}}).token_ids, (Ids{1, 2}));
   EXPECT_EQ(Step(session, {{4, 5}, {6}}).token_ids, (Ids{4, 6}));
   // 6 has 2^-3: it is known, as the likeliest child, and goes no further.
@@ -246,7 +246,7 @@ TEST(DraftTree, ACommitInTheMiddleOfAStepDropsRowsOfOtherTexts) {
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(session.OnCommit({3, {2}}), Outcome::kMatched);
   EXPECT_THAT(session.tree()->kept_slots(), ElementsAre(0));
-  Tail tail = session.TreeTail();
+  Tail tail;
   Expand(session, rows[0].number, {4}, &tail);
   EXPECT_THAT(tail.token_ids, IsEmpty());
   Expand(session, rows[1].number, {5, 6}, &tail);
@@ -261,7 +261,7 @@ TEST(DraftTree, TheTreeNeverOutgrowsAMessage) {
   DraftSession session = Open(kMaxDraftRows, 1024, kMaxLead, 10000);
   for (int step = 0; session.WantsStep() && step < 1000; ++step) {
     const std::vector<DraftTree::Row> rows = Begin(session);
-    Tail tail = session.TreeTail();
+    Tail tail;
     for (const DraftTree::Row& row : rows) {
       Expand(session, row.number, {20, 21, 22, 23, 24, 25, 26, 27}, &tail);
     }
@@ -390,7 +390,7 @@ class History {
       texts.push_back(std::move(text));
     }
     if (Below(4) == 0) Commit();
-    Tail tail = session_.TreeTail();
+    Tail tail;
     for (const DraftTree::Row& row : rows) {
       Ids children;
       for (int i = 0, count = 1 + Below(4); i < count; ++i) {

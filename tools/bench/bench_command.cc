@@ -208,6 +208,13 @@ nlohmann::ordered_json ReportJson(const BenchFlags& flags,
       {"prompts", flags.prompts}, {"num_prompts", plan.prompts.size()},
       {"repeat", plan.repeat},    {"temperature", sampling.temperature()},
       {"seed", sampling.seed()}};
+  const Cluster::Options& cluster = flags.cluster;
+  if (!cluster.target_step_time.empty()) {
+    json["target_step_time"] = cluster.target_step_time;
+  }
+  if (!cluster.draft_step_time.empty()) {
+    json["draft_step_time"] = cluster.draft_step_time;
+  }
   if (loads.size() == 1) {
     json.update(LoadJson(loads.front()));
   } else {
@@ -249,9 +256,26 @@ void Print(const BenchLoad& load, bool several, const Terminal& terminal) {
                << std::endl;
 }
 
+// What the tables are not: the speed of this machine.
+std::vector<std::string> Paces(const Cluster::Options& cluster) {
+  std::vector<std::string> lines;
+  const auto add = [&lines](const char* whose, const std::string& times) {
+    if (times.empty()) return;
+    lines.push_back(absl::StrCat("paced: each step of a ", whose,
+                                 " takes at least as long as on a device of ",
+                                 times, " (rows:ms), by waiting"));
+  };
+  add("target", cluster.target_step_time);
+  add("draft", cluster.draft_step_time);
+  return lines;
+}
+
 // Writes the results; the exit code.
 int Report(const BenchFlags& flags, const v1::Model& model,
            const std::vector<BenchLoad>& loads, const Terminal& terminal) {
+  for (const std::string& pace : Paces(flags.cluster)) {
+    terminal.out << pace << "\n";
+  }
   for (const BenchLoad& load : loads) {
     Print(load, loads.size() > 1, terminal);
   }

@@ -67,7 +67,7 @@ std::optional<BenchPrediction> PredictOne(
     return std::nullopt;
   }
   const StepRecorder& steps = result.steps[method];
-  const std::optional<simulation::StepTimes> target_step =
+  const std::optional<StepTimes> target_step =
       steps.Curve(v1::WORKER_ROLE_TARGET);
   FleetOptions fleet;
   fleet.replay = Requests(plan, result, method, matches);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "simulation/match_source.h"
-#include "simulation/step_times.h"
+#include "common/step_times.h"
 #include "tools/bench/bench_run.h"
 
 namespace nacre::tools {
@@ -19,8 +19,8 @@ struct BenchPrediction {
   // Over the prediction for `ar`; unset where the run has no `ar`.
   std::optional<double> speedup;
   // What it was predicted from.
-  simulation::StepTimes target_step;
-  std::optional<simulation::StepTimes> draft_step;  // unset: no draft stepped
+  StepTimes target_step;
+  std::optional<StepTimes> draft_step;  // unset: no draft stepped
   double prefill_share = 0.0;  // of the target's time in steps
   double held_up_share = 0.0;  // StepRecorder::HeldUpShare
 };

@@ -171,9 +171,9 @@ std::string PredictionCells(const MethodSummary& summary) {
                           : "-");
 }
 
-Json StepsJson(const simulation::StepTimes& times) {
+Json StepsJson(const StepTimes& times) {
   Json array = Json::array();
-  for (const simulation::StepTimes::Point& point : times.points()) {
+  for (const StepTimes::Point& point : times.points()) {
     array.push_back({{"rows", point.rows}, {"ms", point.ns * 1e-6}});
   }
   return array;

@@ -7,7 +7,6 @@
 namespace nacre::tools {
 namespace {
 
-using simulation::StepTimes;
 
 constexpr double kHeldUp = 2.0;  // times the median
 

@@ -12,7 +12,7 @@
 
 #include "google/protobuf/repeated_ptr_field.h"
 #include "proto/inference.pb.h"
-#include "simulation/step_times.h"
+#include "common/step_times.h"
 
 namespace nacre::tools {
 
@@ -31,7 +31,7 @@ class StepRecorder {
   // By rows of the step, prompt rows as well: the mean, but for steps longer
   // than twice the median of theirs, which something else held up. Unset: none
   // of the role has stepped.
-  std::optional<simulation::StepTimes> Curve(v1::WorkerRole role) const;
+  std::optional<StepTimes> Curve(v1::WorkerRole role) const;
 
   // Of the targets' time in steps, what went to steps with prompt rows; 0
   // without any.

@@ -21,6 +21,12 @@ void Cluster::Options::Register(FlagSet* flags) {
              "kernels of the drafts (default: --backend)");
   flags->Add("draft-device", "N", &draft_device,
              "accelerator of the drafts (default: --device)");
+  flags->Add("target-step-time", "ROWS:MS,...", &target_step_time,
+             "each step of a target takes at least as long as that for its "
+             "rows, by waiting, as in 1:30,8:30.5: what the service does on "
+             "devices of that speed (default: no waiting)");
+  flags->Add("draft-step-time", "ROWS:MS,...", &draft_step_time,
+             "the same for the drafts");
   flags->Add("weights", "T", &weights, kernels::kWeightTypesHelp);
   flags->Add("kv-type", "T", &kv_type, kernels::kKvTypesHelp);
   flags->Add("cpus", "LIST", &cpus,

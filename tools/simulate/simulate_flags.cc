@@ -13,7 +13,6 @@ namespace {
 
 using simulation::FleetOptions;
 using simulation::LinkDelay;
-using simulation::StepTimes;
 
 constexpr double kDefaultTargetMs = 10.0;
 constexpr int64_t kMaxTotalTokens = 100'000'000;  // minutes

@@ -17,12 +17,8 @@ namespace {
 using simulation::Ablation;
 using simulation::Failure;
 using simulation::Role;
-using simulation::StepTimes;
 using speculation::Method;
 
-constexpr int kMaxRows = 100'000;
-constexpr double kMinMs = 0.001;
-constexpr double kMaxMs = 100'000.0;
 constexpr int kMaxSeconds = 1'000'000;
 
 absl::StatusOr<SimulatedMethod> ParseMethodEntry(
@@ -144,33 +140,6 @@ absl::StatusOr<std::vector<SimulatedMethod>> ParseSimulatedMethods(
     methods.push_back(std::move(entry));
   }
   return methods;
-}
-
-absl::StatusOr<StepTimes> ParseStepTimes(absl::string_view text) {
-  std::vector<StepTimes::Point> points;
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    const std::pair<absl::string_view, absl::string_view> pair =
-        absl::StrSplit(part, absl::MaxSplits(':', 1));
-    StepTimes::Point point;
-    double ms = 0.0;
-    if (!absl::SimpleAtoi(pair.first, &point.rows) || point.rows < 1 ||
-        point.rows > kMaxRows) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "\"", part, "\": the rows before \":\" are not in 1..", kMaxRows));
-    }
-    if (!absl::SimpleAtod(pair.second, &ms) || !(ms >= kMinMs) || ms > kMaxMs) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "\"", part, "\": the milliseconds behind \":\" are not in ", kMinMs,
-          "..", kMaxMs));
-    }
-    if (!points.empty() && point.rows <= points.back().rows) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", part, "\": the rows do not rise"));
-    }
-    point.ns = ms * 1e6;
-    points.push_back(point);
-  }
-  return StepTimes(std::move(points));
 }
 
 absl::StatusOr<std::vector<Failure>> ParseFailures(absl::string_view text,

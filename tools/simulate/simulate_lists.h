@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "simulation/fleet.h"
-#include "simulation/step_times.h"
 
 namespace nacre::tools {
 
@@ -23,10 +22,6 @@ struct SimulatedMethod {
 // pearl-no-pre-verify and pearl-no-post-verify.
 absl::StatusOr<std::vector<SimulatedMethod>> ParseSimulatedMethods(
     absl::string_view text, std::optional<int> default_window);
-
-// "1:10,8:12.5": rows and milliseconds. INVALID_ARGUMENT: rows that do not rise
-// or are not in 1..100000, times not in 0.001..100000.
-absl::StatusOr<simulation::StepTimes> ParseStepTimes(absl::string_view text);
 
 // "draft@2.5+1,target:0/60+5": WHO WHEN [+BACK] each. WHO: draft, target or
 // hung-draft (stays connected and does nothing), with :N only that one, from 0.

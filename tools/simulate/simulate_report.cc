@@ -14,7 +14,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using simulation::FleetOptions;
 using simulation::FleetResult;
-using simulation::StepTimes;
 using simulation::WorkerTime;
 using speculation::Method;
 

@@ -20,6 +20,7 @@
 #include "model/kv_budget.h"
 #include "model/kv_pool.h"
 #include "model/load_model.h"
+#include "model/paced_model.h"
 #include "model/progress.h"
 #include "worker/engine/step_budget.h"
 
@@ -111,6 +112,10 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
   NACRE_ASSIGN_OR_RETURN(
       loaded.model,
       model::LoadModel(options.model_dir, loaded.backend.get(), model_options));
+  if (options.step_time.has_value()) {
+    loaded.model = std::make_unique<model::PacedModel>(
+        std::move(loaded.model), *options.step_time);
+  }
   spdlog::info("model: {}", loaded.model->info().description);
   NACRE_ASSIGN_OR_RETURN(loaded.tokenizer,
                          tokenizer::LoadTokenizer(options.model_dir));

@@ -203,6 +203,14 @@ void WorkerOptions::Register(FlagSet* flags) {
                                "not a duration like 30s, 0 or more"),
                    "how long SIGTERM waits for open sessions");
   pace.Register(flags);
+  flags->AddParsed(
+      "step-time", "ROWS:MS,...", "",
+      [this](const std::string& text) -> absl::Status {
+        NACRE_ASSIGN_OR_RETURN(step_time, ParseStepTimes(text));
+        return absl::OkStatus();
+      },
+      "each step takes at least as long as that for its rows, by waiting, as "
+      "in 1:30,8:30.5,16:31: what services do on devices of that speed");
   RegisterRecording(this, flags);
   tls.Register(flags);
 }

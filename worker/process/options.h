@@ -14,6 +14,7 @@
 #include "common/flag_set.h"
 #include "common/logging.h"
 #include "common/rpc/security.h"
+#include "common/step_times.h"
 #include "kernels/backend_factory.h"
 #include "worker/engine/step_budget.h"
 
@@ -46,6 +47,9 @@ struct WorkerOptions {
   LogFlags log;
   absl::Duration drain_timeout = absl::Seconds(30);
   PaceOptions pace;
+  // Each forward takes at least this long, by waiting. Absent: as long as it
+  // takes.
+  absl::optional<StepTimes> step_time;
   bool prefix_cache = true;
   bool gate_timeouts = true;  // of a target worker: TargetEngine::Options
   // Of a draft worker: (name of a length policy, its calibration's folder).

@@ -7,7 +7,6 @@ namespace nacre::tools {
 namespace {
 
 using simulation::MatchTrace;
-using simulation::StepTimes;
 
 constexpr uint64_t kMs = 1'000'000;
 

@@ -201,8 +201,8 @@ TEST(SummaryTableTest, HasThePredictionsBeside) {
   std::vector<MethodSummary> summaries = Summarize(run.plan, run.result);
   BenchPrediction prediction{2.5,
                              1.0,
-                             simulation::StepTimes::Flat(10e6),
-                             simulation::StepTimes({{1, 2e6}, {4, 3e6}}),
+                             StepTimes::Flat(10e6),
+                             StepTimes({{1, 2e6}, {4, 3e6}}),
                              0.0,
                              0.125};
   AddPredictions(run.plan, {std::nullopt, prediction}, &summaries);
@@ -226,7 +226,7 @@ TEST(SummaryTableTest, HasThePredictionsBeside) {
       "sd:4         4       4.0      2.00       75.0%      2.50     20.0%    "
       "25.0%        2.5     160.0%    1.69\n");
   // Rows that cost are beyond the law.
-  prediction.target_step = simulation::StepTimes({{1, 10e6}, {2, 12e6}});
+  prediction.target_step = StepTimes({{1, 10e6}, {2, 12e6}});
   AddPredictions(run.plan, {std::nullopt, prediction}, &summaries);
   EXPECT_THAT(SummaryTable(summaries), HasSubstr("160.0%       -\n"));
 }

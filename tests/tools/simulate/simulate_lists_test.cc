@@ -47,28 +47,6 @@ TEST(ParseSimulatedMethodsTest, RefusesBadLists) {
   EXPECT_THAT(error("sd:4,sd:4"), HasSubstr("given twice"));
 }
 
-TEST(ParseStepTimesTest, ReadsPoints) {
-  const auto times = ParseStepTimes("1:10,8:12.5,16:0.001");
-  ASSERT_TRUE(times.ok()) << times.status();
-  EXPECT_EQ(times->At(1), 10'000'000);
-  EXPECT_EQ(times->At(8), 12'500'000);
-  EXPECT_EQ(times->At(16), 1'000);
-}
-
-TEST(ParseStepTimesTest, RefusesBadPoints) {
-  const auto error = [](const char* text) {
-    return std::string(ParseStepTimes(text).status().message());
-  };
-  EXPECT_THAT(error(""), HasSubstr("not in 1..100000"));
-  EXPECT_THAT(error("0:1"), HasSubstr("not in 1..100000"));
-  EXPECT_THAT(error("100001:1"), HasSubstr("not in 1..100000"));
-  EXPECT_THAT(error("1"), HasSubstr("not in 0.001..100000"));
-  EXPECT_THAT(error("1:0"), HasSubstr("\"1:0\": the milliseconds"));
-  EXPECT_THAT(error("1:nan"), HasSubstr("not in 0.001..100000"));
-  EXPECT_THAT(error("1:1e6"), HasSubstr("not in 0.001..100000"));
-  EXPECT_THAT(error("1:5,1:6"), HasSubstr("\"1:6\": the rows do not rise"));
-}
-
 TEST(ParseFailuresTest, ReadsFailures) {
   const auto failures =
       ParseFailures("draft@2.5+1,target:1/60+0.5,hung-draft:0@0", 1, 2);

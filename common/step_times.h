@@ -1,12 +1,15 @@
 // How long a step takes for its number of rows. Plain values, no threads.
 
-#ifndef SIMULATION_STEP_TIMES_H_
-#define SIMULATION_STEP_TIMES_H_
+#ifndef COMMON_STEP_TIMES_H_
+#define COMMON_STEP_TIMES_H_
 
 #include <cstdint>
 #include <vector>
 
-namespace nacre::simulation {
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace nacre {
 
 class StepTimes {
  public:
@@ -32,6 +35,10 @@ class StepTimes {
   std::vector<Point> points_;
 };
 
-}  // namespace nacre::simulation
+// "1:10,8:12.5": rows and milliseconds. INVALID_ARGUMENT: rows that do not rise
+// or are not in 1..100000, times not in 0.001..100000.
+absl::StatusOr<StepTimes> ParseStepTimes(absl::string_view text);
 
-#endif  // SIMULATION_STEP_TIMES_H_
+}  // namespace nacre
+
+#endif  // COMMON_STEP_TIMES_H_

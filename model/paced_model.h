@@ -1,0 +1,85 @@
+// A model whose forwards take at least as long as those of a given device, by
+// waiting. Two workers on one machine then do not fight for one memory, as
+// workers on devices of their own do not, and what the services themselves cost
+// shows. Not one bit of any output differs.
+//
+// A forward that has ended waits in vain no longer than its interrupt allows:
+// what would abandon it between two layers ends the wait. What it computed
+// stands.
+//
+// Thread-compatible, as LanguageModel.
+
+#ifndef MODEL_PACED_MODEL_H_
+#define MODEL_PACED_MODEL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "common/step_times.h"
+#include "model/language_model.h"
+
+namespace nacre::model {
+
+class PacedModel final : public LanguageModel {
+ public:
+  // For tests: both in ns.
+  struct Clock {
+    std::function<int64_t()> now;
+    std::function<void(int64_t)> sleep;
+  };
+
+  PacedModel(std::unique_ptr<LanguageModel> model, StepTimes times);
+  PacedModel(std::unique_ptr<LanguageModel> model, StepTimes times,
+             Clock clock);
+
+  // The description says how it is paced.
+  const ModelInfo& info() const override { return info_; }
+  void BindComputeThread() override { model_->BindComputeThread(); }
+  absl::StatusOr<std::unique_ptr<Sequence>> NewSequence(
+      int max_length) override {
+    return model_->NewSequence(max_length);
+  }
+  absl::StatusOr<std::unique_ptr<Sequence>> NewSequenceWithPrefix(
+      int max_length, absl::Span<const int32_t> token_ids) override {
+    return model_->NewSequenceWithPrefix(max_length, token_ids);
+  }
+  absl::StatusOr<std::unique_ptr<Sequence>> NewTreeSequence(
+      int max_length, int num_slots,
+      absl::Span<const int32_t> token_ids) override {
+    return model_->NewTreeSequence(max_length, num_slots, token_ids);
+  }
+  int shared_block_size() const override { return model_->shared_block_size(); }
+  int64_t kv_free_tokens() const override { return model_->kv_free_tokens(); }
+  absl::StatusOr<absl::Span<const float>> Forward(
+      absl::Span<const SequenceRows> batch) override;
+  bool draws_tokens() const override { return model_->draws_tokens(); }
+  absl::Span<const int32_t> drawn_tokens() const override {
+    return model_->drawn_tokens();
+  }
+  QueuedSteps queued_steps() const override { return model_->queued_steps(); }
+  kernels::FloatView final_hidden() override { return model_->final_hidden(); }
+  void SetInterrupt(std::function<bool()> interrupt) override {
+    interrupt_ = interrupt;
+    model_->SetInterrupt(std::move(interrupt));
+  }
+  uint64_t forward_progress() const override {
+    return model_->forward_progress() + waited_;
+  }
+
+ private:
+  void WaitUntil(int64_t end_ns);
+
+  const std::unique_ptr<LanguageModel> model_;
+  const StepTimes times_;
+  const Clock clock_;
+  ModelInfo info_;
+  std::function<bool()> interrupt_;
+  std::atomic<uint64_t> waited_ = 0;  // waiting is progress, too
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_PACED_MODEL_H_
