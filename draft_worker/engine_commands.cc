@@ -83,8 +83,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> DraftEngine::NewSession(
     return absl::InvalidArgumentError(
         absl::StrCat("min_tokens ", open.min_tokens, " is below 0"));
   }
-  if (open.num_slots < 0 ||
-      open.num_slots > model::LanguageModel::kMostSlots) {
+  if (open.num_slots < 0 || open.num_slots > model::LanguageModel::kMostSlots) {
     return absl::InvalidArgumentError(
         absl::StrCat("num_slots ", open.num_slots, " is outside 0 to ",
                      model::LanguageModel::kMostSlots));

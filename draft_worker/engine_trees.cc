@@ -94,11 +94,11 @@ void DraftEngine::DraftTreeRows(Session& session,
       scores[k] = proposals[i].children[k].score;
     }
     calibration.Apply({scores.data(), count}, {log2s.data(), count});
-    session.schedule.OnExpanded(
-        session.tree_rows[i].number,
-        {{token_ids.data(), count}, {scores.data(), count},
-         {log2s.data(), count}},
-        &tail);
+    session.schedule.OnExpanded(session.tree_rows[i].number,
+                                {{token_ids.data(), count},
+                                 {scores.data(), count},
+                                 {log2s.data(), count}},
+                                &tail);
   }
   session.schedule.FinishStep(&tail);
   // None of the nodes stands any more.

@@ -1,6 +1,7 @@
 #include "model/paced_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +12,7 @@
 namespace nacre::model {
 namespace {
 
-// How late an interrupt may be noticed.
+// How late an interrupt or a stop may be noticed.
 constexpr int64_t kSliceNs = 250'000;
 
 }  // namespace
@@ -42,18 +43,31 @@ absl::StatusOr<absl::Span<const float>> PacedModel::Forward(
   for (const SequenceRows& rows : batch) {
     num_rows += static_cast<int>(rows.token_ids.size());
   }
+  num_rows = std::max(num_rows, 1);
+  const int64_t end_ns = start_ns + times_.At(num_rows);
+  int64_t& computed_ns =
+      computed_ns_[std::bit_width(static_cast<unsigned>(num_rows)) - 1];
+  const bool is_known = computed_ns > 0;
+  if (is_known && !WaitUntil(end_ns - computed_ns, /*may_interrupt=*/true)) {
+    return absl::AbortedError("interrupted");
+  }
+  const int64_t compute_start_ns = clock_.now();
   absl::StatusOr<absl::Span<const float>> logits = model_->Forward(batch);
-  if (logits.ok()) WaitUntil(start_ns + times_.At(std::max(num_rows, 1)));
+  if (!logits.ok()) return logits;
+  computed_ns = clock_.now() - compute_start_ns;
+  WaitUntil(end_ns, /*may_interrupt=*/false);
   return logits;
 }
 
-void PacedModel::WaitUntil(int64_t end_ns) {
-  while (true) {
+bool PacedModel::WaitUntil(int64_t end_ns, bool may_interrupt) {
+  while (!stopped_) {
     const int64_t rest_ns = end_ns - clock_.now();
-    if (rest_ns <= 0 || (interrupt_ && interrupt_())) return;
+    if (rest_ns <= 0) break;
+    if (may_interrupt && interrupt_ && interrupt_()) return false;
     clock_.sleep(std::min(rest_ns, kSliceNs));
     ++waited_;
   }
+  return true;
 }
 
 }  // namespace nacre::model

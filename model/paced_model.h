@@ -3,15 +3,16 @@
 // workers on devices of their own do not, and what the services themselves cost
 // shows. Not one bit of any output differs.
 //
-// A forward that has ended waits in vain no longer than its interrupt allows:
-// what would abandon it between two layers ends the wait. What it computed
-// stands.
+// A forward waits before it computes, for as long as the last one of as many
+// rows left over: an interrupt then abandons it as it would abandon a slow one.
+// What is left after it has computed it waits then, uninterrupted.
 //
-// Thread-compatible, as LanguageModel.
+// Thread-compatible, as LanguageModel; StopWaiting is for any thread.
 
 #ifndef MODEL_PACED_MODEL_H_
 #define MODEL_PACED_MODEL_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -65,19 +66,26 @@ class PacedModel final : public LanguageModel {
     interrupt_ = interrupt;
     model_->SetInterrupt(std::move(interrupt));
   }
+  // No forward waits any more.
+  void StopWaiting() { stopped_ = true; }
   uint64_t forward_progress() const override {
     return model_->forward_progress() + waited_;
   }
 
  private:
-  void WaitUntil(int64_t end_ns);
+  // False: interrupted.
+  bool WaitUntil(int64_t end_ns, bool may_interrupt);
 
   const std::unique_ptr<LanguageModel> model_;
   const StepTimes times_;
   const Clock clock_;
   ModelInfo info_;
   std::function<bool()> interrupt_;
+  // What the last forward of 2^i rows and more, below 2^(i + 1), took to
+  // compute.
+  std::array<int64_t, 32> computed_ns_ = {};
   std::atomic<uint64_t> waited_ = 0;  // waiting is progress, too
+  std::atomic<bool> stopped_ = false;
 };
 
 }  // namespace nacre::model

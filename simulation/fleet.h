@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "common/step_times.h"
 #include "simulation/ablation.h"
 #include "simulation/link.h"
 #include "simulation/match_source.h"
-#include "common/step_times.h"
 #include "speculation/pipeline.h"
 #include "speculation/session_schedule.h"
 

@@ -209,7 +209,7 @@ Tail DraftSession::OnDrafted(int32_t token_id, bool policy_stop,
   node.token_id = token_id;
   const TokenTree::Outcome outcome =
       chain_.Add(node, absl::MakeConstSpan(tokens_).subspan(
-                          0, static_cast<size_t>(committed_length_)));
+                           0, static_cast<size_t>(committed_length_)));
   NACRE_CHECK(outcome == TokenTree::Outcome::kAdded,
               "a drafted token is a new node below the last one");
   newest_number_ = node.number;

@@ -86,7 +86,9 @@ class DraftSession {
   void FinishStep(Tail* tail);
   // Null of a chain. A step that did not end is to be abandoned there.
   DraftTree* tree() { return tree_.has_value() ? &*tree_ : nullptr; }
-  const DraftTree* tree() const { return tree_.has_value() ? &*tree_ : nullptr; }
+  const DraftTree* tree() const {
+    return tree_.has_value() ? &*tree_ : nullptr;
+  }
 
   // When the draft is blocked and its last message did not say so: an empty
   // tail that does. The target's gate must not wait for tokens that will not
@@ -134,9 +136,9 @@ class DraftSession {
   Tail MakeTail(int first_position) const;
 
   Options options_;
-  std::vector<int32_t> tokens_;  // committed, then the path from the root
-  TokenTree chain_;              // rooted at the last committed token
-  int newest_number_ = 0;        // of its nodes
+  std::vector<int32_t> tokens_;     // committed, then the path from the root
+  TokenTree chain_;                 // rooted at the last committed token
+  int newest_number_ = 0;           // of its nodes
   absl::optional<DraftTree> tree_;  // instead of chain_
   // The best tokens for each position behind the committed ones.
   struct Candidates {

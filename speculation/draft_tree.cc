@@ -225,8 +225,8 @@ void DraftTree::Judge(absl::Span<const int32_t> token_ids,
   judged_.clear();
   const size_t compared = path.size() + (rejected ? 1 : 0);
   for (size_t i = 0; i < compared; ++i) {
-    const Candidates& candidates = At(i == 0 ? kRootIndex : path[i - 1])
-                                       .candidates;
+    const Candidates& candidates =
+        At(i == 0 ? kRootIndex : path[i - 1]).candidates;
     const auto begin = candidates.token_ids.begin();
     const auto end = begin + candidates.count;
     const auto it = std::find(begin, end, token_ids[i]);

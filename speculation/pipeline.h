@@ -38,7 +38,8 @@ struct DraftPlan {
   // Whether it waits for a verdict where a length policy ends a chunk. Else it
   // goes on: its time costs nothing, and the target takes what is there.
   bool waits_at_stop = false;
-  // Of a tree: how many nodes one step expands, the likeliest first. 1: a chain.
+  // Of a tree: how many nodes one step expands, the likeliest first. 1: a
+  // chain.
   int rows = 1;
   // ... and log2 of the probability below which a node is neither expanded nor
   // sent, the likeliest of its siblings excepted. At most 0.

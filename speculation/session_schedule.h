@@ -132,8 +132,8 @@ class SessionSchedule {
   }
   int prompt_length() const { return prompt_length_; }
   int generated() const { return committed_length() - prompt_length_; }
-  // Of the draft's first choice. Where it sends branches, verdicts accept those,
-  // too, and its ranks tell.
+  // Of the draft's first choice. Where it sends branches, verdicts accept
+  // those, too, and its ranks tell.
   double alpha() const {
     return counts_ranks() ? ranks_.alpha() : acceptance_.alpha();
   }

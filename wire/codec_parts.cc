@@ -216,8 +216,7 @@ speculation::DraftPlan DecodePlan(const v1::DraftPlan& proto) {
   plan.lead_after_mismatch = lead(proto.lead_after_mismatch());
   plan.lead_in_flow = lead(proto.lead_in_flow());
   plan.waits_at_stop = proto.waits_at_stop();
-  plan.rows =
-      std::clamp(ToLimit(proto.rows()), 1, speculation::kMaxDraftRows);
+  plan.rows = std::clamp(ToLimit(proto.rows()), 1, speculation::kMaxDraftRows);
   // Written so that a NaN is none.
   plan.least_score = proto.least_score() < 0 ? proto.least_score() : 0;
   return plan;

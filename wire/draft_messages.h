@@ -32,7 +32,7 @@ struct OpenDraft {
   int min_tokens = 0;   // no end_token_ids among the first
   int vocab_limit = 0;  // only ids below are drawn; 0: the whole vocabulary
   speculation::DraftPlan plan;
-  int num_slots = 0;  // for branches; 0: a chain
+  int num_slots = 0;        // for branches; 0: a chain
   std::string policy = {};  // NAME[:key=value,...]; empty: the plan's
   std::vector<int32_t> oracle_token_ids = {};
   std::string target_fingerprint = {};  // empty: not known

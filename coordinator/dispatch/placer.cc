@@ -63,12 +63,11 @@ int Placer::DraftSlots(const FleetWorker& worker, const RequestSpec& request) {
   if (worker.info.role != WorkerRole::kDraft || request.draft_rows <= 1) {
     return 0;
   }
-  const int slots = std::min(kStepsKept * (request.draft_rows - 1),
-                             kMostSlots);
+  const int slots = std::min(kStepsKept * (request.draft_rows - 1), kMostSlots);
   const int64_t capacity = worker.info.kv_capacity_tokens;
-  const bool fits = capacity == 0 || TextNeed(worker, request) +
-                                             KvLedger::Need(slots) <=
-                                         capacity;
+  const bool fits =
+      capacity == 0 ||
+      TextNeed(worker, request) + KvLedger::Need(slots) <= capacity;
   return fits ? slots : 0;
 }
 

@@ -227,10 +227,9 @@ TEST(LosslessBranchesTest, EqualTheTargetAlone) {
   TargetAlone alone;
   const std::vector<tools::Prompt> prompts = LoadPrompts("gsm8k_100.jsonl", 8);
   std::vector<Setting> settings = Settings();
-  settings.push_back({"T1_penalties",
-                      {.temperature = 1.0f,
-                       .repetition_penalty = 1.1f,
-                       .seed = 99}});
+  settings.push_back(
+      {"T1_penalties",
+       {.temperature = 1.0f, .repetition_penalty = 1.1f, .seed = 99}});
   std::atomic<uint64_t> drafted = 0, verified = 0, ranks = 0;
   const auto check = [&](const Setting& setting, const tools::Prompt& prompt,
                          int window) {

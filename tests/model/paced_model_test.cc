@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
+#include "absl/status/status.h"
 #include "gtest/gtest.h"
 #include "tests/testing/table_model.h"
 
@@ -61,13 +61,27 @@ TEST_F(PacedModelTest, AForwardThatIsSlowerWaitsForNothing) {
   EXPECT_EQ(Forward(*model, 1), 4'000'000);
 }
 
-TEST_F(PacedModelTest, AnInterruptEndsTheWaitAndNotTheForward) {
+TEST_F(PacedModelTest, AnInterruptAbandonsAForwardThatWaits) {
   const auto model = Make(StepTimes::Flat(30e6));
-  model->SetInterrupt([this] { return now_ns_ >= 10'000'000; });
-  // Noticed within a quarter of a millisecond.
-  const int64_t taken_ns = Forward(*model, 1);
-  EXPECT_GE(now_ns_, 10'000'000);
-  EXPECT_LE(taken_ns, 10'250'000);
+  Forward(*model, 1);  // it is known then how long that computes
+  const int64_t start_ns = now_ns_;
+  model->SetInterrupt([&] { return now_ns_ >= start_ns + 10'000'000; });
+  const auto sequence = *model->NewSequence(1);
+  const std::vector<int32_t> ids = {3};
+  const SequenceRows one = {
+      .sequence = sequence.get(), .token_ids = ids, .num_logits = 1};
+  const int64_t forwards = alone_->num_forwards();
+  EXPECT_TRUE(absl::IsAborted(model->Forward({&one, 1}).status()));
+  // Noticed within a quarter of a millisecond, before anything was computed.
+  EXPECT_LE(now_ns_, start_ns + 10'250'000);
+  EXPECT_EQ(alone_->num_forwards(), forwards);
+  EXPECT_EQ(sequence->length(), 0);
+}
+
+TEST_F(PacedModelTest, NothingWaitsOnceItIsStopped) {
+  const auto model = Make(StepTimes::Flat(30e6));
+  model->StopWaiting();
+  EXPECT_EQ(Forward(*model, 1), 4'000'000);
 }
 
 TEST_F(PacedModelTest, WaitingIsProgress) {

@@ -83,12 +83,11 @@ TEST(DraftTree, AStepTellsTheChildrenOfItsNodes) {
   EXPECT_EQ(session.tokens(), (Ids{10, 11, 12, 1}));
   const std::vector<DraftTree::Row> rows = Begin(session);
   using Row = DraftTree::Row;
-  EXPECT_THAT(rows,
-              ElementsAre(Row{.number = 1, .token_id = 1, .position = 3},
-                          Row{.number = 2, .token_id = 2, .position = 3,
-                              .slot = 0},
-                          Row{.number = 3, .token_id = 3, .position = 3,
-                              .slot = 1}));
+  EXPECT_THAT(
+      rows,
+      ElementsAre(Row{.number = 1, .token_id = 1, .position = 3},
+                  Row{.number = 2, .token_id = 2, .position = 3, .slot = 0},
+                  Row{.number = 3, .token_id = 3, .position = 3, .slot = 1}));
   Tail tail;
   Expand(session, 1, {4}, &tail);
   Expand(session, 2, {5, 6}, &tail);
@@ -103,7 +102,10 @@ TEST(DraftTree, AStepTellsTheChildrenOfItsNodes) {
   const std::vector<DraftTree::Row> next = Begin(session);
   ASSERT_EQ(next.size(), 3u);
   EXPECT_EQ(next[0], (Row{.number = 4, .token_id = 4, .position = 4}));
-  EXPECT_EQ(next[1], (Row{.number = 5, .token_id = 5, .position = 4, .slot = 2,
+  EXPECT_EQ(next[1], (Row{.number = 5,
+                          .token_id = 5,
+                          .position = 4,
+                          .slot = 2,
                           .parent_slot = 0}));
   EXPECT_EQ(next[2].number, 6);
 }
@@ -235,8 +237,8 @@ TEST(DraftTree, AStepIsKeptWhileOneOfItsRowsIsBelowTheText) {
   EXPECT_TRUE(session.KeepsStep({3, {2}}));
   EXPECT_FALSE(session.KeepsStep({3, {3}}));
   EXPECT_FALSE(session.KeepsStep({3, {1, 2}}));
-  EXPECT_TRUE(session.KeepsStep({2, {12}}));     // known
-  EXPECT_TRUE(session.KeepsStep({5, {1}}));      // a gap
+  EXPECT_TRUE(session.KeepsStep({2, {12}}));  // known
+  EXPECT_TRUE(session.KeepsStep({5, {1}}));   // a gap
 }
 
 TEST(DraftTree, ACommitInTheMiddleOfAStepDropsRowsOfOtherTexts) {
@@ -317,8 +319,8 @@ class History {
   explicit History(uint32_t seed)
       : random_(seed),
         num_slots_(1 + Below(12)),
-        session_(Open(1 + Below(6), num_slots_, 1 + Below(7),
-                      20 + Below(80), Below(2) == 0 ? kNoPrice : -4.0f)),
+        session_(Open(1 + Below(6), num_slots_, 1 + Below(7), 20 + Below(80),
+                      Below(2) == 0 ? kNoPrice : -4.0f)),
         kv_(num_slots_),
         buffer_(Verification::kExact, 3) {}
 
@@ -356,8 +358,8 @@ class History {
     const int base = static_cast<int>(text_.size());
     text_.insert(text_.end(), added.begin(), added.end());
     ASSERT_NE(session_.OnCommit({base, added}), Outcome::kMalformed);
-    ASSERT_TRUE(std::equal(text_.begin(), text_.end(),
-                           session_.tokens().begin()));
+    ASSERT_TRUE(
+        std::equal(text_.begin(), text_.end(), session_.tokens().begin()));
     kv_.Truncate(session_.kept_length());
     kv_.KeepPath(session_.kept_length(), session_.tree()->kept_slots());
     ASSERT_LE(kv_.length(), session_.length());
@@ -399,16 +401,15 @@ class History {
       Expand(session_, row.number, children, &tail);
     }
     session_.FinishStep(&tail);
-    ASSERT_TRUE(std::equal(text_.begin(), text_.end(),
-                           session_.tokens().begin()));
+    ASSERT_TRUE(
+        std::equal(text_.begin(), text_.end(), session_.tokens().begin()));
     if (tail.token_ids.empty()) return;
     ASSERT_EQ(buffer_.Add(tail, text_), DraftBuffer::Outcome::kApplied);
     // Both sides hold the same nodes.
     ASSERT_EQ(buffer_.tree().nodes().size(),
               session_.tree()->nodes().nodes().size());
     for (size_t i = 0; i < buffer_.tree().nodes().size(); ++i) {
-      ASSERT_EQ(buffer_.tree().nodes()[i],
-                session_.tree()->nodes().nodes()[i]);
+      ASSERT_EQ(buffer_.tree().nodes()[i], session_.tree()->nodes().nodes()[i]);
     }
   }
 

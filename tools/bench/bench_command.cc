@@ -152,6 +152,11 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
           "flags about TLS and tokens need --address: what is started here "
           "talks plaintext on the loopback interface");
     }
+  } else if (!flags.cluster.target_step_time.empty() ||
+             !flags.cluster.draft_step_time.empty()) {
+    return absl::InvalidArgumentError(
+        "--target-step-time and --draft-step-time are for workers that are "
+        "started here: not with --address");
   }
   NACRE_RETURN_IF_ERROR(CheckAtLeastOne("repeat", flags.repeat));
   NACRE_RETURN_IF_ERROR(CheckAtLeastOne("limit", flags.limit.value_or(1)));

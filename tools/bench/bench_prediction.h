@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "simulation/match_source.h"
 #include "common/step_times.h"
+#include "simulation/match_source.h"
 #include "tools/bench/bench_run.h"
 
 namespace nacre::tools {
@@ -21,8 +21,8 @@ struct BenchPrediction {
   // What it was predicted from.
   StepTimes target_step;
   std::optional<StepTimes> draft_step;  // unset: no draft stepped
-  double prefill_share = 0.0;  // of the target's time in steps
-  double held_up_share = 0.0;  // StepRecorder::HeldUpShare
+  double prefill_share = 0.0;           // of the target's time in steps
+  double held_up_share = 0.0;           // StepRecorder::HeldUpShare
 };
 
 // By method. Each is simulated with its own step times: where the two models

@@ -7,7 +7,6 @@
 namespace nacre::tools {
 namespace {
 
-
 constexpr double kHeldUp = 2.0;  // times the median
 
 bool IsStep(v1::Span::Kind kind) {

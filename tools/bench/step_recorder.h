@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "common/step_times.h"
 #include "google/protobuf/repeated_ptr_field.h"
 #include "proto/inference.pb.h"
-#include "common/step_times.h"
 
 namespace nacre::tools {
 

@@ -253,8 +253,8 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
                                         ? options_.draft_device
                                         : options_.device;
   if (device) argv.Add("--device", absl::StrCat(*device));
-  argv.Add("--step-time", is_draft ? options_.draft_step_time
-                                   : options_.target_step_time);
+  argv.Add("--step-time",
+           is_draft ? options_.draft_step_time : options_.target_step_time);
   argv.Add("--max-memory", options_.max_memory);
   argv.Add("--prefix-cache", options_.prefix_cache);
   if (options_.metrics_port.has_value()) {

@@ -40,8 +40,8 @@ class Cluster {
     // Of the drafts, where they are not those of the targets.
     std::string draft_backend;
     std::optional<int> draft_device;
-    // What a step takes at least, as of the workers' --step-time; empty: what it
-    // takes.
+    // What a step takes at least, as of the workers' --step-time; empty: what
+    // it takes.
     std::string target_step_time;
     std::string draft_step_time;
     std::string cpus;  // cores to deal out; empty: all this process may use

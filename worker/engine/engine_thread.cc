@@ -15,6 +15,7 @@ EngineThread::EngineThread(Options options)
 
 EngineThread::~EngineThread() {
   options_.engine->Stop();
+  if (options_.stop_waits) options_.stop_waits();
   if (finished_.get_future().wait_for(absl::ToChronoNanoseconds(
           options_.stop_timeout)) == std::future_status::timeout) {
     spdlog::critical("the engine hangs and does not stop");

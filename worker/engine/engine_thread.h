@@ -26,6 +26,8 @@ class EngineThread {
     Engine* engine = nullptr;               // outlives this
     // The engine has ended with an error. Called on its thread.
     std::function<void(const absl::Status&)> on_failure;
+    // Ends what a running step only waits for. Called with Stop; may be null.
+    std::function<void()> stop_waits = nullptr;
     // A running step may take so long after Stop.
     absl::Duration stop_timeout = absl::Seconds(8);
   };

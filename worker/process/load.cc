@@ -113,8 +113,10 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
       loaded.model,
       model::LoadModel(options.model_dir, loaded.backend.get(), model_options));
   if (options.step_time.has_value()) {
-    loaded.model = std::make_unique<model::PacedModel>(
-        std::move(loaded.model), *options.step_time);
+    auto paced = std::make_unique<model::PacedModel>(std::move(loaded.model),
+                                                     *options.step_time);
+    loaded.paced = paced.get();
+    loaded.model = std::move(paced);
   }
   spdlog::info("model: {}", loaded.model->info().description);
   NACRE_ASSIGN_OR_RETURN(loaded.tokenizer,

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "model/language_model.h"
+#include "model/paced_model.h"
 #include "tokenizer/tokenizer.h"
 #include "wire/hello.h"
 #include "worker/engine/warm_up.h"
@@ -19,6 +20,7 @@ namespace nacre::worker {
 struct LoadedModel {
   std::unique_ptr<kernels::Backend> backend;  // outlives the model
   std::unique_ptr<model::LanguageModel> model;
+  model::PacedModel* paced = nullptr;  // the model, if it is one
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
 };
 

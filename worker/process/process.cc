@@ -164,6 +164,11 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   thread_options.on_failure = [](const absl::Status& status) {
     exit.Fail(status);
   };
+  if (loaded.paced != nullptr) {
+    thread_options.stop_waits = [paced = loaded.paced] {
+      paced->StopWaiting();
+    };
+  }
   thread_options.stop_timeout = options.pace.hang_timeout;
   EngineThread engine_thread(std::move(thread_options));
   NACRE_ASSIGN_OR_RETURN(const std::vector<StepTime> step_times,

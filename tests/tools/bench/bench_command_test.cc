@@ -316,6 +316,8 @@ TEST_F(BenchCommandTest, RefusesBadFlags) {
   const std::string address = "--address=127.0.0.1:1";
   const std::string prompts = "--prompts=" + prompts_;
   EXPECT_THAT(error({address}), HasSubstr("--prompts is needed"));
+  EXPECT_THAT(error({address, prompts, "--draft-step-time=1:3"}),
+              HasSubstr("not with --address"));
   EXPECT_THAT(error({prompts}), HasSubstr("--target-model is needed"));
   EXPECT_THAT(error({prompts, "--target-model", "x"}),
               HasSubstr("--draft-model is needed"));

@@ -128,8 +128,7 @@ TEST_F(BenchHtmlTest, TheTracesOfRecordedStepsServeToo) {
 
 TEST_F(BenchHtmlTest, PredictionsAndTheOracleAreMarks) {
   summaries_[1].prediction = BenchPrediction{
-      100.0,        std::nullopt, StepTimes::Flat(1e6),
-      std::nullopt, 0.0,          0.0};
+      100.0, std::nullopt, StepTimes::Flat(1e6), std::nullopt, 0.0, 0.0};
   summaries_[1].of_predicted = 0.75;
   summaries_.push_back(summaries_[1]);
   summaries_[2].method.name = "sd:4+oracle";

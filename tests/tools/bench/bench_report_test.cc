@@ -199,12 +199,9 @@ TEST(SummaryTableTest, HasOneRowAMethod) {
 TEST(SummaryTableTest, HasThePredictionsBeside) {
   SmallBench run;
   std::vector<MethodSummary> summaries = Summarize(run.plan, run.result);
-  BenchPrediction prediction{2.5,
-                             1.0,
-                             StepTimes::Flat(10e6),
-                             StepTimes({{1, 2e6}, {4, 3e6}}),
-                             0.0,
-                             0.125};
+  BenchPrediction prediction{
+      2.5, 1.0,  StepTimes::Flat(10e6), StepTimes({{1, 2e6}, {4, 3e6}}),
+      0.0, 0.125};
   AddPredictions(run.plan, {std::nullopt, prediction}, &summaries);
   const auto json = SummariesJson(summaries);
   EXPECT_TRUE(json[0]["predicted"].is_null());

@@ -92,6 +92,8 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   options_.drain_timeout = absl::Seconds(90);
   options_.coordinator_args = {"--max-queue=3"};
   options_.worker_args = {"--hang-timeout=9s"};
+  options_.target_step_time = "1:30";
+  options_.draft_step_time = "1:3,8:4";
   options_.draft_args = {"--record-features=f"};
   options_.target_args = {"--record-hidden=h"};
   auto cluster = Cluster::Start(options_);
@@ -113,14 +115,15 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
       "nacre-target-worker",
       absl::StrCat("--model /models/target --coordinator ", server_.address(),
                    " --cpus 3,6 --backend reference --weights f32 "
-                   "--kv-type bf16 --device 1 --max-memory 512M --prefix-cache "
+                   "--kv-type bf16 --device 1 --step-time 1:30 --max-memory "
+                   "512M --prefix-cache "
                    "off --drain-timeout 1m30s "
                    "--hang-timeout=9s --record-hidden=h\n")));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
                           " --backend cpu --weights f32 --kv-type bf16 "
-                          "--device 2 "));
+                          "--device 2 --step-time 1:3,8:4 "));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
                           "--drain-timeout 1m30s --policy-file disco=/a "
                           "--policy-file specdec++=/b --hang-timeout=9s "

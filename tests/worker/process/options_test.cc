@@ -47,6 +47,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "3s",
                           "--prefill-chunk=64",
                           "--spin=250us",
+                          "--step-time=1:30,8:31",
                           "--prefix-cache=off",
                           "--gate-timeouts=off",
                           "--policy-file=disco=/a=b",
@@ -76,6 +77,8 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->pace.hang_timeout, absl::Seconds(3));
   EXPECT_EQ(options->pace.prefill_chunk, 64);
   EXPECT_EQ(options->pace.spin, absl::Microseconds(250));
+  ASSERT_TRUE(options->step_time.has_value());
+  EXPECT_EQ(options->step_time->At(8), 31'000'000);
   EXPECT_FALSE(options->prefix_cache);
   EXPECT_FALSE(options->gate_timeouts);
   EXPECT_THAT(options->policy_files,
@@ -103,7 +106,7 @@ TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
         "--hang-timeout",  "--prefill-chunk",  "--spin",
         "--prefix-cache",  "--policy-file",    "--record-features",
         "--record-hidden", "--metrics-listen", "--metrics-address-file",
-        "--log-format",    "--log-level"}) {
+        "--log-format",    "--log-level",      "--step-time"}) {
     EXPECT_THAT(help, HasSubstr(flag));
   }
 }
@@ -148,6 +151,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--prefill-chunk", "513"}, "1 to 512"},
         BadLine{{"--spin", "-1ms"}, "--spin: \"-1ms\""},
         BadLine{{"--spin", "11s"}, "0 to 10s"},
+        BadLine{{"--step-time", "8:1,4:2"}, "\"4:2\": the rows do not rise"},
+        BadLine{{"--step-time", "1:fast"}, "\"1:fast\": the milliseconds"},
         BadLine{{"--prefix-cache", "yes"}, "--prefix-cache: \"yes\""},
         BadLine{{"--policy-file", "disco"},
                 "--policy-file: \"disco\" is not NAME=DIR, NAME one of: svip "
