@@ -93,7 +93,8 @@ void DraftSession::FollowTree(absl::Span<const int32_t> token_ids) {
   kept_length_ = leaves_main ? committed_length_ + walk.on_main : length();
   // The target judges the stop mark of another path.
   if (leaves_main) announced_ = StopMark::kNone;
-  tokens_.resize(static_cast<size_t>(committed_length_ + walk.on_main));
+  const int known_length = committed_length_ + walk.on_main;
+  tokens_.resize(static_cast<size_t>(known_length));
   tokens_.insert(tokens_.end(), token_ids.begin() + walk.on_main,
                  token_ids.end());
   committed_length_ += count;
