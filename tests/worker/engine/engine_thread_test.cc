@@ -104,6 +104,29 @@ TEST(EngineThreadTest, ADeviceErrorIsAFailure) {
   failed.WaitForNotification();
 }
 
+TEST(EngineThreadTest, AStopEndsWhatAStepOnlyWaitsFor) {
+  std::atomic<bool> waits{false};
+  absl::Notification waiting, stopped;
+  TableModelOptions model_options;
+  model_options.on_forward = [&](int) {
+    if (waits.exchange(false)) {
+      waiting.Notify();
+      stopped.WaitForNotification();
+    }
+    return absl::OkStatus();
+  };
+  TableModel model(model_options);
+  const auto engine = MakeEngine(&model);
+  EngineThread::Options options = MakeOptions(&model, engine.get());
+  options.stop_waits = [&stopped] { stopped.Notify(); };
+  EngineThread thread(options);
+  ASSERT_TRUE(thread.WaitForWarmUp().ok());
+  waits = true;
+  PushOneSession(*engine);
+  waiting.WaitForNotification();
+  // It hangs here for ever if nothing ends the wait.
+}
+
 TEST(EngineThreadDeathTest, AHungEngineDoesNotKeepTheProcess) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
