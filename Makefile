@@ -48,7 +48,8 @@ test: dev-deps
 	@$(MAKE) --no-print-directory configure
 	cmake --build $(BUILD) --parallel $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(TEST_JOBS) \
-	  --label-exclude '$(SKIPPED_LABELS)' --no-tests=error
+	  --label-exclude '$(SKIPPED_LABELS)' --no-tests=error || \
+	  { scripts/failed_tests.sh $(BUILD); exit 1; }
 
 slow: dev-deps
 	@$(MAKE) --no-print-directory configure

@@ -25,7 +25,10 @@ test_chosen() {
   mapfile -t targets < <(ctest --test-dir "$tree" --show-only "$@" |
     sed -n 's/^ *Test *#[0-9]*: //p')
   cmake --build "$tree" --parallel "$JOBS" --target "${targets[@]}"
-  ctest --test-dir "$tree" --parallel "$JOBS" --no-tests=error "$@"
+  ctest --test-dir "$tree" --parallel "$JOBS" --no-tests=error "$@" || {
+    scripts/failed_tests.sh "$tree"
+    return 1
+  }
 }
 
 # Sanitizer trees are large, and ccache makes them again: a CI machine drops
