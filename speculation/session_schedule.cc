@@ -61,8 +61,10 @@ SessionSchedule::SessionSchedule(Options options, std::vector<int32_t> prompt)
       acceptance_(options.prior_alpha),
       ranks_(options.prior_alpha) {}
 
-SessionSchedule::SessionSchedule(Options options, int prompt_length)
+SessionSchedule::SessionSchedule(Options options, int prompt_length,
+                                 absl::Span<const int32_t> generated)
     : options_(options),
+      committed_(generated.begin(), generated.end()),
       prompt_length_(prompt_length),
       kept_elsewhere_(prompt_length),
       acceptance_(options.prior_alpha),

@@ -60,8 +60,10 @@ class SessionSchedule {
   };
 
   SessionSchedule(Options options, std::vector<int32_t> prompt);
-  // The caller keeps the prompt: committed() begins behind it.
-  SessionSchedule(Options options, int prompt_length);
+  // The caller keeps the prompt: committed() begins behind it. With what was
+  // generated before, elsewhere, which counts in no sum.
+  SessionSchedule(Options options, int prompt_length,
+                  absl::Span<const int32_t> generated = {});
 
   // Whether the method drafts at all.
   bool wants_draft() const { return options_.method != Method::kAr; }

@@ -48,6 +48,7 @@ void CallAnswer::Start(const RequestSpec& request) {
     absl::MutexLock lock(&mu_);
     request_id_ = request.request_id;
     choices_.resize(request.num_choices);
+    if (request.resume != nullptr) SkipDone(*request.resume);
   }
   int started = 0;
   while (started < request.num_choices && StartChoice(request, started)) {
@@ -72,11 +73,36 @@ void CallAnswer::Refuse(const absl::Status& status) {
   Release();
 }
 
+void CallAnswer::SkipDone(const std::vector<ResumedChoice>& choices) {
+  for (size_t i = choices.size(); i-- > 0;) {
+    if (choices[i].done) {
+      choices_[i].ended = true;
+      ++num_completed_;
+    } else {
+      first_choice_ = static_cast<int>(i);
+    }
+  }
+}
+
+void CallAnswer::CompleteResumed(const RequestSpec& request, int index,
+                                 const Completion& ended) {
+  Completion completion = ended;
+  if (request.arrival_ns != 0) {
+    completion.total_ns = environment_.now_ns() - request.arrival_ns;
+  }
+  OnComplete(index, ChoiceOf(request, index), completion);
+}
+
 bool CallAnswer::StartChoice(const RequestSpec& request, int index) {
   {
     absl::MutexLock lock(&mu_);
     if (cancelled_ || failure_.has_value()) return false;
+    if (choices_[index].ended) return true;
     ++num_open_;
+  }
+  if (request.resume != nullptr && (*request.resume)[index].ended != nullptr) {
+    CompleteResumed(request, index, *(*request.resume)[index].ended);
+    return true;
   }
   const absl::StatusOr<uint64_t> session_id = environment_.dispatcher->Start(
       ChoiceOf(request, index),
@@ -102,7 +128,7 @@ void CallAnswer::OnComplete(int index, const RequestSpec& request,
   {
     absl::MutexLock lock(&mu_);
     choices_[index].ended = true;
-    if (index == 0) first_finish_ = completion.finish;
+    if (index == first_choice_) first_finish_ = completion.finish;
     if (++num_completed_ == static_cast<int>(choices_.size())) {
       environment_.observer->OnAnswered(request_id_, absl::OkStatus(),
                                         first_finish_);

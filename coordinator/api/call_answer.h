@@ -50,8 +50,8 @@ class CallAnswer final : public std::enable_shared_from_this<CallAnswer> {
   // The client's name for the call, for errors that come before Start.
   void SetRequestId(std::string request_id) ABSL_LOCKS_EXCLUDED(mu_);
   // One of the two, once. Start starts a session for each choice of the
-  // request, unless the client has cancelled before. Refuse ends the call
-  // without any session.
+  // request, but for those that a resumed answer has ended, unless the client
+  // has cancelled before. Refuse ends the call without any session.
   void Start(const RequestSpec& request);
   void Refuse(const absl::Status& status);
 
@@ -72,6 +72,12 @@ class CallAnswer final : public std::enable_shared_from_this<CallAnswer> {
              std::shared_ptr<AnswerWriter> writer)
       : environment_(environment), writer_(std::move(writer)) {}
 
+  // Counts the choices that are done: nothing is said of them.
+  void SkipDone(const std::vector<ResumedChoice>& choices)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The completion of a choice that the resumed tokens end.
+  void CompleteResumed(const RequestSpec& request, int index,
+                       const Completion& ended);
   // False where the call is cancelled or has failed: start no more.
   bool StartChoice(const RequestSpec& request, int index);
 
@@ -108,7 +114,8 @@ class CallAnswer final : public std::enable_shared_from_this<CallAnswer> {
   int num_completed_ ABSL_GUARDED_BY(mu_) = 0;
   int num_untaken_ ABSL_GUARDED_BY(mu_) = 0;  // parts
   int64_t num_taken_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::optional<Finish> first_finish_ ABSL_GUARDED_BY(mu_);  // of choice 0
+  int first_choice_ ABSL_GUARDED_BY(mu_) = 0;                 // that it answers
+  absl::optional<Finish> first_finish_ ABSL_GUARDED_BY(mu_);  // of that one
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   absl::optional<absl::Status> failure_ ABSL_GUARDED_BY(mu_);
   // What failed was neither the client nor its deadline.

@@ -19,6 +19,10 @@ std::shared_ptr<GenerateCall> GenerateCall::Create(
 void GenerateCall::Start(const RequestSpec& request) {
   if (!Begin()) return;
   SetTimer(kNever, [] {});  // the dispatcher keeps its time
+  {
+    absl::MutexLock lock(&mu_);
+    start_ = StartOf(request);
+  }
   answer_->Start(request);
 }
 
@@ -34,6 +38,13 @@ void GenerateCall::Write(const AnswerPart& part) {
   const v1::GenerateResponse* front = nullptr;
   {
     absl::MutexLock lock(&mu_);
+    if (start_.has_value()) {
+      // What comes first, of any choice, names them.
+      start_->set_numerics_id(part.chunk != nullptr
+                                  ? part.chunk->numerics_id
+                                  : part.completion->numerics_id);
+      *response.mutable_start() = *std::exchange(start_, absl::nullopt);
+    }
     queue_.push_back(std::move(response));
     if (queue_.size() > 1) return;
     front = &queue_.front();

@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/optional.h"
 #include "coordinator/api/call_answer.h"
 #include "coordinator/api/client_call.h"
 #include "coordinator/dispatch/answer_writer.h"
@@ -54,6 +55,8 @@ class GenerateCall final : public ClientCall<v1::GenerateResponse>,
   grpc::CallbackServerContext* const context_;  // gone once gRPC is done
   std::shared_ptr<CallAnswer> answer_;          // set by Create
   absl::Mutex mu_;
+  // For the first response; absent once that is written.
+  absl::optional<v1::Start> start_ ABSL_GUARDED_BY(mu_);
   // The front is being written while there is one; deque keeps its address.
   std::deque<v1::GenerateResponse> queue_ ABSL_GUARDED_BY(mu_);
 };

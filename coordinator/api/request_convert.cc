@@ -114,6 +114,16 @@ GenerateFields::Output OutputOf(const v1::OutputOptions& proto) {
   return fields;
 }
 
+GenerateFields::Resume ResumeOf(const v1::Resume& proto) {
+  GenerateFields::Resume fields;
+  for (const v1::Resume::Choice& choice : proto.choices()) {
+    fields.choices.push_back({SpanOf(choice.token_ids()), choice.done()});
+  }
+  fields.model_fingerprint = proto.model_fingerprint();
+  fields.numerics_id = proto.numerics_id();
+  return fields;
+}
+
 }  // namespace
 
 GenerateFields FieldsOf(const v1::GenerateRequest& request) {
@@ -131,6 +141,7 @@ GenerateFields FieldsOf(const v1::GenerateRequest& request) {
   fields.stop = StopOf(request.stop());
   fields.speculation_options = SpeculationOf(request.speculation());
   fields.output = OutputOf(request.output());
+  if (request.has_resume()) fields.resume = ResumeOf(request.resume());
   return fields;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "common/quoted.h"
 #include "common/status_macros.h"
+#include "coordinator/api/resume_parser.h"
 #include "coordinator/api/text_ids.h"
 
 namespace nacre::coordinator {
@@ -21,7 +22,6 @@ constexpr int kDefaultMaxTokens = 256;
 constexpr size_t kMaxStopStrings = 16;
 constexpr size_t kMaxStopBytes = 1024;
 constexpr size_t kMaxStopTokenIds = 64;
-constexpr size_t kMaxNumericsIdBytes = 1024;
 constexpr uint32_t kMaxChoices = 16;
 constexpr size_t kMaxOracleIds = 1 << 20;
 
@@ -303,6 +303,9 @@ absl::StatusOr<RequestSpec> ParseRequest(
         "the prompt is empty: it has no token, and the model adds no BOS");
   }
   NACRE_RETURN_IF_ERROR(CheckLength(fields.stop, model.context_length, &spec));
+  if (fields.resume.has_value()) {
+    NACRE_RETURN_IF_ERROR(ParseResume(fields, tokenizer, model, &spec));
+  }
   spec.prefixes = PrefixesOf(spec.prompt_ids);
   return spec;
 }

@@ -24,6 +24,7 @@
 namespace nacre::coordinator {
 
 inline constexpr size_t kMaxRequestIdBytes = 256;
+inline constexpr size_t kMaxNumericsIdBytes = 1024;
 
 // As proto/inference.proto says of each field; the defaults are those of fields
 // that a client leaves out. Views of what the front end has received. A value
@@ -65,6 +66,15 @@ struct GenerateFields {
     absl::optional<uint32_t> logprobs;
     absl::StatusOr<bool> detailed_stats = false;
   };
+  struct Resume {
+    struct Choice {
+      absl::Span<const uint32_t> token_ids;
+      bool done = false;
+    };
+    std::vector<Choice> choices;
+    absl::string_view model_fingerprint;
+    absl::string_view numerics_id;
+  };
 
   absl::string_view model;       // empty: whatever is served
   absl::string_view request_id;  // empty: a random one
@@ -77,13 +87,15 @@ struct GenerateFields {
   Stop stop;
   Speculation speculation_options;
   Output output;
+  absl::optional<Resume> resume;  // absent: a new answer
 };
 
 // How many choices the request asks for: INVALID_ARGUMENT where not 1 to 16.
 absl::StatusOr<int> NumChoices(const GenerateFields& fields);
 
 // Errors as documented at Inference.Generate: INVALID_ARGUMENT, NOT_FOUND,
-// UNIMPLEMENTED. `default_policy`: of requests that name none.
+// UNIMPLEMENTED, FAILED_PRECONDITION (a resume only). `default_policy`: of
+// requests that name none.
 absl::StatusOr<RequestSpec> ParseRequest(
     const GenerateFields& fields, const tokenizer::Tokenizer& tokenizer,
     const WorkerInfo& model,

@@ -104,6 +104,15 @@ v1::Method ToProto(Method method) {
   return v1::METHOD_UNSPECIFIED;
 }
 
+v1::Start StartOf(const RequestSpec& request) {
+  v1::Start proto;
+  proto.set_seed(request.sampling.seed);
+  proto.set_model_fingerprint(request.fingerprint);
+  proto.mutable_prompt_token_ids()->Add(request.prompt_ids.begin(),
+                                        request.prompt_ids.end());
+  return proto;
+}
+
 v1::Chunk ToProto(const Chunk& chunk) {
   v1::Chunk proto;
   proto.set_first_index(chunk.first_index);
@@ -140,6 +149,7 @@ v1::Complete ToProto(const RequestSpec& request, const Completion& completion) {
   }
   proto.set_seed(request.sampling.seed);
   proto.set_numerics_id(completion.numerics_id);
+  proto.set_first_index(static_cast<uint32_t>(request.resumed_ids().size()));
   proto.mutable_usage()->set_prompt_tokens(request.prompt_ids.size());
   proto.mutable_usage()->set_completion_tokens(completion.token_ids.size());
   proto.mutable_usage()->set_cached_tokens(

@@ -12,6 +12,8 @@ namespace nacre::coordinator {
 
 v1::Chunk ToProto(const Chunk& chunk);
 v1::Complete ToProto(const RequestSpec& request, const Completion& completion);
+// But for the numerics_id, which its target has.
+v1::Start StartOf(const RequestSpec& request);
 v1::Method ToProto(speculation::Method method);
 
 }  // namespace nacre::coordinator

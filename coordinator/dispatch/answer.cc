@@ -16,6 +16,7 @@ void Answer::OnStarted(uint64_t session_id, const Placement& placement,
                        const std::string& numerics_id, int64_t start_ns) {
   session_id_ = session_id;
   numerics_id_ = numerics_id;
+  text_.Resume();
   account_.OnStarted(start_ns);
   observer_->OnStarted(session_id, *request_, placement,
                        start_ns - request_->arrival_ns);
@@ -34,7 +35,7 @@ void Answer::Show(const speculation::Verdict& verdict,
   TextStream::Piece piece = text_.Append(verdict.token_ids, verdict.finish);
   Chunk chunk;
   chunk.first_index = piece.first_index;
-  if (chunk.first_index == 0) chunk.numerics_id = numerics_id_;
+  if (chunk.first_index == first_index()) chunk.numerics_id = numerics_id_;
   chunk.token_ids = std::move(piece.token_ids);
   chunk.text = std::move(piece.text);
   if (request_->logprobs.has_value()) {
@@ -102,8 +103,9 @@ void Answer::Complete(End end) {
   }
   completion.cost_ratio = end.cost_ratio;
   completion.logprobs = logprobs_;
-  account_.Close(static_cast<int64_t>(text_.token_ids().size()), end.now_ns,
-                 std::move(end.target), std::move(end.draft), &completion);
+  account_.Close(static_cast<int64_t>(text_.token_ids().size()) - first_index(),
+                 end.now_ns, std::move(end.target), std::move(end.draft),
+                 &completion);
   sink_->OnComplete(*request_, completion);
   observer_->OnFinished(session_id_, *request_, absl::OkStatus(), &completion);
 }

@@ -112,6 +112,11 @@ class Answer {
   void Abandon();
 
  private:
+  // Of its tokens, behind those that it resumed.
+  int first_index() const {
+    return static_cast<int>(request_->resumed_ids().size());
+  }
+
   const std::shared_ptr<const RequestSpec> request_;
   const std::shared_ptr<ResponseSink> sink_;
   Observer* const observer_;
@@ -120,7 +125,7 @@ class Answer {
   std::atomic<bool> stopped_by_text_{false};
   TextStream text_;
   RequestAccount account_;
-  std::vector<TokenLogprobs> logprobs_;  // of its tokens, if asked for
+  std::vector<TokenLogprobs> logprobs_;  // of first_index() and on
   uint64_t session_id_ = 0;
   std::string numerics_id_;  // of its targets
   std::string policy_note_;

@@ -98,7 +98,8 @@ class Observer {
 
   // A Generate call has its last word, be it that it never became a request.
   // `request_id` is empty where the client gave none; `finish` is set where the
-  // status is OK: that of choice 0. Any thread may call it, several at once.
+  // status is OK: that of the first choice that it answers. Any thread may call
+  // it, several at once.
   virtual void OnAnswered(absl::string_view request_id,
                           const absl::Status& status,
                           absl::optional<Finish> finish) {

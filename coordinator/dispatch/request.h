@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "common/sampling_params.h"
 #include "common/token_logprobs.h"
 #include "coordinator/dispatch/clock.h"
@@ -43,12 +44,24 @@ struct AnswerOptions {
   bool detailed_stats = false;
 };
 
+struct Completion;
+
+// One choice of an answer that was cut off, as far as its client has it.
+struct ResumedChoice {
+  std::vector<int32_t> token_ids;
+  bool done = false;  // its client has all of it: nothing is said of it
+  // Where the tokens end it, which leaves nothing to compute; null: they do
+  // not.
+  std::shared_ptr<const Completion> ended = nullptr;
+};
+
 struct RequestSpec : AnswerOptions {
   // Unique among running calls. A call for several choices is as many requests
-  // of one id: choice 0 comes first and must find it free.
+  // of one id: first_choice comes first and must find it free.
   std::string request_id;
   int num_choices = 1;
   int choice = 0;                       // < num_choices
+  int first_choice = 0;                 // the first that is to run
   std::shared_ptr<CallPlacement> call;  // null: it is the only choice
   std::vector<int32_t> prompt_ids;      // at least one
   std::vector<PromptPrefix> prefixes;   // of prompt_ids; empty: not looked at
@@ -72,6 +85,14 @@ struct RequestSpec : AnswerOptions {
   // The client's, unchecked (W3C Trace Context); empty: none.
   std::string traceparent;
   std::string tracestate;
+  // Of each choice; null: a new answer.
+  std::shared_ptr<const std::vector<ResumedChoice>> resume = nullptr;
+
+  // What was generated of this choice before this request.
+  absl::Span<const int32_t> resumed_ids() const {
+    if (resume == nullptr) return {};
+    return (*resume)[choice].token_ids;
+  }
 };
 
 enum class Finish { kEos, kStop, kLength };
@@ -81,7 +102,7 @@ struct Chunk {
   std::vector<int32_t> token_ids;
   std::string text;
   std::vector<TokenLogprobs> logprobs = {};  // of token_ids, if asked for
-  std::string numerics_id = {};              // with first_index 0: its target's
+  std::string numerics_id = {};              // of the first: its target's
 };
 
 // One target step of a session.
@@ -120,7 +141,7 @@ struct Completion {
   double cost_ratio = 0.0;
   std::vector<int64_t> step_gaps_ns;
   std::vector<TraceLane> trace;
-  std::vector<TokenLogprobs> logprobs;        // of token_ids, if asked for
+  std::vector<TokenLogprobs> logprobs;  // of those that are new, if asked for
   std::vector<int64_t> acceptance_histogram;  // [accepted]: rounds
   std::vector<Round> rounds;                  // with detailed_stats
 };

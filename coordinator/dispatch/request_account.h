@@ -63,6 +63,7 @@ class RequestAccount {
 
   // Its part of the completion of an answer that ended at `now_ns`, with
   // `num_tokens` shown. Called once, last: moves the trace.
+  //   num_tokens     without those that it resumed
   //   target, draft  the lanes of its last workers: address and clock
   void Close(int64_t num_tokens, int64_t now_ns, TraceLane target,
              absl::optional<TraceLane> draft, Completion* completion);

@@ -22,7 +22,8 @@ absl::Status RequestDesk::CheckAdmissible(const RequestSpec& request,
   if (!status.ok()) return status;
   status = CheckPolicy(state_.fleet.drafts(), request);
   if (!status.ok()) return status;
-  if (request.choice == 0 && state_.open.Has(request.request_id)) {
+  if (request.choice == request.first_choice &&
+      state_.open.Has(request.request_id)) {
     return absl::AlreadyExistsError(absl::StrCat(
         "request_id \"", request.request_id, "\" is already running"));
   }

@@ -36,11 +36,13 @@ Session::Session(uint64_t id, std::shared_ptr<SessionCell> cell,
       answer_(std::move(answer)),
       hidden_channel_(hidden_channel),
       schedule_(ScheduleOptions(id, request(), prior_alpha),
-                static_cast<int>(request().prompt_ids.size())),
+                static_cast<int>(request().prompt_ids.size()),
+                request().resumed_ids()),
       acknowledged_(schedule_.committed_length()),
       target_worker(cell_->target_worker),
       draft_worker(cell_->draft_worker) {
   failover.request = cell_->request;
+  cell_->generated = schedule_.generated();
 }
 
 absl::optional<speculation::Commit> Session::ApplyVerdict(

@@ -35,11 +35,21 @@ TextStream::State::State(const RequestSpec& request,
       prompt.last(std::min<size_t>(kContextTokens, prompt.size())));
 }
 
+void TextStream::MakeState() {
+  if (state_ != nullptr) return;
+  state_ = std::make_unique<State>(*request_, tokenizer_);
+}
+
+void TextStream::Resume() {
+  const absl::Span<const int32_t> ids = request_->resumed_ids();
+  if (ids.empty()) return;
+  MakeState();
+  text_ = AppendTokens({ids.begin(), ids.end()}, /*num_silent=*/0);
+}
+
 TextStream::Piece TextStream::Append(const std::vector<int32_t>& token_ids,
                                      FinishReason finish) {
-  if (state_ == nullptr) {
-    state_ = std::make_unique<State>(*request_, tokenizer_);
-  }
+  MakeState();
   Piece piece;
   piece.first_index = static_cast<int>(token_ids_.size());
   // The token that ends the text is, like a stop string, no part of it.

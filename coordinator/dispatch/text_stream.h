@@ -29,6 +29,10 @@ class TextStream {
              const tokenizer::Tokenizer* tokenizer)
       : request_(std::move(request)), tokenizer_(tokenizer) {}
 
+  // Takes what its request resumes, whose text its client has: what can be
+  // shown of it is not shown again. First, if at all.
+  void Resume();
+
   // What tokens add to the answer.
   struct Piece {
     int first_index = 0;             // of token_ids, in the answer
@@ -61,6 +65,7 @@ class TextStream {
   std::string AppendTokens(const std::vector<int32_t>& token_ids,
                            size_t num_silent);
   std::string Flush();
+  void MakeState();
   // Before that no stop string ends the text.
   bool MayStop() const {
     return static_cast<int>(token_ids_.size()) > request_->min_tokens;

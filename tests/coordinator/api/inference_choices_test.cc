@@ -27,6 +27,8 @@ struct ChoicesAnswer {
   std::map<uint32_t, v1::Complete> completes;
   std::set<std::string> request_ids;
   size_t num_responses = 0;
+  std::vector<v1::Start> starts;  // of the first response, and of any other
+  bool starts_first = false;
   grpc::Status status;
 };
 
@@ -94,6 +96,10 @@ class InferenceChoicesTest : public CoordinatorFixture {
     v1::GenerateResponse response;
     while (reader->Read(&response)) {
       const uint32_t index = response.index();
+      if (response.has_start()) {
+        if (answer->num_responses == 0) answer->starts_first = true;
+        answer->starts.push_back(response.start());
+      }
       ++answer->num_responses;
       answer->request_ids.insert(response.request_id());
       EXPECT_EQ(answer->completes.count(index), 0u) << "more after the end";
@@ -505,6 +511,153 @@ TEST(InferenceChoicesPaceTest, AClientThatReadsLateGetsAllOfEach) {
   EXPECT_EQ(num_completes, 3);
   for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(tokens[i], kTokens) << i;
   server->Shutdown(absl::ZeroDuration());
+}
+
+// --------------------------------------------------------------------- resume
+
+class InferenceResumeTest : public InferenceChoicesTest {
+ protected:
+  // The choice i of a call says TextOf(kSeed + i), two tokens, then the rest:
+  // where it is opened with some of them, what is left.
+  void SayRest() {
+    Script([this](const v1::OpenTarget& open) {
+      const std::string text = TextOf(open.sampling().seed());
+      const size_t done = open.token_ids_size() - open.prompt_length();
+      Say(open, 0, text.substr(done), true);
+    });
+  }
+  // A resume of a call of n choices.
+  v1::GenerateRequest ResumeOf(const v1::Start& start, uint32_t n) {
+    v1::GenerateRequest request = request_;
+    request.set_n(n);
+    request.set_request_id("again");
+    *request.mutable_token_ids()->mutable_ids() = start.prompt_token_ids();
+    request.mutable_sampling()->set_seed(start.seed());
+    request.mutable_stop()->set_max_tokens(6);
+    v1::Resume* resume = request.mutable_resume();
+    resume->set_model_fingerprint(start.model_fingerprint());
+    resume->set_numerics_id(start.numerics_id());
+    for (uint32_t i = 0; i < n; ++i) resume->add_choices();
+    return request;
+  }
+  static void Add(const std::string& text, v1::Resume::Choice* choice) {
+    for (const int32_t id : Bytes(text)) choice->add_token_ids(id);
+  }
+  void ExpectStatus(const v1::GenerateRequest& request, grpc::StatusCode code,
+                    const std::string& part) {
+    const grpc::Status status = Generate(request).status;
+    EXPECT_EQ(status.error_code(), code);
+    EXPECT_THAT(status.error_message(), HasSubstr(part));
+  }
+};
+
+TEST_F(InferenceResumeTest, TheFirstResponseHasWhatAResumeNeeds) {
+  Attach();
+  SayRest();
+  for (const bool stream : {true, false}) {
+    request_.mutable_output()->set_stream(stream);
+    const ChoicesAnswer answer = Generate(request_);
+    ASSERT_TRUE(answer.status.ok());
+    EXPECT_TRUE(answer.starts_first);
+    ASSERT_EQ(answer.starts.size(), 1u);
+    const v1::Start& start = answer.starts[0];
+    EXPECT_EQ(start.seed(), kSeed);
+    EXPECT_EQ(start.numerics_id(), "fake");
+    EXPECT_EQ(start.model_fingerprint(), dispatcher_.model()->fingerprint);
+    EXPECT_EQ(std::vector<int32_t>(start.prompt_token_ids().begin(),
+                                   start.prompt_token_ids().end()),
+              *tokenizer_.Encode("hi", {}));
+  }
+}
+
+// Choice 0 is done, 1 has ended but for its Complete, 2 goes on, 3 had not
+// begun.
+TEST_F(InferenceResumeTest, EachChoiceGoesOnFromWhereItWas) {
+  Attach();
+  SayRest();
+  v1::GenerateRequest request = ResumeOf(Generate(request_).starts.at(0), 4);
+  const double tokens = Sum("nacre_generation_tokens_total");
+  v1::Resume* resume = request.mutable_resume();
+  resume->mutable_choices(0)->set_done(true);
+  Add(TextOf(kSeed + 1), resume->mutable_choices(1));
+  Add(TextOf(kSeed + 2).substr(0, 3), resume->mutable_choices(2));
+  const ChoicesAnswer answer = Generate(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_TRUE(answer.starts_first);
+  EXPECT_EQ(answer.completes.size(), 3u);
+  EXPECT_EQ(answer.completes.count(0), 0u);
+  for (uint32_t i = 1; i < 4; ++i) {
+    const v1::Complete& complete = answer.completes.at(i);
+    EXPECT_EQ(complete.text(), TextOf(kSeed + i));
+    EXPECT_EQ(complete.seed(), kSeed + i);
+    EXPECT_EQ(complete.finish_reason(), v1::FINISH_REASON_LENGTH);
+    EXPECT_EQ(complete.usage().completion_tokens(), 6u);
+    EXPECT_EQ(complete.usage().prompt_tokens(), 3u);
+    EXPECT_EQ(complete.numerics_id(), "fake");
+  }
+  EXPECT_EQ(answer.completes.at(1).first_index(), 6u);
+  EXPECT_EQ(answer.completes.at(2).first_index(), 3u);
+  EXPECT_EQ(answer.completes.at(3).first_index(), 0u);
+  EXPECT_EQ(answer.chunks.count(1), 0u);
+  EXPECT_EQ(answer.chunks.at(2).at(0).first_index(), 3u);
+  EXPECT_EQ(answer.chunks.at(2).at(0).text(), TextOf(kSeed + 2).substr(3));
+  EXPECT_EQ(answer.chunks.at(3).at(0).first_index(), 0u);
+  // Only what is new counts.
+  EXPECT_EQ(Sum("nacre_generation_tokens_total"), tokens + 3 + 6);
+  EXPECT_TRUE(Eventually([&] { return IsQuiet(); }));
+}
+
+// Its last Chunk came, its Complete did not: no worker is needed for it.
+TEST_F(InferenceResumeTest, AnAnswerThatHasEndedIsCompletedAtOnce) {
+  Attach();
+  SayRest();
+  v1::GenerateRequest request = ResumeOf(Generate(request_).starts.at(0), 1);
+  Script([](const v1::OpenTarget&) { ADD_FAILURE() << "nothing is to run"; });
+  Add(TextOf(kSeed), request.mutable_resume()->mutable_choices(0));
+  const ChoicesAnswer answer = Generate(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_EQ(answer.num_responses, 1u);
+  EXPECT_TRUE(answer.starts_first);
+  EXPECT_EQ(answer.starts.at(0).numerics_id(), "fake");
+  EXPECT_EQ(answer.completes.at(0).text(), TextOf(kSeed));
+}
+
+TEST_F(InferenceResumeTest, OnlyTheSameCheckpointAndKindGoOn) {
+  Attach();
+  SayRest();
+  const v1::Start start = Generate(request_).starts.at(0);
+  v1::GenerateRequest request = ResumeOf(start, 1);
+  request.mutable_resume()->set_numerics_id("other");
+  ExpectStatus(request, grpc::StatusCode::FAILED_PRECONDITION,
+               "numerics_id \"other\"");
+  request = ResumeOf(start, 1);
+  request.mutable_resume()->set_model_fingerprint("other");
+  ExpectStatus(request, grpc::StatusCode::FAILED_PRECONDITION,
+               "fingerprint \"other\"");
+  request = ResumeOf(start, 2);
+  request.set_n(1);
+  ExpectStatus(request, grpc::StatusCode::INVALID_ARGUMENT,
+               "2 choices, must be n, 1");
+}
+
+// The old call may still run. It is the first choice that runs which must find
+// the id free.
+TEST_F(InferenceResumeTest, HasARequestIdOfItsOwn) {
+  Attach();
+  SayRest();
+  const v1::Start start = Generate(request_).starts.at(0);
+  std::atomic<int> opened = 0;
+  Script([&](const v1::OpenTarget&) { ++opened; });
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  const auto old = stub_->Generate(&context, request_);
+  ASSERT_TRUE(Eventually([&] { return opened == 4; }));
+  v1::GenerateRequest request = ResumeOf(start, 2);
+  request.mutable_resume()->mutable_choices(0)->set_done(true);
+  request.set_request_id("mine");
+  ExpectStatus(request, grpc::StatusCode::ALREADY_EXISTS, "\"mine\"");
+  context.TryCancel();
+  EXPECT_FALSE(old->Finish().ok());
 }
 
 }  // namespace

@@ -108,5 +108,35 @@ TEST_F(SessionTest, AcknowledgementsWaitForASlowClientOfAStream) {
   EXPECT_EQ(session().TakeAcknowledgement(), 22);
 }
 
+// The whole answer is there at the end; what is counted is of this request.
+TEST_F(SessionTest, AResumedOneGoesOnBehindItsTokens) {
+  request_.max_tokens = 5;
+  request_.logprobs = 0;
+  request_.resume = std::make_shared<const std::vector<ResumedChoice>>(
+      1, ResumedChoice{Bytes("hey")});
+  EXPECT_EQ(session().schedule().committed(), Bytes("hey"));
+  EXPECT_EQ(session().schedule().generated(), 3);
+  EXPECT_FALSE(session().TakeAcknowledgement().has_value());
+  const Verdict verdict = Next(Bytes("you"));
+  EXPECT_EQ(verdict.base_length, 5);
+  const auto commit = OnVerdict(verdict, std::vector<TokenLogprobs>(3));
+  ASSERT_TRUE(commit.has_value());
+  EXPECT_EQ(commit->first_position, 5);
+  EXPECT_EQ(commit->token_ids, Bytes("yo"));
+  ASSERT_EQ(sink_->chunks().size(), 1u);
+  const Chunk chunk = sink_->chunks()[0];
+  EXPECT_EQ(chunk.first_index, 3);
+  EXPECT_EQ(chunk.text, "yo");
+  EXPECT_EQ(chunk.logprobs.size(), 2u);
+  EXPECT_EQ(chunk.numerics_id, "n");
+  const Completion completion = Complete();
+  EXPECT_EQ(completion.finish, Finish::kLength);
+  EXPECT_EQ(completion.text, "heyyo");
+  EXPECT_EQ(completion.token_ids, Bytes("heyyo"));
+  EXPECT_EQ(completion.logprobs.size(), 2u);
+  EXPECT_EQ(completion.stats.committed, 2);
+  EXPECT_EQ(completion.stats.rounds, 1);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

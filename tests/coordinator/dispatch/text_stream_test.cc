@@ -95,5 +95,37 @@ TEST_F(TextStreamTest, TheTokenThatEndsTheTextIsSilent) {
   EXPECT_EQ(stream().finish(), Finish::kStop);
 }
 
+// Wherever an answer is cut, the text behind the cut is what was not shown
+// before it.
+TEST_F(TextStreamTest, ResumedTextGoesOnWhereItWasCut) {
+  request_.stop = {"END", "Xtra"};
+  request_.min_tokens = 4;
+  const std::string said = "ENDx caf\xC3\xA9 EXEN\xE2\x82\xAC end ENEND";
+  for (size_t cut = 0; cut < said.size(); ++cut) {
+    stream_ = nullptr;
+    request_.resume = nullptr;
+    std::string shown = Say(said.substr(0, cut));
+    std::string expected = shown + Say(said.substr(cut));
+    const std::string all = stream().text();
+    EXPECT_EQ(all, expected);
+    EXPECT_EQ(stream().finish(), Finish::kStop);
+
+    stream_ = nullptr;
+    request_.resume = std::make_shared<const std::vector<ResumedChoice>>(
+        1, ResumedChoice{Bytes(said.substr(0, cut))});
+    stream().Resume();
+    EXPECT_EQ(stream().text(), shown) << cut;
+    const TextStream::Piece piece =
+        stream().Append(Bytes(said.substr(cut)), FinishReason::kNone);
+    EXPECT_EQ(piece.first_index, static_cast<int>(cut));
+    EXPECT_EQ(piece.token_ids, Bytes(said.substr(cut)));
+    EXPECT_EQ(shown + piece.text, all) << cut;
+    EXPECT_EQ(stream().text(), all) << cut;
+    EXPECT_EQ(stream().token_ids(), Bytes(said));
+    EXPECT_EQ(stream().finish(), Finish::kStop);
+    EXPECT_EQ(stream().stop_match(), "END");
+  }
+}
+
 }  // namespace
 }  // namespace nacre::coordinator
