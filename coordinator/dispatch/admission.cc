@@ -5,12 +5,16 @@
 
 namespace nacre::coordinator {
 
-void Admission::Push(uint64_t id, std::string request_class) {
-  const uint64_t place = next_place_++;
+void Admission::Push(uint64_t id, std::string request_class, bool ahead) {
+  const uint64_t place = ahead ? next_ahead_++ : next_place_++;
   const auto of_class = classes_.try_emplace(std::move(request_class)).first;
   const auto entry = queue_.emplace(place, Entry{id, of_class}).first;
-  if (of_class->second.empty()) firsts_.emplace(place, entry);
-  of_class->second.insert(place);
+  Places& places = of_class->second;
+  if (places.empty() || place < *places.begin()) {
+    if (!places.empty()) firsts_.erase(*places.begin());
+    firsts_.emplace(place, entry);
+  }
+  places.insert(place);
   places_[id] = place;
 }
 
@@ -57,7 +61,17 @@ void Admission::Erase(Queue::iterator entry) {
 }
 
 bool Admission::IsPassedOften(uint64_t place) const {
-  return started_.size() == kMaxPasses && place < *started_.begin();
+  return place < kFirstPlace ||
+         (started_.size() == kMaxPasses && place < *started_.begin());
+}
+
+int Admission::PositionOf(uint64_t id) const {
+  const auto entry = queue_.find(places_.at(id));
+  // Few resume, and each of the others is near the end when it comes.
+  return static_cast<int>(
+      entry->first < kFirstPlace
+          ? std::distance(queue_.begin(), entry)
+          : waiting() - std::distance(entry, queue_.end()));
 }
 
 std::vector<uint64_t> Admission::queue() const {

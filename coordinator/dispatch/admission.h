@@ -7,6 +7,9 @@
 // requests end, it gets its room. So a large request is never passed forever,
 // and the workers do not stand idle for it either.
 //
+// Requests that go on with an answer come ahead of the others, in their own
+// order, and no other passes them.
+//
 // Requests of one class find room, or keep targets free, alike: only the first
 // of each class is looked at. So what a free place costs grows with the number
 // of classes in the queue, not with its length.
@@ -36,7 +39,8 @@ class Admission {
 
   // `request_class`: of all requests for which has_room and keep_free of a Pop
   // would say and do the same.
-  void Push(uint64_t id, std::string request_class);
+  // `ahead`: of those that come ahead of the others.
+  void Push(uint64_t id, std::string request_class, bool ahead = false);
   // False if it does not wait.
   bool Remove(uint64_t id);
 
@@ -53,12 +57,13 @@ class Admission {
   int waiting() const { return static_cast<int>(queue_.size()); }
   // In order: the first is next.
   std::vector<uint64_t> queue() const;
-  absl::optional<uint64_t> first() const {
-    if (queue_.empty()) return absl::nullopt;
-    return queue_.begin()->second.id;
-  }
+  // How many are before it. Quick for the last that came. Requires: it waits.
+  int PositionOf(uint64_t id) const;
 
  private:
+  // Places of requests that come ahead of the others are below this one.
+  static constexpr uint64_t kFirstPlace = uint64_t{1} << 63;
+
   // The places in the queue of the requests of one class, in order.
   using Places = std::set<uint64_t>;
   struct Entry {
@@ -68,18 +73,20 @@ class Admission {
   using Queue = std::map<uint64_t, Entry>;
 
   void Erase(Queue::iterator entry);
-  // Whether kMaxPasses requests behind this place have started.
+  // Whether nothing behind this place may pass it: it is ahead, or kMaxPasses
+  // requests behind it have started.
   bool IsPassedOften(uint64_t place) const;
 
   const int max_running_;
-  Queue queue_;  // by place, which only rises
+  Queue queue_;  // by place; those of a kind only rise
   absl::flat_hash_map<uint64_t, uint64_t> places_;  // by id
   std::map<std::string, Places> classes_;           // none is empty
   std::map<uint64_t, Queue::iterator> firsts_;      // of each class, by place
   // The kMaxPasses greatest places from which a request has started. Whoever
   // waits at a lesser place waited there already when that happened.
   std::set<uint64_t> started_;
-  uint64_t next_place_ = 0;
+  uint64_t next_ahead_ = 0;
+  uint64_t next_place_ = kFirstPlace;
   int running_ = 0;
 };
 

@@ -6,26 +6,34 @@
 namespace nacre::coordinator {
 
 void RequestQueue::Push(uint64_t session_id, WaitingRequest waiting) {
-  admission_.Push(session_id, Placer::ClassOf(waiting.request()));
+  const RequestSpec& request = waiting.request();
+  admission_.Push(session_id, Placer::ClassOf(request),
+                  /*ahead=*/request.resume != nullptr);
+  arrivals_.emplace(waiting.since_ns, session_id);
   waiting_[session_id] = std::move(waiting);
 }
 
-WaitingRequest RequestQueue::Leave(uint64_t session_id) {
+WaitingRequest RequestQueue::Take(uint64_t session_id) {
   const auto it = waiting_.find(session_id);
   WaitingRequest waiting = std::move(it->second);
   waiting_.erase(it);
-  admission_.Remove(session_id);
+  arrivals_.erase({waiting.since_ns, session_id});
   return waiting;
 }
 
+WaitingRequest RequestQueue::Leave(uint64_t session_id) {
+  admission_.Remove(session_id);
+  return Take(session_id);
+}
+
 int64_t RequestQueue::next_timeout_ns() const {
-  const absl::optional<uint64_t> first = admission_.first();
-  return first.has_value() ? After(waiting_.at(*first).since_ns, timeout_ns_)
-                           : kNever;
+  return arrivals_.empty() ? kNever
+                           : After(arrivals_.begin()->first, timeout_ns_);
 }
 
 absl::optional<uint64_t> RequestQueue::TimedOut(int64_t now_ns) const {
-  return next_timeout_ns() <= now_ns ? admission_.first() : absl::nullopt;
+  if (next_timeout_ns() > now_ns || arrivals_.empty()) return absl::nullopt;
+  return arrivals_.begin()->second;
 }
 
 void RequestQueue::AddTargetsFor(const RequestSpec& request,
@@ -56,10 +64,7 @@ absl::optional<RequestQueue::Start> RequestQueue::Pass::Next() {
   const absl::optional<uint64_t> id =
       queue_.admission_.Pop(has_room, keep_free);
   if (!id.has_value()) return absl::nullopt;
-  const auto it = queue_.waiting_.find(*id);
-  Start start{*id, target_id, std::move(it->second)};
-  queue_.waiting_.erase(it);
-  return start;
+  return Start{*id, target_id, queue_.Take(*id)};
 }
 
 void RequestQueue::Pass::LeastNeed::Note(const RequestSpec& request) {

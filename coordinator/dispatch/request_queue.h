@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +46,7 @@ class RequestQueue {
         timeout_ns_(timeout_ns),
         admission_(max_running) {}
 
-  // In the order of `since_ns`, but for calls that come at the same moment.
+  // Ahead of those that resume nothing, if it resumes an answer.
   void Push(uint64_t session_id, WaitingRequest waiting);
   // Takes it out: it will not run. Requires: it waits.
   WaitingRequest Leave(uint64_t session_id);
@@ -62,9 +63,15 @@ class RequestQueue {
   // In order: the first is next.
   std::vector<uint64_t> ids() const { return admission_.queue(); }
 
-  // When the first has waited long enough; kNever for an empty queue.
+  // Of one that has just come: how many are before it.
+  int PositionOf(uint64_t session_id) const {
+    return admission_.PositionOf(session_id);
+  }
+
+  // When the one that came first has waited long enough; kNever for an empty
+  // queue.
   int64_t next_timeout_ns() const;
-  // The first, if that is by now.
+  // That one, if that is by now.
   absl::optional<uint64_t> TimedOut(int64_t now_ns) const;
 
   struct Start {
@@ -102,6 +109,8 @@ class RequestQueue {
   };
 
  private:
+  // Takes it out of what is kept of it here.
+  WaitingRequest Take(uint64_t session_id);
   // Targets that could take the request, if they had nothing else.
   void AddTargetsFor(const RequestSpec& request, WorkerIds* targets) const;
 
@@ -110,6 +119,7 @@ class RequestQueue {
   const int64_t timeout_ns_;
   Admission admission_;
   absl::flat_hash_map<uint64_t, WaitingRequest> waiting_;
+  std::set<std::pair<int64_t, uint64_t>> arrivals_;  // of all that wait
 };
 
 }  // namespace nacre::coordinator

@@ -241,5 +241,36 @@ TEST(AdmissionTest, TheOrderIsThatOfAWalkOfTheWholeQueue) {
   EXPECT_GT(kept_any, 5'000);
 }
 
+TEST(AdmissionTest, ThoseAheadStartBeforeTheOthers) {
+  Admission admission(8);
+  admission.Push(1, "a");
+  admission.Push(2, "b");
+  admission.Push(3, "a", /*ahead=*/true);
+  admission.Push(4, "c", /*ahead=*/true);
+  admission.Push(5, "a");
+  EXPECT_THAT(admission.queue(), ElementsAre(3, 4, 1, 2, 5));
+  EXPECT_EQ(admission.PositionOf(3), 0);
+  EXPECT_EQ(admission.PositionOf(4), 1);
+  EXPECT_EQ(admission.PositionOf(1), 2);
+  EXPECT_EQ(admission.PositionOf(5), 4);
+  EXPECT_EQ(Pop(admission, kAlways), 3u);
+  EXPECT_EQ(Pop(admission, kAlways), 4u);
+  admission.Push(6, "a", /*ahead=*/true);
+  EXPECT_EQ(Pop(admission, kAlways), 6u);
+  EXPECT_EQ(Pop(admission, kAlways), 1u);
+  EXPECT_EQ(Pop(admission, kAlways), 2u);
+  EXPECT_EQ(Pop(admission, kAlways), 5u);
+}
+
+TEST(AdmissionTest, NoOtherPassesOneThatIsAhead) {
+  Admission admission(8);
+  Push(admission, 7);
+  admission.Push(1, "large", /*ahead=*/true);
+  // There is room for 7 only, which 1 could use some day.
+  EXPECT_EQ(Pop(admission, /*least_small=*/5), absl::nullopt);
+  EXPECT_TRUE(admission.Remove(1));
+  EXPECT_EQ(Pop(admission, /*least_small=*/5), 7u);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

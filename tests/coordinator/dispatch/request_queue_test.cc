@@ -30,11 +30,14 @@ class RequestQueueTest : public ::testing::Test {
   }
   // A request that needs so many tokens of KV.
   void Push(uint64_t id, int tokens, int64_t since_ns = 0,
-            const std::string& numerics = "") {
+            const std::string& numerics = "", bool resumes = false) {
     auto request = std::make_shared<RequestSpec>();
     request->prompt_ids = {1, 2};
     request->max_tokens = tokens - 2;
     request->numerics_id = numerics;
+    if (resumes) {
+      request->resume = std::make_shared<const std::vector<ResumedChoice>>(1);
+    }
     WaitingRequest waiting;
     waiting.cell = std::make_shared<SessionCell>();
     waiting.cell->request = std::move(request);
@@ -155,6 +158,22 @@ TEST_F(RequestQueueTest, TheFirstTimesOutFirst) {
   queue_.Leave(7);
   EXPECT_EQ(queue_.TimedOut(1100), absl::nullopt);
   EXPECT_EQ(queue_.next_timeout_ns(), 1200);
+}
+
+TEST_F(RequestQueueTest, AResumedOneIsFirstButWaitsNoLongerThanOthers) {
+  AddTarget(32);
+  Push(7, 32, /*since_ns=*/10);
+  Push(8, 32, /*since_ns=*/20);
+  Push(9, 32, /*since_ns=*/30, "n", /*resumes=*/true);
+  EXPECT_THAT(queue_.ids(), ElementsAre(9, 7, 8));
+  EXPECT_EQ(queue_.next_timeout_ns(), 10 + kTimeoutNs);
+  EXPECT_EQ(queue_.TimedOut(10 + kTimeoutNs), 7u);
+  queue_.Leave(7);
+  EXPECT_THAT(StartAll(), ElementsAre(9));
+  EXPECT_EQ(queue_.next_timeout_ns(), 20 + kTimeoutNs);
+  queue_.Leave(8);
+  EXPECT_EQ(queue_.next_timeout_ns(), kNever);
+  EXPECT_EQ(queue_.TimedOut(kNever - 1), absl::nullopt);
 }
 
 }  // namespace
