@@ -1,0 +1,227 @@
+"""One Generate call without its transport: requests, answers, errors.
+
+The same for the blocking client and the asynchronous one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import grpc
+
+from . import _messages
+from ._request import resume_request
+from ._retry import Attempts
+from .answers import (
+    Choice,
+    Chunk,
+    Completion,
+    Partial,
+    PartialChoice,
+    Speculation,
+    Timing,
+    TokenLogprob,
+    Usage,
+)
+from .errors import ProtocolError, status_error
+
+_SEEDS = 2**64
+
+
+class _Answer:
+    """What has come of one choice."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.texts: List[str] = []
+        self.token_ids: List[int] = []
+        self.logprobs: List[TokenLogprob] = []
+        self.numerics_id = ""
+        self.complete: Optional[Any] = None
+
+
+class Generation:
+    """State of a call from its first attempt to its end. One user at a time."""
+
+    def __init__(self, request: Any, attempts: Attempts) -> None:
+        self.request = request  # of the next attempt
+        self.attempts = attempts
+        self._original = request
+        self._start: Optional[Any] = None  # what a resume needs, once it came
+        self._choices = request.n if request.HasField("n") else 1
+        self._answers: Dict[int, _Answer] = {}
+        self._request_id = request.request_id
+
+    def take(self, response: Any) -> Optional[Chunk]:
+        """The chunk of a response, None for the end of a choice."""
+        if not self._answers:
+            self._request_id = response.request_id
+        if self._start is None and response.HasField("start"):
+            self._start = response.start
+        index = response.index
+        if index >= self._choices:
+            raise self._wrong(f"choice {index} of {self._choices}")
+        if index not in self._answers:
+            seed = (self._original.sampling.seed + index) % _SEEDS
+            self._answers[index] = _Answer(seed)
+        answer = self._answers[index]
+        if answer.complete is not None:
+            raise self._wrong(f"more of choice {index} after its end")
+        kind = response.WhichOneof("event")
+        if kind == "complete":
+            self._finish(answer, response.complete)
+            return None
+        if kind != "chunk":
+            raise self._wrong("a response without a chunk or an end")
+        return self._extend(answer, index, response.chunk)
+
+    def fail(self, code: grpc.StatusCode, message: Optional[str]) -> Optional[float]:
+        """Seconds until the next attempt; raises where there is none. None: all
+        had come already, end() has it."""
+        if len(self._answers) == self._choices and all(
+            answer.complete is not None for answer in self._answers.values()
+        ):
+            return None
+        error = status_error(code, message or "", self.attempts.made, self.partial())
+        if not self._answers:
+            return self.attempts.delay_after(error)
+        # Tokens must not come twice: the caller has them already.
+        if self._start is None:
+            raise error
+        came = [self._answers.get(i, _Answer(0)) for i in range(self._choices)]
+        resumed = resume_request(
+            self._original,
+            self._start,
+            [(answer.token_ids, answer.complete is not None) for answer in came],
+        )
+        if resumed is None:
+            raise error
+        delay = self.attempts.delay_after(error, resumes=True)
+        self.request = resumed
+        return delay
+
+    def end(self) -> Completion:
+        """The whole, after the last response of a call that ended OK."""
+        choices = []
+        for index in range(self._choices):
+            answer = self._answers.get(index)
+            if answer is None or answer.complete is None:
+                raise self._wrong(f"the call ended before choice {index} did")
+            choices.append(_choice(index, answer))
+        return Completion(self._request_id, tuple(choices))
+
+    def partial(self) -> Partial:
+        choices = tuple(
+            PartialChoice(
+                index=index,
+                text="".join(answer.texts),
+                token_ids=tuple(answer.token_ids),
+                logprobs=tuple(answer.logprobs),
+                seed=answer.seed,
+                numerics_id=answer.numerics_id,
+                finished=answer.complete is not None,
+            )
+            for index, answer in sorted(self._answers.items())
+        )
+        return Partial(self._request_id, choices)
+
+    def _extend(self, answer: _Answer, index: int, proto: Any) -> Chunk:
+        if proto.first_index != len(answer.token_ids):
+            raise self._wrong(
+                f"token {proto.first_index} of choice {index} after "
+                f"{len(answer.token_ids)}"
+            )
+        chunk = Chunk(
+            index=index,
+            first_index=proto.first_index,
+            token_ids=tuple(proto.token_ids),
+            text=proto.text,
+            logprobs=_logprobs(proto.logprobs),
+        )
+        if chunk.token_ids:
+            self.attempts.progress()
+        answer.texts.append(chunk.text)
+        answer.token_ids.extend(chunk.token_ids)
+        answer.logprobs.extend(chunk.logprobs)
+        answer.numerics_id = answer.numerics_id or proto.numerics_id
+        return chunk
+
+    def _finish(self, answer: _Answer, proto: Any) -> None:
+        told = proto.usage.completion_tokens
+        if told != len(answer.token_ids):
+            raise self._wrong(f"{len(answer.token_ids)} tokens came of {told}")
+        answer.complete = proto
+
+    def _wrong(self, message: str) -> ProtocolError:
+        return ProtocolError(message, self.partial())
+
+
+def _choice(index: int, answer: _Answer) -> Choice:
+    proto: Any = answer.complete
+    return Choice(
+        index=index,
+        text="".join(answer.texts),
+        token_ids=tuple(answer.token_ids),
+        logprobs=tuple(answer.logprobs),
+        finish_reason=_messages.enum_name(
+            "FinishReason", "FINISH_REASON_", proto.finish_reason
+        ),
+        stop_match=proto.stop_match,
+        seed=proto.seed,
+        numerics_id=proto.numerics_id,
+        usage=Usage(
+            proto.usage.prompt_tokens,
+            proto.usage.completion_tokens,
+            proto.usage.cached_tokens,
+        ),
+        timing=_timing(proto.timing),
+        speculation=_speculation(proto.speculation),
+    )
+
+
+def _logprobs(protos: Any) -> Tuple[TokenLogprob, ...]:
+    return tuple(
+        TokenLogprob(
+            proto.token_id, proto.logprob, tuple(zip(proto.top_ids, proto.top_logprobs))
+        )
+        for proto in protos
+    )
+
+
+def _seconds(duration: Any) -> float:
+    return float(duration.seconds + duration.nanos / 1e9)
+
+
+def _timing(proto: Any) -> Timing:
+    return Timing(
+        total=_seconds(proto.total),
+        time_to_first_token=_seconds(proto.time_to_first_token),
+        queue=_seconds(proto.queue),
+        draft_busy=_seconds(proto.draft_busy),
+        draft_wait=_seconds(proto.draft_wait),
+        target_busy=_seconds(proto.target_busy),
+        target_wait=_seconds(proto.target_wait),
+    )
+
+
+def _speculation(proto: Any) -> Speculation:
+    return Speculation(
+        method=_messages.enum_name("Method", "METHOD_", proto.method),
+        verification=_messages.enum_name(
+            "Verification", "VERIFICATION_", proto.verification
+        ),
+        window=proto.window,
+        policy=proto.policy,
+        rounds=proto.rounds,
+        drafted=proto.drafted,
+        verified=proto.verified,
+        accepted=proto.accepted,
+        committed=proto.committed,
+        degraded_rounds=proto.degraded_rounds,
+        alpha=proto.alpha,
+        cost_ratio=proto.cost_ratio,
+        acceptance_histogram=tuple(proto.acceptance_histogram),
+        ranks=tuple(proto.ranks),
+        per_round_drafted=tuple(proto.per_round_drafted),
+        per_round_accepted=tuple(proto.per_round_accepted),
+    )

@@ -1,0 +1,146 @@
+"""Arguments of generate() and stream() to a GenerateRequest."""
+
+from __future__ import annotations
+
+import secrets
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
+
+from . import _messages
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
+
+    class Options(TypedDict, total=False):
+        """What may be said of a request; None and left out are the same.
+
+        Ranges and defaults: proto/inference.proto, proto/types.proto.
+        """
+
+        max_tokens: Optional[int]
+        min_tokens: Optional[int]
+        temperature: Optional[float]
+        top_k: Optional[int]
+        top_p: Optional[float]
+        min_p: Optional[float]
+        repetition_penalty: Optional[float]
+        frequency_penalty: Optional[float]
+        presence_penalty: Optional[float]
+        logit_bias: Optional[Mapping[int, float]]
+        seed: Optional[int]  # drawn by the client where left out
+        stop: Union[str, Sequence[str], None]
+        stop_token_ids: Optional[Sequence[int]]
+        ignore_eos: Optional[bool]
+        include_stop_str_in_output: Optional[bool]
+        skip_special_tokens: Optional[bool]
+        logprobs: Optional[int]
+        n: Optional[int]
+        model: Optional[str]
+        request_id: Optional[str]
+        numerics_id: Optional[str]
+        method: Optional[str]  # "ar", "sd", "pearl", "async"
+        window: Optional[int]
+        policy: Optional[str]
+        verification: Optional[str]  # "exact", "ratio"
+        spec_stats: Optional[bool]  # True: a value for each round
+
+
+Prompt = Union[str, Sequence[int]]
+
+# Option to the message of the request that has the field; "": itself.
+_FIELDS = {
+    **dict.fromkeys(("model", "request_id", "numerics_id", "n"), ""),
+    **dict.fromkeys(
+        ("temperature", "top_k", "top_p", "min_p", "repetition_penalty",
+         "frequency_penalty", "presence_penalty", "logit_bias", "seed"),
+        "sampling"),
+    **dict.fromkeys(
+        ("max_tokens", "min_tokens", "stop", "stop_token_ids", "ignore_eos",
+         "include_stop_str_in_output"),
+        "stop"),
+    **dict.fromkeys(("skip_special_tokens", "logprobs", "spec_stats"), "output"),
+    **dict.fromkeys(("method", "window", "policy", "verification"), "speculation"),
+}
+
+
+def build_request(prompt: Prompt, options: Dict[str, Any]) -> Any:
+    """A streamed request with a seed. TypeError, ValueError: a bad argument."""
+    unknown = sorted(set(options) - set(_FIELDS))
+    if unknown:
+        raise TypeError(f"unknown option {', '.join(unknown)}")
+    request = _messages.GenerateRequest()
+    _set_prompt(request, prompt)
+    for name, value in options.items():
+        if value is None:
+            continue
+        part = _FIELDS[name]
+        _set(getattr(request, part) if part else request, name, value)
+    request.output.stream = True
+    request.output.omit_streamed = True
+    # The client's own: a repeated call gives the same tokens.
+    if not request.sampling.HasField("seed"):
+        request.sampling.seed = secrets.randbits(64)
+    return request
+
+
+def resume_request(
+    request: Any, start: Any, choices: Sequence[Tuple[Sequence[int], bool]]
+) -> Optional[Any]:
+    """The request that goes on with an answer (docs/operations.md, "Resuming an
+    answer"); None where the service cannot. `choices`: the token ids that came
+    of each, and whether its end did."""
+    speculation = request.speculation
+    ratio = _messages.enum_number("Verification", "VERIFICATION_", "ratio")
+    if speculation.verification == ratio and request.sampling.temperature != 0:
+        return None
+    if speculation.policy.partition(":")[0] == "oracle":
+        return None
+    resumed = _messages.GenerateRequest()
+    resumed.CopyFrom(request)
+    resumed.request_id = ""  # the old call may still run
+    resumed.token_ids.ids[:] = start.prompt_token_ids
+    resumed.sampling.seed = start.seed
+    resumed.resume.model_fingerprint = start.model_fingerprint
+    resumed.resume.numerics_id = start.numerics_id
+    for token_ids, done in choices:
+        resumed.resume.choices.add(token_ids=() if done else token_ids, done=done)
+    return resumed
+
+
+def _set_prompt(request: Any, prompt: Prompt) -> None:
+    if isinstance(prompt, str):
+        request.text = prompt
+    elif isinstance(prompt, (bytes, bytearray)):
+        raise TypeError("the prompt is bytes, not a text or token ids")
+    else:
+        request.token_ids.SetInParent()
+        request.token_ids.ids.extend(prompt)
+
+
+def _set(message: Any, name: str, value: Any) -> None:
+    if name == "logit_bias":
+        for token, bias in value.items():
+            message.logit_bias[token] = bias
+    elif name == "stop":
+        message.stop.extend([value] if isinstance(value, str) else value)
+    elif name == "stop_token_ids":
+        message.stop_token_ids.extend(value)
+    elif name == "spec_stats":
+        level = "detailed" if value else "summary"
+        message.spec_stats = _messages.enum_number(
+            "SpecStatsLevel", "SPEC_STATS_LEVEL_", level)
+    elif name == "method":
+        message.method = _messages.enum_number("Method", "METHOD_", value)
+    elif name == "verification":
+        message.verification = _messages.enum_number(
+            "Verification", "VERIFICATION_", value)
+    else:
+        setattr(message, name, value)

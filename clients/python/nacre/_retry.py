@@ -1,0 +1,81 @@
+"""When a call is made again."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from typing import Optional
+
+from .errors import StatusError, may_retry
+
+
+@dataclasses.dataclass(frozen=True)
+class Retry:
+    """How calls are made again.
+
+    `attempts`: calls until the first answer; 1: it is never made again.
+    `resumes`: calls that go on with an answer that was cut off, in a row without
+    a new token; 0: none. The wait before the k-th of either is
+    initial * 2^(k - 1) seconds, at most maximum, times a random number of 0.5
+    to 1.
+    """
+
+    attempts: int = 6
+    resumes: int = 3
+    initial: float = 0.2
+    maximum: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"attempts is {self.attempts}, at least 1")
+        if self.resumes < 0:
+            raise ValueError(f"resumes is {self.resumes}, at least 0")
+        if self.initial < 0 or self.maximum < 0:
+            raise ValueError("a wait is negative")
+
+    def delay(self, attempt: int) -> float:
+        # 2^62 and more would be too large a float for no good.
+        longest = min(self.maximum, self.initial * 2.0 ** min(attempt - 1, 62))
+        return longest * random.uniform(0.5, 1.0)
+
+
+class Attempts:
+    """The attempts of one call, and the time that they have in all."""
+
+    def __init__(self, retry: Retry, timeout: Optional[float]) -> None:
+        if timeout is not None and timeout <= 0:
+            raise ValueError(f"timeout is {timeout}, more than 0 or None")
+        self._retry = retry
+        self._end = None if timeout is None else time.monotonic() + timeout
+        self._failed = 0  # in a row without a new token
+        self.made = 0
+
+    def begin(self) -> Optional[float]:
+        """Counts an attempt. Returns the seconds left, None: no limit."""
+        self.made += 1
+        return self._left()
+
+    def progress(self) -> None:
+        """A token came."""
+        self._failed = 0
+
+    def delay_after(self, error: StatusError, resumes: bool = False) -> float:
+        """Seconds until the next attempt; raises `error` if there is none.
+
+        `resumes`: that goes on with an answer.
+        """
+        self._failed += 1
+        limit = self._retry.resumes if resumes else self._retry.attempts - 1
+        if not may_retry(error) or self._failed > limit:
+            raise error
+        delay = self._retry.delay(self._failed)
+        left = self._left()
+        if left is not None and delay >= left:
+            raise error
+        return delay
+
+    def _left(self) -> Optional[float]:
+        if self._end is None:
+            return None
+        return max(self._end - time.monotonic(), 0.0)

@@ -1,0 +1,267 @@
+"""The asynchronous client, for one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    List,
+    Optional,
+    Sequence,
+    Type,
+    Union,
+)
+
+import grpc
+import grpc.aio
+
+from . import _messages
+from ._connection import Connections, Tls, Token, model_info, tokenize_request
+from ._generation import Generation
+from ._request import Prompt, build_request
+from ._retry import Attempts, Retry
+from .answers import Chunk, Completion, ModelInfo, Partial
+from .errors import Closed, status_error
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._request import Options
+
+_CLIENT_CLOSED = "the client is closed"
+
+
+class AsyncStream(AsyncIterator[Chunk]):
+    """The chunks of a request. aclose(), the end of an `async with`, the
+    cancellation of the task that reads and the last reference to it cancel
+    what still runs."""
+
+    def __init__(
+        self, connections: Connections, generation: Generation
+    ) -> None:
+        self._connections = connections
+        self._generation = generation
+        self._call: Any = None
+        self._loop: Optional[asyncio.AbstractEventLoop] = None  # of _call
+        self._closed = asyncio.Event()
+        self._completion: Optional[Completion] = None
+
+    async def __anext__(self) -> Chunk:
+        while not self._closed.is_set():
+            try:
+                chunk = await self._receive()
+            except BaseException:
+                self._cancel()
+                raise
+            if chunk is not None:
+                return chunk
+        raise StopAsyncIteration
+
+    @property
+    def completion(self) -> Completion:
+        """The whole, once the iteration has ended by itself."""
+        if self._completion is None:
+            raise Closed("the answer is not complete")
+        return self._completion
+
+    @property
+    def partial(self) -> Partial:
+        """What has come so far."""
+        return self._generation.partial()
+
+    async def aclose(self) -> None:
+        """Cancels the call; the iteration ends."""
+        self._cancel()
+
+    async def __aenter__(self) -> AsyncStream:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self._cancel()
+
+    def __del__(self) -> None:
+        call, loop = getattr(self, "_call", None), getattr(self, "_loop", None)
+        if call is None or loop is None:
+            return
+        try:
+            # The garbage collector may run in any thread.
+            loop.call_soon_threadsafe(call.cancel)
+        except RuntimeError:
+            pass  # the loop is closed, and with it the call
+
+    def _cancel(self) -> None:
+        self._closed.set()
+        call, self._call = self._call, None
+        if call is not None:
+            call.cancel()
+
+    def _cancel_call(self) -> None:
+        """What reads hears of it."""
+        if self._call is not None:
+            self._call.cancel()
+
+    async def _receive(self) -> Optional[Chunk]:
+        """The next chunk; None: ask again, unless it is closed now."""
+        if self._call is None:
+            self._loop = asyncio.get_running_loop()
+            self._call = self._connections.next().generate(
+                self._generation.request,
+                timeout=self._generation.attempts.begin(),
+                metadata=self._connections.metadata(),
+            )
+        try:
+            response = await self._call.read()
+        except asyncio.CancelledError:
+            # Of this task, or of the call: by another task's aclose() of the
+            # stream or of the client.
+            if _is_cancelled_task():
+                raise
+            if self._closed.is_set():
+                return None
+            if not self._connections.closed:
+                raise
+            self._call = None
+            if self._generation.fail(grpc.StatusCode.CANCELLED, _CLIENT_CLOSED) is None:
+                self._completion = self._generation.end()
+                self._cancel()
+            return None
+        except grpc.RpcError as error:
+            if self._closed.is_set():
+                return None
+            self._call = None
+            delay = self._generation.fail(error.code(), error.details())
+            if delay is None:
+                self._completion = self._generation.end()
+                self._cancel()
+            else:
+                await self._pause(delay)
+            return None
+        if response is grpc.aio.EOF:
+            self._completion = self._generation.end()
+            self._cancel()
+            return None
+        return self._generation.take(response)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._closed.wait(), seconds)
+        except asyncio.TimeoutError:
+            pass
+
+
+def _is_cancelled_task() -> bool:
+    """Whether somebody asked the current task to stop (Python 3.11 says so)."""
+    task: Any = asyncio.current_task()
+    cancelling = getattr(task, "cancelling", None)
+    return cancelling is not None and cancelling() > 0
+
+
+class AsyncClient:
+    """As Client. Make and use it in one event loop."""
+
+    def __init__(
+        self,
+        address: Union[str, Sequence[str]] = "127.0.0.1:50050",
+        *,
+        tls: Union[bool, Tls] = False,
+        token: Token = None,
+        retry: Optional[Retry] = None,
+    ) -> None:
+        self._connections = Connections(grpc.aio, address, tls, token, retry)
+        self._streams: weakref.WeakSet[AsyncStream] = weakref.WeakSet()
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        timeout: Optional[float] = None,
+        **options: Unpack[Options],
+    ) -> AsyncStream:
+        """The continuation of a text or of token ids, as it is verified."""
+        request = build_request(prompt, dict(options))
+        attempts = Attempts(self._connections.retry, timeout)
+        stream = AsyncStream(self._connections, Generation(request, attempts))
+        self._streams.add(stream)
+        return stream
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        *,
+        timeout: Optional[float] = None,
+        **options: Unpack[Options],
+    ) -> Completion:
+        """The same as a whole."""
+        async with self.stream(prompt, timeout=timeout, **options) as stream:
+            async for _ in stream:
+                pass
+            return stream.completion
+
+    async def tokenize(
+        self,
+        text: str,
+        *,
+        special_tokens: bool = True,
+        timeout: Optional[float] = None,
+    ) -> List[int]:
+        """Token ids as generate() would see them."""
+        request = tokenize_request(text, special_tokens)
+        answer = await self._unary("tokenize", request, timeout)
+        return list(answer.token_ids)
+
+    async def model(self, *, timeout: Optional[float] = None) -> ModelInfo:
+        """What is served."""
+        request = _messages.GetModelRequest()
+        return model_info(await self._unary("get_model", request, timeout))
+
+    async def aclose(self) -> None:
+        """Ends all connections; running streams end with Cancelled."""
+        self._connections.closed = True
+        # Closing a channel of grpcio 1.51 leaves some that wait for a response.
+        for stream in list(self._streams):
+            stream._cancel_call()
+        for stubs in self._connections.stubs:
+            await stubs.channel.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        await self.aclose()
+
+    async def _unary(
+        self, method: str, request: Any, timeout: Optional[float]
+    ) -> Any:
+        attempts = Attempts(self._connections.retry, timeout)
+        while True:
+            call = getattr(self._connections.next(), method)
+            left = attempts.begin()
+            try:
+                return await call(
+                    request, timeout=left, metadata=self._connections.metadata()
+                )
+            except asyncio.CancelledError:
+                if _is_cancelled_task() or not self._connections.closed:
+                    raise
+                raise Closed(_CLIENT_CLOSED) from None
+            except grpc.RpcError as error:
+                delay = attempts.delay_after(
+                    status_error(
+                        error.code(), error.details() or "", attempts.made, Partial()
+                    )
+                )
+            await asyncio.sleep(delay)

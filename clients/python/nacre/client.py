@@ -1,0 +1,216 @@
+"""The blocking client. Threads may share it; a Stream has one reader."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Sequence, Type, Union
+
+import grpc
+
+from . import _messages
+from ._connection import Connections, Tls, Token, model_info, tokenize_request
+from ._generation import Generation
+from ._request import Prompt, build_request
+from ._retry import Attempts, Retry
+from .answers import Chunk, Completion, ModelInfo, Partial
+from .errors import Closed, status_error
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._request import Options
+
+
+class Stream(Iterator[Chunk]):
+    """The chunks of a request. close(), the end of a `with` and the last
+    reference to it cancel what still runs; any thread may close."""
+
+    def __init__(
+        self, connections: Connections, generation: Generation
+    ) -> None:
+        self._connections = connections
+        self._generation = generation
+        self._lock = threading.Lock()  # for _call against close()
+        self._call: Any = None
+        self._closed = threading.Event()
+        self._completion: Optional[Completion] = None
+
+    def __next__(self) -> Chunk:
+        while not self._closed.is_set():
+            try:
+                chunk = self._receive()
+            except BaseException:
+                self.close()
+                raise
+            if chunk is not None:
+                return chunk
+        raise StopIteration
+
+    @property
+    def completion(self) -> Completion:
+        """The whole, once the iteration has ended by itself."""
+        if self._completion is None:
+            raise Closed("the answer is not complete")
+        return self._completion
+
+    @property
+    def partial(self) -> Partial:
+        """What has come so far."""
+        return self._generation.partial()
+
+    def close(self) -> None:
+        """Cancels the call; the iteration ends."""
+        self._closed.set()
+        with self._lock:
+            call, self._call = self._call, None
+        if call is not None:
+            call.cancel()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_closed"):
+            self.close()
+
+    def _receive(self) -> Optional[Chunk]:
+        """The next chunk; None: ask again, unless it is closed now."""
+        call = self._current_call()
+        if call is None:
+            return None
+        try:
+            response = next(call)
+        except StopIteration:
+            self._completion = self._generation.end()
+            self.close()
+            return None
+        except grpc.RpcError as error:
+            if self._closed.is_set():
+                return None
+            with self._lock:
+                self._call = None
+            # Without the cause: the status is all that it says.
+            delay = self._generation.fail(error.code(), error.details())
+            if delay is None:
+                self._completion = self._generation.end()
+                self.close()
+            else:
+                self._closed.wait(delay)
+            return None
+        return self._generation.take(response)
+
+    def _current_call(self) -> Any:
+        with self._lock:
+            if self._call is None and not self._closed.is_set():
+                stubs = self._connections.next()
+                self._call = stubs.generate(
+                    self._generation.request,
+                    timeout=self._generation.attempts.begin(),
+                    metadata=self._connections.metadata(),
+                )
+            return self._call
+
+
+class Client:
+    """Calls one coordinator, or several in turn.
+
+    `address`: HOST:PORT or a list of them. `tls`: True, or Tls with files;
+    False is plaintext. `token`: for services with --auth-tokens-file, or a
+    function that returns it, asked before each attempt. `retry`: of calls that
+    failed before their first answer, and of answers that were cut off.
+    """
+
+    def __init__(
+        self,
+        address: Union[str, Sequence[str]] = "127.0.0.1:50050",
+        *,
+        tls: Union[bool, Tls] = False,
+        token: Token = None,
+        retry: Optional[Retry] = None,
+    ) -> None:
+        self._connections = Connections(grpc, address, tls, token, retry)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        timeout: Optional[float] = None,
+        **options: Unpack[Options],
+    ) -> Stream:
+        """The continuation of a text or of token ids, as it is verified."""
+        request = build_request(prompt, dict(options))
+        attempts = Attempts(self._connections.retry, timeout)
+        return Stream(self._connections, Generation(request, attempts))
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        timeout: Optional[float] = None,
+        **options: Unpack[Options],
+    ) -> Completion:
+        """The same as a whole."""
+        with self.stream(prompt, timeout=timeout, **options) as stream:
+            for _ in stream:
+                pass
+            return stream.completion
+
+    def tokenize(
+        self,
+        text: str,
+        *,
+        special_tokens: bool = True,
+        timeout: Optional[float] = None,
+    ) -> List[int]:
+        """Token ids as generate() would see them."""
+        request = tokenize_request(text, special_tokens)
+        return list(self._unary("tokenize", request, timeout).token_ids)
+
+    def model(self, *, timeout: Optional[float] = None) -> ModelInfo:
+        """What is served."""
+        request = _messages.GetModelRequest()
+        return model_info(self._unary("get_model", request, timeout))
+
+    def close(self) -> None:
+        """Ends all connections; running streams end with Cancelled."""
+        self._connections.closed = True
+        for stubs in self._connections.stubs:
+            stubs.channel.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def _unary(self, method: str, request: Any, timeout: Optional[float]) -> Any:
+        attempts = Attempts(self._connections.retry, timeout)
+        while True:
+            call = getattr(self._connections.next(), method)
+            left = attempts.begin()
+            try:
+                return call(
+                    request, timeout=left, metadata=self._connections.metadata()
+                )
+            except grpc.RpcError as error:
+                delay = attempts.delay_after(
+                    status_error(
+                        error.code(), error.details() or "", attempts.made, Partial()
+                    )
+                )
+            time.sleep(delay)

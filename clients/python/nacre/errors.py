@@ -1,0 +1,145 @@
+"""What goes wrong: one class for each status of the service.
+
+Every StatusError has `partial`: what had come of the answer before it. Those
+tokens are good and stay so.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Type
+
+import grpc
+
+from .answers import Partial
+
+
+class NacreError(Exception):
+    """Base of all errors of this package but ValueError and TypeError."""
+
+
+class ProtocolError(NacreError):
+    """The server said what no server of this version says."""
+
+    def __init__(self, message: str, partial: Partial) -> None:
+        super().__init__(message)
+        self.partial = partial
+
+
+class Closed(NacreError):
+    """The client or the stream was closed by the caller."""
+
+
+class StatusError(NacreError):
+    """The call ended with a status that is not OK."""
+
+    code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
+
+    def __init__(
+        self, code: grpc.StatusCode, message: str, attempts: int, partial: Partial
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.attempts = attempts  # calls made, this one included
+        self.partial = partial
+
+    def __str__(self) -> str:
+        text = f"{self.code.name}: {self.message}"
+        if self.attempts > 1:
+            text += f" (attempt {self.attempts})"
+        if self.partial.tokens:
+            text += f" (after {self.partial.tokens} tokens)"
+        return text
+
+
+class InvalidArgument(StatusError):
+    """A field is out of range; the message names it, the value and the limit."""
+
+
+class ContextLengthExceeded(InvalidArgument):
+    """Prompt and max_tokens exceed the context."""
+
+
+class NotFound(StatusError):
+    """Another model's name."""
+
+
+class AlreadyExists(StatusError):
+    """A request with this request_id runs or waits."""
+
+
+class ResourceExhausted(StatusError):
+    """No room. `may_retry` is False where waiting does not help."""
+
+    @property
+    def may_retry(self) -> bool:
+        return not any(mark in self.message for mark in _NEVER_FITS)
+
+
+class FailedPrecondition(StatusError):
+    """No target of this numerics_id; no calibration for this policy."""
+
+
+class Unavailable(StatusError):
+    """No server or no target is there, or it was lost."""
+
+
+class DeadlineExceeded(StatusError):
+    """The caller's timeout, or the server's --max-request-duration."""
+
+
+class Cancelled(StatusError):
+    """The server cut off a client that took nothing for --client-timeout."""
+
+
+class Unauthenticated(StatusError):
+    """Tokens are in use, and none was shown or an unknown one."""
+
+
+class PermissionDenied(StatusError):
+    """The token is not for this port."""
+
+
+class Unimplemented(StatusError):
+    """Another service's port."""
+
+
+class Internal(StatusError):
+    """The target's device failed, and there is no other target."""
+
+
+# More than any target has; a message over the server's or our own limit.
+_NEVER_FITS = ("need KV for", "larger than max")
+_CONTEXT_MARK = "CONTEXT_LENGTH_EXCEEDED: "
+
+_CLASSES: Dict[grpc.StatusCode, Type[StatusError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
+    grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.ALREADY_EXISTS: AlreadyExists,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
+    grpc.StatusCode.FAILED_PRECONDITION: FailedPrecondition,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+    grpc.StatusCode.CANCELLED: Cancelled,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
+    grpc.StatusCode.UNIMPLEMENTED: Unimplemented,
+    grpc.StatusCode.INTERNAL: Internal,
+}
+
+
+def status_error(
+    code: grpc.StatusCode, message: str, attempts: int, partial: Partial
+) -> StatusError:
+    """The error of a status."""
+    kind = _CLASSES.get(code, StatusError)
+    if kind is InvalidArgument and message.startswith(_CONTEXT_MARK):
+        kind, message = ContextLengthExceeded, message[len(_CONTEXT_MARK) :]
+    return kind(code, message, attempts, partial)
+
+
+def may_retry(error: StatusError) -> bool:
+    """Whether the same call may succeed later, by docs/operations.md."""
+    if isinstance(error, ResourceExhausted):
+        return error.may_retry
+    return isinstance(error, Unavailable)
