@@ -8,3 +8,7 @@ command -v promtool >/dev/null || {
   echo "there is no promtool: the alerts were not tested"
   exit 1
 }
+/usr/bin/python3 -c 'import grpc' || {
+  echo "/usr/bin/python3 has no grpc: the Python client was not tested"
+  exit 1
+}

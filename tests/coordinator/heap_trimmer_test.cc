@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-// Of the whole process: nothing else may run in it, so this file is a program of
-// its own.
+// Of the whole process: nothing else may run in it, so this file is a program
+// of its own.
 int64_t Resident() { return integration::ResidentBytes(getpid()); }
 
 TEST(HeapTrimmerTest, ThreadCachesAreOffUnlessTheUserSaysHowManyPieces) {
