@@ -68,10 +68,9 @@ bool Admission::IsPassedOften(uint64_t place) const {
 int Admission::PositionOf(uint64_t id) const {
   const auto entry = queue_.find(places_.at(id));
   // Few resume, and each of the others is near the end when it comes.
-  return static_cast<int>(
-      entry->first < kFirstPlace
-          ? std::distance(queue_.begin(), entry)
-          : waiting() - std::distance(entry, queue_.end()));
+  return static_cast<int>(entry->first < kFirstPlace
+                              ? std::distance(queue_.begin(), entry)
+                              : waiting() - std::distance(entry, queue_.end()));
 }
 
 std::vector<uint64_t> Admission::queue() const {

@@ -53,10 +53,10 @@ absl::StatusOr<uint64_t> RequestDesk::Admit(WaitingRequest waiting,
     return absl::ResourceExhaustedError(absl::StrCat(
         "the queue is full: ", state_.options.max_queue, " requests wait"));
   }
-  state_.outbox.Later(answer, [answer = answer.get(),
-                               position = queue.PositionOf(session_id)] {
-    answer->OnQueued(position);
-  });
+  state_.outbox.Later(
+      answer, [answer = answer.get(), position = queue.PositionOf(session_id)] {
+        answer->OnQueued(position);
+      });
   state_.WakeAt(After(now_ns, state_.options.queue_timeout_ns));
   return session_id;
 }
