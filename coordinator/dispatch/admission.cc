@@ -65,7 +65,7 @@ bool Admission::IsPassedOften(uint64_t place) const {
          (started_.size() == kMaxPasses && place < *started_.begin());
 }
 
-int Admission::PositionOf(uint64_t id) const {
+int Admission::PlaceOf(uint64_t id) const {
   const auto entry = queue_.find(places_.at(id));
   // Few resume, and each of the others is near the end when it comes.
   return static_cast<int>(entry->first < kFirstPlace

@@ -58,7 +58,7 @@ class Admission {
   // In order: the first is next.
   std::vector<uint64_t> queue() const;
   // How many are before it. Quick for the last that came. Requires: it waits.
-  int PositionOf(uint64_t id) const;
+  int PlaceOf(uint64_t id) const;
 
  private:
   // Places of requests that come ahead of the others are below this one.

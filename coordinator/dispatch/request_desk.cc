@@ -54,7 +54,7 @@ absl::StatusOr<uint64_t> RequestDesk::Admit(WaitingRequest waiting,
         "the queue is full: ", state_.options.max_queue, " requests wait"));
   }
   state_.outbox.Later(
-      answer, [answer = answer.get(), position = queue.PositionOf(session_id)] {
+      answer, [answer = answer.get(), position = queue.PlaceOf(session_id)] {
         answer->OnQueued(position);
       });
   state_.WakeAt(After(now_ns, state_.options.queue_timeout_ns));

@@ -64,8 +64,8 @@ class RequestQueue {
   std::vector<uint64_t> ids() const { return admission_.queue(); }
 
   // Of one that has just come: how many are before it.
-  int PositionOf(uint64_t session_id) const {
-    return admission_.PositionOf(session_id);
+  int PlaceOf(uint64_t session_id) const {
+    return admission_.PlaceOf(session_id);
   }
 
   // When the one that came first has waited long enough; kNever for an empty

@@ -249,10 +249,10 @@ TEST(AdmissionTest, ThoseAheadStartBeforeTheOthers) {
   admission.Push(4, "c", /*ahead=*/true);
   admission.Push(5, "a");
   EXPECT_THAT(admission.queue(), ElementsAre(3, 4, 1, 2, 5));
-  EXPECT_EQ(admission.PositionOf(3), 0);
-  EXPECT_EQ(admission.PositionOf(4), 1);
-  EXPECT_EQ(admission.PositionOf(1), 2);
-  EXPECT_EQ(admission.PositionOf(5), 4);
+  EXPECT_EQ(admission.PlaceOf(3), 0);
+  EXPECT_EQ(admission.PlaceOf(4), 1);
+  EXPECT_EQ(admission.PlaceOf(1), 2);
+  EXPECT_EQ(admission.PlaceOf(5), 4);
   EXPECT_EQ(Pop(admission, kAlways), 3u);
   EXPECT_EQ(Pop(admission, kAlways), 4u);
   admission.Push(6, "a", /*ahead=*/true);
