@@ -93,6 +93,9 @@ void ScoreCalibration::Add(absl::Span<const float> scores, int rank) {
   seen_ = seen_ * kFade + 1;
   seen_within_ = seen_within_ * kFade + (is_within ? 1 : 0);
   if (!is_within || count < 2) return;
+  // A temperature near 0 takes scores out of a float's range. Such distances
+  // say nothing of tau, and one NaN would stay.
+  if (!std::isfinite(scores[0] - scores[count - 1])) return;
   // d/db and -d2/db2 of b * score - log(sum of e^(b * score)), b = 1 / tau:
   // the score above its mean, and the variance.
   double weights[kRanks];

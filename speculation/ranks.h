@@ -62,9 +62,8 @@ class ScoreCalibration {
 
   ScoreCalibration();
 
-  // log2 of each candidate's probability, each <= 0. `scores` are finite and
-  // fall; at most kRanks.                           log2_probabilities [as
-  // many]
+  // log2 of each candidate's probability, each <= 0. `scores` fall, the first
+  // is finite; at most kRanks.               log2_probabilities [as many]
   void Apply(absl::Span<const float> scores,
              absl::Span<float> log2_probabilities) const;
   // The target's token had this rank among candidates of these scores.

@@ -79,6 +79,20 @@ TEST(ScoreCalibrationTest, ScoresFarApartAndASingleOneStayProbabilities) {
 }
 
 // Targets that draw by a softmax of another tau are found out.
+TEST(ScoreCalibrationTest, ScoresOutOfRangeMoveNoTau) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  ScoreCalibration calibration;
+  for (int rank = 1; rank <= kBeyond; ++rank) {
+    calibration.Add({{1.0f, -kInfinity}}, rank);
+    calibration.Add({{3e38f, -3e38f}}, rank);
+  }
+  EXPECT_EQ(calibration.tau(), ScoreCalibration().tau());
+  std::vector<float> log2s(2);
+  calibration.Apply({{1.0f, -kInfinity}}, absl::MakeSpan(log2s));
+  EXPECT_TRUE(std::isfinite(log2s[0]));
+  EXPECT_EQ(log2s[1], -kInfinity);
+}
+
 TEST(ScoreCalibrationTest, FindsTheTauAndTheCoverOfItsTarget) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 2);
