@@ -1,22 +1,10 @@
 #!/usr/bin/env bash
 # The alerts are valid, each of them fires where it should and is silent where all
 # is well (alerts_test.yaml), and docs/operations.md has a word on each.
-# Ends with 77 where there is no promtool: it is skipped then.
-set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
+source "$(dirname "$0")/promtool.sh"
 
 readonly ALERTS=deploy/prometheus/alerts.yaml
 readonly CASES=tests/deploy/alerts_test.yaml
-
-promtool=$(command -v promtool) || {
-  echo "SKIPPED: there is no promtool; scripts/install_deps.sh --dev installs it"
-  exit 77
-}
-failures=0
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
 
 "$promtool" check rules "$ALERTS" || fail "the rules are not valid"
 "$promtool" test rules "$CASES" || fail "an alert does not do what it should"

@@ -60,11 +60,11 @@ Outcome Call(
     Service& service, const v1::GenerateRequest& request,
     const std::function<void(const Outcome&)>& on_chunk = [](const Outcome&) {
     }) {
-  const auto stub =
+  const auto inference =
       v1::Inference::NewStub(rpc::CreateChannel(service.cluster().address()));
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
-  const auto reader = stub->Generate(&context, request);
+  const auto reader = inference->Generate(&context, request);
   Outcome outcome;
   v1::GenerateResponse response;
   for (bool first = true; reader->Read(&response); first = false) {

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import grpc
 
 from . import _messages
+from ._connection import Connections
 from ._request import resume_request
 from ._retry import Attempts
 from .answers import (
@@ -23,7 +24,7 @@ from .answers import (
     TokenLogprob,
     Usage,
 )
-from .errors import ProtocolError, status_error
+from .errors import Closed, ProtocolError, status_error
 
 _SEEDS = 2**64
 
@@ -154,6 +155,35 @@ class Generation:
 
     def _wrong(self, message: str) -> ProtocolError:
         return ProtocolError(message, self.partial())
+
+
+class StreamBase:
+    """What a stream of either client knows of its answer."""
+
+    def __init__(self, connections: Connections, generation: Generation) -> None:
+        self._connections = connections
+        self._generation = generation
+        self._call: Any = None
+        self._completion: Optional[Completion] = None
+
+    @property
+    def completion(self) -> Completion:
+        """The whole, once the iteration has ended by itself."""
+        if self._completion is None:
+            raise Closed("the answer is not complete")
+        return self._completion
+
+    @property
+    def partial(self) -> Partial:
+        """What has come so far."""
+        return self._generation.partial()
+
+    def _new_call(self) -> Any:
+        return self._connections.next().generate(
+            self._generation.request,
+            timeout=self._generation.attempts.begin(),
+            metadata=self._connections.metadata(),
+        )
 
 
 def _choice(index: int, answer: _Answer) -> Choice:

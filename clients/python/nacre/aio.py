@@ -21,7 +21,7 @@ import grpc.aio
 
 from . import _messages
 from ._connection import Connections, Tls, Token, model_info, tokenize_request
-from ._generation import Generation
+from ._generation import Generation, StreamBase
 from ._request import Prompt, build_request
 from ._retry import Attempts, Retry
 from .answers import Chunk, Completion, ModelInfo, Partial
@@ -35,20 +35,15 @@ if TYPE_CHECKING:
 _CLIENT_CLOSED = "the client is closed"
 
 
-class AsyncStream(AsyncIterator[Chunk]):
+class AsyncStream(StreamBase, AsyncIterator[Chunk]):
     """The chunks of a request. aclose(), the end of an `async with`, the
     cancellation of the task that reads and the last reference to it cancel
     what still runs."""
 
-    def __init__(
-        self, connections: Connections, generation: Generation
-    ) -> None:
-        self._connections = connections
-        self._generation = generation
-        self._call: Any = None
+    def __init__(self, connections: Connections, generation: Generation) -> None:
+        super().__init__(connections, generation)
         self._loop: Optional[asyncio.AbstractEventLoop] = None  # of _call
         self._closed = asyncio.Event()
-        self._completion: Optional[Completion] = None
 
     async def __anext__(self) -> Chunk:
         while not self._closed.is_set():
@@ -60,18 +55,6 @@ class AsyncStream(AsyncIterator[Chunk]):
             if chunk is not None:
                 return chunk
         raise StopAsyncIteration
-
-    @property
-    def completion(self) -> Completion:
-        """The whole, once the iteration has ended by itself."""
-        if self._completion is None:
-            raise Closed("the answer is not complete")
-        return self._completion
-
-    @property
-    def partial(self) -> Partial:
-        """What has come so far."""
-        return self._generation.partial()
 
     async def aclose(self) -> None:
         """Cancels the call; the iteration ends."""
@@ -113,11 +96,7 @@ class AsyncStream(AsyncIterator[Chunk]):
         """The next chunk; None: ask again, unless it is closed now."""
         if self._call is None:
             self._loop = asyncio.get_running_loop()
-            self._call = self._connections.next().generate(
-                self._generation.request,
-                timeout=self._generation.attempts.begin(),
-                metadata=self._connections.metadata(),
-            )
+            self._call = self._new_call()
         try:
             response = await self._call.read()
         except asyncio.CancelledError:
@@ -159,7 +138,8 @@ class AsyncStream(AsyncIterator[Chunk]):
 
 
 def _is_cancelled_task() -> bool:
-    """Whether somebody asked the current task to stop (Python 3.11 says so)."""
+    """Whether the current task was cancelled. Python before 3.11 does not tell:
+    False."""
     task: Any = asyncio.current_task()
     cancelling = getattr(task, "cancelling", None)
     return cancelling is not None and cancelling() > 0

@@ -11,7 +11,7 @@ import grpc
 
 from . import _messages
 from ._connection import Connections, Tls, Token, model_info, tokenize_request
-from ._generation import Generation
+from ._generation import Generation, StreamBase
 from ._request import Prompt, build_request
 from ._retry import Attempts, Retry
 from .answers import Chunk, Completion, ModelInfo, Partial
@@ -23,19 +23,14 @@ if TYPE_CHECKING:
     from ._request import Options
 
 
-class Stream(Iterator[Chunk]):
+class Stream(StreamBase, Iterator[Chunk]):
     """The chunks of a request. close(), the end of a `with` and the last
     reference to it cancel what still runs; any thread may close."""
 
-    def __init__(
-        self, connections: Connections, generation: Generation
-    ) -> None:
-        self._connections = connections
-        self._generation = generation
+    def __init__(self, connections: Connections, generation: Generation) -> None:
+        super().__init__(connections, generation)
         self._lock = threading.Lock()  # for _call against close()
-        self._call: Any = None
         self._closed = threading.Event()
-        self._completion: Optional[Completion] = None
 
     def __next__(self) -> Chunk:
         while not self._closed.is_set():
@@ -47,18 +42,6 @@ class Stream(Iterator[Chunk]):
             if chunk is not None:
                 return chunk
         raise StopIteration
-
-    @property
-    def completion(self) -> Completion:
-        """The whole, once the iteration has ended by itself."""
-        if self._completion is None:
-            raise Closed("the answer is not complete")
-        return self._completion
-
-    @property
-    def partial(self) -> Partial:
-        """What has come so far."""
-        return self._generation.partial()
 
     def close(self) -> None:
         """Cancels the call; the iteration ends."""
@@ -112,12 +95,7 @@ class Stream(Iterator[Chunk]):
     def _current_call(self) -> Any:
         with self._lock:
             if self._call is None and not self._closed.is_set():
-                stubs = self._connections.next()
-                self._call = stubs.generate(
-                    self._generation.request,
-                    timeout=self._generation.attempts.begin(),
-                    metadata=self._connections.metadata(),
-                )
+                self._call = self._new_call()
             return self._call
 
 

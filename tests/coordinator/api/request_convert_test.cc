@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/coordinator/api/parsed_request.h"
 #include "tests/coordinator/byte_tokenizer.h"
 
 namespace nacre::coordinator {
@@ -21,31 +22,9 @@ using ::testing::HasSubstr;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-class RequestConvertTest : public ::testing::Test {
+class RequestConvertTest : public ParsedRequestTest {
  protected:
-  RequestConvertTest() {
-    model_.model_name = "pearl";
-    model_.model_vocab_size = 300;
-    model_.tokenizer_vocab_size = ByteTokenizer::kVocabSize;
-    model_.context_length = 101;
-    request_.set_text("abc");
-  }
-
-  absl::StatusOr<RequestSpec> Parse() {
-    return ParseRequest(FieldsOf(request_), tokenizer_, model_);
-  }
-  void ExpectError(absl::StatusCode code, const std::string& part) {
-    const absl::StatusOr<RequestSpec> spec = Parse();
-    EXPECT_EQ(spec.status().code(), code);
-    EXPECT_THAT(std::string(spec.status().message()), HasSubstr(part));
-  }
-  void ExpectInvalid(const std::string& part) {
-    ExpectError(absl::StatusCode::kInvalidArgument, part);
-  }
-
-  ByteTokenizer tokenizer_;
-  WorkerInfo model_;
-  v1::GenerateRequest request_;
+  RequestConvertTest() { request_.set_text("abc"); }
 };
 
 TEST_F(RequestConvertTest, UnsetFieldsTakeTheirDefaults) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/api/request_convert.h"
+#include "tests/coordinator/api/parsed_request.h"
 #include "tests/coordinator/byte_tokenizer.h"
 
 namespace nacre::coordinator {
@@ -17,13 +17,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class ResumeParserTest : public ::testing::Test {
+class ResumeParserTest : public ParsedRequestTest {
  protected:
   ResumeParserTest() {
-    model_.model_name = "pearl";
-    model_.model_vocab_size = 300;
-    model_.tokenizer_vocab_size = ByteTokenizer::kVocabSize;
-    model_.context_length = 101;
     model_.fingerprint = "f";
     model_.eos_token_ids = {ByteTokenizer::kEos};
     request_.mutable_token_ids()->add_ids('a');
@@ -47,27 +43,12 @@ class ResumeParserTest : public ::testing::Test {
   v1::Resume::Choice& choice(int index) {
     return *request_.mutable_resume()->mutable_choices(index);
   }
-  absl::StatusOr<RequestSpec> Parse() {
-    return ParseRequest(FieldsOf(request_), tokenizer_, model_);
-  }
   // What its first choice ends with; null: it goes on, or it is an error.
   std::shared_ptr<const Completion> End() {
     const absl::StatusOr<RequestSpec> spec = Parse();
     EXPECT_TRUE(spec.ok()) << spec.status();
     return spec.ok() ? spec->resume->at(0).ended : nullptr;
   }
-  void ExpectError(absl::StatusCode code, const std::string& part) {
-    const absl::StatusOr<RequestSpec> spec = Parse();
-    EXPECT_EQ(spec.status().code(), code) << part;
-    EXPECT_THAT(std::string(spec.status().message()), HasSubstr(part));
-  }
-  void ExpectInvalid(const std::string& part) {
-    ExpectError(absl::StatusCode::kInvalidArgument, part);
-  }
-
-  ByteTokenizer tokenizer_;
-  WorkerInfo model_;
-  v1::GenerateRequest request_;
 };
 
 TEST_F(ResumeParserTest, GoesOnBehindTheTokens) {
