@@ -44,27 +44,31 @@ void CallAnswer::SetRequestId(std::string request_id) {
 }
 
 void CallAnswer::Start(const RequestSpec& request) {
+  std::vector<int> choices;
+  bool cancelled = false;
   {
     absl::MutexLock lock(&mu_);
     request_id_ = request.request_id;
     choices_.resize(request.num_choices);
     if (request.resume != nullptr) SkipDone(*request.resume);
+    cancelled = cancelled_;
+    for (int i = 0; !cancelled && i < request.num_choices; ++i) {
+      if (!choices_[i].ended) choices.push_back(i);
+    }
+    num_open_ += static_cast<int>(choices.size());
   }
-  int started = 0;
-  while (started < request.num_choices && StartChoice(request, started)) {
-    ++started;
+  if (cancelled) {
+    Fail(absl::CancelledError("cancelled by the client"));
+  } else {
+    StartChoices(request, choices);
   }
-  // A failure or cancel meanwhile saw only the sessions started so far.
+  // A failure or cancel meanwhile did not see all of the sessions.
   bool unwanted = false;
   {
     absl::MutexLock lock(&mu_);
     unwanted = cancelled_ || failure_.has_value();
   }
   if (unwanted) CancelSessions();
-  // The sessions say better why, where there are some.
-  if (started < request.num_choices) {
-    Fail(absl::CancelledError("cancelled by the client"));
-  }
   Release();
 }
 
@@ -93,34 +97,44 @@ void CallAnswer::CompleteResumed(const RequestSpec& request, int index,
   OnComplete(index, ChoiceOf(request, index), completion);
 }
 
-bool CallAnswer::StartChoice(const RequestSpec& request, int index) {
-  {
-    absl::MutexLock lock(&mu_);
-    if (cancelled_ || failure_.has_value()) return false;
-    if (choices_[index].ended) return true;
-    ++num_open_;
+void CallAnswer::StartChoices(const RequestSpec& request,
+                              const std::vector<int>& choices) {
+  std::vector<Dispatcher::NewSession> sessions;
+  std::vector<int> computed, ended;
+  for (int index : choices) {
+    if (request.resume != nullptr &&
+        (*request.resume)[index].ended != nullptr) {
+      ended.push_back(index);
+      continue;
+    }
+    computed.push_back(index);
+    sessions.push_back({ChoiceOf(request, index),
+                        std::make_shared<Sink>(shared_from_this(), index)});
   }
-  if (request.resume != nullptr && (*request.resume)[index].ended != nullptr) {
+  if (!sessions.empty()) {
+    const Dispatcher::Started started =
+        environment_.dispatcher->StartAll(std::move(sessions));
+    const size_t num_started = started.session_ids.size();
+    for (size_t i = 0; i < num_started; ++i) {
+      OnStarted(computed[i], started.session_ids[i]);
+    }
+    if (!started.status.ok()) Fail(started.status);
+    for (size_t i = num_started; i < computed.size(); ++i) Release();
+  }
+  for (int index : ended) {
     CompleteResumed(request, index, *(*request.resume)[index].ended);
-    return true;
   }
-  const absl::StatusOr<uint64_t> session_id = environment_.dispatcher->Start(
-      ChoiceOf(request, index),
-      std::make_shared<Sink>(shared_from_this(), index));
-  if (!session_id.ok()) {
-    Fail(session_id.status());
-    Release();
-    return false;
-  }
+}
+
+void CallAnswer::OnStarted(int index, uint64_t session_id) {
   bool is_drained = false;
   {
     absl::MutexLock lock(&mu_);
-    choices_[index].session_id = *session_id;
+    choices_[index].session_id = session_id;
     is_drained = choices_[index].pending == 0;
   }
   // Parts may have been taken before the session's number was known.
-  if (is_drained) environment_.dispatcher->OnSinkDrained(*session_id);
-  return true;
+  if (is_drained) environment_.dispatcher->OnSinkDrained(session_id);
 }
 
 void CallAnswer::OnComplete(int index, const RequestSpec& request,

@@ -78,8 +78,11 @@ class CallAnswer final : public std::enable_shared_from_this<CallAnswer> {
   // The completion of a choice that the resumed tokens end.
   void CompleteResumed(const RequestSpec& request, int index,
                        const Completion& ended);
-  // False where the call is cancelled or has failed: start no more.
-  bool StartChoice(const RequestSpec& request, int index);
+  // Sessions for these choices, counted in num_open_, and what is said at once
+  // of those of them that the resumed tokens end.
+  void StartChoices(const RequestSpec& request,
+                    const std::vector<int>& choices);
+  void OnStarted(int index, uint64_t session_id);
 
   // What the sessions say and ask, some of it under the dispatcher's lock.
   void OnComplete(int index, const RequestSpec& request,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "common/check.h"
@@ -133,7 +134,15 @@ absl::optional<WorkerInfo> Dispatcher::expected_model() const {
 
 absl::StatusOr<uint64_t> Dispatcher::Start(RequestSpec request,
                                            std::shared_ptr<ResponseSink> sink) {
-  const int64_t now_ns = options_.now_ns();
+  std::vector<NewSession> sessions;
+  sessions.push_back({std::move(request), std::move(sink)});
+  Started started = StartAll(std::move(sessions));
+  if (!started.status.ok()) return started.status;
+  return started.session_ids.front();
+}
+
+WaitingRequest Dispatcher::Prepare(NewSession session, int64_t now_ns) {
+  RequestSpec& request = session.request;
   if (request.arrival_ns == 0) request.arrival_ns = now_ns;
   if (options_.max_request_ns != kNever) {
     request.deadline_ns =
@@ -154,19 +163,41 @@ absl::StatusOr<uint64_t> Dispatcher::Start(RequestSpec request,
   waiting.cell = std::make_shared<SessionCell>();
   waiting.cell->request =
       std::make_shared<const RequestSpec>(std::move(request));
-  const std::shared_ptr<const RequestSpec> shared = waiting.cell->request;
-  waiting.answer = std::make_shared<Answer>(shared, options_.tokenizer,
-                                            std::move(sink), &observer_);
+  waiting.answer =
+      std::make_shared<Answer>(waiting.cell->request, options_.tokenizer,
+                               std::move(session.sink), &observer_);
+  return waiting;
+}
+
+Dispatcher::Started Dispatcher::StartAll(std::vector<NewSession> sessions) {
+  const int64_t now_ns = options_.now_ns();
+  std::vector<WaitingRequest> waiting;
   // What a refused request leaves ends here, without the lock.
-  const std::shared_ptr<Answer> answer = waiting.answer;
-  absl::StatusOr<uint64_t> id;
+  std::vector<std::shared_ptr<Answer>> answers;
+  std::vector<std::shared_ptr<const RequestSpec>> requests;
+  for (NewSession& session : sessions) {
+    waiting.push_back(Prepare(std::move(session), now_ns));
+    answers.push_back(waiting.back().answer);
+    requests.push_back(waiting.back().cell->request);
+  }
+  Started started;
   {
     Turn turn(this);
-    id = desk_.Admit(std::move(waiting), draining_);
-    if (id.ok()) relocator_.Settle();
+    for (WaitingRequest& each : waiting) {
+      const absl::StatusOr<uint64_t> id =
+          desk_.Admit(std::move(each), draining_);
+      if (!id.ok()) {
+        started.status = id.status();
+        break;
+      }
+      started.session_ids.push_back(*id);
+      relocator_.Settle();
+    }
   }
-  if (!id.ok()) observer_.OnRefused(*shared, id.status());
-  return id;
+  if (!started.status.ok()) {
+    observer_.OnRefused(*requests[started.session_ids.size()], started.status);
+  }
+  return started;
 }
 
 void Dispatcher::Cancel(uint64_t session_id, absl::string_view reason) {

@@ -89,6 +89,18 @@ class Dispatcher {
   // full). Returns the session's id.
   absl::StatusOr<uint64_t> Start(RequestSpec request,
                                  std::shared_ptr<ResponseSink> sink);
+  // The choices of a call, in order, at once: none can end, and give up the
+  // call's request_id, before the last of them has it. Stops at the first that
+  // Start would refuse; those before it run, or wait, until they are cancelled.
+  struct NewSession {
+    RequestSpec request;
+    std::shared_ptr<ResponseSink> sink;
+  };
+  struct Started {
+    std::vector<uint64_t> session_ids;  // of the first so many
+    absl::Status status;                // why the next was refused
+  };
+  Started StartAll(std::vector<NewSession> sessions);
   // It leaves the queue, or frees both workers. Unknown ids are ignored.
   void Cancel(uint64_t session_id,
               absl::string_view reason = "cancelled by the client");
@@ -118,6 +130,7 @@ class Dispatcher {
   int64_t locked_ns() const;  // how long its lock was held altogether
 
  private:
+  WaitingRequest Prepare(NewSession session, int64_t now_ns);
   // Turns (dispatcher_turn.h):
   class Turn;
   void BeginTurn() ABSL_EXCLUSIVE_LOCK_FUNCTION(mu_);
