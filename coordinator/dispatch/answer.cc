@@ -106,8 +106,9 @@ void Answer::Complete(End end) {
   account_.Close(static_cast<int64_t>(text_.token_ids().size()) - first_index(),
                  end.now_ns, std::move(end.target), std::move(end.draft),
                  &completion);
-  sink_->OnComplete(*request_, completion);
+  // First: who has the answer finds it counted.
   observer_->OnFinished(session_id_, *request_, absl::OkStatus(), &completion);
+  sink_->OnComplete(*request_, completion);
 }
 
 void Answer::Fail(const absl::Status& status, End end) {
@@ -115,9 +116,9 @@ void Answer::Fail(const absl::Status& status, End end) {
     Complete(std::move(end));
     return;
   }
-  sink_->OnError(status);
   observer_->OnFinished(session_id_, *request_, status,
                         /*completion=*/nullptr);
+  sink_->OnError(status);
 }
 
 void Answer::Abandon() {
