@@ -22,6 +22,37 @@ uint64_t NewHiddenChannel(const RequestSpec& request) {
   return RandomNumber();
 }
 
+// What the desk admits: with its limits, and an answer that `observer` hears
+// of.
+WaitingRequest Prepare(Dispatcher::NewSession session,
+                       const DispatcherOptions& options, Observer* observer,
+                       int64_t now_ns) {
+  RequestSpec& request = session.request;
+  if (request.arrival_ns == 0) request.arrival_ns = now_ns;
+  if (options.max_request_ns != kNever) {
+    request.deadline_ns = std::min(
+        request.deadline_ns, After(request.arrival_ns, options.max_request_ns));
+  }
+  // The ratio test and length policies are of chains, and so are the plans of
+  // methods other than async.
+  request.draft_rows =
+      request.method == speculation::Method::kAsync &&
+              request.verification == speculation::Verification::kExact &&
+              !request.policy.has_own_rule()
+          ? options.draft_rows
+          : 1;
+  WaitingRequest waiting;
+  waiting.hidden_channel = NewHiddenChannel(request);
+  waiting.since_ns = now_ns;
+  waiting.cell = std::make_shared<SessionCell>();
+  waiting.cell->request =
+      std::make_shared<const RequestSpec>(std::move(request));
+  waiting.answer =
+      std::make_shared<Answer>(waiting.cell->request, options.tokenizer,
+                               std::move(session.sink), observer);
+  return waiting;
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(Options options)
@@ -141,34 +172,6 @@ absl::StatusOr<uint64_t> Dispatcher::Start(RequestSpec request,
   return started.session_ids.front();
 }
 
-WaitingRequest Dispatcher::Prepare(NewSession session, int64_t now_ns) {
-  RequestSpec& request = session.request;
-  if (request.arrival_ns == 0) request.arrival_ns = now_ns;
-  if (options_.max_request_ns != kNever) {
-    request.deadline_ns =
-        std::min(request.deadline_ns,
-                 After(request.arrival_ns, options_.max_request_ns));
-  }
-  // The ratio test and length policies are of chains, and so are the plans of
-  // methods other than async.
-  request.draft_rows =
-      request.method == speculation::Method::kAsync &&
-              request.verification == speculation::Verification::kExact &&
-              !request.policy.has_own_rule()
-          ? options_.draft_rows
-          : 1;
-  WaitingRequest waiting;
-  waiting.hidden_channel = NewHiddenChannel(request);
-  waiting.since_ns = now_ns;
-  waiting.cell = std::make_shared<SessionCell>();
-  waiting.cell->request =
-      std::make_shared<const RequestSpec>(std::move(request));
-  waiting.answer =
-      std::make_shared<Answer>(waiting.cell->request, options_.tokenizer,
-                               std::move(session.sink), &observer_);
-  return waiting;
-}
-
 Dispatcher::Started Dispatcher::StartAll(std::vector<NewSession> sessions) {
   const int64_t now_ns = options_.now_ns();
   std::vector<WaitingRequest> waiting;
@@ -176,7 +179,8 @@ Dispatcher::Started Dispatcher::StartAll(std::vector<NewSession> sessions) {
   std::vector<std::shared_ptr<Answer>> answers;
   std::vector<std::shared_ptr<const RequestSpec>> requests;
   for (NewSession& session : sessions) {
-    waiting.push_back(Prepare(std::move(session), now_ns));
+    waiting.push_back(
+        Prepare(std::move(session), options_, &observer_, now_ns));
     answers.push_back(waiting.back().answer);
     requests.push_back(waiting.back().cell->request);
   }

@@ -130,7 +130,6 @@ class Dispatcher {
   int64_t locked_ns() const;  // how long its lock was held altogether
 
  private:
-  WaitingRequest Prepare(NewSession session, int64_t now_ns);
   // Turns (dispatcher_turn.h):
   class Turn;
   void BeginTurn() ABSL_EXCLUSIVE_LOCK_FUNCTION(mu_);
