@@ -161,6 +161,44 @@ TEST_F(RecordMatchesTest, AsksAgainWhereTheDraftWasHeldUp) {
   EXPECT_EQ(requests_.size(), 14);
 }
 
+TEST_F(RecordMatchesTest, GivesUpOnNoDraftThatABusyMachineHoldsUp) {
+  // Two turns of all windows in which nothing is decided, though it tried.
+  int runs = 0;
+  bool speaks = true;
+  spoil_ = [&](v1::Complete* complete) {
+    if (++runs > 12) return;
+    for (v1::Span& span : *complete->mutable_trace(0)->mutable_spans()) {
+      span.set_rows(1);
+    }
+    complete->mutable_speculation()->set_degraded_rounds(9);
+    complete->mutable_speculation()->set_verified(speaks ? 1 : 0);
+  };
+  const KnownPair pair = {.truth = MatchTrace(50, false)};
+  const auto matches = Record(pair, 40, 0);
+  ASSERT_TRUE(matches.ok()) << matches.status();
+  EXPECT_EQ((*matches)[0], MatchTrace(40, false));
+  EXPECT_EQ(requests_.size(), 13);
+  // One that says nothing at all is none.
+  runs = 0;
+  speaks = false;
+  EXPECT_EQ(Record(pair, 40, 0).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(requests_.size(), 6);
+}
+
+TEST_F(RecordMatchesTest, EndsThoughTheDraftIsHeldUpForEver) {
+  spoil_ = [](v1::Complete* complete) {
+    for (v1::Span& span : *complete->mutable_trace(0)->mutable_spans()) {
+      span.set_rows(1);
+    }
+    complete->mutable_speculation()->set_degraded_rounds(9);
+    complete->mutable_speculation()->set_verified(1);
+  };
+  const auto matches = Record({.truth = MatchTrace(9, false)}, 9, 0);
+  EXPECT_THAT(std::string(matches.status().message()),
+              HasSubstr("no draft token in any of 300 runs"));
+}
+
 TEST_F(RecordMatchesTest, RefusesAnotherAnswer) {
   const KnownPair pair = {.truth = MatchTrace(9, true)};
   spoil_ = [](v1::Complete* complete) { complete->set_token_ids(3, 77); };
