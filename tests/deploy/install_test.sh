@@ -92,11 +92,16 @@ grep -q '"text"' "$folder/answer" || {
 start gateway "NACRE_COORDINATOR=$clients" NACRE_LISTEN=127.0.0.1:0 \
   "NACRE_ADDRESS_FILE=$folder/http"
 http=$(address "$folder/http")
-exec {connection}<>"/dev/tcp/${http%:*}/${http##*:}"
-printf 'GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "$http" \
-  >&"$connection"
-cat <&"$connection" >"$folder/health"
-exec {connection}>&-
+# The gateway may not have asked its coordinator yet.
+for ((try = 0; try < 300; try++)); do
+  exec {connection}<>"/dev/tcp/${http%:*}/${http##*:}"
+  printf 'GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' \
+    "$http" >&"$connection"
+  cat <&"$connection" >"$folder/health"
+  exec {connection}>&-
+  grep -q '^HTTP/1.1 200 ' "$folder/health" && break
+  sleep 0.2
+done
 grep -q '^HTTP/1.1 200 ' "$folder/health" || {
   fail "the gateway: $(cat "$folder/health")"
   tail "$folder/gateway.log"
