@@ -111,6 +111,7 @@ function(nacre_service component name)
   install(CODE "${code}" COMPONENT ${component})
 endfunction()
 nacre_service(coordinator coordinator)
+nacre_service(coordinator gateway)
 nacre_service(worker draft-worker)
 nacre_service(worker target-worker)
 
@@ -144,7 +145,8 @@ set(CPACK_COMPONENT_NACRE_DESCRIPTION
  Starts, calls and measures coordinator and workers; with the documents.")
 set(CPACK_COMPONENT_COORDINATOR_DESCRIPTION
     "Speculative decoding on two models: the coordinator\n\
- The public gRPC API; pairs requests with workers. A systemd service.")
+ The public gRPC API; pairs requests with workers. With the gateway, which\n\
+ serves OpenAI's HTTP API. Two systemd services.")
 set(CPACK_COMPONENT_WORKER_DESCRIPTION
     "Speculative decoding on two models: draft and target workers\n\
  Each serves one model to a coordinator. Two systemd services.")
@@ -168,6 +170,6 @@ function(nacre_package_control component)
   string(TOUPPER ${component} upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_CONTROL_EXTRA "${extra}" PARENT_SCOPE)
 endfunction()
-nacre_package_control(coordinator coordinator)
+nacre_package_control(coordinator coordinator gateway)
 nacre_package_control(worker draft-worker target-worker)
 include(CPack)

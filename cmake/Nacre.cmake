@@ -44,7 +44,7 @@ function(nacre_join_sources name out)
 endfunction()
 
 # nacre_library(NAME SRCS a.cc ... DEPS target ...): one static library a folder,
-# named nacre_NAME; dependencies point down (README, "Guide to the source").
+# named nacre_NAME; dependencies point down (docs/source.md).
 function(nacre_library name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   nacre_join_sources(${name} sources ${ARG_SRCS})

@@ -28,8 +28,7 @@ void GatewayFlags::Register(FlagSet* flags) {
   flags->Add("chat-template", "FILE", &chat_template,
              "Jinja template of chats (default: the checkpoint's)");
   flags->Add("tokenizer-config", "FILE", &tokenizer_config,
-             "tokenizer_config.json with a chat template, where the "
-             "checkpoint's has none");
+             "read in place of the checkpoint's tokenizer_config.json");
   flags->Add("auth-tokens-file", "FILE", &auth_tokens_file,
              "one NAME:TOKEN a line: clients must show one of them");
   flags->Add("token-file", "FILE", &token_file,

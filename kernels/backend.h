@@ -184,8 +184,8 @@ class Backend {
                        absl::Span<const RowContext> contexts,
                        const KvLayer& layer) = 0;
 
-  // Copies keys and values of all layers, which are of one shape. A slot is
-  // written once at most, and not if it is read: the moves have no order.
+  // Copies keys and values of all layers, which are of one shape. No slot is
+  // written twice, and none is read and written: the moves have no order.
   virtual void MoveKv(absl::Span<const KvMove> moves,
                       absl::Span<const KvLayer> layers);
 

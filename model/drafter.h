@@ -72,9 +72,9 @@ struct DraftRows {
   // What the caller reads besides. Logits: only if traits().shows_logits.
   bool shows_logits = false;
   bool shows_hidden = false;
-  // The next call will expand the child proposed first, of this and of every
-  // other node with this mark, alone and in this order, if nothing comes
-  // between. A drafter may begin that call at once; no output depends on it.
+  // A hint: the next call will probably expand the first child of every node
+  // with this mark, in this order and nothing else. The drafter may start it
+  // early; no output depends on it.
   bool goes_on = false;
 };
 

@@ -102,13 +102,13 @@ struct SequenceRows {
   // wanted; absent where the logits are. Empty: all logits are. Only of models
   // that draw tokens.                                          [num_logits]
   absl::Span<const absl::optional<TokenDraw>> draws = {};
-  // How the token behind the one drawn of the last row will be drawn, if
-  // nothing comes between: the next Forward feeds each such sequence the token
-  // drawn, alone and in the same order, and no other sequence. The model may
-  // begin that step at once. Nothing need come of it, and no output depends on
-  // it. Only where the last row is drawn, so never of a model of the host, and
-  // the sequence has room for the token; nobody asks for final_hidden() of that
-  // Forward.
+  // A hint: the next Forward will probably feed the sequences that have one
+  // just the tokens drawn of their last rows, in this order, and no other
+  // sequence. The token behind that of this sequence will be drawn like this.
+  // The model may start that step early; no output depends on it. Only where
+  // the last row is drawn, so never of a model of the host, and where the
+  // sequence has room for the token. The caller then does not ask for
+  // final_hidden() of that Forward.
   absl::optional<TokenDraw> next_draw = {};
   // Of the last rows. Not together with next_draw.
   absl::Span<const TreeNode> nodes = {};
@@ -190,7 +190,7 @@ class LanguageModel {
 
   // Asked on its thread by a Forward that is under way, now and then (between
   // layers): true ends it with ABORTED, and no sequence has changed its length.
-  // Null: nobody is asked. A model whose forward cannot be ended early, because
+  // Null: it asks nothing. A model whose forward cannot be ended early, because
   // its device has all of it queued, may leave this out.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): others keep it.
   virtual void SetInterrupt(std::function<bool()> interrupt) {

@@ -3,7 +3,7 @@
 // travel between them. START HERE, then target_session.h, draft_session.h,
 // session_schedule.h.
 //
-// Terms (README, "Glossary"): a session has COMMITTED tokens (prompt, then
+// Terms (docs/source.md, "Words"): a session has COMMITTED tokens (prompt, then
 // verified and emitted; committed_length counts them) and a TAIL (drafted, not
 // yet verified). Positions are absolute: the first prompt token is position 0.
 // Plain values, no threads.
@@ -132,9 +132,9 @@ struct Commit {
 
 enum class FinishReason { kNone, kEos, kStop, kLength };
 
-// What one target step decided. One that holds its last row says so in two
-// parts: what was accepted at once, then, like a step that verified nothing,
-// what came of the last row.
+// What one target step decided. A step that holds its last row sends two: first
+// the accepted tokens, then, like a step that verified nothing, the result of
+// the last row.
 struct Verdict {
   int base_length = 0;  // committed length before the step
   std::vector<int32_t>

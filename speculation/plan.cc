@@ -251,8 +251,8 @@ PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
       break;
     }
     case Method::kAsync: {
-      // A target that others keep busy saves nothing by waiting: who waits
-      // misses the step.
+      // A target that others keep busy saves nothing by waiting: the
+      // session would miss the step.
       const StepCosts& costs = inputs.costs;
       const absl::optional<int> window =
           LoadWindow(inputs, inputs.window.value_or(kMaxAsyncWindow), searches);

@@ -6,11 +6,11 @@
 //   pearl g  g, 2g - 1      0  (pre-verify)       g - 1 (post)   g - 1
 //   async    2m* + 1        w*                    0              m*
 //
-// The lead of async is longer by what is drafted on the way of a message, and
-// shorter where the draft would otherwise be in the middle of a token that is
-// likely a waste when a verdict arrives, and that it would finish nevertheless.
-// It is 0, the draft rests, where other
-// sessions fill the step and no window pays, for this session or for others.
+// The lead of async grows by the tokens drafted while a message travels. It
+// shrinks where a verdict would find the draft in a token that is probably
+// wasted but must be finished. It is 0 (the draft rests) where other sessions
+// fill the step and no window pays, neither for this session nor for an average
+// one of its pair of workers.
 //
 // In sd the draft also waits where a length policy ends a chunk.
 //

@@ -66,6 +66,18 @@ ALLOWED_INCLUDES = {
 RPC_FREE_FOLDERS = ["common", "tokenizer", "chat", "kernels", "speculation",
                     "simulation", "model"]
 
+# Folders without I/O, clocks and threads, and the headers that would bring them:
+# of C++ (random: its random_device reads the system's), of libraries and ours.
+# All headers of the system do, too (<unistd.h>).
+PURE_FOLDERS = ["speculation"]
+IMPURE_HEADERS = re.compile(
+    r"atomic|barrier|chrono|condition_variable|cstdio|ctime|filesystem|fstream"
+    r"|future|iostream|istream|latch|mutex|ostream|print|random|semaphore"
+    r"|shared_mutex|stop_token|syncstream|thread"
+    r"|absl/(log|random|synchronization)/.*|absl/time/clock\.h"
+    r"|common/(clock|files|logging|mutex_checks|periodic_thread|watchdog)\.h")
+SYSTEM_HEADER = re.compile(r"<.*\.h")
+
 # The only folder that may include gRPC's own headers besides the services.
 GRPC_FOLDERS = ["common/rpc", "telemetry", "worker", "draft_worker",
                 "target_worker", "coordinator", "gateway", "tools", "tests"]
@@ -297,6 +309,18 @@ def check_grpc(path, text):
             yield f"includes {included}: only {', '.join(GRPC_FOLDERS)} may"
 
 
+def check_pure(path, text):
+    """What is pure stays so."""
+    owner = folder_of(path, PURE_FOLDERS)
+    if owner is None:
+        return
+    for bracket, included in INCLUDE.findall(text):
+        if (IMPURE_HEADERS.fullmatch(included)
+                or SYSTEM_HEADER.fullmatch(bracket + included)):
+            yield (f"includes {included}: {owner}/ has no I/O, no clock and no "
+                   "threads")
+
+
 def check_proto(path, text):
     """*.pb.h stops at service and client files."""
     offenders = [i for _, i in INCLUDE.findall(text) if i.endswith(".pb.h")]
@@ -397,8 +421,8 @@ def check_tests(paths):
             yield path, "has a test by now: delete its line from UNTESTED"
 
 
-FILE_CHECKS = [check_includes, check_grpc, check_proto, check_guard,
-               check_length, check_shapes, check_cuda_macro]
+FILE_CHECKS = [check_includes, check_grpc, check_pure, check_proto,
+               check_guard, check_length, check_shapes, check_cuda_macro]
 
 
 def offenders(root, paths):
@@ -479,6 +503,12 @@ def self_test():
         "tools/d.cc": '#include "coordinator/x.h"\n',
         "kernels/backend_factory.cc": f"#ifdef {CUDA_MACRO}\n#endif\n",
         "tests/kernels/backend_factory_test.cc": test,
+        # Other folders may have a clock.
+        "wire/clock.h": guarded("wire/clock.h", "#include <chrono>"),
+        "speculation/pure.h": guarded(
+            "speculation/pure.h",
+            '#include <functional>\n#include "absl/time/time.h"\n'
+            '#include "common/check.h"'),
     }
     # path -> (text, a part of the message that must come)
     bad = {
@@ -487,6 +517,13 @@ def self_test():
         "speculation/rpc.h": (guarded("speculation/rpc.h",
                                       '#include "common/rpc/b.h"'),
                               "does not speak RPC"),
+        **{f"speculation/pure{i}.h": (guarded(f"speculation/pure{i}.h",
+                                              f"#include {included}"),
+                                      f"includes {included[1:-1]}: speculation/")
+           for i, included in enumerate((
+               "<thread>", "<mutex>", "<chrono>", "<fstream>", "<iostream>",
+               "<unistd.h>", "<random>", '"absl/time/clock.h"',
+               '"absl/synchronization/mutex.h"', '"common/clock.h"'))},
         "coordinator/model.h": (guarded("coordinator/model.h",
                                         '#include "model/x.h"'),
                                 "includes model/x.h"),

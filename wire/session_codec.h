@@ -2,7 +2,7 @@
 // only code that knows how (beside Hello, hello_codec.h).
 //
 // Decode(Encode(x)) == x for every message that one of ours sends. Decode takes
-// what anybody sends, and what it returns is safe to count with:
+// any message, and what it returns is safe to count with:
 //   - a part that breaks a bound of worker.proto, or has an enum value that we
 //     do not know, is left out and listed in `malformed`, with the field, its
 //     value and the limit; an Open keeps it as its `refusal`;

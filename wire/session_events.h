@@ -68,7 +68,7 @@ struct SessionOpening {
   bool operator==(const SessionOpening&) const = default;
 };
 
-// Further ones of an open session, which another has computed meanwhile.
+// More cached tokens of an open session: another one has computed them since.
 struct SessionCached {
   uint64_t session_id = 0;
   int tokens = 0;

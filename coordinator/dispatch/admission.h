@@ -82,8 +82,8 @@ class Admission {
   absl::flat_hash_map<uint64_t, uint64_t> places_;  // by id
   std::map<std::string, Places> classes_;           // none is empty
   std::map<uint64_t, Queue::iterator> firsts_;      // of each class, by place
-  // The kMaxPasses greatest places from which a request has started. Whoever
-  // waits at a lesser place waited there already when that happened.
+  // The kMaxPasses greatest places from which a request has started. A request
+  // that waits at a lesser place waited there already when that happened.
   std::set<uint64_t> started_;
   uint64_t next_ahead_ = 0;
   uint64_t next_place_ = kFirstPlace;

@@ -7,11 +7,11 @@
 // request_queue.h, failover.h. Its parts change them and tell workers and
 // clients: pairing.h, request_desk.h, relocator.h, event_router.h.
 //
-// Thread-safe; one lock, under which it only decides. The rest comes when it is
-// free again, in the order of the decisions: writing to workers and clients,
-// text, metrics and the search for plans (but a session's first). That is
-// before the call returns, or on another thread that is at it. Lists and
-// scrapes do not take the lock.
+// Thread-safe. Under its one lock it only decides (and searches for the first
+// plan of a session). After unlocking, this thread, or one that is already
+// delivering, writes to workers and clients, makes text and metrics, and
+// searches for plans, in the order of the decisions. Lists and scrapes do not
+// take the lock.
 
 #ifndef COORDINATOR_DISPATCH_DISPATCHER_H_
 #define COORDINATOR_DISPATCH_DISPATCHER_H_

@@ -39,7 +39,7 @@ done
 # --- The services of the units -----------------------------------------------
 
 # A name of a flag that is gone would be ignored without a word.
-for name in coordinator draft-worker target-worker; do
+for name in coordinator gateway draft-worker target-worker; do
   "$prefix/bin/nacre-$name" --help >"$folder/help"
   while read -r variable; do
     flag=${variable,,}
@@ -89,6 +89,23 @@ grep -q '"text"' "$folder/answer" || {
   fail "no answer: $(cat "$folder/generate.log")"
   tail "$folder"/*-worker.log "$folder/coordinator.log"
 }
+start gateway "NACRE_COORDINATOR=$clients" NACRE_LISTEN=127.0.0.1:0 \
+  "NACRE_ADDRESS_FILE=$folder/http"
+http=$(address "$folder/http")
+# The gateway may not have asked its coordinator yet.
+for ((try = 0; try < 300; try++)); do
+  exec {connection}<>"/dev/tcp/${http%:*}/${http##*:}"
+  printf 'GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' \
+    "$http" >&"$connection"
+  cat <&"$connection" >"$folder/health"
+  exec {connection}>&-
+  grep -q '^HTTP/1.1 200 ' "$folder/health" && break
+  sleep 0.2
+done
+grep -q '^HTTP/1.1 200 ' "$folder/health" || {
+  fail "the gateway: $(cat "$folder/health")"
+  tail "$folder/gateway.log"
+}
 kill -TERM "${services[@]}"
 for service in "${services[@]}"; do
   wait "$service" || fail "a service ended with $?"
@@ -134,11 +151,15 @@ if has dpkg-shlibdeps dpkg-dev && has file file; then
   }
   holds nacre usr/bin/nacre usr/share/doc/nacre/README.md
   holds nacre-coordinator usr/bin/nacre-coordinator usr/bin/nacre-gateway \
-    etc/nacre/coordinator.env \
-    usr/lib/systemd/system/nacre-coordinator.service
+    etc/nacre/coordinator.env etc/nacre/gateway.env \
+    usr/lib/systemd/system/nacre-coordinator.service \
+    usr/lib/systemd/system/nacre-gateway.service
   holds nacre-worker usr/bin/nacre-draft-worker usr/bin/nacre-target-worker \
     etc/nacre/draft-worker.env etc/nacre/target-worker.env
   holds nacre-models usr/share/nacre/models/draft/model.safetensors
+  dpkg-deb --ctrl-tarfile "$(echo "$folder"/packages/nacre-coordinator_*.deb)" |
+    tar -xO ./conffiles | grep -qx /etc/nacre/gateway.env ||
+    fail "gateway.env is replaced"
   worker=$(echo "$folder"/packages/nacre-worker_*.deb)
   dpkg-deb --field "$worker" Depends | grep -q 'libgrpc++1' ||
     fail "the worker's package does not depend on gRPC"

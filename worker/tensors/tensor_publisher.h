@@ -18,13 +18,13 @@ class TensorPublisher {
  public:
   virtual ~TensorPublisher() = default;
 
-  // Whether a tensor of this channel would reach anybody: who asks first need
-  // not make it.
+  // Whether a tensor of this channel would reach a reader. Where it would not,
+  // the caller need not make it.
   virtual bool HasReaders(uint64_t channel) const = 0;
 
-  // To all readers of its channel. A reader that has not begun to get an
-  // earlier tensor of this channel, layer and side of the norm gets this one
-  // instead. What does not own its values is read before this returns.
+  // Sends it to all readers of its channel, in place of an earlier tensor of
+  // this channel, layer and side of the norm that a reader has not begun to
+  // get. Values that the tensor does not own are copied before this returns.
   virtual void Publish(const Tensor& tensor) = 0;
 
   // The worker stops: readers learn `reason`. Nothing is published afterwards.

@@ -32,6 +32,7 @@ v1::Complete CompleteAnswer() {
   }
   v1::Timing* timing = complete.mutable_timing();
   timing->mutable_total()->set_nanos(500000000);
+  timing->mutable_queue()->set_nanos(125000000);
   timing->mutable_time_to_first_token()->set_nanos(250000000);
   timing->mutable_draft_busy()->set_seconds(1);
   timing->mutable_draft_wait()->set_seconds(2);
@@ -52,7 +53,8 @@ TEST(GenerationJsonTest, HasExactlyTheDocumentedFields) {
             R"("rounds":4,"drafted":20,"verified":8,"accepted":6,)"
             R"("acceptance_rate":0.75,"mean_accepted_length":2.5,)"
             R"("degraded_rounds":1,"acceptance_histogram":[1,0,3]},)"
-            R"("timing":{"total_s":0.5,"ttft_s":0.25,"tokens_per_second":4.0,)"
+            R"("timing":{"total_s":0.5,"queue_s":0.125,"ttft_s":0.25,)"
+            R"("tokens_per_second":4.0,)"
             R"("draft_busy_s":1.0,"draft_wait_s":2.0,"target_busy_s":3.0,)"
             R"("target_wait_s":4.0}})");
 }
