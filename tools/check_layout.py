@@ -86,6 +86,8 @@ PROTO_FILES = [
     # A worker's side of Registry.Attach.
     "worker/process/registration.h",
     "worker/process/registration.cc",
+    # Names of the API's enumerations, for flags, JSON and HTTP.
+    "proto/names.h",
 ]
 # Whole folders that are clients from end to end.
 PROTO_FREE_RANGE = ["tools", "tests"]
@@ -232,7 +234,6 @@ LARGER = {
            ("model/transformer.h", "Transformer"),
            ("simulation/fleet_world.h", "FleetWorld"),
            ("simulation/world.h", "World"),
-           ("speculation/policies/make_policy.cc", "MakePolicy"),
            ("speculation/target_session.h", "TargetSession"),
            ("target_worker/target_engine.h", "TargetEngine"),
            ("tools/cluster/cluster.h", "Options"),
