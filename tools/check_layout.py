@@ -174,8 +174,10 @@ TESTED_BY = {
        for name in ("cuda_token_drawer.cc", "draw_tokens.cu")},
     "kernels/reference/reference_backend.cc":
         "tests/kernels/reference_backend_test.cc",
+    "model/activations.cc": "tests/model/transformer_test.cc",
     "model/mapped_file.cc": "tests/model/safetensors_test.cc",
     "model/safetensors_writer.cc": "tests/model/safetensors_test.cc",
+    "model/step_rows.cc": "tests/model/tree_test.cc",
     "model/weights.cc": "tests/model/transformer_test.cc",
     **{f"simulation/{name}.cc": "tests/simulation/fleet_test.cc"
        for name in ("fleet_failures", "fleet_plans", "fleet_world",
@@ -231,7 +233,6 @@ LARGER = {
            ("draft_worker/draft_engine.h", "DraftEngine"),
            ("draft_worker/engine_commands.cc", "NewSession"),
            ("gateway/http_session.h", "HttpSession"),
-           ("model/transformer.h", "Transformer"),
            ("simulation/fleet_world.h", "FleetWorld"),
            ("simulation/world.h", "World"),
            ("speculation/target_session.h", "TargetSession"),
