@@ -238,7 +238,6 @@ LARGER = {
            ("speculation/target_session.h", "TargetSession"),
            ("target_worker/target_engine.h", "TargetEngine"),
            ("tools/cluster/cluster.h", "Options"),
-           ("worker/engine/engine_metrics.cc", "Collect"),
            ("worker/engine/session_engine.h", "SessionEngine"),
            ("worker/process/process.cc", "Serve"),
            ("worker/process/registration.cc", "Attach"))},
