@@ -239,8 +239,7 @@ LARGER = {
            ("target_worker/target_engine.h", "TargetEngine"),
            ("tools/cluster/cluster.h", "Options"),
            ("worker/engine/session_engine.h", "SessionEngine"),
-           ("worker/process/process.cc", "Serve"),
-           ("worker/process/registration.cc", "Attach"))},
+           ("worker/process/process.cc", "Serve"))},
 }
 
 CUDA_MACRO = "NACRE_WITH_CUDA"
