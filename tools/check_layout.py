@@ -180,8 +180,8 @@ TESTED_BY = {
     "model/step_rows.cc": "tests/model/tree_test.cc",
     "model/weights.cc": "tests/model/transformer_test.cc",
     **{f"simulation/{name}.cc": "tests/simulation/fleet_test.cc"
-       for name in ("fleet_failures", "fleet_plans", "fleet_world",
-                    "scripted_model")},
+       for name in ("fleet_failures", "fleet_world", "scripted_model")},
+    "simulation/changed_plans.cc": "tests/simulation/ablation_test.cc",
     **{f"simulation/{name}.cc":
            "tests/simulation/protocol/protocol_simulation_test.cc"
        for name in ("world", "world_links", "world_processes")},
@@ -233,7 +233,6 @@ LARGER = {
            ("draft_worker/draft_engine.h", "DraftEngine"),
            ("draft_worker/engine_commands.cc", "NewSession"),
            ("gateway/http_session.h", "HttpSession"),
-           ("simulation/fleet_world.h", "FleetWorld"),
            ("simulation/world.h", "World"),
            ("speculation/target_session.h", "TargetSession"),
            ("target_worker/target_engine.h", "TargetEngine"),
