@@ -233,7 +233,6 @@ LARGER = {
            ("draft_worker/draft_engine.h", "DraftEngine"),
            ("draft_worker/engine_commands.cc", "NewSession"),
            ("gateway/http_session.h", "HttpSession"),
-           ("simulation/world.h", "World"),
            ("speculation/target_session.h", "TargetSession"),
            ("target_worker/target_engine.h", "TargetEngine"),
            ("tools/cluster/cluster.h", "Options"),
