@@ -72,12 +72,14 @@ absl::StatusOr<bool> BoolFieldOr(const Json& object, const char* key,
   return value.value_or(fallback);
 }
 
+std::string JsonText(const Json& value) {
+  return value.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
 absl::Status BadField(absl::string_view key, const Json& value,
                       absl::string_view wanted) {
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", key, "\" is ",
-                   value.dump(-1, ' ', true, Json::error_handler_t::replace),
-                   ", not ", wanted));
+      absl::StrCat("\"", key, "\" is ", JsonText(value), ", not ", wanted));
 }
 
 absl::StatusOr<double> NumberUpTo(absl::string_view key, const Json& value,

@@ -46,6 +46,9 @@ absl::StatusOr<std::optional<bool>> OptionalBoolField(const Json& object,
                                                       const char* key,
                                                       absl::string_view path);
 
+// In one line of ASCII, whatever bytes its strings have: for messages.
+std::string JsonText(const Json& value);
+
 // "\"KEY\" is VALUE, not WANTED".
 absl::Status BadField(absl::string_view key, const Json& value,
                       absl::string_view wanted);

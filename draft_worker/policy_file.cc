@@ -9,10 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/json_fields.h"
 #include "common/status_macros.h"
 #include "model/mapped_file.h"
 #include "model/safetensors.h"
-#include "nlohmann/json.hpp"
 
 namespace nacre::draft_worker {
 namespace {
@@ -21,7 +21,6 @@ using speculation::AcceptanceHead;
 using speculation::CaliTsModel;
 using speculation::DiscoWeights;
 using speculation::PolicyKind;
-using Json = nlohmann::json;
 
 constexpr int kFormat = 1;
 constexpr int kMaxLayers = 16;  // of a specdec++ head

@@ -8,14 +8,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/json_fields.h"
 #include "common/status_macros.h"
 #include "model/mapped_file.h"
-#include "nlohmann/json.hpp"
+#include "model/safetensors_writer.h"
 
 namespace nacre::model {
 namespace {
-
-using Json = nlohmann::json;
 
 // A shard must lie in the folder itself: an index from elsewhere must not make
 // us read other files.
@@ -31,18 +30,6 @@ absl::StatusOr<kernels::DType> ParseDType(absl::string_view name) {
   if (name == "F16") return kernels::DType::kF16;
   return absl::UnimplementedError(absl::StrCat(
       "dtype ", name, " is not supported; supported: BF16, F16, F32"));
-}
-
-const char* SafetensorsName(kernels::DType dtype) {
-  switch (dtype) {
-    case kernels::DType::kF32:
-      return "F32";
-    case kernels::DType::kBF16:
-      return "BF16";
-    case kernels::DType::kF16:
-      return "F16";
-  }
-  return "";
 }
 
 }  // namespace
@@ -95,10 +82,9 @@ absl::Status Checkpoint::OpenShards(const std::string& dir,
   std::map<std::string, const SafetensorsFile*> shards;
   for (const auto& [name, shard] : index["weight_map"].items()) {
     if (!shard.is_string() || !IsPlainFileName(shard.get<std::string>())) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the shard of tensor ", name, " is ",
-          shard.dump(-1, ' ', true, Json::error_handler_t::replace),
-          ", expected a plain file name"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the shard of tensor ", name, " is ", JsonText(shard),
+                       ", expected a plain file name"));
     }
     const SafetensorsFile*& file = shards[shard.get<std::string>()];
     if (file == nullptr) {
@@ -128,7 +114,7 @@ std::unique_ptr<Checkpoint> Checkpoint::OfTensors(
     NACRE_CHECK(tensor.bytes.size() == count * kernels::SizeOf(tensor.dtype),
                 "a tensor with other bytes than its shape");
     TensorEntry entry;
-    entry.dtype = SafetensorsName(tensor.dtype);
+    entry.dtype = DTypeName(tensor.dtype);
     entry.shape = tensor.shape;
     entry.size_bytes = tensor.bytes.size();
     checkpoint->entries_.push_back(std::move(entry));

@@ -8,16 +8,14 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/json_fields.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/attention.h"
 #include "model/families.h"
 #include "model/mapped_file.h"
-#include "nlohmann/json.hpp"
 
 namespace nacre::model {
 namespace {
-
-using Json = nlohmann::json;
 
 // Upper limits. They are far above any published model and keep every product
 // that sizes a buffer inside 64 bits and every row inside 32.
@@ -33,15 +31,13 @@ constexpr int kMaxStackedRows = 1 << 22;
 
 // For messages: huge strings and structures are cut.
 std::string Shown(const Json& value) {
-  std::string text =
-      value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  std::string text = JsonText(value);
   if (text.size() > 80) text = text.substr(0, 77) + "...";
   return text;
 }
 
 bool IsAbsent(const Json& object, const char* field) {
-  const auto it = object.find(field);
-  return it == object.end() || it->is_null();
+  return FindField(object, field) == nullptr;
 }
 
 absl::StatusOr<Json> ParseObject(absl::string_view text) {
@@ -70,22 +66,24 @@ absl::StatusOr<int> IntInRange(const char* field, const Json& value, int min,
 
 absl::StatusOr<int> RequiredInt(const Json& object, const char* field,
                                 int max) {
-  if (IsAbsent(object, field)) {
+  const Json* const value = FindField(object, field);
+  if (value == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(field, " is missing"));
   }
-  return IntInRange(field, object[field], 1, max);
+  return IntInRange(field, *value, 1, max);
 }
 
 absl::StatusOr<int> IntOr(const Json& object, const char* field, int fallback,
                           int min, int max) {
-  if (IsAbsent(object, field)) return fallback;
-  return IntInRange(field, object[field], min, max);
+  const Json* const value = FindField(object, field);
+  return value == nullptr ? fallback : IntInRange(field, *value, min, max);
 }
 
 absl::StatusOr<double> PositiveOr(const Json& object, const char* field,
                                   double fallback, double max) {
-  if (IsAbsent(object, field)) return fallback;
-  const Json& value = object[field];
+  const Json* const found = FindField(object, field);
+  if (found == nullptr) return fallback;
+  const Json& value = *found;
   if (!value.is_number() || !(value.get<double>() > 0) ||
       !(value.get<double>() <= max)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -96,12 +94,13 @@ absl::StatusOr<double> PositiveOr(const Json& object, const char* field,
 
 absl::StatusOr<bool> BoolOr(const Json& object, const char* field,
                             bool fallback) {
-  if (IsAbsent(object, field)) return fallback;
-  if (!object[field].is_boolean()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        field, " is ", Shown(object[field]), ", expected true or false"));
+  const Json* const value = FindField(object, field);
+  if (value == nullptr) return fallback;
+  if (!value->is_boolean()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, " is ", Shown(*value), ", expected true or false"));
   }
-  return object[field].get<bool>();
+  return value->get<bool>();
 }
 
 absl::StatusOr<const Family*> ReadFamily(const Json& json) {

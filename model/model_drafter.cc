@@ -10,7 +10,7 @@
 
 namespace nacre::model {
 
-ModelDrafter::ModelDrafter(LanguageModel* model) : model_(model) {
+ModelDrafter::ModelDrafter(LanguageModel* model) : ForwardedModel(model) {
   traits_.shows_logits = true;
   // A device that draws by itself returns what it drew and nothing else.
   traits_.ranks_children = !model->draws_tokens();

@@ -8,41 +8,20 @@
 #ifndef MODEL_MODEL_DRAFTER_H_
 #define MODEL_MODEL_DRAFTER_H_
 
-#include <functional>
-#include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/types/optional.h"
 #include "common/token_draw.h"
 #include "model/drafter.h"
+#include "model/forwarded_model.h"
 
 namespace nacre::model {
 
-class ModelDrafter final : public Drafter {
+class ModelDrafter final : public ForwardedModel<Drafter> {
  public:
   explicit ModelDrafter(LanguageModel* model);  // outlives the drafter
 
   const DrafterTraits& traits() const override { return traits_; }
-  const ModelInfo& info() const override { return model_->info(); }
-  absl::StatusOr<std::unique_ptr<Sequence>> NewSequenceWithPrefix(
-      int max_length, absl::Span<const int32_t> token_ids) override {
-    return model_->NewSequenceWithPrefix(max_length, token_ids);
-  }
-  absl::StatusOr<std::unique_ptr<Sequence>> NewTreeSequence(
-      int max_length, int num_slots,
-      absl::Span<const int32_t> token_ids) override {
-    return model_->NewTreeSequence(max_length, num_slots, token_ids);
-  }
-  int shared_block_size() const override { return model_->shared_block_size(); }
-  int64_t kv_free_tokens() const override { return model_->kv_free_tokens(); }
-  QueuedSteps queued_steps() const override { return model_->queued_steps(); }
-  void SetInterrupt(std::function<bool()> interrupt) override {
-    model_->SetInterrupt(std::move(interrupt));
-  }
-  uint64_t forward_progress() const override {
-    return model_->forward_progress();
-  }
   absl::StatusOr<absl::Span<const Proposal>> Propose(
       absl::Span<const DraftRows> nodes) override;
   LanguageModel* canary_model() override { return model_; }
@@ -64,7 +43,6 @@ class ModelDrafter final : public Drafter {
   void TakeLogits(const DraftRows& node, absl::Span<const float> logits,
                   absl::Span<ScoredToken> room, Proposal* proposal) const;
 
-  LanguageModel* const model_;
   DrafterTraits traits_;
   // Of the call being made.
   std::vector<absl::optional<TokenDraw>> draws_;  // by node

@@ -24,7 +24,8 @@ PacedModel::PacedModel(std::unique_ptr<LanguageModel> model, StepTimes times)
 
 PacedModel::PacedModel(std::unique_ptr<LanguageModel> model, StepTimes times,
                        Clock clock)
-    : model_(std::move(model)),
+    : ForwardedModel(model.get()),
+      owned_(std::move(model)),
       times_(std::move(times)),
       clock_(std::move(clock)),
       info_(model_->info()) {

@@ -20,11 +20,12 @@
 #include <utility>
 
 #include "common/step_times.h"
+#include "model/forwarded_model.h"
 #include "model/language_model.h"
 
 namespace nacre::model {
 
-class PacedModel final : public LanguageModel {
+class PacedModel final : public ForwardedModel<LanguageModel> {
  public:
   // For tests: both in ns.
   struct Clock {
@@ -43,40 +44,28 @@ class PacedModel final : public LanguageModel {
       int max_length) override {
     return model_->NewSequence(max_length);
   }
-  absl::StatusOr<std::unique_ptr<Sequence>> NewSequenceWithPrefix(
-      int max_length, absl::Span<const int32_t> token_ids) override {
-    return model_->NewSequenceWithPrefix(max_length, token_ids);
-  }
-  absl::StatusOr<std::unique_ptr<Sequence>> NewTreeSequence(
-      int max_length, int num_slots,
-      absl::Span<const int32_t> token_ids) override {
-    return model_->NewTreeSequence(max_length, num_slots, token_ids);
-  }
-  int shared_block_size() const override { return model_->shared_block_size(); }
-  int64_t kv_free_tokens() const override { return model_->kv_free_tokens(); }
   absl::StatusOr<absl::Span<const float>> Forward(
       absl::Span<const SequenceRows> batch) override;
   bool draws_tokens() const override { return model_->draws_tokens(); }
   absl::Span<const int32_t> drawn_tokens() const override {
     return model_->drawn_tokens();
   }
-  QueuedSteps queued_steps() const override { return model_->queued_steps(); }
   kernels::FloatView final_hidden() override { return model_->final_hidden(); }
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = interrupt;
-    model_->SetInterrupt(std::move(interrupt));
+    ForwardedModel::SetInterrupt(std::move(interrupt));
   }
   // No forward waits any more.
   void StopWaiting() { stopped_ = true; }
   uint64_t forward_progress() const override {
-    return model_->forward_progress() + waited_;
+    return ForwardedModel::forward_progress() + waited_;
   }
 
  private:
   // False: interrupted.
   bool WaitUntil(int64_t end_ns, bool may_interrupt);
 
-  const std::unique_ptr<LanguageModel> model_;
+  const std::unique_ptr<LanguageModel> owned_;  // model_
   const StepTimes times_;
   const Clock clock_;
   ModelInfo info_;

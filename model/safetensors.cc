@@ -9,14 +9,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/json_fields.h"
 #include "common/status_macros.h"
 #include "kernels/dtype.h"
-#include "nlohmann/json.hpp"
 
 namespace nacre::model {
 namespace {
-
-using Json = nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little,
               "safetensors holds little-endian numbers");
@@ -42,8 +40,7 @@ uint64_t ElementBytes(absl::string_view dtype) {
 
 // Names come from the file: keep messages one short line of ASCII.
 std::string Shown(absl::string_view name) {
-  return Json(std::string(name.substr(0, 120)))
-      .dump(-1, ' ', true, Json::error_handler_t::replace);
+  return JsonText(Json(std::string(name.substr(0, 120))));
 }
 
 // Parses JSON, refusing a repeated key (the parser alone would keep the last).

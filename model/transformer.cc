@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<Sequence>> Transformer::NewTreeSequence(
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> sequence,
                          kv_pool_->Reserve(max_length, token_ids, num_slots));
   // Here, not in the middle of a step.
-  rope_.Reserve(std::min(max_length + num_slots, info_.context_length));
+  rows_.Reserve(std::min(max_length + num_slots, info_.context_length));
   return sequence;
 }
 
@@ -156,102 +156,10 @@ absl::Status Transformer::CheckBatch(
   return absl::OkStatus();
 }
 
-absl::Status Transformer::GrowActivations(int num_rows, int num_logit_rows) {
-  const auto allocate = [this](int rows, int cols,
-                               std::unique_ptr<kernels::Buffer>* buffer) {
-    absl::StatusOr<std::unique_ptr<kernels::Buffer>> allocated =
-        backend_->Allocate(static_cast<size_t>(rows) *
-                           static_cast<size_t>(cols) * sizeof(float));
-    if (!allocated.ok()) return allocated.status();
-    *buffer = *std::move(allocated);
-    return absl::OkStatus();
-  };
-  Activations& a = activations_;
-  if (num_rows > a.max_rows) {
-    const int hidden = config_.hidden_size;
-    const int inter = config_.intermediate_size;
-    const int qkv = config_.q_size() + 2 * config_.kv_size();
-    const int half = config_.head_dim / 2;
-    a.max_rows = 0;  // until all of them have grown
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, hidden, &a.hidden));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, hidden, &a.normed));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, qkv, &a.qkv));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, config_.q_size(), &a.attention));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, hidden, &a.attended));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, 2 * inter, &a.gate_up));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, inter, &a.mlp));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &a.cos));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &a.sin));
-    a.max_rows = num_rows;
-  }
-  if (num_logit_rows > a.max_logit_rows) {
-    a.max_logit_rows = 0;
-    NACRE_RETURN_IF_ERROR(
-        allocate(num_logit_rows, config_.vocab_size, &a.logits));
-    a.max_logit_rows = num_logit_rows;
-  }
-  return absl::OkStatus();
-}
-
-void Transformer::ClearRows() {
-  token_ids_.clear();
-  contexts_.clear();
-  tails_.clear();
-  cos_.clear();
-  sin_.clear();
-  head_runs_.clear();
-  num_logit_rows_ = 0;
-}
-
-void Transformer::AddRow(const BlockSequence& sequence, int position) {
-  rope_.Extend(position);
-  contexts_.push_back({sequence.block_table(), position});
-  const absl::Span<const float> cos = rope_.Cos(position);
-  const absl::Span<const float> sin = rope_.Sin(position);
-  cos_.insert(cos_.end(), cos.begin(), cos.end());
-  sin_.insert(sin_.end(), sin.begin(), sin.end());
-}
-
-void Transformer::AddNode(const TreeNode& node, BlockSequence* sequence) {
-  sequence->FillSlot(node);
-  AddRow(*sequence, node.position);
-  const size_t begin = tails_.size();
-  sequence->AppendPath(node.slot, &tails_);
-  contexts_.back().tail_begin =
-      node.position + 1 - static_cast<int>(tails_.size() - begin);
-}
-
-void Transformer::FinishTails() {
-  const kernels::KvSlot* tail = tails_.data();
-  for (kernels::RowContext& row : contexts_) {
-    if (!row.has_tail()) continue;
-    row.tail_slots = tail;
-    tail += row.position + 1 - row.tail_begin;
-  }
-}
-
-void Transformer::AddLogits(int count) {
-  if (count == 0) return;
-  num_logit_rows_ += count;
-  const int first = num_rows() - count;
-  if (head_runs_.empty() ||
-      head_runs_.back().first + head_runs_.back().count != first) {
-    head_runs_.push_back({first, 0});
-  }
-  head_runs_.back().count += count;
-}
-
-void Transformer::SendAngles() {
-  backend_->CopyFromHost(cos_.data(), cos_.size() * sizeof(float),
-                         activations_.cos->data());
-  backend_->CopyFromHost(sin_.data(), sin_.size() * sizeof(float),
-                         activations_.sin->data());
-}
-
 void Transformer::RunLayer(const LayerWeights& weights,
                            const kernels::KvLayer& kv) {
   Activations& a = activations_;
-  const int rows = num_rows();
+  const int rows = rows_.size();
   const int heads = config_.num_attention_heads;
   const int qkv_size = config_.q_size() + 2 * config_.kv_size();
   const float eps = static_cast<float>(config_.rms_norm_eps);
@@ -264,9 +172,9 @@ void Transformer::RunLayer(const LayerWeights& weights,
     backend_->AddBias(a.qkv->f32(), rows, qkv_size, weights.qkv_bias->f32());
   }
   backend_->RopeStoreKv(a.qkv->f32(), heads, a.cos->f32(), a.sin->f32(),
-                        contexts_, kv);
-  backend_->Attention(a.qkv->f32(), qkv_size, heads, scale, contexts_, kv,
-                      a.attention->f32());
+                        rows_.contexts(), kv);
+  backend_->Attention(a.qkv->f32(), qkv_size, heads, scale, rows_.contexts(),
+                      kv, a.attention->f32());
   backend_->MatMulAdd(a.attention->f32(), rows, *weights.o, a.hidden->f32(),
                       a.attended->f32());
 
@@ -280,7 +188,7 @@ void Transformer::RunLayer(const LayerWeights& weights,
 
 size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
   size_t layers_run = 0;
-  backend_->RunStep(num_rows(), [&] {
+  backend_->RunStep(rows_.size(), [&] {
     embed();
     for (const LayerWeights& layer : weights_.layers) {
       if (may_end && layers_run > 0 && interrupt_ && interrupt_()) return;
@@ -296,14 +204,14 @@ void Transformer::RunHead() {
   const size_t hidden = static_cast<size_t>(config_.hidden_size);
   // The norm also gathers: only rows that need logits reach the head.
   float* packed = a.normed->f32();
-  for (const Run& run : head_runs_) {
+  for (const StepRows::Run& run : rows_.head_runs()) {
     backend_->RmsNorm(a.hidden->f32() + static_cast<size_t>(run.first) * hidden,
                       run.count, config_.hidden_size,
                       weights_.final_norm->f32(),
                       static_cast<float>(config_.rms_norm_eps), packed);
     packed += static_cast<size_t>(run.count) * hidden;
   }
-  backend_->MatMul(a.normed->f32(), num_logit_rows_, *weights_.head,
+  backend_->MatMul(a.normed->f32(), rows_.num_logit_rows(), *weights_.head,
                    a.logits->f32());
 }
 
@@ -324,22 +232,22 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
   HeadOutputs& outputs = outputs_[current_];
   NACRE_RETURN_IF_ERROR(outputs.Plan(batch));
   if (batch.empty()) return absl::OkStatus();
-  ClearRows();
+  rows_.Clear();
   for (const SequenceRows& rows : batch) {
-    token_ids_.insert(token_ids_.end(), rows.token_ids.begin(),
-                      rows.token_ids.end());
+    rows_.AddTokenIds(rows.token_ids);
     KvSequence* const sequence = AsKvSequence(rows);
     for (int i = 0; i < NumPositions(rows); ++i) {
-      AddRow(*sequence, sequence->length() + i);
+      rows_.AddRow(*sequence, sequence->length() + i);
     }
-    for (const TreeNode& node : rows.nodes) AddNode(node, sequence);
-    AddLogits(rows.num_logits);
+    for (const TreeNode& node : rows.nodes) rows_.AddNode(node, sequence);
+    rows_.AddLogits(rows.num_logits);
   }
-  FinishTails();
-  NACRE_RETURN_IF_ERROR(GrowActivations(num_rows(), num_logit_rows_));
-  SendAngles();
+  rows_.FinishTails();
+  NACRE_RETURN_IF_ERROR(activations_.Grow(config_, backend_, rows_.size(),
+                                          rows_.num_logit_rows()));
+  rows_.SendAngles(backend_, activations_.cos.get(), activations_.sin.get());
   const auto embed = [this] {
-    backend_->Embed(*weights_.embedding, token_ids_,
+    backend_->Embed(*weights_.embedding, rows_.token_ids(),
                     activations_.hidden->f32());
   };
   const size_t layers_run = RunLayers(embed, /*may_end=*/true);
@@ -350,7 +258,7 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
                                            " of ", weights_.layers.size(),
                                            " layers"));
   }
-  if (num_logit_rows_ > 0) {
+  if (rows_.num_logit_rows() > 0) {
     RunHead();
     outputs.Queue(activations_.logits->f32());
   }
@@ -367,12 +275,12 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
     queued_.Clear();
     return;
   }
-  ClearRows();
+  rows_.Clear();
   for (const QueuedStep::Row& row : queued_.rows()) {
-    AddRow(*row.sequence, row.position);
-    AddLogits(1);
+    rows_.AddRow(*row.sequence, row.position);
+    rows_.AddLogits(1);
   }
-  SendAngles();
+  rows_.SendAngles(backend_, activations_.cos.get(), activations_.sin.get());
   const auto embed = [this] {
     const absl::Span<const QueuedStep::Row> rows = queued_.rows();
     const int32_t* const ids = outputs_[current_].device_ids();

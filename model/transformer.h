@@ -22,6 +22,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "model/activations.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/head_outputs.h"
@@ -29,7 +30,7 @@
 #include "model/language_model.h"
 #include "model/model_options.h"
 #include "model/queued_step.h"
-#include "model/rope.h"
+#include "model/step_rows.h"
 #include "model/weights.h"
 
 namespace nacre::model {
@@ -82,35 +83,16 @@ class Transformer : public LanguageModel {
   uint64_t forward_progress() const override { return layers_finished_; }
 
  private:
-  // Scratch of one Forward, grown to the largest batch and then reused.
-  struct Activations {
-    int max_rows = 0;
-    std::unique_ptr<kernels::Buffer>
-        hidden;  // [rows, hidden_size]: between layers
-    std::unique_ptr<kernels::Buffer> normed;     // [rows, hidden_size]
-    std::unique_ptr<kernels::Buffer> qkv;        // [rows, q + 2 kv]
-    std::unique_ptr<kernels::Buffer> attention;  // [rows, q]
-    std::unique_ptr<kernels::Buffer>
-        attended;  // [rows, hidden_size]: in the middle of one
-    std::unique_ptr<kernels::Buffer> gate_up;  // [rows, 2 * intermediate]
-    std::unique_ptr<kernels::Buffer> mlp;      // [rows, intermediate]
-    std::unique_ptr<kernels::Buffer> cos;      // [rows, head_dim / 2]
-    std::unique_ptr<kernels::Buffer> sin;      // [rows, head_dim / 2]
-    int max_logit_rows = 0;
-    std::unique_ptr<kernels::Buffer> logits;  // [logit rows, vocab_size]
-  };
-
   Transformer(ModelConfig config, kernels::Backend* backend)
       : config_(std::move(config)),
         backend_(backend),
-        rope_(config_),
+        rows_(config_),
         outputs_{{backend, config_.vocab_size}, {backend, config_.vocab_size}} {
   }
 
   absl::Status CheckBatch(absl::Span<const SequenceRows> batch) const;
   // What the rows' data decides: token ids and nodes.
   absl::Status CheckRows(const SequenceRows& rows) const;
-  absl::Status GrowActivations(int num_rows, int num_logit_rows);
   // Whether `batch` is the step that is queued, which then is the current one.
   bool TakeQueued(absl::Span<const SequenceRows> batch);
   // Queues `batch` as the current step. ABORTED; what has no room.
@@ -118,16 +100,6 @@ class Transformer : public LanguageModel {
   // Queues what `batch`, the current step, says of the step behind it.
   void QueueNext(absl::Span<const SequenceRows> batch);
 
-  // The rows of the step that is being queued.
-  void ClearRows();
-  void AddRow(const BlockSequence& sequence, int position);
-  // Behind its positions; fills the slot. FinishTails completes these rows.
-  void AddNode(const TreeNode& node, BlockSequence* sequence);
-  void FinishTails();
-  // Of the last rows.
-  void AddLogits(int count);
-  int num_rows() const { return static_cast<int>(contexts_.size()); }
-  void SendAngles();
   // `embed` queues what fills activations_.hidden. Returns how many layers were
   // queued: all, unless `may_end` and the interrupt said so.
   size_t RunLayers(absl::FunctionRef<void()> embed, bool may_end);
@@ -138,24 +110,12 @@ class Transformer : public LanguageModel {
   kernels::Backend* backend_;
   Weights weights_;
   std::unique_ptr<KvPool> kv_pool_;
-  RopeTable rope_;
   ModelInfo info_;
   std::function<bool()> interrupt_;
 
   Activations activations_;
   std::atomic<uint64_t> layers_finished_{0};  // written by Forward only
-  // Of the step that is being queued.
-  std::vector<int32_t> token_ids_;
-  std::vector<kernels::RowContext> contexts_;
-  std::vector<kernels::KvSlot> tails_;  // of all rows that have one
-  std::vector<float> cos_;              // host copies of the rows' angles
-  std::vector<float> sin_;
-  struct Run {
-    int first = 0;
-    int count = 0;
-  };
-  std::vector<Run> head_runs_;  // rows that yield logits
-  int num_logit_rows_ = 0;
+  StepRows rows_;  // of the step that is being queued
 
   // In turn of the current step, the last that was asked for, and of the one
   // queued behind it, if any.

@@ -36,6 +36,7 @@ FleetWorld::FleetWorld(const FleetOptions& options)
     : World(options.seed, /*start_ns=*/0),
       options_(options),
       script_(options.streams),
+      plans_(options),
       target_times_(StepTimesOf(options.target_step)),
       draft_times_(StepTimesOf(options.draft_step)),
       num_targets_(options.targets) {
@@ -239,6 +240,15 @@ void FleetWorld::Equip(const Process&,
 void FleetWorld::Equip(const Process&,
                        draft_worker::DraftEngine::Options* options) {
   options->budget = {options_.max_step_rows, options_.prefill_chunk};
+}
+
+void FleetWorld::OnSaid(Connection& connection, wire::TargetEvents* events) {
+  if (options_.method.ablation == Ablation::kNone) return;
+  target_worker::TargetCommands commands;
+  static_cast<wire::TargetCommands&>(commands) = plans_.After(*events);
+  commands.stream = static_cast<uint64_t>(connection.index) + 1;
+  processes_[static_cast<size_t>(connection.worker)].target->Push(
+      std::move(commands));
 }
 
 }  // namespace nacre::simulation

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/types/optional.h"
+#include "simulation/changed_plans.h"
 #include "simulation/fleet.h"
 #include "simulation/script.h"
 #include "simulation/scripted_model.h"
@@ -58,20 +58,19 @@ class FleetWorld final : public World {
              draft_worker::DraftEngine::Options* options) override;
   void OnGateTimeout(Process&) override { ++result_.gate_timeouts; }
 
-  // fleet_plans.cc: plans other than the dispatcher's, which it never knows.
-  void OnCommands(Connection& connection,
-                  wire::TargetCommands* commands) override;
-  void OnCommands(Connection& connection,
-                  wire::DraftCommands* commands) override;
+  void OnCommands(Connection&, wire::TargetCommands* commands) override {
+    plans_.Change(commands);
+  }
+  void OnCommands(Connection&, wire::DraftCommands* commands) override {
+    plans_.Change(commands);
+  }
   using World::OnHeard;
   using World::OnSaid;
   void OnSaid(Connection& connection, wire::TargetEvents* events) override;
-  void OnHeard(Connection& connection, const void* note,
-               const wire::TargetEvents& events) override;
-  speculation::TargetPlan Changed(const speculation::TargetPlan& plan,
-                                  const speculation::Verdict* last) const;
-  speculation::DraftPlan Changed(const speculation::DraftPlan& plan,
-                                 const speculation::Verdict* last) const;
+  void OnHeard(Connection&, const void*,
+               const wire::TargetEvents& events) override {
+    plans_.OnHeard(events);
+  }
 
   // fleet_failures.cc
   bool IsStalled() const;
@@ -92,6 +91,7 @@ class FleetWorld final : public World {
   const FleetOptions& options_;
   const ScriptTokenizer tokenizer_;
   Script script_;
+  ChangedPlans plans_;
   std::vector<std::pair<int, int64_t>> target_times_;
   std::vector<std::pair<int, int64_t>> draft_times_;
   std::vector<Stream> streams_;
@@ -101,15 +101,6 @@ class FleetWorld final : public World {
   bool is_ending_ = false;
   int running_streams_ = 0;
   FleetResult result_;
-
-  // Of an ablation, by session: its plans without it, and its last verdict as
-  // the target and as the dispatcher knows it.
-  struct Ablated {
-    speculation::TargetPlan target;
-    speculation::DraftPlan draft;
-    absl::optional<speculation::Verdict> last;
-  };
-  absl::flat_hash_map<uint64_t, Ablated> ablated_;
 };
 
 }  // namespace nacre::simulation

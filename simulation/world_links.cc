@@ -89,9 +89,9 @@ class World::DraftClient final
 };
 
 absl::StatusOr<World::Connection*> World::Attach(Process& process) {
-  Connection& connection =
-      connections_.emplace_back(this, static_cast<int>(connections_.size()),
-                                process.index, HopOf(process));
+  Connection& connection = connections_.emplace_back(
+      static_cast<int>(connections_.size()), process.index, &queue_, &random_,
+      HopOf(process));
   process.connection = &connection;
   coordinator::WorkerInfo info = InfoOf(process);
   info.role = process.role;

@@ -23,34 +23,29 @@ World::Process& World::AddProcess(WorkerRole role) {
   return process;
 }
 
+template <typename Engine, typename Said>
+std::unique_ptr<Engine> World::NewEngine(Process& process) {
+  typename Engine::Options options;
+  options.now_ns = [this, offset_ns = ClockOffsetOf(process)] {
+    return now_ns() + offset_ns;
+  };
+  options.model = process.model.get();
+  options.send = [this, &process](worker::StreamId stream, Said events) {
+    Say<Said>(process, stream, std::move(events));
+  };
+  Equip(process, &options);
+  return std::make_unique<Engine>(std::move(options));
+}
+
 void World::StartProcess(Process& process) {
   ++process.incarnation;
   process.model = NewModel(process);
-  const auto clock = [this, offset_ns = ClockOffsetOf(process)] {
-    return now_ns() + offset_ns;
-  };
   if (process.is_target()) {
-    target_worker::TargetEngine::Options options;
-    options.now_ns = clock;
-    options.model = process.model.get();
-    options.send = [this, &process](worker::StreamId stream,
-                                    target_worker::TargetEvents events) {
-      Say<wire::TargetEvents>(process, stream, std::move(events));
-    };
-    Equip(process, &options);
     process.target =
-        std::make_unique<target_worker::TargetEngine>(std::move(options));
+        NewEngine<target_worker::TargetEngine, wire::TargetEvents>(process);
   } else {
-    draft_worker::DraftEngine::Options options;
-    options.now_ns = clock;
-    options.model = process.model.get();
-    options.send = [this, &process](worker::StreamId stream,
-                                    draft_worker::DraftEvents events) {
-      Say<wire::DraftEvents>(process, stream, std::move(events));
-    };
-    Equip(process, &options);
     process.draft =
-        std::make_unique<draft_worker::DraftEngine>(std::move(options));
+        NewEngine<draft_worker::DraftEngine, wire::DraftEvents>(process);
   }
 }
 

@@ -98,6 +98,8 @@ PROTO_FILES = [
     # A worker's side of Registry.Attach.
     "worker/process/registration.h",
     "worker/process/registration.cc",
+    # Names of the API's enumerations, for flags, JSON and HTTP.
+    "proto/names.h",
 ]
 # Whole folders that are clients from end to end.
 PROTO_FREE_RANGE = ["tools", "tests"]
@@ -184,12 +186,14 @@ TESTED_BY = {
        for name in ("cuda_token_drawer.cc", "draw_tokens.cu")},
     "kernels/reference/reference_backend.cc":
         "tests/kernels/reference_backend_test.cc",
+    "model/activations.cc": "tests/model/transformer_test.cc",
     "model/mapped_file.cc": "tests/model/safetensors_test.cc",
     "model/safetensors_writer.cc": "tests/model/safetensors_test.cc",
+    "model/step_rows.cc": "tests/model/tree_test.cc",
     "model/weights.cc": "tests/model/transformer_test.cc",
     **{f"simulation/{name}.cc": "tests/simulation/fleet_test.cc"
-       for name in ("fleet_failures", "fleet_plans", "fleet_world",
-                    "scripted_model")},
+       for name in ("fleet_failures", "fleet_world", "scripted_model")},
+    "simulation/changed_plans.cc": "tests/simulation/ablation_test.cc",
     **{f"simulation/{name}.cc":
            "tests/simulation/protocol/protocol_simulation_test.cc"
        for name in ("world", "world_links", "world_processes")},
@@ -241,17 +245,11 @@ LARGER = {
            ("draft_worker/draft_engine.h", "DraftEngine"),
            ("draft_worker/engine_commands.cc", "NewSession"),
            ("gateway/http_session.h", "HttpSession"),
-           ("model/transformer.h", "Transformer"),
-           ("simulation/fleet_world.h", "FleetWorld"),
-           ("simulation/world.h", "World"),
-           ("speculation/policies/make_policy.cc", "MakePolicy"),
            ("speculation/target_session.h", "TargetSession"),
            ("target_worker/target_engine.h", "TargetEngine"),
            ("tools/cluster/cluster.h", "Options"),
-           ("worker/engine/engine_metrics.cc", "Collect"),
            ("worker/engine/session_engine.h", "SessionEngine"),
-           ("worker/process/process.cc", "Serve"),
-           ("worker/process/registration.cc", "Attach"))},
+           ("worker/process/process.cc", "Serve"))},
 }
 
 CUDA_MACRO = "NACRE_WITH_CUDA"

@@ -1,7 +1,6 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -10,7 +9,6 @@
 #include "kernels/cpu/dense_matrix.h"
 #include "kernels/cpu/quantized_matrix.h"
 #include "kernels/cpu/row_tiling.h"
-#include "kernels/host_memory.h"
 #include "kernels/kv_address.h"
 #include "kernels/quantization.h"
 
@@ -61,9 +59,9 @@ void StoreKvAs(const float* k, const float* v, int row_stride,
 
 CpuBackend::CpuBackend(std::vector<int> cpus, WeightType weight_type,
                        DType kv_type)
-    : cpus_(std::move(cpus)),
+    : HostBackend(kv_type),
+      cpus_(std::move(cpus)),
       weight_type_(weight_type),
-      kv_type_(kv_type),
       gemm_(ChooseGemmKernels()),
       quantized_gemm_(ChooseQuantizedGemmKernels()),
       elementwise_(ChooseElementwiseKernels()),
@@ -75,7 +73,7 @@ std::string CpuBackend::numerics_id() const {
       weight_type_ == WeightType::kBF16A16 && gemm_.has_pair_products;
   return absl::StrCat("cpu-", absl::AsciiStrToLower(elementwise_.target_name),
                       WeightTypeSuffix(weight_type_), pairs ? "-pairs" : "",
-                      kv_type_ == DType::kBF16 ? "-kvbf16" : "-kvf32", "-v3");
+                      kv_type() == DType::kBF16 ? "-kvbf16" : "-kvf32", "-v3");
 }
 
 std::string CpuBackend::description() const {
@@ -86,18 +84,6 @@ std::string CpuBackend::description() const {
                          threads_.size() == 1 ? " thread" : " threads",
                          " on cores ", absl::StrJoin(cpus_, ","));
   return absl::StrCat("cpu (", elementwise_.target_name, ", ", threads, ")");
-}
-
-absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::Allocate(size_t bytes) {
-  return AllocateHostBuffer(bytes);
-}
-
-void CpuBackend::CopyFromHost(const void* host, size_t bytes, void* device) {
-  if (bytes > 0) std::memcpy(device, host, bytes);
-}
-
-void CpuBackend::CopyToHost(const void* device, size_t bytes, void* host) {
-  if (bytes > 0) std::memcpy(host, device, bytes);
 }
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuBackend::Pack(

@@ -15,30 +15,25 @@
 
 #include "absl/functional/function_ref.h"
 #include "hwy/aligned_allocator.h"
-#include "kernels/backend.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/quantized_gemm.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/host_backend.h"
 #include "kernels/weight_type.h"
 
 namespace nacre::kernels {
 
-class CpuBackend : public Backend {
+class CpuBackend : public HostBackend {
  public:
   // One thread for each core of `cpus`, all of which this process may run on;
   // empty: one unpinned thread. `weight_type` is not kFp8.
   CpuBackend(std::vector<int> cpus, WeightType weight_type, DType kv_type);
 
   std::string numerics_id() const override;
-  DType kv_type() const override { return kv_type_; }
   std::string description() const override;
   void BindComputeThread() override { threads_.BindCaller(); }
-  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
-  void CopyFromHost(const void* host, size_t bytes, void* device) override;
-  void CopyToHost(const void* device, size_t bytes, void* host) override;
-  absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
@@ -73,7 +68,6 @@ class CpuBackend : public Backend {
 
   const std::vector<int> cpus_;
   const WeightType weight_type_;
-  const DType kv_type_;
   const GemmKernels gemm_;
   const QuantizedGemmKernels quantized_gemm_;
   const ElementwiseKernels elementwise_;

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "kernels/host_memory.h"
 #include "kernels/kv_address.h"
 #include "kernels/quantization.h"
 
@@ -57,7 +55,7 @@ double Dot(const float* a, const float* b, int count) {
 
 std::string ReferenceBackend::numerics_id() const {
   return absl::StrCat("reference", WeightTypeSuffix(weight_type_),
-                      kv_type_ == DType::kBF16 ? "-kvbf16" : "", "-v2");
+                      kv_type() == DType::kBF16 ? "-kvbf16" : "", "-v2");
 }
 
 // Replaces a row by what its quantized form stands for. Integer times scale is
@@ -79,21 +77,6 @@ void ReferenceBackend::Requantize(
 
 std::string ReferenceBackend::description() const {
   return "reference (scalar, double accumulation, 1 thread)";
-}
-
-absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::Allocate(
-    size_t bytes) {
-  return AllocateHostBuffer(bytes);
-}
-
-void ReferenceBackend::CopyFromHost(const void* host, size_t bytes,
-                                    void* device) {
-  if (bytes > 0) std::memcpy(device, host, bytes);
-}
-
-void ReferenceBackend::CopyToHost(const void* device, size_t bytes,
-                                  void* host) {
-  if (bytes > 0) std::memcpy(host, device, bytes);
 }
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> ReferenceBackend::Pack(

@@ -10,24 +10,18 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
-#include "kernels/backend.h"
+#include "kernels/host_backend.h"
 #include "kernels/weight_type.h"
 
 namespace nacre::kernels {
 
-class ReferenceBackend : public Backend {
+class ReferenceBackend : public HostBackend {
  public:
   explicit ReferenceBackend(WeightType weight_type, DType kv_type = DType::kF32)
-      : weight_type_(weight_type), kv_type_(kv_type) {}
+      : HostBackend(kv_type), weight_type_(weight_type) {}
 
   std::string numerics_id() const override;
-  DType kv_type() const override { return kv_type_; }
   std::string description() const override;
-  void BindComputeThread() override {}
-  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
-  void CopyFromHost(const void* host, size_t bytes, void* device) override;
-  void CopyToHost(const void* device, size_t bytes, void* host) override;
-  absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
@@ -56,7 +50,6 @@ class ReferenceBackend : public Backend {
       absl::FunctionRef<float(const float*, int, int8_t*)> quantize) const;
 
   WeightType weight_type_;
-  DType kv_type_;
 };
 
 }  // namespace nacre::kernels

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/status_macros.h"
 #include "speculation/pipeline.h"
 #include "speculation/policies/beta_ts.h"
 #include "speculation/policies/confidence.h"
@@ -32,88 +33,119 @@ absl::Status CheckHidden(const PolicySpec& spec, size_t size, int hidden_size) {
                    size, " values, the draft's have ", hidden_size));
 }
 
-}  // namespace
+// What the spec gives, else its file, else the kind's default.
+class Values {
+ public:
+  Values(const PolicySpec& spec, const PolicyCalibration* file)
+      : spec_(spec), defaults_(file == nullptr ? nullptr : &file->defaults) {
+    NACRE_CHECK(defaults_ == nullptr || defaults_->kind() == spec.kind(),
+                "the calibration of another policy");
+  }
 
-absl::StatusOr<std::unique_ptr<DraftLength>> MakePolicy(const PolicySpec& spec,
-                                                        PolicyInputs inputs) {
-  const PolicyCalibration* file = inputs.file;
-  const PolicySpec* defaults = file == nullptr ? nullptr : &file->defaults;
-  NACRE_CHECK(defaults == nullptr || defaults->kind() == spec.kind(),
-              "the calibration of another policy");
-  const auto value = [&](absl::string_view key) {
-    return spec.Value(key, defaults);
-  };
-  std::unique_ptr<LengthPolicy> policy;
-  int max_length = kMaxWindow;
+  double operator()(absl::string_view key) const {
+    return spec_.Value(key, defaults_);
+  }
+  int Whole(absl::string_view key) const {
+    return static_cast<int>((*this)(key));
+  }
+  // Of a key that has no default.
+  absl::optional<double> Given(absl::string_view key) const {
+    const absl::optional<double> given = spec_.Given(key);
+    return given.has_value() || defaults_ == nullptr ? given
+                                                     : defaults_->Given(key);
+  }
+
+ private:
+  const PolicySpec& spec_;
+  const PolicySpec* const defaults_;
+};
+
+using Policy = absl::StatusOr<std::unique_ptr<LengthPolicy>>;
+
+Policy MakeOptimalStatic(const PolicySpec& spec, const Values& value) {
+  const absl::optional<double> gamma = value.Given("gamma");
+  if (!gamma.has_value()) return MissingFile(spec);
+  return MakeConstantPolicy(static_cast<int>(*gamma));
+}
+
+Policy MakeCaliTs(const PolicySpec& spec, const PolicyInputs& inputs,
+                  const Values& value) {
+  const PolicyCalibration* const file = inputs.file;
+  const CaliTsScorer* const model =
+      file == nullptr || !file->cali_ts || !inputs.has_target_hidden
+          ? nullptr
+          : &*file->cali_ts;
+  if (model != nullptr) {
+    NACRE_RETURN_IF_ERROR(CheckHidden(
+        spec, static_cast<size_t>(model->draft_size()), inputs.hidden_size));
+  }
+  return MakeCaliTsPolicy(model, {value("sigma-model"), value("sigma-sample"),
+                                  value("theta0"), inputs.seed});
+}
+
+Policy MakeSpecDecPlusPlus(const PolicySpec& spec, const PolicyInputs& inputs,
+                           const Values& value) {
+  const PolicyCalibration* const file = inputs.file;
+  if (file == nullptr || !file->head) return MissingFile(spec);
+  NACRE_RETURN_IF_ERROR(
+      CheckHidden(spec, file->head->size(), inputs.hidden_size));
+  return MakeSpecDecPlusPlusPolicy(&*file->head,
+                                   {value("threshold"), value.Whole("min")});
+}
+
+// Null where the plan decides alone.
+Policy MakeLengthPolicy(const PolicySpec& spec, PolicyInputs inputs,
+                        const Values& value) {
   switch (spec.kind()) {
     case PolicyKind::kConstant:
     case PolicyKind::kLoad:
       if (!spec.has_own_rule()) return nullptr;
-      policy = MakeConstantPolicy(static_cast<int>(value("n")));
-      return std::make_unique<DraftLength>(std::move(policy), max_length);
-    case PolicyKind::kOptimalStatic: {
-      absl::optional<double> gamma = spec.Given("gamma");
-      if (!gamma.has_value() && file != nullptr) {
-        gamma = defaults->Given("gamma");
-      }
-      if (!gamma.has_value()) return MissingFile(spec);
-      policy = MakeConstantPolicy(static_cast<int>(*gamma));
-      return std::make_unique<DraftLength>(std::move(policy), max_length);
-    }
+      return MakeConstantPolicy(value.Whole("n"));
+    case PolicyKind::kOptimalStatic:
+      return MakeOptimalStatic(spec, value);
     case PolicyKind::kHeuristic:
-      policy = MakeHeuristicPolicy(static_cast<int>(value("start")),
-                                   static_cast<int>(value("max")));
-      break;
+      return MakeHeuristicPolicy(value.Whole("start"), value.Whole("max"));
     case PolicyKind::kConfidence:
-      policy = MakeConfidencePolicy(value("threshold"));
-      break;
+      return MakeConfidencePolicy(value("threshold"));
     case PolicyKind::kSvip:
-      policy = MakeSvipPolicy(value("c"), value("h"));
-      break;
+      return MakeSvipPolicy(value("c"), value("h"));
     case PolicyKind::kBetaTs:
-      policy = MakeBetaTsPolicy(
+      return MakeBetaTsPolicy(
           {value("alpha0"), value("beta0"),
            value("update") == 0.0 ? BetaUpdate::kPaper : BetaUpdate::kBernoulli,
            inputs.seed});
-      break;
-    case PolicyKind::kCaliTs: {
-      const CaliTsScorer* model =
-          file == nullptr || !file->cali_ts || !inputs.has_target_hidden
-              ? nullptr
-              : &*file->cali_ts;
-      if (model != nullptr) {
-        if (absl::Status status =
-                CheckHidden(spec, static_cast<size_t>(model->draft_size()),
-                            inputs.hidden_size);
-            !status.ok()) {
-          return status;
-        }
-      }
-      policy =
-          MakeCaliTsPolicy(model, {value("sigma-model"), value("sigma-sample"),
-                                   value("theta0"), inputs.seed});
-      break;
-    }
+    case PolicyKind::kCaliTs:
+      return MakeCaliTs(spec, inputs, value);
     case PolicyKind::kDisco:
-      if (file == nullptr || !file->disco) return MissingFile(spec);
-      policy = MakeDiscoPolicy(&*file->disco, value("threshold"));
-      break;
-    case PolicyKind::kSpecDecPlusPlus:
-      if (file == nullptr || !file->head) return MissingFile(spec);
-      if (absl::Status status =
-              CheckHidden(spec, file->head->size(), inputs.hidden_size);
-          !status.ok()) {
-        return status;
+      if (inputs.file == nullptr || !inputs.file->disco) {
+        return MissingFile(spec);
       }
-      policy = MakeSpecDecPlusPlusPolicy(
-          &*file->head, {value("threshold"), static_cast<int>(value("min"))});
-      break;
+      return MakeDiscoPolicy(&*inputs.file->disco, value("threshold"));
+    case PolicyKind::kSpecDecPlusPlus:
+      return MakeSpecDecPlusPlus(spec, inputs, value);
     case PolicyKind::kOracle:
-      policy = MakeOraclePolicy(std::move(inputs.oracle_ids));
-      break;
+      return MakeOraclePolicy(std::move(inputs.oracle_ids));
   }
-  max_length = static_cast<int>(value("max"));
-  return std::make_unique<DraftLength>(std::move(policy), max_length);
+  NACRE_CHECK(false, "a length policy of no kind");
+  return nullptr;
+}
+
+bool HasOwnMax(PolicyKind kind) {
+  return kind != PolicyKind::kConstant && kind != PolicyKind::kLoad &&
+         kind != PolicyKind::kOptimalStatic;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DraftLength>> MakePolicy(const PolicySpec& spec,
+                                                        PolicyInputs inputs) {
+  const Values value(spec, inputs.file);
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<LengthPolicy> policy,
+                         MakeLengthPolicy(spec, std::move(inputs), value));
+  if (policy == nullptr) return nullptr;
+  return std::make_unique<DraftLength>(
+      std::move(policy),
+      HasOwnMax(spec.kind()) ? value.Whole("max") : kMaxWindow);
 }
 
 }  // namespace nacre::speculation

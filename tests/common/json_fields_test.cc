@@ -13,6 +13,12 @@ std::string ErrorOf(const absl::Status& status) {
   return std::string(status.message());
 }
 
+TEST(JsonFieldsTest, TextIsAsciiWhateverTheBytes) {
+  EXPECT_EQ(JsonText({{"a", {1, nullptr, "\xc3\xa9"}}}),
+            R"({"a":[1,null,"\u00e9"]})");
+  EXPECT_EQ(JsonText("\xff"), R"("\ufffd")");
+}
+
 TEST(ParseJsonObjectTest, NamesWhatIsNone) {
   EXPECT_EQ((*ParseJsonObject(R"({"a":1})", "x.json"))["a"], 1);
   EXPECT_EQ(ErrorOf(ParseJsonObject("{", "x.json").status()),

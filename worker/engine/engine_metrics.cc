@@ -16,14 +16,18 @@ using Labels = std::vector<ClientMetric::Label>;
 
 class Families {
  public:
+  // `own` are on every sample.
+  explicit Families(Labels own) : own_(std::move(own)) {}
+
   // Another sample of the family of this name if it was the last one.
   void Add(const char* name, const char* help, MetricType type, double value,
-           Labels labels) {
+           const Labels& more = {}) {
     if (families_.empty() || families_.back().name != name) {
       families_.push_back({name, help, type, {}});
     }
     ClientMetric metric;
-    metric.label = std::move(labels);
+    metric.label = own_;
+    metric.label.insert(metric.label.end(), more.begin(), more.end());
     (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) =
         value;
     families_.back().metric.push_back(std::move(metric));
@@ -31,6 +35,7 @@ class Families {
   std::vector<MetricFamily> Take() { return std::move(families_); }
 
  private:
+  const Labels own_;
   std::vector<MetricFamily> families_;
 };
 
@@ -50,85 +55,94 @@ constexpr NamedState kTargetWaits[] = {
     {WorkerState::kWaitAcknowledge, "acknowledge"},
     {WorkerState::kNoWork, "no_work"}};
 
+enum class Of { kBoth, kDraft };
+
+// A count that the engine keeps, as it is.
+struct Count {
+  Of workers;
+  uint64_t EngineStats::*value;
+  const char* name;
+  const char* help;
+};
+
+// In the order in which they are given out.
+constexpr Count kCounts[] = {
+    {Of::kBoth, &EngineStats::steps, "nacre_worker_steps_total", "Forwards."},
+    {Of::kDraft, &EngineStats::abandoned_steps,
+     "nacre_draft_abandoned_steps_total",
+     "Forwards that a verdict made pointless, cut short; not among "
+     "nacre_worker_steps_total."},
+    {Of::kDraft, &EngineStats::queued_steps_used,
+     "nacre_draft_queued_steps_used_total",
+     "Forwards that the device began before they were asked for."},
+    {Of::kDraft, &EngineStats::queued_steps_dropped,
+     "nacre_draft_queued_steps_dropped_total",
+     "Forwards that the device began and nobody asked for; not among "
+     "nacre_worker_steps_total."},
+    {Of::kBoth, &EngineStats::rejected_messages,
+     "nacre_worker_rejected_messages_total",
+     "Messages that were stale, repeated or malformed: they changed nothing."},
+    {Of::kBoth, &EngineStats::rollback_tokens, "nacre_rollback_tokens_total",
+     "Tokens cut from the KV cache after a mismatch."},
+    {Of::kBoth, &EngineStats::prefix_queries,
+     "nacre_worker_prefix_cache_queries_total",
+     "Tokens of the sessions opened, looked up in the prefix cache."},
+    {Of::kBoth, &EngineStats::prefix_hits,
+     "nacre_worker_prefix_cache_hits_total",
+     "Of these, the tokens that it had."},
+    {Of::kBoth, &EngineStats::reaped_sessions,
+     "nacre_worker_reaped_sessions_total",
+     "Sessions closed because the coordinator no longer named them."},
+    {Of::kBoth, &EngineStats::nonfinite_logits, "nacre_nonfinite_logits_total",
+     "Sessions given up because their logits were NaN or infinite: the device "
+     "computes wrongly, or the weights are damaged."}};
+
+void AddTimes(const TimePartition::Totals& time, bool draft,
+              Families* families) {
+  const auto add = [&](const char* name, const char* help, const char* label,
+                       const NamedState& state) {
+    families->Add(name, help, MetricType::Counter,
+                  static_cast<double>(time[state.state]) * 1e-9,
+                  {{label, state.name}});
+  };
+  for (const NamedState& phase : draft ? absl::MakeConstSpan(kDraftPhases)
+                                       : absl::MakeConstSpan(kTargetPhases)) {
+    add("nacre_worker_busy_seconds_total",
+        "Time in forwards, by what most of their rows were for.", "phase",
+        phase);
+  }
+  for (const NamedState& wait : draft ? absl::MakeConstSpan(kDraftWaits)
+                                      : absl::MakeConstSpan(kTargetWaits)) {
+    add(draft ? "nacre_draft_wait_seconds_total"
+              : "nacre_target_wait_seconds_total",
+        "Time not in forwards, by what was missing; with the busy time it adds "
+        "up to the worker's life.",
+        "reason", wait);
+  }
+}
+
 }  // namespace
 
 std::vector<MetricFamily> EngineMetrics::Collect() const {
   const EngineStats stats = options_.stats();
   const bool draft = options_.role == EngineRole::kDraft;
-  const Labels own = {{"role", draft ? "draft" : "target"},
-                      {"worker", options_.worker}};
-  const auto with = [&own](const char* name, const char* value) {
-    Labels labels = own;
-    labels.push_back({name, value});
-    return labels;
-  };
-  Families families;
-  const auto counter = [&families](const char* name, const char* help,
-                                   double value, Labels labels) {
-    families.Add(name, help, MetricType::Counter, value, std::move(labels));
-  };
-  const auto seconds = [&stats](WorkerState state) {
-    return static_cast<double>(stats.time[state]) * 1e-9;
-  };
-
-  for (const NamedState& phase : draft ? absl::MakeConstSpan(kDraftPhases)
-                                       : absl::MakeConstSpan(kTargetPhases)) {
-    counter("nacre_worker_busy_seconds_total",
-            "Time in forwards, by what most of their rows were for.",
-            seconds(phase.state), with("phase", phase.name));
+  Families families(
+      {{"role", draft ? "draft" : "target"}, {"worker", options_.worker}});
+  AddTimes(stats.time, draft, &families);
+  for (const Count& count : kCounts) {
+    if (count.workers == Of::kDraft && !draft) continue;
+    families.Add(count.name, count.help, MetricType::Counter,
+                 static_cast<double>(stats.*count.value));
   }
-  for (const NamedState& wait : draft ? absl::MakeConstSpan(kDraftWaits)
-                                      : absl::MakeConstSpan(kTargetWaits)) {
-    counter(draft ? "nacre_draft_wait_seconds_total"
-                  : "nacre_target_wait_seconds_total",
-            "Time not in forwards, by what was missing; with the busy time it "
-            "adds up to the worker's life.",
-            seconds(wait.state), with("reason", wait.name));
-  }
-  counter("nacre_worker_steps_total", "Forwards.",
-          static_cast<double>(stats.steps), own);
-  if (draft) {
-    counter("nacre_draft_abandoned_steps_total",
-            "Forwards that a verdict made pointless, cut short; not among "
-            "nacre_worker_steps_total.",
-            static_cast<double>(stats.abandoned_steps), own);
-    counter("nacre_draft_queued_steps_used_total",
-            "Forwards that the device began before they were asked for.",
-            static_cast<double>(stats.queued_steps_used), own);
-    counter("nacre_draft_queued_steps_dropped_total",
-            "Forwards that the device began and nobody asked for; not among "
-            "nacre_worker_steps_total.",
-            static_cast<double>(stats.queued_steps_dropped), own);
-  }
-  counter("nacre_worker_rejected_messages_total",
-          "Messages that were stale, repeated or malformed: they changed "
-          "nothing.",
-          static_cast<double>(stats.rejected_messages), own);
-  counter("nacre_rollback_tokens_total",
-          "Tokens cut from the KV cache after a mismatch.",
-          static_cast<double>(stats.rollback_tokens), own);
-  counter("nacre_worker_prefix_cache_queries_total",
-          "Tokens of the sessions opened, looked up in the prefix cache.",
-          static_cast<double>(stats.prefix_queries), own);
-  counter("nacre_worker_prefix_cache_hits_total",
-          "Of these, the tokens that it had.",
-          static_cast<double>(stats.prefix_hits), own);
-  counter("nacre_worker_reaped_sessions_total",
-          "Sessions closed because the coordinator no longer named them.",
-          static_cast<double>(stats.reaped_sessions), own);
-  counter("nacre_nonfinite_logits_total",
-          "Sessions given up because their logits were NaN or infinite: the "
-          "device computes wrongly, or the weights are damaged.",
-          static_cast<double>(stats.nonfinite_logits), own);
   families.Add("nacre_worker_sessions", "Open sessions.", MetricType::Gauge,
-               stats.sessions, own);
-  families.Add("nacre_kv_cache_usage_ratio", "Used share of the KV cache.",
-               MetricType::Gauge,
-               options_.kv_capacity_tokens <= 0
-                   ? 0.0
-                   : 1.0 - static_cast<double>(stats.kv_free_tokens) /
-                               static_cast<double>(options_.kv_capacity_tokens),
-               own);
+               stats.sessions);
+  families.Add(
+      "nacre_kv_cache_usage_ratio", "Used share of the KV cache.",
+      MetricType::Gauge,
+      options_.kv_capacity_tokens <= 0
+          ? 0.0
+          : 1.0 - static_cast<double>(stats.kv_free_tokens) /
+                      static_cast<double>(options_.kv_capacity_tokens));
   return families.Take();
 }
 

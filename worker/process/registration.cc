@@ -103,7 +103,15 @@ void Registration::Run() {
   }
 }
 
-absl::Status Registration::Attach(Progress* progress) {
+// What wakes an attachment: the first of these that is so.
+struct Registration::Turn {
+  absl::optional<v1::WorkerCommand> command;
+  absl::optional<absl::Status> done;
+  bool leave = false;  // for the first time
+  bool beat = false;   // is asked for
+};
+
+std::shared_ptr<Registration::Stream> Registration::NewStream() {
   const std::shared_ptr<Mailbox> mailbox = mailbox_;
   {
     absl::MutexLock lock(&mailbox->mu);
@@ -121,10 +129,34 @@ absl::Status Registration::Attach(Progress* progress) {
     mailbox->done = status;
     mailbox->changed.Signal();
   };
+  return Stream::Create(std::move(callbacks));
+}
+
+Registration::Turn Registration::AwaitTurn(absl::Time next, bool leaving) {
+  Turn turn;
+  absl::MutexLock lock(&mailbox_->mu);
+  while (mailbox_->commands.empty() && !mailbox_->done.has_value() &&
+         (leaving || !(mailbox_->stopping || mailbox_->heartbeat_now))) {
+    if (mailbox_->changed.WaitWithDeadline(&mailbox_->mu, next)) break;
+  }
+  if (!mailbox_->commands.empty()) {
+    turn.command = std::move(mailbox_->commands.front());
+    mailbox_->commands.pop_front();
+  } else if (mailbox_->done.has_value()) {
+    turn.done = mailbox_->done;
+    return turn;
+  } else if (mailbox_->stopping) {
+    turn.leave = !leaving;
+  }
+  turn.beat = std::exchange(mailbox_->heartbeat_now, false);
+  return turn;
+}
+
+absl::Status Registration::Attach(Progress* progress) {
   // The stub must live as long as the stream's call.
   const auto stub = v1::Registry::NewStub(
       rpc::CreateChannel(options_.coordinator, options_.security));
-  const std::shared_ptr<Stream> stream = Stream::Create(std::move(callbacks));
+  const std::shared_ptr<Stream> stream = NewStream();
   stub->async()->Attach(stream->context(), stream.get());
   stream->Start();
   v1::WorkerEvent hello;
@@ -136,35 +168,20 @@ absl::Status Registration::Attach(Progress* progress) {
   absl::Time next = absl::Now() + options_.accept_patience;
   bool leaving = false;
   while (true) {
-    absl::optional<v1::WorkerCommand> command;
-    bool leave = false;
-    {
-      absl::MutexLock lock(&mailbox->mu);
-      while (mailbox->commands.empty() && !mailbox->done.has_value() &&
-             (leaving || !(mailbox->stopping || mailbox->heartbeat_now))) {
-        if (mailbox->changed.WaitWithDeadline(&mailbox->mu, next)) break;
-      }
-      if (!mailbox->commands.empty()) {
-        command = std::move(mailbox->commands.front());
-        mailbox->commands.pop_front();
-      } else if (mailbox->done.has_value()) {
-        return *mailbox->done;
-      } else if (mailbox->stopping) {
-        leave = !std::exchange(leaving, true);
-      }
-      if (std::exchange(mailbox->heartbeat_now, false) && progress->accepted &&
-          !leaving) {
-        next = absl::InfinitePast();
-      }
+    const Turn turn = AwaitTurn(next, leaving);
+    if (turn.done.has_value()) return *turn.done;
+    leaving = leaving || turn.leave;
+    if (turn.beat && progress->accepted && !leaving) {
+      next = absl::InfinitePast();
     }
-    if (command.has_value()) {
+    if (turn.command.has_value()) {
       const bool was_accepted = progress->accepted;
-      OnCommand(*command, stream.get(), progress);
+      OnCommand(*turn.command, stream.get(), progress);
       if (progress->accepted && !was_accepted && !leaving) {
         next = absl::InfinitePast();
       }
     }
-    if (leave) {
+    if (turn.leave) {
       // The coordinator hears why it goes: who says nothing counts as lost.
       next = absl::InfinitePast();
       if (progress->accepted) {

@@ -76,6 +76,7 @@ class Registration {
   using Stream = rpc::ClientMessageStream<v1::WorkerEvent, v1::WorkerCommand>;
   // Outlives `this` in the callbacks of a stream that ends late.
   struct Mailbox;
+  struct Turn;
 
   void Run();
   // How far one stream got.
@@ -88,6 +89,10 @@ class Registration {
 
   // One stream, to its end.
   absl::Status Attach(Progress* progress);
+  // Whose messages, and whose end, get into the mailbox, which it empties.
+  std::shared_ptr<Stream> NewStream();
+  // Waits for what comes, at the latest until `next`.
+  Turn AwaitTurn(absl::Time next, bool leaving);
   void OnCommand(const v1::WorkerCommand& command, Stream* stream,
                  Progress* progress);
   void Beat(Stream* stream, Progress* progress);

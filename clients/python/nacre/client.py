@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Sequence, Type, Union
+from typing import TYPE_CHECKING, Any, Iterator, List, Optional, Sequence, Union
 
 import grpc
 
 from . import _messages
+from ._closing import Closing
 from ._connection import Connections, Tls, Token, model_info, tokenize_request
 from ._generation import Generation, StreamBase
 from ._request import Prompt, build_request
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._request import Options
 
 
-class Stream(StreamBase, Iterator[Chunk]):
+class Stream(Closing, StreamBase, Iterator[Chunk]):
     """The chunks of a request. close(), the end of a `with` and the last
     reference to it cancel what still runs; any thread may close."""
 
@@ -53,14 +53,6 @@ class Stream(StreamBase, Iterator[Chunk]):
 
     def __enter__(self) -> Stream:
         return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_closed"):
@@ -99,7 +91,7 @@ class Stream(StreamBase, Iterator[Chunk]):
             return self._call
 
 
-class Client:
+class Client(Closing):
     """Calls one coordinator, or several in turn.
 
     `address`: HOST:PORT or a list of them. `tls`: True, or Tls with files;
@@ -167,14 +159,6 @@ class Client:
 
     def __enter__(self) -> Client:
         return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
     def _unary(self, method: str, request: Any, timeout: Optional[float]) -> Any:
         attempts = Attempts(self._connections.retry, timeout)

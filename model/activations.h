@@ -1,0 +1,38 @@
+// Scratch of one forward of a transformer, grown to the largest batch and then
+// reused. Used by the model's thread.
+
+#ifndef MODEL_ACTIVATIONS_H_
+#define MODEL_ACTIVATIONS_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "model/config.h"
+
+namespace nacre::model {
+
+struct Activations {
+  int max_rows = 0;
+  // [rows, hidden_size]: between layers, and in the middle of one.
+  std::unique_ptr<kernels::Buffer> hidden;
+  std::unique_ptr<kernels::Buffer> attended;
+  std::unique_ptr<kernels::Buffer> normed;     // [rows, hidden_size]
+  std::unique_ptr<kernels::Buffer> qkv;        // [rows, q + 2 kv]
+  std::unique_ptr<kernels::Buffer> attention;  // [rows, q]
+  std::unique_ptr<kernels::Buffer> gate_up;    // [rows, 2 * intermediate]
+  std::unique_ptr<kernels::Buffer> mlp;        // [rows, intermediate]
+  std::unique_ptr<kernels::Buffer> cos;        // [rows, head_dim / 2]
+  std::unique_ptr<kernels::Buffer> sin;        // [rows, head_dim / 2]
+  int max_logit_rows = 0;
+  std::unique_ptr<kernels::Buffer> logits;  // [logit rows, vocab_size]
+
+  // Makes room for a batch. RESOURCE_EXHAUSTED: the device has none; what had
+  // to grow is then empty.
+  absl::Status Grow(const ModelConfig& config, kernels::Backend* backend,
+                    int num_rows, int num_logit_rows);
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_ACTIVATIONS_H_
