@@ -3,6 +3,8 @@
 # lacks what it takes: it is skipped then.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
+# A proxy knows no loopback addresses.
+unset http_proxy https_proxy grpc_proxy HTTP_PROXY HTTPS_PROXY
 
 for candidate in python3 /usr/bin/python3; do
   if "$candidate" -c 'import grpc, google.protobuf, yaml' 2>/dev/null; then
