@@ -26,6 +26,12 @@ void AddToken(const std::string& token, grpc::ClientContext* context) {
   }
 }
 
+// What a server's gRPC says of a call that comes while it closes. The
+// coordinator's own words for CANCELLED are a sentence.
+bool IsOfClosingServer(const absl::Status& status) {
+  return absl::IsCancelled(status) && status.message() == "CANCELLED";
+}
+
 }  // namespace
 
 class InferenceClient::State : public std::enable_shared_from_this<State> {
@@ -87,6 +93,10 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     mu_.Await(absl::Condition(&none));
   }
 
+  bool closed() const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return closed_;
+  }
   absl::StatusOr<v1::Model> model() const ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     return model_;
@@ -331,8 +341,11 @@ class InferenceClient::State::Call : public GenerationCall,
     }
   }
 
-  void OnDone(const absl::Status& status) {
+  void OnDone(absl::Status status) {
     attempt_ = nullptr;
+    if (!cancelled_ && !state_->closed() && IsOfClosingServer(status)) {
+      status = absl::UnavailableError("the coordinator has stopped");
+    }
     // It has said nothing: another one may, without anything said twice.
     if (absl::IsUnavailable(status) && !answered_ && !cancelled_ &&
         TryAnother()) {

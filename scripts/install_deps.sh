@@ -24,10 +24,12 @@ readonly BUILD_PACKAGES=(
 # clang builds the sanitizer and fuzz configurations, libclang-rt-14-dev holds
 # their run-time libraries, sentencepiece is the oracle of the tokenizer tests.
 # help2man makes the manual pages, which mandoc checks; file and dpkg-dev (of
-# build-essential) make packages. The Python client is tested with Debian's gRPC.
+# build-essential) make packages. The Python client is tested with Debian's gRPC,
+# the Helm chart with its YAML and JSON schemas.
 readonly DEV_PACKAGES=(
   clang clang-format clang-tidy libclang-rt-14-dev llvm sentencepiece
   xz-utils help2man mandoc file codespell python3-grpcio python3-protobuf
+  python3-yaml python3-jsonschema
 )
 # Tests the alerts; without it that test is skipped. Only this program is taken
 # out of its package, which would start a server here.

@@ -118,6 +118,43 @@ TEST(InferenceClientTest, CloseEndsWhatRuns) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
 }
 
+// gRPC's word for a call that comes while its server closes.
+TEST(InferenceClientTest, ACoordinatorThatClosesIsOneThatHasGone) {
+  const auto closes = [](auto*, const auto&, auto*) {
+    return grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED");
+  };
+  const auto answers = [](auto*, const auto&, auto* writer) {
+    writer->Write(FakeCoordinator::Chunk("a", 0));
+    return grpc::Status::OK;
+  };
+  const FakeCoordinator first(closes);
+  for (const bool another : {true, false}) {
+    const FakeCoordinator second(another ? FakeCoordinator::OnGenerate(answers)
+                                         : FakeCoordinator::OnGenerate(closes));
+    EventLoop loop;
+    InferenceClient client(To({&first, &second}), &loop);
+    client.AwaitFirstAnswers(absl::Minutes(1));
+    for (int i = 0; i < 2; ++i) {  // in turn, so each is the first once
+      absl::Status status;
+      absl::Notification done;
+      std::shared_ptr<GenerationCall> call;
+      loop.Post([&] {
+        call = client.Generate({}, {},
+                               {[&](auto) { call->Next(); },
+                                [&](const absl::Status& end) {
+                                  status = end;
+                                  done.Notify();
+                                }});
+        call->Next();
+      });
+      done.WaitForNotification();
+      EXPECT_EQ(status.code(), another ? absl::StatusCode::kOk
+                                       : absl::StatusCode::kUnavailable)
+          << status;
+    }
+  }
+}
+
 // The first takes half a second of ten and refuses: the second has what is
 // left.
 TEST(InferenceClientTest, ADeadlineIsThatOfAllAttempts) {

@@ -110,6 +110,9 @@ class Internal(StatusError):
 
 # More than any target has; a message over the server's or our own limit.
 _NEVER_FITS = ("need KV for", "larger than max")
+# A server's gRPC says so of a call that comes while it closes. The coordinator's own
+# words for CANCELLED are a sentence.
+_OF_CLOSING_SERVER = "CANCELLED"
 _CONTEXT_MARK = "CONTEXT_LENGTH_EXCEEDED: "
 
 _CLASSES: Dict[grpc.StatusCode, Type[StatusError]] = {
@@ -132,6 +135,8 @@ def status_error(
     code: grpc.StatusCode, message: str, attempts: int, partial: Partial
 ) -> StatusError:
     """The error of a status."""
+    if code is grpc.StatusCode.CANCELLED and message == _OF_CLOSING_SERVER:
+        code, message = grpc.StatusCode.UNAVAILABLE, "the server has stopped"
     kind = _CLASSES.get(code, StatusError)
     if kind is InvalidArgument and message.startswith(_CONTEXT_MARK):
         kind, message = ContextLengthExceeded, message[len(_CONTEXT_MARK) :]

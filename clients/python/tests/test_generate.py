@@ -67,6 +67,14 @@ class Cases:
             self.assertEqual(self.generate(server).text, "abc")
             self.assertEqual(len(server.seen), 3)
 
+    def test_a_server_that_closes_is_one_that_has_gone(self):
+        closes = refuse(grpc.StatusCode.CANCELLED, "CANCELLED")
+        with FakeServer(closes, answer) as server:
+            self.assertEqual(self.generate(server).text, "abc")
+        slow = "the client took nothing for 60s"
+        _, calls = self.fails(nacre.Cancelled, refuse(grpc.StatusCode.CANCELLED, slow))
+        self.assertEqual(calls, 1)
+
     def test_gives_up_after_all_attempts(self):
         error, calls = self.fails(nacre.Unavailable, refuse(UNAVAILABLE, "gone"))
         self.assertEqual((calls, error.attempts, error.message), (4, 4, "gone"))

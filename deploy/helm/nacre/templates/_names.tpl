@@ -1,0 +1,68 @@
+{{/* Names, labels and images. */}}
+
+{{- define "nacre.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- default $full .Values.fullnameOverride | trunc 42 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Of a component: (dict "root" $ "component" "target"). Selectors never change. */}}
+{{- define "nacre.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "nacre.labels" -}}
+{{ include "nacre.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* (dict "root" $ "component" "target" "name" "full name") */}}
+{{- define "nacre.metadata" -}}
+name: {{ .name }}
+namespace: {{ .root.Release.Namespace }}
+labels: {{- include "nacre.labels" . | nindent 2 }}
+{{- with merge dict (default dict .annotations) .root.Values.commonAnnotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* (dict "root" $ "image" values): empty fields are those of `image`. */}}
+{{- define "nacre.image" -}}
+{{- $base := .root.Values.image -}}
+{{- $own := default dict .image -}}
+{{- $repository := default $base.repository $own.repository -}}
+{{- $inherits := not (or $own.repository $own.tag) -}}
+{{- $digest := default (ternary $base.digest "" $inherits) $own.digest -}}
+{{- if $digest -}}
+{{ $repository }}@{{ $digest }}
+{{- else -}}
+{{ $repository }}:{{ coalesce $own.tag $base.tag .root.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* The name of a Service of this release: (dict "root" $ "service" "registry"). */}}
+{{- define "nacre.host" -}}
+{{ include "nacre.fullname" .root }}-{{ .service }}.{{ .root.Release.Namespace }}.svc.{{ .root.Values.clusterDomain }}
+{{- end -}}
+
+{{/* All addresses of a pod. */}}
+{{- define "nacre.any" -}}
+{{ ternary "[::]" "0.0.0.0" (eq .Values.ipFamily "IPv6") }}
+{{- end -}}
+
+{{/* Peers of a NetworkPolicy: (dict "root" $ "components" (list "target")). */}}
+{{- define "nacre.peers" -}}
+{{- range .components }}
+- podSelector:
+    matchLabels: {{- include "nacre.selector" (dict "root" $.root "component" .) | nindent 6 }}
+{{- end }}
+{{- end -}}

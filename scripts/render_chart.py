@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Renders the Helm chart with each of its ci/values-*.yaml.
+
+  scripts/render_chart.py            writes tests/deploy/chart/golden/*.yaml
+  scripts/render_chart.py --check    compares with them, checks what is rendered
+                                     against the schemas of Kubernetes, and that
+                                     wrong values are refused
+
+Needs `helm-python-sdk` (Helm's own library) and `kubernetes-validate` of PyPI:
+
+  python3 -m venv VENV && VENV/bin/pip install -r tests/deploy/chart/requirements.txt
+  VENV/bin/python scripts/render_chart.py
+"""
+
+import difflib
+import hashlib
+import pathlib
+import sys
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CHART = ROOT / "deploy/helm/nacre"
+GOLDEN = ROOT / "tests/deploy/chart/golden"
+VERSIONS = [f"1.{minor}" for minor in range(29, 38)]
+# Kubernetes before it knows no image volumes.
+IMAGE_VOLUMES_SINCE = "1.31"
+# Kinds that Kubernetes has no schemas of: other projects define them.
+FOREIGN = {"PodMonitor", "PrometheusRule", "ScaledObject", "HTTPRoute", "GRPCRoute"}
+# What stands for the dashboard in a golden file.
+DASHBOARD = "(deploy/grafana/nacre.json)\n"
+# Values that must be refused: what of them the message must name.
+REFUSED = [
+    ({"target": {"replica": 3}}, ["/target", "replica"]),
+    ({"coordinator": {"replicas": 2}}, ["/coordinator", "replicas"]),
+    ({"coordinator": {"flags": {"max-queu": 3}}}, ["/coordinator/flags", "max-queu"]),
+    ({"target": {"flags": {"listen": "x"}}}, ["/target/flags", "listen"]),
+    ({"draft": {"gpu": {"count": "one"}}}, ["/draft/gpu/count"]),
+    ({"ipFamily": "IPv5"}, ["/ipFamily"]),
+    ({"target": {"autoscaling": {"type": "vpa"}}}, ["/target/autoscaling/type"]),
+    ({"model": {"target": {"pvc": {"claimName": ""}}}}, ["model.target has no source"]),
+    ({"model": {"target": {"path": "/m"}}}, ["model.target has 2 sources (pvc, path)"]),
+    ({"model": {"draft": {"pvc": {"claimName": ""}}}}, ["model.draft has no source"]),
+    ({"tls": {"enabled": True}}, ["tls.existingSecret"]),
+    ({"coordinator": {"auth": {"existingSecret": "s"}}}, ["gateway.token.existingSecret"]),
+    ({"target": {"autoscaling": {"minReplicas": 9}}}, ["target.autoscaling.minReplicas is 9"]),
+    ({"draft": {"autoscaling": {"type": "keda"}}}, ["keda.prometheusAddress"]),
+]
+
+
+def value_files():
+    return sorted((CHART / "ci").glob("values-*.yaml"))
+
+
+def golden_file(values):
+    return GOLDEN / (values.stem.removeprefix("values-") + ".yaml")
+
+
+def source_hash(values):
+    """Of what a golden file is made of, but for `files`, which others own."""
+    sources = [path for path in sorted(CHART.rglob("*"))
+               if path.is_file() and path.parent.name not in ("ci", "files")]
+    digest = hashlib.sha256()
+    for path in [*sources, values]:
+        digest.update(str(path.relative_to(CHART)).encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def files_hash():
+    """Of `files`: rules and dashboard."""
+    digest = hashlib.sha256()
+    for path in sorted((CHART / "files").iterdir()):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def merged(base, over):
+    """`over` laid over `base`, as Helm lays values."""
+    if not isinstance(base, dict) or not isinstance(over, dict):
+        return over
+    return {**base, **{key: merged(base.get(key), value) for key, value in over.items()}}
+
+
+def render(chart, values):
+    """All objects, in the order of the templates, and the notes."""
+    # Helm's flags say yes and no where YAML 1.1 does: --set is no way to write them.
+    files = chart.render(values, name="demo", namespace="serving")
+    objects = []
+    for name in sorted(files):
+        if name.endswith("NOTES.txt"):
+            continue
+        objects += [item for item in yaml.safe_load_all(files[name]) if item]
+    return objects
+
+
+def golden_text(objects, values):
+    dashboard = (CHART / "files/dashboard.json").read_text(encoding="utf-8")
+    for item in objects:
+        data = item.get("data", {})
+        if "nacre.json" in data:
+            if data["nacre.json"].rstrip() != dashboard.rstrip():
+                raise SystemExit("the dashboard's ConfigMap is not its file")
+            data["nacre.json"] = DASHBOARD
+    head = (f"# scripts/render_chart.py made it of {values.name} and the chart.\n"
+            f"# sources: {source_hash(values)}\n")
+    if any(item["kind"] == "PrometheusRule" for item in objects):
+        head += f"# files: {files_hash()}\n"
+    return head + yaml.safe_dump_all(objects, sort_keys=False, width=100)
+
+
+def has_image_volume(item):
+    pod = item.get("spec", {}).get("template", {}).get("spec", {})
+    return any("image" in volume for volume in pod.get("volumes", []))
+
+
+def invalid(objects):
+    """What Kubernetes would refuse, one line each."""
+    import kubernetes_validate
+
+    found, checked = [], 0
+    for version in VERSIONS:
+        for item in objects:
+            if item["kind"] in FOREIGN:
+                continue
+            if version < IMAGE_VOLUMES_SINCE and has_image_volume(item):
+                continue
+            checked += 1
+            try:
+                kubernetes_validate.validate(item, version, strict=True)
+            except Exception as error:  # its kinds of errors have no common base
+                found.append(f"{version} {item['kind']} {item['metadata']['name']}: "
+                             f"{str(error).splitlines()[0]}")
+    return found, checked
+
+
+def accepted(chart, good):
+    """Wrong values that were not refused, or not by their name."""
+    wrong = []
+    for change, names in REFUSED:
+        try:
+            render(chart, merged(good, change))
+            wrong.append(f"{change} was not refused")
+        except Exception as error:
+            missing = [name for name in names if name not in str(error)]
+            if missing:
+                wrong.append(f"{change}: {error} does not name {missing}")
+    return wrong
+
+
+def check(chart, helm):
+    wrong = [f"lint: {line}" for line in helm.lint(str(CHART)) if "[ERROR]" in str(line)]
+    checked = 0
+    for values in value_files():
+        # Helm reads "off" as false (YAML 1.1), and so does this.
+        objects = render(chart, yaml.safe_load(values.read_text(encoding="utf-8")))
+        bad, count = invalid(objects)
+        wrong += [f"{values.name}: {line}" for line in bad]
+        checked += count
+        text = golden_text(objects, values)
+        path = golden_file(values)
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        if text != old:
+            diff = difflib.unified_diff(old.splitlines(), text.splitlines(), str(path),
+                                        "rendered now", lineterm="", n=2)
+            wrong += [*list(diff)[:60], f"{path.name} differs: run scripts/render_chart.py"]
+    good = yaml.safe_load((CHART / "ci/values-minimal.yaml").read_text(encoding="utf-8"))
+    wrong += accepted(chart, good)
+    print(*wrong, sep="\n")
+    print(f"{len(value_files())} renders, {checked} objects checked against Kubernetes "
+          f"{VERSIONS[0]} to {VERSIONS[-1]}, {len(REFUSED)} wrong values, {len(wrong)} faults")
+    return 1 if wrong else 0
+
+
+def main():
+    if sys.argv[1:] not in ([], ["--check"]):
+        print(__doc__)
+        return 2
+    import helm_python as helm
+
+    with helm.Chart.load(str(CHART)) as chart:
+        if sys.argv[1:]:
+            return check(chart, helm)
+        GOLDEN.mkdir(parents=True, exist_ok=True)
+        for values in value_files():
+            objects = render(chart, yaml.safe_load(values.read_text(encoding="utf-8")))
+            golden_file(values).write_text(golden_text(objects, values), encoding="utf-8")
+            print(golden_file(values).relative_to(ROOT))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""What the tests of the chart share: its values, renders and the programs."""
+
+import functools
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import render_chart  # noqa: E402  (of scripts)
+
+CHART = render_chart.CHART
+
+
+# The C library where there is one: ten times as fast.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load(path):
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
+
+
+@functools.lru_cache(maxsize=None)
+def golden_objects(values_file):
+    text = render_chart.golden_file(values_file).read_text(encoding="utf-8")
+    return list(yaml.load_all(text, Loader=LOADER))
+
+
+def of_kind(objects, *kinds):
+    return [item for item in objects if item["kind"] in kinds]
+
+
+def containers(deployment):
+    return deployment["spec"]["template"]["spec"]["containers"]
+
+
+@functools.lru_cache(maxsize=None)
+def flags_of_help(program):
+    """The flags that a built program has."""
+    path = pathlib.Path(os.environ["NACRE_PROGRAMS"], program)
+    text = subprocess.run([path, "--help"], check=True, capture_output=True, text=True).stdout
+    found = set(re.findall(r"^ +--([a-z0-9-]+)", text, re.MULTILINE))
+    if len(found) < 10:
+        raise AssertionError(f"{program} --help has flags {sorted(found)} only")
+    return found
+
+
+def flags_of(container):
+    return [argument[2:].partition("=")[0] for argument in container["args"]]

@@ -1,0 +1,373 @@
+"""Runs rendered Deployments and Services as processes of this machine, as a
+cluster would: a pod has an address of its own (of 127.0.0.0/8), a Service too,
+which hands each connection on to a pod that is ready.
+
+What of Kubernetes is here: probes over HTTP, endpoints, preStop sleeps, SIGTERM,
+the grace and SIGKILL, restarts of containers that end, rolling updates with
+maxSurge and maxUnavailable, Recreate, scaling. What is not: images, schedulers,
+network policies, users and limits of containers.
+
+A probe that gets no answer is asked again: how fast this machine is, is no fault
+of what runs on it.
+"""
+
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+PROBE_PERIOD = 0.2  # seconds, shorter than the chart's: a test has no time
+PROBE_TIMEOUT = 60
+# A proxy of the environment knows no loopback addresses.
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def own_addresses():
+    """Loopback addresses that other tests do not use: 127.A.B.10 and on."""
+    number = os.getpid()
+    prefix = f"127.{64 + number % 128}.{number // 128 % 256}."
+    return (f"{prefix}{last}" for last in range(10, 250))
+
+
+class Pod:
+    """One container with its address. Used under the cluster's lock, but for its
+    thread, which takes the lock itself."""
+
+    def __init__(self, cluster, deployment, serial):
+        self.cluster = cluster
+        self.deployment = deployment
+        self.name = f"{deployment.name}-{serial}"
+        self.generation = deployment.generation
+        self.spec = deployment.spec["template"]["spec"]
+        self.container = self.spec["containers"][0]
+        self.labels = deployment.spec["template"]["metadata"]["labels"]
+        self.ip = next(cluster.addresses)
+        self.ready = False
+        self.leaving = False  # deleted
+        self.listed = True  # balancers may send it something
+        self.gone = False
+        self.process = None
+        self.log = cluster.folder / f"{self.name}.log"
+
+    @property
+    def alive(self):
+        return not self.leaving and not self.gone
+
+    def port(self, name):
+        for port in self.container["ports"]:
+            if port["name"] == name:
+                return port["containerPort"]
+        raise KeyError(f"{self.name} has no port {name}")
+
+    def start(self):
+        command = [self.cluster.programs / self.container["command"][0],
+                   *(self._argument(text) for text in self.container["args"])]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={"PATH": os.environ["PATH"]}, cwd=self.cluster.folder)
+        threading.Thread(target=self._watch, args=(self.process,), daemon=True).start()
+
+    def _argument(self, text):
+        text = text.replace("$(POD_IP)", self.ip).replace("0.0.0.0", self.ip)
+        for service in self.cluster.services:
+            text = text.replace(service.host, service.ip)
+        for mount in self.container.get("volumeMounts", []):
+            folder = self.cluster.volumes[mount["name"]] / mount.get("subPath", "")
+            text = text.replace(mount["mountPath"], str(folder))
+        return text
+
+    def probe(self, kind):
+        """Whether the answer is 200; None: there was none."""
+        asked = self.container[f"{kind}Probe"]["httpGet"]
+        url = f"http://{self.ip}:{self.port(asked['port'])}{asked['path']}"
+        try:
+            with OPENER.open(url, timeout=PROBE_TIMEOUT) as answer:
+                return answer.status == 200
+        except urllib.error.HTTPError:
+            return False
+        except OSError:
+            return None
+
+    def _watch(self, process):
+        """Probes a container until it ends."""
+        started = False
+        while process.poll() is None:
+            if not started:
+                started = self.probe("startup") is True
+            elif not self.leaving:
+                if self.probe("liveness") is False:
+                    self.cluster.fault(f"{self.name} is not live")
+                ready = self.probe("readiness")
+                if ready is not None:
+                    self.cluster.set_ready(self, ready)
+            time.sleep(PROBE_PERIOD)
+        self.cluster.set_ready(self, False)
+        with self.cluster.changed:
+            restart = self.alive and not self.cluster.closing
+            expected = self.cluster.killed.pop(process.pid, False) or not restart
+        if not expected:
+            self.cluster.fault(f"{self.name} ended with {process.returncode}: {self.tail()}")
+        elif restart:
+            self.start()
+
+    def stop(self):
+        """Deletes the pod, as a kubelet does. Returns when it is gone."""
+        hook = self.container.get("lifecycle", {}).get("preStop", {})
+        pause = hook.get("sleep", {}).get("seconds", 0)
+        grace = self.spec["terminationGracePeriodSeconds"] - pause
+        with self.cluster.changed:
+            self.leaving = True
+            self.cluster.changed.notify_all()
+        # Balancers hear of it later than the pod.
+        time.sleep(pause / 2)
+        self.listed = False
+        time.sleep(pause / 2)
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout=grace)
+            if code != 0:
+                self.cluster.fault(f"{self.name} stopped with {code}: {self.tail()}")
+        except subprocess.TimeoutExpired:
+            self.cluster.fault(f"{self.name} had to be killed after {grace} s: {self.tail()}")
+            self.process.kill()
+            self.process.wait()
+        with self.cluster.changed:
+            self.gone = True
+            self.cluster.changed.notify_all()
+
+    def crash(self):
+        """The container ends as by a fault; the kubelet starts it again."""
+        with self.cluster.changed:
+            self.cluster.killed[self.process.pid] = True
+            old = self.process
+        old.kill()
+        self.cluster.wait(lambda: self.process is not old and self.ready)
+
+    def tail(self):
+        return self.log.read_bytes()[-1500:].decode(errors="replace")
+
+
+class Deployment:
+    """Keeps its pods at what `spec` says. Calls of several threads at once are of
+    several Deployments."""
+
+    def __init__(self, cluster, item):
+        self.cluster = cluster
+        self.name = item["metadata"]["name"]
+        self.spec = item["spec"]
+        self.generation = 0
+        self.replicas = self.spec["replicas"]
+        self.pods = []
+        self._serial = 0
+        self._stopping = []
+
+    def _start(self):
+        pod = Pod(self.cluster, self, self._serial)
+        self._serial += 1
+        with self.cluster.changed:
+            self.pods.append(pod)
+        pod.start()
+
+    def _stop(self, pod):
+        pod.leaving = True  # counts at once, the thread may come later
+        thread = threading.Thread(target=pod.stop)
+        thread.start()
+        self._stopping.append(thread)
+
+    def alive(self):
+        return [pod for pod in self.pods if pod.alive]
+
+    def ready(self):
+        return [pod for pod in self.pods if pod.alive and pod.ready]
+
+    def scale(self, replicas):
+        """Returns when as many are ready, and the rest is gone."""
+        self.replicas = replicas
+        while len(self.alive()) < replicas:
+            self._start()
+        for pod in self.alive()[replicas:]:
+            self._stop(pod)
+        self.cluster.wait(lambda: len(self.ready()) >= replicas)
+        self._await_stopped()
+
+    def update(self):
+        """A rolling update: every pod is replaced."""
+        self.generation += 1
+        if self.spec["strategy"]["type"] == "Recreate":
+            for pod in self.alive():
+                self._stop(pod)
+            self._await_stopped()
+            self.scale(self.replicas)
+            return
+        limits = self.spec["strategy"]["rollingUpdate"]
+        surge, missing = limits["maxSurge"], limits["maxUnavailable"]
+        while True:
+            new = [pod for pod in self.alive() if pod.generation == self.generation]
+            old = [pod for pod in self.alive() if pod.generation != self.generation]
+            if not old and len(self.ready()) == self.replicas:
+                break
+            if len(new) < self.replicas and len(new) + len(old) < self.replicas + surge:
+                self._start()
+            elif old and len(self.ready()) > self.replicas - missing:
+                self._stop(old[0])
+            else:
+                count = len(self.ready())
+                self.cluster.wait(lambda: len(self.ready()) != count)
+        self._await_stopped()
+
+    def _await_stopped(self):
+        for thread in self._stopping:
+            thread.join()
+        self._stopping.clear()
+
+
+class Service:
+    """An address of its own in front of the pods that it selects."""
+
+    def __init__(self, cluster, item):
+        self.cluster = cluster
+        metadata = item["metadata"]
+        self.host = f"{metadata['name']}.{metadata['namespace']}.svc.cluster.local"
+        self.name = metadata["name"]
+        self.spec = item["spec"]
+        self.ip = next(cluster.addresses)
+        self._turn = 0
+        self._listeners = []
+
+    def open(self):
+        for port in self.spec["ports"]:
+            # Those below 1024 are not everybody's.
+            number = port["port"] if port["port"] > 1023 else port["port"] + 8000
+            listener = socket.create_server((self.ip, number), backlog=256)
+            self._listeners.append(listener)
+            threading.Thread(target=self._accept, args=(listener, port["targetPort"]),
+                             daemon=True).start()
+
+    def address(self, port):
+        """host:port of a named port."""
+        (index,) = [i for i, entry in enumerate(self.spec["ports"]) if entry["name"] == port]
+        return "{}:{}".format(*self._listeners[index].getsockname())
+
+    def close(self):
+        for listener in self._listeners:
+            listener.close()
+
+    def _endpoint(self, port):
+        early = self.spec.get("publishNotReadyAddresses", False)
+        with self.cluster.changed:
+            pods = [pod for deployment in self.cluster.deployments.values()
+                    for pod in deployment.pods
+                    if all(pod.labels.get(key) == value
+                           for key, value in self.spec["selector"].items())
+                    and not pod.gone and (early or (pod.ready and pod.listed))]
+            if not pods:
+                return None
+            self._turn += 1
+            pod = pods[self._turn % len(pods)]
+            return pod.ip, pod.port(port)
+
+    def _accept(self, listener, port):
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._serve, args=(client, port), daemon=True).start()
+
+    def _serve(self, client, port):
+        endpoint = self._endpoint(port)
+        try:
+            if endpoint is None:
+                raise ConnectionRefusedError
+            server = socket.create_connection(endpoint)
+        except OSError:
+            # As a rejected connection: a reset.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            return
+        back = threading.Thread(target=pump, args=(server, client), daemon=True)
+        back.start()
+        pump(client, server)
+        back.join()
+        server.close()
+        client.close()
+
+
+def pump(source, sink):
+    """Hands on what comes until the source ends."""
+    try:
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+class Cluster:
+    """The Deployments and Services of a render. `volumes`: folder of each volume."""
+
+    def __init__(self, objects, programs, volumes, folder):
+        self.changed = threading.Condition(threading.RLock())
+        self.addresses = own_addresses()
+        self.programs = pathlib.Path(programs).resolve()
+        self.volumes = {name: pathlib.Path(path).resolve() for name, path in volumes.items()}
+        self.folder = pathlib.Path(folder)
+        self.closing = False
+        self.killed = {}  # pids that were killed on purpose
+        self.faults = []
+        self.services = [Service(self, item) for item in objects if item["kind"] == "Service"]
+        self.deployments = {item["metadata"]["name"]: Deployment(self, item)
+                            for item in objects if item["kind"] == "Deployment"}
+
+    def start(self):
+        for service in self.services:
+            service.open()
+        for deployment in self.deployments.values():
+            while len(deployment.alive()) < deployment.replicas:
+                deployment._start()
+        for deployment in self.deployments.values():
+            self.wait(lambda one=deployment: len(one.ready()) >= one.replicas)
+
+    def service(self, name):
+        (found,) = [service for service in self.services if service.name == name]
+        return found
+
+    def wait(self, condition):
+        """Until it holds, or something went wrong."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.faults or condition())
+            if self.faults:
+                raise AssertionError("; ".join(self.faults))
+
+    def fault(self, text):
+        with self.changed:
+            self.faults.append(text)
+            self.changed.notify_all()
+
+    def set_ready(self, pod, ready):
+        with self.changed:
+            if pod.ready != ready:
+                pod.ready = ready
+                self.changed.notify_all()
+
+    def close(self):
+        with self.changed:
+            self.closing = True
+        for deployment in self.deployments.values():
+            for pod in deployment.pods:
+                if pod.process is not None and pod.process.poll() is None:
+                    pod.process.kill()
+                    pod.process.wait()
+        for service in self.services:
+            service.close()

@@ -1,0 +1,209 @@
+"""Every component of the chart is updated, scaled and killed under streams of both
+front doors. Each stream must end, with exactly the target's own text.
+
+NACRE_PROGRAMS: the folder of the programs. NACRE_MODELS: the bundled models.
+"""
+
+import http.client
+import json
+import os
+import sys
+import tempfile
+import threading
+import unittest
+
+import golden
+import mini_kubelet
+from golden import CHART, ROOT
+
+sys.path.insert(0, str(ROOT / "clients/python"))
+
+import nacre  # noqa: E402  (of clients)
+
+VALUES = CHART / "ci/values-rollout.yaml"
+PROMPT = ("Question: A baker makes 12 loaves and sells 7 of them. How many are left?\n"
+          "Answer:")
+SEEDS = range(1, 5)
+TOKENS = 96
+# Nothing here gives up: what must not happen would last for ever, and ctest's
+# time limit finds it.
+PATIENT = nacre.Retry(attempts=1 << 20, resumes=1 << 20, initial=0.1, maximum=1.0)
+
+
+class Streams:
+    """Threads that ask for one stream after the other and compare each."""
+
+    def __init__(self, cluster, want):
+        self._cluster = cluster
+        self._want = want
+        self._stopping = threading.Event()
+        self._threads = []
+        self._done = {}  # streams that ended well, by thread
+        self._begun = {}  # whether a thread is in the middle of one
+        # While there is no coordinator, HTTP requests that have not begun may be
+        # refused, as documents say; clients come again.
+        self.may_refuse = False
+        self.refused = 0
+
+    def start(self, kind, target, count):
+        for index in range(count):
+            name = f"{kind}-{index}"
+            self._done[name] = 0
+            self._begun[name] = False
+            thread = threading.Thread(target=self._loop, args=(name, target), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _loop(self, name, one_stream):
+        turn = 0
+        while not self._stopping.is_set():
+            seed = SEEDS[turn % len(SEEDS)]
+            turn += 1
+            try:
+                text = one_stream(seed, lambda: self._set(self._begun, name, True))
+            except Exception as error:  # whatever it is, a stream was lost
+                self._cluster.fault(f"{name}, seed {seed}: {type(error).__name__}: {error}")
+                return
+            self._set(self._begun, name, False)
+            if text is None:
+                continue
+            if text != self._want[seed]:
+                self._cluster.fault(f"{name}, seed {seed}: {text!r} is not {self._want[seed]!r}")
+                return
+            self._set(self._done, name, self._done[name] + 1)
+
+    def _set(self, table, name, value):
+        with self._cluster.changed:
+            table[name] = value
+            self._cluster.changed.notify_all()
+
+    def await_running(self):
+        """Until all are in the middle of an answer."""
+        for name in self._begun:
+            self._cluster.wait(lambda one=name: self._begun[one])
+
+    def await_another(self):
+        """Until each has ended one that began after this call, or nearly so."""
+        before = dict(self._done)
+        self._cluster.wait(
+            lambda: all(self._done[name] >= before[name] + 2 for name in before))
+
+    def stop(self):
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        return sum(self._done.values())
+
+    def over_grpc(self, address):
+        def one_stream(seed, begun):
+            with client.stream(PROMPT, max_tokens=TOKENS, temperature=0.8, seed=seed,
+                               ignore_eos=True) as stream:
+                for _ in stream:
+                    begun()
+            return stream.completion.text
+
+        client = nacre.Client(address, retry=PATIENT)
+        return one_stream
+
+    def over_http(self, address):
+        def one_stream(seed, begun):
+            connection = http.client.HTTPConnection(address)
+            try:
+                answer = self._post(connection, seed)
+                return None if answer is None else self._read(answer, begun)
+            finally:
+                connection.close()
+
+        return one_stream
+
+    def _read(self, answer, begun):
+        text = ""
+        for line in answer:
+            if not line.startswith(b"data: "):
+                continue
+            data = line[6:].strip()
+            if data == b"[DONE]":
+                return text
+            event = json.loads(data)
+            if "error" in event:
+                raise AssertionError(event)
+            begun()
+            text += "".join(choice["text"] for choice in event["choices"])
+        raise AssertionError(f"the stream ended within {text!r}")
+
+    def _post(self, connection, seed):
+        """The answer, None where it was refused and may be."""
+        try:
+            connection.request("POST", "/v1/completions", json.dumps(
+                {"prompt": PROMPT, "max_tokens": TOKENS, "temperature": 0.8, "seed": seed,
+                 "ignore_eos": True, "stream": True}), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            if answer.status == 200:
+                return answer
+            told = f"{answer.status}: {answer.read()[:300]}"
+        except (OSError, http.client.HTTPException) as error:
+            told = f"{type(error).__name__}: {error}"
+        if not self.may_refuse:
+            raise AssertionError(told)
+        self.refused += 1
+        return None
+
+
+class RolloutTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cluster = mini_kubelet.Cluster(
+            golden.golden_objects(VALUES), os.environ["NACRE_PROGRAMS"],
+            {"model": os.environ["NACRE_MODELS"]}, folder.name)
+        self.addCleanup(self.cluster.close)
+        self.cluster.start()
+        self.address = self.cluster.service("demo-nacre-coordinator").address("grpc")
+        with nacre.Client(self.address, retry=PATIENT) as client:
+            # What the target says by itself.
+            want = {seed: client.generate(PROMPT, max_tokens=TOKENS, temperature=0.8, seed=seed,
+                                          ignore_eos=True, method="ar").text
+                    for seed in SEEDS}
+        self.assertEqual(len(set(want.values())), len(SEEDS))
+        self.streams = Streams(self.cluster, want)
+        self.streams.start("grpc", self.streams.over_grpc(self.address), 3)
+        http_address = self.cluster.service("demo-nacre-http").address("http")
+        self.streams.start("http", self.streams.over_http(http_address), 2)
+
+    def deployment(self, component):
+        return self.cluster.deployments[f"demo-nacre-{component}"]
+
+    def run_phase(self, name, action):
+        self.streams.await_running()
+        action()
+        self.streams.await_another()
+        print(f"{name}: done", flush=True)
+
+    def recreate_coordinator(self):
+        self.streams.may_refuse = True
+        self.deployment("coordinator").update()
+        gateway = self.deployment("gateway")
+        self.cluster.wait(lambda: len(gateway.ready()) == gateway.replicas)
+        self.streams.may_refuse = False
+
+    def test_no_stream_is_lost(self):
+        target, draft = self.deployment("target"), self.deployment("draft")
+        self.run_phase("update of the drafts", draft.update)
+        self.run_phase("update of the targets", target.update)
+        self.run_phase("update of the gateways", self.deployment("gateway").update)
+        self.run_phase("update of the coordinator", self.recreate_coordinator)
+        self.run_phase("one target more", lambda: target.scale(3))
+        self.run_phase("two targets fewer", lambda: target.scale(1))
+        self.run_phase("two targets again", lambda: target.scale(2))
+        self.run_phase("no draft", lambda: draft.scale(0))
+        self.run_phase("drafts again", lambda: draft.scale(2))
+        self.run_phase("a target crashes", lambda: target.ready()[0].crash())
+        self.run_phase("a draft crashes", lambda: draft.ready()[0].crash())
+        ended = self.streams.stop()
+        self.assertEqual(self.cluster.faults, [])
+        print(f"{ended} streams, all exact; {self.streams.refused} HTTP requests refused "
+              f"while there was no coordinator")
+
+
+if __name__ == "__main__":
+    unittest.main()

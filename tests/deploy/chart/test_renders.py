@@ -1,0 +1,208 @@
+"""Rules that the golden renders keep, whatever the values."""
+
+import unittest
+
+import golden
+from golden import CHART, ROOT, render_chart
+
+CLOSING_SECONDS = 15  # what a program takes to close after its drain
+
+
+def each_render():
+    for file in render_chart.value_files():
+        yield file.stem, golden.golden_objects(file)
+
+
+def each_deployment():
+    for name, objects in each_render():
+        for item in golden.of_kind(objects, "Deployment"):
+            yield f"{name} {item['metadata']['name']}", item, objects
+
+
+def fits(selector, labels):
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+def pod_labels(deployment):
+    return deployment["spec"]["template"]["metadata"]["labels"]
+
+
+def seconds(container, flag):
+    for argument in container["args"]:
+        if argument.startswith(f"--{flag}="):
+            return int(argument.partition("=")[2].removesuffix("s"))
+    raise AssertionError(f"no --{flag}")
+
+
+class SourcesTest(unittest.TestCase):
+    def test_goldens_are_of_these_sources(self):
+        for file in render_chart.value_files():
+            text = render_chart.golden_file(file).read_text(encoding="utf-8")
+            self.assertIn(render_chart.source_hash(file), text,
+                          f"{file.name}: run scripts/render_chart.py")
+        names = {render_chart.golden_file(file).name for file in render_chart.value_files()}
+        self.assertEqual(names, {path.name for path in render_chart.GOLDEN.glob("*.yaml")})
+
+    def test_files_are_those_of_deploy(self):
+        files = {path.name: path.resolve() for path in (CHART / "files").iterdir()}
+        self.assertEqual(files, {
+            "alerts.yaml": ROOT / "deploy/prometheus/alerts.yaml",
+            "autoscaling.yaml": ROOT / "deploy/prometheus/autoscaling.yaml",
+            "dashboard.json": ROOT / "deploy/grafana/nacre.json"})
+
+    def test_versions_are_the_projects(self):
+        chart = golden.load(CHART / "Chart.yaml")
+        lists = (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
+        self.assertIn(f"project(nacre VERSION {chart['version']} ", lists)
+        self.assertEqual(chart["version"], chart["appVersion"])
+
+
+class ObjectsTest(unittest.TestCase):
+    def test_names_are_unique(self):
+        for name, objects in each_render():
+            keys = [(item["kind"], item["metadata"]["name"]) for item in objects]
+            self.assertEqual(len(keys), len(set(keys)), name)
+
+    def test_everything_selects_a_pod(self):
+        for name, objects in each_render():
+            pods = [pod_labels(item) for item in golden.of_kind(objects, "Deployment")]
+            for item in objects:
+                spec = item.get("spec", {})
+                if item["kind"] == "Service":
+                    selector = spec["selector"]
+                elif item["kind"] == "NetworkPolicy":
+                    selector = spec["podSelector"]["matchLabels"]
+                elif item["kind"] in ("Deployment", "PodDisruptionBudget", "PodMonitor"):
+                    selector = spec["selector"]["matchLabels"]
+                else:
+                    continue
+                self.assertTrue(any(fits(selector, pod) for pod in pods),
+                                f"{name} {item['kind']} {item['metadata']['name']}")
+
+    def test_services_and_policies_name_ports_of_their_pods(self):
+        for name, objects in each_render():
+            pods = [(pod_labels(item), {port["name"] for port in
+                                        golden.containers(item)[0]["ports"]})
+                    for item in golden.of_kind(objects, "Deployment")]
+            for item in golden.of_kind(objects, "Service"):
+                for labels, ports in pods:
+                    if fits(item["spec"]["selector"], labels):
+                        used = {port["targetPort"] for port in item["spec"]["ports"]}
+                        self.assertLessEqual(used, ports, f"{name} {item['metadata']['name']}")
+            for item in golden.of_kind(objects, "NetworkPolicy"):
+                for labels, ports in pods:
+                    if fits(item["spec"]["podSelector"]["matchLabels"], labels):
+                        used = {port["port"] for rule in item["spec"]["ingress"]
+                                for port in rule["ports"]}
+                        self.assertLessEqual(used, ports, f"{name} {item['metadata']['name']}")
+
+    def test_policies_close_every_pod(self):
+        for name, objects in each_render():
+            policies = golden.of_kind(objects, "NetworkPolicy")
+            if not policies:
+                self.assertEqual(name, "values-no-draft")
+                continue
+            for item in golden.of_kind(objects, "Deployment"):
+                mine = [policy for policy in policies
+                        if fits(policy["spec"]["podSelector"]["matchLabels"], pod_labels(item))]
+                self.assertEqual(len(mine), 1, f"{name} {item['metadata']['name']}")
+                self.assertEqual(mine[0]["spec"]["policyTypes"], ["Ingress", "Egress"])
+                for rule in mine[0]["spec"]["ingress"]:
+                    ports = {port["port"] for port in rule["ports"]}
+                    # Only what clients call may be open to all.
+                    if "from" not in rule:
+                        self.assertIn((item["metadata"]["labels"]["app.kubernetes.io/component"],
+                                       ports), [("coordinator", {"grpc"}), ("gateway", {"http"})])
+
+    def test_who_dials_whom_may(self):
+        for name, objects in each_render():
+            hosts = {item["metadata"]["name"] for item in golden.of_kind(objects, "Service")}
+            for item in golden.of_kind(objects, "Deployment"):
+                for argument in golden.containers(item)[0]["args"]:
+                    if argument.startswith("--coordinator="):
+                        host = argument.partition("=")[2].partition(".")[0]
+                        self.assertIn(host, hosts, name)
+
+    def test_autoscalers_own_the_replicas(self):
+        seen = 0
+        for name, objects in each_render():
+            scaled = {item["spec"]["scaleTargetRef"]["name"]
+                      for item in golden.of_kind(objects, "HorizontalPodAutoscaler",
+                                                 "ScaledObject")}
+            seen += len(scaled)
+            for item in golden.of_kind(objects, "Deployment"):
+                self.assertEqual("replicas" not in item["spec"],
+                                 item["metadata"]["name"] in scaled, name)
+        self.assertGreaterEqual(seen, 3)
+
+
+class PodTest(unittest.TestCase):
+    def test_a_drain_ends_before_the_kill(self):
+        for name, item, _ in each_deployment():
+            (container,) = golden.containers(item)
+            stop = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {})
+            want = seconds(container, "drain-timeout") + stop.get("seconds", 0) + CLOSING_SECONDS
+            grace = item["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+            self.assertEqual(grace, want, name)
+
+    def test_probes_ask_the_metrics_port(self):
+        for name, item, _ in each_deployment():
+            (container,) = golden.containers(item)
+            ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+            listens = [argument.rpartition(":")[2] for argument in container["args"]
+                       if argument.startswith("--metrics-listen=")]
+            self.assertEqual(listens, [str(ports["metrics"])], name)
+            for probe in ("startup", "liveness", "readiness"):
+                asked = container[f"{probe}Probe"]["httpGet"]
+                self.assertEqual(asked, {"path": f"/{probe}", "port": "metrics"}, name)
+
+    def test_listens_on_the_ports_that_it_names(self):
+        for name, item, _ in each_deployment():
+            (container,) = golden.containers(item)
+            listens = {int(argument.rpartition(":")[2]) for argument in container["args"]
+                       if "listen=" in argument and "127.0.0.1" not in argument}
+            named = {port["containerPort"] for port in container["ports"]}
+            self.assertEqual(listens, named, name)
+
+    def test_pods_are_restricted(self):
+        # The profile "restricted" of the Pod Security Standards, and a read-only root.
+        for name, item, _ in each_deployment():
+            pod = item["spec"]["template"]["spec"]
+            self.assertIs(pod["securityContext"]["runAsNonRoot"], True, name)
+            self.assertEqual(pod["securityContext"]["seccompProfile"],
+                             {"type": "RuntimeDefault"}, name)
+            self.assertIs(pod["automountServiceAccountToken"], False, name)
+            self.assertIs(pod["enableServiceLinks"], False, name)
+            for key in ("hostNetwork", "hostPID", "hostIPC"):
+                self.assertNotIn(key, pod, name)
+            for container in pod["containers"] + pod.get("initContainers", []):
+                self.assertEqual(container["securityContext"],
+                                 {"allowPrivilegeEscalation": False,
+                                  "readOnlyRootFilesystem": True,
+                                  "capabilities": {"drop": ["ALL"]}}, name)
+
+    def test_mounts_are_volumes_and_are_used(self):
+        for name, item, _ in each_deployment():
+            pod = item["spec"]["template"]["spec"]
+            volumes = {volume["name"] for volume in pod.get("volumes", [])}
+            mounts = {mount["name"] for container in pod["containers"]
+                      for mount in container.get("volumeMounts", [])}
+            self.assertEqual(volumes, mounts, name)
+            for container in pod["containers"]:
+                paths = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
+                for argument in container["args"]:
+                    value = argument.partition("=")[2]
+                    if value.startswith("/") and not value.startswith("/usr/share/nacre"):
+                        self.assertTrue(any(value.startswith(path) for path in paths),
+                                        f"{name} {argument}")
+
+    def test_one_coordinator_replaces_the_other(self):
+        # Two at once would be a rollout that never ends.
+        for name, item, _ in each_deployment():
+            if item["metadata"]["labels"]["app.kubernetes.io/component"] == "coordinator":
+                self.assertEqual((item["spec"]["replicas"], item["spec"]["strategy"]),
+                                 (1, {"type": "Recreate"}), name)
+
+
+if __name__ == "__main__":
+    unittest.main()

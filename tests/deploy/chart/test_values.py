@@ -1,0 +1,116 @@
+"""The schema of the values, and the flags that it and the renders name."""
+
+import unittest
+
+import golden
+import jsonschema
+from golden import CHART, render_chart
+
+SCHEMA = golden.load(CHART / "values.schema.json")
+VALUES = golden.load(CHART / "values.yaml")
+MINIMAL = golden.load(CHART / "ci/values-minimal.yaml")
+PROGRAMS = {"coordinator": ["nacre-coordinator"], "gateway": ["nacre-gateway"],
+            "target": ["nacre-target-worker"], "draft": ["nacre-draft-worker"]}
+
+
+def errors(values):
+    validator = jsonschema.Draft7Validator(SCHEMA)
+    found = []
+    for error in validator.iter_errors(render_chart.merged(VALUES, values)):
+        for inner in [error, *(error.context or [])]:
+            path = "/" + "/".join(str(part) for part in inner.absolute_path)
+            found.append(f"at '{path}': {inner.message}")
+    return "\n".join(found)
+
+
+def schema_flags(component):
+    node = SCHEMA["properties"][component]["properties"]["flags"]
+    if "$ref" in node:
+        node = SCHEMA["definitions"][node["$ref"].rpartition("/")[2]]
+    return set(node["allOf"][1]["properties"])
+
+
+class SchemaTest(unittest.TestCase):
+    def test_values_fit(self):
+        self.assertEqual(errors({}), "")
+        for file in render_chart.value_files():
+            self.assertEqual(errors(golden.load(file)), "", file.name)
+
+    def test_wrong_values_are_named(self):
+        # The other cases are refused by templates.
+        by_schema = [case for case in render_chart.REFUSED if case[1][0].startswith("/")]
+        self.assertGreater(len(by_schema), 5)
+        for change, names in by_schema:
+            told = errors(render_chart.merged(MINIMAL, change))
+            for name in names:
+                self.assertIn(name, told, change)
+
+    def test_nothing_is_open_but_what_kubernetes_checks(self):
+        def walk(node, path):
+            if isinstance(node, dict):
+                if "properties" in node:
+                    self.assertIs(node.get("additionalProperties"), False, path)
+                for key, value in node.items():
+                    walk(value, f"{path}/{key}")
+            elif isinstance(node, list):
+                for index, value in enumerate(node):
+                    walk(value, f"{path}/{index}")
+
+        walk(SCHEMA, "")
+
+    def test_every_value_has_a_schema_and_a_default(self):
+        def resolve(node):
+            while "$ref" in node:
+                node = SCHEMA["definitions"][node["$ref"].rpartition("/")[2]]
+            return node
+
+        def walk(node, values, path):
+            # A strategy's keys follow from its type; flags have no default here.
+            for key, inner in resolve(node).get("properties", {}).items():
+                where = f"{path}.{key}"
+                if key in ("flags", "global", "strategy"):
+                    continue
+                self.assertIn(key, values, where)
+                if isinstance(values[key], dict):
+                    walk(inner, values[key], where)
+
+        walk(SCHEMA, VALUES, "")
+
+
+class FlagsTest(unittest.TestCase):
+    def test_the_schema_names_flags_of_the_programs(self):
+        for component, programs in PROGRAMS.items():
+            for program in programs:
+                unknown = schema_flags(component) - golden.flags_of_help(program)
+                self.assertEqual(unknown, set(), f"{component}.flags: no flags of {program}")
+
+    def test_renders_use_flags_of_the_programs(self):
+        seen = {}
+        for file in render_chart.value_files():
+            for item in golden.of_kind(golden.golden_objects(file), "Deployment"):
+                for container in golden.containers(item):
+                    seen.setdefault(container["command"][0], set()).update(
+                        golden.flags_of(container))
+        self.assertEqual(sorted(seen), sorted(sum(PROGRAMS.values(), [])))
+        for program, flags in seen.items():
+            self.assertEqual(flags - golden.flags_of_help(program), set(), program)
+
+    def test_no_flag_is_given_twice(self):
+        # What the chart sets by itself is in no `flags` of the schema.
+        for file in render_chart.value_files():
+            for item in golden.of_kind(golden.golden_objects(file), "Deployment"):
+                (container,) = golden.containers(item)
+                component = container["name"]
+                once = [flag for flag in golden.flags_of(container)
+                        if flag not in ("served-model-name", "policy-file")]
+                self.assertEqual(len(once), len(set(once)), f"{file.name} {component}")
+                values = golden.load(file).get(component, {}).get("flags", {})
+                own = set(once) - set(values) - {"max-running"}
+                self.assertEqual(own & schema_flags(component), set(), f"{file.name} {component}")
+
+    def test_an_unknown_flag_is_noticed(self):
+        self.assertNotIn("max-queu", golden.flags_of_help("nacre-coordinator"))
+
+
+if __name__ == "__main__":
+    unittest.main()
