@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -75,7 +76,10 @@ class RecordingClient final : public TargetLink, public DraftLink {
     closed_unsent_.clear();
     num_uncut_ = 0;
   }
-  void Flush() override { num_unsent_ = num_uncut_.load(); }
+  void Flush() override {
+    num_unsent_ = num_uncut_.load();
+    if (const auto then = std::exchange(on_next_flush, nullptr)) then();
+  }
   int64_t clock_offset_ns() const override { return 77; }
   int64_t round_trip_ns() const override { return round_trip; }
 
@@ -96,6 +100,7 @@ class RecordingClient final : public TargetLink, public DraftLink {
   int num_opened_too_early() const { return num_opened_too_early_; }
 
   int64_t round_trip = 0;  // what it has measured
+  std::function<void()> on_next_flush;
   speculation::TargetPlan last_target_plan;
   speculation::DraftPlan last_draft_plan;
   speculation::TargetPlan opened_target_plan;  // of the last opening

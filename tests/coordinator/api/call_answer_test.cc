@@ -21,6 +21,7 @@ namespace nacre::coordinator {
 namespace {
 
 using speculation::FinishReason;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -210,6 +211,17 @@ TEST_F(CallAnswerTest, EachChoiceIsPacedByItsOwnParts) {
   for (int i = 0; i < 60; ++i) answer_->OnTaken(0);
   look();
   EXPECT_EQ(acknowledged["1"], 62);
+}
+
+// A fast target may speak, and a fast client take it all, before the call knows
+// the session's number.
+TEST_F(CallAnswerTest, WhatIsTakenBeforeTheStartReturnsIsAcknowledged) {
+  target_.client->on_next_flush = [this] {
+    for (int i = 0; i < 60; ++i) Say(1, "x");
+    for (int i = 0; i < 60; ++i) answer_->OnTaken(0);
+  };
+  answer_->Start(Choices(1));
+  EXPECT_THAT(target_.client->Take(), Contains("acknowledge 1 length 62"));
 }
 
 TEST_F(CallAnswerTest, AFinishedAnswerWaitsWhileItsClientTakesSomething) {

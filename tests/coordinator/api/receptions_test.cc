@@ -97,6 +97,16 @@ TEST_F(ReceptionsTest, WhatWasHandedOverWeighsNothing) {
   EXPECT_THAT(Weigh(), ElementsAre("a2"));
 }
 
+// Else its client could hide a large one behind others.
+TEST_F(ReceptionsTest, ANewCallHidesNothingThatCameBeforeIt) {
+  received_ = {{"p1", 0}};
+  Enter("a1", "a", "p1");
+  received_["p1"] = 90;
+  Enter("a2", "a", "p1");
+  received_["p1"] = 101;
+  EXPECT_THAT(Weigh(), UnorderedElementsAre("a1", "a2"));
+}
+
 // Else many small requests could hide a large one.
 TEST_F(ReceptionsTest, NoMoreIsHandedOverThanHasCome) {
   received_ = {{"p1", 0}};

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -353,6 +354,30 @@ TEST_F(RegistryServiceTest, AHungWorkerThatDrainsMeanwhileGetsNoMore) {
   ASSERT_TRUE(worker.target.controls.Await(
       [](const v1::TargetControl& control) { return control.has_kept(); }, 2));
   EXPECT_FALSE(dispatcher_.model().has_value());
+}
+
+// Not even what waited for it to move again.
+TEST_F(RegistryServiceTest, AHungWorkerThatAnOperatorDrainsGetsNoMore) {
+  FakeWorker worker(v1::WORKER_ROLE_TARGET);
+  worker.Attach(address());
+  ASSERT_TRUE(worker.AwaitAccepted());
+  v1::Heartbeat heartbeat;
+  heartbeat.set_hung(true);
+  worker.Heartbeat(heartbeat);
+  ASSERT_TRUE(Eventually([&] { return !dispatcher_.model().has_value(); }));
+  const auto sink = std::make_shared<RecordingSink>();
+  const auto waiting = dispatcher_.Start(Request("r"), sink);
+  ASSERT_TRUE(waiting.ok()) << waiting.status();
+  EXPECT_TRUE(registry_.Drain(worker.address()).ok());
+  heartbeat.set_hung(false);
+  worker.Heartbeat(heartbeat);
+  // Each heartbeat is answered when all of it is done.
+  ASSERT_TRUE(worker.target.controls.Await(
+      [](const v1::TargetControl& control) { return control.has_kept(); }, 2));
+  for (const v1::TargetControl& control : worker.target.controls.values()) {
+    EXPECT_EQ(control.open_size(), 0);
+  }
+  dispatcher_.Cancel(*waiting, "over");
 }
 
 TEST_F(RegistryServiceTest, DrainTellsTheWorkerAtThatAddress) {

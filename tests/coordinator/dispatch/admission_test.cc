@@ -262,6 +262,31 @@ TEST(AdmissionTest, ThoseAheadStartBeforeTheOthers) {
   EXPECT_EQ(Pop(admission, kAlways), 5u);
 }
 
+// One that is behind another of its class may leave meanwhile.
+TEST(AdmissionTest, OneThatIsAheadIsTheFirstOfItsClass) {
+  Admission admission(8);
+  admission.Push(1, "a");
+  admission.Push(2, "b");
+  admission.Push(3, "a", /*ahead=*/true);
+  std::vector<uint64_t> asked;
+  const auto look = [&] {
+    asked.clear();
+    EXPECT_EQ(admission.Pop(
+                  [&](uint64_t id) {
+                    asked.push_back(id);
+                    return false;
+                  },
+                  [](uint64_t) {}),
+              absl::nullopt);
+    return asked;
+  };
+  EXPECT_THAT(look(), ElementsAre(3, 2));
+  EXPECT_TRUE(admission.Remove(1));
+  EXPECT_THAT(look(), ElementsAre(3, 2));
+  EXPECT_TRUE(admission.Remove(3));
+  EXPECT_THAT(look(), ElementsAre(2));
+}
+
 TEST(AdmissionTest, NoOtherPassesOneThatIsAhead) {
   Admission admission(8);
   Push(admission, 7);

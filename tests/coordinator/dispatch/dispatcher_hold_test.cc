@@ -90,6 +90,16 @@ TEST_F(DispatcherQueueTest, WhatJustFitsATargetThatLeftWaitsForIt) {
             absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(DispatcherQueueTest, ASmallTargetThatLeavesTooHidesNoLargeOne) {
+  const Worker large = AddTarget("large", 128);
+  const Worker small = AddTarget("small", 64);
+  AddTarget("stays", 64);
+  dispatcher_.RemoveWorker(large.id);
+  dispatcher_.RemoveWorker(small.id);
+  Start(Sized("exact", 128));
+  EXPECT_THAT(Queue(), ElementsAre("exact"));
+}
+
 TEST_F(DispatcherQueueTest, WhatTargetsOfAnotherModelHeldIsForgotten) {
   dispatcher_.RemoveWorker(AddTarget("large", 128).id);
   WorkerInfo info = Info(WorkerRole::kTarget, "other");
