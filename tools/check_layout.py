@@ -236,8 +236,7 @@ LARGER = {
            ("speculation/target_session.h", "TargetSession"),
            ("target_worker/target_engine.h", "TargetEngine"),
            ("tools/cluster/cluster.h", "Options"),
-           ("worker/engine/session_engine.h", "SessionEngine"),
-           ("worker/process/process.cc", "Serve"))},
+           ("worker/engine/session_engine.h", "SessionEngine"))},
 }
 
 CUDA_MACRO = "NACRE_WITH_CUDA"
