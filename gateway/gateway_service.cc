@@ -27,6 +27,13 @@ void SendJson(const OrderedJson& body, HttpReply* reply, int status = 200) {
   reply->Send(status, {{"Content-Type", "application/json"}}, Dump(body));
 }
 
+// What answers a request with it.
+auto Refused(const ApiError& error) {
+  return [error](const std::shared_ptr<HttpReply>& reply) {
+    SendError(error, reply.get());
+  };
+}
+
 bool IsVisibleAscii(absl::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return c > 0x20 && c < 0x7f; });
@@ -275,29 +282,26 @@ std::optional<ApiError> GatewayService::PromptsOf(
 GatewayService::Answer GatewayService::ReadCompletion(
     bool is_chat, const HttpRequest& request,
     const CallHeaders& headers) const {
-  const auto refuse = [](const ApiError& error) -> Answer {
-    return [error](const auto& reply) { SendError(error, reply.get()); };
-  };
   OrderedJson body;
-  if (auto error = ParseBody(request.body, &body)) return refuse(*error);
+  if (auto error = ParseBody(request.body, &body)) return Refused(*error);
   const auto order = std::make_shared<CompletionStream::Order>();
   ApiRequest& asked = order->request;
   if (auto error = is_chat
                        ? ConvertChat(body, options_.defaults, &asked)
                        : ConvertCompletion(body, options_.defaults, &asked)) {
-    return refuse(*error);
+    return Refused(*error);
   }
   const absl::StatusOr<v1::Model> model = options_.client->model();
-  if (!model.ok()) return refuse(ErrorOf(model.status()));
-  if (auto error = CheckModel(asked.model, *model)) return refuse(*error);
+  if (!model.ok()) return Refused(ErrorOf(model.status()));
+  if (auto error = CheckModel(asked.model, *model)) return Refused(*error);
   if (is_chat) {
     std::string text;
-    if (auto error = ChatText(asked, &text)) return refuse(*error);
+    if (auto error = ChatText(asked, &text)) return Refused(*error);
     asked.prompts.emplace_back(std::move(text));
     asked.messages = nullptr;
   }
   if (auto error = PromptsOf(asked, *model, &order->prompts)) {
-    return refuse(*error);
+    return Refused(*error);
   }
   const std::string name = RandomHex();
   if (asked.generate.request_id().empty()) {
@@ -322,15 +326,21 @@ GatewayService::Answer GatewayService::ReadCompletion(
   };
 }
 
+std::optional<ApiError> GatewayService::ReadBody(const HttpRequest& request,
+                                                 OrderedJson* body,
+                                                 v1::Model* model) const {
+  if (auto error = ParseBody(request.body, body)) return error;
+  absl::StatusOr<v1::Model> served = options_.client->model();
+  if (!served.ok()) return ErrorOf(served.status());
+  *model = *std::move(served);
+  return std::nullopt;
+}
+
 GatewayService::Answer GatewayService::ReadTokenize(
     const HttpRequest& request) const {
-  const auto refuse = [](const ApiError& error) -> Answer {
-    return [error](const auto& reply) { SendError(error, reply.get()); };
-  };
   OrderedJson body;
-  if (auto error = ParseBody(request.body, &body)) return refuse(*error);
-  const absl::StatusOr<v1::Model> model = options_.client->model();
-  if (!model.ok()) return refuse(ErrorOf(model.status()));
+  v1::Model model;
+  if (auto error = ReadBody(request, &body, &model)) return Refused(*error);
   FieldReader reader(body);
   const std::string name = reader.Text("model", 1024).value_or("");
   const bool names_tokens = reader.BoolOr("return_token_strs", false);
@@ -338,20 +348,20 @@ GatewayService::Answer GatewayService::ReadTokenize(
   const bool is_chat = reader.Find("messages") != nullptr;
   if (is_chat) {
     ApiRequest chat;
-    if (auto error = ConvertChat(body, {}, &chat)) return refuse(*error);
-    if (auto error = ChatText(chat, &text)) return refuse(*error);
+    if (auto error = ConvertChat(body, {}, &chat)) return Refused(*error);
+    if (auto error = ChatText(chat, &text)) return Refused(*error);
   } else if (reader.Find("prompt") == nullptr) {
     reader.Fail(BadRequest("prompt is missing", "prompt"));
   } else {
     text = reader.Text("prompt", request.body.size()).value_or("");
   }
   const bool special = reader.BoolOr("add_special_tokens", !is_chat);
-  if (reader.error()) return refuse(*reader.error());
-  if (auto error = CheckModel(name, *model)) return refuse(*error);
-  const auto context = static_cast<int>(model->context_length());
+  if (reader.error()) return Refused(*reader.error());
+  if (auto error = CheckModel(name, model)) return Refused(*error);
+  const auto context = static_cast<int>(model.context_length());
   std::vector<uint32_t> ids;
   if (auto error = EncodePrompt(text, special, context, &ids)) {
-    return refuse(*error);
+    return Refused(*error);
   }
   OrderedJson answer = {
       {"count", ids.size()}, {"max_model_len", context}, {"tokens", ids}};
@@ -368,20 +378,16 @@ GatewayService::Answer GatewayService::ReadTokenize(
 
 GatewayService::Answer GatewayService::ReadDetokenize(
     const HttpRequest& request) const {
-  const auto refuse = [](const ApiError& error) -> Answer {
-    return [error](const auto& reply) { SendError(error, reply.get()); };
-  };
   OrderedJson body;
-  if (auto error = ParseBody(request.body, &body)) return refuse(*error);
-  const absl::StatusOr<v1::Model> model = options_.client->model();
-  if (!model.ok()) return refuse(ErrorOf(model.status()));
+  v1::Model model;
+  if (auto error = ReadBody(request, &body, &model)) return Refused(*error);
   FieldReader reader(body);
   if (reader.Find("tokens") == nullptr) {
     reader.Fail(BadRequest("tokens is missing", "tokens"));
   }
   const std::vector<uint32_t> ids =
-      reader.Ids("tokens", model->context_length());
-  if (reader.error()) return refuse(*reader.error());
+      reader.Ids("tokens", model.context_length());
+  if (reader.error()) return Refused(*reader.error());
   const std::string text =
       options_.tokenizer->Decode(std::vector<int32_t>(ids.begin(), ids.end()),
                                  /*skip_special_tokens=*/false);

@@ -66,6 +66,9 @@ class GatewayService {
   // On a thread for work.
   Answer ReadCompletion(bool is_chat, const HttpRequest& request,
                         const CallHeaders& headers) const;
+  // What the request says, and the model that is served.
+  std::optional<ApiError> ReadBody(const HttpRequest& request,
+                                   OrderedJson* body, v1::Model* model) const;
   Answer ReadTokenize(const HttpRequest& request) const;
   Answer ReadDetokenize(const HttpRequest& request) const;
   std::optional<ApiError> PromptsOf(

@@ -50,6 +50,17 @@ ApiError TooLate(absl::string_view what, absl::Duration limit) {
       .type = "timeout_error"};
 }
 
+ApiError SyntaxError(const boost::system::error_code& error,
+                     const HttpLimits& limits) {
+  if (error == http::error::body_limit) {
+    return {.status = 413,
+            .message =
+                absl::StrCat("the body is longer than ", limits.max_body_bytes,
+                             " bytes (--max-request-bytes)")};
+  }
+  return BadRequest(absl::StrCat("no HTTP/1 request: ", error.message()));
+}
+
 HttpRequest HeadOf(const http::request<http::string_body>& message) {
   HttpRequest request;
   request.method = std::string(message.method_string());
@@ -71,7 +82,7 @@ HttpSession::HttpSession(std::shared_ptr<SessionHost> host,
     : host_(std::move(host)),
       transport_(std::move(transport)),
       since_(std::chrono::steady_clock::now()),
-      timer_(*host_->io) {}
+      deadline_(*host_->io, [this] { OnTimeout(); }) {}
 
 void HttpSession::Start() {
   ExpectWithin(host_->limits.head_timeout);
@@ -87,7 +98,7 @@ void HttpSession::Close() {
   const bool was_answering = state_ == State::kAnswering;
   state_ = State::kClosed;
   transport_->Close();
-  timer_.cancel();
+  deadline_.Cancel();
   LetGoOfBody();
   on_room_ = nullptr;
   const auto on_gone = std::exchange(on_gone_, nullptr);
@@ -198,7 +209,7 @@ bool HttpSession::AcceptHead(absl::string_view head) {
   Error error;
   parser_->put(asio::buffer(head.data(), head.size()), error);
   if (error) {
-    RefuseSyntax(error);
+    Refuse(SyntaxError(error, host_->limits));
     return false;
   }
   request_ = HeadOf(parser_->get());
@@ -227,7 +238,7 @@ bool HttpSession::ExpectBody() {
   held_ = std::make_shared<HeldBytes>(host_->held_bytes);
   ExpectWithin(host_->limits.body_timeout);
   if (is_http_1_1_ && in_.empty() && request_.Find("expect") != nullptr) {
-    absl::StrAppend(&out_, "HTTP/1.1 100 Continue", kBlankLine);
+    absl::StrAppend(&out_.tail(), "HTTP/1.1 100 Continue", kBlankLine);
     Flush();
   }
   return true;
@@ -247,7 +258,7 @@ bool HttpSession::ParseBody() {
       return false;
     }
     if (error) {
-      RefuseSyntax(error);
+      Refuse(SyntaxError(error, host_->limits));
       return false;
     }
     if (*host_->held_bytes > host_->limits.max_held_bytes) {
@@ -297,30 +308,21 @@ void HttpSession::Refuse(const ApiError& error) {
   SendError(error, this);
 }
 
-void HttpSession::RefuseSyntax(const Error& error) {
-  if (error == http::error::body_limit) {
-    return Refuse({.status = 413,
-                   .message = absl::StrCat("the body is longer than ",
-                                           host_->limits.max_body_bytes,
-                                           " bytes (--max-request-bytes)")});
-  }
-  Refuse(BadRequest(absl::StrCat("no HTTP/1 request: ", error.message())));
-}
-
 void HttpSession::WriteHead(int status, const HttpHeaders& headers,
                             std::optional<size_t> content_length) {
   LetGoOfBody();  // what is answered has been read
   if (host_->on_answer != nullptr) host_->on_answer(path_, status);
-  absl::StrAppend(&out_, HeadLine(status));
+  absl::StrAppend(&out_.tail(), HeadLine(status));
   for (const auto& [name, value] : headers) {
-    absl::StrAppend(&out_, name, ": ", value, "\r\n");
+    absl::StrAppend(&out_.tail(), name, ": ", value, "\r\n");
   }
   if (content_length.has_value()) {
-    absl::StrAppend(&out_, "Content-Length: ", *content_length, "\r\n");
+    absl::StrAppend(&out_.tail(), "Content-Length: ", *content_length, "\r\n");
   } else if (chunked_) {
-    absl::StrAppend(&out_, "Transfer-Encoding: chunked\r\n");
+    absl::StrAppend(&out_.tail(), "Transfer-Encoding: chunked\r\n");
   }
-  absl::StrAppend(&out_, "Connection: ", keep_alive_ ? "keep-alive" : "close",
+  absl::StrAppend(&out_.tail(),
+                  "Connection: ", keep_alive_ ? "keep-alive" : "close",
                   "\r\nX-Request-Id: ", request_id_, kBlankLine);
 }
 
@@ -328,7 +330,7 @@ void HttpSession::Send(int status, const HttpHeaders& headers,
                        std::string body) {
   if (state_ != State::kAnswering || ended_) return;
   WriteHead(status, headers, body.size());
-  if (!is_head_) out_.append(body);
+  if (!is_head_) out_.tail().append(body);
   ended_ = true;
   Flush();
 }
@@ -345,24 +347,23 @@ void HttpSession::Write(absl::string_view bytes) {
   // An empty chunk would be the end.
   if (state_ != State::kAnswering || ended_ || bytes.empty()) return;
   if (chunked_) {
-    absl::StrAppend(&out_, absl::Hex(bytes.size()), "\r\n", bytes, "\r\n");
+    absl::StrAppend(&out_.tail(), absl::Hex(bytes.size()), "\r\n", bytes,
+                    "\r\n");
   } else {
-    out_.append(bytes.data(), bytes.size());
+    out_.tail().append(bytes.data(), bytes.size());
   }
   Flush();
 }
 
 void HttpSession::End() {
   if (state_ != State::kAnswering || ended_) return;
-  if (chunked_) absl::StrAppend(&out_, "0", kBlankLine);
+  if (chunked_) absl::StrAppend(&out_.tail(), "0", kBlankLine);
   ended_ = true;
-  if (out_.empty() && !is_writing_) return AnswerEnded();
+  if (out_.empty()) return AnswerEnded();
   Flush();
 }
 
-bool HttpSession::HasRoom() const {
-  return out_.size() + (writing_.size() - written_) < kRoomBytes;
-}
+bool HttpSession::HasRoom() const { return out_.size() < kRoomBytes; }
 
 void HttpSession::OnRoom(std::function<void()> on_room) {
   on_room_ = std::move(on_room);
@@ -377,33 +378,23 @@ void HttpSession::OnGone(std::function<void()> on_gone) {
 }
 
 void HttpSession::Flush() {
-  if (is_writing_ || out_.empty()) return;
-  writing_ = std::exchange(out_, {});
-  written_ = 0;
-  is_writing_ = true;
-  OnWritten({}, 0);
+  if (out_.Begin()) OnWritten({}, 0);
 }
 
 void HttpSession::OnWritten(const Error& error, size_t bytes) {
   if (state_ == State::kClosed) return;
   if (error) return Close();
   const bool was_full = !HasRoom();
-  written_ += bytes;
-  if (written_ == writing_.size() && !out_.empty()) {
-    writing_ = std::exchange(out_, {});
-    written_ = 0;
-  }
-  if (written_ < writing_.size()) {
+  out_.Written(bytes);
+  if (out_.is_writing()) {
     if (state_ == State::kAnswering) ExpectWithin(host_->limits.write_timeout);
+    const absl::string_view rest = out_.unwritten();
     transport_->WriteSome(
-        asio::buffer(writing_.data() + written_, writing_.size() - written_),
+        asio::buffer(rest.data(), rest.size()),
         [self = shared_from_this()](const Error& failed, size_t count) {
           self->OnWritten(failed, count);
         });
   } else {
-    is_writing_ = false;
-    writing_ = {};
-    written_ = 0;
     if (state_ != State::kAnswering) return;
     if (ended_) return AnswerEnded();
     ExpectWithin(kNoLimit);
@@ -430,26 +421,7 @@ void HttpSession::AnswerEnded() {
 }
 
 void HttpSession::ExpectWithin(absl::Duration timeout) {
-  deadline_ =
-      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout);
-  if (!watching_time_) {
-    watching_time_ = true;
-    WatchTime();
-  } else if (deadline_ < timer_.expiry()) {
-    timer_.cancel();  // and wait for the new one
-  }
-}
-
-void HttpSession::WatchTime() {
-  timer_.expires_at(deadline_);
-  timer_.async_wait([self = shared_from_this()](const Error&) {
-    if (self->state_ == State::kClosed) return;
-    if (std::chrono::steady_clock::now() < self->deadline_) {
-      return self->WatchTime();
-    }
-    self->watching_time_ = false;
-    self->OnTimeout();
-  });
+  deadline_.Set(timeout, shared_from_this());
 }
 
 void HttpSession::OnTimeout() {

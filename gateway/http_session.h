@@ -8,19 +8,21 @@
 #define GATEWAY_HTTP_SESSION_H_
 
 #include <atomic>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "gateway/api_error.h"
+#include "gateway/deadline.h"
 #include "gateway/http_message.h"
 #include "gateway/http_server.h"
+#include "gateway/out_bytes.h"
 #include "gateway/transport.h"
 
 namespace nacre::gateway {
@@ -100,7 +102,6 @@ class HttpSession : public HttpReply,
   bool ExpectBody();
   void Dispatch();
   void Refuse(const ApiError& error);
-  void RefuseSyntax(const Error& error);
 
   void WriteHead(int status, const HttpHeaders& headers,
                  std::optional<size_t> content_length);
@@ -109,8 +110,8 @@ class HttpSession : public HttpReply,
   void AnswerEnded();
   void LetGoOfBody();
 
+  // What is awaited comes within that time, or OnTimeout is called.
   void ExpectWithin(absl::Duration timeout);
-  void WatchTime();
   void OnTimeout();
 
   const std::shared_ptr<SessionHost> host_;
@@ -131,16 +132,11 @@ class HttpSession : public HttpReply,
   bool keep_alive_ = false;
   bool chunked_ = false;
   bool ended_ = false;
-  std::string out_;      // to be written after writing_
-  std::string writing_;  // on its way from `written_`
-  size_t written_ = 0;
-  bool is_writing_ = false;
+  OutBytes out_;
   std::function<void()> on_room_;
   std::function<void()> on_gone_;
 
-  boost::asio::steady_timer timer_;
-  std::chrono::steady_clock::time_point deadline_;
-  bool watching_time_ = false;
+  Deadline deadline_;
 };
 
 }  // namespace nacre::gateway

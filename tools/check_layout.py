@@ -244,12 +244,10 @@ LARGER = {
        for path, name in (
            ("draft_worker/draft_engine.h", "DraftEngine"),
            ("draft_worker/engine_commands.cc", "NewSession"),
-           ("gateway/http_session.h", "HttpSession"),
            ("speculation/target_session.h", "TargetSession"),
            ("target_worker/target_engine.h", "TargetEngine"),
            ("tools/cluster/cluster.h", "Options"),
-           ("worker/engine/session_engine.h", "SessionEngine"),
-           ("worker/process/process.cc", "Serve"))},
+           ("worker/engine/session_engine.h", "SessionEngine"))},
 }
 
 CUDA_MACRO = "NACRE_WITH_CUDA"

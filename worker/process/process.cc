@@ -134,6 +134,77 @@ void LogStepTimes(const std::vector<StepTime>& times) {
                }));
 }
 
+absl::StatusOr<std::unique_ptr<rpc::RpcServer>> StartServer(
+    const WorkerOptions& options, const rpc::PeerSecurity& security,
+    const WorkerParts& parts) {
+  rpc::RpcServer::Options server;
+  server.listen = options.listen;
+  server.address_file = options.address_file;
+  server.credentials = security.server;
+  std::vector<grpc::Service*> services = {parts.service->grpc_service()};
+  if (parts.tensors.service != nullptr) {
+    services.push_back(parts.tensors.service);
+  }
+  return rpc::RpcServer::Start(server, services);
+}
+
+EngineThread::Options ThreadOptions(const WorkerOptions& options,
+                                    const LoadedModel& loaded,
+                                    const WorkerParts& parts,
+                                    ExitSignal* exit) {
+  EngineThread::Options thread;
+  thread.model = loaded.model.get();
+  thread.engine = parts.engine.get();
+  thread.on_failure = [exit](const absl::Status& status) {
+    exit->Fail(status);
+  };
+  if (loaded.paced != nullptr) {
+    thread.stop_waits = [paced = loaded.paced] { paced->StopWaiting(); };
+  }
+  thread.stop_timeout = options.pace.hang_timeout;
+  return thread;
+}
+
+Health::Options HealthOptions(const WorkerOptions& options,
+                              const WorkerParts& parts,
+                              rpc::RpcServer* server) {
+  Health::Options health;
+  health.engine = parts.engine.get();
+  health.set_serving = [server](const std::string& service, bool serving) {
+    server->SetServing(service, serving);
+  };
+  health.hang_timeout = options.pace.hang_timeout;
+  return health;
+}
+
+// Registered until the process is to exit; then, unless something has failed,
+// until its sessions have ended.
+void StayRegistered(Registration::Options registration_options,
+                    absl::Duration drain_timeout, const WorkerParts& parts,
+                    Health* health, ExitSignal* exit) {
+  Registration registration(std::move(registration_options));
+  exit->Wait();
+  health->Drain();
+  if (!exit->failure().ok()) return;
+  registration.SendHeartbeat();
+  DrainOptions drain;
+  drain.stats = [&parts] { return parts.engine->stats(); };
+  drain.is_known = [&registration](const EngineStats& stats) {
+    return registration.IsDrainKnown(stats.kept_lists);
+  };
+  drain.timeout = drain_timeout;
+  DrainSessions(drain, exit);
+}
+
+void EndStreams(const WorkerParts& parts) {
+  const char* const stopping = "the worker is stopping";
+  parts.service->FinishStreams(
+      grpc::Status(grpc::StatusCode::UNAVAILABLE, stopping));
+  if (parts.tensors.publisher != nullptr) {
+    parts.tensors.publisher->EndReaders(absl::UnavailableError(stopping));
+  }
+}
+
 absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   NACRE_ASSIGN_OR_RETURN(const LogOptions log_options, options.log.Parse());
   const Logging logging(program.name, log_options);
@@ -148,73 +219,28 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   NACRE_ASSIGN_OR_RETURN(
       const WorkerParts parts,
       program.build(loaded.model.get(), options, security.channel));
-  rpc::RpcServer::Options server_options;
-  server_options.listen = options.listen;
-  server_options.address_file = options.address_file;
-  server_options.credentials = security.server;
-  std::vector<grpc::Service*> services = {parts.service->grpc_service()};
-  if (parts.tensors.service != nullptr) {
-    services.push_back(parts.tensors.service);
-  }
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::RpcServer> server,
-                         rpc::RpcServer::Start(server_options, services));
-  EngineThread::Options thread_options;
-  thread_options.model = loaded.model.get();
-  thread_options.engine = parts.engine.get();
-  thread_options.on_failure = [](const absl::Status& status) {
-    exit.Fail(status);
-  };
-  if (loaded.paced != nullptr) {
-    thread_options.stop_waits = [paced = loaded.paced] {
-      paced->StopWaiting();
-    };
-  }
-  thread_options.stop_timeout = options.pace.hang_timeout;
-  EngineThread engine_thread(std::move(thread_options));
+                         StartServer(options, security, parts));
+  EngineThread engine_thread(ThreadOptions(options, loaded, parts, &exit));
   NACRE_ASSIGN_OR_RETURN(const std::vector<StepTime> step_times,
                          engine_thread.WaitForWarmUp());
   LogStepTimes(step_times);
   wire::Hello hello =
       MakeHello(options, loaded, program.role, server->address(), step_times);
   hello.policy_files = parts.policy_files;
-  Health::Options health_options;
-  health_options.engine = parts.engine.get();
-  health_options.set_serving = [&server](const std::string& service,
-                                         bool serving) {
-    server->SetServing(service, serving);
-  };
-  health_options.hang_timeout = options.pace.hang_timeout;
-  Health health(std::move(health_options));
+  Health health(HealthOptions(options, parts, server.get()));
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<telemetry::MetricsServer> metrics_server,
       ServeMetrics(options, hello, parts.engine.get(), &health));
   signals.StartDraining();
   spdlog::info("serving on {} ({})", server->address(),
                security.server == nullptr ? "plaintext" : "TLS");
-  {
-    Registration::Options registration_options =
-        RegistrationOptions(options, loaded, hello, parts, &health, &exit);
-    registration_options.security = security.channel;
-    Registration registration(std::move(registration_options));
-    exit.Wait();
-    health.Drain();
-    if (exit.failure().ok()) {
-      registration.SendHeartbeat();
-      DrainOptions drain;
-      drain.stats = [&parts] { return parts.engine->stats(); };
-      drain.is_known = [&registration](const EngineStats& stats) {
-        return registration.IsDrainKnown(stats.kept_lists);
-      };
-      drain.timeout = options.drain_timeout;
-      DrainSessions(drain, &exit);
-    }
-  }
-  const char* const stopping = "the worker is stopping";
-  parts.service->FinishStreams(
-      grpc::Status(grpc::StatusCode::UNAVAILABLE, stopping));
-  if (parts.tensors.publisher != nullptr) {
-    parts.tensors.publisher->EndReaders(absl::UnavailableError(stopping));
-  }
+  Registration::Options registration =
+      RegistrationOptions(options, loaded, hello, parts, &health, &exit);
+  registration.security = security.channel;
+  StayRegistered(std::move(registration), options.drain_timeout, parts, &health,
+                 &exit);
+  EndStreams(parts);
   server->Shutdown(absl::Seconds(1));
   if (exit.failure().ok()) spdlog::info("stopped");
   return exit.failure();
