@@ -95,6 +95,11 @@ void Callers::Sweep() {
       connections_.end());
 }
 
+size_t Callers::size() const {
+  absl::MutexLock lock(&mu_);
+  return connections_.size();
+}
+
 void Callers::OnCall(absl::string_view peer) {
   absl::MutexLock lock(&mu_);
   ++calls_[PeerName(peer)];

@@ -26,6 +26,8 @@ class Callers {
   void Add(int fd, const sockaddr_storage& address) ABSL_LOCKS_EXCLUDED(mu_);
   // Forgets the closed ones.
   void Sweep() ABSL_LOCKS_EXCLUDED(mu_);
+  // Connections that are not forgotten.
+  size_t size() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // A call of `peer`, as gRPC's contexts name it.
   void OnCall(absl::string_view peer) ABSL_LOCKS_EXCLUDED(mu_);
@@ -50,7 +52,7 @@ class Callers {
   static Host HostOf(const sockaddr_storage& address);
   static std::string PeerOf(const sockaddr_storage& address);
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   std::vector<Connection> connections_ ABSL_GUARDED_BY(mu_);          // by age
   absl::flat_hash_map<std::string, int> calls_ ABSL_GUARDED_BY(mu_);  // by peer
 };

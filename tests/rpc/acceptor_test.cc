@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -23,6 +24,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/rpc/callers.h"
 #include "common/rpc/server.h"
 #include "tests/testing/health_check.h"
 
@@ -163,6 +165,29 @@ TEST(AcceptorTest, ANumberThatIsInUseAgainIsNoConnection) {
   if (other != number) close(other);
 }
 
+// Else a server would remember each connection that there ever was.
+TEST(AcceptorTest, CallersOfClosedConnectionsAreForgotten) {
+  const auto callers = std::make_shared<Callers>();
+  const auto acceptor = *Acceptor::Bind({.listen = "127.0.0.1:0",
+                                         .max_connections = 100,
+                                         .sweep_period = absl::Milliseconds(1),
+                                         .callers = callers});
+  absl::Notification accepted;
+  acceptor->Start([&](int, int fd) {
+    EXPECT_EQ(callers->size(), 1u);
+    close(fd);
+    accepted.Notify();
+  });
+  RawClient client;
+  client.Connect(absl::StrCat("127.0.0.1:", acceptor->port()));
+  ASSERT_TRUE(accepted.WaitForNotificationWithTimeout(absl::Minutes(1)));
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (callers->size() > 0 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(callers->size(), 0u);
+}
+
 std::set<std::string> Threads() {
   std::set<std::string> threads;
   for (const auto& entry :
@@ -184,6 +209,20 @@ int64_t NumSleeps(int status) {
   const absl::string_view rest = found.substr(begin + name.size());
   EXPECT_TRUE(absl::SimpleAtoi(rest.substr(0, rest.find('\n')), &number));
   return number;
+}
+
+// What a thread has computed for, by the clock that Linux has for it (man 3
+// clock_getcpuclockid).
+absl::Duration CpuTime(const std::string& thread) {
+  int number = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(thread.substr(thread.rfind('/') + 1), &number));
+  constexpr clockid_t kThreadsScheduledTime = 6;
+  timespec time = {};
+  EXPECT_EQ(clock_gettime(
+                (~static_cast<clockid_t>(number) << 3) | kThreadsScheduledTime,
+                &time),
+            0);
+  return absl::DurationFromTimespec(time);
 }
 
 // gRPC's own listener never accepts again after that.
@@ -212,11 +251,16 @@ TEST(AcceptorTest, WithoutFilesConnectionsWait) {
   // It has tried and slept, tried and slept again: with a descriptor it would
   // sleep once, until something comes.
   const int64_t num_sleeps = NumSleeps(status);
-  const absl::Time deadline = absl::Now() + absl::Minutes(1);
-  while (NumSleeps(status) < num_sleeps + 3 && absl::Now() < deadline) {
+  const absl::Time begin = absl::Now();
+  const absl::Duration computed = CpuTime(*started.begin());
+  const absl::Time deadline = begin + absl::Minutes(1);
+  while (NumSleeps(status) < num_sleeps + 10 && absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(1));
   }
-  EXPECT_GE(NumSleeps(status), num_sleeps + 3);
+  EXPECT_GE(NumSleeps(status), num_sleeps + 10);
+  // Asleep for most of that time: but for a few, each sleep is one of 50 ms.
+  EXPECT_GE(absl::Now() - begin, absl::Milliseconds(200));
+  EXPECT_LT(CpuTime(*started.begin()) - computed, absl::Milliseconds(50));
   EXPECT_FALSE(accepted[0].HasBeenNotified());
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_TRUE(accepted[0].WaitForNotificationWithTimeout(absl::Minutes(1)));

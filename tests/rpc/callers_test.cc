@@ -3,7 +3,11 @@
 #include "common/rpc/callers.h"
 
 #include <arpa/inet.h>
+#include <google/protobuf/wrappers.pb.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+#include <grpcpp/support/client_callback.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -12,6 +16,8 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -230,6 +236,48 @@ TEST_F(CallersTest, AHostThatWantsAllConnectionsKeepsNobodyOut) {
   hostile.join();
 }
 
+// A stream of health, as balancers keep it for ever.
+class HealthWatch final
+    : public grpc::ClientBidiReactor<google::protobuf::StringValue,
+                                     google::protobuf::UInt32Value> {
+ public:
+  explicit HealthWatch(const std::string& address)
+      : stub_(CreateChannel(address)) {
+    stub_.PrepareBidiStreamingCall(&context_, "/grpc.health.v1.Health/Watch",
+                                   grpc::StubOptions(), this);
+    StartWriteLast(&request_, grpc::WriteOptions());
+    StartRead(&response_);
+    StartCall();
+  }
+  ~HealthWatch() override {
+    context_.TryCancel();
+    done.WaitForNotification();
+  }
+  void OnReadDone(bool ok) override {
+    if (ok) begun.Notify();
+  }
+  void OnDone(const grpc::Status&) override { done.Notify(); }
+
+  absl::Notification begun, done;
+
+ private:
+  grpc::TemplatedGenericStub<google::protobuf::StringValue,
+                             google::protobuf::UInt32Value>
+      stub_;
+  grpc::ClientContext context_;
+  const google::protobuf::StringValue request_;
+  google::protobuf::UInt32Value response_;
+};
+
+// A stranger may watch health for ever: that must not keep a place.
+TEST_F(CallersTest, WhoOnlyWatchesHealthMakesRoom) {
+  Start(1);
+  HealthWatch watch(server_->address());
+  ASSERT_TRUE(watch.begun.WaitForNotificationWithTimeout(kCallersPatience));
+  const auto next = From(2);
+  EXPECT_TRUE(watch.done.WaitForNotificationWithTimeout(kCallersPatience));
+}
+
 TEST(CallersTableTest, AConnectionIsIdleOnceItsLastCallHasEnded) {
   int fds[2] = {-1, -1};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
@@ -250,6 +298,42 @@ TEST(CallersTableTest, AConnectionIsIdleOnceItsLastCallHasEnded) {
   char byte = 0;
   EXPECT_EQ(recv(fds[1], &byte, 1, MSG_DONTWAIT), 0);
   for (const int fd : fds) close(fd);
+}
+
+// As a port of IPv6 sees 10.0.0.`host`, calling from port `port`.
+sockaddr_storage MappedIpv4(uint8_t host, uint16_t port) {
+  sockaddr_storage address = {};
+  auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address);
+  ipv6.sin6_family = AF_INET6;
+  ipv6.sin6_port = htons(port);
+  const uint8_t bytes[16] = {0, 0, 0,    0,    0,  0, 0, 0,
+                             0, 0, 0xff, 0xff, 10, 0, 0, host};
+  std::memcpy(&ipv6.sin6_addr, bytes, sizeof(bytes));
+  return address;
+}
+
+// gRPC names them by IPv4, and each is a host of its own.
+TEST(CallersTableTest, HostsOfIpv4StayApartOnAPortOfBothKinds) {
+  int fds[4][2];
+  Callers callers;
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds[i]), 0);
+    // Two connections each; the first host has a call on its first.
+    callers.Add(fds[i][0], MappedIpv4(static_cast<uint8_t>(1 + i / 2),
+                                      static_cast<uint16_t>(4711 + i)));
+  }
+  const auto has_ended = [&fds](int i) {
+    char byte = 0;
+    return recv(fds[i][1], &byte, 1, MSG_DONTWAIT) == 0;
+  };
+  callers.OnCall("ipv4:10.0.0.1:4711");
+  EXPECT_EQ(callers.EndOldest(1), 1u);
+  EXPECT_TRUE(has_ended(2));
+  for (const int i : {0, 1, 3}) EXPECT_FALSE(has_ended(i)) << i;
+  callers.OnCallEnd("ipv4:10.0.0.1:4711");
+  for (const auto& pair : fds) {
+    for (const int fd : pair) close(fd);
+  }
 }
 
 }  // namespace

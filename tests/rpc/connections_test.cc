@@ -212,6 +212,24 @@ TEST(ConnectionTableTest, WhatClosedTakesNothingFromASuccessorOfItsPeer) {
   close(another);
 }
 
+// What another connection receives is nothing of a closed one's peer.
+TEST(ConnectionTableTest, ANumberThatIsInUseAgainTellsNothingOfItsFormerPeer) {
+  const Listener listener;
+  Connections connections;
+  int former_fd = -1;
+  std::string former_peer;
+  {
+    const Loopback former(listener.fd());
+    former_fd = former.fd();
+    former_peer = former.peer();
+    connections.Add(former_fd);
+    EXPECT_TRUE(connections.Received(former_peer).has_value());
+  }
+  const Loopback connection(listener.fd());
+  ASSERT_EQ(connection.fd(), former_fd);
+  EXPECT_FALSE(connections.Received(former_peer).has_value());
+}
+
 TEST(ConnectionTableTest, WhatIsNoPeerOfTcpIsUnknown) {
   const Connections connections;
   for (const char* peer :

@@ -117,6 +117,24 @@ TEST_F(SecurityTest, AStrangerWithoutTheRightCertificateIsRefused) {
   EXPECT_TRUE(Call(Client(own)).ok());
 }
 
+// The public port asks for certificates where it is told whose.
+TEST_F(SecurityTest, APublicPortWithAuthoritiesKnowsItsClients) {
+  const TlsFiles server = authority_.Issue(folder_, "server");
+  const TlsFiles own = authority_.Issue(folder_, "own");
+  TlsFiles nameless = own;
+  nameless.cert_file = nameless.key_file = "";
+  TlsFiles foreign = stranger_.Issue(folder_, "foreign");
+  foreign.ca_file = own.ca_file;
+  Serve(*LoadServerTls(server, "--public-tls"));
+  EXPECT_TRUE(Call(Client(own)).ok());
+  EXPECT_TRUE(absl::IsUnavailable(Call(Client(nameless))));
+  EXPECT_TRUE(absl::IsUnavailable(Call(Client(foreign))));
+  TlsFiles without = server;
+  without.ca_file = "";
+  Serve(*LoadServerTls(without, "--public-tls"));
+  EXPECT_TRUE(Call(Client(nameless)).ok());
+}
+
 TEST_F(SecurityTest, AClientRefusesAServerItCannotBelieve) {
   Serve(Peer(authority_.Issue(folder_, "server"), "none").server);
   TlsFiles trust = authority_.Issue(folder_, "own");

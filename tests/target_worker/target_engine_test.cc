@@ -457,6 +457,27 @@ TEST(TargetEngineTest, WhatArrivesDuringAForwardIsAppliedBeforeItsVerdict) {
   EXPECT_EQ(fixture.verdicts[1].matched, 2);
 }
 
+// Its number may be another opening's by the time a verdict comes.
+TEST(TargetEngineTest, ASessionClosedDuringItsStepSaysNothingMore) {
+  nacre::testing::TableModelOptions options;
+  std::function<void()> during;
+  options.on_forward = [&during](int) {
+    if (during) std::exchange(during, nullptr)();
+    return absl::OkStatus();
+  };
+  TargetFixture fixture(options);
+  during = [&fixture] {
+    TargetCommands commands;
+    commands.stream = 1;
+    commands.close = {1};
+    fixture.engine->Push(commands);
+  };
+  fixture.Open(MakeOpen(1, Prompt(5, 2), 40));
+  ASSERT_TRUE(fixture.engine->RunOnce().ok());
+  EXPECT_TRUE(fixture.verdicts.empty());
+  EXPECT_EQ(fixture.engine->stats().sessions, 0);
+}
+
 TEST(TargetEngineTest, ADeviceErrorFailsTheSessionsOfTheStep) {
   nacre::testing::TableModelOptions options;
   bool broken = false;
