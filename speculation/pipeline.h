@@ -151,6 +151,10 @@ struct Verdict {
   // Of a tree: the numbers of the nodes that matched, from the root. Empty: a
   // chain.
   std::vector<int32_t> path = {};
+  // Of the window those tokens that the target itself proposed, from suffixes,
+  // and of the matched ones. They are not the draft's, and not in its counts.
+  int suffix_proposed = 0;
+  int suffix_accepted = 0;
 
   bool operator==(const Verdict&) const = default;
   // Whether the part on the last row is still to come.

@@ -99,6 +99,7 @@ GenerateFields::Speculation SpeculationOf(const v1::SpeculationOptions& proto) {
   fields.policy = proto.policy();
   fields.oracle_token_ids = SpanOf(proto.oracle_token_ids());
   fields.verification = VerificationOf(proto.verification());
+  fields.suffixes = !proto.has_suffixes() || proto.suffixes();
   return fields;
 }
 

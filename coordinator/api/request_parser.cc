@@ -192,8 +192,12 @@ absl::Status ParseSpeculation(const GenerateFields::Speculation& fields,
   NACRE_RETURN_IF_ERROR(ParsePolicy(fields, vocab_size, spec));
   NACRE_ASSIGN_OR_RETURN(const speculation::Verification verification,
                          fields.verification);
-  return verification == speculation::Verification::kRatio ? ParseRatio(spec)
-                                                           : absl::OkStatus();
+  if (verification == speculation::Verification::kRatio) {
+    NACRE_RETURN_IF_ERROR(ParseRatio(spec));
+  }
+  spec->suffixes = fields.suffixes && spec->method == Method::kAsync &&
+                   spec->verification == speculation::Verification::kExact;
+  return absl::OkStatus();
 }
 
 absl::Status CheckMinTokens(const GenerateFields::Stop& stop,

@@ -57,6 +57,7 @@ struct GenerateFields {
     absl::Span<const uint32_t> oracle_token_ids;
     absl::StatusOr<speculation::Verification> verification =
         speculation::Verification::kExact;
+    bool suffixes = true;  // of async with exact
   };
   struct Output {
     bool stream = false;

@@ -20,6 +20,7 @@
 #include "speculation/pipeline.h"
 #include "speculation/policies/policy_spec.h"
 #include "speculation/session_schedule.h"
+#include "speculation/suffix_index.h"
 
 namespace nacre::coordinator {
 
@@ -71,6 +72,10 @@ struct RequestSpec : AnswerOptions {
   absl::optional<int> window;
   speculation::Verification verification = speculation::Verification::kExact;
   speculation::PolicySpec policy;
+  // Whether its target also drafts from suffixes, and for whom: of all zeros
+  // only in this request's text.
+  bool suffixes = false;
+  speculation::TextOwner text_owner = {};
   std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
   // As of DispatcherOptions, where its draft may have branches. Else 1.
   int draft_rows = 1;

@@ -170,6 +170,7 @@ class MessageMaker {
     open.has_draft = Coin();
     open.verification = MakeVerification();
     open.hidden_channel = Id();
+    if (Coin()) open.suffixes = {Id(), Id()};
     return open;
   }
   OpenDraft MakeOpenDraft() {
@@ -245,6 +246,8 @@ class MessageMaker {
         verdict.path.push_back(last - verdict.matched + 1 + i);
       }
     }
+    verdict.suffix_proposed = Int();
+    verdict.suffix_accepted = Int();
     for (size_t i = Few();
          i > 0 && made.logprobs.size() < verdict.token_ids.size(); --i) {
       TokenLogprobs& token = made.logprobs.emplace_back();

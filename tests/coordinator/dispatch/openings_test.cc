@@ -54,6 +54,10 @@ TEST(OpeningsTest, ATargetIsToldAllOfTheRequest) {
   expected.verification = speculation::Verification::kRatio;
   expected.hidden_channel = 77;
   EXPECT_EQ(open, expected);
+  request->suffixes = true;
+  request->text_owner = {5, 6};
+  expected.suffixes = {5, 6};
+  EXPECT_EQ(opening.Message(), expected);
 }
 
 TEST(OpeningsTest, ADraftIsToldWhatItNeeds) {

@@ -51,7 +51,8 @@ TEST(GenerationJsonTest, HasExactlyTheDocumentedFields) {
             R"("verification":"exact",)"
             R"("rounds":4,"drafted":20,"verified":8,"accepted":6,)"
             R"("acceptance_rate":0.75,"mean_accepted_length":2.5,)"
-            R"("degraded_rounds":1,"acceptance_histogram":[1,0,3]},)"
+            R"("degraded_rounds":1,"suffix_proposed":0,"suffix_accepted":0,)"
+            R"("acceptance_histogram":[1,0,3]},)"
             R"("timing":{"total_s":0.5,"ttft_s":0.25,"tokens_per_second":4.0,)"
             R"("draft_busy_s":1.0,"draft_wait_s":2.0,"target_busy_s":3.0,)"
             R"("target_wait_s":4.0}})");
