@@ -39,6 +39,7 @@ void EncodeOpen(const OpenTarget& open, v1::OpenTarget* proto) {
   proto->set_request_id(open.request_id);
   proto->set_verification(EncodeEnum(kVerifications, open.verification));
   proto->set_hidden_channel(open.hidden_channel);
+  proto->set_num_slots(static_cast<uint32_t>(open.num_slots));
 }
 
 // The lists that it leaves out would be too long to take.
@@ -68,6 +69,7 @@ OpenTarget DecodeOpen(const v1::OpenTarget& proto) {
   open.epoch = proto.epoch();
   open.has_draft = proto.has_draft();
   open.hidden_channel = proto.hidden_channel();
+  open.num_slots = ToLimit(proto.num_slots());
   return open;
 }
 

@@ -20,6 +20,7 @@
 #include "speculation/pipeline.h"
 #include "speculation/policies/policy_spec.h"
 #include "speculation/session_schedule.h"
+#include "speculation/tree_shape.h"
 
 namespace nacre::coordinator {
 
@@ -72,8 +73,10 @@ struct RequestSpec : AnswerOptions {
   speculation::Verification verification = speculation::Verification::kExact;
   speculation::PolicySpec policy;
   std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
-  // As of DispatcherOptions, where its draft may have branches. Else 1.
+  speculation::TreeShape tree = speculation::TreeShape::kChain;
+  // As of DispatcherOptions, where `tree` has branches. Else 1.
   int draft_rows = 1;
+  int tree_rows = 0;  // as of DispatcherOptions
   // Of the checkpoint that these ids and limits were checked against; empty:
   // any.
   std::string fingerprint;

@@ -19,6 +19,7 @@ struct RequestFlags {
   std::optional<uint32_t> window;
   std::string policy;
   std::string verification = "exact";
+  std::string tree;
   std::optional<uint32_t> max_tokens;
   std::optional<float> temperature;
   std::optional<uint32_t> top_k;
