@@ -79,6 +79,8 @@ PlanInputs SessionSchedule::plan_inputs(const StepCosts& costs) const {
   inputs.window = options_.window;
   inputs.alpha = alpha();
   inputs.draft_rows = options_.draft_rows;
+  inputs.tree_rows = options_.tree_rows;
+  inputs.next_three = ranks_.CaughtBy(3);
   if (!options_.always_drafts) inputs.pair_alpha = options_.prior_alpha;
   inputs.policy_length = options_.policy_length;
   inputs.follows_load = options_.follows_load;

@@ -61,6 +61,7 @@ class SessionSchedule {
     bool follows_load = false;
     Verification verification = Verification::kExact;
     int draft_rows = 1;
+    int tree_rows = 0;
   };
 
   SessionSchedule(Options options, std::vector<int32_t> prompt);

@@ -120,28 +120,72 @@ absl::optional<int64_t> TargetSession::gate_deadline_ns() const {
   return *waiting_since_ns_ + options_.plan.gate_timeout_ns;
 }
 
-absl::Span<const int32_t> TargetSession::BeginStep() {
+void TargetSession::StartStep() {
   NACRE_CHECK(!stepping_ && !finished(), "BeginStep twice or after the end");
   stepping_ = true;
   step_degraded_ = !has_draft_ || draft_silent_;
   waiting_since_ns_.reset();
   holding_since_ns_.reset();
-  // A chain: the best path. (Rows of a tree need attention by path.)
-  const int rows = std::min(buffer_.depth(), StepLimit());
   step_rows_.clear();
   step_parents_.clear();
+  step_path_length_ = 0;
   step_numbers_.clear();
   step_distributions_.clear();
-  for (int row = 0; row < rows; ++row) {
-    const int node = buffer_.best_path()[row];
-    step_rows_.push_back(buffer_.tree().nodes()[node].token_id);
-    step_parents_.push_back(row);
-    if (buffer_.speaks_tree()) {
-      step_numbers_.push_back(buffer_.tree().NumberOf(node));
+}
+
+void TargetSession::AddStepRow(int node, int parent_row) {
+  step_rows_.push_back(buffer_.tree().nodes()[node].token_id);
+  step_parents_.push_back(parent_row);
+  if (buffer_.speaks_tree()) {
+    step_numbers_.push_back(buffer_.tree().NumberOf(node));
+  }
+  if (options_.verification == Verification::kRatio) {
+    step_distributions_.push_back(buffer_.distribution(node));
+  }
+}
+
+absl::optional<StepTree> TargetSession::NextTree() const {
+  // A chain says nothing of how likely its tokens are.
+  if (options_.num_slots == 0 || options_.plan.tree_rows == 0 ||
+      !buffer_.speaks_tree()) {
+    return absl::nullopt;
+  }
+  return StepTree{
+      &buffer_.tree(), StepLimit(),
+      std::min({options_.plan.tree_rows, options_.num_slots, kMaxWindow})};
+}
+
+absl::Span<const int32_t> TargetSession::BeginStep() {
+  StartStep();
+  step_path_length_ = NextChain();
+  for (int row = 0; row < step_path_length_; ++row) {
+    AddStepRow(buffer_.best_path()[row], row);
+  }
+  return step_rows_;
+}
+
+absl::Span<const int32_t> TargetSession::BeginTreeStep(int num_nodes) {
+  const absl::optional<StepTree> tree = NextTree();
+  NACRE_CHECK(tree.has_value(), "BeginTreeStep of a chain");
+  StartStep();
+  const TokenTree& nodes = *tree->tree;
+  nodes.Best(std::min(num_nodes, tree->most), tree->max_depth, &step_nodes_);
+  rows_of_.assign(nodes.nodes().size(), 0);
+  // Where some of a node's children are rows, the best of them is one. So the
+  // best path of the rows is where the tree's begins.
+  for (const int node : buffer_.best_path()) {
+    if (!std::binary_search(step_nodes_.begin(), step_nodes_.end(), node)) {
+      break;
     }
-    if (options_.verification == Verification::kRatio) {
-      step_distributions_.push_back(buffer_.distribution(node));
-    }
+    AddStepRow(node, step_path_length_);
+    rows_of_[node] = ++step_path_length_;
+  }
+  // A parent comes before its children.
+  for (const int node : step_nodes_) {
+    if (rows_of_[node] != 0) continue;
+    const int parent = nodes.nodes()[node].parent;
+    AddStepRow(node, parent == TokenTree::kRoot ? 0 : rows_of_[parent]);
+    rows_of_[node] = static_cast<int>(step_rows_.size());
   }
   return step_rows_;
 }
@@ -256,6 +300,10 @@ Verdict TargetSession::FinishStep(absl::Span<const int32_t> target_token_ids) {
       verdict.path.push_back(step_numbers_[row - 1]);
     }
     if (finished()) break;
+  }
+  // A node that has no number says nothing to the draft.
+  if (std::count(verdict.path.begin(), verdict.path.end(), 0) > 0) {
+    verdict.path.clear();
   }
   verdict.finish = finish_;
   const int count = static_cast<int>(verdict.token_ids.size());

@@ -26,6 +26,7 @@
 #ifndef SPECULATION_TARGET_SESSION_H_
 #define SPECULATION_TARGET_SESSION_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -33,6 +34,7 @@
 #include "absl/types/span.h"
 #include "speculation/draft_buffer.h"
 #include "speculation/pipeline.h"
+#include "speculation/step_rows.h"
 
 namespace nacre::speculation {
 
@@ -48,6 +50,8 @@ class TargetSession {
     uint32_t epoch = 0;
     bool has_draft = false;
     Verification verification = Verification::kExact;
+    // Most nodes of a step beside its best path. 0: a step verifies that alone.
+    int num_slots = 0;
   };
 
   // `committed` is the prompt and, after a re-open, what was emitted before.
@@ -86,13 +90,22 @@ class TargetSession {
   // kWaitDraft.
   absl::optional<int64_t> gate_deadline_ns() const;
 
+  // What the next step may verify of a tree; nullopt: it verifies a chain.
+  absl::optional<StepTree> NextTree() const;
+  // Of a chain: how many of its tokens.
+  int NextChain() const { return std::min(buffer_.depth(), StepLimit()); }
+
   // Starts a step and returns the drafted tokens it verifies: the rows are the
   // last committed token (row 0, position committed_length - 1) and these (row
-  // 1 and on). Valid until FinishStep.
+  // 1 and on). Valid until FinishStep. The chain; or the likeliest `num_nodes`
+  // of NextTree, those on their best path first.
   absl::Span<const int32_t> BeginStep();
+  absl::Span<const int32_t> BeginTreeStep(int num_nodes);
   // Of each of these tokens the row that it stands behind, an earlier one. A
   // chain: 0, 1, 2, ...
   absl::Span<const int> step_parents() const { return step_parents_; }
+  // So many of the first of these tokens are a chain.
+  int step_path_length() const { return step_path_length_; }
   // The row of the running step behind `row` with this token, if any: where the
   // target goes from `row` when it draws the token there.
   absl::optional<int> RowBehind(int row, int32_t token_id) const;
@@ -138,8 +151,11 @@ class TargetSession {
  private:
   Verdict BeginVerdict() const;
   int remaining() const { return options_.max_tokens - generated(); }
-  // Most tail tokens the next step may verify, and how many it waits for.
+  // Most tail tokens the next step may verify, one behind the other, and how
+  // many it waits for.
   int StepLimit() const;
+  void StartStep();
+  void AddStepRow(int node, int parent_row);
   // How many of the running step's rows the draft's best path still begins
   // with.
   int SharedWithStep() const;
@@ -166,8 +182,11 @@ class TargetSession {
   // grows, and is dropped when another draft is attached, while the step runs.
   std::vector<int32_t> step_rows_;
   std::vector<int> step_parents_;
+  int step_path_length_ = 0;
   std::vector<int32_t> step_numbers_;  // empty: a chain without numbers
   std::vector<DraftDistribution> step_distributions_;  // ratio test
+  std::vector<int> step_nodes_;  // scratch of BeginTreeStep
+  std::vector<int> rows_of_;     // likewise: of each node, 0: none
   bool step_degraded_ = false;
   absl::optional<int64_t> waiting_since_ns_;
   absl::optional<int64_t> holding_since_ns_;

@@ -178,6 +178,20 @@ absl::Status ParseRatio(RequestSpec* spec) {
   return absl::OkStatus();
 }
 
+// After method, policy and verification.
+absl::Status ParseTree(const GenerateFields::Speculation& fields,
+                       RequestSpec* spec) {
+  absl::optional<speculation::TreeShape> named;
+  if (!fields.tree.empty()) {
+    NACRE_ASSIGN_OR_RETURN(named, speculation::ParseTreeShape(fields.tree));
+  }
+  NACRE_ASSIGN_OR_RETURN(
+      spec->tree,
+      speculation::ResolveTreeShape(named, {spec->method, spec->verification,
+                                            spec->policy.has_own_rule()}));
+  return absl::OkStatus();
+}
+
 absl::Status ParseSpeculation(const GenerateFields::Speculation& fields,
                               int vocab_size, RequestSpec* spec) {
   NACRE_ASSIGN_OR_RETURN(spec->method, fields.method);
@@ -197,7 +211,7 @@ absl::Status ParseSpeculation(const GenerateFields::Speculation& fields,
   }
   spec->suffixes = fields.suffixes && spec->method == Method::kAsync &&
                    spec->verification == speculation::Verification::kExact;
-  return absl::OkStatus();
+  return ParseTree(fields, spec);
 }
 
 absl::Status CheckMinTokens(const GenerateFields::Stop& stop,

@@ -21,6 +21,7 @@
 #include "speculation/policies/policy_spec.h"
 #include "speculation/session_schedule.h"
 #include "speculation/suffix_index.h"
+#include "speculation/tree_shape.h"
 
 namespace nacre::coordinator {
 
@@ -77,8 +78,10 @@ struct RequestSpec : AnswerOptions {
   bool suffixes = false;
   speculation::TextOwner text_owner = {};
   std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
-  // As of DispatcherOptions, where its draft may have branches. Else 1.
+  speculation::TreeShape tree = speculation::TreeShape::kChain;
+  // As of DispatcherOptions, where `tree` has branches. Else 1.
   int draft_rows = 1;
+  int tree_rows = 0;  // as of DispatcherOptions
   // Of the checkpoint that these ids and limits were checked against; empty:
   // any.
   std::string fingerprint;

@@ -139,14 +139,12 @@ class MessageMaker {
     return params;
   }
   speculation::TargetPlan MakeTargetPlan() {
-    constexpr int kMost = speculation::kMaxWindow;
-    return {static_cast<int>(UpTo(kMost)), static_cast<int>(UpTo(kMost)),
-            static_cast<int>(UpTo(kMost)), UpTo(kMaxDurationNs), Coin()};
+    const auto few = [this] { return Below(speculation::kMaxWindow + 1); };
+    return {few(), few(), few(), UpTo(kMaxDurationNs), Coin(), few()};
   }
   speculation::DraftPlan MakeDraftPlan() {
-    constexpr int kMost = speculation::kMaxLead;
-    return {static_cast<int>(UpTo(kMost)), static_cast<int>(UpTo(kMost)),
-            Coin()};
+    const auto lead = [this] { return Below(speculation::kMaxLead + 1); };
+    return {lead(), lead(), Coin()};
   }
   speculation::Verification MakeVerification() {
     return Coin() ? speculation::Verification::kRatio
@@ -170,6 +168,7 @@ class MessageMaker {
     open.has_draft = Coin();
     open.verification = MakeVerification();
     open.hidden_channel = Id();
+    open.num_slots = Int();
     if (Coin()) open.suffixes = {Id(), Id()};
     return open;
   }
@@ -192,6 +191,7 @@ class MessageMaker {
     open.verification = MakeVerification();
     open.hidden_address = Text(40);
     open.hidden_channel = Id();
+    open.num_slots = Int();
     return open;
   }
 

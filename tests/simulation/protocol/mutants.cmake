@@ -64,11 +64,14 @@ nacre_mutant(target_kv_too_short target_worker/engine_verify.cc
   [[TruncateKv(session, schedule.kv_length())]]
   [[TruncateKv(session, schedule.kv_length() - 1)]])
 nacre_mutant(target_position_by_one target_worker/engine_verify.cc
-  [[base_length + static_cast<int>(row)]]
-  [[base_length + static_cast<int>(row) + 1]])
+  [[session.sampler.Sample(
+          row_logits, base_length + session.row_depths[row], session.history)]]
+  [[session.sampler.Sample(
+          row_logits, base_length + session.row_depths[row] + 1,
+          session.history)]])
 nacre_mutant(target_device_draw_by_one target_worker/engine_verify.cc
-  [[session.sampler.DeviceDraw(base_length + row)]]
-  [[session.sampler.DeviceDraw(base_length + row + 1)]])
+  [[session.sampler.DeviceDraw(base_length + session.row_depths[row])]]
+  [[session.sampler.DeviceDraw(base_length + session.row_depths[row] + 1)]])
 nacre_mutant_statement(target_history_keeps_tail target_worker/engine_verify.cc
   [[session.history.Truncate(verdict.base_length);]] [[]])
 
