@@ -60,6 +60,7 @@ class DraftBuffer {
 
   // The target's own nodes, in place of those before: each behind its parent.
   void SetLocal(absl::Span<const SuffixNode> nodes);
+  void DropLocal() { SetLocal({}); }
 
   // The text was committed from `base_length` on. Drops the target's own nodes.
   // The first `count` of the new tokens are in the account. Returns whether a

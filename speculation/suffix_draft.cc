@@ -14,7 +14,7 @@ constexpr std::array<double, 5> kPriorHits = {0.3, 0.5, 0.7, 0.8, 0.85};
 constexpr double kMaxTrials = 48;
 
 // A node that may come next, and the occurrences that go on so, one bit each.
-struct Candidate {
+struct Continuation {
   SuffixNode node;
   int depth = 1;
   uint32_t occurrences = 0;
@@ -27,8 +27,8 @@ class TreeGrowth {
              const SuffixTrust& trust)
       : occurrences_(occurrences), trust_(trust) {}
 
-  void AddChildren(int parent, const Candidate& of, int match) {
-    const size_t first = candidates_.size();
+  void AddChildren(int parent, const Continuation& of, int match) {
+    const size_t first = continuations_.size();
     const size_t depth = static_cast<size_t>(of.depth);
     int total = 0;
     for (size_t i = 0; i < occurrences_.size(); ++i) {
@@ -36,41 +36,44 @@ class TreeGrowth {
       if ((of.occurrences >> i & 1) == 0 || next.size() <= depth) continue;
       ++total;
       size_t at = first;
-      while (at < candidates_.size() &&
-             candidates_[at].node.token_id != next[depth]) {
+      while (at < continuations_.size() &&
+             continuations_[at].node.token_id != next[depth]) {
         ++at;
       }
-      if (at == candidates_.size()) {
-        candidates_.push_back({{next[depth], parent, match}, of.depth + 1, 0});
+      if (at == continuations_.size()) {
+        continuations_.push_back(
+            {{next[depth], parent, match}, of.depth + 1, 0});
       }
-      candidates_[at].occurrences |= uint32_t{1} << i;
+      continuations_[at].occurrences |= uint32_t{1} << i;
     }
     const double trust = trust_.At(match);
-    for (size_t at = first; at < candidates_.size(); ++at) {
-      SuffixNode& node = candidates_[at].node;
+    for (size_t at = first; at < continuations_.size(); ++at) {
+      SuffixNode& node = continuations_[at].node;
       node.given_parent =
-          trust * __builtin_popcount(candidates_[at].occurrences) / total;
+          trust * __builtin_popcount(continuations_[at].occurrences) / total;
       node.probability = of.node.probability * node.given_parent;
     }
   }
 
   // The likeliest, of equal ones the first. False: there is none.
-  bool Take(Candidate* taken) {
+  bool Take(Continuation* taken) {
     const auto best =
-        std::max_element(candidates_.begin(), candidates_.end(),
-                         [](const Candidate& a, const Candidate& b) {
+        std::max_element(continuations_.begin(), continuations_.end(),
+                         [](const Continuation& a, const Continuation& b) {
                            return a.node.probability < b.node.probability;
                          });
-    if (best == candidates_.end()) return false;
+    if (best == continuations_.end()) return false;
     *taken = *best;
-    candidates_.erase(best);
+    continuations_.erase(best);
     return true;
   }
+
+  void Clear() { continuations_.clear(); }
 
  private:
   const absl::Span<const SuffixIndex::Occurrence> occurrences_;
   const SuffixTrust& trust_;
-  std::vector<Candidate> candidates_;
+  std::vector<Continuation> continuations_;
 };
 
 }  // namespace
@@ -109,16 +112,17 @@ void GrowSuffixTree(absl::Span<const SuffixIndex::Occurrence> occurrences,
   if (occurrences.empty() || limits.max_depth < 1) return;
   const int match = occurrences.front().match;
   TreeGrowth growth(occurrences, trust);
-  Candidate root;
+  Continuation root;
   root.node.probability = 1;
   root.depth = 0;
   root.occurrences = UINT32_MAX;
   growth.AddChildren(-1, root, match);
-  Candidate next;
+  Continuation next;
   while (static_cast<int>(nodes->size()) < limits.max_nodes &&
          growth.Take(&next) &&
          next.node.probability >= limits.least_probability) {
     nodes->push_back(next.node);
+    if (limits.is_chain) growth.Clear();
     if (next.depth < limits.max_depth) {
       growth.AddChildren(static_cast<int>(nodes->size()) - 1, next,
                          std::min(next.node.match + 1, SuffixIndex::kMaxMatch));

@@ -53,6 +53,7 @@ struct SuffixLimits {
   int max_nodes = 0;
   int max_depth = 0;
   double least_probability = 0;
+  bool is_chain = false;  // one child a node, the likeliest
 };
 
 // The likeliest nodes of the tree of what followed the occurrences, the

@@ -32,7 +32,12 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
       tail.base_length > committed_length()) {
     return TailOutcome::kMalformed;
   }
-  switch (buffer_.Add(tail, committed_)) {
+  const DraftBuffer::Outcome outcome = buffer_.Add(tail, committed_);
+  // Where the draft speaks, only it is listened to.
+  if (buffer_.tree().has_local() && buffer_.has_draft_tail()) {
+    buffer_.DropLocal();
+  }
+  switch (outcome) {
     case DraftBuffer::Outcome::kApplied:
       break;
     case DraftBuffer::Outcome::kRepeated:
@@ -79,11 +84,35 @@ void TargetSession::OnAcknowledged(int committed_length) {
                            this->committed_length());
 }
 
-int TargetSession::StepLimit() const {
+int TargetSession::RowLimit() const {
   const int ahead = committed_length() - acknowledged_;
-  return std::max(0,
-                  std::min({options_.plan.window, kMaxWindow, remaining() - 1,
-                            options_.max_unacknowledged - ahead - 1}));
+  return std::max(0, std::min({kMaxWindow, remaining() - 1,
+                               options_.max_unacknowledged - ahead - 1}));
+}
+
+int TargetSession::StepLimit() const {
+  return std::max(0, std::min(options_.plan.window, RowLimit()));
+}
+
+bool TargetSession::WantsSuffixes() const {
+  return !stepping_ && !finished() &&
+         options_.verification == Verification::kExact &&
+         proposed_length_ != committed_length() && !buffer_.has_draft_tail();
+}
+
+SuffixLimits TargetSession::suffix_limits() const {
+  // What is less likely pays on no device.
+  constexpr double kLeastProbability = 1.0 / 64;
+  const int most = options_.num_slots > 0
+                       ? std::min(options_.num_slots, TokenTree::kMaxLocal)
+                       : TokenTree::kMaxLocal;
+  return {most, RowLimit(), kLeastProbability, options_.num_slots == 0};
+}
+
+void TargetSession::ProposeSuffixes(absl::Span<const SuffixNode> nodes) {
+  NACRE_CHECK(WantsSuffixes(), "nodes that were not asked for");
+  proposed_length_ = committed_length();
+  buffer_.SetLocal(nodes);
 }
 
 int TargetSession::Gate() const {
@@ -101,14 +130,14 @@ TargetSession::Readiness TargetSession::CheckReady(int64_t now_ns) {
     return Readiness::kWaitAcknowledge;
   }
   if (!has_draft_ || draft_silent_ || stop_ != StopMark::kNone ||
-      chunk_end_ > committed_length() || buffer_.depth() >= Gate()) {
+      chunk_end_ > committed_length() || buffer_.worth() >= Gate()) {
     waiting_since_ns_.reset();
     return Readiness::kReady;
   }
   if (!waiting_since_ns_.has_value()) waiting_since_ns_ = now_ns;
   if (now_ns >= *waiting_since_ns_ + options_.plan.gate_timeout_ns) {
     // A hung draft must not cost one timeout per step.
-    draft_silent_ = buffer_.depth() == 0;
+    draft_silent_ = !buffer_.has_draft_tail();
     waiting_since_ns_.reset();
     return Readiness::kReady;
   }
@@ -129,6 +158,7 @@ void TargetSession::StartStep() {
   step_rows_.clear();
   step_parents_.clear();
   step_path_length_ = 0;
+  step_is_own_.clear();
   step_numbers_.clear();
   step_distributions_.clear();
 }
@@ -136,6 +166,7 @@ void TargetSession::StartStep() {
 void TargetSession::AddStepRow(int node, int parent_row) {
   step_rows_.push_back(buffer_.tree().nodes()[node].token_id);
   step_parents_.push_back(parent_row);
+  step_is_own_.push_back(buffer_.tree().nodes()[node].is_local);
   if (buffer_.speaks_tree()) {
     step_numbers_.push_back(buffer_.tree().NumberOf(node));
   }
@@ -145,6 +176,10 @@ void TargetSession::AddStepRow(int node, int parent_row) {
 }
 
 absl::optional<StepTree> TargetSession::NextTree() const {
+  if (buffer_.tree().has_local()) {
+    const SuffixLimits limits = suffix_limits();
+    return StepTree{&buffer_.tree(), limits.max_depth, limits.max_nodes};
+  }
   // A chain says nothing of how likely its tokens are.
   if (options_.num_slots == 0 || options_.plan.tree_rows == 0 ||
       !buffer_.speaks_tree()) {
@@ -195,6 +230,13 @@ absl::optional<int> TargetSession::RowBehind(int row, int32_t token_id) const {
     if (step_parents_[i] == row && step_rows_[i] == token_id) return i + 1;
   }
   return absl::nullopt;
+}
+
+bool TargetSession::HasDraftRow(int row) const {
+  for (size_t i = 0; i < step_parents_.size(); ++i) {
+    if (step_parents_[i] == row && !step_is_own_[i]) return true;
+  }
+  return false;
 }
 
 int TargetSession::SharedWithStep() const {
@@ -267,6 +309,8 @@ Verdict TargetSession::BeginVerdict() const {
   Verdict verdict;
   verdict.base_length = committed_length();
   verdict.window = static_cast<int>(step_rows_.size());
+  verdict.suffix_proposed = static_cast<int>(
+      std::count(step_is_own_.begin(), step_is_own_.end(), true));
   verdict.degraded = step_degraded_;
   return verdict;
 }
@@ -290,12 +334,12 @@ Verdict TargetSession::FinishStep(absl::Span<const int32_t> target_token_ids) {
     if (finish_ == FinishReason::kNone && remaining() <= 0) {
       finish_ = FinishReason::kLength;
     }
-    has_row = std::find(step_parents_.begin(), step_parents_.end(), row) !=
-              step_parents_.end();
+    has_row = HasDraftRow(row);
     const absl::optional<int> next = RowBehind(row, token_id);
     if (!next.has_value()) break;
     row = *next;
     ++matched;
+    if (step_is_own_[row - 1]) ++verdict.suffix_accepted;
     if (!step_numbers_.empty()) {
       verdict.path.push_back(step_numbers_[row - 1]);
     }

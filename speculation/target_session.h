@@ -90,10 +90,22 @@ class TargetSession {
   // kWaitDraft.
   absl::optional<int64_t> gate_deadline_ns() const;
 
+  // Whether to ask for nodes of the target's own for the next step: the draft
+  // has none for it, and they have not been asked for.
+  bool WantsSuffixes() const;
+  // What they may be. Without slots they are a chain.
+  SuffixLimits suffix_limits() const;
+  // They are verified like the draft's, where the price of a row says so
+  // (step_rows.h), and counted apart. The draft's next node replaces them.
+  void ProposeSuffixes(absl::Span<const SuffixNode> nodes);
+
   // What the next step may verify of a tree; nullopt: it verifies a chain.
   absl::optional<StepTree> NextTree() const;
   // Of a chain: how many of its tokens.
-  int NextChain() const { return std::min(buffer_.depth(), StepLimit()); }
+  int NextChain() const {
+    return buffer_.tree().has_local() ? 0
+                                      : std::min(buffer_.depth(), StepLimit());
+  }
 
   // Starts a step and returns the drafted tokens it verifies: the rows are the
   // last committed token (row 0, position committed_length - 1) and these (row
@@ -154,11 +166,15 @@ class TargetSession {
   // Most tail tokens the next step may verify, one behind the other, and how
   // many it waits for.
   int StepLimit() const;
+  // ... whatever the plan says.
+  int RowLimit() const;
   void StartStep();
   void AddStepRow(int node, int parent_row);
   // How many of the running step's rows the draft's best path still begins
   // with.
   int SharedWithStep() const;
+  // Whether rows of the draft stand behind a row of the running step.
+  bool HasDraftRow(int row) const;
   int Gate() const;
   void OnMismatch();
   // A step committed the tokens from base_length on, and has a comparison for
@@ -176,6 +192,7 @@ class TargetSession {
   int chunk_end_ = 0;
   int acknowledged_;
   bool has_draft_;
+  int proposed_length_ = 0;    // of the text, when ProposeSuffixes was called
   bool draft_silent_ = false;  // a gate timed out and nothing has arrived since
   bool stepping_ = false;
   // The nodes that the running step verifies: row i + 1 is i. Copies: the tree
@@ -183,6 +200,7 @@ class TargetSession {
   std::vector<int32_t> step_rows_;
   std::vector<int> step_parents_;
   int step_path_length_ = 0;
+  std::vector<bool> step_is_own_;      // proposed by the target itself
   std::vector<int32_t> step_numbers_;  // empty: a chain without numbers
   std::vector<DraftDistribution> step_distributions_;  // ratio test
   std::vector<int> step_nodes_;  // scratch of BeginTreeStep

@@ -163,6 +163,11 @@ absl::StatusOr<std::unique_ptr<EngineSession>> TargetEngine::NewSession(
   session->seed = open.sampling.seed;
   session->hidden_channel = open.hidden_channel;
   session->hidden_epoch = open.epoch;
+  if (options_.suffixes && open.suffixes.has_value() &&
+      open.verification == speculation::Verification::kExact) {
+    session->suffixes = std::make_unique<speculation::SuffixDraft>(
+        *open.suffixes, static_cast<int>(length));
+  }
   NACRE_RETURN_IF_ERROR(CheckUnfinished(session->schedule));
   return session;
 }

@@ -6,6 +6,7 @@
 #define TARGET_WORKER_ENGINE_SESSION_H_
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "common/token_logprobs.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
+#include "speculation/suffix_draft.h"
 #include "speculation/target_session.h"
 #include "wire/session_events.h"
 #include "worker/engine/engine_session.h"
@@ -33,6 +35,8 @@ struct EngineSession : worker::EngineSession {
   speculation::TargetSession schedule;
   model::Sampler sampler;
   model::TokenHistory history;  // committed tokens between steps
+  // What it drafts of its own; null: nothing.
+  std::unique_ptr<speculation::SuffixDraft> suffixes;
   bool has_draft = false;
   int gate_after_mismatch = 0;
   absl::optional<int> num_logprobs;  // absent: none

@@ -259,6 +259,8 @@ int TargetEngine::FinishVerify(Session& session, Span span) {
   TruncateKv(session, schedule.kv_length());
   session.sequence->Share(schedule.committed());
   if (schedule.finished()) session.sequence.reset();
+  suffix_proposed_ += static_cast<uint64_t>(verdict.suffix_proposed);
+  suffix_accepted_ += static_cast<uint64_t>(verdict.suffix_accepted);
   const int num_tokens = static_cast<int>(verdict.token_ids.size());
   SendVerdict(session, std::move(verdict));
   return num_tokens;

@@ -13,6 +13,22 @@ using speculation::TargetSession;
 using wire::Span;
 using worker::WorkerState;
 
+namespace {
+
+// Shorter answers are not worth a place.
+constexpr int kLeastRemembered = 16;
+
+std::unique_ptr<speculation::SuffixIndex> MakeRemembered(int64_t bytes) {
+  using speculation::SuffixIndex;
+  if (bytes < TargetEngine::kLeastSuffixBytes) return nullptr;
+  constexpr int64_t kBytes = SuffixIndex::kBytesPerToken +
+                             SuffixIndex::kBytesPerText / kLeastRemembered;
+  return std::make_unique<SuffixIndex>(
+      std::min(bytes / kBytes, SuffixIndex::kMaxTokens));
+}
+
+}  // namespace
+
 TargetEngine::TargetEngine(Options options)
     : TypedSessionEngine({.canary_model = options.model,
                           .deliver = options.deliver,
@@ -20,7 +36,8 @@ TargetEngine::TargetEngine(Options options)
                           .now_ns = options.now_ns},
                          options.send),
       options_(std::move(options)),
-      taps_(TapsOf(options_)) {
+      taps_(TapsOf(options_)),
+      remembered_(MakeRemembered(options_.suffix_cache_bytes)) {
   Publish();
 }
 
@@ -73,6 +90,29 @@ void TargetEngine::Finish(int64_t start_ns, bool) {
   for (Session* session : stepping_) FinishStep(*session, start_ns, end_ns);
 }
 
+void TargetEngine::OnClosing(worker::EngineSession& closing) {
+  const Session& session = static_cast<Session&>(closing);
+  if (session.suffixes == nullptr || remembered_ == nullptr ||
+      session.suffixes->owner() == speculation::TextOwner() ||
+      session.schedule.generated() < kLeastRemembered) {
+    return;
+  }
+  // Only what this service has said itself.
+  remembered_->Add(
+      session.suffixes->owner(),
+      absl::MakeConstSpan(session.schedule.committed())
+          .last(static_cast<size_t>(session.schedule.generated())));
+}
+
+void TargetEngine::ProposeSuffixes(Session& session) {
+  TargetSession& schedule = session.schedule;
+  if (session.suffixes == nullptr || !schedule.WantsSuffixes()) return;
+  const bool remembers = session.suffixes->owner() != speculation::TextOwner();
+  schedule.ProposeSuffixes(session.suffixes->Propose(
+      schedule.committed(), remembers ? remembered_.get() : nullptr,
+      schedule.suffix_limits()));
+}
+
 WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
                                        worker::StepOutcome* outcome) {
   const int max_rows = options_.budget.DecodeRows(!prefilling_.empty());
@@ -88,6 +128,7 @@ WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
       idle = WorkerState::kWaitDraftTokens;
       return true;
     }
+    ProposeSuffixes(session);
     switch (session.schedule.CheckReady(now_ns)) {
       case TargetSession::Readiness::kReady: {
         if (least_rows >= max_rows) return false;

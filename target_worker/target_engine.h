@@ -21,6 +21,7 @@
 #include "model/language_model.h"
 #include "model/sampler.h"
 #include "speculation/estimators.h"
+#include "speculation/suffix_index.h"
 #include "target_worker/target_messages.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/event_outbox.h"
@@ -51,6 +52,11 @@ class TargetEngine final
     // Token budget of a step: verifying rows first, then prompt chunks. A step
     // passes it by at most one session's window.
     worker::StepBudget budget;
+    // Whether sessions may draft from suffixes, and how much memory texts of
+    // finished ones take, of all clients (suffix_index.h). Below
+    // kLeastSuffixBytes they are forgotten.
+    bool suffixes = true;
+    int64_t suffix_cache_bytes = 0;
     // Whether a gate opens by time, without the tokens that it waits for. Where
     // it does not, what a recording holds does not depend on time.
     bool gate_timeouts = true;
@@ -61,6 +67,8 @@ class TargetEngine final
     // null: nowhere. Outlives the engine.
     worker::FeatureFile* features = nullptr;
   };
+
+  static constexpr int64_t kLeastSuffixBytes = 64 << 10;
 
   explicit TargetEngine(Options options);
   ~TargetEngine() override;
@@ -90,6 +98,7 @@ class TargetEngine final
       const OpenTarget& open, int length);
   void ApplyToSessions(TargetCommands& commands) override;
   void ApplyTail(Session& session, const speculation::Tail& tail);
+  void OnClosing(worker::EngineSession& session) override;
   // The plan as this engine follows it.
   speculation::TargetPlan Followed(speculation::TargetPlan plan) const;
 
@@ -102,6 +111,9 @@ class TargetEngine final
   // `least_rows`: without the latter.
   void AddReady(absl::Span<Session* const> ready, int least_rows, int max_rows,
                 int64_t now_ns);
+  // Where the draft of a session has no token for its next step: nodes of its
+  // own.
+  void ProposeSuffixes(Session& session);
   // Adds chunks of prefilling_, whose first step may share the forward.
   void PlanPrefills(bool decoding, int64_t now_ns);
   // Adds a session's rows: up to max_rows of its prompt, or its step, or both.
@@ -165,6 +177,9 @@ class TargetEngine final
 
   const Options options_;
   worker::StepTaps taps_;
+
+  // Answers of finished sessions, by client; null: they are forgotten.
+  std::unique_ptr<speculation::SuffixIndex> remembered_;
 
   // The step being run.
   std::vector<model::SequenceRows> batch_;

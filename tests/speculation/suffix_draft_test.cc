@@ -55,6 +55,20 @@ TEST(GrowSuffixTreeTest, SharesProbabilityByCount) {
   EXPECT_DOUBLE_EQ(nodes[4].given_parent, trust.At(4)) << "one goes on";
 }
 
+TEST(GrowSuffixTreeTest, AChainIsTheLikeliestPath) {
+  const std::vector<int32_t> a = {5, 6, 7};
+  const std::vector<int32_t> b = {5, 8};
+  const std::vector<int32_t> c = {5, 8};
+  const std::vector<SuffixIndex::Occurrence> occurrences = {
+      {a, 2}, {b, 2}, {c, 2}};
+  SuffixLimits limits = kLimits;
+  limits.is_chain = true;
+  std::vector<SuffixNode> nodes;
+  GrowSuffixTree(occurrences, SuffixTrust(), limits, &nodes);
+  ASSERT_THAT(TokensOf(nodes), ElementsAre(5, 8));
+  EXPECT_EQ(nodes[1].parent, 0);
+}
+
 TEST(GrowSuffixTreeTest, KeepsItsLimits) {
   const std::vector<int32_t> a = {5, 6, 7, 8, 9, 10};
   const std::vector<SuffixIndex::Occurrence> occurrences = {{a, 4}};

@@ -99,6 +99,14 @@ std::vector<MetricFamily> EngineMetrics::Collect() const {
             "Forwards that the device began and nobody asked for; not among "
             "nacre_worker_steps_total.",
             static_cast<double>(stats.queued_steps_dropped), own);
+  } else {
+    counter("nacre_target_suffix_proposed_tokens_total",
+            "Tokens that the target proposed to itself from suffixes, and "
+            "verified.",
+            static_cast<double>(stats.suffix_proposed), own);
+    counter("nacre_target_suffix_accepted_tokens_total",
+            "Of these, the right ones.",
+            static_cast<double>(stats.suffix_accepted), own);
   }
   counter("nacre_worker_rejected_messages_total",
           "Messages that were stale, repeated or malformed: they changed "
