@@ -163,13 +163,17 @@ absl::StatusOr<std::unique_ptr<EngineSession>> TargetEngine::NewSession(
   session->seed = open.sampling.seed;
   session->hidden_channel = open.hidden_channel;
   session->hidden_epoch = open.epoch;
-  if (options_.suffixes && open.suffixes.has_value() &&
-      open.verification == speculation::Verification::kExact) {
-    session->suffixes = std::make_unique<speculation::SuffixDraft>(
-        *open.suffixes, static_cast<int>(length));
-  }
   NACRE_RETURN_IF_ERROR(CheckUnfinished(session->schedule));
   return session;
+}
+
+void TargetEngine::OnOpened(Session& session, OpenTarget& open) {
+  if (!options_.suffixes || !open.suffixes.has_value() ||
+      open.verification != speculation::Verification::kExact) {
+    return;
+  }
+  session.suffixes = std::make_unique<speculation::SuffixDraft>(
+      *open.suffixes, open.prompt_length + open.max_tokens);
 }
 
 void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {

@@ -98,6 +98,7 @@ class TargetEngine final
       const OpenTarget& open, int length);
   void ApplyToSessions(TargetCommands& commands) override;
   void ApplyTail(Session& session, const speculation::Tail& tail);
+  void OnOpened(Session& session, OpenTarget& open) override;
   void OnClosing(worker::EngineSession& session) override;
   // The plan as this engine follows it.
   speculation::TargetPlan Followed(speculation::TargetPlan plan) const;

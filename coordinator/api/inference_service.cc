@@ -159,7 +159,7 @@ GenerateCall* InferenceService::Generate(Context* context) {
         spec->deadline_ns = deadline_ns;
         spec->traceparent = trace.traceparent;
         spec->tracestate = trace.tracestate;
-        spec->text_owner = owner;
+        if (spec->suffixes.has_value()) spec->suffixes = owner;
         call->Start(*spec);
       };
   call->Receive(*std::move(reception));

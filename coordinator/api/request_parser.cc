@@ -209,8 +209,10 @@ absl::Status ParseSpeculation(const GenerateFields::Speculation& fields,
   if (verification == speculation::Verification::kRatio) {
     NACRE_RETURN_IF_ERROR(ParseRatio(spec));
   }
-  spec->suffixes = fields.suffixes && spec->method == Method::kAsync &&
-                   spec->verification == speculation::Verification::kExact;
+  if (fields.suffixes && spec->method == Method::kAsync &&
+      spec->verification == speculation::Verification::kExact) {
+    spec->suffixes.emplace();
+  }
   return ParseTree(fields, spec);
 }
 

@@ -36,7 +36,7 @@ wire::OpenTarget TargetOpening::Message() const {
   open.verification = request->verification;
   open.hidden_channel = hidden_channel;
   open.num_slots = num_slots;
-  if (request->suffixes) open.suffixes = request->text_owner;
+  open.suffixes = request->suffixes;
   return open;
 }
 

@@ -73,10 +73,9 @@ struct RequestSpec : AnswerOptions {
   absl::optional<int> window;
   speculation::Verification verification = speculation::Verification::kExact;
   speculation::PolicySpec policy;
-  // Whether its target also drafts from suffixes, and for whom: of all zeros
-  // only in this request's text.
-  bool suffixes = false;
-  speculation::TextOwner text_owner = {};
+  // For whom its target also drafts from suffixes: of all zeros only from this
+  // request's text. Absent: it does not.
+  absl::optional<speculation::TextOwner> suffixes = {};
   std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
   speculation::TreeShape tree = speculation::TreeShape::kChain;
   // As of DispatcherOptions, where `tree` has branches. Else 1.

@@ -26,12 +26,10 @@ class MessageMaker {
     TargetCommands commands;
     MakeCommon(&commands);
     for (int i = Few(); i > 0; --i) commands.open.push_back(MakeOpenTarget());
-    for (int i = Few(); i > 0; --i) {
+    for (int i = Few(); i > 0; --i)
       commands.plans.push_back({Id(), MakeTargetPlan()});
-    }
-    for (int i = Few(); i > 0; --i) {
+    for (int i = Few(); i > 0; --i)
       commands.acknowledged.push_back({Id(), Int()});
-    }
     commands.draft_lost = Ids();
     for (int i = Few(); i > 0; --i) {
       commands.draft_attached.push_back({Id(), Word(), Int()});
@@ -45,9 +43,8 @@ class MessageMaker {
     DraftCommands commands;
     MakeCommon(&commands);
     for (int i = Few(); i > 0; --i) commands.open.push_back(MakeOpenDraft());
-    for (int i = Few(); i > 0; --i) {
+    for (int i = Few(); i > 0; --i)
       commands.plans.push_back({Id(), MakeDraftPlan()});
-    }
     for (int i = Few(); i > 0; --i) {
       commands.commits.push_back({Id(), {Int(), Tokens(kMaxStepTokens)}});
     }

@@ -116,20 +116,20 @@ TEST_F(RequestParserTest, UnknownNamesAreRefusedInTheirTurn) {
 }
 
 TEST_F(RequestParserTest, SuffixesAreOfAsyncWithExactUnlessTheyAreOff) {
-  EXPECT_TRUE(Parse()->suffixes);
+  EXPECT_TRUE(Parse()->suffixes.has_value());
   fields_.sampling.temperature = 0.5f;
   fields_.speculation_options.verification = speculation::Verification::kRatio;
-  EXPECT_FALSE(Parse()->suffixes);
+  EXPECT_FALSE(Parse()->suffixes.has_value());
   fields_.sampling.temperature = 0.0f;  // ratio is exact there
-  EXPECT_TRUE(Parse()->suffixes);
+  EXPECT_TRUE(Parse()->suffixes.has_value());
   for (const auto method : {speculation::Method::kAr, speculation::Method::kSd,
                             speculation::Method::kPearl}) {
     fields_.speculation_options.method = method;
-    EXPECT_FALSE(Parse()->suffixes);
+    EXPECT_FALSE(Parse()->suffixes.has_value());
   }
   fields_.speculation_options.method = speculation::Method::kAsync;
   fields_.speculation_options.suffixes = false;
-  EXPECT_FALSE(Parse()->suffixes);
+  EXPECT_FALSE(Parse()->suffixes.has_value());
 }
 
 }  // namespace

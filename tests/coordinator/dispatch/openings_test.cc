@@ -56,8 +56,7 @@ TEST(OpeningsTest, ATargetIsToldAllOfTheRequest) {
   expected.hidden_channel = 77;
   expected.num_slots = 64;
   EXPECT_EQ(open, expected);
-  request->suffixes = true;
-  request->text_owner = {5, 6};
+  request->suffixes = {5, 6};
   expected.suffixes = {5, 6};
   EXPECT_EQ(opening.Message(), expected);
 }
