@@ -60,6 +60,7 @@ void Limits::ApplyTo(Dispatcher::Options* options) const {
   options->max_running = max_running;
   options->max_queue = max_queue;
   options->draft_rows = draft_rows;
+  options->tree_rows = tree_rows;
   options->queue_timeout_ns = queue_timeout_ns;
   options->hold_without_target = hold_without_target;
   options->failover_timeout_ns = failover_timeout_ns;
@@ -82,6 +83,9 @@ void LimitFlags::Register(FlagSet* flags) {
   flags->Add("draft-rows", "N", &draft_rows,
              "nodes of its token tree that a step of a draft expands for a "
              "session of method async, the likeliest first; 1: a chain");
+  flags->Add("tree-rows", "N", &tree_rows,
+             "most nodes of such a tree that a step of a target verifies for a "
+             "session; it takes those that pay; 0: the best path alone");
   flags->Add("queue-timeout", "DURATION", &queue_timeout,
              "how long a request waits for room");
   flags->AddSwitch("hold-without-target", &hold_without_target,
@@ -124,6 +128,7 @@ absl::Status LimitFlags::Check() const {
        {CheckInt("max-running", max_running, 1, kMany),
         CheckInt("max-queue", max_queue, 0, kMany),
         CheckInt("draft-rows", draft_rows, 1, speculation::kMaxDraftRows),
+        CheckInt("tree-rows", tree_rows, 0, speculation::kMaxWindow),
         CheckInt("max-streams-per-client", max_streams_per_client, 0, kMany),
         CheckInt("max-request-bytes", max_request_bytes, 1,
                  rpc::kMaxMessageBytes),
@@ -159,6 +164,7 @@ absl::StatusOr<Limits> LimitFlags::Resolve() const {
   limits.max_running = max_running;
   limits.max_queue = max_queue;
   limits.draft_rows = draft_rows;
+  limits.tree_rows = tree_rows;
   limits.hold_without_target = hold_without_target;
   limits.max_request_bytes = max_request_bytes;
   limits.max_connections = max_connections;

@@ -141,6 +141,7 @@ void ReadNacre(FieldReader* outer, ApiRequest* request) {
   if (const auto window = reader.Whole("window", 1, kMaxWindow)) {
     options->set_window(static_cast<uint32_t>(*window));
   }
+  if (!reader.BoolOr("suffixes", true)) options->set_suffixes(false);
   options->set_policy(reader.Text("policy", kMaxPolicyBytes).value_or(""));
   request->spec_stats = reader.BoolOr("spec_stats", false);
   if (request->spec_stats) {

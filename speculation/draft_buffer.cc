@@ -213,8 +213,41 @@ DraftBuffer::Outcome DraftBuffer::AddNodes(const Tail& tail,
              : Outcome::kApplied;
 }
 
+void DraftBuffer::SetLocal(absl::Span<const SuffixNode> nodes) {
+  tree_.DropLocal();
+  local_.clear();
+  for (const SuffixNode& node : nodes) {
+    const absl::optional<int> parent =
+        node.parent < 0 ? TokenTree::kRoot : local_[node.parent];
+    local_.push_back(
+        parent.has_value()
+            ? tree_.AddLocal(*parent, node.token_id,
+                             static_cast<float>(std::log2(node.given_parent)))
+            : absl::nullopt);
+  }
+  tree_.BestPath(&best_path_);
+}
+
+bool DraftBuffer::has_draft_tail() const {
+  return std::any_of(tree_.nodes().begin(), tree_.nodes().end(),
+                     [](const TokenTree::Node& node) {
+                       return node.parent == TokenTree::kRoot && !node.is_local;
+                     });
+}
+
+int DraftBuffer::worth() const {
+  if (!tree_.has_local()) return depth();
+  double worth = 0;
+  for (const int node : best_path_) {
+    const TokenTree::Node& of = tree_.nodes()[node];
+    worth += of.is_local ? std::exp2(of.path_score) : 1;
+  }
+  return static_cast<int>(worth);
+}
+
 bool DraftBuffer::OnCommitted(int base_length, int count,
                               absl::Span<const int32_t> text) {
+  tree_.DropLocal();
   const absl::Span<const int32_t> added = text.subspan(base_length);
   const int num_added = static_cast<int>(added.size());
   int node = TokenTree::kRoot;

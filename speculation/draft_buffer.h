@@ -5,6 +5,9 @@
 // come. Nodes of a tree have those of the draft. A draft speaks one way for an
 // epoch.
 //
+// The target's own nodes, of suffixes (suffix_draft.h), stand in the same tree
+// until the text goes on. They are in no account and change no standing.
+//
 // What comes late, below a token that is committed by now, is compared with the
 // token committed there (speculation/token_tree.h).
 //
@@ -20,6 +23,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "speculation/pipeline.h"
+#include "speculation/suffix_draft.h"
 #include "speculation/token_tree.h"
 
 namespace nacre::speculation {
@@ -54,8 +58,13 @@ class DraftBuffer {
   // that come before the first malformed one.
   Outcome Add(const Tail& tail, absl::Span<const int32_t> text);
 
-  // The text was committed from `base_length` on. The first `count` of the new
-  // tokens are in the account. Returns whether a token differed.
+  // The target's own nodes, in place of those before: each behind its parent.
+  void SetLocal(absl::Span<const SuffixNode> nodes);
+  void DropLocal() { SetLocal({}); }
+
+  // The text was committed from `base_length` on. Drops the target's own nodes.
+  // The first `count` of the new tokens are in the account. Returns whether a
+  // token differed.
   bool OnCommitted(int base_length, int count, absl::Span<const int32_t> text);
 
   // Of the positions since the last call: how many the draft had a token for,
@@ -70,6 +79,11 @@ class DraftBuffer {
   // From the root always to the likeliest child, as indices of nodes.
   const std::vector<int>& best_path() const { return best_path_; }
   int depth() const { return static_cast<int>(best_path_.size()); }
+  // Whether the draft has a token for what comes next.
+  bool has_draft_tail() const;
+  // What the best path is worth to a gate: its depth, where the target's own
+  // nodes count as what they are likely to give.
+  int worth() const;
   bool speaks_tree() const { return speaks_ == Speaks::kTree; }
   // The length of the text that ends with the token sent last.
   int end_length() const { return end_length_; }
@@ -104,6 +118,7 @@ class DraftBuffer {
   TokenTree tree_;
   std::vector<int> best_path_;
   std::vector<DraftDistribution> distributions_;  // of each node of a chain
+  std::vector<absl::optional<int>> local_;        // scratch of SetLocal
   Standing standing_ = Standing::kMismatch;
   Speaks speaks_ = Speaks::kNothing;
   Order newest_;

@@ -41,6 +41,8 @@ class StepTimeCurve {
   // `duration_ns` of a step with `rows` rows; others are ignored.
   void Add(int rows, int64_t duration_ns);
   bool empty() const { return count_ == 0; }
+  // Of the largest step measured; 0: none was.
+  int most_rows() const { return most_; }
   // Nanoseconds, > 0; 1 when nothing has been measured. Any rows.
   double At(int rows) const;
 

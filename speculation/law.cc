@@ -39,23 +39,44 @@ double OverlappedRows(double alpha, int window) {
   return 1.0 + window * flow_steps / (1.0 + flow_steps);
 }
 
+namespace {
+
+// Target steps from one mismatch to the next: the first step, what it waits
+// for, and the steps in flow.
+double MissCycle(double a, double cost_ratio, int gate, double round_trip) {
+  const double flow_failure = 1.0 - std::pow(a, std::max(1.0, cost_ratio));
+  if (gate > 0) {
+    return 1.0 + round_trip + gate / cost_ratio +
+           std::pow(a, gate + 1) / flow_failure;
+  }
+  // The first step hides the round trip; the second finds fewer tokens.
+  const double first_tokens =
+      std::max(1.0, cost_ratio * std::max(0.0, 1.0 - round_trip));
+  return 1.0 + a * (1.0 + std::pow(a, first_tokens) / flow_failure);
+}
+
+}  // namespace
+
 double AsyncSpeedup(double alpha, double cost_ratio, int gate,
                     double round_trip) {
   const double a = ClampAlpha(alpha);
-  const double flow_failure = 1.0 - std::pow(a, std::max(1.0, cost_ratio));
-  // Target steps from one mismatch to the next: the first step, what it waits
-  // for, and the steps in flow.
-  double cycle = 1.0;
-  if (gate > 0) {
-    cycle +=
-        round_trip + gate / cost_ratio + std::pow(a, gate + 1) / flow_failure;
-  } else {
-    // The first step hides the round trip; the second finds fewer tokens.
-    const double first_tokens =
-        std::max(1.0, cost_ratio * std::max(0.0, 1.0 - round_trip));
-    cycle += a * (1.0 + std::pow(a, first_tokens) / flow_failure);
-  }
-  return 1.0 / ((1.0 - a) * cycle);
+  return 1.0 / ((1.0 - a) * MissCycle(a, cost_ratio, gate, round_trip));
+}
+
+double BranchSpeedup(double alpha, double cost_ratio, double caught, int gate,
+                     double round_trip) {
+  const double a = ClampAlpha(alpha);
+  const double c = std::max(1.0, cost_ratio);
+  const double hit = 1.0 + std::pow(a, c + 1.0) / (1.0 - std::pow(a, c));
+  const double miss = MissCycle(a, cost_ratio, gate, round_trip);
+  return 1.0 / ((1.0 - a) * (caught * hit + (1.0 - caught) * miss));
+}
+
+double CaughtByBranches(int branches, double next) {
+  constexpr double kNextOfTheirs = 0.69;
+  if (branches < 1) return 0.0;
+  const double theirs = 1.0 - 0.75 / std::sqrt(branches);
+  return std::clamp(theirs * next / kNextOfTheirs, 0.0, 0.95);
 }
 
 int BestSdWindow(double alpha, double cost_ratio, int max_window) {

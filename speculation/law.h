@@ -36,6 +36,17 @@ double OverlappedRows(double alpha, int window);
 double AsyncSpeedup(double alpha, double cost_ratio, int gate,
                     double round_trip = 0.0);
 
+// The same with branches: the draft's target steps beside it `cost_ratio`,
+// which counts all rows of a draft's step. `caught` of the mismatches go on
+// where a branch was prepared, about cost_ratio tokens deep, without a wait.
+double BranchSpeedup(double alpha, double cost_ratio, double caught, int gate,
+                     double round_trip = 0.0);
+// P(a mismatch has a prepared branch) where a step of the draft expands so many
+// branches, as measured on a distilled pair: 1 - 0.75 / sqrt(branches). `next`:
+// P(the target's token is among the draft's next three | its first was not) of
+// this pair, 0.69 there.
+double CaughtByBranches(int branches, double next);
+
 // The window in 1..max_window with the highest SdSpeedup.
 int BestSdWindow(double alpha, double cost_ratio, int max_window);
 

@@ -62,6 +62,10 @@ struct TargetPlan {
   // none will come (PEARL: the last row is never spent on a token of the
   // target's own). Not where the draft rests: it does not say so again.
   bool holds_last_row = false;
+  // Of a tree: the most of its nodes that one step verifies, none deeper than
+  // the window. The target chooses how many (step_rows.h). 0: the best path
+  // alone, a chain.
+  int tree_rows = 0;
   bool operator==(const TargetPlan&) const = default;
 };
 
@@ -140,7 +144,7 @@ struct Verdict {
   std::vector<int32_t>
       token_ids;    // committed by it: matched + 1, cut at the end
   int window = 0;   // tail tokens it verified (rows - 1)
-  int matched = 0;  // of these, the matching prefix
+  int matched = 0;  // of these, the matching prefix, or path
   // Draft tokens compared with all before them matching, and those that
   // matched, since the previous verdict; the token behind the last row is
   // included when it has been compared.
@@ -149,8 +153,12 @@ struct Verdict {
   bool degraded = false;  // stepped without a draft
   FinishReason finish = FinishReason::kNone;
   // Of a tree: the numbers of the nodes that matched, from the root. Empty: a
-  // chain.
+  // chain, or one of them has none.
   std::vector<int32_t> path = {};
+  // Of the window those tokens that the target itself proposed, from suffixes,
+  // and of the matched ones. They are not the draft's, and not in its counts.
+  int suffix_proposed = 0;
+  int suffix_accepted = 0;
 
   bool operator==(const Verdict&) const = default;
   // Whether the part on the last row is still to come.

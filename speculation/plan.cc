@@ -205,6 +205,51 @@ absl::optional<int> LoadWindow(const PlanInputs& inputs, int max_window,
   return window;
 }
 
+// A target that others keep busy saves nothing by waiting: who waits misses the
+// step.
+Gates AsyncGates(double alpha, int window, const StepCosts& costs) {
+  if (IsShared(costs)) return {};
+  const double ratio = costs.CostRatio();
+  return BestGates({alpha, ratio, window, RoundTrip(ratio, costs)});
+}
+
+// Of a step that expands at most `rows` nodes of the session.
+double DraftStepNs(const StepCosts& costs, int rows) {
+  double ns = costs.draft_token_ns;
+  for (size_t i = 0; i < kNumRowChoices; ++i) {
+    ns = std::max(ns, costs.draft_rows_ns[i]);
+    if (kDraftRowChoices[i] >= rows) break;
+  }
+  return ns;
+}
+
+// How many nodes a step of the draft expands: 1 unless more gain clearly, since
+// the law is known less well and rows cost power.
+int BestDraftRows(const PlanInputs& inputs, int window) {
+  constexpr double kClearGain = 1.03;
+  const int most =
+      std::max(1, inputs.draft_rows / (1 + inputs.costs.other_sessions));
+  if (most == 1) return 1;
+  int best = 1;
+  double best_speedup = 0.0;
+  for (const int choice : kDraftRowChoices) {
+    const int rows = std::min(choice, most);
+    StepCosts costs = inputs.costs;
+    costs.draft_token_ns = DraftStepNs(costs, rows);
+    const double ratio = costs.CostRatio();
+    const Gates gates = AsyncGates(inputs.alpha, window, costs);
+    const double speedup = BranchSpeedup(
+        inputs.alpha, ratio, CaughtByBranches(rows - 1, inputs.next_three),
+        gates.after_mismatch, RoundTrip(ratio, costs));
+    if (speedup > (best == 1 ? kClearGain : 1.0) * best_speedup) {
+      best = rows;
+      best_speedup = speedup;
+    }
+    if (rows == most) break;
+  }
+  return best;
+}
+
 // The window of sd or pearl, bounded where it follows the load. `extra`: tail
 // tokens that its steps have less.
 absl::optional<int> Bounded(const PlanInputs& inputs, int window, int extra,
@@ -251,23 +296,25 @@ PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
       break;
     }
     case Method::kAsync: {
-      // A target that others keep busy saves nothing by waiting: the
-      // session would miss the step.
-      const StepCosts& costs = inputs.costs;
       const absl::optional<int> window =
           LoadWindow(inputs, inputs.window.value_or(kMaxAsyncWindow), searches);
       if (!window.has_value()) break;
       plan.window = *window;
-      Gates gates;
-      if (!IsShared(costs)) {
-        gates = BestGates(
-            {inputs.alpha, cost_ratio, *window, RoundTrip(cost_ratio, costs)});
-      }
-      plan.draft = AsyncLeads(inputs.alpha, gates, *window, cost_ratio, costs);
-      plan.draft.rows =
-          std::max(1, inputs.draft_rows / (1 + costs.other_sessions));
-      if (plan.draft.rows > 1) plan.draft.least_score = kLeastBranchScore;
+      const int rows = BestDraftRows(inputs, *window);
+      // A step with branches takes as long as all its rows do.
+      StepCosts costs = inputs.costs;
+      costs.draft_token_ns = DraftStepNs(costs, rows);
+      const double ratio = costs.CostRatio();
+      const Gates gates = AsyncGates(inputs.alpha, *window, costs);
+      plan.draft = AsyncLeads(inputs.alpha, gates, *window, ratio, costs);
+      plan.draft.rows = rows;
+      if (rows > 1) plan.draft.least_score = kLeastBranchScore;
       plan.target = {gates.after_mismatch, gates.in_flow, *window, 0};
+      // How many pay depends on their probabilities, which the target knows.
+      if (inputs.draft_rows > 1) {
+        plan.target.tree_rows =
+            std::min(inputs.tree_rows, inputs.window.value_or(kMaxWindow));
+      }
       break;
     }
   }

@@ -19,6 +19,8 @@
 #ifndef SPECULATION_PLAN_H_
 #define SPECULATION_PLAN_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -28,6 +30,10 @@
 #include "speculation/pipeline.h"
 
 namespace nacre::speculation {
+
+// How many nodes a step of a draft may expand for a session.
+inline constexpr std::array<int, 6> kDraftRowChoices = {1, 2, 4, 8, 16, 32};
+inline constexpr size_t kNumRowChoices = kDraftRowChoices.size();
 
 // What a worker pair costs, as measured.
 struct StepCosts {
@@ -40,7 +46,10 @@ struct StepCosts {
   int other_async_sessions = 0;
   double own_rows = 1.0;        // of this session in a step, on average
   double draft_token_ns = 0.0;  // 0 when not measured
-  double hop_ns = 500e3;        // draft to target through the coordinator
+  // A step of the draft that feeds kDraftRowChoices[i] rows of this session; 0:
+  // as one row.
+  std::array<double, kNumRowChoices> draft_rows_ns = {};
+  double hop_ns = 500e3;  // draft to target through the coordinator
   // The draft ends a step at once when a verdict makes all of it a waste.
   bool abandons_steps = false;
 
@@ -69,9 +78,14 @@ struct PlanInputs {
   // Under the ratio test pearl holds its last row (TargetPlan): a token of the
   // target's own would rarely be the one that the draft has run ahead with.
   Verification verification = Verification::kExact;
-  // Of async, most nodes that a step of the draft expands; less where others
-  // share its steps.
+  // Of async, most nodes that a step of the draft expands: as many as pay, less
+  // where others share its steps.
   int draft_rows = 1;
+  // P(the target's token is among the draft's next three | it was not its
+  // first), of a session with branches.
+  double next_three = 0.69;
+  // ... and, where these are more than one, that a step of the target verifies.
+  int tree_rows = 0;
   StepCosts costs;
 };
 

@@ -41,7 +41,10 @@ bool IsPossible(const Verdict& verdict, int generated) {
       verdict.window > kMaxWindow || verdict.matched < 0 ||
       verdict.matched > kMaxWindow ||
       (!verdict.path.empty() &&
-       static_cast<int>(verdict.path.size()) != verdict.matched)) {
+       static_cast<int>(verdict.path.size()) != verdict.matched) ||
+      verdict.suffix_accepted < 0 ||
+      verdict.suffix_accepted > verdict.suffix_proposed ||
+      verdict.suffix_proposed > verdict.window) {
     return false;
   }
   // Mostly the window and one more are compared. Tails that were held up on
@@ -76,6 +79,8 @@ PlanInputs SessionSchedule::plan_inputs(const StepCosts& costs) const {
   inputs.window = options_.window;
   inputs.alpha = alpha();
   inputs.draft_rows = options_.draft_rows;
+  inputs.tree_rows = options_.tree_rows;
+  inputs.next_three = ranks_.CaughtBy(3);
   if (!options_.always_drafts) inputs.pair_alpha = options_.prior_alpha;
   inputs.policy_length = options_.policy_length;
   inputs.follows_load = options_.follows_load;
@@ -171,6 +176,8 @@ SessionSchedule::VerdictOutcome SessionSchedule::OnVerdict(
   acceptance_.Add(verdict.verified, verdict.accepted);
   stats_.verified += verdict.verified;
   stats_.accepted += verdict.accepted;
+  stats_.suffix_proposed += verdict.suffix_proposed;
+  stats_.suffix_accepted += verdict.suffix_accepted;
   stats_.committed += static_cast<int64_t>(verdict.token_ids.size());
   if (step_ended_) {
     step_ = verdict;

@@ -41,6 +41,10 @@ struct SpeculationStats {
   int64_t stale_messages = 0;  // old, repeated or malformed: changed nothing
   // How often the target's token had each rank among the draft's candidates.
   std::array<int64_t, kBeyond> ranks = {};
+  // Tokens that the target itself proposed from suffixes, and that were right:
+  // in none of the counts above but `committed`.
+  int64_t suffix_proposed = 0;
+  int64_t suffix_accepted = 0;
 };
 
 class SessionSchedule {
@@ -57,6 +61,7 @@ class SessionSchedule {
     bool follows_load = false;
     Verification verification = Verification::kExact;
     int draft_rows = 1;
+    int tree_rows = 0;
   };
 
   SessionSchedule(Options options, std::vector<int32_t> prompt);

@@ -32,7 +32,12 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
       tail.base_length > committed_length()) {
     return TailOutcome::kMalformed;
   }
-  switch (buffer_.Add(tail, committed_)) {
+  const DraftBuffer::Outcome outcome = buffer_.Add(tail, committed_);
+  // Where the draft speaks, only it is listened to.
+  if (buffer_.tree().has_local() && buffer_.has_draft_tail()) {
+    buffer_.DropLocal();
+  }
+  switch (outcome) {
     case DraftBuffer::Outcome::kApplied:
       break;
     case DraftBuffer::Outcome::kRepeated:
@@ -79,11 +84,35 @@ void TargetSession::OnAcknowledged(int committed_length) {
                            this->committed_length());
 }
 
-int TargetSession::StepLimit() const {
+int TargetSession::RowLimit() const {
   const int ahead = committed_length() - acknowledged_;
-  return std::max(0,
-                  std::min({options_.plan.window, kMaxWindow, remaining() - 1,
-                            options_.max_unacknowledged - ahead - 1}));
+  return std::max(0, std::min({kMaxWindow, remaining() - 1,
+                               options_.max_unacknowledged - ahead - 1}));
+}
+
+int TargetSession::StepLimit() const {
+  return std::max(0, std::min(options_.plan.window, RowLimit()));
+}
+
+bool TargetSession::WantsSuffixes() const {
+  return !stepping_ && !finished() &&
+         options_.verification == Verification::kExact &&
+         proposed_length_ != committed_length() && !buffer_.has_draft_tail();
+}
+
+SuffixLimits TargetSession::suffix_limits() const {
+  // What is less likely pays on no device.
+  constexpr double kLeastProbability = 1.0 / 64;
+  const int most = options_.num_slots > 0
+                       ? std::min(options_.num_slots, TokenTree::kMaxLocal)
+                       : TokenTree::kMaxLocal;
+  return {most, RowLimit(), kLeastProbability, options_.num_slots == 0};
+}
+
+void TargetSession::ProposeSuffixes(absl::Span<const SuffixNode> nodes) {
+  NACRE_CHECK(WantsSuffixes(), "nodes that were not asked for");
+  proposed_length_ = committed_length();
+  buffer_.SetLocal(nodes);
 }
 
 int TargetSession::Gate() const {
@@ -101,14 +130,14 @@ TargetSession::Readiness TargetSession::CheckReady(int64_t now_ns) {
     return Readiness::kWaitAcknowledge;
   }
   if (!has_draft_ || draft_silent_ || stop_ != StopMark::kNone ||
-      chunk_end_ > committed_length() || buffer_.depth() >= Gate()) {
+      chunk_end_ > committed_length() || buffer_.worth() >= Gate()) {
     waiting_since_ns_.reset();
     return Readiness::kReady;
   }
   if (!waiting_since_ns_.has_value()) waiting_since_ns_ = now_ns;
   if (now_ns >= *waiting_since_ns_ + options_.plan.gate_timeout_ns) {
     // A hung draft must not cost one timeout per step.
-    draft_silent_ = buffer_.depth() == 0;
+    draft_silent_ = !buffer_.has_draft_tail();
     waiting_since_ns_.reset();
     return Readiness::kReady;
   }
@@ -120,28 +149,78 @@ absl::optional<int64_t> TargetSession::gate_deadline_ns() const {
   return *waiting_since_ns_ + options_.plan.gate_timeout_ns;
 }
 
-absl::Span<const int32_t> TargetSession::BeginStep() {
+void TargetSession::StartStep() {
   NACRE_CHECK(!stepping_ && !finished(), "BeginStep twice or after the end");
   stepping_ = true;
   step_degraded_ = !has_draft_ || draft_silent_;
   waiting_since_ns_.reset();
   holding_since_ns_.reset();
-  // A chain: the best path. (Rows of a tree need attention by path.)
-  const int rows = std::min(buffer_.depth(), StepLimit());
   step_rows_.clear();
   step_parents_.clear();
+  step_path_length_ = 0;
+  step_is_own_.clear();
   step_numbers_.clear();
   step_distributions_.clear();
-  for (int row = 0; row < rows; ++row) {
-    const int node = buffer_.best_path()[row];
-    step_rows_.push_back(buffer_.tree().nodes()[node].token_id);
-    step_parents_.push_back(row);
-    if (buffer_.speaks_tree()) {
-      step_numbers_.push_back(buffer_.tree().NumberOf(node));
+}
+
+void TargetSession::AddStepRow(int node, int parent_row) {
+  step_rows_.push_back(buffer_.tree().nodes()[node].token_id);
+  step_parents_.push_back(parent_row);
+  step_is_own_.push_back(buffer_.tree().nodes()[node].is_local);
+  if (buffer_.speaks_tree()) {
+    step_numbers_.push_back(buffer_.tree().NumberOf(node));
+  }
+  if (options_.verification == Verification::kRatio) {
+    step_distributions_.push_back(buffer_.distribution(node));
+  }
+}
+
+absl::optional<StepTree> TargetSession::NextTree() const {
+  if (buffer_.tree().has_local()) {
+    const SuffixLimits limits = suffix_limits();
+    return StepTree{&buffer_.tree(), limits.max_depth, limits.max_nodes};
+  }
+  // A chain says nothing of how likely its tokens are.
+  if (options_.num_slots == 0 || options_.plan.tree_rows == 0 ||
+      !buffer_.speaks_tree()) {
+    return absl::nullopt;
+  }
+  return StepTree{
+      &buffer_.tree(), StepLimit(),
+      std::min({options_.plan.tree_rows, options_.num_slots, kMaxWindow})};
+}
+
+absl::Span<const int32_t> TargetSession::BeginStep() {
+  StartStep();
+  step_path_length_ = NextChain();
+  for (int row = 0; row < step_path_length_; ++row) {
+    AddStepRow(buffer_.best_path()[row], row);
+  }
+  return step_rows_;
+}
+
+absl::Span<const int32_t> TargetSession::BeginTreeStep(int num_nodes) {
+  const absl::optional<StepTree> tree = NextTree();
+  NACRE_CHECK(tree.has_value(), "BeginTreeStep of a chain");
+  StartStep();
+  const TokenTree& nodes = *tree->tree;
+  nodes.Best(std::min(num_nodes, tree->most), tree->max_depth, &step_nodes_);
+  rows_of_.assign(nodes.nodes().size(), 0);
+  // Where some of a node's children are rows, the best of them is one. So the
+  // best path of the rows is where the tree's begins.
+  for (const int node : buffer_.best_path()) {
+    if (!std::binary_search(step_nodes_.begin(), step_nodes_.end(), node)) {
+      break;
     }
-    if (options_.verification == Verification::kRatio) {
-      step_distributions_.push_back(buffer_.distribution(node));
-    }
+    AddStepRow(node, step_path_length_);
+    rows_of_[node] = ++step_path_length_;
+  }
+  // A parent comes before its children.
+  for (const int node : step_nodes_) {
+    if (rows_of_[node] != 0) continue;
+    const int parent = nodes.nodes()[node].parent;
+    AddStepRow(node, parent == TokenTree::kRoot ? 0 : rows_of_[parent]);
+    rows_of_[node] = static_cast<int>(step_rows_.size());
   }
   return step_rows_;
 }
@@ -151,6 +230,13 @@ absl::optional<int> TargetSession::RowBehind(int row, int32_t token_id) const {
     if (step_parents_[i] == row && step_rows_[i] == token_id) return i + 1;
   }
   return absl::nullopt;
+}
+
+bool TargetSession::HasDraftRow(int row) const {
+  for (size_t i = 0; i < step_parents_.size(); ++i) {
+    if (step_parents_[i] == row && !step_is_own_[i]) return true;
+  }
+  return false;
 }
 
 int TargetSession::SharedWithStep() const {
@@ -223,6 +309,8 @@ Verdict TargetSession::BeginVerdict() const {
   Verdict verdict;
   verdict.base_length = committed_length();
   verdict.window = static_cast<int>(step_rows_.size());
+  verdict.suffix_proposed = static_cast<int>(
+      std::count(step_is_own_.begin(), step_is_own_.end(), true));
   verdict.degraded = step_degraded_;
   return verdict;
 }
@@ -246,16 +334,20 @@ Verdict TargetSession::FinishStep(absl::Span<const int32_t> target_token_ids) {
     if (finish_ == FinishReason::kNone && remaining() <= 0) {
       finish_ = FinishReason::kLength;
     }
-    has_row = std::find(step_parents_.begin(), step_parents_.end(), row) !=
-              step_parents_.end();
+    has_row = HasDraftRow(row);
     const absl::optional<int> next = RowBehind(row, token_id);
     if (!next.has_value()) break;
     row = *next;
     ++matched;
+    if (step_is_own_[row - 1]) ++verdict.suffix_accepted;
     if (!step_numbers_.empty()) {
       verdict.path.push_back(step_numbers_[row - 1]);
     }
     if (finished()) break;
+  }
+  // A node that has no number says nothing to the draft.
+  if (std::count(verdict.path.begin(), verdict.path.end(), 0) > 0) {
+    verdict.path.clear();
   }
   verdict.finish = finish_;
   const int count = static_cast<int>(verdict.token_ids.size());

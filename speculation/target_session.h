@@ -26,6 +26,7 @@
 #ifndef SPECULATION_TARGET_SESSION_H_
 #define SPECULATION_TARGET_SESSION_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -33,6 +34,7 @@
 #include "absl/types/span.h"
 #include "speculation/draft_buffer.h"
 #include "speculation/pipeline.h"
+#include "speculation/step_rows.h"
 
 namespace nacre::speculation {
 
@@ -48,6 +50,8 @@ class TargetSession {
     uint32_t epoch = 0;
     bool has_draft = false;
     Verification verification = Verification::kExact;
+    // Most nodes of a step beside its best path. 0: a step verifies that alone.
+    int num_slots = 0;
   };
 
   // `committed` is the prompt and, after a re-open, what was emitted before.
@@ -86,13 +90,34 @@ class TargetSession {
   // kWaitDraft.
   absl::optional<int64_t> gate_deadline_ns() const;
 
+  // Whether to ask for nodes of the target's own for the next step: the draft
+  // has none for it, and they have not been asked for.
+  bool WantsSuffixes() const;
+  // What they may be. Without slots they are a chain.
+  SuffixLimits suffix_limits() const;
+  // They are verified like the draft's, where the price of a row says so
+  // (step_rows.h), and counted apart. The draft's next node replaces them.
+  void ProposeSuffixes(absl::Span<const SuffixNode> nodes);
+
+  // What the next step may verify of a tree; nullopt: it verifies a chain.
+  absl::optional<StepTree> NextTree() const;
+  // Of a chain: how many of its tokens.
+  int NextChain() const {
+    return buffer_.tree().has_local() ? 0
+                                      : std::min(buffer_.depth(), StepLimit());
+  }
+
   // Starts a step and returns the drafted tokens it verifies: the rows are the
   // last committed token (row 0, position committed_length - 1) and these (row
-  // 1 and on). Valid until FinishStep.
+  // 1 and on). Valid until FinishStep. The chain; or the likeliest `num_nodes`
+  // of NextTree, those on their best path first.
   absl::Span<const int32_t> BeginStep();
+  absl::Span<const int32_t> BeginTreeStep(int num_nodes);
   // Of each of these tokens the row that it stands behind, an earlier one. A
   // chain: 0, 1, 2, ...
   absl::Span<const int> step_parents() const { return step_parents_; }
+  // So many of the first of these tokens are a chain.
+  int step_path_length() const { return step_path_length_; }
   // The row of the running step behind `row` with this token, if any: where the
   // target goes from `row` when it draws the token there.
   absl::optional<int> RowBehind(int row, int32_t token_id) const;
@@ -138,11 +163,18 @@ class TargetSession {
  private:
   Verdict BeginVerdict() const;
   int remaining() const { return options_.max_tokens - generated(); }
-  // Most tail tokens the next step may verify, and how many it waits for.
+  // Most tail tokens the next step may verify, one behind the other, and how
+  // many it waits for.
   int StepLimit() const;
+  // ... whatever the plan says.
+  int RowLimit() const;
+  void StartStep();
+  void AddStepRow(int node, int parent_row);
   // How many of the running step's rows the draft's best path still begins
   // with.
   int SharedWithStep() const;
+  // Whether rows of the draft stand behind a row of the running step.
+  bool HasDraftRow(int row) const;
   int Gate() const;
   void OnMismatch();
   // A step committed the tokens from base_length on, and has a comparison for
@@ -160,14 +192,19 @@ class TargetSession {
   int chunk_end_ = 0;
   int acknowledged_;
   bool has_draft_;
+  int proposed_length_ = 0;    // of the text, when ProposeSuffixes was called
   bool draft_silent_ = false;  // a gate timed out and nothing has arrived since
   bool stepping_ = false;
   // The nodes that the running step verifies: row i + 1 is i. Copies: the tree
   // grows, and is dropped when another draft is attached, while the step runs.
   std::vector<int32_t> step_rows_;
   std::vector<int> step_parents_;
+  int step_path_length_ = 0;
+  std::vector<bool> step_is_own_;      // proposed by the target itself
   std::vector<int32_t> step_numbers_;  // empty: a chain without numbers
   std::vector<DraftDistribution> step_distributions_;  // ratio test
+  std::vector<int> step_nodes_;  // scratch of BeginTreeStep
+  std::vector<int> rows_of_;     // likewise: of each node, 0: none
   bool step_degraded_ = false;
   absl::optional<int64_t> waiting_since_ns_;
   absl::optional<int64_t> holding_since_ns_;

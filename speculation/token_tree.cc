@@ -97,31 +97,71 @@ TokenTree::Outcome TokenTree::Compare(int text_length, const Proposal& proposal,
 
 TokenTree::Outcome TokenTree::AddBelow(int parent, const Proposal& proposal) {
   const absl::optional<int> sibling = Child(parent, proposal.token_id);
+  const bool is_new = !sibling.has_value() || nodes_[*sibling].is_local;
   if (static_cast<int>(names_.size()) >= kMaxNumbers ||
-      (!sibling.has_value() && static_cast<int>(nodes_.size()) >= kMaxNodes)) {
+      (is_new && static_cast<int>(nodes_.size()) - num_local_ >= kMaxNodes)) {
     return Outcome::kMalformed;
   }
   newest_number_ = proposal.number;
   if (sibling.has_value()) {
     names_.push_back({proposal.number, *sibling, 0});
-    Node& node = nodes_[*sibling];
-    if (proposal.score > node.score) {
-      node.score = proposal.score;
-      SumScores();
-    }
-    return Outcome::kMerged;
+    if (is_new) --num_local_;
+    nodes_[*sibling].is_local = false;
+    Raise(*sibling, proposal.score);
+    return is_new ? Outcome::kAdded : Outcome::kMerged;
   }
+  names_.push_back({proposal.number, static_cast<int>(nodes_.size()), 0});
+  Append(parent, proposal.token_id, proposal.score);
+  return Outcome::kAdded;
+}
+
+absl::optional<int> TokenTree::AddLocal(int parent, int32_t token_id,
+                                        float score) {
+  const absl::optional<int> sibling = Child(parent, token_id);
+  if (sibling.has_value()) {
+    Raise(*sibling, score);
+    return sibling;
+  }
+  if (num_local_ >= kMaxLocal) return absl::nullopt;
+  ++num_local_;
+  Append(parent, token_id, score);
+  nodes_.back().is_local = true;
+  return static_cast<int>(nodes_.size()) - 1;
+}
+
+void TokenTree::DropLocal() {
+  if (num_local_ == 0) return;
+  moved_.assign(nodes_.size(), kDropped);
+  int kept = 0;
+  for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
+    // The parent of a node with a number has one, too.
+    if (nodes_[i].is_local) continue;
+    Node node = nodes_[i];
+    if (node.parent != kRoot) node.parent = moved_[node.parent];
+    moved_[i] = kept;
+    nodes_[kept++] = node;
+  }
+  nodes_.resize(static_cast<size_t>(kept));
+  num_local_ = 0;
+  MoveNames();
+}
+
+void TokenTree::Raise(int index, float score) {
+  if (score <= nodes_[index].score) return;
+  nodes_[index].score = score;
+  SumScores();
+}
+
+void TokenTree::Append(int parent, int32_t token_id, float score) {
   Node node;
-  node.token_id = proposal.token_id;
+  node.token_id = token_id;
   node.parent = parent;
-  node.score = node.path_score = proposal.score;
+  node.score = node.path_score = score;
   if (parent != kRoot) {
     node.depth = nodes_[parent].depth + 1;
     node.path_score += nodes_[parent].path_score;
   }
-  names_.push_back({proposal.number, static_cast<int>(nodes_.size()), 0});
   nodes_.push_back(node);
-  return Outcome::kAdded;
 }
 
 void TokenTree::SumScores() {
@@ -153,6 +193,7 @@ int TokenTree::Reroot(absl::Span<const int32_t> token_ids) {
 
 void TokenTree::KeepBelow(int root) {
   moved_.assign(nodes_.size(), kDropped);
+  num_local_ = 0;
   int kept = 0;
   for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
     Node node = nodes_[i];
@@ -167,9 +208,14 @@ void TokenTree::KeepBelow(int root) {
     }
     moved_[i] = kept;
     nodes_[kept++] = node;
+    if (node.is_local) ++num_local_;
   }
   nodes_.resize(static_cast<size_t>(kept));
   SumScores();
+  MoveNames();
+}
+
+void TokenTree::MoveNames() {
   const auto is_dropped = [this](const Name& name) {
     return name.index != kRoot && moved_[name.index] == kDropped;
   };
@@ -191,7 +237,7 @@ void TokenTree::Forget(int base_length) {
 void TokenTree::Clear() {
   nodes_.clear();
   names_.clear();
-  newest_number_ = 0;
+  newest_number_ = num_local_ = 0;
 }
 
 absl::optional<int> TokenTree::Child(int parent, int32_t token_id) const {

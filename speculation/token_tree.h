@@ -10,8 +10,12 @@
 // that stands there. (Dropping such nodes starves a target whose messages
 // travel longer than its steps take.)
 //
-// Pure: no I/O, no clock, no threads. Indices are valid until the next Reroot
-// or Clear.
+// Another drafter may propose nodes that have no number: local ones. They stand
+// below the numbered nodes, and a message that proposes the same text gives
+// them its numbers.
+//
+// Pure: no I/O, no clock, no threads. Indices are valid until the next Reroot,
+// DropLocal or Clear.
 
 #ifndef SPECULATION_TOKEN_TREE_H_
 #define SPECULATION_TOKEN_TREE_H_
@@ -28,16 +32,19 @@ namespace nacre::speculation {
 class TokenTree {
  public:
   static constexpr int kRoot = -1;  // as an index
-  // Most nodes, and most numbers that may be known at a time.
+  // Most nodes with a number, most numbers that may be known at a time, and
+  // most local nodes.
   static constexpr int kMaxNodes = kMaxTailNodes;
   static constexpr int kMaxNumbers = 2 * kMaxNodes;
+  static constexpr int kMaxLocal = kMaxWindow;
 
   struct Node {
     int32_t token_id = 0;
-    int parent = kRoot;    // index; a parent's is below its children's
-    int depth = 1;         // of a child of the root
-    float score = 0;       // log2 P(token | the parent's text), <= 0
-    float path_score = 0;  // the sum of the scores from the root on
+    int parent = kRoot;     // index; a parent's is below its children's
+    int depth = 1;          // of a child of the root
+    float score = 0;        // log2 P(token | the parent's text), <= 0
+    float path_score = 0;   // the sum of the scores from the root on
+    bool is_local = false;  // AddLocal's: it has no number
     bool operator==(const Node&) const = default;
   };
 
@@ -72,6 +79,12 @@ class TokenTree {
   // kCommitted change nothing.
   Outcome Add(const Proposal& proposal, absl::Span<const int32_t> text);
 
+  // A local node below `parent` (index, or kRoot), or the equal sibling, which
+  // keeps the larger score. nullopt: there are too many. score <= 0.
+  absl::optional<int> AddLocal(int parent, int32_t token_id, float score);
+  void DropLocal();
+  bool has_local() const { return num_local_ > 0; }
+
   // The text goes on with these tokens. Returns how many of them had a node,
   // one below the other; where that is not all of them, no node is left.
   int Reroot(absl::Span<const int32_t> token_ids);
@@ -102,7 +115,7 @@ class TokenTree {
     int text_length = 0;
   };
   absl::optional<Place> Find(int number) const;
-  // The lowest number of a node.
+  // The lowest number of a node; 0: it is local.
   int NumberOf(int index) const;
 
  private:
@@ -117,6 +130,8 @@ class TokenTree {
 
   const Name* FindName(int number) const;
   Outcome AddBelow(int parent, const Proposal& proposal);
+  void Append(int parent, int32_t token_id, float score);
+  void Raise(int index, float score);
   Outcome Compare(int text_length, const Proposal& proposal,
                   absl::Span<const int32_t> text);
   Outcome Repeat(const Name& name, const Proposal& proposal,
@@ -124,10 +139,13 @@ class TokenTree {
   absl::optional<Place> ParentOf(const Proposal& proposal) const;
   // Drops all nodes but those below the node `root`; kDropped: all.
   void KeepBelow(int root);
+  // Forgets the numbers of dropped nodes, gives the others their new indices.
+  void MoveNames();
   void SumScores();
 
   int length_;
   int newest_number_ = 0;
+  int num_local_ = 0;
   std::vector<Node> nodes_;
   std::vector<Name> names_;
   std::vector<int> moved_;  // scratch: the new index of each node

@@ -77,6 +77,25 @@ void TargetEngine::ApplyToSessions(TargetCommands& commands) {
   }
 }
 
+absl::StatusOr<std::unique_ptr<model::Sequence>> TargetEngine::NewSequence(
+    const OpenTarget& open, int length) {
+  if (open.num_slots < 0 || open.num_slots > model::LanguageModel::kMostSlots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_slots ", open.num_slots, " is outside 0 to ",
+                     model::LanguageModel::kMostSlots));
+  }
+  // The ratio test judges chains, and hidden states are shown of chains.
+  if (open.num_slots > 0 &&
+      open.verification == speculation::Verification::kExact &&
+      open.hidden_channel == 0 && options_.features == nullptr) {
+    absl::StatusOr<std::unique_ptr<model::Sequence>> sequence =
+        options_.model->NewTreeSequence(length, open.num_slots, open.token_ids);
+    // Without room for slots, or slots at all, it verifies chains.
+    if (sequence.ok()) return sequence;
+  }
+  return options_.model->NewSequenceWithPrefix(length, open.token_ids);
+}
+
 absl::StatusOr<std::unique_ptr<EngineSession>> TargetEngine::NewSession(
     OpenTarget& open) {
   const model::ModelInfo& info = options_.model->info();
@@ -111,8 +130,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> TargetEngine::NewSession(
         "logprobs ", *open.logprobs, " is outside 0 to ", kMaxTopLogprobs));
   }
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<model::Sequence> sequence,
-                         options_.model->NewSequenceWithPrefix(
-                             static_cast<int>(length), open.token_ids));
+                         NewSequence(open, static_cast<int>(length)));
 
   TargetSession::Options schedule;
   schedule.prompt_length = open.prompt_length;
@@ -127,6 +145,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> TargetEngine::NewSession(
   schedule.epoch = open.epoch;
   schedule.has_draft = open.has_draft;
   schedule.verification = open.verification;
+  schedule.num_slots = sequence->num_slots();
   // Room for all that will come: steps allocate nothing.
   model::TokenHistory history(open.prompt_length);
   history.Reserve(static_cast<int>(length) + speculation::kMaxWindow);
@@ -146,6 +165,15 @@ absl::StatusOr<std::unique_ptr<EngineSession>> TargetEngine::NewSession(
   session->hidden_epoch = open.epoch;
   NACRE_RETURN_IF_ERROR(CheckUnfinished(session->schedule));
   return session;
+}
+
+void TargetEngine::OnOpened(Session& session, OpenTarget& open) {
+  if (!options_.suffixes || !open.suffixes.has_value() ||
+      open.verification != speculation::Verification::kExact) {
+    return;
+  }
+  session.suffixes = std::make_unique<speculation::SuffixDraft>(
+      *open.suffixes, open.prompt_length + open.max_tokens);
 }
 
 void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {

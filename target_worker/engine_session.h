@@ -6,6 +6,7 @@
 #define TARGET_WORKER_ENGINE_SESSION_H_
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "common/token_logprobs.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
+#include "speculation/suffix_draft.h"
 #include "speculation/target_session.h"
 #include "wire/session_events.h"
 #include "worker/engine/engine_session.h"
@@ -33,6 +35,8 @@ struct EngineSession : worker::EngineSession {
   speculation::TargetSession schedule;
   model::Sampler sampler;
   model::TokenHistory history;  // committed tokens between steps
+  // What it drafts of its own; null: nothing.
+  std::unique_ptr<speculation::SuffixDraft> suffixes;
   bool has_draft = false;
   int gate_after_mismatch = 0;
   absl::optional<int> num_logprobs;  // absent: none
@@ -44,12 +48,16 @@ struct EngineSession : worker::EngineSession {
 
   // Its part of the step being run.
   std::vector<int32_t> fed;  // prompt rows, then last committed token and tail
+  // Of the last rows fed: those of the tail that do not stand on its path.
+  std::vector<model::TreeNode> nodes;
+  std::vector<int> row_depths;  // of each verifying row, 0 of the first
   int prefill_rows = 0;
   bool verifies = false;
   int first_logits = 0;  // its row among those of the step that have logits
   // Of its rows with logits, those that the model draws; empty: none.
   std::vector<absl::optional<TokenDraw>> draws;
   std::vector<int32_t> drawn;           // the target's own tokens
+  std::vector<int> walked;              // the rows that they were drawn at
   std::vector<TokenLogprobs> logprobs;  // of drawn, if asked for
 
   // Under the ratio test the row behind an accepted tail is judged last. Its

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/check.h"
 #include "model/logit_row.h"
 #include "model/logprobs.h"
 #include "speculation/ratio_test.h"
@@ -43,7 +44,8 @@ void TargetEngine::PlanDraws(Session& session, int rows) {
   }
   const int base_length = session.schedule.committed_length();
   for (int row = 0; row < rows; ++row) {
-    session.draws.push_back(session.sampler.DeviceDraw(base_length + row));
+    session.draws.push_back(
+        session.sampler.DeviceDraw(base_length + session.row_depths[row]));
   }
 }
 
@@ -75,6 +77,7 @@ void TargetEngine::SampleAll(absl::Span<const float> logits) {
 
 void TargetEngine::SampleRows(Session& session, const RowOutputs& outputs) {
   session.drawn.clear();
+  session.walked.clear();
   session.logprobs.clear();
   session.unsound = false;
   if (session.schedule.verification() == Verification::kRatio) {
@@ -83,28 +86,38 @@ void TargetEngine::SampleRows(Session& session, const RowOutputs& outputs) {
   }
   const size_t vocab_size =
       static_cast<size_t>(options_.model->info().vocab_size);
-  const absl::Span<const int32_t> tail =
-      absl::MakeConstSpan(session.fed).subspan(session.prefill_rows + 1);
   const int base_length = session.schedule.committed_length();
   auto [drawn, logits] = outputs;
-  for (size_t row = 0; row <= tail.size(); ++row) {
+  const auto is_drawn = [&session](int row) {
+    return !session.draws.empty() && session.draws[row].has_value();
+  };
+  int row = 0;
+  while (true) {
+    session.walked.push_back(row);
     int32_t token_id = 0;
     absl::Span<const float> row_logits;
-    if (!session.draws.empty() && session.draws[row].has_value()) {
+    if (is_drawn(row)) {
       token_id = drawn.front();
-      drawn.remove_prefix(1);
       session.unsound = token_id == kUnsoundDraw;
     } else {
       row_logits = logits.subspan(0, vocab_size);
-      logits.remove_prefix(vocab_size);
       session.unsound = !IsSound(row_logits);
       token_id = session.sampler.Sample(
-          row_logits, base_length + static_cast<int>(row), session.history);
+          row_logits, base_length + session.row_depths[row], session.history);
     }
     if (session.unsound) return;
     AddDrawn(session, token_id, row_logits);
-    if (row == tail.size() || token_id != tail[row]) break;
+    const absl::optional<int> next = session.schedule.RowBehind(row, token_id);
+    if (!next.has_value()) return;
     session.history.Push(token_id);
+    // Rows beside the walk are passed over.
+    for (; row < *next; ++row) {
+      if (is_drawn(row)) {
+        drawn.remove_prefix(1);
+      } else {
+        logits.remove_prefix(vocab_size);
+      }
+    }
   }
 }
 
@@ -242,12 +255,31 @@ int TargetEngine::FinishVerify(Session& session, Span span) {
   ++span.rows;  // the last one
   span.length = schedule.committed_length();
   AddSpan(session, span);
+  KeepRows(session, verdict.base_length, verdict.matched);
   TruncateKv(session, schedule.kv_length());
   session.sequence->Share(schedule.committed());
   if (schedule.finished()) session.sequence.reset();
+  suffix_proposed_ += static_cast<uint64_t>(verdict.suffix_proposed);
+  suffix_accepted_ += static_cast<uint64_t>(verdict.suffix_accepted);
   const int num_tokens = static_cast<int>(verdict.token_ids.size());
   SendVerdict(session, std::move(verdict));
   return num_tokens;
+}
+
+void TargetEngine::KeepRows(Session& session, int base_length, int matched) {
+  if (session.nodes.empty()) return;
+  // Rows 1 to `path` stand at positions, the next ones in the slots from 0 on.
+  const int path = session.schedule.step_path_length();
+  int on_path = 0;
+  while (on_path < matched && session.walked[on_path + 1] <= path) ++on_path;
+  std::vector<int32_t> slots;
+  for (int i = on_path + 1; i <= matched; ++i) {
+    slots.push_back(session.walked[i] - path - 1);
+  }
+  TruncateKv(session, base_length + on_path);
+  const absl::Status kept =
+      session.sequence->KeepPath(base_length + on_path, slots);
+  NACRE_CHECK(kept.ok(), "the rows of a walk are a path");
 }
 
 void TargetEngine::SendVerdict(Session& session, speculation::Verdict verdict) {

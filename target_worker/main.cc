@@ -60,6 +60,8 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   options.tensors = tensors.publisher.get();
   options.features = features.get();
   options.gate_timeouts = worker_options.gate_timeouts;
+  options.suffixes = worker_options.suffix_drafter;
+  options.suffix_cache_bytes = worker_options.suffix_cache_bytes;
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.pace.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());

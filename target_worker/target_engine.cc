@@ -13,6 +13,22 @@ using speculation::TargetSession;
 using wire::Span;
 using worker::WorkerState;
 
+namespace {
+
+// Shorter answers are not worth a place.
+constexpr int kLeastRemembered = 16;
+
+std::unique_ptr<speculation::SuffixIndex> MakeRemembered(int64_t bytes) {
+  using speculation::SuffixIndex;
+  if (bytes < TargetEngine::kLeastSuffixBytes) return nullptr;
+  constexpr int64_t kBytes = SuffixIndex::kBytesPerToken +
+                             SuffixIndex::kBytesPerText / kLeastRemembered;
+  return std::make_unique<SuffixIndex>(
+      std::min(bytes / kBytes, SuffixIndex::kMaxTokens));
+}
+
+}  // namespace
+
 TargetEngine::TargetEngine(Options options)
     : TypedSessionEngine({.canary_model = options.model,
                           .deliver = options.deliver,
@@ -20,11 +36,18 @@ TargetEngine::TargetEngine(Options options)
                           .now_ns = options.now_ns},
                          options.send),
       options_(std::move(options)),
-      taps_(TapsOf(options_)) {
+      taps_(TapsOf(options_)),
+      remembered_(MakeRemembered(options_.suffix_cache_bytes)) {
   Publish();
 }
 
 TargetEngine::~TargetEngine() = default;
+
+void TargetEngine::LearnStepTimes(absl::Span<const worker::StepTime> times) {
+  for (const worker::StepTime& time : times) {
+    step_times_.Add(time.rows, time.duration_ns);
+  }
+}
 
 WorkerState TargetEngine::Plan(int64_t now_ns, worker::StepOutcome* idle) {
   stepping_.clear();
@@ -58,15 +81,44 @@ void TargetEngine::Finish(int64_t start_ns, bool) {
   SampleAll(logits_);
   soundness_.EndStep();
   const int64_t end_ns = now_ns_();
+  // A chunk of a prompt makes a step another one.
+  if (verify_rows_ == batch_rows_) {
+    step_times_.Add(batch_rows_, end_ns - start_ns);
+  }
   // Tails that arrived meanwhile may hold the token behind the last row.
   TakeCommandsInStep();
   for (Session* session : stepping_) FinishStep(*session, start_ns, end_ns);
+}
+
+void TargetEngine::OnClosing(worker::EngineSession& closing) {
+  const Session& session = static_cast<Session&>(closing);
+  if (session.suffixes == nullptr || remembered_ == nullptr ||
+      session.suffixes->owner() == speculation::TextOwner() ||
+      session.schedule.generated() < kLeastRemembered) {
+    return;
+  }
+  // Only what this service has said itself.
+  remembered_->Add(
+      session.suffixes->owner(),
+      absl::MakeConstSpan(session.schedule.committed())
+          .last(static_cast<size_t>(session.schedule.generated())));
+}
+
+void TargetEngine::ProposeSuffixes(Session& session) {
+  TargetSession& schedule = session.schedule;
+  if (session.suffixes == nullptr || !schedule.WantsSuffixes()) return;
+  const bool remembers = session.suffixes->owner() != speculation::TextOwner();
+  schedule.ProposeSuffixes(session.suffixes->Propose(
+      schedule.committed(), remembers ? remembered_.get() : nullptr,
+      schedule.suffix_limits()));
 }
 
 WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
                                        worker::StepOutcome* outcome) {
   const int max_rows = options_.budget.DecodeRows(!prefilling_.empty());
   WorkerState idle = WorkerState::kNoWork;
+  ready_.clear();
+  int least_rows = 0;  // of those that are ready, with chains but no trees
   VisitInTurn([&](size_t index) {
     Session& session = this->session(index);
     if (session.schedule.finished() || session.unfed_rows() > 0) return true;
@@ -76,11 +128,16 @@ WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
       idle = WorkerState::kWaitDraftTokens;
       return true;
     }
+    ProposeSuffixes(session);
     switch (session.schedule.CheckReady(now_ns)) {
-      case TargetSession::Readiness::kReady:
-        if (batch_rows_ >= max_rows) return false;
-        AddRows(session, max_rows, now_ns);
+      case TargetSession::Readiness::kReady: {
+        if (least_rows >= max_rows) return false;
+        ready_.push_back(&session);
+        const TargetSession& schedule = session.schedule;
+        least_rows +=
+            1 + (schedule.NextTree().has_value() ? 0 : schedule.NextChain());
         break;
+      }
       case TargetSession::Readiness::kWaitDraft:
         NoteDraftWait(session, session.schedule.gate_deadline_ns(), now_ns,
                       outcome);
@@ -95,7 +152,29 @@ WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
     }
     return true;
   });
+  AddReady(ready_, least_rows, max_rows, now_ns);
   return idle;
+}
+
+void TargetEngine::AddReady(absl::Span<Session* const> ready, int least_rows,
+                            int max_rows, int64_t now_ns) {
+  std::vector<speculation::StepTree> trees;
+  for (const Session* session : ready) {
+    if (step_times_.empty()) break;  // no node is known to pay: chains
+    const auto tree = session->schedule.NextTree();
+    if (tree.has_value()) trees.push_back(*tree);
+  }
+  const std::vector<int> counts = speculation::ChooseStepRows(
+      trees, {static_cast<int>(ready.size()), least_rows, max_rows},
+      step_times_);
+  auto count = counts.begin();
+  for (Session* session : ready) {
+    absl::optional<int> num_nodes;
+    if (!counts.empty() && session->schedule.NextTree().has_value()) {
+      num_nodes = *count++;
+    }
+    AddRows(*session, max_rows, now_ns, num_nodes);
+  }
 }
 
 void TargetEngine::PlanPrefills(bool decoding, int64_t now_ns) {
@@ -118,21 +197,42 @@ void TargetEngine::PlanPrefills(bool decoding, int64_t now_ns) {
   }
 }
 
-int TargetEngine::BeginVerify(Session& session, int64_t now_ns) {
+int TargetEngine::BeginVerify(Session& session, int64_t now_ns,
+                              absl::optional<int> num_nodes) {
   EndWait(session, now_ns);
-  const absl::Span<const int32_t> tail = session.schedule.BeginStep();
-  session.fed.push_back(session.schedule.committed().back());
+  TargetSession& schedule = session.schedule;
+  const absl::Span<const int32_t> tail =
+      num_nodes.has_value() ? schedule.BeginTreeStep(*num_nodes)
+                            : schedule.BeginStep();
+  session.fed.push_back(schedule.committed().back());
   session.fed.insert(session.fed.end(), tail.begin(), tail.end());
   session.verifies = true;
+  // Its path stands at positions, what is beside it in slots.
+  const int path = schedule.step_path_length();
+  const absl::Span<const int> parents = schedule.step_parents();
+  session.row_depths.assign(1, 0);
+  for (int row = 1; row <= static_cast<int>(tail.size()); ++row) {
+    const int parent = parents[row - 1];
+    const int depth = session.row_depths[parent] + 1;
+    session.row_depths.push_back(depth);
+    if (row <= path) continue;
+    model::TreeNode node;
+    node.slot = row - path - 1;
+    node.parent = parent <= path ? model::kNoSlot : parent - path - 1;
+    node.position = schedule.committed_length() - 1 + depth;
+    session.nodes.push_back(node);
+  }
   return static_cast<int>(tail.size()) + 1;
 }
 
-void TargetEngine::AddRows(Session& session, int max_rows, int64_t now_ns) {
+void TargetEngine::AddRows(Session& session, int max_rows, int64_t now_ns,
+                           absl::optional<int> num_nodes) {
   const int unfed = session.unfed_rows();
   session.prefill_rows = std::min(unfed, max_rows);
   const auto begin =
       session.schedule.committed().begin() + session.sequence->length();
   session.fed.assign(begin, begin + session.prefill_rows);
+  session.nodes.clear();
   int verify_rows = 0;
   session.first_logits = logit_rows_;
   // A gate that no tail can open needs no wait: the last prompt rows and the
@@ -140,13 +240,18 @@ void TargetEngine::AddRows(Session& session, int max_rows, int64_t now_ns) {
   if (unfed == 0 || (unfed < max_rows && session.StepsWithoutTail() &&
                      session.schedule.CheckReady(now_ns) ==
                          TargetSession::Readiness::kReady)) {
-    verify_rows = BeginVerify(session, now_ns);
+    verify_rows = BeginVerify(session, now_ns, num_nodes);
   }
   PlanDraws(session, verify_rows);
   stepping_.push_back(&session);
   const int num_logits = std::max(verify_rows, 1);
-  batch_.push_back(
-      {session.sequence.get(), session.fed, num_logits, session.draws});
+  model::SequenceRows rows;
+  rows.sequence = session.sequence.get();
+  rows.token_ids = session.fed;
+  rows.num_logits = num_logits;
+  rows.draws = session.draws;
+  rows.nodes = session.nodes;
+  batch_.push_back(rows);
   batch_rows_ += session.prefill_rows + verify_rows;
   verify_rows_ += verify_rows;
   logit_rows_ += num_logits;

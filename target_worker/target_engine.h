@@ -20,6 +20,8 @@
 #include "absl/types/span.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
+#include "speculation/estimators.h"
+#include "speculation/suffix_index.h"
 #include "target_worker/target_messages.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/event_outbox.h"
@@ -50,6 +52,11 @@ class TargetEngine final
     // Token budget of a step: verifying rows first, then prompt chunks. A step
     // passes it by at most one session's window.
     worker::StepBudget budget;
+    // Whether sessions may draft from suffixes, and how much memory texts of
+    // finished ones take, of all clients (suffix_index.h). Below
+    // kLeastSuffixBytes they are forgotten.
+    bool suffixes = true;
+    int64_t suffix_cache_bytes = 0;
     // Whether a gate opens by time, without the tokens that it waits for. Where
     // it does not, what a recording holds does not depend on time.
     bool gate_timeouts = true;
@@ -61,8 +68,12 @@ class TargetEngine final
     worker::FeatureFile* features = nullptr;
   };
 
+  static constexpr int64_t kLeastSuffixBytes = 64 << 10;
+
   explicit TargetEngine(Options options);
   ~TargetEngine() override;
+
+  void LearnStepTimes(absl::Span<const worker::StepTime> times) override;
 
  private:
   uint64_t forward_progress() const override {
@@ -82,8 +93,13 @@ class TargetEngine final
   // INVALID_ARGUMENT, RESOURCE_EXHAUSTED: see worker.proto.
   absl::StatusOr<std::unique_ptr<Session>> NewSession(
       OpenTarget& open) override;
+  // With its slots, if it can have them. Errors: of NewSession.
+  absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
+      const OpenTarget& open, int length);
   void ApplyToSessions(TargetCommands& commands) override;
   void ApplyTail(Session& session, const speculation::Tail& tail);
+  void OnOpened(Session& session, OpenTarget& open) override;
+  void OnClosing(worker::EngineSession& session) override;
   // The plan as this engine follows it.
   speculation::TargetPlan Followed(speculation::TargetPlan plan) const;
 
@@ -91,11 +107,23 @@ class TargetEngine final
   // what the engine waits for if nothing steps.
   worker::WorkerState PlanVerifies(int64_t now_ns,
                                    worker::StepOutcome* outcome);
+  // Adds the rows of those that can: chains as planned, of trees the nodes that
+  // pay on this target.
+  // `least_rows`: without the latter.
+  void AddReady(absl::Span<Session* const> ready, int least_rows, int max_rows,
+                int64_t now_ns);
+  // Where the draft of a session has no token for its next step: nodes of its
+  // own.
+  void ProposeSuffixes(Session& session);
   // Adds chunks of prefilling_, whose first step may share the forward.
   void PlanPrefills(bool decoding, int64_t now_ns);
   // Adds a session's rows: up to max_rows of its prompt, or its step, or both.
-  void AddRows(Session& session, int max_rows, int64_t now_ns);
-  int BeginVerify(Session& session, int64_t now_ns);  // returns its rows
+  // `num_nodes`: of its tree, where it does not step with a chain.
+  void AddRows(Session& session, int max_rows, int64_t now_ns,
+               absl::optional<int> num_nodes = absl::nullopt);
+  // Returns its rows.
+  int BeginVerify(Session& session, int64_t now_ns,
+                  absl::optional<int> num_nodes);
   // Leaves to the model what it can draw of the session's `rows` verifying rows
   // where only the token is wanted. A chunk of a prompt has one row with
   // logits, which is only looked at: it depends on all KV of the chunk.
@@ -109,9 +137,9 @@ class TargetEngine final
   // SampleRows for all sessions of the step; for those that only feed a chunk
   // of their prompt, a look at its row.
   void SampleAll(absl::Span<const float> logits);
-  // Takes or draws the target's tokens of one session, up to the first that
-  // differs from its tail or whose row is unsound. Under the ratio test it
-  // leaves the row behind an accepted tail, which FinishStep judges.
+  // Takes or draws the target's tokens of one session along its walk, up to the
+  // first that no row stands for or whose row is unsound. Under the ratio test
+  // it leaves the row behind an accepted tail, which FinishStep judges.
   //                                        outputs: of 1 + tail tokens rows
   void SampleRows(Session& session, const RowOutputs& outputs);
   void JudgeRows(Session& session, absl::Span<const float> logits);
@@ -124,6 +152,8 @@ class TargetEngine final
   // FinishVerify.
   void HoldLastRow(Session& session, absl::Span<const float> logits,
                    wire::Span span);
+  // What of the KV of the step's rows stands for committed tokens.
+  void KeepRows(Session& session, int base_length, int matched);
   // Ends the session's step; `span` lacks what the verdict says. Returns how
   // many tokens it committed.
   int FinishVerify(Session& session, wire::Span span);
@@ -149,10 +179,15 @@ class TargetEngine final
   const Options options_;
   worker::StepTaps taps_;
 
+  // Answers of finished sessions, by client; null: they are forgotten.
+  std::unique_ptr<speculation::SuffixIndex> remembered_;
+
   // The step being run.
   std::vector<model::SequenceRows> batch_;
   std::vector<Session*> prefilling_;  // when it was planned
-  model::TokenWeights weights_;       // scratch of the ratio test
+  std::vector<Session*> ready_;       // likewise, to verify
+  speculation::StepTimeCurve step_times_;
+  model::TokenWeights weights_;  // scratch of the ratio test
   int verify_rows_ = 0;
   int logit_rows_ = 0;
   absl::Span<const float> logits_;

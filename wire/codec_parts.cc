@@ -181,6 +181,7 @@ v1::TargetPlan EncodePlan(const speculation::TargetPlan& plan) {
   proto.set_window(static_cast<uint32_t>(plan.window));
   proto.set_gate_timeout_ns(static_cast<uint64_t>(plan.gate_timeout_ns));
   proto.set_holds_last_row(plan.holds_last_row);
+  proto.set_tree_rows(static_cast<uint32_t>(plan.tree_rows));
   return proto;
 }
 
@@ -194,6 +195,7 @@ speculation::TargetPlan DecodePlan(const v1::TargetPlan& proto) {
   plan.window = rows(proto.window());
   plan.gate_timeout_ns = ToDuration(proto.gate_timeout_ns());
   plan.holds_last_row = proto.holds_last_row();
+  plan.tree_rows = rows(proto.tree_rows());
   return plan;
 }
 

@@ -39,6 +39,12 @@ void EncodeOpen(const OpenTarget& open, v1::OpenTarget* proto) {
   proto->set_request_id(open.request_id);
   proto->set_verification(EncodeEnum(kVerifications, open.verification));
   proto->set_hidden_channel(open.hidden_channel);
+  proto->set_num_slots(static_cast<uint32_t>(open.num_slots));
+  if (open.suffixes.has_value()) {
+    v1::SuffixDrafting* suffixes = proto->mutable_suffixes();
+    suffixes->set_owner_high((*open.suffixes)[0]);
+    suffixes->set_owner_low((*open.suffixes)[1]);
+  }
 }
 
 // The lists that it leaves out would be too long to take.
@@ -68,6 +74,11 @@ OpenTarget DecodeOpen(const v1::OpenTarget& proto) {
   open.epoch = proto.epoch();
   open.has_draft = proto.has_draft();
   open.hidden_channel = proto.hidden_channel();
+  open.num_slots = ToLimit(proto.num_slots());
+  if (proto.has_suffixes()) {
+    open.suffixes = {proto.suffixes().owner_high(),
+                     proto.suffixes().owner_low()};
+  }
   return open;
 }
 

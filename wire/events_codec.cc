@@ -65,6 +65,8 @@ void EncodeVerdict(const SessionVerdict& from, v1::Verdict* proto) {
   proto->set_degraded(verdict.degraded);
   proto->set_finish(EncodeEnum(kFinishReasons, verdict.finish));
   FillIds(verdict.path, proto->mutable_path());
+  proto->set_suffix_proposed(static_cast<uint32_t>(verdict.suffix_proposed));
+  proto->set_suffix_accepted(static_cast<uint32_t>(verdict.suffix_accepted));
   for (const TokenLogprobs& token : from.logprobs) {
     v1::TokenLogprobs* out = proto->add_logprobs();
     out->set_token_id(static_cast<uint32_t>(token.token_id));
@@ -123,6 +125,8 @@ absl::Status DecodeVerdict(const v1::Verdict& proto, SessionVerdict* to) {
   verdict.accepted = ToInt(proto.accepted());
   verdict.degraded = proto.degraded();
   verdict.path = ToIds(proto.path());
+  verdict.suffix_proposed = ToInt(proto.suffix_proposed());
+  verdict.suffix_accepted = ToInt(proto.suffix_accepted());
   const int count = std::min(proto.logprobs_size(), proto.token_ids_size());
   for (int i = 0; i < count; ++i) {
     to->logprobs.push_back(DecodeLogprobs(proto.logprobs(i)));

@@ -14,6 +14,7 @@
 #include "common/sampling_params.h"
 #include "common/token_logprobs.h"
 #include "speculation/pipeline.h"
+#include "speculation/suffix_index.h"
 #include "wire/session_events.h"
 
 namespace nacre::wire {
@@ -37,6 +38,9 @@ struct OpenTarget {
   bool has_draft = false;
   speculation::Verification verification = speculation::Verification::kExact;
   uint64_t hidden_channel = 0;  // hidden states are published as this; 0: not
+  int num_slots = 0;            // for rows of a tree; 0: chains
+  // Whose texts the target itself drafts from; absent: it drafts nothing.
+  absl::optional<speculation::TextOwner> suffixes;
 
   bool operator==(const OpenTarget&) const = default;
 };

@@ -1,5 +1,10 @@
 #include "coordinator/api/authenticator.h"
 
+#include <openssl/sha.h>
+
+#include <array>
+#include <cstring>
+
 #include "absl/types/optional.h"
 #include "common/status_macros.h"
 #include "coordinator/api/client_streams.h"
@@ -23,6 +28,17 @@ absl::StatusOr<std::string> Authenticator::AuthenticateClient(
   absl::optional<std::string> name = client_tokens_->Find(*peer.token);
   if (!name.has_value()) return UnknownToken();
   return *std::move(name);
+}
+
+speculation::TextOwner Authenticator::TextOwnerOf(
+    const Peer& peer, absl::string_view name) const {
+  if (client_tokens_ == nullptr && peer.certificate.empty()) return {};
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(name.data()), name.size(),
+         digest.data());
+  speculation::TextOwner owner;
+  std::memcpy(owner.data(), digest.data(), sizeof(owner));
+  return owner;
 }
 
 absl::Status Authenticator::AuthenticateOperator(const Peer& peer) const {

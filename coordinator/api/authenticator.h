@@ -10,7 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/rpc/bearer_tokens.h"
+#include "speculation/suffix_index.h"
 
 namespace nacre::coordinator {
 
@@ -37,6 +39,12 @@ class Authenticator {
   // no tokens are in use, that of its certificate, else the host it calls
   // from. UNAUTHENTICATED: no token, or one that is not accepted.
   absl::StatusOr<std::string> AuthenticateClient(const Peer& peer) const;
+
+  // What stands for a client of this name in what workers keep of texts: a
+  // digest. All zeros where only the host tells clients apart: it is no proof
+  // of who calls.
+  speculation::TextOwner TextOwnerOf(const Peer& peer,
+                                     absl::string_view name) const;
 
   // UNAUTHENTICATED as above; PERMISSION_DENIED for a client's token.
   absl::Status AuthenticateOperator(const Peer& peer) const;

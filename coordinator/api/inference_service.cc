@@ -143,10 +143,12 @@ GenerateCall* InferenceService::Generate(Context* context) {
                 .client_timeout_ns = limits_.client_timeout_ns});
   absl::optional<Reception> reception = Admit(*context, call.get());
   if (!reception.has_value()) return call.get();
+  const speculation::TextOwner owner =
+      authenticator_->TextOwnerOf(PeerOf(*context), reception->client);
   const TraceHeaders trace{MetadataValue(*context, "traceparent"),
                            MetadataValue(*context, "tracestate")};
   reception->handle =
-      [this, call, trace, arrival_ns = reception->arrival_ns,
+      [this, call, trace, owner, arrival_ns = reception->arrival_ns,
        deadline_ns = reception->deadline_ns](const grpc::ByteBuffer& bytes) {
         absl::StatusOr<RequestSpec> spec = Parse(bytes, call.get());
         if (!spec.ok()) {
@@ -157,6 +159,7 @@ GenerateCall* InferenceService::Generate(Context* context) {
         spec->deadline_ns = deadline_ns;
         spec->traceparent = trace.traceparent;
         spec->tracestate = trace.tracestate;
+        if (spec->suffixes.has_value()) spec->suffixes = owner;
         call->Start(*spec);
       };
   call->Receive(*std::move(reception));

@@ -97,8 +97,10 @@ GenerateFields::Speculation SpeculationOf(const v1::SpeculationOptions& proto) {
   fields.method = MethodOf(proto.method());
   if (proto.has_window()) fields.window = proto.window();
   fields.policy = proto.policy();
+  fields.tree = proto.tree();
   fields.oracle_token_ids = SpanOf(proto.oracle_token_ids());
   fields.verification = VerificationOf(proto.verification());
+  fields.suffixes = !proto.has_suffixes() || proto.suffixes();
   return fields;
 }
 

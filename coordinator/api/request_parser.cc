@@ -178,6 +178,20 @@ absl::Status ParseRatio(RequestSpec* spec) {
   return absl::OkStatus();
 }
 
+// After method, policy and verification.
+absl::Status ParseTree(const GenerateFields::Speculation& fields,
+                       RequestSpec* spec) {
+  absl::optional<speculation::TreeShape> named;
+  if (!fields.tree.empty()) {
+    NACRE_ASSIGN_OR_RETURN(named, speculation::ParseTreeShape(fields.tree));
+  }
+  NACRE_ASSIGN_OR_RETURN(
+      spec->tree,
+      speculation::ResolveTreeShape(named, {spec->method, spec->verification,
+                                            spec->policy.has_own_rule()}));
+  return absl::OkStatus();
+}
+
 absl::Status ParseSpeculation(const GenerateFields::Speculation& fields,
                               int vocab_size, RequestSpec* spec) {
   NACRE_ASSIGN_OR_RETURN(spec->method, fields.method);
@@ -192,8 +206,14 @@ absl::Status ParseSpeculation(const GenerateFields::Speculation& fields,
   NACRE_RETURN_IF_ERROR(ParsePolicy(fields, vocab_size, spec));
   NACRE_ASSIGN_OR_RETURN(const speculation::Verification verification,
                          fields.verification);
-  return verification == speculation::Verification::kRatio ? ParseRatio(spec)
-                                                           : absl::OkStatus();
+  if (verification == speculation::Verification::kRatio) {
+    NACRE_RETURN_IF_ERROR(ParseRatio(spec));
+  }
+  if (fields.suffixes && spec->method == Method::kAsync &&
+      spec->verification == speculation::Verification::kExact) {
+    spec->suffixes.emplace();
+  }
+  return ParseTree(fields, spec);
 }
 
 absl::Status CheckMinTokens(const GenerateFields::Stop& stop,

@@ -55,8 +55,10 @@ struct GenerateFields {
     absl::optional<uint32_t> window;
     absl::string_view policy;  // empty: the default one
     absl::Span<const uint32_t> oracle_token_ids;
+    absl::string_view tree = {};  // empty: none is named
     absl::StatusOr<speculation::Verification> verification =
         speculation::Verification::kExact;
+    bool suffixes = true;  // of async with exact
   };
   struct Output {
     bool stream = false;

@@ -79,6 +79,8 @@ void SetReport(const RequestSpec& request, const Completion& completion,
                   [](int64_t count) { return count > 0; })) {
     for (const int64_t count : ranks) report->add_ranks(count);
   }
+  report->set_suffix_proposed(completion.stats.suffix_proposed);
+  report->set_suffix_accepted(completion.stats.suffix_accepted);
   for (const Round& round : completion.rounds) {
     report->add_per_round_drafted(round.drafted);
     report->add_per_round_accepted(round.accepted);

@@ -33,14 +33,9 @@ WaitingRequest Prepare(Dispatcher::NewSession session,
     request.deadline_ns = std::min(
         request.deadline_ns, After(request.arrival_ns, options.max_request_ns));
   }
-  // The ratio test and length policies are of chains, and so are the plans of
-  // methods other than async.
   request.draft_rows =
-      request.method == speculation::Method::kAsync &&
-              request.verification == speculation::Verification::kExact &&
-              !request.policy.has_own_rule()
-          ? options.draft_rows
-          : 1;
+      request.tree == speculation::TreeShape::kBest ? options.draft_rows : 1;
+  request.tree_rows = options.tree_rows;
   WaitingRequest waiting;
   waiting.hidden_channel = NewHiddenChannel(request);
   waiting.since_ns = now_ns;

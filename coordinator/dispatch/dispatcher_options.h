@@ -8,6 +8,7 @@
 
 #include "coordinator/dispatch/clock.h"
 #include "coordinator/dispatch/observer.h"
+#include "speculation/pipeline.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nacre::coordinator {
@@ -34,6 +35,9 @@ struct DispatcherOptions {
   // Nodes of a session's tree that one step of its draft expands, 1 to
   // speculation::kMaxDraftRows. 1: drafts are chains.
   int draft_rows = 1;
+  // Of these, most that one step of its target verifies, 0 to
+  // speculation::kMaxWindow. 0: of a tree the best path alone.
+  int tree_rows = speculation::kMaxWindow;
   // Asks for a Tick at this time or before. Any thread calls it, without the
   // lock; it never blocks.
   std::function<void(int64_t at_ns)> wake_at;

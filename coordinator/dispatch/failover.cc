@@ -22,7 +22,7 @@ bool IsEqualTarget(const FleetWorker& worker, const FailoverRecord& record) {
 bool Failover::CouldGoOn(const FailoverRecord& record, uint64_t id,
                          const FleetWorker& worker) const {
   return worker.ready && IsEqualTarget(worker, record) &&
-         fleet_.ledger().CouldHold(id, Placer::Need(worker, *record.request));
+         fleet_.ledger().CouldHold(id, Placer::TargetNeed(*record.request));
 }
 
 bool Failover::HasSoundTarget(const FailoverRecord& record) const {

@@ -35,6 +35,8 @@ wire::OpenTarget TargetOpening::Message() const {
   open.has_draft = has_draft;
   open.verification = request->verification;
   open.hidden_channel = hidden_channel;
+  open.num_slots = num_slots;
+  open.suffixes = request->suffixes;
   return open;
 }
 

@@ -28,6 +28,7 @@ struct TargetOpening {
   uint32_t epoch = 0;
   bool has_draft = false;
   uint64_t hidden_channel = 0;
+  int num_slots = 0;  // for rows of a tree
 };
 
 struct DraftOpening {

@@ -82,10 +82,12 @@ void Pairing::Adopt(const PlanTask& task) {
 }
 
 void Pairing::TakeTarget(Session& session, uint64_t worker_id) {
-  state_.fleet.Seat(worker_id, session.id(),
-                    Placer::Need(state_.fleet.at(worker_id), session.request()),
+  const Placer::Share share =
+      state_.placer.ShareOf(worker_id, session.request());
+  state_.fleet.Seat(worker_id, session.id(), share.kv_tokens,
                     session.follows_load());
   session.target_worker = worker_id;
+  session.target_slots = share.num_slots;
 }
 
 void Pairing::Open(Session& session) {
@@ -115,6 +117,7 @@ void Pairing::Open(Session& session) {
   opening.epoch = session.schedule().epoch();
   opening.has_draft = session.draft_worker != 0;
   opening.hidden_channel = session.hidden_channel();
+  opening.num_slots = session.target_slots;
   link(session.target_worker).target().OpenTarget(opening);
   if (session.draft_worker != 0) OpenDraft(session, session.draft_worker);
 }
@@ -134,8 +137,7 @@ void Pairing::OpenDraft(Session& session, uint64_t worker_id) {
   opening.vocab_limit = std::min(
       {draft.model_vocab_size, target.model_vocab_size,
        draft.tokenizer_vocab_size, state_.options.tokenizer->vocab_size()});
-  opening.num_slots =
-      Placer::DraftSlots(state_.fleet.at(worker_id), session.request());
+  opening.num_slots = session.draft_slots;
   opening.plan = session.schedule().plan().draft;
   opening.epoch = session.schedule().epoch();
   if (session.hidden_channel() != 0) {
@@ -161,10 +163,12 @@ void Pairing::AttachDraft(Session& session) {
 
 void Pairing::TakeDraft(Session& session, uint64_t worker_id) {
   const FleetWorker& draft = state_.fleet.at(worker_id);
-  state_.fleet.Seat(worker_id, session.id(),
-                    Placer::Need(draft, session.request()),
+  const Placer::Share share =
+      state_.placer.ShareOf(worker_id, session.request());
+  state_.fleet.Seat(worker_id, session.id(), share.kv_tokens,
                     session.follows_load());
   session.draft_worker = worker_id;
+  session.draft_slots = share.num_slots;
   session.schedule().SetPairAlpha(draft.acceptance.alpha());
   NoteDraft(session);
 }

@@ -56,24 +56,23 @@ int64_t TextNeed(const FleetWorker& worker, const RequestSpec& request) {
 
 }  // namespace
 
-int Placer::DraftSlots(const FleetWorker& worker, const RequestSpec& request) {
-  // Nodes stay until the verdict on their text: those of as many steps.
+Placer::Share Placer::ShareOf(uint64_t worker_id,
+                              const RequestSpec& request) const {
+  // Nodes stay at a draft until the verdict on their text: those of as many
+  // steps. A target needs them while its step runs.
   constexpr int kStepsKept = 16;
-  constexpr int kMostSlots = 128;
-  if (worker.info.role != WorkerRole::kDraft || request.draft_rows <= 1) {
-    return 0;
-  }
-  const int slots = std::min(kStepsKept * (request.draft_rows - 1), kMostSlots);
-  const int64_t capacity = worker.info.kv_capacity_tokens;
-  const bool fits =
-      capacity == 0 ||
-      TextNeed(worker, request) + KvLedger::Need(slots) <= capacity;
-  return fits ? slots : 0;
-}
-
-int64_t Placer::Need(const FleetWorker& worker, const RequestSpec& request) {
-  return TextNeed(worker, request) +
-         KvLedger::Need(DraftSlots(worker, request));
+  constexpr int kMostDraftSlots = 128;
+  const FleetWorker& worker = *fleet_.Find(worker_id);
+  const int64_t text = TextNeed(worker, request);
+  if (request.draft_rows <= 1) return {0, text};
+  const int slots =
+      worker.info.role == WorkerRole::kTarget
+          ? request.tree_rows
+          : std::min(kStepsKept * (request.draft_rows - 1), kMostDraftSlots);
+  const int64_t need = text + KvLedger::Need(slots);
+  const int64_t spare = fleet_.ledger().capacity_tokens(worker_id) / 4;
+  return fleet_.ledger().HasRoom(worker_id, need + spare) ? Share{slots, need}
+                                                          : Share{0, text};
 }
 
 void Placer::OnTargetAdded(const WorkerInfo& target) {
@@ -105,7 +104,8 @@ bool Placer::CanTake(uint64_t worker_id, WorkerRole role,
   const bool suits = role == WorkerRole::kDraft
                          ? CanRunPolicy(worker->info, request)
                          : IsOfKind(worker->info.numerics_id, request);
-  return suits && fleet_.ledger().HasRoom(worker_id, Need(*worker, request));
+  return suits &&
+         fleet_.ledger().HasRoom(worker_id, TextNeed(*worker, request));
 }
 
 uint64_t Placer::LeastLoaded(WorkerRole role, const RequestSpec& request,

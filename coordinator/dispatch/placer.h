@@ -35,12 +35,17 @@ class Placer {
   // Equal for requests that find room on the same targets, whatever happens
   // while they wait.
   static std::string ClassOf(const RequestSpec& request);
-  // KV that the request takes on a target, and on the worker.
+  // KV that the text of the request takes on a target.
   static int64_t TargetNeed(const RequestSpec& request);
-  static int64_t Need(const FleetWorker& worker, const RequestSpec& request);
-  // Slots for branches, which Need includes: none on a target, nor on a draft
-  // that could not hold the request with them.
-  static int DraftSlots(const FleetWorker& worker, const RequestSpec& request);
+  // What the request takes of a worker that CanTake it.
+  struct Share {
+    // Of nodes of a tree: for the branches of a draft, for the rows of a
+    // target's steps. None where less than a quarter of the KV would be left:
+    // no other request is to wait for them.
+    int num_slots = 0;
+    int64_t kv_tokens = 0;  // text and slots
+  };
+  Share ShareOf(uint64_t worker_id, const RequestSpec& request) const;
 
   void OnTargetAdded(const WorkerInfo& target);
   void OnTargetGone(const WorkerInfo& target, int64_t now_ns);

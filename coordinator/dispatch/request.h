@@ -20,6 +20,8 @@
 #include "speculation/pipeline.h"
 #include "speculation/policies/policy_spec.h"
 #include "speculation/session_schedule.h"
+#include "speculation/suffix_index.h"
+#include "speculation/tree_shape.h"
 
 namespace nacre::coordinator {
 
@@ -71,9 +73,14 @@ struct RequestSpec : AnswerOptions {
   absl::optional<int> window;
   speculation::Verification verification = speculation::Verification::kExact;
   speculation::PolicySpec policy;
+  // For whom its target also drafts from suffixes: of all zeros only from this
+  // request's text. Absent: it does not.
+  absl::optional<speculation::TextOwner> suffixes = {};
   std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
-  // As of DispatcherOptions, where its draft may have branches. Else 1.
+  speculation::TreeShape tree = speculation::TreeShape::kChain;
+  // As of DispatcherOptions, where `tree` has branches. Else 1.
   int draft_rows = 1;
+  int tree_rows = 0;  // as of DispatcherOptions
   // Of the checkpoint that these ids and limits were checked against; empty:
   // any.
   std::string fingerprint;

@@ -22,6 +22,7 @@ SessionSchedule::Options ScheduleOptions(uint64_t id,
       request.policy.kind() == speculation::PolicyKind::kLoad;
   options.verification = request.verification;
   options.draft_rows = request.draft_rows;
+  options.tree_rows = request.tree_rows;
   options.always_drafts = id % speculation::kMeasuredSessions == 0;
   return options;
 }

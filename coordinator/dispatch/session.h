@@ -96,6 +96,9 @@ class Session {
   // Which workers serve it (dispatcher's ids; 0 is none): its cell's.
   std::atomic<uint64_t>& target_worker;
   std::atomic<uint64_t>& draft_worker;
+  // For nodes of its tree, that it has reserved there.
+  int target_slots = 0;
+  int draft_slots = 0;
   FailoverRecord failover;
 };
 

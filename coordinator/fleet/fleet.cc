@@ -76,7 +76,10 @@ speculation::StepCosts Fleet::CostsOn(uint64_t target_id, uint64_t draft_id,
         target->async_sessions - (follows_load ? 1 : 0);
   }
   if (FleetWorker* draft = Find(draft_id)) {
-    if (!draft->step_times->empty()) costs.draft_token_ns = draft->TokenNs();
+    if (!draft->step_times->empty()) {
+      costs.draft_token_ns = draft->TokenNs();
+      costs.draft_rows_ns = draft->rows_ns;
+    }
     // A step that serves others goes on for them.
     costs.abandons_steps =
         draft->info.abandons_steps && draft->sessions.size() == 1;

@@ -8,6 +8,7 @@
 #define COORDINATOR_FLEET_FLEET_WORKER_H_
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "coordinator/fleet/worker_info.h"
 #include "speculation/estimators.h"
+#include "speculation/plan.h"
 #include "speculation/ranks.h"
 
 namespace nacre::coordinator {
@@ -109,11 +111,16 @@ struct FleetWorker {
     last_step_start_ns = span.start_ns;
     AddStepTime(span.batch_rows, span.duration_ns);
   }
-  // Of a draft: a step of all its sessions.
+  // Of a draft: a step of all its sessions, and with as many rows of one of
+  // them as a plan may choose.
   double TokenNs() {
     const int rows = static_cast<int>(sessions.size());
     if (std::exchange(token_rows, rows) != rows) {
       token_ns = step_times->At(rows);
+      for (size_t i = 0; i < rows_ns.size(); ++i) {
+        rows_ns[i] =
+            step_times->At(rows - 1 + speculation::kDraftRowChoices[i]);
+      }
     }
     return token_ns;
   }
@@ -132,6 +139,7 @@ struct FleetWorker {
   int64_t last_step_start_ns = 0;
   int token_rows = 0;  // of token_ns; 0: it is not known
   double token_ns = 0.0;
+  std::array<double, speculation::kNumRowChoices> rows_ns = {};  // likewise
 };
 
 }  // namespace nacre::coordinator

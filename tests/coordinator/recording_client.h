@@ -24,6 +24,7 @@ class RecordingClient final : public TargetLink, public DraftLink {
   void OpenTarget(const TargetOpening& opening) override {
     last_target_plan = opened_target_plan = opening.plan;
     last_hidden_channel = opening.hidden_channel;
+    last_num_slots = opening.num_slots;
     NoteOpen(opening.session_id);
     Add("open ", opening.session_id, " epoch ", opening.epoch, " draft ",
         opening.has_draft, " tokens ", absl::StrJoin(opening.token_ids(), ","));
@@ -49,6 +50,7 @@ class RecordingClient final : public TargetLink, public DraftLink {
     last_draft_plan = opened_draft_plan = opening.plan;
     last_hidden_channel = opening.hidden_channel;
     last_hidden_address = opening.hidden_address;
+    last_num_slots = opening.num_slots;
     NoteOpen(opening.session_id);
     last_end_ids = opening.end_ids;
     last_vocab_limit = opening.vocab_limit;
@@ -107,6 +109,7 @@ class RecordingClient final : public TargetLink, public DraftLink {
   speculation::DraftPlan opened_draft_plan;
   std::vector<int32_t> last_end_ids;
   int last_vocab_limit = 0;
+  int last_num_slots = 0;
   uint64_t last_hidden_channel = 0;
   std::string last_hidden_address;
 

@@ -41,7 +41,7 @@ TEST(RequestConvertTest, EachFieldReachesTheService) {
     "stream_options": {"include_usage": true, "continuous_usage_stats": true},
     "add_special_tokens": false, "return_token_ids": true,
     "nacre": {"method": "pearl", "window": 6, "policy": "svip:h=0.4",
-              "verification": "ratio", "spec_stats": true,
+              "verification": "ratio", "spec_stats": true, "suffixes": false,
               "numerics_id": "x"}})");
   const v1::GenerateRequest& proto = request.generate;
   EXPECT_EQ(request.model, "m");
@@ -73,6 +73,8 @@ TEST(RequestConvertTest, EachFieldReachesTheService) {
   EXPECT_EQ(proto.speculation().window(), 6u);
   EXPECT_EQ(proto.speculation().policy(), "svip:h=0.4");
   EXPECT_EQ(proto.speculation().verification(), v1::VERIFICATION_RATIO);
+  EXPECT_TRUE(proto.speculation().has_suffixes());
+  EXPECT_FALSE(proto.speculation().suffixes());
   EXPECT_TRUE(request.include_usage && request.continuous_usage);
   EXPECT_FALSE(request.add_special_tokens);
   EXPECT_TRUE(request.return_token_ids);

@@ -219,7 +219,8 @@ TEST_F(LosslessTest, ChoicesEqualTheTargetAloneWithTheirSeeds) {
   EXPECT_TRUE(service_.KvReturnsToEmpty());
 }
 
-// Drafts that send branches; then also while they come and go.
+// Drafts that send branches, which the target's steps verify; one stream, then
+// four that share each step.
 TEST(LosslessBranchesTest, EqualTheTargetAlone) {
   tools::Cluster::Options options = Service::Options(/*drafts=*/2);
   options.coordinator_args = {"--draft-rows", "6"};
@@ -232,24 +233,36 @@ TEST(LosslessBranchesTest, EqualTheTargetAlone) {
        {.temperature = 1.0f, .repetition_penalty = 1.1f, .seed = 99}});
   std::atomic<uint64_t> drafted = 0, verified = 0, ranks = 0;
   const auto check = [&](const Setting& setting, const tools::Prompt& prompt,
-                         int window) {
+                         const std::vector<int32_t>& expected, int window) {
     const Variant variant = {v1::METHOD_ASYNC, window};
     const auto complete =
         service.Generate(MakeRequest(prompt.text, setting, variant));
     ASSERT_TRUE(complete.ok()) << complete.status();
     EXPECT_EQ(std::vector<int32_t>(complete->token_ids().begin(),
                                    complete->token_ids().end()),
-              alone.Generate(prompt.text, setting))
+              expected)
         << Describe(setting, variant, prompt.id);
     drafted += complete->speculation().drafted();
     verified += complete->speculation().verified();
     for (const uint64_t count : complete->speculation().ranks()) ranks += count;
   };
   for (const Setting& setting : settings) {
+    std::vector<std::vector<int32_t>> expected;
     for (const tools::Prompt& prompt : prompts) {
-      check(setting, prompt, /*window=*/0);
-      check(setting, prompt, /*window=*/3);
+      expected.push_back(alone.Generate(prompt.text, setting));
+      check(setting, prompt, expected.back(), /*window=*/0);
+      check(setting, prompt, expected.back(), /*window=*/3);
     }
+    std::vector<std::thread> streams;
+    for (int stream = 0; stream < kStreams; ++stream) {
+      streams.emplace_back([&, stream] {
+        for (size_t i = stream; i < prompts.size(); i += kStreams) {
+          const int window = stream % 2 == 0 ? 0 : 6;
+          check(setting, prompts[i], expected[i], window);
+        }
+      });
+    }
+    for (std::thread& stream : streams) stream.join();
   }
   // Branches came, and their ranks were told.
   EXPECT_GT(drafted, verified);

@@ -1,7 +1,9 @@
 #include "speculation/draft_buffer.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -225,6 +227,83 @@ TEST_F(DraftBufferTest, AnotherDraftBeginsAnew) {
   // Its numbers are its own; what it has is compared.
   EXPECT_EQ(Add(MakeNodes(3, 1, {1, 2}, {0, 1})), Outcome::kApplied);
   EXPECT_EQ(BestPath(), Ids{2});
+}
+
+TEST_F(DraftBufferTest, TheTargetsOwnNodesAreNotTheDrafts) {
+  const std::vector<SuffixNode> own = {
+      {.token_id = 1, .parent = -1, .probability = 0.5, .given_parent = 0.5},
+      {.token_id = 2, .parent = 0, .probability = 0.25, .given_parent = 0.5},
+      {.token_id = 3, .parent = 1, .probability = 0.25, .given_parent = 1}};
+  buffer_.SetLocal(own);
+  EXPECT_EQ(BestPath(), (Ids{1, 2, 3}));
+  EXPECT_FALSE(buffer_.has_draft_tail());
+  EXPECT_EQ(buffer_.worth(), 1) << "0.5 + 0.25 + 0.25 of 3";
+  EXPECT_EQ(buffer_.standing(), Standing::kMismatch);
+  // The draft says the same, and goes on.
+  EXPECT_EQ(Add(MakeTail(3, 3, {1})), Outcome::kApplied);
+  EXPECT_TRUE(buffer_.has_draft_tail());
+  EXPECT_EQ(buffer_.depth(), 3);
+  EXPECT_FALSE(Commit({1, 2}));
+  EXPECT_EQ(buffer_.standing(), Standing::kOpen) << "of 2 it has said nothing";
+  EXPECT_EQ(buffer_.depth(), 0) << "the target's own are proposed anew";
+  ExpectAccount(1, 1);
+  EXPECT_EQ(Add(MakeTail(3, 4, {2, 9})), Outcome::kApplied);
+  EXPECT_EQ(BestPath(), Ids{9});
+  ExpectAccount(1, 1);
+}
+
+// A draft is judged the same whatever the target proposes to itself.
+TEST(DraftBufferRandom, TheTargetsOwnNodesChangeNoAccount) {
+  for (uint32_t seed = 1; seed <= 1000; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const auto below = [&random](int limit) {
+      return static_cast<int>(random() % static_cast<uint32_t>(limit));
+    };
+    const bool trees = below(2) == 0;
+    Ids text = {0};
+    DraftBuffer plain(Verification::kExact, 1);
+    DraftBuffer mixed(Verification::kExact, 1);
+    int number = 1;
+    int base = 1;
+    for (int event = 0; event < 40; ++event) {
+      const int length = static_cast<int>(text.size());
+      std::vector<SuffixNode> own(static_cast<size_t>(below(4)));
+      for (int i = 0; i < static_cast<int>(own.size()); ++i) {
+        own[static_cast<size_t>(i)] = {.token_id = below(3),
+                                       .parent = below(i + 1) - 1,
+                                       .probability = 0.5,
+                                       .given_parent = 0.001};
+      }
+      mixed.SetLocal(own);
+      if (below(3) == 0) {
+        for (int i = 1 + below(3); i > 0; --i) text.push_back(below(3));
+        const int count = static_cast<int>(text.size()) - length;
+        ASSERT_EQ(plain.OnCommitted(length, count, text),
+                  mixed.OnCommitted(length, count, text));
+      } else {
+        base += below(length - base + 1);
+        Tail tail = MakeTail(base, base, Ids(1 + below(3), below(3)));
+        if (trees) {
+          tail.first_node = number;
+          for (size_t i = 0; i < tail.token_ids.size(); ++i) {
+            tail.parents.push_back(below(number++));
+            tail.scores.push_back(-0.5f);
+          }
+        } else {
+          tail.first_position = std::max(base, plain.end_length());
+        }
+        ASSERT_EQ(plain.Add(tail, text), mixed.Add(tail, text));
+      }
+      ASSERT_EQ(plain.standing(), mixed.standing());
+      ASSERT_EQ(plain.end_length(), mixed.end_length());
+      ASSERT_EQ(plain.depth() > 0, mixed.has_draft_tail());
+      const DraftBuffer::Account account = plain.TakeAccount();
+      const DraftBuffer::Account same = mixed.TakeAccount();
+      ASSERT_EQ(account.verified, same.verified);
+      ASSERT_EQ(account.accepted, same.accepted);
+    }
+  }
 }
 
 }  // namespace

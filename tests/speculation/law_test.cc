@@ -158,5 +158,29 @@ TEST(Law, BestWindowWeighsRowsAgainstAcceptance) {
   EXPECT_EQ(BestWindow(0.8, 32, [](int rows) { return rows <= 8 ? 1 : 2; }), 7);
 }
 
+// Values of an event simulation (20,000 tokens, messages without a way): 2.48,
+// 2.84 and 3.36 tokens a target step.
+TEST(LawTest, BranchesSaveTheWaitAfterAMismatch) {
+  EXPECT_NEAR(BranchSpeedup(0.75, 5, 0.45, BestGate(0.75, 5, 32)), 2.48, 0.05);
+  EXPECT_NEAR(BranchSpeedup(0.75, 5, 0.74, BestGate(0.75, 5, 32)), 2.84, 0.06);
+  EXPECT_NEAR(BranchSpeedup(0.75, 10, 0.74, BestGate(0.75, 10, 32)), 3.36,
+              0.06);
+  for (const double alpha : {0.05, 0.5, 0.9}) {
+    for (const int gate : {0, 2}) {
+      EXPECT_DOUBLE_EQ(BranchSpeedup(alpha, 5, 0, gate, 0.1),
+                       AsyncSpeedup(alpha, 5, gate, 0.1));
+    }
+  }
+}
+
+TEST(LawTest, MoreBranchesCatchMore) {
+  EXPECT_EQ(CaughtByBranches(0, 0.69), 0.0);
+  EXPECT_DOUBLE_EQ(CaughtByBranches(1, 0.69), 0.25);
+  EXPECT_DOUBLE_EQ(CaughtByBranches(9, 0.69), 0.75);
+  // A draft whose next candidates are no better than its first.
+  EXPECT_NEAR(CaughtByBranches(9, 0.1), 0.11, 0.01);
+  EXPECT_LE(CaughtByBranches(64, 1.0), 0.95);
+}
+
 }  // namespace
 }  // namespace nacre::speculation

@@ -394,5 +394,52 @@ TEST_F(PlanTest, FixedRowsOfOthersCountCoarsely) {
   EXPECT_EQ(searches.num_searches(), 1);  // all as 256
 }
 
+TEST_F(PlanTest, BranchesAreForDraftsWhoseRowsAreCheap) {
+  PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.7);
+  inputs.draft_rows = 8;
+  inputs.tree_rows = 64;
+  // A row of it costs next to nothing: all that may be.
+  inputs.costs.draft_rows_ns = {1e6, 1e6, 1.01e6, 1.02e6, 1.03e6, 1.05e6};
+  PipelinePlan plan = MakePlan(inputs);
+  EXPECT_EQ(plan.draft.rows, 8);
+  EXPECT_LT(plan.draft.least_score, 0);
+  EXPECT_EQ(plan.target.tree_rows, 64);
+  // Four cost twice one: none.
+  inputs.costs.draft_rows_ns = {1e6, 1.3e6, 2e6, 4e6, 8e6, 16e6};
+  plan = MakePlan(inputs);
+  EXPECT_EQ(plan.draft.rows, 1);
+  EXPECT_EQ(plan.draft.least_score, 0);
+  // Up to four are cheap.
+  inputs.costs.draft_rows_ns = {1e6, 1.02e6, 1.06e6, 2e6, 4e6, 8e6};
+  EXPECT_EQ(MakePlan(inputs).draft.rows, 4);
+  // As many as the bound allows, and not named a power of two.
+  inputs.draft_rows = 3;
+  EXPECT_EQ(MakePlan(inputs).draft.rows, 3);
+}
+
+TEST_F(PlanTest, BranchesAreNotForUselessDraftsNorForACrowd) {
+  PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.05);
+  inputs.draft_rows = 8;
+  inputs.next_three = 0.1;
+  EXPECT_EQ(MakePlan(inputs).draft.rows, 1);
+  inputs.alpha = 0.7;
+  inputs.next_three = 0.69;
+  EXPECT_GT(MakePlan(inputs).draft.rows, 1);
+  inputs.costs.other_sessions = 7;
+  EXPECT_EQ(MakePlan(inputs).draft.rows, 1);
+}
+
+TEST_F(PlanTest, AUsersWindowBoundsTheRowsOfATree) {
+  PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.7);
+  inputs.draft_rows = 8;
+  inputs.tree_rows = 64;
+  inputs.window = 3;
+  const PipelinePlan plan = MakePlan(inputs);
+  EXPECT_EQ(plan.target.window, 3);
+  EXPECT_EQ(plan.target.tree_rows, 3);
+  inputs.draft_rows = 1;
+  EXPECT_EQ(MakePlan(inputs).target.tree_rows, 0);
+}
+
 }  // namespace
 }  // namespace nacre::speculation

@@ -432,5 +432,27 @@ TEST(SessionSchedule, ArNeedsNoPlanBeyondTheFirst) {
   EXPECT_EQ(schedule.Replan({}), absl::nullopt);
 }
 
+TEST(SessionSchedule, CountsWhatTheTargetProposedApart) {
+  SessionSchedule schedule({}, {10, 11, 12});
+  schedule.AttachDraft();
+  Commit commit;
+  Verdict verdict = MakeVerdict(3, {1, 2, 3}, 0, 0);
+  verdict.window = 4;
+  verdict.matched = 2;
+  verdict.suffix_proposed = 5;
+  EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kMalformed);
+  verdict.suffix_proposed = 4;
+  verdict.suffix_accepted = 5;
+  EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kMalformed);
+  verdict.suffix_accepted = -1;
+  EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kMalformed);
+  verdict.suffix_accepted = 2;
+  EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
+  EXPECT_EQ(schedule.stats().suffix_proposed, 4);
+  EXPECT_EQ(schedule.stats().suffix_accepted, 2);
+  EXPECT_EQ(schedule.stats().verified, 0);
+  EXPECT_EQ(schedule.stats().committed, 3);
+}
+
 }  // namespace
 }  // namespace nacre::speculation

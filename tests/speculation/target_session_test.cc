@@ -159,6 +159,66 @@ TEST(TargetSession, AStepOfATreeWalksItsBestPath) {
   EXPECT_EQ(verdict.accepted, 1);
 }
 
+// The tree of MakeTree, for a session whose steps take so many nodes.
+TargetSession OpenWithTree(const TargetPlan& plan, int num_slots) {
+  TargetSession::Options options;
+  options.prompt_length = 3;
+  options.max_tokens = 100;
+  options.plan = plan;
+  options.epoch = 1;
+  options.has_draft = true;
+  options.num_slots = num_slots;
+  TargetSession session(options, {10, 11, 12});
+  EXPECT_EQ(session.OnTail(MakeTree()), Outcome::kApplied);
+  return session;
+}
+
+TEST(TargetSession, RowsOfATreeAreItsLikeliestNodesThePathFirst) {
+  const TargetPlan plan = {.window = 8, .tree_rows = 64};
+  TargetSession session = OpenWithTree(plan, 64);
+  ASSERT_TRUE(session.NextTree().has_value());
+  EXPECT_EQ(session.NextTree()->max_depth, 8);
+  EXPECT_EQ(session.NextTree()->most, 64);
+  // 1, below it 2, then 5, below it 3.
+  EXPECT_EQ(Rows(session.BeginTreeStep(3)), (std::vector<int32_t>{1, 2, 5}));
+  EXPECT_EQ(session.step_path_length(), 2);
+  EXPECT_EQ(Rows(session.step_parents()), (std::vector<int32_t>{0, 1, 0}));
+  EXPECT_EQ(session.RowBehind(0, 5), 3);
+  Verdict verdict = session.FinishStep({5, 3});
+  EXPECT_EQ(verdict.token_ids, (std::vector<int32_t>{5, 3}));
+  EXPECT_EQ(verdict.window, 3);
+  EXPECT_EQ(verdict.matched, 1);
+  EXPECT_EQ(verdict.path, std::vector<int32_t>{2});
+  EXPECT_EQ(verdict.verified, 2);
+  EXPECT_EQ(verdict.accepted, 2);  // 3 had a node
+}
+
+TEST(TargetSession, RowsOfATreeKeepToThePlanAndTheSlots) {
+  TargetSession deep = OpenWithTree({.window = 1, .tree_rows = 64}, 64);
+  EXPECT_EQ(deep.NextTree()->max_depth, 1);
+  EXPECT_EQ(Rows(deep.BeginTreeStep(64)), (std::vector<int32_t>{1, 5}));
+  TargetSession many = OpenWithTree({.window = 8, .tree_rows = 3}, 2);
+  EXPECT_EQ(many.NextTree()->most, 2);
+  EXPECT_EQ(Rows(many.BeginTreeStep(64)), (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(OpenWithTree({.window = 8, .tree_rows = 3}, 0).NextTree(),
+            absl::nullopt);
+  EXPECT_EQ(OpenWithTree({.window = 8}, 64).NextTree(), absl::nullopt);
+}
+
+TEST(TargetSession, AChainIsNoTreeOfRows) {
+  TargetSession::Options options;
+  options.prompt_length = 3;
+  options.max_tokens = 100;
+  options.plan = {.window = 8, .tree_rows = 64};
+  options.epoch = 1;
+  options.has_draft = true;
+  options.num_slots = 64;
+  TargetSession session(options, {10, 11, 12});
+  session.OnTail(MakeTail(3, 3, {1, 2}));
+  EXPECT_EQ(session.NextTree(), absl::nullopt);
+  EXPECT_EQ(session.NextChain(), 2);
+}
+
 TEST(TargetSession, ASiblingThatWasNoRowIsAPreparedBranch) {
   TargetSession session = OpenTarget({0, 0, 8, 0});
   EXPECT_EQ(session.OnTail(MakeTree()), Outcome::kApplied);

@@ -348,6 +348,75 @@ TEST(TokenTreeRandom, AgreesWithTheTextsThatNumbersStandFor) {
   }
 }
 
+// Local nodes come and go: what numbers stand for is not changed by them.
+TEST(TokenTreeRandom, LocalNodesChangeNothingOfTheDrafts) {
+  int merged = 0;
+  for (uint32_t seed = 1; seed <= 2000; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const auto below = [&random](int limit) {
+      return static_cast<int>(random() % static_cast<uint32_t>(limit));
+    };
+    const int vocabulary = 1 + below(4);
+    ReferenceTree reference({0});
+    TokenTree tree(1);
+    int number = 1;
+    for (int event = 0; event < 40; ++event) {
+      const int length = static_cast<int>(reference.text().size());
+      const int what = below(8);
+      if (what == 0) {
+        const Text token_ids(1 + static_cast<size_t>(below(2)),
+                             below(vocabulary));
+        tree.DropLocal();
+        tree.Reroot(token_ids);
+        reference.Commit(token_ids);
+      } else if (what < 4) {
+        const int nodes = static_cast<int>(tree.nodes().size());
+        const int parent = below(nodes + 1) - 1;
+        const absl::optional<int> local =
+            tree.AddLocal(parent, below(vocabulary), -9);
+        ASSERT_TRUE(local.has_value());
+        ASSERT_EQ(tree.nodes()[*local].parent, parent);
+        ASSERT_TRUE(*local < nodes || tree.nodes()[*local].is_local);
+        ASSERT_EQ(tree.NumberOf(*local) == 0, tree.nodes()[*local].is_local);
+      } else {
+        number += 1 + below(2);
+        const TokenTree::Proposal proposal = {
+            number, below(3) == 0 ? 0 : below(number), 1 + below(length),
+            below(vocabulary), -0.25f * static_cast<float>(below(9))};
+        const size_t before = tree.nodes().size();
+        const Outcome outcome = tree.Add(proposal, reference.text());
+        ASSERT_EQ(outcome, reference.Add(proposal));
+        if (outcome == Outcome::kAdded && tree.nodes().size() == before) {
+          ++merged;
+        }
+      }
+      TokenTree without = tree;
+      without.DropLocal();
+      ASSERT_FALSE(without.has_local());
+      ExpectSame(without, reference, number + 2);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(merged, 1000) << "draft nodes that stood there as local ones";
+}
+
+TEST_F(TokenTreeTest, LocalNodesHaveABoundOfTheirOwn) {
+  int parent = TokenTree::kRoot;
+  for (int i = 0; i < TokenTree::kMaxLocal; ++i) {
+    const auto local = tree_.AddLocal(parent, 50, -1);
+    ASSERT_TRUE(local.has_value());
+    parent = *local;
+  }
+  EXPECT_EQ(tree_.AddLocal(parent, 50, -1), absl::nullopt);
+  for (int i = 1; i <= TokenTree::kMaxNodes; ++i) {
+    EXPECT_EQ(Add(i, 0, 100 + i), Outcome::kAdded);
+  }
+  EXPECT_EQ(Add(400, 0, 50), Outcome::kMalformed) << "it would be one more";
+  tree_.DropLocal();
+  EXPECT_EQ(static_cast<int>(tree_.nodes().size()), TokenTree::kMaxNodes);
+}
+
 // Best against trying all sets that hold the parents of their nodes.
 TEST(TokenTreeRandom, BestIsTheLargestSumOfProbabilities) {
   for (uint32_t seed = 1; seed <= 200; ++seed) {

@@ -56,7 +56,8 @@ class TargetFixture {
                          worker::StepBudget budget = {},
                          worker::TensorPublisher* tensors = nullptr,
                          worker::FeatureFile* features = nullptr,
-                         bool gate_timeouts = true)
+                         bool gate_timeouts = true,
+                         int64_t suffix_cache_bytes = 0)
       : model(std::move(model_options)) {
     TargetEngine::Options options;
     options.model = &model;
@@ -65,6 +66,7 @@ class TargetFixture {
     options.tensors = tensors;
     options.features = features;
     options.gate_timeouts = gate_timeouts;
+    options.suffix_cache_bytes = suffix_cache_bytes;
     options.send = [this](worker::StreamId stream, TargetEvents events) {
       Record(stream, events);
     };

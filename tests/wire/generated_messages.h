@@ -26,12 +26,10 @@ class MessageMaker {
     TargetCommands commands;
     MakeCommon(&commands);
     for (int i = Few(); i > 0; --i) commands.open.push_back(MakeOpenTarget());
-    for (int i = Few(); i > 0; --i) {
+    for (int i = Few(); i > 0; --i)
       commands.plans.push_back({Id(), MakeTargetPlan()});
-    }
-    for (int i = Few(); i > 0; --i) {
+    for (int i = Few(); i > 0; --i)
       commands.acknowledged.push_back({Id(), Int()});
-    }
     commands.draft_lost = Ids();
     for (int i = Few(); i > 0; --i) {
       commands.draft_attached.push_back({Id(), Word(), Int()});
@@ -45,9 +43,8 @@ class MessageMaker {
     DraftCommands commands;
     MakeCommon(&commands);
     for (int i = Few(); i > 0; --i) commands.open.push_back(MakeOpenDraft());
-    for (int i = Few(); i > 0; --i) {
+    for (int i = Few(); i > 0; --i)
       commands.plans.push_back({Id(), MakeDraftPlan()});
-    }
     for (int i = Few(); i > 0; --i) {
       commands.commits.push_back({Id(), {Int(), Tokens(kMaxStepTokens)}});
     }
@@ -139,14 +136,12 @@ class MessageMaker {
     return params;
   }
   speculation::TargetPlan MakeTargetPlan() {
-    constexpr int kMost = speculation::kMaxWindow;
-    return {static_cast<int>(UpTo(kMost)), static_cast<int>(UpTo(kMost)),
-            static_cast<int>(UpTo(kMost)), UpTo(kMaxDurationNs), Coin()};
+    const auto few = [this] { return Below(speculation::kMaxWindow + 1); };
+    return {few(), few(), few(), UpTo(kMaxDurationNs), Coin(), few()};
   }
   speculation::DraftPlan MakeDraftPlan() {
-    constexpr int kMost = speculation::kMaxLead;
-    return {static_cast<int>(UpTo(kMost)), static_cast<int>(UpTo(kMost)),
-            Coin()};
+    const auto lead = [this] { return Below(speculation::kMaxLead + 1); };
+    return {lead(), lead(), Coin()};
   }
   speculation::Verification MakeVerification() {
     return Coin() ? speculation::Verification::kRatio
@@ -170,6 +165,8 @@ class MessageMaker {
     open.has_draft = Coin();
     open.verification = MakeVerification();
     open.hidden_channel = Id();
+    open.num_slots = Int();
+    if (Coin()) open.suffixes = {Id(), Id()};
     return open;
   }
   OpenDraft MakeOpenDraft() {
@@ -191,6 +188,7 @@ class MessageMaker {
     open.verification = MakeVerification();
     open.hidden_address = Text(40);
     open.hidden_channel = Id();
+    open.num_slots = Int();
     return open;
   }
 
@@ -245,6 +243,8 @@ class MessageMaker {
         verdict.path.push_back(last - verdict.matched + 1 + i);
       }
     }
+    verdict.suffix_proposed = Int();
+    verdict.suffix_accepted = Int();
     for (size_t i = Few();
          i > 0 && made.logprobs.size() < verdict.token_ids.size(); --i) {
       TokenLogprobs& token = made.logprobs.emplace_back();

@@ -170,8 +170,11 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
   NACRE_RETURN_IF_ERROR(request.Fill(&plan.request));
   plan.request.mutable_speculation()->clear_window();
   plan.request.mutable_speculation()->clear_policy();
+  plan.request.mutable_speculation()->clear_tree();
   NACRE_RETURN_IF_ERROR(AddPolicies(flags, &plan));
   plan.methods = WithVerifications(plan.methods, verifications);
+  NACRE_ASSIGN_OR_RETURN(plan.methods,
+                         WithTrees(plan.methods, flags.request.tree));
   if (!flags.request.seed.has_value()) {
     plan.request.mutable_sampling()->set_seed(kDefaultSeed);
   }

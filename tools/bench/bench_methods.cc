@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 #include "speculation/policies/policy_spec.h"
+#include "speculation/tree_shape.h"
 #include "tools/generate/method_names.h"
 
 namespace nacre::tools {
@@ -154,6 +155,33 @@ std::vector<BenchMethod> WithVerifications(
     }
   }
   return crossed;
+}
+
+absl::StatusOr<std::vector<BenchMethod>> WithTrees(
+    const std::vector<BenchMethod>& methods, absl::string_view trees) {
+  if (trees.empty()) return methods;
+  const std::vector<std::string> names = absl::StrSplit(trees, ',');
+  for (const std::string& name : names) {
+    NACRE_RETURN_IF_ERROR(speculation::ParseTreeShape(name).status());
+    if (std::count(names.begin(), names.end(), name) > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tree \"", name, "\" is given twice"));
+    }
+  }
+  std::vector<BenchMethod> all;
+  for (const BenchMethod& method : methods) {
+    if (method.method != v1::METHOD_ASYNC) {
+      all.push_back(method);
+      continue;
+    }
+    for (const std::string& name : names) {
+      BenchMethod entry = method;
+      entry.name = absl::StrCat(method.name, "@", name);
+      entry.tree = name;
+      all.push_back(std::move(entry));
+    }
+  }
+  return all;
 }
 
 }  // namespace nacre::tools

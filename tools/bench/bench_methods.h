@@ -22,6 +22,7 @@ struct BenchMethod {
   // As of SpeculationOptions; empty: the server's default.
   std::string policy = {};
   v1::Verification verification = v1::VERIFICATION_EXACT;  // ar: always
+  std::string tree = {};  // likewise; of async only
 
   bool is_oracle() const;
   // Whether its policy ends chunks by a rule of its own: no law and no
@@ -56,6 +57,12 @@ absl::StatusOr<std::vector<v1::Verification>> ParseBenchVerifications(
 std::vector<BenchMethod> WithVerifications(
     const std::vector<BenchMethod>& methods,
     const std::vector<v1::Verification>& verifications);
+
+// async with every tree of "chain,best" ("async@chain"), the other methods as
+// they are. Empty: all as they are. INVALID_ARGUMENT: an unknown one, one
+// twice.
+absl::StatusOr<std::vector<BenchMethod>> WithTrees(
+    const std::vector<BenchMethod>& methods, absl::string_view trees);
 
 }  // namespace nacre::tools
 

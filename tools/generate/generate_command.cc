@@ -142,6 +142,12 @@ std::string Summary(const v1::Complete& complete) {
       MethodName(report.method()), report.window(), report.rounds(),
       report.drafted(), report.accepted(), report.verified(),
       100.0 * AcceptanceRate(report), MeanAcceptedLength(report));
+  if (report.suffix_proposed() > 0) {
+    absl::StrAppendFormat(
+        &text, "from suffixes %d of %d verified accepted (%.1f %%)\n",
+        report.suffix_accepted(), report.suffix_proposed(),
+        100.0 * Ratio(report.suffix_accepted(), report.suffix_proposed()));
+  }
   absl::StrAppendFormat(
       &text, "target waiting %.1f %%, draft waiting %.1f %%",
       100.0 * WaitShare(timing.target_busy(), timing.target_wait()),

@@ -46,6 +46,8 @@ Json SpeculationJson(const v1::SpeculationReport& report) {
       {"acceptance_rate", AcceptanceRate(report)},
       {"mean_accepted_length", MeanAcceptedLength(report)},
       {"degraded_rounds", report.degraded_rounds()},
+      {"suffix_proposed", report.suffix_proposed()},
+      {"suffix_accepted", report.suffix_accepted()},
       {"acceptance_histogram", IdArray(report.acceptance_histogram())}};
   if (report.ranks_size() > 0) json["ranks"] = IdArray(report.ranks());
   if (report.per_round_drafted_size() > 0) {

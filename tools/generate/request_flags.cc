@@ -19,6 +19,10 @@ void RequestFlags::Register(FlagSet* flags) {
   flags->Add("policy", "P", &policy, "draft-length policy");
   flags->Add("verification", "exact|ratio", &verification,
              "exact: the tokens of plain decoding; ratio: their distribution");
+  flags->Add("tree", "chain|best", &tree,
+             "shape of what is drafted (default: best where it may be)");
+  flags->AddSwitch("suffixes", &suffixes,
+                   "async: whether the target drafts from what it has seen");
   flags->Add("max-tokens", "N", &max_tokens, "most tokens to generate");
   flags->Add("temperature", "T", &temperature, "0 is greedy (default 0)");
   flags->Add("top-k", "K", &top_k, "sample from the K likeliest; 0 is off");
@@ -74,9 +78,12 @@ absl::Status RequestFlags::Fill(v1::GenerateRequest* request) const {
   v1::SpeculationOptions* speculation = request->mutable_speculation();
   if (window.has_value()) speculation->set_window(*window);
   speculation->set_policy(policy);
+  NACRE_RETURN_IF_ERROR(CheckUtf8("tree", tree));
+  speculation->set_tree(tree);
   NACRE_ASSIGN_OR_RETURN(const v1::Verification parsed,
                          ParseVerification(verification));
   speculation->set_verification(parsed);
+  if (!suffixes) speculation->set_suffixes(false);
 
   v1::SamplingParams* sampling = request->mutable_sampling();
   if (temperature.has_value()) sampling->set_temperature(*temperature);

@@ -19,6 +19,8 @@ struct RequestFlags {
   std::optional<uint32_t> window;
   std::string policy;
   std::string verification = "exact";
+  std::string tree;
+  bool suffixes = true;
   std::optional<uint32_t> max_tokens;
   std::optional<float> temperature;
   std::optional<uint32_t> top_k;

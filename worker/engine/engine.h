@@ -14,10 +14,12 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/optional.h"
+#include "absl/types/span.h"
 #include "common/watchdog.h"
 #include "worker/engine/clock.h"
 #include "worker/engine/event_outbox.h"
 #include "worker/engine/time_partition.h"
+#include "worker/engine/warm_up.h"
 
 namespace nacre::worker {
 
@@ -38,6 +40,10 @@ struct EngineStats {
   // Tokens of all sessions opened, and how many of them the prefix cache had.
   uint64_t prefix_queries = 0;
   uint64_t prefix_hits = 0;
+  // Tokens that a target proposed to itself from suffixes, those it verified,
+  // and of these the right ones.
+  uint64_t suffix_proposed = 0;
+  uint64_t suffix_accepted = 0;
   // Sessions that failed because their logits were NaN or infinite, and whether
   // it is the device that is not to be trusted (worker/engine/soundness.h).
   uint64_t nonfinite_logits = 0;
@@ -92,6 +98,8 @@ class Engine {
   // Once before the first RunOnce, on its thread: what it wants to know of the
   // device while that is well. An error: the device is not.
   virtual absl::Status Prepare() { return absl::OkStatus(); }
+  // Before that: what the first forwards took, for an engine that weighs rows.
+  virtual void LearnStepTimes(absl::Span<const StepTime>) {}
 
   // Takes what has arrived and runs at most one step. An error is the device's:
   // the sessions of the step have failed and the engine is of no further use.

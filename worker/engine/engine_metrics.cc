@@ -55,7 +55,7 @@ constexpr NamedState kTargetWaits[] = {
     {WorkerState::kWaitAcknowledge, "acknowledge"},
     {WorkerState::kNoWork, "no_work"}};
 
-enum class Of { kBoth, kDraft };
+enum class Of { kBoth, kDraft, kTarget };
 
 // A count that the engine keeps, as it is.
 struct Count {
@@ -79,6 +79,11 @@ constexpr Count kCounts[] = {
      "nacre_draft_queued_steps_dropped_total",
      "Forwards that the device began and nobody asked for; not among "
      "nacre_worker_steps_total."},
+    {Of::kTarget, &EngineStats::suffix_proposed,
+     "nacre_target_suffix_proposed_tokens_total",
+     "Tokens that the target proposed to itself from suffixes, and verified."},
+    {Of::kTarget, &EngineStats::suffix_accepted,
+     "nacre_target_suffix_accepted_tokens_total", "Of these, the right ones."},
     {Of::kBoth, &EngineStats::rejected_messages,
      "nacre_worker_rejected_messages_total",
      "Messages that were stale, repeated or malformed: they changed nothing."},
@@ -130,7 +135,7 @@ std::vector<MetricFamily> EngineMetrics::Collect() const {
       {{"role", draft ? "draft" : "target"}, {"worker", options_.worker}});
   AddTimes(stats.time, draft, &families);
   for (const Count& count : kCounts) {
-    if (count.workers == Of::kDraft && !draft) continue;
+    if (count.workers == (draft ? Of::kTarget : Of::kDraft)) continue;
     families.Add(count.name, count.help, MetricType::Counter,
                  static_cast<double>(stats.*count.value));
   }

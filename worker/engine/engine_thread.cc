@@ -29,6 +29,7 @@ void EngineThread::Run() {
   options_.model->BindComputeThread();
   WarmUpResult times = WarmUp(options_.model, MonotonicNowNs);
   if (times.ok()) {
+    options_.engine->LearnStepTimes(*times);
     absl::Status prepared = options_.engine->Prepare();
     if (!prepared.ok()) times = std::move(prepared);
   }

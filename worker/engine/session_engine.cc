@@ -200,6 +200,8 @@ void SessionEngine::Publish() {
   stats.kept_lists = kept_lists_;
   stats.prefix_queries = prefix_queries_;
   stats.prefix_hits = prefix_hits_;
+  stats.suffix_proposed = suffix_proposed_;
+  stats.suffix_accepted = suffix_accepted_;
   soundness_.FillStats(&stats);
   monitor_.Publish(stats);
 }

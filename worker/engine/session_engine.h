@@ -143,6 +143,8 @@ class SessionEngine : public Engine {
   bool left_out_ = false;  // a session for which the step had no room
   int batch_rows_ = 0;     // of the step being run
   uint64_t rejected_messages_ = 0;
+  uint64_t suffix_proposed_ = 0;
+  uint64_t suffix_accepted_ = 0;
 
  private:
   void Close(EngineSession& session);

@@ -132,6 +132,27 @@ void RegisterPorts(WorkerOptions* options, FlagSet* flags) {
              "receives the bound address of /metrics");
 }
 
+void RegisterSuffixes(WorkerOptions* options, FlagSet* flags) {
+  flags->AddSwitch("suffix-drafter", &options->suffix_drafter,
+                   "of a target worker: whether it drafts from what followed "
+                   "when the end of a text occurred before");
+  flags->AddParsed(
+      "suffix-cache", "BYTES", "16M",
+      [options](const std::string& text) -> absl::Status {
+        constexpr int64_t kLeast = 64 << 10;
+        absl::optional<int64_t> bytes = 0;
+        if (text != "0" && (!SetBytes(text, &bytes).ok() || *bytes < kLeast)) {
+          return absl::InvalidArgumentError(
+              "not 0 and not a number of bytes of 64K or more (K, M and G may "
+              "follow)");
+        }
+        options->suffix_cache_bytes = *bytes;
+        return absl::OkStatus();
+      },
+      "of a target worker: memory for answers to finished requests, from which "
+      "it drafts for the same client; 0: from a request's own text alone");
+}
+
 void RegisterRecording(WorkerOptions* options, FlagSet* flags) {
   flags->AddSwitch(
       "gate-timeouts", &options->gate_timeouts,
@@ -211,6 +232,7 @@ void WorkerOptions::Register(FlagSet* flags) {
       },
       "each step takes at least as long as that for its rows, by waiting, as "
       "in 1:30,8:30.5,16:31: what services do on devices of that speed");
+  RegisterSuffixes(this, flags);
   RegisterRecording(this, flags);
   tls.Register(flags);
 }

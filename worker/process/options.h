@@ -51,7 +51,10 @@ struct WorkerOptions {
   // takes.
   absl::optional<StepTimes> step_time;
   bool prefix_cache = true;
-  bool gate_timeouts = true;  // of a target worker: TargetEngine::Options
+  // Of a target worker: TargetEngine::Options.
+  bool gate_timeouts = true;
+  bool suffix_drafter = true;
+  int64_t suffix_cache_bytes = int64_t{16} << 20;
   // Of a draft worker: (name of a length policy, its calibration's folder).
   std::vector<std::pair<std::string, std::string>> policy_files;
   std::string record_features;  // of a draft worker: file; empty: none

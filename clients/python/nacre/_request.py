@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         numerics_id: Optional[str]
         method: Optional[str]  # "ar", "sd", "pearl", "async"
         window: Optional[int]
+        suffixes: Optional[bool]
         policy: Optional[str]
         verification: Optional[str]  # "exact", "ratio"
         spec_stats: Optional[bool]  # True: a value for each round
@@ -67,7 +68,8 @@ _FIELDS = {
          "include_stop_str_in_output"),
         "stop"),
     **dict.fromkeys(("skip_special_tokens", "logprobs", "spec_stats"), "output"),
-    **dict.fromkeys(("method", "window", "policy", "verification"), "speculation"),
+    **dict.fromkeys(("method", "window", "policy", "verification", "suffixes"),
+                    "speculation"),
 }
 
 

@@ -15,7 +15,7 @@ class RequestTest(unittest.TestCase):
             stop_token_ids=[6], ignore_eos=True, include_stop_str_in_output=True,
             skip_special_tokens=False, logprobs=0, n=7, model="m", request_id="r",
             numerics_id="k", method="sd", window=8, policy="svip",
-            verification="ratio", spec_stats=True))
+            verification="ratio", suffixes=False, spec_stats=True))
         set_fields = {field.name for part in (
             request, request.sampling, request.stop, request.output,
             request.speculation) for field, _ in part.ListFields()}

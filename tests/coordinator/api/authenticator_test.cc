@@ -222,6 +222,21 @@ TEST_F(AuthenticatorTest, APeerIsAllItLooksAt) {
   EXPECT_TRUE(open.AuthenticateOperator(nobody).ok());
 }
 
+// What is kept of one client's texts must not be shown to another.
+TEST_F(AuthenticatorTest, OnlyAnAuthenticatedNameOwnsTexts) {
+  const speculation::TextOwner none = {};
+  const Peer host{"ipv4:10.0.0.1:4711", "", std::string(kClientToken)};
+  const Peer bob{"ipv4:10.0.0.1:4711", "bob", std::string(kClientToken)};
+  EXPECT_NE(guarded_.TextOwnerOf(host, "alice"), none);
+  EXPECT_EQ(guarded_.TextOwnerOf(host, "alice"),
+            guarded_.TextOwnerOf(bob, "alice"));
+  EXPECT_NE(guarded_.TextOwnerOf(host, "alice"),
+            guarded_.TextOwnerOf(host, "carol"));
+  const Authenticator open;
+  EXPECT_EQ(open.TextOwnerOf(host, "ipv4:10.0.0.1"), none);
+  EXPECT_NE(open.TextOwnerOf(bob, "bob"), none);
+}
+
 TEST_F(AuthenticatorTest, WithoutTokensTheConnectionTellsWhoCalls) {
   const Authenticator open;
   WhoService who(&open);

@@ -402,6 +402,32 @@ TEST_F(RequestConvertTest, TheRatioTestIsOfSampledAnswersOnly) {
   EXPECT_TRUE(Parse().ok());
 }
 
+TEST_F(RequestConvertTest, ATreeIsOfAsyncWithExactMatchAlone) {
+  using speculation::TreeShape;
+  EXPECT_EQ(Parse()->tree, TreeShape::kBest);
+  v1::SpeculationOptions* options = request_.mutable_speculation();
+  options->set_tree("chain");
+  EXPECT_EQ(Parse()->tree, TreeShape::kChain);
+  options->set_tree("best");
+  EXPECT_EQ(Parse()->tree, TreeShape::kBest);
+  options->set_tree("cape");
+  ExpectInvalid("tree \"cape\" is unknown; there are chain and best");
+  options->set_tree("best");
+  options->set_policy("svip");
+  ExpectInvalid("tree best cannot be with a length policy");
+  options->clear_tree();
+  EXPECT_EQ(Parse()->tree, TreeShape::kChain);
+  options->clear_policy();
+  options->set_tree("best");
+  options->set_method(v1::METHOD_PEARL);
+  ExpectInvalid("tree best is of method async, the request's is pearl");
+  options->set_method(v1::METHOD_ASYNC);
+  options->set_verification(v1::VERIFICATION_RATIO);
+  EXPECT_EQ(Parse()->tree, TreeShape::kBest) << "greedy: exact";
+  request_.mutable_sampling()->set_temperature(0.5f);
+  ExpectInvalid("tree best cannot be with verification ratio");
+}
+
 TEST_F(RequestConvertTest, VerificationIsOneOfTwo) {
   request_.mutable_speculation()->set_verification(
       static_cast<v1::Verification>(9));

@@ -115,5 +115,22 @@ TEST_F(RequestParserTest, UnknownNamesAreRefusedInTheirTurn) {
   EXPECT_EQ(Parse().status(), unknown);
 }
 
+TEST_F(RequestParserTest, SuffixesAreOfAsyncWithExactUnlessTheyAreOff) {
+  EXPECT_TRUE(Parse()->suffixes.has_value());
+  fields_.sampling.temperature = 0.5f;
+  fields_.speculation_options.verification = speculation::Verification::kRatio;
+  EXPECT_FALSE(Parse()->suffixes.has_value());
+  fields_.sampling.temperature = 0.0f;  // ratio is exact there
+  EXPECT_TRUE(Parse()->suffixes.has_value());
+  for (const auto method : {speculation::Method::kAr, speculation::Method::kSd,
+                            speculation::Method::kPearl}) {
+    fields_.speculation_options.method = method;
+    EXPECT_FALSE(Parse()->suffixes.has_value());
+  }
+  fields_.speculation_options.method = speculation::Method::kAsync;
+  fields_.speculation_options.suffixes = false;
+  EXPECT_FALSE(Parse()->suffixes.has_value());
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

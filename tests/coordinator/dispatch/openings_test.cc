@@ -35,6 +35,7 @@ TEST(OpeningsTest, ATargetIsToldAllOfTheRequest) {
   opening.epoch = 2;
   opening.has_draft = true;
   opening.hidden_channel = 77;
+  opening.num_slots = 64;
   wire::OpenTarget open = opening.Message();
   EXPECT_THAT(open.token_ids, ElementsAre(1, 2, 3, 6));
   wire::OpenTarget expected;
@@ -53,7 +54,11 @@ TEST(OpeningsTest, ATargetIsToldAllOfTheRequest) {
   expected.has_draft = true;
   expected.verification = speculation::Verification::kRatio;
   expected.hidden_channel = 77;
+  expected.num_slots = 64;
   EXPECT_EQ(open, expected);
+  request->suffixes = {5, 6};
+  expected.suffixes = {5, 6};
+  EXPECT_EQ(opening.Message(), expected);
 }
 
 TEST(OpeningsTest, ADraftIsToldWhatItNeeds) {

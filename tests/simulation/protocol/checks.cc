@@ -107,19 +107,54 @@ void Checks::OnTargetForward(absl::Span<const model::SequenceRows> batch) {
     for (int i = 0; i < num_committed; ++i) {
       prefix = ExtendHash(prefix, rows.token_ids[i]);
     }
-    for (const int32_t token_id : session.rows) {
-      if (!request.drafted.contains(
-              DraftedKey(prefix, token_id, session.epoch)) &&
-          !request.tampered) {
-        Fail("stale tail: the target verifies token ", token_id,
-             " at position ", position, " of request ", request.index,
-             ", which the draft of epoch ", session.epoch,
-             " did not draw behind these tokens");
+    TakeRows(session, rows, position, prefix);
+  }
+}
+
+void Checks::TakeRows(SessionOnWorker& session, const model::SequenceRows& rows,
+                      int position, uint64_t prefix) {
+  const RequestState& request = *session.request;
+  const int num_rows = static_cast<int>(session.rows.size());
+  const int on_path = num_rows - static_cast<int>(rows.nodes.size());
+  // Of each row, the last committed token's first: the text that it ends.
+  std::vector<uint64_t> texts = {prefix};
+  std::vector<int> ends = {position};
+  session.parents.clear();
+  session.on_path = on_path;
+  for (int i = 0; i < num_rows; ++i) {
+    int parent = i;
+    if (i >= on_path) {
+      const model::TreeNode& node =
+          rows.nodes[static_cast<size_t>(i - on_path)];
+      parent = node.position - position;
+      if (node.parent != model::kNoSlot) {
+        const auto filled = std::find_if(rows.nodes.begin(), rows.nodes.end(),
+                                         [&](const model::TreeNode& one) {
+                                           return one.slot == node.parent;
+                                         });
+        parent = on_path + 1 + static_cast<int>(filled - rows.nodes.begin());
       }
-      prefix = ExtendHash(prefix, token_id);
-      ++position;
+      if (parent < 0 || parent > i ||
+          ends[static_cast<size_t>(parent)] != node.position) {
+        Fail("the target feeds a node at position ", node.position,
+             " of request ", request.index, " that is not behind its parent");
+        return;
+      }
+      ++num_branch_rows_;
     }
-    if (position >
+    const uint64_t text = texts[static_cast<size_t>(parent)];
+    const int end = ends[static_cast<size_t>(parent)];
+    const int32_t token_id = session.rows[static_cast<size_t>(i)];
+    if (!request.drafted.contains(DraftedKey(text, token_id, session.epoch)) &&
+        !request.tampered) {
+      Fail("stale tail: the target verifies token ", token_id, " at position ",
+           end, " of request ", request.index, ", which the draft of epoch ",
+           session.epoch, " did not draw behind these tokens");
+    }
+    texts.push_back(ExtendHash(text, token_id));
+    ends.push_back(end + 1);
+    session.parents.push_back(parent);
+    if (end + 1 >
         request.prompt_length() + request.options->spec.max_tokens - 1) {
       Fail("the target computes beyond max_tokens of request ", request.index);
     }
@@ -190,8 +225,21 @@ Checks::Commitment Checks::DueByMatch(const SessionOnWorker& session) const {
   const int num_rows = static_cast<int>(session.rows.size());
   Commitment due;
   int position = session.committed;
-  while (position < last && due.matched < num_rows &&
-         session.rows[due.matched] == request.token(position)) {
+  int row = 0;
+  while (true) {
+    int next = 0;
+    bool is_compared = false;
+    for (int i = 0; i < num_rows; ++i) {
+      if (session.parents[static_cast<size_t>(i)] != row) continue;
+      is_compared = true;
+      if (position < last &&
+          session.rows[static_cast<size_t>(i)] == request.token(position)) {
+        next = i + 1;
+      }
+    }
+    due.compared += is_compared ? 1 : 0;
+    if (next == 0) break;
+    row = due.last_row = next;
     ++due.matched;
     ++position;
   }
@@ -224,6 +272,9 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
       request.is_ratio() ? DueByRatio(session, verdict) : DueByMatch(session);
   const int matched = due.matched;
   const int num_due = static_cast<int>(due.token_ids.size());
+  if (due.last_row > session.on_path) ++num_branch_walks_;
+  const int compared =
+      request.is_ratio() ? std::min(matched + 1, num_rows) : due.compared;
   const int count = static_cast<int>(verdict.token_ids.size());
   if (count != num_due || verdict.matched != matched ||
       verdict.window != num_rows) {
@@ -258,7 +309,7 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
   if (verdict.accepted < 0 || verdict.accepted > verdict.verified ||
       (!session.attached_in_step &&
        (verdict.accepted < matched ||
-        verdict.verified < std::min(matched + (ends ? 0 : 1), num_rows)))) {
+        verdict.verified < (ends ? matched : compared)))) {
     Fail("request ", index, " matched ", matched, " of ", num_rows,
          " but counts ", verdict.accepted, " accepted of ", verdict.verified,
          " verified");

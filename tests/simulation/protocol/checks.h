@@ -121,6 +121,8 @@ struct SessionOnWorker {
   bool verifies = false;
   bool attached_in_step = false;
   std::vector<int32_t> rows;  // tail tokens
+  std::vector<int> parents;   // of each the row behind which it stands
+  int on_path = 0;            // so many of the first are a chain
   // Target, under the ratio test: what it was opened with and has told in
   // verdicts, the epoch whose tokens the step verifies, and whether the step
   // has outlasted its forward.
@@ -167,6 +169,8 @@ class Checks {
   // After each RunOnce.
   void BetweenSteps(const SimulatedModel& model);
   int64_t num_holds() const { return num_holds_; }
+  int64_t num_branch_rows() const { return num_branch_rows_; }
+  int64_t num_branch_walks() const { return num_branch_walks_; }
 
   // What the client hears.
   void OnChunk(RequestState& request, const coordinator::Chunk& chunk);
@@ -179,12 +183,17 @@ class Checks {
   struct Commitment {
     std::vector<int32_t> token_ids;
     int matched = 0;
+    int compared = 0;  // places at which some row stood
+    int last_row = 0;  // of those that matched
     absl::optional<coordinator::Finish> finish;
   };
 
   // Invariant 4, in the KV itself: a position's is that of the session's tokens
   // up to it, whoever computed it.
   void CheckKv(const SimulatedSequence& sequence, const char* role);
+  // The tail tokens of a step behind `position`, and the text, `prefix`, there.
+  void TakeRows(SessionOnWorker& session, const model::SequenceRows& rows,
+                int position, uint64_t prefix);
   Commitment DueByMatch(const SessionOnWorker& session) const;
   void CheckEnd(RequestState& request);
   void Redraw(const SessionOnWorker& session, const speculation::Tail& tail);
@@ -202,6 +211,8 @@ class Checks {
 
   const bool redraws_;
   int64_t num_holds_ = 0;
+  int64_t num_branch_rows_ = 0;
+  int64_t num_branch_walks_ = 0;  // steps that committed some of them
   std::string failure_;
 };
 

@@ -64,11 +64,34 @@ nacre_mutant(target_kv_too_short target_worker/engine_verify.cc
   [[TruncateKv(session, schedule.kv_length())]]
   [[TruncateKv(session, schedule.kv_length() - 1)]])
 nacre_mutant(target_position_by_one target_worker/engine_verify.cc
-  [[base_length + static_cast<int>(row)]]
-  [[base_length + static_cast<int>(row) + 1]])
+  [[session.sampler.Sample(
+          row_logits, base_length + session.row_depths[row], session.history)]]
+  [[session.sampler.Sample(
+          row_logits, base_length + session.row_depths[row] + 1,
+          session.history)]])
 nacre_mutant(target_device_draw_by_one target_worker/engine_verify.cc
-  [[session.sampler.DeviceDraw(base_length + row)]]
-  [[session.sampler.DeviceDraw(base_length + row + 1)]])
+  [[session.sampler.DeviceDraw(base_length + session.row_depths[row])]]
+  [[session.sampler.DeviceDraw(base_length + session.row_depths[row] + 1)]])
+nacre_mutant(row_without_its_parent speculation/target_session.cc
+  [=[parent == TokenTree::kRoot ? 0 : rows_of_[parent]]=]
+  [=[parent == TokenTree::kRoot || rows_of_[parent] == 0
+         ? 0 : step_parents_[rows_of_[parent] - 1]]=])
+nacre_mutant(row_deeper_than_the_plan speculation/target_session.cc
+  [[nodes.Best(std::min(num_nodes, tree->most), tree->max_depth, &step_nodes_)]]
+  [[nodes.Best(std::min(num_nodes, tree->most), tree->max_depth + 1,
+               &step_nodes_)]])
+nacre_mutant(row_walked_past_its_parent speculation/target_session.cc
+  [=[step_parents_[i] == row && step_rows_[i] == token_id]=]
+  [=[step_rows_[i] == token_id]=])
+nacre_mutant(wrong_slot_kept target_worker/engine_verify.cc
+  [=[session.walked[i] - path - 1]=] [=[static_cast<int>(session.nodes.size()) - 1]=])
+nacre_mutant_statement(path_kept_too_long target_worker/engine_verify.cc
+  [[TruncateKv(session, base_length + on_path);]] [[]])
+nacre_mutant(node_position_by_one target_worker/target_engine.cc
+  [[schedule.committed_length() - 1 + depth]]
+  [[schedule.committed_length() + depth]])
+nacre_mutant(node_behind_the_wrong_slot target_worker/target_engine.cc
+  [[parent <= path ? model::kNoSlot : parent - path - 1]] [[model::kNoSlot]])
 nacre_mutant_statement(target_history_keeps_tail target_worker/engine_verify.cc
   [[session.history.Truncate(verdict.base_length);]] [[]])
 

@@ -33,6 +33,8 @@ struct Counts {
   int64_t hidden = 0;        // states of targets that reached drafts
   int64_t by_ratio = 0;      // requests that completed under the ratio test
   int64_t holds = 0;         // last rows that waited for the draft's next token
+  int64_t branch_rows = 0;   // of trees, beside the paths in place
+  int64_t branch_walks = 0;  // steps that committed such rows
   int64_t silenced = 0;  // workers that were out of service for their silence
   int64_t returned = 0;  // openings of sessions that their stream had before
   // Verdicts of such a session's earlier opening, and failures.

@@ -151,6 +151,19 @@ void DrawVerifications(Schedule* schedule) {
   }
 }
 
+// Rows of trees. Which requests have any: as the service decides.
+void DrawTrees(Schedule* schedule) {
+  Random random(schedule->seed * 0xBF58476D1CE4E5B9 + 19);
+  schedule->draft_rows = random.OneOf({1, 2, 4, 4});
+  schedule->tree_rows = random.OneOf({0, 3, 8, 16});
+  for (RequestOptions& request : schedule->requests) {
+    coordinator::RequestSpec& spec = request.spec;
+    spec.tree = *speculation::ResolveTreeShape(
+        absl::nullopt,
+        {spec.method, spec.verification, spec.policy.has_own_rule()});
+  }
+}
+
 // What requests wait for and how long; some ask for one kind of targets. In
 // some schedules targets drain that have room for a few requests each.
 void DrawWaits(Schedule* schedule) {
@@ -222,10 +235,13 @@ std::string NumericsId(int numerics) {
 }
 
 bool Schedule::GrowsTree(int request) const {
-  const RequestOptions& options = requests[static_cast<size_t>(request)];
-  return options.spec.verification == speculation::Verification::kExact &&
-         simulation::MixBits(seed * 64 + static_cast<uint64_t>(request)) % 3 ==
-             0;
+  const coordinator::RequestSpec& spec =
+      requests[static_cast<size_t>(request)].spec;
+  const uint64_t draw =
+      simulation::MixBits(seed * 64 + static_cast<uint64_t>(request));
+  // More of those whose targets verify trees.
+  return spec.verification == speculation::Verification::kExact &&
+         draw % 3 <= (spec.tree == speculation::TreeShape::kBest ? 1u : 0u);
 }
 
 Schedule RandomSchedule(uint64_t seed) {
@@ -282,6 +298,7 @@ Schedule RandomSchedule(uint64_t seed) {
   }
   DrawPolicies(&schedule);
   DrawVerifications(&schedule);
+  DrawTrees(&schedule);
   DrawWaits(&schedule);
   DrawReturns(&schedule);
   if (random.Percent(25)) return schedule;

@@ -87,6 +87,9 @@ struct Schedule {
   bool hold_without_target = true;
   // What drafts say changes on its way: tokens, marks, distributions.
   bool tampers = false;
+  // As of Dispatcher::Options.
+  int draft_rows = 1;
+  int tree_rows = 0;
   std::vector<WorkerOptions> workers;
   std::vector<RequestOptions> requests;
   std::vector<Fault> faults;

@@ -52,8 +52,10 @@ const LogitTable& LogitTable::Draft(int table, DraftKind kind) {
 }
 
 SimulatedSequence::SimulatedSequence(SimulatedModel* owner, int max_length,
-                                     model::BlockPool::Reservation reservation)
-    : BlockSequence(&owner->blocks_, max_length, std::move(reservation)),
+                                     model::BlockPool::Reservation reservation,
+                                     int num_slots)
+    : BlockSequence(&owner->blocks_, max_length, std::move(reservation),
+                    num_slots),
       model_(owner) {
   model_->sequences_.push_back(this);
 }
@@ -68,6 +70,36 @@ void SimulatedSequence::Truncate(int length) {
   dropped_end_ = std::max(dropped_end_, this->length());
   BlockSequence::Truncate(length);
   if (divergence >= this->length()) divergence = kNoDivergence;
+}
+
+absl::Status SimulatedSequence::KeepPath(int length,
+                                         absl::Span<const int32_t> slots) {
+  // What was dropped stood behind other tokens.
+  if (!slots.empty()) dropped_end_ = 0;
+  return BlockSequence::KeepPath(length, slots);
+}
+
+void SimulatedSequence::Move(absl::Span<const kernels::KvMove> moves) {
+  for (const kernels::KvMove& move : moves) {
+    model_->cells_[static_cast<size_t>(move.to)] =
+        model_->cells_[static_cast<size_t>(move.from)];
+  }
+}
+
+int32_t SimulatedSequence::FeedNode(const model::TreeNode& node,
+                                    int32_t token_id) {
+  FillSlot(node);
+  std::vector<kernels::KvSlot> path;
+  AppendPath(node.slot, &path);
+  Cell before;  // of the text
+  if (path.size() > 1) {
+    before = model_->cells_[static_cast<size_t>(path[path.size() - 2])];
+  } else {
+    before = cell(node.position - 1);
+  }
+  model_->cells_[static_cast<size_t>(path.back())] = {
+      token_id, ExtendHash(before.hash, token_id)};
+  return before.token_id;
 }
 
 int SimulatedSequence::TakeOver(absl::Span<const int32_t> token_ids) {
@@ -110,8 +142,28 @@ SimulatedModel::NewSequenceWithPrefix(int max_length,
         absl::StrCat("a sequence needs ", max_length, " positions, ",
                      kv_free_tokens(), " are free"));
   }
-  auto sequence = std::make_unique<SimulatedSequence>(this, max_length,
-                                                      *std::move(reservation));
+  return Make(session, max_length, *std::move(reservation), 0);
+}
+
+absl::StatusOr<std::unique_ptr<model::Sequence>>
+SimulatedModel::NewTreeSequence(int max_length, int num_slots,
+                                absl::Span<const int32_t> token_ids) {
+  const int needed = model::BlockSequence::NumBlocks(max_length, num_slots,
+                                                     options_.block_size);
+  if (!options_.has_slots) return absl::InvalidArgumentError("has no slots");
+  auto reservation = blocks_.Reserve(needed, token_ids);
+  if (!reservation.has_value()) {
+    return absl::ResourceExhaustedError("has no room for slots");
+  }
+  return Make(options_.next_session(), max_length, *std::move(reservation),
+              num_slots);
+}
+
+std::unique_ptr<model::Sequence> SimulatedModel::Make(
+    SessionOnWorker* session, int max_length,
+    model::BlockPool::Reservation reservation, int num_slots) {
+  auto sequence = std::make_unique<SimulatedSequence>(
+      this, max_length, std::move(reservation), num_slots);
   sequence->session = session;
   options_.on_sequence(sequence.get(), true);
   return sequence;
@@ -130,15 +182,30 @@ absl::StatusOr<absl::Span<const float>> SimulatedModel::Forward(
   hidden_.clear();
   drawn_.clear();
   for (const model::SequenceRows& rows : batch) {
+    const auto* sequence = static_cast<SimulatedSequence*>(rows.sequence);
+    const int positions = static_cast<int>(rows.token_ids.size()) -
+                          static_cast<int>(rows.nodes.size());
+    const absl::Status nodes =
+        sequence->CheckNodes(rows.nodes, sequence->length() + positions);
+    if (!nodes.ok()) return nodes;
+  }
+  for (const model::SequenceRows& rows : batch) {
     auto* sequence = static_cast<SimulatedSequence*>(rows.sequence);
     const int num_rows = static_cast<int>(rows.token_ids.size());
     for (int i = 0; i < num_rows; ++i) {
       const int32_t last = rows.token_ids[i];
       NACRE_CHECK(last >= 0 && last < kVocabSize, "a token id of no token");
-      sequence->Feed(last);
+      const int node = i - (num_rows - static_cast<int>(rows.nodes.size()));
+      int32_t before = -1;
+      if (node >= 0) {
+        before =
+            sequence->FeedNode(rows.nodes[static_cast<size_t>(node)], last);
+      } else {
+        sequence->Feed(last);
+        const int length = sequence->length();
+        if (length >= 2) before = sequence->token(length - 2);
+      }
       if (i < num_rows - rows.num_logits) continue;
-      const int length = sequence->length();
-      const int32_t before = length >= 2 ? sequence->token(length - 2) : -1;
       const absl::Span<const float> row = options_.table->Row(before, last);
       hidden_.insert(hidden_.end(), row.begin(), row.end());
       const auto logit_row =

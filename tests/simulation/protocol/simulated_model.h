@@ -70,10 +70,11 @@ struct Cell {
 class SimulatedSequence final : public model::BlockSequence {
  public:
   SimulatedSequence(SimulatedModel* owner, int max_length,
-                    model::BlockPool::Reservation reservation);
+                    model::BlockPool::Reservation reservation, int num_slots);
   ~SimulatedSequence() override;
 
   void Truncate(int length) override;
+  absl::Status KeepPath(int length, absl::Span<const int32_t> slots) override;
   int TakeOver(absl::Span<const int32_t> token_ids) override;
 
   // Tokens whose KV is held: [0, length()).
@@ -83,12 +84,15 @@ class SimulatedSequence final : public model::BlockSequence {
     return length == 0 ? kEmptyHash : cell(length - 1).hash;
   }
   void Feed(int32_t token_id);
+  // A node of a tree. Returns the token before it.
+  int32_t FeedNode(const model::TreeNode& node, int32_t token_id);
 
   SessionOnWorker* session = nullptr;  // whose it is
   // The first position that is not the target's own token; checks.cc.
   int divergence = kNoDivergence;
 
  private:
+  void Move(absl::Span<const kernels::KvMove> moves) override;
   inline Cell& cell(int position) const;
 
   SimulatedModel* const model_;
@@ -105,7 +109,9 @@ class SimulatedModel final : public model::LanguageModel {
     bool draws_tokens = false;  // as a GPU does
     int context_length = 0;
     bool is_interruptible = false;
-    // Whose the next sequence is: called first in every NewSequence.
+    bool has_slots = false;  // for rows of trees
+    // Whose the next sequence is: called first in every NewSequence, and in a
+    // NewTreeSequence that has room.
     std::function<SessionOnWorker*()> next_session;
     // Called when a sequence has come, and when it is about to go.
     std::function<void(SimulatedSequence*, bool lives)> on_sequence;
@@ -132,6 +138,9 @@ class SimulatedModel final : public model::LanguageModel {
   }
   absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequenceWithPrefix(
       int max_length, absl::Span<const int32_t> token_ids) override;
+  absl::StatusOr<std::unique_ptr<model::Sequence>> NewTreeSequence(
+      int max_length, int num_slots,
+      absl::Span<const int32_t> token_ids) override;
   int shared_block_size() const override {
     return options_.shares_prefixes ? options_.block_size : 0;
   }
@@ -152,6 +161,10 @@ class SimulatedModel final : public model::LanguageModel {
 
  private:
   friend class SimulatedSequence;
+  std::unique_ptr<model::Sequence> Make(
+      SessionOnWorker* session, int max_length,
+      model::BlockPool::Reservation reservation, int num_slots);
+
   Options options_;
   model::ModelInfo info_;
   std::function<bool()> interrupt_;

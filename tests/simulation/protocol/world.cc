@@ -45,6 +45,8 @@ void Counts::Add(const Counts& other) {
   hidden += other.hidden;
   by_ratio += other.by_ratio;
   holds += other.holds;
+  branch_rows += other.branch_rows;
+  branch_walks += other.branch_walks;
   nodes += other.nodes;
   ranks += other.ranks;
 }
@@ -65,8 +67,9 @@ std::string Describe(const Counts& counts) {
       " prompt tokens cached, ", counts.policy_stops,
       " chunks ended by policies, ", counts.hidden, " hidden states, ",
       counts.by_ratio, " completed by the ratio test, ", counts.nodes,
-      " nodes beside chains, ", counts.ranks, " ranks, ", counts.holds,
-      " last rows held");
+      " nodes beside chains, ", counts.branch_rows, " of them rows, ",
+      counts.branch_walks, " steps along these, ", counts.ranks, " ranks, ",
+      counts.holds, " last rows held");
 }
 
 Outcome RunSchedule(const Schedule& schedule, bool keep_trace) {
@@ -194,6 +197,8 @@ Outcome World::Finish() {
   outcome.trace = trace_.Format();
   outcome.end_ns = now_ns();
   counts_.holds = checks_.num_holds();
+  counts_.branch_rows = checks_.num_branch_rows();
+  counts_.branch_walks = checks_.num_branch_walks();
   for (RequestState& request : requests_) {
     counts_.accepted += request.accepted;
     counts_.cached += request.cached;

@@ -14,7 +14,9 @@ void World::Restart() {
   NewDispatcher({.tokenizer = &tokenizer_,
                  .failover_timeout_ns = schedule_.failover_timeout_ns,
                  .queue_timeout_ns = schedule_.queue_timeout_ns,
-                 .hold_without_target = schedule_.hold_without_target},
+                 .hold_without_target = schedule_.hold_without_target,
+                 .draft_rows = schedule_.draft_rows,
+                 .tree_rows = schedule_.tree_rows},
                 schedule_.coordinator_clock_ns);
 }
 

@@ -32,6 +32,8 @@ std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
           (static_cast<uint64_t>(process.index) + process.incarnation) % 2 == 0,
       .context_length = options.context_length,
       .is_interruptible = options.is_interruptible,
+      // What drafts say is made a tree elsewhere (tree_writer.h).
+      .has_slots = process.is_target(),
       .next_session = [this, &process, &worker]() -> SessionOnWorker* {
         if (worker.opening.empty()) {
           checks_.Fail("worker ", process.index,

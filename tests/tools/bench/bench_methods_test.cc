@@ -70,6 +70,25 @@ TEST(WithPoliciesTest, CrossesAllButAr) {
   EXPECT_EQ(WithPolicies(methods, {}).size(), 3u);
 }
 
+TEST(WithTreesTest, CrossesAsyncAlone) {
+  const auto methods = *ParseBenchMethods("ar,sd:4,async", std::nullopt);
+  const auto all = WithTrees(methods, "chain,best");
+  ASSERT_TRUE(all.ok()) << all.status();
+  std::vector<std::string> names;
+  for (const BenchMethod& method : *all) {
+    names.push_back(method.name);
+    EXPECT_EQ(method.tree.empty(), method.method != v1::METHOD_ASYNC);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"ar", "sd:4", "async@chain",
+                                             "async@best"}));
+  EXPECT_EQ(WithTrees(methods, "")->size(), 3u);
+  for (const char* bad : {"best,best", "cape", "chain,", ","}) {
+    EXPECT_EQ(WithTrees(methods, bad).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << bad;
+  }
+}
+
 TEST(WithVerificationsTest, CrossesAllButAr) {
   const auto methods = *ParseBenchMethods("ar,sd:4,async", std::nullopt);
   const auto both = ParseBenchVerifications("exact,ratio");

@@ -29,6 +29,8 @@ EngineStats Stats() {
   stats.abandoned_steps = 6;
   stats.queued_steps_used = 7;
   stats.queued_steps_dropped = 8;
+  stats.suffix_proposed = 20;
+  stats.suffix_accepted = 15;
   stats.sessions = 2;
   stats.kv_free_tokens = 30;
   stats.rejected_messages = 5;
@@ -61,6 +63,8 @@ TEST(EngineMetricsTest, ATargetsLife) {
   EXPECT_EQ(at("nacre_worker_reaped_sessions_total", ""), 3);
   EXPECT_EQ(at("nacre_worker_prefix_cache_queries_total", ""), 80);
   EXPECT_EQ(at("nacre_worker_prefix_cache_hits_total", ""), 32);
+  EXPECT_EQ(at("nacre_target_suffix_proposed_tokens_total", ""), 20);
+  EXPECT_EQ(at("nacre_target_suffix_accepted_tokens_total", ""), 15);
   EXPECT_EQ(at("nacre_nonfinite_logits_total", ""), 4);
   EXPECT_EQ(at("nacre_kv_cache_usage_ratio", ""), 0.25);
 }

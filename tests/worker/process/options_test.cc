@@ -50,6 +50,8 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--step-time=1:30,8:31",
                           "--prefix-cache=off",
                           "--gate-timeouts=off",
+                          "--suffix-drafter=off",
+                          "--suffix-cache=2M",
                           "--policy-file=disco=/a=b",
                           "--policy-file",
                           "specdec++=dir",
@@ -81,6 +83,8 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->step_time->At(8), 31'000'000);
   EXPECT_FALSE(options->prefix_cache);
   EXPECT_FALSE(options->gate_timeouts);
+  EXPECT_FALSE(options->suffix_drafter);
+  EXPECT_EQ(options->suffix_cache_bytes, 2 << 20);
   EXPECT_THAT(options->policy_files,
               ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
   EXPECT_EQ(options->record_features, "rows.jsonl");
@@ -160,6 +164,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "disco specdec++ optimal-static"},
         BadLine{{"--policy-file", "beta-ts=dir"}, "is not NAME=DIR"},
         BadLine{{"--policy-file", "disco="}, "is not NAME=DIR"},
+        BadLine{{"--suffix-cache=65535"}, "not a number of bytes of 64K"},
+        BadLine{{"--suffix-cache=-1"}, "not a number of bytes of 64K"},
         BadLine{{"--policy-file=disco=a", "--policy-file=disco=b"},
                 "there is already a file for disco"},
         BadLine{{"--model=m", "--coordinator=host"}, "--coordinator \"host\""},

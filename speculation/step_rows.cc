@@ -1,0 +1,77 @@
+#include "speculation/step_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace nacre::speculation {
+namespace {
+
+// The lowest number of rows within this factor of the best rate is taken: step
+// times are known less well, and every row costs power.
+constexpr double kGoodRate = 0.995;
+
+struct Candidate {
+  float path_score = 0;
+  int tree = 0;
+};
+
+// The nodes that may be rows, the likeliest first.
+std::vector<Candidate> Candidates(absl::Span<const StepTree> trees) {
+  std::vector<Candidate> candidates;
+  std::vector<int> nodes;
+  for (size_t i = 0; i < trees.size(); ++i) {
+    const StepTree& each = trees[i];
+    each.tree->Best(each.most, each.max_depth, &nodes);
+    for (const int node : nodes) {
+      candidates.push_back(
+          {each.tree->nodes()[node].path_score, static_cast<int>(i)});
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     return a.path_score > b.path_score;
+                   });
+  return candidates;
+}
+
+// The time of `rows` rows and of each number up to `count` more. Fewer rows
+// cost no more than more do: where they seem to, a measurement was disturbed.
+std::vector<double> Times(const StepTimeCurve& curve, int rows, size_t count) {
+  std::vector<double> times(count + 1);
+  for (size_t i = count + 1; i-- > 0;) {
+    const double time = curve.At(rows + static_cast<int>(i));
+    times[i] = i == count ? time : std::min(time, times[i + 1]);
+  }
+  return times;
+}
+
+}  // namespace
+
+std::vector<int> ChooseStepRows(absl::Span<const StepTree> trees,
+                                const StepLoad& load,
+                                const StepTimeCurve& times) {
+  std::vector<int> counts(trees.size(), 0);
+  const int max_rows = std::min(load.max_rows, 2 * times.most_rows());
+  if (max_rows <= load.rows) return counts;
+  std::vector<Candidate> candidates = Candidates(trees);
+  const size_t room = static_cast<size_t>(max_rows - load.rows);
+  if (candidates.size() > room) candidates.resize(room);
+
+  const std::vector<double> step_times =
+      Times(times, load.rows, candidates.size());
+  std::vector<double> rates;
+  double tokens = load.sessions;
+  rates.push_back(tokens / step_times[0]);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    tokens += std::exp2(candidates[i].path_score);
+    rates.push_back(tokens / step_times[i + 1]);
+  }
+  const double good = kGoodRate * *std::max_element(rates.begin(), rates.end());
+  size_t count = 0;
+  while (rates[count] < good) ++count;
+  for (size_t i = 0; i < count; ++i) ++counts[candidates[i].tree];
+  return counts;
+}
+
+}  // namespace nacre::speculation

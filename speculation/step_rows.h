@@ -1,0 +1,55 @@
+// Which nodes of their trees the sessions of one target step verify.
+//
+// Of all sessions' nodes those of largest pi, the probability that the text
+// goes through them (the product along the path): as many as make
+//
+//   (sessions + sum of pi) / T(rows)
+//
+// largest, the tokens that the step commits on average over the time that it
+// takes. T is the target's own, as measured. A node's parent is likelier than
+// the node, so it is a row, too. One price for all sessions: a likely node of
+// one is worth more than an unlikely one of another, and where the rows of many
+// sessions fill the step no node is worth its row.
+//
+// Where a node comes from does not matter, nor whether it has a number.
+//
+// Pure.
+
+#ifndef SPECULATION_STEP_ROWS_H_
+#define SPECULATION_STEP_ROWS_H_
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "speculation/estimators.h"
+#include "speculation/token_tree.h"
+
+namespace nacre::speculation {
+
+// What a session has for the step.
+struct StepTree {
+  const TokenTree* tree = nullptr;
+  int max_depth = 0;  // no deeper node is a row
+  int most = 0;       // rows, of nodes
+  bool operator==(const StepTree&) const = default;
+};
+
+// The step without any of these nodes.
+struct StepLoad {
+  int sessions = 0;  // each commits a token at least
+  int rows = 0;      // a row each, and those of chains
+  int max_rows = 0;  // of the step
+};
+
+// Of each tree how many of its likeliest nodes are rows (TokenTree::Best).
+// Looks at every number of rows that the load allows, since step times have
+// steps, but at no more than twice as many as were ever measured: rows that
+// nobody has tried cost what the curve guesses. An empty curve gives no node.
+// Of numbers of rows that are about equally good, the lowest.
+std::vector<int> ChooseStepRows(absl::Span<const StepTree> trees,
+                                const StepLoad& load,
+                                const StepTimeCurve& times);
+
+}  // namespace nacre::speculation
+
+#endif  // SPECULATION_STEP_ROWS_H_

@@ -1,0 +1,51 @@
+#include "speculation/tree_shape.h"
+
+#include "gtest/gtest.h"
+
+namespace nacre::speculation {
+namespace {
+
+TEST(TreeShape, HasNames) {
+  for (const TreeShape shape : {TreeShape::kChain, TreeShape::kBest}) {
+    EXPECT_EQ(*ParseTreeShape(TreeShapeName(shape)), shape);
+  }
+  EXPECT_EQ(ParseTreeShape("eagle2:k=10").status(),
+            absl::InvalidArgumentError("tree \"eagle2:k=10\" is unknown; there "
+                                       "are chain and best"));
+  EXPECT_FALSE(ParseTreeShape("").ok());
+  EXPECT_FALSE(ParseTreeShape("Best").ok());
+}
+
+TEST(TreeShape, NotNamedIsBestWhereThatMayBe) {
+  EXPECT_EQ(*ResolveTreeShape(absl::nullopt, {}), TreeShape::kBest);
+  for (const ShapeChoice& choice :
+       {ShapeChoice{.method = Method::kSd}, ShapeChoice{.method = Method::kAr},
+        ShapeChoice{.method = Method::kPearl},
+        ShapeChoice{.verification = Verification::kRatio},
+        ShapeChoice{.has_policy_rule = true}}) {
+    EXPECT_EQ(*ResolveTreeShape(absl::nullopt, choice), TreeShape::kChain);
+    EXPECT_EQ(*ResolveTreeShape(TreeShape::kChain, choice), TreeShape::kChain);
+  }
+}
+
+TEST(TreeShape, IsRefusedWhereItCannotBe) {
+  EXPECT_EQ(*ResolveTreeShape(TreeShape::kBest, {}), TreeShape::kBest);
+  EXPECT_EQ(*ResolveTreeShape(TreeShape::kBest, {.method = Method::kAr}),
+            TreeShape::kChain);
+  EXPECT_EQ(
+      ResolveTreeShape(TreeShape::kBest, {.method = Method::kPearl}).status(),
+      absl::InvalidArgumentError("tree best is of method async, the request's "
+                                 "is pearl; use tree chain, or name none"));
+  EXPECT_EQ(
+      ResolveTreeShape(TreeShape::kBest, {.verification = Verification::kRatio})
+          .status(),
+      absl::InvalidArgumentError("tree best cannot be with verification "
+                                 "ratio; use tree chain, or name none"));
+  EXPECT_EQ(
+      ResolveTreeShape(TreeShape::kBest, {.has_policy_rule = true}).status(),
+      absl::InvalidArgumentError("tree best cannot be with a length policy; "
+                                 "use tree chain, or name none"));
+}
+
+}  // namespace
+}  // namespace nacre::speculation
