@@ -222,7 +222,7 @@ TEST_F(LosslessTest, ChoicesEqualTheTargetAloneWithTheirSeeds) {
 // Drafts that send branches; then also while they come and go.
 TEST(LosslessBranchesTest, EqualTheTargetAlone) {
   tools::Cluster::Options options = Service::Options(/*drafts=*/2);
-  options.coordinator_args = {"--draft-rows", "6"};
+  options.more_args.coordinator = {"--draft-rows", "6"};
   Service service(std::move(options));
   TargetAlone alone;
   const std::vector<tools::Prompt> prompts = LoadPrompts("gsm8k_100.jsonl", 8);
