@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+
+#include "proto/names.h"
 
 namespace nacre::gateway {
 namespace {
@@ -17,21 +20,6 @@ std::vector<const v1::Complete*> AllOf(const std::vector<Choices>& prompts) {
     for (const v1::Complete& choice : choices) all.push_back(&choice);
   }
   return all;
-}
-
-const char* NameOf(v1::Method method) {
-  switch (method) {
-    case v1::METHOD_AR:
-      return "ar";
-    case v1::METHOD_SD:
-      return "sd";
-    case v1::METHOD_PEARL:
-      return "pearl";
-    case v1::METHOD_ASYNC:
-      return "async";
-    default:
-      return "unknown";
-  }
 }
 
 // aiperf drops a record whose numbers do not fit together: the histogram is the
@@ -90,7 +78,7 @@ OrderedJson SpeculationOf(const std::vector<const v1::Complete*>& choices,
 OrderedJson ReportOf(const v1::Complete& choice) {
   const v1::SpeculationReport& report = choice.speculation();
   const v1::Timing& timing = choice.timing();
-  return {{"method", NameOf(report.method())},
+  return {{"method", std::string(MethodName(report.method()))},
           {"window", report.window()},
           {"policy", report.policy()},
           {"rounds", report.rounds()},

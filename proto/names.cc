@@ -1,8 +1,8 @@
-#include "tools/generate/method_names.h"
+#include "proto/names.h"
 
 #include "absl/strings/str_cat.h"
 
-namespace nacre::tools {
+namespace nacre {
 
 absl::StatusOr<v1::Method> ParseMethod(absl::string_view name) {
   if (name == "ar") return v1::METHOD_AR;
@@ -54,4 +54,4 @@ absl::string_view FinishReasonName(v1::FinishReason reason) {
   }
 }
 
-}  // namespace nacre::tools
+}  // namespace nacre

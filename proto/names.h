@@ -1,13 +1,13 @@
-// The names that flags and JSON use for the enumerations of the API.
+// The names that flags, JSON and HTTP use for the enumerations of the API.
 
-#ifndef TOOLS_GENERATE_METHOD_NAMES_H_
-#define TOOLS_GENERATE_METHOD_NAMES_H_
+#ifndef PROTO_NAMES_H_
+#define PROTO_NAMES_H_
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/inference.pb.h"
 
-namespace nacre::tools {
+namespace nacre {
 
 // "ar", "sd", "pearl", "async". INVALID_ARGUMENT for others.
 absl::StatusOr<v1::Method> ParseMethod(absl::string_view name);
@@ -20,6 +20,6 @@ absl::string_view VerificationName(v1::Verification verification);
 // "eos", "stop", "length", "cancelled"; "unknown" for others.
 absl::string_view FinishReasonName(v1::FinishReason reason);
 
-}  // namespace nacre::tools
+}  // namespace nacre
 
-#endif  // TOOLS_GENERATE_METHOD_NAMES_H_
+#endif  // PROTO_NAMES_H_

@@ -246,7 +246,6 @@ LARGER = {
            ("draft_worker/engine_commands.cc", "NewSession"),
            ("speculation/target_session.h", "TargetSession"),
            ("target_worker/target_engine.h", "TargetEngine"),
-           ("tools/cluster/cluster.h", "Options"),
            ("worker/engine/session_engine.h", "SessionEngine"))},
 }
 

@@ -207,8 +207,8 @@ TEST_F(CalibrateTest, ARecordingDraftServesAsAlways) {
   const std::string file = folder_.path() + "/rows.jsonl";
   tools::Cluster::Options options = Service::Options();
   const std::string states_file = folder_.path() + "/states";
-  options.draft_args = {"--record-features", file, "--record-hidden",
-                        states_file};
+  options.more_args.draft = {"--record-features", file, "--record-hidden",
+                             states_file};
   std::map<int, std::vector<int32_t>> answers;
   {
     Service service(options);

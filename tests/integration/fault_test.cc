@@ -131,7 +131,7 @@ TEST(FaultTest, AKilledTargetsStreamsGoOnWhenItIsBackWithTheSameTokens) {
 tools::Cluster::Options TwoTargets() {
   tools::Cluster::Options options = Service::Options(/*drafts=*/2);
   options.targets = 2;
-  options.coordinator_args = {"--worker-timeout=2s"};
+  options.more_args.coordinator = {"--worker-timeout=2s"};
   return options;
 }
 

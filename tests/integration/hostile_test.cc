@@ -124,7 +124,7 @@ class HostileTest : public ::testing::Test {
     options.auth_tokens_file = tokens;
     options.metrics_port = 0;
     options.log_dir = folder_.path();  // they log every request
-    options.coordinator_args = {"--client-timeout=10s"};
+    options.more_args.coordinator = {"--client-timeout=10s"};
     options.supervisor.report = [this](const std::string& line) {
       absl::MutexLock lock(&mu_);
       deaths_.push_back(line);

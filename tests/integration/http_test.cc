@@ -118,7 +118,7 @@ TEST_F(HttpTest, AClientThatGoesFreesItsKv) {
 // Answers that last longer than it waits for them are cut off.
 TEST(HttpShutdownTest, AGatewayEndsWhileStreamsRun) {
   tools::Cluster::Options options = WithHttp();
-  options.gateway_args = {"--drain-timeout", "0s"};
+  options.more_args.gateway = {"--drain-timeout", "0s"};
   Service service(std::move(options));
   const std::string address = service.cluster().http_address();
   std::vector<nacre::testing::LoopbackConnection> clients;

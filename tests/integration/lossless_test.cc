@@ -223,7 +223,7 @@ TEST_F(LosslessTest, ChoicesEqualTheTargetAloneWithTheirSeeds) {
 // four that share each step.
 TEST(LosslessBranchesTest, EqualTheTargetAlone) {
   tools::Cluster::Options options = Service::Options(/*drafts=*/2);
-  options.coordinator_args = {"--draft-rows", "6"};
+  options.more_args.coordinator = {"--draft-rows", "6"};
   Service service(std::move(options));
   TargetAlone alone;
   const std::vector<tools::Prompt> prompts = LoadPrompts("gsm8k_100.jsonl", 8);

@@ -77,7 +77,7 @@ class NetworkTest : public ::testing::Test {
     tools::Cluster::Options options = Service::Options(/*drafts=*/0);
     // One compute thread a worker: there are several beside the cluster's own.
     options.cpus = "0";
-    options.coordinator_args = {"--worker-timeout=2s"};
+    options.more_args.coordinator = {"--worker-timeout=2s"};
     return options;
   }
   bool IsReady(const FarWorker& worker) {

@@ -194,7 +194,7 @@ TEST_F(PoliciesTest, WhatCannotRunIsRefused) {
 
 TEST_F(PoliciesTest, TheServersDefaultIsForThoseWhoNameNone) {
   tools::Cluster::Options options = Service::Options();
-  options.coordinator_args = {"--default-policy=svip:h=0.4"};
+  options.more_args.coordinator = {"--default-policy=svip:h=0.4"};
   Service service(options);
   const auto policy = [&](const std::string& asked) {
     const auto answer = service.Generate(

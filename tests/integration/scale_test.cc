@@ -45,8 +45,8 @@ class ScaleTest : public ::testing::Test {
     tools::Cluster::Options options = Service::Options();
     options.metrics_port = 0;
     options.log_dir = folder_.path();  // they log every request
-    options.coordinator_args = {absl::StrCat("--max-queue=", num_streams_),
-                                "--queue-timeout=10m"};
+    options.more_args.coordinator = {absl::StrCat("--max-queue=", num_streams_),
+                                     "--queue-timeout=10m"};
     return options;
   }
 

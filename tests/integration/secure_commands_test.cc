@@ -43,7 +43,7 @@ struct World {
     options.tls = own;
     options.auth_tokens_file = clients;
     options.admin_tokens_file = operators;
-    options.coordinator_args = {"--public-tls-ca=" + own.ca_file};
+    options.more_args.coordinator = {"--public-tls-ca=" + own.ca_file};
     service = std::make_unique<Service>(std::move(options));
   }
 

@@ -113,7 +113,7 @@ TEST(StormTest, EveryStreamEndsRightOrWithTheDocumentedStatus) {
   tools::Cluster::Options options = Service::Options(/*drafts=*/2);
   options.targets = 2;
   options.supervisor.max_backoff = absl::Milliseconds(200);
-  options.coordinator_args = {"--worker-timeout=2s"};
+  options.more_args.coordinator = {"--worker-timeout=2s"};
   Service service(std::move(options));
   const std::vector<Tokens> expected = QuietRun(service, kKinds, kTokens);
 

@@ -84,7 +84,7 @@ struct BenchFlags {
     flags->Add("address", "H:P", &address,
                "of a running coordinator; without it one is started with");
     // Else the method that is run first would read the prompts for the others.
-    cluster.prefix_cache = "off";
+    cluster.workers.prefix_cache = "off";
     cluster.Register(flags);
     security.Register(flags);
     request.Register(flags);
@@ -152,8 +152,8 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
           "flags about TLS and tokens need --address: what is started here "
           "talks plaintext on the loopback interface");
     }
-  } else if (!flags.cluster.target_step_time.empty() ||
-             !flags.cluster.draft_step_time.empty()) {
+  } else if (!flags.cluster.workers.target_step_time.empty() ||
+             !flags.cluster.workers.draft_step_time.empty()) {
     return absl::InvalidArgumentError(
         "--target-step-time and --draft-step-time are for workers that are "
         "started here: not with --address");
@@ -217,11 +217,11 @@ nlohmann::ordered_json ReportJson(const BenchFlags& flags,
       {"repeat", plan.repeat},    {"temperature", sampling.temperature()},
       {"seed", sampling.seed()}};
   const Cluster::Options& cluster = flags.cluster;
-  if (!cluster.target_step_time.empty()) {
-    json["target_step_time"] = cluster.target_step_time;
+  if (!cluster.workers.target_step_time.empty()) {
+    json["target_step_time"] = cluster.workers.target_step_time;
   }
-  if (!cluster.draft_step_time.empty()) {
-    json["draft_step_time"] = cluster.draft_step_time;
+  if (!cluster.workers.draft_step_time.empty()) {
+    json["draft_step_time"] = cluster.workers.draft_step_time;
   }
   if (loads.size() == 1) {
     json.update(LoadJson(loads.front()));
@@ -273,8 +273,8 @@ std::vector<std::string> Paces(const Cluster::Options& cluster) {
                                  " takes at least as long as on a device of ",
                                  times, " (rows:ms), by waiting"));
   };
-  add("target", cluster.target_step_time);
-  add("draft", cluster.draft_step_time);
+  add("target", cluster.workers.target_step_time);
+  add("draft", cluster.workers.draft_step_time);
   return lines;
 }
 

@@ -8,8 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "proto/names.h"
 #include "tools/bench/svg_chart.h"
-#include "tools/generate/method_names.h"
 
 namespace nacre::tools {
 namespace {

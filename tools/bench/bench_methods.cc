@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
+#include "proto/names.h"
 #include "speculation/policies/policy_spec.h"
 #include "speculation/tree_shape.h"
-#include "tools/generate/method_names.h"
 
 namespace nacre::tools {
 namespace {

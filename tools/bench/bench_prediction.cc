@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "common/check.h"
+#include "proto/names.h"
 #include "simulation/fleet.h"
 #include "speculation/pipeline.h"
-#include "tools/generate/method_names.h"
 
 namespace nacre::tools {
 namespace {

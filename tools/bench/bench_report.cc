@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "proto/names.h"
 #include "speculation/law.h"
 #include "tools/generate/generation_json.h"
-#include "tools/generate/method_names.h"
 
 namespace nacre::tools {
 namespace {

@@ -189,7 +189,7 @@ void CalibrationFlags::Register(FlagSet* flags) {
   flags->Add("repeat", "R", &repeat, "repetitions; medians are compared");
   flags->Add("timeout", "SECONDS", &timeout_s, "of one request");
   // Else the candidate that is run first would read the prompts for the others.
-  cluster.prefix_cache = "off";
+  cluster.workers.prefix_cache = "off";
   cluster.Register(flags);
 }
 

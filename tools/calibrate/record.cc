@@ -55,10 +55,10 @@ absl::Status Run(const CalibrationPlan& plan, const std::vector<int>& prompts,
   const bool with_states = plan.state_needs() != StateNeeds::kNone;
   const bool with_target = plan.state_needs() == StateNeeds::kRowAndTarget;
   Cluster::Options options = plan.cluster;
-  draft.AddFlags(with_states, &options.draft_args);
-  if (with_target) target.AddFlags(true, &options.target_args);
+  draft.AddFlags(with_states, &options.more_args.draft);
+  if (with_target) target.AddFlags(true, &options.more_args.target);
   // A late draft, on a busy machine, must leave no gap.
-  options.target_args.push_back("--gate-timeouts=off");
+  options.more_args.target.push_back("--gate-timeouts=off");
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Workers> workers,
                          Workers::Start(options, terminal));
   using Answers = std::map<int, std::vector<int32_t>>;

@@ -180,7 +180,7 @@ std::vector<std::string> Cluster::CoordinatorArgv(const Ports& ports) const {
   argv.AddCommon(options_);
   argv.Add("--auth-tokens-file", options_.auth_tokens_file);
   argv.Add("--admin-tokens-file", options_.admin_tokens_file);
-  return std::move(argv).With(options_.coordinator_args);
+  return std::move(argv).With(options_.more_args.coordinator);
 }
 
 bool Cluster::ReadPorts() {
@@ -219,7 +219,7 @@ std::vector<std::string> Cluster::GatewayArgv(const std::string& listen) const {
   argv.Add("--public-tls-key", options_.tls.key_file);
   argv.Add("--auth-tokens-file", options_.auth_tokens_file);
   argv.Add("--token-file", options_.auth_tokens_file);
-  return std::move(argv).With(options_.gateway_args);
+  return std::move(argv).With(options_.more_args.gateway);
 }
 
 // It waits for no model: it answers as soon as a coordinator does.
@@ -244,19 +244,20 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
   argv.Add("--coordinator", ports_.registry);
   argv.Add("--cpus", worker.cpus);
   const bool is_draft = worker.role == "draft";
-  const bool has_own_backend = is_draft && !options_.draft_backend.empty();
-  argv.Add("--backend",
-           has_own_backend ? options_.draft_backend : options_.backend);
-  argv.Add("--weights", options_.weights);
-  argv.Add("--kv-type", options_.kv_type);
-  const std::optional<int> device = is_draft && options_.draft_device
-                                        ? options_.draft_device
-                                        : options_.device;
+  const bool has_own_backend =
+      is_draft && !options_.workers.draft_backend.empty();
+  argv.Add("--backend", has_own_backend ? options_.workers.draft_backend
+                                        : options_.workers.backend);
+  argv.Add("--weights", options_.workers.weights);
+  argv.Add("--kv-type", options_.workers.kv_type);
+  const std::optional<int> device = is_draft && options_.workers.draft_device
+                                        ? options_.workers.draft_device
+                                        : options_.workers.device;
   if (device) argv.Add("--device", absl::StrCat(*device));
-  argv.Add("--step-time",
-           is_draft ? options_.draft_step_time : options_.target_step_time);
-  argv.Add("--max-memory", options_.max_memory);
-  argv.Add("--prefix-cache", options_.prefix_cache);
+  argv.Add("--step-time", is_draft ? options_.workers.draft_step_time
+                                   : options_.workers.target_step_time);
+  argv.Add("--max-memory", options_.workers.max_memory);
+  argv.Add("--prefix-cache", options_.workers.prefix_cache);
   if (options_.metrics_port.has_value()) {
     argv.Add("--metrics-listen",
              worker.metrics.empty() ? kAnyPort : worker.metrics);
@@ -268,9 +269,9 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
       argv.Add("--policy-file", file);
     }
   }
-  std::vector<std::string> more = options_.worker_args;
+  std::vector<std::string> more = options_.more_args.worker;
   const std::vector<std::string>& own =
-      is_draft ? options_.draft_args : options_.target_args;
+      is_draft ? options_.more_args.draft : options_.more_args.target;
   more.insert(more.end(), own.begin(), own.end());
   return std::move(argv).With(more);
 }

@@ -24,13 +24,8 @@ namespace nacre::tools {
 // the cluster.
 class Cluster {
  public:
-  struct Options {
-    std::string target_model;  // checkpoint folders
-    std::string draft_model;   // may be empty with drafts = 0
-    int port = 0;              // of the coordinator, for clients; 0: a free one
-    int targets = 1;
-    int drafts = 1;
-    // Passed to every worker where set.
+  // Passed to every worker where set.
+  struct WorkerFlags {
     std::string backend;
     std::string weights;
     std::string kv_type;
@@ -44,6 +39,24 @@ class Cluster {
     // it takes.
     std::string target_step_time;
     std::string draft_step_time;
+  };
+
+  // More flags for processes.
+  struct MoreArgs {
+    std::vector<std::string> coordinator;
+    std::vector<std::string> gateway;
+    std::vector<std::string> worker;  // each
+    std::vector<std::string> draft;   // each, besides
+    std::vector<std::string> target;  // likewise
+  };
+
+  struct Options {
+    std::string target_model;  // checkpoint folders
+    std::string draft_model;   // may be empty with drafts = 0
+    int port = 0;              // of the coordinator, for clients; 0: a free one
+    int targets = 1;
+    int drafts = 1;
+    WorkerFlags workers;
     std::string cpus;  // cores to deal out; empty: all this process may use
 
     // All processes show this certificate, which must be good for 127.0.0.1 or
@@ -59,17 +72,13 @@ class Cluster {
     // A gateway serves HTTP there on the loopback address (0: a free port).
     // Unset: there is none.
     std::optional<int> http_port;
-    std::vector<std::string> gateway_args;  // more flags for it
     // How long each process waits for what runs when it is told to stop.
     std::optional<absl::Duration> drain_timeout;
 
     // NAME=DIR, calibrations of length policies; for each draft.
     std::vector<std::string> policy_files;
 
-    std::vector<std::string> coordinator_args;  // more flags for it
-    std::vector<std::string> worker_args;       // and for each worker
-    std::vector<std::string> draft_args;        // and for each draft
-    std::vector<std::string> target_args;       // and for the target
+    MoreArgs more_args;
     std::string bin_dir;  // of the programs; empty: beside this executable
     std::string log_dir;  // a NAME.log for each process; empty: inherited
     absl::Duration ready_timeout = absl::Minutes(5);

@@ -15,25 +15,25 @@ void Cluster::Options::Register(FlagSet* flags) {
              "checkpoint of the draft, the model that proposes");
   flags->Add("targets", "N", &targets, "target workers");
   flags->Add("drafts", "N", &drafts, "draft workers; 0: no speculation");
-  flags->Add("backend", "B", &backend, "kernels of the workers");
-  flags->Add("device", "N", &device, "accelerator of the workers");
-  flags->Add("draft-backend", "B", &draft_backend,
+  flags->Add("backend", "B", &workers.backend, "kernels of the workers");
+  flags->Add("device", "N", &workers.device, "accelerator of the workers");
+  flags->Add("draft-backend", "B", &workers.draft_backend,
              "kernels of the drafts (default: --backend)");
-  flags->Add("draft-device", "N", &draft_device,
+  flags->Add("draft-device", "N", &workers.draft_device,
              "accelerator of the drafts (default: --device)");
-  flags->Add("target-step-time", "ROWS:MS,...", &target_step_time,
+  flags->Add("target-step-time", "ROWS:MS,...", &workers.target_step_time,
              "each step of a target takes at least as long as that for its "
              "rows, by waiting, as in 1:30,8:30.5: what the service does on "
              "devices of that speed (default: no waiting)");
-  flags->Add("draft-step-time", "ROWS:MS,...", &draft_step_time,
+  flags->Add("draft-step-time", "ROWS:MS,...", &workers.draft_step_time,
              "the same for the drafts");
-  flags->Add("weights", "T", &weights, kernels::kWeightTypesHelp);
-  flags->Add("kv-type", "T", &kv_type, kernels::kKvTypesHelp);
+  flags->Add("weights", "T", &workers.weights, kernels::kWeightTypesHelp);
+  flags->Add("kv-type", "T", &workers.kv_type, kernels::kKvTypesHelp);
   flags->Add("cpus", "LIST", &cpus,
              "cores to deal out to the workers, as in 0-3,6 (default: all)");
-  flags->Add("max-memory", "BYTES", &max_memory,
+  flags->Add("max-memory", "BYTES", &workers.max_memory,
              "most memory of a worker; K, M and G may follow");
-  flags->Add("prefix-cache", "on|off", &prefix_cache,
+  flags->Add("prefix-cache", "on|off", &workers.prefix_cache,
              "whether prompts that begin alike share KV");
   flags->AddRepeated("policy-file", "NAME=DIR", &policy_files,
                      "calibration of a length policy, for the drafts; may be "

@@ -85,14 +85,16 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
   up_flags.Register(&flags);
   if (const auto exit = terminal.ReadFlags(args, &flags)) return *exit;
   Cluster::Options options = up_flags.cluster;
-  options.coordinator_args = flags.Given("coordinator");
-  options.worker_args = flags.Given("worker");
-  options.gateway_args = flags.Given("gateway");
+  options.more_args.coordinator = flags.Given("coordinator");
+  options.more_args.worker = flags.Given("worker");
+  options.more_args.gateway = flags.Given("gateway");
   for (const std::string& arg : flags.Given("all")) {
-    options.coordinator_args.push_back(arg);
+    options.more_args.coordinator.push_back(arg);
     // Its clients are not asked for certificates.
-    if (absl::StartsWith(arg, "--log-")) options.gateway_args.push_back(arg);
-    options.worker_args.push_back(arg);
+    if (absl::StartsWith(arg, "--log-")) {
+      options.more_args.gateway.push_back(arg);
+    }
+    options.more_args.worker.push_back(arg);
   }
   if (absl::Status status = up_flags.Validate(); !status.ok()) {
     return terminal.FailUsage(status);

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tools/generate/method_names.h"
+#include "proto/names.h"
 
 namespace nacre::tools {
 namespace {

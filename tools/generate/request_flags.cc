@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
-#include "tools/generate/method_names.h"
+#include "proto/names.h"
 
 namespace nacre::tools {
 

@@ -73,7 +73,7 @@ TEST_F(CalibrationPlanTest, HasWhatWasAskedFor) {
   EXPECT_EQ(plan->window, 11);
   EXPECT_EQ(plan->repeat, 2);
   EXPECT_EQ(plan->timeout, absl::Seconds(3));
-  EXPECT_EQ(plan->cluster.prefix_cache, "off");
+  EXPECT_EQ(plan->cluster.workers.prefix_cache, "off");
   ASSERT_THAT(plan->prompts, SizeIs(20));
   EXPECT_EQ(plan->prompts[0].max_tokens, 40u);
   EXPECT_EQ(plan->prompts[4].max_tokens, 9u);
