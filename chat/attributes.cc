@@ -29,8 +29,8 @@ constexpr std::string_view kRefusedAttributes[] = {
     "isdisjoint", "mapping",      "send",          "throw", "close",
     "arguments",  "catch_kwargs", "catch_varargs", "caller"};
 
-template <size_t size>
-bool Lists(const std::string_view (&names)[size], std::string_view name) {
+template <size_t kSize>
+bool Lists(const std::string_view (&names)[kSize], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 

@@ -287,6 +287,7 @@ absl::Status SortPairs(RenderContext& context,
   std::vector<size_t> order;
   NACRE_RETURN_IF_ERROR(SortIndices(context, keys, false, &order));
   std::vector<std::pair<Value, Value>> sorted;
+  sorted.reserve(order.size());
   for (const size_t i : order) sorted.push_back((*pairs)[i]);
   *pairs = std::move(sorted);
   return absl::OkStatus();

@@ -147,6 +147,7 @@ ValueOr SortFilter(RenderContext& context, const Value& value,
   std::vector<Value> keys;
   for (size_t i = 0; i < items.size(); ++i) {
     std::vector<Value> parts;
+    parts.reserve(columns.size());
     for (const std::vector<Value>& column : columns) {
       parts.push_back(column[i]);
     }
@@ -157,6 +158,7 @@ ValueOr SortFilter(RenderContext& context, const Value& value,
   std::vector<size_t> order;
   NACRE_RETURN_IF_ERROR(SortIndices(context, keys, reverse != 0, &order));
   std::vector<Value> sorted;
+  sorted.reserve(order.size());
   for (const size_t i : order) sorted.push_back(items[i]);
   return context.NewList(Kind::kList, std::move(sorted));
 }
@@ -179,12 +181,12 @@ ValueOr UniqueFilter(RenderContext& context, const Value& value,
   return IteratorOf(context, std::move(kept));
 }
 
-template <bool max>
+template <bool kMax>
 ValueOr ExtremeFilter(RenderContext& context, const Value& value,
                       const Arguments& arguments) {
   NACRE_ASSIGN_OR_RETURN(
       const Bound bound,
-      Bind(max ? "max" : "min", arguments, {"case_sensitive", "attribute"}));
+      Bind(kMax ? "max" : "min", arguments, {"case_sensitive", "attribute"}));
   NACRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Items(context, value));
   if (items.empty()) {
     return context.NewUndefined("No aggregated item, sequence was empty.");
@@ -196,7 +198,7 @@ ValueOr ExtremeFilter(RenderContext& context, const Value& value,
   for (size_t i = 1; i < items.size(); ++i) {
     NACRE_ASSIGN_OR_RETURN(
         const bool better,
-        Compare(context, max ? Operator::kGreater : Operator::kLess, keys[i],
+        Compare(context, kMax ? Operator::kGreater : Operator::kLess, keys[i],
                 keys[best]));
     if (better) best = i;
   }
@@ -284,7 +286,7 @@ ValueOr MapFilter(RenderContext& context, const Value& value,
 }
 
 // select, reject and their forms for an attribute.
-template <bool wanted, bool by_attribute>
+template <bool kWanted, bool kByAttribute>
 ValueOr SelectFilter(RenderContext& context, const Value& value,
                      const Arguments& arguments) {
   if (!Truth(value)) return IteratorOf(context, {});
@@ -295,7 +297,7 @@ ValueOr SelectFilter(RenderContext& context, const Value& value,
     return first;
   };
   ItemPath path;
-  if (by_attribute) {
+  if (kByAttribute) {
     if (rest.positional.empty()) {
       return ValueFault("Missing parameter for attribute name");
     }
@@ -319,7 +321,7 @@ ValueOr SelectFilter(RenderContext& context, const Value& value,
       return IteratorOf(context, std::move(kept), held.status());
     }
     NACRE_RETURN_IF_ERROR(held.status());
-    if (*held == wanted) kept.push_back(item);
+    if (*held == kWanted) kept.push_back(item);
   }
   return IteratorOf(context, std::move(kept));
 }

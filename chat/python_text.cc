@@ -131,7 +131,7 @@ std::string FloatText(double value) {
   const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer),
                                           value, std::chars_format::scientific);
   if (error != std::errc()) return "nan";
-  const std::string text(buffer, end);
+  std::string text(buffer, end);
   const size_t e = text.find('e');
   const int exponent = std::atoi(text.c_str() + e + 1);
   // Python's repr changes to exponents at these two.

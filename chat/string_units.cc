@@ -19,17 +19,17 @@ utf8proc_category_t CategoryOf(char32_t code_point) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
 }
 
-template <size_t size>
-bool InRanges(char32_t code_point, const CharacterRange (&ranges)[size]) {
+template <size_t kSize>
+bool InRanges(char32_t code_point, const CharacterRange (&ranges)[kSize]) {
   const auto range = std::lower_bound(
       std::begin(ranges), std::end(ranges), code_point,
       [](const CharacterRange& r, char32_t c) { return r.last < c; });
   return range != std::end(ranges) && range->first <= code_point;
 }
 
-template <size_t size>
+template <size_t kSize>
 const char* FindMapping(char32_t code_point,
-                        const CharacterMapping (&mappings)[size]) {
+                        const CharacterMapping (&mappings)[kSize]) {
   const auto mapping = std::lower_bound(
       std::begin(mappings), std::end(mappings), code_point,
       [](const CharacterMapping& m, char32_t c) { return m.from < c; });

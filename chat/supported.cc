@@ -17,8 +17,8 @@ constexpr std::string_view kRefusedMethods[] = {
 constexpr std::string_view kConstants[] = {"true", "false", "none",
                                            "True", "False", "None"};
 
-template <size_t size>
-bool Has(const std::string_view (&names)[size], std::string_view name) {
+template <size_t kSize>
+bool Has(const std::string_view (&names)[kSize], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 

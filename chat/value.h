@@ -102,9 +102,12 @@ class Value {
 
   Kind kind_;
   union {
+    // Members of the class, and named so.
+    // NOLINTBEGIN(readability-identifier-naming)
     int64_t int_;
     double float_;
     const Object* object_;
+    // NOLINTEND(readability-identifier-naming)
   };
 };
 

@@ -46,8 +46,8 @@ std::vector<void*>& FreeStacks() {
 }
 
 size_t PageBytes() {
-  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
+  static const auto kBytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return kBytes;
 }
 
 // The page below it can be neither read nor written.
@@ -155,6 +155,8 @@ void Fiber::Start(std::function<void()> body) {
 void Fiber::Enter(unsigned high, unsigned low) {
   const uintptr_t self =
       (static_cast<uintptr_t>(high) << 32) | static_cast<uintptr_t>(low);
+  // makecontext hands on nothing but ints.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
   reinterpret_cast<Fiber*>(self)->Run();
 }
 

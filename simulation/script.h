@@ -69,6 +69,7 @@ class ScriptTokenizer final : public tokenizer::Tokenizer {
  public:
   ScriptTokenizer() {
     std::vector<std::string> pieces;
+    pieces.reserve(Script::kVocabulary);
     for (int id = 0; id < Script::kVocabulary; ++id) {
       pieces.emplace_back(1, Letter(id));
     }

@@ -55,7 +55,7 @@ HttpServer::Pages MakePages(std::vector<MetricsServer::Source> sources,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
-    const Options& options, std::vector<Source> sources, Health health) {
+    const Options& options, std::vector<Source> sources, const Health& health) {
   auto server = absl::WrapUnique(new MetricsServer);
   HttpServer::Options http;
   http.listen = options.listen;

@@ -40,7 +40,7 @@ class MetricsServer {
   // (the address file cannot be written).
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(
       const Options& options, std::vector<Source> sources,
-      Health health = nullptr);
+      const Health& health = nullptr);
 
   // host:port that was bound.
   const std::string& address() const { return server_->address(); }

@@ -112,7 +112,7 @@ void OtlpExporter::Run() {
   }
 }
 
-void OtlpExporter::Send(std::vector<Span> spans, absl::Time stop_at) {
+void OtlpExporter::Send(const std::vector<Span>& spans, absl::Time stop_at) {
   const absl::Time deadline =
       std::min(stop_at, absl::Now() + options_.collector.timeout);
   const absl::StatusOr<int64_t> rejected = client_->Send(spans, deadline);

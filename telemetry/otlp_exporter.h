@@ -59,7 +59,7 @@ class OtlpExporter {
   struct Series;
 
   void Run();
-  void Send(std::vector<Span> spans, absl::Time stop_at);
+  void Send(const std::vector<Span>& spans, absl::Time stop_at);
 
   const Options options_;
   const std::unique_ptr<Series> series_;

@@ -38,15 +38,15 @@ absl::Status UnknownValue(const char* field, int value);
 
 // A table has a row {ours, proto} for each value of an enum; of several for one
 // value, the first counts.
-template <typename Row, size_t n>
-auto EncodeEnum(const Row (&table)[n], decltype(Row::ours) ours) {
+template <typename Row, size_t kRows>
+auto EncodeEnum(const Row (&table)[kRows], decltype(Row::ours) ours) {
   const Row* row = table;
   while (row->ours != ours) ++row;
   return row->proto;
 }
 // INVALID_ARGUMENT for what the table lacks.
-template <typename Row, size_t n>
-absl::Status DecodeEnum(const char* field, const Row (&table)[n],
+template <typename Row, size_t kRows>
+absl::Status DecodeEnum(const char* field, const Row (&table)[kRows],
                         decltype(Row::proto) proto, decltype(Row::ours)* ours) {
   for (const Row& row : table) {
     if (row.proto != proto) continue;

@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
 # clang-tidy over the sources of some folders, as they are compiled (several
 # sources joined in one, cmake/Nacre.cmake): headers are read once for each.
-#   NACRE_TIDY_FOLDERS='tools|worker' .ci/stages/tidy.sh    other folders
+# Two folders are always read, others in turn. Never read by itself, because
+# not all of their findings are mended yet: chat, coordinator, draft_worker,
+# gateway, kernels, model, target_worker, tokenizer and tools.
+#   NACRE_TIDY_FOLDERS='tools|worker' .ci/stages/tidy.sh    these folders instead
 source "$(dirname "$0")/common.sh"
 
 readonly TIDY_SECONDS=${NACRE_TIDY_SECONDS:-300}
-readonly FOLDERS=${NACRE_TIDY_FOLDERS:-common|speculation}
+readonly ALWAYS='common|speculation'
+# By the number of commits, one line a run.
+readonly IN_TURN=('wire|telemetry|simulation' worker)
+readonly TURN=${IN_TURN[$(($(git rev-list --count HEAD) % ${#IN_TURN[@]}))]}
+readonly FOLDERS=${NACRE_TIDY_FOLDERS:-$ALWAYS|$TURN}
 
 cmake --preset release --log-level=NOTICE
 # Generated headers must be there.
@@ -38,7 +45,9 @@ if [[ -e "$found" ]]; then
   exit 1
 fi
 if ((status == 124)); then
-  echo "clang-tidy: out of time after $TIDY_SECONDS s, not all sources were read"
+  echo "clang-tidy: out of time after $TIDY_SECONDS s, not all sources of" \
+    "${FOLDERS//|/, } were read"
   exit "$PARTIAL"
 fi
-exit "$status"
+((status == 0)) || exit "$status"
+echo "clang-tidy: clean: ${FOLDERS//|/, }"

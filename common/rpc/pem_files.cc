@@ -16,11 +16,11 @@
 namespace nacre::rpc {
 namespace {
 
-template <auto Free>
+template <auto kFree>
 struct Deleter {
   template <typename T>
   void operator()(T* pointer) const {
-    Free(pointer);
+    kFree(pointer);
   }
 };
 using Bio = std::unique_ptr<BIO, Deleter<BIO_free_all>>;

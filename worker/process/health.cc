@@ -63,14 +63,10 @@ void Health::Look() {
         stats.nonfinite_logits);
     Publish();
   }
-  if (hung == hung_) return;
-  hung_ = hung;
-  if (hung) {
-    spdlog::error("the engine hangs: {} ms with work and without progress",
-                  watchdog_.stalled_ns() / 1'000'000);
-  } else {
-    spdlog::warn("the engine makes progress again");
-  }
+  if (std::exchange(hung_, hung) == hung) return;
+  hung ? spdlog::error("the engine hangs: {} ms with work and without progress",
+                       watchdog_.stalled_ns() / 1'000'000)
+       : spdlog::warn("the engine makes progress again");
   Publish();
 }
 

@@ -31,7 +31,8 @@ FlagSet::Set SetDuration(absl::Duration* value, absl::Duration least,
 }
 
 // A text that is a number in [least, most].
-FlagSet::Set SetNumber(int* value, int least, int most, std::string words) {
+FlagSet::Set SetNumber(int* value, int least, int most,
+                       const std::string& words) {
   return [=](const std::string& text) -> absl::Status {
     int parsed = 0;
     if (!absl::SimpleAtoi(text, &parsed) || parsed < least || parsed > most) {
