@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -45,6 +48,29 @@ TEST(FeatureFile, CountsWhatAFullDiskLoses) {
   EXPECT_EQ((*file)->lost_lines(), 2u);
   (*file)->Write("{}\n", 1);
   EXPECT_EQ((*file)->lost_lines(), 3u);
+}
+
+// A line behind half of one would be none.
+TEST(FeatureFile, WhatWasFullStaysClosedWhenThereIsRoomAgain) {
+  std::string dir = ::testing::TempDir() + "/nacre-features-XXXXXX";
+  ASSERT_NE(mkdtemp(dir.data()), nullptr);
+  const auto file = FeatureFile::Open(dir + "/rows.jsonl");
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto ignored = signal(SIGXFSZ, SIG_IGN);
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit four_bytes = {4, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &four_bytes), 0);
+  (*file)->Write("{}\n", 1);
+  const uint64_t lost_first = (*file)->lost_lines();
+  (*file)->Write("{}\n", 1);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  signal(SIGXFSZ, ignored);
+  EXPECT_EQ(lost_first, 0u);
+  EXPECT_EQ((*file)->lost_lines(), 1u);
+  (*file)->Write("{}\n", 1);
+  EXPECT_EQ((*file)->lost_lines(), 2u);
+  std::filesystem::remove_all(dir);
 }
 
 TEST(JsonString, TakesAnyBytes) {
