@@ -14,7 +14,6 @@
 #include "common/rpc/server.h"
 #include "coordinator/api/inference_service.h"
 #include "coordinator/dispatch/dispatcher.h"
-#include "speculation/pipeline.h"
 
 namespace nacre::coordinator {
 
@@ -22,7 +21,7 @@ struct Limits {
   int max_running = 0;
   int max_queue = 0;
   int draft_rows = 1;
-  int tree_rows = speculation::kMaxWindow;
+  int tree_rows = 16;
   int64_t queue_timeout_ns = 0;
   bool hold_without_target = true;
   int64_t max_request_ns = kNever;
@@ -45,7 +44,7 @@ struct LimitFlags {
   int max_running = 64;
   int max_queue = 1024;
   int draft_rows = 1;
-  int tree_rows = speculation::kMaxWindow;
+  int tree_rows = 16;
   absl::Duration queue_timeout = absl::Seconds(60);
   bool hold_without_target = true;
   absl::Duration max_request_duration;

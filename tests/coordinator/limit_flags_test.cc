@@ -49,6 +49,8 @@ TEST_F(LimitFlagsTest, TheDefaultsAreAsDocumented) {
   EXPECT_EQ(limits->worker_timeout_ns, 5'000'000'000);
   EXPECT_EQ(options.max_request_ns, kNever);
   EXPECT_EQ(options.client_timeout_ns, 60'000'000'000);
+  EXPECT_EQ(options.draft_rows, 1);
+  EXPECT_EQ(options.tree_rows, 16);
 }
 
 TEST_F(LimitFlagsTest, TheDefaultPolicyIsChecked) {
@@ -134,6 +136,11 @@ TEST_F(LimitFlagsTest, AValueOutOfRangeIsNamed) {
   flags_.max_running = 1;
   flags_.max_queue = -1;
   EXPECT_THAT(Error(), HasSubstr("--max-queue is -1"));
+  flags_.max_queue = 0;
+  flags_.tree_rows = 65;
+  EXPECT_THAT(Error(), HasSubstr("--tree-rows is 65"));
+  flags_.tree_rows = 64;
+  EXPECT_EQ(flags_.Resolve()->tree_rows, 64);
   flags_.max_queue = 1;
   flags_.max_streams_per_client = -5;
   EXPECT_THAT(Error(), HasSubstr("--max-streams-per-client"));
