@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/cpu_quota.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
@@ -17,7 +18,7 @@ namespace nacre::kernels {
 namespace {
 
 // INVALID_ARGUMENT unless this process may run on every core of `cpus` and each
-// is named once.
+// is named once, but for kAnyCpu.
 absl::Status CheckCores(const std::vector<int>& cpus) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -26,6 +27,7 @@ absl::Status CheckCores(const std::vector<int>& cpus) {
   }
   std::set<int> seen;
   for (const int core : cpus) {
+    if (core == kAnyCpu) continue;
     if (core < 0 || core >= CPU_SETSIZE || !CPU_ISSET(core, &allowed)) {
       return absl::InvalidArgumentError(
           absl::StrCat("core ", core,

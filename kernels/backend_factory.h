@@ -15,7 +15,8 @@ namespace nacre::kernels {
 
 struct BackendOptions {
   std::string kind = "cpu";  // "reference", "cpu" or "cuda"
-  // Cores for compute threads, one thread each; empty: one unpinned thread.
+  // Cores for compute threads, one thread each; kAnyCpu: an unpinned one;
+  // empty: one unpinned thread.
   std::vector<int> cpus;
   int device = 0;  // cuda only
   // Of a device with its own memory: most that all buffers have together; 0:

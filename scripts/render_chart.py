@@ -76,10 +76,11 @@ def files_hash():
 
 
 def merged(base, over):
-    """`over` laid over `base`, as Helm lays values."""
+    """`over` laid over `base`, as Helm lays values: null takes a key away."""
     if not isinstance(base, dict) or not isinstance(over, dict):
         return over
-    return {**base, **{key: merged(base.get(key), value) for key, value in over.items()}}
+    both = {**base, **{key: merged(base.get(key), value) for key, value in over.items()}}
+    return {key: value for key, value in both.items() if value is not None}
 
 
 def render(chart, values):

@@ -8,7 +8,8 @@ command -v promtool >/dev/null || {
   echo "there is no promtool: the alerts were not tested"
   exit 1
 }
-/usr/bin/python3 -c 'import grpc' || {
-  echo "/usr/bin/python3 has no grpc: the Python client was not tested"
+/usr/bin/python3 -c 'import grpc, yaml, jsonschema' || {
+  echo "/usr/bin/python3 has no grpc, yaml or jsonschema: the Python client or the" \
+    "Helm chart was not tested"
   exit 1
 }

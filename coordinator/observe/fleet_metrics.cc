@@ -7,6 +7,26 @@
 #include <utility>
 
 namespace nacre::coordinator {
+namespace {
+
+prometheus::ClientMetric CapacityOf(const v1::Hello& hello,
+                                    const std::string& role) {
+  prometheus::ClientMetric metric;
+  metric.label = {{"role", role}, {"worker", hello.address()}};
+  metric.gauge.value = static_cast<double>(hello.kv_capacity_tokens());
+  return metric;
+}
+
+prometheus::ClientMetric InfoOf(const v1::Hello& hello) {
+  prometheus::ClientMetric metric;
+  metric.label = {{"worker", hello.address()},
+                  {"numerics_id", hello.numerics_id()},
+                  {"fingerprint", hello.fingerprint()}};
+  metric.gauge.value = 1;
+  return metric;
+}
+
+}  // namespace
 
 std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
   prometheus::MetricFamily workers{
@@ -25,6 +45,15 @@ std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
       "Workers in service that died, fell silent or lost a stream, and were "
       "not draining.",
       prometheus::MetricType::Counter,
+      {}};
+  prometheus::MetricFamily capacities{"nacre_kv_capacity_tokens",
+                                      "What a worker's KV cache holds.",
+                                      prometheus::MetricType::Gauge,
+                                      {}};
+  prometheus::MetricFamily targets{
+      "nacre_target_info",
+      "1 for each target: a request goes on only where both are equal.",
+      prometheus::MetricType::Gauge,
       {}};
   for (const WorkerRole role : {WorkerRole::kDraft, WorkerRole::kTarget}) {
     prometheus::ClientMetric metric;
@@ -48,6 +77,10 @@ std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
     age.label = {{"role", role}, {"worker", worker.hello().address()}};
     age.gauge.value = static_cast<double>(worker.heartbeat_age_ns()) * 1e-9;
     ages.metric.push_back(std::move(age));
+    capacities.metric.push_back(CapacityOf(worker.hello(), role));
+    if (worker.hello().role() == v1::WORKER_ROLE_TARGET) {
+      targets.metric.push_back(InfoOf(worker.hello()));
+    }
   }
   for (const auto& [labels, count] : counts) {
     prometheus::ClientMetric metric;
@@ -55,7 +88,8 @@ std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
     metric.gauge.value = count;
     workers.metric.push_back(std::move(metric));
   }
-  return {std::move(workers), std::move(ages), std::move(lost)};
+  return {std::move(workers), std::move(ages), std::move(lost),
+          std::move(capacities), std::move(targets)};
 }
 
 }  // namespace nacre::coordinator

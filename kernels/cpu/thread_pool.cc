@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/cpu_quota.h"
 #include "hwy/cache_control.h"
 
 namespace nacre::kernels {
@@ -17,6 +18,7 @@ constexpr std::chrono::microseconds kSpinTime{20};
 constexpr int kPausesBetweenClockReads = 32;
 
 void PinThisThread(int core) {
+  if (core == kAnyCpu) return;
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(core, &set);

@@ -20,8 +20,8 @@ namespace nacre::kernels {
 
 class ThreadPool {
  public:
-  // One thread for each core; `cpus` empty: one unpinned thread. Every core
-  // must be one this process may run on.
+  // One thread for each core; kAnyCpu: an unpinned one; `cpus` empty: one
+  // unpinned thread. Every core must be one this process may run on.
   explicit ThreadPool(std::vector<int> cpus);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/cpu_quota.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/kernel_testing.h"
@@ -85,6 +86,12 @@ TEST(CreateBackendTest, RefusesACoreThatTheProcessMayNotUse) {
     EXPECT_THAT(std::string(CreateStatus(options).message()),
                 HasSubstr("core " + std::to_string(core) + " "));
   }
+}
+
+TEST(CreateBackendTest, TakesThreadsOfAnyCore) {
+  BackendOptions options;
+  options.cpus = {kAnyCpu, kAnyCpu};
+  EXPECT_TRUE(CreateStatus(options).ok()) << CreateStatus(options);
 }
 
 TEST(CreateBackendTest, RefusesACoreListedTwice) {

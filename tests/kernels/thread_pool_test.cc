@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/cpu_quota.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/kernel_testing.h"
 
@@ -36,6 +37,28 @@ TEST(ThreadPoolTest, EveryThreadRunsEveryTaskOnce) {
     pool.Run([&](int thread) { ++calls[thread]; });
   }
   for (const int count : calls) EXPECT_EQ(count, kTasks);
+}
+
+TEST(ThreadPoolTest, ThreadsOfAnyCoreStayUnbound) {
+  std::vector<int> calls(3);
+  std::vector<int> allowed(3);
+  const auto num_allowed = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return pthread_getaffinity_np(pthread_self(), sizeof(set), &set) == 0
+               ? CPU_COUNT(&set)
+               : 0;
+  };
+  ThreadPool pool({kAnyCpu, kAnyCpu, kAnyCpu});
+  EXPECT_EQ(pool.size(), 3);
+  const int before = num_allowed();
+  pool.BindCaller();
+  pool.Run([&](int thread) {
+    ++calls[thread];
+    allowed[thread] = num_allowed();
+  });
+  EXPECT_EQ(calls, std::vector<int>(3, 1));
+  EXPECT_EQ(allowed, std::vector<int>(3, before));
 }
 
 TEST(ThreadPoolTest, ThreadsRunOnTheirCores) {

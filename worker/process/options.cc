@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/cpu_list.h"
+#include "common/cpu_quota.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "kernels/weight_type.h"
@@ -95,10 +96,17 @@ void RegisterBackend(WorkerOptions* options, FlagSet* flags) {
   flags->AddParsed(
       "cpus", "LIST", "",
       [backend](const std::string& text) -> absl::Status {
+        if (text == "auto") {
+          backend->cpus = CpusWithin(AvailableCpus(), CpuQuota());
+          return absl::OkStatus();
+        }
         NACRE_ASSIGN_OR_RETURN(backend->cpus, ParseCpuList(text));
         return absl::OkStatus();
       },
-      "cores for compute threads, like 0,2-3 (default: one, unpinned)");
+      "cores for compute threads, like 0,2-3; auto: one for each core that "
+      "this "
+      "process may use, by its affinity and its container's limit (default: "
+      "one, unpinned)");
   flags->Add("weights", "TYPE", &backend->weights, kernels::kWeightTypesHelp);
   flags->Add("kv-type", "TYPE", &backend->kv_type, kernels::kKvTypesHelp);
   flags->AddParsed(

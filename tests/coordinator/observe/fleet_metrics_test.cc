@@ -53,5 +53,28 @@ TEST_F(FleetMetricsTest, CountsWorkersByRoleAndState) {
   EXPECT_EQ(sum("nacre_workers_lost_total", "role=\"draft\""), 0);
 }
 
+TEST_F(FleetMetricsTest, SaysWhatEachWorkerHoldsAndOfWhichKindTargetsAre) {
+  const FleetMetrics metrics(&registry_);
+  const auto sum = [&metrics](const char* name, const std::string& part) {
+    return telemetry::Sum(telemetry::Collect(metrics), name, part.c_str());
+  };
+  FakeWorker target(v1::WORKER_ROLE_TARGET), draft(v1::WORKER_ROLE_DRAFT);
+  target.hello.set_kv_capacity_tokens(4096);
+  draft.hello.set_kv_capacity_tokens(512);
+  target.Attach(address());
+  draft.Attach(address());
+  ASSERT_TRUE(target.AwaitAccepted());
+  ASSERT_TRUE(draft.AwaitAccepted());
+  const v1::Hello hello = target.hello;
+  const std::string worker = "worker=\"" + target.address() + "\"";
+  EXPECT_EQ(sum("nacre_kv_capacity_tokens", "role=\"target\"," + worker), 4096);
+  EXPECT_EQ(sum("nacre_kv_capacity_tokens", "role=\"draft\""), 512);
+  EXPECT_EQ(sum("nacre_target_info",
+                worker + ",numerics_id=\"" + hello.numerics_id() +
+                    "\",fingerprint=\"" + hello.fingerprint() + "\""),
+            1);
+  EXPECT_EQ(sum("nacre_target_info", ""), 1);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

@@ -35,6 +35,10 @@ def own_addresses():
     return (f"{prefix}{last}" for last in range(10, 250))
 
 
+# Of all clusters of this process: none waits for the other's ports.
+ADDRESSES = own_addresses()
+
+
 class Pod:
     """One container with its address. Used under the cluster's lock, but for its
     thread, which takes the lock itself."""
@@ -79,9 +83,16 @@ class Pod:
         for service in self.cluster.services:
             text = text.replace(service.host, service.ip)
         for mount in self.container.get("volumeMounts", []):
-            folder = self.cluster.volumes[mount["name"]] / mount.get("subPath", "")
+            folder = self._volume(mount["name"]) / mount.get("subPath", "")
             text = text.replace(mount["mountPath"], str(folder))
         return text
+
+    def _volume(self, name):
+        """The folder of a volume: that of its claim or Secret."""
+        (volume,) = [one for one in self.spec["volumes"] if one["name"] == name]
+        if "secret" in volume:
+            return self.cluster.volumes[volume["secret"]["secretName"]]
+        return self.cluster.volumes[volume["persistentVolumeClaim"]["claimName"]]
 
     def probe(self, kind):
         """Whether the answer is 200; None: there was none."""
@@ -257,6 +268,7 @@ class Service:
 
     def close(self):
         for listener in self._listeners:
+            listener.shutdown(socket.SHUT_RDWR)  # ends what waits in accept()
             listener.close()
 
     def _endpoint(self, port):
@@ -315,11 +327,12 @@ def pump(source, sink):
 
 
 class Cluster:
-    """The Deployments and Services of a render. `volumes`: folder of each volume."""
+    """The Deployments and Services of a render. `volumes`: the folder of each claim
+    and Secret."""
 
     def __init__(self, objects, programs, volumes, folder):
         self.changed = threading.Condition(threading.RLock())
-        self.addresses = own_addresses()
+        self.addresses = ADDRESSES
         self.programs = pathlib.Path(programs).resolve()
         self.volumes = {name: pathlib.Path(path).resolve() for name, path in volumes.items()}
         self.folder = pathlib.Path(folder)

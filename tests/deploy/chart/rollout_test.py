@@ -7,6 +7,9 @@ NACRE_PROGRAMS: the folder of the programs. NACRE_MODELS: the bundled models.
 import http.client
 import json
 import os
+import pathlib
+import ssl
+import subprocess
 import sys
 import tempfile
 import threading
@@ -155,7 +158,7 @@ class RolloutTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.cluster = mini_kubelet.Cluster(
             golden.golden_objects(VALUES), os.environ["NACRE_PROGRAMS"],
-            {"model": os.environ["NACRE_MODELS"]}, folder.name)
+            {"models": os.environ["NACRE_MODELS"]}, folder.name)
         self.addCleanup(self.cluster.close)
         self.cluster.start()
         self.address = self.cluster.service("demo-nacre-coordinator").address("grpc")
@@ -203,6 +206,84 @@ class RolloutTest(unittest.TestCase):
         self.assertEqual(self.cluster.faults, [])
         print(f"{ended} streams, all exact; {self.streams.refused} HTTP requests refused "
               f"while there was no coordinator")
+
+
+class Secrets:
+    """The Secrets of ci/values-tls.yaml, each a folder."""
+
+    CLIENT, GATEWAY = "a-clients-token-0001", "the-gateways-token-2"
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folders = {}
+        for name, host in (("nacre-tls", "nacre.internal"), ("llm-tls", "llm.example")):
+            self._make_certificate(name, host)
+        tokens = f"client:{self.CLIENT}\ngateway:{self.GATEWAY}\n"
+        for name, key, text in (("client-tokens", "tokens", tokens),
+                                ("operator-tokens", "tokens", "an-operators-token-3\n"),
+                                ("gateway-token", "token", self.GATEWAY + "\n")):
+            self._secret(name).joinpath(key).write_text(text, encoding="ascii")
+
+    def file(self, secret, key):
+        return str(self.folders[secret] / key)
+
+    def _secret(self, name):
+        self.folders[name] = self.folder / name
+        self.folders[name].mkdir()
+        return self.folders[name]
+
+    def _make_certificate(self, name, host):
+        """An authority of its own for each Secret, so that no other is believed."""
+        at = self._secret(name)
+        (at / "names").write_text(f"subjectAltName=DNS:{host}\n", encoding="ascii")
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        for arguments in (
+                ["req", "-x509", *key, "-days", "2", "-subj", f"/CN={name} authority",
+                 "-keyout", "ca.key", "-out", "ca.crt"],
+                ["req", *key, "-subj", "/CN=nacre", "-keyout", "tls.key", "-out", "request"],
+                ["x509", "-req", "-in", "request", "-CA", "ca.crt", "-CAkey", "ca.key",
+                 "-CAcreateserial", "-days", "2", "-extfile", "names", "-out", "tls.crt"]):
+            subprocess.run(["openssl", *arguments], cwd=at, check=True, capture_output=True)
+
+
+class SecuredTest(unittest.TestCase):
+    """The flags of TLS and tokens fit together: all pods are ready, and clients
+    with a token are served, others not."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.secrets = Secrets(folder.name)
+        self.cluster = mini_kubelet.Cluster(
+            golden.golden_objects(CHART / "ci/values-tls.yaml"), os.environ["NACRE_PROGRAMS"],
+            {"models": os.environ["NACRE_MODELS"], **self.secrets.folders}, folder.name)
+        self.addCleanup(self.cluster.close)
+        self.cluster.start()
+
+    def test_grpc(self):
+        address = self.cluster.service("demo-nacre-coordinator").address("grpc")
+        authority = self.secrets.file("llm-tls", "ca.crt")
+        tls = nacre.Tls(ca=authority, server_name="llm.example")
+        with nacre.Client(address, tls=tls, token=Secrets.CLIENT, retry=PATIENT) as client:
+            completion = client.generate(PROMPT, max_tokens=8, ignore_eos=True)
+        self.assertEqual(completion.choices[0].usage.completion_tokens, 8)
+        with nacre.Client(address, tls=tls, token="nobody-has-this-token") as client:
+            with self.assertRaises(nacre.Unauthenticated):
+                client.generate(PROMPT, max_tokens=8)
+
+    def test_https(self):
+        address = self.cluster.service("demo-nacre-http").address("http")
+        context = ssl.create_default_context(cafile=self.secrets.file("llm-tls", "ca.crt"))
+        context.check_hostname = False  # it is dialled at its address
+        for token, status in ((Secrets.CLIENT, 200), ("nobody-has-this-token", 401)):
+            connection = http.client.HTTPSConnection(address, context=context)
+            connection.request("POST", "/v1/completions", json.dumps(
+                {"prompt": PROMPT, "max_tokens": 8}),
+                {"Content-Type": "application/json", "Authorization": f"Bearer {token}"})
+            answer = connection.getresponse()
+            told = answer.read()
+            connection.close()
+            self.assertEqual(answer.status, status, told[:300])
 
 
 if __name__ == "__main__":

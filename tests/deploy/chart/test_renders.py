@@ -27,6 +27,15 @@ def pod_labels(deployment):
     return deployment["spec"]["template"]["metadata"]["labels"]
 
 
+def quantity(text):
+    """The number of "500m", "2", "1Gi"."""
+    units = {"m": 1e-3, "Mi": 2**20, "Gi": 2**30}
+    for unit, factor in units.items():
+        if str(text).endswith(unit):
+            return float(text.removesuffix(unit)) * factor
+    return float(text)
+
+
 def seconds(container, flag):
     for argument in container["args"]:
         if argument.startswith(f"--{flag}="):
@@ -144,6 +153,14 @@ class PodTest(unittest.TestCase):
             want = seconds(container, "drain-timeout") + stop.get("seconds", 0) + CLOSING_SECONDS
             grace = item["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
             self.assertEqual(grace, want, name)
+
+    def test_limits_are_not_below_requests(self):
+        for name, item, _ in each_deployment():
+            (container,) = golden.containers(item)
+            resources = container["resources"]
+            for what in set(resources["requests"]) & set(resources["limits"]):
+                asked, most = (quantity(resources[kind][what]) for kind in ("requests", "limits"))
+                self.assertLessEqual(asked, most, f"{name} {what}")
 
     def test_probes_ask_the_metrics_port(self):
         for name, item, _ in each_deployment():

@@ -104,7 +104,7 @@ class FlagsTest(unittest.TestCase):
                 once = [flag for flag in golden.flags_of(container)
                         if flag not in ("served-model-name", "policy-file")]
                 self.assertEqual(len(once), len(set(once)), f"{file.name} {component}")
-                values = golden.load(file).get(component, {}).get("flags", {})
+                values = render_chart.merged(VALUES, golden.load(file))[component]["flags"]
                 own = set(once) - set(values) - {"max-running"}
                 self.assertEqual(own & schema_flags(component), set(), f"{file.name} {component}")
 

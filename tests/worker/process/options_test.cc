@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/cpu_list.h"
+#include "common/cpu_quota.h"
+
 namespace nacre::worker {
 namespace {
 
@@ -128,6 +131,13 @@ TEST_P(WorkerOptionsErrorTest, NamesTheFlagAndTheValue) {
   ASSERT_EQ(options.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(options.status().message()),
               HasSubstr(GetParam().message));
+}
+
+TEST(WorkerOptionsTest, CpusAutoAreThoseThatTheProcessMayUse) {
+  const absl::StatusOr<WorkerOptions> options =
+      ParseWorkerOptions({"--model=m", "--coordinator=c:7", "--cpus=auto"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->backend.cpus, CpusWithin(AvailableCpus(), CpuQuota()));
 }
 
 INSTANTIATE_TEST_SUITE_P(
