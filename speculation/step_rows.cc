@@ -52,6 +52,7 @@ std::vector<int> ChooseStepRows(absl::Span<const StepTree> trees,
                                 const StepLoad& load,
                                 const StepTimeCurve& times) {
   std::vector<int> counts(trees.size(), 0);
+  if (trees.empty()) return counts;
   const int max_rows = std::min(load.max_rows, 2 * times.most_rows());
   if (max_rows <= load.rows) return counts;
   std::vector<Candidate> candidates = Candidates(trees);

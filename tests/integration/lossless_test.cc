@@ -19,6 +19,7 @@
 #include "model/load_model.h"
 #include "tests/integration/service_fixture.h"
 #include "tests/testing/in_process_pair.h"
+#include "tests/testing/tiny_checkpoint.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nacre::integration {
@@ -219,11 +220,35 @@ TEST_F(LosslessTest, ChoicesEqualTheTargetAloneWithTheirSeeds) {
   EXPECT_TRUE(service_.KvReturnsToEmpty());
 }
 
+struct TreeCase {
+  const char* name;
+  bool foreign_draft;  // random weights: nearly all that it says is wrong
+  bool suffixes;       // the target proposes tokens, too
+};
+
+// A draft with the target's vocabulary that knows nothing of it.
+std::string ForeignDraft() {
+  testing::TinyCheckpoint shape;
+  shape.vocab_size = 4096;
+  shape.max_position_embeddings = 2048;
+  const std::string folder = testing::TestFolder("foreign_draft");
+  testing::WriteTinyCheckpoint(shape, folder);
+  testing::WriteFile(folder + "/tokenizer.model",
+                     testing::ReadFile(TargetModel() + "/tokenizer.model"));
+  return folder;
+}
+
+class LosslessBranchesTest : public ::testing::TestWithParam<TreeCase> {};
+
 // Drafts that send branches, which the target's steps verify; one stream, then
 // four that share each step.
-TEST(LosslessBranchesTest, EqualTheTargetAlone) {
+TEST_P(LosslessBranchesTest, EqualTheTargetAlone) {
   tools::Cluster::Options options = Service::Options(/*drafts=*/2);
   options.more_args.coordinator = {"--draft-rows", "6"};
+  if (GetParam().foreign_draft) options.draft_model = ForeignDraft();
+  if (GetParam().suffixes) {
+    options.more_args.target = {"--suffix-drafter", "on"};
+  }
   Service service(std::move(options));
   TargetAlone alone;
   const std::vector<tools::Prompt> prompts = LoadPrompts("gsm8k_100.jsonl", 8);
@@ -269,6 +294,13 @@ TEST(LosslessBranchesTest, EqualTheTargetAlone) {
   EXPECT_GT(ranks, 0u);
   EXPECT_TRUE(service.KvReturnsToEmpty());
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Trees, LosslessBranchesTest,
+    ::testing::Values(TreeCase{"good", false, false},
+                      TreeCase{"foreign", true, false},
+                      TreeCase{"good_and_suffixes", false, true}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 // Different methods and parameters side by side on the same workers.
 TEST_F(LosslessTest, MixedStreamsDoNotDisturbEachOther) {
