@@ -41,7 +41,8 @@ class ForwardedModel : public Interface {
   }
 
  protected:
-  LanguageModel* const model_;  // outlives this, or is owned by who derives
+  LanguageModel* const
+      model_;  // outlives this, or belongs to the derived class
 };
 
 }  // namespace nacre::model

@@ -161,6 +161,8 @@ struct Verdict {
   int suffix_accepted = 0;
 
   bool operator==(const Verdict&) const = default;
+  // Of the window those that the draft proposed.
+  int drafted() const { return window - suffix_proposed; }
   // Whether the part on the last row is still to come.
   bool holds_last_row() const {
     return finish == FinishReason::kNone &&

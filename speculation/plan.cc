@@ -205,8 +205,8 @@ absl::optional<int> LoadWindow(const PlanInputs& inputs, int max_window,
   return window;
 }
 
-// A target that others keep busy saves nothing by waiting: who waits misses the
-// step.
+// A target that others keep busy saves nothing by waiting: a session that waits
+// misses the step.
 Gates AsyncGates(double alpha, int window, const StepCosts& costs) {
   if (IsShared(costs)) return {};
   const double ratio = costs.CostRatio();

@@ -44,7 +44,7 @@ struct StepLoad {
 // Of each tree how many of its likeliest nodes are rows (TokenTree::Best).
 // Looks at every number of rows that the load allows, since step times have
 // steps, but at no more than twice as many as were ever measured: rows that
-// nobody has tried cost what the curve guesses. An empty curve gives no node.
+// were never tried cost what the curve guesses. An empty curve gives no node.
 // Of numbers of rows that are about equally good, the lowest.
 std::vector<int> ChooseStepRows(absl::Span<const StepTree> trees,
                                 const StepLoad& load,

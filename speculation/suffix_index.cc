@@ -94,6 +94,7 @@ void SuffixIndex::Append(absl::Span<const int32_t> token_ids) {
 
 void SuffixIndex::Add(const TextOwner& owner,
                       absl::Span<const int32_t> token_ids) {
+  if (token_ids.empty()) return;
   const size_t most = tokens_.size();
   if (token_ids.size() > most) {
     token_ids.remove_prefix(token_ids.size() - most);

@@ -97,16 +97,16 @@ int TargetSession::StepLimit() const {
 bool TargetSession::WantsSuffixes() const {
   return !stepping_ && !finished() &&
          options_.verification == Verification::kExact &&
-         proposed_length_ != committed_length() && !buffer_.has_draft_tail();
+         proposed_length_ != committed_length() && RowLimit() > 0 &&
+         !buffer_.has_draft_tail();
 }
 
 SuffixLimits TargetSession::suffix_limits() const {
   // What is less likely pays on no device.
   constexpr double kLeastProbability = 1.0 / 64;
-  const int most = options_.num_slots > 0
-                       ? std::min(options_.num_slots, TokenTree::kMaxLocal)
-                       : TokenTree::kMaxLocal;
-  return {most, RowLimit(), kLeastProbability, options_.num_slots == 0};
+  // A tree may need a slot for each node, a chain needs none.
+  return {TokenTree::kMaxLocal, RowLimit(), kLeastProbability,
+          options_.num_slots < TokenTree::kMaxLocal};
 }
 
 void TargetSession::ProposeSuffixes(absl::Span<const SuffixNode> nodes) {

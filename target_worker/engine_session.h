@@ -67,7 +67,7 @@ struct EngineSession : worker::EngineSession {
   // next token.
   struct Hold {
     std::vector<float> logits;  // of its last row
-    std::vector<float> hidden;  // likewise, if anybody reads it
+    std::vector<float> hidden;  // likewise, if a draft reads it
     wire::Span verify;          // of the rows before it
   };
   absl::optional<Hold> hold;

@@ -37,7 +37,9 @@ TargetEngine::TargetEngine(Options options)
                          options.send),
       options_(std::move(options)),
       taps_(TapsOf(options_)),
-      remembered_(MakeRemembered(options_.suffix_cache_bytes)) {
+      remembered_(options_.suffixes
+                      ? MakeRemembered(options_.suffix_cache_bytes)
+                      : nullptr) {
   Publish();
 }
 
@@ -135,7 +137,9 @@ WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
         ready_.push_back(&session);
         const TargetSession& schedule = session.schedule;
         least_rows +=
-            1 + (schedule.NextTree().has_value() ? 0 : schedule.NextChain());
+            1 + (!step_times_.empty() && schedule.NextTree().has_value()
+                     ? 0
+                     : schedule.NextChain());
         break;
       }
       case TargetSession::Readiness::kWaitDraft:

@@ -41,10 +41,9 @@ class Authenticator {
   absl::StatusOr<std::string> AuthenticateClient(const Peer& peer) const;
 
   // What stands for a client of this name in what workers keep of texts: a
-  // digest. All zeros where only the host tells clients apart: it is no proof
-  // of who calls.
-  speculation::TextOwner TextOwnerOf(const Peer& peer,
-                                     absl::string_view name) const;
+  // digest. All zeros where clients show no tokens: a host is no proof of who
+  // calls, and a certificate may be a gateway's, which calls for many.
+  speculation::TextOwner TextOwnerOf(absl::string_view name) const;
 
   // UNAUTHENTICATED as above; PERMISSION_DENIED for a client's token.
   absl::Status AuthenticateOperator(const Peer& peer) const;

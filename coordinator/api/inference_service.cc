@@ -144,7 +144,7 @@ GenerateCall* InferenceService::Generate(Context* context) {
   absl::optional<Reception> reception = Admit(*context, call.get());
   if (!reception.has_value()) return call.get();
   const speculation::TextOwner owner =
-      authenticator_->TextOwnerOf(PeerOf(*context), reception->client);
+      authenticator_->TextOwnerOf(reception->client);
   const TraceHeaders trace{MetadataValue(*context, "traceparent"),
                            MetadataValue(*context, "tracestate")};
   reception->handle =

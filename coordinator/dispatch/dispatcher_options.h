@@ -37,7 +37,7 @@ struct DispatcherOptions {
   int draft_rows = 1;
   // Of these, most that one step of its target verifies, 0 to
   // speculation::kMaxWindow. 0: of a tree the best path alone.
-  int tree_rows = speculation::kMaxWindow;
+  int tree_rows = 16;
   // Asks for a Tick at this time or before. Any thread calls it, without the
   // lock; it never blocks.
   std::function<void(int64_t at_ns)> wake_at;

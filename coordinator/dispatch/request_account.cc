@@ -122,7 +122,7 @@ void RequestAccount::CountRound(const speculation::Verdict& step) {
   }
   ++acceptance_histogram_[accepted];
   if (request_->detailed_stats) {
-    rounds_.push_back({step.window, step.accepted});
+    rounds_.push_back({step.drafted(), step.accepted});
   }
 }
 

@@ -21,7 +21,8 @@ inline RoundMode ModeOf(speculation::Method method,
     return RoundMode::kOff;
   }
   if (method == speculation::Method::kSd) return RoundMode::kSync;
-  return verdict.window == 0 ? RoundMode::kPreVerify : RoundMode::kPostVerify;
+  return verdict.drafted() == 0 ? RoundMode::kPreVerify
+                                : RoundMode::kPostVerify;
 }
 
 inline const char* RoundModeName(RoundMode mode) {

@@ -198,7 +198,7 @@ void MetricsObserver::CountRound(Session& session, const Verdict& verdict) {
         .Increment();
   }
   if (mode != RoundMode::kOff) {
-    series_->draft_length.Observe(verdict.window);
+    series_->draft_length.Observe(verdict.drafted());
     series_->draft_round_wait.Observe(SpentSeconds(session.draft_wait_ns));
     series_->target_round_wait.Observe(SpentSeconds(session.target_wait_ns));
   }

@@ -69,7 +69,7 @@ struct RequestTrace : TracedRequest {
     RoundMode mode = RoundMode::kOff;
     int base_length = 0;
     int tokens = 0;
-    int window = 0;
+    int window = 0;  // draft tokens that it verified
     int verified = 0;
     int accepted = 0;
     int matched = 0;

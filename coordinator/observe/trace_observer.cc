@@ -169,7 +169,7 @@ void TraceObserver::OnRound(uint64_t session_id,
   round.mode = ModeOf(trace->method, verdict);
   round.base_length = verdict.base_length;
   round.tokens = static_cast<int>(verdict.token_ids.size());
-  round.window = verdict.window;
+  round.window = verdict.drafted();
   round.verified = verdict.verified;
   round.accepted = verdict.accepted;
   round.matched = verdict.matched;

@@ -228,7 +228,10 @@ class TraceChecker {
     // The last token of the prompt is a row of the first step.
     EXPECT_EQ(prefilled + complete().usage().cached_tokens() + 1,
               complete().usage().prompt_tokens());
-    EXPECT_EQ(Named(spans_, "nacre.draft").empty(), !has_draft());
+    // An answer may be over before a draft that is held up has said anything.
+    const bool has_drafted = !Named(spans_, "nacre.draft").empty();
+    EXPECT_LE(complete().speculation().drafted() > 0, has_drafted);
+    EXPECT_LE(has_drafted, has_draft());
     for (const char* name : {"nacre.prefill", "nacre.draft", "nacre.verify",
                              "nacre.wait", "nacre.rollback"}) {
       for (const auto& span : Named(spans_, name)) {

@@ -60,6 +60,32 @@ TEST(TargetSuffixes, AreNotVerifiedUnlessTheirRowsPay) {
   EXPECT_FALSE(session.NextTree().has_value()) << "they are of one step";
 }
 
+TEST(TargetSuffixes, AreAskedForOnceTheCoordinatorHasAcknowledged) {
+  TargetSession session = OpenTarget({0, 0, 8, 0}, /*max_tokens=*/50,
+                                     /*max_unacknowledged=*/3);
+  session.ProposeSuffixes(Chain({1, 2, 3, 4}, 0.9));
+  EXPECT_EQ(Rows(session.BeginTreeStep(4)), (Ids{1, 2}));
+  session.FinishStep({1, 2, 3});
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitAcknowledge);
+  EXPECT_FALSE(session.WantsSuffixes()) << "no row could be verified";
+  session.OnAcknowledged(session.committed_length());
+  EXPECT_TRUE(session.WantsSuffixes());
+  EXPECT_EQ(session.suffix_limits().max_depth, 2);
+}
+
+TEST(TargetSuffixes, AChainNeedsNoSlots) {
+  for (const int num_slots : {0, 3, 16, 63, 64}) {
+    TargetSession::Options options;
+    options.prompt_length = 1;
+    options.max_tokens = 200;
+    options.max_unacknowledged = 200;
+    options.num_slots = num_slots;
+    const TargetSession session(options, {7});
+    EXPECT_EQ(session.suffix_limits().is_chain, num_slots < 64) << num_slots;
+    EXPECT_EQ(session.suffix_limits().max_nodes, TokenTree::kMaxLocal);
+  }
+}
+
 TEST(TargetSuffixes, EndWithTheAnswerAndTheAcknowledgement) {
   TargetSession session = OpenTarget({0, 0, 8, 0}, /*max_tokens=*/5,
                                      /*max_unacknowledged=*/3);

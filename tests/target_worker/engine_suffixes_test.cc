@@ -148,10 +148,15 @@ TEST(TargetEngineSuffixes, RowsMustPay) {
     EXPECT_EQ(fixture.Accepted() > 0, percent == 1);
     EXPECT_EQ(fixture.engine->stats().suffix_proposed > 0, percent == 1);
   }
+  // Before anything is measured no row is known to pay: the first step, of a
+  // prompt that repeats itself, has none.
+  OpenTarget repeats = MakeOpen(1, {1, 2, 3, 1, 2, 3, 1, 2}, 60);
+  repeats.suffixes = kNobody;
   Suffixes unmeasured;
-  unmeasured.Run(SuffixOpen(1, kAlice, 1, 2));
-  unmeasured.Run(SuffixOpen(2, kAlice, 1, 2));
-  EXPECT_EQ(unmeasured.Accepted(), 0);
+  EXPECT_EQ(unmeasured.Run(repeats).front().first, 0);
+  Suffixes measured;
+  measured.SetRowPrice(0);
+  EXPECT_GT(measured.Run(repeats).front().first, 0);
 }
 
 TEST(TargetEngineSuffixes, NoClientsTextIsInAnothersDrafts) {

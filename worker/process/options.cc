@@ -149,10 +149,12 @@ void RegisterSuffixes(WorkerOptions* options, FlagSet* flags) {
       "suffix-cache", "BYTES", "16M",
       [options](const std::string& text) -> absl::Status {
         constexpr int64_t kLeast = 64 << 10;
+        constexpr int64_t kMost = int64_t{16} << 30;
         absl::optional<int64_t> bytes = 0;
-        if (text != "0" && (!SetBytes(text, &bytes).ok() || *bytes < kLeast)) {
+        if (text != "0" && (!SetBytes(text, &bytes).ok() || *bytes < kLeast ||
+                            *bytes > kMost)) {
           return absl::InvalidArgumentError(
-              "not 0 and not a number of bytes of 64K or more (K, M and G may "
+              "not 0 and not a number of bytes from 64K to 16G (K, M and G may "
               "follow)");
         }
         options->suffix_cache_bytes = *bytes;

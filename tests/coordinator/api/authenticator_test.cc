@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "common/rpc/security.h"
 #include "coordinator/api/grpc_peer.h"
 #include "tests/coordinator/coordinator_fixture.h"
@@ -223,18 +225,73 @@ TEST_F(AuthenticatorTest, APeerIsAllItLooksAt) {
 }
 
 // What is kept of one client's texts must not be shown to another.
-TEST_F(AuthenticatorTest, OnlyAnAuthenticatedNameOwnsTexts) {
+TEST_F(AuthenticatorTest, OnlyANameThatATokenProvesOwnsTexts) {
   const speculation::TextOwner none = {};
-  const Peer host{"ipv4:10.0.0.1:4711", "", std::string(kClientToken)};
-  const Peer bob{"ipv4:10.0.0.1:4711", "bob", std::string(kClientToken)};
-  EXPECT_NE(guarded_.TextOwnerOf(host, "alice"), none);
-  EXPECT_EQ(guarded_.TextOwnerOf(host, "alice"),
-            guarded_.TextOwnerOf(bob, "alice"));
-  EXPECT_NE(guarded_.TextOwnerOf(host, "alice"),
-            guarded_.TextOwnerOf(host, "carol"));
+  EXPECT_NE(guarded_.TextOwnerOf("alice"), none);
+  EXPECT_EQ(guarded_.TextOwnerOf("alice"), guarded_.TextOwnerOf("alice"));
+  EXPECT_NE(guarded_.TextOwnerOf("alice"), guarded_.TextOwnerOf("carol"));
   const Authenticator open;
-  EXPECT_EQ(open.TextOwnerOf(host, "ipv4:10.0.0.1"), none);
-  EXPECT_NE(open.TextOwnerOf(bob, "bob"), none);
+  EXPECT_EQ(open.TextOwnerOf("ipv4:10.0.0.1"), none);
+  EXPECT_EQ(open.TextOwnerOf("bob"), none) << "perhaps a gateway's certificate";
+}
+
+TEST_F(AuthenticatorTest, TheTargetIsToldWhoseTextsARequestMayUse) {
+  const Authenticator two(
+      Tokens("two", absl::StrCat("alice:", kClientToken,
+                                 "\nbob:another-secret-0123456789\n")),
+      nullptr);
+  InferenceService inference(&dispatcher_, &tokenizer_, nullptr, {}, &two);
+  const auto server = *rpc::RpcServer::Start({}, {&inference});
+  FakeWorker worker(v1::WORKER_ROLE_TARGET);
+  worker.target.SetScript([&](const v1::TargetControl& control) {
+    for (const v1::OpenTarget& open : control.open()) {
+      v1::TargetEvent event;
+      v1::Verdict* verdict = event.add_verdicts();
+      verdict->set_session_id(open.session_id());
+      verdict->set_base_length(open.token_ids_size());
+      verdict->add_token_ids('x');
+      verdict->set_finish(v1::FINISH_REASON_EOS);
+      worker.target.Send(std::move(event));
+    }
+  });
+  worker.Attach(address());
+  ASSERT_TRUE(worker.AwaitAccepted());
+  const auto ask = [&](const std::string& at, const std::string& token,
+                       absl::optional<bool> suffixes) {
+    grpc::ClientContext context;
+    SetDeadline(&context);
+    if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
+    v1::GenerateRequest request;
+    request.set_text("hi");
+    request.mutable_stop()->set_max_tokens(4);
+    if (suffixes) request.mutable_speculation()->set_suffixes(*suffixes);
+    const auto stub = v1::Inference::NewStub(rpc::CreateChannel(at));
+    const auto reader = stub->Generate(&context, request);
+    v1::GenerateResponse response;
+    while (reader->Read(&response)) {
+    }
+    const grpc::Status status = reader->Finish();
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    v1::OpenTarget last;
+    for (const v1::TargetControl& control : worker.target.controls.values()) {
+      if (control.open_size() > 0) last = control.open(0);
+    }
+    return last;
+  };
+  const auto owner = [](const v1::OpenTarget& open) {
+    EXPECT_TRUE(open.has_suffixes());
+    return speculation::TextOwner{open.suffixes().owner_high(),
+                                  open.suffixes().owner_low()};
+  };
+  const auto alice = owner(ask(server->address(), kClientToken, {}));
+  const auto bob =
+      owner(ask(server->address(), "another-secret-0123456789", {}));
+  const auto anyone = owner(ask(address(), "", {}));
+  EXPECT_EQ(alice, two.TextOwnerOf("alice"));
+  EXPECT_EQ(bob, two.TextOwnerOf("bob"));
+  EXPECT_NE(alice, bob);
+  EXPECT_EQ(anyone, speculation::TextOwner());
+  EXPECT_FALSE(ask(server->address(), kClientToken, false).has_suffixes());
 }
 
 TEST_F(AuthenticatorTest, WithoutTokensTheConnectionTellsWhoCalls) {

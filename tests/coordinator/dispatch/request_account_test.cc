@@ -185,12 +185,14 @@ TEST_F(RequestAccountTest, RoundsAreCountedByWhatTheyAccepted) {
   account().CountRound(step);
   account().CountRound(step);
   step.accepted = -1;  // a target says anything
+  step.suffix_proposed = 3;
   account().CountRound(step);
   const Completion completion = Close();
   EXPECT_THAT(completion.acceptance_histogram, ElementsAre(1, 0, 2));
   ASSERT_EQ(completion.rounds.size(), 3u);
   EXPECT_EQ(completion.rounds[0].drafted, 4);
   EXPECT_EQ(completion.rounds[0].accepted, 2);
+  EXPECT_EQ(completion.rounds[2].drafted, 1) << "three are the target's own";
 }
 
 TEST_F(RequestAccountTest, AStepThatTheTextCutShortCounts) {

@@ -278,6 +278,19 @@ TEST_F(MetricsObserverTest, EveryRoundHasOneMode) {
   EXPECT_EQ(Sum("nacre_spec_decode_draft_length_sum"), 6);
 }
 
+TEST_F(MetricsObserverTest, TokensOfTheTargetsOwnAreNotTheDrafts) {
+  Start(1, Method::kAsync);
+  speculation::Verdict verdict;
+  verdict.token_ids = {'a', 'b'};
+  verdict.window = verdict.suffix_proposed = 5;
+  verdict.matched = verdict.suffix_accepted = 1;
+  observer_.OnRound(1, verdict, /*num_shown=*/2);
+  Finish(1);
+  EXPECT_EQ(Sum("nacre_spec_decode_mode_rounds_total", "pre_verify"), 1);
+  EXPECT_EQ(Sum("nacre_spec_decode_draft_length_count"), 1);
+  EXPECT_EQ(Sum("nacre_spec_decode_draft_length_sum"), 0);
+}
+
 TEST_F(MetricsObserverTest, SaysWhyRoundsAreDegraded) {
   Start(1, Method::kAsync, /*draft=*/"");
   Round(1, 1, 0, 0, 0, /*degraded=*/true);
