@@ -148,15 +148,21 @@ TEST(TargetEngineSuffixes, RowsMustPay) {
     EXPECT_EQ(fixture.Accepted() > 0, percent == 1);
     EXPECT_EQ(fixture.engine->stats().suffix_proposed > 0, percent == 1);
   }
-  // Before anything is measured no row is known to pay: the first step, of a
-  // prompt that repeats itself, has none.
-  OpenTarget repeats = MakeOpen(1, {1, 2, 3, 1, 2, 3, 1, 2}, 60);
-  repeats.suffixes = kNobody;
-  Suffixes unmeasured;
-  EXPECT_EQ(unmeasured.Run(repeats).front().first, 0);
-  Suffixes measured;
-  measured.SetRowPrice(0);
-  EXPECT_GT(measured.Run(repeats).front().first, 0);
+}
+
+// The first step shares the forward of the prompt, so the second one is the
+// first to be measured, and nothing is known before it.
+TEST(TargetEngineSuffixes, NoRowIsKnownToPayBeforeAStepWasMeasured) {
+  int proposed = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const OpenTarget open = SuffixOpen(1, kNobody, seed);
+    Suffixes measured;
+    measured.SetRowPrice(0);
+    proposed += measured.Run(open)[1].first > 0 ? 1 : 0;
+    Suffixes unmeasured;
+    EXPECT_EQ(unmeasured.Run(open)[1].first, 0) << seed;
+  }
+  EXPECT_GT(proposed, 0);
 }
 
 TEST(TargetEngineSuffixes, NoClientsTextIsInAnothersDrafts) {
