@@ -6,7 +6,6 @@ import argparse
 import gzip
 import hashlib
 import io
-import io
 import json
 import os
 import pathlib

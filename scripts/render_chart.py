@@ -45,6 +45,14 @@ REFUSED = [
     ({"coordinator": {"auth": {"existingSecret": "s"}}}, ["gateway.token.existingSecret"]),
     ({"target": {"autoscaling": {"minReplicas": 9}}}, ["target.autoscaling.minReplicas is 9"]),
     ({"draft": {"autoscaling": {"type": "keda"}}}, ["keda.prometheusAddress"]),
+    ({"target": {"autoscaling": {"type": "hpa", "minReplicas": 0}}},
+     ["target.autoscaling.minReplicas is 0"]),
+    ({"draft": {"autoscaling": {"type": "hpa", "minReplicas": 0}}},
+     ["draft.autoscaling.minReplicas is 0"]),
+    ({"gateway": {"autoscaling": {"enabled": True, "minReplicas": 99}}},
+     ["gateway.autoscaling.minReplicas is 99"]),
+    ({"coordinator": {"publicTls": {"existingSecret": "s"}}},
+     ["coordinator.publicTls.serverName"]),
 ]
 
 

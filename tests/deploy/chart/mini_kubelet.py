@@ -11,6 +11,7 @@ A probe that gets no answer is asked again: how fast this machine is, is no faul
 of what runs on it.
 """
 
+import http.client
 import os
 import pathlib
 import signal
@@ -79,7 +80,9 @@ class Pod:
         threading.Thread(target=self._watch, args=(self.process,), daemon=True).start()
 
     def _argument(self, text):
-        text = text.replace("$(POD_IP)", self.ip).replace("0.0.0.0", self.ip)
+        # A pod's loopback is its own, too.
+        for address in ("$(POD_IP)", "0.0.0.0", "127.0.0.1"):
+            text = text.replace(address, self.ip)
         for service in self.cluster.services:
             text = text.replace(service.host, service.ip)
         for mount in self.container.get("volumeMounts", []):
@@ -103,7 +106,7 @@ class Pod:
                 return answer.status == 200
         except urllib.error.HTTPError:
             return False
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return None
 
     def _watch(self, process):

@@ -77,7 +77,33 @@ class SchemaTest(unittest.TestCase):
         walk(SCHEMA, VALUES, "")
 
 
+# Flags that the chart sets, or that mean nothing in it: addresses, files in the
+# pod, recordings.
+OWN = {
+    "coordinator": {"tokenizer", "listen", "registry-listen", "admin-listen",
+                    "drain-timeout", "auth-tokens-file", "admin-tokens-file",
+                    "otlp-headers-file", "public-tls-cert", "public-tls-key"},
+    "gateway": {"tokenizer", "coordinator", "listen", "served-model-name",
+                "chat-template", "tokenizer-config", "auth-tokens-file", "token-file",
+                "public-tls-cert", "public-tls-key", "tls", "drain-timeout"},
+    "target": {"model", "coordinator", "listen", "advertise", "drain-timeout",
+               "policy-file", "record-features", "record-hidden"},
+}
+OWN["draft"] = OWN["target"]
+EVERYWHERE = {"metrics-listen", "address-file", "metrics-address-file",
+              "registry-address-file", "admin-address-file", "log-format", "log-level",
+              "tls-cert", "tls-key", "tls-ca", "tls-client-auth", "tls-server-name",
+              "help", "version"}
+
+
 class FlagsTest(unittest.TestCase):
+    def test_the_schema_leaves_no_flag_out(self):
+        for component, programs in PROGRAMS.items():
+            for program in programs:
+                left_out = (golden.flags_of_help(program) - schema_flags(component)
+                            - OWN[component] - EVERYWHERE)
+                self.assertEqual(left_out, set(), f"{component}.flags: {program} has them")
+
     def test_the_schema_names_flags_of_the_programs(self):
         for component, programs in PROGRAMS.items():
             for program in programs:

@@ -25,11 +25,14 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end }}
 {{- end -}}
 
-{{/* (dict "root" $ "component" "target" "name" "full name") */}}
+{{/* (dict "root" $ "component" "target" "name" "full name" "extraLabels" dict) */}}
 {{- define "nacre.metadata" -}}
 name: {{ .name }}
 namespace: {{ .root.Release.Namespace }}
 labels: {{- include "nacre.labels" . | nindent 2 }}
+{{- with .extraLabels }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with merge dict (default dict .annotations) .root.Values.commonAnnotations }}
 annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
