@@ -106,7 +106,7 @@ void Answer::Complete(End end) {
   account_.Close(static_cast<int64_t>(text_.token_ids().size()) - first_index(),
                  end.now_ns, std::move(end.target), std::move(end.draft),
                  &completion);
-  // First: who has the answer finds it counted.
+  // Counted first: a client that has its answer finds it in the metrics.
   observer_->OnFinished(session_id_, *request_, absl::OkStatus(), &completion);
   sink_->OnComplete(*request_, completion);
 }
