@@ -74,7 +74,9 @@ def visit_chat(page, address):
 
 
 def visit_stop(page):
-    set_value(page, "#max-tokens", 1000)
+    # A token a step: long enough for any machine to stop it.
+    set_value(page, "#max-tokens", 1900)
+    set_value(page, "#method", "ar")
     for how in ("button", "key"):
         # The same prompt again, whose answer is long.
         page.click("#reset")
@@ -94,6 +96,7 @@ def visit_stop(page):
         page.wait_for("fetch('/nacre/fleet').then((r) => r.json()).then((f) => "
                       "f.coordinators.every((c) => c.running_requests === 0))")
     expect(page.text("#problem") == "", page.text("#problem"))
+    set_value(page, "#method", "async")
     print(f"stop: {line}")
 
 

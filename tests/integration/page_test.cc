@@ -142,7 +142,8 @@ TEST_F(PageTest, AUserFindsAllOfItInABrowser) {
   EXPECT_EQ(end, "exit code 0") << said;
 }
 
-// One that writes lines and reads the answers, as a terminal's user does.
+// Writes lines and reads the answers, as a user of a terminal does. An answer
+// takes long: a token a step.
 class ChatProcess {
  public:
   ChatProcess(const std::string& address, const std::string& folder)
@@ -152,7 +153,7 @@ class ChatProcess {
                   "mkfifo \"$0/in\" && exec \"$@\" <\"$0/in\" >\"$0/out\" "
                   "2>\"$0/err\"",
                   folder, NACRE_BIN "/nacre", "chat", "--address", address,
-                  "--max-tokens", "1000"},
+                  "--max-tokens", "1900", "--method", "ar"},
          .sees_flags = true});
     EXPECT_TRUE(process.ok()) << process.status();
     process_ = *std::move(process);
