@@ -41,7 +41,9 @@ class Answer {
         observer_(observer),
         text_(request_, tokenizer),
         account_(request_) {
-    if (request_->trace_chunks) tracer_.emplace();
+    if (request_->trace_chunks) {
+      tracer_.emplace(request_->method != speculation::Method::kAr);
+    }
   }
 
   OutputQueue& queue() { return queue_; }

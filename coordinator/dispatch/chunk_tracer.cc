@@ -47,7 +47,7 @@ ChunkTrace ChunkTracer::Take(const speculation::Verdict& verdict,
   trace.window = verdict.window;
   trace.verified = verdict.verified;
   trace.accepted = verdict.accepted;
-  trace.degraded = verdict.degraded;
+  trace.degraded = wants_draft_ && verdict.degraded;
   trace.lanes = TakeLanes();
   return trace;
 }

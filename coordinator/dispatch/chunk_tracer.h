@@ -22,6 +22,9 @@ class ChunkTracer {
   // Of all lanes between two chunks; those after them are left out.
   static constexpr size_t kMaxSpans = 1024;
 
+  // `wants_draft`: its method asks for one.
+  explicit ChunkTracer(bool wants_draft) : wants_draft_(wants_draft) {}
+
   // Which workers serve it from now on.
   void OnPlaced(const Placement& placement) { placement_ = placement; }
   void OnSpan(WorkerRole role, const SpanRecord& span, int64_t clock_offset_ns);
@@ -35,6 +38,7 @@ class ChunkTracer {
   std::vector<TraceLane> TakeLanes();
 
  private:
+  const bool wants_draft_;
   Placement placement_;
   std::vector<TraceLane> lanes_;
   size_t num_spans_ = 0;

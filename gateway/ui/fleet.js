@@ -42,11 +42,12 @@ function stateOf(worker) {
 
 const nameOf = (worker) => `${worker.role} ${worker.address}`;
 
-// Shares of a worker's time since it was last asked for.
+// Shares of a worker's time since its heartbeat before; null where there has been
+// no other one.
 function shares(time, before) {
   const spent = (key) => time[key] - (before ? before[key] : 0);
   const whole = spent("elapsed_ms");
-  if (whole <= 0) return { busy: "\u2013", wait: "\u2013" };
+  if (whole <= 0) return null;
   const percent = (part) => `${Math.round((100 * part) / whole)} %`;
   return {
     busy: percent(spent("prefill_ms") + spent("draft_ms") + spent("verify_ms")),
@@ -169,11 +170,13 @@ class Fleet {
       { name: "heard of", number: true },
     ];
     const count = (role) => workers.filter((w) => w.role === role && w.ready).length;
-    const title = `Workers: ${count("target")} targets and ${count("draft")} drafts ready`;
+    const title = `Workers; ready of role target: ${count("target")}, draft: ${count("draft")}`;
     return table(title, columns, workers.map((worker) => {
       const old = before.get(nameOf(worker));
-      const { busy, wait } = shares(
-        worker.time, old && old.incarnation === worker.incarnation ? old.time : null);
+      const same = old && old.incarnation === worker.incarnation ? old : null;
+      worker.shares = shares(worker.time, same ? same.time : null) ??
+                      (same ? same.shares : null);
+      const { busy, wait } = worker.shares ?? { busy: "\u2013", wait: "\u2013" };
       const used = worker.kv_capacity_tokens - worker.kv_free_tokens;
       const state = stateOf(worker);
       return [

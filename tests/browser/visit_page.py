@@ -136,10 +136,26 @@ def visit_hostile_answer(page):
     print("hostile texts: shown as they are")
 
 
-def visit_fleet(page, draft_pid):
+def visit_fleet(page, draft_pid, pictures):
+    page.evaluate("location.hash = 'chat'")
+    page.click("#reset")
+    set_value(page, "#max-tokens", 1900)
+    # The slowest, or for a picture the slowest with a draft.
+    set_value(page, "#method", "sd" if pictures else "ar")
+    ask(page, PROMPT)
+    page.wait_for("document.querySelector('article:last-child .t') !== null")
     page.click("#tab-fleet")
     page.wait_for("document.querySelector('#coordinators').textContent"
-                  ".includes('1 targets and 1 drafts ready')")
+                  ".includes('ready of role target: 1, draft: 1')")
+    # The answer that runs is among the sessions.
+    page.wait_for("document.querySelector('#coordinators').textContent"
+                  ".includes('1 running, 0 in the queue')")
+    if pictures:
+        page.wait_for("document.querySelectorAll('#coordinators tbody')[1]"
+                      ".rows[0].cells[3].textContent > 20")
+        page.color_scheme("dark")
+        page.picture(os.path.join(pictures, "page_fleet.png"))
+        page.color_scheme("light")
     os.kill(draft_pid, signal.SIGKILL)
     # A supervisor may have started another one by the time of the next look.
     seconds = page.wait_for("/draft .* (is gone|started anew)/.test("
@@ -214,10 +230,7 @@ def main():
         visit_hostile_answer(page)
         check_width(page)
         check_colors(page)
-        visit_fleet(page, arguments.draft_pid)
-        if arguments.pictures:
-            page.color_scheme("dark")
-            page.picture(os.path.join(arguments.pictures, "page_fleet.png"))
+        visit_fleet(page, arguments.draft_pid, arguments.pictures)
         check_requests(page, origin)
     return 0
 

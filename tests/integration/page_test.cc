@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -40,8 +43,10 @@ class PageTest : public ::testing::Test {
     tools::Cluster::Options options = Service::Options();
     options.http_port = 0;
     options.more_args.gateway = {"--chat-template", chat_template};
-    options.workers.target_step_time = "1:24,8:26";
-    options.workers.draft_step_time = "1:5,4:6";
+    options.workers.target_step_time = "1:24,8:26,32:30";
+    options.workers.draft_step_time = "1:5,4:5.2,8:5.5";
+    options.more_args.coordinator = {"--draft-rows", "4", "--tree-rows", "8"};
+    options.more_args.target = {"--suffix-drafter", "on"};
     // What has died stays dead for as long as a test looks.
     options.supervisor.backoff = absl::Minutes(10);
     service_ = std::make_unique<Service>(std::move(options));
@@ -130,16 +135,23 @@ TEST_F(PageTest, AUserFindsAllOfItInABrowser) {
   const std::string log = folder_.path() + "/visit.log";
   const pid_t draft = service_->cluster().supervisor().PidOf("draft-0");
   ASSERT_NE(draft, 0);
-  auto visit = tools::ChildProcess::Start(
-      {.argv = {"/usr/bin/env", "python3", "tests/browser/visit_page.py",
-                "--address", http(), "--draft-pid", absl::StrCat(draft)},
-       .log_file = log});
+  std::vector<std::string> argv = {
+      "/usr/bin/env",     "python3", "tests/browser/visit_page.py",
+      "--address",        http(),    "--draft-pid",
+      absl::StrCat(draft)};
+  // Those of the documents are made so.
+  if (const char* pictures = std::getenv("NACRE_PICTURES")) {
+    argv.insert(argv.end(), {"--pictures", pictures});
+  }
+  auto visit =
+      tools::ChildProcess::Start({.argv = std::move(argv), .log_file = log});
   ASSERT_TRUE(visit.ok()) << visit.status();
   EXPECT_TRUE((*visit)->WaitForEnd(absl::Minutes(10)));
   const std::string end = (*visit)->Poll().value_or("still running");
   const std::string said = ReadFile(log).value_or("");
   if (end == absl::StrCat("exit code ", kSkipped)) GTEST_SKIP() << said;
   EXPECT_EQ(end, "exit code 0") << said;
+  std::cout << said;
 }
 
 // Writes lines and reads the answers, as a user of a terminal does. An answer

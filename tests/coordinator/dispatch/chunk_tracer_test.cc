@@ -64,6 +64,14 @@ TEST_F(ChunkTracerTest, TokensBehindAStopStringHaveNoOrigin) {
   EXPECT_THAT(trace.text_bytes, ElementsAre(1, 0, 0, 0));
 }
 
+TEST_F(ChunkTracerTest, AMethodWithoutADraftMissesNone) {
+  request_.method = speculation::Method::kAr;
+  Verdict verdict = Next(Bytes("a"));
+  verdict.degraded = true;
+  ASSERT_TRUE(OnVerdict(verdict).has_value());
+  EXPECT_FALSE(LastTrace().degraded);
+}
+
 TEST_F(ChunkTracerTest, LanesAreThoseSinceTheChunkBefore) {
   session();
   answer().OnMoved({"target:1", "draft:1"});
