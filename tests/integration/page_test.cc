@@ -154,6 +154,43 @@ TEST_F(PageTest, AUserFindsAllOfItInABrowser) {
   std::cout << said;
 }
 
+// Whom the fleet is shown to, where clients and operators have tokens.
+TEST(PageTokensTest, TheFleetIsForOperators) {
+  const tools::TemporaryFolder folder;
+  const auto tokens = [&folder](const std::string& name) {
+    const std::string file = absl::StrCat(folder.path(), "/", name);
+    EXPECT_TRUE(WriteFile(file, name + ":0123456789abcdef-" + name).ok());
+    return file;
+  };
+  const auto bearer = [](const std::string& name) {
+    return absl::StrCat("Authorization: Bearer 0123456789abcdef-", name,
+                        "\r\n");
+  };
+  tools::Cluster::Options options = Service::Options();
+  options.http_port = 0;
+  options.auth_tokens_file = tokens("client");
+  {
+    // No token of an operator is there to ask for.
+    Service service(options);
+    const std::string& http = service.cluster().http_address();
+    EXPECT_EQ(gateway::StatusOf(gateway::Get(http, "/")), 200);
+    EXPECT_EQ(
+        gateway::StatusOf(gateway::Get(http, "/nacre/fleet", bearer("client"))),
+        404);
+  }
+  options.admin_tokens_file = tokens("operator");
+  Service service(options);
+  const std::string& http = service.cluster().http_address();
+  EXPECT_EQ(gateway::StatusOf(gateway::Get(http, "/nacre/fleet")), 401);
+  EXPECT_EQ(
+      gateway::StatusOf(gateway::Get(http, "/nacre/fleet", bearer("client"))),
+      401);
+  const std::string answer =
+      gateway::Get(http, "/nacre/fleet", bearer("operator"));
+  EXPECT_EQ(gateway::StatusOf(answer), 200);
+  EXPECT_THAT(answer, HasSubstr("\"role\":\"draft\""));
+}
+
 // Writes lines and reads the answers, as a user of a terminal does. An answer
 // takes long: a token a step.
 class ChatProcess {
