@@ -52,11 +52,11 @@ DraftEngine::DraftEngine(std::unique_ptr<model::Drafter> drafter,
 DraftEngine::~DraftEngine() {
   drafter_->SetInterrupt(nullptr);
   // Of sessions that nobody closed.
-  for (const Session& session : sessions()) {
+  for (const Session& session : sessions_) {
     if (tap_ != nullptr) tap_->OnClosed(Tapped(session));
   }
   hidden_sink_->Detach();
-  RemoveAll();
+  table_.RemoveAll();
 }
 
 absl::Status DraftEngine::Prepare() {
@@ -81,13 +81,14 @@ absl::Status DraftEngine::Prepare() {
 WorkerState DraftEngine::Plan(int64_t now_ns, worker::StepOutcome* idle) {
   stepping_.clear();
   batch_.clear();
-  num_drafting_ = 0;
+  batch_rows_ = num_drafting_ = 0;
   PlanDrafts(now_ns);
   PlanPrefills();
   PlanNextSteps();
+  idle->stepped = !batch_.empty();
   if (num_drafting_ > 0) return WorkerState::kDraft;
   if (!batch_.empty()) return WorkerState::kPrefill;
-  idle->waits_for_peer = !all_sessions().empty();
+  idle->waits_for_peer = !sessions_.empty();
   return idle->waits_for_peer ? WorkerState::kWaitVerdict
                               : WorkerState::kNoWork;
 }
@@ -125,19 +126,18 @@ void DraftEngine::Finish(int64_t start_ns, bool abandoned) {
 
 void DraftEngine::PlanDrafts(int64_t now_ns) {
   bool prefilling = false;
-  for (Session& session : sessions()) {
+  for (Session& session : sessions_) {
     if (session.prefills() && session.unfed_rows() > 0) {
-      TakeOver(session, session.settled());
+      accounts_.TakeOver(session, session.settled());
     }
     if (session.unfed_rows() <= 0) session.prefilled = true;
     prefilling = prefilling || session.prefills();
   }
   const int max_rows = options_.budget.DecodeRows(prefilling);
-  VisitInTurn([&](size_t index) {
-    Session& session = this->session(index);
+  sessions_.VisitInTurn([&](Session& session) {
     if (!session.prefilled) return true;
     if (!session.schedule.WantsStep()) {
-      NoteWait(session, Span::Kind::kWaitVerdict, now_ns);
+      accounts_.NoteWait(session, Span::Kind::kWaitVerdict, now_ns);
       return true;
     }
     // The rows that catch up with commits and the one that drafts.
@@ -147,7 +147,7 @@ void DraftEngine::PlanDrafts(int64_t now_ns) {
       return true;
     }
     if (batch_rows_ + rows > max_rows) return false;
-    EndWait(session, now_ns);
+    accounts_.EndWait(session, now_ns);
     if (session.schedule.tree() != nullptr) {
       AddTreeRows(session, max_rows - batch_rows_);
     } else {
@@ -160,7 +160,7 @@ void DraftEngine::PlanDrafts(int64_t now_ns) {
 void DraftEngine::PlanPrefills() {
   std::vector<Session*> prefilling;
   std::vector<worker::Prefill> prompts;
-  for (Session& session : sessions()) {
+  for (Session& session : sessions_) {
     if (!session.prefills()) continue;
     prefilling.push_back(&session);
     prompts.push_back(
@@ -168,7 +168,7 @@ void DraftEngine::PlanPrefills() {
   }
   if (prefilling.empty()) return;
   // One that waits for its verdict will want its next step soon.
-  const bool decoding = prefilling.size() < all_sessions().size();
+  const bool decoding = prefilling.size() < sessions_.size();
   const std::vector<int> shares = worker::SharePrefillOfCommonPrefixes(
       prompts, drafter_->shared_block_size(),
       options_.budget.PrefillRows(decoding, batch_rows_));
@@ -214,8 +214,8 @@ void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
 }
 
 void DraftEngine::PlanNextSteps() {
-  if (left_out_) return;
-  for (const Session& session : sessions()) {
+  if (table_.left_out()) return;
+  for (const Session& session : sessions_) {
     if (session.prefills()) return;  // its rows come between
     // What its next step expands is not the child of one node.
     if (session.drafts && session.schedule.tree() != nullptr) return;
@@ -247,7 +247,7 @@ void DraftEngine::DraftAll() {
     soundness_.Add(!session.unsound);
     if (session.unsound) {
       if (session.closing) continue;
-      Fail(session, worker::UnsoundLogits(session.sequence->length()));
+      table_.Fail(session, worker::UnsoundLogits(session.sequence->length()));
     } else if (session.drafts && session.schedule.tree() != nullptr) {
       DraftTreeRows(session, proposals);
     } else if (session.drafts) {
@@ -260,7 +260,7 @@ void DraftEngine::Draft(Session& session, const model::Proposal& proposal) {
   if (session.closing) return;
   if (session.cut || !session.schedule.WantsStep()) {
     // Between steps the last token has no KV: the next step feeds it.
-    TruncateKv(session, session.schedule.kv_limit());
+    accounts_.TruncateKv(session, session.schedule.kv_limit());
     return;
   }
   const auto [children, is_sound, logits, hidden] = proposal;
@@ -313,7 +313,7 @@ void DraftEngine::Draft(Session& session, const model::Proposal& proposal) {
 }
 
 void DraftEngine::SendTail(Session& session, speculation::Tail tail) {
-  DraftEvents& events = outbox_.For(session.stream);
+  DraftEvents& events = events_.For(session.stream);
   if (!session.untold_ranks.empty()) {
     events.ranks.push_back({session.id, session.schedule.epoch(),
                             std::exchange(session.untold_ranks, {})});
@@ -334,7 +334,7 @@ void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns,
     span.length = drew_none ? 0 : session->schedule.length();
     span.batch_sessions = static_cast<int>(stepping_.size());
     span.abandoned = abandoned;
-    AddSpan(*session, span);
+    accounts_.AddSpan(*session, span);
   }
 }
 

@@ -168,6 +168,7 @@ class DraftEngine final
   std::vector<int32_t> candidates_;  // of one of them
   // By kind of temperature: 0, below 0.9, above.
   std::array<speculation::ScoreCalibration, 3> calibrations_;
+  int batch_rows_ = 0;
   int num_drafting_ = 0;
 };
 

@@ -167,7 +167,7 @@ void DraftEngine::ApplyCommit(Session& session,
           worker::CheckTokenIds("commit", commit.token_ids, vocab_size);
       !status.ok()) {
     // The target's vocabulary has ids that this model cannot be fed.
-    Fail(session, std::move(status));
+    table_.Fail(session, std::move(status));
     return;
   }
   const int num_ids = static_cast<int>(commit.token_ids.size());
@@ -187,7 +187,7 @@ void DraftEngine::ApplyCommit(Session& session,
   switch (session.schedule.OnCommit(commit)) {
     case DraftSession::CommitOutcome::kRepeated:
     case DraftSession::CommitOutcome::kMalformed:
-      ++rejected_messages_;
+      ++accounts_.counts().rejected_messages;
       return;
     case DraftSession::CommitOutcome::kMatched:
     case DraftSession::CommitOutcome::kMismatch:
@@ -212,16 +212,16 @@ void DraftEngine::ApplyCommit(Session& session,
   session.history.Truncate(std::min(kept, session.history.length()));
   // The running step may have fed the last token already; it stays for the
   // token that is about to be drawn behind it.
-  TruncateKv(session, kept);
+  accounts_.TruncateKv(session, kept);
 }
 
 void DraftEngine::SendStopNotices() {
-  for (Session& session : sessions()) {
+  for (Session& session : sessions_) {
     if (!std::exchange(session.touched, false) || session.closing) continue;
     absl::optional<speculation::Tail> notice =
         session.schedule.TakeStopNotice();
     if (notice.has_value()) {
-      outbox_.For(session.stream)
+      events_.For(session.stream)
           .tails.push_back({session.id, *std::move(notice)});
     }
   }

@@ -38,7 +38,7 @@ void DraftEngine::UnsubscribeHidden(Session& session) {
 void DraftEngine::OnHidden(worker::ReceivedTensor received) {
   const auto it = by_hidden_channel_.find(received.tensor.tag.channel);
   if (it == by_hidden_channel_.end()) {  // closed meanwhile
-    ++rejected_messages_;
+    ++accounts_.counts().rejected_messages;
     return;
   }
   Session& session = *it->second;
@@ -47,7 +47,7 @@ void DraftEngine::OnHidden(worker::ReceivedTensor received) {
       HiddenStates::Outcome::kCurrent) {
     GiveHidden(session);
   }
-  rejected_messages_ +=
+  accounts_.counts().rejected_messages +=
       static_cast<uint64_t>(session.hidden->num_stale() - num_stale);
 }
 
@@ -58,7 +58,7 @@ void DraftEngine::OnHiddenLost(uint64_t channel) {
   by_hidden_channel_.erase(it);
   session.hidden.reset();
   session.length->OnTargetHidden({});
-  outbox_.For(session.stream)
+  events_.For(session.stream)
       .policy_notes.push_back(
           {session.id,
            "no model score: the target's hidden states stopped coming"});
@@ -72,7 +72,7 @@ void DraftEngine::RenewHidden(Session& session) {
   } else {
     session.length->OnTargetHidden({});
   }
-  rejected_messages_ +=
+  accounts_.counts().rejected_messages +=
       static_cast<uint64_t>(session.hidden->num_stale() - num_stale);
 }
 
@@ -85,7 +85,7 @@ void DraftEngine::GiveHidden(Session& session) {
   span.duration_ns = state.duration_ns;
   span.length = session.schedule.committed_length();
   span.bytes = static_cast<int64_t>(state.tensor.num_bytes());
-  AddSpan(session, span);
+  accounts_.AddSpan(session, span);
 }
 
 }  // namespace nacre::draft_worker

@@ -37,7 +37,7 @@ bool DraftEngine::IsStepPointless() {
 
 void DraftEngine::NotePointless(const DraftCommands& commands) {
   for (const auto& [id, commit] : commands.commits) {
-    Session* const session = Look(commands.stream, id);
+    Session* const session = sessions_.Find({commands.stream, id});
     // Rows of a prompt are of use whatever comes behind them.
     if (session == nullptr || !session->drafts) continue;
     const bool keeps = session->schedule.tree() != nullptr
@@ -46,7 +46,7 @@ void DraftEngine::NotePointless(const DraftCommands& commands) {
     if (!keeps) session->pointless = true;
   }
   for (const uint64_t id : commands.close) {
-    if (Session* const session = Look(commands.stream, id)) {
+    if (Session* const session = sessions_.Find({commands.stream, id})) {
       session->pointless = true;
     }
   }

@@ -115,10 +115,10 @@ void DraftEngine::KeepTree(Session& session) {
                     judged.rank);
   }
   const int kept = session.schedule.kept_length();
-  TruncateKv(session, kept);
+  accounts_.TruncateKv(session, kept);
   if (tree.kept_slots().empty()) return;
   absl::Status status = session.sequence->KeepPath(kept, tree.kept_slots());
-  if (!status.ok()) Fail(session, std::move(status));
+  if (!status.ok()) table_.Fail(session, std::move(status));
 }
 
 }  // namespace nacre::draft_worker

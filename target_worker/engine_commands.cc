@@ -65,7 +65,7 @@ void TargetEngine::ApplyToSessions(TargetCommands& commands) {
     Session* session = Find(stream, id);
     if (session == nullptr) continue;
     if (opened_length < 1) {
-      ++rejected_messages_;
+      ++accounts_.counts().rejected_messages;
       continue;
     }
     session->schedule.OnDraftAttached(epoch, opened_length);
@@ -181,7 +181,7 @@ void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {
   if (!worker::CheckTokenIds("tail", tail.token_ids,
                              options_.model->info().vocab_size)
            .ok()) {
-    ++rejected_messages_;
+    ++accounts_.counts().rejected_messages;
     return;
   }
   switch (session.schedule.OnTail(tail)) {
@@ -190,7 +190,7 @@ void TargetEngine::ApplyTail(Session& session, const speculation::Tail& tail) {
       return;
     case TargetSession::TailOutcome::kStale:
     case TargetSession::TailOutcome::kMalformed:
-      ++rejected_messages_;
+      ++accounts_.counts().rejected_messages;
       return;
   }
 }

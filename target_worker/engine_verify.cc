@@ -179,7 +179,7 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
                               int64_t end_ns) {
   if (session.unsound) {
     if (!session.closing) {
-      Fail(session, worker::UnsoundLogits(session.sequence->length()));
+      table_.Fail(session, worker::UnsoundLogits(session.sequence->length()));
     }
     return;
   }
@@ -191,7 +191,7 @@ void TargetEngine::FinishStep(Session& session, int64_t start_ns,
   if (session.prefill_rows > 0) {
     span.kind = Span::Kind::kPrefill;
     span.rows = session.prefill_rows;
-    AddSpan(session, span);
+    accounts_.AddSpan(session, span);
     span.rows = 0;
   }
   if (!std::exchange(session.verifies, false)) {
@@ -232,12 +232,12 @@ void TargetEngine::HoldLastRow(Session& session, absl::Span<const float> logits,
 }
 
 void TargetEngine::EndHolds(int64_t now_ns) {
-  for (Session& session : sessions()) {
+  for (Session& session : sessions_) {
     if (!session.hold.has_value() || session.closing ||
         session.schedule.HoldsLastRow(now_ns)) {
       continue;
     }
-    EndWait(session, now_ns);
+    accounts_.EndWait(session, now_ns);
     Session::Hold hold = *std::exchange(session.hold, absl::nullopt);
     JudgeLastRow(session, hold.logits);
     FinishVerify(session, std::move(hold.verify));
@@ -254,13 +254,15 @@ int TargetEngine::FinishVerify(Session& session, Span span) {
   span.kind = Span::Kind::kVerify;
   ++span.rows;  // the last one
   span.length = schedule.committed_length();
-  AddSpan(session, span);
+  accounts_.AddSpan(session, span);
   KeepRows(session, verdict.base_length, verdict.matched);
-  TruncateKv(session, schedule.kv_length());
+  accounts_.TruncateKv(session, schedule.kv_length());
   session.sequence->Share(schedule.committed());
   if (schedule.finished()) session.sequence.reset();
-  suffix_proposed_ += static_cast<uint64_t>(verdict.suffix_proposed);
-  suffix_accepted_ += static_cast<uint64_t>(verdict.suffix_accepted);
+  accounts_.counts().suffix_proposed +=
+      static_cast<uint64_t>(verdict.suffix_proposed);
+  accounts_.counts().suffix_accepted +=
+      static_cast<uint64_t>(verdict.suffix_accepted);
   const int num_tokens = static_cast<int>(verdict.token_ids.size());
   SendVerdict(session, std::move(verdict));
   return num_tokens;
@@ -276,7 +278,7 @@ void TargetEngine::KeepRows(Session& session, int base_length, int matched) {
   for (int i = on_path + 1; i <= matched; ++i) {
     slots.push_back(session.walked[i] - path - 1);
   }
-  TruncateKv(session, base_length + on_path);
+  accounts_.TruncateKv(session, base_length + on_path);
   const absl::Status kept =
       session.sequence->KeepPath(base_length + on_path, slots);
   NACRE_CHECK(kept.ok(), "the rows of a walk are a path");
@@ -288,7 +290,7 @@ void TargetEngine::SendVerdict(Session& session, speculation::Verdict verdict) {
   if (session.logprobs.size() > verdict.token_ids.size()) {
     session.logprobs.resize(verdict.token_ids.size());
   }
-  outbox_.For(session.stream)
+  events_.For(session.stream)
       .verdicts.push_back(
           {session.id, std::move(verdict), std::move(session.logprobs)});
 }

@@ -55,11 +55,11 @@ WorkerState TargetEngine::Plan(int64_t now_ns, worker::StepOutcome* idle) {
   stepping_.clear();
   batch_.clear();
   prefilling_.clear();
-  verify_rows_ = logit_rows_ = 0;
+  batch_rows_ = verify_rows_ = logit_rows_ = 0;
   hidden_ = {};
-  for (Session& session : sessions()) {
+  for (Session& session : sessions_) {
     if (session.schedule.finished() || session.unfed_rows() <= 0) continue;
-    TakeOver(session, session.schedule.committed());
+    accounts_.TakeOver(session, session.schedule.committed());
     if (session.unfed_rows() > 0) prefilling_.push_back(&session);
   }
   const WorkerState wait = PlanVerifies(now_ns, idle);
@@ -70,6 +70,7 @@ WorkerState TargetEngine::Plan(int64_t now_ns, worker::StepOutcome* idle) {
     idle->waits_for_peer = wait == WorkerState::kWaitDraftTokens;
     return wait;
   }
+  idle->stepped = true;
   return verify_rows_ * 2 >= batch_rows_ ? WorkerState::kVerify
                                          : WorkerState::kPrefill;
 }
@@ -121,8 +122,7 @@ WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
   WorkerState idle = WorkerState::kNoWork;
   ready_.clear();
   int least_rows = 0;  // of those that are ready, with chains but no trees
-  VisitInTurn([&](size_t index) {
-    Session& session = this->session(index);
+  sessions_.VisitInTurn([&](Session& session) {
     if (session.schedule.finished() || session.unfed_rows() > 0) return true;
     if (session.hold.has_value()) {
       NoteDraftWait(session, session.schedule.hold_deadline_ns(), now_ns,
@@ -148,7 +148,7 @@ WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
         idle = WorkerState::kWaitDraftTokens;
         break;
       case TargetSession::Readiness::kWaitAcknowledge:
-        NoteWait(session, Span::Kind::kWaitAcknowledge, now_ns);
+        accounts_.NoteWait(session, Span::Kind::kWaitAcknowledge, now_ns);
         if (idle == WorkerState::kNoWork) idle = WorkerState::kWaitAcknowledge;
         break;
       case TargetSession::Readiness::kFinished:
@@ -203,7 +203,7 @@ void TargetEngine::PlanPrefills(bool decoding, int64_t now_ns) {
 
 int TargetEngine::BeginVerify(Session& session, int64_t now_ns,
                               absl::optional<int> num_nodes) {
-  EndWait(session, now_ns);
+  accounts_.EndWait(session, now_ns);
   TargetSession& schedule = session.schedule;
   const absl::Span<const int32_t> tail =
       num_nodes.has_value() ? schedule.BeginTreeStep(*num_nodes)
@@ -264,7 +264,7 @@ void TargetEngine::AddRows(Session& session, int max_rows, int64_t now_ns,
 void TargetEngine::NoteDraftWait(Session& session,
                                  absl::optional<int64_t> deadline_ns,
                                  int64_t now_ns, worker::StepOutcome* outcome) {
-  NoteWait(session, Span::Kind::kWaitDraftTokens, now_ns);
+  accounts_.NoteWait(session, Span::Kind::kWaitDraftTokens, now_ns);
   if (deadline_ns.has_value() && (!outcome->deadline_ns.has_value() ||
                                   *deadline_ns < *outcome->deadline_ns)) {
     outcome->deadline_ns = deadline_ns;

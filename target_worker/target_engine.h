@@ -188,6 +188,7 @@ class TargetEngine final
   std::vector<Session*> ready_;       // likewise, to verify
   speculation::StepTimeCurve step_times_;
   model::TokenWeights weights_;  // scratch of the ratio test
+  int batch_rows_ = 0;
   int verify_rows_ = 0;
   int logit_rows_ = 0;
   absl::Span<const float> logits_;

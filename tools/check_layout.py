@@ -245,8 +245,7 @@ LARGER = {
            ("draft_worker/draft_engine.h", "DraftEngine"),
            ("draft_worker/engine_commands.cc", "NewSession"),
            ("speculation/target_session.h", "TargetSession"),
-           ("target_worker/target_engine.h", "TargetEngine"),
-           ("worker/engine/session_engine.h", "SessionEngine"))},
+           ("target_worker/target_engine.h", "TargetEngine"))},
 }
 
 CUDA_MACRO = "NACRE_WITH_CUDA"

@@ -19,6 +19,17 @@ absl::Status CheckTokenIds(absl::string_view field,
   return absl::OkStatus();
 }
 
+absl::Status CheckPrompt(int prompt_length, absl::Span<const int32_t> token_ids,
+                         int vocab_size) {
+  const int64_t num_ids = static_cast<int64_t>(token_ids.size());
+  if (prompt_length < 1 || prompt_length > num_ids) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt_length ", prompt_length, " is outside 1 to ",
+                     num_ids, ", the number of token_ids"));
+  }
+  return CheckTokenIds("token_ids", token_ids, vocab_size);
+}
+
 absl::Status CheckSampling(const SamplingParams& params, int vocab_size) {
   NACRE_RETURN_IF_ERROR(ValidateSamplingParams(params));
   for (const auto& [id, bias] : params.logit_bias) {

@@ -58,11 +58,11 @@ nacre_mutant(wrong_root speculation/token_tree.cc
 
 # ----------------------------------------------------------- the target's engine
 nacre_mutant(target_kv_too_long target_worker/engine_verify.cc
-  [[TruncateKv(session, schedule.kv_length())]]
-  [[TruncateKv(session, schedule.kv_length() + 1)]])
+  [[accounts_.TruncateKv(session, schedule.kv_length())]]
+  [[accounts_.TruncateKv(session, schedule.kv_length() + 1)]])
 nacre_mutant(target_kv_too_short target_worker/engine_verify.cc
-  [[TruncateKv(session, schedule.kv_length())]]
-  [[TruncateKv(session, schedule.kv_length() - 1)]])
+  [[accounts_.TruncateKv(session, schedule.kv_length())]]
+  [[accounts_.TruncateKv(session, schedule.kv_length() - 1)]])
 nacre_mutant(target_position_by_one target_worker/engine_verify.cc
   [[session.sampler.Sample(
           row_logits, base_length + session.row_depths[row], session.history)]]
@@ -86,7 +86,7 @@ nacre_mutant(row_walked_past_its_parent speculation/target_session.cc
 nacre_mutant(wrong_slot_kept target_worker/engine_verify.cc
   [=[session.walked[i] - path - 1]=] [=[static_cast<int>(session.nodes.size()) - 1]=])
 nacre_mutant_statement(path_kept_too_long target_worker/engine_verify.cc
-  [[TruncateKv(session, base_length + on_path);]] [[]])
+  [[accounts_.TruncateKv(session, base_length + on_path);]] [[]])
 nacre_mutant(node_position_by_one target_worker/target_engine.cc
   [[schedule.committed_length() - 1 + depth]]
   [[schedule.committed_length() + depth]])
@@ -96,13 +96,13 @@ nacre_mutant_statement(target_history_keeps_tail target_worker/engine_verify.cc
   [[session.history.Truncate(verdict.base_length);]] [[]])
 
 # --------------------------------------------------------------- both engines
-nacre_mutant_statement(close_forgotten worker/engine/session_engine.cc
-  [[EventsOf(session.stream).closed.push_back(session.id);
+nacre_mutant_statement(close_forgotten worker/engine/session_table.cc
+  [[outbox_->Common(session.stream).closed.push_back(session.id);
   Close(session);]] [[]])
-nacre_mutant_statement(lost_stream_kept worker/engine/session_engine.cc
+nacre_mutant_statement(lost_stream_kept worker/engine/session_table.cc
   [[if (session->stream != stream || session->closing) continue;]] [[continue;]])
-nacre_mutant_statement(cached_tokens_not_told worker/engine/session_engine.cc
-  [[EventsOf(session.stream).cached.push_back({session.id, taken});]] [[]])
+nacre_mutant_statement(cached_tokens_not_told worker/engine/session_accounts.cc
+  [[outbox_->Common(session.stream).cached.push_back({session.id, taken});]] [[]])
 
 # ------------------------------------------------------------- the draft's state
 nacre_mutant(rejected_token_kept speculation/draft_session.cc
@@ -117,9 +117,9 @@ nacre_mutant(draft_beyond_max_tokens speculation/draft_session.cc
 
 # ------------------------------------------------------------ the draft's engine
 nacre_mutant(draft_kv_too_long draft_worker/engine_commands.cc
-  [[TruncateKv(session, kept)]] [[TruncateKv(session, kept + 1)]])
+  [[accounts_.TruncateKv(session, kept)]] [[accounts_.TruncateKv(session, kept + 1)]])
 nacre_mutant(draft_kv_too_short draft_worker/engine_commands.cc
-  [[TruncateKv(session, kept)]] [[TruncateKv(session, kept - 1)]])
+  [[accounts_.TruncateKv(session, kept)]] [[accounts_.TruncateKv(session, kept - 1)]])
 nacre_mutant_statement(draft_history_keeps_tail draft_worker/engine_commands.cc
   [[session.history.Truncate(std::min(kept, session.history.length()));]] [[]])
 nacre_mutant(pointless_token_sent draft_worker/draft_engine.cc

@@ -21,6 +21,19 @@ TEST(TokenIdsTest, NamesTheFirstIdOutside) {
                 "stop[0] is -1, outside the vocabulary of 16"));
 }
 
+TEST(TokenIdsTest, APromptIsTheFirstOfTheIds) {
+  EXPECT_TRUE(CheckPrompt(1, {3, 4}, 16).ok());
+  EXPECT_TRUE(CheckPrompt(2, {3, 4}, 16).ok());
+  EXPECT_EQ(CheckPrompt(3, {3, 4}, 16),
+            absl::InvalidArgumentError(
+                "prompt_length 3 is outside 1 to 2, the number of token_ids"));
+  EXPECT_EQ(CheckPrompt(0, {3, 4}, 16).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CheckPrompt(1, {3, 16}, 16),
+            absl::InvalidArgumentError(
+                "token_ids[1] is 16, outside the vocabulary of 16"));
+}
+
 TEST(TokenIdsTest, ABiasNeedsAnIdOfTheVocabularyAndAValidValue) {
   SamplingParams params;
   params.logit_bias = {{15, 1.0f}};
