@@ -90,6 +90,7 @@ class DraftEngine final
   model::QueuedSteps queued_steps() const override {
     return drafter_->queued_steps();
   }
+  absl::Span<Session* const> stepping() const override { return stepping_; }
   void BeforePlan() override { SendStopNotices(); }
   worker::WorkerState Plan(int64_t now_ns, worker::StepOutcome* idle) override;
   absl::StatusOr<bool> Forward() override;
@@ -163,6 +164,7 @@ class DraftEngine final
   std::shared_ptr<HiddenSink> hidden_sink_;  // outlives this in calls to it
 
   // The step being run.
+  std::vector<Session*> stepping_;
   std::vector<model::DraftRows> batch_;
   absl::Span<const model::Proposal> proposals_;
   std::vector<int32_t> candidates_;  // of one of them

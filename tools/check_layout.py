@@ -139,6 +139,11 @@ TESTED_BY = {
     "coordinator/api/grpc_peer.cc": "tests/coordinator/api/authenticator_test.cc",
     "coordinator/observe/request_trace.cc":
         "tests/coordinator/observe/trace_observer_test.cc",
+    **{f"target_worker/{name}.cc": f"tests/target_worker/engine_{test}_test.cc"
+       for name, test in (("hidden_taps", "hidden"), ("open_session", "commands"),
+                          ("row_sampler", "draws"), ("step_planner", "trees"),
+                          ("step_verdicts", "verify"),
+                          ("suffix_memory", "suffixes"))},
     "telemetry/otlp_client.cc": "tests/telemetry/otlp_exporter_test.cc",
     "telemetry/otel_variables.cc":
         "tests/telemetry/collector_settings_test.cc",
@@ -244,8 +249,7 @@ LARGER = {
        for path, name in (
            ("draft_worker/draft_engine.h", "DraftEngine"),
            ("draft_worker/engine_commands.cc", "NewSession"),
-           ("speculation/target_session.h", "TargetSession"),
-           ("target_worker/target_engine.h", "TargetEngine"))},
+           ("speculation/target_session.h", "TargetSession"))},
 }
 
 CUDA_MACRO = "NACRE_WITH_CUDA"

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "worker/engine/engine_inbox.h"
 #include "worker/engine/event_outbox.h"
@@ -58,6 +59,8 @@ class TypedSessionEngine : public SessionEngine {
   virtual void OnOpened(Session&, Open&) {}
   // What failures of a session opened so name (SessionFailure::epoch).
   virtual uint32_t FailureEpoch(const Open&) const { return 0; }
+  // The sessions of the step being run.
+  virtual absl::Span<Session* const> stepping() const = 0;
   // All but opening and closing.
   virtual void ApplyToSessions(Commands& commands) = 0;
 
@@ -86,7 +89,7 @@ class TypedSessionEngine : public SessionEngine {
   }
 
   void FailStep(const absl::Status& status) override {
-    for (Session* session : stepping_) {
+    for (Session* session : stepping()) {
       table_.Fail(*session, absl::InternalError(absl::StrCat(
                                 "the forward failed: ", status.message())));
     }
@@ -94,7 +97,6 @@ class TypedSessionEngine : public SessionEngine {
 
   EventOutbox<Events>& events_;  // what is sent next, by stream
   const TypedSessions<Session> sessions_;
-  std::vector<Session*> stepping_;  // the sessions of the step being run
 
  private:
   void ApplyAll(std::vector<Commands>* all) {
