@@ -31,7 +31,7 @@ bool DraftEngine::IsStepPointless() {
   if (!in_forward_ || !HasCommands()) return false;
   LookAtCommands(
       [this](const DraftCommands& commands) { NotePointless(commands); });
-  return std::all_of(stepping_.begin(), stepping_.end(),
+  return std::all_of(stepping().begin(), stepping().end(),
                      [](const Session* session) { return session->pointless; });
 }
 
@@ -51,7 +51,7 @@ void DraftEngine::NotePointless(const DraftCommands& commands) {
     }
   }
   if (!commands.stream_ended) return;
-  for (Session* const session : stepping_) {
+  for (Session* const session : stepping()) {
     if (session->stream == commands.stream) session->pointless = true;
   }
 }

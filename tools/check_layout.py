@@ -139,6 +139,11 @@ TESTED_BY = {
     "coordinator/api/grpc_peer.cc": "tests/coordinator/api/authenticator_test.cc",
     "coordinator/observe/request_trace.cc":
         "tests/coordinator/observe/trace_observer_test.cc",
+    **{f"draft_worker/{name}.cc": f"tests/draft_worker/{test}_test.cc"
+       for name, test in (("hidden_reader", "engine_hidden"),
+                          ("open_session", "engine_commands"),
+                          ("row_drafter", "engine_draws"),
+                          ("step_planner", "fairness"))},
     **{f"target_worker/{name}.cc": f"tests/target_worker/engine_{test}_test.cc"
        for name, test in (("hidden_taps", "hidden"), ("open_session", "commands"),
                           ("row_sampler", "draws"), ("step_planner", "trees"),
@@ -245,11 +250,7 @@ LARGER = {
     **{(path, name): "one method for each op of a device"
        for path, name in (("kernels/backend.h", "Backend"),
                           ("kernels/cuda/cuda_backend.h", "CudaBackend"))},
-    **{(path, name): "to be split"
-       for path, name in (
-           ("draft_worker/draft_engine.h", "DraftEngine"),
-           ("draft_worker/engine_commands.cc", "NewSession"),
-           ("speculation/target_session.h", "TargetSession"))},
+    ("speculation/target_session.h", "TargetSession"): "to be split",
 }
 
 CUDA_MACRO = "NACRE_WITH_CUDA"

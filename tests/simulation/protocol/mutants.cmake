@@ -122,7 +122,7 @@ nacre_mutant(draft_kv_too_short draft_worker/engine_commands.cc
   [[accounts_.TruncateKv(session, kept)]] [[accounts_.TruncateKv(session, kept - 1)]])
 nacre_mutant_statement(draft_history_keeps_tail draft_worker/engine_commands.cc
   [[session.history.Truncate(std::min(kept, session.history.length()));]] [[]])
-nacre_mutant(pointless_token_sent draft_worker/draft_engine.cc
+nacre_mutant(pointless_token_sent draft_worker/row_drafter.cc
   [[session.cut || !session.schedule.WantsStep()]]
   [[!session.schedule.WantsStep()]])
 nacre_mutant(draft_position_by_one model/model_drafter.cc
