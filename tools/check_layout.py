@@ -127,11 +127,12 @@ TESTED_BY = {
        for name in ("attributes", "comparison", "environment", "evaluator",
                     "expression_evaluator", "filters", "format_text",
                     "item_filters", "loop_items", "methods", "operators",
-                    "predicates", "python_text", "sequence_filters",
+                    "predicates", "python_text", "scope", "sequence_filters",
                     "sequences", "string_methods", "string_units",
                     "text_filters", "value")},
     **{f"chat/{name}.cc": "tests/chat/parser_test.cc"
-       for name in ("expression_parser", "lexer", "supported")},
+       for name in ("expression_parser", "lexer", "program_builder",
+                    "supported")},
     "chat/render_context.cc": "tests/chat/limits_test.cc",
     "chat/text.cc": "tests/chat/user_text_test.cc",
     "coordinator/api/generate_call.cc":
@@ -243,10 +244,6 @@ LARGER = {
            ("kernels/cuda/attention_bf16.cuh", "Bf16Kernel"),
            ("kernels/cuda/gemm_skinny.cuh", "SkinnyKernel"),
            ("kernels/cuda/gemm_tiled.cuh", "TiledKernel"))},
-    **{(path, name): "one method for each rule of a grammar or kind of value"
-       for path, name in (("chat/evaluator.h", "Evaluator"),
-                          ("chat/expression_parser.h", "ExpressionParser"),
-                          ("chat/value.h", "Value"))},
     **{(path, name): "one method for each op of a device"
        for path, name in (("kernels/backend.h", "Backend"),
                           ("kernels/cuda/cuda_backend.h", "CudaBackend"))},
