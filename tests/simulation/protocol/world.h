@@ -110,6 +110,7 @@ class World final : public simulation::World {
   void Equip(const Process& process,
              draft_worker::DraftEngine::Options* options) override;
   void OnRan(Process& process) override;
+  void OnGateTimeout(Process& process) override;
   void OnDeviceError(Process& process) override;
 
   // world_messages.cc
