@@ -25,7 +25,7 @@ Outcome Measure(const FleetMethod& method, double alpha, double cost_ratio,
   options.method = method;
   options.policy = *speculation::ParsePolicySpec(policy);
   options.alpha = alpha;
-  options.output_tokens = 6'000;
+  options.output_tokens = 4'000;
   options.draft_step = StepTimes::Flat(1e6);
   options.target_step = StepTimes::Flat(cost_ratio * 1e6);
   const FleetResult result = SimulateFleet(options);

@@ -84,6 +84,7 @@ Outcome RunSchedule(const Schedule& schedule, bool keep_trace) {
 World::World(const Schedule& schedule, bool keep_trace)
     : simulation::World(schedule.seed * 2, /*start_ns=*/1),
       schedule_(schedule),
+      keeps_trace_(keep_trace),
       trace_(keep_trace),
       checks_(/*redraws=*/schedule.seed % 4 == 0),
       workers_(schedule.workers.size()),
@@ -201,7 +202,7 @@ void World::CheckAtEnd() {
 Outcome World::Finish() {
   Outcome outcome;
   outcome.failure = checks_.failure();
-  outcome.trace = trace_.Format();
+  if (checks_.failed() || keeps_trace_) outcome.trace = trace_.Format();
   outcome.end_ns = now_ns();
   counts_.holds = checks_.num_holds();
   if (!schedule_.gate_timeouts) counts_.untimed_holds = counts_.holds;

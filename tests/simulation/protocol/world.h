@@ -179,6 +179,7 @@ class World final : public simulation::World {
   void Tamper(wire::DraftEvents* events, Connection& connection);
 
   const Schedule& schedule_;
+  const bool keeps_trace_;
   Trace trace_;
   Checks checks_;
   Counts counts_;
