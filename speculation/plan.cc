@@ -190,12 +190,23 @@ bool IsShared(const StepCosts& costs) {
   return costs.other_sessions > 0 && costs.other_rows > 0;
 }
 
-// m*. Absent where others fill the step and no window pays, not even for most
+// Of a draft that is of no use even to a session that has the target for
+// itself: it saves less than one step in twenty, and its steps slow the target
+// down where the two share a memory, which no law here counts.
+constexpr double kUselessAlpha = 0.05;
+
+bool IsUseless(const PlanInputs& inputs) {
+  return inputs.pair_alpha.has_value() &&
+         std::max(inputs.alpha, *inputs.pair_alpha) < kUselessAlpha;
+}
+
+// m*. Absent where no window pays, neither for this session nor for most
 // sessions of the pair: the draft rests. Else it always gives a token, so that
 // acceptance is still measured: a bad stretch must not end drafting.
 absl::optional<int> LoadWindow(const PlanInputs& inputs, int max_window,
                                WindowSearches* searches) {
   const StepCosts& costs = inputs.costs;
+  if (IsUseless(inputs)) return absl::nullopt;
   if (!IsShared(costs)) return AloneWindow(inputs.alpha, max_window, costs);
   const int window = SharedWindow(inputs.alpha, max_window, costs, searches);
   if (window == 0 && inputs.pair_alpha.has_value() &&

@@ -10,7 +10,7 @@
 // shrinks where a verdict would find the draft in a token that is probably
 // wasted but must be finished. It is 0 (the draft rests) where other sessions
 // fill the step and no window pays, neither for this session nor for an average
-// one of its pair of workers.
+// one of its pair of workers; also alone where both hardly ever match.
 //
 // In sd the draft also waits where a length policy ends a chunk.
 //
@@ -65,8 +65,9 @@ struct PlanInputs {
   // from alpha and the costs when absent. In [1, kMaxWindow].
   absl::optional<int> window;
   double alpha = 0.7;
-  // What sessions of this pair of workers have on average. Where it makes no
-  // window worth its rows either, the draft of an async session rests; absent:
+  // What sessions of this pair of workers have on average. The draft of an async
+  // session rests where both say that no window is worth its rows beside the
+  // others, or, also alone, that less than one token in twenty matches; absent:
   // it never does.
   absl::optional<double> pair_alpha;
   // The longest chunk of a length policy, which then decides what sd drafts:

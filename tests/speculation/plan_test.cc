@@ -251,6 +251,27 @@ TEST_F(PlanTest, TheDraftRestsWhereOthersFillTheStep) {
   EXPECT_TRUE(MakePlan(inputs).draft.rests());
 }
 
+TEST_F(PlanTest, AUselessDraftRestsBesideALoneSession) {
+  PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.02);
+  EXPECT_FALSE(MakePlan(inputs).draft.rests());  // not allowed to
+  inputs.pair_alpha = 0.02;
+  const PipelinePlan plan = MakePlan(inputs);
+  EXPECT_TRUE(plan.draft.rests());
+  EXPECT_EQ(plan.window, 0);
+  EXPECT_EQ(plan.target.gate_after_mismatch, 0);
+  // A bad stretch of a pair that is worth it, and a good session of one that
+  // mostly is not.
+  inputs.pair_alpha = 0.5;
+  EXPECT_FALSE(MakePlan(inputs).draft.rests());
+  inputs.alpha = 0.5;
+  inputs.pair_alpha = 0.02;
+  EXPECT_FALSE(MakePlan(inputs).draft.rests());
+  // A weak draft is still worth its device.
+  inputs.alpha = 0.1;
+  inputs.pair_alpha = 0.1;
+  EXPECT_FALSE(MakePlan(inputs).draft.rests());
+}
+
 TEST_F(PlanTest, OnALongWayTheTargetWaitsInFlowForTokensUnderWay) {
   PlanInputs inputs = Inputs(Method::kAsync, 10e6, 0.5);
   inputs.costs.hop_ns = 4e6;

@@ -120,7 +120,7 @@ class Cluster {
   // One line a worker: name, cores, model, where it serves /metrics if it does.
   std::vector<std::string> WorkerLines() const;
 
-  // Stops the workers, then the coordinator. Idempotent.
+  // Stops the gateway, then the workers, then the coordinator. Idempotent.
   void Drain();
 
   Supervisor& supervisor() { return supervisor_; }

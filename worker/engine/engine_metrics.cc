@@ -77,7 +77,7 @@ constexpr Count kCounts[] = {
      "Forwards that the device began before they were asked for."},
     {Of::kDraft, &EngineStats::queued_steps_dropped,
      "nacre_draft_queued_steps_dropped_total",
-     "Forwards that the device began and nobody asked for; not among "
+     "Forwards that the device began and no step used; not among "
      "nacre_worker_steps_total."},
     {Of::kTarget, &EngineStats::suffix_proposed,
      "nacre_target_suffix_proposed_tokens_total",
