@@ -113,18 +113,10 @@ bool Placer::CanTake(uint64_t worker_id, WorkerRole role,
 
 uint64_t Placer::LeastLoaded(WorkerRole role, const RequestSpec& request,
                              const WorkerIds& except) const {
-  uint64_t best = 0;
-  size_t best_load = 0;
-  for (const auto& [id, worker] : fleet_.workers()) {
-    if (worker.role != role ||
-        (best != 0 && worker.sessions.size() >= best_load) ||
-        !CanTake(id, role, request, except)) {
-      continue;
-    }
-    best = id;
-    best_load = worker.sessions.size();
+  for (const auto& [load, id] : fleet_.by_load(role)) {
+    if (CanTake(id, role, request, except)) return id;
   }
-  return best;
+  return 0;
 }
 
 uint64_t Placer::TargetFor(const RequestSpec& request,
