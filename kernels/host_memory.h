@@ -13,7 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/backend.h"
+#include "kernels/memory_ops.h"
+#include "kernels/product_ops.h"
 #include "kernels/dtype.h"
 
 namespace nacre::kernels {
