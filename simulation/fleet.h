@@ -20,6 +20,7 @@
 #include "simulation/link.h"
 #include "simulation/match_source.h"
 #include "speculation/pipeline.h"
+#include "speculation/policies/policy_spec.h"
 #include "speculation/session_schedule.h"
 
 namespace nacre::simulation {
@@ -92,6 +93,10 @@ struct FleetOptions {
   LinkDelay draft_hop;
 
   std::vector<Failure> failures;
+
+  // Of all requests, which no draft needs a file or logits for: a script has
+  // none (script.h). The oracle is told the whole answer.
+  speculation::PolicySpec policy;
 
   // Instead of what the schedule plans: it neither estimates alpha nor replans.
   absl::optional<speculation::PipelinePlan> fixed_plan;

@@ -139,6 +139,13 @@ void FleetWorld::StartRequest(int stream) {
   spec.sampling.seed = request.number;
   spec.method = options_.method.method;
   spec.window = options_.method.window;
+  spec.policy = options_.policy;
+  if (spec.policy.kind() == speculation::PolicyKind::kOracle) {
+    for (int i = 0; i < request.output_tokens; ++i) {
+      spec.oracle_ids.push_back(
+          Script::TargetToken(request.number, request.prompt_length + i));
+    }
+  }
   const absl::StatusOr<uint64_t> started =
       dispatcher_->Start(std::move(spec), std::make_shared<Sink>(this, stream));
   NACRE_CHECK(started.ok(), started.status().ToString().c_str());

@@ -7,8 +7,7 @@ source "$(dirname "$0")/common.sh"
 readonly ASAN_LABELS='unit'
 # ... except what repeats the same code paths thousands of times, starts
 # processes, or is a client only and a fifth of all that would be compiled.
-readonly ASAN_SKIPPED="pipeline_time_test|policy_time_test|protocol_|tools_\
-|batch_combinations|simd_targets|fleet_law"
+readonly ASAN_SKIPPED="protocol_|tools_|batch_combinations|simd_targets|fleet_law"
 
 cmake --preset asan --log-level=NOTICE
 test_chosen build-asan --label-regex "$ASAN_LABELS" \

@@ -94,7 +94,7 @@ void Dispatcher::DrainWorker(uint64_t worker_id) {
   Turn turn(this);
   FleetWorker* worker = state_.fleet.Find(worker_id);
   if (worker == nullptr) return;
-  worker->ready = false;
+  state_.fleet.SetReady(worker_id, false);
   relocator_.MoveFromDraining();
   desk_.RefuseHopeless();
   relocator_.Settle();
@@ -104,7 +104,7 @@ void Dispatcher::ResumeWorker(uint64_t worker_id) {
   Turn turn(this);
   FleetWorker* worker = state_.fleet.Find(worker_id);
   if (worker == nullptr || worker->ready) return;
-  worker->ready = true;
+  state_.fleet.SetReady(worker_id, true);
   state_.OnRoom(worker->role);
   relocator_.Settle();
 }

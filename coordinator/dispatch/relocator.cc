@@ -9,7 +9,7 @@ namespace nacre::coordinator {
 
 void Relocator::OnWorkerGone(uint64_t worker_id) {
   FleetWorker& worker = state_.fleet.at(worker_id);
-  worker.ready = false;
+  state_.fleet.SetReady(worker_id, false);
   for (uint64_t session_id : worker.sessions.InOrder()) {
     Session& session = *state_.sessions.at(session_id);
     if (session.draft_worker == worker_id) {
@@ -86,8 +86,8 @@ void Relocator::ResumeHeld() {
 
 void Relocator::MoveFromDraining() {
   std::vector<Session*> moved;
-  for (const auto& [worker_id, worker] : state_.fleet.workers()) {
-    if (worker.ready) continue;
+  for (const uint64_t worker_id : state_.fleet.draining()) {
+    const FleetWorker& worker = state_.fleet.at(worker_id);
     const WorkerIds kept = state_.failover.KeptForHeld();
     for (uint64_t session_id : worker.sessions.InOrder()) {
       Session& session = *state_.sessions.at(session_id);

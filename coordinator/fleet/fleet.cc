@@ -1,5 +1,6 @@
 #include "coordinator/fleet/fleet.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/status_macros.h"
@@ -18,6 +19,8 @@ absl::StatusOr<uint64_t> Fleet::Add(WorkerInfo info) {
   const FleetWorker& worker =
       workers_.try_emplace(id, std::move(info)).first->second;
   ledger_.AddWorker(id, worker.info.kv_capacity_tokens);
+  LoadsOf(worker.role).insert({0, id});
+  if (!is_target) drafts_.push_back(&worker.info);
   if (is_target &&
       worker.info.fingerprint !=
           std::exchange(target_fingerprint_, worker.info.fingerprint)) {
@@ -30,23 +33,33 @@ absl::StatusOr<uint64_t> Fleet::Add(WorkerInfo info) {
 }
 
 void Fleet::Remove(uint64_t id) {
-  workers_.erase(id);
+  const auto it = workers_.find(id);
+  if (it == workers_.end()) return;
+  const FleetWorker& worker = it->second;
+  LoadsOf(worker.role).erase({worker.sessions.size(), id});
+  drafts_.erase(std::remove(drafts_.begin(), drafts_.end(), &worker.info),
+                drafts_.end());
+  draining_.erase(id);
+  workers_.erase(it);
   ledger_.RemoveWorker(id);
 }
 
-std::vector<const WorkerInfo*> Fleet::drafts() const {
-  std::vector<const WorkerInfo*> drafts;
-  for (const auto& [id, worker] : workers_) {
-    if (worker.role == WorkerRole::kDraft) drafts.push_back(&worker.info);
+void Fleet::SetReady(uint64_t id, bool ready) {
+  workers_.at(id).ready = ready;
+  if (ready) {
+    draining_.erase(id);
+  } else {
+    draining_.insert(id);
   }
-  return drafts;
 }
 
 void Fleet::Seat(uint64_t worker_id, uint64_t session_id, int64_t need,
                  bool follows_load) {
   FleetWorker& worker = workers_.at(worker_id);
   ledger_.Reserve(worker_id, session_id, need);
+  LoadsOf(worker.role).erase({worker.sessions.size(), worker_id});
   worker.sessions.insert(session_id);
+  LoadsOf(worker.role).insert({worker.sessions.size(), worker_id});
   if (worker.role == WorkerRole::kTarget && follows_load) {
     ++worker.async_sessions;
   }
@@ -54,7 +67,9 @@ void Fleet::Seat(uint64_t worker_id, uint64_t session_id, int64_t need,
 
 void Fleet::Unseat(uint64_t worker_id, uint64_t session_id, bool follows_load) {
   FleetWorker& worker = workers_.at(worker_id);
+  LoadsOf(worker.role).erase({worker.sessions.size(), worker_id});
   worker.sessions.erase(session_id);
+  LoadsOf(worker.role).insert({worker.sessions.size(), worker_id});
   if (worker.role == WorkerRole::kTarget && follows_load) {
     --worker.async_sessions;
   }

@@ -8,9 +8,12 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
@@ -45,7 +48,19 @@ class Fleet {
   }
   FleetWorker& at(uint64_t id) { return workers_.at(id); }
   const Workers& workers() const { return workers_; }
-  std::vector<const WorkerInfo*> drafts() const;
+  // Of those that draft, the oldest first.
+  const std::vector<const WorkerInfo*>& drafts() const { return drafts_; }
+  // The sessions and the ids of a role's workers: those with the fewest first,
+  // of as many the oldest.
+  using ByLoad = absl::btree_set<std::pair<size_t, uint64_t>>;
+  const ByLoad& by_load(WorkerRole role) const {
+    return role == WorkerRole::kTarget ? targets_by_load_ : drafts_by_load_;
+  }
+
+  // Whether it takes sessions.
+  void SetReady(uint64_t id, bool ready);
+  // The ids of those that do not.
+  const std::set<uint64_t>& draining() const { return draining_; }
 
   // A session runs there and needs so much KV (KvLedger::Need). `follows_load`:
   // its window follows the load of its target.
@@ -64,7 +79,15 @@ class Fleet {
                                  bool follows_load);
 
  private:
+  ByLoad& LoadsOf(WorkerRole role) {
+    return role == WorkerRole::kTarget ? targets_by_load_ : drafts_by_load_;
+  }
+
   Workers workers_;
+  std::vector<const WorkerInfo*> drafts_;
+  ByLoad targets_by_load_;
+  ByLoad drafts_by_load_;
+  std::set<uint64_t> draining_;
   KvLedger ledger_;
   std::string target_fingerprint_;  // of the last target that came
   uint64_t next_id_ = 1;

@@ -29,6 +29,9 @@ double Speedup(const FleetOptions& options) {
   const FleetResult result = SimulateFleet(options);
   EXPECT_TRUE(result.finished);
   EXPECT_EQ(result.output_tokens, options.output_tokens);
+  if (options.method.method != Method::kAr) {
+    EXPECT_NEAR(result.acceptance_rate(), options.alpha, 0.02);
+  }
   return result.tokens_per_second() * options.target_step.At(1) * 1e-9;
 }
 
@@ -94,6 +97,32 @@ TEST_P(FleetLaw, EstimatingCostsLessThanTwoPercent) {
     }
   }
 }
+
+// Also where c is no whole number, which no law knows.
+class FleetWindows : public testing::TestWithParam<double> {};
+
+TEST_P(FleetWindows, AsyncHoldsUpAgainstSdAndPearlAtTheirBest) {
+  for (const double c : {1.0, 1.5, 2.5, 4.0, 5.5, 7.3, 10.0, 16.0}) {
+    const auto speedup = [c](const FleetMethod& method) {
+      FleetOptions options = Ideal(method.method, GetParam(), c);
+      options.method = method;
+      options.output_tokens = 1200;
+      return Speedup(options);
+    };
+    double best = 0.0;
+    for (const int window : {1, 2, 3, 5, 8, 12}) {
+      best = std::max(best, speedup({Method::kSd, window}));
+    }
+    for (int window = speculation::PearlWindow(c - 1, 16); window <= c + 1;
+         ++window) {
+      best = std::max(best, speedup({Method::kPearl, window}));
+    }
+    EXPECT_GE(speedup({Method::kAsync}), 0.97 * best) << "c " << c;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Alpha, FleetWindows,
+                         testing::Values(0.3, 0.5, 0.7, 0.9));
 
 INSTANTIATE_TEST_SUITE_P(Alpha, FleetLaw,
                          testing::Values(0.3, 0.5, 0.7, 0.8, 0.9, 0.95));

@@ -155,6 +155,16 @@ TEST(SimulateFleet, StreamsShareSteps) {
   EXPECT_EQ(Simulated(options).virtual_ns, 4 * 500 * 10 * kMs);
 }
 
+TEST(SimulateFleet, DraftingStreamsShareSteps) {
+  FleetOptions options = Fleet(Method::kAsync);
+  options.output_tokens = 200;
+  const FleetResult alone = Simulated(options);
+  options.streams = 4;
+  const FleetResult shared = Simulated(options);
+  EXPECT_LT(shared.virtual_ns, 2 * alone.virtual_ns);
+  EXPECT_EQ(shared.stats.committed, 4 * alone.stats.committed);
+}
+
 TEST(SimulateFleet, DraftTokensOfManySessionsTakeTheirTime) {
   FleetOptions options = Fleet(Method::kPearl);
   options.method.window = 5;
@@ -311,6 +321,14 @@ TEST(WorthlessDraft, OneThatIsNeverRightCostsAsyncAtMostFivePercent) {
   }
 }
 
+// Each row that it has verified in vain costs half a step.
+TEST(WorthlessDraft, OneThatIsNeverRightCostsNoMoreWhereRowsAreDear) {
+  FleetOptions options = Realistic(Method::kAsync);
+  options.alpha = 0.0;
+  options.target_step = StepTimes({{1, 10e6}, {2, 15e6}});
+  ExpectNearlyAr(options);
+}
+
 TEST(WorthlessDraft, OneSlowerThanTheTargetCostsAsyncAtMostFivePercent) {
   FleetOptions options = Realistic(Method::kAsync);
   options.draft_step = StepTimes::Flat(40e6);
@@ -319,9 +337,14 @@ TEST(WorthlessDraft, OneSlowerThanTheTargetCostsAsyncAtMostFivePercent) {
 
 TEST(WorthlessDraft, OneThatDiesAllTheTimeCostsAsyncAtMostFivePercent) {
   FleetOptions options = Realistic(Method::kAsync);
-  options.failures = {
-      {.after_ns = 5 * kMs, .repeats = true, .back_after_ns = 5 * kMs}};
-  ExpectNearlyAr(options);
+  for (const int64_t after_ns : {2 * kMs, 5 * kMs}) {  // a token takes 2 ms
+    for (const int64_t back_after_ns : {5 * kMs, 27 * kMs}) {
+      options.failures = {{.after_ns = after_ns,
+                           .repeats = true,
+                           .back_after_ns = back_after_ns}};
+      ExpectNearlyAr(options);
+    }
+  }
 }
 
 TEST(Failures, ADraftThatReturnsIsTakenAgain) {

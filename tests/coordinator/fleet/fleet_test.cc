@@ -146,6 +146,41 @@ TEST_F(FleetTest, AStepIsTimedOnce) {
   EXPECT_EQ(draft.step_times->At(1), 100);
 }
 
+TEST_F(FleetTest, WorkersAreInOrderOfTheirSessions) {
+  using Entry = std::pair<size_t, uint64_t>;
+  const uint64_t first = AddTarget();
+  const uint64_t draft = AddDraft();
+  const uint64_t second = AddTarget();
+  const auto targets = [&] { return fleet_.by_load(WorkerRole::kTarget); };
+  EXPECT_THAT(targets(), ElementsAre(Entry(0, first), Entry(0, second)));
+  EXPECT_THAT(fleet_.by_load(WorkerRole::kDraft), ElementsAre(Entry(0, draft)));
+  fleet_.Seat(first, 7, 0, false);
+  EXPECT_THAT(targets(), ElementsAre(Entry(0, second), Entry(1, first)));
+  fleet_.Seat(second, 8, 0, false);
+  fleet_.Seat(second, 9, 0, false);
+  EXPECT_THAT(targets(), ElementsAre(Entry(1, first), Entry(2, second)));
+  fleet_.Unseat(second, 8, false);
+  fleet_.Unseat(second, 9, false);
+  fleet_.Unseat(second, 9, false);  // it has left
+  EXPECT_THAT(targets(), ElementsAre(Entry(0, second), Entry(1, first)));
+  fleet_.Remove(first);
+  EXPECT_THAT(targets(), ElementsAre(Entry(0, second)));
+}
+
+TEST_F(FleetTest, KnowsWhichWorkersDrain) {
+  const uint64_t first = AddTarget();
+  const uint64_t second = AddDraft();
+  fleet_.SetReady(first, false);
+  fleet_.SetReady(second, false);
+  EXPECT_FALSE(fleet_.at(first).ready);
+  EXPECT_THAT(fleet_.draining(), ElementsAre(first, second));
+  fleet_.SetReady(first, true);
+  EXPECT_TRUE(fleet_.at(first).ready);
+  EXPECT_THAT(fleet_.draining(), ElementsAre(second));
+  fleet_.Remove(second);
+  EXPECT_TRUE(fleet_.draining().empty());
+}
+
 TEST_F(FleetTest, TheCellShowsReadinessAndSessions) {
   const uint64_t target = AddTarget();
   FleetWorker& worker = fleet_.at(target);

@@ -319,6 +319,7 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
     session.rows.clear();
   }
   request.accepted += verdict.accepted;
+  request.compared += verdict.verified;
   if (request.num_drafts <= 1 && request.num_targets <= 1 &&
       request.accepted > request.verified) {
     Fail("request ", index, " has ", request.verified, " tokens but ",
@@ -514,13 +515,30 @@ void Checks::OnComplete(RequestState& request,
          " tokens says that ", request.cached, " were cached, but ",
          request.prefilled, " were computed");
   }
-  const speculation::SpeculationStats& stats = completion.stats;
+  CheckAccount(request, completion.stats, count);
+}
+
+void Checks::CheckAccount(RequestState& request,
+                          const speculation::SpeculationStats& stats,
+                          int count) {
+  request.stale_messages = stats.stale_messages;
   if (stats.accepted > stats.verified || stats.committed != count ||
       stats.stale_messages < request.injected_stale) {
     Fail("the account of request ", request.index, ": ", stats.accepted,
          " accepted of ", stats.verified, ", ", stats.committed,
          " committed of ", count, ", ", stats.stale_messages,
          " stale messages where ", request.injected_stale, " were injected");
+  }
+  if (stats.verified > stats.drafted || stats.rounds > stats.committed) {
+    Fail("the account of request ", request.index, ": ", stats.verified,
+         " verified of ", stats.drafted, " drafted, ", stats.rounds,
+         " rounds for ", stats.committed, " tokens");
+  }
+  if (stats.verified != request.known_compared ||
+      stats.accepted != request.known_accepted) {
+    Fail("the account of request ", request.index, ": ", stats.accepted,
+         " accepted of ", stats.verified, " verified, its verdicts say ",
+         request.known_accepted, " of ", request.known_compared);
   }
 }
 

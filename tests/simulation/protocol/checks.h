@@ -58,7 +58,12 @@ struct RequestState {
   bool tampered = false;       // a tail of it was changed on its way
   int num_drafts = 0;          // opened for it
   int verified = 0;            // generated tokens that some target has computed
+  int compared = 0;  // draft tokens, by verdicts that targets have sent
   int accepted = 0;
+  // Likewise, by verdicts that have reached the coordinator.
+  int known_compared = 0;
+  int known_accepted = 0;
+  int64_t stale_messages = 0;  // as it was told
   int prefilled = 0;           // rows of its prompt that targets computed
   int cached = 0;              // tokens of its prompt, as it was told
   int64_t injected_stale = 0;  // counted by its schedule at least
@@ -196,6 +201,9 @@ class Checks {
                 int position, uint64_t prefix);
   Commitment DueByMatch(const SessionOnWorker& session) const;
   void CheckEnd(RequestState& request);
+  // What it is told of its drafts, having completed with `count` tokens.
+  void CheckAccount(RequestState& request,
+                    const speculation::SpeculationStats& stats, int count);
   void Redraw(const SessionOnWorker& session, const speculation::Tail& tail);
 
   // checks_ratio.cc

@@ -169,7 +169,10 @@ Checks::Commitment Checks::DueByRatio(const SessionOnWorker& session,
 void Checks::OnDelivered(const SessionOnWorker& session,
                          const Verdict& verdict) {
   RequestState& request = *session.request;
-  if (!request.is_ratio() || request.ended) return;
+  if (request.ended) return;
+  request.known_compared += verdict.verified;
+  request.known_accepted += verdict.accepted;
+  if (!request.is_ratio()) return;
   if (verdict.base_length != request.known_length()) {
     Fail("invariant 2: a verdict on request ", request.index, " at ",
          verdict.base_length, " follows ", request.known_length(), " tokens");

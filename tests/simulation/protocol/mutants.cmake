@@ -112,6 +112,16 @@ nacre_mutant(tail_at_next_position speculation/draft_session.cc
 nacre_mutant(base_by_one speculation/draft_session.cc
   [[tail.base_length = committed_length_]]
   [[tail.base_length = committed_length_ + 1]])
+# A gate that is not told of a stop costs its timeout, and nothing else.
+nacre_mutant(stop_notice_forgotten speculation/draft_session.cc
+  [[blocked == StopMark::kNone]] [[true]])
+nacre_mutant(stop_notice_not_repeated speculation/draft_session.cc
+  [[holds || announced_base_ == committed_length_]] [[true]])
+nacre_mutant(target_forgets_the_drafts_end speculation/target_session.cc
+  [[stop_ != StopMark::kEnd]] [[true]])
+nacre_mutant(accepted_counted_twice speculation/session_schedule.cc
+  [[stats_.accepted += verdict.accepted]]
+  [[stats_.accepted += 2 * verdict.accepted]])
 nacre_mutant(draft_beyond_max_tokens speculation/draft_session.cc
   [[length() >= options_.max_length]] [[length() > options_.max_length]])
 

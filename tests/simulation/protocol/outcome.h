@@ -16,7 +16,9 @@ struct Counts {
   int64_t drafted = 0;  // tokens
   int64_t nodes = 0;    // that were made up beside drafted tokens
   int64_t ranks = 0;    // that drafts told
+  int64_t verified = 0;
   int64_t accepted = 0;
+  int64_t stale = 0;  // messages that requests which completed were told of
   int64_t completed = 0;
   int64_t cancelled = 0;
   int64_t unavailable = 0;
@@ -33,8 +35,9 @@ struct Counts {
   int64_t hidden = 0;        // states of targets that reached drafts
   int64_t by_ratio = 0;      // requests that completed under the ratio test
   int64_t holds = 0;         // last rows that waited for the draft's next token
-  int64_t branch_rows = 0;   // of trees, beside the paths in place
-  int64_t branch_walks = 0;  // steps that committed such rows
+  int64_t untimed_holds = 0;  // likewise, where only that token ends the wait
+  int64_t branch_rows = 0;    // of trees, beside the paths in place
+  int64_t branch_walks = 0;   // steps that committed such rows
   int64_t silenced = 0;  // workers that were out of service for their silence
   int64_t returned = 0;  // openings of sessions that their stream had before
   // Verdicts of such a session's earlier opening, and failures.

@@ -84,6 +84,8 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.hidden, 20 * per_mille);
   EXPECT_GT(total.by_ratio, 100 * per_mille);
   EXPECT_GT(total.holds, 20 * per_mille);
+  EXPECT_GT(total.untimed_holds, 5 * per_mille);
+  EXPECT_GT(total.stale, 100 * per_mille);
   EXPECT_GT(total.nodes, 1000 * per_mille);
   EXPECT_GT(total.branch_rows, 15 * per_mille);
   EXPECT_GT(total.branch_walks, 3 * per_mille);

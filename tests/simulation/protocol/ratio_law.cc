@@ -111,9 +111,35 @@ Schedule SwapSchedule(const LawCase& law_case, uint64_t seed) {
   return schedule;
 }
 
+// Which of the two is first varies.
+Schedule QuietSchedule(const LawCase& law_case, uint64_t seed) {
+  Schedule schedule;
+  schedule.seed = seed;
+  schedule.hop_ns = 500 * kMicrosecond;
+  schedule.failover_timeout_ns = 30'000 * kMillisecond;
+  schedule.worker_timeout_ns = 20 * kMillisecond;
+  WorkerOptions worker;
+  worker.kv_capacity_tokens = 512;
+  worker.step_ns = kMillisecond;
+  schedule.workers.push_back(worker);
+  worker.role = WorkerRole::kDraft;
+  worker.draft_kind = law_case.draft_kind;
+  worker.step_ns = 700 * kMicrosecond;
+  schedule.workers.push_back(worker);
+  RequestOptions request;
+  request.spec = LawRequest(seed, law_case.ends);
+  request.spec.method = law_case.method;
+  request.spec.window = law_case.window;
+  request.spec.policy = *speculation::ParsePolicySpec(law_case.policy);
+  request.arrival_ns = kArrivalNs;
+  schedule.requests.push_back(std::move(request));
+  return schedule;
+}
+
 }  // namespace
 
 Schedule LawSchedule(const LawCase& law_case, uint64_t seed) {
+  if (law_case.is_quiet) return QuietSchedule(law_case, seed);
   if (law_case.swaps_draft) return SwapSchedule(law_case, seed);
   if (law_case.loses_all) return LossSchedule(law_case, seed);
   Random random(seed * 2 + 1);

@@ -30,10 +30,15 @@ struct LawCase {
   // Every draft is lost at one moment of the first drafts. One comes back while
   // the target verifies what was left: its tokens stand behind others.
   bool swaps_draft = false;
+  // One target, one draft, and nothing fails; of this window and length policy.
+  bool is_quiet = false;
+  int window = 3;
+  const char* policy = "";
 };
 
-// Two targets and two drafts. Unless all are lost, the second draft may be of
-// any kind, and there are up to four faults while the request runs.
+// Two targets and two drafts, unless it is quiet. Unless all are lost, the
+// second draft may be of any kind, and there are up to four faults while the
+// request runs.
 Schedule LawSchedule(const LawCase& law_case, uint64_t seed);
 
 struct LawCounts {

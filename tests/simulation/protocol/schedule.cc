@@ -164,6 +164,12 @@ void DrawTrees(Schedule* schedule) {
   }
 }
 
+// Where a draft's stop marks change on their way, only the timer helps.
+void DrawGateTimeouts(Schedule* schedule) {
+  Random random(schedule->seed * 0xC2B2AE3D27D4EB4F + 23);
+  schedule->gate_timeouts = !random.Percent(20) || schedule->tampers;
+}
+
 // What requests wait for and how long; some ask for one kind of targets. In
 // some schedules targets drain that have room for a few requests each.
 void DrawWaits(Schedule* schedule) {
@@ -239,8 +245,10 @@ bool Schedule::GrowsTree(int request) const {
       requests[static_cast<size_t>(request)].spec;
   const uint64_t draw =
       simulation::MixBits(seed * 64 + static_cast<uint64_t>(request));
-  // More of those whose targets verify trees.
-  return spec.verification == speculation::Verification::kExact &&
+  // More of those whose targets verify trees. (What is made up beside a chain
+  // may take its stop mark from it: then only the timer helps.)
+  return gate_timeouts &&
+         spec.verification == speculation::Verification::kExact &&
          draw % 3 <= (spec.tree == speculation::TreeShape::kBest ? 1u : 0u);
 }
 
@@ -299,6 +307,7 @@ Schedule RandomSchedule(uint64_t seed) {
   DrawPolicies(&schedule);
   DrawVerifications(&schedule);
   DrawTrees(&schedule);
+  DrawGateTimeouts(&schedule);
   DrawWaits(&schedule);
   DrawReturns(&schedule);
   if (random.Percent(25)) return schedule;
@@ -314,10 +323,10 @@ Schedule RandomSchedule(uint64_t seed) {
 }
 
 std::string Describe(const Schedule& schedule) {
-  std::string text =
-      absl::StrCat("table ", schedule.table, ", hop ", schedule.hop_ns,
-                   " ns, slow ", schedule.slow_percent, " %",
-                   schedule.tampers ? ", tampered drafts" : "", "\n");
+  std::string text = absl::StrCat(
+      "table ", schedule.table, ", hop ", schedule.hop_ns, " ns, slow ",
+      schedule.slow_percent, " %", schedule.tampers ? ", tampered drafts" : "",
+      schedule.gate_timeouts ? "" : ", gates without a timer", "\n");
   for (size_t i = 0; i < schedule.workers.size(); ++i) {
     const WorkerOptions& worker = schedule.workers[i];
     absl::StrAppend(

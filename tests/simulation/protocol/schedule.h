@@ -87,6 +87,9 @@ struct Schedule {
   bool hold_without_target = true;
   // What drafts say changes on its way: tokens, marks, distributions.
   bool tampers = false;
+  // Whether a target's gate opens by time. Without, a stop mark that is missing
+  // shows as a gate that never opens.
+  bool gate_timeouts = true;
   // As of Dispatcher::Options.
   int draft_rows = 1;
   int tree_rows = 0;

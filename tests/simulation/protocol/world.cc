@@ -45,6 +45,9 @@ void Counts::Add(const Counts& other) {
   hidden += other.hidden;
   by_ratio += other.by_ratio;
   holds += other.holds;
+  untimed_holds += other.untimed_holds;
+  verified += other.verified;
+  stale += other.stale;
   branch_rows += other.branch_rows;
   branch_walks += other.branch_walks;
   nodes += other.nodes;
@@ -69,7 +72,9 @@ std::string Describe(const Counts& counts) {
       counts.by_ratio, " completed by the ratio test, ", counts.nodes,
       " nodes beside chains, ", counts.branch_rows, " of them rows, ",
       counts.branch_walks, " steps along these, ", counts.ranks, " ranks, ",
-      counts.holds, " last rows held");
+      counts.holds, " last rows held, ", counts.untimed_holds,
+      " of them without a timer, ", counts.verified, " verified, ",
+      counts.stale, " stale messages");
 }
 
 Outcome RunSchedule(const Schedule& schedule, bool keep_trace) {
@@ -79,6 +84,7 @@ Outcome RunSchedule(const Schedule& schedule, bool keep_trace) {
 World::World(const Schedule& schedule, bool keep_trace)
     : simulation::World(schedule.seed * 2, /*start_ns=*/1),
       schedule_(schedule),
+      keeps_trace_(keep_trace),
       trace_(keep_trace),
       checks_(/*redraws=*/schedule.seed % 4 == 0),
       workers_(schedule.workers.size()),
@@ -138,6 +144,8 @@ Outcome World::Run() {
     limit_ns = std::max(limit_ns, fault.at_ns + fault.duration_ns + kMaxTail);
   }
   while (!checks_.failed() && RunNext()) {
+    // The deadline of a gate without a timer is a century away.
+    if (!schedule_.gate_timeouts && now_ns() > limit_ns) break;
     if (++counts_.events > kMaxEvents || now_ns() > limit_ns) {
       checks_.Fail("the schedule does not come to an end");
     }
@@ -194,13 +202,16 @@ void World::CheckAtEnd() {
 Outcome World::Finish() {
   Outcome outcome;
   outcome.failure = checks_.failure();
-  outcome.trace = trace_.Format();
+  if (checks_.failed() || keeps_trace_) outcome.trace = trace_.Format();
   outcome.end_ns = now_ns();
   counts_.holds = checks_.num_holds();
+  if (!schedule_.gate_timeouts) counts_.untimed_holds = counts_.holds;
   counts_.branch_rows = checks_.num_branch_rows();
   counts_.branch_walks = checks_.num_branch_walks();
   for (RequestState& request : requests_) {
     counts_.accepted += request.accepted;
+    counts_.verified += request.compared;
+    counts_.stale += request.stale_messages;
     counts_.cached += request.cached;
     counts_.reattached += std::max(0, request.num_drafts - 1);
     switch (request.status.code()) {

@@ -110,6 +110,7 @@ class World final : public simulation::World {
   void Equip(const Process& process,
              draft_worker::DraftEngine::Options* options) override;
   void OnRan(Process& process) override;
+  void OnGateTimeout(Process& process) override;
   void OnDeviceError(Process& process) override;
 
   // world_messages.cc
@@ -178,6 +179,7 @@ class World final : public simulation::World {
   void Tamper(wire::DraftEvents* events, Connection& connection);
 
   const Schedule& schedule_;
+  const bool keeps_trace_;
   Trace trace_;
   Checks checks_;
   Counts counts_;

@@ -78,6 +78,7 @@ simulation::LinkDelay World::HopOf(const Process&) const {
 void World::Equip(const Process& process,
                   target_worker::TargetEngine::Options* options) {
   options->budget = OptionsOf(process.index).budget;
+  options->gate_timeouts = schedule_.gate_timeouts;
   options->tensors = tensors_->PublisherOf(process.index);
 }
 
@@ -132,6 +133,12 @@ void World::StartAndAttach(Process& process) {
 }
 
 void World::OnRan(Process& process) { checks_.BetweenSteps(ModelOf(process)); }
+
+void World::OnGateTimeout(Process& process) {
+  if (schedule_.gate_timeouts) return;
+  checks_.Fail("target ", process.index,
+               " waits for a draft that neither drafts nor says so");
+}
 
 void World::OnDeviceError(Process& process) {
   Crash(process, /*loses_events=*/false, 20 * kMillisecond);
