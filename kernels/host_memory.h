@@ -13,9 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/dtype.h"
 #include "kernels/memory_ops.h"
 #include "kernels/product_ops.h"
-#include "kernels/dtype.h"
 
 namespace nacre::kernels {
 

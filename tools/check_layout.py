@@ -238,12 +238,6 @@ MAX_METHODS = 30
 MAX_MEMBERS = 25
 # Larger ones: (path, name) to the reason.
 LARGER = {
-    **{(path, name): "one kernel: its parts share registers"
-       for path, name in (
-           ("kernels/cuda/attention.cu", "AttendKernel"),
-           ("kernels/cuda/attention_bf16.cuh", "Bf16Kernel"),
-           ("kernels/cuda/gemm_skinny.cuh", "SkinnyKernel"),
-           ("kernels/cuda/gemm_tiled.cuh", "TiledKernel"))},
     ("speculation/target_session.h", "TargetSession"): "to be split",
 }
 
