@@ -37,21 +37,21 @@ void MovePosition(const KvLayer& layer, const KvMove& move) {
 
 }  // namespace
 
-void Backend::EmbedDrawn(const PackedTable& table, const int32_t* ids,
-                         int count, float* out) {
+void ProductOps::EmbedDrawn(const PackedTable& table, const int32_t* ids,
+                            int count, float* out) {
   // Of a device that is the host.
   std::vector<int32_t> rows(ids, ids + count);
   for (int32_t& row : rows) row = std::max(row, 0);  // of kUnsoundDraw
   Embed(table, rows, out);
 }
 
-void Backend::AddBias(float* x, int rows, int cols, const float* bias) {
+void RowOps::AddBias(float* x, int rows, int cols, const float* bias) {
   const size_t width = static_cast<size_t>(cols);
   for (int row = 0; row < rows; ++row, x += width) AddInPlace(x, bias, width);
 }
 
-void Backend::MoveKv(absl::Span<const KvMove> moves,
-                     absl::Span<const KvLayer> layers) {
+void AttentionOps::MoveKv(absl::Span<const KvMove> moves,
+                          absl::Span<const KvLayer> layers) {
   // Of a device that is the host.
   for (const KvLayer& layer : layers) {
     for (const KvMove& move : moves) MovePosition(layer, move);

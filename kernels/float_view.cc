@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "kernels/backend.h"
+#include "kernels/memory_ops.h"
 
 namespace nacre::kernels {
 
-FloatView::FloatView(Backend* backend, const float* data, size_t size)
+FloatView::FloatView(MemoryOps* backend, const float* data, size_t size)
     : device_(backend->location() == Location::kDevice ? backend : nullptr),
       data_(data),
       size_(size) {}

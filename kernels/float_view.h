@@ -17,7 +17,7 @@
 
 namespace nacre::kernels {
 
-class Backend;
+class MemoryOps;  // kernels/memory_ops.h
 
 enum class Location { kHost, kDevice };
 
@@ -27,13 +27,13 @@ class FloatView {
   // Memory of the host.
   explicit FloatView(absl::Span<const float> values)
       : data_(values.data()), size_(values.size()) {}
-  // Memory of `backend`, which lies where Backend::location says.
-  FloatView(Backend* backend, const float* data, size_t size);
+  // Memory of `backend`, which lies where MemoryOps::location says.
+  FloatView(MemoryOps* backend, const float* data, size_t size);
 
   Location location() const {
     return device_ == nullptr ? Location::kHost : Location::kDevice;
   }
-  Backend* device() const { return device_; }  // null: the host
+  MemoryOps* device() const { return device_; }  // null: the host
   // An address of location().
   const float* data() const { return data_; }
   size_t size() const { return size_; }
@@ -44,14 +44,14 @@ class FloatView {
   // Fatal unless it lies on the host.
   absl::Span<const float> host() const;
   // Copies to host memory. Of a device it waits for queued ops and is good if
-  // Backend::Synchronize says so afterwards.                        out
+  // MemoryOps::Synchronize says so afterwards.                        out
   // [size()]
   void CopyTo(float* out) const;
   // host(), or, of a device, a copy in *scratch, which grows.
   absl::Span<const float> OnHost(std::vector<float>* scratch) const;
 
  private:
-  Backend* device_ = nullptr;
+  MemoryOps* device_ = nullptr;
   const float* data_ = nullptr;
   size_t size_ = 0;
 };

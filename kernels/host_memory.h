@@ -13,8 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/backend.h"
 #include "kernels/dtype.h"
+#include "kernels/memory_ops.h"
+#include "kernels/product_ops.h"
 
 namespace nacre::kernels {
 

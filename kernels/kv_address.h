@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/backend.h"
+#include "kernels/kv_layer.h"
 
 namespace nacre::kernels {
 

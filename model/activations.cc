@@ -9,13 +9,13 @@
 namespace nacre::model {
 
 absl::Status Activations::Grow(const ModelConfig& config,
-                               kernels::Backend* backend, int num_rows,
+                               kernels::MemoryOps* memory, int num_rows,
                                int num_logit_rows) {
-  const auto allocate = [backend](int rows, int cols,
-                                  std::unique_ptr<kernels::Buffer>* buffer) {
+  const auto allocate = [memory](int rows, int cols,
+                                 std::unique_ptr<kernels::Buffer>* buffer) {
     absl::StatusOr<std::unique_ptr<kernels::Buffer>> allocated =
-        backend->Allocate(static_cast<size_t>(rows) *
-                          static_cast<size_t>(cols) * sizeof(float));
+        memory->Allocate(static_cast<size_t>(rows) * static_cast<size_t>(cols) *
+                         sizeof(float));
     if (!allocated.ok()) return allocated.status();
     *buffer = *std::move(allocated);
     return absl::OkStatus();

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "kernels/backend.h"
+#include "kernels/memory_ops.h"
 #include "model/config.h"
 
 namespace nacre::model {
@@ -29,7 +29,7 @@ struct Activations {
 
   // Makes room for a batch. RESOURCE_EXHAUSTED: the device has none; what had
   // to grow is then empty.
-  absl::Status Grow(const ModelConfig& config, kernels::Backend* backend,
+  absl::Status Grow(const ModelConfig& config, kernels::MemoryOps* memory,
                     int num_rows, int num_logit_rows);
 };
 

@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "kernels/backend.h"
+#include "kernels/product_ops.h"
 #include "model/fingerprint.h"
 #include "model/safetensors.h"
 

@@ -52,10 +52,10 @@ void StepRows::AddLogits(int count) {
   head_runs_.back().count += count;
 }
 
-void StepRows::SendAngles(kernels::Backend* backend, kernels::Buffer* cos,
+void StepRows::SendAngles(kernels::MemoryOps* memory, kernels::Buffer* cos,
                           kernels::Buffer* sin) const {
-  backend->CopyFromHost(cos_.data(), cos_.size() * sizeof(float), cos->data());
-  backend->CopyFromHost(sin_.data(), sin_.size() * sizeof(float), sin->data());
+  memory->CopyFromHost(cos_.data(), cos_.size() * sizeof(float), cos->data());
+  memory->CopyFromHost(sin_.data(), sin_.size() * sizeof(float), sin->data());
 }
 
 }  // namespace nacre::model

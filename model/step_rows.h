@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/backend.h"
+#include "kernels/memory_ops.h"
 #include "model/block_sequence.h"
 #include "model/config.h"
 #include "model/rope.h"
@@ -53,7 +53,7 @@ class StepRows {
   int num_logit_rows() const { return num_logit_rows_; }
 
   // Queues the copy of the rows' angles to the device: [size(), head_dim / 2].
-  void SendAngles(kernels::Backend* backend, kernels::Buffer* cos,
+  void SendAngles(kernels::MemoryOps* memory, kernels::Buffer* cos,
                   kernels::Buffer* sin) const;
 
  private:

@@ -83,24 +83,12 @@ __device__ __forceinline__ void Score(const float* keys, int head_dim,
   }
 }
 
-// One block for each tile (x), KV head and part of its query heads (y) and
-// split (z).
+// The last position of the split at `begin` that each query may see, and that
+// any may; below 0: none.
 template <int kQueries>
-__global__ void __launch_bounds__(kThreads, kMinBlocks)
-    AttendKernel(const AttentionArgs args, int parts) {
-  extern __shared__ uint4 shared[];
-  LaunchDependents();
-  WaitForPrevious();
-  const PagedKv& kv = args.kv;
-  const int head_dim = kv.head_dim;
-  const AttentionTile tile = args.tiles[blockIdx.x];
-  const TileQueries queries(args, tile, static_cast<int>(blockIdx.y), parts,
-                            kQueries);
-  const int split = blockIdx.z;
-  if (split < tile.first_split || split >= tile.end_split) return;
-  const int begin = split * kAttentionSplit;
-  // Last position of the split that a query may see; below 0: none.
-  int limits[kQueries];
+__device__ __forceinline__ int FindLimits(const AttentionArgs& args,
+                                          const TileQueries& queries, int begin,
+                                          int (&limits)[kQueries]) {
   int last = -1;
 #pragma unroll
   for (int i = 0; i < kQueries; ++i) {
@@ -110,10 +98,14 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     }
     last = max(last, limits[i]);
   }
-  if (last < 0) return;
+  return last;
+}
 
-  const Shared<kQueries> memory(shared);
-  const int thread = threadIdx.x;
+template <int kQueries>
+__device__ __forceinline__ void ShareQueries(const AttentionArgs& args,
+                                             const TileQueries& queries,
+                                             const Shared<kQueries>& memory) {
+  const int head_dim = args.kv.head_dim;
 #pragma unroll
   for (int i = 0; i < kQueries; ++i) {
     const bool present = i < queries.count;
@@ -121,19 +113,27 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
         present ? args.q + static_cast<size_t>(queries.Row(i)) * args.q_stride +
                       static_cast<size_t>(queries.Head(i)) * head_dim
                 : nullptr;
-    for (int d = thread; d < head_dim; d += kThreads) {
+    for (int d = threadIdx.x; d < head_dim; d += kThreads) {
       memory.queries[d * kQueries + i] = present ? query[d] : 0.0f;
     }
   }
-  __syncthreads();
+}
 
+// Scores of this thread's position, and where its values are.
+template <int kQueries>
+__device__ __forceinline__ void ScorePosition(const AttentionArgs& args,
+                                              const AttentionTile& tile,
+                                              int kv_head, int begin, int last,
+                                              const Shared<kQueries>& memory) {
+  const PagedKv& kv = args.kv;
+  const int thread = threadIdx.x;
   float scores[kQueries] = {};
   if (thread <= last) {
     const KvPlace place = FindPosition(kv, RowPath(args.rows, tile.first_row),
-                                       begin + thread, queries.kv_head);
+                                       begin + thread, kv_head);
     const float* const keys =
         static_cast<const float*>(kv.blocks) + place.keys + place.offset;
-    Score<kQueries>(keys, head_dim, kv.block_size, memory.queries, scores);
+    Score<kQueries>(keys, kv.head_dim, kv.block_size, memory.queries, scores);
     memory.values[thread] = place.values;
     memory.offsets[thread] = place.offset;
   }
@@ -141,13 +141,17 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   for (int i = 0; i < kQueries; ++i) {
     memory.weights[thread * kQueries + i] = scores[i] * args.scale;
   }
-  __syncthreads();
+}
 
-  // A warp a query: lane l has positions l, l + 32, l + 64, l + 96.
-  const int lane = thread % 32;
+// Scores become weights. A warp a query: lane l has positions l, l + 32,
+// l + 64, l + 96.
+template <int kQueries>
+__device__ __forceinline__ void WeighPositions(const int (&limits)[kQueries],
+                                               const Shared<kQueries>& memory) {
+  const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < kQueries; ++i) {
-    if (i % kWarps != thread / 32 || limits[i] < 0) continue;
+    if (i % kWarps != threadIdx.x / 32 || limits[i] < 0) continue;
     float maximum = __int_as_float(kMinusInfinityBits);
 #pragma unroll
     for (int p = lane; p < kAttentionSplit; p += 32) {
@@ -171,9 +175,16 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
       memory.totals[i] = total;
     }
   }
-  __syncthreads();
+}
 
-  const int vectors = VectorsOf(head_dim);
+// Weighted sums of this thread's positions and dimensions.
+template <int kQueries>
+__device__ __forceinline__ void SumValues(const PagedKv& kv, int vectors,
+                                          const int (&limits)[kQueries],
+                                          int last,
+                                          const Shared<kQueries>& memory) {
+  const int head_dim = kv.head_dim;
+  const int thread = threadIdx.x;
   const int vector = thread % vectors;
   const int d = 4 * vector;
   float4 sums[kQueries] = {};
@@ -206,8 +217,18 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   for (int i = 0; i < kQueries; ++i) {
     memory.sums[(row_of_sums + i) * vectors + vector] = sums[i];
   }
-  __syncthreads();
+}
 
+// Adds the groups' sums in turn: of queries that see one split the result, of
+// others the split's part for MergeKernel.
+template <int kQueries>
+__device__ __forceinline__ void WriteSplit(const AttentionArgs& args,
+                                           const TileQueries& queries,
+                                           int vectors, int split,
+                                           const int (&limits)[kQueries],
+                                           const Shared<kQueries>& memory) {
+  const int head_dim = args.kv.head_dim;
+  const int thread = threadIdx.x;
   const int groups = kThreads / vectors;
   const auto* const all = reinterpret_cast<const float*>(memory.sums);
 #pragma unroll
@@ -221,7 +242,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
         (query - static_cast<size_t>(args.first_row) * args.num_heads) *
             args.max_splits +
         split;
-    const bool only = begin + limits[i] < kAttentionSplit;
+    const bool only = split * kAttentionSplit + limits[i] < kAttentionSplit;
     for (int e = thread; e < head_dim; e += kThreads) {
       float total = all[static_cast<size_t>(i) * 4 * vectors + e];
       for (int g = 1; g < groups; ++g) {
@@ -238,6 +259,37 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
       args.partials[slot * (head_dim + 2) + 1] = memory.totals[i];
     }
   }
+}
+
+// One block for each tile (x), KV head and part of its query heads (y) and
+// split (z).
+template <int kQueries>
+__global__ void __launch_bounds__(kThreads, kMinBlocks)
+    AttendKernel(const AttentionArgs args, int parts) {
+  extern __shared__ uint4 shared[];
+  LaunchDependents();
+  WaitForPrevious();
+  const AttentionTile tile = args.tiles[blockIdx.x];
+  const TileQueries queries(args, tile, static_cast<int>(blockIdx.y), parts,
+                            kQueries);
+  const int split = blockIdx.z;
+  if (split < tile.first_split || split >= tile.end_split) return;
+  const int begin = split * kAttentionSplit;
+  int limits[kQueries];
+  const int last = FindLimits(args, queries, begin, limits);
+  if (last < 0) return;
+
+  const Shared<kQueries> memory(shared);
+  ShareQueries(args, queries, memory);
+  __syncthreads();
+  ScorePosition(args, tile, queries.kv_head, begin, last, memory);
+  __syncthreads();
+  WeighPositions(limits, memory);
+  __syncthreads();
+  const int vectors = VectorsOf(args.kv.head_dim);
+  SumValues(args.kv, vectors, limits, last, memory);
+  __syncthreads();
+  WriteSplit(args, queries, vectors, split, limits, memory);
 }
 
 // One block for each pair of a row (x) and a query head (y): merges its splits

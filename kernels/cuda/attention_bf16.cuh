@@ -93,6 +93,114 @@ __device__ __forceinline__ void WriteSums(const Bf16Block<kTiles, kDims>& block,
   }
 }
 
+// The first and the last position of a tile's rows.
+struct TileSpan {
+  int first = INT_MAX;
+  int last = -1;
+};
+
+__device__ __forceinline__ TileSpan FindSpan(const AttentionArgs& args,
+                                             const AttentionTile& tile) {
+  TileSpan span;
+  for (int row = static_cast<int>(threadIdx.x) % 32; row < tile.rows;
+       row += 32) {
+    const int position = args.rows.positions[tile.first_row + row];
+    span.first = min(span.first, position);
+    span.last = max(span.last, position);
+  }
+  span.first = __reduce_min_sync(kAllLanes, span.first);
+  span.last = __reduce_max_sync(kAllLanes, span.last);
+  return span;
+}
+
+// Positions of the queries whose sums this thread has; below 0: there is none.
+template <int kTiles, int kDims>
+__device__ __forceinline__ void FindQueries(
+    const AttentionArgs& args, const TileQueries& who,
+    const Bf16Block<kTiles, kDims>& block, int (&positions)[kTiles][2]) {
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int index = 16 * i + 8 * half + block.lane / 4;
+      positions[i][half] =
+          index < who.count ? args.rows.positions[who.Row(index)] : -1;
+    }
+  }
+}
+
+// Of a chunk's copies; those of what comes next may be under way.
+__device__ __forceinline__ void WaitForChunk(int chunk) {
+  if (chunk == 0) {
+    WaitCopies<1>();
+  } else {
+    WaitCopies<0>();
+  }
+  __syncwarp();
+}
+
+// The split that a block is at: `seen` positions from `begin` on.
+struct SplitAt {
+  int begin;
+  int seen;
+  bool has_next;  // the block has one behind it
+  // Of values; set late, for the registers that they take.
+  int steps = 0;    // of 16 positions
+  int all_see = 0;  // of the positions: all queries see so many
+};
+
+// Scores of the split; fetches the keys of the next chunk or split.
+template <int kTiles, int kDims>
+__device__ __forceinline__ void ScoreSplit(
+    const Bf16Block<kTiles, kDims>& block, const SplitAt& split, int chunks,
+    float4 (&scores)[kTiles][4]) {
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    WaitForChunk(chunk);
+    if (block.warp * kWarpPositions < split.seen) {
+      AddScores(block, chunk, scores);
+    }
+    __syncwarp();
+    if (chunk + 1 < chunks) {
+      block.CopyKeys(split.begin, chunk + 1);
+    } else if (split.has_next) {
+      block.CopyKeys(split.begin + kAttentionSplit, 0);
+    }
+    CommitCopies();
+  }
+}
+
+// A chunk's sums of values; fetches those of the next chunk or split.
+template <int kTiles, int kDims, int kParts>
+__device__ __forceinline__ void SumChunk(const Bf16Block<kTiles, kDims>& block,
+                                         const AttentionArgs& args,
+                                         const TileQueries& who,
+                                         const SplitAt& split, int chunk,
+                                         int chunks,
+                                         RowSums<kTiles, kParts>* sums) {
+  WaitForChunk(chunk);
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) sums->values[i][j] = {};
+  }
+  if (block.FirstDim(chunk) < args.kv.head_dim) {
+    if (split.all_see < split.seen &&
+        block.AnyNotFinite(split.all_see, split.seen)) {
+      AddValuesByRow(block, args, who, split.begin, split.steps, sums->values);
+    } else {
+      AddValues(block, split.steps, sums->values);
+    }
+  }
+  __syncwarp();
+  if (chunk + 1 < chunks) {
+    block.CopyValues(split.begin, chunk + 1);
+  } else if (split.has_next) {
+    block.CopyValues(split.begin + kAttentionSplit, 0);
+  }
+  CommitCopies();
+  SumTotals(block, sums->totals);
+}
+
 // One block for each tile (x) and KV head and part of its query heads (y);
 // kWhole: for all splits, the latest tiles first, else for one (z).
 template <bool kWhole, int kTiles, int kDims>
@@ -108,65 +216,33 @@ __global__ void __launch_bounds__(kBf16Threads, kTiles == 1 ? 3 : 2)
   const TileQueries who(args, tile, static_cast<int>(blockIdx.y), parts,
                         Block::kQueries);
   const int first_split = kWhole ? 0 : static_cast<int>(blockIdx.z);
-  int first_position = INT_MAX;
-  int last_position = -1;
-  for (int row = static_cast<int>(threadIdx.x) % 32; row < tile.rows;
-       row += 32) {
-    const int position = args.rows.positions[tile.first_row + row];
-    first_position = min(first_position, position);
-    last_position = max(last_position, position);
-  }
-  first_position = __reduce_min_sync(kAllLanes, first_position);
-  last_position = __reduce_max_sync(kAllLanes, last_position);
-  const int tile_split = last_position / kAttentionSplit;
+  const TileSpan span = FindSpan(args, tile);
+  const int tile_split = span.last / kAttentionSplit;
   if (who.count <= 0 || first_split > tile_split) return;
   if (first_split < tile.first_split || first_split >= tile.end_split) return;
   const int last_split = kWhole ? tile_split : first_split;
   const int chunks = kWhole || kDims < 128 ? 1 : (head_dim + kDims - 1) / kDims;
-  const Block block(args.kv, RowPath(args.rows, tile.first_row), who,
-                    last_position, shared);
+  const Block block(args.kv, RowPath(args.rows, tile.first_row), who, span.last,
+                    shared);
 
-  int begin = first_split * kAttentionSplit;
-  block.CopyKeys(begin, 0);
+  block.CopyKeys(first_split * kAttentionSplit, 0);
   CommitCopies();
-  block.FindPlaces(begin);
+  block.FindPlaces(first_split * kAttentionSplit);
   __syncthreads();
-  block.CopyValues(begin, 0);
+  block.CopyValues(first_split * kAttentionSplit, 0);
   CommitCopies();
   LoadQueries(args, who, block);
   int positions[kTiles][2];
-#pragma unroll
-  for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int index = 16 * i + 8 * half + block.lane / 4;
-      positions[i][half] =
-          index < who.count ? args.rows.positions[who.Row(index)] : -1;
-    }
-  }
+  FindQueries(args, who, block, positions);
   __syncthreads();
 
   RowSums<kTiles, Block::kParts> rows;  // where kWhole: of all splits so far
   for (int split = first_split; split <= last_split; ++split) {
-    begin = split * kAttentionSplit;
-    const int seen = min(kAttentionSplit, last_position - begin + 1);
+    const int begin = split * kAttentionSplit;
+    const int seen = min(kAttentionSplit, span.last - begin + 1);
+    SplitAt at = {begin, seen, split < last_split};
     float4 scores[kTiles][4] = {};
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      if (chunk == 0) {
-        WaitCopies<1>();
-      } else {
-        WaitCopies<0>();
-      }
-      __syncwarp();
-      if (block.warp * kWarpPositions < seen) AddScores(block, chunk, scores);
-      __syncwarp();
-      if (chunk + 1 < chunks) {
-        block.CopyKeys(begin, chunk + 1);
-      } else if (split < last_split) {
-        block.CopyKeys(begin + kAttentionSplit, 0);
-      }
-      CommitCopies();
-    }
+    ScoreSplit(block, at, chunks, scores);
     ShareMaxima(block, positions,
                 begin + block.warp * kWarpPositions + 8 * (block.lane % 4),
                 scores);
@@ -175,35 +251,10 @@ __global__ void __launch_bounds__(kBf16Threads, kTiles == 1 ? 3 : 2)
     RowSums<kTiles, Block::kParts> sums;
     ShareWeights(block, scores, sums.maxima);
     __syncthreads();
-    const int steps = (seen + 31) / 32 * 2;
-    const int all_see = max(first_position - begin + 1, 0);
+    at.steps = (seen + 31) / 32 * 2;
+    at.all_see = max(span.first - begin + 1, 0);
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      if (chunk == 0) {
-        WaitCopies<1>();
-      } else {
-        WaitCopies<0>();
-      }
-      __syncwarp();
-#pragma unroll
-      for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-        for (int j = 0; j < Block::kParts; ++j) sums.values[i][j] = {};
-      }
-      if (block.FirstDim(chunk) < head_dim) {
-        if (all_see < seen && block.AnyNotFinite(all_see, seen)) {
-          AddValuesByRow(block, args, who, begin, steps, sums.values);
-        } else {
-          AddValues(block, steps, sums.values);
-        }
-      }
-      __syncwarp();
-      if (chunk + 1 < chunks) {
-        block.CopyValues(begin, chunk + 1);
-      } else if (split < last_split) {
-        block.CopyValues(begin + kAttentionSplit, 0);
-      }
-      CommitCopies();
-      SumTotals(block, sums.totals);
+      SumChunk(block, args, who, at, chunk, chunks, &sums);
       if (!kWhole)
         WriteSums<false>(block, args, who, positions, split, chunk, sums);
     }

@@ -48,8 +48,7 @@ CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
                          std::unique_ptr<cuda::Staging> staging,
                          WeightType weight_type, DType kv_type,
                          CudaBackendOptions options)
-    : device_(std::move(device)),
-      staging_(std::move(staging)),
+    : CudaMemory(std::move(device), std::move(staging)),
       weight_type_(weight_type),
       kv_type_(kv_type),
       options_(options),
@@ -71,31 +70,6 @@ void CudaBackend::RunStep(int rows, absl::FunctionRef<void()> ops) {
   ops();
   device_->EndStep();
 }
-
-absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::Allocate(size_t bytes) {
-  return device_->Allocate(bytes);
-}
-
-void CudaBackend::CopyFromHost(const void* host, size_t bytes, void* device) {
-  staging_->Upload(host, bytes, device);
-}
-
-void CudaBackend::CopyToHost(const void* device, size_t bytes, void* host) {
-  if (bytes == 0 || !device_->ok()) return;
-  QueueCopyToHost(device, bytes, host);
-  if (!device_->ok()) return;
-  device_->Check(cudaStreamSynchronize(device_->stream()), "the device");
-}
-
-void CudaBackend::QueueCopyToHost(const void* device, size_t bytes,
-                                  void* host) {
-  if (bytes == 0 || !device_->ok()) return;
-  device_->Check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost,
-                                 device_->stream()),
-                 "a copy to the host");
-}
-
-absl::Status CudaBackend::Synchronize() { return device_->Synchronize(); }
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::Pack(
     absl::Span<const HostMatrix> parts) {

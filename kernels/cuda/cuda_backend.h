@@ -25,6 +25,7 @@
 #include "absl/types/optional.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/cuda_memory.h"
 #include "kernels/cuda/cuda_token_drawer.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/paged_batch.h"
@@ -47,7 +48,7 @@ struct CudaBackendOptions {
   absl::optional<int> least_whole_blocks;
 };
 
-class CudaBackend : public Backend {
+class CudaBackend : public cuda::CudaMemory {
  public:
   CudaBackend(std::unique_ptr<cuda::Device> device,
               std::unique_ptr<cuda::Staging> staging, WeightType weight_type,
@@ -56,23 +57,9 @@ class CudaBackend : public Backend {
   std::string numerics_id() const override;
   DType kv_type() const override { return kv_type_; }
   std::string description() const override;
-  void BindComputeThread() override { device_->MakeCurrent(); }
-  Location location() const override { return Location::kDevice; }
-  absl::optional<DeviceMemory> Memory() override { return device_->Memory(); }
   int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override {
     return cuda::CudaMatrix::Bytes(parts, weight_type_);
   }
-  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
-  void CopyFromHost(const void* host, size_t bytes, void* device) override;
-  void CopyToHost(const void* device, size_t bytes, void* host) override;
-  absl::StatusOr<std::unique_ptr<Buffer>> AllocateOnHost(
-      size_t bytes) override {
-    return device_->AllocatePinned(bytes);
-  }
-  void QueueCopyToHost(const void* device, size_t bytes, void* host) override;
-  absl::Status Synchronize() override;
-  int64_t Mark() override { return device_->Mark(); }
-  absl::Status WaitFor(int64_t mark) override { return device_->WaitFor(mark); }
   void RunStep(int rows, absl::FunctionRef<void()> ops) override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
@@ -134,8 +121,6 @@ class CudaBackend : public Backend {
   void MultiplyRounded(WriteRounded write, int rows, const cuda::CudaMatrix& w,
                        const float* residual, float* y);
 
-  const std::unique_ptr<cuda::Device> device_;  // dies last
-  const std::unique_ptr<cuda::Staging> staging_;
   const WeightType weight_type_;
   const DType kv_type_;
   const CudaBackendOptions options_;

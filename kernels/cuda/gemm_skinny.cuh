@@ -36,6 +36,80 @@ struct Cursor {
   }
 };
 
+// What of the product a warp computes.
+struct SkinnyShare {
+  int slice;
+  int slice_blocks;
+  int first_block;
+  int blocks;  // from there on
+};
+
+__device__ __forceinline__ SkinnyShare FindShare(const GemmOrder& order,
+                                                 int warp) {
+  SkinnyShare share;
+  share.slice = blockIdx.x % order.slices;
+  share.slice_blocks =
+      min(order.slice_blocks, order.blocks - share.slice * order.slice_blocks);
+  share.first_block =
+      share.slice * order.slice_blocks + warp * order.chain_blocks;
+  share.blocks = max(0, min(order.chain_blocks,
+                            share.slice_blocks - warp * order.chain_blocks));
+  return share;
+}
+
+// Copies of a warp, into its ring and to the activations that it keeps.
+template <typename Weights, int kRowTiles>
+struct SkinnyCopies {
+  const Product& product;
+  uint4* ring;
+  uint4* kept;
+  int first_block;
+  int lane;
+
+  __device__ __forceinline__ void CopyWeights(const Cursor& at,
+                                              int stage) const {
+    Weights::template Copy<1, 32>(ring + stage * Weights::kVectors, product,
+                                  at.tile, first_block + at.block, lane);
+  }
+  __device__ __forceinline__ void CopyActivations(int block) const {
+    CopyBf16<8 * kRowTiles, 32>(kept + block * kRowTiles * kRowTileVectors,
+                                product.activations, 0, product.rows,
+                                product.inputs, first_block + block, lane);
+  }
+};
+
+// Adds the chains of this thread's output in turn, and writes the sum.
+template <typename Weights, int kRowTiles>
+__device__ __forceinline__ void StoreTile(const Product& product,
+                                          const SkinnyShare& share, int tile,
+                                          const float4* tile_sums) {
+  const GemmOrder& order = product.order;
+  const int output = threadIdx.x % kTileOutputs;
+  const int row = threadIdx.x / kTileOutputs;
+  const int column = tile * kTileOutputs + output;
+  if (row >= product.rows || column >= product.outputs) return;
+  // Where the instruction leaves element (output, row).
+  const int owner = row / 8 * 32 + output % 8 * 4 + row % 8 / 2;
+  const int part = output / 8 * 2 + row % 2;
+  const auto* const value =
+      reinterpret_cast<const float*>(tile_sums + owner) + part;
+  float total = value[0];
+#pragma unroll
+  for (int chain = 1; chain < kChains; ++chain) {
+    if (chain * order.chain_blocks < share.slice_blocks) {
+      total += value[chain * kRowTiles * 32 * 4];
+    }
+  }
+  if (Weights::kRowScales && order.slices == 1) {
+    total *= product.row_scales[column];
+  }
+  const size_t at = (static_cast<size_t>(share.slice) * product.rows + row) *
+                        product.outputs +
+                    column;
+  if (product.residual != nullptr) total += product.residual[at];
+  product.results[at] = total;
+}
+
 template <typename Weights, int kRowTiles>
 __global__ void __launch_bounds__(kSkinnyThreads, 1)
     SkinnyKernel(const Product product) {
@@ -50,39 +124,26 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
   uint4* const kept = sums + 2 * kSumVectors +
                       warp * order.chain_blocks * kRowTiles * kRowTileVectors;
 
-  const int slice = blockIdx.x % order.slices;
+  const SkinnyShare share = FindShare(order, warp);
+  const int blocks = share.blocks;
   const int first_tile = blockIdx.x / order.slices;
   const int tile_step = gridDim.x / order.slices;
   const int tiles = (product.outputs + kTileOutputs - 1) / kTileOutputs;
-  const int slice_blocks =
-      min(order.slice_blocks, order.blocks - slice * order.slice_blocks);
-  const int first_block =
-      slice * order.slice_blocks + warp * order.chain_blocks;
-  const int blocks =
-      max(0, min(order.chain_blocks, slice_blocks - warp * order.chain_blocks));
 
-  const auto copy_weights = [&](const Cursor& at, int stage) {
-    Weights::template Copy<1, 32>(ring + stage * Weights::kVectors, product,
-                                  at.tile, first_block + at.block, lane);
-  };
-  const auto copy_activations = [&](int block) {
-    CopyBf16<8 * kRowTiles, 32>(kept + block * kRowTiles * kRowTileVectors,
-                                product.activations, 0, product.rows,
-                                product.inputs, first_block + block, lane);
-  };
-
+  const SkinnyCopies<Weights, kRowTiles> copies = {product, ring, kept,
+                                                   share.first_block, lane};
   LaunchDependents();
   Cursor ahead{first_tile};
   if (blocks == 0) ahead.tile = tiles;
 #pragma unroll
   for (int stage = 0; stage < kStages - 1; ++stage) {
-    if (ahead.tile < tiles) copy_weights(ahead, stage);
+    if (ahead.tile < tiles) copies.CopyWeights(ahead, stage);
     ahead.Advance(blocks, tile_step);
   }
   WaitForPrevious();
 #pragma unroll
   for (int stage = 0; stage < kStages - 1; ++stage) {
-    if (stage < blocks) copy_activations(stage);
+    if (stage < blocks) copies.CopyActivations(stage);
     CommitCopies();
   }
 
@@ -95,8 +156,8 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
       __syncwarp();  // copies of all lanes are there, the last stage is read
       const int refilled = stage == 0 ? kStages - 1 : stage - 1;
       if (ahead.tile < tiles) {
-        copy_weights(ahead, refilled);
-        if (ahead.tile == first_tile) copy_activations(ahead.block);
+        copies.CopyWeights(ahead, refilled);
+        if (ahead.tile == first_tile) copies.CopyActivations(ahead.block);
       }
       CommitCopies();
       ahead.Advance(blocks, tile_step);
@@ -114,31 +175,7 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
       tile_sums[(warp * kRowTiles + i) * 32 + lane] = sum[0][i];
     }
     __syncthreads();
-    const int output = threadIdx.x % kTileOutputs;
-    const int row = threadIdx.x / kTileOutputs;
-    const int column = tile * kTileOutputs + output;
-    if (row < product.rows && column < product.outputs) {
-      // Where the instruction leaves element (output, row).
-      const int owner = row / 8 * 32 + output % 8 * 4 + row % 8 / 2;
-      const int part = output / 8 * 2 + row % 2;
-      const auto* const value =
-          reinterpret_cast<const float*>(tile_sums + owner) + part;
-      float total = value[0];
-#pragma unroll
-      for (int chain = 1; chain < kChains; ++chain) {
-        if (chain * order.chain_blocks < slice_blocks) {
-          total += value[chain * kRowTiles * 32 * 4];
-        }
-      }
-      if (Weights::kRowScales && order.slices == 1) {
-        total *= product.row_scales[column];
-      }
-      const size_t at =
-          (static_cast<size_t>(slice) * product.rows + row) * product.outputs +
-          column;
-      if (product.residual != nullptr) total += product.residual[at];
-      product.results[at] = total;
-    }
+    StoreTile<Weights, kRowTiles>(product, share, tile, tile_sums);
     buffer ^= 1;
   }
   WaitCopies<0>();  // no copy may be under way when the block ends

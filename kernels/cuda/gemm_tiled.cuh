@@ -86,13 +86,65 @@ __device__ __forceinline__ void StoreSums(
   }
 }
 
+// Of shared memory: a block of weights, and one of rows behind it.
+template <typename Weights, typename Tile>
+constexpr int kTiledStageVectors =
+    Tile::kOutputTiles* Weights::kVectors + Tile::kRows / 8 * kRowTileVectors;
+
+// Copies of all threads, into the stages.
+template <typename Weights, typename Tile>
+struct TiledCopies {
+  const Product& product;
+  const TileAt& tile;
+  uint4* stages;
+
+  __device__ __forceinline__ void CopyWeights(int block, int stage) const {
+    Weights::template Copy<Tile::kOutputTiles, Tile::kThreads>(
+        stages + stage * kTiledStageVectors<Weights, Tile>, product,
+        tile.output, block, threadIdx.x);
+  }
+  __device__ __forceinline__ void CopyRows(int block, int stage) const {
+    CopyBf16<Tile::kRows, Tile::kThreads>(
+        stages + stage * kTiledStageVectors<Weights, Tile> +
+            Tile::kOutputTiles * Weights::kVectors,
+        product.activations, tile.row, product.rows, product.inputs, block,
+        threadIdx.x);
+  }
+};
+
+// Adds a chain's sums to what the chains before it add up to.
+template <int kOutputTiles, int kRowTiles>
+__device__ __forceinline__ void AddChain(
+    bool first_chain, const float4 (&sum)[kOutputTiles][kRowTiles],
+    float4 (&total)[kOutputTiles][kRowTiles]) {
+#pragma unroll
+  for (int i = 0; i < kOutputTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < kRowTiles; ++j) {
+      float4& to = total[i][j];
+      const float4& chain = sum[i][j];
+      if (first_chain) {
+        to = chain;
+      } else {
+        to = {to.x + chain.x, to.y + chain.y, to.z + chain.z, to.w + chain.w};
+      }
+    }
+  }
+}
+
+template <int kOutputTiles, int kRowTiles>
+__device__ __forceinline__ void Clear(float4 (&sum)[kOutputTiles][kRowTiles]) {
+#pragma unroll
+  for (int i = 0; i < kOutputTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < kRowTiles; ++j) sum[i][j] = {0, 0, 0, 0};
+  }
+}
+
 template <typename Weights, typename Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     TiledKernel(const Product product) {
   constexpr int kStages = kTiledStages<Weights, Tile>;
-  constexpr int kWeightVectors = Tile::kOutputTiles * Weights::kVectors;
-  constexpr int kRowVectors = Tile::kRows / 8 * kRowTileVectors;
-  constexpr int kStageVectors = kWeightVectors + kRowVectors;
   extern __shared__ uint4 shared[];
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
@@ -104,26 +156,17 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   const int end = product.apart ? min(order.blocks, first + order.slice_blocks)
                                 : order.blocks;
 
-  const auto copy_weights = [&](int block, int stage) {
-    Weights::template Copy<Tile::kOutputTiles, Tile::kThreads>(
-        shared + stage * kStageVectors, product, tile.output, block,
-        threadIdx.x);
-  };
-  const auto copy_rows = [&](int block, int stage) {
-    CopyBf16<Tile::kRows, Tile::kThreads>(
-        shared + stage * kStageVectors + kWeightVectors, product.activations,
-        tile.row, product.rows, product.inputs, block, threadIdx.x);
-  };
+  const TiledCopies<Weights, Tile> copies = {product, tile, shared};
 
   LaunchDependents();
 #pragma unroll
   for (int stage = 0; stage < kStages - 1; ++stage) {
-    if (first + stage < end) copy_weights(first + stage, stage);
+    if (first + stage < end) copies.CopyWeights(first + stage, stage);
   }
   WaitForPrevious();
 #pragma unroll
   for (int stage = 0; stage < kStages - 1; ++stage) {
-    if (first + stage < end) copy_rows(first + stage, stage);
+    if (first + stage < end) copies.CopyRows(first + stage, stage);
     CommitCopies();
   }
 
@@ -139,31 +182,20 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     __syncthreads();  // copies of all are there, the last stage is read
     const int refilled = stage == 0 ? kStages - 1 : stage - 1;
     if (const int ahead = block + kStages - 1; ahead < end) {
-      copy_weights(ahead, refilled);
-      copy_rows(ahead, refilled);
+      copies.CopyWeights(ahead, refilled);
+      copies.CopyRows(ahead, refilled);
     }
     CommitCopies();
-    const uint4* const weights = shared + stage * kStageVectors;
-    MultiplyBlock<Weights>(
-        weights + warp_output * Weights::kVectors,
-        weights + kWeightVectors + warp_row * kRowTileVectors,
-        product.rows - tile.row - 8 * warp_row, lane, sum);
+    const uint4* const weights =
+        shared + stage * kTiledStageVectors<Weights, Tile>;
+    MultiplyBlock<Weights>(weights + warp_output * Weights::kVectors,
+                           weights + Tile::kOutputTiles * Weights::kVectors +
+                               warp_row * kRowTileVectors,
+                           product.rows - tile.row - 8 * warp_row, lane, sum);
     stage = stage == kStages - 1 ? 0 : stage + 1;
 
     if (block + 1 < chain_end) continue;
-#pragma unroll
-    for (int i = 0; i < Tile::kWarpOutputTiles; ++i) {
-#pragma unroll
-      for (int j = 0; j < Tile::kWarpRowTiles; ++j) {
-        float4& to = total[i][j];
-        const float4& chain = sum[i][j];
-        if (first_chain) {
-          to = chain;
-        } else {
-          to = {to.x + chain.x, to.y + chain.y, to.z + chain.z, to.w + chain.w};
-        }
-      }
-    }
+    AddChain(first_chain, sum, total);
     first_chain = false;
     if (block + 1 == slice_end) {
       StoreSums<Weights>(product, slice,
@@ -174,11 +206,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
       first_chain = true;
     }
     chain_end = min(slice_end, block + 1 + order.chain_blocks);
-#pragma unroll
-    for (int i = 0; i < Tile::kWarpOutputTiles; ++i) {
-#pragma unroll
-      for (int j = 0; j < Tile::kWarpRowTiles; ++j) sum[i][j] = {0, 0, 0, 0};
-    }
+    Clear(sum);
   }
   WaitCopies<0>();  // no copy may be under way when the block ends
 }

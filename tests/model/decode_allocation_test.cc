@@ -88,8 +88,8 @@ class Session {
     return {sequence_.get(), fed_, rows};
   }
 
-  // TargetEngine::SampleRows and FinishStep.           logits [rows,
-  // vocab_size]
+  // As RowSampler::SampleRows and StepVerdicts do.
+  //                                              logits [rows, vocab_size]
   void Draw(absl::Span<const float> logits) {
     const size_t vocab = static_cast<size_t>(model_->info().vocab_size);
     const int base = static_cast<int>(committed_.size());

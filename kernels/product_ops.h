@@ -1,0 +1,82 @@
+// Weights on a device, products with them and rows of tables.
+//
+// A part of Backend, and under its conventions and threads (backend.h).
+
+#ifndef KERNELS_PRODUCT_OPS_H_
+#define KERNELS_PRODUCT_OPS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/dtype.h"
+
+namespace nacre::kernels {
+
+// A weight matrix W [rows, cols] in the layout this backend multiplies with.
+// Immutable; lives as long as its owner keeps it, at most as long as the
+// backend.
+class PackedMatrix {
+ public:
+  virtual ~PackedMatrix() = default;
+  virtual int rows() const = 0;  // outputs
+  virtual int cols() const = 0;  // inputs
+};
+
+// An embedding table where this backend's Embed reads it. Immutable; lives as a
+// PackedMatrix does.
+class PackedTable {
+ public:
+  virtual ~PackedTable() = default;
+  virtual int rows() const = 0;  // vocabulary
+  virtual int cols() const = 0;
+};
+
+// Weights in host memory as a checkpoint holds them, row-major [rows, cols].
+struct HostMatrix {
+  DType dtype = DType::kF32;
+  const void* data = nullptr;  // any alignment
+  int rows = 0;
+  int cols = 0;
+};
+
+class ProductOps {
+ public:
+  virtual ~ProductOps() = default;
+
+  // Bytes of MemoryOps::Memory that Pack takes for these.
+  virtual int64_t PackedBytes(absl::Span<const HostMatrix> parts) const {
+    static_cast<void>(parts);
+    return 0;
+  }
+
+  // Repacks weights; several matrices with equal cols are stacked by rows (q, k
+  // and v; gate and up). Copies: `parts` may go away afterwards.
+  virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
+      absl::Span<const HostMatrix> parts) = 0;
+
+  // Keeps the table's elements as they are. Copies: what table.data points to
+  // may go away afterwards.
+  virtual absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(
+      const HostMatrix& table) = 0;
+
+  // y[i, o] = sum_k x[i, k] * w[o, k]        x [rows, w.cols], y [rows, w.rows]
+  virtual void MatMul(const float* x, int rows, const PackedMatrix& w,
+                      float* y) = 0;
+
+  // out[i, :] = table[ids[i], :]. ids are host memory, each in [0, table.rows).
+  //   out [ids.size, table.cols]
+  virtual void Embed(const PackedTable& table, absl::Span<const int32_t> ids,
+                     float* out) = 0;
+
+  // Embed of ids that never were on the host: of Backend::token_drawer,
+  // unchecked.
+  // kUnsoundDraw stands for any row.   ids [count], the device's
+  virtual void EmbedDrawn(const PackedTable& table, const int32_t* ids,
+                          int count, float* out);
+};
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_PRODUCT_OPS_H_

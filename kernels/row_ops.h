@@ -1,0 +1,44 @@
+// What is computed of each row by itself, without weights to multiply with.
+//
+// A part of Backend, and under its conventions and threads (backend.h).
+
+#ifndef KERNELS_ROW_OPS_H_
+#define KERNELS_ROW_OPS_H_
+
+#include <cstddef>
+
+namespace nacre::kernels {
+
+class RowOps {
+ public:
+  virtual ~RowOps() = default;
+
+  // out[i, j] = x[i, j] / sqrt(mean_j(x[i, j]^2) + epsilon) * weight[j]
+  //   x, out [rows, cols] (out may be x), weight [cols]
+  virtual void RmsNorm(const float* x, int rows, int cols, const float* weight,
+                       float epsilon, float* out) = 0;
+
+  // Rotary embedding, in place. The two halves of a head are pairs (Hugging
+  // Face's "rotate_half"). With h = head_dim / 2, for each j < h:
+  //   new x[j]     = x[j] * cos[j] - x[j + h] * sin[j]
+  //   new x[j + h] = x[j + h] * cos[j] + x[j] * sin[j]
+  // x: row i starts at x + i * row_stride, [num_heads * head_dim]
+  // cos, sin [rows, head_dim / 2]
+  virtual void Rope(float* x, int rows, int row_stride, int num_heads,
+                    int head_dim, const float* cos, const float* sin) = 0;
+
+  // out[i, j] = silu(gate_up[i, j]) * gate_up[i, cols + j]
+  //   gate_up [rows, 2 * cols], out [rows, cols]
+  virtual void SiluMul(const float* gate_up, int rows, int cols,
+                       float* out) = 0;
+
+  // x[i] += y[i], in place                                         x, y [count]
+  virtual void AddInPlace(float* x, const float* y, size_t count) = 0;
+
+  // x[i, j] += bias[j], in place                x [rows, cols], bias [cols]
+  virtual void AddBias(float* x, int rows, int cols, const float* bias);
+};
+
+}  // namespace nacre::kernels
+
+#endif  // KERNELS_ROW_OPS_H_
