@@ -1,7 +1,11 @@
 #include "chat/evaluator.h"
 
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "chat/concat.h"
 #include "chat/errors.h"
 #include "chat/loop_items.h"
@@ -12,24 +16,14 @@
 
 namespace nacre::chat {
 
-const Value* Scope::Find(std::string_view name) const {
-  for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
-    for (const auto& [known, value] : scope->variables) {
-      if (known == name) return &value;
-    }
-  }
-  return nullptr;
+namespace {
+
+absl::Status TooManyCalls(int limit) {
+  return absl::ResourceExhaustedError(Concat(
+      "macros or loops call one another deeper than ", limit, " levels"));
 }
 
-void Scope::Set(std::string_view name, const Value& value) {
-  for (auto& [known, old] : variables) {
-    if (known == name) {
-      old = value;
-      return;
-    }
-  }
-  variables.emplace_back(name, value);
-}
+}  // namespace
 
 Scope* Evaluator::NewScope(Scope* parent) {
   Scope* scope = context_.New<Scope>();
@@ -63,7 +57,7 @@ Evaluator::FlowOr Evaluator::RunBody(const Body& body, Scope* scope,
 
 Evaluator::FlowOr Evaluator::RunStatement(const Statement& statement,
                                           Scope* scope, TextBuilder* out) {
-  line_ = statement.line;
+  expressions_.set_line(statement.line);
   switch (statement.kind) {
     case StatementKind::kData:
       out->Append(*statement.text);
@@ -177,7 +171,7 @@ Evaluator::FlowOr Evaluator::RunSetBlock(const Statement& statement,
   if (flow != Flow::kNext) return flow;
   NACRE_ASSIGN_OR_RETURN(Value value, context_.Finish(std::move(text)));
   if (statement.expr != nullptr) {
-    captured_ = value;
+    expressions_.set_captured(value);
     NACRE_ASSIGN_OR_RETURN(value, Evaluate(*statement.expr, scope));
   }
   NACRE_RETURN_IF_ERROR(Assign(statement.target, value, scope));
@@ -198,7 +192,9 @@ Evaluator::FlowOr Evaluator::RunFilterBlock(const Statement& statement,
   NACRE_ASSIGN_OR_RETURN(const Flow flow,
                          RunBody(statement.body, NewScope(scope), &text));
   if (flow != Flow::kNext) return flow;
-  NACRE_ASSIGN_OR_RETURN(captured_, context_.Finish(std::move(text)));
+  NACRE_ASSIGN_OR_RETURN(const Value captured,
+                         context_.Finish(std::move(text)));
+  expressions_.set_captured(captured);
   NACRE_ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.expr, scope));
   NACRE_RETURN_IF_ERROR(AppendBlock(value, out));
   return Flow::kNext;
@@ -226,8 +222,9 @@ Value Evaluator::NewMacro(const MacroNode& macro, Scope* scope) {
 Evaluator::FlowOr Evaluator::RunCallBlock(const Statement& statement,
                                           Scope* scope, TextBuilder* out) {
   const Value caller = NewMacro(statement.macro, scope);
-  NACRE_ASSIGN_OR_RETURN(const Value value,
-                         EvaluateCall(*statement.expr, scope, &caller));
+  NACRE_ASSIGN_OR_RETURN(
+      const Value value,
+      expressions_.EvaluateCall(*statement.expr, scope, &caller));
   NACRE_RETURN_IF_ERROR(AppendBlock(value, out));
   return Flow::kNext;
 }
@@ -273,6 +270,97 @@ absl::Status Evaluator::Assign(const Target& target, const Value& value,
   NACRE_ASSIGN_OR_RETURN(const Value name, context_.String(target.attribute));
   space->space().attributes.Set(DictKeyOfName(target.attribute), name, value);
   return absl::OkStatus();
+}
+
+ValueOr Evaluator::CallMacro(const Function& function, Arguments arguments) {
+  if (calls_ >= context_.limits().depth) {
+    return TooManyCalls(context_.limits().depth);
+  }
+  ++calls_;
+  const absl::Cleanup leave = [this] { --calls_; };
+  Scope* scope = NewScope(function.closure);
+  NACRE_RETURN_IF_ERROR(BindParameters(function, &arguments, scope));
+  TextBuilder out = context_.NewText();
+  NACRE_RETURN_IF_ERROR(RunBody(function.macro->body, scope, &out).status());
+  return context_.Finish(std::move(out));
+}
+
+// The order of jinja2's Macro.__call__: positional, named, defaults, and the
+// special names that the body reads.
+absl::Status Evaluator::BindParameters(const Function& function,
+                                       Arguments* arguments, Scope* scope) {
+  const MacroNode& macro = *function.macro;
+  const size_t count = macro.parameters.size();
+  std::vector<Value>& positional = arguments->positional;
+  std::vector<std::optional<Value>> given(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (i < positional.size()) {
+      given[i] = positional[i];
+    } else {
+      given[i] = arguments->TakeNamed(macro.parameters[i]);
+    }
+  }
+  if (macro.uses_caller) {
+    scope->Set("caller", arguments->TakeNamed("caller").value_or(
+                             context_.NewUndefined("No caller defined")));
+  }
+  if (macro.uses_kwargs) {
+    Dict* rest = context_.New<Dict>();
+    for (const auto& [name, value] : arguments->named) {
+      NACRE_ASSIGN_OR_RETURN(const Value key, context_.String(name));
+      rest->Set(DictKeyOfName(name), key, value);
+    }
+    scope->Set("kwargs", Value(static_cast<const Dict*>(rest)));
+  } else if (!arguments->named.empty()) {
+    return TypeFault("macro '", macro.name, "' takes no keyword argument '",
+                     arguments->named[0].first, "'");
+  }
+  if (macro.uses_varargs) {
+    std::vector<Value> rest;
+    if (positional.size() > count) {
+      rest.assign(positional.begin() + count, positional.end());
+    }
+    NACRE_ASSIGN_OR_RETURN(const Value tuple,
+                           context_.NewList(Kind::kTuple, std::move(rest)));
+    scope->Set("varargs", tuple);
+  } else if (positional.size() > count) {
+    return TypeFault("macro '", macro.name, "' takes not more than ", count,
+                     " argument(s)");
+  }
+  const size_t first_default = count - macro.defaults.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (given[i].has_value()) {
+      scope->Set(macro.parameters[i], *given[i]);
+    } else if (i >= first_default) {
+      NACRE_ASSIGN_OR_RETURN(
+          const Value value,
+          Evaluate(*macro.defaults[i - first_default], scope));
+      scope->Set(macro.parameters[i], value);
+    } else {
+      scope->Set(macro.parameters[i], context_.NewUndefined(Concat(
+                                          "parameter '", macro.parameters[i],
+                                          "' was not provided")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+ValueOr Evaluator::CallLoop(Loop& loop, const Arguments& arguments) {
+  if (!loop.statement->recursive) {
+    return TypeFault(
+        "The loop must have the 'recursive' marker to be called recursively.");
+  }
+  NACRE_ASSIGN_OR_RETURN(const Bound bound,
+                         Bind("loop", arguments, {"iterable"}, 1));
+  if (calls_ >= context_.limits().depth) {
+    return TooManyCalls(context_.limits().depth);
+  }
+  ++calls_;
+  const absl::Cleanup leave = [this] { --calls_; };
+  TextBuilder out = context_.NewText();
+  NACRE_RETURN_IF_ERROR(
+      RunLoop(*loop.statement, loop.scope, *bound[0], loop.depth0 + 1, &out));
+  return context_.Finish(std::move(out));
 }
 
 }  // namespace nacre::chat

@@ -1,14 +1,12 @@
-// The part of the Evaluator that computes values.
+#include "chat/expression_evaluator.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "chat/attributes.h"
 #include "chat/concat.h"
 #include "chat/environment.h"
 #include "chat/errors.h"
-#include "chat/evaluator.h"
 #include "chat/filters.h"
 #include "chat/methods.h"
 #include "chat/operators.h"
@@ -18,7 +16,7 @@
 
 namespace nacre::chat {
 
-Evaluator::ValueOr Evaluator::Evaluate(const Expr& expr, Scope* scope) {
+ValueOr ExpressionEvaluator::Evaluate(const Expr& expr, Scope* scope) {
   const Nested nested(context_);
   NACRE_RETURN_IF_ERROR(nested.status());
   NACRE_RETURN_IF_ERROR(context_.Charge(1));
@@ -26,7 +24,7 @@ Evaluator::ValueOr Evaluator::Evaluate(const Expr& expr, Scope* scope) {
   return EvaluateKind(expr, scope);
 }
 
-Evaluator::ValueOr Evaluator::EvaluateKind(const Expr& expr, Scope* scope) {
+ValueOr ExpressionEvaluator::EvaluateKind(const Expr& expr, Scope* scope) {
   switch (expr.kind) {
     case ExprKind::kConst:
       return expr.constant;
@@ -89,7 +87,7 @@ Evaluator::ValueOr Evaluator::EvaluateKind(const Expr& expr, Scope* scope) {
   return Value();
 }
 
-Evaluator::ValueOr Evaluator::EvaluateName(const Expr& expr, Scope* scope) {
+ValueOr ExpressionEvaluator::EvaluateName(const Expr& expr, Scope* scope) {
   if (const Value* value = scope->Find(expr.name)) return *value;
   if (IsGlobal(expr.name)) {
     Function* function = context_.New<Function>();
@@ -99,14 +97,14 @@ Evaluator::ValueOr Evaluator::EvaluateName(const Expr& expr, Scope* scope) {
   return context_.NewUndefined(Concat("'", expr.name, "' is undefined"));
 }
 
-Evaluator::ValueOr Evaluator::EvaluateLogic(const Expr& expr, Scope* scope) {
+ValueOr ExpressionEvaluator::EvaluateLogic(const Expr& expr, Scope* scope) {
   NACRE_ASSIGN_OR_RETURN(const Value left, Evaluate(*expr.children[0], scope));
   if (expr.kind == ExprKind::kNot) return Value(!Truth(left));
   if (Truth(left) == (expr.kind == ExprKind::kOr)) return left;
   return Evaluate(*expr.children[1], scope);
 }
 
-Evaluator::ValueOr Evaluator::EvaluateTernary(const Expr& expr, Scope* scope) {
+ValueOr ExpressionEvaluator::EvaluateTernary(const Expr& expr, Scope* scope) {
   NACRE_ASSIGN_OR_RETURN(const Value test, Evaluate(*expr.children[0], scope));
   if (Truth(test)) return Evaluate(*expr.children[1], scope);
   if (expr.children[2] != nullptr) return Evaluate(*expr.children[2], scope);
@@ -115,7 +113,7 @@ Evaluator::ValueOr Evaluator::EvaluateTernary(const Expr& expr, Scope* scope) {
       "defined.");
 }
 
-Evaluator::ValueOr Evaluator::EvaluateCompare(const Expr& expr, Scope* scope) {
+ValueOr ExpressionEvaluator::EvaluateCompare(const Expr& expr, Scope* scope) {
   NACRE_ASSIGN_OR_RETURN(Value left, Evaluate(*expr.children[0], scope));
   for (size_t i = 0; i < expr.operators.size(); ++i) {
     NACRE_ASSIGN_OR_RETURN(const Value right,
@@ -128,7 +126,7 @@ Evaluator::ValueOr Evaluator::EvaluateCompare(const Expr& expr, Scope* scope) {
   return Value(true);
 }
 
-Evaluator::ValueOr Evaluator::EvaluateConcat(const Expr& expr, Scope* scope) {
+ValueOr ExpressionEvaluator::EvaluateConcat(const Expr& expr, Scope* scope) {
   TextBuilder out = context_.NewText();
   NACRE_ASSIGN_OR_RETURN(const std::vector<Value> parts,
                          EvaluateAll(expr.children, scope));
@@ -138,7 +136,7 @@ Evaluator::ValueOr Evaluator::EvaluateConcat(const Expr& expr, Scope* scope) {
   return context_.Finish(std::move(out));
 }
 
-Evaluator::ValueOr Evaluator::EvaluateDict(const Expr& expr, Scope* scope) {
+ValueOr ExpressionEvaluator::EvaluateDict(const Expr& expr, Scope* scope) {
   Dict* dict = context_.New<Dict>();
   for (size_t i = 0; i < expr.children.size(); i += 2) {
     NACRE_ASSIGN_OR_RETURN(const Value key, Evaluate(*expr.children[i], scope));
@@ -150,7 +148,7 @@ Evaluator::ValueOr Evaluator::EvaluateDict(const Expr& expr, Scope* scope) {
   return Value(static_cast<const Dict*>(dict));
 }
 
-Evaluator::ValueOr Evaluator::EvaluateSlice(const Expr& expr, Scope* scope) {
+ValueOr ExpressionEvaluator::EvaluateSlice(const Expr& expr, Scope* scope) {
   Value parts[4];
   for (size_t i = 0; i < 4; ++i) {
     if (expr.children[i] == nullptr) continue;
@@ -159,7 +157,7 @@ Evaluator::ValueOr Evaluator::EvaluateSlice(const Expr& expr, Scope* scope) {
   return SliceOf(context_, parts[0], parts[1], parts[2], parts[3]);
 }
 
-absl::StatusOr<std::vector<Value>> Evaluator::EvaluateAll(
+absl::StatusOr<std::vector<Value>> ExpressionEvaluator::EvaluateAll(
     const std::vector<const Expr*>& exprs, Scope* scope) {
   std::vector<Value> values;
   values.reserve(exprs.size());
@@ -170,8 +168,8 @@ absl::StatusOr<std::vector<Value>> Evaluator::EvaluateAll(
   return values;
 }
 
-absl::StatusOr<Arguments> Evaluator::EvaluateArguments(const CallNode& call,
-                                                       Scope* scope) {
+absl::StatusOr<Arguments> ExpressionEvaluator::EvaluateArguments(
+    const CallNode& call, Scope* scope) {
   Arguments arguments;
   NACRE_ASSIGN_OR_RETURN(arguments.positional,
                          EvaluateAll(call.positional, scope));
@@ -207,8 +205,8 @@ absl::StatusOr<Arguments> Evaluator::EvaluateArguments(const CallNode& call,
   return arguments;
 }
 
-Evaluator::ValueOr Evaluator::EvaluateFilterOrTest(const Expr& expr,
-                                                   Scope* scope) {
+ValueOr ExpressionEvaluator::EvaluateFilterOrTest(const Expr& expr,
+                                                  Scope* scope) {
   NACRE_ASSIGN_OR_RETURN(const Value value, Evaluate(*expr.children[0], scope));
   NACRE_ASSIGN_OR_RETURN(const Arguments arguments,
                          EvaluateArguments(expr.call, scope));
@@ -220,8 +218,8 @@ Evaluator::ValueOr Evaluator::EvaluateFilterOrTest(const Expr& expr,
   return Value(holds);
 }
 
-Evaluator::ValueOr Evaluator::EvaluateCall(const Expr& expr, Scope* scope,
-                                           const Value* caller) {
+ValueOr ExpressionEvaluator::EvaluateCall(const Expr& expr, Scope* scope,
+                                          const Value* caller) {
   NACRE_ASSIGN_OR_RETURN(const Value callee,
                          Evaluate(*expr.children[0], scope));
   NACRE_ASSIGN_OR_RETURN(Arguments arguments,
@@ -231,9 +229,9 @@ Evaluator::ValueOr Evaluator::EvaluateCall(const Expr& expr, Scope* scope,
   return Call(callee, std::move(arguments));
 }
 
-Evaluator::ValueOr Evaluator::Call(const Value& callee, Arguments arguments) {
+ValueOr ExpressionEvaluator::Call(const Value& callee, Arguments arguments) {
   if (callee.is_undefined()) return UndefinedUse(callee);
-  if (callee.is(Kind::kLoop)) return CallLoop(callee.loop(), arguments);
+  if (callee.is(Kind::kLoop)) return calls_.CallLoop(callee.loop(), arguments);
   if (!callee.is(Kind::kFunction)) {
     return TypeFault("'", TypeName(callee), "' object is not callable");
   }
@@ -248,112 +246,11 @@ Evaluator::ValueOr Evaluator::Call(const Value& callee, Arguments arguments) {
     case Function::What::kMacro:
       break;
   }
-  return CallMacro(function, std::move(arguments));
+  return calls_.CallMacro(function, std::move(arguments));
 }
 
-namespace {
-
-absl::Status TooManyCalls(int limit) {
-  return absl::ResourceExhaustedError(Concat(
-      "macros or loops call one another deeper than ", limit, " levels"));
-}
-
-}  // namespace
-
-Evaluator::ValueOr Evaluator::CallMacro(const Function& function,
-                                        Arguments arguments) {
-  if (calls_ >= context_.limits().depth) {
-    return TooManyCalls(context_.limits().depth);
-  }
-  ++calls_;
-  const absl::Cleanup leave = [this] { --calls_; };
-  Scope* scope = NewScope(function.closure);
-  NACRE_RETURN_IF_ERROR(BindParameters(function, &arguments, scope));
-  TextBuilder out = context_.NewText();
-  NACRE_RETURN_IF_ERROR(RunBody(function.macro->body, scope, &out).status());
-  return context_.Finish(std::move(out));
-}
-
-// The order of jinja2's Macro.__call__: positional, named, defaults, and the
-// special names that the body reads.
-absl::Status Evaluator::BindParameters(const Function& function,
-                                       Arguments* arguments, Scope* scope) {
-  const MacroNode& macro = *function.macro;
-  const size_t count = macro.parameters.size();
-  std::vector<Value>& positional = arguments->positional;
-  std::vector<std::optional<Value>> given(count);
-  for (size_t i = 0; i < count; ++i) {
-    if (i < positional.size()) {
-      given[i] = positional[i];
-    } else {
-      given[i] = arguments->TakeNamed(macro.parameters[i]);
-    }
-  }
-  if (macro.uses_caller) {
-    scope->Set("caller", arguments->TakeNamed("caller").value_or(
-                             context_.NewUndefined("No caller defined")));
-  }
-  if (macro.uses_kwargs) {
-    Dict* rest = context_.New<Dict>();
-    for (const auto& [name, value] : arguments->named) {
-      NACRE_ASSIGN_OR_RETURN(const Value key, context_.String(name));
-      rest->Set(DictKeyOfName(name), key, value);
-    }
-    scope->Set("kwargs", Value(static_cast<const Dict*>(rest)));
-  } else if (!arguments->named.empty()) {
-    return TypeFault("macro '", macro.name, "' takes no keyword argument '",
-                     arguments->named[0].first, "'");
-  }
-  if (macro.uses_varargs) {
-    std::vector<Value> rest;
-    if (positional.size() > count) {
-      rest.assign(positional.begin() + count, positional.end());
-    }
-    NACRE_ASSIGN_OR_RETURN(const Value tuple,
-                           context_.NewList(Kind::kTuple, std::move(rest)));
-    scope->Set("varargs", tuple);
-  } else if (positional.size() > count) {
-    return TypeFault("macro '", macro.name, "' takes not more than ", count,
-                     " argument(s)");
-  }
-  const size_t first_default = count - macro.defaults.size();
-  for (size_t i = 0; i < count; ++i) {
-    if (given[i].has_value()) {
-      scope->Set(macro.parameters[i], *given[i]);
-    } else if (i >= first_default) {
-      NACRE_ASSIGN_OR_RETURN(
-          const Value value,
-          Evaluate(*macro.defaults[i - first_default], scope));
-      scope->Set(macro.parameters[i], value);
-    } else {
-      scope->Set(macro.parameters[i], context_.NewUndefined(Concat(
-                                          "parameter '", macro.parameters[i],
-                                          "' was not provided")));
-    }
-  }
-  return absl::OkStatus();
-}
-
-Evaluator::ValueOr Evaluator::CallLoop(Loop& loop, const Arguments& arguments) {
-  if (!loop.statement->recursive) {
-    return TypeFault(
-        "The loop must have the 'recursive' marker to be called recursively.");
-  }
-  NACRE_ASSIGN_OR_RETURN(const Bound bound,
-                         Bind("loop", arguments, {"iterable"}, 1));
-  if (calls_ >= context_.limits().depth) {
-    return TooManyCalls(context_.limits().depth);
-  }
-  ++calls_;
-  const absl::Cleanup leave = [this] { --calls_; };
-  TextBuilder out = context_.NewText();
-  NACRE_RETURN_IF_ERROR(
-      RunLoop(*loop.statement, loop.scope, *bound[0], loop.depth0 + 1, &out));
-  return context_.Finish(std::move(out));
-}
-
-Evaluator::ValueOr Evaluator::CallLoopMethod(const Function& method,
-                                             const Arguments& arguments) {
+ValueOr ExpressionEvaluator::CallLoopMethod(const Function& method,
+                                            const Arguments& arguments) {
   Loop& loop = method.self.loop();
   const std::vector<Value>& values = arguments.positional;
   if (!arguments.named.empty()) {

@@ -11,85 +11,7 @@
 #include "common/status_macros.h"
 
 namespace nacre::chat {
-
-Expr* ExpressionParser::NewExpr(ExprKind kind, int line) {
-  Expr& expr = program_.exprs.emplace_back();
-  expr.kind = kind;
-  expr.line = line;
-  return &expr;
-}
-
-const Text* ExpressionParser::NewText(std::string bytes) {
-  Text& text = program_.texts.emplace_back();
-  text.bytes = std::move(bytes);
-  text.ascii = IsAscii(text.bytes);
-  return &text;
-}
-
-absl::Status ExpressionParser::Enter() {
-  if (depth_ >= limits_.depth) {
-    return absl::ResourceExhaustedError(Concat("line ", tokens_.line(),
-                                               ": nested deeper than ",
-                                               limits_.depth, " levels"));
-  }
-  ++depth_;
-  return absl::OkStatus();
-}
-
-ExprOr ExpressionParser::Parse(bool with_ternary) {
-  NACRE_RETURN_IF_ERROR(Enter());
-  const absl::Cleanup leave = [this] { Leave(); };
-  return with_ternary ? ParseTernary() : ParseOr();
-}
-
-ExprOr ExpressionParser::ParseTernary() {
-  int line = tokens_.line();
-  NACRE_ASSIGN_OR_RETURN(const Expr* value, ParseOr());
-  while (tokens_.SkipName("if")) {
-    NACRE_ASSIGN_OR_RETURN(const Expr* test, ParseOr());
-    const Expr* otherwise = nullptr;
-    if (tokens_.SkipName("else")) {
-      NACRE_ASSIGN_OR_RETURN(otherwise, Parse());
-    }
-    Expr* ternary = NewExpr(ExprKind::kTernary, line);
-    ternary->children = {test, value, otherwise};
-    value = ternary;
-    line = tokens_.line();
-  }
-  return value;
-}
-
-ExprOr ExpressionParser::ParseOr() {
-  NACRE_ASSIGN_OR_RETURN(const Expr* left, ParseAnd());
-  while (tokens_.at_name("or")) {
-    Expr* either = NewExpr(ExprKind::kOr, tokens_.Take().line);
-    NACRE_ASSIGN_OR_RETURN(const Expr* right, ParseAnd());
-    either->children = {left, right};
-    left = either;
-  }
-  return left;
-}
-
-ExprOr ExpressionParser::ParseAnd() {
-  NACRE_ASSIGN_OR_RETURN(const Expr* left, ParseNot());
-  while (tokens_.at_name("and")) {
-    Expr* both = NewExpr(ExprKind::kAnd, tokens_.Take().line);
-    NACRE_ASSIGN_OR_RETURN(const Expr* right, ParseNot());
-    both->children = {left, right};
-    left = both;
-  }
-  return left;
-}
-
-ExprOr ExpressionParser::ParseNot() {
-  if (!tokens_.at_name("not")) return ParseCompare();
-  NACRE_RETURN_IF_ERROR(Enter());
-  const absl::Cleanup leave = [this] { Leave(); };
-  Expr* negation = NewExpr(ExprKind::kNot, tokens_.Take().line);
-  NACRE_ASSIGN_OR_RETURN(const Expr* operand, ParseNot());
-  negation->children = {operand};
-  return negation;
-}
+namespace {
 
 // The comparison at hand, which it takes.
 std::optional<Operator> TakeComparison(TokenReader& tokens) {
@@ -110,13 +32,79 @@ std::optional<Operator> TakeComparison(TokenReader& tokens) {
   return std::nullopt;
 }
 
+absl::StatusOr<std::string> ParseDottedName(TokenReader& tokens) {
+  NACRE_ASSIGN_OR_RETURN(std::string name, tokens.TakeName());
+  while (tokens.SkipOperator(".")) {
+    NACRE_ASSIGN_OR_RETURN(const std::string part, tokens.TakeName());
+    name += Concat(".", part);
+  }
+  return name;
+}
+
+}  // namespace
+
+ExprOr ExpressionParser::Parse(bool with_ternary) {
+  NACRE_RETURN_IF_ERROR(builder_.Enter(tokens_.line()));
+  const absl::Cleanup leave = [this] { builder_.Leave(); };
+  return with_ternary ? ParseTernary() : ParseOr();
+}
+
+ExprOr ExpressionParser::ParseTernary() {
+  int line = tokens_.line();
+  NACRE_ASSIGN_OR_RETURN(const Expr* value, ParseOr());
+  while (tokens_.SkipName("if")) {
+    NACRE_ASSIGN_OR_RETURN(const Expr* test, ParseOr());
+    const Expr* otherwise = nullptr;
+    if (tokens_.SkipName("else")) {
+      NACRE_ASSIGN_OR_RETURN(otherwise, Parse());
+    }
+    Expr* ternary = builder_.NewExpr(ExprKind::kTernary, line);
+    ternary->children = {test, value, otherwise};
+    value = ternary;
+    line = tokens_.line();
+  }
+  return value;
+}
+
+ExprOr ExpressionParser::ParseOr() {
+  NACRE_ASSIGN_OR_RETURN(const Expr* left, ParseAnd());
+  while (tokens_.at_name("or")) {
+    Expr* either = builder_.NewExpr(ExprKind::kOr, tokens_.Take().line);
+    NACRE_ASSIGN_OR_RETURN(const Expr* right, ParseAnd());
+    either->children = {left, right};
+    left = either;
+  }
+  return left;
+}
+
+ExprOr ExpressionParser::ParseAnd() {
+  NACRE_ASSIGN_OR_RETURN(const Expr* left, ParseNot());
+  while (tokens_.at_name("and")) {
+    Expr* both = builder_.NewExpr(ExprKind::kAnd, tokens_.Take().line);
+    NACRE_ASSIGN_OR_RETURN(const Expr* right, ParseNot());
+    both->children = {left, right};
+    left = both;
+  }
+  return left;
+}
+
+ExprOr ExpressionParser::ParseNot() {
+  if (!tokens_.at_name("not")) return ParseCompare();
+  NACRE_RETURN_IF_ERROR(builder_.Enter(tokens_.line()));
+  const absl::Cleanup leave = [this] { builder_.Leave(); };
+  Expr* negation = builder_.NewExpr(ExprKind::kNot, tokens_.Take().line);
+  NACRE_ASSIGN_OR_RETURN(const Expr* operand, ParseNot());
+  negation->children = {operand};
+  return negation;
+}
+
 ExprOr ExpressionParser::ParseCompare() {
   const int line = tokens_.line();
   NACRE_ASSIGN_OR_RETURN(const Expr* first, ParseSum());
   Expr* compare = nullptr;
   while (const std::optional<Operator> op = TakeComparison(tokens_)) {
     if (compare == nullptr) {
-      compare = NewExpr(ExprKind::kCompare, line);
+      compare = builder_.NewExpr(ExprKind::kCompare, line);
       compare->children = {first};
     }
     NACRE_ASSIGN_OR_RETURN(const Expr* operand, ParseSum());
@@ -133,7 +121,7 @@ ExprOr ExpressionParser::ParseChain(Level part,
     Expr* binary = nullptr;
     for (const Choice& choice : choices) {
       if (!tokens_.at_operator(choice.token)) continue;
-      binary = NewExpr(ExprKind::kBinary, tokens_.Take().line);
+      binary = builder_.NewExpr(ExprKind::kBinary, tokens_.Take().line);
       binary->operators = {choice.op};
       break;
     }
@@ -153,7 +141,7 @@ ExprOr ExpressionParser::ParseConcat() {
   const int line = tokens_.line();
   NACRE_ASSIGN_OR_RETURN(const Expr* first, ParseProduct());
   if (!tokens_.at_operator("~")) return first;
-  Expr* concat = NewExpr(ExprKind::kConcat, line);
+  Expr* concat = builder_.NewExpr(ExprKind::kConcat, line);
   concat->children = {first};
   while (tokens_.SkipOperator("~")) {
     NACRE_ASSIGN_OR_RETURN(const Expr* part, ParseProduct());
@@ -175,11 +163,11 @@ ExprOr ExpressionParser::ParsePower() {
 }
 
 ExprOr ExpressionParser::ParseUnaryWith(bool with_filters) {
-  NACRE_RETURN_IF_ERROR(Enter());
-  const absl::Cleanup leave = [this] { Leave(); };
+  NACRE_RETURN_IF_ERROR(builder_.Enter(tokens_.line()));
+  const absl::Cleanup leave = [this] { builder_.Leave(); };
   const Expr* node = nullptr;
   if (tokens_.at_operator("-") || tokens_.at_operator("+")) {
-    Expr* unary = NewExpr(ExprKind::kUnary, tokens_.line());
+    Expr* unary = builder_.NewExpr(ExprKind::kUnary, tokens_.line());
     unary->operators = {tokens_.Take().text == "-" ? Operator::kSubtract
                                                    : Operator::kAdd};
     NACRE_ASSIGN_OR_RETURN(const Expr* operand, ParseUnaryWith(false));
@@ -200,17 +188,17 @@ ExprOr ExpressionParser::ParsePrimary() {
     case TokenKind::kString: {
       std::string text;
       while (tokens_.at(TokenKind::kString)) text += tokens_.Take().text;
-      Expr* constant = NewExpr(ExprKind::kConst, line);
-      constant->constant = Value(NewText(std::move(text)));
+      Expr* constant = builder_.NewExpr(ExprKind::kConst, line);
+      constant->constant = Value(builder_.NewText(std::move(text)));
       return constant;
     }
     case TokenKind::kInteger: {
-      Expr* constant = NewExpr(ExprKind::kConst, line);
+      Expr* constant = builder_.NewExpr(ExprKind::kConst, line);
       constant->constant = Value(tokens_.Take().integer);
       return constant;
     }
     case TokenKind::kFloat: {
-      Expr* constant = NewExpr(ExprKind::kConst, line);
+      Expr* constant = builder_.NewExpr(ExprKind::kConst, line);
       constant->constant = Value(tokens_.Take().real);
       return constant;
     }
@@ -230,7 +218,7 @@ ExprOr ExpressionParser::ParsePrimary() {
 ExprOr ExpressionParser::ParseName() {
   const Token token = tokens_.Take();
   const std::string& name = token.text;
-  Expr* expr = NewExpr(ExprKind::kConst, token.line);
+  Expr* expr = builder_.NewExpr(ExprKind::kConst, token.line);
   if (name == "true" || name == "True") {
     expr->constant = Value(true);
   } else if (name == "false" || name == "False") {
@@ -243,13 +231,13 @@ ExprOr ExpressionParser::ParseName() {
     }
     expr->kind = ExprKind::kName;
     expr->name = name;
-    names_read_.insert(name);
+    builder_.names_read().insert(name);
   }
   return expr;
 }
 
 ExprOr ExpressionParser::ParseList() {
-  Expr* list = NewExpr(ExprKind::kList, tokens_.Take().line);
+  Expr* list = builder_.NewExpr(ExprKind::kList, tokens_.Take().line);
   while (!tokens_.at_operator("]")) {
     if (!list->children.empty()) {
       NACRE_RETURN_IF_ERROR(tokens_.ExpectOperator(","));
@@ -263,7 +251,7 @@ ExprOr ExpressionParser::ParseList() {
 }
 
 ExprOr ExpressionParser::ParseDict() {
-  Expr* dict = NewExpr(ExprKind::kDict, tokens_.Take().line);
+  Expr* dict = builder_.NewExpr(ExprKind::kDict, tokens_.Take().line);
   while (!tokens_.at_operator("}")) {
     if (!dict->children.empty()) {
       NACRE_RETURN_IF_ERROR(tokens_.ExpectOperator(","));
@@ -281,7 +269,7 @@ ExprOr ExpressionParser::ParseDict() {
 
 ExprOr ExpressionParser::ParseTuple(bool with_ternary, std::string_view end,
                                     bool in_parentheses) {
-  Expr* tuple = NewExpr(ExprKind::kTuple, tokens_.line());
+  Expr* tuple = builder_.NewExpr(ExprKind::kTuple, tokens_.line());
   bool is_tuple = false;
   while (true) {
     if (!tuple->children.empty()) {
@@ -337,7 +325,7 @@ ExprOr ExpressionParser::ParseSubscript(const Expr* node) {
     if (tokens_.at_operator("(") && IsRefusedMethod(name)) {
       return TokenReader::Refuse(token.line, Concat("the method '", name, "'"));
     }
-    Expr* attribute = NewExpr(ExprKind::kAttribute, token.line);
+    Expr* attribute = builder_.NewExpr(ExprKind::kAttribute, token.line);
     attribute->name = name;
     attribute->children = {node};
     return attribute;
@@ -345,9 +333,9 @@ ExprOr ExpressionParser::ParseSubscript(const Expr* node) {
   if (!tokens_.at(TokenKind::kInteger)) {
     return tokens_.Wanted("a name or a number");
   }
-  Expr* index = NewExpr(ExprKind::kConst, token.line);
+  Expr* index = builder_.NewExpr(ExprKind::kConst, token.line);
   index->constant = Value(tokens_.Take().integer);
-  Expr* item = NewExpr(ExprKind::kItem, token.line);
+  Expr* item = builder_.NewExpr(ExprKind::kItem, token.line);
   item->children = {node, index};
   return item;
 }
@@ -372,14 +360,15 @@ ExprOr ExpressionParser::ParseItem(const Expr* node, int line) {
     return TokenReader::Refuse(line, "',' between brackets of an item");
   }
   NACRE_RETURN_IF_ERROR(tokens_.ExpectOperator("]"));
-  Expr* item = NewExpr(is_slice ? ExprKind::kSlice : ExprKind::kItem, line);
+  Expr* item =
+      builder_.NewExpr(is_slice ? ExprKind::kSlice : ExprKind::kItem, line);
   if (is_slice) parts.resize(4, nullptr);
   item->children = std::move(parts);
   return item;
 }
 
 ExprOr ExpressionParser::ParseCall(const Expr* node) {
-  Expr* call = NewExpr(ExprKind::kCall, tokens_.line());
+  Expr* call = builder_.NewExpr(ExprKind::kCall, tokens_.line());
   NACRE_ASSIGN_OR_RETURN(call->call, ParseArguments());
   call->children = {node};
   return call;
@@ -431,20 +420,11 @@ absl::StatusOr<CallNode> ExpressionParser::ParseArguments() {
   return call;
 }
 
-absl::StatusOr<std::string> ExpressionParser::ParseDottedName() {
-  NACRE_ASSIGN_OR_RETURN(std::string name, tokens_.TakeName());
-  while (tokens_.SkipOperator(".")) {
-    NACRE_ASSIGN_OR_RETURN(const std::string part, tokens_.TakeName());
-    name += Concat(".", part);
-  }
-  return name;
-}
-
 ExprOr ExpressionParser::ParseFilters(const Expr* input, bool starts_inline) {
   while (starts_inline || tokens_.SkipOperator("|")) {
     starts_inline = false;
-    Expr* filter = NewExpr(ExprKind::kFilter, tokens_.line());
-    NACRE_ASSIGN_OR_RETURN(filter->name, ParseDottedName());
+    Expr* filter = builder_.NewExpr(ExprKind::kFilter, tokens_.line());
+    NACRE_ASSIGN_OR_RETURN(filter->name, ParseDottedName(tokens_));
     if (!IsFilter(filter->name)) {
       return TokenReader::Refuse(filter->line,
                                  Concat("the filter '", filter->name, "'"));
@@ -462,8 +442,8 @@ ExprOr ExpressionParser::ParseFilters(const Expr* input, bool starts_inline) {
 ExprOr ExpressionParser::ParseTest(const Expr* node) {
   tokens_.Take();
   const bool negated = tokens_.SkipName("not");
-  Expr* test = NewExpr(ExprKind::kTest, tokens_.line());
-  NACRE_ASSIGN_OR_RETURN(test->name, ParseDottedName());
+  Expr* test = builder_.NewExpr(ExprKind::kTest, tokens_.line());
+  NACRE_ASSIGN_OR_RETURN(test->name, ParseDottedName(tokens_));
   if (!IsTest(test->name)) {
     return TokenReader::Refuse(test->line,
                                Concat("the test '", test->name, "'"));
@@ -486,15 +466,15 @@ ExprOr ExpressionParser::ParseTest(const Expr* node) {
   }
   test->children = {node};
   if (!negated) return test;
-  Expr* negation = NewExpr(ExprKind::kNot, test->line);
+  Expr* negation = builder_.NewExpr(ExprKind::kNot, test->line);
   negation->children = {test};
   return negation;
 }
 
 absl::StatusOr<Target> ExpressionParser::ParseTarget(bool allow_attribute,
                                                      std::string_view end) {
-  NACRE_RETURN_IF_ERROR(Enter());
-  const absl::Cleanup leave = [this] { Leave(); };
+  NACRE_RETURN_IF_ERROR(builder_.Enter(tokens_.line()));
+  const absl::Cleanup leave = [this] { builder_.Leave(); };
   Target target;
   target.line = tokens_.line();
   while (true) {
@@ -511,7 +491,7 @@ absl::StatusOr<Target> ExpressionParser::ParseTarget(bool allow_attribute,
       }
       if (allow_attribute && tokens_.SkipOperator(".")) {
         NACRE_ASSIGN_OR_RETURN(item.attribute, tokens_.TakeName());
-        names_read_.insert(item.name);
+        builder_.names_read().insert(item.name);
       }
     }
     target.items.push_back(std::move(item));

@@ -5,15 +5,12 @@
 #ifndef CHAT_EXPRESSION_PARSER_H_
 #define CHAT_EXPRESSION_PARSER_H_
 
-#include <set>
-#include <string>
+#include <initializer_list>
 #include <string_view>
-#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "chat/ast.h"
-#include "chat/chat_template.h"
+#include "chat/program_builder.h"
 #include "chat/token_reader.h"
 
 namespace nacre::chat {
@@ -22,9 +19,9 @@ using ExprOr = absl::StatusOr<const Expr*>;
 
 class ExpressionParser {
  public:
-  // All outlive the parser.
-  ExpressionParser(TokenReader& tokens, Program& program, const Limits& limits)
-      : tokens_(tokens), program_(program), limits_(limits) {}
+  // Both outlive the parser.
+  ExpressionParser(TokenReader& tokens, ProgramBuilder& builder)
+      : tokens_(tokens), builder_(builder) {}
 
   // An expression; `with_ternary`: "a if b else c" is one.
   ExprOr Parse(bool with_ternary = true);
@@ -37,15 +34,6 @@ class ExpressionParser {
   // `allow_attribute`: "space.name" is a target.
   absl::StatusOr<Target> ParseTarget(bool allow_attribute,
                                      std::string_view end);
-
-  // Counts how deep the caller has nested. RESOURCE_EXHAUSTED: too deep.
-  absl::Status Enter();
-  void Leave() { --depth_; }
-
-  // Names that expressions read so far.
-  std::set<std::string>& names_read() { return names_read_; }
-  Expr* NewExpr(ExprKind kind, int line);
-  const Text* NewText(std::string bytes);
 
  private:
   using Level = ExprOr (ExpressionParser::*)();
@@ -72,7 +60,6 @@ class ExpressionParser {
   ExprOr ParseCall(const Expr* node);
   ExprOr ParseTest(const Expr* node);
   absl::StatusOr<CallNode> ParseArguments();
-  absl::StatusOr<std::string> ParseDottedName();
   // left op right op ..., all of one strength.
   struct Choice {
     std::string_view token;
@@ -81,10 +68,7 @@ class ExpressionParser {
   ExprOr ParseChain(Level part, std::initializer_list<Choice> choices);
 
   TokenReader& tokens_;
-  Program& program_;
-  const Limits& limits_;
-  int depth_ = 0;
-  std::set<std::string> names_read_;
+  ProgramBuilder& builder_;
 };
 
 }  // namespace nacre::chat

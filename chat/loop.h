@@ -20,6 +20,8 @@ struct Statement;
 struct Scope;
 
 struct Loop : Object {
+  static constexpr Kind kKind = Kind::kLoop;
+
   const Statement* statement = nullptr;
   Scope* scope = nullptr;  // around the loop
   std::vector<Value> items;

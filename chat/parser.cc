@@ -10,6 +10,7 @@
 #include "chat/concat.h"
 #include "chat/expression_parser.h"
 #include "chat/lexer.h"
+#include "chat/program_builder.h"
 #include "chat/token_reader.h"
 #include "common/status_macros.h"
 
@@ -21,7 +22,8 @@ class Parser {
   Parser(std::vector<Token> tokens, const Limits& limits)
       : tokens_(std::move(tokens)),
         program_(std::make_shared<Program>()),
-        expressions_(tokens_, *program_, limits) {}
+        builder_(*program_, limits),
+        expressions_(tokens_, builder_) {}
 
   absl::StatusOr<std::shared_ptr<const Program>> Run() {
     NACRE_ASSIGN_OR_RETURN(program_->body, ParseBody({}));
@@ -55,28 +57,22 @@ class Parser {
   absl::Status ParseSignature(MacroNode* macro);
   absl::Status ParseMacroBody(MacroNode* macro, std::string_view end);
 
-  Statement* NewStatement(StatementKind kind, int line) {
-    Statement& statement = program_->statements.emplace_back();
-    statement.kind = kind;
-    statement.line = line;
-    return &statement;
-  }
-
   TokenReader tokens_;
   std::shared_ptr<Program> program_;
+  ProgramBuilder builder_;
   ExpressionParser expressions_;
   int loops_ = 0;  // around the statement at hand, within its macro
 };
 
 absl::StatusOr<Body> Parser::ParseBody(const Names& ends) {
-  NACRE_RETURN_IF_ERROR(expressions_.Enter());
-  const absl::Cleanup leave = [this] { expressions_.Leave(); };
+  NACRE_RETURN_IF_ERROR(builder_.Enter(tokens_.line()));
+  const absl::Cleanup leave = [this] { builder_.Leave(); };
   Body body;
   while (!tokens_.at(TokenKind::kEnd)) {
     if (tokens_.at(TokenKind::kData)) {
       const Token token = tokens_.Take();
-      Statement* data = NewStatement(StatementKind::kData, token.line);
-      data->text = expressions_.NewText(token.text);
+      Statement* data = builder_.NewStatement(StatementKind::kData, token.line);
+      data->text = builder_.NewText(token.text);
       body.push_back(data);
     } else if (tokens_.at(TokenKind::kVariableBegin)) {
       NACRE_ASSIGN_OR_RETURN(const Statement* print, ParsePrint());
@@ -107,7 +103,8 @@ absl::StatusOr<Body> Parser::ParseBlock(const Names& ends, std::string* end) {
 
 // "{{ ... }}".
 absl::StatusOr<const Statement*> Parser::ParsePrint() {
-  Statement* print = NewStatement(StatementKind::kPrint, tokens_.Take().line);
+  Statement* print =
+      builder_.NewStatement(StatementKind::kPrint, tokens_.Take().line);
   NACRE_ASSIGN_OR_RETURN(print->expr, expressions_.ParseTuple());
   NACRE_RETURN_IF_ERROR(tokens_.Expect(TokenKind::kVariableEnd));
   return print;
@@ -118,7 +115,7 @@ absl::Status Parser::ParseStatement(Body* body) {
   const Token tag = tokens_.Take();
   const std::string& name = tag.text;
   if (name == "print") return ParsePrintTag(body);
-  Statement* statement = NewStatement(StatementKind::kIf, tag.line);
+  Statement* statement = builder_.NewStatement(StatementKind::kIf, tag.line);
   body->push_back(statement);
   if (name == "if") return ParseIf(statement);
   if (name == "for") return ParseFor(statement);
@@ -184,7 +181,7 @@ absl::Status Parser::ParseSet(Statement* statement) {
   statement->kind = StatementKind::kSetBlock;
   if (tokens_.at_operator("|")) {
     const Expr* captured =
-        expressions_.NewExpr(ExprKind::kCaptured, statement->line);
+        builder_.NewExpr(ExprKind::kCaptured, statement->line);
     NACRE_ASSIGN_OR_RETURN(statement->expr,
                            expressions_.ParseFilters(captured, false));
   }
@@ -234,7 +231,7 @@ absl::Status Parser::ParseSignature(MacroNode* macro) {
 
 // The body, and which special names it reads.
 absl::Status Parser::ParseMacroBody(MacroNode* macro, std::string_view end) {
-  std::set<std::string>& names = expressions_.names_read();
+  std::set<std::string>& names = builder_.names_read();
   std::set<std::string> outside = std::exchange(names, {});
   const int loops = std::exchange(loops_, 0);
   NACRE_ASSIGN_OR_RETURN(macro->body, ParseBlock(end));
@@ -273,8 +270,7 @@ absl::Status Parser::ParseCallBlock(Statement* statement) {
 
 absl::Status Parser::ParseFilterBlock(Statement* statement) {
   statement->kind = StatementKind::kFilter;
-  const Expr* captured =
-      expressions_.NewExpr(ExprKind::kCaptured, statement->line);
+  const Expr* captured = builder_.NewExpr(ExprKind::kCaptured, statement->line);
   NACRE_ASSIGN_OR_RETURN(statement->expr,
                          expressions_.ParseFilters(captured, true));
   NACRE_ASSIGN_OR_RETURN(statement->body, ParseBlock("endfilter"));
@@ -295,7 +291,8 @@ absl::Status Parser::ParsePrintTag(Body* body) {
   while (!tokens_.at(TokenKind::kBlockEnd)) {
     if (!first) NACRE_RETURN_IF_ERROR(tokens_.ExpectOperator(","));
     first = false;
-    Statement* print = NewStatement(StatementKind::kPrint, tokens_.line());
+    Statement* print =
+        builder_.NewStatement(StatementKind::kPrint, tokens_.line());
     NACRE_ASSIGN_OR_RETURN(print->expr, expressions_.Parse());
     body->push_back(print);
   }

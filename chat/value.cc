@@ -11,13 +11,6 @@
 
 namespace nacre::chat {
 
-Value::Value(const Undefined* why) : Value(Kind::kUndefined, why) {}
-Value::Value(const Dict* dict) : Value(Kind::kDict, dict) {}
-Value::Value(const View* view) : Value(Kind::kView, view) {}
-Value::Value(Iterator* iterator) : Value(Kind::kIterator, iterator) {}
-Value::Value(Namespace* space) : Value(Kind::kNamespace, space) {}
-Value::Value(const Function* function) : Value(Kind::kFunction, function) {}
-Value::Value(Loop* loop) : Value(Kind::kLoop, loop) {}
 Value::Value(Kind kind, const List* list)
     : Value(kind, static_cast<const Object*>(list)) {}
 

@@ -56,13 +56,9 @@ class Value {
   explicit Value(int64_t value) : kind_(Kind::kInt), int_(value) {}
   explicit Value(double value) : kind_(Kind::kFloat), float_(value) {}
   explicit Value(const Text* text) : kind_(Kind::kString), object_(text) {}
-  explicit Value(const Undefined* why);
-  explicit Value(const Dict* dict);
-  explicit Value(const View* view);
-  explicit Value(Iterator* iterator);
-  explicit Value(Namespace* space);
-  explicit Value(const Function* function);
-  explicit Value(Loop* loop);
+  // An object whose type is of one kind: its kKind.
+  template <typename T>
+  explicit Value(T* object) : kind_(T::kKind), object_(object) {}
   // kList, kTuple or kRange.
   Value(Kind kind, const List* list);
 
@@ -112,6 +108,8 @@ class Value {
 };
 
 struct Undefined : Object {
+  static constexpr Kind kKind = Kind::kUndefined;
+
   std::string message;    // what an error says: "'x' is undefined"
   bool security = false;  // the sandbox hides it
 };
@@ -127,6 +125,8 @@ struct Range : List {
 
 // In order of insertion.
 struct Dict : Object {
+  static constexpr Kind kKind = Kind::kDict;
+
   std::vector<std::pair<Value, Value>> items;
   absl::flat_hash_map<std::string, size_t> index;  // by DictKey
 
@@ -137,12 +137,16 @@ struct Dict : Object {
 };
 
 struct View : Object {
+  static constexpr Kind kKind = Kind::kView;
+
   enum class What { kKeys, kValues, kItems };
   const Dict* dict = nullptr;
   What what = What::kKeys;
 };
 
 struct Iterator : Object {
+  static constexpr Kind kKind = Kind::kIterator;
+
   std::vector<Value> items;
   size_t next = 0;
   // Python computes the items when they are read: what fails then.
@@ -150,6 +154,8 @@ struct Iterator : Object {
 };
 
 struct Namespace : Object {
+  static constexpr Kind kKind = Kind::kNamespace;
+
   Dict attributes;
 };
 
@@ -159,6 +165,8 @@ struct Scope;
 // Something to call: a function of the environment, a method of a value, or a
 // macro.
 struct Function : Object {
+  static constexpr Kind kKind = Kind::kFunction;
+
   enum class What { kGlobal, kMethod, kLoopMethod, kMacro };
   What what = What::kGlobal;
   std::string name;

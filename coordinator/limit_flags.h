@@ -43,7 +43,7 @@ struct Limits {
 struct LimitFlags {
   int max_running = 64;
   int max_queue = 1024;
-  int draft_rows = 1;
+  int draft_rows = 8;
   int tree_rows = 16;
   absl::Duration queue_timeout = absl::Seconds(60);
   bool hold_without_target = true;

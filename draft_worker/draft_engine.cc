@@ -1,6 +1,5 @@
 #include "draft_worker/draft_engine.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -8,14 +7,11 @@
 #include "common/status_macros.h"
 #include "draft_worker/engine_session.h"
 #include "draft_worker/feature_recorder.h"
-#include "draft_worker/hidden_sink.h"
 #include "model/model_drafter.h"
-#include "worker/engine/common_prefix.h"
 
 namespace nacre::draft_worker {
 
 using wire::Span;
-using worker::WorkerState;
 
 namespace {
 
@@ -44,7 +40,23 @@ DraftEngine::DraftEngine(std::unique_ptr<model::Drafter> drafter,
       options_(std::move(options)),
       drafter_(std::move(drafter)),
       tap_(TapOf(options_)),
-      hidden_sink_(std::make_shared<HiddenSink>(this)) {
+      hidden_({.tensors = options_.tensors,
+               .accounts = &accounts_,
+               .events = &events_,
+               .now_ns = now_ns_},
+              [this](DraftCommands commands) { Push(std::move(commands)); }),
+      planner_({.table = &table_,
+                .accounts = &accounts_,
+                .drafter = drafter_.get(),
+                .tap = tap_.get()},
+               options_.budget),
+      row_drafter_({.table = &table_,
+                    .accounts = &accounts_,
+                    .soundness = &soundness_,
+                    .events = &events_,
+                    .calibrations = &calibrations_,
+                    .tap = tap_.get()},
+                   drafter_->traits().ranks_children) {
   drafter_->SetInterrupt([this] { return IsStepPointless(); });
   Publish();
 }
@@ -52,11 +64,10 @@ DraftEngine::DraftEngine(std::unique_ptr<model::Drafter> drafter,
 DraftEngine::~DraftEngine() {
   drafter_->SetInterrupt(nullptr);
   // Of sessions that nobody closed.
-  for (const Session& session : sessions()) {
-    if (tap_ != nullptr) tap_->OnClosed(Tapped(session));
+  for (const Session& session : sessions_) {
+    if (tap_ != nullptr) tap_->OnClosed(session.tapped());
   }
-  hidden_sink_->Detach();
-  RemoveAll();
+  table_.RemoveAll();
 }
 
 absl::Status DraftEngine::Prepare() {
@@ -78,23 +89,9 @@ absl::Status DraftEngine::Prepare() {
   return TypedSessionEngine::Prepare();
 }
 
-WorkerState DraftEngine::Plan(int64_t now_ns, worker::StepOutcome* idle) {
-  stepping_.clear();
-  batch_.clear();
-  num_drafting_ = 0;
-  PlanDrafts(now_ns);
-  PlanPrefills();
-  PlanNextSteps();
-  if (num_drafting_ > 0) return WorkerState::kDraft;
-  if (!batch_.empty()) return WorkerState::kPrefill;
-  idle->waits_for_peer = !all_sessions().empty();
-  return idle->waits_for_peer ? WorkerState::kWaitVerdict
-                              : WorkerState::kNoWork;
-}
-
 absl::StatusOr<bool> DraftEngine::Forward() {
   const absl::StatusOr<absl::Span<const model::Proposal>> proposals =
-      drafter_->Propose(batch_);
+      drafter_->Propose(planner_.step().batch);
   if (absl::IsAborted(proposals.status())) return false;
   NACRE_RETURN_IF_ERROR(proposals.status());
   proposals_ = *proposals;
@@ -103,7 +100,7 @@ absl::StatusOr<bool> DraftEngine::Forward() {
 
 void DraftEngine::Finish(int64_t start_ns, bool abandoned) {
   if (abandoned) {
-    for (Session* session : stepping_) {
+    for (Session* session : stepping()) {
       if (session->drafts && session->schedule.tree() != nullptr) {
         session->schedule.tree()->AbandonStep();
       }
@@ -112,9 +109,9 @@ void DraftEngine::Finish(int64_t start_ns, bool abandoned) {
   // A commit that arrived meanwhile may have made a drafted token pointless.
   TakeCommandsInStep();
   if (!abandoned) {
-    DraftAll();
+    row_drafter_.DraftAll(planner_.step(), proposals_);
     soundness_.EndStep();
-    for (Session* session : stepping_) {
+    for (Session* session : stepping()) {
       if (session->unsound) continue;
       session->sequence->Share(session->settled());
     }
@@ -123,218 +120,20 @@ void DraftEngine::Finish(int64_t start_ns, bool abandoned) {
   SendStopNotices();
 }
 
-void DraftEngine::PlanDrafts(int64_t now_ns) {
-  bool prefilling = false;
-  for (Session& session : sessions()) {
-    if (session.prefills() && session.unfed_rows() > 0) {
-      TakeOver(session, session.settled());
-    }
-    if (session.unfed_rows() <= 0) session.prefilled = true;
-    prefilling = prefilling || session.prefills();
-  }
-  const int max_rows = options_.budget.DecodeRows(prefilling);
-  VisitInTurn([&](size_t index) {
-    Session& session = this->session(index);
-    if (!session.prefilled) return true;
-    if (!session.schedule.WantsStep()) {
-      NoteWait(session, Span::Kind::kWaitVerdict, now_ns);
-      return true;
-    }
-    // The rows that catch up with commits and the one that drafts.
-    const int rows = session.unfed_rows() + 1;
-    if (rows > std::min(max_rows, options_.budget.prefill_chunk)) {
-      session.prefilled = false;
-      return true;
-    }
-    if (batch_rows_ + rows > max_rows) return false;
-    EndWait(session, now_ns);
-    if (session.schedule.tree() != nullptr) {
-      AddTreeRows(session, max_rows - batch_rows_);
-    } else {
-      AddRows(session, rows, /*drafts=*/true);
-    }
-    return true;
-  });
-}
-
-void DraftEngine::PlanPrefills() {
-  std::vector<Session*> prefilling;
-  std::vector<worker::Prefill> prompts;
-  for (Session& session : sessions()) {
-    if (!session.prefills()) continue;
-    prefilling.push_back(&session);
-    prompts.push_back(
-        {session.settled(), session.sequence->length(), session.unfed_rows()});
-  }
-  if (prefilling.empty()) return;
-  // One that waits for its verdict will want its next step soon.
-  const bool decoding = prefilling.size() < all_sessions().size();
-  const std::vector<int> shares = worker::SharePrefillOfCommonPrefixes(
-      prompts, drafter_->shared_block_size(),
-      options_.budget.PrefillRows(decoding, batch_rows_));
-  for (size_t i = 0; i < prefilling.size(); ++i) {
-    if (shares[i] > 0) AddRows(*prefilling[i], shares[i], /*drafts=*/false);
-  }
-}
-
-void DraftEngine::AddRows(Session& session, int rows, bool drafts) {
-  session.drafts = drafts;
-  session.cut = session.drew = session.pointless = session.unsound = false;
-  session.fed_rows = rows;
-  const std::vector<int32_t>& tokens = session.schedule.tokens();
-  model::DraftRows node;
-  node.sequence = session.sequence.get();
-  // Commits that arrive during the forward are applied after it: the span stays
-  // valid.
-  node.token_ids =
-      absl::MakeConstSpan(tokens).subspan(session.sequence->length(), rows);
-  if (drafts) {
-    const int length = session.schedule.length();
-    for (int i = session.history.length(); i < length; ++i) {
-      session.history.Push(tokens[i]);
-    }
-    // Under the ratio test the token is drawn with its distribution.
-    const bool ranks = drafter_->traits().ranks_children;
-    node.max_children = session.ratio.has_value() ? 0
-                        : ranks                   ? speculation::kRanks
-                                                  : 1;
-    node.sampler = &session.sampler;
-    node.history = &session.history;
-    node.shows_logits =
-        session.reads_logits() || (tap_ != nullptr && tap_->ReadsLogits());
-    node.shows_hidden =
-        session.reads_hidden() ||
-        (tap_ != nullptr &&
-         tap_->ReadsHidden(Tapped(session)) != worker::StepTap::Rows::kNone);
-  }
-  batch_.push_back(node);
-  stepping_.push_back(&session);
-  batch_rows_ += rows;
-  num_drafting_ += drafts ? 1 : 0;
-}
-
-void DraftEngine::PlanNextSteps() {
-  if (left_out_) return;
-  for (const Session& session : sessions()) {
-    if (session.prefills()) return;  // its rows come between
-    // What its next step expands is not the child of one node.
-    if (session.drafts && session.schedule.tree() != nullptr) return;
-  }
-  for (size_t i = 0; i < batch_.size(); ++i) {
-    const Session& session = *stepping_[i];
-    const bool stops = session.length.has_value() && session.length->WillStop();
-    batch_[i].goes_on = session.schedule.WantsStepAfterNext(stops);
-  }
-}
-
-worker::TapSession DraftEngine::Tapped(const Session& session) const {
-  return {.key = {session.stream, session.id},
-          .request_id = session.request_id,
-          .prompt_length = session.prompt_length,
-          .vocab_limit = session.vocab_limit};
-}
-
-void DraftEngine::DraftAll() {
-  absl::Span<const model::Proposal> rest = proposals_;
-  for (Session* each : stepping_) {
-    Session& session = *each;
-    const absl::Span<const model::Proposal> proposals =
-        rest.first(session.num_nodes());
-    rest.remove_prefix(proposals.size());
-    session.unsound = std::any_of(
-        proposals.begin(), proposals.end(),
-        [](const model::Proposal& proposal) { return !proposal.is_sound; });
-    soundness_.Add(!session.unsound);
-    if (session.unsound) {
-      if (session.closing) continue;
-      Fail(session, worker::UnsoundLogits(session.sequence->length()));
-    } else if (session.drafts && session.schedule.tree() != nullptr) {
-      DraftTreeRows(session, proposals);
-    } else if (session.drafts) {
-      Draft(session, proposals.front());
-    }
-  }
-}
-
-void DraftEngine::Draft(Session& session, const model::Proposal& proposal) {
-  if (session.closing) return;
-  if (session.cut || !session.schedule.WantsStep()) {
-    // Between steps the last token has no KV: the next step feeds it.
-    TruncateKv(session, session.schedule.kv_limit());
-    return;
-  }
-  const auto [children, is_sound, logits, hidden] = proposal;
-  const int length = session.schedule.length();
-  using speculation::LengthDecision;
-  LengthDecision decision = LengthDecision::kContinue;
-  const bool looks =
-      session.length.has_value() && session.length->looks_at_token();
-  if (session.length.has_value() && !looks) {
-    decision = session.length->Decide(length, absl::nullopt, logits, hidden);
-  }
-  speculation::DraftDistribution distribution;  // under the ratio test
-  candidates_.clear();
-  if (drafter_->traits().ranks_children) {
-    for (const model::ScoredToken& child : children) {
-      candidates_.push_back(child.token_id);
-    }
-  }
-  int32_t token_id = 0;
-  if (session.ratio.has_value()) {
-    token_id = session.ratio->Draw(session.sampler, logits, length,
-                                   session.history, &distribution);
-  } else if (children.empty()) {
-    decision = LengthDecision::kDiscard;  // the drafter knows nothing
-  } else {
-    token_id = children.front().token_id;
-  }
-  if (looks && decision != LengthDecision::kDiscard) {
-    decision = session.length->Decide(length, token_id, logits, hidden);
-  }
-  if (decision == LengthDecision::kDiscard) {
-    session.schedule.OnDiscarded();
-    session.touched = true;
-    // The row that was fed stays: what comes next stands behind it.
-    return;
-  }
-  if (tap_ != nullptr) {
-    tap_->OnRows(Tapped(session), {.position = length,
-                                   .token_ids = {&token_id, 1},
-                                   .logits = logits,
-                                   .hidden = kernels::FloatView(hidden)});
-  }
-  session.drew = true;
-  speculation::Tail tail = session.schedule.OnDrafted(
-      token_id, decision == LengthDecision::kStop, candidates_);
-  if (session.ratio.has_value()) {
-    tail.distributions.push_back(std::move(distribution));
-  }
-  SendTail(session, std::move(tail));
-}
-
-void DraftEngine::SendTail(Session& session, speculation::Tail tail) {
-  DraftEvents& events = outbox_.For(session.stream);
-  if (!session.untold_ranks.empty()) {
-    events.ranks.push_back({session.id, session.schedule.epoch(),
-                            std::exchange(session.untold_ranks, {})});
-  }
-  events.tails.push_back({session.id, std::move(tail)});
-}
-
 void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns,
                                bool abandoned) {
-  for (Session* session : stepping_) {
+  for (Session* session : stepping()) {
     Span span;
     span.kind = session->drafts ? Span::Kind::kDraft : Span::Kind::kPrefill;
     span.start_ns = start_ns;
     span.duration_ns = end_ns - start_ns;
     span.rows = session->fed_rows;
-    span.batch_rows = batch_rows_;
+    span.batch_rows = planner_.step().num_rows;
     const bool drew_none = session->drafts && !session->drew;
     span.length = drew_none ? 0 : session->schedule.length();
-    span.batch_sessions = static_cast<int>(stepping_.size());
+    span.batch_sessions = static_cast<int>(stepping().size());
     span.abandoned = abandoned;
-    AddSpan(*session, span);
+    accounts_.AddSpan(*session, span);
   }
 }
 

@@ -2,7 +2,13 @@
 // token to every session that may draft. Which one, a model::Drafter proposes.
 // A commit that disagrees cuts the sequence; drafting goes on from there. Where
 // it makes all that a step is about to draft pointless, the engine abandons the
-// step between two layers. That saves half a step a mismatch on average.
+// step between two layers. That saves half a step a mismatch on average. The
+// parts of a step, in its order:
+//
+//   step_planner.h   which rows are fed
+//   row_drafter.h    which tokens their proposals give
+//
+// and beside it open_session.h and hidden_reader.h.
 //
 // What it has in common with the target's, threads included:
 // worker/engine/session_engine.h.
@@ -10,22 +16,21 @@
 #ifndef DRAFT_WORKER_DRAFT_ENGINE_H_
 #define DRAFT_WORKER_DRAFT_ENGINE_H_
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "draft_worker/draft_messages.h"
+#include "draft_worker/hidden_reader.h"
 #include "draft_worker/policy_library.h"
+#include "draft_worker/row_drafter.h"
+#include "draft_worker/score_calibrations.h"
+#include "draft_worker/step_planner.h"
 #include "model/drafter.h"
 #include "model/language_model.h"
-#include "speculation/ranks.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/event_outbox.h"
 #include "worker/engine/step_budget.h"
@@ -75,8 +80,6 @@ class DraftEngine final
   absl::Status Prepare() override;
 
  private:
-  class HiddenSink;
-
   // The drafter is taken out of `options` before the rest is moved.
   DraftEngine(std::unique_ptr<model::Drafter> drafter, Options&& options);
 
@@ -90,13 +93,19 @@ class DraftEngine final
   model::QueuedSteps queued_steps() const override {
     return drafter_->queued_steps();
   }
+  absl::Span<Session* const> stepping() const override {
+    return planner_.step().sessions;
+  }
   void BeforePlan() override { SendStopNotices(); }
-  worker::WorkerState Plan(int64_t now_ns, worker::StepOutcome* idle) override;
+  worker::WorkerState Plan(int64_t now_ns,
+                           worker::StepOutcome* outcome) override {
+    return planner_.Plan(now_ns, outcome);
+  }
   absl::StatusOr<bool> Forward() override;
   void Finish(int64_t start_ns, bool abandoned) override;
+  void AddStepSpans(int64_t start_ns, int64_t end_ns, bool abandoned);
 
-  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION: see
-  // worker.proto.
+  // Commands (engine_commands.cc). Errors: of OpenSession.
   absl::StatusOr<std::unique_ptr<Session>> NewSession(OpenDraft& open) override;
   void OnOpened(Session& session, OpenDraft& open) override;
   void OnClosing(worker::EngineSession& session) override;
@@ -104,71 +113,26 @@ class DraftEngine final
     return open.epoch;
   }
   void ApplyToSessions(DraftCommands& commands) override;
-  // INVALID_ARGUMENT, FAILED_PRECONDITION.
-  absl::StatusOr<PolicyLibrary::Made> MakeLength(OpenDraft& open);
   void ApplyCommit(Session& session, const speculation::Commit& commit);
-  // Hidden states of the target (engine_hidden.cc):
-  // Whether a session opened like this could be given any.
-  bool CanReadHidden(const OpenDraft& open) const;
-  // Reads them if the session's length policy does.
-  void SubscribeHidden(Session& session, OpenDraft& open);
-  void UnsubscribeHidden(Session& session);
-  void OnHidden(worker::ReceivedTensor received);
-  void OnHiddenLost(uint64_t channel);
-  // After a commit: the policy's state is of the past.
-  void RenewHidden(Session& session);
-  void GiveHidden(Session& session);
+  // After that: cuts the sequence to what the tree keeps, and learns.
+  void KeepTree(Session& session);
   // Tells the target of sessions that stopped without having said so.
   void SendStopNotices();
 
-  // One row for each session that may draft, and those that it lacks.
-  void PlanDrafts(int64_t now_ns);
-  void PlanPrefills();
-  void AddRows(Session& session, int rows, bool drafts);
-  // Of a session with branches (engine_trees.cc): at most `max_rows`.
-  void AddTreeRows(Session& session, int max_rows);
-  // Tells the drafter which sessions will go on behind the step, if nothing
-  // comes between.
-  void PlanNextSteps();
   // Whether what has arrived during the forward makes all of it pointless
   // (engine_interrupt.cc). Changes no session: commands apply after a forward.
   bool IsStepPointless();
   void NotePointless(const DraftCommands& commands);
-  // The session as the tap knows it.
-  worker::TapSession Tapped(const Session& session) const;
-  // For all of the step. Chunks of prompts have a proposal, too, which is only
-  // looked at: it depends on all KV of the chunk.
-  void DraftAll();
-  // Takes the session's next token from the proposal, unless a commit has made
-  // it pointless.
-  void Draft(Session& session, const model::Proposal& proposal);
-  // ... its nodes' children, one proposal for each.
-  void DraftTreeRows(Session& session,
-                     absl::Span<const model::Proposal> proposals);
-  // The sequence for a session, with slots where it may have branches.
-  absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
-      const OpenDraft& open, bool has_policy, int reserved_length);
-  // After a commit: cuts the sequence to what the tree keeps, and learns.
-  void KeepTree(Session& session);
-  speculation::ScoreCalibration& CalibrationOf(const Session& session);
-  void SendTail(Session& session, speculation::Tail tail);
-  void AddStepSpans(int64_t start_ns, int64_t end_ns, bool abandoned);
 
   const Options options_;
   const std::unique_ptr<model::Drafter> drafter_;
   const std::unique_ptr<worker::StepTap> tap_;  // null: none
   PolicyLibrary no_files_;
-  absl::flat_hash_map<uint64_t, Session*> by_hidden_channel_;
-  std::vector<float> hidden_copy_;  // of the target's, where it is a device's
-  std::shared_ptr<HiddenSink> hidden_sink_;  // outlives this in calls to it
-
-  // The step being run.
-  std::vector<model::DraftRows> batch_;
-  absl::Span<const model::Proposal> proposals_;
-  std::vector<int32_t> candidates_;  // of one of them
-  // By kind of temperature: 0, below 0.9, above.
-  std::array<speculation::ScoreCalibration, 3> calibrations_;
-  int num_drafting_ = 0;
+  ScoreCalibrations calibrations_;
+  HiddenReader hidden_;
+  StepPlanner planner_;
+  RowDrafter row_drafter_;
+  absl::Span<const model::Proposal> proposals_;  // of the step being run
 };
 
 }  // namespace nacre::draft_worker

@@ -31,13 +31,13 @@ bool DraftEngine::IsStepPointless() {
   if (!in_forward_ || !HasCommands()) return false;
   LookAtCommands(
       [this](const DraftCommands& commands) { NotePointless(commands); });
-  return std::all_of(stepping_.begin(), stepping_.end(),
+  return std::all_of(stepping().begin(), stepping().end(),
                      [](const Session* session) { return session->pointless; });
 }
 
 void DraftEngine::NotePointless(const DraftCommands& commands) {
   for (const auto& [id, commit] : commands.commits) {
-    Session* const session = Look(commands.stream, id);
+    Session* const session = sessions_.Find({commands.stream, id});
     // Rows of a prompt are of use whatever comes behind them.
     if (session == nullptr || !session->drafts) continue;
     const bool keeps = session->schedule.tree() != nullptr
@@ -46,12 +46,12 @@ void DraftEngine::NotePointless(const DraftCommands& commands) {
     if (!keeps) session->pointless = true;
   }
   for (const uint64_t id : commands.close) {
-    if (Session* const session = Look(commands.stream, id)) {
+    if (Session* const session = sessions_.Find({commands.stream, id})) {
       session->pointless = true;
     }
   }
   if (!commands.stream_ended) return;
-  for (Session* const session : stepping_) {
+  for (Session* const session : stepping()) {
     if (session->stream == commands.stream) session->pointless = true;
   }
 }

@@ -19,6 +19,7 @@
 #include "speculation/draft_session.h"
 #include "speculation/draft_tree.h"
 #include "worker/engine/engine_session.h"
+#include "worker/engine/step_tap.h"
 
 namespace nacre::draft_worker {
 
@@ -59,6 +60,12 @@ struct EngineSession : worker::EngineSession {
   std::vector<speculation::DraftTree::Row> tree_rows;
   std::vector<int32_t> tree_paths;
 
+  worker::TapSession tapped() const {
+    return {.key = {stream, id},
+            .request_id = request_id,
+            .prompt_length = prompt_length,
+            .vocab_limit = vocab_limit};
+  }
   // Tokens whose KV is missing, the last one left out: that is fed to draft.
   int unfed_rows() const { return schedule.kv_limit() - sequence->length(); }
   // How many nodes the step expands of it: proposals it gets.

@@ -1,5 +1,4 @@
 // The way of hidden states into a draft engine, from the transport's threads.
-// Only for the engine's own sources.
 //
 // Thread-safe. May outlive the engine: after Detach it drops what comes.
 
@@ -7,30 +6,34 @@
 #define DRAFT_WORKER_HIDDEN_SINK_H_
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "draft_worker/draft_engine.h"
+#include "draft_worker/draft_messages.h"
 #include "worker/tensors/tensor_reader.h"
 
 namespace nacre::draft_worker {
 
-class DraftEngine::HiddenSink final : public worker::TensorSink {
+class HiddenSink final : public worker::TensorSink {
  public:
-  explicit HiddenSink(DraftEngine* engine) : engine_(engine) {}
+  // Into the engine's inbox, of any thread.
+  using Push = std::function<void(DraftCommands)>;
+
+  explicit HiddenSink(Push push) : push_(std::move(push)) {}
 
   void Detach() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    engine_ = nullptr;
+    push_ = nullptr;
   }
 
   void OnTensor(worker::ReceivedTensor received) override
       ABSL_LOCKS_EXCLUDED(mu_) {
     DraftCommands commands;
     commands.hidden.push_back(std::move(received));
-    Push(std::move(commands));
+    PushIfAttached(std::move(commands));
   }
 
   // Why has been said by the transport.
@@ -38,17 +41,17 @@ class DraftEngine::HiddenSink final : public worker::TensorSink {
       ABSL_LOCKS_EXCLUDED(mu_) {
     DraftCommands commands;
     commands.hidden_lost.push_back(channel);
-    Push(std::move(commands));
+    PushIfAttached(std::move(commands));
   }
 
  private:
-  void Push(DraftCommands commands) ABSL_LOCKS_EXCLUDED(mu_) {
+  void PushIfAttached(DraftCommands commands) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    if (engine_ != nullptr) engine_->Push(std::move(commands));
+    if (push_ != nullptr) push_(std::move(commands));
   }
 
   absl::Mutex mu_;
-  DraftEngine* engine_ ABSL_GUARDED_BY(mu_);
+  Push push_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace nacre::draft_worker

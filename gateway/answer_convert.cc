@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/token_text.h"
+#include "gateway/trace_convert.h"
 #include "telemetry/build_info.h"
 
 namespace nacre::gateway {
@@ -236,7 +237,7 @@ std::string AnswerFormat::Piece(size_t choice, const v1::Chunk& chunk) {
   State& state = states_[choice];
   state.completion_tokens += chunk.token_ids_size();
   if (chunk.text().empty() && !request_->wants_logprobs &&
-      !request_->return_token_ids) {
+      !request_->return_token_ids && !chunk.has_trace()) {
     return "";
   }
   OrderedJson json = {{"index", choice}};
@@ -248,6 +249,7 @@ std::string AnswerFormat::Piece(size_t choice, const v1::Chunk& chunk) {
   json["logprobs"] = LogprobsOf(chunk.logprobs(), &state);
   json["finish_reason"] = nullptr;
   if (request_->return_token_ids) json["token_ids"] = IdList(chunk.token_ids());
+  if (chunk.has_trace()) json["nacre"] = TraceOf(chunk);
   return Event(std::move(json));
 }
 
@@ -262,6 +264,7 @@ std::string AnswerFormat::Last(size_t choice, const v1::Complete& complete) {
   json["logprobs"] = nullptr;
   json["finish_reason"] = FinishName(complete);
   json["stop_reason"] = StopReasonOf(complete);
+  if (complete.trace_size() > 0) json["nacre"] = TraceOf(complete);
   return Event(std::move(json));
 }
 

@@ -34,6 +34,14 @@ void GatewayFlags::Register(FlagSet* flags) {
   flags->Add("token-file", "FILE", &token_file,
              "holds the gateway's own token for coordinators; requests carry "
              "their client's");
+  flags->Add("no-ui", "", &no_ui, "serve no page at /");
+  flags->Add("admin", "HOST:PORT,...", &admins,
+             "where coordinators serve operators: their workers and sessions "
+             "are then at /nacre/fleet; empty: they are not shown");
+  flags->Add(
+      "admin-tokens-file", "FILE", &admin_tokens_file,
+      "one NAME:TOKEN a line: who asks for /nacre/fleet must show one of "
+      "them; needed for it where clients must show tokens");
   flags->Add("public-tls-cert", "FILE", &public_tls.cert_file,
              "certificate for clients (PEM); watched; empty: plaintext");
   flags->Add("public-tls-key", "FILE", &public_tls.key_file,
@@ -66,6 +74,25 @@ std::vector<std::string> GatewayFlags::Addresses() const {
   return absl::StrSplit(coordinators, ',', absl::SkipWhitespace());
 }
 
+std::vector<std::string> GatewayFlags::AdminAddresses() const {
+  return absl::StrSplit(admins, ',', absl::SkipWhitespace());
+}
+
+namespace {
+
+absl::Status CheckAddresses(const char* flag,
+                            const std::vector<std::string>& addresses) {
+  for (const std::string& address : addresses) {
+    if (!IsHostPort(address)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", flag, " \"", address, "\" is not host:port"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status GatewayFlags::Validate() const {
   if (tokenizer.empty()) {
     return absl::InvalidArgumentError("--tokenizer MODEL_DIR is required");
@@ -73,11 +100,14 @@ absl::Status GatewayFlags::Validate() const {
   if (Addresses().empty()) {
     return absl::InvalidArgumentError("--coordinator has no address");
   }
-  for (const std::string& address : Addresses()) {
-    if (!IsHostPort(address)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--coordinator \"", address, "\" is not host:port"));
-    }
+  NACRE_RETURN_IF_ERROR(CheckAddresses("coordinator", Addresses()));
+  NACRE_RETURN_IF_ERROR(CheckAddresses("admin", AdminAddresses()));
+  // Else whoever reaches a coordinator that asks operators for nothing would
+  // see through this door what it keeps from clients without a token.
+  if (!AdminAddresses().empty() && !auth_tokens_file.empty() &&
+      admin_tokens_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--admin with --auth-tokens-file needs --admin-tokens-file, too");
   }
   if (ping_period < absl::Milliseconds(10)) {
     return absl::InvalidArgumentError(

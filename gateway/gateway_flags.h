@@ -27,6 +27,9 @@ struct GatewayFlags {
   std::vector<std::string> served_names;
   std::string auth_tokens_file;
   std::string token_file;
+  std::string admins;  // host:port,host:port of coordinators, for operators
+  std::string admin_tokens_file;
+  bool no_ui = false;
   rpc::TlsFiles public_tls;
   rpc::ClientTlsFlags client_tls;
   HttpLimits http;
@@ -39,6 +42,7 @@ struct GatewayFlags {
   // INVALID_ARGUMENT names the flag, the value and the limit.
   absl::Status Validate() const;
   std::vector<std::string> Addresses() const;
+  std::vector<std::string> AdminAddresses() const;
 };
 
 }  // namespace nacre::gateway

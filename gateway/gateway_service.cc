@@ -12,13 +12,16 @@
 #include "absl/time/clock.h"
 #include "common/quoted.h"
 #include "gateway/field_reader.h"
+#include "gateway/fleet_convert.h"
 #include "gateway/request_head.h"
+#include "gateway/ui_files.h"
 #include "telemetry/build_info.h"
 
 namespace nacre::gateway {
 namespace {
 
 constexpr char kModelsPrefix[] = "/v1/models/";
+constexpr char kPagePrefix[] = "/ui/";
 constexpr uint32_t kDefaultCompletionTokens = 16;
 constexpr size_t kMaxIgnoredNames = 16;
 constexpr size_t kMaxTraceparentBytes = 256;
@@ -101,19 +104,20 @@ std::optional<ApiError> BearerOf(const HttpRequest& request,
 }
 
 std::optional<ApiError> GatewayService::CheckClient(
-    const HttpRequest& request, CallHeaders* headers) const {
+    const HttpRequest& request, const rpc::BearerTokens* tokens,
+    CallHeaders* headers) {
   if (auto error = BearerOf(request, &headers->token)) return error;
   const std::string* const trace = request.Find("traceparent");
   if (trace != nullptr && trace->size() <= kMaxTraceparentBytes &&
       IsVisibleAscii(*trace)) {
     headers->traceparent = *trace;
   }
-  if (options_.tokens == nullptr) return std::nullopt;
+  if (tokens == nullptr) return std::nullopt;
   if (headers->token.empty()) {
     return ErrorOf(absl::UnauthenticatedError(
         "an \"Authorization: Bearer TOKEN\" header is needed"));
   }
-  if (!options_.tokens->Find(headers->token).has_value()) {
+  if (!tokens->Find(headers->token).has_value()) {
     return ErrorOf(absl::UnauthenticatedError("the token is not accepted"));
   }
   return std::nullopt;
@@ -126,11 +130,17 @@ void GatewayService::Handle(HttpRequest request,
       return Dispatch(route, std::move(request), reply);
     }
   }
-  if (absl::StartsWith(request.path, kModelsPrefix)) {
-    const auto* const models = std::find_if(
-        std::begin(kRoutes), std::end(kRoutes),
-        [](const Route& r) { return r.endpoint == Endpoint::kModels; });
-    return Dispatch(*models, std::move(request), reply);
+  // What has a name behind its path.
+  for (const auto& [prefix, endpoint] :
+       {std::pair(kModelsPrefix, Endpoint::kModels),
+        std::pair(kPagePrefix, Endpoint::kPage)}) {
+    if (!absl::StartsWith(request.path, prefix)) continue;
+    const auto* const route =
+        std::find_if(std::begin(kRoutes), std::end(kRoutes),
+                     [endpoint = endpoint](const Route& r) {
+                       return r.endpoint == endpoint;
+                     });
+    return Dispatch(*route, std::move(request), reply);
   }
   SendError(UnknownPath(request), reply.get());
 }
@@ -143,7 +153,13 @@ void GatewayService::Dispatch(const Route& route, HttpRequest request,
   }
   CallHeaders headers;
   std::optional<ApiError> error;
-  if (!route.is_open) error = CheckClient(request, &headers);
+  if (!route.is_open) {
+    error =
+        CheckClient(request,
+                    route.endpoint == Endpoint::kFleet ? options_.admin_tokens
+                                                       : options_.tokens,
+                    &headers);
+  }
   if (!error && route.is_post) error = CheckContentType(request);
   if (error) return SendError(*error, reply.get());
   switch (route.endpoint) {
@@ -156,6 +172,10 @@ void GatewayService::Dispatch(const Route& route, HttpRequest request,
     case Endpoint::kVersion:
       return SendJson({{"version", telemetry::GetBuildInfo().version}},
                       reply.get());
+    case Endpoint::kFleet:
+      return SendFleet(request, headers, reply);
+    case Endpoint::kPage:
+      return SendPage(request, reply.get());
     case Endpoint::kTokenize:
       return Work([this, request = std::move(
                              request)] { return ReadTokenize(request); },
@@ -442,6 +462,36 @@ void GatewayService::SendTokenizerInfo(HttpReply* reply) const {
        {"vocab_size", tokenizer.vocab_size()},
        {"chat_template", source.empty() ? OrderedJson() : OrderedJson(source)}},
       reply);
+}
+
+void GatewayService::SendPage(const HttpRequest& request,
+                              HttpReply* reply) const {
+  const UiFile* const file =
+      options_.serves_page ? FindUiFile(request.path) : nullptr;
+  if (file == nullptr) return SendError(UnknownPath(request), reply);
+  reply->Send(200, UiHeaders(*file),
+              std::string(file->content.data(), file->content.size()));
+}
+
+void GatewayService::SendFleet(const HttpRequest& request,
+                               const CallHeaders& headers,
+                               const std::shared_ptr<HttpReply>& reply) const {
+  if (options_.fleet == nullptr) {
+    ApiError error = UnknownPath(request);
+    error.message = "the fleet is not shown: nacre-gateway has no --admin";
+    error.code = "fleet_not_shown";
+    return SendError(error, reply.get());
+  }
+  options_.fleet->Ask(headers.token,
+                      [reply](const std::vector<CoordinatorView>& views) {
+                        if (const auto refused = FleetRefused(views)) {
+                          return SendError(*refused, reply.get());
+                        }
+                        reply->Send(200,
+                                    {{"Content-Type", "application/json"},
+                                     {"Cache-Control", "no-store"}},
+                                    Dump(FleetOf(views)));
+                      });
 }
 
 void GatewayService::SendHealth(HttpReply* reply) const {

@@ -18,6 +18,7 @@
 #include "gateway/chat_prompt.h"
 #include "gateway/completion_stream.h"
 #include "gateway/event_loop.h"
+#include "gateway/fleet_client.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/http_message.h"
 #include "gateway/inference_client.h"
@@ -37,6 +38,11 @@ class GatewayService {
     const tokenizer::Tokenizer* tokenizer = nullptr;
     const ChatPrompts* chats = nullptr;
     const rpc::BearerTokens* tokens = nullptr;  // null: all clients are served
+    FleetClient* fleet = nullptr;               // null: it is not shown
+    // Of operators, who may see the fleet; null: who may is for the
+    // coordinators to say.
+    const rpc::BearerTokens* admin_tokens = nullptr;
+    bool serves_page = true;
     GatewayMetrics* metrics = nullptr;
     SamplingDefaults defaults;
     // What clients call the model; empty: as the coordinator does. Others are
@@ -57,8 +63,10 @@ class GatewayService {
                 const std::shared_ptr<HttpReply>& reply);
   void Work(std::function<Answer()> read,
             const std::shared_ptr<HttpReply>& reply);
-  std::optional<ApiError> CheckClient(const HttpRequest& request,
-                                      CallHeaders* headers) const;
+  // `tokens`: one of which the request must show; null: it need not.
+  static std::optional<ApiError> CheckClient(const HttpRequest& request,
+                                             const rpc::BearerTokens* tokens,
+                                             CallHeaders* headers);
   std::optional<ApiError> CheckModel(const std::string& name,
                                      const v1::Model& model) const;
   std::string ModelName(const v1::Model& model) const;
@@ -85,6 +93,9 @@ class GatewayService {
   void SendModels(const std::string& path, HttpReply* reply) const;
   void SendTokenizerInfo(HttpReply* reply) const;
   void SendHealth(HttpReply* reply) const;
+  void SendPage(const HttpRequest& request, HttpReply* reply) const;
+  void SendFleet(const HttpRequest& request, const CallHeaders& headers,
+                 const std::shared_ptr<HttpReply>& reply) const;
 
   const Options options_;
 };

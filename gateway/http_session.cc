@@ -321,9 +321,10 @@ void HttpSession::WriteHead(int status, const HttpHeaders& headers,
   } else if (chunked_) {
     absl::StrAppend(&out_.tail(), "Transfer-Encoding: chunked\r\n");
   }
-  absl::StrAppend(&out_.tail(),
-                  "Connection: ", keep_alive_ ? "keep-alive" : "close",
-                  "\r\nX-Request-Id: ", request_id_, kBlankLine);
+  absl::StrAppend(
+      &out_.tail(), "Connection: ", keep_alive_ ? "keep-alive" : "close",
+      "\r\nX-Content-Type-Options: nosniff\r\nX-Request-Id: ", request_id_,
+      kBlankLine);
 }
 
 void HttpSession::Send(int status, const HttpHeaders& headers,

@@ -15,16 +15,11 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/parse_mark.h"
+#include "gateway/running_calls.h"
 #include "proto/inference.grpc.pb.h"
 
 namespace nacre::gateway {
 namespace {
-
-void AddToken(const std::string& token, grpc::ClientContext* context) {
-  if (!token.empty()) {
-    context->AddMetadata("authorization", absl::StrCat("Bearer ", token));
-  }
-}
 
 // What a server's gRPC says of a call that comes while it closes. The
 // coordinator's own words for CANCELLED are a sentence.
@@ -71,32 +66,8 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     return any;
   }
 
-  // False where the client is going: no call may start.
-  bool BeginCall(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
-    if (closed_) return false;
-    running_.insert(context);
-    return true;
-  }
-  void EndCall(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
-    running_.erase(context);
-  }
+  RunningCalls& calls() { return calls_; }
 
-  void Close() ABSL_LOCKS_EXCLUDED(mu_) {
-    const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return running_.empty();
-    };
-    absl::MutexLock lock(&mu_);
-    closed_ = true;
-    for (grpc::ClientContext* context : running_) context->TryCancel();
-    mu_.Await(absl::Condition(&none));
-  }
-
-  bool closed() const ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
-    return closed_;
-  }
   absl::StatusOr<v1::Model> model() const ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     return model_;
@@ -128,7 +99,7 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
 
   void Poll(size_t coordinator) {
     const auto question = std::make_shared<Question>();
-    if (!BeginCall(&question->context)) return;
+    if (!calls_.Begin(&question->context)) return;
     question->context.set_deadline(
         absl::ToChronoTime(absl::Now() + options_.poll_timeout));
     AddToken(options_.token, &question->context);
@@ -141,7 +112,7 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
                        self->OnPolled(coordinator, rpc::FromGrpcStatus(status),
                                       question->answer);
                      });
-                     self->EndCall(&question->context);
+                     self->calls_.End(&question->context);
                    });
   }
 
@@ -150,8 +121,8 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     Coordinator& coordinator = coordinators_[index];
     coordinator.ready = status.ok();
     {
+      if (calls_.closed()) return;
       absl::MutexLock lock(&mu_);
-      if (closed_) return;
       asked_.insert(index);
       if (status.ok()) {
         model_ = model;
@@ -172,9 +143,8 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
   EventLoop* const loop_;
   std::vector<Coordinator> coordinators_;
   size_t turn_ = 0;
+  RunningCalls calls_;
   mutable absl::Mutex mu_;
-  bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
   absl::StatusOr<v1::Model> model_ ABSL_GUARDED_BY(mu_) =
       absl::UnavailableError("no coordinator has answered yet");
   int num_ready_ ABSL_GUARDED_BY(mu_) = 0;
@@ -203,7 +173,7 @@ class InferenceClient::State::Attempt
                                         Callbacks callbacks) {
     const auto attempt =
         std::make_shared<Attempt>(std::move(state), std::move(callbacks));
-    if (!attempt->state_->BeginCall(&attempt->context_)) return nullptr;
+    if (!attempt->state_->calls().Begin(&attempt->context_)) return nullptr;
     attempt->self_ = attempt;
     if (deadline < absl::InfiniteFuture()) {
       attempt->context_.set_deadline(absl::ToChronoTime(deadline));
@@ -272,7 +242,7 @@ class InferenceClient::State::Attempt
               ? absl::InternalError("the coordinator's answer is no message")
               : rpc::FromGrpcStatus(status));
     });
-    state_->EndCall(&context_);
+    state_->calls().End(&context_);
   }
 
   const std::shared_ptr<State> state_;
@@ -343,7 +313,7 @@ class InferenceClient::State::Call : public GenerationCall,
 
   void OnDone(absl::Status status) {
     attempt_ = nullptr;
-    if (!cancelled_ && !state_->closed() && IsOfClosingServer(status)) {
+    if (!cancelled_ && !state_->calls().closed() && IsOfClosingServer(status)) {
       status = absl::UnavailableError("the coordinator has stopped");
     }
     // It has said nothing: another one may, without anything said twice.
@@ -381,7 +351,7 @@ InferenceClient::InferenceClient(Options options, EventLoop* loop)
 
 InferenceClient::~InferenceClient() { Close(); }
 
-void InferenceClient::Close() { state_->Close(); }
+void InferenceClient::Close() { state_->calls().Close(); }
 
 absl::StatusOr<v1::Model> InferenceClient::model() const {
   return state_->model();

@@ -23,6 +23,7 @@
 #include "common/status_macros.h"
 #include "gateway/chat_prompt.h"
 #include "gateway/event_loop.h"
+#include "gateway/fleet_client.h"
 #include "gateway/gateway_flags.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/gateway_service.h"
@@ -87,7 +88,15 @@ struct Model {
   ChatPrompts chats;
   SamplingDefaults defaults;
   std::unique_ptr<rpc::BearerTokens> tokens;  // null: all clients are served
+  std::unique_ptr<rpc::BearerTokens> admin_tokens;  // null: none is asked for
 };
+
+// Null where there is no file.
+absl::StatusOr<std::unique_ptr<rpc::BearerTokens>> LoadTokens(
+    const std::string& file) {
+  if (file.empty()) return nullptr;
+  return rpc::BearerTokens::Load(file);
+}
 
 absl::StatusOr<Model> LoadModel(const GatewayFlags& flags) {
   NACRE_ASSIGN_OR_RETURN(auto tokenizer,
@@ -100,13 +109,11 @@ absl::StatusOr<Model> LoadModel(const GatewayFlags& flags) {
                         *tokenizer));
   NACRE_ASSIGN_OR_RETURN(const SamplingDefaults defaults,
                          LoadDefaults(flags.tokenizer));
-  std::unique_ptr<rpc::BearerTokens> tokens;
-  if (!flags.auth_tokens_file.empty()) {
-    NACRE_ASSIGN_OR_RETURN(tokens,
-                           rpc::BearerTokens::Load(flags.auth_tokens_file));
-  }
+  NACRE_ASSIGN_OR_RETURN(auto tokens, LoadTokens(flags.auth_tokens_file));
+  NACRE_ASSIGN_OR_RETURN(auto admin_tokens,
+                         LoadTokens(flags.admin_tokens_file));
   return Model{std::move(tokenizer), std::move(chats), defaults,
-               std::move(tokens)};
+               std::move(tokens), std::move(admin_tokens)};
 }
 
 // Null where no /metrics is wanted.
@@ -130,12 +137,16 @@ absl::Status Run(const GatewayFlags& flags) {
                          ClientOptions(flags));
   GatewayMetrics metrics;
   EventLoop loop;
+  FleetClient fleet({flags.AdminAddresses(), client_options.security}, &loop);
   InferenceClient client(std::move(client_options), &loop);
   GatewayService service({.loop = &loop,
                           .client = &client,
                           .tokenizer = model.tokenizer.get(),
                           .chats = &model.chats,
                           .tokens = model.tokens.get(),
+                          .fleet = flags.admins.empty() ? nullptr : &fleet,
+                          .admin_tokens = model.admin_tokens.get(),
+                          .serves_page = !flags.no_ui,
                           .metrics = &metrics,
                           .defaults = model.defaults,
                           .served_names = flags.served_names,
@@ -178,6 +189,7 @@ absl::Status Run(const GatewayFlags& flags) {
   // client. Calls that were cut off need the loop to end.
   loop.StopWork();
   client.Close();
+  fleet.Close();
   loop.Stop();
   return absl::OkStatus();
 }

@@ -148,6 +148,8 @@ void ReadNacre(FieldReader* outer, ApiRequest* request) {
     request->generate.mutable_output()->set_spec_stats(
         v1::SPEC_STATS_LEVEL_DETAILED);
   }
+  request->generate.mutable_output()->set_trace_chunks(
+      reader.BoolOr("trace", false));
   request->generate.set_numerics_id(
       reader.Text("numerics_id", kMaxNameBytes).value_or(""));
   for (const std::string& name : reader.Unknown()) {
@@ -188,6 +190,9 @@ void ReadOutput(FieldReader* reader, ApiRequest* request) {
   v1::OutputOptions* const output = request->generate.mutable_output();
   output->set_stream(request->stream);
   output->set_omit_streamed(request->stream);
+  if (output->trace_chunks() && !request->stream) {
+    reader->Fail(BadRequest("nacre.trace is set without stream", "nacre"));
+  }
 }
 
 // What both kinds of requests have.

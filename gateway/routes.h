@@ -14,6 +14,8 @@ enum class Endpoint {
   kTokenizerInfo,
   kHealth,
   kVersion,
+  kFleet,
+  kPage,
 };
 
 struct Route {
@@ -32,6 +34,9 @@ inline constexpr Route kRoutes[] = {
     {"/tokenizer_info", Endpoint::kTokenizerInfo, false, false},
     {"/health", Endpoint::kHealth, false, true},
     {"/version", Endpoint::kVersion, false, true},
+    // Open to operators, whose tokens are others.
+    {"/nacre/fleet", Endpoint::kFleet, false, false},
+    {"/", Endpoint::kPage, false, true},
 };
 
 }  // namespace nacre::gateway

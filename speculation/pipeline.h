@@ -159,6 +159,9 @@ struct Verdict {
   // and of the matched ones. They are not the draft's, and not in its counts.
   int suffix_proposed = 0;
   int suffix_accepted = 0;
+  // Of the matched tokens those that the draft proposed beside its best path.
+  // They come after those on it and before those from suffixes.
+  int branch_accepted = 0;
 
   bool operator==(const Verdict&) const = default;
   // Of the window those that the draft proposed.

@@ -44,6 +44,8 @@ bool IsPossible(const Verdict& verdict, int generated) {
        static_cast<int>(verdict.path.size()) != verdict.matched) ||
       verdict.suffix_accepted < 0 ||
       verdict.suffix_accepted > verdict.suffix_proposed ||
+      verdict.branch_accepted < 0 ||
+      verdict.branch_accepted > verdict.matched ||
       verdict.suffix_proposed > verdict.window) {
     return false;
   }

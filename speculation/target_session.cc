@@ -339,7 +339,11 @@ Verdict TargetSession::FinishStep(absl::Span<const int32_t> target_token_ids) {
     if (!next.has_value()) break;
     row = *next;
     ++matched;
-    if (step_is_own_[row - 1]) ++verdict.suffix_accepted;
+    if (step_is_own_[row - 1]) {
+      ++verdict.suffix_accepted;
+    } else if (row > step_path_length_) {
+      ++verdict.branch_accepted;
+    }
     if (!step_numbers_.empty()) {
       verdict.path.push_back(step_numbers_[row - 1]);
     }

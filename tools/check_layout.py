@@ -127,11 +127,12 @@ TESTED_BY = {
        for name in ("attributes", "comparison", "environment", "evaluator",
                     "expression_evaluator", "filters", "format_text",
                     "item_filters", "loop_items", "methods", "operators",
-                    "predicates", "python_text", "sequence_filters",
+                    "predicates", "python_text", "scope", "sequence_filters",
                     "sequences", "string_methods", "string_units",
                     "text_filters", "value")},
     **{f"chat/{name}.cc": "tests/chat/parser_test.cc"
-       for name in ("expression_parser", "lexer", "supported")},
+       for name in ("expression_parser", "lexer", "program_builder",
+                    "supported")},
     "chat/render_context.cc": "tests/chat/limits_test.cc",
     "chat/text.cc": "tests/chat/user_text_test.cc",
     "coordinator/api/generate_call.cc":
@@ -139,6 +140,16 @@ TESTED_BY = {
     "coordinator/api/grpc_peer.cc": "tests/coordinator/api/authenticator_test.cc",
     "coordinator/observe/request_trace.cc":
         "tests/coordinator/observe/trace_observer_test.cc",
+    **{f"draft_worker/{name}.cc": f"tests/draft_worker/{test}_test.cc"
+       for name, test in (("hidden_reader", "engine_hidden"),
+                          ("open_session", "engine_commands"),
+                          ("row_drafter", "engine_draws"),
+                          ("step_planner", "fairness"))},
+    **{f"target_worker/{name}.cc": f"tests/target_worker/engine_{test}_test.cc"
+       for name, test in (("hidden_taps", "hidden"), ("open_session", "commands"),
+                          ("row_sampler", "draws"), ("step_planner", "trees"),
+                          ("step_verdicts", "verify"),
+                          ("suffix_memory", "suffixes"))},
     "telemetry/otlp_client.cc": "tests/telemetry/otlp_exporter_test.cc",
     "telemetry/otel_variables.cc":
         "tests/telemetry/collector_settings_test.cc",
@@ -233,20 +244,10 @@ LARGER = {
            ("kernels/cuda/attention_bf16.cuh", "Bf16Kernel"),
            ("kernels/cuda/gemm_skinny.cuh", "SkinnyKernel"),
            ("kernels/cuda/gemm_tiled.cuh", "TiledKernel"))},
-    **{(path, name): "one method for each rule of a grammar or kind of value"
-       for path, name in (("chat/evaluator.h", "Evaluator"),
-                          ("chat/expression_parser.h", "ExpressionParser"),
-                          ("chat/value.h", "Value"))},
     **{(path, name): "one method for each op of a device"
        for path, name in (("kernels/backend.h", "Backend"),
                           ("kernels/cuda/cuda_backend.h", "CudaBackend"))},
-    **{(path, name): "to be split"
-       for path, name in (
-           ("draft_worker/draft_engine.h", "DraftEngine"),
-           ("draft_worker/engine_commands.cc", "NewSession"),
-           ("speculation/target_session.h", "TargetSession"),
-           ("target_worker/target_engine.h", "TargetEngine"),
-           ("worker/engine/session_engine.h", "SessionEngine"))},
+    ("speculation/target_session.h", "TargetSession"): "to be split",
 }
 
 CUDA_MACRO = "NACRE_WITH_CUDA"

@@ -15,6 +15,9 @@ namespace nacre::tools {
 int GenerateCommand(const std::vector<std::string>& args,
                     const Terminal& terminal);
 
+// Talks with the model through a running coordinator.
+int ChatCommand(const std::vector<std::string>& args, const Terminal& terminal);
+
 // Measures methods against each other and checks that they agree.
 int BenchCommand(const std::vector<std::string>& args,
                  const Terminal& terminal);

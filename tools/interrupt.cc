@@ -14,8 +14,11 @@
 
 namespace nacre::tools {
 
-InterruptWatcher::InterruptWatcher(std::function<void()> on_signal)
-    : on_signal_(std::move(on_signal)), stop_event_(eventfd(0, EFD_CLOEXEC)) {
+InterruptWatcher::InterruptWatcher(std::function<void()> on_signal,
+                                   Signals signals)
+    : on_signal_(std::move(on_signal)),
+      signals_(signals),
+      stop_event_(eventfd(0, EFD_CLOEXEC)) {
   NACRE_CHECK(stop_event_ >= 0, "eventfd");
   thread_ = std::thread([this] { Watch(); });
 }
@@ -43,8 +46,13 @@ void InterruptWatcher::Watch() {
     if (watched == 1 || read(signal_fd, &info, sizeof(info)) != sizeof(info)) {
       continue;
     }
+    if (signals_ == Signals::kEachInterrupt && info.ssi_signo == SIGINT) {
+      on_signal_();
+      continue;
+    }
     // This thread now takes the default action of the next one: the end.
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    if (signals_ == Signals::kEachInterrupt) raise(SIGTERM);
     watched = 1;
     on_signal_();
   }

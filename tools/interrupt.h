@@ -13,7 +13,12 @@ namespace nacre::tools {
 // blocked in every thread (rpc::BlockTerminationSignals first in main).
 class InterruptWatcher {
  public:
-  explicit InterruptWatcher(std::function<void()> on_signal);
+  enum class Signals {
+    kFirst,          // as above
+    kEachInterrupt,  // each SIGINT calls it; SIGTERM ends the process at once
+  };
+  explicit InterruptWatcher(std::function<void()> on_signal,
+                            Signals signals = Signals::kFirst);
   ~InterruptWatcher();
   InterruptWatcher(const InterruptWatcher&) = delete;
   InterruptWatcher& operator=(const InterruptWatcher&) = delete;
@@ -22,6 +27,7 @@ class InterruptWatcher {
   void Watch();
 
   const std::function<void()> on_signal_;
+  const Signals signals_;
   int stop_event_;  // eventfd: readable when the watcher is to end
   std::thread thread_;
 };

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   // On stderr: stdout is for results.
   const nacre::Logging logging("nacre", {.level = spdlog::level::warn});
   const nacre::tools::Terminal terminal{std::cout, std::cerr,
-                                        isatty(STDERR_FILENO) == 1};
+                                        isatty(STDERR_FILENO) == 1, &std::cin,
+                                        isatty(STDIN_FILENO) == 1};
   return nacre::tools::RunNacre({argv + 1, argv + argc}, terminal);
 }

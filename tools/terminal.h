@@ -1,8 +1,10 @@
-// Where a sub-command writes: results to `out`, progress and errors to `err`.
+// Where a sub-command writes, results to `out`, progress and errors to `err`,
+// and where the one that talks with a user reads.
 
 #ifndef TOOLS_TERMINAL_H_
 #define TOOLS_TERMINAL_H_
 
+#include <istream>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -22,11 +24,13 @@ enum ExitCode {
   kExitInterrupted = 130,
 };
 
-// Borrows both streams.
+// Borrows the streams.
 struct Terminal {
   std::ostream& out;
   std::ostream& err;
-  bool err_is_tty = false;  // progress lines may overwrite each other
+  bool err_is_tty = false;     // progress lines may overwrite each other
+  std::istream* in = nullptr;  // null: a command that reads finds the end
+  bool in_is_tty = false;      // a user types, and is told when
 
   // "error: CODE: message" on err; returns kExitError.
   int Fail(const absl::Status& status) const;

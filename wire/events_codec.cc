@@ -67,6 +67,7 @@ void EncodeVerdict(const SessionVerdict& from, v1::Verdict* proto) {
   FillIds(verdict.path, proto->mutable_path());
   proto->set_suffix_proposed(static_cast<uint32_t>(verdict.suffix_proposed));
   proto->set_suffix_accepted(static_cast<uint32_t>(verdict.suffix_accepted));
+  proto->set_branch_accepted(static_cast<uint32_t>(verdict.branch_accepted));
   for (const TokenLogprobs& token : from.logprobs) {
     v1::TokenLogprobs* out = proto->add_logprobs();
     out->set_token_id(static_cast<uint32_t>(token.token_id));
@@ -127,6 +128,7 @@ absl::Status DecodeVerdict(const v1::Verdict& proto, SessionVerdict* to) {
   verdict.path = ToIds(proto.path());
   verdict.suffix_proposed = ToInt(proto.suffix_proposed());
   verdict.suffix_accepted = ToInt(proto.suffix_accepted());
+  verdict.branch_accepted = ToInt(proto.branch_accepted());
   const int count = std::min(proto.logprobs_size(), proto.token_ids_size());
   for (int i = 0; i < count; ++i) {
     to->logprobs.push_back(DecodeLogprobs(proto.logprobs(i)));

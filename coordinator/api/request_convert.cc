@@ -108,6 +108,7 @@ GenerateFields::Output OutputOf(const v1::OutputOptions& proto) {
   GenerateFields::Output fields;
   fields.stream = proto.stream();
   fields.omit_streamed = proto.omit_streamed();
+  fields.trace_chunks = proto.trace_chunks();
   fields.skip_special_tokens =
       !proto.has_skip_special_tokens() || proto.skip_special_tokens();
   fields.trace = proto.trace();

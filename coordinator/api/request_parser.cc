@@ -237,6 +237,11 @@ absl::Status ParseOutput(const GenerateFields::Output& fields,
     return absl::InvalidArgumentError(
         "omit_streamed is set without stream: the answer would be empty");
   }
+  spec->trace_chunks = fields.trace_chunks;
+  if (spec->trace_chunks && !spec->stream) {
+    return absl::InvalidArgumentError(
+        "trace_chunks is set without stream: there are no chunks");
+  }
   if (fields.logprobs.has_value()) {
     if (*fields.logprobs > uint32_t{kMaxTopLogprobs}) {
       return absl::InvalidArgumentError(absl::StrCat(

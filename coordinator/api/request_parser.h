@@ -63,6 +63,7 @@ struct GenerateFields {
   struct Output {
     bool stream = false;
     bool omit_streamed = false;
+    bool trace_chunks = false;
     bool skip_special_tokens = true;
     bool trace = false;
     absl::optional<uint32_t> logprobs;

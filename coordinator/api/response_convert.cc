@@ -90,6 +90,36 @@ void SetReport(const RequestSpec& request, const Completion& completion,
   }
 }
 
+v1::TokenOrigin ToProto(TokenOrigin origin) {
+  switch (origin) {
+    case TokenOrigin::kTarget:
+      return v1::TOKEN_ORIGIN_TARGET;
+    case TokenOrigin::kDraft:
+      return v1::TOKEN_ORIGIN_DRAFT;
+    case TokenOrigin::kBranch:
+      return v1::TOKEN_ORIGIN_BRANCH;
+    case TokenOrigin::kSuffix:
+      return v1::TOKEN_ORIGIN_SUFFIX;
+  }
+  return v1::TOKEN_ORIGIN_UNSPECIFIED;
+}
+
+void SetTrace(const ChunkTrace& trace, v1::ChunkTrace* proto) {
+  for (const TokenOrigin origin : trace.origins) {
+    proto->add_origins(ToProto(origin));
+  }
+  for (const int bytes : trace.text_bytes) {
+    proto->add_text_bytes(static_cast<uint32_t>(bytes));
+  }
+  proto->set_window(static_cast<uint32_t>(trace.window));
+  proto->set_verified(static_cast<uint32_t>(trace.verified));
+  proto->set_accepted(static_cast<uint32_t>(trace.accepted));
+  proto->set_degraded(trace.degraded);
+  for (const TraceLane& lane : trace.lanes) {
+    *proto->add_lanes() = ToProto(lane);
+  }
+}
+
 }  // namespace
 
 v1::Method ToProto(Method method) {
@@ -124,6 +154,7 @@ v1::Chunk ToProto(const Chunk& chunk) {
     *proto.add_logprobs() = ToProto(token);
   }
   proto.set_numerics_id(chunk.numerics_id);
+  if (chunk.trace.has_value()) SetTrace(*chunk.trace, proto.mutable_trace());
   return proto;
 }
 

@@ -18,8 +18,14 @@ void Answer::OnStarted(uint64_t session_id, const Placement& placement,
   numerics_id_ = numerics_id;
   text_.Resume();
   account_.OnStarted(start_ns);
+  if (tracer_.has_value()) tracer_->OnPlaced(placement);
   observer_->OnStarted(session_id, *request_, placement,
                        start_ns - request_->arrival_ns);
+}
+
+void Answer::OnMoved(const Placement& placement) {
+  if (tracer_.has_value()) tracer_->OnPlaced(placement);
+  observer_->OnMoved(session_id_, placement);
 }
 
 void Answer::Show(const speculation::Verdict& verdict,
@@ -45,6 +51,9 @@ void Answer::Show(const speculation::Verdict& verdict,
                      chunk.logprobs.end());
   }
   const int num_shown = static_cast<int>(chunk.token_ids.size());
+  if (tracer_.has_value()) {
+    chunk.trace = tracer_->Take(verdict, std::move(piece.text_bytes));
+  }
   if (request_->stream) {
     sink_->OnChunk(chunk);
     --untold_chunks_;
@@ -85,6 +94,7 @@ void Answer::OnCached(int tokens) {
 void Answer::OnSpan(WorkerRole role, const SpanRecord& span,
                     int64_t clock_offset_ns) {
   account_.OnSpan(role, span);
+  if (tracer_.has_value()) tracer_->OnSpan(role, span, clock_offset_ns);
   observer_->OnSpan(session_id_, role, span, clock_offset_ns);
 }
 
@@ -106,6 +116,9 @@ void Answer::Complete(End end) {
   account_.Close(static_cast<int64_t>(text_.token_ids().size()) - first_index(),
                  end.now_ns, std::move(end.target), std::move(end.draft),
                  &completion);
+  if (tracer_.has_value() && !request_->trace) {
+    completion.trace = tracer_->TakeLanes();
+  }
   // Counted first: a client that has its answer finds it in the metrics.
   observer_->OnFinished(session_id_, *request_, absl::OkStatus(), &completion);
   sink_->OnComplete(*request_, completion);

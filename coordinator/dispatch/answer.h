@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "coordinator/dispatch/chunk_tracer.h"
 #include "coordinator/dispatch/observer.h"
 #include "coordinator/dispatch/output_queue.h"
 #include "coordinator/dispatch/request.h"
@@ -39,7 +40,11 @@ class Answer {
         sink_(std::move(sink)),
         observer_(observer),
         text_(request_, tokenizer),
-        account_(request_) {}
+        account_(request_) {
+    if (request_->trace_chunks) {
+      tracer_.emplace(request_->method != speculation::Method::kAr);
+    }
+  }
 
   OutputQueue& queue() { return queue_; }
   // The dispatcher's, under its lock: the last turn that added a task.
@@ -68,9 +73,7 @@ class Answer {
   // It runs. Times are nanoseconds of the coordinator's monotonic clock.
   void OnStarted(uint64_t session_id, const Placement& placement,
                  const std::string& numerics_id, int64_t start_ns);
-  void OnMoved(const Placement& placement) {
-    observer_->OnMoved(session_id_, placement);
-  }
+  void OnMoved(const Placement& placement);
   void OnTail(const speculation::Tail& tail) {
     observer_->OnTail(session_id_, tail);
   }
@@ -125,6 +128,7 @@ class Answer {
   std::atomic<bool> stopped_by_text_{false};
   TextStream text_;
   RequestAccount account_;
+  absl::optional<ChunkTracer> tracer_;   // where chunks are traced
   std::vector<TokenLogprobs> logprobs_;  // of first_index() and on
   uint64_t session_id_ = 0;
   std::string numerics_id_;  // of its targets

@@ -64,11 +64,14 @@ Placer::Share Placer::ShareOf(uint64_t worker_id,
   constexpr int kMostDraftSlots = 128;
   const FleetWorker& worker = *fleet_.Find(worker_id);
   const int64_t text = TextNeed(worker, request);
-  if (request.draft_rows <= 1) return {0, text};
-  const int slots =
-      worker.info.role == WorkerRole::kTarget
-          ? request.tree_rows
-          : std::min(kStepsKept * (request.draft_rows - 1), kMostDraftSlots);
+  // Sessions of a worker share the rows (MakePlan): one more of a crowd drafts
+  // a chain.
+  const int rows =
+      request.draft_rows / (1 + static_cast<int>(worker.sessions.size()));
+  if (rows <= 1) return {0, text};
+  const int slots = worker.info.role == WorkerRole::kTarget
+                        ? request.tree_rows
+                        : std::min(kStepsKept * (rows - 1), kMostDraftSlots);
   const int64_t need = text + KvLedger::Need(slots);
   const int64_t spare = fleet_.ledger().capacity_tokens(worker_id) / 4;
   return fleet_.ledger().HasRoom(worker_id, need + spare) ? Share{slots, need}

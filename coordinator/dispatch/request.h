@@ -41,6 +41,7 @@ struct AnswerOptions {
   bool omit_streamed = false;  // from the Complete; with stream only
   bool skip_special_tokens = true;
   bool trace = false;
+  bool trace_chunks = false;  // with stream only
   // Likeliest tokens to report beside each generated one; absent: no logprobs.
   absl::optional<int> logprobs;
   bool detailed_stats = false;
@@ -104,14 +105,6 @@ struct RequestSpec : AnswerOptions {
 
 enum class Finish { kEos, kStop, kLength };
 
-struct Chunk {
-  int first_index = 0;
-  std::vector<int32_t> token_ids;
-  std::string text;
-  std::vector<TokenLogprobs> logprobs = {};  // of token_ids, if asked for
-  std::string numerics_id = {};              // of the first: its target's
-};
-
 // One target step of a session.
 struct Round {
   int drafted = 0;  // draft tokens verified
@@ -123,6 +116,28 @@ struct TraceLane {
   std::string address;
   int64_t clock_offset_ns = 0;
   std::vector<SpanRecord> spans;
+};
+
+// How a token came about: see proto/inference.proto.
+enum class TokenOrigin { kTarget, kDraft, kBranch, kSuffix };
+
+struct ChunkTrace {
+  std::vector<TokenOrigin> origins;  // of the chunk's tokens
+  std::vector<int> text_bytes;       // of its text, by token
+  int window = 0;
+  int verified = 0;
+  int accepted = 0;
+  bool degraded = false;
+  std::vector<TraceLane> lanes;  // what was heard of since the chunk before
+};
+
+struct Chunk {
+  int first_index = 0;
+  std::vector<int32_t> token_ids;
+  std::string text;
+  std::vector<TokenLogprobs> logprobs = {};  // of token_ids, if asked for
+  std::string numerics_id = {};              // of the first: its target's
+  absl::optional<ChunkTrace> trace = {};     // if asked for
 };
 
 struct Completion {

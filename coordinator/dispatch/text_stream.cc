@@ -44,7 +44,9 @@ void TextStream::Resume() {
   const absl::Span<const int32_t> ids = request_->resumed_ids();
   if (ids.empty()) return;
   MakeState();
-  text_ = AppendTokens({ids.begin(), ids.end()}, /*num_silent=*/0);
+  Piece known;
+  AppendTokens({ids.begin(), ids.end()}, /*num_silent=*/0, &known);
+  text_ = std::move(known.text);
 }
 
 TextStream::Piece TextStream::Append(const std::vector<int32_t>& token_ids,
@@ -55,11 +57,16 @@ TextStream::Piece TextStream::Append(const std::vector<int32_t>& token_ids,
   // The token that ends the text is, like a stop string, no part of it.
   const bool ends_with_token =
       finish == FinishReason::kEos || finish == FinishReason::kStop;
-  piece.text = AppendTokens(
-      token_ids, ends_with_token && !request_->include_stop_string ? 1 : 0);
+  AppendTokens(token_ids,
+               ends_with_token && !request_->include_stop_string ? 1 : 0,
+               &piece);
   if (!finish_.has_value() && finish != FinishReason::kNone) {
     finish_ = FromFinishReason(finish);
-    piece.text += Flush();
+    const std::string rest = Flush();
+    piece.text += rest;
+    if (!piece.text_bytes.empty()) {
+      piece.text_bytes.back() += static_cast<int>(rest.size());
+    }
   }
   piece.token_ids.assign(token_ids_.begin() + piece.first_index,
                          token_ids_.end());
@@ -67,29 +74,28 @@ TextStream::Piece TextStream::Append(const std::vector<int32_t>& token_ids,
   return piece;
 }
 
-std::string TextStream::AppendTokens(const std::vector<int32_t>& token_ids,
-                                     size_t num_silent) {
-  std::string text;
+void TextStream::AppendTokens(const std::vector<int32_t>& token_ids,
+                              size_t num_silent, Piece* piece) {
   const size_t num_spoken = token_ids.size() - num_silent;
-  for (size_t i = 0; i < token_ids.size(); ++i) {
+  for (size_t i = 0; i < token_ids.size() && !finish_.has_value(); ++i) {
     const int32_t token_id = token_ids[i];
     token_ids_.push_back(token_id);
-    if (i >= num_spoken) continue;
-    std::string piece = state_->decoder.Append({&token_id, 1});
-    // What must not end the text yet is not compared with a stop string.
-    if (!MayStop()) {
-      text += piece;
-      continue;
-    }
-    auto result = state_->stop_matcher.Push(piece);
-    text += result.emit;
-    if (result.matched.has_value()) {
-      finish_ = Finish::kStop;
-      stop_match_ = *result.matched;
-      break;
-    }
+    const std::string text = i < num_spoken ? TextOf(token_id) : "";
+    piece->text += text;
+    piece->text_bytes.push_back(static_cast<int>(text.size()));
   }
-  return text;
+}
+
+std::string TextStream::TextOf(int32_t token_id) {
+  std::string text = state_->decoder.Append({&token_id, 1});
+  // What must not end the text yet is not compared with a stop string.
+  if (!MayStop()) return text;
+  auto result = state_->stop_matcher.Push(text);
+  if (result.matched.has_value()) {
+    finish_ = Finish::kStop;
+    stop_match_ = *result.matched;
+  }
+  return std::move(result.emit);
 }
 
 std::string TextStream::Flush() {

@@ -38,6 +38,7 @@ class TextStream {
     int first_index = 0;             // of token_ids, in the answer
     std::vector<int32_t> token_ids;  // up to the end of the text
     std::string text;                // that may be shown by now
+    std::vector<int> text_bytes;     // of `text`, with each of token_ids
   };
   // Requires: not finished. `finish`: why the target ends with these tokens;
   // kNone: it goes on.
@@ -60,10 +61,12 @@ class TextStream {
     tokenizer::StopMatcher stop_matcher;
   };
 
-  // Appends tokens up to a stop string; returns the text that may be shown. The
-  // last `num_silent` tokens have no text.
-  std::string AppendTokens(const std::vector<int32_t>& token_ids,
-                           size_t num_silent);
+  // Appends tokens up to a stop string, and to the piece the text that may be
+  // shown. The last `num_silent` tokens have no text.
+  void AppendTokens(const std::vector<int32_t>& token_ids, size_t num_silent,
+                    Piece* piece);
+  // The text that a token lets be shown. Ends the text at a stop string.
+  std::string TextOf(int32_t token_id);
   std::string Flush();
   void MakeState();
   // Before that no stop string ends the text.

@@ -49,7 +49,7 @@ TEST_F(LimitFlagsTest, TheDefaultsAreAsDocumented) {
   EXPECT_EQ(limits->worker_timeout_ns, 5'000'000'000);
   EXPECT_EQ(options.max_request_ns, kNever);
   EXPECT_EQ(options.client_timeout_ns, 60'000'000'000);
-  EXPECT_EQ(options.draft_rows, 1);
+  EXPECT_EQ(options.draft_rows, 8);
   EXPECT_EQ(options.tree_rows, 16);
 }
 

@@ -21,6 +21,10 @@ std::string Problem(const std::vector<std::string>& args) {
 TEST(GatewayFlagsTest, GoodOnesPass) {
   EXPECT_EQ(Problem({"--tokenizer", "d"}), "");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--coordinator", "a:1,b:2"}), "");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--admin", "a:1,b:2", "--no-ui"}), "");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--admin", "a:1", "--auth-tokens-file",
+                     "f", "--admin-tokens-file", "g"}),
+            "");
 }
 
 TEST(GatewayFlagsTest, BadOnesAreNamedWithTheirValue) {
@@ -29,6 +33,11 @@ TEST(GatewayFlagsTest, BadOnesAreNamedWithTheirValue) {
             "--coordinator has no address");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--coordinator", "a:1,b"}),
             "--coordinator \"b\" is not host:port");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--admin", "a:1,b"}),
+            "--admin \"b\" is not host:port");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--admin", "a:1", "--auth-tokens-file",
+                     "f"}),
+            "--admin with --auth-tokens-file needs --admin-tokens-file, too");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--ping-period", "1ms"}),
             "--ping-period is 1ms, must be at least 10ms");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--drain-timeout", "-1s"}),

@@ -42,7 +42,7 @@ TEST(RequestConvertTest, EachFieldReachesTheService) {
     "add_special_tokens": false, "return_token_ids": true,
     "nacre": {"method": "pearl", "window": 6, "policy": "svip:h=0.4",
               "verification": "ratio", "spec_stats": true, "suffixes": false,
-              "numerics_id": "x"}})");
+              "numerics_id": "x", "trace": true}})");
   const v1::GenerateRequest& proto = request.generate;
   EXPECT_EQ(request.model, "m");
   EXPECT_EQ(request.max_tokens, 7u);
@@ -69,6 +69,7 @@ TEST(RequestConvertTest, EachFieldReachesTheService) {
   EXPECT_EQ(proto.output().logprobs(), 4u);
   EXPECT_TRUE(proto.output().stream());
   EXPECT_EQ(proto.output().spec_stats(), v1::SPEC_STATS_LEVEL_DETAILED);
+  EXPECT_TRUE(proto.output().trace_chunks());
   EXPECT_EQ(proto.speculation().method(), v1::METHOD_PEARL);
   EXPECT_EQ(proto.speculation().window(), 6u);
   EXPECT_EQ(proto.speculation().policy(), "svip:h=0.4");
@@ -86,6 +87,7 @@ TEST(RequestConvertTest, WhatIsNotSaidHasItsDefault) {
   EXPECT_EQ(request.generate.sampling().temperature(), 0.5f);
   EXPECT_FALSE(request.generate.sampling().has_seed());
   EXPECT_FALSE(request.generate.output().has_logprobs());
+  EXPECT_FALSE(request.generate.output().trace_chunks());
   EXPECT_FALSE(request.max_tokens.has_value());
   EXPECT_EQ(std::get<1>(request.prompts[0]), (std::vector<uint32_t>{1, 2}));
   EXPECT_EQ(request.ignored, std::vector<std::string>{"x"});

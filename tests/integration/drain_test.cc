@@ -36,9 +36,12 @@ int KvNeed(Service& service, int kind) {
   return (prompt + kTokens + 15) / 16 * 16;
 }
 
-// Flags of a target with KV for so many tokens.
+// And for the rows of the trees of the first four: later ones get none.
+constexpr int kSlots = 4 * 16;
+
+// Flags of a target with KV for so many tokens of streams.
 std::vector<std::string> WithKv(int tokens) {
-  return {"--max-memory", absl::StrCat(tokens * kKvBytesPerToken),
+  return {"--max-memory", absl::StrCat((tokens + kSlots) * kKvBytesPerToken),
           // A test stops a target while another one loads its model.
           "--hang-timeout", "5m"};
 }

@@ -447,6 +447,11 @@ TEST(SessionSchedule, CountsWhatTheTargetProposedApart) {
   verdict.suffix_accepted = -1;
   EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kMalformed);
   verdict.suffix_accepted = 2;
+  verdict.branch_accepted = 3;
+  EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kMalformed);
+  verdict.branch_accepted = -1;
+  EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kMalformed);
+  verdict.branch_accepted = 0;
   EXPECT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
   EXPECT_EQ(schedule.stats().suffix_proposed, 4);
   EXPECT_EQ(schedule.stats().suffix_accepted, 2);

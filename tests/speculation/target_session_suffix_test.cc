@@ -46,6 +46,7 @@ TEST(TargetSuffixes, AreVerifiedAndCountedApart) {
   EXPECT_EQ(verdict.matched, 2);
   EXPECT_EQ(verdict.suffix_proposed, 3);
   EXPECT_EQ(verdict.suffix_accepted, 2);
+  EXPECT_EQ(verdict.branch_accepted, 0);
   EXPECT_EQ(verdict.verified, 0);
   EXPECT_EQ(verdict.accepted, 0);
   EXPECT_TRUE(verdict.path.empty());

@@ -191,6 +191,16 @@ TEST(TargetSession, RowsOfATreeAreItsLikeliestNodesThePathFirst) {
   EXPECT_EQ(verdict.path, std::vector<int32_t>{2});
   EXPECT_EQ(verdict.verified, 2);
   EXPECT_EQ(verdict.accepted, 2);  // 3 had a node
+  EXPECT_EQ(verdict.branch_accepted, 1);
+}
+
+TEST(TargetSession, WhatMatchesOnTheBestPathIsNoBranch) {
+  const TargetPlan plan = {.window = 8, .tree_rows = 64};
+  TargetSession session = OpenWithTree(plan, 64);
+  session.BeginTreeStep(3);
+  const Verdict verdict = session.FinishStep({1, 2, 9});
+  EXPECT_EQ(verdict.matched, 2);
+  EXPECT_EQ(verdict.branch_accepted, 0);
 }
 
 TEST(TargetSession, RowsOfATreeKeepToThePlanAndTheSlots) {

@@ -201,7 +201,7 @@ TEST(TargetEngineSuffixes, WithoutACacheNothingIsRemembered) {
 }
 
 TEST(TargetEngineSuffixes, TheOldestAnswersMakeRoom) {
-  Suffixes fixture(TargetEngine::kLeastSuffixBytes);
+  Suffixes fixture(SuffixMemory::kLeastBytes);
   fixture.SetRowPrice(0);
   const auto first = fixture.Run(SuffixOpen(1, kAlice, 1));
   // 64 KiB hold less than 2048 tokens.

@@ -101,6 +101,16 @@ class FakeCoordinator final : public v1::Inference::Service,
     return grpc::Status::OK;
   }
 
+  // A token for each byte.
+  grpc::Status Tokenize(grpc::ServerContext*,
+                        const v1::TokenizeRequest* request,
+                        v1::TokenizeResponse* response) override {
+    for (const char byte : request->text()) {
+      response->add_token_ids(static_cast<unsigned char>(byte));
+    }
+    return grpc::Status::OK;
+  }
+
   grpc::Status ListWorkers(grpc::ServerContext* context,
                            const v1::ListWorkersRequest*,
                            v1::ListWorkersResponse* response) override {

@@ -79,15 +79,10 @@ class MessageMaker {
  private:
   // At most `most`, which it often is, as it is 0.
   int64_t UpTo(int64_t most) {
-    switch (random_() % 4) {
-      case 0:
-        return 0;
-      case 1:
-        return most;
-      default:
-        return static_cast<int64_t>(random_() %
-                                    (static_cast<uint64_t>(most) + 1));
-    }
+    const uint64_t way = random_() % 4;
+    if (way == 0) return 0;
+    if (way == 1) return most;
+    return static_cast<int64_t>(random_() % (static_cast<uint64_t>(most) + 1));
   }
   int Below(int limit) { return static_cast<int>(UpTo(limit - 1)); }
   int Few() { return static_cast<int>(random_() % 3); }
@@ -245,6 +240,7 @@ class MessageMaker {
     }
     verdict.suffix_proposed = Int();
     verdict.suffix_accepted = Int();
+    verdict.branch_accepted = Int();
     for (size_t i = Few();
          i > 0 && made.logprobs.size() < verdict.token_ids.size(); --i) {
       TokenLogprobs& token = made.logprobs.emplace_back();

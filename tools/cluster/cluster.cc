@@ -219,6 +219,12 @@ std::vector<std::string> Cluster::GatewayArgv(const std::string& listen) const {
   argv.Add("--public-tls-key", options_.tls.key_file);
   argv.Add("--auth-tokens-file", options_.auth_tokens_file);
   argv.Add("--token-file", options_.auth_tokens_file);
+  // With tokens of clients alone there is none of an operator to show.
+  if (options_.auth_tokens_file.empty() ||
+      !options_.admin_tokens_file.empty()) {
+    argv.Add("--admin", ports_.admin);
+    argv.Add("--admin-tokens-file", options_.admin_tokens_file);
+  }
   return std::move(argv).With(options_.more_args.gateway);
 }
 

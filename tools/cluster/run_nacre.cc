@@ -15,6 +15,7 @@ constexpr Command kCommands[] = {
     {"up", "run a coordinator and its workers on this machine", UpCommand},
     {"generate", "generate from one prompt through a running coordinator",
      GenerateCommand},
+    {"chat", "talk with the model through a running coordinator", ChatCommand},
     {"bench", "measure methods against each other and check that they agree",
      BenchCommand},
     {"simulate", "predict the speed of methods in virtual time",

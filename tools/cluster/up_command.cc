@@ -29,6 +29,7 @@ struct UpFlags {
   std::string tls_client_auth;
   std::string chat_template;
   std::vector<std::string> served_names;
+  bool no_ui = false;
 
   void Register(FlagSet* flags) {
     cluster.port = 50050;
@@ -46,6 +47,7 @@ struct UpFlags {
                "Jinja template of chats over HTTP (default: the target's)");
     flags->AddRepeated("served-model-name", "NAME", &served_names,
                        "what clients of HTTP call the model");
+    flags->Add("no-ui", "", &no_ui, "serve no page over HTTP");
     flags->BeginGroup("");
     RegisterTlsFiles(&cluster.tls, flags);
     flags->Add("tls-server-name", "NAME", &cluster.tls_server_name,

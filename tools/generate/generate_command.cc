@@ -4,7 +4,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/files.h"
 #include "common/flag_set.h"
@@ -12,6 +11,7 @@
 #include "proto/names.h"
 #include "tools/cluster/security_flags.h"
 #include "tools/commands.h"
+#include "tools/generate/answer_lines.h"
 #include "tools/generate/generation_client.h"
 #include "tools/generate/generation_json.h"
 #include "tools/generate/request_flags.h"
@@ -117,46 +117,6 @@ absl::StatusOr<v1::GenerateRequest> BuildRequest(const GenerateFlags& flags) {
   request.mutable_output()->set_stream(!flags.json && request.n() < 2);
   request.mutable_output()->set_trace(!flags.trace.empty());
   return request;
-}
-
-double WaitShare(const google::protobuf::Duration& busy,
-                 const google::protobuf::Duration& wait) {
-  return Ratio(Seconds(wait), Seconds(busy) + Seconds(wait));
-}
-
-std::string Summary(const v1::Complete& complete) {
-  const v1::SpeculationReport& report = complete.speculation();
-  const v1::Timing& timing = complete.timing();
-  const double total_s = Seconds(timing.total());
-  std::string text = absl::StrFormat(
-      "%d prompt tokens, %d generated in %.3f s (%.1f tokens/s, first after "
-      "%.0f ms), finish reason %s, seed %d\n",
-      complete.usage().prompt_tokens(), complete.usage().completion_tokens(),
-      total_s, Ratio(complete.usage().completion_tokens(), total_s),
-      Seconds(timing.time_to_first_token()) * 1e3,
-      FinishReasonName(complete.finish_reason()), complete.seed());
-  absl::StrAppendFormat(
-      &text,
-      "%s, window %d: %d rounds, %d drafted, %d of %d verified accepted (%.1f "
-      "%%), mean accepted length %.2f\n",
-      MethodName(report.method()), report.window(), report.rounds(),
-      report.drafted(), report.accepted(), report.verified(),
-      100.0 * AcceptanceRate(report), MeanAcceptedLength(report));
-  if (report.suffix_proposed() > 0) {
-    absl::StrAppendFormat(
-        &text, "from suffixes %d of %d verified accepted (%.1f %%)\n",
-        report.suffix_accepted(), report.suffix_proposed(),
-        100.0 * Ratio(report.suffix_accepted(), report.suffix_proposed()));
-  }
-  absl::StrAppendFormat(
-      &text, "target waiting %.1f %%, draft waiting %.1f %%",
-      100.0 * WaitShare(timing.target_busy(), timing.target_wait()),
-      100.0 * WaitShare(timing.draft_busy(), timing.draft_wait()));
-  if (report.degraded_rounds() > 0) {
-    absl::StrAppendFormat(&text, "; %d rounds without a draft",
-                          report.degraded_rounds());
-  }
-  return text;
 }
 
 std::string Header(size_t choice) {

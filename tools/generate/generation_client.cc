@@ -35,6 +35,11 @@ void GenerationClient::CancelAll() {
   for (grpc::ClientContext* context : running_) context->TryCancel();
 }
 
+void GenerationClient::CancelRunning() {
+  absl::MutexLock lock(&mu_);
+  for (grpc::ClientContext* context : running_) context->TryCancel();
+}
+
 absl::StatusOr<std::vector<v1::Complete>> GenerationClient::GenerateChoices(
     const v1::GenerateRequest& request, absl::Duration timeout,
     const std::function<void(uint32_t, const v1::Chunk&)>& on_chunk) {
@@ -80,17 +85,39 @@ absl::StatusOr<v1::Complete> GenerationClient::Generate(
   return std::move(choices.front());
 }
 
-absl::StatusOr<v1::Model> GenerationClient::GetModel(absl::Duration timeout) {
+template <typename Method>
+absl::Status GenerationClient::Call(absl::Duration timeout,
+                                    const Method& method) {
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   security_.Apply(&context);
   if (!Register(&context)) return absl::CancelledError("cancelled");
-  v1::Model model;
-  const absl::Status status = security_.Explain(
-      rpc::FromGrpcStatus(stub_->GetModel(&context, {}, &model)));
+  const absl::Status status =
+      security_.Explain(rpc::FromGrpcStatus(method(&context)));
   Unregister(&context);
-  NACRE_RETURN_IF_ERROR(status);
+  return status;
+}
+
+absl::StatusOr<v1::Model> GenerationClient::GetModel(absl::Duration timeout) {
+  v1::Model model;
+  NACRE_RETURN_IF_ERROR(Call(timeout, [&](grpc::ClientContext* context) {
+    return stub_->GetModel(context, {}, &model);
+  }));
   return model;
+}
+
+absl::StatusOr<v1::TokenIds> GenerationClient::Tokenize(
+    const std::string& text, absl::Duration timeout) {
+  v1::TokenizeRequest request;
+  request.set_text(text);
+  request.set_no_special_tokens(true);
+  v1::TokenizeResponse response;
+  NACRE_RETURN_IF_ERROR(Call(timeout, [&](grpc::ClientContext* context) {
+    return stub_->Tokenize(context, request, &response);
+  }));
+  v1::TokenIds ids;
+  ids.mutable_ids()->Swap(response.mutable_token_ids());
+  return ids;
 }
 
 }  // namespace nacre::tools

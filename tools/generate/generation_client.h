@@ -45,10 +45,19 @@ class GenerationClient {
   // Errors: UNAVAILABLE, DEADLINE_EXCEEDED.
   absl::StatusOr<v1::Model> GetModel(absl::Duration timeout);
 
+  // The token ids of a text that names its special tokens itself: no BOS is
+  // added. Errors: what Tokenize returns (inference.proto).
+  absl::StatusOr<v1::TokenIds> Tokenize(const std::string& text,
+                                        absl::Duration timeout);
+
   // Cancels running and later calls.
   void CancelAll() ABSL_LOCKS_EXCLUDED(mu_);
+  // Cancels running calls only.
+  void CancelRunning() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  template <typename Method>
+  absl::Status Call(absl::Duration timeout, const Method& method);
   bool Register(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_);
   void Unregister(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_);
 

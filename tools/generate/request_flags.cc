@@ -53,14 +53,18 @@ void RequestFlags::Register(FlagSet* flags) {
 }
 
 absl::Status CheckUtf8(absl::string_view name, absl::string_view text) {
+  return CheckUtf8Of(absl::StrCat("flag --", name), text);
+}
+
+absl::Status CheckUtf8Of(absl::string_view what, absl::string_view text) {
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
   auto left = static_cast<utf8proc_ssize_t>(text.size());
   while (left > 0) {
     utf8proc_int32_t code_point = 0;
     const utf8proc_ssize_t length = utf8proc_iterate(bytes, left, &code_point);
     if (length < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "flag --", name, ": byte ", text.size() - left, " is not UTF-8"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, ": byte ", text.size() - left, " is not UTF-8"));
     }
     bytes += length;
     left -= length;

@@ -47,6 +47,8 @@ struct RequestFlags {
 
 // Messages carry only UTF-8. INVALID_ARGUMENT, naming the flag and the byte.
 absl::Status CheckUtf8(absl::string_view name, absl::string_view text);
+// The same of a text with another name than a flag's.
+absl::Status CheckUtf8Of(absl::string_view what, absl::string_view text);
 
 }  // namespace nacre::tools
 

@@ -5,11 +5,9 @@
 #ifndef WORKER_ENGINE_ENGINE_SESSION_H_
 #define WORKER_ENGINE_ENGINE_SESSION_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/types/optional.h"
 #include "model/language_model.h"
@@ -46,34 +44,6 @@ struct EngineSession {
   // Of the step being run: a row that its next tokens depend on had no sound
   // logits.
   bool unsound = false;
-};
-
-// An engine's sessions in the order opened, for `for`, as the type that this
-// engine has made them. References stay valid until sessions are removed.
-template <typename Session>
-class SessionRange {
- public:
-  using Pointer = std::vector<std::unique_ptr<EngineSession>>::const_iterator;
-  struct Iterator {
-    Pointer at;
-    Session& operator*() const { return static_cast<Session&>(**at); }
-    Iterator& operator++() {
-      ++at;
-      return *this;
-    }
-    bool operator!=(const Iterator& other) const { return at != other.at; }
-  };
-
-  explicit SessionRange(
-      const std::vector<std::unique_ptr<EngineSession>>& sessions)
-      : begin_(sessions.begin()), end_(sessions.end()) {}
-
-  Iterator begin() const { return {begin_}; }
-  Iterator end() const { return {end_}; }
-
- private:
-  Pointer begin_;
-  Pointer end_;
 };
 
 }  // namespace nacre::worker

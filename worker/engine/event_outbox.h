@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "wire/session_events.h"
 #include "worker/engine/streams.h"
 
 namespace nacre::worker {
@@ -18,9 +19,20 @@ namespace nacre::worker {
 // where a forward is about to begin.
 enum class Delivery { kHere, kElsewhere };
 
-// `Events` has empty().
+// What both workers tell of their sessions, for those parts of an engine that
+// do not know the rest of its messages.
+class SessionOutbox {
+ public:
+  virtual ~SessionOutbox() = default;
+
+  // What is told to the stream's coordinator next. Valid until another call.
+  virtual wire::SessionEvents& Common(StreamId stream) = 0;
+  virtual void Flush() = 0;
+};
+
+// `Events` has `common`, and empty().
 template <typename Events>
-class EventOutbox {
+class EventOutbox final : public SessionOutbox {
  public:
   // Called on the engine's thread: must not block.
   using Send = std::function<void(StreamId, Events)>;
@@ -33,8 +45,11 @@ class EventOutbox {
     }
     return pending_.emplace_back(stream, Events()).second;
   }
+  wire::SessionEvents& Common(StreamId stream) override {
+    return For(stream).common;
+  }
 
-  void Flush() {
+  void Flush() override {
     for (auto& [id, events] : pending_) {
       if (!events.empty()) send_(id, std::move(events));
     }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "model/language_model.h"
 
 namespace nacre::worker {
 
@@ -17,6 +18,26 @@ absl::Status CheckTokenIds(absl::string_view field,
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckPrompt(int prompt_length, absl::Span<const int32_t> token_ids,
+                         int vocab_size) {
+  const int64_t num_ids = static_cast<int64_t>(token_ids.size());
+  if (prompt_length < 1 || prompt_length > num_ids) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt_length ", prompt_length, " is outside 1 to ",
+                     num_ids, ", the number of token_ids"));
+  }
+  return CheckTokenIds("token_ids", token_ids, vocab_size);
+}
+
+absl::Status CheckNumSlots(int num_slots) {
+  if (num_slots >= 0 && num_slots <= model::LanguageModel::kMostSlots) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("num_slots ", num_slots, " is outside 0 to ",
+                   model::LanguageModel::kMostSlots));
 }
 
 absl::Status CheckSampling(const SamplingParams& params, int vocab_size) {

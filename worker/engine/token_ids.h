@@ -18,6 +18,14 @@ namespace nacre::worker {
 absl::Status CheckTokenIds(absl::string_view field,
                            absl::Span<const int32_t> ids, int vocab_size);
 
+// INVALID_ARGUMENT: the prompt is not the first 1 or more of `token_ids`, or
+// CheckTokenIds.
+absl::Status CheckPrompt(int prompt_length, absl::Span<const int32_t> token_ids,
+                         int vocab_size);
+
+// INVALID_ARGUMENT: a session cannot have so many slots for a tree.
+absl::Status CheckNumSlots(int num_slots);
+
 // ValidateSamplingParams, and the ids of logit_bias.
 absl::Status CheckSampling(const SamplingParams& params, int vocab_size);
 

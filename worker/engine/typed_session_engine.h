@@ -18,12 +18,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "worker/engine/engine_inbox.h"
 #include "worker/engine/event_outbox.h"
 #include "worker/engine/session_engine.h"
 #include "worker/engine/session_log.h"
+#include "worker/engine/session_table.h"
 #include "worker/engine/streams.h"
+#include "worker/engine/token_ids.h"
 
 namespace nacre::worker {
 
@@ -40,7 +43,10 @@ class TypedSessionEngine : public SessionEngine {
   using Session = SessionT;
 
   TypedSessionEngine(Parts parts, typename EventOutbox<Events>::Send send)
-      : SessionEngine(std::move(parts)), outbox_(std::move(send)) {}
+      : SessionEngine(std::move(parts),
+                      std::make_unique<EventOutbox<Events>>(std::move(send))),
+        events_(static_cast<EventOutbox<Events>&>(*outbox_)),
+        sessions_(&table_) {}
 
   void Wake() override { inbox_.Wake(); }
   void WaitForCommands(const StepOutcome& idle) override {
@@ -48,11 +54,13 @@ class TypedSessionEngine : public SessionEngine {
   }
   bool HasCommands() const override { return inbox_.HasItems(); }
 
-  // CheckOpen has found nothing. May move from `open`.
+  // What both workers ask of an Open is given. May move from `open`.
   virtual absl::StatusOr<std::unique_ptr<Session>> NewSession(Open& open) = 0;
   virtual void OnOpened(Session&, Open&) {}
   // What failures of a session opened so name (SessionFailure::epoch).
   virtual uint32_t FailureEpoch(const Open&) const { return 0; }
+  // The sessions of the step being run.
+  virtual absl::Span<Session* const> stepping() const = 0;
   // All but opening and closing.
   virtual void ApplyToSessions(Commands& commands) = 0;
 
@@ -73,58 +81,45 @@ class TypedSessionEngine : public SessionEngine {
     commands_.clear();
   }
 
-  SessionRange<Session> sessions() const {
-    return SessionRange<Session>(all_sessions());
-  }
-  Session& session(size_t index) const {
-    return static_cast<Session&>(*all_sessions()[index]);
-  }
   // nullptr, and counted, when there is no such session.
   Session* Find(StreamId stream, uint64_t session_id) {
-    Session* const found = Look(stream, session_id);
-    if (found == nullptr) ++rejected_messages_;
+    Session* const found = sessions_.Find({stream, session_id});
+    if (found == nullptr) ++accounts_.counts().rejected_messages;
     return found;
   }
-  // nullptr when there is no such session.
-  Session* Look(StreamId stream, uint64_t session_id) const {
-    return static_cast<Session*>(FindSession({stream, session_id}));
-  }
-
-  wire::SessionEvents& EventsOf(StreamId stream) override {
-    return outbox_.For(stream).common;
-  }
-  void SendEvents() override { outbox_.Flush(); }
 
   void FailStep(const absl::Status& status) override {
-    for (Session* session : stepping_) {
-      Fail(*session, absl::InternalError(absl::StrCat("the forward failed: ",
-                                                      status.message())));
+    for (Session* session : stepping()) {
+      table_.Fail(*session, absl::InternalError(absl::StrCat(
+                                "the forward failed: ", status.message())));
     }
   }
 
-  EventOutbox<Events> outbox_;
-  std::vector<Session*> stepping_;  // the sessions of the step being run
+  EventOutbox<Events>& events_;  // what is sent next, by stream
+  const TypedSessions<Session> sessions_;
 
  private:
   void ApplyAll(std::vector<Commands>* all) {
     for (Commands& commands : *all) {
       Apply(commands);
       // What one message closes makes room for what the next one opens.
-      if (!in_step_) RemoveClosed();
+      if (!in_step_) table_.RemoveClosed();
     }
     all->clear();
   }
 
   void Apply(Commands& commands) {
     const StreamId stream = commands.stream;
-    rejected_messages_ += commands.malformed.size();
-    if (commands.kept.has_value()) Reap(stream, *commands.kept);
+    accounts_.counts().rejected_messages += commands.malformed.size();
+    if (commands.kept.has_value()) table_.Reap(stream, *commands.kept);
     for (Open& open : commands.open) ApplyOpen(stream, open);
     ApplyToSessions(commands);
     for (const uint64_t id : commands.close) {
-      if (Session* const session = Find(stream, id)) CloseAsTold(*session);
+      if (Session* const session = Find(stream, id)) {
+        table_.CloseAsTold(*session);
+      }
     }
-    if (commands.stream_ended) EndStream(stream);
+    if (commands.stream_ended) table_.EndStream(stream);
   }
 
   void ApplyOpen(StreamId stream, Open& open) {
@@ -133,7 +128,7 @@ class TypedSessionEngine : public SessionEngine {
     if (!made.ok()) {
       LogSession("session refused", open.request_id, open.session_id,
                  made.status().code());
-      EventsOf(stream).failures.push_back(
+      outbox_->Common(stream).failures.push_back(
           {open.session_id, made.status(), FailureEpoch(open)});
       return;
     }
@@ -142,14 +137,16 @@ class TypedSessionEngine : public SessionEngine {
     session.id = open.session_id;
     session.request_id = std::move(open.request_id);
     session.failure_epoch = FailureEpoch(open);
-    Add(*std::move(made), num_tokens);
+    table_.Add(*std::move(made), num_tokens);
     OnOpened(session, open);
   }
 
   absl::StatusOr<std::unique_ptr<Session>> MakeSession(StreamId stream,
                                                        Open& open) {
-    NACRE_RETURN_IF_ERROR(CheckOpen({stream, open.session_id}, open.refusal,
-                                    open.prompt_length, open.token_ids));
+    NACRE_RETURN_IF_ERROR(open.refusal);
+    NACRE_RETURN_IF_ERROR(table_.CheckNew({stream, open.session_id}));
+    NACRE_RETURN_IF_ERROR(CheckPrompt(open.prompt_length, open.token_ids,
+                                      model_info().vocab_size));
     return NewSession(open);
   }
 

@@ -332,6 +332,13 @@ TEST_F(RequestConvertTest, OnlyAStreamMayOmitWhatWasStreamed) {
   EXPECT_TRUE(Parse()->omit_streamed);
 }
 
+TEST_F(RequestConvertTest, OnlyAStreamHasChunksToTrace) {
+  request_.mutable_output()->set_trace_chunks(true);
+  ExpectInvalid("trace_chunks is set without stream");
+  request_.mutable_output()->set_stream(true);
+  EXPECT_TRUE(Parse()->trace_chunks);
+}
+
 TEST_F(RequestConvertTest, TheWindowHasLimits) {
   for (uint32_t window : {0u, 65u, 0xFFFFFFFFu}) {
     request_.mutable_speculation()->set_window(window);

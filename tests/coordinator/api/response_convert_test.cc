@@ -145,6 +145,34 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
             v1::FINISH_REASON_LENGTH);
 }
 
+TEST(ResponseConvertTest, AChunksTraceIsConverted) {
+  Chunk chunk;
+  EXPECT_FALSE(ToProto(chunk).has_trace());
+  chunk.trace.emplace();
+  chunk.trace->origins = {TokenOrigin::kDraft, TokenOrigin::kBranch,
+                          TokenOrigin::kSuffix, TokenOrigin::kTarget};
+  chunk.trace->text_bytes = {3, 0, 2, 1};
+  chunk.trace->window = 5;
+  chunk.trace->verified = 4;
+  chunk.trace->accepted = 2;
+  chunk.trace->degraded = true;
+  chunk.trace->lanes = {{WorkerRole::kDraft, "host:1", -5, {SpanRecord()}}};
+  const v1::ChunkTrace proto = ToProto(chunk).trace();
+  EXPECT_THAT(proto.origins(),
+              ElementsAre(v1::TOKEN_ORIGIN_DRAFT, v1::TOKEN_ORIGIN_BRANCH,
+                          v1::TOKEN_ORIGIN_SUFFIX, v1::TOKEN_ORIGIN_TARGET));
+  EXPECT_THAT(proto.text_bytes(), ElementsAre(3, 0, 2, 1));
+  EXPECT_EQ(proto.window(), 5u);
+  EXPECT_EQ(proto.verified(), 4u);
+  EXPECT_EQ(proto.accepted(), 2u);
+  EXPECT_TRUE(proto.degraded());
+  ASSERT_EQ(proto.lanes_size(), 1);
+  EXPECT_EQ(proto.lanes(0).role(), v1::WORKER_ROLE_DRAFT);
+  EXPECT_EQ(proto.lanes(0).address(), "host:1");
+  EXPECT_EQ(proto.lanes(0).clock_offset_ns(), -5);
+  EXPECT_EQ(proto.lanes(0).spans_size(), 1);
+}
+
 // A default client takes 4 MiB.
 TEST(ResponseConvertTest, WhatWasStreamedMayBeLeftOut) {
   RequestSpec spec;

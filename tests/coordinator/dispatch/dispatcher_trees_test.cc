@@ -34,6 +34,21 @@ TEST_F(DispatcherTreesTest, BothWorkersGetSlotsAndBounds) {
   EXPECT_EQ(draft.client->opened_draft_plan.rows, 1);
 }
 
+// Sessions share the rows of a draft's step: one that comes to a crowd would
+// hold slots that it never fills.
+TEST_F(DispatcherTreesTest, WhoComesToACrowdGetsNone) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  Start(Tree("a"));
+  EXPECT_EQ(draft.client->last_num_slots, 64);
+  Start(Tree("b"));  // two rows of the five are its share
+  EXPECT_EQ(target.client->last_num_slots, 32);
+  EXPECT_EQ(draft.client->last_num_slots, 16);
+  Start(Tree("c"));
+  EXPECT_EQ(target.client->last_num_slots, 0);
+  EXPECT_EQ(draft.client->last_num_slots, 0);
+}
+
 // Slots take no room that another request would want: it would wait for them.
 TEST_F(DispatcherTreesTest, WithoutAQuarterToSpareThereAreNoSlots) {
   const Worker target = AddTarget("target", 512);

@@ -57,19 +57,19 @@ nacre_mutant(wrong_root speculation/token_tree.cc
   [[Place{absl::nullopt, length_}]])
 
 # ----------------------------------------------------------- the target's engine
-nacre_mutant(target_kv_too_long target_worker/engine_verify.cc
-  [[TruncateKv(session, schedule.kv_length())]]
-  [[TruncateKv(session, schedule.kv_length() + 1)]])
-nacre_mutant(target_kv_too_short target_worker/engine_verify.cc
-  [[TruncateKv(session, schedule.kv_length())]]
-  [[TruncateKv(session, schedule.kv_length() - 1)]])
-nacre_mutant(target_position_by_one target_worker/engine_verify.cc
+nacre_mutant(target_kv_too_long target_worker/step_verdicts.cc
+  [[parts_.accounts->TruncateKv(session, schedule.kv_length())]]
+  [[parts_.accounts->TruncateKv(session, schedule.kv_length() + 1)]])
+nacre_mutant(target_kv_too_short target_worker/step_verdicts.cc
+  [[parts_.accounts->TruncateKv(session, schedule.kv_length())]]
+  [[parts_.accounts->TruncateKv(session, schedule.kv_length() - 1)]])
+nacre_mutant(target_position_by_one target_worker/row_sampler.cc
   [[session.sampler.Sample(
           row_logits, base_length + session.row_depths[row], session.history)]]
   [[session.sampler.Sample(
           row_logits, base_length + session.row_depths[row] + 1,
           session.history)]])
-nacre_mutant(target_device_draw_by_one target_worker/engine_verify.cc
+nacre_mutant(target_device_draw_by_one target_worker/row_sampler.cc
   [[session.sampler.DeviceDraw(base_length + session.row_depths[row])]]
   [[session.sampler.DeviceDraw(base_length + session.row_depths[row] + 1)]])
 nacre_mutant(row_without_its_parent speculation/target_session.cc
@@ -83,26 +83,26 @@ nacre_mutant(row_deeper_than_the_plan speculation/target_session.cc
 nacre_mutant(row_walked_past_its_parent speculation/target_session.cc
   [=[step_parents_[i] == row && step_rows_[i] == token_id]=]
   [=[step_rows_[i] == token_id]=])
-nacre_mutant(wrong_slot_kept target_worker/engine_verify.cc
+nacre_mutant(wrong_slot_kept target_worker/step_verdicts.cc
   [=[session.walked[i] - path - 1]=] [=[static_cast<int>(session.nodes.size()) - 1]=])
-nacre_mutant_statement(path_kept_too_long target_worker/engine_verify.cc
-  [[TruncateKv(session, base_length + on_path);]] [[]])
-nacre_mutant(node_position_by_one target_worker/target_engine.cc
+nacre_mutant_statement(path_kept_too_long target_worker/step_verdicts.cc
+  [[parts_.accounts->TruncateKv(session, base_length + on_path);]] [[]])
+nacre_mutant(node_position_by_one target_worker/step_planner.cc
   [[schedule.committed_length() - 1 + depth]]
   [[schedule.committed_length() + depth]])
-nacre_mutant(node_behind_the_wrong_slot target_worker/target_engine.cc
+nacre_mutant(node_behind_the_wrong_slot target_worker/step_planner.cc
   [[parent <= path ? model::kNoSlot : parent - path - 1]] [[model::kNoSlot]])
-nacre_mutant_statement(target_history_keeps_tail target_worker/engine_verify.cc
+nacre_mutant_statement(target_history_keeps_tail target_worker/step_verdicts.cc
   [[session.history.Truncate(verdict.base_length);]] [[]])
 
 # --------------------------------------------------------------- both engines
-nacre_mutant_statement(close_forgotten worker/engine/session_engine.cc
-  [[EventsOf(session.stream).closed.push_back(session.id);
+nacre_mutant_statement(close_forgotten worker/engine/session_table.cc
+  [[outbox_->Common(session.stream).closed.push_back(session.id);
   Close(session);]] [[]])
-nacre_mutant_statement(lost_stream_kept worker/engine/session_engine.cc
+nacre_mutant_statement(lost_stream_kept worker/engine/session_table.cc
   [[if (session->stream != stream || session->closing) continue;]] [[continue;]])
-nacre_mutant_statement(cached_tokens_not_told worker/engine/session_engine.cc
-  [[EventsOf(session.stream).cached.push_back({session.id, taken});]] [[]])
+nacre_mutant_statement(cached_tokens_not_told worker/engine/session_accounts.cc
+  [[outbox_->Common(session.stream).cached.push_back({session.id, taken});]] [[]])
 
 # ------------------------------------------------------------- the draft's state
 nacre_mutant(rejected_token_kept speculation/draft_session.cc
@@ -127,12 +127,12 @@ nacre_mutant(draft_beyond_max_tokens speculation/draft_session.cc
 
 # ------------------------------------------------------------ the draft's engine
 nacre_mutant(draft_kv_too_long draft_worker/engine_commands.cc
-  [[TruncateKv(session, kept)]] [[TruncateKv(session, kept + 1)]])
+  [[accounts_.TruncateKv(session, kept)]] [[accounts_.TruncateKv(session, kept + 1)]])
 nacre_mutant(draft_kv_too_short draft_worker/engine_commands.cc
-  [[TruncateKv(session, kept)]] [[TruncateKv(session, kept - 1)]])
+  [[accounts_.TruncateKv(session, kept)]] [[accounts_.TruncateKv(session, kept - 1)]])
 nacre_mutant_statement(draft_history_keeps_tail draft_worker/engine_commands.cc
   [[session.history.Truncate(std::min(kept, session.history.length()));]] [[]])
-nacre_mutant(pointless_token_sent draft_worker/draft_engine.cc
+nacre_mutant(pointless_token_sent draft_worker/row_drafter.cc
   [[session.cut || !session.schedule.WantsStep()]]
   [[!session.schedule.WantsStep()]])
 nacre_mutant(draft_position_by_one model/model_drafter.cc
@@ -174,7 +174,7 @@ nacre_mutant(any_kind_of_target_will_do coordinator/dispatch/placer.cc
 # ------------------------------------------------------------- the ratio test
 # The first five change the law of what is emitted and nothing else; the first
 # two only where what was decided is lost with a target.
-nacre_mutant(accepted_rows_held_back target_worker/engine_verify.cc
+nacre_mutant(accepted_rows_held_back target_worker/step_verdicts.cc
   [[session.schedule.CommitAccepted()]] [[absl::nullopt]])
 nacre_mutant(drafted_end_shows speculation/draft_session.cc
   [[options_.verification == Verification::kExact && ahead > 0]] [[ahead > 0]])
@@ -194,7 +194,7 @@ nacre_mutant(another_tails_token_judged speculation/target_session.cc
   [[buffer_.depth() <= window]])
 nacre_mutant(malformed_distribution_taken speculation/draft_buffer.cc
   [[!IsValid(tail.distributions[i], tail.token_ids[i])]] [[false]])
-nacre_mutant(last_row_by_one target_worker/engine_verify.cc
+nacre_mutant(last_row_by_one target_worker/row_sampler.cc
   [[session.schedule.committed_length() + row]]
   [[session.schedule.committed_length() + row + 1]])
 

@@ -4,6 +4,9 @@
 
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "model/language_model.h"
+
 namespace nacre::worker {
 namespace {
 
@@ -19,6 +22,29 @@ TEST(TokenIdsTest, NamesTheFirstIdOutside) {
   EXPECT_EQ(CheckTokenIds("stop", {-1}, 16),
             absl::InvalidArgumentError(
                 "stop[0] is -1, outside the vocabulary of 16"));
+}
+
+TEST(TokenIdsTest, APromptIsTheFirstOfTheIds) {
+  EXPECT_TRUE(CheckPrompt(1, {3, 4}, 16).ok());
+  EXPECT_TRUE(CheckPrompt(2, {3, 4}, 16).ok());
+  EXPECT_EQ(CheckPrompt(3, {3, 4}, 16),
+            absl::InvalidArgumentError(
+                "prompt_length 3 is outside 1 to 2, the number of token_ids"));
+  EXPECT_EQ(CheckPrompt(0, {3, 4}, 16).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CheckPrompt(1, {3, 16}, 16),
+            absl::InvalidArgumentError(
+                "token_ids[1] is 16, outside the vocabulary of 16"));
+}
+
+TEST(TokenIdsTest, ATreeHasAFewSlots) {
+  EXPECT_TRUE(CheckNumSlots(0).ok());
+  EXPECT_TRUE(CheckNumSlots(model::LanguageModel::kMostSlots).ok());
+  EXPECT_EQ(CheckNumSlots(-1), absl::InvalidArgumentError(absl::StrCat(
+                                   "num_slots -1 is outside 0 to ",
+                                   model::LanguageModel::kMostSlots)));
+  EXPECT_EQ(CheckNumSlots(model::LanguageModel::kMostSlots + 1).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(TokenIdsTest, ABiasNeedsAnIdOfTheVocabularyAndAValidValue) {

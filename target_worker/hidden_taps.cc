@@ -1,27 +1,20 @@
-// How the target engine shows its hidden states to its tap.
+#include "target_worker/hidden_taps.h"
 
+#include <cstddef>
+#include <memory>
+
+#include "absl/types/span.h"
 #include "target_worker/engine_session.h"
 #include "target_worker/hidden_publisher.h"
 #include "target_worker/state_recorder.h"
-#include "target_worker/target_engine.h"
 
 namespace nacre::target_worker {
 
 using Rows = worker::StepTap::Rows;
 
-worker::StepTaps TargetEngine::TapsOf(const Options& options) {
-  worker::StepTaps taps;
-  if (options.tensors != nullptr) {
-    taps.Add(std::make_unique<HiddenPublisher>(options.tensors));
-  }
-  if (options.features != nullptr) {
-    taps.Add(std::make_unique<StateRecorder>(options.features));
-  }
-  return taps;
-}
+namespace {
 
-worker::TapSession TargetEngine::Tapped(const Session& session,
-                                        bool is_held) const {
+worker::TapSession Tapped(const EngineSession& session, bool is_held) {
   const speculation::TargetSession& schedule = session.schedule;
   return {.key = {session.stream, session.id},
           .request_id = session.request_id,
@@ -32,17 +25,28 @@ worker::TapSession TargetEngine::Tapped(const Session& session,
           .is_held = is_held};
 }
 
-kernels::FloatView TargetEngine::HiddenRows(const Session& session, int row,
-                                            int count) {
-  if (hidden_.empty()) hidden_ = options_.model->final_hidden();
+}  // namespace
+
+HiddenTaps::HiddenTaps(model::LanguageModel* model,
+                       worker::TensorPublisher* tensors,
+                       worker::FeatureFile* features)
+    : model_(model) {
+  if (tensors != nullptr) taps_.Add(std::make_unique<HiddenPublisher>(tensors));
+  if (features != nullptr) taps_.Add(std::make_unique<StateRecorder>(features));
+}
+
+kernels::FloatView HiddenTaps::HiddenRows(const EngineSession& session, int row,
+                                          int count) {
+  if (hidden_.empty()) hidden_ = model_->final_hidden();
   if (hidden_.empty()) return {};  // the model shows none
-  const size_t size = static_cast<size_t>(options_.model->info().hidden_size);
+  const size_t size = static_cast<size_t>(model_->info().hidden_size);
   const size_t first =
       static_cast<size_t>(session.first_logits) + static_cast<size_t>(row);
   return hidden_.subview(first * size, static_cast<size_t>(count) * size);
 }
 
-kernels::FloatView TargetEngine::RowToHold(const Session& session, int row) {
+kernels::FloatView HiddenTaps::RowToHold(const EngineSession& session,
+                                         int row) {
   if (session.closing ||
       taps_.ReadsHidden(Tapped(session, /*is_held=*/true)) == Rows::kNone) {
     return {};
@@ -50,8 +54,8 @@ kernels::FloatView TargetEngine::RowToHold(const Session& session, int row) {
   return HiddenRows(session, row, 1);
 }
 
-void TargetEngine::ShowStep(const Session& session, int num_tokens,
-                            bool is_held) {
+void HiddenTaps::ShowStep(const EngineSession& session, int num_tokens,
+                          bool is_held) {
   if (taps_.empty() || session.closing || num_tokens == 0) return;
   const Rows reads = taps_.ReadsHidden(Tapped(session, is_held));
   if (reads == Rows::kNone) return;
@@ -60,9 +64,9 @@ void TargetEngine::ShowStep(const Session& session, int num_tokens,
            num_tokens - first, is_held);
 }
 
-void TargetEngine::ShowRows(const Session& session,
-                            const kernels::FloatView& hidden, int num_tokens,
-                            bool is_held) {
+void HiddenTaps::ShowRows(const EngineSession& session,
+                          const kernels::FloatView& hidden, int num_tokens,
+                          bool is_held) {
   if (hidden.empty() || session.closing) return;
   const int position = session.schedule.committed_length() - num_tokens;
   taps_.OnRows(Tapped(session, is_held),

@@ -1,0 +1,65 @@
+// How the target's hidden states get to the length policies that read them:
+// which sessions are subscribed, and what came for each.
+//
+// Owned by the engine, used by its thread. What the transport's threads bring
+// goes through the engine's inbox (hidden_sink.h).
+
+#ifndef DRAFT_WORKER_HIDDEN_READER_H_
+#define DRAFT_WORKER_HIDDEN_READER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "draft_worker/draft_messages.h"
+#include "draft_worker/hidden_sink.h"
+#include "worker/engine/clock.h"
+#include "worker/engine/event_outbox.h"
+#include "worker/engine/session_accounts.h"
+#include "worker/tensors/tensor_reader.h"
+
+namespace nacre::draft_worker {
+
+struct EngineSession;  // engine_session.h
+
+class HiddenReader {
+ public:
+  using Session = EngineSession;
+  // All outlive it. Null `tensors`: no session gets any.
+  struct Parts {
+    worker::TensorReader* tensors = nullptr;
+    worker::SessionAccounts* accounts = nullptr;
+    worker::EventOutbox<DraftEvents>* events = nullptr;
+    worker::Clock now_ns;
+  };
+  HiddenReader(Parts parts, HiddenSink::Push push);
+  ~HiddenReader() { sink_->Detach(); }
+  HiddenReader(const HiddenReader&) = delete;
+  HiddenReader& operator=(const HiddenReader&) = delete;
+
+  // Whether a session opened like this could be given any.
+  bool CanRead(const OpenDraft& open) const;
+  // Reads them if the session's length policy does.
+  void Subscribe(Session& session, OpenDraft& open);
+  // The session is being closed.
+  void Unsubscribe(Session& session);
+
+  void OnArrived(worker::ReceivedTensor received);
+  void OnLost(uint64_t channel);
+  // After a commit, of a session that reads them: the policy's state is of the
+  // past.
+  void Renew(Session& session);
+
+ private:
+  void Give(Session& session);
+
+  const Parts parts_;
+  absl::flat_hash_map<uint64_t, Session*> by_channel_;
+  std::vector<float> copy_;  // of a state, where it is a device's
+  const std::shared_ptr<HiddenSink> sink_;  // outlives this in calls to it
+};
+
+}  // namespace nacre::draft_worker
+
+#endif  // DRAFT_WORKER_HIDDEN_READER_H_

@@ -1,0 +1,27 @@
+// What an engine has learnt of its drafter's scores of children, by kind of
+// temperature, of all sessions.
+//
+// Owned by the engine, used by its thread.
+
+#ifndef DRAFT_WORKER_SCORE_CALIBRATIONS_H_
+#define DRAFT_WORKER_SCORE_CALIBRATIONS_H_
+
+#include <array>
+
+#include "speculation/ranks.h"
+
+namespace nacre::draft_worker {
+
+class ScoreCalibrations {
+ public:
+  speculation::ScoreCalibration& At(float temperature) {
+    return calibrations_[temperature == 0 ? 0 : temperature < 0.9f ? 1 : 2];
+  }
+
+ private:
+  std::array<speculation::ScoreCalibration, 3> calibrations_;
+};
+
+}  // namespace nacre::draft_worker
+
+#endif  // DRAFT_WORKER_SCORE_CALIBRATIONS_H_

@@ -1,0 +1,133 @@
+#include "target_worker/open_session.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "common/token_logprobs.h"
+#include "target_worker/engine_session.h"
+#include "worker/engine/token_ids.h"
+
+namespace nacre::target_worker {
+
+using speculation::TargetSession;
+
+namespace {
+
+absl::Status CheckLengths(const OpenTarget& open, int context_length) {
+  if (open.max_tokens < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_tokens ", open.max_tokens, " is below 1"));
+  }
+  const int64_t length = int64_t{open.prompt_length} + open.max_tokens;
+  if (length > context_length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a prompt of ", open.prompt_length,
+                     " tokens and max_tokens ", open.max_tokens, " make ",
+                     length, ", over the context of ", context_length));
+  }
+  const int64_t num_ids = static_cast<int64_t>(open.token_ids.size());
+  if (num_ids > length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(num_ids, " token_ids, over prompt_length and max_tokens, ",
+                     "which make ", length));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOpen(const OpenTarget& open, const model::ModelInfo& info) {
+  NACRE_RETURN_IF_ERROR(CheckLengths(open, info.context_length));
+  NACRE_RETURN_IF_ERROR(worker::CheckTokenIds(
+      "stop_token_ids", open.stop_token_ids, info.vocab_size));
+  NACRE_RETURN_IF_ERROR(worker::CheckSampling(open.sampling, info.vocab_size));
+  if (open.min_tokens < 0 || open.min_tokens > open.max_tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("min_tokens ", open.min_tokens, " is outside 0 to ",
+                     open.max_tokens, ", max_tokens"));
+  }
+  if (open.logprobs.has_value() &&
+      (*open.logprobs < 0 || *open.logprobs > kMaxTopLogprobs)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "logprobs ", *open.logprobs, " is outside 0 to ", kMaxTopLogprobs));
+  }
+  return worker::CheckNumSlots(open.num_slots);
+}
+
+// A session that had ended before it was opened would never step.
+absl::Status CheckUnfinished(const TargetSession& schedule) {
+  if (!schedule.finished()) return absl::OkStatus();
+  const int32_t last = schedule.committed().back();
+  if (schedule.IsEnd(last)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "nothing is left to generate: the last of ",
+        schedule.committed_length(), " token_ids, ", last, ", ends it"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "nothing is left to generate: ", schedule.generated(),
+      " of the token_ids are behind the prompt, as many as max_tokens allows"));
+}
+
+// With its slots, if it can have them.
+absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
+    const OpenTarget& open, int length, const SessionParts& parts) {
+  // The ratio test judges chains, and hidden states are shown of chains.
+  if (open.num_slots > 0 &&
+      open.verification == speculation::Verification::kExact &&
+      open.hidden_channel == 0 && !parts.is_recorded) {
+    absl::StatusOr<std::unique_ptr<model::Sequence>> sequence =
+        parts.model->NewTreeSequence(length, open.num_slots, open.token_ids);
+    // Without room for slots, or slots at all, it verifies chains.
+    if (sequence.ok()) return sequence;
+  }
+  return parts.model->NewSequenceWithPrefix(length, open.token_ids);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EngineSession>> OpenSession(
+    OpenTarget& open, const speculation::TargetPlan& plan,
+    const SessionParts& parts) {
+  const model::ModelInfo& info = parts.model->info();
+  NACRE_RETURN_IF_ERROR(CheckOpen(open, info));
+  const int length = open.prompt_length + open.max_tokens;
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<model::Sequence> sequence,
+                         NewSequence(open, length, parts));
+
+  TargetSession::Options schedule;
+  schedule.prompt_length = open.prompt_length;
+  schedule.max_tokens = open.max_tokens;
+  if (!open.ignore_eos) schedule.eos_ids = info.eos_token_ids;
+  schedule.stop_ids = std::move(open.stop_token_ids);
+  model::EndRule end_rule{open.prompt_length + open.min_tokens,
+                          schedule.eos_ids};
+  end_rule.token_ids.insert(end_rule.token_ids.end(), schedule.stop_ids.begin(),
+                            schedule.stop_ids.end());
+  schedule.plan = plan;
+  schedule.epoch = open.epoch;
+  schedule.has_draft = open.has_draft;
+  schedule.verification = open.verification;
+  schedule.num_slots = sequence->num_slots();
+  // Room for all that will come: steps allocate nothing.
+  model::TokenHistory history(open.prompt_length);
+  history.Reserve(length + speculation::kMaxWindow);
+  for (const int32_t id : open.token_ids) history.Push(id);
+  open.token_ids.reserve(static_cast<size_t>(length));
+  auto session = std::make_unique<EngineSession>(
+      TargetSession(std::move(schedule), std::move(open.token_ids)),
+      model::Sampler(open.sampling, info.vocab_size, std::move(end_rule),
+                     parts.scratch),
+      std::move(history));
+  session->sequence = std::move(sequence);
+  session->has_draft = open.has_draft;
+  session->gate_after_mismatch = open.plan.gate_after_mismatch;
+  session->num_logprobs = open.logprobs;
+  session->seed = open.sampling.seed;
+  session->hidden_channel = open.hidden_channel;
+  session->hidden_epoch = open.epoch;
+  NACRE_RETURN_IF_ERROR(CheckUnfinished(session->schedule));
+  return session;
+}
+
+}  // namespace nacre::target_worker

@@ -1,0 +1,195 @@
+#include "target_worker/step_planner.h"
+
+#include <algorithm>
+
+#include "speculation/step_rows.h"
+#include "target_worker/engine_session.h"
+#include "worker/engine/common_prefix.h"
+
+namespace nacre::target_worker {
+
+using speculation::TargetSession;
+using wire::Span;
+using worker::WorkerState;
+
+WorkerState StepPlanner::Plan(int64_t now_ns, worker::StepOutcome* outcome) {
+  step_.sessions.clear();
+  step_.batch.clear();
+  step_.num_rows = step_.verify_rows = step_.logit_rows = 0;
+  prefilling_.clear();
+  for (Session& session : parts_.sessions) {
+    if (session.schedule.finished() || session.unfed_rows() <= 0) continue;
+    parts_.accounts->TakeOver(session, session.schedule.committed());
+    if (session.unfed_rows() > 0) prefilling_.push_back(&session);
+  }
+  const WorkerState wait = PlanVerifies(now_ns, outcome);
+  // One that waits for draft tokens will want its next step soon.
+  PlanPrefills(!step_.batch.empty() || wait == WorkerState::kWaitDraftTokens,
+               now_ns);
+  outcome->stepped = !step_.batch.empty();
+  if (!outcome->stepped) {
+    outcome->waits_for_peer = wait == WorkerState::kWaitDraftTokens;
+    return wait;
+  }
+  return step_.verify_rows * 2 >= step_.num_rows ? WorkerState::kVerify
+                                                 : WorkerState::kPrefill;
+}
+
+WorkerState StepPlanner::PlanVerifies(int64_t now_ns,
+                                      worker::StepOutcome* outcome) {
+  const int max_rows = budget_.DecodeRows(!prefilling_.empty());
+  WorkerState idle = WorkerState::kNoWork;
+  ready_.clear();
+  int least_rows = 0;
+  parts_.sessions.VisitInTurn([&](Session& session) {
+    return PlanVerify(session, max_rows, now_ns, &least_rows, &idle, outcome);
+  });
+  AddReady(least_rows, max_rows, now_ns);
+  return idle;
+}
+
+bool StepPlanner::PlanVerify(Session& session, int max_rows, int64_t now_ns,
+                             int* least_rows, WorkerState* idle,
+                             worker::StepOutcome* outcome) {
+  TargetSession& schedule = session.schedule;
+  if (schedule.finished() || session.unfed_rows() > 0) return true;
+  if (session.hold.has_value()) {
+    NoteDraftWait(session, schedule.hold_deadline_ns(), now_ns, outcome);
+    *idle = WorkerState::kWaitDraftTokens;
+    return true;
+  }
+  parts_.suffixes->Propose(session);
+  switch (schedule.CheckReady(now_ns)) {
+    case TargetSession::Readiness::kReady:
+      if (*least_rows >= max_rows) return false;
+      ready_.push_back(&session);
+      *least_rows +=
+          1 + (!step_times_.empty() && schedule.NextTree().has_value()
+                   ? 0
+                   : schedule.NextChain());
+      break;
+    case TargetSession::Readiness::kWaitDraft:
+      NoteDraftWait(session, schedule.gate_deadline_ns(), now_ns, outcome);
+      *idle = WorkerState::kWaitDraftTokens;
+      break;
+    case TargetSession::Readiness::kWaitAcknowledge:
+      parts_.accounts->NoteWait(session, Span::Kind::kWaitAcknowledge, now_ns);
+      if (*idle == WorkerState::kNoWork) *idle = WorkerState::kWaitAcknowledge;
+      break;
+    case TargetSession::Readiness::kFinished:
+      break;
+  }
+  return true;
+}
+
+void StepPlanner::AddReady(int least_rows, int max_rows, int64_t now_ns) {
+  std::vector<speculation::StepTree> trees;
+  for (const Session* session : ready_) {
+    if (step_times_.empty()) break;  // no node is known to pay: chains
+    const auto tree = session->schedule.NextTree();
+    if (tree.has_value()) trees.push_back(*tree);
+  }
+  const std::vector<int> counts = speculation::ChooseStepRows(
+      trees, {static_cast<int>(ready_.size()), least_rows, max_rows},
+      step_times_);
+  auto count = counts.begin();
+  for (Session* session : ready_) {
+    absl::optional<int> num_nodes;
+    if (!counts.empty() && session->schedule.NextTree().has_value()) {
+      num_nodes = *count++;
+    }
+    AddRows(*session, max_rows, now_ns, num_nodes);
+  }
+}
+
+void StepPlanner::PlanPrefills(bool decoding, int64_t now_ns) {
+  std::vector<worker::Prefill> prompts;
+  for (const Session* session : prefilling_) {
+    // One more row: the first step may share the forward.
+    prompts.push_back({session->schedule.committed(),
+                       session->sequence->length(), session->unfed_rows() + 1});
+  }
+  int left = budget_.PrefillRows(decoding, step_.num_rows);
+  const std::vector<int> shares =
+      worker::SharePrefillOfCommonPrefixes(prompts, shared_block_size_, left);
+  for (size_t i = 0; i < prefilling_.size(); ++i) {
+    // What an earlier one's tail took beyond its share is missing now.
+    const int share = std::min(shares[i], left);
+    if (share <= 0) continue;
+    const int before = step_.num_rows;
+    AddRows(*prefilling_[i], share, now_ns);
+    left -= step_.num_rows - before;
+  }
+}
+
+int StepPlanner::BeginVerify(Session& session, int64_t now_ns,
+                             absl::optional<int> num_nodes) {
+  parts_.accounts->EndWait(session, now_ns);
+  TargetSession& schedule = session.schedule;
+  const absl::Span<const int32_t> tail =
+      num_nodes.has_value() ? schedule.BeginTreeStep(*num_nodes)
+                            : schedule.BeginStep();
+  session.fed.push_back(schedule.committed().back());
+  session.fed.insert(session.fed.end(), tail.begin(), tail.end());
+  session.verifies = true;
+  // Its path stands at positions, what is beside it in slots.
+  const int path = schedule.step_path_length();
+  const absl::Span<const int> parents = schedule.step_parents();
+  session.row_depths.assign(1, 0);
+  for (int row = 1; row <= static_cast<int>(tail.size()); ++row) {
+    const int parent = parents[row - 1];
+    const int depth = session.row_depths[parent] + 1;
+    session.row_depths.push_back(depth);
+    if (row <= path) continue;
+    model::TreeNode node;
+    node.slot = row - path - 1;
+    node.parent = parent <= path ? model::kNoSlot : parent - path - 1;
+    node.position = schedule.committed_length() - 1 + depth;
+    session.nodes.push_back(node);
+  }
+  return static_cast<int>(tail.size()) + 1;
+}
+
+void StepPlanner::AddRows(Session& session, int max_rows, int64_t now_ns,
+                          absl::optional<int> num_nodes) {
+  const int unfed = session.unfed_rows();
+  session.prefill_rows = std::min(unfed, max_rows);
+  const auto begin =
+      session.schedule.committed().begin() + session.sequence->length();
+  session.fed.assign(begin, begin + session.prefill_rows);
+  session.nodes.clear();
+  int verify_rows = 0;
+  session.first_logits = step_.logit_rows;
+  // A gate that no tail can open needs no wait: the last prompt rows and the
+  // first step share the forward.
+  if (unfed == 0 || (unfed < max_rows && session.StepsWithoutTail() &&
+                     session.schedule.CheckReady(now_ns) ==
+                         TargetSession::Readiness::kReady)) {
+    verify_rows = BeginVerify(session, now_ns, num_nodes);
+  }
+  parts_.sampler->PlanDraws(session, verify_rows);
+  step_.sessions.push_back(&session);
+  const int num_logits = std::max(verify_rows, 1);
+  model::SequenceRows rows;
+  rows.sequence = session.sequence.get();
+  rows.token_ids = session.fed;
+  rows.num_logits = num_logits;
+  rows.draws = session.draws;
+  rows.nodes = session.nodes;
+  step_.batch.push_back(rows);
+  step_.num_rows += session.prefill_rows + verify_rows;
+  step_.verify_rows += verify_rows;
+  step_.logit_rows += num_logits;
+}
+
+void StepPlanner::NoteDraftWait(Session& session,
+                                absl::optional<int64_t> deadline_ns,
+                                int64_t now_ns, worker::StepOutcome* outcome) {
+  parts_.accounts->NoteWait(session, Span::Kind::kWaitDraftTokens, now_ns);
+  if (deadline_ns.has_value() && (!outcome->deadline_ns.has_value() ||
+                                  *deadline_ns < *outcome->deadline_ns)) {
+    outcome->deadline_ns = deadline_ns;
+  }
+}
+
+}  // namespace nacre::target_worker

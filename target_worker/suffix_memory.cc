@@ -1,0 +1,62 @@
+#include "target_worker/suffix_memory.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/types/span.h"
+#include "target_worker/engine_session.h"
+
+namespace nacre::target_worker {
+
+using speculation::TextOwner;
+
+namespace {
+
+// Shorter answers are not worth a place.
+constexpr int kLeastRemembered = 16;
+
+std::unique_ptr<speculation::SuffixIndex> MakeAnswers(int64_t bytes) {
+  using speculation::SuffixIndex;
+  if (bytes < SuffixMemory::kLeastBytes) return nullptr;
+  constexpr int64_t kBytes = SuffixIndex::kBytesPerToken +
+                             SuffixIndex::kBytesPerText / kLeastRemembered;
+  return std::make_unique<SuffixIndex>(
+      std::min(bytes / kBytes, SuffixIndex::kMaxTokens));
+}
+
+}  // namespace
+
+SuffixMemory::SuffixMemory(bool allowed, int64_t bytes)
+    : allowed_(allowed), answers_(allowed ? MakeAnswers(bytes) : nullptr) {}
+
+void SuffixMemory::Open(EngineSession& session, const OpenTarget& open) const {
+  if (!allowed_ || !open.suffixes.has_value() ||
+      open.verification != speculation::Verification::kExact) {
+    return;
+  }
+  session.suffixes = std::make_unique<speculation::SuffixDraft>(
+      *open.suffixes, open.prompt_length + open.max_tokens);
+}
+
+void SuffixMemory::Propose(EngineSession& session) const {
+  speculation::TargetSession& schedule = session.schedule;
+  if (session.suffixes == nullptr || !schedule.WantsSuffixes()) return;
+  const bool remembers = session.suffixes->owner() != TextOwner();
+  schedule.ProposeSuffixes(session.suffixes->Propose(
+      schedule.committed(), remembers ? answers_.get() : nullptr,
+      schedule.suffix_limits()));
+}
+
+void SuffixMemory::Remember(const EngineSession& session) {
+  if (session.suffixes == nullptr || answers_ == nullptr ||
+      session.suffixes->owner() == TextOwner() ||
+      session.schedule.generated() < kLeastRemembered) {
+    return;
+  }
+  // Only what this service has said itself.
+  answers_->Add(session.suffixes->owner(),
+                absl::MakeConstSpan(session.schedule.committed())
+                    .last(static_cast<size_t>(session.schedule.generated())));
+}
+
+}  // namespace nacre::target_worker

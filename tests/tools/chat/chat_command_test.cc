@@ -1,0 +1,143 @@
+// `nacre chat` with a pipe as its user.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "common/files.h"
+#include "tests/tools/run_command.h"
+#include "tools/cluster/temporary_folder.h"
+
+namespace nacre::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Outcome Chat(const std::string& input, std::vector<std::string> args) {
+  std::ostringstream out;
+  std::ostringstream err;
+  std::istringstream in(input);
+  args.insert(args.begin(), "chat");
+  Terminal terminal{out, err};
+  terminal.in = &in;
+  const int code = RunNacre(args, terminal);
+  return {code, out.str(), err.str()};
+}
+
+TEST(ChatCommandTest, EachLineIsAnsweredAndTheChatGoesOn) {
+  FakeCoordinator server(OneTwo);
+  const Outcome outcome =
+      Chat("a\n\nb\n", {"--address", server.address(), "--max-tokens", "9"});
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_EQ(outcome.out, "one two\none two\n");
+  EXPECT_THAT(outcome.err, HasSubstr("model fake, without a chat template"));
+  EXPECT_THAT(outcome.err, HasSubstr("3 tokens, 0.0 tokens/s, target waiting"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("> "))) << "nobody types";
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_EQ(requests[0].text(), "a");
+  EXPECT_EQ(requests[1].text(), "aone twob");
+  EXPECT_TRUE(requests[0].output().stream());
+  EXPECT_EQ(requests[0].stop().max_tokens(), 9u);
+}
+
+TEST(ChatCommandTest, CommandsAreObeyedAndNotSent) {
+  FakeCoordinator server(OneTwo);
+  const Outcome outcome =
+      Chat("a\n/reset\n/method pearl\nb\n//c\n/help\n/quit\nd\n",
+           {"--address", server.address()});
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 3u) << "what follows /quit is not read";
+  EXPECT_EQ(requests[0].speculation().method(), v1::METHOD_ASYNC);
+  EXPECT_EQ(requests[1].text(), "b");
+  EXPECT_EQ(requests[1].speculation().method(), v1::METHOD_PEARL);
+  EXPECT_EQ(requests[2].text(), "bone two/c");
+  EXPECT_THAT(outcome.err, HasSubstr("/method NAME"));
+}
+
+TEST(ChatCommandTest, WhatIsWrongIsSaidAndTheChatGoesOn) {
+  FakeCoordinator server(OneTwo);
+  const Outcome outcome = Chat("/methods\n/method fast\n\xff\na\n",
+                               {"--address", server.address()});
+  EXPECT_EQ(outcome.code, kExitError);
+  EXPECT_EQ(outcome.out, "one two\n");
+  EXPECT_THAT(outcome.err, HasSubstr("there is no command \"/methods\""));
+  EXPECT_THAT(outcome.err, HasSubstr("\"fast\""));
+  EXPECT_THAT(outcome.err, HasSubstr("the message: byte 0 is not UTF-8"));
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
+TEST(ChatCommandTest, AnAnswerThatFailsIsNoPartOfTheChat) {
+  int calls = 0;
+  FakeCoordinator server([&calls](const v1::GenerateRequest& request,
+                                  grpc::ServerContext* context,
+                                  FakeCoordinator::Writer* writer) {
+    if (++calls > 1) return OneTwo(request, context, writer);
+    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "full");
+  });
+  const Outcome outcome = Chat("a\nb\n", {"--address", server.address()});
+  EXPECT_EQ(outcome.code, kExitError);
+  EXPECT_THAT(outcome.err, HasSubstr("RESOURCE_EXHAUSTED: full"));
+  EXPECT_EQ(server.requests()[1].text(), "b");
+}
+
+// What comes is what Ctrl-C leaves of an answer: it stays in the chat.
+TEST(ChatCommandTest, AStoppedAnswerStaysAsFarAsItCame) {
+  int calls = 0;
+  FakeCoordinator server([&calls](const v1::GenerateRequest& request,
+                                  grpc::ServerContext* context,
+                                  FakeCoordinator::Writer* writer) {
+    if (++calls > 1) return OneTwo(request, context, writer);
+    v1::GenerateResponse response;
+    response.mutable_chunk()->set_text("half");
+    writer->Write(response);
+    return grpc::Status(grpc::StatusCode::CANCELLED, "cancelled");
+  });
+  const Outcome outcome = Chat("a\nb\n", {"--address", server.address()});
+  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_EQ(outcome.out, "half\none two\n");
+  EXPECT_THAT(outcome.err, HasSubstr("stopped\n"));
+  EXPECT_EQ(server.requests()[1].text(), "ahalfb");
+}
+
+TEST(ChatCommandTest, ATemplatesPromptGoesAsTokens) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/chat.jinja";
+  ASSERT_TRUE(WriteFile(file,
+                        "{% for m in messages %}{{ m.content }}|"
+                        "{% endfor %}")
+                  .ok());
+  FakeCoordinator server(OneTwo);
+  const Outcome outcome =
+      Chat("ab\n", {"--address", server.address(), "--tokenizer",
+                    NACRE_MODELS "/target", "--chat-template", file});
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("without a chat template")));
+  // The fake's tokens are the bytes.
+  EXPECT_THAT(server.requests()[0].token_ids().ids(),
+              ::testing::ElementsAre('a', 'b', '|'));
+}
+
+TEST(ChatCommandTest, BadFlagsEndItBeforeItBegins) {
+  EXPECT_EQ(Chat("", {"--method", "fast"}).code, kExitUsage);
+  EXPECT_THAT(Chat("", {"--chat-template", "f"}).err,
+              HasSubstr("--chat-template needs --tokenizer"));
+  EXPECT_EQ(Chat("", {"--tokenizer", "nowhere"}).code, kExitUsage);
+  EXPECT_EQ(Chat("", {"--verification", "maybe"}).code, kExitUsage);
+}
+
+TEST(ChatCommandTest, NoServiceIsOneLine) {
+  const Outcome outcome =
+      Chat("a\n", {"--address", "127.0.0.1:1", "--timeout", "5"});
+  EXPECT_EQ(outcome.code, kExitError);
+  EXPECT_THAT(outcome.err, HasSubstr("error: UNAVAILABLE"));
+  EXPECT_EQ(outcome.out, "");
+}
+
+}  // namespace
+}  // namespace nacre::tools

@@ -1,0 +1,79 @@
+#include "worker/engine/session_accounts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/worker/engine/fake_session.h"
+#include "wire/draft_messages.h"
+
+namespace nacre::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using wire::Span;
+
+class SessionAccountsTest : public ::testing::Test {
+ protected:
+  const std::vector<Span>& spans() { return outbox_.Common(1).spans; }
+
+  EventOutbox<wire::DraftEvents> outbox_{nullptr};
+  SessionAccounts accounts_{&outbox_, [] { return int64_t{77}; }};
+};
+
+TEST_F(SessionAccountsTest, WhatIsCutIsCountedAndTold) {
+  FakeSession session(1, 5, /*length=*/12);
+  accounts_.TruncateKv(session, 12);
+  EXPECT_THAT(spans(), IsEmpty());
+  accounts_.TruncateKv(session, 9);
+  EXPECT_EQ(session.sequence->length(), 9);
+  EXPECT_EQ(accounts_.counts().rollback_tokens, 3u);
+  Span span;
+  span.session_id = 5;
+  span.kind = Span::Kind::kRollback;
+  span.start_ns = 77;
+  span.rows = 3;
+  span.length = 9;
+  EXPECT_THAT(spans(), ElementsAre(span));
+}
+
+TEST_F(SessionAccountsTest, WhatOthersHaveComputedIsCountedAndTold) {
+  FakeSession session(1, 5, /*length=*/4, /*others_have=*/8);
+  FakeSession alone(1, 6, /*length=*/4);
+  accounts_.TakeOver(session, {});
+  accounts_.TakeOver(alone, {});
+  EXPECT_EQ(accounts_.counts().prefix_hits, 8u);
+  EXPECT_THAT(outbox_.Common(1).cached, ElementsAre(wire::SessionCached{5, 8}));
+}
+
+TEST_F(SessionAccountsTest, AWaitIsOneSpanUntilItEndsOrIsAnother) {
+  FakeSession session(1, 5);
+  accounts_.EndWait(session, 5);
+  accounts_.NoteWait(session, Span::Kind::kWaitVerdict, 10);
+  accounts_.NoteWait(session, Span::Kind::kWaitVerdict, 20);
+  EXPECT_THAT(spans(), IsEmpty());
+  accounts_.NoteWait(session, Span::Kind::kWaitAcknowledge, 30);
+  accounts_.EndWait(session, 70);
+  accounts_.EndWait(session, 80);
+  ASSERT_EQ(spans().size(), 2u);
+  EXPECT_EQ(spans()[0].kind, Span::Kind::kWaitVerdict);
+  EXPECT_EQ(spans()[0].start_ns, 10);
+  EXPECT_EQ(spans()[0].duration_ns, 20);
+  EXPECT_EQ(spans()[0].length, 100);
+  EXPECT_EQ(spans()[1].kind, Span::Kind::kWaitAcknowledge);
+  EXPECT_EQ(spans()[1].start_ns, 30);
+  EXPECT_EQ(spans()[1].duration_ns, 40);
+}
+
+TEST_F(SessionAccountsTest, OfAClosingSessionNothingIsTold) {
+  FakeSession session(1, 5, /*length=*/12);
+  session.closing = true;
+  accounts_.TruncateKv(session, 2);
+  EXPECT_EQ(session.sequence->length(), 2);
+  EXPECT_THAT(spans(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace nacre::worker

@@ -1,0 +1,52 @@
+#include "worker/engine/session_accounts.h"
+
+namespace nacre::worker {
+
+void SessionAccounts::TakeOver(EngineSession& session,
+                               absl::Span<const int32_t> settled) {
+  const int taken = session.sequence->TakeOver(settled);
+  if (taken == 0) return;
+  counts_.prefix_hits += static_cast<uint64_t>(taken);
+  outbox_->Common(session.stream).cached.push_back({session.id, taken});
+}
+
+void SessionAccounts::TruncateKv(EngineSession& session, int length) {
+  const int dropped = session.sequence->length() - length;
+  if (dropped <= 0) return;
+  session.sequence->Truncate(length);
+  counts_.rollback_tokens += static_cast<uint64_t>(dropped);
+  wire::Span span;
+  span.kind = wire::Span::Kind::kRollback;
+  span.start_ns = now_ns_();
+  span.rows = dropped;
+  span.length = length;
+  AddSpan(session, span);
+}
+
+void SessionAccounts::NoteWait(EngineSession& session, wire::Span::Kind kind,
+                               int64_t now_ns) {
+  if (session.wait.has_value()) {
+    if (session.wait->kind == kind) return;
+    EndWait(session, now_ns);
+  }
+  session.wait = EngineSession::Wait{kind, now_ns};
+}
+
+void SessionAccounts::EndWait(EngineSession& session, int64_t now_ns) {
+  if (!session.wait.has_value()) return;
+  wire::Span span;
+  span.kind = session.wait->kind;
+  span.start_ns = session.wait->since_ns;
+  span.duration_ns = now_ns - session.wait->since_ns;
+  span.length = session.num_tokens();
+  AddSpan(session, span);
+  session.wait.reset();
+}
+
+void SessionAccounts::AddSpan(const EngineSession& session, wire::Span span) {
+  if (session.closing) return;
+  span.session_id = session.id;
+  outbox_->Common(session.stream).spans.push_back(span);
+}
+
+}  // namespace nacre::worker

@@ -1,0 +1,53 @@
+// The account that an engine keeps of its sessions: how their KV grows by what
+// others have computed and is cut again, the spans of their steps and waits,
+// and all that is counted.
+//
+// Owned by an engine, used by its thread.
+
+#ifndef WORKER_ENGINE_SESSION_ACCOUNTS_H_
+#define WORKER_ENGINE_SESSION_ACCOUNTS_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "wire/session_events.h"
+#include "worker/engine/clock.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/engine_session.h"
+#include "worker/engine/event_outbox.h"
+
+namespace nacre::worker {
+
+class SessionAccounts {
+ public:
+  // `outbox` outlives it.
+  SessionAccounts(SessionOutbox* outbox, Clock now_ns)
+      : outbox_(outbox), now_ns_(std::move(now_ns)) {}
+
+  // What of the session's settled tokens others have computed since its last
+  // turn.
+  void TakeOver(EngineSession& session, absl::Span<const int32_t> settled);
+  // To at most `length` positions.
+  void TruncateKv(EngineSession& session, int length);
+
+  // The session waits from now on, if it did not for this.
+  void NoteWait(EngineSession& session, wire::Span::Kind kind, int64_t now_ns);
+  // Tells the span of its wait, if there was one.
+  void EndWait(EngineSession& session, int64_t now_ns);
+  // Of a session that is being closed nothing is told.
+  void AddSpan(const EngineSession& session, wire::Span span);
+
+  // What whoever does something counts, of all sessions. Not kept here: what
+  // is true of the moment only, and the times.
+  EngineStats& counts() { return counts_; }
+
+ private:
+  SessionOutbox* const outbox_;
+  const Clock now_ns_;
+  EngineStats counts_;
+};
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_ENGINE_SESSION_ACCOUNTS_H_
