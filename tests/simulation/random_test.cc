@@ -1,7 +1,7 @@
 #include "simulation/random.h"
 
 #include "gtest/gtest.h"
-#include "simulation/fake_models.h"
+#include "tests/testing/fake_models.h"
 
 namespace nacre::simulation {
 namespace {

@@ -14,12 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
-#include "simulation/fake_models.h"
 #include "simulation/random.h"
 #include "speculation/draft_session.h"
 #include "speculation/policies/make_policy.h"
 #include "speculation/target_session.h"
 #include "tests/speculation/ratio_models.h"
+#include "tests/testing/fake_models.h"
 #include "tests/testing/sanitizers.h"
 
 namespace nacre::speculation {

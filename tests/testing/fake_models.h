@@ -1,8 +1,8 @@
 // A target that draws a hash of the last tokens, and a draft that draws the
 // same or not, as decided. No threads.
 
-#ifndef SIMULATION_FAKE_MODELS_H_
-#define SIMULATION_FAKE_MODELS_H_
+#ifndef TESTS_TESTING_FAKE_MODELS_H_
+#define TESTS_TESTING_FAKE_MODELS_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -81,4 +81,4 @@ class FakeModels {
 
 }  // namespace nacre::simulation
 
-#endif  // SIMULATION_FAKE_MODELS_H_
+#endif  // TESTS_TESTING_FAKE_MODELS_H_
