@@ -44,6 +44,7 @@ class DraftFixture {
       for (const auto& each : events.ranks) ranks.push_back(each);
       for (const auto& failure : events.common.failures) {
         failures[failure.session_id] = failure.status;
+        failure_epochs[failure.session_id] = failure.epoch;
       }
       const wire::SessionEvents& common = events.common;
       for (const auto& opening : common.opened) {
@@ -103,6 +104,7 @@ class DraftFixture {
   std::map<uint64_t, std::vector<speculation::Tail>> tails;
   std::vector<wire::SessionRanks> ranks;
   std::map<uint64_t, absl::Status> failures;
+  std::map<uint64_t, uint32_t> failure_epochs;
   std::vector<uint64_t> opened;
   int cached_tokens = 0;                  // of all opened
   std::vector<std::string> policy_notes;  // of all opened

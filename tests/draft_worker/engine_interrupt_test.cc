@@ -29,6 +29,9 @@ class InterruptTest : public ::testing::Test {
       if (during_) std::exchange(during_, nullptr)();
       return absl::OkStatus();
     };
+    options.on_row = [this](absl::Span<const int32_t>, std::vector<float>*) {
+      if (late_) std::exchange(late_, nullptr)();
+    };
     return options;
   }
 
@@ -46,6 +49,7 @@ class InterruptTest : public ::testing::Test {
   }
 
   std::function<void()> during_;
+  std::function<void()> late_;  // after the model has asked
   DraftFixture fixture_;
 };
 
@@ -113,6 +117,23 @@ TEST_F(InterruptTest, CommandsApplyInTheirOrder) {
   ASSERT_TRUE(fixture_.engine->RunOnce().ok());
   EXPECT_EQ(abandoned(), 1u);
   fixture_.Commit(1, 4, {commit[3]});
+  fixture_.Drain();
+  EXPECT_EQ(fixture_.engine->stats().rejected_messages, 0u);
+  EXPECT_EQ(fixture_.TakeDrafted(1),
+            Continue(fixture_.model, open, Joined(open.token_ids, commit), 4));
+}
+
+// Those that came in the same step, but after the look at the others, too.
+TEST_F(InterruptTest, WhatWasLookedAtAppliesBeforeWhatCameLaterInTheStep) {
+  const OpenDraft open = MakeOpen(1, Prompt(1, 4), 4);
+  const int32_t drafted = OpenAndDraftOne(open);
+  const std::vector<int32_t> commit = {drafted, 5, 6};
+  during_ = [&] { fixture_.Commit(1, 1, {commit[0]}); };
+  late_ = [&] { fixture_.Commit(1, 2, {commit[1], commit[2]}); };
+  ASSERT_TRUE(fixture_.engine->RunOnce().ok());
+  EXPECT_EQ(late_, nullptr);
+  EXPECT_EQ(fixture_.engine->stats().rejected_messages, 0u);
+  fixture_.TakeDrafted(1);
   fixture_.Drain();
   EXPECT_EQ(fixture_.engine->stats().rejected_messages, 0u);
   EXPECT_EQ(fixture_.TakeDrafted(1),

@@ -44,6 +44,8 @@ TEST(DraftSoundnessTest, ItDropsOutOfTheSession) {
     EXPECT_EQ(fixture.failures[1].code(), absl::StatusCode::kInternal);
     EXPECT_THAT(std::string(fixture.failures[1].message()),
                 HasSubstr("NaN or infinite"));
+    // Or a later opening of its number would take it for its own.
+    EXPECT_EQ(fixture.failure_epochs[1], bad.epoch);
     EXPECT_EQ(fixture.TakeDrafted(1),
               Continue(fixture.model, bad, bad.token_ids, 2));
     EXPECT_EQ(fixture.TakeDrafted(2),

@@ -129,9 +129,10 @@ TEST_F(BearerTokensTest, AChangedFileCountsFromThenOn) {
 }
 
 // Times of change differ in their nanoseconds only.
-TEST_F(BearerTokensTest, AFileRewrittenInPlaceWithinASecondCounts) {
+TEST_F(BearerTokensTest, AFileRewrittenWithinASecondCounts) {
   constexpr char kCarol[] = "carol-secret-012345678";
   constexpr char kDavid[] = "david-secret-012345678";
+  constexpr char kErin[] = "erin-secret-0123456789";
   const time_t second = absl::ToTimeT(absl::Now());
   const auto set_time = [&](const std::string& path, long nanoseconds) {
     const timespec times[2] = {{second, nanoseconds}, {second, nanoseconds}};
@@ -147,6 +148,12 @@ TEST_F(BearerTokensTest, AFileRewrittenInPlaceWithinASecondCounts) {
   set_time(path_, 2000);
   EXPECT_TRUE(Eventually([&] { return !(*tokens)->Find(kCarol).has_value(); }));
   EXPECT_TRUE((*tokens)->Find(kDavid).has_value());
+  // A copy that kept its time, of the same size.
+  WriteFileAtomically(path_ + ".new", absl::StrCat(kErin, "\n"));
+  set_time(path_ + ".new", 2000);
+  std::filesystem::rename(path_ + ".new", path_);
+  EXPECT_TRUE(Eventually([&] { return !(*tokens)->Find(kDavid).has_value(); }));
+  EXPECT_TRUE((*tokens)->Find(kErin).has_value());
 }
 
 TEST_F(BearerTokensTest, ABadFileLeavesTheOldTokensAndNoSecretInTheLog) {

@@ -155,6 +155,8 @@ TEST(KeepaliveTest, AServerMayBearAnIdleConnectionForEver) {
 TEST(KeepaliveTest, AServerSendsAConnectionWithoutCallsAway) {
   RpcServer::Options options;
   options.max_idle = absl::Milliseconds(50);
+  // Another limit, of the time that an answer to a ping may take.
+  options.keepalive.timeout = absl::Hours(1);
   const auto server = *RpcServer::Start(options, {});
   const auto client = Connect(*server);
   std::optional<Frame> frame;

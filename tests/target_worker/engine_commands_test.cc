@@ -120,10 +120,11 @@ TEST(TargetCommandsTest, UnknownSessionsAndBadIdsChangeNothingAndAreCounted) {
     bad.tails.push_back({1, tail});
   }
   bad.draft_attached.push_back({1, 1, -1});
+  bad.draft_attached.push_back({1, 1, 0});
   fixture.engine->Push(bad);
   fixture.RunToEnd(1);
   EXPECT_EQ(fixture.tokens[1], Autoregressive(fixture.model, open));
-  EXPECT_EQ(fixture.engine->stats().rejected_messages, 5u + 2u + 3u);
+  EXPECT_EQ(fixture.engine->stats().rejected_messages, 5u + 2u + 4u);
 }
 
 struct BadOpen {

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "speculation/ratio_test.h"
@@ -117,6 +119,30 @@ TEST(TargetSoundnessTest, ForbiddenEndsAreSound) {
   fixture.RunToEnd(1);
   EXPECT_TRUE(fixture.failures.empty());
   EXPECT_EQ(fixture.finish[1], speculation::FinishReason::kLength);
+}
+
+// Its coordinator has closed it and knows it no more, or has another of its id.
+TEST(TargetSoundnessTest, ASessionThatIsClosedDuringItsUnsoundStepDoesNotFail) {
+  TableModelOptions options = BadFrom(5, kNaN);
+  std::function<void()> during;
+  options.on_forward = [&during](int) {
+    if (during) std::exchange(during, nullptr)();
+    return absl::OkStatus();
+  };
+  TargetFixture fixture(options);
+  const int64_t free = fixture.model.kv_free_tokens();
+  fixture.Open(MakeOpen(1, Prompt(5, 2), 40));
+  during = [&fixture] {
+    TargetCommands commands;
+    commands.stream = 1;
+    commands.close.push_back(1);
+    fixture.engine->Push(commands);
+  };
+  fixture.Drain();
+  EXPECT_TRUE(fixture.failures.empty());
+  EXPECT_EQ(fixture.closed, std::vector<uint64_t>({1}));
+  EXPECT_EQ(fixture.engine->stats().nonfinite_logits, 1u);
+  EXPECT_EQ(fixture.model.kv_free_tokens(), free);
 }
 
 // A chunk of a prompt has no token to draw, but its KV would be shared.

@@ -76,6 +76,10 @@ TEST_F(AttachmentEndTest, WhatIsNotInServiceInTimeIsSentAway) {
   TickTwice();
   EXPECT_TRUE(unproven.detached.values().empty());
   EXPECT_TRUE(deaf.detached.values().empty());
+  // Not in service yet, they need not have been heard of for --worker-timeout.
+  silence_ns_ = 8 * kSecond;
+  TickTwice();
+  EXPECT_EQ(registry_.ListWorkers().size(), 2u);
   silence_ns_ = 15 * kSecond;
   TickTwice();
   const absl::Status unproven_status = unproven.AwaitDetached();

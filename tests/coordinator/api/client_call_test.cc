@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -53,6 +54,33 @@ TEST(ClientCallTest, ACallThatWasCancelledBeforeItsRequestCameIsNotHandled) {
   }
   EXPECT_FALSE(is_handled);
   grpc->OnDone();
+}
+
+// Whichever of the two limits is shorter, whatever the other one is.
+TEST(ClientCallTest, ARequestIsAwaitedForTheShorterOfItsTwoLimits) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  const auto end = [](int64_t client_timeout_ns, int64_t max_request_ns) {
+    CallTimers timers(nullptr);
+    const auto call = std::make_shared<RecordedCall>();
+    grpc::ServerBidiReactor<grpc::ByteBuffer, v1::TokenizeResponse>* const
+        grpc = call.get();
+    Reception reception;
+    reception.timers = &timers;
+    reception.arrival_ns = 5 * kSecond;
+    reception.client_timeout_ns = client_timeout_ns;
+    reception.max_request_ns = max_request_ns;
+    call->Receive(std::move(reception));
+    timers.Tick(8 * kSecond - 1);
+    EXPECT_TRUE(call->refused.empty());
+    timers.Tick(8 * kSecond);
+    grpc->OnDone();
+    return call->refused;
+  };
+  const std::vector<absl::Status> refused = {absl::DeadlineExceededError(
+      "the request had not come 3s after its call")};
+  EXPECT_EQ(end(3 * kSecond, 10 * kSecond), refused);
+  EXPECT_EQ(end(10 * kSecond, 3 * kSecond), refused);
+  EXPECT_EQ(end(kNever, 3 * kSecond), refused);
 }
 
 }  // namespace

@@ -366,6 +366,26 @@ TEST_F(UnreadReceiveTest, AnAnswerThatIsNotTakenIsGivenUp) {
   ExpectStreamGivenBack();
 }
 
+// However long it waited for a thread.
+TEST_F(UnreadReceiveTest, AnAnswerThatComesLateHasAllOfItsTimeToBeTaken) {
+  v1::TokenizeRequest request;
+  request.set_text(std::string(size_t{1} << 20, 'x'));  // over any window
+  UnreadCall call(server_->address(), "Tokenize", request);
+  held_.AwaitTexts(1);
+  AwaitWaits(2);  // for its request, for a thread
+  Pass(2 * kSecond);
+  held_.go.Notify();
+  AwaitWaits(3);  // for its reader
+  for (int i = 0; i < 2; ++i) {
+    Pass(kSecond);
+    ExpectStreamTaken();
+  }
+  Pass(kSecond - 1);
+  ExpectStreamTaken();
+  Pass(1);
+  ExpectStreamGivenBack();
+}
+
 TEST_F(UnreadReceiveTest, ACompletionThatIsNotTakenIsGivenUp) {
   const uint64_t target = AddTarget();
   v1::GenerateRequest request;

@@ -216,6 +216,39 @@ TEST_F(PlanUnderWayTest, APlanForTheTargetThatASessionLeftIsDropped) {
   EXPECT_EQ(t1.client->num_plans(), 1);
 }
 
+// One that is made anew after a verdict.
+TEST_F(PlanUnderWayTest, ANewPlanForTheTargetThatASessionLeftIsDropped) {
+  const Worker t0 = AddTarget("t0");
+  const Worker draft = AddDraft();
+  RequestSpec request = Request("r");
+  request.method = speculation::Method::kPearl;
+  const Run run = Start(request);
+  WorkerInfo slow = Info(WorkerRole::kTarget, "t1");
+  slow.step_times_ns = {{1, 500'000'000}};
+  const Worker t1 = AddWith(slow);
+  // A draft token costs half a target step: that is news.
+  const auto spans = [&](SpanRecord::Kind kind, int64_t duration_ns) {
+    wire::SessionEvents events;
+    for (int i = 1; i <= 50; ++i) {
+      SpanRecord span;
+      span.session_id = run.id;
+      span.kind = kind;
+      span.start_ns = 10'000'000 * i;
+      span.duration_ns = duration_ns;
+      span.rows = span.batch_rows = 1;
+      events.spans.push_back(span);
+    }
+    return events;
+  };
+  Say(draft, spans(SpanRecord::Kind::kDraft, 2'500'000));
+  Say(t0, spans(SpanRecord::Kind::kVerify, 50'000'000));
+  const int plans = t0.client->num_plans();
+  draft.client->on_next_flush = [&] { dispatcher_.DrainWorker(t0.id); };
+  Verdict(t0, run.id, 2, {'x'});
+  EXPECT_EQ(TargetAddress(run.id), "t1");
+  EXPECT_EQ(t0.client->num_plans(), plans);
+}
+
 TEST_F(DrainTest, WithoutAnEqualOneADrainingTargetFinishesAndGetsNoMore) {
   const Worker first = AddKind("t0", "a");
   const Run run = Start();

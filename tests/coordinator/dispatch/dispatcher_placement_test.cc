@@ -189,6 +189,15 @@ TEST_F(PlacementTest, ALongPromptIsWorthFourMoreSessionsThanElsewhere) {
   EXPECT_EQ(NumSessions(t1), 1);
 }
 
+TEST_F(PlacementTest, TheFourMoreComeOnTopOfTheLoadElsewhere) {
+  const Worker t0 = AddTarget("t0");
+  const Worker t1 = AddTarget("t1");
+  for (int i = 0; i < 6; ++i) Start(absl::StrCat("other", i));
+  StartChoices(WithPrompt("r", std::vector<int32_t>(300, 7)), 4);
+  EXPECT_EQ(NumSessions(t0), 3 + 4);
+  EXPECT_EQ(NumSessions(t1), 3);
+}
+
 TEST_F(PlacementTest, AmongEquallyLoadedTargetsAShortBeginningDecides) {
   const Worker t0 = AddTarget("t0");
   const Worker t1 = AddTarget("t1");

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +30,20 @@ class DispatcherTimeTest : public DispatcherTest {
     return request;
   }
 };
+
+// The call fails: nothing would end those of its choices that started later.
+TEST_F(DispatcherTest, WhereOneIsRefusedThoseAfterItDoNotStart) {
+  const Worker target = AddTarget();
+  Start("taken");
+  std::vector<Dispatcher::NewSession> sessions;
+  for (const char* id : {"first", "taken", "third"}) {
+    sessions.push_back({Request(id), std::make_shared<RecordingSink>()});
+  }
+  const Dispatcher::Started started = dispatcher_.StartAll(std::move(sessions));
+  EXPECT_EQ(started.status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(started.session_ids.size(), 1u);
+  EXPECT_EQ(NumSessions(target), 2);
+}
 
 TEST_F(DispatcherTimeTest, WithoutDeadlinesNoTickIsWanted) {
   AddTarget();
