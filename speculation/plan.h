@@ -65,10 +65,10 @@ struct PlanInputs {
   // from alpha and the costs when absent. In [1, kMaxWindow].
   absl::optional<int> window;
   double alpha = 0.7;
-  // What sessions of this pair of workers have on average. The draft of an async
-  // session rests where both say that no window is worth its rows beside the
-  // others, or, also alone, that less than one token in twenty matches; absent:
-  // it never does.
+  // What sessions of this pair of workers have on average. The draft of an
+  // async session rests where both say that no window is worth its rows beside
+  // the others, or, also alone, that less than one token in twenty matches;
+  // absent: it never does.
   absl::optional<double> pair_alpha;
   // The longest chunk of a length policy, which then decides what sd drafts:
   // sd's window where none is given. Under overlap a policy only makes the
