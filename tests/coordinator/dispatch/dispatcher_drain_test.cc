@@ -223,10 +223,10 @@ TEST_F(PlanUnderWayTest, ANewPlanForTheTargetThatASessionLeftIsDropped) {
   RequestSpec request = Request("r");
   request.method = speculation::Method::kPearl;
   const Run run = Start(request);
-  WorkerInfo slow = Info(WorkerRole::kTarget, "t1");
-  slow.step_times_ns = {{1, 500'000'000}};
-  const Worker t1 = AddWith(slow);
-  // A draft token costs half a target step: that is news.
+  WorkerInfo fast = Info(WorkerRole::kTarget, "t1");
+  fast.step_times_ns = {{1, 5'000'000}};
+  const Worker t1 = AddWith(fast);
+  // A draft token costs a twentieth of a step of t0, and half of one of t1.
   const auto spans = [&](SpanRecord::Kind kind, int64_t duration_ns) {
     wire::SessionEvents events;
     for (int i = 1; i <= 50; ++i) {
