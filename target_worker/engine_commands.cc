@@ -24,14 +24,50 @@ constexpr int64_t kNoTimeoutNs = int64_t{100} * 365 * 24 * 3600 * 1'000'000'000;
 absl::Status CheckUnfinished(const TargetSession& schedule) {
   if (!schedule.finished()) return absl::OkStatus();
   const int32_t last = schedule.committed().back();
-  if (schedule.IsEnd(last)) {
+  if (schedule.text().IsEnd(last)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "nothing is left to generate: the last of ",
         schedule.committed_length(), " token_ids, ", last, ", ends it"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "nothing is left to generate: ", schedule.generated(),
+      "nothing is left to generate: ", schedule.text().generated(),
       " of the token_ids are behind the prompt, as many as max_tokens allows"));
+}
+
+// What is wrong with a session of this target, but for its ids.
+absl::Status CheckRequest(const OpenTarget& open,
+                          const model::ModelInfo& info) {
+  const int64_t num_ids = static_cast<int64_t>(open.token_ids.size());
+  if (open.max_tokens < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_tokens ", open.max_tokens, " is below 1"));
+  }
+  const int64_t length = int64_t{open.prompt_length} + open.max_tokens;
+  if (length > info.context_length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a prompt of ", open.prompt_length,
+                     " tokens and max_tokens ", open.max_tokens, " make ",
+                     length, ", over the context of ", info.context_length));
+  }
+  if (num_ids > length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(num_ids, " token_ids, over prompt_length and max_tokens, ",
+                     "which make ", length));
+  }
+  NACRE_RETURN_IF_ERROR(worker::CheckTokenIds(
+      "stop_token_ids", open.stop_token_ids, info.vocab_size));
+  NACRE_RETURN_IF_ERROR(worker::CheckSampling(open.sampling, info.vocab_size));
+  if (open.min_tokens < 0 || open.min_tokens > open.max_tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("min_tokens ", open.min_tokens, " is outside 0 to ",
+                     open.max_tokens, ", max_tokens"));
+  }
+  if (open.logprobs.has_value() &&
+      (*open.logprobs < 0 || *open.logprobs > kMaxTopLogprobs)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "logprobs ", *open.logprobs, " is outside 0 to ", kMaxTopLogprobs));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -99,48 +135,21 @@ absl::StatusOr<std::unique_ptr<model::Sequence>> TargetEngine::NewSequence(
 absl::StatusOr<std::unique_ptr<EngineSession>> TargetEngine::NewSession(
     OpenTarget& open) {
   const model::ModelInfo& info = options_.model->info();
-  const int64_t num_ids = static_cast<int64_t>(open.token_ids.size());
-  if (open.max_tokens < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("max_tokens ", open.max_tokens, " is below 1"));
-  }
-  const int64_t length = int64_t{open.prompt_length} + open.max_tokens;
-  if (length > info.context_length) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a prompt of ", open.prompt_length,
-                     " tokens and max_tokens ", open.max_tokens, " make ",
-                     length, ", over the context of ", info.context_length));
-  }
-  if (num_ids > length) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(num_ids, " token_ids, over prompt_length and max_tokens, ",
-                     "which make ", length));
-  }
-  NACRE_RETURN_IF_ERROR(worker::CheckTokenIds(
-      "stop_token_ids", open.stop_token_ids, info.vocab_size));
-  NACRE_RETURN_IF_ERROR(worker::CheckSampling(open.sampling, info.vocab_size));
-  if (open.min_tokens < 0 || open.min_tokens > open.max_tokens) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("min_tokens ", open.min_tokens, " is outside 0 to ",
-                     open.max_tokens, ", max_tokens"));
-  }
-  if (open.logprobs.has_value() &&
-      (*open.logprobs < 0 || *open.logprobs > kMaxTopLogprobs)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "logprobs ", *open.logprobs, " is outside 0 to ", kMaxTopLogprobs));
-  }
+  NACRE_RETURN_IF_ERROR(CheckRequest(open, info));
+  const int length = open.prompt_length + open.max_tokens;
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<model::Sequence> sequence,
-                         NewSequence(open, static_cast<int>(length)));
+                         NewSequence(open, length));
 
   TargetSession::Options schedule;
-  schedule.prompt_length = open.prompt_length;
-  schedule.max_tokens = open.max_tokens;
-  if (!open.ignore_eos) schedule.eos_ids = info.eos_token_ids;
-  schedule.stop_ids = std::move(open.stop_token_ids);
+  schedule.text.prompt_length = open.prompt_length;
+  schedule.text.max_tokens = open.max_tokens;
+  if (!open.ignore_eos) schedule.text.eos_ids = info.eos_token_ids;
+  schedule.text.stop_ids = std::move(open.stop_token_ids);
   model::EndRule end_rule{open.prompt_length + open.min_tokens,
-                          schedule.eos_ids};
-  end_rule.token_ids.insert(end_rule.token_ids.end(), schedule.stop_ids.begin(),
-                            schedule.stop_ids.end());
+                          schedule.text.eos_ids};
+  end_rule.token_ids.insert(end_rule.token_ids.end(),
+                            schedule.text.stop_ids.begin(),
+                            schedule.text.stop_ids.end());
   schedule.plan = Followed(open.plan);
   schedule.epoch = open.epoch;
   schedule.has_draft = open.has_draft;
@@ -148,7 +157,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> TargetEngine::NewSession(
   schedule.num_slots = sequence->num_slots();
   // Room for all that will come: steps allocate nothing.
   model::TokenHistory history(open.prompt_length);
-  history.Reserve(static_cast<int>(length) + speculation::kMaxWindow);
+  history.Reserve(length + speculation::kMaxWindow);
   for (const int32_t id : open.token_ids) history.Push(id);
   open.token_ids.reserve(static_cast<size_t>(length));
   auto session = std::make_unique<Session>(

@@ -25,7 +25,8 @@ worker::TapSession TargetEngine::Tapped(const Session& session,
   const speculation::TargetSession& schedule = session.schedule;
   return {.key = {session.stream, session.id},
           .request_id = session.request_id,
-          .prompt_length = schedule.committed_length() - schedule.generated(),
+          .prompt_length =
+              schedule.committed_length() - schedule.text().generated(),
           .hidden_channel = session.hidden_channel,
           .hidden_epoch = session.hidden_epoch,
           .has_ended = schedule.finished(),

@@ -107,7 +107,8 @@ void TargetEngine::SampleRows(Session& session, const RowOutputs& outputs) {
     }
     if (session.unsound) return;
     AddDrawn(session, token_id, row_logits);
-    const absl::optional<int> next = session.schedule.RowBehind(row, token_id);
+    const absl::optional<int> next =
+        session.schedule.step().RowBehind(row, token_id);
     if (!next.has_value()) return;
     session.history.Push(token_id);
     // Rows beside the walk are passed over.
@@ -140,7 +141,7 @@ void TargetEngine::JudgeRows(Session& session, absl::Span<const float> logits) {
         {weights_.token_ids, weights_.weights}, drafted.token_id,
         *drafted.distribution, session.seed, base_length + row);
     AddDrawn(session, token_id, row_logits);
-    if (token_id != drafted.token_id || schedule.IsEnd(token_id)) return;
+    if (token_id != drafted.token_id || schedule.text().IsEnd(token_id)) return;
     session.history.Push(token_id);
   }
   session.last_row =
@@ -269,7 +270,7 @@ int TargetEngine::FinishVerify(Session& session, Span span) {
 void TargetEngine::KeepRows(Session& session, int base_length, int matched) {
   if (session.nodes.empty()) return;
   // Rows 1 to `path` stand at positions, the next ones in the slots from 0 on.
-  const int path = session.schedule.step_path_length();
+  const int path = session.schedule.step().path_length();
   int on_path = 0;
   while (on_path < matched && session.walked[on_path + 1] <= path) ++on_path;
   std::vector<int32_t> slots;

@@ -96,14 +96,14 @@ void TargetEngine::OnClosing(worker::EngineSession& closing) {
   const Session& session = static_cast<Session&>(closing);
   if (session.suffixes == nullptr || remembered_ == nullptr ||
       session.suffixes->owner() == speculation::TextOwner() ||
-      session.schedule.generated() < kLeastRemembered) {
+      session.schedule.text().generated() < kLeastRemembered) {
     return;
   }
   // Only what this service has said itself.
   remembered_->Add(
       session.suffixes->owner(),
       absl::MakeConstSpan(session.schedule.committed())
-          .last(static_cast<size_t>(session.schedule.generated())));
+          .last(static_cast<size_t>(session.schedule.text().generated())));
 }
 
 void TargetEngine::ProposeSuffixes(Session& session) {
@@ -125,8 +125,8 @@ WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
     Session& session = this->session(index);
     if (session.schedule.finished() || session.unfed_rows() > 0) return true;
     if (session.hold.has_value()) {
-      NoteDraftWait(session, session.schedule.hold_deadline_ns(), now_ns,
-                    outcome);
+      NoteDraftWait(session, session.schedule.wait().last_row_deadline_ns(),
+                    now_ns, outcome);
       idle = WorkerState::kWaitDraftTokens;
       return true;
     }
@@ -143,8 +143,8 @@ WorkerState TargetEngine::PlanVerifies(int64_t now_ns,
         break;
       }
       case TargetSession::Readiness::kWaitDraft:
-        NoteDraftWait(session, session.schedule.gate_deadline_ns(), now_ns,
-                      outcome);
+        NoteDraftWait(session, session.schedule.wait().gate_deadline_ns(),
+                      now_ns, outcome);
         idle = WorkerState::kWaitDraftTokens;
         break;
       case TargetSession::Readiness::kWaitAcknowledge:
@@ -212,8 +212,8 @@ int TargetEngine::BeginVerify(Session& session, int64_t now_ns,
   session.fed.insert(session.fed.end(), tail.begin(), tail.end());
   session.verifies = true;
   // Its path stands at positions, what is beside it in slots.
-  const int path = schedule.step_path_length();
-  const absl::Span<const int> parents = schedule.step_parents();
+  const int path = schedule.step().path_length();
+  const absl::Span<const int> parents = schedule.step().parents();
   session.row_depths.assign(1, 0);
   for (int row = 1; row <= static_cast<int>(tail.size()); ++row) {
     const int parent = parents[row - 1];

@@ -244,7 +244,6 @@ LARGER = {
        for path, name in (
            ("draft_worker/draft_engine.h", "DraftEngine"),
            ("draft_worker/engine_commands.cc", "NewSession"),
-           ("speculation/target_session.h", "TargetSession"),
            ("target_worker/target_engine.h", "TargetEngine"),
            ("worker/engine/session_engine.h", "SessionEngine"))},
 }

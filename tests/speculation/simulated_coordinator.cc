@@ -27,10 +27,10 @@ void SimulatedPipeline::Start(Session& s) {
     s.plan.target.gate_timeout_ns = *options_.gate_timeout_ns;
   }
   TargetSession::Options target;
-  target.prompt_length = options_.prompt_length;
-  target.max_tokens = options_.max_tokens;
-  if (options_.has_eos) target.eos_ids = {0};
-  if (options_.has_stop_id) target.stop_ids = {1};
+  target.text.prompt_length = options_.prompt_length;
+  target.text.max_tokens = options_.max_tokens;
+  if (options_.has_eos) target.text.eos_ids = {0};
+  if (options_.has_stop_id) target.text.stop_ids = {1};
   target.max_unacknowledged = options_.max_unacknowledged;
   target.plan = s.plan.target;
   target.epoch = s.schedule.epoch();
@@ -225,7 +225,7 @@ void SimulatedPipeline::End(Session& s) {
   s.ended = true;
   result_.virtual_ns = std::max(result_.virtual_ns, queue_.now_ns());
   coordinator_to_target_.Send([&s] {
-    if (s.target.has_value() && s.target->stepping() && !s.held) {
+    if (s.target.has_value() && s.target->step().running() && !s.held) {
       s.target_closing = true;
     } else {
       s.target.reset();

@@ -108,7 +108,7 @@ std::string SimulatedSession::TargetFingerprint(int64_t now_ns) const {
   TargetSession copy = *target;
   std::string text = absl::StrCat(copy.committed_length(), "/");
   absl::Span<const int32_t> rows = step_rows;
-  if (!copy.stepping()) {
+  if (!copy.step().running()) {
     absl::StrAppend(&text, copy.CheckReady(now_ns), "/");
     if (copy.finished()) return text;
     rows = copy.BeginStep();
@@ -147,7 +147,7 @@ std::vector<int32_t> SimulatedSession::Draw(const TargetSession& session,
                         : DrawToken(Weighted(target), noise_seed, position,
                                     NoisePurpose::kSample));
     if (row == rows.size() || drawn.back() != rows[row] ||
-        session.IsEnd(drawn.back())) {
+        session.text().IsEnd(drawn.back())) {
       break;
     }
     prefix.push_back(drawn.back());
@@ -159,8 +159,8 @@ bool SimulatedSession::IsHeld(int64_t now_ns) {
   if (!is_ratio()) return false;
   const std::vector<int32_t> drawn =
       Draw(*target, step_rows, /*last_row=*/false);
-  const bool accepted =
-      drawn == step_rows && (drawn.empty() || !target->IsEnd(drawn.back()));
+  const bool accepted = drawn == step_rows &&
+                        (drawn.empty() || !target->text().IsEnd(drawn.back()));
   return accepted && target->HoldsLastRow(now_ns);
 }
 
@@ -181,7 +181,8 @@ void SimulatedSession::CheckTailOutcome(const SimulatedTail& tail,
 void SimulatedSession::BeginTargetStep() {
   const absl::Span<const int32_t> rows = target->BeginStep();
   step_rows.assign(rows.begin(), rows.end());
-  Require(target->generated() + static_cast<int>(rows.size()) + 1 <= max_tokens,
+  Require(target->text().generated() + static_cast<int>(rows.size()) + 1 <=
+              max_tokens,
           "a step reaches beyond max_tokens");
   const std::vector<int32_t>& committed = target->committed();
   target_kv.insert(target_kv.end(), committed.begin() + target_kv.size(),

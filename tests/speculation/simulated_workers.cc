@@ -91,7 +91,8 @@ void SimulatedPipeline::StartTargetStep() {
   for (auto& session : sessions_) {
     Session& s = *session;
     if (!s.target.has_value() || now_ns < s.target_ready_ns || s.held) continue;
-    const absl::optional<int64_t> deadline = s.target->gate_deadline_ns();
+    const absl::optional<int64_t> deadline =
+        s.target->wait().gate_deadline_ns();
     switch (s.target->CheckReady(now_ns)) {
       case TargetSession::Readiness::kReady:
         if (deadline.has_value() && now_ns >= *deadline) {
@@ -105,7 +106,7 @@ void SimulatedPipeline::StartTargetStep() {
         target_batch_.push_back(&s);
         break;
       case TargetSession::Readiness::kWaitDraft:
-        SetTimer(s, *s.target->gate_deadline_ns());
+        SetTimer(s, *s.target->wait().gate_deadline_ns());
         break;
       case TargetSession::Readiness::kWaitAcknowledge:
       case TargetSession::Readiness::kFinished:
@@ -136,7 +137,7 @@ void SimulatedPipeline::FinishTargetStep(int64_t duration_ns, int rows) {
       ++result_.holds;
       s.held = true;
       if (const auto accepted = s.CommitAccepted()) SendVerdict(s, *accepted);
-      SetTimer(s, *s.target->hold_deadline_ns());
+      SetTimer(s, *s.target->wait().last_row_deadline_ns());
     } else {
       EndStep(s);
     }
@@ -152,7 +153,8 @@ void SimulatedPipeline::EndHeldSteps() {
   for (auto& session : sessions_) {
     Session& s = *session;
     if (!s.held || !s.target.has_value()) continue;
-    const absl::optional<int64_t> deadline = s.target->hold_deadline_ns();
+    const absl::optional<int64_t> deadline =
+        s.target->wait().last_row_deadline_ns();
     if (s.IsHeld(queue_.now_ns())) continue;
     if (deadline.has_value() && queue_.now_ns() >= *deadline) {
       ++result_.gate_timeouts;
