@@ -88,6 +88,9 @@ class DraftBuffer {
   // The length of the text that ends with the token sent last.
   int end_length() const { return end_length_; }
   // What the token of a node was drawn from, under the ratio test.
+  bool has_distributions() const {
+    return verification_ == Verification::kRatio;
+  }
   const DraftDistribution& distribution(int node) const {
     return distributions_[static_cast<size_t>(node)];
   }

@@ -20,6 +20,9 @@
 // accepted tail is committed and told before: what is decided must not be lost
 // the more easily for what it is (docs/exactness.md, "Losses").
 //
+// Its parts: the text (target_text.h), what the draft sent (draft_buffer.h),
+// whether to wait for more (draft_wait.h), the rows of a step (target_step.h).
+//
 // Pure: no I/O, no clock (times are passed in, nanoseconds of one monotonic
 // clock), no threads.
 
@@ -33,19 +36,19 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "speculation/draft_buffer.h"
+#include "speculation/draft_wait.h"
 #include "speculation/pipeline.h"
 #include "speculation/step_rows.h"
+#include "speculation/target_step.h"
+#include "speculation/target_text.h"
 
 namespace nacre::speculation {
 
 class TargetSession {
  public:
   struct Options {
-    int prompt_length = 0;          // >= 1
-    int max_tokens = 0;             // >= 1, counted from the prompt
-    std::vector<int32_t> eos_ids;   // end with kEos; empty with ignore_eos
-    std::vector<int32_t> stop_ids;  // end with kStop
-    int max_unacknowledged = 64;    // tokens ahead of the coordinator's ack
+    TargetText::Limits text;
+    int max_unacknowledged = 64;  // tokens ahead of the coordinator's ack
     TargetPlan plan;
     uint32_t epoch = 0;
     bool has_draft = false;
@@ -68,7 +71,10 @@ class TargetSession {
   // May be called while a step runs.
   TailOutcome OnTail(const Tail& tail);
 
-  void OnPlan(const TargetPlan& plan) { options_.plan = plan; }
+  void OnPlan(const TargetPlan& plan) {
+    options_.plan = plan;
+    wait_.OnTimeout(plan.gate_timeout_ns);
+  }
   // A new draft, opened with the first `opened_length` committed tokens, will
   // send tails of `epoch`; older ones are stale and the tail of the old draft
   // is dropped. Lengths beyond committed_length() are ours to clamp. An epoch
@@ -76,7 +82,7 @@ class TargetSession {
   // step verifies of the old draft is committed, but not counted.
   void OnDraftAttached(uint32_t epoch, int opened_length);
   // Steps go on without a draft.
-  void OnDraftLost();
+  void OnDraftLost() { wait_.OnLost(); }
   void OnAcknowledged(int committed_length);
 
   enum class Readiness {
@@ -86,9 +92,10 @@ class TargetSession {
     kFinished,
   };
   Readiness CheckReady(int64_t now_ns);
-  // When a closed gate opens by itself; nullopt unless CheckReady said
-  // kWaitDraft.
-  absl::optional<int64_t> gate_deadline_ns() const;
+  // When a closed gate opens by itself, nullopt unless CheckReady said
+  // kWaitDraft; and when the target lets go of its last row by itself, nullopt
+  // unless HoldsLastRow said so.
+  const DraftWait& wait() const { return wait_; }
 
   // Whether to ask for nodes of the target's own for the next step: the draft
   // has none for it, and they have not been asked for.
@@ -113,14 +120,8 @@ class TargetSession {
   // of NextTree, those on their best path first.
   absl::Span<const int32_t> BeginStep();
   absl::Span<const int32_t> BeginTreeStep(int num_nodes);
-  // Of each of these tokens the row that it stands behind, an earlier one. A
-  // chain: 0, 1, 2, ...
-  absl::Span<const int> step_parents() const { return step_parents_; }
-  // So many of the first of these tokens are a chain.
-  int step_path_length() const { return step_path_length_; }
-  // The row of the running step behind `row` with this token, if any: where the
-  // target goes from `row` when it draws the token there.
-  absl::optional<int> RowBehind(int row, int32_t token_id) const;
+  // The rows of the step: where the target goes when it draws a token.
+  const TargetStep& step() const { return step_; }
 
   // For the ratio test, while a step runs all of whose rows before `row` were
   // accepted: the draft token that row judges, and what it was drawn from.
@@ -133,82 +134,43 @@ class TargetSession {
   // While a step runs whose rows 0..m-1 were all accepted: whether it is not to
   // end yet, because its plan holds the last row and e1 may still come.
   bool HoldsLastRow(int64_t now_ns);
-  // When it lets go of it by itself; nullopt unless HoldsLastRow said so.
-  absl::optional<int64_t> hold_deadline_ns() const;
   // When HoldsLastRow has said so: commits rows 0..m-1. The step goes on with
   // its last row, which is row 0 now, as one that verifies nothing. nullopt
   // where it is such a one already.
   absl::optional<Verdict> CommitAccepted();
 
-  // Whether the session ends with this token.
-  bool IsEnd(int32_t token_id) const {
-    return EndsWith(token_id) != FinishReason::kNone;
-  }
-
   // Ends the step with the target's tokens along its walk: the first is of row
-  // 0, each next one of RowBehind the one before. What follows a token that no
-  // row has is not looked at and may be left out.
+  // 0, each next one of the row behind the one before. What follows a token
+  // that no row has is not looked at and may be left out.
   Verdict FinishStep(absl::Span<const int32_t> target_token_ids);
 
-  const std::vector<int32_t>& committed() const { return committed_; }
-  int committed_length() const { return static_cast<int>(committed_.size()); }
+  const TargetText& text() const { return text_; }
+  const std::vector<int32_t>& committed() const { return text_.committed(); }
+  int committed_length() const { return text_.length(); }
   // The KV length that must remain between steps: later positions are dropped.
   // (One that holds its last row has fed the last committed token, too.)
   int kv_length() const { return committed_length() - 1; }
-  int generated() const { return committed_length() - options_.prompt_length; }
-  bool stepping() const { return stepping_; }
-  bool finished() const { return finish_ != FinishReason::kNone; }
+  bool finished() const { return text_.finished(); }
   Verification verification() const { return options_.verification; }
 
  private:
-  Verdict BeginVerdict() const;
-  int remaining() const { return options_.max_tokens - generated(); }
   // Most tail tokens the next step may verify, one behind the other, and how
   // many it waits for.
   int StepLimit() const;
   // ... whatever the plan says.
   int RowLimit() const;
   void StartStep();
-  void AddStepRow(int node, int parent_row);
-  // How many of the running step's rows the draft's best path still begins
-  // with.
-  int SharedWithStep() const;
-  // Whether rows of the draft stand behind a row of the running step.
-  bool HasDraftRow(int row) const;
-  int Gate() const;
-  void OnMismatch();
-  // A step committed the tokens from base_length on, and has a comparison for
-  // the first `count` of them.
-  void CompareCommitted(int base_length, int count);
-  void TakeAccount(Verdict* verdict);
-  FinishReason EndsWith(int32_t token_id) const;
+  // A step committed the tokens from its base_length on, and has a comparison
+  // for the first `count` of them, which it accounts for.
+  void CompareCommitted(int count, Verdict* verdict);
 
   Options options_;
-  std::vector<int32_t> committed_;
+  TargetText text_;
   DraftBuffer buffer_;
-  StopMark stop_ = StopMark::kNone;
-  // Behind the last token of the tail that a length policy ended a chunk with;
-  // at most committed_length() where there is none.
-  int chunk_end_ = 0;
+  DraftWait wait_;
+  TargetStep step_;
   int acknowledged_;
-  bool has_draft_;
-  int proposed_length_ = 0;    // of the text, when ProposeSuffixes was called
-  bool draft_silent_ = false;  // a gate timed out and nothing has arrived since
-  bool stepping_ = false;
-  // The nodes that the running step verifies: row i + 1 is i. Copies: the tree
-  // grows, and is dropped when another draft is attached, while the step runs.
-  std::vector<int32_t> step_rows_;
-  std::vector<int> step_parents_;
-  int step_path_length_ = 0;
-  std::vector<bool> step_is_own_;      // proposed by the target itself
-  std::vector<int32_t> step_numbers_;  // empty: a chain without numbers
-  std::vector<DraftDistribution> step_distributions_;  // ratio test
-  std::vector<int> step_nodes_;  // scratch of BeginTreeStep
-  std::vector<int> rows_of_;     // likewise: of each node, 0: none
-  bool step_degraded_ = false;
-  absl::optional<int64_t> waiting_since_ns_;
-  absl::optional<int64_t> holding_since_ns_;
-  FinishReason finish_ = FinishReason::kNone;
+  int proposed_length_ = 0;  // of the text, when ProposeSuffixes was called
 };
 
 }  // namespace nacre::speculation

@@ -18,7 +18,8 @@ worker::TapSession Tapped(const EngineSession& session, bool is_held) {
   const speculation::TargetSession& schedule = session.schedule;
   return {.key = {session.stream, session.id},
           .request_id = session.request_id,
-          .prompt_length = schedule.committed_length() - schedule.generated(),
+          .prompt_length =
+              schedule.committed_length() - schedule.text().generated(),
           .hidden_channel = session.hidden_channel,
           .hidden_epoch = session.hidden_epoch,
           .has_ended = schedule.finished(),

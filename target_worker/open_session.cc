@@ -59,13 +59,13 @@ absl::Status CheckOpen(const OpenTarget& open, const model::ModelInfo& info) {
 absl::Status CheckUnfinished(const TargetSession& schedule) {
   if (!schedule.finished()) return absl::OkStatus();
   const int32_t last = schedule.committed().back();
-  if (schedule.IsEnd(last)) {
+  if (schedule.text().IsEnd(last)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "nothing is left to generate: the last of ",
         schedule.committed_length(), " token_ids, ", last, ", ends it"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "nothing is left to generate: ", schedule.generated(),
+      "nothing is left to generate: ", schedule.text().generated(),
       " of the token_ids are behind the prompt, as many as max_tokens allows"));
 }
 
@@ -96,14 +96,14 @@ absl::StatusOr<std::unique_ptr<EngineSession>> OpenSession(
                          NewSequence(open, length, parts));
 
   TargetSession::Options schedule;
-  schedule.prompt_length = open.prompt_length;
-  schedule.max_tokens = open.max_tokens;
-  if (!open.ignore_eos) schedule.eos_ids = info.eos_token_ids;
-  schedule.stop_ids = std::move(open.stop_token_ids);
-  model::EndRule end_rule{open.prompt_length + open.min_tokens,
-                          schedule.eos_ids};
-  end_rule.token_ids.insert(end_rule.token_ids.end(), schedule.stop_ids.begin(),
-                            schedule.stop_ids.end());
+  speculation::TargetText::Limits& text = schedule.text;
+  text.prompt_length = open.prompt_length;
+  text.max_tokens = open.max_tokens;
+  if (!open.ignore_eos) text.eos_ids = info.eos_token_ids;
+  text.stop_ids = std::move(open.stop_token_ids);
+  model::EndRule end_rule{open.prompt_length + open.min_tokens, text.eos_ids};
+  end_rule.token_ids.insert(end_rule.token_ids.end(), text.stop_ids.begin(),
+                            text.stop_ids.end());
   schedule.plan = plan;
   schedule.epoch = open.epoch;
   schedule.has_draft = open.has_draft;

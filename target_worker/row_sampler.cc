@@ -94,7 +94,8 @@ void RowSampler::SampleRows(Session& session, const RowOutputs& outputs) {
     }
     if (session.unsound) return;
     AddDrawn(session, token_id, row_logits);
-    const absl::optional<int> next = session.schedule.RowBehind(row, token_id);
+    const absl::optional<int> next =
+        session.schedule.step().RowBehind(row, token_id);
     if (!next.has_value()) return;
     session.history.Push(token_id);
     // Rows beside the walk are passed over.
@@ -126,7 +127,7 @@ void RowSampler::JudgeRows(Session& session, absl::Span<const float> logits) {
         {weights_.token_ids, weights_.weights}, drafted.token_id,
         *drafted.distribution, session.seed, base_length + row);
     AddDrawn(session, token_id, row_logits);
-    if (token_id != drafted.token_id || schedule.IsEnd(token_id)) return;
+    if (token_id != drafted.token_id || schedule.text().IsEnd(token_id)) return;
     session.history.Push(token_id);
   }
   session.last_row =

@@ -54,7 +54,8 @@ bool StepPlanner::PlanVerify(Session& session, int max_rows, int64_t now_ns,
   TargetSession& schedule = session.schedule;
   if (schedule.finished() || session.unfed_rows() > 0) return true;
   if (session.hold.has_value()) {
-    NoteDraftWait(session, schedule.hold_deadline_ns(), now_ns, outcome);
+    NoteDraftWait(session, schedule.wait().last_row_deadline_ns(), now_ns,
+                  outcome);
     *idle = WorkerState::kWaitDraftTokens;
     return true;
   }
@@ -69,7 +70,8 @@ bool StepPlanner::PlanVerify(Session& session, int max_rows, int64_t now_ns,
                    : schedule.NextChain());
       break;
     case TargetSession::Readiness::kWaitDraft:
-      NoteDraftWait(session, schedule.gate_deadline_ns(), now_ns, outcome);
+      NoteDraftWait(session, schedule.wait().gate_deadline_ns(), now_ns,
+                    outcome);
       *idle = WorkerState::kWaitDraftTokens;
       break;
     case TargetSession::Readiness::kWaitAcknowledge:
@@ -133,8 +135,8 @@ int StepPlanner::BeginVerify(Session& session, int64_t now_ns,
   session.fed.insert(session.fed.end(), tail.begin(), tail.end());
   session.verifies = true;
   // Its path stands at positions, what is beside it in slots.
-  const int path = schedule.step_path_length();
-  const absl::Span<const int> parents = schedule.step_parents();
+  const int path = schedule.step().path_length();
+  const absl::Span<const int> parents = schedule.step().parents();
   session.row_depths.assign(1, 0);
   for (int row = 1; row <= static_cast<int>(tail.size()); ++row) {
     const int parent = parents[row - 1];

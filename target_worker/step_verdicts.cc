@@ -126,7 +126,7 @@ int StepVerdicts::FinishVerify(Session& session, Span span) {
 void StepVerdicts::KeepRows(Session& session, int base_length, int matched) {
   if (session.nodes.empty()) return;
   // Rows 1 to `path` stand at positions, the next ones in the slots from 0 on.
-  const int path = session.schedule.step_path_length();
+  const int path = session.schedule.step().path_length();
   int on_path = 0;
   while (on_path < matched && session.walked[on_path + 1] <= path) ++on_path;
   std::vector<int32_t> slots;

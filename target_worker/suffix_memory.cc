@@ -50,13 +50,14 @@ void SuffixMemory::Propose(EngineSession& session) const {
 void SuffixMemory::Remember(const EngineSession& session) {
   if (session.suffixes == nullptr || answers_ == nullptr ||
       session.suffixes->owner() == TextOwner() ||
-      session.schedule.generated() < kLeastRemembered) {
+      session.schedule.text().generated() < kLeastRemembered) {
     return;
   }
   // Only what this service has said itself.
-  answers_->Add(session.suffixes->owner(),
-                absl::MakeConstSpan(session.schedule.committed())
-                    .last(static_cast<size_t>(session.schedule.generated())));
+  answers_->Add(
+      session.suffixes->owner(),
+      absl::MakeConstSpan(session.schedule.committed())
+          .last(static_cast<size_t>(session.schedule.text().generated())));
 }
 
 }  // namespace nacre::target_worker

@@ -31,8 +31,8 @@ class RoundTrip : public testing::Test {
  protected:
   void Open(DraftPlan draft, TargetPlan target) {
     TargetSession::Options options;
-    options.prompt_length = 1;
-    options.max_tokens = 100;
+    options.text.prompt_length = 1;
+    options.text.max_tokens = 100;
     options.plan = target;
     options.epoch = 1;
     options.has_draft = true;

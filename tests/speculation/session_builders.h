@@ -18,11 +18,11 @@ namespace nacre::speculation {
 inline TargetSession OpenTarget(const TargetPlan& plan, int max_tokens = 100,
                                 int max_unacknowledged = 64) {
   TargetSession::Options options;
-  options.prompt_length = 3;
-  options.max_tokens = max_tokens;
+  options.text.prompt_length = 3;
+  options.text.max_tokens = max_tokens;
   options.max_unacknowledged = max_unacknowledged;
-  options.eos_ids = {7};
-  options.stop_ids = {6};
+  options.text.eos_ids = {7};
+  options.text.stop_ids = {6};
   options.plan = plan;
   options.epoch = 1;
   options.has_draft = true;

@@ -67,9 +67,9 @@ class Pair {
       } while (expected_.back() != kEnd && generated(expected_) < max_tokens_);
     }
     TargetSession::Options options;
-    options.prompt_length = kPromptLength;
-    options.max_tokens = max_tokens_;
-    options.eos_ids = {kEnd};
+    options.text.prompt_length = kPromptLength;
+    options.text.max_tokens = max_tokens_;
+    options.text.eos_ids = {kEnd};
     options.max_unacknowledged = static_cast<int>(random_.Between(1, 64));
     options.plan = target_plan_;
     options.epoch = 1;
@@ -263,7 +263,7 @@ class Pair {
                           : DrawToken(Weighted(law), seed_, position,
                                       NoisePurpose::kSample));
       if (row == rows.size() || drawn.back() != rows[row] ||
-          session.IsEnd(drawn.back())) {
+          session.text().IsEnd(drawn.back())) {
         break;
       }
       prefix.push_back(drawn.back());
@@ -278,7 +278,7 @@ class Pair {
     Ids rows = rows_;
     std::string text = absl::StrCat(copy.committed_length(), "/");
     for (int step = 0; step < 3 && !copy.finished(); ++step) {
-      if (!copy.stepping()) {
+      if (!copy.step().running()) {
         absl::StrAppend(&text, copy.CheckReady(now_ns_), "/");
         const absl::Span<const int32_t> begun = copy.BeginStep();
         rows.assign(begun.begin(), begun.end());
@@ -339,20 +339,21 @@ class Pair {
   }
 
   void TargetStep() {
-    if (!target_->stepping()) {
+    if (!target_->step().running()) {
       if (target_->CheckReady(now_ns_) != TargetSession::Readiness::kReady) {
         return;
       }
       const absl::Span<const int32_t> begun = target_->BeginStep();
       rows_.assign(begun.begin(), begun.end());
-      ASSERT_LE(target_->generated() + static_cast<int>(rows_.size()) + 1,
-                max_tokens_)
+      ASSERT_LE(
+          target_->text().generated() + static_cast<int>(rows_.size()) + 1,
+          max_tokens_)
           << "a step beyond max_tokens";
       return;
     }
     const Ids drawn = Draw(*target_, rows_, /*last_row=*/false);
     if (is_ratio() && drawn == rows_ &&
-        (drawn.empty() || !target_->IsEnd(drawn.back())) &&
+        (drawn.empty() || !target_->text().IsEnd(drawn.back())) &&
         target_->HoldsLastRow(now_ns_)) {
       ++totals_->holds;
       const absl::optional<Verdict> accepted = target_->CommitAccepted();

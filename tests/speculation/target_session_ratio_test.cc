@@ -17,9 +17,9 @@ constexpr int64_t kTimeout = 1000;
 
 TargetSession OpenRatio(int window, bool holds = true) {
   TargetSession::Options options;
-  options.prompt_length = 3;
-  options.max_tokens = 100;
-  options.eos_ids = {7};
+  options.text.prompt_length = 3;
+  options.text.max_tokens = 100;
+  options.text.eos_ids = {7};
   options.plan = {0, 0, window, kTimeout, holds};
   options.epoch = 1;
   options.has_draft = true;
@@ -85,12 +85,13 @@ TEST(TargetSessionRatio, HoldsTheLastRowUntilTheNextTokenIsThere) {
   session.OnTail(RatioTail(3, 3, {1, 2}));
   session.BeginStep();
   EXPECT_TRUE(session.HoldsLastRow(10));
-  EXPECT_EQ(session.hold_deadline_ns(), 10 + kTimeout);
+  EXPECT_EQ(session.wait().last_row_deadline_ns(), 10 + kTimeout);
   EXPECT_TRUE(session.HoldsLastRow(500));
-  EXPECT_EQ(session.hold_deadline_ns(), 10 + kTimeout) << "since it began";
+  EXPECT_EQ(session.wait().last_row_deadline_ns(), 10 + kTimeout)
+      << "since it began";
   session.OnTail(RatioTail(3, 5, {3}));
   EXPECT_FALSE(session.HoldsLastRow(501));
-  EXPECT_EQ(session.hold_deadline_ns(), absl::nullopt);
+  EXPECT_EQ(session.wait().last_row_deadline_ns(), absl::nullopt);
   ExpectDrafted(session, 2, 3);
 }
 
@@ -111,9 +112,10 @@ TEST(TargetSessionRatio, TellsWhatItAcceptedBeforeItHolds) {
   EXPECT_EQ(accepted->accepted, 2);
   EXPECT_EQ(accepted->finish, FinishReason::kNone);
   EXPECT_EQ(session.committed(), (std::vector<int32_t>{10, 11, 12, 1, 2}));
-  EXPECT_TRUE(session.stepping());
+  EXPECT_TRUE(session.step().running());
   EXPECT_TRUE(session.HoldsLastRow(500));
-  EXPECT_EQ(session.hold_deadline_ns(), 10 + kTimeout) << "since it began";
+  EXPECT_EQ(session.wait().last_row_deadline_ns(), 10 + kTimeout)
+      << "since it began";
   EXPECT_EQ(session.CommitAccepted(), absl::nullopt) << "once";
   EXPECT_FALSE(session.DraftedAt(0).has_value());
 
@@ -251,8 +253,8 @@ TEST(TargetSessionRatio, JudgesAnotherDraftsTokenOnlyBehindTheSameRows) {
 
 TEST(TargetSessionRatio, KnowsItsEnds) {
   const TargetSession session = OpenRatio(2);
-  EXPECT_TRUE(session.IsEnd(7));
-  EXPECT_FALSE(session.IsEnd(8));
+  EXPECT_TRUE(session.text().IsEnd(7));
+  EXPECT_FALSE(session.text().IsEnd(8));
 }
 
 // A token of the target's own is compared with the draft's when that arrives,

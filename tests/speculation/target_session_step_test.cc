@@ -237,7 +237,7 @@ TEST(TargetStep, MaxTokensEndsWithLengthUnlessTheLastTokenIsAnEnd) {
   EXPECT_EQ(verdict.window, 1);
   EXPECT_EQ(verdict.token_ids, (Ids{1, 2}));
   EXPECT_EQ(verdict.finish, FinishReason::kLength);
-  EXPECT_EQ(session.generated(), 2);
+  EXPECT_EQ(session.text().generated(), 2);
   TargetSession other = OpenTarget({0, 0, 8, 0}, /*max_tokens=*/2);
   other.OnTail(MakeTail(3, 3, {1}));
   EXPECT_EQ(Step(other, {1, 7}).finish, FinishReason::kEos);

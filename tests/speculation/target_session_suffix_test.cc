@@ -39,7 +39,7 @@ TEST(TargetSuffixes, AreVerifiedAndCountedApart) {
   EXPECT_EQ(session.NextChain(), 0) << "their rows have a price";
   ASSERT_TRUE(session.NextTree().has_value());
   EXPECT_EQ(Rows(session.BeginTreeStep(3)), (Ids{1, 2, 3}));
-  EXPECT_EQ(session.step_path_length(), 3);
+  EXPECT_EQ(session.step().path_length(), 3);
   const Verdict verdict = session.FinishStep({1, 2, 9});
   EXPECT_EQ(verdict.token_ids, (Ids{1, 2, 9}));
   EXPECT_EQ(verdict.window, 3);
@@ -77,8 +77,8 @@ TEST(TargetSuffixes, AreAskedForOnceTheCoordinatorHasAcknowledged) {
 TEST(TargetSuffixes, AChainNeedsNoSlots) {
   for (const int num_slots : {0, 3, 16, 63, 64}) {
     TargetSession::Options options;
-    options.prompt_length = 1;
-    options.max_tokens = 200;
+    options.text.prompt_length = 1;
+    options.text.max_tokens = 200;
     options.max_unacknowledged = 200;
     options.num_slots = num_slots;
     const TargetSession session(options, {7});
@@ -171,8 +171,8 @@ TEST(TargetSuffixes, OpenAGateByWhatTheyAreLikelyToGive) {
 
 TEST(TargetSuffixes, AreNotForTheRatioTest) {
   TargetSession::Options options;
-  options.prompt_length = 1;
-  options.max_tokens = 9;
+  options.text.prompt_length = 1;
+  options.text.max_tokens = 9;
   options.verification = Verification::kRatio;
   EXPECT_FALSE(TargetSession(options, {1}).WantsSuffixes());
 }

@@ -22,7 +22,8 @@ void ExpectUnchangedBy(const TargetSession& before, const Tail& tail,
   EXPECT_EQ(session.OnTail(tail), outcome);
   EXPECT_EQ(session.committed(), untouched.committed());
   EXPECT_EQ(session.CheckReady(0), untouched.CheckReady(0));
-  EXPECT_EQ(session.gate_deadline_ns(), untouched.gate_deadline_ns());
+  EXPECT_EQ(session.wait().gate_deadline_ns(),
+            untouched.wait().gate_deadline_ns());
   const absl::Span<const int32_t> rows = session.BeginStep();
   EXPECT_EQ(Rows(rows), Rows(untouched.BeginStep()));
   const std::vector<int32_t> drawn = Drawn(rows, 77);
@@ -39,13 +40,13 @@ TEST(TargetSession, StartsInMismatchAndWaitsForThatGate) {
                                       .window = 4,
                                       .gate_timeout_ns = 1000});
   EXPECT_EQ(session.CheckReady(5), Readiness::kWaitDraft);
-  EXPECT_EQ(session.gate_deadline_ns(), 1005);
+  EXPECT_EQ(session.wait().gate_deadline_ns(), 1005);
   EXPECT_EQ(session.OnTail(MakeTail(3, 3, {1})), Outcome::kApplied);
   EXPECT_EQ(session.CheckReady(6), Readiness::kWaitDraft);
-  EXPECT_EQ(session.gate_deadline_ns(), 1005);  // since it began to wait
+  EXPECT_EQ(session.wait().gate_deadline_ns(), 1005);  // since it began to wait
   EXPECT_EQ(session.OnTail(MakeTail(3, 4, {2})), Outcome::kApplied);
   EXPECT_EQ(session.CheckReady(7), Readiness::kReady);
-  EXPECT_EQ(session.gate_deadline_ns(), absl::nullopt);
+  EXPECT_EQ(session.wait().gate_deadline_ns(), absl::nullopt);
   EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2}));
 }
 
@@ -146,11 +147,12 @@ TEST(TargetSession, AStepOfATreeWalksItsBestPath) {
   TargetSession session = OpenTarget({0, 0, 8, 0});
   EXPECT_EQ(session.OnTail(MakeTree()), Outcome::kApplied);
   EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2}));
-  EXPECT_EQ(session.step_parents()[0], 0);
-  EXPECT_EQ(session.step_parents()[1], 1);
-  EXPECT_EQ(session.RowBehind(0, 1), 1);
-  EXPECT_EQ(session.RowBehind(1, 2), 2);
-  EXPECT_EQ(session.RowBehind(0, 5), absl::nullopt);  // no row of the step
+  EXPECT_EQ(session.step().parents()[0], 0);
+  EXPECT_EQ(session.step().parents()[1], 1);
+  EXPECT_EQ(session.step().RowBehind(0, 1), 1);
+  EXPECT_EQ(session.step().RowBehind(1, 2), 2);
+  EXPECT_EQ(session.step().RowBehind(0, 5),
+            absl::nullopt);  // no row of the step
   const Verdict verdict = session.FinishStep({1, 9});
   EXPECT_EQ(verdict.token_ids, (std::vector<int32_t>{1, 9}));
   EXPECT_EQ(verdict.matched, 1);
@@ -162,8 +164,8 @@ TEST(TargetSession, AStepOfATreeWalksItsBestPath) {
 // The tree of MakeTree, for a session whose steps take so many nodes.
 TargetSession OpenWithTree(const TargetPlan& plan, int num_slots) {
   TargetSession::Options options;
-  options.prompt_length = 3;
-  options.max_tokens = 100;
+  options.text.prompt_length = 3;
+  options.text.max_tokens = 100;
   options.plan = plan;
   options.epoch = 1;
   options.has_draft = true;
@@ -181,9 +183,9 @@ TEST(TargetSession, RowsOfATreeAreItsLikeliestNodesThePathFirst) {
   EXPECT_EQ(session.NextTree()->most, 64);
   // 1, below it 2, then 5, below it 3.
   EXPECT_EQ(Rows(session.BeginTreeStep(3)), (std::vector<int32_t>{1, 2, 5}));
-  EXPECT_EQ(session.step_path_length(), 2);
-  EXPECT_EQ(Rows(session.step_parents()), (std::vector<int32_t>{0, 1, 0}));
-  EXPECT_EQ(session.RowBehind(0, 5), 3);
+  EXPECT_EQ(session.step().path_length(), 2);
+  EXPECT_EQ(Rows(session.step().parents()), (std::vector<int32_t>{0, 1, 0}));
+  EXPECT_EQ(session.step().RowBehind(0, 5), 3);
   Verdict verdict = session.FinishStep({5, 3});
   EXPECT_EQ(verdict.token_ids, (std::vector<int32_t>{5, 3}));
   EXPECT_EQ(verdict.window, 3);
@@ -217,8 +219,8 @@ TEST(TargetSession, RowsOfATreeKeepToThePlanAndTheSlots) {
 
 TEST(TargetSession, AChainIsNoTreeOfRows) {
   TargetSession::Options options;
-  options.prompt_length = 3;
-  options.max_tokens = 100;
+  options.text.prompt_length = 3;
+  options.text.max_tokens = 100;
   options.plan = {.window = 8, .tree_rows = 64};
   options.epoch = 1;
   options.has_draft = true;
@@ -458,7 +460,7 @@ TEST(TargetSession, StaysWithinTheUnacknowledgedLimit) {
   EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2, 3}));
   session.FinishStep({1, 2, 3, 4});
   EXPECT_EQ(session.CheckReady(0), Readiness::kWaitAcknowledge);
-  EXPECT_EQ(session.gate_deadline_ns(), absl::nullopt);
+  EXPECT_EQ(session.wait().gate_deadline_ns(), absl::nullopt);
   session.OnAcknowledged(5);
   EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
   EXPECT_EQ(Rows(session.BeginStep()), std::vector<int32_t>{5});
@@ -495,7 +497,7 @@ TEST(TargetSession, TheTimerOpensTheGate) {
   EXPECT_FALSE(Step(session, {1, 2}).degraded);  // it had a token
   // A draft that has sent something is waited for again.
   EXPECT_EQ(session.CheckReady(2000), Readiness::kWaitDraft);
-  EXPECT_EQ(session.gate_deadline_ns(), 3000);
+  EXPECT_EQ(session.wait().gate_deadline_ns(), 3000);
 }
 
 TEST(TargetSession, ASilentDraftCostsOneTimeoutNotOneAStep) {
@@ -525,18 +527,18 @@ TEST(TargetSession, ANewPlanAppliesToAnOpenWait) {
   EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
   session.OnPlan({4, 4, 8, 5000});
   EXPECT_EQ(session.CheckReady(1000), Readiness::kWaitDraft);
-  EXPECT_EQ(session.gate_deadline_ns(), 5000);
+  EXPECT_EQ(session.wait().gate_deadline_ns(), 5000);
   session.OnPlan({0, 0, 8, 5000});
   EXPECT_EQ(session.CheckReady(1001), Readiness::kReady);
 }
 
 TEST(TargetSession, AReopenedSessionGoesOnWhereItWas) {
   TargetSession::Options options;
-  options.prompt_length = 2;
-  options.max_tokens = 3;
+  options.text.prompt_length = 2;
+  options.text.max_tokens = 3;
   options.plan.window = 8;
   TargetSession session(options, {10, 11, 12});
-  EXPECT_EQ(session.generated(), 1);
+  EXPECT_EQ(session.text().generated(), 1);
   EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
   EXPECT_EQ(Step(session, {13}).base_length, 3);
   EXPECT_EQ(Step(session, {14}).finish, FinishReason::kLength);
@@ -544,10 +546,10 @@ TEST(TargetSession, AReopenedSessionGoesOnWhereItWas) {
 
 TEST(TargetSession, ASessionReopenedBehindItsEndIsFinished) {
   TargetSession::Options options;
-  options.prompt_length = 2;
-  options.max_tokens = 3;
-  options.eos_ids = {9};
-  options.stop_ids = {8};
+  options.text.prompt_length = 2;
+  options.text.max_tokens = 3;
+  options.text.eos_ids = {9};
+  options.text.stop_ids = {8};
   EXPECT_TRUE(TargetSession(options, {9, 9, 1, 2, 3}).finished());
   EXPECT_TRUE(TargetSession(options, {1, 2, 9}).finished());
   EXPECT_TRUE(TargetSession(options, {1, 2, 8}).finished());

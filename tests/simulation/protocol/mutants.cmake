@@ -33,9 +33,10 @@ nacre_mutant(committed_tail_kept_by_one speculation/token_tree.cc
   [[walked == count ? root : kDropped]]
   [[walked == count ? nodes_[root].parent : kDropped]])
 nacre_mutant(window_beyond_max_tokens speculation/target_session.cc
-  [[remaining() - 1]] [[remaining()]])
-nacre_mutant(one_token_too_many speculation/target_session.cc
-  [[remaining() <= 0]] [[remaining() < 0]])
+  [[text_.remaining() - 1]] [[text_.remaining()]])
+nacre_mutant(one_token_too_many speculation/target_text.cc
+  [[finish_ == FinishReason::kNone && remaining() <= 0]]
+  [[finish_ == FinishReason::kNone && remaining() < 0]])
 nacre_mutant_statement(tokens_behind_the_end speculation/target_session.cc
   [[if (finished()) break;]] [[]])
 nacre_mutant(last_row_not_compared speculation/target_session.cc
@@ -72,17 +73,16 @@ nacre_mutant(target_position_by_one target_worker/row_sampler.cc
 nacre_mutant(target_device_draw_by_one target_worker/row_sampler.cc
   [[session.sampler.DeviceDraw(base_length + session.row_depths[row])]]
   [[session.sampler.DeviceDraw(base_length + session.row_depths[row] + 1)]])
-nacre_mutant(row_without_its_parent speculation/target_session.cc
+nacre_mutant(row_without_its_parent speculation/target_step.cc
   [=[parent == TokenTree::kRoot ? 0 : rows_of_[parent]]=]
   [=[parent == TokenTree::kRoot || rows_of_[parent] == 0
-         ? 0 : step_parents_[rows_of_[parent] - 1]]=])
-nacre_mutant(row_deeper_than_the_plan speculation/target_session.cc
-  [[nodes.Best(std::min(num_nodes, tree->most), tree->max_depth, &step_nodes_)]]
-  [[nodes.Best(std::min(num_nodes, tree->most), tree->max_depth + 1,
-               &step_nodes_)]])
-nacre_mutant(row_walked_past_its_parent speculation/target_session.cc
-  [=[step_parents_[i] == row && step_rows_[i] == token_id]=]
-  [=[step_rows_[i] == token_id]=])
+         ? 0 : parents_[rows_of_[parent] - 1]]=])
+nacre_mutant(row_deeper_than_the_plan speculation/target_step.cc
+  [[nodes.Best(std::min(count, limits.most), limits.max_depth, &nodes_)]]
+  [[nodes.Best(std::min(count, limits.most), limits.max_depth + 1, &nodes_)]])
+nacre_mutant(row_walked_past_its_parent speculation/target_step.cc
+  [=[parents_[i] == row && token_ids_[i] == token_id]=]
+  [=[token_ids_[i] == token_id]=])
 nacre_mutant(wrong_slot_kept target_worker/step_verdicts.cc
   [=[session.walked[i] - path - 1]=] [=[static_cast<int>(session.nodes.size()) - 1]=])
 nacre_mutant_statement(path_kept_too_long target_worker/step_verdicts.cc
@@ -117,7 +117,7 @@ nacre_mutant(stop_notice_forgotten speculation/draft_session.cc
   [[blocked == StopMark::kNone]] [[true]])
 nacre_mutant(stop_notice_not_repeated speculation/draft_session.cc
   [[holds || announced_base_ == committed_length_]] [[true]])
-nacre_mutant(target_forgets_the_drafts_end speculation/target_session.cc
+nacre_mutant(target_forgets_the_drafts_end speculation/draft_wait.cc
   [[stop_ != StopMark::kEnd]] [[true]])
 nacre_mutant(accepted_counted_twice speculation/session_schedule.cc
   [[stats_.accepted += verdict.accepted]]
@@ -187,10 +187,9 @@ nacre_mutant(test_by_the_drafts_number speculation/ratio_test.cc
   [[Uniform(seed, position, NoisePurpose::kAccept) * q < p]]
   [[Uniform(seed, position, NoisePurpose::kDraft) * q < p]])
 nacre_mutant(another_rows_distribution speculation/target_session.cc
-  [[Drafted{step_rows_[row], &step_distributions_[row]}]]
-  [[Drafted{step_rows_[row], &step_distributions_[0]}]])
+  [[&step_.distribution(row + 1)]] [[&step_.distribution(1)]])
 nacre_mutant(another_tails_token_judged speculation/target_session.cc
-  [[buffer_.depth() <= window || SharedWithStep() < window]]
+  [[buffer_.depth() <= window || step_.SharedWith(buffer_) < window]]
   [[buffer_.depth() <= window]])
 nacre_mutant(malformed_distribution_taken speculation/draft_buffer.cc
   [[!IsValid(tail.distributions[i], tail.token_ids[i])]] [[false]])
