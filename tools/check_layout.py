@@ -236,8 +236,6 @@ MAX_SOURCE_LINES = 700
 MAX_FUNCTION_LINES = 70
 MAX_METHODS = 30
 MAX_MEMBERS = 25
-# Larger ones: (path, name) to the reason.
-LARGER = {}
 
 CUDA_MACRO = "NACRE_WITH_CUDA"
 CUDA_MACRO_FILE = "kernels/backend_factory.cc"
@@ -340,35 +338,22 @@ def check_length(path, text):
         yield f"has {lines} lines, the limit is {limit}"
 
 
-def large_shapes(path, text):
-    """Yields (name, what is too large of it)."""
+def check_shapes(path, text):
+    """Functions and classes are one idea each."""
     if under(path, "tests"):
         return
     shapes = cpp_shapes.Reader(text)
     for function in shapes.functions:
         if function.lines > MAX_FUNCTION_LINES:
-            yield function.name, (
-                f"line {function.line}: {function.name} has {function.lines} "
-                f"lines, the limit of a function is {MAX_FUNCTION_LINES}")
+            yield (f"line {function.line}: {function.name} has "
+                   f"{function.lines} lines, the limit of a function is "
+                   f"{MAX_FUNCTION_LINES}")
     for shape in shapes.classes:
         where = f"line {shape.line}: {shape.name} has"
         if shape.methods > MAX_METHODS:
-            yield shape.name, (f"{where} {shape.methods} methods, "
-                               f"the limit is {MAX_METHODS}")
+            yield f"{where} {shape.methods} methods, the limit is {MAX_METHODS}"
         if shape.members > MAX_MEMBERS:
-            yield shape.name, (f"{where} {shape.members} members, "
-                               f"the limit is {MAX_MEMBERS}")
-
-
-def check_shapes(path, text):
-    """Functions and classes are one idea each."""
-    large = dict(large_shapes(path, text))
-    for name, message in large.items():
-        if (path, name) not in LARGER:
-            yield message
-    for listed, name in LARGER:
-        if listed == path and name not in large:
-            yield f"{name} is within the limits: delete its line from LARGER"
+            yield f"{where} {shape.members} members, the limit is {MAX_MEMBERS}"
 
 
 def check_cuda_macro(path, text):
@@ -536,9 +521,6 @@ def self_test():
         "model/function.h": (guarded("model/function.h",
                                      long_function(MAX_FUNCTION_LINES + 1)),
                              f"Long has {MAX_FUNCTION_LINES + 1} lines"),
-        "speculation/target_session.h": (
-            guarded("speculation/target_session.h", "class TargetSession {};"),
-            "delete its line from LARGER"),
         "model/untested.cc": ("// Nothing.\n", "has no test"),
         "kernels/cuda.h": (guarded("kernels/cuda.h",
                                    f"#if defined({CUDA_MACRO})\n#endif"),
