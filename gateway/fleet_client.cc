@@ -77,9 +77,12 @@ class FleetClient::State : public std::enable_shared_from_this<State> {
     call->context.set_deadline(absl::ToChronoTime(question->deadline));
     AddToken(question->token, &call->context);
     method(&call->context, &call->request, response,
-           [self = shared_from_this(), question, coordinator,
-            call](const grpc::Status& status) {
-             self->loop_->Post([self, question, coordinator, status] {
+           // Only the loop holds the question from then on: its answer is of a
+           // connection, which must end there.
+           [self = shared_from_this(), question = question, coordinator,
+            call](const grpc::Status& status) mutable {
+             self->loop_->Post([self, question = std::move(question),
+                                coordinator, status] {
                self->OnDone(question, coordinator, rpc::FromGrpcStatus(status));
              });
              self->calls_.End(&call->context);

@@ -104,10 +104,14 @@ absl::Status GatewayFlags::Validate() const {
   NACRE_RETURN_IF_ERROR(CheckAddresses("admin", AdminAddresses()));
   // Else whoever reaches a coordinator that asks operators for nothing would
   // see through this door what it keeps from clients without a token.
-  if (!AdminAddresses().empty() && !auth_tokens_file.empty() &&
+  const char* const client_tokens = !auth_tokens_file.empty()
+                                        ? "auth-tokens-file"
+                                    : !token_file.empty() ? "token-file"
+                                                          : nullptr;
+  if (!AdminAddresses().empty() && client_tokens != nullptr &&
       admin_tokens_file.empty()) {
-    return absl::InvalidArgumentError(
-        "--admin with --auth-tokens-file needs --admin-tokens-file, too");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--admin with --", client_tokens, " needs --admin-tokens-file, too"));
   }
   if (ping_period < absl::Milliseconds(10)) {
     return absl::InvalidArgumentError(

@@ -196,8 +196,10 @@ bool IsShared(const StepCosts& costs) {
 constexpr double kUselessAlpha = 0.05;
 
 bool IsUseless(const PlanInputs& inputs) {
-  return inputs.pair_alpha.has_value() &&
-         std::max(inputs.alpha, *inputs.pair_alpha) < kUselessAlpha;
+  if (!inputs.pair_alpha.has_value()) return false;
+  const double pair_alpha =
+      inputs.latest_pair_alpha.value_or(*inputs.pair_alpha);
+  return std::max(inputs.alpha, pair_alpha) < kUselessAlpha;
 }
 
 // m*. Absent where no window pays, neither for this session nor for most

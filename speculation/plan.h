@@ -70,6 +70,9 @@ struct PlanInputs {
   // the others, or, also alone, that less than one token in twenty matches;
   // absent: it never does.
   absl::optional<double> pair_alpha;
+  // The same as of now, where it is known: a draft that rests as useless
+  // measures nothing, and goes on once others have found it useful.
+  absl::optional<double> latest_pair_alpha;
   // The longest chunk of a length policy, which then decides what sd drafts:
   // sd's window where none is given. Under overlap a policy only makes the
   // target step earlier than the gates.

@@ -52,13 +52,24 @@ speculation::StepCosts Pairing::Costs(const Session& session) {
   return costs;
 }
 
+speculation::PlanInputs Pairing::PlanInputsOf(const Session& session) {
+  speculation::PlanInputs inputs =
+      session.schedule().plan_inputs(Costs(session));
+  const FleetWorker* draft = state_.fleet.Find(session.draft_worker);
+  if (draft == nullptr) return inputs;
+  inputs.latest_pair_alpha = draft->acceptance.alpha();
+  // Without slots it drafts a chain, also once it has the workers for itself.
+  if (session.draft_slots == 0) inputs.draft_rows = 1;
+  return inputs;
+}
+
 void Pairing::PlanLater(const Session& session) {
   const FleetWorker* target = state_.fleet.Find(session.target_worker);
   if (target == nullptr || !session.schedule().wants_draft()) return;
   PlanTask task;
   task.session_id = session.id();
   task.target_worker = session.target_worker;
-  task.inputs = session.schedule().plan_inputs(Costs(session));
+  task.inputs = PlanInputsOf(session);
   task.step_times = target->step_times;
   if (session.schedule().has_plan()) task.plan = session.schedule().plan();
   state_.outbox.Plan(std::move(task));
@@ -104,7 +115,7 @@ void Pairing::Open(Session& session) {
   // opened without one would step alone until it comes. A later one follows at
   // once.
   if (session.schedule().wants_draft() && !session.schedule().has_plan()) {
-    session.schedule().Replan(Costs(session));
+    session.schedule().Adopt(speculation::MakePlan(PlanInputsOf(session)));
   } else {
     PlanLater(session);
   }

@@ -61,6 +61,8 @@ class Pairing {
   void Close(Session& session);
 
  private:
+  // What a plan for the session follows, now.
+  speculation::PlanInputs PlanInputsOf(const Session& session);
   void OpenDraft(Session& session, uint64_t worker_id);
   // Makes the worker its draft, with room there.
   void TakeDraft(Session& session, uint64_t worker_id);

@@ -17,5 +17,8 @@ function show() {
   }
   fleet.watch(view === "fleet");
 }
-addEventListener("hashchange", show);
+// The link that skips to the content leaves the view as it is.
+addEventListener("hashchange", () => {
+  if (location.hash !== "#main") show();
+});
 show();

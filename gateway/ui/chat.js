@@ -203,6 +203,8 @@ class Chat {
     this.setRunning(new AbortController());
     this.lanes.clear();
     const answer = { text: "", account: new Account(), metrics: null, finish: "" };
+    // Of this conversation, also if a new one is begun meanwhile.
+    const said = this.messages;
     let end = "";
     try {
       await this.receive(body, place, answer);
@@ -211,8 +213,11 @@ class Chat {
       if (end === "failed") byId("problem").textContent = error.message;
     }
     this.setRunning(null);
-    this.messages.push({ role: "user", content: text },
-                       { role: "assistant", content: answer.text });
+    // A message that was refused would have each later one refused, too.
+    if (end !== "failed") {
+      said.push({ role: "user", content: text },
+                { role: "assistant", content: answer.text });
+    }
     const line = element("p", "speed", this.summary(answer, end));
     place.parentElement.append(line);
     line.scrollIntoView({ block: "nearest" });

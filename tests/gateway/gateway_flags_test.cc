@@ -38,6 +38,9 @@ TEST(GatewayFlagsTest, BadOnesAreNamedWithTheirValue) {
   EXPECT_EQ(Problem({"--tokenizer", "d", "--admin", "a:1", "--auth-tokens-file",
                      "f"}),
             "--admin with --auth-tokens-file needs --admin-tokens-file, too");
+  EXPECT_EQ(
+      Problem({"--tokenizer", "d", "--admin", "a:1", "--token-file", "f"}),
+      "--admin with --token-file needs --admin-tokens-file, too");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--ping-period", "1ms"}),
             "--ping-period is 1ms, must be at least 10ms");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--drain-timeout", "-1s"}),

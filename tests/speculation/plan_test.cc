@@ -266,6 +266,11 @@ TEST_F(PlanTest, AUselessDraftRestsBesideALoneSession) {
   inputs.alpha = 0.5;
   inputs.pair_alpha = 0.02;
   EXPECT_FALSE(MakePlan(inputs).draft.rests());
+  // Others have found it useful since.
+  inputs.alpha = 0.02;
+  inputs.latest_pair_alpha = 0.5;
+  EXPECT_FALSE(MakePlan(inputs).draft.rests());
+  inputs.latest_pair_alpha = absl::nullopt;
   // A weak draft is still worth its device.
   inputs.alpha = 0.1;
   inputs.pair_alpha = 0.1;

@@ -322,6 +322,11 @@ class Pair {
     EXPECT_TRUE(committed == verdict.matched + (ends ? 1 : 0) ||
                 (committed == verdict.matched &&
                  verdict.finish != FinishReason::kNone));
+    if (!is_ratio() && target_->finished()) {
+      EXPECT_EQ(verdict.finish, expected_.back() == kEnd
+                                    ? FinishReason::kEos
+                                    : FinishReason::kLength);
+    }
     EXPECT_LE(0, verdict.accepted);
     EXPECT_LE(verdict.accepted, verdict.verified);
     verified_ += verdict.verified;

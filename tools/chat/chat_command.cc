@@ -89,9 +89,10 @@ class ChatLoop {
     const InterruptWatcher watcher([this] { OnInterrupt(); },
                                    InterruptWatcher::Signals::kEachInterrupt);
     std::string line;
-    while (Read(&line) && Take(line)) {
+    // No answer is asked for that no reader would see.
+    while (terminal_.out.good() && Read(&line) && Take(line)) {
     }
-    return !failed_;
+    return !failed_ && terminal_.out.good();
   }
 
  private:

@@ -270,6 +270,37 @@ TEST_F(DispatcherTest, WhereEachRowCostsAStepDraftsRestUnderLoad) {
   EXPECT_FALSE(rests());
 }
 
+// A session whose draft rests measures nothing: it hears from others when the
+// draft has become useful.
+TEST_F(DispatcherTest, AUselessDraftRestsUntilOthersFindItUseful) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  const auto rests = [&] { return draft.client->last_draft_plan.rests(); };
+  const Run first = Start("first");
+  int length = 2;
+  const auto compare = [&](int verified, int accepted) {
+    speculation::Verdict verdict;
+    verdict.base_length = length++;
+    verdict.token_ids = {'x'};
+    verdict.verified = verified;
+    verdict.accepted = accepted;
+    wire::TargetEvents events;
+    events.verdicts.push_back({first.id, std::move(verdict)});
+    dispatcher_.OnEvents(target.id, events);
+  };
+  EXPECT_FALSE(rests());
+  for (int i = 0; i < 4; ++i) compare(40, 0);
+  EXPECT_TRUE(rests());
+  const Run second = Start("second");
+  EXPECT_TRUE(draft.client->opened_draft_plan.rests());
+  for (int i = 0; i < 4; ++i) compare(40, 40);
+  dispatcher_.Cancel(first.id);
+  const auto plans = draft.client->num_plans();
+  Verdict(target, second.id, 2, {'y'});
+  EXPECT_EQ(draft.client->num_plans(), plans + 1);
+  EXPECT_FALSE(rests());
+}
+
 // A step that serves another session, too, goes on for that.
 TEST_F(DispatcherTest, OnlyAStepForOneSessionIsAbandoned) {
   WorkerInfo info = Info(WorkerRole::kTarget, "flat");

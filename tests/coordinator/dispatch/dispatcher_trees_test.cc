@@ -49,6 +49,23 @@ TEST_F(DispatcherTreesTest, WhoComesToACrowdGetsNone) {
   EXPECT_EQ(draft.client->last_num_slots, 0);
 }
 
+// A session's slots are its own as long as it stays.
+TEST_F(DispatcherTreesTest, WithoutSlotsItIsPlannedAsAChainAlsoLater) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  const Run first = Start(Tree("a"));
+  EXPECT_GT(draft.client->opened_draft_plan.rows, 1);
+  const Run second = Start(Tree("b"));
+  const Run third = Start(Tree("c"));
+  ASSERT_EQ(draft.client->last_num_slots, 0);
+  EXPECT_EQ(draft.client->opened_draft_plan.rows, 1);
+  dispatcher_.Cancel(first.id);
+  dispatcher_.Cancel(second.id);
+  Verdict(target, third.id, 2, {'x'});
+  EXPECT_EQ(draft.client->last_draft_plan.rows, 1);
+  EXPECT_EQ(target.client->last_target_plan.tree_rows, 0);
+}
+
 // Slots take no room that another request would want: it would wait for them.
 TEST_F(DispatcherTreesTest, WithoutAQuarterToSpareThereAreNoSlots) {
   const Worker target = AddTarget("target", 512);

@@ -105,6 +105,7 @@ TEST_P(ProtocolRatioQuiet, IsTheTargetsOwn) {
   for (int kind = 0; kind < (has_policy ? kNumDraftKinds : 1); ++kind) {
     LawCase law_case = GetParam();
     law_case.draft_kind = static_cast<DraftKind>(kind);
+    law_case.ends = has_policy && kind % 2 == 1;
     const LawResult result = MeasureLaw(law_case, samples);
     ASSERT_EQ(result.failure, "");
     EXPECT_LT(result.deviation_of.FirstPair(), kLawCritical) << kKinds[kind];

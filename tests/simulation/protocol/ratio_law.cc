@@ -189,9 +189,11 @@ LawCounts::LawCounts(int table, bool ends)
 
 void LawCounts::Add(const std::vector<int32_t>& tokens) {
   ++pairs[PairOf(tokens[0], tokens.size() > 1 ? tokens[1] : 0)];
-  if (tokens.size() <= kLater) return;  // an end before it
-  const size_t prefix = PairOf(tokens[kLater - 2], tokens[kLater - 1]);
-  ++later[prefix * kVocabSize + static_cast<size_t>(tokens[kLater])];
+  // Where an end comes before, there is none.
+  for (size_t at = 2; at <= kLater && at < tokens.size(); ++at) {
+    const size_t prefix = PairOf(tokens[at - 2], tokens[at - 1]);
+    ++later[prefix * kVocabSize + static_cast<size_t>(tokens[at])];
+  }
 }
 
 double LawCounts::FirstPair() const {
