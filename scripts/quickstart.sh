@@ -67,6 +67,8 @@ trap 'exit 130' INT TERM
 # start_services: `nacre up` on a free port; its host:port goes to $address.
 start_services() {
   local log="$WORK/up.log" try
+  # Empty from here on: the line of an earlier run must not count.
+  : >"$log"
   "$NACRE" up --target-model "$WORK/target" --draft-model "$WORK/draft" \
     --port 0 >"$log" 2>&1 &
   services=$!
