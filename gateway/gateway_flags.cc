@@ -38,10 +38,9 @@ void GatewayFlags::Register(FlagSet* flags) {
   flags->Add("admin", "HOST:PORT,...", &admins,
              "where coordinators serve operators: their workers and sessions "
              "are then at /nacre/fleet; empty: they are not shown");
-  flags->Add(
-      "admin-tokens-file", "FILE", &admin_tokens_file,
-      "one NAME:TOKEN a line: who asks for /nacre/fleet must show one of "
-      "them; needed for it where clients must show tokens");
+  flags->Add("admin-tokens-file", "FILE", &admin_tokens_file,
+             "one NAME:TOKEN a line: a caller of /nacre/fleet must show one of "
+             "them; needed for it where clients must show tokens");
   flags->Add("public-tls-cert", "FILE", &public_tls.cert_file,
              "certificate for clients (PEM); watched; empty: plaintext");
   flags->Add("public-tls-key", "FILE", &public_tls.key_file,

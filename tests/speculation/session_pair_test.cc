@@ -306,7 +306,7 @@ class Pair {
     } else {
       right_ += said.kind == Kind::kRight ? 1 : 0;
       wrong_ += said.kind == Kind::kWrong ? 1 : 0;
-      // Nobody compares the last one.
+      // The session compares no token at the last position.
       if ((said.kind == Kind::kRight || said.kind == Kind::kWrong) &&
           said.tail.first_position + 1 < static_cast<int>(expected_.size())) {
         ++comparable_;

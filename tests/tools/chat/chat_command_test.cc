@@ -36,7 +36,7 @@ TEST(ChatCommandTest, EachLineIsAnsweredAndTheChatGoesOn) {
   EXPECT_EQ(outcome.out, "one two\none two\n");
   EXPECT_THAT(outcome.err, HasSubstr("model fake, without a chat template"));
   EXPECT_THAT(outcome.err, HasSubstr("3 tokens, 0.0 tokens/s, target waiting"));
-  EXPECT_THAT(outcome.err, Not(HasSubstr("> "))) << "nobody types";
+  EXPECT_THAT(outcome.err, Not(HasSubstr("> "))) << "the input is no terminal";
   const auto requests = server.requests();
   ASSERT_EQ(requests.size(), 2u);
   EXPECT_EQ(requests[0].text(), "a");
