@@ -23,12 +23,12 @@ namespace {
 
 using ValueOr = absl::StatusOr<Value>;
 
-template <CaseForm form>
+template <CaseForm kForm>
 ValueOr CaseFilter(RenderContext& context, const Value& value,
                    const Arguments& arguments) {
   NACRE_RETURN_IF_ERROR(Bind("the filter", arguments, {}).status());
   NACRE_ASSIGN_OR_RETURN(const Value text, Str(context, value));
-  return WithCase(context, text.text(), form);
+  return WithCase(context, text.text(), kForm);
 }
 
 bool BeginsWord(char c) {

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "absl/time/time.h"
+
 namespace nacre {
 
 // What a thread has done; any other may read it at any time.
@@ -24,6 +26,10 @@ class Watchdog {
   // stopped for a minute no thread has hung for a minute.
   Watchdog(int64_t hang_timeout_ns, int64_t max_gap_ns)
       : hang_timeout_ns_(hang_timeout_ns), max_gap_ns_(max_gap_ns) {}
+  // One that is asked once a `period`.
+  Watchdog(absl::Duration hang_timeout, absl::Duration period)
+      : Watchdog(absl::ToInt64Nanoseconds(hang_timeout),
+                 absl::ToInt64Nanoseconds(2 * period)) {}
 
   // Whether it hangs. Call it regularly: a hang is noticed at most two
   // periods after hang_timeout_ns.

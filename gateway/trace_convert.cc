@@ -6,46 +6,10 @@
 #include <string>
 #include <utility>
 
+#include "proto/names.h"
+
 namespace nacre::gateway {
 namespace {
-
-const char* OriginName(v1::TokenOrigin origin) {
-  switch (origin) {
-    case v1::TOKEN_ORIGIN_TARGET:
-      return "target";
-    case v1::TOKEN_ORIGIN_DRAFT:
-      return "draft";
-    case v1::TOKEN_ORIGIN_BRANCH:
-      return "branch";
-    case v1::TOKEN_ORIGIN_SUFFIX:
-      return "suffix";
-    default:
-      return "unknown";  // of a newer coordinator
-  }
-}
-
-const char* KindName(v1::Span::Kind kind) {
-  switch (kind) {
-    case v1::Span::KIND_PREFILL:
-      return "prefill";
-    case v1::Span::KIND_DRAFT:
-      return "draft";
-    case v1::Span::KIND_VERIFY:
-      return "verify";
-    case v1::Span::KIND_WAIT_DRAFT_TOKENS:
-      return "wait_draft_tokens";
-    case v1::Span::KIND_WAIT_VERDICT:
-      return "wait_verdict";
-    case v1::Span::KIND_WAIT_ACKNOWLEDGE:
-      return "wait_acknowledge";
-    case v1::Span::KIND_ROLLBACK:
-      return "rollback";
-    case v1::Span::KIND_HIDDEN:
-      return "hidden";
-    default:
-      return "unknown";  // of a newer worker
-  }
-}
 
 // Milliseconds with three digits: more are noise of clocks.
 double ToMilliseconds(double nanoseconds) {
@@ -62,7 +26,7 @@ OrderedJson LanesOf(
       const double start = static_cast<double>(span.start_ns()) -
                            static_cast<double>(lane.clock_offset_ns());
       spans.push_back(
-          {{"kind", KindName(span.kind())},
+          {{"kind", std::string(SpanKindName(span.kind()))},
            {"start_ms", ToMilliseconds(start)},
            {"ms", ToMilliseconds(static_cast<double>(span.duration_ns()))},
            {"rows", span.rows()},
@@ -87,7 +51,7 @@ OrderedJson TraceOf(const v1::Chunk& chunk) {
     const size_t bytes = trace.text_bytes(i);
     at = std::min(at, chunk.text().size());
     tokens.push_back({{"text", chunk.text().substr(at, bytes)},
-                      {"origin", OriginName(trace.origins(i))}});
+                      {"origin", TokenOriginName(trace.origins(i))}});
     at += bytes;
   }
   return {{"tokens", std::move(tokens)},  {"window", trace.window()},

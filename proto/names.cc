@@ -54,4 +54,42 @@ absl::string_view FinishReasonName(v1::FinishReason reason) {
   }
 }
 
+absl::string_view SpanKindName(v1::Span::Kind kind) {
+  switch (kind) {
+    case v1::Span::KIND_PREFILL:
+      return "prefill";
+    case v1::Span::KIND_DRAFT:
+      return "draft";
+    case v1::Span::KIND_VERIFY:
+      return "verify";
+    case v1::Span::KIND_WAIT_DRAFT_TOKENS:
+      return "wait_draft_tokens";
+    case v1::Span::KIND_WAIT_VERDICT:
+      return "wait_verdict";
+    case v1::Span::KIND_WAIT_ACKNOWLEDGE:
+      return "wait_acknowledge";
+    case v1::Span::KIND_ROLLBACK:
+      return "rollback";
+    case v1::Span::KIND_HIDDEN:
+      return "hidden";
+    default:
+      return "unknown";
+  }
+}
+
+absl::string_view TokenOriginName(v1::TokenOrigin origin) {
+  switch (origin) {
+    case v1::TOKEN_ORIGIN_TARGET:
+      return "target";
+    case v1::TOKEN_ORIGIN_DRAFT:
+      return "draft";
+    case v1::TOKEN_ORIGIN_BRANCH:
+      return "branch";
+    case v1::TOKEN_ORIGIN_SUFFIX:
+      return "suffix";
+    default:
+      return "unknown";
+  }
+}
+
 }  // namespace nacre

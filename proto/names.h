@@ -20,6 +20,14 @@ absl::string_view VerificationName(v1::Verification verification);
 // "eos", "stop", "length", "cancelled"; "unknown" for others.
 absl::string_view FinishReasonName(v1::FinishReason reason);
 
+// What a worker did, as "verify" or "wait_verdict"; "unknown" for others, as of
+// a newer worker.
+absl::string_view SpanKindName(v1::Span::Kind kind);
+
+// What proposed a token: "target", "draft", "branch", "suffix"; "unknown" for
+// others.
+absl::string_view TokenOriginName(v1::TokenOrigin origin);
+
 }  // namespace nacre
 
 #endif  // PROTO_NAMES_H_

@@ -1,5 +1,6 @@
 #include "tools/terminal.h"
 
+#include "absl/strings/str_format.h"
 #include "telemetry/build_info.h"
 
 namespace nacre::tools {
@@ -38,6 +39,17 @@ void Terminal::Progress(absl::string_view line) const {
   } else {
     err << line << std::endl;
   }
+}
+
+std::function<void(absl::string_view, double)> Terminal::PercentProgress()
+    const {
+  return [this, shown = -1](absl::string_view stage, double fraction) mutable {
+    const int step = err_is_tty ? 1 : 25;
+    const int percent = static_cast<int>(fraction * 100.0) / step * step;
+    if (percent == shown) return;
+    shown = percent;
+    Progress(absl::StrFormat("%s: %d %%", stage, percent));
+  };
 }
 
 void Terminal::EndProgress() const {

@@ -4,6 +4,7 @@
 #ifndef TOOLS_TERMINAL_H_
 #define TOOLS_TERMINAL_H_
 
+#include <functional>
 #include <istream>
 #include <optional>
 #include <ostream>
@@ -42,6 +43,10 @@ struct Terminal {
                                FlagSet* flags) const;
   // One line of progress; on a tty it replaces the last one.
   void Progress(absl::string_view line) const;
+  // Reports a stage of work and how much of it is done, 0 to 1, as a line of
+  // progress for each percent, or for each 25 where lines stay. Borrows this.
+  std::function<void(absl::string_view stage, double fraction)>
+  PercentProgress() const;
   // On a tty, clears the line of progress.
   void EndProgress() const;
 };

@@ -7,7 +7,6 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/client_callback.h>
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/parse_mark.h"
+#include "common/rpc/write_queue.h"
 
 namespace nacre::rpc {
 
@@ -54,12 +54,9 @@ class ClientMessageStream final : public grpc::ClientBidiReactor<Out, In> {
     {
       absl::MutexLock lock(&mu_);
       if (ended_ || closing_) return false;
-      outgoing_.push_back(std::move(message));
-      if (writing_) return true;
-      writing_ = true;
-      front = &outgoing_.front();
+      front = outgoing_.Add(std::move(message));
     }
-    this->StartWrite(front);
+    if (front != nullptr) this->StartWrite(front);
     return true;
   }
 
@@ -69,8 +66,8 @@ class ClientMessageStream final : public grpc::ClientBidiReactor<Out, In> {
       absl::MutexLock lock(&mu_);
       if (ended_ || closing_) return;
       closing_ = true;
-      if (writing_) return;
-      writing_ = true;
+      if (outgoing_.writing) return;
+      outgoing_.writing = true;
     }
     this->StartWritesDone();
   }
@@ -99,7 +96,7 @@ class ClientMessageStream final : public grpc::ClientBidiReactor<Out, In> {
     {
       absl::MutexLock lock(&mu_);
       ended_ = true;
-      release = !writing_;
+      release = !outgoing_.writing;
     }
     if (release) this->RemoveHold();
   }
@@ -110,14 +107,14 @@ class ClientMessageStream final : public grpc::ClientBidiReactor<Out, In> {
     bool release = false;
     {
       absl::MutexLock lock(&mu_);
-      outgoing_.pop_front();
-      if (!ok || ended_) outgoing_.clear();
-      if (!outgoing_.empty()) {
-        front = &outgoing_.front();
+      outgoing_.messages.pop_front();
+      if (!ok || ended_) outgoing_.messages.clear();
+      if (!outgoing_.messages.empty()) {
+        front = &outgoing_.messages.front();
       } else if (closing_ && ok && !ended_) {
         close = true;
       } else {
-        writing_ = false;
+        outgoing_.writing = false;
         release = ended_;
       }
     }
@@ -130,7 +127,7 @@ class ClientMessageStream final : public grpc::ClientBidiReactor<Out, In> {
     bool release = false;
     {
       absl::MutexLock lock(&mu_);
-      writing_ = false;
+      outgoing_.writing = false;
       release = ended_;
     }
     if (release) this->RemoveHold();
@@ -150,9 +147,7 @@ class ClientMessageStream final : public grpc::ClientBidiReactor<Out, In> {
   In incoming_;
   bool malformed_ = false;  // of the last read; reactions only
   absl::Mutex mu_;
-  // The front is being written while writing_; deque keeps its address.
-  std::deque<Out> outgoing_ ABSL_GUARDED_BY(mu_);
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  WriteQueue<Out> outgoing_ ABSL_GUARDED_BY(mu_);
   bool closing_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -12,7 +12,6 @@
 
 #include <grpcpp/support/server_callback.h>
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/client_message_stream.h"
 #include "common/rpc/parse_mark.h"
+#include "common/rpc/write_queue.h"
 
 namespace nacre::rpc {
 
@@ -47,12 +47,9 @@ class ServerMessageStream final : public grpc::ServerBidiReactor<In, Out> {
     {
       absl::MutexLock lock(&mu_);
       if (finishing_) return false;
-      outgoing_.push_back(std::move(message));
-      if (writing_) return true;
-      writing_ = true;
-      front = &outgoing_.front();
+      front = outgoing_.Add(std::move(message));
     }
-    this->StartWrite(front);
+    if (front != nullptr) this->StartWrite(front);
     return true;
   }
 
@@ -63,7 +60,7 @@ class ServerMessageStream final : public grpc::ServerBidiReactor<In, Out> {
       if (finishing_) return;
       finishing_ = true;
       status_ = std::move(status);
-      if (writing_) return;
+      if (outgoing_.writing) return;
     }
     grpc::ServerBidiReactor<In, Out>::Finish(status_);
   }
@@ -94,13 +91,13 @@ class ServerMessageStream final : public grpc::ServerBidiReactor<In, Out> {
     bool finish = false;
     {
       absl::MutexLock lock(&mu_);
-      outgoing_.pop_front();
-      if (!ok) outgoing_.clear();
-      if (outgoing_.empty()) {
-        writing_ = false;
+      outgoing_.messages.pop_front();
+      if (!ok) outgoing_.messages.clear();
+      if (outgoing_.messages.empty()) {
+        outgoing_.writing = false;
         finish = finishing_;
       } else {
-        front = &outgoing_.front();
+        front = &outgoing_.messages.front();
       }
     }
     if (front != nullptr) this->StartWrite(front);
@@ -120,9 +117,7 @@ class ServerMessageStream final : public grpc::ServerBidiReactor<In, Out> {
   std::shared_ptr<ServerMessageStream> self_;
   In incoming_;
   absl::Mutex mu_;
-  // The front is being written while writing_; deque keeps its address.
-  std::deque<Out> outgoing_ ABSL_GUARDED_BY(mu_);
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  WriteQueue<Out> outgoing_ ABSL_GUARDED_BY(mu_);
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status status_;  // set once, before the base's Finish
 };

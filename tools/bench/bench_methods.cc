@@ -10,6 +10,7 @@
 #include "proto/names.h"
 #include "speculation/policies/policy_spec.h"
 #include "speculation/tree_shape.h"
+#include "tools/method_list.h"
 
 namespace nacre::tools {
 namespace {
@@ -48,18 +49,12 @@ absl::StatusOr<BenchMethod> ParseEntry(absl::string_view text,
 
 absl::StatusOr<std::vector<BenchMethod>> ParseBenchMethods(
     absl::string_view text, std::optional<uint32_t> default_window) {
-  std::vector<BenchMethod> methods;
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    NACRE_ASSIGN_OR_RETURN(BenchMethod entry, ParseEntry(part, default_window));
-    for (const BenchMethod& other : methods) {
-      if (other.method == entry.method && other.window == entry.window) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("method \"", part, "\" is given twice"));
-      }
-    }
-    methods.push_back(std::move(entry));
-  }
-  return methods;
+  return ParseMethodList<BenchMethod>(
+      text,
+      [&](absl::string_view part) { return ParseEntry(part, default_window); },
+      [](const BenchMethod& a, const BenchMethod& b) {
+        return a.method == b.method && a.window == b.window;
+      });
 }
 
 bool BenchMethod::is_oracle() const {

@@ -10,6 +10,7 @@
 #include "proto/names.h"
 #include "speculation/law.h"
 #include "tools/generate/generation_json.h"
+#include "tools/step_times_json.h"
 
 namespace nacre::tools {
 namespace {
@@ -169,14 +170,6 @@ std::string PredictionCells(const MethodSummary& summary) {
       100.0 * *summary.of_predicted,
       summary.law_applies ? absl::StrFormat("%.2f", *summary.law_speedup)
                           : "-");
-}
-
-Json StepsJson(const StepTimes& times) {
-  Json array = Json::array();
-  for (const StepTimes::Point& point : times.points()) {
-    array.push_back({{"rows", point.rows}, {"ms", point.ns * 1e-6}});
-  }
-  return array;
 }
 
 template <typename T>

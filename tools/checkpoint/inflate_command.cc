@@ -2,7 +2,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "common/flag_set.h"
 #include "tools/checkpoint/inflate.h"
 #include "tools/commands.h"
@@ -28,15 +27,7 @@ int InflateCommand(const std::vector<std::string>& args,
     return terminal.FailUsage(absl::InvalidArgumentError(
         "flags --in, --out and --layers (> 0) are needed"));
   }
-  int shown = -1;
-  options.progress = [&](absl::string_view stage, double fraction) {
-    // Elsewhere than on a terminal each line stays: four are enough.
-    const int step = terminal.err_is_tty ? 1 : 25;
-    const int percent = static_cast<int>(fraction * 100.0) / step * step;
-    if (percent == shown) return;
-    shown = percent;
-    terminal.Progress(absl::StrFormat("%s: %d %%", stage, percent));
-  };
+  options.progress = terminal.PercentProgress();
   const absl::Status status = InflateCheckpoint(options);
   terminal.EndProgress();
   if (!status.ok()) return terminal.Fail(status);

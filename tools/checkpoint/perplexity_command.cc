@@ -82,14 +82,7 @@ int PerplexityCommand(const std::vector<std::string>& args,
   if (limit > 0 && options.texts.size() > static_cast<size_t>(limit)) {
     options.texts.resize(static_cast<size_t>(limit));
   }
-  int shown = -1;
-  options.progress = [&](absl::string_view stage, double fraction) {
-    const int step = terminal.err_is_tty ? 1 : 25;
-    const int percent = static_cast<int>(fraction * 100.0) / step * step;
-    if (percent == shown) return;
-    shown = percent;
-    terminal.Progress(absl::StrFormat("%s: %d %%", stage, percent));
-  };
+  options.progress = terminal.PercentProgress();
   const auto result = MeasurePerplexity(options);
   terminal.EndProgress();
   if (!result.ok()) return terminal.Fail(result.status());

@@ -8,35 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/names.h"
 #include "tools/generate/generation_json.h"
 
 namespace nacre::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-const char* SpanName(v1::Span::Kind kind) {
-  switch (kind) {
-    case v1::Span::KIND_PREFILL:
-      return "prefill";
-    case v1::Span::KIND_DRAFT:
-      return "draft";
-    case v1::Span::KIND_VERIFY:
-      return "verify";
-    case v1::Span::KIND_WAIT_DRAFT_TOKENS:
-      return "wait draft tokens";
-    case v1::Span::KIND_WAIT_VERDICT:
-      return "wait verdict";
-    case v1::Span::KIND_WAIT_ACKNOWLEDGE:
-      return "wait acknowledge";
-    case v1::Span::KIND_ROLLBACK:
-      return "roll back";
-    case v1::Span::KIND_HIDDEN:
-      return "hidden state";
-    default:
-      return nullptr;
-  }
-}
 
 struct PlacedSpan {
   const v1::Span* span;
@@ -49,7 +27,7 @@ std::vector<PlacedSpan> PlaceSpans(
   std::vector<PlacedSpan> placed;
   for (int i = 0; i < lanes.size(); ++i) {
     for (const v1::Span& span : lanes[i].spans()) {
-      if (SpanName(span.kind()) == nullptr) continue;
+      if (SpanKindName(span.kind()) == "unknown") continue;
       placed.push_back(
           {&span, i + 1,
            static_cast<int64_t>(span.start_ns()) - lanes[i].clock_offset_ns()});
@@ -77,7 +55,8 @@ Json EventJson(const PlacedSpan& placed, int64_t origin_ns) {
                {"batch_rows", span.batch_rows()}, {"matched", span.matched()},
                {"accepted", span.accepted()},     {"length", span.length()}};
   if (span.abandoned()) args["abandoned"] = true;
-  Json event = {{"name", SpanName(span.kind())}, {"cat", "nacre"}};
+  Json event = {{"name", std::string(SpanKindName(span.kind()))},
+                {"cat", "nacre"}};
   const double start_us = (placed.start_ns - origin_ns) / 1000.0;
   if (span.kind() == v1::Span::KIND_ROLLBACK) {
     event.update({{"ph", "i"}, {"s", "t"}, {"ts", start_us}});

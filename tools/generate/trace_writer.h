@@ -13,10 +13,10 @@
 namespace nacre::tools {
 
 // One process (pid) per lane, named "target host:port" or "draft host:port".
-// Spans "prefill", "draft", "verify", "wait draft tokens", "wait verdict",
-// "wait acknowledge" with their duration; "roll back" is an instant. Times are
-// moved onto the coordinator's clock and begin at 0, in microseconds; events
-// are sorted by time. Spans of unknown kind are left out.
+// Spans bear the names of SpanKindName (proto/names.h) and have a duration, but
+// "rollback" is an instant. Times are moved onto the coordinator's clock and
+// begin at 0, in microseconds; events are sorted by time. Spans of unknown kind
+// are left out.
 std::string TraceJson(
     const google::protobuf::RepeatedPtrField<v1::TraceLane>& lanes);
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
+#include "tools/method_list.h"
 
 namespace nacre::tools {
 namespace {
@@ -127,19 +128,14 @@ absl::StatusOr<Failure> ParseFailure(absl::string_view text, int drafts,
 
 absl::StatusOr<std::vector<SimulatedMethod>> ParseSimulatedMethods(
     absl::string_view text, std::optional<int> default_window) {
-  std::vector<SimulatedMethod> methods;
-  for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    NACRE_ASSIGN_OR_RETURN(SimulatedMethod entry,
-                           ParseMethodEntry(part, default_window));
-    for (const SimulatedMethod& other : methods) {
-      if (other.method == entry.method) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("method \"", part, "\" is given twice"));
-      }
-    }
-    methods.push_back(std::move(entry));
-  }
-  return methods;
+  return ParseMethodList<SimulatedMethod>(
+      text,
+      [&](absl::string_view part) {
+        return ParseMethodEntry(part, default_window);
+      },
+      [](const SimulatedMethod& a, const SimulatedMethod& b) {
+        return a.method == b.method;
+      });
 }
 
 absl::StatusOr<std::vector<Failure>> ParseFailures(absl::string_view text,

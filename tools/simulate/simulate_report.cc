@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "simulation/closed_law.h"
+#include "tools/step_times_json.h"
 
 namespace nacre::tools {
 namespace {
@@ -65,14 +66,6 @@ Json TimeJson(const WorkerTime& time) {
           {"no_work_s", 1e-9 * static_cast<double>(time.no_work_ns)},
           {"down_s", 1e-9 * static_cast<double>(time.down_ns)},
           {"wait_share", time.wait_share()}};
-}
-
-Json StepsJson(const StepTimes& times) {
-  Json array = Json::array();
-  for (const StepTimes::Point& point : times.points()) {
-    array.push_back({{"rows", point.rows}, {"ms", point.ns * 1e-6}});
-  }
-  return array;
 }
 
 Json RowJson(const SimulatedRow& row) {

@@ -8,8 +8,7 @@ namespace nacre::worker {
 
 Health::Health(Options options)
     : options_(std::move(options)),
-      watchdog_(absl::ToInt64Nanoseconds(options_.hang_timeout),
-                absl::ToInt64Nanoseconds(2 * options_.period)) {
+      watchdog_(options_.hang_timeout, options_.period) {
   options_.set_serving("startup", true);
   {
     absl::MutexLock lock(&mu_);
