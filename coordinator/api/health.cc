@@ -22,7 +22,6 @@ bool AnyReady(const std::vector<WorkerStatus>& workers, WorkerRole role) {
 Health::Health(Options options)
     : options_(std::move(options)),
       watchdog_(options_.hang_timeout, options_.period) {
-  options_.set_serving("startup", true);
   {
     absl::MutexLock lock(&mu_);
     Publish();
@@ -97,6 +96,7 @@ bool Health::IsReady() const {
 }
 
 void Health::Publish() {
+  options_.set_serving("startup", true);
   options_.set_serving("liveness", !hung_);
   options_.set_serving("readiness", IsReady());
   options_.set_serving("", IsReady());
