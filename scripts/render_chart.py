@@ -53,6 +53,23 @@ REFUSED = [
      ["gateway.autoscaling.minReplicas is 99"]),
     ({"coordinator": {"publicTls": {"existingSecret": "s"}}},
      ["coordinator.publicTls.serverName"]),
+    ({"nameOverride": "n" * 70}, ["/nameOverride"]),
+    ({"fullnameOverride": "n" * 43}, ["/fullnameOverride"]),
+    ({"nameOverride": "Nacre"}, ["/nameOverride"]),
+    ({"commonLabels": {"app.kubernetes.io/name": "x"}}, ["/commonLabels"]),
+    ({"target": {"pod": {"labels": {"app.kubernetes.io/component": "x"}}}},
+     ["/target/pod/labels"]),
+    ({"target": {"pdb": {"maxUnavailable": 0}}}, ["/target/pdb/maxUnavailable"]),
+    ({"gateway": {"pdb": {"maxUnavailable": "0%"}}}, ["/gateway/pdb/maxUnavailable"]),
+    ({"gateway": {"fleet": {"enabled": True}}}, ["coordinator.admin.enabled"]),
+    ({"gateway": {"fleet": {"enabled": True}, "auth": {"existingSecret": "s"}},
+      "coordinator": {"admin": {"enabled": True}}}, ["gateway.fleet.auth.existingSecret"]),
+    ({"gateway": {"fleet": {"enabled": True}}, "coordinator": {"admin": {"enabled": True}},
+      "tls": {"enabled": True, "existingSecret": "s"}}, ["gateway.fleet.enabled with tls"]),
+    ({"model": {"name": "a", "target": {"pvc": {"claimName": ""}, "path": "/m/b"}}},
+     ["model.name is a", "b"]),
+    ({"gateway": {"tls": {"existingSecret": "s"}}, "routes": {"ingress": {"enabled": True}}},
+     ["routes.ingress.annotations"]),
 ]
 
 

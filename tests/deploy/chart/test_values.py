@@ -85,7 +85,8 @@ OWN = {
                     "otlp-headers-file", "public-tls-cert", "public-tls-key"},
     "gateway": {"tokenizer", "coordinator", "listen", "served-model-name",
                 "chat-template", "tokenizer-config", "auth-tokens-file", "token-file",
-                "public-tls-cert", "public-tls-key", "tls", "drain-timeout"},
+                "public-tls-cert", "public-tls-key", "tls", "drain-timeout",
+                "no-ui", "admin", "admin-tokens-file"},
     "target": {"model", "coordinator", "listen", "advertise", "drain-timeout",
                "policy-file", "record-features", "record-hidden"},
 }
