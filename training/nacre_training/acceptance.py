@@ -51,15 +51,16 @@ class HeldOut:
         for begin in range(0, len(written), self._ROWS):
             numbers = written[begin:begin + self._ROWS]
             batch = make_batch(texts, numbers, context)
-            noise = []
+            draws = []  # (temperature, noise of the text's positions)
             for row, number in enumerate(numbers):
                 text = texts[number]
                 # A token's position is its index in the text.
                 positions = batch.columns[batch.rows == row].numpy() + 1
-                noise.append(gumbel_noise(text.seed, positions, vocab_size)
-                             if text.temperature > 0 else
-                             numpy.zeros((len(positions), 1), numpy.float32))
-            self._batches.append((batch, noise))
+                draws.append((text.temperature,
+                              gumbel_noise(text.seed, positions, vocab_size)
+                              if text.temperature > 0 else
+                              numpy.zeros((len(positions), 1), numpy.float32)))
+            self._batches.append((batch, draws))
             progress.at(begin + len(numbers))
         progress.close()
 
@@ -68,14 +69,13 @@ class HeldOut:
         """By temperature."""
         counts: Dict[float, Count] = {}
         head = model.head().detach()
-        for batch, noise in self._batches:
+        for batch, draws in self._batches:
             hidden = model.hidden(batch.ids)
-            for row in range(len(batch.numbers)):
+            for row, (temperature, noise) in enumerate(draws):
                 at = batch.rows == row
-                temperature = float(batch.temperatures[at][0])
                 logits = hidden[row, batch.columns[at]] @ head.T
                 if temperature > 0:
-                    logits = logits / temperature + torch.from_numpy(noise[row])
+                    logits = logits / temperature + torch.from_numpy(noise)
                 count = counts.setdefault(temperature, Count())
                 count.compared += logits.shape[0]
                 count.accepted += int((logits.argmax(-1) == batch.next_ids[at]).sum())

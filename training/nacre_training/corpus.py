@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
-from typing import Iterator, List, Optional, Set, Tuple
+from typing import List, Optional, Set, Tuple
 
 from . import TrainingError
 
@@ -83,24 +82,27 @@ class CorpusWriter:
 
     def __init__(self, path: pathlib.Path, origin: Origin) -> None:
         self.known: Set[str] = set()
-        self._file = open(path, "a+", encoding="utf-8")
-        self._file.seek(0)
-        whole = 0  # bytes of whole lines
-        for number, line in enumerate(self._lines()):
-            whole += len(line.encode())
-            if number > 0:
-                self.known.add(json.loads(line)["id"])
-            elif _origin(path, line) != origin:
-                raise TrainingError(
-                    f"{path} was written by {_origin(path, line)}, the service has "
-                    f"{origin}: choose another file")
-        os.truncate(path, whole)
-        self._file.seek(0, os.SEEK_END)
+        whole = self._read_known(path, origin) if path.exists() else 0
+        self._file = open(path, "a", encoding="utf-8")
+        self._file.truncate(whole)
         if whole == 0:
             self._write(dataclasses.asdict(origin))
 
-    def _lines(self) -> Iterator[str]:
-        return (line for line in self._file if line.endswith("\n"))
+    def _read_known(self, path: pathlib.Path, origin: Origin) -> int:
+        """The bytes of the lines that are whole."""
+        whole = 0
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file):
+                if not line.endswith("\n"):
+                    break
+                whole += len(line.encode())
+                if number > 0:
+                    self.known.add(json.loads(line)["id"])
+                elif _origin(path, line) != origin:
+                    raise TrainingError(
+                        f"{path} was written by {_origin(path, line)}, the service has "
+                        f"{origin}: choose another file")
+        return whole
 
     def add(self, text: Text) -> None:
         fields = {"id": text.id, "prompt": text.prompt, "answer": text.answer}

@@ -11,9 +11,11 @@ import argparse
 import concurrent.futures
 import hashlib
 import json
+import math
 import pathlib
 import sys
-from typing import Iterable, List, Tuple
+import time
+from typing import Iterable, List, Optional, Tuple
 
 from . import TrainingError
 from .corpus import CorpusWriter, Origin, Text
@@ -38,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="requests at once (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="default %(default)s")
     parser.add_argument("--limit", type=int, help="use only the first N prompts")
+    parser.add_argument("--minutes", type=float,
+                        help="begin no text after so many (default: write all)")
 
 
 def read_prompts(paths: Iterable[pathlib.Path]) -> List[dict]:
@@ -61,12 +65,10 @@ def read_prompts(paths: Iterable[pathlib.Path]) -> List[dict]:
 
 
 def refuse_test_prompts(prompts: List[dict], never: List[dict]) -> None:
-    tests = {}
-    for test in never:
-        tests.setdefault(test["prompt"].strip()[:60], []).append(test)
+    """TrainingError: a line holds one of the test prompts."""
     for line in prompts:
         text = line.get("prompt") or line["text"]
-        for test in tests.get(text.strip()[:60], ()):
+        for test in never:
             if test["prompt"].strip() in text:
                 raise TrainingError(f"prompt {line['id']} holds the test prompt "
                                     f"{test['id']}: a draft must not be trained on it")
@@ -119,8 +121,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _write_all(client, arguments, missing, total: int, writer: CorpusWriter) -> None:
-    def write(job: Tuple[str, dict, float]) -> Text:
+    end = math.inf
+    if arguments.minutes is not None:
+        end = time.monotonic() + 60 * arguments.minutes
+
+    def write(job: Tuple[str, dict, float]) -> Optional[Text]:
         name, line, temperature = job
+        if time.monotonic() > end:
+            return None
         if temperature < 0:
             return Text(name, (), tuple(client.tokenize(line["text"])))
         prompt = client.tokenize(line["prompt"])
@@ -137,6 +145,8 @@ def _write_all(client, arguments, missing, total: int, writer: CorpusWriter) -> 
         futures = [pool.submit(write, job) for job in missing]
         for future in concurrent.futures.as_completed(futures):
             text = future.result()
+            if text is None:
+                continue
             writer.add(text)
             done, tokens = done + 1, tokens + len(text.token_ids)
             progress.at(done, f"{tokens} tokens")

@@ -71,14 +71,15 @@ class Teacher:
     @torch.no_grad()
     def logits(self, batch: Batch) -> torch.Tensor:
         """[positions, vocab_size]"""
-        if not all(number in self._kept for number in batch.numbers):
-            hidden = self._model.hidden(batch.ids)[batch.rows, batch.columns]
+        if all(number in self._kept for number in batch.numbers):
+            hidden = torch.cat([self._kept[n] for n in batch.numbers])
+        else:
+            # Rounded whether kept or not: a run that goes on begins with none.
+            hidden = self._model.hidden(batch.ids)[batch.rows, batch.columns].bfloat16()
             if self._keeps:
                 for row, number in enumerate(batch.numbers):
-                    self._kept[number] = hidden[batch.rows == row].bfloat16()
-        else:
-            hidden = torch.cat([self._kept[n] for n in batch.numbers]).float()
-        return hidden @ self._model.head().T
+                    self._kept[number] = hidden[batch.rows == row]
+        return hidden.float() @ self._model.head().T
 
 
 @dataclasses.dataclass
