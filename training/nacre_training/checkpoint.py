@@ -1,0 +1,91 @@
+"""Hugging Face folders of Llamas: read, and written as the services load them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+from typing import Dict
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from . import TrainingError
+from .corpus import Origin
+from .llama import Llama, build, tensor_name
+
+# What a draft shares with its target, besides weights.
+_COPIED = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+           "special_tokens_map.json", "generation_config.json")
+
+
+def read_config(folder: pathlib.Path) -> dict:
+    """config.json of a plain Llama, with what it may leave out filled in."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"{folder}/config.json: {error}") from None
+    if config.get("architectures") != ["LlamaForCausalLM"]:
+        raise TrainingError(f"{folder}: architectures is {config.get('architectures')}; "
+                            "only LlamaForCausalLM can be trained")
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if rope.get("rope_type", rope.get("type", "default")) != "default":
+        raise TrainingError(f"{folder}: rotary scaling {rope} cannot be trained")
+    if config.get("hidden_act", "silu") != "silu" or config.get("mlp_bias"):
+        raise TrainingError(f"{folder}: only silu without mlp_bias can be trained")
+    heads = config["num_attention_heads"]
+    config.setdefault("head_dim", config["hidden_size"] // heads)
+    config.setdefault("num_key_value_heads", heads)
+    config.setdefault("attention_bias", False)
+    config.setdefault("tie_word_embeddings", False)
+    config.setdefault("rope_theta", rope.get("rope_theta", 10000.0))
+    return config
+
+
+def read_tensors(folder: pathlib.Path) -> Dict[str, torch.Tensor]:
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise TrainingError(f"{folder} has no .safetensors file")
+    tensors: Dict[str, torch.Tensor] = {}
+    for file in files:
+        tensors.update(load_file(file))
+    return tensors
+
+
+def read_model(folder: pathlib.Path) -> Llama:
+    config = read_config(folder)
+    tensors = read_tensors(folder)
+    if config["tie_word_embeddings"]:
+        tensors.pop("lm_head.weight", None)  # some files hold it twice
+    try:
+        return build(config, tensors)
+    except TrainingError as error:
+        raise TrainingError(f"{folder}: {error}") from None
+
+
+def write_draft(out: pathlib.Path, model: Llama, target: pathlib.Path,
+                card: dict) -> None:
+    """A checkpoint in bf16, the target's tokenizer and nacre_draft.json, which
+    holds `card`."""
+    out.mkdir(parents=True, exist_ok=True)
+    tensors = {tensor_name(name): value.to(torch.bfloat16).contiguous()
+               for name, value in model.state_dict().items()}
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    config = dict(model.config, torch_dtype="bfloat16")
+    _write_json(out / "config.json", config)
+    for name in _COPIED:
+        if (target / name).exists():
+            shutil.copyfile(target / name, out / name)
+    _write_json(out / "nacre_draft.json", card)
+
+
+def _write_json(path: pathlib.Path, value: dict) -> None:
+    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+
+
+def check_pair(target: dict, draft: dict, origin: Origin) -> None:
+    """Whether corpus, target and draft have one vocabulary."""
+    sizes = {"the target": target["vocab_size"], "the draft": draft["vocab_size"],
+             "the corpus": origin.vocab_size}
+    if len(set(sizes.values())) > 1:
+        raise TrainingError(f"vocabulary sizes differ: {sizes}")

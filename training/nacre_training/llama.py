@@ -1,0 +1,142 @@
+"""A Llama in PyTorch, as model/transformer.cc computes it, for whole texts.
+
+One text is one row of a batch: there is no cache. Weights are float32.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from . import TrainingError
+
+
+class Norm(nn.Module):
+    def __init__(self, size: int, epsilon: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self._epsilon = epsilon
+
+    def forward(self, x):
+        return functional.rms_norm(x, self.weight.shape, self.weight, self._epsilon)
+
+
+def rope_tables(config: dict, length: int):
+    """cosines and sines [length, head_dim / 2]."""
+    half = config["head_dim"] // 2
+    frequencies = config["rope_theta"] ** (-torch.arange(half, dtype=torch.float64) / half)
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies[None]
+    return angles.cos().float(), angles.sin().float()
+
+
+def _rotate(x, cos, sin):
+    """x [batch, heads, length, head_dim]; halves are rotated, as Hugging Face does."""
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+class Layer(nn.Module):
+    def __init__(self, config: dict) -> None:
+        super().__init__()
+        d, hd = config["hidden_size"], config["head_dim"]
+        self._heads, self._kv_heads = (config["num_attention_heads"],
+                                       config["num_key_value_heads"])
+        self._head_dim = hd
+        bias = config["attention_bias"]
+        self.self_attn = nn.ModuleDict({
+            "q_proj": nn.Linear(d, self._heads * hd, bias=bias),
+            "k_proj": nn.Linear(d, self._kv_heads * hd, bias=bias),
+            "v_proj": nn.Linear(d, self._kv_heads * hd, bias=bias),
+            "o_proj": nn.Linear(self._heads * hd, d, bias=False)})
+        size = config["intermediate_size"]
+        self.mlp = nn.ModuleDict({
+            "gate_proj": nn.Linear(d, size, bias=False),
+            "up_proj": nn.Linear(d, size, bias=False),
+            "down_proj": nn.Linear(size, d, bias=False)})
+        self.input_layernorm = Norm(d, config["rms_norm_eps"])
+        self.post_attention_layernorm = Norm(d, config["rms_norm_eps"])
+
+    def _split(self, x, heads: int):
+        return x.view(*x.shape[:2], heads, self._head_dim).transpose(1, 2)
+
+    def forward(self, x, cos, sin):
+        h = self.input_layernorm(x)
+        q = _rotate(self._split(self.self_attn["q_proj"](h), self._heads), cos, sin)
+        k = _rotate(self._split(self.self_attn["k_proj"](h), self._kv_heads), cos, sin)
+        v = self._split(self.self_attn["v_proj"](h), self._kv_heads)
+        group = self._heads // self._kv_heads
+        if group > 1:
+            k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.self_attn["o_proj"](attended.transpose(1, 2).flatten(2))
+        h = self.post_attention_layernorm(x)
+        h = functional.silu(self.mlp["gate_proj"](h)) * self.mlp["up_proj"](h)
+        return x + self.mlp["down_proj"](h)
+
+
+class Llama(nn.Module):
+    """Parameters are named as in the checkpoint, without "model."."""
+
+    def __init__(self, config: dict) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(config["vocab_size"], config["hidden_size"])
+        self.layers = nn.ModuleList(
+            Layer(config) for _ in range(config["num_hidden_layers"]))
+        self.norm = Norm(config["hidden_size"], config["rms_norm_eps"])
+        self.lm_head: Optional[nn.Linear] = None
+        if not config["tie_word_embeddings"]:
+            self.lm_head = nn.Linear(config["hidden_size"], config["vocab_size"], bias=False)
+        self._tables = rope_tables(config, 0)
+
+    def hidden(self, ids, frozen_layers: int = 0):
+        """ids [batch, length] to the rows before the head [batch, length, d]. No
+        gradient goes into the embedding and the first `frozen_layers` layers."""
+        length = ids.shape[1]
+        if length > self._tables[0].shape[0]:
+            self._tables = rope_tables(self.config, length)
+        cos, sin = (table[:length] for table in self._tables)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and frozen_layers == 0):
+            x = self.embed_tokens(ids)
+        for i, layer in enumerate(self.layers):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and i >= frozen_layers):
+                x = layer(x, cos, sin)
+        return self.norm(x)
+
+    def head(self) -> torch.Tensor:
+        return (self.embed_tokens if self.lm_head is None else self.lm_head).weight
+
+    def forward(self, ids):
+        """Logits [batch, length, vocab_size]."""
+        return self.hidden(ids) @ self.head().T
+
+
+def tensor_name(parameter: str) -> str:
+    """Of a parameter of Llama, in a checkpoint."""
+    return parameter if parameter.startswith("lm_head.") else "model." + parameter
+
+
+def parameter_names(config: dict) -> List[str]:
+    with torch.device("meta"):
+        return list(Llama(config).state_dict())
+
+
+def build(config: dict, tensors: Dict[str, torch.Tensor]) -> Llama:
+    """A model of a checkpoint's tensors. TrainingError: one is missing, left over
+    or of another shape."""
+    model = Llama(config)
+    state = model.state_dict()
+    wanted = {tensor_name(name): name for name in state}
+    if missing := sorted(set(wanted) - set(tensors)):
+        raise TrainingError(f"the checkpoint has no {', '.join(missing[:3])}")
+    if strange := sorted(set(tensors) - set(wanted)):
+        raise TrainingError(f"unknown in a Llama: {', '.join(strange[:3])}")
+    for name, parameter in wanted.items():
+        if tensors[name].shape != state[parameter].shape:
+            raise TrainingError(f"{name} is {list(tensors[name].shape)}, "
+                                f"not {list(state[parameter].shape)}")
+    model.load_state_dict({wanted[name]: tensors[name].float() for name in tensors})
+    return model

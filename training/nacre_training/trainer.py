@@ -1,0 +1,285 @@
+"""Trains a student on its target's text; what all commands share.
+
+The end: --epochs or --minutes, whichever comes first, or no better acceptance
+for a while. What is written is the best of all that were tried on held-out text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import pathlib
+import time
+from typing import Dict, Iterator, List
+
+import torch
+
+from . import TrainingError
+from .acceptance import HeldOut, describe, mean_rate
+from .batches import Batch, epoch, usable
+from .checkpoint import check_pair, read_model, write_draft
+from .corpus import Origin, Text, read_corpus
+from .llama import Llama
+from .losses import kl, race
+from .progress import Progress
+
+STATE = "training_state.pt"
+
+
+def add_arguments(parser: argparse.ArgumentParser, lr: float) -> None:
+    parser.add_argument("--target", type=pathlib.Path, required=True, help="checkpoint")
+    parser.add_argument("--corpus", type=pathlib.Path, required=True,
+                        help="what the target wrote, by `text`")
+    parser.add_argument("--held-out", type=pathlib.Path, required=True,
+                        help="more of it, from other prompts: decides when to stop")
+    parser.add_argument("--out", type=pathlib.Path, required=True,
+                        help="folder of the new draft")
+    parser.add_argument("--epochs", type=float, default=3.0, help="default %(default)s")
+    parser.add_argument("--minutes", type=float, default=25.0,
+                        help="at most, of all runs that go on (default %(default)s)")
+    parser.add_argument("--lr", type=float, default=lr,
+                        help="peak learning rate (default %(default)s)")
+    parser.add_argument("--rows", type=int, default=32,
+                        help="texts of a batch (default %(default)s)")
+    parser.add_argument("--context", type=int, default=384,
+                        help="tokens of a text that count (default %(default)s)")
+    parser.add_argument("--race-share", type=float, default=0.4,
+                        help="share of the run, its end, that trains on the race and "
+                             "not on KL (default %(default)s)")
+    parser.add_argument("--evaluations", type=int, default=10,
+                        help="of held-out acceptance (default %(default)s)")
+    parser.add_argument("--patience", type=int, default=4,
+                        help="evaluations without a better one that end the run "
+                             "(default %(default)s)")
+    parser.add_argument("--cache-mib", type=int, default=4096,
+                        help="memory for the target's hidden rows; with less than all "
+                             "of them it computes each epoch anew (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="default %(default)s")
+    parser.add_argument("--threads", type=int, default=2, help="default %(default)s")
+
+
+class Teacher:
+    """The target's rows. They are computed once where they fit into memory."""
+
+    def __init__(self, model: Llama, texts: List[Text], context: int, mebibytes: int):
+        self._model = model
+        tokens = sum(min(len(text.token_ids), context) for text in texts)
+        self._keeps = tokens * model.config["hidden_size"] * 2 <= mebibytes << 20
+        self._kept: Dict[int, torch.Tensor] = {}
+
+    @torch.no_grad()
+    def logits(self, batch: Batch) -> torch.Tensor:
+        """[positions, vocab_size]"""
+        if all(number in self._kept for number in batch.numbers):
+            hidden = torch.cat([self._kept[n] for n in batch.numbers])
+        else:
+            # Rounded whether kept or not: a run that goes on begins with none.
+            hidden = self._model.hidden(batch.ids)[batch.rows, batch.columns].bfloat16()
+            if self._keeps:
+                for row, number in enumerate(batch.numbers):
+                    self._kept[number] = hidden[batch.rows == row]
+        return hidden.float() @ self._model.head().T
+
+
+@dataclasses.dataclass
+class Schedule:
+    """How far the run is, from 0 to 1, by steps or by time."""
+
+    steps: int
+    seconds: float
+    step: int = 0
+    spent: float = 0.0  # seconds of earlier runs
+    started: float = dataclasses.field(default_factory=time.monotonic)
+
+    def elapsed(self) -> float:
+        return self.spent + time.monotonic() - self.started
+
+    def progress(self) -> float:
+        return min(1.0, max(self.step / self.steps, self.elapsed() / self.seconds))
+
+    def rate(self, peak: float) -> float:
+        """3 % warm-up, then a cosine down to 2 %."""
+        progress = self.progress()
+        if progress < 0.03:
+            return peak * max(0.1, progress / 0.03)
+        return peak * (0.02 + 0.49 * (1 + math.cos(math.pi * (progress - 0.03) / 0.97)))
+
+
+class Trainer:
+    """`frozen_layers` of the student, and its embedding, stay as they are; 0:
+    all of it is trained."""
+
+    def __init__(self, arguments: argparse.Namespace, student: Llama, target: Llama,
+                 frozen_layers: int = 0) -> None:
+        torch.set_num_threads(arguments.threads)
+        torch.manual_seed(arguments.seed)
+        self._arguments = arguments
+        self._origin, self._texts = read_corpus(arguments.corpus)
+        held_origin, held_texts = read_corpus(arguments.held_out)
+        _check_held_out(self._origin, self._texts, held_origin, held_texts)
+        check_pair(target.config, student.config, self._origin)
+        self._held_out = HeldOut(held_texts, self._origin.vocab_size, arguments.context)
+        self._student, self._frozen = student, frozen_layers
+        self._teacher = Teacher(target, self._texts, arguments.context,
+                                arguments.cache_mib)
+        for name, parameter in student.named_parameters():
+            parameter.requires_grad_(not _is_frozen(name, frozen_layers))
+        self._trained = [p for p in student.parameters() if p.requires_grad]
+        self._optimizer = torch.optim.AdamW(self._trained, lr=arguments.lr,
+                                            betas=(0.9, 0.95), weight_decay=0.01)
+        self._noise = torch.Generator().manual_seed(arguments.seed)
+        per_epoch = -(-len(usable(self._texts, arguments.context)) // arguments.rows)
+        self._per_epoch = max(1, per_epoch)
+        self._schedule = Schedule(max(1, round(arguments.epochs * self._per_epoch)),
+                                  60 * arguments.minutes)
+        self._tried: List[dict] = []
+        self._best: Dict[str, torch.Tensor] = {}
+
+    def run(self) -> dict:
+        """Trains to the end and leaves the best weights in the student. Returns
+        what its card says of that."""
+        self._arguments.out.mkdir(parents=True, exist_ok=True)
+        if not self._resume():
+            self._evaluate()
+        progress = Progress("training", 1000)
+        for batch in self._batches():
+            loss = self._step(batch)
+            done = self._schedule.progress()
+            progress.at(int(1000 * done), f"loss {loss:.3f}")
+            if done >= len(self._tried) / self._arguments.evaluations:
+                self._evaluate()
+                if self._is_over():
+                    break
+        progress.close()
+        self._student.load_state_dict(self._best)
+        return self._card()
+
+    def finish(self) -> None:
+        """Removes what a stopped run would go on from."""
+        (self._arguments.out / STATE).unlink(missing_ok=True)
+
+    def _batches(self) -> Iterator[Batch]:
+        """Endless, from the step where the run is."""
+        number, skip = divmod(self._schedule.step, self._per_epoch)
+        while True:
+            for batch in epoch(self._texts, self._arguments.context,
+                               self._arguments.rows, self._arguments.seed + number):
+                if skip == 0:
+                    yield batch
+                else:
+                    skip -= 1
+            number += 1
+
+    def _step(self, batch: Batch) -> float:
+        target = self._teacher.logits(batch)
+        hidden = self._student.hidden(batch.ids, self._frozen)
+        draft = hidden[batch.rows, batch.columns] @ self._student.head().T
+        if self._schedule.progress() < 1 - self._arguments.race_share:
+            loss = kl(draft, target)
+        else:
+            loss = race(draft, target, batch.temperatures, self._noise)
+        if not torch.isfinite(loss):
+            raise TrainingError(f"the loss is {loss.item()}: lower --lr, now "
+                                f"{self._arguments.lr}")
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._schedule.rate(self._arguments.lr)
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._trained, 1.0)
+        self._optimizer.step()
+        self._schedule.step += 1
+        return loss.item()
+
+    def _evaluate(self) -> None:
+        counts = self._held_out.acceptance(self._student)
+        rate = mean_rate(counts)
+        if not self._tried or rate > max(tried["mean"] for tried in self._tried):
+            self._best = {name: value.detach().clone()
+                          for name, value in self._student.state_dict().items()}
+        self._tried.append({
+            "step": self._schedule.step, "seconds": round(self._schedule.elapsed()),
+            "mean": rate, "acceptance": {f"{t:g}": c.rate for t, c in counts.items()}})
+        print(f"step {self._schedule.step}, {self._schedule.elapsed():.0f} s, held out: "
+              f"{describe(counts)}", flush=True)
+        self._save()
+
+    def _is_over(self) -> bool:
+        means = [tried["mean"] for tried in self._tried]
+        since_best = len(means) - 1 - means.index(max(means))
+        return self._schedule.progress() >= 1 or since_best >= self._arguments.patience
+
+    def _settings(self) -> dict:
+        """What must be the same for a run to go on."""
+        return {name: str(value) for name, value in vars(self._arguments).items()
+                if name not in ("minutes", "threads", "patience", "cache_mib", "command")}
+
+    def _save(self) -> None:
+        path = self._arguments.out / STATE
+        partial = path.with_suffix(".partial")
+        torch.save({
+            "settings": self._settings(), "student": self._student.state_dict(),
+            "best": self._best, "optimizer": self._optimizer.state_dict(),
+            "noise": self._noise.get_state(), "tried": self._tried,
+            "step": self._schedule.step, "seconds": self._schedule.elapsed()}, partial)
+        partial.replace(path)
+
+    def _resume(self) -> bool:
+        path = self._arguments.out / STATE
+        if not path.exists():
+            return False
+        state = torch.load(path, weights_only=True)
+        changed = {name: value for name, value in self._settings().items()
+                   if state["settings"].get(name) != value}
+        if changed:
+            raise TrainingError(f"{path} is of a run with other flags than {changed}: "
+                                "remove it, or choose another --out")
+        self._student.load_state_dict(state["student"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._noise.set_state(state["noise"])
+        self._best, self._tried = state["best"], state["tried"]
+        self._schedule.step, self._schedule.spent = state["step"], state["seconds"]
+        print(f"goes on at step {self._schedule.step}", flush=True)
+        return True
+
+    def _card(self) -> dict:
+        best = max(self._tried, key=lambda tried: tried["mean"])
+        rounded = lambda rates: {t: round(rate, 4) for t, rate in rates.items()}
+        return {
+            "target_fingerprint": self._origin.fingerprint,
+            "taps": [],
+            "texts": len(self._texts),
+            "tokens": sum(len(text.token_ids) for text in self._texts),
+            "steps": best["step"],
+            "seconds": best["seconds"],
+            "held_out_acceptance_before": rounded(self._tried[0]["acceptance"]),
+            "held_out_acceptance": rounded(best["acceptance"]),
+        }
+
+
+def _is_frozen(name: str, frozen_layers: int) -> bool:
+    if frozen_layers == 0:
+        return False
+    parts = name.split(".")
+    return parts[0] == "embed_tokens" or (
+        parts[0] == "layers" and int(parts[1]) < frozen_layers)
+
+
+def _check_held_out(origin: Origin, texts: List[Text], held_origin: Origin,
+                    held_texts: List[Text]) -> None:
+    if origin.fingerprint != held_origin.fingerprint:
+        raise TrainingError("--corpus and --held-out are of different targets")
+    trained = {text.prompt for text in texts if text.prompt}
+    for text in held_texts:
+        if text.prompt in trained:
+            raise TrainingError(f"the prompt of held-out text {text.id} is trained on")
+
+
+def train_and_write(arguments: argparse.Namespace, student: Llama, method: str,
+                    frozen_layers: int = 0) -> None:
+    trainer = Trainer(arguments, student, read_model(arguments.target), frozen_layers)
+    card = {"method": method} | trainer.run()
+    write_draft(arguments.out, student, arguments.target, card)
+    trainer.finish()
+    print(f"{arguments.out}: held-out acceptance {card['held_out_acceptance']}, before "
+          f"{card['held_out_acceptance_before']}")

@@ -1,0 +1,173 @@
+"""Whole runs of the commands on a toy pair."""
+
+import contextlib
+import io
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+import torch
+from safetensors.torch import load_file
+
+from nacre_training import losses, trainer
+from nacre_training.__main__ import main
+from nacre_training.checkpoint import read_model
+
+from . import toy
+
+
+def run(*words) -> str:
+    """Of a command that succeeds, what it printed."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([str(word) for word in words])
+    if status != 0:
+        raise AssertionError(f"exit status {status}: {err.getvalue()}")
+    return out.getvalue()
+
+
+class LossTest(unittest.TestCase):
+    def test_kl_is_zero_for_equal_rows_and_positive_else(self):
+        torch.manual_seed(1)
+        a, b = torch.randn(5, 9), torch.randn(5, 9)
+        self.assertAlmostEqual(losses.kl(a, a).item(), 0, places=6)
+        p, q = b.softmax(-1), a.softmax(-1)
+        self.assertAlmostEqual(losses.kl(a, b).item(),
+                               (p * (p / q).log()).sum(-1).mean().item(), places=5)
+
+    def test_the_race_falls_as_the_draft_comes_near(self):
+        torch.manual_seed(1)
+        target, other = torch.randn(2000, 9), torch.randn(2000, 9)
+        temperatures = torch.tensor([0.0, 1.0]).repeat(1000)
+
+        def loss(share):
+            return losses.race(share * target + (1 - share) * other, target,
+                               temperatures, torch.Generator().manual_seed(3)).item()
+
+        self.assertLess(loss(1.0), loss(0.5))
+        self.assertLess(loss(0.5), loss(0.0))
+
+    def test_without_temperature_the_race_is_the_likeliest_token(self):
+        target = torch.tensor([[0.0, 3.0, 1.0]])
+        draft = torch.tensor([[2.0, 0.5, 0.0]])
+        got = losses.race(draft, target, torch.zeros(1), torch.Generator())
+        want = -(draft / losses.SOFTNESS).log_softmax(-1)[0, 1]
+        self.assertAlmostEqual(got.item(), want.item(), places=5)
+
+
+class RunTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.target = toy.make_model(cls.folder / "target", 1, layers=3, hidden=32)
+        toy.make_model(cls.folder / "draft", 2, layers=1, hidden=32)
+        texts, held = [], []
+        for t in (0.0, 1.0):
+            texts += toy.write_texts(cls.target, 200, t)
+            held += toy.write_texts(cls.target, 40, t, first=1000)
+        toy.write_corpus(cls.folder / "corpus.jsonl", texts)
+        toy.write_corpus(cls.folder / "held.jsonl", held)
+
+    def flags(self, out, **changes):
+        values = {"target": self.folder / "target", "corpus": self.folder / "corpus.jsonl",
+                  "held-out": self.folder / "held.jsonl", "out": self.folder / out,
+                  "epochs": 6, "lr": 3e-3, "context": 64, "evaluations": 3,
+                  "patience": 9, "threads": 1, **changes}
+        return [word for name, value in values.items() for word in (f"--{name}", value)]
+
+    def distill(self, out, **changes):
+        return run("distill", "--draft", self.folder / "draft",
+                   *self.flags(out, **changes))
+
+    def check_improved(self, out):
+        card = toy.card(self.folder / out)
+        for t in ("0", "1"):
+            self.assertGreater(card["held_out_acceptance"][t],
+                               card["held_out_acceptance_before"][t] + 0.05)
+        self.assertEqual(card["target_fingerprint"], toy.ORIGIN.fingerprint)
+        self.assertFalse((self.folder / out / trainer.STATE).exists())
+        return card
+
+    def test_distilling_raises_acceptance(self):
+        self.distill("distilled")
+        card = self.check_improved("distilled")
+        said = run("acceptance", "--draft", self.folder / "distilled", "--held-out",
+                   self.folder / "held.jsonl", "--context", 64)
+        rates = [float(part.split(": ")[1].split(" ")[0])
+                 for part in said.partition(": ")[2].split(", ")]
+        for rate, expected in zip(rates, card["held_out_acceptance"].values()):
+            # The checkpoint is bf16, the numbers of the card are before that.
+            self.assertAlmostEqual(rate / 100, expected, delta=0.03)
+
+    def test_the_target_accepts_itself(self):
+        said = run("acceptance", "--draft", self.folder / "target", "--held-out",
+                   self.folder / "held.jsonl", "--context", 64)
+        self.assertIn("T 0: 100.00 %, T 1: 100.00 %", said)
+
+    def test_early_exit_keeps_the_first_layers(self):
+        run("make-eesd", "--layers", 1, *self.flags("eesd"))
+        self.check_improved("eesd")
+        made = load_file(self.folder / "eesd" / "model.safetensors")
+        target = load_file(self.folder / "target" / "model.safetensors")
+        for name, value in target.items():
+            if name.startswith(("model.embed_tokens.", "model.layers.0.")):
+                self.assertTrue(torch.equal(made[name], value), name)
+        self.assertFalse(torch.equal(made["lm_head.weight"],
+                                     target["model.embed_tokens.weight"]))
+
+    def test_cutting_layers_needs_no_training(self):
+        said = run("cut-layers", "--target", self.folder / "target", "--held-out",
+                   self.folder / "held.jsonl", "--out", self.folder / "cut",
+                   "--keep", "0,2", "--context", 64)
+        self.assertIn("layers [0, 2]", said)
+        self.assertEqual(read_model(self.folder / "cut").config["num_hidden_layers"], 2)
+        self.assertEqual(toy.card(self.folder / "cut")["method"], "cut-layers:keep=0,2")
+
+    def test_a_stopped_run_ends_as_one_that_was_not(self):
+        self.distill("whole", epochs=1)
+
+        class Stop(Exception):
+            pass
+
+        evaluate, seen = trainer.Trainer._evaluate, []
+
+        def stop_at_the_second(self):
+            evaluate(self)
+            seen.append(None)
+            if len(seen) == 2:
+                raise Stop
+
+        with mock.patch.object(trainer.Trainer, "_evaluate", stop_at_the_second):
+            with self.assertRaises(Stop):
+                self.distill("stopped", epochs=1)
+        self.assertTrue((self.folder / "stopped" / trainer.STATE).exists())
+        with self.assertRaisesRegex(AssertionError, "other flags.*'lr'"):
+            self.distill("stopped", epochs=1, lr=1e-3)
+        self.assertIn("goes on at step", self.distill("stopped", epochs=1))
+        whole = load_file(self.folder / "whole" / "model.safetensors")
+        for name, value in load_file(self.folder / "stopped" / "model.safetensors").items():
+            self.assertTrue(torch.equal(value, whole[name]), name)
+
+    def test_without_memory_for_the_targets_rows_the_losses_are_nearly_the_same(self):
+        self.distill("kept", epochs=2)
+        self.distill("not_kept", epochs=2, **{"cache-mib": 0})
+        kept, anew = (toy.card(self.folder / name)["held_out_acceptance"]
+                      for name in ("kept", "not_kept"))
+        for t in ("0", "1"):
+            self.assertAlmostEqual(kept[t], anew[t], delta=0.1)
+
+    def test_held_out_prompts_must_not_be_trained_on(self):
+        with self.assertRaisesRegex(AssertionError, "is trained on"):
+            self.distill("x", **{"held-out": self.folder / "corpus.jsonl"})
+
+    def test_a_pair_needs_one_vocabulary(self):
+        toy.make_model(self.folder / "other", 3, layers=1, hidden=32, vocab_size=65)
+        with self.assertRaisesRegex(AssertionError, "vocabulary sizes differ"):
+            run("distill", "--draft", self.folder / "other", *self.flags("x"))
+
+
+if __name__ == "__main__":
+    unittest.main()
