@@ -125,6 +125,11 @@ TEST_F(FlagSetTest, HelpListsFlagsWithDefaults) {
   EXPECT_THAT(flags_.Help(), ::testing::Not(HasSubstr("a number (default")));
 }
 
+TEST_F(FlagSetTest, HelpHasAShortForm) {
+  ASSERT_TRUE(flags_.Parse({"-h"}).ok());
+  EXPECT_TRUE(flags_.help_requested());
+}
+
 TEST_F(FlagSetTest, HelpComesBeforeABadVariable) {
   variables_["NACRE_MAX_COUNT"] = "x";
   ASSERT_TRUE(flags_.Parse({"--help"}, Surroundings()).ok());

@@ -213,6 +213,9 @@ TEST(ConfigTest, AWindowThatLimitsAttentionIsRefused) {
       {"LlamaForCausalLM", {{"sliding_window", 4096}}, ""},
       {"MistralForCausalLM", {{"sliding_window", nullptr}}, ""},
       {"MistralForCausalLM", {{"sliding_window", 8192}}, ""},
+      {"MistralForCausalLM",
+       {{"sliding_window", 8191}},
+       "sliding_window 8191 is less than max_position_embeddings 8192"},
       {"MistralForCausalLM", {{"sliding_window", 4096}}, refused},
       {"MistralForCausalLM", json::object(),
        "sliding_window 4096 (the default) is less than "

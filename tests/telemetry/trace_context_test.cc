@@ -66,5 +66,16 @@ TEST(TraceContextTest, IdsAreNewAndSampledAtTheRatio) {
   EXPECT_NEAR(sampled, kTraces / 4, 370);
 }
 
+// Services of other makers decide by the same half: a trace is whole or absent.
+TEST(TraceContextTest, TheLastHalfOfAnIdDecides) {
+  TraceId id{};
+  id[0] = 0xff;
+  id[8] = 0x3f;
+  EXPECT_TRUE(IsSampled(id, 0.25));
+  id[0] = 0;
+  id[8] = 0x40;
+  EXPECT_FALSE(IsSampled(id, 0.25));
+}
+
 }  // namespace
 }  // namespace nacre::telemetry

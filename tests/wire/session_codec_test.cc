@@ -152,6 +152,17 @@ TEST(SessionCodecTest, NumbersOfCommandsBecomeInvalidOrTheLimit) {
   EXPECT_EQ(Decode(draft).commits[0].commit.first_position, -1);
 }
 
+TEST(SessionCodecTest, AScoreIsNoProbabilityOverOne) {
+  const auto least_score = [](float score) {
+    v1::DraftControl control;
+    control.add_plan()->mutable_plan()->set_least_score(score);
+    return Decode(control).plans[0].plan.least_score;
+  };
+  EXPECT_EQ(least_score(-2.5f), -2.5f);
+  EXPECT_EQ(least_score(1.0f), 0.0f);
+  EXPECT_EQ(least_score(std::numeric_limits<float>::quiet_NaN()), 0.0f);
+}
+
 TEST(SessionCodecTest, OpensThatCannotBeAreRefused) {
   const auto refusal = [](const std::function<void(v1::OpenDraft*)>& change) {
     v1::DraftControl control;

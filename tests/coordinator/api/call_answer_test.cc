@@ -155,6 +155,18 @@ TEST_F(CallAnswerTest, EndsWhenAllChoicesHaveEndedAndAllIsTaken) {
   EXPECT_EQ(writer_->end(), absl::OkStatus());
 }
 
+TEST_F(CallAnswerTest, AResumedCallEndsAsTheFirstOfItsChoicesThatWereLeft) {
+  RequestSpec request = Choices(2);
+  request.first_choice = 1;
+  std::vector<ResumedChoice> choices(2);
+  choices[0].done = true;
+  request.resume = std::make_shared<const std::vector<ResumedChoice>>(choices);
+  answer_->Start(request);
+  Say(1, "a", FinishReason::kLength);
+  EXPECT_THAT(writer_->parts(), ElementsAre("r/1 a", "r/1 complete: a"));
+  EXPECT_THAT(calls_.answered, ElementsAre("r OK finished"));
+}
+
 TEST_F(CallAnswerTest, TheFirstFailureDecidesAndEndsTheOthers) {
   answer_->Start(Choices(3));
   Say(1, "a");

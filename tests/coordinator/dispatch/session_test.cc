@@ -84,6 +84,15 @@ TEST_F(SessionTest, OtherSessionsRowsAreAveraged) {
   EXPECT_NEAR(session().own_rows(), 3.0, 0.01);
 }
 
+// The rows of its own prompt are no company.
+TEST_F(SessionTest, AStepThatSharesItsForwardWithThePromptDoesNotCount) {
+  OnSpan(WorkerRole::kTarget, Span(SpanRecord::Kind::kPrefill, 10, 5, 9, 10));
+  OnSpan(WorkerRole::kTarget, Span(SpanRecord::Kind::kVerify, 10, 5, 1, 10));
+  EXPECT_EQ(session().other_rows(), absl::nullopt);
+  OnSpan(WorkerRole::kTarget, Span(SpanRecord::Kind::kVerify, 20, 5, 1, 3));
+  EXPECT_EQ(session().other_rows(), 2);
+}
+
 TEST_F(SessionTest, AcknowledgesEverySixteenTokens) {
   Say(std::vector<int32_t>(15, 'x'));
   EXPECT_FALSE(session().TakeAcknowledgement().has_value());

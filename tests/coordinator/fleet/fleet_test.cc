@@ -72,13 +72,19 @@ TEST_F(FleetTest, AnotherModelForgetsWhatTokensWereWorth) {
   fleet_.at(draft).acceptance.Add(/*verified=*/100, /*accepted=*/0);
   const double learnt = fleet_.at(draft).acceptance.alpha();
   EXPECT_LT(learnt, 0.1);
+  const double prior = fleet_.at(draft).ranks.alpha();
+  for (int i = 0; i < 100; ++i) fleet_.at(draft).ranks.Add(/*rank=*/2);
+  const double ranks_learnt = fleet_.at(draft).ranks.alpha();
+  EXPECT_LT(ranks_learnt, prior);
   AddTarget("big");
   EXPECT_EQ(fleet_.at(draft).acceptance.alpha(), learnt);
+  EXPECT_EQ(fleet_.at(draft).ranks.alpha(), ranks_learnt);
   fleet_.Remove(target);
   fleet_.Remove(target + 1);
   AddTarget("bigger");
   EXPECT_EQ(fleet_.at(draft).acceptance.alpha(),
             speculation::AcceptanceEstimator().alpha());
+  EXPECT_EQ(fleet_.at(draft).ranks.alpha(), prior);
 }
 
 TEST_F(FleetTest, KvStaysPromisedUntilTheWorkerHasClosed) {

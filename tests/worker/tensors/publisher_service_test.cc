@@ -161,6 +161,30 @@ TEST_F(PublisherServiceTest, ASlowReaderGetsOnlyTheNewest) {
   context.TryCancel();
 }
 
+TEST_F(PublisherServiceTest, WhatWaitsOnAChannelThatIsGivenUpIsForgotten) {
+  constexpr int kCount = 24, kSize = 1 << 20;  // the last waits, as above
+  grpc::ClientContext context;
+  const auto stream = stub_->Read(&context);
+  ASSERT_TRUE(stream->Write(Request({5, 6})));
+  ASSERT_TRUE(Eventually([&] { return publisher_.HasReaders(6); }));
+  for (int position = 0; position < kCount; ++position) {
+    publisher_.Publish(RandomTensor(5, position, kSize));
+  }
+  v1::TensorRequest request;
+  request.add_unsubscribe(5);
+  ASSERT_TRUE(stream->Write(request));
+  ASSERT_TRUE(Eventually([&] { return !publisher_.HasReaders(5); }));
+  publisher_.Publish(RandomTensor(6, 0, 10));
+  v1::TensorEvent event;
+  ASSERT_TRUE(stream->Read(&event));
+  while (event.chunk().channel() == 5) {
+    ASSERT_LT(event.chunk().position(), uint32_t{kCount} - 1);
+    ASSERT_TRUE(stream->Read(&event));
+  }
+  EXPECT_EQ(event.chunk().channel(), 6u);
+  context.TryCancel();
+}
+
 TEST_F(PublisherServiceTest, AReaderThatDiesLeavesNothingBehind) {
   TensorReaderClient survivor({});
   const auto sink = Subscribe(survivor, 5, 1 << 20);
