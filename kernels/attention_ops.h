@@ -5,11 +5,31 @@
 #ifndef KERNELS_ATTENTION_OPS_H_
 #define KERNELS_ATTENTION_OPS_H_
 
+#include <algorithm>
+#include <limits>
+
 #include "absl/types/span.h"
 #include "kernels/dtype.h"
 #include "kernels/kv_layer.h"
 
 namespace nacre::kernels {
+
+inline constexpr int kNoWindow = std::numeric_limits<int>::max();
+
+// How the scores of a model's layer become weights.
+struct AttentionRule {
+  // Most layers have a scale only.
+  AttentionRule(float scale_of_scores)  // NOLINT(google-explicit-constructor)
+      : scale(scale_of_scores) {}
+
+  // The first position that a row attends to.
+  int First(int position) const { return std::max(0, position + 1 - window); }
+
+  float scale;
+  int window = kNoWindow;  // positions attended to, the row's own the last
+  // Scores become soft_cap * tanh(score / soft_cap); 0: they stay.
+  float soft_cap = 0;
+};
 
 class AttentionOps {
  public:
@@ -32,14 +52,16 @@ class AttentionOps {
                       absl::Span<const KvLayer> layers);
 
   // Causal grouped-query attention over the paged cache:
-  //   out[i, h] = softmax(q[i, h] . K[0..position_i] * scale) V[0..position_i]
+  //   out[i, h] = softmax(cap(q[i, h] . K[f..position_i] * scale))
+  //               V[f..position_i],   f = rule.First(position_i)
   // query head h reads KV head h / (num_heads / num_kv_heads). The rows' own
   // keys and values must have been stored. Sums are ordered by position, also
   // over a tail: a row has the bits of the chain that its path spells.
   //   q: row i at q + i * q_stride, [num_heads * head_dim];
   //   out [rows, num_heads * head_dim]
   virtual void Attention(const float* q, int q_stride, int num_heads,
-                         float scale, absl::Span<const RowContext> contexts,
+                         const AttentionRule& rule,
+                         absl::Span<const RowContext> contexts,
                          const KvLayer& layer, float* out) = 0;
 };
 

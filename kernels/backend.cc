@@ -45,6 +45,13 @@ void ProductOps::EmbedDrawn(const PackedTable& table, const int32_t* ids,
   Embed(table, rows, out);
 }
 
+void RowOps::NormHeads(float* x, int rows, int row_stride, int num_heads,
+                       int head_dim, const float* weight, float epsilon) {
+  for (int row = 0; row < rows; ++row, x += row_stride) {
+    RmsNorm(x, num_heads, head_dim, weight, epsilon, x);
+  }
+}
+
 void RowOps::AddBias(float* x, int rows, int cols, const float* bias) {
   const size_t width = static_cast<size_t>(cols);
   for (int row = 0; row < rows; ++row, x += width) AddInPlace(x, bias, width);

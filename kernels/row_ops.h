@@ -18,6 +18,12 @@ class RowOps {
   virtual void RmsNorm(const float* x, int rows, int cols, const float* weight,
                        float epsilon, float* out) = 0;
 
+  // RmsNorm of each head by itself, in place.
+  //   x: row i starts at x + i * row_stride, [num_heads * head_dim]
+  //   weight [head_dim]
+  virtual void NormHeads(float* x, int rows, int row_stride, int num_heads,
+                         int head_dim, const float* weight, float epsilon);
+
   // Rotary embedding, in place. The two halves of a head are pairs (Hugging
   // Face's "rotate_half"). With h = head_dim / 2, for each j < h:
   //   new x[j]     = x[j] * cos[j] - x[j + h] * sin[j]
@@ -31,6 +37,18 @@ class RowOps {
   //   gate_up [rows, 2 * cols], out [rows, cols]
   virtual void SiluMul(const float* gate_up, int rows, int cols,
                        float* out) = 0;
+
+  // out[i, j] = gelu(gate_up[i, j]) * gate_up[i, cols + j], with the tanh of
+  //   gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+  //   gate_up [rows, 2 * cols], out [rows, cols]
+  virtual void GeluMul(const float* gate_up, int rows, int cols,
+                       float* out) = 0;
+
+  // x[i] *= factor, in place                                         x [count]
+  virtual void Scale(float* x, size_t count, float factor) = 0;
+
+  // x[i] = cap * tanh(x[i] / cap), in place                          x [count]
+  virtual void SoftCap(float* x, size_t count, float cap) = 0;
 
   // x[i] += y[i], in place                                         x, y [count]
   virtual void AddInPlace(float* x, const float* y, size_t count) = 0;

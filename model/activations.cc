@@ -33,8 +33,12 @@ absl::Status Activations::Grow(const ModelConfig& config,
     NACRE_RETURN_IF_ERROR(allocate(num_rows, size, &attended));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, 2 * inter, &gate_up));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, inter, &mlp));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &cos));
-    NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &sin));
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &angles.cos));
+    NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &angles.sin));
+    if (config.windows.rope_theta > 0) {
+      NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &local_angles.cos));
+      NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &local_angles.sin));
+    }
     max_rows = num_rows;
   }
   if (num_logit_rows > max_logit_rows) {

@@ -12,6 +12,12 @@
 
 namespace nacre::model {
 
+// Of the rows, [rows, head_dim / 2] each.
+struct Angles {
+  std::unique_ptr<kernels::Buffer> cos;
+  std::unique_ptr<kernels::Buffer> sin;
+};
+
 struct Activations {
   int max_rows = 0;
   // [rows, hidden_size]: between layers, and in the middle of one.
@@ -22,8 +28,8 @@ struct Activations {
   std::unique_ptr<kernels::Buffer> attention;  // [rows, q]
   std::unique_ptr<kernels::Buffer> gate_up;    // [rows, 2 * intermediate]
   std::unique_ptr<kernels::Buffer> mlp;        // [rows, intermediate]
-  std::unique_ptr<kernels::Buffer> cos;        // [rows, head_dim / 2]
-  std::unique_ptr<kernels::Buffer> sin;        // [rows, head_dim / 2]
+  Angles angles;
+  Angles local_angles;  // of layers that have other frequencies
   int max_logit_rows = 0;
   std::unique_ptr<kernels::Buffer> logits;  // [logit rows, vocab_size]
 

@@ -11,6 +11,8 @@
 #include "common/json_fields.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/attention.h"
+#include "model/config_fields.h"
+#include "model/config_rope.h"
 #include "model/families.h"
 #include "model/mapped_file.h"
 
@@ -23,22 +25,11 @@ constexpr int kMaxHiddenSize = 1 << 17;
 constexpr int kMaxIntermediateSize = 1 << 20;
 constexpr int kMaxLayers = 4096;
 constexpr int kMaxHeads = 4096;
+constexpr int kMaxExperts = 4096;
 constexpr int kMaxHeadDim = 512;  // of the backends' attention
 static_assert(kMaxHeadDim <= kernels::kMaxHeadDim);
-constexpr int kMaxContext = 1 << 24;
 constexpr int kMaxVocabSize = 1 << 22;
 constexpr int kMaxStackedRows = 1 << 22;
-
-// For messages: huge strings and structures are cut.
-std::string Shown(const Json& value) {
-  std::string text = JsonText(value);
-  if (text.size() > 80) text = text.substr(0, 77) + "...";
-  return text;
-}
-
-bool IsAbsent(const Json& object, const char* field) {
-  return FindField(object, field) == nullptr;
-}
 
 absl::StatusOr<Json> ParseObject(absl::string_view text) {
   Json json = Json::parse(text.begin(), text.end(), nullptr, false);
@@ -47,60 +38,6 @@ absl::StatusOr<Json> ParseObject(absl::string_view text) {
     return absl::InvalidArgumentError("not a JSON object");
   }
   return json;
-}
-
-absl::StatusOr<int> IntInRange(const char* field, const Json& value, int min,
-                               int max) {
-  const bool fits = value.is_number_integer() &&
-                    (value.is_number_unsigned()
-                         ? value.get<uint64_t>() <= static_cast<uint64_t>(max)
-                         : value.get<int64_t>() <= max) &&
-                    value.get<int64_t>() >= min;
-  if (!fits) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, " is ", Shown(value), ", expected an integer from ",
-                     min, " to ", max));
-  }
-  return value.get<int>();
-}
-
-absl::StatusOr<int> RequiredInt(const Json& object, const char* field,
-                                int max) {
-  const Json* const value = FindField(object, field);
-  if (value == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(field, " is missing"));
-  }
-  return IntInRange(field, *value, 1, max);
-}
-
-absl::StatusOr<int> IntOr(const Json& object, const char* field, int fallback,
-                          int min, int max) {
-  const Json* const value = FindField(object, field);
-  return value == nullptr ? fallback : IntInRange(field, *value, min, max);
-}
-
-absl::StatusOr<double> PositiveOr(const Json& object, const char* field,
-                                  double fallback, double max) {
-  const Json* const found = FindField(object, field);
-  if (found == nullptr) return fallback;
-  const Json& value = *found;
-  if (!value.is_number() || !(value.get<double>() > 0) ||
-      !(value.get<double>() <= max)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        field, " is ", Shown(value), ", expected a number > 0 and <= ", max));
-  }
-  return value.get<double>();
-}
-
-absl::StatusOr<bool> BoolOr(const Json& object, const char* field,
-                            bool fallback) {
-  const Json* const value = FindField(object, field);
-  if (value == nullptr) return fallback;
-  if (!value->is_boolean()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, " is ", Shown(*value), ", expected true or false"));
-  }
-  return value->get<bool>();
 }
 
 absl::StatusOr<const Family*> ReadFamily(const Json& json) {
@@ -114,132 +51,223 @@ absl::StatusOr<const Family*> ReadFamily(const Json& json) {
   const Family* const family = FindFamily(name.get<std::string>());
   if (family != nullptr) return family;
   return absl::UnimplementedError(
-      absl::StrCat("architecture ", Shown(name),
+      absl::StrCat("architecture ", ShownJson(name),
                    " is not supported; supported: ", SupportedArchitectures()));
 }
 
-absl::Status CheckSupported(const Family& family, const Json& json) {
-  if (!IsAbsent(json, "hidden_act") && json["hidden_act"] != "silu") {
-    return absl::UnimplementedError(
-        absl::StrCat("hidden_act ", Shown(json["hidden_act"]),
-                     " is not supported; supported: \"silu\""));
-  }
+absl::Status CheckSupported(const Json& json) {
   if (!IsAbsent(json, "quantization_config")) {
     return absl::UnimplementedError(
         "quantization_config is set: quantized checkpoints are not supported");
   }
-  for (const char* field : {"attention_bias", "mlp_bias"}) {
-    // A family that always has biases does not read the field.
-    if (family.qkv_bias && absl::string_view(field) == "attention_bias") {
-      continue;
-    }
-    NACRE_ASSIGN_OR_RETURN(const bool has_bias, BoolOr(json, field, false));
-    if (has_bias) {
-      return absl::UnimplementedError(
-          absl::StrCat(field, " true is not supported; supported: false"));
-    }
+  return absl::OkStatus();
+}
+
+absl::Status ParseBiases(const Family& family, const Json& json,
+                         ModelConfig* config) {
+  // A family that always has biases does not read the field.
+  if (family.attention_bias == AttentionBias::kInputs) {
+    config->qkv_bias = true;
+  } else {
+    NACRE_ASSIGN_OR_RETURN(config->qkv_bias,
+                           BoolOr(json, "attention_bias", false));
+    config->attention_output_bias = config->qkv_bias;
+  }
+  NACRE_ASSIGN_OR_RETURN(config->mlp_bias, BoolOr(json, "mlp_bias", false));
+  const bool has_attention_bias =
+      config->qkv_bias && family.attention_bias == AttentionBias::kNever;
+  if (!has_attention_bias && (family.mlp_bias || !config->mlp_bias)) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      has_attention_bias ? "attention_bias" : "mlp_bias", " true of ",
+      family.architecture, " is not supported; supported: false"));
+}
+
+absl::Status ParseActivation(const Family& family, const Json& json,
+                             ModelConfig* config) {
+  config->activation = family.default_activation;
+  const char* const field =
+      IsAbsent(json, "hidden_activation") ? "hidden_act" : "hidden_activation";
+  if (IsAbsent(json, field)) return absl::OkStatus();
+  const Json& name = json[field];
+  // Gemma's first configs said "gelu" and meant the other.
+  if (name == "gelu_pytorch_tanh" || (family.is_gemma && name == "gelu")) {
+    config->activation = Activation::kGeluTanh;
+  } else if (name == "silu") {
+    config->activation = Activation::kSilu;
+  } else {
+    return absl::UnimplementedError(absl::StrCat(
+        field, " ", ShownJson(name),
+        " is not supported; supported: \"silu\", \"gelu_pytorch_tanh\""));
   }
   return absl::OkStatus();
 }
 
-// Whether layer_types, or without it max_window_layers, gives a layer a window.
-absl::StatusOr<bool> HasWindowLayers(const Json& json, int num_hidden_layers) {
-  if (IsAbsent(json, "layer_types")) {
-    NACRE_ASSIGN_OR_RETURN(const int first,
-                           IntOr(json, "max_window_layers", 28, 0, kMaxLayers));
-    return first < num_hidden_layers;
-  }
-  const Json& types = json["layer_types"];
-  if (!types.is_array()) {
+// Of each layer, whether layer_types gives it a window.
+absl::StatusOr<std::vector<bool>> ReadLayerTypes(const Json& types,
+                                                 int num_hidden_layers) {
+  if (!types.is_array() ||
+      types.size() != static_cast<size_t>(num_hidden_layers)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "layer_types is ", Shown(types), ", expected a list or null"));
+        "layer_types is ", ShownJson(types), ", expected a list of ",
+        num_hidden_layers, " types, one for each layer, or null"));
   }
-  bool has_window = false;
+  std::vector<bool> has_window;
   for (const Json& type : types) {
-    if (type == "sliding_attention") {
-      has_window = true;
-    } else if (type != "full_attention") {
-      return absl::UnimplementedError(
-          absl::StrCat("layer type ", Shown(type),
-                       " is not supported; supported: \"full_attention\""));
-    }
+    has_window.push_back(type == "sliding_attention");
+    if (has_window.back() || type == "full_attention") continue;
+    return absl::UnimplementedError(
+        absl::StrCat("layer type ", ShownJson(type),
+                     " is not supported; supported: \"full_attention\", "
+                     "\"sliding_attention\""));
   }
   return has_window;
 }
 
-// Rows attend to all positions before them: a window must be no limit.
-absl::Status CheckSlidingWindow(const Family& family, const Json& json,
-                                const ModelConfig& config) {
-  bool has_window = family.sliding_window == SlidingWindow::kAlways;
-  if (family.sliding_window == SlidingWindow::kIfEnabled) {
-    NACRE_ASSIGN_OR_RETURN(const bool enabled,
-                           BoolOr(json, "use_sliding_window", false));
-    NACRE_ASSIGN_OR_RETURN(has_window,
-                           HasWindowLayers(json, config.num_hidden_layers));
-    has_window = has_window && enabled;
+// Of each layer, whether the config gives it a window.
+absl::StatusOr<std::vector<bool>> ReadWindowLayers(const Family& family,
+                                                   const Json& json,
+                                                   int num_hidden_layers) {
+  std::vector<bool> has_window(static_cast<size_t>(num_hidden_layers), false);
+  if (family.sliding_window == SlidingWindow::kNever) return has_window;
+  if (family.sliding_window == SlidingWindow::kAlways) {
+    has_window.assign(has_window.size(), true);
+    return has_window;
   }
+  bool enabled = true;
+  if (family.sliding_window != SlidingWindow::kByType) {
+    NACRE_ASSIGN_OR_RETURN(enabled, BoolOr(json, "use_sliding_window", false));
+  }
+  if (family.sliding_window == SlidingWindow::kAllIfEnabled) {
+    has_window.assign(has_window.size(), enabled);
+    return has_window;
+  }
+  std::vector<bool> by_type = has_window;
+  if (!IsAbsent(json, "layer_types")) {
+    NACRE_ASSIGN_OR_RETURN(
+        by_type, ReadLayerTypes(json["layer_types"], num_hidden_layers));
+  } else if (family.window_pattern > 0) {
+    NACRE_ASSIGN_OR_RETURN(const int pattern,
+                           IntOr(json, "sliding_window_pattern",
+                                 family.window_pattern, 1, kMaxLayers));
+    for (int i = 0; i < num_hidden_layers; ++i) {
+      by_type[static_cast<size_t>(i)] = (i + 1) % pattern != 0;
+    }
+  } else {
+    NACRE_ASSIGN_OR_RETURN(const int first,
+                           IntOr(json, "max_window_layers", 28, 0, kMaxLayers));
+    for (int i = first; i < num_hidden_layers; ++i) {
+      by_type[static_cast<size_t>(i)] = true;
+    }
+  }
+  return enabled ? by_type : has_window;
+}
+
+absl::Status ParseWindows(const Family& family, const Json& json,
+                          ModelConfig* config) {
+  NACRE_ASSIGN_OR_RETURN(
+      const std::vector<bool> has_window,
+      ReadWindowLayers(family, json, config->num_hidden_layers));
+  const bool has_any =
+      std::find(has_window.begin(), has_window.end(), true) != has_window.end();
   const auto field = json.find("sliding_window");
-  if (!has_window || (field != json.end() && field->is_null())) {
+  const bool is_missing = field == json.end();
+  if (!has_any || (is_missing && family.default_sliding_window == 0) ||
+      (!is_missing && field->is_null())) {
     return absl::OkStatus();
   }
   NACRE_ASSIGN_OR_RETURN(
       const int window,
       IntOr(json, "sliding_window", family.default_sliding_window, 1,
             std::numeric_limits<int>::max()));
-  if (window >= config.max_position_embeddings) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(
-      "sliding_window ", window, field == json.end() ? " (the default)" : "",
-      " is less than max_position_embeddings ", config.max_position_embeddings,
-      ": attention within a window is not supported; supported: null, or at "
-      "least max_position_embeddings, which may be lowered to ",
-      window));
-}
-
-// `rope` is the object "rope_scaling", or "rope_parameters" of newer folders,
-// which also holds rope_theta.
-absl::Status ParseRope(const Json& rope, ModelConfig* config) {
-  constexpr double kMaxNumber = 1e12;
-  NACRE_ASSIGN_OR_RETURN(
-      config->rope_theta,
-      PositiveOr(rope, "rope_theta", config->rope_theta, kMaxNumber));
-  if (!IsAbsent(rope, "partial_rotary_factor") &&
-      rope["partial_rotary_factor"] != 1.0) {
-    return absl::UnimplementedError(absl::StrCat(
-        "partial_rotary_factor ", Shown(rope["partial_rotary_factor"]),
-        " is not supported"));
-  }
-  const char* type_field = IsAbsent(rope, "rope_type") ? "type" : "rope_type";
-  if (IsAbsent(rope, type_field) || rope[type_field] == "default") {
+  // Else it limits nothing. But such a layer may turn by another theta.
+  if (window >= config->max_position_embeddings &&
+      config->windows.rope_theta == 0) {
     return absl::OkStatus();
   }
-  RopeScaling& scaling = config->rope_scaling;
-  if (rope[type_field] == "linear") {
-    scaling.type = RopeScaling::Type::kLinear;
-  } else if (rope[type_field] == "llama3") {
-    scaling.type = RopeScaling::Type::kLlama3;
-  } else {
-    return absl::UnimplementedError(absl::StrCat(
-        "rope type ", Shown(rope[type_field]),
-        " is not supported; supported: \"default\", \"linear\", \"llama3\""));
+  for (const bool has_one : has_window) {
+    config->windows.sizes.push_back(has_one ? window : 0);
   }
-  if (IsAbsent(rope, "factor")) {
-    return absl::InvalidArgumentError("rope scaling has no factor");
-  }
-  NACRE_ASSIGN_OR_RETURN(scaling.factor,
-                         PositiveOr(rope, "factor", 1.0, kMaxNumber));
-  NACRE_ASSIGN_OR_RETURN(scaling.low_freq_factor,
-                         PositiveOr(rope, "low_freq_factor", 1.0, kMaxNumber));
-  NACRE_ASSIGN_OR_RETURN(scaling.high_freq_factor,
-                         PositiveOr(rope, "high_freq_factor", 4.0, kMaxNumber));
+  return absl::OkStatus();
+}
+
+// Null is no cap, whatever the family's default is.
+absl::StatusOr<double> ReadSoftCap(const Json& json, const char* field,
+                                   double fallback) {
+  const auto found = json.find(field);
+  if (found != json.end() && found->is_null()) return 0.0;
+  return PositiveOr(json, field, fallback, 1e12);
+}
+
+absl::Status ParseGemma(const Family& family, const Json& json,
+                        ModelConfig* config) {
+  config->attention_scalar = config->head_dim;
+  if (!family.is_gemma) return absl::OkStatus();
+  config->norms.offset = 1;
+  config->scales_embedding = true;
+  config->norms.after_both = family.tensors.mlp_post_norm != nullptr;
+  if (family.default_query_pre_attn_scalar == 0) return absl::OkStatus();
   NACRE_ASSIGN_OR_RETURN(
-      scaling.original_max_position_embeddings,
-      IntOr(rope, "original_max_position_embeddings", 8192, 1, kMaxContext));
-  if (scaling.type == RopeScaling::Type::kLlama3 &&
-      !(scaling.high_freq_factor > scaling.low_freq_factor)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "high_freq_factor ", scaling.high_freq_factor,
-        " must be greater than low_freq_factor ", scaling.low_freq_factor));
+      config->attention_scalar,
+      PositiveOr(json, "query_pre_attn_scalar",
+                 family.default_query_pre_attn_scalar, 1e12));
+  NACRE_ASSIGN_OR_RETURN(config->soft_caps.attention,
+                         ReadSoftCap(json, "attn_logit_softcapping",
+                                     family.default_attn_logit_softcapping));
+  NACRE_ASSIGN_OR_RETURN(config->soft_caps.final,
+                         ReadSoftCap(json, "final_logit_softcapping",
+                                     family.default_final_logit_softcapping));
+  return absl::OkStatus();
+}
+
+// Which layers have no experts.
+absl::StatusOr<std::vector<bool>> ReadDenseLayers(const Json& json,
+                                                  int num_hidden_layers) {
+  std::vector<bool> dense(static_cast<size_t>(num_hidden_layers), false);
+  NACRE_ASSIGN_OR_RETURN(const int step,
+                         IntOr(json, "decoder_sparse_step", 1, 1, kMaxLayers));
+  for (int i = 0; i < num_hidden_layers; ++i) {
+    dense[static_cast<size_t>(i)] = (i + 1) % step != 0;
   }
+  if (IsAbsent(json, "mlp_only_layers")) return dense;
+  const Json& layers = json["mlp_only_layers"];
+  if (!layers.is_array()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mlp_only_layers is ", ShownJson(layers),
+                     ", expected a list of layers or null"));
+  }
+  for (const Json& layer : layers) {
+    NACRE_ASSIGN_OR_RETURN(
+        const int index,
+        IntInRange("mlp_only_layers", layer, 0, num_hidden_layers - 1));
+    dense[static_cast<size_t>(index)] = true;
+  }
+  return dense;
+}
+
+absl::Status ParseExperts(const Family& family, const Json& json,
+                          ModelConfig* config) {
+  if (family.experts.default_count == 0) return absl::OkStatus();
+  // Of either family: transformers 5 saves both as the first.
+  const char* const count =
+      IsAbsent(json, "num_local_experts") ? "num_experts" : "num_local_experts";
+  NACRE_ASSIGN_OR_RETURN(
+      config->experts.count,
+      IntOr(json, count, family.experts.default_count, 1, kMaxExperts));
+  NACRE_ASSIGN_OR_RETURN(
+      config->experts.per_token,
+      IntOr(json, "num_experts_per_tok", family.experts.default_per_token, 1,
+            config->experts.count));
+  NACRE_ASSIGN_OR_RETURN(
+      config->experts.size,
+      RequiredInt(json, family.experts.size, kMaxIntermediateSize));
+  config->experts.normalize = true;
+  if (family.experts.always_normalize) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(config->experts.normalize,
+                         BoolOr(json, "norm_topk_prob", false));
+  NACRE_ASSIGN_OR_RETURN(config->experts.dense_layers,
+                         ReadDenseLayers(json, config->num_hidden_layers));
   return absl::OkStatus();
 }
 
@@ -292,6 +320,10 @@ absl::Status ParseShapes(const Family& family, const Json& json,
                            RequiredInt(json, "head_dim", kMaxHeadDim));
     return absl::OkStatus();
   }
+  if (family.default_head_dim > 0) {
+    config->head_dim = family.default_head_dim;
+    return absl::OkStatus();
+  }
   if (config->hidden_size % config->num_attention_heads != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "head_dim is missing and hidden_size ", config->hidden_size,
@@ -339,27 +371,26 @@ absl::Status InFile(const std::string& path, const absl::Status& status) {
 absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
   NACRE_ASSIGN_OR_RETURN(const Json json, ParseObject(config_json));
   NACRE_ASSIGN_OR_RETURN(const Family* const family, ReadFamily(json));
-  NACRE_RETURN_IF_ERROR(CheckSupported(*family, json));
+  NACRE_RETURN_IF_ERROR(CheckSupported(json));
   ModelConfig config;
   config.architecture = family->architecture;
-  config.qkv_bias = family->qkv_bias;
+  config.norms.of_heads = family->qk_norm;
+  NACRE_RETURN_IF_ERROR(ParseBiases(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseShapes(*family, json, &config));
   NACRE_RETURN_IF_ERROR(CheckShapes(config));
-  NACRE_RETURN_IF_ERROR(CheckSlidingWindow(*family, json, config));
-  NACRE_ASSIGN_OR_RETURN(config.rms_norm_eps,
-                         PositiveOr(json, "rms_norm_eps", 1e-6, 1.0));
-  NACRE_ASSIGN_OR_RETURN(config.tie_word_embeddings,
-                         BoolOr(json, "tie_word_embeddings", false));
-  NACRE_ASSIGN_OR_RETURN(config.rope_theta,
-                         PositiveOr(json, "rope_theta", 10000.0, 1e12));
-  for (const char* field : {"rope_scaling", "rope_parameters"}) {
-    if (IsAbsent(json, field)) continue;
-    if (!json[field].is_object()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          field, " is ", Shown(json[field]), ", expected an object or null"));
-    }
-    NACRE_RETURN_IF_ERROR(ParseRope(json[field], &config));
-  }
+  NACRE_RETURN_IF_ERROR(ParseActivation(*family, json, &config));
+  NACRE_RETURN_IF_ERROR(ParseGemma(*family, json, &config));
+  NACRE_RETURN_IF_ERROR(ParseExperts(*family, json, &config));
+  NACRE_ASSIGN_OR_RETURN(
+      config.rms_norm_eps,
+      PositiveOr(json, "rms_norm_eps", family->default_rms_norm_eps, 1.0));
+  NACRE_ASSIGN_OR_RETURN(
+      config.tie_word_embeddings,
+      BoolOr(json, "tie_word_embeddings", family->default_tie_word_embeddings));
+  config.rope_theta = family->default_rope_theta;
+  config.windows.rope_theta = family->default_local_rope_theta;
+  NACRE_RETURN_IF_ERROR(ParseRope(json, &config));
+  NACRE_RETURN_IF_ERROR(ParseWindows(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseEos(json, &config));
   return config;
 }

@@ -7,6 +7,7 @@
 #ifndef MODEL_CONFIG_H_
 #define MODEL_CONFIG_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,12 +20,47 @@ namespace nacre::model {
 
 // How rotary frequencies are stretched for contexts longer than pre-training's.
 struct RopeScaling {
-  enum class Type { kDefault, kLinear, kLlama3 };
+  enum class Type { kDefault, kLinear, kLlama3, kYarn, kLongRope };
   Type type = Type::kDefault;
-  double factor = 1.0;                          // linear, llama3
+  double factor = 1.0;                          // linear, llama3, yarn
   double low_freq_factor = 1.0;                 // llama3
   double high_freq_factor = 4.0;                // llama3
-  int original_max_position_embeddings = 8192;  // llama3
+  int original_max_position_embeddings = 8192;  // llama3, yarn, longrope
+  double beta_fast = 32.0;                      // yarn
+  double beta_slow = 1.0;                       // yarn
+  bool truncate = true;                         // yarn
+  double magnitude = 1.0;            // of cosines and sines: yarn, longrope
+  std::vector<double> pair_factors;  // of each frequency: longrope
+};
+
+// Of the gate of a feed-forward block.
+enum class Activation { kSilu, kGeluTanh };
+
+// Caps of attention's scores and of logits; 0: none.
+struct SoftCaps {
+  double attention = 0;
+  double final = 0;
+};
+
+struct NormOptions {
+  bool of_heads = false;    // each query and key head has a norm of its own
+  bool after_both = false;  // attention and feed-forward end in a norm, too
+  double offset = 0;        // added to the weights
+};
+
+// Layers that attend to so many positions at most.
+struct WindowOptions {
+  std::vector<int> sizes;  // of each layer, 0: all positions; empty: all 0
+  double rope_theta = 0;   // of layers with a window; 0: as of the others
+};
+
+// Of layers whose feed-forward block is a choice of experts.
+struct ExpertOptions {
+  int count = 0;  // 0: the model has none
+  int per_token = 0;
+  int size = 0;                    // of one, what intermediate_size is
+  bool normalize = false;          // the weights of a token's sum to 1
+  std::vector<bool> dense_layers;  // which have none; empty: none of them
 };
 
 struct ModelConfig {
@@ -40,12 +76,40 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
+  double partial_rotary_factor = 1.0;  // the share of a head that turns
   bool tie_word_embeddings = false;
   bool qkv_bias = false;  // whether query, key and value have biases
+  bool attention_output_bias = false;
+  bool mlp_bias = false;          // of gate, up and down
+  bool scales_embedding = false;  // by the square root of hidden_size
+  NormOptions norms;
+  Activation activation = Activation::kSilu;
+  double attention_scalar = 0;  // scores are divided by its square root
+  SoftCaps soft_caps;
+  WindowOptions windows;
+  ExpertOptions experts;
   std::vector<int32_t> eos_token_ids;  // ascending, in [0, vocab_size)
 
   int q_size() const { return num_attention_heads * head_dim; }
   int kv_size() const { return num_key_value_heads * head_dim; }
+  // Positions that a layer attends to at most; 0: all.
+  int window(int layer) const {
+    return windows.sizes.empty() ? 0
+                                 : windows.sizes[static_cast<size_t>(layer)];
+  }
+  // Whether a layer turns by windows.rope_theta.
+  bool has_local_rope(int layer) const {
+    return windows.rope_theta > 0 && window(layer) > 0;
+  }
+  bool has_experts(int layer) const {
+    return experts.count > 0 &&
+           (experts.dense_layers.empty() ||
+            !experts.dense_layers[static_cast<size_t>(layer)]);
+  }
+  // The first dimensions of a head, which rotary embedding turns.
+  int rotary_size() const {
+    return static_cast<int>(head_dim * partial_rotary_factor);
+  }
 };
 
 // Parses the text of a config.json. INVALID_ARGUMENT: not JSON, or a field is

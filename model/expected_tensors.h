@@ -19,17 +19,31 @@ enum class TensorRole {
   kEmbedding,
   // Of a layer.
   kInputNorm,
+  kQueryKeyValue,  // or the three that follow
   kQuery,
   kQueryBias,
   kKey,
   kKeyBias,
   kValue,
   kValueBias,
+  kQueryNorm,
+  kKeyNorm,
   kAttentionOutput,
-  kPostAttentionNorm,
+  kAttentionOutputBias,
+  kAttentionPostNorm,
+  kMlpNorm,
+  kGateUp,  // or the two that follow
   kGate,
+  kGateBias,
   kUp,
+  kUpBias,
   kDown,
+  kDownBias,
+  kMlpPostNorm,
+  kRouter,  // and what follows, in place of gate, up and down
+  kExpertGate,
+  kExpertUp,
+  kExpertDown,
   // Behind the layers.
   kFinalNorm,
   kHead,
@@ -39,6 +53,7 @@ struct ExpectedTensor {
   TensorRole role;
   std::string name;
   std::vector<int64_t> shape;
+  int expert = 0;  // of roles that each expert has
 };
 
 class ExpectedTensors {
@@ -51,6 +66,8 @@ class ExpectedTensors {
 
   // Fatal where the model has none.
   const ExpectedTensor& operator[](TensorRole role) const;
+  const ExpectedTensor& OfExpert(TensorRole role, int expert) const;
+  bool Has(TensorRole role) const;
 
   std::vector<ExpectedTensor>::const_iterator begin() const {
     return tensors_.begin();
@@ -60,6 +77,8 @@ class ExpectedTensors {
   }
 
  private:
+  void AddExperts(const ModelConfig& config, const std::string& prefix);
+
   std::vector<ExpectedTensor> tensors_;
 };
 

@@ -10,44 +10,101 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "model/config.h"
 
 namespace nacre::model {
 
-// What a checkpoint calls its tensors. Weights end in ".weight", biases in
-// ".bias". Those of layer i begin with `layer`, i and ".".
+// What a checkpoint calls its tensors; by default, what Llama's does. Weights
+// end in ".weight", biases in ".bias". Those of layer i begin with `layer`, i
+// and ".".
 struct TensorNames {
-  const char* embedding;
-  const char* layer;
-  const char* input_norm;
-  const char* query;
-  const char* key;
-  const char* value;
-  const char* attention_output;
-  const char* post_attention_norm;
-  const char* gate;
-  const char* up;
-  const char* down;
-  const char* final_norm;
-  const char* head;  // of checkpoints that do not tie it to the embedding
+  const char* embedding = "model.embed_tokens";
+  const char* layer = "model.layers.";
+  const char* input_norm = "input_layernorm";
+  const char* query_key_value =
+      nullptr;  // one tensor for the three that follow
+  const char* query = "self_attn.q_proj";
+  const char* key = "self_attn.k_proj";
+  const char* value = "self_attn.v_proj";
+  const char* query_norm = "self_attn.q_norm";  // of families with qk_norm
+  const char* key_norm = "self_attn.k_norm";
+  const char* attention_output = "self_attn.o_proj";
+  const char* attention_post_norm = nullptr;          // null: none
+  const char* mlp_norm = "post_attention_layernorm";  // before the block
+  const char* mlp_post_norm = nullptr;                // null: none
+  const char* gate_up = nullptr;  // one tensor for the two that follow
+  const char* gate = "mlp.gate_proj";
+  const char* up = "mlp.up_proj";
+  const char* down = "mlp.down_proj";
+  // Of families with experts. Those of expert i begin with `expert`, i and ".".
+  const char* router = nullptr;
+  const char* expert = "mlp.experts.";
+  const char* expert_gate = "gate_proj";
+  const char* expert_up = "up_proj";
+  const char* expert_down = "down_proj";
+  const char* final_norm = "model.norm";
+  const char* head = "lm_head";  // of those that do not tie it to the embedding
 };
 
 // Whether sliding_window of a config.json limits how far back rows attend.
 enum class SlidingWindow {
-  kNever,      // the family has none
-  kAlways,     // in every layer, unless it is null
-  kIfEnabled,  // if use_sliding_window is true, in layers of that type
+  kNever,         // the family has none
+  kAlways,        // in every layer, unless it is null
+  kIfEnabled,     // if use_sliding_window is true, in layers of that type
+  kByType,        // in layers of that type
+  kAllIfEnabled,  // in every layer, if use_sliding_window is true
+};
+
+// Which products of attention have biases.
+enum class AttentionBias {
+  kNever,
+  kIfEnabled,  // all four, if attention_bias is true
+  kInputs,     // query, key and value, whatever attention_bias says
+};
+
+// Of families with experts.
+struct ExpertFields {
+  const char* size = nullptr;  // the field of an expert's size
+  int default_count = 0;       // 0: the family has none
+  int default_per_token = 0;
+  bool always_normalize = false;  // else if norm_topk_prob is true
 };
 
 struct Family {
   const char* architecture;  // of config.json
+  const char* models;        // what is published of it, for people
   // What Hugging Face's config class takes where config.json lacks the field.
-  int default_num_key_value_heads;  // 0: as many as query heads
-  int default_max_position_embeddings;
-  int default_sliding_window;  // 0: none
-  SlidingWindow sliding_window;
-  bool qkv_bias;  // whether query, key and value have biases
-  TensorNames tensors;
+  int default_num_key_value_heads = 0;  // 0: as many as query heads
+  int default_head_dim = 0;             // 0: hidden_size / num_attention_heads
+  int default_max_position_embeddings = 0;
+  int default_sliding_window = 0;  // 0: none
+  double default_rms_norm_eps = 1e-6;
+  double default_rope_theta = 10000;
+  bool default_tie_word_embeddings = false;
+  Activation default_activation = Activation::kSilu;
+  // Of layer_types: all layers but each so many-th have a window; 0: by
+  // max_window_layers.
+  int window_pattern = 0;
+  SlidingWindow sliding_window = SlidingWindow::kNever;
+  AttentionBias attention_bias = AttentionBias::kNever;
+  bool mlp_bias = false;  // whether mlp_bias may be true
+  bool qk_norm = false;   // each query and key head has a norm of its own
+  // What Gemma has: norms multiply by 1 + weight, the embedding is scaled, and
+  // query_pre_attn_scalar and soft caps are read.
+  bool is_gemma = false;
+  double default_query_pre_attn_scalar = 0;  // 0: head_dim
+  double default_attn_logit_softcapping = 0;
+  double default_final_logit_softcapping = 0;
+  double default_local_rope_theta = 0;  // 0: one for all layers
+  ExpertFields experts = {};
+  TensorNames tensors = {};
 };
+
+absl::Span<const Family> AllFamilies();
+
+// For people: the backends that run a family.
+const char* BackendsOf(const Family& family);
 
 // Null: not supported.
 const Family* FindFamily(absl::string_view architecture);

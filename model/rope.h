@@ -6,6 +6,7 @@
 #ifndef MODEL_ROPE_H_
 #define MODEL_ROPE_H_
 
+#include <cstddef>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -13,15 +14,19 @@
 
 namespace nacre::model {
 
-// The angle per position of each pair, [head_dim / 2], scaled as
-// config.rope_scaling says (Llama 3: Dubey et al. 2024, as in the public
-// reference code: low frequencies divided by `factor`, smooth in between).
+// The angle per position of each pair that turns, [rotary_size() / 2], scaled
+// as config.rope_scaling says (Llama 3: Dubey et al. 2024, as in the public
+// reference code: low frequencies divided by `factor`, smooth in between; YaRN:
+// Peng et al. 2023; LongRoPE: Ding et al. 2024).
 std::vector<float> InverseFrequencies(const ModelConfig& config);
 
-// Cosines and sines by position, computed on first use and kept.
+// Cosines and sines by position, times the scaling's magnitude, computed on
+// first use and kept. The pairs that turn come first; of the others the cosine
+// is 1 and the sine 0.
 class RopeTable {
  public:
-  explicit RopeTable(const ModelConfig& config);
+  // `local`: of the layers that turn by config.windows.rope_theta.
+  explicit RopeTable(const ModelConfig& config, bool local = false);
 
   // Makes room for positions below `length`: up to it Extend allocates nothing.
   void Reserve(int length);
@@ -39,8 +44,10 @@ class RopeTable {
   static constexpr int kGrowth = 256;
 
   std::vector<float> inverse_frequencies_;
+  size_t pairs_;  // head_dim / 2
+  double magnitude_;
   int num_positions_ = 0;
-  std::vector<float> cos_;  // [num_positions_, head_dim / 2]
+  std::vector<float> cos_;  // [num_positions_, pairs_]
   std::vector<float> sin_;
 };
 

@@ -4,23 +4,38 @@
 
 namespace nacre::model {
 
+StepRows::StepRows(const ModelConfig& config) {
+  angles_.push_back({RopeTable(config), {}, {}});
+  if (config.windows.rope_theta > 0) {
+    angles_.push_back({RopeTable(config, /*local=*/true), {}, {}});
+  }
+}
+
+void StepRows::Reserve(int length) {
+  for (RowAngles& angles : angles_) angles.rope.Reserve(length);
+}
+
 void StepRows::Clear() {
   token_ids_.clear();
   contexts_.clear();
   tails_.clear();
-  cos_.clear();
-  sin_.clear();
+  for (RowAngles& angles : angles_) {
+    angles.cos.clear();
+    angles.sin.clear();
+  }
   head_runs_.clear();
   num_logit_rows_ = 0;
 }
 
 void StepRows::AddRow(const BlockSequence& sequence, int position) {
-  rope_.Extend(position);
   contexts_.push_back({sequence.block_table(), position});
-  const absl::Span<const float> cos = rope_.Cos(position);
-  const absl::Span<const float> sin = rope_.Sin(position);
-  cos_.insert(cos_.end(), cos.begin(), cos.end());
-  sin_.insert(sin_.end(), sin.begin(), sin.end());
+  for (RowAngles& angles : angles_) {
+    angles.rope.Extend(position);
+    const absl::Span<const float> cos = angles.rope.Cos(position);
+    const absl::Span<const float> sin = angles.rope.Sin(position);
+    angles.cos.insert(angles.cos.end(), cos.begin(), cos.end());
+    angles.sin.insert(angles.sin.end(), sin.begin(), sin.end());
+  }
 }
 
 void StepRows::AddNode(const TreeNode& node, BlockSequence* sequence) {
@@ -52,10 +67,17 @@ void StepRows::AddLogits(int count) {
   head_runs_.back().count += count;
 }
 
-void StepRows::SendAngles(kernels::MemoryOps* memory, kernels::Buffer* cos,
-                          kernels::Buffer* sin) const {
-  memory->CopyFromHost(cos_.data(), cos_.size() * sizeof(float), cos->data());
-  memory->CopyFromHost(sin_.data(), sin_.size() * sizeof(float), sin->data());
+void StepRows::SendAngles(kernels::MemoryOps* memory, Activations* to) const {
+  const Angles* const targets[] = {&to->angles, &to->local_angles};
+  for (size_t i = 0; i < angles_.size(); ++i) {
+    const auto send = [&](const std::vector<float>& from,
+                          kernels::Buffer* buffer) {
+      memory->CopyFromHost(from.data(), from.size() * sizeof(float),
+                           buffer->data());
+    };
+    send(angles_[i].cos, targets[i]->cos.get());
+    send(angles_[i].sin, targets[i]->sin.get());
+  }
 }
 
 }  // namespace nacre::model

@@ -13,6 +13,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/memory_ops.h"
+#include "model/activations.h"
 #include "model/block_sequence.h"
 #include "model/config.h"
 #include "model/rope.h"
@@ -27,10 +28,10 @@ class StepRows {
     int count = 0;
   };
 
-  explicit StepRows(const ModelConfig& config) : rope_(config) {}
+  explicit StepRows(const ModelConfig& config);
 
   // Makes room for positions below `length`: here, not in the middle of a step.
-  void Reserve(int length) { rope_.Reserve(length); }
+  void Reserve(int length);
 
   void Clear();
   // Of rows that are added after.
@@ -52,17 +53,21 @@ class StepRows {
   absl::Span<const Run> head_runs() const { return head_runs_; }
   int num_logit_rows() const { return num_logit_rows_; }
 
-  // Queues the copy of the rows' angles to the device: [size(), head_dim / 2].
-  void SendAngles(kernels::MemoryOps* memory, kernels::Buffer* cos,
-                  kernels::Buffer* sin) const;
+  // Queues the copy of the rows' angles to the device.
+  void SendAngles(kernels::MemoryOps* memory, Activations* to) const;
 
  private:
-  RopeTable rope_;
+  // Of one table: host copies of the rows' angles.
+  struct RowAngles {
+    RopeTable rope;
+    std::vector<float> cos;
+    std::vector<float> sin;
+  };
+
+  std::vector<RowAngles> angles_;  // then those of layers with a window, if any
   std::vector<int32_t> token_ids_;
   std::vector<kernels::RowContext> contexts_;
   std::vector<kernels::KvSlot> tails_;  // of all rows that have one
-  std::vector<float> cos_;              // host copies of the rows' angles
-  std::vector<float> sin_;
   std::vector<Run> head_runs_;
   int num_logit_rows_ = 0;
 };

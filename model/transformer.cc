@@ -51,6 +51,13 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
     ModelConfig config, absl::string_view config_json,
     std::unique_ptr<Checkpoint> checkpoint, kernels::Backend* backend,
     const ModelOptions& options) {
+  if (config.experts.count > 0 &&
+      backend->location() != kernels::Location::kHost) {
+    return absl::UnimplementedError(
+        absl::StrCat(config.architecture, " has ", config.experts.count,
+                     " experts, which the backend ", backend->numerics_id(),
+                     " does not run; \"cpu\" and \"reference\" do"));
+  }
   std::unique_ptr<Transformer> model(
       new Transformer(std::move(config), backend));
   // Beside the load, which reads the same bytes.
@@ -156,33 +163,101 @@ absl::Status Transformer::CheckBatch(
   return absl::OkStatus();
 }
 
-void Transformer::RunLayer(const LayerWeights& weights,
-                           const kernels::KvLayer& kv) {
+void Transformer::AddBias(const std::unique_ptr<kernels::Buffer>& bias,
+                          int cols, kernels::Buffer* rows) {
+  if (bias == nullptr) return;
+  backend_->AddBias(rows->f32(), rows_.size(), cols, bias->f32());
+}
+
+void Transformer::AddResidual(float* x, const kernels::PackedMatrix& w,
+                              const std::unique_ptr<kernels::Buffer>& bias,
+                              const std::unique_ptr<kernels::Buffer>& norm,
+                              kernels::Buffer* residual, kernels::Buffer* y) {
+  if (norm == nullptr) {
+    backend_->MatMulAdd(x, rows_.size(), w, residual->f32(), y->f32());
+    return AddBias(bias, w.rows(), y);
+  }
+  backend_->MatMul(x, rows_.size(), w, y->f32());
+  AddBias(bias, w.rows(), y);
+  backend_->RmsNorm(y->f32(), rows_.size(), w.rows(), norm->f32(), epsilon(),
+                    y->f32());
+  backend_->AddInPlace(
+      y->f32(), residual->f32(),
+      static_cast<size_t>(rows_.size()) * static_cast<size_t>(w.rows()));
+}
+
+void Transformer::RunAttention(const LayerWeights& weights, int layer) {
   Activations& a = activations_;
+  const kernels::KvLayer& kv = kv_pool_->layer(layer);
   const int rows = rows_.size();
   const int heads = config_.num_attention_heads;
   const int qkv_size = config_.q_size() + 2 * config_.kv_size();
-  const float eps = static_cast<float>(config_.rms_norm_eps);
-  const float scale = static_cast<float>(
-      1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
+  const Angles& angles =
+      config_.has_local_rope(layer) ? a.local_angles : a.angles;
+  kernels::AttentionRule rule(
+      static_cast<float>(1.0 / std::sqrt(config_.attention_scalar)));
+  if (config_.window(layer) > 0) rule.window = config_.window(layer);
+  rule.soft_cap = static_cast<float>(config_.soft_caps.attention);
 
-  backend_->NormMatMul(a.hidden->f32(), rows, weights.input_norm->f32(), eps,
-                       *weights.qkv, a.normed->f32(), a.qkv->f32());
-  if (weights.qkv_bias != nullptr) {
-    backend_->AddBias(a.qkv->f32(), rows, qkv_size, weights.qkv_bias->f32());
+  backend_->NormMatMul(a.hidden->f32(), rows, weights.input_norm->f32(),
+                       epsilon(), *weights.qkv, a.normed->f32(), a.qkv->f32());
+  AddBias(weights.qkv_bias, qkv_size, a.qkv.get());
+  if (config_.norms.of_heads) {
+    backend_->NormHeads(a.qkv->f32(), rows, qkv_size, heads, config_.head_dim,
+                        weights.query_norm->f32(), epsilon());
+    backend_->NormHeads(a.qkv->f32() + config_.q_size(), rows, qkv_size,
+                        config_.num_key_value_heads, config_.head_dim,
+                        weights.key_norm->f32(), epsilon());
   }
-  backend_->RopeStoreKv(a.qkv->f32(), heads, a.cos->f32(), a.sin->f32(),
-                        rows_.contexts(), kv);
-  backend_->Attention(a.qkv->f32(), qkv_size, heads, scale, rows_.contexts(),
-                      kv, a.attention->f32());
-  backend_->MatMulAdd(a.attention->f32(), rows, *weights.o, a.hidden->f32(),
-                      a.attended->f32());
+  backend_->RopeStoreKv(a.qkv->f32(), heads, angles.cos->f32(),
+                        angles.sin->f32(), rows_.contexts(), kv);
+  backend_->Attention(a.qkv->f32(), qkv_size, heads, rule, rows_.contexts(), kv,
+                      a.attention->f32());
+  AddResidual(a.attention->f32(), *weights.o, weights.o_bias,
+              weights.attention_post_norm, a.hidden.get(), a.attended.get());
+}
 
-  backend_->NormMatMul(a.attended->f32(), rows,
-                       weights.post_attention_norm->f32(), eps,
-                       *weights.gate_up, a.normed->f32(), a.gate_up->f32());
-  backend_->SiluMatMulAdd(a.gate_up->f32(), rows, *weights.down,
-                          a.attended->f32(), a.mlp->f32(), a.hidden->f32());
+void Transformer::RunExperts(const LayerWeights& weights) {
+  Activations& a = activations_;
+  const int rows = rows_.size();
+  backend_->RmsNorm(a.attended->f32(), rows, config_.hidden_size,
+                    weights.mlp_norm->f32(), epsilon(), a.normed->f32());
+  backend_->MatMul(a.normed->f32(), rows, *weights.router,
+                   experts_.RouterLogits(config_, rows));
+  experts_.Run(config_, backend_, weights.experts, a.normed->f32(), rows,
+               a.hidden->f32());
+  backend_->AddInPlace(
+      a.hidden->f32(), a.attended->f32(),
+      static_cast<size_t>(rows) * static_cast<size_t>(config_.hidden_size));
+}
+
+void Transformer::RunLayer(const LayerWeights& weights, int layer) {
+  RunAttention(weights, layer);
+  if (config_.has_experts(layer)) {
+    RunExperts(weights);
+    layers_finished_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  Activations& a = activations_;
+  const int rows = rows_.size();
+  const int inter = config_.intermediate_size;
+  backend_->NormMatMul(a.attended->f32(), rows, weights.mlp_norm->f32(),
+                       epsilon(), *weights.gate_up, a.normed->f32(),
+                       a.gate_up->f32());
+  AddBias(weights.gate_up_bias, 2 * inter, a.gate_up.get());
+  if (config_.activation == Activation::kSilu && !config_.norms.after_both) {
+    backend_->SiluMatMulAdd(a.gate_up->f32(), rows, *weights.down,
+                            a.attended->f32(), a.mlp->f32(), a.hidden->f32());
+    AddBias(weights.down_bias, config_.hidden_size, a.hidden.get());
+  } else {
+    if (config_.activation == Activation::kSilu) {
+      backend_->SiluMul(a.gate_up->f32(), rows, inter, a.mlp->f32());
+    } else {
+      backend_->GeluMul(a.gate_up->f32(), rows, inter, a.mlp->f32());
+    }
+    AddResidual(a.mlp->f32(), *weights.down, weights.down_bias,
+                weights.mlp_post_norm, a.attended.get(), a.hidden.get());
+  }
   layers_finished_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -190,9 +265,15 @@ size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
   size_t layers_run = 0;
   backend_->RunStep(rows_.size(), [&] {
     embed();
+    if (weights_.embedding_scale != 1.0f) {
+      backend_->Scale(activations_.hidden->f32(),
+                      static_cast<size_t>(rows_.size()) *
+                          static_cast<size_t>(config_.hidden_size),
+                      weights_.embedding_scale);
+    }
     for (const LayerWeights& layer : weights_.layers) {
       if (may_end && layers_run > 0 && interrupt_ && interrupt_()) return;
-      RunLayer(layer, kv_pool_->layer(static_cast<int>(layers_run)));
+      RunLayer(layer, static_cast<int>(layers_run));
       ++layers_run;
     }
   });
@@ -207,12 +288,17 @@ void Transformer::RunHead() {
   for (const StepRows::Run& run : rows_.head_runs()) {
     backend_->RmsNorm(a.hidden->f32() + static_cast<size_t>(run.first) * hidden,
                       run.count, config_.hidden_size,
-                      weights_.final_norm->f32(),
-                      static_cast<float>(config_.rms_norm_eps), packed);
+                      weights_.final_norm->f32(), epsilon(), packed);
     packed += static_cast<size_t>(run.count) * hidden;
   }
   backend_->MatMul(a.normed->f32(), rows_.num_logit_rows(), *weights_.head,
                    a.logits->f32());
+  if (config_.soft_caps.final > 0) {
+    backend_->SoftCap(a.logits->f32(),
+                      static_cast<size_t>(rows_.num_logit_rows()) *
+                          static_cast<size_t>(config_.vocab_size),
+                      static_cast<float>(config_.soft_caps.final));
+  }
 }
 
 bool Transformer::TakeQueued(absl::Span<const SequenceRows> batch) {
@@ -245,7 +331,7 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
   rows_.FinishTails();
   NACRE_RETURN_IF_ERROR(activations_.Grow(config_, backend_, rows_.size(),
                                           rows_.num_logit_rows()));
-  rows_.SendAngles(backend_, activations_.cos.get(), activations_.sin.get());
+  rows_.SendAngles(backend_, &activations_);
   const auto embed = [this] {
     backend_->Embed(*weights_.embedding, rows_.token_ids(),
                     activations_.hidden->f32());
@@ -280,7 +366,7 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
     rows_.AddRow(*row.sequence, row.position);
     rows_.AddLogits(1);
   }
-  rows_.SendAngles(backend_, activations_.cos.get(), activations_.sin.get());
+  rows_.SendAngles(backend_, &activations_);
   const auto embed = [this] {
     const absl::Span<const QueuedStep::Row> rows = queued_.rows();
     const int32_t* const ids = outputs_[current_].device_ids();

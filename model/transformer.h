@@ -25,6 +25,7 @@
 #include "model/activations.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/experts.h"
 #include "model/head_outputs.h"
 #include "model/kv_pool.h"
 #include "model/language_model.h"
@@ -90,6 +91,8 @@ class Transformer : public LanguageModel {
         outputs_{{backend, config_.vocab_size}, {backend, config_.vocab_size}} {
   }
 
+  float epsilon() const { return static_cast<float>(config_.rms_norm_eps); }
+
   absl::Status CheckBatch(absl::Span<const SequenceRows> batch) const;
   // What the rows' data decides: token ids and nodes.
   absl::Status CheckRows(const SequenceRows& rows) const;
@@ -103,7 +106,17 @@ class Transformer : public LanguageModel {
   // `embed` queues what fills activations_.hidden. Returns how many layers were
   // queued: all, unless `may_end` and the interrupt said so.
   size_t RunLayers(absl::FunctionRef<void()> embed, bool may_end);
-  void RunLayer(const LayerWeights& weights, const kernels::KvLayer& kv);
+  // Where the model has this bias.  rows [rows_.size(), cols]
+  void AddBias(const std::unique_ptr<kernels::Buffer>& bias, int cols,
+               kernels::Buffer* rows);
+  // y = x w^T + bias, normed where there is a norm, + residual.
+  void AddResidual(float* x, const kernels::PackedMatrix& w,
+                   const std::unique_ptr<kernels::Buffer>& bias,
+                   const std::unique_ptr<kernels::Buffer>& norm,
+                   kernels::Buffer* residual, kernels::Buffer* y);
+  void RunAttention(const LayerWeights& weights, int layer);
+  void RunExperts(const LayerWeights& weights);
+  void RunLayer(const LayerWeights& weights, int layer);
   void RunHead();
 
   ModelConfig config_;
@@ -115,6 +128,7 @@ class Transformer : public LanguageModel {
 
   Activations activations_;
   std::atomic<uint64_t> layers_finished_{0};  // written by Forward only
+  ExpertBlock experts_;
   StepRows rows_;  // of the step that is being queued
 
   // In turn of the current step, the last that was asked for, and of the one

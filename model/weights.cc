@@ -1,9 +1,12 @@
 #include "model/weights.h"
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +19,60 @@ namespace nacre::model {
 namespace {
 
 using kernels::HostMatrix;
+
+// Rows [first, first + count) of a matrix.
+HostMatrix RowsOf(const HostMatrix& matrix, int first, int count) {
+  const size_t row_bytes =
+      static_cast<size_t>(matrix.cols) * kernels::SizeOf(matrix.dtype);
+  return {matrix.dtype,
+          static_cast<const char*>(matrix.data) +
+              static_cast<size_t>(first) * row_bytes,
+          count, matrix.cols};
+}
+
+// Where the elements of a head come from: with h = head_dim / 2 and r pairs
+// that turn, elements j and j + r of the checkpoint become j and j + h.
+class HeadOrder {
+ public:
+  explicit HeadOrder(const ModelConfig& config)
+      : from_(static_cast<size_t>(config.head_dim)) {
+    const size_t half = from_.size() / 2;
+    const size_t pairs = static_cast<size_t>(config.rotary_size()) / 2;
+    size_t rest = 2 * pairs;
+    for (size_t j = 0; j < half; ++j) from_[j] = j < pairs ? j : rest++;
+    for (size_t j = 0; j < half; ++j) {
+      from_[half + j] = j < pairs ? pairs + j : rest++;
+    }
+    is_same_ = pairs == half;
+  }
+
+  // Of each head's rows; `storage` holds what *matrix points to then.
+  void Apply(HostMatrix* matrix, std::string* storage) const {
+    if (is_same_) return;
+    const int size = static_cast<int>(from_.size());
+    for (int row = 0; row < matrix->rows; ++row) {
+      const int from = row / size * size +
+                       static_cast<int>(from_[static_cast<size_t>(row % size)]);
+      storage->append(
+          static_cast<const char*>(RowsOf(*matrix, from, 1).data),
+          static_cast<size_t>(matrix->cols) * kernels::SizeOf(matrix->dtype));
+    }
+    matrix->data = storage->data();
+  }
+  // Of heads one after another.
+  void Apply(std::vector<float>* values) const {
+    if (is_same_) return;
+    const std::vector<float> before = *values;
+    for (size_t i = 0; i < before.size(); ++i) {
+      const size_t at = i % from_.size();
+      (*values)[i] = before[i - at + from_[at]];
+    }
+  }
+
+ private:
+  std::vector<size_t> from_;
+  bool is_same_ = true;
+};
 
 // Loads tensors of one checkpoint to one backend and counts them.
 class Loader {
@@ -63,15 +120,19 @@ class Loader {
                         absl::StrCat(name, ": ", packed.status().message()));
   }
 
-  // Of one tensor, or of several one after another.
+  // Of one tensor, or of several one after another; `edit` changes the values
+  // of each.
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> Vector(
-      const ExpectedTensors& tensors, absl::Span<const TensorRole> roles) {
+      const ExpectedTensors& tensors, absl::Span<const TensorRole> roles,
+      absl::FunctionRef<void(TensorRole, std::vector<float>*)> edit =
+          [](TensorRole, std::vector<float>*) {}) {
     std::vector<float> values;
     for (const TensorRole role : roles) {
       const ExpectedTensor& tensor = tensors[role];
       NACRE_ASSIGN_OR_RETURN(
-          const std::vector<float> part,
+          std::vector<float> part,
           checkpoint_.Vector(tensor.name, static_cast<int>(tensor.shape[0])));
+      edit(role, &part);
       values.insert(values.end(), part.begin(), part.end());
     }
     const size_t bytes = values.size() * sizeof(float);
@@ -83,33 +144,136 @@ class Loader {
     return buffer;
   }
 
+  // Of rows, and of heads, whose elements are reordered.
+  absl::StatusOr<std::unique_ptr<kernels::Buffer>> Norm(
+      const ModelConfig& config, const ExpectedTensors& tensors,
+      TensorRole role) {
+    const bool is_of_heads =
+        role == TensorRole::kQueryNorm || role == TensorRole::kKeyNorm;
+    return Vector(tensors, {role}, [&](TensorRole, std::vector<float>* values) {
+      if (is_of_heads) HeadOrder(config).Apply(values);
+      if (config.norms.offset == 0) return;
+      for (float& value : *values) {
+        value += static_cast<float>(config.norms.offset);
+      }
+    });
+  }
+
   absl::StatusOr<LayerWeights> Layer(const ModelConfig& config, int index) {
     using Role = TensorRole;
     const ExpectedTensors tensors = ExpectedTensors::OfLayer(config, index);
     LayerWeights layer;
     NACRE_ASSIGN_OR_RETURN(layer.input_norm,
-                           Vector(tensors, {Role::kInputNorm}));
-    NACRE_ASSIGN_OR_RETURN(
-        layer.qkv, Packed(tensors, {Role::kQuery, Role::kKey, Role::kValue}));
-    if (config.qkv_bias) {
-      NACRE_ASSIGN_OR_RETURN(layer.qkv_bias,
-                             Vector(tensors, {Role::kQueryBias, Role::kKeyBias,
-                                              Role::kValueBias}));
-    }
+                           Norm(config, tensors, Role::kInputNorm));
+    NACRE_RETURN_IF_ERROR(QueryKeyValue(config, tensors, &layer));
     NACRE_ASSIGN_OR_RETURN(layer.o, Packed(tensors, {Role::kAttentionOutput}));
-    NACRE_ASSIGN_OR_RETURN(layer.post_attention_norm,
-                           Vector(tensors, {Role::kPostAttentionNorm}));
-    NACRE_ASSIGN_OR_RETURN(layer.gate_up,
-                           Packed(tensors, {Role::kGate, Role::kUp}));
+    if (config.attention_output_bias) {
+      NACRE_ASSIGN_OR_RETURN(layer.o_bias,
+                             Vector(tensors, {Role::kAttentionOutputBias}));
+    }
+    NACRE_ASSIGN_OR_RETURN(layer.mlp_norm,
+                           Norm(config, tensors, Role::kMlpNorm));
+    if (config.norms.after_both) {
+      NACRE_ASSIGN_OR_RETURN(layer.attention_post_norm,
+                             Norm(config, tensors, Role::kAttentionPostNorm));
+      NACRE_ASSIGN_OR_RETURN(layer.mlp_post_norm,
+                             Norm(config, tensors, Role::kMlpPostNorm));
+    }
+    if (config.has_experts(index)) {
+      NACRE_RETURN_IF_ERROR(Experts(config, tensors, &layer));
+      return layer;
+    }
+    if (tensors.Has(Role::kGateUp)) {
+      NACRE_ASSIGN_OR_RETURN(layer.gate_up, Packed(tensors, {Role::kGateUp}));
+    } else {
+      NACRE_ASSIGN_OR_RETURN(layer.gate_up,
+                             Packed(tensors, {Role::kGate, Role::kUp}));
+    }
     NACRE_ASSIGN_OR_RETURN(layer.down, Packed(tensors, {Role::kDown}));
+    if (config.mlp_bias) {
+      NACRE_ASSIGN_OR_RETURN(layer.gate_up_bias,
+                             Vector(tensors, {Role::kGateBias, Role::kUpBias}));
+      NACRE_ASSIGN_OR_RETURN(layer.down_bias,
+                             Vector(tensors, {Role::kDownBias}));
+    }
     return layer;
   }
 
  private:
+  absl::Status Experts(const ModelConfig& config,
+                       const ExpectedTensors& tensors, LayerWeights* layer) {
+    using Role = TensorRole;
+    NACRE_ASSIGN_OR_RETURN(layer->router, Packed(tensors, {Role::kRouter}));
+    for (int i = 0; i < config.experts.count; ++i) {
+      const auto packed = [&](absl::Span<const Role> roles)
+          -> absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> {
+        std::vector<HostMatrix> parts;
+        for (const Role role : roles) {
+          NACRE_ASSIGN_OR_RETURN(parts.emplace_back(),
+                                 Matrix(tensors.OfExpert(role, i)));
+        }
+        return Stacked(tensors.OfExpert(roles.front(), i).name, parts);
+      };
+      ExpertWeights& expert = layer->experts.emplace_back();
+      NACRE_ASSIGN_OR_RETURN(expert.gate_up,
+                             packed({Role::kExpertGate, Role::kExpertUp}));
+      NACRE_ASSIGN_OR_RETURN(expert.down, packed({Role::kExpertDown}));
+    }
+    return absl::OkStatus();
+  }
+
+  // The rows of queries, keys and values.
+  absl::Status QueryKeyValue(const ModelConfig& config,
+                             const ExpectedTensors& tensors,
+                             LayerWeights* layer) {
+    using Role = TensorRole;
+    const HeadOrder order(config);
+    std::vector<HostMatrix> parts;
+    if (tensors.Has(Role::kQueryKeyValue)) {
+      NACRE_ASSIGN_OR_RETURN(const HostMatrix all,
+                             Matrix(tensors[Role::kQueryKeyValue]));
+      const int q = config.q_size();
+      const int kv = config.kv_size();
+      parts = {RowsOf(all, 0, q), RowsOf(all, q, kv), RowsOf(all, q + kv, kv)};
+    } else {
+      for (const Role role : {Role::kQuery, Role::kKey, Role::kValue}) {
+        NACRE_ASSIGN_OR_RETURN(parts.emplace_back(), Matrix(tensors[role]));
+      }
+    }
+    std::string reordered[2];
+    for (size_t i = 0; i < 2; ++i) order.Apply(&parts[i], &reordered[i]);
+    NACRE_ASSIGN_OR_RETURN(layer->qkv, Stacked(tensors.begin()[1].name, parts));
+    const auto edit = [&](Role role, std::vector<float>* values) {
+      if (role != Role::kValueBias) order.Apply(values);
+    };
+    if (config.qkv_bias) {
+      NACRE_ASSIGN_OR_RETURN(
+          layer->qkv_bias,
+          Vector(tensors, {Role::kQueryBias, Role::kKeyBias, Role::kValueBias},
+                 edit));
+    }
+    if (config.norms.of_heads) {
+      NACRE_ASSIGN_OR_RETURN(layer->query_norm,
+                             Norm(config, tensors, Role::kQueryNorm));
+      NACRE_ASSIGN_OR_RETURN(layer->key_norm,
+                             Norm(config, tensors, Role::kKeyNorm));
+    }
+    return absl::OkStatus();
+  }
+
   const Checkpoint& checkpoint_;
   kernels::Backend* backend_;
   Weights* weights_;
 };
+
+// Rounded to the type of the table, as in training.
+float EmbeddingScale(const ModelConfig& config, kernels::DType dtype) {
+  const auto scale =
+      static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
+  return dtype == kernels::DType::kBF16
+             ? kernels::FromBF16(kernels::ToBF16(scale))
+             : scale;
+}
 
 absl::optional<HostMatrix> AsMatrix(const Tensor& tensor) {
   constexpr int64_t kMost = std::numeric_limits<int>::max();
@@ -185,6 +349,9 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   NACRE_ASSIGN_OR_RETURN(const HostMatrix embedding, loader.Matrix(table));
   NACRE_ASSIGN_OR_RETURN(weights.embedding,
                          loader.Table(table.name, embedding));
+  if (config.scales_embedding) {
+    weights.embedding_scale = EmbeddingScale(config, embedding.dtype);
+  }
   report(1);
   for (int i = 0; i < config.num_hidden_layers; ++i) {
     NACRE_ASSIGN_OR_RETURN(LayerWeights layer, loader.Layer(config, i));
@@ -192,7 +359,7 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
     report(i + 2);
   }
   NACRE_ASSIGN_OR_RETURN(weights.final_norm,
-                         loader.Vector(outside, {TensorRole::kFinalNorm}));
+                         loader.Norm(config, outside, TensorRole::kFinalNorm));
   if (config.tie_word_embeddings) {
     NACRE_ASSIGN_OR_RETURN(weights.head,
                            loader.Stacked(table.name, {embedding}));

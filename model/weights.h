@@ -13,22 +13,38 @@
 #include "kernels/backend.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/experts.h"
 #include "model/progress.h"
 
 namespace nacre::model {
 
+// Biases, post norms and norms of heads are null where the model has none.
+// Weights of norms have NormOptions::offset added. Heads of which a
+// part turns (ModelConfig::rotary_size) are reordered, so that a pair that
+// turns is two elements half a head apart: scores stay what they are.
 struct LayerWeights {
-  std::unique_ptr<kernels::Buffer> input_norm;  // [hidden_size]
-  std::unique_ptr<kernels::PackedMatrix> qkv;   // [q + 2 kv, hidden]
-  std::unique_ptr<kernels::Buffer> qkv_bias;    // [q + 2 kv]; null: none
-  std::unique_ptr<kernels::PackedMatrix> o;     // [hidden, q]
-  std::unique_ptr<kernels::Buffer> post_attention_norm;  // [hidden_size]
+  std::unique_ptr<kernels::Buffer> input_norm;           // [hidden_size]
+  std::unique_ptr<kernels::PackedMatrix> qkv;            // [q + 2 kv, hidden]
+  std::unique_ptr<kernels::Buffer> qkv_bias;             // [q + 2 kv]
+  std::unique_ptr<kernels::Buffer> query_norm;           // [head_dim]
+  std::unique_ptr<kernels::Buffer> key_norm;             // [head_dim]
+  std::unique_ptr<kernels::PackedMatrix> o;              // [hidden, q]
+  std::unique_ptr<kernels::Buffer> o_bias;               // [hidden]
+  std::unique_ptr<kernels::Buffer> attention_post_norm;  // [hidden_size]
+  std::unique_ptr<kernels::Buffer> mlp_norm;             // [hidden_size]
   std::unique_ptr<kernels::PackedMatrix> gate_up;        // [2 inter, hidden]
+  std::unique_ptr<kernels::Buffer> gate_up_bias;         // [2 inter]
   std::unique_ptr<kernels::PackedMatrix> down;           // [hidden, inter]
+  std::unique_ptr<kernels::Buffer> down_bias;            // [hidden]
+  std::unique_ptr<kernels::Buffer> mlp_post_norm;        // [hidden_size]
+  // Of a layer with experts, in place of gate_up and down.
+  std::unique_ptr<kernels::PackedMatrix> router;  // [experts, hidden]
+  std::vector<ExpertWeights> experts;
 };
 
 struct Weights {
   std::unique_ptr<kernels::PackedTable> embedding;  // [vocab, hidden]
+  float embedding_scale = 1.0f;  // what its rows are multiplied by
   std::vector<LayerWeights> layers;
   std::unique_ptr<kernels::Buffer> final_norm;  // [hidden_size]
   std::unique_ptr<kernels::PackedMatrix> head;  // [vocab, hidden]

@@ -134,6 +134,8 @@ TESTED_BY = {
        for name in ("expression_parser", "lexer", "program_builder",
                     "supported")},
     "chat/render_context.cc": "tests/chat/limits_test.cc",
+    "model/config_fields.cc": "tests/model/config_test.cc",
+    "model/config_rope.cc": "tests/model/config_test.cc",
     "chat/text.cc": "tests/chat/user_text_test.cc",
     "coordinator/api/generate_call.cc":
         "tests/coordinator/api/inference_service_test.cc",

@@ -37,6 +37,10 @@ int InflateCommand(const std::vector<std::string>& args,
 int PerplexityCommand(const std::vector<std::string>& args,
                       const Terminal& terminal);
 
+// Prints which checkpoints this build reads.
+int ModelsCommand(const std::vector<std::string>& args,
+                  const Terminal& terminal);
+
 // Predicts the speed of methods, in virtual time.
 int SimulateCommand(const std::vector<std::string>& args,
                     const Terminal& terminal);

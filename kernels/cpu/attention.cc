@@ -78,34 +78,51 @@ Fetch ShareOf(const Split& split, const KvLayer& layer, int kv_head, int half,
   return fetch;
 }
 
-// Returns the largest position.
-int Begin(const AttentionTile& tile, float scale, size_t head_dim,
-          TileState* s) {
-  constexpr float kLog2E = 1.44269504f;
+constexpr float kLog2E = 1.44269504f;
+
+// The positions that some query of a tile attends to, first and last.
+struct TileSpan {
+  int first = std::numeric_limits<int>::max();
+  int last = 0;
+
+  bool Meets(int split) const {
+    return split <= last && first < split + kSplit;
+  }
+};
+
+TileSpan Begin(const AttentionTile& tile, const AttentionRule& rule,
+               size_t head_dim, TileState* s) {
   const size_t chunk = kVectors * FloatLanes();
   const size_t padded = (head_dim + chunk - 1) / chunk * chunk;
-  int last = 0;
+  TileSpan span;
   std::fill_n(s->sums, padded * tile.count, 0.0f);
   std::fill_n(s->normalizer, tile.count * FloatLanes(), 0.0f);
   std::fill(std::begin(s->rescale), std::end(s->rescale), 0.0f);
   for (int i = 0; i < tile.count; ++i) {
     const AttentionQuery& query = tile.queries[i];
     for (size_t d = 0; d < head_dim; ++d) {
-      s->q[d * tile.count + i] = query.q[d] * (scale * kLog2E);
+      s->q[d * tile.count + i] = query.q[d] * (rule.scale * kLog2E);
     }
     s->maximum[i] = -std::numeric_limits<float>::infinity();
-    last = std::max(last, query.position);
+    span.first = std::min(span.first, rule.First(query.position));
+    span.last = std::max(span.last, query.position);
   }
-  return last;
+  return span;
 }
 
 template <class Kv, int kQueries>
-void WeighSplit(const AttentionTile& tile, const SplitKv& kv, int begin,
-                Fetch fetch, TileState* s) {
+void WeighSplit(const AttentionTile& tile, const AttentionRule& rule,
+                const SplitKv& kv, int begin, Fetch fetch, TileState* s) {
   for (int i = 0; i < kQueries; ++i) {
-    s->count[i] = std::clamp(tile.queries[i].position + 1 - begin, 0, kSplit);
+    const int position = tile.queries[i].position;
+    s->first[i] = std::clamp(rule.First(position) - begin, 0, kSplit);
+    s->end[i] = std::clamp(position + 1 - begin, 0, kSplit);
+    if (s->first[i] >= s->end[i]) s->first[i] = s->end[i] = 0;
   }
   Scores<Kv, kQueries>(kv, s->q, &fetch, s->scores);
+  if (rule.soft_cap > 0) {
+    CapScores<kQueries>(rule.soft_cap * kLog2E, s->scores);
+  }
   Weigh<kQueries>(&fetch, s);
 }
 
@@ -159,9 +176,9 @@ int EndOfHead(const AttentionTiles& tiles, int begin) {
 // The splits of a tile from `begin` on, in which its queries have paths of
 // their own.
 template <class Kv>
-void AttendToTails(const AttentionTile& tile, const int32_t* block_table,
-                   const KvLayer& layer, int begin, std::vector<uint32_t>* copy,
-                   TileState* state) {
+void AttendToTails(const AttentionTile& tile, const AttentionRule& rule,
+                   const int32_t* block_table, const KvLayer& layer, int begin,
+                   std::vector<uint32_t>* copy, TileState* state) {
   const TileCode& code = kTileCode<Kv>[tile.count - 1];
   for (bool is_done = false; !is_done; begin += kSplit) {
     is_done = true;
@@ -177,14 +194,15 @@ void AttendToTails(const AttentionTile& tile, const int32_t* block_table,
       Fetch nothing;
       std::fill(std::begin(nothing.runs), std::end(nothing.runs), kv.keys[0]);
       nothing.step = 0;
-      code.weigh(queries.path, kv, begin, nothing, state);
+      code.weigh(queries.path, rule, kv, begin, nothing, state);
       code.add(kv, nothing, state);
     }
   }
 }
 
 template <class Kv>
-void AttendTo(const AttentionTiles& tiles, float scale, const KvLayer& layer) {
+void AttendTo(const AttentionTiles& tiles, const AttentionRule& rule,
+              const KvLayer& layer) {
   TileState states[kMaxAttentionTiles];
   std::vector<uint32_t> copy;
   const bool is_copied = layer.block_size % kQuarter != 0;
@@ -194,21 +212,23 @@ void AttendTo(const AttentionTiles& tiles, float scale, const KvLayer& layer) {
   const size_t weight_steps = kSplit / lanes;  // of a query
   const size_t value_steps =
       (head_dim + kVectors * lanes - 1) / (kVectors * lanes) * kSplit;
-  int lasts[kMaxAttentionTiles];
-  int last = 0;
+  TileSpan spans[kMaxAttentionTiles];
+  TileSpan all;
   for (int t = 0; t < tiles.count; ++t) {
-    lasts[t] = Begin(tiles.tiles[t], scale, head_dim, &states[t]);
-    last = std::max(last, lasts[t]);
+    spans[t] = Begin(tiles.tiles[t], rule, head_dim, &states[t]);
+    all.first = std::min(all.first, spans[t].first);
+    all.last = std::max(all.last, spans[t].last);
   }
   // What comes behind is not where the blocks of the session have it.
   const int tails = tiles.tail_begin / kSplit * kSplit;
-  last = std::min(last, tails - 1);
+  const int last = std::min(all.last, tails - 1);
   const auto find = [&](int begin) {
     return FindSplit(tiles.block_table, layer, begin,
                      std::min(begin + kSplit, last + 1));
   };
-  Split split = find(0);
-  for (int begin = 0; begin <= last; begin += kSplit) {
+  const int first_split = all.first / kSplit * kSplit;
+  Split split = find(first_split);
+  for (int begin = first_split; begin <= last; begin += kSplit) {
     const int end = std::min(begin + kSplit, last + 1);
     const Split next = find(end);
     for (int head = 0, head_end; head < tiles.count; head = head_end) {
@@ -219,17 +239,17 @@ void AttendTo(const AttentionTiles& tiles, float scale, const KvLayer& layer) {
                                                  layer, kv_head, begin, &copy)
                                    : FindKv(split, layer, kv_head);
       for (int t = head; t < head_end; ++t) {
-        if (lasts[t] < begin) continue;
+        if (!spans[t].Meets(begin)) continue;
         const AttentionTile& tile = tiles.tiles[t];
         kTileCode<Kv>[tile.count - 1].weigh(
-            tile, kv, begin,
+            tile, rule, kv, begin,
             ShareOf(split, layer, kv_head, 1, t - head, sharers,
                     key_steps + weight_steps * tile.count),
             &states[t]);
       }
       const bool is_last_head = head_end == tiles.count;
       for (int t = head; t < head_end; ++t) {
-        if (lasts[t] < begin) continue;
+        if (!spans[t].Meets(begin)) continue;
         kTileCode<Kv>[tiles.tiles[t].count - 1].add(
             kv,
             ShareOf(is_last_head ? next : split, layer,
@@ -241,19 +261,21 @@ void AttendTo(const AttentionTiles& tiles, float scale, const KvLayer& layer) {
     split = next;
   }
   for (int t = 0; t < tiles.count; ++t) {
-    if (lasts[t] >= tails) {
-      AttendToTails<Kv>(tiles.tiles[t], tiles.block_table, layer, tails, &copy,
-                        &states[t]);
+    if (spans[t].last >= tails) {
+      AttendToTails<Kv>(tiles.tiles[t], rule, tiles.block_table, layer,
+                        std::max(tails, spans[t].first / kSplit * kSplit),
+                        &copy, &states[t]);
     }
     End<Kv>(tiles.tiles[t], head_dim, states[t]);
   }
 }
 
-void Attend(const AttentionTiles& tiles, float scale, const KvLayer& layer) {
+void Attend(const AttentionTiles& tiles, const AttentionRule& rule,
+            const KvLayer& layer) {
   if (layer.type == DType::kBF16) {
-    AttendTo<BF16Kv>(tiles, scale, layer);
+    AttendTo<BF16Kv>(tiles, rule, layer);
   } else {
-    AttendTo<F32Kv>(tiles, scale, layer);
+    AttendTo<F32Kv>(tiles, rule, layer);
   }
 }
 

@@ -6,8 +6,9 @@
 // lanes are positions; outputs position by position, lanes are dimensions, and
 // the quarters of a split take turns. The order of every sum follows from the
 // position and head_dim alone: how queries are put into tiles changes no bit.
-// Nor does a tail (RowContext): its splits are gathered into the places that
-// they have in a chain.
+// What a window hides has no weight; splits that it hides whole are passed by.
+// Nor does a tail (RowContext) change a bit: its splits are gathered into the
+// places that they have in a chain.
 
 #ifndef KERNELS_CPU_ATTENTION_H_
 #define KERNELS_CPU_ATTENTION_H_
@@ -48,9 +49,9 @@ struct AttentionTiles {
 
 struct AttentionKernels {
   int tile_queries;  // of a tile at most, <= kMaxAttentionTile
-  // out = softmax(q . K[0..position] * scale) V[0..position] for each query.
+  // AttentionOps::Attention for each query.
   //   head_dim <= kMaxHeadDim, even for bf16
-  void (*attend)(const AttentionTiles& tiles, float scale,
+  void (*attend)(const AttentionTiles& tiles, const AttentionRule& rule,
                  const KvLayer& layer);
 };
 

@@ -52,7 +52,10 @@ struct TileState {
   HWY_ALIGN float normalizer[kTileQueries * hn::MaxLanes(F32())];
   HWY_ALIGN float maximum[hn::MaxLanes(F32()) + kTileQueries];
   HWY_ALIGN float rescale[hn::MaxLanes(F32()) + kTileQueries];
-  int count[kTileQueries];  // positions of the split that a query attends to
+  // The positions of the split that a query attends to, [first, end); end is 0
+  // where there are none.
+  int first[kTileQueries];
+  int end[kTileQueries];
 };
 
 // Keys and values are read as words of 32 bits: one float32, or two bf16.

@@ -60,7 +60,7 @@ void AddChunk(const ValueChunk& chunk, const TileState& s, Fetch* fetch,
   size_t ahead_offset = 0;
   VF32 totals[kQueries][kVectors];
   LoadSums(sums, s.rescale, totals);
-  const int last = *std::max_element(s.count, s.count + kQueries);
+  const int last = *std::max_element(s.end, s.end + kQueries);
   size_t offset = 0;
   for (int p = 0; p < kQuarter; ++p, offset += chunk.stride) {
     for (int quarter = 0; quarter < kQuarters; ++quarter) {
@@ -76,10 +76,10 @@ void AddChunk(const ValueChunk& chunk, const TileState& s, Fetch* fetch,
         if (position >= last) break;
         LoadValues<Kv, kWhole>(chunk.quarters[quarter] + offset, chunk.words,
                                v);
-        // What lies behind a query's own position never enters its sums, were
-        // it times 0: it may be NaN.
+        // What a query does not attend to never enters its sums, were it times
+        // 0: it may be NaN.
         for (int i = 0; i < kQueries; ++i) {
-          if (position >= s.count[i]) continue;
+          if (position < s.first[i] || position >= s.end[i]) continue;
           const VF32 weight =
               hn::Set(df, s.scores[i * kScoreStride + position]);
           for (int j = 0; j < kVectors; ++j) {
@@ -98,7 +98,8 @@ void AddValues(const SplitKv& kv, Fetch fetch, TileState* s) {
   const size_t lanes = FloatLanes();
   const size_t chunk_dims = kVectors * lanes;
   constexpr size_t kElement = sizeof(uint32_t) / Kv::kPerWord;
-  const bool all = *std::min_element(s->count, s->count + kQueries) == kSplit;
+  const bool all = *std::min_element(s->end, s->end + kQueries) == kSplit &&
+                   *std::max_element(s->first, s->first + kQueries) == 0;
   float* sums = s->sums;
   for (size_t d = 0; d < kv.head_dim; d += chunk_dims) {
     const size_t group = d / kKvGroup * kKvGroup;

@@ -78,6 +78,19 @@ HWY_INLINE VF32 Exp2(VF32 x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, -126.0f)), hn::Mul(p, power));
 }
 
+// Scores to base 2 become cap * tanh(score / cap).
+template <int kQueries>
+void CapScores(float cap, float* scores) {
+  const F32 df;
+  const VF32 by = hn::Set(df, cap);
+  for (int i = 0; i < kQueries; ++i, scores += kScoreStride) {
+    for (size_t p = 0; p < kSplit; p += FloatLanes()) {
+      const VF32 x = hn::Div(hn::LoadU(df, scores + p), by);
+      hn::StoreU(hn::Mul(by, Tanh(x)), df, scores + p);
+    }
+  }
+}
+
 // Turns scores into weights 2^(score - maximum), with the running maximum;
 // those of positions that a query does not attend to into 0.
 template <int kQueries>
@@ -89,8 +102,9 @@ void Weigh(Fetch* fetch, TileState* s) {
   for (int i = 0; i < kQueries; ++i) {
     float* const scores = s->scores + i * kScoreStride;
     const float before = s->maximum[i];
-    std::fill(scores + std::max(0, s->count[i]), scores + kSplit,
-              -std::numeric_limits<float>::infinity());
+    constexpr float kNothing = -std::numeric_limits<float>::infinity();
+    std::fill(scores, scores + s->first[i], kNothing);
+    std::fill(scores + s->end[i], scores + kSplit, kNothing);
     VF32 largest = hn::Set(df, before);
     for (size_t p = 0; p < kSplit; p += lanes) {
       largest = hn::Max(largest, hn::LoadU(df, scores + p));
@@ -102,7 +116,7 @@ void Weigh(Fetch* fetch, TileState* s) {
     hn::StoreU(Exp2(hn::LoadU(df, s->rescale + i)), df, s->rescale + i);
   }
   for (int i = 0; i < kQueries; ++i) {
-    if (s->count[i] <= 0) {  // it has ended: nothing may change
+    if (s->end[i] == 0) {  // it sees nothing here: nothing may change
       s->rescale[i] = 1.0f;
       continue;
     }

@@ -226,7 +226,8 @@ void CpuBackend::MakeAttentionTiles(const float* q, int q_stride, int num_heads,
 }
 
 void CpuBackend::Attention(const float* q, int q_stride, int num_heads,
-                           float scale, absl::Span<const RowContext> contexts,
+                           const AttentionRule& rule,
+                           absl::Span<const RowContext> contexts,
                            const KvLayer& layer, float* out) {
   CheckKvLayer(layer);
   NACRE_CHECK(num_heads % layer.num_kv_heads == 0,
@@ -241,7 +242,7 @@ void CpuBackend::Attention(const float* q, int q_stride, int num_heads,
           : static_cast<size_t>(threads_.size());
   const auto run = [&](int thread) {
     for (size_t i = static_cast<size_t>(thread); i < tiles_.size(); i += step) {
-      attention_.attend(tiles_[i], scale, layer);
+      attention_.attend(tiles_[i], rule, layer);
     }
   };
   if (step == 1) {
@@ -256,6 +257,21 @@ void CpuBackend::SiluMul(const float* gate_up, int rows, int cols, float* out) {
     const size_t start = static_cast<size_t>(begin) * cols;
     elementwise_.silu_mul(gate_up + 2 * start, end - begin, cols, out + start);
   });
+}
+
+void CpuBackend::GeluMul(const float* gate_up, int rows, int cols, float* out) {
+  Divide(rows, cols, [&](int begin, int end) {
+    const size_t start = static_cast<size_t>(begin) * cols;
+    elementwise_.gelu_mul(gate_up + 2 * start, end - begin, cols, out + start);
+  });
+}
+
+void CpuBackend::Scale(float* x, size_t count, float factor) {
+  elementwise_.scale(x, count, factor);
+}
+
+void CpuBackend::SoftCap(float* x, size_t count, float cap) {
+  elementwise_.soft_cap(x, count, cap);
 }
 
 void CpuBackend::AddInPlace(float* x, const float* y, size_t count) {

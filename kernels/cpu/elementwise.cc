@@ -94,19 +94,44 @@ HWY_INLINE VF32 SiluTimes(VF32 gate, VF32 up) {
   return hn::Mul(hn::Div(gate, hn::Add(one, Exp(hn::Neg(gate)))), up);
 }
 
-void SiluMul(const float* gate_up, int rows, int cols, float* out) {
+// gelu(x) = x / (1 + e^(-2u)), which is x / 2 * (1 + tanh u).
+HWY_INLINE VF32 GeluTimes(VF32 gate, VF32 up) {
   const F32 df;
+  const VF32 one = hn::Set(df, 1.0f);
+  const VF32 square = hn::Mul(gate, gate);
+  // -2 sqrt(2 / pi) (x + 0.044715 x^3)
+  const VF32 inner =
+      hn::Mul(gate, hn::MulAdd(square, hn::Set(df, -0.0713548163f),
+                               hn::Set(df, -1.59576912f)));
+  return hn::Mul(hn::Div(gate, hn::Add(one, Exp(inner))), up);
+}
+
+struct Silu {
+  HWY_INLINE VF32 operator()(VF32 gate, VF32 up) const {
+    return SiluTimes(gate, up);
+  }
+};
+struct Gelu {
+  HWY_INLINE VF32 operator()(VF32 gate, VF32 up) const {
+    return GeluTimes(gate, up);
+  }
+};
+
+template <class Times>
+void GateMul(const float* gate_up, int rows, int cols, float* out) {
+  const F32 df;
+  const Times times;
   const size_t lanes = FloatLanes();
   const size_t count = static_cast<size_t>(cols);
   for (int i = 0; i < rows; ++i, gate_up += 2 * count, out += count) {
     const float* up = gate_up + count;
     size_t j = 0;
     for (; j + lanes <= count; j += lanes) {
-      hn::StoreU(SiluTimes(hn::LoadU(df, gate_up + j), hn::LoadU(df, up + j)),
-                 df, out + j);
+      hn::StoreU(times(hn::LoadU(df, gate_up + j), hn::LoadU(df, up + j)), df,
+                 out + j);
     }
     if (const size_t left = count - j; left > 0) {
-      StoreTail(SiluTimes(LoadTail(gate_up + j, left), LoadTail(up + j, left)),
+      StoreTail(times(LoadTail(gate_up + j, left), LoadTail(up + j, left)),
                 left, out + j);
     }
   }
@@ -122,8 +147,40 @@ void Add(float* x, const float* y, size_t count) {
   for (; i < count; ++i) x[i] += y[i];
 }
 
+// x[i] = f(x[i])
+template <class Function>
+void Map(float* x, size_t count, const Function& function) {
+  const F32 df;
+  const size_t lanes = FloatLanes();
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(function(hn::LoadU(df, x + i)), df, x + i);
+  }
+  if (i < count) {
+    StoreTail(function(LoadTail(x + i, count - i)), count - i, x + i);
+  }
+}
+
+void Scale(float* x, size_t count, float factor) {
+  const VF32 by = hn::Set(F32(), factor);
+  Map(x, count, [by](VF32 v) HWY_ATTR { return hn::Mul(v, by); });
+}
+
+void SoftCap(float* x, size_t count, float cap) {
+  const VF32 by = hn::Set(F32(), cap);
+  Map(x, count,
+      [by](VF32 v) HWY_ATTR { return hn::Mul(by, Tanh(hn::Div(v, by))); });
+}
+
 ElementwiseKernels GetElementwiseKernels() {
-  return {hwy::TargetName(HWY_TARGET), RmsNorm, Rope, SiluMul, Add};
+  return {hwy::TargetName(HWY_TARGET),
+          RmsNorm,
+          Rope,
+          GateMul<Silu>,
+          GateMul<Gelu>,
+          Scale,
+          SoftCap,
+          Add};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -16,6 +16,9 @@ struct ElementwiseKernels {
   void (*rope)(float* x, int num_heads, int head_dim, const float* cos,
                const float* sin);
   void (*silu_mul)(const float* gate_up, int rows, int cols, float* out);
+  void (*gelu_mul)(const float* gate_up, int rows, int cols, float* out);
+  void (*scale)(float* x, size_t count, float factor);
+  void (*soft_cap)(float* x, size_t count, float cap);
   void (*add)(float* x, const float* y, size_t count);
 };
 

@@ -121,6 +121,14 @@ HWY_INLINE VF32 Exp(VF32 x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, -87.0f)), hn::Mul(p, power));
 }
 
+// tanh x to about 2^-23, not of itself; NaN stays NaN.
+HWY_INLINE VF32 Tanh(VF32 x) {
+  const F32 df;
+  const VF32 one = hn::Set(df, 1.0f);
+  const VF32 two = hn::Set(df, 2.0f);
+  return hn::Sub(one, hn::Div(two, hn::Add(Exp(hn::Add(x, x)), one)));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace nacre::kernels
 HWY_AFTER_NAMESPACE();

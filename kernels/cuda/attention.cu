@@ -95,6 +95,8 @@ __device__ __forceinline__ int FindLimits(const AttentionArgs& args,
     limits[i] = -1;
     if (i < queries.count) {
       limits[i] = args.rows.positions[queries.Row(i)] - begin;
+      // Its window begins behind the split.
+      if (limits[i] - (kAttentionSplit - 1) >= args.window) limits[i] = -1;
     }
     last = max(last, limits[i]);
   }
@@ -139,7 +141,9 @@ __device__ __forceinline__ void ScorePosition(const AttentionArgs& args,
   }
 #pragma unroll
   for (int i = 0; i < kQueries; ++i) {
-    memory.weights[thread * kQueries + i] = scores[i] * args.scale;
+    const float score = scores[i] * args.scale;
+    memory.weights[thread * kQueries + i] =
+        args.soft_cap > 0 ? Capped(score, args.soft_cap) : score;
   }
 }
 
@@ -147,6 +151,7 @@ __device__ __forceinline__ void ScorePosition(const AttentionArgs& args,
 // l + 64, l + 96.
 template <int kQueries>
 __device__ __forceinline__ void WeighPositions(const int (&limits)[kQueries],
+                                               int window,
                                                const Shared<kQueries>& memory) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -155,7 +160,7 @@ __device__ __forceinline__ void WeighPositions(const int (&limits)[kQueries],
     float maximum = __int_as_float(kMinusInfinityBits);
 #pragma unroll
     for (int p = lane; p < kAttentionSplit; p += 32) {
-      if (p <= limits[i]) {
+      if (Sees(p, limits[i], window)) {
         maximum = fmaxf(maximum, memory.weights[p * kQueries + i]);
       }
     }
@@ -163,7 +168,7 @@ __device__ __forceinline__ void WeighPositions(const int (&limits)[kQueries],
     float total = 0;
 #pragma unroll
     for (int p = lane; p < kAttentionSplit; p += 32) {
-      if (p <= limits[i]) {
+      if (Sees(p, limits[i], window)) {
         float* const weight = memory.weights + p * kQueries + i;
         *weight = Exp(*weight - maximum);
         total += *weight;
@@ -181,7 +186,7 @@ __device__ __forceinline__ void WeighPositions(const int (&limits)[kQueries],
 template <int kQueries>
 __device__ __forceinline__ void SumValues(const PagedKv& kv, int vectors,
                                           const int (&limits)[kQueries],
-                                          int last,
+                                          int last, int window,
                                           const Shared<kQueries>& memory) {
   const int head_dim = kv.head_dim;
   const int thread = threadIdx.x;
@@ -202,7 +207,7 @@ __device__ __forceinline__ void SumValues(const PagedKv& kv, int vectors,
                    head_dim - d, head_dim % 4 == 0);
 #pragma unroll
       for (int i = 0; i < kQueries; ++i) {
-        if (p <= limits[i]) {
+        if (Sees(p, limits[i], window)) {
           const float weight = memory.weights[p * kQueries + i];
           sums[i].x = fmaf(weight, value.x, sums[i].x);
           sums[i].y = fmaf(weight, value.y, sums[i].y);
@@ -242,7 +247,9 @@ __device__ __forceinline__ void WriteSplit(const AttentionArgs& args,
         (query - static_cast<size_t>(args.first_row) * args.num_heads) *
             args.max_splits +
         split;
-    const bool only = split * kAttentionSplit + limits[i] < kAttentionSplit;
+    const int position = split * kAttentionSplit + limits[i];
+    const bool only =
+        FirstSplit(position, args.window) == position / kAttentionSplit;
     for (int e = thread; e < head_dim; e += kThreads) {
       float total = all[static_cast<size_t>(i) * 4 * vectors + e];
       for (int g = 1; g < groups; ++g) {
@@ -284,10 +291,10 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   __syncthreads();
   ScorePosition(args, tile, queries.kv_head, begin, last, memory);
   __syncthreads();
-  WeighPositions(limits, memory);
+  WeighPositions(limits, args.window, memory);
   __syncthreads();
   const int vectors = VectorsOf(args.kv.head_dim);
-  SumValues(args.kv, vectors, limits, last, memory);
+  SumValues(args.kv, vectors, limits, last, args.window, memory);
   __syncthreads();
   WriteSplit(args, queries, vectors, split, limits, memory);
 }
@@ -301,12 +308,13 @@ __global__ void __launch_bounds__(kMergeThreads)
   WaitForPrevious();
   const int head_dim = args.kv.head_dim;
   const int position = args.rows.positions[args.first_row + blockIdx.x];
-  const int splits = position / kAttentionSplit + 1;
+  const int first_split = FirstSplit(position, args.window);
+  const int splits = position / kAttentionSplit + 1 - first_split;
   if (splits == 1) return;
   const size_t query =
       static_cast<size_t>(blockIdx.x) * args.num_heads + blockIdx.y;
   const float* const first =
-      args.partials + query * args.max_splits * (head_dim + 2);
+      args.partials + (query * args.max_splits + first_split) * (head_dim + 2);
   float* const out =
       args.out +
       (static_cast<size_t>(args.first_row) * args.num_heads + query) * head_dim;

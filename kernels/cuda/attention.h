@@ -16,6 +16,8 @@
 // by 2^-9 of the sum of its products' magnitudes, a weight by 2^-9 of itself.
 //
 // Batch-invariant: all of it follows from the row's position and from head_dim.
+// A window hides what is before a row's first position: weights of zero in the
+// split where it begins, and the splits before that are not the row's.
 // A row whose context is one split is written by the first kernel: that is what
 // merging one split gives.
 //
@@ -28,6 +30,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "common/host_device.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/paged_kv.h"
 
@@ -65,6 +68,8 @@ struct AttentionArgs {
   int q_stride = 0;
   int num_heads = 0;  // a multiple of the KV heads
   float scale = 0;
+  int window = std::numeric_limits<int>::max();  // as in AttentionRule
+  float soft_cap = 0;                            // likewise
   PagedRows rows;
   PagedKv kv;  // head_dim at most kMostHeadDim
   // Tiles of rows [first_row, first_row + num_rows), each split of a row in one
@@ -85,6 +90,12 @@ struct AttentionArgs {
 
   bool operator==(const AttentionArgs&) const = default;
 };
+
+// The first split that has a part of the window of a row at `position`.
+NACRE_HOST_DEVICE constexpr int FirstSplit(int position, int window) {
+  const int first = position + 1 - window;
+  return first <= 0 ? 0 : first / kAttentionSplit;
+}
 
 constexpr int AttentionSplits(int position) {
   return position / kAttentionSplit + 1;

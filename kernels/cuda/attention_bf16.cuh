@@ -50,12 +50,14 @@ __device__ __forceinline__ void WriteSums(const Bf16Block<kTiles, kDims>& block,
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int position = positions[i][half];
+      const int first_split = FirstSplit(position, args.window);
       if (position < 0 || position < split * kAttentionSplit) continue;
+      if (!kWhole && split < first_split) continue;
       const int index = 16 * i + 8 * half + block.lane / 4;
       const size_t query =
           static_cast<size_t>(who.Row(index)) * args.num_heads +
           who.Head(index);
-      const bool done = kWhole || position < kAttentionSplit;
+      const bool done = kWhole || first_split == position / kAttentionSplit;
       const float total = sums.totals[i][half];
       float* to = args.out + query * head_dim;
       if (!done) {
@@ -215,10 +217,12 @@ __global__ void __launch_bounds__(kBf16Threads, kTiles == 1 ? 3 : 2)
   const int head_dim = args.kv.head_dim;
   const TileQueries who(args, tile, static_cast<int>(blockIdx.y), parts,
                         Block::kQueries);
-  const int first_split = kWhole ? 0 : static_cast<int>(blockIdx.z);
   const TileSpan span = FindSpan(args, tile);
+  const int seen_split = FirstSplit(span.first, args.window);
+  const int first_split = kWhole ? seen_split : static_cast<int>(blockIdx.z);
   const int tile_split = span.last / kAttentionSplit;
   if (who.count <= 0 || first_split > tile_split) return;
+  if (first_split < seen_split) return;
   if (first_split < tile.first_split || first_split >= tile.end_split) return;
   const int last_split = kWhole ? tile_split : first_split;
   const int chunks = kWhole || kDims < 128 ? 1 : (head_dim + kDims - 1) / kDims;
@@ -243,25 +247,28 @@ __global__ void __launch_bounds__(kBf16Threads, kTiles == 1 ? 3 : 2)
     SplitAt at = {begin, seen, split < last_split};
     float4 scores[kTiles][4] = {};
     ScoreSplit(block, at, chunks, scores);
+    if (args.soft_cap > 0) CapScores<kTiles>(args.soft_cap, scores);
     ShareMaxima(block, positions,
                 begin + block.warp * kWarpPositions + 8 * (block.lane % 4),
-                scores);
+                args.window, scores);
     __syncthreads();
     if (split < last_split) block.FindPlaces(begin + kAttentionSplit);
     RowSums<kTiles, Block::kParts> sums;
     ShareWeights(block, scores, sums.maxima);
     __syncthreads();
     at.steps = (seen + 31) / 32 * 2;
-    at.all_see = max(span.first - begin + 1, 0);
+    at.all_see = span.last - args.window >= begin
+                     ? 0  // the last query's window begins behind the first
+                     : max(span.first - begin + 1, 0);
     for (int chunk = 0; chunk < chunks; ++chunk) {
       SumChunk(block, args, who, at, chunk, chunks, &sums);
       if (!kWhole)
         WriteSums<false>(block, args, who, positions, split, chunk, sums);
     }
-    if (kWhole && split == 0) {
+    if (kWhole && split == first_split) {
       rows = sums;
     } else if (kWhole) {
-      AddSplit(sums, positions, begin, &rows);
+      AddSplit(sums, positions, args.window, begin, &rows);
     }
   }
   WaitCopies<0>();

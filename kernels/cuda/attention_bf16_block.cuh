@@ -190,10 +190,10 @@ struct Bf16Block {
   }
 
   // B of a step of 16 positions, for each tile of 8 dimensions: column c of
-  // tile j is dimension kParts c + j. Where masked, positions behind `limit`
-  // are zero.
+  // tile j is dimension kParts c + j. Where masked, positions that a query at
+  // `limit` does not see are zero.
   template <bool kMasked>
-  __device__ void LoadValues(int step, int limit,
+  __device__ void LoadValues(int step, int limit, int window,
                              uint32_t (&b)[kParts][2]) const {
     uint32_t words[4][kParts / 2];
     const int first = FirstOf(step);
@@ -213,7 +213,7 @@ struct Bf16Block {
       }
 #pragma unroll
       for (int k = 0; k < kParts / 2; ++k) {
-        if (kMasked && position > limit) words[i][k] = 0;
+        if (kMasked && !Sees(position, limit, window)) words[i][k] = 0;
       }
     }
 #pragma unroll

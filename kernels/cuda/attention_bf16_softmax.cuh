@@ -76,12 +76,28 @@ __device__ __forceinline__ void AddScores(const Bf16Block<kTiles, kDims>& block,
   }
 }
 
+// Caps scores, which are to base 2.
+template <int kTiles>
+__device__ __forceinline__ void CapScores(float soft_cap,
+                                          float4 (&scores)[kTiles][4]) {
+  const float cap = soft_cap * 1.44269504088896341f;
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      float4& score = scores[i][j];
+      score = {Capped(score.x, cap), Capped(score.y, cap), Capped(score.z, cap),
+               Capped(score.w, cap)};
+    }
+  }
+}
+
 // Masks scores and tells the other warps the warp's largest. `limit`: last
 // position that the query sees, counted from the lane's first.
 template <int kTiles, int kDims>
 __device__ __forceinline__ void ShareMaxima(
     const Bf16Block<kTiles, kDims>& block, const int (&limits)[kTiles][2],
-    int lane_begin, float4 (&scores)[kTiles][4]) {
+    int lane_begin, int window, float4 (&scores)[kTiles][4]) {
   const float nothing = __int_as_float(kMinusInfinityBits);
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
@@ -91,9 +107,10 @@ __device__ __forceinline__ void ShareMaxima(
       float4& score = scores[i][j];
       const int low = limits[i][0] - lane_begin;
       const int high = limits[i][1] - lane_begin;
-      score = {j <= low ? score.x : nothing, j + 4 <= low ? score.y : nothing,
-               j <= high ? score.z : nothing,
-               j + 4 <= high ? score.w : nothing};
+      score = {Sees(j, low, window) ? score.x : nothing,
+               Sees(j + 4, low, window) ? score.y : nothing,
+               Sees(j, high, window) ? score.z : nothing,
+               Sees(j + 4, high, window) ? score.w : nothing};
       maxima[0] = fmaxf(maxima[0], fmaxf(score.x, score.y));
       maxima[1] = fmaxf(maxima[1], fmaxf(score.z, score.w));
     }

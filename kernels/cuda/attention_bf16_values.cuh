@@ -28,7 +28,7 @@ __device__ __forceinline__ void AddValues(const Bf16Block<kTiles, kDims>& block,
 #pragma unroll 2
   for (int step = 0; step < steps; ++step) {
     uint32_t b[kParts][2];
-    block.template LoadValues<false>(step, 0, b);
+    block.template LoadValues<false>(step, 0, 0, b);
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
       if (16 * i >= block.count) break;
@@ -61,7 +61,7 @@ __device__ __forceinline__ void AddValuesByRow(
 #pragma unroll 1
       for (int step = 0; step < steps; ++step) {
         uint32_t b[kParts][2];
-        block.template LoadValues<true>(step, limit, b);
+        block.template LoadValues<true>(step, limit, args.window, b);
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
           const uint4 a = block.weights[(step * kTiles + i) * 32 + block.lane];
@@ -91,13 +91,16 @@ struct RowSums {
 template <int kTiles, int kParts>
 __device__ __forceinline__ void AddSplit(const RowSums<kTiles, kParts>& split,
                                          const int (&positions)[kTiles][2],
-                                         int begin,
+                                         int window, int begin,
                                          RowSums<kTiles, kParts>* rows) {
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (positions[i][half] < begin) continue;
+      if (positions[i][half] < begin ||
+          FirstSplit(positions[i][half], window) * kAttentionSplit > begin) {
+        continue;
+      }
       float& maximum = rows->maxima[i][half];
       float& total = rows->totals[i][half];
       const MergeWeights by = WeightsOf<true>(maximum, split.maxima[i][half]);

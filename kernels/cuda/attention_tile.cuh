@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/math.cuh"
+#include "kernels/cuda/soft_cap.cuh"
 
 namespace nacre::kernels::cuda {
 
@@ -34,6 +35,12 @@ struct TileQueries {
     return kv_head * group + (first + i) % group;
   }
 };
+
+// Whether a query sees position `p`, if its own is `limit` and it has a window;
+// both counted from one position.
+__device__ __forceinline__ bool Sees(int p, int limit, int window) {
+  return p <= limit && limit - p < window;
+}
 
 // What sums behind two maxima are multiplied by before they are added.
 struct MergeWeights {

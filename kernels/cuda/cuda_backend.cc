@@ -48,7 +48,7 @@ CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
                          std::unique_ptr<cuda::Staging> staging,
                          WeightType weight_type, DType kv_type,
                          CudaBackendOptions options)
-    : CudaMemory(std::move(device), std::move(staging)),
+    : CudaRowOps(std::move(device), std::move(staging)),
       weight_type_(weight_type),
       kv_type_(kv_type),
       options_(options),
@@ -209,22 +209,6 @@ void CudaBackend::EmbedDrawn(const PackedTable& table, const int32_t* ids,
       "embedding");
 }
 
-void CudaBackend::RmsNorm(const float* x, int rows, int cols,
-                          const float* weight, float epsilon, float* out) {
-  if (rows == 0 || !device_->ok()) return;
-  device_->Check(cuda::NormalizeRows(device_->queue(), x, rows, cols, weight,
-                                     epsilon, out),
-                 "norm");
-}
-
-void CudaBackend::Rope(float* x, int rows, int row_stride, int num_heads,
-                       int head_dim, const float* cos, const float* sin) {
-  if (rows == 0 || !device_->ok()) return;
-  device_->Check(cuda::RotateHeads(device_->queue(), x, rows, row_stride,
-                                   num_heads, head_dim, cos, sin),
-                 "rotary embedding");
-}
-
 void CudaBackend::StoreKv(const float* k, const float* v, int row_stride,
                           absl::Span<const RowContext> contexts,
                           const KvLayer& layer) {
@@ -299,7 +283,8 @@ bool CudaBackend::MakeRoom(const cuda::AttentionCut& cut,
 }
 
 void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
-                            float scale, absl::Span<const RowContext> contexts,
+                            const AttentionRule& rule,
+                            absl::Span<const RowContext> contexts,
                             const KvLayer& layer, float* out) {
   cuda::AttentionArgs args;
   args.kv = PagedKvOf(layer);
@@ -312,7 +297,9 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
   args.q = q;
   args.q_stride = q_stride;
   args.num_heads = num_heads;
-  args.scale = scale;
+  args.scale = rule.scale;
+  args.window = rule.window;
+  args.soft_cap = rule.soft_cap;
   args.out = out;
   for (const cuda::AttentionChunk& chunk : cuda::CutChunks(tiles, cut)) {
     args.whole = chunk.whole;
@@ -330,24 +317,6 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
     args.partials = partials_->f32();
     device_->Check(cuda::Attend(device_->queue(), args), "attention");
   }
-}
-
-void CudaBackend::SiluMul(const float* gate_up, int rows, int cols,
-                          float* out) {
-  if (rows == 0 || !device_->ok()) return;
-  device_->Check(cuda::GateRows(device_->queue(), gate_up, rows, cols, out),
-                 "gate");
-}
-
-void CudaBackend::AddInPlace(float* x, const float* y, size_t count) {
-  if (count == 0 || !device_->ok()) return;
-  device_->Check(cuda::AddTo(device_->queue(), x, y, count), "residual");
-}
-
-void CudaBackend::AddBias(float* x, int rows, int cols, const float* bias) {
-  if (rows == 0 || !device_->ok()) return;
-  device_->Check(cuda::AddToRows(device_->queue(), x, rows, cols, bias),
-                 "bias");
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(

@@ -25,7 +25,7 @@
 #include "absl/types/optional.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_matrix.h"
-#include "kernels/cuda/cuda_memory.h"
+#include "kernels/cuda/cuda_row_ops.h"
 #include "kernels/cuda/cuda_token_drawer.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/paged_batch.h"
@@ -48,7 +48,7 @@ struct CudaBackendOptions {
   absl::optional<int> least_whole_blocks;
 };
 
-class CudaBackend : public cuda::CudaMemory {
+class CudaBackend : public cuda::CudaRowOps {
  public:
   CudaBackend(std::unique_ptr<cuda::Device> device,
               std::unique_ptr<cuda::Staging> staging, WeightType weight_type,
@@ -72,21 +72,15 @@ class CudaBackend : public cuda::CudaMemory {
              float* out) override;
   void EmbedDrawn(const PackedTable& table, const int32_t* ids, int count,
                   float* out) override;
-  void RmsNorm(const float* x, int rows, int cols, const float* weight,
-               float epsilon, float* out) override;
-  void Rope(float* x, int rows, int row_stride, int num_heads, int head_dim,
-            const float* cos, const float* sin) override;
   void StoreKv(const float* k, const float* v, int row_stride,
                absl::Span<const RowContext> contexts,
                const KvLayer& layer) override;
   void MoveKv(absl::Span<const KvMove> moves,
               absl::Span<const KvLayer> layers) override;
-  void Attention(const float* q, int q_stride, int num_heads, float scale,
+  void Attention(const float* q, int q_stride, int num_heads,
+                 const AttentionRule& rule,
                  absl::Span<const RowContext> contexts, const KvLayer& layer,
                  float* out) override;
-  void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
-  void AddInPlace(float* x, const float* y, size_t count) override;
-  void AddBias(float* x, int rows, int cols, const float* bias) override;
   TokenDrawer* token_drawer() override { return &token_drawer_; }
 
   // Of these the fused kernels. `normed` and `gated` are used only where

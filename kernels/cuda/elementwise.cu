@@ -3,6 +3,7 @@
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/primitives.cuh"
+#include "kernels/cuda/soft_cap.cuh"
 
 namespace nacre::kernels::cuda {
 namespace {
@@ -64,6 +65,37 @@ __global__ void __launch_bounds__(kThreads)
     value = gates[0] / (1.0f + Exp(-gates[0])) * gates[cols];
   }
   Store(value, out + i);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    GeluKernel(const float* gate_up, size_t count, int cols, float* out) {
+  LaunchDependents();
+  WaitForPrevious();
+  const size_t i = ThreadElement();
+  if (i >= count) return;
+  const size_t row = i / cols;
+  const int column = static_cast<int>(i % cols);
+  const float* const gates = gate_up + 2 * row * cols + column;
+  const float x = gates[0];
+  // x / (1 + e^(-2u)) is x / 2 * (1 + tanh u).
+  const float inner = x * fmaf(x * x, -0.0713548163f, -1.59576912f);
+  out[i] = x / (1.0f + Exp(inner)) * gates[cols];
+}
+
+__global__ void __launch_bounds__(kThreads)
+    ScaleKernel(float* x, size_t count, float factor) {
+  LaunchDependents();
+  WaitForPrevious();
+  const size_t i = ThreadElement();
+  if (i < count) x[i] *= factor;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    CapKernel(float* x, size_t count, float cap) {
+  LaunchDependents();
+  WaitForPrevious();
+  const size_t i = ThreadElement();
+  if (i < count) x[i] = Capped(x[i], cap);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -144,6 +176,23 @@ cudaError_t GateRows(const Queue& queue, const float* gate_up, int rows,
 cudaError_t GateAndRoundRows(const Queue& queue, const float* gate_up, int rows,
                              int cols, int padded_cols, uint16_t* out) {
   return Gate(queue, gate_up, rows, cols, padded_cols, out);
+}
+
+cudaError_t GeluRows(const Queue& queue, const float* gate_up, int rows,
+                     int cols, float* out) {
+  const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(cols);
+  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads}, GeluKernel,
+                      gate_up, count, cols, out);
+}
+
+cudaError_t ScaleBy(const Queue& queue, float* x, size_t count, float factor) {
+  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
+                      ScaleKernel, x, count, factor);
+}
+
+cudaError_t CapTo(const Queue& queue, float* x, size_t count, float cap) {
+  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads}, CapKernel,
+                      x, count, cap);
 }
 
 cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count) {

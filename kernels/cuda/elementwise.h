@@ -35,6 +35,12 @@ cudaError_t NormalizeRows(const Queue& queue, const float* x, int rows,
                           int cols, const float* weight, float epsilon,
                           float* out);
 
+// NormalizeRows of each head by itself, in place.
+//   x: row i at x + i * row_stride, [num_heads * head_dim], weight [head_dim]
+cudaError_t NormalizeHeads(const Queue& queue, float* x, int rows,
+                           int row_stride, int num_heads, int head_dim,
+                           const float* weight, float epsilon);
+
 // NormalizeRows and RoundRows in one kernel.
 //   x [rows, cols], weight [cols], out bf16 [rows, padded_cols]
 cudaError_t NormalizeAndRoundRows(const Queue& queue, const float* x, int rows,
@@ -51,6 +57,16 @@ cudaError_t RotateHeads(const Queue& queue, float* x, int rows, int row_stride,
 //   gate_up [rows, 2 * cols], out [rows, cols]
 cudaError_t GateRows(const Queue& queue, const float* gate_up, int rows,
                      int cols, float* out);
+
+// With gelu for silu.
+cudaError_t GeluRows(const Queue& queue, const float* gate_up, int rows,
+                     int cols, float* out);
+
+// x[i] *= factor                                                    x [count]
+cudaError_t ScaleBy(const Queue& queue, float* x, size_t count, float factor);
+
+// x[i] = cap * tanh(x[i] / cap)                                     x [count]
+cudaError_t CapTo(const Queue& queue, float* x, size_t count, float cap);
 
 // GateRows and RoundRows in one kernel.
 //   gate_up [rows, 2 * cols], out bf16 [rows, padded_cols]

@@ -13,17 +13,21 @@ constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kStep = 4 * kThreads;  // elements of a block's turn
 
-// One block a row. Zeros behind the last column; Element is float or, for bf16,
+// One block for each pair of a row (x) and a head of it (y), which has `cols`
+// elements. Zeros behind the last column; Element is float or, for bf16,
 // uint16_t. `vector`: rows are aligned to 16 bytes.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    NormalizeKernel(const float* x, int cols, const float* weight,
-                    float epsilon, Element* out, int out_cols, bool vector) {
+    NormalizeKernel(const float* x, int row_stride, int cols,
+                    const float* weight, float epsilon, Element* out,
+                    int out_stride, int out_cols, bool vector) {
   extern __shared__ uint4 shared[];
   LaunchDependents();
   WaitForPrevious();
-  const float* const row = x + static_cast<size_t>(blockIdx.x) * cols;
-  Element* const to = out + static_cast<size_t>(blockIdx.x) * out_cols;
+  const size_t head = static_cast<size_t>(blockIdx.y) * cols;
+  const float* const row =
+      x + static_cast<size_t>(blockIdx.x) * row_stride + head;
+  Element* const to = out + static_cast<size_t>(blockIdx.x) * out_stride + head;
   float4 sums = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   for (int i = 4 * threadIdx.x; i < cols; i += kStep) {
     const float4 v = LoadFour(row + i, cols - i, vector);
@@ -45,17 +49,20 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+bool IsAligned(const float* x) {
+  return reinterpret_cast<uintptr_t>(x) % sizeof(float4) == 0;
+}
+
 template <typename Element>
 cudaError_t Normalize(const Queue& queue, const float* x, int rows, int cols,
                       const float* weight, float epsilon, Element* out,
                       int out_cols) {
-  const bool vector =
-      cols % 4 == 0 && reinterpret_cast<uintptr_t>(x) % sizeof(float4) == 0;
+  const bool vector = cols % 4 == 0 && IsAligned(x);
   return LaunchKernel(
       queue,
       {dim3(static_cast<unsigned>(rows)), kThreads, kWarps * sizeof(float)},
-      NormalizeKernel<Element>, x, cols, weight, epsilon, out, out_cols,
-      vector);
+      NormalizeKernel<Element>, x, cols, cols, weight, epsilon, out, out_cols,
+      out_cols, vector);
 }
 
 }  // namespace
@@ -71,6 +78,17 @@ cudaError_t NormalizeAndRoundRows(const Queue& queue, const float* x, int rows,
                                   const float* weight, float epsilon,
                                   uint16_t* out) {
   return Normalize(queue, x, rows, cols, weight, epsilon, out, padded_cols);
+}
+
+cudaError_t NormalizeHeads(const Queue& queue, float* x, int rows,
+                           int row_stride, int num_heads, int head_dim,
+                           const float* weight, float epsilon) {
+  const bool vector = head_dim % 4 == 0 && row_stride % 4 == 0 && IsAligned(x);
+  const dim3 blocks(static_cast<unsigned>(rows),
+                    static_cast<unsigned>(num_heads));
+  return LaunchKernel(queue, {blocks, kThreads, kWarps * sizeof(float)},
+                      NormalizeKernel<float>, x, row_stride, head_dim, weight,
+                      epsilon, x, row_stride, head_dim, vector);
 }
 
 }  // namespace nacre::kernels::cuda

@@ -186,7 +186,7 @@ void ReferenceBackend::StoreKv(const float* k, const float* v, int row_stride,
 }
 
 void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
-                                 float scale,
+                                 const AttentionRule& rule,
                                  absl::Span<const RowContext> contexts,
                                  const KvLayer& layer, float* out) {
   const int head_dim = layer.head_dim;
@@ -197,23 +197,28 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
   for (const RowContext& context : contexts) {
     for (int head = 0; head < num_heads; ++head, out += head_dim) {
       const int kv_head = head / heads_per_kv_head;
+      const int first = rule.First(context.position);
       weights.assign(context.position + 1, 0);
       double maximum = -std::numeric_limits<double>::infinity();
-      for (int p = 0; p <= context.position; ++p) {
+      for (int p = first; p <= context.position; ++p) {
         const KvSlot slot = SlotOf(layer, context, p);
         for (int j = 0; j < head_dim; ++j) {
           key[j] = LoadElement(layer, KeyIndex(layer, slot, kv_head, j));
         }
-        weights[p] = Dot(q + head * head_dim, key.data(), head_dim) * scale;
+        weights[p] =
+            Dot(q + head * head_dim, key.data(), head_dim) * rule.scale;
+        if (rule.soft_cap > 0) {
+          weights[p] = rule.soft_cap * std::tanh(weights[p] / rule.soft_cap);
+        }
         maximum = std::max(maximum, weights[p]);
       }
       double total = 0;
-      for (double& weight : weights) {
-        weight = std::exp(weight - maximum);
-        total += weight;
+      for (int p = first; p <= context.position; ++p) {
+        weights[p] = std::exp(weights[p] - maximum);
+        total += weights[p];
       }
       std::fill(sum.begin(), sum.end(), 0);
-      for (int p = 0; p <= context.position; ++p) {
+      for (int p = first; p <= context.position; ++p) {
         const KvSlot slot = SlotOf(layer, context, p);
         for (int j = 0; j < head_dim; ++j) {
           sum[j] += weights[p] *
@@ -236,6 +241,29 @@ void ReferenceBackend::SiluMul(const float* gate_up, int rows, int cols,
       out[j] = static_cast<float>(gate / (1.0 + std::exp(-gate)) *
                                   gate_up[cols + j]);
     }
+  }
+}
+
+void ReferenceBackend::GeluMul(const float* gate_up, int rows, int cols,
+                               float* out) {
+  const double factor = std::sqrt(2.0 / 3.14159265358979323846);
+  for (int i = 0; i < rows; ++i, gate_up += 2 * cols, out += cols) {
+    for (int j = 0; j < cols; ++j) {
+      const double x = gate_up[j];
+      const double inner = factor * (x + 0.044715 * x * x * x);
+      out[j] = static_cast<float>(0.5 * x * (1.0 + std::tanh(inner)) *
+                                  gate_up[cols + j]);
+    }
+  }
+}
+
+void ReferenceBackend::Scale(float* x, size_t count, float factor) {
+  for (size_t i = 0; i < count; ++i) x[i] *= factor;
+}
+
+void ReferenceBackend::SoftCap(float* x, size_t count, float cap) {
+  for (size_t i = 0; i < count; ++i) {
+    x[i] = static_cast<float>(cap * std::tanh(double{x[i]} / cap));
   }
 }
 

@@ -25,6 +25,7 @@ struct TailShape {
   DType type = DType::kF32;
   int block_size = 16;
   int positions = 400;  // of each sequence, and as many slots
+  AttentionRule rule = 0.125f;
 };
 
 // Some sequences, each with a random tree behind its positions. What no path
@@ -67,8 +68,8 @@ class TreesInSlots {
     }
     const std::vector<float> q = RandomFloats(rows.size() * q_width_, 7);
     std::vector<float> actual(q.size());
-    backend_->Attention(q.data(), q_width_, q_width_ / shape_.head_dim, 0.125f,
-                        rows, cache_.layer(), actual.data());
+    backend_->Attention(q.data(), q_width_, q_width_ / shape_.head_dim,
+                        shape_.rule, rows, cache_.layer(), actual.data());
     for (size_t row = 0; row < rows.size(); ++row) {
       ASSERT_EQ(std::memcmp(actual.data() + row * q_width_,
                             expected.data() + row * q_width_,
@@ -213,7 +214,7 @@ class TreesInSlots {
     const std::vector<float> q = RandomFloats((index + 1) * q_width_, 7);
     std::vector<float> out(static_cast<size_t>(q_width_));
     backend_->Attention(q.data() + index * q_width_, q_width_,
-                        q_width_ / shape_.head_dim, 0.125f, {&row, 1},
+                        q_width_ / shape_.head_dim, shape_.rule, {&row, 1},
                         cache_.layer(), out.data());
     return out;
   }

@@ -50,6 +50,20 @@ TEST_P(CpuTailsTest, NodesHaveTheBitsOfTheirChains) {
   }
 }
 
+// Windows that begin before the tree, in it, and behind a node.
+TEST_P(CpuTailsTest, WindowsReachIntoPaths) {
+  const auto backend = MakeBackend("cpu");
+  for (const int window : {1, 3, 17, 64, 100}) {
+    for (const DType type : {DType::kF32, DType::kBF16}) {
+      TailShape shape = {48, 2, 3, type};
+      shape.rule.window = window;
+      shape.rule.soft_cap = window == 17 ? 1.5f : 0.0f;
+      ExpectTreesAreChains(backend.get(), shape);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_P(CpuTailsTest, BlocksMayHaveAnySize) {
   const auto backend = MakeBackend("cpu");
   for (const int block_size : {1, 7, 24, 32, 64}) {

@@ -136,13 +136,41 @@ TEST(ConfigTest, NamesTheFieldTheValueAndTheLimit) {
        kInvalid,
        "must be greater than low_freq_factor"},
       {"rope_scaling",
-       {{"rope_type", "yarn"}, {"factor", 8}},
+       {{"rope_type", "proportional"}, {"factor", 8}},
        kUnsupported,
-       "rope type \"yarn\""},
+       "rope type \"proportional\" is not supported; supported: \"default\""},
+      {"rope_scaling", {{"type", "yarn"}}, kInvalid, "no factor"},
+      {"rope_scaling",
+       {{"type", "yarn"}, {"factor", 4}, {"beta_fast", -2}},
+       kInvalid,
+       "beta_fast is -2"},
+      {"rope_scaling",
+       {{"type", "yarn"}, {"factor", 4}, {"truncate", 1}},
+       kInvalid,
+       "truncate is 1"},
+      {"rope_scaling",
+       {{"type", "longrope"}},
+       kInvalid,
+       "original_max_position_embeddings is missing"},
+      {"rope_scaling",
+       {{"type", "longrope"},
+        {"original_max_position_embeddings", 32},
+        {"short_factor", {1, 2, 3, 4, 5, 6, 7, 8}},
+        {"long_factor", {1, 2, 3}}},
+       kInvalid,
+       "long_factor is [1,2,3], expected a list of 8 numbers"},
+      {"rope_scaling",
+       {{"type", "longrope"},
+        {"original_max_position_embeddings", 32},
+        {"short_factor", {1, 2, 3, 4, 5, 6, 0, 8}}},
+       kInvalid,
+       "short_factor is [1,2,3,4,5,6,0,8]"},
       {"rope_parameters",
-       {{"partial_rotary_factor", 0.5}},
-       kUnsupported,
-       "partial_rotary_factor 0.5"},
+       {{"partial_rotary_factor", 0.1}},
+       kInvalid,
+       "partial_rotary_factor 0.1 of head_dim 16 makes 1 dimensions turn, "
+       "expected an even number"},
+      {"partial_rotary_factor", 1.5, kInvalid, "partial_rotary_factor is 1.5"},
       {"architectures", nullptr, kInvalid, "architectures is missing"},
       {"architectures", "LlamaForCausalLM", kInvalid, "architectures"},
       {"architectures",
@@ -152,9 +180,8 @@ TEST(ConfigTest, NamesTheFieldTheValueAndTheLimit) {
        "\"LlamaForCausalLM\", "},
       {"hidden_act", "gelu", kUnsupported, "hidden_act \"gelu\""},
       {"quantization_config", json::object(), kUnsupported, "quantiz"},
-      {"attention_bias", true, kUnsupported,
-       "attention_bias true is not supported; supported: false"},
-      {"mlp_bias", true, kUnsupported, "mlp_bias true is not supported"},
+      {"attention_bias", 1, kInvalid, "attention_bias is 1"},
+      {"mlp_bias", "yes", kInvalid, "mlp_bias is \"yes\""},
   };
   for (const BadField& bad : cases) {
     const auto config = ParseWith(bad.field, bad.value);
@@ -190,19 +217,167 @@ TEST(ConfigTest, DefaultsAreThoseOfTheFamily) {
   EXPECT_TRUE(parsed->qkv_bias);
 }
 
+TEST(ConfigTest, BiasesAreThoseOfTheFamily) {
+  json config = Minimal();
+  config["attention_bias"] = config["mlp_bias"] = true;
+  auto parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->qkv_bias);
+  EXPECT_TRUE(parsed->attention_output_bias);
+  EXPECT_TRUE(parsed->mlp_bias);
+  config["architectures"] = json::array({"Qwen3ForCausalLM"});
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("mlp_bias true of Qwen3ForCausalLM is not supported; "
+                        "supported: false"));
+  config["num_key_value_heads"] = 2;
+  config["mlp_bias"] = false;
+  parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->attention_output_bias);
+  config["architectures"] = json::array({"MistralForCausalLM"});
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("attention_bias true of MistralForCausalLM is not "
+                        "supported; supported: false"));
+}
+
+// Which of the two lists follows from the model's context.
+TEST(ConfigTest, LongRopeTakesTheLongFactorsOfAContextThatIsLonger) {
+  json config = Minimal();
+  config["original_max_position_embeddings"] = 1024;
+  config["rope_scaling"] = {{"type", "su"},
+                            {"short_factor", {1, 1, 1, 1, 1, 1, 1, 2}},
+                            {"long_factor", {1, 1, 1, 1, 1, 1, 1, 9}}};
+  config["max_position_embeddings"] = 1024;
+  auto parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->rope_scaling.pair_factors.back(), 2.0);
+  EXPECT_EQ(parsed->rope_scaling.magnitude, 1.0);
+  config["max_position_embeddings"] = 2048;
+  parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->rope_scaling.pair_factors.back(), 9.0);
+  EXPECT_NEAR(parsed->rope_scaling.magnitude, 1.0488, 1e-4);  // sqrt(1.1)
+}
+
+json Gemma(const char* architecture) {
+  json config = Minimal();
+  config["architectures"] = json::array({architecture});
+  config["num_key_value_heads"] = 2;
+  return config;
+}
+
+TEST(ConfigTest, ReadsWhatGemmaHas) {
+  json config = Gemma("Gemma2ForCausalLM");
+  auto parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->head_dim, 256);
+  EXPECT_EQ(parsed->activation, Activation::kGeluTanh);
+  EXPECT_TRUE(parsed->tie_word_embeddings);
+  EXPECT_TRUE(parsed->norms.after_both);
+  EXPECT_EQ(parsed->norms.offset, 1.0);
+  EXPECT_EQ(parsed->attention_scalar, 256.0);
+  EXPECT_EQ(parsed->soft_caps.attention, 50.0);
+  EXPECT_EQ(parsed->soft_caps.final, 30.0);
+  EXPECT_THAT(parsed->windows.sizes, ElementsAre(4096, 0, 4096));
+  config["attn_logit_softcapping"] = nullptr;
+  config["query_pre_attn_scalar"] = 144;
+  parsed = ParseConfig(config.dump());
+  EXPECT_EQ(parsed->soft_caps.attention, 0.0);
+  EXPECT_EQ(parsed->attention_scalar, 144.0);
+  config["final_logit_softcapping"] = -1;
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("final_logit_softcapping is -1"));
+  config["final_logit_softcapping"] = 20;
+  config["hidden_activation"] = "relu";
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("hidden_activation \"relu\" is not supported; "
+                        "supported: \"silu\", \"gelu_pytorch_tanh\""));
+}
+
+TEST(ConfigTest, LayersOfGemma3TurnByTwoThetas) {
+  json config = Gemma("Gemma3ForCausalLM");
+  config["rope_local_base_freq"] = 500;
+  config["sliding_window_pattern"] = 2;
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 8}};
+  auto parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->rope_theta, 1e6);
+  EXPECT_EQ(parsed->windows.rope_theta, 500.0);
+  EXPECT_EQ(parsed->rope_scaling.factor, 8.0);
+  EXPECT_TRUE(parsed->norms.of_heads);
+  EXPECT_TRUE(parsed->has_local_rope(0));
+  EXPECT_FALSE(parsed->has_local_rope(1));
+  // As newer folders have it.
+  config.erase("rope_scaling");
+  config.erase("rope_local_base_freq");
+  config["rope_parameters"] = {
+      {"full_attention", {{"rope_type", "default"}, {"rope_theta", 7000}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 70}}}};
+  parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->rope_theta, 7000.0);
+  EXPECT_EQ(parsed->windows.rope_theta, 70.0);
+  config["rope_parameters"]["sliding_attention"]["rope_type"] = "yarn";
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("\"yarn\" of sliding_attention is not supported"));
+  config["rope_parameters"]["sliding_attention"] = 3;
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("sliding_attention is 3"));
+}
+
+TEST(ConfigTest, ReadsExperts) {
+  json config = Minimal();
+  config["architectures"] = json::array({"MixtralForCausalLM"});
+  config["num_key_value_heads"] = 2;
+  auto parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->experts.count, 8);
+  EXPECT_EQ(parsed->experts.per_token, 2);
+  EXPECT_EQ(parsed->experts.size, 100);
+  EXPECT_TRUE(parsed->experts.normalize);
+  EXPECT_TRUE(parsed->has_experts(2));
+  config["num_local_experts"] = 3;
+  config["num_experts_per_tok"] = 4;
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("num_experts_per_tok is 4, expected an integer from 1 "
+                        "to 3"));
+  config["architectures"] = json::array({"Qwen3MoeForCausalLM"});
+  config.erase("num_local_experts");
+  config["num_experts"] = 0;
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("num_experts is 0"));
+  config["num_experts"] = 6;
+  config["num_experts_per_tok"] = 2;
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("moe_intermediate_size is missing"));
+  config["moe_intermediate_size"] = 20;
+  config["decoder_sparse_step"] = 2;
+  config["mlp_only_layers"] = json::array({0});
+  parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_FALSE(parsed->experts.normalize);
+  EXPECT_EQ(parsed->experts.count, 6);
+  EXPECT_FALSE(parsed->has_experts(0));
+  EXPECT_TRUE(parsed->has_experts(1));
+  EXPECT_FALSE(parsed->has_experts(2));
+  config["mlp_only_layers"] = json::array({3});
+  EXPECT_THAT(
+      ParseConfig(config.dump()).status().ToString(),
+      HasSubstr("mlp_only_layers is 3, expected an integer from 0 to 2"));
+}
+
 struct WindowCase {
   const char* architecture;
   json fields;
-  const char* message;  // empty: it is taken
+  std::vector<int> windows;  // of the three layers; empty: of none
+  const char* message = "";  // of an error
 };
 
-// A window is taken where it limits nothing, and refused with both numbers
-// where it would.
-TEST(ConfigTest, AWindowThatLimitsAttentionIsRefused) {
-  const char* const refused =
-      "sliding_window 4096 is less than max_position_embeddings 8192: "
-      "attention within a window is not supported; supported: null, or at "
-      "least max_position_embeddings, which may be lowered to 4096";
+// Where it limits nothing there is none.
+TEST(ConfigTest, LayersHaveTheWindowsThatTheFamilySays) {
+  const std::vector<int> none;
+  const std::vector<int> all = {4096, 4096, 4096};
+  const char* const full = "full_attention";
   const json slides = {{"use_sliding_window", true}, {"sliding_window", 4096}};
   const auto with = [&](const char* field, const json& value) {
     json fields = slides;
@@ -210,42 +385,44 @@ TEST(ConfigTest, AWindowThatLimitsAttentionIsRefused) {
     return fields;
   };
   const WindowCase cases[] = {
-      {"LlamaForCausalLM", {{"sliding_window", 4096}}, ""},
-      {"MistralForCausalLM", {{"sliding_window", nullptr}}, ""},
-      {"MistralForCausalLM", {{"sliding_window", 8192}}, ""},
-      {"MistralForCausalLM",
-       {{"sliding_window", 8191}},
-       "sliding_window 8191 is less than max_position_embeddings 8192"},
-      {"MistralForCausalLM", {{"sliding_window", 4096}}, refused},
-      {"MistralForCausalLM", json::object(),
-       "sliding_window 4096 (the default) is less than "
-       "max_position_embeddings 8192"},
+      {"LlamaForCausalLM", {{"sliding_window", 4096}}, none},
+      {"MistralForCausalLM", {{"sliding_window", nullptr}}, none},
+      {"MistralForCausalLM", {{"sliding_window", 8192}}, none},
+      {"MistralForCausalLM", {{"sliding_window", 8191}}, {8191, 8191, 8191}},
+      {"MistralForCausalLM", {{"sliding_window", 4096}}, all},
+      {"MistralForCausalLM", json::object(), all},
+      {"Phi3ForCausalLM", json::object(), none},
+      {"Phi3ForCausalLM", {{"sliding_window", 4096}}, all},
       {"MistralForCausalLM",
        {{"sliding_window", 0}},
+       none,
        "sliding_window is 0, expected an integer from 1"},
-      {"Qwen2ForCausalLM", json::object(), ""},
-      {"Qwen2ForCausalLM", {{"sliding_window", 4096}}, ""},
-      {"Qwen2ForCausalLM", with("use_sliding_window", false), ""},
+      {"Qwen2ForCausalLM", json::object(), none},
+      {"Qwen2ForCausalLM", {{"sliding_window", 4096}}, none},
+      {"Qwen2ForCausalLM", with("use_sliding_window", false), none},
       // Of three layers none is behind the first 28.
-      {"Qwen2ForCausalLM", slides, ""},
-      {"Qwen2ForCausalLM", with("max_window_layers", 3), ""},
-      {"Qwen2ForCausalLM", with("max_window_layers", 2), refused},
-      {"Qwen2ForCausalLM", with("max_window_layers", 0), refused},
-      {"Qwen2ForCausalLM", with("max_window_layers", -1),
+      {"Qwen2ForCausalLM", slides, none},
+      {"Qwen2ForCausalLM", with("max_window_layers", 3), none},
+      {"Qwen2ForCausalLM", with("max_window_layers", 2), {0, 0, 4096}},
+      {"Qwen3ForCausalLM", with("max_window_layers", 0), all},
+      {"Qwen2ForCausalLM", with("max_window_layers", -1), none,
        "max_window_layers is -1"},
+      {"Qwen2ForCausalLM", with("layer_types", json::array({full, full, full})),
+       none},
       {"Qwen2ForCausalLM",
-       with("layer_types", json::array({"full_attention", "full_attention"})),
-       ""},
+       with("layer_types", json::array({full, "sliding_attention", full})),
+       {0, 4096, 0}},
       {"Qwen2ForCausalLM",
-       with("layer_types",
-            json::array({"full_attention", "sliding_attention"})),
-       refused},
-      {"Qwen2ForCausalLM",
-       with("layer_types", json::array({"linear_attention"})),
+       with("layer_types", json::array({full, full, "linear_attention"})), none,
        "layer type \"linear_attention\" is not supported; supported: "
-       "\"full_attention\""},
-      {"Qwen2ForCausalLM", with("layer_types", 3), "layer_types is 3"},
-      {"Qwen2ForCausalLM", with("use_sliding_window", 1),
+       "\"full_attention\", \"sliding_attention\""},
+      {"Qwen2ForCausalLM", with("layer_types", 3), none, "layer_types is 3"},
+      {"Qwen2ForCausalLM", with("layer_types", json::array({full})), none,
+       "layer_types is [\"full_attention\"], expected a list of 3 types"},
+      {"Gemma2ForCausalLM", json::object(), {4096, 0, 4096}},
+      {"Gemma3ForCausalLM", {{"sliding_window_pattern", 3}}, {4096, 4096, 0}},
+      {"Gemma3ForCausalLM", {{"sliding_window", 9999}}, {9999, 9999, 9999}},
+      {"Qwen2ForCausalLM", with("use_sliding_window", 1), none,
        "use_sliding_window is 1"},
   };
   for (const WindowCase& test : cases) {
@@ -257,6 +434,10 @@ TEST(ConfigTest, AWindowThatLimitsAttentionIsRefused) {
     const auto parsed = ParseConfig(config.dump());
     EXPECT_EQ(parsed.ok(), test.message[0] == '\0')
         << test.architecture << test.fields << parsed.status();
+    if (parsed.ok()) {
+      EXPECT_EQ(parsed->windows.sizes, test.windows)
+          << test.architecture << test.fields;
+    }
     EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(test.message))
         << test.architecture << test.fields;
   }

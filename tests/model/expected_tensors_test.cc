@@ -80,6 +80,50 @@ TEST(ExpectedTensorsTest, BiasesFollowTheirProducts) {
   EXPECT_EQ(NamesOf(layer).size(), 12u);
 }
 
+TEST(ExpectedTensorsTest, FusedTensorsStandForTheirParts) {
+  const auto layer = ExpectedTensors::OfLayer(Config("Phi3ForCausalLM"), 0);
+  EXPECT_EQ(layer[TensorRole::kQueryKeyValue].name,
+            "model.layers.0.self_attn.qkv_proj.weight");
+  EXPECT_EQ(layer[TensorRole::kQueryKeyValue].shape, Shape({20, 8}));
+  EXPECT_EQ(layer[TensorRole::kGateUp].shape, Shape({24, 8}));
+  EXPECT_FALSE(layer.Has(TensorRole::kQuery));
+  EXPECT_FALSE(layer.Has(TensorRole::kUp));
+  EXPECT_EQ(NamesOf(layer).size(), 6u);
+}
+
+TEST(ExpectedTensorsTest, NormsAreThoseOfTheConfig) {
+  ModelConfig config = Config("Gemma3ForCausalLM");
+  config.norms.of_heads = config.norms.after_both = true;
+  const auto layer = ExpectedTensors::OfLayer(config, 0);
+  EXPECT_EQ(layer[TensorRole::kQueryNorm].shape, Shape({4}));
+  EXPECT_EQ(layer[TensorRole::kKeyNorm].name,
+            "model.layers.0.self_attn.k_norm.weight");
+  EXPECT_EQ(layer[TensorRole::kAttentionPostNorm].name,
+            "model.layers.0.post_attention_layernorm.weight");
+  EXPECT_EQ(layer[TensorRole::kMlpNorm].name,
+            "model.layers.0.pre_feedforward_layernorm.weight");
+  EXPECT_EQ(layer[TensorRole::kMlpPostNorm].name,
+            "model.layers.0.post_feedforward_layernorm.weight");
+}
+
+TEST(ExpectedTensorsTest, ExpertsStandForTheFeedForwardBlock) {
+  ModelConfig config = Config("MixtralForCausalLM");
+  config.experts.count = 3;
+  config.experts.size = 5;
+  config.experts.dense_layers = {true, false};
+  EXPECT_TRUE(ExpectedTensors::OfLayer(config, 0).Has(TensorRole::kUp));
+  const auto layer = ExpectedTensors::OfLayer(config, 1);
+  EXPECT_FALSE(layer.Has(TensorRole::kUp));
+  EXPECT_EQ(layer[TensorRole::kRouter].name,
+            "model.layers.1.block_sparse_moe.gate.weight");
+  EXPECT_EQ(layer[TensorRole::kRouter].shape, Shape({3, 8}));
+  const ExpectedTensor& down = layer.OfExpert(TensorRole::kExpertDown, 2);
+  EXPECT_EQ(down.name, "model.layers.1.block_sparse_moe.experts.2.w2.weight");
+  EXPECT_EQ(down.shape, Shape({8, 5}));
+  EXPECT_DEATH((void)layer.OfExpert(TensorRole::kExpertUp, 3),
+               "a tensor that the model does not have");
+}
+
 TEST(ExpectedTensorsTest, ATiedHeadIsNoTensor) {
   ModelConfig config = Config("LlamaForCausalLM");
   config.tie_word_embeddings = true;

@@ -1,17 +1,24 @@
 #include "model/families.h"
 
+#include <iterator>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::model {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kArchitectures[] = {
-    "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"};
+    "LlamaForCausalLM",    "MistralForCausalLM", "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",    "Phi3ForCausalLM",    "MixtralForCausalLM",
+    "Qwen3MoeForCausalLM", "GemmaForCausalLM",   "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM"};
 
 TEST(FamiliesTest, EachIsFoundByItsArchitecture) {
   for (const std::string architecture : kArchitectures) {
@@ -27,9 +34,23 @@ TEST(FamiliesTest, EachIsFoundByItsArchitecture) {
 }
 
 TEST(FamiliesTest, MessagesListThem) {
-  EXPECT_EQ(SupportedArchitectures(),
-            "\"LlamaForCausalLM\", \"MistralForCausalLM\", "
-            "\"Qwen2ForCausalLM\"");
+  EXPECT_THAT(SupportedArchitectures(),
+              StartsWith("\"LlamaForCausalLM\", \"MistralForCausalLM\", "
+                         "\"Qwen2ForCausalLM\", \"Qwen3ForCausalLM\""));
+  EXPECT_EQ(AllFamilies().size(), std::size(kArchitectures));
+  for (const Family& family : AllFamilies()) {
+    EXPECT_NE(std::string(family.models), "") << family.architecture;
+  }
+}
+
+// README.md lists what the rows say.
+TEST(FamiliesTest, TheReadmeHasTheirTable) {
+  const std::string readme = nacre::testing::ReadFile("README.md");
+  for (const Family& family : AllFamilies()) {
+    EXPECT_THAT(readme, HasSubstr(absl::StrCat("| ", family.models, " | `",
+                                               family.architecture, "` | ",
+                                               BackendsOf(family), " |\n")));
+  }
 }
 
 }  // namespace

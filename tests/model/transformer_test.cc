@@ -10,13 +10,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backend_factory.h"
 #include "model/load_model.h"
 #include "nlohmann/json.hpp"
+#include "tests/model/named_backend.h"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::model {
@@ -28,27 +26,9 @@ using nacre::testing::WriteTinyCheckpoint;
 using ::testing::HasSubstr;
 using Logits = std::vector<std::vector<float>>;  // [rows][vocab_size]
 
-// A backend, or a backend and the type it keeps weights in, as in cpu_int8, or
-// keys and values, as in cpu_kvbf16.
 class TransformerTest : public ::testing::TestWithParam<const char*> {
  protected:
-  TransformerTest() {
-    const std::vector<std::string> parts = absl::StrSplit(GetParam(), '_');
-    kernels::BackendOptions options;
-    options.kind = parts[0];
-    if (parts.size() > 1 && parts[1] == "kvbf16") {
-      options.kv_type = "bf16";
-    } else if (parts.size() > 1) {
-      options.weights = parts[1];
-    }
-    auto backend = kernels::CreateBackend(options);
-    // A GPU need not be there; the emulated one always is.
-#ifndef NACRE_EMULATED_CUDA
-    if (options.kind == "cuda" && absl::IsFailedPrecondition(backend.status()))
-      return;
-#endif
-    backend_ = *std::move(backend);
-  }
+  TransformerTest() : backend_(NamedBackend(GetParam())) {}
 
   void SetUp() override {
     if (backend_ == nullptr) GTEST_SKIP() << "no CUDA device";
@@ -66,19 +46,7 @@ class TransformerTest : public ::testing::TestWithParam<const char*> {
     return LoadFrom(dir);
   }
 
-  // Of logits, relative to the largest.
-  float tolerance() const {
-    const std::string name = GetParam();
-    return name == "cpu_int4"                  ? 0.5f
-           : name == "cpu_int8"                ? 0.05f
-           : name == "cpu_bf16a16"             ? 0.02f
-           : name == "cuda_int8"               ? 0.05f
-           : name == "cuda_fp8"                ? 0.2f
-           : name == "cuda"                    ? 0.02f  // bf16 activations
-           : name == "cuda_kvbf16"             ? 0.02f
-           : absl::StrContains(name, "kvbf16") ? 0.01f
-                                               : 1e-3f;
-  }
+  float tolerance() const { return LogitTolerance(GetParam()); }
 
   std::string LoadError(const std::string& dir) {
     return LoadModel(dir, backend_.get(), {}).status().ToString();
@@ -523,12 +491,6 @@ TEST_P(TransformerTest, AnUntiedHeadMustBeThere) {
   nacre::testing::WriteFile(config_path, config.dump());
   EXPECT_THAT(LoadError(dir), HasSubstr("tensor lm_head.weight is not"));
 }
-
-#ifndef NACRE_MODEL_BACKENDS
-#define NACRE_MODEL_BACKENDS                                 \
-  "reference", "cpu", "cpu_bf16a16", "cpu_int8", "cpu_int4", \
-      "reference_kvbf16", "cpu_kvbf16"
-#endif
 
 INSTANTIATE_TEST_SUITE_P(Backends, TransformerTest,
                          ::testing::Values(NACRE_MODEL_BACKENDS),

@@ -8,6 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "common/files.h"
+#include "model/families.h"
 #include "tests/tools/fake_coordinator.h"
 #include "tests/tools/run_command.h"
 #include "tools/cluster/temporary_folder.h"
@@ -199,6 +200,18 @@ TEST(GenerateCommandTest, GivesUpAtTheDeadline) {
                                  "--prompt", "a", "--timeout", "0.05"});
   EXPECT_EQ(outcome.code, kExitError);
   EXPECT_THAT(outcome.err, HasSubstr("DEADLINE_EXCEEDED"));
+}
+
+TEST(ModelsCommandTest, ListsEachFamilyAndItsBackends) {
+  const Outcome outcome = Nacre({"models"});
+  EXPECT_EQ(outcome.code, kExitOk);
+  for (const model::Family& family : model::AllFamilies()) {
+    EXPECT_THAT(outcome.out, HasSubstr(family.architecture));
+    EXPECT_THAT(outcome.out, HasSubstr(family.models));
+  }
+  EXPECT_THAT(outcome.out, HasSubstr("Mixtral 8x7B, 8x22B (cpu, reference)"));
+  EXPECT_THAT(outcome.out, HasSubstr("safetensors"));
+  EXPECT_EQ(Nacre({"models", "--layers", "2"}).code, kExitUsage);
 }
 
 TEST(PerplexityCommandTest, NeedsAModelAndTexts) {

@@ -43,19 +43,33 @@ constexpr const char* kCopiedFiles[] = {
 Fill FillOf(TensorRole role) {
   switch (role) {
     case TensorRole::kInputNorm:
-    case TensorRole::kPostAttentionNorm:
+    case TensorRole::kAttentionPostNorm:
+    case TensorRole::kMlpNorm:
+    case TensorRole::kMlpPostNorm:
+    case TensorRole::kQueryNorm:
+    case TensorRole::kKeyNorm:
       return Fill::kOne;
+    case TensorRole::kQueryKeyValue:
     case TensorRole::kQuery:
     case TensorRole::kQueryBias:
     case TensorRole::kKey:
     case TensorRole::kKeyBias:
     case TensorRole::kValue:
     case TensorRole::kValueBias:
+    case TensorRole::kGateUp:
     case TensorRole::kGate:
+    case TensorRole::kGateBias:
     case TensorRole::kUp:
+    case TensorRole::kUpBias:
+    case TensorRole::kRouter:
+    case TensorRole::kExpertGate:
+    case TensorRole::kExpertUp:
       return Fill::kRandom;
     case TensorRole::kAttentionOutput:
+    case TensorRole::kAttentionOutputBias:
     case TensorRole::kDown:
+    case TensorRole::kDownBias:
+    case TensorRole::kExpertDown:
       return Fill::kZero;
     case TensorRole::kEmbedding:
     case TensorRole::kFinalNorm:
@@ -110,7 +124,8 @@ class TensorPlan {
     const auto from = ExpectedTensors::OfLayer(from_, source);
     const auto layer = ExpectedTensors::OfLayer(to_, index);
     for (const ExpectedTensor& tensor : layer) {
-      NACRE_RETURN_IF_ERROR(Add(tensor, from[tensor.role], !is_added));
+      NACRE_RETURN_IF_ERROR(
+          Add(tensor, from.OfExpert(tensor.role, tensor.expert), !is_added));
     }
     return absl::OkStatus();
   }
@@ -131,6 +146,13 @@ absl::Status CheckSizes(const InflateOptions& options,
   if (!options.intermediate_size.has_value()) return absl::OkStatus();
   const int64_t added =
       int64_t{*options.intermediate_size} - config.intermediate_size;
+  if (added != 0 &&
+      ExpectedTensors::OfLayer(config, 0).Has(TensorRole::kGateUp)) {
+    return absl::UnimplementedError(absl::StrCat(
+        "intermediate_size is ", *options.intermediate_size, ", but ",
+        config.architecture, " keeps gate and up in one tensor: expected ",
+        config.intermediate_size));
+  }
   if (added < 0 || added % kInflateColumnGroup != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "intermediate_size is ", *options.intermediate_size, ", expected ",

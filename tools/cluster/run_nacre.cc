@@ -26,6 +26,7 @@ constexpr Command kCommands[] = {
      InflateCommand},
     {"perplexity", "measure how well a model predicts texts",
      PerplexityCommand},
+    {"models", "print which checkpoints this build reads", ModelsCommand},
 };
 
 std::string Usage() {

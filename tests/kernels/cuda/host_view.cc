@@ -122,7 +122,8 @@ void HostView::MoveKv(absl::Span<const KvMove> moves,
 }
 
 void HostView::Attention(const float* q, int q_stride, int num_heads,
-                         float scale, absl::Span<const RowContext> contexts,
+                         const AttentionRule& rule,
+                         absl::Span<const RowContext> contexts,
                          const KvLayer& layer, float* out) {
   const int width = num_heads * layer.head_dim;
   Mirror queries(backend_.get(), q, Extent(contexts.size(), q_stride, width));
@@ -131,7 +132,7 @@ void HostView::Attention(const float* q, int q_stride, int num_heads,
             contexts.size() * static_cast<size_t>(width));
   KvLayer on_device = layer;
   on_device.blocks = blocks.data();
-  backend_->Attention(queries.f32(), q_stride, num_heads, scale, contexts,
+  backend_->Attention(queries.f32(), q_stride, num_heads, rule, contexts,
                       on_device, to.f32());
   to.Return(out);
 }
@@ -141,6 +142,25 @@ void HostView::SiluMul(const float* gate_up, int rows, int cols, float* out) {
   Mirror to(backend_.get(), kNothing, Count(rows, cols));
   backend_->SiluMul(in.f32(), rows, cols, to.f32());
   to.Return(out);
+}
+
+void HostView::GeluMul(const float* gate_up, int rows, int cols, float* out) {
+  Mirror in(backend_.get(), gate_up, Count(rows, 2 * cols));
+  Mirror to(backend_.get(), kNothing, Count(rows, cols));
+  backend_->GeluMul(in.f32(), rows, cols, to.f32());
+  to.Return(out);
+}
+
+void HostView::Scale(float* x, size_t count, float factor) {
+  Mirror in_place(backend_.get(), x, count);
+  backend_->Scale(in_place.f32(), count, factor);
+  in_place.Return(x);
+}
+
+void HostView::SoftCap(float* x, size_t count, float cap) {
+  Mirror in_place(backend_.get(), x, count);
+  backend_->SoftCap(in_place.f32(), count, cap);
+  in_place.Return(x);
 }
 
 void HostView::AddInPlace(float* x, const float* y, size_t count) {

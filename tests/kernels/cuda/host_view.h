@@ -63,10 +63,14 @@ class HostView : public Backend {
                const KvLayer& layer) override;
   void MoveKv(absl::Span<const KvMove> moves,
               absl::Span<const KvLayer> layers) override;
-  void Attention(const float* q, int q_stride, int num_heads, float scale,
+  void Attention(const float* q, int q_stride, int num_heads,
+                 const AttentionRule& rule,
                  absl::Span<const RowContext> contexts, const KvLayer& layer,
                  float* out) override;
   void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
+  void GeluMul(const float* gate_up, int rows, int cols, float* out) override;
+  void Scale(float* x, size_t count, float factor) override;
+  void SoftCap(float* x, size_t count, float cap) override;
   void AddInPlace(float* x, const float* y, size_t count) override;
   void AddBias(float* x, int rows, int cols, const float* bias) override;
   void RunStep(int rows, absl::FunctionRef<void()> ops) override {

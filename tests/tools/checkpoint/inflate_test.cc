@@ -87,7 +87,9 @@ TEST_P(InflateBitsTest, LogitsOfSmallModelsKeepTheirBits) {
 }
 
 TEST_P(InflateBitsTest, LogitsOfEveryFamilyKeepTheirBits) {
-  for (const char* architecture : {"MistralForCausalLM", "Qwen2ForCausalLM"}) {
+  for (const char* architecture :
+       {"MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
+        "Gemma2ForCausalLM", "MixtralForCausalLM"}) {
     TinyCheckpoint shape;
     shape.architecture = architecture;
     const std::string dir = TestFolder("in");
@@ -119,6 +121,18 @@ class InflateTest : public ::testing::Test {
 
   InflateOptions options_;
 };
+
+// A wider block would put columns between gate and up.
+TEST_F(InflateTest, FusedTensorsKeepTheirWidth) {
+  TinyCheckpoint shape;
+  shape.architecture = "Phi3ForCausalLM";
+  WriteTinyCheckpoint(shape, options_.in_dir);
+  EXPECT_TRUE(InflateCheckpoint(options_).ok()) << Error();
+  options_.intermediate_size = 164;
+  EXPECT_THAT(Error(), HasSubstr("intermediate_size is 164, but "
+                                 "Phi3ForCausalLM keeps gate and up in one "
+                                 "tensor: expected 100"));
+}
 
 // Config files that name the type of each layer name those of the added ones.
 TEST_F(InflateTest, AddedLayersAreOfTheLastOnesType) {

@@ -1,0 +1,61 @@
+#include "kernels/cuda/cuda_row_ops.h"
+
+#include "kernels/cuda/elementwise.h"
+
+namespace nacre::kernels::cuda {
+
+void CudaRowOps::RmsNorm(const float* x, int rows, int cols,
+                         const float* weight, float epsilon, float* out) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(
+      NormalizeRows(device_->queue(), x, rows, cols, weight, epsilon, out),
+      "norm");
+}
+
+void CudaRowOps::NormHeads(float* x, int rows, int row_stride, int num_heads,
+                           int head_dim, const float* weight, float epsilon) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(NormalizeHeads(device_->queue(), x, rows, row_stride,
+                                num_heads, head_dim, weight, epsilon),
+                 "norms of heads");
+}
+
+void CudaRowOps::Rope(float* x, int rows, int row_stride, int num_heads,
+                      int head_dim, const float* cos, const float* sin) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(RotateHeads(device_->queue(), x, rows, row_stride, num_heads,
+                             head_dim, cos, sin),
+                 "rotary embedding");
+}
+
+void CudaRowOps::SiluMul(const float* gate_up, int rows, int cols, float* out) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(GateRows(device_->queue(), gate_up, rows, cols, out), "gate");
+}
+
+void CudaRowOps::GeluMul(const float* gate_up, int rows, int cols, float* out) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(GeluRows(device_->queue(), gate_up, rows, cols, out), "gate");
+}
+
+void CudaRowOps::Scale(float* x, size_t count, float factor) {
+  if (count == 0 || !device_->ok()) return;
+  device_->Check(ScaleBy(device_->queue(), x, count, factor), "scale");
+}
+
+void CudaRowOps::SoftCap(float* x, size_t count, float cap) {
+  if (count == 0 || !device_->ok()) return;
+  device_->Check(CapTo(device_->queue(), x, count, cap), "soft cap");
+}
+
+void CudaRowOps::AddInPlace(float* x, const float* y, size_t count) {
+  if (count == 0 || !device_->ok()) return;
+  device_->Check(AddTo(device_->queue(), x, y, count), "residual");
+}
+
+void CudaRowOps::AddBias(float* x, int rows, int cols, const float* bias) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(AddToRows(device_->queue(), x, rows, cols, bias), "bias");
+}
+
+}  // namespace nacre::kernels::cuda

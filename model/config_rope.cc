@@ -1,0 +1,248 @@
+#include "model/config_rope.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "model/config_fields.h"
+
+namespace nacre::model {
+namespace {
+
+constexpr double kMaxRopeNumber = 1e12;
+
+using Type = RopeScaling::Type;
+
+absl::StatusOr<Type> ReadRopeType(const Json& rope) {
+  struct Named {
+    const char* name;
+    Type type;
+  };
+  // Within max_position_embeddings "dynamic" changes nothing, and no sequence
+  // is longer.
+  constexpr Named kTypes[] = {
+      {"default", Type::kDefault}, {"dynamic", Type::kDefault},
+      {"linear", Type::kLinear},   {"llama3", Type::kLlama3},
+      {"yarn", Type::kYarn},       {"longrope", Type::kLongRope},
+      {"su", Type::kLongRope},
+  };
+  const char* field = IsAbsent(rope, "rope_type") ? "type" : "rope_type";
+  if (IsAbsent(rope, field)) return Type::kDefault;
+  for (const Named& named : kTypes) {
+    if (rope[field] == named.name) return named.type;
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "rope type ", ShownJson(rope[field]),
+      " is not supported; supported: \"default\", \"linear\", \"dynamic\", "
+      "\"llama3\", \"yarn\", \"longrope\""));
+}
+
+absl::Status ReadFactor(const Json& rope, RopeScaling* scaling) {
+  if (IsAbsent(rope, "factor")) {
+    return absl::InvalidArgumentError("rope scaling has no factor");
+  }
+  NACRE_ASSIGN_OR_RETURN(scaling->factor,
+                         PositiveOr(rope, "factor", 1.0, kMaxRopeNumber));
+  return absl::OkStatus();
+}
+
+absl::Status ReadLlama3(const Json& rope, RopeScaling* scaling) {
+  NACRE_RETURN_IF_ERROR(ReadFactor(rope, scaling));
+  NACRE_ASSIGN_OR_RETURN(
+      scaling->low_freq_factor,
+      PositiveOr(rope, "low_freq_factor", 1.0, kMaxRopeNumber));
+  NACRE_ASSIGN_OR_RETURN(
+      scaling->high_freq_factor,
+      PositiveOr(rope, "high_freq_factor", 4.0, kMaxRopeNumber));
+  NACRE_ASSIGN_OR_RETURN(
+      scaling->original_max_position_embeddings,
+      IntOr(rope, "original_max_position_embeddings", 8192, 1, kMaxContext));
+  if (scaling->high_freq_factor > scaling->low_freq_factor) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "high_freq_factor ", scaling->high_freq_factor,
+      " must be greater than low_freq_factor ", scaling->low_freq_factor));
+}
+
+// What attention is sharpened by for a context so many times as long.
+double YarnMagnitude(double factor, double scale) {
+  return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
+}
+
+absl::Status ReadYarn(const Json& rope, const ModelConfig& config,
+                      RopeScaling* scaling) {
+  NACRE_RETURN_IF_ERROR(ReadFactor(rope, scaling));
+  NACRE_ASSIGN_OR_RETURN(scaling->original_max_position_embeddings,
+                         IntOr(rope, "original_max_position_embeddings",
+                               config.max_position_embeddings, 1, kMaxContext));
+  NACRE_ASSIGN_OR_RETURN(scaling->beta_fast,
+                         PositiveOr(rope, "beta_fast", 32.0, kMaxRopeNumber));
+  NACRE_ASSIGN_OR_RETURN(scaling->beta_slow,
+                         PositiveOr(rope, "beta_slow", 1.0, kMaxRopeNumber));
+  NACRE_ASSIGN_OR_RETURN(scaling->truncate, BoolOr(rope, "truncate", true));
+  if (!(config.rope_theta > 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rope_theta is ", config.rope_theta,
+                     ", expected more than 1 for rope type \"yarn\""));
+  }
+  double magnitude = YarnMagnitude(scaling->factor, 1.0);
+  if (!IsAbsent(rope, "mscale") && !IsAbsent(rope, "mscale_all_dim")) {
+    NACRE_ASSIGN_OR_RETURN(const double scale,
+                           PositiveOr(rope, "mscale", 1.0, kMaxRopeNumber));
+    NACRE_ASSIGN_OR_RETURN(const double all, PositiveOr(rope, "mscale_all_dim",
+                                                        1.0, kMaxRopeNumber));
+    magnitude = YarnMagnitude(scaling->factor, scale) /
+                YarnMagnitude(scaling->factor, all);
+  }
+  NACRE_ASSIGN_OR_RETURN(
+      scaling->magnitude,
+      PositiveOr(rope, "attention_factor", magnitude, kMaxRopeNumber));
+  return absl::OkStatus();
+}
+
+absl::Status ReadPairFactors(const Json& rope, const char* field, int pairs,
+                             std::vector<double>* factors) {
+  const bool is_list = !IsAbsent(rope, field) && rope[field].is_array() &&
+                       rope[field].size() == static_cast<size_t>(pairs);
+  for (int j = 0; is_list && j < pairs; ++j) {
+    const Json& value = rope[field][static_cast<size_t>(j)];
+    if (!value.is_number() || !(value.get<double>() > 0) ||
+        !(value.get<double>() <= kMaxRopeNumber)) {
+      break;
+    }
+    factors->push_back(value.get<double>());
+  }
+  if (factors->size() == static_cast<size_t>(pairs)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      field, " is ", IsAbsent(rope, field) ? "missing" : ShownJson(rope[field]),
+      ", expected a list of ", pairs, " numbers > 0, one for each pair"));
+}
+
+// Which of the two lists: Hugging Face takes the long one once a sequence
+// passes the original context. Here no row may depend on what comes after it,
+// so the model's context decides.
+absl::Status ReadLongRope(const Json& json, const Json& rope,
+                          const ModelConfig& config, RopeScaling* scaling) {
+  const Json& holder =
+      IsAbsent(json, "original_max_position_embeddings") ? rope : json;
+  NACRE_ASSIGN_OR_RETURN(
+      const int original,
+      RequiredInt(holder, "original_max_position_embeddings", kMaxContext));
+  if (original < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("original_max_position_embeddings is ", original,
+                     ", expected 2 or more"));
+  }
+  scaling->original_max_position_embeddings = original;
+  const bool is_long = config.max_position_embeddings > original;
+  std::vector<double> factors[2];
+  const int pairs = config.rotary_size() / 2;
+  NACRE_RETURN_IF_ERROR(
+      ReadPairFactors(rope, "short_factor", pairs, &factors[0]));
+  NACRE_RETURN_IF_ERROR(
+      ReadPairFactors(rope, "long_factor", pairs, &factors[1]));
+  scaling->pair_factors = factors[is_long ? 1 : 0];
+  double factor = 1.0 * config.max_position_embeddings / original;
+  if (IsAbsent(json, "original_max_position_embeddings")) {
+    NACRE_ASSIGN_OR_RETURN(factor,
+                           PositiveOr(rope, "factor", factor, kMaxRopeNumber));
+  }
+  const double magnitude =
+      factor <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(original));
+  NACRE_ASSIGN_OR_RETURN(
+      scaling->magnitude,
+      PositiveOr(rope, "attention_factor", magnitude, kMaxRopeNumber));
+  return absl::OkStatus();
+}
+
+absl::Status ReadPartial(const Json& from, ModelConfig* config) {
+  NACRE_ASSIGN_OR_RETURN(const double share,
+                         PositiveOr(from, "partial_rotary_factor",
+                                    config->partial_rotary_factor, 1.0));
+  config->partial_rotary_factor = share;
+  const int size = config->rotary_size();
+  if (size >= 2 && size % 2 == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "partial_rotary_factor ", share, " of head_dim ", config->head_dim,
+      " makes ", size, " dimensions turn, expected an even number"));
+}
+
+// `rope` is the object of either name; `json` holds it.
+absl::Status ReadScaling(const Json& json, const Json& rope,
+                         ModelConfig* config) {
+  NACRE_ASSIGN_OR_RETURN(
+      config->rope_theta,
+      PositiveOr(rope, "rope_theta", config->rope_theta, kMaxRopeNumber));
+  NACRE_RETURN_IF_ERROR(ReadPartial(rope, config));
+  RopeScaling& scaling = config->rope_scaling;
+  NACRE_ASSIGN_OR_RETURN(scaling.type, ReadRopeType(rope));
+  switch (scaling.type) {
+    case Type::kDefault:
+      return absl::OkStatus();
+    case Type::kLinear:
+      return ReadFactor(rope, &scaling);
+    case Type::kLlama3:
+      return ReadLlama3(rope, &scaling);
+    case Type::kYarn:
+      return ReadYarn(rope, *config, &scaling);
+    case Type::kLongRope:
+      return ReadLongRope(json, rope, *config, &scaling);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckObject(const char* field, const Json& value) {
+  if (value.is_object()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      field, " is ", ShownJson(value), ", expected an object or null"));
+}
+
+// Of layers with a window.
+absl::Status ReadLocal(const Json& rope, ModelConfig* config) {
+  NACRE_RETURN_IF_ERROR(CheckObject("sliding_attention", rope));
+  NACRE_ASSIGN_OR_RETURN(
+      config->windows.rope_theta,
+      PositiveOr(rope, "rope_theta", config->windows.rope_theta,
+                 kMaxRopeNumber));
+  NACRE_ASSIGN_OR_RETURN(const Type type, ReadRopeType(rope));
+  if (type == Type::kDefault) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("rope type ", ShownJson(rope["rope_type"]),
+                   " of sliding_attention is not supported; supported: "
+                   "\"default\""));
+}
+
+}  // namespace
+
+absl::Status ParseRope(const Json& json, ModelConfig* config) {
+  NACRE_ASSIGN_OR_RETURN(
+      config->rope_theta,
+      PositiveOr(json, "rope_theta", config->rope_theta, kMaxRopeNumber));
+  NACRE_RETURN_IF_ERROR(ReadPartial(json, config));
+  if (config->windows.rope_theta > 0) {
+    NACRE_ASSIGN_OR_RETURN(
+        config->windows.rope_theta,
+        PositiveOr(json, "rope_local_base_freq", config->windows.rope_theta,
+                   kMaxRopeNumber));
+  }
+  for (const char* field : {"rope_scaling", "rope_parameters"}) {
+    if (IsAbsent(json, field)) continue;
+    NACRE_RETURN_IF_ERROR(CheckObject(field, json[field]));
+    const Json& rope = json[field];
+    if (config->windows.rope_theta == 0 || IsAbsent(rope, "full_attention")) {
+      NACRE_RETURN_IF_ERROR(ReadScaling(json, rope, config));
+      continue;
+    }
+    NACRE_RETURN_IF_ERROR(
+        CheckObject("full_attention", rope["full_attention"]));
+    NACRE_RETURN_IF_ERROR(ReadScaling(json, rope["full_attention"], config));
+    if (IsAbsent(rope, "sliding_attention")) continue;
+    NACRE_RETURN_IF_ERROR(ReadLocal(rope["sliding_attention"], config));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace nacre::model

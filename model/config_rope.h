@@ -1,0 +1,21 @@
+// What a config.json says of rotary position embedding.
+//
+// Pure functions.
+
+#ifndef MODEL_CONFIG_ROPE_H_
+#define MODEL_CONFIG_ROPE_H_
+
+#include "absl/status/status.h"
+#include "common/json_fields.h"
+#include "model/config.h"
+
+namespace nacre::model {
+
+// Reads rope_theta, partial_rotary_factor, and "rope_scaling" or
+// "rope_parameters" of newer folders, which hold them, too. `config` has its
+// shapes. Errors as of ParseConfig.
+absl::Status ParseRope(const Json& json, ModelConfig* config);
+
+}  // namespace nacre::model
+
+#endif  // MODEL_CONFIG_ROPE_H_

@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+"""Makes a golden for each option of each family with Hugging Face transformers.
+
+Run from the repository root, with torch, transformers and safetensors
+installed:
+
+    python3 tests/data/model/make_option_goldens.py [NAME ...]
+
+Writes options/NAME.json next to itself: a config.json as transformers saves it
+(under "config"), three prompts with their logits at some positions, and what
+greedy decoding says after each. Weights are float32 and follow from the names
+and shapes of the tensors: tests/testing/random_checkpoint.h makes the same
+ones, so none is kept. Names and shapes are those that transformers saves.
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# Awkward: nothing is a multiple of a vector or a block.
+SHAPE = dict(
+    hidden_size=54,
+    intermediate_size=84,
+    num_hidden_layers=2,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=10,
+    vocab_size=131,
+    max_position_embeddings=256,
+    rms_norm_eps=1e-5,
+    tie_word_embeddings=False,
+    bos_token_id=1,
+    eos_token_id=2,
+    pad_token_id=0,
+)
+
+LENGTHS = (150, 23, 70)  # of the prompts
+GREEDY = 12
+MARGIN = 0.01  # between the best two tokens of each greedy step
+
+
+def rope(kind="default", theta=1e4, **fields):
+    return {"rope_type": kind, "rope_theta": theta, **fields}
+
+
+def longrope(pairs, **fields):
+    return rope(
+        "longrope",
+        short_factor=[1.0 + 0.01 * j for j in range(pairs)],
+        long_factor=[1.0 + 0.7 * j for j in range(pairs)],
+        **fields,
+    )
+
+
+def llama(**fields):
+    return "Llama", {**SHAPE, "rope_parameters": rope(), **fields}
+
+
+CASES = {
+    "llama_biases": llama(attention_bias=True, mlp_bias=True),
+    "llama_linear": llama(rope_parameters=rope("linear", factor=2.5)),
+    "llama_dynamic": llama(rope_parameters=rope("dynamic", factor=4.0)),
+    "llama_llama3": llama(
+        rope_parameters=rope(
+            "llama3",
+            theta=5e3,
+            factor=8.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=32,
+        )
+    ),
+    "llama_yarn": llama(
+        head_dim=22,
+        rope_parameters=rope(
+            "yarn", theta=5e3, factor=8.0, original_max_position_embeddings=32
+        ),
+    ),
+    "llama_yarn_mscale": llama(
+        head_dim=22,
+        rope_parameters=rope(
+            "yarn",
+            factor=4.0,
+            original_max_position_embeddings=64,
+            beta_fast=24.0,
+            beta_slow=2.0,
+            mscale=0.8,
+            mscale_all_dim=0.5,
+        ),
+    ),
+    "qwen3": (
+        "Qwen3",
+        {
+            **SHAPE,
+            "attention_bias": True,
+            "use_sliding_window": False,
+            "rope_parameters": rope(theta=1e6),
+        },
+    ),
+    "phi3_longrope": (
+        "Phi3",
+        {
+            **SHAPE,
+            "hidden_size": 60,
+            "sliding_window": None,
+            "original_max_position_embeddings": 16,
+            "rope_parameters": longrope(5, factor=16.0),
+        },
+    ),
+    "phi3_partial": (
+        "Phi3",
+        {
+            **SHAPE,
+            "hidden_size": 96,
+            "head_dim": 16,
+            "sliding_window": None,
+            "rope_parameters": rope(partial_rotary_factor=0.75),
+        },
+    ),
+    "phi3_window": (
+        "Phi3",
+        {**SHAPE, "sliding_window": 21, "rope_parameters": rope()},
+    ),
+    "mistral_window": (
+        "Mistral",
+        {**SHAPE, "sliding_window": 37, "rope_parameters": rope(theta=1e6)},
+    ),
+    "qwen2_window": (
+        "Qwen2",
+        {
+            **SHAPE,
+            "num_hidden_layers": 3,
+            "use_sliding_window": True,
+            "sliding_window": 70,
+            "max_window_layers": 1,
+            "rope_parameters": rope(),
+        },
+    ),
+    "gemma": ("Gemma", {**SHAPE, "rope_parameters": rope()}),
+    "gemma2": (
+        "Gemma2",
+        {
+            **SHAPE,
+            "num_hidden_layers": 3,
+            "sliding_window": 19,
+            "query_pre_attn_scalar": 23,
+            "attn_logit_softcapping": 1.5,
+            "final_logit_softcapping": 3.0,
+            "attention_bias": True,
+            "rope_parameters": rope(),
+        },
+    ),
+    "gemma3": (
+        "Gemma3",
+        {
+            **SHAPE,
+            "num_hidden_layers": 3,
+            "sliding_window": 19,
+            "query_pre_attn_scalar": 23,
+            "final_logit_softcapping": 4.0,
+            "layer_types": [
+                "sliding_attention",
+                "full_attention",
+                "sliding_attention",
+            ],
+            "rope_parameters": {
+                "full_attention": rope("linear", theta=5e4, factor=8.0),
+                "sliding_attention": rope(theta=3e2),
+            },
+        },
+    ),
+    "mixtral": (
+        "Mixtral",
+        {
+            **SHAPE,
+            "num_local_experts": 5,
+            "num_experts_per_tok": 2,
+            "sliding_window": 50,
+            "rope_parameters": rope(),
+        },
+    ),
+    "qwen3_moe": (
+        "Qwen3Moe",
+        {
+            **SHAPE,
+            "num_hidden_layers": 3,
+            "num_experts": 7,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 28,
+            "norm_topk_prob": False,
+            "mlp_only_layers": [1],
+            "attention_bias": True,
+            "rope_parameters": rope(),
+        },
+    ),
+    "qwen3_moe_normalized": (
+        "Qwen3Moe",
+        {
+            **SHAPE,
+            "num_experts": 6,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 36,
+            "norm_topk_prob": True,
+            "rope_parameters": rope(),
+        },
+    ),
+}
+
+
+def fnv1a(text):
+    value = 2166136261
+    for byte in text.encode():
+        value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
+    return value
+
+
+def philox(count, key0, key1):
+    """First words of Philox4x32-10 of {0 .. count - 1, 0, 0, 0}."""
+    mask = numpy.uint64(0xFFFFFFFF)
+    shift = numpy.uint64(32)
+    words = [numpy.arange(count, dtype=numpy.uint64)]
+    words += [numpy.zeros(count, dtype=numpy.uint64) for _ in range(3)]
+    for _ in range(10):
+        a = numpy.uint64(0xD2511F53) * words[0]
+        b = numpy.uint64(0xCD9E8D57) * words[2]
+        words = [
+            (b >> shift) ^ words[1] ^ numpy.uint64(key0),
+            b & mask,
+            (a >> shift) ^ words[3] ^ numpy.uint64(key1),
+            a & mask,
+        ]
+        key0 = (key0 + 0x9E3779B9) & 0xFFFFFFFF
+        key1 = (key1 + 0xBB67AE85) & 0xFFFFFFFF
+    return words[0].astype(numpy.uint32)
+
+
+def values(name, shape):
+    count = int(numpy.prod(shape))
+    bits = philox(count, fnv1a(name), 9)
+    uniform = (bits >> 8).astype(numpy.float32) * numpy.float32(2.0**-23)
+    uniform -= numpy.float32(1)
+    if "norm" in name and name.endswith(".weight"):
+        result = numpy.float32(1) + numpy.float32(0.3) * uniform
+    elif len(shape) == 1:
+        result = numpy.float32(0.5) * uniform
+    else:
+        scale = numpy.sqrt(numpy.float32(3) / numpy.float32(shape[-1]))
+        result = scale * uniform
+    return result.astype(numpy.float32).reshape(shape)
+
+
+def random_model(kind, fields):
+    """The model of random weights, and its config.json."""
+    text = "TextConfig" if kind == "Gemma3" else "Config"
+    config_class = getattr(transformers, kind + text)
+    model_class = getattr(transformers, kind + "ForCausalLM")
+    model = model_class(config_class(**fields)).float()
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        path = pathlib.Path(folder) / "model.safetensors"
+        with safe_open(path, framework="np") as file:
+            shapes = {n: file.get_slice(n).get_shape() for n in file.keys()}
+        save_file(
+            {name: values(name, shape) for name, shape in shapes.items()},
+            path,
+            metadata={"format": "pt"},
+        )
+        config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+        config.pop("transformers_version", None)
+        experts = {}
+        if any("experts" in field for field in fields):
+            experts["experts_implementation"] = "eager"
+        model = model_class.from_pretrained(
+            folder,
+            dtype=torch.float32,
+            attn_implementation="eager",
+            **experts,
+        )
+    return model.eval(), config
+
+
+def logits_of(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids]), use_cache=False).logits[0]
+
+
+def make_prompts(model, generator):
+    prompts = []
+    margin = float("inf")
+    for length in LENGTHS:
+        ids = torch.randint(
+            0, SHAPE["vocab_size"], (length,), generator=generator
+        ).tolist()
+        positions = list(range(0, length, 29)) + [length - 2, length - 1]
+        logits = logits_of(model, ids)
+        greedy = []
+        for _ in range(GREEDY):
+            row = logits_of(model, ids + greedy)[-1]
+            best = torch.topk(row, 2).values
+            margin = min(margin, float(best[0] - best[1]))
+            greedy.append(int(row.argmax()))
+        prompts.append(
+            {
+                "token_ids": ids,
+                "positions": positions,
+                "logits": [
+                    [float(f"{x:.7g}") for x in logits[p].tolist()]
+                    for p in positions
+                ],
+                "greedy": greedy,
+            }
+        )
+    return prompts, margin
+
+
+def main():
+    torch.set_num_threads(1)
+    (HERE / "options").mkdir(exist_ok=True)
+    for name, (kind, fields) in CASES.items():
+        if len(sys.argv) > 1 and name not in sys.argv[1:]:
+            continue
+        model, config = random_model(kind, fields)
+        generator = torch.Generator().manual_seed(fnv1a(name))
+        margin = 0
+        while margin < MARGIN:
+            prompts, margin = make_prompts(model, generator)
+        result = {"config": config, "prompts": prompts}
+        path = HERE / "options" / f"{name}.json"
+        path.write_text(json.dumps(result) + "\n")
+        print(f"{name}: smallest greedy margin {margin:.2g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+#include "model/experts.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "model/load_model.h"
+#include "tests/testing/device_backend.h"
+#include "tests/testing/tiny_checkpoint.h"
+
+namespace nacre::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<ExpertChoice> Choose(const std::vector<float>& logits, int count,
+                                 bool normalize) {
+  std::vector<ExpertChoice> choices;
+  ChooseExperts(logits, count, normalize, &choices);
+  return choices;
+}
+
+std::vector<int> NumbersOf(const std::vector<ExpertChoice>& choices) {
+  std::vector<int> numbers;
+  for (const ExpertChoice& choice : choices) numbers.push_back(choice.expert);
+  return numbers;
+}
+
+TEST(ExpertsTest, TheLargestAreChosenInTheOrderOfTheirNumbers) {
+  const std::vector<float> logits = {1, 4, -2, 5, 0};
+  EXPECT_THAT(NumbersOf(Choose(logits, 1, false)), ElementsAre(3));
+  EXPECT_THAT(NumbersOf(Choose(logits, 2, false)), ElementsAre(1, 3));
+  EXPECT_THAT(NumbersOf(Choose(logits, 3, true)), ElementsAre(0, 1, 3));
+  EXPECT_THAT(NumbersOf(Choose(logits, 5, true)), ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST(ExpertsTest, OfEqualOnesTheFirstAreChosen) {
+  EXPECT_THAT(NumbersOf(Choose({2, 7, 7, 7, 2}, 2, false)), ElementsAre(1, 2));
+  EXPECT_THAT(NumbersOf(Choose({2, 7, 7, 2, 2}, 3, false)),
+              ElementsAre(0, 1, 2));
+}
+
+TEST(ExpertsTest, WeightsAreProbabilitiesAmongAllOrAmongTheChosen) {
+  const std::vector<float> logits = {0, std::log(2.0f), std::log(5.0f)};
+  const auto among_all = Choose(logits, 2, false);
+  EXPECT_FLOAT_EQ(among_all[0].weight, 0.25f);
+  EXPECT_FLOAT_EQ(among_all[1].weight, 0.625f);
+  const auto among_chosen = Choose(logits, 2, true);
+  EXPECT_FLOAT_EQ(among_chosen[0].weight, 2.0f / 7);
+  EXPECT_FLOAT_EQ(among_chosen[1].weight, 5.0f / 7);
+}
+
+TEST(ExpertsTest, ALogitThatIsNotANumberIsTheSmallest) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(NumbersOf(Choose({1, nan, 3}, 2, true)), ElementsAre(0, 2));
+  EXPECT_THAT(NumbersOf(Choose({nan, nan, nan}, 2, true)), ElementsAre(0, 1));
+}
+
+TEST(ExpertsTest, ABackendOfADeviceRefusesThem) {
+  const std::string dir = nacre::testing::TestFolder("mixtral");
+  nacre::testing::TinyCheckpoint shape;
+  shape.architecture = "MixtralForCausalLM";
+  nacre::testing::WriteTinyCheckpoint(shape, dir);
+  nacre::testing::DeviceBackend device;
+  const absl::Status status = LoadModel(dir, &device, {1 << 22, {}}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(status.ToString(),
+              HasSubstr("MixtralForCausalLM has 8 experts, which the backend "
+                        "reference-v2 does not run; \"cpu\" and "
+                        "\"reference\" do"));
+}
+
+}  // namespace
+}  // namespace nacre::model

@@ -1,0 +1,60 @@
+// The backends that tests of whole models run on, by name: a backend, or a
+// backend and the type it keeps weights in, as in cpu_int8, or keys and values,
+// as in cpu_kvbf16.
+
+#ifndef TESTS_MODEL_NAMED_BACKEND_H_
+#define TESTS_MODEL_NAMED_BACKEND_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "kernels/backend_factory.h"
+
+#ifndef NACRE_MODEL_BACKENDS
+#define NACRE_MODEL_BACKENDS                                 \
+  "reference", "cpu", "cpu_bf16a16", "cpu_int8", "cpu_int4", \
+      "reference_kvbf16", "cpu_kvbf16"
+#endif
+
+namespace nacre::model {
+
+// Null: there is no GPU. (The emulated one is always there.)
+inline std::unique_ptr<kernels::Backend> NamedBackend(const std::string& name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, '_');
+  kernels::BackendOptions options;
+  options.kind = parts[0];
+  if (parts.size() > 1 && parts[1] == "kvbf16") {
+    options.kv_type = "bf16";
+  } else if (parts.size() > 1) {
+    options.weights = parts[1];
+  }
+  auto backend = kernels::CreateBackend(options);
+#ifndef NACRE_EMULATED_CUDA
+  if (options.kind == "cuda" && absl::IsFailedPrecondition(backend.status())) {
+    return nullptr;
+  }
+#endif
+  return *std::move(backend);
+}
+
+// Of logits, relative to the largest.
+inline float LogitTolerance(const std::string& name) {
+  return name == "cpu_int4"                  ? 0.5f
+         : name == "cpu_int8"                ? 0.05f
+         : name == "cpu_bf16a16"             ? 0.02f
+         : name == "cuda_int8"               ? 0.05f
+         : name == "cuda_fp8"                ? 0.2f
+         : name == "cuda"                    ? 0.02f  // bf16 activations
+         : name == "cuda_kvbf16"             ? 0.02f
+         : absl::StrContains(name, "kvbf16") ? 0.01f
+                                             : 1e-3f;
+}
+
+}  // namespace nacre::model
+
+#endif  // TESTS_MODEL_NAMED_BACKEND_H_

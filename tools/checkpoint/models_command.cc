@@ -1,0 +1,35 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/flag_set.h"
+#include "kernels/weight_type.h"
+#include "model/families.h"
+#include "tools/commands.h"
+
+namespace nacre::tools {
+
+int ModelsCommand(const std::vector<std::string>& args,
+                  const Terminal& terminal) {
+  FlagSet flags("nacre models",
+                "Prints which checkpoints this build reads: architectures of "
+                "their config.json, and the backends that run them.");
+  if (const auto code = terminal.ReadFlags(args, &flags)) return *code;
+  size_t width = 0;
+  for (const model::Family& family : model::AllFamilies()) {
+    width = std::max(width, std::string(family.architecture).size());
+  }
+  for (const model::Family& family : model::AllFamilies()) {
+    std::string line = family.architecture;
+    line.resize(width + 2, ' ');
+    absl::StrAppend(&line, family.models, " (", model::BackendsOf(family), ")");
+    terminal.out << line << "\n";
+  }
+  terminal.out << "\nWeights: safetensors in bf16, f16 or f32, one file or "
+                  "shards. --weights, of workers: "
+               << kernels::kWeightTypesHelp << std::endl;
+  return kExitOk;
+}
+
+}  // namespace nacre::tools
