@@ -112,6 +112,7 @@ void DraftEngine::KeepTree(Session& session) {
   speculation::ScoreCalibration& calibration =
       calibrations_.At(session.temperature);
   for (const speculation::DraftTree::Judged& judged : tree.judged()) {
+    if (session.ranks_by_q) break;  // their scores are probabilities
     calibration.Add({judged.scores.data(), static_cast<size_t>(judged.count)},
                     judged.rank);
   }

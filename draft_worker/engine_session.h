@@ -37,6 +37,8 @@ struct EngineSession : worker::EngineSession {
   int vocab_limit = 0;      // only ids below are drawn
   int reserved_length = 0;  // of the sequence's KV
   float temperature = 0;
+  // Its tree is of a shape that ranks by probability. No plan changes that.
+  bool ranks_by_q = false;
   model::Sampler sampler;
   absl::optional<LengthControl> length;  // of its policy, if any
   model::TokenHistory history;  // follows schedule.tokens() when it drafts

@@ -91,7 +91,8 @@ absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
   // them.
   if (open.num_slots > 0 && !has_policy && !parts.is_recorded &&
       open.verification == Verification::kExact &&
-      parts.drafter->traits().ranks_children) {
+      (open.plan.tree.ranks_by_q() ? parts.drafter->traits().shows_logits
+                                   : parts.drafter->traits().ranks_children)) {
     absl::StatusOr<std::unique_ptr<model::Sequence>> sequence =
         parts.drafter->NewTreeSequence(reserved_length, open.num_slots,
                                        open.token_ids);
@@ -145,6 +146,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> OpenSession(
   session->opening_note = std::move(made.note);
   session->sequence = std::move(sequence);
   session->prompt_length = open.prompt_length;
+  session->ranks_by_q = open.plan.tree.ranks_by_q();
   session->vocab_limit = vocab_limit;
   session->reserved_length = reserved_length;
   session->temperature = open.sampling.temperature;

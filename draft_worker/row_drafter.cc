@@ -6,6 +6,7 @@
 
 #include "absl/types/optional.h"
 #include "draft_worker/engine_session.h"
+#include "draft_worker/likeliest_children.h"
 #include "speculation/ranks.h"
 
 namespace nacre::draft_worker {
@@ -103,7 +104,15 @@ void RowDrafter::DraftTreeRows(Session& session,
   const speculation::ScoreCalibration& calibration =
       parts_.calibrations->At(session.temperature);
   speculation::Tail tail;
+  LikeliestChildren likeliest;
   for (size_t i = 0; i < proposals.size(); ++i) {
+    if (session.ranks_by_q) {
+      likeliest.Find(
+          proposals[i].logits.first(static_cast<size_t>(session.vocab_limit)));
+      session.schedule.OnExpanded(session.tree_rows[i].number,
+                                  likeliest.children(), &tail);
+      continue;
+    }
     std::array<int32_t, speculation::kRanks> token_ids;
     std::array<float, speculation::kRanks> scores;
     std::array<float, speculation::kRanks> log2s;

@@ -153,6 +153,7 @@ void StepPlanner::AddTreeRows(Session& session, int max_rows) {
       node.node = model::TreeNode{row.slot, row.parent_slot, row.position};
     }
     node.max_children = speculation::kRanks;
+    node.shows_logits = session.ranks_by_q;
     node.sampler = &session.sampler;
     node.history = &session.history;
     node.path = absl::MakeConstSpan(session.tree_paths)

@@ -148,7 +148,11 @@ StopMark DraftSession::Blocked() const {
     return StopMark::kEnd;
   }
   if (policy_stop_ || discarded_) return StopMark::kPolicy;
-  return ahead >= Lead() ? StopMark::kLead : StopMark::kNone;
+  // A shape may be complete before that.
+  const bool is_complete = tree_.has_value() &&
+                           options_.plan.tree.ranks_by_q() &&
+                           !tree_->WantsStep(TreeLimits());
+  return ahead >= Lead() || is_complete ? StopMark::kLead : StopMark::kNone;
 }
 
 Tail DraftSession::MakeTail(int first_position) const {
@@ -161,10 +165,12 @@ Tail DraftSession::MakeTail(int first_position) const {
 }
 
 DraftTree::Limits DraftSession::TreeLimits() const {
-  return {.lead = Lead(),
-          .max_length = options_.max_length,
-          .least_score = options_.plan.least_score,
-          .end_ids = options_.end_ids};
+  return {
+      .lead = Lead(),
+      .max_length = options_.max_length,
+      .least_score = options_.plan.least_score,
+      .end_ids = options_.end_ids,
+      .shape = options_.plan.tree.ranks_by_q() ? &options_.plan.tree : nullptr};
 }
 
 void DraftSession::BeginStep(int most, std::vector<DraftTree::Row>* rows) {

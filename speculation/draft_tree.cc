@@ -1,6 +1,7 @@
 #include "speculation/draft_tree.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/check.h"
 
@@ -34,6 +35,9 @@ bool DraftTree::MayExpand(int index, const Limits& limits) const {
   if (depth >= limits.lead || tree_.length() + depth >= limits.max_length) {
     return false;
   }
+  if (limits.shape != nullptr && !ShapeExpands(index, *limits.shape)) {
+    return false;
+  }
   return index < 0 ||
          std::find(limits.end_ids.begin(), limits.end_ids.end(),
                    tree_.nodes()[index].token_id) == limits.end_ids.end();
@@ -61,7 +65,8 @@ float DraftTree::Price(const Limits& limits) const {
 
 bool DraftTree::MayExpandBranch(int index, const Limits& limits) const {
   return !drafted_[index].is_main &&
-         tree_.nodes()[index].path_score >= Price(limits) &&
+         (limits.shape != nullptr ||
+          tree_.nodes()[index].path_score >= Price(limits)) &&
          MayExpand(index, limits);
 }
 
@@ -145,7 +150,7 @@ bool DraftTree::KeepsStep(absl::Span<const int32_t> token_ids) const {
   return false;
 }
 
-void DraftTree::AddChild(int parent, int32_t token_id, float score,
+void DraftTree::AddChild(int parent, int rank, int32_t token_id, float score,
                          absl::Span<const int32_t> text, Tail* tail) {
   TokenTree::Proposal node;
   node.number = ++newest_number_;
@@ -156,7 +161,7 @@ void DraftTree::AddChild(int parent, int32_t token_id, float score,
   const TokenTree::Outcome outcome = tree_.Add(node, text);
   NACRE_CHECK(outcome == TokenTree::Outcome::kAdded,
               "children of a node differ, and it has them once");
-  drafted_.push_back({.number = node.number});
+  drafted_.push_back({.number = node.number, .rank = rank});
   if (tail->token_ids.empty()) tail->first_node = node.number;
   tail->token_ids.push_back(token_id);
   tail->parents.push_back(node.parent);
@@ -179,10 +184,21 @@ void DraftTree::OnExpanded(int number, const Children& children,
   std::copy_n(children.scores.begin(), count, node.candidates.scores.begin());
   const bool is_tip = parent == Tip();
   const float path_score = parent < 0 ? 0 : tree_.nodes()[parent].path_score;
-  for (size_t i = 0; i < count; ++i) {
+  const size_t most =
+      limits.shape == nullptr ? count : children.token_ids.size();
+  for (size_t i = 0; i < most; ++i) {
     const float score = children.log2_probabilities[i];
-    if (i > 0 && path_score + score < Price(limits)) continue;
-    AddChild(parent, children.token_ids[i], score, text, tail);
+    const int rank = static_cast<int>(i);
+    if (i > 0 && limits.shape == nullptr &&
+        path_score + score < Price(limits)) {
+      continue;
+    }
+    if (i > 0 && limits.shape != nullptr &&
+        (Room(limits) <= kMaxDraftRows ||
+         !ShapeMakes(parent, rank, children, *limits.shape))) {
+      continue;
+    }
+    AddChild(parent, rank, children.token_ids[i], score, text, tail);
     if (i == 0 && is_tip) {
       drafted_.back().is_main = true;
       main_.push_back(static_cast<int>(drafted_.size()) - 1);
@@ -295,6 +311,68 @@ void DraftTree::AppendPath(int number, std::vector<int32_t>* token_ids) const {
   }
   std::reverse(token_ids->begin() + static_cast<std::ptrdiff_t>(begin),
                token_ids->end());
+}
+
+std::vector<int> DraftTree::RanksTo(int index) const {
+  std::vector<int> ranks;
+  for (int i = index; i >= 0; i = tree_.nodes()[i].parent) {
+    ranks.push_back(drafted_[i].rank);
+  }
+  std::reverse(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+bool DraftTree::ShapeExpands(int index, const TreeSpec& shape) const {
+  switch (shape.shape) {
+    case TreeShape::kChain:
+    case TreeShape::kBest:
+      return true;
+    case TreeShape::kCape:
+      return index == Tip();
+    case TreeShape::kStatic: {
+      const absl::optional<int> node = FindStaticNode(shape, RanksTo(index));
+      return node.has_value() && HasStaticChild(shape, *node);
+    }
+    case TreeShape::kEagle2:
+      break;
+  }
+  if (index < 0) return true;
+  const TokenTree::Node& node = tree_.nodes()[index];
+  if (node.depth >= shape.depth) return false;
+  int better = 0;
+  for (int i = 0; i < static_cast<int>(tree_.nodes().size()); ++i) {
+    const TokenTree::Node& other = tree_.nodes()[i];
+    if (other.depth != node.depth) continue;
+    better += other.path_score > node.path_score ||
+              (other.path_score == node.path_score && i < index);
+  }
+  return better < shape.width;
+}
+
+bool DraftTree::ShapeMakes(int parent, int rank, const Children& children,
+                           const TreeSpec& shape) const {
+  switch (shape.shape) {
+    case TreeShape::kChain:
+    case TreeShape::kBest:
+      return true;
+    case TreeShape::kCape:
+      return rank < CapeWidth(std::exp2(children.log2_probabilities[0]));
+    case TreeShape::kStatic: {
+      const absl::optional<int> node = FindStaticNode(shape, RanksTo(parent));
+      return node.has_value() && HasStaticChild(shape, *node, rank);
+    }
+    case TreeShape::kEagle2:
+      break;
+  }
+  if (rank >= shape.width) return false;
+  // It would not be among those that are verified.
+  const float score = (parent < 0 ? 0 : tree_.nodes()[parent].path_score) +
+                      children.log2_probabilities[static_cast<size_t>(rank)];
+  const auto better = std::count_if(tree_.nodes().begin(), tree_.nodes().end(),
+                                    [score](const TokenTree::Node& each) {
+                                      return each.path_score >= score;
+                                    });
+  return better < shape.total;
 }
 
 }  // namespace nacre::speculation

@@ -41,6 +41,8 @@ class DraftTree {
     // few: the likeliest have the room.
     float least_score = 0;
     absl::Span<const int32_t> end_ids;  // have no children
+    // Null: the likeliest nodes. Else what is expanded, and made; no price.
+    const TreeSpec* shape = nullptr;
   };
 
   // A node that a step feeds.
@@ -66,8 +68,8 @@ class DraftTree {
   // Whether a row of the step would be of use were these the next tokens.
   bool KeepsStep(absl::Span<const int32_t> token_ids) const;
 
-  // The best children of a node by rank, the first kRanks at most, at least
-  // one.
+  // The best children of a node by rank, at least one. The first kRanks at
+  // most; of a shape of others kMaxShapeWidth.
   struct Children {
     absl::Span<const int32_t> token_ids;
     // Perturbed scores, which fall, and what they stand for: log2 of the
@@ -117,6 +119,7 @@ class DraftTree {
   // Of a node of tree_, by its index; or of the root.
   struct Drafted {
     int number = 0;  // 0: of a root that was no node
+    int rank = 0;    // among its parent's candidates, from 0
     int32_t slot = -1;
     bool is_main = false;
     bool is_fed = false;
@@ -135,10 +138,16 @@ class DraftTree {
     return index < 0 ? root_ : drafted_[index];
   }
   bool MayExpand(int index, const Limits& limits) const;
+  // What the shape of others says.
+  bool ShapeExpands(int index, const TreeSpec& shape) const;
+  bool ShapeMakes(int parent, int rank, const Children& children,
+                  const TreeSpec& shape) const;
+  // Of an index: from the root to it, ranks among candidates.
+  std::vector<int> RanksTo(int index) const;
   bool MayExpandBranch(int index, const Limits& limits) const;
   // -2: none.
   int IndexOf(int number) const;
-  void AddChild(int parent, int32_t token_id, float score,
+  void AddChild(int parent, int rank, int32_t token_id, float score,
                 absl::Span<const int32_t> text, Tail* tail);
   void Judge(absl::Span<const int32_t> token_ids, const std::vector<int>& path,
              bool rejected);

@@ -16,6 +16,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
+#include "speculation/tree_spec.h"
 
 namespace nacre::speculation {
 
@@ -44,6 +45,8 @@ struct DraftPlan {
   // ... and log2 of the probability below which a node is neither expanded nor
   // sent, the likeliest of its siblings excepted. At most 0.
   float least_score = 0;
+  // ... and its shape, where that is not the likeliest nodes.
+  TreeSpec tree;
   // Whether it drafts nothing at all. The window is then 0: no gate waits.
   bool rests() const { return lead_after_mismatch == 0 && lead_in_flow == 0; }
   bool operator==(const DraftPlan&) const = default;
@@ -66,6 +69,8 @@ struct TargetPlan {
   // the window. The target chooses how many (step_rows.h). 0: the best path
   // alone, a chain.
   int tree_rows = 0;
+  // ... or as many as there are, whatever they cost.
+  bool takes_all = false;
   bool operator==(const TargetPlan&) const = default;
 };
 

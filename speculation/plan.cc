@@ -274,6 +274,27 @@ absl::optional<int> Bounded(const PlanInputs& inputs, int window, int extra,
   return std::clamp(*most + extra, 1, window);
 }
 
+// A shape of others, which asks for no price.
+void SetShape(const PlanInputs& inputs, PipelinePlan* plan) {
+  const TreeSpec& tree = inputs.tree;
+  plan->draft.tree = tree;
+  plan->draft.rows = tree.shape == TreeShape::kCape ? 1 : inputs.draft_rows;
+  if (tree.shape == TreeShape::kEagle2) {
+    plan->draft.rows = std::min(plan->draft.rows, tree.width);
+    plan->target.tree_rows = std::min(plan->target.tree_rows, tree.total);
+  }
+  plan->target.takes_all = true;
+  const int depth = ShapeDepth(tree);
+  for (int* lead :
+       {&plan->draft.lead_after_mismatch, &plan->draft.lead_in_flow}) {
+    *lead = std::min(*lead, depth);
+  }
+  for (int* gate :
+       {&plan->target.gate_after_mismatch, &plan->target.gate_in_flow}) {
+    *gate = std::min(*gate, depth);
+  }
+}
+
 }  // namespace
 
 PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
@@ -309,6 +330,9 @@ PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
       break;
     }
     case Method::kAsync: {
+      if (inputs.tree.ranks_by_q() && inputs.draft_rows > 1) {
+        plan.draft.tree = inputs.tree;  // also where the draft rests
+      }
       const absl::optional<int> window =
           LoadWindow(inputs, inputs.window.value_or(kMaxAsyncWindow), searches);
       if (!window.has_value()) break;
@@ -327,6 +351,7 @@ PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
       if (inputs.draft_rows > 1) {
         plan.target.tree_rows =
             std::min(inputs.tree_rows, inputs.window.value_or(kMaxWindow));
+        if (inputs.tree.ranks_by_q()) SetShape(inputs, &plan);
       }
       break;
     }

@@ -88,7 +88,10 @@ struct PlanInputs {
   // P(the target's token is among the draft's next three | it was not its
   // first), of a session with branches.
   double next_three = 0.69;
-  // ... and, where these are more than one, that a step of the target verifies.
+  // ... and of which shape: chain is best with one node.
+  TreeSpec tree;
+  // Most nodes, where draft_rows is more than one, that a step of the target
+  // verifies.
   int tree_rows = 0;
   StepCosts costs;
 };

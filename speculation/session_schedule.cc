@@ -80,6 +80,7 @@ PlanInputs SessionSchedule::plan_inputs(const StepCosts& costs) const {
   inputs.method = options_.method;
   inputs.window = options_.window;
   inputs.alpha = alpha();
+  inputs.tree = options_.tree;
   inputs.draft_rows = options_.draft_rows;
   inputs.tree_rows = options_.tree_rows;
   inputs.next_three = ranks_.CaughtBy(3);

@@ -22,6 +22,7 @@ std::vector<Candidate> Candidates(absl::Span<const StepTree> trees) {
   std::vector<int> nodes;
   for (size_t i = 0; i < trees.size(); ++i) {
     const StepTree& each = trees[i];
+    if (each.takes_all) continue;
     each.tree->Best(each.most, each.max_depth, &nodes);
     for (const int node : nodes) {
       candidates.push_back(
@@ -46,13 +47,28 @@ std::vector<double> Times(const StepTimeCurve& curve, int rows, size_t count) {
   return times;
 }
 
+// The rows of the trees that ask for no price.
+void TakeAll(absl::Span<const StepTree> trees, StepLoad* load,
+             std::vector<int>* counts) {
+  std::vector<int> nodes;
+  for (size_t i = 0; i < trees.size(); ++i) {
+    if (!trees[i].takes_all || load->rows >= load->max_rows) continue;
+    trees[i].tree->Best(std::min(trees[i].most, load->max_rows - load->rows),
+                        trees[i].max_depth, &nodes);
+    (*counts)[i] = static_cast<int>(nodes.size());
+    load->rows += (*counts)[i];
+  }
+}
+
 }  // namespace
 
 std::vector<int> ChooseStepRows(absl::Span<const StepTree> trees,
-                                const StepLoad& load,
+                                const StepLoad& given,
                                 const StepTimeCurve& times) {
   std::vector<int> counts(trees.size(), 0);
   if (trees.empty()) return counts;
+  StepLoad load = given;
+  TakeAll(trees, &load, &counts);
   const int max_rows = std::min(load.max_rows, 2 * times.most_rows());
   if (max_rows <= load.rows) return counts;
   std::vector<Candidate> candidates = Candidates(trees);

@@ -29,8 +29,9 @@ namespace nacre::speculation {
 // What a session has for the step.
 struct StepTree {
   const TokenTree* tree = nullptr;
-  int max_depth = 0;  // no deeper node is a row
-  int most = 0;       // rows, of nodes
+  int max_depth = 0;       // no deeper node is a row
+  int most = 0;            // rows, of nodes
+  bool takes_all = false;  // as many as there are, whatever they cost
   bool operator==(const StepTree&) const = default;
 };
 
@@ -42,12 +43,13 @@ struct StepLoad {
 };
 
 // Of each tree how many of its likeliest nodes are rows (TokenTree::Best).
-// Looks at every number of rows that the load allows, since step times have
-// steps, but at no more than twice as many as were ever measured: rows that
-// were never tried cost what the curve guesses. An empty curve gives no node.
-// Of numbers of rows that are about equally good, the lowest.
+// Trees that take all come first, in their order. Looks at every number of rows
+// that the load allows, since step times have steps, but at no more than twice
+// as many as were ever measured: rows that were never tried cost what the curve
+// guesses. An empty curve gives no node. Of numbers of rows that are about
+// equally good, the lowest.
 std::vector<int> ChooseStepRows(absl::Span<const StepTree> trees,
-                                const StepLoad& load,
+                                const StepLoad& given,
                                 const StepTimeCurve& times);
 
 }  // namespace nacre::speculation

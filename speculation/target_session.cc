@@ -146,7 +146,8 @@ absl::optional<StepTree> TargetSession::NextTree() const {
   }
   return StepTree{
       &buffer_.tree(), StepLimit(),
-      std::min({options_.plan.tree_rows, options_.num_slots, kMaxWindow})};
+      std::min({options_.plan.tree_rows, options_.num_slots, kMaxWindow}),
+      options_.plan.takes_all};
 }
 
 absl::Span<const int32_t> TargetSession::BeginStep() {

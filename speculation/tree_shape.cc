@@ -1,51 +1,38 @@
 #include "speculation/tree_shape.h"
 
-#include "absl/strings/escaping.h"
+#include <string>
+
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace nacre::speculation {
-namespace {
 
-absl::Status Refuse(absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("tree best ", why, "; use tree chain, or name none"));
-}
-
-}  // namespace
-
-absl::string_view TreeShapeName(TreeShape shape) {
-  return shape == TreeShape::kBest ? "best" : "chain";
-}
-
-absl::StatusOr<TreeShape> ParseTreeShape(absl::string_view name) {
-  for (const TreeShape shape : {TreeShape::kChain, TreeShape::kBest}) {
-    if (name == TreeShapeName(shape)) return shape;
-  }
-  // What others name so, cape, eagle2:... and static:FILE, is not built.
-  return absl::InvalidArgumentError(
-      absl::StrCat("tree \"", absl::CHexEscape(name.substr(0, 64)),
-                   "\" is unknown; there are chain and best"));
-}
-
-absl::StatusOr<TreeShape> ResolveTreeShape(absl::optional<TreeShape> named,
-                                           const ShapeChoice& choice) {
+absl::StatusOr<TreeSpec> ResolveTreeShape(absl::optional<TreeSpec> named,
+                                          const ShapeChoice& choice) {
   const bool is_exact = choice.verification == Verification::kExact;
   if (!named.has_value()) {
-    return choice.method == Method::kAsync && is_exact &&
-                   !choice.has_policy_rule
-               ? TreeShape::kBest
-               : TreeShape::kChain;
+    return TreeSpec(choice.method == Method::kAsync && is_exact &&
+                            !choice.has_policy_rule
+                        ? TreeShape::kBest
+                        : TreeShape::kChain);
   }
-  if (*named == TreeShape::kChain || choice.method == Method::kAr) {
-    return TreeShape::kChain;
+  if (named->shape == TreeShape::kChain || choice.method == Method::kAr) {
+    return TreeSpec(TreeShape::kChain);
   }
+  const auto refuse = [&named](absl::string_view why) {
+    const std::string name = TreeSpecName(*named);
+    return absl::InvalidArgumentError(
+        absl::StrCat("tree ", name.substr(0, name.find(':')), " ", why,
+                     "; use tree chain, or name none"));
+  };
   if (choice.method != Method::kAsync) {
-    return Refuse(absl::StrCat("is of method async, the request's is ",
+    return refuse(absl::StrCat("is of method async, the request's is ",
                                MethodName(choice.method)));
   }
-  if (!is_exact) return Refuse("cannot be with verification ratio");
-  if (choice.has_policy_rule) return Refuse("cannot be with a length policy");
-  return TreeShape::kBest;
+  if (!is_exact) return refuse("cannot be with verification ratio");
+  if (choice.has_policy_rule) return refuse("cannot be with a length policy");
+  return *std::move(named);
 }
 
 }  // namespace nacre::speculation

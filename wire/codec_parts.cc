@@ -182,6 +182,7 @@ v1::TargetPlan EncodePlan(const speculation::TargetPlan& plan) {
   proto.set_gate_timeout_ns(static_cast<uint64_t>(plan.gate_timeout_ns));
   proto.set_holds_last_row(plan.holds_last_row);
   proto.set_tree_rows(static_cast<uint32_t>(plan.tree_rows));
+  proto.set_takes_all(plan.takes_all);
   return proto;
 }
 
@@ -196,6 +197,7 @@ speculation::TargetPlan DecodePlan(const v1::TargetPlan& proto) {
   plan.gate_timeout_ns = ToDuration(proto.gate_timeout_ns());
   plan.holds_last_row = proto.holds_last_row();
   plan.tree_rows = rows(proto.tree_rows());
+  plan.takes_all = proto.takes_all();
   return plan;
 }
 
@@ -207,6 +209,7 @@ v1::DraftPlan EncodePlan(const speculation::DraftPlan& plan) {
   proto.set_waits_at_stop(plan.waits_at_stop);
   proto.set_rows(static_cast<uint32_t>(plan.rows));
   proto.set_least_score(plan.least_score);
+  if (plan.tree.ranks_by_q()) proto.set_tree(TreeSpecName(plan.tree));
   return proto;
 }
 
@@ -221,6 +224,9 @@ speculation::DraftPlan DecodePlan(const v1::DraftPlan& proto) {
   plan.rows = std::clamp(ToLimit(proto.rows()), 1, speculation::kMaxDraftRows);
   // Written so that a NaN is none.
   plan.least_score = proto.least_score() < 0 ? proto.least_score() : 0;
+  // What no coordinator of ours sends is the likeliest nodes, too.
+  const auto tree = speculation::ParseTreeSpec(proto.tree());
+  if (tree.ok() && tree->ranks_by_q()) plan.tree = *tree;
   return plan;
 }
 

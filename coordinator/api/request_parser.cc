@@ -181,9 +181,9 @@ absl::Status ParseRatio(RequestSpec* spec) {
 // After method, policy and verification.
 absl::Status ParseTree(const GenerateFields::Speculation& fields,
                        RequestSpec* spec) {
-  absl::optional<speculation::TreeShape> named;
+  absl::optional<speculation::TreeSpec> named;
   if (!fields.tree.empty()) {
-    NACRE_ASSIGN_OR_RETURN(named, speculation::ParseTreeShape(fields.tree));
+    NACRE_ASSIGN_OR_RETURN(named, speculation::ParseTreeSpec(fields.tree));
   }
   NACRE_ASSIGN_OR_RETURN(
       spec->tree,

@@ -34,7 +34,7 @@ WaitingRequest Prepare(Dispatcher::NewSession session,
         request.deadline_ns, After(request.arrival_ns, options.max_request_ns));
   }
   request.draft_rows =
-      request.tree == speculation::TreeShape::kBest ? options.draft_rows : 1;
+      request.tree == speculation::TreeShape::kChain ? 1 : options.draft_rows;
   request.tree_rows = options.tree_rows;
   WaitingRequest waiting;
   waiting.hidden_channel = NewHiddenChannel(request);

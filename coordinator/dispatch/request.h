@@ -78,7 +78,7 @@ struct RequestSpec : AnswerOptions {
   // request's text. Absent: it does not.
   absl::optional<speculation::TextOwner> suffixes = {};
   std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
-  speculation::TreeShape tree = speculation::TreeShape::kChain;
+  speculation::TreeSpec tree = speculation::TreeShape::kChain;
   // As of DispatcherOptions, where `tree` has branches. Else 1.
   int draft_rows = 1;
   int tree_rows = 0;  // as of DispatcherOptions

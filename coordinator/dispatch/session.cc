@@ -21,6 +21,7 @@ SessionSchedule::Options ScheduleOptions(uint64_t id,
   options.follows_load =
       request.policy.kind() == speculation::PolicyKind::kLoad;
   options.verification = request.verification;
+  options.tree = request.tree;
   options.draft_rows = request.draft_rows;
   options.tree_rows = request.tree_rows;
   options.always_drafts = id % speculation::kMeasuredSessions == 0;

@@ -224,6 +224,8 @@ struct TreeCase {
   const char* name;
   bool foreign_draft;  // random weights: nearly all that it says is wrong
   bool suffixes;       // the target proposes tokens, too
+  // Beside the shape that a request has without naming one.
+  const char* tree = "";
 };
 
 // A draft with the target's vocabulary that knows nothing of it.
@@ -260,8 +262,9 @@ TEST_P(LosslessBranchesTest, EqualTheTargetAlone) {
   const auto check = [&](const Setting& setting, const tools::Prompt& prompt,
                          const std::vector<int32_t>& expected, int window) {
     const Variant variant = {v1::METHOD_ASYNC, window};
-    const auto complete =
-        service.Generate(MakeRequest(prompt.text, setting, variant));
+    v1::GenerateRequest request = MakeRequest(prompt.text, setting, variant);
+    request.mutable_speculation()->set_tree(GetParam().tree);
+    const auto complete = service.Generate(request);
     ASSERT_TRUE(complete.ok()) << complete.status();
     EXPECT_EQ(std::vector<int32_t>(complete->token_ids().begin(),
                                    complete->token_ids().end()),
@@ -299,7 +302,13 @@ INSTANTIATE_TEST_SUITE_P(
     Trees, LosslessBranchesTest,
     ::testing::Values(TreeCase{"good", false, false},
                       TreeCase{"foreign", true, false},
-                      TreeCase{"good_and_suffixes", false, true}),
+                      TreeCase{"good_and_suffixes", false, true},
+                      TreeCase{"cape", false, false, "cape"},
+                      TreeCase{"cape_foreign", true, true, "cape"},
+                      TreeCase{"eagle2", false, true, "eagle2:k=4,depth=4"},
+                      TreeCase{"static", false, false,
+                               "static:[[0],[1],[2],[0,0],[0,1],[1,0],[9],"
+                               "[0,0,0],[0,0,0,0]]"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Different methods and parameters side by side on the same workers.

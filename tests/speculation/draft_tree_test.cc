@@ -429,5 +429,115 @@ TEST(DraftTree, KvHoldsWhatTheRowsNeedInAnyHistory) {
   }
 }
 
+DraftSession OpenShape(const char* name, int rows, int lead = 8) {
+  DraftSession::Options options;
+  options.max_length = 100;
+  options.end_ids = {7};
+  options.plan.lead_after_mismatch = options.plan.lead_in_flow = lead;
+  options.plan.rows = rows;
+  options.plan.tree = *ParseTreeSpec(name);
+  options.num_slots = 64;
+  return DraftSession(options, {10, 11, 12});
+}
+
+TEST(DraftTreeShapes, CapeGivesEachTokenOfAChainSiblings) {
+  DraftSession session = OpenShape("cape", 4);
+  // The first has probability 1/2: 6 candidates, whatever the others' are.
+  const Ids many = {20, 21, 22, 23, 24, 25, 26, 27, 28};
+  EXPECT_THAT(Step(session, {many}).token_ids,
+              ElementsAre(20, 21, 22, 23, 24, 25));
+  // And only the first is expanded.
+  EXPECT_THAT(Step(session, {{30, 31}}).token_ids, ElementsAre(30, 31));
+  // On another path, too.
+  ASSERT_EQ(session.OnCommit({3, {22}}), Outcome::kMatched);
+  EXPECT_THAT(Step(session, {{40, 41}}).token_ids, ElementsAre(40, 41));
+}
+
+TEST(DraftTreeShapes, Eagle2ExpandsTheLikeliestOfEachLevel) {
+  DraftSession session = OpenShape("eagle2:k=2,depth=3,total=5", 4, 3);
+  EXPECT_THAT(Step(session, {{20, 21, 22}}).token_ids, ElementsAre(20, 21));
+  // Below 20 (-1): -2, -3; below 21 (-2): -3 is the fifth, -4 would be sixth.
+  const Tail level = Step(session, {{30, 31}, {32, 33}});
+  EXPECT_THAT(level.token_ids, ElementsAre(30, 31, 32));
+  // Two of the three, those of the largest products, first ones first.
+  const std::vector<DraftTree::Row> rows = Begin(session);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].token_id, 30);
+  EXPECT_EQ(rows[1].token_id, 31);
+  Tail tail;
+  for (const DraftTree::Row& row : rows) {
+    Expand(session, row.number, {40, 41}, &tail);
+  }
+  session.FinishStep(&tail);
+  EXPECT_FALSE(session.WantsStep()) << "three levels";
+  EXPECT_EQ(tail.stop, StopMark::kLead);
+}
+
+TEST(DraftTreeShapes, StaticGrowsThePathsOfItsList) {
+  DraftSession session = OpenShape("static:[[0],[2],[2,1],[2,1,0]]", 4);
+  EXPECT_THAT(Step(session, {{20, 21, 22, 23}}).token_ids, ElementsAre(20, 22));
+  const std::vector<DraftTree::Row> rows = Begin(session);
+  ASSERT_EQ(rows.size(), 1u) << "only [2] goes on";
+  EXPECT_EQ(rows[0].token_id, 22);
+  Tail tail;
+  Expand(session, rows[0].number, {30, 31, 32}, &tail);
+  session.FinishStep(&tail);
+  // Its first child is always made: it may be kept on the way.
+  EXPECT_THAT(tail.token_ids, ElementsAre(30, 31));
+  EXPECT_EQ(tail.stop, StopMark::kNone);
+  tail = Step(session, {{40, 41}});
+  EXPECT_THAT(tail.token_ids, ElementsAre(40));
+  EXPECT_EQ(tail.stop, StopMark::kLead) << "complete, although not deep";
+  EXPECT_FALSE(session.WantsStep());
+  // The paths are those from where the text ends.
+  ASSERT_EQ(session.OnCommit({3, {20}}), Outcome::kMatched);
+  EXPECT_THAT(Step(session, {{50, 51, 52}}).token_ids, ElementsAre(50, 52));
+}
+
+// Whatever shape, children and commits: the tree holds its limits and the
+// target's copy of it the same nodes.
+TEST(DraftTreeShapes, HoldTheirLimitsForAnyHistory) {
+  for (const char* name :
+       {"cape", "eagle2", "eagle2:k=16,depth=64,total=64",
+        "eagle2:k=1,depth=1,total=1", "static:[[15],[15,15],[3]]"}) {
+    SCOPED_TRACE(name);
+    std::mt19937 random(7);
+    DraftSession session = OpenShape(name, 32, kMaxLead);
+    DraftBuffer buffer(Verification::kExact, 3);
+    Ids text = {10, 11, 12};
+    for (int step = 0; step < 300 && session.committed_length() < 90; ++step) {
+      if (session.WantsStep()) {
+        std::vector<DraftTree::Row> rows = Begin(session);
+        Tail tail;
+        for (const DraftTree::Row& row : rows) {
+          Ids ids(16);
+          std::vector<float> log2s(16);
+          for (int i = 0; i < 16; ++i) {
+            ids[i] = 20 + i;
+            log2s[i] = -0.2f * static_cast<float>(i) - 0.1f -
+                       static_cast<float>(random() % 3) * 0.01f;
+          }
+          session.OnExpanded(row.number, {ids, log2s, log2s}, &tail);
+        }
+        session.FinishStep(&tail);
+        ASSERT_LE(session.tree()->nodes().nodes().size(),
+                  static_cast<size_t>(kMaxTailNodes));
+        if (!tail.token_ids.empty()) {
+          ASSERT_EQ(buffer.Add(tail, text), DraftBuffer::Outcome::kApplied);
+          ASSERT_EQ(buffer.tree().nodes().size(),
+                    session.tree()->nodes().nodes().size());
+        }
+      }
+      if (random() % 3 != 0 && session.WantsStep()) continue;
+      const int32_t token = 20 + static_cast<int32_t>(random() % 18);
+      const int place = session.committed_length();
+      session.OnCommit({place, {token}});
+      text.push_back(token);
+      buffer.OnCommitted(place, 1, text);
+    }
+    EXPECT_EQ(session.committed_length(), 90);
+  }
+}
+
 }  // namespace
 }  // namespace nacre::speculation

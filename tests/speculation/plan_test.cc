@@ -467,5 +467,31 @@ TEST_F(PlanTest, AUsersWindowBoundsTheRowsOfATree) {
   EXPECT_EQ(MakePlan(inputs).target.tree_rows, 0);
 }
 
+TEST_F(PlanTest, AShapeOfOthersAsksForNoPrice) {
+  PlanInputs inputs = Inputs(Method::kAsync, 5e6, 0.7);
+  inputs.draft_rows = 8;
+  inputs.tree_rows = 64;
+  // Rows that would never pay.
+  inputs.costs.draft_rows_ns = {1e6, 1.3e6, 2e6, 4e6, 8e6, 16e6};
+  EXPECT_FALSE(MakePlan(inputs).target.takes_all);
+  inputs.tree = *ParseTreeSpec("eagle2:k=4,depth=3,total=20");
+  PipelinePlan plan = MakePlan(inputs);
+  EXPECT_EQ(plan.draft.tree, inputs.tree);
+  EXPECT_EQ(plan.draft.rows, 4);
+  EXPECT_EQ(plan.draft.lead_in_flow, 3);
+  EXPECT_EQ(plan.target.tree_rows, 20);
+  EXPECT_TRUE(plan.target.takes_all);
+  inputs.tree = *ParseTreeSpec("cape");
+  EXPECT_EQ(MakePlan(inputs).draft.rows, 1);
+  EXPECT_EQ(MakePlan(inputs).target.tree_rows, 64);
+  // Bounded, and turned off, by the service as the others are.
+  inputs.window = 3;
+  EXPECT_EQ(MakePlan(inputs).target.tree_rows, 3);
+  inputs.draft_rows = 1;
+  plan = MakePlan(inputs);
+  EXPECT_FALSE(plan.target.takes_all);
+  EXPECT_FALSE(plan.draft.tree.ranks_by_q());
+}
+
 }  // namespace
 }  // namespace nacre::speculation

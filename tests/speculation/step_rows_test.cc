@@ -53,6 +53,22 @@ TEST(StepRows, TakesNodesAsLongAsTheyPay) {
             std::vector<int>{3});
 }
 
+TEST(StepRows, ATreeThatTakesAllComesFirst) {
+  const TokenTree tree = Falling();
+  const StepTimeCurve steep = Curve({{1, 1000}, {64, 64000}});
+  const StepTree priced = {&tree, 8, 64};
+  const StepTree all = {&tree, 8, 64, true};
+  EXPECT_EQ(ChooseStepRows({priced, all}, {2, 2, 512}, steep),
+            (std::vector<int>{1, 3}));  // 2 / 5, 2.5 / 6, 2.75 / 7
+  // Within its own limits and those of the step.
+  EXPECT_EQ(ChooseStepRows({{&tree, 2, 64, true}}, {1, 1, 512}, steep),
+            std::vector<int>{2});
+  EXPECT_EQ(ChooseStepRows({{&tree, 8, 1, true}}, {1, 1, 512}, steep),
+            std::vector<int>{1});
+  EXPECT_EQ(ChooseStepRows({all, all}, {2, 2, 6}, steep),
+            (std::vector<int>{3, 1}));
+}
+
 TEST(StepRows, LooksBehindAStepOfTheCurve) {
   // The fifth row costs half a step, the next ones nothing.
   std::vector<std::pair<int, float>> nodes(12, {0, -2});  // 1/4 each

@@ -5,17 +5,6 @@
 namespace nacre::speculation {
 namespace {
 
-TEST(TreeShape, HasNames) {
-  for (const TreeShape shape : {TreeShape::kChain, TreeShape::kBest}) {
-    EXPECT_EQ(*ParseTreeShape(TreeShapeName(shape)), shape);
-  }
-  EXPECT_EQ(ParseTreeShape("eagle2:k=10").status(),
-            absl::InvalidArgumentError("tree \"eagle2:k=10\" is unknown; there "
-                                       "are chain and best"));
-  EXPECT_FALSE(ParseTreeShape("").ok());
-  EXPECT_FALSE(ParseTreeShape("Best").ok());
-}
-
 TEST(TreeShape, NotNamedIsBestWhereThatMayBe) {
   EXPECT_EQ(*ResolveTreeShape(absl::nullopt, {}), TreeShape::kBest);
   for (const ShapeChoice& choice :
@@ -29,7 +18,15 @@ TEST(TreeShape, NotNamedIsBestWhereThatMayBe) {
 }
 
 TEST(TreeShape, IsRefusedWhereItCannotBe) {
-  EXPECT_EQ(*ResolveTreeShape(TreeShape::kBest, {}), TreeShape::kBest);
+  for (const char* name : {"best", "cape", "eagle2:k=4", "static:[[1]]"}) {
+    EXPECT_EQ(*ResolveTreeShape(*ParseTreeSpec(name), {}),
+              *ParseTreeSpec(name));
+  }
+  EXPECT_EQ(ResolveTreeShape(*ParseTreeSpec("static:[[1]]"),
+                             {.has_policy_rule = true})
+                .status(),
+            absl::InvalidArgumentError("tree static cannot be with a length "
+                                       "policy; use tree chain, or name none"));
   EXPECT_EQ(*ResolveTreeShape(TreeShape::kBest, {.method = Method::kAr}),
             TreeShape::kChain);
   EXPECT_EQ(

@@ -198,6 +198,7 @@ uint64_t RunWild(uint64_t seed, bool draws_tokens) {
                  1 + static_cast<int>(random() % 40));
     open.plan.window = static_cast<int>(random() % 17);
     open.plan.tree_rows = static_cast<int>(random() % 65);
+    open.plan.takes_all = random() % 4 == 0;
     // Its own nodes and the draft's stand in one tree.
     if (random() % 2 == 0) open.suffixes.emplace();
     open.sampling.temperature = static_cast<float>(random() % 3) * 0.5f;

@@ -132,11 +132,14 @@ class MessageMaker {
   }
   speculation::TargetPlan MakeTargetPlan() {
     const auto few = [this] { return Below(speculation::kMaxWindow + 1); };
-    return {few(), few(), few(), UpTo(kMaxDurationNs), Coin(), few()};
+    return {few(), few(), few(), UpTo(kMaxDurationNs), Coin(), few(), Coin()};
   }
   speculation::DraftPlan MakeDraftPlan() {
     const auto lead = [this] { return Below(speculation::kMaxLead + 1); };
-    return {lead(), lead(), Coin()};
+    speculation::DraftPlan plan = {lead(), lead(), Coin()};
+    if (Coin()) plan.tree = *speculation::ParseTreeSpec("static:[[0],[0,3]]");
+    if (Coin()) plan.tree = speculation::TreeShape::kCape;
+    return plan;
   }
   speculation::Verification MakeVerification() {
     return Coin() ? speculation::Verification::kRatio

@@ -167,6 +167,7 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
                          ParseBenchVerifications(flags.request.verification));
   RequestFlags request = flags.request;
   request.verification = "exact";
+  request.tree.clear();
   NACRE_RETURN_IF_ERROR(request.Fill(&plan.request));
   plan.request.mutable_speculation()->clear_window();
   plan.request.mutable_speculation()->clear_policy();

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
 #include "proto/names.h"
 #include "speculation/policies/policy_spec.h"
-#include "speculation/tree_shape.h"
+#include "speculation/tree_spec.h"
+#include "tools/generate/request_flags.h"
 #include "tools/method_list.h"
 
 namespace nacre::tools {
@@ -155,9 +157,20 @@ std::vector<BenchMethod> WithVerifications(
 absl::StatusOr<std::vector<BenchMethod>> WithTrees(
     const std::vector<BenchMethod>& methods, absl::string_view trees) {
   if (trees.empty()) return methods;
-  const std::vector<std::string> names = absl::StrSplit(trees, ',');
+  std::vector<std::string> names;
+  for (const absl::string_view part : absl::StrSplit(trees, ',')) {
+    // A parameter of the shape before it.
+    if (!names.empty() && absl::StrContains(part, '=') &&
+        !absl::StrContains(part, ':')) {
+      absl::StrAppend(&names.back(), ",", part);
+    } else {
+      names.emplace_back(part);
+    }
+  }
+  std::vector<std::string> shapes;
   for (const std::string& name : names) {
-    NACRE_RETURN_IF_ERROR(speculation::ParseTreeShape(name).status());
+    NACRE_ASSIGN_OR_RETURN(shapes.emplace_back(), ReadTree(name));
+    NACRE_RETURN_IF_ERROR(speculation::ParseTreeSpec(shapes.back()).status());
     if (std::count(names.begin(), names.end(), name) > 1) {
       return absl::InvalidArgumentError(
           absl::StrCat("tree \"", name, "\" is given twice"));
@@ -169,10 +182,10 @@ absl::StatusOr<std::vector<BenchMethod>> WithTrees(
       all.push_back(method);
       continue;
     }
-    for (const std::string& name : names) {
+    for (size_t i = 0; i < names.size(); ++i) {
       BenchMethod entry = method;
-      entry.name = absl::StrCat(method.name, "@", name);
-      entry.tree = name;
+      entry.name = absl::StrCat(method.name, "@", names[i]);
+      entry.tree = shapes[i];
       all.push_back(std::move(entry));
     }
   }

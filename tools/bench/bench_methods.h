@@ -58,9 +58,9 @@ std::vector<BenchMethod> WithVerifications(
     const std::vector<BenchMethod>& methods,
     const std::vector<v1::Verification>& verifications);
 
-// async with every tree of "chain,best" ("async@chain"), the other methods as
-// they are. Empty: all as they are. INVALID_ARGUMENT: an unknown one, one
-// twice.
+// async with every tree of "chain,eagle2:k=4,depth=3" ("async@chain"), the
+// other methods as they are. Empty: all as they are. INVALID_ARGUMENT: an
+// unknown one, one twice.
 absl::StatusOr<std::vector<BenchMethod>> WithTrees(
     const std::vector<BenchMethod>& methods, absl::string_view trees);
 

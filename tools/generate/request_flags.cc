@@ -4,11 +4,14 @@
 
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/files.h"
 #include "common/status_macros.h"
 #include "proto/names.h"
+#include "speculation/tree_spec.h"
 
 namespace nacre::tools {
 
@@ -19,8 +22,10 @@ void RequestFlags::Register(FlagSet* flags) {
   flags->Add("policy", "P", &policy, "draft-length policy");
   flags->Add("verification", "exact|ratio", &verification,
              "exact: the tokens of plain decoding; ratio: their distribution");
-  flags->Add("tree", "chain|best", &tree,
-             "shape of what is drafted (default: best where it may be)");
+  flags->Add("tree", "SHAPE", &tree,
+             "of what is drafted: chain, best, cape, "
+             "eagle2:k=K,depth=D,total=N or static:FILE "
+             "(default: best where it may be)");
   flags->AddSwitch("suffixes", &suffixes,
                    "async: whether the target drafts from what it has seen");
   flags->Add("max-tokens", "N", &max_tokens, "most tokens to generate");
@@ -72,6 +77,21 @@ absl::Status CheckUtf8Of(absl::string_view what, absl::string_view text) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> ReadTree(const std::string& tree) {
+  constexpr absl::string_view kPrefix = "static:";
+  if (!absl::StartsWith(tree, kPrefix)) return tree;
+  const std::string path = tree.substr(kPrefix.size());
+  absl::StatusOr<std::string> text = ReadFile(path, speculation::kMaxShapeText);
+  if (!text.ok()) {
+    return absl::Status(text.status().code(),
+                        absl::StrCat("flag --tree: ", text.status().message()));
+  }
+  NACRE_ASSIGN_OR_RETURN(
+      const speculation::TreeSpec spec,
+      speculation::ParseTreeSpec(absl::StrCat(kPrefix, *text)));
+  return TreeSpecName(spec);
+}
+
 absl::Status RequestFlags::Fill(v1::GenerateRequest* request) const {
   if (!(timeout_s > 0.0) || !std::isfinite(timeout_s)) {
     return absl::InvalidArgumentError(
@@ -83,7 +103,7 @@ absl::Status RequestFlags::Fill(v1::GenerateRequest* request) const {
   if (window.has_value()) speculation->set_window(*window);
   speculation->set_policy(policy);
   NACRE_RETURN_IF_ERROR(CheckUtf8("tree", tree));
-  speculation->set_tree(tree);
+  NACRE_ASSIGN_OR_RETURN(*speculation->mutable_tree(), ReadTree(tree));
   NACRE_ASSIGN_OR_RETURN(const v1::Verification parsed,
                          ParseVerification(verification));
   speculation->set_verification(parsed);

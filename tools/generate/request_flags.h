@@ -9,10 +9,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/flag_set.h"
 #include "proto/inference.pb.h"
 
 namespace nacre::tools {
+
+// What SpeculationOptions.tree says of a --tree: of static:FILE the list of
+// paths that the file holds (docs/trees.md). NOT_FOUND: there is no such file.
+absl::StatusOr<std::string> ReadTree(const std::string& tree);
 
 // Unset values are left to the server, which also checks the ranges.
 struct RequestFlags {

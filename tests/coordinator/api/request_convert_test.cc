@@ -418,7 +418,13 @@ TEST_F(RequestConvertTest, ATreeIsOfAsyncWithExactMatchAlone) {
   options->set_tree("best");
   EXPECT_EQ(Parse()->tree, TreeShape::kBest);
   options->set_tree("cape");
-  ExpectInvalid("tree \"cape\" is unknown; there are chain and best");
+  EXPECT_EQ(Parse()->tree, TreeShape::kCape);
+  options->set_tree("static:[[0],[0,1]]");
+  EXPECT_EQ(Parse()->tree.nodes.size(), 2u);
+  options->set_tree("static:[[0,1]]");
+  ExpectInvalid("path [0,1] goes on from one that the list does not have");
+  options->set_tree("comb");
+  ExpectInvalid("tree \"comb\" is unknown; there are chain, best, cape");
   options->set_tree("best");
   options->set_policy("svip");
   ExpectInvalid("tree best cannot be with a length policy");

@@ -161,6 +161,14 @@ void DrawTrees(Schedule* schedule) {
     spec.tree = *speculation::ResolveTreeShape(
         absl::nullopt,
         {spec.method, spec.verification, spec.policy.has_own_rule()});
+    // Shapes of others, whose rows have no price.
+    if (spec.tree == speculation::TreeShape::kBest && random.Percent(20)) {
+      constexpr absl::string_view kNames[] = {
+          "cape", "eagle2:k=3,depth=3,total=9",
+          "static:[[0],[1],[0,0],[0,1],[1,0]]"};
+      spec.tree = *speculation::ParseTreeSpec(
+          kNames[random.Below(static_cast<int>(std::size(kNames)))]);
+    }
   }
 }
 
@@ -249,7 +257,7 @@ bool Schedule::GrowsTree(int request) const {
   // may take its stop mark from it: then only the timer helps.)
   return gate_timeouts &&
          spec.verification == speculation::Verification::kExact &&
-         draw % 3 <= (spec.tree == speculation::TreeShape::kBest ? 1u : 0u);
+         draw % 3 <= (spec.tree == speculation::TreeShape::kChain ? 0u : 1u);
 }
 
 Schedule RandomSchedule(uint64_t seed) {
