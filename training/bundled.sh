@@ -3,10 +3,11 @@
 #
 #   training/bundled.sh distill|make-eesd GSM8K_TRAIN.jsonl OUT
 #
-# OUT gets the text (text/), the draft (distill/ or make-eesd/) and what nacre bench
-# said of it beside models/draft (T.json). A run that was stopped goes on where it
-# was. Variables: PYTHON (with training/requirements.txt and clients/python), NACRE
-# (build/bin/nacre), MINUTES (of writing 6, of training 20).
+# OUT gets the text (text/), the draft (distill/ or make-eesd/), its acceptance on
+# the target's answers to the test prompts (acceptance.txt), and what nacre bench
+# said of it, all beside models/draft. A run that was stopped goes on where it was.
+# Variables: PYTHON (with training/requirements.txt and clients/python), NACRE
+# (build/bin/nacre), WRITE_MINUTES (6) and MINUTES (20, of training).
 set -euo pipefail
 (($# == 3)) && [[ "$1" == distill || "$1" == make-eesd ]] || {
   sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
@@ -20,25 +21,28 @@ readonly PAIR=(--target-model models/target --draft-model models/draft)
 mkdir -p "$OUT/text"
 export PYTHONPATH=$PWD/training
 
-# write ARGUMENT...: lets the target write; the tests' prompts are refused.
+# write NAME ARGUMENT...: lets the target write text/NAME.corpus.
 write() {
-  "$PYTHON" -m nacre_training text --address "$address" \
-    --never tests/data/gsm8k_100.jsonl --never tests/data/humaneval.jsonl "$@"
+  "$PYTHON" -m nacre_training text --address "$address" --out "$OUT/text/$1.corpus" \
+    "${@:2}"
 }
+readonly NEVER=(--never tests/data/gsm8k_100.jsonl --never tests/data/humaneval.jsonl)
 
 if [[ ! -f "$OUT/text/written" ]]; then
   "$PYTHON" training/bundled_prompts.py --gsm8k "$GSM8K" --out "$OUT/text"
+  rm -f "$OUT/up.out"  # of a run that was stopped
   "$NACRE" up --port 0 --drafts 0 "${PAIR[@]}" >"$OUT/up.out" 2>"$OUT/up.log" &
   service=$!
   trap 'kill $service 2>/dev/null; wait' EXIT
-  until grep -q ^ready "$OUT/up.out"; do
+  until grep -qs ^ready "$OUT/up.out"; do
     kill -0 $service || { tail "$OUT/up.log" >&2; exit 1; }
     sleep 0.2
   done
   address=$(awk '/^coordinator/ {print $2}' "$OUT/up.out")
-  write --prompts "$OUT/text/held_out.jsonl" --limit 40 --out "$OUT/text/held_out.corpus"
-  write --prompts "$OUT/text/train.jsonl" --minutes "$WRITE_MINUTES" \
-    --out "$OUT/text/train.corpus"
+  write held_out --prompts "$OUT/text/held_out.jsonl" --limit 40 "${NEVER[@]}"
+  # To measure with, never to train on.
+  write test --prompts tests/data/gsm8k_100.jsonl
+  write train --prompts "$OUT/text/train.jsonl" --minutes "$WRITE_MINUTES" "${NEVER[@]}"
   kill $service
   wait $service || true
   trap - EXIT
@@ -53,6 +57,8 @@ if [[ ! -f "$OUT/$METHOD/nacre_draft.json" ]]; then
     --out "$OUT/$METHOD" --minutes "$MINUTES"
 fi
 
+"$PYTHON" -m nacre_training acceptance --draft models/draft --draft "$OUT/$METHOD" \
+  --held-out "$OUT/text/test.corpus" | tee "$OUT/acceptance.txt"
 for temperature in 0 0.8 1; do
   for draft in models/draft "$OUT/$METHOD"; do
     echo "temperature $temperature, draft $draft"

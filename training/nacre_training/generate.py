@@ -109,7 +109,11 @@ def run(arguments: argparse.Namespace) -> None:
     refuse_test_prompts(prompts, read_prompts(arguments.never))
     jobs = jobs_of(prompts, parse_temperatures(arguments.temperatures))
 
-    with nacre.Client(arguments.address) as client:
+    try:
+        connected = nacre.Client(arguments.address)
+    except ValueError as error:
+        raise TrainingError(f"--address {arguments.address!r}: {error}") from None
+    with connected as client:
         try:
             model = client.model(timeout=30)
             writer = CorpusWriter(arguments.out, Origin(
