@@ -454,6 +454,21 @@ TEST_F(HttpServerTest, DrainWaitsForAnswersAndTakesNothingNew) {
   EXPECT_TRUE(server_->Drain(absl::Minutes(1)));
 }
 
+TEST_F(HttpServerTest, ARequestThatComesToItsEndDuringADrainIsTheLast) {
+  StartServer();
+  // In the middle of a head: the server has read as much when it answers.
+  nacre::testing::LoopbackConnection connection(address());
+  ASSERT_TRUE(connection.Send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\nG"));
+  const std::string first = connection.Read();
+  EXPECT_EQ(StatusOf(first), 200);
+  EXPECT_THAT(first, HasSubstr("Connection: keep-alive"));
+  EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
+  ASSERT_TRUE(connection.Send("ET /2 HTTP/1.1\r\nHost: h\r\n\r\n"));
+  const std::string last = connection.ReadAll();
+  EXPECT_EQ(StatusOf(last), 200);
+  EXPECT_THAT(last, HasSubstr("Connection: close"));
+}
+
 TEST_F(HttpServerTest, AnAddressThatCannotBeBoundIsAnError) {
   StartServer();
   const auto second = HttpServer::Start({address(), {}, {}}, &loop_, nullptr);
