@@ -41,6 +41,21 @@ TEST(DraftCommandsTest, AFullCacheRefusesOpensAndFailsNobody) {
   EXPECT_EQ(fixture.engine->stats().sessions, 2);
 }
 
+// All that it was given has room, also where there is nothing left to draft.
+TEST(DraftCommandsTest, AnOpeningLongerThanItsGreatestLengthDraftsNothing) {
+  TableModelOptions options;
+  options.kv_capacity_tokens = 100;
+  DraftFixture fixture(options);
+  OpenDraft open = MakeOpen(1, Prompt(40, 1), 5);
+  open.max_length = 4;
+  fixture.Open(open);
+  fixture.Drain();
+  EXPECT_TRUE(fixture.failures.empty());
+  EXPECT_TRUE(fixture.TakeDrafted(1).empty());
+  EXPECT_EQ(fixture.engine->stats().sessions, 1);
+  EXPECT_EQ(fixture.model.kv_free_tokens(), 60);
+}
+
 TEST(DraftCommandsTest, ACommitOfAnIdItLacksFailsTheSession) {
   DraftFixture fixture;
   fixture.Open(MakeOpen(1, Prompt(6, 4), 5));

@@ -437,6 +437,23 @@ TEST_F(HttpServerTest, RequestsThatDoNotEndKeepNoOtherOut) {
   EXPECT_EQ(BodyOf(third.ReadAll()), "POST /3 x");
 }
 
+TEST_F(HttpServerTest, AnIdleConnectionGoesBeforeOneWhoseRequestComes) {
+  HttpLimits limits;
+  limits.max_connections = 2;
+  StartServer(limits);
+  nacre::testing::LoopbackConnection in_head(address());
+  ASSERT_TRUE(in_head.Send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\nG"));
+  EXPECT_EQ(StatusOf(in_head.Read()), 200);
+  nacre::testing::LoopbackConnection idle(address());
+  ASSERT_TRUE(idle.Send("GET /2 HTTP/1.1\r\nHost: h\r\n\r\n"));
+  EXPECT_EQ(StatusOf(idle.Read()), 200);
+  EXPECT_EQ(StatusOf(Get(address(), "/3")), 200);
+  EXPECT_EQ(idle.ReadAll(), "");
+  ASSERT_TRUE(
+      in_head.Send("ET /4 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
+  EXPECT_EQ(StatusOf(in_head.ReadAll()), 200);
+}
+
 TEST_F(HttpServerTest, DrainWaitsForAnswersAndTakesNothingNew) {
   std::shared_ptr<HttpReply> held;
   absl::Notification asked;
@@ -452,6 +469,21 @@ TEST_F(HttpServerTest, DrainWaitsForAnswersAndTakesNothingNew) {
   loop_.Post([&] { std::exchange(held, nullptr)->Send(200, {}, "late"); });
   EXPECT_EQ(BodyOf(connection.ReadAll()), "late");
   EXPECT_TRUE(server_->Drain(absl::Minutes(1)));
+}
+
+TEST_F(HttpServerTest, ARequestThatComesToItsEndDuringADrainIsTheLast) {
+  StartServer();
+  // In the middle of a head: the server has read as much when it answers.
+  nacre::testing::LoopbackConnection connection(address());
+  ASSERT_TRUE(connection.Send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\nG"));
+  const std::string first = connection.Read();
+  EXPECT_EQ(StatusOf(first), 200);
+  EXPECT_THAT(first, HasSubstr("Connection: keep-alive"));
+  EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
+  ASSERT_TRUE(connection.Send("ET /2 HTTP/1.1\r\nHost: h\r\n\r\n"));
+  const std::string last = connection.ReadAll();
+  EXPECT_EQ(StatusOf(last), 200);
+  EXPECT_THAT(last, HasSubstr("Connection: close"));
 }
 
 TEST_F(HttpServerTest, AnAddressThatCannotBeBoundIsAnError) {

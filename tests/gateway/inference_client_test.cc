@@ -155,6 +155,41 @@ TEST(InferenceClientTest, ACoordinatorThatClosesIsOneThatHasGone) {
   }
 }
 
+// What has been said must not be said again, from the beginning.
+TEST(InferenceClientTest, AnAnswerThatHasBegunEndsWithItsCoordinator) {
+  std::atomic<int> asked{0};
+  const auto breaks_off = [&](auto*, const auto&, auto* writer) {
+    ++asked;
+    writer->Write(FakeCoordinator::Chunk("a", 0));
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+  };
+  const FakeCoordinator first(breaks_off);
+  const FakeCoordinator second(breaks_off);
+  EventLoop loop;
+  InferenceClient client(To({&first, &second}), &loop);
+  client.AwaitFirstAnswers(absl::Minutes(1));
+  int responses = 0;
+  absl::Status status;
+  absl::Notification done;
+  std::shared_ptr<GenerationCall> call;
+  loop.Post([&] {
+    call = client.Generate({}, {},
+                           {[&](auto) {
+                              ++responses;
+                              call->Next();
+                            },
+                            [&](const absl::Status& end) {
+                              status = end;
+                              done.Notify();
+                            }});
+    call->Next();
+  });
+  done.WaitForNotification();
+  EXPECT_EQ(status, absl::UnavailableError("gone"));
+  EXPECT_EQ(responses, 1);
+  EXPECT_EQ(asked, 1);
+}
+
 // The first takes half a second of ten and refuses: the second has what is
 // left.
 TEST(InferenceClientTest, ADeadlineIsThatOfAllAttempts) {

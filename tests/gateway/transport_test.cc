@@ -10,6 +10,7 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -128,6 +129,26 @@ TEST_F(TransportTest, WithAnAuthorityClientsMustShowACertificate) {
   const nacre::testing::Authority other("other");
   const rpc::TlsFiles foreign = other.Issue(folder_, "foreign");
   EXPECT_EQ(TlsGet(server_->address(), files_.ca_file, &foreign).text, "");
+}
+
+TEST_F(TransportTest, NewAuthoritiesOfClientsCountFromThenOn) {
+  const nacre::testing::Authority other("other");
+  const rpc::TlsFiles old_client = authority_.Issue(folder_, "client");
+  const rpc::TlsFiles client = other.Issue(folder_, "foreign");
+  rpc::TlsFiles files = files_;
+  files.ca_file = folder_ + "/clients.crt";
+  std::filesystem::copy_file(files_.ca_file, files.ca_file);
+  ASSERT_TRUE(StartServer(files).ok());
+  EXPECT_EQ(TlsGet(server_->address(), files_.ca_file, &client).text, "");
+  // The certificate of the server itself stays.
+  std::filesystem::rename(client.ca_file, files.ca_file);
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  std::string text;
+  while (text.empty() && absl::Now() < deadline) {
+    text = TlsGet(server_->address(), files_.ca_file, &client).text;
+  }
+  EXPECT_EQ(StatusOf(text), 200);
+  EXPECT_EQ(TlsGet(server_->address(), files_.ca_file, &old_client).text, "");
 }
 
 TEST_F(TransportTest, FilesThatDoNotFitAreRefusedAtTheStart) {

@@ -179,6 +179,25 @@ TEST(TargetEngineSuffixes, NoClientsTextIsInAnothersDrafts) {
   EXPECT_LT(fixture.Run(SuffixOpen(6, kBob, 1)).size(), first.size() / 2);
 }
 
+// Only answers are: to have asked with a text says nothing of what follows it.
+TEST(TargetEngineSuffixes, PromptsAreNotRemembered) {
+  Suffixes fixture;
+  Suffixes unused;
+  fixture.SetRowPrice(0);
+  unused.SetRowPrice(0);
+  const OpenTarget open = SuffixOpen(2, kAlice, 1);
+  OpenTarget longer = SuffixOpen(1, kAlice, 1);
+  longer.token_ids.push_back(
+      Autoregressive(fixture.model, open)[open.prompt_length]);
+  longer.token_ids.insert(longer.token_ids.end(), 3, 7);
+  longer.prompt_length += 4;
+  longer.sampling.logit_bias = {{15, 100.0f}};  // all that it answers
+  fixture.Run(longer);
+  ASSERT_EQ(fixture.tokens[1].back(), 15);
+  // The first step proposes nothing: its forward is that of the prompt.
+  EXPECT_EQ(fixture.Run(open)[1], unused.Run(open)[1]);
+}
+
 TEST(TargetEngineSuffixes, ARequestMayKeepItsTextToItself) {
   Suffixes fixture;
   fixture.SetRowPrice(0);
