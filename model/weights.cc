@@ -266,15 +266,6 @@ class Loader {
   Weights* weights_;
 };
 
-// Rounded to the type of the table, as in training.
-float EmbeddingScale(const ModelConfig& config, kernels::DType dtype) {
-  const auto scale =
-      static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
-  return dtype == kernels::DType::kBF16
-             ? kernels::FromBF16(kernels::ToBF16(scale))
-             : scale;
-}
-
 absl::optional<HostMatrix> AsMatrix(const Tensor& tensor) {
   constexpr int64_t kMost = std::numeric_limits<int>::max();
   if (tensor.shape.size() != 2) return absl::nullopt;
@@ -329,6 +320,14 @@ absl::Status CheckNoFurtherLayer(const Checkpoint& checkpoint,
 }
 
 }  // namespace
+
+float EmbeddingScale(const ModelConfig& config, kernels::DType table) {
+  const auto scale =
+      static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
+  return table == kernels::DType::kBF16
+             ? kernels::FromBF16(kernels::ToBF16(scale))
+             : scale;
+}
 
 absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
                                     const ModelConfig& config,

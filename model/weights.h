@@ -52,6 +52,10 @@ struct Weights {
   int64_t size_bytes = 0;  // in the checkpoint
 };
 
+// Of a model that scales its embedding: the square root of hidden_size, rounded
+// to the type of the table, as in training.
+float EmbeddingScale(const ModelConfig& config, kernels::DType table);
+
 // NOT_FOUND, INVALID_ARGUMENT or UNIMPLEMENTED naming the tensor that is
 // missing, has another shape than the config implies, or has an unknown type;
 // INVALID_ARGUMENT if the checkpoint has more layers than the config;

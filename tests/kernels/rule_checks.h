@@ -20,9 +20,11 @@ inline bool EqualBits(const float* a, const float* b, size_t count) {
 }
 
 // Windows around the edges of splits, of one position, and wider than all.
-inline std::vector<AttentionRule> CheckedRules(float scale) {
+inline std::vector<AttentionRule> CheckedRules(
+    float scale, const std::vector<int>& windows = {1, 2, 17, 64, 65, 128, 129,
+                                                    200, 1000, kNoWindow}) {
   std::vector<AttentionRule> rules;
-  for (const int window : {1, 2, 17, 64, 65, 128, 129, 200, 1000, kNoWindow}) {
+  for (const int window : windows) {
     AttentionRule rule = scale;
     rule.window = window;
     rule.soft_cap = window % 2 == 0 ? 0.0f : 0.75f;
@@ -70,13 +72,14 @@ inline void ExpectRulesAccurate(Backend* backend, DType type,
   }
 }
 
-inline void ExpectRulesInvariant(Backend* backend, DType type) {
+inline void ExpectRulesInvariant(Backend* backend, DType type,
+                                 const std::vector<AttentionRule>& rules) {
   const int head_dim = 72;
   const size_t width = 6 * head_dim;
   const PagedCache cache({2, 300, 2, 16, head_dim, type}, 52);
   const std::vector<RowContext> rows = CheckedRows(cache);
   const auto q = RandomFloats(rows.size() * width, 53);
-  for (const AttentionRule& rule : CheckedRules(0.125f)) {
+  for (const AttentionRule& rule : rules) {
     const auto attend = [&](size_t first, size_t count, float* out) {
       backend->Attention(q.data() + first * width, static_cast<int>(width), 6,
                          rule, absl::MakeSpan(rows).subspan(first, count),

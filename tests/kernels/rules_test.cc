@@ -29,8 +29,8 @@ TEST_P(CpuRulesTest, RowsHaveTheSameBitsInEveryBatch) {
   const auto backend = MakeBackend("cpu");
   const auto threads = MakeBackend("cpu", "auto", AllowedCores(2));
   for (const DType type : {DType::kF32, DType::kBF16}) {
-    ExpectRulesInvariant(backend.get(), type);
-    ExpectRulesInvariant(threads.get(), type);
+    ExpectRulesInvariant(backend.get(), type, CheckedRules(0.125f));
+    ExpectRulesInvariant(threads.get(), type, CheckedRules(0.125f));
     if (HasFatalFailure()) return;
   }
 }

@@ -36,6 +36,7 @@ struct Prompt {
 struct Golden {
   std::string name;
   std::string config_json;
+  bool has_experts = false;
   std::vector<Prompt> prompts;
 };
 
@@ -48,7 +49,11 @@ std::vector<Golden> ReadGoldens() {
     Golden golden;
     golden.name = entry.path().stem().string();
     golden.config_json = json["config"].dump(1);
+    golden.has_experts = json["config"].contains("num_local_experts");
     for (const auto& prompt : json["prompts"]) {
+#ifdef NACRE_EMULATED_CUDA
+      if (prompt["token_ids"].size() > 100) continue;  // it takes minutes
+#endif
       golden.prompts.push_back({prompt["token_ids"], prompt["positions"],
                                 prompt["logits"], prompt["greedy"]});
     }
@@ -67,10 +72,17 @@ class FamilyOptionsTest : public ::testing::TestWithParam<const char*> {
     if (backend_ == nullptr) GTEST_SKIP() << "no CUDA device";
   }
 
+  // Null: the backend says that it runs no experts.
   std::unique_ptr<LanguageModel> Load(const Golden& golden) {
     const std::string dir = TestFolder(golden.name);
     WriteRandomCheckpoint(golden.config_json, dir);
     auto model = LoadModel(dir, backend_.get(), {1 << 22, {}});
+    if (golden.has_experts && std::string(GetParam()).starts_with("cuda")) {
+      EXPECT_EQ(model.status().code(), absl::StatusCode::kUnimplemented);
+      EXPECT_THAT(std::string(model.status().message()),
+                  ::testing::HasSubstr("experts, which the backend cuda-"));
+      return nullptr;
+    }
     EXPECT_TRUE(model.ok()) << golden.name << ": " << model.status();
     return *std::move(model);
   }
@@ -135,6 +147,7 @@ TEST_P(FamilyOptionsTest, MatchesHuggingFaceInEveryBatch) {
   ASSERT_FALSE(goldens.empty());
   for (const Golden& golden : goldens) {
     const auto model = Load(golden);
+    if (model == nullptr) continue;
     std::vector<std::unique_ptr<Sequence>> sequences;
     std::vector<SequenceRows> batch;
     for (const Prompt& prompt : golden.prompts) {
@@ -178,6 +191,7 @@ TEST_P(FamilyOptionsTest, GreedyTokensAreHuggingFaces) {
   if (LogitTolerance(GetParam()) > 1e-3f) GTEST_SKIP() << "rounds too much";
   for (const Golden& golden : ReadGoldens()) {
     const auto model = Load(golden);
+    if (model == nullptr) continue;
     for (const Prompt& prompt : golden.prompts) {
       Tokens next = prompt.token_ids;
       const auto sequence =

@@ -5,10 +5,13 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
+#include "model/families.h"
 #include "model/mapped_file.h"
+#include "model/weights.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -53,7 +56,9 @@ class LoadModelTest : public ::testing::Test {
 
 TEST_F(LoadModelTest, ReadsEveryFamily) {
   for (const std::string architecture :
-       {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"}) {
+       {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM",
+        "Qwen3ForCausalLM", "Phi3ForCausalLM", "MixtralForCausalLM",
+        "GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM"}) {
     const auto model = Load(WriteModel(architecture));
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_THAT((*model)->info().description, HasSubstr(architecture));
@@ -69,8 +74,8 @@ TEST_F(LoadModelTest, RefusesAnUnknownFamilyAndListsWhatThereIs) {
   EXPECT_EQ(status.message(),
             dir +
                 "/config.json: architecture \"MambaForCausalLM\" is not "
-                "supported; supported: \"LlamaForCausalLM\", "
-                "\"MistralForCausalLM\", \"Qwen2ForCausalLM\"");
+                "supported; supported: " +
+                SupportedArchitectures());
 }
 
 TEST_F(LoadModelTest, NamesTheBiasThatIsMissing) {
@@ -80,6 +85,32 @@ TEST_F(LoadModelTest, NamesTheBiasThatIsMissing) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("tensor model.layers.0.self_attn.q_proj.bias is not"));
+}
+
+// Of a family that has more tensors.
+TEST_F(LoadModelTest, NamesTheTensorThatIsMissing) {
+  const struct {
+    const char* architecture;
+    const char* tensor;
+  } cases[] = {{"Qwen3ForCausalLM", "self_attn.q_norm.weight"},
+               {"Phi3ForCausalLM", "self_attn.qkv_proj.weight"},
+               {"Gemma2ForCausalLM", "pre_feedforward_layernorm.weight"},
+               {"MixtralForCausalLM", "block_sparse_moe.gate.weight"}};
+  for (const auto& [architecture, tensor] : cases) {
+    const std::string dir = WriteModel("LlamaForCausalLM");
+    Change(dir, "architectures", nlohmann::json::array({architecture}));
+    const absl::Status status = Load(dir).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << architecture;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("tensor model.layers.0.", tensor)));
+  }
+}
+
+TEST_F(LoadModelTest, ScalesOfEmbeddingsAreRoundedToTheirType) {
+  ModelConfig config;
+  config.hidden_size = 3584;  // of Gemma 2 9B; its root is 59.866...
+  EXPECT_EQ(EmbeddingScale(config, kernels::DType::kBF16), 59.75f);
+  EXPECT_EQ(EmbeddingScale(config, kernels::DType::kF32), 59.86652f);
 }
 
 TEST_F(LoadModelTest, NamesAMissingFolder) {

@@ -47,7 +47,7 @@ struct Batch {
   std::vector<float> Attend(Backend& backend, const KvLayer& layer,
                             size_t first, size_t count) const {
     std::vector<float> out(count * width, NAN);
-    backend.Attention(q.data() + first * width, width, heads, kScale,
+    backend.Attention(q.data() + first * width, width, heads, rule,
                       absl::MakeSpan(rows).subspan(first, count), layer,
                       out.data());
     return out;
@@ -67,6 +67,7 @@ struct Batch {
   size_t width;
   std::vector<float> q;
   std::vector<RowContext> rows;
+  AttentionRule rule = kScale;
 };
 
 // The first of `rows` whose bits are not those of `expected`, which starts at
@@ -246,6 +247,36 @@ TEST(CudaAttentionTest, APromptHasTheSameBitsHoweverItIsCut) {
                        turned.end() - (row + 1) * batch.width);
     }
     EXPECT_EQ(FirstDifference(turned, expected, 0, batch.width), -1);
+  }
+}
+
+// As above: windows that begin before a tile, in it, and in the split before.
+TEST(CudaAttentionTest, APromptWithAWindowHasTheSameBitsHoweverItIsCut) {
+  if (MakeCudaBackend() == nullptr) GTEST_SKIP() << "no CUDA device";
+  const auto whole = MakeBF16Backend({.least_whole_blocks = 1});
+  const auto in_splits = MakeBF16Backend({.least_whole_blocks = 1 << 20});
+  const size_t positions = 2 * kSplit + 21;
+  const PagedCache cache(
+      {1, static_cast<int>(positions), kKvHeads, 16, 64, DType::kBF16}, 5);
+  Batch batch(4, 64, static_cast<int>(positions));
+  for (size_t p = 0; p < positions; ++p) {
+    batch.rows.push_back(cache.Row(0, static_cast<int>(p)));
+  }
+  for (const int window : {3, 40, 129, 200}) {
+    batch.rule.window = window;
+    batch.rule.soft_cap = window == 40 ? 1.5f : 0.0f;
+    const auto expected = batch.Attend(*whole, cache.layer(), 0, positions);
+    EXPECT_EQ(
+        FirstDifference(batch.Attend(*in_splits, cache.layer(), 0, positions),
+                        expected, 0, batch.width),
+        -1)
+        << "window " << window;
+    for (const size_t row : {size_t{0}, size_t{130}, positions - 1}) {
+      EXPECT_EQ(FirstDifference(batch.Attend(*whole, cache.layer(), row, 1),
+                                expected, row, batch.width),
+                -1)
+          << "window " << window << ", row " << row;
+    }
   }
 }
 
