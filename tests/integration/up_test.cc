@@ -58,6 +58,17 @@ class UpTest : public ::testing::Test {
   std::unique_ptr<tools::ChildProcess> process_;
 };
 
+TEST_F(UpTest, SaysWhatDraftsWhereNoWorkerDoes) {
+  Start({"--drafts", "0"});
+  EXPECT_THAT(Log(), HasSubstr("no draft: nothing is drafted; "
+                               "--suffix-drafter on drafts from suffixes\n"));
+}
+
+TEST_F(UpTest, SaysThatItDraftsFromSuffixes) {
+  Start({"--drafts", "0", "--suffix-drafter", "on", "--suffix-cache", "0"});
+  EXPECT_THAT(Log(), HasSubstr("no draft: the targets draft from suffixes\n"));
+}
+
 TEST_F(UpTest, EveryFlagIsUnderstood) {
   const nacre::testing::Authority authority("authority");
   const rpc::TlsFiles files = authority.Issue(folder_.path(), "all");

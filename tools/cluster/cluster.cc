@@ -264,6 +264,10 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
                                    : options_.workers.target_step_time);
   argv.Add("--max-memory", options_.workers.max_memory);
   argv.Add("--prefix-cache", options_.workers.prefix_cache);
+  if (!is_draft) {
+    argv.Add("--suffix-drafter", options_.workers.suffix_drafter);
+    argv.Add("--suffix-cache", options_.workers.suffix_cache);
+  }
   if (options_.metrics_port.has_value()) {
     argv.Add("--metrics-listen",
              worker.metrics.empty() ? kAnyPort : worker.metrics);

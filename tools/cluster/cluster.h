@@ -30,7 +30,9 @@ class Cluster {
     std::string weights;
     std::string kv_type;
     std::string max_memory;
-    std::string prefix_cache;  // "on" or "off"
+    std::string prefix_cache;    // "on" or "off"
+    std::string suffix_drafter;  // likewise; of the targets
+    std::string suffix_cache;    // bytes; of the targets
     std::optional<int> device;
     // Of the drafts, where they are not those of the targets.
     std::string draft_backend;

@@ -14,7 +14,9 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("draft-model", "DIR", &draft_model,
              "checkpoint of the draft, the model that proposes");
   flags->Add("targets", "N", &targets, "target workers");
-  flags->Add("drafts", "N", &drafts, "draft workers; 0: no speculation");
+  flags->Add("drafts", "N", &drafts,
+             "draft workers; 0: no speculation, or from suffixes alone "
+             "(--suffix-drafter)");
   flags->Add("backend", "B", &workers.backend, "kernels of the workers");
   flags->Add("device", "N", &workers.device, "accelerator of the workers");
   flags->Add("draft-backend", "B", &workers.draft_backend,
@@ -35,6 +37,12 @@ void Cluster::Options::Register(FlagSet* flags) {
              "most memory of a worker; K, M and G may follow");
   flags->Add("prefix-cache", "on|off", &workers.prefix_cache,
              "whether prompts that begin alike share KV");
+  flags->Add("suffix-drafter", "on|off", &workers.suffix_drafter,
+             "whether targets draft from what they have seen, too "
+             "(default: off)");
+  flags->Add("suffix-cache", "BYTES", &workers.suffix_cache,
+             "memory of a target for answers that it drafts from, for the same "
+             "client; K, M and G may follow; 0: none (default: 16M)");
   flags->AddRepeated("policy-file", "NAME=DIR", &policy_files,
                      "calibration of a length policy, for the drafts; may be "
                      "given several times");

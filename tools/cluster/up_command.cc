@@ -114,8 +114,9 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
   options.supervisor.report = [&terminal](const std::string& line) {
     terminal.err << line << std::endl;
   };
-  terminal.err << "loading " << options.target_model << " and "
-               << options.draft_model << std::endl;
+  terminal.err << "loading " << options.target_model;
+  if (options.drafts > 0) terminal.err << " and " << options.draft_model;
+  terminal.err << std::endl;
   const auto cluster = Cluster::Start(options);
   terminal.EndProgress();
   if (absl::IsCancelled(cluster.status())) return kExitInterrupted;
@@ -132,6 +133,12 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
   }
   for (const std::string& line : (*cluster)->WorkerLines()) {
     terminal.out << line << "\n";
+  }
+  if (options.drafts == 0) {
+    terminal.out << (options.workers.suffix_drafter == "on"
+                         ? "no draft: the targets draft from suffixes\n"
+                         : "no draft: nothing is drafted; --suffix-drafter on "
+                           "drafts from suffixes\n");
   }
   terminal.out << "ready; Ctrl-C stops" << std::endl;
   interrupted.WaitForNotification();

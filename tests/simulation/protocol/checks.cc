@@ -121,6 +121,7 @@ void Checks::TakeRows(SessionOnWorker& session, const model::SequenceRows& rows,
   std::vector<int> ends = {position};
   session.parents.clear();
   session.on_path = on_path;
+  session.has_undrafted = false;
   for (int i = 0; i < num_rows; ++i) {
     int parent = i;
     if (i >= on_path) {
@@ -147,9 +148,13 @@ void Checks::TakeRows(SessionOnWorker& session, const model::SequenceRows& rows,
     const int32_t token_id = session.rows[static_cast<size_t>(i)];
     if (!request.drafted.contains(DraftedKey(text, token_id, session.epoch)) &&
         !request.tampered) {
-      Fail("stale tail: the target verifies token ", token_id, " at position ",
-           end, " of request ", request.index, ", which the draft of epoch ",
-           session.epoch, " did not draw behind these tokens");
+      session.has_undrafted = true;
+      if (!request.options->spec.suffixes.has_value()) {
+        Fail("stale tail: the target verifies token ", token_id,
+             " at position ", end, " of request ", request.index,
+             ", which the draft of epoch ", session.epoch,
+             " did not draw behind these tokens");
+      }
     }
     texts.push_back(ExtendHash(text, token_id));
     ends.push_back(end + 1);
@@ -159,6 +164,7 @@ void Checks::TakeRows(SessionOnWorker& session, const model::SequenceRows& rows,
       Fail("the target computes beyond max_tokens of request ", request.index);
     }
   }
+  FollowTexts(session);
 }
 
 // Invariant 4 for the draft: its sequence is a prefix of the target's stream
@@ -305,9 +311,10 @@ void Checks::OnVerdict(SessionOnWorker& session, const Verdict& verdict) {
     Fail("invariant 3: request ", index, " at ", position,
          " positions has finish ", static_cast<int>(verdict.finish));
   }
+  CheckSuffixes(session, verdict);
   // The account: every row that was compared is counted, and counted once.
   if (verdict.accepted < 0 || verdict.accepted > verdict.verified ||
-      (!session.attached_in_step &&
+      (!session.attached_in_step && verdict.suffix_proposed == 0 &&
        (verdict.accepted < matched ||
         verdict.verified < (ends ? matched : compared)))) {
     Fail("request ", index, " matched ", matched, " of ", num_rows,

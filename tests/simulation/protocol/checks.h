@@ -125,9 +125,14 @@ struct SessionOnWorker {
   // Target: the step being run.
   bool verifies = false;
   bool attached_in_step = false;
-  std::vector<int32_t> rows;  // tail tokens
-  std::vector<int> parents;   // of each the row behind which it stands
-  int on_path = 0;            // so many of the first are a chain
+  std::vector<int32_t> rows;   // tail tokens
+  std::vector<int> parents;    // of each the row behind which it stands
+  bool has_undrafted = false;  // some are not the draft's
+  // All are what followed suffixes of the text, in it or in answers of the same
+  // client; some only in these.
+  bool follows_texts = false;
+  bool is_remembered = false;
+  int on_path = 0;  // so many of the first are a chain
   // Target, under the ratio test: what it was opened with and has told in
   // verdicts, the epoch whose tokens the step verifies, and whether the step
   // has outlasted its forward.
@@ -171,11 +176,21 @@ class Checks {
   // A verdict of the request's target that reaches the coordinator.
   void OnDelivered(const SessionOnWorker& session,
                    const speculation::Verdict& verdict);
+  // All of the schedule; they outlive this.
+  void KnowRequests(const std::vector<RequestState>* requests) {
+    requests_ = requests;
+  }
   // After each RunOnce.
   void BetweenSteps(const SimulatedModel& model);
   int64_t num_holds() const { return num_holds_; }
   int64_t num_branch_rows() const { return num_branch_rows_; }
   int64_t num_branch_walks() const { return num_branch_walks_; }
+  struct SuffixCounts {
+    int64_t rows = 0;
+    int64_t walks = 0;       // steps that committed some of them
+    int64_t remembered = 0;  // from answers to other requests
+  };
+  const SuffixCounts& suffix_counts() const { return suffix_counts_; }
 
   // What the client hears.
   void OnChunk(RequestState& request, const coordinator::Chunk& chunk);
@@ -206,6 +221,11 @@ class Checks {
                     const speculation::SpeculationStats& stats, int count);
   void Redraw(const SessionOnWorker& session, const speculation::Tail& tail);
 
+  // checks_suffixes.cc
+  void FollowTexts(SessionOnWorker& session);
+  void CheckSuffixes(const SessionOnWorker& session,
+                     const speculation::Verdict& verdict);
+
   // checks_ratio.cc
   // Finds where a draft's sequence leaves what is known of the stream: from
   // there on it is what this draft drew.
@@ -221,6 +241,8 @@ class Checks {
   int64_t num_holds_ = 0;
   int64_t num_branch_rows_ = 0;
   int64_t num_branch_walks_ = 0;  // steps that committed some of them
+  SuffixCounts suffix_counts_;
+  const std::vector<RequestState>* requests_ = nullptr;
   std::string failure_;
 };
 

@@ -125,6 +125,17 @@ nacre_mutant(accepted_counted_twice speculation/session_schedule.cc
 nacre_mutant(draft_beyond_max_tokens speculation/draft_session.cc
   [[length() >= options_.max_length]] [[length() > options_.max_length]])
 
+# ------------------------------------------------------------ the target's own drafts
+nacre_mutant(another_clients_answers target_worker/suffix_memory.cc
+  [[*open.suffixes]] [[TextOwner{1, 1}]])
+nacre_mutant(prompts_remembered target_worker/suffix_memory.cc
+  [[static_cast<size_t>(session.schedule.text().generated())]]
+  [[session.schedule.committed().size()]])
+nacre_mutant_statement(own_nodes_stay_beside_drafts speculation/target_session.cc
+  [[buffer_.DropLocal();]] [[]])
+nacre_mutant(own_tokens_are_the_drafts speculation/target_session.cc
+  [[step_.IsOwn(row)]] [[false]])
+
 # ------------------------------------------------------------ the draft's engine
 nacre_mutant(draft_kv_too_long draft_worker/engine_commands.cc
   [[accounts_.TruncateKv(session, kept)]] [[accounts_.TruncateKv(session, kept + 1)]])

@@ -38,6 +38,9 @@ struct Counts {
   int64_t untimed_holds = 0;  // likewise, where only that token ends the wait
   int64_t branch_rows = 0;    // of trees, beside the paths in place
   int64_t branch_walks = 0;   // steps that committed such rows
+  int64_t suffix_rows = 0;    // that targets proposed to themselves
+  int64_t suffix_walks = 0;   // steps that committed such rows
+  int64_t remembered = 0;     // of these rows, from other requests' answers
   int64_t silenced = 0;  // workers that were out of service for their silence
   int64_t returned = 0;  // openings of sessions that their stream had before
   // Verdicts of such a session's earlier opening, and failures.

@@ -90,6 +90,9 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.branch_rows, 15 * per_mille);
   EXPECT_GT(total.branch_walks, 3 * per_mille);
   EXPECT_GT(total.ranks, 500 * per_mille);
+  EXPECT_GT(total.suffix_rows, 300 * per_mille);
+  EXPECT_GT(total.suffix_walks, 50 * per_mille);
+  EXPECT_GT(total.remembered, 5 * per_mille);
 }
 
 TEST(ProtocolSimulation, ASeedDecidesEverything) {

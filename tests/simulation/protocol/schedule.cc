@@ -84,6 +84,29 @@ void BeginLike(const RequestOptions& other, Random& random,
   }
 }
 
+// Whether the target drafts from suffixes, and whose answers it may look at. In
+// some schedules requests come one after the other and say enough to be
+// remembered.
+void DrawSuffixes(uint64_t seed, int index, RequestOptions* request) {
+  const bool remembers = simulation::MixBits(seed * 2 + 1) % 8 == 0;
+  Random random(seed * 0x94D049BB133111EB + 29 + static_cast<uint64_t>(index));
+  coordinator::RequestSpec& spec = request->spec;
+  if (remembers) {
+    spec.method = Method::kAsync;
+    spec.max_tokens = 18 + random.Below(20);
+    spec.min_tokens = 0;
+    spec.ignore_eos = true;
+    spec.stop_token_ids.clear();
+    spec.stop.clear();
+    request->cancel_ns = request->deadline_ns = -1;
+    request->arrival_ns = index * 80 * kMillisecond;
+  }
+  if (spec.method != Method::kAsync || !random.Percent(80)) return;
+  const int client = random.Below(remembers ? 6 : 3);
+  spec.suffixes.emplace();
+  if (client > 0) *spec.suffixes = {1, client > 4 ? 2u : 1u};
+}
+
 WorkerOptions RandomWorker(Random& random, WorkerRole role) {
   WorkerOptions worker;
   worker.role = role;
@@ -148,6 +171,7 @@ void DrawVerifications(Schedule* schedule) {
       continue;
     }
     spec.verification = speculation::Verification::kRatio;
+    spec.suffixes.reset();  // as the service does
   }
 }
 
@@ -169,6 +193,14 @@ void DrawTrees(Schedule* schedule) {
       spec.tree = *speculation::ParseTreeSpec(
           kNames[random.Below(static_cast<int>(std::size(kNames)))]);
     }
+  }
+}
+
+// What targets remember of the answers that they gave.
+void DrawSuffixCaches(Schedule* schedule) {
+  Random random(schedule->seed * 0xD6E8FEB86659FD93 + 31);
+  for (WorkerOptions& worker : schedule->workers) {
+    worker.suffix_cache_bytes = random.OneOf({0, 1 << 16, 1 << 16});
   }
 }
 
@@ -294,6 +326,7 @@ Schedule RandomSchedule(uint64_t seed) {
       BeginLike(schedule.requests[static_cast<size_t>(random.Below(i))], random,
                 &request);
     }
+    DrawSuffixes(seed, i, &request);
     total_tokens += request.spec.max_tokens;
     const int prompt_length = static_cast<int>(request.spec.prompt_ids.size());
     total_length += prompt_length;
@@ -315,6 +348,7 @@ Schedule RandomSchedule(uint64_t seed) {
   DrawPolicies(&schedule);
   DrawVerifications(&schedule);
   DrawTrees(&schedule);
+  DrawSuffixCaches(&schedule);
   DrawGateTimeouts(&schedule);
   DrawWaits(&schedule);
   DrawReturns(&schedule);

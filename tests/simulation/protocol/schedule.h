@@ -38,7 +38,8 @@ struct WorkerOptions {
   bool shares_prefixes = true;
   bool has_policy_files = false;  // of a draft
   int context_length = 1024;
-  bool is_interruptible = false;  // a forward may end early
+  int64_t suffix_cache_bytes = 0;  // of a target
+  bool is_interruptible = false;   // a forward may end early
   worker::StepBudget budget;
   int64_t step_ns = kMillisecond;  // at least; up to twice as long
   int64_t clock_offset_ns = 0;     // its clock minus the virtual time

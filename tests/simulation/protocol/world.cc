@@ -50,6 +50,9 @@ void Counts::Add(const Counts& other) {
   stale += other.stale;
   branch_rows += other.branch_rows;
   branch_walks += other.branch_walks;
+  suffix_rows += other.suffix_rows;
+  suffix_walks += other.suffix_walks;
+  remembered += other.remembered;
   nodes += other.nodes;
   ranks += other.ranks;
 }
@@ -71,10 +74,12 @@ std::string Describe(const Counts& counts) {
       " chunks ended by policies, ", counts.hidden, " hidden states, ",
       counts.by_ratio, " completed by the ratio test, ", counts.nodes,
       " nodes beside chains, ", counts.branch_rows, " of them rows, ",
-      counts.branch_walks, " steps along these, ", counts.ranks, " ranks, ",
-      counts.holds, " last rows held, ", counts.untimed_holds,
-      " of them without a timer, ", counts.verified, " verified, ",
-      counts.stale, " stale messages");
+      counts.branch_walks, " steps along these, ", counts.suffix_rows,
+      " rows from suffixes, ", counts.remembered,
+      " of them from other answers, ", counts.suffix_walks,
+      " steps along these, ", counts.ranks, " ranks, ", counts.holds,
+      " last rows held, ", counts.untimed_holds, " of them without a timer, ",
+      counts.verified, " verified, ", counts.stale, " stale messages");
 }
 
 Outcome RunSchedule(const Schedule& schedule, bool keep_trace) {
@@ -91,6 +96,7 @@ World::World(const Schedule& schedule, bool keep_trace)
       tokenizer_(SharedTokenizer()),
       tensors_(std::make_unique<Tensors>(this)) {
   requests_.resize(schedule.requests.size());
+  checks_.KnowRequests(&requests_);
   for (size_t i = 0; i < requests_.size(); ++i) {
     RequestState& request = requests_[i];
     request.index = static_cast<int>(i);
@@ -208,6 +214,10 @@ Outcome World::Finish() {
   if (!schedule_.gate_timeouts) counts_.untimed_holds = counts_.holds;
   counts_.branch_rows = checks_.num_branch_rows();
   counts_.branch_walks = checks_.num_branch_walks();
+  const Checks::SuffixCounts& suffixes = checks_.suffix_counts();
+  counts_.suffix_rows = suffixes.rows;
+  counts_.suffix_walks = suffixes.walks;
+  counts_.remembered = suffixes.remembered;
   for (RequestState& request : requests_) {
     counts_.accepted += request.accepted;
     counts_.verified += request.compared;

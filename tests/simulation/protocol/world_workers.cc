@@ -79,6 +79,7 @@ void World::Equip(const Process& process,
                   target_worker::TargetEngine::Options* options) {
   options->budget = OptionsOf(process.index).budget;
   options->gate_timeouts = schedule_.gate_timeouts;
+  options->suffix_cache_bytes = OptionsOf(process.index).suffix_cache_bytes;
   options->tensors = tensors_->PublisherOf(process.index);
 }
 

@@ -3,6 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "common/files.h"
+#include "tools/cluster/temporary_folder.h"
+
 namespace nacre::tools {
 namespace {
 
@@ -82,11 +89,27 @@ TEST(WithTreesTest, CrossesAsyncAlone) {
   EXPECT_EQ(names, (std::vector<std::string>{"ar", "sd:4", "async@chain",
                                              "async@best"}));
   EXPECT_EQ(WithTrees(methods, "")->size(), 3u);
-  for (const char* bad : {"best,best", "cape", "chain,", ","}) {
+  for (const char* bad : {"best,best", "medusa", "chain,", ",", "k=4",
+                          "eagle2:k=4,k=5", "static:/no/such/file"}) {
     EXPECT_EQ(WithTrees(methods, bad).status().code(),
-              absl::StatusCode::kInvalidArgument)
+              absl::StrContains(bad, "/") ? absl::StatusCode::kNotFound
+                                          : absl::StatusCode::kInvalidArgument)
         << bad;
   }
+}
+
+TEST(WithTreesTest, TakesShapesWithParameters) {
+  const auto methods = *ParseBenchMethods("async", std::nullopt);
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/paths";
+  ASSERT_TRUE(WriteFile(file, "[[0], [1],\n [0, 2]]").ok());
+  const auto all = WithTrees(methods, "eagle2:k=4,depth=3,cape,static:" + file);
+  ASSERT_TRUE(all.ok()) << all.status();
+  std::vector<std::string> trees;
+  for (const BenchMethod& method : *all) trees.push_back(method.tree);
+  EXPECT_EQ(trees, (std::vector<std::string>{"eagle2:k=4,depth=3", "cape",
+                                             "static:[[0],[1],[0,2]]"}));
+  EXPECT_EQ(all->front().name, "async@eagle2:k=4,depth=3");
 }
 
 TEST(WithVerificationsTest, CrossesAllButAr) {

@@ -1,0 +1,91 @@
+// What a target may propose to itself: what followed, somewhere in the texts
+// that it may look at, the two tokens before it.
+
+#include <array>
+#include <vector>
+
+#include "tests/simulation/protocol/checks.h"
+
+namespace nacre::protocol {
+namespace {
+
+using Three = std::array<int32_t, 3>;
+
+bool Has(absl::Span<const int32_t> text, const Three& three) {
+  for (size_t i = 0; i + three.size() <= text.size(); ++i) {
+    if (absl::MakeConstSpan(text).subspan(i, three.size()) == three) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<int32_t> Committed(const SessionOnWorker& session) {
+  std::vector<int32_t> text;
+  for (int i = 0; i < session.committed; ++i) text.push_back(session.token(i));
+  return text;
+}
+
+}  // namespace
+
+void Checks::FollowTexts(SessionOnWorker& session) {
+  const RequestState& request = *session.request;
+  const auto& owner = request.options->spec.suffixes;
+  session.is_remembered = false;
+  session.follows_texts = owner.has_value();
+  if (!owner.has_value() || session.rows.empty()) return;
+  const std::vector<int32_t> text = Committed(session);
+  // A row and the two tokens before it: rows, or the text's last ones.
+  const auto token_before = [&](int row, int back) -> int32_t {
+    for (; back > 0 && row > 0; --back) {
+      row = session.parents[static_cast<size_t>(row) - 1];
+    }
+    if (row > 0) return session.rows[static_cast<size_t>(row) - 1];
+    const int at = session.committed - 1 - back;
+    return at < 0 ? -1 : text[static_cast<size_t>(at)];
+  };
+  for (int row = 1; row <= static_cast<int>(session.rows.size()); ++row) {
+    const Three three = {token_before(row, 2), token_before(row, 1),
+                         token_before(row, 0)};
+    if (Has(text, three)) continue;
+    session.is_remembered = true;
+    bool is_found = false;
+    for (const RequestState& other : *requests_) {
+      is_found |= *owner != speculation::TextOwner() &&
+                  other.options->spec.suffixes == owner &&
+                  Has(other.expected.token_ids, three);
+    }
+    session.follows_texts &= is_found;
+  }
+}
+
+// A step verifies the draft's tokens or the target's own, and counts these
+// apart.
+void Checks::CheckSuffixes(const SessionOnWorker& session,
+                           const speculation::Verdict& verdict) {
+  const int index = session.request->index;
+  const int num_rows = static_cast<int>(session.rows.size());
+  const bool is_own = verdict.suffix_proposed > 0;
+  if (verdict.suffix_proposed != (is_own ? num_rows : 0) ||
+      verdict.suffix_accepted != (is_own ? verdict.matched : 0)) {
+    Fail("a step of request ", index, " matched ", verdict.matched, " of ",
+         num_rows, " rows, of which its verdict says it proposed ",
+         verdict.suffix_proposed, " itself, ", verdict.suffix_accepted,
+         " of them right");
+  }
+  if (is_own && !session.follows_texts) {
+    Fail("the target proposes to request ", index, " at position ",
+         session.committed, " what followed in no text that it may look at");
+  }
+  if (!is_own && session.has_undrafted) {
+    Fail("stale tail: the target verifies for request ", index,
+         " behind position ", session.committed, " what the draft of epoch ",
+         session.epoch, " did not draw there");
+  }
+  if (!is_own) return;
+  suffix_counts_.rows += num_rows;
+  suffix_counts_.walks += verdict.matched > 0 ? 1 : 0;
+  suffix_counts_.remembered += session.is_remembered ? 1 : 0;
+}
+
+}  // namespace nacre::protocol
