@@ -9,12 +9,14 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/parse_mark.h"
+#include "gateway/cut_answer.h"
 #include "gateway/running_calls.h"
 #include "proto/inference.grpc.pb.h"
 
@@ -67,6 +69,7 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
   }
 
   RunningCalls& calls() { return calls_; }
+  absl::BitGen& random() { return random_; }
 
   absl::StatusOr<v1::Model> model() const ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
@@ -143,6 +146,7 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
   EventLoop* const loop_;
   std::vector<Coordinator> coordinators_;
   size_t turn_ = 0;
+  absl::BitGen random_;
   RunningCalls calls_;
   mutable absl::Mutex mu_;
   absl::StatusOr<v1::Model> model_ ABSL_GUARDED_BY(mu_) =
@@ -262,13 +266,13 @@ class InferenceClient::State::Call : public GenerationCall,
   Call(std::shared_ptr<State> state, v1::GenerateRequest request,
        CallHeaders headers, Events events)
       : state_(std::move(state)),
-        request_(std::move(request)),
+        answer_(std::move(request)),
         headers_(std::move(headers)),
         events_(std::move(events)) {}
 
   void Next() override {
     wants_next_ = true;
-    if (attempt_ == nullptr && !done_) {
+    if (attempt_ == nullptr && !done_ && !resuming_) {
       const absl::Duration timeout = state_->options().request_timeout;
       if (timeout > absl::ZeroDuration()) deadline_ = absl::Now() + timeout;
       if (!TryAnother()) {
@@ -290,10 +294,14 @@ class InferenceClient::State::Call : public GenerationCall,
  private:
   bool TryAnother() {
     const std::optional<size_t> coordinator = state_->Pick(tried_);
-    if (!coordinator.has_value()) return false;
-    tried_.insert(*coordinator);
+    return coordinator.has_value() && Try(*coordinator, answer_.request());
+  }
+
+  bool Try(size_t coordinator, const v1::GenerateRequest& request) {
+    tried_.insert(coordinator);
+    last_ = coordinator;
     attempt_ = Attempt::Start(
-        state_, *coordinator, request_, headers_, deadline_,
+        state_, coordinator, request, headers_, deadline_,
         {[self = shared_from_this()](v1::GenerateResponse response) {
            self->OnMessage(std::move(response));
          },
@@ -306,6 +314,13 @@ class InferenceClient::State::Call : public GenerationCall,
   void OnMessage(v1::GenerateResponse response) {
     answered_ = true;
     wants_next_ = false;
+    const uint64_t before = answer_.progress();
+    const absl::Status status = answer_.Add(response);
+    if (!status.ok() && has_resumed_) {
+      attempt_->Cancel();
+      return End(status);
+    }
+    if (answer_.progress() > before) num_resumes_ = 0;
     if (events_.on_response != nullptr) {
       events_.on_response(std::move(response));
     }
@@ -322,7 +337,41 @@ class InferenceClient::State::Call : public GenerationCall,
       if (wants_next_) attempt_->Read();
       return;
     }
+    if (MayResume(status) && ResumeLater()) return;
     End(status);
+  }
+
+  bool MayResume(const absl::Status& status) const {
+    return answered_ && !cancelled_ && num_resumes_ < kMaxResumes &&
+           (absl::IsUnavailable(status) ||
+            // The next one has no room just now.
+            (num_resumes_ > 0 && absl::IsResourceExhausted(status)));
+  }
+
+  // False: no coordinator could go on.
+  bool ResumeLater() {
+    if (!answer_.CanResume()) return false;
+    resuming_ = has_resumed_ = true;
+    absl::Duration delay = state_->options().resume_delay;
+    for (int i = 0; i < num_resumes_; ++i) delay *= 8;
+    ++num_resumes_;
+    // All streams of a coordinator that died come back: not at once.
+    delay *= absl::Uniform(state_->random(), 0.5, 1.0);
+    state_->loop()->PostAfter(delay,
+                              [self = shared_from_this()] { self->Resume(); });
+    return true;
+  }
+
+  void Resume() {
+    resuming_ = false;
+    if (done_) return;  // cancelled meanwhile
+    tried_ = {last_};
+    // Alone it may have been started again.
+    const size_t coordinator = state_->Pick(tried_).value_or(last_);
+    if (!Try(coordinator, answer_.Resume())) {
+      return End(absl::UnavailableError("the gateway is shutting down"));
+    }
+    if (wants_next_) attempt_->Read();
   }
 
   void End(const absl::Status& status) {
@@ -332,11 +381,15 @@ class InferenceClient::State::Call : public GenerationCall,
   }
 
   const std::shared_ptr<State> state_;
-  const v1::GenerateRequest request_;
+  CutAnswer answer_;
   const CallHeaders headers_;
   Events events_;
   absl::Time deadline_ = absl::InfiniteFuture();  // of all attempts together
   std::set<size_t> tried_;
+  size_t last_ = 0;      // of them
+  int num_resumes_ = 0;  // in a row without a new token
+  bool has_resumed_ = false;
+  bool resuming_ = false;  // waits for that
   std::shared_ptr<Attempt> attempt_;
   bool wants_next_ = false;
   bool answered_ = false;

@@ -47,11 +47,14 @@ class InferenceClient {
     absl::Duration poll_timeout = absl::Seconds(5);
     // Of a call, whatever the number of coordinators that are tried; 0: none.
     absl::Duration request_timeout = absl::ZeroDuration();
+    // Before the first resume, about; each one more waits eight times as long.
+    absl::Duration resume_delay = absl::Milliseconds(100);
   };
   struct Events {
     std::function<void(v1::GenerateResponse)> on_response;
     std::function<void(const absl::Status&)> on_done;
   };
+  static constexpr int kMaxResumes = 3;
 
   // Asks every coordinator for its model from then on. The loop must outlive
   // the client.
@@ -77,7 +80,10 @@ class InferenceClient {
 
   // Starts a call on one of the coordinators that answer, in turn. Where it
   // fails with UNAVAILABLE before its first response the next one is tried,
-  // each once. Call Next for the first response.
+  // each once. Where that happens later another one, or the same, goes on with
+  // the answer, and its events are those of an uncut one (cut_answer.h); after
+  // kMaxResumes failures in a row without a new token the call ends. Call Next
+  // for the first response.
   std::shared_ptr<GenerationCall> Generate(v1::GenerateRequest request,
                                            CallHeaders headers, Events events);
 

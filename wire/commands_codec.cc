@@ -1,5 +1,7 @@
 // What the coordinator tells workers.
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "common/status_macros.h"
@@ -148,7 +150,30 @@ absl::Status DecodeCommit(const v1::CommitTokens& proto,
   return absl::OkStatus();
 }
 
-// kept, plan, close and ping.
+KvReport DecodeReport(const v1::KvReport& proto) {
+  const auto tokens = [](uint64_t value) {
+    return static_cast<int64_t>(std::min<uint64_t>(value, uint64_t{1} << 62));
+  };
+  KvReport report;
+  report.serial = proto.serial();
+  report.reserved = tokens(proto.reserved_tokens());
+  report.need = tokens(proto.need_tokens());
+  report.need_session = proto.need_session();
+  report.wanted = tokens(proto.wanted_tokens());
+  report.sessions = ToRows(proto.sessions());
+  return report;
+}
+
+void EncodeReport(const KvReport& report, v1::KvReport* proto) {
+  proto->set_serial(report.serial);
+  proto->set_reserved_tokens(static_cast<uint64_t>(report.reserved));
+  proto->set_need_tokens(static_cast<uint64_t>(report.need));
+  proto->set_need_session(report.need_session);
+  proto->set_wanted_tokens(static_cast<uint64_t>(report.wanted));
+  proto->set_sessions(static_cast<uint32_t>(report.sessions));
+}
+
+// kept, plan, close, ping and kv_report.
 template <typename Commands, typename Control>
 void EncodeCommon(const Commands& commands, Control* proto) {
   if (commands.kept.has_value()) {
@@ -166,6 +191,10 @@ void EncodeCommon(const Commands& commands, Control* proto) {
   }
   if (commands.ping_ns.has_value()) {
     proto->mutable_ping()->set_coordinator_ns(*commands.ping_ns);
+    proto->mutable_ping()->set_coordinator(commands.coordinator);
+  }
+  if (commands.kv_report.has_value()) {
+    EncodeReport(*commands.kv_report, proto->mutable_kv_report());
   }
 }
 
@@ -184,7 +213,13 @@ void DecodeCommon(const Control& proto, Commands* commands) {
   for (const auto& close : proto.close()) {
     commands->close.push_back(close.session_id());
   }
-  if (proto.has_ping()) commands->ping_ns = proto.ping().coordinator_ns();
+  if (proto.has_ping()) {
+    commands->ping_ns = proto.ping().coordinator_ns();
+    commands->coordinator = proto.ping().coordinator();
+  }
+  if (proto.has_kv_report()) {
+    commands->kv_report = DecodeReport(proto.kv_report());
+  }
 }
 
 }  // namespace

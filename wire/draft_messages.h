@@ -13,6 +13,7 @@
 #include "absl/types/optional.h"
 #include "common/sampling_params.h"
 #include "speculation/pipeline.h"
+#include "wire/kv_report.h"
 #include "wire/session_events.h"
 #include "wire/target_messages.h"
 
@@ -63,6 +64,8 @@ struct DraftCommands {
   std::vector<SessionCommit> commits;
   std::vector<uint64_t> close;
   absl::optional<uint64_t> ping_ns;  // the coordinator's time
+  uint64_t coordinator = 0;          // which one pings
+  absl::optional<KvReport> kv_report = {};
   std::vector<Malformed> malformed;  // of Decode only
 
   bool operator==(const DraftCommands&) const = default;

@@ -33,6 +33,8 @@ struct Hello {
   // fingerprint of the target that it was made with.
   std::vector<std::pair<std::string, std::string>> policy_files = {};
   bool abandons_steps = false;  // a draft, when a verdict makes one pointless
+  // Coordinators may promise KV only as its heartbeats grant it.
+  bool grants_kv = false;
 
   bool operator==(const Hello&) const = default;
 };

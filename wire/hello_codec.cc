@@ -115,6 +115,7 @@ v1::Hello Encode(const Hello& hello) {
     file->set_target_fingerprint(target_fingerprint);
   }
   proto.set_abandons_steps(hello.abandons_steps);
+  proto.set_grants_kv(hello.grants_kv);
   return proto;
 }
 
@@ -150,6 +151,7 @@ absl::StatusOr<Hello> Decode(const v1::Hello& proto) {
     hello.policy_files.emplace_back(file.policy(), file.target_fingerprint());
   }
   hello.abandons_steps = proto.abandons_steps();
+  hello.grants_kv = proto.grants_kv();
   return hello;
 }
 

@@ -98,7 +98,7 @@ struct SessionRanks {
 struct Pong {
   uint64_t coordinator_ns = 0;  // the ping's
   int64_t worker_ns = 0;
-  uint64_t attachment = 0;  // of the latest VocabularyRequest; 0: none yet
+  uint64_t attachment = 0;  // of the pinging coordinator's; 0: none yet
 
   bool operator==(const Pong&) const = default;
 };

@@ -15,6 +15,7 @@
 #include "common/token_logprobs.h"
 #include "speculation/pipeline.h"
 #include "speculation/suffix_index.h"
+#include "wire/kv_report.h"
 #include "wire/session_events.h"
 
 namespace nacre::wire {
@@ -88,6 +89,8 @@ struct TargetCommands {
   std::vector<SessionTail> tails;
   std::vector<uint64_t> close;
   absl::optional<uint64_t> ping_ns;  // the coordinator's time
+  uint64_t coordinator = 0;          // which one pings
+  absl::optional<KvReport> kv_report = {};
   std::vector<Malformed> malformed;  // of Decode only
 
   bool operator==(const TargetCommands&) const = default;

@@ -60,6 +60,8 @@ void RegistryService::Attachment::OnHello(const v1::Hello& hello) {
         std::min(info_.tokenizer_vocab_size, tokenizer_->vocab_size());
     command.mutable_vocabulary_request()->set_common_size(common_vocabulary_);
     command.mutable_vocabulary_request()->set_attachment(secret_);
+    command.mutable_vocabulary_request()->set_coordinator(
+        service_->coordinator_);
     stream = stream_;
   }
   stream->Send(std::move(command));
@@ -107,7 +109,8 @@ std::shared_ptr<Link> RegistryService::Attachment::Dial() {
        [self](typename Link::Events events) {
          self->OnEvents(std::move(events));
        },
-       [self](const absl::Status& status) { self->OnLost(status); }});
+       [self](const absl::Status& status) { self->OnLost(status); }},
+      service_->coordinator_);
   session_ = link;
   return link;
 }
@@ -200,7 +203,16 @@ void RegistryService::Attachment::OnHeartbeat(const v1::Heartbeat& heartbeat) {
     drains = told_to_drain_;
   }
   if (drains) dispatcher_->DrainWorker(worker_id);
-  dispatcher_->StateKept(worker_id);
+  absl::optional<KvGrant> grant;
+  if (heartbeat.has_kv_grant()) {
+    grant.emplace();
+    grant->serial = heartbeat.kv_grant().serial();
+    grant->tokens = static_cast<int64_t>(
+        std::min<uint64_t>(heartbeat.kv_grant().tokens(), uint64_t{1} << 62));
+    grant->other_sessions = static_cast<int>(
+        std::min<uint32_t>(heartbeat.other_sessions(), 1u << 20));
+  }
+  dispatcher_->StateKept(worker_id, grant);
   session->Ping();
 }
 

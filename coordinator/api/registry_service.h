@@ -18,6 +18,7 @@
 #include "common/rpc/security.h"
 #include "coordinator/dispatch/clock.h"
 #include "coordinator/dispatch/dispatcher.h"
+#include "coordinator/dispatch/random_number.h"
 #include "proto/admin.pb.h"
 #include "proto/worker.grpc.pb.h"
 #include "tokenizer/tokenizer.h"
@@ -87,6 +88,8 @@ class RegistryService final : public v1::Registry::CallbackService {
   Dispatcher* const dispatcher_;
   const tokenizer::Tokenizer* const tokenizer_;
   const Options options_;
+  // Names this process for its workers: not 0.
+  const uint64_t coordinator_ = RandomNumber() | 1;
   int64_t last_tick_ns_ = 0;                        // Tick's own
   std::array<std::atomic<int64_t>, 2> num_lost_{};  // by WorkerRole
   absl::Mutex mu_;

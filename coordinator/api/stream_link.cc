@@ -14,8 +14,9 @@ namespace nacre::coordinator {
 template <typename Side>
 std::shared_ptr<StreamLink<Side>> StreamLink<Side>::Connect(
     const std::string& address, const rpc::ChannelSecurity& security,
-    Callbacks callbacks) {
-  std::shared_ptr<StreamLink> link(new StreamLink(std::move(callbacks)));
+    Callbacks callbacks, uint64_t coordinator) {
+  std::shared_ptr<StreamLink> link(
+      new StreamLink(std::move(callbacks), coordinator));
   // The stream's callbacks keep the link alive; the stream lets go of them
   // after on_done.
   link->stream_ = Side::Stream::Create(
@@ -66,6 +67,7 @@ void StreamLink<Side>::Ping() {
   // A message of its own: the dispatcher may be at the next one.
   Message message;
   message.commands.ping_ns = static_cast<uint64_t>(MonotonicNs());
+  message.commands.coordinator = coordinator_;
   Queue(std::move(message));
   Flush();
 }

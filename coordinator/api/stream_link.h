@@ -64,10 +64,11 @@ class StreamLink final : public Side::Link, public WorkerStream {
     std::function<void(const absl::Status&)> on_lost;
   };
 
-  // Dials the worker and opens its session stream.
+  // Dials the worker and opens its session stream, as the `coordinator` that
+  // VocabularyRequest named.
   static std::shared_ptr<StreamLink> Connect(
       const std::string& address, const rpc::ChannelSecurity& security,
-      Callbacks callbacks);
+      Callbacks callbacks, uint64_t coordinator = 0);
 
   void Flush() override ABSL_LOCKS_EXCLUDED(mu_);
   int64_t clock_offset_ns() const override { return clock_offset_ns_; }
@@ -79,12 +80,14 @@ class StreamLink final : public Side::Link, public WorkerStream {
  private:
   using Message = typename Side::Message;
 
-  explicit StreamLink(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
+  StreamLink(Callbacks callbacks, uint64_t coordinator)
+      : callbacks_(std::move(callbacks)), coordinator_(coordinator) {}
   void OnEvents(Events events);
   void OnPong(const wire::Pong& pong);
   void Queue(Message message) override ABSL_LOCKS_EXCLUDED(mu_);
 
   const Callbacks callbacks_;
+  const uint64_t coordinator_;
   std::atomic<int64_t> clock_offset_ns_{0};
   std::atomic<int64_t> round_trip_ns_{0};  // smoothed
   // Used by the stream's reading callback only.

@@ -28,7 +28,7 @@ bool Admission::Remove(uint64_t id) {
 absl::optional<uint64_t> Admission::Pop(
     absl::FunctionRef<bool(uint64_t id)> has_room,
     absl::FunctionRef<void(uint64_t id)> keep_free) {
-  if (running_ >= max_running_) return absl::nullopt;
+  if (is_full()) return absl::nullopt;
   for (const auto& [place, entry] : firsts_) {
     const uint64_t id = entry->second.id;
     if (has_room(id)) {
@@ -39,6 +39,15 @@ absl::optional<uint64_t> Admission::Pop(
       return id;
     }
     if (IsPassedOften(place)) keep_free(id);
+  }
+  return absl::nullopt;
+}
+
+absl::optional<uint64_t> Admission::First(
+    absl::FunctionRef<bool(uint64_t id)> suits) const {
+  // Of a class all suit alike.
+  for (const auto& [place, entry] : firsts_) {
+    if (suits(entry->second.id)) return entry->second.id;
   }
   return absl::nullopt;
 }

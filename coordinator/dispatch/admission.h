@@ -54,6 +54,10 @@ class Admission {
   void OnEnded() { --running_; }
 
   int running() const { return running_; }
+  bool is_full() const { return running_ >= max_running_; }
+  // The first in the queue that `suits`.
+  absl::optional<uint64_t> First(
+      absl::FunctionRef<bool(uint64_t id)> suits) const;
   int waiting() const { return static_cast<int>(queue_.size()); }
   // In order: the first is next.
   std::vector<uint64_t> queue() const;

@@ -48,6 +48,9 @@ class CollectingLink : public Link {
     Cut();
     Next().commands.kept = session_ids;
   }
+  void ReportKv(const wire::KvReport& report) override {
+    Next().commands.kv_report = report;
+  }
   void Cut() override {
     if (std::exchange(pending_, false)) Queue(std::exchange(next_, {}));
   }

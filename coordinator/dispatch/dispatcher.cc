@@ -56,7 +56,8 @@ Dispatcher::Dispatcher(Options options)
       state_(&options_, &board_, &outbox_),
       pairing_(&state_),
       desk_(&state_, &pairing_),
-      relocator_(&state_, &pairing_, &desk_),
+      kv_reporter_(&state_, &pairing_),
+      relocator_(&state_, &pairing_, &desk_, &kv_reporter_),
       router_(&state_, &pairing_, &desk_, &relocator_) {}
 
 Dispatcher::~Dispatcher() = default;
@@ -117,10 +118,19 @@ void Dispatcher::RemoveWorker(uint64_t worker_id) {
   relocator_.Settle();
 }
 
-void Dispatcher::StateKept(uint64_t worker_id) {
+void Dispatcher::StateKept(uint64_t worker_id,
+                           const absl::optional<KvGrant>& grant) {
   Turn turn(this);
   const FleetWorker* worker = state_.fleet.Find(worker_id);
   if (worker == nullptr) return;
+  if (grant.has_value() && worker->info.grants_kv) {
+    if (state_.fleet.SetGrant(worker_id, grant->serial, grant->tokens,
+                              grant->other_sessions)) {
+      state_.OnRoom(worker->role);
+    }
+    relocator_.Settle();
+    kv_reporter_.Report(worker_id);
+  }
   pairing_.link(worker_id)->Keep(worker->sessions.InOrder());
 }
 

@@ -30,6 +30,7 @@
 #include "coordinator/dispatch/dispatcher_options.h"
 #include "coordinator/dispatch/dispatcher_state.h"
 #include "coordinator/dispatch/event_router.h"
+#include "coordinator/dispatch/kv_reporter.h"
 #include "coordinator/dispatch/pairing.h"
 #include "coordinator/dispatch/relocator.h"
 #include "coordinator/dispatch/request.h"
@@ -68,7 +69,10 @@ class Dispatcher {
   // UNAVAILABLE. Unknown ids are ignored.
   void RemoveWorker(uint64_t worker_id);
   // Lets the worker close sessions whose close was lost: every few seconds.
-  void StateKept(uint64_t worker_id);
+  // With a grant, of a worker that shares its KV, requests start as far as it
+  // goes, and the worker is told what we have and want.
+  void StateKept(uint64_t worker_id,
+                 const absl::optional<KvGrant>& grant = absl::nullopt);
   // Of a target, of a draft: others are not listened to.
   void OnEvents(uint64_t worker_id, wire::TargetEvents events);
   void OnEvents(uint64_t worker_id, wire::DraftEvents events);
@@ -150,6 +154,7 @@ class Dispatcher {
   DispatcherState state_ ABSL_GUARDED_BY(mu_);
   Pairing pairing_ ABSL_GUARDED_BY(mu_);
   RequestDesk desk_ ABSL_GUARDED_BY(mu_);
+  KvReporter kv_reporter_ ABSL_GUARDED_BY(mu_);
   Relocator relocator_ ABSL_GUARDED_BY(mu_);
   EventRouter router_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> draining_{false};

@@ -49,9 +49,13 @@ bool Failover::MayGoOn(FailoverRecord* record, uint64_t refuser,
   if (absl::IsInternal(status)) record->failed_on.insert(refuser);
   // No room, or it has forgotten the session: another may do, or this one
   // later. Its device has failed: another may do, now or when it has room.
-  const bool may_wait = (absl::IsResourceExhausted(status) && was_running) ||
-                        absl::IsAborted(status) ||
-                        (absl::IsInternal(status) && HasSoundTarget(*record));
+  const FleetWorker* const worker = fleet_.Find(refuser);
+  // It serves other coordinators, too: how much of it is ours has changed.
+  const bool is_shared = worker != nullptr && worker->info.grants_kv;
+  const bool may_wait =
+      (absl::IsResourceExhausted(status) && (was_running || is_shared)) ||
+      absl::IsAborted(status) ||
+      (absl::IsInternal(status) && HasSoundTarget(*record));
   if (may_wait) return true;
   return absl::IsResourceExhausted(status) &&
          EqualTarget(*record, /*except=*/{}) != 0;

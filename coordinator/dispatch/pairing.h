@@ -59,6 +59,8 @@ class Pairing {
   void TakeOff(Session& session);
   // Closes it on its workers: it has ended.
   void Close(Session& session);
+  // Sessions on a target that want a draft and have none, the oldest first.
+  const std::set<uint64_t>& undrafted() const { return undrafted_; }
 
  private:
   // What a plan for the session follows, now.
@@ -72,7 +74,6 @@ class Pairing {
 
   DispatcherState& state_;
   absl::flat_hash_map<uint64_t, NotedLink> links_;
-  // Sessions on a target that want a draft and have none.
   std::set<uint64_t> undrafted_;
 };
 

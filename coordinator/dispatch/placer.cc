@@ -66,8 +66,7 @@ Placer::Share Placer::ShareOf(uint64_t worker_id,
   const int64_t text = TextNeed(worker, request);
   // Sessions of a worker share the rows (MakePlan): one more of a crowd drafts
   // a chain.
-  const int rows =
-      request.draft_rows / (1 + static_cast<int>(worker.sessions.size()));
+  const int rows = request.draft_rows / (1 + static_cast<int>(worker.load()));
   if (rows <= 1) return {0, text};
   const int slots = worker.info.role == WorkerRole::kTarget
                         ? request.tree_rows
@@ -123,10 +122,10 @@ uint64_t Placer::TargetFor(const RequestSpec& request,
                            const WorkerIds& except) const {
   const uint64_t least = LeastLoaded(WorkerRole::kTarget, request, except);
   if (least == 0) return 0;
-  const size_t load = fleet_.Find(least)->sessions.size();
+  const size_t load = fleet_.Find(least)->load();
   const auto may_take = [&](uint64_t id, int tokens) {
     return CanTake(id, WorkerRole::kTarget, request, except) &&
-           fleet_.Find(id)->sessions.size() <=
+           fleet_.Find(id)->load() <=
                load + PrefixHolders::ExtraSessions(tokens);
   };
   return holders_.Find(request.prefixes, may_take).value_or(least);

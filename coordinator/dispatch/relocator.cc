@@ -129,6 +129,7 @@ void Relocator::Settle() {
   if (std::exchange(state_.draft_room_changed, false)) {
     pairing_.AttachDrafts();
   }
+  kv_reporter_.ReportNews();
 }
 
 }  // namespace nacre::coordinator

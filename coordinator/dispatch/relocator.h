@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/dispatch/dispatcher_state.h"
+#include "coordinator/dispatch/kv_reporter.h"
 #include "coordinator/dispatch/pairing.h"
 #include "coordinator/dispatch/request_desk.h"
 #include "coordinator/dispatch/session.h"
@@ -19,8 +20,12 @@ namespace nacre::coordinator {
 
 class Relocator {
  public:
-  Relocator(DispatcherState* state, Pairing* pairing, RequestDesk* desk)
-      : state_(*state), pairing_(*pairing), desk_(*desk) {}
+  Relocator(DispatcherState* state, Pairing* pairing, RequestDesk* desk,
+            KvReporter* kv_reporter)
+      : state_(*state),
+        pairing_(*pairing),
+        desk_(*desk),
+        kv_reporter_(*kv_reporter) {}
 
   // The worker is gone, with all that was on it.
   void OnWorkerGone(uint64_t worker_id);
@@ -46,6 +51,7 @@ class Relocator {
   DispatcherState& state_;
   Pairing& pairing_;
   RequestDesk& desk_;
+  KvReporter& kv_reporter_;
 };
 
 }  // namespace nacre::coordinator

@@ -10,6 +10,7 @@ void RequestQueue::Push(uint64_t session_id, WaitingRequest waiting) {
   admission_.Push(session_id, Placer::ClassOf(request),
                   /*ahead=*/request.resume != nullptr);
   arrivals_.emplace(waiting.since_ns, session_id);
+  needed_tokens_ += Placer::TargetNeed(request);
   waiting_[session_id] = std::move(waiting);
 }
 
@@ -18,12 +19,18 @@ WaitingRequest RequestQueue::Take(uint64_t session_id) {
   WaitingRequest waiting = std::move(it->second);
   waiting_.erase(it);
   arrivals_.erase({waiting.since_ns, session_id});
+  needed_tokens_ -= Placer::TargetNeed(waiting.request());
   return waiting;
 }
 
 WaitingRequest RequestQueue::Leave(uint64_t session_id) {
   admission_.Remove(session_id);
   return Take(session_id);
+}
+
+absl::optional<uint64_t> RequestQueue::First(
+    absl::FunctionRef<bool(const RequestSpec&)> suits) const {
+  return admission_.First([&](uint64_t id) { return suits(request(id)); });
 }
 
 int64_t RequestQueue::next_timeout_ns() const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/types/optional.h"
 #include "coordinator/dispatch/admission.h"
 #include "coordinator/dispatch/clock.h"
@@ -60,6 +61,13 @@ class RequestQueue {
     return waiting_.at(session_id).request();
   }
   int size() const { return admission_.waiting(); }
+  // As many run as may.
+  bool is_full() const { return admission_.is_full(); }
+  // KV that all of them need on targets, in tokens.
+  int64_t needed_tokens() const { return needed_tokens_; }
+  // The first for which `suits` is true.
+  absl::optional<uint64_t> First(
+      absl::FunctionRef<bool(const RequestSpec&)> suits) const;
   // In order: the first is next.
   std::vector<uint64_t> ids() const { return admission_.queue(); }
 
@@ -120,6 +128,7 @@ class RequestQueue {
   Admission admission_;
   absl::flat_hash_map<uint64_t, WaitingRequest> waiting_;
   std::set<std::pair<int64_t, uint64_t>> arrivals_;  // of all that wait
+  int64_t needed_tokens_ = 0;
 };
 
 }  // namespace nacre::coordinator

@@ -14,6 +14,7 @@
 
 #include "coordinator/dispatch/openings.h"
 #include "speculation/pipeline.h"
+#include "wire/kv_report.h"
 
 namespace nacre::coordinator {
 
@@ -26,6 +27,8 @@ class WorkerLink {
   // All that is open: the worker closes what is not among them. In order with
   // the other calls.
   virtual void Keep(const std::vector<uint64_t>& session_ids) = 0;
+  // What we have and want of the KV of a worker that grants it.
+  virtual void ReportKv(const wire::KvReport& report) = 0;
   // What follows goes in a later message: of one, a worker applies openings
   // before all else and closes last.
   virtual void Cut() = 0;

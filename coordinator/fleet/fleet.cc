@@ -18,7 +18,8 @@ absl::StatusOr<uint64_t> Fleet::Add(WorkerInfo info) {
   const uint64_t id = next_id_++;
   const FleetWorker& worker =
       workers_.try_emplace(id, std::move(info)).first->second;
-  ledger_.AddWorker(id, worker.info.kv_capacity_tokens);
+  ledger_.AddWorker(id, worker.info.kv_capacity_tokens, worker.info.grants_kv);
+  if (worker.info.grants_kv) granting_.insert(id);
   LoadsOf(worker.role).insert({0, id});
   if (!is_target) drafts_.push_back(&worker.info);
   if (is_target &&
@@ -36,10 +37,11 @@ void Fleet::Remove(uint64_t id) {
   const auto it = workers_.find(id);
   if (it == workers_.end()) return;
   const FleetWorker& worker = it->second;
-  LoadsOf(worker.role).erase({worker.sessions.size(), id});
+  LoadsOf(worker.role).erase({worker.load(), id});
   drafts_.erase(std::remove(drafts_.begin(), drafts_.end(), &worker.info),
                 drafts_.end());
   draining_.erase(id);
+  granting_.erase(id);
   workers_.erase(it);
   ledger_.RemoveWorker(id);
 }
@@ -53,13 +55,25 @@ void Fleet::SetReady(uint64_t id, bool ready) {
   }
 }
 
+bool Fleet::SetGrant(uint64_t id, uint64_t serial, int64_t tokens,
+                     int other_sessions) {
+  FleetWorker& worker = workers_.at(id);
+  LoadsOf(worker.role).erase({worker.load(), id});
+  worker.other_sessions = other_sessions;
+  LoadsOf(worker.role).insert({worker.load(), id});
+  const int64_t before = ledger_.granted_tokens(id);
+  worker.grant_serial = serial;
+  ledger_.SetGrant(id, tokens);
+  return ledger_.granted_tokens(id) > before;
+}
+
 void Fleet::Seat(uint64_t worker_id, uint64_t session_id, int64_t need,
                  bool follows_load) {
   FleetWorker& worker = workers_.at(worker_id);
   ledger_.Reserve(worker_id, session_id, need);
-  LoadsOf(worker.role).erase({worker.sessions.size(), worker_id});
+  LoadsOf(worker.role).erase({worker.load(), worker_id});
   worker.sessions.insert(session_id);
-  LoadsOf(worker.role).insert({worker.sessions.size(), worker_id});
+  LoadsOf(worker.role).insert({worker.load(), worker_id});
   if (worker.role == WorkerRole::kTarget && follows_load) {
     ++worker.async_sessions;
   }
@@ -67,9 +81,9 @@ void Fleet::Seat(uint64_t worker_id, uint64_t session_id, int64_t need,
 
 void Fleet::Unseat(uint64_t worker_id, uint64_t session_id, bool follows_load) {
   FleetWorker& worker = workers_.at(worker_id);
-  LoadsOf(worker.role).erase({worker.sessions.size(), worker_id});
+  LoadsOf(worker.role).erase({worker.load(), worker_id});
   worker.sessions.erase(session_id);
-  LoadsOf(worker.role).insert({worker.sessions.size(), worker_id});
+  LoadsOf(worker.role).insert({worker.load(), worker_id});
   if (worker.role == WorkerRole::kTarget && follows_load) {
     --worker.async_sessions;
   }
@@ -86,7 +100,7 @@ speculation::StepCosts Fleet::CostsOn(uint64_t target_id, uint64_t draft_id,
   speculation::StepCosts costs;
   if (const FleetWorker* target = Find(target_id)) {
     costs.target = target->step_times.get();
-    costs.other_sessions = static_cast<int>(target->sessions.size()) - 1;
+    costs.other_sessions = static_cast<int>(target->load()) - 1;
     costs.other_async_sessions =
         target->async_sessions - (follows_load ? 1 : 0);
   }
@@ -96,8 +110,7 @@ speculation::StepCosts Fleet::CostsOn(uint64_t target_id, uint64_t draft_id,
       costs.draft_rows_ns = draft->rows_ns;
     }
     // A step that serves others goes on for them.
-    costs.abandons_steps =
-        draft->info.abandons_steps && draft->sessions.size() == 1;
+    costs.abandons_steps = draft->info.abandons_steps && draft->load() == 1;
   }
   return costs;
 }

@@ -50,8 +50,8 @@ class Fleet {
   const Workers& workers() const { return workers_; }
   // Of those that draft, the oldest first.
   const std::vector<const WorkerInfo*>& drafts() const { return drafts_; }
-  // The sessions and the ids of a role's workers: those with the fewest first,
-  // of as many the oldest.
+  // The load and the ids of a role's workers: those with the least first, of as
+  // much the oldest.
   using ByLoad = absl::btree_set<std::pair<size_t, uint64_t>>;
   const ByLoad& by_load(WorkerRole role) const {
     return role == WorkerRole::kTarget ? targets_by_load_ : drafts_by_load_;
@@ -61,6 +61,13 @@ class Fleet {
   void SetReady(uint64_t id, bool ready);
   // The ids of those that do not.
   const std::set<uint64_t>& draining() const { return draining_; }
+
+  // Of those that grant their KV: what may be promised there from now on, and
+  // how many sessions they run for others. Whether there is more room.
+  bool SetGrant(uint64_t id, uint64_t serial, int64_t tokens,
+                int other_sessions);
+  // Their ids.
+  const std::set<uint64_t>& granting() const { return granting_; }
 
   // A session runs there and needs so much KV (KvLedger::Need). `follows_load`:
   // its window follows the load of its target.
@@ -88,6 +95,7 @@ class Fleet {
   ByLoad targets_by_load_;
   ByLoad drafts_by_load_;
   std::set<uint64_t> draining_;
+  std::set<uint64_t> granting_;
   KvLedger ledger_;
   std::string target_fingerprint_;  // of the last target that came
   uint64_t next_id_ = 1;

@@ -21,6 +21,7 @@
 #include "speculation/estimators.h"
 #include "speculation/plan.h"
 #include "speculation/ranks.h"
+#include "wire/kv_report.h"
 
 namespace nacre::coordinator {
 
@@ -90,6 +91,11 @@ struct FleetWorker {
     step_times = std::move(curve);
   }
 
+  // How many sessions it runs, whoever their coordinator is.
+  size_t load() const {
+    return sessions.size() + static_cast<size_t>(other_sessions);
+  }
+
   // A step took so long.
   void AddStepTime(int rows, int64_t duration_ns) {
     // Plans may be made with the curve meanwhile.
@@ -114,7 +120,7 @@ struct FleetWorker {
   // Of a draft: a step of all its sessions, and with as many rows of one of
   // them as a plan may choose.
   double TokenNs() {
-    const int rows = static_cast<int>(sessions.size());
+    const int rows = static_cast<int>(load());
     if (std::exchange(token_rows, rows) != rows) {
       token_ns = step_times->At(rows);
       for (size_t i = 0; i < rows_ns.size(); ++i) {
@@ -132,6 +138,11 @@ struct FleetWorker {
   const WorkerInfo& info;
   ReadyFlag ready{&cell->ready};  // false: draining
   int async_sessions = 0;         // of them, on a target
+  // Of a worker that grants KV to several coordinators: sessions that it runs
+  // for others, the latest grant (0: none yet) and what it was told last.
+  int other_sessions = 0;
+  uint64_t grant_serial = 0;
+  wire::KvReport kv_report;
   std::shared_ptr<const speculation::StepTimeCurve> step_times;
   // Of a draft with the targets, which all hold the same model.
   speculation::AcceptanceEstimator acceptance;

@@ -1,5 +1,7 @@
 #include "coordinator/fleet/kv_ledger.h"
 
+#include <algorithm>
+
 namespace nacre::coordinator {
 
 const KvLedger::Worker* KvLedger::Find(uint64_t worker_id) const {
@@ -7,8 +9,16 @@ const KvLedger::Worker* KvLedger::Find(uint64_t worker_id) const {
   return it == workers_.end() ? nullptr : &it->second;
 }
 
-void KvLedger::AddWorker(uint64_t worker_id, int64_t capacity_tokens) {
-  workers_[worker_id].capacity_tokens = capacity_tokens;
+void KvLedger::AddWorker(uint64_t worker_id, int64_t capacity_tokens,
+                         bool grants) {
+  Worker& worker = workers_[worker_id];
+  worker.capacity_tokens = capacity_tokens;
+  worker.granted_tokens = grants ? 0 : capacity_tokens;
+}
+
+void KvLedger::SetGrant(uint64_t worker_id, int64_t tokens) {
+  Worker& worker = workers_.at(worker_id);
+  worker.granted_tokens = std::min(tokens, worker.capacity_tokens);
 }
 
 void KvLedger::RemoveWorker(uint64_t worker_id) { workers_.erase(worker_id); }
@@ -23,7 +33,7 @@ bool KvLedger::HasRoom(uint64_t worker_id, int64_t need) const {
   const Worker* worker = Find(worker_id);
   return worker != nullptr &&
          (worker->capacity_tokens == 0 ||
-          need <= worker->capacity_tokens - worker->reserved_tokens);
+          need <= worker->granted_tokens - worker->reserved_tokens);
 }
 
 bool KvLedger::Reserve(uint64_t worker_id, uint64_t session_id, int64_t need) {
@@ -56,6 +66,11 @@ int KvLedger::num_open(uint64_t worker_id, uint64_t session_id) const {
 int64_t KvLedger::capacity_tokens(uint64_t worker_id) const {
   const Worker* worker = Find(worker_id);
   return worker == nullptr ? 0 : worker->capacity_tokens;
+}
+
+int64_t KvLedger::granted_tokens(uint64_t worker_id) const {
+  const Worker* worker = Find(worker_id);
+  return worker == nullptr ? 0 : worker->granted_tokens;
 }
 
 int64_t KvLedger::reserved_tokens(uint64_t worker_id) const {

@@ -5,6 +5,9 @@
 // The room of an ended session comes back only when its worker says that it has
 // closed it: before, an opening that is already on its way would be refused.
 //
+// A worker that several coordinators share grants each a part of its KV, and
+// what is promised stays within that.
+//
 // Pure: no I/O, no clock, no threads.
 
 #ifndef COORDINATOR_FLEET_KV_LEDGER_H_
@@ -28,8 +31,13 @@ class KvLedger {
     return (tokens + kBlockTokens - 1) / kBlockTokens * kBlockTokens;
   }
 
-  // `capacity_tokens` 0: not known, everything fits.
-  void AddWorker(uint64_t worker_id, int64_t capacity_tokens);
+  // `capacity_tokens` 0: not known, everything fits. `grants`: nothing may be
+  // promised before SetGrant.
+  void AddWorker(uint64_t worker_id, int64_t capacity_tokens,
+                 bool grants = false);
+  // What may be promised from now on; what is promised stays. Requires: the
+  // worker grants.
+  void SetGrant(uint64_t worker_id, int64_t tokens);
   // With all that was reserved there.
   void RemoveWorker(uint64_t worker_id);
 
@@ -48,11 +56,13 @@ class KvLedger {
   // far as the worker has said: all but the last are to be closed.
   int num_open(uint64_t worker_id, uint64_t session_id) const;
   int64_t capacity_tokens(uint64_t worker_id) const;
+  int64_t granted_tokens(uint64_t worker_id) const;
   int64_t reserved_tokens(uint64_t worker_id) const;
 
  private:
   struct Worker {
     int64_t capacity_tokens = 0;
+    int64_t granted_tokens = 0;  // of them, to us: all, unless it grants
     int64_t reserved_tokens = 0;
     absl::flat_hash_map<uint64_t, std::deque<int64_t>> sessions;
   };

@@ -82,6 +82,7 @@ class Client final : public TargetLink, public DraftLink {
   void UpdateDraft(uint64_t, const speculation::DraftPlan&) override {}
   void Close(uint64_t session_id) override { closed.push_back(session_id); }
   void Keep(const std::vector<uint64_t>&) override {}
+  void ReportKv(const wire::KvReport&) override {}
   void Cut() override {}
   void Flush() override {}
   int64_t clock_offset_ns() const override { return 0; }

@@ -74,6 +74,9 @@ class RecordingClient final : public TargetLink, public DraftLink {
   void Keep(const std::vector<uint64_t>& session_ids) override {
     Add("keep ", absl::StrJoin(session_ids, ","));
   }
+  void ReportKv(const wire::KvReport& report) override {
+    kv_reports.push_back(report);
+  }
   void Cut() override {
     closed_unsent_.clear();
     num_uncut_ = 0;
@@ -110,6 +113,7 @@ class RecordingClient final : public TargetLink, public DraftLink {
   std::vector<int32_t> last_end_ids;
   int last_vocab_limit = 0;
   int last_num_slots = 0;
+  std::vector<wire::KvReport> kv_reports;
   uint64_t last_hidden_channel = 0;
   std::string last_hidden_address;
 

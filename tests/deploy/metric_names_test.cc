@@ -15,6 +15,7 @@
 #include "telemetry/otlp_exporter.h"
 #include "tests/coordinator/byte_tokenizer.h"
 #include "worker/engine/engine_metrics.h"
+#include "worker/process/coordinator_metrics.h"
 
 namespace nacre {
 namespace {
@@ -50,6 +51,7 @@ std::set<std::string> ExportedNames() {
         {role, "worker", 1, [] { return worker::EngineStats(); }});
     Insert(engine.Collect(), &names);
   }
+  Insert(worker::CoordinatorMetrics("target", "worker").Collect(), &names);
   Insert({telemetry::BuildInfoFamily()}, &names);
   const telemetry::OtlpExporter exporter(
       {.collector = {.endpoint = "127.0.0.1:1"}});

@@ -209,7 +209,7 @@ TEST_F(DraftServiceTest, AnAbandonedStreamsSessionsAreClosed) {
   ASSERT_TRUE(stream_->Write(control));
   ReadDraft(3);
   EXPECT_LT(engine_->stats().kv_free_tokens, free);
-  service_.AbandonStreams();
+  service_.AbandonStreams(0);
   while (engine_->stats().sessions > 0) std::this_thread::yield();
   EXPECT_EQ(engine_->stats().kv_free_tokens, free);
 }
@@ -227,7 +227,7 @@ TEST_F(DraftServiceTest, AnAbandonedStreamThatIsStuckIsClosedAllTheSame) {
     service_.Send(/*stream=*/1, std::move(events));
   }
   service_.Deliver(worker::Delivery::kHere);
-  service_.AbandonStreams();
+  service_.AbandonStreams(0);
   const absl::Time deadline = absl::Now() + absl::Minutes(1);
   while (engine_->stats().sessions > 0 && absl::Now() < deadline) {
     std::this_thread::yield();
@@ -298,7 +298,7 @@ TEST_F(DraftServiceTest, GarbageChangesNothingAndIsCounted) {
 }
 
 TEST_F(DraftServiceTest, AnswersPingsWithItsAttachment) {
-  service_.SetAttachment(0xF000000000000001u);
+  service_.SetAttachment(0, 0xF000000000000001u);
   v1::DraftControl control;
   control.mutable_ping()->set_coordinator_ns(12345);
   ASSERT_TRUE(stream_->Write(control));
@@ -316,7 +316,7 @@ TEST_F(DraftServiceTest, AnAbandonedStreamIsToldSo) {
   ASSERT_TRUE(stream->Write(control));
   v1::DraftEvent event;
   ASSERT_TRUE(stream->Read(&event));
-  service_.AbandonStreams();
+  service_.AbandonStreams(0);
   while (stream->Read(&event)) {
   }
   const grpc::Status status = stream->Finish();

@@ -155,8 +155,9 @@ TEST(InferenceClientTest, ACoordinatorThatClosesIsOneThatHasGone) {
   }
 }
 
-// What has been said must not be said again, from the beginning.
-TEST(InferenceClientTest, AnAnswerThatHasBegunEndsWithItsCoordinator) {
+// Without its start it cannot be resumed, and what has been said must not be
+// said again.
+TEST(InferenceClientTest, AnAnswerWithoutAStartEndsWithItsCoordinator) {
   std::atomic<int> asked{0};
   const auto breaks_off = [&](auto*, const auto&, auto* writer) {
     ++asked;
@@ -188,6 +189,98 @@ TEST(InferenceClientTest, AnAnswerThatHasBegunEndsWithItsCoordinator) {
   EXPECT_EQ(status, absl::UnavailableError("gone"));
   EXPECT_EQ(responses, 1);
   EXPECT_EQ(asked, 1);
+}
+
+// Says a token of an answer, and that it is cut; with a resume what follows.
+FakeCoordinator::OnGenerate CutsAfterEachToken(std::atomic<int>* asked,
+                                               int last) {
+  return [asked, last](auto*, const v1::GenerateRequest& request,
+                       auto* writer) -> grpc::Status {
+    const int have = request.resume().choices_size() == 0
+                         ? 0
+                         : request.resume().choices(0).token_ids_size();
+    EXPECT_EQ(have, (*asked)++);
+    v1::GenerateResponse response = FakeCoordinator::Chunk("a", 0);
+    response.mutable_start()->set_seed(7);
+    response.mutable_start()->set_model_fingerprint("f");
+    response.mutable_start()->set_numerics_id("n");
+    response.mutable_chunk()->set_first_index(static_cast<uint32_t>(have));
+    writer->Write(response);
+    if (have + 1 < last) return {grpc::StatusCode::UNAVAILABLE, "gone"};
+    writer->Write(FakeCoordinator::Complete("", 0));
+    return grpc::Status::OK;
+  };
+}
+
+struct Collected {
+  std::string text;
+  int completes = 0;
+  absl::Status status;
+};
+
+Collected Collect(InferenceClient* client, EventLoop* loop) {
+  Collected collected;
+  absl::Notification done;
+  std::shared_ptr<GenerationCall> call;
+  loop->Post([&] {
+    call = client->Generate({}, {},
+                            {[&](const v1::GenerateResponse& response) {
+                               collected.text += response.chunk().text();
+                               collected.completes += response.has_complete();
+                               call->Next();
+                             },
+                             [&](const absl::Status& end) {
+                               collected.status = end;
+                               done.Notify();
+                             }});
+    call->Next();
+  });
+  done.WaitForNotification();
+  return collected;
+}
+
+TEST(InferenceClientTest, ACutAnswerGoesOnElsewhere) {
+  for (const bool alone : {false, true}) {
+    std::atomic<int> asked{0};
+    const FakeCoordinator first(CutsAfterEachToken(&asked, 6));
+    const FakeCoordinator second(CutsAfterEachToken(&asked, 6));
+    InferenceClient::Options options =
+        alone ? To({&first}) : To({&first, &second});
+    options.resume_delay = absl::Milliseconds(1);
+    EventLoop loop;
+    InferenceClient client(std::move(options), &loop);
+    client.AwaitFirstAnswers(absl::Minutes(1));
+    const Collected collected = Collect(&client, &loop);
+    EXPECT_TRUE(collected.status.ok()) << collected.status;
+    EXPECT_EQ(collected.text, "aaaaaa");
+    EXPECT_EQ(collected.completes, 1);
+    EXPECT_EQ(asked, 6);
+  }
+}
+
+// It may be the request that kills them.
+TEST(InferenceClientTest, AnAnswerThatGetsNoFurtherEnds) {
+  std::atomic<int> asked{0};
+  const FakeCoordinator coordinator([&](auto*,
+                                        const v1::GenerateRequest& request,
+                                        auto* writer) -> grpc::Status {
+    ++asked;
+    if (!request.has_resume()) {
+      v1::GenerateResponse response = FakeCoordinator::Chunk("a", 0);
+      response.mutable_start()->set_numerics_id("n");
+      writer->Write(response);
+    }
+    return {grpc::StatusCode::UNAVAILABLE, "gone"};
+  });
+  InferenceClient::Options options = To({&coordinator});
+  options.resume_delay = absl::Milliseconds(1);
+  EventLoop loop;
+  InferenceClient client(std::move(options), &loop);
+  client.AwaitFirstAnswers(absl::Minutes(1));
+  const Collected collected = Collect(&client, &loop);
+  EXPECT_TRUE(absl::IsUnavailable(collected.status)) << collected.status;
+  EXPECT_EQ(collected.text, "a");
+  EXPECT_EQ(asked, 1 + InferenceClient::kMaxResumes);
 }
 
 // The first takes half a second of ten and refuses: the second has what is

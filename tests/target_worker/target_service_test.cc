@@ -154,7 +154,7 @@ TEST(TargetServiceTest, AnswersPings) {
   EXPECT_GT(event.pong().worker_ns(), 0u);
   EXPECT_EQ(event.pong().attachment(), 0u);
   // What it has been told when it attached.
-  worker.service.SetAttachment(0xF000000000000001u);
+  worker.service.SetAttachment(0, 0xF000000000000001u);
   client.Write(control);
   EXPECT_EQ(client.ReadUntil([](const auto& event) { return event.has_pong(); })
                 .pong()
@@ -215,7 +215,7 @@ TEST(TargetServiceTest, AnAbandonedStreamsSessionsMakeRoomForTheNextOnes) {
     }
     return num_tokens >= 64;
   });
-  worker.service.AbandonStreams();
+  worker.service.AbandonStreams(0);
   Client client(worker);
   client.Write(control);
   const v1::TargetEvent event = client.ReadUntil([](const auto& event) {

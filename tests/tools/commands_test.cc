@@ -282,9 +282,9 @@ TEST(UpCommandTest, RefusesBadFlags) {
   const std::vector<std::string> models = {"up", "--target-model=t",
                                            "--draft-model=d"};
   for (const char* flag :
-       {"--targets=0", "--drafts=65", "--port=65536", "--cpus=1-0",
-        "--targets=x", "--metrics-port=-1", "--metrics-port=x",
-        "--drain-timeout=9", "--drain-timeout=-9s"}) {
+       {"--targets=0", "--drafts=65", "--coordinators=0", "--coordinators=17",
+        "--port=65536", "--cpus=1-0", "--targets=x", "--metrics-port=-1",
+        "--metrics-port=x", "--drain-timeout=9", "--drain-timeout=-9s"}) {
     std::vector<std::string> args = models;
     args.push_back(flag);
     EXPECT_EQ(Nacre(args).code, kExitUsage) << flag;

@@ -113,7 +113,8 @@ class MessageMaker {
   void MakeCommon(Commands* commands) {
     if (Coin()) commands->kept = Ids();
     commands->close = Ids();
-    if (Coin()) commands->ping_ns = Id();
+    if (Coin()) commands->ping_ns = commands->coordinator = Id();
+    if (Coin()) commands->kv_report = {Id(), Few(), Few(), Id(), Few(), Few()};
   }
 
   SamplingParams MakeSampling() {

@@ -61,6 +61,9 @@ TEST(HelloCodecTest, AValidHelloArrivesUnchanged) {
   EXPECT_FALSE(info->abandons_steps);
   hello.set_abandons_steps(true);
   EXPECT_TRUE(Decode(hello)->abandons_steps);
+  EXPECT_FALSE(info->grants_kv);
+  hello.set_grants_kv(true);
+  EXPECT_TRUE(Decode(hello)->grants_kv);
   hello.set_role(v1::WORKER_ROLE_TARGET);
   EXPECT_EQ(Decode(hello)->role, WorkerRole::kTarget);
 }
@@ -81,6 +84,7 @@ TEST(HelloCodecTest, AHelloSurvivesTheWire) {
   hello.step_times_ns = {{1, 5000}, {512, kMaxDurationNs}};
   hello.policy_files = {{"disco", "print"}, {"specdec", "other"}};
   hello.abandons_steps = true;
+  hello.grants_kv = true;
   EXPECT_EQ(Encode(hello).protocol_version(), kProtocolVersion);
   const absl::StatusOr<Hello> back = Decode(Encode(hello));
   ASSERT_TRUE(back.ok()) << back.status();

@@ -403,6 +403,20 @@ TEST(SessionCodecTest, NumbersThatNoWorkerReachesAreBounded) {
   EXPECT_EQ(events.common.pong->worker_ns, int64_t{1} << 60);
 }
 
+TEST(SessionCodecTest, SizesThatNoWorkerHasAreBounded) {
+  v1::TargetControl control;
+  v1::KvReport* const report = control.mutable_kv_report();
+  report->set_reserved_tokens(~uint64_t{0});
+  report->set_need_tokens(~uint64_t{0});
+  report->set_wanted_tokens(~uint64_t{0});
+  report->set_sessions(kHuge);
+  const KvReport decoded = *Decode(control).kv_report;
+  EXPECT_EQ(decoded.reserved, int64_t{1} << 62);
+  EXPECT_EQ(decoded.need, int64_t{1} << 62);
+  EXPECT_EQ(decoded.wanted, int64_t{1} << 62);
+  EXPECT_EQ(decoded.sessions, kMaxRows);
+}
+
 TEST(SessionCodecTest, RanksThatBreakABoundAreLeftOut) {
   v1::DraftEvent event;
   event.add_ranks()->add_ranks(9);

@@ -66,10 +66,12 @@ class FakeRegistry : public v1::Registry::CallbackService {
         mu_.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(60)));
   }
 
-  void Ask(uint32_t common_size, uint64_t attachment = 1) {
+  void Ask(uint32_t common_size, uint64_t attachment = 1,
+           uint64_t coordinator = 0) {
     v1::WorkerCommand command;
     command.mutable_vocabulary_request()->set_common_size(common_size);
     command.mutable_vocabulary_request()->set_attachment(attachment);
+    command.mutable_vocabulary_request()->set_coordinator(coordinator);
     Send(command);
   }
   void Accept() {

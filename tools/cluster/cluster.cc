@@ -1,5 +1,6 @@
 #include "tools/cluster/cluster.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/cpu_list.h"
 #include "common/files.h"
@@ -101,9 +103,18 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(Options options) {
 
 Cluster::Cluster(Options options)
     : options_(std::move(options)), supervisor_(options_.supervisor) {
-  const auto add = [this](const char* role, const std::string& model,
-                          int count) {
-    for (int i = 0; i < count; ++i) {
+  const int count = options_.coordinators;
+  for (int i = 0; i < count; ++i) {
+    coordinators_.push_back(
+        {count == 1 ? kCoordinator : absl::StrCat(kCoordinator, "-", i),
+         i == 0 ? Loopback(options_.port) : kAnyPort, kAnyPort, kAnyPort, ""});
+    if (options_.metrics_port.has_value()) {
+      coordinators_.back().metrics =
+          i == 0 ? Loopback(*options_.metrics_port) : kAnyPort;
+    }
+  }
+  const auto add = [this](const char* role, const std::string& model, int num) {
+    for (int i = 0; i < num; ++i) {
       const std::string name = absl::StrCat(role, "-", i);
       workers_.push_back({name, role, model, "", ""});
     }
@@ -136,7 +147,7 @@ absl::Status Cluster::Launch() {
   NACRE_ASSIGN_OR_RETURN(operator_security_,
                          SecurityWith(channel, options_.admin_tokens_file));
   const absl::Time deadline = absl::Now() + options_.ready_timeout;
-  NACRE_RETURN_IF_ERROR(StartCoordinator(deadline));
+  NACRE_RETURN_IF_ERROR(StartCoordinators(deadline));
   for (const Worker& worker : workers_) {
     NACRE_RETURN_IF_ERROR(
         supervisor_.Start({worker.name,
@@ -164,18 +175,20 @@ std::string Cluster::ReadAddress(const std::string& port) const {
   return address.ok() ? std::string(absl::StripAsciiWhitespace(*address)) : "";
 }
 
-std::vector<std::string> Cluster::CoordinatorArgv(const Ports& ports) const {
+std::vector<std::string> Cluster::CoordinatorArgv(
+    const Coordinator& coordinator) const {
+  const std::string& name = coordinator.name;
   Argv argv(options_.bin_dir + "/nacre-coordinator");
-  argv.Add("--listen", ports.clients);
-  argv.Add("--registry-listen", ports.registry);
-  argv.Add("--admin-listen", ports.admin);
+  argv.Add("--listen", coordinator.clients);
+  argv.Add("--registry-listen", coordinator.registry);
+  argv.Add("--admin-listen", coordinator.admin);
   argv.Add("--tokenizer", options_.target_model);
-  argv.Add("--address-file", AddressFile(""));
-  argv.Add("--registry-address-file", AddressFile("registry-"));
-  argv.Add("--admin-address-file", AddressFile("admin-"));
-  if (!ports.metrics.empty()) {
-    argv.Add("--metrics-listen", ports.metrics);
-    argv.Add("--metrics-address-file", AddressFile("metrics-"));
+  argv.Add("--address-file", AddressFile(name + "-"));
+  argv.Add("--registry-address-file", AddressFile(name + "-registry-"));
+  argv.Add("--admin-address-file", AddressFile(name + "-admin-"));
+  if (!coordinator.metrics.empty()) {
+    argv.Add("--metrics-listen", coordinator.metrics);
+    argv.Add("--metrics-address-file", AddressFile(name + "-metrics-"));
   }
   argv.AddCommon(options_);
   argv.Add("--auth-tokens-file", options_.auth_tokens_file);
@@ -183,35 +196,45 @@ std::vector<std::string> Cluster::CoordinatorArgv(const Ports& ports) const {
   return std::move(argv).With(options_.more_args.coordinator);
 }
 
-bool Cluster::ReadPorts() {
-  ports_ = {ReadAddress(""), ReadAddress("registry-"), ReadAddress("admin-"),
-            ReadAddress("metrics-"), ""};
-  return !ports_.clients.empty() && !ports_.registry.empty() &&
-         !ports_.admin.empty() &&
-         ports_.metrics.empty() != options_.metrics_port.has_value();
+Cluster::Coordinator Cluster::ReadPorts(const std::string& name) const {
+  return {name, ReadAddress(name + "-"), ReadAddress(name + "-registry-"),
+          ReadAddress(name + "-admin-"), ReadAddress(name + "-metrics-")};
 }
 
-absl::Status Cluster::StartCoordinator(absl::Time deadline) {
-  const Ports wanted = {
-      Loopback(options_.port), kAnyPort, kAnyPort,
-      options_.metrics_port ? Loopback(*options_.metrics_port) : "", ""};
-  NACRE_RETURN_IF_ERROR(
-      supervisor_.Start({kCoordinator,
-                         {CoordinatorArgv(wanted), LogFile(kCoordinator)},
-                         kCoordinatorStage}));
-  while (!ReadPorts()) {
-    NACRE_RETURN_IF_ERROR(CheckStarting(deadline, "the coordinator"));
-    absl::SleepFor(kHealthPollInterval);
+absl::Status Cluster::StartCoordinators(absl::Time deadline) {
+  for (const Coordinator& coordinator : coordinators_) {
+    NACRE_RETURN_IF_ERROR(supervisor_.Start(
+        {coordinator.name,
+         {CoordinatorArgv(coordinator), LogFile(coordinator.name)},
+         kCoordinatorStage}));
   }
-  // After a restart clients and workers look for it where it was.
-  supervisor_.SetArgv(kCoordinator, CoordinatorArgv(ports_));
+  for (Coordinator& coordinator : coordinators_) {
+    Coordinator bound = ReadPorts(coordinator.name);
+    while (bound.clients.empty() || bound.registry.empty() ||
+           bound.admin.empty() ||
+           bound.metrics.empty() != coordinator.metrics.empty()) {
+      NACRE_RETURN_IF_ERROR(CheckStarting(deadline, "the coordinator"));
+      absl::SleepFor(kHealthPollInterval);
+      bound = ReadPorts(coordinator.name);
+    }
+    coordinator = std::move(bound);
+    // After a restart clients and workers look for it where it was.
+    supervisor_.SetArgv(coordinator.name, CoordinatorArgv(coordinator));
+  }
   return absl::OkStatus();
+}
+
+std::string Cluster::Joined(std::string Coordinator::*address) const {
+  return absl::StrJoin(coordinators_, ",",
+                       [&](std::string* out, const Coordinator& each) {
+                         absl::StrAppend(out, each.*address);
+                       });
 }
 
 std::vector<std::string> Cluster::GatewayArgv(const std::string& listen) const {
   Argv argv(options_.bin_dir + "/nacre-gateway");
   argv.Add("--listen", listen);
-  argv.Add("--coordinator", ports_.clients);
+  argv.Add("--coordinator", Joined(&Coordinator::clients));
   argv.Add("--tokenizer", options_.target_model);
   argv.Add("--address-file", AddressFile("http-"));
   argv.AddCommon(options_);
@@ -222,7 +245,7 @@ std::vector<std::string> Cluster::GatewayArgv(const std::string& listen) const {
   // With tokens of clients alone there is none of an operator to show.
   if (options_.auth_tokens_file.empty() ||
       !options_.admin_tokens_file.empty()) {
-    argv.Add("--admin", ports_.admin);
+    argv.Add("--admin", Joined(&Coordinator::admin));
     argv.Add("--admin-tokens-file", options_.admin_tokens_file);
   }
   return std::move(argv).With(options_.more_args.gateway);
@@ -235,19 +258,19 @@ absl::Status Cluster::StartGateway(absl::Time deadline) {
       {kGateway,
        {GatewayArgv(Loopback(*options_.http_port)), LogFile(kGateway)},
        kGatewayStage}));
-  while ((ports_.http = ReadAddress("http-")).empty()) {
+  while ((http_address_ = ReadAddress("http-")).empty()) {
     NACRE_RETURN_IF_ERROR(CheckStarting(deadline, "the gateway"));
     absl::SleepFor(kHealthPollInterval);
   }
   // After a restart clients look for it where it was.
-  supervisor_.SetArgv(kGateway, GatewayArgv(ports_.http));
+  supervisor_.SetArgv(kGateway, GatewayArgv(http_address_));
   return absl::OkStatus();
 }
 
 std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
   Argv argv(absl::StrCat(options_.bin_dir, "/nacre-", worker.role, "-worker"));
   argv.Add("--model", worker.model);
-  argv.Add("--coordinator", ports_.registry);
+  argv.Add("--coordinator", Joined(&Coordinator::registry));
   argv.Add("--cpus", worker.cpus);
   const bool is_draft = worker.role == "draft";
   const bool has_own_backend =
@@ -320,12 +343,21 @@ absl::Status Cluster::CheckStarting(absl::Time deadline,
 }
 
 absl::Status Cluster::WaitForWorkers(absl::Time deadline) {
-  const ReadinessProbe probe({ports_.admin, operator_security_},
-                             {ports_.clients, security_});
+  std::vector<std::unique_ptr<ReadinessProbe>> probes;
+  for (const Coordinator& each : coordinators_) {
+    probes.push_back(std::make_unique<ReadinessProbe>(
+        Door{each.admin, operator_security_}, Door{each.clients, security_}));
+  }
   const absl::Time start = absl::Now();
   absl::Time next_progress = start + kProgressInterval;
   while (true) {
-    const ReadyWorkers ready = probe.Count();
+    ReadyWorkers ready = probes[0]->Count();
+    for (size_t i = 1; i < probes.size(); ++i) {
+      const ReadyWorkers there = probes[i]->Count();
+      ready.targets = std::min(ready.targets, there.targets);
+      ready.drafts = std::min(ready.drafts, there.drafts);
+      ready.model_known = ready.model_known && there.model_known;
+    }
     if (ready.targets >= options_.targets && ready.drafts >= options_.drafts &&
         ready.model_known) {
       return absl::OkStatus();

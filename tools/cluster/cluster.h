@@ -1,4 +1,4 @@
-// A coordinator and its workers as child processes on this machine: what
+// Coordinators and their workers as child processes on this machine: what
 // `nacre up` and `nacre bench` run.
 
 #ifndef TOOLS_CLUSTER_CLUSTER_H_
@@ -55,7 +55,10 @@ class Cluster {
   struct Options {
     std::string target_model;  // checkpoint folders
     std::string draft_model;   // may be empty with drafts = 0
-    int port = 0;              // of the coordinator, for clients; 0: a free one
+    // Of the first coordinator, for clients; 0: a free one. Others have free
+    // ones.
+    int port = 0;
+    int coordinators = 1;
     int targets = 1;
     int drafts = 1;
     WorkerFlags workers;
@@ -68,8 +71,8 @@ class Cluster {
     // Clients, and operators, must show one of its tokens; empty: none.
     std::string auth_tokens_file;
     std::string admin_tokens_file;
-    // The coordinator serves /metrics there on the loopback address (0: a free
-    // port), each worker on a free port. Unset: none does.
+    // The first coordinator serves /metrics there on the loopback address (0: a
+    // free port), the others and each worker on a free port. Unset: none does.
     std::optional<int> metrics_port;
     // A gateway serves HTTP there on the loopback address (0: a free port).
     // Unset: there is none.
@@ -107,14 +110,28 @@ class Cluster {
   // Drains.
   ~Cluster();
 
-  // host:port of the coordinator for clients, for workers and for operators.
-  const std::string& address() const { return ports_.clients; }
-  const std::string& registry_address() const { return ports_.registry; }
-  const std::string& admin_address() const { return ports_.admin; }
-  // host:port of the coordinator's /metrics; empty where it serves none.
-  const std::string& metrics_address() const { return ports_.metrics; }
+  // One coordinator: its process, "coordinator" or, of several, "coordinator-0"
+  // and so on; host:port for clients, for workers, for operators and of its
+  // /metrics, empty where it serves none.
+  struct Coordinator {
+    std::string name;
+    std::string clients;
+    std::string registry;
+    std::string admin;
+    std::string metrics;
+  };
+  const std::vector<Coordinator>& coordinators() const { return coordinators_; }
+  // Of the first one.
+  const std::string& address() const { return coordinators_[0].clients; }
+  const std::string& registry_address() const {
+    return coordinators_[0].registry;
+  }
+  const std::string& admin_address() const { return coordinators_[0].admin; }
+  const std::string& metrics_address() const {
+    return coordinators_[0].metrics;
+  }
   // host:port of the gateway's HTTP; empty where there is no gateway.
-  const std::string& http_address() const { return ports_.http; }
+  const std::string& http_address() const { return http_address_; }
   // How clients of this cluster call it, and how operators do.
   const ClientSecurity& security() const { return security_; }
   const ClientSecurity& operator_security() const { return operator_security_; }
@@ -122,7 +139,7 @@ class Cluster {
   // One line a worker: name, cores, model, where it serves /metrics if it does.
   std::vector<std::string> WorkerLines() const;
 
-  // Stops the gateway, then the workers, then the coordinator. Idempotent.
+  // Stops the gateway, then the workers, then the coordinators. Idempotent.
   void Drain();
 
   Supervisor& supervisor() { return supervisor_; }
@@ -135,39 +152,35 @@ class Cluster {
     std::string cpus;
     std::string metrics;  // host:port once it is known; empty: none
   };
-  // host:port of each port of the coordinator; metrics may be empty: none.
-  struct Ports {
-    std::string clients;
-    std::string registry;
-    std::string admin;
-    std::string metrics;
-    std::string http;
-  };
-
   explicit Cluster(Options options);
   absl::Status Launch();
-  absl::Status StartCoordinator(absl::Time deadline);
+  absl::Status StartCoordinators(absl::Time deadline);
   absl::Status WaitForWorkers(absl::Time deadline);
   absl::Status FindWorkerMetrics(absl::Time deadline);
   absl::Status StartGateway(absl::Time deadline);
   // Why waiting for `awaited` makes no sense any more, if so.
   absl::Status CheckStarting(absl::Time deadline, absl::string_view awaited);
-  std::vector<std::string> CoordinatorArgv(const Ports& ports) const;
+  std::vector<std::string> CoordinatorArgv(
+      const Coordinator& coordinator) const;
   std::vector<std::string> WorkerArgv(const Worker& worker) const;
   std::vector<std::string> GatewayArgv(const std::string& listen) const;
-  // Where a process writes the address of `port`, "" for the clients'.
+  // Where a process writes the address of `port`, of a coordinator with its
+  // name before.
   std::string AddressFile(const std::string& port) const;
   // The address it wrote there; empty while there is none.
   std::string ReadAddress(const std::string& port) const;
-  // Whether the coordinator has written all of its addresses.
-  bool ReadPorts();
+  // The addresses that the coordinator of that name has written.
+  Coordinator ReadPorts(const std::string& name) const;
+  // One address of each coordinator.
+  std::string Joined(std::string Coordinator::*address) const;
   std::string LogFile(const std::string& name) const;
 
   const Options options_;
   const TemporaryFolder run_dir_;  // the processes' address files
   ClientSecurity security_;
   ClientSecurity operator_security_;
-  Ports ports_;
+  std::vector<Coordinator> coordinators_;
+  std::string http_address_;
   std::vector<Worker> workers_;
   Supervisor supervisor_;
 };

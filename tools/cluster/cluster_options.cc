@@ -13,6 +13,8 @@ void Cluster::Options::Register(FlagSet* flags) {
              "checkpoint of the target, the model that decides");
   flags->Add("draft-model", "DIR", &draft_model,
              "checkpoint of the draft, the model that proposes");
+  flags->Add("coordinators", "N", &coordinators,
+             "coordinators, all with the same workers");
   flags->Add("targets", "N", &targets, "target workers");
   flags->Add("drafts", "N", &drafts,
              "draft workers; 0: no speculation, or from suffixes alone "
@@ -55,6 +57,10 @@ absl::Status Cluster::Options::Validate() const {
   if (draft_model.empty() && drafts != 0) {
     return absl::InvalidArgumentError(
         "flag --draft-model is needed, or --drafts 0");
+  }
+  if (coordinators < 1 || coordinators > 16) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "flag --coordinators: ", coordinators, " is not in 1..16"));
   }
   if (targets < 1 || targets > 64) {
     return absl::InvalidArgumentError(

@@ -34,7 +34,8 @@ struct UpFlags {
   void Register(FlagSet* flags) {
     cluster.port = 50050;
     flags->Add("port", "P", &cluster.port,
-               "for clients, on the loopback address; 0: a free one");
+               "for clients of the first coordinator, on the loopback address; "
+               "0: a free one");
     cluster.Register(flags);
     flags->Add("metrics-port", "P", &cluster.metrics_port,
                "serve /metrics: the coordinator there (0: a free port), each "
@@ -81,7 +82,7 @@ struct UpFlags {
 int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
   UpFlags up_flags;
   FlagSet flags("nacre up",
-                "Runs a coordinator and its workers on this machine until "
+                "Runs coordinators and their workers on this machine until "
                 "Ctrl-C; restarts a process that dies. Without a flag a "
                 "process keeps its own default: nacre-coordinator --help.");
   up_flags.Register(&flags);
@@ -122,11 +123,13 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
   if (absl::IsCancelled(cluster.status())) return kExitInterrupted;
   if (!cluster.ok()) return terminal.Fail(cluster.status());
 
-  terminal.out << "coordinator " << (*cluster)->address() << "\n"
-               << "registry    " << (*cluster)->registry_address() << "\n"
-               << "admin       " << (*cluster)->admin_address() << "\n";
-  if (!(*cluster)->metrics_address().empty()) {
-    terminal.out << "metrics     " << (*cluster)->metrics_address() << "\n";
+  for (const Cluster::Coordinator& each : (*cluster)->coordinators()) {
+    terminal.out << "coordinator " << each.clients << "\n"
+                 << "registry    " << each.registry << "\n"
+                 << "admin       " << each.admin << "\n";
+    if (!each.metrics.empty()) {
+      terminal.out << "metrics     " << each.metrics << "\n";
+    }
   }
   if (!(*cluster)->http_address().empty()) {
     terminal.out << "http        " << (*cluster)->http_address() << "\n";

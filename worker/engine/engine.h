@@ -37,6 +37,7 @@ struct EngineStats {
   uint64_t rollback_tokens = 0;    // cut from the KV cache
   uint64_t reaped_sessions = 0;    // whose close was lost
   uint64_t kept_lists = 0;         // KeptSessions applied
+  uint64_t messages = 0;           // applied, ends of streams included
   // Tokens of all sessions opened, and how many of them the prefix cache had.
   uint64_t prefix_queries = 0;
   uint64_t prefix_hits = 0;

@@ -2,12 +2,13 @@
 // engine, finds them again to send, answers pings. The part of a worker's gRPC
 // service that does not depend on its messages' types.
 //
+// A stream belongs to the coordinator that its first ping names.
+//
 // Thread-safe. gRPC threads only decode and enqueue.
 
 #ifndef WORKER_ENGINE_SESSION_STREAMS_H_
 #define WORKER_ENGINE_SESSION_STREAMS_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/message_stream.h"
+#include "wire/kv_report.h"
 #include "wire/session_codec.h"
 #include "worker/engine/clock.h"
 #include "worker/engine/session_log.h"
@@ -37,6 +39,9 @@ class SessionStreams {
   struct Callbacks {
     std::function<void(StreamId, Commands)> on_message;
     std::function<void(StreamId)> on_end;
+    // What a coordinator says of its share of the KV. May be empty.
+    std::function<void(uint64_t coordinator, const wire::KvReport&)> on_report =
+        {};
   };
 
   explicit SessionStreams(Callbacks callbacks)
@@ -50,10 +55,7 @@ class SessionStreams {
     typename Stream::Callbacks callbacks;
     callbacks.on_message = [this, id](const Control& control) {
       if (Find(id) == nullptr) return;  // abandoned
-      Commands commands = wire::Decode(control);
-      LogMalformed(commands.malformed);
-      if (commands.ping_ns.has_value()) AnswerPing(id, *commands.ping_ns);
-      callbacks_.on_message(id, std::move(commands));
+      OnMessage(id, wire::Decode(control));
     };
     callbacks.on_done = [this, id] {
       {
@@ -63,12 +65,22 @@ class SessionStreams {
       callbacks_.on_end(id);
     };
     std::shared_ptr<Stream> stream = Stream::Create(std::move(callbacks));
-    streams_.emplace(id, stream);
+    streams_[id].stream = stream;
     return stream.get();
   }
 
-  // Goes into every answer to a ping.
-  void SetAttachment(uint64_t attachment) { attachment_ = attachment; }
+  // Goes into every answer to a ping of that coordinator.
+  void SetAttachment(uint64_t coordinator, uint64_t attachment)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    coordinators_[coordinator].attachment = attachment;
+  }
+  // How many KeptSessions of the coordinator have been handed on, ever.
+  uint64_t kept_lists(uint64_t coordinator) const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    const auto it = coordinators_.find(coordinator);
+    return it == coordinators_.end() ? 0 : it->second.kept_lists;
+  }
 
   // A stream that has ended loses its events.
   void Send(StreamId id, const Events& events) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -77,13 +89,19 @@ class SessionStreams {
     }
   }
 
-  // Ends every stream for the engine, now. A connection whose other end is gone
-  // ends only when TCP or a ping has found out; on_end comes again then.
-  void Abandon() ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::flat_hash_map<StreamId, std::shared_ptr<Stream>> streams;
+  // Ends the coordinator's streams for the engine, now. A connection whose
+  // other end is gone ends only when TCP or a ping has found out; on_end comes
+  // again then.
+  void Abandon(uint64_t coordinator) ABSL_LOCKS_EXCLUDED(mu_) {
+    std::vector<std::pair<StreamId, std::shared_ptr<Stream>>> streams;
     {
       absl::MutexLock lock(&mu_);
-      streams.swap(streams_);
+      for (const auto& [id, open] : streams_) {
+        if (open.coordinator == coordinator) {
+          streams.emplace_back(id, open.stream);
+        }
+      }
+      for (const auto& [id, stream] : streams) streams_.erase(id);
     }
     for (const auto& [id, stream] : streams) {
       callbacks_.on_end(id);
@@ -97,31 +115,70 @@ class SessionStreams {
     std::vector<std::shared_ptr<Stream>> streams;
     {
       absl::MutexLock lock(&mu_);
-      for (const auto& [id, stream] : streams_) streams.push_back(stream);
+      for (const auto& [id, open] : streams_) streams.push_back(open.stream);
     }
     for (const auto& stream : streams) stream->Finish(status);
   }
 
  private:
+  struct OpenStream {
+    std::shared_ptr<Stream> stream;
+    uint64_t coordinator = 0;  // 0: it has not pinged yet
+  };
+  struct Coordinator {
+    uint64_t attachment = 0;
+    uint64_t kept_lists = 0;
+  };
+
+  void OnMessage(StreamId id, Commands commands) {
+    LogMalformed(commands.malformed);
+    if (commands.ping_ns.has_value()) {
+      AnswerPing(id, *commands.ping_ns, commands.coordinator);
+    }
+    const bool keeps = commands.kept.has_value();
+    const auto report = commands.kv_report;
+    callbacks_.on_message(id, std::move(commands));
+    if (!keeps && !report.has_value()) return;
+    uint64_t coordinator = 0;
+    {
+      absl::MutexLock lock(&mu_);
+      const auto it = streams_.find(id);
+      if (it == streams_.end()) return;
+      coordinator = it->second.coordinator;
+      if (keeps) ++coordinators_[coordinator].kept_lists;
+    }
+    if (report.has_value() && callbacks_.on_report) {
+      callbacks_.on_report(coordinator, *report);
+    }
+  }
+
   // Copies the pointer: its stream may end while the caller uses it.
   std::shared_ptr<Stream> Find(StreamId id) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     const auto it = streams_.find(id);
-    return it == streams_.end() ? nullptr : it->second;
+    return it == streams_.end() ? nullptr : it->second.stream;
   }
 
-  void AnswerPing(StreamId id, uint64_t coordinator_ns) {
+  void AnswerPing(StreamId id, uint64_t coordinator_ns, uint64_t coordinator)
+      ABSL_LOCKS_EXCLUDED(mu_) {
     Events events;
-    events.common.pong = {coordinator_ns, MonotonicNowNs(), attachment_};
+    {
+      absl::MutexLock lock(&mu_);
+      const auto it = streams_.find(id);
+      if (it == streams_.end()) return;
+      it->second.coordinator = coordinator;
+      events.common.pong = {coordinator_ns, MonotonicNowNs(),
+                            coordinators_[coordinator].attachment};
+    }
     Send(id, events);
   }
 
   const Callbacks callbacks_;
-  std::atomic<uint64_t> attachment_{0};
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   StreamId next_id_ ABSL_GUARDED_BY(mu_) = 1;
-  absl::flat_hash_map<StreamId, std::shared_ptr<Stream>> streams_
-      ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<StreamId, OpenStream> streams_ ABSL_GUARDED_BY(mu_);
+  // By the number that names it, also of those that are gone.
+  absl::flat_hash_map<uint64_t, Coordinator> coordinators_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace nacre::worker

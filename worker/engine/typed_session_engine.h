@@ -102,6 +102,7 @@ class TypedSessionEngine : public SessionEngine {
   void ApplyAll(std::vector<Commands>* all) {
     for (Commands& commands : *all) {
       Apply(commands);
+      ++accounts_.counts().messages;
       // What one message closes makes room for what the next one opens.
       if (!in_step_) table_.RemoveClosed();
     }

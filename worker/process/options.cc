@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "kernels/weight_type.h"
 #include "speculation/policies/policy_spec.h"
+#include "worker/process/coordinator_list.h"
 
 namespace nacre::worker {
 namespace {
@@ -223,8 +224,10 @@ void PaceOptions::Register(FlagSet* flags) {
 void WorkerOptions::Register(FlagSet* flags) {
   flags->Add("model", "DIR", &model_dir,
              "Hugging Face folder of the model (required)");
-  flags->Add("coordinator", "HOST:PORT", &coordinator,
-             "port for workers of the coordinator to register with (required)");
+  flags->Add("coordinator", "HOST:PORT,...", &coordinator,
+             "ports for workers of the coordinators to register with "
+             "(required); dns:HOST:PORT: of all addresses of HOST, asked again "
+             "and again");
   RegisterPorts(this, flags);
   RegisterBackend(this, flags);
   log.Register(flags);
@@ -256,8 +259,7 @@ absl::Status Validate(const WorkerOptions& options) {
   if (options.coordinator.empty()) {
     return absl::InvalidArgumentError("--coordinator HOST:PORT is required");
   }
-  NACRE_RETURN_IF_ERROR(CheckAddress("coordinator", options.coordinator,
-                                     /*allow_port_zero=*/false));
+  NACRE_RETURN_IF_ERROR(ParseCoordinators(options.coordinator).status());
   NACRE_RETURN_IF_ERROR(
       CheckAddress("listen", options.listen, /*allow_port_zero=*/true));
   if (!options.record_hidden.empty() && options.record_features.empty()) {

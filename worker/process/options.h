@@ -32,7 +32,7 @@ struct PaceOptions {
 
 struct WorkerOptions {
   std::string model_dir;    // a Hugging Face folder
-  std::string coordinator;  // host:port for workers, its Registry
+  std::string coordinator;  // coordinator_list.h: their ports for workers
   std::string listen = "127.0.0.1:0";
   std::string
       advertise;  // what the coordinator dials; empty: the bound address

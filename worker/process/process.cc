@@ -26,6 +26,9 @@
 #include "worker/engine/engine_metrics.h"
 #include "worker/engine/engine_thread.h"
 #include "worker/engine/warm_up.h"
+#include "worker/process/coordinator_list.h"
+#include "worker/process/coordinator_metrics.h"
+#include "worker/process/coordinators.h"
 #include "worker/process/drain.h"
 #include "worker/process/exit_signal.h"
 #include "worker/process/health.h"
@@ -58,45 +61,55 @@ class SignalThread {
       std::make_shared<std::atomic<bool>>(false);
 };
 
-// Of a coordinator that is lost. A hung engine closes nothing: its worker
-// attaches as hung.
-void CloseSessions(const WorkerParts& parts, const Health& health,
-                   ExitSignal* exit) {
-  parts.service->AbandonStreams();
-  while (parts.engine->stats().sessions > 0 && !health.hung() &&
+// Of a coordinator that is lost: returns when the engine has closed them. A
+// hung engine closes nothing: its worker attaches as hung.
+void CloseSessions(uint64_t coordinator, const WorkerParts& parts,
+                   const Health& health, ExitSignal* exit) {
+  parts.service->AbandonStreams(coordinator);
+  const uint64_t pushed = parts.service->pushed();
+  while (parts.engine->stats().messages < pushed && !health.hung() &&
          exit->failure().ok()) {
     exit->WaitForFailure(absl::Milliseconds(1));
   }
 }
 
-Registration::Options RegistrationOptions(const WorkerOptions& options,
-                                          const LoadedModel& loaded,
+Registration::Options RegistrationOptions(const LoadedModel& loaded,
                                           const wire::Hello& hello,
                                           const WorkerParts& parts,
                                           const Health* health,
                                           ExitSignal* exit) {
   Registration::Options result;
-  result.coordinator = options.coordinator;
   result.hello = wire::Encode(hello);
   result.vocabulary_hash = [tokenizer = loaded.tokenizer.get()](int size) {
     return tokenizer->VocabularyHash(size);
   };
-  result.on_attachment = [service = parts.service.get()](uint64_t attachment) {
-    service->SetAttachment(attachment);
+  result.on_attachment = [service = parts.service.get()](uint64_t coordinator,
+                                                         uint64_t attachment) {
+    service->SetAttachment(coordinator, attachment);
   };
-  result.heartbeat = [engine = parts.engine.get(), health, exit] {
+  result.heartbeat = [engine = parts.engine.get(), health, exit](uint64_t) {
     v1::Heartbeat heartbeat;
     FillHeartbeat(engine->stats(), exit->draining(), &heartbeat);
     heartbeat.set_hung(health->unfit());
     return heartbeat;
   };
-  result.kept_lists = [engine = parts.engine.get()] {
-    return engine->stats().kept_lists;
+  result.kept_lists = [service = parts.service.get()](uint64_t coordinator) {
+    return service->kept_lists(coordinator);
   };
-  result.on_lost = [&parts, health, exit] {
-    CloseSessions(parts, *health, exit);
+  result.on_lost = [&parts, health, exit](uint64_t coordinator) {
+    CloseSessions(coordinator, parts, *health, exit);
   };
   result.on_drain = [exit] { exit->Drain(); };
+  return result;
+}
+
+absl::StatusOr<Coordinators::Options> CoordinatorsOptions(
+    const WorkerOptions& options, const LoadedModel& loaded,
+    const wire::Hello& hello, const WorkerParts& parts, const Health* health,
+    ExitSignal* exit) {
+  Coordinators::Options result;
+  NACRE_ASSIGN_OR_RETURN(result.names, ParseCoordinators(options.coordinator));
+  result.registration = RegistrationOptions(loaded, hello, parts, health, exit);
   result.on_refused = [exit](const absl::Status& status) {
     exit->Fail(absl::Status(
         status.code(),
@@ -108,7 +121,8 @@ Registration::Options RegistrationOptions(const WorkerOptions& options,
 // Null where it is not asked for.
 absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
     const WorkerOptions& options, const wire::Hello& hello,
-    const Engine* engine, const Health* health) {
+    const Engine* engine, const Health* health,
+    std::shared_ptr<CoordinatorMetrics> coordinators) {
   if (options.metrics_listen.empty()) return nullptr;
   EngineMetrics::Options metrics;
   metrics.role = hello.role == wire::WorkerRole::kDraft ? EngineRole::kDraft
@@ -120,7 +134,8 @@ absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
       std::unique_ptr<telemetry::MetricsServer> server,
       telemetry::MetricsServer::Start(
           {options.metrics_listen, options.metrics_address_file},
-          {std::make_shared<EngineMetrics>(std::move(metrics))},
+          {std::make_shared<EngineMetrics>(std::move(metrics)),
+           std::move(coordinators)},
           [health] { return health->state(); }));
   spdlog::info("metrics on {}", server->address());
   return server;
@@ -179,21 +194,32 @@ Health::Options HealthOptions(const WorkerOptions& options,
 
 // Registered until the process is to exit; then, unless something has failed,
 // until its sessions have ended.
-void StayRegistered(Registration::Options registration_options,
+void StayRegistered(Coordinators::Options coordinators_options,
                     absl::Duration drain_timeout, const WorkerParts& parts,
-                    Health* health, ExitSignal* exit) {
-  Registration registration(std::move(registration_options));
+                    CoordinatorMetrics* metrics, Health* health,
+                    ExitSignal* exit) {
+  SessionService* const service = parts.service.get();
+  Coordinators coordinators(std::move(coordinators_options));
+  service->SetOnReport(
+      [&coordinators](uint64_t coordinator, const wire::KvReport& report) {
+        coordinators.OnReport(coordinator, report);
+      });
+  metrics->SetStates([&coordinators] { return coordinators.states(); });
   exit->Wait();
   health->Drain();
-  if (!exit->failure().ok()) return;
-  registration.SendHeartbeat();
-  DrainOptions drain;
-  drain.stats = [&parts] { return parts.engine->stats(); };
-  drain.is_known = [&registration](const EngineStats& stats) {
-    return registration.IsDrainKnown(stats.kept_lists);
-  };
-  drain.timeout = drain_timeout;
-  DrainSessions(drain, exit);
+  if (exit->failure().ok()) {
+    coordinators.SendHeartbeat();
+    DrainOptions drain;
+    drain.stats = [&parts] { return parts.engine->stats(); };
+    drain.is_known = [&coordinators, service](const EngineStats& stats) {
+      // What has come had been applied when the stats were taken.
+      return coordinators.IsDrainKnown() && stats.messages >= service->pushed();
+    };
+    drain.timeout = drain_timeout;
+    DrainSessions(drain, exit);
+  }
+  metrics->SetStates(nullptr);
+  service->SetOnReport(nullptr);
 }
 
 void EndStreams(const WorkerParts& parts) {
@@ -229,17 +255,22 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
       MakeHello(options, loaded, program.role, server->address(), step_times);
   hello.policy_files = parts.policy_files;
   Health health(HealthOptions(options, parts, server.get()));
+  const auto coordinator_metrics = std::make_shared<CoordinatorMetrics>(
+      hello.role == wire::WorkerRole::kDraft ? "draft" : "target",
+      hello.address);
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<telemetry::MetricsServer> metrics_server,
-      ServeMetrics(options, hello, parts.engine.get(), &health));
+      ServeMetrics(options, hello, parts.engine.get(), &health,
+                   coordinator_metrics));
   signals.StartDraining();
   spdlog::info("serving on {} ({})", server->address(),
                security.server == nullptr ? "plaintext" : "TLS");
-  Registration::Options registration =
-      RegistrationOptions(options, loaded, hello, parts, &health, &exit);
-  registration.security = security.channel;
-  StayRegistered(std::move(registration), options.drain_timeout, parts, &health,
-                 &exit);
+  NACRE_ASSIGN_OR_RETURN(
+      Coordinators::Options coordinators,
+      CoordinatorsOptions(options, loaded, hello, parts, &health, &exit));
+  coordinators.registration.security = security.channel;
+  StayRegistered(std::move(coordinators), options.drain_timeout, parts,
+                 coordinator_metrics.get(), &health, &exit);
   EndStreams(parts);
   server->Shutdown(absl::Seconds(1));
   if (exit.failure().ok()) spdlog::info("stopped");

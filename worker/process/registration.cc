@@ -33,6 +33,8 @@ struct Registration::Mailbox {
   std::deque<v1::WorkerCommand> commands ABSL_GUARDED_BY(mu);
   absl::optional<absl::Status> done ABSL_GUARDED_BY(mu);
   bool known ABSL_GUARDED_BY(mu) = false;  // as Progress::known
+  bool accepted ABSL_GUARDED_BY(mu) = false;
+  uint64_t coordinator ABSL_GUARDED_BY(mu) = 0;
   // So many kept_lists answer its first heartbeat that said `draining`.
   absl::optional<uint64_t> drain_answer ABSL_GUARDED_BY(mu);
 };
@@ -43,12 +45,14 @@ Registration::Registration(Options options)
 }
 
 Registration::~Registration() {
-  {
-    absl::MutexLock lock(&mailbox_->mu);
-    mailbox_->stopping = true;
-    mailbox_->changed.Signal();
-  }
+  Leave();
   thread_.join();
+}
+
+void Registration::Leave() {
+  absl::MutexLock lock(&mailbox_->mu);
+  mailbox_->stopping = true;
+  mailbox_->changed.Signal();
 }
 
 void Registration::SendHeartbeat() {
@@ -57,10 +61,32 @@ void Registration::SendHeartbeat() {
   mailbox_->changed.Signal();
 }
 
-bool Registration::IsDrainKnown(uint64_t kept_lists) const {
+bool Registration::IsDrainKnown() const {
+  uint64_t coordinator = 0;
+  {
+    absl::MutexLock lock(&mailbox_->mu);
+    if (!mailbox_->known) return true;
+    coordinator = mailbox_->coordinator;
+  }
+  const uint64_t kept_lists = options_.kept_lists(coordinator);
   absl::MutexLock lock(&mailbox_->mu);
   return !mailbox_->known || (mailbox_->drain_answer.has_value() &&
                               kept_lists >= *mailbox_->drain_answer);
+}
+
+bool Registration::is_known() const {
+  absl::MutexLock lock(&mailbox_->mu);
+  return mailbox_->known;
+}
+
+bool Registration::registered() const {
+  absl::MutexLock lock(&mailbox_->mu);
+  return mailbox_->accepted;
+}
+
+uint64_t Registration::coordinator() const {
+  absl::MutexLock lock(&mailbox_->mu);
+  return mailbox_->accepted ? mailbox_->coordinator : 0;
 }
 
 void Registration::Run() {
@@ -73,14 +99,15 @@ void Registration::Run() {
     {
       absl::MutexLock lock(&mailbox_->mu);
       if (mailbox_->stopping) return;
-      mailbox_->known = false;
+      mailbox_->accepted = false;
       mailbox_->drain_answer.reset();
     }
-    if (progress.known) options_.on_lost();
-    if (IsRefusal(status)) {
-      options_.on_refused(status);
-      return;
+    if (progress.known) options_.on_lost(progress.coordinator);
+    {
+      absl::MutexLock lock(&mailbox_->mu);
+      mailbox_->known = false;
     }
+    if (IsRefusal(status) && !options_.on_refused(status)) return;
     absl::MutexLock lock(&mailbox_->mu);
     if (mailbox_->stopping) return;
     if (progress.accepted) {
@@ -206,12 +233,17 @@ absl::Status Registration::Attach(Progress* progress) {
 
 void Registration::OnCommand(const v1::WorkerCommand& command, Stream* stream,
                              Progress* progress) {
+  if (command.has_vocabulary_request()) {
+    progress->coordinator = command.vocabulary_request().coordinator();
+  }
   if (!std::exchange(progress->known, true)) {
     absl::MutexLock lock(&mailbox_->mu);
     mailbox_->known = true;
+    mailbox_->coordinator = progress->coordinator;
   }
   if (command.has_vocabulary_request()) {
-    options_.on_attachment(command.vocabulary_request().attachment());
+    options_.on_attachment(progress->coordinator,
+                           command.vocabulary_request().attachment());
     const uint32_t asked = std::min(command.vocabulary_request().common_size(),
                                     options_.hello.tokenizer_vocab_size());
     v1::WorkerEvent proof;
@@ -220,7 +252,11 @@ void Registration::OnCommand(const v1::WorkerCommand& command, Stream* stream,
     stream->Send(std::move(proof));
   } else if (command.has_accepted()) {
     progress->accepted = true;
-    progress->kept_before = options_.kept_lists();
+    {
+      absl::MutexLock lock(&mailbox_->mu);
+      mailbox_->accepted = true;
+    }
+    progress->kept_before = options_.kept_lists(progress->coordinator);
     logged_waiting_ = false;
     spdlog::info("registered with {}", options_.coordinator);
   } else if (command.has_drain()) {
@@ -230,7 +266,7 @@ void Registration::OnCommand(const v1::WorkerCommand& command, Stream* stream,
 
 void Registration::Beat(Stream* stream, Progress* progress) {
   v1::WorkerEvent event;
-  *event.mutable_heartbeat() = options_.heartbeat();
+  *event.mutable_heartbeat() = options_.heartbeat(progress->coordinator);
   ++progress->heartbeats;
   if (event.heartbeat().draining()) {
     absl::MutexLock lock(&mailbox_->mu);

@@ -29,22 +29,26 @@ class Registration {
     v1::Hello hello;
     // The SHA-256 of the pieces of ids [0, common_size).
     std::function<std::string(int common_size)> vocabulary_hash;
-    std::function<v1::Heartbeat()> heartbeat;
-    // How many KeptSessions have been applied here, ever: one follows each
-    // heartbeat.
-    std::function<uint64_t()> kept_lists;
+    // `coordinator` is the number that names its process
+    // (VocabularyRequest.coordinator).
+    std::function<v1::Heartbeat(uint64_t coordinator)> heartbeat;
+    // How many KeptSessions of the coordinator have come here, ever: one
+    // follows each heartbeat.
+    std::function<uint64_t(uint64_t coordinator)> kept_lists;
     // What the coordinator expects to hear from the process at hello.address,
     // before it dials there.
-    std::function<void(uint64_t attachment)> on_attachment;
+    std::function<void(uint64_t coordinator, uint64_t attachment)>
+        on_attachment;
     // A coordinator that knew this worker is lost; returns when nothing is left
     // of what it began here. The next attempt waits for that: who attaches is
     // taken for empty.
-    std::function<void()> on_lost;
+    std::function<void(uint64_t coordinator)> on_lost;
     // The coordinator wants this worker to finish and exit.
     std::function<void()> on_drain;
-    // FAILED_PRECONDITION or INVALID_ARGUMENT: trying again would not help.
-    // Nothing follows.
-    std::function<void(const absl::Status&)> on_refused;
+    // FAILED_PRECONDITION or INVALID_ARGUMENT: trying again soon would not
+    // help. False: nothing follows. True: it tries again as after a loss, since
+    // other coordinators have taken this worker.
+    std::function<bool(const absl::Status&)> on_refused;
     // Before the wait for the next attempt: how long it is. May be empty.
     std::function<void(absl::Duration)> on_retry;
 
@@ -63,14 +67,23 @@ class Registration {
   explicit Registration(Options options);
   // Leaves the coordinator and joins the thread.
   ~Registration();
+  // Begins to leave: the destructor need not wait as long. Idempotent.
+  void Leave();
 
   // Lets the next heartbeat go out at once.
   void SendHeartbeat();
 
-  // Whether all that a coordinator may have begun here had been applied when
-  // there were so many kept_lists: they answer a heartbeat that said
-  // `draining`, or there is no coordinator that knows this worker.
-  bool IsDrainKnown(uint64_t kept_lists) const;
+  // Whether all that the coordinator may have begun here has come: KeptSessions
+  // that answer a heartbeat that said `draining`, or there is no coordinator
+  // that knows this worker.
+  bool IsDrainKnown() const;
+
+  // Whether the coordinator knows this worker: it may have sessions here.
+  bool is_known() const;
+  // Whether it has accepted this worker, and the number that names it then; 0:
+  // it has not.
+  bool registered() const;
+  uint64_t coordinator() const;
 
  private:
   using Stream = rpc::ClientMessageStream<v1::WorkerEvent, v1::WorkerCommand>;
@@ -83,6 +96,7 @@ class Registration {
   struct Progress {
     bool known = false;  // the coordinator has answered, and may dial
     bool accepted = false;
+    uint64_t coordinator = 0;
     uint64_t heartbeats = 0;
     uint64_t kept_before = 0;  // kept_lists of earlier streams
   };

@@ -146,6 +146,7 @@ class PlayedWorker : public TargetLink, public DraftLink {
     Add({Call::Kind::kClose, session_id});
   }
   void Keep(const std::vector<uint64_t>&) override {}
+  void ReportKv(const wire::KvReport&) override {}
   void Cut() override {
     absl::MutexLock lock(&mu_);
     cut_ = called_.size();

@@ -95,5 +95,26 @@ TEST(KvLedger, KnowsHowOftenASessionIsOpen) {
   EXPECT_EQ(ledger.num_open(1, 7), 0);
 }
 
+TEST(KvLedgerTest, PromisesNoMoreThanItsGrant) {
+  KvLedger ledger;
+  ledger.AddWorker(1, 160, /*grants=*/true);
+  EXPECT_FALSE(ledger.HasRoom(1, 16));
+  EXPECT_TRUE(ledger.CouldHold(1, 160));
+  ledger.SetGrant(1, 64);
+  EXPECT_EQ(ledger.granted_tokens(1), 64);
+  EXPECT_TRUE(ledger.Reserve(1, 7, 48));
+  EXPECT_FALSE(ledger.HasRoom(1, 32));
+  // What is promised stays, and is more than may be now.
+  ledger.SetGrant(1, 32);
+  EXPECT_EQ(ledger.reserved_tokens(1), 48);
+  EXPECT_FALSE(ledger.HasRoom(1, 16));
+  EXPECT_TRUE(ledger.Release(1, 7));
+  EXPECT_TRUE(ledger.HasRoom(1, 32));
+  EXPECT_FALSE(ledger.HasRoom(1, 48));
+  // No more than there is.
+  ledger.SetGrant(1, 1000);
+  EXPECT_FALSE(ledger.HasRoom(1, 176));
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

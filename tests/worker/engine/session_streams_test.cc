@@ -30,10 +30,16 @@ class StreamsService final : public v1::TargetWorker::CallbackService {
          events.common.closed.push_back(7);
          streams.Send(id, events);
          if (++num_ends == 1 && on_first_end) on_first_end();
+       },
+       [this](uint64_t coordinator, const wire::KvReport& report) {
+         reporter = coordinator;
+         reported = report.reserved;
        }}};
   std::function<void()> on_first_end;
   std::atomic<int> num_messages{0};
   std::atomic<int> num_ends{0};
+  std::atomic<uint64_t> reporter{0};
+  std::atomic<int64_t> reported{0};
 };
 
 // It is not open any more for the engine, which hears of it first.
@@ -52,7 +58,7 @@ TEST(SessionStreamsTest, AnAbandonedStreamIsGoneWhenItsEndIsTold) {
   v1::TargetEvent event;
   ASSERT_TRUE(stream->Read(&event));
   EXPECT_EQ(event.pong().coordinator_ns(), 3u);
-  service.streams.Abandon();
+  service.streams.Abandon(0);
   EXPECT_FALSE(stream->Read(&event)) << event.ShortDebugString();
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
   server->Shutdown(absl::ZeroDuration());
@@ -90,13 +96,69 @@ TEST(SessionStreamsTest, AnAbandonedStreamBringsNothingMore) {
     EXPECT_TRUE(other->WritesDone());
     EXPECT_TRUE(other->Finish().ok());
   };
-  service.streams.Abandon();
+  service.streams.Abandon(0);
   EXPECT_FALSE(stream->Read(&event)) << event.ShortDebugString();
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
   server->Shutdown(absl::ZeroDuration());
   EXPECT_EQ(service.num_messages, 1 + 20);
   // Of the other stream, and twice of the abandoned one.
   EXPECT_EQ(service.num_ends, 3);
+}
+
+// One coordinator's stream.
+class StreamOf {
+ public:
+  StreamOf(v1::TargetWorker::Stub* stub, uint64_t coordinator)
+      : coordinator_(coordinator) {
+    context_.set_deadline(std::chrono::system_clock::now() +
+                          std::chrono::minutes(1));
+    stream_ = stub->Session(&context_);
+  }
+  // What its ping is answered with: all that was written before has come.
+  uint64_t Ping(v1::TargetControl control = {}) {
+    control.mutable_ping()->set_coordinator(coordinator_);
+    EXPECT_TRUE(stream_->Write(control));
+    v1::TargetEvent event;
+    EXPECT_TRUE(stream_->Read(&event));
+    return event.pong().attachment();
+  }
+  grpc::StatusCode End() {
+    v1::TargetEvent event;
+    EXPECT_FALSE(stream_->Read(&event)) << event.ShortDebugString();
+    return stream_->Finish().error_code();
+  }
+
+ private:
+  const uint64_t coordinator_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::TargetControl, v1::TargetEvent>>
+      stream_;
+};
+
+TEST(SessionStreamsTest, CoordinatorsAreApart) {
+  StreamsService service;
+  const auto server = *rpc::RpcServer::Start({}, {&service});
+  const auto stub =
+      v1::TargetWorker::NewStub(rpc::CreateChannel(server->address()));
+  service.streams.SetAttachment(1, 11);
+  service.streams.SetAttachment(2, 22);
+  StreamOf first(stub.get(), 1);
+  StreamOf second(stub.get(), 2);
+  EXPECT_EQ(first.Ping(), 11u);
+  EXPECT_EQ(second.Ping(), 22u);
+  v1::TargetControl control;
+  control.mutable_kept();
+  control.mutable_kv_report()->set_reserved_tokens(48);
+  second.Ping(control);
+  second.Ping();
+  EXPECT_EQ(service.streams.kept_lists(1), 0u);
+  EXPECT_EQ(service.streams.kept_lists(2), 1u);
+  EXPECT_EQ(service.reporter, 2u);
+  EXPECT_EQ(service.reported, 48);
+  service.streams.Abandon(1);
+  EXPECT_EQ(first.End(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(second.Ping(), 22u);
+  server->Shutdown(absl::ZeroDuration());
 }
 
 }  // namespace

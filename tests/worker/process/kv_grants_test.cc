@@ -16,8 +16,8 @@ namespace {
 
 using Shares = std::vector<int64_t>;
 
-wire::KvReport Report(uint64_t serial, int64_t reserved, int64_t need = 0,
-                      uint64_t need_session = 0, int64_t wanted = 0) {
+wire::KvReport GrantReport(uint64_t serial, int64_t reserved, int64_t need = 0,
+                           uint64_t need_session = 0, int64_t wanted = 0) {
   wire::KvReport report;
   report.serial = serial;
   report.reserved = reserved;
@@ -60,7 +60,7 @@ TEST(DivideKvTest, WhatIsReservedStays) {
 
 // Every division of a small cache among up to three coordinators.
 TEST(DivideKvTest, SharesAreWithinTheCapacity) {
-  constexpr int64_t kBlock = 16;
+  constexpr int64_t kKvBlock = 16;
   constexpr int64_t kBlocks = 5;
   std::vector<KvClaim> choices;
   for (int64_t reserved = 0; reserved <= kBlocks; ++reserved) {
@@ -68,19 +68,19 @@ TEST(DivideKvTest, SharesAreWithinTheCapacity) {
       for (const int64_t more : {0, 1, 7}) {
         if (need == 0 && more > 0) continue;
         choices.push_back(
-            {reserved * kBlock, need * kBlock, (need + more) * kBlock});
+            {reserved * kKvBlock, need * kKvBlock, (need + more) * kKvBlock});
       }
     }
   }
   const auto check = [&](const std::vector<KvClaim>& claims) {
     int64_t reserved = 0;
     for (const KvClaim& claim : claims) reserved += claim.reserved;
-    if (reserved > kBlocks * kBlock) return;
-    const Shares shares = DivideKv(kBlocks * kBlock, claims);
+    if (reserved > kBlocks * kKvBlock) return;
+    const Shares shares = DivideKv(kBlocks * kKvBlock, claims);
     ASSERT_EQ(shares.size(), claims.size());
     EXPECT_EQ(std::accumulate(shares.begin(), shares.end(), int64_t{0}),
-              kBlocks * kBlock);
-    int64_t free = kBlocks * kBlock - reserved;
+              kBlocks * kKvBlock);
+    int64_t free = kBlocks * kKvBlock - reserved;
     for (size_t i = 0; i < claims.size(); ++i) {
       EXPECT_GE(shares[i], claims[i].reserved);
       if (free < claims[i].need) break;
@@ -103,7 +103,7 @@ TEST(KvGrantsTest, AGrantShrinksInTwoSteps) {
   grants.Join(1);
   const KvGrants::Grant all = grants.Tell(1);
   EXPECT_EQ(all.tokens, 1600);
-  grants.OnReport(1, Report(all.serial, 640));
+  grants.OnReport(1, GrantReport(all.serial, 640));
   grants.Join(2);
   // The first one is asked for half of what is free, and has it all until it
   // answers.
@@ -112,12 +112,12 @@ TEST(KvGrantsTest, AGrantShrinksInTwoSteps) {
   EXPECT_EQ(less.tokens, 1120);
   EXPECT_EQ(grants.held(1), 1600);
   // Of the time before it heard: no answer.
-  grants.OnReport(1, Report(all.serial, 1520));
+  grants.OnReport(1, GrantReport(all.serial, 1520));
   EXPECT_EQ(grants.held(1), 1600);
   EXPECT_EQ(grants.Tell(2).tokens, 0);
   // It has promised more meanwhile than it may from now on.
   const KvGrants::Grant least = grants.Tell(1);
-  grants.OnReport(1, Report(least.serial, 1568));
+  grants.OnReport(1, GrantReport(least.serial, 1568));
   EXPECT_EQ(grants.held(1), 1568);
   // Half of what is left.
   EXPECT_EQ(grants.Tell(2).tokens, 16);
@@ -128,7 +128,7 @@ TEST(KvGrantsTest, AnAnswerThatCrossesALargerGrantFreesNothing) {
   KvGrants grants(1600);
   grants.Join(1);
   const uint64_t all = grants.Tell(1).serial;
-  grants.OnReport(1, Report(all, 0));
+  grants.OnReport(1, GrantReport(all, 0));
   grants.Join(2);
   grants.Tell(2);
   const KvGrants::Grant half = grants.Tell(1);
@@ -136,7 +136,7 @@ TEST(KvGrantsTest, AnAnswerThatCrossesALargerGrantFreesNothing) {
   grants.Leave(2);
   const KvGrants::Grant again = grants.Tell(1);
   EXPECT_EQ(again.tokens, 1600);
-  grants.OnReport(1, Report(half.serial, 0));
+  grants.OnReport(1, GrantReport(half.serial, 0));
   EXPECT_EQ(grants.held(1), 1600);
 }
 
@@ -146,12 +146,12 @@ TEST(KvGrantsTest, WhoLeavesGivesAllBack) {
   grants.Join(2);
   EXPECT_EQ(grants.Tell(1).tokens, 800);
   EXPECT_EQ(grants.Tell(2).tokens, 800);
-  grants.OnReport(1, Report(1, 800));
+  grants.OnReport(1, GrantReport(1, 800));
   grants.Leave(1);
   EXPECT_FALSE(grants.contains(1));
   EXPECT_EQ(grants.Tell(2).tokens, 1600);
   // Late words of it.
-  grants.OnReport(1, Report(1, 800));
+  grants.OnReport(1, GrantReport(1, 800));
   EXPECT_EQ(grants.total_held(), 1600);
 }
 
@@ -160,7 +160,7 @@ TEST(KvGrantsTest, GrantsThatWereNeverMadeAreIgnored) {
   grants.Join(1);
   grants.Join(2);
   const uint64_t serial = grants.Tell(1).serial;
-  grants.OnReport(1, Report(serial + 1, 0, 1600, 7, 1600));
+  grants.OnReport(1, GrantReport(serial + 1, 0, 1600, 7, 1600));
   EXPECT_EQ(grants.Tell(2).tokens, 800);
 }
 
@@ -168,7 +168,7 @@ TEST(KvGrantsTest, SaysWhatRunsForOthers) {
   KvGrants grants(1600);
   for (const uint64_t id : {1, 2, 3}) {
     grants.Join(id);
-    wire::KvReport report = Report(grants.Tell(id).serial, 0);
+    wire::KvReport report = GrantReport(grants.Tell(id).serial, 0);
     report.sessions = static_cast<int>(10 * id);
     grants.OnReport(id, report);
   }
@@ -180,17 +180,17 @@ TEST(KvGrantsTest, TellsAtOnceWhatARequestWaitsFor) {
   KvGrants grants(1600);
   grants.Join(1);
   grants.Join(2);
-  grants.OnReport(1, Report(grants.Tell(1).serial, 0));
-  grants.OnReport(2, Report(grants.Tell(2).serial, 0));
+  grants.OnReport(1, GrantReport(grants.Tell(1).serial, 0));
+  grants.OnReport(2, GrantReport(grants.Tell(2).serial, 0));
   EXPECT_TRUE(grants.Urgent().empty());
-  grants.OnReport(2, Report(2, 160));
+  grants.OnReport(2, GrantReport(2, 160));
   // That can wait for the next heartbeats.
   EXPECT_NE(grants.Tell(1).tokens, 800);
-  grants.OnReport(1, Report(3, 0, 1440, 7, 1440));
+  grants.OnReport(1, GrantReport(3, 0, 1440, 7, 1440));
   EXPECT_EQ(grants.Urgent(), std::vector<uint64_t>({1, 2}));
   const KvGrants::Grant less = grants.Tell(2);
   EXPECT_EQ(less.tokens, 160);
-  grants.OnReport(2, Report(less.serial, 160));
+  grants.OnReport(2, GrantReport(less.serial, 160));
   EXPECT_EQ(grants.Urgent(), std::vector<uint64_t>({1}));
   EXPECT_EQ(grants.Tell(1).tokens, 1440);
   EXPECT_TRUE(grants.Urgent().empty());
@@ -198,7 +198,7 @@ TEST(KvGrantsTest, TellsAtOnceWhatARequestWaitsFor) {
 
 // ----------------------------------------------------- many random histories
 
-constexpr int64_t kBlock = 16;
+constexpr int64_t kKvBlock = 16;
 
 // A coordinator that promises room to requests in the order they came, though
 // some small ones pass.
@@ -229,7 +229,7 @@ class GrantWorld {
   GrantWorld(uint32_t seed, int num_coordinators)
       : random_(seed),
         blocks_(Draw(4, 64)),
-        grants_(blocks_ * kBlock),
+        grants_(blocks_ * kKvBlock),
         coordinators_(static_cast<size_t>(num_coordinators)) {}
 
   void Run(int rounds) {
@@ -293,7 +293,7 @@ class GrantWorld {
     if (Draw(0, 1) != 0 || me->queue.size() >= 4) return;
     const int most = Draw(0, 3) == 0 ? static_cast<int>(blocks_)
                                      : static_cast<int>(blocks_) / 4;
-    me->queue.push_back({next_session_++, Draw(1, most) * kBlock, -1});
+    me->queue.push_back({next_session_++, Draw(1, most) * kKvBlock, -1});
   }
   void StartWaiting(FakeCoordinator* me) {
     int passes = 0;
@@ -397,7 +397,7 @@ TEST(KvGrantsTest, NeverGrantsMoreThanThereIsAndStarvesNone) {
   int64_t num_started = 0;
   int longest_wait = 0;
   for (uint32_t seed = 0; seed < seeds; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SCOPED_TRACE("seed " + std::to_string(seed));
     GrantWorld world(seed, 1 + static_cast<int>(seed % 4));
     world.Run(400);
     if (HasFailure()) return;

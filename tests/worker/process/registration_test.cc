@@ -115,6 +115,9 @@ class LogLines final : public spdlog::sinks::base_sink<std::mutex> {
   std::vector<std::string> lines_ ABSL_GUARDED_BY(mu_);
 };
 
+// KeptSessions of earlier streams.
+constexpr uint64_t kKeptBefore = 7;
+
 // What the registration told its process.
 struct Heard {
   absl::Mutex mu;
@@ -122,12 +125,12 @@ struct Heard {
   bool drain ABSL_GUARDED_BY(mu) = false;
   int num_lost ABSL_GUARDED_BY(mu) = 0;
   uint64_t attachment ABSL_GUARDED_BY(mu) = 0;
+  uint64_t coordinator ABSL_GUARDED_BY(mu) = 0;
+  uint64_t kept_lists ABSL_GUARDED_BY(mu) = kKeptBefore;
+  bool asks_again ABSL_GUARDED_BY(mu) = false;             // the test says so
   std::vector<absl::Duration> delays ABSL_GUARDED_BY(mu);  // before attempts
   bool draining ABSL_GUARDED_BY(mu) = false;               // the test says so
 };
-
-// KeptSessions of earlier streams.
-constexpr uint64_t kKeptBefore = 7;
 
 class RegistrationTest : public ::testing::Test {
  protected:
@@ -142,24 +145,30 @@ class RegistrationTest : public ::testing::Test {
     options.vocabulary_hash = [](int size) {
       return "hash of " + std::to_string(size);
     };
-    options.heartbeat = [this] {
+    options.heartbeat = [this](uint64_t coordinator) {
       absl::MutexLock lock(&heard_.mu);
       v1::Heartbeat heartbeat;
+      EXPECT_EQ(coordinator, heard_.coordinator);
       heartbeat.set_steps(42);
       heartbeat.set_draining(heard_.draining);
       return heartbeat;
     };
-    options.kept_lists = [] { return kKeptBefore; };
-    options.on_attachment = [this](uint64_t attachment) {
+    options.kept_lists = [this](uint64_t) {
       absl::MutexLock lock(&heard_.mu);
+      return heard_.kept_lists;
+    };
+    options.on_attachment = [this](uint64_t coordinator, uint64_t attachment) {
+      absl::MutexLock lock(&heard_.mu);
+      heard_.coordinator = coordinator;
       heard_.attachment = attachment;
     };
     options.on_retry = [this](absl::Duration delay) {
       absl::MutexLock lock(&heard_.mu);
       heard_.delays.push_back(delay);
     };
-    options.on_lost = [this] {
+    options.on_lost = [this](uint64_t coordinator) {
       absl::MutexLock lock(&heard_.mu);
+      EXPECT_EQ(coordinator, heard_.coordinator);
       ++heard_.num_lost;
     };
     options.on_drain = [this] {
@@ -169,11 +178,24 @@ class RegistrationTest : public ::testing::Test {
     options.on_refused = [this](const absl::Status& status) {
       absl::MutexLock lock(&heard_.mu);
       heard_.refused = status;
+      return heard_.asks_again;
     };
     options.heartbeat_period = absl::Milliseconds(1);
     options.min_backoff = absl::Milliseconds(1);
     options.max_backoff = absl::Milliseconds(4);
     return options;
+  }
+
+  // Once so many KeptSessions have come.
+  bool IsDrainKnown(const Registration& registration, uint64_t kept_lists) {
+    const auto set = [this](uint64_t count) {
+      absl::MutexLock lock(&heard_.mu);
+      heard_.kept_lists = count;
+    };
+    set(kept_lists);
+    const bool is_known = registration.IsDrainKnown();
+    set(kKeptBefore);
+    return is_known;
   }
 
   FakeRegistry registry_;
@@ -350,6 +372,38 @@ TEST_F(RegistrationTest, ARefusalIsFinal) {
   }
 }
 
+TEST_F(RegistrationTest, ARefusedWorkerMayAskAgain) {
+  {
+    absl::MutexLock lock(&heard_.mu);
+    heard_.asks_again = true;
+  }
+  const Registration registration(Options());
+  EXPECT_TRUE(registry_.NextEvent().has_hello());
+  registry_.Finish(
+      grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "PROTOCOL_VERSION"));
+  EXPECT_TRUE(registry_.NextEvent().has_hello());
+}
+
+TEST_F(RegistrationTest, KnowsItsCoordinatorUntilThatIsLost) {
+  constexpr uint64_t kCoordinator = 0xC000000000000001u;
+  const Registration registration(Options());
+  registry_.NextEvent();
+  EXPECT_FALSE(registration.is_known());
+  registry_.Ask(77, 1, kCoordinator);
+  registry_.NextEvent();
+  EXPECT_TRUE(registration.is_known());
+  EXPECT_EQ(registration.coordinator(), 0u);
+  registry_.Accept();
+  registry_.NextEvent();
+  EXPECT_TRUE(registration.registered());
+  EXPECT_EQ(registration.coordinator(), kCoordinator);
+  registry_.Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""));
+  while (!registry_.NextEvent().has_hello()) {
+  }
+  EXPECT_FALSE(registration.is_known());
+  EXPECT_FALSE(registration.registered());
+}
+
 TEST_F(RegistrationTest, PassesOnDrain) {
   const Registration registration(Options());
   registry_.NextEvent();
@@ -366,15 +420,15 @@ TEST_F(RegistrationTest, ADrainIsKnownOnceItsHeartbeatIsAnswered) {
   Registration registration(std::move(options));
   constexpr uint64_t kAll = 1'000'000;
   registry_.NextEvent();
-  EXPECT_TRUE(registration.IsDrainKnown(0));  // nobody can have dialled
+  EXPECT_TRUE(IsDrainKnown(registration, 0));  // nobody can have dialled
   registry_.Ask(77);
   registry_.NextEvent();
-  EXPECT_FALSE(registration.IsDrainKnown(kAll));
+  EXPECT_FALSE(IsDrainKnown(registration, kAll));
   registry_.Accept();
   registry_.NextEvent();
   registration.SendHeartbeat();
   EXPECT_FALSE(registry_.NextEvent().heartbeat().draining());
-  EXPECT_FALSE(registration.IsDrainKnown(kAll));
+  EXPECT_FALSE(IsDrainKnown(registration, kAll));
   {
     absl::MutexLock lock(&heard_.mu);
     heard_.draining = true;
@@ -383,20 +437,20 @@ TEST_F(RegistrationTest, ADrainIsKnownOnceItsHeartbeatIsAnswered) {
   for (int i = 0; i < 2; ++i) {
     registration.SendHeartbeat();
     EXPECT_TRUE(registry_.NextEvent().heartbeat().draining());
-    EXPECT_FALSE(registration.IsDrainKnown(kKeptBefore + 2));
-    EXPECT_TRUE(registration.IsDrainKnown(kKeptBefore + 3));
+    EXPECT_FALSE(IsDrainKnown(registration, kKeptBefore + 2));
+    EXPECT_TRUE(IsDrainKnown(registration, kKeptBefore + 3));
   }
   // The next coordinator has not been told.
   registry_.Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""));
   EXPECT_TRUE(registry_.NextEvent().has_hello());
-  EXPECT_TRUE(registration.IsDrainKnown(0));
+  EXPECT_TRUE(IsDrainKnown(registration, 0));
   registry_.Ask(77);
   registry_.NextEvent();
-  EXPECT_FALSE(registration.IsDrainKnown(kAll));
+  EXPECT_FALSE(IsDrainKnown(registration, kAll));
   registry_.Accept();
   EXPECT_TRUE(registry_.NextEvent().heartbeat().draining());
-  EXPECT_FALSE(registration.IsDrainKnown(kKeptBefore));
-  EXPECT_TRUE(registration.IsDrainKnown(kKeptBefore + 1));
+  EXPECT_FALSE(IsDrainKnown(registration, kKeptBefore));
+  EXPECT_TRUE(IsDrainKnown(registration, kKeptBefore + 1));
 }
 
 // Else the coordinator would count it as lost.

@@ -1,0 +1,153 @@
+// Workers that several coordinators share: what this one may promise of their
+// KV, what it tells them, and where it places requests.
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/coordinator/dispatcher_fixture.h"
+
+namespace nacre::coordinator {
+namespace {
+
+class DispatcherGrantsTest : public DispatcherTest {
+ protected:
+  static constexpr int64_t kCapacity = 1024;
+
+  Worker AddShared(WorkerRole role, const std::string& address) {
+    WorkerInfo info = Info(role, address);
+    info.kv_capacity_tokens = kCapacity;
+    info.grants_kv = true;
+    return AddWith(std::move(info));
+  }
+  void Grant(const Worker& worker, uint64_t serial, int64_t tokens,
+             int other_sessions = 0) {
+    dispatcher_.StateKept(worker.id, KvGrant{serial, tokens, other_sessions});
+  }
+  static const wire::KvReport& Last(const Worker& worker) {
+    return worker.client->kv_reports.back();
+  }
+  bool Waits(const Run& run) {
+    return DraftAddress(run.id) == "no such session";
+  }
+};
+
+TEST_F(DispatcherGrantsTest, NothingStartsBeforeAGrant) {
+  const Worker target = AddShared(WorkerRole::kTarget, "target");
+  RequestSpec request = Sized("r", 100);
+  request.method = speculation::Method::kAr;
+  const Run run = Start(request);
+  EXPECT_TRUE(Waits(run));
+  EXPECT_TRUE(target.client->kv_reports.empty());
+  Grant(target, 3, 64);
+  EXPECT_TRUE(Waits(run));
+  EXPECT_EQ(Last(target).serial, 3u);
+  EXPECT_EQ(Last(target).reserved, 0);
+  EXPECT_EQ(Last(target).need, 112);
+  EXPECT_EQ(Last(target).need_session, run.id);
+  EXPECT_EQ(Last(target).wanted, 112);
+  Grant(target, 4, 112);
+  EXPECT_FALSE(Waits(run));
+  EXPECT_EQ(Last(target).serial, 4u);
+  EXPECT_EQ(Last(target).reserved, 112);
+  EXPECT_EQ(Last(target).need_session, 0u);
+  EXPECT_EQ(Last(target).sessions, 1);
+}
+
+TEST_F(DispatcherGrantsTest, TellsAtOnceThatMoreIsWanted) {
+  const Worker target = AddShared(WorkerRole::kTarget, "target");
+  Grant(target, 1, 0);
+  const size_t before = target.client->kv_reports.size();
+  const Run first = Start(Sized("a", 160));
+  ASSERT_EQ(target.client->kv_reports.size(), before + 1);
+  EXPECT_EQ(Last(target).need, 160);
+  Start(Sized("b", 320));
+  ASSERT_EQ(target.client->kv_reports.size(), before + 2);
+  EXPECT_EQ(Last(target).need, 160);
+  EXPECT_EQ(Last(target).wanted, 480);
+  // Another one is the first.
+  dispatcher_.Cancel(first.id);
+  ASSERT_EQ(target.client->kv_reports.size(), before + 3);
+  EXPECT_EQ(Last(target).need, 320);
+  // No more than there is.
+  Start(Sized("c", 960));
+  EXPECT_EQ(Last(target).wanted, kCapacity);
+}
+
+TEST_F(DispatcherGrantsTest, GivesBackAsSessionsClose) {
+  const Worker target = AddShared(WorkerRole::kTarget, "target");
+  Grant(target, 1, kCapacity);
+  RequestSpec request = Sized("a", 160);
+  request.method = speculation::Method::kAr;
+  const Run run = Start(request);
+  ASSERT_FALSE(Waits(run));
+  Grant(target, 2, 64);
+  EXPECT_EQ(Last(target).reserved, 160);
+  Verdict(target, run.id, 2, {'x'}, speculation::FinishReason::kLength);
+  const size_t before = target.client->kv_reports.size();
+  Closed(target, run.id);
+  ASSERT_EQ(target.client->kv_reports.size(), before + 1);
+  EXPECT_EQ(Last(target).serial, 2u);
+  EXPECT_EQ(Last(target).reserved, 0);
+}
+
+// F8: a grant may shrink while an opening is on its way.
+TEST_F(DispatcherGrantsTest, ARefusedOpeningOfASharedWorkerWaits) {
+  const Worker target = AddShared(WorkerRole::kTarget, "target");
+  Grant(target, 1, kCapacity);
+  RequestSpec request = Sized("a", 160);
+  request.method = speculation::Method::kAr;
+  const Run run = Start(request);
+  ASSERT_FALSE(Waits(run));
+  Fail(target, run.id, static_cast<int>(absl::StatusCode::kResourceExhausted),
+       "no room");
+  EXPECT_EQ(run.sink->num_ends(), 0);
+  target.client->Take();
+  now_ns_ += Failover::kRetryNs;
+  dispatcher_.Tick();
+  EXPECT_FALSE(target.client->Take().empty());
+  EXPECT_EQ(run.sink->num_ends(), 0);
+}
+
+TEST_F(DispatcherGrantsTest, SessionsOfOthersCountAsLoad) {
+  const Worker first = AddShared(WorkerRole::kTarget, "first");
+  const Worker second = AddShared(WorkerRole::kTarget, "second");
+  Grant(first, 1, kCapacity, /*other_sessions=*/2);
+  Grant(second, 1, kCapacity, /*other_sessions=*/0);
+  for (const char* id : {"a", "b"}) {
+    RequestSpec request = Sized(id, 100);
+    request.method = speculation::Method::kAr;
+    EXPECT_FALSE(Waits(Start(request)));
+  }
+  EXPECT_EQ(Last(first).sessions, 0);
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(second.id), 224);
+  // Now both have as many.
+  Grant(second, 1, kCapacity, /*other_sessions=*/1);
+  RequestSpec request = Sized("c", 100);
+  request.method = speculation::Method::kAr;
+  Start(request);
+  EXPECT_EQ(dispatcher_.reserved_kv_tokens(first.id), 112);
+}
+
+TEST_F(DispatcherGrantsTest, SessionsThatLackADraftAskForIt) {
+  const Worker target = AddTarget();
+  const Worker draft = AddShared(WorkerRole::kDraft, "draft");
+  Grant(draft, 1, 0);
+  const Run run = Start(Sized("a", 160));
+  EXPECT_EQ(DraftAddress(run.id), "");
+  EXPECT_EQ(Last(draft).need, 160);
+  EXPECT_EQ(Last(draft).need_session, run.id);
+  Grant(draft, 2, 160);
+  EXPECT_EQ(DraftAddress(run.id), "draft");
+  EXPECT_EQ(Last(draft).need_session, 0u);
+}
+
+TEST_F(DispatcherGrantsTest, OthersGrantNothing) {
+  const Worker target = AddTarget("target", kCapacity);
+  Grant(target, 1, 0);
+  EXPECT_FALSE(Waits(Start(Sized("a", 160))));
+  EXPECT_TRUE(target.client->kv_reports.empty());
+}
+
+}  // namespace
+}  // namespace nacre::coordinator
