@@ -25,6 +25,7 @@ class RecordingClient final : public TargetLink, public DraftLink {
     last_target_plan = opened_target_plan = opening.plan;
     last_hidden_channel = opening.hidden_channel;
     last_num_slots = opening.num_slots;
+    last_prompt_logprobs = opening.prompt_logprobs;
     NoteOpen(opening.session_id);
     Add("open ", opening.session_id, " epoch ", opening.epoch, " draft ",
         opening.has_draft, " tokens ", absl::StrJoin(opening.token_ids(), ","));
@@ -110,6 +111,7 @@ class RecordingClient final : public TargetLink, public DraftLink {
   std::vector<int32_t> last_end_ids;
   int last_vocab_limit = 0;
   int last_num_slots = 0;
+  int last_prompt_logprobs = 0;  // that were there when it was opened
   uint64_t last_hidden_channel = 0;
   std::string last_hidden_address;
 
