@@ -9,12 +9,14 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/parse_mark.h"
+#include "gateway/cut_answer.h"
 #include "gateway/running_calls.h"
 #include "proto/inference.grpc.pb.h"
 
@@ -25,6 +27,14 @@ namespace {
 // coordinator's own words for CANCELLED are a sentence.
 bool IsOfClosingServer(const absl::Status& status) {
   return absl::IsCancelled(status) && status.message() == "CANCELLED";
+}
+
+// Of attempts to go on with an answer, without a new response: one that ends
+// its coordinator must not be carried from each to the next.
+constexpr int kMaxResumes = 3;
+
+bool MayResume(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
 }
 
 }  // namespace
@@ -64,6 +74,21 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     }
     if (any.has_value()) turn_ = *any + 1;
     return any;
+  }
+
+  // The next in turn of those that answer.
+  std::optional<size_t> PickReady() {
+    const std::optional<size_t> next = Pick({});
+    return next.has_value() && coordinators_[*next].ready ? next : std::nullopt;
+  }
+  // It takes no calls until it has answered again.
+  void NoteGone(size_t coordinator) {
+    coordinators_[coordinator].ready = false;
+  }
+
+  // Before a coordinator is tried once more: not all calls at once.
+  absl::Duration RandomWait() {
+    return options_.resume_period * absl::Uniform(random_, 0.5, 1.5);
   }
 
   RunningCalls& calls() { return calls_; }
@@ -143,6 +168,7 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
   EventLoop* const loop_;
   std::vector<Coordinator> coordinators_;
   size_t turn_ = 0;
+  absl::BitGen random_;
   RunningCalls calls_;
   mutable absl::Mutex mu_;
   absl::StatusOr<v1::Model> model_ ABSL_GUARDED_BY(mu_) =
@@ -264,14 +290,16 @@ class InferenceClient::State::Call : public GenerationCall,
       : state_(std::move(state)),
         request_(std::move(request)),
         headers_(std::move(headers)),
-        events_(std::move(events)) {}
+        events_(std::move(events)),
+        came_(&request_) {}
 
   void Next() override {
     wants_next_ = true;
-    if (attempt_ == nullptr && !done_) {
+    if (!begun_ && !done_) {
+      begun_ = true;
       const absl::Duration timeout = state_->options().request_timeout;
       if (timeout > absl::ZeroDuration()) deadline_ = absl::Now() + timeout;
-      if (!TryAnother()) {
+      if (!TryAnother(request_)) {
         return End(absl::UnavailableError("the gateway is shutting down"));
       }
     }
@@ -288,23 +316,31 @@ class InferenceClient::State::Call : public GenerationCall,
   }
 
  private:
-  bool TryAnother() {
+  bool TryAnother(const v1::GenerateRequest& request) {
     const std::optional<size_t> coordinator = state_->Pick(tried_);
     if (!coordinator.has_value()) return false;
     tried_.insert(*coordinator);
+    return Try(*coordinator, request);
+  }
+
+  bool Try(size_t coordinator, const v1::GenerateRequest& request) {
     attempt_ = Attempt::Start(
-        state_, *coordinator, request_, headers_, deadline_,
+        state_, coordinator, request, headers_, deadline_,
         {[self = shared_from_this()](v1::GenerateResponse response) {
            self->OnMessage(std::move(response));
          },
-         [self = shared_from_this()](const absl::Status& status) {
+         [self = shared_from_this(), coordinator](const absl::Status& status) {
+           if (absl::IsUnavailable(status)) {
+             self->state_->NoteGone(coordinator);
+           }
            self->OnDone(status);
          }});
     return attempt_ != nullptr;
   }
 
   void OnMessage(v1::GenerateResponse response) {
-    answered_ = true;
+    came_.Note(response);
+    cut_since_ = absl::InfiniteFuture();
     wants_next_ = false;
     if (events_.on_response != nullptr) {
       events_.on_response(std::move(response));
@@ -316,13 +352,44 @@ class InferenceClient::State::Call : public GenerationCall,
     if (!cancelled_ && !state_->calls().closed() && IsOfClosingServer(status)) {
       status = absl::UnavailableError("the coordinator has stopped");
     }
-    // It has said nothing: another one may, without anything said twice.
-    if (absl::IsUnavailable(status) && !answered_ && !cancelled_ &&
-        TryAnother()) {
-      if (wants_next_) attempt_->Read();
-      return;
+    if (came_.has_begun() && came_.is_whole()) status = absl::OkStatus();
+    if (status.ok() || cancelled_ || state_->calls().closed()) {
+      return End(status);
     }
-    End(status);
+    if (came_.has_begun()) {
+      if (!MayResume(status) || !came_.can_go_on()) return End(status);
+      // The first try is at once only where the coordinator has gone.
+      return absl::IsUnavailable(status) ? Resume(status) : ResumeLater(status);
+    }
+    // It has said nothing: another one may, without anything said twice.
+    if (!absl::IsUnavailable(status) || !TryAnother(request_)) End(status);
+    if (wants_next_ && attempt_ != nullptr) attempt_->Read();
+  }
+
+  // Goes on with what was cut off where a coordinator answers, or will.
+  void Resume(const absl::Status& status) {
+    const absl::Time now = absl::Now();
+    if (cut_since_ == absl::InfiniteFuture()) {
+      cut_since_ = now;
+      resumes_ = 0;
+    }
+    if (state_->calls().closed() || resumes_ == kMaxResumes ||
+        now - cut_since_ >= state_->options().resume_timeout) {
+      return End(status);
+    }
+    const std::optional<size_t> coordinator = state_->PickReady();
+    if (!coordinator.has_value()) return ResumeLater(status);
+    rest_ = came_.Rest();
+    ++resumes_;
+    if (!Try(*coordinator, rest_)) return End(status);
+    if (wants_next_) attempt_->Read();
+  }
+
+  void ResumeLater(const absl::Status& status) {
+    state_->loop()->PostAfter(state_->RandomWait(),
+                              [self = shared_from_this(), status] {
+                                if (!self->done_) self->Resume(status);
+                              });
   }
 
   void End(const absl::Status& status) {
@@ -338,8 +405,13 @@ class InferenceClient::State::Call : public GenerationCall,
   absl::Time deadline_ = absl::InfiniteFuture();  // of all attempts together
   std::set<size_t> tried_;
   std::shared_ptr<Attempt> attempt_;
+  CutAnswer came_;
+  v1::GenerateRequest rest_;  // that the attempt goes on with
+  int resumes_ = 0;           // attempts since the last response
+  // Since the last response, where an attempt goes on with the answer.
+  absl::Time cut_since_ = absl::InfiniteFuture();
+  bool begun_ = false;
   bool wants_next_ = false;
-  bool answered_ = false;
   bool cancelled_ = false;
   bool done_ = false;
 };

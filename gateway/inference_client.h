@@ -47,6 +47,10 @@ class InferenceClient {
     absl::Duration poll_timeout = absl::Seconds(5);
     // Of a call, whatever the number of coordinators that are tried; 0: none.
     absl::Duration request_timeout = absl::ZeroDuration();
+    // How long an answer that was cut off waits for a coordinator that goes on
+    // with it; 0: it is not gone on with.
+    absl::Duration resume_timeout = absl::Seconds(30);
+    absl::Duration resume_period = absl::Milliseconds(200);  // about, of looks
   };
   struct Events {
     std::function<void(v1::GenerateResponse)> on_response;
@@ -77,7 +81,9 @@ class InferenceClient {
 
   // Starts a call on one of the coordinators that answer, in turn. Where it
   // fails with UNAVAILABLE before its first response the next one is tried,
-  // each once. Call Next for the first response.
+  // each once. After that another one, or the same once it answers again, goes
+  // on with the answer, at most three times without a new response: nothing is
+  // missing, nothing comes twice. Call Next for the first response.
   std::shared_ptr<GenerationCall> Generate(v1::GenerateRequest request,
                                            CallHeaders headers, Events events);
 

@@ -1,0 +1,73 @@
+#include "gateway/cut_answer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace nacre::gateway {
+namespace {
+
+// The service takes 128 bytes.
+constexpr size_t kMaxIdBytes = 100;
+
+bool IsRepeatable(const v1::GenerateRequest& request) {
+  return request.speculation().verification() != v1::VERIFICATION_RATIO ||
+         request.sampling().temperature() == 0.0f;
+}
+
+}  // namespace
+
+CutAnswer::CutAnswer(const v1::GenerateRequest* request)
+    : request_(request), choices_(request->has_n() ? request->n() : 1) {}
+
+void CutAnswer::Note(const v1::GenerateResponse& response) {
+  has_begun_ = true;
+  if (!start_.has_value() && response.has_start()) {
+    start_ = response.start();
+    start_->clear_prompt_token_ids();
+  }
+  if (response.index() >= choices_.size()) return;
+  Choice& choice = choices_[response.index()];
+  if (response.has_complete()) {
+    choice = {{}, true};
+  } else if (response.has_chunk()) {
+    choice.token_ids.insert(choice.token_ids.end(),
+                            response.chunk().token_ids().begin(),
+                            response.chunk().token_ids().end());
+  }
+}
+
+bool CutAnswer::is_whole() const {
+  return std::all_of(choices_.begin(), choices_.end(),
+                     [](const Choice& choice) { return choice.done; });
+}
+
+bool CutAnswer::can_go_on() const {
+  return start_.has_value() && !is_whole() && IsRepeatable(*request_);
+}
+
+v1::GenerateRequest CutAnswer::Rest() {
+  v1::GenerateRequest rest = *request_;
+  ++resumes_;
+  if (!rest.request_id().empty()) {
+    rest.set_request_id(absl::StrCat(rest.request_id().substr(0, kMaxIdBytes),
+                                     "-resume-", resumes_));
+  }
+  rest.mutable_sampling()->set_seed(start_->seed());
+  v1::Resume* const resume = rest.mutable_resume();
+  resume->set_model_fingerprint(start_->model_fingerprint());
+  resume->set_numerics_id(start_->numerics_id());
+  bool has_prompt = true;
+  for (const Choice& choice : choices_) {
+    v1::Resume::Choice* const came = resume->add_choices();
+    came->mutable_token_ids()->Add(choice.token_ids.begin(),
+                                   choice.token_ids.end());
+    came->set_done(choice.done);
+    has_prompt = has_prompt && (choice.done || !choice.token_ids.empty());
+  }
+  // What is said of the prompt came with the first tokens.
+  if (has_prompt) rest.mutable_output()->clear_prompt_logprobs();
+  return rest;
+}
+
+}  // namespace nacre::gateway

@@ -1,0 +1,53 @@
+// What has come of one Generate: enough to go on with it where its coordinator
+// has gone.
+//
+// One thread at a time.
+
+#ifndef GATEWAY_CUT_ANSWER_H_
+#define GATEWAY_CUT_ANSWER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/inference.pb.h"
+
+namespace nacre::gateway {
+
+class CutAnswer {
+ public:
+  // `request`: the call's, with token ids as its prompt. It outlives this.
+  explicit CutAnswer(const v1::GenerateRequest* request);
+
+  // Notes a response, in the order in which they come.
+  void Note(const v1::GenerateResponse& response);
+
+  // Whether anything came.
+  bool has_begun() const { return has_begun_; }
+  // Whether every choice has its Complete.
+  bool is_whole() const;
+
+  // Whether it has a rest that goes on as it would have. Not by the ratio test,
+  // and not where the coordinator did not say what a resume needs.
+  bool can_go_on() const;
+  // The request that goes on behind what came (Resume of inference.proto), with
+  // a request_id that no attempt before had. Requires can_go_on().
+  v1::GenerateRequest Rest();
+
+ private:
+  struct Choice {
+    std::vector<uint32_t> token_ids;
+    bool done = false;
+  };
+
+  const v1::GenerateRequest* const request_;
+  std::optional<v1::Start> start_;  // without the prompt, which request_ has
+  std::vector<Choice> choices_;
+  bool has_begun_ = false;
+  int resumes_ = 0;
+};
+
+}  // namespace nacre::gateway
+
+#endif  // GATEWAY_CUT_ANSWER_H_

@@ -1,0 +1,103 @@
+#include "gateway/cut_answer.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace nacre::gateway {
+namespace {
+
+v1::GenerateRequest Request(uint32_t n) {
+  v1::GenerateRequest request;
+  request.set_request_id("r");
+  request.set_n(n);
+  request.mutable_token_ids()->add_ids(7);
+  request.mutable_sampling()->set_temperature(1.0f);
+  request.mutable_output()->set_prompt_logprobs(1);
+  return request;
+}
+
+v1::GenerateResponse Chunk(uint32_t index, const std::vector<uint32_t>& ids) {
+  v1::GenerateResponse response;
+  response.set_index(index);
+  response.mutable_chunk()->mutable_token_ids()->Assign(ids.begin(), ids.end());
+  return response;
+}
+
+v1::GenerateResponse First(v1::GenerateResponse response) {
+  v1::Start* const start = response.mutable_start();
+  start->set_seed(99);
+  start->set_model_fingerprint("f");
+  start->set_numerics_id("n");
+  start->add_prompt_token_ids(7);
+  return response;
+}
+
+v1::GenerateResponse End(uint32_t index) {
+  v1::GenerateResponse response;
+  response.set_index(index);
+  response.mutable_complete();
+  return response;
+}
+
+TEST(CutAnswerTest, TheRestGoesOnBehindWhatCame) {
+  const v1::GenerateRequest request = Request(3);
+  CutAnswer answer(&request);
+  EXPECT_FALSE(answer.has_begun());
+  answer.Note(First(Chunk(1, {4, 5})));
+  answer.Note(Chunk(1, {6}));
+  answer.Note(Chunk(2, {8}));
+  answer.Note(End(2));
+  EXPECT_TRUE(answer.has_begun());
+  EXPECT_FALSE(answer.is_whole());
+  ASSERT_TRUE(answer.can_go_on());
+  const v1::GenerateRequest rest = answer.Rest();
+  v1::GenerateRequest expected = request;
+  expected.set_request_id("r-resume-1");
+  expected.mutable_sampling()->set_seed(99);
+  expected.mutable_resume()->set_model_fingerprint("f");
+  expected.mutable_resume()->set_numerics_id("n");
+  expected.mutable_resume()->add_choices();
+  for (const uint32_t id : {4u, 5u, 6u}) {
+    if (id == 4) expected.mutable_resume()->add_choices();
+    expected.mutable_resume()->mutable_choices(1)->add_token_ids(id);
+  }
+  expected.mutable_resume()->add_choices()->set_done(true);
+  EXPECT_EQ(rest.ShortDebugString(), expected.ShortDebugString());
+  // Choice 0 has said nothing, of the prompt neither. Then it does.
+  answer.Note(Chunk(0, {1}));
+  const v1::GenerateRequest later = answer.Rest();
+  EXPECT_EQ(later.request_id(), "r-resume-2");
+  EXPECT_FALSE(later.output().has_prompt_logprobs());
+  answer.Note(End(0));
+  answer.Note(End(1));
+  EXPECT_TRUE(answer.is_whole());
+  EXPECT_FALSE(answer.can_go_on());
+}
+
+TEST(CutAnswerTest, WhatMayNotBeTheSameIsNotGoneOnWith) {
+  v1::GenerateRequest request = Request(1);
+  CutAnswer unknown(&request);
+  unknown.Note(Chunk(0, {4}));  // without a Start
+  EXPECT_FALSE(unknown.can_go_on());
+  request.mutable_speculation()->set_verification(v1::VERIFICATION_RATIO);
+  CutAnswer answer(&request);
+  answer.Note(First(Chunk(0, {4})));
+  EXPECT_FALSE(answer.can_go_on());
+  request.mutable_sampling()->set_temperature(0.0f);
+  EXPECT_TRUE(answer.can_go_on());
+}
+
+TEST(CutAnswerTest, LongNamesStayWithinTheServicesLimit) {
+  v1::GenerateRequest request = Request(1);
+  request.set_request_id(std::string(128, 'x'));
+  CutAnswer answer(&request);
+  answer.Note(First(Chunk(0, {4})));
+  EXPECT_LE(answer.Rest().request_id().size(), 128u);
+  request.clear_request_id();
+  EXPECT_EQ(answer.Rest().request_id(), "");
+}
+
+}  // namespace
+}  // namespace nacre::gateway
