@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/token_logprobs.h"
 #include "gateway/token_text.h"
 #include "gateway/trace_convert.h"
 #include "telemetry/build_info.h"
@@ -120,14 +121,25 @@ OrderedJson AnswerFormat::ChatLogprobs(const Logprobs& tokens) const {
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-OrderedJson AnswerFormat::LegacyLogprobs(const Logprobs& tokens,
-                                         State* state) const {
+struct AnswerFormat::Legacy {
   OrderedJson names = OrderedJson::array();
   OrderedJson values = OrderedJson::array();
   OrderedJson tops = OrderedJson::array();
   OrderedJson offsets = OrderedJson::array();
+
+  void Add(const std::string& name, OrderedJson value, OrderedJson top,
+           State* state) {
+    names.push_back(name);
+    values.push_back(std::move(value));
+    tops.push_back(std::move(top));
+    offsets.push_back(state->text_offset);
+    state->text_offset += CountCharacters(name);
+  }
+};
+
+void AnswerFormat::AddLegacy(const Logprobs& tokens, int most, State* state,
+                             Legacy* to) const {
   for (const v1::TokenLogprobs& token : tokens) {
-    const std::string name = TokenName(token.token_id());
     OrderedJson top = OrderedJson::object();
     const auto add = [&](uint32_t id, float logprob) {
       std::string key = TokenName(id);
@@ -136,29 +148,62 @@ OrderedJson AnswerFormat::LegacyLogprobs(const Logprobs& tokens,
       top[key] = logprob;
     };
     bool has_drawn = false;
-    for (int i = 0; i < token.top_ids_size(); ++i) {
+    for (int i = 0; i < std::min(most, token.top_ids_size()); ++i) {
       has_drawn = has_drawn || token.top_ids(i) == token.token_id();
       add(token.top_ids(i), token.top_logprobs(i));
     }
     // Readers look for the drawn token there.
     if (!has_drawn) add(token.token_id(), token.logprob());
-    names.push_back(name);
-    values.push_back(token.logprob());
-    tops.push_back(std::move(top));
-    offsets.push_back(state->text_offset);
-    state->text_offset += CountCharacters(name);
+    to->Add(TokenName(token.token_id()), token.logprob(), std::move(top),
+            state);
   }
-  return {{"tokens", std::move(names)},
-          {"token_logprobs", std::move(values)},
-          {"top_logprobs", std::move(tops)},
-          {"text_offset", std::move(offsets)}};
 }
 
-OrderedJson AnswerFormat::LogprobsOf(const Logprobs& tokens,
-                                     State* state) const {
+template <typename Answer>
+OrderedJson AnswerFormat::LogprobsOf(size_t choice, const Answer& answer) {
   if (!request_->wants_logprobs) return nullptr;
-  return request_->is_chat ? ChatLogprobs(tokens)
-                           : LegacyLogprobs(tokens, state);
+  if (request_->is_chat) return ChatLogprobs(answer.logprobs());
+  State& state = states_[choice];
+  Legacy legacy;
+  if (request_->echo && !std::exchange(state.echoed, true)) {
+    // Nothing comes before the first, which so has no probability.
+    const auto& ids = prompt_ids_[choice / static_cast<size_t>(request_->n)];
+    if (!ids.empty()) {
+      legacy.Add(TokenName(ids.front()), nullptr, nullptr, &state);
+    }
+    // There may be more, for prompt_logprobs.
+    AddLegacy(answer.prompt_logprobs(),
+              static_cast<int>(request_->generate.output().logprobs()), &state,
+              &legacy);
+  }
+  AddLegacy(answer.logprobs(), kMaxTopLogprobs, &state, &legacy);
+  return {{"tokens", std::move(legacy.names)},
+          {"token_logprobs", std::move(legacy.values)},
+          {"top_logprobs", std::move(legacy.tops)},
+          {"text_offset", std::move(legacy.offsets)}};
+}
+
+OrderedJson AnswerFormat::PromptLogprobs(size_t prompt,
+                                         const v1::Complete& complete) const {
+  OrderedJson list = OrderedJson::array();
+  if (!prompt_ids_[prompt].empty()) list.push_back(nullptr);
+  for (const v1::TokenLogprobs& token : complete.prompt_logprobs()) {
+    OrderedJson entry = OrderedJson::object();
+    const auto add = [&](uint32_t id, float logprob, OrderedJson rank) {
+      entry[absl::StrCat(id)] = {
+          {"logprob", logprob},
+          {"rank", std::move(rank)},
+          {"decoded_token", TextOf(*tokenizer_, id).text}};
+    };
+    // Its rank is not known where it is none of the likeliest.
+    add(token.token_id(), token.logprob(), nullptr);
+    const int most = std::min(*request_->prompt_logprobs, token.top_ids_size());
+    for (int i = 0; i < most; ++i) {
+      add(token.top_ids(i), token.top_logprobs(i), i + 1);
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
 }
 
 std::string AnswerFormat::Whole(const std::vector<Choices>& prompts) {
@@ -176,18 +221,24 @@ std::string AnswerFormat::Whole(const std::vector<Choices>& prompts) {
       } else {
         choice["text"] = absl::StrCat(EchoText(index), complete.text());
       }
-      choice["logprobs"] = LogprobsOf(complete.logprobs(), &states_[index]);
+      choice["logprobs"] = LogprobsOf(index, complete);
       choice["finish_reason"] = FinishName(complete);
       choice["stop_reason"] = StopReasonOf(complete);
       if (request_->return_token_ids) {
         choice["token_ids"] = IdList(complete.token_ids());
         choice["prompt_token_ids"] = IdList(prompt_ids_[prompt]);
       }
+      if (request_->prompt_logprobs && !is_chat) {
+        choice["prompt_logprobs"] = PromptLogprobs(prompt, complete);
+      }
       choices.push_back(std::move(choice));
     }
   }
   OrderedJson body = HeadJson(is_chat ? "chat.completion" : "text_completion");
   body["choices"] = std::move(choices);
+  if (request_->prompt_logprobs && is_chat) {
+    body["prompt_logprobs"] = PromptLogprobs(0, prompts.at(0).at(0));
+  }
   body["usage"] = UsageOf(prompts);
   body["metrics"] = MetricsOf(prompts, request_->spec_stats);
   return Dump(body);
@@ -220,7 +271,8 @@ std::string AnswerFormat::First(size_t choice) {
   if (request_->is_chat) {
     json["delta"] = {{"role", "assistant"}, {"content", ""}};
   } else {
-    const std::string echo = EchoText(choice);
+    // With log-probabilities it is echoed when these have come.
+    const std::string echo = request_->EchoesLogprobs() ? "" : EchoText(choice);
     if (echo.empty() && !request_->return_token_ids) return "";
     json["text"] = echo;
   }
@@ -244,9 +296,11 @@ std::string AnswerFormat::Piece(size_t choice, const v1::Chunk& chunk) {
   if (request_->is_chat) {
     json["delta"] = {{"content", chunk.text()}};
   } else {
-    json["text"] = chunk.text();
+    json["text"] = request_->EchoesLogprobs() && !state.echoed
+                       ? absl::StrCat(EchoText(choice), chunk.text())
+                       : chunk.text();
   }
-  json["logprobs"] = LogprobsOf(chunk.logprobs(), &state);
+  json["logprobs"] = LogprobsOf(choice, chunk);
   json["finish_reason"] = nullptr;
   if (request_->return_token_ids) json["token_ids"] = IdList(chunk.token_ids());
   if (chunk.has_trace()) json["nacre"] = TraceOf(chunk);

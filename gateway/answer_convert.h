@@ -55,22 +55,28 @@ class AnswerFormat {
   struct State {
     int64_t completion_tokens = 0;
     int64_t text_offset = 0;  // in characters
+    bool echoed = false;      // its prompt, with log-probabilities
   };
 
   OrderedJson HeadJson(const char* object) const;
   std::string Event(OrderedJson choice) const;
   OrderedJson RunningUsage() const;
   std::string EchoText(size_t choice) const;
-  // null where none were asked for.
-  OrderedJson LogprobsOf(
-      const google::protobuf::RepeatedPtrField<v1::TokenLogprobs>& tokens,
-      State* state) const;
   OrderedJson ChatLogprobs(
       const google::protobuf::RepeatedPtrField<v1::TokenLogprobs>& tokens)
       const;
-  OrderedJson LegacyLogprobs(
+  // Lists of a completion. AddLegacy appends those of tokens to them, each with
+  // at most `most` of the likeliest.
+  struct Legacy;
+  void AddLegacy(
       const google::protobuf::RepeatedPtrField<v1::TokenLogprobs>& tokens,
-      State* state) const;
+      int most, State* state, Legacy* to) const;
+  // `answer`: a v1::Chunk or a v1::Complete. With the prompt's where they are
+  // echoed and were not yet.
+  template <typename Answer>
+  OrderedJson LogprobsOf(size_t choice, const Answer& answer);
+  // vLLM's; null where it was not asked for.
+  OrderedJson PromptLogprobs(size_t prompt, const v1::Complete& complete) const;
   std::string TokenName(uint32_t id) const;
   OrderedJson ChatToken(uint32_t id, float logprob) const;
 

@@ -183,7 +183,9 @@ void CompletionStream::SendWhole() {
       self->LetGo();
     });
   };
-  if (!order_.request.wants_logprobs || !loop_->PostWork(write)) write();
+  const bool is_long =
+      order_.request.wants_logprobs || order_.request.prompt_logprobs;
+  if (!is_long || !loop_->PostWork(write)) write();
 }
 
 void CompletionStream::Fail(const ApiError& error) {

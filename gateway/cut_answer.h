@@ -1,38 +1,39 @@
-// What has come of an answer, and the request that goes on with it where its
-// call is cut off: Resume in proto/inference.proto.
+// What has come of one Generate: enough to go on with it where its coordinator
+// has gone.
 //
-// Pure: no I/O, no clock, no threads.
+// One thread at a time.
 
 #ifndef GATEWAY_CUT_ANSWER_H_
 #define GATEWAY_CUT_ANSWER_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/types/optional.h"
 #include "proto/inference.pb.h"
 
 namespace nacre::gateway {
 
 class CutAnswer {
  public:
-  explicit CutAnswer(v1::GenerateRequest request);
+  // `request`: the call's, with token ids as its prompt. It outlives this.
+  explicit CutAnswer(const v1::GenerateRequest* request);
 
-  const v1::GenerateRequest& request() const { return request_; }
+  // Notes a response, in the order in which they come.
+  void Note(const v1::GenerateResponse& response);
 
-  // Notes what a response says. INTERNAL: it does not follow on what came
-  // before. Of a call that resumed it must not be shown then; there is no
-  // resume after it.
-  absl::Status Add(const v1::GenerateResponse& response);
-  // Tokens and ends of choices that have come.
-  uint64_t progress() const { return progress_; }
-  bool is_complete() const { return num_done_ == choices_.size(); }
+  // Whether anything came.
+  bool has_begun() const { return has_begun_; }
+  // Whether every choice has its Complete.
+  bool is_whole() const;
 
-  // Whether a coordinator can go on with it token for token, and the request
-  // for that.
-  bool CanResume() const;
-  v1::GenerateRequest Resume() const;
+  // Whether it has a rest that goes on as it would have. Not by the ratio test or
+  // with the oracle, and not where the coordinator did not say what a resume needs.
+  bool can_go_on() const;
+  // The request that goes on behind what came (Resume of inference.proto), with
+  // a request_id that no attempt before had. Requires can_go_on().
+  v1::GenerateRequest Rest();
 
  private:
   struct Choice {
@@ -40,14 +41,11 @@ class CutAnswer {
     bool done = false;
   };
 
-  absl::Status Check(const v1::GenerateResponse& response) const;
-
-  const v1::GenerateRequest request_;
-  absl::optional<v1::Start> start_;
+  const v1::GenerateRequest* const request_;
+  std::optional<v1::Start> start_;  // without the prompt, which request_ has
   std::vector<Choice> choices_;
-  size_t num_done_ = 0;
-  uint64_t progress_ = 0;
-  bool follows_ = true;  // each response on those before
+  bool has_begun_ = false;
+  int resumes_ = 0;
 };
 
 }  // namespace nacre::gateway

@@ -25,7 +25,9 @@ class FleetClient::State : public std::enable_shared_from_this<State> {
 
   RunningCalls& calls() { return calls_; }
 
-  void Ask(const std::string& token, OnAnswer on_answer) {
+  bool Ask(const std::string& token, OnAnswer on_answer) {
+    if (open_ == kMaxOpen) return false;
+    ++open_;
     const auto question = std::make_shared<Question>();
     question->on_answer = std::move(on_answer);
     question->token = token;
@@ -47,6 +49,7 @@ class FleetClient::State : public std::enable_shared_from_this<State> {
           [admin](auto... args) { admin->ListSessions(args...); });
     }
     OnDone(question, 0, absl::OkStatus());  // of none: all have been started
+    return true;
   }
 
  private:
@@ -96,6 +99,7 @@ class FleetClient::State : public std::enable_shared_from_this<State> {
     for (CoordinatorView& view : question->views) {
       if (!view.status.ok()) view = {view.address, view.status, {}, {}, {}};
     }
+    --open_;
     question->on_answer(std::move(question->views));
   }
 
@@ -103,6 +107,7 @@ class FleetClient::State : public std::enable_shared_from_this<State> {
   EventLoop* const loop_;
   std::vector<std::unique_ptr<v1::Admin::Stub>> stubs_;
   RunningCalls calls_;
+  int open_ = 0;  // questions
 };
 
 FleetClient::FleetClient(Options options, EventLoop* loop)
@@ -112,8 +117,8 @@ FleetClient::~FleetClient() { Close(); }
 
 void FleetClient::Close() { state_->calls().Close(); }
 
-void FleetClient::Ask(const std::string& token, OnAnswer on_answer) {
-  state_->Ask(token, std::move(on_answer));
+bool FleetClient::Ask(const std::string& token, OnAnswer on_answer) {
+  return state_->Ask(token, std::move(on_answer));
 }
 
 }  // namespace nacre::gateway

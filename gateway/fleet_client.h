@@ -36,6 +36,8 @@ class FleetClient {
     // Of all calls of one question: a page asks again soon.
     absl::Duration timeout = absl::Milliseconds(1500);
   };
+  // Questions whose answer has not come: more are not asked.
+  static constexpr int kMaxOpen = 32;
   using OnAnswer = std::function<void(std::vector<CoordinatorView>)>;
 
   // The loop must outlive the client.
@@ -50,8 +52,8 @@ class FleetClient {
 
   // Asks all coordinators at once, with the token of an operator (empty: none).
   // `on_answer` is called once, on the loop, with a view of each in their
-  // order.
-  void Ask(const std::string& token, OnAnswer on_answer);
+  // order. False where kMaxOpen wait already: nothing is asked.
+  bool Ask(const std::string& token, OnAnswer on_answer);
 
  private:
   class State;  // keeps gRPC out of this header

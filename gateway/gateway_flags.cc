@@ -64,6 +64,9 @@ void GatewayFlags::Register(FlagSet* flags) {
       "request-timeout", "DURATION", &request_timeout,
       "deadline of a request, over all coordinators that it is tried on; 0: "
       "the coordinator's");
+  flags->Add("resume-timeout", "DURATION", &resume_timeout,
+             "how long an answer that was cut off waits for a coordinator that "
+             "goes on with it; 0: it ends");
   flags->Add("drain-timeout", "DURATION", &drain_timeout,
              "how long SIGTERM waits for running answers");
   log.Register(flags);
@@ -119,6 +122,7 @@ absl::Status GatewayFlags::Validate() const {
   }
   for (const auto& [name, value] :
        {std::pair("request-timeout", request_timeout),
+        std::pair("resume-timeout", resume_timeout),
         std::pair("drain-timeout", drain_timeout)}) {
     if (value < absl::ZeroDuration()) {
       return absl::InvalidArgumentError(absl::StrCat(

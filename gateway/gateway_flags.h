@@ -35,6 +35,7 @@ struct GatewayFlags {
   HttpLimits http;
   absl::Duration ping_period = absl::Seconds(15);
   absl::Duration request_timeout = absl::ZeroDuration();
+  absl::Duration resume_timeout = absl::Seconds(30);
   absl::Duration drain_timeout = absl::Seconds(30);
   LogFlags log;
 

@@ -90,11 +90,14 @@ std::optional<ApiError> BearerOf(const HttpRequest& request,
       [](const auto& header) { return header.first == "authorization"; });
   if (!given) return std::nullopt;
   const std::string* const value = request.Find("authorization");
-  constexpr char kScheme[] = "bearer ";
+  constexpr absl::string_view kScheme = "bearer";
   if (value != nullptr && absl::StartsWithIgnoreCase(*value, kScheme)) {
-    const std::string shown(
-        absl::StripAsciiWhitespace(value->substr(sizeof(kScheme) - 1)));
-    if (!shown.empty() && IsVisibleAscii(shown)) {
+    const absl::string_view rest =
+        absl::string_view(*value).substr(kScheme.size());
+    const std::string shown(absl::StripAsciiWhitespace(rest));
+    // As of lm-eval without a key: it shows none.
+    if (shown.empty()) return std::nullopt;
+    if (rest.front() == ' ' && IsVisibleAscii(shown)) {
       *token = shown;
       return std::nullopt;
     }
@@ -482,16 +485,23 @@ void GatewayService::SendFleet(const HttpRequest& request,
     error.code = "fleet_not_shown";
     return SendError(error, reply.get());
   }
-  options_.fleet->Ask(headers.token,
-                      [reply](const std::vector<CoordinatorView>& views) {
-                        if (const auto refused = FleetRefused(views)) {
-                          return SendError(*refused, reply.get());
-                        }
-                        reply->Send(200,
-                                    {{"Content-Type", "application/json"},
-                                     {"Cache-Control", "no-store"}},
-                                    Dump(FleetOf(views)));
-                      });
+  const auto answer = [reply](const std::vector<CoordinatorView>& views) {
+    if (const auto refused = FleetRefused(views)) {
+      return SendError(*refused, reply.get());
+    }
+    reply->Send(
+        200,
+        {{"Content-Type", "application/json"}, {"Cache-Control", "no-store"}},
+        Dump(FleetOf(views)));
+  };
+  if (options_.fleet->Ask(headers.token, answer)) return;
+  ApiError error;
+  error.status = 503;
+  error.type = "service_unavailable_error";
+  error.message = absl::StrCat(FleetClient::kMaxOpen,
+                               " questions for the fleet wait already");
+  error.retry_after_s = 1;
+  SendError(error, reply.get());
 }
 
 void GatewayService::SendHealth(HttpReply* reply) const {

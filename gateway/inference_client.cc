@@ -29,6 +29,14 @@ bool IsOfClosingServer(const absl::Status& status) {
   return absl::IsCancelled(status) && status.message() == "CANCELLED";
 }
 
+// Of attempts to go on with an answer, without a new response: one that ends
+// its coordinator must not be carried from each to the next.
+constexpr int kMaxResumes = 3;
+
+bool MayResume(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+}
+
 }  // namespace
 
 class InferenceClient::State : public std::enable_shared_from_this<State> {
@@ -68,8 +76,22 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     return any;
   }
 
+  // The next in turn of those that answer.
+  std::optional<size_t> PickReady() {
+    const std::optional<size_t> next = Pick({});
+    return next.has_value() && coordinators_[*next].ready ? next : std::nullopt;
+  }
+  // It takes no calls until it has answered again.
+  void NoteGone(size_t coordinator) {
+    coordinators_[coordinator].ready = false;
+  }
+
+  // Before a coordinator is tried once more: not all calls at once.
+  absl::Duration RandomWait() {
+    return options_.resume_period * absl::Uniform(random_, 0.5, 1.5);
+  }
+
   RunningCalls& calls() { return calls_; }
-  absl::BitGen& random() { return random_; }
 
   absl::StatusOr<v1::Model> model() const ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
@@ -266,16 +288,18 @@ class InferenceClient::State::Call : public GenerationCall,
   Call(std::shared_ptr<State> state, v1::GenerateRequest request,
        CallHeaders headers, Events events)
       : state_(std::move(state)),
-        answer_(std::move(request)),
+        request_(std::move(request)),
         headers_(std::move(headers)),
-        events_(std::move(events)) {}
+        events_(std::move(events)),
+        came_(&request_) {}
 
   void Next() override {
     wants_next_ = true;
-    if (attempt_ == nullptr && !done_ && !resuming_) {
+    if (!begun_ && !done_) {
+      begun_ = true;
       const absl::Duration timeout = state_->options().request_timeout;
       if (timeout > absl::ZeroDuration()) deadline_ = absl::Now() + timeout;
-      if (!TryAnother()) {
+      if (!TryAnother(request_)) {
         return End(absl::UnavailableError("the gateway is shutting down"));
       }
     }
@@ -292,35 +316,32 @@ class InferenceClient::State::Call : public GenerationCall,
   }
 
  private:
-  bool TryAnother() {
+  bool TryAnother(const v1::GenerateRequest& request) {
     const std::optional<size_t> coordinator = state_->Pick(tried_);
-    return coordinator.has_value() && Try(*coordinator, answer_.request());
+    if (!coordinator.has_value()) return false;
+    tried_.insert(*coordinator);
+    return Try(*coordinator, request);
   }
 
   bool Try(size_t coordinator, const v1::GenerateRequest& request) {
-    tried_.insert(coordinator);
-    last_ = coordinator;
     attempt_ = Attempt::Start(
         state_, coordinator, request, headers_, deadline_,
         {[self = shared_from_this()](v1::GenerateResponse response) {
            self->OnMessage(std::move(response));
          },
-         [self = shared_from_this()](const absl::Status& status) {
+         [self = shared_from_this(), coordinator](const absl::Status& status) {
+           if (absl::IsUnavailable(status)) {
+             self->state_->NoteGone(coordinator);
+           }
            self->OnDone(status);
          }});
     return attempt_ != nullptr;
   }
 
   void OnMessage(v1::GenerateResponse response) {
-    answered_ = true;
+    came_.Note(response);
+    cut_since_ = absl::InfiniteFuture();
     wants_next_ = false;
-    const uint64_t before = answer_.progress();
-    const absl::Status status = answer_.Add(response);
-    if (!status.ok() && has_resumed_) {
-      attempt_->Cancel();
-      return End(status);
-    }
-    if (answer_.progress() > before) num_resumes_ = 0;
     if (events_.on_response != nullptr) {
       events_.on_response(std::move(response));
     }
@@ -331,47 +352,44 @@ class InferenceClient::State::Call : public GenerationCall,
     if (!cancelled_ && !state_->calls().closed() && IsOfClosingServer(status)) {
       status = absl::UnavailableError("the coordinator has stopped");
     }
+    if (came_.has_begun() && came_.is_whole()) status = absl::OkStatus();
+    if (status.ok() || cancelled_ || state_->calls().closed()) {
+      return End(status);
+    }
+    if (came_.has_begun()) {
+      if (!MayResume(status) || !came_.can_go_on()) return End(status);
+      // The first try is at once only where the coordinator has gone.
+      return absl::IsUnavailable(status) ? Resume(status) : ResumeLater(status);
+    }
     // It has said nothing: another one may, without anything said twice.
-    if (absl::IsUnavailable(status) && !answered_ && !cancelled_ &&
-        TryAnother()) {
-      if (wants_next_) attempt_->Read();
-      return;
+    if (!absl::IsUnavailable(status) || !TryAnother(request_)) End(status);
+    if (wants_next_ && attempt_ != nullptr) attempt_->Read();
+  }
+
+  // Goes on with what was cut off where a coordinator answers, or will.
+  void Resume(const absl::Status& status) {
+    const absl::Time now = absl::Now();
+    if (cut_since_ == absl::InfiniteFuture()) {
+      cut_since_ = now;
+      resumes_ = 0;
     }
-    if (MayResume(status) && ResumeLater()) return;
-    End(status);
-  }
-
-  bool MayResume(const absl::Status& status) const {
-    return answered_ && !cancelled_ && num_resumes_ < kMaxResumes &&
-           (absl::IsUnavailable(status) ||
-            // The next one has no room just now.
-            (num_resumes_ > 0 && absl::IsResourceExhausted(status)));
-  }
-
-  // False: no coordinator could go on.
-  bool ResumeLater() {
-    if (!answer_.CanResume()) return false;
-    resuming_ = has_resumed_ = true;
-    absl::Duration delay = state_->options().resume_delay;
-    for (int i = 0; i < num_resumes_; ++i) delay *= 8;
-    ++num_resumes_;
-    // All streams of a coordinator that died come back: not at once.
-    delay *= absl::Uniform(state_->random(), 0.5, 1.0);
-    state_->loop()->PostAfter(delay,
-                              [self = shared_from_this()] { self->Resume(); });
-    return true;
-  }
-
-  void Resume() {
-    resuming_ = false;
-    if (done_) return;  // cancelled meanwhile
-    tried_ = {last_};
-    // Alone it may have been started again.
-    const size_t coordinator = state_->Pick(tried_).value_or(last_);
-    if (!Try(coordinator, answer_.Resume())) {
-      return End(absl::UnavailableError("the gateway is shutting down"));
+    if (state_->calls().closed() || resumes_ == kMaxResumes ||
+        now - cut_since_ >= state_->options().resume_timeout) {
+      return End(status);
     }
+    const std::optional<size_t> coordinator = state_->PickReady();
+    if (!coordinator.has_value()) return ResumeLater(status);
+    rest_ = came_.Rest();
+    ++resumes_;
+    if (!Try(*coordinator, rest_)) return End(status);
     if (wants_next_) attempt_->Read();
+  }
+
+  void ResumeLater(const absl::Status& status) {
+    state_->loop()->PostAfter(state_->RandomWait(),
+                              [self = shared_from_this(), status] {
+                                if (!self->done_) self->Resume(status);
+                              });
   }
 
   void End(const absl::Status& status) {
@@ -381,18 +399,19 @@ class InferenceClient::State::Call : public GenerationCall,
   }
 
   const std::shared_ptr<State> state_;
-  CutAnswer answer_;
+  const v1::GenerateRequest request_;
   const CallHeaders headers_;
   Events events_;
   absl::Time deadline_ = absl::InfiniteFuture();  // of all attempts together
   std::set<size_t> tried_;
-  size_t last_ = 0;      // of them
-  int num_resumes_ = 0;  // in a row without a new token
-  bool has_resumed_ = false;
-  bool resuming_ = false;  // waits for that
   std::shared_ptr<Attempt> attempt_;
+  CutAnswer came_;
+  v1::GenerateRequest rest_;  // that the attempt goes on with
+  int resumes_ = 0;           // attempts since the last response
+  // Since the last response, where an attempt goes on with the answer.
+  absl::Time cut_since_ = absl::InfiniteFuture();
+  bool begun_ = false;
   bool wants_next_ = false;
-  bool answered_ = false;
   bool cancelled_ = false;
   bool done_ = false;
 };

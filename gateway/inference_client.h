@@ -47,14 +47,15 @@ class InferenceClient {
     absl::Duration poll_timeout = absl::Seconds(5);
     // Of a call, whatever the number of coordinators that are tried; 0: none.
     absl::Duration request_timeout = absl::ZeroDuration();
-    // Before the first resume, about; each one more waits eight times as long.
-    absl::Duration resume_delay = absl::Milliseconds(100);
+    // How long an answer that was cut off waits for a coordinator that goes on
+    // with it; 0: it is not gone on with.
+    absl::Duration resume_timeout = absl::Seconds(30);
+    absl::Duration resume_period = absl::Milliseconds(200);  // about, of looks
   };
   struct Events {
     std::function<void(v1::GenerateResponse)> on_response;
     std::function<void(const absl::Status&)> on_done;
   };
-  static constexpr int kMaxResumes = 3;
 
   // Asks every coordinator for its model from then on. The loop must outlive
   // the client.
@@ -80,10 +81,9 @@ class InferenceClient {
 
   // Starts a call on one of the coordinators that answer, in turn. Where it
   // fails with UNAVAILABLE before its first response the next one is tried,
-  // each once. Where that happens later another one, or the same, goes on with
-  // the answer, and its events are those of an uncut one (cut_answer.h); after
-  // kMaxResumes failures in a row without a new token the call ends. Call Next
-  // for the first response.
+  // each once. After that another one, or the same once it answers again, goes
+  // on with the answer, at most three times without a new response: nothing is
+  // missing, nothing comes twice. Call Next for the first response.
   std::shared_ptr<GenerationCall> Generate(v1::GenerateRequest request,
                                            CallHeaders headers, Events events);
 

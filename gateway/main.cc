@@ -51,6 +51,7 @@ absl::StatusOr<InferenceClient::Options> ClientOptions(
   InferenceClient::Options options;
   options.addresses = flags.Addresses();
   options.request_timeout = flags.request_timeout;
+  options.resume_timeout = flags.resume_timeout;
   NACRE_ASSIGN_OR_RETURN(options.security,
                          rpc::LoadClientTls(flags.client_tls));
   if (!flags.token_file.empty()) {

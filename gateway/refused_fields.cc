@@ -17,7 +17,6 @@ constexpr RefusedField kRefused[] = {
     {"modalities", "[\"text\"]"},
     {"prediction", "null"},
     {"web_search_options", "null"},
-    {"prompt_logprobs", "null"},
     {"functions", "[]"},
     {"function_call", "\"none\""},
     {"guided_json", "null"},

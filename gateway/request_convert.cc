@@ -196,6 +196,21 @@ void ReadOutput(FieldReader* reader, ApiRequest* request) {
 }
 
 // What both kinds of requests have.
+void ReadPromptLogprobs(FieldReader* reader, ApiRequest* request) {
+  const auto top = reader->Whole("prompt_logprobs", 0, kMaxLogprobs);
+  if (!top) return;
+  request->prompt_logprobs = static_cast<int>(*top);
+  request->generate.mutable_output()->set_prompt_logprobs(
+      static_cast<uint32_t>(*top));
+  // vLLM's streams have no place for it.
+  if (request->stream) {
+    reader->Fail(
+        Unsupported("prompt_logprobs is not supported with stream: echo with "
+                    "logprobs of a completion is",
+                    "prompt_logprobs"));
+  }
+}
+
 void ReadCommon(const SamplingDefaults& defaults, FieldReader* reader,
                 ApiRequest* request) {
   request->model = reader->Text("model", kMaxNameBytes).value_or("");
@@ -208,6 +223,7 @@ void ReadCommon(const SamplingDefaults& defaults, FieldReader* reader,
     most = newer;
   }
   if (most) request->max_tokens = static_cast<uint32_t>(*most);
+  ReadPromptLogprobs(reader, request);
   RefuseUnsupported(request->n, reader);
   PassIgnorable(reader);
 }
@@ -324,11 +340,10 @@ std::optional<ApiError> ConvertCompletion(const OrderedJson& body,
     request->generate.mutable_output()->set_logprobs(
         static_cast<uint32_t>(*logprobs));
   }
-  if (request->echo && request->wants_logprobs) {
-    reader.Fail(
-        Unsupported("echo with logprobs is not supported: the service gives no "
-                    "log-probabilities of the prompt",
-                    "echo"));
+  if (request->EchoesLogprobs()) {
+    v1::OutputOptions* const output = request->generate.mutable_output();
+    output->set_prompt_logprobs(
+        std::max(output->prompt_logprobs(), output->logprobs()));
   }
   if (request->prompts.size() * static_cast<size_t>(request->n) >
       kMaxBatchChoices) {

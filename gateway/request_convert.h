@@ -57,11 +57,16 @@ struct ApiRequest {
   bool continuous_usage = false;
   bool echo = false;
   bool wants_logprobs = false;
+  // vLLM's, of the prompt: with so many of the likeliest beside.
+  std::optional<int> prompt_logprobs;
   bool add_special_tokens = true;
   bool return_token_ids = false;
   bool tokens_as_ids = false;        // "token_id:42" for a token of logprobs
   bool spec_stats = false;           // a value for each round
   std::vector<std::string> ignored;  // names of unknown fields
+
+  // Whether the prompt is echoed with what the target says of its tokens.
+  bool EchoesLogprobs() const { return echo && wants_logprobs; }
 };
 
 // Most prompts of one request, and most choices of all of them.

@@ -40,6 +40,17 @@ struct EngineSession : worker::EngineSession {
   bool has_draft = false;
   int gate_after_mismatch = 0;
   absl::optional<int> num_logprobs;  // absent: none
+  // Log-probabilities of its prompt that are to be told.
+  struct ScoredPrompt {
+    int num_top = 0;  // likeliest tokens beside each
+    int next = 0;     // position of the first that is not told
+    int end = 0;      // of the last + 1; next: nothing is left
+    // Its part of the step being run: rows that say something of tokens from
+    // `next` on, and what they say.
+    int rows = 0;
+    std::vector<TokenLogprobs> logprobs;
+  };
+  ScoredPrompt prompt;
   uint64_t seed = 0;
   // As what its hidden states are published, and for which draft; 0: they are
   // not.
@@ -74,6 +85,10 @@ struct EngineSession : worker::EngineSession {
 
   // Prompt rows still to be fed; the last committed token is row 0 of a step.
   int unfed_rows() const { return schedule.kv_length() - sequence->length(); }
+  bool TellsPrompt() const { return prompt.next < prompt.end; }
+  // Where it tells of its prompt: rows to be fed before the first that says
+  // something that is still to be told.
+  int RowsBeforeLogits() const { return prompt.next - 1 - sequence->length(); }
   // Whether the first step waits for no draft token.
   bool StepsWithoutTail() const {
     return !has_draft || gate_after_mismatch <= 0;

@@ -37,6 +37,22 @@ absl::Status CheckLengths(const OpenTarget& open, int context_length) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPromptLogprobs(const OpenTarget& open) {
+  if (!open.prompt_logprobs.has_value()) return absl::OkStatus();
+  if (*open.prompt_logprobs < 0 || *open.prompt_logprobs > kMaxTopLogprobs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt_logprobs ", *open.prompt_logprobs,
+                     " is outside 0 to ", kMaxTopLogprobs));
+  }
+  if (open.first_prompt_logprob < 1 ||
+      open.first_prompt_logprob > open.prompt_length) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "first_prompt_logprob ", open.first_prompt_logprob, " is outside 1 to ",
+        open.prompt_length, ", prompt_length"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOpen(const OpenTarget& open, const model::ModelInfo& info) {
   NACRE_RETURN_IF_ERROR(CheckLengths(open, info.context_length));
   NACRE_RETURN_IF_ERROR(worker::CheckTokenIds(
@@ -52,6 +68,7 @@ absl::Status CheckOpen(const OpenTarget& open, const model::ModelInfo& info) {
     return absl::InvalidArgumentError(absl::StrCat(
         "logprobs ", *open.logprobs, " is outside 0 to ", kMaxTopLogprobs));
   }
+  NACRE_RETURN_IF_ERROR(CheckPromptLogprobs(open));
   return worker::CheckNumSlots(open.num_slots);
 }
 
@@ -69,19 +86,29 @@ absl::Status CheckUnfinished(const TargetSession& schedule) {
       " of the token_ids are behind the prompt, as many as max_tokens allows"));
 }
 
+bool TellsPrompt(const OpenTarget& open) {
+  return open.prompt_logprobs.has_value() &&
+         open.first_prompt_logprob < open.prompt_length;
+}
+
 // With its slots, if it can have them.
 absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
     const OpenTarget& open, int length, const SessionParts& parts) {
+  // A row that is not computed says nothing of the token behind it.
+  absl::Span<const int32_t> shareable = open.token_ids;
+  if (TellsPrompt(open)) {
+    shareable = shareable.first(static_cast<size_t>(open.first_prompt_logprob));
+  }
   // The ratio test judges chains, and hidden states are shown of chains.
   if (open.num_slots > 0 &&
       open.verification == speculation::Verification::kExact &&
       open.hidden_channel == 0 && !parts.is_recorded) {
     absl::StatusOr<std::unique_ptr<model::Sequence>> sequence =
-        parts.model->NewTreeSequence(length, open.num_slots, open.token_ids);
+        parts.model->NewTreeSequence(length, open.num_slots, shareable);
     // Without room for slots, or slots at all, it verifies chains.
     if (sequence.ok()) return sequence;
   }
-  return parts.model->NewSequenceWithPrefix(length, open.token_ids);
+  return parts.model->NewSequenceWithPrefix(length, shareable);
 }
 
 }  // namespace
@@ -123,6 +150,11 @@ absl::StatusOr<std::unique_ptr<EngineSession>> OpenSession(
   session->has_draft = open.has_draft;
   session->gate_after_mismatch = open.plan.gate_after_mismatch;
   session->num_logprobs = open.logprobs;
+  if (TellsPrompt(open)) {
+    session->prompt.num_top = *open.prompt_logprobs;
+    session->prompt.next = open.first_prompt_logprob;
+    session->prompt.end = open.prompt_length;
+  }
   session->seed = open.sampling.seed;
   session->hidden_channel = open.hidden_channel;
   session->hidden_epoch = open.epoch;

@@ -23,6 +23,7 @@ bool IsSound(absl::Span<const float> row) {
 
 void RowSampler::PlanDraws(Session& session, int rows) const {
   session.draws.clear();
+  if (session.prompt.rows > 0) return;
   if (rows == 0 && model_->draws_tokens()) {
     session.draws.push_back(model::DrawToLookAt(model_->info().vocab_size));
     return;
@@ -53,6 +54,8 @@ void RowSampler::SampleAll(const Step& step, absl::Span<const float> logits) {
                                 logits.subspan(0, num_logits)};
     if (session.verifies) {
       SampleRows(session, outputs);
+    } else if (session.prompt.rows > 0) {
+      ScorePrompt(session, outputs.logits);
     } else {
       session.unsound = num_drawn > 0 ? drawn.front() == kUnsoundDraw
                                       : !IsSound(outputs.logits);
@@ -106,6 +109,22 @@ void RowSampler::SampleRows(Session& session, const RowOutputs& outputs) {
         logits.remove_prefix(vocab_size);
       }
     }
+  }
+}
+
+void RowSampler::ScorePrompt(Session& session, absl::Span<const float> logits) {
+  session.unsound = false;
+  session.prompt.logprobs.clear();
+  const size_t vocab_size = static_cast<size_t>(model_->info().vocab_size);
+  for (int i = 0; i < session.prompt.rows; ++i) {
+    const absl::Span<const float> row =
+        logits.subspan(static_cast<size_t>(i) * vocab_size, vocab_size);
+    session.unsound = !IsSound(row);
+    if (session.unsound) return;
+    const int position = session.prompt.next + i;
+    session.prompt.logprobs.push_back(
+        model::ComputeLogprobs(row, session.schedule.committed()[position],
+                               session.prompt.num_top, scratch_));
   }
 }
 

@@ -48,6 +48,8 @@ class RowSampler {
   // it leaves the row behind an accepted tail to JudgeLastRow.
   //                                        outputs: of 1 + tail tokens rows
   void SampleRows(Session& session, const RowOutputs& outputs);
+  // Of a chunk of a prompt: what its rows say of the tokens behind them.
+  void ScorePrompt(Session& session, absl::Span<const float> logits);
   void JudgeRows(Session& session, absl::Span<const float> logits);
   // Adds a token to session.drawn, which `row` is for.
   void AddDrawn(Session& session, int32_t token_id,

@@ -19,7 +19,10 @@ WorkerState StepPlanner::Plan(int64_t now_ns, worker::StepOutcome* outcome) {
   prefilling_.clear();
   for (Session& session : parts_.sessions) {
     if (session.schedule.finished() || session.unfed_rows() <= 0) continue;
-    parts_.accounts->TakeOver(session, session.schedule.committed());
+    // What it took over would have no logits.
+    if (!session.TellsPrompt()) {
+      parts_.accounts->TakeOver(session, session.schedule.committed());
+    }
     if (session.unfed_rows() > 0) prefilling_.push_back(&session);
   }
   const WorkerState wait = PlanVerifies(now_ns, outcome);
@@ -108,19 +111,27 @@ void StepPlanner::PlanPrefills(bool decoding, int64_t now_ns) {
   std::vector<worker::Prefill> prompts;
   for (const Session* session : prefilling_) {
     // One more row: the first step may share the forward.
-    prompts.push_back({session->schedule.committed(),
+    prompts.push_back({session->TellsPrompt()
+                           ? absl::Span<const int32_t>()  // takes nothing over
+                           : session->schedule.committed(),
                        session->sequence->length(), session->unfed_rows() + 1});
   }
   int left = budget_.PrefillRows(decoding, step_.num_rows);
   const std::vector<int> shares =
       worker::SharePrefillOfCommonPrefixes(prompts, shared_block_size_, left);
+  int logits_left = wire::kMaxPromptLogprobs;
   for (size_t i = 0; i < prefilling_.size(); ++i) {
+    Session& session = *prefilling_[i];
     // What an earlier one's tail took beyond its share is missing now.
-    const int share = std::min(shares[i], left);
+    int share = std::min(shares[i], left);
+    if (session.TellsPrompt()) {
+      share = std::min(share, session.RowsBeforeLogits() + logits_left);
+    }
     if (share <= 0) continue;
     const int before = step_.num_rows;
-    AddRows(*prefilling_[i], share, now_ns);
+    AddRows(session, share, now_ns);
     left -= step_.num_rows - before;
+    logits_left -= session.prompt.rows;
   }
 }
 
@@ -156,6 +167,15 @@ void StepPlanner::AddRows(Session& session, int max_rows, int64_t now_ns,
                           absl::optional<int> num_nodes) {
   const int unfed = session.unfed_rows();
   session.prefill_rows = std::min(unfed, max_rows);
+  session.prompt.rows = 0;
+  const bool tells_prompt = session.TellsPrompt();
+  if (tells_prompt) {
+    const int before = session.RowsBeforeLogits();
+    session.prefill_rows =
+        std::min(session.prefill_rows,
+                 before + session.prompt.end - session.prompt.next);
+    session.prompt.rows = std::max(0, session.prefill_rows - before);
+  }
   const auto begin =
       session.schedule.committed().begin() + session.sequence->length();
   session.fed.assign(begin, begin + session.prefill_rows);
@@ -164,14 +184,15 @@ void StepPlanner::AddRows(Session& session, int max_rows, int64_t now_ns,
   session.first_logits = step_.logit_rows;
   // A gate that no tail can open needs no wait: the last prompt rows and the
   // first step share the forward.
-  if (unfed == 0 || (unfed < max_rows && session.StepsWithoutTail() &&
-                     session.schedule.CheckReady(now_ns) ==
-                         TargetSession::Readiness::kReady)) {
+  if (unfed == 0 ||
+      (unfed < max_rows && !tells_prompt && session.StepsWithoutTail() &&
+       session.schedule.CheckReady(now_ns) ==
+           TargetSession::Readiness::kReady)) {
     verify_rows = BeginVerify(session, now_ns, num_nodes);
   }
   parts_.sampler->PlanDraws(session, verify_rows);
   step_.sessions.push_back(&session);
-  const int num_logits = std::max(verify_rows, 1);
+  const int num_logits = std::max({verify_rows, session.prompt.rows, 1});
   model::SequenceRows rows;
   rows.sequence = session.sequence.get();
   rows.token_ids = session.fed;

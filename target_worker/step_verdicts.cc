@@ -47,6 +47,7 @@ void StepVerdicts::FinishSession(Session& session, Span span) {
     parts_.accounts->AddSpan(session, span);
     span.rows = 0;
   }
+  if (session.prompt.rows > 0) SendPromptLogprobs(session);
   if (!std::exchange(session.verifies, false)) {
     session.sequence->Share(session.schedule.committed());
     return;
@@ -62,6 +63,15 @@ void StepVerdicts::FinishSession(Session& session, Span span) {
   }
   const int num_tokens = FinishVerify(session, std::move(span));
   parts_.hidden->ShowStep(session, num_tokens, /*is_held=*/false);
+}
+
+void StepVerdicts::SendPromptLogprobs(Session& session) {
+  const int first = session.prompt.next;
+  session.prompt.next += std::exchange(session.prompt.rows, 0);
+  if (session.closing) return;
+  parts_.events->For(session.stream)
+      .prompt_logprobs.push_back(
+          {session.id, first, std::move(session.prompt.logprobs)});
 }
 
 void StepVerdicts::HoldLastRow(Session& session, absl::Span<const float> logits,

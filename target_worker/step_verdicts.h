@@ -52,6 +52,8 @@ class StepVerdicts {
   int FinishVerify(Session& session, wire::Span span);
   // What of the KV of the step's rows stands for committed tokens.
   void KeepRows(Session& session, int base_length, int matched);
+  // Of the rows of the prompt that the step has computed.
+  void SendPromptLogprobs(Session& session);
   void SendVerdict(Session& session, speculation::Verdict verdict);
 
   const Parts parts_;

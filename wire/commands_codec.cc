@@ -47,6 +47,11 @@ void EncodeOpen(const OpenTarget& open, v1::OpenTarget* proto) {
     suffixes->set_owner_high((*open.suffixes)[0]);
     suffixes->set_owner_low((*open.suffixes)[1]);
   }
+  if (open.prompt_logprobs.has_value()) {
+    proto->set_prompt_logprobs(static_cast<uint32_t>(*open.prompt_logprobs));
+  }
+  proto->set_first_prompt_logprob(
+      static_cast<uint32_t>(open.first_prompt_logprob));
 }
 
 // The lists that it leaves out would be too long to take.
@@ -72,6 +77,10 @@ OpenTarget DecodeOpen(const v1::OpenTarget& proto) {
   open.ignore_eos = proto.ignore_eos();
   open.min_tokens = ToLimit(proto.min_tokens());
   if (proto.has_logprobs()) open.logprobs = ToLimit(proto.logprobs());
+  if (proto.has_prompt_logprobs()) {
+    open.prompt_logprobs = ToLimit(proto.prompt_logprobs());
+  }
+  open.first_prompt_logprob = ToInt(proto.first_prompt_logprob());
   open.plan = DecodePlan(proto.plan());
   open.epoch = proto.epoch();
   open.has_draft = proto.has_draft();

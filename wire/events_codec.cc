@@ -53,6 +53,20 @@ int64_t ToBytes(uint64_t value) {
   return static_cast<int64_t>(std::min(value, uint64_t{1} << 40));
 }
 
+void EncodeLogprobs(
+    const std::vector<TokenLogprobs>& from,
+    google::protobuf::RepeatedPtrField<v1::TokenLogprobs>* proto) {
+  for (const TokenLogprobs& token : from) {
+    v1::TokenLogprobs* out = proto->Add();
+    out->set_token_id(static_cast<uint32_t>(token.token_id));
+    out->set_logprob(token.logprob);
+    for (const auto& [id, logprob] : token.top) {
+      out->add_top_ids(static_cast<uint32_t>(id));
+      out->add_top_logprobs(logprob);
+    }
+  }
+}
+
 void EncodeVerdict(const SessionVerdict& from, v1::Verdict* proto) {
   const speculation::Verdict& verdict = from.verdict;
   proto->set_session_id(from.session_id);
@@ -68,15 +82,7 @@ void EncodeVerdict(const SessionVerdict& from, v1::Verdict* proto) {
   proto->set_suffix_proposed(static_cast<uint32_t>(verdict.suffix_proposed));
   proto->set_suffix_accepted(static_cast<uint32_t>(verdict.suffix_accepted));
   proto->set_branch_accepted(static_cast<uint32_t>(verdict.branch_accepted));
-  for (const TokenLogprobs& token : from.logprobs) {
-    v1::TokenLogprobs* out = proto->add_logprobs();
-    out->set_token_id(static_cast<uint32_t>(token.token_id));
-    out->set_logprob(token.logprob);
-    for (const auto& [id, logprob] : token.top) {
-      out->add_top_ids(static_cast<uint32_t>(id));
-      out->add_top_logprobs(logprob);
-    }
-  }
+  EncodeLogprobs(from.logprobs, proto->mutable_logprobs());
 }
 
 absl::Status CheckPath(const v1::Verdict& proto) {
@@ -132,6 +138,18 @@ absl::Status DecodeVerdict(const v1::Verdict& proto, SessionVerdict* to) {
   const int count = std::min(proto.logprobs_size(), proto.token_ids_size());
   for (int i = 0; i < count; ++i) {
     to->logprobs.push_back(DecodeLogprobs(proto.logprobs(i)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodePromptLogprobs(const v1::PromptLogprobs& proto,
+                                  PromptLogprobs* to) {
+  NACRE_RETURN_IF_ERROR(CheckCount("PromptLogprobs.logprobs",
+                                   proto.logprobs_size(), kMaxPromptLogprobs));
+  to->session_id = proto.session_id();
+  to->first_position = ToInt(proto.first_position());
+  for (const v1::TokenLogprobs& token : proto.logprobs()) {
+    to->logprobs.push_back(DecodeLogprobs(token));
   }
   return absl::OkStatus();
 }
@@ -264,6 +282,12 @@ v1::Span Encode(const Span& span) {
 v1::TargetEvent Encode(const TargetEvents& events) {
   v1::TargetEvent proto;
   EncodeCommon(events.common, &proto);
+  for (const PromptLogprobs& prompt : events.prompt_logprobs) {
+    v1::PromptLogprobs* out = proto.add_prompt_logprobs();
+    out->set_session_id(prompt.session_id);
+    out->set_first_position(static_cast<uint32_t>(prompt.first_position));
+    EncodeLogprobs(prompt.logprobs, out->mutable_logprobs());
+  }
   for (const SessionVerdict& verdict : events.verdicts) {
     EncodeVerdict(verdict, proto.add_verdicts());
   }
@@ -273,6 +297,8 @@ v1::TargetEvent Encode(const TargetEvents& events) {
 TargetEvents Decode(const v1::TargetEvent& proto) {
   TargetEvents events;
   DecodeCommon(proto, &events.common);
+  DecodeParts(proto.prompt_logprobs(), DecodePromptLogprobs,
+              &events.prompt_logprobs, &events.common.malformed);
   DecodeParts(proto.verdicts(), DecodeVerdict, &events.verdicts,
               &events.common.malformed);
   return events;

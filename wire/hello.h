@@ -11,8 +11,9 @@
 namespace nacre::wire {
 
 // Version of the protocol between coordinator and workers that this code
-// speaks. 2: tails and verdicts may be of trees.
-inline constexpr uint32_t kProtocolVersion = 2;
+// speaks. 2: tails and verdicts may be of trees. 3: targets tell
+// log-probabilities of prompts.
+inline constexpr uint32_t kProtocolVersion = 3;
 
 enum class WorkerRole { kDraft, kTarget };
 

@@ -20,6 +20,9 @@
 
 namespace nacre::wire {
 
+// Most tokens of which one PromptLogprobs says something.
+inline constexpr int kMaxPromptLogprobs = 64;
+
 struct OpenTarget {
   // Of Decode, not OK: the message says what cannot be; the session is refused.
   absl::Status refusal;
@@ -42,6 +45,10 @@ struct OpenTarget {
   int num_slots = 0;            // for rows of a tree; 0: chains
   // Whose texts the target itself drafts from; absent: it drafts nothing.
   absl::optional<speculation::TextOwner> suffixes;
+  // Likeliest tokens to report beside each of the prompt from the position on;
+  // absent: nothing is said of the prompt.
+  absl::optional<int> prompt_logprobs = {};
+  int first_prompt_logprob = 0;
 
   bool operator==(const OpenTarget&) const = default;
 };
@@ -59,6 +66,14 @@ struct SessionVerdict {
   std::vector<TokenLogprobs> logprobs = {};  // of its tokens, if asked for
 
   bool operator==(const SessionVerdict&) const = default;
+};
+
+struct PromptLogprobs {
+  uint64_t session_id = 0;
+  int first_position = 0;  // in the prompt, of the first of
+  std::vector<TokenLogprobs> logprobs = {};
+
+  bool operator==(const PromptLogprobs&) const = default;
 };
 
 struct TargetCommands {
@@ -99,8 +114,11 @@ struct TargetCommands {
 struct TargetEvents {
   SessionEvents common;
   std::vector<SessionVerdict> verdicts;
+  std::vector<PromptLogprobs> prompt_logprobs = {};  // came before the verdicts
 
-  bool empty() const { return common.empty() && verdicts.empty(); }
+  bool empty() const {
+    return common.empty() && prompt_logprobs.empty() && verdicts.empty();
+  }
   bool operator==(const TargetEvents&) const = default;
 };
 

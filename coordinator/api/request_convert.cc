@@ -113,6 +113,9 @@ GenerateFields::Output OutputOf(const v1::OutputOptions& proto) {
       !proto.has_skip_special_tokens() || proto.skip_special_tokens();
   fields.trace = proto.trace();
   if (proto.has_logprobs()) fields.logprobs = proto.logprobs();
+  if (proto.has_prompt_logprobs()) {
+    fields.prompt_logprobs = proto.prompt_logprobs();
+  }
   fields.detailed_stats = IsDetailed(proto.spec_stats());
   return fields;
 }

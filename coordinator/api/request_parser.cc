@@ -227,6 +227,17 @@ absl::Status CheckMinTokens(const GenerateFields::Stop& stop,
   return absl::OkStatus();
 }
 
+absl::Status ParseTop(const char* name, absl::optional<uint32_t> field,
+                      absl::optional<int>* to) {
+  if (!field.has_value()) return absl::OkStatus();
+  if (*field > uint32_t{kMaxTopLogprobs}) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is ", *field, ", at most ", kMaxTopLogprobs));
+  }
+  *to = static_cast<int>(*field);
+  return absl::OkStatus();
+}
+
 absl::Status ParseOutput(const GenerateFields::Output& fields,
                          RequestSpec* spec) {
   spec->stream = fields.stream;
@@ -242,13 +253,9 @@ absl::Status ParseOutput(const GenerateFields::Output& fields,
     return absl::InvalidArgumentError(
         "trace_chunks is set without stream: there are no chunks");
   }
-  if (fields.logprobs.has_value()) {
-    if (*fields.logprobs > uint32_t{kMaxTopLogprobs}) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "logprobs is ", *fields.logprobs, ", at most ", kMaxTopLogprobs));
-    }
-    spec->logprobs = static_cast<int>(*fields.logprobs);
-  }
+  NACRE_RETURN_IF_ERROR(ParseTop("logprobs", fields.logprobs, &spec->logprobs));
+  NACRE_RETURN_IF_ERROR(ParseTop("prompt_logprobs", fields.prompt_logprobs,
+                                 &spec->prompt_logprobs));
   NACRE_ASSIGN_OR_RETURN(spec->detailed_stats, fields.detailed_stats);
   return absl::OkStatus();
 }

@@ -67,6 +67,7 @@ struct GenerateFields {
     bool skip_special_tokens = true;
     bool trace = false;
     absl::optional<uint32_t> logprobs;
+    absl::optional<uint32_t> prompt_logprobs;
     absl::StatusOr<bool> detailed_stats = false;
   };
   struct Resume {

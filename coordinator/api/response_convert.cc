@@ -153,6 +153,9 @@ v1::Chunk ToProto(const Chunk& chunk) {
   for (const TokenLogprobs& token : chunk.logprobs) {
     *proto.add_logprobs() = ToProto(token);
   }
+  for (const TokenLogprobs& token : chunk.prompt_logprobs) {
+    *proto.add_prompt_logprobs() = ToProto(token);
+  }
   proto.set_numerics_id(chunk.numerics_id);
   if (chunk.trace.has_value()) SetTrace(*chunk.trace, proto.mutable_trace());
   return proto;
@@ -178,6 +181,9 @@ v1::Complete ToProto(const RequestSpec& request, const Completion& completion) {
     for (int32_t id : request.prompt_ids) proto.add_prompt_token_ids(id);
     for (const TokenLogprobs& token : completion.logprobs) {
       *proto.add_logprobs() = ToProto(token);
+    }
+    for (const TokenLogprobs& token : completion.prompt_logprobs) {
+      *proto.add_prompt_logprobs() = ToProto(token);
     }
   }
   proto.set_seed(request.sampling.seed);

@@ -41,7 +41,14 @@ void Answer::Show(const speculation::Verdict& verdict,
   TextStream::Piece piece = text_.Append(verdict.token_ids, verdict.finish);
   Chunk chunk;
   chunk.first_index = piece.first_index;
-  if (chunk.first_index == first_index()) chunk.numerics_id = numerics_id_;
+  if (chunk.first_index == first_index()) {
+    chunk.numerics_id = numerics_id_;
+    if (request_->omit_streamed) {
+      chunk.prompt_logprobs = std::move(prompt_logprobs_);
+    } else if (request_->stream) {
+      chunk.prompt_logprobs = prompt_logprobs_;
+    }
+  }
   chunk.token_ids = std::move(piece.token_ids);
   chunk.text = std::move(piece.text);
   if (request_->logprobs.has_value()) {
@@ -91,6 +98,11 @@ void Answer::OnCached(int tokens) {
   if (more > 0) observer_->OnCached(session_id_, more);
 }
 
+void Answer::OnPromptLogprobs(absl::Span<const TokenLogprobs> logprobs) {
+  prompt_logprobs_.insert(prompt_logprobs_.end(), logprobs.begin(),
+                          logprobs.end());
+}
+
 void Answer::OnSpan(WorkerRole role, const SpanRecord& span,
                     int64_t clock_offset_ns) {
   account_.OnSpan(role, span);
@@ -113,6 +125,7 @@ void Answer::Complete(End end) {
   }
   completion.cost_ratio = end.cost_ratio;
   completion.logprobs = logprobs_;
+  completion.prompt_logprobs = prompt_logprobs_;
   account_.Close(static_cast<int64_t>(text_.token_ids().size()) - first_index(),
                  end.now_ns, std::move(end.target), std::move(end.draft),
                  &completion);

@@ -83,6 +83,9 @@ class Answer {
   void OnOpened(int cached_tokens);
   // The same target had so many tokens more of it.
   void OnCached(int tokens);
+  // The next ones of its prompt, where asked for: all of them before the first
+  // verdict.
+  void OnPromptLogprobs(absl::Span<const TokenLogprobs> logprobs);
   // Counts a worker's time and keeps the span if the request asked for a trace.
   void OnSpan(WorkerRole role, const SpanRecord& span, int64_t clock_offset_ns);
   // What its length policy has to go without on its draft.
@@ -130,6 +133,7 @@ class Answer {
   RequestAccount account_;
   absl::optional<ChunkTracer> tracer_;   // where chunks are traced
   std::vector<TokenLogprobs> logprobs_;  // of first_index() and on
+  std::vector<TokenLogprobs> prompt_logprobs_;
   uint64_t session_id_ = 0;
   std::string numerics_id_;  // of its targets
   std::string policy_note_;

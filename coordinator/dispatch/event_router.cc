@@ -10,6 +10,7 @@ void EventRouter::OnEvents(uint64_t target_id,
                            const Shared<wire::TargetEvents>& events) {
   OnSpans(target_id, {events, &events->common});
   OnPrompts(target_id, events->common);
+  OnPromptLogprobs(target_id, events);
   OnVerdicts(target_id, events);
   OnEnds(target_id, WorkerRole::kTarget, events->common);
   relocator_.Settle();
@@ -77,7 +78,9 @@ void EventRouter::OnVerdicts(uint64_t target_id,
     if (session == nullptr) continue;
     // Its tokens may be others than those of the present opening (by the ratio
     // test), or end where none of its verdicts begins.
-    if (IsOfEarlierOpening(event.session_id, target_id)) {
+    // It must say first what was asked of the prompt.
+    if (IsOfEarlierOpening(event.session_id, target_id) ||
+        session->LacksPromptLogprobs()) {
       session->schedule().CountStale();
       continue;
     }
@@ -105,6 +108,25 @@ void EventRouter::OnVerdicts(uint64_t target_id,
     }
     pairing_.PlanLater(*session);
     desk_.Acknowledge(*session);
+  }
+}
+
+void EventRouter::OnPromptLogprobs(uint64_t target_id,
+                                   const Shared<wire::TargetEvents>& events) {
+  for (const wire::PromptLogprobs& told : events->prompt_logprobs) {
+    Session* session = state_.FindOn(told.session_id, target_id);
+    if (session == nullptr) continue;
+    // The present opening says again what was not known when it was opened.
+    if (IsOfEarlierOpening(told.session_id, target_id) ||
+        !session->ApplyPromptLogprobs(told)) {
+      session->schedule().CountStale();
+      continue;
+    }
+    session->failover.OnProgress();
+    state_.outbox.Later(session->answer(),
+                        [answer = session->answer().get(), events, &told] {
+                          answer->OnPromptLogprobs(told.logprobs);
+                        });
   }
 }
 

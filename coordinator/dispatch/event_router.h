@@ -51,6 +51,8 @@ class EventRouter {
   void OnNotes(uint64_t draft_id, const wire::DraftEvents& events);
   void ShowNote(uint64_t session_id, uint64_t draft_id,
                 const std::string& note);
+  void OnPromptLogprobs(uint64_t target_id,
+                        const Shared<wire::TargetEvents>& events);
   void OnVerdicts(uint64_t target_id, const Shared<wire::TargetEvents>& events);
   // Sessions that are closed or have failed, and messages left out.
   void OnEnds(uint64_t worker_id, WorkerRole role,

@@ -30,6 +30,10 @@ wire::OpenTarget TargetOpening::Message() const {
   open.ignore_eos = request->ignore_eos;
   open.min_tokens = request->min_tokens;
   if (request->logprobs.has_value()) open.logprobs = *request->logprobs;
+  if (request->prompt_logprobs.has_value()) {
+    open.prompt_logprobs = *request->prompt_logprobs;
+    open.first_prompt_logprob = 1 + prompt_logprobs;
+  }
   open.plan = plan;
   open.epoch = epoch;
   open.has_draft = has_draft;

@@ -29,6 +29,8 @@ struct TargetOpening {
   bool has_draft = false;
   uint64_t hidden_channel = 0;
   int num_slots = 0;  // for rows of a tree
+  // How many log-probabilities of the prompt are there already.
+  int prompt_logprobs = 0;
 };
 
 struct DraftOpening {

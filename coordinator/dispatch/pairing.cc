@@ -129,6 +129,7 @@ void Pairing::Open(Session& session) {
   opening.has_draft = session.draft_worker != 0;
   opening.hidden_channel = session.hidden_channel();
   opening.num_slots = session.target_slots;
+  opening.prompt_logprobs = session.prompt_logprobs();
   link(session.target_worker).target().OpenTarget(opening);
   if (session.draft_worker != 0) OpenDraft(session, session.draft_worker);
 }

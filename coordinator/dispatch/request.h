@@ -44,6 +44,7 @@ struct AnswerOptions {
   bool trace_chunks = false;  // with stream only
   // Likeliest tokens to report beside each generated one; absent: no logprobs.
   absl::optional<int> logprobs;
+  absl::optional<int> prompt_logprobs;  // likewise of the prompt
   bool detailed_stats = false;
 };
 
@@ -138,9 +139,16 @@ struct Chunk {
   std::vector<TokenLogprobs> logprobs = {};  // of token_ids, if asked for
   std::string numerics_id = {};              // of the first: its target's
   absl::optional<ChunkTrace> trace = {};     // if asked for
+  // Of the prompt behind its first token, in the first chunk, if asked for.
+  std::vector<TokenLogprobs> prompt_logprobs = {};
 };
 
-struct Completion {
+// What the target said of the prompt behind its first token, if asked for.
+struct ScoredPrompt {
+  std::vector<TokenLogprobs> prompt_logprobs;
+};
+
+struct Completion : ScoredPrompt {
   Finish finish = Finish::kLength;
   std::string stop_match;
   std::string text;

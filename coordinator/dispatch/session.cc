@@ -1,6 +1,8 @@
 #include "coordinator/dispatch/session.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace nacre::coordinator {
 namespace {
@@ -60,6 +62,30 @@ absl::optional<speculation::Commit> Session::ApplyVerdict(
   }
   cell_->generated = schedule_.generated();
   return commit;
+}
+
+bool Session::ApplyPromptLogprobs(const wire::PromptLogprobs& told) {
+  const std::vector<int32_t>& prompt = request().prompt_ids;
+  const size_t count = told.logprobs.size();
+  if (!request().prompt_logprobs.has_value() || count == 0 ||
+      told.first_position != 1 + prompt_logprobs_ ||
+      count > prompt.size() - static_cast<size_t>(told.first_position)) {
+    return false;
+  }
+  const auto begin = prompt.begin() + told.first_position;
+  if (!std::equal(told.logprobs.begin(), told.logprobs.end(), begin,
+                  [](const TokenLogprobs& token, int32_t id) {
+                    return token.token_id == id;
+                  })) {
+    return false;
+  }
+  prompt_logprobs_ += static_cast<int>(count);
+  return true;
+}
+
+bool Session::LacksPromptLogprobs() const {
+  return request().prompt_logprobs.has_value() &&
+         prompt_logprobs_ + 1 < static_cast<int>(request().prompt_ids.size());
 }
 
 Answer::Applied Session::Applied(const speculation::Verdict& verdict,

@@ -17,6 +17,7 @@
 #include "coordinator/dispatch/status_board.h"
 #include "coordinator/fleet/worker_info.h"
 #include "speculation/session_schedule.h"
+#include "wire/target_messages.h"
 
 namespace nacre::coordinator {
 
@@ -53,6 +54,13 @@ class Session {
   Answer::Applied Applied(const speculation::Verdict& verdict,
                           int64_t now_ns) const;
 
+  // Counts what a target tells of the prompt. False where it does not go on
+  // from what is there, or is of other tokens: it is not to be shown.
+  bool ApplyPromptLogprobs(const wire::PromptLogprobs& told);
+  int prompt_logprobs() const { return prompt_logprobs_; }
+  // Whether some that its client wants are still to come: no verdict may.
+  bool LacksPromptLogprobs() const;
+
   // Learns who else is in the steps of its target.
   void OnSpan(WorkerRole role, const SpanRecord& span);
   // A worker serves it no more. After a target another one will be opened with
@@ -87,6 +95,7 @@ class Session {
   const uint64_t hidden_channel_;
   speculation::SessionSchedule schedule_;
   int acknowledged_;
+  int prompt_logprobs_ = 0;  // of the prompt behind its first token
   bool held_back_ = false;
   double own_rows_ = 1;
   double other_rows_ = -1;  // not known yet

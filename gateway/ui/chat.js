@@ -3,6 +3,9 @@
 import { bearer, byId, element, problemOf } from "/ui/common.js";
 import { Lanes } from "/ui/lanes.js";
 
+// How soon the model is asked for once more, where it was not told.
+const RETRY_MS = 2000;
+
 const ORIGINS = {
   draft: "proposed by the draft, accepted",
   branch: "proposed by the draft on a branch of its tree, accepted",
@@ -96,7 +99,8 @@ class Chat {
       byId("ask").requestSubmit();
     });
     addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.stop();
+      // Within a composition it takes back what is being composed.
+      if (event.key === "Escape" && !event.isComposing) this.stop();
     });
     byId("stop").addEventListener("click", () => this.stop());
     byId("reset").addEventListener("click", () => this.reset());
@@ -109,8 +113,11 @@ class Chat {
   }
 
   async askForModel() {
+    clearTimeout(this.retry);
+    let mayRetry = true; // not where the token is at fault
     try {
       const models = await fetch("/v1/models", { headers: this.headers() });
+      mayRetry = models.status !== 401 && models.status !== 403;
       if (!models.ok) throw new Error(await problemOf(models));
       const model = (await models.json()).data[0];
       byId("model").textContent = `${model.id}, context ${model.max_model_len} tokens`;
@@ -122,6 +129,8 @@ class Chat {
         "This model has no chat template: it goes on with your text.";
     } catch (error) {
       byId("model").textContent = error.message;
+      // The service may still be starting.
+      if (mayRetry) this.retry = setTimeout(() => this.askForModel(), RETRY_MS);
     }
   }
 

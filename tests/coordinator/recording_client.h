@@ -25,6 +25,7 @@ class RecordingClient final : public TargetLink, public DraftLink {
     last_target_plan = opened_target_plan = opening.plan;
     last_hidden_channel = opening.hidden_channel;
     last_num_slots = opening.num_slots;
+    last_prompt_logprobs = opening.prompt_logprobs;
     NoteOpen(opening.session_id);
     Add("open ", opening.session_id, " epoch ", opening.epoch, " draft ",
         opening.has_draft, " tokens ", absl::StrJoin(opening.token_ids(), ","));
@@ -114,6 +115,7 @@ class RecordingClient final : public TargetLink, public DraftLink {
   int last_vocab_limit = 0;
   int last_num_slots = 0;
   std::vector<wire::KvReport> kv_reports;
+  int last_prompt_logprobs = 0;  // that were there when it was opened
   uint64_t last_hidden_channel = 0;
   std::string last_hidden_address;
 

@@ -72,6 +72,74 @@ TEST_F(AnswerConvertTest, ACompletionsLogprobsHoldTheDrawnToken) {
   EXPECT_EQ(ids["choices"][0]["logprobs"]["tokens"][0], "token_id:2593");
 }
 
+// What lm-eval adds up: all tokens of the prompt, of which the first has none.
+TEST_F(AnswerConvertTest, AnEchoedPromptHasItsLogprobsToo) {
+  request_.wants_logprobs = request_.echo = true;
+  request_.prompts = {std::vector<uint32_t>{1, 503}};
+  request_.generate.mutable_output()->set_logprobs(1);
+  v1::Complete complete = Complete();
+  v1::TokenLogprobs* const token = complete.add_prompt_logprobs();
+  token->set_token_id(503);
+  token->set_logprob(-2.0f);
+  token->add_top_ids(2593);
+  token->add_top_logprobs(-1.0f);
+  token->add_top_ids(7);  // more than logprobs: prompt_logprobs asked for it
+  token->add_top_logprobs(-1.5f);
+  const OrderedJson whole = OrderedJson::parse(Format().Whole({{complete}}));
+  const std::string expected =
+      R"({"tokens":["<s>"," def"," main"],)"
+      R"("token_logprobs":[null,-2.0,-0.5],)"
+      R"("top_logprobs":[null,{" main":-1.0," def":-2.0},)"
+      R"({" def":-0.25," main":-0.5}],"text_offset":[0,3,7]})";
+  EXPECT_EQ(Dump(whole["choices"][0]["logprobs"]), expected);
+  EXPECT_FALSE(whole["choices"][0].contains("prompt_logprobs"));
+
+  // A stream's come with the first piece.
+  AnswerFormat format = Format();
+  EXPECT_EQ(format.First(0), "");
+  v1::Chunk chunk;
+  *chunk.mutable_prompt_logprobs() = complete.prompt_logprobs();
+  *chunk.mutable_logprobs() = complete.logprobs();
+  chunk.set_text(" main");
+  const OrderedJson first =
+      OrderedJson::parse(format.Piece(0, chunk))["choices"][0];
+  EXPECT_EQ(Dump(first["logprobs"]), expected);
+  EXPECT_EQ(
+      first["text"],
+      whole["choices"][0]["text"].get<std::string>().substr(0, 3) + " main");
+  const OrderedJson second =
+      OrderedJson::parse(format.Piece(0, chunk))["choices"][0];
+  EXPECT_EQ(second["text"], " main");
+  EXPECT_EQ(Dump(second["logprobs"]["tokens"]), R"([" main"])");
+}
+
+TEST_F(AnswerConvertTest, VllmsPromptLogprobsHaveIdsAndRanks) {
+  request_.prompt_logprobs = 1;
+  v1::Complete complete = Complete();
+  v1::TokenLogprobs* const token = complete.add_prompt_logprobs();
+  token->set_token_id(503);
+  token->set_logprob(-2.0f);
+  for (const uint32_t id : {2593u, 503u}) {
+    token->add_top_ids(id);
+    token->add_top_logprobs(-1.0f);
+  }
+  const std::string expected =
+      R"([null,{"503":{"logprob":-2.0,"rank":null,"decoded_token":" def"},)"
+      R"("2593":{"logprob":-1.0,"rank":1,"decoded_token":" main"}}])";
+  EXPECT_EQ(Dump(OrderedJson::parse(
+                Format().Whole({{complete}}))["choices"][0]["prompt_logprobs"]),
+            expected);
+  request_.prompt_logprobs = 2;
+  EXPECT_EQ(
+      OrderedJson::parse(Format().Whole(
+          {{complete}}))["choices"][0]["prompt_logprobs"][1]["503"]["rank"],
+      2);
+  request_.is_chat = true;
+  EXPECT_EQ(OrderedJson::parse(Format().Whole({{complete}}))["prompt_logprobs"]
+                .size(),
+            2u);
+}
+
 TEST_F(AnswerConvertTest, OffsetsGoOnOverTheEventsOfAStream) {
   request_.wants_logprobs = true;
   AnswerFormat format = Format();

@@ -1,117 +1,104 @@
 #include "gateway/cut_answer.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 namespace nacre::gateway {
 namespace {
 
-using ::testing::ElementsAre;
-
-v1::GenerateRequest CutRequest(uint32_t n) {
+v1::GenerateRequest Request(uint32_t n) {
   v1::GenerateRequest request;
   request.set_request_id("r");
   request.set_n(n);
-  request.mutable_token_ids()->add_ids(1);
-  request.mutable_sampling()->set_temperature(0.8f);
+  request.mutable_token_ids()->add_ids(7);
+  request.mutable_sampling()->set_temperature(1.0f);
+  request.mutable_output()->set_prompt_logprobs(1);
   return request;
 }
 
-v1::GenerateResponse CutChunk(uint32_t index, uint32_t first,
-                              const std::vector<uint32_t>& ids) {
+v1::GenerateResponse Chunk(uint32_t index, const std::vector<uint32_t>& ids) {
   v1::GenerateResponse response;
   response.set_index(index);
-  response.mutable_chunk()->set_first_index(first);
-  response.mutable_chunk()->mutable_token_ids()->Add(ids.begin(), ids.end());
+  response.mutable_chunk()->mutable_token_ids()->Assign(ids.begin(), ids.end());
   return response;
 }
 
-v1::GenerateResponse CutComplete(uint32_t index) {
+v1::GenerateResponse First(v1::GenerateResponse response) {
+  v1::Start* const start = response.mutable_start();
+  start->set_seed(99);
+  start->set_model_fingerprint("f");
+  start->set_numerics_id("n");
+  start->add_prompt_token_ids(7);
+  return response;
+}
+
+v1::GenerateResponse End(uint32_t index) {
   v1::GenerateResponse response;
   response.set_index(index);
   response.mutable_complete();
   return response;
 }
 
-v1::GenerateResponse WithStart(v1::GenerateResponse response) {
-  v1::Start* const start = response.mutable_start();
-  start->set_seed(77);
-  start->set_model_fingerprint("f");
-  start->set_numerics_id("n");
-  start->add_prompt_token_ids(1);
-  start->add_prompt_token_ids(2);
-  return response;
-}
-
-TEST(CutAnswerTest, GoesOnWithWhatHasCome) {
-  CutAnswer answer(CutRequest(3));
-  EXPECT_TRUE(answer.Add(WithStart(CutChunk(1, 0, {5, 6}))).ok());
-  EXPECT_TRUE(answer.Add(CutChunk(0, 0, {9})).ok());
-  EXPECT_TRUE(answer.Add(CutComplete(0)).ok());
-  EXPECT_TRUE(answer.Add(CutChunk(1, 2, {7})).ok());
-  EXPECT_EQ(answer.progress(), 5u);
-  ASSERT_TRUE(answer.CanResume());
-  const v1::GenerateRequest resumed = answer.Resume();
-  EXPECT_EQ(resumed.request_id(), "");
-  EXPECT_THAT(resumed.token_ids().ids(), ElementsAre(1, 2));
-  EXPECT_EQ(resumed.sampling().seed(), 77u);
-  EXPECT_EQ(resumed.sampling().temperature(), 0.8f);
-  EXPECT_EQ(resumed.resume().model_fingerprint(), "f");
-  EXPECT_EQ(resumed.resume().numerics_id(), "n");
-  ASSERT_EQ(resumed.resume().choices_size(), 3);
-  EXPECT_TRUE(resumed.resume().choices(0).done());
-  EXPECT_EQ(resumed.resume().choices(0).token_ids_size(), 0);
-  EXPECT_THAT(resumed.resume().choices(1).token_ids(), ElementsAre(5, 6, 7));
-  EXPECT_FALSE(resumed.resume().choices(2).done());
-  // The resumed call is cut, too.
-  EXPECT_TRUE(answer.Add(WithStart(CutChunk(1, 3, {8}))).ok());
-  EXPECT_THAT(answer.Resume().resume().choices(1).token_ids(),
-              ElementsAre(5, 6, 7, 8));
-}
-
-TEST(CutAnswerTest, NothingGoesOnWithAWholeAnswer) {
-  CutAnswer answer(CutRequest(1));
-  EXPECT_TRUE(answer.Add(WithStart(CutComplete(0))).ok());
-  EXPECT_TRUE(answer.is_complete());
-  EXPECT_FALSE(answer.CanResume());
-}
-
-TEST(CutAnswerTest, NothingGoesOnWithoutAStart) {
-  CutAnswer answer(CutRequest(1));
-  EXPECT_TRUE(answer.Add(CutChunk(0, 0, {5})).ok());
-  EXPECT_FALSE(answer.CanResume());
-}
-
-TEST(CutAnswerTest, NothingGoesOnWhereDraftsDecide) {
-  v1::GenerateRequest ratio = CutRequest(1);
-  ratio.mutable_speculation()->set_verification(v1::VERIFICATION_RATIO);
-  v1::GenerateRequest greedy_ratio = ratio;
-  greedy_ratio.mutable_sampling()->set_temperature(0.0f);
-  v1::GenerateRequest oracle = CutRequest(1);
-  oracle.mutable_speculation()->set_policy("oracle:x=1");
-  const auto resumes = [](const v1::GenerateRequest& request) {
-    CutAnswer answer(request);
-    EXPECT_TRUE(answer.Add(WithStart(CutChunk(0, 0, {5}))).ok());
-    return answer.CanResume();
-  };
-  EXPECT_FALSE(resumes(ratio));
-  EXPECT_TRUE(resumes(greedy_ratio));
-  EXPECT_FALSE(resumes(oracle));
-}
-
-TEST(CutAnswerTest, WhatDoesNotFollowIsAnError) {
-  for (const v1::GenerateResponse& wrong :
-       {CutChunk(0, 0, {5}), CutChunk(0, 3, {5}), CutChunk(1, 0, {5})}) {
-    CutAnswer answer(CutRequest(1));
-    EXPECT_TRUE(answer.Add(WithStart(CutChunk(0, 0, {5, 6}))).ok());
-    EXPECT_TRUE(absl::IsInternal(answer.Add(wrong)));
-    EXPECT_FALSE(answer.CanResume());
+TEST(CutAnswerTest, TheRestGoesOnBehindWhatCame) {
+  const v1::GenerateRequest request = Request(3);
+  CutAnswer answer(&request);
+  EXPECT_FALSE(answer.has_begun());
+  answer.Note(First(Chunk(1, {4, 5})));
+  answer.Note(Chunk(1, {6}));
+  answer.Note(Chunk(2, {8}));
+  answer.Note(End(2));
+  EXPECT_TRUE(answer.has_begun());
+  EXPECT_FALSE(answer.is_whole());
+  ASSERT_TRUE(answer.can_go_on());
+  const v1::GenerateRequest rest = answer.Rest();
+  v1::GenerateRequest expected = request;
+  expected.set_request_id("r-resume-1");
+  expected.mutable_sampling()->set_seed(99);
+  expected.mutable_resume()->set_model_fingerprint("f");
+  expected.mutable_resume()->set_numerics_id("n");
+  expected.mutable_resume()->add_choices();
+  for (const uint32_t id : {4u, 5u, 6u}) {
+    if (id == 4) expected.mutable_resume()->add_choices();
+    expected.mutable_resume()->mutable_choices(1)->add_token_ids(id);
   }
-  CutAnswer answer(CutRequest(2));
-  EXPECT_TRUE(answer.Add(WithStart(CutComplete(0))).ok());
-  EXPECT_TRUE(absl::IsInternal(answer.Add(CutChunk(0, 0, {5}))));
+  expected.mutable_resume()->add_choices()->set_done(true);
+  EXPECT_EQ(rest.ShortDebugString(), expected.ShortDebugString());
+  // Choice 0 has said nothing, of the prompt neither. Then it does.
+  answer.Note(Chunk(0, {1}));
+  const v1::GenerateRequest later = answer.Rest();
+  EXPECT_EQ(later.request_id(), "r-resume-2");
+  EXPECT_FALSE(later.output().has_prompt_logprobs());
+  answer.Note(End(0));
+  answer.Note(End(1));
+  EXPECT_TRUE(answer.is_whole());
+  EXPECT_FALSE(answer.can_go_on());
+}
+
+TEST(CutAnswerTest, WhatMayNotBeTheSameIsNotGoneOnWith) {
+  v1::GenerateRequest request = Request(1);
+  CutAnswer unknown(&request);
+  unknown.Note(Chunk(0, {4}));  // without a Start
+  EXPECT_FALSE(unknown.can_go_on());
+  request.mutable_speculation()->set_verification(v1::VERIFICATION_RATIO);
+  CutAnswer answer(&request);
+  answer.Note(First(Chunk(0, {4})));
+  EXPECT_FALSE(answer.can_go_on());
+  request.mutable_sampling()->set_temperature(0.0f);
+  EXPECT_TRUE(answer.can_go_on());
+  request.mutable_speculation()->set_policy("oracle:x=1");
+  EXPECT_FALSE(answer.can_go_on());
+}
+
+TEST(CutAnswerTest, LongNamesStayWithinTheServicesLimit) {
+  v1::GenerateRequest request = Request(1);
+  request.set_request_id(std::string(128, 'x'));
+  CutAnswer answer(&request);
+  answer.Note(First(Chunk(0, {4})));
+  EXPECT_LE(answer.Rest().request_id().size(), 128u);
+  request.clear_request_id();
+  EXPECT_EQ(answer.Rest().request_id(), "");
 }
 
 }  // namespace

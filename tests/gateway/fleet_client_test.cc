@@ -74,6 +74,25 @@ TEST_F(FleetClientTest, OneThatFailsShowsNothingButItsStatus) {
   EXPECT_TRUE(absl::IsUnavailable(views[2].status)) << views[2].status;
 }
 
+TEST_F(FleetClientTest, OpenQuestionsAreBounded) {
+  const FakeAdmin admin;
+  options_.addresses = {admin.address()};
+  Ask();
+  int asked = 0;
+  int answers = 0;
+  absl::Notification done;
+  loop_.Post([&] {
+    while (client_->Ask("", [&](const std::vector<CoordinatorView>&) {
+      if (++answers == FleetClient::kMaxOpen) done.Notify();
+    })) {
+      ++asked;
+    }
+  });
+  done.WaitForNotification();
+  EXPECT_EQ(asked, FleetClient::kMaxOpen);
+  EXPECT_EQ(Ask().size(), 1u);
+}
+
 TEST_F(FleetClientTest, WithoutCoordinatorsTheAnswerIsEmpty) {
   EXPECT_TRUE(Ask().empty());
 }

@@ -216,6 +216,19 @@ TEST_F(GatewayServiceTest, TokensAreCheckedAndPassedOn) {
   EXPECT_EQ(StatusOf(Get(server_->address(), "/health")), 200);
 }
 
+// lm-eval does so without a key.
+TEST_F(GatewayServiceTest, AnEmptyTokenIsNone) {
+  StartGateway();
+  const std::string body = R"({"prompt":"a"})";
+  EXPECT_EQ(
+      StatusOf(PostJson("/v1/completions", body, "Authorization: Bearer \r\n")),
+      200);
+  EXPECT_EQ(coordinators_[0]->token(), "");
+  EXPECT_EQ(
+      StatusOf(PostJson("/v1/completions", body, "Authorization: Bearerx\r\n")),
+      401);
+}
+
 TEST_F(GatewayServiceTest, ModelsHaveTheirNames) {
   options_.served_names = {"shown", "alias", "org/name", "/path"};
   StartGateway();
@@ -350,7 +363,7 @@ constexpr const char* kBadFields[] = {
     R"("stream_options":{"include_usage":1})",
     R"("stream":true,"stream_options":5)",
     R"("stream":true,"stream_options":{"include_usage":1})",
-    R"("echo":true,"logprobs":1)",
+    R"("echo":true,"logprobs":21)",
     R"("echo":"x")",
     R"("ignore_eos":1)",
     R"("suffix":"x")",
@@ -360,7 +373,10 @@ constexpr const char* kBadFields[] = {
     R"("tools":[{}])",
     R"("tools":{})",
     R"("tool_choice":"required")",
-    R"("prompt_logprobs":1)",
+    R"("prompt_logprobs":21)",
+    R"("prompt_logprobs":-1)",
+    R"("prompt_logprobs":true)",
+    R"("prompt_logprobs":1,"stream":true)",
     R"("guided_json":{})",
     R"("use_beam_search":true)",
     R"("length_penalty":2)",
@@ -417,13 +433,34 @@ std::vector<BadRequestCase> BadRequests() {
   const std::string deep(65, '[');
   const std::string deep_end(65, ']');
   for (const std::string& body :
-       {std::string(), std::string("x"), std::string("{"), std::string("[]"),
-        std::string("null"), std::string("1"), std::string("\"a\""),
-        std::string("{}"), std::string("{\"prompt\":\"a\"} x"),
+       {std::string(),
+        std::string("x"),
+        std::string("{"),
+        std::string("[]"),
+        std::string("null"),
+        std::string("1"),
+        std::string("\"a\""),
+        std::string("{}"),
+        std::string("{\"prompt\":\"a\"} x"),
         std::string("{\"prompt\":\"\xff\"}"),
-        std::string("{\"prompt\":\"\\ud800\"}"), std::string("{'prompt':'a'}"),
-        std::string("{\"prompt\":\"a\",}"), std::string("\xEF\xBB\xBF{") + "x",
+        std::string("{\"prompt\":\"\\ud800\"}"),
+        std::string("{'prompt':'a'}"),
+        std::string("{\"prompt\":\"a\",}"),
+        std::string("\xEF\xBB\xBF{") + "x",
         std::string(1, '\0'),
+        std::string("\xFF\xFE{\0}\0", 6),
+        std::string("{\"prompt\":\"\xC0\x80\"}"),
+        std::string("{\"prompt\":\"\xED\xA0\x80\"}"),
+        std::string("{\"prompt\":\"a\nb\"}"),
+        std::string("{\"prompt\":\"\\x\"}"),
+        std::string("{\"prompt\":\"\\u12\"}"),
+        std::string("{\"prompt\":NaN}"),
+        std::string("{\"prompt\":Infinity}"),
+        std::string("{\"prompt\":01}"),
+        std::string("{prompt:\"a\"}"),
+        std::string("{\"prompt\":\"a\"}{\"prompt\":\"a\"}"),
+        std::string("{\"prompt\":\"a\""),
+        std::string("//c\n{\"prompt\":\"a\"}"),
         "{\"prompt\":\"a\",\"x\":" + deep + deep_end + "}",
         "{\"prompt\":\"a\",\"x\":" + std::string(100000, '[')}) {
     cases.push_back({"POST", "/v1/completions", body, 400});
@@ -449,7 +486,7 @@ std::vector<BadRequestCase> BadRequests() {
 TEST_F(GatewayServiceTest, EachBadRequestGetsItsStatus) {
   StartGateway();
   const std::vector<BadRequestCase> cases = BadRequests();
-  EXPECT_GE(cases.size(), 150u);
+  EXPECT_GE(cases.size(), 200u);
   for (const BadRequestCase& test : cases) {
     const std::string bytes =
         absl::StrReplaceAll(PostBytes(test.path, test.body),

@@ -191,96 +191,112 @@ TEST(InferenceClientTest, AnAnswerWithoutAStartEndsWithItsCoordinator) {
   EXPECT_EQ(asked, 1);
 }
 
-// Says a token of an answer, and that it is cut; with a resume what follows.
-FakeCoordinator::OnGenerate CutsAfterEachToken(std::atomic<int>* asked,
-                                               int last) {
-  return [asked, last](auto*, const v1::GenerateRequest& request,
+// Coordinators that say "a" or what `rest` has, and are gone then.
+FakeCoordinator::OnGenerate Cuts(std::atomic<int>* calls, int cuts) {
+  return [calls, cuts](auto*, const v1::GenerateRequest& request,
                        auto* writer) -> grpc::Status {
-    const int have = request.resume().choices_size() == 0
-                         ? 0
-                         : request.resume().choices(0).token_ids_size();
-    EXPECT_EQ(have, (*asked)++);
-    v1::GenerateResponse response = FakeCoordinator::Chunk("a", 0);
-    response.mutable_start()->set_seed(7);
+    const int call = (*calls)++;
+    const v1::Resume& resume = request.resume();
+    EXPECT_EQ(resume.choices_size(), call == 0 ? 0 : 1);
+    const int came = call == 0 ? 0 : resume.choices(0).token_ids_size();
+    v1::GenerateResponse response = FakeCoordinator::Chunk(
+        std::string(1, static_cast<char>('a' + came)), 0);
+    response.mutable_start()->set_seed(5);
     response.mutable_start()->set_model_fingerprint("f");
     response.mutable_start()->set_numerics_id("n");
-    response.mutable_chunk()->set_first_index(static_cast<uint32_t>(have));
-    writer->Write(response);
-    if (have + 1 < last) return {grpc::StatusCode::UNAVAILABLE, "gone"};
+    // Every second one has gone before it says anything.
+    if (call % 2 == 0) writer->Write(response);
+    if (call < cuts) return {grpc::StatusCode::UNAVAILABLE, "gone"};
     writer->Write(FakeCoordinator::Complete("", 0));
     return grpc::Status::OK;
   };
 }
 
-struct Collected {
+struct Said {
   std::string text;
-  int completes = 0;
   absl::Status status;
 };
 
-Collected Collect(InferenceClient* client, EventLoop* loop) {
-  Collected collected;
+Said Ask(InferenceClient* client, EventLoop* loop) {
+  Said said;
   absl::Notification done;
   std::shared_ptr<GenerationCall> call;
   loop->Post([&] {
-    call = client->Generate({}, {},
+    v1::GenerateRequest request;
+    request.mutable_sampling()->set_temperature(1.0f);
+    call = client->Generate(request, {},
                             {[&](const v1::GenerateResponse& response) {
-                               collected.text += response.chunk().text();
-                               collected.completes += response.has_complete();
+                               said.text += response.chunk().text();
                                call->Next();
                              },
-                             [&](const absl::Status& end) {
-                               collected.status = end;
+                             [&](const absl::Status& status) {
+                               said.status = status;
                                done.Notify();
                              }});
     call->Next();
   });
   done.WaitForNotification();
-  return collected;
+  return said;
 }
 
-TEST(InferenceClientTest, ACutAnswerGoesOnElsewhere) {
-  for (const bool alone : {false, true}) {
-    std::atomic<int> asked{0};
-    const FakeCoordinator first(CutsAfterEachToken(&asked, 6));
-    const FakeCoordinator second(CutsAfterEachToken(&asked, 6));
-    InferenceClient::Options options =
-        alone ? To({&first}) : To({&first, &second});
-    options.resume_delay = absl::Milliseconds(1);
+// On another one, or on the same once it is there again.
+TEST(InferenceClientTest, ACutAnswerGoesOn) {
+  for (const int coordinators : {1, 2}) {
+    std::atomic<int> calls{0};
+    const FakeCoordinator first(Cuts(&calls, 6));
+    const FakeCoordinator second(Cuts(&calls, 6));
     EventLoop loop;
+    InferenceClient::Options options =
+        coordinators == 1 ? To({&first}) : To({&first, &second});
+    options.poll_period = options.resume_period = absl::Milliseconds(1);
     InferenceClient client(std::move(options), &loop);
     client.AwaitFirstAnswers(absl::Minutes(1));
-    const Collected collected = Collect(&client, &loop);
-    EXPECT_TRUE(collected.status.ok()) << collected.status;
-    EXPECT_EQ(collected.text, "aaaaaa");
-    EXPECT_EQ(collected.completes, 1);
-    EXPECT_EQ(asked, 6);
+    const Said said = Ask(&client, &loop);
+    EXPECT_TRUE(said.status.ok()) << said.status;
+    EXPECT_EQ(said.text, "abcd");
+    EXPECT_EQ(calls, 7);
   }
 }
 
-// It may be the request that kills them.
-TEST(InferenceClientTest, AnAnswerThatGetsNoFurtherEnds) {
-  std::atomic<int> asked{0};
-  const FakeCoordinator coordinator([&](auto*,
-                                        const v1::GenerateRequest& request,
-                                        auto* writer) -> grpc::Status {
-    ++asked;
-    if (!request.has_resume()) {
-      v1::GenerateResponse response = FakeCoordinator::Chunk("a", 0);
-      response.mutable_start()->set_numerics_id("n");
-      writer->Write(response);
-    }
-    return {grpc::StatusCode::UNAVAILABLE, "gone"};
+TEST(InferenceClientTest, ACutAnswerEndsWhereNobodyGoesOnWithIt) {
+  std::atomic<int> calls{0};
+  const FakeCoordinator refuses([&](auto*, const auto&, auto* writer) {
+    v1::GenerateResponse response = FakeCoordinator::Chunk("a", 0);
+    response.mutable_start()->set_seed(5);
+    if (calls++ == 0) writer->Write(response);
+    return calls == 1 ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone")
+                      : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no");
   });
-  InferenceClient::Options options = To({&coordinator});
-  options.resume_delay = absl::Milliseconds(1);
+  std::atomic<int> gone_calls{0};
+  const FakeCoordinator gone([&](auto*, const auto&, auto* writer) {
+    v1::GenerateResponse response = FakeCoordinator::Chunk("a", 0);
+    response.mutable_start()->set_seed(5);
+    if (gone_calls++ == 0) writer->Write(response);
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+  });
   EventLoop loop;
-  InferenceClient client(std::move(options), &loop);
-  client.AwaitFirstAnswers(absl::Minutes(1));
-  const Collected collected = Collect(&client, &loop);
-  EXPECT_TRUE(absl::IsUnavailable(collected.status)) << collected.status;
-  EXPECT_EQ(collected.text, "a");
-  EXPECT_EQ(asked, 1 + InferenceClient::kMaxResumes);
+  InferenceClient::Options to_refusing = To({&refuses});
+  to_refusing.poll_period = to_refusing.resume_period = absl::Milliseconds(1);
+  {
+    InferenceClient client(to_refusing, &loop);
+    const Said said = Ask(&client, &loop);
+    EXPECT_EQ(said.status, absl::InvalidArgumentError("no"));
+    EXPECT_EQ(said.text, "a");
+    EXPECT_EQ(calls, 2);
+  }
+  InferenceClient::Options options = To({&gone});
+  options.poll_period = options.resume_period = absl::Milliseconds(1);
+  {
+    // Its coordinators do not all have to end of it.
+    InferenceClient client(options, &loop);
+    EXPECT_EQ(Ask(&client, &loop).status, absl::UnavailableError("gone"));
+    EXPECT_EQ(gone_calls, 4);
+  }
+  gone_calls = 0;
+  options.resume_timeout = absl::ZeroDuration();
+  InferenceClient client(options, &loop);
+  EXPECT_EQ(Ask(&client, &loop).status, absl::UnavailableError("gone"));
+  EXPECT_EQ(gone_calls, 1);
 }
 
 // The first takes half a second of ten and refuses: the second has what is

@@ -82,6 +82,29 @@ TEST(RequestConvertTest, EachFieldReachesTheService) {
   EXPECT_TRUE(request.ignored.empty());
 }
 
+TEST(RequestConvertTest, LogprobsOfThePromptAreAskedForWhereTheyAreShown) {
+  const auto asked = [](const char* fields, bool is_chat = false) {
+    const std::string prompt =
+        is_chat ? R"("messages":[{"role":"user","content":"a"}])"
+                : R"("prompt":"a")";
+    const v1::OutputOptions output =
+        Convert(absl::StrCat("{", prompt, ",", fields, "}").c_str(), is_chat)
+            .generate.output();
+    return output.has_prompt_logprobs()
+               ? static_cast<int>(output.prompt_logprobs())
+               : -1;
+  };
+  EXPECT_EQ(asked(R"("echo":true)"), -1);
+  EXPECT_EQ(asked(R"("logprobs":3)"), -1);
+  EXPECT_EQ(asked(R"("prompt_logprobs":null)"), -1);
+  EXPECT_EQ(asked(R"("echo":true,"logprobs":0)"), 0);
+  EXPECT_EQ(asked(R"("echo":true,"logprobs":3,"stream":true)"), 3);
+  EXPECT_EQ(asked(R"("prompt_logprobs":2)"), 2);
+  EXPECT_EQ(asked(R"("prompt_logprobs":2)", /*is_chat=*/true), 2);
+  EXPECT_EQ(asked(R"("prompt_logprobs":2,"echo":true,"logprobs":3)"), 3);
+  EXPECT_EQ(asked(R"("prompt_logprobs":4,"echo":true,"logprobs":3)"), 4);
+}
+
 TEST(RequestConvertTest, WhatIsNotSaidHasItsDefault) {
   const ApiRequest request = Convert(R"({"prompt": [1, 2], "x": 1})");
   EXPECT_EQ(request.generate.sampling().temperature(), 0.5f);

@@ -33,8 +33,13 @@ class HttpTest : public ::testing::Test {
   std::vector<std::string> Texts(const Json& body) {
     const std::string answer = gateway::Post(service_.cluster().http_address(),
                                              "/v1/completions", body.dump());
+    return TextsOf(answer, body.value("n", 1), body.value("stream", false));
+  }
+
+  static std::vector<std::string> TextsOf(const std::string& answer, int n,
+                                          bool stream) {
     EXPECT_EQ(gateway::StatusOf(answer), 200) << answer;
-    std::vector<std::string> texts(body.value("n", 1));
+    std::vector<std::string> texts(static_cast<size_t>(n));
     const auto add = [&texts](const std::string& json) {
       const Json event = Json::parse(json, nullptr, false);
       EXPECT_TRUE(event.is_object()) << json;
@@ -43,7 +48,7 @@ class HttpTest : public ::testing::Test {
             choice["text"].get<std::string>();
       }
     };
-    if (!body.value("stream", false)) {
+    if (!stream) {
       add(gateway::BodyOf(answer));
       return texts;
     }
@@ -140,6 +145,48 @@ TEST(HttpShutdownTest, AGatewayEndsWhileStreamsRun) {
     EXPECT_FALSE(absl::StrContains(client.ReadAll(), "[DONE]"));
   }
   EXPECT_TRUE(service.KvReturnsToEmpty());
+}
+
+// The gateway goes on with its streams when the coordinator is there again.
+TEST_F(HttpTest, ADeadCoordinatorCutsNoStream) {
+  constexpr int kStreams = 8;
+  const auto body = [](int i) {
+    const char* const methods[] = {"ar", "sd", "pearl", "async"};
+    return Json{{"prompt", absl::StrCat("def main", i, "():")},
+                {"max_tokens", 700},
+                {"ignore_eos", true},
+                {"temperature", 0.9},
+                {"seed", i},
+                {"n", 1 + i % 2},
+                {"stream", true},
+                {"nacre", {{"method", methods[i % 4]}}}};
+  };
+  std::vector<std::vector<std::string>> expected;
+  for (int i = 0; i < kStreams; ++i) expected.push_back(Texts(body(i)));
+  std::vector<nacre::testing::LoopbackConnection> clients;
+  for (int i = 0; i < kStreams; ++i) {
+    clients.emplace_back(service_.cluster().http_address());
+    ASSERT_TRUE(clients.back().Send(
+        gateway::PostBytes("/v1/completions", body(i).dump())));
+  }
+  // All have begun to say something.
+  std::vector<std::string> answers(kStreams);
+  for (int i = 0; i < kStreams; ++i) {
+    while (!absl::StrContains(answers[i], "\"text\":")) {
+      const std::string more = clients[i].Read();
+      ASSERT_FALSE(more.empty());
+      answers[i] += more;
+    }
+  }
+  const pid_t killed = service_.cluster().supervisor().PidOf("coordinator");
+  ASSERT_NE(killed, 0);
+  kill(killed, SIGKILL);
+  for (int i = 0; i < kStreams; ++i) {
+    answers[i] += clients[i].ReadAll();
+    EXPECT_EQ(TextsOf(answers[i], 1 + i % 2, /*stream=*/true), expected[i]);
+  }
+  EXPECT_NE(service_.cluster().supervisor().PidOf("coordinator"), killed);
+  EXPECT_TRUE(service_.KvReturnsToEmpty());
 }
 
 TEST_F(HttpTest, AGatewayThatDiesIsThereAgain) {

@@ -123,11 +123,17 @@ class TargetFixture {
   std::vector<wire::Span> spans;
   std::vector<speculation::Verdict> verdicts;
   std::map<uint64_t, std::vector<TokenLogprobs>> logprobs;
+  std::map<uint64_t, std::vector<wire::PromptLogprobs>> of_prompts;
   int num_messages = 0;
 
  private:
   void Record(worker::StreamId, const TargetEvents& events) {
     ++num_messages;
+    for (const wire::PromptLogprobs& told : events.prompt_logprobs) {
+      NACRE_CHECK(logprobs.count(told.session_id) == 0,
+                  "the prompt's come before the first verdict");
+      of_prompts[told.session_id].push_back(told);
+    }
     for (const auto& [id, verdict, logprobs] : events.verdicts) {
       // Contiguous: nothing repeated, nothing missing.
       NACRE_CHECK(verdict.base_length == static_cast<int>(tokens[id].size()),

@@ -55,6 +55,7 @@ class MessageMaker {
     TargetEvents events;
     events.common = MakeSessionEvents();
     for (int i = Few(); i > 0; --i) events.verdicts.push_back(MakeVerdict());
+    events.prompt_logprobs = {{Id(), Int(), MakeLogprobs(64)}};
     return events;
   }
 
@@ -166,6 +167,7 @@ class MessageMaker {
     open.hidden_channel = Id();
     open.num_slots = Int();
     if (Coin()) open.suffixes = {Id(), Id()};
+    if (Coin()) open.prompt_logprobs = open.first_prompt_logprob = Int();
     return open;
   }
   OpenDraft MakeOpenDraft() {
@@ -245,14 +247,16 @@ class MessageMaker {
     verdict.suffix_proposed = Int();
     verdict.suffix_accepted = Int();
     verdict.branch_accepted = Int();
-    for (size_t i = Few();
-         i > 0 && made.logprobs.size() < verdict.token_ids.size(); --i) {
-      TokenLogprobs& token = made.logprobs.emplace_back();
-      token.token_id = Int();
-      token.logprob = Real();
-      for (int j = Below(kMaxTopLogprobs + 1); j > 0; --j) {
-        token.top.emplace_back(Int(), Real());
-      }
+    made.logprobs = MakeLogprobs(static_cast<int>(verdict.token_ids.size()));
+    return made;
+  }
+
+  std::vector<TokenLogprobs> MakeLogprobs(int most) {
+    std::vector<TokenLogprobs> made(static_cast<size_t>(Below(most + 1)));
+    for (TokenLogprobs& token : made) {
+      token = {Int(), Real(), {}};
+      token.top.resize(static_cast<size_t>(Below(kMaxTopLogprobs + 1)),
+                       {Int(), Real()});
     }
     return made;
   }

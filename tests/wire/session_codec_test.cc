@@ -120,6 +120,8 @@ TEST(SessionCodecTest, NumbersOfCommandsBecomeInvalidOrTheLimit) {
   open->set_max_tokens(kHuge);
   open->set_min_tokens(kHuge);
   open->set_logprobs(kHuge);
+  open->set_prompt_logprobs(kHuge);
+  open->set_first_prompt_logprob(kHuge);
   open->mutable_sampling()->set_top_k(kHuge);
   (*open->mutable_sampling()->mutable_logit_bias())[kHuge] = 1.0f;
   v1::TargetPlan* plan = open->mutable_plan();
@@ -137,6 +139,8 @@ TEST(SessionCodecTest, NumbersOfCommandsBecomeInvalidOrTheLimit) {
   EXPECT_EQ(decoded.max_tokens, kMaxInt);
   EXPECT_EQ(decoded.min_tokens, kMaxInt);
   EXPECT_EQ(decoded.logprobs, kMaxInt);
+  EXPECT_EQ(decoded.prompt_logprobs, kMaxInt);
+  EXPECT_EQ(decoded.first_prompt_logprob, -1);
   EXPECT_EQ(decoded.sampling.top_k, kMaxInt);
   EXPECT_EQ(decoded.sampling.logit_bias[0].first, -1);
   constexpr int kMaxWindow = speculation::kMaxWindow;
@@ -434,6 +438,23 @@ TEST(SessionCodecTest, RanksThatBreakABoundAreLeftOut) {
             "SessionRanks.ranks has 0, must be in [1, 9]");
   EXPECT_EQ(events.common.malformed[2].status.message(),
             "SessionRanks.ranks has 66 entries, at most 65");
+}
+
+TEST(SessionCodecTest, TooManyPromptLogprobsAreLeftOut) {
+  v1::TargetEvent event;
+  v1::PromptLogprobs* told = event.add_prompt_logprobs();
+  told->set_session_id(7);
+  told->set_first_position(kHuge);
+  for (int i = 0; i < kMaxPromptLogprobs; ++i) told->add_logprobs();
+  EXPECT_EQ(Decode(event).prompt_logprobs.at(0).logprobs.size(), 64u);
+  EXPECT_EQ(Decode(event).prompt_logprobs.at(0).first_position, -1);
+  told->add_logprobs();
+  const TargetEvents events = Decode(event);
+  EXPECT_TRUE(events.prompt_logprobs.empty());
+  ASSERT_EQ(events.common.malformed.size(), 1u);
+  EXPECT_EQ(events.common.malformed[0].session_id, 7u);
+  EXPECT_EQ(events.common.malformed[0].status.message(),
+            "PromptLogprobs.logprobs has 65 entries, at most 64");
 }
 
 TEST(SessionCodecTest, TextsOfPeersAreCut) {

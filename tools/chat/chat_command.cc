@@ -1,4 +1,5 @@
 #include <atomic>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -83,25 +84,31 @@ class ChatLoop {
         timeout_(timeout),
         conversation_(std::move(conversation)) {}
 
-  // Whether every answer came, or was stopped.
-  bool Run() {
+  // kExitOk where every answer came, or was stopped.
+  ExitCode Run() {
     // One for all of it: a Ctrl-C that comes between answers stops none.
     const InterruptWatcher watcher([this] { OnInterrupt(); },
                                    InterruptWatcher::Signals::kEachInterrupt);
     std::string line;
     // No answer is asked for that no reader would see.
-    while (terminal_.out.good() && Read(&line) && Take(line)) {
+    while (!interrupted_ && terminal_.out.good() && Read(&line) && Take(line)) {
     }
-    return !failed_ && terminal_.out.good();
+    if (interrupted_) return kExitInterrupted;
+    return !failed_ && terminal_.out.good() ? kExitOk : kExitError;
   }
 
  private:
   // On the thread of the watcher.
   void OnInterrupt() {
-    if (answering_) return client_->CancelRunning();
-    if (terminal_.in_is_tty) {
-      terminal_.err << "\n/quit or Ctrl-D ends\n> " << std::flush;
+    // Where no user reads along it is meant for all of the input.
+    if (!terminal_.in_is_tty) interrupted_ = true;
+    if (answering_) {
+      stopped_ = true;
+      return client_->CancelAll();
     }
+    // The input may never say more.
+    if (interrupted_) std::_Exit(kExitInterrupted);
+    terminal_.err << "\n/quit or Ctrl-D ends\n> " << std::flush;
   }
 
   bool Read(std::string* line) {
@@ -153,10 +160,13 @@ class ChatLoop {
 
   void Answer(const std::string& message) {
     std::string text;
+    client_->AllowCalls();
+    stopped_ = false;
     answering_ = true;
     const absl::StatusOr<v1::Complete> complete = Ask(message, &text);
     answering_ = false;
-    const bool stopped = absl::IsCancelled(complete.status());
+    // The service's own word for an end is an error.
+    const bool stopped = stopped_ && absl::IsCancelled(complete.status());
     if (!complete.ok() && !stopped) return Fail(complete.status());
     conversation_.Add(message, text);
     terminal_.err << (stopped ? "stopped" : SpeedLine(*complete)) << std::endl;
@@ -191,6 +201,9 @@ class ChatLoop {
   void Fail(const absl::Status& status) {
     failed_ = true;
     terminal_.Fail(status);
+    if (absl::StrContains(status.message(), "CONTEXT_LENGTH_EXCEEDED")) {
+      terminal_.err << "/reset forgets what was said" << std::endl;
+    }
   }
 
   const Terminal& terminal_;
@@ -199,8 +212,17 @@ class ChatLoop {
   const absl::Duration timeout_;
   Conversation conversation_;
   std::atomic<bool> answering_ = false;
+  std::atomic<bool> stopped_ = false;      // the answer, by Ctrl-C
+  std::atomic<bool> interrupted_ = false;  // all of it, by Ctrl-C
   bool failed_ = false;
 };
+
+// CANCELLED after Ctrl-C.
+absl::StatusOr<v1::Model> GetModel(GenerationClient* client,
+                                   absl::Duration timeout) {
+  const InterruptWatcher watcher([client] { client->CancelAll(); });
+  return client->GetModel(timeout);
+}
 
 }  // namespace
 
@@ -227,7 +249,8 @@ int ChatCommand(const std::vector<std::string>& args,
 
   GenerationClient client(flags.address, *security);
   const absl::Duration timeout = absl::Seconds(flags.request.timeout_s);
-  const absl::StatusOr<v1::Model> model = client.GetModel(timeout);
+  const absl::StatusOr<v1::Model> model = GetModel(&client, timeout);
+  if (absl::IsCancelled(model.status())) return kExitInterrupted;
   if (!model.ok()) return terminal.Fail(model.status());
   terminal.err << "model " << model->name()
                << (conversation->has_template()
@@ -236,7 +259,7 @@ int ChatCommand(const std::vector<std::string>& args,
                << "; /help lists the commands" << std::endl;
   ChatLoop loop(terminal, &client, std::move(request), timeout,
                 *std::move(conversation));
-  return loop.Run() ? kExitOk : kExitError;
+  return loop.Run();
 }
 
 }  // namespace nacre::tools

@@ -35,9 +35,9 @@ void GenerationClient::CancelAll() {
   for (grpc::ClientContext* context : running_) context->TryCancel();
 }
 
-void GenerationClient::CancelRunning() {
+void GenerationClient::AllowCalls() {
   absl::MutexLock lock(&mu_);
-  for (grpc::ClientContext* context : running_) context->TryCancel();
+  cancelled_ = false;
 }
 
 absl::StatusOr<std::vector<v1::Complete>> GenerationClient::GenerateChoices(

@@ -52,8 +52,8 @@ class GenerationClient {
 
   // Cancels running and later calls.
   void CancelAll() ABSL_LOCKS_EXCLUDED(mu_);
-  // Cancels running calls only.
-  void CancelRunning() ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes calls again after that.
+  void AllowCalls() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   template <typename Method>

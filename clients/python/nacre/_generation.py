@@ -37,6 +37,7 @@ class _Answer:
         self.texts: List[str] = []
         self.token_ids: List[int] = []
         self.logprobs: List[TokenLogprob] = []
+        self.prompt_logprobs: Tuple[TokenLogprob, ...] = ()
         self.numerics_id = ""
         self.complete: Optional[Any] = None
 
@@ -144,6 +145,9 @@ class Generation:
         answer.texts.append(chunk.text)
         answer.token_ids.extend(chunk.token_ids)
         answer.logprobs.extend(chunk.logprobs)
+        # A resumed call tells them once more.
+        if not answer.prompt_logprobs:
+            answer.prompt_logprobs = _logprobs(proto.prompt_logprobs)
         answer.numerics_id = answer.numerics_id or proto.numerics_id
         return chunk
 
@@ -206,6 +210,7 @@ def _choice(index: int, answer: _Answer) -> Choice:
         ),
         timing=_timing(proto.timing),
         speculation=_speculation(proto.speculation),
+        prompt_logprobs=answer.prompt_logprobs,
     )
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         include_stop_str_in_output: Optional[bool]
         skip_special_tokens: Optional[bool]
         logprobs: Optional[int]
+        prompt_logprobs: Optional[int]  # of the prompt's tokens but the first
         n: Optional[int]
         model: Optional[str]
         request_id: Optional[str]
@@ -67,7 +68,9 @@ _FIELDS = {
         ("max_tokens", "min_tokens", "stop", "stop_token_ids", "ignore_eos",
          "include_stop_str_in_output"),
         "stop"),
-    **dict.fromkeys(("skip_special_tokens", "logprobs", "spec_stats"), "output"),
+    **dict.fromkeys(
+        ("skip_special_tokens", "logprobs", "prompt_logprobs", "spec_stats"),
+        "output"),
     **dict.fromkeys(("method", "window", "policy", "verification", "suffixes"),
                     "speculation"),
 }

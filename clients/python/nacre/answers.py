@@ -93,6 +93,8 @@ class Choice:
     usage: Usage
     timing: Timing
     speculation: Speculation
+    # Of the prompt's tokens but the first, where asked for.
+    prompt_logprobs: Tuple[TokenLogprob, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

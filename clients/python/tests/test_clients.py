@@ -11,7 +11,7 @@ import unittest
 import grpc
 
 import nacre
-from fake_server import FakeServer, answer, chunk, refuse
+from fake_server import FakeServer, answer, chunk, complete, refuse
 from nacre import _messages as m
 
 QUICK = nacre.Retry(attempts=4, initial=0.001, maximum=0.002)
@@ -175,6 +175,17 @@ class StreamTest(unittest.TestCase):
         with FakeServer(act) as server, nacre.Client(server.address) as client:
             (told,) = next(client.stream("hi", logprobs=1)).logprobs
         self.assertEqual((told.token_id, told.logprob, told.top), (7, -0.5, ((7, -0.5),)))
+
+    def test_prompt_logprobs(self):
+        def act(request, context):
+            response = chunk(0, [7], "a")
+            response.chunk.prompt_logprobs.add(token_id=5, logprob=-2)
+            yield response
+            yield complete(1)
+
+        with FakeServer(act) as server, nacre.Client(server.address) as client:
+            (told,) = client.generate("hi", prompt_logprobs=0).choices[0].prompt_logprobs
+        self.assertEqual((told.token_id, told.logprob, told.top), (5, -2.0, ()))
 
     def test_timeout_reaches_the_server(self):
         with FakeServer(answer) as server, nacre.Client(server.address) as client:

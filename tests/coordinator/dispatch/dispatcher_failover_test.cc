@@ -80,6 +80,49 @@ TEST_F(FailoverTest, ALostTargetsSessionGoesOnOnAnEqualOneWithTheSameTokens) {
   EXPECT_EQ(dispatcher_.Tick(), kNever);
 }
 
+// What a target said of the prompt is not computed again. Nothing that does not
+// go on from there counts, and no token comes before all of it.
+TEST_F(FailoverTest, AnotherTargetTellsTheRestOfThePrompt) {
+  const auto tell = [this](const Worker& target, uint64_t session_id, int first,
+                           const std::vector<int32_t>& ids) {
+    wire::TargetEvents events;
+    wire::PromptLogprobs& told = events.prompt_logprobs.emplace_back();
+    told.session_id = session_id;
+    told.first_position = first;
+    for (const int32_t id : ids) {
+      told.logprobs.push_back({id, -0.5f * static_cast<float>(id), {}});
+    }
+    dispatcher_.OnEvents(target.id, events);
+  };
+  const Worker first = AddTarget("t0");
+  RequestSpec request = Request("r");
+  request.prompt_ids = {7, 8, 9, 10};
+  request.prompt_logprobs = 0;
+  const Run run = Start(request);
+  EXPECT_EQ(first.client->last_prompt_logprobs, 0);
+  const Worker second = AddTarget("t1");
+  tell(first, run.id, 1, {8});
+  tell(first, run.id, 1, {8});          // once more
+  tell(first, run.id, 3, {10});         // not the next one
+  tell(first, run.id, 2, {10});         // another token
+  tell(first, run.id, 2, {9, 10, 11});  // more than the prompt has
+  tell(first, run.id, -1, {});
+  Verdict(first, run.id, 4, {'x'});  // before the rest of the prompt
+  EXPECT_TRUE(run.sink->chunks().empty());
+  dispatcher_.RemoveWorker(first.id);
+  EXPECT_EQ(second.client->last_prompt_logprobs, 1);
+  tell(second, run.id, 2, {9, 10});
+  Verdict(second, run.id, 4, {'h'});
+  Verdict(second, run.id, 5, {'i'}, FinishReason::kLength);
+  ASSERT_EQ(run.sink->chunks().size(), 2u);
+  const std::vector<TokenLogprobs> expected = {
+      {8, -4.0f, {}}, {9, -4.5f, {}}, {10, -5.0f, {}}};
+  EXPECT_EQ(run.sink->chunks()[0].prompt_logprobs, expected);
+  EXPECT_THAT(run.sink->chunks()[1].prompt_logprobs, IsEmpty());
+  EXPECT_EQ(run.sink->completion()->prompt_logprobs, expected);
+  EXPECT_EQ(run.sink->streamed_text(), "hi");
+}
+
 TEST_F(FailoverTest, ManySessionsSpreadOverTheTargetsThatAreLeft) {
   const Worker first = AddTarget("t0");
   std::vector<Run> runs;

@@ -19,6 +19,7 @@ std::shared_ptr<RequestSpec> FullRequest() {
   request->stop_token_ids = {8};
   request->ignore_eos = true;
   request->logprobs = 5;
+  request->prompt_logprobs = 4;
   request->verification = speculation::Verification::kRatio;
   request->oracle_ids = {4, 5};
   request->fingerprint = "big";
@@ -35,6 +36,7 @@ TEST(OpeningsTest, ATargetIsToldAllOfTheRequest) {
   opening.epoch = 2;
   opening.has_draft = true;
   opening.hidden_channel = 77;
+  opening.prompt_logprobs = 1;
   opening.num_slots = 64;
   wire::OpenTarget open = opening.Message();
   EXPECT_THAT(open.token_ids, ElementsAre(1, 2, 3, 6));
@@ -55,6 +57,8 @@ TEST(OpeningsTest, ATargetIsToldAllOfTheRequest) {
   expected.verification = speculation::Verification::kRatio;
   expected.hidden_channel = 77;
   expected.num_slots = 64;
+  expected.prompt_logprobs = 4;
+  expected.first_prompt_logprob = 2;
   EXPECT_EQ(open, expected);
   request->suffixes = {5, 6};
   expected.suffixes = {5, 6};

@@ -2,12 +2,22 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <memory>
 #include <sstream>
+#include <streambuf>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/files.h"
+#include "common/rpc/signals.h"
 #include "tests/tools/run_command.h"
 #include "tools/cluster/temporary_folder.h"
 
@@ -17,13 +27,19 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Outcome Chat(const std::string& input, std::vector<std::string> args) {
+// Before any thread runs, as main does: else a thread of gRPC would take the
+// signals of the tests.
+const bool kBlocked = (rpc::BlockTerminationSignals(), true);
+
+Outcome Chat(const std::string& input, std::vector<std::string> args,
+             bool is_tty = false) {
   std::ostringstream out;
   std::ostringstream err;
   std::istringstream in(input);
   args.insert(args.begin(), "chat");
   Terminal terminal{out, err};
   terminal.in = &in;
+  terminal.in_is_tty = is_tty;
   const int code = RunNacre(args, terminal);
   return {code, out.str(), err.str()};
 }
@@ -86,23 +102,85 @@ TEST(ChatCommandTest, AnAnswerThatFailsIsNoPartOfTheChat) {
   EXPECT_EQ(server.requests()[1].text(), "b");
 }
 
-// What comes is what Ctrl-C leaves of an answer: it stays in the chat.
-TEST(ChatCommandTest, AStoppedAnswerStaysAsFarAsItCame) {
-  int calls = 0;
-  FakeCoordinator server([&calls](const v1::GenerateRequest& request,
-                                  grpc::ServerContext* context,
-                                  FakeCoordinator::Writer* writer) {
-    if (++calls > 1) return OneTwo(request, context, writer);
+// Says half of the first answer, which lasts until its client cancels it, and
+// all of the later ones.
+FakeCoordinator::GenerateFunction HalfThenWhole(
+    const std::function<void()>& when_half) {
+  auto calls = std::make_shared<std::atomic<int>>(0);
+  return [calls, when_half](const v1::GenerateRequest& request,
+                            grpc::ServerContext* context,
+                            FakeCoordinator::Writer* writer) {
+    if ((*calls)++ > 0) return OneTwo(request, context, writer);
     v1::GenerateResponse response;
     response.mutable_chunk()->set_text("half");
     writer->Write(response);
-    return grpc::Status(grpc::StatusCode::CANCELLED, "cancelled");
-  });
-  const Outcome outcome = Chat("a\nb\n", {"--address", server.address()});
+    when_half();
+    while (!context->IsCancelled()) std::this_thread::yield();
+    return grpc::Status::CANCELLED;
+  };
+}
+
+void Interrupt() { kill(getpid(), SIGINT); }
+
+TEST(ChatCommandTest, AStoppedAnswerStaysAsFarAsItCame) {
+  FakeCoordinator server(HalfThenWhole(Interrupt));
+  const Outcome outcome =
+      Chat("a\nb\n", {"--address", server.address()}, /*is_tty=*/true);
   EXPECT_EQ(outcome.code, kExitOk);
   EXPECT_EQ(outcome.out, "half\none two\n");
   EXPECT_THAT(outcome.err, HasSubstr("stopped\n"));
   EXPECT_EQ(server.requests()[1].text(), "ahalfb");
+}
+
+TEST(ChatCommandTest, CtrlCEndsAllOfAnInputThatNoUserTypes) {
+  FakeCoordinator server(HalfThenWhole(Interrupt));
+  const Outcome outcome = Chat("a\nb\n", {"--address", server.address()});
+  EXPECT_EQ(outcome.code, kExitInterrupted);
+  EXPECT_EQ(outcome.out, "half\n");
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
+// An input that says nothing more, and whose user presses Ctrl-C.
+class SilentInput : public std::streambuf {
+  int_type underflow() override {
+    Interrupt();
+    while (true) pause();
+  }
+};
+
+TEST(ChatCommandDeathTest, CtrlCEndsAnInputThatSaysNothing) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto chat = [] {
+    FakeCoordinator server(OneTwo);
+    SilentInput silence;
+    std::istream in(&silence);
+    Terminal terminal{std::cout, std::cerr};
+    terminal.in = &in;
+    std::exit(RunNacre({"chat", "--address", server.address()}, terminal));
+  };
+  EXPECT_EXIT(chat(), ::testing::ExitedWithCode(kExitInterrupted), "");
+}
+
+TEST(ChatCommandTest, AnAnswerThatTheServiceCancelsHasFailed) {
+  FakeCoordinator server([](const v1::GenerateRequest&, grpc::ServerContext*,
+                            FakeCoordinator::Writer*) {
+    return grpc::Status(grpc::StatusCode::CANCELLED, "too slow");
+  });
+  const Outcome outcome = Chat("a\n", {"--address", server.address()});
+  EXPECT_EQ(outcome.code, kExitError);
+  EXPECT_THAT(outcome.err, HasSubstr("CANCELLED: too slow"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("stopped")));
+}
+
+TEST(ChatCommandTest, AFullContextIsAnsweredWithTheWayOut) {
+  FakeCoordinator server([](const v1::GenerateRequest&, grpc::ServerContext*,
+                            FakeCoordinator::Writer*) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                        "CONTEXT_LENGTH_EXCEEDED: the prompt has 9 tokens");
+  });
+  const Outcome outcome = Chat("a\n", {"--address", server.address()});
+  EXPECT_EQ(outcome.code, kExitError);
+  EXPECT_THAT(outcome.err, HasSubstr("/reset forgets what was said"));
 }
 
 TEST(ChatCommandTest, ATemplatesPromptGoesAsTokens) {

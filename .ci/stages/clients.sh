@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Clients of OpenAI's API from PyPI, as they are, against `nacre up --http-port`:
+# openai, and lm-eval with two tasks of our own (a hub is not needed).
+source "$(dirname "$0")/common.sh"
+
+readonly VENV=build/clients-venv WORK=build/clients
+if ! timeout 60 python3 -m pip index versions openai >/dev/null 2>&1; then
+  echo "clients: NOT RUN: PyPI is not reached"
+  exit "$PARTIAL"
+fi
+cmake --preset release --log-level=NOTICE
+cmake --build build --parallel "$JOBS" --target nacre nacre-coordinator \
+  nacre-gateway nacre-draft-worker nacre-target-worker
+python3 -m venv "$VENV"
+"$VENV/bin/pip" install --quiet --requirement tests/clients/requirements.txt \
+  grpcio protobuf
+NACRE_CLIENTS_PYTHON=$VENV/bin tests/clients/http_clients.sh "$WORK"
