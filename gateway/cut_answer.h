@@ -28,8 +28,9 @@ class CutAnswer {
   // Whether every choice has its Complete.
   bool is_whole() const;
 
-  // Whether it has a rest that goes on as it would have. Not by the ratio test or
-  // with the oracle, and not where the coordinator did not say what a resume needs.
+  // Whether it has a rest that goes on as it would have. Not by the ratio test
+  // or with the oracle, and not where the coordinator did not say what a resume
+  // needs.
   bool can_go_on() const;
   // The request that goes on behind what came (Resume of inference.proto), with
   // a request_id that no attempt before had. Requires can_go_on().

@@ -98,6 +98,8 @@ PROTO_FILES = [
     # A worker's side of Registry.Attach.
     "worker/process/registration.h",
     "worker/process/registration.cc",
+    # What the gateway's client has of an answer, as it came.
+    "gateway/cut_answer.h",
     # Names of the API's enumerations, for flags, JSON and HTTP.
     "proto/names.h",
 ]
