@@ -145,6 +145,32 @@ TEST(StreamLinkTest, TheShortestRoundTripTellsTheWorkersClock) {
   EXPECT_EQ(offset_after(long_ns), second);
 }
 
+// One slow answer is no slow network: each counts an eighth. The first pays for
+// the connection and does not count.
+TEST(StreamLinkTest, RoundTripsAreSmoothed) {
+  FakeWorker worker(v1::WORKER_ROLE_TARGET);
+  worker.target.answers_pings = false;
+  Dialled<TargetStreamLink> target(worker);
+  ASSERT_TRUE(worker.target.controls.Await(
+      [](const auto& control) { return control.has_ping(); }));
+  int answers = 0;
+  const auto round_trip_after = [&](int64_t sent_ns) {
+    v1::TargetEvent event;
+    event.mutable_pong()->set_coordinator_ns(static_cast<uint64_t>(sent_ns));
+    EXPECT_TRUE(worker.target.Send(std::move(event)));
+    EXPECT_TRUE(target.heard.Await([](bool) { return true; }, ++answers));
+    return target.link->round_trip_ns();
+  };
+  EXPECT_EQ(round_trip_after(0), 0);
+  const int64_t first = round_trip_after(MonotonicNs());
+  EXPECT_GT(first, 0);
+  // As if sent when the clock began, which is `first` and more ago.
+  const int64_t second = round_trip_after(0);
+  const int64_t now_ns = MonotonicNs();
+  EXPECT_GT(second, first);
+  EXPECT_LE(second, first + (now_ns - first) / 8);
+}
+
 // The worker applies what it is to keep before all else of a message.
 TEST(StreamLinkTest, WhatIsKeptGoesInAMessageBehindTheCloses) {
   FakeWorker worker(v1::WORKER_ROLE_TARGET);
