@@ -16,7 +16,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/parse_mark.h"
-#include "gateway/cut_answer.h"
+#include "gateway/cut_stream.h"
 #include "gateway/running_calls.h"
 #include "proto/inference.grpc.pb.h"
 

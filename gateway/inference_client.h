@@ -81,7 +81,7 @@ class InferenceClient {
   // Starts a call on one of the coordinators that answer, in turn. Where it
   // fails with UNAVAILABLE before its first response the next one is tried,
   // each once. Where that happens later another one, or the same, goes on with
-  // the answer, and its events are those of an uncut one (cut_answer.h); after
+  // the answer, and its events are those of an uncut one (cut_stream.h); after
   // kMaxResumes failures in a row without a new token the call ends. Call Next
   // for the first response.
   std::shared_ptr<GenerationCall> Generate(v1::GenerateRequest request,

@@ -1,4 +1,4 @@
-#include "gateway/cut_answer.h"
+#include "gateway/cut_stream.h"
 
 #include <string>
 #include <utility>

@@ -3,8 +3,8 @@
 //
 // Pure: no I/O, no clock, no threads.
 
-#ifndef GATEWAY_CUT_ANSWER_H_
-#define GATEWAY_CUT_ANSWER_H_
+#ifndef GATEWAY_CUT_STREAM_H_
+#define GATEWAY_CUT_STREAM_H_
 
 #include <cstdint>
 #include <vector>
@@ -52,4 +52,4 @@ class CutAnswer {
 
 }  // namespace nacre::gateway
 
-#endif  // GATEWAY_CUT_ANSWER_H_
+#endif  // GATEWAY_CUT_STREAM_H_

@@ -1,4 +1,4 @@
-#include "gateway/cut_answer.h"
+#include "gateway/cut_stream.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
