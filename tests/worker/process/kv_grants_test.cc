@@ -217,6 +217,8 @@ struct FakeCoordinator {
   uint64_t serial = 0;
   int64_t granted = 0;
   int64_t reserved = 0;
+  uint64_t passed = 0;  // the first request, and how often others passed it
+  int passes = 0;
   std::deque<Waiting> queue;
   std::vector<Running> running;
   // On their way, each with the round in which it arrives.
@@ -296,12 +298,15 @@ class GrantWorld {
     me->queue.push_back({next_session_++, Draw(1, most) * kKvBlock, -1});
   }
   void StartWaiting(FakeCoordinator* me) {
+    if (me->queue.empty()) return;
+    if (me->passed != me->queue.front().session) me->passes = 0;
+    me->passed = me->queue.front().session;
     int passes = 0;
     for (size_t i = 0; i < me->queue.size() && passes < 2;) {
       const FakeCoordinator::Waiting request = me->queue[i];
       if (request.need > me->granted - me->reserved) {
         // Now and then one that fits passes it.
-        if (Draw(0, 4) != 0) return;
+        if (Draw(0, 4) != 0 || me->passes >= kMaxPasses) return;
         ++passes;
         ++i;
         continue;
@@ -309,6 +314,7 @@ class GrantWorld {
       if (request.first_since >= 0) {
         longest_wait_ = std::max(longest_wait_, round_ - request.first_since);
       }
+      if (i > 0) ++me->passes;
       me->reserved += request.need;
       me->running.push_back({request.need, round_ + Draw(1, kLongest)});
       me->queue.erase(me->queue.begin() + static_cast<int>(i));
@@ -376,7 +382,8 @@ class GrantWorld {
   }
 
   static constexpr int kLongest = 8;  // rounds that a session runs
-  static constexpr int kDelay = 3;    // rounds that a message takes
+  static constexpr int kMaxPasses = 4;
+  static constexpr int kDelay = 3;  // rounds that a message takes
 
   std::mt19937 random_;
   const int64_t blocks_;
