@@ -87,12 +87,18 @@ absl::Status ParseBiases(const Family& family, const Json& json,
 absl::Status ParseActivation(const Family& family, const Json& json,
                              ModelConfig* config) {
   config->activation = family.default_activation;
-  const char* const field =
-      IsAbsent(json, "hidden_activation") ? "hidden_act" : "hidden_activation";
-  if (IsAbsent(json, field)) return absl::OkStatus();
+  const bool is_old = IsAbsent(json, "hidden_activation");
+  const char* const field = is_old ? "hidden_act" : "hidden_activation";
+  // Gemma since 2 has the other field only.
+  const bool is_later_gemma =
+      family.is_gemma && family.default_query_pre_attn_scalar > 0;
+  if (IsAbsent(json, field) || (is_old && is_later_gemma)) {
+    return absl::OkStatus();
+  }
   const Json& name = json[field];
   // Gemma's first configs said "gelu" and meant the other.
-  if (name == "gelu_pytorch_tanh" || (family.is_gemma && name == "gelu")) {
+  if (name == "gelu_pytorch_tanh" ||
+      (family.is_gemma && is_old && name == "gelu")) {
     config->activation = Activation::kGeluTanh;
   } else if (name == "silu") {
     config->activation = Activation::kSilu;
@@ -207,6 +213,12 @@ absl::Status ParseGemma(const Family& family, const Json& json,
   config->norms.offset = 1;
   config->scales_embedding = true;
   config->norms.after_both = family.tensors.mlp_post_norm != nullptr;
+  NACRE_ASSIGN_OR_RETURN(const bool sees_later,
+                         BoolOr(json, "use_bidirectional_attention", false));
+  if (sees_later) {
+    return absl::UnimplementedError(
+        "use_bidirectional_attention true is not supported; supported: false");
+  }
   if (family.default_query_pre_attn_scalar == 0) return absl::OkStatus();
   NACRE_ASSIGN_OR_RETURN(
       config->attention_scalar,

@@ -48,7 +48,13 @@ absl::Status ReadFactor(const Json& rope, RopeScaling* scaling) {
   return absl::OkStatus();
 }
 
-absl::Status ReadLlama3(const Json& rope, RopeScaling* scaling) {
+// What holds original_max_position_embeddings: config.json itself, if it does.
+const Json& HolderOfOriginal(const Json& json, const Json& rope) {
+  return IsAbsent(json, "original_max_position_embeddings") ? rope : json;
+}
+
+absl::Status ReadLlama3(const Json& json, const Json& rope,
+                        RopeScaling* scaling) {
   NACRE_RETURN_IF_ERROR(ReadFactor(rope, scaling));
   NACRE_ASSIGN_OR_RETURN(
       scaling->low_freq_factor,
@@ -58,7 +64,8 @@ absl::Status ReadLlama3(const Json& rope, RopeScaling* scaling) {
       PositiveOr(rope, "high_freq_factor", 4.0, kMaxRopeNumber));
   NACRE_ASSIGN_OR_RETURN(
       scaling->original_max_position_embeddings,
-      IntOr(rope, "original_max_position_embeddings", 8192, 1, kMaxContext));
+      RequiredInt(HolderOfOriginal(json, rope),
+                  "original_max_position_embeddings", kMaxContext));
   if (scaling->high_freq_factor > scaling->low_freq_factor) {
     return absl::OkStatus();
   }
@@ -72,12 +79,13 @@ double YarnMagnitude(double factor, double scale) {
   return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }
 
-absl::Status ReadYarn(const Json& rope, const ModelConfig& config,
-                      RopeScaling* scaling) {
+absl::Status ReadYarn(const Json& json, const Json& rope,
+                      const ModelConfig& config, RopeScaling* scaling) {
   NACRE_RETURN_IF_ERROR(ReadFactor(rope, scaling));
-  NACRE_ASSIGN_OR_RETURN(scaling->original_max_position_embeddings,
-                         IntOr(rope, "original_max_position_embeddings",
-                               config.max_position_embeddings, 1, kMaxContext));
+  NACRE_ASSIGN_OR_RETURN(
+      scaling->original_max_position_embeddings,
+      IntOr(HolderOfOriginal(json, rope), "original_max_position_embeddings",
+            config.max_position_embeddings, 1, kMaxContext));
   NACRE_ASSIGN_OR_RETURN(scaling->beta_fast,
                          PositiveOr(rope, "beta_fast", 32.0, kMaxRopeNumber));
   NACRE_ASSIGN_OR_RETURN(scaling->beta_slow,
@@ -126,11 +134,10 @@ absl::Status ReadPairFactors(const Json& rope, const char* field, int pairs,
 // so the model's context decides.
 absl::Status ReadLongRope(const Json& json, const Json& rope,
                           const ModelConfig& config, RopeScaling* scaling) {
-  const Json& holder =
-      IsAbsent(json, "original_max_position_embeddings") ? rope : json;
   NACRE_ASSIGN_OR_RETURN(
       const int original,
-      RequiredInt(holder, "original_max_position_embeddings", kMaxContext));
+      RequiredInt(HolderOfOriginal(json, rope),
+                  "original_max_position_embeddings", kMaxContext));
   if (original < 2) {
     return absl::InvalidArgumentError(
         absl::StrCat("original_max_position_embeddings is ", original,
@@ -145,10 +152,15 @@ absl::Status ReadLongRope(const Json& json, const Json& rope,
   NACRE_RETURN_IF_ERROR(
       ReadPairFactors(rope, "long_factor", pairs, &factors[1]));
   scaling->pair_factors = factors[is_long ? 1 : 0];
-  double factor = 1.0 * config.max_position_embeddings / original;
-  if (IsAbsent(json, "original_max_position_embeddings")) {
-    NACRE_ASSIGN_OR_RETURN(factor,
-                           PositiveOr(rope, "factor", factor, kMaxRopeNumber));
+  const double ratio = 1.0 * config.max_position_embeddings / original;
+  NACRE_ASSIGN_OR_RETURN(const double factor,
+                         PositiveOr(rope, "factor", ratio, kMaxRopeNumber));
+  // Hugging Face's versions differ in which of the two they take.
+  if (!IsAbsent(json, "original_max_position_embeddings") && factor != ratio) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "factor ", factor, " of longrope is not max_position_embeddings ",
+        config.max_position_embeddings, " / original_max_position_embeddings ",
+        original));
   }
   const double magnitude =
       factor <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(original));
@@ -179,15 +191,20 @@ absl::Status ReadScaling(const Json& json, const Json& rope,
   NACRE_RETURN_IF_ERROR(ReadPartial(rope, config));
   RopeScaling& scaling = config->rope_scaling;
   NACRE_ASSIGN_OR_RETURN(scaling.type, ReadRopeType(rope));
+  // The first configs of Phi-3 called longrope so.
+  if (config->architecture == "Phi3ForCausalLM" &&
+      scaling.type == Type::kYarn) {
+    scaling.type = Type::kLongRope;
+  }
   switch (scaling.type) {
     case Type::kDefault:
       return absl::OkStatus();
     case Type::kLinear:
       return ReadFactor(rope, &scaling);
     case Type::kLlama3:
-      return ReadLlama3(rope, &scaling);
+      return ReadLlama3(json, rope, &scaling);
     case Type::kYarn:
-      return ReadYarn(rope, *config, &scaling);
+      return ReadYarn(json, rope, *config, &scaling);
     case Type::kLongRope:
       return ReadLongRope(json, rope, *config, &scaling);
   }
@@ -209,10 +226,47 @@ absl::Status ReadLocal(const Json& rope, ModelConfig* config) {
                  kMaxRopeNumber));
   NACRE_ASSIGN_OR_RETURN(const Type type, ReadRopeType(rope));
   if (type == Type::kDefault) return absl::OkStatus();
+  const char* const field = IsAbsent(rope, "rope_type") ? "type" : "rope_type";
   return absl::UnimplementedError(
-      absl::StrCat("rope type ", ShownJson(rope["rope_type"]),
+      absl::StrCat("rope type ", ShownJson(rope[field]),
                    " of sliding_attention is not supported; supported: "
                    "\"default\""));
+}
+
+// By the layers' type, as transformers 5 writes it. Only Gemma 3 lets the types
+// differ; layers of other families all turn alike.
+absl::Status ReadByType(const Json& json, const char* field,
+                        ModelConfig* config) {
+  const Json& rope = json[field];
+  const bool may_differ = config->windows.rope_theta > 0;
+  if (!IsAbsent(rope, "full_attention")) {
+    NACRE_RETURN_IF_ERROR(
+        CheckObject("full_attention", rope["full_attention"]));
+    NACRE_RETURN_IF_ERROR(ReadScaling(json, rope["full_attention"], config));
+  } else if (!may_differ) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, " has no full_attention"));
+  }
+  if (IsAbsent(rope, "sliding_attention")) return absl::OkStatus();
+  if (may_differ) return ReadLocal(rope["sliding_attention"], config);
+  if (rope["sliding_attention"] == rope["full_attention"]) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(
+      absl::StrCat(field,
+                   " whose full_attention and sliding_attention differ is not "
+                   "supported for ",
+                   config->architecture));
+}
+
+absl::Status ReadRopeObject(const Json& json, const char* field,
+                            ModelConfig* config) {
+  const Json& rope = json[field];
+  NACRE_RETURN_IF_ERROR(CheckObject(field, rope));
+  if (rope.contains("full_attention") || rope.contains("sliding_attention")) {
+    return ReadByType(json, field, config);
+  }
+  return ReadScaling(json, rope, config);
 }
 
 }  // namespace
@@ -228,20 +282,14 @@ absl::Status ParseRope(const Json& json, ModelConfig* config) {
         PositiveOr(json, "rope_local_base_freq", config->windows.rope_theta,
                    kMaxRopeNumber));
   }
-  for (const char* field : {"rope_scaling", "rope_parameters"}) {
-    if (IsAbsent(json, field)) continue;
-    NACRE_RETURN_IF_ERROR(CheckObject(field, json[field]));
-    const Json& rope = json[field];
-    if (config->windows.rope_theta == 0 || IsAbsent(rope, "full_attention")) {
-      NACRE_RETURN_IF_ERROR(ReadScaling(json, rope, config));
-      continue;
-    }
-    NACRE_RETURN_IF_ERROR(
-        CheckObject("full_attention", rope["full_attention"]));
-    NACRE_RETURN_IF_ERROR(ReadScaling(json, rope["full_attention"], config));
-    if (IsAbsent(rope, "sliding_attention")) continue;
-    NACRE_RETURN_IF_ERROR(ReadLocal(rope["sliding_attention"], config));
+  const bool has_old = !IsAbsent(json, "rope_scaling");
+  const bool has_new = !IsAbsent(json, "rope_parameters");
+  if (has_old && has_new && json["rope_scaling"] != json["rope_parameters"]) {
+    return absl::InvalidArgumentError(
+        "rope_scaling and rope_parameters differ, expected one of them");
   }
+  if (has_old) return ReadRopeObject(json, "rope_scaling", config);
+  if (has_new) return ReadRopeObject(json, "rope_parameters", config);
   return absl::OkStatus();
 }
 

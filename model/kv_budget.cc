@@ -21,11 +21,12 @@ int64_t ScratchBytes(const ModelConfig& config, int rows) {
   const int64_t q = config.q_size();
   const int64_t widest = std::max<int64_t>(
       2 * int64_t{config.intermediate_size}, config.vocab_size);
+  const int64_t tables = config.windows.rope_theta > 0 ? 2 : 1;
   // Three of the residual's size, q k v, attention, gate and up, their product,
-  // angles, logits.
+  // tables of angles, logits.
   const int64_t row = 3 * hidden + (q + 2 * int64_t{config.kv_size()}) + q +
-                      3 * int64_t{config.intermediate_size} + config.head_dim +
-                      config.vocab_size;
+                      3 * int64_t{config.intermediate_size} +
+                      tables * config.head_dim + config.vocab_size;
   // A buffer that grows is there twice for a moment.
   return static_cast<int64_t>(sizeof(float)) * rows * (row + widest);
 }

@@ -285,13 +285,16 @@ void SetShape(const PlanInputs& inputs, PipelinePlan* plan) {
   }
   plan->target.takes_all = true;
   const int depth = ShapeDepth(tree);
+  // After a token that is not the likeliest a list may be complete: no tail
+  // comes, and a target that waited for one would wait in vain.
+  const int flow = LikeliestDepth(tree);
   for (int* lead :
        {&plan->draft.lead_after_mismatch, &plan->draft.lead_in_flow}) {
     *lead = std::min(*lead, depth);
   }
   for (int* gate :
        {&plan->target.gate_after_mismatch, &plan->target.gate_in_flow}) {
-    *gate = std::min(*gate, depth);
+    *gate = std::min(*gate, flow);
   }
 }
 

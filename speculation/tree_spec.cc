@@ -263,4 +263,11 @@ int ShapeDepth(const TreeSpec& spec) {
   return depths.empty() ? 0 : *std::max_element(depths.begin(), depths.end());
 }
 
+int LikeliestDepth(const TreeSpec& spec) {
+  if (spec.shape != TreeShape::kStatic) return ShapeDepth(spec);
+  std::vector<int> ranks = {0};
+  while (FindStaticNode(spec, ranks).has_value()) ranks.push_back(0);
+  return static_cast<int>(ranks.size()) - 1;
+}
+
 }  // namespace nacre::speculation

@@ -87,6 +87,9 @@ bool HasStaticChild(const TreeSpec& spec, int node);
 bool HasStaticChild(const TreeSpec& spec, int node, int rank);
 // The most levels that the shape has, at most kMaxShapeDepth.
 int ShapeDepth(const TreeSpec& spec);
+// How many of them the likeliest path has: each node the best of its parent's.
+// As ShapeDepth, but for a static list.
+int LikeliestDepth(const TreeSpec& spec);
 
 }  // namespace nacre::speculation
 

@@ -7,7 +7,6 @@
 #define TARGET_WORKER_STEP_PLANNER_H_
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "absl/types/optional.h"
@@ -35,9 +34,7 @@ class StepPlanner {
   };
   // `shared_block_size`: the model's.
   StepPlanner(Parts parts, worker::StepBudget budget, int shared_block_size)
-      : parts_(std::move(parts)),
-        budget_(budget),
-        shared_block_size_(shared_block_size) {}
+      : parts_(parts), budget_(budget), shared_block_size_(shared_block_size) {}
 
   // Fills in step() and `outcome`. Returns what the engine does in the step or,
   // without one, what it waits for.

@@ -56,12 +56,12 @@ void StepVerdicts::FinishSession(Session& session, Span span) {
   if (!last_row.empty()) {
     if (!session.closing &&
         session.schedule.HoldsLastRow(span.start_ns + span.duration_ns)) {
-      HoldLastRow(session, last_row, std::move(span));
+      HoldLastRow(session, last_row, span);
       return;
     }
     parts_.sampler->JudgeLastRow(session, last_row);
   }
-  const int num_tokens = FinishVerify(session, std::move(span));
+  const int num_tokens = FinishVerify(session, span);
   parts_.hidden->ShowStep(session, num_tokens, /*is_held=*/false);
 }
 
@@ -92,7 +92,7 @@ void StepVerdicts::HoldLastRow(Session& session, absl::Span<const float> logits,
     parts_.hidden->ShowStep(session, row, /*is_held=*/true);
   }
   session.hold = EngineSession::Hold{
-      {logits.begin(), logits.end()}, std::move(kept_hidden), std::move(span)};
+      {logits.begin(), logits.end()}, std::move(kept_hidden), span};
 }
 
 void StepVerdicts::EndHolds(int64_t now_ns) {
@@ -104,7 +104,7 @@ void StepVerdicts::EndHolds(int64_t now_ns) {
     parts_.accounts->EndWait(session, now_ns);
     EngineSession::Hold hold = *std::exchange(session.hold, absl::nullopt);
     parts_.sampler->JudgeLastRow(session, hold.logits);
-    FinishVerify(session, std::move(hold.verify));
+    FinishVerify(session, hold.verify);
     parts_.hidden->ShowRows(session, kernels::FloatView(hold.hidden), 1,
                             /*is_held=*/true);
   }

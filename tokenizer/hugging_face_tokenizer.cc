@@ -267,9 +267,9 @@ absl::Status HuggingFaceTokenizer::EncodeSegment(absl::string_view text,
     Word word{
         normalized.substr(segment.begin, segment.end - segment.begin),
         std::max(segment.begin, std::min(segment.end, head)) - segment.begin};
-    NACRE_RETURN_IF_ERROR(pre_tokenizer_.Apply(std::move(word), [&](Word part) {
-      return model_.Encode(part.text, ids);
-    }));
+    NACRE_RETURN_IF_ERROR(pre_tokenizer_.Apply(
+        std::move(word),
+        [&](const Word& part) { return model_.Encode(part.text, ids); }));
   }
   return absl::OkStatus();
 }

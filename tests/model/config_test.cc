@@ -56,6 +56,47 @@ TEST(ConfigTest, ReadsTheBundledModels) {
   EXPECT_THAT(config->eos_token_ids, ElementsAre(2));
 }
 
+// Of both forms one is meant, and it is not known which.
+TEST(ConfigTest, RefusesTwoRopeScalingsThatDiffer) {
+  json config = Minimal();
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4}};
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("rope_scaling and rope_parameters differ"));
+  config["rope_scaling"] = config["rope_parameters"];
+  const auto same = ParseConfig(config.dump());
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(same->rope_theta, 5e5);
+}
+
+TEST(ConfigTest, RopeParametersOfFullAttentionAreThoseOfAllLayers) {
+  const json yarn = {{"rope_type", "yarn"},
+                     {"factor", 4},
+                     {"rope_theta", 5e5},
+                     {"original_max_position_embeddings", 512}};
+  const auto nested = ParseWith("rope_parameters", {{"full_attention", yarn}});
+  const auto flat = ParseWith("rope_parameters", yarn);
+  ASSERT_TRUE(nested.ok()) << nested.status();
+  ASSERT_TRUE(flat.ok()) << flat.status();
+  EXPECT_EQ(nested->rope_scaling.type, RopeScaling::Type::kYarn);
+  EXPECT_EQ(nested->rope_theta, flat->rope_theta);
+  EXPECT_EQ(nested->rope_scaling.magnitude, flat->rope_scaling.magnitude);
+}
+
+// config.json's own goes before that of the scaling, as in Hugging Face.
+TEST(ConfigTest, TheOriginalContextMayStandOutside) {
+  for (const char* type : {"llama3", "yarn"}) {
+    json config = Minimal();
+    config["original_max_position_embeddings"] = 512;
+    config["rope_scaling"] = {{"rope_type", type},
+                              {"factor", 4},
+                              {"original_max_position_embeddings", 256}};
+    const auto parsed = ParseConfig(config.dump());
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->rope_scaling.original_max_position_embeddings, 512);
+  }
+}
+
 TEST(ConfigTest, ReadsRopeScalingInItsOldAndNewForms) {
   const auto llama3 =
       ParseWith("rope_scaling", {{"rope_type", "llama3"},
@@ -140,6 +181,24 @@ TEST(ConfigTest, NamesTheFieldTheValueAndTheLimit) {
        kUnsupported,
        "rope type \"proportional\" is not supported; supported: \"default\""},
       {"rope_scaling", {{"type", "yarn"}}, kInvalid, "no factor"},
+      {"rope_scaling",
+       {{"type", "llama3"}, {"factor", 8}},
+       kInvalid,
+       "original_max_position_embeddings is missing"},
+      {"rope_parameters",
+       {{"full_attention", {{"rope_type", "default"}}},
+        {"sliding_attention", {{"rope_theta", 7}}}},
+       kUnsupported,
+       "rope_parameters whose full_attention and sliding_attention differ is "
+       "not supported for LlamaForCausalLM"},
+      {"rope_parameters",
+       {{"sliding_attention", {{"rope_theta", 7}}}},
+       kInvalid,
+       "rope_parameters has no full_attention"},
+      {"rope_parameters",
+       {{"full_attention", 3}},
+       kInvalid,
+       "full_attention is 3, expected an object"},
       {"rope_scaling",
        {{"type", "yarn"}, {"factor", 4}, {"beta_fast", -2}},
        kInvalid,
@@ -257,6 +316,18 @@ TEST(ConfigTest, LongRopeTakesTheLongFactorsOfAContextThatIsLonger) {
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->rope_scaling.pair_factors.back(), 9.0);
   EXPECT_NEAR(parsed->rope_scaling.magnitude, 1.0488, 1e-4);  // sqrt(1.1)
+  config["rope_scaling"]["factor"] = 4;
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("factor 4 of longrope is not max_position_embeddings "
+                        "2048 / original_max_position_embeddings 1024"));
+  // The first configs of Phi-3 call it so.
+  config["architectures"] = json::array({"Phi3ForCausalLM"});
+  config["num_key_value_heads"] = 2;
+  config["rope_scaling"].erase("factor");
+  config["rope_scaling"]["type"] = "yarn";
+  parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->rope_scaling.type, RopeScaling::Type::kLongRope);
 }
 
 json Gemma(const char* architecture) {
@@ -264,6 +335,38 @@ json Gemma(const char* architecture) {
   config["architectures"] = json::array({architecture});
   config["num_key_value_heads"] = 2;
   return config;
+}
+
+// Gemma 1 said "gelu" of hidden_act and meant its approximation. Later ones
+// have hidden_activation alone, and mean what they say.
+TEST(ConfigTest, TheActivationOfGemmaIsThatOfItsField) {
+  json config = Gemma("GemmaForCausalLM");
+  config["hidden_act"] = "gelu";
+  auto parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->activation, Activation::kGeluTanh);
+  config["architectures"] = json::array({"Gemma2ForCausalLM"});
+  config["hidden_act"] = "silu";
+  parsed = ParseConfig(config.dump());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->activation, Activation::kGeluTanh);
+  config["hidden_activation"] = "gelu";
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("hidden_activation \"gelu\" is not supported"));
+}
+
+TEST(ConfigTest, EncodersOfGemmaAreRefused) {
+  json config = Gemma("Gemma3ForCausalLM");
+  config["use_bidirectional_attention"] = true;
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("use_bidirectional_attention true is not supported"));
+  config["use_bidirectional_attention"] = false;
+  config["rope_parameters"] = {
+      {"full_attention", {{"rope_theta", 1e6}}},
+      {"sliding_attention", {{"type", "linear"}, {"factor", 8}}}};
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("rope type \"linear\" of sliding_attention is not "
+                        "supported"));
 }
 
 TEST(ConfigTest, ReadsWhatGemmaHas) {

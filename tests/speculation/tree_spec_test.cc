@@ -109,5 +109,16 @@ TEST(TreeSpec, CapeHasTheMoreCandidatesTheLessLikelyTheFirstIs) {
   EXPECT_EQ(CapeWidth(std::numeric_limits<double>::quiet_NaN()), 8);
 }
 
+TEST(TreeSpecTest, TheLikeliestPathIsThatOfRanksZero) {
+  const auto depth = [](absl::string_view text) {
+    return LikeliestDepth(*ParseTreeSpec(text));
+  };
+  EXPECT_EQ(depth("static:[[0],[0,0],[0,1]]"), 2);
+  EXPECT_EQ(depth("static:[[0],[2],[2,1],[2,1,0]]"), 1);
+  EXPECT_EQ(depth("static:[[1],[1,0]]"), 0);
+  EXPECT_EQ(depth("eagle2:depth=5"), 5);
+  EXPECT_EQ(depth("cape"), kMaxShapeDepth);
+}
+
 }  // namespace
 }  // namespace nacre::speculation

@@ -33,12 +33,18 @@ def read_config(folder: pathlib.Path) -> dict:
         raise TrainingError(f"{folder}: rotary scaling {rope} cannot be trained")
     if config.get("hidden_act", "silu") != "silu" or config.get("mlp_bias"):
         raise TrainingError(f"{folder}: only silu without mlp_bias can be trained")
+    share = rope.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+    if share not in (None, 1, 1.0):
+        raise TrainingError(f"{folder}: partial_rotary_factor {share} cannot be trained")
+    if config.get("attention_bias"):
+        raise TrainingError(f"{folder}: attention_bias cannot be trained")
     heads = config["num_attention_heads"]
-    config.setdefault("head_dim", config["hidden_size"] // heads)
-    config.setdefault("num_key_value_heads", heads)
-    config.setdefault("attention_bias", False)
-    config.setdefault("tie_word_embeddings", False)
-    config.setdefault("rope_theta", rope.get("rope_theta", 10000.0))
+    defaults = {"head_dim": config["hidden_size"] // heads, "num_key_value_heads": heads,
+                "attention_bias": False, "tie_word_embeddings": False}
+    for name, value in defaults.items():
+        if config.get(name) is None:
+            config[name] = value
+    config["rope_theta"] = rope.get("rope_theta", config.get("rope_theta", 10000.0))
     return config
 
 

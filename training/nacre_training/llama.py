@@ -45,11 +45,10 @@ class Layer(nn.Module):
         self._heads, self._kv_heads = (config["num_attention_heads"],
                                        config["num_key_value_heads"])
         self._head_dim = hd
-        bias = config["attention_bias"]
         self.self_attn = nn.ModuleDict({
-            "q_proj": nn.Linear(d, self._heads * hd, bias=bias),
-            "k_proj": nn.Linear(d, self._kv_heads * hd, bias=bias),
-            "v_proj": nn.Linear(d, self._kv_heads * hd, bias=bias),
+            "q_proj": nn.Linear(d, self._heads * hd, bias=False),
+            "k_proj": nn.Linear(d, self._kv_heads * hd, bias=False),
+            "v_proj": nn.Linear(d, self._kv_heads * hd, bias=False),
             "o_proj": nn.Linear(self._heads * hd, d, bias=False)})
         size = config["intermediate_size"]
         self.mlp = nn.ModuleDict({

@@ -46,12 +46,25 @@ class FolderTest(unittest.TestCase):
 
     def test_a_checkpoint_is_the_same_again(self):
         model = toy.make_model(self.folder / "a", 1, layers=2, hidden=16,
-                               tie_word_embeddings=False, attention_bias=True)
+                               tie_word_embeddings=False)
         write_draft(self.folder / "b", model, self.folder / "a", {"method": "none"})
         for name, value in load_file(self.folder / "a" / "model.safetensors").items():
             self.assertTrue(torch.equal(
                 value, load_file(self.folder / "b" / "model.safetensors")[name]), name)
         self.assertEqual(toy.card(self.folder / "b"), {"method": "none"})
+
+    def test_what_is_computed_otherwise_is_refused(self):
+        toy.make_model(self.folder / "a", 1, layers=1, hidden=16)
+        file = self.folder / "a" / "config.json"
+        config = json.loads(file.read_text())
+        for change, word in (({"attention_bias": True}, "attention_bias"),
+                             ({"partial_rotary_factor": 0.5}, "partial_rotary_factor")):
+            file.write_text(json.dumps({**config, **change}))
+            with self.assertRaisesRegex(TrainingError, word):
+                read_config(self.folder / "a")
+        file.write_text(json.dumps({**config, "head_dim": None,
+                                    "rope_parameters": {"rope_theta": 7.0}}))
+        self.assertEqual(read_config(self.folder / "a")["rope_theta"], 7.0)
 
     def test_the_tokenizer_comes_with_the_draft(self):
         target = ROOT / "models" / "target"

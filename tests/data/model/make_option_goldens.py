@@ -123,7 +123,20 @@ CASES = {
             "hidden_size": 96,
             "head_dim": 16,
             "sliding_window": None,
+            "tie_word_embeddings": True,
             "rope_parameters": rope(partial_rotary_factor=0.75),
+        },
+    ),
+    "phi3_partial_longrope": (
+        "Phi3",
+        {
+            **SHAPE,
+            "hidden_size": 96,
+            "head_dim": 16,
+            "sliding_window": None,
+            "tie_word_embeddings": True,
+            "original_max_position_embeddings": 16,
+            "rope_parameters": longrope(6, partial_rotary_factor=0.75),
         },
     ),
     "phi3_window": (
@@ -145,7 +158,10 @@ CASES = {
             "rope_parameters": rope(),
         },
     ),
-    "gemma": ("Gemma", {**SHAPE, "rope_parameters": rope()}),
+    "gemma": (
+        "Gemma",
+        {**SHAPE, "tie_word_embeddings": True, "rope_parameters": rope()},
+    ),
     "gemma2": (
         "Gemma2",
         {
@@ -164,6 +180,7 @@ CASES = {
         {
             **SHAPE,
             "num_hidden_layers": 3,
+            "tie_word_embeddings": True,
             "sliding_window": 19,
             "query_pre_attn_scalar": 23,
             "final_logit_softcapping": 4.0,
