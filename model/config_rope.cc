@@ -62,16 +62,16 @@ absl::Status ReadLlama3(const Json& json, const Json& rope,
   NACRE_ASSIGN_OR_RETURN(
       scaling->high_freq_factor,
       PositiveOr(rope, "high_freq_factor", 4.0, kMaxRopeNumber));
+  if (!(scaling->high_freq_factor > scaling->low_freq_factor)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "high_freq_factor ", scaling->high_freq_factor,
+        " must be greater than low_freq_factor ", scaling->low_freq_factor));
+  }
   NACRE_ASSIGN_OR_RETURN(
       scaling->original_max_position_embeddings,
       RequiredInt(HolderOfOriginal(json, rope),
                   "original_max_position_embeddings", kMaxContext));
-  if (scaling->high_freq_factor > scaling->low_freq_factor) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "high_freq_factor ", scaling->high_freq_factor,
-      " must be greater than low_freq_factor ", scaling->low_freq_factor));
+  return absl::OkStatus();
 }
 
 // What attention is sharpened by for a context so many times as long.

@@ -1,12 +1,12 @@
 // The gateway's page and `nacre chat` over the real service.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -196,29 +196,35 @@ TEST(PageTokensTest, TheFleetIsForOperators) {
 class ChatProcess {
  public:
   ChatProcess(const std::string& address, const std::string& folder)
-      : folder_(folder) {
+      : folder_(folder), terminal_(posix_openpt(O_RDWR | O_NOCTTY)) {
+    EXPECT_GE(terminal_, 0);
+    EXPECT_EQ(grantpt(terminal_), 0);
+    EXPECT_EQ(unlockpt(terminal_), 0);
     auto process = tools::ChildProcess::Start(
         {.argv = {"/bin/sh", "-c",
-                  "mkfifo \"$0/in\" && exec \"$@\" <\"$0/in\" >\"$0/out\" "
+                  "tty=$1; shift; exec \"$@\" <\"$tty\" >\"$0/out\" "
                   "2>\"$0/err\"",
-                  folder, NACRE_BIN "/nacre", "chat", "--address", address,
-                  "--max-tokens", "1900", "--method", "ar"},
+                  folder, ptsname(terminal_), NACRE_BIN "/nacre", "chat",
+                  "--address", address, "--max-tokens", "1900", "--method",
+                  "ar"},
          .sees_flags = true});
     EXPECT_TRUE(process.ok()) << process.status();
     process_ = *std::move(process);
-    EXPECT_TRUE(Service::Eventually(
-        [&] { return access((folder_ + "/in").c_str(), F_OK) == 0; }));
-    in_.open(folder_ + "/in");
   }
+  ~ChatProcess() { close(terminal_); }
 
-  void Write(const std::string& line) { in_ << line << std::endl; }
+  void Write(const std::string& line) {
+    const std::string typed = line + "\n";
+    EXPECT_EQ(write(terminal_, typed.data(), typed.size()),
+              static_cast<ssize_t>(typed.size()));
+  }
   std::string out() const { return ReadFile(folder_ + "/out").value_or(""); }
   std::string err() const { return ReadFile(folder_ + "/err").value_or(""); }
   tools::ChildProcess& process() { return *process_; }
 
  private:
   const std::string folder_;
-  std::ofstream in_;
+  const int terminal_;  // the end that a user types at
   std::unique_ptr<tools::ChildProcess> process_;
 };
 
