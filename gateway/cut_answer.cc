@@ -26,6 +26,15 @@ bool IsRepeatable(const v1::GenerateRequest& request) {
 CutAnswer::CutAnswer(const v1::GenerateRequest* request)
     : request_(request), choices_(request->has_n() ? request->n() : 1) {}
 
+bool CutAnswer::Follows(const v1::GenerateResponse& response) const {
+  if (!response.has_chunk() && !response.has_complete()) return true;
+  if (response.index() >= choices_.size()) return false;
+  const Choice& choice = choices_[response.index()];
+  if (choice.done) return false;
+  return response.chunk().token_ids().empty() ||
+         response.chunk().first_index() == choice.token_ids.size();
+}
+
 void CutAnswer::Note(const v1::GenerateResponse& response) {
   has_begun_ = true;
   if (!start_.has_value() && response.has_start()) {

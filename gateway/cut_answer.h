@@ -20,7 +20,10 @@ class CutAnswer {
   // `request`: the call's, with token ids as its prompt. It outlives this.
   explicit CutAnswer(const v1::GenerateRequest* request);
 
-  // Notes a response, in the order in which they come.
+  // Whether the response is what comes next: a choice's tokens begin where
+  // those before ended, and nothing follows its Complete.
+  bool Follows(const v1::GenerateResponse& response) const;
+  // Notes a response that follows, in the order in which they come.
   void Note(const v1::GenerateResponse& response);
 
   // Whether anything came.

@@ -29,8 +29,9 @@ bool IsOfClosingServer(const absl::Status& status) {
   return absl::IsCancelled(status) && status.message() == "CANCELLED";
 }
 
-// Of attempts to go on with an answer, without a new response: one that ends
-// its coordinator must not be carried from each to the next.
+// Of attempts to go on with an answer, without a new response and but for full
+// queues: one that ends its coordinator must not be carried from each to the
+// next.
 constexpr int kMaxResumes = 3;
 
 bool MayResume(const absl::Status& status) {
@@ -339,6 +340,10 @@ class InferenceClient::State::Call : public GenerationCall,
   }
 
   void OnMessage(v1::GenerateResponse response) {
+    if (!came_.Follows(response)) {
+      attempt_->Cancel();
+      return End(absl::InternalError("the answer goes on at another token"));
+    }
     came_.Note(response);
     cut_since_ = absl::InfiniteFuture();
     wants_next_ = false;
@@ -349,6 +354,7 @@ class InferenceClient::State::Call : public GenerationCall,
 
   void OnDone(absl::Status status) {
     attempt_ = nullptr;
+    if (done_) return;
     if (!cancelled_ && !state_->calls().closed() && IsOfClosingServer(status)) {
       status = absl::UnavailableError("the coordinator has stopped");
     }
@@ -358,6 +364,8 @@ class InferenceClient::State::Call : public GenerationCall,
     }
     if (came_.has_begun()) {
       if (!MayResume(status) || !came_.can_go_on()) return End(status);
+      // A full queue harms no coordinator: `resume_timeout` alone bounds it.
+      if (absl::IsResourceExhausted(status) && resumes_ > 0) --resumes_;
       // The first try is at once only where the coordinator has gone.
       return absl::IsUnavailable(status) ? Resume(status) : ResumeLater(status);
     }

@@ -82,8 +82,10 @@ class InferenceClient {
   // Starts a call on one of the coordinators that answer, in turn. Where it
   // fails with UNAVAILABLE before its first response the next one is tried,
   // each once. After that another one, or the same once it answers again, goes
-  // on with the answer, at most three times without a new response: nothing is
-  // missing, nothing comes twice. Call Next for the first response.
+  // on with the answer, at most three times without a new response, those with
+  // a full queue not counted: nothing is missing, nothing comes twice. INTERNAL
+  // where a coordinator goes on at another token. Call Next for the first
+  // response.
   std::shared_ptr<GenerationCall> Generate(v1::GenerateRequest request,
                                            CallHeaders headers, Events events);
 

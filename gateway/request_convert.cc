@@ -195,7 +195,6 @@ void ReadOutput(FieldReader* reader, ApiRequest* request) {
   }
 }
 
-// What both kinds of requests have.
 void ReadPromptLogprobs(FieldReader* reader, ApiRequest* request) {
   const auto top = reader->Whole("prompt_logprobs", 0, kMaxLogprobs);
   if (!top) return;
@@ -211,6 +210,7 @@ void ReadPromptLogprobs(FieldReader* reader, ApiRequest* request) {
   }
 }
 
+// What both kinds of requests have.
 void ReadCommon(const SamplingDefaults& defaults, FieldReader* reader,
                 ApiRequest* request) {
   request->model = reader->Text("model", kMaxNameBytes).value_or("");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "coordinator/dispatch/policy_files.h"
+
 namespace nacre::coordinator {
 namespace {
 
@@ -26,12 +28,13 @@ bool IsNews(const wire::KvReport& before, const wire::KvReport& now,
 }  // namespace
 
 void KvReporter::AddTargetNeeds(uint64_t worker_id,
+                                const std::vector<uint64_t>& held_ids,
                                 wire::KvReport* report) const {
   const FleetWorker& worker = state_.fleet.at(worker_id);
   const auto could_take = [&](const RequestSpec& request) {
     return state_.placer.CouldTake(worker_id, worker, request);
   };
-  for (const uint64_t id : state_.failover.held()) {
+  for (const uint64_t id : held_ids) {
     const RequestSpec& request = state_.Find(id)->request();
     if (could_take(request)) AddWaiting(id, request, report);
   }
@@ -46,14 +49,26 @@ void KvReporter::AddTargetNeeds(uint64_t worker_id,
   report->wanted = AddCapped(held, state_.queue.needed_tokens());
 }
 
-void KvReporter::AddDraftNeeds(int64_t capacity, wire::KvReport* report) const {
+void KvReporter::AddDraftNeeds(uint64_t worker_id,
+                               wire::KvReport* report) const {
+  const WorkerInfo& draft = state_.fleet.at(worker_id).info;
+  const KvLedger& ledger = state_.fleet.ledger();
   for (const uint64_t id : pairing_.undrafted()) {
-    if (report->wanted >= capacity) return;
-    AddWaiting(id, state_.Find(id)->request(), report);
+    if (report->wanted >= ledger.capacity_tokens(worker_id)) return;
+    const Session& session = *state_.Find(id);
+    if (session.failover.refused_by.contains(worker_id) ||
+        !CanRunPolicy(draft, session.request())) {
+      continue;
+    }
+    const int64_t need = Placer::TextNeed(draft, session.request());
+    if (ledger.CouldHold(worker_id, need)) {
+      report->wanted = AddCapped(report->wanted, need);
+    }
   }
 }
 
-wire::KvReport KvReporter::ReportFor(uint64_t worker_id) const {
+wire::KvReport KvReporter::ReportFor(
+    uint64_t worker_id, const std::vector<uint64_t>& held_ids) const {
   const FleetWorker& worker = state_.fleet.at(worker_id);
   wire::KvReport report;
   report.serial = worker.grant_serial;
@@ -62,9 +77,9 @@ wire::KvReport KvReporter::ReportFor(uint64_t worker_id) const {
   if (!worker.ready) return report;
   const int64_t capacity = state_.fleet.ledger().capacity_tokens(worker_id);
   if (worker.role == WorkerRole::kTarget) {
-    AddTargetNeeds(worker_id, &report);
+    AddTargetNeeds(worker_id, held_ids, &report);
   } else {
-    AddDraftNeeds(capacity, &report);
+    AddDraftNeeds(worker_id, &report);
   }
   // More than all there is is not to be had.
   report.wanted = std::min(report.wanted, capacity);
@@ -72,17 +87,19 @@ wire::KvReport KvReporter::ReportFor(uint64_t worker_id) const {
 }
 
 void KvReporter::Report(uint64_t worker_id) {
-  const wire::KvReport report = ReportFor(worker_id);
+  const wire::KvReport report = ReportFor(worker_id, state_.failover.held());
   state_.fleet.at(worker_id).kv_report = report;
   pairing_.link(worker_id)->ReportKv(report);
 }
 
 void KvReporter::ReportNews() {
+  if (state_.fleet.granting().empty()) return;
+  const std::vector<uint64_t> held_ids = state_.failover.held();
   for (const uint64_t worker_id : state_.fleet.granting()) {
     const FleetWorker& worker = state_.fleet.at(worker_id);
     // Nothing is granted yet: the answer to the first grant says all.
     if (worker.grant_serial == 0) continue;
-    if (IsNews(worker.kv_report, ReportFor(worker_id),
+    if (IsNews(worker.kv_report, ReportFor(worker_id, held_ids),
                state_.fleet.ledger().granted_tokens(worker_id))) {
       Report(worker_id);
     }

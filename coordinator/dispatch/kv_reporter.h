@@ -8,6 +8,7 @@
 #define COORDINATOR_DISPATCH_KV_REPORTER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "coordinator/dispatch/dispatcher_state.h"
 #include "coordinator/dispatch/pairing.h"
@@ -36,10 +37,15 @@ class KvReporter {
   void ReportNews();
 
  private:
-  wire::KvReport ReportFor(uint64_t worker_id) const;
-  // What waits for room on a target, on a draft.
-  void AddTargetNeeds(uint64_t worker_id, wire::KvReport* report) const;
-  void AddDraftNeeds(int64_t capacity, wire::KvReport* report) const;
+  // `held_ids`: Failover::held().
+  wire::KvReport ReportFor(uint64_t worker_id,
+                           const std::vector<uint64_t>& held_ids) const;
+  // What waits for room on a target.
+  void AddTargetNeeds(uint64_t worker_id, const std::vector<uint64_t>& held_ids,
+                      wire::KvReport* report) const;
+  // What sessions want of a draft. None is the first: a draft takes any that
+  // fits, so room that is saved for one might never be its own.
+  void AddDraftNeeds(uint64_t worker_id, wire::KvReport* report) const;
 
   DispatcherState& state_;
   Pairing& pairing_;

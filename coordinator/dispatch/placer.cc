@@ -43,18 +43,13 @@ int64_t Placer::TargetNeed(const RequestSpec& request) {
                         request.max_tokens);
 }
 
-namespace {
-
-// Of the text alone.
-int64_t TextNeed(const FleetWorker& worker, const RequestSpec& request) {
-  const int64_t need = Placer::TargetNeed(request);
+int64_t Placer::TextNeed(const WorkerInfo& worker, const RequestSpec& request) {
+  const int64_t need = TargetNeed(request);
   // A draft may stop short of the target's length.
-  return worker.info.role == WorkerRole::kDraft
-             ? std::min(need, KvLedger::Need(worker.info.context_length))
+  return worker.role == WorkerRole::kDraft
+             ? std::min(need, KvLedger::Need(worker.context_length))
              : need;
 }
-
-}  // namespace
 
 Placer::Share Placer::ShareOf(uint64_t worker_id,
                               const RequestSpec& request) const {
@@ -63,7 +58,7 @@ Placer::Share Placer::ShareOf(uint64_t worker_id,
   constexpr int kStepsKept = 16;
   constexpr int kMostDraftSlots = 128;
   const FleetWorker& worker = *fleet_.Find(worker_id);
-  const int64_t text = TextNeed(worker, request);
+  const int64_t text = TextNeed(worker.info, request);
   // Sessions of a worker share the rows (MakePlan): one more of a crowd drafts
   // a chain.
   const int rows = request.draft_rows / (1 + static_cast<int>(worker.load()));
@@ -107,7 +102,7 @@ bool Placer::CanTake(uint64_t worker_id, WorkerRole role,
                          ? CanRunPolicy(worker->info, request)
                          : IsOfKind(worker->info.numerics_id, request);
   return suits &&
-         fleet_.ledger().HasRoom(worker_id, TextNeed(*worker, request));
+         fleet_.ledger().HasRoom(worker_id, TextNeed(worker->info, request));
 }
 
 uint64_t Placer::LeastLoaded(WorkerRole role, const RequestSpec& request,

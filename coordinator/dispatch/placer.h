@@ -37,6 +37,8 @@ class Placer {
   static std::string ClassOf(const RequestSpec& request);
   // KV that the text of the request takes on a target.
   static int64_t TargetNeed(const RequestSpec& request);
+  // Of it, what the worker holds.
+  static int64_t TextNeed(const WorkerInfo& worker, const RequestSpec& request);
   // What the request takes of a worker that CanTake it.
   struct Share {
     // Of nodes of a tree: for the branches of a draft, for the rows of a

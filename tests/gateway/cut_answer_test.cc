@@ -18,9 +18,11 @@ v1::GenerateRequest Request(uint32_t n) {
   return request;
 }
 
-v1::GenerateResponse Chunk(uint32_t index, const std::vector<uint32_t>& ids) {
+v1::GenerateResponse Chunk(uint32_t index, const std::vector<uint32_t>& ids,
+                           uint32_t first = 0) {
   v1::GenerateResponse response;
   response.set_index(index);
+  response.mutable_chunk()->set_first_index(first);
   response.mutable_chunk()->mutable_token_ids()->Assign(ids.begin(), ids.end());
   return response;
 }
@@ -74,6 +76,30 @@ TEST(CutAnswerTest, TheRestGoesOnBehindWhatCame) {
   answer.Note(End(1));
   EXPECT_TRUE(answer.is_whole());
   EXPECT_FALSE(answer.can_go_on());
+}
+
+TEST(CutAnswerTest, NoTokenIsMissingOrComesTwice) {
+  const v1::GenerateRequest request = Request(2);
+  CutAnswer answer(&request);
+  EXPECT_FALSE(answer.Follows(Chunk(0, {4}, 1)));
+  EXPECT_TRUE(answer.Follows(First(Chunk(0, {4, 5}))));
+  answer.Note(First(Chunk(0, {4, 5})));
+  EXPECT_TRUE(answer.Follows(Chunk(0, {6}, 2)));
+  for (const uint32_t first : {0u, 1u, 3u}) {
+    EXPECT_FALSE(answer.Follows(Chunk(0, {6}, first))) << first;
+  }
+  EXPECT_TRUE(answer.Follows(Chunk(1, {6}, 0)));
+  EXPECT_FALSE(answer.Follows(Chunk(1, {6}, 2)));
+  // Text alone.
+  EXPECT_TRUE(answer.Follows(Chunk(0, {})));
+  EXPECT_FALSE(answer.Follows(Chunk(2, {6}, 0)));
+  EXPECT_FALSE(answer.Follows(End(2)));
+  EXPECT_TRUE(answer.Follows(End(0)));
+  answer.Note(End(0));
+  EXPECT_FALSE(answer.Follows(End(0)));
+  EXPECT_FALSE(answer.Follows(Chunk(0, {6}, 2)));
+  EXPECT_FALSE(answer.Follows(Chunk(0, {6}, 0)));
+  EXPECT_TRUE(answer.Follows(End(1)));
 }
 
 TEST(CutAnswerTest, WhatMayNotBeTheSameIsNotGoneOnWith) {

@@ -55,9 +55,12 @@ class FakeCoordinator : public v1::Inference::Service {
     complete->set_numerics_id("n");
     return response;
   }
-  static v1::GenerateResponse Chunk(const std::string& text, uint32_t index) {
+  // One token, the choice's number `first`.
+  static v1::GenerateResponse Chunk(const std::string& text, uint32_t index,
+                                    uint32_t first = 0) {
     v1::GenerateResponse response;
     response.set_index(index);
+    response.mutable_chunk()->set_first_index(first);
     response.mutable_chunk()->set_text(text);
     response.mutable_chunk()->add_token_ids(300);
     return response;

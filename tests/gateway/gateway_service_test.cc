@@ -148,8 +148,8 @@ TEST_F(GatewayServiceTest, ASlowReaderHoldsTheService) {
   std::atomic<int> written{0};
   AddCoordinator([&](auto*, const auto&, auto* writer) {
     const std::string text(100000, 'x');
-    for (int i = 0; i < kChunks; ++i) {
-      if (!writer->Write(FakeCoordinator::Chunk(text, 0))) break;
+    for (uint32_t i = 0; i < kChunks; ++i) {
+      if (!writer->Write(FakeCoordinator::Chunk(text, 0, i))) break;
       ++written;
     }
     writer->Write(FakeCoordinator::Complete("", 0));

@@ -199,8 +199,9 @@ FakeCoordinator::OnGenerate Cuts(std::atomic<int>* calls, int cuts) {
     const v1::Resume& resume = request.resume();
     EXPECT_EQ(resume.choices_size(), call == 0 ? 0 : 1);
     const int came = call == 0 ? 0 : resume.choices(0).token_ids_size();
-    v1::GenerateResponse response = FakeCoordinator::Chunk(
-        std::string(1, static_cast<char>('a' + came)), 0);
+    v1::GenerateResponse response =
+        FakeCoordinator::Chunk(std::string(1, static_cast<char>('a' + came)), 0,
+                               static_cast<uint32_t>(came));
     response.mutable_start()->set_seed(5);
     response.mutable_start()->set_model_fingerprint("f");
     response.mutable_start()->set_numerics_id("n");
@@ -256,6 +257,80 @@ TEST(InferenceClientTest, ACutAnswerGoesOn) {
     EXPECT_EQ(said.text, "abcd");
     EXPECT_EQ(calls, 7);
   }
+}
+
+// What may be gone on with.
+v1::GenerateResponse FirstChunk() {
+  v1::GenerateResponse response = FakeCoordinator::Chunk("a", 0);
+  response.mutable_start()->set_seed(5);
+  return response;
+}
+
+// The queue may be full for longer than a few tries.
+TEST(InferenceClientTest, ACutAnswerWaitsForRoomInTheQueue) {
+  std::atomic<int> calls{0};
+  const FakeCoordinator full([&](auto*, const auto& request, auto* writer) {
+    const int call = calls++;
+    if (call == 0) {
+      writer->Write(FirstChunk());
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+    }
+    EXPECT_EQ(request.resume().choices_size(), 1);
+    if (call < 8) {
+      return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "full");
+    }
+    writer->Write(FakeCoordinator::Chunk("b", 0, 1));
+    writer->Write(FakeCoordinator::Complete("", 0));
+    return grpc::Status::OK;
+  });
+  const FakeCoordinator always_full(
+      [](auto*, const auto& request, auto* writer) {
+        if (!request.has_resume()) writer->Write(FirstChunk());
+        return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "full");
+      });
+  EventLoop loop;
+  InferenceClient::Options options = To({&full});
+  options.poll_period = options.resume_period = absl::Milliseconds(1);
+  {
+    InferenceClient client(options, &loop);
+    const Said said = Ask(&client, &loop);
+    EXPECT_TRUE(said.status.ok()) << said.status;
+    EXPECT_EQ(said.text, "ab");
+    EXPECT_EQ(calls, 9);
+  }
+  options.addresses = {always_full.address()};
+  options.resume_timeout = absl::Milliseconds(20);
+  InferenceClient client(options, &loop);
+  EXPECT_EQ(Ask(&client, &loop).status, absl::ResourceExhaustedError("full"));
+}
+
+TEST(InferenceClientTest, AnAnswerThatGoesOnAtAnotherTokenEnds) {
+  std::atomic<int> calls{0};
+  const FakeCoordinator forgets(
+      [&](grpc::ServerContext* context, const auto&, auto* writer) {
+        const int call = calls++;
+        writer->Write(FirstChunk());
+        if (call == 0) {
+          return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+        }
+        const absl::Time until = absl::Now() + absl::Minutes(1);
+        while (!context->IsCancelled() && absl::Now() < until) {
+          std::this_thread::yield();
+        }
+        EXPECT_TRUE(context->IsCancelled());
+        return grpc::Status::CANCELLED;
+      });
+  EventLoop loop;
+  InferenceClient::Options options = To({&forgets});
+  options.poll_period = options.resume_period = absl::Milliseconds(1);
+  {
+    InferenceClient client(options, &loop);
+    const Said said = Ask(&client, &loop);
+    EXPECT_EQ(said.status,
+              absl::InternalError("the answer goes on at another token"));
+    EXPECT_EQ(said.text, "a");
+  }
+  EXPECT_EQ(calls, 2);
 }
 
 TEST(InferenceClientTest, ACutAnswerEndsWhereNobodyGoesOnWithIt) {

@@ -38,8 +38,9 @@ struct UpFlags {
                "0: a free one");
     cluster.Register(flags);
     flags->Add("metrics-port", "P", &cluster.metrics_port,
-               "serve /metrics: the coordinator there (0: a free port), each "
-               "worker on a free port, all on the loopback address");
+               "serve /metrics on the loopback address: the first coordinator "
+               "there (0: a free port), the others and each worker on free "
+               "ports");
     flags->Add("http-port", "P", &cluster.http_port,
                "serve OpenAI's HTTP API there, on the loopback address; 0: a "
                "free port");

@@ -75,7 +75,8 @@ class SessionStreams {
     absl::MutexLock lock(&mu_);
     coordinators_[coordinator].attachment = attachment;
   }
-  // How many KeptSessions of the coordinator have been handed on, ever.
+  // How many KeptSessions of the coordinator have been handed on, ever; 0
+  // without an attachment.
   uint64_t kept_lists(uint64_t coordinator) const ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     const auto it = coordinators_.find(coordinator);
@@ -145,7 +146,8 @@ class SessionStreams {
       const auto it = streams_.find(id);
       if (it == streams_.end()) return;
       coordinator = it->second.coordinator;
-      if (keeps) ++coordinators_[coordinator].kept_lists;
+      const auto known = coordinators_.find(coordinator);
+      if (keeps && known != coordinators_.end()) ++known->second.kept_lists;
     }
     if (report.has_value() && callbacks_.on_report) {
       callbacks_.on_report(coordinator, *report);
@@ -166,9 +168,12 @@ class SessionStreams {
       absl::MutexLock lock(&mu_);
       const auto it = streams_.find(id);
       if (it == streams_.end()) return;
-      it->second.coordinator = coordinator;
-      events.common.pong = {coordinator_ns, MonotonicNowNs(),
-                            coordinators_[coordinator].attachment};
+      uint64_t& of_stream = it->second.coordinator;
+      if (of_stream == 0) of_stream = coordinator;
+      const auto known = coordinators_.find(of_stream);
+      events.common.pong = {
+          coordinator_ns, MonotonicNowNs(),
+          known == coordinators_.end() ? 0 : known->second.attachment};
     }
     Send(id, events);
   }
@@ -177,7 +182,8 @@ class SessionStreams {
   mutable absl::Mutex mu_;
   StreamId next_id_ ABSL_GUARDED_BY(mu_) = 1;
   absl::flat_hash_map<StreamId, OpenStream> streams_ ABSL_GUARDED_BY(mu_);
-  // By the number that names it, also of those that are gone.
+  // By the number that names it, those that SetAttachment named, also if they
+  // are gone.
   absl::flat_hash_map<uint64_t, Coordinator> coordinators_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -45,6 +45,26 @@ bool MayBeSeveral(const std::vector<CoordinatorName>& names) {
   return names.size() != 1 || names.front().is_dns;
 }
 
+std::vector<std::string> NumericAddresses(const addrinfo* found,
+                                          const std::string& port) {
+  std::set<std::string> four;
+  std::set<std::string> six;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    char text[NI_MAXHOST];
+    if (getnameinfo(each->ai_addr, each->ai_addrlen, text, sizeof(text),
+                    nullptr, 0, NI_NUMERICHOST) != 0) {
+      continue;
+    }
+    if (each->ai_family == AF_INET6) {
+      six.insert(absl::StrCat("[", text, "]:", port));
+    } else {
+      four.insert(absl::StrCat(text, ":", port));
+    }
+  }
+  const std::set<std::string>& addresses = four.empty() ? six : four;
+  return {addresses.begin(), addresses.end()};
+}
+
 absl::StatusOr<std::vector<std::string>> ResolveHost(const std::string& host,
                                                      const std::string& port) {
   addrinfo hints = {};
@@ -57,18 +77,7 @@ absl::StatusOr<std::vector<std::string>> ResolveHost(const std::string& host,
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found,
                                                                  &freeaddrinfo);
-  std::set<std::string> addresses;
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    char text[NI_MAXHOST];
-    if (getnameinfo(each->ai_addr, each->ai_addrlen, text, sizeof(text),
-                    nullptr, 0, NI_NUMERICHOST) != 0) {
-      continue;
-    }
-    addresses.insert(each->ai_family == AF_INET6
-                         ? absl::StrCat("[", text, "]:", port)
-                         : absl::StrCat(text, ":", port));
-  }
-  return std::vector<std::string>(addresses.begin(), addresses.end());
+  return NumericAddresses(found, port);
 }
 
 }  // namespace nacre::worker

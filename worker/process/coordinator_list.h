@@ -10,6 +10,8 @@
 
 #include "absl/status/statusor.h"
 
+struct addrinfo;  // of the system's resolver
+
 namespace nacre::worker {
 
 struct CoordinatorName {
@@ -29,9 +31,14 @@ absl::StatusOr<std::vector<CoordinatorName>> ParseCoordinators(
 // entry, or a "dns:" one.
 bool MayBeSeveral(const std::vector<CoordinatorName>& names);
 
-// The addresses of a host, each with the port, sorted: "10.0.0.7:50051",
-// "[fd00::7]:50051". Waits for the system's resolver. UNAVAILABLE with its
-// reason.
+// The IPv4 addresses of the list, each with the port, sorted:
+// "10.0.0.7:50051". Without any the IPv6 ones: "[fd00::7]:50051". Never both,
+// which would name each coordinator twice.
+std::vector<std::string> NumericAddresses(const addrinfo* found,
+                                          const std::string& port);
+
+// NumericAddresses of a host. Waits for the system's resolver. UNAVAILABLE with
+// its reason.
 absl::StatusOr<std::vector<std::string>> ResolveHost(const std::string& host,
                                                      const std::string& port);
 

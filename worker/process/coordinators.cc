@@ -24,14 +24,17 @@ Coordinators::Coordinators(Options options)
 }
 
 Coordinators::~Coordinators() {
-  resolver_.Stop();
-  // They leave at the same time, and their threads may want the lock.
+  // They leave at the same time, and their threads may want the lock. The
+  // system's resolver may take long.
   std::map<std::string, std::unique_ptr<Registration>> leaving;
   {
     absl::MutexLock lock(&mu_);
+    ends_ = true;
     leaving.swap(registrations_);
   }
   for (const auto& [address, registration] : leaving) registration->Leave();
+  leaving.clear();
+  resolver_.Stop();
 }
 
 std::vector<std::string> Coordinators::Resolve() {
@@ -59,6 +62,7 @@ void Coordinators::Follow(const std::vector<std::string>& addresses) {
   std::vector<std::unique_ptr<Registration>> left;
   {
     absl::MutexLock lock(&mu_);
+    if (ends_) return;
     for (auto it = registrations_.begin(); it != registrations_.end();) {
       const bool stays = std::find(addresses.begin(), addresses.end(),
                                    it->first) != addresses.end() ||
@@ -100,6 +104,8 @@ bool Coordinators::OnRefused(const std::string& address,
                              const absl::Status& status) {
   {
     absl::MutexLock lock(&mu_);
+    // It is being left.
+    if (registrations_.find(address) == registrations_.end()) return true;
     refused_by_.insert(address);
     if (MayBeSeveral(options_.names) &&
         refused_by_.size() < registrations_.size()) {

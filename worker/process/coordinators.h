@@ -88,6 +88,7 @@ class Coordinators {
   std::map<std::string, std::unique_ptr<Registration>> registrations_
       ABSL_GUARDED_BY(mu_);
   std::set<std::string> refused_by_ ABSL_GUARDED_BY(mu_);  // addresses
+  bool ends_ ABSL_GUARDED_BY(mu_) = false;                 // they are all left
   PeriodicThread resolver_;
 };
 

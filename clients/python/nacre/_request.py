@@ -117,6 +117,9 @@ def resume_request(
     resumed.resume.numerics_id = start.numerics_id
     for token_ids, done in choices:
         resumed.resume.choices.add(token_ids=() if done else token_ids, done=done)
+    # What is said of the prompt came with the first tokens.
+    if all(done or token_ids for token_ids, done in choices):
+        resumed.output.ClearField("prompt_logprobs")
     return resumed
 
 

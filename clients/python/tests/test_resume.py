@@ -69,6 +69,16 @@ class Cases:
         self.assertEqual(told, [([8], False), ([], True), ([], False)])
         self.assertEqual(len(chunks), 4)
 
+    def test_prompt_logprobs_are_asked_for_until_all_choices_have_them(self):
+        _, end, seen = self.run_script(
+            cut(first(7, index=1), complete(1, 6, index=1)),
+            cut(begin(chunk(0, [8], "b"), 5)),
+            say(begin(chunk(1, [9], "c"), 5), complete(2, 5)),
+            n=2, prompt_logprobs=1)
+        self.assertEqual([c.token_ids for c in end.choices], [(8, 9), (7,)])
+        asked = [r.output.HasField("prompt_logprobs") for r in seen]
+        self.assertEqual(asked, [True, True, False])
+
     def test_cut_behind_the_last_end(self):
         _, end, seen = self.run_script(cut(first(7), complete(1, 5)))
         self.assertEqual((end.token_ids, len(seen)), ((7,), 1))

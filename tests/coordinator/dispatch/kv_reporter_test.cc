@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
+#include "speculation/policies/policy_spec.h"
 #include "tests/coordinator/dispatcher_fixture.h"
 
 namespace nacre::coordinator {
@@ -135,11 +137,71 @@ TEST_F(DispatcherGrantsTest, SessionsThatLackADraftAskForIt) {
   Grant(draft, 1, 0);
   const Run run = Start(Sized("a", 160));
   EXPECT_EQ(DraftAddress(run.id), "");
-  EXPECT_EQ(Last(draft).need, 160);
-  EXPECT_EQ(Last(draft).need_session, run.id);
+  // No room is saved for one: a draft takes any that fits.
+  EXPECT_EQ(Last(draft).need, 0);
+  EXPECT_EQ(Last(draft).need_session, 0u);
+  EXPECT_EQ(Last(draft).wanted, 160);
   Grant(draft, 2, 160);
   EXPECT_EQ(DraftAddress(run.id), "draft");
-  EXPECT_EQ(Last(draft).need_session, 0u);
+  EXPECT_EQ(Last(draft).wanted, 0);
+}
+
+TEST_F(DispatcherGrantsTest, ADraftIsAskedForWhatItHoldsOfASession) {
+  const Worker target = AddTarget();
+  WorkerInfo info = Info(WorkerRole::kDraft, "draft");
+  info.kv_capacity_tokens = kCapacity;
+  info.context_length = 96;
+  info.grants_kv = true;
+  const Worker draft = AddWith(std::move(info));
+  Grant(draft, 1, 0);
+  const Run run = Start(Sized("a", 160));
+  EXPECT_EQ(Last(draft).wanted, 96);
+  Grant(draft, 2, 96);
+  EXPECT_EQ(DraftAddress(run.id), "draft");
+}
+
+TEST_F(DispatcherGrantsTest, ADraftIsNotAskedForWhatItCannotRun) {
+  const Worker target = AddTarget();
+  const Worker draft = AddShared(WorkerRole::kDraft, "draft");
+  WorkerInfo info = Info(WorkerRole::kDraft, "calibrated");
+  info.kv_capacity_tokens = kCapacity;
+  info.grants_kv = true;
+  info.policy_files = {{"specdec++", "big"}};
+  const Worker calibrated = AddWith(std::move(info));
+  Grant(draft, 1, 0);
+  Grant(calibrated, 1, 0);
+  RequestSpec request = Sized("a", 160);
+  request.policy = *speculation::ParsePolicySpec("specdec++");
+  ASSERT_TRUE(request.policy.needs_file());
+  Start(std::move(request));
+  EXPECT_EQ(Last(draft).wanted, 0);
+  EXPECT_EQ(Last(calibrated).wanted, 160);
+}
+
+TEST_F(DispatcherGrantsTest, ADraftIsNotAskedForMoreThanItHas) {
+  const Worker target = AddTarget();
+  WorkerInfo info = Info(WorkerRole::kDraft, "draft");
+  info.kv_capacity_tokens = 128;
+  info.grants_kv = true;
+  const Worker draft = AddWith(std::move(info));
+  Grant(draft, 1, 0);
+  Start(Sized("a", 160));
+  EXPECT_EQ(Last(draft).wanted, 0);
+  Start(Sized("b", 96));
+  EXPECT_EQ(Last(draft).wanted, 96);
+}
+
+// A draft that could not open a session is not offered it again.
+TEST_F(DispatcherGrantsTest, ADraftThatRefusedASessionIsNotAskedForIt) {
+  const Worker target = AddTarget();
+  const Worker draft = AddShared(WorkerRole::kDraft, "draft");
+  Grant(draft, 1, 160);
+  const Run run = Start(Sized("a", 160));
+  ASSERT_EQ(DraftAddress(run.id), "draft");
+  Fail(draft, run.id, static_cast<int>(absl::StatusCode::kInternal), "no");
+  Grant(draft, 2, 160);
+  EXPECT_EQ(DraftAddress(run.id), "");
+  EXPECT_EQ(Last(draft).wanted, 0);
 }
 
 TEST_F(DispatcherGrantsTest, OthersGrantNothing) {

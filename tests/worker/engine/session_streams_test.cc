@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
@@ -116,7 +117,10 @@ class StreamOf {
   }
   // What its ping is answered with: all that was written before has come.
   uint64_t Ping(v1::TargetControl control = {}) {
-    control.mutable_ping()->set_coordinator(coordinator_);
+    return PingAs(coordinator_, std::move(control));
+  }
+  uint64_t PingAs(uint64_t coordinator, v1::TargetControl control = {}) {
+    control.mutable_ping()->set_coordinator(coordinator);
     EXPECT_TRUE(stream_->Write(control));
     v1::TargetEvent event;
     EXPECT_TRUE(stream_->Read(&event));
@@ -158,6 +162,30 @@ TEST(SessionStreamsTest, CoordinatorsAreApart) {
   service.streams.Abandon(1);
   EXPECT_EQ(first.End(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(second.Ping(), 22u);
+  server->Shutdown(absl::ZeroDuration());
+}
+
+TEST(SessionStreamsTest, AStreamStaysItsFirstCoordinators) {
+  StreamsService service;
+  const auto server = *rpc::RpcServer::Start({}, {&service});
+  const auto stub =
+      v1::TargetWorker::NewStub(rpc::CreateChannel(server->address()));
+  service.streams.SetAttachment(1, 11);
+  service.streams.SetAttachment(2, 22);
+  StreamOf first(stub.get(), 1);
+  EXPECT_EQ(first.Ping(), 11u);
+  EXPECT_EQ(first.PingAs(2), 11u);
+  service.streams.Abandon(2);
+  EXPECT_EQ(first.Ping(), 11u);
+  // Nothing is kept of a number that no attachment has.
+  StreamOf unknown(stub.get(), 3);
+  v1::TargetControl control;
+  control.mutable_kept();
+  EXPECT_EQ(unknown.Ping(control), 0u);
+  EXPECT_EQ(unknown.Ping(), 0u);
+  EXPECT_EQ(service.streams.kept_lists(3), 0u);
+  service.streams.Abandon(1);
+  EXPECT_EQ(first.End(), grpc::StatusCode::UNAVAILABLE);
   server->Shutdown(absl::ZeroDuration());
 }
 

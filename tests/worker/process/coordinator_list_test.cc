@@ -1,7 +1,10 @@
 #include "worker/process/coordinator_list.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
+#include <sys/socket.h>
 
 #include <string>
 
@@ -48,6 +51,30 @@ TEST(CoordinatorListTest, ResolvesNumbers) {
   const auto six = ResolveHost("::1", "7");
   ASSERT_TRUE(six.ok()) << six.status();
   EXPECT_THAT(*six, ::testing::ElementsAre("[::1]:7"));
+}
+
+// A host with both has one coordinator, not two.
+TEST(CoordinatorListTest, AnIpv6AddressIsForHostsWithoutAnotherOne) {
+  sockaddr_in four = {};
+  four.sin_family = AF_INET;
+  ASSERT_EQ(inet_pton(AF_INET, "10.0.0.7", &four.sin_addr), 1);
+  sockaddr_in6 six = {};
+  six.sin6_family = AF_INET6;
+  ASSERT_EQ(inet_pton(AF_INET6, "fd00::7", &six.sin6_addr), 1);
+  addrinfo second = {};
+  second.ai_family = AF_INET;
+  second.ai_addr = reinterpret_cast<sockaddr*>(&four);
+  second.ai_addrlen = sizeof(four);
+  addrinfo first = {};
+  first.ai_family = AF_INET6;
+  first.ai_addr = reinterpret_cast<sockaddr*>(&six);
+  first.ai_addrlen = sizeof(six);
+  EXPECT_THAT(NumericAddresses(&first, "7"),
+              ::testing::ElementsAre("[fd00::7]:7"));
+  first.ai_next = &second;
+  EXPECT_THAT(NumericAddresses(&first, "7"),
+              ::testing::ElementsAre("10.0.0.7:7"));
+  EXPECT_TRUE(NumericAddresses(nullptr, "7").empty());
 }
 
 TEST(CoordinatorListTest, SaysWhatCannotBeResolved) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "absl/synchronization/notification.h"
 #include "common/rpc/server.h"
 #include "tests/worker/fake_registry.h"
 
@@ -194,6 +195,30 @@ TEST_F(CoordinatorsTest, FollowsANameButNoCoordinatorIsLeftWhileItIsThere) {
   one_.Lose();
   while (coordinators.states().size() > 1) AwaitResolved(1);
   EXPECT_EQ(coordinators.states().front().address, two_.server->address());
+}
+
+// It answers once the coordinator is left, and not before.
+TEST_F(CoordinatorsTest, LeavesWhileTheResolverIsBusy) {
+  Coordinators::Options options = Options("dns:name:50051");
+  absl::Notification busy;
+  int calls = 0;
+  options.resolve =
+      [&](const std::string&,
+          const std::string&) -> absl::StatusOr<std::vector<std::string>> {
+    if (++calls == 1) {
+      return std::vector<std::string>{one_.server->address()};
+    }
+    if (calls == 2) busy.Notify();
+    one_.registry.AwaitEnded(1);
+    return std::vector<std::string>{two_.server->address()};
+  };
+  {
+    const Coordinators coordinators(std::move(options));
+    EXPECT_TRUE(one_.registry.NextEvent().has_hello());
+    busy.WaitForNotification();
+  }
+  EXPECT_EQ(one_.registry.num_attached(), 1);
+  EXPECT_EQ(two_.registry.num_attached(), 0);
 }
 
 TEST_F(CoordinatorsTest, AResolverThatFailsChangesNothing) {

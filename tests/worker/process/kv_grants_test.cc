@@ -44,6 +44,13 @@ TEST(DivideKvTest, WhatIsWantedComesBeforeWhatIsLeft) {
             Shares({560, 1040}));
 }
 
+// As of drafts.
+TEST(DivideKvTest, WhatIsWantedWithoutAFirstNeedSavesNothingUp) {
+  EXPECT_EQ(DivideKv(1600, {{{0, 0, 1120}, {0, 0, 0}}}), Shares({1360, 240}));
+  EXPECT_EQ(DivideKv(1600, {{{0, 0, 9999}, {320, 0, 9999}}}),
+            Shares({640, 960}));
+}
+
 TEST(DivideKvTest, TheFirstNeedThatDoesNotFitSavesUp) {
   EXPECT_EQ(DivideKv(1600, {{{0, 1600, 1600}, {640, 16, 16}}}),
             Shares({960, 640}));
