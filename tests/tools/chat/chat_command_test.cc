@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -16,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "common/files.h"
 #include "common/rpc/signals.h"
 #include "tests/tools/run_command.h"
@@ -31,9 +31,26 @@ using ::testing::Not;
 // signals of the tests.
 const bool kBlocked = (rpc::BlockTerminationSignals(), true);
 
+// What a chat says, and when its user has seen "half".
+class Screen : public std::stringbuf {
+ public:
+  void AwaitHalf() const { half_.WaitForNotification(); }
+
+ private:
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    const std::streamsize shown = std::stringbuf::xsputn(text, size);
+    if (std::string(text, static_cast<size_t>(size)) == "half") half_.Notify();
+    return shown;
+  }
+
+  absl::Notification half_;
+};
+
 Outcome Chat(const std::string& input, std::vector<std::string> args,
-             bool is_tty = false) {
-  std::ostringstream out;
+             bool is_tty = false, Screen* screen = nullptr) {
+  Screen own;
+  if (screen == nullptr) screen = &own;
+  std::ostream out(screen);
   std::ostringstream err;
   std::istringstream in(input);
   args.insert(args.begin(), "chat");
@@ -41,7 +58,7 @@ Outcome Chat(const std::string& input, std::vector<std::string> args,
   terminal.in = &in;
   terminal.in_is_tty = is_tty;
   const int code = RunNacre(args, terminal);
-  return {code, out.str(), err.str()};
+  return {code, screen->str(), err.str()};
 }
 
 TEST(ChatCommandTest, EachLineIsAnsweredAndTheChatGoesOn) {
@@ -102,30 +119,32 @@ TEST(ChatCommandTest, AnAnswerThatFailsIsNoPartOfTheChat) {
   EXPECT_EQ(server.requests()[1].text(), "b");
 }
 
+void Interrupt() { kill(getpid(), SIGINT); }
+
 // Says half of the first answer, which lasts until its client cancels it, and
-// all of the later ones.
-FakeCoordinator::GenerateFunction HalfThenWhole(
-    const std::function<void()>& when_half) {
+// all of the later ones. The client is interrupted once its user has seen the
+// half: a cancelled call loses what is on its way.
+FakeCoordinator::GenerateFunction HalfThenWhole(const Screen* screen) {
   auto calls = std::make_shared<std::atomic<int>>(0);
-  return [calls, when_half](const v1::GenerateRequest& request,
-                            grpc::ServerContext* context,
-                            FakeCoordinator::Writer* writer) {
+  return [calls, screen](const v1::GenerateRequest& request,
+                         grpc::ServerContext* context,
+                         FakeCoordinator::Writer* writer) {
     if ((*calls)++ > 0) return OneTwo(request, context, writer);
     v1::GenerateResponse response;
     response.mutable_chunk()->set_text("half");
     writer->Write(response);
-    when_half();
+    screen->AwaitHalf();
+    Interrupt();
     while (!context->IsCancelled()) std::this_thread::yield();
     return grpc::Status::CANCELLED;
   };
 }
 
-void Interrupt() { kill(getpid(), SIGINT); }
-
 TEST(ChatCommandTest, AStoppedAnswerStaysAsFarAsItCame) {
-  FakeCoordinator server(HalfThenWhole(Interrupt));
-  const Outcome outcome =
-      Chat("a\nb\n", {"--address", server.address()}, /*is_tty=*/true);
+  Screen screen;
+  FakeCoordinator server(HalfThenWhole(&screen));
+  const Outcome outcome = Chat("a\nb\n", {"--address", server.address()},
+                               /*is_tty=*/true, &screen);
   EXPECT_EQ(outcome.code, kExitOk);
   EXPECT_EQ(outcome.out, "half\none two\n");
   EXPECT_THAT(outcome.err, HasSubstr("stopped\n"));
@@ -133,8 +152,10 @@ TEST(ChatCommandTest, AStoppedAnswerStaysAsFarAsItCame) {
 }
 
 TEST(ChatCommandTest, CtrlCEndsAllOfAnInputThatNoUserTypes) {
-  FakeCoordinator server(HalfThenWhole(Interrupt));
-  const Outcome outcome = Chat("a\nb\n", {"--address", server.address()});
+  Screen screen;
+  FakeCoordinator server(HalfThenWhole(&screen));
+  const Outcome outcome = Chat("a\nb\n", {"--address", server.address()},
+                               /*is_tty=*/false, &screen);
   EXPECT_EQ(outcome.code, kExitInterrupted);
   EXPECT_EQ(outcome.out, "half\n");
   EXPECT_EQ(server.requests().size(), 1u);
