@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -91,8 +92,9 @@ class InferenceChoicesTest : public CoordinatorFixture {
         });
   }
 
-  static void Read(grpc::ClientReader<v1::GenerateResponse>* reader,
-                   ChoicesAnswer* answer) {
+  static void Read(
+      grpc::ClientReader<v1::GenerateResponse>* reader, ChoicesAnswer* answer,
+      const std::function<void()>& on_complete = [] {}) {
     v1::GenerateResponse response;
     while (reader->Read(&response)) {
       const uint32_t index = response.index();
@@ -105,6 +107,7 @@ class InferenceChoicesTest : public CoordinatorFixture {
       EXPECT_EQ(answer->completes.count(index), 0u) << "more after the end";
       if (response.has_complete()) {
         answer->completes[index] = response.complete();
+        on_complete();
       } else {
         answer->chunks[index].push_back(response.chunk());
       }
@@ -238,14 +241,18 @@ TEST_F(InferenceChoicesTest, AFailedOneEndsTheCallAndTheOthers) {
 
 TEST_F(InferenceChoicesTest, WhatWasCompleteBeforeAFailureStands) {
   Attach();
-  std::vector<v1::OpenTarget> opened;
+  Mailbox<v1::OpenTarget> opened;
   Script([&](const v1::OpenTarget& open) {
-    opened.push_back(open);
-    if (opened.size() < 4) return;
-    SayAll(opened[2]);
-    Refuse(opened[0]);
+    opened.Put(open);
+    if (opened.values().size() == 4) SayAll(opened.values()[2]);
   });
-  const ChoicesAnswer answer = Generate(request_);
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  ChoicesAnswer answer;
+  // Once the client has it: choices are written apart, and a failure may be
+  // faster than another one's last words.
+  Read(stub_->Generate(&context, request_).get(), &answer,
+       [&] { Refuse(opened.values()[0]); });
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::DATA_LOSS);
   ASSERT_EQ(answer.completes.size(), 1u);
   EXPECT_EQ(answer.completes.at(2).text(), TextOf(kSeed + 2));
