@@ -60,20 +60,20 @@ bool IsPossible(const Verdict& verdict, int generated) {
 }  // namespace
 
 SessionSchedule::SessionSchedule(Options options, std::vector<int32_t> prompt)
-    : options_(options),
+    : options_(std::move(options)),
       committed_(std::move(prompt)),
       prompt_length_(static_cast<int>(committed_.size())),
-      acceptance_(options.prior_alpha),
-      ranks_(options.prior_alpha) {}
+      acceptance_(options_.prior_alpha),
+      ranks_(options_.prior_alpha) {}
 
 SessionSchedule::SessionSchedule(Options options, int prompt_length,
                                  absl::Span<const int32_t> generated)
-    : options_(options),
+    : options_(std::move(options)),
       committed_(generated.begin(), generated.end()),
       prompt_length_(prompt_length),
       kept_elsewhere_(prompt_length),
-      acceptance_(options.prior_alpha),
-      ranks_(options.prior_alpha) {}
+      acceptance_(options_.prior_alpha),
+      ranks_(options_.prior_alpha) {}
 
 PlanInputs SessionSchedule::plan_inputs(const StepCosts& costs) const {
   PlanInputs inputs;
@@ -111,7 +111,7 @@ absl::optional<PipelinePlan> SessionSchedule::Adopt(const PipelinePlan& plan) {
     plan_ = plan;
     return plan;
   }
-  const absl::optional<PipelinePlan> news = NewsOf(plan_, plan);
+  absl::optional<PipelinePlan> news = NewsOf(plan_, plan);
   if (news.has_value()) plan_ = *news;
   return news;
 }
