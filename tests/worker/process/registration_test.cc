@@ -420,7 +420,7 @@ TEST_F(RegistrationTest, ADrainIsKnownOnceItsHeartbeatIsAnswered) {
   Registration registration(std::move(options));
   constexpr uint64_t kAll = 1'000'000;
   registry_.NextEvent();
-  EXPECT_TRUE(IsDrainKnown(registration, 0));  // nobody can have dialled
+  EXPECT_TRUE(IsDrainKnown(registration, 0));  // no coordinator dialled yet
   registry_.Ask(77);
   registry_.NextEvent();
   EXPECT_FALSE(IsDrainKnown(registration, kAll));
