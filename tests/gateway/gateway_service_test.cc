@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -192,7 +193,8 @@ TEST_F(GatewayServiceTest, AnotherCoordinatorTakesWhatOneDoesNot) {
 }
 
 TEST_F(GatewayServiceTest, TokensAreCheckedAndPassedOn) {
-  const std::string file = ::testing::TempDir() + "/gateway_tokens";
+  const std::string file =
+      ::testing::TempDir() + "/gateway_tokens_" + std::to_string(getpid());
   FILE* const out = fopen(file.c_str(), "w");
   fputs("me:0123456789abcdef\n", out);
   fclose(out);
