@@ -274,6 +274,27 @@ absl::optional<int> Bounded(const PlanInputs& inputs, int window, int extra,
   return std::clamp(*most + extra, 1, window);
 }
 
+// Of pearl.
+void Ablate(Ablation ablation, PipelinePlan* plan) {
+  const int chunk = plan->window;
+  switch (ablation) {
+    case Ablation::kNone:
+      break;
+    case Ablation::kNoPreVerify:
+      // One chunk to be verified and one drafted meanwhile.
+      plan->draft = {2 * chunk, 2 * chunk};
+      plan->target.gate_after_mismatch = chunk;
+      plan->target.window = chunk;
+      break;
+    case Ablation::kNoPostVerify:
+      // Beside the rest of the chunk it makes one more token at most, which the
+      // target's own is then compared with. That saves no step.
+      plan->draft = {chunk, chunk};
+      plan->target.ends_chunks = true;
+      break;
+  }
+}
+
 // A shape of others, which asks for no price.
 void SetShape(const PlanInputs& inputs, PipelinePlan* plan) {
   const TreeSpec& tree = inputs.tree;
@@ -330,6 +351,7 @@ PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
       plan.draft = {*window, 2 * *window - 1};
       plan.target = {0, *window - 1, *window - 1, 0};
       plan.target.holds_last_row = inputs.verification == Verification::kRatio;
+      Ablate(inputs.ablation, &plan);
       break;
     }
     case Method::kAsync: {

@@ -106,6 +106,14 @@ void TargetSession::ProposeSuffixes(absl::Span<const SuffixNode> nodes) {
   buffer_.SetLocal(nodes);
 }
 
+int TargetSession::Gate() const {
+  const bool begins_chunk =
+      buffer_.standing() == DraftBuffer::Standing::kMismatch ||
+      (options_.plan.ends_chunks && step_.size() > 0);
+  return begins_chunk ? options_.plan.gate_after_mismatch
+                      : options_.plan.gate_in_flow;
+}
+
 TargetSession::Readiness TargetSession::CheckReady(int64_t now_ns) {
   NACRE_CHECK(!step_.running(), "CheckReady while a step runs");
   if (finished()) return Readiness::kFinished;
@@ -113,11 +121,8 @@ TargetSession::Readiness TargetSession::CheckReady(int64_t now_ns) {
     wait_.EndGateWait();
     return Readiness::kWaitAcknowledge;
   }
-  const int gate = buffer_.standing() == DraftBuffer::Standing::kMismatch
-                       ? options_.plan.gate_after_mismatch
-                       : options_.plan.gate_in_flow;
   if (!wait_.MayCome(committed_length()) ||
-      buffer_.worth() >= std::min(gate, StepLimit())) {
+      buffer_.worth() >= std::min(Gate(), StepLimit())) {
     wait_.EndGateWait();
     return Readiness::kReady;
   }

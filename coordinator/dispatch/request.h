@@ -74,6 +74,7 @@ struct RequestSpec : AnswerOptions {
   speculation::Method method = speculation::Method::kAsync;
   absl::optional<int> window;
   speculation::Verification verification = speculation::Verification::kExact;
+  speculation::Ablation ablation = speculation::Ablation::kNone;  // of pearl
   speculation::PolicySpec policy;
   // For whom its target also drafts from suffixes: of all zeros only from this
   // request's text. Absent: it does not.
