@@ -106,14 +106,6 @@ void TargetSession::ProposeSuffixes(absl::Span<const SuffixNode> nodes) {
   buffer_.SetLocal(nodes);
 }
 
-int TargetSession::Gate() const {
-  const bool begins_chunk =
-      buffer_.standing() == DraftBuffer::Standing::kMismatch ||
-      (options_.plan.ends_chunks && step_.size() > 0);
-  return begins_chunk ? options_.plan.gate_after_mismatch
-                      : options_.plan.gate_in_flow;
-}
-
 TargetSession::Readiness TargetSession::CheckReady(int64_t now_ns) {
   NACRE_CHECK(!step_.running(), "CheckReady while a step runs");
   if (finished()) return Readiness::kFinished;
@@ -121,8 +113,13 @@ TargetSession::Readiness TargetSession::CheckReady(int64_t now_ns) {
     wait_.EndGateWait();
     return Readiness::kWaitAcknowledge;
   }
+  const bool begins_chunk =
+      buffer_.standing() == DraftBuffer::Standing::kMismatch ||
+      (options_.plan.ends_chunks && step_.size() > 0);
+  const int gate = begins_chunk ? options_.plan.gate_after_mismatch
+                                : options_.plan.gate_in_flow;
   if (!wait_.MayCome(committed_length()) ||
-      buffer_.worth() >= std::min(Gate(), StepLimit())) {
+      buffer_.worth() >= std::min(gate, StepLimit())) {
     wait_.EndGateWait();
     return Readiness::kReady;
   }

@@ -157,7 +157,6 @@ class TargetSession {
   // Most tail tokens the next step may verify, one behind the other, and how
   // many it waits for.
   int StepLimit() const;
-  int Gate() const;
   // ... whatever the plan says.
   int RowLimit() const;
   void StartStep();

@@ -59,18 +59,8 @@ struct ResumedChoice {
   std::shared_ptr<const Completion> ended = nullptr;
 };
 
-struct RequestSpec : AnswerOptions {
-  // Unique among running calls. A call for several choices is as many requests
-  // of one id: first_choice comes first and must find it free.
-  std::string request_id;
-  int num_choices = 1;
-  int choice = 0;                       // < num_choices
-  int first_choice = 0;                 // the first that is to run
-  std::shared_ptr<CallPlacement> call;  // null: it is the only choice
-  std::vector<int32_t> prompt_ids;      // at least one
-  std::vector<PromptPrefix> prefixes;   // of prompt_ids; empty: not looked at
-  int max_tokens = 0;                   // >= 1, fits the context
-  SamplingParams sampling;
+// How it is drafted.
+struct DraftingOptions {
   speculation::Method method = speculation::Method::kAsync;
   absl::optional<int> window;
   speculation::Verification verification = speculation::Verification::kExact;
@@ -84,6 +74,20 @@ struct RequestSpec : AnswerOptions {
   // As of DispatcherOptions, where `tree` has branches. Else 1.
   int draft_rows = 1;
   int tree_rows = 0;  // as of DispatcherOptions
+};
+
+struct RequestSpec : AnswerOptions, DraftingOptions {
+  // Unique among running calls. A call for several choices is as many requests
+  // of one id: first_choice comes first and must find it free.
+  std::string request_id;
+  int num_choices = 1;
+  int choice = 0;                       // < num_choices
+  int first_choice = 0;                 // the first that is to run
+  std::shared_ptr<CallPlacement> call;  // null: it is the only choice
+  std::vector<int32_t> prompt_ids;      // at least one
+  std::vector<PromptPrefix> prefixes;   // of prompt_ids; empty: not looked at
+  int max_tokens = 0;                   // >= 1, fits the context
+  SamplingParams sampling;
   // Of the checkpoint that these ids and limits were checked against; empty:
   // any.
   std::string fingerprint;
