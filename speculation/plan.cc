@@ -15,10 +15,10 @@ constexpr int kMaxChosenWindow = 16;  // for sd and pearl, chosen by us
 constexpr int kMaxAsyncWindow = 32;
 constexpr double kMinGateTimeoutNs = 2e6;
 constexpr double kUnknownDraftTokenNs = 25e6;
-// log2 of the probability of a branch that is still worth its bytes, where
-// there are few: 1 in 4096. (Of the bundled pair, 1 in 64 loses 4 % at alpha
-// 0.77 and c = 10.)
-constexpr float kLeastBranchScore = -12;
+// log2 of the probability of a branch that is still worth its place among the
+// nodes of a tree: 1 in 512. (Of the bundled pair, at alpha 0.77 and c = 10, 1
+// in 64 loses 6 %, 1 in 4096 1 %.)
+constexpr float kLeastBranchScore = -9;
 
 // Twice the expected arrival of the tokens that the gate waits for: the verdict
 // goes to the draft, which ends its useless token, and they come back.
