@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# The 60-second tour: slows the two bundled models down to a realistic cost,
-# starts the three services on loopback, compares the methods, writes one text.
-# `make quickstart` builds first. A second run finds the slowed models ready.
+# The 60-second tour: starts the services on loopback and compares the methods
+# twice, then writes one text. First each step takes as long as on a GPU, by
+# waiting; then as long as it takes here, with the two bundled models slowed down
+# to a realistic cost. `make quickstart` builds first. A second run finds the
+# slowed models ready.
 #
 #   NACRE_QUICKSTART_SMOKE=1   a short run that only shows that all of it works
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # --- What to run -------------------------------------------------------------
+# Of large models on GPUs: milliseconds of a step by its rows, c of about 10.
+readonly TARGET_PACE=1:30,8:30.6,16:30.9 DRAFT_PACE=1:3,8:3.06,16:3.09
 # The sizes are chosen so that, on one core each, a target step takes about
 # 10 ms and a draft step about 2 ms (cost ratio c of about 5). Many small layers:
 # the two cores share one memory, and large ones would make the sides slow each
@@ -19,9 +23,11 @@ readonly PROMPT_FILE=tests/data/gsm8k_100.jsonl
 readonly TEXT_PROMPT=$'Question: A baker makes 12 loaves and sells 7 of them. How many are left?\nAnswer:'
 prompts=4
 max_tokens=64
+paced_prompts=3
 if [[ "${NACRE_QUICKSTART_SMOKE:-0}" == 1 ]]; then
   prompts=2
   max_tokens=24
+  paced_prompts=2
 fi
 # -----------------------------------------------------------------------------
 
@@ -84,17 +90,28 @@ start_services() {
   die "the services did not start (the lines above end $log)"
 }
 
+echo "1. Devices that share nothing: $METHODS on $paced_prompts prompts," \
+  "$max_tokens tokens each."
+echo "   Real models, real processes; each step is made to take at least as long" \
+  "as on a GPU."
+"$NACRE" bench --target-model models/target --draft-model models/draft \
+  --target-step-time "$TARGET_PACE" --draft-step-time "$DRAFT_PACE" \
+  --prompts "$PROMPT_FILE" --limit "$paced_prompts" --methods "$METHODS" \
+  --max-tokens "$max_tokens" --repeat 1 --json "$WORK/paced.json"
+
+echo
+echo "2. The cores of this machine, which share one memory: $METHODS on" \
+  "$prompts prompts, $max_tokens tokens each."
 inflate target "$TARGET_LAYERS" "$TARGET_INTERMEDIATE"
 inflate draft "$DRAFT_LAYERS" "$DRAFT_INTERMEDIATE"
 
-echo "Comparing $METHODS on $prompts prompts, $max_tokens tokens each." \
-  "Both models are inflated: slower, same tokens."
+echo "   Both models are inflated: slower, same tokens."
 "$NACRE" bench --target-model "$WORK/target" --draft-model "$WORK/draft" \
   --prompts "$PROMPT_FILE" --limit "$prompts" --methods "$METHODS" \
   --max-tokens "$max_tokens" --json "$WORK/bench.json"
 
 echo
-echo "One text (a tiny model: plausible, not true):"
+echo "3. One text (a tiny model: plausible, not true):"
 start_services
 printf '%s' "$TEXT_PROMPT"
 "$NACRE" generate --address "$address" --prompt "$TEXT_PROMPT" \

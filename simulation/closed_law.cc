@@ -56,7 +56,8 @@ double CostRatio(const FleetOptions& options) {
 absl::optional<double> ClosedLaw(const FleetOptions& options) {
   if (!CommonAssumptionsHold(options)) return absl::nullopt;
   if (options.method.method == Method::kAr) return 1.0;
-  if (options.drafts < 1 || options.method.ablation != Ablation::kNone) {
+  if (options.drafts < 1 ||
+      options.method.ablation != speculation::Ablation::kNone) {
     return absl::nullopt;
   }
   const double c = CostRatio(options);

@@ -22,7 +22,7 @@ void Check(const FleetOptions& options) {
                 "a replayed request needs a prompt token, an output token and "
                 "matches");
   }
-  NACRE_CHECK(options.method.ablation == Ablation::kNone ||
+  NACRE_CHECK(options.method.ablation == speculation::Ablation::kNone ||
                   options.method.method == speculation::Method::kPearl,
               "only pearl can be ablated");
 }

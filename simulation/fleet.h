@@ -16,7 +16,6 @@
 
 #include "absl/types/optional.h"
 #include "common/step_times.h"
-#include "simulation/ablation.h"
 #include "simulation/link.h"
 #include "simulation/match_source.h"
 #include "speculation/pipeline.h"
@@ -27,8 +26,8 @@ namespace nacre::simulation {
 
 struct FleetMethod {
   speculation::Method method = speculation::Method::kAsync;
-  absl::optional<int> window;           // as of PlanInputs
-  Ablation ablation = Ablation::kNone;  // of kPearl
+  absl::optional<int> window;  // as of PlanInputs
+  speculation::Ablation ablation = speculation::Ablation::kNone;  // of kPearl
   bool operator==(const FleetMethod&) const = default;
 };
 

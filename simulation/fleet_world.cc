@@ -10,6 +10,16 @@ namespace nacre::simulation {
 using coordinator::WorkerRole;
 using speculation::Method;
 
+namespace {
+
+template <typename Plan, typename Commands>
+void FixPlans(const Plan& fixed, Commands* commands) {
+  for (auto& open : commands->open) open.plan = fixed;
+  for (auto& [session_id, plan] : commands->plans) plan = fixed;
+}
+
+}  // namespace
+
 // A client that takes everything at once, and looks whether it is what the
 // target says.
 class FleetWorld::Sink final : public coordinator::ResponseSink {
@@ -36,7 +46,6 @@ FleetWorld::FleetWorld(const FleetOptions& options)
     : World(options.seed, /*start_ns=*/0),
       options_(options),
       script_(options.streams),
-      plans_(options),
       target_times_(StepTimesOf(options.target_step)),
       draft_times_(StepTimesOf(options.draft_step)),
       num_targets_(options.targets) {
@@ -139,6 +148,7 @@ void FleetWorld::StartRequest(int stream) {
   spec.sampling.seed = request.number;
   spec.method = options_.method.method;
   spec.window = options_.method.window;
+  spec.ablation = options_.method.ablation;
   spec.policy = options_.policy;
   if (spec.policy.kind() == speculation::PolicyKind::kOracle) {
     for (int i = 0; i < request.output_tokens; ++i) {
@@ -249,13 +259,14 @@ void FleetWorld::Equip(const Process&,
   options->budget = {options_.max_step_rows, options_.prefill_chunk};
 }
 
-void FleetWorld::OnSaid(Connection& connection, wire::TargetEvents* events) {
-  if (options_.method.ablation == Ablation::kNone) return;
-  target_worker::TargetCommands commands;
-  static_cast<wire::TargetCommands&>(commands) = plans_.After(*events);
-  commands.stream = static_cast<uint64_t>(connection.index) + 1;
-  processes_[static_cast<size_t>(connection.worker)].target->Push(
-      std::move(commands));
+void FleetWorld::OnCommands(Connection&, wire::TargetCommands* commands) {
+  if (!options_.fixed_plan.has_value()) return;
+  FixPlans(options_.fixed_plan->target, commands);
+}
+
+void FleetWorld::OnCommands(Connection&, wire::DraftCommands* commands) {
+  if (!options_.fixed_plan.has_value()) return;
+  FixPlans(options_.fixed_plan->draft, commands);
 }
 
 }  // namespace nacre::simulation

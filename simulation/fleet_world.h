@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/types/optional.h"
-#include "simulation/changed_plans.h"
 #include "simulation/fleet.h"
 #include "simulation/script.h"
 #include "simulation/scripted_model.h"
@@ -58,19 +57,9 @@ class FleetWorld final : public World {
              draft_worker::DraftEngine::Options* options) override;
   void OnGateTimeout(Process&) override { ++result_.gate_timeouts; }
 
-  void OnCommands(Connection&, wire::TargetCommands* commands) override {
-    plans_.Change(commands);
-  }
-  void OnCommands(Connection&, wire::DraftCommands* commands) override {
-    plans_.Change(commands);
-  }
-  using World::OnHeard;
-  using World::OnSaid;
-  void OnSaid(Connection& connection, wire::TargetEvents* events) override;
-  void OnHeard(Connection&, const void*,
-               const wire::TargetEvents& events) override {
-    plans_.OnHeard(events);
-  }
+  // Puts the fixed plan in the place of the dispatcher's, which never knows it.
+  void OnCommands(Connection&, wire::TargetCommands* commands) override;
+  void OnCommands(Connection&, wire::DraftCommands* commands) override;
 
   // fleet_failures.cc
   bool IsStalled() const;
@@ -91,7 +80,6 @@ class FleetWorld final : public World {
   const FleetOptions& options_;
   const ScriptTokenizer tokenizer_;
   Script script_;
-  ChangedPlans plans_;
   std::vector<std::pair<int, int64_t>> target_times_;
   std::vector<std::pair<int, int64_t>> draft_times_;
   std::vector<Stream> streams_;

@@ -167,6 +167,7 @@ class DraftTree {
   std::vector<Judged> judged_;
   std::vector<int> likeliest_;  // scratch of BeginStep
   int newest_number_ = 0;
+  int step_rows_ = 0;  // of the latest step
 };
 
 }  // namespace nacre::speculation

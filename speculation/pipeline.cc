@@ -24,4 +24,24 @@ absl::optional<Method> MethodFromName(absl::string_view name) {
   return absl::nullopt;
 }
 
+absl::string_view AblationName(Ablation ablation) {
+  switch (ablation) {
+    case Ablation::kNone:
+      return "";
+    case Ablation::kNoPreVerify:
+      return "no-pre-verify";
+    case Ablation::kNoPostVerify:
+      return "no-post-verify";
+  }
+  return "unknown";
+}
+
+absl::optional<Ablation> AblationFromName(absl::string_view name) {
+  for (const Ablation ablation :
+       {Ablation::kNone, Ablation::kNoPreVerify, Ablation::kNoPostVerify}) {
+    if (name == AblationName(ablation)) return ablation;
+  }
+  return absl::nullopt;
+}
+
 }  // namespace nacre::speculation

@@ -25,6 +25,21 @@ enum class Method { kAr, kSd, kPearl, kAsync };
 absl::string_view MethodName(Method method);
 absl::optional<Method> MethodFromName(absl::string_view name);
 
+// PEARL without one of its halves, to compare with what was published.
+enum class Ablation {
+  kNone,
+  // After a mismatch the target waits for a whole chunk instead of verifying
+  // its first token meanwhile. The draft goes on during the verification.
+  kNoPreVerify,
+  // The first token of a chunk is verified while the chunk is drafted, but the
+  // draft does not begin the next one while the others are verified.
+  kNoPostVerify,
+};
+
+// "" (kNone), "no-pre-verify", "no-post-verify".
+absl::string_view AblationName(Ablation ablation);
+absl::optional<Ablation> AblationFromName(absl::string_view name);
+
 // How the target judges draft tokens: by equality with the token it draws
 // itself (bit-equal output), or by min(1, p/q) (equal in distribution;
 // Leviathan et al., "Fast Inference from Transformers via Speculative
@@ -71,6 +86,9 @@ struct TargetPlan {
   int tree_rows = 0;
   // ... or as many as there are, whatever they cost.
   bool takes_all = false;
+  // A step that verified tail tokens ends a chunk: the gate of the next is that
+  // after a mismatch, be it in flow (Ablation::kNoPostVerify).
+  bool ends_chunks = false;
   bool operator==(const TargetPlan&) const = default;
 };
 

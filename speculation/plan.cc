@@ -15,10 +15,10 @@ constexpr int kMaxChosenWindow = 16;  // for sd and pearl, chosen by us
 constexpr int kMaxAsyncWindow = 32;
 constexpr double kMinGateTimeoutNs = 2e6;
 constexpr double kUnknownDraftTokenNs = 25e6;
-// log2 of the probability of a branch that is still worth its bytes, where
-// there are few: 1 in 4096. (Of the bundled pair, 1 in 64 loses 4 % at alpha
-// 0.77 and c = 10.)
-constexpr float kLeastBranchScore = -12;
+// log2 of the probability of a branch that is still worth its place among the
+// nodes of a tree: 1 in 512. (Of the bundled pair, at alpha 0.77 and c = 10, 1
+// in 64 loses 6 %, 1 in 4096 1 %.)
+constexpr float kLeastBranchScore = -9;
 
 // Twice the expected arrival of the tokens that the gate waits for: the verdict
 // goes to the draft, which ends its useless token, and they come back.
@@ -274,6 +274,27 @@ absl::optional<int> Bounded(const PlanInputs& inputs, int window, int extra,
   return std::clamp(*most + extra, 1, window);
 }
 
+// Of pearl.
+void Ablate(Ablation ablation, PipelinePlan* plan) {
+  const int chunk = plan->window;
+  switch (ablation) {
+    case Ablation::kNone:
+      break;
+    case Ablation::kNoPreVerify:
+      // One chunk to be verified and one drafted meanwhile.
+      plan->draft = {2 * chunk, 2 * chunk};
+      plan->target.gate_after_mismatch = chunk;
+      plan->target.window = chunk;
+      break;
+    case Ablation::kNoPostVerify:
+      // Beside the rest of the chunk it makes one more token at most, which the
+      // target's own is then compared with. That saves no step.
+      plan->draft = {chunk, chunk};
+      plan->target.ends_chunks = true;
+      break;
+  }
+}
+
 // A shape of others, which asks for no price.
 void SetShape(const PlanInputs& inputs, PipelinePlan* plan) {
   const TreeSpec& tree = inputs.tree;
@@ -330,6 +351,7 @@ PipelinePlan MakePlan(const PlanInputs& inputs, WindowSearches* searches) {
       plan.draft = {*window, 2 * *window - 1};
       plan.target = {0, *window - 1, *window - 1, 0};
       plan.target.holds_last_row = inputs.verification == Verification::kRatio;
+      Ablate(inputs.ablation, &plan);
       break;
     }
     case Method::kAsync: {

@@ -14,6 +14,12 @@
 //
 // In sd the draft also waits where a length policy ends a chunk.
 //
+// Two ablations of pearl (pipeline.h), and a step with a tail ends a chunk of
+// the second:
+//
+//   no-pre-verify   2g, 2g        g                 g - 1          g
+//   no-post-verify  g, g          0                 g - 1          g - 1
+//
 // Pure functions; WindowSearches is a memory of one owner.
 
 #ifndef SPECULATION_PLAN_H_
@@ -82,6 +88,7 @@ struct PlanInputs {
   // Under the ratio test pearl holds its last row (TargetPlan): a token of the
   // target's own would rarely be the one that the draft has run ahead with.
   Verification verification = Verification::kExact;
+  Ablation ablation = Ablation::kNone;  // of pearl
   // Of async, most nodes that a step of the draft expands: as many as pay, less
   // where others share its steps.
   int draft_rows = 1;

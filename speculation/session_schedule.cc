@@ -88,6 +88,7 @@ PlanInputs SessionSchedule::plan_inputs(const StepCosts& costs) const {
   inputs.policy_length = options_.policy_length;
   inputs.follows_load = options_.follows_load;
   inputs.verification = options_.verification;
+  inputs.ablation = options_.ablation;
   inputs.costs = costs;
   return inputs;
 }

@@ -60,6 +60,7 @@ class SessionSchedule {
     absl::optional<int> policy_length;
     bool follows_load = false;
     Verification verification = Verification::kExact;
+    Ablation ablation = Ablation::kNone;
     TreeSpec tree;
     int draft_rows = 1;
     int tree_rows = 0;

@@ -113,9 +113,11 @@ TargetSession::Readiness TargetSession::CheckReady(int64_t now_ns) {
     wait_.EndGateWait();
     return Readiness::kWaitAcknowledge;
   }
-  const int gate = buffer_.standing() == DraftBuffer::Standing::kMismatch
-                       ? options_.plan.gate_after_mismatch
-                       : options_.plan.gate_in_flow;
+  const bool begins_chunk =
+      buffer_.standing() == DraftBuffer::Standing::kMismatch ||
+      (options_.plan.ends_chunks && step_.size() > 0);
+  const int gate = begins_chunk ? options_.plan.gate_after_mismatch
+                                : options_.plan.gate_in_flow;
   if (!wait_.MayCome(committed_length()) ||
       buffer_.worth() >= std::min(gate, StepLimit())) {
     wait_.EndGateWait();

@@ -183,6 +183,7 @@ v1::TargetPlan EncodePlan(const speculation::TargetPlan& plan) {
   proto.set_holds_last_row(plan.holds_last_row);
   proto.set_tree_rows(static_cast<uint32_t>(plan.tree_rows));
   proto.set_takes_all(plan.takes_all);
+  proto.set_ends_chunks(plan.ends_chunks);
   return proto;
 }
 
@@ -198,6 +199,7 @@ speculation::TargetPlan DecodePlan(const v1::TargetPlan& proto) {
   plan.holds_last_row = proto.holds_last_row();
   plan.tree_rows = rows(proto.tree_rows());
   plan.takes_all = proto.takes_all();
+  plan.ends_chunks = proto.ends_chunks();
   return plan;
 }
 

@@ -101,6 +101,7 @@ GenerateFields::Speculation SpeculationOf(const v1::SpeculationOptions& proto) {
   fields.oracle_token_ids = SpanOf(proto.oracle_token_ids());
   fields.verification = VerificationOf(proto.verification());
   fields.suffixes = !proto.has_suffixes() || proto.suffixes();
+  fields.ablation = proto.ablation();
   return fields;
 }
 

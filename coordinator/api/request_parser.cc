@@ -192,6 +192,29 @@ absl::Status ParseTree(const GenerateFields::Speculation& fields,
   return absl::OkStatus();
 }
 
+// After method and verification.
+absl::Status ParseAblation(absl::string_view name, RequestSpec* spec) {
+  const absl::optional<speculation::Ablation> ablation =
+      speculation::AblationFromName(name);
+  if (!ablation.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("speculation ablation \"", name,
+                     "\" is not one of no-pre-verify, no-post-verify"));
+  }
+  spec->ablation = *ablation;
+  if (spec->ablation == speculation::Ablation::kNone) return absl::OkStatus();
+  if (spec->method != Method::kPearl) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "speculation ablation ", name, " is of method pearl, the request's is ",
+        speculation::MethodName(spec->method)));
+  }
+  if (spec->verification != speculation::Verification::kExact) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "speculation ablation ", name, " cannot be with verification ratio"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ParseSpeculation(const GenerateFields::Speculation& fields,
                               int vocab_size, RequestSpec* spec) {
   NACRE_ASSIGN_OR_RETURN(spec->method, fields.method);
@@ -213,6 +236,7 @@ absl::Status ParseSpeculation(const GenerateFields::Speculation& fields,
       spec->verification == speculation::Verification::kExact) {
     spec->suffixes.emplace();
   }
+  NACRE_RETURN_IF_ERROR(ParseAblation(fields.ablation, spec));
   return ParseTree(fields, spec);
 }
 

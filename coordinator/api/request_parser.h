@@ -59,6 +59,7 @@ struct GenerateFields {
     absl::StatusOr<speculation::Verification> verification =
         speculation::Verification::kExact;
     bool suffixes = true;  // of async with exact
+    absl::string_view ablation = {};
   };
   struct Output {
     bool stream = false;

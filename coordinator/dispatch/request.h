@@ -59,7 +59,24 @@ struct ResumedChoice {
   std::shared_ptr<const Completion> ended = nullptr;
 };
 
-struct RequestSpec : AnswerOptions {
+// How it is drafted.
+struct DraftingOptions {
+  speculation::Method method = speculation::Method::kAsync;
+  absl::optional<int> window;
+  speculation::Verification verification = speculation::Verification::kExact;
+  speculation::Ablation ablation = speculation::Ablation::kNone;  // of pearl
+  speculation::PolicySpec policy;
+  // For whom its target also drafts from suffixes: of all zeros only from this
+  // request's text. Absent: it does not.
+  absl::optional<speculation::TextOwner> suffixes = {};
+  std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
+  speculation::TreeSpec tree = speculation::TreeShape::kChain;
+  // As of DispatcherOptions, where `tree` has branches. Else 1.
+  int draft_rows = 1;
+  int tree_rows = 0;  // as of DispatcherOptions
+};
+
+struct RequestSpec : AnswerOptions, DraftingOptions {
   // Unique among running calls. A call for several choices is as many requests
   // of one id: first_choice comes first and must find it free.
   std::string request_id;
@@ -71,18 +88,6 @@ struct RequestSpec : AnswerOptions {
   std::vector<PromptPrefix> prefixes;   // of prompt_ids; empty: not looked at
   int max_tokens = 0;                   // >= 1, fits the context
   SamplingParams sampling;
-  speculation::Method method = speculation::Method::kAsync;
-  absl::optional<int> window;
-  speculation::Verification verification = speculation::Verification::kExact;
-  speculation::PolicySpec policy;
-  // For whom its target also drafts from suffixes: of all zeros only from this
-  // request's text. Absent: it does not.
-  absl::optional<speculation::TextOwner> suffixes = {};
-  std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
-  speculation::TreeSpec tree = speculation::TreeShape::kChain;
-  // As of DispatcherOptions, where `tree` has branches. Else 1.
-  int draft_rows = 1;
-  int tree_rows = 0;  // as of DispatcherOptions
   // Of the checkpoint that these ids and limits were checked against; empty:
   // any.
   std::string fingerprint;

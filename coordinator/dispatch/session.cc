@@ -23,6 +23,7 @@ SessionSchedule::Options ScheduleOptions(uint64_t id,
   options.follows_load =
       request.policy.kind() == speculation::PolicyKind::kLoad;
   options.verification = request.verification;
+  options.ablation = request.ablation;
   options.tree = request.tree;
   options.draft_rows = request.draft_rows;
   options.tree_rows = request.tree_rows;

@@ -45,6 +45,7 @@ std::vector<Setting> Settings() {
 struct Variant {
   v1::Method method;
   int window;  // 0: chosen by the service
+  const char* ablation = "";
 };
 
 std::vector<Variant> Variants() {
@@ -57,6 +58,9 @@ std::vector<Variant> Variants() {
     variants.push_back({v1::METHOD_PEARL, window});
     variants.push_back({v1::METHOD_ASYNC, window});
   }
+  for (const char* ablation : {"no-pre-verify", "no-post-verify"}) {
+    variants.push_back({v1::METHOD_PEARL, 4, ablation});
+  }
   return variants;
 }
 
@@ -67,6 +71,7 @@ v1::GenerateRequest MakeRequest(const std::string& prompt,
   if (variant.window > 0) {
     request.mutable_speculation()->set_window(variant.window);
   }
+  request.mutable_speculation()->set_ablation(variant.ablation);
   v1::SamplingParams* sampling = request.mutable_sampling();
   sampling->set_temperature(setting.sampling.temperature);
   sampling->set_top_k(setting.sampling.top_k);
@@ -79,7 +84,8 @@ v1::GenerateRequest MakeRequest(const std::string& prompt,
 std::string Describe(const Setting& setting, const Variant& variant,
                      const std::string& prompt_id) {
   return std::string(setting.name) + " " + v1::Method_Name(variant.method) +
-         " window " + std::to_string(variant.window) + " prompt " + prompt_id;
+         " window " + std::to_string(variant.window) + " " + variant.ablation +
+         " prompt " + prompt_id;
 }
 
 // The target's own autoregressive stream on the same backend as the service.
@@ -328,7 +334,7 @@ TEST_F(LosslessTest, MixedStreamsDoNotDisturbEachOther) {
       for (size_t round = 0; round < 6; ++round) {
         const size_t p = (stream + round) % prompts.size();
         const size_t s = (stream + round) % settings.size();
-        const size_t v = (stream * 5 + round) % variants.size();
+        const size_t v = (stream * 7 + round) % variants.size();
         Check(settings[s], variants[v], prompts[p], expected[s][p]);
       }
     });

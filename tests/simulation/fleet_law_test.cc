@@ -12,6 +12,7 @@
 namespace nacre::simulation {
 namespace {
 
+using speculation::Ablation;
 using speculation::Method;
 
 FleetOptions Ideal(Method method, double alpha, double cost_ratio) {

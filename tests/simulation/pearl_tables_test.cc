@@ -11,6 +11,7 @@
 namespace nacre::simulation {
 namespace {
 
+using speculation::Ablation;
 using speculation::Method;
 
 double Pearl(double alpha, int cost_ratio, int window,
@@ -63,6 +64,18 @@ TEST(PearlTables, TheAblationsAreInTheOrderPublished) {
     EXPECT_LT(no_pre, 0.995 * whole) << row.alpha;
     EXPECT_LT(no_post, 0.9 * no_pre) << row.alpha;
   }
+}
+
+// Per chunk of 5 at alpha a: without pre-verify a cycle between mismatches
+// takes 2 + a^6 / (1 - a^5) steps; without post-verify a chunk takes 1 step
+// when its first token is wrong, else 2.
+TEST(PearlTables, TheAblationsTakeTheTimeOfTheirOwnLaws) {
+  const double a = 0.8;
+  const double a5 = a * a * a * a * a;
+  EXPECT_NEAR(Pearl(a, 5, 5, Ablation::kNoPreVerify),
+              1.0 / ((1 - a) * (2 + a5 * a / (1 - a5))), 0.015);
+  EXPECT_NEAR(Pearl(a, 5, 5, Ablation::kNoPostVerify),
+              ((1 - a) + a * (1 + (1 - a5) / (1 - a))) / (1 + a), 0.015);
 }
 
 // "The pre-verify strategy makes more contributions when the acceptance rate is

@@ -209,6 +209,16 @@ TEST(DraftTree, UnlikelyNodesAreNeitherMadeNorExpanded) {
   EXPECT_EQ(Step(session, {{8}}).token_ids, Ids{8});
 }
 
+TEST(DraftTree, ThePriceOfANodeRisesOnlyWhereThereIsLittleRoom) {
+  DraftSession session = Open(1, 8, /*lead=*/8, 100, /*least_score=*/-9);
+  for (int depth = 0; depth < 8; ++depth) {
+    // The tip has 2^-depth, so its children down to rank 9 - depth are made.
+    const Tail tail = Step(session, {{1, 2, 3, 4, 5, 6, 7, 8}});
+    EXPECT_EQ(tail.token_ids.size(),
+              static_cast<size_t>(std::min(8, 9 - depth)));
+  }
+}
+
 TEST(DraftTree, NoBranchIsFedWithoutASlot) {
   DraftSession session = Open(8, 1);
   Step(session, {{1, 2, 3}});

@@ -27,6 +27,14 @@ TEST(Pipeline, MethodNamesGoBothWays) {
   EXPECT_EQ(MethodFromName("pearl "), absl::nullopt);
 }
 
+TEST(Pipeline, AblationNamesGoBothWays) {
+  for (const Ablation ablation :
+       {Ablation::kNone, Ablation::kNoPreVerify, Ablation::kNoPostVerify}) {
+    EXPECT_EQ(AblationFromName(AblationName(ablation)), ablation);
+  }
+  EXPECT_EQ(AblationFromName("pre-verify"), absl::nullopt);
+}
+
 class RoundTrip : public testing::Test {
  protected:
   void Open(DraftPlan draft, TargetPlan target) {
@@ -109,6 +117,26 @@ TEST_F(RoundTrip, PearlWithWindowFour) {
   ExpectCounts(Finish(1), 1, 0, 1, 0);
   EXPECT_EQ(Begin(), Ids());
   EXPECT_EQ(target_->committed().back(), 111);
+}
+
+TEST_F(RoundTrip, PearlWithoutPostVerifyEndsAChunkWithItsVerification) {
+  TargetPlan plan = {0, 3, 3, 1000};
+  plan.ends_chunks = true;
+  Open({4, 4}, plan);
+  EXPECT_EQ(Begin(), Ids());
+  Draft({101, 102, 103}, StopMark::kNone);
+  ExpectCounts(Finish(1), 1, 0, 1, 1);
+  // The rest of the chunk is waited for, and verified alone.
+  EXPECT_EQ(target_->CheckReady(0), Readiness::kWaitDraft);
+  Draft({104}, StopMark::kNone);
+  EXPECT_EQ(Begin(), (Ids{102, 103, 104}));
+  Draft({105}, StopMark::kLead);
+  ExpectCounts(Finish(4), 4, 3, 4, 4);
+  // All of it was right. Another begins, as it would after a mismatch.
+  EXPECT_EQ(Begin(), Ids());
+  Draft({106, 107, 108, 109}, StopMark::kLead);
+  ExpectCounts(Finish(1), 1, 0, 1, 1);
+  EXPECT_EQ(Begin(), (Ids{107, 108, 109}));
 }
 
 TEST_F(RoundTrip, PearlWaitsForAFullChunkInFlow) {

@@ -54,6 +54,32 @@ TEST_F(PlanTest, PearlPreVerifiesThenWaitsForAChunk) {
   EXPECT_EQ(MakePlan(inputs).target.window, 0);
 }
 
+TEST_F(PlanTest, PearlWithoutPreVerifyWaitsForAWholeChunk) {
+  PlanInputs inputs = Inputs(Method::kPearl, 5e6, 0.8);
+  inputs.window = 4;
+  inputs.ablation = Ablation::kNoPreVerify;
+  const PipelinePlan plan = MakePlan(inputs);
+  EXPECT_EQ(plan.window, 4);
+  EXPECT_EQ(plan.draft, (DraftPlan{8, 8}));
+  EXPECT_EQ(plan.target.gate_after_mismatch, 4);
+  EXPECT_EQ(plan.target.gate_in_flow, 3);
+  EXPECT_EQ(plan.target.window, 4);
+  EXPECT_FALSE(plan.target.ends_chunks);
+}
+
+TEST_F(PlanTest, PearlWithoutPostVerifyDraftsNoChunkBesideAnother) {
+  PlanInputs inputs = Inputs(Method::kPearl, 5e6, 0.8);
+  inputs.window = 4;
+  inputs.ablation = Ablation::kNoPostVerify;
+  const PipelinePlan plan = MakePlan(inputs);
+  EXPECT_EQ(plan.window, 4);
+  EXPECT_EQ(plan.draft, (DraftPlan{4, 4}));
+  EXPECT_EQ(plan.target.gate_after_mismatch, 0);
+  EXPECT_EQ(plan.target.gate_in_flow, 3);
+  EXPECT_EQ(plan.target.window, 3);
+  EXPECT_TRUE(plan.target.ends_chunks);
+}
+
 TEST_F(PlanTest, ChoosesTheLawsWindowWhenTheUserDoesNot) {
   EXPECT_EQ(MakePlan(Inputs(Method::kSd, 5e6, 0.8)).window,
             BestSdWindow(0.8, 5, 16));

@@ -137,6 +137,7 @@ class Pair {
                     draft_plan_.rests() ? 0 : window, int64_t{1} << 50};
     target_plan_.holds_last_row =
         is_ratio() && !draft_plan_.rests() && random_.Percent(50);
+    target_plan_.ends_chunks = random_.Percent(20);
   }
 
   void OpenDraft() {

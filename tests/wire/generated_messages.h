@@ -101,7 +101,8 @@ class MessageMaker : private ValueMaker {
   }
   speculation::TargetPlan MakeTargetPlan() {
     const auto few = [this] { return Below(speculation::kMaxWindow + 1); };
-    return {few(), few(), few(), UpTo(kMaxDurationNs), Coin(), few(), Coin()};
+    return {few(),  few(), few(),  UpTo(kMaxDurationNs),
+            Coin(), few(), Coin(), Coin()};
   }
   speculation::DraftPlan MakeDraftPlan() {
     const auto lead = [this] { return Below(speculation::kMaxLead + 1); };

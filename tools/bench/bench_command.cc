@@ -63,7 +63,8 @@ struct BenchFlags {
                "one JSON object a line: prompt, perhaps id and max_tokens");
     flags->Add("methods", "LIST", &methods,
                "methods to compare, each perhaps with a window, as in "
-               "ar,sd:4,async");
+               "ar,sd:4,async; also pearl-no-pre-verify and "
+               "pearl-no-post-verify");
     flags->Add("policies", "LIST", &policies,
                "length policies to compare with each method but ar, as in "
                "constant,svip:h=0.4,oracle (docs/policies.md)");

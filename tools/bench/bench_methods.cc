@@ -7,8 +7,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "proto/names.h"
+#include "speculation/pipeline.h"
 #include "speculation/policies/policy_spec.h"
 #include "speculation/tree_spec.h"
 #include "tools/generate/request_flags.h"
@@ -18,6 +20,7 @@ namespace nacre::tools {
 namespace {
 
 constexpr uint32_t kMaxWindow = 64;
+constexpr char kAblated[] = "pearl-";
 
 absl::StatusOr<BenchMethod> ParseEntry(absl::string_view text,
                                        std::optional<uint32_t> default_window) {
@@ -26,7 +29,17 @@ absl::StatusOr<BenchMethod> ParseEntry(absl::string_view text,
   const bool has_window = text.find(':') != absl::string_view::npos;
   BenchMethod entry;
   entry.name = std::string(text);
-  NACRE_ASSIGN_OR_RETURN(entry.method, ParseMethod(parts.first));
+  absl::string_view name = parts.first;
+  if (absl::ConsumePrefix(&name, kAblated)) {
+    if (!speculation::AblationFromName(name).has_value() || name.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "method \"", parts.first, "\" is not pearl-no-pre-verify or ",
+          "pearl-no-post-verify"));
+    }
+    entry.ablation = std::string(name);
+    name = "pearl";
+  }
+  NACRE_ASSIGN_OR_RETURN(entry.method, ParseMethod(name));
   if (entry.method == v1::METHOD_AR) {
     if (has_window) {
       return absl::InvalidArgumentError(
@@ -55,7 +68,8 @@ absl::StatusOr<std::vector<BenchMethod>> ParseBenchMethods(
       text,
       [&](absl::string_view part) { return ParseEntry(part, default_window); },
       [](const BenchMethod& a, const BenchMethod& b) {
-        return a.method == b.method && a.window == b.window;
+        return a.method == b.method && a.window == b.window &&
+               a.ablation == b.ablation;
       });
 }
 

@@ -22,7 +22,8 @@ struct BenchMethod {
   // As of SpeculationOptions; empty: the server's default.
   std::string policy = {};
   v1::Verification verification = v1::VERIFICATION_EXACT;  // ar: always
-  std::string tree = {};  // likewise; of async only
+  std::string tree = {};      // likewise; of async only
+  std::string ablation = {};  // likewise; of pearl only
 
   bool is_oracle() const;
   // Whether its policy ends chunks by a rule of its own: no law and no
@@ -32,7 +33,8 @@ struct BenchMethod {
 };
 
 // "ar,sd:4,pearl:6,async": names with an optional window in 1..64, which
-// `default_window` fills where there is none (but ar has no window).
+// `default_window` fills where there is none (but ar has no window). Also
+// pearl-no-pre-verify and pearl-no-post-verify, the ablations.
 // INVALID_ARGUMENT: an unknown method, a bad window, a window of ar, an entry
 // twice.
 absl::StatusOr<std::vector<BenchMethod>> ParseBenchMethods(

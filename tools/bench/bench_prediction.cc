@@ -85,6 +85,9 @@ std::optional<BenchPrediction> PredictOne(
   if (measured.window.has_value()) {
     fleet.method.window = static_cast<int>(*measured.window);
   }
+  const auto ablation = speculation::AblationFromName(measured.ablation);
+  NACRE_CHECK(ablation.has_value(), "bench_methods.h knows the ablations");
+  fleet.method.ablation = *ablation;
   fleet.streams = plan.streams;
   fleet.targets = steps.num_workers(v1::WORKER_ROLE_TARGET);
   fleet.drafts = steps.num_workers(v1::WORKER_ROLE_DRAFT);

@@ -62,7 +62,8 @@ struct Totals {
 
 std::optional<double> LawSpeedup(const MethodSummary& summary) {
   if (summary.method.method == v1::METHOD_AR) return 1.0;
-  if (summary.method.has_policy_rule() || summary.method.is_ratio()) {
+  if (summary.method.has_policy_rule() || summary.method.is_ratio() ||
+      !summary.method.ablation.empty()) {
     return std::nullopt;
   }
   const double alpha = summary.acceptance_rate;

@@ -127,6 +127,7 @@ v1::GenerateRequest BenchRequest(const BenchPlan& plan,
   }
   request.mutable_speculation()->set_policy(method.policy);
   request.mutable_speculation()->set_tree(method.tree);
+  request.mutable_speculation()->set_ablation(method.ablation);
   request.mutable_speculation()->set_verification(method.verification);
   if (method.is_oracle() && !plan.recordings.empty()) {
     const std::vector<uint32_t>& ids = plan.recordings[prompt];

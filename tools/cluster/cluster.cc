@@ -277,7 +277,10 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
       is_draft && !options_.workers.draft_backend.empty();
   argv.Add("--backend", has_own_backend ? options_.workers.draft_backend
                                         : options_.workers.backend);
-  argv.Add("--weights", options_.workers.weights);
+  const bool has_own_weights =
+      is_draft && !options_.workers.draft_weights.empty();
+  argv.Add("--weights", has_own_weights ? options_.workers.draft_weights
+                                        : options_.workers.weights);
   argv.Add("--kv-type", options_.workers.kv_type);
   const std::optional<int> device = is_draft && options_.workers.draft_device
                                         ? options_.workers.draft_device

@@ -36,6 +36,7 @@ class Cluster {
     std::optional<int> device;
     // Of the drafts, where they are not those of the targets.
     std::string draft_backend;
+    std::string draft_weights;
     std::optional<int> draft_device;
     // What a step takes at least, as of the workers' --step-time; empty: what
     // it takes.

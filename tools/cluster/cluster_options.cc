@@ -32,6 +32,8 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("draft-step-time", "ROWS:MS,...", &workers.draft_step_time,
              "the same for the drafts");
   flags->Add("weights", "T", &workers.weights, kernels::kWeightTypesHelp);
+  flags->Add("draft-weights", "T", &workers.draft_weights,
+             "the same for the drafts (default: --weights)");
   flags->Add("kv-type", "T", &workers.kv_type, kernels::kKvTypesHelp);
   flags->Add("cpus", "LIST", &cpus,
              "cores to deal out to the workers, as in 0-3,6 (default: all)");

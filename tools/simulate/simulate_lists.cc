@@ -15,9 +15,9 @@
 namespace nacre::tools {
 namespace {
 
-using simulation::Ablation;
 using simulation::Failure;
 using simulation::Role;
+using speculation::Ablation;
 using speculation::Method;
 
 constexpr int kMaxSeconds = 1'000'000;

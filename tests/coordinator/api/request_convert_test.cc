@@ -441,6 +441,27 @@ TEST_F(RequestConvertTest, ATreeIsOfAsyncWithExactMatchAlone) {
   ExpectInvalid("tree best cannot be with verification ratio");
 }
 
+TEST_F(RequestConvertTest, AnAblationIsOfPearlWithExactMatchAlone) {
+  using speculation::Ablation;
+  EXPECT_EQ(Parse()->ablation, Ablation::kNone);
+  v1::SpeculationOptions* options = request_.mutable_speculation();
+  options->set_ablation("no-pre-verify");
+  ExpectInvalid("no-pre-verify is of method pearl, the request's is async");
+  options->set_method(v1::METHOD_PEARL);
+  EXPECT_EQ(Parse()->ablation, Ablation::kNoPreVerify);
+  options->set_ablation("no-post-verify");
+  EXPECT_EQ(Parse()->ablation, Ablation::kNoPostVerify);
+  options->set_ablation("post-verify");
+  ExpectInvalid(
+      "ablation \"post-verify\" is not one of no-pre-verify, "
+      "no-post-verify");
+  options->set_ablation("no-post-verify");
+  options->set_verification(v1::VERIFICATION_RATIO);
+  EXPECT_EQ(Parse()->ablation, Ablation::kNoPostVerify) << "greedy: exact";
+  request_.mutable_sampling()->set_temperature(0.5f);
+  ExpectInvalid("no-post-verify cannot be with verification ratio");
+}
+
 TEST_F(RequestConvertTest, VerificationIsOneOfTwo) {
   request_.mutable_speculation()->set_verification(
       static_cast<v1::Verification>(9));

@@ -175,6 +175,22 @@ void DrawVerifications(Schedule* schedule) {
   }
 }
 
+// Of pearl, with exact match alone, as the service takes them.
+void DrawAblations(Schedule* schedule) {
+  using speculation::Ablation;
+  Random random(schedule->seed * 0x94D049BB133111EB + 37);
+  for (RequestOptions& request : schedule->requests) {
+    coordinator::RequestSpec& spec = request.spec;
+    const Ablation ablation =
+        random.OneOf({Ablation::kNone, Ablation::kNone, Ablation::kNoPreVerify,
+                      Ablation::kNoPostVerify});
+    if (spec.method == Method::kPearl &&
+        spec.verification == speculation::Verification::kExact) {
+      spec.ablation = ablation;
+    }
+  }
+}
+
 // Rows of trees. Which requests have any: as the service decides.
 void DrawTrees(Schedule* schedule) {
   Random random(schedule->seed * 0xBF58476D1CE4E5B9 + 19);
@@ -347,6 +363,7 @@ Schedule RandomSchedule(uint64_t seed) {
   }
   DrawPolicies(&schedule);
   DrawVerifications(&schedule);
+  DrawAblations(&schedule);
   DrawTrees(&schedule);
   DrawSuffixCaches(&schedule);
   DrawGateTimeouts(&schedule);

@@ -36,6 +36,21 @@ TEST(ParseBenchMethodsTest, LeavesTheWindowToTheServer) {
   EXPECT_FALSE((*methods)[0].window.has_value());
 }
 
+TEST(ParseBenchMethodsTest, ReadsAblationsOfPearl) {
+  const auto methods = ParseBenchMethods(
+      "pearl:4,pearl-no-pre-verify:4,pearl-no-post-verify", std::nullopt);
+  ASSERT_TRUE(methods.ok()) << methods.status();
+  EXPECT_EQ((*methods)[0].ablation, "");
+  EXPECT_EQ((*methods)[1].name, "pearl-no-pre-verify:4");
+  EXPECT_EQ((*methods)[1].method, v1::METHOD_PEARL);
+  EXPECT_EQ((*methods)[1].window, 4);
+  EXPECT_EQ((*methods)[1].ablation, "no-pre-verify");
+  EXPECT_EQ((*methods)[2].ablation, "no-post-verify");
+  for (const char* bad : {"pearl-", "pearl-pre-verify", "sd-no-pre-verify"}) {
+    EXPECT_FALSE(ParseBenchMethods(bad, std::nullopt).ok()) << bad;
+  }
+}
+
 TEST(ParseBenchMethodsTest, AllowsOneMethodAtSeveralWindows) {
   EXPECT_TRUE(ParseBenchMethods("sd:1,sd:2,sd", std::nullopt).ok());
 }

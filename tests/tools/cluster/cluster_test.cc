@@ -85,6 +85,7 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   options_.workers.kv_type = "bf16";
   options_.workers.device = 1;
   options_.workers.draft_backend = "cpu";
+  options_.workers.draft_weights = "int4";
   options_.workers.draft_device = 2;
   options_.workers.max_memory = "512M";
   options_.workers.prefix_cache = "off";
@@ -125,7 +126,7 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
-                          " --backend cpu --weights f32 --kv-type bf16 "
+                          " --backend cpu --weights int4 --kv-type bf16 "
                           "--device 2 --step-time 1:3,8:4 "));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
                           "--drain-timeout 1m30s --policy-file disco=/a "

@@ -8,8 +8,8 @@
 namespace nacre::tools {
 namespace {
 
-using simulation::Ablation;
 using simulation::Role;
+using speculation::Ablation;
 using speculation::Method;
 using ::testing::HasSubstr;
 

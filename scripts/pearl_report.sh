@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# PEARL's tables (arXiv:2408.11850) and SVIP's policy (arXiv:2411.18462) on real
+# processes: the bundled target with two drafts, at four cost ratios, on two
+# kinds of prompts. Steps are paced: each takes at least as long as on a device
+# of that speed, by waiting (`--step-time`). The numbers go to JSON files in OUT,
+# the tables of docs/pearl_report.md to the standard output.
+#
+#   scripts/pearl_report.sh OUT            build first: make build; 40 minutes
+#   scripts/pearl_report.sh OUT int4-6     only that pair and cost ratio
+# What OUT has is not made again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# --- What to run -------------------------------------------------------------
+# PAIR-RATIO. `bundled`: the bundled draft. `int4`: the target with its weights
+# in int4, a draft that agrees with it as well as those of the papers.
+readonly CELLS=({bundled,int4}-{4,6,8,10})
+readonly PROMPT_FILES=(gsm8k_100 humaneval)
+# Of a target step, and its prices by rows. Those of the draft are the same
+# divided by the cost ratio.
+readonly TARGET_MS=30 ROW_PRICES="1:1 8:1.02 16:1.03"
+readonly POLICIES=heuristic,svip:h=0.3  # SVIP's own threshold on SpecBench
+prompts=${NACRE_REPORT_PROMPTS:-8}
+max_tokens=${NACRE_REPORT_TOKENS:-64}
+repeat=${NACRE_REPORT_REPEAT:-1}  # paced runs hardly differ
+# -----------------------------------------------------------------------------
+
+readonly NACRE=build/bin/nacre
+readonly OUT=${1:?usage: scripts/pearl_report.sh OUT [PAIR-RATIO...]}
+shift
+mkdir -p "$OUT"
+
+die() {
+  echo "pearl_report: error: $*" >&2
+  exit 1
+}
+[[ -x "$NACRE" ]] || die "$NACRE is not built: run make build"
+
+step_times() {  # MS
+  local price
+  for price in $ROW_PRICES; do
+    awk -v rows="${price%%:*}" -v factor="${price##*:}" -v ms="$1" \
+      'BEGIN { printf "%d:%.4f\n", rows, ms * factor }'
+  done | paste -sd,
+}
+
+# of_cell PAIR-RATIO: sets `ratio` and `cluster`, the flags of its processes.
+of_cell() {
+  local draft=()
+  ratio=${1##*-}
+  case "${1%-*}" in
+    bundled) draft=(--draft-model models/draft) ;;
+    int4) draft=(--draft-model models/target --draft-weights int4) ;;
+    *) die "$1 is not one of ${CELLS[*]}" ;;
+  esac
+  cluster=(--target-model models/target "${draft[@]}"
+    --target-step-time "$(step_times "$TARGET_MS")"
+    --draft-step-time
+    "$(step_times "$(awk "BEGIN { print $TARGET_MS / $ratio }")")")
+}
+
+# bench NAME FILE FLAG...: to OUT/NAME.json, which is written last.
+bench() {
+  local name=$1 file=$2
+  shift 2
+  [[ -f "$OUT/$name.json" ]] && return
+  echo "== $name"
+  "$NACRE" bench "${cluster[@]}" --prompts "tests/data/$file.jsonl" \
+    --limit "$prompts" --max-tokens "$max_tokens" --ignore-eos \
+    --repeat "$repeat" --json "$OUT/$name.json" "$@"
+}
+
+cells=("$@")
+for cell in "${cells[@]:-${CELLS[@]}}"; do
+  of_cell "$cell"
+  # gamma of c - 2 to c + 2.
+  windows=$(seq -f 'pearl:%g' -s , $((ratio - 2)) $((ratio + 2)))
+  methods=ar,sd,sd:5,$windows
+  methods+=,pearl-no-pre-verify:$ratio,pearl-no-post-verify:$ratio,async
+  for file in "${PROMPT_FILES[@]}"; do
+    bench "$cell-$file" "$file" --methods "$methods" --tree chain,best
+    bench "$cell-$file-policies" "$file" --methods "sd,pearl:$ratio" \
+      --policies "$POLICIES"
+  done
+done
+scripts/pearl_report_tables.py "$OUT"
