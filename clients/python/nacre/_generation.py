@@ -182,6 +182,11 @@ class StreamBase:
         """What has come so far."""
         return self._generation.partial()
 
+    @property
+    def attempts(self) -> int:
+        """Calls made so far: over 1 where it was made again or went on."""
+        return self._generation.attempts.made
+
     def _new_call(self) -> Any:
         return self._connections.next().generate(
             self._generation.request,

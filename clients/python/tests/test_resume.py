@@ -48,7 +48,7 @@ class Cases:
             prompt="hi", request_id="mine", max_tokens=3)
         self.assertEqual(chunks, [(0, 0, (7, 8), "ab"), (0, 2, (9,), "c")])
         self.assertEqual((end.text, end.token_ids, end.seed), ("abc", (7, 8, 9), 5))
-        self.assertEqual(end.request_id, "r1")
+        self.assertEqual((end.request_id, self.attempts), ("r1", 2))
         self.assertEqual((seen[0].text, seen[0].request_id), ("hi", "mine"))
         self.assertFalse(seen[0].HasField("resume"))
         second = seen[1]
@@ -130,6 +130,7 @@ class BlockingTest(Cases, unittest.TestCase):
                     chunks.append((c.index, c.first_index, c.token_ids, c.text))
             except nacre.StatusError as error:
                 return chunks, error
+            self.attempts = stream.attempts
             return chunks, stream.completion
 
 
@@ -144,6 +145,7 @@ class AsynchronousTest(Cases, unittest.TestCase):
                         chunks.append((c.index, c.first_index, c.token_ids, c.text))
                 except nacre.StatusError as error:
                     return chunks, error
+                self.attempts = stream.attempts
                 return chunks, stream.completion
 
         return asyncio.run(run())
