@@ -6,6 +6,7 @@ import unittest
 import grpc
 
 import nacre
+from nacre import _messages as m
 from fake_server import FakeServer, answer, begin, chunk, complete, refuse
 
 QUICK = nacre.Retry(attempts=2, initial=0.001, maximum=0.002)
@@ -36,8 +37,8 @@ class Cases:
         the error."""
         raise NotImplementedError
 
-    def run_script(self, *script, retry=QUICK, **options):
-        with FakeServer(*script) as server:
+    def run_script(self, *script, retry=QUICK, model=None, **options):
+        with FakeServer(*script, model=model) as server:
             chunks, end = self.generate(server, retry=retry, seed=5, **options)
             return chunks, end, server.seen
 
@@ -97,6 +98,33 @@ class Cases:
         _, error, seen = self.run_script(cut(first(7)), refuse(UNAVAILABLE, "still"))
         self.assertIsInstance(error, nacre.Unavailable)
         self.assertEqual((error.message, len(seen), error.partial.tokens), ("still", 4, 1))
+
+    def test_waits_for_a_coordinator_that_is_there(self):
+        asked = []
+
+        def model(request, context):
+            asked.append(request)
+            if len(asked) <= 8:
+                context.abort(UNAVAILABLE, "no target")
+            return m.Model()
+
+        _, end, seen = self.run_script(
+            cut(first(7)), say(begin(complete(1, 5), 5)), model=model)
+        # None of these counts as a try.
+        self.assertEqual((end.token_ids, len(seen), len(asked)), ((7,), 2, 9))
+
+    def test_waits_no_longer_than_its_patience(self):
+        _, error, seen = self.run_script(
+            cut(first(7)), model=refuse(UNAVAILABLE, "no target"),
+            retry=nacre.Retry(initial=0.001, patience=0.01))
+        # What cut it off, not what those say that are not there.
+        self.assertEqual((error.message, len(seen), error.partial.tokens), ("gone", 1, 1))
+
+    def test_whatever_a_coordinator_says_it_is_there(self):
+        _, end, seen = self.run_script(
+            cut(first(7)), say(begin(complete(1, 5), 5)),
+            model=refuse(grpc.StatusCode.PERMISSION_DENIED))
+        self.assertEqual((end.token_ids, len(seen)), ((7,), 2))
 
     def test_resumes_can_be_off(self):
         _, error, seen = self.run_script(

@@ -126,7 +126,7 @@ def run(arguments, folder):
     resource.setrlimit(resource.RLIMIT_NOFILE,
                        (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     fleet = fleets.Fleet(arguments.programs, arguments.models, folder, sys.exit, count=1,
-                         coordinator_flags=["--max-running", count, "--max-queue", count])
+                         flags={"coordinator": ["--max-running", count, "--max-queue", count]})
     try:
         fleet.await_whole()
         want = asyncio.run(over_grpc(fleet, KINDS, tokens))

@@ -90,8 +90,9 @@ class Fleet:
     None: no proxy."""
 
     def __init__(self, programs, models, folder, on_fault, *, count=2, envoy=None,
-                 coordinator_flags=()):
+                 flags=None):
         self._count = count
+        self._flags = flags or {}  # by program: coordinator, gateway
         self._programs = pathlib.Path(programs).resolve()
         self._models = pathlib.Path(models).resolve()
         self._folder = pathlib.Path(folder)
@@ -100,7 +101,7 @@ class Fleet:
         self.processes = {}
         self.coordinators = [Coordinator(next(self._hosts)) for _ in range(count)]
         for index, coordinator in enumerate(self.coordinators):
-            self._start_coordinator(f"coordinator-{index}", coordinator, coordinator_flags)
+            self._start_coordinator(f"coordinator-{index}", coordinator)
         for role in ("target", "draft"):
             for index in range(count):
                 self._start_worker(f"{role}-{index}", role)
@@ -161,12 +162,13 @@ class Fleet:
     def _all(self, port):
         return ",".join(coordinator.at(port) for coordinator in self.coordinators)
 
-    def _start_coordinator(self, name, coordinator, flags):
+    def _start_coordinator(self, name, coordinator):
         self._start(name, [
             self._programs / "nacre-coordinator", "--tokenizer", self._models / "target",
             "--listen", coordinator.at("clients"),
             "--registry-listen", coordinator.at("registry"),
-            "--admin-listen", coordinator.at("admin"), *flags])
+            "--admin-listen", coordinator.at("admin"),
+            *self._flags.get("coordinator", [])])
 
     def _start_worker(self, name, role):
         self._start(name, [
@@ -178,7 +180,7 @@ class Fleet:
         self._start("gateway", [
             self._programs / "nacre-gateway", "--tokenizer", self._models / "target",
             "--coordinator", self._all("clients"), "--admin", self._all("admin"),
-            "--listen", f"{self._gateway}:{PORTS['http']}"])
+            "--listen", f"{self._gateway}:{PORTS['http']}", *self._flags.get("gateway", [])])
 
     def _start_envoy(self, program):
         text = (ROOT / "deploy/envoy/nacre.yaml").read_text(encoding="utf-8")

@@ -18,9 +18,16 @@ import time
 
 import fleet as fleets
 import streams as clients
+from streams import nacre
 
 GAP_SECONDS = (2.0, 5.0)
 ORDERS = 24
+# Of a machine that may be so busy that nothing comes for a minute.
+PATIENT_FLAGS = {
+    "coordinator": ["--failover-timeout", "inf", "--queue-timeout", "inf",
+                    "--client-timeout", "0", "--worker-timeout", "60s"],
+    "gateway": ["--resume-timeout", "1h", "--write-timeout", "1h"]}
+PATIENT_RETRY = nacre.Retry(attempts=1 << 20, patience=3600)
 
 
 class Faults:
@@ -39,10 +46,16 @@ class Faults:
 
 
 class Killer:
-    """Which process dies next: of each kind in turn, a random one."""
+    """Which process dies next: of each kind in turn, a random one.
 
-    def __init__(self, fleet, seed):
+    A coordinator dies only once each stream that the one before may have cut goes
+    on: after three tries without a new token clients give up, as they should.
+    """
+
+    def __init__(self, fleet, streams, seed):
         self._fleet = fleet
+        self._streams = streams
+        self._cut = []
         self._random = random.Random(seed)
         self._kinds = []
         self.kills = collections.Counter()
@@ -52,11 +65,15 @@ class Killer:
             self._kinds = ["coordinator", "gateway's coordinator", "target", "draft"]
             self._random.shuffle(self._kinds)
         kind = self._kinds.pop()
+        if "coordinator" in kind:
+            self._streams.await_all(self._cut)
         name = self._gateways() if kind.startswith("gateway") else self._any(kind)
         if name is None or not self._fleet.kill(name):
             self.kills["found dead"] += 1
         else:
             self.kills[kind] += 1
+        if "coordinator" in kind:
+            self._cut = self._streams.running()
 
     def gap(self):
         return self._random.uniform(*GAP_SECONDS)
@@ -78,25 +95,29 @@ class Killer:
 
 def run(arguments, folder, faults):
     fleet = fleets.Fleet(
-        arguments.programs, arguments.models, folder, faults.add, envoy=arguments.envoy)
+        arguments.programs, arguments.models, folder, faults.add, envoy=arguments.envoy,
+        flags=PATIENT_FLAGS if arguments.patient else {})
     try:
         fleet.await_whole()
-        streams = clients.Streams(fleet, clients.make_orders(ORDERS), faults.add)
+        streams = clients.Streams(fleet, clients.make_orders(ORDERS), faults.add,
+                                  PATIENT_RETRY if arguments.patient else nacre.Retry())
         streams.ask_uncut()
         print("the uncut answers are there", file=sys.stderr, flush=True)
         streams.start(arguments.streams)
-        killer = Killer(fleet, arguments.seed)
-        end = time.monotonic() + arguments.seconds
+        killer = Killer(fleet, streams, arguments.seed)
+        begin = time.monotonic()
+        end = begin + arguments.seconds
         while time.monotonic() < end and not (arguments.stop_at_fault and faults.seen.is_set()):
             time.sleep(killer.gap())
             killer.kill_one()
+        seconds = time.monotonic() - begin
         streams.stop()
         if faults.count == 0:
             fleet.await_whole()
             fleet.await_empty()
     finally:
         fleet.stop()
-    return {"seconds": arguments.seconds, "kills": dict(killer.kills),
+    return {"seconds": round(seconds), "kills": dict(killer.kills),
             "streams": streams.ended, "tokens": streams.tokens,
             "python": {"retries": streams.retries, "resumes": streams.resumes,
                        "cut": streams.cut},
@@ -114,6 +135,8 @@ def main():
     parser.add_argument("--envoy", help="program of Envoy, to stand in front")
     parser.add_argument("--logs", help="folder for the logs (default: they are dropped)")
     parser.add_argument("--stop-at-fault", action="store_true")
+    parser.add_argument("--patient", action="store_true",
+                        help="no time limits: for a machine that is busy otherwise")
     arguments = parser.parse_args()
     faults = Faults()
     with tempfile.TemporaryDirectory() as folder:

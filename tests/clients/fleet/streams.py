@@ -27,7 +27,8 @@ PROMPTS = (
 STOPS = (None, ["\n\n"], ["return", "Answer:"])
 # HTTP's "stop" is gRPC's "stop" or "eos".
 REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
-IDLE_SECONDS = 600  # after which a stream never ends
+IDLE_SECONDS = 900  # after which a stream never ends
+POLL_SECONDS = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +126,9 @@ class Stream:
 class Streams:
     """Threads and tasks with one stream after the other until stop()."""
 
-    def __init__(self, fleet, orders, on_fault):
+    def __init__(self, fleet, orders, on_fault, retry):
         self._fleet = fleet
+        self._retry = retry
         self._orders = orders
         self._on_fault = on_fault
         self._lock = threading.Lock()
@@ -159,17 +161,38 @@ class Streams:
         names = [f"python-async-{index}" for index in range(0, count, 4)]
         self._add(lambda: asyncio.run(self._run_tasks(names)))
 
+    def running(self):
+        """Each stream that runs, and how many events it has."""
+        with self._lock:
+            return [(stream, stream.events) for stream in self._running.values()]
+
+    def await_all(self, before):
+        """Until each of running() before has more events, or has ended."""
+        while any(stream in self._alive() and stream.events == events
+                  for stream, events in before):
+            if self._lost_patience():
+                return
+            time.sleep(POLL_SECONDS)
+
     def stop(self):
         """Lets what runs end; a stream in which nothing happens is a fault."""
         self._stopping.set()
         while any(thread.is_alive() for thread in self._threads):
-            with self._lock:
-                idle = [stream.name for stream in self._running.values()
-                        if time.monotonic() - stream.last > IDLE_SECONDS]
-            if idle:
-                self._on_fault(f"no end of {', '.join(idle)}")
+            if self._lost_patience():
                 return
-            time.sleep(0.1)
+            time.sleep(POLL_SECONDS)
+
+    def _alive(self):
+        with self._lock:
+            return list(self._running.values())
+
+    def _lost_patience(self):
+        """Whether nothing comes in a stream any more: a fault."""
+        idle = [stream.name for stream in self._alive()
+                if time.monotonic() - stream.last > IDLE_SECONDS]
+        if idle:
+            self._on_fault(f"no end of {', '.join(idle)}")
+        return bool(idle)
 
     def _add(self, function, *arguments):
         thread = threading.Thread(target=function, args=arguments, daemon=True)
@@ -194,7 +217,7 @@ class Streams:
                 self._lose(index, method, stream, error)
 
     async def _run_tasks(self, names):
-        async with nacre.AsyncClient(self._fleet.grpc) as client:
+        async with nacre.AsyncClient(self._fleet.grpc, retry=self._retry) as client:
             await asyncio.gather(*(self._loop_async(name, client) for name in names))
 
     async def _loop_async(self, name, client):
@@ -219,7 +242,7 @@ class Streams:
             self._count(stream, answer.attempts)
             return choices_of(answer.completion)
 
-        client = nacre.Client(self._fleet.grpc)
+        client = nacre.Client(self._fleet.grpc, retry=self._retry)
         return ask
 
     def _over_http(self):
