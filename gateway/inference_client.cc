@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_status.h"
+#include "common/rpc/lost_server.h"
 #include "common/rpc/parse_mark.h"
 #include "gateway/cut_answer.h"
 #include "gateway/running_calls.h"
@@ -22,12 +23,6 @@
 
 namespace nacre::gateway {
 namespace {
-
-// What a server's gRPC says of a call that comes while it closes. The
-// coordinator's own words for CANCELLED are a sentence.
-bool IsOfClosingServer(const absl::Status& status) {
-  return absl::IsCancelled(status) && status.message() == "CANCELLED";
-}
 
 // Of further attempts without a new response, beyond the first one at each
 // coordinator and but for full queues: a request that ends its coordinator must
@@ -331,10 +326,7 @@ class InferenceClient::State::Call : public GenerationCall,
            self->OnMessage(std::move(response));
          },
          [self = shared_from_this(), coordinator](const absl::Status& status) {
-           if (absl::IsUnavailable(status)) {
-             self->state_->NoteGone(coordinator);
-           }
-           self->OnDone(status);
+           self->OnDone(coordinator, status);
          }});
     return attempt_ != nullptr;
   }
@@ -352,12 +344,13 @@ class InferenceClient::State::Call : public GenerationCall,
     }
   }
 
-  void OnDone(absl::Status status) {
+  void OnDone(size_t coordinator, absl::Status status) {
     attempt_ = nullptr;
     if (done_) return;
-    if (!cancelled_ && !state_->calls().closed() && IsOfClosingServer(status)) {
-      status = absl::UnavailableError("the coordinator has stopped");
+    if (!cancelled_ && !state_->calls().closed()) {
+      status = rpc::NameLostServer(status);
     }
+    if (absl::IsUnavailable(status)) state_->NoteGone(coordinator);
     if (came_.has_begun() && came_.is_whole()) status = absl::OkStatus();
     if (status.ok() || cancelled_ || state_->calls().closed()) {
       return End(status);

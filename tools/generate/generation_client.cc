@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_status.h"
+#include "common/rpc/lost_server.h"
 #include "common/status_macros.h"
 #include "gateway/cut_answer.h"
 
@@ -135,9 +136,10 @@ absl::StatusOr<std::vector<v1::Complete>> GenerationClient::GenerateChoices(
   absl::Status status = Read(NextStub(), whole, deadline, take);
   const auto may_go_on = [&] {
     if (!has_others || status.ok() || came.is_whole()) return false;
-    if (!came.has_begun()) return absl::IsUnavailable(status);
+    const absl::Status named = rpc::NameLostServer(status);
+    if (!came.has_begun()) return absl::IsUnavailable(named);
     return came.can_go_on() &&
-           (absl::IsUnavailable(status) || absl::IsResourceExhausted(status));
+           (absl::IsUnavailable(named) || absl::IsResourceExhausted(named));
   };
   while (may_go_on() && tries++ < most_tries) {
     Stub* const stub = tries < stubs_.size() ? NextStub() : AwaitStub(deadline);

@@ -13,11 +13,11 @@ QUICK = nacre.Retry(attempts=2, initial=0.001, maximum=0.002)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
-def cut(*responses, code=UNAVAILABLE):
+def cut(*responses, code=UNAVAILABLE, message="gone"):
     """An act: these, then the status."""
     def act(request, context):
         yield from responses
-        context.abort(code, "gone")
+        context.abort(code, message)
     return act
 
 
@@ -141,6 +141,13 @@ class Cases:
         for options in (dict(verification="ratio", temperature=1), dict(policy="oracle:a=1")):
             _, error, seen = self.run_script(cut(first(7)), answer, **options)
             self.assertEqual((type(error), len(seen)), (nacre.Unavailable, 1), options)
+
+    def test_cut_by_a_proxy(self):
+        _, end, seen = self.run_script(
+            cut(first(7), code=grpc.StatusCode.INTERNAL,
+                message="Received RST_STREAM with error code 2"),
+            say(begin(complete(1, 5), 5)))
+        self.assertEqual((end.token_ids, len(seen)), ((7,), 2))
 
     def test_other_statuses_are_not_resumed(self):
         for code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED):
