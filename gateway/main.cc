@@ -137,6 +137,11 @@ absl::Status Run(const GatewayFlags& flags) {
   NACRE_ASSIGN_OR_RETURN(InferenceClient::Options client_options,
                          ClientOptions(flags));
   GatewayMetrics metrics;
+  client_options.on_further_call =
+      [&metrics](InferenceClient::FurtherCall kind) {
+        metrics.CountFurtherCall(
+            kind == InferenceClient::FurtherCall::kRetry ? "retry" : "resume");
+      };
   EventLoop loop;
   FleetClient fleet({flags.AdminAddresses(), client_options.security}, &loop);
   InferenceClient client(std::move(client_options), &loop);
