@@ -128,6 +128,22 @@ absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
       [client] { return HealthOf(*client); });
 }
 
+absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const GatewayFlags& flags,
+                                                      EventLoop* loop,
+                                                      GatewayService* service,
+                                                      GatewayMetrics* metrics) {
+  HttpServer::Options http{flags.listen, flags.http, flags.public_tls};
+  http.limits.max_connections =
+      std::clamp(rpc::RaiseFileLimit() / 2, 1, http.limits.max_connections);
+  http.on_answer = [metrics](const std::string& path, int status) {
+    metrics->CountAnswer(path, status);
+  };
+  return HttpServer::Start(std::move(http), loop,
+                           [service](HttpRequest request, const auto& reply) {
+                             service->Handle(std::move(request), reply);
+                           });
+}
+
 absl::Status Run(const GatewayFlags& flags) {
   NACRE_ASSIGN_OR_RETURN(const LogOptions log_options, flags.log.Parse());
   const Logging logging("gateway", log_options);
@@ -158,18 +174,8 @@ absl::Status Run(const GatewayFlags& flags) {
                           .served_names = flags.served_names,
                           .ping_period = flags.ping_period});
 
-  HttpServer::Options http{flags.listen, flags.http, flags.public_tls};
-  http.limits.max_connections =
-      std::clamp(rpc::RaiseFileLimit() / 2, 1, http.limits.max_connections);
-  http.on_answer = [&metrics](const std::string& path, int status) {
-    metrics.CountAnswer(path, status);
-  };
-  NACRE_ASSIGN_OR_RETURN(
-      std::unique_ptr<HttpServer> server,
-      HttpServer::Start(std::move(http), &loop,
-                        [&service](HttpRequest request, const auto& reply) {
-                          service.Handle(std::move(request), reply);
-                        }));
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> server,
+                         ServeHttp(flags, &loop, &service, &metrics));
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<telemetry::MetricsServer> metrics_server,
       ServeMetrics(flags, &metrics, server.get(), &client));
