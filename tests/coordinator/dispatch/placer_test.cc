@@ -128,6 +128,9 @@ TEST_F(PlacerTest, SlotsLeaveAQuarterOfTheKv) {
   request.draft_rows = 4;
   EXPECT_EQ(placer_.ShareOf(tight, request).num_slots, 0);
   EXPECT_EQ(placer_.ShareOf(tight, request).kv_tokens, 32);
+  const uint64_t almost = AddTarget("a", 80);  // 16 would be left of it
+  fleet_.Seat(almost, 2, 16, false);
+  EXPECT_EQ(placer_.ShareOf(almost, request).num_slots, 0);
 }
 
 TEST_F(PlacerTest, SaysWhatTheLargestTargetHasRoomFor) {
@@ -200,6 +203,13 @@ TEST_F(PlacerTest, TheNewestOfThoseThatLeftAreRemembered) {
   EXPECT_FALSE(Waits(Request(16, "b0"), 1000));
   EXPECT_TRUE(Waits(Request(16, "b1"), 1000));
   EXPECT_TRUE(Waits(Request(16, "b64"), 1000));
+}
+
+TEST_F(PlacerTest, OneThatComesAndGoesIsRememberedOnce) {
+  AddTarget("a", 32);
+  Leave(AddTarget("b"), 1000);
+  for (int i = 0; i <= 64; ++i) Leave(AddTarget("c"), 1000);
+  EXPECT_TRUE(Waits(Request(16, "b"), 1000));
 }
 
 TEST_F(PlacerTest, AnotherModelsTargetsAreNotWaitedFor) {
