@@ -63,11 +63,13 @@ bool CutAnswer::can_go_on() const {
 
 v1::GenerateRequest CutAnswer::Rest() {
   v1::GenerateRequest rest = *request_;
-  ++resumes_;
+  ++rests_;
   if (!rest.request_id().empty()) {
     rest.set_request_id(absl::StrCat(rest.request_id().substr(0, kMaxIdBytes),
-                                     "-resume-", resumes_));
+                                     has_begun_ ? "-resume-" : "-retry-",
+                                     rests_));
   }
+  if (!has_begun_) return rest;
   rest.mutable_sampling()->set_seed(start_->seed());
   v1::Resume* const resume = rest.mutable_resume();
   resume->set_model_fingerprint(start_->model_fingerprint());

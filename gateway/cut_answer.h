@@ -35,8 +35,9 @@ class CutAnswer {
   // or with the oracle, and not where the coordinator did not say what a resume
   // needs.
   bool can_go_on() const;
-  // The request that goes on behind what came (Resume of inference.proto), with
-  // a request_id that no attempt before had. Requires can_go_on().
+  // The request that goes on behind what came (Resume of inference.proto), the
+  // whole one where nothing came, with a request_id that no attempt before had.
+  // Requires can_go_on(), or that nothing came.
   v1::GenerateRequest Rest();
 
  private:
@@ -49,7 +50,7 @@ class CutAnswer {
   std::optional<v1::Start> start_;  // without the prompt, which request_ has
   std::vector<Choice> choices_;
   bool has_begun_ = false;
-  int resumes_ = 0;
+  int rests_ = 0;
 };
 
 }  // namespace nacre::gateway

@@ -64,9 +64,10 @@ void GatewayFlags::Register(FlagSet* flags) {
       "request-timeout", "DURATION", &request_timeout,
       "deadline of a request, over all coordinators that it is tried on; 0: "
       "the coordinator's");
-  flags->Add("resume-timeout", "DURATION", &resume_timeout,
-             "how long an answer that was cut off waits for a coordinator that "
-             "goes on with it; 0: it ends");
+  flags->Add(
+      "resume-timeout", "DURATION", &resume_timeout,
+      "how long a request that no coordinator takes, or whose answer was "
+      "cut off, waits for one that does; 0: it ends");
   flags->Add("drain-timeout", "DURATION", &drain_timeout,
              "how long SIGTERM waits for running answers");
   log.Register(flags);

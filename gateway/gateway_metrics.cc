@@ -40,6 +40,14 @@ void GatewayMetrics::CountIgnored(const std::string& field) {
       .Increment();
 }
 
+void GatewayMetrics::CountFurtherCall(const std::string& kind) {
+  builder_
+      .Counter("nacre_http_further_calls_total",
+               "Calls to coordinators beyond a request's first, by kind",
+               {{"kind", kind}})
+      .Increment();
+}
+
 void GatewayMetrics::SetConnections(int connections, int running) {
   builder_.Gauge("nacre_http_connections", "Connections of clients")
       .Set(connections);

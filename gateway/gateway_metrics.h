@@ -27,6 +27,9 @@ class GatewayMetrics {
   // A field that the gateway does not know. Names that are not plain
   // (field_reader.h), and those after the first 32, count as "other".
   void CountIgnored(const std::string& field) ABSL_LOCKS_EXCLUDED(mu_);
+  // A call to a coordinator beyond a request's first: `kind` is "retry" before
+  // its first token, "resume" after it.
+  void CountFurtherCall(const std::string& kind);
   void SetConnections(int connections, int running);
 
   std::shared_ptr<prometheus::Collectable> collectable() const {

@@ -115,7 +115,9 @@ void HttpSession::NextRequest() {
   since_ = std::chrono::steady_clock::now();
   ExpectWithin(host_->limits.idle_timeout);
   if (!in_.empty()) Parse();
-  if (state_ == State::kIdle) Receive();
+  if (state_ != State::kIdle) return;
+  if (host_->draining) return Close();
+  Receive();
 }
 
 void HttpSession::Receive() {
@@ -311,6 +313,7 @@ void HttpSession::Refuse(const ApiError& error) {
 void HttpSession::WriteHead(int status, const HttpHeaders& headers,
                             std::optional<size_t> content_length) {
   LetGoOfBody();  // what is answered has been read
+  if (host_->draining) keep_alive_ = false;
   if (host_->on_answer != nullptr) host_->on_answer(path_, status);
   absl::StrAppend(&out_.tail(), HeadLine(status));
   for (const auto& [name, value] : headers) {
@@ -411,7 +414,8 @@ void HttpSession::AnswerEnded() {
   request_id_.clear();
   path_.clear();
   --host_->running;
-  const bool goes_on = keep_alive_ && !host_->draining;
+  // The client of a connection that was to go on may have sent more by now.
+  const bool goes_on = keep_alive_ && (!host_->draining || !in_.empty());
   state_ = goes_on ? State::kIdle : State::kEnding;
   host_->on_changed();
   if (state_ == State::kClosed) return;

@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_status.h"
+#include "common/rpc/lost_server.h"
 #include "common/rpc/parse_mark.h"
 #include "gateway/cut_answer.h"
 #include "gateway/running_calls.h"
@@ -23,15 +24,9 @@
 namespace nacre::gateway {
 namespace {
 
-// What a server's gRPC says of a call that comes while it closes. The
-// coordinator's own words for CANCELLED are a sentence.
-bool IsOfClosingServer(const absl::Status& status) {
-  return absl::IsCancelled(status) && status.message() == "CANCELLED";
-}
-
-// Of attempts to go on with an answer, without a new response and but for full
-// queues: one that ends its coordinator must not be carried from each to the
-// next.
+// Of further attempts without a new response, beyond the first one at each
+// coordinator and but for full queues: a request that ends its coordinator must
+// not be carried from each to the next.
 constexpr int kMaxResumes = 3;
 
 bool MayResume(const absl::Status& status) {
@@ -331,10 +326,7 @@ class InferenceClient::State::Call : public GenerationCall,
            self->OnMessage(std::move(response));
          },
          [self = shared_from_this(), coordinator](const absl::Status& status) {
-           if (absl::IsUnavailable(status)) {
-             self->state_->NoteGone(coordinator);
-           }
-           self->OnDone(status);
+           self->OnDone(coordinator, status);
          }});
     return attempt_ != nullptr;
   }
@@ -352,29 +344,38 @@ class InferenceClient::State::Call : public GenerationCall,
     }
   }
 
-  void OnDone(absl::Status status) {
+  void OnDone(size_t coordinator, absl::Status status) {
     attempt_ = nullptr;
     if (done_) return;
-    if (!cancelled_ && !state_->calls().closed() && IsOfClosingServer(status)) {
-      status = absl::UnavailableError("the coordinator has stopped");
+    if (!cancelled_ && !state_->calls().closed()) {
+      status = rpc::NameLostServer(status);
     }
+    if (absl::IsUnavailable(status)) state_->NoteGone(coordinator);
     if (came_.has_begun() && came_.is_whole()) status = absl::OkStatus();
     if (status.ok() || cancelled_ || state_->calls().closed()) {
       return End(status);
     }
-    if (came_.has_begun()) {
-      if (!MayResume(status) || !came_.can_go_on()) return End(status);
-      // A full queue harms no coordinator: `resume_timeout` alone bounds it.
-      if (absl::IsResourceExhausted(status) && resumes_ > 0) --resumes_;
-      // The first try is at once only where the coordinator has gone.
-      return absl::IsUnavailable(status) ? Resume(status) : ResumeLater(status);
+    if (!came_.has_begun()) {
+      if (!absl::IsUnavailable(status)) return End(status);
+      // Those that have not been asked, whether they answered lately or not.
+      if (TryAnother(request_)) return ReadNext(FurtherCall::kRetry);
+      return Resume(status);
     }
-    // It has said nothing: another one may, without anything said twice.
-    if (!absl::IsUnavailable(status) || !TryAnother(request_)) End(status);
-    if (wants_next_ && attempt_ != nullptr) attempt_->Read();
+    if (!MayResume(status) || !came_.can_go_on()) return End(status);
+    // A full queue harms no coordinator: `resume_timeout` alone bounds it.
+    if (absl::IsResourceExhausted(status) && resumes_ > 0) --resumes_;
+    // The first try is at once only where the coordinator has gone.
+    return absl::IsUnavailable(status) ? Resume(status) : ResumeLater(status);
   }
 
-  // Goes on with what was cut off where a coordinator answers, or will.
+  void ReadNext(FurtherCall kind) {
+    const auto& on_further_call = state_->options().on_further_call;
+    if (on_further_call != nullptr) on_further_call(kind);
+    if (wants_next_) attempt_->Read();
+  }
+
+  // Goes on with what was cut off, or begins anew where nothing came, at a
+  // coordinator that answers, or will.
   void Resume(const absl::Status& status) {
     const absl::Time now = absl::Now();
     if (cut_since_ == absl::InfiniteFuture()) {
@@ -390,7 +391,7 @@ class InferenceClient::State::Call : public GenerationCall,
     rest_ = came_.Rest();
     ++resumes_;
     if (!Try(*coordinator, rest_)) return End(status);
-    if (wants_next_) attempt_->Read();
+    ReadNext(came_.has_begun() ? FurtherCall::kResume : FurtherCall::kRetry);
   }
 
   void ResumeLater(const absl::Status& status) {
@@ -416,7 +417,8 @@ class InferenceClient::State::Call : public GenerationCall,
   CutAnswer came_;
   v1::GenerateRequest rest_;  // that the attempt goes on with
   int resumes_ = 0;           // attempts since the last response
-  // Since the last response, where an attempt goes on with the answer.
+  // Since the last response, or the first failure at all coordinators, where
+  // there are further attempts.
   absl::Time cut_since_ = absl::InfiniteFuture();
   bool begun_ = false;
   bool wants_next_ = false;

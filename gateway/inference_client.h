@@ -39,6 +39,10 @@ class GenerationCall {
 
 class InferenceClient {
  public:
+  // A call to a coordinator after a request's first one: before its first
+  // response, or to go on with its answer.
+  enum class FurtherCall { kRetry, kResume };
+
   struct Options {
     std::vector<std::string> addresses;  // host:port of coordinators
     rpc::ChannelSecurity security;
@@ -47,10 +51,11 @@ class InferenceClient {
     absl::Duration poll_timeout = absl::Seconds(5);
     // Of a call, whatever the number of coordinators that are tried; 0: none.
     absl::Duration request_timeout = absl::ZeroDuration();
-    // How long an answer that was cut off waits for a coordinator that goes on
-    // with it; 0: it is not gone on with.
+    // How long a request that all coordinators failed, or whose answer was cut
+    // off, waits for a coordinator that takes it; 0: it ends.
     absl::Duration resume_timeout = absl::Seconds(30);
     absl::Duration resume_period = absl::Milliseconds(200);  // about, of looks
+    std::function<void(FurtherCall)> on_further_call;  // on the loop; or null
   };
   struct Events {
     std::function<void(v1::GenerateResponse)> on_response;
@@ -81,11 +86,11 @@ class InferenceClient {
 
   // Starts a call on one of the coordinators that answer, in turn. Where it
   // fails with UNAVAILABLE before its first response the next one is tried,
-  // each once. After that another one, or the same once it answers again, goes
-  // on with the answer, at most three times without a new response, those with
-  // a full queue not counted: nothing is missing, nothing comes twice. INTERNAL
-  // where a coordinator goes on at another token. Call Next for the first
-  // response.
+  // each once. From then on, and where an answer is cut off, it waits for a
+  // coordinator that answers, and tries at most three times without a new
+  // response, those with a full queue not counted. Nothing is missing, nothing
+  // comes twice. INTERNAL where a coordinator goes on at another token. Call
+  // Next for the first response.
   std::shared_ptr<GenerationCall> Generate(v1::GenerateRequest request,
                                            CallHeaders headers, Events events);
 

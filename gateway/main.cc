@@ -128,6 +128,22 @@ absl::StatusOr<std::unique_ptr<telemetry::MetricsServer>> ServeMetrics(
       [client] { return HealthOf(*client); });
 }
 
+absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const GatewayFlags& flags,
+                                                      EventLoop* loop,
+                                                      GatewayService* service,
+                                                      GatewayMetrics* metrics) {
+  HttpServer::Options http{flags.listen, flags.http, flags.public_tls};
+  http.limits.max_connections =
+      std::clamp(rpc::RaiseFileLimit() / 2, 1, http.limits.max_connections);
+  http.on_answer = [metrics](const std::string& path, int status) {
+    metrics->CountAnswer(path, status);
+  };
+  return HttpServer::Start(std::move(http), loop,
+                           [service](HttpRequest request, const auto& reply) {
+                             service->Handle(std::move(request), reply);
+                           });
+}
+
 absl::Status Run(const GatewayFlags& flags) {
   NACRE_ASSIGN_OR_RETURN(const LogOptions log_options, flags.log.Parse());
   const Logging logging("gateway", log_options);
@@ -137,6 +153,11 @@ absl::Status Run(const GatewayFlags& flags) {
   NACRE_ASSIGN_OR_RETURN(InferenceClient::Options client_options,
                          ClientOptions(flags));
   GatewayMetrics metrics;
+  client_options.on_further_call =
+      [&metrics](InferenceClient::FurtherCall kind) {
+        metrics.CountFurtherCall(
+            kind == InferenceClient::FurtherCall::kRetry ? "retry" : "resume");
+      };
   EventLoop loop;
   FleetClient fleet({flags.AdminAddresses(), client_options.security}, &loop);
   InferenceClient client(std::move(client_options), &loop);
@@ -153,18 +174,8 @@ absl::Status Run(const GatewayFlags& flags) {
                           .served_names = flags.served_names,
                           .ping_period = flags.ping_period});
 
-  HttpServer::Options http{flags.listen, flags.http, flags.public_tls};
-  http.limits.max_connections =
-      std::clamp(rpc::RaiseFileLimit() / 2, 1, http.limits.max_connections);
-  http.on_answer = [&metrics](const std::string& path, int status) {
-    metrics.CountAnswer(path, status);
-  };
-  NACRE_ASSIGN_OR_RETURN(
-      std::unique_ptr<HttpServer> server,
-      HttpServer::Start(std::move(http), &loop,
-                        [&service](HttpRequest request, const auto& reply) {
-                          service.Handle(std::move(request), reply);
-                        }));
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> server,
+                         ServeHttp(flags, &loop, &service, &metrics));
   NACRE_ASSIGN_OR_RETURN(
       std::unique_ptr<telemetry::MetricsServer> metrics_server,
       ServeMetrics(flags, &metrics, server.get(), &client));

@@ -32,7 +32,14 @@ DASHBOARD = "(deploy/grafana/nacre.json)\n"
 # Values that must be refused: what of them the message must name.
 REFUSED = [
     ({"target": {"replica": 3}}, ["/target", "replica"]),
-    ({"coordinator": {"replicas": 2}}, ["/coordinator", "replicas"]),
+    ({"coordinator": {"replicas": 0}}, ["/coordinator/replicas"]),
+    ({"coordinator": {"replicas": "two"}}, ["/coordinator/replicas"]),
+    ({"coordinator": {"replicas": 17}}, ["/coordinator/replicas"]),
+    ({"coordinator": {"minReadySeconds": -1}}, ["/coordinator/minReadySeconds"]),
+    ({"coordinator": {"preStopSeconds": "5s"}}, ["/coordinator/preStopSeconds"]),
+    ({"coordinator": {"replicas": 2, "pdb": {"maxUnavailable": 0}}},
+     ["/coordinator/pdb/maxUnavailable"]),
+    ({"coordinator": {"replica": 2}}, ["/coordinator", "replica"]),
     ({"coordinator": {"flags": {"max-queu": 3}}}, ["/coordinator/flags", "max-queu"]),
     ({"target": {"flags": {"listen": "x"}}}, ["/target/flags", "listen"]),
     ({"draft": {"gpu": {"count": "one"}}}, ["/draft/gpu/count"]),

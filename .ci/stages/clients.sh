@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Clients of OpenAI's API from PyPI, as they are, against `nacre up --http-port`:
-# openai, and lm-eval with two tasks of our own (a hub is not needed).
+# openai, and lm-eval with two tasks of our own (a hub is not needed). Before them
+# our own Python client, built as a wheel and installed from it.
 source "$(dirname "$0")/common.sh"
 
 readonly VENV=build/clients-venv WORK=build/clients
@@ -14,8 +15,10 @@ cmake --build build --parallel "$JOBS" --target nacre nacre-coordinator \
 # What PyPI or its mirror lacks at the moment is no fault of ours.
 if ! python3 -m venv "$VENV" ||
   ! timeout 600 "$VENV/bin/pip" install --quiet \
-    --requirement tests/clients/requirements.txt grpcio protobuf; then
+    --requirement tests/clients/requirements.txt grpcio protobuf setuptools wheel; then
   echo "clients: NOT RUN: the packages of PyPI could not be installed"
   exit "$PARTIAL"
 fi
-NACRE_CLIENTS_PYTHON=$VENV/bin tests/clients/http_clients.sh "$WORK"
+export NACRE_CLIENTS_PYTHON=$VENV/bin
+tests/clients/wheel.sh "$WORK-wheel"
+tests/clients/http_clients.sh "$WORK"

@@ -22,24 +22,15 @@
 #endif
 #include <immintrin.h>
 
-#include <cstring>
-
 #include "kernels/cpu/gemm_loop.h"
 #include "kernels/cpu/quantized_runs.h"
 
-HWY_PUSH_ATTRIBUTES("avx2,fma")
 namespace nacre::kernels {
 namespace {
+HWY_PUSH_ATTRIBUTES("avx2,fma")
 
 constexpr int kVectors = 4;   // of 8 outputs, in a unit
 constexpr int kStepUnit = 4;  // steps that are one piece of code
-
-template <class T>
-HWY_INLINE T LoadAs(const char* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
 
 HWY_INLINE __m256i Load(const char* from) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
@@ -149,44 +140,37 @@ HWY_INLINE void AddCell(const GemmSegment& s, const char* cell, const char* x,
   }
 }
 
-// kLines lines of weights to come are fetched each step.
-template <class Cells, int kRows, int kLines>
-void RunSegment(const GemmSegment& s) {
-  // Many rows pass a part of the outputs at a time: 16 registers hold all sums.
-  constexpr int kCount = kRows <= 2 ? kVectors : kRows <= 4 ? 2 : 1;
-  const char* w = s.weights;
-  const char* ahead = s.ahead;
-  const char* x = s.x;
-  for (size_t c = 0; c < s.cells; ++c) {
-    AddCell<Cells, kRows, kCount, kLines>(s, w, x, ahead, 0);
-    for (int first = kCount; first < kVectors; first += kCount) {
-      AddCell<Cells, kRows, kCount, 0>(s, w, x, ahead, first);
-    }
-    ahead += Cells::kSteps * s.ahead_step;
-    _mm_prefetch(ahead, _MM_HINT_T0);
-    ahead += s.ahead_cell;
-    w += Cells::kBytes;
-    x += kRows * Cells::kRowBytes;
-  }
-}
-
-struct Code {
+struct Avx2Code {
   template <class Cells, int kRows, int kLines>
-  static constexpr RunGemmSegment kRun = RunSegment<Cells, kRows, kLines>;
+  static void Run(const GemmSegment& s) {
+    // Many rows pass a part of the outputs at a time: 16 registers hold all
+    // sums.
+    constexpr int kCount = kRows <= 2 ? kVectors : kRows <= 4 ? 2 : 1;
+    const char* w = s.weights;
+    const char* ahead = s.ahead;
+    const char* x = s.x;
+    for (size_t c = 0; c < s.cells; ++c) {
+      AddCell<Cells, kRows, kCount, kLines>(s, w, x, ahead, 0);
+      for (int first = kCount; first < kVectors; first += kCount) {
+        AddCell<Cells, kRows, kCount, 0>(s, w, x, ahead, first);
+      }
+      ahead += Cells::kSteps * s.ahead_step;
+      _mm_prefetch(ahead, _MM_HINT_T0);
+      ahead += s.ahead_cell;
+      w += Cells::kBytes;
+      x += kRows * Cells::kRowBytes;
+    }
+  }
 };
 
-}  // namespace
-}  // namespace nacre::kernels
 HWY_POP_ATTRIBUTES
-
-namespace nacre::kernels {
+}  // namespace
 
 bool UseAvx2Kernels(QuantizedGemmKernels* kernels) {
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
-    return false;
-  }
-  UseProductsOf<Code>(kernels);
-  return true;
+  const bool supported =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (supported) UseProductsOf<Avx2Code>(kernels);
+  return supported;
 }
 
 }  // namespace nacre::kernels

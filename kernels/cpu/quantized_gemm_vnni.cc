@@ -14,14 +14,12 @@
 #endif
 #include <immintrin.h>
 
-#include <cstring>
-
 #include "kernels/cpu/gemm_loop.h"
 #include "kernels/cpu/quantized_runs.h"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 namespace nacre::kernels {
 namespace {
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 
 // Steps that are one piece of code: in a loop around single steps GCC copies
 // every accumulator every time.
@@ -47,13 +45,6 @@ HWY_INLINE void LoadStep(const char* from, StepWeights<Int4Cells>* step) {
     step->bytes[0][panel] = _mm512_and_si512(pairs, low);
     step->bytes[1][panel] = _mm512_and_si512(_mm512_srli_epi16(pairs, 4), low);
   }
-}
-
-template <class T>
-HWY_INLINE T LoadAs(const char* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
 }
 
 HWY_INLINE __m512 LoadScales(const char* from) {
@@ -85,81 +76,73 @@ HWY_INLINE void AddStep(const char* w, const char* x, const char* ahead,
   }
 }
 
-// kLines lines of weights to come are fetched each step.
-template <class Cells, int kRows, int kLines>
-void RunSegment(const GemmSegment& s) {
-  __m512 sums[kRows][kPanels];
-  for (int row = 0; row < kRows; ++row) {
-    for (int panel = 0; panel < kPanels; ++panel) {
-      sums[row][panel] =
-          _mm512_load_ps(s.sums + row * Cells::kUnitOutputs + panel * 16);
-    }
-  }
-  const char* w = s.weights;
-  const char* ahead = s.ahead;
-  const char* x = s.x;
-  for (size_t c = 0; c < s.cells; ++c, x += kRows * Cells::kRowBytes) {
-    const char* const scales = x + kRows * Cells::kGroup;
-    const char* const corrections = scales + kRows * sizeof(float);
-    __m512i integers[kRows][kPanels];
-    for (int row = 0; row < kRows; ++row) {
-      const __m512i correction =
-          _mm512_set1_epi32(LoadAs<int32_t>(corrections + 4 * row));
-      for (int panel = 0; panel < kPanels; ++panel) {
-        integers[row][panel] = correction;
-      }
-    }
-    for (int first = 0; first < Cells::kSteps; first += kStepsUnrolled) {
-      for (int i = 0; i < kStepsUnrolled; ++i) {
-        AddStep<Cells, kRows, kLines>(w, x + 4 * (first + i) * kRows, ahead,
-                                      integers);
-        w += Cells::kStepBytes;
-        ahead += s.ahead_step;
-        // Keeps the compiler from moving all fetches of a cell to its front.
-        HWY_FENCE;
-      }
-    }
-    _mm_prefetch(ahead, _MM_HINT_T0);
-    ahead += s.ahead_cell;
-    for (int panel = 0; panel < kPanels; ++panel) {
-      const __m512 scale_w = LoadScales(w + panel * 32);
-      for (int row = 0; row < kRows; ++row) {
-        const __m512 scale = _mm512_mul_ps(
-            scale_w, _mm512_set1_ps(LoadAs<float>(scales + 4 * row)));
-        sums[row][panel] = _mm512_fmadd_ps(
-            _mm512_cvtepi32_ps(integers[row][panel]), scale, sums[row][panel]);
-      }
-    }
-    w += Cells::kTailBytes;
-  }
-  for (int row = 0; row < kRows; ++row) {
-    for (int panel = 0; panel < kPanels; ++panel) {
-      _mm512_store_ps(s.sums + row * Cells::kUnitOutputs + panel * 16,
-                      sums[row][panel]);
-    }
-  }
-}
-
-struct Code {
+struct VnniCode {
   template <class Cells, int kRows, int kLines>
-  static constexpr RunGemmSegment kRun = RunSegment<Cells, kRows, kLines>;
+  static void Run(const GemmSegment& s) {
+    __m512 sums[kRows][kPanels];
+    for (int row = 0; row < kRows; ++row) {
+      for (int panel = 0; panel < kPanels; ++panel) {
+        sums[row][panel] =
+            _mm512_load_ps(s.sums + row * Cells::kUnitOutputs + panel * 16);
+      }
+    }
+    const char* w = s.weights;
+    const char* ahead = s.ahead;
+    const char* x = s.x;
+    for (size_t c = 0; c < s.cells; ++c, x += kRows * Cells::kRowBytes) {
+      const char* const scales = x + kRows * Cells::kGroup;
+      const char* const corrections = scales + kRows * sizeof(float);
+      __m512i integers[kRows][kPanels];
+      for (int row = 0; row < kRows; ++row) {
+        const __m512i correction =
+            _mm512_set1_epi32(LoadAs<int32_t>(corrections + 4 * row));
+        for (int panel = 0; panel < kPanels; ++panel) {
+          integers[row][panel] = correction;
+        }
+      }
+      for (int first = 0; first < Cells::kSteps; first += kStepsUnrolled) {
+        for (int i = 0; i < kStepsUnrolled; ++i) {
+          AddStep<Cells, kRows, kLines>(w, x + 4 * (first + i) * kRows, ahead,
+                                        integers);
+          w += Cells::kStepBytes;
+          ahead += s.ahead_step;
+          // Keeps the compiler from moving all fetches of a cell to its front.
+          HWY_FENCE;
+        }
+      }
+      _mm_prefetch(ahead, _MM_HINT_T0);
+      ahead += s.ahead_cell;
+      for (int panel = 0; panel < kPanels; ++panel) {
+        const __m512 scale_w = LoadScales(w + panel * 32);
+        for (int row = 0; row < kRows; ++row) {
+          const __m512 scale = _mm512_mul_ps(
+              scale_w, _mm512_set1_ps(LoadAs<float>(scales + 4 * row)));
+          sums[row][panel] =
+              _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[row][panel]), scale,
+                              sums[row][panel]);
+        }
+      }
+      w += Cells::kTailBytes;
+    }
+    for (int row = 0; row < kRows; ++row) {
+      for (int panel = 0; panel < kPanels; ++panel) {
+        _mm512_store_ps(s.sums + row * Cells::kUnitOutputs + panel * 16,
+                        sums[row][panel]);
+      }
+    }
+  }
 };
 
-}  // namespace
-}  // namespace nacre::kernels
 HWY_POP_ATTRIBUTES
-
-namespace nacre::kernels {
+}  // namespace
 
 bool UseVnniKernels(QuantizedGemmKernels* kernels) {
-  if (!__builtin_cpu_supports("avx512vnni") ||
-      !__builtin_cpu_supports("avx512bw") ||
-      !__builtin_cpu_supports("avx512dq") ||
-      !__builtin_cpu_supports("avx512vl")) {
-    return false;
-  }
-  UseProductsOf<Code>(kernels);
-  return true;
+  const bool supported = __builtin_cpu_supports("avx512vnni") &&
+                         __builtin_cpu_supports("avx512bw") &&
+                         __builtin_cpu_supports("avx512dq") &&
+                         __builtin_cpu_supports("avx512vl");
+  if (supported) UseProductsOf<VnniCode>(kernels);
+  return supported;
 }
 
 }  // namespace nacre::kernels

@@ -17,11 +17,11 @@
 #define KERNELS_CPU_QUANTIZED_NEON_INL_H_
 
 #include <atomic>
-#include <cstring>
 
 #include "hwy/base.h"
 #include "kernels/cpu/gemm_loop.h"
 #include "kernels/cpu/quantized_gemm.h"
+#include "kernels/cpu/quantized_runs.h"
 
 namespace nacre::kernels {
 namespace {
@@ -36,13 +36,6 @@ struct Block {
   const char* ahead;    // to fetch, ahead_step bytes further each step
   size_t ahead_step;
 };
-
-template <class T>
-HWY_INLINE T LoadAs(const char* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
 
 template <int kLines>
 HWY_INLINE void Fetch(const char* ahead) {
@@ -123,31 +116,26 @@ HWY_INLINE void AddCell(const GemmSegment& s, const char* cell, const char* x,
   }
 }
 
-// kLines lines of weights to come are fetched each step.
-template <class Products, class Cells, int kRows, int kLines>
-void RunSegment(const GemmSegment& s) {
-  constexpr int kCount = Products::Count(kRows);
-  const char* w = s.weights;
-  const char* ahead = s.ahead;
-  const char* x = s.x;
-  for (size_t c = 0; c < s.cells; ++c) {
-    AddCell<Products, Cells, kRows, kCount, kLines>(s, w, x, ahead, 0);
-    for (int first = kCount; first < kVectors; first += kCount) {
-      AddCell<Products, Cells, kRows, kCount, 0>(s, w, x, ahead, first);
-    }
-    ahead += Cells::kSteps * s.ahead_step;
-    Fetch<1>(ahead);
-    ahead += s.ahead_cell;
-    w += Cells::kBytes;
-    x += kRows * Cells::kRowBytes;
-  }
-}
-
 template <class Products>
 struct CodeOf {
   template <class Cells, int kRows, int kLines>
-  static constexpr RunGemmSegment kRun =
-      RunSegment<Products, Cells, kRows, kLines>;
+  static void Run(const GemmSegment& s) {
+    constexpr int kCount = Products::Count(kRows);
+    const char* w = s.weights;
+    const char* ahead = s.ahead;
+    const char* x = s.x;
+    for (size_t c = 0; c < s.cells; ++c) {
+      AddCell<Products, Cells, kRows, kCount, kLines>(s, w, x, ahead, 0);
+      for (int first = kCount; first < kVectors; first += kCount) {
+        AddCell<Products, Cells, kRows, kCount, 0>(s, w, x, ahead, first);
+      }
+      ahead += Cells::kSteps * s.ahead_step;
+      Fetch<1>(ahead);
+      ahead += s.ahead_cell;
+      w += Cells::kBytes;
+      x += kRows * Cells::kRowBytes;
+    }
+  }
 };
 
 }  // namespace

@@ -4,26 +4,33 @@
 //     // A tile of kRows rows. Fetches kLines lines of weights to come each
 //     // step.
 //     template <class Cells, int kRows, int kLines>
-//     static constexpr RunGemmSegment kRun = ...;
+//     static void Run(const GemmSegment& s);
 //   };
 // No vector code here.
 
 #ifndef KERNELS_CPU_QUANTIZED_RUNS_H_
 #define KERNELS_CPU_QUANTIZED_RUNS_H_
 
+#include <cstring>
+
+#include "hwy/base.h"
 #include "kernels/cpu/gemm_loop.h"
 #include "kernels/cpu/quantized_gemm.h"
 
 namespace nacre::kernels {
 
+template <class T>
+HWY_INLINE T LoadAs(const char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
 template <class Code, class Cells, int kLines>
 inline constexpr RunGemmSegment kQuantizedRuns[kQuantizedTileRows] = {
-    Code::template kRun<Cells, 1, kLines>,
-    Code::template kRun<Cells, 2, kLines>,
-    Code::template kRun<Cells, 3, kLines>,
-    Code::template kRun<Cells, 4, kLines>,
-    Code::template kRun<Cells, 5, kLines>,
-    Code::template kRun<Cells, 6, kLines>};
+    Code::template Run<Cells, 1, kLines>, Code::template Run<Cells, 2, kLines>,
+    Code::template Run<Cells, 3, kLines>, Code::template Run<Cells, 4, kLines>,
+    Code::template Run<Cells, 5, kLines>, Code::template Run<Cells, 6, kLines>};
 
 template <class Code, class Cells>
 void MultiplyQuantized(const GemmArgs& args, int unit_begin, int unit_end) {

@@ -1,6 +1,7 @@
 #include "common/files.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,7 +12,9 @@ namespace {
 
 class FilesTest : public ::testing::Test {
  protected:
-  FilesTest() : folder_(::testing::TempDir() + "/nacre_files_test") {
+  FilesTest()
+      : folder_(::testing::TempDir() + "/nacre_files_test_" +
+                std::to_string(getpid())) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
   }

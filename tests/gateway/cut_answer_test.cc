@@ -43,6 +43,16 @@ v1::GenerateResponse End(uint32_t index) {
   return response;
 }
 
+TEST(CutAnswerTest, WhereNothingCameTheRestIsTheRequestByAnotherName) {
+  const v1::GenerateRequest request = Request(2);
+  CutAnswer answer(&request);
+  v1::GenerateRequest expected = request;
+  for (const char* name : {"r-retry-1", "r-retry-2"}) {
+    expected.set_request_id(name);
+    EXPECT_EQ(answer.Rest().ShortDebugString(), expected.ShortDebugString());
+  }
+}
+
 TEST(CutAnswerTest, TheRestGoesOnBehindWhatCame) {
   const v1::GenerateRequest request = Request(3);
   CutAnswer answer(&request);

@@ -52,6 +52,15 @@ TEST(GatewayMetricsTest, AClientDoesNotChooseWhatALabelHolds) {
                                    Pair("other", 7)));
 }
 
+TEST(GatewayMetricsTest, FurtherCallsCountByKind) {
+  GatewayMetrics metrics;
+  for (const char* kind : {"retry", "resume", "resume"}) {
+    metrics.CountFurtherCall(kind);
+  }
+  EXPECT_THAT(ValuesBy("kind", metrics),
+              UnorderedElementsAre(Pair("retry", 1), Pair("resume", 2)));
+}
+
 TEST(GatewayMetricsTest, NamesAfterThe32ndCountAsOther) {
   GatewayMetrics metrics;
   for (int twice = 0; twice < 2; ++twice) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -186,13 +187,24 @@ TEST_F(GatewayServiceTest, AnotherCoordinatorTakesWhatOneDoesNot) {
     EXPECT_THAT(PostJson("/v1/completions", R"({"prompt":"a"})"),
                 HasSubstr("\"text\":\"here\""));
   }
-  coordinators_.pop_back();
+}
+
+TEST_F(GatewayServiceTest, WhatNoCoordinatorTakesIsUnavailable) {
+  for (int i = 0; i < 2; ++i) {
+    AddCoordinator([](auto*, const auto&, auto*) {
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
+    });
+  }
+  client_options_.poll_period = client_options_.resume_period =
+      absl::Milliseconds(1);
+  StartGateway();
   const std::string answer = PostJson("/v1/completions", R"({"prompt":"a"})");
   EXPECT_EQ(StatusOf(answer), 503) << answer;
 }
 
 TEST_F(GatewayServiceTest, TokensAreCheckedAndPassedOn) {
-  const std::string file = ::testing::TempDir() + "/gateway_tokens";
+  const std::string file =
+      ::testing::TempDir() + "/gateway_tokens_" + std::to_string(getpid());
   FILE* const out = fopen(file.c_str(), "w");
   fputs("me:0123456789abcdef\n", out);
   fclose(out);

@@ -486,6 +486,48 @@ TEST_F(HttpServerTest, ARequestThatComesToItsEndDuringADrainIsTheLast) {
   EXPECT_THAT(last, HasSubstr("Connection: close"));
 }
 
+// An answer whose head promised that the connection goes on ends in a drain,
+// and a part of the next request has come.
+TEST_F(HttpServerTest, ARequestBehindAnAnswerIsAnsweredInADrain) {
+  std::shared_ptr<HttpReply> held;
+  absl::Notification asked;
+  StartServer(
+      {}, [&](HttpRequest request, const std::shared_ptr<HttpReply>& reply) {
+        if (request.path == "/2") return reply->Send(200, {}, "second");
+        reply->Begin(200, {});
+        held = reply;
+        asked.Notify();
+      });
+  nacre::testing::LoopbackConnection connection(address());
+  ASSERT_TRUE(connection.Send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\nG"));
+  asked.WaitForNotification();
+  EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
+  loop_.Post([&] { std::exchange(held, nullptr)->End(); });
+  std::string answers;
+  while (!absl::StrContains(answers, "0\r\n\r\n")) answers += connection.Read();
+  EXPECT_THAT(answers, HasSubstr("Connection: keep-alive"));
+  ASSERT_TRUE(connection.Send("ET /2 HTTP/1.1\r\nHost: h\r\n\r\n"));
+  const std::string last = connection.ReadAll();
+  EXPECT_EQ(BodyOf(last), "second");
+  EXPECT_THAT(last, HasSubstr("Connection: close"));
+  EXPECT_TRUE(server_->Drain(absl::Minutes(1)));
+}
+
+TEST_F(HttpServerTest, AnAnswerThatBeginsInADrainIsTheLast) {
+  std::shared_ptr<HttpReply> held;
+  absl::Notification asked;
+  StartServer({}, [&](HttpRequest, const std::shared_ptr<HttpReply>& reply) {
+    held = reply;
+    asked.Notify();
+  });
+  nacre::testing::LoopbackConnection connection(address());
+  ASSERT_TRUE(connection.Send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\nG"));
+  asked.WaitForNotification();
+  EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
+  loop_.Post([&] { std::exchange(held, nullptr)->Send(200, {}, "late"); });
+  EXPECT_THAT(connection.ReadAll(), HasSubstr("Connection: close"));
+}
+
 TEST_F(HttpServerTest, AnAddressThatCannotBeBoundIsAnError) {
   StartServer();
   const auto second = HttpServer::Start({address(), {}, {}}, &loop_, nullptr);

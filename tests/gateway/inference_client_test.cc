@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/rpc/channel.h"
@@ -132,7 +134,9 @@ TEST(InferenceClientTest, ACoordinatorThatClosesIsOneThatHasGone) {
     const FakeCoordinator second(another ? FakeCoordinator::OnGenerate(answers)
                                          : FakeCoordinator::OnGenerate(closes));
     EventLoop loop;
-    InferenceClient client(To({&first, &second}), &loop);
+    InferenceClient::Options options = To({&first, &second});
+    options.resume_timeout = absl::ZeroDuration();
+    InferenceClient client(std::move(options), &loop);
     client.AwaitFirstAnswers(absl::Minutes(1));
     for (int i = 0; i < 2; ++i) {  // in turn, so each is the first once
       absl::Status status;
@@ -218,12 +222,14 @@ struct Said {
   absl::Status status;
 };
 
-Said Ask(InferenceClient* client, EventLoop* loop) {
+Said Ask(InferenceClient* client, EventLoop* loop,
+         const std::string& request_id = "") {
   Said said;
   absl::Notification done;
   std::shared_ptr<GenerationCall> call;
   loop->Post([&] {
     v1::GenerateRequest request;
+    request.set_request_id(request_id);
     request.mutable_sampling()->set_temperature(1.0f);
     call = client->Generate(request, {},
                             {[&](const v1::GenerateResponse& response) {
@@ -250,12 +256,68 @@ TEST(InferenceClientTest, ACutAnswerGoesOn) {
     InferenceClient::Options options =
         coordinators == 1 ? To({&first}) : To({&first, &second});
     options.poll_period = options.resume_period = absl::Milliseconds(1);
+    std::atomic<int> resumes{0};
+    options.on_further_call = [&](InferenceClient::FurtherCall kind) {
+      EXPECT_EQ(kind, InferenceClient::FurtherCall::kResume);
+      ++resumes;
+    };
     InferenceClient client(std::move(options), &loop);
     client.AwaitFirstAnswers(absl::Minutes(1));
     const Said said = Ask(&client, &loop);
     EXPECT_TRUE(said.status.ok()) << said.status;
     EXPECT_EQ(said.text, "abcd");
     EXPECT_EQ(calls, 7);
+    EXPECT_EQ(resumes, 6);
+  }
+}
+
+// One that no coordinator takes, until one does.
+TEST(InferenceClientTest, ARequestOfWhichNothingCameIsTriedAgain) {
+  for (const int coordinators : {1, 2}) {
+    for (const bool is_taken : {true, false}) {
+      // Once at each and three times more.
+      const int most_calls = coordinators + 3;
+      absl::Mutex mu;
+      std::vector<std::string> names;
+      const auto refuses_at_first = [&](auto*, const auto& request,
+                                        auto* writer) {
+        absl::MutexLock lock(&mu);
+        names.push_back(request.request_id());
+        EXPECT_FALSE(request.has_resume());
+        if (!is_taken || static_cast<int>(names.size()) < most_calls) {
+          return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+        }
+        writer->Write(FakeCoordinator::Chunk("a", 0));
+        writer->Write(FakeCoordinator::Complete("", 0));
+        return grpc::Status::OK;
+      };
+      const FakeCoordinator first(refuses_at_first);
+      const FakeCoordinator second(refuses_at_first);
+      std::atomic<int> retries{0};
+      EventLoop loop;
+      InferenceClient::Options options =
+          coordinators == 1 ? To({&first}) : To({&first, &second});
+      options.poll_period = options.resume_period = absl::Milliseconds(1);
+      options.resume_timeout = absl::Minutes(10);
+      options.on_further_call = [&](InferenceClient::FurtherCall kind) {
+        EXPECT_EQ(kind, InferenceClient::FurtherCall::kRetry);
+        ++retries;
+      };
+      InferenceClient client(std::move(options), &loop);
+      client.AwaitFirstAnswers(absl::Minutes(1));
+      const Said said = Ask(&client, &loop, "r");
+      EXPECT_EQ(said.status,
+                is_taken ? absl::OkStatus() : absl::UnavailableError("gone"));
+      EXPECT_EQ(said.text, is_taken ? "a" : "");
+      EXPECT_EQ(retries, most_calls - 1);
+      std::vector<std::string> expected(coordinators, "r");
+      // Each could still be known where the one before was asked.
+      for (int i = 1; i <= 3; ++i) {
+        expected.push_back(absl::StrCat("r-retry-", i));
+      }
+      absl::MutexLock lock(&mu);
+      EXPECT_EQ(names, expected);
+    }
   }
 }
 

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/files.h"
 #include "tests/gateway/fake_admin.h"
 #include "tests/gateway/gateway_fixture.h"
@@ -32,7 +34,8 @@ class PageServiceTest : public GatewayServiceTest {
     return Get(server_->address(), path, headers);
   }
   static std::unique_ptr<rpc::BearerTokens> Tokens(const std::string& name) {
-    const std::string file = ::testing::TempDir() + "/page_tokens_" + name;
+    const std::string file = absl::StrCat(::testing::TempDir(), "/page_tokens_",
+                                          name, "_", getpid());
     EXPECT_TRUE(
         WriteFile(file, name + ":0123456789abcdef-" + name + "\n").ok());
     return *rpc::BearerTokens::Load(file);

@@ -48,7 +48,8 @@ TEST(RpcServerTest, PortZeroPicksAPortAndSaysWhich) {
 }
 
 TEST(RpcServerTest, WritesItsAddressToTheFile) {
-  const std::string path = ::testing::TempDir() + "/rpc_server_address";
+  const std::string path =
+      ::testing::TempDir() + "/rpc_server_address_" + std::to_string(getpid());
   std::ofstream(path) << "an old address\n";
   const auto server = RpcServer::Start({"127.0.0.1:0", path}, {});
   ASSERT_TRUE(server.ok()) << server.status();
@@ -129,7 +130,8 @@ TEST(RpcServerTest, AHostThatCannotBeBoundIsUnavailable) {
 }
 
 TEST(RpcServerTest, ServesOnAUnixSocket) {
-  const std::string address = "unix:" + ::testing::TempDir() + "/rpc_server";
+  const std::string address = "unix:" + ::testing::TempDir() + "/rpc_server_" +
+                              std::to_string(getpid());
   const auto server = RpcServer::Start({address, ""}, {});
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_EQ((*server)->address(), address);

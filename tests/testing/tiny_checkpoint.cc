@@ -1,10 +1,15 @@
 #include "tests/testing/tiny_checkpoint.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <set>
+#include <string>
+#include <system_error>
 #include <vector>
 
 #include "common/check.h"
@@ -45,14 +50,34 @@ uint16_t ToF16(float value) {
 
 }  // namespace
 
+namespace {
+
+// Of this process, which takes them away when it ends.
+struct Folders {
+  ~Folders() {
+    if (getpid() != owner) return;  // a child that was forked ends
+    std::error_code ignored;
+    for (const std::string& path : paths) {
+      std::filesystem::remove_all(path, ignored);
+    }
+  }
+  const pid_t owner = getpid();
+  std::set<std::string> paths;
+};
+
+}  // namespace
+
 std::string TestFolder(const std::string& name) {
+  static Folders folders;
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   std::string unique =
       std::string(test->test_suite_name()) + "." + test->name() + "." + name;
   for (char& c : unique) {
     if (c == '/') c = '_';
   }
-  const std::string dir = ::testing::TempDir() + "/nacre_" + unique;
+  const std::string dir = ::testing::TempDir() + "/nacre_" +
+                          std::to_string(getpid()) + "_" + unique;
+  folders.paths.insert(dir);
   std::filesystem::remove_all(dir);
   std::filesystem::create_directories(dir);
   return dir;

@@ -42,7 +42,9 @@ struct ChatFlags {
   RequestFlags request;
 
   void Register(FlagSet* flags) {
-    flags->Add("address", "H:P", &address, "of the coordinator, for clients");
+    flags->Add("address", "H:P,...", &address,
+               "of the coordinator, for clients; of several the next one goes "
+               "on with an answer that is cut off");
     security.Register(flags);
     flags->Add("method", "ar|sd|pearl|async", &method,
                "same tokens, different speed");

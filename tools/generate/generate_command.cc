@@ -36,7 +36,9 @@ struct GenerateFlags {
   std::string trace;
 
   void Register(FlagSet* flags) {
-    flags->Add("address", "H:P", &address, "of the coordinator, for clients");
+    flags->Add("address", "H:P,...", &address,
+               "of the coordinator, for clients; of several the next one goes "
+               "on with an answer that is cut off");
     security.Register(flags);
     flags->Add("prompt", "TEXT", &prompt, "what to continue");
     flags->Add("prompt-file", "FILE", &prompt_file,

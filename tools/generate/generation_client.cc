@@ -1,21 +1,67 @@
 #include "tools/generate/generation_client.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
+#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_status.h"
+#include "common/rpc/lost_server.h"
 #include "common/status_macros.h"
+#include "gateway/cut_answer.h"
 
 namespace nacre::tools {
 
-GenerationClient::GenerationClient(const std::string& address,
+namespace {
+
+// As the gateway does: tries without a new response after the first at each
+// coordinator, and how long one that answers is waited for.
+constexpr int kMaxTries = 3;
+constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr absl::Duration kAskTimeout = absl::Seconds(5);
+
+}  // namespace
+
+GenerationClient::GenerationClient(const std::string& addresses,
                                    ClientSecurity security)
-    : security_(std::move(security)),
-      stub_(v1::Inference::NewStub(
-          rpc::CreateChannel(address, security_.channel))) {}
+    : security_(std::move(security)) {
+  for (const absl::string_view address : absl::StrSplit(addresses, ',')) {
+    stubs_.push_back(v1::Inference::NewStub(
+        rpc::CreateChannel(std::string(address), security_.channel)));
+  }
+}
+
+GenerationClient::Stub* GenerationClient::NextStub() {
+  absl::MutexLock lock(&mu_);
+  return stubs_[turn_++ % stubs_.size()].get();
+}
+
+GenerationClient::Stub* GenerationClient::AwaitStub(absl::Time deadline) {
+  absl::BitGen random;
+  const absl::Time until = std::min(deadline, absl::Now() + kPatience);
+  while (absl::Now() < until) {
+    {
+      // Not all clients at once.
+      absl::MutexLock lock(&mu_);
+      mu_.AwaitWithTimeout(absl::Condition(&cancelled_),
+                           absl::Milliseconds(absl::Uniform(random, 100, 300)));
+      if (cancelled_) return nullptr;
+    }
+    for (size_t i = 0; i < stubs_.size(); ++i) {
+      Stub* const stub = NextStub();
+      v1::Model model;
+      const auto ask = [&](Stub* one, grpc::ClientContext* context) {
+        return one->GetModel(context, {}, &model);
+      };
+      if (CallOne(stub, absl::Now() + kAskTimeout, ask).ok()) return stub;
+    }
+  }
+  return nullptr;
+}
 
 bool GenerationClient::Register(grpc::ClientContext* context) {
   absl::MutexLock lock(&mu_);
@@ -40,26 +86,67 @@ void GenerationClient::AllowCalls() {
   cancelled_ = false;
 }
 
+absl::Status GenerationClient::Read(Stub* stub,
+                                    const v1::GenerateRequest& request,
+                                    absl::Time deadline,
+                                    const OnResponse& on_response) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(deadline));
+  security_.Apply(&context);
+  if (!Register(&context)) return absl::CancelledError("cancelled");
+  auto reader = stub->Generate(&context, request);
+  bool is_wrong = false;
+  v1::GenerateResponse response;
+  while (!is_wrong && reader->Read(&response)) {
+    is_wrong = !on_response(std::move(response));
+  }
+  if (is_wrong) context.TryCancel();
+  const absl::Status status =
+      security_.Explain(rpc::FromGrpcStatus(reader->Finish()));
+  Unregister(&context);
+  if (!is_wrong) return status;
+  return absl::InternalError("the answer goes on at another token");
+}
+
 absl::StatusOr<std::vector<v1::Complete>> GenerationClient::GenerateChoices(
     const v1::GenerateRequest& request, absl::Duration timeout,
     const std::function<void(uint32_t, const v1::Chunk&)>& on_chunk) {
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-  security_.Apply(&context);
-  if (!Register(&context)) return absl::CancelledError("cancelled");
-  auto reader = stub_->Generate(&context, request);
+  const absl::Time deadline = absl::Now() + timeout;
+  v1::GenerateRequest whole = request;  // with the prompt's ids, once known
+  gateway::CutAnswer came(&whole);
   std::map<uint32_t, v1::Complete> completes;  // by choice
-  v1::GenerateResponse response;
-  while (reader->Read(&response)) {
+  const bool has_others = stubs_.size() > 1;
+  // After the first one, without a new response: at each other, and further.
+  const size_t most_tries = stubs_.size() - 1 + kMaxTries;
+  size_t tries = 0;
+  const auto take = [&](v1::GenerateResponse response) {
+    if (has_others && !came.Follows(response)) return false;
+    if (response.has_start() && !came.has_begun()) {
+      *whole.mutable_token_ids()->mutable_ids() =
+          response.start().prompt_token_ids();
+    }
+    came.Note(response);
+    tries = stubs_.size() - 1;
     if (response.has_chunk()) on_chunk(response.index(), response.chunk());
     if (response.has_complete()) {
       completes[response.index()] = std::move(*response.mutable_complete());
     }
+    return true;
+  };
+  absl::Status status = Read(NextStub(), whole, deadline, take);
+  const auto may_go_on = [&] {
+    if (!has_others || status.ok() || came.is_whole()) return false;
+    const absl::Status named = rpc::NameLostServer(status);
+    if (!came.has_begun()) return absl::IsUnavailable(named);
+    return came.can_go_on() &&
+           (absl::IsUnavailable(named) || absl::IsResourceExhausted(named));
+  };
+  while (may_go_on() && tries++ < most_tries) {
+    Stub* const stub = tries < stubs_.size() ? NextStub() : AwaitStub(deadline);
+    if (stub == nullptr) break;
+    status = Read(stub, came.has_begun() ? came.Rest() : whole, deadline, take);
   }
-  const absl::Status status =
-      security_.Explain(rpc::FromGrpcStatus(reader->Finish()));
-  Unregister(&context);
-  NACRE_RETURN_IF_ERROR(status);
+  if (!has_others || !came.is_whole()) NACRE_RETURN_IF_ERROR(status);
   const uint32_t n = request.has_n() ? request.n() : 1;
   std::vector<v1::Complete> choices;
   for (auto& [index, complete] : completes) {
@@ -86,23 +173,36 @@ absl::StatusOr<v1::Complete> GenerationClient::Generate(
 }
 
 template <typename Method>
-absl::Status GenerationClient::Call(absl::Duration timeout,
-                                    const Method& method) {
+absl::Status GenerationClient::CallOne(Stub* stub, absl::Time deadline,
+                                       const Method& method) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  context.set_deadline(absl::ToChronoTime(deadline));
   security_.Apply(&context);
   if (!Register(&context)) return absl::CancelledError("cancelled");
   const absl::Status status =
-      security_.Explain(rpc::FromGrpcStatus(method(&context)));
+      security_.Explain(rpc::FromGrpcStatus(method(stub, &context)));
   Unregister(&context);
+  return status;
+}
+
+template <typename Method>
+absl::Status GenerationClient::Call(absl::Duration timeout,
+                                    const Method& method) {
+  const absl::Time deadline = absl::Now() + timeout;
+  absl::Status status;
+  for (size_t i = 0; i < stubs_.size(); ++i) {
+    status = CallOne(NextStub(), deadline, method);
+    if (!absl::IsUnavailable(status)) break;
+  }
   return status;
 }
 
 absl::StatusOr<v1::Model> GenerationClient::GetModel(absl::Duration timeout) {
   v1::Model model;
-  NACRE_RETURN_IF_ERROR(Call(timeout, [&](grpc::ClientContext* context) {
-    return stub_->GetModel(context, {}, &model);
-  }));
+  NACRE_RETURN_IF_ERROR(
+      Call(timeout, [&](Stub* stub, grpc::ClientContext* context) {
+        return stub->GetModel(context, {}, &model);
+      }));
   return model;
 }
 
@@ -112,9 +212,10 @@ absl::StatusOr<v1::TokenIds> GenerationClient::Tokenize(
   request.set_text(text);
   request.set_no_special_tokens(true);
   v1::TokenizeResponse response;
-  NACRE_RETURN_IF_ERROR(Call(timeout, [&](grpc::ClientContext* context) {
-    return stub_->Tokenize(context, request, &response);
-  }));
+  NACRE_RETURN_IF_ERROR(
+      Call(timeout, [&](Stub* stub, grpc::ClientContext* context) {
+        return stub->Tokenize(context, request, &response);
+      }));
   v1::TokenIds ids;
   ids.mutable_ids()->Swap(response.mutable_token_ids());
   return ids;

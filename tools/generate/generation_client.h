@@ -1,4 +1,5 @@
-// One Generate call, from the client's side.
+// Generate calls, from the client's side: of one coordinator, or of several in
+// turn.
 
 #ifndef TOOLS_GENERATE_GENERATION_CLIENT_H_
 #define TOOLS_GENERATE_GENERATION_CLIENT_H_
@@ -22,9 +23,10 @@ namespace nacre::tools {
 // Thread-safe: calls from several threads run at once.
 class GenerationClient {
  public:
-  // `address`: host:port for clients of a coordinator. Connects with the first
-  // call.
-  explicit GenerationClient(const std::string& address,
+  // `addresses`: host:port for clients of a coordinator. With several, with
+  // commas between, a call that one does not take is made at the next, and an
+  // answer that is cut off goes on there. Connects with the first call.
+  explicit GenerationClient(const std::string& addresses,
                             ClientSecurity security = {});
 
   // Blocks until the answer is complete: all choices of the request, in their
@@ -32,7 +34,7 @@ class GenerationClient {
   // the choice that it is of. Errors: what Generate returns (inference.proto);
   // DEADLINE_EXCEEDED after `timeout`; CANCELLED after CancelAll; INTERNAL if
   // the answer ends without a Complete of each choice, as that of a server that
-  // knows no choices.
+  // knows no choices, or goes on at another token.
   absl::StatusOr<std::vector<v1::Complete>> GenerateChoices(
       const v1::GenerateRequest& request, absl::Duration timeout,
       const std::function<void(uint32_t, const v1::Chunk&)>& on_chunk);
@@ -56,14 +58,27 @@ class GenerationClient {
   void AllowCalls() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  using Stub = v1::Inference::Stub;
+  using OnResponse = std::function<bool(v1::GenerateResponse)>;
+
+  Stub* NextStub() ABSL_LOCKS_EXCLUDED(mu_);
+  // The next one that answers; null where none does in time.
+  Stub* AwaitStub(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mu_);
+  // One call. `on_response`: false ends it with INTERNAL.
+  absl::Status Read(Stub* stub, const v1::GenerateRequest& request,
+                    absl::Time deadline, const OnResponse& on_response);
+  // `method` of each coordinator until one answers.
   template <typename Method>
   absl::Status Call(absl::Duration timeout, const Method& method);
+  template <typename Method>
+  absl::Status CallOne(Stub* stub, absl::Time deadline, const Method& method);
   bool Register(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_);
   void Unregister(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_);
 
   const ClientSecurity security_;
-  const std::unique_ptr<v1::Inference::Stub> stub_;
+  std::vector<std::unique_ptr<Stub>> stubs_;
   absl::Mutex mu_;
+  size_t turn_ ABSL_GUARDED_BY(mu_) = 0;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
 };

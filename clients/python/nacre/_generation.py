@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import grpc
 
 from . import _messages
-from ._connection import Connections
+from ._connection import Connections, Stubs
 from ._request import resume_request
 from ._retry import Attempts
 from .answers import (
@@ -24,7 +24,14 @@ from .answers import (
     TokenLogprob,
     Usage,
 )
-from .errors import Closed, ProtocolError, status_error
+from .errors import (
+    Closed,
+    DeadlineExceeded,
+    ProtocolError,
+    StatusError,
+    Unavailable,
+    status_error,
+)
 
 _SEEDS = 2**64
 
@@ -53,6 +60,7 @@ class Generation:
         self._choices = request.n if request.HasField("n") else 1
         self._answers: Dict[int, _Answer] = {}
         self._request_id = request.request_id
+        self._cut: Optional[StatusError] = None  # that the next attempt mends
 
     def take(self, response: Any) -> Optional[Chunk]:
         """The chunk of a response, None for the end of a choice."""
@@ -100,7 +108,22 @@ class Generation:
             raise error
         delay = self.attempts.delay_after(error, resumes=True)
         self.request = resumed
+        self._cut = error
         return delay
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the next attempt goes on with an answer."""
+        return self._cut is not None
+
+    def delay_of_silence(self, code: grpc.StatusCode, message: str) -> Optional[float]:
+        """After a coordinator failed to say that it is there: seconds until the
+        next one is asked; raises what cut the answer off where that takes too
+        long. None: it is there, whatever it says."""
+        error = status_error(code, message, self.attempts.made, self.partial())
+        if self._cut is None or not isinstance(error, (Unavailable, DeadlineExceeded)):
+            return None
+        return self.attempts.delay_of_silence(self._cut)
 
     def end(self) -> Completion:
         """The whole, after the last response of a call that ended OK."""
@@ -168,6 +191,7 @@ class StreamBase:
         self._connections = connections
         self._generation = generation
         self._call: Any = None
+        self._found: Optional[Stubs] = None  # of a coordinator that has answered
         self._completion: Optional[Completion] = None
 
     @property
@@ -182,8 +206,28 @@ class StreamBase:
         """What has come so far."""
         return self._generation.partial()
 
+    @property
+    def attempts(self) -> int:
+        """Calls made so far: over 1 where it was made again or went on."""
+        return self._generation.attempts.made
+
+    @property
+    def _must_ask(self) -> bool:
+        """Whether a coordinator that answers is to be found before the next call: one
+        that is gone must not count as one that the request has ended."""
+        return self._call is None and self._found is None and self._generation.is_cut
+
+    def _question(self) -> Dict[str, Any]:
+        """Arguments of get_model, which asks whether a coordinator is there."""
+        return {
+            "request": _messages.GetModelRequest(),
+            "timeout": self._generation.attempts.ask_timeout(),
+            "metadata": self._connections.metadata(),
+        }
+
     def _new_call(self) -> Any:
-        return self._connections.next().generate(
+        stubs, self._found = self._found or self._connections.next(), None
+        return stubs.generate(
             self._generation.request,
             timeout=self._generation.attempts.begin(),
             metadata=self._connections.metadata(),

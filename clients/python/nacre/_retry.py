@@ -19,10 +19,14 @@ class Retry:
     a new token; 0: none. The wait before the k-th of either is
     initial * 2^(k - 1) seconds, at most maximum, times a random number of 0.5
     to 1.
+
+    `patience`: seconds that an answer that was cut off waits for a coordinator
+    that answers. Meanwhile each is asked in turn, which is no call of these.
     """
 
     attempts: int = 6
     resumes: int = 3
+    patience: float = 30.0
     initial: float = 0.2
     maximum: float = 5.0
 
@@ -31,13 +35,16 @@ class Retry:
             raise ValueError(f"attempts is {self.attempts}, at least 1")
         if self.resumes < 0:
             raise ValueError(f"resumes is {self.resumes}, at least 0")
-        if self.initial < 0 or self.maximum < 0:
+        if self.initial < 0 or self.maximum < 0 or self.patience < 0:
             raise ValueError("a wait is negative")
 
     def delay(self, attempt: int) -> float:
         # 2^62 and more would be too large a float for no good.
         longest = min(self.maximum, self.initial * 2.0 ** min(attempt - 1, 62))
         return longest * random.uniform(0.5, 1.0)
+
+
+_ASK_SECONDS = 5.0  # for an answer of a coordinator that may be gone
 
 
 class Attempts:
@@ -49,6 +56,7 @@ class Attempts:
         self._retry = retry
         self._end = None if timeout is None else time.monotonic() + timeout
         self._failed = 0  # in a row without a new token
+        self._silent_since: Optional[float] = None  # none has answered since
         self.made = 0
 
     def begin(self) -> Optional[float]:
@@ -59,6 +67,27 @@ class Attempts:
     def progress(self) -> None:
         """A token came."""
         self._failed = 0
+        self._silent_since = None
+
+    def ask_timeout(self) -> float:
+        """Seconds that a coordinator has to answer that it is there."""
+        left = self._left()
+        return _ASK_SECONDS if left is None else min(_ASK_SECONDS, left)
+
+    def delay_of_silence(self, error: StatusError) -> float:
+        """Seconds until the next coordinator is asked; raises `error`, which cut
+        the answer off, where that takes too long."""
+        now = time.monotonic()
+        if self._silent_since is None:
+            self._silent_since = now
+        delay = self._retry.delay(1)
+        left = self._left()
+        if (
+            now + delay - self._silent_since > self._retry.patience
+            or left is not None and delay >= left
+        ):
+            raise error
+        return delay
 
     def delay_after(self, error: StatusError, resumes: bool = False) -> float:
         """Seconds until the next attempt; raises `error` if there is none.

@@ -94,6 +94,9 @@ class AsyncStream(StreamBase, AsyncIterator[Chunk]):
 
     async def _receive(self) -> Optional[Chunk]:
         """The next chunk; None: ask again, unless it is closed now."""
+        if self._must_ask:
+            await self._ask()
+            return None
         if self._call is None:
             self._loop = asyncio.get_running_loop()
             self._call = self._new_call()
@@ -129,6 +132,32 @@ class AsyncStream(StreamBase, AsyncIterator[Chunk]):
             self._cancel()
             return None
         return self._generation.take(response)
+
+    async def _ask(self) -> None:
+        """Whether the next coordinator is there; waits a little if not."""
+        stubs = self._connections.next()
+        self._loop = asyncio.get_running_loop()
+        self._call = stubs.get_model(**self._question())
+        delay = None
+        try:
+            await self._call
+        except asyncio.CancelledError:
+            # As of a read. The next round says that the client is closed.
+            if _is_cancelled_task():
+                raise
+            if not (self._closed.is_set() or self._connections.closed):
+                raise
+            return
+        except grpc.RpcError as error:
+            if self._closed.is_set():
+                return
+            delay = self._generation.delay_of_silence(error.code(), error.details() or "")
+        finally:
+            self._call = None
+        if delay is None:
+            self._found = stubs
+        else:
+            await self._pause(delay)
 
     async def _pause(self, seconds: float) -> None:
         try:

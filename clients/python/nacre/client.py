@@ -60,6 +60,9 @@ class Stream(Closing, StreamBase, Iterator[Chunk]):
 
     def _receive(self) -> Optional[Chunk]:
         """The next chunk; None: ask again, unless it is closed now."""
+        if self._must_ask:
+            self._ask()
+            return None
         call = self._current_call()
         if call is None:
             return None
@@ -83,6 +86,32 @@ class Stream(Closing, StreamBase, Iterator[Chunk]):
                 self._closed.wait(delay)
             return None
         return self._generation.take(response)
+
+    def _ask(self) -> None:
+        """Whether the next coordinator is there; waits a little if not."""
+        stubs = self._connections.next()
+        with self._lock:
+            if self._closed.is_set():
+                return
+            call = self._call = stubs.get_model.future(**self._question())
+        delay = None
+        try:
+            call.result()
+        except grpc.FutureCancelledError:
+            return  # closed
+        except grpc.RpcError as error:
+            if self._closed.is_set():
+                return
+            delay = self._generation.delay_of_silence(
+                error.code(), error.details() or ""
+            )
+        finally:
+            with self._lock:
+                self._call = None
+        if delay is None:
+            self._found = stubs
+        else:
+            self._closed.wait(delay)
 
     def _current_call(self) -> Any:
         with self._lock:

@@ -13,11 +13,13 @@ class FakeServer:
 
     `script`: one function (request, context) for each call, the last one for
     all later calls too. A Generate's yields responses. `seen` has the requests,
-    `metadata` and `deadlines` what came with them.
+    `metadata` and `deadlines` what came with them. GetModel asks whether the
+    server is there: it is no call of the script, but `model` answers it.
     """
 
-    def __init__(self, *script, credentials=None):
+    def __init__(self, *script, credentials=None, model=None):
         self.script = list(script)
+        self._model = model or (lambda request, context: m.Model())
         self.seen, self.metadata, self.deadlines = [], [], []
         self.ended = threading.Event()  # a call has ended, however
         self._lock = threading.Lock()
@@ -45,7 +47,7 @@ class FakeServer:
                 self._call, m.TokenizeRequest.FromString,
                 m.TokenizeResponse.SerializeToString),
             "GetModel": grpc.unary_unary_rpc_method_handler(
-                self._call, m.GetModelRequest.FromString,
+                self._model, m.GetModelRequest.FromString,
                 m.Model.SerializeToString),
         })
 

@@ -205,24 +205,35 @@ class StreamTest(unittest.TestCase):
 
 class OtherMethodsTest(unittest.TestCase):
     SCRIPT = (refuse(grpc.StatusCode.UNAVAILABLE),
-              lambda request, context: m.Model(name="t", eos_token_ids=[2]),
               lambda request, context: m.TokenizeResponse(token_ids=[4, 5]),
               refuse(grpc.StatusCode.INVALID_ARGUMENT, "too long"))
 
+    @staticmethod
+    def serve():
+        asked = []
+
+        def answer_model(request, context):
+            asked.append(request)
+            if len(asked) == 1:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "no")
+            return m.Model(name="t", eos_token_ids=[2])
+
+        return FakeServer(*OtherMethodsTest.SCRIPT, model=answer_model)
+
     def test_blocking(self):
-        with FakeServer(*self.SCRIPT) as server, \
+        with self.serve() as server, \
                 nacre.Client(server.address, retry=QUICK) as client:
             model = client.model()
             self.assertEqual((model.name, model.eos_token_ids), ("t", (2,)))
             self.assertEqual(client.tokenize("x", special_tokens=False), [4, 5])
             with self.assertRaisesRegex(nacre.InvalidArgument, "too long"):
                 client.tokenize("x")
-        self.assertTrue(server.seen[2].no_special_tokens)
-        self.assertFalse(server.seen[3].no_special_tokens)
+        self.assertTrue(server.seen[1].no_special_tokens)
+        self.assertFalse(server.seen[2].no_special_tokens)
 
     def test_asynchronous(self):
         async def run():
-            with FakeServer(*self.SCRIPT) as server:
+            with self.serve() as server:
                 async with nacre.AsyncClient(server.address, retry=QUICK) as client:
                     self.assertEqual((await client.model()).name, "t")
                     self.assertEqual(await client.tokenize("x"), [4, 5])

@@ -6,17 +6,18 @@ import unittest
 import grpc
 
 import nacre
+from nacre import _messages as m
 from fake_server import FakeServer, answer, begin, chunk, complete, refuse
 
 QUICK = nacre.Retry(attempts=2, initial=0.001, maximum=0.002)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
-def cut(*responses, code=UNAVAILABLE):
+def cut(*responses, code=UNAVAILABLE, message="gone"):
     """An act: these, then the status."""
     def act(request, context):
         yield from responses
-        context.abort(code, "gone")
+        context.abort(code, message)
     return act
 
 
@@ -36,8 +37,8 @@ class Cases:
         the error."""
         raise NotImplementedError
 
-    def run_script(self, *script, retry=QUICK, **options):
-        with FakeServer(*script) as server:
+    def run_script(self, *script, retry=QUICK, model=None, **options):
+        with FakeServer(*script, model=model) as server:
             chunks, end = self.generate(server, retry=retry, seed=5, **options)
             return chunks, end, server.seen
 
@@ -48,7 +49,7 @@ class Cases:
             prompt="hi", request_id="mine", max_tokens=3)
         self.assertEqual(chunks, [(0, 0, (7, 8), "ab"), (0, 2, (9,), "c")])
         self.assertEqual((end.text, end.token_ids, end.seed), ("abc", (7, 8, 9), 5))
-        self.assertEqual(end.request_id, "r1")
+        self.assertEqual((end.request_id, self.attempts), ("r1", 2))
         self.assertEqual((seen[0].text, seen[0].request_id), ("hi", "mine"))
         self.assertFalse(seen[0].HasField("resume"))
         second = seen[1]
@@ -98,6 +99,33 @@ class Cases:
         self.assertIsInstance(error, nacre.Unavailable)
         self.assertEqual((error.message, len(seen), error.partial.tokens), ("still", 4, 1))
 
+    def test_waits_for_a_coordinator_that_is_there(self):
+        asked = []
+
+        def model(request, context):
+            asked.append(request)
+            if len(asked) <= 8:
+                context.abort(UNAVAILABLE, "no target")
+            return m.Model()
+
+        _, end, seen = self.run_script(
+            cut(first(7)), say(begin(complete(1, 5), 5)), model=model)
+        # None of these counts as a try.
+        self.assertEqual((end.token_ids, len(seen), len(asked)), ((7,), 2, 9))
+
+    def test_waits_no_longer_than_its_patience(self):
+        _, error, seen = self.run_script(
+            cut(first(7)), model=refuse(UNAVAILABLE, "no target"),
+            retry=nacre.Retry(initial=0.001, patience=0.01))
+        # What cut it off, not what those say that are not there.
+        self.assertEqual((error.message, len(seen), error.partial.tokens), ("gone", 1, 1))
+
+    def test_whatever_a_coordinator_says_it_is_there(self):
+        _, end, seen = self.run_script(
+            cut(first(7)), say(begin(complete(1, 5), 5)),
+            model=refuse(grpc.StatusCode.PERMISSION_DENIED))
+        self.assertEqual((end.token_ids, len(seen)), ((7,), 2))
+
     def test_resumes_can_be_off(self):
         _, error, seen = self.run_script(
             cut(first(7)), answer, retry=nacre.Retry(resumes=0))
@@ -113,6 +141,13 @@ class Cases:
         for options in (dict(verification="ratio", temperature=1), dict(policy="oracle:a=1")):
             _, error, seen = self.run_script(cut(first(7)), answer, **options)
             self.assertEqual((type(error), len(seen)), (nacre.Unavailable, 1), options)
+
+    def test_cut_by_a_proxy(self):
+        _, end, seen = self.run_script(
+            cut(first(7), code=grpc.StatusCode.INTERNAL,
+                message="Received RST_STREAM with error code 2"),
+            say(begin(complete(1, 5), 5)))
+        self.assertEqual((end.token_ids, len(seen)), ((7,), 2))
 
     def test_other_statuses_are_not_resumed(self):
         for code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED):
@@ -130,6 +165,7 @@ class BlockingTest(Cases, unittest.TestCase):
                     chunks.append((c.index, c.first_index, c.token_ids, c.text))
             except nacre.StatusError as error:
                 return chunks, error
+            self.attempts = stream.attempts
             return chunks, stream.completion
 
 
@@ -144,6 +180,7 @@ class AsynchronousTest(Cases, unittest.TestCase):
                         chunks.append((c.index, c.first_index, c.token_ids, c.text))
                 except nacre.StatusError as error:
                     return chunks, error
+                self.attempts = stream.attempts
                 return chunks, stream.completion
 
         return asyncio.run(run())

@@ -165,6 +165,10 @@ TEST_F(CallAnswerTest, AResumedCallEndsAsTheFirstOfItsChoicesThatWereLeft) {
   Say(1, "a", FinishReason::kLength);
   EXPECT_THAT(writer_->parts(), ElementsAre("r/1 a", "r/1 complete: a"));
   EXPECT_THAT(calls_.answered, ElementsAre("r OK finished"));
+  answer_->OnTaken(1);
+  EXPECT_FALSE(writer_->end().has_value());
+  answer_->OnTaken(1);
+  EXPECT_EQ(writer_->end(), absl::OkStatus());
 }
 
 TEST_F(CallAnswerTest, TheFirstFailureDecidesAndEndsTheOthers) {

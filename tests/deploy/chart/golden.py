@@ -35,8 +35,13 @@ def of_kind(objects, *kinds):
     return [item for item in objects if item["kind"] in kinds]
 
 
-def containers(deployment):
-    return deployment["spec"]["template"]["spec"]["containers"]
+def workloads(objects):
+    """What makes pods."""
+    return of_kind(objects, "Deployment", "StatefulSet")
+
+
+def containers(workload):
+    return workload["spec"]["template"]["spec"]["containers"]
 
 
 @functools.lru_cache(maxsize=None)

@@ -1,16 +1,20 @@
-"""Runs rendered Deployments and Services as processes of this machine, as a
-cluster would: a pod has an address of its own (of 127.0.0.0/8), a Service too,
-which hands each connection on to a pod that is ready.
+"""Runs rendered Deployments, StatefulSets and Services as processes of this machine,
+as a cluster would: a pod has an address of its own (of 127.0.0.0/8), a Service too,
+which hands each connection on to a pod that is ready. The name of a headless Service
+stands for its pods: each process sees a hosts file that has them.
 
 What of Kubernetes is here: probes over HTTP, endpoints, preStop sleeps, SIGTERM,
 the grace and SIGKILL, restarts of containers that end, rolling updates with
-maxSurge and maxUnavailable, Recreate, scaling. What is not: images, schedulers,
-network policies, users and limits of containers.
+maxSurge and maxUnavailable, or one by one with minReadySeconds, Recreate, scaling.
+What is not: images, schedulers, network policies, users and limits of containers.
+
+No process of a pod outlives this one, however it ends.
 
 A probe that gets no answer is asked again: how fast this machine is, is no fault
 of what runs on it.
 """
 
+import concurrent.futures
 import http.client
 import os
 import pathlib
@@ -39,19 +43,34 @@ def own_addresses():
 # Of all clusters of this process: none waits for the other's ports.
 ADDRESSES = own_addresses()
 
+# A process is killed when the thread that started it ends, and this one lives as
+# long as this program.
+STARTER = concurrent.futures.ThreadPoolExecutor(max_workers=1)
+DIES_WITH_STARTER = ["setpriv", "--pdeathsig", "KILL"]
+# Runs what follows the hosts file.
+WITH_HOSTS = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+              'mount --bind "$1" /etc/hosts && shift && exec "$@"', "sh"]
+HOSTS_BYTES = 1 << 14
+
+
+def can_name_pods():
+    """Whether processes may see a hosts file of ours."""
+    return subprocess.run([*WITH_HOSTS, "/etc/hosts", "true"], check=False,
+                          capture_output=True).returncode == 0
+
 
 class Pod:
     """One container with its address. Used under the cluster's lock, but for its
     thread, which takes the lock itself."""
 
-    def __init__(self, cluster, deployment, serial):
+    def __init__(self, cluster, deployment, serial, labels=()):
         self.cluster = cluster
         self.deployment = deployment
         self.name = f"{deployment.name}-{serial}"
         self.generation = deployment.generation
         self.spec = deployment.spec["template"]["spec"]
         self.container = self.spec["containers"][0]
-        self.labels = deployment.spec["template"]["metadata"]["labels"]
+        self.labels = {**deployment.spec["template"]["metadata"]["labels"], **dict(labels)}
         self.ip = next(cluster.addresses)
         self.ready = False
         self.leaving = False  # deleted
@@ -73,10 +92,14 @@ class Pod:
     def start(self):
         command = [self.cluster.programs / self.container["command"][0],
                    *(self._argument(text) for text in self.container["args"])]
+        if self.cluster.names:
+            command = [*WITH_HOSTS, self.cluster.hosts, *DIES_WITH_STARTER, *command]
+        else:
+            command = [*DIES_WITH_STARTER, *command]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env={"PATH": os.environ["PATH"]}, cwd=self.cluster.folder)
+            self.process = STARTER.submit(
+                subprocess.Popen, command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={"PATH": os.environ["PATH"]}, cwd=self.cluster.folder).result()
         threading.Thread(target=self._watch, args=(self.process,), daemon=True).start()
 
     def _argument(self, text):
@@ -84,7 +107,8 @@ class Pod:
         for address in ("$(POD_IP)", "0.0.0.0", "127.0.0.1"):
             text = text.replace(address, self.ip)
         for service in self.cluster.services:
-            text = text.replace(service.host, service.ip)
+            if not service.headless:
+                text = text.replace(service.host, service.ip)
         for mount in self.container.get("volumeMounts", []):
             folder = self._volume(mount["name"]) / mount.get("subPath", "")
             text = text.replace(mount["mountPath"], str(folder))
@@ -108,6 +132,16 @@ class Pod:
             return False
         except (OSError, http.client.HTTPException):
             return None
+
+    def metric(self, name):
+        """The values of its series, as strings; none where it does not answer."""
+        try:
+            with OPENER.open(f"http://{self.ip}:{self.port('metrics')}/metrics",
+                             timeout=PROBE_TIMEOUT) as answer:
+                lines = answer.read().decode().splitlines()
+        except (OSError, http.client.HTTPException):
+            return []
+        return [line.rpartition(" ")[2] for line in lines if line.startswith(name + "{")]
 
     def _watch(self, process):
         """Probes a container until it ends."""
@@ -154,6 +188,7 @@ class Pod:
             self.process.wait()
         with self.cluster.changed:
             self.gone = True
+            self.cluster.name_pods()
             self.cluster.changed.notify_all()
 
     def crash(self):
@@ -183,10 +218,13 @@ class Deployment:
         self._stopping = []
 
     def _start(self):
-        pod = Pod(self.cluster, self, self._serial)
+        self._add(Pod(self.cluster, self, self._serial))
+
+    def _add(self, pod):
         self._serial += 1
         with self.cluster.changed:
             self.pods.append(pod)
+            self.cluster.name_pods()
         pod.start()
 
     def _stop(self, pod):
@@ -242,6 +280,30 @@ class Deployment:
         self._stopping.clear()
 
 
+class StatefulSet(Deployment):
+    """Its pods have numbers. Each keeps its own when it is replaced, and has another
+    address."""
+
+    POD_NAME = "statefulset.kubernetes.io/pod-name"
+
+    def _start(self):
+        taken = {pod.labels[self.POD_NAME] for pod in self.pods if not pod.gone}
+        name = next(name for index in range(len(taken) + 1)
+                    if (name := f"{self.name}-{index}") not in taken)
+        self._add(Pod(self.cluster, self, self._serial, {self.POD_NAME: name}))
+
+    def update(self):
+        """One by one, the one with the highest number first."""
+        self.generation += 1
+        pause = self.spec.get("minReadySeconds", 0)
+        old = sorted(self.alive(), key=lambda pod: pod.labels[self.POD_NAME], reverse=True)
+        for pod in old:
+            self._stop(pod)
+            self._await_stopped()
+            self.scale(self.replicas)
+            time.sleep(pause)
+
+
 class Service:
     """An address of its own in front of the pods that it selects."""
 
@@ -251,11 +313,14 @@ class Service:
         self.host = f"{metadata['name']}.{metadata['namespace']}.svc.cluster.local"
         self.name = metadata["name"]
         self.spec = item["spec"]
-        self.ip = next(cluster.addresses)
+        self.headless = self.spec.get("clusterIP") == "None"
+        self.ip = None if self.headless else next(cluster.addresses)
         self._turn = 0
         self._listeners = []
 
     def open(self):
+        if self.headless:
+            return
         for port in self.spec["ports"]:
             # Those below 1024 are not everybody's.
             number = port["port"] if port["port"] > 1023 else port["port"] + 8000
@@ -274,14 +339,18 @@ class Service:
             listener.shutdown(socket.SHUT_RDWR)  # ends what waits in accept()
             listener.close()
 
-    def _endpoint(self, port):
+    def pods(self):
+        """Those that it stands for. Under the cluster's lock."""
         early = self.spec.get("publishNotReadyAddresses", False)
+        return [pod for deployment in self.cluster.deployments.values()
+                for pod in deployment.pods
+                if all(pod.labels.get(key) == value
+                       for key, value in self.spec["selector"].items())
+                and not pod.gone and (early or (pod.ready and pod.listed))]
+
+    def _endpoint(self, port):
         with self.cluster.changed:
-            pods = [pod for deployment in self.cluster.deployments.values()
-                    for pod in deployment.pods
-                    if all(pod.labels.get(key) == value
-                           for key, value in self.spec["selector"].items())
-                    and not pod.gone and (early or (pod.ready and pod.listed))]
+            pods = self.pods()
             if not pods:
                 return None
             self._turn += 1
@@ -330,8 +399,8 @@ def pump(source, sink):
 
 
 class Cluster:
-    """The Deployments and Services of a render. `volumes`: the folder of each claim
-    and Secret."""
+    """The Deployments, StatefulSets and Services of a render. `volumes`: the folder of
+    each claim and Secret."""
 
     def __init__(self, objects, programs, volumes, folder):
         self.changed = threading.Condition(threading.RLock())
@@ -343,8 +412,12 @@ class Cluster:
         self.killed = {}  # pids that were killed on purpose
         self.faults = []
         self.services = [Service(self, item) for item in objects if item["kind"] == "Service"]
-        self.deployments = {item["metadata"]["name"]: Deployment(self, item)
-                            for item in objects if item["kind"] == "Deployment"}
+        kinds = {"Deployment": Deployment, "StatefulSet": StatefulSet}
+        self.deployments = {item["metadata"]["name"]: kinds[item["kind"]](self, item)
+                            for item in objects if item["kind"] in kinds}
+        self.names = any(service.headless for service in self.services)
+        self.hosts = self.folder / "hosts"
+        self.name_pods()
 
     def start(self):
         for service in self.services:
@@ -354,6 +427,17 @@ class Cluster:
                 deployment._start()
         for deployment in self.deployments.values():
             self.wait(lambda one=deployment: len(one.ready()) >= one.replicas)
+
+    def name_pods(self):
+        """Writes the hosts file. In place, and by one write: processes have it open
+        by where it is on the disk."""
+        with self.changed:
+            lines = ["127.0.0.1 localhost"]
+            lines += [f"{pod.ip} {service.host}" for service in self.services
+                      if service.headless for pod in service.pods()]
+            text = "".join(line + "\n" for line in lines).encode().ljust(HOSTS_BYTES, b"\n")
+            with open(os.open(self.hosts, os.O_WRONLY | os.O_CREAT, 0o644), "wb", 0) as file:
+                file.write(text)
 
     def service(self, name):
         (found,) = [service for service in self.services if service.name == name]
@@ -365,6 +449,14 @@ class Cluster:
             self.changed.wait_for(lambda: self.faults or condition())
             if self.faults:
                 raise AssertionError("; ".join(self.faults))
+
+    def wait_for_scrape(self, condition):
+        """As wait, for what metrics say: nothing tells when they change."""
+        while not condition():
+            with self.changed:
+                if self.faults:
+                    raise AssertionError("; ".join(self.faults))
+            time.sleep(PROBE_PERIOD)
 
     def fault(self, text):
         with self.changed:

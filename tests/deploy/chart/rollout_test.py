@@ -24,7 +24,6 @@ sys.path.insert(0, str(ROOT / "clients/python"))
 
 import nacre  # noqa: E402  (of clients)
 
-VALUES = CHART / "ci/values-rollout.yaml"
 PROMPT = ("Question: A baker makes 12 loaves and sells 7 of them. How many are left?\n"
           "Answer:")
 SEEDS = range(1, 5)
@@ -100,7 +99,7 @@ class Streams:
             thread.join()
         return sum(self._done.values())
 
-    def over_grpc(self, address):
+    def over_grpc(self, addresses):
         def one_stream(seed, begun):
             with client.stream(PROMPT, max_tokens=TOKENS, temperature=0.8, seed=seed,
                                ignore_eos=True) as stream:
@@ -108,7 +107,7 @@ class Streams:
                     begun()
             return stream.completion.text
 
-        client = nacre.Client(address, retry=PATIENT)
+        client = nacre.Client(addresses, retry=PATIENT)
         return one_stream
 
     def over_http(self, address):
@@ -157,24 +156,28 @@ class Streams:
         return None
 
 
-class RolloutTest(unittest.TestCase):
-    def setUp(self):
+class Rollouts(unittest.TestCase):
+    """A release of `values` under streams."""
+
+    def start(self, values, coordinators):
+        """`coordinators`: the Services at which gRPC clients take them in turn."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.cluster = mini_kubelet.Cluster(
-            golden.golden_objects(VALUES), os.environ["NACRE_PROGRAMS"],
-            {"models": os.environ["NACRE_MODELS"]}, folder.name)
+            golden.golden_objects(CHART / f"ci/values-{values}.yaml"),
+            os.environ["NACRE_PROGRAMS"], {"models": os.environ["NACRE_MODELS"]}, folder.name)
         self.addCleanup(self.cluster.close)
         self.cluster.start()
-        self.address = self.cluster.service("demo-nacre-coordinator").address("grpc")
-        with nacre.Client(self.address, retry=PATIENT) as client:
+        addresses = [self.cluster.service(f"demo-nacre-{name}").address("grpc")
+                     for name in coordinators]
+        with nacre.Client(addresses, retry=PATIENT) as client:
             # What the target says by itself.
             want = {seed: client.generate(PROMPT, max_tokens=TOKENS, temperature=0.8, seed=seed,
                                           ignore_eos=True, method="ar").text
                     for seed in SEEDS}
         self.assertEqual(len(set(want.values())), len(SEEDS))
         self.streams = Streams(self.cluster, want)
-        self.streams.start("grpc", self.streams.over_grpc(self.address), 3)
+        self.streams.start("grpc", self.streams.over_grpc(addresses), 3)
         http_address = self.cluster.service("demo-nacre-http").address("http")
         self.streams.start("http", self.streams.over_http(http_address), 2)
 
@@ -187,21 +190,33 @@ class RolloutTest(unittest.TestCase):
         self.streams.await_another()
         print(f"{name}: done", flush=True)
 
-    def recreate_coordinator(self):
+    def replace_coordinators(self):
+        self.without_a_coordinator(self.deployment("coordinator").update)
+
+    def without_a_coordinator(self, action):
         self.streams.may_refuse = True
-        self.deployment("coordinator").update()
+        action()
         gateway = self.deployment("gateway")
         self.cluster.wait(lambda: len(gateway.ready()) == gateway.replicas)
-        # A gateway may say so before it has noticed that the coordinator was gone.
+        # A gateway may say so before it has noticed that a coordinator was gone.
         self.streams.await_another()
         self.streams.may_refuse = False
 
+    def finish(self):
+        ended = self.streams.stop()
+        self.assertEqual(self.cluster.faults, [])
+        print(f"{ended} streams, all exact; {self.streams.refused} HTTP requests refused "
+              f"while a coordinator was replaced")
+
+
+class OneCoordinatorTest(Rollouts):
     def test_no_stream_is_lost(self):
+        self.start("rollout", ["coordinator"])
         target, draft = self.deployment("target"), self.deployment("draft")
         self.run_phase("update of the drafts", draft.update)
         self.run_phase("update of the targets", target.update)
         self.run_phase("update of the gateways", self.deployment("gateway").update)
-        self.run_phase("update of the coordinator", self.recreate_coordinator)
+        self.run_phase("update of the coordinator", self.replace_coordinators)
         self.run_phase("one target more", lambda: target.scale(3))
         self.run_phase("two targets fewer", lambda: target.scale(1))
         self.run_phase("two targets again", lambda: target.scale(2))
@@ -209,10 +224,42 @@ class RolloutTest(unittest.TestCase):
         self.run_phase("drafts again", lambda: draft.scale(2))
         self.run_phase("a target crashes", lambda: target.ready()[0].crash())
         self.run_phase("a draft crashes", lambda: draft.ready()[0].crash())
-        ended = self.streams.stop()
-        self.assertEqual(self.cluster.faults, [])
-        print(f"{ended} streams, all exact; {self.streams.refused} HTTP requests refused "
-              f"while there was no coordinator")
+        self.finish()
+
+
+class SeveralCoordinatorsTest(Rollouts):
+    def setUp(self):
+        if not mini_kubelet.can_name_pods():
+            self.skipTest("no process here may have a hosts file of its own (user namespaces)")
+        self.start("several", ["coordinator-0", "coordinator-1"])
+
+    def registrations(self):
+        """How many workers each coordinator has, by the coordinators that are."""
+        return [len(pod.metric("nacre_worker_heartbeat_age_seconds"))
+                for pod in self.deployment("coordinator").ready()]
+
+    def await_registrations(self):
+        workers = sum(self.deployment(role).replicas for role in ("target", "draft"))
+        self.cluster.wait_for_scrape(lambda: self.registrations() == [workers, workers])
+
+    def crash(self, index):
+        self.without_a_coordinator(self.deployment("coordinator").ready()[index].crash)
+
+    def test_no_stream_is_lost(self):
+        self.await_registrations()
+        self.run_phase("update of the drafts", self.deployment("draft").update)
+        self.run_phase("update of the targets", self.deployment("target").update)
+        self.run_phase("update of the gateways", self.deployment("gateway").update)
+        self.run_phase("update of the coordinators", self.replace_coordinators)
+        self.await_registrations()
+        self.run_phase("one target more", lambda: self.deployment("target").scale(3))
+        self.await_registrations()
+        self.run_phase("a target fewer", lambda: self.deployment("target").scale(2))
+        # Its answers are resumed at the other.
+        self.run_phase("a coordinator crashes", lambda: self.crash(0))
+        self.run_phase("the other crashes", lambda: self.crash(1))
+        self.await_registrations()
+        self.finish()
 
 
 class Secrets:

@@ -13,9 +13,9 @@ def each_render():
         yield file.stem, golden.golden_objects(file)
 
 
-def each_deployment():
+def each_workload():
     for name, objects in each_render():
-        for item in golden.of_kind(objects, "Deployment"):
+        for item in golden.workloads(objects):
             yield f"{name} {item['metadata']['name']}", item, objects
 
 
@@ -23,8 +23,18 @@ def fits(selector, labels):
     return all(labels.get(key) == value for key, value in selector.items())
 
 
-def pod_labels(deployment):
-    return deployment["spec"]["template"]["metadata"]["labels"]
+def pod_labels(workload):
+    return workload["spec"]["template"]["metadata"]["labels"]
+
+
+def pods_of(objects):
+    """The labels of each pod that a name tells from others, and what makes it."""
+    for item in golden.workloads(objects):
+        yield pod_labels(item), item
+        if item["kind"] == "StatefulSet":
+            for index in range(item["spec"]["replicas"]):
+                name = f"{item['metadata']['name']}-{index}"
+                yield {**pod_labels(item), "statefulset.kubernetes.io/pod-name": name}, item
 
 
 def quantity(text):
@@ -74,14 +84,15 @@ class ObjectsTest(unittest.TestCase):
 
     def test_everything_selects_a_pod(self):
         for name, objects in each_render():
-            pods = [pod_labels(item) for item in golden.of_kind(objects, "Deployment")]
+            pods = [labels for labels, _ in pods_of(objects)]
             for item in objects:
                 spec = item.get("spec", {})
                 if item["kind"] == "Service":
                     selector = spec["selector"]
                 elif item["kind"] == "NetworkPolicy":
                     selector = spec["podSelector"]["matchLabels"]
-                elif item["kind"] in ("Deployment", "PodDisruptionBudget", "PodMonitor"):
+                elif item["kind"] in ("Deployment", "StatefulSet", "PodDisruptionBudget",
+                                      "PodMonitor"):
                     selector = spec["selector"]["matchLabels"]
                 else:
                     continue
@@ -90,9 +101,8 @@ class ObjectsTest(unittest.TestCase):
 
     def test_services_and_policies_name_ports_of_their_pods(self):
         for name, objects in each_render():
-            pods = [(pod_labels(item), {port["name"] for port in
-                                        golden.containers(item)[0]["ports"]})
-                    for item in golden.of_kind(objects, "Deployment")]
+            pods = [(labels, {port["name"] for port in golden.containers(item)[0]["ports"]})
+                    for labels, item in pods_of(objects)]
             for item in golden.of_kind(objects, "Service"):
                 for labels, ports in pods:
                     if fits(item["spec"]["selector"], labels):
@@ -111,7 +121,7 @@ class ObjectsTest(unittest.TestCase):
             if not policies:
                 self.assertEqual(name, "values-no-draft")
                 continue
-            for item in golden.of_kind(objects, "Deployment"):
+            for item in golden.workloads(objects):
                 mine = [policy for policy in policies
                         if fits(policy["spec"]["podSelector"]["matchLabels"], pod_labels(item))]
                 self.assertEqual(len(mine), 1, f"{name} {item['metadata']['name']}")
@@ -123,14 +133,40 @@ class ObjectsTest(unittest.TestCase):
                         self.assertIn((item["metadata"]["labels"]["app.kubernetes.io/component"],
                                        ports), [("coordinator", {"grpc"}), ("gateway", {"http"})])
 
-    def test_who_dials_whom_may(self):
+    def test_what_is_dialled_is_a_service(self):
         for name, objects in each_render():
-            hosts = {item["metadata"]["name"] for item in golden.of_kind(objects, "Service")}
-            for item in golden.of_kind(objects, "Deployment"):
+            hosts = {item["metadata"]["name"]: item["spec"]
+                     for item in golden.of_kind(objects, "Service")}
+            for item in golden.workloads(objects):
                 for argument in golden.containers(item)[0]["args"]:
-                    if argument.startswith("--coordinator="):
-                        host = argument.partition("=")[2].partition(".")[0]
-                        self.assertIn(host, hosts, name)
+                    flag, _, value = argument.partition("=")
+                    if flag not in ("--coordinator", "--admin"):
+                        continue
+                    for address in value.split(","):
+                        host, _, port = address.removeprefix("dns:").rpartition(":")
+                        spec = hosts[host.partition(".")[0]]
+                        self.assertIn(int(port), {one["port"] for one in spec["ports"]}, name)
+                        # DNS gives the addresses of pods: for a headless Service only.
+                        self.assertEqual(address.startswith("dns:"),
+                                         spec.get("clusterIP") == "None", f"{name} {address}")
+
+    def test_every_coordinator_is_known(self):
+        seen = set()
+        for name, objects in each_render():
+            (coordinator,) = [item for item in golden.workloads(objects)
+                              if item["metadata"]["name"].endswith("-coordinator")]
+            count = coordinator["spec"]["replicas"]
+            seen.add(count > 1)
+            for item in golden.workloads(objects):
+                (container,) = golden.containers(item)
+                addresses = [argument.partition("=")[2].split(",")
+                             for argument in container["args"]
+                             if argument.startswith(("--coordinator=", "--admin="))]
+                for listed in addresses:
+                    # Workers have one name for all.
+                    want = count if container["name"] == "gateway" else 1
+                    self.assertEqual(len(set(listed)), want, name)
+        self.assertEqual(seen, {False, True})
 
     def test_autoscalers_own_the_replicas(self):
         seen = 0
@@ -139,7 +175,7 @@ class ObjectsTest(unittest.TestCase):
                       for item in golden.of_kind(objects, "HorizontalPodAutoscaler",
                                                  "ScaledObject")}
             seen += len(scaled)
-            for item in golden.of_kind(objects, "Deployment"):
+            for item in golden.workloads(objects):
                 self.assertEqual("replicas" not in item["spec"],
                                  item["metadata"]["name"] in scaled, name)
         self.assertGreaterEqual(seen, 3)
@@ -147,7 +183,7 @@ class ObjectsTest(unittest.TestCase):
 
 class PodTest(unittest.TestCase):
     def test_a_drain_ends_before_the_kill(self):
-        for name, item, _ in each_deployment():
+        for name, item, _ in each_workload():
             (container,) = golden.containers(item)
             stop = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {})
             want = seconds(container, "drain-timeout") + stop.get("seconds", 0) + CLOSING_SECONDS
@@ -155,7 +191,7 @@ class PodTest(unittest.TestCase):
             self.assertEqual(grace, want, name)
 
     def test_limits_are_not_below_requests(self):
-        for name, item, _ in each_deployment():
+        for name, item, _ in each_workload():
             (container,) = golden.containers(item)
             resources = container["resources"]
             for what in set(resources["requests"]) & set(resources["limits"]):
@@ -163,7 +199,7 @@ class PodTest(unittest.TestCase):
                 self.assertLessEqual(asked, most, f"{name} {what}")
 
     def test_probes_ask_the_metrics_port(self):
-        for name, item, _ in each_deployment():
+        for name, item, _ in each_workload():
             (container,) = golden.containers(item)
             ports = {port["name"]: port["containerPort"] for port in container["ports"]}
             listens = [argument.rpartition(":")[2] for argument in container["args"]
@@ -174,7 +210,7 @@ class PodTest(unittest.TestCase):
                 self.assertEqual(asked, {"path": f"/{probe}", "port": "metrics"}, name)
 
     def test_listens_on_the_ports_that_it_names(self):
-        for name, item, _ in each_deployment():
+        for name, item, _ in each_workload():
             (container,) = golden.containers(item)
             listens = {int(argument.rpartition(":")[2]) for argument in container["args"]
                        if "listen=" in argument and "127.0.0.1" not in argument}
@@ -183,7 +219,7 @@ class PodTest(unittest.TestCase):
 
     def test_pods_are_restricted(self):
         # The profile "restricted" of the Pod Security Standards, and a read-only root.
-        for name, item, _ in each_deployment():
+        for name, item, _ in each_workload():
             pod = item["spec"]["template"]["spec"]
             self.assertIs(pod["securityContext"]["runAsNonRoot"], True, name)
             self.assertEqual(pod["securityContext"]["seccompProfile"],
@@ -199,7 +235,7 @@ class PodTest(unittest.TestCase):
                                   "capabilities": {"drop": ["ALL"]}}, name)
 
     def test_mounts_are_volumes_and_are_used(self):
-        for name, item, _ in each_deployment():
+        for name, item, _ in each_workload():
             pod = item["spec"]["template"]["spec"]
             volumes = {volume["name"] for volume in pod.get("volumes", [])}
             mounts = {mount["name"] for container in pod["containers"]
@@ -213,12 +249,29 @@ class PodTest(unittest.TestCase):
                         self.assertTrue(any(value.startswith(path) for path in paths),
                                         f"{name} {argument}")
 
-    def test_one_coordinator_replaces_the_other(self):
-        # Two at once would be a rollout that never ends.
-        for name, item, _ in each_deployment():
-            if item["metadata"]["labels"]["app.kubernetes.io/component"] == "coordinator":
-                self.assertEqual((item["spec"]["replicas"], item["spec"]["strategy"]),
-                                 (1, {"type": "Recreate"}), name)
+    def test_coordinators_replace_each_other(self):
+        for name, item, objects in each_workload():
+            if item["metadata"]["labels"]["app.kubernetes.io/component"] != "coordinator":
+                continue
+            spec = item["spec"]
+            budgets = [budget for budget in golden.of_kind(objects, "PodDisruptionBudget")
+                       if fits(budget["spec"]["selector"]["matchLabels"], pod_labels(item))]
+            if spec["replicas"] == 1:
+                # Two at once would be a rollout that never ends.
+                self.assertEqual((item["kind"], spec["strategy"]),
+                                 ("Deployment", {"type": "Recreate"}), name)
+                self.assertEqual(budgets, [], name)
+                continue
+            self.assertEqual(item["kind"], "StatefulSet", name)
+            self.assertEqual(spec["updateStrategy"], {"type": "RollingUpdate"}, name)
+            self.assertGreater(spec["minReadySeconds"], 0, name)
+            self.assertEqual([budget["spec"]["maxUnavailable"] for budget in budgets], [1], name)
+            spread = {rule["topologyKey"]
+                      for rule in spec["template"]["spec"]["topologySpreadConstraints"]}
+            self.assertEqual(spread, {"kubernetes.io/hostname", "topology.kubernetes.io/zone"})
+            (service,) = [one for one in golden.of_kind(objects, "Service")
+                          if one["metadata"]["name"] == spec["serviceName"]]
+            self.assertEqual(service["spec"]["clusterIP"], "None", name)
 
 
 if __name__ == "__main__":

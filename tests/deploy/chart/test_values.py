@@ -114,7 +114,7 @@ class FlagsTest(unittest.TestCase):
     def test_renders_use_flags_of_the_programs(self):
         seen = {}
         for file in render_chart.value_files():
-            for item in golden.of_kind(golden.golden_objects(file), "Deployment"):
+            for item in golden.workloads(golden.golden_objects(file)):
                 for container in golden.containers(item):
                     seen.setdefault(container["command"][0], set()).update(
                         golden.flags_of(container))
@@ -125,7 +125,7 @@ class FlagsTest(unittest.TestCase):
     def test_no_flag_is_given_twice(self):
         # What the chart sets by itself is in no `flags` of the schema.
         for file in render_chart.value_files():
-            for item in golden.of_kind(golden.golden_objects(file), "Deployment"):
+            for item in golden.workloads(golden.golden_objects(file)):
                 (container,) = golden.containers(item)
                 component = container["name"]
                 once = [flag for flag in golden.flags_of(container)

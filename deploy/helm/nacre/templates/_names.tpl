@@ -57,6 +57,35 @@ annotations: {{- toYaml . | nindent 2 }}
 {{ include "nacre.fullname" .root }}-{{ .service }}.{{ .root.Release.Namespace }}.svc.{{ .root.Values.clusterDomain }}
 {{- end -}}
 
+{{/* Whether there are several coordinators: "true" or "". */}}
+{{- define "nacre.severalCoordinators" -}}
+{{- if gt (int .Values.coordinator.replicas) 1 }}true{{ end -}}
+{{- end -}}
+
+{{/* Where workers find all coordinators: DNS names the pods of a headless Service. */}}
+{{- define "nacre.registry" -}}
+{{- if include "nacre.severalCoordinators" . -}}
+dns:{{ include "nacre.host" (dict "root" . "service" "registries") }}:50051
+{{- else -}}
+{{ include "nacre.host" (dict "root" . "service" "registry") }}:50051
+{{- end -}}
+{{- end -}}
+
+{{/* Where each coordinator serves: (dict "root" $ "service" "coordinator" "port" 50050),
+or, where there is one, the port for operators of "admin". */}}
+{{- define "nacre.coordinators" -}}
+{{- if include "nacre.severalCoordinators" .root -}}
+{{- $hosts := list -}}
+{{- range $i := until (int .root.Values.coordinator.replicas) -}}
+{{- $host := include "nacre.host" (dict "root" $.root "service" (printf "coordinator-%d" $i)) -}}
+{{- $hosts = append $hosts (printf "%s:%v" $host $.port) -}}
+{{- end -}}
+{{- join "," $hosts -}}
+{{- else -}}
+{{ include "nacre.host" . }}:{{ .port }}
+{{- end -}}
+{{- end -}}
+
 {{/* All addresses of a pod. */}}
 {{- define "nacre.any" -}}
 {{ ternary "[::]" "0.0.0.0" (eq .Values.ipFamily "IPv6") }}

@@ -145,6 +145,13 @@ topologySpreadConstraints:
     whenUnsatisfiable: ScheduleAnyway
     labelSelector:
       matchLabels: {{- include "nacre.selector" . | nindent 8 }}
+{{- if .spreads }}
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/{{ .spreads }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{- include "nacre.selector" . | nindent 8 }}
+{{- end }}
 {{- end }}
 {{- end -}}
 

@@ -11,8 +11,8 @@ namespace and release. */}}
 {{- $own := include "nacre.matchers" .root -}}
 {{- $expr := regexReplaceAll `(nacre[_:][a-z_:]+)\{` .expr (printf "${1}%s," (trimSuffix "}" $own)) -}}
 {{- $expr = regexReplaceAll `(nacre[_:][a-z_:]+)([^a-z_:{]|$)` $expr (printf "${1}%s${2}" $own) -}}
-{{- $expr = regexReplaceAll `\b(sum|max)\(` $expr "${1} by (namespace, app_kubernetes_io_instance) (" -}}
-{{- regexReplaceAll `\b(sum|max) by \(model\)` $expr "${1} by (model, namespace, app_kubernetes_io_instance)" -}}
+{{- $expr = regexReplaceAll `\b(sum|max) by \(([a-z_, ]+)\)` $expr "${1} by (${2}, namespace, app_kubernetes_io_instance)" -}}
+{{- regexReplaceAll `\b(sum|max)\(` $expr "${1} by (namespace, app_kubernetes_io_instance) (" -}}
 {{- end -}}
 
 {{/* The groups of a file: (dict "root" $ "file" "files/alerts.yaml"). */}}
