@@ -21,13 +21,14 @@ readonly DRAFT_LAYERS=100 DRAFT_INTERMEDIATE=344
 readonly METHODS=ar,sd,pearl,async
 readonly PROMPT_FILE=tests/data/gsm8k_100.jsonl
 readonly TEXT_PROMPT=$'Question: A baker makes 12 loaves and sells 7 of them. How many are left?\nAnswer:'
-prompts=4
+prompts=3
 max_tokens=64
-paced_prompts=3
+paced_prompts=2
+paced_tokens=48
 if [[ "${NACRE_QUICKSTART_SMOKE:-0}" == 1 ]]; then
   prompts=2
   max_tokens=24
-  paced_prompts=2
+  paced_tokens=24
 fi
 # -----------------------------------------------------------------------------
 
@@ -91,13 +92,13 @@ start_services() {
 }
 
 echo "1. Devices that share nothing: $METHODS on $paced_prompts prompts," \
-  "$max_tokens tokens each."
+  "$paced_tokens tokens each."
 echo "   Real models, real processes; each step is made to take at least as long" \
   "as on a GPU."
 "$NACRE" bench --target-model models/target --draft-model models/draft \
   --target-step-time "$TARGET_PACE" --draft-step-time "$DRAFT_PACE" \
   --prompts "$PROMPT_FILE" --limit "$paced_prompts" --methods "$METHODS" \
-  --max-tokens "$max_tokens" --repeat 1 --json "$WORK/paced.json"
+  --max-tokens "$paced_tokens" --repeat 1 --json "$WORK/paced.json"
 
 echo
 echo "2. The cores of this machine, which share one memory: $METHODS on" \
