@@ -267,6 +267,7 @@ nlohmann::ordered_json ReportJson(const BenchFlags& flags,
 std::string ReportHtml(const BenchFlags& flags, const v1::Model& model,
                        const std::vector<BenchLoad>& loads) {
   std::vector<HtmlLoad> shown;
+  shown.reserve(loads.size());
   for (const BenchLoad& load : loads) {
     shown.push_back({load.plan, load.result, load.summaries,
                      IdentityText(load.plan, load.result)});

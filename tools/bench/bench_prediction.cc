@@ -14,7 +14,6 @@ namespace nacre::tools {
 namespace {
 
 using simulation::FleetOptions;
-using simulation::FleetResult;
 using simulation::MatchTrace;
 using simulation::ReplayedRequest;
 
