@@ -190,7 +190,8 @@ std::string HistogramChart(const std::vector<Histogram>& histograms,
   for (size_t i = 0; i < histograms.size(); ++i) {
     const Histogram& histogram = histograms[i];
     const double x0 = kCell * static_cast<double>(i % kColumns) + 10.0;
-    const double y0 = kCellHeight * static_cast<double>(i / kColumns);
+    const size_t row = i / kColumns;
+    const double y0 = kCellHeight * static_cast<double>(row);
     const double bottom = y0 + 20.0 + kPlot;
     double sum = 0.0;
     for (const double count : histogram.counts) sum += count;

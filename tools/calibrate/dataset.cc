@@ -46,9 +46,11 @@ absl::StatusOr<PromptSplit> SplitPrompts(int num_prompts, uint64_t seed) {
       std::max(1, static_cast<int>(kHeldOutShare * num_prompts));
   PromptSplit split;
   const auto first = order.begin();
-  split.validation.assign(first, first + held_out);
-  split.test.assign(first + held_out, first + 2 * held_out);
-  split.training.assign(first + 2 * held_out, order.end());
+  const auto test = first + held_out;
+  const auto training = test + held_out;
+  split.validation.assign(first, test);
+  split.test.assign(test, training);
+  split.training.assign(training, order.end());
   for (std::vector<int>* part :
        {&split.training, &split.validation, &split.test}) {
     std::sort(part->begin(), part->end());

@@ -88,7 +88,7 @@ inline double CrossEntropy(double x, bool label) {
 }
 
 // `values` times `factor`, as the weights of a policy.
-inline std::vector<float> Floats(Eigen::Ref<const Parameters> values,
+inline std::vector<float> Floats(const Eigen::Ref<const Parameters>& values,
                                  double factor = 1.0) {
   std::vector<float> floats;
   floats.reserve(static_cast<size_t>(values.size()));

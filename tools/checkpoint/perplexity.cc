@@ -45,7 +45,8 @@ absl::Status AddText(model::LanguageModel* model,
     NACRE_ASSIGN_OR_RETURN(const absl::Span<const float> logits,
                            model->Forward({&batch, 1}));
     for (int i = 0; i < rows; ++i) {
-      const int32_t token = tokens[static_cast<size_t>(begin + i + 1)];
+      const int32_t token =
+          tokens[static_cast<size_t>(begin) + static_cast<size_t>(i) + 1];
       const double logprob =
           model::ComputeLogprobs(
               logits.subspan(static_cast<size_t>(i) * vocab, vocab), token, 0,

@@ -11,7 +11,7 @@
 namespace nacre::tools {
 namespace {
 
-absl::StatusOr<Prompt> ParseLine(absl::string_view line) {
+absl::StatusOr<Prompt> ParsePrompt(absl::string_view line) {
   const auto json = Json::parse(line.begin(), line.end(), nullptr, false);
   if (!json.is_object()) {
     return absl::InvalidArgumentError("not a JSON object");
@@ -48,7 +48,7 @@ absl::StatusOr<std::vector<Prompt>> ParsePrompts(absl::string_view name,
   for (const absl::string_view line : absl::StrSplit(content, '\n')) {
     ++line_number;
     if (absl::StripAsciiWhitespace(line).empty()) continue;
-    absl::StatusOr<Prompt> prompt = ParseLine(line);
+    absl::StatusOr<Prompt> prompt = ParsePrompt(line);
     if (!prompt.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(
           name, ":", line_number, ": ", prompt.status().message()));
