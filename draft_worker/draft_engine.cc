@@ -133,7 +133,8 @@ void DraftEngine::AddStepSpans(int64_t start_ns, int64_t end_ns,
     span.length = drew_none ? 0 : session->schedule.length();
     span.batch_sessions = static_cast<int>(stepping().size());
     span.abandoned = abandoned;
-    accounts_.AddSpan(*session, span);
+    span.candidates = std::move(session->candidates);
+    accounts_.AddSpan(*session, std::move(span));
   }
 }
 

@@ -91,6 +91,7 @@ void DraftEngine::ApplyCommit(Session& session,
   const DraftSession::CommitReport& report = schedule.last_commit();
   session.untold_ranks.insert(session.untold_ranks.end(), report.ranks.begin(),
                               report.ranks.end());
+  session.untold_prepared += report.prepared;
   if (tap_ != nullptr) {
     tap_->OnVerdict(session.tapped(), report.accepted, report.rejected);
   }

@@ -18,6 +18,7 @@
 #include "model/sampler.h"
 #include "speculation/draft_session.h"
 #include "speculation/draft_tree.h"
+#include "wire/session_events.h"
 #include "worker/engine/engine_session.h"
 #include "worker/engine/step_tap.h"
 
@@ -48,6 +49,9 @@ struct EngineSession : worker::EngineSession {
   // Of the target's tokens: they go with the next tail, in its message. Those
   // of the last commits of a session go nowhere.
   std::vector<int> untold_ranks;
+  int untold_prepared = 0;  // of them
+  // Spans of its steps show what its tokens were drawn from.
+  bool tells_candidates = false;
   bool touched = true;              // by a command, since its last stop notice
   absl::optional<RatioDraw> ratio;  // where the ratio test verifies
   absl::optional<HiddenStates> hidden;  // while its policy gets them
@@ -58,6 +62,7 @@ struct EngineSession : worker::EngineSession {
   bool drew = false;       // a token
   bool pointless = false;  // a command that is held says so
   int fed_rows = 0;
+  std::vector<wire::Candidate> candidates;  // if told, of the token drawn
   // ... of its tree: the nodes, and the paths to them, one after another.
   std::vector<speculation::DraftTree::Row> tree_rows;
   std::vector<int32_t> tree_paths;

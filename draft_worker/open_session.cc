@@ -150,6 +150,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> OpenSession(
   session->vocab_limit = vocab_limit;
   session->reserved_length = reserved_length;
   session->temperature = open.sampling.temperature;
+  session->tells_candidates = open.tells_candidates;
   if (made.length != nullptr) {
     session->length.emplace(std::move(made.length), open.prompt_length,
                             vocab_limit);

@@ -66,6 +66,11 @@ void RowDrafter::Draft(Session& session, const model::Proposal& proposal) {
                         .hidden = kernels::FloatView(proposal.hidden)});
   }
   session.drew = true;
+  if (session.tells_candidates && ranks_children_) {
+    for (const model::ScoredToken& child : proposal.children) {
+      session.candidates.push_back({child.token_id, child.score});
+    }
+  }
   speculation::Tail tail = session.schedule.OnDrafted(
       drawn.token_id, decision == LengthDecision::kStop, candidates_);
   if (session.ratio.has_value()) {
@@ -139,7 +144,8 @@ void RowDrafter::SendTail(Session& session, speculation::Tail tail) {
   DraftEvents& events = parts_.events->For(session.stream);
   if (!session.untold_ranks.empty()) {
     events.ranks.push_back({session.id, session.schedule.epoch(),
-                            std::exchange(session.untold_ranks, {})});
+                            std::exchange(session.untold_ranks, {}),
+                            std::exchange(session.untold_prepared, 0)});
   }
   events.tails.push_back({session.id, std::move(tail)});
 }

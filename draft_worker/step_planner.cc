@@ -88,6 +88,7 @@ void StepPlanner::PlanPrefills() {
 void StepPlanner::AddRows(Session& session, int rows, bool drafts) {
   session.drafts = drafts;
   session.cut = session.drew = session.pointless = session.unsound = false;
+  session.candidates.clear();
   session.fed_rows = rows;
   const std::vector<int32_t>& tokens = session.schedule.tokens();
   model::DraftRows node;
@@ -124,6 +125,7 @@ void StepPlanner::AddRows(Session& session, int rows, bool drafts) {
 void StepPlanner::AddTreeRows(Session& session, int max_rows) {
   session.drafts = true;
   session.cut = session.drew = session.pointless = session.unsound = false;
+  session.candidates.clear();
   const std::vector<int32_t>& tokens = session.schedule.tokens();
   const int num_positions = session.unfed_rows() + 1;  // if the tip is fed
   session.schedule.BeginStep(max_rows - num_positions + 1, &session.tree_rows);

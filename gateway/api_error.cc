@@ -18,7 +18,7 @@ OrderedJson TextOrNull(const std::string& text) {
   return text.empty() ? OrderedJson() : OrderedJson(text);
 }
 
-ApiError ExhaustedError(std::string message) {
+ApiError ExhaustedError(const std::string& message) {
   // More than any target has: to wait does not help.
   if (absl::StrContains(message, "need KV for")) {
     return {.status = 400, .message = message, .code = "kv_capacity"};

@@ -12,6 +12,7 @@ namespace {
 std::vector<std::vector<uint32_t>> AllIds(
     const std::vector<CompletionStream::PromptIds>& prompts) {
   std::vector<std::vector<uint32_t>> all;
+  all.reserve(prompts.size());
   for (const auto& prompt : prompts) all.push_back(prompt.ids);
   return all;
 }

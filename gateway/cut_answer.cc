@@ -9,7 +9,7 @@ namespace nacre::gateway {
 namespace {
 
 // The service takes 128 bytes.
-constexpr size_t kMaxIdBytes = 100;
+constexpr size_t kKeptIdBytes = 100;
 
 // What was drafted decides on the tokens of the ratio test; the oracle's are
 // those that the client sent.
@@ -65,7 +65,7 @@ v1::GenerateRequest CutAnswer::Rest() {
   v1::GenerateRequest rest = *request_;
   ++rests_;
   if (!rest.request_id().empty()) {
-    rest.set_request_id(absl::StrCat(rest.request_id().substr(0, kMaxIdBytes),
+    rest.set_request_id(absl::StrCat(rest.request_id().substr(0, kKeptIdBytes),
                                      has_begun_ ? "-resume-" : "-retry-",
                                      rests_));
   }

@@ -193,7 +193,7 @@ class InferenceClient::State::Attempt
                                         const CallHeaders& headers,
                                         absl::Time deadline,
                                         Callbacks callbacks) {
-    const auto attempt =
+    auto attempt =
         std::make_shared<Attempt>(std::move(state), std::move(callbacks));
     if (!attempt->state_->calls().Begin(&attempt->context_)) return nullptr;
     attempt->self_ = attempt;

@@ -74,7 +74,7 @@ absl::optional<double> ClosedLaw(const FleetOptions& options) {
     }
     default:
       if (!IsWhole(c) || c > kMaxAsyncWindow ||
-          options.method.window.has_value()) {
+          options.method.window.has_value() || options.draft_rows > 1) {
         return absl::nullopt;
       }
       return speculation::AsyncSpeedup(options.alpha, c, AsyncGate(options));

@@ -22,7 +22,7 @@ double CostRatio(const FleetOptions& options);
 // <= 48, the one of pearl a window <= c (beyond it the target does not keep
 // step with the draft) and the one of async a c that is a whole number in 1..32
 // (or a mismatch finds the draft in the middle of a token, or the window is too
-// small) and no window given. Ablations have none.
+// small), no window given and no branches. Ablations have none.
 absl::optional<double> ClosedLaw(const FleetOptions& options);
 
 // The plan that the law assumes: made once, from the true alpha and cost ratio.

@@ -22,6 +22,11 @@ void Check(const FleetOptions& options) {
                 "a replayed request needs a prompt token, an output token and "
                 "matches");
   }
+  NACRE_CHECK(options.draft_rows >= 1 &&
+                  options.draft_rows <= speculation::kMaxDraftRows &&
+                  options.tree_rows >= 0 &&
+                  options.tree_rows <= speculation::kMaxWindow,
+              "rows as the coordinator's flags have them");
   NACRE_CHECK(options.method.ablation == speculation::Ablation::kNone ||
                   options.method.method == speculation::Method::kPearl,
               "only pearl can be ablated");
@@ -55,6 +60,16 @@ double FleetResult::mean_accepted_length() const {
 double FleetResult::acceptance_rate() const {
   return Ratio(static_cast<double>(stats.accepted),
                static_cast<double>(stats.verified));
+}
+
+absl::optional<double> FleetResult::hit_rate() const {
+  int64_t mismatches = 0;
+  for (size_t rank = 1; rank < stats.ranks.size(); ++rank) {
+    mismatches += stats.ranks[rank];
+  }
+  if (mismatches == 0) return absl::nullopt;
+  return Ratio(static_cast<double>(stats.prepared),
+               static_cast<double>(mismatches));
 }
 
 FleetResult SimulateFleet(const FleetOptions& options) {

@@ -20,6 +20,7 @@
 #include "simulation/match_source.h"
 #include "speculation/pipeline.h"
 #include "speculation/policies/policy_spec.h"
+#include "speculation/ranks.h"
 #include "speculation/session_schedule.h"
 
 namespace nacre::simulation {
@@ -69,15 +70,21 @@ struct FleetOptions {
   int output_tokens = 1000;
 
   // Matches: recorded ones, one trace a stream in turn, or else independent
-  // with probability alpha.
+  // with probability alpha, and mismatches of ranks with these shares.
   double alpha = 0.7;
+  speculation::MismatchShares rank_shares = speculation::kMismatchShares;
   std::vector<std::shared_ptr<const MatchTrace>> recorded;
+  // As of coordinator::DispatcherOptions: nodes that a step of a draft expands
+  // for a session of async, and rows of its tree in a step of a target. 1: a
+  // chain.
+  int draft_rows = 1;
+  int tree_rows = 16;
   // Where not empty, these are the requests, whatever is said above of their
   // number, lengths and matches: a stream that is free takes the next.
   std::vector<ReplayedRequest> replay;
 
   // By rows of a step. A target step has one row a session and one a verified
-  // tail token, a draft step one a drafting session and one more for each
+  // tail token, a draft step one a node that it expands and one more for each
   // committed token that it had not drafted; prompt rows count in both.
   StepTimes target_step = StepTimes::Flat(10e6);
   StepTimes draft_step = StepTimes::Flat(2e6);
@@ -135,6 +142,9 @@ struct FleetResult {
   double tokens_per_second() const;
   double mean_accepted_length() const;  // committed / target steps
   double acceptance_rate() const;       // accepted / verified
+  // Of the mismatches that drafts told of: behind how many the next position
+  // was prepared, on a branch. Absent: they told of none.
+  absl::optional<double> hit_rate() const;
 };
 
 // The options must hold what is said of them (NACRE_CHECK).

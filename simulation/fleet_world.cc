@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "simulation/scripted_drafter.h"
 
 namespace nacre::simulation {
 
@@ -54,7 +55,9 @@ FleetWorld::FleetWorld(const FleetOptions& options)
                  .max_running = options.streams,
                  .max_queue = options.streams,
                  .queue_timeout_ns = coordinator::kNever,
-                 .client_timeout_ns = coordinator::kNever});
+                 .client_timeout_ns = coordinator::kNever,
+                 .draft_rows = options.draft_rows,
+                 .tree_rows = options.tree_rows});
   // A draft that no method uses would only blur the account.
   const bool drafts = options.method.method != Method::kAr;
   const int num_workers = options.targets + (drafts ? options.drafts : 0);
@@ -88,7 +91,8 @@ FleetResult FleetWorld::Run() {
     stream.requests_left = options_.requests;
     const uint64_t seed = MixBits(options_.seed) + static_cast<uint64_t>(i);
     const size_t count = options_.recorded.size();
-    stream.matches = count == 0 ? IndependentMatches(options_.alpha, seed)
+    stream.matches = count == 0 ? IndependentMatches(options_.alpha, seed,
+                                                     options_.rank_shares)
                                 : RecordedMatches(options_.recorded[i % count],
                                                   // Not all streams in step.
                                                   MixBits(seed) >> 1);
@@ -150,6 +154,9 @@ void FleetWorld::StartRequest(int stream) {
   spec.window = options_.method.window;
   spec.ablation = options_.method.ablation;
   spec.policy = options_.policy;
+  if (spec.method == Method::kAsync && options_.draft_rows > 1) {
+    spec.tree = speculation::TreeShape::kBest;
+  }
   if (spec.policy.kind() == speculation::PolicyKind::kOracle) {
     for (int i = 0; i < request.output_tokens; ++i) {
       spec.oracle_ids.push_back(
@@ -181,6 +188,10 @@ void FleetWorld::OnComplete(int stream,
   result_.stats.committed += stats.committed;
   result_.stats.degraded_rounds += stats.degraded_rounds;
   result_.stats.stale_messages += stats.stale_messages;
+  for (size_t rank = 0; rank < stats.ranks.size(); ++rank) {
+    result_.stats.ranks[rank] += stats.ranks[rank];
+  }
+  result_.stats.prepared += stats.prepared;
   result_.window = options_.fixed_plan.has_value() ? options_.fixed_plan->window
                                                    : completion.window;
   ++result_.requests;
@@ -224,11 +235,6 @@ std::unique_ptr<model::LanguageModel> FleetWorld::NewModel(Process& process) {
       return Script::TargetToken(draw.seed, draw.position);
     };
   } else {
-    options.draw = [this](const TokenDraw& draw) {
-      // Of no session: a row of a prompt that is only looked at.
-      if (draw.seed == 0) return int32_t{0};
-      return script_.DraftToken(draw.seed, draw.position);
-    };
     options.is_interruptible = options_.abandons_steps;
   }
   return std::make_unique<ScriptedModel>(std::move(options));
@@ -254,8 +260,10 @@ void FleetWorld::Equip(const Process&,
   options->budget = {options_.max_step_rows, options_.prefill_chunk};
 }
 
-void FleetWorld::Equip(const Process&,
+void FleetWorld::Equip(const Process& process,
                        draft_worker::DraftEngine::Options* options) {
+  options->drafter = std::make_unique<ScriptedDrafter>(
+      process.model.get(), &script_, /*ranks=*/options_.draft_rows > 1);
   options->budget = {options_.max_step_rows, options_.prefill_chunk};
 }
 

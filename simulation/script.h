@@ -1,10 +1,9 @@
 // What the models of a simulated fleet say, without computing it: the target's
-// token of each position is a hash of request and position, and the draft's is
-// that token where a match source says so. Which request a row is of is told by
-// the seed of its draw.
+// token of each position is a hash of request and position, and among the
+// draft's candidates it has the rank that a match source says. Which request a
+// row is of is told by the seed of its draw.
 //
-// One thread. A match is drawn by position alone, whatever came before: what a
-// draft says behind a wrong token is never compared.
+// One thread.
 
 #ifndef SIMULATION_SCRIPT_H_
 #define SIMULATION_SCRIPT_H_
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "simulation/match_source.h"
 #include "simulation/random.h"
 #include "tokenizer/tokenizer.h"
@@ -50,14 +50,30 @@ class Script {
         MixBits(MixBits(number) + static_cast<uint64_t>(position)) %
         kVocabulary);
   }
-  // Of a request that has ended: whatever.
-  int32_t DraftToken(uint64_t number, int position) {
+  // The draft's candidate at `place`, from 0, where the target's token has
+  // `rank`: of different places different ones.
+  static int32_t DraftToken(uint64_t number, int position, int place,
+                            int rank) {
     const int32_t token_id = TargetToken(number, position);
+    return place == rank - 1 ? token_id : (token_id + 1 + place) % kVocabulary;
+  }
+  // What the draft says for a position whose prefix is the target's. Null: of a
+  // request that has ended.
+  const Guess* GuessAt(uint64_t number, int position) {
     const Request* request = Find(number);
-    const bool matches = request == nullptr ||
-                         request->matches->At(request->first_match + position -
-                                              request->prompt_length);
-    return matches ? token_id : (token_id + 1) % kVocabulary;
+    if (request == nullptr) return nullptr;
+    return &request->matches->GuessAt(request->first_match + position -
+                                      request->prompt_length);
+  }
+  // ... whose prefix ends with `path`, some of which is wrong.
+  const Guess* GuessBehind(uint64_t number, absl::Span<const int32_t> path) {
+    const Request* request = Find(number);
+    if (request == nullptr) return nullptr;
+    uint64_t bits = MixBits(number);
+    for (const int32_t id : path) {
+      bits = MixBits(bits + static_cast<uint64_t>(id));
+    }
+    return &request->matches->GuessElsewhere(bits);
   }
 
  private:

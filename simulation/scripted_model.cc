@@ -8,13 +8,23 @@
 namespace nacre::simulation {
 namespace {
 
+// Slots hold nothing: what is in them is for the engines to know.
 class ScriptedSequence final : public model::Sequence {
  public:
+  explicit ScriptedSequence(int num_slots) : num_slots_(num_slots) {}
+
   int length() const override { return length_; }
   void Truncate(int length) override { length_ = std::min(length_, length); }
+  int num_slots() const override { return num_slots_; }
+  absl::Status KeepPath(int length, absl::Span<const int32_t> slots) override {
+    NACRE_CHECK(length <= length_, "a path goes on behind the positions");
+    if (length == length_) Append(static_cast<int>(slots.size()));
+    return absl::OkStatus();
+  }
   void Append(int count) { length_ += count; }
 
  private:
+  const int num_slots_;
   int length_ = 0;
 };
 
@@ -28,7 +38,12 @@ ScriptedModel::ScriptedModel(Options options) : options_(std::move(options)) {
 
 absl::StatusOr<std::unique_ptr<model::Sequence>> ScriptedModel::NewSequence(
     int /*max_length*/) {
-  return std::make_unique<ScriptedSequence>();
+  return std::make_unique<ScriptedSequence>(/*num_slots=*/0);
+}
+
+absl::StatusOr<std::unique_ptr<model::Sequence>> ScriptedModel::NewTreeSequence(
+    int /*max_length*/, int num_slots, absl::Span<const int32_t>) {
+  return std::make_unique<ScriptedSequence>(num_slots);
 }
 
 absl::StatusOr<absl::Span<const float>> ScriptedModel::Forward(
@@ -43,7 +58,7 @@ absl::StatusOr<absl::Span<const float>> ScriptedModel::Forward(
   drawn_.clear();
   for (const model::SequenceRows& rows : batch) {
     static_cast<ScriptedSequence*>(rows.sequence)
-        ->Append(static_cast<int>(rows.token_ids.size()));
+        ->Append(static_cast<int>(rows.token_ids.size() - rows.nodes.size()));
     NACRE_CHECK(rows.draws.size() == static_cast<size_t>(rows.num_logits),
                 "a script has no logits");
     for (const absl::optional<TokenDraw>& draw : rows.draws) {

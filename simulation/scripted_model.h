@@ -27,7 +27,7 @@ class ScriptedModel final : public model::LanguageModel {
     std::function<absl::Status(int rows,
                                const std::function<bool()>& interrupt)>
         pass;
-    // The token that a draw gives.
+    // The token that a draw gives; null where nothing draws.
     std::function<int32_t(const TokenDraw& draw)> draw;
     bool is_interruptible = false;
   };
@@ -37,6 +37,9 @@ class ScriptedModel final : public model::LanguageModel {
   void BindComputeThread() override {}
   absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
       int max_length) override;
+  absl::StatusOr<std::unique_ptr<model::Sequence>> NewTreeSequence(
+      int max_length, int num_slots,
+      absl::Span<const int32_t> token_ids) override;
   // It has room for everything.
   int64_t kv_free_tokens() const override { return info_.kv_capacity_tokens; }
   void SetInterrupt(std::function<bool()> interrupt) override {

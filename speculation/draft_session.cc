@@ -88,6 +88,7 @@ void DraftSession::FollowTree(absl::Span<const int32_t> token_ids) {
   last_commit_.overtaken = walk.matched < count && !walk.rejected;
   for (const DraftTree::Judged& judged : tree_->judged()) {
     last_commit_.ranks.push_back(judged.rank);
+    last_commit_.prepared += judged.rank > 1 && judged.prepared ? 1 : 0;
   }
   const bool leaves_main = walk.on_main < walk.matched || walk.rejected;
   kept_length_ = leaves_main ? committed_length_ + walk.on_main : length();

@@ -117,6 +117,8 @@ class DraftSession {
     // Of the tokens committed there, up to the rejected one: their ranks among
     // the candidates, 1 to kBeyond, where those are known.
     std::vector<int> ranks = {};
+    // How many of them are above 1 and of tokens with children of a tree.
+    int prepared = 0;
     bool operator==(const CommitReport&) const = default;
   };
   const CommitReport& last_commit() const { return last_commit_; }

@@ -256,6 +256,8 @@ void DraftTree::Judge(absl::Span<const int32_t> token_ids,
     judged.scores = candidates.scores;
     judged.count = candidates.count;
     judged.rank = it == end ? kBeyond : static_cast<int>(it - begin) + 1;
+    judged.prepared =
+        i < path.size() && At(path[i]).is_fed && !At(path[i]).is_in_step;
     judged_.push_back(judged);
     // Beyond it stand the nodes alone that were worth a row of the step.
     if (judged.rank > 1) return;

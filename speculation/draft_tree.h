@@ -99,6 +99,8 @@ class DraftTree {
     std::array<float, kRanks> scores;
     int count = 0;
     int rank = 0;  // 1 to kBeyond
+    // The token taken had children here: the draft had drafted behind it.
+    bool prepared = false;
   };
   const std::vector<Judged>& judged() const { return judged_; }
 

@@ -12,10 +12,6 @@ namespace {
 
 constexpr double kPriorRanks = 4;
 constexpr double kRankMemory = 64;
-// Given a mismatch, the share of ranks 2 to 8 and of those beyond: 100 GSM8K
-// prompts of the bundled pair, temperatures 0, 0.8 and 1 together.
-constexpr double kMismatchShares[kBeyond - 1] = {0.43, 0.17, 0.09, 0.06,
-                                                 0.05, 0.03, 0.03, 0.14};
 // Calibrations change slowly: a longer memory.
 constexpr double kCalibrationMemory = 1024;
 // The prior's tau counts as so much curvature, about ten positions' worth.
@@ -40,7 +36,8 @@ RankHistogram::RankHistogram(double prior_alpha) : total_(kPriorRanks) {
   weights_[0] = kPriorRanks * prior_alpha;
   for (int i = 1; i < kBeyond; ++i) {
     weights_[static_cast<size_t>(i)] =
-        kPriorRanks * (1 - prior_alpha) * kMismatchShares[i - 1];
+        kPriorRanks * (1 - prior_alpha) *
+        kMismatchShares[static_cast<size_t>(i - 1)];
   }
 }
 

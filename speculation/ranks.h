@@ -22,6 +22,13 @@ namespace nacre::speculation {
 inline constexpr int kRanks = 8;
 inline constexpr int kBeyond = kRanks + 1;
 
+// Given a mismatch, the share of ranks 2 to kRanks and of those beyond.
+using MismatchShares = std::array<double, kBeyond - 1>;
+// Measured: 100 GSM8K prompts of the bundled pair, temperatures 0, 0.8 and 1
+// together.
+inline constexpr MismatchShares kMismatchShares = {0.43, 0.17, 0.09, 0.06,
+                                                   0.05, 0.03, 0.03, 0.14};
+
 // How often the target's token had each rank, with a memory of the last ~64
 // positions, so that a text that changes is followed.
 class RankHistogram {

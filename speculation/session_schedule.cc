@@ -139,13 +139,17 @@ bool SessionSchedule::OnTail(const Tail& tail) {
   return true;
 }
 
-bool SessionSchedule::OnRanks(uint32_t epoch, absl::Span<const int> ranks) {
+bool SessionSchedule::OnRanks(uint32_t epoch, absl::Span<const int> ranks,
+                              int prepared) {
   const auto is_rank = [](int rank) { return rank >= 1 && rank <= kBeyond; };
   // One a committed position, whichever draft drafted it.
   const int64_t told =
       std::accumulate(stats_.ranks.begin(), stats_.ranks.end(), int64_t{0}) +
       static_cast<int64_t>(ranks.size());
+  const auto mismatches = std::count_if(ranks.begin(), ranks.end(),
+                                        [](int rank) { return rank > 1; });
   if (!draft_attached_ || epoch != epoch_ || told > generated() ||
+      prepared < 0 || prepared > mismatches ||
       !std::all_of(ranks.begin(), ranks.end(), is_rank)) {
     ++stats_.stale_messages;
     return false;
@@ -155,6 +159,7 @@ bool SessionSchedule::OnRanks(uint32_t epoch, absl::Span<const int> ranks) {
     ranks_.Add(rank);
     has_ranks_ = true;
   }
+  stats_.prepared += prepared;
   return true;
 }
 

@@ -41,6 +41,7 @@ struct SpeculationStats {
   int64_t stale_messages = 0;  // old, repeated or malformed: changed nothing
   // How often the target's token had each rank among the draft's candidates.
   std::array<int64_t, kBeyond> ranks = {};
+  int64_t prepared = 0;  // of those above 1: a branch went on behind the token
   // Tokens that the target itself proposed from suffixes, and that were right:
   // in none of the counts above but `committed`.
   int64_t suffix_proposed = 0;
@@ -115,9 +116,10 @@ class SessionSchedule {
   // One with a length or a position that no draft reaches is not.
   bool OnTail(const Tail& tail);
 
-  // Ranks from the draft that was opened with `epoch`. Returns whether they
-  // count; those of an earlier draft do not.
-  bool OnRanks(uint32_t epoch, absl::Span<const int> ranks);
+  // Ranks from the draft that was opened with `epoch`; `prepared` of those
+  // above 1 had a branch drafted behind them. Returns whether they count; those
+  // of an earlier draft do not.
+  bool OnRanks(uint32_t epoch, absl::Span<const int> ranks, int prepared = 0);
 
   // A verdict of the target. On kApplied the new tokens have been appended to
   // committed() and `commit` is what the draft must be told. Repeated ones,

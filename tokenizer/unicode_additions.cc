@@ -33,8 +33,8 @@ const Row* FindRow(const Row* rows, size_t count, char32_t c) {
 }
 
 const Pages& AdditionPages() {
-  static const Pages pages = PagesOf(kUnicodeAdditions, kUnicodeAdditionCount);
-  return pages;
+  static const Pages kPages = PagesOf(kUnicodeAdditions, kUnicodeAdditionCount);
+  return kPages;
 }
 
 }  // namespace
@@ -70,8 +70,8 @@ bool HasUnicodeAddition(absl::string_view text) {
 }
 
 bool IsInert(char32_t code_point) {
-  static const Pages pages = PagesOf(kInertRanges, kInertRangeCount);
-  return pages.test(code_point >> 8) &&
+  static const Pages kPages = PagesOf(kInertRanges, kInertRangeCount);
+  return kPages.test(code_point >> 8) &&
          FindRow(kInertRanges, kInertRangeCount, code_point) != nullptr;
 }
 

@@ -208,7 +208,8 @@ TESTED_BY = {
     "model/step_rows.cc": "tests/model/tree_test.cc",
     "model/weights.cc": "tests/model/transformer_test.cc",
     **{f"simulation/{name}.cc": "tests/simulation/fleet_test.cc"
-       for name in ("fleet_failures", "fleet_world", "scripted_model")},
+       for name in ("fleet_failures", "fleet_world", "scripted_drafter",
+                    "scripted_model")},
     "simulation/changed_plans.cc": "tests/simulation/ablation_test.cc",
     **{f"simulation/{name}.cc":
            "tests/simulation/protocol/protocol_simulation_test.cc"

@@ -112,6 +112,7 @@ void EncodeOpen(const OpenDraft& open, v1::OpenDraft* proto) {
   proto->set_verification(EncodeEnum(kVerifications, open.verification));
   proto->set_hidden_address(open.hidden_address);
   proto->set_hidden_channel(open.hidden_channel);
+  proto->set_tells_candidates(open.tells_candidates);
 }
 
 absl::Status DecodeLists(const v1::OpenDraft& proto, OpenDraft* open) {
@@ -145,6 +146,7 @@ OpenDraft DecodeOpen(const v1::OpenDraft& proto) {
   open.target_fingerprint = proto.target_fingerprint();
   open.hidden_address = proto.hidden_address();
   open.hidden_channel = proto.hidden_channel();
+  open.tells_candidates = proto.tells_candidates();
   open.plan = DecodePlan(proto.plan());
   return open;
 }

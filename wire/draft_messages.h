@@ -41,6 +41,7 @@ struct OpenDraft {
   // Where the target's hidden states are read, and as what; 0: nowhere.
   std::string hidden_address = {};
   uint64_t hidden_channel = 0;
+  bool tells_candidates = false;  // in its spans
 
   bool operator==(const OpenDraft&) const = default;
 };

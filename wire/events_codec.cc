@@ -216,6 +216,12 @@ absl::Status DecodeSpan(const v1::Span& proto, Span* span) {
   span->batch_sessions = ToRows(proto.batch_sessions());
   span->bytes = ToBytes(proto.bytes());
   span->abandoned = proto.abandoned();
+  NACRE_RETURN_IF_ERROR(CheckCount("Span.candidates", proto.candidates_size(),
+                                   speculation::kRanks));
+  for (const v1::Candidate& candidate : proto.candidates()) {
+    span->candidates.push_back(
+        {ToInt(candidate.token_id()), candidate.score()});
+  }
   return absl::OkStatus();
 }
 
@@ -257,6 +263,7 @@ absl::Status DecodeRanks(const v1::SessionRanks& proto, SessionRanks* to) {
     }
     to->ranks.push_back(static_cast<int>(rank));
   }
+  to->prepared = ToInt(proto.prepared());
   return absl::OkStatus();
 }
 
@@ -276,6 +283,11 @@ v1::Span Encode(const Span& span) {
   proto.set_batch_sessions(static_cast<uint32_t>(span.batch_sessions));
   proto.set_bytes(static_cast<uint64_t>(span.bytes));
   proto.set_abandoned(span.abandoned);
+  for (const Candidate& candidate : span.candidates) {
+    v1::Candidate* out = proto.add_candidates();
+    out->set_token_id(static_cast<uint32_t>(candidate.token_id));
+    out->set_score(candidate.score);
+  }
   return proto;
 }
 
@@ -320,6 +332,7 @@ v1::DraftEvent Encode(const DraftEvents& events) {
     out->set_session_id(each.session_id);
     out->set_epoch(each.epoch);
     FillIds(each.ranks, out->mutable_ranks());
+    out->set_prepared(static_cast<uint32_t>(each.prepared));
   }
   return proto;
 }

@@ -20,6 +20,14 @@ namespace nacre::wire {
 inline constexpr int64_t kMaxDurationNs = 3'600'000'000'000;
 inline constexpr int kMaxRows = 1 << 20;
 
+// A token that a draft considered, and its perturbed score.
+struct Candidate {
+  int32_t token_id = 0;
+  float score = 0;
+
+  bool operator==(const Candidate&) const = default;
+};
+
 // See Span in proto/types.proto. A first step that shares its forward with the
 // last rows of the prompt has a kPrefill and a kVerify span over one interval.
 struct Span {
@@ -43,9 +51,10 @@ struct Span {
   int accepted = 0;    // kVerify
   int length = 0;  // committed (kVerify), of the KV cache (kRollback), of the
                    // sequence with the token drawn (kDraft; 0: none was)
-  int batch_sessions = 0;  // in the step, this one included
-  int64_t bytes = 0;       // kHidden
-  bool abandoned = false;  // kDraft, kPrefill: cut short
+  int batch_sessions = 0;                  // in the step, this one included
+  int64_t bytes = 0;                       // kHidden
+  bool abandoned = false;                  // kDraft, kPrefill: cut short
+  std::vector<Candidate> candidates = {};  // kDraft, if asked for: of its token
 
   bool operator==(const Span&) const = default;
 };
@@ -90,6 +99,7 @@ struct SessionRanks {
   uint64_t session_id = 0;
   uint32_t epoch = 0;
   std::vector<int> ranks;
+  int prepared = 0;  // of those above 1: a branch went on behind the token
 
   bool operator==(const SessionRanks&) const = default;
 };

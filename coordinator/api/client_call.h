@@ -183,7 +183,7 @@ class ClientCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, Response>,
     const auto call = this->shared_from_this();
     const int64_t bytes = static_cast<int64_t>(request_.Length());
     auto run = [call, handle = std::move(reception_.handle),
-                request = std::move(request_)] {
+                request = request_] {
       // A call that has ended wants no work done.
       if (call->IsOpen()) handle(request);
     };

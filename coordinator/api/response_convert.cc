@@ -78,6 +78,7 @@ void SetReport(const RequestSpec& request, const Completion& completion,
   if (std::any_of(ranks.begin(), ranks.end(),
                   [](int64_t count) { return count > 0; })) {
     for (const int64_t count : ranks) report->add_ranks(count);
+    report->set_prepared(completion.stats.prepared);
   }
   report->set_suffix_proposed(completion.stats.suffix_proposed);
   report->set_suffix_accepted(completion.stats.suffix_accepted);

@@ -51,9 +51,11 @@ void EventRouter::OnNotes(uint64_t draft_id, const wire::DraftEvents& events) {
   for (const auto& [session_id, note] : events.policy_notes) {
     ShowNote(session_id, draft_id, note);
   }
-  for (const auto& [session_id, epoch, ranks] : events.ranks) {
-    Session* session = state_.FindOn(session_id, draft_id);
-    if (session == nullptr || !session->schedule().OnRanks(epoch, ranks)) {
+  for (const wire::SessionRanks& each : events.ranks) {
+    const std::vector<int>& ranks = each.ranks;
+    Session* session = state_.FindOn(each.session_id, draft_id);
+    if (session == nullptr ||
+        !session->schedule().OnRanks(each.epoch, ranks, each.prepared)) {
       continue;
     }
     speculation::RankHistogram& of_pair = state_.fleet.at(draft_id).ranks;

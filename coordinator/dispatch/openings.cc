@@ -68,6 +68,7 @@ wire::OpenDraft DraftOpening::Message() const {
   open.verification = request->verification;
   open.hidden_address = hidden_address;
   open.hidden_channel = hidden_channel;
+  open.tells_candidates = request->trace;
   return open;
 }
 

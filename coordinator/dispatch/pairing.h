@@ -24,6 +24,7 @@ class Pairing {
   explicit Pairing(DispatcherState* state) : state_(*state) {}
 
   // The link of a worker in service.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved from.
   void AddLink(uint64_t worker_id, NotedLink link) {
     links_.try_emplace(worker_id, std::move(link));
   }

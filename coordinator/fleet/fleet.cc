@@ -8,6 +8,7 @@
 
 namespace nacre::coordinator {
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved from.
 absl::StatusOr<uint64_t> Fleet::Add(WorkerInfo info) {
   const bool is_target = info.role == WorkerRole::kTarget;
   for (const auto& [id, other] : workers_) {

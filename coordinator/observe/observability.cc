@@ -63,16 +63,15 @@ void Observability::SetServer(const std::string& address) {
   traces_->SetServer(host, port);
 }
 
-absl::Status Observability::Start(RegistryService* registry,
-                                  telemetry::MetricsServer::Health health) {
+absl::Status Observability::Start(
+    RegistryService* registry, const telemetry::MetricsServer::Health& health) {
   if (options_.metrics.listen.empty()) return absl::OkStatus();
   std::vector<telemetry::MetricsServer::Source> sources = {
       metrics_.collectable(), std::make_shared<FleetMetrics>(registry)};
   if (exporter_ != nullptr) sources.push_back(exporter_->collectable());
-  NACRE_ASSIGN_OR_RETURN(
-      metrics_server_,
-      telemetry::MetricsServer::Start(options_.metrics, std::move(sources),
-                                      std::move(health)));
+  NACRE_ASSIGN_OR_RETURN(metrics_server_,
+                         telemetry::MetricsServer::Start(
+                             options_.metrics, std::move(sources), health));
   spdlog::info("metrics on {}", metrics_server_->address());
   return absl::OkStatus();
 }

@@ -40,7 +40,7 @@ class Observability {
   // Begins to serve; probes where there is `health`. Both are asked until Stop.
   // Errors: those of MetricsServer::Start.
   absl::Status Start(RegistryService* registry,
-                     telemetry::MetricsServer::Health health = nullptr);
+                     const telemetry::MetricsServer::Health& health = nullptr);
 
   // host:port of /metrics; empty where it is not served.
   std::string metrics_address() const {

@@ -96,6 +96,39 @@ TEST(DraftCommandsTest, TellsTheRanksOfTheTargetsTokensWhereItKnowsThem) {
   }
 }
 
+// Only where it is asked and knows them: eight pairs a token are many bytes.
+TEST(DraftCommandsTest, TellsTheCandidatesOfItsTokensWhereAsked) {
+  for (const bool asks : {false, true}) {
+    for (const bool draws_tokens : {false, true}) {
+      TableModelOptions options;
+      options.draws_tokens = draws_tokens;
+      DraftFixture fixture(options);
+      OpenDraft open = MakeOpen(1, Prompt(6, 4), 3);
+      open.tells_candidates = asks;
+      // Else a device cannot draw.
+      open.sampling.repetition_penalty = 1.0f;
+      fixture.Open(open);
+      fixture.Drain();
+      const std::vector<int32_t> drafted = fixture.TakeDrafted(1);
+      size_t token = 0;
+      for (const wire::Span& span : fixture.spans) {
+        if (span.kind != wire::Span::Kind::kDraft) {
+          EXPECT_TRUE(span.candidates.empty());
+          continue;
+        }
+        ASSERT_EQ(span.candidates.size(), asks && !draws_tokens ? 8u : 0u);
+        if (span.candidates.empty()) continue;
+        EXPECT_EQ(span.length, 6 + static_cast<int>(token) + 1);
+        EXPECT_EQ(span.candidates[0].token_id, drafted[token++]);
+        for (int i = 1; i < 8; ++i) {
+          EXPECT_LE(span.candidates[i].score, span.candidates[i - 1].score);
+        }
+      }
+      EXPECT_EQ(token, asks && !draws_tokens ? drafted.size() : 0u);
+    }
+  }
+}
+
 TEST(DraftCommandsTest,
      RepeatedAndMalformedMessagesChangeNothingAndAreCounted) {
   DraftFixture fixture;

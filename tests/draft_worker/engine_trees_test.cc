@@ -277,6 +277,8 @@ TEST(EngineTrees, TellsRanksOfCommittedTokens) {
   fixture.Drain();
   ASSERT_THAT(fixture.ranks, SizeIs(1));
   EXPECT_EQ(fixture.ranks[0].ranks, std::vector<int>{3});
+  // Its three rows a step have been there.
+  EXPECT_EQ(fixture.ranks[0].prepared, 1);
 }
 
 }  // namespace

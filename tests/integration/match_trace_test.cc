@@ -1,9 +1,11 @@
-// What `nacre bench --match-trace` records through the real processes is what
-// the draft says when each prefix of the answer is put before it, computed here
-// without any service.
+// What `nacre bench --match-trace` records through the real processes, ranks
+// and scores included, is what the draft says when each prefix of the answer is
+// put before it, computed here without any service.
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "kernels/backend_factory.h"
 #include "model/load_model.h"
 #include "model/sampler.h"
+#include "speculation/ranks.h"
 #include "tests/integration/service_fixture.h"
 #include "tools/bench/bench_matches.h"
 
@@ -50,8 +53,15 @@ class DraftAlone {
       const auto logits = model_->Forward({{{sequence->get(), fed, 1}}});
       EXPECT_TRUE(logits.ok()) << logits.status();
       const int32_t target_id = static_cast<int32_t>(id);
-      matches.push_back(sampler.Sample(*logits, history.length(), history) ==
-                        target_id);
+      std::array<model::ScoredToken, speculation::kRanks> best;
+      const int count = sampler.Rank(*logits, history.length(), history,
+                                     absl::MakeSpan(best));
+      simulation::Guess& guess = matches.emplace_back(false);
+      for (int i = 0; i < count; ++i) {
+        guess.scores.push_back(
+            std::round((best[i].score - best[0].score) * 1000.0f) / 1000.0f);
+        if (best[i].token_id == target_id) guess.rank = i + 1;
+      }
       history.Push(target_id);
       fed = {target_id};
     }
@@ -83,18 +93,21 @@ TEST_P(MatchTraceTest, IsWhatTheDraftAloneWouldSay) {
   DraftAlone draft;
   int tokens = 0;
   int matches = 0;
+  int branches = 0;
   for (const tools::BenchAnswer& answer : result->answers) {
     const MatchTrace expected = draft.Matches(answer.complete, sampling);
     EXPECT_EQ((*recorded)[answer.prompt], expected)
         << plan.prompts[answer.prompt].id;
-    for (const bool match : expected) {
+    for (const simulation::Guess& guess : expected) {
       ++tokens;
-      matches += match ? 1 : 0;
+      matches += guess.matches() ? 1 : 0;
+      branches += !guess.matches() && guess.rank <= speculation::kRanks ? 1 : 0;
     }
   }
-  // Neither is trivial.
+  // None is trivial.
   EXPECT_GT(matches, tokens / 4);
   EXPECT_LT(matches, tokens);
+  EXPECT_GT(branches, (tokens - matches) / 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Temperature, MatchTraceTest,

@@ -2,7 +2,9 @@
 // what they assume is so; and no law is quoted where it is not.
 
 #include <algorithm>
+#include <queue>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "simulation/closed_law.h"
@@ -30,7 +32,8 @@ double Speedup(const FleetOptions& options) {
   const FleetResult result = SimulateFleet(options);
   EXPECT_TRUE(result.finished);
   EXPECT_EQ(result.output_tokens, options.output_tokens);
-  if (options.method.method != Method::kAr) {
+  // Of trees, other branches are accepted, too.
+  if (options.method.method != Method::kAr && options.draft_rows == 1) {
     EXPECT_NEAR(result.acceptance_rate(), options.alpha, 0.02);
   }
   return result.tokens_per_second() * options.target_step.At(1) * 1e-9;
@@ -128,6 +131,58 @@ INSTANTIATE_TEST_SUITE_P(Alpha, FleetWindows,
 INSTANTIATE_TEST_SUITE_P(Alpha, FleetLaw,
                          testing::Values(0.3, 0.5, 0.7, 0.8, 0.9, 0.95));
 
+// 1 + the sum of the `nodes` largest probabilities of nodes, where the target's
+// token has rank r with probability of_rank[r - 1] whatever came before.
+double TreeTokens(const std::vector<double>& of_rank, int nodes) {
+  double tokens = 1.0;
+  std::priority_queue<double> children;  // of the nodes so far
+  for (const double share : of_rank) children.push(share);
+  for (; nodes > 0; --nodes) {
+    const double node = children.top();
+    children.pop();
+    tokens += node;
+    for (const double share : of_rank) children.push(node * share);
+  }
+  return tokens;
+}
+
+TEST(TreeTokensLaw, IsThatOfAChainWhereNoOtherRankIsLikely) {
+  EXPECT_NEAR(TreeTokens({0.8}, 4), speculation::ExpectedCommitted(0.8, 4),
+              1e-12);
+  // Of two levels of two: the first, its first, and its second before the
+  // second's own.
+  EXPECT_NEAR(TreeTokens({0.6, 0.3}, 4), 1 + 0.6 + 0.36 + 0.3 + 0.216, 1e-12);
+}
+
+// Where the draft is so fast that all nodes are there when a step begins, a
+// step commits what its nodes are worth.
+TEST_P(FleetLaw, ATreeThatIsAllPreparedCommitsTheSumOfItsProbabilities) {
+  const double alpha = GetParam();
+  for (const int nodes : {4, 8, 16}) {
+    FleetOptions options = Ideal(Method::kAsync, alpha, 20'000);
+    options.draft_step = StepTimes::Flat(1e3);
+    options.target_step = StepTimes::Flat(20e6);
+    options.rank_shares = {0.5, 0.3, 0.2};
+    options.draft_rows = 32;
+    options.tree_rows = nodes;
+    const double law = TreeTokens(
+        {alpha, 0.5 * (1 - alpha), 0.3 * (1 - alpha), 0.2 * (1 - alpha)},
+        nodes);
+    EXPECT_NEAR(Speedup(options) / law, 1.0, 0.01) << nodes;
+  }
+}
+
+// Without a candidate that was right instead, trees give what chains do.
+TEST_P(FleetLaw, TreesWithoutARightBranchAreChains) {
+  for (const double c : {5, 10}) {
+    FleetOptions options = Ideal(Method::kAsync, GetParam(), c);
+    const double law = *ClosedLaw(options);
+    options.rank_shares = {0, 0, 0, 0, 0, 0, 0, 1};
+    options.draft_rows = 8;
+    EXPECT_NEAR(Speedup(options) / law, 0.995, 0.025) << c;
+  }
+}
+
 TEST(ClosedLaw, IsTheOneOfTheMethod) {
   FleetOptions options = Ideal(Method::kSd, 0.8, 5);
   options.method.window = 3;
@@ -174,6 +229,7 @@ TEST(ClosedLaw, IsNotQuotedWhereItsAssumptionsFail) {
   EXPECT_FALSE(has_law([](O o) { o.target_step = StepTimes::Flat(33e6); }));
   EXPECT_FALSE(has_law([](O o) { o.target_step = StepTimes::Flat(0.5e6); }));
   EXPECT_FALSE(has_law([](O o) { o.method.window = 8; }));
+  EXPECT_FALSE(has_law([](O o) { o.draft_rows = 2; }));
   // Of pearl: windows beyond c; of sd: beyond the acknowledgement.
   EXPECT_TRUE(has_law([](O o) { o.method = {Method::kPearl, 5}; }));
   EXPECT_FALSE(has_law([](O o) { o.method = {Method::kPearl, 6}; }));

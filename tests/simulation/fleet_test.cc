@@ -1,6 +1,7 @@
 #include "simulation/fleet.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -234,6 +235,115 @@ TEST(SimulateFleet, SdPaysARoundTripARound) {
   EXPECT_NEAR(
       static_cast<double>(far.virtual_ns - near.virtual_ns) / near.stats.rounds,
       2 * 400'000, 10'000);
+}
+
+FleetOptions Trees(double cost_ratio) {
+  FleetOptions options = Fleet(Method::kAsync);
+  options.alpha = 0.7;
+  options.output_tokens = 3000;
+  options.target_step = StepTimes::Flat(cost_ratio * 2e6);
+  options.draft_rows = 8;
+  return options;
+}
+
+TEST(Trees, OneSeedDecidesEverything) {
+  FleetOptions options = Trees(5);
+  options.target_hop = options.draft_hop = {100'000, 900'000};
+  const FleetResult first = Simulated(options);
+  const FleetResult second = Simulated(options);
+  EXPECT_EQ(first.virtual_ns, second.virtual_ns);
+  EXPECT_EQ(first.stats.ranks, second.stats.ranks);
+  EXPECT_EQ(first.stats.prepared, second.stats.prepared);
+}
+
+TEST(Trees, RanksAreThoseOfTheSource) {
+  FleetOptions options = Trees(5);
+  options.rank_shares = {0.6, 0.3};
+  const FleetResult result = Simulated(options);
+  const std::array<int64_t, speculation::kBeyond>& ranks = result.stats.ranks;
+  const double matches = static_cast<double>(ranks[0]);
+  const double mismatches = static_cast<double>(ranks[1] + ranks[2]);
+  // Only what the draft compared, so nearly all.
+  EXPECT_NEAR(matches / (matches + mismatches), 0.7, 0.03);
+  EXPECT_NEAR(static_cast<double>(ranks[1]) / mismatches, 0.6 / 0.9, 0.05);
+  for (size_t i = 3; i + 1 < ranks.size(); ++i) EXPECT_EQ(ranks[i], 0);
+}
+
+// What the rows of a draft are for, and those of a target.
+TEST(Trees, BranchesAndTheirRowsSaveTime) {
+  for (const double cost_ratio : {5.0, 10.0}) {
+    FleetOptions options = Trees(cost_ratio);
+    const double trees = Simulated(options).tokens_per_second();
+    options.tree_rows = 0;
+    const FleetResult branches = Simulated(options);
+    options.draft_rows = 1;
+    const FleetResult chain = Simulated(options);
+    EXPECT_GT(branches.tokens_per_second(), 1.15 * chain.tokens_per_second());
+    EXPECT_GT(trees, 1.05 * branches.tokens_per_second());
+    EXPECT_GT(*branches.hit_rate(), 0.4);
+    EXPECT_FALSE(chain.hit_rate().has_value());
+  }
+}
+
+TEST(Trees, MoreRowsOfADraftFindMoreMismatches) {
+  double last = 0.0;
+  for (const int rows : {2, 4, 8, 32}) {
+    FleetOptions options = Trees(10);
+    options.draft_rows = rows;
+    options.tree_rows = 0;
+    const double hits = *Simulated(options).hit_rate();
+    EXPECT_GT(hits, last) << rows;
+    last = hits;
+  }
+  EXPECT_LT(last, 0.87);  // the others are of none of the 8 candidates
+}
+
+// A message that is longer on its way than a target's step: late nodes are
+// those of tokens that have been committed meanwhile, and count all the same.
+TEST(Trees, HopsStarveNoTarget) {
+  for (const double steps : {0.1, 0.5, 1.0, 2.0, 5.0}) {
+    FleetOptions options = Trees(5);
+    options.alpha = 0.95;
+    const auto hop = static_cast<int64_t>(steps * 10e6 / 2);
+    options.target_hop = options.draft_hop = {hop, hop};
+    EXPECT_GT(Simulated(options).tokens_per_second(), 1.02 * 100.0) << steps;
+  }
+}
+
+TEST(Trees, SurviveWhatHappensToFleets) {
+  for (const bool abandons_steps : {false, true}) {
+    FleetOptions options = Trees(5);
+    options.abandons_steps = abandons_steps;
+    options.streams = 3;
+    options.requests = 2;
+    options.drafts = 2;
+    options.targets = 2;
+    options.prompt_tokens = 300;
+    options.output_tokens = 400;
+    options.target_hop = options.draft_hop = {30'000, 400'000};
+    options.failures = {{.role = Role::kDraft,
+                         .after_ns = 300 * kMs,
+                         .repeats = true,
+                         .back_after_ns = 100 * kMs},
+                        {.role = Role::kTarget,
+                         .after_ns = 2000 * kMs,
+                         .repeats = true,
+                         .back_after_ns = 50 * kMs}};
+    EXPECT_GT(Simulated(options).lost_drafts, 0);
+  }
+}
+
+// As with a trace that tells matches alone: each node has one child.
+TEST(Trees, ATraceWithoutRanksGivesChains) {
+  FleetOptions options = Trees(5);
+  MatchTrace matches;
+  for (int i = 0; i < 997; ++i) matches.push_back(i % 4 != 3 && i % 7 != 0);
+  options.recorded = {Trace(matches)};
+  const FleetResult trees = Simulated(options);
+  EXPECT_EQ(trees.stats.prepared, 0);
+  options.draft_rows = 1;
+  const FleetResult chain = Simulated(options);
+  EXPECT_NEAR(trees.tokens_per_second() / chain.tokens_per_second(), 1.0, 0.05);
 }
 
 TEST(SimulateFleet, ReplaysARecordedTrace) {

@@ -1,7 +1,9 @@
 #include "simulation/match_source.h"
 
 #include <cmath>
+#include <map>
 #include <memory>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -56,6 +58,53 @@ TEST(IndependentMatches, KnowsAlwaysAndNever) {
     EXPECT_FALSE(never->At(i));
     EXPECT_TRUE(always->At(i));
   }
+}
+
+TEST(IndependentMatches, MismatchesHaveRanksWithTheirShares) {
+  const speculation::MismatchShares shares = {0.5, 0.2, 0, 0, 0, 0, 0.1, 0.2};
+  const auto matches = IndependentMatches(0.6, /*seed=*/4, shares);
+  std::map<int, int> counts;
+  int mismatches = 0;
+  for (int i = 0; mismatches < 1000; ++i) {
+    const int rank = matches->GuessAt(i).rank;
+    if (rank == 1) continue;
+    ++mismatches;
+    ++counts[rank];
+  }
+  // Of a whole round of the strata.
+  EXPECT_EQ(counts,
+            (std::map<int, int>{
+                {2, 500}, {3, 200}, {8, 100}, {speculation::kBeyond, 200}}));
+}
+
+// What a draft whose calibration has its prior makes of them.
+TEST(IndependentMatches, ScoresStandForTheProbabilitiesOfRanks) {
+  const auto matches = IndependentMatches(0.6, /*seed=*/4, {0.5, 0.25, 0.25});
+  const std::vector<float>& scores = matches->GuessAt(0).scores;
+  ASSERT_EQ(scores.size(), 8u);
+  EXPECT_EQ(scores[0], 0);
+  std::vector<float> log2s(8);
+  speculation::ScoreCalibration().Apply(scores, absl::MakeSpan(log2s));
+  constexpr double kWithin = speculation::ScoreCalibration::kPriorWithin;
+  EXPECT_NEAR(std::exp2(log2s[0]), kWithin * 0.6, 1e-4);
+  EXPECT_NEAR(std::exp2(log2s[1]), kWithin * 0.2, 1e-4);
+  EXPECT_NEAR(std::exp2(log2s[2]), kWithin * 0.1, 1e-4);
+  EXPECT_NEAR(std::exp2(log2s[3]), kWithin * 0.1, 1e-4);
+  EXPECT_LT(std::exp2(log2s[4]), 1e-4);
+  for (int i = 1; i < 8; ++i) EXPECT_LE(scores[i], scores[i - 1]);
+  // They fall also where the second candidate is likelier.
+  const auto odd = IndependentMatches(0.1, /*seed=*/4, {1});
+  EXPECT_EQ(odd->GuessAt(0).scores[1], 0);
+}
+
+TEST(IndependentMatches, GuessesElsewhereAreLikeTheOthers) {
+  const auto matches = IndependentMatches(0.6, /*seed=*/4);
+  EXPECT_EQ(matches->GuessElsewhere(77).scores, matches->GuessAt(3).scores);
+  const auto trace = std::make_shared<const MatchTrace>(
+      MatchTrace{{1, {0, -1}}, {2, {0, -2}}});
+  const auto recorded = RecordedMatches(trace, /*first=*/0);
+  EXPECT_EQ(recorded->GuessElsewhere(4), (*trace)[0]);
+  EXPECT_EQ(recorded->GuessElsewhere(5), (*trace)[1]);
 }
 
 TEST(RecordedMatches, ReplaysFromWhereItIsToldAndBeginsAgain) {

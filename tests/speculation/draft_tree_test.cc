@@ -123,6 +123,7 @@ TEST(DraftTree, ABranchThatIsCommittedBecomesTheMainPath) {
   EXPECT_EQ(session.last_commit().accepted, 1);
   EXPECT_FALSE(session.last_commit().rejected);
   EXPECT_EQ(session.last_commit().ranks, std::vector<int>{2});
+  EXPECT_EQ(session.last_commit().prepared, 1);
   // 2-6 keeps its slot; its parent is at a position.
   const std::vector<DraftTree::Row> rows = Begin(session);
   ASSERT_EQ(rows.size(), 2u);
@@ -130,6 +131,31 @@ TEST(DraftTree, ABranchThatIsCommittedBecomesTheMainPath) {
   EXPECT_EQ(rows[0].slot, -1);
   EXPECT_EQ(rows[1].token_id, 16);
   EXPECT_EQ(rows[1].parent_slot, 3);
+}
+
+// A place was a mismatch whose next token waits for the draft.
+TEST(DraftTree, ALeafIsNotPrepared) {
+  DraftSession session = Open(2, 8);
+  Step(session, {{1, 2, 3}});
+  std::vector<DraftTree::Row> rows = Begin(session);  // 1 and 2, and no end
+  ASSERT_EQ(rows.size(), 2u);
+  DraftSession stepping = session;
+  // 2 is in the step, and has no child yet.
+  EXPECT_EQ(stepping.OnCommit({3, {2}}), Outcome::kMatched);
+  EXPECT_EQ(stepping.last_commit().ranks, std::vector<int>{2});
+  EXPECT_EQ(stepping.last_commit().prepared, 0);
+  EXPECT_EQ(session.OnCommit({3, {3}}), Outcome::kMatched);
+  EXPECT_EQ(session.last_commit().ranks, std::vector<int>{3});
+  EXPECT_EQ(session.last_commit().prepared, 0);
+}
+
+// ... which is none of a mismatch, though it has children.
+TEST(DraftTree, OnlyMismatchesCountAsPrepared) {
+  DraftSession session = Open(2, 8);
+  Step(session, {{1, 2}});
+  Step(session, {{4, 5}, {6}});
+  EXPECT_EQ(session.OnCommit({3, {1}}), Outcome::kMatched);
+  EXPECT_EQ(session.last_commit().prepared, 0);
 }
 
 TEST(DraftTree, TheMainPathKeepsItsPositions) {

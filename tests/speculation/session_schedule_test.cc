@@ -254,14 +254,18 @@ TEST(SessionSchedule, CountsTheRanksOfItsDraft) {
   Commit commit;
   EXPECT_EQ(schedule.OnVerdict(MakeVerdict(3, {1, 2, 3, 4, 5}, 4, 4), &commit),
             Outcome::kApplied);
-  EXPECT_TRUE(schedule.OnRanks(epoch, {1, 1, 3, kBeyond}));
+  EXPECT_FALSE(schedule.OnRanks(epoch, {1, 1, 3, kBeyond}, /*prepared=*/3));
+  EXPECT_FALSE(schedule.OnRanks(epoch, {1, 1, 3, kBeyond}, /*prepared=*/-1));
+  EXPECT_EQ(schedule.stats().prepared, 0);
+  EXPECT_TRUE(schedule.OnRanks(epoch, {1, 1, 3, kBeyond}, /*prepared=*/1));
   EXPECT_FALSE(schedule.OnRanks(epoch, {1, 1}));   // more than committed
   EXPECT_FALSE(schedule.OnRanks(epoch - 1, {1}));  // of an earlier draft
   EXPECT_FALSE(schedule.OnRanks(epoch, {2, 0}));
   EXPECT_FALSE(schedule.OnRanks(epoch, {kBeyond + 1}));
   EXPECT_EQ(schedule.stats().ranks,
             (std::array<int64_t, kBeyond>{2, 0, 1, 0, 0, 0, 0, 0, 1}));
-  EXPECT_EQ(schedule.stats().stale_messages, 6);
+  EXPECT_EQ(schedule.stats().prepared, 1);
+  EXPECT_EQ(schedule.stats().stale_messages, 8);
 }
 
 TEST(SessionSchedule, RelaysTreesAndTakesPaths) {

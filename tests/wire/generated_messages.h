@@ -71,7 +71,7 @@ class MessageMaker : private ValueMaker {
         ranks.push_back(1 + Below(speculation::kBeyond));
       }
       events.ranks.push_back(
-          {Id(), static_cast<uint32_t>(UpTo(1000)), std::move(ranks)});
+          {Id(), static_cast<uint32_t>(UpTo(1000)), std::move(ranks), Int()});
     }
     return events;
   }
@@ -158,6 +158,7 @@ class MessageMaker : private ValueMaker {
     open.hidden_address = Text(40);
     open.hidden_channel = Id();
     open.num_slots = Int();
+    open.tells_candidates = Coin();
     return open;
   }
 
@@ -244,6 +245,9 @@ class MessageMaker : private ValueMaker {
     span.batch_sessions = static_cast<int>(UpTo(kMaxRows));
     span.bytes = UpTo(int64_t{1} << 40);
     span.abandoned = Coin();
+    for (int i = Coin() ? Below(speculation::kRanks + 1) : 0; i > 0; --i) {
+      span.candidates.push_back({Int(), Real()});
+    }
     return span;
   }
 

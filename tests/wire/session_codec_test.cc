@@ -440,6 +440,21 @@ TEST(SessionCodecTest, RanksThatBreakABoundAreLeftOut) {
             "SessionRanks.ranks has 66 entries, at most 65");
 }
 
+TEST(SessionCodecTest, ASpanWithTooManyCandidatesIsLeftOut) {
+  v1::DraftEvent event;
+  for (const int count : {8, 9}) {
+    v1::Span* span = event.add_spans();
+    span->set_kind(v1::Span::KIND_DRAFT);
+    for (int i = 0; i < count; ++i) span->add_candidates()->set_token_id(i);
+  }
+  const DraftEvents events = Decode(event);
+  ASSERT_EQ(events.common.spans.size(), 1u);
+  EXPECT_EQ(events.common.spans[0].candidates.size(), 8u);
+  ASSERT_EQ(events.common.malformed.size(), 1u);
+  EXPECT_EQ(events.common.malformed[0].status.message(),
+            "Span.candidates has 9 entries, at most 8");
+}
+
 TEST(SessionCodecTest, TooManyPromptLogprobsAreLeftOut) {
   v1::TargetEvent event;
   v1::PromptLogprobs* told = event.add_prompt_logprobs();

@@ -15,6 +15,7 @@
 #include "common/files.h"
 #include "common/flag_set.h"
 #include "common/status_macros.h"
+#include "coordinator/limit_flags.h"
 #include "speculation/policies/policy_spec.h"
 #include "tools/bench/bench_html.h"
 #include "tools/bench/bench_matches.h"
@@ -57,6 +58,9 @@ struct BenchFlags {
   std::string html;
   bool predict = false;
   std::string match_trace;
+  int draft_rows = coordinator::LimitFlags().draft_rows;
+  int tree_rows = coordinator::LimitFlags().tree_rows;
+  double latency_us = 0.0;
 
   void Register(FlagSet* flags) {
     flags->Add("prompts", "FILE", &prompts,
@@ -80,8 +84,15 @@ struct BenchFlags {
                "print what each method would do without overhead beside it "
                "(docs/simulation.md)");
     flags->Add("match-trace", "FILE", &match_trace,
-               "write there which draft tokens matched, for nacre simulate "
-               "--match-trace");
+               "write there which rank the target's token had among the "
+               "draft's, for nacre simulate --match-trace");
+    flags->Add("draft-rows", "N", &draft_rows,
+               "of the coordinator (nacre-coordinator --help); with --address "
+               "what it runs with, for --predict");
+    flags->Add("tree-rows", "N", &tree_rows, "likewise");
+    flags->Add("latency-us", "L", &latency_us,
+               "for --predict: of a hop between the coordinator and a worker, "
+               "one way");
     flags->Add("address", "H:P", &address,
                "of a running coordinator; without it one is started with");
     // Else the method that is run first would read the prompts for the others.
@@ -96,6 +107,21 @@ absl::Status CheckAtLeastOne(const char* name, int value) {
   if (value >= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("flag --", name, ": ", value, " is not > 0"));
+}
+
+// What predictions are made for.
+absl::Status CheckPredicted(const BenchFlags& flags) {
+  constexpr double kMaxLatencyUs = 1e7;
+  coordinator::LimitFlags limits;
+  limits.draft_rows = flags.draft_rows;
+  limits.tree_rows = flags.tree_rows;
+  NACRE_RETURN_IF_ERROR(limits.Resolve().status());
+  if (flags.latency_us >= 0.0 && flags.latency_us <= kMaxLatencyUs) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("flag --latency-us: ", flags.latency_us, " is not in 0..",
+                   kMaxLatencyUs));
 }
 
 // "1,4,16": numbers >= 1, each once.
@@ -161,6 +187,7 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
   }
   NACRE_RETURN_IF_ERROR(CheckAtLeastOne("repeat", flags.repeat));
   NACRE_RETURN_IF_ERROR(CheckAtLeastOne("limit", flags.limit.value_or(1)));
+  NACRE_RETURN_IF_ERROR(CheckPredicted(flags));
   BenchPlan plan;
   NACRE_ASSIGN_OR_RETURN(
       plan.methods, ParseBenchMethods(flags.methods, flags.request.window));
@@ -188,6 +215,9 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
   }
   plan.repeat = flags.repeat;
   plan.record_steps = flags.predict;
+  plan.draft_rows = flags.draft_rows;
+  plan.tree_rows = flags.tree_rows;
+  plan.latency_us = flags.latency_us;
   plan.timeout = absl::Seconds(flags.request.timeout_s);
   return plan;
 }
@@ -214,10 +244,11 @@ nlohmann::ordered_json ReportJson(const BenchFlags& flags,
   const BenchPlan& plan = loads.front().plan;
   const v1::SamplingParams& sampling = plan.request.sampling();
   nlohmann::ordered_json json = {
-      {"model", model.name()},    {"numerics_id", model.numerics_id()},
-      {"prompts", flags.prompts}, {"num_prompts", plan.prompts.size()},
-      {"repeat", plan.repeat},    {"temperature", sampling.temperature()},
-      {"seed", sampling.seed()}};
+      {"model", model.name()},      {"numerics_id", model.numerics_id()},
+      {"prompts", flags.prompts},   {"num_prompts", plan.prompts.size()},
+      {"repeat", plan.repeat},      {"temperature", sampling.temperature()},
+      {"seed", sampling.seed()},    {"draft_rows", plan.draft_rows},
+      {"tree_rows", plan.tree_rows}};
   const Cluster::Options& cluster = flags.cluster;
   if (!cluster.workers.target_step_time.empty()) {
     json["target_step_time"] = cluster.workers.target_step_time;
@@ -236,6 +267,7 @@ nlohmann::ordered_json ReportJson(const BenchFlags& flags,
 std::string ReportHtml(const BenchFlags& flags, const v1::Model& model,
                        const std::vector<BenchLoad>& loads) {
   std::vector<HtmlLoad> shown;
+  shown.reserve(loads.size());
   for (const BenchLoad& load : loads) {
     shown.push_back({load.plan, load.result, load.summaries,
                      IdentityText(load.plan, load.result)});
@@ -261,6 +293,9 @@ void Print(const BenchLoad& load, bool several, const Terminal& terminal) {
   terminal.out << SummaryTable(load.summaries);
   if (load.plan.streams > 1 || several) {
     terminal.out << LatencyTable(load.summaries);
+  }
+  if (AnyPrediction(load.summaries)) {
+    terminal.out << TreeTable(load.summaries);
   }
   terminal.out << "identical tokens: " << IdentityText(load.plan, load.result)
                << std::endl;
@@ -404,8 +439,14 @@ int RunWithCluster(const BenchFlags& flags, const BenchPlan& plan,
                    const std::vector<int>& stream_counts,
                    const Terminal& terminal) {
   const TemporaryFolder logs;
+  Cluster::Options options = flags.cluster;
+  for (const std::string& arg :
+       {absl::StrCat("--draft-rows=", plan.draft_rows),
+        absl::StrCat("--tree-rows=", plan.tree_rows)}) {
+    options.more_args.coordinator.push_back(arg);
+  }
   const absl::StatusOr<std::unique_ptr<Cluster>> cluster =
-      StartCommandCluster(flags.cluster, logs.path(), terminal);
+      StartCommandCluster(options, logs.path(), terminal);
   if (absl::IsCancelled(cluster.status())) return kExitInterrupted;
   if (!cluster.ok()) return terminal.Fail(cluster.status());
   return RunAndReport(flags, plan, stream_counts, (*cluster)->address(), {},

@@ -87,8 +87,9 @@ std::string Percent(double share) {
 std::string MainTable(const HtmlLoad& load) {
   const bool predicted = AnyPrediction(load.summaries);
   std::vector<std::string> head = {
-      "method",          "window",          "tokens/s",     "over ar",
-      "acceptance rate", "accepted length", "target waits", "draft waits"};
+      "method",   "window",          "tokens/s",
+      "over ar",  "acceptance rate", "accepted length",
+      "hit rate", "target waits",    "draft waits"};
   if (predicted) {
     head.insert(head.end(), {"predicted tokens/s", "of predicted"});
   }
@@ -107,6 +108,7 @@ std::string MainTable(const HtmlLoad& load) {
         number(summary.speedup, 2),
         ar ? "–" : Percent(summary.acceptance_rate),
         number(summary.mean_accepted_length, 2),
+        summary.hit_rate.has_value() ? Percent(*summary.hit_rate) : "–",
         Percent(summary.target_wait_share),
         ar ? "–" : Percent(summary.draft_wait_share)};
     if (predicted) {

@@ -57,8 +57,9 @@ class PromptRecording {
   }
 
   absl::StatusOr<simulation::MatchTrace> Record(GenerationClient* client) {
+    const auto first = answer_.token_ids().begin();
     MatchRecorder recorder(static_cast<int>(answer_.usage().prompt_tokens()),
-                           num_recorded_);
+                           {first, first + num_recorded_});
     int runs = 0;
     bool helps = true;
     for (int turn = 0; turn < kMaxTurns && helps; ++turn) {

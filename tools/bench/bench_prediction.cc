@@ -14,7 +14,6 @@ namespace nacre::tools {
 namespace {
 
 using simulation::FleetOptions;
-using simulation::FleetResult;
 using simulation::MatchTrace;
 using simulation::ReplayedRequest;
 
@@ -59,11 +58,22 @@ std::vector<ReplayedRequest> Requests(const BenchPlan& plan,
   return requests;
 }
 
+// Whether its tree is one that a trace says enough of: chain or best.
+bool IsRankedByScore(const BenchMethod& method) {
+  return method.tree.empty() || method.tree == "chain" || method.tree == "best";
+}
+
+// Async with exact match and no policy has one unless it names a chain.
+bool HasTree(const BenchMethod& method) {
+  return method.method == v1::METHOD_ASYNC && method.tree != "chain";
+}
+
 std::optional<BenchPrediction> PredictOne(
     const BenchPlan& plan, const BenchResult& result, int method,
     const std::vector<MatchTrace>& matches) {
-  if (plan.methods[method].has_policy_rule() ||
-      plan.methods[method].is_ratio()) {
+  const BenchMethod& measured = plan.methods[method];
+  if (measured.has_policy_rule() || measured.is_ratio() ||
+      !IsRankedByScore(measured)) {
     return std::nullopt;
   }
   const StepRecorder& steps = result.steps[method];
@@ -72,13 +82,11 @@ std::optional<BenchPrediction> PredictOne(
   FleetOptions fleet;
   fleet.replay = Requests(plan, result, method, matches);
   if (!target_step.has_value() || fleet.replay.empty()) return std::nullopt;
-  BenchPrediction prediction = {0.0,
-                                std::nullopt,
-                                *target_step,
-                                steps.Curve(v1::WORKER_ROLE_DRAFT),
-                                steps.PrefillShare(),
-                                steps.HeldUpShare()};
-  const BenchMethod& measured = plan.methods[method];
+  BenchPrediction prediction = {
+      .target_step = *target_step,
+      .draft_step = steps.Curve(v1::WORKER_ROLE_DRAFT),
+      .prefill_share = steps.PrefillShare(),
+      .held_up_share = steps.HeldUpShare()};
   const auto name = speculation::MethodFromName(MethodName(measured.method));
   NACRE_CHECK(name.has_value(), "a method of the API is one of the schedule");
   fleet.method.method = *name;
@@ -88,6 +96,12 @@ std::optional<BenchPrediction> PredictOne(
   const auto ablation = speculation::AblationFromName(measured.ablation);
   NACRE_CHECK(ablation.has_value(), "bench_methods.h knows the ablations");
   fleet.method.ablation = *ablation;
+  if (HasTree(measured)) {
+    fleet.draft_rows = plan.draft_rows;
+    fleet.tree_rows = plan.tree_rows;
+  }
+  const int64_t hop_ns = std::llround(1e3 * plan.latency_us);
+  fleet.target_hop = fleet.draft_hop = {hop_ns, hop_ns};
   fleet.streams = plan.streams;
   fleet.targets = steps.num_workers(v1::WORKER_ROLE_TARGET);
   fleet.drafts = steps.num_workers(v1::WORKER_ROLE_DRAFT);
@@ -96,8 +110,10 @@ std::optional<BenchPrediction> PredictOne(
   if (prediction.draft_step.has_value()) {
     fleet.draft_step = *prediction.draft_step;
   }
-  prediction.tokens_per_second =
-      simulation::SimulateFleet(fleet).tokens_per_second();
+  const FleetResult simulated = simulation::SimulateFleet(fleet);
+  prediction.tokens_per_second = simulated.tokens_per_second();
+  prediction.mean_accepted_length = simulated.mean_accepted_length();
+  prediction.hit_rate = simulated.hit_rate();
   return prediction;
 }
 

@@ -23,12 +23,17 @@ struct BenchPrediction {
   std::optional<StepTimes> draft_step;  // unset: no draft stepped
   double prefill_share = 0.0;           // of the target's time in steps
   double held_up_share = 0.0;           // StepRecorder::HeldUpShare
+  // Of the simulation, as of MethodSummary.
+  double mean_accepted_length = 0.0;
+  std::optional<double> hit_rate;
 };
 
 // By method. Each is simulated with its own step times: where the two models
 // share memory or cores, overlapping methods have slower steps. `matches`: by
 // prompt (bench_matches.h); may be empty where only `ar` ran. Unset: the run
-// recorded no steps of a target, or no answer has a token.
+// recorded no steps of a target, or no answer has a token; or the method has a
+// length policy of its own, the ratio test, or a tree that ranks by what no
+// trace says.
 std::vector<std::optional<BenchPrediction>> Predict(
     const BenchPlan& plan, const BenchResult& result,
     const std::vector<simulation::MatchTrace>& matches);

@@ -45,6 +45,7 @@ struct Totals {
       if (i == report.ranks_size()) report.add_ranks(0);
       report.set_ranks(i, report.ranks(i) + one.ranks(i));
     }
+    report.set_prepared(report.prepared() + one.prepared());
     const v1::Timing& timing = answer.complete.timing();
     draft_busy_s += Seconds(timing.draft_busy());
     draft_wait_s += Seconds(timing.draft_wait());
@@ -98,6 +99,15 @@ std::optional<double> StepGapUs(const BenchResult& result, int method) {
   return Median(std::move(gaps));
 }
 
+std::optional<double> HitRate(const v1::SpeculationReport& report) {
+  double mismatches = 0.0;
+  for (int i = 1; i < report.ranks_size(); ++i) {
+    mismatches += static_cast<double>(report.ranks(i));
+  }
+  if (mismatches == 0.0) return std::nullopt;
+  return static_cast<double>(report.prepared()) / mismatches;
+}
+
 MethodSummary SummarizeOne(const BenchPlan& plan, const BenchResult& result,
                            int method) {
   Totals totals;
@@ -128,6 +138,7 @@ MethodSummary SummarizeOne(const BenchPlan& plan, const BenchResult& result,
   summary.degraded_rounds = totals.report.degraded_rounds();
   summary.ranks.assign(totals.report.ranks().begin(),
                        totals.report.ranks().end());
+  summary.hit_rate = HitRate(totals.report);
   return summary;
 }
 
@@ -184,6 +195,8 @@ Json PredictionJson(const MethodSummary& summary) {
   return {{"tokens_per_second", prediction.tokens_per_second},
           {"of_predicted", OrNull(summary.of_predicted)},
           {"speedup", OrNull(prediction.speedup)},
+          {"mean_accepted_length", prediction.mean_accepted_length},
+          {"hit_rate", OrNull(prediction.hit_rate)},
           {"law_applies", summary.law_applies},
           {"prefill_share", prediction.prefill_share},
           {"held_up_share", prediction.held_up_share},
@@ -312,6 +325,32 @@ std::string SummaryTable(const std::vector<MethodSummary>& summaries) {
   return table;
 }
 
+std::string TreeTable(const std::vector<MethodSummary>& summaries) {
+  size_t width = 6;
+  for (const MethodSummary& summary : summaries) {
+    width = std::max(width, summary.method.name.size());
+  }
+  const auto percent = [](const std::optional<double>& share) {
+    return share.has_value() ? absl::StrFormat("%.1f%%", 100.0 * *share) : "-";
+  };
+  std::string lines;
+  for (const MethodSummary& summary : summaries) {
+    if (summary.method.method == v1::METHOD_AR ||
+        !summary.prediction.has_value()) {
+      continue;
+    }
+    absl::StrAppendFormat(
+        &lines, "%-*s  %8.2f  %9.2f  %8s  %9s\n", width, summary.method.name,
+        summary.mean_accepted_length, summary.prediction->mean_accepted_length,
+        percent(summary.hit_rate), percent(summary.prediction->hit_rate));
+  }
+  if (lines.empty()) return lines;
+  return absl::StrFormat(
+      "%-*s  tokens a step        hit rate\n%-*s  measured  predicted  "
+      "measured  predicted\n%s",
+      width, "method", width, "", lines);
+}
+
 std::string LatencyTable(const std::vector<MethodSummary>& summaries) {
   size_t width = 6;
   for (const MethodSummary& summary : summaries) {
@@ -356,6 +395,7 @@ Json SummariesJson(const std::vector<MethodSummary>& summaries) {
          {"step_gap_us", OrNull(summary.step_gap_us)},
          {"degraded_rounds", summary.degraded_rounds},
          {"ranks", summary.ranks},
+         {"hit_rate", OrNull(summary.hit_rate)},
          {"ttft_s", PercentilesJson(summary.ttft_s)},
          {"inter_token_s", PercentilesJson(summary.inter_token_s)}});
   }

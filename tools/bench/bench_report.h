@@ -42,6 +42,9 @@ struct MethodSummary {
   uint64_t degraded_rounds = 0;
   // Of SpeculationReport, over all requests; empty: no draft reported ranks.
   std::vector<uint64_t> ranks;
+  // Of those above 1, mismatches, how many found the next position prepared on
+  // a branch; unset: there was none.
+  std::optional<double> hit_rate;
   Percentiles ttft_s;         // over all requests, the client's clock
   Percentiles inter_token_s;  // over all tokens (latency.h)
   // Unset until AddPredictions.
@@ -72,6 +75,11 @@ std::string IdentityText(const BenchPlan& plan, const BenchResult& result);
 // The table for people, with its heading, lines ended. Where something was
 // predicted, so that is beside, and the law where it applies.
 std::string SummaryTable(const std::vector<MethodSummary>& summaries);
+
+// What trees gave beside what was predicted of them: tokens a target step and
+// the hit rate, of the methods that draft. For people; empty where nothing was
+// predicted of such.
+std::string TreeTable(const std::vector<MethodSummary>& summaries);
 
 // What a client waited, for people.
 std::string LatencyTable(const std::vector<MethodSummary>& summaries);

@@ -22,6 +22,9 @@ struct BenchPlan {
   std::vector<Prompt> prompts;
   int repeat = 1;
   int streams = 1;            // concurrent requests
+  int draft_rows = 1;         // of the coordinator, for predictions
+  int tree_rows = 0;          // likewise
+  double latency_us = 0.0;    // of a hop, one way, likewise
   bool record_steps = false;  // trace what is measured: BenchResult::steps
   bool trace_gaps = true;     // without it, a few prompts once more, traced
   // Everything but prompt and method. max_tokens, where set, overrides the

@@ -1,11 +1,41 @@
 #include "tools/bench/match_recorder.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 
 namespace nacre::tools {
+
+using simulation::Guess;
+
+namespace {
+
+constexpr float kLeastRecordedScore = -1e6f;  // that a trace may have
+
+}  // namespace
+
+MatchRecorder::Shown MatchRecorder::ShownBy(
+    const google::protobuf::RepeatedPtrField<v1::TraceLane>& lanes) const {
+  Shown shown;
+  std::map<int64_t, int64_t> since;  // on the coordinator's clock
+  for (const v1::TraceLane& lane : lanes) {
+    if (lane.role() != v1::WORKER_ROLE_DRAFT) continue;
+    for (const v1::Span& span : lane.spans()) {
+      if (span.kind() != v1::Span::KIND_DRAFT || span.length() == 0) continue;
+      const int64_t position = int64_t{span.length()} - 1 - prompt_tokens_;
+      const int64_t start_ns =
+          static_cast<int64_t>(span.start_ns()) - lane.clock_offset_ns();
+      const auto [it, is_first] = since.try_emplace(position, start_ns);
+      if (!is_first && start_ns < it->second) continue;
+      it->second = start_ns;
+      shown[position] = &span.candidates();
+    }
+  }
+  return shown;
+}
 
 absl::Status MatchRecorder::Add(
     const google::protobuf::RepeatedPtrField<v1::TraceLane>& lanes) {
@@ -21,6 +51,7 @@ absl::Status MatchRecorder::Add(
                    [](const v1::Span* a, const v1::Span* b) {
                      return a->length() < b->length();
                    });
+  const Shown shown = ShownBy(lanes);
   int64_t base = prompt_tokens_;
   for (const v1::Span* step : steps) {
     const int64_t committed = step->length() - base;
@@ -31,46 +62,82 @@ absl::Status MatchRecorder::Add(
     // not follow the step before it has lost its place.
     if (committed != matched + 1 && committed != matched) continue;
     for (int64_t i = 0; i < matched; ++i) {
-      NACRE_RETURN_IF_ERROR(Decide(static_cast<int>(first + i), true));
+      NACRE_RETURN_IF_ERROR(Decide(first + i, true, shown));
     }
     if (committed == matched + 1 && step->rows() > matched + 1) {
-      NACRE_RETURN_IF_ERROR(Decide(static_cast<int>(first + matched), false));
+      NACRE_RETURN_IF_ERROR(Decide(first + matched, false, shown));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status MatchRecorder::Decide(int position, bool match) {
-  if (position < 0 || position >= static_cast<int>(matches_.size())) {
+absl::Status MatchRecorder::Decide(int64_t position, bool match,
+                                   const Shown& shown) {
+  if (position < 0 || position >= static_cast<int64_t>(guesses_.size())) {
     return absl::OkStatus();
   }
-  std::optional<bool>& known = matches_[position];
-  if (known.has_value() && *known != match) {
+  NACRE_ASSIGN_OR_RETURN(Guess guess, GuessOf(position, match, shown));
+  std::optional<Guess>& known = guesses_[static_cast<size_t>(position)];
+  if (known.has_value() && known->matches() != match) {
     return absl::DataLossError(absl::StrFormat(
         "the draft's token %d matched in one run and not in another",
         position));
   }
-  known = match;
+  // One run may have had a draft that knows no ranks.
+  if (known.has_value() && !known->scores.empty()) {
+    if (guess.scores.empty() || guess.rank == known->rank) {
+      return absl::OkStatus();
+    }
+    return absl::DataLossError(absl::StrFormat(
+        "token %d has rank %d among the draft's candidates in one run and %d "
+        "in another",
+        position, known->rank, guess.rank));
+  }
+  known = std::move(guess);
   return absl::OkStatus();
 }
 
+absl::StatusOr<Guess> MatchRecorder::GuessOf(int64_t position, bool match,
+                                             const Shown& shown) const {
+  Guess guess = match;
+  const auto it = shown.find(position);
+  if (it == shown.end()) return guess;
+  const Candidates& candidates = *it->second;
+  for (int i = 0; i < candidates.size(); ++i) {
+    // A thousandth is finer than any calibration. Behind one that is no number
+    // nothing is known.
+    const float score = candidates[i].score() - candidates[0].score();
+    if (!std::isfinite(score)) break;
+    guess.scores.push_back(
+        std::max(kLeastRecordedScore, std::round(score * 1000.0f) / 1000.0f));
+    if (candidates[i].token_id() == token_ids_[static_cast<size_t>(position)]) {
+      guess.rank = i + 1;
+    }
+  }
+  if (!guess.scores.empty() && guess.matches() != match) {
+    return absl::DataLossError(absl::StrFormat(
+        "token %d %s, and has rank %d among the draft's candidates", position,
+        match ? "matched" : "did not match", guess.rank));
+  }
+  return guess;
+}
+
 std::optional<int> MatchRecorder::first_open() const {
-  const auto open =
-      std::find(matches_.begin(), matches_.end(), std::optional<bool>());
-  if (open == matches_.end()) return std::nullopt;
-  return static_cast<int>(open - matches_.begin());
+  const auto open = std::find(guesses_.begin(), guesses_.end(), std::nullopt);
+  if (open == guesses_.end()) return std::nullopt;
+  return static_cast<int>(open - guesses_.begin());
 }
 
 int MatchRecorder::num_open() const {
   return static_cast<int>(
-      std::count(matches_.begin(), matches_.end(), std::optional<bool>()));
+      std::count(guesses_.begin(), guesses_.end(), std::nullopt));
 }
 
 simulation::MatchTrace MatchRecorder::matches() const {
   simulation::MatchTrace trace;
-  for (const std::optional<bool>& match : matches_) {
-    if (!match.has_value()) break;
-    trace.push_back(*match);
+  for (const std::optional<Guess>& guess : guesses_) {
+    if (!guess.has_value()) break;
+    trace.push_back(*guess);
   }
   return trace;
 }

@@ -158,6 +158,7 @@ class Calibration {
   absl::StatusOr<std::string> TuneThresholdAndCap() {
     const int largest = *std::max_element(plan_.caps.begin(), plan_.caps.end());
     std::vector<std::string> policies;
+    policies.reserve(plan_.thresholds.size());
     for (const double threshold : plan_.thresholds) {
       policies.push_back(PolicyText(plan_.kind, threshold, largest));
     }

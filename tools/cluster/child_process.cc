@@ -58,6 +58,7 @@ std::string DescribeEnd(int wait_status) {
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
     const Options& options) {
   std::vector<char*> argv;
+  argv.reserve(options.argv.size() + 1);
   for (const std::string& arg : options.argv) {
     argv.push_back(const_cast<char*>(arg.c_str()));
   }

@@ -347,6 +347,7 @@ absl::Status Cluster::CheckStarting(absl::Time deadline,
 
 absl::Status Cluster::WaitForWorkers(absl::Time deadline) {
   std::vector<std::unique_ptr<ReadinessProbe>> probes;
+  probes.reserve(coordinators_.size());
   for (const Coordinator& each : coordinators_) {
     probes.push_back(std::make_unique<ReadinessProbe>(
         Door{each.admin, operator_security_}, Door{each.clients, security_}));
@@ -382,6 +383,7 @@ absl::Status Cluster::WaitForWorkers(absl::Time deadline) {
 
 std::vector<std::string> Cluster::WorkerLines() const {
   std::vector<std::string> lines;
+  lines.reserve(workers_.size());
   for (const Worker& worker : workers_) {
     lines.push_back(absl::StrCat(
         worker.name, "  cpus ", worker.cpus, "  ", worker.model,

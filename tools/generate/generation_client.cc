@@ -101,7 +101,7 @@ absl::Status GenerationClient::Read(Stub* stub,
     is_wrong = !on_response(std::move(response));
   }
   if (is_wrong) context.TryCancel();
-  const absl::Status status =
+  absl::Status status =
       security_.Explain(rpc::FromGrpcStatus(reader->Finish()));
   Unregister(&context);
   if (!is_wrong) return status;
@@ -179,7 +179,7 @@ absl::Status GenerationClient::CallOne(Stub* stub, absl::Time deadline,
   context.set_deadline(absl::ToChronoTime(deadline));
   security_.Apply(&context);
   if (!Register(&context)) return absl::CancelledError("cancelled");
-  const absl::Status status =
+  absl::Status status =
       security_.Explain(rpc::FromGrpcStatus(method(stub, &context)));
   Unregister(&context);
   return status;

@@ -49,7 +49,10 @@ Json SpeculationJson(const v1::SpeculationReport& report) {
       {"suffix_proposed", report.suffix_proposed()},
       {"suffix_accepted", report.suffix_accepted()},
       {"acceptance_histogram", IdArray(report.acceptance_histogram())}};
-  if (report.ranks_size() > 0) json["ranks"] = IdArray(report.ranks());
+  if (report.ranks_size() > 0) {
+    json["ranks"] = IdArray(report.ranks());
+    json["prepared"] = report.prepared();
+  }
   if (report.per_round_drafted_size() > 0) {
     json["per_round_drafted"] = IdArray(report.per_round_drafted());
     json["per_round_accepted"] = IdArray(report.per_round_accepted());

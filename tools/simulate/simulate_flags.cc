@@ -75,6 +75,17 @@ void SimulateFlags::Register(FlagSet* flags) {
   flags->Add("step-rows", "N", &step_rows, "row budget of one step");
   flags->Add("abandon-steps", "", &abandon_steps,
              "drafts cut short what a verdict makes pointless");
+  flags->Add("tree", "SHAPE", &trees.shape,
+             "of async: best, or chain, as --draft-rows 1 (docs/trees.md)");
+  flags->Add("draft-rows", "N", &trees.draft_rows,
+             "nodes of a session's tree that a step of a draft expands, as of "
+             "nacre-coordinator");
+  flags->Add("tree-rows", "N", &trees.tree_rows,
+             "most of them that a step of a target verifies, likewise");
+  flags->Add("ranks", "LIST", &trees.ranks,
+             "with --alpha: of mismatches, how many have the target's token at "
+             "the draft's 2nd, 3rd, ... place, as in 0.43,0.17,0.09; at most 7 "
+             "shares");
   flags->Add("failures", "LIST", &failures,
              "WHO@S, once at S seconds, or WHO/S, every S on average, then "
              "+BACK seconds; WHO: draft, target, hung-draft, perhaps :N");
@@ -102,6 +113,10 @@ absl::Status SimulateFlags::CheckRanges() const {
   NACRE_RETURN_IF_ERROR(
       CheckRange("prompt-tokens", prompt_tokens, 1, 1'000'000));
   NACRE_RETURN_IF_ERROR(CheckRange("step-rows", step_rows, 1, 100'000));
+  NACRE_RETURN_IF_ERROR(CheckRange("draft-rows", trees.draft_rows, 1,
+                                   speculation::kMaxDraftRows));
+  NACRE_RETURN_IF_ERROR(
+      CheckRange("tree-rows", trees.tree_rows, 0, speculation::kMaxWindow));
   const double total = 1.0 * streams * requests * tokens;
   if (total <= kMaxTotalTokens) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -144,6 +159,26 @@ absl::Status SimulateFlags::FillSteps(FleetOptions* fleet) const {
   return absl::OkStatus();
 }
 
+absl::Status SimulateFlags::FillTrees(FleetOptions* fleet) const {
+  if (trees.shape != "best" && trees.shape != "chain") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --tree: \"", trees.shape,
+                     "\" is not one of best, chain: the others "
+                     "rank by a probability that no match trace has"));
+  }
+  // The laws know chains.
+  fleet->draft_rows =
+      trees.shape == "chain" || known_alpha ? 1 : trees.draft_rows;
+  fleet->tree_rows = trees.tree_rows;
+  if (trees.ranks.empty()) return absl::OkStatus();
+  if (!alpha.has_value()) return Needs("flag --ranks needs --alpha");
+  absl::StatusOr<speculation::MismatchShares> shares =
+      ParseRankShares(trees.ranks);
+  if (!shares.ok()) return OfFlag("ranks", shares.status());
+  fleet->rank_shares = *shares;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SimulatePlan> SimulateFlags::Build() const {
   NACRE_RETURN_IF_ERROR(CheckRanges());
   SimulatePlan plan;
@@ -159,6 +194,7 @@ absl::StatusOr<SimulatePlan> SimulateFlags::Build() const {
     return Needs("flag --known-alpha needs --alpha");
   }
   NACRE_RETURN_IF_ERROR(FillSteps(&fleet));
+  NACRE_RETURN_IF_ERROR(FillTrees(&fleet));
   if (!failures.empty()) {
     auto parsed = ParseFailures(failures, drafts, targets);
     if (!parsed.ok()) return OfFlag("failures", parsed.status());

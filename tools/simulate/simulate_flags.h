@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/flag_set.h"
+#include "coordinator/limit_flags.h"
 #include "simulation/fleet.h"
 #include "tools/simulate/simulate_lists.h"
 
@@ -42,6 +43,12 @@ struct SimulateFlags {
   int prompt_tokens = 1;
   int step_rows = 512;
   bool abandon_steps = false;
+  struct Trees {
+    std::string shape = "best";
+    int draft_rows = coordinator::LimitFlags().draft_rows;
+    int tree_rows = coordinator::LimitFlags().tree_rows;
+    std::string ranks;
+  } trees;
   std::string failures;
   uint64_t seed = 1;
   std::string json;
@@ -56,6 +63,7 @@ struct SimulateFlags {
  private:
   absl::Status CheckRanges() const;
   absl::Status FillSteps(simulation::FleetOptions* fleet) const;
+  absl::Status FillTrees(simulation::FleetOptions* fleet) const;
 };
 
 }  // namespace nacre::tools

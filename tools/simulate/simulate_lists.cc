@@ -1,5 +1,6 @@
 #include "tools/simulate/simulate_lists.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -150,6 +151,34 @@ absl::StatusOr<std::vector<Failure>> ParseFailures(absl::string_view text,
     failures.push_back(*std::move(failure));
   }
   return failures;
+}
+
+absl::StatusOr<speculation::MismatchShares> ParseRankShares(
+    absl::string_view text) {
+  constexpr size_t kMost = speculation::kRanks - 1;
+  speculation::MismatchShares shares = {};
+  double left = 1.0;
+  size_t count = 0;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    double share = 0.0;
+    if (!absl::SimpleAtod(part, &share) || !(share >= 0.0 && share <= 1.0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", part, "\" is not in 0..1"));
+    }
+    if (count == kMost) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("more than ", kMost, " shares"));
+    }
+    shares[count++] = share;
+    left -= share;
+  }
+  constexpr double kRounding = 1e-9;
+  if (left < -kRounding) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the shares have the sum ", 1.0 - left, ", over 1"));
+  }
+  shares.back() = std::max(0.0, left);
+  return shares;
 }
 
 }  // namespace nacre::tools

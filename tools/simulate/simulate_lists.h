@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "simulation/fleet.h"
+#include "speculation/ranks.h"
 
 namespace nacre::tools {
 
@@ -31,6 +32,12 @@ absl::StatusOr<std::vector<SimulatedMethod>> ParseSimulatedMethods(
 // 0..1000000 (/S and BACK: > 0).
 absl::StatusOr<std::vector<simulation::Failure>> ParseFailures(
     absl::string_view text, int drafts, int targets);
+
+// "0.43,0.17,0.09": of mismatches, the shares of ranks 2, 3, ...; what is left
+// has none. INVALID_ARGUMENT: one that is not in 0..1, more of them than there
+// are ranks, a sum over 1.
+absl::StatusOr<speculation::MismatchShares> ParseRankShares(
+    absl::string_view text);
 
 }  // namespace nacre::tools
 

@@ -46,7 +46,7 @@ void SessionAccounts::EndWait(EngineSession& session, int64_t now_ns) {
 void SessionAccounts::AddSpan(const EngineSession& session, wire::Span span) {
   if (session.closing) return;
   span.session_id = session.id;
-  outbox_->Common(session.stream).spans.push_back(span);
+  outbox_->Common(session.stream).spans.push_back(std::move(span));
 }
 
 }  // namespace nacre::worker

@@ -301,6 +301,7 @@ def _speculation(proto: Any) -> Speculation:
         cost_ratio=proto.cost_ratio,
         acceptance_histogram=tuple(proto.acceptance_histogram),
         ranks=tuple(proto.ranks),
+        prepared=proto.prepared,
         per_round_drafted=tuple(proto.per_round_drafted),
         per_round_accepted=tuple(proto.per_round_accepted),
     )

@@ -26,9 +26,9 @@ class Retry:
 
     attempts: int = 6
     resumes: int = 3
-    patience: float = 30.0
     initial: float = 0.2
     maximum: float = 5.0
+    patience: float = 30.0
 
     def __post_init__(self) -> None:
         if self.attempts < 1:

@@ -64,6 +64,7 @@ class Speculation:
     cost_ratio: float
     acceptance_histogram: Tuple[int, ...]
     ranks: Tuple[int, ...]
+    prepared: int  # of ranks above 1: a branch sent ahead went on behind it
     per_round_drafted: Tuple[int, ...]  # with spec_stats
     per_round_accepted: Tuple[int, ...]
 

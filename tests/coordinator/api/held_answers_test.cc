@@ -70,5 +70,26 @@ TEST_F(HeldAnswersTest, OneLargerThanAllTheRoomGoesAlone) {
   EXPECT_THAT(cut_off_, ElementsAre(0));
 }
 
+TEST_F(HeldAnswersTest, SaysWhatThereIsRoomFor) {
+  EXPECT_TRUE(Enter(0, "a", 100));
+  const absl::Status status = held_.Enter({&names_[1], "a", 7, [] {}});
+  EXPECT_EQ(status.message(),
+            "no room for an answer of 7 bytes: at most 100 bytes of answers "
+            "wait for their clients; try again later");
+}
+
+TEST_F(HeldAnswersTest, SeveralMakeRoomForOne) {
+  EXPECT_TRUE(Enter(0, "a", 40));
+  EXPECT_TRUE(Enter(1, "a", 20));
+  EXPECT_TRUE(Enter(2, "b", 35));
+  EXPECT_TRUE(Enter(3, "c", 30));
+  // Without its last one a still has most.
+  EXPECT_THAT(cut_off_, ElementsAre(1, 0));
+  Leave(2);
+  Leave(3);
+  EXPECT_TRUE(Enter(4, "a", 100));
+  EXPECT_EQ(cut_off_.size(), 2u);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

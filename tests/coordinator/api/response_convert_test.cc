@@ -44,6 +44,7 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   completion.stats.committed = 3;
   completion.stats.degraded_rounds = 1;
   completion.stats.ranks = {7, 2, 0, 0, 0, 0, 0, 0, 1};
+  completion.stats.prepared = 2;
   completion.window = 4;
   completion.alpha = 0.5;
   completion.cost_ratio = 2.5;
@@ -110,6 +111,7 @@ TEST(ResponseConvertTest, ACompletionArrivesWithAllItsNumbers) {
   EXPECT_EQ(report.hidden_bytes(), 4096u);
   EXPECT_EQ(report.hidden_ns(), 77u);
   EXPECT_THAT(report.ranks(), ElementsAre(7, 2, 0, 0, 0, 0, 0, 0, 1));
+  EXPECT_EQ(report.prepared(), 2u);
   EXPECT_THAT(report.step_gap_ns(), ElementsAre(17, 19));
   EXPECT_THAT(report.acceptance_histogram(), ElementsAre(1, 0, 1));
   EXPECT_THAT(report.per_round_drafted(), ElementsAre(4, 3));

@@ -98,5 +98,15 @@ TEST(TextIdsTest, SpecialTokensAndOtherErrorsAreTheTokenizers) {
                 "byte 1 is not text");
 }
 
+TEST(TextIdsTest, ATextOfTheMostBytesIsTokenized) {
+  const CountingTokenizer tokenizer(/*longest=*/10);
+  constexpr int kMost = 101 * 10 * 4;
+  ExpectInvalid(
+      PromptTextIds(std::string(kMost, 'x'), tokenizer, 101).status(),
+      "CONTEXT_LENGTH_EXCEEDED: the prompt has more than 101 tokens, the "
+      "context is 101 and must hold at least one more");
+  EXPECT_EQ(tokenizer.num_encoded, 1);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

@@ -211,5 +211,70 @@ TEST_F(DispatcherGrantsTest, OthersGrantNothing) {
   EXPECT_TRUE(target.client->kv_reports.empty());
 }
 
+TEST_F(DispatcherGrantsTest, ADrainingWorkerIsAskedForNothing) {
+  const Worker target = AddShared(WorkerRole::kTarget, "target");
+  Grant(target, 1, 160);
+  RequestSpec request = Sized("a", 160);
+  request.method = speculation::Method::kAr;
+  Start(request);
+  Start(Sized("b", 320));
+  EXPECT_EQ(Last(target).wanted, 320);
+  dispatcher_.DrainWorker(target.id);
+  Grant(target, 2, 160);
+  EXPECT_EQ(Last(target).serial, 2u);
+  EXPECT_EQ(Last(target).reserved, 160);
+  EXPECT_EQ(Last(target).sessions, 1);
+  EXPECT_EQ(Last(target).need_session, 0u);
+  EXPECT_EQ(Last(target).wanted, 0);
+}
+
+TEST_F(DispatcherGrantsTest, WhoIsHeldWaitsFirst) {
+  const Worker gone = AddTarget("gone");
+  const Worker shared = AddShared(WorkerRole::kTarget, "shared");
+  Grant(shared, 1, 0);
+  RequestSpec request = Sized("held", 160);
+  request.method = speculation::Method::kAr;
+  const Run held = Start(request);
+  dispatcher_.RemoveWorker(gone.id);
+  EXPECT_EQ(Last(shared).need_session, held.id);
+  EXPECT_EQ(Last(shared).need, 160);
+  EXPECT_EQ(Last(shared).wanted, 160);
+  Start(Sized("new", 320));
+  EXPECT_EQ(Last(shared).need_session, held.id);
+  EXPECT_EQ(Last(shared).wanted, 480);
+  dispatcher_.Cancel(held.id);
+  EXPECT_EQ(Last(shared).need, 320);
+  EXPECT_EQ(Last(shared).wanted, 320);
+}
+
+class FullGrantsTest : public DispatcherTest {
+ protected:
+  FullGrantsTest()
+      : DispatcherTest([](Dispatcher::Options* options) {
+          options->max_running = 1;
+          options->max_queue = 9;
+        }) {}
+};
+
+// What waits for its turn lacks no room.
+TEST_F(FullGrantsTest, WhoseTurnIsMissingWantsNoRoom) {
+  WorkerInfo info = Info(WorkerRole::kTarget, "target");
+  info.kv_capacity_tokens = 960;
+  info.grants_kv = true;
+  const Worker target = AddWith(std::move(info));
+  dispatcher_.StateKept(target.id, KvGrant{1, 960, 0});
+  const Run first = Start(Sized("a", 160));
+  Start(Sized("b", 160));
+  dispatcher_.StateKept(target.id, KvGrant{2, 320, 0});
+  EXPECT_EQ(target.client->kv_reports.back().need_session, 0u);
+  EXPECT_EQ(target.client->kv_reports.back().wanted, 0);
+  dispatcher_.StateKept(target.id, KvGrant{3, 160, 0});
+  dispatcher_.Cancel(first.id);
+  // Its turn has come, but the room is not free yet.
+  EXPECT_EQ(target.client->kv_reports.back().need, 160);
+  Closed(target, first.id);
+  EXPECT_EQ(target.client->kv_reports.back().need, 0);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

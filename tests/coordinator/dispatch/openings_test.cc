@@ -95,6 +95,9 @@ TEST(OpeningsTest, ADraftIsToldWhatItNeeds) {
   expected.hidden_address = "target:5";
   expected.hidden_channel = 77;
   EXPECT_EQ(opening.Message(), expected);
+  request->trace = true;
+  expected.tells_candidates = true;
+  EXPECT_EQ(opening.Message(), expected);
 }
 
 }  // namespace

@@ -203,5 +203,56 @@ TEST_F(RequestAccountTest, AStepThatTheTextCutShortCounts) {
   EXPECT_EQ(Close().stats.rounds, 1);
 }
 
+TEST_F(RequestAccountTest, WithoutARoundThereIsNoHistogram) {
+  account().OnStarted(100);
+  const Completion completion = Close();
+  EXPECT_THAT(completion.acceptance_histogram, IsEmpty());
+  EXPECT_THAT(completion.rounds, IsEmpty());
+  EXPECT_EQ(completion.queue_ns, 0);
+  EXPECT_EQ(completion.cached_tokens, 0);
+}
+
+TEST_F(RequestAccountTest, RoundsAreListedOnDemandOnly) {
+  Verdict step;
+  step.window = 4;
+  step.accepted = 3;
+  account().CountRound(step);
+  const Completion completion = Close();
+  EXPECT_THAT(completion.acceptance_histogram, ElementsAre(0, 0, 0, 1));
+  EXPECT_THAT(completion.rounds, IsEmpty());
+}
+
+TEST_F(RequestAccountTest, ASpanWithoutABatchIsItsOwn) {
+  OnSpan(WorkerRole::kDraft, SpanRecord::Kind::kPrefill, 0, 100, 3, 0);
+  OnSpan(WorkerRole::kDraft, SpanRecord::Kind::kRollback, 100, 50);
+  OnSpan(WorkerRole::kTarget, SpanRecord::Kind::kWaitAcknowledge, 0, 70);
+  const Completion completion = Close();
+  EXPECT_EQ(completion.draft_busy_ns, 100);
+  EXPECT_EQ(completion.draft_wait_ns, 0);
+  EXPECT_EQ(completion.target_busy_ns, 0);
+  EXPECT_EQ(completion.target_wait_ns, 0);
+}
+
+TEST_F(RequestAccountTest, StepsThatTouchHaveNoGap) {
+  OnSpan(WorkerRole::kTarget, SpanRecord::Kind::kVerify, 100, 50);
+  OnSpan(WorkerRole::kTarget, SpanRecord::Kind::kVerify, 150, 50);
+  OnSpan(WorkerRole::kTarget, SpanRecord::Kind::kPrefill, 200, 50);
+  OnSpan(WorkerRole::kTarget, SpanRecord::Kind::kVerify, 201, 50);
+  EXPECT_THAT(Close().step_gaps_ns, ElementsAre(1));
+}
+
+TEST_F(RequestAccountTest, ALostDraftChangesNothingOfTheTarget) {
+  EXPECT_EQ(account().OnOpened(1), 1);
+  OnSpan(WorkerRole::kTarget, SpanRecord::Kind::kVerify, 100, 50);
+  account().OnWorkerLeft(Lane(WorkerRole::kDraft, "d0"));
+  OnSpan(WorkerRole::kTarget, SpanRecord::Kind::kVerify, 170, 50);
+  EXPECT_EQ(account().OnCached(1), 1);
+  EXPECT_EQ(account().OnCached(-1), 0);
+  const Completion completion = Close();
+  EXPECT_THAT(completion.step_gaps_ns, ElementsAre(20));
+  EXPECT_EQ(completion.cached_tokens, 2);
+  EXPECT_EQ(completion.trace[0].spans.size(), 2u);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

@@ -176,5 +176,71 @@ TEST_F(RequestQueueTest, AResumedOneIsFirstButWaitsNoLongerThanOthers) {
   EXPECT_EQ(queue_.TimedOut(kNever - 1), absl::nullopt);
 }
 
+TEST_F(RequestQueueTest, KnowsWhatAllOfThemNeed) {
+  EXPECT_EQ(queue_.needed_tokens(), 0);
+  AddTarget(64);
+  Push(7, 32);
+  Push(8, 40);
+  Push(9, 80);
+  EXPECT_EQ(queue_.needed_tokens(), 32 + 48 + 80);
+  queue_.Leave(8);
+  EXPECT_EQ(queue_.needed_tokens(), 32 + 80);
+  EXPECT_THAT(StartAll(), ElementsAre(7));
+  EXPECT_EQ(queue_.needed_tokens(), 80);
+  queue_.Leave(9);
+  EXPECT_EQ(queue_.needed_tokens(), 0);
+}
+
+TEST_F(RequestQueueTest, IsFullWhileAsManyRunAsMay) {
+  AddTarget(0);
+  for (uint64_t id = 1; id <= 3; ++id) Push(id, 32);
+  EXPECT_FALSE(queue_.is_full());
+  StartAll();
+  EXPECT_TRUE(queue_.is_full());
+  queue_.OnEnded();
+  EXPECT_FALSE(queue_.is_full());
+}
+
+TEST_F(RequestQueueTest, ThePlaceIsHowManyAreBefore) {
+  Push(7, 32);
+  EXPECT_EQ(queue_.PlaceOf(7), 0);
+  Push(8, 48);
+  EXPECT_EQ(queue_.PlaceOf(8), 1);
+  Push(9, 32, 0, "", /*resumes=*/true);
+  EXPECT_EQ(queue_.PlaceOf(9), 0);
+  Push(10, 48, 0, "", /*resumes=*/true);
+  EXPECT_EQ(queue_.PlaceOf(10), 1);
+  Push(11, 32);
+  EXPECT_EQ(queue_.PlaceOf(11), 4);
+}
+
+TEST_F(RequestQueueTest, TheFirstThatSuitsIsFound) {
+  const auto larger_than = [](int tokens) {
+    return [tokens](const RequestSpec& request) {
+      return request.max_tokens > tokens;
+    };
+  };
+  EXPECT_EQ(queue_.First(larger_than(0)), absl::nullopt);
+  Push(7, 32);
+  Push(8, 64);
+  Push(9, 96);
+  EXPECT_EQ(queue_.First(larger_than(0)), 7u);
+  EXPECT_EQ(queue_.First(larger_than(30)), 8u);
+  EXPECT_EQ(queue_.First(larger_than(94)), absl::nullopt);
+}
+
+// What a large one asked for in vain says nothing of a smaller one.
+TEST_F(RequestQueueTest, OnlyWhoNeedsAsMuchIsHopeless) {
+  const uint64_t target = AddTarget(96);
+  fleet_.Seat(target, 100, 48, /*follows_load=*/false);
+  Push(5, 96);
+  Push(6, 64);
+  Push(7, 48);
+  Push(8, 16);
+  EXPECT_THAT(StartAll(), ElementsAre(7));
+  fleet_.Release(target, 100);
+  EXPECT_THAT(StartAll(), ElementsAre(8));
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

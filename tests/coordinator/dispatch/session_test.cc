@@ -147,5 +147,104 @@ TEST_F(SessionTest, AResumedOneGoesOnBehindItsTokens) {
   EXPECT_EQ(completion.stats.rounds, 1);
 }
 
+TEST_F(SessionTest, LaterStepsWeighAFifth) {
+  using Kind = SpanRecord::Kind;
+  EXPECT_EQ(session().own_rows(), 1);
+  OnSpan(WorkerRole::kTarget, Span(Kind::kVerify, 10, 5, 6, 10));
+  EXPECT_DOUBLE_EQ(session().other_rows().value(), 4);
+  EXPECT_DOUBLE_EQ(session().own_rows(), 2);
+  OnSpan(WorkerRole::kTarget, Span(Kind::kVerify, 20, 5, 7, 21));
+  EXPECT_DOUBLE_EQ(session().other_rows().value(), 6);
+  EXPECT_DOUBLE_EQ(session().own_rows(), 3);
+  // Of a draft, or of other work, it says nothing.
+  OnSpan(WorkerRole::kDraft, Span(Kind::kVerify, 30, 5, 7, 21));
+  OnSpan(WorkerRole::kTarget, Span(Kind::kDraft, 30, 5, 7, 21));
+  EXPECT_DOUBLE_EQ(session().other_rows().value(), 6);
+}
+
+TEST_F(SessionTest, AnotherTargetHasOtherCompany) {
+  using Kind = SpanRecord::Kind;
+  TraceLane lane;
+  OnSpan(WorkerRole::kTarget, Span(Kind::kPrefill, 10, 5, 9, 10));
+  OnSpan(WorkerRole::kTarget, Span(Kind::kVerify, 20, 5, 1, 4));
+  lane.role = WorkerRole::kDraft;
+  Leave(lane);
+  EXPECT_EQ(session().other_rows(), 3);
+  lane.role = WorkerRole::kTarget;
+  Leave(lane);
+  EXPECT_EQ(session().other_rows(), absl::nullopt);
+  // On its clock the same time is another step.
+  OnSpan(WorkerRole::kTarget, Span(Kind::kVerify, 10, 5, 1, 6));
+  EXPECT_EQ(session().other_rows(), 5);
+}
+
+TEST_F(SessionTest, AnotherTargetIsOpenedWithAllThatIsCommitted) {
+  Say(std::vector<int32_t>(20, 'x'));
+  TraceLane lane;
+  lane.role = WorkerRole::kDraft;
+  Leave(lane);
+  EXPECT_EQ(session().TakeAcknowledgement(), 22);
+  Say(std::vector<int32_t>(20, 'x'));
+  lane.role = WorkerRole::kTarget;
+  Leave(lane);
+  EXPECT_EQ(session().TakeAcknowledgement(), absl::nullopt);
+  Say(std::vector<int32_t>(15, 'x'));
+  EXPECT_EQ(session().TakeAcknowledgement(), absl::nullopt);
+  Say(Bytes("y"));
+  EXPECT_EQ(session().TakeAcknowledgement(), 58);
+}
+
+TEST_F(SessionTest, IsHeldBackUntilItsClientHasTakenEnough) {
+  Say(std::vector<int32_t>(20, 'x'));
+  EXPECT_FALSE(session().is_held_back());
+  sink_->set_pending_chunks(33);
+  session().TakeAcknowledgement();
+  EXPECT_TRUE(session().is_held_back());
+  sink_->set_pending_chunks(32);
+  session().TakeAcknowledgement();
+  EXPECT_FALSE(session().is_held_back());
+  // With nothing to acknowledge a slow client holds nothing back.
+  sink_->set_pending_chunks(33);
+  session().TakeAcknowledgement();
+  EXPECT_FALSE(session().is_held_back());
+}
+
+TEST_F(SessionTest, LogprobsOfThePromptComeInOrderAndOnce) {
+  request_.prompt_ids = {7, 8, 9, 10};
+  request_.prompt_logprobs = 0;
+  const auto told = [](int first, std::vector<int32_t> ids) {
+    wire::PromptLogprobs logprobs;
+    logprobs.first_position = first;
+    for (const int32_t id : ids) {
+      logprobs.logprobs.emplace_back();
+      logprobs.logprobs.back().token_id = id;
+    }
+    return logprobs;
+  };
+  EXPECT_TRUE(session().LacksPromptLogprobs());
+  EXPECT_FALSE(session().ApplyPromptLogprobs(told(1, {})));
+  EXPECT_FALSE(session().ApplyPromptLogprobs(told(2, {9})));      // a gap
+  EXPECT_FALSE(session().ApplyPromptLogprobs(told(1, {8, 10})));  // another
+  EXPECT_FALSE(session().ApplyPromptLogprobs(told(1, {8, 9, 10, 11})));
+  EXPECT_TRUE(session().ApplyPromptLogprobs(told(1, {8, 9})));
+  EXPECT_EQ(session().prompt_logprobs(), 2);
+  EXPECT_TRUE(session().LacksPromptLogprobs());
+  EXPECT_FALSE(session().ApplyPromptLogprobs(told(1, {8, 9})));  // again
+  EXPECT_FALSE(session().ApplyPromptLogprobs(told(3, {10, 11})));
+  EXPECT_TRUE(session().ApplyPromptLogprobs(told(3, {10})));
+  EXPECT_FALSE(session().LacksPromptLogprobs());
+  EXPECT_EQ(session().prompt_logprobs(), 3);
+}
+
+TEST_F(SessionTest, NobodyIsToldLogprobsThatWereNotAskedFor) {
+  request_.prompt_ids = {7, 8};
+  wire::PromptLogprobs told;
+  told.first_position = 1;
+  told.logprobs.emplace_back();
+  told.logprobs.back().token_id = 8;
+  EXPECT_FALSE(session().LacksPromptLogprobs());
+  EXPECT_FALSE(session().ApplyPromptLogprobs(told));
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

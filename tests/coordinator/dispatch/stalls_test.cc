@@ -51,5 +51,15 @@ TEST_F(StallsTest, WithoutALimitNoClientStalls) {
   EXPECT_THAT(unlimited.At(kNever, none).sessions, IsEmpty());
 }
 
+TEST_F(StallsTest, ANewStallHasAllOfItsTime) {
+  EXPECT_EQ(stalls_.Begin(4, 1000, 10), 1100);
+  EXPECT_EQ(stalls_.Begin(5, 1000, 10), 1100);
+  stalls_.End(5);
+  EXPECT_EQ(stalls_.Begin(5, 1060, 10), 1160);
+  const Stalls::Due due = At(1100);
+  EXPECT_THAT(due.sessions, ElementsAre(4));
+  EXPECT_EQ(due.next_ns, 1160);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

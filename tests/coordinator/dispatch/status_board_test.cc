@@ -88,5 +88,44 @@ TEST(StatusBoardTest, ShowsRequestsThatRunAndThoseThatWaitInOrder) {
   EXPECT_EQ(board.waiting()[1].queue_position, 1);
 }
 
+TEST(StatusBoardTest, SaysWhatEachRequestIs) {
+  StatusBoard board;
+  for (const uint64_t id : {3, 4}) {
+    auto request = std::make_shared<RequestSpec>();
+    request->request_id = "r";
+    request->choice = static_cast<int>(id);
+    request->method = speculation::Method::kPearl;
+    request->prompt_ids = {1, 2};
+    auto cell = std::make_shared<SessionCell>();
+    cell->request = request;
+    cell->running = id == 4;
+    cell->generated = 5;
+    board.AddSession(id, cell);
+  }
+  ASSERT_EQ(board.running().size(), 1u);
+  EXPECT_EQ(board.running()[0].choice, 4);
+  EXPECT_EQ(board.running()[0].method, speculation::Method::kPearl);
+  EXPECT_EQ(board.running()[0].target_address, "");
+  ASSERT_EQ(board.waiting().size(), 1u);
+  const SessionStatus waiting = board.waiting()[0];
+  EXPECT_EQ(waiting.id, 3u);
+  EXPECT_EQ(waiting.choice, 3);
+  EXPECT_EQ(waiting.method, speculation::Method::kPearl);
+  EXPECT_EQ(waiting.prompt_tokens, 2);
+  EXPECT_EQ(waiting.generated_tokens, 0);
+  EXPECT_EQ(waiting.queue_position, 0);
+}
+
+TEST(StatusBoardTest, ADraftIsNoLastTarget) {
+  StatusBoard board;
+  board.AddWorker(1, NewWorker(WorkerRole::kTarget, "t"));
+  board.AddWorker(2, NewWorker(WorkerRole::kDraft, "d"));
+  board.RemoveWorker(1);
+  ASSERT_TRUE(board.last_target().has_value());
+  EXPECT_EQ(board.last_target()->address, "t");
+  ASSERT_EQ(board.workers().size(), 1u);
+  EXPECT_EQ(board.workers()[0].id, 2u);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

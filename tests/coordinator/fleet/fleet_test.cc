@@ -199,5 +199,71 @@ TEST_F(FleetTest, TheCellShowsReadinessAndSessions) {
   EXPECT_THAT(worker.sessions.InOrder(), ElementsAre(3, 9));
 }
 
+TEST_F(FleetTest, AGrantSaysHowMuchIsOursAndHowManyAreOthers) {
+  using Entry = std::pair<size_t, uint64_t>;
+  WorkerInfo info = Info(WorkerRole::kTarget, "big");
+  info.grants_kv = true;
+  const uint64_t shared = Add(std::move(info));
+  const uint64_t own = AddTarget();
+  EXPECT_THAT(fleet_.granting(), ElementsAre(shared));
+  EXPECT_FALSE(fleet_.ledger().HasRoom(shared, 16));
+  EXPECT_TRUE(fleet_.SetGrant(shared, /*serial=*/3, 48, /*other_sessions=*/2));
+  EXPECT_EQ(fleet_.at(shared).grant_serial, 3u);
+  EXPECT_EQ(fleet_.at(shared).load(), 2u);
+  EXPECT_THAT(fleet_.by_load(WorkerRole::kTarget),
+              ElementsAre(Entry(0, own), Entry(2, shared)));
+  EXPECT_FALSE(fleet_.SetGrant(shared, 4, 48, 0));  // as much
+  EXPECT_THAT(fleet_.by_load(WorkerRole::kTarget),
+              ElementsAre(Entry(0, shared), Entry(0, own)));
+  EXPECT_FALSE(fleet_.SetGrant(shared, 5, 32, 0));  // less
+  EXPECT_EQ(fleet_.ledger().granted_tokens(shared), 32);
+  EXPECT_TRUE(fleet_.SetGrant(shared, 6, 1000, 0));
+  EXPECT_FALSE(fleet_.SetGrant(shared, 7, 2000, 0));  // all there is
+  fleet_.Remove(shared);
+  EXPECT_TRUE(fleet_.granting().empty());
+}
+
+TEST_F(FleetTest, OthersSessionsAreACrowdToo) {
+  const uint64_t target = AddTarget();
+  WorkerInfo info = Info(WorkerRole::kDraft, "small");
+  info.abandons_steps = info.grants_kv = true;
+  info.step_times_ns = {{1, 100}, {2, 150}, {3, 180}};
+  const uint64_t draft = Add(std::move(info));
+  fleet_.Seat(target, 5, 0, false);
+  fleet_.Seat(draft, 5, 0, false);
+  EXPECT_TRUE(fleet_.CostsOn(target, draft, false).abandons_steps);
+  fleet_.SetGrant(draft, 1, 64, /*other_sessions=*/1);
+  const speculation::StepCosts costs = fleet_.CostsOn(target, draft, false);
+  EXPECT_FALSE(costs.abandons_steps);
+  EXPECT_EQ(costs.draft_token_ns, 150);
+  ASSERT_EQ(speculation::kDraftRowChoices[0], 1);
+  EXPECT_EQ(costs.draft_rows_ns[0], 150);
+  ASSERT_EQ(speculation::kDraftRowChoices[1], 2);
+  EXPECT_EQ(costs.draft_rows_ns[1], 180);
+  EXPECT_EQ(costs.other_sessions, 0);
+}
+
+TEST_F(FleetTest, ADraftThatHasNotSaidHowFastItIsCostsNothingYet) {
+  const uint64_t draft = Add(Info(WorkerRole::kDraft, "small"));
+  fleet_.Seat(draft, 5, 0, false);
+  EXPECT_EQ(fleet_.CostsOn(0, draft, false).draft_token_ns, 0);
+  // The number of its sessions is the same, what it costs is not.
+  fleet_.at(draft).AddStepTime(1, 100);
+  EXPECT_EQ(fleet_.CostsOn(0, draft, false).draft_token_ns, 100);
+  FleetWorker& worker = fleet_.at(draft);
+  for (int i = 0; i < 200; ++i) worker.AddStepTime(1, 300);
+  EXPECT_NEAR(fleet_.CostsOn(0, draft, false).draft_token_ns, 300, 1);
+}
+
+TEST_F(FleetTest, RemovingWhoIsNotThereChangesNothing) {
+  const uint64_t target = AddTarget();
+  fleet_.Remove(target + 1);
+  EXPECT_EQ(fleet_.workers().size(), 1u);
+  EXPECT_EQ(fleet_.ledger().capacity_tokens(target), 64);
+  fleet_.Remove(target);
+  fleet_.Remove(target);
+  EXPECT_TRUE(fleet_.workers().empty());
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

@@ -130,5 +130,70 @@ TEST_F(LogObserverTest, WhatAClientSentIsNotRepeated) {
   EXPECT_EQ(lines_[2].fields["error"], "by the client");
 }
 
+TEST_F(LogObserverTest, EachNumberIsInItsField) {
+  RequestSpec request = Request();
+  request.max_tokens = 9;
+  observer_.OnStarted(1, request, {"target:1", "draft:1"}, 0);
+  Completion completion;
+  completion.finish = Finish::kEos;
+  completion.policy = "fixed";
+  completion.total_ns = 2'500'000'000;
+  completion.stats.rounds = 2;
+  completion.stats.drafted = 7;
+  completion.stats.verified = 4;
+  completion.stats.accepted = 1;
+  completion.stats.degraded_rounds = 3;
+  observer_.OnFinished(1, request, absl::OkStatus(), &completion);
+  observer_.OnFinished(1, request, absl::OkStatus(), &completion);  // again
+  ASSERT_EQ(lines_.size(), 2u);
+  EXPECT_EQ(lines_[0].level, spdlog::level::debug);
+  EXPECT_EQ(lines_[0].message, "request started");
+  EXPECT_EQ(lines_[0].fields["method"], "pearl");
+  EXPECT_EQ(lines_[0].fields["prompt_tokens"], 2);
+  EXPECT_EQ(lines_[0].fields["max_tokens"], 9);
+  EXPECT_EQ(lines_[0].fields["target"], "target:1");
+  const Json& finished = lines_[1].fields;
+  EXPECT_EQ(finished["finish_reason"], "eos");
+  EXPECT_EQ(finished["policy"], "fixed");
+  EXPECT_EQ(finished["rounds"], 2);
+  EXPECT_EQ(finished["drafted"], 7);
+  EXPECT_EQ(finished["verified"], 4);
+  EXPECT_EQ(finished["degraded_rounds"], 3);
+  EXPECT_EQ(finished["total_s"], 2.5);
+  EXPECT_EQ(finished["target"], "target:1");
+  EXPECT_EQ(finished["draft"], "draft:1");
+}
+
+TEST_F(LogObserverTest, WhatIsTheServersFaultIsAWarning) {
+  using Code = absl::StatusCode;
+  const auto logged = [this](Code code) {
+    observer_.OnAnswered("r", absl::Status(code, "why"), absl::nullopt);
+    return lines_.back();
+  };
+  for (const Code code :
+       {Code::kUnavailable, Code::kResourceExhausted, Code::kAborted,
+        Code::kInternal, Code::kDataLoss, Code::kUnknown}) {
+    EXPECT_EQ(logged(code).level, spdlog::level::warn)
+        << absl::StatusCodeToString(code);
+    EXPECT_EQ(logged(code).fields["error"], "why")
+        << absl::StatusCodeToString(code);
+  }
+  for (const Code code : {Code::kCancelled, Code::kDeadlineExceeded}) {
+    EXPECT_EQ(logged(code).level, spdlog::level::info)
+        << absl::StatusCodeToString(code);
+    EXPECT_EQ(logged(code).fields["error"], "why")
+        << absl::StatusCodeToString(code);
+  }
+  for (const Code code :
+       {Code::kInvalidArgument, Code::kNotFound, Code::kAlreadyExists,
+        Code::kFailedPrecondition, Code::kUnauthenticated,
+        Code::kPermissionDenied, Code::kOutOfRange, Code::kUnimplemented}) {
+    EXPECT_EQ(logged(code).level, spdlog::level::info)
+        << absl::StatusCodeToString(code);
+    EXPECT_FALSE(logged(code).fields.contains("error"))
+        << absl::StatusCodeToString(code);
+  }
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

@@ -1,8 +1,12 @@
 #include "coordinator/observe/metrics_observer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "tests/telemetry/samples.h"
 
@@ -12,6 +16,7 @@ namespace {
 using speculation::Method;
 using speculation::Verdict;
 using telemetry::Samples;
+using ::testing::ElementsAre;
 
 constexpr int64_t kMs = 1'000'000;
 
@@ -424,6 +429,92 @@ TEST_F(MetricsObserverTest, UnknownSessionsAreIgnored) {
        telemetry::Collect(*observer_.collectable())) {
     EXPECT_EQ(value, 0) << sample;
   }
+}
+
+// As they are documented: dashboards and alerts are made for them.
+TEST_F(MetricsObserverTest, HistogramsHaveTheirBuckets) {
+  std::map<std::string, std::vector<double>> bounds;
+  for (const auto& family : observer_.collectable()->Collect()) {
+    if (family.type != prometheus::MetricType::Histogram) continue;
+    std::vector<double>& of_family = bounds[family.name];
+    of_family.clear();
+    for (const auto& bucket : family.metric.at(0).histogram.bucket) {
+      if (!std::isinf(bucket.upper_bound)) {
+        of_family.push_back(bucket.upper_bound);
+      }
+    }
+  }
+  const std::vector<double> request = {.01,   .02,   .04,   .08,  .16,
+                                       .32,   .64,   1.28,  2.56, 5.12,
+                                       10.24, 20.48, 40.96, 81.92};
+  EXPECT_EQ(bounds["nacre_e2e_request_latency_seconds"], request);
+  EXPECT_EQ(bounds["nacre_request_queue_time_seconds"], request);
+  EXPECT_THAT(bounds["nacre_time_to_first_token_seconds"],
+              ElementsAre(.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75,
+                          1, 2.5, 5, 7.5, 10));
+  EXPECT_THAT(bounds["nacre_inter_token_latency_seconds"],
+              ElementsAre(.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2,
+                          .3, .4, .5, .75, 1, 2.5));
+  const std::vector<double> round = {.0005, .001, .0025, .005, .01, .025,
+                                     .05,   .1,   .25,   .5,   1,   2.5};
+  EXPECT_EQ(bounds["nacre_round_duration_seconds"], round);
+  EXPECT_EQ(bounds["nacre_round_wait_seconds"], round);
+  EXPECT_THAT(bounds["nacre_coordinator_round_overhead_seconds"],
+              ElementsAre(.00001, .000025, .00005, .0001, .00025, .0005, .001,
+                          .0025, .005, .01));
+  EXPECT_THAT(bounds["nacre_spec_decode_draft_length"],
+              ElementsAre(0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 64));
+  EXPECT_EQ(bounds.size(), 8u);
+}
+
+TEST_F(MetricsObserverTest, WaitsOfARoundAreNotThoseOfTheNext) {
+  using Kind = SpanRecord::Kind;
+  Start(1, Method::kPearl);
+  Span(1, WorkerRole::kTarget, Kind::kWaitDraftTokens, 0, 5 * kMs);
+  Span(1, WorkerRole::kDraft, Kind::kWaitVerdict, 0, 2 * kMs);
+  Round(1, 1, 0, 0, 0, /*degraded=*/true);  // without a draft: not counted
+  Round(1, 1, 2, 2, 2);
+  EXPECT_EQ(Sum("nacre_round_wait_seconds_count", "target"), 1);
+  EXPECT_EQ(Sum("nacre_round_wait_seconds_sum", "target"), 0);
+  EXPECT_EQ(Sum("nacre_round_wait_seconds_sum", "draft"), 0);
+}
+
+TEST_F(MetricsObserverTest, ADraftsVerifySpanIsNoRound) {
+  using Kind = SpanRecord::Kind;
+  Start(1, Method::kSd);
+  Span(1, WorkerRole::kDraft, Kind::kVerify, 5 * kMs, 2 * kMs);
+  EXPECT_EQ(Sum("nacre_round_duration_seconds_count"), 0);
+  // A clock that stepped back counts as one that stood still.
+  Span(1, WorkerRole::kTarget, Kind::kVerify, 50 * kMs, 2 * kMs);
+  Span(1, WorkerRole::kTarget, Kind::kVerify, 10 * kMs, 2 * kMs);
+  EXPECT_EQ(Sum("nacre_round_duration_seconds_count"), 2);
+  EXPECT_NEAR(Sum("nacre_round_duration_seconds_sum"), 0.002, 1e-12);
+}
+
+TEST_F(MetricsObserverTest, AMovedSessionsDraftedTokensAreStale) {
+  Start(1, Method::kAsync);
+  Tail(1, 3, 3, 5);
+  observer_.OnMoved(1, {"other target", "draft"});
+  Finish(1);
+  EXPECT_EQ(Wasted("stale"), 5);
+  EXPECT_EQ(Wasted("cancelled"), 0);
+  Start(2, Method::kAsync);
+  Tail(2, 3, 3, 5);
+  observer_.OnMoved(2, {"target", "another draft"});
+  Finish(2);
+  EXPECT_EQ(Wasted("cancelled"), 5);
+}
+
+TEST_F(MetricsObserverTest, EmptyRoundsTimeNothing) {
+  Start(1, Method::kAr, "");
+  now_ns_ += 50 * kMs;
+  observer_.OnAccepted(1, 0);
+  EXPECT_EQ(Sum("nacre_time_to_first_token_seconds_count"), 0);
+  observer_.OnAccepted(1, 1);
+  EXPECT_NEAR(Sum("nacre_time_to_first_token_seconds_sum"), 0.050, 1e-12);
+  EXPECT_EQ(Sum("nacre_inter_token_latency_seconds_count"), 0);
+  observer_.OnAccepted(2, 1);  // nobody
+  EXPECT_EQ(Sum("nacre_generation_tokens_total"), 1);
 }
 
 }  // namespace

@@ -346,13 +346,14 @@ void Checks::OnRanks(const SessionOnWorker& session,
   // Of an earlier opening, which ended meanwhile: the coordinator drops them.
   if (said.epoch < session.epoch) return;
   const RequestState& request = *session.request;
-  const bool wrong = std::any_of(said.ranks.begin(), said.ranks.end(),
-                                 [](int rank) { return rank != 1; });
+  const auto wrong = std::count_if(said.ranks.begin(), said.ranks.end(),
+                                   [](int rank) { return rank != 1; });
   if (said.epoch != session.epoch || said.ranks.empty() || request.is_ratio() ||
-      (session.perfect && wrong)) {
+      said.prepared < 0 || said.prepared > wrong ||
+      (session.perfect && wrong > 0)) {
     Fail("the draft of epoch ", session.epoch, " of request ", request.index,
-         " tells ", said.ranks.size(), " ranks of epoch ", said.epoch,
-         wrong ? ", and was wrong" : "");
+         " tells ", said.ranks.size(), " ranks of epoch ", said.epoch, " with ",
+         said.prepared, " prepared", wrong > 0 ? ", and was wrong" : "");
   }
 }
 

@@ -222,8 +222,8 @@ TEST_F(BenchCommandTest, PredictsFromTheStepsAndMatchesOfTheRun) {
   EXPECT_THAT(outcome.out, HasSubstr("predicted  of pre-    closed\n"));
   EXPECT_THAT(outcome.out, HasSubstr("   1000.0  "));
   EXPECT_EQ(*ReadFile(trace),
-            "{\"id\":\"1\",\"matches\":[0,0,0]}\n"
-            "{\"id\":\"bee\",\"matches\":[0,0,0]}\n");
+            "{\"id\":\"1\",\"version\":2,\"ranks\":[0,0,0]}\n"
+            "{\"id\":\"bee\",\"version\":2,\"ranks\":[0,0,0]}\n");
   const auto json = nlohmann::json::parse(*ReadFile(file), nullptr, false);
   ASSERT_TRUE(json.is_object());
   const auto& predicted = json["methods"][0]["predicted"];

@@ -33,7 +33,8 @@ struct KnownPair {
     for (int base = 0; base < end;) {
       const int tail = has_draft ? std::min(window, max_tokens - base - 1) : 0;
       int matched = 0;
-      while (matched < tail && base + matched < end && truth[base + matched]) {
+      while (matched < tail && base + matched < end &&
+             truth[base + matched].matches()) {
         ++matched;
       }
       base = std::min(base + matched + 1, end);

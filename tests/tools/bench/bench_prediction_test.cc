@@ -75,6 +75,50 @@ TEST_F(PredictTest, ReplaysTheRunWithItsStepTimesAndMatches) {
   EXPECT_TRUE(predictions[2].has_value());
 }
 
+// Mismatches whose tokens are the draft's second: branches find them.
+TEST_F(PredictTest, PlansTreesFromTheRanks) {
+  plan_.methods = *WithTrees(plan_.methods, "best,chain,cape");
+  ASSERT_EQ(plan_.methods.size(), 5u);
+  result_.answers.clear();
+  result_.steps.assign(plan_.methods.size(), StepRecorder());
+  matches_ = {{}, {false}};
+  for (int i = 0; i < 300; ++i) {
+    matches_[0].push_back({i % 3 == 2 ? 2 : 1, {0, -1}});
+  }
+  for (int method = 0; method < 5; ++method) {
+    AddAnswer(method, 0, /*tokens=*/300);
+    AddAnswer(method, 1, /*tokens=*/1);
+    AddStep(method, v1::WORKER_ROLE_TARGET, 1, 10 * kMs);
+    if (method > 0) AddStep(method, v1::WORKER_ROLE_DRAFT, 1, 2 * kMs);
+  }
+  plan_.draft_rows = 8;
+  plan_.tree_rows = 8;
+  const auto predictions = Predicted();
+  ASSERT_TRUE(predictions[2].has_value() && predictions[3].has_value());
+  EXPECT_GT(predictions[2]->tokens_per_second,
+            1.2 * predictions[3]->tokens_per_second);
+  EXPECT_GT(*predictions[2]->hit_rate, 0.5);
+  EXPECT_LE(*predictions[2]->hit_rate, 1.0);
+  EXPECT_GT(predictions[2]->mean_accepted_length,
+            predictions[3]->mean_accepted_length);
+  EXPECT_FALSE(predictions[3]->hit_rate.has_value());
+  // What it ranks by no trace has.
+  EXPECT_FALSE(predictions[4].has_value());
+  // A coordinator that allows no trees.
+  plan_.draft_rows = 1;
+  EXPECT_EQ(Predicted()[2]->tokens_per_second,
+            predictions[3]->tokens_per_second);
+}
+
+// Each round of sd pays two hops for its first token and two for its verdict.
+TEST_F(PredictTest, KnowsTheHopsThatItIsTold) {
+  plan_.latency_us = 500;
+  const auto predictions = Predicted();
+  EXPECT_NEAR(predictions[0]->tokens_per_second, 100.0, 3.0);
+  EXPECT_LT(predictions[1]->tokens_per_second, 7.0 / 0.054);
+  EXPECT_GT(predictions[1]->tokens_per_second, 7.0 / 0.062);
+}
+
 TEST_F(PredictTest, EachMethodHasItsOwnStepTimes) {
   AddStep(0, v1::WORKER_ROLE_TARGET, 1, 14 * kMs);  // 12 on average
   const auto predictions = Predicted();

@@ -30,6 +30,7 @@ BenchAnswer Answer(int method, int prompt, int repeat,
     for (const uint64_t count : {3, 1, 0, 0, 0, 0, 0, 0, 0}) {
       report->add_ranks(count);
     }
+    report->set_prepared(repeat == 0 ? 1 : 0);
   }
   v1::Timing* timing = answer.complete.mutable_timing();
   timing->mutable_draft_busy()->set_seconds(3);
@@ -80,12 +81,33 @@ TEST(SummarizeTest, TakesMediansOverRepetitionsAndSumsOverPrompts) {
   EXPECT_TRUE(summaries[0].ranks.empty());
   EXPECT_THAT(summaries[1].ranks,
               ::testing::ElementsAre(18, 6, 0, 0, 0, 0, 0, 0, 0));
+  EXPECT_FALSE(summaries[0].hit_rate.has_value());
+  EXPECT_EQ(summaries[1].hit_rate, 2.0 / 6);
   EXPECT_EQ(summaries[1].draft_wait_share, 0.25);
   EXPECT_EQ(summaries[1].target_wait_share, 0.2);
   EXPECT_EQ(summaries[1].alpha, 0.7);
   EXPECT_EQ(summaries[1].cost_ratio, 5.0);
   EXPECT_EQ(summaries[1].law_speedup, speculation::SdSpeedup(0.75, 5.0, 4));
   EXPECT_FALSE(summaries[1].step_gap_us.has_value());
+}
+
+TEST(TreeTableTest, PutsWhatWasPredictedBesideWhatWasMeasured) {
+  SmallBench run;
+  std::vector<MethodSummary> summaries = Summarize(run.plan, run.result);
+  EXPECT_EQ(TreeTable(summaries), "");
+  BenchPrediction prediction = {.tokens_per_second = 8.0,
+                                .target_step = StepTimes::Flat(1e6)};
+  AddPredictions(run.plan, {prediction, std::nullopt}, &summaries);
+  EXPECT_EQ(TreeTable(summaries), "");  // ar drafts nothing
+  prediction.mean_accepted_length = 2.75;
+  prediction.hit_rate = 0.4;
+  AddPredictions(run.plan, {std::nullopt, prediction}, &summaries);
+  EXPECT_EQ(TreeTable(summaries),
+            "method  tokens a step        hit rate\n"
+            "        measured  predicted  measured  predicted\n"
+            "sd:4        2.50       2.75     33.3%      40.0%\n");
+  summaries[1].hit_rate.reset();
+  EXPECT_THAT(TreeTable(summaries), HasSubstr("2.75         -      40.0%\n"));
 }
 
 TEST(SummarizeTest, LeavesOutWhatWasNotMeasured) {

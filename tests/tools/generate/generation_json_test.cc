@@ -66,8 +66,10 @@ TEST(GenerationJsonTest, ShowsRanksWhereTheDraftReportsThem) {
   for (const uint64_t count : {7, 2, 0, 0, 0, 0, 0, 0, 1}) {
     complete.mutable_speculation()->add_ranks(count);
   }
+  complete.mutable_speculation()->set_prepared(2);
   EXPECT_EQ(GenerationJson(complete)["speculation"]["ranks"],
             nlohmann::ordered_json({7, 2, 0, 0, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(GenerationJson(complete)["speculation"]["prepared"], 2);
 }
 
 TEST(GenerationJsonTest, ShowsLogprobsAndRoundsWhereThereAreSome) {

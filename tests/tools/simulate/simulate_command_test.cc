@@ -119,6 +119,50 @@ TEST(SimulateCommandTest, ReplaysAMatchTrace) {
               HasSubstr("trace.jsonl:1: \"matches\": entry 1 is 2"));
 }
 
+double TokensPerSecond(std::vector<std::string> args) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/out.json";
+  args.insert(args.end(), {"--methods=async", "--tokens=2000", "--json", path});
+  const Outcome outcome = Simulate(std::move(args));
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  std::ifstream file(path);
+  return nlohmann::json::parse(file)["methods"][0]["tokens_per_second"];
+}
+
+TEST(SimulateCommandTest, HasTreesAsTheServiceUnlessToldOtherwise) {
+  const std::vector<std::string> base = {"--alpha=0.7", "--cost-ratio=10"};
+  const auto with = [&base](const char* flag) {
+    std::vector<std::string> args = base;
+    args.emplace_back(flag);
+    return TokensPerSecond(args);
+  };
+  const double chain = with("--tree=chain");
+  EXPECT_EQ(with("--draft-rows=1"), chain);
+  EXPECT_GT(TokensPerSecond(base), 1.2 * chain);
+  EXPECT_EQ(with("--draft-rows=8"), TokensPerSecond(base));
+  EXPECT_GT(TokensPerSecond(base), 1.05 * with("--tree-rows=0"));
+  // No mismatch is ever of a rank.
+  EXPECT_LT(with("--ranks=0"), 1.02 * chain);
+  EXPECT_GT(with("--ranks=1"), TokensPerSecond(base));
+}
+
+TEST(SimulateCommandTest, ReplaysRanks) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/trace.jsonl";
+  const auto replayed = [&path](const std::string& line) {
+    EXPECT_TRUE(WriteFile(path, line).ok());
+    return TokensPerSecond({"--match-trace", path, "--cost-ratio=10"});
+  };
+  const double matches = replayed("{\"matches\": [1, 1, 1, 0]}");
+  const double ranks = replayed("{\"ranks\": [1, 1, 1, 2]}");
+  EXPECT_GT(ranks, 1.2 * matches);
+  // Where a draft is sure, it spends no rows on others: nothing is hidden.
+  const double scores = replayed(
+      "{\"ranks\": [1, 1, 1, 2], "
+      "\"scores\": [[0, -9], [0, -9], [0, -9], [0, -0.1]]}");
+  EXPECT_GT(scores, ranks);
+}
+
 TEST(SimulateCommandTest, SaysWhenNoTargetIsLeft) {
   const Outcome outcome =
       Simulate({"--alpha=0.8", "--cost-ratio=5", "--methods=async",
@@ -191,6 +235,20 @@ TEST(SimulateCommandTest, RefusesBadFlags) {
               HasSubstr("flag --draft-step-times: \"0:1\": the rows"));
   EXPECT_THAT(with("--failures=draft:1@1"),
               HasSubstr("flag --failures: \"draft:1@1\": worker"));
+  EXPECT_THAT(with("--tree=eagle2"),
+              HasSubstr("flag --tree: \"eagle2\" is not one of best, chain"));
+  EXPECT_THAT(with("--draft-rows=0"), HasSubstr("0 is not in 1..64"));
+  EXPECT_THAT(with("--draft-rows=65"), HasSubstr("65 is not in 1..64"));
+  EXPECT_THAT(with("--tree-rows=-1"), HasSubstr("-1 is not in 0..64"));
+  EXPECT_THAT(with("--ranks=0.5,x"),
+              HasSubstr("flag --ranks: \"x\" is not in 0..1"));
+  EXPECT_THAT(with("--ranks=1.5"), HasSubstr("\"1.5\" is not in 0..1"));
+  EXPECT_THAT(with("--ranks=0.6,0.5"),
+              HasSubstr("flag --ranks: the shares have the sum 1.1, over 1"));
+  EXPECT_THAT(with("--ranks=0,0,0,0,0,0,0,0"),
+              HasSubstr("flag --ranks: more than 7 shares"));
+  EXPECT_THAT(error({"--match-trace=x", "--cost-ratio=5", "--ranks=1"}),
+              HasSubstr("flag --ranks needs --alpha"));
   EXPECT_THAT(with("--policy=x"), HasSubstr("unknown flag --policy"));
   const Outcome unwritable = Simulate(
       {"--alpha=0.8", "--cost-ratio=5", "--tokens=100", "--json=/no/where"});

@@ -94,5 +94,12 @@ TEST(CanaryTest, PassesOnWhyItCouldNotAsk) {
             absl::StatusCode::kResourceExhausted);
 }
 
+TEST(CanaryTest, AsksNoMoreThanItNeeds) {
+  const TableModelOptions options;
+  TableModel model(options);
+  EXPECT_TRUE(*Canary(&model).Ask());
+  EXPECT_EQ(model.num_rows(), 16);
+}
+
 }  // namespace
 }  // namespace nacre::worker

@@ -106,5 +106,41 @@ TEST(EngineMetricsTest, AFreshDraftHasEverySeriesAtZero) {
   }
 }
 
+TEST(EngineMetricsTest, EachRoleHasItsOwnSeriesOnly) {
+  const auto count = [](EngineRole role, const std::string& part) {
+    int found = 0;
+    for (const auto& [sample, value] : Collect(role, Stats(), 40)) {
+      if (sample.find(part) != std::string::npos) ++found;
+    }
+    return found;
+  };
+  EXPECT_EQ(count(EngineRole::kTarget, "nacre_draft_"), 0);
+  EXPECT_EQ(count(EngineRole::kDraft, "nacre_target_"), 0);
+  EXPECT_EQ(count(EngineRole::kTarget, "nacre_target_"), 3 + 2);
+  EXPECT_EQ(count(EngineRole::kDraft, "nacre_draft_"), 2 + 3);
+  EXPECT_EQ(count(EngineRole::kTarget, "phase=\"draft\""), 0);
+  EXPECT_EQ(count(EngineRole::kDraft, "phase=\"verify\""), 0);
+}
+
+TEST(EngineMetricsTest, WhatOnlyGrowsIsACounter) {
+  const EngineMetrics metrics(
+      {EngineRole::kDraft, "host:1", 40, [] { return Stats(); }});
+  for (const prometheus::MetricFamily& family : metrics.Collect()) {
+    const bool is_total = family.name.size() > 6 &&
+                          family.name.rfind("_total") == family.name.size() - 6;
+    EXPECT_EQ(family.type, is_total ? prometheus::MetricType::Counter
+                                    : prometheus::MetricType::Gauge)
+        << family.name;
+    EXPECT_FALSE(family.help.empty()) << family.name;
+  }
+}
+
+TEST(EngineMetricsTest, ACacheOfUnknownSizeIsNotUsed) {
+  EXPECT_EQ(Collect(EngineRole::kTarget, Stats(), 0)
+                .at("nacre_kv_cache_usage_ratio{role=\"target\",worker=\"host:"
+                    "1\"}"),
+            0);
+}
+
 }  // namespace
 }  // namespace nacre::worker

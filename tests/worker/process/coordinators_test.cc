@@ -239,5 +239,53 @@ TEST_F(CoordinatorsTest, AResolverThatFailsChangesNothing) {
   EXPECT_EQ(coordinators.states().size(), 1u);
 }
 
+TEST_F(CoordinatorsTest, TellsWhatEachOfThemHolds) {
+  const Coordinators alone(Options(one_.server->address()));
+  ASSERT_EQ(alone.states().size(), 1u);
+  EXPECT_EQ(alone.states()[0].address, one_.server->address());
+  EXPECT_FALSE(alone.states()[0].registered);
+  EXPECT_EQ(alone.states()[0].kv_held_tokens, 0);
+  one_.Accept();
+  EXPECT_TRUE(alone.states()[0].registered);
+  EXPECT_EQ(alone.states()[0].kv_held_tokens, kCapacity);
+}
+
+TEST_F(CoordinatorsTest, TellsWhatIsGrantedToEachOfSeveral) {
+  const Coordinators coordinators(Options(Both()));
+  const auto of = [&](const FakeCoordinator& coordinator) {
+    for (const Coordinators::State& state : coordinators.states()) {
+      if (state.address == coordinator.server->address()) return state;
+    }
+    ADD_FAILURE() << "it is not there";
+    return Coordinators::State();
+  };
+  one_.Accept();
+  EXPECT_TRUE(of(one_).registered);
+  EXPECT_EQ(of(one_).kv_held_tokens, kCapacity);
+  EXPECT_FALSE(of(two_).registered);
+  EXPECT_EQ(of(two_).kv_held_tokens, 0);
+  two_.Accept();
+  EXPECT_TRUE(of(two_).registered);
+  EXPECT_EQ(of(two_).kv_held_tokens, 0);  // the first one holds it
+}
+
+TEST_F(CoordinatorsTest, ADeviceOfUnknownCapacityGrantsNothing) {
+  Coordinators::Options options = Options(Both());
+  options.registration.hello.set_kv_capacity_tokens(0);
+  const Coordinators coordinators(std::move(options));
+  const v1::WorkerEvent hello = one_.registry.NextEvent();
+  EXPECT_FALSE(hello.hello().grants_kv());
+  one_.registry.Ask(1);
+  one_.registry.NextEvent();
+  one_.registry.Accept();
+  EXPECT_FALSE(one_.Heartbeat().has_kv_grant());
+}
+
+TEST_F(CoordinatorsTest, SeveralAreToldThatTheKvIsShared) {
+  const Coordinators coordinators(Options(Both()));
+  EXPECT_TRUE(one_.registry.NextEvent().hello().grants_kv());
+  EXPECT_TRUE(two_.registry.NextEvent().hello().grants_kv());
+}
+
 }  // namespace
 }  // namespace nacre::worker

@@ -175,5 +175,16 @@ TEST_F(HealthTest, AnEngineThatHangsWhileDrainingStaysUnready) {
   EXPECT_TRUE(health_->hung());
 }
 
+TEST_F(HealthTest, AWorkerThatIsWellHasNothingToSay) {
+  StartHealth();
+  EXPECT_TRUE(health_->state().live);
+  EXPECT_TRUE(health_->state().ready);
+  EXPECT_EQ(health_->state().note, "");
+  EXPECT_FALSE(health_->hung());
+  EXPECT_FALSE(health_->unfit());
+  health_->Drain();
+  EXPECT_FALSE(health_->unfit());
+}
+
 }  // namespace
 }  // namespace nacre::worker

@@ -37,6 +37,11 @@ TEST(DivideKvTest, WhatIsLeftIsDividedEqually) {
   EXPECT_EQ(DivideKv(1600, {{{0, 0, 0}, {320, 0, 0}}}), Shares({640, 960}));
 }
 
+TEST(DivideKvTest, EqualPartsAreWholeBlocks) {
+  EXPECT_EQ(DivideKv(1600, {{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}}),
+            Shares({528, 528, 544}));
+}
+
 TEST(DivideKvTest, WhatIsWantedComesBeforeWhatIsLeft) {
   EXPECT_EQ(DivideKv(1600, {{{0, 160, 1120}, {0, 0, 0}}}), Shares({1360, 240}));
   // Both want more than there is.
@@ -201,6 +206,149 @@ TEST(KvGrantsTest, TellsAtOnceWhatARequestWaitsFor) {
   EXPECT_EQ(grants.Urgent(), std::vector<uint64_t>({1}));
   EXPECT_EQ(grants.Tell(1).tokens, 1440);
   EXPECT_TRUE(grants.Urgent().empty());
+}
+
+TEST(KvGrantsTest, AnUnchangedGrantKeepsItsSerial) {
+  KvGrants grants(1600);
+  grants.Join(1);
+  const uint64_t serial = grants.Tell(1).serial;
+  EXPECT_EQ(serial, 1u);
+  EXPECT_EQ(grants.Tell(1).serial, serial);
+  grants.Join(2);
+  EXPECT_EQ(grants.Tell(1).serial, serial + 1);  // half of it
+  EXPECT_EQ(grants.Tell(2).serial, serial + 2);  // none yet, but told
+  EXPECT_EQ(grants.Tell(2).serial, serial + 2);
+  EXPECT_EQ(grants.Tell(3).serial, 0u);  // it has not joined
+}
+
+TEST(KvGrantsTest, ReportsAreWithinWhatMayBe) {
+  KvGrants grants(1600);
+  grants.Join(1);
+  grants.Join(2);
+  const uint64_t first = grants.Tell(1).serial;
+  grants.Tell(2);
+  grants.OnReport(1, GrantReport(first, -160));
+  EXPECT_EQ(grants.Tell(1).tokens, 800);
+  // More than it was ever granted it cannot have promised.
+  grants.OnReport(1, GrantReport(first, 5000, 9999, 7, 99999));
+  EXPECT_EQ(grants.held(1), 800);
+  EXPECT_EQ(grants.Tell(2).tokens, 0);
+  // Needs of no request are none.
+  grants.OnReport(1, GrantReport(first, 0, 1600, /*need_session=*/0, 0));
+  EXPECT_EQ(grants.Tell(2).tokens, 800);
+  EXPECT_EQ(grants.held(3), 0);
+}
+
+// Both need all there is. The first has it, and leaves it unused.
+TEST(KvGrantsTest, ATurnThatIsNotTakenGoesToTheNext) {
+  KvGrants grants(1600);
+  grants.Join(1);
+  grants.Join(2);
+  grants.OnReport(1, GrantReport(grants.Tell(1).serial, 0, 1600, 7, 1600));
+  grants.OnReport(2, GrantReport(grants.Tell(2).serial, 0, 1600, 9, 1600));
+  const KvGrants::Grant all = grants.Tell(1);
+  EXPECT_EQ(all.tokens, 1600);
+  for (int i = 1; i < KvGrants::kMaxIdleReports; ++i) {
+    grants.OnReport(1, GrantReport(all.serial, 0, 1600, 7, 1600));
+    EXPECT_EQ(grants.Tell(1).tokens, 1600) << i;
+  }
+  grants.OnReport(1, GrantReport(all.serial, 0, 1600, 7, 1600));
+  EXPECT_EQ(grants.Tell(1).tokens, 0);
+}
+
+TEST(KvGrantsTest, WhoGotItsRoomOrGaveUpHasHadItsTurn) {
+  for (const uint64_t next_session : {uint64_t{0}, uint64_t{8}}) {
+    KvGrants grants(1600);
+    grants.Join(1);
+    grants.Join(2);
+    grants.OnReport(1, GrantReport(grants.Tell(1).serial, 0, 1600, 7, 1600));
+    grants.OnReport(2, GrantReport(grants.Tell(2).serial, 0, 1600, 9, 1600));
+    const KvGrants::Grant all = grants.Tell(1);
+    EXPECT_EQ(all.tokens, 1600);
+    grants.OnReport(1, GrantReport(all.serial, 0, next_session == 0 ? 0 : 1600,
+                                   next_session, next_session == 0 ? 0 : 1600));
+    EXPECT_EQ(grants.Tell(1).tokens, 0) << next_session;
+  }
+}
+
+TEST(KvGrantsTest, WhoIsPassedBySmallerOnesKeepsItsTurn) {
+  KvGrants grants(1600);
+  grants.Join(1);
+  grants.Join(2);
+  grants.OnReport(1, GrantReport(grants.Tell(1).serial, 0, 1600, 7, 1600));
+  grants.OnReport(2, GrantReport(grants.Tell(2).serial, 0, 1600, 9, 1600));
+  const KvGrants::Grant all = grants.Tell(1);
+  for (int i = 0; i < 2 * KvGrants::kMaxIdleReports; ++i) {
+    grants.OnReport(1, GrantReport(all.serial, 16, 1600, 7, 1600));
+    EXPECT_EQ(grants.Tell(1).tokens, 1600) << i;
+  }
+}
+
+TEST(KvGrantsTest, ATurnThatIsOfferedAgainCountsAnew) {
+  KvGrants grants(1600);
+  grants.Join(1);
+  grants.Join(2);
+  grants.OnReport(1, GrantReport(grants.Tell(1).serial, 0, 1600, 7, 1600));
+  grants.OnReport(2, GrantReport(grants.Tell(2).serial, 0, 1600, 9, 1600));
+  const uint64_t serial = grants.Tell(1).serial;
+  const auto report = [&](int64_t reserved) {
+    grants.OnReport(1, GrantReport(serial, reserved, 1600, 7, 1600));
+    return grants.Tell(1).tokens;
+  };
+  for (int i = 1; i < KvGrants::kMaxIdleReports; ++i) {
+    EXPECT_EQ(report(0), 1600);
+  }
+  EXPECT_EQ(report(16), 1600);  // a smaller one passes
+  EXPECT_EQ(report(0), 1600);   // it has ended
+  for (int i = 1; i < KvGrants::kMaxIdleReports; ++i) {
+    EXPECT_EQ(report(0), 1600) << i;
+  }
+  EXPECT_EQ(report(0), 0);
+}
+
+TEST(KvGrantsTest, WhereNobodyElseWaitsATurnIsKept) {
+  for (const uint64_t next_session : {uint64_t{0}, uint64_t{8}}) {
+    KvGrants grants(1600);
+    grants.Join(1);
+    grants.Join(2);
+    grants.OnReport(1, GrantReport(grants.Tell(1).serial, 0, 1600, 7, 1600));
+    const uint64_t two = grants.Tell(2).serial;
+    grants.OnReport(2, GrantReport(two, 0));
+    const uint64_t one = grants.Tell(1).serial;
+    grants.OnReport(
+        1, GrantReport(one, 0, next_session == 0 ? 0 : 1600, next_session));
+    grants.OnReport(1, GrantReport(one, 0, 1600, 8, 1600));
+    grants.OnReport(2, GrantReport(two, 0, 1600, 9, 1600));
+    EXPECT_EQ(grants.Tell(1).tokens, 1600) << next_session;
+    EXPECT_EQ(grants.Tell(2).tokens, 0) << next_session;
+  }
+}
+
+TEST(KvGrantsTest, WhoNeedsNothingGoesBehindThoseThatWait) {
+  KvGrants grants(1600);
+  grants.Join(1);
+  grants.Join(2);
+  const uint64_t one = grants.Tell(1).serial;
+  grants.OnReport(2, GrantReport(grants.Tell(2).serial, 0, 1600, 9, 1600));
+  grants.OnReport(1, GrantReport(one, 0));
+  grants.OnReport(1, GrantReport(one, 0, 1600, 7, 1600));
+  EXPECT_EQ(grants.Tell(1).tokens, 0);
+}
+
+TEST(KvGrantsTest, OnlyWhoLacksRoomIsUrgent) {
+  for (const bool lacks : {false, true}) {
+    KvGrants grants(1600);
+    grants.Join(1);
+    grants.Join(2);
+    grants.Tell(2);
+    // As of a draft: it wants without a first need.
+    grants.OnReport(
+        1, GrantReport(grants.Tell(1).serial, 0, 0, 0, lacks ? 816 : 800));
+    grants.Leave(2);
+    EXPECT_EQ(grants.Urgent(),
+              lacks ? std::vector<uint64_t>({1}) : std::vector<uint64_t>());
+    EXPECT_EQ(grants.Tell(1).tokens, 1600);
+  }
 }
 
 // ----------------------------------------------------- many random histories

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -59,6 +61,24 @@ TEST_F(HiddenFileTest, SaysWhyThereIsNone) {
               HasSubstr("--record-hidden " + path()));
   EXPECT_EQ(HiddenFile::Create("/nowhere/states", 1).status().code(),
             absl::StatusCode::kNotFound);
+}
+
+// A line that names a state must find it at its place.
+TEST_F(HiddenFileTest, WhatWasFullStaysClosedWhenThereIsRoomAgain) {
+  const auto file = HiddenFile::Create(path(), 1);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto ignored = signal(SIGXFSZ, SIG_IGN);
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit one_state = {kHiddenHeaderBytes + sizeof(float), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &one_state), 0);
+  const auto first = (*file)->Append({1.0f});
+  const auto second = (*file)->Append({2.0f});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  signal(SIGXFSZ, ignored);
+  EXPECT_EQ(first, 0);
+  EXPECT_EQ(second, absl::nullopt);
+  EXPECT_EQ((*file)->Append({3.0f}), absl::nullopt);
 }
 
 }  // namespace

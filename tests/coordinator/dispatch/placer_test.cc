@@ -1,0 +1,278 @@
+#include "coordinator/dispatch/placer.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace nacre::coordinator {
+namespace {
+
+constexpr int64_t kPatienceNs = 100;
+
+class PlacerTest : public ::testing::Test {
+ protected:
+  static WorkerInfo Info(WorkerRole role, const std::string& numerics_id,
+                         int64_t kv_tokens) {
+    WorkerInfo info;
+    info.role = role;
+    info.fingerprint = role == WorkerRole::kTarget ? "big" : "small";
+    info.numerics_id = numerics_id;
+    info.kv_capacity_tokens = kv_tokens;
+    info.context_length = 1024;
+    return info;
+  }
+  uint64_t Add(WorkerInfo info) {
+    if (info.role == WorkerRole::kTarget) placer_.OnTargetAdded(info);
+    return fleet_.Add(std::move(info)).value();
+  }
+  uint64_t AddTarget(const std::string& numerics_id = "a",
+                     int64_t kv_tokens = 0) {
+    return Add(Info(WorkerRole::kTarget, numerics_id, kv_tokens));
+  }
+  void Leave(uint64_t id, int64_t now_ns) {
+    placer_.OnTargetGone(fleet_.at(id).info, now_ns);
+    fleet_.Remove(id);
+  }
+  // Needs that much KV, a multiple of 16.
+  static RequestSpec Request(int tokens, const std::string& numerics_id = "") {
+    RequestSpec request;
+    request.prompt_ids = {7, 8};
+    request.max_tokens = tokens - 2;
+    request.numerics_id = numerics_id;
+    return request;
+  }
+  bool Waits(const RequestSpec& request, int64_t now_ns) {
+    return placer_.CheckServable(request, now_ns).ok();
+  }
+
+  Fleet fleet_;
+  Placer placer_{&fleet_, kPatienceNs};
+};
+
+TEST_F(PlacerTest, TheKindIsTheClientsOrTheCalls) {
+  RequestSpec request = Request(16);
+  EXPECT_EQ(Placer::KindOf(request), "");
+  request.call = std::make_shared<CallPlacement>();
+  EXPECT_EQ(Placer::KindOf(request), "");
+  request.call->numerics_id = "call's";
+  EXPECT_EQ(Placer::KindOf(request), "call's");
+  request.numerics_id = "client's";
+  EXPECT_EQ(Placer::KindOf(request), "client's");
+}
+
+TEST_F(PlacerTest, AClassIsOfOneNeedOneCallAndOneKind) {
+  const std::string plain = Placer::ClassOf(Request(32));
+  EXPECT_EQ(Placer::ClassOf(Request(17)), plain);  // as many blocks
+  EXPECT_NE(Placer::ClassOf(Request(33)), plain);
+  EXPECT_NE(Placer::ClassOf(Request(32, "a")), plain);
+  EXPECT_NE(Placer::ClassOf(Request(32, "a")),
+            Placer::ClassOf(Request(32, "b")));
+  RequestSpec choice = Request(32);
+  choice.call = std::make_shared<CallPlacement>();
+  EXPECT_NE(Placer::ClassOf(choice), plain);
+  EXPECT_EQ(Placer::ClassOf(choice), Placer::ClassOf(choice));
+  // Pinned, it does not matter whose choice it is.
+  choice.numerics_id = "a";
+  EXPECT_EQ(Placer::ClassOf(choice), Placer::ClassOf(Request(32, "a")));
+}
+
+TEST_F(PlacerTest, ADraftHoldsNoMoreThanItsContext) {
+  WorkerInfo info = Info(WorkerRole::kDraft, "a", 0);
+  info.context_length = 33;
+  EXPECT_EQ(Placer::TextNeed(info, Request(320)), 48);
+  EXPECT_EQ(Placer::TextNeed(info, Request(32)), 32);
+  info.role = WorkerRole::kTarget;
+  EXPECT_EQ(Placer::TextNeed(info, Request(320)), 320);
+}
+
+TEST_F(PlacerTest, SlotsAreForTheRowsOfASessionsShare) {
+  const uint64_t target = AddTarget();
+  const uint64_t draft = Add(Info(WorkerRole::kDraft, "a", 0));
+  RequestSpec request = Request(16);
+  request.tree_rows = 20;
+  const auto slots = [&](uint64_t id, int draft_rows) {
+    request.draft_rows = draft_rows;
+    return placer_.ShareOf(id, request).num_slots;
+  };
+  EXPECT_EQ(slots(target, 1), 0);
+  EXPECT_EQ(slots(target, 2), 20);
+  EXPECT_EQ(slots(draft, 1), 0);
+  EXPECT_EQ(slots(draft, 2), 16);
+  EXPECT_EQ(slots(draft, 9), 128);
+  EXPECT_EQ(slots(draft, 10), 128);
+  EXPECT_EQ(placer_.ShareOf(target, request).kv_tokens, 16 + 32);
+  EXPECT_EQ(placer_.ShareOf(draft, request).kv_tokens, 16 + 128);
+  // Each session that is there takes its share of the rows.
+  fleet_.Seat(draft, 1, 16, false);
+  EXPECT_EQ(slots(draft, 2), 0);
+  EXPECT_EQ(slots(draft, 3), 0);
+  EXPECT_EQ(slots(draft, 4), 16);
+  fleet_.Seat(draft, 2, 16, false);
+  EXPECT_EQ(slots(draft, 8), 16);
+  EXPECT_EQ(placer_.ShareOf(draft, request).kv_tokens, 16 + 16);
+  EXPECT_EQ(slots(target, 2), 20);
+}
+
+TEST_F(PlacerTest, SlotsLeaveAQuarterOfTheKv) {
+  RequestSpec request = Request(32);
+  request.draft_rows = 2;
+  request.tree_rows = 16;
+  const uint64_t tight = AddTarget("a", 64);
+  EXPECT_EQ(placer_.ShareOf(tight, request).num_slots, 16);  // 16 are left
+  EXPECT_EQ(placer_.ShareOf(tight, request).kv_tokens, 48);
+  fleet_.Seat(tight, 1, 16, false);
+  request.draft_rows = 4;
+  EXPECT_EQ(placer_.ShareOf(tight, request).num_slots, 0);
+  EXPECT_EQ(placer_.ShareOf(tight, request).kv_tokens, 32);
+  const uint64_t almost = AddTarget("a", 80);  // 16 would be left of it
+  fleet_.Seat(almost, 2, 16, false);
+  EXPECT_EQ(placer_.ShareOf(almost, request).num_slots, 0);
+}
+
+TEST_F(PlacerTest, SaysWhatTheLargestTargetHasRoomFor) {
+  AddTarget("a", 32);
+  AddTarget("a", 64);
+  AddTarget("b", 512);
+  AddTarget("a", 48);
+  EXPECT_TRUE(placer_.CheckReady(Request(64, "a")).ok());
+  const absl::Status status = placer_.CheckReady(Request(65, "a"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "a prompt of 2 tokens and max_tokens 63 need KV for 80 tokens, the "
+            "largest target has it for 64");
+  EXPECT_TRUE(placer_.CheckReady(Request(512)).ok());
+}
+
+TEST_F(PlacerTest, SaysWhichKindsAreReady) {
+  EXPECT_EQ(placer_.CheckReady(Request(16)),
+            absl::UnavailableError("no target worker is ready"));
+  Add(Info(WorkerRole::kDraft, "d", 0));
+  EXPECT_EQ(placer_.CheckReady(Request(16)),
+            absl::UnavailableError("no target worker is ready"));
+  AddTarget("b");
+  AddTarget("a");
+  AddTarget("b");
+  fleet_.SetReady(AddTarget("drains"), false);
+  EXPECT_EQ(placer_.CheckReady(Request(16, "c")),
+            absl::FailedPreconditionError(
+                "no target worker with numerics_id \"c\" is ready; those that "
+                "are ready have a, b"));
+  RequestSpec choice = Request(16);
+  choice.call = std::make_shared<CallPlacement>();
+  choice.call->numerics_id = "c";
+  EXPECT_EQ(placer_.CheckReady(choice).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(PlacerTest, ATargetThatLeftIsWaitedForUntilThePatienceEnds) {
+  AddTarget("a", 32);
+  Leave(AddTarget("b", 64), /*now_ns=*/1000);
+  EXPECT_TRUE(Waits(Request(64, "b"), 1000 + kPatienceNs - 1));
+  EXPECT_FALSE(Waits(Request(65, "b"), 1000));
+  EXPECT_FALSE(Waits(Request(64, "c"), 1000));
+  EXPECT_TRUE(Waits(Request(64), 1000));
+  EXPECT_FALSE(Waits(Request(64, "b"), 1000 + kPatienceNs));
+  // The next one of its kind and size is waited for anew.
+  Leave(AddTarget("b", 64), 2000);
+  EXPECT_TRUE(Waits(Request(64, "b"), 2000 + kPatienceNs - 1));
+}
+
+TEST_F(PlacerTest, ATargetThatDidNotTellItsRoomMayHaveRoomForAll) {
+  AddTarget("a", 32);
+  Leave(AddTarget("b", 0), /*now_ns=*/1000);
+  EXPECT_TRUE(Waits(Request(1 << 20, "b"), 1000));
+}
+
+TEST_F(PlacerTest, OneThatLeftDoesNotHideAnother) {
+  AddTarget("a", 32);
+  Leave(AddTarget("b", 64), /*now_ns=*/1000);
+  Leave(AddTarget("b", 128), 1000);  // another size
+  Leave(AddTarget("c", 64), 1000);   // another kind
+  EXPECT_TRUE(Waits(Request(64, "b"), 1000));
+  EXPECT_TRUE(Waits(Request(128, "b"), 1000));
+  EXPECT_TRUE(Waits(Request(64, "c"), 1000));
+  EXPECT_FALSE(Waits(Request(128, "c"), 1000));
+}
+
+TEST_F(PlacerTest, TheNewestOfThoseThatLeftAreRemembered) {
+  AddTarget("a", 32);
+  for (int i = 0; i <= 64; ++i) Leave(AddTarget(absl::StrCat("b", i)), 1000);
+  EXPECT_FALSE(Waits(Request(16, "b0"), 1000));
+  EXPECT_TRUE(Waits(Request(16, "b1"), 1000));
+  EXPECT_TRUE(Waits(Request(16, "b64"), 1000));
+}
+
+TEST_F(PlacerTest, OneThatComesAndGoesIsRememberedOnce) {
+  AddTarget("a", 32);
+  Leave(AddTarget("b"), 1000);
+  for (int i = 0; i <= 64; ++i) Leave(AddTarget("c"), 1000);
+  EXPECT_TRUE(Waits(Request(16, "b"), 1000));
+}
+
+TEST_F(PlacerTest, AnotherModelsTargetsAreNotWaitedFor) {
+  const uint64_t last = AddTarget("a");
+  Leave(AddTarget("b"), /*now_ns=*/1000);
+  Leave(last, 1000);
+  RequestSpec parsed = Request(16);
+  parsed.fingerprint = "big";
+  EXPECT_TRUE(Waits(parsed, 1000));  // for the next of that model
+  WorkerInfo other = Info(WorkerRole::kTarget, "a", 0);
+  other.fingerprint = "bigger";
+  Add(other);
+  EXPECT_FALSE(Waits(Request(16, "b"), 1000));
+  EXPECT_EQ(placer_.CheckServable(parsed, 1000),
+            absl::UnavailableError(
+                "the served model changed while the request waited"));
+  parsed.fingerprint = "bigger";
+  EXPECT_TRUE(Waits(parsed, 1000));
+}
+
+TEST_F(PlacerTest, NobodyWaitsForAServiceThatNeverHadATarget) {
+  Add(Info(WorkerRole::kDraft, "a", 0));
+  EXPECT_EQ(placer_.CheckServable(Request(16), 1000).code(),
+            absl::StatusCode::kUnavailable);
+  const uint64_t target = AddTarget("a", 32);
+  fleet_.SetReady(target, false);
+  EXPECT_TRUE(Waits(Request(320, "b"), 1000));  // of the next all is unknown
+  Leave(target, 1000);
+  EXPECT_TRUE(Waits(Request(320, "b"), 1000 + kPatienceNs));
+}
+
+TEST_F(PlacerTest, OnlyReadyWorkersOfTheKindWithRoomAreChosen) {
+  const auto chosen = [&](const RequestSpec& request,
+                          const WorkerIds& except = {}) {
+    return placer_.LeastLoaded(WorkerRole::kTarget, request, except);
+  };
+  EXPECT_EQ(chosen(Request(16)), 0u);
+  const uint64_t a = AddTarget("a", 32);
+  const uint64_t b = AddTarget("b", 64);
+  EXPECT_EQ(chosen(Request(16)), a);
+  EXPECT_EQ(chosen(Request(16), {a}), b);
+  EXPECT_EQ(chosen(Request(16, "b")), b);
+  EXPECT_EQ(chosen(Request(48)), b);
+  EXPECT_EQ(chosen(Request(80)), 0u);
+  fleet_.SetReady(b, false);
+  EXPECT_EQ(chosen(Request(48)), 0u);
+  EXPECT_EQ(placer_.LeastLoaded(WorkerRole::kDraft, Request(16), {}), 0u);
+  // A draft's numerics are its own.
+  const uint64_t draft = Add(Info(WorkerRole::kDraft, "d", 0));
+  EXPECT_EQ(placer_.LeastLoaded(WorkerRole::kDraft, Request(16, "a"), {}),
+            draft);
+}
+
+TEST_F(PlacerTest, ATargetThatIsFullStillCouldTakeWhatFitsIntoAllOfIt) {
+  const uint64_t id = AddTarget("a", 32);
+  fleet_.Seat(id, 1, 32, false);
+  const FleetWorker& worker = fleet_.at(id);
+  EXPECT_TRUE(placer_.CouldTake(id, worker, Request(32)));
+  EXPECT_FALSE(placer_.CouldTake(id, worker, Request(33)));
+  EXPECT_FALSE(placer_.CouldTake(id, worker, Request(32, "b")));
+  const uint64_t draft = Add(Info(WorkerRole::kDraft, "a", 0));
+  EXPECT_FALSE(placer_.CouldTake(draft, fleet_.at(draft), Request(32)));
+}
+
+}  // namespace
+}  // namespace nacre::coordinator
