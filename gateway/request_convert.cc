@@ -22,6 +22,7 @@ constexpr size_t kMaxStopIds = 64;
 constexpr size_t kMaxBiases = 1024;
 constexpr size_t kMaxNameBytes = 1024;
 constexpr size_t kMaxPolicyBytes = 4096;
+constexpr size_t kMaxTreeBytes = 16384;
 constexpr size_t kMaxRequestIdBytes = 128;
 constexpr size_t kMaxPromptIds = size_t{1} << 22;
 constexpr size_t kMaxPromptBytes = size_t{1} << 30;  // the body's limit is less
@@ -143,6 +144,8 @@ void ReadNacre(FieldReader* outer, ApiRequest* request) {
   }
   if (!reader.BoolOr("suffixes", true)) options->set_suffixes(false);
   options->set_policy(reader.Text("policy", kMaxPolicyBytes).value_or(""));
+  // What shapes there are, only the service knows.
+  options->set_tree(reader.Text("tree", kMaxTreeBytes).value_or(""));
   request->spec_stats = reader.BoolOr("spec_stats", false);
   if (request->spec_stats) {
     request->generate.mutable_output()->set_spec_stats(

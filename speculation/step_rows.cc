@@ -12,7 +12,7 @@ namespace {
 constexpr double kGoodRate = 0.995;
 
 struct Candidate {
-  float path_score = 0;
+  float score = 0;  // log2 of pi, times what its tokens are worth
   int tree = 0;
 };
 
@@ -24,15 +24,15 @@ std::vector<Candidate> Candidates(absl::Span<const StepTree> trees) {
     const StepTree& each = trees[i];
     if (each.takes_all) continue;
     each.tree->Best(each.most, each.max_depth, &nodes);
+    const float worth = static_cast<float>(std::log2(each.worth));
     for (const int node : nodes) {
       candidates.push_back(
-          {each.tree->nodes()[node].path_score, static_cast<int>(i)});
+          {each.tree->nodes()[node].path_score + worth, static_cast<int>(i)});
     }
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) {
-                     return a.path_score > b.path_score;
-                   });
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
   return candidates;
 }
 
@@ -81,7 +81,7 @@ std::vector<int> ChooseStepRows(absl::Span<const StepTree> trees,
   double tokens = load.sessions;
   rates.push_back(tokens / step_times[0]);
   for (size_t i = 0; i < candidates.size(); ++i) {
-    tokens += std::exp2(candidates[i].path_score);
+    tokens += std::exp2(candidates[i].score);
     rates.push_back(tokens / step_times[i + 1]);
   }
   const double good = kGoodRate * *std::max_element(rates.begin(), rates.end());
@@ -89,6 +89,12 @@ std::vector<int> ChooseStepRows(absl::Span<const StepTree> trees,
   while (rates[count] < good) ++count;
   for (size_t i = 0; i < count; ++i) ++counts[candidates[i].tree];
   return counts;
+}
+
+double CostOfRows(int sessions, int rows, int count,
+                  const StepTimeCurve& times) {
+  const double more = times.At(rows) / times.At(rows - count) - 1;
+  return sessions * std::max(0.0, more);
 }
 
 }  // namespace nacre::speculation

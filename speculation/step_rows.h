@@ -6,7 +6,8 @@
 //   (sessions + sum of pi) / T(rows)
 //
 // largest, the tokens that the step commits on average over the time that it
-// takes. T is the target's own, as measured. A node's parent is likelier than
+// takes. (A tree whose tokens are worth less has so much smaller pi.) T is the
+// target's own, as measured. A node's parent is likelier than
 // the node, so it is a row, too. One price for all sessions: a likely node of
 // one is worth more than an unlikely one of another, and where the rows of many
 // sessions fill the step no node is worth its row.
@@ -32,6 +33,8 @@ struct StepTree {
   int max_depth = 0;       // no deeper node is a row
   int most = 0;            // rows, of nodes
   bool takes_all = false;  // as many as there are, whatever they cost
+  bool is_local = false;   // its nodes are the target's own
+  double worth = 1;        // of its tokens, of those of the others, > 0
   bool operator==(const StepTree&) const = default;
 };
 
@@ -51,6 +54,11 @@ struct StepLoad {
 std::vector<int> ChooseStepRows(absl::Span<const StepTree> trees,
                                 const StepLoad& given,
                                 const StepTimeCurve& times);
+
+// What the last `count` of a step's `rows` cost its sessions together, in steps
+// without them.
+double CostOfRows(int sessions, int rows, int count,
+                  const StepTimeCurve& times);
 
 }  // namespace nacre::speculation
 

@@ -161,6 +161,18 @@ absl::Span<const SuffixNode> SuffixDraft::Propose(
   return nodes_;
 }
 
+absl::Span<const SuffixNode> SuffixDraft::WorthARow(double row_price) const {
+  // The likeliest come first, and no node before its parent.
+  size_t count = 0;
+  if (account_.budget() > 0) {
+    while (count < nodes_.size() &&
+           nodes_[count].probability * account_.worth() > row_price) {
+      ++count;
+    }
+  }
+  return absl::MakeConstSpan(nodes_).first(count);
+}
+
 void SuffixDraft::Learn(absl::Span<const int32_t> text) {
   int parent = -1;
   for (size_t at = static_cast<size_t>(length_); at < text.size(); ++at) {

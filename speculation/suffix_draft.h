@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "speculation/suffix_account.h"
 #include "speculation/suffix_index.h"
 
 namespace nacre::speculation {
@@ -77,8 +78,14 @@ class SuffixDraft {
                                        const SuffixIndex* remembered,
                                        const SuffixLimits& limits);
 
+  // Of the proposal, those that are worth a row which costs so much, in steps;
+  // none where the account is empty.
+  absl::Span<const SuffixNode> WorthARow(double row_price) const;
+
   const TextOwner& owner() const { return owner_; }
   const SuffixTrust& trust() const { return trust_; }
+  // The caller keeps it.
+  SuffixAccount& account() { return account_; }
 
  private:
   // Compares the last proposal with what came.
@@ -88,6 +95,7 @@ class SuffixDraft {
   SuffixIndex own_;
   int length_ = 0;  // of the text in own_
   SuffixTrust trust_;
+  SuffixAccount account_;
   std::vector<SuffixIndex::Occurrence> found_;
   std::vector<SuffixIndex::Occurrence> remembered_;  // scratch
   std::vector<SuffixNode> nodes_;

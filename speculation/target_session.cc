@@ -139,7 +139,10 @@ void TargetSession::StartStep() {
 absl::optional<StepTree> TargetSession::NextTree() const {
   if (buffer_.tree().has_local()) {
     const SuffixLimits limits = suffix_limits();
-    return StepTree{&buffer_.tree(), limits.max_depth, limits.max_nodes};
+    return StepTree{.tree = &buffer_.tree(),
+                    .max_depth = limits.max_depth,
+                    .most = limits.max_nodes,
+                    .is_local = true};
   }
   // A chain says nothing of how likely its tokens are.
   if (options_.num_slots == 0 || options_.plan.tree_rows == 0 ||

@@ -1,6 +1,7 @@
 #include "target_worker/step_planner.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "speculation/step_rows.h"
 #include "target_worker/engine_session.h"
@@ -62,7 +63,7 @@ bool StepPlanner::PlanVerify(Session& session, int max_rows, int64_t now_ns,
     *idle = WorkerState::kWaitDraftTokens;
     return true;
   }
-  parts_.suffixes->Propose(session);
+  parts_.suffixes->Propose(session, row_price_);
   switch (schedule.CheckReady(now_ns)) {
     case TargetSession::Readiness::kReady:
       if (*least_rows >= max_rows) return false;
@@ -91,12 +92,21 @@ void StepPlanner::AddReady(int least_rows, int max_rows, int64_t now_ns) {
   std::vector<speculation::StepTree> trees;
   for (const Session* session : ready_) {
     if (step_times_.empty()) break;  // no node is known to pay: chains
-    const auto tree = session->schedule.NextTree();
-    if (tree.has_value()) trees.push_back(*tree);
+    auto tree = session->schedule.NextTree();
+    if (!tree.has_value()) continue;
+    if (tree->is_local) {
+      tree->worth = session->suffixes->account().worth();
+    }
+    trees.push_back(*tree);
   }
-  const std::vector<int> counts = speculation::ChooseStepRows(
-      trees, {static_cast<int>(ready_.size()), least_rows, max_rows},
-      step_times_);
+  const int num_sessions = static_cast<int>(ready_.size());
+  std::vector<int> counts = speculation::ChooseStepRows(
+      trees, {num_sessions, least_rows, max_rows}, step_times_);
+  if (!counts.empty()) PayForSuffixes(least_rows, &counts);
+  if (num_sessions > 0 && !step_times_.empty()) {
+    row_price_ =
+        speculation::CostOfRows(num_sessions, least_rows + 1, 1, step_times_);
+  }
   auto count = counts.begin();
   for (Session* session : ready_) {
     absl::optional<int> num_nodes;
@@ -104,6 +114,21 @@ void StepPlanner::AddReady(int least_rows, int max_rows, int64_t now_ns) {
       num_nodes = *count++;
     }
     AddRows(*session, max_rows, now_ns, num_nodes);
+  }
+}
+
+void StepPlanner::PayForSuffixes(int least_rows, std::vector<int>* counts) {
+  int rows = std::accumulate(counts->begin(), counts->end(), least_rows);
+  auto next = counts->begin();
+  for (Session* session : ready_) {
+    const auto tree = session->schedule.NextTree();
+    if (!tree.has_value()) continue;
+    int& count = *next++;
+    if (!tree->is_local) continue;
+    const int paid = session->suffixes->account().Pay(
+        static_cast<int>(ready_.size()), rows, count, step_times_);
+    rows -= count - paid;
+    count = paid;
   }
 }
 

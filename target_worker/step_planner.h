@@ -60,6 +60,9 @@ class StepPlanner {
   // Adds the rows of those that can: chains as planned, of trees the nodes that
   // pay on this target.
   void AddReady(int least_rows, int max_rows, int64_t now_ns);
+  // Of the nodes that each tree gets, `counts`, those that suffixes propose:
+  // no more than their session can pay for.
+  void PayForSuffixes(int least_rows, std::vector<int>* counts);
   // Adds chunks of prefilling_, whose first step may share the forward.
   void PlanPrefills(bool decoding, int64_t now_ns);
   // Adds a session's rows: up to max_rows of its prompt, or its step, or both.
@@ -76,6 +79,7 @@ class StepPlanner {
   const worker::StepBudget budget_;
   const int shared_block_size_;
   speculation::StepTimeCurve step_times_;
+  double row_price_ = 0;  // of one row more than the last step, in steps
   Step step_;
   std::vector<Session*> prefilling_;  // when the step was planned
   std::vector<Session*> ready_;       // likewise, to verify

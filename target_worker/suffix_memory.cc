@@ -38,13 +38,16 @@ void SuffixMemory::Open(EngineSession& session, const OpenTarget& open) const {
       *open.suffixes, open.prompt_length + open.max_tokens);
 }
 
-void SuffixMemory::Propose(EngineSession& session) const {
+void SuffixMemory::Propose(EngineSession& session, double row_price) const {
   speculation::TargetSession& schedule = session.schedule;
   if (session.suffixes == nullptr || !schedule.WantsSuffixes()) return;
-  const bool remembers = session.suffixes->owner() != TextOwner();
-  schedule.ProposeSuffixes(session.suffixes->Propose(
-      schedule.committed(), remembers ? answers_.get() : nullptr,
-      schedule.suffix_limits()));
+  speculation::SuffixDraft& suffixes = *session.suffixes;
+  if (row_price >= suffixes.account().worth()) return;  // no node is so likely
+  const bool remembers = suffixes.owner() != TextOwner();
+  // It learns from all.
+  suffixes.Propose(schedule.committed(), remembers ? answers_.get() : nullptr,
+                   schedule.suffix_limits());
+  schedule.ProposeSuffixes(suffixes.WorthARow(row_price));
 }
 
 void SuffixMemory::Remember(const EngineSession& session) {

@@ -27,8 +27,8 @@ class SuffixMemory {
   // Of a session that was opened so: whether it drafts from suffixes.
   void Open(EngineSession& session, const OpenTarget& open) const;
   // Where the draft of a session has no token for its next step: nodes of its
-  // own.
-  void Propose(EngineSession& session) const;
+  // own, those that are worth a row. `row_price`: what one costs, in steps.
+  void Propose(EngineSession& session, double row_price) const;
   // The session is being closed: its answer serves the next ones of its client.
   void Remember(const EngineSession& session);
 

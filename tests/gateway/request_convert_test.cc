@@ -41,6 +41,7 @@ TEST(RequestConvertTest, EachFieldReachesTheService) {
     "stream_options": {"include_usage": true, "continuous_usage_stats": true},
     "add_special_tokens": false, "return_token_ids": true,
     "nacre": {"method": "pearl", "window": 6, "policy": "svip:h=0.4",
+              "tree": "static:[[0],[1]]",
               "verification": "ratio", "spec_stats": true, "suffixes": false,
               "numerics_id": "x", "trace": true}})");
   const v1::GenerateRequest& proto = request.generate;
@@ -73,6 +74,7 @@ TEST(RequestConvertTest, EachFieldReachesTheService) {
   EXPECT_EQ(proto.speculation().method(), v1::METHOD_PEARL);
   EXPECT_EQ(proto.speculation().window(), 6u);
   EXPECT_EQ(proto.speculation().policy(), "svip:h=0.4");
+  EXPECT_EQ(proto.speculation().tree(), "static:[[0],[1]]");
   EXPECT_EQ(proto.speculation().verification(), v1::VERIFICATION_RATIO);
   EXPECT_TRUE(proto.speculation().has_suffixes());
   EXPECT_FALSE(proto.speculation().suffixes());
@@ -154,6 +156,8 @@ TEST(RequestConvertTest, ErrorsNameTheFieldTheValueAndTheLimit) {
             "n is 1.5, expected a whole number in [1, 16]");
   EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "nacre": {"window": 65}})"),
             "nacre.window is 65, expected a whole number in [1, 64]");
+  EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "nacre": {"tree": [[0]]}})"),
+            "nacre.tree is [[0]], expected a string of at most 16384 bytes");
   EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "nacre": {"x": 1}})"),
             "nacre.\"x\" is not known");
   EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "logit_bias": {"x": 1}})"),

@@ -93,6 +93,37 @@ TEST_F(HttpTest, TextsAreThoseOfGrpc) {
   }
 }
 
+TEST_F(HttpTest, TreesChangeNoTextAndAWrongOneIsRefused) {
+  Json body = {{"prompt", "def main():"},
+               {"max_tokens", 30},
+               {"temperature", 0.8},
+               {"seed", 5}};
+  const std::vector<std::string> expected = Texts(body);
+  for (const char* tree : {"", "chain", "best", "cape", "eagle2:k=2,depth=3",
+                           "static:[[0],[1],[0,0]]"}) {
+    body["nacre"] = {{"tree", tree}, {"suffixes", false}};
+    EXPECT_EQ(Texts(body), expected) << tree;
+  }
+  const auto refusal = [&](const Json& nacre) {
+    body["nacre"] = nacre;
+    const std::string answer = gateway::Post(service_.cluster().http_address(),
+                                             "/v1/completions", body.dump());
+    EXPECT_EQ(gateway::StatusOf(answer), 400) << answer;
+    const Json error = Json::parse(gateway::BodyOf(answer), nullptr, false);
+    return error.is_object() ? error["error"]["message"].get<std::string>()
+                             : answer;
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(refusal({{"tree", "oak"}}),
+              HasSubstr("tree \"oak\" is unknown; there are chain, best"));
+  EXPECT_THAT(refusal({{"tree", "eagle2:k=99"}}),
+              HasSubstr("k \"99\" is no number from 1 to 16"));
+  EXPECT_THAT(refusal({{"tree", "best"}, {"method", "sd"}}),
+              HasSubstr("use tree chain, or name none"));
+  EXPECT_THAT(refusal({{"tree", 3}}),
+              HasSubstr("nacre.tree is 3, expected a string"));
+}
+
 TEST_F(HttpTest, ManyStreamsAtOnceAreAllRight) {
   const Json body = {{"prompt", "def main():"},
                      {"max_tokens", 30},

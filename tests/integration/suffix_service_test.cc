@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "tests/integration/service_fixture.h"
+#include "tests/testing/certificates.h"
+#include "tools/cluster/temporary_folder.h"
 
 namespace nacre::integration {
 namespace {
@@ -59,6 +61,39 @@ TEST_P(SuffixServiceTest, SaveStepsAndChangeNoToken) {
     EXPECT_GT(accepted, 0u);
   }
   EXPECT_TRUE(service.KvReturnsToEmpty());
+}
+
+// A client that asks again has its own answer from memory; another client, who
+// asks for the same, has nothing of it.
+TEST(SuffixClientsTest, AnswersServeTheirClientAlone) {
+  const tools::TemporaryFolder folder;
+  const std::string tokens = folder.path() + "/tokens";
+  nacre::testing::WriteFileAtomically(
+      tokens, "alice:alice-secret-0123456789\nbob:bob-secret-0123456789\n");
+  tools::Cluster::Options options = Service::Options(/*drafts=*/0);
+  options.auth_tokens_file = tokens;
+  // Rows cost nothing: what is likely is verified.
+  options.more_args.target = {"--suffix-drafter", "on", "--step-time",
+                              "1:4,64:4"};
+  Service service(std::move(options));
+  v1::GenerateRequest request =
+      Request("Question: A baker makes", v1::METHOD_ASYNC, kMaxTokens);
+  request.mutable_sampling()->set_temperature(1.0f);
+  request.mutable_sampling()->set_seed(3);
+  request.mutable_stop()->set_ignore_eos(true);
+  std::vector<int32_t> said;
+  const auto accepted = [&](const std::string& token) {
+    tools::GenerationClient client(service.cluster().address(), {{}, token});
+    const auto answer =
+        client.Generate(request, kCallTimeout, [](const v1::Chunk&) {});
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    if (said.empty()) said = TokensOf(*answer);
+    EXPECT_EQ(TokensOf(*answer), said);
+    return static_cast<int>(answer->speculation().suffix_accepted());
+  };
+  EXPECT_LT(accepted("alice-secret-0123456789"), kMaxTokens / 2);
+  EXPECT_GT(accepted("alice-secret-0123456789"), kMaxTokens * 2 / 3);
+  EXPECT_LT(accepted("bob-secret-0123456789"), kMaxTokens / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Drafts, SuffixServiceTest, ::testing::Values(0, 1));

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -148,6 +150,34 @@ TEST(TargetEngineSuffixes, RowsMustPay) {
     EXPECT_EQ(fixture.Accepted() > 0, percent == 1);
     EXPECT_EQ(fixture.engine->stats().suffix_proposed > 0, percent == 1);
   }
+}
+
+// The answer is the prompt once more, and no row comes before its session can
+// pay for it: half a step at once, a hundredth for each step.
+TEST(TargetEngineSuffixes, ASessionPaysForItsRows) {
+  constexpr int kLength = 30;
+  nacre::testing::TableModelOptions model;
+  model.vocab_size = 64;
+  model.on_row = [](absl::Span<const int32_t> tokens,
+                    std::vector<float>* logits) {
+    (*logits)[tokens.size() % kLength] += 1000;
+  };
+  const auto first_with_rows = [&model](int percent) {
+    Suffixes fixture(/*cache_bytes=*/0, model);
+    fixture.SetRowPrice(percent);
+    Ids prompt(kLength);
+    std::iota(prompt.begin(), prompt.end(), 0);
+    OpenTarget open = MakeOpen(1, prompt, 60);
+    open.suffixes = kNobody;
+    open.ignore_eos = true;
+    const auto steps = fixture.Run(open);
+    return std::find_if(steps.begin(), steps.end(),
+                        [](const auto& step) { return step.first > 0; }) -
+           steps.begin();
+  };
+  EXPECT_LT(first_with_rows(40), 12);
+  EXPECT_GE(first_with_rows(70), 19);
+  EXPECT_LT(first_with_rows(70), 24);
 }
 
 // The first step shares the forward of the prompt, so the second one is the

@@ -41,6 +41,10 @@ struct Totals {
     report.set_committed(report.committed() + one.committed());
     report.set_degraded_rounds(report.degraded_rounds() +
                                one.degraded_rounds());
+    report.set_suffix_proposed(report.suffix_proposed() +
+                               one.suffix_proposed());
+    report.set_suffix_accepted(report.suffix_accepted() +
+                               one.suffix_accepted());
     for (int i = 0; i < one.ranks_size(); ++i) {
       if (i == report.ranks_size()) report.add_ranks(0);
       report.set_ranks(i, report.ranks(i) + one.ranks(i));
@@ -139,6 +143,8 @@ MethodSummary SummarizeOne(const BenchPlan& plan, const BenchResult& result,
   summary.ranks.assign(totals.report.ranks().begin(),
                        totals.report.ranks().end());
   summary.hit_rate = HitRate(totals.report);
+  summary.suffix_proposed = totals.report.suffix_proposed();
+  summary.suffix_accepted = totals.report.suffix_accepted();
   return summary;
 }
 
@@ -396,6 +402,8 @@ Json SummariesJson(const std::vector<MethodSummary>& summaries) {
          {"degraded_rounds", summary.degraded_rounds},
          {"ranks", summary.ranks},
          {"hit_rate", OrNull(summary.hit_rate)},
+         {"suffix_proposed", summary.suffix_proposed},
+         {"suffix_accepted", summary.suffix_accepted},
          {"ttft_s", PercentilesJson(summary.ttft_s)},
          {"inter_token_s", PercentilesJson(summary.inter_token_s)}});
   }
@@ -427,6 +435,8 @@ Json RequestsJson(const BenchPlan& plan, const BenchResult& result) {
          {"degraded_rounds", report.degraded_rounds()},
          {"ranks",
           std::vector<uint64_t>(report.ranks().begin(), report.ranks().end())},
+         {"suffix_proposed", report.suffix_proposed()},
+         {"suffix_accepted", report.suffix_accepted()},
          {"alpha", report.alpha()},
          {"cost_ratio", report.cost_ratio()},
          {"draft_busy_s", Seconds(complete.timing().draft_busy())},

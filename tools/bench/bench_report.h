@@ -45,6 +45,9 @@ struct MethodSummary {
   // Of those above 1, mismatches, how many found the next position prepared on
   // a branch; unset: there was none.
   std::optional<double> hit_rate;
+  // What the target proposed itself, over all requests.
+  uint64_t suffix_proposed = 0;
+  uint64_t suffix_accepted = 0;
   Percentiles ttft_s;         // over all requests, the client's clock
   Percentiles inter_token_s;  // over all tokens (latency.h)
   // Unset until AddPredictions.

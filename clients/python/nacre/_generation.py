@@ -304,4 +304,6 @@ def _speculation(proto: Any) -> Speculation:
         prepared=proto.prepared,
         per_round_drafted=tuple(proto.per_round_drafted),
         per_round_accepted=tuple(proto.per_round_accepted),
+        suffix_proposed=proto.suffix_proposed,
+        suffix_accepted=proto.suffix_accepted,
     )

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         window: Optional[int]
         suffixes: Optional[bool]
         policy: Optional[str]
+        tree: Optional[str]  # "chain", "best", ...: docs/trees.md
         verification: Optional[str]  # "exact", "ratio"
         spec_stats: Optional[bool]  # True: a value for each round
 
@@ -71,8 +72,9 @@ _FIELDS = {
     **dict.fromkeys(
         ("skip_special_tokens", "logprobs", "prompt_logprobs", "spec_stats"),
         "output"),
-    **dict.fromkeys(("method", "window", "policy", "verification", "suffixes"),
-                    "speculation"),
+    **dict.fromkeys(
+        ("method", "window", "policy", "tree", "verification", "suffixes"),
+        "speculation"),
 }
 
 

@@ -14,7 +14,7 @@ class RequestTest(unittest.TestCase):
             presence_penalty=1, logit_bias={4: -1.5}, seed=5, stop="x",
             stop_token_ids=[6], ignore_eos=True, include_stop_str_in_output=True,
             skip_special_tokens=False, logprobs=0, prompt_logprobs=0, n=7, model="m", request_id="r",
-            numerics_id="k", method="sd", window=8, policy="svip",
+            numerics_id="k", method="sd", window=8, policy="svip", tree="chain",
             verification="ratio", suffixes=False, spec_stats=True))
         set_fields = {field.name for part in (
             request, request.sampling, request.stop, request.output,

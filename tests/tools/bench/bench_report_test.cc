@@ -31,6 +31,8 @@ BenchAnswer Answer(int method, int prompt, int repeat,
       report->add_ranks(count);
     }
     report->set_prepared(repeat == 0 ? 1 : 0);
+    report->set_suffix_proposed(5);
+    report->set_suffix_accepted(2);
   }
   v1::Timing* timing = answer.complete.mutable_timing();
   timing->mutable_draft_busy()->set_seconds(3);
@@ -83,6 +85,8 @@ TEST(SummarizeTest, TakesMediansOverRepetitionsAndSumsOverPrompts) {
               ::testing::ElementsAre(18, 6, 0, 0, 0, 0, 0, 0, 0));
   EXPECT_FALSE(summaries[0].hit_rate.has_value());
   EXPECT_EQ(summaries[1].hit_rate, 2.0 / 6);
+  EXPECT_EQ(summaries[1].suffix_proposed, 30u);
+  EXPECT_EQ(summaries[1].suffix_accepted, 12u);
   EXPECT_EQ(summaries[1].draft_wait_share, 0.25);
   EXPECT_EQ(summaries[1].target_wait_share, 0.2);
   EXPECT_EQ(summaries[1].alpha, 0.7);
@@ -255,14 +259,15 @@ TEST(ReportJsonTest, HasTheDocumentedFields) {
   const auto methods = SummariesJson(Summarize(run.plan, run.result));
   std::vector<std::string> keys;
   for (const auto& item : methods[1].items()) keys.push_back(item.key());
-  EXPECT_THAT(keys,
-              ::testing::ElementsAre(
-                  "name", "method", "window", "requested_window", "policy",
-                  "tokens_per_second", "tokens_per_second_repeats", "speedup",
-                  "acceptance_rate", "mean_accepted_length", "draft_wait_share",
-                  "target_wait_share", "alpha", "cost_ratio", "law_speedup",
-                  "predicted", "step_gap_us", "degraded_rounds", "ranks",
-                  "ttft_s", "inter_token_s"));
+  EXPECT_THAT(
+      keys,
+      ::testing::ElementsAre(
+          "name", "method", "window", "requested_window", "policy",
+          "tokens_per_second", "tokens_per_second_repeats", "speedup",
+          "acceptance_rate", "mean_accepted_length", "draft_wait_share",
+          "target_wait_share", "alpha", "cost_ratio", "law_speedup",
+          "predicted", "step_gap_us", "degraded_rounds", "ranks",
+          "suffix_proposed", "suffix_accepted", "ttft_s", "inter_token_s"));
   EXPECT_EQ(methods[1]["speedup"], 2.0);
   const auto requests = RequestsJson(run.plan, run.result);
   ASSERT_EQ(requests.size(), 12);
@@ -271,6 +276,9 @@ TEST(ReportJsonTest, HasTheDocumentedFields) {
   EXPECT_EQ(requests[0]["completion_tokens"], 3);
   EXPECT_EQ(requests[0]["ranks"].size(), 0u);
   EXPECT_EQ(requests[11]["ranks"].size(), 9u);
+  EXPECT_EQ(requests[0]["suffix_proposed"], 0u);
+  EXPECT_EQ(requests[11]["suffix_proposed"], 5u);
+  EXPECT_EQ(requests[11]["suffix_accepted"], 2u);
 }
 
 }  // namespace
