@@ -62,12 +62,12 @@ double FleetResult::acceptance_rate() const {
                static_cast<double>(stats.verified));
 }
 
-absl::optional<double> FleetResult::hit_rate() const {
+std::optional<double> FleetResult::hit_rate() const {
   int64_t mismatches = 0;
   for (size_t rank = 1; rank < stats.ranks.size(); ++rank) {
     mismatches += stats.ranks[rank];
   }
-  if (mismatches == 0) return absl::nullopt;
+  if (mismatches == 0) return std::nullopt;
   return Ratio(static_cast<double>(stats.prepared),
                static_cast<double>(mismatches));
 }

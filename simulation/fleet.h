@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -144,7 +145,7 @@ struct FleetResult {
   double acceptance_rate() const;       // accepted / verified
   // Of the mismatches that drafts told of: behind how many the next position
   // was prepared, on a branch. Absent: they told of none.
-  absl::optional<double> hit_rate() const;
+  std::optional<double> hit_rate() const;
 };
 
 // The options must hold what is said of them (NACRE_CHECK).

@@ -156,8 +156,9 @@ TEST(RequestConvertTest, ErrorsNameTheFieldTheValueAndTheLimit) {
             "n is 1.5, expected a whole number in [1, 16]");
   EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "nacre": {"window": 65}})"),
             "nacre.window is 65, expected a whole number in [1, 64]");
-  EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "nacre": {"tree": [[0]]}})"),
-            "nacre.tree is [[0]], expected a string of at most 16384 bytes");
+  EXPECT_EQ(
+      ErrorOfBody(R"({"prompt": "a", "nacre": {"tree": [[0]]}})"),
+      "nacre.tree is array of 1, expected a string of at most 16384 bytes");
   EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "nacre": {"x": 1}})"),
             "nacre.\"x\" is not known");
   EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "logit_bias": {"x": 1}})"),

@@ -110,7 +110,7 @@ std::optional<BenchPrediction> PredictOne(
   if (prediction.draft_step.has_value()) {
     fleet.draft_step = *prediction.draft_step;
   }
-  const FleetResult simulated = simulation::SimulateFleet(fleet);
+  const simulation::FleetResult simulated = simulation::SimulateFleet(fleet);
   prediction.tokens_per_second = simulated.tokens_per_second();
   prediction.mean_accepted_length = simulated.mean_accepted_length();
   prediction.hit_rate = simulated.hit_rate();
