@@ -10,6 +10,8 @@ namespace {
 
 // The service takes 128 bytes.
 constexpr size_t kKeptIdBytes = 100;
+// Far more than the service takes: with others nothing goes on.
+constexpr uint32_t kMaxChoices = 1024;
 
 // What was drafted decides on the tokens of the ratio test; the oracle's are
 // those that the client sent.
@@ -24,7 +26,11 @@ bool IsRepeatable(const v1::GenerateRequest& request) {
 }  // namespace
 
 CutAnswer::CutAnswer(const v1::GenerateRequest* request)
-    : request_(request), choices_(request->has_n() ? request->n() : 1) {}
+    : request_(request),
+      has_choices_(!request->has_n() || request->n() <= kMaxChoices),
+      choices_(!has_choices_      ? 0
+               : request->has_n() ? request->n()
+                                  : 1) {}
 
 bool CutAnswer::Follows(const v1::GenerateResponse& response) const {
   if (!response.has_chunk() && !response.has_complete()) return true;
@@ -53,12 +59,14 @@ void CutAnswer::Note(const v1::GenerateResponse& response) {
 }
 
 bool CutAnswer::is_whole() const {
-  return std::all_of(choices_.begin(), choices_.end(),
+  return has_choices_ &&
+         std::all_of(choices_.begin(), choices_.end(),
                      [](const Choice& choice) { return choice.done; });
 }
 
 bool CutAnswer::can_go_on() const {
-  return start_.has_value() && !is_whole() && IsRepeatable(*request_);
+  return start_.has_value() && has_choices_ && !is_whole() &&
+         IsRepeatable(*request_);
 }
 
 v1::GenerateRequest CutAnswer::Rest() {

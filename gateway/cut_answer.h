@@ -48,6 +48,7 @@ class CutAnswer {
 
   const v1::GenerateRequest* const request_;
   std::optional<v1::Start> start_;  // without the prompt, which request_ has
+  const bool has_choices_;          // not more than are kept
   std::vector<Choice> choices_;
   bool has_begun_ = false;
   int rests_ = 0;

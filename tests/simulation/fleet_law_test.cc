@@ -2,9 +2,7 @@
 // what they assume is so; and no law is quoted where it is not.
 
 #include <algorithm>
-#include <queue>
 #include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "simulation/closed_law.h"
@@ -130,47 +128,6 @@ INSTANTIATE_TEST_SUITE_P(Alpha, FleetWindows,
 
 INSTANTIATE_TEST_SUITE_P(Alpha, FleetLaw,
                          testing::Values(0.3, 0.5, 0.7, 0.8, 0.9, 0.95));
-
-// 1 + the sum of the `nodes` largest probabilities of nodes, where the target's
-// token has rank r with probability of_rank[r - 1] whatever came before.
-double TreeTokens(const std::vector<double>& of_rank, int nodes) {
-  double tokens = 1.0;
-  std::priority_queue<double> children;  // of the nodes so far
-  for (const double share : of_rank) children.push(share);
-  for (; nodes > 0; --nodes) {
-    const double node = children.top();
-    children.pop();
-    tokens += node;
-    for (const double share : of_rank) children.push(node * share);
-  }
-  return tokens;
-}
-
-TEST(TreeTokensLaw, IsThatOfAChainWhereNoOtherRankIsLikely) {
-  EXPECT_NEAR(TreeTokens({0.8}, 4), speculation::ExpectedCommitted(0.8, 4),
-              1e-12);
-  // Of two levels of two: the first, its first, and its second before the
-  // second's own.
-  EXPECT_NEAR(TreeTokens({0.6, 0.3}, 4), 1 + 0.6 + 0.36 + 0.3 + 0.216, 1e-12);
-}
-
-// Where the draft is so fast that all nodes are there when a step begins, a
-// step commits what its nodes are worth.
-TEST_P(FleetLaw, ATreeThatIsAllPreparedCommitsTheSumOfItsProbabilities) {
-  const double alpha = GetParam();
-  for (const int nodes : {4, 8, 16}) {
-    FleetOptions options = Ideal(Method::kAsync, alpha, 20'000);
-    options.draft_step = StepTimes::Flat(1e3);
-    options.target_step = StepTimes::Flat(20e6);
-    options.rank_shares = {0.5, 0.3, 0.2};
-    options.draft_rows = 32;
-    options.tree_rows = nodes;
-    const double law = TreeTokens(
-        {alpha, 0.5 * (1 - alpha), 0.3 * (1 - alpha), 0.2 * (1 - alpha)},
-        nodes);
-    EXPECT_NEAR(Speedup(options) / law, 1.0, 0.01) << nodes;
-  }
-}
 
 // Without a candidate that was right instead, trees give what chains do.
 TEST_P(FleetLaw, TreesWithoutARightBranchAreChains) {
