@@ -266,9 +266,8 @@ TEST(ReportJsonTest, HasTheDocumentedFields) {
           "tokens_per_second", "tokens_per_second_repeats", "speedup",
           "acceptance_rate", "mean_accepted_length", "draft_wait_share",
           "target_wait_share", "alpha", "cost_ratio", "law_speedup",
-          "predicted", "step_gap_us", "degraded_rounds", "ranks",
-          "hit_rate", "suffix_proposed", "suffix_accepted", "ttft_s",
-          "inter_token_s"));
+          "predicted", "step_gap_us", "degraded_rounds", "ranks", "hit_rate",
+          "suffix_proposed", "suffix_accepted", "ttft_s", "inter_token_s"));
   EXPECT_EQ(methods[1]["speedup"], 2.0);
   const auto requests = RequestsJson(run.plan, run.result);
   ASSERT_EQ(requests.size(), 12);
