@@ -218,7 +218,7 @@ TEST_F(MetricsObserverTest, CountsWhatTheTargetsHadCached) {
   EXPECT_EQ(Sum("nacre_prefix_cache_queries_total"), 6);
   EXPECT_EQ(Sum("nacre_prefix_cache_hits_total"), 2);
   observer_.OnCached(3, 1);
-  observer_.OnCached(4, 1);  // nobody
+  observer_.OnCached(4, 1);  // there is no such session
   EXPECT_EQ(Sum("nacre_prefix_cache_queries_total"), 6);
   EXPECT_EQ(Sum("nacre_prefix_cache_hits_total"), 3);
 }
@@ -513,7 +513,7 @@ TEST_F(MetricsObserverTest, EmptyRoundsTimeNothing) {
   observer_.OnAccepted(1, 1);
   EXPECT_NEAR(Sum("nacre_time_to_first_token_seconds_sum"), 0.050, 1e-12);
   EXPECT_EQ(Sum("nacre_inter_token_latency_seconds_count"), 0);
-  observer_.OnAccepted(2, 1);  // nobody
+  observer_.OnAccepted(2, 1);  // there is no such session
   EXPECT_EQ(Sum("nacre_generation_tokens_total"), 1);
 }
 
