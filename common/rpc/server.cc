@@ -103,15 +103,12 @@ void LimitResources(const RpcServer::Options& options,
   for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
     builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
   }
-  // Each stream of gRPC's reflection service holds a thread, and anyone may
-  // open one. Nothing else here runs on these threads.
-  constexpr int kMaxThreads = 8;
   using SyncOption = grpc::ServerBuilder::SyncServerOption;
   builder->SetSyncServerOption(SyncOption::NUM_CQS, 1);
   builder->SetSyncServerOption(SyncOption::MIN_POLLERS, 1);
   builder->SetSyncServerOption(SyncOption::MAX_POLLERS, 2);
   grpc::ResourceQuota quota;
-  quota.SetMaxThreads(kMaxThreads);
+  quota.SetMaxThreads(options.max_threads);
   if (options.max_memory_bytes > 0) {
     quota.Resize(static_cast<size_t>(options.max_memory_bytes));
     // What is not read yet stays at 64 KiB a call: else gRPC gives the calls of

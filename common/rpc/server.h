@@ -51,6 +51,10 @@ class RpcServer {
     // parsed included; beyond it gRPC refuses connections and ends calls. 0: no
     // limit.
     int64_t max_memory_bytes = 0;
+    // Of services that block: calls beyond it get RESOURCE_EXHAUSTED. Of ours
+    // only gRPC's reflection does, each stream of which holds a thread, and
+    // anyone may open one.
+    int max_threads = 8;
   };
 
   // Starts to serve. The services must outlive the server. Errors: UNAVAILABLE

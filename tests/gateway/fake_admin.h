@@ -22,7 +22,9 @@ class FakeAdmin : public v1::Admin::Service {
   // `status`: of ListSessions; the other calls are OK.
   explicit FakeAdmin(grpc::Status status = grpc::Status::OK)
       : status_(std::move(status)) {
-    auto server = rpc::RpcServer::Start({}, {this});
+    rpc::RpcServer::Options options;
+    options.max_threads = 64;  // each call holds one
+    auto server = rpc::RpcServer::Start(options, {this});
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }

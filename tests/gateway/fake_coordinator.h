@@ -25,7 +25,9 @@ class FakeCoordinator : public v1::Inference::Service {
 
   explicit FakeCoordinator(OnGenerate on_generate)
       : on_generate_(std::move(on_generate)) {
-    auto server = rpc::RpcServer::Start({}, {this});
+    rpc::RpcServer::Options options;
+    options.max_threads = 64;  // each call holds one
+    auto server = rpc::RpcServer::Start(options, {this});
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }

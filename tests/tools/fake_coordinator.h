@@ -35,8 +35,9 @@ class FakeCoordinator final : public v1::Inference::Service,
       : generate_(std::move(generate)) {
     v1::Inference::Service* inference = this;
     v1::Admin::Service* admin = this;
-    auto server = rpc::RpcServer::Start({.credentials = std::move(credentials)},
-                                        {inference, admin});
+    auto server = rpc::RpcServer::Start(
+        {.credentials = std::move(credentials), .max_threads = 64},
+        {inference, admin});
     NACRE_CHECK(server.ok(), server.status().ToString().c_str());
     server_ = *std::move(server);
   }
