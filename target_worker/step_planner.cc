@@ -1,9 +1,7 @@
 #include "target_worker/step_planner.h"
 
 #include <algorithm>
-#include <numeric>
 
-#include "speculation/step_rows.h"
 #include "target_worker/engine_session.h"
 #include "worker/engine/common_prefix.h"
 
@@ -102,7 +100,7 @@ void StepPlanner::AddReady(int least_rows, int max_rows, int64_t now_ns) {
   const int num_sessions = static_cast<int>(ready_.size());
   std::vector<int> counts = speculation::ChooseStepRows(
       trees, {num_sessions, least_rows, max_rows}, step_times_);
-  if (!counts.empty()) PayForSuffixes(least_rows, &counts);
+  PayForSuffixes(least_rows, trees, &counts);
   if (num_sessions > 0 && !step_times_.empty()) {
     row_price_ =
         speculation::CostOfRows(num_sessions, least_rows + 1, 1, step_times_);
@@ -117,18 +115,24 @@ void StepPlanner::AddReady(int least_rows, int max_rows, int64_t now_ns) {
   }
 }
 
-void StepPlanner::PayForSuffixes(int least_rows, std::vector<int>* counts) {
-  int rows = std::accumulate(counts->begin(), counts->end(), least_rows);
-  auto next = counts->begin();
+void StepPlanner::PayForSuffixes(
+    int least_rows, const std::vector<speculation::StepTree>& trees,
+    std::vector<int>* counts) {
+  int rows = least_rows;
+  for (size_t i = 0; i < trees.size(); ++i) {
+    if (!trees[i].is_local) rows += (*counts)[i];
+  }
+  size_t i = 0;
   for (Session* session : ready_) {
-    const auto tree = session->schedule.NextTree();
-    if (!tree.has_value()) continue;
-    int& count = *next++;
-    if (!tree->is_local) continue;
-    const int paid = session->suffixes->account().Pay(
-        static_cast<int>(ready_.size()), rows, count, step_times_);
-    rows -= count - paid;
-    count = paid;
+    if (i == trees.size()) return;
+    if (!session->schedule.NextTree().has_value()) continue;
+    if (trees[i].is_local) {
+      int& count = (*counts)[i];
+      count = session->suffixes->account().Pay(
+          static_cast<int>(ready_.size()), rows + count, count, step_times_);
+      rows += count;
+    }
+    ++i;
   }
 }
 

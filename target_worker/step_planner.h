@@ -12,6 +12,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "speculation/estimators.h"
+#include "speculation/step_rows.h"
 #include "target_worker/row_sampler.h"
 #include "target_worker/step.h"
 #include "target_worker/suffix_memory.h"
@@ -60,9 +61,12 @@ class StepPlanner {
   // Adds the rows of those that can: chains as planned, of trees the nodes that
   // pay on this target.
   void AddReady(int least_rows, int max_rows, int64_t now_ns);
-  // Of the nodes that each tree gets, `counts`, those that suffixes propose:
-  // no more than their session can pay for.
-  void PayForSuffixes(int least_rows, std::vector<int>* counts);
+  // Of the nodes that each of the trees gets, `counts`, those that suffixes
+  // propose: no more than their session can pay for, behind all other rows and
+  // those that sessions before it have paid for.
+  void PayForSuffixes(int least_rows,
+                      const std::vector<speculation::StepTree>& trees,
+                      std::vector<int>* counts);
   // Adds chunks of prefilling_, whose first step may share the forward.
   void PlanPrefills(bool decoding, int64_t now_ns);
   // Adds a session's rows: up to max_rows of its prompt, or its step, or both.

@@ -180,6 +180,41 @@ TEST(TargetEngineSuffixes, ASessionPaysForItsRows) {
   EXPECT_LT(first_with_rows(70), 24);
 }
 
+// Two at once that want many rows each. Behind two rows for nothing the next
+// costs 1.2 steps, more than one has at first, and those behind it nothing: so
+// each of both would pay nothing for what stands behind the other's.
+TEST(TargetEngineSuffixes, SessionsPayTogetherForWhatTheirRowsCost) {
+  constexpr int kLength = 30;
+  nacre::testing::TableModelOptions model;
+  model.vocab_size = 64;
+  model.on_row = [](absl::Span<const int32_t> tokens,
+                    std::vector<float>* logits) {
+    (*logits)[tokens.size() % kLength] += 1000;
+  };
+  Suffixes fixture(/*cache_bytes=*/0, model);
+  fixture.engine->LearnStepTimes(
+      std::vector<worker::StepTime>{{1, 10}, {4, 10}, {5, 16}, {512, 16}});
+  for (const uint64_t id : {1, 2}) {
+    Ids prompt;
+    for (int i = 0; i < 2 * kLength; ++i) prompt.push_back(i % kLength);
+    OpenTarget open = MakeOpen(id, prompt, 60);
+    open.suffixes = kNobody;
+    open.ignore_eos = true;
+    fixture.Open(open);
+  }
+  int rows = 0;
+  while (rows == 0) {
+    fixture.verdicts.clear();
+    ASSERT_TRUE(fixture.engine->RunOnce().ok());
+    for (const uint64_t id : {1, 2}) {
+      ASSERT_EQ(fixture.finish[id], speculation::FinishReason::kNone);
+      fixture.Acknowledge(id);
+    }
+    for (const auto& verdict : fixture.verdicts) rows += verdict.window;
+  }
+  EXPECT_EQ(rows, 2);
+}
+
 // The first step shares the forward of the prompt, so the second one is the
 // first to be measured, and nothing is known before it.
 TEST(TargetEngineSuffixes, NoRowIsKnownToPayBeforeAStepWasMeasured) {
