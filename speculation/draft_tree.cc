@@ -58,19 +58,20 @@ int DraftTree::Room(const Limits& limits) const {
          std::max(0, limits.lead - path);
 }
 
-float DraftTree::Price(const Limits& limits) const {
+float DraftTree::Price(const Limits& limits, int step_rows) const {
   // Rows of the step have their first children, whatever is left.
-  const int room = Room(limits) - step_rows_;
-  const int most = kMaxTailNodes - step_rows_ - limits.lead;
+  const int room = Room(limits) - step_rows;
+  const int most = kMaxTailNodes - step_rows - limits.lead;
   if (room <= 0 || most <= 0) return 1;  // more than any probability
   const float share = static_cast<float>(room) / static_cast<float>(most);
   return limits.least_score * std::min(1.0f, share / kScarceRoom);
 }
 
-bool DraftTree::MayExpandBranch(int index, const Limits& limits) const {
+bool DraftTree::MayExpandBranch(int index, const Limits& limits,
+                                int step_rows) const {
   return !drafted_[index].is_main &&
          (limits.shape != nullptr ||
-          tree_.nodes()[index].path_score >= Price(limits)) &&
+          tree_.nodes()[index].path_score >= Price(limits, step_rows)) &&
          MayExpand(index, limits);
 }
 
@@ -78,7 +79,7 @@ bool DraftTree::WantsStep(const Limits& limits) const {
   if (MayExpandTip(limits)) return true;
   if (free_slots_.empty() || Room(limits) <= 0) return false;
   for (int i = 0; i < static_cast<int>(drafted_.size()); ++i) {
-    if (MayExpandBranch(i, limits)) return true;
+    if (MayExpandBranch(i, limits, /*step_rows=*/0)) return true;
   }
   return false;
 }
@@ -103,7 +104,7 @@ void DraftTree::BeginStep(const Limits& limits, int most,
   if (room <= 0) return;
   likeliest_.clear();
   for (int i = 0; i < static_cast<int>(drafted_.size()); ++i) {
-    if (MayExpandBranch(i, limits)) likeliest_.push_back(i);
+    if (MayExpandBranch(i, limits, step_rows_)) likeliest_.push_back(i);
   }
   const size_t count = std::min(likeliest_.size(), static_cast<size_t>(room));
   std::partial_sort(likeliest_.begin(), likeliest_.begin() + count,
@@ -196,7 +197,7 @@ void DraftTree::OnExpanded(int number, const Children& children,
     const float score = children.log2_probabilities[i];
     const int rank = static_cast<int>(i);
     if (i > 0 && limits.shape == nullptr &&
-        path_score + score < Price(limits)) {
+        path_score + score < Price(limits, step_rows_)) {
       continue;
     }
     if (i > 0 && limits.shape != nullptr &&

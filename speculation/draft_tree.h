@@ -131,8 +131,9 @@ class DraftTree {
 
   // Nodes that there may still be beside those that the main path needs.
   int Room(const Limits& limits) const;
-  // log2 of the probability that a sibling must have now.
-  float Price(const Limits& limits) const;
+  // log2 of the probability that a node must have now, where its step has
+  // `step_rows` rows so far.
+  float Price(const Limits& limits, int step_rows) const;
   // -1: the root.
   int Tip() const { return main_.empty() ? -1 : main_.back(); }
   Drafted& At(int index) { return index < 0 ? root_ : drafted_[index]; }
@@ -146,7 +147,7 @@ class DraftTree {
                   const TreeSpec& shape) const;
   // Of an index: from the root to it, ranks among candidates.
   std::vector<int> RanksTo(int index) const;
-  bool MayExpandBranch(int index, const Limits& limits) const;
+  bool MayExpandBranch(int index, const Limits& limits, int step_rows) const;
   // -2: none.
   int IndexOf(int number) const;
   void AddChild(int parent, int rank, int32_t token_id, float score,

@@ -245,6 +245,24 @@ TEST(DraftTree, ThePriceOfANodeRisesOnlyWhereThereIsLittleRoom) {
   }
 }
 
+// Whatever room the tree has left: a branch that would be a row is wanted.
+TEST(DraftTree, AStepIsWantedWhereItFindsARow) {
+  for (int rows = 2; rows <= 32; rows *= 2) {
+    for (int lead = 2; lead <= 8; ++lead) {
+      SCOPED_TRACE(testing::Message() << rows << " rows, lead " << lead);
+      DraftSession session = Open(rows, 256, lead, 100, /*least_score=*/-9);
+      while (session.WantsStep()) {
+        Tail tail;
+        for (const DraftTree::Row& row : Begin(session)) {
+          Expand(session, row.number, {1, 2, 3, 4, 5, 6, 8, 9}, &tail);
+        }
+        session.FinishStep(&tail);
+      }
+      EXPECT_THAT(Begin(session), IsEmpty());
+    }
+  }
+}
+
 TEST(DraftTree, NoBranchIsFedWithoutASlot) {
   DraftSession session = Open(8, 1);
   Step(session, {{1, 2, 3}});
