@@ -210,7 +210,6 @@ TESTED_BY = {
     **{f"simulation/{name}.cc": "tests/simulation/fleet_test.cc"
        for name in ("fleet_failures", "fleet_world", "scripted_drafter",
                     "scripted_model")},
-    "simulation/changed_plans.cc": "tests/simulation/ablation_test.cc",
     **{f"simulation/{name}.cc":
            "tests/simulation/protocol/protocol_simulation_test.cc"
        for name in ("world", "world_links", "world_processes")},
