@@ -29,9 +29,12 @@ constexpr absl::Duration kAskTimeout = absl::Seconds(5);
 GenerationClient::GenerationClient(const std::string& addresses,
                                    ClientSecurity security)
     : security_(std::move(security)) {
-  for (const absl::string_view address : absl::StrSplit(addresses, ',')) {
-    stubs_.push_back(v1::Inference::NewStub(
-        rpc::CreateChannel(std::string(address), security_.channel)));
+  std::vector<std::string> each =
+      absl::StrSplit(addresses, ',', absl::SkipWhitespace());
+  if (each.empty()) each.push_back(addresses);  // each call says what is wrong
+  for (const std::string& address : each) {
+    stubs_.push_back(
+        v1::Inference::NewStub(rpc::CreateChannel(address, security_.channel)));
   }
 }
 
@@ -40,7 +43,8 @@ GenerationClient::Stub* GenerationClient::NextStub() {
   return stubs_[turn_++ % stubs_.size()].get();
 }
 
-GenerationClient::Stub* GenerationClient::AwaitStub(absl::Time deadline) {
+absl::StatusOr<GenerationClient::Stub*> GenerationClient::AwaitStub(
+    absl::Time deadline, const absl::Status& last) {
   absl::BitGen random;
   const absl::Time until = std::min(deadline, absl::Now() + kPatience);
   while (absl::Now() < until) {
@@ -49,7 +53,7 @@ GenerationClient::Stub* GenerationClient::AwaitStub(absl::Time deadline) {
       absl::MutexLock lock(&mu_);
       mu_.AwaitWithTimeout(absl::Condition(&cancelled_),
                            absl::Milliseconds(absl::Uniform(random, 100, 300)));
-      if (cancelled_) return nullptr;
+      if (cancelled_) return absl::CancelledError("cancelled");
     }
     for (size_t i = 0; i < stubs_.size(); ++i) {
       Stub* const stub = NextStub();
@@ -57,10 +61,14 @@ GenerationClient::Stub* GenerationClient::AwaitStub(absl::Time deadline) {
       const auto ask = [&](Stub* one, grpc::ClientContext* context) {
         return one->GetModel(context, {}, &model);
       };
-      if (CallOne(stub, absl::Now() + kAskTimeout, ask).ok()) return stub;
+      const absl::Time ask_deadline =
+          std::min(deadline, absl::Now() + kAskTimeout);
+      if (CallOne(stub, ask_deadline, ask).ok()) return stub;
     }
   }
-  return nullptr;
+  if (until < deadline) return last;
+  return absl::DeadlineExceededError(
+      absl::StrCat("no coordinator has answered in time: ", last.message()));
 }
 
 bool GenerationClient::Register(grpc::ClientContext* context) {
@@ -142,9 +150,12 @@ absl::StatusOr<std::vector<v1::Complete>> GenerationClient::GenerateChoices(
            (absl::IsUnavailable(named) || absl::IsResourceExhausted(named));
   };
   while (may_go_on() && tries++ < most_tries) {
-    Stub* const stub = tries < stubs_.size() ? NextStub() : AwaitStub(deadline);
-    if (stub == nullptr) break;
-    status = Read(stub, came.has_begun() ? came.Rest() : whole, deadline, take);
+    const absl::StatusOr<Stub*> stub = tries < stubs_.size()
+                                           ? absl::StatusOr<Stub*>(NextStub())
+                                           : AwaitStub(deadline, status);
+    if (!stub.ok()) return stub.status();
+    status =
+        Read(*stub, came.has_begun() ? came.Rest() : whole, deadline, take);
   }
   if (!has_others || !came.is_whole()) NACRE_RETURN_IF_ERROR(status);
   const uint32_t n = request.has_n() ? request.n() : 1;

@@ -62,8 +62,11 @@ class GenerationClient {
   using OnResponse = std::function<bool(v1::GenerateResponse)>;
 
   Stub* NextStub() ABSL_LOCKS_EXCLUDED(mu_);
-  // The next one that answers; null where none does in time.
-  Stub* AwaitStub(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mu_);
+  // The next one that answers. Errors: CANCELLED after CancelAll,
+  // DEADLINE_EXCEEDED at the deadline; `last`, what the last one said, where
+  // none has answered long before.
+  absl::StatusOr<Stub*> AwaitStub(absl::Time deadline, const absl::Status& last)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // One call. `on_response`: false ends it with INTERNAL.
   absl::Status Read(Stub* stub, const v1::GenerateRequest& request,
                     absl::Time deadline, const OnResponse& on_response);

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -117,6 +119,16 @@ TEST(GenerationClientTest, OneAloneIsNotAskedAgain) {
   EXPECT_EQ(coordinators.calls(), 1);
 }
 
+TEST(GenerationClientTest, CommasAloneAreNoCoordinators) {
+  const Coordinators coordinators;
+  GenerationClient client(absl::StrCat(",", coordinators.first(), ", ,"));
+  EXPECT_EQ(client.Generate(Request(), kTimeout, [](const auto&) {}).status(),
+            absl::UnavailableError("gone"));
+  EXPECT_EQ(coordinators.calls(), 1);
+  GenerationClient none(",");
+  EXPECT_FALSE(none.GetModel(kTimeout).ok());
+}
+
 TEST(GenerationClientTest, AnAnswerThatGoesOnAtAnotherTokenEnds) {
   Coordinators coordinators;
   coordinators.set_skips(true);
@@ -137,6 +149,50 @@ TEST(GenerationClientTest, ARequestThatNoneTakesIsMadeThreeTimesMore) {
   EXPECT_EQ(client.Generate(Request(), kTimeout, [](const auto&) {}).status(),
             absl::UnavailableError("gone"));
   EXPECT_EQ(calls, 5);
+}
+
+// A coordinator that takes nothing.
+class Away final : public v1::Inference::Service {
+ public:
+  explicit Away(std::function<void()> on_get_model = [] {})
+      : on_get_model_(std::move(on_get_model)) {}
+
+  // Of several that are the same.
+  std::string addresses() const {
+    return absl::StrCat(server_->address(), ",", server_->address());
+  }
+
+ private:
+  grpc::Status Generate(grpc::ServerContext*, const v1::GenerateRequest*,
+                        FakeCoordinator::Writer*) override {
+    return Gone();
+  }
+  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*,
+                        v1::Model*) override {
+    on_get_model_();
+    return Gone();
+  }
+
+  const std::function<void()> on_get_model_;
+  const std::unique_ptr<rpc::RpcServer> server_ =
+      *rpc::RpcServer::Start({}, {this});
+};
+
+TEST(GenerationClientTest, AWaitForACoordinatorCanBeCancelled) {
+  std::atomic<GenerationClient*> asking{nullptr};
+  const Away away([&asking] { asking.load()->CancelAll(); });
+  GenerationClient client(away.addresses());
+  asking = &client;
+  EXPECT_EQ(client.Generate(Request(), kTimeout, [](const auto&) {}).status(),
+            absl::CancelledError("cancelled"));
+}
+
+TEST(GenerationClientTest, AWaitForACoordinatorEndsInTime) {
+  const Away away;
+  GenerationClient client(away.addresses());
+  const auto answer =
+      client.Generate(Request(), absl::Milliseconds(300), [](const auto&) {});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(answer.status())) << answer.status();
 }
 
 }  // namespace
