@@ -161,7 +161,9 @@ bool LawApplies(const BenchPlan& plan, const BenchMethod& method,
     case v1::METHOD_PEARL:
       return Within(window, cost_ratio);
     default:
-      return !method.window.has_value() && std::round(cost_ratio) >= 1.0 &&
+      return !method.window.has_value() &&
+             !(HasTree(method) && plan.draft_rows > 1) &&
+             std::round(cost_ratio) >= 1.0 &&
              std::abs(cost_ratio - std::round(cost_ratio)) <=
                  kTolerance * cost_ratio;
   }

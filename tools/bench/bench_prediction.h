@@ -40,8 +40,8 @@ std::vector<std::optional<BenchPrediction>> Predict(
 
 // Whether the closed laws (speculation/law.h) assume what was the case, to 5 %:
 // one stream; prompts that cost little; target steps as long as one row's up
-// to `window` + 1 rows; for pearl a window <= c, for async a whole c and no
-// window of the user's.
+// to `window` + 1 rows; for pearl a window <= c, for async a whole c, no window
+// of the user's and chains.
 bool LawApplies(const BenchPlan& plan, const BenchMethod& method,
                 const BenchPrediction& prediction, double window,
                 double cost_ratio);

@@ -194,6 +194,17 @@ TEST_F(LawAppliesTest, WhereAllIsAsTheLawsAssume) {
   EXPECT_FALSE(Applies("async:8", 8, 5.0));
 }
 
+// Its alpha would be that of branches, too.
+TEST_F(LawAppliesTest, NotToTrees) {
+  plan_.draft_rows = 8;
+  EXPECT_FALSE(Applies("async", 8, 5.2));
+  EXPECT_TRUE(Applies("pearl", 5, 4.8));
+  const auto methods =
+      WithTrees(*ParseBenchMethods("async", std::nullopt), "chain,best");
+  EXPECT_TRUE(LawApplies(plan_, (*methods)[0], prediction_, 8, 5.2));
+  EXPECT_FALSE(LawApplies(plan_, (*methods)[1], prediction_, 8, 5.2));
+}
+
 TEST_F(LawAppliesTest, NotWhereRowsCost) {
   prediction_.target_step = StepTimes({{1, 10e6}, {8, 11e6}});
   EXPECT_TRUE(Applies("ar", 0, 0));
