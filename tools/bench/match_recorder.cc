@@ -108,6 +108,7 @@ absl::StatusOr<Guess> MatchRecorder::GuessOf(int64_t position, bool match,
     // nothing is known.
     const float score = candidates[i].score() - candidates[0].score();
     if (!std::isfinite(score)) break;
+    if (i == 0) guess.rank = speculation::kBeyond;
     guess.scores.push_back(
         std::max(kLeastRecordedScore, std::round(score * 1000.0f) / 1000.0f));
     if (candidates[i].token_id() == token_ids_[static_cast<size_t>(position)]) {

@@ -128,7 +128,15 @@ TEST(MatchRecorderTest, RefusesCandidatesThatTheVerdictContradicts) {
   status = MatchRecorder(kPrompt, Answer(2)).Add(complete.trace());
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("token 0 did not match, and has rank 1"));
+  // None of them.
+  complete = Traced({{2, 1, 2}});
+  AddDraft(&complete, {Drafted(0, 10, {7, 8})});
+  status = MatchRecorder(kPrompt, Answer(2)).Add(complete.trace());
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("token 0 matched, and has rank 9"));
   // Another rank than before.
+  complete = Traced({{2, 0, 1}});
+  AddDraft(&complete, {Drafted(0, 10, {100, 7})});
   MatchRecorder recorder(kPrompt, Answer(2));
   complete.mutable_trace()->RemoveLast();
   AddDraft(&complete, {Drafted(0, 10, {7, 100})});
