@@ -150,6 +150,9 @@ class SpanBuilder {
         {"nacre.wasted", int64_t{round.verified - round.accepted}},
         {"nacre.wait.draft_ns", draft_wait_ns},
         {"nacre.wait.target_ns", target_wait_ns}};
+    if (round.suffixes > 0) {
+      span.attributes.push_back({"nacre.suffix_len", int64_t{round.suffixes}});
+    }
     if (round.degraded) span.attributes.push_back({"nacre.degraded", true});
     const telemetry::SpanId round_id = span.span_id;
     FlushWork(round_id, &round);

@@ -69,7 +69,8 @@ struct RequestTrace : TracedRequest {
     RoundMode mode = RoundMode::kOff;
     int base_length = 0;
     int tokens = 0;
-    int window = 0;  // draft tokens that it verified
+    int window = 0;    // draft tokens that it verified
+    int suffixes = 0;  // and tokens that the target had proposed itself
     int verified = 0;
     int accepted = 0;
     int matched = 0;

@@ -170,6 +170,7 @@ void TraceObserver::OnRound(uint64_t session_id,
   round.base_length = verdict.base_length;
   round.tokens = static_cast<int>(verdict.token_ids.size());
   round.window = verdict.drafted();
+  round.suffixes = verdict.suffix_proposed;
   round.verified = verdict.verified;
   round.accepted = verdict.accepted;
   round.matched = verdict.matched;

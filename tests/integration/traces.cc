@@ -213,8 +213,10 @@ class TraceChecker {
     ASSERT_EQ(verifies.size(), rounds_.size());
     for (size_t i = 0; i < verifies.size(); ++i) {
       EXPECT_EQ(verifies[i].parent_span_id(), rounds_[i].span_id()) << i;
+      const double suffixes =
+          std::max(0.0, Number(rounds_[i], "nacre.suffix_len"));
       EXPECT_EQ(Number(verifies[i], "nacre.rows"),
-                Number(rounds_[i], "nacre.draft_len") + 1);
+                Number(rounds_[i], "nacre.draft_len") + suffixes + 1);
       ExpectText(verifies[i], "nacre.role", "target");
       CheckDrafted(verifies[i],
                    static_cast<int>(Number(rounds_[i], "nacre.draft_len")));

@@ -43,7 +43,7 @@ void Cluster::Options::Register(FlagSet* flags) {
              "whether prompts that begin alike share KV");
   flags->Add("suffix-drafter", "on|off", &workers.suffix_drafter,
              "whether targets draft from what they have seen, too "
-             "(default: off)");
+             "(default: on)");
   flags->Add("suffix-cache", "BYTES", &workers.suffix_cache,
              "memory of a target for answers that it drafts from, for the same "
              "client; K, M and G may follow; 0: none (default: 16M)");

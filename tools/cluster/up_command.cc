@@ -139,10 +139,9 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
     terminal.out << line << "\n";
   }
   if (options.drafts == 0) {
-    terminal.out << (options.workers.suffix_drafter == "on"
-                         ? "no draft: the targets draft from suffixes\n"
-                         : "no draft: nothing is drafted; --suffix-drafter on "
-                           "drafts from suffixes\n");
+    terminal.out << (options.workers.suffix_drafter == "off"
+                         ? "no draft: nothing is drafted\n"
+                         : "no draft: the targets draft from suffixes\n");
   }
   terminal.out << "ready; Ctrl-C stops" << std::endl;
   interrupted.WaitForNotification();

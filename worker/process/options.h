@@ -53,7 +53,7 @@ struct WorkerOptions {
   bool prefix_cache = true;
   // Of a target worker: TargetEngine::Options.
   bool gate_timeouts = true;
-  bool suffix_drafter = false;
+  bool suffix_drafter = true;
   int64_t suffix_cache_bytes = int64_t{16} << 20;
   // Of a draft worker: (name of a length policy, its calibration's folder).
   std::vector<std::pair<std::string, std::string>> policy_files;

@@ -419,6 +419,26 @@ TEST_F(TraceObserverTest, OnlyWhoAskedForADraftIsDegraded) {
   EXPECT_EQ(AttributeText(rounds[1], "nacre.degraded"), "");
 }
 
+// They are rows of the step, and not the draft's.
+TEST_F(TraceObserverTest, WhatTheTargetProposedItselfIsCountedApart) {
+  observer_->OnStarted(7, Request(), {"target:1", "draft:1"}, 0);
+  Round(2, 1, 2, 2, 0);
+  Verdict verdict;
+  verdict.base_length = 3;
+  verdict.token_ids = {1, 1};
+  verdict.window = 5;
+  verdict.suffix_proposed = 3;
+  verdict.matched = verdict.suffix_accepted = 1;
+  observer_->OnRound(7, verdict, 2);
+  Finish();
+  const auto rounds = Received()["nacre.round"];
+  ASSERT_EQ(rounds.size(), 2u);
+  EXPECT_EQ(AttributeText(rounds[0], "nacre.draft_len"), "2");
+  EXPECT_EQ(AttributeText(rounds[0], "nacre.suffix_len"), "");
+  EXPECT_EQ(AttributeText(rounds[1], "nacre.draft_len"), "2");
+  EXPECT_EQ(AttributeText(rounds[1], "nacre.suffix_len"), "3");
+}
+
 // Its last row was held: what it accepted was shown before.
 TEST_F(TraceObserverTest, AStepInTwoPartsIsOneRound) {
   observer_->OnStarted(7, Request(), {"target:1", "draft:1"}, 0);

@@ -53,7 +53,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--step-time=1:30,8:31",
                           "--prefix-cache=off",
                           "--gate-timeouts=off",
-                          "--suffix-drafter=on",
+                          "--suffix-drafter=off",
                           "--suffix-cache=2M",
                           "--policy-file=disco=/a=b",
                           "--policy-file",
@@ -86,7 +86,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->step_time->At(8), 31'000'000);
   EXPECT_FALSE(options->prefix_cache);
   EXPECT_FALSE(options->gate_timeouts);
-  EXPECT_TRUE(options->suffix_drafter);
+  EXPECT_FALSE(options->suffix_drafter);
   EXPECT_EQ(options->suffix_cache_bytes, 2 << 20);
   EXPECT_THAT(options->policy_files,
               ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
