@@ -53,6 +53,19 @@ TEST(CutAnswerTest, WhereNothingCameTheRestIsTheRequestByAnotherName) {
   }
 }
 
+// Else the rests of two requests would refuse each other.
+TEST(CutAnswerTest, WhatTellsLongNamesApartStays) {
+  v1::GenerateRequest request = Request(1);
+  for (const size_t bytes : {128 + 17 + 5, 256}) {
+    request.set_request_id(std::string(bytes - 1, 'r') + "1");
+    const std::string one = CutAnswer(&request).Rest().request_id();
+    EXPECT_LE(one.size(), 256u);
+    if (bytes == 256) continue;
+    request.set_request_id(std::string(bytes - 1, 'r') + "2");
+    EXPECT_NE(CutAnswer(&request).Rest().request_id(), one);
+  }
+}
+
 TEST(CutAnswerTest, TheRestGoesOnBehindWhatCame) {
   const v1::GenerateRequest request = Request(3);
   CutAnswer answer(&request);

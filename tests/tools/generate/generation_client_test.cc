@@ -8,10 +8,13 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/tools/fake_coordinator.h"
 
@@ -126,17 +129,80 @@ TEST(GenerationClientTest, AnAnswerThatGoesOnAtAnotherTokenEnds) {
 }
 
 TEST(GenerationClientTest, ARequestThatNoneTakesIsMadeThreeTimesMore) {
-  std::atomic<int> calls{0};
-  const auto refuse = [&](const auto&, auto*, auto*) {
-    ++calls;
+  absl::Mutex mu;
+  std::vector<std::string> names;
+  const auto refuse = [&](const v1::GenerateRequest& request, auto*, auto*) {
+    absl::MutexLock lock(&mu);
+    names.push_back(request.request_id());
     return Gone();
   };
   const FakeCoordinator first(refuse);
   const FakeCoordinator second(refuse);
   GenerationClient client(absl::StrCat(first.address(), ",", second.address()));
-  EXPECT_EQ(client.Generate(Request(), kTimeout, [](const auto&) {}).status(),
+  v1::GenerateRequest request = Request();
+  request.set_request_id("r");
+  EXPECT_EQ(client.Generate(request, kTimeout, [](const auto&) {}).status(),
             absl::UnavailableError("gone"));
-  EXPECT_EQ(calls, 5);
+  // Each could still be known where the one before was asked.
+  absl::MutexLock lock(&mu);
+  EXPECT_EQ(names, std::vector<std::string>(
+                       {"r", "r", "r-retry-1", "r-retry-2", "r-retry-3"}));
+}
+
+// The queue may be full for longer than a few tries.
+TEST(GenerationClientTest, ACutAnswerWaitsForRoomInTheQueue) {
+  std::atomic<int> calls{0};
+  const auto is_full = [&](const v1::GenerateRequest&, auto*,
+                           FakeCoordinator::Writer* writer) -> grpc::Status {
+    const int call = calls++;
+    if (call > 0 && call < 8) {
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "full"};
+    }
+    writer->Write(Token(call == 0 ? 0 : 1));
+    if (call == 0) return Gone();
+    v1::GenerateResponse end;
+    end.mutable_complete()->set_text("ab");
+    writer->Write(end);
+    return grpc::Status::OK;
+  };
+  const FakeCoordinator first(is_full);
+  const FakeCoordinator second(is_full);
+  GenerationClient client(absl::StrCat(first.address(), ",", second.address()));
+  const auto complete =
+      client.Generate(Request(), kTimeout, [](const v1::Chunk&) {});
+  ASSERT_TRUE(complete.ok()) << complete.status();
+  EXPECT_EQ(calls, 9);
+}
+
+// Nobody listens there.
+constexpr char kNobody[] = "127.0.0.1:1,127.0.0.1:2";
+
+TEST(GenerationClientTest, TheTimeoutEndsAWaitForACoordinator) {
+  GenerationClient client(kNobody);
+  const absl::Status status =
+      client
+          .Generate(Request(), absl::Milliseconds(500), [](const v1::Chunk&) {})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+}
+
+TEST(GenerationClientTest, AWaitForACoordinatorCanBeCancelled) {
+  const auto refuse = [](const auto&, auto*, auto*) { return Gone(); };
+  FakeCoordinator first(refuse);
+  FakeCoordinator second(refuse);
+  GenerationClient client(absl::StrCat(first.address(), ",", second.address()));
+  for (FakeCoordinator* const each : {&first, &second}) {
+    each->OnGetModel([&](grpc::ServerContext* context) {
+      client.CancelAll();
+      const absl::Time until = absl::Now() + absl::Minutes(1);
+      while (!context->IsCancelled() && absl::Now() < until) {
+        std::this_thread::yield();
+      }
+    });
+  }
+  const absl::Status status =
+      client.Generate(Request(), kTimeout, [](const v1::Chunk&) {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
 }
 
 }  // namespace
