@@ -8,8 +8,9 @@
 namespace nacre::gateway {
 namespace {
 
-// The service takes 128 bytes.
-constexpr size_t kKeptIdBytes = 100;
+// The service takes 256 bytes. Those of the gateway are shorter: at most
+// 128 of its client's, then what tells them from others.
+constexpr size_t kKeptIdBytes = 224;
 // Far more than the service takes: with others nothing goes on.
 constexpr uint32_t kMaxChoices = 1024;
 

@@ -382,6 +382,10 @@ class InferenceClient::State::Call : public GenerationCall,
       cut_since_ = now;
       resumes_ = 0;
     }
+    if (now >= deadline_) {
+      return End(absl::DeadlineExceededError(absl::StrCat(
+          "no coordinator took the request in time: ", status.message())));
+    }
     if (state_->calls().closed() || resumes_ == kMaxResumes ||
         now - cut_since_ >= state_->options().resume_timeout) {
       return End(status);
@@ -395,7 +399,9 @@ class InferenceClient::State::Call : public GenerationCall,
   }
 
   void ResumeLater(const absl::Status& status) {
-    state_->loop()->PostAfter(state_->RandomWait(),
+    const absl::Duration left =
+        std::max(deadline_ - absl::Now(), absl::ZeroDuration());
+    state_->loop()->PostAfter(std::min(state_->RandomWait(), left),
                               [self = shared_from_this(), status] {
                                 if (!self->done_) self->Resume(status);
                               });

@@ -230,6 +230,10 @@ absl::StatusOr<v1::Model> InferenceService::Model(
   }
   v1::GetModelRequest request;
   NACRE_RETURN_IF_ERROR(rpc::ParseMessage(bytes, kMaxFields, &request));
+  // Clients ask so to find one that takes requests.
+  if (dispatcher_->draining()) {
+    return absl::UnavailableError("the server is shutting down");
+  }
   const absl::optional<WorkerInfo> model = dispatcher_->model();
   if (!model.has_value()) return NoTarget();
   v1::Model response;

@@ -53,6 +53,17 @@ TEST(CutAnswerTest, WhereNothingCameTheRestIsTheRequestByAnotherName) {
   }
 }
 
+// Else the rests of two requests would refuse each other.
+TEST(CutAnswerTest, WhatTellsLongNamesApartStays) {
+  // The client's, what the gateway adds, the number of the prompt.
+  const std::string same(128 + 17 + 1, 'x');
+  v1::GenerateRequest request = Request(1);
+  request.set_request_id(same + "0");
+  const std::string first = CutAnswer(&request).Rest().request_id();
+  request.set_request_id(same + "1");
+  EXPECT_NE(CutAnswer(&request).Rest().request_id(), first);
+}
+
 TEST(CutAnswerTest, TheRestGoesOnBehindWhatCame) {
   const v1::GenerateRequest request = Request(3);
   CutAnswer answer(&request);
@@ -129,10 +140,10 @@ TEST(CutAnswerTest, WhatMayNotBeTheSameIsNotGoneOnWith) {
 
 TEST(CutAnswerTest, LongNamesStayWithinTheServicesLimit) {
   v1::GenerateRequest request = Request(1);
-  request.set_request_id(std::string(128, 'x'));
+  request.set_request_id(std::string(256, 'x'));
   CutAnswer answer(&request);
   answer.Note(First(Chunk(0, {4})));
-  EXPECT_LE(answer.Rest().request_id().size(), 128u);
+  EXPECT_LE(answer.Rest().request_id().size(), 256u);
   request.clear_request_id();
   EXPECT_EQ(answer.Rest().request_id(), "");
 }

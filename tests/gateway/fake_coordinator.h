@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -44,6 +45,10 @@ class FakeCoordinator : public v1::Inference::Service {
     return token_;
   }
 
+  // From now on GetModel fails as often, as of one that drains.
+  void Drain(int answers) { drained_answers_ = answers; }
+  bool is_draining() const { return drained_answers_ > 0; }
+
   // What an answer of one choice ends with.
   static v1::GenerateResponse Complete(const std::string& text, uint32_t index,
                                        uint32_t tokens = 2) {
@@ -71,6 +76,10 @@ class FakeCoordinator : public v1::Inference::Service {
  private:
   grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*,
                         v1::Model* model) override {
+    if (is_draining()) {
+      --drained_answers_;
+      return {grpc::StatusCode::UNAVAILABLE, "draining"};
+    }
     model->set_name("target");
     model->set_context_length(100);
     model->set_vocab_size(4096);
@@ -92,6 +101,7 @@ class FakeCoordinator : public v1::Inference::Service {
   }
 
   const OnGenerate on_generate_;
+  std::atomic<int> drained_answers_{0};
   std::unique_ptr<rpc::RpcServer> server_;
   mutable absl::Mutex mu_;
   v1::GenerateRequest request_ ABSL_GUARDED_BY(mu_);

@@ -504,7 +504,12 @@ TEST_F(HttpServerTest, ARequestBehindAnAnswerIsAnsweredInADrain) {
   EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
   loop_.Post([&] { std::exchange(held, nullptr)->End(); });
   std::string answers;
-  while (!absl::StrContains(answers, "0\r\n\r\n")) answers += connection.Read();
+  // Its last chunk; a head may end with a 0, too.
+  while (!absl::StrContains(answers, "\r\n0\r\n\r\n")) {
+    const std::string more = connection.Read();
+    ASSERT_NE(more, "") << answers;
+    answers += more;
+  }
   EXPECT_THAT(answers, HasSubstr("Connection: keep-alive"));
   ASSERT_TRUE(connection.Send("ET /2 HTTP/1.1\r\nHost: h\r\n\r\n"));
   const std::string last = connection.ReadAll();

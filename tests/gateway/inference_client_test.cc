@@ -321,6 +321,47 @@ TEST(InferenceClientTest, ARequestOfWhichNothingCameIsTriedAgain) {
   }
 }
 
+// One that drains is not asked in vain until there is another.
+TEST(InferenceClientTest, ARequestWaitsForTheEndOfADrain) {
+  std::unique_ptr<FakeCoordinator> only;
+  std::atomic<int> calls{0};
+  only =
+      std::make_unique<FakeCoordinator>([&](auto*, const auto&, auto* writer) {
+        if (calls++ == 0) only->Drain(20);
+        if (only->is_draining()) {
+          return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
+        }
+        writer->Write(FakeCoordinator::Chunk("a", 0));
+        writer->Write(FakeCoordinator::Complete("", 0));
+        return grpc::Status::OK;
+      });
+  EventLoop loop;
+  InferenceClient::Options options = To({only.get()});
+  options.poll_period = options.resume_period = absl::Milliseconds(1);
+  options.resume_timeout = absl::Minutes(10);
+  InferenceClient client(std::move(options), &loop);
+  client.AwaitFirstAnswers(absl::Minutes(1));
+  const Said said = Ask(&client, &loop);
+  EXPECT_TRUE(said.status.ok()) << said.status;
+  EXPECT_EQ(said.text, "a");
+  // One more where the answer to an earlier question came late.
+  EXPECT_LE(calls, 3);
+}
+
+// Whom nobody takes waits no longer than it may take in all.
+TEST(InferenceClientTest, ADeadlineEndsTheWaitForACoordinator) {
+  const FakeCoordinator gone([](auto*, const auto&, auto*) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+  });
+  EventLoop loop;
+  InferenceClient::Options options = To({&gone});
+  options.request_timeout = absl::Milliseconds(100);
+  options.resume_timeout = options.poll_period = absl::Minutes(1);
+  InferenceClient client(std::move(options), &loop);
+  const absl::Status status = Ask(&client, &loop).status;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+}
+
 // What may be gone on with.
 v1::GenerateResponse FirstChunk() {
   v1::GenerateResponse response = FakeCoordinator::Chunk("a", 0);

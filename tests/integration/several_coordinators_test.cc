@@ -52,6 +52,8 @@ class SeveralCoordinatorsTest : public ::testing::Test {
     options.targets = 2;
     options.http_port = 0;
     options.metrics_port = 0;
+    // On a busy machine the other one may not answer at once, either.
+    options.more_args.gateway = {"--resume-timeout", "1h"};
     return options;
   }
 

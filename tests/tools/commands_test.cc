@@ -138,6 +138,10 @@ TEST(GenerateCommandTest, RefusesBadFlags) {
               HasSubstr("method \"magic\""));
   EXPECT_THAT(error({"--prompt", "a", "--verification", "hope"}),
               HasSubstr("verification \"hope\""));
+  EXPECT_THAT(error({"--prompt", "a", "--address", "a:1,b"}),
+              HasSubstr("--address \"b\" is not host:port"));
+  EXPECT_THAT(error({"--prompt", "a", "--address", ","}),
+              HasSubstr("--address has no address"));
   EXPECT_THAT(error({"--prompt", "a", "--n", "-1"}), HasSubstr("--n"));
   EXPECT_THAT(error({"--prompt", "a", "--timeout", "nan"}),
               HasSubstr("--timeout"));

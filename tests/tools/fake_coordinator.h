@@ -61,6 +61,12 @@ class FakeCoordinator final : public v1::Inference::Service,
     return client_authorization_;
   }
 
+  // Called by each GetModel before it answers.
+  void OnGetModel(std::function<void(grpc::ServerContext*)> on_get_model) {
+    absl::MutexLock lock(&mu_);
+    on_get_model_ = std::move(on_get_model);
+  }
+
   std::vector<v1::GenerateRequest> requests() {
     absl::MutexLock lock(&mu_);
     return requests_;
@@ -93,10 +99,13 @@ class FakeCoordinator final : public v1::Inference::Service,
 
   grpc::Status GetModel(grpc::ServerContext* context,
                         const v1::GetModelRequest*, v1::Model* model) override {
+    std::function<void(grpc::ServerContext*)> on_get_model;
     {
       absl::MutexLock lock(&mu_);
       client_authorization_ = Authorization(*context);
+      on_get_model = on_get_model_;
     }
+    if (on_get_model != nullptr) on_get_model(context);
     model->set_name("fake");
     model->set_numerics_id("fake-numerics");
     return grpc::Status::OK;
@@ -128,6 +137,7 @@ class FakeCoordinator final : public v1::Inference::Service,
   const GenerateFunction generate_;
   absl::Mutex mu_;
   std::vector<v1::WorkerRole> roles_ ABSL_GUARDED_BY(mu_);
+  std::function<void(grpc::ServerContext*)> on_get_model_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::GenerateRequest> requests_ ABSL_GUARDED_BY(mu_);
   std::string operator_authorization_ ABSL_GUARDED_BY(mu_);
   std::string client_authorization_ ABSL_GUARDED_BY(mu_);

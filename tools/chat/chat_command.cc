@@ -246,6 +246,10 @@ int ChatCommand(const std::vector<std::string>& args,
   request.mutable_output()->set_stream(true);
   const absl::StatusOr<ClientSecurity> security = flags.security.Load();
   if (!security.ok()) return terminal.FailUsage(security.status());
+  if (absl::Status status = GenerationClient::CheckAddresses(flags.address);
+      !status.ok()) {
+    return terminal.FailUsage(status);
+  }
   absl::StatusOr<Conversation> conversation = NewConversation(flags);
   if (!conversation.ok()) return terminal.FailUsage(conversation.status());
 

@@ -159,6 +159,10 @@ int GenerateCommand(const std::vector<std::string>& args,
   const absl::StatusOr<v1::GenerateRequest> request = BuildRequest(flags);
   if (!request.ok()) return terminal.FailUsage(request.status());
 
+  if (absl::Status status = GenerationClient::CheckAddresses(flags.address);
+      !status.ok()) {
+    return terminal.FailUsage(status);
+  }
   const absl::StatusOr<ClientSecurity> security = flags.security.Load();
   if (!security.ok()) return terminal.FailUsage(security.status());
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "common/listen_address.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/lost_server.h"
@@ -20,22 +21,68 @@ namespace {
 
 // As the gateway does: tries without a new response after the first at each
 // coordinator, and how long one that answers is waited for.
-constexpr int kMaxTries = 3;
+constexpr size_t kMaxTries = 3;
 constexpr absl::Duration kPatience = absl::Seconds(30);
 constexpr absl::Duration kAskTimeout = absl::Seconds(5);
+
+std::vector<std::string> Parts(const std::string& addresses) {
+  return absl::StrSplit(addresses, ',', absl::SkipWhitespace());
+}
+
+// The tries of one answer after its first.
+class FurtherTries {
+ public:
+  explicit FurtherTries(size_t coordinators) : others_(coordinators - 1) {}
+
+  // A response came.
+  void Progress() {
+    made_ = others_;
+    give_up_at_ = absl::InfiniteFuture();
+  }
+  // Whether there is another one after a failure.
+  bool Begin(const absl::Status& failure) {
+    if (give_up_at_ == absl::InfiniteFuture()) {
+      give_up_at_ = absl::Now() + kPatience;
+    }
+    // A full queue harms no coordinator: time alone bounds it.
+    if (absl::IsResourceExhausted(failure) && made_ > others_) --made_;
+    return made_++ < others_ + kMaxTries && absl::Now() < give_up_at_;
+  }
+  // Whether it is the first at another coordinator.
+  bool is_at_another() const { return made_ <= others_; }
+  absl::Time give_up_at() const { return give_up_at_; }
+
+ private:
+  const size_t others_;
+  size_t made_ = 0;  // without a new response
+  absl::Time give_up_at_ = absl::InfiniteFuture();
+};
 
 }  // namespace
 
 GenerationClient::GenerationClient(const std::string& addresses,
                                    ClientSecurity security)
     : security_(std::move(security)) {
-  std::vector<std::string> each =
-      absl::StrSplit(addresses, ',', absl::SkipWhitespace());
+  std::vector<std::string> each = Parts(addresses);
   if (each.empty()) each.push_back(addresses);  // each call says what is wrong
   for (const std::string& address : each) {
     stubs_.push_back(
         v1::Inference::NewStub(rpc::CreateChannel(address, security_.channel)));
   }
+}
+
+absl::Status GenerationClient::CheckAddresses(const std::string& addresses) {
+  const std::vector<std::string> parts = Parts(addresses);
+  if (parts.empty()) {
+    return absl::InvalidArgumentError("--address has no address");
+  }
+  for (const std::string& address : parts) {
+    if (!IsHostPort(address)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--address \"", address, "\" is not host:port"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 GenerationClient::Stub* GenerationClient::NextStub() {
@@ -44,9 +91,9 @@ GenerationClient::Stub* GenerationClient::NextStub() {
 }
 
 absl::StatusOr<GenerationClient::Stub*> GenerationClient::AwaitStub(
-    absl::Time deadline, const absl::Status& last) {
+    absl::Time deadline, absl::Time give_up_at, const absl::Status& failure) {
   absl::BitGen random;
-  const absl::Time until = std::min(deadline, absl::Now() + kPatience);
+  const absl::Time until = std::min(deadline, give_up_at);
   while (absl::Now() < until) {
     {
       // Not all clients at once.
@@ -61,14 +108,13 @@ absl::StatusOr<GenerationClient::Stub*> GenerationClient::AwaitStub(
       const auto ask = [&](Stub* one, grpc::ClientContext* context) {
         return one->GetModel(context, {}, &model);
       };
-      const absl::Time ask_deadline =
-          std::min(deadline, absl::Now() + kAskTimeout);
-      if (CallOne(stub, ask_deadline, ask).ok()) return stub;
+      const absl::Time latest = std::min(until, absl::Now() + kAskTimeout);
+      if (CallOne(stub, latest, ask).ok()) return stub;
     }
   }
-  if (until < deadline) return last;
-  return absl::DeadlineExceededError(
-      absl::StrCat("no coordinator has answered in time: ", last.message()));
+  if (until < deadline) return failure;
+  return absl::DeadlineExceededError(absl::StrCat(
+      "no coordinator took the request in time: ", failure.message()));
 }
 
 bool GenerationClient::Register(grpc::ClientContext* context) {
@@ -124,9 +170,7 @@ absl::StatusOr<std::vector<v1::Complete>> GenerationClient::GenerateChoices(
   gateway::CutAnswer came(&whole);
   std::map<uint32_t, v1::Complete> completes;  // by choice
   const bool has_others = stubs_.size() > 1;
-  // After the first one, without a new response: at each other, and further.
-  const size_t most_tries = stubs_.size() - 1 + kMaxTries;
-  size_t tries = 0;
+  FurtherTries tries(stubs_.size());
   const auto take = [&](v1::GenerateResponse response) {
     if (has_others && !came.Follows(response)) return false;
     if (response.has_start() && !came.has_begun()) {
@@ -134,7 +178,7 @@ absl::StatusOr<std::vector<v1::Complete>> GenerationClient::GenerateChoices(
           response.start().prompt_token_ids();
     }
     came.Note(response);
-    tries = stubs_.size() - 1;
+    tries.Progress();
     if (response.has_chunk()) on_chunk(response.index(), response.chunk());
     if (response.has_complete()) {
       completes[response.index()] = std::move(*response.mutable_complete());
@@ -149,13 +193,15 @@ absl::StatusOr<std::vector<v1::Complete>> GenerationClient::GenerateChoices(
     return came.can_go_on() &&
            (absl::IsUnavailable(named) || absl::IsResourceExhausted(named));
   };
-  while (may_go_on() && tries++ < most_tries) {
-    const absl::StatusOr<Stub*> stub = tries < stubs_.size()
-                                           ? absl::StatusOr<Stub*>(NextStub())
-                                           : AwaitStub(deadline, status);
-    if (!stub.ok()) return stub.status();
+  while (may_go_on() && tries.Begin(status)) {
+    if (tries.is_at_another()) {
+      status = Read(NextStub(), whole, deadline, take);
+      continue;
+    }
+    const auto stub = AwaitStub(deadline, tries.give_up_at(), status);
     status =
-        Read(*stub, came.has_begun() ? came.Rest() : whole, deadline, take);
+        stub.ok() ? Read(*stub, came.Rest(), deadline, take) : stub.status();
+    if (!stub.ok()) break;
   }
   if (!has_others || !came.is_whole()) NACRE_RETURN_IF_ERROR(status);
   const uint32_t n = request.has_n() ? request.n() : 1;

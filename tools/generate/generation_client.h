@@ -28,6 +28,8 @@ class GenerationClient {
   // answer that is cut off goes on there. Connects with the first call.
   explicit GenerationClient(const std::string& addresses,
                             ClientSecurity security = {});
+  // INVALID_ARGUMENT where they are none, or one is not host:port.
+  static absl::Status CheckAddresses(const std::string& addresses);
 
   // Blocks until the answer is complete: all choices of the request, in their
   // order. `on_chunk` is called on this thread for each piece as it comes, with
@@ -62,10 +64,10 @@ class GenerationClient {
   using OnResponse = std::function<bool(v1::GenerateResponse)>;
 
   Stub* NextStub() ABSL_LOCKS_EXCLUDED(mu_);
-  // The next one that answers. Errors: CANCELLED after CancelAll,
-  // DEADLINE_EXCEEDED at the deadline; `last`, what the last one said, where
-  // none has answered long before.
-  absl::StatusOr<Stub*> AwaitStub(absl::Time deadline, const absl::Status& last)
+  // The next one that answers. Errors: CANCELLED after CancelAll;
+  // DEADLINE_EXCEEDED; `failure`, the last try's, after `give_up_at`.
+  absl::StatusOr<Stub*> AwaitStub(absl::Time deadline, absl::Time give_up_at,
+                                  const absl::Status& failure)
       ABSL_LOCKS_EXCLUDED(mu_);
   // One call. `on_response`: false ends it with INTERNAL.
   absl::Status Read(Stub* stub, const v1::GenerateRequest& request,

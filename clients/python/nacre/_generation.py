@@ -226,7 +226,9 @@ class StreamBase:
         }
 
     def _new_call(self) -> Any:
-        stubs, self._found = self._found or self._connections.next(), None
+        stubs, self._found = self._found, None
+        if stubs is None or self._connections.closed:
+            stubs = self._connections.next()
         return stubs.generate(
             self._generation.request,
             timeout=self._generation.attempts.begin(),

@@ -233,7 +233,8 @@ class AsyncClient:
         return model_info(await self._unary("get_model", request, timeout))
 
     async def aclose(self) -> None:
-        """Ends all connections; running streams end with Cancelled."""
+        """Ends all connections; running streams end with Cancelled, those that wait
+        for a coordinator with Closed."""
         self._connections.closed = True
         # Closing a channel of grpcio 1.51 leaves some that wait for a response.
         for stream in list(self._streams):

@@ -100,7 +100,8 @@ class Stream(Closing, StreamBase, Iterator[Chunk]):
         except grpc.FutureCancelledError:
             return  # closed
         except grpc.RpcError as error:
-            if self._closed.is_set():
+            # The next round says that the client is closed.
+            if self._closed.is_set() or self._connections.closed:
                 return
             delay = self._generation.delay_of_silence(
                 error.code(), error.details() or ""
@@ -181,7 +182,8 @@ class Client(Closing):
         return model_info(self._unary("get_model", request, timeout))
 
     def close(self) -> None:
-        """Ends all connections; running streams end with Cancelled."""
+        """Ends all connections; running streams end with Cancelled, those that wait
+        for a coordinator with Closed."""
         self._connections.closed = True
         for stubs in self._connections.stubs:
             stubs.channel.close()

@@ -11,7 +11,7 @@ import unittest
 import grpc
 
 import nacre
-from fake_server import FakeServer, answer, chunk, complete, refuse
+from fake_server import FakeServer, answer, begin, chunk, complete, refuse
 from nacre import _messages as m
 
 QUICK = nacre.Retry(attempts=4, initial=0.001, maximum=0.002)
@@ -154,6 +154,79 @@ class AsyncCloseTest(unittest.IsolatedAsyncioTestCase):
             await self.client.generate("hi")
         with self.assertRaises(nacre.Closed):
             await self.client.model()
+
+
+class CloseWhileAskingTest(unittest.TestCase):
+    """An answer was cut off, and the coordinator is asked whether it is there."""
+
+    @staticmethod
+    def gone(request, context):
+        yield begin(chunk(0, [7], "a"), 5)
+        context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+
+    def setUp(self):
+        self.asked, self.ended = threading.Event(), threading.Event()
+
+        def hold(request, context):
+            if not context.add_callback(self.ended.set):
+                self.ended.set()
+            self.asked.set()
+            self.ended.wait(LONG)
+            return m.Model()
+
+        self.server = FakeServer(self.gone, model=hold)
+        self.addCleanup(self.server.__exit__)
+
+    def blocking(self, close):
+        with nacre.Client(self.server.address, retry=QUICK) as client:
+            stream = client.stream("hi", seed=5)
+            next(stream)
+            outcome = []
+
+            def read():
+                try:
+                    outcome.append(list(stream))
+                except Exception as error:
+                    outcome.append(type(error))
+
+            reader = threading.Thread(target=read)
+            reader.start()
+            self.assertTrue(self.asked.wait(LONG))
+            close(client, stream)
+            reader.join(LONG)
+            return outcome
+
+    async def asynchronous(self, close):
+        async with nacre.AsyncClient(self.server.address, retry=QUICK) as client:
+            stream = client.stream("hi", seed=5)
+            await stream.__anext__()
+
+            async def read():
+                return [chunk async for chunk in stream]
+
+            task = asyncio.create_task(read())
+            loop = asyncio.get_running_loop()
+            self.assertTrue(await loop.run_in_executor(None, self.asked.wait, LONG))
+            await close(client, stream)
+            try:
+                return [await asyncio.wait_for(task, LONG)]
+            except nacre.NacreError as error:
+                return [type(error)]
+
+    def test_blocking_stream(self):
+        self.assertEqual(self.blocking(lambda client, stream: stream.close()), [[]])
+
+    def test_blocking_client(self):
+        self.assertEqual(self.blocking(lambda client, stream: client.close()), [nacre.Closed])
+
+    def test_asynchronous_stream(self):
+        self.assertEqual(
+            asyncio.run(self.asynchronous(lambda client, stream: stream.aclose())), [[]])
+
+    def test_asynchronous_client(self):
+        self.assertEqual(
+            asyncio.run(self.asynchronous(lambda client, stream: client.aclose())),
+            [nacre.Closed])
 
 
 class StreamTest(unittest.TestCase):

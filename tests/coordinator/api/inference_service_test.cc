@@ -458,6 +458,12 @@ TEST_F(InferenceServiceTest, ADrainingServerIsUnavailable) {
   Attach();
   EXPECT_TRUE(dispatcher_.Drain(absl::InfiniteDuration()));
   EXPECT_EQ(Generate().status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  // Clients wait by this question for one that takes requests.
+  grpc::ClientContext context;
+  v1::Model model;
+  const grpc::Status status = stub_->GetModel(&context, {}, &model);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status.error_message(), "the server is shutting down");
 }
 
 }  // namespace

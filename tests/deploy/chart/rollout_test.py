@@ -32,7 +32,8 @@ TOKENS = 96
 REFUSED_PAUSE = 0.05
 # Nothing here gives up: what must not happen would last for ever, and ctest's
 # time limit finds it.
-PATIENT = nacre.Retry(attempts=1 << 20, resumes=1 << 20, initial=0.1, maximum=1.0)
+PATIENT = nacre.Retry(attempts=1 << 20, resumes=1 << 20, initial=0.1, maximum=1.0,
+                      patience=1 << 20)
 
 
 class Streams:

@@ -228,6 +228,7 @@ TEST(ChatCommandTest, BadFlagsEndItBeforeItBegins) {
               HasSubstr("--chat-template needs --tokenizer"));
   EXPECT_EQ(Chat("", {"--tokenizer", "nowhere"}).code, kExitUsage);
   EXPECT_EQ(Chat("", {"--verification", "maybe"}).code, kExitUsage);
+  EXPECT_EQ(Chat("", {"--address", "nowhere"}).code, kExitUsage);
 }
 
 TEST(ChatCommandTest, NoServiceIsOneLine) {

@@ -6,14 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/tools/fake_coordinator.h"
 
@@ -138,61 +139,80 @@ TEST(GenerationClientTest, AnAnswerThatGoesOnAtAnotherTokenEnds) {
 }
 
 TEST(GenerationClientTest, ARequestThatNoneTakesIsMadeThreeTimesMore) {
-  std::atomic<int> calls{0};
-  const auto refuse = [&](const auto&, auto*, auto*) {
-    ++calls;
+  absl::Mutex mu;
+  std::vector<std::string> names;
+  const auto refuse = [&](const v1::GenerateRequest& request, auto*, auto*) {
+    absl::MutexLock lock(&mu);
+    names.push_back(request.request_id());
     return Gone();
   };
   const FakeCoordinator first(refuse);
   const FakeCoordinator second(refuse);
   GenerationClient client(absl::StrCat(first.address(), ",", second.address()));
-  EXPECT_EQ(client.Generate(Request(), kTimeout, [](const auto&) {}).status(),
+  v1::GenerateRequest request = Request();
+  request.set_request_id("r");
+  EXPECT_EQ(client.Generate(request, kTimeout, [](const auto&) {}).status(),
             absl::UnavailableError("gone"));
-  EXPECT_EQ(calls, 5);
+  // Each could still be known where the one before was asked.
+  absl::MutexLock lock(&mu);
+  EXPECT_EQ(names, std::vector<std::string>(
+                       {"r", "r", "r-retry-1", "r-retry-2", "r-retry-3"}));
 }
 
-// A coordinator that takes nothing.
-class Away final : public v1::Inference::Service {
- public:
-  explicit Away(std::function<void()> on_get_model = [] {})
-      : on_get_model_(std::move(on_get_model)) {}
+// The queue may be full for longer than a few tries.
+TEST(GenerationClientTest, ACutAnswerWaitsForRoomInTheQueue) {
+  std::atomic<int> calls{0};
+  const auto is_full = [&](const v1::GenerateRequest&, auto*,
+                           FakeCoordinator::Writer* writer) -> grpc::Status {
+    const int call = calls++;
+    if (call > 0 && call < 8) {
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "full"};
+    }
+    writer->Write(Token(call == 0 ? 0 : 1));
+    if (call == 0) return Gone();
+    v1::GenerateResponse end;
+    end.mutable_complete()->set_text("ab");
+    writer->Write(end);
+    return grpc::Status::OK;
+  };
+  const FakeCoordinator first(is_full);
+  const FakeCoordinator second(is_full);
+  GenerationClient client(absl::StrCat(first.address(), ",", second.address()));
+  const auto complete =
+      client.Generate(Request(), kTimeout, [](const v1::Chunk&) {});
+  ASSERT_TRUE(complete.ok()) << complete.status();
+  EXPECT_EQ(calls, 9);
+}
 
-  // Of several that are the same.
-  std::string addresses() const {
-    return absl::StrCat(server_->address(), ",", server_->address());
-  }
+// Nobody listens there.
+constexpr char kNobody[] = "127.0.0.1:1,127.0.0.1:2";
 
- private:
-  grpc::Status Generate(grpc::ServerContext*, const v1::GenerateRequest*,
-                        FakeCoordinator::Writer*) override {
-    return Gone();
-  }
-  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*,
-                        v1::Model*) override {
-    on_get_model_();
-    return Gone();
-  }
-
-  const std::function<void()> on_get_model_;
-  const std::unique_ptr<rpc::RpcServer> server_ =
-      *rpc::RpcServer::Start({}, {this});
-};
+TEST(GenerationClientTest, TheTimeoutEndsAWaitForACoordinator) {
+  GenerationClient client(kNobody);
+  const absl::Status status =
+      client
+          .Generate(Request(), absl::Milliseconds(500), [](const v1::Chunk&) {})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+}
 
 TEST(GenerationClientTest, AWaitForACoordinatorCanBeCancelled) {
-  std::atomic<GenerationClient*> asking{nullptr};
-  const Away away([&asking] { asking.load()->CancelAll(); });
-  GenerationClient client(away.addresses());
-  asking = &client;
-  EXPECT_EQ(client.Generate(Request(), kTimeout, [](const auto&) {}).status(),
-            absl::CancelledError("cancelled"));
-}
-
-TEST(GenerationClientTest, AWaitForACoordinatorEndsInTime) {
-  const Away away;
-  GenerationClient client(away.addresses());
-  const auto answer =
-      client.Generate(Request(), absl::Milliseconds(300), [](const auto&) {});
-  EXPECT_TRUE(absl::IsDeadlineExceeded(answer.status())) << answer.status();
+  const auto refuse = [](const auto&, auto*, auto*) { return Gone(); };
+  FakeCoordinator first(refuse);
+  FakeCoordinator second(refuse);
+  GenerationClient client(absl::StrCat(first.address(), ",", second.address()));
+  for (FakeCoordinator* const each : {&first, &second}) {
+    each->OnGetModel([&](grpc::ServerContext* context) {
+      client.CancelAll();
+      const absl::Time until = absl::Now() + absl::Minutes(1);
+      while (!context->IsCancelled() && absl::Now() < until) {
+        std::this_thread::yield();
+      }
+    });
+  }
+  const absl::Status status =
+      client.Generate(Request(), kTimeout, [](const v1::Chunk&) {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
 }
 
 }  // namespace
