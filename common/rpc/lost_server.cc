@@ -10,8 +10,8 @@ absl::Status NameLostServer(const absl::Status& status) {
     return absl::UnavailableError("the server has stopped");
   }
   if (absl::IsInternal(status) &&
-      absl::StartsWith(status.message(),
-                       "Received RST_STREAM with error code")) {
+      absl::StrContains(status.message(),
+                        "Received RST_STREAM with error code")) {
     return absl::UnavailableError(
         absl::StrCat("the call was cut off: ", status.message()));
   }

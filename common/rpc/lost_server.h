@@ -10,7 +10,8 @@ namespace nacre::rpc {
 // UNAVAILABLE in place of
 // - CANCELLED, where a server's gRPC says it of a call that comes while it
 //   closes: our own words for it are a sentence;
-// - INTERNAL, where a proxy that has lost the server ends the call's stream.
+// - INTERNAL, where a proxy that has lost the server ends the call's stream:
+//   other words may stand around gRPC's.
 // Else the status as it is.
 absl::Status NameLostServer(const absl::Status& status);
 

@@ -12,6 +12,12 @@ TEST(LostServerTest, WordsOfGrpcForALostServerAreUnavailable) {
                 absl::InternalError("Received RST_STREAM with error code 2")),
             absl::UnavailableError("the call was cut off: Received RST_STREAM "
                                    "with error code 2"));
+  EXPECT_EQ(NameLostServer(absl::InternalError(
+                "Stream removed (RST_STREAM (Received RST_STREAM with error "
+                "code 2))")),
+            absl::UnavailableError(
+                "the call was cut off: Stream removed (RST_STREAM (Received "
+                "RST_STREAM with error code 2))"));
 }
 
 TEST(LostServerTest, OtherStatusesStayAsTheyAre) {

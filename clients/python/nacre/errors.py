@@ -113,7 +113,8 @@ _NEVER_FITS = ("need KV for", "larger than max")
 # A server's gRPC says so of a call that comes while it closes. The coordinator's own
 # words for CANCELLED are a sentence.
 _OF_CLOSING_SERVER = "CANCELLED"
-# gRPC says so, as INTERNAL, of a call that a proxy ended: it has lost the server.
+# gRPC says so, as INTERNAL, of a call that a proxy ended: it has lost the server. Where
+# grpcio is new (1.85), other words stand around these.
 _OF_PROXY = "Received RST_STREAM with error code"
 _CONTEXT_MARK = "CONTEXT_LENGTH_EXCEEDED: "
 
@@ -139,7 +140,7 @@ def status_error(
     """The error of a status."""
     if code is grpc.StatusCode.CANCELLED and message == _OF_CLOSING_SERVER:
         code, message = grpc.StatusCode.UNAVAILABLE, "the server has stopped"
-    if code is grpc.StatusCode.INTERNAL and message.startswith(_OF_PROXY):
+    if code is grpc.StatusCode.INTERNAL and _OF_PROXY in message:
         code, message = grpc.StatusCode.UNAVAILABLE, f"the call was cut off: {message}"
     kind = _CLASSES.get(code, StatusError)
     if kind is InvalidArgument and message.startswith(_CONTEXT_MARK):
