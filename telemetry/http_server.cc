@@ -140,8 +140,11 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
     response_.set(http::field::content_type,
                   "text/plain; version=0.0.4; charset=utf-8");
     response_.keep_alive(false);
+    if (answer.status == 405) response_.set(http::field::allow, "GET, HEAD");
     response_.body() = answer.body;
     response_.prepare_payload();
+    // Its length is said all the same.
+    if (is_head_) response_.body().clear();
     ExpectClient();
     http::async_write(stream_, response_,
                       [self = shared_from_this()](error_code error, size_t) {
@@ -183,8 +186,9 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
       return IsMalformed(error) ? Reply({400, "this is no HTTP/1 request\n"})
                                 : Close();
     }
-    if (parser_.get().method() != http::verb::get) {
-      return Reply({405, "only GET is served\n"});
+    is_head_ = parser_.get().method() == http::verb::head;
+    if (!is_head_ && parser_.get().method() != http::verb::get) {
+      return Reply({405, "only GET and HEAD are served\n"});
     }
     const std::string target(parser_.get().target());
     server_.Ask(*this, target.substr(0, target.find('?')));
@@ -213,6 +217,7 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
   boost::beast::flat_buffer buffer_{kMaxRequestBytes};
   http::request_parser<http::empty_body> parser_;
   http::response<http::string_body> response_;
+  bool is_head_ = false;
   const Page* page_ = nullptr;
   asio::steady_timer render_deadline_;
 };

@@ -3,7 +3,7 @@
 // of idle or slow ones delays an answer. Pages that may block are rendered on a
 // second thread. Boost.Beast reads and writes the HTTP, Boost.Asio the sockets.
 //
-// A connection gets one answer, to a GET.
+// A connection gets one answer, to a GET or HEAD.
 
 #ifndef TELEMETRY_HTTP_SERVER_H_
 #define TELEMETRY_HTTP_SERVER_H_

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -17,6 +18,7 @@
 namespace nacre::telemetry {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -76,7 +78,8 @@ TEST_F(HttpServerTest, SaysWhatItDoesNotServe) {
   for (const char* size : {"3", "999999999"}) {
     EXPECT_THAT(say(std::string("POST /quick HTTP/1.1\r\nContent-Length: ") +
                     size + "\r\n\r\nabc"),
-                StartsWith("HTTP/1.1 405 "));
+                AllOf(StartsWith("HTTP/1.1 405 "),
+                      HasSubstr("\r\nAllow: GET, HEAD\r\n")));
   }
   EXPECT_THAT(say("GET /quick\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
@@ -85,6 +88,27 @@ TEST_F(HttpServerTest, SaysWhatItDoesNotServe) {
   EXPECT_THAT(say("GET /" + std::string(9000, 'x')),
               StartsWith("HTTP/1.1 431 "));
   EXPECT_THAT(Get("/quick"), StartsWith("HTTP/1.1 200 "));
+}
+
+// aiperf asks so whether there is a page.
+TEST_F(HttpServerTest, AnswersHeadWithoutABody) {
+  Start();
+  released_.Notify();
+  const auto head = [this](const std::string& path) {
+    HttpConnection connection(server_->address());
+    EXPECT_TRUE(connection.Send("HEAD " + path + " HTTP/1.1\r\n\r\n"));
+    return connection.ReadAll();
+  };
+  for (const auto& [path, status, length] :
+       {std::tuple("/quick", "200", "5"), std::tuple("/slow", "200", "8"),
+        std::tuple("/none", "404", "22")}) {
+    EXPECT_THAT(
+        head(path),
+        AllOf(StartsWith(std::string("HTTP/1.1 ") + status),
+              HasSubstr(std::string("\r\nContent-Length: ") + length + "\r\n"),
+              EndsWith("\r\n\r\n")))
+        << path;
+  }
 }
 
 TEST_F(HttpServerTest, ARequestMayComeInPieces) {
