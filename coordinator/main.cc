@@ -202,8 +202,8 @@ absl::Status Run(const Flags& flags) {
                                       {&inference, &registry, &admin}));
   observability.SetServer(servers->inference().address());
   Health health(HealthOptions(limits, &ticks, servers.get()));
-  NACRE_RETURN_IF_ERROR(
-      observability.Start(&registry, [&health] { return health.state(); }));
+  NACRE_RETURN_IF_ERROR(observability.Start(
+      &registry, &dispatcher, [&health] { return health.state(); }));
   ticks.Start([&dispatcher, &registry, &inference, &health] {
     const int64_t next_ns =
         std::min({dispatcher.Tick(), registry.Tick(), inference.Tick()});

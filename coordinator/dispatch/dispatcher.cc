@@ -269,9 +269,4 @@ void Dispatcher::EndAll() {
   outbox_.AwaitLastWords(absl::Now() + absl::Seconds(1));
 }
 
-int64_t Dispatcher::reserved_kv_tokens(uint64_t worker_id) const {
-  absl::MutexLock lock(&mu_);
-  return state_.fleet.ledger().reserved_tokens(worker_id);
-}
-
 }  // namespace nacre::coordinator

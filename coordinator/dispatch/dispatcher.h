@@ -127,8 +127,7 @@ class Dispatcher {
   // Those that run, and those that wait, in order.
   std::vector<SessionStatus> sessions() const { return board_.running(); }
   std::vector<SessionStatus> queued() const { return board_.waiting(); }
-  // KV that is promised to sessions on a worker, in tokens.
-  int64_t reserved_kv_tokens(uint64_t worker_id) const;
+  Demand demand() const { return board_.demand(); }
   bool draining() const { return draining_; }
   int64_t now_ns() const { return options_.now_ns(); }
   int64_t locked_ns() const;  // how long its lock was held altogether

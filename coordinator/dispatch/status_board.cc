@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "coordinator/dispatch/placer.h"
+
 namespace nacre::coordinator {
 
 void StatusBoard::AddWorker(uint64_t id, std::shared_ptr<WorkerCell> worker) {
@@ -48,7 +50,8 @@ StatusBoard::Sessions StatusBoard::SessionsThat(bool run) const {
 std::vector<WorkerStatus> StatusBoard::workers() const {
   std::vector<WorkerStatus> result;
   for (const auto& [id, worker] : AllWorkers()) {
-    result.push_back({id, worker->info, worker->ready, worker->sessions});
+    result.push_back({id, worker->info, worker->ready, worker->sessions,
+                      worker->reserved_tokens});
   }
   return result;
 }
@@ -109,6 +112,24 @@ std::vector<SessionStatus> StatusBoard::waiting() const {
     result.push_back(std::move(status));
   }
   return result;
+}
+
+Demand StatusBoard::demand() const {
+  Demand demand;
+  for (const bool run : {false, true}) {
+    for (const auto& [id, session] : SessionsThat(run)) {
+      const RequestSpec& request = *session->request;
+      const int64_t need = Placer::TargetNeed(request);
+      if (session->target_worker == 0) {
+        demand.target_tokens += need;
+      } else if (session->draft_worker == 0 &&
+                 request.method != speculation::Method::kAr) {
+        demand.draft_tokens += need;
+        ++demand.without_draft;
+      }
+    }
+  }
+  return demand;
 }
 
 }  // namespace nacre::coordinator

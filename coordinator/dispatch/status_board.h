@@ -48,6 +48,7 @@ class StatusBoard {
   std::vector<SessionStatus> running() const;
   // In the order of their arrival, which is that of their ids.
   std::vector<SessionStatus> waiting() const;
+  Demand demand() const;
 
  private:
   using Sessions =

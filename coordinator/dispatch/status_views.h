@@ -17,6 +17,17 @@ struct WorkerStatus {
   WorkerInfo info;
   bool ready = false;
   int sessions = 0;
+  int64_t reserved_tokens = 0;  // KV promised there
+};
+
+// What requests lack.
+struct Demand {
+  // KV, in tokens, that those without a target need there, and that the
+  // sessions without a draft need for their texts at one.
+  int64_t target_tokens = 0;
+  int64_t draft_tokens = 0;
+  // Sessions on a target whose method asks for a draft and that have none.
+  int without_draft = 0;
 };
 
 struct SessionStatus {

@@ -72,6 +72,7 @@ void Fleet::Seat(uint64_t worker_id, uint64_t session_id, int64_t need,
                  bool follows_load) {
   FleetWorker& worker = workers_.at(worker_id);
   ledger_.Reserve(worker_id, session_id, need);
+  worker.cell->reserved_tokens = ledger_.reserved_tokens(worker_id);
   LoadsOf(worker.role).erase({worker.load(), worker_id});
   worker.sessions.insert(session_id);
   LoadsOf(worker.role).insert({worker.load(), worker_id});
@@ -93,7 +94,9 @@ void Fleet::Unseat(uint64_t worker_id, uint64_t session_id, bool follows_load) {
 absl::optional<WorkerRole> Fleet::Release(uint64_t worker_id,
                                           uint64_t session_id) {
   if (!ledger_.Release(worker_id, session_id)) return absl::nullopt;
-  return workers_.at(worker_id).role;
+  const FleetWorker& worker = workers_.at(worker_id);
+  worker.cell->reserved_tokens = ledger_.reserved_tokens(worker_id);
+  return worker.role;
 }
 
 speculation::StepCosts Fleet::CostsOn(uint64_t target_id, uint64_t draft_id,

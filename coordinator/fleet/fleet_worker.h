@@ -32,6 +32,7 @@ struct WorkerCell {
   const WorkerInfo info;
   std::atomic<bool> ready{true};
   std::atomic<int> sessions{0};
+  std::atomic<int64_t> reserved_tokens{0};  // KV promised there
 };
 
 // Sessions on a worker, whose number its cell shows.

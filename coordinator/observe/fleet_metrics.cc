@@ -9,58 +9,41 @@
 namespace nacre::coordinator {
 namespace {
 
-prometheus::ClientMetric CapacityOf(const v1::Hello& hello,
-                                    const std::string& role) {
-  prometheus::ClientMetric metric;
-  metric.label = {{"role", role}, {"worker", hello.address()}};
-  metric.gauge.value = static_cast<double>(hello.kv_capacity_tokens());
-  return metric;
+using Labels = std::vector<prometheus::ClientMetric::Label>;
+
+prometheus::MetricFamily Family(
+    const char* name, const char* help,
+    prometheus::MetricType type = prometheus::MetricType::Gauge) {
+  return {name, help, type, {}};
 }
 
-prometheus::ClientMetric InfoOf(const v1::Hello& hello) {
+void AddGauge(prometheus::MetricFamily* family, Labels labels, double value) {
   prometheus::ClientMetric metric;
-  metric.label = {{"worker", hello.address()},
-                  {"numerics_id", hello.numerics_id()},
-                  {"fingerprint", hello.fingerprint()}};
-  metric.gauge.value = 1;
-  return metric;
+  metric.label = std::move(labels);
+  metric.gauge.value = value;
+  family->metric.push_back(std::move(metric));
+}
+
+const char* NameOf(WorkerRole role) {
+  return role == WorkerRole::kDraft ? "draft" : "target";
 }
 
 }  // namespace
 
-std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
-  prometheus::MetricFamily workers{
+void FleetMetrics::AddWorkers(
+    std::vector<prometheus::MetricFamily>* families) const {
+  prometheus::MetricFamily workers = Family(
       "nacre_workers",
       "Attached workers: ready takes new sessions, draining does not, hung has "
-      "work and makes no progress.",
-      prometheus::MetricType::Gauge,
-      {}};
-  prometheus::MetricFamily ages{
-      "nacre_worker_heartbeat_age_seconds",
-      "Since the worker was last heard; it sends once a second.",
-      prometheus::MetricType::Gauge,
-      {}};
-  prometheus::MetricFamily lost{
-      "nacre_workers_lost_total",
-      "Workers in service that died, fell silent or lost a stream, and were "
-      "not draining.",
-      prometheus::MetricType::Counter,
-      {}};
-  prometheus::MetricFamily capacities{"nacre_kv_capacity_tokens",
-                                      "What a worker's KV cache holds.",
-                                      prometheus::MetricType::Gauge,
-                                      {}};
-  prometheus::MetricFamily targets{
-      "nacre_target_info",
-      "1 for each target: a request goes on only where both are equal.",
-      prometheus::MetricType::Gauge,
-      {}};
-  for (const WorkerRole role : {WorkerRole::kDraft, WorkerRole::kTarget}) {
-    prometheus::ClientMetric metric;
-    metric.label = {{"role", role == WorkerRole::kDraft ? "draft" : "target"}};
-    metric.counter.value = static_cast<double>(registry_->num_lost(role));
-    lost.metric.push_back(std::move(metric));
-  }
+      "work and makes no progress.");
+  prometheus::MetricFamily ages =
+      Family("nacre_worker_heartbeat_age_seconds",
+             "Since the worker was last heard; it sends once a second.");
+  prometheus::MetricFamily capacities =
+      Family("nacre_kv_capacity_tokens", "What a worker's KV cache holds.");
+  prometheus::MetricFamily targets =
+      Family("nacre_target_info",
+             "1 for each target: a request goes on only where both are equal.");
   std::map<std::pair<std::string, std::string>, int> counts;
   for (const char* role : {"draft", "target"}) {
     for (const char* state : {"ready", "draining", "hung"}) {
@@ -68,28 +51,80 @@ std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
     }
   }
   for (const auto& worker : registry_->ListWorkers()) {
-    const std::string role =
-        worker.hello().role() == v1::WORKER_ROLE_DRAFT ? "draft" : "target";
+    const v1::Hello& hello = worker.hello();
+    const bool is_target = hello.role() == v1::WORKER_ROLE_TARGET;
+    const std::string role = is_target ? "target" : "draft";
     ++counts[{role, worker.heartbeat().hung() ? "hung"
                     : worker.ready()          ? "ready"
                                               : "draining"}];
-    prometheus::ClientMetric age;
-    age.label = {{"role", role}, {"worker", worker.hello().address()}};
-    age.gauge.value = static_cast<double>(worker.heartbeat_age_ns()) * 1e-9;
-    ages.metric.push_back(std::move(age));
-    capacities.metric.push_back(CapacityOf(worker.hello(), role));
-    if (worker.hello().role() == v1::WORKER_ROLE_TARGET) {
-      targets.metric.push_back(InfoOf(worker.hello()));
-    }
+    const Labels labels = {{"role", role}, {"worker", hello.address()}};
+    AddGauge(&ages, labels,
+             static_cast<double>(worker.heartbeat_age_ns()) * 1e-9);
+    AddGauge(&capacities, labels,
+             static_cast<double>(hello.kv_capacity_tokens()));
+    if (!is_target) continue;
+    AddGauge(&targets,
+             {{"worker", hello.address()},
+              {"numerics_id", hello.numerics_id()},
+              {"fingerprint", hello.fingerprint()}},
+             1);
   }
   for (const auto& [labels, count] : counts) {
-    prometheus::ClientMetric metric;
-    metric.label = {{"role", labels.first}, {"state", labels.second}};
-    metric.gauge.value = count;
-    workers.metric.push_back(std::move(metric));
+    AddGauge(&workers, {{"role", labels.first}, {"state", labels.second}},
+             count);
   }
-  return {std::move(workers), std::move(ages), std::move(lost),
-          std::move(capacities), std::move(targets)};
+  for (auto* family : {&workers, &ages, &capacities, &targets}) {
+    families->push_back(std::move(*family));
+  }
+}
+
+void FleetMetrics::AddDemand(
+    std::vector<prometheus::MetricFamily>* families) const {
+  prometheus::MetricFamily reserved = Family(
+      "nacre_kv_reserved_tokens",
+      "KV of a worker that is promised to sessions of this coordinator.");
+  for (const WorkerStatus& worker : dispatcher_.workers()) {
+    AddGauge(
+        &reserved,
+        {{"role", NameOf(worker.info.role)}, {"worker", worker.info.address}},
+        static_cast<double>(worker.reserved_tokens));
+  }
+  const Demand demand = dispatcher_.demand();
+  prometheus::MetricFamily wanted =
+      Family("nacre_kv_wanted_tokens",
+             "KV that requests without a target, and sessions without a draft "
+             "that they ask for, wait for.");
+  AddGauge(&wanted, {{"role", "target"}},
+           static_cast<double>(demand.target_tokens));
+  AddGauge(&wanted, {{"role", "draft"}},
+           static_cast<double>(demand.draft_tokens));
+  prometheus::MetricFamily undrafted =
+      Family("nacre_num_requests_without_draft",
+             "Requests that run on a target without the draft that they ask "
+             "for.");
+  AddGauge(&undrafted, {}, demand.without_draft);
+  for (auto* family : {&reserved, &wanted, &undrafted}) {
+    families->push_back(std::move(*family));
+  }
+}
+
+std::vector<prometheus::MetricFamily> FleetMetrics::Collect() const {
+  std::vector<prometheus::MetricFamily> families;
+  AddWorkers(&families);
+  AddDemand(&families);
+  prometheus::MetricFamily lost = Family(
+      "nacre_workers_lost_total",
+      "Workers in service that died, fell silent or lost a stream, and were "
+      "not draining.",
+      prometheus::MetricType::Counter);
+  for (const WorkerRole role : {WorkerRole::kDraft, WorkerRole::kTarget}) {
+    prometheus::ClientMetric metric;
+    metric.label = {{"role", NameOf(role)}};
+    metric.counter.value = static_cast<double>(registry_->num_lost(role));
+    lost.metric.push_back(std::move(metric));
+  }
+  families.push_back(std::move(lost));
+  return families;
 }
 
 }  // namespace nacre::coordinator

@@ -1,4 +1,5 @@
-// The attached workers as metrics (docs/metrics.md), asked for at each scrape.
+// The attached workers, and what requests lack of them, as metrics
+// (docs/metrics.md), asked for at each scrape.
 
 #ifndef COORDINATOR_OBSERVE_FLEET_METRICS_H_
 #define COORDINATOR_OBSERVE_FLEET_METRICS_H_
@@ -8,18 +9,25 @@
 #include <vector>
 
 #include "coordinator/api/registry_service.h"
+#include "coordinator/dispatch/dispatcher.h"
 
 namespace nacre::coordinator {
 
-// Thread-safe. The registry must outlive it.
+// Thread-safe. The registry and the dispatcher must outlive it.
 class FleetMetrics final : public prometheus::Collectable {
  public:
-  explicit FleetMetrics(RegistryService* registry) : registry_(registry) {}
+  FleetMetrics(RegistryService* registry, const Dispatcher* dispatcher)
+      : registry_(registry), dispatcher_(*dispatcher) {}
 
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
+  void AddWorkers(std::vector<prometheus::MetricFamily>* families) const;
+  // What is promised of their KV, and what requests wait for.
+  void AddDemand(std::vector<prometheus::MetricFamily>* families) const;
+
   RegistryService* const registry_;
+  const Dispatcher& dispatcher_;
 };
 
 }  // namespace nacre::coordinator

@@ -64,10 +64,12 @@ void Observability::SetServer(const std::string& address) {
 }
 
 absl::Status Observability::Start(
-    RegistryService* registry, const telemetry::MetricsServer::Health& health) {
+    RegistryService* registry, const Dispatcher* dispatcher,
+    const telemetry::MetricsServer::Health& health) {
   if (options_.metrics.listen.empty()) return absl::OkStatus();
   std::vector<telemetry::MetricsServer::Source> sources = {
-      metrics_.collectable(), std::make_shared<FleetMetrics>(registry)};
+      metrics_.collectable(),
+      std::make_shared<FleetMetrics>(registry, dispatcher)};
   if (exporter_ != nullptr) sources.push_back(exporter_->collectable());
   NACRE_ASSIGN_OR_RETURN(metrics_server_,
                          telemetry::MetricsServer::Start(

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/api/registry_service.h"
+#include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/observe/log_observer.h"
 #include "coordinator/observe/metrics_observer.h"
 #include "coordinator/observe/observers.h"
@@ -39,7 +40,7 @@ class Observability {
 
   // Begins to serve; probes where there is `health`. Both are asked until Stop.
   // Errors: those of MetricsServer::Start.
-  absl::Status Start(RegistryService* registry,
+  absl::Status Start(RegistryService* registry, const Dispatcher* dispatcher,
                      const telemetry::MetricsServer::Health& health = nullptr);
 
   // host:port of /metrics; empty where it is not served.
@@ -47,7 +48,7 @@ class Observability {
     return metrics_server_ == nullptr ? "" : metrics_server_->address();
   }
 
-  // The registry and the health are asked no more.
+  // Registry, dispatcher and health are asked no more.
   void Stop();
 
  private:

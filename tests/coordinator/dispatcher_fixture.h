@@ -174,6 +174,14 @@ class DispatcherTest : public ::testing::Test {
     return -1;
   }
 
+  // KV that is promised to sessions on it.
+  int64_t Reserved(const Worker& worker) {
+    for (const WorkerStatus& status : dispatcher_.workers()) {
+      if (status.id == worker.id) return status.reserved_tokens;
+    }
+    return -1;
+  }
+
   const ByteTokenizer tokenizer_;
   // The dispatcher's clock stands still until a test moves it.
   int64_t now_ns_ = 1000;

@@ -44,7 +44,7 @@ std::set<std::string> ExportedNames() {
   const coordinator::ByteTokenizer tokenizer;
   coordinator::Dispatcher dispatcher({.tokenizer = &tokenizer});
   coordinator::RegistryService registry(&dispatcher, &tokenizer);
-  Insert(coordinator::FleetMetrics(&registry).Collect(), &names);
+  Insert(coordinator::FleetMetrics(&registry, &dispatcher).Collect(), &names);
   for (const auto role :
        {worker::EngineRole::kDraft, worker::EngineRole::kTarget}) {
     const worker::EngineMetrics engine(

@@ -88,7 +88,7 @@ class InferenceLoadTest : public ::testing::Test {
       return false;
     }
     for (const WorkerStatus& worker : dispatcher_.workers()) {
-      if (dispatcher_.reserved_kv_tokens(worker.id) != 0) return false;
+      if (worker.reserved_tokens != 0) return false;
     }
     return true;
   }

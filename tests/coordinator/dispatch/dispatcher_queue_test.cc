@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 TEST_F(DispatcherQueueTest, ARequestWaitsForRoomAndRunsWhenThereIsSome) {
   const Worker target = AddTarget("target", 64);
   const Run first = Start(Sized("first", 48));
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 48);
+  EXPECT_EQ(Reserved(target), 48);
   const Run second = Start(Sized("second", 32));
   EXPECT_FALSE(IsRunning(second.id));
   EXPECT_THAT(Queue(), ElementsAre("second"));
@@ -39,7 +39,7 @@ TEST_F(DispatcherQueueTest, ARequestWaitsForRoomAndRunsWhenThereIsSome) {
               ElementsAre(absl::StrCat("open ", second.id,
                                        " epoch 0 draft 0 tokens 7,8")));
   EXPECT_EQ(target.client->num_unsent(), 0);
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 32);
+  EXPECT_EQ(Reserved(target), 32);
   EXPECT_THAT(observer_.Take(),
               ElementsAre("started first 0", "queued second 0",
                           "finished first OK completed", "started second 700"));
@@ -47,7 +47,27 @@ TEST_F(DispatcherQueueTest, ARequestWaitsForRoomAndRunsWhenThereIsSome) {
   EndOn(target, second);
   EXPECT_EQ(second.sink->completion()->queue_ns, 700);
   EXPECT_EQ(second.sink->completion()->total_ns, 1000);
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 0);
+  EXPECT_EQ(Reserved(target), 0);
+}
+
+TEST_F(DispatcherQueueTest, ShowsWhatIsPromisedAndWhatIsWanted) {
+  const Worker target = AddTarget("target", 64);
+  EXPECT_EQ(Reserved(target), 0);
+  const Run first = Start(Sized("first", 48));
+  Start(Sized("second", 32));
+  EXPECT_EQ(Reserved(target), 48);
+  EXPECT_EQ(dispatcher_.demand().target_tokens, 32);
+  EXPECT_EQ(dispatcher_.demand().without_draft, 1);
+  // Its KV is promised until it is closed there.
+  dispatcher_.Cancel(first.id);
+  EXPECT_EQ(Reserved(target), 48);
+  EXPECT_EQ(dispatcher_.demand().target_tokens, 32);
+  EXPECT_EQ(dispatcher_.demand().without_draft, 0);
+  Closed(target, first.id);
+  EXPECT_EQ(Reserved(target), 32);
+  EXPECT_EQ(dispatcher_.demand().target_tokens, 0);
+  EXPECT_EQ(dispatcher_.demand().draft_tokens, 32);
+  EXPECT_EQ(dispatcher_.demand().without_draft, 1);
 }
 
 TEST_F(DispatcherQueueTest, AWorkersFailureOfASessionFreesItsRoom) {
@@ -58,12 +78,12 @@ TEST_F(DispatcherQueueTest, AWorkersFailureOfASessionFreesItsRoom) {
   EXPECT_TRUE(IsRunning(second.id));
   // A late answer to the close of the first changes nothing.
   Closed(target, first.id);
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 64);
+  EXPECT_EQ(Reserved(target), 64);
   // Cancelled here, failed there, at the same time: nobody will say "closed".
   dispatcher_.Cancel(second.id);
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 64);
+  EXPECT_EQ(Reserved(target), 64);
   Fail(target, second.id, 13, "broken");
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(target.id), 0);
+  EXPECT_EQ(Reserved(target), 0);
 }
 
 TEST_F(DispatcherQueueTest, WhatFitsOnNoTargetIsRefusedAtOnce) {
@@ -271,7 +291,7 @@ TEST_F(DispatcherQueueTest, WhoHasBegunGoesOnBeforeOthersBegin) {
               ElementsAre(absl::StrCat("close ", running.id),
                           absl::StrCat("open ", begun.id,
                                        " epoch 1 draft 0 tokens 7,8")));
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(other.id), 64);
+  EXPECT_EQ(Reserved(other), 64);
   EndOn(other, begun);
   EXPECT_TRUE(IsRunning(small.id));
 }
@@ -302,7 +322,7 @@ TEST_F(DispatcherQueueTest, AHeldRequestKeepsOnlyItsOwnTargetsFree) {
   EXPECT_EQ(NumSessions(t2), 1);  // not on t1, which has 16 left
   EndOn(t1, running);
   EXPECT_EQ(NumSessions(t1), 1);
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(t1.id), 64);
+  EXPECT_EQ(Reserved(t1), 64);
 }
 
 TEST_F(DispatcherQueueTest, WhatWasKeptForAHeldRequestIsFreeWhenThatIsGone) {
@@ -379,15 +399,15 @@ TEST_F(DispatcherQueueTest, ASessionOpenedAgainOnADraftReservesAgain) {
   AddTarget("t1", 256);
   const Worker draft = AddDraft("draft", 128);
   const Run run = Start(Sized("r", 48));
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 48);
+  EXPECT_EQ(Reserved(draft), 48);
   dispatcher_.RemoveWorker(t0.id);  // both openings are new
   EXPECT_EQ(DraftAddress(run.id), "draft");
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 96);
+  EXPECT_EQ(Reserved(draft), 96);
   Closed(draft, run.id);
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 48);
+  EXPECT_EQ(Reserved(draft), 48);
   dispatcher_.Cancel(run.id);
   Closed(draft, run.id);
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 0);
+  EXPECT_EQ(Reserved(draft), 0);
 }
 
 TEST_F(DispatcherQueueTest, WhoWaitedForAnotherModelIsRefused) {
@@ -415,7 +435,7 @@ TEST_F(DispatcherQueueTest, ADraftWithoutRoomIsNoReasonToWait) {
   const Run second = Start(Sized("second", 48));
   EXPECT_EQ(DraftAddress(first.id), "draft");
   EXPECT_EQ(DraftAddress(second.id), "");
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 48);
+  EXPECT_EQ(Reserved(draft), 48);
   draft.client->Take();
   target.client->Take();
   EndOn(target, first);
@@ -428,7 +448,7 @@ TEST_F(DispatcherQueueTest, ADraftWithoutRoomIsNoReasonToWait) {
                   absl::StrCat("open ", second.id, " epoch 1 tokens 7,8")));
   EXPECT_EQ(draft.client->num_unsent(), 0);
   EXPECT_EQ(target.client->num_unsent(), 0);
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 48);
+  EXPECT_EQ(Reserved(draft), 48);
   EXPECT_EQ(second.sink->num_ends(), 0);
 }
 
@@ -438,7 +458,7 @@ TEST_F(DispatcherQueueTest, ADraftNeedsRoomForItsOwnContextOnly) {
   const Worker draft = AddDraft("draft", 1024);
   const Run run = Start(Sized("long", 4096));
   EXPECT_EQ(DraftAddress(run.id), "draft");
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(draft.id), 1024);
+  EXPECT_EQ(Reserved(draft), 1024);
 }
 
 }  // namespace

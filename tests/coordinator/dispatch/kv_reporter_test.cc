@@ -122,13 +122,13 @@ TEST_F(DispatcherGrantsTest, SessionsOfOthersCountAsLoad) {
     EXPECT_FALSE(Waits(Start(request)));
   }
   EXPECT_EQ(Last(first).sessions, 0);
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(second.id), 224);
+  EXPECT_EQ(Reserved(second), 224);
   // Now both have as many.
   Grant(second, 1, kCapacity, /*other_sessions=*/1);
   RequestSpec request = Sized("c", 100);
   request.method = speculation::Method::kAr;
   Start(request);
-  EXPECT_EQ(dispatcher_.reserved_kv_tokens(first.id), 112);
+  EXPECT_EQ(Reserved(first), 112);
 }
 
 TEST_F(DispatcherGrantsTest, SessionsThatLackADraftAskForIt) {

@@ -116,6 +116,35 @@ TEST(StatusBoardTest, SaysWhatEachRequestIs) {
   EXPECT_EQ(waiting.queue_position, 0);
 }
 
+TEST(StatusBoardTest, SaysWhatRequestsLack) {
+  StatusBoard board;
+  EXPECT_EQ(board.demand().target_tokens, 0);
+  const auto add = [&board](uint64_t id, int prompt_and_answer,
+                            speculation::Method method) {
+    auto request = std::make_shared<RequestSpec>();
+    request->prompt_ids = {1, 2, 3};
+    request->max_tokens = prompt_and_answer - 3;
+    request->method = method;
+    auto cell = std::make_shared<SessionCell>();
+    cell->request = request;
+    board.AddSession(id, cell);
+    return cell;
+  };
+  add(1, 16, speculation::Method::kAsync);  // waits
+  // Its target is lost.
+  add(2, 17, speculation::Method::kSd)->running = true;
+  for (const uint64_t id : {3, 4, 5}) {
+    const auto cell = add(
+        id, 100, id == 5 ? speculation::Method::kAr : speculation::Method::kSd);
+    cell->running = true;
+    cell->target_worker = 1;
+    if (id == 4) cell->draft_worker = 2;
+  }
+  EXPECT_EQ(board.demand().target_tokens, 16 + 32);
+  EXPECT_EQ(board.demand().draft_tokens, 112);
+  EXPECT_EQ(board.demand().without_draft, 1);
+}
+
 TEST(StatusBoardTest, ADraftIsNoLastTarget) {
   StatusBoard board;
   board.AddWorker(1, NewWorker(WorkerRole::kTarget, "t"));

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+
 #include "tests/coordinator/coordinator_fixture.h"
+#include "tests/coordinator/recording_sink.h"
 #include "tests/telemetry/samples.h"
 
 namespace nacre::coordinator {
@@ -11,7 +15,7 @@ namespace {
 using FleetMetricsTest = CoordinatorFixture;
 
 TEST_F(FleetMetricsTest, CountsWorkersByRoleAndState) {
-  const FleetMetrics metrics(&registry_);
+  const FleetMetrics metrics(&registry_, &dispatcher_);
   const auto sum = [&metrics](const char* name, const char* part) {
     return telemetry::Sum(telemetry::Collect(metrics), name, part);
   };
@@ -54,7 +58,7 @@ TEST_F(FleetMetricsTest, CountsWorkersByRoleAndState) {
 }
 
 TEST_F(FleetMetricsTest, SaysWhatEachWorkerHoldsAndOfWhichKindTargetsAre) {
-  const FleetMetrics metrics(&registry_);
+  const FleetMetrics metrics(&registry_, &dispatcher_);
   const auto sum = [&metrics](const char* name, const std::string& part) {
     return telemetry::Sum(telemetry::Collect(metrics), name, part.c_str());
   };
@@ -74,6 +78,40 @@ TEST_F(FleetMetricsTest, SaysWhatEachWorkerHoldsAndOfWhichKindTargetsAre) {
                     "\",fingerprint=\"" + hello.fingerprint() + "\""),
             1);
   EXPECT_EQ(sum("nacre_target_info", ""), 1);
+}
+
+TEST_F(FleetMetricsTest, SaysWhatIsPromisedAndWhatIsWanted) {
+  const FleetMetrics metrics(&registry_, &dispatcher_);
+  const auto sum = [&metrics](const char* name, const char* part = "") {
+    return telemetry::Sum(telemetry::Collect(metrics), name, part);
+  };
+  const auto start = [this](const char* id, int tokens) {
+    RequestSpec request;
+    request.request_id = id;
+    request.prompt_ids = {7, 8};
+    request.max_tokens = tokens - 2;
+    return dispatcher_.Start(request, std::make_shared<RecordingSink>());
+  };
+  EXPECT_EQ(sum("nacre_num_requests_without_draft"), 0);
+  EXPECT_EQ(sum("nacre_kv_wanted_tokens"), 0);
+  FakeWorker target(v1::WORKER_ROLE_TARGET), draft(v1::WORKER_ROLE_DRAFT);
+  target.hello.set_kv_capacity_tokens(64);
+  target.Attach(address());
+  ASSERT_TRUE(target.AwaitAccepted());
+  EXPECT_EQ(sum("nacre_kv_reserved_tokens", "role=\"target\""), 0);
+  ASSERT_TRUE(start("first", 48).ok());
+  ASSERT_TRUE(start("second", 32).ok());
+  const std::string worker = "worker=\"" + target.address() + "\"";
+  EXPECT_EQ(sum("nacre_kv_reserved_tokens", worker.c_str()), 48);
+  EXPECT_EQ(sum("nacre_kv_wanted_tokens", "role=\"target\""), 32);
+  EXPECT_EQ(sum("nacre_kv_wanted_tokens", "role=\"draft\""), 48);
+  EXPECT_EQ(sum("nacre_num_requests_without_draft"), 1);
+  draft.hello.set_kv_capacity_tokens(512);
+  draft.Attach(address());
+  ASSERT_TRUE(draft.AwaitAccepted());
+  EXPECT_EQ(sum("nacre_num_requests_without_draft"), 0);
+  EXPECT_EQ(sum("nacre_kv_wanted_tokens", "role=\"draft\""), 0);
+  EXPECT_EQ(sum("nacre_kv_reserved_tokens", "role=\"draft\""), 48);
 }
 
 }  // namespace

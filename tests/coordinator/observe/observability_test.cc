@@ -118,7 +118,7 @@ TEST_F(ObservabilityTest, SumsReconcileWithTheAnswers) {
 
 TEST_F(ObservabilityTest, ServesRequestsAndFleetOnOnePage) {
   Observability served({.model = "pearl", .metrics = {"127.0.0.1:0", ""}});
-  ASSERT_TRUE(served.Start(&registry_).ok());
+  ASSERT_TRUE(served.Start(&registry_, &dispatcher_).ok());
   const auto text = [&served] {
     return telemetry::HttpGet(served.metrics_address(), "/metrics");
   };
@@ -160,7 +160,7 @@ TEST(ObservabilityServerTest, AllAddressesAreTheHostsName) {
 
 TEST_F(ObservabilityTest, WithoutAnAddressNothingIsServed) {
   Observability unserved({.model = "pearl"});
-  EXPECT_TRUE(unserved.Start(&registry_).ok());
+  EXPECT_TRUE(unserved.Start(&registry_, &dispatcher_).ok());
   EXPECT_EQ(unserved.metrics_address(), "");
 }
 
