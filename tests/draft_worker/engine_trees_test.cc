@@ -281,5 +281,22 @@ TEST(EngineTrees, TellsRanksOfCommittedTokens) {
   EXPECT_EQ(fixture.ranks[0].prepared, 1);
 }
 
+// Of commits that come between two tails.
+TEST(EngineTrees, TellsTheRanksOfSeveralCommitsTogether) {
+  DraftFixture fixture;
+  const OpenDraft open = OpenTree(1, Prompt(5, 6), 4, 64, 3);
+  fixture.Open(open);
+  Receiver receiver(&fixture, open);
+  fixture.Drain();
+  receiver.Take();
+  const Ids ranked = Ranked(fixture.model, open, receiver.text());
+  receiver.Commit({ranked[2]});
+  receiver.Commit({ranked[0]});  // nothing was prepared there
+  fixture.Drain();
+  ASSERT_THAT(fixture.ranks, SizeIs(1));
+  EXPECT_EQ(fixture.ranks[0].ranks.front(), 3);
+  EXPECT_EQ(fixture.ranks[0].prepared, 1);
+}
+
 }  // namespace
 }  // namespace nacre::draft_worker

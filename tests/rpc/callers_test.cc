@@ -300,6 +300,24 @@ TEST(CallersTableTest, AConnectionIsIdleOnceItsLastCallHasEnded) {
   for (const int fd : fds) close(fd);
 }
 
+TEST(CallersTableTest, AConnectionOfIpv6WithACallStays) {
+  int fds[2] = {-1, -1};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+  sockaddr_storage address = {};
+  auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address);
+  ipv6.sin6_family = AF_INET6;
+  ipv6.sin6_addr = in6addr_loopback;
+  ipv6.sin6_port = htons(4711);
+  constexpr char kPeer[] = "ipv6:%5B::1%5D:4711";  // as gRPC writes it
+  Callers callers;
+  callers.Add(fds[0], address);
+  callers.OnCall(kPeer);
+  EXPECT_EQ(callers.EndOldest(1), 0u);
+  callers.OnCallEnd(kPeer);
+  EXPECT_EQ(callers.EndOldest(1), 1u);
+  for (const int fd : fds) close(fd);
+}
+
 // As a port of IPv6 sees 10.0.0.`host`, calling from port `port`.
 sockaddr_storage MappedIpv4(uint8_t host, uint16_t port) {
   sockaddr_storage address = {};

@@ -153,6 +153,33 @@ TEST(TargetFairnessTest, AFullHouseDoesNotHoldUpPrompts) {
   }
 }
 
+// A first step that finds draft tokens takes more rows than its prompt's share.
+TEST(TargetFairnessTest, WhatATailTakesIsMissingForLaterPrompts) {
+  std::vector<int> step_rows;
+  nacre::testing::TableModelOptions options;
+  options.on_forward = [&](int rows) {
+    step_rows.push_back(rows);
+    return absl::OkStatus();
+  };
+  TargetFixture fixture(options, {.max_rows = 16, .prefill_chunk = 16});
+  OpenTarget open = MakeOpen(1, Prompt(4, 1), 10);
+  open.has_draft = true;
+  open.plan.window = 4;
+  const std::vector<int32_t> truth = Autoregressive(fixture.model, open);
+  fixture.Open(open);
+  TargetCommands commands;
+  commands.stream = 1;
+  speculation::Tail tail;
+  tail.base_length = tail.first_position = 4;
+  tail.token_ids.assign(truth.begin() + 4, truth.begin() + 8);
+  commands.tails.push_back({1, tail});
+  fixture.engine->Push(commands);
+  fixture.Open(MakeOpen(kLong, Prompt(100, 2), 10));
+  ASSERT_TRUE(fixture.engine->RunOnce().ok());
+  EXPECT_EQ(step_rows, std::vector<int>{16});
+  EXPECT_EQ(fixture.tokens[1].size(), 4u + 5);
+}
+
 // Windows differ: a step passes its budget by one window at most, and every
 // session has its turn.
 TEST(TargetFairnessTest, WideWindowsTakeTurns) {

@@ -3,12 +3,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "telemetry/build_info.h"
 #include "tests/telemetry/fake_collector.h"
 #include "tests/telemetry/samples.h"
@@ -243,6 +248,77 @@ TEST_F(OtlpExporterTest, WhatTheCollectorRefusesIsCounted) {
   EXPECT_EQ(Sum(*exporter, "nacre_otlp_dropped_spans_total", "export_failed"),
             4);
   EXPECT_EQ(Sum(*exporter, "nacre_otlp_exported_spans_total"), 1);
+}
+
+// Takes calls and never answers.
+class SilentCollector final : public opentelemetry::proto::collector::trace::
+                                  v1::TraceService::CallbackService {
+ public:
+  SilentCollector() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    address_ = absl::StrCat("127.0.0.1:", port);
+  }
+  ~SilentCollector() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+  }
+  grpc::ServerUnaryReactor* Export(grpc::CallbackServerContext*,
+                                   const FakeCollector::Request*,
+                                   FakeCollector::Response*) override {
+    class Reactor final : public grpc::ServerUnaryReactor {
+      void OnCancel() override { Finish(grpc::Status::CANCELLED); }
+      void OnDone() override { delete this; }
+    };
+    ++num_calls;
+    return new Reactor;
+  }
+  const std::string& address() const { return address_; }
+
+  std::atomic<int> num_calls{0};
+
+ private:
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+// However much is queued: one timeout for the call that is under way, one for
+// all the others.
+TEST(OtlpExporterAloneTest, ACollectorThatHangsDoesNotHoldUpTheEnd) {
+  constexpr int kQueued = 5;
+  SilentCollector collector;
+  OtlpExporter::Options options;
+  options.collector.endpoint = collector.address();
+  options.collector.timeout = absl::Milliseconds(500);
+  options.max_batch_spans = 1;
+  auto exporter = std::make_unique<OtlpExporter>(options);
+  const auto counters = exporter->collectable();
+  const auto dropped = [&counters](const char* reason) {
+    return telemetry::Sum(Collect(*counters), "nacre_otlp_dropped_spans_total",
+                          reason);
+  };
+  absl::Notification busy, go_on;
+  exporter->Export(1, [&busy, &go_on] {
+    busy.Notify();
+    go_on.WaitForNotification();
+    return std::vector<Span>{NamedSpan("first")};
+  });
+  busy.WaitForNotification();
+  const auto one = [] { return std::vector<Span>{NamedSpan("lost")}; };
+  for (int i = 0; i < kQueued; ++i) exporter->Export(1, one);
+  OtlpExporter* const ending = exporter.get();
+  std::thread end([&exporter] { exporter.reset(); });
+  // It ends with its thread, which is held; from then on it takes no more.
+  while (dropped("queue_full") == 0) {
+    absl::SleepFor(absl::Milliseconds(1));
+    ending->Export(1, one);
+  }
+  go_on.Notify();
+  end.join();
+  EXPECT_LE(collector.num_calls, 2);
 }
 
 TEST(OtlpExporterAloneTest, WithoutACollectorItEndsAndCounts) {

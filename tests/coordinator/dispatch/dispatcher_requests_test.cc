@@ -16,6 +16,7 @@ namespace nacre::coordinator {
 namespace {
 
 using speculation::FinishReason;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -39,8 +40,10 @@ TEST_F(DispatcherTest, WhereOneIsRefusedThoseAfterItDoNotStart) {
   for (const char* id : {"first", "taken", "third"}) {
     sessions.push_back({Request(id), std::make_shared<RecordingSink>()});
   }
+  observer_.Take();
   const Dispatcher::Started started = dispatcher_.StartAll(std::move(sessions));
   EXPECT_EQ(started.status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(observer_.Take(), Contains("refused taken ALREADY_EXISTS"));
   EXPECT_EQ(started.session_ids.size(), 1u);
   EXPECT_EQ(NumSessions(target), 2);
 }

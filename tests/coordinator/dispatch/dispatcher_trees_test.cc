@@ -1,5 +1,8 @@
 // Requests with token trees: who gets slots, and what plans say of rows.
 
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "tests/coordinator/dispatcher_fixture.h"
 
 namespace nacre::coordinator {
@@ -80,6 +83,36 @@ TEST_F(DispatcherTreesTest, WithoutAQuarterToSpareThereAreNoSlots) {
   target.client->Take();
   Start(Sized("c", 128));
   EXPECT_EQ(target.client->Take().size(), 1u);
+}
+
+// They say it already, by the token: a verdict would say it twice.
+TEST_F(DispatcherTreesTest, WhereRanksAreToldVerdictsSayNothingOfThePair) {
+  const Worker target = AddTarget();
+  const std::vector<Worker> drafts = {AddDraft("a"), AddDraft("b")};
+  for (const int accepted : {0, 1}) {
+    const Run run = Start(Tree(absl::StrCat("told ", accepted)));
+    Verdict(target, run.id, 2, {'x', 'y'});
+    wire::DraftEvents told;
+    told.ranks.push_back({run.id, 1, {1, 1}, 0});
+    dispatcher_.OnEvents(drafts[accepted].id, told);
+    wire::TargetEvents events;
+    speculation::Verdict& verdict =
+        events.verdicts.emplace_back(wire::SessionVerdict{run.id}).verdict;
+    verdict.base_length = 4;
+    verdict.token_ids.assign(1 + accepted, 'z');
+    verdict.window = verdict.verified = 1;
+    verdict.matched = verdict.accepted = accepted;
+    dispatcher_.OnEvents(target.id, events);
+  }
+  const std::vector<Run> next = {Start(Tree("c")), Start(Tree("d"))};
+  EXPECT_NE(DraftAddress(next[0].id), DraftAddress(next[1].id));
+  std::vector<double> alphas;
+  for (const Run& run : next) {
+    Verdict(target, run.id, 2, {'x'}, speculation::FinishReason::kLength);
+    ASSERT_TRUE(run.sink->completion().has_value());
+    alphas.push_back(run.sink->completion()->alpha);
+  }
+  EXPECT_EQ(alphas[0], alphas[1]);
 }
 
 }  // namespace

@@ -77,6 +77,17 @@ TEST(PromptPrefixesTest, TheNewestAreKept) {
   EXPECT_TRUE(noted(100 * (kMany - int32_t{PrefixHolders::kGeneration})));
 }
 
+// What is noted again takes no place of its own: nothing older goes for it.
+TEST(PromptPrefixesTest, WhatIsKnownMakesNoRoom) {
+  PrefixHolders holders;
+  constexpr auto kMany = static_cast<int32_t>(2 * PrefixHolders::kGeneration);
+  for (int32_t i = 0; i < kMany; ++i) {
+    holders.Note(PrefixesOf(Prompt(16, 100 * i)), 7);
+  }
+  holders.Note(PrefixesOf(Prompt(16, 100 * (kMany - 1))), 8);
+  EXPECT_EQ(holders.Find(PrefixesOf(Prompt(16, 0)), kAnyone), 7u);
+}
+
 // Whoever held it before may have dropped it since.
 TEST(PromptPrefixesTest, OnlyItsNewestHolderIsAsked) {
   PrefixHolders holders;

@@ -43,6 +43,17 @@ TEST(EngineInboxTest, WaitReturnsWhenSomethingIsThereOrOnWake) {
   EXPECT_THAT(items, IsEmpty());
 }
 
+// Who is to stop may be at the commands when it is told so.
+TEST(EngineInboxTest, AWakeOutlastsATake) {
+  EngineInbox<int> inbox;
+  inbox.Wake();
+  std::vector<int> items;
+  inbox.Take(&items);
+  EXPECT_TRUE(inbox.HasItems());
+  inbox.Wait(absl::nullopt);
+  EXPECT_FALSE(inbox.HasItems());
+}
+
 TEST(EngineInboxTest, NothingIsLostBetweenThreads) {
   constexpr int kThreads = 4;
   constexpr int kItems = 5000;

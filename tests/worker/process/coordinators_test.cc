@@ -183,6 +183,19 @@ TEST_F(CoordinatorsTest, ARefusalByOneIsNoEnd) {
   EXPECT_EQ(refused_.message(), "no");
 }
 
+TEST_F(CoordinatorsTest, WhoHasAcceptedSinceRefusesNoMore) {
+  const Coordinators coordinators(Options(Both()));
+  two_.Accept();
+  EXPECT_TRUE(one_.registry.NextEvent().has_hello());
+  const grpc::Status refusal(grpc::StatusCode::FAILED_PRECONDITION, "no");
+  one_.registry.Finish(refusal);
+  one_.Accept();
+  two_.registry.Finish(refusal);
+  EXPECT_TRUE(two_.registry.NextEvent().has_hello());  // it asks again
+  absl::MutexLock lock(&mu_);
+  EXPECT_TRUE(refused_.ok()) << refused_;
+}
+
 TEST_F(CoordinatorsTest, FollowsANameButNoCoordinatorIsLeftWhileItIsThere) {
   SetResolved({one_.server->address()});
   const Coordinators coordinators(Options("dns:name:50051"));

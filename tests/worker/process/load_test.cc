@@ -50,6 +50,10 @@ TEST(LoadTest, TellsTheCoordinatorWhatWasLoaded) {
   EXPECT_TRUE(hello.abandons_steps);
   EXPECT_FALSE(MakeHello(options, *loaded, wire::WorkerRole::kTarget, "", {})
                    .abandons_steps);
+  WorkerOptions on_gpu = options;
+  on_gpu.backend.kind = "cuda";
+  EXPECT_FALSE(MakeHello(on_gpu, *loaded, wire::WorkerRole::kDraft, "", {})
+                   .abandons_steps);
   // Each start of the process is another incarnation.
   EXPECT_NE(
       MakeHello(options, *loaded, wire::WorkerRole::kDraft, "", {}).incarnation,

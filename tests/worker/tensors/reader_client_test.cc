@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
 #include "common/rpc/server.h"
 #include "tests/testing/fault_proxy.h"
 #include "tests/worker/tensors/random_tensor.h"
@@ -98,6 +99,29 @@ TEST(TensorReaderClient, ATensorOfAnotherSizeEndsItsChannelAlone) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("8 values"));
   right->AwaitTensor();
+}
+
+// A session may have moved: its channel is another worker's now.
+TEST(TensorReaderClient, WhatAnotherWorkerSaysOfAChannelIsNothing) {
+  absl::Notification moved;
+  ScriptedPeer former([&moved](ScriptedPeer::Stream* stream) {
+    moved.WaitForNotification();
+    stream->Write(ScriptedPeer::Chunk(RandomTensor(5, 1, 8)));
+    stream->Write(ScriptedPeer::Chunk(RandomTensor(6, 1, 8)));
+    return grpc::Status::OK;
+  });
+  ScriptedPeer present([](ScriptedPeer::Stream*) { return grpc::Status::OK; });
+  TensorReaderClient reader({});
+  const auto sink = std::make_shared<RecordingSink>();
+  const auto other = std::make_shared<RecordingSink>();
+  reader.Subscribe({former.address(), 5, 8, sink});
+  reader.Subscribe({former.address(), 6, 8, other});
+  reader.Unsubscribe(5);
+  reader.Subscribe({present.address(), 5, 8, sink});
+  moved.Notify();
+  other->AwaitTensor();
+  EXPECT_EQ(sink->num_tensors(), 0u);
+  EXPECT_EQ(reader.malformed_chunks(), 0u);
 }
 
 TEST(TensorReaderClient, AnErrorEndsItsChannelAlone) {
