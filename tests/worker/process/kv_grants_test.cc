@@ -389,7 +389,9 @@ class GrantWorld {
         grants_(blocks_ * kKvBlock),
         coordinators_(static_cast<size_t>(num_coordinators)) {}
 
-  void Run(int rounds) {
+  // Twice as long as any request may wait.
+  void Run() {
+    const int rounds = 2 * MostRounds();
     for (round_ = 0; round_ < rounds && !::testing::Test::HasFailure();
          ++round_) {
       for (size_t i = 0; i < coordinators_.size(); ++i) Live(i + 1);
@@ -530,10 +532,12 @@ class GrantWorld {
     ASSERT_LE(grants_.total_held(), grants_.capacity());
   }
   // Until one that is the first of its coordinator has its room: every other
-  // one's turn comes before at most twice.
+  // one's turn comes before at most twice, and smaller ones may pass each.
   int MostRounds() const {
+    constexpr int kTurn = 2 * kLongest + 8 * (kDelay + 1);
+    constexpr int kPass = kLongest + 2 * (kDelay + 1);
     return static_cast<int>(2 * coordinators_.size()) *
-           (2 * kLongest + 8 * (kDelay + 1));
+           (kTurn + kMaxPasses * kPass);
   }
 
   static constexpr int kLongest = 8;  // rounds that a session runs
@@ -561,7 +565,7 @@ TEST(KvGrantsTest, NeverGrantsMoreThanThereIsAndStarvesNone) {
   for (uint32_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     GrantWorld world(seed, 1 + static_cast<int>(seed % 4));
-    world.Run(400);
+    world.Run();
     if (HasFailure()) return;
     num_started += world.num_started();
     longest_wait = std::max(longest_wait, world.longest_wait());
