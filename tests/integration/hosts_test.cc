@@ -79,7 +79,10 @@ TEST_F(WorkerHostsTest, AnUnreachableDraftCostsNoTokenAndIsUsedAgain) {
     const auto alone =
         service_->Generate(StreamRequest(0, v1::METHOD_ASYNC, 100));
     ASSERT_TRUE(alone.ok()) << alone.status();
-    EXPECT_EQ(alone->speculation().degraded_rounds(), 100u);
+    // The target may draft from suffixes.
+    EXPECT_GT(alone->speculation().rounds(), 0u);
+    EXPECT_EQ(alone->speculation().degraded_rounds(),
+              alone->speculation().rounds());
     network_->SetLink(kDraft, {});
     ASSERT_TRUE(BecomesReady(kDraft));
     const auto paired =
