@@ -348,7 +348,7 @@ TEST(InferenceClientTest, ARequestWaitsForTheEndOfADrain) {
   EXPECT_LE(calls, 3);
 }
 
-// Whom nobody takes waits no longer than it may take in all.
+// The deadline of a request also ends its wait for a coordinator.
 TEST(InferenceClientTest, ADeadlineEndsTheWaitForACoordinator) {
   const FakeCoordinator gone([](auto*, const auto&, auto*) {
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");

@@ -184,7 +184,7 @@ TEST(GenerationClientTest, ACutAnswerWaitsForRoomInTheQueue) {
   EXPECT_EQ(calls, 9);
 }
 
-// Nobody listens there.
+// No server listens on these ports.
 constexpr char kNobody[] = "127.0.0.1:1,127.0.0.1:2";
 
 TEST(GenerationClientTest, TheTimeoutEndsAWaitForACoordinator) {

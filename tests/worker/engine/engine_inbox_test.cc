@@ -43,7 +43,7 @@ TEST(EngineInboxTest, WaitReturnsWhenSomethingIsThereOrOnWake) {
   EXPECT_THAT(items, IsEmpty());
 }
 
-// Who is to stop may be at the commands when it is told so.
+// The engine may be reading its commands when Wake is called.
 TEST(EngineInboxTest, AWakeOutlastsATake) {
   EngineInbox<int> inbox;
   inbox.Wake();
