@@ -556,7 +556,7 @@ class GrantWorld {
 
 // NACRE_GRANT_SEEDS: how many histories.
 TEST(KvGrantsTest, NeverGrantsMoreThanThereIsAndStarvesNone) {
-  uint32_t seeds = 1000;
+  uint32_t seeds = 400;
   if (const char* text = std::getenv("NACRE_GRANT_SEEDS")) {
     seeds = static_cast<uint32_t>(std::stoul(text));
   }
