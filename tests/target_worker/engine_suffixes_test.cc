@@ -152,16 +152,23 @@ TEST(TargetEngineSuffixes, RowsMustPay) {
   }
 }
 
-// The answer is the prompt once more, and no row comes before its session can
-// pay for it: half a step at once, a hundredth for each step.
-TEST(TargetEngineSuffixes, ASessionPaysForItsRows) {
-  constexpr int kLength = 30;
+constexpr int kLength = 30;
+
+// Says 0 to kLength - 1, again and again.
+nacre::testing::TableModelOptions Counts() {
   nacre::testing::TableModelOptions model;
   model.vocab_size = 64;
   model.on_row = [](absl::Span<const int32_t> tokens,
                     std::vector<float>* logits) {
     (*logits)[tokens.size() % kLength] += 1000;
   };
+  return model;
+}
+
+// The answer is the prompt once more, and no row comes before its session can
+// pay for it: half a step at once, a hundredth for each step.
+TEST(TargetEngineSuffixes, ASessionPaysForItsRows) {
+  const nacre::testing::TableModelOptions model = Counts();
   const auto first_with_rows = [&model](int percent) {
     Suffixes fixture(/*cache_bytes=*/0, model);
     fixture.SetRowPrice(percent);
@@ -184,13 +191,7 @@ TEST(TargetEngineSuffixes, ASessionPaysForItsRows) {
 // costs 1.2 steps, more than one has at first, and those behind it nothing: so
 // each of both would pay nothing for what stands behind the other's.
 TEST(TargetEngineSuffixes, SessionsPayTogetherForWhatTheirRowsCost) {
-  constexpr int kLength = 30;
-  nacre::testing::TableModelOptions model;
-  model.vocab_size = 64;
-  model.on_row = [](absl::Span<const int32_t> tokens,
-                    std::vector<float>* logits) {
-    (*logits)[tokens.size() % kLength] += 1000;
-  };
+  const nacre::testing::TableModelOptions model = Counts();
   Suffixes fixture(/*cache_bytes=*/0, model);
   fixture.engine->LearnStepTimes(
       std::vector<worker::StepTime>{{1, 10}, {4, 10}, {5, 16}, {512, 16}});
