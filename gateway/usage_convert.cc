@@ -87,7 +87,9 @@ OrderedJson ReportOf(const v1::Complete& choice) {
           {"seed", choice.seed()},
           {"numerics_id", choice.numerics_id()},
           {"draft_wait_ms", Milliseconds(timing.draft_wait())},
-          {"target_wait_ms", Milliseconds(timing.target_wait())}};
+          {"target_wait_ms", Milliseconds(timing.target_wait())},
+          {"target_wait_after_miss_ms",
+           Milliseconds(timing.target_wait_after_miss())}};
 }
 
 }  // namespace

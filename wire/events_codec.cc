@@ -216,6 +216,7 @@ absl::Status DecodeSpan(const v1::Span& proto, Span* span) {
   span->batch_sessions = ToRows(proto.batch_sessions());
   span->bytes = ToBytes(proto.bytes());
   span->abandoned = proto.abandoned();
+  span->after_miss = proto.after_miss();
   NACRE_RETURN_IF_ERROR(CheckCount("Span.candidates", proto.candidates_size(),
                                    speculation::kRanks));
   for (const v1::Candidate& candidate : proto.candidates()) {
@@ -283,6 +284,7 @@ v1::Span Encode(const Span& span) {
   proto.set_batch_sessions(static_cast<uint32_t>(span.batch_sessions));
   proto.set_bytes(static_cast<uint64_t>(span.bytes));
   proto.set_abandoned(span.abandoned);
+  proto.set_after_miss(span.after_miss);
   for (const Candidate& candidate : span.candidates) {
     v1::Candidate* out = proto.add_candidates();
     out->set_token_id(static_cast<uint32_t>(candidate.token_id));

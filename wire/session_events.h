@@ -54,6 +54,7 @@ struct Span {
   int batch_sessions = 0;                  // in the step, this one included
   int64_t bytes = 0;                       // kHidden
   bool abandoned = false;                  // kDraft, kPrefill: cut short
+  bool after_miss = false;                 // kWaitDraftTokens
   std::vector<Candidate> candidates = {};  // kDraft, if asked for: of its token
 
   bool operator==(const Span&) const = default;

@@ -48,6 +48,8 @@ void SetTiming(const Completion& completion, v1::Timing* timing) {
   SetDuration(completion.draft_wait_ns, timing->mutable_draft_wait());
   SetDuration(completion.target_busy_ns, timing->mutable_target_busy());
   SetDuration(completion.target_wait_ns, timing->mutable_target_wait());
+  SetDuration(completion.target_wait_after_miss_ns,
+              timing->mutable_target_wait_after_miss());
 }
 
 void SetReport(const RequestSpec& request, const Completion& completion,

@@ -167,6 +167,7 @@ struct Completion : ScoredPrompt {
   int64_t draft_wait_ns = 0;
   int64_t target_busy_ns = 0;
   int64_t target_wait_ns = 0;
+  int64_t target_wait_after_miss_ns = 0;  // of target_wait_ns
   int64_t hidden_bytes = 0;  // of hidden states that its drafts took
   int64_t hidden_ns = 0;     // for which they were missing there
   speculation::SpeculationStats stats;

@@ -63,6 +63,7 @@ void RequestAccount::OnSpan(WorkerRole role, const SpanRecord& span) {
       break;
     case SpanRecord::Kind::kWaitDraftTokens:
       target_.wait_ns += span.duration_ns;
+      if (span.after_miss) wait_after_miss_ns_ += span.duration_ns;
       last_step_end_ns_ = 0;
       break;
     case SpanRecord::Kind::kWaitVerdict:
@@ -136,6 +137,7 @@ void RequestAccount::Close(int64_t num_tokens, int64_t now_ns, TraceLane target,
   completion->draft_wait_ns = ToNs(draft_.wait_ns);
   completion->target_busy_ns = ToNs(target_.busy_ns);
   completion->target_wait_ns = ToNs(target_.wait_ns);
+  completion->target_wait_after_miss_ns = ToNs(wait_after_miss_ns_);
   completion->hidden_bytes = hidden_bytes_;
   completion->hidden_ns = hidden_ns_;
   completion->cached_tokens = cached_tokens_.value_or(0);

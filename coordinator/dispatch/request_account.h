@@ -95,6 +95,7 @@ class RequestAccount {
   std::vector<int64_t> acceptance_histogram_;
   std::vector<Round> rounds_;
   int64_t last_step_end_ns_ = 0;
+  double wait_after_miss_ns_ = 0.0;    // of the target's waits
   absl::optional<int> cached_tokens_;  // absent until it was opened
   bool counts_cached_ = false;         // on the target that opened it first
 };

@@ -144,6 +144,8 @@ void MetricsObserver::OnSpan(uint64_t session_id, WorkerRole role,
     case SpanRecord::Kind::kWaitDraftTokens:
       session.target_wait_ns =
           AddCapped(session.target_wait_ns, span.duration_ns);
+      (span.after_miss ? series_->wait_after_miss : series_->wait_after_hit)
+          .Increment(SpentSeconds(span.duration_ns));
       break;
     case SpanRecord::Kind::kWaitVerdict:
       session.draft_wait_ns =

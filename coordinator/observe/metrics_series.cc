@@ -35,6 +35,10 @@ constexpr char kDegradedHelp[] =
 constexpr char kRoundWait[] = "nacre_round_wait_seconds";
 constexpr char kRoundWaitHelp[] =
     "What a worker waited for the other in one round of one request.";
+constexpr char kWait[] = "nacre_spec_decode_wait_seconds_total";
+constexpr char kWaitHelp[] =
+    "What requests waited at their targets for draft tokens: behind a token "
+    "that the draft had prepared (hit), or while it began anew (miss).";
 
 // The names of google.rpc.Code.
 constexpr const char* kCodeNames[] = {"OK",
@@ -121,6 +125,8 @@ RoundSeries::RoundSeries(telemetry::MetricBuilder& builder)
                                          kRoundBuckets, {{"role", "draft"}})),
       target_round_wait(builder.Histogram(kRoundWait, kRoundWaitHelp,
                                           kRoundBuckets, {{"role", "target"}})),
+      wait_after_hit(builder.Counter(kWait, kWaitHelp, {{"after", "hit"}})),
+      wait_after_miss(builder.Counter(kWait, kWaitHelp, {{"after", "miss"}})),
       round_overhead(builder.Histogram(
           "nacre_coordinator_round_overhead_seconds",
           "From a target's verdicts in hand to all that follows on its way.",

@@ -47,6 +47,8 @@ struct RoundSeries {
   prometheus::Histogram& round_duration;
   prometheus::Histogram& draft_round_wait;
   prometheus::Histogram& target_round_wait;
+  prometheus::Counter& wait_after_hit;
+  prometheus::Counter& wait_after_miss;
   prometheus::Histogram& round_overhead;
   prometheus::Counter& hidden_bytes;
   prometheus::Counter& hidden_seconds;

@@ -214,6 +214,7 @@ class SpanBuilder {
     };
     if (IsWait(record.kind)) {
       add("nacre.wait.reason", WaitReason(record.kind));
+      if (record.after_miss) add("nacre.wait.after_miss", true);
       if (record.kind != SpanRecord::Kind::kWaitAcknowledge) {
         add("nacre.wait.peer",
             draft ? placement_.target_address : placement_.draft_address);

@@ -50,6 +50,22 @@ TEST(TargetSession, StartsInMismatchAndWaitsForThatGate) {
   EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{1, 2}));
 }
 
+TEST(TargetSession, KnowsWhetherTheDraftHadWhatTheTargetSaid) {
+  TargetSession session = OpenTarget({0, 0, 8, 0});
+  EXPECT_TRUE(session.missed());  // nothing was prepared yet
+  session.OnTail(MakeTail(3, 3, {1, 2}));
+  EXPECT_TRUE(session.missed());  // until the next commit
+  session.BeginStep();
+  session.FinishStep({1, 2, 3});
+  EXPECT_FALSE(session.missed());  // its token may still come
+  session.OnTail(MakeTail(3, 5, {4}));
+  EXPECT_TRUE(session.missed());  // it came, and is another
+  session.OnTail(MakeTail(6, 6, {7, 8}));
+  session.BeginStep();
+  session.FinishStep({7, 9});
+  EXPECT_TRUE(session.missed());
+}
+
 TEST(TargetSession, TakesTailTokensOfOneOrSeveralMessagesInOrder) {
   TargetSession session = OpenTarget({0, 0, 8, 0});
   EXPECT_EQ(session.OnTail(MakeTail(3, 3, {1, 2})), Outcome::kApplied);

@@ -276,6 +276,39 @@ TEST(TargetEngineTest, WaitsForTheGateAndTellsSo) {
     if (span.kind != Span::Kind::kWaitDraftTokens) continue;
     EXPECT_GE(span.duration_ns, 5000);
     EXPECT_LT(span.duration_ns, 6000);
+    EXPECT_TRUE(span.after_miss);  // so a session begins
+  }
+}
+
+TEST(TargetEngineTest, AWaitSaysWhetherTheDraftHadMissed) {
+  for (const bool misses : {false, true}) {
+    TargetFixture fixture;
+    OpenTarget open = MakeOpen(1, Prompt(5, 2), 40);
+    open.has_draft = true;
+    open.plan.window = 4;
+    open.plan.gate_in_flow = open.plan.gate_after_mismatch = 2;
+    open.plan.gate_timeout_ns = 1'000'000;
+    const std::vector<int32_t> truth = Autoregressive(fixture.model, open);
+    fixture.Open(open);
+    TargetCommands commands;
+    commands.stream = 1;
+    speculation::Tail tail;
+    tail.base_length = tail.first_position = 5;
+    tail.token_ids = {truth[5], misses ? truth[6] ^ 1 : truth[6]};
+    commands.tails.push_back({1, tail});
+    fixture.engine->Push(commands);
+    const worker::StepOutcome outcome = fixture.Drain();
+    ASSERT_EQ(fixture.verdicts.size(), 1u);
+    EXPECT_EQ(fixture.verdicts[0].matched, misses ? 1 : 2);
+    fixture.spans.clear();
+    ASSERT_TRUE(outcome.deadline_ns.has_value());
+    fixture.now_ns = *outcome.deadline_ns;
+    ASSERT_TRUE(fixture.engine->RunOnce()->stepped);
+    ASSERT_EQ(CountSpans(fixture.spans, Span::Kind::kWaitDraftTokens), 1);
+    for (const Span& span : fixture.spans) {
+      EXPECT_EQ(span.after_miss,
+                misses && span.kind == Span::Kind::kWaitDraftTokens);
+    }
   }
 }
 

@@ -245,6 +245,7 @@ class MessageMaker : private ValueMaker {
     span.batch_sessions = static_cast<int>(UpTo(kMaxRows));
     span.bytes = UpTo(int64_t{1} << 40);
     span.abandoned = Coin();
+    span.after_miss = Coin();
     for (int i = Coin() ? Below(speculation::kRanks + 1) : 0; i > 0; --i) {
       span.candidates.push_back({Int(), Real()});
     }

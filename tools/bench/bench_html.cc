@@ -19,9 +19,9 @@ using Lanes = google::protobuf::RepeatedPtrField<v1::TraceLane>;
 constexpr absl::string_view kStyle = R"(
 :root { --ink: #1a1a1a; --paper: #fff; --faint: #ddd; --grey: #8a8a8a;
   --ar: #767676; --sd: #0072b2; --pearl: #c77c00; --async: #008f66;
-  --busy: #008f66; --wait: #e3c7b5; --prefill: #9aa7b0; --draft: #4fa3d8; }
+  --busy: #008f66; --wait: #e3c7b5; --miss: #cc8963; --prefill: #9aa7b0; --draft: #4fa3d8; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181a;
-  --faint: #34383c; --grey: #9a9a9a; --wait: #5a463a; } }
+  --faint: #34383c; --grey: #9a9a9a; --wait: #5a463a; --miss: #a0663f; } }
 @media print { :root { --ink: #000; --paper: #fff; --faint: #ccc; }
   figure, table { break-inside: avoid; } }
 body { color: var(--ink); background: var(--paper); margin: 2em auto;
@@ -54,6 +54,7 @@ rect { stroke: var(--paper); stroke-width: .5; }
 .async { fill: var(--async); background: var(--async); }
 .busy { fill: var(--busy); background: var(--busy); }
 .wait { fill: var(--wait); background: var(--wait); }
+.miss { fill: var(--miss); background: var(--miss); }
 .prefill { fill: var(--prefill); background: var(--prefill); }
 .draft { fill: var(--draft); background: var(--draft); }
 )";
@@ -192,18 +193,22 @@ std::string SpeedFigure(const HtmlLoad& load) {
 std::string WaitingFigure(const HtmlLoad& load) {
   std::vector<ShareRow> rows;
   for (const MethodSummary& summary : load.summaries) {
-    const auto add = [&](absl::string_view side, double wait) {
-      rows.push_back({absl::StrCat(summary.method.name, ", ", side),
-                      {{"busy", 1.0 - wait}, {"wait", wait}}});
+    const auto add = [&](absl::string_view side, double wait, double miss) {
+      rows.push_back(
+          {absl::StrCat(summary.method.name, ", ", side),
+           {{"busy", 1.0 - wait}, {"wait", wait - miss}, {"miss", miss}}});
     };
-    add("target", summary.target_wait_share);
+    add("target", summary.target_wait_share,
+        summary.target_wait_after_miss_share);
     if (summary.method.method != v1::METHOD_AR) {
-      add("draft", summary.draft_wait_share);
+      add("draft", summary.draft_wait_share, 0.0);
     }
   }
-  return Figure(ShareChart(rows),
-                absl::StrCat("Who waited for the other.", Key("busy", "busy"),
-                             Key("wait", "waiting for the other side")));
+  return Figure(
+      ShareChart(rows),
+      absl::StrCat("Who waited for the other.", Key("busy", "busy"),
+                   Key("wait", "waiting for the other side"),
+                   Key("miss", "after a token that was not prepared")));
 }
 
 std::string HistogramFigure(const HtmlLoad& load) {
@@ -267,7 +272,7 @@ TimelineSpan ToTimelineSpan(const v1::Span& span, int64_t offset_ns) {
       break;
     case v1::Span::KIND_WAIT_DRAFT_TOKENS:
     case v1::Span::KIND_WAIT_VERDICT:
-      shown.css_class = "wait";
+      shown.css_class = span.after_miss() ? "miss" : "wait";
       shown.text = "waits";
       break;
     default:  // the client's acknowledgement; roll-backs have no length
@@ -318,7 +323,8 @@ std::string TimelineFigure(const HtmlLoad& load) {
       absl::StrCat("Some rounds of one request. “verify 4: 2” is a target "
                    "step of 4 rows that accepted 2 draft tokens.",
                    Key("busy", "verify"), Key("draft", "draft"),
-                   Key("wait", "waiting"), Key("prefill", "prefill")));
+                   Key("wait", "waiting"), Key("miss", "waiting after a miss"),
+                   Key("prefill", "prefill")));
 }
 
 std::string Section(const HtmlLoad& load, bool several) {

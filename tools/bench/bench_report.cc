@@ -26,6 +26,7 @@ struct Totals {
   double draft_wait_s = 0.0;
   double target_busy_s = 0.0;
   double target_wait_s = 0.0;
+  double target_wait_after_miss_s = 0.0;
   std::vector<double> tokens;  // [repeat]
   std::vector<double> windows;
   std::vector<double> alphas;
@@ -55,6 +56,7 @@ struct Totals {
     draft_wait_s += Seconds(timing.draft_wait());
     target_busy_s += Seconds(timing.target_busy());
     target_wait_s += Seconds(timing.target_wait());
+    target_wait_after_miss_s += Seconds(timing.target_wait_after_miss());
     tokens[answer.repeat] += answer.complete.token_ids_size();
     ttft_s.push_back(answer.ttft_s);
     inter_token_s.insert(inter_token_s.end(), answer.inter_token_s.begin(),
@@ -133,6 +135,9 @@ MethodSummary SummarizeOne(const BenchPlan& plan, const BenchResult& result,
       Ratio(totals.draft_wait_s, totals.draft_busy_s + totals.draft_wait_s);
   summary.target_wait_share =
       Ratio(totals.target_wait_s, totals.target_busy_s + totals.target_wait_s);
+  summary.target_wait_after_miss_share =
+      Ratio(totals.target_wait_after_miss_s,
+            totals.target_busy_s + totals.target_wait_s);
   summary.alpha = Median(totals.alphas);
   summary.cost_ratio = Median(totals.cost_ratios);
   summary.law_speedup = LawSpeedup(summary);
@@ -394,6 +399,7 @@ Json SummariesJson(const std::vector<MethodSummary>& summaries) {
          {"mean_accepted_length", summary.mean_accepted_length},
          {"draft_wait_share", summary.draft_wait_share},
          {"target_wait_share", summary.target_wait_share},
+         {"target_wait_after_miss_share", summary.target_wait_after_miss_share},
          {"alpha", summary.alpha},
          {"cost_ratio", summary.cost_ratio},
          {"law_speedup", OrNull(summary.law_speedup)},
@@ -442,7 +448,9 @@ Json RequestsJson(const BenchPlan& plan, const BenchResult& result) {
          {"draft_busy_s", Seconds(complete.timing().draft_busy())},
          {"draft_wait_s", Seconds(complete.timing().draft_wait())},
          {"target_busy_s", Seconds(complete.timing().target_busy())},
-         {"target_wait_s", Seconds(complete.timing().target_wait())}});
+         {"target_wait_s", Seconds(complete.timing().target_wait())},
+         {"target_wait_after_miss_s",
+          Seconds(complete.timing().target_wait_after_miss())}});
   }
   return array;
 }

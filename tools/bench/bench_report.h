@@ -31,6 +31,8 @@ struct MethodSummary {
   double mean_accepted_length = 0.0;  // committed / target steps
   double draft_wait_share = 0.0;      // wait / (busy + wait)
   double target_wait_share = 0.0;
+  // Of target_wait_share, after a miss (Timing.target_wait_after_miss).
+  double target_wait_after_miss_share = 0.0;
   double alpha = 0.0;       // median of the schedule's estimates
   double cost_ratio = 0.0;  // likewise; 0: not measured
   // The closed law (speculation/law.h) at the measured acceptance rate and cost

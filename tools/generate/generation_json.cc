@@ -62,14 +62,16 @@ Json SpeculationJson(const v1::SpeculationReport& report) {
 
 Json TimingJson(const v1::Timing& timing, uint32_t completion_tokens) {
   const double total_s = Seconds(timing.total());
-  return {{"total_s", total_s},
-          {"queue_s", Seconds(timing.queue())},
-          {"ttft_s", Seconds(timing.time_to_first_token())},
-          {"tokens_per_second", Ratio(completion_tokens, total_s)},
-          {"draft_busy_s", Seconds(timing.draft_busy())},
-          {"draft_wait_s", Seconds(timing.draft_wait())},
-          {"target_busy_s", Seconds(timing.target_busy())},
-          {"target_wait_s", Seconds(timing.target_wait())}};
+  return {
+      {"total_s", total_s},
+      {"queue_s", Seconds(timing.queue())},
+      {"ttft_s", Seconds(timing.time_to_first_token())},
+      {"tokens_per_second", Ratio(completion_tokens, total_s)},
+      {"draft_busy_s", Seconds(timing.draft_busy())},
+      {"draft_wait_s", Seconds(timing.draft_wait())},
+      {"target_busy_s", Seconds(timing.target_busy())},
+      {"target_wait_s", Seconds(timing.target_wait())},
+      {"target_wait_after_miss_s", Seconds(timing.target_wait_after_miss())}};
 }
 
 }  // namespace

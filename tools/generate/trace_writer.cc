@@ -55,6 +55,7 @@ Json EventJson(const PlacedSpan& placed, int64_t origin_ns) {
                {"batch_rows", span.batch_rows()}, {"matched", span.matched()},
                {"accepted", span.accepted()},     {"length", span.length()}};
   if (span.abandoned()) args["abandoned"] = true;
+  if (span.after_miss()) args["after_miss"] = true;
   Json event = {{"name", std::string(SpanKindName(span.kind()))},
                 {"cat", "nacre"}};
   const double start_us = (placed.start_ns - origin_ns) / 1000.0;

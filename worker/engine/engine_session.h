@@ -38,6 +38,7 @@ struct EngineSession {
   struct Wait {
     wire::Span::Kind kind;
     int64_t since_ns;
+    bool after_miss;
   };
   absl::optional<Wait> wait;
 

@@ -24,12 +24,14 @@ void SessionAccounts::TruncateKv(EngineSession& session, int length) {
 }
 
 void SessionAccounts::NoteWait(EngineSession& session, wire::Span::Kind kind,
-                               int64_t now_ns) {
+                               int64_t now_ns, bool after_miss) {
   if (session.wait.has_value()) {
-    if (session.wait->kind == kind) return;
+    if (session.wait->kind == kind && session.wait->after_miss == after_miss) {
+      return;
+    }
     EndWait(session, now_ns);
   }
-  session.wait = EngineSession::Wait{kind, now_ns};
+  session.wait = EngineSession::Wait{kind, now_ns, after_miss};
 }
 
 void SessionAccounts::EndWait(EngineSession& session, int64_t now_ns) {
@@ -39,6 +41,7 @@ void SessionAccounts::EndWait(EngineSession& session, int64_t now_ns) {
   span.start_ns = session.wait->since_ns;
   span.duration_ns = now_ns - session.wait->since_ns;
   span.length = session.num_tokens();
+  span.after_miss = session.wait->after_miss;
   AddSpan(session, span);
   session.wait.reset();
 }

@@ -32,7 +32,8 @@ class SessionAccounts {
   void TruncateKv(EngineSession& session, int length);
 
   // The session waits from now on, if it did not for this.
-  void NoteWait(EngineSession& session, wire::Span::Kind kind, int64_t now_ns);
+  void NoteWait(EngineSession& session, wire::Span::Kind kind, int64_t now_ns,
+                bool after_miss = false);
   // Tells the span of its wait, if there was one.
   void EndWait(EngineSession& session, int64_t now_ns);
   // Of a session that is being closed nothing is told.

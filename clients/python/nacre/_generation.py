@@ -282,6 +282,7 @@ def _timing(proto: Any) -> Timing:
         draft_wait=_seconds(proto.draft_wait),
         target_busy=_seconds(proto.target_busy),
         target_wait=_seconds(proto.target_wait),
+        target_wait_after_miss=_seconds(proto.target_wait_after_miss),
     )
 
 

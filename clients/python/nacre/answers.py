@@ -44,6 +44,7 @@ class Timing:
     draft_wait: float
     target_busy: float
     target_wait: float
+    target_wait_after_miss: float
 
 
 @dataclasses.dataclass(frozen=True)

@@ -101,11 +101,17 @@ TEST_F(RequestAccountTest, BusyIsAShareOfTheBatch) {
   OnSpan(WorkerRole::kTarget, SpanRecord::Kind::kPrefill, 0, 100, 1, 4);
   OnSpan(WorkerRole::kTarget, SpanRecord::Kind::kVerify, 100, 50, 1, 2);
   OnSpan(WorkerRole::kTarget, SpanRecord::Kind::kWaitDraftTokens, 150, 5);
+  SpanRecord after_miss;
+  after_miss.kind = SpanRecord::Kind::kWaitDraftTokens;
+  after_miss.duration_ns = 7;
+  after_miss.after_miss = true;
+  account().OnSpan(WorkerRole::kTarget, after_miss);
   OnSpan(WorkerRole::kDraft, SpanRecord::Kind::kDraft, 0, 60, 1, 3);
   OnSpan(WorkerRole::kDraft, SpanRecord::Kind::kWaitVerdict, 60, 9);
   const Completion completion = Close();
   EXPECT_EQ(completion.target_busy_ns, 50);
-  EXPECT_EQ(completion.target_wait_ns, 5);
+  EXPECT_EQ(completion.target_wait_ns, 12);
+  EXPECT_EQ(completion.target_wait_after_miss_ns, 7);
   EXPECT_EQ(completion.draft_busy_ns, 20);
   EXPECT_EQ(completion.draft_wait_ns, 9);
 }

@@ -133,6 +133,8 @@ TEST_F(MetricsObserverTest, EverySeriesIsThereAtZero) {
   expect_label("nacre_spec_decode_target_ranks_total", "rank",
                {"1", "2", "8", "beyond"});
   expect_label("nacre_round_wait_seconds_count", "role", {"draft", "target"});
+  expect_label("nacre_spec_decode_wait_seconds_total", "after",
+               {"hit", "miss"});
 }
 
 TEST_F(MetricsObserverTest, RanksAreCountedWhenARequestEndsWell) {
@@ -367,6 +369,20 @@ TEST_F(MetricsObserverTest, ALostDraftsTokensAreStale) {
   Finish(1);
   EXPECT_EQ(Wasted("stale"), 5);
   EXPECT_EQ(Wasted("cancelled"), 0);
+}
+
+TEST_F(MetricsObserverTest, WaitsAfterAHitAndAfterAMissAreApart) {
+  Start(1, Method::kAsync);
+  SpanRecord wait;
+  wait.kind = SpanRecord::Kind::kWaitDraftTokens;
+  for (const int ms : {3, 4, 8}) {
+    wait.duration_ns = ms * kMs;
+    wait.after_miss = ms == 8;
+    observer_.OnSpan(1, WorkerRole::kTarget, wait, 0);
+  }
+  EXPECT_NEAR(Sum("nacre_spec_decode_wait_seconds_total", "hit"), 0.007, 1e-12);
+  EXPECT_NEAR(Sum("nacre_spec_decode_wait_seconds_total", "miss"), 0.008,
+              1e-12);
 }
 
 TEST_F(MetricsObserverTest, RoundsAndWaitsComeFromTheWorkersOwnClocks) {

@@ -62,6 +62,7 @@ class BenchHtmlTest : public ::testing::Test {
       summaries_[method].speedup = 1.0 + 0.5 * method;
     }
     summaries_[1].target_wait_share = 0.2;
+    summaries_[1].target_wait_after_miss_share = 0.05;
     summaries_[1].draft_wait_share = 0.4;
     model_.set_name("a <model>");
   }

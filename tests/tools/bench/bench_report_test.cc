@@ -39,6 +39,7 @@ BenchAnswer Answer(int method, int prompt, int repeat,
   timing->mutable_draft_wait()->set_seconds(1);
   timing->mutable_target_busy()->set_seconds(4);
   timing->mutable_target_wait()->set_seconds(1);
+  timing->mutable_target_wait_after_miss()->set_nanos(500'000'000);
   return answer;
 }
 
@@ -89,6 +90,7 @@ TEST(SummarizeTest, TakesMediansOverRepetitionsAndSumsOverPrompts) {
   EXPECT_EQ(summaries[1].suffix_accepted, 12u);
   EXPECT_EQ(summaries[1].draft_wait_share, 0.25);
   EXPECT_EQ(summaries[1].target_wait_share, 0.2);
+  EXPECT_EQ(summaries[1].target_wait_after_miss_share, 0.1);
   EXPECT_EQ(summaries[1].alpha, 0.7);
   EXPECT_EQ(summaries[1].cost_ratio, 5.0);
   EXPECT_EQ(summaries[1].law_speedup, speculation::SdSpeedup(0.75, 5.0, 4));
@@ -259,15 +261,15 @@ TEST(ReportJsonTest, HasTheDocumentedFields) {
   const auto methods = SummariesJson(Summarize(run.plan, run.result));
   std::vector<std::string> keys;
   for (const auto& item : methods[1].items()) keys.push_back(item.key());
-  EXPECT_THAT(
-      keys,
-      ::testing::ElementsAre(
-          "name", "method", "window", "requested_window", "policy",
-          "tokens_per_second", "tokens_per_second_repeats", "speedup",
-          "acceptance_rate", "mean_accepted_length", "draft_wait_share",
-          "target_wait_share", "alpha", "cost_ratio", "law_speedup",
-          "predicted", "step_gap_us", "degraded_rounds", "ranks", "hit_rate",
-          "suffix_proposed", "suffix_accepted", "ttft_s", "inter_token_s"));
+  EXPECT_THAT(keys,
+              ::testing::ElementsAre(
+                  "name", "method", "window", "requested_window", "policy",
+                  "tokens_per_second", "tokens_per_second_repeats", "speedup",
+                  "acceptance_rate", "mean_accepted_length", "draft_wait_share",
+                  "target_wait_share", "target_wait_after_miss_share", "alpha",
+                  "cost_ratio", "law_speedup", "predicted", "step_gap_us",
+                  "degraded_rounds", "ranks", "hit_rate", "suffix_proposed",
+                  "suffix_accepted", "ttft_s", "inter_token_s"));
   EXPECT_EQ(methods[1]["speedup"], 2.0);
   const auto requests = RequestsJson(run.plan, run.result);
   ASSERT_EQ(requests.size(), 12);

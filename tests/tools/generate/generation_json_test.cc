@@ -38,6 +38,7 @@ v1::Complete CompleteAnswer() {
   timing->mutable_draft_wait()->set_seconds(2);
   timing->mutable_target_busy()->set_seconds(3);
   timing->mutable_target_wait()->set_seconds(4);
+  timing->mutable_target_wait_after_miss()->set_seconds(1);
   return complete;
 }
 
@@ -57,7 +58,7 @@ TEST(GenerationJsonTest, HasExactlyTheDocumentedFields) {
             R"("timing":{"total_s":0.5,"queue_s":0.125,"ttft_s":0.25,)"
             R"("tokens_per_second":4.0,)"
             R"("draft_busy_s":1.0,"draft_wait_s":2.0,"target_busy_s":3.0,)"
-            R"("target_wait_s":4.0}})");
+            R"("target_wait_s":4.0,"target_wait_after_miss_s":1.0}})");
 }
 
 TEST(GenerationJsonTest, ShowsRanksWhereTheDraftReportsThem) {

@@ -83,6 +83,16 @@ TEST(TraceJsonTest, NamesEveryKind) {
                 "wait_verdict", "wait_acknowledge", "rollback", "hidden"}));
 }
 
+TEST(TraceJsonTest, AWaitSaysThatItFollowsAMiss) {
+  v1::Complete complete;
+  v1::TraceLane* lane = complete.add_trace();
+  AddSpan(lane, v1::Span::KIND_WAIT_DRAFT_TOKENS, 10, 5);
+  AddSpan(lane, v1::Span::KIND_WAIT_DRAFT_TOKENS, 20, 5)->set_after_miss(true);
+  const auto trace = nlohmann::json::parse(TraceJson(complete.trace()));
+  EXPECT_FALSE(trace["traceEvents"][1]["args"].contains("after_miss"));
+  EXPECT_EQ(trace["traceEvents"][2]["args"]["after_miss"], true);
+}
+
 // They come while the draft does something else: beside its lane.
 TEST(TraceJsonTest, HiddenStatesHaveARowOfTheirOwn) {
   v1::Complete complete;

@@ -67,6 +67,21 @@ TEST_F(SessionAccountsTest, AWaitIsOneSpanUntilItEndsOrIsAnother) {
   EXPECT_EQ(spans()[1].duration_ns, 40);
 }
 
+// The draft's token came while the target waited for it, and was another.
+TEST_F(SessionAccountsTest, AWaitAfterAMissIsASpanOfItsOwn) {
+  FakeSession session(1, 5);
+  const auto kind = Span::Kind::kWaitDraftTokens;
+  accounts_.NoteWait(session, kind, 10, /*after_miss=*/false);
+  accounts_.NoteWait(session, kind, 20, /*after_miss=*/true);
+  accounts_.NoteWait(session, kind, 25, /*after_miss=*/true);
+  accounts_.EndWait(session, 50);
+  ASSERT_EQ(spans().size(), 2u);
+  EXPECT_FALSE(spans()[0].after_miss);
+  EXPECT_EQ(spans()[0].duration_ns, 10);
+  EXPECT_TRUE(spans()[1].after_miss);
+  EXPECT_EQ(spans()[1].duration_ns, 30);
+}
+
 TEST_F(SessionAccountsTest, OfAClosingSessionNothingIsTold) {
   FakeSession session(1, 5, /*length=*/12);
   session.closing = true;
