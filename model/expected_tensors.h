@@ -19,7 +19,9 @@ enum class TensorRole {
   kEmbedding,
   // Of a layer.
   kInputNorm,
-  kQueryKeyValue,  // or the three that follow
+  kInputNormBias,
+  kQueryKeyValue,  // and its biases, or the three that follow, and theirs
+  kQueryKeyValueBias,
   kQuery,
   kQueryBias,
   kKey,
@@ -32,6 +34,7 @@ enum class TensorRole {
   kAttentionOutputBias,
   kAttentionPostNorm,
   kMlpNorm,
+  kMlpNormBias,
   kGateUp,  // or the two that follow
   kGate,
   kGateBias,
@@ -46,6 +49,7 @@ enum class TensorRole {
   kExpertDown,
   // Behind the layers.
   kFinalNorm,
+  kFinalNormBias,
   kHead,
 };
 
@@ -77,6 +81,14 @@ class ExpectedTensors {
   }
 
  private:
+  // `name` lacks ".weight".
+  void Add(TensorRole role, const std::string& name, std::vector<int64_t> shape,
+           int expert = 0);
+  // And the biases of what it makes, one for each of its rows.
+  void AddWithBias(TensorRole role, TensorRole bias, bool has_bias,
+                   const std::string& name, std::vector<int64_t> shape);
+  void AddAttention(const ModelConfig& config, const std::string& prefix);
+  void AddFeedForward(const ModelConfig& config, const std::string& prefix);
   void AddExperts(const ModelConfig& config, const std::string& prefix);
 
   std::vector<ExpectedTensor> tensors_;

@@ -38,7 +38,7 @@ TEST(ConfigTest, FillsHuggingFaceDefaults) {
   EXPECT_EQ(config->head_dim, 16);
   EXPECT_EQ(config->num_key_value_heads, 6);
   EXPECT_EQ(config->rope_theta, 10000.0);
-  EXPECT_EQ(config->rms_norm_eps, 1e-6);
+  EXPECT_EQ(config->norms.epsilon, 1e-6);
   EXPECT_EQ(config->max_position_embeddings, 2048);
   EXPECT_FALSE(config->tie_word_embeddings);
   EXPECT_EQ(config->rope_scaling.type, RopeScaling::Type::kDefault);
@@ -426,6 +426,86 @@ TEST(ConfigTest, LayersOfGemma3TurnByTwoThetas) {
   config["rope_parameters"]["sliding_attention"] = 3;
   EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
               HasSubstr("sliding_attention is 3"));
+}
+
+json MinimalNeox() {
+  return {{"architectures", {"GPTNeoXForCausalLM"}},
+          {"hidden_size", 64},
+          {"intermediate_size", 100},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"vocab_size", 301}};
+}
+
+TEST(ConfigTest, ReadsGptNeox) {
+  json config = MinimalNeox();
+  config["num_key_value_heads"] = 2;  // of no meaning there
+  const auto defaults = ParseConfig(config.dump());
+  ASSERT_TRUE(defaults.ok()) << defaults.status();
+  EXPECT_TRUE(defaults->norms.is_layer_norm);
+  EXPECT_EQ(defaults->norms.epsilon, 1e-5);
+  EXPECT_FALSE(defaults->blocks.has_gate);
+  EXPECT_TRUE(defaults->blocks.is_parallel);
+  EXPECT_EQ(defaults->blocks.qkv_layout, QkvLayout::kByHead);
+  EXPECT_TRUE(defaults->qkv_bias && defaults->attention_output_bias &&
+              defaults->mlp_bias);
+  EXPECT_EQ(defaults->activation, Activation::kGelu);
+  EXPECT_EQ(defaults->num_key_value_heads, 4);
+  EXPECT_EQ(defaults->rotary_size(), 4);
+  EXPECT_EQ(defaults->rope_theta, 10000);
+  EXPECT_EQ(defaults->max_position_embeddings, 2048);
+  EXPECT_FALSE(defaults->tie_word_embeddings);
+
+  config["layer_norm_eps"] = 1e-3;
+  config["use_parallel_residual"] = false;
+  config["attention_bias"] = false;
+  config["hidden_act"] = "gelu_new";
+  config["rotary_pct"] = 1.0;
+  config["rotary_emb_base"] = 500;
+  const auto set = ParseConfig(config.dump());
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_EQ(set->norms.epsilon, 1e-3);
+  EXPECT_FALSE(set->blocks.is_parallel);
+  EXPECT_FALSE(set->qkv_bias || set->attention_output_bias);
+  EXPECT_TRUE(set->mlp_bias);
+  EXPECT_EQ(set->activation, Activation::kGeluTanh);
+  EXPECT_EQ(set->rotary_size(), 16);
+  EXPECT_EQ(set->rope_theta, 500);
+
+  // As transformers 5 saves it.
+  config.erase("rotary_pct");
+  config["rope_parameters"] = {{"rope_theta", 700},
+                               {"partial_rotary_factor", 0.5}};
+  const auto newer = ParseConfig(config.dump());
+  ASSERT_TRUE(newer.ok()) << newer.status();
+  EXPECT_EQ(newer->rotary_size(), 8);
+  EXPECT_EQ(newer->rope_theta, 700);
+}
+
+TEST(ConfigTest, RefusesWhatGptNeoxDoesNotHave) {
+  const std::pair<json, const char*> kBad[] = {
+      {{{"hidden_act", "silu"}},
+       "hidden_act \"silu\" is not supported; supported: \"gelu\", "
+       "\"gelu_new\", \"gelu_fast\", \"gelu_pytorch_tanh\""},
+      {{{"hidden_act", 3}}, "hidden_act 3 is not supported"},
+      {{{"use_parallel_residual", 1}},
+       "use_parallel_residual is 1, expected true or false"},
+      {{{"attention_bias", "no"}}, "attention_bias is \"no\""},
+      {{{"rotary_pct", 0}}, "rotary_pct is 0, expected a number > 0 and <= 1"},
+      {{{"rotary_pct", 0.2}},
+       "rotary_pct 0.2 of head_dim 16 makes 3 dimensions turn, expected an "
+       "even number"},
+      {{{"rotary_emb_base", -1}}, "rotary_emb_base is -1"},
+      {{{"layer_norm_eps", 0}}, "layer_norm_eps is 0"},
+      {{{"num_attention_heads", 7}},
+       "hidden_size 64 is not a multiple of num_attention_heads 7"},
+  };
+  for (const auto& [fields, message] : kBad) {
+    json config = MinimalNeox();
+    config.update(fields);
+    EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+                HasSubstr(message));
+  }
 }
 
 TEST(ConfigTest, ReadsExperts) {

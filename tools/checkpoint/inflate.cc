@@ -49,7 +49,10 @@ Fill FillOf(TensorRole role) {
     case TensorRole::kQueryNorm:
     case TensorRole::kKeyNorm:
       return Fill::kOne;
+    case TensorRole::kInputNormBias:
+    case TensorRole::kMlpNormBias:
     case TensorRole::kQueryKeyValue:
+    case TensorRole::kQueryKeyValueBias:
     case TensorRole::kQuery:
     case TensorRole::kQueryBias:
     case TensorRole::kKey:
@@ -73,6 +76,7 @@ Fill FillOf(TensorRole role) {
       return Fill::kZero;
     case TensorRole::kEmbedding:
     case TensorRole::kFinalNorm:
+    case TensorRole::kFinalNormBias:
     case TensorRole::kHead:
       break;  // nothing is added
   }

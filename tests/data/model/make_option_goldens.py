@@ -61,6 +61,18 @@ def longrope(pairs, **fields):
     )
 
 
+def neox(**fields):
+    # Heads of 10 elements, of which 4 turn; no grouped queries.
+    shape = {**SHAPE, "hidden_size": 60, "layer_norm_eps": 1e-5}
+    for name in ("num_key_value_heads", "head_dim", "rms_norm_eps"):
+        del shape[name]
+    return "GPTNeoX", {
+        **shape,
+        "rope_parameters": rope(theta=5e3, partial_rotary_factor=0.4),
+        **fields,
+    }
+
+
 def llama(**fields):
     return "Llama", {**SHAPE, "rope_parameters": rope(), **fields}
 
@@ -194,6 +206,17 @@ CASES = {
                 "sliding_attention": rope(theta=3e2),
             },
         },
+    ),
+    "neox": neox(num_hidden_layers=3, hidden_act="gelu"),
+    "neox_sequential": neox(
+        use_parallel_residual=False,
+        hidden_act="gelu_new",
+        tie_word_embeddings=True,
+    ),
+    "neox_few_biases": neox(
+        attention_bias=False,
+        hidden_act="gelu_fast",
+        rope_parameters=rope("linear", factor=2.5, partial_rotary_factor=1.0),
     ),
     "mixtral": (
         "Mixtral",
