@@ -139,6 +139,21 @@ constexpr Family kFamilies[] = {
                  .down = "mlp.dense_4h_to_h",
                  .final_norm = "gpt_neox.final_layer_norm",
                  .head = "embed_out"}},
+    {.architecture = "Starcoder2ForCausalLM",
+     .models = "StarCoder2 (3B, 7B, 15B)",
+     .default_num_key_value_heads = 2,
+     .default_max_position_embeddings = 4096,
+     .default_norm_epsilon = 1e-5,
+     .default_tie_word_embeddings = true,
+     .default_activation = Activation::kGeluTanh,
+     .sliding_window = SlidingWindow::kAlways,
+     .attention_bias = Biases::kUnlessDisabled,
+     .mlp_bias = Biases::kUnlessDisabled,
+     .layers = {.have_layer_norm = true},
+     .fields = {.norm_epsilon = "norm_epsilon",
+                .attention_bias = "use_bias",
+                .mlp_bias = "use_bias"},
+     .tensors = {.gate = nullptr, .up = "mlp.c_fc", .down = "mlp.c_proj"}},
 };
 
 }  // namespace

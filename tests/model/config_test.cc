@@ -508,6 +508,36 @@ TEST(ConfigTest, RefusesWhatGptNeoxDoesNotHave) {
   }
 }
 
+TEST(ConfigTest, ReadsStarcoder2) {
+  json config = MinimalNeox();
+  config["architectures"] = {"Starcoder2ForCausalLM"};
+  const auto defaults = ParseConfig(config.dump());
+  ASSERT_TRUE(defaults.ok()) << defaults.status();
+  EXPECT_TRUE(defaults->norms.is_layer_norm);
+  EXPECT_EQ(defaults->norms.epsilon, 1e-5);
+  EXPECT_FALSE(defaults->blocks.has_gate || defaults->blocks.is_parallel);
+  EXPECT_EQ(defaults->activation, Activation::kGeluTanh);
+  EXPECT_EQ(defaults->num_key_value_heads, 2);
+  EXPECT_EQ(defaults->rotary_size(), 16);
+  EXPECT_TRUE(defaults->qkv_bias && defaults->attention_output_bias &&
+              defaults->mlp_bias);
+  EXPECT_TRUE(defaults->tie_word_embeddings);
+  EXPECT_EQ(defaults->window(0), 0);
+
+  config["norm_epsilon"] = 1e-3;
+  config["use_bias"] = false;
+  config["sliding_window"] = 100;
+  const auto set = ParseConfig(config.dump());
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_EQ(set->norms.epsilon, 1e-3);
+  EXPECT_FALSE(set->qkv_bias || set->attention_output_bias || set->mlp_bias);
+  EXPECT_EQ(set->window(1), 100);
+
+  config["use_bias"] = 1;
+  EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
+              HasSubstr("use_bias is 1, expected true or false"));
+}
+
 TEST(ConfigTest, ReadsExperts) {
   json config = Minimal();
   config["architectures"] = json::array({"MixtralForCausalLM"});

@@ -18,7 +18,7 @@ constexpr const char* kArchitectures[] = {
     "LlamaForCausalLM",    "MistralForCausalLM", "Qwen2ForCausalLM",
     "Qwen3ForCausalLM",    "Phi3ForCausalLM",    "MixtralForCausalLM",
     "Qwen3MoeForCausalLM", "GemmaForCausalLM",   "Gemma2ForCausalLM",
-    "Gemma3ForCausalLM",   "GPTNeoXForCausalLM"};
+    "Gemma3ForCausalLM",   "GPTNeoXForCausalLM", "Starcoder2ForCausalLM"};
 
 TEST(FamiliesTest, EachIsFoundByItsArchitecture) {
   for (const std::string architecture : kArchitectures) {

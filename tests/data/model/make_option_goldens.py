@@ -73,6 +73,19 @@ def neox(**fields):
     }
 
 
+def starcoder2(**fields):
+    shape = {**SHAPE, "norm_epsilon": 1e-5}
+    del shape["rms_norm_eps"]
+    return "Starcoder2", {
+        **shape,
+        "rope_parameters": rope(theta=1e5),
+        "embedding_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "residual_dropout": 0.0,
+        **fields,
+    }
+
+
 def llama(**fields):
     return "Llama", {**SHAPE, "rope_parameters": rope(), **fields}
 
@@ -218,6 +231,10 @@ CASES = {
         hidden_act="gelu_fast",
         rope_parameters=rope("linear", factor=2.5, partial_rotary_factor=1.0),
     ),
+    "starcoder2": starcoder2(
+        num_hidden_layers=3, sliding_window=41, tie_word_embeddings=True
+    ),
+    "starcoder2_no_bias": starcoder2(use_bias=False, hidden_act="gelu"),
     "mixtral": (
         "Mixtral",
         {
