@@ -57,6 +57,11 @@ enum class QkvLayout {
   kByHead,   // of each head its query, its key and its value
 };
 
+struct EmbeddingOptions {
+  bool is_scaled = false;      // by the square root of hidden_size
+  bool has_positions = false;  // learned ones are added
+};
+
 struct BlockOptions {
   bool has_gate = true;  // the feed-forward block has one
   // The feed-forward block starts from what attention starts from, too.
@@ -91,12 +96,13 @@ struct ModelConfig {
   int vocab_size = 0;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
-  double partial_rotary_factor = 1.0;  // the share of a head that turns
+  // The share of a head that turns; 0: positions are learned.
+  double partial_rotary_factor = 1.0;
   bool tie_word_embeddings = false;
   bool qkv_bias = false;  // whether query, key and value have biases
   bool attention_output_bias = false;
-  bool mlp_bias = false;          // of gate, up and down
-  bool scales_embedding = false;  // by the square root of hidden_size
+  bool mlp_bias = false;  // of gate, up and down
+  EmbeddingOptions embedding;
   NormOptions norms;
   BlockOptions blocks;
   Activation activation = Activation::kSilu;

@@ -274,6 +274,10 @@ absl::Status ReadRopeObject(const Json& json, const char* field,
 
 absl::Status ParseRope(const Family& family, const Json& json,
                        ModelConfig* config) {
+  if (config->embedding.has_positions) {
+    config->partial_rotary_factor = 0;
+    return absl::OkStatus();
+  }
   config->windows.rope_theta = family.rope.local_theta;
   config->partial_rotary_factor = family.rope.share;
   NACRE_ASSIGN_OR_RETURN(config->rope_theta,

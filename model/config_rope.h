@@ -14,7 +14,8 @@ namespace nacre::model {
 
 // Reads rope_theta and partial_rotary_factor by the family's names, and
 // "rope_scaling" or "rope_parameters" of newer folders, which hold them, too,
-// by these. `config` has its shapes. Errors as of ParseConfig.
+// by these. Nothing turns where positions are learned. `config` has its shapes.
+// Errors as of ParseConfig.
 absl::Status ParseRope(const Family& family, const Json& json,
                        ModelConfig* config);
 

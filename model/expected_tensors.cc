@@ -131,6 +131,10 @@ ExpectedTensors ExpectedTensors::OutsideLayers(const ModelConfig& config) {
   const int64_t hidden = config.hidden_size;
   ExpectedTensors result;
   result.Add(TensorRole::kEmbedding, names.embedding, {vocab, hidden});
+  if (config.embedding.has_positions) {
+    result.Add(TensorRole::kPositions, names.positions,
+               {config.max_position_embeddings, hidden});
+  }
   result.AddWithBias(TensorRole::kFinalNorm, TensorRole::kFinalNormBias,
                      config.norms.is_layer_norm, names.final_norm, {hidden});
   if (!config.tie_word_embeddings) {

@@ -17,6 +17,7 @@ namespace nacre::model {
 
 enum class TensorRole {
   kEmbedding,
+  kPositions,
   // Of a layer.
   kInputNorm,
   kInputNormBias,
@@ -64,8 +65,8 @@ class ExpectedTensors {
  public:
   // Of layer `index`, in the order of TensorRole.
   static ExpectedTensors OfLayer(const ModelConfig& config, int index);
-  // Of what is in no layer: the embedding, the last norm, and the head unless
-  // it is tied to the embedding.
+  // Of what is in no layer: the embedding, learned positions, the last norm,
+  // and the head unless it is tied to the embedding.
   static ExpectedTensors OutsideLayers(const ModelConfig& config);
 
   // Fatal where the model has none.

@@ -20,6 +20,7 @@ namespace nacre::model {
 // and ".".
 struct TensorNames {
   const char* embedding = "model.embed_tokens";
+  const char* positions = nullptr;  // null: positions are not learned
   const char* layer = "model.layers.";
   const char* input_norm = "input_layernorm";
   // One tensor for the three that follow; null: each has its own.
@@ -69,6 +70,12 @@ enum class Biases {
 // What a config.json calls its fields, where families differ; by default, what
 // Llama's does.
 struct FieldNames {
+  const char* hidden_size = "hidden_size";
+  const char* intermediate_size = "intermediate_size";
+  const char* num_layers = "num_hidden_layers";
+  const char* num_heads = "num_attention_heads";
+  const char* context = "max_position_embeddings";
+  const char* activation = "hidden_act";
   const char* norm_epsilon = "rms_norm_eps";
   const char* attention_bias = "attention_bias";
   const char* mlp_bias = "mlp_bias";
@@ -122,6 +129,9 @@ struct Family {
   double default_query_pre_attn_scalar = 0;  // 0: head_dim
   double default_attn_logit_softcapping = 0;
   double default_final_logit_softcapping = 0;
+  // What GPT-BigCode has: positions are learned, multi_query and
+  // scale_attn_weights are read, and feed-forward blocks have a default size.
+  bool is_big_code = false;
   ExpertFields experts = {};
   FieldNames fields = {};
   TensorNames tensors = {};

@@ -39,7 +39,7 @@ HeadOrder::HeadOrder(const ModelConfig& config)
   for (size_t j = 0; j < half; ++j) {
     from_[half + j] = j < pairs ? pairs + j : rest++;
   }
-  is_same_ = pairs == half;
+  is_same_ = pairs == half || pairs == 0;
 }
 
 int HeadOrder::From(int row) const {

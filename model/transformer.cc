@@ -295,11 +295,18 @@ size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
   size_t layers_run = 0;
   backend_->RunStep(rows_.size(), [&] {
     embed();
+    const size_t size = static_cast<size_t>(rows_.size()) *
+                        static_cast<size_t>(config_.hidden_size);
     if (weights_.embedding_scale != 1.0f) {
-      backend_->Scale(activations_.hidden->f32(),
-                      static_cast<size_t>(rows_.size()) *
-                          static_cast<size_t>(config_.hidden_size),
+      backend_->Scale(activations_.hidden->f32(), size,
                       weights_.embedding_scale);
+    }
+    if (weights_.positions != nullptr) {
+      Activations& a = activations_;
+      backend_->EmbedDrawn(*weights_.positions,
+                           static_cast<const int32_t*>(a.positions->data()),
+                           rows_.size(), a.attended->f32());
+      backend_->AddInPlace(a.hidden->f32(), a.attended->f32(), size);
     }
     for (const LayerWeights& layer : weights_.layers) {
       if (may_end && layers_run > 0 && interrupt_ && interrupt_()) return;
@@ -360,7 +367,7 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
   rows_.FinishTails();
   NACRE_RETURN_IF_ERROR(activations_.Grow(config_, backend_, rows_.size(),
                                           rows_.num_logit_rows()));
-  rows_.SendAngles(backend_, &activations_);
+  rows_.SendPositions(backend_, &activations_);
   const auto embed = [this] {
     backend_->Embed(*weights_.embedding, rows_.token_ids(),
                     activations_.hidden->f32());
@@ -395,7 +402,7 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
     rows_.AddRow(*row.sequence, row.position);
     rows_.AddLogits(1);
   }
-  rows_.SendAngles(backend_, &activations_);
+  rows_.SendPositions(backend_, &activations_);
   const auto embed = [this] {
     const absl::Span<const QueuedStep::Row> rows = queued_.rows();
     const int32_t* const ids = outputs_[current_].device_ids();

@@ -331,8 +331,14 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   NACRE_ASSIGN_OR_RETURN(const HostMatrix embedding, loader.Matrix(table));
   NACRE_ASSIGN_OR_RETURN(weights.embedding,
                          loader.Table(table.name, embedding));
-  if (config.scales_embedding) {
+  if (config.embedding.is_scaled) {
     weights.embedding_scale = EmbeddingScale(config, embedding.dtype);
+  }
+  if (config.embedding.has_positions) {
+    const ExpectedTensor& positions = outside[TensorRole::kPositions];
+    NACRE_ASSIGN_OR_RETURN(const HostMatrix matrix, loader.Matrix(positions));
+    NACRE_ASSIGN_OR_RETURN(weights.positions,
+                           loader.Table(positions.name, matrix));
   }
   report(1);
   for (int i = 0; i < config.num_hidden_layers; ++i) {

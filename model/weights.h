@@ -53,6 +53,8 @@ struct LayerWeights {
 struct Weights {
   std::unique_ptr<kernels::PackedTable> embedding;  // [vocab, hidden]
   float embedding_scale = 1.0f;  // what its rows are multiplied by
+  // Learned ones, [context, hidden]; null: the model has none.
+  std::unique_ptr<kernels::PackedTable> positions;
   std::vector<LayerWeights> layers;
   NormWeights final_norm;
   std::unique_ptr<kernels::PackedMatrix> head;  // [vocab, hidden]

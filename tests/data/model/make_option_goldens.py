@@ -86,6 +86,22 @@ def starcoder2(**fields):
     }
 
 
+def big_code(**fields):
+    return "GPTBigCode", dict(
+        n_embd=60,
+        n_inner=84,
+        n_layer=2,
+        n_head=6,
+        n_positions=200,
+        vocab_size=SHAPE["vocab_size"],
+        layer_norm_epsilon=1e-3,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+        **fields,
+    )
+
+
 def llama(**fields):
     return "Llama", {**SHAPE, "rope_parameters": rope(), **fields}
 
@@ -235,6 +251,13 @@ CASES = {
         num_hidden_layers=3, sliding_window=41, tie_word_embeddings=True
     ),
     "starcoder2_no_bias": starcoder2(use_bias=False, hidden_act="gelu"),
+    "big_code": big_code(activation_function="gelu"),
+    "big_code_many_heads": big_code(
+        multi_query=False,
+        scale_attn_weights=False,
+        tie_word_embeddings=False,
+        activation_function="gelu_pytorch_tanh",
+    ),
     "mixtral": (
         "Mixtral",
         {
@@ -305,7 +328,8 @@ def values(name, shape):
     bits = philox(count, fnv1a(name), 9)
     uniform = (bits >> 8).astype(numpy.float32) * numpy.float32(2.0**-23)
     uniform -= numpy.float32(1)
-    if "norm" in name and name.endswith(".weight"):
+    is_norm = "norm" in name or ".ln_" in name
+    if is_norm and name.endswith(".weight"):
         result = numpy.float32(1) + numpy.float32(0.3) * uniform
     elif len(shape) == 1:
         result = numpy.float32(0.5) * uniform

@@ -101,7 +101,8 @@ TEST_P(InflateBitsTest, LogitsOfEveryFamilyKeepTheirBits) {
 
 // Those whose fields, norms and blocks are not Llama's.
 TEST_P(InflateBitsTest, LogitsOfOtherBlocksKeepTheirBits) {
-  for (const std::string name : {"neox", "neox_sequential", "starcoder2"}) {
+  for (const std::string name : {"neox", "neox_sequential", "starcoder2",
+                                 "big_code", "big_code_many_heads"}) {
     const auto golden = nlohmann::json::parse(ReadFile(
         std::string(NACRE_TEST_DATA) + "/model/options/" + name + ".json"));
     const std::string dir = TestFolder("in");
