@@ -70,8 +70,8 @@ class ProductOps {
   virtual void Embed(const PackedTable& table, absl::Span<const int32_t> ids,
                      float* out) = 0;
 
-  // Embed of ids that never were on the host: of Backend::token_drawer,
-  // unchecked.
+  // Embed of ids that are in this backend's memory, unchecked: drawn by
+  // Backend::token_drawer, or copied there.
   // kUnsoundDraw stands for any row.   ids [count], the device's
   virtual void EmbedDrawn(const PackedTable& table, const int32_t* ids,
                           int count, float* out);

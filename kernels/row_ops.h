@@ -9,6 +9,11 @@
 
 namespace nacre::kernels {
 
+enum class GeluForm {
+  kTanh,  // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+  kErf,   // x / 2 * (1 + erf(x / sqrt(2)))
+};
+
 class RowOps {
  public:
   virtual ~RowOps() = default;
@@ -17,6 +22,13 @@ class RowOps {
   //   x, out [rows, cols] (out may be x), weight [cols]
   virtual void RmsNorm(const float* x, int rows, int cols, const float* weight,
                        float epsilon, float* out) = 0;
+
+  // out[i, j] = (x[i, j] - m) / sqrt(mean_j((x[i, j] - m)^2) + epsilon)
+  //             * weight[j] + bias[j], with m = mean_j(x[i, j])
+  //   x, out [rows, cols] (out may be x), weight, bias [cols]
+  virtual void LayerNorm(const float* x, int rows, int cols,
+                         const float* weight, const float* bias, float epsilon,
+                         float* out) = 0;
 
   // RmsNorm of each head by itself, in place.
   //   x: row i starts at x + i * row_stride, [num_heads * head_dim]
@@ -38,11 +50,13 @@ class RowOps {
   virtual void SiluMul(const float* gate_up, int rows, int cols,
                        float* out) = 0;
 
-  // out[i, j] = gelu(gate_up[i, j]) * gate_up[i, cols + j], with the tanh of
-  //   gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+  // out[i, j] = gelu(gate_up[i, j]) * gate_up[i, cols + j], GeluForm::kTanh
   //   gate_up [rows, 2 * cols], out [rows, cols]
   virtual void GeluMul(const float* gate_up, int rows, int cols,
                        float* out) = 0;
+
+  // x[i, j] = gelu(x[i, j]), in place                         x [rows, cols]
+  virtual void Gelu(float* x, int rows, int cols, GeluForm form) = 0;
 
   // x[i] *= factor, in place                                         x [count]
   virtual void Scale(float* x, size_t count, float factor) = 0;

@@ -35,6 +35,10 @@ absl::Status Activations::Grow(const ModelConfig& config,
     NACRE_RETURN_IF_ERROR(allocate(num_rows, inter, &mlp));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &angles.cos));
     NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &angles.sin));
+    if (config.embedding.has_positions) {
+      static_assert(sizeof(int32_t) == sizeof(float));
+      NACRE_RETURN_IF_ERROR(allocate(num_rows, 1, &positions));
+    }
     if (config.windows.rope_theta > 0) {
       NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &local_angles.cos));
       NACRE_RETURN_IF_ERROR(allocate(num_rows, half, &local_angles.sin));

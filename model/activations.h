@@ -28,6 +28,7 @@ struct Activations {
   std::unique_ptr<kernels::Buffer> attention;  // [rows, q]
   std::unique_ptr<kernels::Buffer> gate_up;    // [rows, 2 * intermediate]
   std::unique_ptr<kernels::Buffer> mlp;        // [rows, intermediate]
+  std::unique_ptr<kernels::Buffer> positions;  // of learned ones, int32 [rows]
   Angles angles;
   Angles local_angles;  // of layers that have other frequencies
   int max_logit_rows = 0;

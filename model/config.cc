@@ -63,30 +63,80 @@ absl::Status CheckSupported(const Json& json) {
   return absl::OkStatus();
 }
 
+absl::Status ParseBlocks(const Family& family, const Json& json,
+                         ModelConfig* config) {
+  config->norms.of_heads = family.qk_norm;
+  config->norms.is_layer_norm = family.layers.have_layer_norm;
+  config->blocks.has_gate = family.is_gated();
+  config->blocks.qkv_layout = family.layers.qkv_layout;
+  if (family.layers.may_be_parallel) {
+    NACRE_ASSIGN_OR_RETURN(config->blocks.is_parallel,
+                           BoolOr(json, "use_parallel_residual", true));
+  }
+  if (!family.is_big_code) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(const bool reads_others,
+                         BoolOr(json, "add_cross_attention", false));
+  if (reads_others) {
+    return absl::UnimplementedError(
+        "add_cross_attention true is not supported; supported: false");
+  }
+  config->embedding.has_positions = true;
+  NACRE_ASSIGN_OR_RETURN(const bool is_multi_query,
+                         BoolOr(json, "multi_query", true));
+  config->blocks.qkv_layout =
+      is_multi_query ? QkvLayout::kStacked : QkvLayout::kByHead;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ReadBiases(const Family& family, Biases biases,
+                                const char* field, const Json& json) {
+  if (biases == Biases::kAlways || biases == Biases::kInputs) return true;
+  NACRE_ASSIGN_OR_RETURN(
+      const bool has_biases,
+      BoolOr(json, field, biases == Biases::kUnlessDisabled));
+  if (!has_biases || biases != Biases::kNever) return has_biases;
+  return absl::UnimplementedError(
+      absl::StrCat(field, " true of ", family.architecture,
+                   " is not supported; supported: false"));
+}
+
 absl::Status ParseBiases(const Family& family, const Json& json,
                          ModelConfig* config) {
-  // A family that always has biases does not read the field.
-  if (family.attention_bias == AttentionBias::kInputs) {
-    config->qkv_bias = true;
+  NACRE_ASSIGN_OR_RETURN(config->qkv_bias,
+                         ReadBiases(family, family.attention_bias,
+                                    family.fields.attention_bias, json));
+  config->attention_output_bias =
+      config->qkv_bias && family.attention_bias != Biases::kInputs;
+  NACRE_ASSIGN_OR_RETURN(
+      config->mlp_bias,
+      ReadBiases(family, family.mlp_bias, family.fields.mlp_bias, json));
+  return absl::OkStatus();
+}
+
+// Of a family whose feed-forward blocks have no gate.
+absl::Status ParseGelu(const char* field, const Json& json,
+                       ModelConfig* config) {
+  if (IsAbsent(json, field)) return absl::OkStatus();
+  const Json& name = json[field];
+  if (name == "gelu") {
+    config->activation = Activation::kGelu;
+  } else if (name == "gelu_pytorch_tanh" || name == "gelu_new" ||
+             name == "gelu_fast") {
+    config->activation = Activation::kGeluTanh;
   } else {
-    NACRE_ASSIGN_OR_RETURN(config->qkv_bias,
-                           BoolOr(json, "attention_bias", false));
-    config->attention_output_bias = config->qkv_bias;
+    return absl::UnimplementedError(
+        absl::StrCat(field, " ", ShownJson(name),
+                     " is not supported; supported: \"gelu\", \"gelu_new\", "
+                     "\"gelu_fast\", \"gelu_pytorch_tanh\""));
   }
-  NACRE_ASSIGN_OR_RETURN(config->mlp_bias, BoolOr(json, "mlp_bias", false));
-  const bool has_attention_bias =
-      config->qkv_bias && family.attention_bias == AttentionBias::kNever;
-  if (!has_attention_bias && (family.mlp_bias || !config->mlp_bias)) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(absl::StrCat(
-      has_attention_bias ? "attention_bias" : "mlp_bias", " true of ",
-      family.architecture, " is not supported; supported: false"));
+  return absl::OkStatus();
 }
 
 absl::Status ParseActivation(const Family& family, const Json& json,
                              ModelConfig* config) {
   config->activation = family.default_activation;
+  if (!family.is_gated())
+    return ParseGelu(family.fields.activation, json, config);
   const bool is_old = IsAbsent(json, "hidden_activation");
   const char* const field = is_old ? "hidden_act" : "hidden_activation";
   // Gemma since 2 has the other field only.
@@ -209,9 +259,14 @@ absl::StatusOr<double> ReadSoftCap(const Json& json, const char* field,
 absl::Status ParseGemma(const Family& family, const Json& json,
                         ModelConfig* config) {
   config->attention_scalar = config->head_dim;
+  if (family.is_big_code) {
+    NACRE_ASSIGN_OR_RETURN(const bool is_scaled,
+                           BoolOr(json, "scale_attn_weights", true));
+    if (!is_scaled) config->attention_scalar = 1;
+  }
   if (!family.is_gemma) return absl::OkStatus();
   config->norms.offset = 1;
-  config->scales_embedding = true;
+  config->embedding.is_scaled = true;
   config->norms.after_both = family.tensors.mlp_post_norm != nullptr;
   NACRE_ASSIGN_OR_RETURN(const bool sees_later,
                          BoolOr(json, "use_bidirectional_attention", false));
@@ -302,17 +357,14 @@ absl::Status ParseEos(const Json& json, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-absl::Status ParseShapes(const Family& family, const Json& json,
-                         ModelConfig* config) {
-  NACRE_ASSIGN_OR_RETURN(config->hidden_size,
-                         RequiredInt(json, "hidden_size", kMaxHiddenSize));
-  NACRE_ASSIGN_OR_RETURN(
-      config->intermediate_size,
-      RequiredInt(json, "intermediate_size", kMaxIntermediateSize));
-  NACRE_ASSIGN_OR_RETURN(config->num_hidden_layers,
-                         RequiredInt(json, "num_hidden_layers", kMaxLayers));
-  NACRE_ASSIGN_OR_RETURN(config->num_attention_heads,
-                         RequiredInt(json, "num_attention_heads", kMaxHeads));
+absl::Status ParseKvHeads(const Family& family, const Json& json,
+                          ModelConfig* config) {
+  config->num_key_value_heads = config->num_attention_heads;
+  if (config->blocks.qkv_layout == QkvLayout::kByHead) return absl::OkStatus();
+  if (family.is_big_code) {
+    config->num_key_value_heads = 1;
+    return absl::OkStatus();
+  }
   // Null is as many as query heads, whatever the family's default is.
   const bool is_default = !json.contains("num_key_value_heads") &&
                           family.default_num_key_value_heads > 0;
@@ -321,12 +373,32 @@ absl::Status ParseShapes(const Family& family, const Json& json,
                                is_default ? family.default_num_key_value_heads
                                           : config->num_attention_heads,
                                1, kMaxHeads));
+  return absl::OkStatus();
+}
+
+absl::Status ParseShapes(const Family& family, const Json& json,
+                         ModelConfig* config) {
+  const FieldNames& fields = family.fields;
+  NACRE_ASSIGN_OR_RETURN(config->hidden_size,
+                         RequiredInt(json, fields.hidden_size, kMaxHiddenSize));
+  if (family.is_big_code && IsAbsent(json, fields.intermediate_size)) {
+    config->intermediate_size = 4 * config->hidden_size;
+  } else {
+    NACRE_ASSIGN_OR_RETURN(
+        config->intermediate_size,
+        RequiredInt(json, fields.intermediate_size, kMaxIntermediateSize));
+  }
+  NACRE_ASSIGN_OR_RETURN(config->num_hidden_layers,
+                         RequiredInt(json, fields.num_layers, kMaxLayers));
+  NACRE_ASSIGN_OR_RETURN(config->num_attention_heads,
+                         RequiredInt(json, fields.num_heads, kMaxHeads));
+  NACRE_RETURN_IF_ERROR(ParseKvHeads(family, json, config));
   NACRE_ASSIGN_OR_RETURN(config->vocab_size,
                          RequiredInt(json, "vocab_size", kMaxVocabSize));
   NACRE_ASSIGN_OR_RETURN(
       config->max_position_embeddings,
-      IntOr(json, "max_position_embeddings",
-            family.default_max_position_embeddings, 1, kMaxContext));
+      IntOr(json, fields.context, family.default_max_position_embeddings, 1,
+            kMaxContext));
   if (!IsAbsent(json, "head_dim")) {
     NACRE_ASSIGN_OR_RETURN(config->head_dim,
                            RequiredInt(json, "head_dim", kMaxHeadDim));
@@ -337,10 +409,10 @@ absl::Status ParseShapes(const Family& family, const Json& json,
     return absl::OkStatus();
   }
   if (config->hidden_size % config->num_attention_heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "head_dim is missing and hidden_size ", config->hidden_size,
-        " is not a multiple of num_attention_heads ",
-        config->num_attention_heads));
+    return absl::InvalidArgumentError(
+        absl::StrCat("head_dim is missing and ", fields.hidden_size, " ",
+                     config->hidden_size, " is not a multiple of ",
+                     fields.num_heads, " ", config->num_attention_heads));
   }
   config->head_dim = config->hidden_size / config->num_attention_heads;
   return absl::OkStatus();
@@ -386,22 +458,20 @@ absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
   NACRE_RETURN_IF_ERROR(CheckSupported(json));
   ModelConfig config;
   config.architecture = family->architecture;
-  config.norms.of_heads = family->qk_norm;
+  NACRE_RETURN_IF_ERROR(ParseBlocks(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseBiases(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseShapes(*family, json, &config));
   NACRE_RETURN_IF_ERROR(CheckShapes(config));
   NACRE_RETURN_IF_ERROR(ParseActivation(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseGemma(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseExperts(*family, json, &config));
-  NACRE_ASSIGN_OR_RETURN(
-      config.rms_norm_eps,
-      PositiveOr(json, "rms_norm_eps", family->default_rms_norm_eps, 1.0));
+  NACRE_ASSIGN_OR_RETURN(config.norms.epsilon,
+                         PositiveOr(json, family->fields.norm_epsilon,
+                                    family->default_norm_epsilon, 1.0));
   NACRE_ASSIGN_OR_RETURN(
       config.tie_word_embeddings,
       BoolOr(json, "tie_word_embeddings", family->default_tie_word_embeddings));
-  config.rope_theta = family->default_rope_theta;
-  config.windows.rope_theta = family->default_local_rope_theta;
-  NACRE_RETURN_IF_ERROR(ParseRope(json, &config));
+  NACRE_RETURN_IF_ERROR(ParseRope(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseWindows(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseEos(json, &config));
   return config;

@@ -33,8 +33,9 @@ struct RopeScaling {
   std::vector<double> pair_factors;  // of each frequency: longrope
 };
 
-// Of the gate of a feed-forward block.
-enum class Activation { kSilu, kGeluTanh };
+// Of the gate of a feed-forward block, or of the block where it has no gate:
+// then kGeluTanh or kGelu, of which kGelu is for these alone.
+enum class Activation { kSilu, kGeluTanh, kGelu };
 
 // Caps of attention's scores and of logits; 0: none.
 struct SoftCaps {
@@ -43,9 +44,29 @@ struct SoftCaps {
 };
 
 struct NormOptions {
-  bool of_heads = false;    // each query and key head has a norm of its own
-  bool after_both = false;  // attention and feed-forward end in a norm, too
-  double offset = 0;        // added to the weights
+  double epsilon = 1e-6;
+  bool is_layer_norm = false;  // LayerNorm, with biases; else RMSNorm
+  bool of_heads = false;       // each query and key head has a norm of its own
+  bool after_both = false;     // attention and feed-forward end in a norm, too
+  double offset = 0;           // added to the weights
+};
+
+// The rows of a tensor that holds queries, keys and values.
+enum class QkvLayout {
+  kStacked,  // all queries, then all keys, then all values
+  kByHead,   // of each head its query, its key and its value
+};
+
+struct EmbeddingOptions {
+  bool is_scaled = false;      // by the square root of hidden_size
+  bool has_positions = false;  // learned ones are added
+};
+
+struct BlockOptions {
+  bool has_gate = true;  // the feed-forward block has one
+  // The feed-forward block starts from what attention starts from, too.
+  bool is_parallel = false;
+  QkvLayout qkv_layout = QkvLayout::kStacked;  // where one tensor has them
 };
 
 // Layers that attend to so many positions at most.
@@ -73,16 +94,17 @@ struct ModelConfig {
   int head_dim = 0;             // even, at most 512
   int max_position_embeddings = 0;
   int vocab_size = 0;
-  double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
-  double partial_rotary_factor = 1.0;  // the share of a head that turns
+  // The share of a head that turns; 0: positions are learned.
+  double partial_rotary_factor = 1.0;
   bool tie_word_embeddings = false;
   bool qkv_bias = false;  // whether query, key and value have biases
   bool attention_output_bias = false;
-  bool mlp_bias = false;          // of gate, up and down
-  bool scales_embedding = false;  // by the square root of hidden_size
+  bool mlp_bias = false;  // of gate, up and down
+  EmbeddingOptions embedding;
   NormOptions norms;
+  BlockOptions blocks;
   Activation activation = Activation::kSilu;
   double attention_scalar = 0;  // scores are divided by its square root
   SoftCaps soft_caps;

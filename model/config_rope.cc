@@ -170,16 +170,17 @@ absl::Status ReadLongRope(const Json& json, const Json& rope,
   return absl::OkStatus();
 }
 
-absl::Status ReadPartial(const Json& from, ModelConfig* config) {
-  NACRE_ASSIGN_OR_RETURN(const double share,
-                         PositiveOr(from, "partial_rotary_factor",
-                                    config->partial_rotary_factor, 1.0));
+absl::Status ReadPartial(const Json& from, const char* field,
+                         ModelConfig* config) {
+  NACRE_ASSIGN_OR_RETURN(
+      const double share,
+      PositiveOr(from, field, config->partial_rotary_factor, 1.0));
   config->partial_rotary_factor = share;
   const int size = config->rotary_size();
   if (size >= 2 && size % 2 == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "partial_rotary_factor ", share, " of head_dim ", config->head_dim,
-      " makes ", size, " dimensions turn, expected an even number"));
+      field, " ", share, " of head_dim ", config->head_dim, " makes ", size,
+      " dimensions turn, expected an even number"));
 }
 
 // `rope` is the object of either name; `json` holds it.
@@ -188,7 +189,7 @@ absl::Status ReadScaling(const Json& json, const Json& rope,
   NACRE_ASSIGN_OR_RETURN(
       config->rope_theta,
       PositiveOr(rope, "rope_theta", config->rope_theta, kMaxRopeNumber));
-  NACRE_RETURN_IF_ERROR(ReadPartial(rope, config));
+  NACRE_RETURN_IF_ERROR(ReadPartial(rope, "partial_rotary_factor", config));
   RopeScaling& scaling = config->rope_scaling;
   NACRE_ASSIGN_OR_RETURN(scaling.type, ReadRopeType(rope));
   // The first configs of Phi-3 called longrope so.
@@ -271,11 +272,18 @@ absl::Status ReadRopeObject(const Json& json, const char* field,
 
 }  // namespace
 
-absl::Status ParseRope(const Json& json, ModelConfig* config) {
-  NACRE_ASSIGN_OR_RETURN(
-      config->rope_theta,
-      PositiveOr(json, "rope_theta", config->rope_theta, kMaxRopeNumber));
-  NACRE_RETURN_IF_ERROR(ReadPartial(json, config));
+absl::Status ParseRope(const Family& family, const Json& json,
+                       ModelConfig* config) {
+  if (config->embedding.has_positions) {
+    config->partial_rotary_factor = 0;
+    return absl::OkStatus();
+  }
+  config->windows.rope_theta = family.rope.local_theta;
+  config->partial_rotary_factor = family.rope.share;
+  NACRE_ASSIGN_OR_RETURN(config->rope_theta,
+                         PositiveOr(json, family.fields.rope_theta,
+                                    family.rope.theta, kMaxRopeNumber));
+  NACRE_RETURN_IF_ERROR(ReadPartial(json, family.fields.rotary_share, config));
   if (config->windows.rope_theta > 0) {
     NACRE_ASSIGN_OR_RETURN(
         config->windows.rope_theta,

@@ -8,13 +8,16 @@
 #include "absl/status/status.h"
 #include "common/json_fields.h"
 #include "model/config.h"
+#include "model/families.h"
 
 namespace nacre::model {
 
-// Reads rope_theta, partial_rotary_factor, and "rope_scaling" or
-// "rope_parameters" of newer folders, which hold them, too. `config` has its
-// shapes. Errors as of ParseConfig.
-absl::Status ParseRope(const Json& json, ModelConfig* config);
+// Reads rope_theta and partial_rotary_factor by the family's names, and
+// "rope_scaling" or "rope_parameters" of newer folders, which hold them, too,
+// by these. Nothing turns where positions are learned. `config` has its shapes.
+// Errors as of ParseConfig.
+absl::Status ParseRope(const Family& family, const Json& json,
+                       ModelConfig* config);
 
 }  // namespace nacre::model
 

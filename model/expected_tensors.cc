@@ -19,66 +19,95 @@ std::string LayerPrefix(const ModelConfig& config, int index) {
   return absl::StrCat(NamesOf(config).layer, index, ".");
 }
 
+void ExpectedTensors::Add(TensorRole role, const std::string& name,
+                          std::vector<int64_t> shape, int expert) {
+  tensors_.push_back(
+      {role, absl::StrCat(name, ".weight"), std::move(shape), expert});
+}
+
+void ExpectedTensors::AddWithBias(TensorRole role, TensorRole bias,
+                                  bool has_bias, const std::string& name,
+                                  std::vector<int64_t> shape) {
+  const int64_t outputs = shape[0];
+  Add(role, name, std::move(shape));
+  if (!has_bias) return;
+  tensors_.push_back({bias, absl::StrCat(name, ".bias"), {outputs}});
+}
+
 ExpectedTensors ExpectedTensors::OfLayer(const ModelConfig& config, int index) {
   using Role = TensorRole;
   const TensorNames& names = NamesOf(config);
   const int64_t hidden = config.hidden_size;
-  const int64_t inter = config.intermediate_size;
   const std::string prefix = LayerPrefix(config, index);
+  const bool has_norm_bias = config.norms.is_layer_norm;
   ExpectedTensors layer;
-  const auto add = [&](Role role, const char* name,
-                       std::vector<int64_t> shape) {
-    layer.tensors_.push_back(
-        {role, absl::StrCat(prefix, name, ".weight"), std::move(shape)});
-  };
-  // A product, with its biases where the family has them.
-  const auto add_product = [&](Role role, Role bias, bool has_bias,
-                               const char* name, int64_t outputs,
-                               int64_t inputs) {
-    add(role, name, {outputs, inputs});
-    if (!has_bias) return;
-    layer.tensors_.push_back(
-        {bias, absl::StrCat(prefix, name, ".bias"), {outputs}});
-  };
-  const int64_t q = config.q_size();
-  const int64_t kv = config.kv_size();
-  add(Role::kInputNorm, names.input_norm, {hidden});
-  if (names.query_key_value != nullptr) {
-    add(Role::kQueryKeyValue, names.query_key_value, {q + 2 * kv, hidden});
-  } else {
-    const bool bias = config.qkv_bias;
-    add_product(Role::kQuery, Role::kQueryBias, bias, names.query, q, hidden);
-    add_product(Role::kKey, Role::kKeyBias, bias, names.key, kv, hidden);
-    add_product(Role::kValue, Role::kValueBias, bias, names.value, kv, hidden);
-  }
-  if (config.norms.of_heads) {
-    add(Role::kQueryNorm, names.query_norm, {config.head_dim});
-    add(Role::kKeyNorm, names.key_norm, {config.head_dim});
-  }
-  add_product(Role::kAttentionOutput, Role::kAttentionOutputBias,
-              config.attention_output_bias, names.attention_output, hidden, q);
+  layer.AddWithBias(Role::kInputNorm, Role::kInputNormBias, has_norm_bias,
+                    prefix + names.input_norm, {hidden});
+  layer.AddAttention(config, prefix);
   if (config.norms.after_both) {
-    add(Role::kAttentionPostNorm, names.attention_post_norm, {hidden});
+    layer.Add(Role::kAttentionPostNorm, prefix + names.attention_post_norm,
+              {hidden});
   }
-  add(Role::kMlpNorm, names.mlp_norm, {hidden});
-  const bool mlp_bias = config.mlp_bias;
+  layer.AddWithBias(Role::kMlpNorm, Role::kMlpNormBias, has_norm_bias,
+                    prefix + names.mlp_norm, {hidden});
   if (config.has_experts(index)) {
     layer.AddExperts(config, prefix);
     return layer;
   }
-  if (names.gate_up != nullptr) {
-    add(Role::kGateUp, names.gate_up, {2 * inter, hidden});
-  } else {
-    add_product(Role::kGate, Role::kGateBias, mlp_bias, names.gate, inter,
-                hidden);
-    add_product(Role::kUp, Role::kUpBias, mlp_bias, names.up, inter, hidden);
-  }
-  add_product(Role::kDown, Role::kDownBias, mlp_bias, names.down, hidden,
-              inter);
+  layer.AddFeedForward(config, prefix);
   if (config.norms.after_both) {
-    add(Role::kMlpPostNorm, names.mlp_post_norm, {hidden});
+    layer.Add(Role::kMlpPostNorm, prefix + names.mlp_post_norm, {hidden});
   }
   return layer;
+}
+
+void ExpectedTensors::AddAttention(const ModelConfig& config,
+                                   const std::string& prefix) {
+  using Role = TensorRole;
+  const TensorNames& names = NamesOf(config);
+  const int64_t hidden = config.hidden_size;
+  const int64_t q = config.q_size();
+  const int64_t kv = config.kv_size();
+  const bool bias = config.qkv_bias;
+  if (names.query_key_value != nullptr) {
+    AddWithBias(Role::kQueryKeyValue, Role::kQueryKeyValueBias, bias,
+                prefix + names.query_key_value, {q + 2 * kv, hidden});
+  } else {
+    AddWithBias(Role::kQuery, Role::kQueryBias, bias, prefix + names.query,
+                {q, hidden});
+    AddWithBias(Role::kKey, Role::kKeyBias, bias, prefix + names.key,
+                {kv, hidden});
+    AddWithBias(Role::kValue, Role::kValueBias, bias, prefix + names.value,
+                {kv, hidden});
+  }
+  if (config.norms.of_heads) {
+    Add(Role::kQueryNorm, prefix + names.query_norm, {config.head_dim});
+    Add(Role::kKeyNorm, prefix + names.key_norm, {config.head_dim});
+  }
+  AddWithBias(Role::kAttentionOutput, Role::kAttentionOutputBias,
+              config.attention_output_bias, prefix + names.attention_output,
+              {hidden, q});
+}
+
+void ExpectedTensors::AddFeedForward(const ModelConfig& config,
+                                     const std::string& prefix) {
+  using Role = TensorRole;
+  const TensorNames& names = NamesOf(config);
+  const int64_t hidden = config.hidden_size;
+  const int64_t inter = config.intermediate_size;
+  const bool bias = config.mlp_bias;
+  if (names.gate_up != nullptr) {
+    Add(Role::kGateUp, prefix + names.gate_up, {2 * inter, hidden});
+  } else {
+    if (config.blocks.has_gate) {
+      AddWithBias(Role::kGate, Role::kGateBias, bias, prefix + names.gate,
+                  {inter, hidden});
+    }
+    AddWithBias(Role::kUp, Role::kUpBias, bias, prefix + names.up,
+                {inter, hidden});
+  }
+  AddWithBias(Role::kDown, Role::kDownBias, bias, prefix + names.down,
+              {hidden, inter});
 }
 
 void ExpectedTensors::AddExperts(const ModelConfig& config,
@@ -86,36 +115,30 @@ void ExpectedTensors::AddExperts(const ModelConfig& config,
   const TensorNames& names = NamesOf(config);
   const int64_t hidden = config.hidden_size;
   const int64_t size = config.experts.size;
-  tensors_.push_back({TensorRole::kRouter,
-                      absl::StrCat(prefix, names.router, ".weight"),
-                      {config.experts.count, hidden}});
+  Add(TensorRole::kRouter, prefix + names.router,
+      {config.experts.count, hidden});
   for (int i = 0; i < config.experts.count; ++i) {
-    const auto add = [&](TensorRole role, const char* name,
-                         std::vector<int64_t> shape) {
-      tensors_.push_back(
-          {role, absl::StrCat(prefix, names.expert, i, ".", name, ".weight"),
-           std::move(shape), i});
-    };
-    add(TensorRole::kExpertGate, names.expert_gate, {size, hidden});
-    add(TensorRole::kExpertUp, names.expert_up, {size, hidden});
-    add(TensorRole::kExpertDown, names.expert_down, {hidden, size});
+    const std::string expert = absl::StrCat(prefix, names.expert, i, ".");
+    Add(TensorRole::kExpertGate, expert + names.expert_gate, {size, hidden}, i);
+    Add(TensorRole::kExpertUp, expert + names.expert_up, {size, hidden}, i);
+    Add(TensorRole::kExpertDown, expert + names.expert_down, {hidden, size}, i);
   }
 }
 
 ExpectedTensors ExpectedTensors::OutsideLayers(const ModelConfig& config) {
   const TensorNames& names = NamesOf(config);
-  ExpectedTensors result;
-  const auto add = [&](TensorRole role, const char* name,
-                       std::vector<int64_t> shape) {
-    result.tensors_.push_back(
-        {role, absl::StrCat(name, ".weight"), std::move(shape)});
-  };
   const int64_t vocab = config.vocab_size;
   const int64_t hidden = config.hidden_size;
-  add(TensorRole::kEmbedding, names.embedding, {vocab, hidden});
-  add(TensorRole::kFinalNorm, names.final_norm, {hidden});
+  ExpectedTensors result;
+  result.Add(TensorRole::kEmbedding, names.embedding, {vocab, hidden});
+  if (config.embedding.has_positions) {
+    result.Add(TensorRole::kPositions, names.positions,
+               {config.max_position_embeddings, hidden});
+  }
+  result.AddWithBias(TensorRole::kFinalNorm, TensorRole::kFinalNormBias,
+                     config.norms.is_layer_norm, names.final_norm, {hidden});
   if (!config.tie_word_embeddings) {
-    add(TensorRole::kHead, names.head, {vocab, hidden});
+    result.Add(TensorRole::kHead, names.head, {vocab, hidden});
   }
   return result;
 }

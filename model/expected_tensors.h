@@ -17,9 +17,12 @@ namespace nacre::model {
 
 enum class TensorRole {
   kEmbedding,
+  kPositions,
   // Of a layer.
   kInputNorm,
-  kQueryKeyValue,  // or the three that follow
+  kInputNormBias,
+  kQueryKeyValue,  // and its biases, or the three that follow, and theirs
+  kQueryKeyValueBias,
   kQuery,
   kQueryBias,
   kKey,
@@ -32,6 +35,7 @@ enum class TensorRole {
   kAttentionOutputBias,
   kAttentionPostNorm,
   kMlpNorm,
+  kMlpNormBias,
   kGateUp,  // or the two that follow
   kGate,
   kGateBias,
@@ -46,6 +50,7 @@ enum class TensorRole {
   kExpertDown,
   // Behind the layers.
   kFinalNorm,
+  kFinalNormBias,
   kHead,
 };
 
@@ -60,8 +65,8 @@ class ExpectedTensors {
  public:
   // Of layer `index`, in the order of TensorRole.
   static ExpectedTensors OfLayer(const ModelConfig& config, int index);
-  // Of what is in no layer: the embedding, the last norm, and the head unless
-  // it is tied to the embedding.
+  // Of what is in no layer: the embedding, learned positions, the last norm,
+  // and the head unless it is tied to the embedding.
   static ExpectedTensors OutsideLayers(const ModelConfig& config);
 
   // Fatal where the model has none.
@@ -77,6 +82,14 @@ class ExpectedTensors {
   }
 
  private:
+  // `name` lacks ".weight".
+  void Add(TensorRole role, const std::string& name, std::vector<int64_t> shape,
+           int expert = 0);
+  // And the biases of what it makes, one for each of its rows.
+  void AddWithBias(TensorRole role, TensorRole bias, bool has_bias,
+                   const std::string& name, std::vector<int64_t> shape);
+  void AddAttention(const ModelConfig& config, const std::string& prefix);
+  void AddFeedForward(const ModelConfig& config, const std::string& prefix);
   void AddExperts(const ModelConfig& config, const std::string& prefix);
 
   std::vector<ExpectedTensor> tensors_;

@@ -22,11 +22,12 @@ int64_t ScratchBytes(const ModelConfig& config, int rows) {
   const int64_t widest = std::max<int64_t>(
       2 * int64_t{config.intermediate_size}, config.vocab_size);
   const int64_t tables = config.windows.rope_theta > 0 ? 2 : 1;
+  const int64_t positions = config.embedding.has_positions ? 1 : 0;
   // Three of the residual's size, q k v, attention, gate and up, their product,
-  // tables of angles, logits.
+  // tables of angles, logits, positions.
   const int64_t row = 3 * hidden + (q + 2 * int64_t{config.kv_size()}) + q +
                       3 * int64_t{config.intermediate_size} +
-                      tables * config.head_dim + config.vocab_size;
+                      tables * config.head_dim + config.vocab_size + positions;
   // A buffer that grows is there twice for a moment.
   return static_cast<int64_t>(sizeof(float)) * rows * (row + widest);
 }

@@ -4,7 +4,8 @@
 
 namespace nacre::model {
 
-StepRows::StepRows(const ModelConfig& config) {
+StepRows::StepRows(const ModelConfig& config)
+    : has_positions_(config.embedding.has_positions) {
   angles_.push_back({RopeTable(config), {}, {}});
   if (config.windows.rope_theta > 0) {
     angles_.push_back({RopeTable(config, /*local=*/true), {}, {}});
@@ -17,6 +18,7 @@ void StepRows::Reserve(int length) {
 
 void StepRows::Clear() {
   token_ids_.clear();
+  positions_.clear();
   contexts_.clear();
   tails_.clear();
   for (RowAngles& angles : angles_) {
@@ -29,6 +31,7 @@ void StepRows::Clear() {
 
 void StepRows::AddRow(const BlockSequence& sequence, int position) {
   contexts_.push_back({sequence.block_table(), position});
+  if (has_positions_) positions_.push_back(position);
   for (RowAngles& angles : angles_) {
     angles.rope.Extend(position);
     const absl::Span<const float> cos = angles.rope.Cos(position);
@@ -67,7 +70,12 @@ void StepRows::AddLogits(int count) {
   head_runs_.back().count += count;
 }
 
-void StepRows::SendAngles(kernels::MemoryOps* memory, Activations* to) const {
+void StepRows::SendPositions(kernels::MemoryOps* memory,
+                             Activations* to) const {
+  if (has_positions_) {
+    memory->CopyFromHost(positions_.data(), positions_.size() * sizeof(int32_t),
+                         to->positions->data());
+  }
   const Angles* const targets[] = {&to->angles, &to->local_angles};
   for (size_t i = 0; i < angles_.size(); ++i) {
     const auto send = [&](const std::vector<float>& from,

@@ -53,8 +53,9 @@ class StepRows {
   absl::Span<const Run> head_runs() const { return head_runs_; }
   int num_logit_rows() const { return num_logit_rows_; }
 
-  // Queues the copy of the rows' angles to the device.
-  void SendAngles(kernels::MemoryOps* memory, Activations* to) const;
+  // Queues the copy of the rows' angles, and of their positions where the model
+  // has learned some, to the device.
+  void SendPositions(kernels::MemoryOps* memory, Activations* to) const;
 
  private:
   // Of one table: host copies of the rows' angles.
@@ -65,6 +66,8 @@ class StepRows {
   };
 
   std::vector<RowAngles> angles_;  // then those of layers with a window, if any
+  const bool has_positions_;
+  std::vector<int32_t> positions_;  // learned ones
   std::vector<int32_t> token_ids_;
   std::vector<kernels::RowContext> contexts_;
   std::vector<kernels::KvSlot> tails_;  // of all rows that have one

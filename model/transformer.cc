@@ -163,6 +163,31 @@ absl::Status Transformer::CheckBatch(
   return absl::OkStatus();
 }
 
+void Transformer::Norm(const float* x, int rows, const NormWeights& norm,
+                       float* out) {
+  if (norm.bias == nullptr) {
+    return backend_->RmsNorm(x, rows, config_.hidden_size, norm.weight->f32(),
+                             epsilon_, out);
+  }
+  backend_->LayerNorm(x, rows, config_.hidden_size, norm.weight->f32(),
+                      norm.bias->f32(), epsilon_, out);
+}
+
+void Transformer::NormMatMul(const float* x, const NormWeights& norm,
+                             const kernels::PackedMatrix& w,
+                             const std::unique_ptr<kernels::Buffer>& bias,
+                             kernels::Buffer* y) {
+  float* const normed = activations_.normed->f32();
+  if (norm.bias == nullptr) {
+    backend_->NormMatMul(x, rows_.size(), norm.weight->f32(), epsilon_, w,
+                         normed, y->f32());
+  } else {
+    Norm(x, rows_.size(), norm, normed);
+    backend_->MatMul(normed, rows_.size(), w, y->f32());
+  }
+  AddBias(bias, w.rows(), y);
+}
+
 void Transformer::AddBias(const std::unique_ptr<kernels::Buffer>& bias,
                           int cols, kernels::Buffer* rows) {
   if (bias == nullptr) return;
@@ -179,7 +204,7 @@ void Transformer::AddResidual(float* x, const kernels::PackedMatrix& w,
   }
   backend_->MatMul(x, rows_.size(), w, y->f32());
   AddBias(bias, w.rows(), y);
-  backend_->RmsNorm(y->f32(), rows_.size(), w.rows(), norm->f32(), epsilon(),
+  backend_->RmsNorm(y->f32(), rows_.size(), w.rows(), norm->f32(), epsilon_,
                     y->f32());
   backend_->AddInPlace(
       y->f32(), residual->f32(),
@@ -199,15 +224,14 @@ void Transformer::RunAttention(const LayerWeights& weights, int layer) {
   if (config_.window(layer) > 0) rule.window = config_.window(layer);
   rule.soft_cap = static_cast<float>(config_.soft_caps.attention);
 
-  backend_->NormMatMul(a.hidden->f32(), rows, weights.input_norm->f32(),
-                       epsilon(), *weights.qkv, a.normed->f32(), a.qkv->f32());
-  AddBias(weights.qkv_bias, qkv_size, a.qkv.get());
+  NormMatMul(a.hidden->f32(), weights.input_norm, *weights.qkv,
+             weights.qkv_bias, a.qkv.get());
   if (config_.norms.of_heads) {
     backend_->NormHeads(a.qkv->f32(), rows, qkv_size, heads, config_.head_dim,
-                        weights.query_norm->f32(), epsilon());
+                        weights.query_norm->f32(), epsilon_);
     backend_->NormHeads(a.qkv->f32() + config_.q_size(), rows, qkv_size,
                         config_.num_key_value_heads, config_.head_dim,
-                        weights.key_norm->f32(), epsilon());
+                        weights.key_norm->f32(), epsilon_);
   }
   backend_->RopeStoreKv(a.qkv->f32(), heads, angles.cos->f32(),
                         angles.sin->f32(), rows_.contexts(), kv);
@@ -220,8 +244,7 @@ void Transformer::RunAttention(const LayerWeights& weights, int layer) {
 void Transformer::RunExperts(const LayerWeights& weights) {
   Activations& a = activations_;
   const int rows = rows_.size();
-  backend_->RmsNorm(a.attended->f32(), rows, config_.hidden_size,
-                    weights.mlp_norm->f32(), epsilon(), a.normed->f32());
+  Norm(a.attended->f32(), rows, weights.mlp_norm, a.normed->f32());
   backend_->MatMul(a.normed->f32(), rows, *weights.router,
                    experts_.RouterLogits(config_, rows));
   experts_.Run(config_, backend_, weights.experts, a.normed->f32(), rows,
@@ -241,11 +264,18 @@ void Transformer::RunLayer(const LayerWeights& weights, int layer) {
   Activations& a = activations_;
   const int rows = rows_.size();
   const int inter = config_.intermediate_size;
-  backend_->NormMatMul(a.attended->f32(), rows, weights.mlp_norm->f32(),
-                       epsilon(), *weights.gate_up, a.normed->f32(),
-                       a.gate_up->f32());
-  AddBias(weights.gate_up_bias, 2 * inter, a.gate_up.get());
-  if (config_.activation == Activation::kSilu && !config_.norms.after_both) {
+  const auto& from = config_.blocks.is_parallel ? a.hidden : a.attended;
+  NormMatMul(from->f32(), weights.mlp_norm, *weights.gate_up,
+             weights.gate_up_bias, a.gate_up.get());
+  if (!config_.blocks.has_gate) {
+    backend_->Gelu(a.gate_up->f32(), rows, inter,
+                   config_.activation == Activation::kGelu
+                       ? kernels::GeluForm::kErf
+                       : kernels::GeluForm::kTanh);
+    AddResidual(a.gate_up->f32(), *weights.down, weights.down_bias,
+                weights.mlp_post_norm, a.attended.get(), a.hidden.get());
+  } else if (config_.activation == Activation::kSilu &&
+             !config_.norms.after_both) {
     backend_->SiluMatMulAdd(a.gate_up->f32(), rows, *weights.down,
                             a.attended->f32(), a.mlp->f32(), a.hidden->f32());
     AddBias(weights.down_bias, config_.hidden_size, a.hidden.get());
@@ -265,11 +295,18 @@ size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
   size_t layers_run = 0;
   backend_->RunStep(rows_.size(), [&] {
     embed();
+    const size_t size = static_cast<size_t>(rows_.size()) *
+                        static_cast<size_t>(config_.hidden_size);
     if (weights_.embedding_scale != 1.0f) {
-      backend_->Scale(activations_.hidden->f32(),
-                      static_cast<size_t>(rows_.size()) *
-                          static_cast<size_t>(config_.hidden_size),
+      backend_->Scale(activations_.hidden->f32(), size,
                       weights_.embedding_scale);
+    }
+    if (weights_.positions != nullptr) {
+      Activations& a = activations_;
+      backend_->EmbedDrawn(*weights_.positions,
+                           static_cast<const int32_t*>(a.positions->data()),
+                           rows_.size(), a.attended->f32());
+      backend_->AddInPlace(a.hidden->f32(), a.attended->f32(), size);
     }
     for (const LayerWeights& layer : weights_.layers) {
       if (may_end && layers_run > 0 && interrupt_ && interrupt_()) return;
@@ -286,9 +323,8 @@ void Transformer::RunHead() {
   // The norm also gathers: only rows that need logits reach the head.
   float* packed = a.normed->f32();
   for (const StepRows::Run& run : rows_.head_runs()) {
-    backend_->RmsNorm(a.hidden->f32() + static_cast<size_t>(run.first) * hidden,
-                      run.count, config_.hidden_size,
-                      weights_.final_norm->f32(), epsilon(), packed);
+    Norm(a.hidden->f32() + static_cast<size_t>(run.first) * hidden, run.count,
+         weights_.final_norm, packed);
     packed += static_cast<size_t>(run.count) * hidden;
   }
   backend_->MatMul(a.normed->f32(), rows_.num_logit_rows(), *weights_.head,
@@ -331,7 +367,7 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
   rows_.FinishTails();
   NACRE_RETURN_IF_ERROR(activations_.Grow(config_, backend_, rows_.size(),
                                           rows_.num_logit_rows()));
-  rows_.SendAngles(backend_, &activations_);
+  rows_.SendPositions(backend_, &activations_);
   const auto embed = [this] {
     backend_->Embed(*weights_.embedding, rows_.token_ids(),
                     activations_.hidden->f32());
@@ -366,7 +402,7 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
     rows_.AddRow(*row.sequence, row.position);
     rows_.AddLogits(1);
   }
-  rows_.SendAngles(backend_, &activations_);
+  rows_.SendPositions(backend_, &activations_);
   const auto embed = [this] {
     const absl::Span<const QueuedStep::Row> rows = queued_.rows();
     const int32_t* const ids = outputs_[current_].device_ids();

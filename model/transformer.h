@@ -86,12 +86,11 @@ class Transformer : public LanguageModel {
  private:
   Transformer(ModelConfig config, kernels::Backend* backend)
       : config_(std::move(config)),
+        epsilon_(static_cast<float>(config_.norms.epsilon)),
         backend_(backend),
         rows_(config_),
         outputs_{{backend, config_.vocab_size}, {backend, config_.vocab_size}} {
   }
-
-  float epsilon() const { return static_cast<float>(config_.rms_norm_eps); }
 
   absl::Status CheckBatch(absl::Span<const SequenceRows> batch) const;
   // What the rows' data decides: token ids and nodes.
@@ -106,6 +105,13 @@ class Transformer : public LanguageModel {
   // `embed` queues what fills activations_.hidden. Returns how many layers were
   // queued: all, unless `may_end` and the interrupt said so.
   size_t RunLayers(absl::FunctionRef<void()> embed, bool may_end);
+  // As the model's norms are.  x, out [rows, hidden_size]
+  void Norm(const float* x, int rows, const NormWeights& norm, float* out);
+  // y = norm(x) w^T + bias.  x [rows_.size(), hidden_size]
+  void NormMatMul(const float* x, const NormWeights& norm,
+                  const kernels::PackedMatrix& w,
+                  const std::unique_ptr<kernels::Buffer>& bias,
+                  kernels::Buffer* y);
   // Where the model has this bias.  rows [rows_.size(), cols]
   void AddBias(const std::unique_ptr<kernels::Buffer>& bias, int cols,
                kernels::Buffer* rows);
@@ -120,6 +126,7 @@ class Transformer : public LanguageModel {
   void RunHead();
 
   ModelConfig config_;
+  const float epsilon_;  // of norms
   kernels::Backend* backend_;
   Weights weights_;
   std::unique_ptr<KvPool> kv_pool_;

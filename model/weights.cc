@@ -14,65 +14,12 @@
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "model/expected_tensors.h"
+#include "model/qkv_rows.h"
 
 namespace nacre::model {
 namespace {
 
 using kernels::HostMatrix;
-
-// Rows [first, first + count) of a matrix.
-HostMatrix RowsOf(const HostMatrix& matrix, int first, int count) {
-  const size_t row_bytes =
-      static_cast<size_t>(matrix.cols) * kernels::SizeOf(matrix.dtype);
-  return {matrix.dtype,
-          static_cast<const char*>(matrix.data) +
-              static_cast<size_t>(first) * row_bytes,
-          count, matrix.cols};
-}
-
-// Where the elements of a head come from: with h = head_dim / 2 and r pairs
-// that turn, elements j and j + r of the checkpoint become j and j + h.
-class HeadOrder {
- public:
-  explicit HeadOrder(const ModelConfig& config)
-      : from_(static_cast<size_t>(config.head_dim)) {
-    const size_t half = from_.size() / 2;
-    const size_t pairs = static_cast<size_t>(config.rotary_size()) / 2;
-    size_t rest = 2 * pairs;
-    for (size_t j = 0; j < half; ++j) from_[j] = j < pairs ? j : rest++;
-    for (size_t j = 0; j < half; ++j) {
-      from_[half + j] = j < pairs ? pairs + j : rest++;
-    }
-    is_same_ = pairs == half;
-  }
-
-  // Of each head's rows; `storage` holds what *matrix points to then.
-  void Apply(HostMatrix* matrix, std::string* storage) const {
-    if (is_same_) return;
-    const int size = static_cast<int>(from_.size());
-    for (int row = 0; row < matrix->rows; ++row) {
-      const int from = row / size * size +
-                       static_cast<int>(from_[static_cast<size_t>(row % size)]);
-      storage->append(
-          static_cast<const char*>(RowsOf(*matrix, from, 1).data),
-          static_cast<size_t>(matrix->cols) * kernels::SizeOf(matrix->dtype));
-    }
-    matrix->data = storage->data();
-  }
-  // Of heads one after another.
-  void Apply(std::vector<float>* values) const {
-    if (is_same_) return;
-    const std::vector<float> before = *values;
-    for (size_t i = 0; i < before.size(); ++i) {
-      const size_t at = i % from_.size();
-      (*values)[i] = before[i - at + from_[at]];
-    }
-  }
-
- private:
-  std::vector<size_t> from_;
-  bool is_same_ = true;
-};
 
 // Loads tensors of one checkpoint to one backend and counts them.
 class Loader {
@@ -151,7 +98,7 @@ class Loader {
     const bool is_of_heads =
         role == TensorRole::kQueryNorm || role == TensorRole::kKeyNorm;
     return Vector(tensors, {role}, [&](TensorRole, std::vector<float>* values) {
-      if (is_of_heads) HeadOrder(config).Apply(values);
+      if (is_of_heads) HeadOrder(config).Apply(config.head_dim, values);
       if (config.norms.offset == 0) return;
       for (float& value : *values) {
         value += static_cast<float>(config.norms.offset);
@@ -163,16 +110,16 @@ class Loader {
     using Role = TensorRole;
     const ExpectedTensors tensors = ExpectedTensors::OfLayer(config, index);
     LayerWeights layer;
-    NACRE_ASSIGN_OR_RETURN(layer.input_norm,
-                           Norm(config, tensors, Role::kInputNorm));
+    NACRE_RETURN_IF_ERROR(BlockNorm(config, tensors, Role::kInputNorm,
+                                    Role::kInputNormBias, &layer.input_norm));
     NACRE_RETURN_IF_ERROR(QueryKeyValue(config, tensors, &layer));
     NACRE_ASSIGN_OR_RETURN(layer.o, Packed(tensors, {Role::kAttentionOutput}));
     if (config.attention_output_bias) {
       NACRE_ASSIGN_OR_RETURN(layer.o_bias,
                              Vector(tensors, {Role::kAttentionOutputBias}));
     }
-    NACRE_ASSIGN_OR_RETURN(layer.mlp_norm,
-                           Norm(config, tensors, Role::kMlpNorm));
+    NACRE_RETURN_IF_ERROR(BlockNorm(config, tensors, Role::kMlpNorm,
+                                    Role::kMlpNormBias, &layer.mlp_norm));
     if (config.norms.after_both) {
       NACRE_ASSIGN_OR_RETURN(layer.attention_post_norm,
                              Norm(config, tensors, Role::kAttentionPostNorm));
@@ -181,25 +128,46 @@ class Loader {
     }
     if (config.has_experts(index)) {
       NACRE_RETURN_IF_ERROR(Experts(config, tensors, &layer));
-      return layer;
-    }
-    if (tensors.Has(Role::kGateUp)) {
-      NACRE_ASSIGN_OR_RETURN(layer.gate_up, Packed(tensors, {Role::kGateUp}));
     } else {
-      NACRE_ASSIGN_OR_RETURN(layer.gate_up,
-                             Packed(tensors, {Role::kGate, Role::kUp}));
-    }
-    NACRE_ASSIGN_OR_RETURN(layer.down, Packed(tensors, {Role::kDown}));
-    if (config.mlp_bias) {
-      NACRE_ASSIGN_OR_RETURN(layer.gate_up_bias,
-                             Vector(tensors, {Role::kGateBias, Role::kUpBias}));
-      NACRE_ASSIGN_OR_RETURN(layer.down_bias,
-                             Vector(tensors, {Role::kDownBias}));
+      NACRE_RETURN_IF_ERROR(FeedForward(config, tensors, &layer));
     }
     return layer;
   }
 
+  // Of what a block, or the head, starts from.
+  absl::Status BlockNorm(const ModelConfig& config,
+                         const ExpectedTensors& tensors, TensorRole weight,
+                         TensorRole bias, NormWeights* norm) {
+    NACRE_ASSIGN_OR_RETURN(norm->weight, Norm(config, tensors, weight));
+    if (config.norms.is_layer_norm) {
+      NACRE_ASSIGN_OR_RETURN(norm->bias, Vector(tensors, {bias}));
+    }
+    return absl::OkStatus();
+  }
+
  private:
+  absl::Status FeedForward(const ModelConfig& config,
+                           const ExpectedTensors& tensors,
+                           LayerWeights* layer) {
+    using Role = TensorRole;
+    std::vector<Role> inputs = {Role::kUp};
+    std::vector<Role> biases = {Role::kUpBias};
+    if (tensors.Has(Role::kGateUp)) {
+      inputs = {Role::kGateUp};
+    } else if (config.blocks.has_gate) {
+      inputs = {Role::kGate, Role::kUp};
+      biases = {Role::kGateBias, Role::kUpBias};
+    }
+    NACRE_ASSIGN_OR_RETURN(layer->gate_up, Packed(tensors, inputs));
+    NACRE_ASSIGN_OR_RETURN(layer->down, Packed(tensors, {Role::kDown}));
+    if (config.mlp_bias) {
+      NACRE_ASSIGN_OR_RETURN(layer->gate_up_bias, Vector(tensors, biases));
+      NACRE_ASSIGN_OR_RETURN(layer->down_bias,
+                             Vector(tensors, {Role::kDownBias}));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Experts(const ModelConfig& config,
                        const ExpectedTensors& tensors, LayerWeights* layer) {
     using Role = TensorRole;
@@ -222,6 +190,26 @@ class Loader {
     return absl::OkStatus();
   }
 
+  absl::Status QueryKeyValueBias(const ModelConfig& config,
+                                 const ExpectedTensors& tensors,
+                                 LayerWeights* layer) {
+    using Role = TensorRole;
+    std::vector<Role> roles = {Role::kQueryBias, Role::kKeyBias,
+                               Role::kValueBias};
+    if (tensors.Has(Role::kQueryKeyValue)) roles = {Role::kQueryKeyValueBias};
+    const auto edit = [&](Role role, std::vector<float>* values) {
+      const HeadOrder order(config);
+      if (role == Role::kQueryKeyValueBias) {
+        SeparateQkv(config, values);
+        order.Apply(config.q_size() + config.kv_size(), values);
+      } else if (role != Role::kValueBias) {
+        order.Apply(static_cast<int>(values->size()), values);
+      }
+    };
+    NACRE_ASSIGN_OR_RETURN(layer->qkv_bias, Vector(tensors, roles, edit));
+    return absl::OkStatus();
+  }
+
   // The rows of queries, keys and values.
   absl::Status QueryKeyValue(const ModelConfig& config,
                              const ExpectedTensors& tensors,
@@ -229,12 +217,12 @@ class Loader {
     using Role = TensorRole;
     const HeadOrder order(config);
     std::vector<HostMatrix> parts;
-    if (tensors.Has(Role::kQueryKeyValue)) {
+    std::string separated[3];
+    const bool is_fused = tensors.Has(Role::kQueryKeyValue);
+    if (is_fused) {
       NACRE_ASSIGN_OR_RETURN(const HostMatrix all,
                              Matrix(tensors[Role::kQueryKeyValue]));
-      const int q = config.q_size();
-      const int kv = config.kv_size();
-      parts = {RowsOf(all, 0, q), RowsOf(all, q, kv), RowsOf(all, q + kv, kv)};
+      parts = SeparateQkv(config, all, separated);
     } else {
       for (const Role role : {Role::kQuery, Role::kKey, Role::kValue}) {
         NACRE_ASSIGN_OR_RETURN(parts.emplace_back(), Matrix(tensors[role]));
@@ -242,15 +230,10 @@ class Loader {
     }
     std::string reordered[2];
     for (size_t i = 0; i < 2; ++i) order.Apply(&parts[i], &reordered[i]);
-    NACRE_ASSIGN_OR_RETURN(layer->qkv, Stacked(tensors.begin()[1].name, parts));
-    const auto edit = [&](Role role, std::vector<float>* values) {
-      if (role != Role::kValueBias) order.Apply(values);
-    };
+    const Role first = is_fused ? Role::kQueryKeyValue : Role::kQuery;
+    NACRE_ASSIGN_OR_RETURN(layer->qkv, Stacked(tensors[first].name, parts));
     if (config.qkv_bias) {
-      NACRE_ASSIGN_OR_RETURN(
-          layer->qkv_bias,
-          Vector(tensors, {Role::kQueryBias, Role::kKeyBias, Role::kValueBias},
-                 edit));
+      NACRE_RETURN_IF_ERROR(QueryKeyValueBias(config, tensors, layer));
     }
     if (config.norms.of_heads) {
       NACRE_ASSIGN_OR_RETURN(layer->query_norm,
@@ -348,8 +331,14 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   NACRE_ASSIGN_OR_RETURN(const HostMatrix embedding, loader.Matrix(table));
   NACRE_ASSIGN_OR_RETURN(weights.embedding,
                          loader.Table(table.name, embedding));
-  if (config.scales_embedding) {
+  if (config.embedding.is_scaled) {
     weights.embedding_scale = EmbeddingScale(config, embedding.dtype);
+  }
+  if (config.embedding.has_positions) {
+    const ExpectedTensor& positions = outside[TensorRole::kPositions];
+    NACRE_ASSIGN_OR_RETURN(const HostMatrix matrix, loader.Matrix(positions));
+    NACRE_ASSIGN_OR_RETURN(weights.positions,
+                           loader.Table(positions.name, matrix));
   }
   report(1);
   for (int i = 0; i < config.num_hidden_layers; ++i) {
@@ -357,8 +346,9 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
     weights.layers.push_back(std::move(layer));
     report(i + 2);
   }
-  NACRE_ASSIGN_OR_RETURN(weights.final_norm,
-                         loader.Norm(config, outside, TensorRole::kFinalNorm));
+  NACRE_RETURN_IF_ERROR(
+      loader.BlockNorm(config, outside, TensorRole::kFinalNorm,
+                       TensorRole::kFinalNormBias, &weights.final_norm));
   if (config.tie_word_embeddings) {
     NACRE_ASSIGN_OR_RETURN(weights.head,
                            loader.Stacked(table.name, {embedding}));

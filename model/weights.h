@@ -18,12 +18,19 @@
 
 namespace nacre::model {
 
+// Of a norm of what a block starts from, [hidden_size] each. Weights of norms
+// have NormOptions::offset added.
+struct NormWeights {
+  std::unique_ptr<kernels::Buffer> weight;
+  std::unique_ptr<kernels::Buffer> bias;  // of LayerNorm; else null
+};
+
 // Biases, post norms and norms of heads are null where the model has none.
-// Weights of norms have NormOptions::offset added. Heads of which a
+// Heads of which a
 // part turns (ModelConfig::rotary_size) are reordered, so that a pair that
 // turns is two elements half a head apart: scores stay what they are.
 struct LayerWeights {
-  std::unique_ptr<kernels::Buffer> input_norm;           // [hidden_size]
+  NormWeights input_norm;
   std::unique_ptr<kernels::PackedMatrix> qkv;            // [q + 2 kv, hidden]
   std::unique_ptr<kernels::Buffer> qkv_bias;             // [q + 2 kv]
   std::unique_ptr<kernels::Buffer> query_norm;           // [head_dim]
@@ -31,12 +38,13 @@ struct LayerWeights {
   std::unique_ptr<kernels::PackedMatrix> o;              // [hidden, q]
   std::unique_ptr<kernels::Buffer> o_bias;               // [hidden]
   std::unique_ptr<kernels::Buffer> attention_post_norm;  // [hidden_size]
-  std::unique_ptr<kernels::Buffer> mlp_norm;             // [hidden_size]
-  std::unique_ptr<kernels::PackedMatrix> gate_up;        // [2 inter, hidden]
-  std::unique_ptr<kernels::Buffer> gate_up_bias;         // [2 inter]
-  std::unique_ptr<kernels::PackedMatrix> down;           // [hidden, inter]
-  std::unique_ptr<kernels::Buffer> down_bias;            // [hidden]
-  std::unique_ptr<kernels::Buffer> mlp_post_norm;        // [hidden_size]
+  NormWeights mlp_norm;
+  // Both, or of blocks without gates what is up, [inter, hidden].
+  std::unique_ptr<kernels::PackedMatrix> gate_up;  // [2 inter, hidden]
+  std::unique_ptr<kernels::Buffer> gate_up_bias;   // of their outputs
+  std::unique_ptr<kernels::PackedMatrix> down;     // [hidden, inter]
+  std::unique_ptr<kernels::Buffer> down_bias;      // [hidden]
+  std::unique_ptr<kernels::Buffer> mlp_post_norm;  // [hidden_size]
   // Of a layer with experts, in place of gate_up and down.
   std::unique_ptr<kernels::PackedMatrix> router;  // [experts, hidden]
   std::vector<ExpertWeights> experts;
@@ -45,8 +53,10 @@ struct LayerWeights {
 struct Weights {
   std::unique_ptr<kernels::PackedTable> embedding;  // [vocab, hidden]
   float embedding_scale = 1.0f;  // what its rows are multiplied by
+  // Learned ones, [context, hidden]; null: the model has none.
+  std::unique_ptr<kernels::PackedTable> positions;
   std::vector<LayerWeights> layers;
-  std::unique_ptr<kernels::Buffer> final_norm;  // [hidden_size]
+  NormWeights final_norm;
   std::unique_ptr<kernels::PackedMatrix> head;  // [vocab, hidden]
   int64_t num_parameters = 0;
   int64_t size_bytes = 0;  // in the checkpoint

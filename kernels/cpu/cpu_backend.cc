@@ -148,6 +148,16 @@ void CpuBackend::RmsNorm(const float* x, int rows, int cols,
   });
 }
 
+void CpuBackend::LayerNorm(const float* x, int rows, int cols,
+                           const float* weight, const float* bias,
+                           float epsilon, float* out) {
+  Divide(rows, cols, [&](int begin, int end) {
+    const size_t start = static_cast<size_t>(begin) * cols;
+    elementwise_.layer_norm(x + start, end - begin, cols, weight, bias, epsilon,
+                            out + start);
+  });
+}
+
 void CpuBackend::Rope(float* x, int rows, int row_stride, int num_heads,
                       int head_dim, const float* cos, const float* sin) {
   const int half = head_dim / 2;
@@ -263,6 +273,16 @@ void CpuBackend::GeluMul(const float* gate_up, int rows, int cols, float* out) {
   Divide(rows, cols, [&](int begin, int end) {
     const size_t start = static_cast<size_t>(begin) * cols;
     elementwise_.gelu_mul(gate_up + 2 * start, end - begin, cols, out + start);
+  });
+}
+
+void CpuBackend::Gelu(float* x, int rows, int cols, GeluForm form) {
+  const auto gelu =
+      form == GeluForm::kErf ? elementwise_.gelu_erf : elementwise_.gelu_tanh;
+  Divide(rows, cols, [&](int begin, int end) {
+    const size_t width = static_cast<size_t>(cols);
+    gelu(x + static_cast<size_t>(begin) * width,
+         static_cast<size_t>(end - begin) * width);
   });
 }
 

@@ -45,6 +45,8 @@ class CpuBackend : public HostBackend {
              float* out) override;
   void RmsNorm(const float* x, int rows, int cols, const float* weight,
                float epsilon, float* out) override;
+  void LayerNorm(const float* x, int rows, int cols, const float* weight,
+                 const float* bias, float epsilon, float* out) override;
   void Rope(float* x, int rows, int row_stride, int num_heads, int head_dim,
             const float* cos, const float* sin) override;
   void StoreKv(const float* k, const float* v, int row_stride,
@@ -56,6 +58,7 @@ class CpuBackend : public HostBackend {
                  float* out) override;
   void SiluMul(const float* gate_up, int rows, int cols, float* out) override;
   void GeluMul(const float* gate_up, int rows, int cols, float* out) override;
+  void Gelu(float* x, int rows, int cols, GeluForm form) override;
   void Scale(float* x, size_t count, float factor) override;
   void SoftCap(float* x, size_t count, float cap) override;
   void AddInPlace(float* x, const float* y, size_t count) override;

@@ -12,6 +12,15 @@ void CudaRowOps::RmsNorm(const float* x, int rows, int cols,
       "norm");
 }
 
+void CudaRowOps::LayerNorm(const float* x, int rows, int cols,
+                           const float* weight, const float* bias,
+                           float epsilon, float* out) {
+  if (rows == 0 || !device_->ok()) return;
+  device_->Check(CenterAndNormalizeRows(device_->queue(), x, rows, cols, weight,
+                                        bias, epsilon, out),
+                 "norm");
+}
+
 void CudaRowOps::NormHeads(float* x, int rows, int row_stride, int num_heads,
                            int head_dim, const float* weight, float epsilon) {
   if (rows == 0 || !device_->ok()) return;
@@ -36,6 +45,14 @@ void CudaRowOps::SiluMul(const float* gate_up, int rows, int cols, float* out) {
 void CudaRowOps::GeluMul(const float* gate_up, int rows, int cols, float* out) {
   if (rows == 0 || !device_->ok()) return;
   device_->Check(GeluRows(device_->queue(), gate_up, rows, cols, out), "gate");
+}
+
+void CudaRowOps::Gelu(float* x, int rows, int cols, GeluForm form) {
+  if (rows == 0 || !device_->ok()) return;
+  const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(cols);
+  device_->Check(form == GeluForm::kErf ? GeluErf(device_->queue(), x, count)
+                                        : GeluTanh(device_->queue(), x, count),
+                 "activation");
 }
 
 void CudaRowOps::Scale(float* x, size_t count, float factor) {

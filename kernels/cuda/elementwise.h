@@ -35,6 +35,14 @@ cudaError_t NormalizeRows(const Queue& queue, const float* x, int rows,
                           int cols, const float* weight, float epsilon,
                           float* out);
 
+//   x, out [rows, cols] (out may be x), weight, bias [cols]
+// Sums are those of NormalizeRows: of the elements, then of the squares of
+// their differences from the mean.
+cudaError_t CenterAndNormalizeRows(const Queue& queue, const float* x, int rows,
+                                   int cols, const float* weight,
+                                   const float* bias, float epsilon,
+                                   float* out);
+
 // NormalizeRows of each head by itself, in place.
 //   x: row i at x + i * row_stride, [num_heads * head_dim], weight [head_dim]
 cudaError_t NormalizeHeads(const Queue& queue, float* x, int rows,
@@ -61,6 +69,10 @@ cudaError_t GateRows(const Queue& queue, const float* gate_up, int rows,
 // With gelu for silu.
 cudaError_t GeluRows(const Queue& queue, const float* gate_up, int rows,
                      int cols, float* out);
+
+// x[i] = gelu(x[i]), in place                                       x [count]
+cudaError_t GeluTanh(const Queue& queue, float* x, size_t count);
+cudaError_t GeluErf(const Queue& queue, float* x, size_t count);
 
 // x[i] *= factor                                                    x [count]
 cudaError_t ScaleBy(const Queue& queue, float* x, size_t count, float factor);

@@ -45,6 +45,15 @@ void StoreElement(const KvLayer& layer, size_t index, float value) {
   }
 }
 
+double GeluOf(double x, GeluForm form) {
+  if (form == GeluForm::kErf) {
+    return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
+  }
+  const double factor = std::sqrt(2.0 / 3.14159265358979323846);
+  const double inner = factor * (x + 0.044715 * x * x * x);
+  return 0.5 * x * (1.0 + std::tanh(inner));
+}
+
 double Dot(const float* a, const float* b, int count) {
   double sum = 0;
   for (int j = 0; j < count; ++j) sum += double{a[j]} * b[j];
@@ -151,6 +160,23 @@ void ReferenceBackend::RmsNorm(const float* x, int rows, int cols,
   }
 }
 
+void ReferenceBackend::LayerNorm(const float* x, int rows, int cols,
+                                 const float* weight, const float* bias,
+                                 float epsilon, float* out) {
+  for (int i = 0; i < rows; ++i, x += cols, out += cols) {
+    double mean = 0;
+    for (int j = 0; j < cols; ++j) mean += x[j];
+    mean /= cols;
+    double variance = 0;
+    for (int j = 0; j < cols; ++j) variance += (x[j] - mean) * (x[j] - mean);
+    variance /= cols;
+    const double scale = 1.0 / std::sqrt(variance + double{epsilon});
+    for (int j = 0; j < cols; ++j) {
+      out[j] = static_cast<float>((x[j] - mean) * scale * weight[j] + bias[j]);
+    }
+  }
+}
+
 void ReferenceBackend::Rope(float* x, int rows, int row_stride, int num_heads,
                             int head_dim, const float* cos, const float* sin) {
   const int half = head_dim / 2;
@@ -246,13 +272,18 @@ void ReferenceBackend::SiluMul(const float* gate_up, int rows, int cols,
 
 void ReferenceBackend::GeluMul(const float* gate_up, int rows, int cols,
                                float* out) {
-  const double factor = std::sqrt(2.0 / 3.14159265358979323846);
   for (int i = 0; i < rows; ++i, gate_up += 2 * cols, out += cols) {
     for (int j = 0; j < cols; ++j) {
-      const double x = gate_up[j];
-      const double inner = factor * (x + 0.044715 * x * x * x);
-      out[j] = static_cast<float>(0.5 * x * (1.0 + std::tanh(inner)) *
+      out[j] = static_cast<float>(GeluOf(gate_up[j], GeluForm::kTanh) *
                                   gate_up[cols + j]);
+    }
+  }
+}
+
+void ReferenceBackend::Gelu(float* x, int rows, int cols, GeluForm form) {
+  for (int i = 0; i < rows; ++i, x += cols) {
+    for (int j = 0; j < cols; ++j) {
+      x[j] = static_cast<float>(GeluOf(x[j], form));
     }
   }
 }

@@ -22,8 +22,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       NACRE_CHECK(id >= 0 && id < config->vocab_size, "eos out of range");
     }
     NACRE_CHECK(static_cast<int>(InverseFrequencies(*config).size()) * 2 ==
-                    config->head_dim,
-                "an odd head");
+                    config->rotary_size(),
+                "an odd share of a head");
+    NACRE_CHECK(config->head_dim % 2 == 0, "an odd head");
   }
   nacre::model::ModelConfig other;
   other.vocab_size = 100;

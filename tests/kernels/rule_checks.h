@@ -1,6 +1,6 @@
 // Checks of what not every model has, for any backend: attention with windows
-// and soft caps, norms of heads, gelu, scales and caps. Against the reference,
-// and bit by bit in every batch.
+// and soft caps, LayerNorm, norms of heads, gelu, scales and caps. Against the
+// reference, and bit by bit in every batch.
 
 #ifndef TESTS_KERNELS_RULE_CHECKS_H_
 #define TESTS_KERNELS_RULE_CHECKS_H_
@@ -171,6 +171,95 @@ inline void ExpectRowOpsAccurate(Backend* backend) {
       const bool is_gap = static_cast<int>(i) % stride >= 3 * head_dim;
       ASSERT_NEAR(x[i], expected[i], is_gap ? 0.0 : 1e-5)
           << "head_dim " << head_dim;
+    }
+  }
+}
+
+inline void ExpectLayerNormAccurate(Backend* backend) {
+  const auto reference = MakeBackend("reference");
+  for (const int cols : {1, 2, 17, 300, 1300}) {
+    // What is added to all elements of a row is taken away again.
+    for (const float added : {0.0f, 3.0f}) {
+      auto x = RandomFloats(3 * cols, 14);
+      for (float& value : x) value += added;
+      const auto weight = RandomFloats(cols, 15);
+      const auto bias = RandomFloats(cols, 16);
+      std::vector<float> expected(x.size(), NAN);
+      std::vector<float> actual(x.size(), NAN);
+      reference->LayerNorm(x.data(), 3, cols, weight.data(), bias.data(), 1e-3f,
+                           expected.data());
+      backend->LayerNorm(x.data(), 3, cols, weight.data(), bias.data(), 1e-3f,
+                         actual.data());
+      for (size_t i = 0; i < x.size(); ++i) {
+        ASSERT_NEAR(actual[i], expected[i], 2e-5)
+            << "cols " << cols << " added " << added;
+      }
+      backend->LayerNorm(x.data(), 3, cols, weight.data(), bias.data(), 1e-3f,
+                         x.data());
+      ASSERT_TRUE(EqualBits(x.data(), actual.data(), x.size())) << "in place";
+    }
+  }
+}
+
+inline void ExpectGeluAccurate(Backend* backend) {
+  const auto reference = MakeBackend("reference");
+  for (const GeluForm form : {GeluForm::kTanh, GeluForm::kErf}) {
+    for (const float magnitude : {1e-3f, 1.0f, 6.0f, 20.0f, 1e4f}) {
+      auto x = RandomFloats(3 * 301, 17, magnitude);
+      auto expected = x;
+      reference->Gelu(expected.data(), 3, 301, form);
+      backend->Gelu(x.data(), 3, 301, form);
+      for (size_t i = 0; i < x.size(); ++i) {
+        ASSERT_NEAR(
+            x[i], expected[i],
+            1e-6 * std::fabs(expected[i]) + 1e-6 * std::fmin(magnitude, 1.0f))
+            << "magnitude " << magnitude;
+      }
+    }
+    std::vector<float> ends = {0.0f, -0.0f, INFINITY, 90.0f, -90.0f, NAN};
+    backend->Gelu(ends.data(), 1, static_cast<int>(ends.size()), form);
+    EXPECT_EQ(ends[0], 0.0f);
+    EXPECT_EQ(ends[1], 0.0f);
+    EXPECT_EQ(ends[2], INFINITY);
+    EXPECT_EQ(ends[3], 90.0f);
+    EXPECT_NEAR(ends[4], 0.0f, 1e-30f);
+    EXPECT_TRUE(std::isnan(ends[5]));
+  }
+}
+
+// Rows alone and in batches of every size up to nine.
+inline void ExpectNormAndGeluInvariant(Backend* backend) {
+  constexpr int kRows = 9;
+  for (const int cols : {1, 3, 17, 100, 344}) {
+    const size_t width = static_cast<size_t>(cols);
+    const auto x = RandomFloats(kRows * width, 18);
+    const auto weight = RandomFloats(width, 19);
+    const auto bias = RandomFloats(width, 20);
+    const auto run = [&](size_t first, int rows) {
+      std::vector<std::vector<float>> results;
+      const std::vector<float> in(
+          x.begin() + static_cast<std::ptrdiff_t>(first * width), x.end());
+      results.emplace_back(static_cast<size_t>(rows) * width);
+      backend->LayerNorm(in.data(), rows, cols, weight.data(), bias.data(),
+                         1e-5f, results.back().data());
+      for (const GeluForm form : {GeluForm::kTanh, GeluForm::kErf}) {
+        results.push_back(in);
+        backend->Gelu(results.back().data(), rows, cols, form);
+      }
+      return results;
+    };
+    std::vector<std::vector<std::vector<float>>> alone;
+    for (size_t row = 0; row < kRows; ++row) alone.push_back(run(row, 1));
+    for (int rows = 2; rows <= kRows; ++rows) {
+      const size_t first = static_cast<size_t>(kRows - rows);
+      const auto together = run(first, rows);
+      for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
+        for (size_t op = 0; op < together.size(); ++op) {
+          ASSERT_TRUE(EqualBits(together[op].data() + i * width,
+                                alone[first + i][op].data(), width))
+              << "op " << op << ", " << rows << " rows of " << cols;
+        }
+      }
     }
   }
 }

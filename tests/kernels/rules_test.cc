@@ -46,6 +46,17 @@ TEST_P(CpuRulesTest, RowOpsAgreeWithTheReference) {
   ExpectRowOpsAccurate(backend.get());
 }
 
+TEST_P(CpuRulesTest, NormsAndGeluAgreeWithTheReference) {
+  const auto backend = MakeBackend("cpu");
+  ExpectLayerNormAccurate(backend.get());
+  ExpectGeluAccurate(backend.get());
+}
+
+TEST_P(CpuRulesTest, NormsAndGeluHaveTheSameBitsInEveryBatch) {
+  ExpectNormAndGeluInvariant(MakeBackend("cpu").get());
+  ExpectNormAndGeluInvariant(MakeBackend("cpu", "auto", AllowedCores(2)).get());
+}
+
 TEST(ReferenceRulesTest, AWindowHidesWhatIsBeforeIt) {
   ReferenceBackend backend(WeightType::kAuto);
   std::vector<float> blocks = {0, 0, 0, 0, 5, 7, 9, 20};  // keys, then values
@@ -85,6 +96,27 @@ TEST(ReferenceRulesTest, GeluIsItsFormula) {
   EXPECT_EQ(out[0], 0.0f);
   EXPECT_NEAR(out[1], 3 * 0.841192f, 1e-5);
   EXPECT_NEAR(out[2], 2 * -0.158808f, 1e-5);
+  std::vector<float> tanh_form = {1, -1};
+  backend.Gelu(tanh_form.data(), 1, 2, GeluForm::kTanh);
+  EXPECT_NEAR(tanh_form[0], 0.841192f, 1e-6);
+  EXPECT_NEAR(tanh_form[1], -0.158808f, 1e-6);
+  std::vector<float> erf_form = {1, -1};
+  backend.Gelu(erf_form.data(), 1, 2, GeluForm::kErf);
+  EXPECT_NEAR(erf_form[0], 0.8413447f, 1e-6);
+  EXPECT_NEAR(erf_form[1], -0.1586553f, 1e-6);
+}
+
+TEST(ReferenceRulesTest, LayerNormCentersAndDividesByTheDeviation) {
+  ReferenceBackend backend(WeightType::kAuto);
+  const std::vector<float> x = {1, 3, 5, 7};  // mean 4, variance 5
+  const std::vector<float> weight = {1, 1, 2, 0};
+  const std::vector<float> bias = {0, 10, 0, 9};
+  std::vector<float> out(4);
+  backend.LayerNorm(x.data(), 1, 4, weight.data(), bias.data(), 4.0f,
+                    out.data());
+  EXPECT_THAT(out, ::testing::ElementsAre(::testing::FloatEq(-1.0f),
+                                          ::testing::FloatEq(29 / 3.0f),
+                                          ::testing::FloatEq(2 / 3.0f), 9.0f));
 }
 
 }  // namespace

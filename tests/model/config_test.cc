@@ -38,7 +38,7 @@ TEST(ConfigTest, FillsHuggingFaceDefaults) {
   EXPECT_EQ(config->head_dim, 16);
   EXPECT_EQ(config->num_key_value_heads, 6);
   EXPECT_EQ(config->rope_theta, 10000.0);
-  EXPECT_EQ(config->rms_norm_eps, 1e-6);
+  EXPECT_EQ(config->norms.epsilon, 1e-6);
   EXPECT_EQ(config->max_position_embeddings, 2048);
   EXPECT_FALSE(config->tie_word_embeddings);
   EXPECT_EQ(config->rope_scaling.type, RopeScaling::Type::kDefault);

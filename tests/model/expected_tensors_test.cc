@@ -91,6 +91,38 @@ TEST(ExpectedTensorsTest, FusedTensorsStandForTheirParts) {
   EXPECT_EQ(NamesOf(layer).size(), 6u);
 }
 
+TEST(ExpectedTensorsTest, LayerNormsHaveBiasesAndBlocksMayHaveNoGate) {
+  ModelConfig config = Config("GPTNeoXForCausalLM");
+  config.num_key_value_heads = 3;
+  config.norms.is_layer_norm = true;
+  config.blocks.has_gate = false;
+  config.qkv_bias = config.attention_output_bias = config.mlp_bias = true;
+  const auto layer = ExpectedTensors::OfLayer(config, 1);
+  const std::string prefix = "gpt_neox.layers.1.";
+  EXPECT_THAT(NamesOf(layer),
+              ElementsAre(prefix + "input_layernorm.weight",
+                          prefix + "input_layernorm.bias",
+                          prefix + "attention.query_key_value.weight",
+                          prefix + "attention.query_key_value.bias",
+                          prefix + "attention.dense.weight",
+                          prefix + "attention.dense.bias",
+                          prefix + "post_attention_layernorm.weight",
+                          prefix + "post_attention_layernorm.bias",
+                          prefix + "mlp.dense_h_to_4h.weight",
+                          prefix + "mlp.dense_h_to_4h.bias",
+                          prefix + "mlp.dense_4h_to_h.weight",
+                          prefix + "mlp.dense_4h_to_h.bias"));
+  EXPECT_EQ(layer[TensorRole::kQueryKeyValueBias].shape, Shape({36}));
+  EXPECT_EQ(layer[TensorRole::kUp].shape, Shape({12, 8}));
+  EXPECT_EQ(layer[TensorRole::kUpBias].shape, Shape({12}));
+  EXPECT_EQ(layer[TensorRole::kMlpNormBias].shape, Shape({8}));
+  EXPECT_THAT(
+      NamesOf(ExpectedTensors::OutsideLayers(config)),
+      ElementsAre("gpt_neox.embed_in.weight",
+                  "gpt_neox.final_layer_norm.weight",
+                  "gpt_neox.final_layer_norm.bias", "embed_out.weight"));
+}
+
 TEST(ExpectedTensorsTest, NormsAreThoseOfTheConfig) {
   ModelConfig config = Config("Gemma3ForCausalLM");
   config.norms.of_heads = config.norms.after_both = true;

@@ -15,10 +15,11 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr const char* kArchitectures[] = {
-    "LlamaForCausalLM",    "MistralForCausalLM", "Qwen2ForCausalLM",
-    "Qwen3ForCausalLM",    "Phi3ForCausalLM",    "MixtralForCausalLM",
-    "Qwen3MoeForCausalLM", "GemmaForCausalLM",   "Gemma2ForCausalLM",
-    "Gemma3ForCausalLM"};
+    "LlamaForCausalLM",     "MistralForCausalLM", "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",     "Phi3ForCausalLM",    "MixtralForCausalLM",
+    "Qwen3MoeForCausalLM",  "GemmaForCausalLM",   "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM",    "GPTNeoXForCausalLM", "Starcoder2ForCausalLM",
+    "GPTBigCodeForCausalLM"};
 
 TEST(FamiliesTest, EachIsFoundByItsArchitecture) {
   for (const std::string architecture : kArchitectures) {

@@ -30,7 +30,8 @@ uint32_t Fnv1a(const std::string& text) {
 std::vector<float> RandomValues(const ExpectedTensor& tensor) {
   size_t count = 1;
   for (const int64_t dim : tensor.shape) count *= static_cast<size_t>(dim);
-  const bool is_norm = absl::StrContains(tensor.name, "norm") &&
+  const bool is_norm = (absl::StrContains(tensor.name, "norm") ||
+                        absl::StrContains(tensor.name, ".ln_")) &&
                        absl::EndsWith(tensor.name, ".weight");
   const float scale =
       is_norm ? 0.3f

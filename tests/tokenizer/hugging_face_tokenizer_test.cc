@@ -60,7 +60,8 @@ TEST_P(PublishedShapeTest, MatchesTokenizersLibrary) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PublishedShapeTest,
-                         ::testing::Values("llama2", "llama3", "qwen2"));
+                         ::testing::Values("llama2", "llama3", "qwen2",
+                                           "gpt_neox", "starcoder2"));
 
 TEST(HuggingFaceTokenizerTest, ComponentsMatchTokenizersLibrary) {
   const json data = json::parse(ReadTestFile("components.json"));

@@ -31,7 +31,8 @@ struct Named {
 std::vector<Named> AllTokenizers() {
   std::vector<Named> all;
   all.push_back({"bundled", LoadBundled()});
-  for (const char* name : {"llama2", "llama3", "qwen2"}) {
+  for (const char* name :
+       {"llama2", "llama3", "qwen2", "gpt_neox", "starcoder2"}) {
     all.push_back({name, *ParseHuggingFaceTokenizer(
                              ReadTestFile(absl::StrCat(name, ".json")))});
   }

@@ -13,6 +13,7 @@
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/expected_tensors.h"
+#include "model/families.h"
 #include "model/mapped_file.h"
 #include "model/safetensors_writer.h"
 #include "nlohmann/json.hpp"
@@ -49,7 +50,10 @@ Fill FillOf(TensorRole role) {
     case TensorRole::kQueryNorm:
     case TensorRole::kKeyNorm:
       return Fill::kOne;
+    case TensorRole::kInputNormBias:
+    case TensorRole::kMlpNormBias:
     case TensorRole::kQueryKeyValue:
+    case TensorRole::kQueryKeyValueBias:
     case TensorRole::kQuery:
     case TensorRole::kQueryBias:
     case TensorRole::kKey:
@@ -72,7 +76,9 @@ Fill FillOf(TensorRole role) {
     case TensorRole::kExpertDown:
       return Fill::kZero;
     case TensorRole::kEmbedding:
+    case TensorRole::kPositions:
     case TensorRole::kFinalNorm:
+    case TensorRole::kFinalNormBias:
     case TensorRole::kHead:
       break;  // nothing is added
   }
@@ -238,8 +244,10 @@ absl::Status InflateCheckpoint(const InflateOptions& options) {
   const absl::string_view text = config_file->bytes();
   auto json = nlohmann::ordered_json::parse(text.begin(), text.end(), nullptr,
                                             /*allow_exceptions=*/false);
-  json["num_hidden_layers"] = options.num_layers;
-  json["intermediate_size"] =
+  const model::FieldNames& fields =
+      model::FindFamily(from.architecture)->fields;
+  json[fields.num_layers] = options.num_layers;
+  json[fields.intermediate_size] =
       options.intermediate_size.value_or(from.intermediate_size);
   // One for each layer, where they are given.
   const auto types = json.find("layer_types");

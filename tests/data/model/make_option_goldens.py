@@ -61,6 +61,47 @@ def longrope(pairs, **fields):
     )
 
 
+def neox(**fields):
+    # Heads of 10 elements, of which 4 turn; no grouped queries.
+    shape = {**SHAPE, "hidden_size": 60, "layer_norm_eps": 1e-5}
+    for name in ("num_key_value_heads", "head_dim", "rms_norm_eps"):
+        del shape[name]
+    return "GPTNeoX", {
+        **shape,
+        "rope_parameters": rope(theta=5e3, partial_rotary_factor=0.4),
+        **fields,
+    }
+
+
+def starcoder2(**fields):
+    shape = {**SHAPE, "norm_epsilon": 1e-5}
+    del shape["rms_norm_eps"]
+    return "Starcoder2", {
+        **shape,
+        "rope_parameters": rope(theta=1e5),
+        "embedding_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "residual_dropout": 0.0,
+        **fields,
+    }
+
+
+def big_code(**fields):
+    return "GPTBigCode", dict(
+        n_embd=60,
+        n_inner=84,
+        n_layer=2,
+        n_head=6,
+        n_positions=200,
+        vocab_size=SHAPE["vocab_size"],
+        layer_norm_epsilon=1e-3,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+        **fields,
+    )
+
+
 def llama(**fields):
     return "Llama", {**SHAPE, "rope_parameters": rope(), **fields}
 
@@ -195,6 +236,28 @@ CASES = {
             },
         },
     ),
+    "neox": neox(num_hidden_layers=3, hidden_act="gelu"),
+    "neox_sequential": neox(
+        use_parallel_residual=False,
+        hidden_act="gelu_new",
+        tie_word_embeddings=True,
+    ),
+    "neox_few_biases": neox(
+        attention_bias=False,
+        hidden_act="gelu_fast",
+        rope_parameters=rope("linear", factor=2.5, partial_rotary_factor=1.0),
+    ),
+    "starcoder2": starcoder2(
+        num_hidden_layers=3, sliding_window=41, tie_word_embeddings=True
+    ),
+    "starcoder2_no_bias": starcoder2(use_bias=False, hidden_act="gelu"),
+    "big_code": big_code(activation_function="gelu"),
+    "big_code_many_heads": big_code(
+        multi_query=False,
+        scale_attn_weights=False,
+        tie_word_embeddings=False,
+        activation_function="gelu_pytorch_tanh",
+    ),
     "mixtral": (
         "Mixtral",
         {
@@ -265,7 +328,8 @@ def values(name, shape):
     bits = philox(count, fnv1a(name), 9)
     uniform = (bits >> 8).astype(numpy.float32) * numpy.float32(2.0**-23)
     uniform -= numpy.float32(1)
-    if "norm" in name and name.endswith(".weight"):
+    is_norm = "norm" in name or ".ln_" in name
+    if is_norm and name.endswith(".weight"):
         result = numpy.float32(1) + numpy.float32(0.3) * uniform
     elif len(shape) == 1:
         result = numpy.float32(0.5) * uniform

@@ -9,8 +9,10 @@ texts of golden_texts.py, and writes next to itself:
   spm_rules.model/.jsonl      a small model with a character map, user-defined
                               symbols, no byte fallback, extra spaces removed
   spm_suffix.model/.jsonl     a small model with white space as a suffix
-  {llama2,llama3,qwen2}.json  small tokenizers in the published shapes
-  {llama2,llama3,qwen2}.jsonl their goldens
+  {llama2,llama3,qwen2,gpt_neox,starcoder2}.json
+                              small tokenizers in the published shapes
+  {llama2,llama3,qwen2,gpt_neox,starcoder2}.jsonl
+                              their goldens
   components.json             one small model under many component settings
 
 A golden line has `text`, `ids` (special tokens added for tokenizer.json),
@@ -209,6 +211,41 @@ def make_byte_level():
     (HERE / "qwen2.json").write_text(
         json.dumps(document, ensure_ascii=True, separators=(",", ":")) + "\n")
     write("qwen2.jsonl", hf_goldens(tokenizer, 22, specials))
+
+
+def train_gpt2(normalizer, splits, specials):
+    """Splits by GPT-2's own pattern; special tokens have the first ids."""
+    tokenizer = Tokenizer(models.BPE())
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    whole = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = (
+        pre_tokenizers.Sequence(splits + [whole]) if splits else whole)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=700, show_progress=False,
+        special_tokens=[AddedToken(s, special=True, normalized=False)
+                        for s in specials],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.train_from_iterator(prompts() + MULTILINGUAL, trainer)
+    return tokenizer
+
+
+def make_gpt2():
+    specials = ["<|endoftext|>", "<|padding|>"]
+    tokenizer = train_gpt2(normalizers.NFC(), [], specials)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    runs = [" " * n for n in range(24, 1, -1)]
+    tokenizer.add_tokens([AddedToken(run, normalized=True) for run in runs])
+    save(tokenizer, "gpt_neox.json")
+    write("gpt_neox.jsonl", hf_goldens(tokenizer, 24, specials + runs[-3:]))
+
+    specials = ["<|endoftext|>", "<fim_prefix>", "<fim_middle>",
+                "<fim_suffix>", "<file_sep>"]
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    tokenizer = train_gpt2(None, [digits], specials)
+    save(tokenizer, "starcoder2.json")
+    write("starcoder2.jsonl", hf_goldens(tokenizer, 25, specials))
 
 
 def limit_alphabet(lines, size):
@@ -460,5 +497,6 @@ def make_components():
 if __name__ == "__main__":
     make_spm()
     make_byte_level()
+    make_gpt2()
     make_llama2()
     make_components()

@@ -52,5 +52,13 @@ TEST(CudaRulesTest, RowOpsAgreeWithTheReference) {
   ExpectRowOpsAccurate(cuda.get());
 }
 
+TEST(CudaRulesTest, NormsAndGeluAgreeWithTheReference) {
+  const auto cuda = MakeCudaBackend();
+  NACRE_SKIP_WITHOUT_GPU(cuda);
+  ExpectLayerNormAccurate(cuda.get());
+  ExpectGeluAccurate(cuda.get());
+  ExpectNormAndGeluInvariant(cuda.get());
+}
+
 }  // namespace
 }  // namespace nacre::kernels

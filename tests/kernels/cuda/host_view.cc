@@ -151,6 +151,26 @@ void HostView::GeluMul(const float* gate_up, int rows, int cols, float* out) {
   to.Return(out);
 }
 
+void HostView::Gelu(float* x, int rows, int cols, GeluForm form) {
+  Mirror in_place(backend_.get(), x, Count(rows, cols));
+  backend_->Gelu(in_place.f32(), rows, cols, form);
+  in_place.Return(x);
+}
+
+void HostView::LayerNorm(const float* x, int rows, int cols,
+                         const float* weight, const float* bias, float epsilon,
+                         float* out) {
+  Mirror in(backend_.get(), x, Count(rows, cols));
+  Mirror weights(backend_.get(), weight, static_cast<size_t>(cols));
+  Mirror biases(backend_.get(), bias, static_cast<size_t>(cols));
+  Mirror to(backend_.get(), kNothing, Count(rows, cols));
+  // In place where the caller asks for it.
+  float* const result = x == out ? in.f32() : to.f32();
+  backend_->LayerNorm(in.f32(), rows, cols, weights.f32(), biases.f32(),
+                      epsilon, result);
+  (x == out ? in : to).Return(out);
+}
+
 void HostView::Scale(float* x, size_t count, float factor) {
   Mirror in_place(backend_.get(), x, count);
   backend_->Scale(in_place.f32(), count, factor);

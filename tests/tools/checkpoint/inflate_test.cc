@@ -13,6 +13,7 @@
 #include "kernels/backend_factory.h"
 #include "model/load_model.h"
 #include "nlohmann/json.hpp"
+#include "tests/testing/random_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::tools {
@@ -95,6 +96,18 @@ TEST_P(InflateBitsTest, LogitsOfEveryFamilyKeepTheirBits) {
     const std::string dir = TestFolder("in");
     WriteTinyCheckpoint(shape, dir);
     ExpectSameLogits(dir, 4, 100 + 64);
+  }
+}
+
+// Those whose fields, norms and blocks are not Llama's.
+TEST_P(InflateBitsTest, LogitsOfOtherBlocksKeepTheirBits) {
+  for (const std::string name : {"neox", "neox_sequential", "starcoder2",
+                                 "big_code", "big_code_many_heads"}) {
+    const auto golden = nlohmann::json::parse(ReadFile(
+        std::string(NACRE_TEST_DATA) + "/model/options/" + name + ".json"));
+    const std::string dir = TestFolder("in");
+    nacre::testing::WriteRandomCheckpoint(golden["config"].dump(), dir);
+    ExpectSameLogits(dir, 5, 84 + 64);
   }
 }
 
