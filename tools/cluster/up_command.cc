@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "common/flag_set.h"
 #include "common/logging.h"
@@ -139,9 +140,13 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
     terminal.out << line << "\n";
   }
   if (options.drafts == 0) {
-    terminal.out << (options.workers.suffix_drafter == "off"
+    std::vector<std::string> own;
+    if (options.workers.suffix_drafter != "off") own.push_back("suffixes");
+    if (!options.workers.medusa.empty()) own.push_back("Medusa heads");
+    terminal.out << (own.empty()
                          ? "no draft: nothing is drafted\n"
-                         : "no draft: the targets draft from suffixes\n");
+                         : absl::StrCat("no draft: the targets draft from ",
+                                        absl::StrJoin(own, " and "), "\n"));
   }
   terminal.out << "ready; Ctrl-C stops" << std::endl;
   interrupted.WaitForNotification();
