@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kernels/float_view.h"
 #include "model/future_heads.h"
 #include "model/language_model.h"
 #include "speculation/head_draft.h"

@@ -118,14 +118,13 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   EXPECT_EQ((*cluster)->metrics_address(), "");
   ASSERT_TRUE(WaitForArgs(
       "nacre-target-worker",
-      absl::StrCat(
-          "--model /models/target --coordinator ", server_.address(),
-          " --cpus 3,6 --backend reference --weights f32 "
-          "--kv-type bf16 --device 1 --step-time 1:30 --max-memory "
-          "512M --prefix-cache "
-          "off --suffix-drafter on --suffix-cache 1M --medusa heads "
-          "--medusa-tree best --drain-timeout 1m30s "
-          "--hang-timeout=9s --record-hidden=h\n")));
+      absl::StrCat("--model /models/target --coordinator ", server_.address(),
+                   " --cpus 3,6 --backend reference --weights f32 "
+                   "--kv-type bf16 --device 1 --step-time 1:30 --max-memory "
+                   "512M --prefix-cache "
+                   "off --suffix-drafter on --suffix-cache 1M --medusa heads "
+                   "--medusa-tree best --drain-timeout 1m30s "
+                   "--hang-timeout=9s --record-hidden=h\n")));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
