@@ -39,6 +39,11 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
       PolicyLibrary::Load(worker_options.policy_files, model->info()));
   auto borrowed = std::make_shared<Borrowed>();
   borrowed->policies = std::move(loaded);
+  if (!worker_options.medusa.empty()) {
+    return absl::InvalidArgumentError(
+        "--medusa is for target workers: heads read the target's hidden "
+        "states");
+  }
   if (!worker_options.record_features.empty()) {
     NACRE_ASSIGN_OR_RETURN(
         borrowed->features,

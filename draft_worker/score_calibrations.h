@@ -15,11 +15,12 @@ namespace nacre::draft_worker {
 class ScoreCalibrations {
  public:
   speculation::ScoreCalibration& At(float temperature) {
-    return calibrations_[temperature == 0 ? 0 : temperature < 0.9f ? 1 : 2];
+    return calibrations_[speculation::TemperatureKind(temperature)];
   }
 
  private:
-  std::array<speculation::ScoreCalibration, 3> calibrations_;
+  std::array<speculation::ScoreCalibration, speculation::kTemperatureKinds>
+      calibrations_;
 };
 
 }  // namespace nacre::draft_worker

@@ -45,12 +45,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(
   checkpoint->dir_ = dir;
   const std::string single = absl::StrCat(dir, "/model.safetensors");
   if (std::filesystem::exists(single, error)) {
-    NACRE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file,
-                           SafetensorsFile::Open(single));
-    for (const auto& [name, entry] : file->tensors()) {
-      checkpoint->tensors_[name] = {&entry, file->Bytes(entry)};
-    }
-    checkpoint->files_.push_back(std::move(file));
+    NACRE_RETURN_IF_ERROR(checkpoint->AddFile(single));
     return checkpoint;
   }
   const std::string index_path = absl::StrCat(single, ".index.json");
@@ -68,6 +63,24 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(
                         absl::StrCat(index_path, ": ", status.message()));
   }
   return checkpoint;
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenFile(
+    const std::string& path) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
+  checkpoint->dir_ = path;
+  NACRE_RETURN_IF_ERROR(checkpoint->AddFile(path));
+  return checkpoint;
+}
+
+absl::Status Checkpoint::AddFile(const std::string& path) {
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file,
+                         SafetensorsFile::Open(path));
+  for (const auto& [name, entry] : file->tensors()) {
+    tensors_[name] = {&entry, file->Bytes(entry)};
+  }
+  files_.push_back(std::move(file));
+  return absl::OkStatus();
 }
 
 absl::Status Checkpoint::OpenShards(const std::string& dir,
@@ -181,6 +194,41 @@ absl::StatusOr<std::vector<float>> Checkpoint::Vector(absl::string_view name,
     std::memcpy(&bits, tensor.bytes.data() + i * sizeof(bits), sizeof(bits));
     values[i] = tensor.dtype == kernels::DType::kBF16 ? kernels::FromBF16(bits)
                                                       : kernels::FromF16(bits);
+  }
+  return values;
+}
+
+absl::StatusOr<std::vector<int64_t>> Checkpoint::Integers(
+    absl::string_view name) const {
+  const auto it = tensors_.find(std::string(name));
+  if (it == tensors_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("tensor ", name, " is not in the checkpoint ", dir_));
+  }
+  const TensorEntry& entry = *it->second.entry;
+  const bool is_long = entry.dtype == "I64";
+  if (!is_long && entry.dtype != "I32") {
+    return absl::UnimplementedError(
+        absl::StrCat("tensor ", name, ": dtype ", entry.dtype,
+                     " is not supported; supported: I64, I32"));
+  }
+  if (entry.shape.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", name, " has shape ", ShapeString(entry.shape),
+                     ", expected one dimension"));
+  }
+  std::vector<int64_t> values(static_cast<size_t>(entry.shape[0]));
+  const char* bytes = it->second.bytes.data();
+  for (int64_t& value : values) {
+    if (is_long) {
+      std::memcpy(&value, bytes, sizeof(value));
+      bytes += sizeof(value);
+    } else {
+      int32_t narrow;
+      std::memcpy(&narrow, bytes, sizeof(narrow));
+      bytes += sizeof(narrow);
+      value = narrow;
+    }
   }
   return values;
 }

@@ -39,6 +39,10 @@ class Checkpoint {
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(
       const std::string& dir);
 
+  // The same of one file, of any name.
+  static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFile(
+      const std::string& path);
+
   // Of tensors at hand: their bytes, each as many as dtype and shape say, must
   // outlive the result.
   static std::unique_ptr<Checkpoint> OfTensors(
@@ -61,6 +65,10 @@ class Checkpoint {
   absl::StatusOr<std::vector<float>> Vector(absl::string_view name,
                                             int size) const;
 
+  // Whole numbers of dtype I64 or I32. Errors as of Find; INVALID_ARGUMENT if
+  // it has more than one dimension.
+  absl::StatusOr<std::vector<int64_t>> Integers(absl::string_view name) const;
+
   // SHA-256 in hex over `config_json` and of every tensor the name, dtype,
   // shape and all bytes. Begins to hash; this object outlives the result.
   std::unique_ptr<FingerprintJob> StartFingerprint(
@@ -75,6 +83,7 @@ class Checkpoint {
   };
 
   Checkpoint() = default;
+  absl::Status AddFile(const std::string& path);
   absl::Status OpenShards(const std::string& dir, absl::string_view index_json);
 
   std::string dir_;

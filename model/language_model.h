@@ -21,6 +21,11 @@
 #include "common/token_draw.h"
 #include "kernels/float_view.h"
 
+namespace nacre::kernels {
+class Backend;       // kernels/backend.h
+class PackedMatrix;  // kernels/product_ops.h
+}  // namespace nacre::kernels
+
 namespace nacre::model {
 
 struct ModelInfo {
@@ -121,6 +126,14 @@ struct QueuedSteps {
   bool operator==(const QueuedSteps&) const = default;
 };
 
+// What makes logits of hidden states behind the final norm. It lives as long as
+// its model, and is for the model's thread.
+struct VocabularyHead {
+  kernels::Backend* backend = nullptr;
+  const kernels::PackedMatrix* weights = nullptr;  // [vocab_size, hidden_size]
+  float soft_cap = 0;                              // of the logits; 0: none
+};
+
 class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
@@ -187,6 +200,11 @@ class LanguageModel {
   // norm: [sum of num_logits, hidden_size] in batch order, where the model
   // computed it. Valid until the next call. Empty where the model shows none.
   virtual kernels::FloatView final_hidden() { return {}; }
+  // For heads beside the model's own, over the same hidden states. Absent where
+  // the model shows none.
+  virtual absl::optional<VocabularyHead> vocabulary_head() const {
+    return absl::nullopt;
+  }
 
   // Asked on its thread by a Forward that is under way, now and then (between
   // layers): true ends it with ABORTED, and no sequence has changed its length.

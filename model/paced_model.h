@@ -51,6 +51,9 @@ class PacedModel final : public ForwardedModel<LanguageModel> {
     return model_->drawn_tokens();
   }
   kernels::FloatView final_hidden() override { return model_->final_hidden(); }
+  absl::optional<VocabularyHead> vocabulary_head() const override {
+    return model_->vocabulary_head();
+  }
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = interrupt;
     ForwardedModel::SetInterrupt(std::move(interrupt));

@@ -78,6 +78,10 @@ class Transformer : public LanguageModel {
   }
   QueuedSteps queued_steps() const override { return queued_steps_; }
   kernels::FloatView final_hidden() override;
+  absl::optional<VocabularyHead> vocabulary_head() const override {
+    return VocabularyHead{backend_, weights_.head.get(),
+                          static_cast<float>(config_.soft_caps.final)};
+  }
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = std::move(interrupt);
   }

@@ -178,12 +178,12 @@ struct Verdict {
   // Of a tree: the numbers of the nodes that matched, from the root. Empty: a
   // chain, or one of them has none.
   std::vector<int32_t> path = {};
-  // Of the window those tokens that the target itself proposed, from suffixes,
-  // and of the matched ones. They are not the draft's, and not in its counts.
+  // Of the window those tokens that the target itself proposed, from suffixes
+  // or heads, and of the matched ones. They are in no count of the draft's.
   int suffix_proposed = 0;
   int suffix_accepted = 0;
   // Of the matched tokens those that the draft proposed beside its best path.
-  // They come after those on it and before those from suffixes.
+  // They come after those on it and before the target's own.
   int branch_accepted = 0;
 
   bool operator==(const Verdict&) const = default;

@@ -53,6 +53,12 @@ class RankHistogram {
   double total_;
 };
 
+// Kinds of temperatures that are told apart, from 0.
+inline constexpr int kTemperatureKinds = 3;
+inline int TemperatureKind(float temperature) {
+  return temperature == 0 ? 0 : temperature < 0.9f ? 1 : 2;
+}
+
 // The probabilities that scores stand for: of the `count` best candidates
 // P(candidate i is the target's) = within * softmax(score / tau)_i. tau and
 // `within` are estimated while running, tau by Newton's steps on the log

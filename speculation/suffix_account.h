@@ -1,9 +1,10 @@
-// What drafting from suffixes costs a session and gives it. The law: whatever
-// the text, suffixes cost a session at most kShare of each of its steps, and
-// kCredit once. Trust in a match (suffix_draft.h) is an estimate, and the price
-// rule (step_rows.h) believes it; this bounds what it costs where it is wrong.
+// What the target's own drafts, of suffixes and of heads, cost a session and
+// give it. The law: whatever the text, they cost a session at most kShare of
+// each of its steps, and kCredit once. Trust in a match (suffix_draft.h) or in
+// a score (head_draft.h) is an estimate, and the price rule (step_rows.h)
+// believes it; this bounds what it costs where it is wrong.
 //
-// The unit is a step of the session as it is without rows of suffixes.
+// The unit is a step of the session as it is without its own drafts.
 //
 // Pure.
 
@@ -21,22 +22,24 @@ class SuffixAccount {
   // Most that good proposals can earn for bad ones.
   static constexpr double kMost = 4;
 
-  // What the rows of suffixes of the next step may cost.
+  // What its own drafts may cost in the next step.
   double budget() const { return budget_; }
   // What a token that they give is worth: the fewer, the more tokens a step
   // gives without them.
   double worth() const { return steps_ / tokens_; }
 
-  // A step of `sessions` begins with `rows`, the last `count` of them from
-  // suffixes of this one: pays for as many of these as it can. Returns how
+  // A step of `sessions` begins with `rows`, the last `count` of them its
+  // own nodes: pays for as many of these as it can. Returns how
   // many.
   int Pay(int sessions, int rows, int count, const StepTimeCurve& times);
-  // It committed so many tokens, `accepted` of them from suffixes.
+  // Something else than rows has cost so much.
+  void Spend(double steps) { budget_ -= steps; }
+  // It committed so many tokens, `accepted` of them from its own drafts.
   void OnStep(int committed, int accepted);
 
  private:
   double budget_ = kCredit;
-  // Of the last steps, with the tokens that suffixes did not give.
+  // Of the last steps, with the tokens that its own drafts did not give.
   double steps_ = 1;
   double tokens_ = 1;
 };

@@ -130,6 +130,20 @@ void GrowSuffixTree(absl::Span<const SuffixIndex::Occurrence> occurrences,
   }
 }
 
+absl::Span<const SuffixNode> WorthARow(absl::Span<const SuffixNode> nodes,
+                                       const SuffixAccount& account,
+                                       double row_price) {
+  // No node comes before its parent.
+  size_t count = 0;
+  if (account.budget() > 0) {
+    while (count < nodes.size() &&
+           nodes[count].probability * account.worth() > row_price) {
+      ++count;
+    }
+  }
+  return nodes.first(count);
+}
+
 SuffixDraft::SuffixDraft(const TextOwner& owner, int max_length)
     : owner_(owner), own_(max_length) {
   own_.Begin(owner_, max_length);
@@ -159,18 +173,6 @@ absl::Span<const SuffixNode> SuffixDraft::Propose(
   }
   GrowSuffixTree(found_, trust_, limits, &nodes_);
   return nodes_;
-}
-
-absl::Span<const SuffixNode> SuffixDraft::WorthARow(double row_price) const {
-  // The likeliest come first, and no node before its parent.
-  size_t count = 0;
-  if (account_.budget() > 0) {
-    while (count < nodes_.size() &&
-           nodes_[count].probability * account_.worth() > row_price) {
-      ++count;
-    }
-  }
-  return absl::MakeConstSpan(nodes_).first(count);
 }
 
 void SuffixDraft::Learn(absl::Span<const int32_t> text) {

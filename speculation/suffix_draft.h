@@ -42,10 +42,11 @@ class SuffixTrust {
   std::array<Count, kClasses> counts_;
 };
 
+// A node of the target's own: of suffixes, or of heads (head_draft.h).
 struct SuffixNode {
   int32_t token_id = 0;
   int parent = -1;  // index; a parent comes before its children; -1: root
-  int match = 0;    // tokens that match before it
+  int match = 0;    // of suffixes: tokens that match before it
   double probability = 0;  // that the text goes on down to it
   double given_parent = 0;
 };
@@ -64,6 +65,12 @@ void GrowSuffixTree(absl::Span<const SuffixIndex::Occurrence> occurrences,
                     const SuffixTrust& trust, const SuffixLimits& limits,
                     std::vector<SuffixNode>* nodes);
 
+// Of nodes, the likeliest first, those that are worth a row which costs so
+// much, in steps; none where the account is empty.
+absl::Span<const SuffixNode> WorthARow(absl::Span<const SuffixNode> nodes,
+                                       const SuffixAccount& account,
+                                       double row_price);
+
 // Of one session.
 class SuffixDraft {
  public:
@@ -78,14 +85,8 @@ class SuffixDraft {
                                        const SuffixIndex* remembered,
                                        const SuffixLimits& limits);
 
-  // Of the proposal, those that are worth a row which costs so much, in steps;
-  // none where the account is empty.
-  absl::Span<const SuffixNode> WorthARow(double row_price) const;
-
   const TextOwner& owner() const { return owner_; }
   const SuffixTrust& trust() const { return trust_; }
-  // The caller keeps it.
-  SuffixAccount& account() { return account_; }
 
  private:
   // Compares the last proposal with what came.
@@ -95,7 +96,6 @@ class SuffixDraft {
   SuffixIndex own_;
   int length_ = 0;  // of the text in own_
   SuffixTrust trust_;
-  SuffixAccount account_;
   std::vector<SuffixIndex::Occurrence> found_;
   std::vector<SuffixIndex::Occurrence> remembered_;  // scratch
   std::vector<SuffixNode> nodes_;

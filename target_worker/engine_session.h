@@ -16,6 +16,8 @@
 #include "common/token_logprobs.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
+#include "speculation/head_draft.h"
+#include "speculation/suffix_account.h"
 #include "speculation/suffix_draft.h"
 #include "speculation/target_session.h"
 #include "wire/session_events.h"
@@ -37,6 +39,8 @@ struct EngineSession : worker::EngineSession {
   model::TokenHistory history;  // committed tokens between steps
   // What it drafts of its own; null: nothing.
   std::unique_ptr<speculation::SuffixDraft> suffixes;
+  std::unique_ptr<speculation::HeadDraft> heads;
+  speculation::SuffixAccount own_account;  // of both
   bool has_draft = false;
   int gate_after_mismatch = 0;
   absl::optional<int> num_logprobs;  // absent: none

@@ -7,6 +7,8 @@
 // reflection on
 // --listen. SIGTERM drains: no new sessions, the open ones end, exit code 0.
 
+#include <spdlog/spdlog.h>
+
 #include <memory>
 #include <utility>
 
@@ -14,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
+#include "model/medusa_heads.h"
 #include "target_worker/target_engine.h"
 #include "target_worker/target_service.h"
 #include "worker/process/process.h"
@@ -42,6 +45,17 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
     NACRE_RETURN_IF_ERROR(features->AddHidden(worker_options.record_hidden,
                                               model->info().hidden_size));
   }
+  struct Owned {
+    std::shared_ptr<nacre::worker::FeatureFile> features;
+    std::unique_ptr<nacre::model::MedusaHeads> heads;
+  };
+  auto owned = std::make_shared<Owned>();
+  owned->features = features;
+  if (!worker_options.medusa.empty()) {
+    NACRE_ASSIGN_OR_RETURN(owned->heads, nacre::model::MedusaHeads::Load(
+                                             worker_options.medusa, *model));
+    spdlog::info("heads: {}", owned->heads->description());
+  }
   using nacre::target_worker::TargetEngine;
   auto service = std::make_unique<nacre::target_worker::TargetService>();
   TargetEngine::Options options;
@@ -62,10 +76,12 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   options.gate_timeouts = worker_options.gate_timeouts;
   options.suffixes = worker_options.suffix_drafter;
   options.suffix_cache_bytes = worker_options.suffix_cache_bytes;
+  options.heads = owned->heads.get();
+  options.head_tree = worker_options.medusa_tree;
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.pace.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());
-  return nacre::worker::WorkerParts{.owned = std::move(features),
+  return nacre::worker::WorkerParts{.owned = std::move(owned),
                                     .tensors = std::move(tensors),
                                     .service = std::move(service),
                                     .engine = std::move(engine)};

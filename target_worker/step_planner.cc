@@ -61,7 +61,7 @@ bool StepPlanner::PlanVerify(Session& session, int max_rows, int64_t now_ns,
     *idle = WorkerState::kWaitDraftTokens;
     return true;
   }
-  parts_.suffixes->Propose(session, row_price_);
+  parts_.own->Propose(session, row_price_);
   switch (schedule.CheckReady(now_ns)) {
     case TargetSession::Readiness::kReady:
       if (*least_rows >= max_rows) return false;
@@ -93,14 +93,14 @@ void StepPlanner::AddReady(int least_rows, int max_rows, int64_t now_ns) {
     auto tree = session->schedule.NextTree();
     if (!tree.has_value()) continue;
     if (tree->is_local) {
-      tree->worth = session->suffixes->account().worth();
+      tree->worth = session->own_account.worth();
     }
     trees.push_back(*tree);
   }
   const int num_sessions = static_cast<int>(ready_.size());
   std::vector<int> counts = speculation::ChooseStepRows(
       trees, {num_sessions, least_rows, max_rows}, step_times_);
-  PayForSuffixes(least_rows, trees, &counts);
+  PayForOwn(least_rows, trees, &counts);
   if (num_sessions > 0 && !step_times_.empty()) {
     row_price_ =
         speculation::CostOfRows(num_sessions, least_rows + 1, 1, step_times_);
@@ -115,9 +115,9 @@ void StepPlanner::AddReady(int least_rows, int max_rows, int64_t now_ns) {
   }
 }
 
-void StepPlanner::PayForSuffixes(
-    int least_rows, const std::vector<speculation::StepTree>& trees,
-    std::vector<int>* counts) {
+void StepPlanner::PayForOwn(int least_rows,
+                            const std::vector<speculation::StepTree>& trees,
+                            std::vector<int>* counts) {
   int rows = least_rows;
   for (size_t i = 0; i < trees.size(); ++i) {
     if (!trees[i].is_local) rows += (*counts)[i];
@@ -128,8 +128,8 @@ void StepPlanner::PayForSuffixes(
     if (!session->schedule.NextTree().has_value()) continue;
     if (trees[i].is_local) {
       int& count = (*counts)[i];
-      count = session->suffixes->account().Pay(
-          static_cast<int>(ready_.size()), rows + count, count, step_times_);
+      count = session->own_account.Pay(static_cast<int>(ready_.size()),
+                                       rows + count, count, step_times_);
       rows += count;
     }
     ++i;

@@ -13,9 +13,9 @@
 #include "absl/types/span.h"
 #include "speculation/estimators.h"
 #include "speculation/step_rows.h"
+#include "target_worker/own_drafts.h"
 #include "target_worker/row_sampler.h"
 #include "target_worker/step.h"
-#include "target_worker/suffix_memory.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/session_accounts.h"
 #include "worker/engine/session_table.h"
@@ -31,7 +31,7 @@ class StepPlanner {
     worker::TypedSessions<Session> sessions;
     worker::SessionAccounts* accounts = nullptr;
     RowSampler* sampler = nullptr;
-    SuffixMemory* suffixes = nullptr;
+    const OwnDrafts* own = nullptr;
   };
   // `shared_block_size`: the model's.
   StepPlanner(Parts parts, worker::StepBudget budget, int shared_block_size)
@@ -42,6 +42,8 @@ class StepPlanner {
   worker::WorkerState Plan(int64_t now_ns, worker::StepOutcome* outcome);
   const Step& step() const { return step_; }
 
+  // What one row more than those of the last step costs, in steps.
+  double row_price() const { return row_price_; }
   // A step of so many rows has taken so long.
   void Learn(int rows, int64_t duration_ns) {
     step_times_.Add(rows, duration_ns);
@@ -61,12 +63,12 @@ class StepPlanner {
   // Adds the rows of those that can: chains as planned, of trees the nodes that
   // pay on this target.
   void AddReady(int least_rows, int max_rows, int64_t now_ns);
-  // Of the nodes that each of the trees gets, `counts`, those that suffixes
-  // propose: no more than their session can pay for, behind all other rows and
-  // those that sessions before it have paid for.
-  void PayForSuffixes(int least_rows,
-                      const std::vector<speculation::StepTree>& trees,
-                      std::vector<int>* counts);
+  // Of the nodes that each of the trees gets, `counts`, those that the target
+  // proposes itself: no more than their session can pay for, behind all other
+  // rows and those that sessions before it have paid for.
+  void PayForOwn(int least_rows,
+                 const std::vector<speculation::StepTree>& trees,
+                 std::vector<int>* counts);
   // Adds chunks of prefilling_, whose first step may share the forward.
   void PlanPrefills(bool decoding, int64_t now_ns);
   // Adds a session's rows: up to max_rows of its prompt, or its step, or both.
@@ -83,7 +85,7 @@ class StepPlanner {
   const worker::StepBudget budget_;
   const int shared_block_size_;
   speculation::StepTimeCurve step_times_;
-  double row_price_ = 0;  // of one row more than the last step, in steps
+  double row_price_ = 0;
   Step step_;
   std::vector<Session*> prefilling_;  // when the step was planned
   std::vector<Session*> ready_;       // likewise, to verify

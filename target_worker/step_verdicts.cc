@@ -129,9 +129,7 @@ int StepVerdicts::FinishVerify(Session& session, Span span) {
   parts_.accounts->counts().suffix_accepted +=
       static_cast<uint64_t>(verdict.suffix_accepted);
   const int num_tokens = static_cast<int>(verdict.token_ids.size());
-  if (session.suffixes != nullptr) {
-    session.suffixes->account().OnStep(num_tokens, verdict.suffix_accepted);
-  }
+  session.own_account.OnStep(num_tokens, verdict.suffix_accepted);
   SendVerdict(session, std::move(verdict));
   return num_tokens;
 }

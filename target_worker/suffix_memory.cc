@@ -38,16 +38,15 @@ void SuffixMemory::Open(EngineSession& session, const OpenTarget& open) const {
       *open.suffixes, open.prompt_length + open.max_tokens);
 }
 
-void SuffixMemory::Propose(EngineSession& session, double row_price) const {
-  speculation::TargetSession& schedule = session.schedule;
-  if (session.suffixes == nullptr || !schedule.WantsSuffixes()) return;
+absl::Span<const speculation::SuffixNode> SuffixMemory::Propose(
+    EngineSession& session) const {
+  if (session.suffixes == nullptr) return {};
   speculation::SuffixDraft& suffixes = *session.suffixes;
-  if (row_price >= suffixes.account().worth()) return;  // no node is so likely
   const bool remembers = suffixes.owner() != TextOwner();
   // It learns from all.
-  suffixes.Propose(schedule.committed(), remembers ? answers_.get() : nullptr,
-                   schedule.suffix_limits());
-  schedule.ProposeSuffixes(suffixes.WorthARow(row_price));
+  return suffixes.Propose(session.schedule.committed(),
+                          remembers ? answers_.get() : nullptr,
+                          session.schedule.suffix_limits());
 }
 
 void SuffixMemory::Remember(const EngineSession& session) {

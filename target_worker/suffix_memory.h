@@ -1,5 +1,5 @@
-// What sessions of the target draft from besides their draft's tails: suffixes
-// of their own text, and of answers that their client got before.
+// The suffixes that sessions of the target draft from: of their own text, and
+// of answers that their client got before.
 //
 // Owned by the engine, used by its thread.
 
@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/types/span.h"
+#include "speculation/suffix_draft.h"
 #include "speculation/suffix_index.h"
 #include "target_worker/target_messages.h"
 
@@ -26,9 +28,10 @@ class SuffixMemory {
 
   // Of a session that was opened so: whether it drafts from suffixes.
   void Open(EngineSession& session, const OpenTarget& open) const;
-  // Where the draft of a session has no token for its next step: nodes of its
-  // own, those that are worth a row. `row_price`: what one costs, in steps.
-  void Propose(EngineSession& session, double row_price) const;
+  // Nodes of the session's own; none where it does not draft from suffixes.
+  // Valid until the next call for it.
+  absl::Span<const speculation::SuffixNode> Propose(
+      EngineSession& session) const;
   // The session is being closed: its answer serves the next ones of its client.
   void Remember(const EngineSession& session);
 

@@ -15,12 +15,17 @@ TargetEngine::TargetEngine(Options options)
                          options.send),
       options_(std::move(options)),
       suffixes_(options_.suffixes, options_.suffix_cache_bytes),
+      heads_({.model = options_.model,
+              .heads = options_.heads,
+              .now_ns = options_.now_ns},
+             options_.head_tree),
+      own_drafts_(&suffixes_),
       hidden_(options_.model, options_.tensors, options_.features),
       sampler_(options_.model, &soundness_, &scratch_),
       planner_({.sessions = sessions_,
                 .accounts = &accounts_,
                 .sampler = &sampler_,
-                .suffixes = &suffixes_},
+                .own = &own_drafts_},
                options_.budget, options_.model->shared_block_size()),
       verdicts_({.table = &table_,
                  .accounts = &accounts_,
@@ -62,6 +67,7 @@ void TargetEngine::Finish(int64_t start_ns, bool) {
   // Tails that arrived meanwhile may hold the token behind the last row.
   TakeCommandsInStep();
   verdicts_.FinishStep(step, start_ns, end_ns);
+  heads_.Look(step, planner_.row_price(), end_ns - start_ns);
 }
 
 }  // namespace nacre::target_worker

@@ -8,7 +8,8 @@
 //   step_verdicts.h   what the sessions make of those
 //   hidden_taps.h     who else sees hidden states
 //
-// and beside it open_session.h and suffix_memory.h.
+// and beside it open_session.h, and what sessions draft of their own:
+// own_drafts.h, of suffix_memory.h and head_drafts.h.
 //
 // A session's KV lives until it finishes. What this engine has in common with
 // the draft's, threads included: worker/engine/session_engine.h.
@@ -23,9 +24,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "model/future_heads.h"
 #include "model/language_model.h"
 #include "speculation/plan.h"
+#include "speculation/tree_spec.h"
+#include "target_worker/head_drafts.h"
 #include "target_worker/hidden_taps.h"
+#include "target_worker/own_drafts.h"
 #include "target_worker/row_sampler.h"
 #include "target_worker/step_planner.h"
 #include "target_worker/step_verdicts.h"
@@ -64,6 +69,10 @@ class TargetEngine final
     // SuffixMemory::kLeastBytes they are forgotten.
     bool suffixes = true;
     int64_t suffix_cache_bytes = 0;
+    // Heads that sessions may draft from, and the shape of their tree: best, or
+    // a static list. Null: there are none. Outlive the engine.
+    model::FutureHeads* heads = nullptr;
+    speculation::TreeSpec head_tree = {};
     // Whether a gate opens by time, without the tokens that it waits for. Where
     // it does not, what a recording holds does not depend on time.
     bool gate_timeouts = true;
@@ -111,6 +120,8 @@ class TargetEngine final
 
   const Options options_;
   SuffixMemory suffixes_;
+  HeadDrafts heads_;
+  OwnDrafts own_drafts_;
   HiddenTaps hidden_;
   RowSampler sampler_;
   StepPlanner planner_;

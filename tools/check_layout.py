@@ -150,7 +150,8 @@ TESTED_BY = {
                           ("row_drafter", "engine_draws"),
                           ("step_planner", "fairness"))},
     **{f"target_worker/{name}.cc": f"tests/target_worker/engine_{test}_test.cc"
-       for name, test in (("hidden_taps", "hidden"), ("open_session", "commands"),
+       for name, test in (("hidden_taps", "hidden"), ("head_drafts", "heads"),
+                          ("open_session", "commands"), ("own_drafts", "heads"),
                           ("row_sampler", "draws"), ("step_planner", "trees"),
                           ("step_verdicts", "verify"),
                           ("suffix_memory", "suffixes"))},

@@ -72,6 +72,25 @@ TEST_F(StartupTest, UnknownModelFolder) {
                 "/nonexistent/model");
 }
 
+TEST_F(StartupTest, MedusaHeadsOfNoUse) {
+  const auto run = [this](const char* program, const fs::path& heads) {
+    return Run({program, "--model", fs::path(NACRE_MODELS) / "target",
+                "--coordinator", "127.0.0.1:1", "--cpus", "0", "--medusa",
+                heads});
+  };
+  ExpectFailure(run("nacre-target-worker", "/nonexistent/heads"),
+                "/nonexistent/heads");
+  ExpectFailure(run("nacre-target-worker", fs::path(NACRE_MODELS) / "draft"),
+                "is none of Medusa heads");
+  ExpectFailure(
+      run("nacre-target-worker",
+          fs::path(NACRE_TEST_DATA) / "model/medusa/medusa_v1"),
+      "tensor 0.0.linear.weight has shape [20, 20], the config implies "
+      "[256, 256]");
+  ExpectFailure(run("nacre-draft-worker", "/nonexistent/heads"),
+                "--medusa is for target workers");
+}
+
 TEST_F(StartupTest, TruncatedWeights) {
   const fs::path model = CopyModel("draft");
   fs::resize_file(model / "model.safetensors", 100000);

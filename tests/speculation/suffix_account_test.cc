@@ -41,6 +41,17 @@ TEST(SuffixAccountTest, PaysForAsManyRowsAsItCan) {
   EXPECT_EQ(account.budget(), SuffixAccount::kMost);
 }
 
+TEST(SuffixAccountTest, WhatElseItCostsIsSpent) {
+  SuffixAccount account;
+  account.Spend(0.3);
+  EXPECT_NEAR(account.budget(), SuffixAccount::kCredit - 0.3, 1e-12);
+  account.Spend(0.3);
+  EXPECT_LT(account.budget(), 0);
+  const SuffixNode sure = {.token_id = 1, .probability = 1, .given_parent = 1};
+  EXPECT_TRUE(WorthARow({&sure, 1}, account, 0).empty());
+  EXPECT_EQ(WorthARow({&sure, 1}, SuffixAccount(), 0).size(), 1u);
+}
+
 TEST(SuffixAccountTest, ATokenIsWorthLessWhereTheDraftGivesMore) {
   SuffixAccount account;
   EXPECT_EQ(account.worth(), 1);
@@ -60,11 +71,12 @@ class Session {
 
   // Returns how many rows the step has beside the first.
   int Begin() {
-    draft_.Propose(text_, nullptr, {TokenTree::kMaxLocal, 16, 1.0 / 64, true});
+    const absl::Span<const SuffixNode> nodes = draft_.Propose(
+        text_, nullptr, {TokenTree::kMaxLocal, 16, 1.0 / 64, true});
     tree_ = TokenTree(static_cast<int>(text_.size()));
     int parent = TokenTree::kRoot;
     const double price = CostOfRows(1, 2, 1, times_);
-    for (const SuffixNode& node : draft_.WorthARow(price)) {
+    for (const SuffixNode& node : WorthARow(nodes, account_, price)) {
       parent =
           *tree_.AddLocal(parent, node.token_id,
                           static_cast<float>(std::log2(node.given_parent)));
@@ -74,7 +86,7 @@ class Session {
     tree.max_depth = tree.most = 16;
     rows_ = ChooseStepRows({tree}, {1, 1, 512}, times_)[0];
     if (has_account_) {
-      rows_ = draft_.account().Pay(1, 1 + rows_, rows_, times_);
+      rows_ = account_.Pay(1, 1 + rows_, rows_, times_);
     }
     lost_ += CostOfRows(1, 1 + rows_, rows_, times_);
     return rows_;
@@ -82,7 +94,7 @@ class Session {
 
   void End(int32_t token_id) {
     const bool hit = rows_ > 0 && tree_.nodes()[0].token_id == token_id;
-    draft_.account().OnStep(hit ? 2 : 1, hit ? 1 : 0);
+    account_.OnStep(hit ? 2 : 1, hit ? 1 : 0);
     lost_ -= hit ? 1 : 0;
     text_.push_back(token_id);
     ++steps_;
@@ -98,6 +110,7 @@ class Session {
   const StepTimeCurve times_;
   const bool has_account_;
   SuffixDraft draft_{{}, 1 << 14};
+  SuffixAccount account_;
   std::vector<int32_t> text_ = {1, 2};
   TokenTree tree_{2};
   int rows_ = 0;

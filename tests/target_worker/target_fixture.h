@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -52,12 +53,13 @@ inline std::vector<int32_t> Autoregressive(
 
 class TargetFixture {
  public:
-  explicit TargetFixture(nacre::testing::TableModelOptions model_options = {},
-                         worker::StepBudget budget = {},
-                         worker::TensorPublisher* tensors = nullptr,
-                         worker::FeatureFile* features = nullptr,
-                         bool gate_timeouts = true,
-                         int64_t suffix_cache_bytes = 0)
+  explicit TargetFixture(
+      nacre::testing::TableModelOptions model_options = {},
+      worker::StepBudget budget = {},
+      worker::TensorPublisher* tensors = nullptr,
+      worker::FeatureFile* features = nullptr, bool gate_timeouts = true,
+      int64_t suffix_cache_bytes = 0,
+      const std::function<void(TargetEngine::Options*)>& change = nullptr)
       : model(std::move(model_options)) {
     TargetEngine::Options options;
     options.model = &model;
@@ -70,6 +72,7 @@ class TargetFixture {
     options.send = [this](worker::StreamId stream, TargetEvents events) {
       Record(stream, events);
     };
+    if (change) change(&options);
     engine = std::make_unique<TargetEngine>(std::move(options));
   }
 

@@ -293,6 +293,8 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
   if (!is_draft) {
     argv.Add("--suffix-drafter", options_.workers.suffix_drafter);
     argv.Add("--suffix-cache", options_.workers.suffix_cache);
+    argv.Add("--medusa", options_.workers.medusa);
+    argv.Add("--medusa-tree", options_.workers.medusa_tree);
   }
   if (options_.metrics_port.has_value()) {
     argv.Add("--metrics-listen",

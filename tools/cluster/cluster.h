@@ -33,6 +33,8 @@ class Cluster {
     std::string prefix_cache;    // "on" or "off"
     std::string suffix_drafter;  // likewise; of the targets
     std::string suffix_cache;    // bytes; of the targets
+    std::string medusa;          // file or folder; of the targets
+    std::string medusa_tree;     // likewise
     std::optional<int> device;
     // Of the drafts, where they are not those of the targets.
     std::string draft_backend;

@@ -18,7 +18,7 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("targets", "N", &targets, "target workers");
   flags->Add("drafts", "N", &drafts,
              "draft workers; 0: no speculation, or from suffixes alone "
-             "(--suffix-drafter)");
+             "(--suffix-drafter) and heads (--medusa)");
   flags->Add("backend", "B", &workers.backend, "kernels of the workers");
   flags->Add("device", "N", &workers.device, "accelerator of the workers");
   flags->Add("draft-backend", "B", &workers.draft_backend,
@@ -47,6 +47,12 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("suffix-cache", "BYTES", &workers.suffix_cache,
              "memory of a target for answers that it drafts from, for the same "
              "client; K, M and G may follow; 0: none (default: 16M)");
+  flags->Add("medusa", "PATH", &workers.medusa,
+             "Medusa heads of the target that it drafts from: a file of "
+             "safetensors or its folder");
+  flags->Add("medusa-tree", "TREE", &workers.medusa_tree,
+             "which of their candidates may be verified: best or static:FILE "
+             "(default: best)");
   flags->AddRepeated("policy-file", "NAME=DIR", &policy_files,
                      "calibration of a length policy, for the drafts; may be "
                      "given several times");

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "common/flag_set.h"
 #include "common/logging.h"
@@ -78,6 +79,16 @@ struct UpFlags {
   }
 };
 
+// Of a service without a draft worker.
+std::string WhatDraftsAlone(const Cluster::WorkerFlags& targets) {
+  std::vector<std::string> own;
+  if (targets.suffix_drafter != "off") own.push_back("suffixes");
+  if (!targets.medusa.empty()) own.push_back("Medusa heads");
+  if (own.empty()) return "no draft: nothing is drafted";
+  return absl::StrCat("no draft: the targets draft from ",
+                      absl::StrJoin(own, " and "));
+}
+
 }  // namespace
 
 int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
@@ -139,9 +150,7 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
     terminal.out << line << "\n";
   }
   if (options.drafts == 0) {
-    terminal.out << (options.workers.suffix_drafter == "off"
-                         ? "no draft: nothing is drafted\n"
-                         : "no draft: the targets draft from suffixes\n");
+    terminal.out << WhatDraftsAlone(options.workers) << "\n";
   }
   terminal.out << "ready; Ctrl-C stops" << std::endl;
   interrupted.WaitForNotification();

@@ -49,7 +49,8 @@ std::string Summary(const v1::Complete& complete) {
       100.0 * AcceptanceRate(report), MeanAcceptedLength(report));
   if (report.suffix_proposed() > 0) {
     absl::StrAppendFormat(
-        &text, "from suffixes %d of %d verified accepted (%.1f %%)\n",
+        &text,
+        "of the target's own drafts %d of %d verified accepted (%.1f %%)\n",
         report.suffix_accepted(), report.suffix_proposed(),
         100.0 * Ratio(report.suffix_accepted(), report.suffix_proposed()));
   }
@@ -68,7 +69,7 @@ std::string SpeedLine(const v1::Complete& complete) {
                           report.verified());
   }
   if (report.suffix_accepted() > 0) {
-    absl::StrAppendFormat(&text, ", %d from suffixes",
+    absl::StrAppendFormat(&text, ", %d of the target's own drafts",
                           report.suffix_accepted());
   }
   return absl::StrCat(text, ", ", Waiting(complete));

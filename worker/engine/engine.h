@@ -41,8 +41,8 @@ struct EngineStats {
   // Tokens of all sessions opened, and how many of them the prefix cache had.
   uint64_t prefix_queries = 0;
   uint64_t prefix_hits = 0;
-  // Tokens that a target proposed to itself from suffixes, those it verified,
-  // and of these the right ones.
+  // Tokens that a target proposed to itself, from suffixes or heads, those it
+  // verified, and of these the right ones.
   uint64_t suffix_proposed = 0;
   uint64_t suffix_accepted = 0;
   // Sessions that failed because their logits were NaN or infinite, and whether

@@ -81,7 +81,8 @@ constexpr Count kCounts[] = {
      "nacre_worker_steps_total."},
     {Of::kTarget, &EngineStats::suffix_proposed,
      "nacre_target_suffix_proposed_tokens_total",
-     "Tokens that the target proposed to itself from suffixes, and verified."},
+     "Tokens that the target proposed to itself, from suffixes or heads, and "
+     "verified."},
     {Of::kTarget, &EngineStats::suffix_accepted,
      "nacre_target_suffix_accepted_tokens_total", "Of these, the right ones."},
     {Of::kBoth, &EngineStats::rejected_messages,

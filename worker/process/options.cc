@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "common/cpu_list.h"
 #include "common/cpu_quota.h"
+#include "common/files.h"
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "kernels/weight_type.h"
@@ -165,6 +166,37 @@ void RegisterSuffixes(WorkerOptions* options, FlagSet* flags) {
       "it drafts for the same client; 0: from a request's own text alone");
 }
 
+absl::Status SetMedusaTree(const std::string& text,
+                           speculation::TreeSpec* tree) {
+  constexpr absl::string_view kList = "static:";
+  std::string name = text;
+  if (absl::StartsWith(text, kList)) {
+    NACRE_ASSIGN_OR_RETURN(
+        const std::string list,
+        ReadFile(text.substr(kList.size()), speculation::kMaxShapeText));
+    name = absl::StrCat(kList, list);
+  }
+  NACRE_ASSIGN_OR_RETURN(*tree, speculation::ParseTreeSpec(name));
+  if (tree->shape == speculation::TreeShape::kBest ||
+      tree->shape == speculation::TreeShape::kStatic) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("not best and not static:FILE");
+}
+
+void RegisterMedusa(WorkerOptions* options, FlagSet* flags) {
+  flags->Add("medusa", "PATH", &options->medusa,
+             "of a target worker: Medusa heads of its model to draft from, a "
+             "file of safetensors or its folder (default: none)");
+  flags->AddParsed(
+      "medusa-tree", "TREE", "best",
+      [options](const std::string& text) {
+        return SetMedusaTree(text, &options->medusa_tree);
+      },
+      "which of their candidates may be verified: best, the likeliest; "
+      "static:FILE, those of a list of paths as published");
+}
+
 void RegisterRecording(WorkerOptions* options, FlagSet* flags) {
   flags->AddSwitch(
       "gate-timeouts", &options->gate_timeouts,
@@ -247,6 +279,7 @@ void WorkerOptions::Register(FlagSet* flags) {
       "each step takes at least as long as that for its rows, by waiting, as "
       "in 1:30,8:30.5,16:31: what services do on devices of that speed");
   RegisterSuffixes(this, flags);
+  RegisterMedusa(this, flags);
   RegisterRecording(this, flags);
   tls.Register(flags);
 }

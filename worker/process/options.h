@@ -16,6 +16,7 @@
 #include "common/rpc/security.h"
 #include "common/step_times.h"
 #include "kernels/backend_factory.h"
+#include "speculation/tree_spec.h"
 #include "worker/engine/step_budget.h"
 
 namespace nacre::worker {
@@ -55,6 +56,8 @@ struct WorkerOptions {
   bool gate_timeouts = true;
   bool suffix_drafter = true;
   int64_t suffix_cache_bytes = int64_t{16} << 20;
+  std::string medusa;  // likewise: file or folder of heads; empty: none
+  speculation::TreeSpec medusa_tree;  // best, or a static list
   // Of a draft worker: (name of a length policy, its calibration's folder).
   std::vector<std::pair<std::string, std::string>> policy_files;
   std::string record_features;  // of a draft worker: file; empty: none

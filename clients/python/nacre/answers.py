@@ -68,7 +68,7 @@ class Speculation:
     prepared: int  # of ranks above 1: a branch sent ahead went on behind it
     per_round_drafted: Tuple[int, ...]  # with spec_stats
     per_round_accepted: Tuple[int, ...]
-    # Proposed by the target itself, from suffixes; in no count above.
+    # Proposed by the target itself, from suffixes or heads; in no count above.
     suffix_proposed: int
     suffix_accepted: int
 

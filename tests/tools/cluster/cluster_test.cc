@@ -91,6 +91,8 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   options_.workers.prefix_cache = "off";
   options_.workers.suffix_drafter = "on";
   options_.workers.suffix_cache = "1M";
+  options_.workers.medusa = "heads";
+  options_.workers.medusa_tree = "best";
   options_.policy_files = {"disco=/a", "specdec++=/b"};
   options_.drain_timeout = absl::Seconds(90);
   options_.more_args.coordinator = {"--max-queue=3"};
@@ -116,13 +118,13 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   EXPECT_EQ((*cluster)->metrics_address(), "");
   ASSERT_TRUE(WaitForArgs(
       "nacre-target-worker",
-      absl::StrCat(
-          "--model /models/target --coordinator ", server_.address(),
-          " --cpus 3,6 --backend reference --weights f32 "
-          "--kv-type bf16 --device 1 --step-time 1:30 --max-memory "
-          "512M --prefix-cache "
-          "off --suffix-drafter on --suffix-cache 1M --drain-timeout 1m30s "
-          "--hang-timeout=9s --record-hidden=h\n")));
+      absl::StrCat("--model /models/target --coordinator ", server_.address(),
+                   " --cpus 3,6 --backend reference --weights f32 "
+                   "--kv-type bf16 --device 1 --step-time 1:30 --max-memory "
+                   "512M --prefix-cache "
+                   "off --suffix-drafter on --suffix-cache 1M --medusa heads "
+                   "--medusa-tree best --drain-timeout 1m30s "
+                   "--hang-timeout=9s --record-hidden=h\n")));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",

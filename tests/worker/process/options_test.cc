@@ -55,6 +55,8 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--gate-timeouts=off",
                           "--suffix-drafter=off",
                           "--suffix-cache=2M",
+                          "--medusa=heads",
+                          "--medusa-tree=best",
                           "--policy-file=disco=/a=b",
                           "--policy-file",
                           "specdec++=dir",
@@ -88,6 +90,8 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_FALSE(options->gate_timeouts);
   EXPECT_FALSE(options->suffix_drafter);
   EXPECT_EQ(options->suffix_cache_bytes, 2 << 20);
+  EXPECT_EQ(options->medusa, "heads");
+  EXPECT_EQ(options->medusa_tree, speculation::TreeShape::kBest);
   EXPECT_THAT(options->policy_files,
               ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
   EXPECT_EQ(options->record_features, "rows.jsonl");
@@ -177,6 +181,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--suffix-cache=65535"}, "not a number of bytes from 64K"},
         BadLine{{"--suffix-cache=-1"}, "not a number of bytes from 64K"},
         BadLine{{"--suffix-cache=17G"}, "from 64K to 16G"},
+        BadLine{{"--medusa-tree=eagle2"}, "not best and not static:FILE"},
+        BadLine{{"--medusa-tree=static:"}, "flag --medusa-tree"},
         BadLine{{"--policy-file=disco=a", "--policy-file=disco=b"},
                 "there is already a file for disco"},
         BadLine{{"--model=m", "--coordinator=host"}, "--coordinator \"host\""},

@@ -1,0 +1,296 @@
+#include "model/medusa_heads.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/check.h"
+#include "common/files.h"
+#include "common/json_fields.h"
+#include "common/status_macros.h"
+
+namespace nacre::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPickles[] = {"medusa_lm_head.pt", "pytorch_model.bin"};
+constexpr int64_t kMaxJsonBytes = 1 << 20;
+
+absl::Status IsPickle(const std::string& path) {
+  return absl::UnimplementedError(absl::StrCat(
+      path,
+      " is a pickle: a program that its reader runs, and no table of tensors. "
+      "Save its tensors as medusa_lm_head.safetensors"));
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenTensors(
+    const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    for (const char* end : {".pt", ".pth", ".bin"}) {
+      if (absl::EndsWith(path, end)) return IsPickle(path);
+    }
+    return Checkpoint::OpenFile(path);
+  }
+  const std::string own = absl::StrCat(path, "/medusa_lm_head.safetensors");
+  if (fs::exists(own, error)) return Checkpoint::OpenFile(own);
+  auto checkpoint = Checkpoint::Open(path);
+  if (!absl::IsNotFound(checkpoint.status())) return checkpoint;
+  for (const char* name : kPickles) {
+    const std::string pickle = absl::StrCat(path, "/", name);
+    if (fs::exists(pickle, error)) return IsPickle(pickle);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("folder ", path,
+                   " has neither medusa_lm_head.safetensors "
+                   "nor model.safetensors nor its index"));
+}
+
+// The object in a file of the folder; an empty one where there is no file.
+absl::StatusOr<Json> ReadObject(const fs::path& path) {
+  const absl::StatusOr<std::string> text =
+      ReadFile(path.string(), kMaxJsonBytes);
+  if (absl::IsNotFound(text.status())) return Json::object();
+  NACRE_RETURN_IF_ERROR(text.status());
+  return ParseJsonObject(*text, path.string());
+}
+
+// What config.json says that the tensors do not.
+struct Settings {
+  float logit_scale = 1;
+  // Of vLLM's: one vocabulary for all heads.
+  std::optional<bool> shares_vocabulary;
+};
+
+absl::StatusOr<Settings> ReadSettings(const fs::path& folder) {
+  const fs::path path = folder / "config.json";
+  NACRE_ASSIGN_OR_RETURN(const Json config, ReadObject(path));
+  Settings settings;
+  NACRE_ASSIGN_OR_RETURN(
+      settings.shares_vocabulary,
+      OptionalBoolField(config, "original_lm_head", path.string()));
+  const Json* const scale = FindField(config, "logit_scale");
+  if (scale == nullptr) return settings;
+  if (!scale->is_number() || !(scale->get<float>() > 0) ||
+      !std::isfinite(scale->get<float>())) {
+    return BadField("logit_scale", *scale, "a number over 0");
+  }
+  settings.logit_scale = scale->get<float>();
+  return settings;
+}
+
+absl::Status CheckFingerprint(const fs::path& folder, const ModelInfo& info) {
+  const fs::path path = folder / "nacre_draft.json";
+  NACRE_ASSIGN_OR_RETURN(const Json draft, ReadObject(path));
+  NACRE_ASSIGN_OR_RETURN(const std::string target,
+                         StringFieldOr(draft, "target_fingerprint",
+                                       info.fingerprint, path.string()));
+  if (target == info.fingerprint) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path.string(), ": the heads are of the target ", target,
+                   ", the model here is ", info.fingerprint));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> MedusaHeads::Pack(
+    const std::string& name, const kernels::HostMatrix& matrix) {
+  size_bytes_ += static_cast<int64_t>(matrix.rows) * matrix.cols *
+                 static_cast<int64_t>(kernels::SizeOf(matrix.dtype));
+  auto packed = target_.backend->Pack({&matrix, 1});
+  if (packed.ok()) return packed;
+  return absl::Status(packed.status().code(),
+                      absl::StrCat(name, ": ", packed.status().message()));
+}
+
+absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>>
+MedusaHeads::LoadVocabulary(const Checkpoint& checkpoint,
+                            const std::string& name) {
+  NACRE_ASSIGN_OR_RETURN(const Tensor tensor, checkpoint.Find(name));
+  const int hidden = static_cast<int>(hidden_size_);
+  const int vocab = static_cast<int>(vocab_size_);
+  int rows = vocab;
+  // A vocabulary that has all tokens needs no map.
+  if (!token_map_.empty() && tensor.shape.size() == 2 &&
+      tensor.shape[0] == static_cast<int64_t>(token_map_.size())) {
+    rows = static_cast<int>(token_map_.size());
+  }
+  NACRE_ASSIGN_OR_RETURN(const kernels::HostMatrix matrix,
+                         checkpoint.Matrix(name, rows, hidden));
+  return Pack(name, matrix);
+}
+
+absl::StatusOr<MedusaHeads::Head> MedusaHeads::LoadHead(
+    const Checkpoint& checkpoint, const MedusaLayout::Head& layout) {
+  const int hidden = static_cast<int>(hidden_size_);
+  Head head;
+  for (const MedusaLayout::Block& names : layout.blocks) {
+    NACRE_ASSIGN_OR_RETURN(const kernels::HostMatrix matrix,
+                           checkpoint.Matrix(names.weight, hidden, hidden));
+    Block& block = head.blocks.emplace_back();
+    NACRE_ASSIGN_OR_RETURN(block.weight, Pack(names.weight, matrix));
+    if (names.bias.empty()) continue;
+    NACRE_ASSIGN_OR_RETURN(block.bias, checkpoint.Vector(names.bias, hidden));
+  }
+  if (!layout.vocabulary.empty()) {
+    NACRE_ASSIGN_OR_RETURN(head.vocabulary,
+                           LoadVocabulary(checkpoint, layout.vocabulary));
+  }
+  return head;
+}
+
+absl::Status MedusaHeads::LoadTensors(const Checkpoint& checkpoint,
+                                      const MedusaLayout& layout) {
+  if (!layout.token_map.empty()) {
+    NACRE_ASSIGN_OR_RETURN(token_map_, checkpoint.Integers(layout.token_map));
+    for (const int64_t id : token_map_) {
+      if (id >= 0 && id < static_cast<int64_t>(vocab_size_)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", layout.token_map, " has the token id ", id,
+                       ", outside the target's vocabulary of ", vocab_size_));
+    }
+  }
+  if (!layout.vocabulary.empty()) {
+    NACRE_ASSIGN_OR_RETURN(shared_,
+                           LoadVocabulary(checkpoint, layout.vocabulary));
+  }
+  for (const MedusaLayout::Head& head : layout.heads) {
+    NACRE_ASSIGN_OR_RETURN(heads_.emplace_back(), LoadHead(checkpoint, head));
+  }
+  const char* vocabulary = shared_ != nullptr ? "one vocabulary"
+                           : heads_.front().vocabulary != nullptr
+                               ? "vocabularies of their own"
+                               : "the target's vocabulary";
+  description_ =
+      absl::StrFormat("%d Medusa heads (%s) of %d blocks with %s, %.1f MB",
+                      heads_.size(), layout.kind, heads_.front().blocks.size(),
+                      vocabulary, static_cast<double>(size_bytes_) * 1e-6);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<MedusaHeads>> MedusaHeads::Load(
+    const std::string& path, const LanguageModel& model) {
+  const absl::optional<VocabularyHead> target = model.vocabulary_head();
+  if (!target.has_value() || model.info().hidden_size == 0) {
+    return absl::UnimplementedError(
+        "Medusa heads of a model that shows no hidden states");
+  }
+  if (target->backend->location() != kernels::Location::kHost) {
+    return absl::UnimplementedError(
+        absl::StrCat("Medusa heads do not run on the backend ",
+                     target->backend->numerics_id(),
+                     "; on \"cpu\" and \"reference\" they do"));
+  }
+  std::error_code error;
+  const fs::path folder = fs::is_directory(path, error)
+                              ? fs::path(path)
+                              : fs::path(path).parent_path();
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                         OpenTensors(path));
+  std::unique_ptr<MedusaHeads> heads(new MedusaHeads(model.info(), *target));
+  const absl::Status status = heads->LoadFolder(folder, model, *checkpoint);
+  if (status.ok()) return heads;
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
+}
+
+absl::Status MedusaHeads::LoadFolder(const std::string& folder,
+                                     const LanguageModel& model,
+                                     const Checkpoint& checkpoint) {
+  NACRE_RETURN_IF_ERROR(CheckFingerprint(folder, model.info()));
+  NACRE_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(folder));
+  NACRE_ASSIGN_OR_RETURN(const MedusaLayout layout,
+                         FindMedusaLayout(checkpoint.Names()));
+  if (!settings.shares_vocabulary.value_or(true) &&
+      !layout.vocabulary.empty() && layout.heads.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", layout.vocabulary,
+        " is the only vocabulary, but \"original_lm_head\" is false: the "
+        "vocabulary of head 1 is missing"));
+  }
+  logit_scale_ = settings.logit_scale;
+  NACRE_RETURN_IF_ERROR(LoadTensors(checkpoint, layout));
+  return MakeRoom();
+}
+
+void MedusaHeads::RunBlocks(const Head& head, int rows, float* x) {
+  for (const Block& block : head.blocks) {
+    float* const gates = gates_->f32();
+    target_.backend->MatMul(x, rows, *block.weight, gates);
+    const size_t count = static_cast<size_t>(rows) * hidden_size_;
+    for (size_t i = 0; i < count; ++i) {
+      const float z =
+          gates[i] + (block.bias.empty() ? 0 : block.bias[i % hidden_size_]);
+      x[i] += z / (1 + std::exp(-z));
+    }
+  }
+}
+
+void MedusaHeads::RunVocabulary(const kernels::PackedMatrix& vocabulary,
+                                const float* x, int rows, float* out) {
+  const size_t said = static_cast<size_t>(vocabulary.rows());
+  const size_t count = static_cast<size_t>(rows) * said;
+  float* const values = said == vocab_size_ ? out : said_->f32();
+  target_.backend->MatMul(x, rows, vocabulary, values);
+  if (&vocabulary == target_.weights && target_.soft_cap > 0) {
+    target_.backend->SoftCap(values, count, target_.soft_cap);
+  }
+  if (logit_scale_ != 1) target_.backend->Scale(values, count, logit_scale_);
+  if (values == out) return;
+  std::fill_n(out, static_cast<size_t>(rows) * vocab_size_,
+              -std::numeric_limits<float>::infinity());
+  for (size_t i = 0; i < count; ++i) {
+    out[i / said * vocab_size_ + static_cast<size_t>(token_map_[i % said])] =
+        values[i];
+  }
+}
+
+absl::Status MedusaHeads::MakeRoom() {
+  kernels::Backend* const backend = target_.backend;
+  const size_t row_bytes = hidden_size_ * sizeof(float);
+  const size_t all = heads_.size() * kMaxRows;
+  NACRE_ASSIGN_OR_RETURN(states_, backend->Allocate(all * row_bytes));
+  NACRE_ASSIGN_OR_RETURN(gates_, backend->Allocate(kMaxRows * row_bytes));
+  NACRE_ASSIGN_OR_RETURN(logits_,
+                         backend->Allocate(all * vocab_size_ * sizeof(float)));
+  if (token_map_.empty()) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(
+      said_, backend->Allocate(all * token_map_.size() * sizeof(float)));
+  return absl::OkStatus();
+}
+
+absl::Span<const float> MedusaHeads::Run(absl::Span<const float> hidden) {
+  const size_t rows = hidden.size() / hidden_size_;
+  NACRE_CHECK(
+      rows >= 1 && rows <= kMaxRows && hidden.size() == rows * hidden_size_,
+      "hidden states of 1 to kMaxRows rows");
+  const int num_rows = static_cast<int>(rows);
+  float* const logits = logits_->f32();
+  for (size_t k = 0; k < heads_.size(); ++k) {
+    float* const x = states_->f32() + k * hidden.size();
+    std::copy(hidden.begin(), hidden.end(), x);
+    RunBlocks(heads_[k], num_rows, x);
+    if (heads_[k].vocabulary != nullptr) {
+      RunVocabulary(*heads_[k].vocabulary, x, num_rows,
+                    logits + k * rows * vocab_size_);
+    }
+  }
+  // A vocabulary that they share is read once.
+  if (heads_.front().vocabulary == nullptr) {
+    RunVocabulary(shared_ != nullptr ? *shared_ : *target_.weights,
+                  states_->f32(), static_cast<int>(heads_.size() * rows),
+                  logits);
+  }
+  return absl::MakeConstSpan(logits, heads_.size() * rows * vocab_size_);
+}
+
+}  // namespace nacre::model

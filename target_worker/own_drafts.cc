@@ -1,0 +1,37 @@
+#include "target_worker/own_drafts.h"
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "speculation/head_draft.h"
+#include "target_worker/engine_session.h"
+
+namespace nacre::target_worker {
+
+using speculation::SuffixNode;
+
+void OwnDrafts::Propose(EngineSession& session, double row_price) const {
+  speculation::TargetSession& schedule = session.schedule;
+  if ((session.suffixes == nullptr && session.heads == nullptr) ||
+      !schedule.WantsSuffixes()) {
+    return;
+  }
+  const speculation::SuffixAccount& account = session.own_account;
+  if (row_price >= account.worth()) return;  // no node is so likely
+  absl::Span<const SuffixNode> nodes = suffixes_->Propose(session);
+  std::vector<SuffixNode> merged;
+  if (session.heads != nullptr) {
+    const speculation::SuffixLimits limits = schedule.suffix_limits();
+    const absl::Span<const SuffixNode> of_heads =
+        session.heads->Propose(schedule.committed(), limits);
+    if (nodes.empty()) {
+      nodes = of_heads;
+    } else if (!of_heads.empty()) {
+      speculation::MergeNodes(nodes, of_heads, limits, &merged);
+      nodes = merged;
+    }
+  }
+  schedule.ProposeSuffixes(speculation::WorthARow(nodes, account, row_price));
+}
+
+}  // namespace nacre::target_worker

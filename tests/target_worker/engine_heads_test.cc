@@ -1,0 +1,344 @@
+// The target's own drafts, from heads over its hidden states: right or wrong,
+// they change no token, and what they cost is bounded.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "model/future_heads.h"
+#include "tests/target_worker/target_fixture.h"
+
+namespace nacre::target_worker {
+namespace {
+
+using Ids = std::vector<int32_t>;
+using Row = std::vector<float>;
+
+constexpr int kHeads = 4;
+
+// Heads that know what the target will say of the texts that they were told:
+// each says the target's own logits of its position, or noise.
+class KnowingHeads : public model::FutureHeads {
+ public:
+  void Know(const nacre::testing::TableModel& model, const Ids& text) {
+    model_ = &model;
+    for (size_t length = 1; length < text.size(); ++length) {
+      const Ids fed(text.begin(), text.begin() + static_cast<int>(length));
+      places_[model.Logits(fed)] = {text, length};
+    }
+  }
+
+  int count() const override { return kHeads; }
+  absl::Span<const float> Run(absl::Span<const float> hidden) override {
+    ++num_runs;
+    if (on_run) on_run();
+    const size_t vocab = static_cast<size_t>(model_->info().vocab_size);
+    const size_t rows = hidden.size() / vocab;
+    EXPECT_LE(rows, static_cast<size_t>(kMaxRows));
+    logits_.clear();
+    for (size_t k = 0; k < kHeads; ++k) {
+      for (size_t row = 0; row < rows; ++row) {
+        const absl::Span<const float> said = hidden.subspan(row * vocab, vocab);
+        AddLogits(Row(said.begin(), said.end()), k);
+      }
+    }
+    return logits_;
+  }
+
+  int percent_right = 100;
+  std::function<void()> on_run;
+  int num_runs = 0;
+  int num_known = 0;
+
+ private:
+  void AddLogits(const Row& hidden, size_t k) {
+    const auto place = places_.find(hidden);
+    if (place != places_.end() &&
+        static_cast<int>(random_() % 100) < percent_right) {
+      const auto& [text, fed] = place->second;
+      // The model says the token behind what was fed, head 0 the next one.
+      if (fed + 1 + k < text.size()) {
+        const Row row =
+            model_->Logits(absl::MakeConstSpan(text).first(fed + 1 + k));
+        logits_.insert(logits_.end(), row.begin(), row.end());
+        ++num_known;
+        return;
+      }
+    }
+    for (int id = 0; id < model_->info().vocab_size; ++id) {
+      logits_.push_back(static_cast<float>(random_() % 1000) * 0.01f);
+    }
+  }
+
+  const nacre::testing::TableModel* model_ = nullptr;
+  std::map<Row, std::pair<Ids, size_t>> places_;
+  std::mt19937_64 random_{7};
+  Row logits_;
+};
+
+struct HeadsHolder {
+  KnowingHeads heads;
+};
+
+struct Heads : HeadsHolder, TargetFixture {
+  // `percent_a_row`: what a row more costs, of a step of one.
+  explicit Heads(nacre::testing::TableModelOptions model_options,
+                 int percent_a_row = 1, const speculation::TreeSpec& tree = {},
+                 bool with_suffixes = false)
+      : TargetFixture(std::move(model_options), {}, nullptr, nullptr, true, 0,
+                      [&](TargetEngine::Options* options) {
+                        options->heads = &heads;
+                        options->head_tree = tree;
+                        options->suffixes = with_suffixes;
+                      }) {
+    // A look takes no time of this clock, which goes on when it is read.
+    heads.on_run = [this] { now_ns -= 10; };
+    engine->LearnStepTimes(std::vector<worker::StepTime>{
+        {1, 10}, {512, 10 + 511 * int64_t{percent_a_row} / 10}});
+  }
+
+  // Returns what ar says, which the heads know.
+  Ids Begin(const OpenTarget& open) {
+    Ids said = Autoregressive(model, open);
+    heads.Know(model, said);
+    Open(open);
+    return said;
+  }
+
+  int Accepted() const {
+    int accepted = 0;
+    for (const speculation::Verdict& verdict : verdicts) {
+      accepted += verdict.suffix_accepted;
+    }
+    return accepted;
+  }
+};
+
+// A row says where it stands only where no other has the same two tokens before
+// it: with more tokens hardly any has.
+nacre::testing::TableModelOptions Model(uint64_t seed, int vocab_size = 16) {
+  nacre::testing::TableModelOptions model;
+  model.vocab_size = vocab_size;
+  model.seed = seed;
+  model.scale = seed % 2 == 0 ? 2.0f : 6.0f;
+  model.shows_hidden = true;
+  return model;
+}
+
+OpenTarget HeadsOpen(uint64_t id, uint64_t seed, int max_tokens = 60) {
+  OpenTarget open = MakeOpen(id, Prompt(12, 100 * seed + id), max_tokens);
+  open.suffixes.emplace();
+  open.sampling.seed = seed + id;
+  return open;
+}
+
+constexpr float kTemperatures[] = {0.0f, 0.8f, 1.0f};
+
+// Two at a time, at each temperature, with slots and without, from heads that
+// are never right, sometimes and always, with suffixes beside them and without.
+TEST(TargetEngineHeads, ChangeNoToken) {
+  int accepted = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const speculation::TreeSpec tree =
+        seed % 5 == 0 ? *speculation::ParseTreeSpec(
+                            "static:[[0],[1],[2],[0,0],[1,0],[0,0,1]]")
+                      : speculation::TreeSpec();
+    Heads fixture(Model(seed), static_cast<int>(seed % 3), tree,
+                  /*with_suffixes=*/seed % 2 == 0);
+    fixture.heads.percent_right = static_cast<int>(seed % 4) * 33;
+    std::map<uint64_t, Ids> said;
+    for (uint64_t id = 1; id <= 2; ++id) {
+      OpenTarget open = HeadsOpen(id, seed);
+      open.sampling.temperature = kTemperatures[seed % 3];
+      open.sampling.repetition_penalty = seed % 7 == 0 ? 1.2f : 1.0f;
+      if (seed % 4 < 2) open.num_slots = 64;
+      if (seed % 8 == 0) open.logprobs = 2;
+      said[id] = fixture.Begin(open);
+    }
+    for (uint64_t id = 1; id <= 2; ++id) {
+      fixture.RunToEnd(id);
+      EXPECT_EQ(fixture.tokens[id], said[id]);
+    }
+    accepted += fixture.Accepted();
+  }
+  EXPECT_GT(accepted, 60 * 2 * 60 / 4);
+}
+
+TEST(TargetEngineHeads, GoWithDraftsThatComeAndGo) {
+  int accepted = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    Heads fixture(Model(seed));
+    fixture.heads.percent_right = 60;
+    OpenTarget open = HeadsOpen(1, seed, 80);
+    open.sampling.temperature = kTemperatures[seed % 3];
+    open.plan = {static_cast<int>(random() % 3), 0, 4, 0};
+    open.has_draft = true;
+    open.epoch = 1;
+    if (seed % 2 == 0) open.num_slots = 64;
+    const Ids said = fixture.Begin(open);
+    while (fixture.finish[1] == speculation::FinishReason::kNone) {
+      fixture.Acknowledge(1);
+      ASSERT_TRUE(fixture.engine->RunOnce().ok());
+      const int length = static_cast<int>(fixture.tokens[1].size());
+      if (random() % 3 == 0 || length >= static_cast<int>(said.size())) {
+        continue;
+      }
+      speculation::Tail tail;
+      tail.epoch = 1;
+      tail.base_length = tail.first_position = length;
+      for (int i = length; i < length + 1 + static_cast<int>(random() % 4) &&
+                           i < static_cast<int>(said.size());
+           ++i) {
+        tail.token_ids.push_back(random() % 6 == 0
+                                     ? static_cast<int32_t>(random() % 16)
+                                     : said[static_cast<size_t>(i)]);
+      }
+      TargetCommands commands;
+      commands.stream = 1;
+      commands.tails.push_back({1, tail});
+      fixture.engine->Push(std::move(commands));
+    }
+    EXPECT_EQ(fixture.tokens[1], said);
+    accepted += fixture.Accepted();
+  }
+  EXPECT_GT(accepted, 100);
+}
+
+// Heads that say the target's own logits: ranked by the noise of the position
+// that each head speaks of, the first candidate is the target's token at any
+// temperature. By any other noise it is not.
+TEST(TargetEngineHeads, ACandidateIsRankedByTheNoiseOfItsPosition) {
+  for (const float temperature : kTemperatures) {
+    SCOPED_TRACE(temperature);
+    Heads fixture(Model(4, 2048));
+    OpenTarget open = HeadsOpen(1, 4, 100);
+    open.sampling.temperature = temperature;
+    open.ignore_eos = true;
+    const Ids said = fixture.Begin(open);
+    fixture.RunToEnd(1);
+    EXPECT_EQ(fixture.tokens[1], said);
+    int rows = 0;
+    for (const speculation::Verdict& verdict : fixture.verdicts) {
+      EXPECT_EQ(verdict.suffix_accepted, verdict.suffix_proposed)
+          << "without slots the proposal is the chain of first candidates";
+      rows += verdict.suffix_proposed;
+    }
+    EXPECT_GT(rows, 100 / 4);
+  }
+}
+
+// More than fit one call of the heads.
+TEST(TargetEngineHeads, EachSessionHasItsOwnRow) {
+  Heads fixture(Model(6, 1024), /*percent_a_row=*/0);
+  std::map<uint64_t, Ids> said;
+  for (uint64_t id = 1; id <= 2 * model::FutureHeads::kMaxRows + 3; ++id) {
+    OpenTarget open = HeadsOpen(id, 6, 40);
+    open.sampling.temperature = 1.0f;
+    open.ignore_eos = true;
+    said[id] = fixture.Begin(open);
+  }
+  for (const auto& [id, tokens] : said) {
+    fixture.RunToEnd(id);
+    EXPECT_EQ(fixture.tokens[id], tokens);
+  }
+  int proposed = 0;
+  for (const speculation::Verdict& verdict : fixture.verdicts) {
+    proposed += verdict.suffix_proposed;
+  }
+  EXPECT_GE(fixture.Accepted(), proposed * 95 / 100);
+  EXPECT_GT(proposed, static_cast<int>(said.size()) * 40 / 3);
+}
+
+TEST(TargetEngineHeads, AreCountedWithTheTargetsOwn) {
+  Heads fixture(Model(2));
+  fixture.Begin(HeadsOpen(1, 2));
+  fixture.RunToEnd(1);
+  EXPECT_GT(fixture.Accepted(), 0);
+  EXPECT_EQ(fixture.engine->stats().suffix_accepted,
+            static_cast<uint64_t>(fixture.Accepted()));
+}
+
+TEST(TargetEngineHeads, OnlyOfRequestsThatAllowThem) {
+  Heads fixture(Model(2));
+  OpenTarget off = HeadsOpen(1, 2);
+  off.suffixes.reset();
+  OpenTarget ratio = HeadsOpen(2, 2);
+  ratio.verification = speculation::Verification::kRatio;
+  for (const OpenTarget& open : {off, ratio}) {
+    fixture.Begin(open);
+    fixture.RunToEnd(open.session_id);
+  }
+  EXPECT_EQ(fixture.heads.num_runs, 0);
+  for (const speculation::Verdict& verdict : fixture.verdicts) {
+    EXPECT_EQ(verdict.window, 0);
+  }
+}
+
+// Half a step once and a hundredth of each step is what they may cost: a look
+// that takes two steps is never made again in so short an answer, and wrong
+// heads are looked at less and less.
+TEST(TargetEngineHeads, WhatALookCostsIsBounded) {
+  const auto runs = [](int percent_of_a_step, int percent_right) {
+    Heads fixture(Model(2));
+    fixture.heads.percent_right = percent_right;
+    fixture.heads.on_run = [&fixture, percent_of_a_step] {
+      fixture.now_ns += percent_of_a_step / 10 - 10;
+    };
+    OpenTarget open = HeadsOpen(1, 2, 200);
+    open.ignore_eos = true;
+    const Ids said = fixture.Begin(open);
+    fixture.RunToEnd(1);
+    EXPECT_EQ(fixture.tokens[1], said);
+    EXPECT_GT(fixture.heads.num_runs, 0);
+    return fixture.heads.num_runs;
+  };
+  EXPECT_EQ(runs(200, 0), 1);
+  EXPECT_LE(runs(50, 0), 1 + 2 + 200 / 50);
+  EXPECT_GT(runs(50, 100), 20);
+}
+
+// Where rows cost too much for any token no head is asked.
+TEST(TargetEngineHeads, NoLookWhereNoRowPays) {
+  Heads fixture(Model(2), /*percent_a_row=*/400);
+  OpenTarget open = HeadsOpen(1, 2, 60);
+  open.ignore_eos = true;
+  fixture.Begin(open);
+  fixture.RunToEnd(1);
+  EXPECT_LE(fixture.heads.num_runs, 2) << "until a step was planned";
+}
+
+TEST(TargetEngineHeads, UnsoundHeadsSayNothing) {
+  class Broken : public model::FutureHeads {
+   public:
+    int count() const override { return 2; }
+    absl::Span<const float> Run(absl::Span<const float> hidden) override {
+      logits_.assign(2 * hidden.size(),
+                     std::numeric_limits<float>::quiet_NaN());
+      return logits_;
+    }
+
+   private:
+    Row logits_;
+  };
+  Broken broken;
+  TargetFixture fixture(
+      Model(2), {}, nullptr, nullptr, true, 0,
+      [&broken](TargetEngine::Options* options) { options->heads = &broken; });
+  const OpenTarget open = HeadsOpen(1, 2);
+  fixture.Open(open);
+  fixture.RunToEnd(1);
+  EXPECT_EQ(fixture.tokens[1], Autoregressive(fixture.model, open));
+}
+
+}  // namespace
+}  // namespace nacre::target_worker
