@@ -77,7 +77,9 @@ void Limits::ApplyTo(rpc::RpcServer::Options* clients) const {
 }
 
 void LimitFlags::Register(FlagSet* flags) {
-  flags->Add("max-running", "N", &max_running, "requests that run at once");
+  flags->Add("max-running", "N", &max_running,
+             "sessions of this coordinator at once on each target; 0: as many "
+             "as its KV holds");
   flags->Add("max-queue", "N", &max_queue,
              "requests that wait for room; 0: none does");
   flags->Add("draft-rows", "N", &draft_rows,
@@ -125,7 +127,7 @@ void LimitFlags::Register(FlagSet* flags) {
 absl::Status LimitFlags::Check() const {
   constexpr int kMany = 1 << 20;
   for (const absl::Status& status :
-       {CheckInt("max-running", max_running, 1, kMany),
+       {CheckInt("max-running", max_running, 0, kMany),
         CheckInt("max-queue", max_queue, 0, kMany),
         CheckInt("draft-rows", draft_rows, 1, speculation::kMaxDraftRows),
         CheckInt("tree-rows", tree_rows, 0, speculation::kMaxWindow),

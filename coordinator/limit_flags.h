@@ -41,7 +41,7 @@ struct Limits {
 
 // The command line's words for them, and their defaults.
 struct LimitFlags {
-  int max_running = 64;
+  int max_running = 0;
   int max_queue = 1024;
   int draft_rows = 8;
   int tree_rows = 16;

@@ -41,7 +41,7 @@ TEST_F(LimitFlagsTest, TheDefaultsAreAsDocumented) {
   EXPECT_EQ(clients.max_idle, absl::Minutes(5));
   Dispatcher::Options options;
   limits->ApplyTo(&options);
-  EXPECT_EQ(options.max_running, 64);
+  EXPECT_EQ(options.max_running, 0);
   EXPECT_EQ(options.max_queue, 1024);
   EXPECT_EQ(options.queue_timeout_ns, 60'000'000'000);
   EXPECT_EQ(options.failover_timeout_ns, 30'000'000'000);
@@ -131,8 +131,8 @@ TEST_F(LimitFlagsTest, AnIdleConnectionMayStayForAWhileOrForEver) {
 }
 
 TEST_F(LimitFlagsTest, AValueOutOfRangeIsNamed) {
-  flags_.max_running = 0;
-  EXPECT_THAT(Error(), HasSubstr("--max-running is 0"));
+  flags_.max_running = -1;
+  EXPECT_THAT(Error(), HasSubstr("--max-running is -1, must be in [0, "));
   flags_.max_running = 1;
   flags_.max_queue = -1;
   EXPECT_THAT(Error(), HasSubstr("--max-queue is -1"));
