@@ -38,6 +38,7 @@ OrderedJson WorkerOf(const v1::WorkerInfo& worker) {
           {"draining", heartbeat.draining()},
           {"hung", heartbeat.hung()},
           {"sessions", worker.sessions()},
+          {"max_sessions", worker.max_sessions()},
           {"steps", heartbeat.steps()},
           {"kv_free_tokens", heartbeat.kv_free_tokens()},
           {"kv_capacity_tokens", hello.kv_capacity_tokens()},

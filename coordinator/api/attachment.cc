@@ -372,6 +372,7 @@ bool RegistryService::Attachment::Describe(const Statuses& statuses,
   if (const auto it = statuses.find(worker_id_); it != statuses.end()) {
     info->set_ready(it->second->ready);
     info->set_sessions(it->second->sessions);
+    info->set_max_sessions(it->second->max_sessions);
   }
   return true;
 }

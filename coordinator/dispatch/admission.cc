@@ -28,14 +28,12 @@ bool Admission::Remove(uint64_t id) {
 absl::optional<uint64_t> Admission::Pop(
     absl::FunctionRef<bool(uint64_t id)> has_room,
     absl::FunctionRef<void(uint64_t id)> keep_free) {
-  if (is_full()) return absl::nullopt;
   for (const auto& [place, entry] : firsts_) {
     const uint64_t id = entry->second.id;
     if (has_room(id)) {
       started_.insert(place);
       if (started_.size() > kMaxPasses) started_.erase(started_.begin());
       Erase(entry);
-      ++running_;
       return id;
     }
     if (IsPassedOften(place)) keep_free(id);

@@ -1,5 +1,5 @@
-// Which requests start, and which wait. At most max_running requests run at
-// once, and none without room. The others queue, first come first served.
+// Which requests start, and which wait: none starts without room. The others
+// queue, first come first served.
 //
 // A request that fits may pass one before it that does not (a small one, where
 // only a large one's room is missing), but each is passed at most kMaxPasses
@@ -35,8 +35,6 @@ class Admission {
  public:
   static constexpr int kMaxPasses = 16;
 
-  explicit Admission(int max_running) : max_running_(max_running) {}
-
   // `request_class`: of all requests for which has_room and keep_free of a Pop
   // would say and do the same.
   // `ahead`: of those that come ahead of the others.
@@ -50,11 +48,6 @@ class Admission {
   // has_room must leave out the targets that could take it.
   absl::optional<uint64_t> Pop(absl::FunctionRef<bool(uint64_t id)> has_room,
                                absl::FunctionRef<void(uint64_t id)> keep_free);
-  // A request that Pop gave has ended.
-  void OnEnded() { --running_; }
-
-  int running() const { return running_; }
-  bool is_full() const { return running_ >= max_running_; }
   // The first in the queue that `suits`.
   absl::optional<uint64_t> First(
       absl::FunctionRef<bool(uint64_t id)> suits) const;
@@ -81,7 +74,6 @@ class Admission {
   // requests behind it have started.
   bool IsPassedOften(uint64_t place) const;
 
-  const int max_running_;
   Queue queue_;  // by place; those of a kind only rise
   absl::flat_hash_map<uint64_t, uint64_t> places_;  // by id
   std::map<std::string, Places> classes_;           // none is empty
@@ -91,7 +83,6 @@ class Admission {
   std::set<uint64_t> started_;
   uint64_t next_ahead_ = 0;
   uint64_t next_place_ = kFirstPlace;
-  int running_ = 0;
 };
 
 }  // namespace nacre::coordinator

@@ -19,7 +19,8 @@ struct DispatcherOptions {
   Clock now_ns = MonotonicNs;
   // How long a session without a target waits for an equal one.
   int64_t failover_timeout_ns = 30'000'000'000;
-  int max_running = 64;  // requests
+  // Sessions of this coordinator at once on each target; 0: what its KV holds.
+  int max_running = 0;
   int max_queue = 1024;  // that wait for room
   // How long a request may wait for room. This and the other timeouts: kNever
   // is no limit.

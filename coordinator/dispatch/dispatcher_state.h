@@ -58,10 +58,9 @@ struct DispatcherState {
   const DispatcherOptions& options;
   StatusBoard& board;
   Outbox& outbox;
-  Fleet fleet;
+  Fleet fleet{options.max_running};
   Placer placer{&fleet, options.queue_timeout_ns};
-  RequestQueue queue{&fleet, &placer, options.max_running,
-                     options.queue_timeout_ns};
+  RequestQueue queue{&fleet, &placer, options.queue_timeout_ns};
   Failover failover{&fleet, &placer, options.failover_timeout_ns};
   OpenRequests open;
   Stalls stalls{options.client_timeout_ns};

@@ -30,6 +30,8 @@ bool IsNews(const wire::KvReport& before, const wire::KvReport& now,
 void KvReporter::AddTargetNeeds(uint64_t worker_id,
                                 const std::vector<uint64_t>& held_ids,
                                 wire::KvReport* report) const {
+  // A session there must end first: more KV would be of no use.
+  if (state_.fleet.ledger().is_full(worker_id)) return;
   const FleetWorker& worker = state_.fleet.at(worker_id);
   const auto could_take = [&](const RequestSpec& request) {
     return state_.placer.CouldTake(worker_id, worker, request);
@@ -38,8 +40,6 @@ void KvReporter::AddTargetNeeds(uint64_t worker_id,
     const RequestSpec& request = state_.Find(id)->request();
     if (could_take(request)) AddWaiting(id, request, report);
   }
-  // Its turn is missing, not room.
-  if (state_.queue.is_full()) return;
   const int64_t held = report->wanted;
   if (report->need_session == 0) {
     const auto first = state_.queue.First(could_take);

@@ -96,7 +96,7 @@ void RequestDesk::Launch(RequestQueue::Start start) {
 WaitingRequest RequestDesk::Leave(uint64_t session_id) {
   WaitingRequest waiting = state_.queue.Leave(session_id);
   Forget(session_id, waiting.request());
-  // The next one may have waited only for its turn.
+  // Targets may have been kept free for it.
   state_.room_changed = true;
   return waiting;
 }
@@ -171,7 +171,7 @@ void RequestDesk::End(Session& session) {
   state_.stalls.End(session_id);
   Forget(session_id, session.request());
   state_.sessions.erase(session_id);
-  state_.queue.OnEnded();
+  // Its workers have yet to close it; but room may have been kept for it.
   state_.room_changed = true;
 }
 

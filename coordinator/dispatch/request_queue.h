@@ -38,21 +38,15 @@ struct WaitingRequest {
 
 class RequestQueue {
  public:
-  // At most `max_running` run at once; each waits at most `timeout_ns` (kNever:
-  // for ever). The fleet and the placer outlive it.
-  RequestQueue(const Fleet* fleet, const Placer* placer, int max_running,
-               int64_t timeout_ns)
-      : fleet_(*fleet),
-        placer_(*placer),
-        timeout_ns_(timeout_ns),
-        admission_(max_running) {}
+  // Each waits at most `timeout_ns` (kNever: for ever). The fleet and the
+  // placer outlive it.
+  RequestQueue(const Fleet* fleet, const Placer* placer, int64_t timeout_ns)
+      : fleet_(*fleet), placer_(*placer), timeout_ns_(timeout_ns) {}
 
   // Ahead of those that resume nothing, if it resumes an answer.
   void Push(uint64_t session_id, WaitingRequest waiting);
   // Takes it out: it will not run. Requires: it waits.
   WaitingRequest Leave(uint64_t session_id);
-  // A request that Pass::Next gave has ended.
-  void OnEnded() { admission_.OnEnded(); }
 
   bool contains(uint64_t session_id) const {
     return waiting_.contains(session_id);
@@ -61,8 +55,6 @@ class RequestQueue {
     return waiting_.at(session_id).request();
   }
   int size() const { return admission_.waiting(); }
-  // As many run as may.
-  bool is_full() const { return admission_.is_full(); }
   // KV that all of them need on targets, in tokens.
   int64_t needed_tokens() const { return needed_tokens_; }
   // The first for which `suits` is true.

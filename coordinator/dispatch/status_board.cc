@@ -51,7 +51,7 @@ std::vector<WorkerStatus> StatusBoard::workers() const {
   std::vector<WorkerStatus> result;
   for (const auto& [id, worker] : AllWorkers()) {
     result.push_back({id, worker->info, worker->ready, worker->sessions,
-                      worker->reserved_tokens});
+                      worker->reserved_tokens, worker->max_sessions});
   }
   return result;
 }

@@ -18,6 +18,7 @@ struct WorkerStatus {
   bool ready = false;
   int sessions = 0;
   int64_t reserved_tokens = 0;  // KV promised there
+  int max_sessions = 0;         // at once; 0: as many as its KV holds
 };
 
 // What requests lack.

@@ -19,7 +19,9 @@ absl::StatusOr<uint64_t> Fleet::Add(WorkerInfo info) {
   const uint64_t id = next_id_++;
   const FleetWorker& worker =
       workers_.try_emplace(id, std::move(info)).first->second;
-  ledger_.AddWorker(id, worker.info.kv_capacity_tokens, worker.info.grants_kv);
+  worker.cell->max_sessions = is_target ? max_running_ : 0;
+  ledger_.AddWorker(id, worker.info.kv_capacity_tokens, worker.info.grants_kv,
+                    worker.cell->max_sessions);
   if (worker.info.grants_kv) granting_.insert(id);
   LoadsOf(worker.role).insert({0, id});
   if (!is_target) drafts_.push_back(&worker.info);

@@ -30,6 +30,10 @@ class Fleet {
  public:
   using Workers = std::map<uint64_t, FleetWorker>;  // by id: the oldest first
 
+  // At most `max_running` sessions at once on each target; 0: what its KV
+  // holds.
+  explicit Fleet(int max_running = 0) : max_running_(max_running) {}
+
   // Takes a worker into service and returns its id, which rises from 1.
   // FAILED_PRECONDITION if a target serves another model than those in service
   // (model_mismatch.h). A target of another model than the last one's forgets
@@ -90,6 +94,7 @@ class Fleet {
     return role == WorkerRole::kTarget ? targets_by_load_ : drafts_by_load_;
   }
 
+  const int max_running_;
   Workers workers_;
   std::vector<const WorkerInfo*> drafts_;
   ByLoad targets_by_load_;

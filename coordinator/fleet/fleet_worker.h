@@ -30,6 +30,7 @@ struct WorkerCell {
   explicit WorkerCell(WorkerInfo worker_info) : info(std::move(worker_info)) {}
 
   const WorkerInfo info;
+  int max_sessions = 0;  // constant since it is in service; 0: any number
   std::atomic<bool> ready{true};
   std::atomic<int> sessions{0};
   std::atomic<int64_t> reserved_tokens{0};  // KV promised there

@@ -10,10 +10,11 @@ const KvLedger::Worker* KvLedger::Find(uint64_t worker_id) const {
 }
 
 void KvLedger::AddWorker(uint64_t worker_id, int64_t capacity_tokens,
-                         bool grants) {
+                         bool grants, int max_sessions) {
   Worker& worker = workers_[worker_id];
   worker.capacity_tokens = capacity_tokens;
   worker.granted_tokens = grants ? 0 : capacity_tokens;
+  worker.max_sessions = max_sessions;
 }
 
 void KvLedger::SetGrant(uint64_t worker_id, int64_t tokens) {
@@ -31,7 +32,7 @@ bool KvLedger::CouldHold(uint64_t worker_id, int64_t need) const {
 
 bool KvLedger::HasRoom(uint64_t worker_id, int64_t need) const {
   const Worker* worker = Find(worker_id);
-  return worker != nullptr &&
+  return worker != nullptr && !IsFull(*worker) &&
          (worker->capacity_tokens == 0 ||
           need <= worker->granted_tokens - worker->reserved_tokens);
 }
@@ -41,6 +42,7 @@ bool KvLedger::Reserve(uint64_t worker_id, uint64_t session_id, int64_t need) {
   Worker& worker = workers_.at(worker_id);
   worker.sessions[session_id].push_back(need);
   worker.reserved_tokens += need;
+  ++worker.num_sessions;
   return true;
 }
 
@@ -51,6 +53,7 @@ bool KvLedger::Release(uint64_t worker_id, uint64_t session_id) {
   const auto it = worker.sessions.find(session_id);
   if (it == worker.sessions.end()) return false;
   worker.reserved_tokens -= it->second.front();
+  --worker.num_sessions;
   it->second.pop_front();
   if (it->second.empty()) worker.sessions.erase(it);
   return true;
@@ -61,6 +64,11 @@ int KvLedger::num_open(uint64_t worker_id, uint64_t session_id) const {
   if (worker == nullptr) return 0;
   const auto it = worker->sessions.find(session_id);
   return it == worker->sessions.end() ? 0 : static_cast<int>(it->second.size());
+}
+
+bool KvLedger::is_full(uint64_t worker_id) const {
+  const Worker* worker = Find(worker_id);
+  return worker != nullptr && IsFull(*worker);
 }
 
 int64_t KvLedger::capacity_tokens(uint64_t worker_id) const {

@@ -1,6 +1,7 @@
 // How much KV of each worker is promised to which session. The workers reserve
 // the same when they open a session, so what the ledger grants they have, and a
-// running request never fails for KV.
+// running request never fails for KV. A worker may also have a limit of
+// sessions: one more has no room there, whatever KV is free.
 //
 // The room of an ended session comes back only when its worker says that it has
 // closed it: before, an opening that is already on its way would be refused.
@@ -32,9 +33,9 @@ class KvLedger {
   }
 
   // `capacity_tokens` 0: not known, everything fits. `grants`: nothing may be
-  // promised before SetGrant.
+  // promised before SetGrant. `max_sessions` 0: no such limit.
   void AddWorker(uint64_t worker_id, int64_t capacity_tokens,
-                 bool grants = false);
+                 bool grants = false, int max_sessions = 0);
   // What may be promised from now on; what is promised stays. Requires: the
   // worker grants.
   void SetGrant(uint64_t worker_id, int64_t tokens);
@@ -55,6 +56,8 @@ class KvLedger {
   // How often the session was opened there without having been closed since, as
   // far as the worker has said: all but the last are to be closed.
   int num_open(uint64_t worker_id, uint64_t session_id) const;
+  // It has as many sessions as it may.
+  bool is_full(uint64_t worker_id) const;
   int64_t capacity_tokens(uint64_t worker_id) const;
   int64_t granted_tokens(uint64_t worker_id) const;
   int64_t reserved_tokens(uint64_t worker_id) const;
@@ -64,9 +67,15 @@ class KvLedger {
     int64_t capacity_tokens = 0;
     int64_t granted_tokens = 0;  // of them, to us: all, unless it grants
     int64_t reserved_tokens = 0;
+    int max_sessions = 0;  // 0: any number
+    int num_sessions = 0;  // opened and not closed
     absl::flat_hash_map<uint64_t, std::deque<int64_t>> sessions;
   };
 
+  static bool IsFull(const Worker& worker) {
+    return worker.max_sessions > 0 &&
+           worker.num_sessions >= worker.max_sessions;
+  }
   const Worker* Find(uint64_t worker_id) const;
 
   absl::flat_hash_map<uint64_t, Worker> workers_;

@@ -83,11 +83,19 @@ void FleetMetrics::AddDemand(
   prometheus::MetricFamily reserved = Family(
       "nacre_kv_reserved_tokens",
       "KV of a worker that is promised to sessions of this coordinator.");
+  prometheus::MetricFamily sessions =
+      Family("nacre_sessions", "Sessions of this coordinator on a worker.");
+  prometheus::MetricFamily limits =
+      Family("nacre_max_running_sessions",
+             "Most of them at once on a target; 0: as many as its KV holds.");
   for (const WorkerStatus& worker : dispatcher_.workers()) {
-    AddGauge(
-        &reserved,
-        {{"role", NameOf(worker.info.role)}, {"worker", worker.info.address}},
-        static_cast<double>(worker.reserved_tokens));
+    const Labels labels = {{"role", NameOf(worker.info.role)},
+                           {"worker", worker.info.address}};
+    AddGauge(&reserved, labels, static_cast<double>(worker.reserved_tokens));
+    AddGauge(&sessions, labels, worker.sessions);
+    if (worker.info.role == WorkerRole::kTarget) {
+      AddGauge(&limits, {{"worker", worker.info.address}}, worker.max_sessions);
+    }
   }
   const Demand demand = dispatcher_.demand();
   prometheus::MetricFamily wanted =
@@ -103,7 +111,7 @@ void FleetMetrics::AddDemand(
              "Requests that run on a target without the draft that they ask "
              "for.");
   AddGauge(&undrafted, {}, demand.without_draft);
-  for (auto* family : {&reserved, &wanted, &undrafted}) {
+  for (auto* family : {&reserved, &sessions, &limits, &wanted, &undrafted}) {
     families->push_back(std::move(*family));
   }
 }

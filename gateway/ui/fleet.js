@@ -179,9 +179,11 @@ class Fleet {
       const { busy, wait } = worker.shares ?? { busy: "\u2013", wait: "\u2013" };
       const used = worker.kv_capacity_tokens - worker.kv_free_tokens;
       const state = stateOf(worker);
+      const sessions = worker.max_sessions ? `${worker.sessions} of ${worker.max_sessions}`
+                                           : worker.sessions;
       return [
         worker.role, worker.address, { text: state, className: `state-${state}` },
-        worker.model, worker.sessions, `${used} of ${worker.kv_capacity_tokens}`, busy, wait,
+        worker.model, sessions, `${used} of ${worker.kv_capacity_tokens}`, busy, wait,
         `${(worker.heartbeat_age_ms / 1000).toFixed(1)} s ago`,
       ];
     }));

@@ -189,7 +189,6 @@ class Bench {
     options.tokenizer = &tokenizer_;
     options.observer = &metrics_;
     options.now_ns = [this] { return now_ns_; };
-    options.max_running = num_sessions + num_waiting;
     options.max_queue = num_sessions + num_waiting;
     options.queue_timeout_ns = kNever;
     return options;
@@ -349,12 +348,13 @@ double BytesOfAWaitingRequest() {
   const ByteTokenizer tokenizer;
   Dispatcher::Options options;
   options.tokenizer = &tokenizer;
-  options.max_running = 0;
   options.max_queue = kRequests;
   Dispatcher dispatcher(std::move(options));
   WorkerInfo info;
   info.model_vocab_size = info.tokenizer_vocab_size = 258;
-  (void)dispatcher.AddTarget(info, std::make_shared<Client>()).value();
+  // It takes none any more, and may come back.
+  dispatcher.DrainWorker(
+      dispatcher.AddTarget(info, std::make_shared<Client>()).value());
   int64_t ended = 0;
   const auto heap_bytes = [] {
     const auto info = mallinfo2();

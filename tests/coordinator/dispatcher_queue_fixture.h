@@ -1,5 +1,5 @@
-// A dispatcher that runs three requests, lets two wait, for ten seconds at
-// most.
+// A dispatcher that runs three requests on each target, lets two wait, for ten
+// seconds at most.
 
 #ifndef TESTS_COORDINATOR_DISPATCHER_QUEUE_FIXTURE_H_
 #define TESTS_COORDINATOR_DISPATCHER_QUEUE_FIXTURE_H_

@@ -41,7 +41,7 @@ TEST_F(LimitFlagsTest, TheDefaultsAreAsDocumented) {
   EXPECT_EQ(clients.max_idle, absl::Minutes(5));
   Dispatcher::Options options;
   limits->ApplyTo(&options);
-  EXPECT_EQ(options.max_running, 64);
+  EXPECT_EQ(options.max_running, 0);
   EXPECT_EQ(options.max_queue, 1024);
   EXPECT_EQ(options.queue_timeout_ns, 60'000'000'000);
   EXPECT_EQ(options.failover_timeout_ns, 30'000'000'000);
@@ -112,6 +112,23 @@ TEST_F(LimitFlagsTest, AWorkerMayBeSilentForLongerThanAHeartbeat) {
   EXPECT_TRUE(flags_.Resolve().ok());
 }
 
+TEST_F(LimitFlagsTest, AConnectionMayServeForAWhileOrForEver) {
+  const auto max_age = [this](absl::Duration value) {
+    flags_.max_connection_age = value;
+    rpc::RpcServer::Options clients;
+    flags_.Resolve()->ApplyTo(&clients);
+    return clients.max_age;
+  };
+  EXPECT_EQ(max_age(flags_.max_connection_age), absl::InfiniteDuration());
+  EXPECT_EQ(max_age(absl::Minutes(10)), absl::Minutes(10));
+  for (const absl::Duration bad :
+       {absl::Seconds(-1), absl::Milliseconds(999)}) {
+    flags_.max_connection_age = bad;
+    EXPECT_THAT(Error(), HasSubstr("--max-connection-age is " +
+                                   absl::FormatDuration(bad)));
+  }
+}
+
 TEST_F(LimitFlagsTest, AnIdleConnectionMayStayForAWhileOrForEver) {
   const auto max_idle = [this](absl::Duration value) {
     flags_.idle_timeout = value;
@@ -131,8 +148,8 @@ TEST_F(LimitFlagsTest, AnIdleConnectionMayStayForAWhileOrForEver) {
 }
 
 TEST_F(LimitFlagsTest, AValueOutOfRangeIsNamed) {
-  flags_.max_running = 0;
-  EXPECT_THAT(Error(), HasSubstr("--max-running is 0"));
+  flags_.max_running = -1;
+  EXPECT_THAT(Error(), HasSubstr("--max-running is -1, must be in [0, "));
   flags_.max_running = 1;
   flags_.max_queue = -1;
   EXPECT_THAT(Error(), HasSubstr("--max-queue is -1"));

@@ -32,6 +32,7 @@ TEST(FleetConvertTest, ACoordinatorHasItsWorkersAndSessions) {
   worker->mutable_heartbeat()->mutable_time()->set_draft_ns(2'000'000);
   worker->set_heartbeat_age_ns(500'000);
   worker->set_sessions(3);
+  worker->set_max_sessions(2);
   v1::SessionInfo* const session = view.sessions.add_sessions();
   session->set_request_id("r");
   session->set_method(v1::METHOD_PEARL);
@@ -52,7 +53,8 @@ TEST(FleetConvertTest, ACoordinatorHasItsWorkersAndSessions) {
       Dump(json["workers"]),
       R"([{"role":"draft","address":"d:1","incarnation":"i","model":"m",)"
       R"("numerics_id":"n","ready":false,"draining":true,"hung":false,)"
-      R"("sessions":3,"steps":7,"kv_free_tokens":8,"kv_capacity_tokens":9,)"
+      R"("sessions":3,"max_sessions":2,"steps":7,"kv_free_tokens":8,)"
+      R"("kv_capacity_tokens":9,)"
       R"("heartbeat_age_ms":0.5,"time":{"elapsed_ms":0.0,"prefill_ms":0.0,)"
       R"("draft_ms":2.0,"verify_ms":0.0,"wait_draft_tokens_ms":0.0,)"
       R"("wait_verdict_ms":0.0,"wait_acknowledge_ms":0.0,"no_work_ms":0.0}}])");

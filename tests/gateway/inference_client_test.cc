@@ -212,7 +212,8 @@ FakeCoordinator::OnGenerate Cuts(std::atomic<int>* calls, int cuts) {
     // Every second one has gone before it says anything.
     if (call % 2 == 0) writer->Write(response);
     if (call < cuts) return {grpc::StatusCode::UNAVAILABLE, "gone"};
-    writer->Write(FakeCoordinator::Complete("", 0));
+    writer->Write(FakeCoordinator::Complete(
+        "", 0, static_cast<uint32_t>(came + (call % 2 == 0 ? 1 : 0))));
     return grpc::Status::OK;
   };
 }
@@ -231,6 +232,7 @@ Said Ask(InferenceClient* client, EventLoop* loop,
     v1::GenerateRequest request;
     request.set_request_id(request_id);
     request.mutable_sampling()->set_temperature(1.0f);
+    request.mutable_output()->set_stream(true);
     call = client->Generate(request, {},
                             {[&](const v1::GenerateResponse& response) {
                                said.text += response.chunk().text();
@@ -383,7 +385,7 @@ TEST(InferenceClientTest, ACutAnswerWaitsForRoomInTheQueue) {
       return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "full");
     }
     writer->Write(FakeCoordinator::Chunk("b", 0, 1));
-    writer->Write(FakeCoordinator::Complete("", 0));
+    writer->Write(FakeCoordinator::Complete("", 0, 2));
     return grpc::Status::OK;
   });
   const FakeCoordinator always_full(
@@ -430,10 +432,97 @@ TEST(InferenceClientTest, AnAnswerThatGoesOnAtAnotherTokenEnds) {
     InferenceClient client(options, &loop);
     const Said said = Ask(&client, &loop);
     EXPECT_EQ(said.status,
-              absl::InternalError("the answer goes on at another token"));
+              absl::InternalError(
+                  "the answer leaves out tokens, or says some twice"));
     EXPECT_EQ(said.text, "a");
   }
   EXPECT_EQ(calls, 2);
+}
+
+TEST(InferenceClientTest, AnAnswerThatLacksTokensEnds) {
+  const FakeCoordinator leaves_out([](auto*, const auto&, auto* writer) {
+    writer->Write(FakeCoordinator::Chunk("a", 0));
+    writer->Write(FakeCoordinator::Complete("", 0, /*tokens=*/2));
+    return grpc::Status::OK;
+  });
+  EventLoop loop;
+  InferenceClient client(To({&leaves_out}), &loop);
+  const Said said = Ask(&client, &loop);
+  EXPECT_EQ(
+      said.status,
+      absl::InternalError("the answer leaves out tokens, or says some twice"));
+  EXPECT_EQ(said.text, "a");
+}
+
+constexpr char kFullQueue[] = "the queue is full: 5 requests wait";
+
+// It may have waited in the queue of the one that has gone.
+TEST(InferenceClientTest, ARequestThatLostItsCoordinatorWaitsForAPlace) {
+  std::atomic<int> calls{0};
+  const FakeCoordinator returns([&](auto*, const auto&, auto* writer) {
+    const int call = calls++;
+    if (call == 0) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+    if (call < 8) {
+      return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, kFullQueue);
+    }
+    writer->Write(FakeCoordinator::Chunk("a", 0));
+    writer->Write(FakeCoordinator::Complete("", 0));
+    return grpc::Status::OK;
+  });
+  EventLoop loop;
+  InferenceClient::Options options = To({&returns});
+  options.poll_period = options.resume_period = absl::Milliseconds(1);
+  options.resume_timeout = absl::Minutes(10);
+  InferenceClient client(options, &loop);
+  const Said said = Ask(&client, &loop);
+  EXPECT_TRUE(said.status.ok()) << said.status;
+  EXPECT_EQ(said.text, "a");
+  EXPECT_EQ(calls, 9);
+}
+
+TEST(InferenceClientTest, AFullQueueEndsARequestThatLostNoCoordinator) {
+  std::atomic<int> calls{0};
+  const FakeCoordinator full([&](auto*, const auto&, auto*) {
+    ++calls;
+    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, kFullQueue);
+  });
+  EventLoop loop;
+  InferenceClient::Options options = To({&full});
+  options.resume_timeout = absl::Minutes(10);
+  InferenceClient client(options, &loop);
+  EXPECT_EQ(Ask(&client, &loop).status,
+            absl::ResourceExhaustedError(kFullQueue));
+  EXPECT_EQ(calls, 1);
+}
+
+// Nor does one that no target could ever hold wait, or one for ever.
+TEST(InferenceClientTest, ARequestThatLostItsCoordinatorDoesNotWaitInVain) {
+  for (const bool fits : {false, true}) {
+    const std::string refusal = fits ? kFullQueue
+                                     : "a prompt of 9 tokens and max_tokens 9 "
+                                       "need KV for 32 tokens, the largest "
+                                       "target has it for 16";
+    std::atomic<int> calls{0};
+    const auto refuses = [&](auto*, const auto&, auto*) {
+      if (calls++ == 0) {
+        return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+      }
+      return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, refusal);
+    };
+    const FakeCoordinator first(refuses);
+    const FakeCoordinator second(refuses);
+    EventLoop loop;
+    InferenceClient::Options options = To({&first, &second});
+    options.poll_period = options.resume_period = absl::Milliseconds(1);
+    options.resume_timeout =
+        fits ? absl::Milliseconds(20) : absl::Duration(absl::Minutes(10));
+    InferenceClient client(options, &loop);
+    EXPECT_EQ(Ask(&client, &loop).status,
+              absl::ResourceExhaustedError(refusal));
+    if (!fits) {
+      EXPECT_EQ(calls, 2);
+    }
+  }
 }
 
 TEST(InferenceClientTest, ACutAnswerEndsWhereNobodyGoesOnWithIt) {

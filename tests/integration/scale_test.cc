@@ -46,7 +46,7 @@ class ScaleTest : public ::testing::Test {
     options.metrics_port = 0;
     options.log_dir = folder_.path();  // they log every request
     options.more_args.coordinator = {absl::StrCat("--max-queue=", num_streams_),
-                                     "--queue-timeout=10m"};
+                                     "--max-running=64", "--queue-timeout=10m"};
     return options;
   }
 

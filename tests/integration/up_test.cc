@@ -176,8 +176,8 @@ TEST_F(UpTest, AValueOutOfRangeIsRefusedBeforeAnythingStarts) {
     EXPECT_EQ(result.end, "exit code 2");
     return result.err;
   };
-  EXPECT_THAT(error_of("--max-running=0"),
-              HasSubstr("error: --max-running is 0, must be in"));
+  EXPECT_THAT(error_of("--max-running=-1"),
+              HasSubstr("error: --max-running is -1, must be in"));
   EXPECT_THAT(error_of("--hang-timeout=1ms"),
               HasSubstr("error: flag --hang-timeout: \"1ms\" is not"));
   EXPECT_THAT(error_of("--log-format=xml"), HasSubstr("xml"));

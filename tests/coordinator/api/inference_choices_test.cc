@@ -84,10 +84,15 @@ class InferenceChoicesTest : public CoordinatorFixture {
     error->set_message("a broken block");
     worker_.target.Send(std::move(event));
   }
-  // What the target does with each session.
+  // What the target does with each session; it closes them when it is told to.
   void Script(std::function<void(const v1::OpenTarget& open)> on_open) {
     worker_.target.SetScript(
-        [on_open = std::move(on_open)](const v1::TargetControl& control) {
+        [this, on_open = std::move(on_open)](const v1::TargetControl& control) {
+          v1::TargetEvent event;
+          for (const v1::CloseSession& close : control.close()) {
+            event.add_closed()->set_session_id(close.session_id());
+          }
+          if (event.closed_size() > 0) worker_.target.Send(std::move(event));
           for (const v1::OpenTarget& open : control.open()) on_open(open);
         });
   }

@@ -33,29 +33,18 @@ constexpr uint64_t kAlways = 0;
 constexpr uint64_t kNone = 1000000;
 
 TEST(AdmissionTest, FirstComeFirstServed) {
-  Admission admission(8);
+  Admission admission;
   for (uint64_t id : {5, 3, 9}) Push(admission, id);
   EXPECT_THAT(admission.queue(), ElementsAre(5, 3, 9));
   EXPECT_EQ(Pop(admission, kAlways), 5u);
   EXPECT_EQ(Pop(admission, kAlways), 3u);
   EXPECT_EQ(Pop(admission, kAlways), 9u);
   EXPECT_EQ(Pop(admission, kAlways), absl::nullopt);
-  EXPECT_EQ(admission.running(), 3);
   EXPECT_EQ(admission.waiting(), 0);
 }
 
-TEST(AdmissionTest, NoMoreRunThanTheMaximum) {
-  Admission admission(2);
-  for (uint64_t id : {1, 2, 3}) Push(admission, id);
-  EXPECT_TRUE(Pop(admission, kAlways).has_value());
-  EXPECT_TRUE(Pop(admission, kAlways).has_value());
-  EXPECT_EQ(Pop(admission, kAlways), absl::nullopt);
-  admission.OnEnded();
-  EXPECT_EQ(Pop(admission, kAlways), 3u);
-}
-
 TEST(AdmissionTest, WhoLeavesTheQueueDoesNotStart) {
-  Admission admission(8);
+  Admission admission;
   for (uint64_t id : {1, 2, 3}) Push(admission, id);
   EXPECT_TRUE(admission.Remove(2));
   EXPECT_FALSE(admission.Remove(2));
@@ -66,17 +55,16 @@ TEST(AdmissionTest, WhoLeavesTheQueueDoesNotStart) {
 }
 
 TEST(AdmissionTest, WithoutRoomNobodyStarts) {
-  Admission admission(8);
+  Admission admission;
   Push(admission, 1);
   EXPECT_EQ(Pop(admission, kNone), absl::nullopt);
   EXPECT_EQ(admission.waiting(), 1);
-  EXPECT_EQ(admission.running(), 0);
 }
 
 // A large request among small ones, of which one always fits.
 TEST(AdmissionTest, ALargeRequestIsPassedOnlySoOften) {
   constexpr uint64_t kSmall = 2;
-  Admission admission(1000);
+  Admission admission;
   Push(admission, 1);
   uint64_t next = 2;
   int passes = 0;
@@ -85,7 +73,6 @@ TEST(AdmissionTest, ALargeRequestIsPassedOnlySoOften) {
     const auto id = Pop(admission, kSmall);
     if (!id.has_value()) break;
     EXPECT_EQ(*id, next++);
-    admission.OnEnded();
   }
   EXPECT_EQ(passes, Admission::kMaxPasses);
   // Now everything waits until there is room for it.
@@ -97,7 +84,7 @@ TEST(AdmissionTest, ALargeRequestIsPassedOnlySoOften) {
 // The one behind has been passed as often as its betters allow: its turn comes
 // after theirs, not never.
 TEST(AdmissionTest, EveryPassedRequestCountsItsOwnPasses) {
-  Admission admission(1000);
+  Admission admission;
   Push(admission, 1);
   constexpr uint64_t kSmall = 3;
   for (uint64_t id = 10; id < 14; ++id) {
@@ -120,7 +107,7 @@ TEST(AdmissionTest, EveryPassedRequestCountsItsOwnPasses) {
 
 // Of two targets: even ids can run on one of them only, odd ones on the other.
 TEST(AdmissionTest, WhoWasPassedKeepsOnlyItsOwnTargetFree) {
-  Admission admission(1000);
+  Admission admission;
   bool is_kept[2] = {false, false};
   bool is_free[2] = {false, true};
   const auto pop = [&] {
@@ -142,7 +129,7 @@ TEST(AdmissionTest, WhoWasPassedKeepsOnlyItsOwnTargetFree) {
 }
 
 TEST(AdmissionTest, OnlyTheFirstOfAClassIsLookedAt) {
-  Admission admission(1000);
+  Admission admission;
   for (uint64_t id = 0; id < 1000; ++id) {
     admission.Push(id, id % 2 == 0 ? "even" : "odd");
   }
@@ -196,7 +183,7 @@ class PlainAdmission {
 // Four targets; a request's id says how much it needs and where it may run.
 TEST(AdmissionTest, TheOrderIsThatOfAWalkOfTheWholeQueue) {
   std::mt19937 random(5);
-  Admission admission(1 << 20);
+  Admission admission;
   PlainAdmission plain;
   uint64_t next = 0;
   std::map<uint64_t, bool> waiting;
@@ -242,7 +229,7 @@ TEST(AdmissionTest, TheOrderIsThatOfAWalkOfTheWholeQueue) {
 }
 
 TEST(AdmissionTest, ThoseAheadStartBeforeTheOthers) {
-  Admission admission(8);
+  Admission admission;
   admission.Push(1, "a");
   admission.Push(2, "b");
   admission.Push(3, "a", /*ahead=*/true);
@@ -264,7 +251,7 @@ TEST(AdmissionTest, ThoseAheadStartBeforeTheOthers) {
 
 // One that is behind another of its class may leave meanwhile.
 TEST(AdmissionTest, OneThatIsAheadIsTheFirstOfItsClass) {
-  Admission admission(8);
+  Admission admission;
   admission.Push(1, "a");
   admission.Push(2, "b");
   admission.Push(3, "a", /*ahead=*/true);
@@ -288,7 +275,7 @@ TEST(AdmissionTest, OneThatIsAheadIsTheFirstOfItsClass) {
 }
 
 TEST(AdmissionTest, NoOtherPassesOneThatIsAhead) {
-  Admission admission(8);
+  Admission admission;
   Push(admission, 7);
   admission.Push(1, "large", /*ahead=*/true);
   // There is room for 7 only, which 1 could use some day.

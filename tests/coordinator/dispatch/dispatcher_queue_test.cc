@@ -110,15 +110,77 @@ TEST_F(DispatcherQueueTest, ARequestRunsOnTheTargetThatHasRoom) {
   EXPECT_EQ(NumSessions(large), 2);
 }
 
-TEST_F(DispatcherQueueTest, NoMoreRunThanTheMaximum) {
+TEST_F(DispatcherQueueTest, NoMoreRunOnATargetThanTheMaximum) {
   const Worker target = AddTarget();
+  EXPECT_EQ(dispatcher_.workers()[0].max_sessions, 3);
   std::vector<Run> runs;
   for (int i = 0; i < 4; ++i) runs.push_back(Start(absl::StrCat("r", i)));
-  EXPECT_EQ(dispatcher_.sessions().size(), 3u);
+  EXPECT_EQ(NumSessions(target), 3);
   EXPECT_THAT(Queue(), ElementsAre("r3"));
   dispatcher_.Cancel(runs[1].id);
+  // The target still has it.
+  EXPECT_FALSE(IsRunning(runs[3].id));
+  Closed(target, runs[1].id);
   EXPECT_TRUE(IsRunning(runs[3].id));
   EXPECT_EQ(target.client->num_unsent(), 0);
+  const Worker other = AddTarget("t1");
+  for (int i = 4; i < 7; ++i) Start(absl::StrCat("r", i));
+  EXPECT_THAT(Queue(), IsEmpty());
+  EXPECT_EQ(NumSessions(other), 3);
+  Start("r7");
+  EXPECT_THAT(Queue(), ElementsAre("r7"));
+}
+
+// Drafts cost no answer its turn: they have no such limit.
+TEST_F(DispatcherQueueTest, ADraftTakesTheSessionsOfSeveralTargets) {
+  const Worker draft = AddDraft();
+  AddTarget("t0");
+  AddTarget("t1");
+  for (int i = 0; i < 6; ++i) Start(absl::StrCat("r", i));
+  EXPECT_THAT(Queue(), IsEmpty());
+  EXPECT_EQ(NumSessions(draft), 6);
+}
+
+TEST_F(DispatcherQueueTest, ALostTargetsSessionsTakeNoMorePlacesThanThereAre) {
+  const Worker lost = AddTarget("t0");
+  const Run begun = Start("begun");
+  const Run second = Start("second");
+  const Worker other = AddTarget("t1");
+  std::vector<Run> runs;
+  for (int i = 0; i < 2; ++i) runs.push_back(Start(absl::StrCat("r", i)));
+  ASSERT_EQ(NumSessions(other), 2);
+  dispatcher_.RemoveWorker(lost.id);
+  EXPECT_EQ(NumSessions(other), 3);
+  EXPECT_EQ(TargetAddress(begun.id), "t1");
+  EXPECT_EQ(TargetAddress(second.id), "");
+  // The next place is for the one that has begun.
+  const Run late = Start("late");
+  dispatcher_.Cancel(runs[0].id);
+  EXPECT_EQ(TargetAddress(second.id), "");
+  Closed(other, runs[0].id);
+  EXPECT_EQ(TargetAddress(second.id), "t1");
+  EXPECT_FALSE(IsRunning(late.id));
+  EXPECT_EQ(NumSessions(other), 3);
+}
+
+// The places of those that move there are taken before they are open.
+TEST_F(DispatcherQueueTest, ADrainMovesSessionsOnlyWhereThereArePlaces) {
+  const Worker first = AddTarget("t0");
+  std::vector<Run> runs;
+  for (int i = 0; i < 3; ++i) runs.push_back(Start(absl::StrCat("r", i)));
+  const Worker second = AddTarget("t1");
+  const Run there = Start("there");
+  ASSERT_EQ(TargetAddress(there.id), "t1");
+  dispatcher_.DrainWorker(first.id);
+  EXPECT_EQ(NumSessions(first), 1);
+  EXPECT_EQ(NumSessions(second), 3);
+  EXPECT_EQ(TargetAddress(runs[2].id), "t0");
+  const Run late = Start("late");
+  EndOn(second, there);
+  EXPECT_EQ(TargetAddress(runs[2].id), "t1");
+  EXPECT_FALSE(IsRunning(late.id));
+  EXPECT_EQ(NumSessions(first), 0);
+  EXPECT_EQ(NumSessions(second), 3);
 }
 
 TEST_F(DispatcherQueueTest, AFullQueueRefusesButNotWhatCanRunAtOnce) {
@@ -348,6 +410,8 @@ TEST_F(DispatcherQueueTest, WhoWaitsStartsWhenAStopStringEndsAnother) {
   EXPECT_FALSE(IsRunning(waits.id));
   Verdict(target, stops.id, 2, {'a', 'z'});
   EXPECT_EQ(stops.sink->num_ends(), 1);
+  EXPECT_FALSE(IsRunning(waits.id));
+  Closed(target, stops.id);
   EXPECT_TRUE(IsRunning(waits.id));
 }
 

@@ -270,6 +270,9 @@ TEST(DispatcherTurnTest, NothingIsToldUnderTheLock) {
   dispatcher.OnEvents(draft, tails);
   dispatcher.OnEvents(target, Say(first, 2, "the END"));
   EXPECT_TRUE(probe.HasSeen("OnComplete")) << "of the stop string";
+  wire::TargetEvents closed;
+  closed.common.closed.push_back(first);
+  dispatcher.OnEvents(target, closed);
   slow->pending = 100;
   dispatcher.OnEvents(target, Say(second, 2, "more than sixteen"));
   now_ns += options.client_timeout_ns;
@@ -421,7 +424,7 @@ TEST(DispatcherTurnTest, SeveralThreadsTellWorkersAndClientsAllInOrder) {
   const ByteTokenizer tokenizer;
   Dispatcher::Options options;
   options.tokenizer = &tokenizer;
-  options.max_running = 8;
+  options.max_running = 4;
   Dispatcher dispatcher(options);
   std::vector<std::unique_ptr<Player>> players;
   for (const char* address : {"t0", "t1"}) {

@@ -256,8 +256,8 @@ class FullGrantsTest : public DispatcherTest {
         }) {}
 };
 
-// What waits for its turn lacks no room.
-TEST_F(FullGrantsTest, WhoseTurnIsMissingWantsNoRoom) {
+// What waits for a session's end would get nothing from more KV.
+TEST_F(FullGrantsTest, WhoWaitsForAPlaceWantsNoKv) {
   WorkerInfo info = Info(WorkerRole::kTarget, "target");
   info.kv_capacity_tokens = 960;
   info.grants_kv = true;
@@ -268,12 +268,15 @@ TEST_F(FullGrantsTest, WhoseTurnIsMissingWantsNoRoom) {
   dispatcher_.StateKept(target.id, KvGrant{2, 320, 0});
   EXPECT_EQ(target.client->kv_reports.back().need_session, 0u);
   EXPECT_EQ(target.client->kv_reports.back().wanted, 0);
-  dispatcher_.StateKept(target.id, KvGrant{3, 160, 0});
+  dispatcher_.StateKept(target.id, KvGrant{3, 96, 0});
   dispatcher_.Cancel(first.id);
-  // Its turn has come, but the room is not free yet.
-  EXPECT_EQ(target.client->kv_reports.back().need, 160);
-  Closed(target, first.id);
   EXPECT_EQ(target.client->kv_reports.back().need, 0);
+  // Now KV is all that is missing.
+  Closed(target, first.id);
+  EXPECT_EQ(target.client->kv_reports.back().need, 160);
+  dispatcher_.StateKept(target.id, KvGrant{4, 160, 0});
+  EXPECT_EQ(target.client->kv_reports.back().need, 0);
+  EXPECT_EQ(NumSessions(target), 1);
 }
 
 }  // namespace

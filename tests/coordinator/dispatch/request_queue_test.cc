@@ -58,9 +58,11 @@ class RequestQueueTest : public ::testing::Test {
     return ids;
   }
 
-  Fleet fleet_;
+  static constexpr int kMaxRunning = 3;
+
+  Fleet fleet_{kMaxRunning};
   Placer placer_{&fleet_, /*patience_ns=*/kTimeoutNs};
-  RequestQueue queue_{&fleet_, &placer_, /*max_running=*/3, kTimeoutNs};
+  RequestQueue queue_{&fleet_, &placer_, kTimeoutNs};
   std::vector<uint64_t> targets_;
 };
 
@@ -78,13 +80,35 @@ TEST_F(RequestQueueTest, StartsInOrderAsFarAsThereIsRoom) {
   EXPECT_EQ(queue_.request(9).max_tokens, 30);
 }
 
-TEST_F(RequestQueueTest, RunsNoMoreThanItMay) {
-  AddTarget(0);
-  for (uint64_t id = 1; id <= 4; ++id) Push(id, 32);
+TEST_F(RequestQueueTest, ATargetRunsNoMoreThanItMay) {
+  const uint64_t target = AddTarget(0);
+  for (uint64_t id = 1; id <= 8; ++id) Push(id, 32);
   EXPECT_THAT(StartAll(), ElementsAre(1, 2, 3));
   EXPECT_THAT(StartAll(), IsEmpty());
-  queue_.OnEnded();
+  // It has heard of the end, and has not closed the session yet.
+  fleet_.Unseat(target, 1, /*follows_load=*/false);
+  EXPECT_THAT(StartAll(), IsEmpty());
+  fleet_.Release(target, 1);
   EXPECT_THAT(StartAll(), ElementsAre(4));
+  // Another has a number of its own.
+  const uint64_t other = AddTarget(0);
+  EXPECT_THAT(StartAll(), ElementsAre(5, 6, 7));
+  EXPECT_THAT(targets_,
+              ElementsAre(target, target, target, target, other, other, other));
+}
+
+// One that waits for KV keeps its turn before those that wait for a place.
+TEST_F(RequestQueueTest, APlaceIsOfNoUseWithoutKvNorKvWithoutAPlace) {
+  const uint64_t target = AddTarget(128);
+  for (uint64_t id = 1; id <= 3; ++id) Push(id, 32);
+  EXPECT_THAT(StartAll(), ElementsAre(1, 2, 3));
+  Push(4, 16);  // KV alone would do
+  EXPECT_THAT(StartAll(), IsEmpty());
+  Push(5, 64);
+  fleet_.Release(target, 1);
+  EXPECT_THAT(StartAll(), ElementsAre(4));
+  fleet_.Release(target, 4);
+  EXPECT_THAT(StartAll(), ElementsAre(5));
 }
 
 TEST_F(RequestQueueTest, ASmallOnePassesALargeOneThatHasNoRoom) {
@@ -115,7 +139,6 @@ TEST_F(RequestQueueTest, ALargeRequestIsNotPassedForEver) {
     EXPECT_THAT(StartAll(), ElementsAre(id));
     fleet_.Unseat(target, id, /*follows_load=*/false);
     fleet_.Release(target, id);
-    queue_.OnEnded();
   }
   Push(50, 32);
   EXPECT_THAT(StartAll(), IsEmpty());
@@ -189,16 +212,6 @@ TEST_F(RequestQueueTest, KnowsWhatAllOfThemNeed) {
   EXPECT_EQ(queue_.needed_tokens(), 80);
   queue_.Leave(9);
   EXPECT_EQ(queue_.needed_tokens(), 0);
-}
-
-TEST_F(RequestQueueTest, IsFullWhileAsManyRunAsMay) {
-  AddTarget(0);
-  for (uint64_t id = 1; id <= 3; ++id) Push(id, 32);
-  EXPECT_FALSE(queue_.is_full());
-  StartAll();
-  EXPECT_TRUE(queue_.is_full());
-  queue_.OnEnded();
-  EXPECT_FALSE(queue_.is_full());
 }
 
 TEST_F(RequestQueueTest, ThePlaceIsHowManyAreBefore) {

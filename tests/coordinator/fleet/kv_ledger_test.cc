@@ -95,6 +95,31 @@ TEST(KvLedger, KnowsHowOftenASessionIsOpen) {
   EXPECT_EQ(ledger.num_open(1, 7), 0);
 }
 
+TEST(KvLedgerTest, AWorkerMayHaveALimitOfSessions) {
+  KvLedger ledger;
+  ledger.AddWorker(1, 0, /*grants=*/false, /*max_sessions=*/2);
+  ledger.AddWorker(2, 64, /*grants=*/false, /*max_sessions=*/2);
+  EXPECT_TRUE(ledger.Reserve(1, 7, 16));
+  EXPECT_FALSE(ledger.is_full(1));
+  // It has the first one until it says that it is closed.
+  EXPECT_TRUE(ledger.Reserve(1, 7, 16));
+  EXPECT_TRUE(ledger.is_full(1));
+  EXPECT_FALSE(ledger.HasRoom(1, 16));
+  EXPECT_FALSE(ledger.Reserve(1, 8, 16));
+  EXPECT_TRUE(ledger.CouldHold(1, 16));
+  EXPECT_FALSE(ledger.is_full(2));
+  EXPECT_TRUE(ledger.Release(1, 7));
+  EXPECT_FALSE(ledger.Release(1, 8));
+  EXPECT_TRUE(ledger.Reserve(1, 8, 16));
+  EXPECT_FALSE(ledger.HasRoom(1, 16));
+  // The KV counts beside it.
+  EXPECT_FALSE(ledger.Reserve(2, 7, 80));
+  EXPECT_TRUE(ledger.Reserve(2, 7, 64));
+  EXPECT_FALSE(ledger.HasRoom(2, 16));
+  EXPECT_FALSE(ledger.is_full(2));
+  EXPECT_FALSE(ledger.is_full(3));
+}
+
 TEST(KvLedgerTest, PromisesNoMoreThanItsGrant) {
   KvLedger ledger;
   ledger.AddWorker(1, 160, /*grants=*/true);

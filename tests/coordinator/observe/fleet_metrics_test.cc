@@ -99,10 +99,13 @@ TEST_F(FleetMetricsTest, SaysWhatIsPromisedAndWhatIsWanted) {
   target.Attach(address());
   ASSERT_TRUE(target.AwaitAccepted());
   EXPECT_EQ(sum("nacre_kv_reserved_tokens", "role=\"target\""), 0);
+  EXPECT_EQ(sum("nacre_sessions", "role=\"target\""), 0);
   ASSERT_TRUE(start("first", 48).ok());
   ASSERT_TRUE(start("second", 32).ok());
   const std::string worker = "worker=\"" + target.address() + "\"";
   EXPECT_EQ(sum("nacre_kv_reserved_tokens", worker.c_str()), 48);
+  EXPECT_EQ(sum("nacre_sessions", worker.c_str()), 1);
+  EXPECT_EQ(sum("nacre_max_running_sessions", worker.c_str()), 0);
   EXPECT_EQ(sum("nacre_kv_wanted_tokens", "role=\"target\""), 32);
   EXPECT_EQ(sum("nacre_kv_wanted_tokens", "role=\"draft\""), 48);
   EXPECT_EQ(sum("nacre_num_requests_without_draft"), 1);

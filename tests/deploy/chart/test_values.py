@@ -132,7 +132,7 @@ class FlagsTest(unittest.TestCase):
                         if flag not in ("served-model-name", "policy-file")]
                 self.assertEqual(len(once), len(set(once)), f"{file.name} {component}")
                 values = render_chart.merged(VALUES, golden.load(file))[component]["flags"]
-                own = set(once) - set(values) - {"max-running"}
+                own = set(once) - set(values)
                 self.assertEqual(own & schema_flags(component), set(), f"{file.name} {component}")
 
     def test_an_unknown_flag_is_noticed(self):
