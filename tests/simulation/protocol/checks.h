@@ -49,6 +49,7 @@ struct RequestState {
   int64_t refused_ns = -1;
   // Since its last verdict a target was lost with it, or has failed it.
   bool lost_target = false;
+  int losses = 0;  // likewise, how often
   // What drafts really drew: prefix, token and epoch as one hash. Under the
   // ratio test also what from.
   absl::flat_hash_set<uint64_t> drafted;
@@ -98,6 +99,7 @@ struct RequestState {
     num_refusals = call_targets = pending_chunks = 0;
     refused_ns = -1;
     lost_target = false;
+    losses = 0;
     known_compared = known_accepted = 0;
     injected_stale = 0;
   }

@@ -324,7 +324,7 @@ void DrawCoordinators(Schedule* schedule) {
   if (!random.Percent(15)) return;
   schedule->num_coordinators = random.OneOf({1, 2, 2, 2, 3});
   schedule->heartbeat_ns =
-      random.OneOf({5 * kMillisecond, 20 * kMillisecond, 50 * kMillisecond});
+      random.OneOf({5 * kMillisecond, 20 * kMillisecond, 100 * kMillisecond});
   for (int64_t* limit_ns :
        {&schedule->queue_timeout_ns, &schedule->failover_timeout_ns}) {
     *limit_ns =

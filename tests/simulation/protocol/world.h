@@ -64,6 +64,7 @@ class World final : public simulation::World {
   struct Worker {
     const WorkerOptions* options = nullptr;
     bool device_broken = false;
+    bool drains = false;        // and says so to each coordinator
     uint64_t min_rejected = 0;  // injected messages that it must count
     int64_t events_sent = 0;
     int64_t failures_sent = 0;
@@ -103,6 +104,7 @@ class World final : public simulation::World {
   void OnFailed(RequestState& request, const absl::Status& status,
                 bool has_reason = false);
   bool HasReason(const RequestState& request, const absl::Status& status);
+  bool HasTimeToGoOn(const RequestState& request);
   bool LacksKind(const RequestState& request);
   bool LacksRoom(const RequestState& request);
   // Whether a target of the coordinator takes sessions; of one kind, unless
@@ -218,6 +220,8 @@ class World final : public simulation::World {
   void OnLostAtWorker(Connection& connection);
   void Drain(Connection& connection);
   void DrainSoon(Connection& connection, int64_t most_ns);
+  void DrainProcess(Process& process, Connection* told);
+  void ResumeProcess(Connection& told);
   void Resume(Connection& connection);
   void OpenHalf(Connection& connection, int64_t noticed_ns);
   // From now on the coordinator's rule for silent workers is applied to it.

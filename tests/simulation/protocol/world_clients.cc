@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/dispatch/failover.h"
 #include "coordinator/fleet/kv_ledger.h"
 #include "tests/simulation/protocol/world.h"
 
@@ -212,7 +213,9 @@ bool World::HasReason(const RequestState& request, const absl::Status& status) {
       return request.cancelled;
     case absl::StatusCode::kUnavailable:
       // Its target was lost, not drained.
-      if (request.call_targets > 0 && request.lost_target) return true;
+      if (request.call_targets > 0 && request.lost_target) {
+        return !HasTimeToGoOn(request);
+      }
       // It moved to one that had not the room it said, since a lost stream
       // still held that, until the time was over.
       if (request.refused_ns >= 0 &&
@@ -235,6 +238,15 @@ bool World::HasReason(const RequestState& request, const absl::Status& status) {
     default:
       return false;
   }
+}
+
+// Long after faults have stopped, a request that lost its target must be on
+// another if there is one, or lose one target after the other.
+bool World::HasTimeToGoOn(const RequestState& request) {
+  return schedule_.is_shared() && !ServiceOf(request.coordinator).stops &&
+         schedule_.failover_timeout_ns == kNoStarvation &&
+         request.losses <= coordinator::Failover::kMaxLossesInARow &&
+         HasOtherTarget(request);
 }
 
 // No target is of its kind, or at its start no draft had the file that its

@@ -188,12 +188,15 @@ int64_t World::SharedKvOf(const Process& process) const {
                                : 0;
 }
 
-// Until no request is left that could wait for room.
+// Until no request is left that could wait for room. Where it takes that long,
+// nothing is left to happen but the end of a time limit.
 int64_t World::HeartbeatPeriodNs() const {
   const bool goes_on =
       std::any_of(requests_.begin(), requests_.end(),
                   [](const RequestState& request) { return !request.ended; });
-  return goes_on ? schedule_.heartbeat_ns : 0;
+  if (!goes_on) return 0;
+  return now_ns() < 2'000 * kMillisecond ? schedule_.heartbeat_ns
+                                         : 500 * kMillisecond;
 }
 
 void World::OnGranting(Connection& connection) {

@@ -62,14 +62,10 @@ void World::Inflict(const Fault& fault, Process& process) {
       WorkerOf(process).device_broken = broke_device_ = true;
       return;
     case Fault::Kind::kDrain:
-      // One tells it, and it tells the others.
-      for (Connection* const each : process.connections) {
-        if (each == nullptr) continue;
-        DrainSoon(*each, each == connection ? 0 : schedule_.hop_ns);
-        if (fault.duration_ns > 0) {
-          queue_.Post(now_ns() + fault.duration_ns,
-                      [this, each] { Resume(*each); });
-        }
+      DrainProcess(process, connection);
+      if (fault.duration_ns > 0 && connection != nullptr) {
+        queue_.Post(now_ns() + fault.duration_ns,
+                    [this, connection] { ResumeProcess(*connection); });
       }
       return;
     case Fault::Kind::kInject:
@@ -109,7 +105,9 @@ void World::OnLosing(Connection& connection) {
              connection.index + 1, connection.worker);
   for (const SessionOnWorker* session : StreamOf(connection).sessions) {
     RequestState& request = *session->request;
-    request.lost_target |= request.target == session;
+    if (request.target != session) continue;
+    request.lost_target = true;
+    ++request.losses;
   }
 }
 
@@ -230,13 +228,35 @@ void World::Crash(Process& process, bool loses_events, int64_t down_ns) {
               [this, &process] { StartAndAttach(process); });
 }
 
+// The coordinator tells the worker, and that tells the others.
+void World::DrainProcess(Process& process, Connection* told) {
+  if (told == nullptr) return;
+  WorkerOf(process).drains = true;
+  for (Connection* const each : process.connections) {
+    if (each == nullptr) continue;
+    DrainSoon(*each, each == told ? 0 : schedule_.hop_ns);
+  }
+}
+
+// Had it only seemed to hang, it says to all that it does not.
+void World::ResumeProcess(Connection& told) {
+  Resume(told);
+  const Process& process = ProcessOf(told);
+  if (process.connection(told.coordinator) != &told) return;
+  WorkerOf(process).drains = false;
+  for (Connection* const each : process.connections) {
+    if (each != nullptr && each != &told) Resume(*each);
+  }
+}
+
 void World::DrainSoon(Connection& connection, int64_t most_ns) {
   if (most_ns == 0) {
     Drain(connection);
     return;
   }
   queue_.Post(now_ns() + random_.Between(0, most_ns), [this, &connection] {
-    if (connection.dispatcher_id != 0) Drain(connection);
+    if (connection.dispatcher_id == 0) return;
+    if (WorkerOf(ProcessOf(connection)).drains) Drain(connection);
   });
 }
 

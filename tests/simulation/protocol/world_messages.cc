@@ -244,6 +244,7 @@ void World::OnHeard(Connection& connection, const void* note,
     if (request.target == &session) {
       session.last_verdict = verdict;
       request.lost_target = false;
+      request.losses = 0;
       request.refused_ns = -1;
       checks_.OnDelivered(session, verdict);
     } else if (std::count(stream.sessions.begin(), stream.sessions.end(),
@@ -280,6 +281,7 @@ void World::HearFailure(SessionOnWorker& session, absl::StatusCode code) {
     if (request.refused_ns < 0) request.refused_ns = now_ns();
   } else {
     request.lost_target = true;
+    ++request.losses;
   }
 }
 

@@ -16,7 +16,7 @@ namespace nacre::protocol {
 std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
   Worker& worker = WorkerOf(process);
   const WorkerOptions& options = *worker.options;
-  worker.device_broken = false;
+  worker.device_broken = worker.drains = false;
   worker.min_rejected = 0;
   worker.failures_sent = 0;
   worker.opening.clear();
@@ -148,6 +148,9 @@ void World::AttachTo(Process& process, int coordinator) {
   }
   ServiceOf(coordinator).had_target |= process.is_target();
   StreamOf(**attached).life.OnAttached(now_ns());
+  if (schedule_.is_shared() && WorkerOf(process).drains) {
+    DrainSoon(**attached, schedule_.hop_ns);
+  }
 }
 
 void World::StartAndAttach(Process& process) {
