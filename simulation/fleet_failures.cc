@@ -56,7 +56,7 @@ void FleetWorld::Die(Process& process) {
   StopClock(process);
   WorkerOf(process).down_since_ns = now_ns();
   WorkerOf(process).hangs = false;
-  if (Connection* const connection = process.connection) {
+  if (Connection* const connection = process.connection()) {
     Cut(*connection, /*loses_events=*/true);
     connection->lost_at_worker = true;
     const LinkDelay hop = HopOf(process);
@@ -102,7 +102,7 @@ void FleetWorld::OnLosing(Connection& connection) {
   int64_t& lost = processes_[static_cast<size_t>(connection.worker)].is_target()
                       ? result_.lost_targets
                       : result_.lost_drafts;
-  for (const coordinator::WorkerStatus& worker : dispatcher_->workers()) {
+  for (const coordinator::WorkerStatus& worker : dispatcher()->workers()) {
     if (worker.id == connection.dispatcher_id) lost += worker.sessions;
   }
 }

@@ -50,14 +50,14 @@ FleetWorld::FleetWorld(const FleetOptions& options)
       target_times_(StepTimesOf(options.target_step)),
       draft_times_(StepTimesOf(options.draft_step)),
       num_targets_(options.targets) {
-  NewDispatcher({.tokenizer = &tokenizer_,
-                 .failover_timeout_ns = coordinator::kNever,
-                 .max_running = options.streams,
-                 .max_queue = options.streams,
-                 .queue_timeout_ns = coordinator::kNever,
-                 .client_timeout_ns = coordinator::kNever,
-                 .draft_rows = options.draft_rows,
-                 .tree_rows = options.tree_rows});
+  StartCoordinator(/*index=*/0, {.tokenizer = &tokenizer_,
+                                 .failover_timeout_ns = coordinator::kNever,
+                                 .max_running = options.streams,
+                                 .max_queue = options.streams,
+                                 .queue_timeout_ns = coordinator::kNever,
+                                 .client_timeout_ns = coordinator::kNever,
+                                 .draft_rows = options.draft_rows,
+                                 .tree_rows = options.tree_rows});
   // A draft that no method uses would only blur the account.
   const bool drafts = options.method.method != Method::kAr;
   const int num_workers = options.targets + (drafts ? options.drafts : 0);
@@ -163,8 +163,8 @@ void FleetWorld::StartRequest(int stream) {
           Script::TargetToken(request.number, request.prompt_length + i));
     }
   }
-  const absl::StatusOr<uint64_t> started =
-      dispatcher_->Start(std::move(spec), std::make_shared<Sink>(this, stream));
+  const absl::StatusOr<uint64_t> started = dispatcher()->Start(
+      std::move(spec), std::make_shared<Sink>(this, stream));
   NACRE_CHECK(started.ok(), started.status().ToString().c_str());
 }
 

@@ -2,13 +2,20 @@
 
 #include <utility>
 
+#include "simulation/world_heartbeats.h"
+
 namespace nacre::simulation {
+
+World::World(uint64_t seed, int64_t start_ns)
+    : queue_(start_ns),
+      random_(seed),
+      heartbeats_(std::make_unique<Heartbeats>(this)) {}
 
 World::~World() = default;
 
 void World::End() {
   // Sessions call their clients' sinks; engines free their sequences.
-  dispatcher_.reset();
+  for (Coordinator& coordinator : coordinators_) coordinator.dispatcher.reset();
   for (Process& process : processes_) StopProcess(process);
 }
 
@@ -30,18 +37,36 @@ void World::RunTouched() {
   }
 }
 
-void World::NewDispatcher(coordinator::DispatcherOptions options,
-                          int64_t clock_ns) {
-  dispatcher_clock_ns_ = clock_ns;
-  options.now_ns = [this] { return now_ns() + dispatcher_clock_ns_; };
-  options.wake_at = [this](int64_t at_ns) { TickAt(at_ns); };
-  dispatcher_ = std::make_unique<coordinator::Dispatcher>(std::move(options));
+void World::StartCoordinator(int index, coordinator::DispatcherOptions options,
+                             int64_t clock_ns) {
+  while (coordinators_.size() <= static_cast<size_t>(index)) {
+    Coordinator& added = coordinators_.emplace_back();
+    added.index = static_cast<int>(coordinators_.size()) - 1;
+  }
+  Coordinator& coordinator = coordinators_[static_cast<size_t>(index)];
+  coordinator.number = ++last_coordinator_number_;
+  coordinator.clock_ns = clock_ns;
+  options.now_ns = [this, clock_ns] { return now_ns() + clock_ns; };
+  options.wake_at = [this, &coordinator](int64_t at_ns) {
+    TickAt(at_ns, coordinator);
+  };
+  coordinator.dispatcher =
+      std::make_unique<coordinator::Dispatcher>(std::move(options));
 }
 
-void World::TickAt(int64_t at_ns) {
+void World::StopCoordinator(int index) {
+  for (Connection& connection : connections_) {
+    if (connection.coordinator == index) connection.dispatcher_id = 0;
+  }
+  coordinators_[static_cast<size_t>(index)].dispatcher.reset();
+}
+
+void World::TickAt(int64_t at_ns, Coordinator& coordinator) {
   if (at_ns == coordinator::kNever) return;
-  queue_.Post(at_ns - dispatcher_clock_ns_,
-              [this] { TickAt(dispatcher_->Tick()); });
+  queue_.Post(at_ns - coordinator.clock_ns, [this, &coordinator] {
+    if (coordinator.dispatcher == nullptr) return;
+    TickAt(coordinator.dispatcher->Tick(), coordinator);
+  });
 }
 
 }  // namespace nacre::simulation

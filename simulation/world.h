@@ -1,8 +1,9 @@
-// The whole service in one thread under virtual time: the real dispatcher, the
-// real engines of any number of targets and drafts, and connections between
-// them. Every message passes the codec. START HERE, then fleet.h (how fast
-// would it be?) and tests/simulation/protocol/world.h (does it stay right
-// whatever fails?): both are this world, one with step times, one with faults.
+// The whole service in one thread under virtual time: the real dispatchers of
+// one or several coordinators, the real engines of any number of targets and
+// drafts, and connections between them. Every message passes the codec. START
+// HERE, then fleet.h (how fast would it be?) and
+// tests/simulation/protocol/world.h (does it stay right whatever fails?): both
+// are this world, one with step times, one with faults.
 //
 // An engine runs on a fiber. Its forward takes virtual time, during which
 // others run and what arrives goes to the engine's inbox. An engine that may
@@ -44,17 +45,25 @@ class World : public WorldHooks {
   using Events = Connection::Events;
 
   // Times begin at `start_ns`.
-  World(uint64_t seed, int64_t start_ns) : queue_(start_ns), random_(seed) {}
-  // Every process is down and the dispatcher gone: before the hooks are.
+  World(uint64_t seed, int64_t start_ns);
+  // Every process is down and each dispatcher gone: before the hooks are.
   void End();
 
   int64_t now_ns() const { return queue_.now_ns(); }
   // Runs what comes next; false when nothing is left to happen.
   bool RunNext();
-  // `options` lack the clock and the call for a Tick. The dispatcher's clock is
-  // `clock_ns` ahead of the virtual time.
-  void NewDispatcher(coordinator::DispatcherOptions options,
-                     int64_t clock_ns = 0);
+
+  // Coordinators: one that knows nothing takes the place of this one, if it was
+  // there. `options` lack the clock and the call for a Tick. The dispatcher's
+  // clock is `clock_ns` ahead of the virtual time.
+  void StartCoordinator(int index, coordinator::DispatcherOptions options,
+                        int64_t clock_ns = 0);
+  // Its dispatcher goes. The workers have not been told.
+  void StopCoordinator(int index);
+  // Null while it is down.
+  coordinator::Dispatcher* dispatcher(int index = 0) const {
+    return coordinators_[static_cast<size_t>(index)].dispatcher.get();
+  }
 
   // Processes (world_processes.cc):
   Process& AddProcess(coordinator::WorkerRole role);
@@ -74,8 +83,9 @@ class World : public WorldHooks {
   // One RunOnce of an idle process, here and now. Nullopt: it began a step.
   absl::optional<absl::StatusOr<worker::StepOutcome>> RunIdle(Process& process);
 
-  // Connections (world_links.cc). Not OK: the dispatcher refuses it.
-  absl::StatusOr<Connection*> Attach(Process& process);
+  // Connections (world_links.cc). Not OK: the dispatcher refuses it. Requires:
+  // it has left that coordinator, which is up.
+  absl::StatusOr<Connection*> Attach(Process& process, int coordinator = 0);
   // It carries nothing more. What is on its way to the worker is lost; to the
   // dispatcher, if `loses_events`. Neither side has been told.
   static void Cut(Connection& connection, bool loses_events);
@@ -91,9 +101,10 @@ class World : public WorldHooks {
   Random random_;
   std::deque<Process> processes_;
   std::deque<Connection> connections_;
-  std::unique_ptr<coordinator::Dispatcher> dispatcher_;
+  std::deque<Coordinator> coordinators_;
 
  private:
+  class Heartbeats;
   template <typename Collecting>
   class Client;
   class TargetClient;
@@ -110,9 +121,10 @@ class World : public WorldHooks {
   template <typename Message>
   void Say(Process& process, worker::StreamId stream, Message said);
   void DeliverEvents(Connection* connection);
-  void TickAt(int64_t at_ns);  // on the dispatcher's clock
+  void TickAt(int64_t at_ns, Coordinator& coordinator);  // on its clock
 
-  int64_t dispatcher_clock_ns_ = 0;
+  uint64_t last_coordinator_number_ = 0;
+  const std::unique_ptr<Heartbeats> heartbeats_;
   std::vector<Process*> touched_;
 };
 

@@ -29,11 +29,15 @@ class WorldHooks {
   virtual bool HangsIdle(const Process&) { return true; }
   // The worker's clock minus the virtual time.
   virtual int64_t ClockOffsetOf(const Process&) const { return 0; }
+  // The KV that it divides among its coordinators; 0: each may use all.
+  virtual int64_t SharedKvOf(const Process&) const { return 0; }
+  // From a heartbeat of one that shares its KV to the next; 0: none follows.
+  virtual int64_t HeartbeatPeriodNs() const { return 0; }
   // Options that are not the world's own.
   virtual void Equip(const Process&, target_worker::TargetEngine::Options*) {}
   virtual void Equip(const Process&, draft_worker::DraftEngine::Options*) {}
 
-  // What the dispatcher says, when it says it:
+  // What a dispatcher says, when it says it:
   virtual void OnOpening(Connection&, const coordinator::TargetOpening&) {}
   virtual void OnOpening(Connection&, const coordinator::DraftOpening&) {}
   virtual void OnClosing(Connection&, uint64_t /*session_id*/) {}
@@ -54,6 +58,9 @@ class WorldHooks {
                                              const wire::DraftEvents&) {
     return nullptr;
   }
+  // A worker is about to tell a grant; just before the dispatcher gets it:
+  virtual void OnGranting(Connection&) {}
+  virtual void OnGranted(Connection&, const coordinator::KvGrant&) {}
   // Just before the dispatcher gets it:
   virtual void OnHeard(Connection&, const void* /*note*/,
                        const wire::TargetEvents&) {}

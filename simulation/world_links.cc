@@ -1,4 +1,4 @@
-// The connections of a world: the dispatcher's links, the codec, and what gets
+// The connections of a world: the dispatchers' links, the codec, and what gets
 // lost.
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/dispatch/collecting_links.h"
 #include "simulation/world.h"
+#include "simulation/world_heartbeats.h"
 #include "wire/session_codec.h"
 
 namespace nacre::simulation {
@@ -26,7 +27,9 @@ class World::Client : public Collecting {
   // There is one thread: what is cut goes out.
   void Flush() override {}
   int64_t clock_offset_ns() const override {
-    return world_->ClockOffsetOf(process()) - world_->dispatcher_clock_ns_;
+    return world_->ClockOffsetOf(process()) -
+           world_->coordinators_[static_cast<size_t>(connection_->coordinator)]
+               .clock_ns;
   }
   // As it would be measured, which is never 0: that is "not known".
   int64_t round_trip_ns() const override {
@@ -88,25 +91,30 @@ class World::DraftClient final
   }
 };
 
-absl::StatusOr<World::Connection*> World::Attach(Process& process) {
+absl::StatusOr<World::Connection*> World::Attach(Process& process,
+                                                 int coordinator) {
+  Coordinator& to = coordinators_[static_cast<size_t>(coordinator)];
   Connection& connection = connections_.emplace_back(
-      static_cast<int>(connections_.size()), process.index, &queue_, &random_,
-      HopOf(process));
-  process.connection = &connection;
+      static_cast<int>(connections_.size()), process.index, to, &queue_,
+      &random_, HopOf(process));
+  process.connections.resize(coordinators_.size());
+  process.connections[static_cast<size_t>(coordinator)] = &connection;
   coordinator::WorkerInfo info = InfoOf(process);
+  info.grants_kv = process.grants.has_value();
   info.role = process.role;
   info.address = AddressOf(process.index);
   info.incarnation = absl::StrCat(process.incarnation);
   const absl::StatusOr<uint64_t> id =
       process.is_target()
-          ? dispatcher_->AddTarget(
+          ? to.dispatcher->AddTarget(
                 std::move(info),
                 std::make_shared<TargetClient>(this, &connection))
-          : dispatcher_->AddDraft(
+          : to.dispatcher->AddDraft(
                 std::move(info),
                 std::make_shared<DraftClient>(this, &connection));
   if (!id.ok()) return id.status();
   connection.dispatcher_id = *id;
+  heartbeats_->Begin(connection);
   return &connection;
 }
 
@@ -120,7 +128,8 @@ void World::Cut(Connection& connection, bool loses_events) {
 void World::LoseAtDispatcher(Connection& connection) {
   if (connection.dispatcher_id == 0) return;
   OnLosing(connection);
-  dispatcher_->RemoveWorker(std::exchange(connection.dispatcher_id, 0));
+  dispatcher(connection.coordinator)
+      ->RemoveWorker(std::exchange(connection.dispatcher_id, 0));
 }
 
 void World::LoseAtWorker(Connection& connection) {
@@ -129,18 +138,23 @@ void World::LoseAtWorker(Connection& connection) {
   connection.carries_commands = connection.carries_events = false;
   connection.target_commands.clear();
   connection.draft_commands.clear();
-  if (process.connection == &connection) process.connection = nullptr;
+  const bool believed =
+      process.connection(connection.coordinator) == &connection;
+  if (believed) {
+    process.connections[static_cast<size_t>(connection.coordinator)] = nullptr;
+  }
   if (process.is_target()) {
     target_worker::TargetCommands commands;
     commands.stream = static_cast<uint64_t>(connection.index) + 1;
     commands.stream_ended = true;
-    process.target->Push(std::move(commands));
+    process.Push(std::move(commands));
   } else {
     draft_worker::DraftCommands commands;
     commands.stream = static_cast<uint64_t>(connection.index) + 1;
     commands.stream_ended = true;
-    process.draft->Push(std::move(commands));
+    process.Push(std::move(commands));
   }
+  if (believed) heartbeats_->OnLost(connection);
   Stir(process);
 }
 
@@ -153,13 +167,15 @@ void World::DeliverCommand(Connection* connection) {
         std::move(connection->target_commands.front());
     connection->target_commands.pop_front();
     OnArrived(*connection, commands);
-    process.target->Push(std::move(commands));
+    heartbeats_->OnReport(*connection, commands.kv_report);
+    process.Push(std::move(commands));
   } else if (!connection->draft_commands.empty()) {
     draft_worker::DraftCommands commands =
         std::move(connection->draft_commands.front());
     connection->draft_commands.pop_front();
     OnArrived(*connection, commands);
-    process.draft->Push(std::move(commands));
+    heartbeats_->OnReport(*connection, commands.kv_report);
+    process.Push(std::move(commands));
   } else {
     return;
   }
@@ -191,7 +207,8 @@ void World::DeliverEvents(Connection* connection) {
   std::visit(
       [&](auto& said) {
         OnHeard(*connection, message.note.get(), said);
-        dispatcher_->OnEvents(connection->dispatcher_id, std::move(said));
+        dispatcher(connection->coordinator)
+            ->OnEvents(connection->dispatcher_id, std::move(said));
       },
       message.events);
 }

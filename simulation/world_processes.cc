@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "simulation/world.h"
+#include "simulation/world_heartbeats.h"
 
 namespace nacre::simulation {
 
@@ -39,6 +40,10 @@ std::unique_ptr<Engine> World::NewEngine(Process& process) {
 
 void World::StartProcess(Process& process) {
   ++process.incarnation;
+  process.pushed = 0;
+  if (const int64_t shared = SharedKvOf(process); shared > 0) {
+    process.grants.emplace(shared);
+  }
   process.model = NewModel(process);
   if (process.is_target()) {
     process.target =
@@ -57,8 +62,10 @@ void World::StopProcess(Process& process) {
   process.target.reset();
   process.draft.reset();
   process.model.reset();
-  process.connection = nullptr;
-  process.hung_until_ns = 0;
+  process.connections.clear();
+  process.grants.reset();
+  process.leaving.clear();
+  process.hung_until_ns = process.quiet_until_ns = 0;
   if (std::find(touched_.begin(), touched_.end(), &process) == touched_.end()) {
     process.is_touched = false;
   }
@@ -103,6 +110,7 @@ void World::Run(Process& process) {
 }
 
 void World::OnSwitchedBack(Process& process) {
+  heartbeats_->OnRan(process);
   if (process.is_stepping()) return;
   if (!process.outcome.ok()) {
     OnDeviceError(process);

@@ -32,8 +32,9 @@ absl::Status CheckPolicy(const std::vector<const WorkerInfo*>& drafts,
       if (name == request.policy.name()) others.push_back(target_fingerprint);
     }
   }
-  // Without any draft the request runs degraded, as with every policy.
-  if (drafts.empty()) return absl::OkStatus();
+  // Without any draft the request runs degraded, as with every policy. So does
+  // an answer that has lost its draft, here or with another coordinator.
+  if (drafts.empty() || request.resume != nullptr) return absl::OkStatus();
   const std::string name = request.policy.name();
   return absl::FailedPreconditionError(absl::StrCat(
       "policy ", name, " needs a calibration file (--policy-file ", name,

@@ -18,7 +18,8 @@ namespace nacre::coordinator {
 
 bool CanRunPolicy(const WorkerInfo& draft, const RequestSpec& request);
 
-// FAILED_PRECONDITION where there are drafts and none of them can.
+// FAILED_PRECONDITION where there are drafts and none of them can, unless the
+// request goes on with an answer.
 absl::Status CheckPolicy(const std::vector<const WorkerInfo*>& drafts,
                          const RequestSpec& request);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,14 @@ TEST(PolicyFiles, NoDraftThatCanIsAFailedPrecondition) {
   RequestSpec ar = With("disco");
   ar.method = speculation::Method::kAr;
   EXPECT_TRUE(CheckPolicy({&none}, ar).ok());
+}
+
+TEST(PolicyFiles, AnAnswerGoesOnWithoutADraftThatCan) {
+  const WorkerInfo none = DraftWith({});
+  RequestSpec resumed = With("disco");
+  resumed.resume = std::make_shared<const std::vector<ResumedChoice>>(1);
+  EXPECT_TRUE(CheckPolicy({&none}, resumed).ok());
+  EXPECT_FALSE(CanRunPolicy(none, resumed));
 }
 
 TEST(PolicyFiles, NamesWhatCanRun) {

@@ -40,7 +40,8 @@ void Checks::OnOpened(SessionOnWorker& session,
       session.stream = token_ids;
     }
   }
-  if (session.role == coordinator::WorkerRole::kTarget) {
+  if (session.role == coordinator::WorkerRole::kTarget &&
+      !session.is_abandoned()) {
     request.target = &session;
   }
   for (int i = 0; i < length; ++i) {
@@ -467,7 +468,10 @@ void Checks::OnChunk(RequestState& request, const coordinator::Chunk& chunk) {
            " instead of ", expected, " at ", request.emitted);
     }
     ++request.emitted;
+    request.received.push_back(static_cast<uint32_t>(token_id));
   }
+  if (!chunk.numerics_id.empty()) request.numerics_id = chunk.numerics_id;
+  request.vain_calls = 0;
   request.text += chunk.text;
   if (request.emitted > request.verified) {
     Fail("invariant 3: request ", request.index, " got ", request.emitted,
@@ -517,13 +521,13 @@ void Checks::OnComplete(RequestState& request,
   }
   // What was not computed for it was cached.
   request.cached = completion.cached_tokens;
-  if (request.num_targets == 1 &&
+  if (request.num_targets == 1 && request.call == 0 &&
       request.cached + request.prefilled != request.prompt_length() - 1) {
     Fail("request ", request.index, " of ", request.prompt_length(),
          " tokens says that ", request.cached, " were cached, but ",
          request.prefilled, " were computed");
   }
-  CheckAccount(request, completion.stats, count);
+  CheckAccount(request, completion.stats, count - request.resumed);
 }
 
 void Checks::CheckAccount(RequestState& request,

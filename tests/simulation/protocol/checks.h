@@ -49,6 +49,7 @@ struct RequestState {
   int64_t refused_ns = -1;
   // Since its last verdict a target was lost with it, or has failed it.
   bool lost_target = false;
+  int losses = 0;  // likewise, how often
   // What drafts really drew: prefix, token and epoch as one hash. Under the
   // ratio test also what from.
   absl::flat_hash_set<uint64_t> drafted;
@@ -67,6 +68,16 @@ struct RequestState {
   int prefilled = 0;           // rows of its prompt that targets computed
   int cached = 0;              // tokens of its prompt, as it was told
   int64_t injected_stale = 0;  // counted by its schedule at least
+  // Its client calls again where it has lost its call. Of the last call: its
+  // number, its coordinator, when it began, what the client had by then and the
+  // targets that were opened for it.
+  int call = 0;
+  int coordinator = 0;
+  int64_t call_ns = 0;
+  int resumed = 0;
+  int call_targets = 0;
+  int vain_calls = 0;  // in a row, which were not lost with their coordinator
+  std::vector<std::string> call_ids;  // request ids of all its calls
   // The client's side.
   bool started = false;
   bool ended = false;
@@ -75,10 +86,23 @@ struct RequestState {
   int pending_chunks = 0;
   int64_t taken_chunks = 0;
   int emitted = 0;
+  std::vector<uint32_t> received;  // the tokens
+  std::string numerics_id;         // as it was told
   std::string text;
   std::vector<int32_t> answer;  // what it completed with
   absl::Status status;
 
+  void LoseCall() {
+    ++call;
+    session_id = 0;
+    target = nullptr;
+    num_refusals = call_targets = pending_chunks = 0;
+    refused_ns = -1;
+    lost_target = false;
+    losses = 0;
+    known_compared = known_accepted = 0;
+    injected_stale = 0;
+  }
   bool is_ratio() const {
     return options->spec.verification == speculation::Verification::kRatio;
   }
@@ -104,6 +128,7 @@ struct RequestState {
 struct SessionOnWorker {
   RequestState* request = nullptr;
   uint64_t session_id = 0;
+  int call = 0;          // of the request; the client may have lost it since
   bool reached = false;  // the worker has got its opening
   coordinator::WorkerRole role = coordinator::WorkerRole::kTarget;
   uint32_t epoch = 0;  // of the draft whose tails are current
@@ -140,6 +165,7 @@ struct SessionOnWorker {
   uint32_t step_epoch = 0;
   bool holds = false;
 
+  bool is_abandoned() const { return call != request->call; }
   // The token that must be at an absolute position here.
   int32_t token(int position) const {
     if (stream.empty()) return request->token(position);

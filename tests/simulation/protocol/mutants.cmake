@@ -244,3 +244,46 @@ nacre_mutant_statement(lost_targets_sessions_stay coordinator/dispatch/relocator
 nacre_mutant_statement(position_not_sent wire/codec_parts.cc
   [[proto->set_first_position(static_cast<uint32_t>(tail.first_position));]]
   [[]])
+
+# --------------------------------------------- several coordinators, one worker
+nacre_mutant(granted_before_it_is_given_back worker/process/kv_grants.cc
+  [[std::min(coordinator.share, coordinator.held + free)]]
+  [[coordinator.share + 0 * free]])
+nacre_mutant_statement(dead_coordinator_keeps_its_grant worker/process/kv_grants.cc
+  [[  coordinators_.erase(std::remove_if(coordinators_.begin(), coordinators_.end(),
+                                     [coordinator](const Coordinator& each) {
+                                       return each.id == coordinator;
+                                     }),
+                      coordinators_.end());]] [[]])
+nacre_mutant(answer_to_an_older_grant_counts worker/process/kv_grants.cc
+  [[report.serial == found->serial && found->serial != 0]]
+  [[found->serial != 0]])
+nacre_mutant(smaller_grant_not_kept coordinator/fleet/kv_ledger.cc
+  [[std::min(tokens, worker.capacity_tokens)]]
+  [[std::max(worker.granted_tokens, std::min(tokens, worker.capacity_tokens))]])
+nacre_mutant(reserved_twice coordinator/fleet/kv_ledger.cc
+  [[worker.reserved_tokens += need]] [[worker.reserved_tokens += 2 * need]])
+nacre_mutant(promises_not_told coordinator/dispatch/kv_reporter.cc
+  [[state_.fleet.ledger().reserved_tokens(worker_id)]] [[int64_t{0}]])
+nacre_mutant(grant_starts_nothing coordinator/dispatch/dispatcher.cc
+  [[state_.fleet.SetGrant(worker_id, grant->serial, grant->tokens,
+                              grant->other_sessions)]]
+  [[(state_.fleet.SetGrant(worker_id, grant->serial, grant->tokens,
+                          grant->other_sessions), false)]])
+nacre_mutant(heartbeat_reaps_what_runs coordinator/dispatch/dispatcher.cc
+  [[worker->sessions.InOrder()]] [[std::vector<uint64_t>()]])
+
+# -------------------------------------------------- answers that go on elsewhere
+nacre_mutant(goes_on_one_token_before coordinator/dispatch/session.cc
+  [[request().resumed_ids()]]
+  [[request().resumed_ids().first(
+      std::max<size_t>(request().resumed_ids().size(), 1) - 1)]])
+nacre_mutant_statement(told_from_one_token_before coordinator/dispatch/text_stream.cc
+  [[AppendTokens({ids.begin(), ids.end()}, /*num_silent=*/0, &known);]]
+  [[AppendTokens({ids.begin(), ids.end() - 1}, /*num_silent=*/0, &known);]])
+nacre_mutant_statement(resumed_text_left_out coordinator/dispatch/text_stream.cc
+  [[text_ = std::move(known.text);]] [[]])
+nacre_mutant(ended_answer_goes_on coordinator/api/resume_parser.cc
+  [[static_cast<int>(length) == spec->max_tokens]] [[false]])
+nacre_mutant(resume_needs_its_policys_file coordinator/dispatch/policy_files.cc
+  [[drafts.empty() || request.resume != nullptr]] [[drafts.empty()]])

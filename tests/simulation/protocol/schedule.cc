@@ -290,6 +290,78 @@ void DrawReturns(Schedule* schedule) {
   }
 }
 
+// Long answers, and workers with room for few of them.
+void Crowd(Random& random, Schedule* schedule) {
+  int64_t longest = 0;
+  int64_t total = 0;
+  for (RequestOptions& request : schedule->requests) {
+    coordinator::RequestSpec& spec = request.spec;
+    if (random.Percent(50)) {
+      spec.max_tokens += random.Below(24);
+      spec.ignore_eos = true;
+    }
+    const int64_t length =
+        static_cast<int64_t>(spec.prompt_ids.size()) + spec.max_tokens;
+    longest = std::max(longest, length);
+    total += length;
+  }
+  const bool is_crowded = random.Percent(60);
+  for (WorkerOptions& worker : schedule->workers) {
+    worker.numerics = 0;  // of a call that is lost its client may not know it
+    worker.has_little_kv = is_crowded && random.Percent(80);
+    worker.kv_capacity_tokens =
+        worker.has_little_kv
+            ? coordinator::KvLedger::Need(longest) * (1 + random.Below(3))
+            : 96 + 16 * total;
+  }
+}
+
+// In some schedules one to three coordinators share the workers and clients go
+// on elsewhere. Time limits are short there, or no request reaches them once
+// faults have stopped.
+void DrawCoordinators(Schedule* schedule) {
+  Random random(schedule->seed * 0xE7037ED1A0B428DB + 41);
+  if (!random.Percent(15)) return;
+  schedule->num_coordinators = random.OneOf({1, 2, 2, 2, 3});
+  schedule->heartbeat_ns =
+      random.OneOf({5 * kMillisecond, 20 * kMillisecond, 100 * kMillisecond});
+  for (int64_t* limit_ns :
+       {&schedule->queue_timeout_ns, &schedule->failover_timeout_ns}) {
+    *limit_ns =
+        random.Percent(70) ? kNoStarvation : std::min(*limit_ns, kNoStarvation);
+  }
+  Crowd(random, schedule);
+  for (Fault& fault : schedule->faults) {
+    fault.coordinator = random.Below(schedule->num_coordinators);
+  }
+  for (int i = random.Below(6); i > 0; --i) {
+    Fault fault;
+    fault.kind = random.OneOf(
+        {Fault::Kind::kStopCoordinator, Fault::Kind::kStopCoordinator,
+         Fault::Kind::kPartition, Fault::Kind::kCutClients,
+         Fault::Kind::kCutClients, Fault::Kind::kLateHeartbeats});
+    fault.at_ns = random.Between(0, 80 * kMillisecond);
+    fault.worker = random.Below(static_cast<int>(schedule->workers.size()));
+    fault.coordinator = random.Below(schedule->num_coordinators);
+    fault.duration_ns =
+        random.Between(0, fault.kind == Fault::Kind::kLateHeartbeats
+                              ? 3 * schedule->worker_timeout_ns
+                              : 100 * kMillisecond);
+    schedule->faults.push_back(fault);
+  }
+}
+
+// Workers, requests and faults are there; then, in most, come other faults.
+void DrawFaults(Random& random, int64_t horizon_ns, Schedule* schedule) {
+  if (random.Percent(25)) return;
+  const int num_faults = 1 + random.Below(6);
+  for (int i = 0; i < num_faults; ++i) {
+    schedule->faults.push_back(
+        RandomFault(random, static_cast<int>(schedule->workers.size()),
+                    horizon_ns, schedule->worker_timeout_ns));
+  }
+}
+
 }  // namespace
 
 std::string NumericsId(int numerics) {
@@ -369,15 +441,10 @@ Schedule RandomSchedule(uint64_t seed) {
   DrawGateTimeouts(&schedule);
   DrawWaits(&schedule);
   DrawReturns(&schedule);
-  if (random.Percent(25)) return schedule;
-  const int num_faults = 1 + random.Below(6);
   const int64_t horizon_ns =
       std::min(total_tokens, 40) * 3 * kMillisecond + 10 * kMillisecond;
-  for (int i = 0; i < num_faults; ++i) {
-    schedule.faults.push_back(
-        RandomFault(random, static_cast<int>(schedule.workers.size()),
-                    horizon_ns, schedule.worker_timeout_ns));
-  }
+  DrawFaults(random, horizon_ns, &schedule);
+  DrawCoordinators(&schedule);
   return schedule;
 }
 
@@ -385,7 +452,13 @@ std::string Describe(const Schedule& schedule) {
   std::string text = absl::StrCat(
       "table ", schedule.table, ", hop ", schedule.hop_ns, " ns, slow ",
       schedule.slow_percent, " %", schedule.tampers ? ", tampered drafts" : "",
-      schedule.gate_timeouts ? "" : ", gates without a timer", "\n");
+      schedule.gate_timeouts ? "" : ", gates without a timer",
+      schedule.is_shared()
+          ? absl::StrCat(", shared by ", schedule.num_coordinators,
+                         " coordinators, heartbeats every ",
+                         schedule.heartbeat_ns, " ns")
+          : std::string(),
+      "\n");
   for (size_t i = 0; i < schedule.workers.size(); ++i) {
     const WorkerOptions& worker = schedule.workers[i];
     absl::StrAppend(

@@ -23,6 +23,8 @@ inline constexpr int kVocabSize = 8;
 inline constexpr int32_t kEos = kVocabSize - 1;
 inline constexpr int64_t kMicrosecond = 1'000;
 inline constexpr int64_t kMillisecond = 1'000'000;
+// Far longer than all requests of a schedule take one after another.
+inline constexpr int64_t kNoStarvation = 20'000 * kMillisecond;
 
 // How far a draft's table is from its target's; see tests/testing/table_model.h
 enum class DraftKind { kPerfect, kGood, kFair, kPoor, kAdversarial };
@@ -66,11 +68,18 @@ struct Fault {
     kDrain,               // no new sessions; those it has move or stay;
                           // perhaps it takes sessions again
     kInject,              // a stale, repeated or malformed message
-    kRestartCoordinator,  // all clients and connections are lost
+    kRestartCoordinator,  // all its clients and connections are lost
+    // Only of a service whose coordinators share their workers:
+    kStopCoordinator,  // likewise, and it stays away for a while
+    kPartition,        // it loses all workers, for a while
+    kCutClients,       // it loses its clients, which go on elsewhere
+    kLateHeartbeats,   // the worker says none for a while
   };
   Kind kind = Kind::kBreak;
   int64_t at_ns = 0;
   int worker = 0;
+  // Whose connection to the worker it is.
+  int coordinator = 0;
   // Of a hang or a silence; until a crashed process is back, or the worker
   // notices that its connection is half open; of a drain, 0: for ever.
   int64_t duration_ns = 0;
@@ -86,6 +95,17 @@ struct Schedule {
   int64_t worker_timeout_ns = 0;  // a silent worker is out of service
   int64_t queue_timeout_ns = 60'000 * kMillisecond;
   bool hold_without_target = true;
+  // Several coordinators may share the workers, each of which grants them parts
+  // of its KV by heartbeats as often as this, and clients go on elsewhere where
+  // they lose one. 0: there is one, which has all of the workers, and who loses
+  // it gives up.
+  int num_coordinators = 1;
+  int64_t heartbeat_ns = 0;
+  bool is_shared() const { return heartbeat_ns > 0; }
+  // A coordinator's clock minus the virtual time.
+  int64_t ClockOf(int coordinator) const {
+    return coordinator_clock_ns + coordinator * 7 * kMillisecond;
+  }
   // What drafts say changes on its way: tokens, marks, distributions.
   bool tampers = false;
   // Whether a target's gate opens by time. Without, a stop mark that is missing

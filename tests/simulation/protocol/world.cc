@@ -55,6 +55,12 @@ void Counts::Add(const Counts& other) {
   remembered += other.remembered;
   nodes += other.nodes;
   ranks += other.ranks;
+  shared += other.shared;
+  lost_coordinators += other.lost_coordinators;
+  resumed += other.resumed;
+  repeated += other.repeated;
+  grants += other.grants;
+  held_back += other.held_back;
 }
 
 std::string Describe(const Counts& counts) {
@@ -79,7 +85,12 @@ std::string Describe(const Counts& counts) {
       " of them from other answers, ", counts.suffix_walks,
       " steps along these, ", counts.ranks, " ranks, ", counts.holds,
       " last rows held, ", counts.untimed_holds, " of them without a timer, ",
-      counts.verified, " verified, ", counts.stale, " stale messages");
+      counts.verified, " verified, ", counts.stale, " stale messages; ",
+      counts.shared,
+      " schedules with shared workers: ", counts.lost_coordinators,
+      " coordinators lost, ", counts.resumed, " calls resumed, ",
+      counts.repeated, " repeated, ", counts.grants, " grants, ",
+      counts.held_back, " smaller than what was promised");
 }
 
 Outcome RunSchedule(const Schedule& schedule, bool keep_trace) {
@@ -92,6 +103,7 @@ World::World(const Schedule& schedule, bool keep_trace)
       keeps_trace_(keep_trace),
       trace_(keep_trace),
       checks_(/*redraws=*/schedule.seed % 4 == 0),
+      services_(static_cast<size_t>(schedule.num_coordinators)),
       workers_(schedule.workers.size()),
       tokenizer_(SharedTokenizer()),
       tensors_(std::make_unique<Tensors>(this)) {
@@ -108,7 +120,8 @@ World::World(const Schedule& schedule, bool keep_trace)
                   [this, &request] { Cancel(request); });
     }
   }
-  Restart();
+  counts_.shared = schedule.is_shared() ? 1 : 0;
+  for (int i = 0; i < schedule.num_coordinators; ++i) Restart(i);
   for (size_t i = 0; i < workers_.size(); ++i) {
     workers_[i].options = &schedule.workers[i];
     Process& process = AddProcess(schedule.workers[i].role);
@@ -168,17 +181,20 @@ void World::CheckAtEnd() {
                    " tokens: nothing is left to happen");
     }
   }
-  if (!dispatcher_->sessions().empty()) {
-    checks_.Fail("the dispatcher keeps a session that has ended");
-  }
-  for (const coordinator::WorkerStatus& worker : dispatcher_->workers()) {
-    if (worker.sessions != 0) {
-      checks_.Fail("the dispatcher counts ", worker.sessions,
-                   " sessions on a worker that has none");
+  for (int i = 0; i < schedule_.num_coordinators; ++i) {
+    if (!dispatcher(i)->sessions().empty()) {
+      checks_.Fail("the dispatcher keeps a session that has ended");
+    }
+    for (const coordinator::WorkerStatus& worker : dispatcher(i)->workers()) {
+      if (worker.sessions != 0) {
+        checks_.Fail("the dispatcher counts ", worker.sessions,
+                     " sessions on a worker that has none");
+      }
     }
   }
   for (const Process& process : processes_) {
     if (!process.alive()) continue;
+    CheckGrantsAtEnd(process);
     const Worker& worker = WorkerOf(process);
     const worker::EngineStats stats = process.engine().stats();
     counts_.rejected += static_cast<int64_t>(stats.rejected_messages);

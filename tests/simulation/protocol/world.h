@@ -45,15 +45,26 @@ class World final : public simulation::World {
     int64_t heartbeat_ns = 0;
     int64_t answer_ns = 0;
     bool watched = false;
+    // What the coordinator has heard of its share.
+    uint64_t grant_serial = 0;
+    int64_t granted = 0;
     std::vector<SessionOnWorker*> sessions;
   };
   // Of a message: who says its verdicts or tails, and then its failures.
   using Speakers = std::vector<SessionOnWorker*>;
 
+  // Of a coordinator.
+  struct Service {
+    bool had_target = false;
+    bool stops = false;
+    int64_t cut_off_until_ns = 0;  // from the workers
+  };
+
   // And of a process.
   struct Worker {
     const WorkerOptions* options = nullptr;
     bool device_broken = false;
+    bool drains = false;        // and says so to each coordinator
     uint64_t min_rejected = 0;  // injected messages that it must count
     int64_t events_sent = 0;
     int64_t failures_sent = 0;
@@ -62,6 +73,9 @@ class World final : public simulation::World {
   };
 
   Stream& StreamOf(const Connection& connection);
+  Service& ServiceOf(int coordinator) {
+    return services_[static_cast<size_t>(coordinator)];
+  }
   Worker& WorkerOf(const Process& process) {
     return workers_[static_cast<size_t>(process.index)];
   }
@@ -83,19 +97,57 @@ class World final : public simulation::World {
   void Arrive(RequestState& request);
   void Cancel(RequestState& request);
   void Read(RequestState& request);
-  void OnEnded(RequestState& request);
-  // Whether one takes sessions; of one kind, unless that is empty.
-  bool HasReadyTarget(const std::string& numerics_id);
-  // Whether the request could go on on a target that has not died.
+  // The client calls that coordinator.
+  void Call(RequestState& request, int coordinator);
+  // The call has ended so. That has a reason, and the client calls again if it
+  // may.
+  void OnFailed(RequestState& request, const absl::Status& status,
+                bool has_reason = false);
+  bool HasReason(const RequestState& request, const absl::Status& status);
+  bool HasTimeToGoOn(const RequestState& request);
+  bool LacksKind(const RequestState& request);
+  bool LacksRoom(const RequestState& request);
+  // Whether a target of the coordinator takes sessions; of one kind, unless
+  // that is empty.
+  bool HasReadyTarget(int coordinator, const std::string& numerics_id);
+  // Whether the request could go on on a target of its coordinator that has not
+  // died.
   bool HasOtherTarget(const RequestState& request);
-  // The request is opened on a target of these numerics.
-  void OnOpened(RequestState& request, int numerics);
+  // It is opened on a target of these numerics.
+  void OnOpened(const SessionOnWorker& session, int numerics);
   const LogitTable& TargetTable(int numerics) const;
   RequestState* FindRequest(const coordinator::RequestSpec& spec);
-  void Restart();  // the dispatcher
+  void Restart(int coordinator);
+
+  // world_coordinators.cc
+  // The client calls the next coordinator in turn that is there.
+  void CallAgain(RequestState& request);
+  void CallAgainLater(RequestState& request);
+  bool MayCallAgain(const RequestState& request,
+                    const absl::Status& status) const;
+  // What such a call says.
+  absl::Status GoOn(const RequestState& request,
+                    coordinator::RequestSpec* spec);
+  void LoseClients(int coordinator);
+  void StopService(const Fault& fault);
+  void CutOff(const Fault& fault);
+  void CutClients(int coordinator);
+  bool CanReach(const Process& process, int coordinator);
+  void CheckShares(const Process& process);
+  void CheckGrantsAtEnd(const Process& process);
+  // Where there is always room in what was granted.
+  void CheckRefusals(const Connection& connection,
+                     const wire::SessionEvents& events);
+  int64_t SharedKvOf(const Process& process) const override;
+  int64_t HeartbeatPeriodNs() const override;
+  void OnGranting(Connection& connection) override;
+  void OnGranted(Connection& connection,
+                 const coordinator::KvGrant& grant) override;
 
   // world_workers.cc
+  // To all coordinators that it lacks.
   void AttachWorker(Process& process);
+  void AttachTo(Process& process, int coordinator);
   void StartAndAttach(Process& process);
   absl::Status OnForward(Process& process,
                          absl::Span<const model::SequenceRows> batch);
@@ -160,22 +212,26 @@ class World final : public simulation::World {
 
   // world_faults.cc
   void Inflict(const Fault& fault);
+  void Inflict(const Fault& fault, Process& process);
   void Break(Connection& connection, bool loses_events);
   void Crash(Process& process, bool loses_events, int64_t down_ns);
   void LoseAtWorkerSoon(Connection& connection, int64_t at_ns);
   void LoseAtDispatcherSoon(Connection& connection);
   void OnLostAtWorker(Connection& connection);
   void Drain(Connection& connection);
+  void DrainSoon(Connection& connection, int64_t most_ns);
+  void DrainProcess(Process& process, Connection* told);
+  void ResumeProcess(Connection& told);
   void Resume(Connection& connection);
   void OpenHalf(Connection& connection, int64_t noticed_ns);
   // From now on the coordinator's rule for silent workers is applied to it.
   void Watch(Connection& connection);
+  void WatchAll(Process& process);
   void CheckLife(Connection& connection);
-  void Inject(Process& process);
+  void Inject(Process& process, Connection* connection);
   void InjectEvents(Connection& connection, SessionOnWorker* session);
   void InjectCommands(Process& process, Connection& connection,
                       SessionOnWorker* session);
-  void RestartCoordinator();
   void Tamper(wire::DraftEvents* events, Connection& connection);
 
   const Schedule& schedule_;
@@ -183,11 +239,12 @@ class World final : public simulation::World {
   Trace trace_;
   Checks checks_;
   Counts counts_;
-  bool had_target_ = false;  // this dispatcher
   bool broke_device_ = false;
   int64_t commands_sent_ = 0;
 
   std::vector<RequestState> requests_;
+  std::vector<Service> services_;
+  int turn_ = 0;  // of the coordinators: which is called next
   std::vector<Worker> workers_;
   std::deque<Stream> streams_;
   std::deque<SessionOnWorker> sessions_;

@@ -1,69 +1,83 @@
-// The clients of the world, and the coordinator that they talk to.
+// The clients of the world, and the coordinators that they talk to.
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "coordinator/dispatch/failover.h"
 #include "coordinator/fleet/kv_ledger.h"
 #include "tests/simulation/protocol/world.h"
 
 namespace nacre::protocol {
 
-void World::Restart() {
-  had_target_ = false;
-  NewDispatcher({.tokenizer = &tokenizer_,
-                 .failover_timeout_ns = schedule_.failover_timeout_ns,
-                 .queue_timeout_ns = schedule_.queue_timeout_ns,
-                 .hold_without_target = schedule_.hold_without_target,
-                 .draft_rows = schedule_.draft_rows,
-                 .tree_rows = schedule_.tree_rows},
-                schedule_.coordinator_clock_ns);
+void World::Restart(int coordinator) {
+  ServiceOf(coordinator) = Service();
+  StartCoordinator(coordinator,
+                   {.tokenizer = &tokenizer_,
+                    .failover_timeout_ns = schedule_.failover_timeout_ns,
+                    .queue_timeout_ns = schedule_.queue_timeout_ns,
+                    .hold_without_target = schedule_.hold_without_target,
+                    .draft_rows = schedule_.draft_rows,
+                    .tree_rows = schedule_.tree_rows},
+                   schedule_.ClockOf(coordinator));
 }
 
-// A client's stream of chunks: reads them one by one, in its own time.
+// A client's stream of chunks: reads them one by one, in its own time. It hears
+// nothing of a call that it has lost.
 class World::Sink final : public coordinator::ResponseSink {
  public:
   Sink(World* world, RequestState* request)
-      : world_(world), request_(request) {}
+      : world_(world), request_(request), call_(request->call) {}
 
   void OnChunk(const coordinator::Chunk& chunk) override {
+    if (is_lost()) return;
     world_->trace_.Add(
         world_->now_ns(), "client # gets # tokens from #", request_->index,
         static_cast<int64_t>(chunk.token_ids.size()), chunk.first_index);
     world_->checks_.OnChunk(*request_, chunk);
     if (request_->pending_chunks++ == 0) {
-      world_->queue_.Post(
-          world_->now_ns() + request_->options->read_ns,
-          [world = world_, request = request_] { world->Read(*request); });
+      world_->queue_.Post(world_->now_ns() + request_->options->read_ns,
+                          [world = world_, request = request_, call = call_] {
+                            if (request->call == call) world->Read(*request);
+                          });
     }
   }
   void OnComplete(const coordinator::RequestSpec&,
                   const coordinator::Completion& completion) override {
+    if (is_lost()) return;
     world_->trace_.Add(world_->now_ns(), "client # completes with # tokens",
                        request_->index,
                        static_cast<int64_t>(completion.token_ids.size()));
     world_->checks_.OnComplete(*request_, completion);
   }
   void OnError(const absl::Status& status) override {
+    if (is_lost()) return;
     world_->trace_.Add(world_->now_ns(), "client # ends with status #",
                        request_->index, static_cast<int64_t>(status.code()));
-    world_->checks_.OnError(*request_, status);
-    world_->OnEnded(*request_);
+    world_->OnFailed(*request_, status);
   }
-  int pending_chunks() const override { return request_->pending_chunks; }
+  int pending_chunks() const override {
+    return is_lost() ? 0 : request_->pending_chunks;
+  }
   int64_t taken_chunks() const override { return request_->taken_chunks; }
 
  private:
+  bool is_lost() const { return request_->call != call_; }
+
   World* const world_;
   RequestState* const request_;
+  const int call_;
 };
 
 const LogitTable& World::TargetTable(int numerics) const {
   return LogitTable::Target((schedule_.table + numerics) % kNumTables);
 }
 
-void World::OnOpened(RequestState& request, int numerics) {
+void World::OnOpened(const SessionOnWorker& session, int numerics) {
+  RequestState& request = *session.request;
   ++request.num_targets;
+  request.call_targets += session.is_abandoned() ? 0 : 1;
   const std::string& wanted = request.options->spec.numerics_id;
   if (!wanted.empty() && wanted != NumericsId(numerics)) {
     checks_.Fail("request ", request.index, " asks for ", wanted,
@@ -93,11 +107,11 @@ RequestState* World::FindRequest(const coordinator::RequestSpec& spec) {
   return &requests_[0];
 }
 
-bool World::HasReadyTarget(const std::string& numerics_id) {
+bool World::HasReadyTarget(int coordinator, const std::string& numerics_id) {
   return std::any_of(
       connections_.begin(), connections_.end(), [&](const Connection& each) {
-        return each.dispatcher_id != 0 && !StreamOf(each).drained &&
-               ProcessOf(each).is_target() &&
+        return each.coordinator == coordinator && each.dispatcher_id != 0 &&
+               !StreamOf(each).drained && ProcessOf(each).is_target() &&
                (numerics_id.empty() ||
                 numerics_id == NumericsId(OptionsOf(each.worker).numerics));
       });
@@ -110,30 +124,60 @@ bool World::HasOtherTarget(const RequestState& request) {
   return std::any_of(
       connections_.begin(), connections_.end(), [&](const Connection& each) {
         const WorkerOptions& options = OptionsOf(each.worker);
-        return each.dispatcher_id != 0 && !StreamOf(each).drained &&
+        return each.coordinator == request.coordinator &&
+               each.dispatcher_id != 0 && !StreamOf(each).drained &&
                !each.lost_at_worker && ProcessOf(each).is_target() &&
-               options.numerics == request.numerics &&
+               (request.numerics < 0 || options.numerics == request.numerics) &&
                options.kv_capacity_tokens >= need;
       });
 }
 
 void World::Arrive(RequestState& request) {
   trace_.Add(now_ns(), "request # arrives", request.index);
-  const bool waits = HasReadyTarget(/*numerics_id=*/"") ||
-                     (had_target_ && schedule_.hold_without_target);
+  request.started = true;
+  if (schedule_.is_shared()) {
+    CallAgain(request);
+  } else {
+    Call(request, /*coordinator=*/0);
+  }
+}
+
+void World::Call(RequestState& request, int coordinator) {
+  const bool waits =
+      HasReadyTarget(coordinator, /*numerics_id=*/"") ||
+      (ServiceOf(coordinator).had_target && schedule_.hold_without_target);
+  const int call = request.call;
+  request.coordinator = coordinator;
+  request.call_ns = now_ns();
+  request.resumed = request.emitted;
+  coordinator::RequestSpec spec = request.options->spec;
+  if (schedule_.is_shared()) {
+    spec.request_id = absl::StrCat("r", request.index, "-", call);
+  }
   bool taken = false;
   for (const RequestState& other : requests_) {
-    taken |= other.started && !other.ended &&
-             other.options->spec.request_id == request.options->spec.request_id;
+    taken |= &other != &request && other.session_id != 0 && !other.ended &&
+             other.call_ids.back() == spec.request_id;
   }
-  request.started = true;
-  coordinator::RequestSpec spec = request.options->spec;
+  request.call_ids.resize(static_cast<size_t>(call) + 1);
+  request.call_ids.back() = spec.request_id;
   if (request.options->deadline_ns >= 0) {
     spec.deadline_ns =
-        1 + request.options->deadline_ns + schedule_.coordinator_clock_ns;
+        1 + request.options->deadline_ns + schedule_.ClockOf(coordinator);
   }
-  const absl::StatusOr<uint64_t> id = dispatcher_->Start(
-      std::move(spec), std::make_shared<Sink>(this, &request));
+  if (const absl::Status status = GoOn(request, &spec); !status.ok()) {
+    OnFailed(request, status, !waits && absl::IsUnavailable(status));
+    return;
+  }
+  // It lacked only its end.
+  if (spec.resume != nullptr && spec.resume->front().ended != nullptr) {
+    checks_.OnComplete(request, *spec.resume->front().ended);
+    return;
+  }
+  const absl::StatusOr<uint64_t> id =
+      dispatcher(coordinator)
+          ->Start(std::move(spec), std::make_shared<Sink>(this, &request));
+  if (request.call != call) return;  // it has failed in there
   if (id.ok()) {
     if (taken) checks_.Fail("a request id is running twice");
     request.session_id = *id;
@@ -141,82 +185,113 @@ void World::Arrive(RequestState& request) {
   }
   trace_.Add(now_ns(), "request # is refused with status #", request.index,
              static_cast<int64_t>(id.status().code()));
-  request.status = id.status();
-  if (!(taken && absl::IsAlreadyExists(id.status())) &&
-      !(!waits && absl::IsUnavailable(id.status()))) {
-    OnEnded(request);
+  OnFailed(request, id.status(),
+           (taken && absl::IsAlreadyExists(id.status())) ||
+               (!waits && absl::IsUnavailable(id.status())));
+}
+
+void World::OnFailed(RequestState& request, const absl::Status& status,
+                     bool has_reason) {
+  if (!has_reason && !HasReason(request, status)) {
+    checks_.Fail("request ", request.index,
+                 " ends without a reason: ", status.ToString());
   }
-  request.ended = true;
-  request.status = id.status();
+  if (!MayCallAgain(request, status)) {
+    checks_.OnError(request, status);
+    return;
+  }
+  if (!ServiceOf(request.coordinator).stops) ++request.vain_calls;
+  request.LoseCall();
+  CallAgainLater(request);
 }
 
 // Every documented end has a reason.
-void World::OnEnded(RequestState& request) {
+bool World::HasReason(const RequestState& request, const absl::Status& status) {
   const coordinator::RequestSpec& spec = request.options->spec;
-  switch (request.status.code()) {
+  switch (status.code()) {
     case absl::StatusCode::kCancelled:
-      if (request.cancelled) return;
-      break;
+      return request.cancelled;
     case absl::StatusCode::kUnavailable:
       // Its target was lost, not drained.
-      if (request.num_targets > 0 && request.lost_target) return;
+      if (request.call_targets > 0 && request.lost_target) {
+        return !HasTimeToGoOn(request);
+      }
       // It moved to one that had not the room it said, since a lost stream
       // still held that, until the time was over.
       if (request.refused_ns >= 0 &&
           now_ns() - request.refused_ns >= schedule_.failover_timeout_ns) {
-        return;
+        return true;
       }
       // There was none when its time was over.
-      if (request.num_targets == 0 && !HasReadyTarget(spec.numerics_id) &&
-          now_ns() > request.options->arrival_ns + schedule_.queue_timeout_ns) {
-        return;
-      }
-      break;
+      return request.call_targets == 0 &&
+             !HasReadyTarget(request.coordinator, spec.numerics_id) &&
+             now_ns() >= request.call_ns + schedule_.queue_timeout_ns;
     case absl::StatusCode::kDeadlineExceeded:
-      if (request.options->deadline_ns >= 0 &&
-          now_ns() > request.options->deadline_ns) {
-        return;
-      }
-      break;
+      return request.options->deadline_ns >= 0 &&
+             now_ns() > request.options->deadline_ns;
     case absl::StatusCode::kInternal:
-      if (broke_device_ && !HasOtherTarget(request)) return;
-      break;
+      return broke_device_ && !HasOtherTarget(request);
     case absl::StatusCode::kFailedPrecondition:
-      if (!spec.numerics_id.empty() && request.num_targets == 0 &&
-          !HasReadyTarget(spec.numerics_id)) {
-        return;
-      }
-      // At its start no draft had the file that its policy needs.
-      if (!spec.policy.needs_file() || request.emitted > 0) break;
-      for (const WorkerOptions& worker : schedule_.workers) {
-        if (worker.role == coordinator::WorkerRole::kDraft &&
-            !worker.has_policy_files) {
-          return;
-        }
-      }
-      break;
+      return LacksKind(request);
     case absl::StatusCode::kResourceExhausted:
-      // Once it has run, it waits for room, wherever it ran.
-      if (request.num_refusals < request.num_targets) break;
-      for (const WorkerOptions& worker : schedule_.workers) {
-        if (worker.role == coordinator::WorkerRole::kTarget &&
-            worker.has_little_kv) {
-          return;
-        }
-      }
-      break;
+      return LacksRoom(request);
     default:
-      break;
+      return false;
   }
-  checks_.Fail("request ", request.index,
-               " ends without a reason: ", request.status.ToString());
+}
+
+// Long after faults have stopped, a request that lost its target must be on
+// another if there is one, or lose one target after the other.
+bool World::HasTimeToGoOn(const RequestState& request) {
+  return schedule_.is_shared() && !ServiceOf(request.coordinator).stops &&
+         schedule_.failover_timeout_ns == kNoStarvation &&
+         request.losses <= coordinator::Failover::kMaxLossesInARow &&
+         HasOtherTarget(request);
+}
+
+// No target is of its kind, or at its start no draft had the file that its
+// policy needs.
+bool World::LacksKind(const RequestState& request) {
+  const coordinator::RequestSpec& spec = request.options->spec;
+  const std::string& kind =
+      request.resumed > 0 ? request.numerics_id : spec.numerics_id;
+  if (!kind.empty() && request.call_targets == 0 &&
+      !HasReadyTarget(request.coordinator, kind)) {
+    return true;
+  }
+  if (!spec.policy.needs_file() || request.emitted > 0) return false;
+  return std::any_of(schedule_.workers.begin(), schedule_.workers.end(),
+                     [](const WorkerOptions& worker) {
+                       return worker.role == coordinator::WorkerRole::kDraft &&
+                              !worker.has_policy_files;
+                     });
+}
+
+bool World::LacksRoom(const RequestState& request) {
+  // Once it has run, it waits for room, wherever it ran.
+  if (request.num_refusals < request.call_targets) return false;
+  // Where its time is no reason, no target is large enough.
+  if (schedule_.queue_timeout_ns == kNoStarvation) {
+    return !HasOtherTarget(request);
+  }
+  return schedule_.is_shared() ||
+         std::any_of(schedule_.workers.begin(), schedule_.workers.end(),
+                     [](const WorkerOptions& worker) {
+                       return worker.role == coordinator::WorkerRole::kTarget &&
+                              worker.has_little_kv;
+                     });
 }
 
 void World::Cancel(RequestState& request) {
-  if (request.ended || request.session_id == 0) return;
+  if (request.ended || !request.started) return;
+  if (request.session_id == 0 && !schedule_.is_shared()) return;
   trace_.Add(now_ns(), "client # cancels", request.index);
   request.cancelled = true;
-  dispatcher_->Cancel(request.session_id);
+  if (request.session_id == 0) {
+    checks_.OnError(request, absl::CancelledError("between two calls"));
+    return;
+  }
+  dispatcher(request.coordinator)->Cancel(request.session_id);
   if (!request.ended) {
     checks_.Fail("request ", request.index, " goes on after its cancel");
   }
@@ -226,9 +301,11 @@ void World::Read(RequestState& request) {
   ++request.taken_chunks;
   if (--request.pending_chunks > 0) {
     queue_.Post(now_ns() + request.options->read_ns,
-                [this, &request] { Read(request); });
+                [this, &request, call = request.call] {
+                  if (request.call == call) Read(request);
+                });
   } else if (!request.ended) {
-    dispatcher_->OnSinkDrained(request.session_id);
+    dispatcher(request.coordinator)->OnSinkDrained(request.session_id);
   }
 }
 

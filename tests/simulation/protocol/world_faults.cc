@@ -16,13 +16,25 @@ void World::Inflict(const Fault& fault) {
   Process& process = processes_[static_cast<size_t>(fault.worker)];
   trace_.Add(now_ns(), "fault # at worker #", static_cast<int64_t>(fault.kind),
              fault.worker);
-  if (fault.kind == Fault::Kind::kRestartCoordinator) {
-    RestartCoordinator();
-    return;
+  switch (fault.kind) {
+    case Fault::Kind::kRestartCoordinator:
+    case Fault::Kind::kStopCoordinator:
+      StopService(fault);
+      return;
+    case Fault::Kind::kPartition:
+      CutOff(fault);
+      return;
+    case Fault::Kind::kCutClients:
+      CutClients(fault.coordinator);
+      return;
+    default:
+      if (process.alive()) Inflict(fault, process);
   }
-  if (!process.alive()) return;
+}
+
+void World::Inflict(const Fault& fault, Process& process) {
   ++counts_.faults;
-  Connection* const connection = process.connection;
+  Connection* const connection = process.connection(fault.coordinator);
   switch (fault.kind) {
     case Fault::Kind::kBreak:
       if (connection != nullptr) Break(*connection, random_.Percent(70));
@@ -37,7 +49,11 @@ void World::Inflict(const Fault& fault) {
       return;
     case Fault::Kind::kSilence:
       process.hung_until_ns = now_ns() + fault.duration_ns;
-      if (connection != nullptr) Watch(*connection);
+      WatchAll(process);
+      return;
+    case Fault::Kind::kLateHeartbeats:
+      process.quiet_until_ns = now_ns() + fault.duration_ns;
+      WatchAll(process);
       return;
     case Fault::Kind::kCrash:
       Crash(process, random_.Percent(70), fault.duration_ns);
@@ -46,17 +62,16 @@ void World::Inflict(const Fault& fault) {
       WorkerOf(process).device_broken = broke_device_ = true;
       return;
     case Fault::Kind::kDrain:
-      if (connection == nullptr) return;
-      Drain(*connection);
-      if (fault.duration_ns > 0) {
+      DrainProcess(process, connection);
+      if (fault.duration_ns > 0 && connection != nullptr) {
         queue_.Post(now_ns() + fault.duration_ns,
-                    [this, connection] { Resume(*connection); });
+                    [this, connection] { ResumeProcess(*connection); });
       }
       return;
     case Fault::Kind::kInject:
-      Inject(process);
+      Inject(process, connection);
       return;
-    case Fault::Kind::kRestartCoordinator:
+    default:
       return;
   }
 }
@@ -90,7 +105,9 @@ void World::OnLosing(Connection& connection) {
              connection.index + 1, connection.worker);
   for (const SessionOnWorker* session : StreamOf(connection).sessions) {
     RequestState& request = *session->request;
-    request.lost_target |= request.target == session;
+    if (request.target != session) continue;
+    request.lost_target = true;
+    ++request.losses;
   }
 }
 
@@ -115,6 +132,12 @@ void World::OpenHalf(Connection& connection, int64_t noticed_ns) {
   LoseAtWorkerSoon(connection, noticed_ns);
 }
 
+void World::WatchAll(Process& process) {
+  for (Connection* const each : process.connections) {
+    if (each != nullptr) Watch(*each);
+  }
+}
+
 void World::Watch(Connection& connection) {
   Stream& stream = StreamOf(connection);
   if (connection.dispatcher_id == 0 || std::exchange(stream.watched, true)) {
@@ -132,7 +155,8 @@ void World::CheckLife(Connection& connection) {
   Stream& stream = StreamOf(connection);
   const Process& process = ProcessOf(connection);
   const bool speaks =
-      process.connection == &connection && now_ns() >= process.hung_until_ns;
+      process.connection(connection.coordinator) == &connection &&
+      now_ns() >= process.hung_until_ns && now_ns() >= process.quiet_until_ns;
   if (speaks && connection.carries_events) {
     stream.heartbeat_ns = now_ns();
     stream.life.OnHeartbeat(now_ns());
@@ -179,7 +203,8 @@ void World::OnLostAtWorker(Connection& connection) {
   if (connection.carries_events) LoseAtDispatcherSoon(connection);
   trace_.Add(now_ns(), "worker # loses stream #", connection.worker,
              connection.index + 1);
-  const bool believed = process.connection == &connection;
+  const bool believed =
+      process.connection(connection.coordinator) == &connection;
   LoseAtWorker(connection);
   if (believed) {
     AtProcess(now_ns() + random_.Between(0, 20 * kMillisecond), process,
@@ -203,16 +228,50 @@ void World::Crash(Process& process, bool loses_events, int64_t down_ns) {
               [this, &process] { StartAndAttach(process); });
 }
 
+// The coordinator tells the worker, and that tells the others.
+void World::DrainProcess(Process& process, Connection* told) {
+  if (told == nullptr) return;
+  WorkerOf(process).drains = true;
+  for (Connection* const each : process.connections) {
+    if (each == nullptr) continue;
+    DrainSoon(*each, each == told ? 0 : schedule_.hop_ns);
+  }
+}
+
+// Had it only seemed to hang, it says to all that it does not.
+void World::ResumeProcess(Connection& told) {
+  Resume(told);
+  const Process& process = ProcessOf(told);
+  if (process.connection(told.coordinator) != &told) return;
+  WorkerOf(process).drains = false;
+  for (Connection* const each : process.connections) {
+    if (each != nullptr && each != &told) Resume(*each);
+  }
+}
+
+void World::DrainSoon(Connection& connection, int64_t most_ns) {
+  if (most_ns == 0) {
+    Drain(connection);
+    return;
+  }
+  queue_.Post(now_ns() + random_.Between(0, most_ns), [this, &connection] {
+    if (connection.dispatcher_id == 0) return;
+    if (WorkerOf(ProcessOf(connection)).drains) Drain(connection);
+  });
+}
+
 void World::Drain(Connection& connection) {
-  const auto without_target = [this] {
-    const std::vector<coordinator::SessionStatus> all = dispatcher_->sessions();
+  coordinator::Dispatcher* const of = dispatcher(connection.coordinator);
+  const auto without_target = [of]() -> ptrdiff_t {
+    if (of == nullptr) return 0;
+    const std::vector<coordinator::SessionStatus> all = of->sessions();
     return std::count_if(all.begin(), all.end(), [](const auto& session) {
       return session.target_address.empty();
     });
   };
   const auto before = without_target();
   StreamOf(connection).drained = true;
-  dispatcher_->DrainWorker(connection.dispatcher_id);
+  if (of != nullptr) of->DrainWorker(connection.dispatcher_id);
   if (without_target() > before) {
     checks_.Fail("worker ", connection.worker,
                  " drains, and a session is left without a target");
@@ -225,25 +284,7 @@ void World::Resume(Connection& connection) {
     return;
   }
   trace_.Add(now_ns(), "worker # takes sessions again", connection.worker);
-  dispatcher_->ResumeWorker(connection.dispatcher_id);
-}
-
-void World::RestartCoordinator() {
-  if (random_.Percent(50)) {  // it has time to say so
-    for (RequestState& request : requests_) request.lost_target = true;
-    dispatcher_->EndAll();
-  }
-  for (RequestState& request : requests_) {
-    if (!request.started || request.ended) continue;
-    request.ended = true;  // its client has lost the connection
-    request.status = absl::UnavailableError("the coordinator is gone");
-  }
-  for (Connection& connection : connections_) {
-    connection.dispatcher_id = 0;
-    if (connection.carries_events) Break(connection, /*loses_events=*/true);
-    connection.events.clear();
-  }
-  Restart();
+  dispatcher(connection.coordinator)->ResumeWorker(connection.dispatcher_id);
 }
 
 // ------------------------------------------------- messages that change
@@ -345,8 +386,7 @@ void World::Tamper(wire::DraftEvents* events, Connection& connection) {
   }
 }
 
-void World::Inject(Process& process) {
-  Connection* const connection = process.connection;
+void World::Inject(Process& process, Connection* connection) {
   if (connection == nullptr || connection->dispatcher_id == 0) return;
   const std::vector<SessionOnWorker*>& sessions =
       StreamOf(*connection).sessions;
@@ -368,8 +408,10 @@ void World::InjectEvents(Connection& connection, SessionOnWorker* session) {
   const bool is_target = ProcessOf(connection).is_target();
   // Whether this is the target that the session is on.
   bool runs = false;
-  for (const coordinator::SessionStatus& status : dispatcher_->sessions()) {
-    runs |= session != nullptr && status.id == session->session_id &&
+  coordinator::Dispatcher& to = *dispatcher(connection.coordinator);
+  for (const coordinator::SessionStatus& status : to.sessions()) {
+    runs |= session != nullptr && !session->is_abandoned() &&
+            status.id == session->session_id &&
             status.target_address == AddressOf(connection.worker);
   }
   // The dispatcher counts what names a session of this worker.
@@ -407,8 +449,7 @@ void World::InjectEvents(Connection& connection, SessionOnWorker* session) {
   const int64_t sent = commands_sent_;
   std::visit(
       [&](const auto& said) {
-        dispatcher_->OnEvents(connection.dispatcher_id,
-                              wire::Decode(wire::Encode(said)));
+        to.OnEvents(connection.dispatcher_id, wire::Decode(wire::Encode(said)));
       },
       events);
   for (const RequestState& request : requests_) emitted -= request.emitted;
@@ -515,9 +556,9 @@ void World::InjectCommands(Process& process, Connection& connection,
   const uint64_t rejected = process.engine().stats().rejected_messages;
   const int64_t sent = worker.events_sent;
   if (process.is_target()) {
-    process.target->Push(std::move(target));
+    process.Push(std::move(target));
   } else {
-    process.draft->Push(std::move(draft));
+    process.Push(std::move(draft));
   }
   if (process.is_stepping()) return;
   if (process.is_touched || now_ns() < process.hung_until_ns ||

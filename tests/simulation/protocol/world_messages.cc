@@ -21,6 +21,10 @@ SessionOnWorker& World::Opened(Connection& connection, uint64_t session_id,
                                   });
   SessionOnWorker& session = sessions_.emplace_back();
   session.request = FindRequest(request);
+  const std::vector<std::string>& calls = session.request->call_ids;
+  session.call = static_cast<int>(
+      std::find(calls.begin(), calls.end(), request.request_id) -
+      calls.begin());
   session.session_id = session_id;
   session.role = ProcessOf(connection).role;
   session.epoch = epoch;
@@ -35,7 +39,7 @@ void World::OnOpening(Connection& connection,
   SessionOnWorker& session =
       Opened(connection, opening.session_id, *opening.request,
              static_cast<int>(token_ids.size()), opening.epoch);
-  OnOpened(*session.request, OptionsOf(connection.worker).numerics);
+  OnOpened(session, OptionsOf(connection.worker).numerics);
   checks_.OnOpened(session, token_ids);
 }
 
@@ -139,6 +143,7 @@ void World::OnSaid(Connection& connection, wire::TargetEvents* events) {
   }
   worker.failures_sent += static_cast<int64_t>(events->common.failures.size());
   ++worker.events_sent;
+  CheckRefusals(connection, events->common);
 }
 
 void World::GrowTree(SessionOnWorker& session, speculation::Tail* tail) {
@@ -187,6 +192,7 @@ void World::OnSaid(Connection& connection, wire::DraftEvents* events) {
   }
   worker.failures_sent += static_cast<int64_t>(events->common.failures.size());
   ++worker.events_sent;
+  CheckRefusals(connection, events->common);
   if (schedule_.tampers && connection.carries_events) {
     Tamper(events, connection);
   }
@@ -238,6 +244,7 @@ void World::OnHeard(Connection& connection, const void* note,
     if (request.target == &session) {
       session.last_verdict = verdict;
       request.lost_target = false;
+      request.losses = 0;
       request.refused_ns = -1;
       checks_.OnDelivered(session, verdict);
     } else if (std::count(stream.sessions.begin(), stream.sessions.end(),
@@ -274,6 +281,7 @@ void World::HearFailure(SessionOnWorker& session, absl::StatusCode code) {
     if (request.refused_ns < 0) request.refused_ns = now_ns();
   } else {
     request.lost_target = true;
+    ++request.losses;
   }
 }
 

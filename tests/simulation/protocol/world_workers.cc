@@ -16,7 +16,7 @@ namespace nacre::protocol {
 std::unique_ptr<model::LanguageModel> World::NewModel(Process& process) {
   Worker& worker = WorkerOf(process);
   const WorkerOptions& options = *worker.options;
-  worker.device_broken = false;
+  worker.device_broken = worker.drains = false;
   worker.min_rejected = 0;
   worker.failures_sent = 0;
   worker.opening.clear();
@@ -106,26 +106,51 @@ coordinator::WorkerInfo World::InfoOf(const Process& process) {
 }
 
 void World::AttachWorker(Process& process) {
-  if (process.connection != nullptr) return;
+  std::vector<int> lacking;
+  for (int i = 0; i < schedule_.num_coordinators; ++i) {
+    if (process.connection(i) == nullptr) lacking.push_back(i);
+  }
+  if (lacking.empty()) return;
   if (now_ns() < process.hung_until_ns) {
     AtProcess(process.hung_until_ns, process, &World::AttachWorker);
     return;
   }
+  bool again = false;
+  for (const int coordinator : lacking) {
+    if (CanReach(process, coordinator)) {
+      AttachTo(process, coordinator);
+    } else {
+      again = true;
+    }
+  }
+  if (again) {
+    AtProcess(now_ns() + random_.Between(kMillisecond, 10 * kMillisecond),
+              process, &World::AttachWorker);
+  }
+}
+
+void World::AttachTo(Process& process, int coordinator) {
   // The registry ends an older attachment of the same address first.
   for (Connection& connection : connections_) {
-    if (connection.worker == process.index) LoseAtDispatcher(connection);
+    if (connection.worker == process.index &&
+        connection.coordinator == coordinator) {
+      LoseAtDispatcher(connection);
+    }
   }
   trace_.Add(now_ns(), "worker # attaches, incarnation #, stream #",
              process.index, static_cast<int64_t>(process.incarnation),
              static_cast<int64_t>(connections_.size()) + 1);
-  const absl::StatusOr<Connection*> attached = Attach(process);
+  const absl::StatusOr<Connection*> attached = Attach(process, coordinator);
   if (!attached.ok()) {
     checks_.Fail("worker ", process.index,
                  " is refused: ", attached.status().ToString());
     return;
   }
-  had_target_ |= process.is_target();
+  ServiceOf(coordinator).had_target |= process.is_target();
   StreamOf(**attached).life.OnAttached(now_ns());
+  if (schedule_.is_shared() && WorkerOf(process).drains) {
+    DrainSoon(**attached, schedule_.hop_ns);
+  }
 }
 
 void World::StartAndAttach(Process& process) {
