@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/quoted.h"
 #include "coordinator/api/attachment.h"
 
 namespace nacre::coordinator {
@@ -83,7 +84,7 @@ absl::Status RegistryService::Drain(const std::string& address) {
     if (attachment->DrainIfAt(address)) return absl::OkStatus();
   }
   return absl::NotFoundError(
-      absl::StrCat("no worker is attached at \"", address, "\""));
+      absl::StrCat("no worker is attached at ", Quoted(address)));
 }
 
 int64_t RegistryService::Tick() {

@@ -198,8 +198,8 @@ absl::Status ParseAblation(absl::string_view name, RequestSpec* spec) {
       speculation::AblationFromName(name);
   if (!ablation.has_value()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("speculation ablation \"", name,
-                     "\" is not one of no-pre-verify, no-post-verify"));
+        absl::StrCat("speculation ablation ", Quoted(name),
+                     " is not one of no-pre-verify, no-post-verify"));
   }
   spec->ablation = *ablation;
   if (spec->ablation == speculation::Ablation::kNone) return absl::OkStatus();
@@ -238,6 +238,15 @@ absl::Status ParseSpeculation(const GenerateFields::Speculation& fields,
   }
   NACRE_RETURN_IF_ERROR(ParseAblation(fields.ablation, spec));
   return ParseTree(fields, spec);
+}
+
+// Of the recording what the answer can reach: each choice keeps it, as long as
+// it waits and runs.
+void KeepOracle(RequestSpec* spec) {
+  const size_t most = static_cast<size_t>(spec->max_tokens);
+  if (spec->oracle_ids.size() <= most) return;
+  spec->oracle_ids.resize(most);
+  spec->oracle_ids.shrink_to_fit();
 }
 
 absl::Status CheckMinTokens(const GenerateFields::Stop& stop,
@@ -359,6 +368,7 @@ absl::StatusOr<RequestSpec> ParseRequest(
         "the prompt is empty: it has no token, and the model adds no BOS");
   }
   NACRE_RETURN_IF_ERROR(CheckLength(fields.stop, model.context_length, &spec));
+  KeepOracle(&spec);
   if (fields.resume.has_value()) {
     NACRE_RETURN_IF_ERROR(ParseResume(fields, tokenizer, model, &spec));
   }

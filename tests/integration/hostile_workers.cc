@@ -24,6 +24,8 @@ constexpr uint32_t kMostInt = std::numeric_limits<int32_t>::max();
 // Less than any other request of the test needs.
 constexpr uint64_t kLittleKv = 64;
 constexpr absl::Duration kLife = absl::Seconds(2);
+// Of a request.
+constexpr absl::Duration kPatience = absl::Seconds(20);
 
 // A Hello like `truth` of another process.
 v1::Hello Impostor(const v1::Hello& truth, const FakeWorker& worker,
@@ -136,12 +138,13 @@ v1::DraftEvent AbsurdTails(const v1::OpenDraft& open, int i) {
   return event;
 }
 
-// Clients whose requests fit the target of TellAbsurdVerdicts.
+// Clients whose requests fit the target of TellAbsurdVerdicts, and want a
+// draft.
 void SendSmallRequests(const Prey& prey, int count) {
   const auto stub = v1::Inference::NewStub(rpc::CreateChannel(prey.clients));
   for (int i = 0; i < count; ++i) {
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
     context.AddMetadata("authorization", "Bearer " + prey.token);
     v1::GenerateRequest request;
     for (uint32_t id = 5; id < 13; ++id)
@@ -170,8 +173,8 @@ void AttachWithCopiedHello(const Prey& prey, const TrueWorkers& workers,
   Live(worker, over);
 }
 
-void TellAbsurdVerdicts(const Prey& prey, const TrueWorkers& workers, int round,
-                        const absl::Notification& over) {
+int TellAbsurdVerdicts(const Prey& prey, const TrueWorkers& workers, int round,
+                       const absl::Notification& over) {
   std::atomic<int> next{round};  // outlives the worker's threads
   FakeWorker worker(v1::WORKER_ROLE_TARGET);
   worker.proof = workers.vocabulary_proof;
@@ -190,12 +193,14 @@ void TellAbsurdVerdicts(const Prey& prey, const TrueWorkers& workers, int round,
     }
   });
   worker.Attach(prey.registry);
+  worker.AwaitAccepted();
   SendSmallRequests(prey, /*count=*/8);
   Live(worker, over);
+  return next - round;
 }
 
-void TellAbsurdTails(const Prey& prey, const TrueWorkers& workers, int round,
-                     const absl::Notification& over) {
+int TellAbsurdTails(const Prey& prey, const TrueWorkers& workers, int round,
+                    const absl::Notification& over) {
   std::atomic<int> next{round};  // outlives the worker's threads
   FakeWorker worker(v1::WORKER_ROLE_DRAFT);
   worker.proof = workers.vocabulary_proof;
@@ -211,7 +216,10 @@ void TellAbsurdTails(const Prey& prey, const TrueWorkers& workers, int round,
     }
   });
   worker.Attach(prey.registry);
+  worker.AwaitAccepted();
+  SendSmallRequests(prey, /*count=*/2);
   Live(worker, over);
+  return next - round;
 }
 
 }  // namespace nacre::integration

@@ -29,13 +29,14 @@ void AttachWithCopiedHello(const Prey& prey, const TrueWorkers& workers,
 
 // A target for small requests, as a stranger may add it, and clients that send
 // some. It answers with verdicts whose counts, lengths and tokens cannot be, of
-// its own sessions and of others.
-void TellAbsurdVerdicts(const Prey& prey, const TrueWorkers& workers, int round,
-                        const absl::Notification& over);
+// its own sessions and of others. Returns how many it had.
+int TellAbsurdVerdicts(const Prey& prey, const TrueWorkers& workers, int round,
+                       const absl::Notification& over);
 
-// A draft whose tails cannot be.
-void TellAbsurdTails(const Prey& prey, const TrueWorkers& workers, int round,
-                     const absl::Notification& over);
+// A draft whose tails cannot be, and clients that want one. Returns how many
+// sessions it had.
+int TellAbsurdTails(const Prey& prey, const TrueWorkers& workers, int round,
+                    const absl::Notification& over);
 
 }  // namespace nacre::integration
 

@@ -278,6 +278,15 @@ TEST_F(RequestConvertTest, AMessageAboutALongNameIsShort) {
   ExpectError(absl::StatusCode::kNotFound,
               "mmm...\" of 20480 bytes is not served; \"pearl\" is");
   EXPECT_LT(Parse().status().message().size(), 200u);
+  request_.clear_model();
+  v1::SpeculationOptions* options = request_.mutable_speculation();
+  for (std::string* name : {options->mutable_policy(), options->mutable_tree(),
+                            options->mutable_ablation()}) {
+    *name = std::string(20480, 'm');
+    ExpectInvalid("20480 bytes");
+    EXPECT_LT(Parse().status().message().size(), 400u);
+    name->clear();
+  }
 }
 
 // Counts what is asked of it, and has no token.
@@ -380,6 +389,10 @@ TEST_F(RequestConvertTest, TheOracleNeedsARecordingAndTemperatureZero) {
   options->add_oracle_token_ids(7);
   options->add_oracle_token_ids(299);
   EXPECT_THAT(Parse()->oracle_ids, ::testing::ElementsAre(7, 299));
+  // Nothing of it that the answer cannot reach.
+  request_.mutable_stop()->set_max_tokens(1);
+  EXPECT_THAT(Parse()->oracle_ids, ::testing::ElementsAre(7));
+  request_.clear_stop();
   request_.mutable_sampling()->set_temperature(0.5f);
   ExpectInvalid("policy oracle needs temperature 0, it is 0.5");
   request_.clear_sampling();
