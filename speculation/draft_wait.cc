@@ -9,10 +9,12 @@ void DraftWait::OnAttached() {
 }
 
 void DraftWait::OnCommitted() {
+  missed_ = false;
   if (stop_ != StopMark::kEnd) stop_ = StopMark::kNone;
 }
 
 void DraftWait::OnMismatch() {
+  missed_ = true;
   stop_ = StopMark::kNone;
   chunk_end_ = 0;
 }

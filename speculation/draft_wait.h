@@ -30,8 +30,11 @@ class DraftWait {
   // Another draft is there.
   void OnAttached();
   void OnLost() { has_draft_ = false; }
-  // A message came.
-  void OnHeard() { is_silent_ = false; }
+  // A message came. `missed`: the draft has none of it where the text goes on.
+  void OnHeard(bool missed) {
+    is_silent_ = false;
+    missed_ = missed;
+  }
   // A complete chunk ends behind the token `end_length` - 1: the gate is open
   // until it has been verified, however far the draft goes on behind it.
   void OnChunk(int end_length) { chunk_end_ = end_length; }
@@ -45,6 +48,9 @@ class DraftWait {
   void OnMismatch();
 
   bool has_draft() const { return has_draft_; }
+  // Whether the draft begins anew, because it had not what the target said: a
+  // wait for it is one after a miss. So a session starts.
+  bool missed() const { return missed_; }
   // Whether steps go on as if there were no draft.
   bool is_without_draft() const { return !has_draft_ || is_silent_; }
   // Whether nothing more will come before a step.
@@ -71,6 +77,7 @@ class DraftWait {
 
   bool has_draft_;
   int64_t timeout_ns_;
+  bool missed_ = true;
   bool is_silent_ = false;  // a wait timed out and nothing has arrived since
   StopMark stop_ = StopMark::kNone;
   // Behind the last token that a length policy ended a chunk with; at most the

@@ -45,7 +45,7 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
     case DraftBuffer::Outcome::kRepeated:
       return TailOutcome::kApplied;
     case DraftBuffer::Outcome::kMismatch:
-      wait_.OnHeard();
+      wait_.OnHeard(/*missed=*/true);
       wait_.OnMismatch();
       return TailOutcome::kMismatch;
     case DraftBuffer::Outcome::kStale:
@@ -53,7 +53,7 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
     case DraftBuffer::Outcome::kMalformed:
       return TailOutcome::kMalformed;
   }
-  wait_.OnHeard();
+  wait_.OnHeard(buffer_.standing() == DraftBuffer::Standing::kMismatch);
   if (tail.stop == StopMark::kChunk) wait_.OnChunk(buffer_.end_length());
   // A draft that has not seen the latest commit goes on once it has.
   if (tail.stop == StopMark::kEnd || tail.base_length == committed_length()) {

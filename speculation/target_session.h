@@ -96,11 +96,6 @@ class TargetSession {
   // kWaitDraft; and when the target lets go of its last row by itself, nullopt
   // unless HoldsLastRow said so.
   const DraftWait& wait() const { return wait_; }
-  // Whether the draft has no token where the text goes on, as far as it was
-  // heard: a wait for it is one after a miss. So a session starts.
-  bool missed() const {
-    return buffer_.standing() == DraftBuffer::Standing::kMismatch;
-  }
 
   // Whether to ask for nodes of the target's own for the next step: the draft
   // has none for it, and they have not been asked for.

@@ -238,7 +238,7 @@ void StepPlanner::NoteDraftWait(Session& session,
                                 absl::optional<int64_t> deadline_ns,
                                 int64_t now_ns, worker::StepOutcome* outcome) {
   parts_.accounts->NoteWait(session, Span::Kind::kWaitDraftTokens, now_ns,
-                            session.schedule.missed());
+                            session.schedule.wait().missed());
   if (deadline_ns.has_value() && (!outcome->deadline_ns.has_value() ||
                                   *deadline_ns < *outcome->deadline_ns)) {
     outcome->deadline_ns = deadline_ns;

@@ -17,12 +17,25 @@ TEST(DraftWait, ADraftThatSendsNothingIsSilentAfterTheTimeout) {
   EXPECT_EQ(wait.gate_deadline_ns(), absl::nullopt);
   EXPECT_TRUE(wait.is_without_draft());
   EXPECT_FALSE(wait.MayCome(5));
-  wait.OnHeard();
+  wait.OnHeard(/*missed=*/true);
   EXPECT_TRUE(wait.MayCome(5));
   // One that has sent something, but too little, is not.
   EXPECT_TRUE(wait.WaitAtGate(200, true));
   EXPECT_FALSE(wait.WaitAtGate(300, true));
   EXPECT_TRUE(wait.MayCome(5));
+}
+
+TEST(DraftWait, IsAfterAMissUntilACommitFindsTheTokenOrItComesLate) {
+  DraftWait wait(true, kTimeout);
+  EXPECT_TRUE(wait.missed());
+  wait.OnCommitted();
+  EXPECT_FALSE(wait.missed());
+  wait.OnMismatch();
+  EXPECT_TRUE(wait.missed());
+  wait.OnHeard(/*missed=*/false);  // a sibling of the token that differed
+  EXPECT_FALSE(wait.missed());
+  wait.OnAttached();
+  EXPECT_TRUE(wait.missed());
 }
 
 TEST(DraftWait, ATimeoutIsAlsoOfAWaitThatRuns) {

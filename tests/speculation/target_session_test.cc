@@ -52,18 +52,18 @@ TEST(TargetSession, StartsInMismatchAndWaitsForThatGate) {
 
 TEST(TargetSession, KnowsWhetherTheDraftHadWhatTheTargetSaid) {
   TargetSession session = OpenTarget({0, 0, 8, 0});
-  EXPECT_TRUE(session.missed());  // nothing was prepared yet
+  EXPECT_TRUE(session.wait().missed());  // nothing was prepared yet
   session.OnTail(MakeTail(3, 3, {1, 2}));
-  EXPECT_TRUE(session.missed());  // until the next commit
+  EXPECT_TRUE(session.wait().missed());  // until the next commit
   session.BeginStep();
   session.FinishStep({1, 2, 3});
-  EXPECT_FALSE(session.missed());  // its token may still come
+  EXPECT_FALSE(session.wait().missed());  // its token may still come
   session.OnTail(MakeTail(3, 5, {4}));
-  EXPECT_TRUE(session.missed());  // it came, and is another
+  EXPECT_TRUE(session.wait().missed());  // it came, and is another
   session.OnTail(MakeTail(6, 6, {4, 8}));
   session.BeginStep();
   session.FinishStep({4, 9});
-  EXPECT_TRUE(session.missed());
+  EXPECT_TRUE(session.wait().missed());
 }
 
 TEST(TargetSession, TakesTailTokensOfOneOrSeveralMessagesInOrder) {
