@@ -153,13 +153,8 @@ struct ScoredPrompt {
   std::vector<TokenLogprobs> prompt_logprobs;
 };
 
-struct Completion : ScoredPrompt {
-  Finish finish = Finish::kLength;
-  std::string stop_match;
-  std::string text;
-  std::vector<int32_t> token_ids;
-  std::string numerics_id;  // of its targets
-  int cached_tokens = 0;    // of the prompt
+// Where a request's time went (Timing in proto/inference.proto).
+struct SpentTime {
   int64_t total_ns = 0;
   int64_t queue_ns = 0;  // from its arrival until it ran
   int64_t time_to_first_token_ns = 0;
@@ -168,6 +163,15 @@ struct Completion : ScoredPrompt {
   int64_t target_busy_ns = 0;
   int64_t target_wait_ns = 0;
   int64_t target_wait_after_miss_ns = 0;  // of target_wait_ns
+};
+
+struct Completion : ScoredPrompt, SpentTime {
+  Finish finish = Finish::kLength;
+  std::string stop_match;
+  std::string text;
+  std::vector<int32_t> token_ids;
+  std::string numerics_id;   // of its targets
+  int cached_tokens = 0;     // of the prompt
   int64_t hidden_bytes = 0;  // of hidden states that its drafts took
   int64_t hidden_ns = 0;     // for which they were missing there
   speculation::SpeculationStats stats;
