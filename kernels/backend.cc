@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "common/check.h"
 #include "kernels/kv_address.h"
@@ -40,9 +39,10 @@ void MovePosition(const KvLayer& layer, const KvMove& move) {
 void ProductOps::EmbedDrawn(const PackedTable& table, const int32_t* ids,
                             int count, float* out) {
   // Of a device that is the host.
-  std::vector<int32_t> rows(ids, ids + count);
-  for (int32_t& row : rows) row = std::max(row, 0);  // of kUnsoundDraw
-  Embed(table, rows, out);
+  for (int i = 0; i < count; ++i, out += table.cols()) {
+    const int32_t id = std::max(ids[i], 0);  // of kUnsoundDraw
+    Embed(table, {&id, 1}, out);
+  }
 }
 
 void RowOps::NormHeads(float* x, int rows, int row_stride, int num_heads,

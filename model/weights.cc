@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "model/expected_tensors.h"
+#include "model/families.h"
 #include "model/qkv_rows.h"
 
 namespace nacre::model {
@@ -294,9 +295,10 @@ absl::Status CheckNoFurtherLayer(const Checkpoint& checkpoint,
   const std::string prefix = LayerPrefix(config, config.num_hidden_layers);
   for (const std::string& name : checkpoint.Names()) {
     if (absl::StartsWith(name, prefix)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the checkpoint holds ", name, ", but num_hidden_layers is ",
-          config.num_hidden_layers));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the checkpoint holds ", name, ", but ",
+                       FindFamily(config.architecture)->fields.num_layers,
+                       " is ", config.num_hidden_layers));
     }
   }
   return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "model/mapped_file.h"
 #include "model/weights.h"
 #include "nlohmann/json.hpp"
+#include "tests/testing/random_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::model {
@@ -88,6 +89,45 @@ TEST_F(LoadModelTest, NamesTheBiasThatIsMissing) {
 }
 
 // Of a family that has more tensors.
+// Of families whose fields and tensors have names of their own.
+TEST_F(LoadModelTest, NamesWhatOtherBlocksLack) {
+  struct Case {
+    const char* golden;  // of tests/data/model/options: its config
+    const char* field;
+    nlohmann::json written;  // with the checkpoint
+    nlohmann::json read;     // and after
+    const char* message;
+  };
+  const Case kCases[] = {
+      {"neox", "attention_bias", false, true,
+       "tensor gpt_neox.layers.0.attention.query_key_value.bias is not"},
+      {"neox", "intermediate_size", 84, 85,
+       "tensor gpt_neox.layers.0.mlp.dense_h_to_4h.weight has shape [84, 60], "
+       "the config implies [85, 60]"},
+      {"starcoder2", "use_bias", false, true,
+       "tensor model.layers.0.self_attn.q_proj.bias is not"},
+      {"big_code", "n_positions", 200, 100,
+       "tensor transformer.wpe.weight has shape [200, 60], the config "
+       "implies [100, 60]"},
+      {"big_code", "multi_query", true, false,
+       "tensor transformer.h.0.attn.c_attn.weight has shape [80, 60], the "
+       "config implies [180, 60]"},
+      {"big_code", "n_layer", 2, 1,
+       "the checkpoint holds transformer.h.1.attn.c_attn.bias, but "
+       "n_layer is 1"},
+  };
+  for (const Case& bad : kCases) {
+    const std::string dir = TestFolder(bad.golden);
+    auto config = nlohmann::json::parse(ReadFile(absl::StrCat(
+        NACRE_TEST_DATA, "/model/options/", bad.golden, ".json")))["config"];
+    config[bad.field] = bad.written;
+    nacre::testing::WriteRandomCheckpoint(config.dump(), dir);
+    Change(dir, bad.field, bad.read);
+    EXPECT_THAT(std::string(Load(dir).status().message()),
+                HasSubstr(bad.message));
+  }
+}
+
 TEST_F(LoadModelTest, NamesTheTensorThatIsMissing) {
   const struct {
     const char* architecture;
