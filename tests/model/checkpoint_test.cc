@@ -152,5 +152,35 @@ TEST_F(CheckpointTest, FingerprintChangesWithAnyByteOfAnyTensor) {
   }
 }
 
+// One file, of whole numbers and of others.
+TEST_F(CheckpointTest, WholeNumbers) {
+  const std::string header =
+      R"({"f":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+      R"("i":{"dtype":"I32","shape":[2],"data_offsets":[4,12]},)"
+      R"("l":{"dtype":"I64","shape":[1],"data_offsets":[12,20]},)"
+      R"("m":{"dtype":"I32","shape":[1,1],"data_offsets":[20,24]}})";
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size() & 0xFF);
+  file[1] = static_cast<char>(header.size() >> 8);
+  file += header + std::string(4, '\0') + std::string("\x05\0\0\0", 4) +
+          std::string("\xFE\xFF\xFF\xFF", 4) +
+          std::string("\0\0\0\0\x01\0\0\0", 8) + std::string(4, '\0');
+  const std::string path = dir_ + "/any.safetensors";
+  nacre::testing::WriteFile(path, file);
+  const auto checkpoint = Checkpoint::OpenFile(path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ(*(*checkpoint)->Integers("i"), (std::vector<int64_t>{5, -2}));
+  EXPECT_EQ(*(*checkpoint)->Integers("l"),
+            (std::vector<int64_t>{int64_t{1} << 32}));
+  const auto refusal = [&](const char* name) {
+    return (*checkpoint)->Integers(name).status();
+  };
+  EXPECT_EQ(refusal("none").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(refusal("f").code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(refusal("m").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Checkpoint::OpenFile(dir_ + "/none").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
 }  // namespace
 }  // namespace nacre::model

@@ -289,7 +289,7 @@ TEST(TargetEngineHeads, OnlyOfRequestsThatAllowThem) {
 // heads are looked at less and less.
 TEST(TargetEngineHeads, WhatALookCostsIsBounded) {
   const auto runs = [](int percent_of_a_step, int percent_right) {
-    Heads fixture(Model(2));
+    Heads fixture(Model(2), /*percent_a_row=*/0);
     fixture.heads.percent_right = percent_right;
     fixture.heads.on_run = [&fixture, percent_of_a_step] {
       fixture.now_ns += percent_of_a_step / 10 - 10;
