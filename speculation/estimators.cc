@@ -2,9 +2,36 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 
 namespace nacre::speculation {
 namespace {
+
+// Of averages, which are positive or unknown: 0.
+constexpr int kSpan = 8;
+bool AllUnknown(const double* averages) {
+  uint64_t bits[kSpan];
+  std::memcpy(bits, averages, sizeof(bits));
+  uint64_t any = 0;
+  for (const uint64_t each : bits) any |= each;
+  return any == 0;
+}
+
+// The next rows from `rows` on, downward or upward, whose average is known.
+// Most curves have few, and a plan asks for the times of many.
+int KnownBelow(const double* averages, int rows) {  // 0: none
+  while (rows >= kSpan && AllUnknown(averages + rows - kSpan + 1)) {
+    rows -= kSpan;
+  }
+  while (rows >= 1 && averages[rows] == 0.0) --rows;
+  return rows;
+}
+int KnownAbove(const double* averages, int rows, int most) {  // `most` is known
+  while (rows + kSpan <= most && AllUnknown(averages + rows)) rows += kSpan;
+  while (averages[rows] == 0.0) ++rows;
+  return rows;
+}
 
 constexpr double kPriorWeight = 4.0;
 constexpr double kMemory = 64.0;  // comparisons
@@ -84,10 +111,8 @@ double StepTimeCurve::At(int rows) const {
     return average_ns_[most_] +
            LastSlope() * (static_cast<double>(rows) - most_);
   }
-  int below = rows;
-  while (below >= 1 && average_ns_[below] == 0.0) --below;
-  int above = rows;
-  while (average_ns_[above] == 0.0) ++above;
+  const int below = KnownBelow(average_ns_.data(), rows);
+  const int above = KnownAbove(average_ns_.data(), rows, most_);
   if (below < 1) return average_ns_[above];
   if (above == below) return average_ns_[below];
   const double t = static_cast<double>(rows - below) / (above - below);

@@ -31,6 +31,7 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/mutex_checks.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/observe/metrics_observer.h"
 #include "simulation/random.h"
@@ -410,6 +411,7 @@ void Main() {
 }  // namespace nacre::coordinator
 
 int main(int argc, char** argv) {
+  nacre::DisableMutexChecks();  // as the coordinator
   absl::ParseCommandLine(argc, argv);
   nacre::coordinator::Main();
 }

@@ -55,6 +55,23 @@ TEST(DraftEngineDrawsTest, IdsThatTheTargetLacksAreNotDrawn) {
   EXPECT_EQ(fixture.model.num_logit_rows(), 0);
 }
 
+// Counted from the end of the prompt.
+TEST(DraftEngineDrawsTest, NoEndIsDrawnBeforeTheLeastLength) {
+  for (const bool draws : {true, false}) {
+    DraftFixture fixture(Drawing(draws));
+    OpenDraft open = Plain(1);
+    const int32_t end = Continue(fixture.model, open, open.token_ids, 1)[0];
+    open.end_token_ids = {end};
+    open.min_tokens = 2;
+    fixture.Open(open);
+    fixture.Drain();
+    const std::vector<int32_t> drafted = fixture.TakeDrafted(1);
+    ASSERT_GE(drafted.size(), 2u);
+    EXPECT_NE(drafted[0], end);
+    EXPECT_NE(drafted[1], end);
+  }
+}
+
 // Beside each other and beside such that need none; what they decide is what
 // they decide where nothing is drawn.
 TEST(DraftEngineDrawsTest, WhoeverReadsTheRowGetsLogits) {

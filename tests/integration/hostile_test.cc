@@ -221,7 +221,9 @@ class HostileTest : public ::testing::Test {
                 num_tails);
     EXPECT_GT(num_verdicts, 0);
     // A session takes the draft that has least to do: it may be the true one.
-    if (is_long_) EXPECT_GT(num_tails, 0);
+    if (is_long_) {
+      EXPECT_GT(num_tails, 0);
+    }
   }
 
   // Nothing runs, waits or is attached that should not be.

@@ -24,8 +24,7 @@ constexpr uint32_t kMostInt = std::numeric_limits<int32_t>::max();
 // Less than any other request of the test needs.
 constexpr uint64_t kLittleKv = 64;
 constexpr absl::Duration kLife = absl::Seconds(2);
-// Of a request.
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kPatienceOfRequests = absl::Seconds(20);
 
 // A Hello like `truth` of another process.
 v1::Hello Impostor(const v1::Hello& truth, const FakeWorker& worker,
@@ -144,7 +143,7 @@ void SendSmallRequests(const Prey& prey, int count) {
   const auto stub = v1::Inference::NewStub(rpc::CreateChannel(prey.clients));
   for (int i = 0; i < count; ++i) {
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatienceOfRequests));
     context.AddMetadata("authorization", "Bearer " + prey.token);
     v1::GenerateRequest request;
     for (uint32_t id = 5; id < 13; ++id)

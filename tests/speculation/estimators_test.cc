@@ -1,6 +1,8 @@
 #include "speculation/estimators.h"
 
+#include <cstddef>
 #include <limits>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -64,6 +66,25 @@ TEST(StepTimeCurve, IsFlatBeforeAndStraightBetween) {
   EXPECT_EQ(curve.At(5), 1250.0);
   EXPECT_EQ(curve.At(7), 1750.0);
   EXPECT_EQ(curve.At(8), 2000.0);
+}
+
+// However far its neighbours are.
+TEST(StepTimeCurve, EachLineIsThatOfTheNearestMeasuredRows) {
+  const std::vector<int> known = {1, 2, 9, 10, 17, 26, 64, 72, 300, 512};
+  const auto time_ns = [](int rows) {
+    return 1000 + 10 * rows + 50 * (rows % 3);
+  };
+  StepTimeCurve curve;
+  for (const int rows : known) curve.Add(rows, time_ns(rows));
+  for (size_t i = 0; i + 1 < known.size(); ++i) {
+    const int from = known[i], to = known[i + 1];
+    for (int rows = from; rows <= to; ++rows) {
+      const double share = static_cast<double>(rows - from) / (to - from);
+      EXPECT_NEAR(curve.At(rows),
+                  time_ns(from) + share * (time_ns(to) - time_ns(from)), 1e-6)
+          << rows;
+    }
+  }
 }
 
 TEST(StepTimeCurve, GoesOnBehindTheLargestStep) {
