@@ -45,6 +45,25 @@ std::string Describe(const ModelConfig& config, const Weights& weights,
       kv_pool.capacity_tokens());
 }
 
+// What the rows' data decides: token ids and nodes.
+absl::Status CheckRows(const ModelInfo& info, const SequenceRows& rows) {
+  for (const int32_t id : rows.token_ids) {
+    if (id < 0 || id >= info.vocab_size) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "token id ", id, " is outside the vocabulary of ", info.vocab_size));
+    }
+  }
+  for (const TreeNode& node : rows.nodes) {
+    if (node.position >= info.context_length) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a node at position ", node.position,
+          " is outside the model's context of ", info.context_length));
+    }
+  }
+  return AsKvSequence(rows)->CheckNodes(
+      rows.nodes, rows.sequence->length() + NumPositions(rows));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
@@ -113,25 +132,6 @@ absl::StatusOr<std::unique_ptr<Sequence>> Transformer::NewTreeSequence(
   return sequence;
 }
 
-absl::Status Transformer::CheckRows(const SequenceRows& rows) const {
-  for (const int32_t id : rows.token_ids) {
-    if (id < 0 || id >= config_.vocab_size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("token id ", id, " is outside the vocabulary of ",
-                       config_.vocab_size));
-    }
-  }
-  for (const TreeNode& node : rows.nodes) {
-    if (node.position >= info_.context_length) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a node at position ", node.position,
-          " is outside the model's context of ", info_.context_length));
-    }
-  }
-  return AsKvSequence(rows)->CheckNodes(
-      rows.nodes, rows.sequence->length() + NumPositions(rows));
-}
-
 absl::Status Transformer::CheckBatch(
     absl::Span<const SequenceRows> batch) const {
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -158,7 +158,7 @@ absl::Status Transformer::CheckBatch(
       NACRE_CHECK(batch[j].sequence != rows.sequence,
                   "a sequence is twice in a batch");
     }
-    NACRE_RETURN_IF_ERROR(CheckRows(rows));
+    NACRE_RETURN_IF_ERROR(CheckRows(info_, rows));
   }
   return absl::OkStatus();
 }

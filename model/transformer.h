@@ -97,8 +97,6 @@ class Transformer : public LanguageModel {
   }
 
   absl::Status CheckBatch(absl::Span<const SequenceRows> batch) const;
-  // What the rows' data decides: token ids and nodes.
-  absl::Status CheckRows(const SequenceRows& rows) const;
   // Whether `batch` is the step that is queued, which then is the current one.
   bool TakeQueued(absl::Span<const SequenceRows> batch);
   // Queues `batch` as the current step. ABORTED; what has no room.
