@@ -256,14 +256,24 @@ absl::StatusOr<double> ReadSoftCap(const Json& json, const char* field,
   return PositiveOr(json, field, fallback, 1e12);
 }
 
-absl::Status ParseGemma(const Family& family, const Json& json,
-                        ModelConfig* config) {
+absl::Status ParseAttentionScalar(const Family& family, const Json& json,
+                                  ModelConfig* config) {
   config->attention_scalar = config->head_dim;
   if (family.is_big_code) {
     NACRE_ASSIGN_OR_RETURN(const bool is_scaled,
                            BoolOr(json, "scale_attn_weights", true));
     if (!is_scaled) config->attention_scalar = 1;
   }
+  if (family.default_query_pre_attn_scalar == 0) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(
+      config->attention_scalar,
+      PositiveOr(json, "query_pre_attn_scalar",
+                 family.default_query_pre_attn_scalar, 1e12));
+  return absl::OkStatus();
+}
+
+absl::Status ParseGemma(const Family& family, const Json& json,
+                        ModelConfig* config) {
   if (!family.is_gemma) return absl::OkStatus();
   config->norms.offset = 1;
   config->embedding.is_scaled = true;
@@ -275,10 +285,6 @@ absl::Status ParseGemma(const Family& family, const Json& json,
         "use_bidirectional_attention true is not supported; supported: false");
   }
   if (family.default_query_pre_attn_scalar == 0) return absl::OkStatus();
-  NACRE_ASSIGN_OR_RETURN(
-      config->attention_scalar,
-      PositiveOr(json, "query_pre_attn_scalar",
-                 family.default_query_pre_attn_scalar, 1e12));
   NACRE_ASSIGN_OR_RETURN(config->soft_caps.attention,
                          ReadSoftCap(json, "attn_logit_softcapping",
                                      family.default_attn_logit_softcapping));
@@ -463,6 +469,7 @@ absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
   NACRE_RETURN_IF_ERROR(ParseShapes(*family, json, &config));
   NACRE_RETURN_IF_ERROR(CheckShapes(config));
   NACRE_RETURN_IF_ERROR(ParseActivation(*family, json, &config));
+  NACRE_RETURN_IF_ERROR(ParseAttentionScalar(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseGemma(*family, json, &config));
   NACRE_RETURN_IF_ERROR(ParseExperts(*family, json, &config));
   NACRE_ASSIGN_OR_RETURN(config.norms.epsilon,

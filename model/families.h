@@ -99,7 +99,8 @@ struct RopeDefaults {
 
 struct LayerKind {
   bool have_layer_norm = false;  // LayerNorm, with biases; else RMSNorm
-  bool may_be_parallel = false;  // unless use_parallel_residual is false
+  bool may_be_parallel =
+      false;  // they are unless use_parallel_residual says no
   QkvLayout qkv_layout = QkvLayout::kStacked;
 };
 

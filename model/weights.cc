@@ -275,11 +275,15 @@ absl::Status CheckRoom(const Checkpoint& checkpoint, const ModelConfig& config,
     const absl::StatusOr<Tensor> tensor = checkpoint.Find(name);
     if (!tensor.ok()) continue;
     const bool is_table = name == table;
+    const bool is_positions = config.embedding.has_positions &&
+                              name == outside[TensorRole::kPositions].name;
     const absl::optional<HostMatrix> matrix = AsMatrix(*tensor);
-    if (is_table || !matrix.has_value()) {
+    if (is_table || is_positions || !matrix.has_value()) {
       bytes += static_cast<int64_t>(tensor->bytes.size());
     }
-    if (matrix.has_value() && (!is_table || config.tie_word_embeddings)) {
+    const bool is_packed =
+        !is_positions && (!is_table || config.tie_word_embeddings);
+    if (matrix.has_value() && is_packed) {
       bytes += backend->PackedBytes({&*matrix, 1});
     }
   }
