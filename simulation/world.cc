@@ -46,6 +46,7 @@ void World::StartCoordinator(int index, coordinator::DispatcherOptions options,
   Coordinator& coordinator = coordinators_[static_cast<size_t>(index)];
   coordinator.number = ++last_coordinator_number_;
   coordinator.clock_ns = clock_ns;
+  coordinator.tick_at_ns = coordinator::kNever;
   options.now_ns = [this, clock_ns] { return now_ns() + clock_ns; };
   options.wake_at = [this, &coordinator](int64_t at_ns) {
     TickAt(at_ns, coordinator);
@@ -54,17 +55,15 @@ void World::StartCoordinator(int index, coordinator::DispatcherOptions options,
       std::make_unique<coordinator::Dispatcher>(std::move(options));
 }
 
-void World::StopCoordinator(int index) {
-  for (Connection& connection : connections_) {
-    if (connection.coordinator == index) connection.dispatcher_id = 0;
-  }
-  coordinators_[static_cast<size_t>(index)].dispatcher.reset();
-}
-
 void World::TickAt(int64_t at_ns, Coordinator& coordinator) {
-  if (at_ns == coordinator::kNever) return;
-  queue_.Post(at_ns - coordinator.clock_ns, [this, &coordinator] {
-    if (coordinator.dispatcher == nullptr) return;
+  if (at_ns >= coordinator.tick_at_ns) return;
+  coordinator.tick_at_ns = at_ns;
+  queue_.Post(at_ns - coordinator.clock_ns, [this, at_ns, &coordinator] {
+    // Another one has come before, or it is down.
+    if (coordinator.tick_at_ns != at_ns || coordinator.dispatcher == nullptr) {
+      return;
+    }
+    coordinator.tick_at_ns = coordinator::kNever;
     TickAt(coordinator.dispatcher->Tick(), coordinator);
   });
 }

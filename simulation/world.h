@@ -58,8 +58,6 @@ class World : public WorldHooks {
   // clock is `clock_ns` ahead of the virtual time.
   void StartCoordinator(int index, coordinator::DispatcherOptions options,
                         int64_t clock_ns = 0);
-  // Its dispatcher goes. The workers have not been told.
-  void StopCoordinator(int index);
   // Null while it is down.
   coordinator::Dispatcher* dispatcher(int index = 0) const {
     return coordinators_[static_cast<size_t>(index)].dispatcher.get();

@@ -35,7 +35,6 @@ void World::Heartbeats::Beat(Connection& connection) {
   }
   const worker::KvGrants::Grant told =
       process.grants->Tell(connection.coordinator_number);
-  world_.OnGranting(connection);
   if (!connection.carries_events) return;
   connection.heartbeats.Send([this, &connection, told] {
     Deliver(connection, {told.serial, told.tokens, told.other_sessions});

@@ -58,10 +58,8 @@ class WorldHooks {
                                              const wire::DraftEvents&) {
     return nullptr;
   }
-  // A worker is about to tell a grant; just before the dispatcher gets it:
-  virtual void OnGranting(Connection&) {}
-  virtual void OnGranted(Connection&, const coordinator::KvGrant&) {}
   // Just before the dispatcher gets it:
+  virtual void OnGranted(Connection&, const coordinator::KvGrant&) {}
   virtual void OnHeard(Connection&, const void* /*note*/,
                        const wire::TargetEvents&) {}
   virtual void OnHeard(Connection&, const void* /*note*/,

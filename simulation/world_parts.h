@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
+#include "coordinator/dispatch/clock.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "coordinator/fleet/worker_info.h"
 #include "draft_worker/draft_engine.h"
@@ -34,6 +35,8 @@ struct Coordinator {
   std::unique_ptr<coordinator::Dispatcher> dispatcher;
   uint64_t number = 0;   // names its process
   int64_t clock_ns = 0;  // its clock minus the virtual time
+  // On its clock: when its next Tick is posted.
+  int64_t tick_at_ns = coordinator::kNever;
 };
 
 // One attachment of a worker to a coordinator: the session stream, of two

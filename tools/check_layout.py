@@ -213,7 +213,8 @@ TESTED_BY = {
                     "scripted_model")},
     **{f"simulation/{name}.cc":
            "tests/simulation/protocol/protocol_simulation_test.cc"
-       for name in ("world", "world_links", "world_processes")},
+       for name in ("world", "world_heartbeats", "world_links",
+                    "world_processes")},
     "simulation/closed_law.cc": "tests/simulation/fleet_law_test.cc",
     **{f"tokenizer/{name}.cc": "tests/tokenizer/hugging_face_tokenizer_test.cc"
        for name in ("added_tokens", "bpe_model", "decoder", "decoder_stages",

@@ -285,5 +285,3 @@ nacre_mutant_statement(resumed_text_left_out coordinator/dispatch/text_stream.cc
   [[text_ = std::move(known.text);]] [[]])
 nacre_mutant(ended_answer_goes_on coordinator/api/resume_parser.cc
   [[static_cast<int>(length) == spec->max_tokens]] [[false]])
-nacre_mutant(resume_needs_its_policys_file coordinator/dispatch/policy_files.cc
-  [[drafts.empty() || request.resume != nullptr]] [[drafts.empty()]])

@@ -300,6 +300,7 @@ void Crowd(Random& random, Schedule* schedule) {
       spec.max_tokens += random.Below(24);
       spec.ignore_eos = true;
     }
+    request.loses_end = random.Percent(10);
     const int64_t length =
         static_cast<int64_t>(spec.prompt_ids.size()) + spec.max_tokens;
     longest = std::max(longest, length);
@@ -321,7 +322,7 @@ void Crowd(Random& random, Schedule* schedule) {
 // faults have stopped.
 void DrawCoordinators(Schedule* schedule) {
   Random random(schedule->seed * 0xE7037ED1A0B428DB + 41);
-  if (!random.Percent(15)) return;
+  if (!random.Percent(10)) return;
   schedule->num_coordinators = random.OneOf({1, 2, 2, 2, 3});
   schedule->heartbeat_ns =
       random.OneOf({5 * kMillisecond, 20 * kMillisecond, 100 * kMillisecond});

@@ -53,6 +53,8 @@ struct RequestOptions {
   int64_t cancel_ns = -1;    // the client cancels, or is lost; -1: it does not
   int64_t deadline_ns = -1;  // -1: none
   int64_t read_ns = 0;       // the client takes this long for a chunk
+  // Its connection breaks as its first call completes.
+  bool loses_end = false;
   // Its oracle's recording is what targets of numerics 0 answer.
   bool oracle_is_right = false;
 };

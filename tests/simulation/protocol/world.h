@@ -125,6 +125,7 @@ class World final : public simulation::World {
   void CallAgainLater(RequestState& request);
   bool MayCallAgain(const RequestState& request,
                     const absl::Status& status) const;
+  bool LosesEnd(RequestState& request);
   // What such a call says.
   absl::Status GoOn(const RequestState& request,
                     coordinator::RequestSpec* spec);
@@ -140,7 +141,6 @@ class World final : public simulation::World {
                      const wire::SessionEvents& events);
   int64_t SharedKvOf(const Process& process) const override;
   int64_t HeartbeatPeriodNs() const override;
-  void OnGranting(Connection& connection) override;
   void OnGranted(Connection& connection,
                  const coordinator::KvGrant& grant) override;
 

@@ -45,7 +45,7 @@ class World::Sink final : public coordinator::ResponseSink {
   }
   void OnComplete(const coordinator::RequestSpec&,
                   const coordinator::Completion& completion) override {
-    if (is_lost()) return;
+    if (is_lost() || world_->LosesEnd(*request_)) return;
     world_->trace_.Add(world_->now_ns(), "client # completes with # tokens",
                        request_->index,
                        static_cast<int64_t>(completion.token_ids.size()));

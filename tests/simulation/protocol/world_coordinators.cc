@@ -68,6 +68,17 @@ void World::CallAgain(RequestState& request) {
   CallAgainLater(request);
 }
 
+bool World::LosesEnd(RequestState& request) {
+  if (!request.options->loses_end || request.call > 0 ||
+      !MayCallAgain(request, absl::UnavailableError("cut"))) {
+    return false;
+  }
+  trace_.Add(now_ns(), "client # loses its completion", request.index);
+  request.LoseCall();
+  CallAgainLater(request);
+  return true;
+}
+
 absl::Status World::GoOn(const RequestState& request,
                          coordinator::RequestSpec* spec) {
   if (request.emitted == 0) return absl::OkStatus();
@@ -154,7 +165,7 @@ void World::StopService(const Fault& fault) {
   }
   ++counts_.lost_coordinators;
   trace_.Add(now_ns(), "coordinator # dies", index);
-  StopCoordinator(index);
+  coordinators_[static_cast<size_t>(index)].dispatcher.reset();
   queue_.Post(now_ns() + fault.duration_ns, [this, index] {
     trace_.Add(now_ns(), "coordinator # is back", index);
     Restart(index);
@@ -195,15 +206,8 @@ int64_t World::HeartbeatPeriodNs() const {
       std::any_of(requests_.begin(), requests_.end(),
                   [](const RequestState& request) { return !request.ended; });
   if (!goes_on) return 0;
-  return now_ns() < 2'000 * kMillisecond ? schedule_.heartbeat_ns
-                                         : 500 * kMillisecond;
-}
-
-void World::OnGranting(Connection& connection) {
-  const worker::KvGrants& grants = *ProcessOf(connection).grants;
-  if (grants.total_held() <= grants.capacity()) return;
-  checks_.Fail("worker ", connection.worker, " grants ", grants.total_held(),
-               " of ", grants.capacity());
+  return now_ns() < 500 * kMillisecond ? schedule_.heartbeat_ns
+                                       : 500 * kMillisecond;
 }
 
 void World::OnGranted(Connection& connection,
@@ -221,6 +225,11 @@ void World::OnGranted(Connection& connection,
 // What the coordinators that the worker knows may promise, or have promised,
 // is there.
 void World::CheckShares(const Process& process) {
+  const worker::KvGrants& grants = *process.grants;
+  if (grants.total_held() > grants.capacity()) {
+    checks_.Fail("worker ", process.index, " grants ", grants.total_held(),
+                 " of ", grants.capacity());
+  }
   int64_t sum = 0;
   for (const Connection* const each : process.connections) {
     if (each == nullptr || each->dispatcher_id == 0) continue;
@@ -233,10 +242,9 @@ void World::CheckShares(const Process& process) {
     counts_.held_back += granted < reserved ? 1 : 0;
     sum += std::max(granted, reserved);
   }
-  if (sum > process.grants->capacity()) {
-    checks_.Fail("worker ", process.index, " has KV for ",
-                 process.grants->capacity(), " tokens, its coordinators have ",
-                 sum);
+  if (sum > grants.capacity()) {
+    checks_.Fail("worker ", process.index, " has KV for ", grants.capacity(),
+                 " tokens, its coordinators have ", sum);
   }
 }
 
