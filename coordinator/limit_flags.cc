@@ -38,14 +38,18 @@ absl::Status CheckWorkerTimeout(absl::Duration value) {
                    ", must be longer than 1s and at most 1h"));
 }
 
-// gRPC counts milliseconds, and looks no more often than it must.
-absl::Status CheckIdleTimeout(absl::Duration value) {
+// Of a connection. gRPC counts milliseconds, and looks no more often than it
+// must.
+absl::Status CheckLifetime(const char* flag, absl::Duration value) {
   if (value == absl::ZeroDuration() || value >= absl::Seconds(1)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("--idle-timeout is ",
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, " is ",
                                                  absl::FormatDuration(value),
                                                  ", must be 0 or at least 1s"));
+}
+absl::Duration Lifetime(absl::Duration value) {
+  return value == absl::ZeroDuration() ? absl::InfiniteDuration() : value;
 }
 
 // 0 is no limit.
@@ -74,6 +78,7 @@ void Limits::ApplyTo(rpc::RpcServer::Options* clients) const {
   clients->max_streams_per_connection = max_streams_per_connection;
   clients->max_memory_bytes = max_client_memory_bytes;
   clients->max_idle = idle_timeout;
+  clients->max_age = max_connection_age;
 }
 
 void LimitFlags::Register(FlagSet* flags) {
@@ -117,6 +122,9 @@ void LimitFlags::Register(FlagSet* flags) {
              "and is not parsed yet; 0: no limit");
   flags->Add("idle-timeout", "DURATION", &idle_timeout,
              "a client's connection without a call is closed then; 0: never");
+  flags->Add("max-connection-age", "DURATION", &max_connection_age,
+             "a client's connection takes no more calls then, and its client "
+             "makes another; running calls go on; 0: never");
   flags->Add("default-policy", "P", &default_policy,
              "draft-length policy of requests that name none, "
              "NAME[:key=value,...]");
@@ -144,7 +152,9 @@ absl::Status LimitFlags::Check() const {
         CheckDuration("max-request-duration", max_request_duration),
         CheckDuration("client-timeout", client_timeout),
         CheckDuration("failover-timeout", failover_timeout),
-        CheckIdleTimeout(idle_timeout), CheckWorkerTimeout(worker_timeout)}) {
+        CheckLifetime("idle-timeout", idle_timeout),
+        CheckLifetime("max-connection-age", max_connection_age),
+        CheckWorkerTimeout(worker_timeout)}) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -172,9 +182,8 @@ absl::StatusOr<Limits> LimitFlags::Resolve() const {
   limits.max_connections = max_connections;
   limits.max_streams_per_connection = max_streams_per_connection;
   limits.max_client_memory_bytes = max_client_memory_bytes;
-  limits.idle_timeout = idle_timeout == absl::ZeroDuration()
-                            ? absl::InfiniteDuration()
-                            : idle_timeout;
+  limits.idle_timeout = Lifetime(idle_timeout);
+  limits.max_connection_age = Lifetime(max_connection_age);
   limits.inference.max_answer_bytes = std::numeric_limits<int64_t>::max();
   if (max_client_memory_bytes > 0) {
     // Beside it there are those that wait to be parsed, and the calls. One

@@ -33,6 +33,7 @@ struct Limits {
   int max_streams_per_connection = 0;
   int64_t max_client_memory_bytes = 0;
   absl::Duration idle_timeout;  // infinite: none
+  absl::Duration max_connection_age = absl::InfiniteDuration();
   InferenceLimits inference;
 
   void ApplyTo(Dispatcher::Options* options) const;
@@ -57,6 +58,7 @@ struct LimitFlags {
   int max_streams_per_connection = 4096;
   int64_t max_client_memory_bytes = int64_t{1} << 30;
   absl::Duration idle_timeout = absl::Minutes(5);
+  absl::Duration max_connection_age;
   std::string default_policy = "constant";
   int tokenizer_threads = 2;
 

@@ -69,6 +69,9 @@ void HttpLimits::Register(FlagSet* flags) {
   flags->Add("max-connections", "N", &max_connections,
              "one more takes the place of the one idle for longest, or else of "
              "the one whose request comes for longest");
+  flags->Add("max-connection-age", "DURATION", &max_age,
+             "an answer that begins after that is the last of its connection, "
+             "and its client makes another; 0: there is no such limit");
   flags->Add("max-request-bytes", "N", &max_body_bytes,
              "a longer body is answered with 413");
   flags->Add("max-held-bytes", "N", &max_held_bytes,
@@ -97,7 +100,10 @@ absl::Status HttpLimits::Validate() const {
   NACRE_RETURN_IF_ERROR(CheckPositive("header-timeout", head_timeout));
   NACRE_RETURN_IF_ERROR(CheckPositive("body-timeout", body_timeout));
   NACRE_RETURN_IF_ERROR(CheckPositive("idle-timeout", idle_timeout));
-  return CheckPositive("write-timeout", write_timeout);
+  NACRE_RETURN_IF_ERROR(CheckPositive("write-timeout", write_timeout));
+  return max_age == absl::ZeroDuration()
+             ? absl::OkStatus()
+             : CheckPositive("max-connection-age", max_age);
 }
 
 class HttpServer::Impl : public std::enable_shared_from_this<Impl> {

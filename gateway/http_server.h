@@ -36,9 +36,12 @@ struct HttpLimits {
   absl::Duration idle_timeout = absl::Seconds(75);
   // A client that takes nothing of its answer for so long is gone.
   absl::Duration write_timeout = absl::Seconds(30);
+  // The first answer that begins after that is a connection's last; 0: there is
+  // none.
+  absl::Duration max_age;
 
-  // --max-connections, --max-request-bytes, --max-header-bytes and the
-  // timeouts.
+  // --max-connections, --max-connection-age, --max-request-bytes,
+  // --max-header-bytes and the timeouts.
   void Register(FlagSet* flags);
   // INVALID_ARGUMENT names the flag, the value and the limit.
   absl::Status Validate() const;

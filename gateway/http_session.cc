@@ -42,6 +42,13 @@ std::string HeadLine(int status) {
   return absl::StrCat("HTTP/1.1 ", status, " ", known, "\r\n");
 }
 
+// `limit` 0: none ever is.
+bool IsOlderThan(absl::Duration limit,
+                 std::chrono::steady_clock::time_point opened) {
+  return limit > absl::ZeroDuration() &&
+         absl::FromChrono(std::chrono::steady_clock::now() - opened) >= limit;
+}
+
 ApiError TooLate(absl::string_view what, absl::Duration limit) {
   return {
       .status = 408,
@@ -82,6 +89,7 @@ HttpSession::HttpSession(std::shared_ptr<SessionHost> host,
     : host_(std::move(host)),
       transport_(std::move(transport)),
       since_(std::chrono::steady_clock::now()),
+      opened_(since_),
       deadline_(*host_->io, [this] { OnTimeout(); }) {}
 
 void HttpSession::Start() {
@@ -313,7 +321,9 @@ void HttpSession::Refuse(const ApiError& error) {
 void HttpSession::WriteHead(int status, const HttpHeaders& headers,
                             std::optional<size_t> content_length) {
   LetGoOfBody();  // what is answered has been read
-  if (host_->draining) keep_alive_ = false;
+  if (host_->draining || IsOlderThan(host_->limits.max_age, opened_)) {
+    keep_alive_ = false;
+  }
   if (host_->on_answer != nullptr) host_->on_answer(path_, status);
   absl::StrAppend(&out_.tail(), HeadLine(status));
   for (const auto& [name, value] : headers) {

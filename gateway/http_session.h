@@ -118,6 +118,7 @@ class HttpSession : public HttpReply,
   const std::unique_ptr<Transport> transport_;
   State state_ = State::kIdle;
   std::chrono::steady_clock::time_point since_;
+  const std::chrono::steady_clock::time_point opened_;
   std::string in_;  // received, not parsed
   bool receiving_ = false;
   std::optional<Parser> parser_;

@@ -95,6 +95,9 @@ void LimitTimes(const RpcServer::Options& options,
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                               Milliseconds(options.max_idle));
+  // The grace stays gRPC's own, for ever: no call is cut.
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                              Milliseconds(options.max_age));
 }
 
 void LimitResources(const RpcServer::Options& options,

@@ -45,6 +45,9 @@ class RpcServer {
     // A connection without a call is closed then: its client connects anew for
     // the next.
     absl::Duration max_idle = absl::Minutes(5);
+    // A connection that old, give or take a tenth, takes no more calls: its
+    // client connects anew for the next. Those that run go on to their ends.
+    absl::Duration max_age = absl::InfiniteDuration();
     // Calls of one connection at once: more wait at their client.
     int max_streams_per_connection = 4096;
     // What the connections may take in all, what was received and is not

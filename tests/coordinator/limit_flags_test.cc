@@ -112,6 +112,23 @@ TEST_F(LimitFlagsTest, AWorkerMayBeSilentForLongerThanAHeartbeat) {
   EXPECT_TRUE(flags_.Resolve().ok());
 }
 
+TEST_F(LimitFlagsTest, AConnectionMayServeForAWhileOrForEver) {
+  const auto max_age = [this](absl::Duration value) {
+    flags_.max_connection_age = value;
+    rpc::RpcServer::Options clients;
+    flags_.Resolve()->ApplyTo(&clients);
+    return clients.max_age;
+  };
+  EXPECT_EQ(max_age(flags_.max_connection_age), absl::InfiniteDuration());
+  EXPECT_EQ(max_age(absl::Minutes(10)), absl::Minutes(10));
+  for (const absl::Duration bad :
+       {absl::Seconds(-1), absl::Milliseconds(999)}) {
+    flags_.max_connection_age = bad;
+    EXPECT_THAT(Error(), HasSubstr("--max-connection-age is " +
+                                   absl::FormatDuration(bad)));
+  }
+}
+
 TEST_F(LimitFlagsTest, AnIdleConnectionMayStayForAWhileOrForEver) {
   const auto max_idle = [this](absl::Duration value) {
     flags_.idle_timeout = value;

@@ -533,6 +533,33 @@ TEST_F(HttpServerTest, AnAnswerThatBeginsInADrainIsTheLast) {
   EXPECT_THAT(connection.ReadAll(), HasSubstr("Connection: close"));
 }
 
+TEST_F(HttpServerTest, AnAnswerOfAnOldConnectionIsItsLast) {
+  HttpLimits limits;
+  limits.max_age = absl::Nanoseconds(1);
+  std::atomic<int> asked{0};
+  StartServer(limits,
+              [&](HttpRequest, const std::shared_ptr<HttpReply>& reply) {
+                ++asked;
+                reply->Begin(200, {});
+                reply->Write("all ");
+                reply->Write("of it");
+                reply->End();
+              });
+  nacre::testing::LoopbackConnection connection(address());
+  ASSERT_TRUE(connection.Send(
+      "GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n"));
+  const std::string answer = connection.ReadAll();
+  EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
+  EXPECT_THAT(answer, HasSubstr("4\r\nall \r\n5\r\nof it\r\n0\r\n\r\n"));
+  // So its client may send the other one again.
+  EXPECT_EQ(asked, 1);
+  limits.max_age = absl::Hours(1);
+  StartServer(limits);
+  nacre::testing::LoopbackConnection young(address());
+  ASSERT_TRUE(young.Send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n"));
+  EXPECT_THAT(young.Read(), HasSubstr("Connection: keep-alive\r\n"));
+}
+
 TEST_F(HttpServerTest, AnAddressThatCannotBeBoundIsAnError) {
   StartServer();
   const auto second = HttpServer::Start({address(), {}, {}}, &loop_, nullptr);
@@ -549,6 +576,11 @@ TEST_F(HttpServerTest, AnAddressThatCannotBeBoundIsAnError) {
   limits.idle_timeout = absl::ZeroDuration();
   EXPECT_EQ(limits.Validate().message(),
             "--idle-timeout is 0, must be over 0 and at most 24h");
+  limits = {};
+  EXPECT_TRUE(limits.Validate().ok());
+  limits.max_age = absl::Seconds(-1);
+  EXPECT_EQ(limits.Validate().message(),
+            "--max-connection-age is -1s, must be over 0 and at most 24h");
 }
 
 }  // namespace
