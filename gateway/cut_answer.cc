@@ -38,6 +38,13 @@ bool CutAnswer::Follows(const v1::GenerateResponse& response) const {
   if (response.index() >= choices_.size()) return false;
   const Choice& choice = choices_[response.index()];
   if (choice.done) return false;
+  if (response.has_complete()) {
+    const v1::Complete& complete = response.complete();
+    const auto came = request_->output().stream()
+                          ? choice.token_ids.size()
+                          : static_cast<size_t>(complete.token_ids_size());
+    return complete.usage().completion_tokens() == came;
+  }
   return response.chunk().token_ids().empty() ||
          response.chunk().first_index() == choice.token_ids.size();
 }

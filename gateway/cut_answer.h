@@ -21,7 +21,8 @@ class CutAnswer {
   explicit CutAnswer(const v1::GenerateRequest* request);
 
   // Whether the response is what comes next: a choice's tokens begin where
-  // those before ended, and nothing follows its Complete.
+  // those before ended, its Complete counts those that came, and nothing
+  // follows that.
   bool Follows(const v1::GenerateResponse& response) const;
   // Notes a response that follows, in the order in which they come.
   void Note(const v1::GenerateResponse& response);

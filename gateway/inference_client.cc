@@ -334,7 +334,8 @@ class InferenceClient::State::Call : public GenerationCall,
   void OnMessage(v1::GenerateResponse response) {
     if (!came_.Follows(response)) {
       attempt_->Cancel();
-      return End(absl::InternalError("the answer goes on at another token"));
+      return End(absl::InternalError(
+          "the answer leaves out tokens, or says some twice"));
     }
     came_.Note(response);
     cut_since_ = absl::InfiniteFuture();

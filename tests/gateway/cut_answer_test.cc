@@ -15,6 +15,7 @@ v1::GenerateRequest Request(uint32_t n) {
   request.mutable_token_ids()->add_ids(7);
   request.mutable_sampling()->set_temperature(1.0f);
   request.mutable_output()->set_prompt_logprobs(1);
+  request.mutable_output()->set_stream(true);
   return request;
 }
 
@@ -36,10 +37,10 @@ v1::GenerateResponse First(v1::GenerateResponse response) {
   return response;
 }
 
-v1::GenerateResponse End(uint32_t index) {
+v1::GenerateResponse End(uint32_t index, uint32_t tokens = 0) {
   v1::GenerateResponse response;
   response.set_index(index);
-  response.mutable_complete();
+  response.mutable_complete()->mutable_usage()->set_completion_tokens(tokens);
   return response;
 }
 
@@ -115,12 +116,26 @@ TEST(CutAnswerTest, NoTokenIsMissingOrComesTwice) {
   EXPECT_TRUE(answer.Follows(Chunk(0, {})));
   EXPECT_FALSE(answer.Follows(Chunk(2, {6}, 0)));
   EXPECT_FALSE(answer.Follows(End(2)));
-  EXPECT_TRUE(answer.Follows(End(0)));
-  answer.Note(End(0));
+  // Its end says how many there were.
+  for (const uint32_t tokens : {0u, 1u, 3u}) {
+    EXPECT_FALSE(answer.Follows(End(0, tokens))) << tokens;
+  }
+  EXPECT_TRUE(answer.Follows(End(0, 2)));
+  answer.Note(End(0, 2));
   EXPECT_FALSE(answer.Follows(End(0)));
   EXPECT_FALSE(answer.Follows(Chunk(0, {6}, 2)));
   EXPECT_FALSE(answer.Follows(Chunk(0, {6}, 0)));
   EXPECT_TRUE(answer.Follows(End(1)));
+}
+
+TEST(CutAnswerTest, AnAnswerThatIsNoStreamHasItsTokensInItsEnd) {
+  v1::GenerateRequest request = Request(1);
+  request.mutable_output()->set_stream(false);
+  const CutAnswer answer(&request);
+  v1::GenerateResponse end = End(0, 2);
+  EXPECT_FALSE(answer.Follows(end));
+  for (const uint32_t id : {4u, 5u}) end.mutable_complete()->add_token_ids(id);
+  EXPECT_TRUE(answer.Follows(end));
 }
 
 TEST(CutAnswerTest, WhatMayNotBeTheSameIsNotGoneOnWith) {

@@ -49,9 +49,10 @@ class FakeCoordinator : public v1::Inference::Service {
   void Drain(int answers) { drained_answers_ = answers; }
   bool is_draining() const { return drained_answers_ > 0; }
 
-  // What an answer of one choice ends with.
+  // What an answer of one choice ends with. `tokens`: of all of it, those that
+  // came in chunks included.
   static v1::GenerateResponse Complete(const std::string& text, uint32_t index,
-                                       uint32_t tokens = 2) {
+                                       uint32_t tokens = 1) {
     v1::GenerateResponse response;
     response.set_index(index);
     v1::Complete* const complete = response.mutable_complete();
@@ -59,6 +60,7 @@ class FakeCoordinator : public v1::Inference::Service {
     complete->set_finish_reason(v1::FINISH_REASON_EOS);
     complete->mutable_usage()->set_prompt_tokens(3);
     complete->mutable_usage()->set_completion_tokens(tokens);
+    for (uint32_t i = 0; i < tokens; ++i) complete->add_token_ids(300);
     complete->set_numerics_id("n");
     return response;
   }

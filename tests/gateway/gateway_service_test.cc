@@ -38,7 +38,7 @@ TEST_F(GatewayServiceTest, ACompletionIsWholeAndCountsItsTokens) {
     EXPECT_EQ(body["choices"][i]["finish_reason"], "stop");
   }
   EXPECT_EQ(body["usage"]["prompt_tokens"], 6);
-  EXPECT_EQ(body["usage"]["completion_tokens"], 8);
+  EXPECT_EQ(body["usage"]["completion_tokens"], 4);
   EXPECT_EQ(body["object"], "text_completion");
   const v1::GenerateRequest request = coordinators_[0]->request();
   EXPECT_EQ(request.stop().max_tokens(), 16u);
@@ -62,7 +62,7 @@ TEST_F(GatewayServiceTest, AStreamHasEachChoiceAndItsUsage) {
   EXPECT_EQ(JsonOf(events[4])["choices"][0]["text"], "t0");
   EXPECT_TRUE(JsonOf(events[5])["usage"].is_null());
   EXPECT_EQ(JsonOf(events[6])["choices"].size(), 0u);
-  EXPECT_EQ(JsonOf(events[6])["usage"]["completion_tokens"], 4);
+  EXPECT_EQ(JsonOf(events[6])["usage"]["completion_tokens"], 2);
   EXPECT_EQ(events[7], "data: [DONE]");
   EXPECT_TRUE(coordinators_[0]->request().output().omit_streamed());
 }
@@ -107,7 +107,7 @@ TEST_F(GatewayServiceTest, SilenceIsFilledWithComments) {
   absl::Notification go_on;
   AddCoordinator([&](auto*, const auto&, auto* writer) {
     go_on.WaitForNotification();
-    writer->Write(FakeCoordinator::Complete("", 0));
+    writer->Write(FakeCoordinator::Complete("", 0, /*tokens=*/0));
     return grpc::Status::OK;
   });
   StartGateway();
@@ -153,7 +153,7 @@ TEST_F(GatewayServiceTest, ASlowReaderHoldsTheService) {
       if (!writer->Write(FakeCoordinator::Chunk(text, 0, i))) break;
       ++written;
     }
-    writer->Write(FakeCoordinator::Complete("", 0));
+    writer->Write(FakeCoordinator::Complete("", 0, kChunks));
     return grpc::Status::OK;
   });
   StartGateway();

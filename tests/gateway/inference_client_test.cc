@@ -212,7 +212,8 @@ FakeCoordinator::OnGenerate Cuts(std::atomic<int>* calls, int cuts) {
     // Every second one has gone before it says anything.
     if (call % 2 == 0) writer->Write(response);
     if (call < cuts) return {grpc::StatusCode::UNAVAILABLE, "gone"};
-    writer->Write(FakeCoordinator::Complete("", 0));
+    writer->Write(FakeCoordinator::Complete(
+        "", 0, static_cast<uint32_t>(came + (call % 2 == 0 ? 1 : 0))));
     return grpc::Status::OK;
   };
 }
@@ -231,6 +232,7 @@ Said Ask(InferenceClient* client, EventLoop* loop,
     v1::GenerateRequest request;
     request.set_request_id(request_id);
     request.mutable_sampling()->set_temperature(1.0f);
+    request.mutable_output()->set_stream(true);
     call = client->Generate(request, {},
                             {[&](const v1::GenerateResponse& response) {
                                said.text += response.chunk().text();
@@ -383,7 +385,7 @@ TEST(InferenceClientTest, ACutAnswerWaitsForRoomInTheQueue) {
       return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "full");
     }
     writer->Write(FakeCoordinator::Chunk("b", 0, 1));
-    writer->Write(FakeCoordinator::Complete("", 0));
+    writer->Write(FakeCoordinator::Complete("", 0, 2));
     return grpc::Status::OK;
   });
   const FakeCoordinator always_full(
@@ -430,10 +432,26 @@ TEST(InferenceClientTest, AnAnswerThatGoesOnAtAnotherTokenEnds) {
     InferenceClient client(options, &loop);
     const Said said = Ask(&client, &loop);
     EXPECT_EQ(said.status,
-              absl::InternalError("the answer goes on at another token"));
+              absl::InternalError(
+                  "the answer leaves out tokens, or says some twice"));
     EXPECT_EQ(said.text, "a");
   }
   EXPECT_EQ(calls, 2);
+}
+
+TEST(InferenceClientTest, AnAnswerThatLacksTokensEnds) {
+  const FakeCoordinator leaves_out([](auto*, const auto&, auto* writer) {
+    writer->Write(FakeCoordinator::Chunk("a", 0));
+    writer->Write(FakeCoordinator::Complete("", 0, /*tokens=*/2));
+    return grpc::Status::OK;
+  });
+  EventLoop loop;
+  InferenceClient client(To({&leaves_out}), &loop);
+  const Said said = Ask(&client, &loop);
+  EXPECT_EQ(
+      said.status,
+      absl::InternalError("the answer leaves out tokens, or says some twice"));
+  EXPECT_EQ(said.text, "a");
 }
 
 TEST(InferenceClientTest, ACutAnswerEndsWhereNobodyGoesOnWithIt) {
