@@ -117,6 +117,11 @@ ApiError ErrorOf(const absl::Status& status) {
   }
 }
 
+bool IsFullQueue(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) &&
+         absl::StartsWith(status.message(), "the queue is full");
+}
+
 std::string ErrorBody(const ApiError& error) {
   std::string message = error.message;
   if (message.size() > kMaxMessageBytes) {

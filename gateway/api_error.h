@@ -46,6 +46,9 @@ ApiError PromptExceedsContext(int context);
 // (docs/openai.md has the table).
 ApiError ErrorOf(const absl::Status& status);
 
+// Of a coordinator with as many waiting requests as it takes.
+bool IsFullQueue(const absl::Status& status);
+
 // {"error": {"message", "type", "param", "code"}}. Of a long message the first
 // 2 KiB.
 std::string ErrorBody(const ApiError& error);

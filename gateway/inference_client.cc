@@ -17,6 +17,7 @@
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/lost_server.h"
 #include "common/rpc/parse_mark.h"
+#include "gateway/api_error.h"
 #include "gateway/cut_answer.h"
 #include "gateway/running_calls.h"
 #include "proto/inference.grpc.pb.h"
@@ -351,22 +352,31 @@ class InferenceClient::State::Call : public GenerationCall,
     if (!cancelled_ && !state_->calls().closed()) {
       status = rpc::NameLostServer(status);
     }
-    if (absl::IsUnavailable(status)) state_->NoteGone(coordinator);
+    if (absl::IsUnavailable(status)) {
+      state_->NoteGone(coordinator);
+      lost_one_ = true;
+    }
     if (came_.has_begun() && came_.is_whole()) status = absl::OkStatus();
     if (status.ok() || cancelled_ || state_->calls().closed()) {
       return End(status);
     }
-    if (!came_.has_begun()) {
-      if (!absl::IsUnavailable(status)) return End(status);
-      // Those that have not been asked, whether they answered lately or not.
-      if (TryAnother(request_)) return ReadNext(FurtherCall::kRetry);
-      return Resume(status);
+    if (came_.has_begun()) {
+      if (!MayResume(status) || !came_.can_go_on()) return End(status);
+      // The first try is at once only where the coordinator has gone.
+      return absl::IsUnavailable(status) ? Resume(status) : AwaitRoom(status);
     }
-    if (!MayResume(status) || !came_.can_go_on()) return End(status);
-    // A full queue harms no coordinator: `resume_timeout` alone bounds it.
-    if (absl::IsResourceExhausted(status) && resumes_ > 0) --resumes_;
-    // The first try is at once only where the coordinator has gone.
-    return absl::IsUnavailable(status) ? Resume(status) : ResumeLater(status);
+    // It may have had a place in the queue of the one that has gone.
+    if (lost_one_ && IsFullQueue(status)) return AwaitRoom(status);
+    if (!absl::IsUnavailable(status)) return End(status);
+    // Those that have not been asked, whether they answered lately or not.
+    if (TryAnother(request_)) return ReadNext(FurtherCall::kRetry);
+    Resume(status);
+  }
+
+  // A full queue harms no coordinator: `resume_timeout` alone bounds it.
+  void AwaitRoom(const absl::Status& status) {
+    if (resumes_ > 0) --resumes_;
+    ResumeLater(status);
   }
 
   void ReadNext(FurtherCall kind) {
@@ -429,6 +439,7 @@ class InferenceClient::State::Call : public GenerationCall,
   absl::Time cut_since_ = absl::InfiniteFuture();
   bool begun_ = false;
   bool wants_next_ = false;
+  bool lost_one_ = false;  // a coordinator that it had asked has gone
   bool cancelled_ = false;
   bool done_ = false;
 };

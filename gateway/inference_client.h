@@ -88,9 +88,10 @@ class InferenceClient {
   // fails with UNAVAILABLE before its first response the next one is tried,
   // each once. From then on, and where an answer is cut off, it waits for a
   // coordinator that answers, and tries at most three times without a new
-  // response, those with a full queue not counted. Nothing is missing, nothing
-  // comes twice. INTERNAL where a coordinator goes on at another token. Call
-  // Next for the first response.
+  // response, those with a full queue not counted: only a call that lost no
+  // coordinator ends with it. Nothing is missing, nothing comes twice. INTERNAL
+  // where a coordinator goes on at another token. Call Next for the first
+  // response.
   std::shared_ptr<GenerationCall> Generate(v1::GenerateRequest request,
                                            CallHeaders headers, Events events);
 
