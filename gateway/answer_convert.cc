@@ -22,11 +22,12 @@ const char* FinishName(const v1::Complete& complete) {
                                                               : "stop";
 }
 
-// vLLM's: the stop string; null for the end of the sequence. The service does
-// not say which stop token ended it.
-OrderedJson StopReasonOf(const v1::Complete& complete) {
-  return complete.stop_match().empty() ? OrderedJson()
-                                       : OrderedJson(complete.stop_match());
+// vLLM's: the stop string or the stop token; null for the end of the sequence
+// and for the length.
+OrderedJson StopReasonOf(const v1::Complete& complete, uint32_t last_token) {
+  if (complete.finish_reason() != v1::FINISH_REASON_STOP) return nullptr;
+  if (!complete.stop_match().empty()) return complete.stop_match();
+  return last_token;
 }
 
 int64_t CountCharacters(const std::string& text) {
@@ -223,7 +224,9 @@ std::string AnswerFormat::Whole(const std::vector<Choices>& prompts) {
       }
       choice["logprobs"] = LogprobsOf(index, complete);
       choice["finish_reason"] = FinishName(complete);
-      choice["stop_reason"] = StopReasonOf(complete);
+      const auto& ids = complete.token_ids();
+      choice["stop_reason"] =
+          StopReasonOf(complete, ids.empty() ? 0 : *ids.rbegin());
       if (request_->return_token_ids) {
         choice["token_ids"] = IdList(complete.token_ids());
         choice["prompt_token_ids"] = IdList(prompt_ids_[prompt]);
@@ -239,7 +242,7 @@ std::string AnswerFormat::Whole(const std::vector<Choices>& prompts) {
   if (request_->prompt_logprobs && is_chat) {
     body["prompt_logprobs"] = PromptLogprobs(0, prompts.at(0).at(0));
   }
-  body["usage"] = UsageOf(prompts);
+  body["usage"] = UsageOf(prompts, request_->spec_stats);
   body["metrics"] = MetricsOf(prompts, request_->spec_stats);
   return Dump(body);
 }
@@ -288,6 +291,8 @@ std::string AnswerFormat::First(size_t choice) {
 std::string AnswerFormat::Piece(size_t choice, const v1::Chunk& chunk) {
   State& state = states_[choice];
   state.completion_tokens += chunk.token_ids_size();
+  if (!chunk.token_ids().empty())
+    state.last_token = *chunk.token_ids().rbegin();
   if (chunk.text().empty() && !request_->wants_logprobs &&
       !request_->return_token_ids && !chunk.has_trace()) {
     return "";
@@ -317,7 +322,7 @@ std::string AnswerFormat::Last(size_t choice, const v1::Complete& complete) {
   }
   json["logprobs"] = nullptr;
   json["finish_reason"] = FinishName(complete);
-  json["stop_reason"] = StopReasonOf(complete);
+  json["stop_reason"] = StopReasonOf(complete, states_[choice].last_token);
   if (complete.trace_size() > 0) json["nacre"] = TraceOf(complete);
   return Event(std::move(json));
 }
@@ -326,7 +331,7 @@ std::string AnswerFormat::Usage(const std::vector<Choices>& prompts) const {
   OrderedJson event =
       HeadJson(request_->is_chat ? "chat.completion.chunk" : "text_completion");
   event["choices"] = OrderedJson::array();
-  event["usage"] = UsageOf(prompts);
+  event["usage"] = UsageOf(prompts, request_->spec_stats);
   event["metrics"] = MetricsOf(prompts, request_->spec_stats);
   return Dump(event);
 }

@@ -56,6 +56,7 @@ class AnswerFormat {
     int64_t completion_tokens = 0;
     int64_t text_offset = 0;  // in characters
     bool echoed = false;      // its prompt, with log-probabilities
+    uint32_t last_token = 0;  // that came in a chunk
   };
 
   OrderedJson HeadJson(const char* object) const;

@@ -72,12 +72,12 @@ ApiError UnknownPath(const HttpRequest& request) {
 }
 
 void SendWrongMethod(const Route& route, HttpReply* reply) {
+  const char* const methods = route.is_post ? "POST" : "GET, HEAD";
   const ApiError error = {
       .status = 405,
-      .message = absl::StrCat(route.path, " is served to ",
-                              route.is_post ? "POST" : "GET", " only")};
+      .message = absl::StrCat(route.path, " is served to ", methods, " only")};
   HttpHeaders headers = ErrorHeaders(error);
-  headers.emplace_back("Allow", route.is_post ? "POST" : "GET");
+  headers.emplace_back("Allow", methods);
   reply->Send(error.status, headers, ErrorBody(error));
 }
 

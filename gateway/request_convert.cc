@@ -338,7 +338,11 @@ std::optional<ApiError> ConvertCompletion(const OrderedJson& body,
   ReadCommon(defaults, &reader, request);
   request->add_special_tokens = reader.BoolOr("add_special_tokens", true);
   request->echo = reader.BoolOr("echo", false);
-  if (const auto logprobs = reader.Whole("logprobs", 0, kMaxLogprobs)) {
+  // As chats have it, false changes nothing.
+  const OrderedJson* const asked = reader.Find("logprobs");
+  const bool is_off = asked != nullptr && *asked == false;
+  if (const auto logprobs =
+          is_off ? std::nullopt : reader.Whole("logprobs", 0, kMaxLogprobs)) {
     request->wants_logprobs = true;
     request->generate.mutable_output()->set_logprobs(
         static_cast<uint32_t>(*logprobs));
@@ -380,6 +384,10 @@ std::optional<ApiError> ConvertChat(const OrderedJson& body,
   if (!request->template_values.is_object()) {
     reader.FailField("chat_template_kwargs", request->template_values,
                      "an object");
+  }
+  const OrderedJson* const effort = reader.Find("reasoning_effort");
+  if (effort != nullptr && request->template_values.is_object()) {
+    request->template_values.emplace("reasoning_effort", OrderedJson(*effort));
   }
   request->wants_logprobs = reader.BoolOr("logprobs", false);
   const int64_t top = reader.Whole("top_logprobs", 0, kMaxLogprobs).value_or(0);

@@ -101,7 +101,7 @@ OrderedJson UsageOf(int64_t prompt_tokens, int64_t cached_tokens,
           {"completion_tokens_details", {{"reasoning_tokens", 0}}}};
 }
 
-OrderedJson UsageOf(const std::vector<Choices>& prompts) {
+OrderedJson UsageOf(const std::vector<Choices>& prompts, bool detailed) {
   int64_t prompt = 0;
   int64_t cached = 0;
   int64_t completion = 0;
@@ -113,7 +113,18 @@ OrderedJson UsageOf(const std::vector<Choices>& prompts) {
       completion += choice.usage().completion_tokens();
     }
   }
-  return UsageOf(prompt, cached, completion);
+  OrderedJson usage = UsageOf(prompt, cached, completion);
+  if (!detailed) return usage;
+  const OrderedJson speculation =
+      SpeculationOf(AllOf(prompts), /*detailed=*/false);
+  const auto count = [&](const char* name) -> int64_t {
+    return speculation.is_null() ? 0 : speculation[name].get<int64_t>();
+  };
+  const int64_t accepted = count("num_accepted_draft_tokens");
+  OrderedJson& details = usage["completion_tokens_details"];
+  details["accepted_prediction_tokens"] = accepted;
+  details["rejected_prediction_tokens"] = count("num_draft_tokens") - accepted;
+  return usage;
 }
 
 OrderedJson MetricsOf(const std::vector<Choices>& prompts, bool detailed) {

@@ -17,7 +17,9 @@ namespace nacre::gateway {
 using Choices = std::vector<v1::Complete>;
 
 // Prompts are counted once each, completions summed over all choices.
-OrderedJson UsageOf(const std::vector<Choices>& prompts);
+// `detailed`: with the draft tokens that were right and those that were not, as
+// predicted ones, which change no other count.
+OrderedJson UsageOf(const std::vector<Choices>& prompts, bool detailed);
 OrderedJson UsageOf(int64_t prompt_tokens, int64_t cached_tokens,
                     int64_t completion_tokens);
 

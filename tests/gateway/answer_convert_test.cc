@@ -140,6 +140,36 @@ TEST_F(AnswerConvertTest, VllmsPromptLogprobsHaveIdsAndRanks) {
             2u);
 }
 
+TEST_F(AnswerConvertTest, TheStopReasonIsTheStringOrTheTokenThatEndedIt) {
+  v1::Complete complete = Complete();
+  complete.add_token_ids(2593);
+  complete.add_token_ids(7);
+  const auto whole = [&] {
+    return OrderedJson::parse(
+        Format().Whole({{complete}}))["choices"][0]["stop_reason"];
+  };
+  const auto streamed = [&] {
+    AnswerFormat format = Format();
+    v1::Chunk chunk;
+    *chunk.mutable_token_ids() = complete.token_ids();
+    format.Piece(0, chunk);
+    v1::Complete last = complete;
+    last.clear_token_ids();
+    return OrderedJson::parse(
+        format.Last(0, last))["choices"][0]["stop_reason"];
+  };
+  EXPECT_EQ(whole(), "x");
+  EXPECT_EQ(streamed(), "x");
+  complete.clear_stop_match();
+  EXPECT_EQ(whole(), 7);
+  EXPECT_EQ(streamed(), 7);
+  for (const auto finish : {v1::FINISH_REASON_EOS, v1::FINISH_REASON_LENGTH}) {
+    complete.set_finish_reason(finish);
+    EXPECT_TRUE(whole().is_null());
+    EXPECT_TRUE(streamed().is_null());
+  }
+}
+
 TEST_F(AnswerConvertTest, OffsetsGoOnOverTheEventsOfAStream) {
   request_.wants_logprobs = true;
   AnswerFormat format = Format();
@@ -205,8 +235,22 @@ TEST_F(AnswerConvertTest, MetricsFitTogether) {
   EXPECT_EQ(found["num_accepted_draft_tokens"], 8);
   EXPECT_EQ(found["num_draft_tokens"], 8);  // never below the accepted
   EXPECT_EQ(found["mean_acceptance_length"], 1.5);
+  EXPECT_FALSE(
+      UsageOf({{complete}}, false)["completion_tokens_details"].contains(
+          "accepted_prediction_tokens"));
+  report->set_verified(6);
+  EXPECT_EQ(Dump(UsageOf({{complete, complete}}, true)),
+            R"({"prompt_tokens":2,"completion_tokens":6,"total_tokens":8,)"
+            R"("prompt_tokens_details":{"cached_tokens":1},)"
+            R"("completion_tokens_details":{"reasoning_tokens":0,)"
+            R"("accepted_prediction_tokens":8,)"
+            R"("rejected_prediction_tokens":4}})");
   complete.mutable_speculation()->set_method(v1::METHOD_AR);
   EXPECT_FALSE(MetricsOf({{complete}}, false).contains("speculative_decoding"));
+  EXPECT_EQ(
+      UsageOf({{complete}},
+              true)["completion_tokens_details"]["rejected_prediction_tokens"],
+      0);
 }
 
 TEST_F(AnswerConvertTest, HalvesOfCharactersAreBytes) {

@@ -519,7 +519,7 @@ TEST_F(GatewayServiceTest, EachBadRequestGetsItsStatus) {
 TEST_F(GatewayServiceTest, NeutralAndUnknownFieldsPass) {
   StartGateway();
   const std::string answer = PostJson("/v1/completions", R"({"prompt":"a",
-    "n":1,"best_of":1,"logprobs":null,"logit_bias":{},"stop":null,"tools":[],
+    "n":1,"best_of":1,"logprobs":false,"logit_bias":{},"stop":null,"tools":[],
     "response_format":{"type":"text"},"suffix":"","tool_choice":"auto",
     "top_k":-1,"min_tokens":0,"use_beam_search":false,"length_penalty":1.0,
     "user":"u","store":false,"metadata":{},"stream":false,

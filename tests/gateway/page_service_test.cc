@@ -69,7 +69,7 @@ TEST_F(PageServiceTest, OtherPathsAndMethodsAreRefused) {
   for (const char* path : {"/", "/ui/app.js", "/nacre/fleet"}) {
     const std::string answer = PostJson(path, "{}");
     EXPECT_EQ(StatusOf(answer), 405) << path;
-    EXPECT_THAT(answer, HasSubstr("Allow: GET\r\n"));
+    EXPECT_THAT(answer, HasSubstr("Allow: GET, HEAD\r\n"));
   }
   const std::string head =
       Exchange(server_->address(),

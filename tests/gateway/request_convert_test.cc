@@ -135,6 +135,27 @@ TEST(RequestConvertTest, ChatsAreNormalized) {
   EXPECT_EQ(request.template_values["enable_thinking"], false);
 }
 
+TEST(RequestConvertTest, TheTemplateHearsOfTheEffort) {
+  const auto effort = [](const std::string& fields) {
+    const ApiRequest request =
+        Convert(absl::StrCat(R"({"messages": [{"role": "user", "content": "a"}],
+                                 "reasoning_effort": "low")",
+                             fields, "}"),
+                /*is_chat=*/true);
+    EXPECT_TRUE(request.ignored.empty());
+    return Dump(request.template_values);
+  };
+  EXPECT_EQ(effort(""), R"({"reasoning_effort":"low"})");
+  EXPECT_EQ(effort(R"(, "chat_template_kwargs": {"reasoning_effort": "high"})"),
+            R"({"reasoning_effort":"high"})");
+}
+
+TEST(RequestConvertTest, NoLogprobsOfACompletionMayBeSaidAsOfAChat) {
+  const ApiRequest request = Convert(R"({"prompt": "a", "logprobs": false})");
+  EXPECT_FALSE(request.wants_logprobs);
+  EXPECT_FALSE(request.generate.output().has_logprobs());
+}
+
 TEST(RequestConvertTest, StreamOptionsThatAskForNothingNeedNoStream) {
   for (const char* options :
        {"{}", "null", R"({"include_usage": null})",
