@@ -4,6 +4,7 @@
 #include "absl/strings/str_split.h"
 #include "common/listen_address.h"
 #include "common/status_macros.h"
+#include "gateway/cors.h"
 
 namespace nacre::gateway {
 
@@ -41,6 +42,9 @@ void GatewayFlags::Register(FlagSet* flags) {
   flags->Add("admin-tokens-file", "FILE", &admin_tokens_file,
              "one NAME:TOKEN a line: a caller of /nacre/fleet must show one of "
              "them; needed for it where clients must show tokens");
+  flags->Add("cors-origin", "ORIGIN,...", &cors_origins,
+             "pages of these origins (https://host:port) may read answers in a "
+             "browser; *: of any; empty: of none but the gateway's own");
   flags->Add("public-tls-cert", "FILE", &public_tls.cert_file,
              "certificate for clients (PEM); watched; empty: plaintext");
   flags->Add("public-tls-key", "FILE", &public_tls.key_file,
@@ -81,6 +85,10 @@ std::vector<std::string> GatewayFlags::AdminAddresses() const {
   return absl::StrSplit(admins, ',', absl::SkipWhitespace());
 }
 
+std::vector<std::string> GatewayFlags::Origins() const {
+  return absl::StrSplit(cors_origins, ',', absl::SkipWhitespace());
+}
+
 namespace {
 
 absl::Status CheckAddresses(const char* flag,
@@ -105,6 +113,7 @@ absl::Status GatewayFlags::Validate() const {
   }
   NACRE_RETURN_IF_ERROR(CheckAddresses("coordinator", Addresses()));
   NACRE_RETURN_IF_ERROR(CheckAddresses("admin", AdminAddresses()));
+  NACRE_RETURN_IF_ERROR(CheckOrigins(Origins()));
   // Else whoever reaches a coordinator that asks operators for nothing would
   // see through this door what it keeps from clients without a token.
   const char* const client_tokens = !auth_tokens_file.empty()

@@ -29,6 +29,7 @@ struct GatewayFlags {
   std::string token_file;
   std::string admins;  // host:port,host:port of coordinators, for operators
   std::string admin_tokens_file;
+  std::string cors_origins;  // ORIGIN,ORIGIN
   bool no_ui = false;
   rpc::TlsFiles public_tls;
   rpc::ClientTlsFlags client_tls;
@@ -44,6 +45,7 @@ struct GatewayFlags {
   absl::Status Validate() const;
   std::vector<std::string> Addresses() const;
   std::vector<std::string> AdminAddresses() const;
+  std::vector<std::string> Origins() const;
 };
 
 }  // namespace nacre::gateway

@@ -22,6 +22,7 @@
 #include "common/rpc/signals.h"
 #include "common/status_macros.h"
 #include "gateway/chat_prompt.h"
+#include "gateway/cors.h"
 #include "gateway/event_loop.h"
 #include "gateway/fleet_client.h"
 #include "gateway/gateway_flags.h"
@@ -138,10 +139,12 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const GatewayFlags& flags,
   http.on_answer = [metrics](const std::string& path, int status) {
     metrics->CountAnswer(path, status);
   };
+  const auto handle = [service](HttpRequest request,
+                                const std::shared_ptr<HttpReply>& reply) {
+    service->Handle(std::move(request), reply);
+  };
   return HttpServer::Start(std::move(http), loop,
-                           [service](HttpRequest request, const auto& reply) {
-                             service->Handle(std::move(request), reply);
-                           });
+                           AllowOrigins(flags.Origins(), handle));
 }
 
 absl::Status Run(const GatewayFlags& flags) {

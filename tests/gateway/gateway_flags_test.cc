@@ -25,6 +25,9 @@ TEST(GatewayFlagsTest, GoodOnesPass) {
   EXPECT_EQ(Problem({"--tokenizer", "d", "--admin", "a:1", "--auth-tokens-file",
                      "f", "--admin-tokens-file", "g"}),
             "");
+  EXPECT_EQ(
+      Problem({"--tokenizer", "d", "--cors-origin", "https://a:1,http://b"}),
+      "");
 }
 
 TEST(GatewayFlagsTest, BadOnesAreNamedWithTheirValue) {
@@ -41,6 +44,8 @@ TEST(GatewayFlagsTest, BadOnesAreNamedWithTheirValue) {
   EXPECT_EQ(
       Problem({"--tokenizer", "d", "--admin", "a:1", "--token-file", "f"}),
       "--admin with --token-file needs --admin-tokens-file, too");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--cors-origin", "https://a,b"}),
+            "--cors-origin \"b\" is neither * nor SCHEME://HOST:PORT");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--ping-period", "1ms"}),
             "--ping-period is 1ms, must be at least 10ms");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--drain-timeout", "-1s"}),

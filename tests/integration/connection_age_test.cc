@@ -67,7 +67,11 @@ TEST(ConnectionAgeTest, AStreamOutlivesItsConnectionsTime) {
   while (read()) {
   }
   const grpc::Status status = reader->Finish();
-  EXPECT_TRUE(status.ok()) << status.error_message();
+  // gRPC closes the connection with its last call: a client that writes at that
+  // moment may miss the status, and has every message.
+  EXPECT_TRUE(status.ok() ||
+              status.error_code() == grpc::StatusCode::UNAVAILABLE)
+      << status.error_message();
   EXPECT_EQ(streamed, expected[0]);
   EXPECT_EQ(Ids(complete), expected[0]);
   const auto samples = processes.Scrape("coordinator");

@@ -18,7 +18,7 @@
 namespace nacre::rpc {
 namespace {
 
-constexpr int kChunks = 20;
+constexpr int kHeldChunks = 20;
 
 std::chrono::system_clock::time_point InTwoMinutes() {
   return std::chrono::system_clock::now() + std::chrono::minutes(2);
@@ -26,7 +26,7 @@ std::chrono::system_clock::time_point InTwoMinutes() {
 
 // Says which connection a call came on, and streams an answer of which the
 // second half waits.
-class PeerService : public v1::Inference::Service {
+class AgingService : public v1::Inference::Service {
  public:
   grpc::Status GetModel(grpc::ServerContext* context,
                         const v1::GetModelRequest*,
@@ -37,8 +37,8 @@ class PeerService : public v1::Inference::Service {
   grpc::Status Generate(
       grpc::ServerContext* context, const v1::GenerateRequest*,
       grpc::ServerWriter<v1::GenerateResponse>* writer) override {
-    for (int i = 0; i < kChunks; ++i) {
-      if (i == kChunks / 2) goes_on.WaitForNotification();
+    for (int i = 0; i < kHeldChunks; ++i) {
+      if (i == kHeldChunks / 2) goes_on.WaitForNotification();
       v1::GenerateResponse response;
       response.set_request_id(context->peer());
       response.mutable_chunk()->set_first_index(i);
@@ -62,7 +62,7 @@ class ConnectionAgeTest : public ::testing::TestWithParam<int> {
     return model.name();
   }
 
-  PeerService service_;
+  AgingService service_;
   const std::unique_ptr<RpcServer> server_ = [this] {
     RpcServer::Options options;
     options.max_connections = GetParam();
@@ -85,7 +85,7 @@ TEST_P(ConnectionAgeTest, ALongStreamEndsWholeAndTheNextCallTakesAnother) {
     ASSERT_EQ(response.chunk().first_index(), static_cast<uint32_t>(next++));
     peer = response.request_id();
   };
-  while (next < kChunks / 2) ASSERT_NO_FATAL_FAILURE(read());
+  while (next < kHeldChunks / 2) ASSERT_NO_FATAL_FAILURE(read());
   const std::string first = peer;
   // Each call succeeds, at whatever moment the connection gets too old.
   const absl::Time deadline = absl::Now() + absl::Minutes(1);
@@ -93,9 +93,14 @@ TEST_P(ConnectionAgeTest, ALongStreamEndsWholeAndTheNextCallTakesAnother) {
   }
   EXPECT_NE(Peer(), first);
   service_.goes_on.Notify();
-  while (next < kChunks) ASSERT_NO_FATAL_FAILURE(read());
+  while (next < kHeldChunks) ASSERT_NO_FATAL_FAILURE(read());
   EXPECT_FALSE(reader->Read(&response));
-  EXPECT_TRUE(reader->Finish().ok());
+  const grpc::Status status = reader->Finish();
+  // gRPC closes the connection with its last call: a client that writes at that
+  // moment may miss the status, and has every message.
+  EXPECT_TRUE(status.ok() ||
+              status.error_code() == grpc::StatusCode::UNAVAILABLE)
+      << status.error_message();
   EXPECT_EQ(peer, first);
 }
 
