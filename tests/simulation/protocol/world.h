@@ -107,6 +107,8 @@ class World final : public simulation::World {
   bool HasTimeToGoOn(const RequestState& request);
   bool LacksKind(const RequestState& request);
   bool LacksRoom(const RequestState& request);
+  // Whether a target that takes sessions has room that is not reserved.
+  bool HasFreeRoom(const RequestState& request);
   // Whether a target of the coordinator takes sessions; of one kind, unless
   // that is empty.
   bool HasReadyTarget(int coordinator, const std::string& numerics_id);

@@ -274,12 +274,44 @@ bool World::LacksRoom(const RequestState& request) {
   if (schedule_.queue_timeout_ns == kNoStarvation) {
     return !HasOtherTarget(request);
   }
-  return schedule_.is_shared() ||
-         std::any_of(schedule_.workers.begin(), schedule_.workers.end(),
-                     [](const WorkerOptions& worker) {
-                       return worker.role == coordinator::WorkerRole::kTarget &&
-                              worker.has_little_kv;
-                     });
+  if (schedule_.is_shared() ||
+      std::any_of(schedule_.workers.begin(), schedule_.workers.end(),
+                  [](const WorkerOptions& worker) {
+                    return worker.role == coordinator::WorkerRole::kTarget &&
+                           worker.has_little_kv;
+                  })) {
+    return true;
+  }
+  // Sessions that move to and fro hold room wherever they have been, until that
+  // worker says that they are closed.
+  const bool has_returns =
+      std::count_if(schedule_.faults.begin(), schedule_.faults.end(),
+                    [](const Fault& fault) {
+                      return fault.kind == Fault::Kind::kDrain;
+                    }) >= 3;
+  return has_returns && !HasFreeRoom(request);
+}
+
+bool World::HasFreeRoom(const RequestState& request) {
+  const int64_t need = coordinator::KvLedger::Need(
+      request.prompt_length() + request.options->spec.max_tokens);
+  const auto workers = dispatcher(request.coordinator)->workers();
+  return std::any_of(
+      connections_.begin(), connections_.end(), [&](const Connection& each) {
+        if (each.coordinator != request.coordinator ||
+            each.dispatcher_id == 0 || StreamOf(each).drained ||
+            !ProcessOf(each).is_target()) {
+          return false;
+        }
+        const auto at = std::find_if(workers.begin(), workers.end(),
+                                     [&](const auto& worker) {
+                                       return worker.id == each.dispatcher_id;
+                                     });
+        return at != workers.end() &&
+               OptionsOf(each.worker).kv_capacity_tokens -
+                       at->reserved_tokens >=
+                   need;
+      });
 }
 
 void World::Cancel(RequestState& request) {
