@@ -155,7 +155,7 @@ constexpr Family kFamilies[] = {
                 .mlp_bias = "use_bias"},
      .tensors = {.gate = nullptr, .up = "mlp.c_fc", .down = "mlp.c_proj"}},
     {.architecture = "GPTBigCodeForCausalLM",
-     .models = "StarCoder, StarCoderBase, SantaCoder",
+     .models = "StarCoder, StarCoderBase",
      .default_max_position_embeddings = 1024,
      .default_norm_epsilon = 1e-5,
      .default_tie_word_embeddings = true,

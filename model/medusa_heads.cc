@@ -152,6 +152,11 @@ absl::Status MedusaHeads::LoadTensors(const Checkpoint& checkpoint,
                                       const MedusaLayout& layout) {
   if (!layout.token_map.empty()) {
     NACRE_ASSIGN_OR_RETURN(token_map_, checkpoint.Integers(layout.token_map));
+    if (token_map_.size() > vocab_size_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", layout.token_map, " has ", token_map_.size(),
+                       " token ids, the target's vocabulary ", vocab_size_));
+    }
     for (const int64_t id : token_map_) {
       if (id >= 0 && id < static_cast<int64_t>(vocab_size_)) continue;
       return absl::InvalidArgumentError(

@@ -12,6 +12,7 @@
 namespace nacre::target_worker {
 
 using model::FutureHeads;
+using speculation::SuffixAccount;
 
 HeadDrafts::HeadDrafts(Parts parts, speculation::TreeSpec tree)
     : parts_(std::move(parts)), tree_(std::move(tree)) {
@@ -32,14 +33,52 @@ void HeadDrafts::Open(EngineSession& session, const OpenTarget& open) {
       &calibrations_[speculation::TemperatureKind(open.sampling.temperature)]);
 }
 
-bool HeadDrafts::Wants(const EngineSession& session, double row_price,
-                       double look_price) const {
-  const speculation::SuffixAccount& account = session.own_account;
+bool HeadDrafts::Wants(const EngineSession& session, double row_price) const {
+  const SuffixAccount& account = session.own_account;
   return session.heads != nullptr && !session.closing && !session.unsound &&
          // It has verified in this step.
          static_cast<int>(session.fed.size()) > session.prefill_rows &&
          session.schedule.WantsSuffixes() && row_price < account.worth() &&
-         account.budget() > 0 && account.budget() >= look_price;
+         account.budget() > 0;
+}
+
+double HeadDrafts::LookPrice(size_t sessions, double ns_price) const {
+  if (call_times_.empty()) return 0;
+  constexpr int kMost = FutureHeads::kMaxRows;
+  const int rows = static_cast<int>(sessions);
+  double ns = rows / kMost * call_times_.At(kMost);
+  if (rows % kMost > 0) ns += call_times_.At(rows % kMost);
+  return ns / rows * ns_price;
+}
+
+void HeadDrafts::ChooseWhoLooks(double ns_price) {
+  EngineSession* const first = sessions_.front();
+  size_t before = 0;
+  // The fewer look, the more each pays.
+  while (!sessions_.empty() && sessions_.size() != before) {
+    before = sessions_.size();
+    const double price = LookPrice(before, ns_price);
+    sessions_.erase(std::remove_if(sessions_.begin(), sessions_.end(),
+                                   [price](const EngineSession* session) {
+                                     return session->own_account.budget() <
+                                            price;
+                                   }),
+                    sessions_.end());
+  }
+  if (sessions_.empty()) {
+    // What is known may be a disturbance, or of another load: nobody could pay
+    // to find out, but such steps have saved their shares.
+    saved_ += SuffixAccount::kShare;
+    if (saved_ < LookPrice(1, ns_price)) return;
+    call_times_ = {};
+    was_measured_ = false;
+    sessions_.push_back(first);
+  }
+  saved_ = 0;
+  // One call shows what calls take.
+  if (!was_measured_ && sessions_.size() > FutureHeads::kMaxRows) {
+    sessions_.resize(FutureHeads::kMaxRows);
+  }
 }
 
 void HeadDrafts::Look(const Step& step, double row_price, int64_t step_ns) {
@@ -49,26 +88,25 @@ void HeadDrafts::Look(const Step& step, double row_price, int64_t step_ns) {
       static_cast<double>(step.sessions.size()) / static_cast<double>(step_ns);
   sessions_.clear();
   for (EngineSession* session : step.sessions) {
-    if (Wants(*session, row_price, row_ns_ * ns_price)) {
-      sessions_.push_back(session);
-    }
+    if (Wants(*session, row_price)) sessions_.push_back(session);
   }
   if (sessions_.empty()) return;
-  const int64_t begin_ns = parts_.now_ns();
+  ChooseWhoLooks(ns_price);
+  if (sessions_.empty()) return;
   const kernels::FloatView hidden = parts_.model->final_hidden();
   if (hidden.empty()) return;
+  const bool was_known = std::exchange(was_measured_, true);
   const auto all = absl::MakeConstSpan(sessions_);
   for (size_t at = 0; at < all.size(); at += FutureHeads::kMaxRows) {
-    LookAt(all.subspan(at, FutureHeads::kMaxRows), hidden);
+    const auto some = all.subspan(at, FutureHeads::kMaxRows);
+    const int64_t begin_ns = parts_.now_ns();
+    LookAt(some, hidden);
+    call_times_.Add(static_cast<int>(some.size()), parts_.now_ns() - begin_ns);
   }
-  const double row_ns = static_cast<double>(parts_.now_ns() - begin_ns) /
-                        static_cast<double>(all.size());
-  // A look that was disturbed is not the session's fault.
-  constexpr double kWeight = 1.0 / 16;
-  row_ns_ = row_ns_ == 0 ? row_ns : row_ns_ + kWeight * (row_ns - row_ns_);
-  for (EngineSession* session : sessions_) {
-    session->own_account.Spend(row_ns_ * ns_price);
-  }
+  double price = LookPrice(all.size(), ns_price);
+  // Nobody agreed to what nobody knew.
+  if (!was_known) price = std::min(price, SuffixAccount::kCredit);
+  for (EngineSession* session : sessions_) session->own_account.Spend(price);
 }
 
 void HeadDrafts::LookAt(absl::Span<EngineSession* const> sessions,
@@ -109,8 +147,9 @@ void HeadDrafts::Rank(EngineSession& session, int row, int num_rows,
         row_logits, session.schedule.committed_length() + static_cast<int>(k),
         session.history, absl::MakeSpan(best));
     speculation::HeadCandidates& head = said_[k];
-    head.count = count;
-    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    // -inf: the request allows none of what the head says.
+    head.count = best[0].score == -model::kInfinity ? 0 : count;
+    for (size_t i = 0; i < static_cast<size_t>(head.count); ++i) {
       head.token_ids[i] = best[i].token_id;
       head.scores[i] = best[i].score;
     }

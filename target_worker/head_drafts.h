@@ -8,12 +8,14 @@
 #define TARGET_WORKER_HEAD_DRAFTS_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "model/future_heads.h"
 #include "model/language_model.h"
+#include "speculation/estimators.h"
 #include "speculation/head_draft.h"
 #include "speculation/ranks.h"
 #include "speculation/tree_spec.h"
@@ -45,8 +47,11 @@ class HeadDrafts {
   void Look(const Step& step, double row_price, int64_t step_ns);
 
  private:
-  bool Wants(const EngineSession& session, double row_price,
-             double look_price) const;
+  bool Wants(const EngineSession& session, double row_price) const;
+  // What each of so many sessions pays for a look, in steps; 0: not yet known.
+  double LookPrice(size_t sessions, double ns_price) const;
+  // Leaves of sessions_ those that look.
+  void ChooseWhoLooks(double ns_price);
   // Of at most FutureHeads::kMaxRows sessions.
   void LookAt(absl::Span<EngineSession* const> sessions,
               const kernels::FloatView& hidden);
@@ -57,7 +62,11 @@ class HeadDrafts {
   const speculation::TreeSpec tree_;
   std::array<speculation::HeadCalibrations, speculation::kTemperatureKinds>
       calibrations_;
-  double row_ns_ = 0;  // that a look at one session takes; 0: not yet known
+  // Of a call of the heads, by its rows.
+  speculation::StepTimeCurve call_times_;
+  bool was_measured_ = false;
+  // Of the steps since a look in which nobody could pay for one, their shares.
+  double saved_ = 0;
   // Of the look being made.
   std::vector<EngineSession*> sessions_;
   std::vector<float> hidden_;

@@ -88,7 +88,6 @@ TEST_F(LoadModelTest, NamesTheBiasThatIsMissing) {
               HasSubstr("tensor model.layers.0.self_attn.q_proj.bias is not"));
 }
 
-// Of a family that has more tensors.
 // Of families whose fields and tensors have names of their own.
 TEST_F(LoadModelTest, NamesWhatOtherBlocksLack) {
   struct Case {
@@ -128,6 +127,7 @@ TEST_F(LoadModelTest, NamesWhatOtherBlocksLack) {
   }
 }
 
+// Of a family that has more tensors.
 TEST_F(LoadModelTest, NamesTheTensorThatIsMissing) {
   const struct {
     const char* architecture;

@@ -85,6 +85,9 @@ TEST(MedusaFilesTest, RefusesWithTheTensor) {
         "0.0.linear.weight.x", "x.0.linear.weight", "99999999999.0.weight"}) {
     EXPECT_THAT(Refusal({name}), HasSubstr(name)) << name;
   }
+  const std::string hostile = "a\nb\x1b" + std::string(1 << 20, 'x');
+  EXPECT_EQ(Refusal({hostile}).find_first_of("\n\x1b"), std::string::npos);
+  EXPECT_LT(Refusal({hostile}).size(), 400u);
   EXPECT_THAT(Refusal({"16.0.linear.weight"}), HasSubstr("more than 16 heads"));
   EXPECT_THAT(Refusal({"0.9.linear.weight"}), HasSubstr("or 8 blocks"));
   EXPECT_THAT(Refusal({"0.0.linear.weight", "lm_heads.0.weight"}),

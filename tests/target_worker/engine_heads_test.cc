@@ -307,6 +307,40 @@ TEST(TargetEngineHeads, WhatALookCostsIsBounded) {
   EXPECT_GT(runs(50, 100), 20);
 }
 
+// A look that took six steps, more than a session can ever have saved, is not
+// what looks cost for ever.
+TEST(TargetEngineHeads, ADisturbedLookIsForgotten) {
+  Heads fixture(Model(2), /*percent_a_row=*/0);
+  fixture.heads.on_run = [&fixture] {
+    fixture.now_ns += fixture.heads.num_runs == 1 ? 60 - 10 : 1 - 10;
+  };
+  OpenTarget open = HeadsOpen(1, 2, 900);
+  open.ignore_eos = true;
+  const Ids said = fixture.Begin(open);
+  fixture.RunToEnd(1);
+  EXPECT_EQ(fixture.tokens[1], said);
+  EXPECT_GT(fixture.heads.num_runs, 20);
+}
+
+// A call of 30 % of a step is too much for one of eight sessions, but not for
+// all of them.
+TEST(TargetEngineHeads, SessionsShareACall) {
+  Heads fixture(Model(2), /*percent_a_row=*/0);
+  fixture.heads.percent_right = 0;
+  fixture.heads.on_run = [&fixture] { fixture.now_ns += 3 - 10; };
+  fixture.Begin(HeadsOpen(1, 2, 20));
+  fixture.RunToEnd(1);
+  const int alone = fixture.heads.num_runs;
+  EXPECT_GT(alone, 0);
+  for (uint64_t id = 2; id <= 9; ++id) {
+    OpenTarget open = HeadsOpen(id, 2, 40);
+    open.ignore_eos = true;
+    fixture.Begin(open);
+  }
+  for (uint64_t id = 2; id <= 9; ++id) fixture.RunToEnd(id);
+  EXPECT_GT(fixture.heads.num_runs, alone);
+}
+
 // Where rows cost too much for any token no head is asked.
 TEST(TargetEngineHeads, NoLookWhereNoRowPays) {
   Heads fixture(Model(2), /*percent_a_row=*/400);

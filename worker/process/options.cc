@@ -300,6 +300,11 @@ absl::Status Validate(const WorkerOptions& options) {
         absl::StrCat("--record-hidden ", options.record_hidden,
                      " needs --record-features, which refers to its states"));
   }
+  if (options.medusa.empty() &&
+      options.medusa_tree != speculation::TreeShape::kBest) {
+    return absl::InvalidArgumentError(
+        "--medusa-tree needs --medusa, whose candidates it is for");
+  }
   if (!options.metrics_listen.empty()) {
     NACRE_RETURN_IF_ERROR(CheckAddress("metrics-listen", options.metrics_listen,
                                        /*allow_port_zero=*/true));
