@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/quoted.h"
 
@@ -13,13 +14,19 @@ namespace {
 constexpr char kAny[] = "*";
 constexpr size_t kMaxAskedBytes = 1024;
 
+// As browsers send it: in lower case, without the port that its scheme has.
 bool IsOrigin(const std::string& text) {
   const size_t scheme = text.find("://");
   if (scheme == 0 || scheme == std::string::npos) return false;
   const std::string host = text.substr(scheme + 3);
-  return !host.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return c > 0x20 && c < 0x7f;
-  }) && host.find_first_of("/?#@,*") == std::string::npos;
+  return !host.empty() &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) {
+                       return c > 0x20 && c < 0x7f && !(c >= 'A' && c <= 'Z');
+                     }) &&
+         host.find_first_of("/?#@,*") == std::string::npos &&
+         !(absl::StartsWith(text, "https:") && absl::EndsWith(text, ":443")) &&
+         !(absl::StartsWith(text, "http:") && absl::EndsWith(text, ":80"));
 }
 
 // Adds headers to an answer.
@@ -74,7 +81,8 @@ absl::Status CheckOrigins(const std::vector<std::string>& origins) {
     if (origin != kAny && !IsOrigin(origin)) {
       return absl::InvalidArgumentError(
           absl::StrCat("--cors-origin ", Quoted(origin),
-                       " is neither * nor SCHEME://HOST:PORT"));
+                       " is neither * nor SCHEME://HOST[:PORT] as browsers "
+                       "send it: in lower case, without a default port"));
     }
   }
   return absl::OkStatus();

@@ -43,7 +43,7 @@ void GatewayFlags::Register(FlagSet* flags) {
              "one NAME:TOKEN a line: a caller of /nacre/fleet must show one of "
              "them; needed for it where clients must show tokens");
   flags->Add("cors-origin", "ORIGIN,...", &cors_origins,
-             "pages of these origins (https://host:port) may read answers in a "
+             "pages of these origins (https://host:8443) may read answers in a "
              "browser; *: of any; empty: of none but the gateway's own");
   flags->Add("public-tls-cert", "FILE", &public_tls.cert_file,
              "certificate for clients (PEM); watched; empty: plaintext");

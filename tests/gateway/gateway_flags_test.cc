@@ -45,7 +45,8 @@ TEST(GatewayFlagsTest, BadOnesAreNamedWithTheirValue) {
       Problem({"--tokenizer", "d", "--admin", "a:1", "--token-file", "f"}),
       "--admin with --token-file needs --admin-tokens-file, too");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--cors-origin", "https://a,b"}),
-            "--cors-origin \"b\" is neither * nor SCHEME://HOST:PORT");
+            "--cors-origin \"b\" is neither * nor SCHEME://HOST[:PORT] as "
+            "browsers send it: in lower case, without a default port");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--ping-period", "1ms"}),
             "--ping-period is 1ms, must be at least 10ms");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--drain-timeout", "-1s"}),

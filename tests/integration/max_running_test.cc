@@ -44,6 +44,9 @@ class MaxRunningTest : public ::testing::Test {
                                          processes_.admin_address());
     expected_ = QuietRun(*service_, kKinds, kTokens);
     ASSERT_TRUE(service_->KvReturnsToEmpty());
+    // The coordinator has heard so: a target that stands still could not say.
+    ASSERT_TRUE(Service::Eventually(
+        [this] { return Gauge("nacre_kv_reserved_tokens") == 0; }));
   }
 
   // Starts all streams while the targets stand still, and waits until so many

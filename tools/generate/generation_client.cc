@@ -203,7 +203,9 @@ absl::StatusOr<std::vector<v1::Complete>> GenerationClient::GenerateChoices(
         stub.ok() ? Read(*stub, came.Rest(), deadline, take) : stub.status();
     if (!stub.ok()) break;
   }
-  if (!has_others || !came.is_whole()) NACRE_RETURN_IF_ERROR(status);
+  // An old connection may close with its last call, before the status is read.
+  const bool is_whole = came.has_begun() && came.is_whole();
+  if (!is_whole) NACRE_RETURN_IF_ERROR(status);
   const uint32_t n = request.has_n() ? request.n() : 1;
   std::vector<v1::Complete> choices;
   for (auto& [index, complete] : completes) {

@@ -190,6 +190,11 @@ void World::CheckAtEnd() {
         checks_.Fail("the dispatcher counts ", worker.sessions,
                      " sessions on a worker that has none");
       }
+      // Else its room, and its place, would be lost for ever.
+      if (worker.reserved_tokens != 0) {
+        checks_.Fail("the dispatcher promises ", worker.reserved_tokens,
+                     " tokens of a worker that has no session");
+      }
     }
   }
   for (const Process& process : processes_) {

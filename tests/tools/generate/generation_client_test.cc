@@ -120,6 +120,23 @@ TEST(GenerationClientTest, OneAloneIsNotAskedAgain) {
   EXPECT_EQ(coordinators.calls(), 1);
 }
 
+// As where its connection has got too old meanwhile.
+TEST(GenerationClientTest, OneThatSaidAllMayBeGone) {
+  const FakeCoordinator coordinator([](const v1::GenerateRequest&,
+                                       grpc::ServerContext*,
+                                       FakeCoordinator::Writer* writer) {
+    v1::Complete complete;
+    complete.set_text("abc");
+    FakeCoordinator::SendComplete(writer, complete);
+    return Gone();
+  });
+  GenerationClient client(coordinator.address());
+  const auto complete =
+      client.Generate(Request(), kTimeout, [](const auto&) {});
+  ASSERT_TRUE(complete.ok()) << complete.status();
+  EXPECT_EQ(complete->text(), "abc");
+}
+
 TEST(GenerationClientTest, CommasAloneAreNoCoordinators) {
   const Coordinators coordinators;
   GenerationClient client(absl::StrCat(",", coordinators.first(), ", ,"));
