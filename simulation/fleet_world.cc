@@ -52,7 +52,6 @@ FleetWorld::FleetWorld(const FleetOptions& options)
       num_targets_(options.targets) {
   StartCoordinator(/*index=*/0, {.tokenizer = &tokenizer_,
                                  .failover_timeout_ns = coordinator::kNever,
-                                 .max_running = options.streams,
                                  .max_queue = options.streams,
                                  .queue_timeout_ns = coordinator::kNever,
                                  .client_timeout_ns = coordinator::kNever,
