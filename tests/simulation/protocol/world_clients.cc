@@ -282,8 +282,8 @@ bool World::LacksRoom(const RequestState& request) {
                   })) {
     return true;
   }
-  // Sessions that move to and fro hold room wherever they have been, until that
-  // worker says that they are closed.
+  // Sessions that move back and forth hold room wherever they have been, until
+  // that worker says that they are closed.
   const bool has_returns =
       std::count_if(schedule_.faults.begin(), schedule_.faults.end(),
                     [](const Fault& fault) {
