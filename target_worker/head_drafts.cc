@@ -66,8 +66,9 @@ void HeadDrafts::ChooseWhoLooks(double ns_price) {
                     sessions_.end());
   }
   if (sessions_.empty()) {
-    // What is known may be a disturbance, or of another load: nobody could pay
-    // to find out, but such steps have saved their shares.
+    // Something may have slowed the last call down, and no session can pay for
+    // another one. So once enough steps have gone without a call, one is made
+    // all the same, and measures the time anew.
     saved_ += SuffixAccount::kShare;
     if (saved_ < LookPrice(1, ns_price)) return;
     call_times_ = {};
@@ -104,7 +105,7 @@ void HeadDrafts::Look(const Step& step, double row_price, int64_t step_ns) {
     call_times_.Add(static_cast<int>(some.size()), parts_.now_ns() - begin_ns);
   }
   double price = LookPrice(all.size(), ns_price);
-  // Nobody agreed to what nobody knew.
+  // A session pays no more than its credit for a call whose time was unknown.
   if (!was_known) price = std::min(price, SuffixAccount::kCredit);
   for (EngineSession* session : sessions_) session->own_account.Spend(price);
 }

@@ -65,7 +65,8 @@ class HeadDrafts {
   // Of a call of the heads, by its rows.
   speculation::StepTimeCurve call_times_;
   bool was_measured_ = false;
-  // Of the steps since a look in which nobody could pay for one, their shares.
+  // Grows by SuffixAccount::kShare with each step that no session could pay a
+  // look in; 0 again at a look.
   double saved_ = 0;
   // Of the look being made.
   std::vector<EngineSession*> sessions_;

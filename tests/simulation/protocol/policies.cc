@@ -88,6 +88,10 @@ draft_worker::PolicyLibrary& Library(bool has_files) {
   return has_files ? full : empty;
 }
 
+void RecordAnswer(int table, coordinator::RequestSpec* spec) {
+  spec->oracle_ids = ExpectedOutput(LogitTable::Target(table), *spec).token_ids;
+}
+
 void DrawPolicies(Schedule* schedule) {
   Random random(schedule->seed * 0x9E3779B97F4A7C15 + 7);
   for (WorkerOptions& worker : schedule->workers) {
@@ -101,9 +105,7 @@ void DrawPolicies(Schedule* schedule) {
     spec.policy =
         Parse(kPolicies[random.Below(static_cast<int>(std::size(kPolicies)))]);
     if (spec.policy.kind() != PolicyKind::kOracle) continue;
-    // The service asks for temperature 0; with shared noise it works at any.
-    spec.oracle_ids =
-        ExpectedOutput(LogitTable::Target(schedule->table), spec).token_ids;
+    RecordAnswer(schedule->table, &spec);
     request.oracle_is_right = random.Percent(70);
     if (request.oracle_is_right) continue;
     for (int32_t& token_id : spec.oracle_ids) {

@@ -12,6 +12,10 @@ namespace nacre::protocol {
 // Of a generator of its own: the rest of a schedule does not depend on it.
 void DrawPolicies(Schedule* schedule);
 
+// What the target of that table says to the request, as the recording that the
+// policy `oracle` reads.
+void RecordAnswer(int table, coordinator::RequestSpec* spec);
+
 // Calibrations of every policy that reads one, of random weights; or none.
 draft_worker::PolicyLibrary& Library(bool has_files);
 

@@ -299,6 +299,8 @@ void Crowd(Random& random, Schedule* schedule) {
     if (random.Percent(50)) {
       spec.max_tokens += random.Below(24);
       spec.ignore_eos = true;
+      // The answer is another one now.
+      if (request.oracle_is_right) RecordAnswer(schedule->table, &spec);
     }
     request.loses_end = random.Percent(10);
     const int64_t length =
