@@ -113,28 +113,8 @@ TEST(TargetEngineSuffixes, GoWithDraftsThatComeAndGo) {
     open.epoch = 1;
     const Ids said = Autoregressive(fixture.model, open);
     fixture.Open(open);
-    while (fixture.finish[1] == speculation::FinishReason::kNone) {
-      fixture.Acknowledge(1);
-      ASSERT_TRUE(fixture.engine->RunOnce().ok());
-      // Tails of any base that the draft may have had, right or wrong.
-      const int length = static_cast<int>(fixture.tokens[1].size());
-      if (random() % 3 == 0 || length >= static_cast<int>(said.size()))
-        continue;
-      speculation::Tail tail;
-      tail.epoch = 1;
-      tail.base_length = tail.first_position = length;
-      for (int i = length; i < length + 1 + static_cast<int>(random() % 4) &&
-                           i < static_cast<int>(said.size());
-           ++i) {
-        tail.token_ids.push_back(random() % 6 == 0
-                                     ? static_cast<int32_t>(random() % 16)
-                                     : said[static_cast<size_t>(i)]);
-      }
-      TargetCommands commands;
-      commands.stream = 1;
-      commands.tails.push_back({1, tail});
-      fixture.engine->Push(std::move(commands));
-    }
+    fixture.RunWithTails(said, random);
+    if (::testing::Test::HasFatalFailure()) return;
     EXPECT_EQ(fixture.tokens[1], said);
     accepted += fixture.Accepted();
   }

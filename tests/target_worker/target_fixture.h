@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gtest/gtest.h"
 #include "model/sampler.h"
 #include "target_worker/target_engine.h"
 #include "tests/testing/table_model.h"
@@ -109,6 +110,30 @@ class TargetFixture {
            failures.count(session_id) == 0) {
       Acknowledge(session_id);
       Drain();
+    }
+  }
+
+  // Session 1 to its end, beside a draft of epoch 1 that comes and goes: behind
+  // most steps it sends up to four tokens of what the target will have `said`,
+  // some of them wrong. An assertion fails where a step does.
+  void RunWithTails(const std::vector<int32_t>& said, std::mt19937_64& random) {
+    while (finish[1] == speculation::FinishReason::kNone) {
+      Acknowledge(1);
+      ASSERT_TRUE(engine->RunOnce().ok());
+      const size_t length = tokens[1].size();
+      if (random() % 3 == 0 || length >= said.size()) continue;
+      speculation::Tail tail;
+      tail.epoch = 1;
+      tail.base_length = tail.first_position = static_cast<int>(length);
+      for (size_t i = length; i < length + 1 + random() % 4 && i < said.size();
+           ++i) {
+        tail.token_ids.push_back(
+            random() % 6 == 0 ? static_cast<int32_t>(random() % 16) : said[i]);
+      }
+      TargetCommands commands;
+      commands.stream = 1;
+      commands.tails.push_back({1, std::move(tail)});
+      engine->Push(std::move(commands));
     }
   }
 
