@@ -176,7 +176,8 @@ class SpanBuilder {
 
   // From the verify span just added to what drafted the tokens of its rows. A
   // draft is heard of before the step that it is for; what was drafted twice
-  // counts with the later one.
+  // counts with the later one. A draft tells how long its tokens became, of a
+  // tree the main path: its other nodes have no links.
   void LinkDrafted(const RequestTrace::Round& round) {
     const auto end = drafted_.lower_bound(round.base_length + round.window);
     for (auto it = drafted_.lower_bound(round.base_length); it != end; ++it) {

@@ -260,7 +260,9 @@ class TraceChecker {
     }
   }
 
-  // A step names the drafting of each token that it verified.
+  // A step names the drafting of each token that it verified. Of a token tree
+  // it names the steps that made its longest path longer: one step makes many
+  // nodes, and a path may have grown before it was the longest.
   void CheckDrafted(const Span& verify, int num_tokens) const {
     std::set<std::string> linked;
     for (const auto& link : verify.links()) {
@@ -268,7 +270,12 @@ class TraceChecker {
       EXPECT_EQ(link.trace_id(), verify.trace_id());
       EXPECT_TRUE(linked.insert(link.span_id()).second);
     }
-    EXPECT_EQ(static_cast<int>(linked.size()), num_tokens);
+    const int num_linked = static_cast<int>(linked.size());
+    if (traced_.method == "async") {
+      EXPECT_LE(num_linked, num_tokens);
+    } else {
+      EXPECT_EQ(num_linked, num_tokens);
+    }
     for (const auto& span : Named(spans_, "nacre.draft"))
       linked.erase(span.span_id());
     EXPECT_TRUE(linked.empty());

@@ -175,10 +175,6 @@ void Checks::OnDraftForward(absl::Span<const model::SequenceRows> batch) {
     SimulatedSequence& sequence = Sequence(rows);
     SessionOnWorker& session = *sequence.session;
     const RequestState& request = *session.request;
-    // What an abandoned step was about to feed is not there.
-    if (sequence.divergence >= sequence.length()) {
-      sequence.divergence = kNoDivergence;
-    }
     if (request.is_ratio()) FindDivergence(sequence);
     CheckKv(sequence, "draft");
     int position = sequence.length();
@@ -211,7 +207,13 @@ void Checks::OnDraftForward(absl::Span<const model::SequenceRows> batch) {
 
 void Checks::OnAbandoned(absl::Span<const model::SequenceRows> batch) {
   for (const model::SequenceRows& rows : batch) {
-    SessionOnWorker& session = *Sequence(rows).session;
+    SimulatedSequence& sequence = Sequence(rows);
+    SessionOnWorker& session = *sequence.session;
+    // What the step was about to feed is not there, and not where others' KV
+    // of committed tokens is taken over in its place either.
+    if (sequence.divergence >= sequence.length()) {
+      sequence.divergence = kNoDivergence;
+    }
     std::tie(session.drew, session.last_fed) = session.before_step;
   }
 }
