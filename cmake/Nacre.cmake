@@ -103,7 +103,7 @@ function(nacre_test name)
   endif()
   if(NOT ARG_TIMEOUT)
     # Finds what hangs; a machine busy with other things must not reach it.
-    set(ARG_TIMEOUT 900)
+    set(ARG_TIMEOUT 3600)
   endif()
   nacre_join_sources(${name} sources ${ARG_SRCS})
   add_executable(${name} ${sources})
