@@ -163,14 +163,14 @@ TEST(LoadTest, ADraftOfAnotherVocabularySpeaksTheTargets) {
   EXPECT_EQ(loaded->tokenizer->VocabularyHash(4096),
             original->tokenizer->VocabularyHash(4096));
   std::vector<int32_t> ids = {1};
-  for (int32_t id = 301; ids.size() < 40; id += 97) {
-    if (id % kRenamedEvery != 0) ids.push_back(id);
-  }
+  for (int32_t id = 301; ids.size() < 40; id += 90) ids.push_back(id);
   const std::vector<float> mapped = LogitsOf(*loaded->model, ids);
   const std::vector<float> own = LogitsOf(*original->model, ids);
   ASSERT_EQ(mapped.size(), own.size());
   for (int32_t id = 300; id < 4096; ++id) {
     const auto at = static_cast<size_t>(id);
+    // Of a character the draft has the byte still.
+    if (original->tokenizer->IdToPiece(id).size() == 1) continue;
     if (id % kRenamedEvery == 0) {
       EXPECT_EQ(mapped[at], -std::numeric_limits<float>::infinity()) << id;
     } else {
