@@ -1,7 +1,6 @@
 #include "model/mapped_model.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -87,7 +86,7 @@ absl::StatusOr<absl::Span<const float>> MappedModel::Forward(
   for (size_t row = 0; row < num_rows; ++row) {
     const float* in = logits.data() + row * vocab_size;
     for (const int32_t id : drawn_) {
-      *out++ = id < 0 ? -std::numeric_limits<float>::infinity() : in[id];
+      *out++ = id < 0 ? kLeastLogit : in[id];
     }
   }
   return absl::MakeConstSpan(logits_);

@@ -20,11 +20,15 @@
 
 namespace nacre::model {
 
+// So little that the id is never drawn, and yet a number: an infinite one tells
+// of damaged weights, and spoils sums of p log p.
+inline constexpr float kLeastLogit = -1e30f;
+
 class MappedModel final : public ForwardedModel<LanguageModel> {
  public:
   // Of each id of the other vocabulary: the model's id that is fed for it, and
   // that of whose logit it has. An id without one, which is -1 there, has the
-  // logit -infinity. Both [size of that vocabulary], not empty;
+  // logit kLeastLogit. Both [size of that vocabulary], not empty;
   // INVALID_ARGUMENT where they are not, or name an id that the model has not.
   static absl::StatusOr<std::unique_ptr<MappedModel>> Create(
       std::unique_ptr<LanguageModel> model, std::vector<int32_t> fed,

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -17,8 +16,6 @@ using nacre::testing::TableModel;
 using nacre::testing::TableModelOptions;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 class MappedModelTest : public ::testing::Test {
  protected:
@@ -62,7 +59,8 @@ TEST_F(MappedModelTest, IsAskedInTheIdsOfTheOtherVocabulary) {
   for (const std::vector<int32_t>& fed :
        {std::vector<int32_t>{7}, {7, 3}, {7, 15, 0}}) {
     const std::vector<float> own = alone_->Logits(fed);
-    expected.insert(expected.end(), {own[7], own[3], own[15], own[0], kNone});
+    expected.insert(expected.end(),
+                    {own[7], own[3], own[15], own[0], kLeastLogit});
   }
   EXPECT_EQ(std::vector<float>(logits->begin(), logits->end()), expected);
   EXPECT_EQ(first->length(), 2);
