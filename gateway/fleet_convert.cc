@@ -34,6 +34,8 @@ OrderedJson WorkerOf(const v1::WorkerInfo& worker) {
           {"incarnation", hello.incarnation()},
           {"model", hello.model_name()},
           {"numerics_id", hello.numerics_id()},
+          {"vocabulary_share",
+           hello.has_vocabulary_share() ? hello.vocabulary_share() : 1.0},
           {"ready", worker.ready()},
           {"draining", heartbeat.draining()},
           {"hung", heartbeat.hung()},

@@ -26,6 +26,9 @@ struct Hello {
   std::string model_name;
   int model_vocab_size = 0;
   int tokenizer_vocab_size = 0;
+  // Of a draft whose own vocabulary is another one than that which it proves:
+  // how many of the pieces it has, 0 to 1. Else 1.
+  double vocabulary_share = 1;
   int context_length = 0;
   std::vector<int32_t> eos_token_ids;
   int64_t kv_capacity_tokens = 0;                      // 0: not told

@@ -64,6 +64,12 @@ absl::Status Check(const v1::Hello& hello) {
                                     hello.model_vocab_size(), kMaxVocabulary));
   NACRE_RETURN_IF_ERROR(CheckNumber(
       "tokenizer_vocab_size", hello.tokenizer_vocab_size(), kMaxVocabulary));
+  if (hello.has_vocabulary_share() &&
+      !(hello.vocabulary_share() >= 0 && hello.vocabulary_share() <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("Hello.vocabulary_share is ",
+                                                   hello.vocabulary_share(),
+                                                   ", not 0 to 1"));
+  }
   NACRE_RETURN_IF_ERROR(
       CheckNumber("context_length", hello.context_length(), kMaxContext));
   NACRE_RETURN_IF_ERROR(
@@ -100,6 +106,9 @@ v1::Hello Encode(const Hello& hello) {
   proto.set_model_vocab_size(static_cast<uint32_t>(hello.model_vocab_size));
   proto.set_tokenizer_vocab_size(
       static_cast<uint32_t>(hello.tokenizer_vocab_size));
+  if (hello.vocabulary_share != 1) {
+    proto.set_vocabulary_share(hello.vocabulary_share);
+  }
   proto.set_context_length(static_cast<uint32_t>(hello.context_length));
   proto.mutable_eos_token_ids()->Add(hello.eos_token_ids.begin(),
                                      hello.eos_token_ids.end());
@@ -131,6 +140,9 @@ absl::StatusOr<Hello> Decode(const v1::Hello& proto) {
   hello.model_name = proto.model_name();
   hello.model_vocab_size = static_cast<int>(proto.model_vocab_size());
   hello.tokenizer_vocab_size = static_cast<int>(proto.tokenizer_vocab_size());
+  if (proto.has_vocabulary_share()) {
+    hello.vocabulary_share = proto.vocabulary_share();
+  }
   hello.context_length = static_cast<int>(proto.context_length());
   for (const uint32_t id : proto.eos_token_ids()) {
     if (id < proto.model_vocab_size()) {

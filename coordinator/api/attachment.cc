@@ -80,7 +80,10 @@ void RegistryService::Attachment::OnProof(const v1::VocabularyProof& proof) {
     Refuse(absl::FailedPreconditionError(absl::StrCat(
         "VOCABULARY_MISMATCH: the ", RoleName(info.role), " at ", info.address,
         " maps the first ", common,
-        " token ids to other pieces than the coordinator's tokenizer")));
+        " token ids to other pieces than the coordinator's tokenizer",
+        info.role == WorkerRole::kDraft
+            ? "; a draft of another vocabulary needs --target-tokenizer DIR"
+            : "")));
     return;
   }
   absl::MutexLock lock(&mu_);

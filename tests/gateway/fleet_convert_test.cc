@@ -28,6 +28,7 @@ TEST(FleetConvertTest, ACoordinatorHasItsWorkersAndSessions) {
   worker->mutable_hello()->set_kv_capacity_tokens(9);
   worker->mutable_heartbeat()->set_steps(7);
   worker->mutable_heartbeat()->set_kv_free_tokens(8);
+  worker->mutable_hello()->set_vocabulary_share(0.5);
   worker->mutable_heartbeat()->set_draining(true);
   worker->mutable_heartbeat()->mutable_time()->set_draft_ns(2'000'000);
   worker->set_heartbeat_age_ns(500'000);
@@ -52,7 +53,7 @@ TEST(FleetConvertTest, ACoordinatorHasItsWorkersAndSessions) {
   EXPECT_EQ(
       Dump(json["workers"]),
       R"([{"role":"draft","address":"d:1","incarnation":"i","model":"m",)"
-      R"("numerics_id":"n","ready":false,"draining":true,"hung":false,)"
+      R"("numerics_id":"n","vocabulary_share":0.5,"ready":false,"draining":true,"hung":false,)"
       R"("sessions":3,"max_sessions":2,"steps":7,"kv_free_tokens":8,)"
       R"("kv_capacity_tokens":9,)"
       R"("heartbeat_age_ms":0.5,"time":{"elapsed_ms":0.0,"prefill_ms":0.0,)"

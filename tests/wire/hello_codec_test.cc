@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -64,6 +65,9 @@ TEST(HelloCodecTest, AValidHelloArrivesUnchanged) {
   EXPECT_FALSE(info->grants_kv);
   hello.set_grants_kv(true);
   EXPECT_TRUE(Decode(hello)->grants_kv);
+  EXPECT_EQ(info->vocabulary_share, 1);
+  hello.set_vocabulary_share(0);
+  EXPECT_EQ(Decode(hello)->vocabulary_share, 0);
   hello.set_role(v1::WORKER_ROLE_TARGET);
   EXPECT_EQ(Decode(hello)->role, WorkerRole::kTarget);
 }
@@ -78,6 +82,7 @@ TEST(HelloCodecTest, AHelloSurvivesTheWire) {
   hello.model_name = "pearl";
   hello.model_vocab_size = 300;
   hello.tokenizer_vocab_size = 290;
+  hello.vocabulary_share = 0.75;
   hello.context_length = 1024;
   hello.eos_token_ids = {2, 299};
   hello.kv_capacity_tokens = 1 << 20;
@@ -105,6 +110,12 @@ TEST(HelloCodecTest, MalformedFieldsAreInvalidByName) {
   ExpectRefused(hello, invalid, "Hello.role");
   hello.set_role(static_cast<v1::WorkerRole>(7));
   ExpectRefused(hello, invalid, "Hello.role is 7");
+
+  for (const double share : {-0.1, 1.1, std::nan("")}) {
+    hello = ValidHello();
+    hello.set_vocabulary_share(share);
+    ExpectRefused(hello, invalid, "Hello.vocabulary_share is ");
+  }
 
   struct Name {
     const char* field;

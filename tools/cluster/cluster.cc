@@ -290,7 +290,9 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
                                    : options_.workers.target_step_time);
   argv.Add("--max-memory", options_.workers.max_memory);
   argv.Add("--prefix-cache", options_.workers.prefix_cache);
-  if (!is_draft) {
+  if (is_draft) {
+    argv.Add("--target-tokenizer", options_.target_model);
+  } else {
     argv.Add("--suffix-drafter", options_.workers.suffix_drafter);
     argv.Add("--suffix-cache", options_.workers.suffix_cache);
     argv.Add("--medusa", options_.workers.medusa);

@@ -20,8 +20,10 @@
 #include "model/kv_budget.h"
 #include "model/kv_pool.h"
 #include "model/load_model.h"
+#include "model/mapped_model.h"
 #include "model/paced_model.h"
 #include "model/progress.h"
+#include "tokenizer/vocabulary_map.h"
 #include "worker/engine/step_budget.h"
 
 namespace nacre::worker {
@@ -88,10 +90,44 @@ model::ProgressCallback ShowProgress() {
   };
 }
 
+// A draft whose vocabulary is not its target's: from here on all ids are the
+// target's.
+absl::Status MapToTarget(const WorkerOptions& options, LoadedModel* loaded) {
+  if (options.target_tokenizer.empty()) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<tokenizer::Tokenizer> target,
+                         tokenizer::LoadTokenizer(options.target_tokenizer));
+  if (tokenizer::HaveCommonIds(*target, *loaded->tokenizer)) {
+    return absl::OkStatus();
+  }
+  tokenizer::VocabularyMap map =
+      tokenizer::MapVocabulary(*target, *loaded->tokenizer);
+  const std::string shared =
+      absl::StrFormat("%.1f %% of the pieces of %s are in %s", 100 * map.share,
+                      options.target_tokenizer, options.model_dir);
+  if (map.share < options.least_vocabulary_share) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("%s, --least-vocabulary-share asks for %.1f %%", shared,
+                        100 * options.least_vocabulary_share));
+  }
+  spdlog::info("drafts in the target's vocabulary: {}", shared);
+  NACRE_ASSIGN_OR_RETURN(
+      loaded->model,
+      model::MappedModel::Create(std::move(loaded->model), std::move(map.fed),
+                                 std::move(map.drawn)));
+  loaded->tokenizer = std::move(target);
+  loaded->vocabulary_share = map.share;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
                                           wire::WorkerRole role) {
+  if (role == wire::WorkerRole::kTarget && !options.target_tokenizer.empty()) {
+    return absl::InvalidArgumentError(
+        "--target-tokenizer is for draft workers: a target's vocabulary is its "
+        "own");
+  }
   LoadedModel loaded;
   kernels::BackendOptions backend = options.backend;
   backend.max_memory_bytes = options.max_memory_bytes.value_or(0);
@@ -112,13 +148,6 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
   NACRE_ASSIGN_OR_RETURN(
       loaded.model,
       model::LoadModel(options.model_dir, loaded.backend.get(), model_options));
-  if (options.step_time.has_value()) {
-    auto paced = std::make_unique<model::PacedModel>(std::move(loaded.model),
-                                                     *options.step_time);
-    loaded.paced = paced.get();
-    loaded.model = std::move(paced);
-  }
-  spdlog::info("model: {}", loaded.model->info().description);
   NACRE_ASSIGN_OR_RETURN(loaded.tokenizer,
                          tokenizer::LoadTokenizer(options.model_dir));
   const int vocab_size = loaded.model->info().vocab_size;
@@ -127,6 +156,14 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
         "the tokenizer in ", options.model_dir, " has ",
         loaded.tokenizer->vocab_size(), " ids, the model only ", vocab_size));
   }
+  NACRE_RETURN_IF_ERROR(MapToTarget(options, &loaded));
+  if (options.step_time.has_value()) {
+    auto paced = std::make_unique<model::PacedModel>(std::move(loaded.model),
+                                                     *options.step_time);
+    loaded.paced = paced.get();
+    loaded.model = std::move(paced);
+  }
+  spdlog::info("model: {}", loaded.model->info().description);
   return loaded;
 }
 
@@ -148,6 +185,7 @@ wire::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
   hello.model_name = dir.filename().string();
   hello.model_vocab_size = info.vocab_size;
   hello.tokenizer_vocab_size = loaded.tokenizer->vocab_size();
+  hello.vocabulary_share = loaded.vocabulary_share;
   hello.context_length = info.context_length;
   hello.eos_token_ids = info.eos_token_ids;
   hello.kv_capacity_tokens = info.kv_capacity_tokens;

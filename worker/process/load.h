@@ -21,14 +21,18 @@ struct LoadedModel {
   std::unique_ptr<kernels::Backend> backend;  // outlives the model
   std::unique_ptr<model::LanguageModel> model;
   model::PacedModel* paced = nullptr;  // the model, if it is one
+  // The target's where the model's ids are mapped to it.
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  double vocabulary_share = 1;  // VocabularyMap::share where it is mapped
 };
 
 // Shows progress on a terminal, logs elsewhere. The KV cache: of a host as
 // WorkerOptions::max_memory_bytes says; of a device what that leaves beside
 // weights and scratch, without it a share of what is free, which depends on
 // `role`. Errors: of CreateBackend, LoadTokenizer and LoadModel;
-// INVALID_ARGUMENT when the tokenizer has ids that the model lacks.
+// INVALID_ARGUMENT when the tokenizer has ids that the model lacks, or a target
+// is told of another's tokenizer; FAILED_PRECONDITION when the target's
+// tokenizer shares too few pieces.
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
                                           wire::WorkerRole role);
 

@@ -197,6 +197,25 @@ void RegisterMedusa(WorkerOptions* options, FlagSet* flags) {
       "static:FILE, those of a list of paths as published");
 }
 
+void RegisterVocabulary(WorkerOptions* options, FlagSet* flags) {
+  flags->Add("target-tokenizer", "DIR", &options->target_tokenizer,
+             "of a draft worker: folder with the target's tokenizer, where the "
+             "draft has another one: it then drafts in the target's ids "
+             "(default: the vocabularies are the same)");
+  flags->AddParsed(
+      "least-vocabulary-share", "SHARE", "0.5",
+      [options](const std::string& text) -> absl::Status {
+        double share = 0;
+        if (!absl::SimpleAtod(text, &share) || !(share >= 0 && share <= 1)) {
+          return absl::InvalidArgumentError("not a share from 0 to 1");
+        }
+        options->least_vocabulary_share = share;
+        return absl::OkStatus();
+      },
+      "with --target-tokenizer: a draft that has fewer of the target's pieces "
+      "is refused");
+}
+
 void RegisterRecording(WorkerOptions* options, FlagSet* flags) {
   flags->AddSwitch(
       "gate-timeouts", &options->gate_timeouts,
@@ -280,6 +299,7 @@ void WorkerOptions::Register(FlagSet* flags) {
       "in 1:30,8:30.5,16:31: what services do on devices of that speed");
   RegisterSuffixes(this, flags);
   RegisterMedusa(this, flags);
+  RegisterVocabulary(this, flags);
   RegisterRecording(this, flags);
   tls.Register(flags);
 }

@@ -130,6 +130,8 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
                           " --backend cpu --weights int4 --kv-type bf16 "
                           "--device 2 --step-time 1:3,8:4 "));
+  EXPECT_TRUE(
+      WaitForArgs("nacre-draft-worker", " --target-tokenizer /models/target "));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
                           "--drain-timeout 1m30s --policy-file disco=/a "
                           "--policy-file specdec++=/b --hang-timeout=9s "

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <vector>
 
+#include "model/mapped_model.h"
+#include "tests/testing/renumbered_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::worker {
@@ -12,6 +15,7 @@ namespace {
 
 using nacre::testing::TestFolder;
 using nacre::testing::TinyCheckpoint;
+using nacre::testing::WriteRenumberedCheckpoint;
 using nacre::testing::WriteTinyCheckpoint;
 using ::testing::HasSubstr;
 
@@ -125,6 +129,77 @@ TEST(LoadTest, SaysWhatIsMissing) {
       std::string(
           LoadForWorker(unknown, wire::WorkerRole::kTarget).status().message()),
       HasSubstr("kv-type is \"f8\""));
+}
+
+// The logits of a text's last token, the ids being the target's.
+std::vector<float> LogitsOf(model::LanguageModel& model,
+                            const std::vector<int32_t>& ids) {
+  const auto sequence = model.NewSequence(static_cast<int>(ids.size()));
+  EXPECT_TRUE(sequence.ok()) << sequence.status();
+  const model::SequenceRows rows = {
+      .sequence = sequence->get(), .token_ids = ids, .num_logits = 1};
+  const auto logits = model.Forward({&rows, 1});
+  EXPECT_TRUE(logits.ok()) << logits.status();
+  return {logits->begin(), logits->end()};
+}
+
+TEST(LoadTest, ADraftOfAnotherVocabularySpeaksTheTargets) {
+  const std::string dir = TestFolder("renumbered");
+  constexpr int kRenamedEvery = 5;
+  WriteRenumberedCheckpoint(NACRE_MODELS "/draft", kRenamedEvery, dir);
+  WorkerOptions options = OptionsFor(dir);
+  options.target_tokenizer = NACRE_MODELS "/target";
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, wire::WorkerRole::kDraft);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_NEAR(loaded->vocabulary_share, 0.8, 0.02);
+  EXPECT_EQ(MakeHello(options, *loaded, wire::WorkerRole::kDraft, "h:1", {})
+                .vocabulary_share,
+            loaded->vocabulary_share);
+  const absl::StatusOr<LoadedModel> original = LoadForWorker(
+      OptionsFor(NACRE_MODELS "/draft"), wire::WorkerRole::kDraft);
+  ASSERT_TRUE(original.ok()) << original.status();
+  EXPECT_EQ(loaded->tokenizer->VocabularyHash(4096),
+            original->tokenizer->VocabularyHash(4096));
+  std::vector<int32_t> ids = {1};
+  for (int32_t id = 301; ids.size() < 40; id += 90) ids.push_back(id);
+  const std::vector<float> mapped = LogitsOf(*loaded->model, ids);
+  const std::vector<float> own = LogitsOf(*original->model, ids);
+  ASSERT_EQ(mapped.size(), own.size());
+  for (int32_t id = 300; id < 4096; ++id) {
+    const auto at = static_cast<size_t>(id);
+    // Of a character the draft has the byte still.
+    if (original->tokenizer->IdToPiece(id).size() == 1) continue;
+    if (id % kRenamedEvery == 0) {
+      EXPECT_EQ(mapped[at], model::kLeastLogit) << id;
+    } else {
+      EXPECT_EQ(mapped[at], own[at]) << id;
+    }
+  }
+  options.least_vocabulary_share = 0.9;
+  const absl::Status few =
+      LoadForWorker(options, wire::WorkerRole::kDraft).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(few)) << few;
+  EXPECT_THAT(std::string(few.message()),
+              HasSubstr("--least-vocabulary-share asks for 90.0 %"));
+}
+
+TEST(LoadTest, ADraftOfTheSameVocabularyIsLeftAsItIs) {
+  WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
+  options.target_tokenizer = NACRE_MODELS "/target";
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, wire::WorkerRole::kDraft);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->vocabulary_share, 1);
+  EXPECT_EQ(dynamic_cast<model::MappedModel*>(loaded->model.get()), nullptr);
+  const absl::Status of_target =
+      LoadForWorker(options, wire::WorkerRole::kTarget).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(of_target)) << of_target;
+  options.target_tokenizer = "/no/such/folder";
+  EXPECT_THAT(
+      std::string(
+          LoadForWorker(options, wire::WorkerRole::kDraft).status().message()),
+      HasSubstr("/no/such/folder"));
 }
 
 TEST(LoadTest, ATokenizerWithMoreIdsThanTheModelIsRefused) {

@@ -57,6 +57,8 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--suffix-cache=2M",
                           "--medusa=heads",
                           "--medusa-tree=best",
+                          "--target-tokenizer=other",
+                          "--least-vocabulary-share=0.25",
                           "--policy-file=disco=/a=b",
                           "--policy-file",
                           "specdec++=dir",
@@ -91,6 +93,8 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_FALSE(options->suffix_drafter);
   EXPECT_EQ(options->suffix_cache_bytes, 2 << 20);
   EXPECT_EQ(options->medusa, "heads");
+  EXPECT_EQ(options->target_tokenizer, "other");
+  EXPECT_EQ(options->least_vocabulary_share, 0.25);
   EXPECT_EQ(options->medusa_tree, speculation::TreeShape::kBest);
   EXPECT_THAT(options->policy_files,
               ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
@@ -181,6 +185,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--suffix-cache=65535"}, "not a number of bytes from 64K"},
         BadLine{{"--suffix-cache=-1"}, "not a number of bytes from 64K"},
         BadLine{{"--suffix-cache=17G"}, "from 64K to 16G"},
+        BadLine{{"--least-vocabulary-share=1.5"}, "not a share from 0 to 1"},
+        BadLine{{"--least-vocabulary-share=nan"}, "not a share from 0 to 1"},
         BadLine{{"--medusa-tree=eagle2"}, "not best and not static:FILE"},
         BadLine{{"--medusa-tree=static:"}, "flag --medusa-tree"},
         BadLine{{"--policy-file=disco=a", "--policy-file=disco=b"},
