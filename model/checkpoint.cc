@@ -221,6 +221,12 @@ absl::StatusOr<Tensor> Checkpoint::Find(absl::string_view name) const {
   return tensor;
 }
 
+int64_t Checkpoint::StoredBytes(absl::string_view name) const {
+  const auto it = tensors_.find(std::string(name));
+  return it == tensors_.end() ? 0
+                              : static_cast<int64_t>(it->second.bytes.size());
+}
+
 void Checkpoint::DropDecoded() const {
   const absl::MutexLock lock(&decoded_mutex_);
   decoded_.clear();

@@ -79,6 +79,9 @@ class Checkpoint {
   // Find without the bytes, which costs nothing.
   absl::StatusOr<Tensor> Describe(absl::string_view name) const;
 
+  // What it takes in its file; 0: there is none of this name.
+  int64_t StoredBytes(absl::string_view name) const;
+
   // Gives back the memory of values that Find computed, and ends these.
   void DropDecoded() const ABSL_LOCKS_EXCLUDED(decoded_mutex_);
 

@@ -34,10 +34,8 @@ class Loader {
         const HostMatrix matrix,
         checkpoint_.Matrix(tensor.name, static_cast<int>(tensor.shape[0]),
                            static_cast<int>(tensor.shape[1])));
-    const int64_t count = tensor.shape[0] * tensor.shape[1];
-    weights_->num_parameters += count;
-    weights_->size_bytes +=
-        count * static_cast<int64_t>(kernels::SizeOf(matrix.dtype));
+    weights_->num_parameters += tensor.shape[0] * tensor.shape[1];
+    weights_->size_bytes += checkpoint_.StoredBytes(tensor.name);
     return matrix;
   }
 

@@ -77,7 +77,14 @@ absl::StatusOr<const Architecture*> FindArchitecture(const Metadata& metadata) {
 absl::Status CheckKeys(const Metadata& metadata, absl::string_view prefix) {
   for (const absl::string_view key : metadata.Keys()) {
     if (!absl::StartsWith(key, prefix)) continue;
-    if (absl::c_linear_search(kKeys, key.substr(prefix.size()))) continue;
+    const absl::string_view name = key.substr(prefix.size());
+    if (absl::c_linear_search(kKeys, name)) continue;
+    if (name == "tensor_data_layout") {
+      // What old converters call the rows of HasPairedRows.
+      NACRE_ASSIGN_OR_RETURN(const absl::string_view layout,
+                             metadata.String(key));
+      if (prefix == "llama." && layout == "Meta AI original pth") continue;
+    }
     return absl::UnimplementedError(absl::StrCat(
         "metadata ", gguf::Shown(key), " changes the model and is not read"));
   }

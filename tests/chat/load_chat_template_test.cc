@@ -91,7 +91,7 @@ TEST_F(LoadChatTemplate, NamedTokens) {
 }
 
 TEST_F(LoadChatTemplate, AGgufFileHasItsOwn) {
-  nacre::testing::GgufWriter writer;
+  nacre::gguf::GgufWriter writer;
   const auto load = [&](bool tools, const std::string& file = "") {
     folder_ += "/model.gguf";
     std::ofstream(folder_, std::ios::binary) << writer.Bytes();

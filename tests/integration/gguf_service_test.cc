@@ -21,10 +21,10 @@ namespace {
 constexpr int kMaxTokens = 24;
 
 std::string WriteGguf(const std::string& model_dir, const std::string& path) {
-  testing::GgufWriter writer = testing::GgufOfCheckpoint(model_dir);
-  testing::AddVocabulary(*tokenizer::ParseSentencePieceModel(
-                             *ReadFile(model_dir + "/tokenizer.model")),
-                         &writer);
+  gguf::GgufWriter writer = testing::GgufOfCheckpoint(model_dir);
+  gguf::AddVocabulary(*tokenizer::ParseSentencePieceModel(
+                          *ReadFile(model_dir + "/tokenizer.model")),
+                      &writer);
   testing::WriteFile(path, writer.Bytes());
   return path;
 }

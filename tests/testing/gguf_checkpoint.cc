@@ -9,6 +9,7 @@
 namespace nacre::testing {
 namespace {
 
+using gguf::GgufWriter;
 using model::Tensor;
 
 std::string GgufName(const std::string& name) {
@@ -47,7 +48,7 @@ std::string Paired(const std::string& bytes, int64_t rows, int heads) {
 
 }  // namespace
 
-GgufWriter GgufOfCheckpoint(const std::string& dir) {
+gguf::GgufWriter GgufOfCheckpoint(const std::string& dir) {
   const auto config = *model::ReadConfig(dir);
   const bool is_llama = absl::StartsWith(config.architecture, "Llama") ||
                         absl::StartsWith(config.architecture, "Mistral");

@@ -15,7 +15,7 @@ namespace nacre::testing {
 // Metadata and tensors, but no vocabulary. Matrices keep their type, vectors
 // become F32. Of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and
 // Qwen3ForCausalLM.
-GgufWriter GgufOfCheckpoint(const std::string& dir);
+gguf::GgufWriter GgufOfCheckpoint(const std::string& dir);
 
 }  // namespace nacre::testing
 

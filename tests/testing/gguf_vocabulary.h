@@ -13,7 +13,7 @@
 #include "tests/testing/gguf_writer.h"
 #include "tokenizer/sentencepiece_model.h"
 
-namespace nacre::testing {
+namespace nacre::gguf {
 
 // And three rows that the model has and the vocabulary lacks.
 inline void AddVocabulary(const tokenizer::SentencePieceModel& model,
@@ -40,6 +40,6 @@ inline void AddVocabulary(const tokenizer::SentencePieceModel& model,
       .U32("tokenizer.ggml.eos_token_id", 2);
 }
 
-}  // namespace nacre::testing
+}  // namespace nacre::gguf
 
 #endif  // TESTS_TESTING_GGUF_VOCABULARY_H_

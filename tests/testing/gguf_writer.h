@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
-namespace nacre::testing {
+namespace nacre::gguf {
 
 class GgufWriter {
  public:
@@ -126,6 +126,6 @@ class GgufWriter {
   std::string data_;
 };
 
-}  // namespace nacre::testing
+}  // namespace nacre::gguf
 
 #endif  // TESTS_TESTING_GGUF_WRITER_H_

@@ -20,7 +20,7 @@
 namespace nacre::tokenizer {
 namespace {
 
-using nacre::testing::GgufWriter;
+using nacre::gguf::GgufWriter;
 using ::testing::HasSubstr;
 
 constexpr int32_t kNormal = 1;
@@ -28,19 +28,20 @@ constexpr int32_t kControl = 3;
 constexpr int32_t kUserDefined = 4;
 constexpr int32_t kUnused = 5;
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(const GgufWriter& writer) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseWritten(
+    const GgufWriter& writer) {
   const std::string bytes = writer.Bytes();
   const auto contents = gguf::Parse(bytes);
   EXPECT_TRUE(contents.ok()) << contents.status();
   return ParseGgufTokenizer(contents->metadata);
 }
 
-struct Vocabulary {
+struct FileVocabulary {
   std::vector<std::string> tokens;
   std::vector<int32_t> types;
 };
 
-void Add(const Vocabulary& vocabulary, GgufWriter* writer) {
+void Add(const FileVocabulary& vocabulary, GgufWriter* writer) {
   writer->Strings("tokenizer.ggml.tokens", vocabulary.tokens);
   writer->Numbers("tokenizer.ggml.token_type", GgufWriter::kI32,
                   vocabulary.types);
@@ -49,7 +50,7 @@ void Add(const Vocabulary& vocabulary, GgufWriter* writer) {
 // What llama.cpp's converter writes of a tokenizer.json.
 GgufWriter OfJson(const std::string& file, const std::string& pre) {
   const auto json = nlohmann::json::parse(ReadTestFile(file));
-  Vocabulary vocabulary;
+  FileVocabulary vocabulary;
   const auto set = [&](size_t id, const std::string& token, int32_t type) {
     for (size_t i = vocabulary.tokens.size(); i <= id; ++i) {
       vocabulary.tokens.push_back(absl::StrCat("[PAD", i, "]"));
@@ -84,7 +85,7 @@ GgufWriter OfJson(const std::string& file, const std::string& pre) {
 // ... and of a tokenizer.model.
 GgufWriter OfSentencePiece(const std::string& bytes) {
   GgufWriter writer;
-  nacre::testing::AddVocabulary(*ParseSentencePieceModel(bytes), &writer);
+  gguf::AddVocabulary(*ParseSentencePieceModel(bytes), &writer);
   return writer;
 }
 
@@ -105,7 +106,7 @@ TEST(GgufTokenizerTest, ByteLevelVocabulariesGiveTheIdsOfTheirJson) {
       writer.U32("tokenizer.ggml.bos_token_id",
                  static_cast<uint32_t>(tried.bos));
     }
-    const auto tokenizer = Parse(writer);
+    const auto tokenizer = ParseWritten(writer);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
     ExpectGoldens(**tokenizer, ReadGoldens(absl::StrCat(tried.file, ".jsonl")),
                   {}, true);
@@ -118,7 +119,7 @@ TEST(GgufTokenizerTest, ByteLevelVocabulariesGiveTheIdsOfTheirJson) {
 
 TEST(GgufTokenizerTest, TheBundledVocabularyGivesTheSameIds) {
   const auto bundled = LoadBundled();
-  const auto tokenizer = Parse(
+  const auto tokenizer = ParseWritten(
       OfSentencePiece(ReadWholeFile(NACRE_MODELS "/target/tokenizer.model")));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_EQ((*tokenizer)->vocab_size(), bundled->vocab_size());
@@ -145,7 +146,7 @@ TEST(GgufTokenizerTest, OptionsOfTheFileAreHeeded) {
   GgufWriter writer =
       OfSentencePiece(ReadWholeFile(NACRE_MODELS "/target/tokenizer.model"));
   const auto ids = [](const GgufWriter& file, const char* text) {
-    return *(*Parse(file))->Encode(text);
+    return *(*ParseWritten(file))->Encode(text);
   };
   const std::vector<int32_t> plain = ids(writer, "Hello");
   EXPECT_EQ(plain.front(), 1);
@@ -169,7 +170,7 @@ TEST(GgufTokenizerTest, OptionsOfTheFileAreHeeded) {
 
 TEST(GgufTokenizerTest, WhatIsNotReadIsNamed) {
   const auto message = [](const GgufWriter& writer) {
-    return std::string(Parse(writer).status().message());
+    return std::string(ParseWritten(writer).status().message());
   };
   EXPECT_EQ(message(GgufWriter()), "metadata tokenizer.ggml.model is missing");
   EXPECT_EQ(message(GgufWriter().String("tokenizer.ggml.model", "bert")),

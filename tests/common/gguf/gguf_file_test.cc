@@ -14,7 +14,6 @@
 namespace nacre::gguf {
 namespace {
 
-using nacre::testing::GgufWriter;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Writer = GgufWriter;

@@ -28,7 +28,7 @@ namespace nacre::model {
 namespace {
 
 using nacre::testing::GgufOfCheckpoint;
-using nacre::testing::GgufWriter;
+using nacre::gguf::GgufWriter;
 using nacre::testing::ReadFile;
 using nacre::testing::TestFolder;
 using nacre::testing::TinyCheckpoint;
@@ -121,6 +121,7 @@ TEST(GgufModelTest, DroppedValuesComeBack) {
   checkpoint->DropDecoded();
   EXPECT_EQ(ValuesOf(*checkpoint, name), values);
   EXPECT_EQ(checkpoint->Describe(name)->shape, (std::vector<int64_t>{32, 256}));
+  EXPECT_EQ(checkpoint->StoredBytes(name), 32 * 144);
 }
 
 // As a checkpoint of exactly these values.
@@ -279,6 +280,15 @@ TEST(GgufModelTest, EndTokensAreThoseOfTheFileAndOfChatModels) {
             (std::vector<int32_t>{2, 3, 7}));
 }
 
+TEST(GgufModelTest, OldFilesSayTheirLayout) {
+  const std::string dir = TinyFolder({});
+  GgufWriter writer = GgufOfCheckpoint(dir);
+  writer.String("llama.tensor_data_layout", "Meta AI original pth");
+  WriteFile(dir + "/a.gguf", writer.Bytes());
+  const auto config = ReadConfig(dir + "/a.gguf");
+  EXPECT_TRUE(config.ok()) << config.status();
+}
+
 TEST(GgufModelTest, WhatIsNotReadIsNamed) {
   const auto missing = absl::StatusCode::kUnimplemented;
   const std::string dir = TinyFolder({});
@@ -290,6 +300,8 @@ TEST(GgufModelTest, WhatIsNotReadIsNamed) {
               "metadata general.architecture is missing");
   ExpectError(good().U32("llama.attention.sliding_window", 5), missing,
               "metadata \"llama.attention.sliding_window\" changes the model");
+  ExpectError(good().String("llama.tensor_data_layout", "reference"), missing,
+              "metadata \"llama.tensor_data_layout\" changes the model");
   ExpectError(good().U32("llama.expert_count", 8), missing,
               "metadata llama.expert_count is 8: experts are read from");
   ExpectError(good().Pair("split.count", GgufWriter::kU16,
