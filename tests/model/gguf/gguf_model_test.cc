@@ -27,8 +27,8 @@
 namespace nacre::model {
 namespace {
 
-using nacre::testing::GgufOfCheckpoint;
 using nacre::gguf::GgufWriter;
+using nacre::testing::GgufOfCheckpoint;
 using nacre::testing::ReadFile;
 using nacre::testing::TestFolder;
 using nacre::testing::TinyCheckpoint;
