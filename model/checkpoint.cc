@@ -8,8 +8,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/gguf/gguf_file.h"
 #include "common/json_fields.h"
 #include "common/status_macros.h"
+#include "model/gguf/gguf_config.h"
+#include "model/gguf/gguf_tensors.h"
 #include "model/mapped_file.h"
 #include "model/safetensors_writer.h"
 
@@ -36,6 +39,7 @@ absl::StatusOr<kernels::DType> ParseDType(absl::string_view name) {
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(
     const std::string& dir) {
+  if (gguf::File::Is(dir)) return OpenGguf(dir);
   std::error_code error;
   if (!std::filesystem::is_directory(dir, error)) {
     return absl::NotFoundError(
@@ -73,11 +77,30 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenFile(
   return checkpoint;
 }
 
+absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenGguf(
+    const std::string& path) {
+  NACRE_ASSIGN_OR_RETURN(std::shared_ptr<gguf::File> file,
+                         gguf::File::Open(path));
+  const auto read =
+      [&]() -> absl::StatusOr<std::map<std::string, StoredTensor>> {
+    NACRE_ASSIGN_OR_RETURN(const std::string config_json,
+                           GgufConfigJson(file->contents()));
+    NACRE_ASSIGN_OR_RETURN(const ModelConfig config, ParseConfig(config_json));
+    return GgufTensors(file->contents(), config);
+  };
+  absl::StatusOr<std::map<std::string, StoredTensor>> tensors = read();
+  if (!tensors.ok()) {
+    return absl::Status(tensors.status().code(),
+                        absl::StrCat(path, ": ", tensors.status().message()));
+  }
+  return OfStored(path, *std::move(tensors), std::move(file));
+}
+
 absl::Status Checkpoint::AddFile(const std::string& path) {
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file,
                          SafetensorsFile::Open(path));
   for (const auto& [name, entry] : file->tensors()) {
-    tensors_[name] = {&entry, file->Bytes(entry)};
+    tensors_[name] = {&entry, file->Bytes(entry), nullptr};
   }
   files_.push_back(std::move(file));
   return absl::OkStatus();
@@ -112,9 +135,22 @@ absl::Status Checkpoint::OpenShards(const std::string& dir,
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor ", name, " is not in its shard ", shard.get<std::string>()));
     }
-    tensors_[name] = {&it->second, file->Bytes(it->second)};
+    tensors_[name] = {&it->second, file->Bytes(it->second), nullptr};
   }
   return absl::OkStatus();
+}
+
+std::unique_ptr<Checkpoint> Checkpoint::OfStored(
+    std::string path, std::map<std::string, StoredTensor> tensors,
+    std::shared_ptr<const void> owner) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
+  checkpoint->dir_ = std::move(path);
+  checkpoint->stored_ = std::move(tensors);
+  checkpoint->stored_owner_ = std::move(owner);
+  for (const auto& [name, stored] : checkpoint->stored_) {
+    checkpoint->tensors_[name] = {&stored.entry, stored.bytes, &stored};
+  }
+  return checkpoint;
 }
 
 std::unique_ptr<Checkpoint> Checkpoint::OfTensors(
@@ -131,7 +167,8 @@ std::unique_ptr<Checkpoint> Checkpoint::OfTensors(
     entry.shape = tensor.shape;
     entry.size_bytes = tensor.bytes.size();
     checkpoint->entries_.push_back(std::move(entry));
-    checkpoint->tensors_[name] = {&checkpoint->entries_.back(), tensor.bytes};
+    checkpoint->tensors_[name] = {&checkpoint->entries_.back(), tensor.bytes,
+                                  nullptr};
   }
   return checkpoint;
 }
@@ -146,20 +183,53 @@ std::vector<std::string> Checkpoint::Names() const {
   return names;
 }
 
-absl::StatusOr<Tensor> Checkpoint::Find(absl::string_view name) const {
+absl::StatusOr<Tensor> Checkpoint::Describe(absl::string_view name) const {
   const auto it = tensors_.find(std::string(name));
   if (it == tensors_.end()) {
     return absl::NotFoundError(
         absl::StrCat("tensor ", name, " is not in the checkpoint ", dir_));
   }
   const TensorEntry& entry = *it->second.entry;
+  if (it->second.stored != nullptr) {
+    return Tensor{it->second.stored->dtype, entry.shape, {}};
+  }
   absl::StatusOr<kernels::DType> dtype = ParseDType(entry.dtype);
   if (!dtype.ok()) {
     return absl::Status(
         dtype.status().code(),
         absl::StrCat("tensor ", name, ": ", dtype.status().message()));
   }
-  return Tensor{*dtype, entry.shape, it->second.bytes};
+  return Tensor{*dtype, entry.shape, {}};
+}
+
+absl::StatusOr<Tensor> Checkpoint::Find(absl::string_view name) const {
+  NACRE_ASSIGN_OR_RETURN(Tensor tensor, Describe(name));
+  const Location& location = tensors_.find(name)->second;
+  tensor.bytes = location.bytes;
+  if (location.stored == nullptr || !location.stored->decode) return tensor;
+  size_t size = kernels::SizeOf(tensor.dtype);
+  for (const int64_t dimension : tensor.shape) {
+    size *= static_cast<size_t>(dimension);
+  }
+  const absl::MutexLock lock(&decoded_mutex_);
+  std::unique_ptr<char[]>& values = decoded_[location.stored];
+  if (values == nullptr) {
+    values = std::make_unique_for_overwrite<char[]>(size);
+    location.stored->decode(values.get());
+  }
+  tensor.bytes = {values.get(), size};
+  return tensor;
+}
+
+int64_t Checkpoint::StoredBytes(absl::string_view name) const {
+  const auto it = tensors_.find(std::string(name));
+  return it == tensors_.end() ? 0
+                              : static_cast<int64_t>(it->second.bytes.size());
+}
+
+void Checkpoint::DropDecoded() const {
+  const absl::MutexLock lock(&decoded_mutex_);
+  decoded_.clear();
 }
 
 absl::StatusOr<kernels::HostMatrix> Checkpoint::Matrix(absl::string_view name,

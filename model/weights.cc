@@ -34,14 +34,13 @@ class Loader {
         const HostMatrix matrix,
         checkpoint_.Matrix(tensor.name, static_cast<int>(tensor.shape[0]),
                            static_cast<int>(tensor.shape[1])));
-    const int64_t count = tensor.shape[0] * tensor.shape[1];
-    weights_->num_parameters += count;
-    weights_->size_bytes +=
-        count * static_cast<int64_t>(kernels::SizeOf(matrix.dtype));
+    weights_->num_parameters += tensor.shape[0] * tensor.shape[1];
+    weights_->size_bytes += checkpoint_.StoredBytes(tensor.name);
     return matrix;
   }
 
-  // Of one tensor, or of several that share their inputs.
+  // Of one tensor, or of several that share their inputs. This and what follows
+  // end all matrices that the checkpoint decoded.
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Packed(
       const ExpectedTensors& tensors, absl::Span<const TensorRole> roles) {
     std::vector<HostMatrix> parts;
@@ -55,6 +54,7 @@ class Loader {
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Stacked(
       const std::string& name, absl::Span<const HostMatrix> parts) {
     auto packed = backend_->Pack(parts);
+    checkpoint_.DropDecoded();
     if (packed.ok()) return packed;
     return absl::Status(packed.status().code(),
                         absl::StrCat(name, ": ", packed.status().message()));
@@ -63,6 +63,7 @@ class Loader {
   absl::StatusOr<std::unique_ptr<kernels::PackedTable>> Table(
       const std::string& name, const HostMatrix& matrix) {
     auto packed = backend_->PackTable(matrix);
+    checkpoint_.DropDecoded();
     if (packed.ok()) return packed;
     return absl::Status(packed.status().code(),
                         absl::StrCat(name, ": ", packed.status().message()));
@@ -272,14 +273,16 @@ absl::Status CheckRoom(const Checkpoint& checkpoint, const ModelConfig& config,
   int64_t bytes = 0;
   for (const std::string& name : checkpoint.Names()) {
     // What else is wrong with a tensor is said when it is loaded.
-    const absl::StatusOr<Tensor> tensor = checkpoint.Find(name);
+    const absl::StatusOr<Tensor> tensor = checkpoint.Describe(name);
     if (!tensor.ok()) continue;
+    auto size = static_cast<int64_t>(kernels::SizeOf(tensor->dtype));
+    for (const int64_t dimension : tensor->shape) size *= dimension;
     const bool is_table = name == table;
     const bool is_positions = config.embedding.has_positions &&
                               name == outside[TensorRole::kPositions].name;
     const absl::optional<HostMatrix> matrix = AsMatrix(*tensor);
     if (is_table || is_positions || !matrix.has_value()) {
-      bytes += static_cast<int64_t>(tensor->bytes.size());
+      bytes += size;
     }
     const bool is_packed =
         !is_positions && (!is_table || config.tie_word_embeddings);
@@ -356,8 +359,10 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
       loader.BlockNorm(config, outside, TensorRole::kFinalNorm,
                        TensorRole::kFinalNormBias, &weights.final_norm));
   if (config.tie_word_embeddings) {
-    NACRE_ASSIGN_OR_RETURN(weights.head,
-                           loader.Stacked(table.name, {embedding}));
+    NACRE_ASSIGN_OR_RETURN(
+        const HostMatrix tied,
+        checkpoint.Matrix(table.name, embedding.rows, embedding.cols));
+    NACRE_ASSIGN_OR_RETURN(weights.head, loader.Stacked(table.name, {tied}));
   } else {
     NACRE_ASSIGN_OR_RETURN(weights.head,
                            loader.Packed(outside, {TensorRole::kHead}));

@@ -27,7 +27,9 @@ int ModelsCommand(const std::vector<std::string>& args,
     terminal.out << line << "\n";
   }
   terminal.out << "\nWeights: safetensors in bf16, f16 or f32, one file or "
-                  "shards. --weights, of workers: "
+                  "shards. Of Llama, Mistral, Qwen2 and Qwen3 also GGUF files "
+                  "in F32, F16, BF16, Q8_0, Q4_0, Q4_K or Q6_K. --weights, of "
+                  "workers: "
                << kernels::kWeightTypesHelp << std::endl;
   return kExitOk;
 }
