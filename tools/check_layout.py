@@ -154,6 +154,8 @@ TESTED_BY = {
                           ("step_planner", "fairness"))},
     **{f"target_worker/{name}.cc": f"tests/target_worker/engine_{test}_test.cc"
        for name, test in (("hidden_taps", "hidden"), ("head_drafts", "heads"),
+                          ("look_turns", "heads"),
+                          ("feature_drafts", "features"),
                           ("open_session", "commands"), ("own_drafts", "heads"),
                           ("row_sampler", "draws"), ("step_planner", "trees"),
                           ("step_verdicts", "verify"),

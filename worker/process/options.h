@@ -58,6 +58,7 @@ struct WorkerOptions {
   int64_t suffix_cache_bytes = int64_t{16} << 20;
   std::string medusa;  // likewise: file or folder of heads; empty: none
   speculation::TreeSpec medusa_tree;  // best, or a static list
+  std::string eagle;  // likewise: folder of an EAGLE draft; empty: none
   // Of a draft worker: (name of a length policy, its calibration's folder).
   std::vector<std::pair<std::string, std::string>> policy_files;
   std::string record_features;  // of a draft worker: file; empty: none
