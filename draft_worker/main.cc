@@ -44,6 +44,11 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
         "--medusa is for target workers: heads read the target's hidden "
         "states");
   }
+  if (!worker_options.eagle.empty()) {
+    return absl::InvalidArgumentError(
+        "--eagle is for target workers: the draft reads the target's hidden "
+        "states");
+  }
   if (!worker_options.record_features.empty()) {
     NACRE_ASSIGN_OR_RETURN(
         borrowed->features,

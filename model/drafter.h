@@ -18,22 +18,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "model/feature_tap.h"
 #include "model/language_model.h"
 #include "model/sampler.h"
 
 namespace nacre::model {
-
-// What the target computes on its way, and a drafter reads.
-struct FeatureTap {
-  enum class Kind {
-    kIn,     // what a layer is given
-    kFinal,  // behind the final norm
-    kKv,     // a layer's keys and values
-  };
-  Kind kind = Kind::kFinal;
-  int layer = 0;  // from 0; of kIn and kKv
-  bool operator==(const FeatureTap&) const = default;
-};
 
 // What a drafter is, for good.
 struct DrafterTraits {

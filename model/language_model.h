@@ -20,10 +20,12 @@
 #include "absl/types/span.h"
 #include "common/token_draw.h"
 #include "kernels/float_view.h"
+#include "model/feature_tap.h"
 
 namespace nacre::kernels {
 class Backend;       // kernels/backend.h
 class PackedMatrix;  // kernels/product_ops.h
+class PackedTable;   // kernels/product_ops.h
 }  // namespace nacre::kernels
 
 namespace nacre::model {
@@ -31,6 +33,7 @@ namespace nacre::model {
 struct ModelInfo {
   int vocab_size = 0;      // rows of the vocabulary head
   int hidden_size = 0;     // of final_hidden(); 0: it shows none
+  int num_layers = 0;      // those that taps name; 0: it has no taps
   int context_length = 0;  // most positions a sequence may have
   std::vector<int32_t> eos_token_ids;
   std::string fingerprint;  // SHA-256, hex: config.json and all weights
@@ -126,12 +129,15 @@ struct QueuedSteps {
   bool operator==(const QueuedSteps&) const = default;
 };
 
-// What makes logits of hidden states behind the final norm. It lives as long as
-// its model, and is for the model's thread.
+// What makes logits of hidden states behind the final norm, and what makes
+// hidden states of tokens. It lives as long as its model, and is for the
+// model's thread.
 struct VocabularyHead {
   kernels::Backend* backend = nullptr;
   const kernels::PackedMatrix* weights = nullptr;  // [vocab_size, hidden_size]
   float soft_cap = 0;                              // of the logits; 0: none
+  // [vocab_size, hidden_size]; null: its rows are not used as they are.
+  const kernels::PackedTable* embedding = nullptr;
 };
 
 class LanguageModel {
@@ -204,6 +210,21 @@ class LanguageModel {
   // the model shows none.
   virtual absl::optional<VocabularyHead> vocabulary_head() const {
     return absl::nullopt;
+  }
+
+  // From now on each Forward keeps what it computes at these taps, of all its
+  // rows. INVALID_ARGUMENT for a layer that the model does not have;
+  // UNIMPLEMENTED where it keeps no such features.
+  virtual absl::Status SetTaps(absl::Span<const FeatureTap> taps) {
+    static_cast<void>(taps);
+    return absl::UnimplementedError("a model that keeps no features");
+  }
+  // Of one of the taps by its index, [rows, hidden_size] of all rows of the
+  // last Forward in batch order, those without logits, too. Valid until the
+  // next call. Empty where that Forward failed.
+  virtual absl::Span<const float> features(int tap) const {
+    static_cast<void>(tap);
+    return {};
   }
 
   // Asked on its thread by a Forward that is under way, now and then (between

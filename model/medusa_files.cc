@@ -12,8 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/types/optional.h"
-#include "common/json_fields.h"
 #include "common/status_macros.h"
+#include "model/draft_files.h"
 
 namespace nacre::model {
 namespace {
@@ -70,12 +70,6 @@ bool Matches(absl::string_view pattern, absl::string_view name,
   return true;
 }
 
-// Of a name that may be anything: one short line of ASCII.
-std::string ShownName(absl::string_view name) {
-  const std::string quoted = JsonText(Json(std::string(name.substr(0, 120))));
-  return quoted.substr(1, quoted.size() - 2);
-}
-
 absl::StatusOr<NamedPart> ParseName(absl::string_view name) {
   absl::string_view rest = name;
   if (!absl::ConsumePrefix(&rest, "medusa_heads.")) {
@@ -94,7 +88,7 @@ absl::StatusOr<NamedPart> ParseName(absl::string_view name) {
     return part;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "tensor ", ShownName(name),
+      "tensor ", ShownTensorName(name),
       " is none of Medusa heads: heads over another draft's hidden states, as "
       "of EAGLE with parallel heads, are not read either"));
 }

@@ -2,67 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
-#include "common/files.h"
 #include "common/json_fields.h"
 #include "common/status_macros.h"
+#include "model/draft_files.h"
 
 namespace nacre::model {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr const char* kPickles[] = {"medusa_lm_head.pt", "pytorch_model.bin"};
-constexpr int64_t kMaxJsonBytes = 1 << 20;
-
-absl::Status IsPickle(const std::string& path) {
-  return absl::UnimplementedError(absl::StrCat(
-      path,
-      " is a pickle: a program that its reader runs, and no table of tensors. "
-      "Save its tensors as medusa_lm_head.safetensors"));
-}
-
-absl::StatusOr<std::unique_ptr<Checkpoint>> OpenTensors(
-    const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    for (const char* end : {".pt", ".pth", ".bin"}) {
-      if (absl::EndsWith(path, end)) return IsPickle(path);
-    }
-    return Checkpoint::OpenFile(path);
-  }
-  const std::string own = absl::StrCat(path, "/medusa_lm_head.safetensors");
-  if (fs::exists(own, error)) return Checkpoint::OpenFile(own);
-  auto checkpoint = Checkpoint::Open(path);
-  if (!absl::IsNotFound(checkpoint.status())) return checkpoint;
-  for (const char* name : kPickles) {
-    const std::string pickle = absl::StrCat(path, "/", name);
-    if (fs::exists(pickle, error)) return IsPickle(pickle);
-  }
-  return absl::NotFoundError(
-      absl::StrCat("folder ", path,
-                   " has neither medusa_lm_head.safetensors "
-                   "nor model.safetensors nor its index"));
-}
-
-// The object in a file of the folder; an empty one where there is no file.
-absl::StatusOr<Json> ReadObject(const fs::path& path) {
-  const absl::StatusOr<std::string> text =
-      ReadFile(path.string(), kMaxJsonBytes);
-  if (absl::IsNotFound(text.status())) return Json::object();
-  NACRE_RETURN_IF_ERROR(text.status());
-  return ParseJsonObject(*text, path.string());
-}
+constexpr char kFileName[] = "medusa_lm_head.safetensors";
 
 // What config.json says that the tensors do not.
 struct Settings {
@@ -71,13 +26,14 @@ struct Settings {
   std::optional<bool> shares_vocabulary;
 };
 
-absl::StatusOr<Settings> ReadSettings(const fs::path& folder) {
-  const fs::path path = folder / "config.json";
-  NACRE_ASSIGN_OR_RETURN(const Json config, ReadObject(path));
+absl::StatusOr<Settings> ReadSettings(const std::string& folder) {
+  NACRE_ASSIGN_OR_RETURN(const Json config,
+                         ReadDraftObject(folder, "config.json"));
   Settings settings;
   NACRE_ASSIGN_OR_RETURN(
       settings.shares_vocabulary,
-      OptionalBoolField(config, "original_lm_head", path.string()));
+      OptionalBoolField(config, "original_lm_head",
+                        absl::StrCat(folder, "/config.json")));
   const Json* const scale = FindField(config, "logit_scale");
   if (scale == nullptr) return settings;
   if (!scale->is_number() || !(scale->get<float>() > 0) ||
@@ -86,18 +42,6 @@ absl::StatusOr<Settings> ReadSettings(const fs::path& folder) {
   }
   settings.logit_scale = scale->get<float>();
   return settings;
-}
-
-absl::Status CheckFingerprint(const fs::path& folder, const ModelInfo& info) {
-  const fs::path path = folder / "nacre_draft.json";
-  NACRE_ASSIGN_OR_RETURN(const Json draft, ReadObject(path));
-  NACRE_ASSIGN_OR_RETURN(const std::string target,
-                         StringFieldOr(draft, "target_fingerprint",
-                                       info.fingerprint, path.string()));
-  if (target == info.fingerprint) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(path.string(), ": the heads are of the target ", target,
-                   ", the model here is ", info.fingerprint));
 }
 
 }  // namespace
@@ -195,14 +139,11 @@ absl::StatusOr<std::unique_ptr<MedusaHeads>> MedusaHeads::Load(
                      target->backend->numerics_id(),
                      "; on \"cpu\" and \"reference\" they do"));
   }
-  std::error_code error;
-  const fs::path folder = fs::is_directory(path, error)
-                              ? fs::path(path)
-                              : fs::path(path).parent_path();
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
-                         OpenTensors(path));
+                         OpenDraftTensors(path, kFileName));
   std::unique_ptr<MedusaHeads> heads(new MedusaHeads(model.info(), *target));
-  const absl::Status status = heads->LoadFolder(folder, model, *checkpoint);
+  const absl::Status status =
+      heads->LoadFolder(DraftFolder(path), model, *checkpoint);
   if (status.ok()) return heads;
   return absl::Status(status.code(),
                       absl::StrCat(path, ": ", status.message()));
@@ -211,7 +152,7 @@ absl::StatusOr<std::unique_ptr<MedusaHeads>> MedusaHeads::Load(
 absl::Status MedusaHeads::LoadFolder(const std::string& folder,
                                      const LanguageModel& model,
                                      const Checkpoint& checkpoint) {
-  NACRE_RETURN_IF_ERROR(CheckFingerprint(folder, model.info()));
+  NACRE_RETURN_IF_ERROR(CheckDraftFingerprint(folder, model.info()));
   NACRE_ASSIGN_OR_RETURN(const Settings settings, ReadSettings(folder));
   NACRE_ASSIGN_OR_RETURN(const MedusaLayout layout,
                          FindMedusaLayout(checkpoint.Names()));

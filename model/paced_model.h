@@ -54,6 +54,12 @@ class PacedModel final : public ForwardedModel<LanguageModel> {
   absl::optional<VocabularyHead> vocabulary_head() const override {
     return model_->vocabulary_head();
   }
+  absl::Status SetTaps(absl::Span<const FeatureTap> taps) override {
+    return model_->SetTaps(taps);
+  }
+  absl::Span<const float> features(int tap) const override {
+    return model_->features(tap);
+  }
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = interrupt;
     ForwardedModel::SetInterrupt(std::move(interrupt));

@@ -1,7 +1,6 @@
 #include "model/transformer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -102,6 +101,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
   ModelInfo& info = model->info_;
   info.vocab_size = model->config_.vocab_size;
   info.hidden_size = model->config_.hidden_size;
+  info.num_layers = model->config_.num_hidden_layers;
   info.context_length = model->config_.max_position_embeddings;
   info.eos_token_ids = model->config_.eos_token_ids;
   info.fingerprint = fingerprint->Finish(options.progress);
@@ -130,6 +130,26 @@ absl::StatusOr<std::unique_ptr<Sequence>> Transformer::NewTreeSequence(
   // Here, not in the middle of a step.
   rows_.Reserve(std::min(max_length + num_slots, info_.context_length));
   return sequence;
+}
+
+absl::Status Transformer::SetTaps(absl::Span<const FeatureTap> taps) {
+  if (backend_->location() != kernels::Location::kHost) {
+    return absl::UnimplementedError(
+        absl::StrCat("the backend ", backend_->numerics_id(),
+                     " keeps no features; \"cpu\" and \"reference\" do"));
+  }
+  for (const FeatureTap& tap : taps) {
+    if (tap.kind == FeatureTap::Kind::kFinal) continue;
+    if (tap.kind == FeatureTap::Kind::kKv) {
+      return absl::UnimplementedError("keys and values are no kept features");
+    }
+    if (tap.layer >= 0 && tap.layer <= config_.num_hidden_layers) continue;
+    return absl::InvalidArgumentError(absl::StrCat("a tap at layer ", tap.layer,
+                                                   " of a model that has ",
+                                                   config_.num_hidden_layers));
+  }
+  features_.Set(taps, config_.hidden_size);
+  return absl::OkStatus();
 }
 
 absl::Status Transformer::CheckBatch(
@@ -163,134 +183,6 @@ absl::Status Transformer::CheckBatch(
   return absl::OkStatus();
 }
 
-void Transformer::Norm(const float* x, int rows, const NormWeights& norm,
-                       float* out) {
-  if (norm.bias == nullptr) {
-    return backend_->RmsNorm(x, rows, config_.hidden_size, norm.weight->f32(),
-                             epsilon_, out);
-  }
-  backend_->LayerNorm(x, rows, config_.hidden_size, norm.weight->f32(),
-                      norm.bias->f32(), epsilon_, out);
-}
-
-void Transformer::NormMatMul(const float* x, const NormWeights& norm,
-                             const kernels::PackedMatrix& w,
-                             const std::unique_ptr<kernels::Buffer>& bias,
-                             kernels::Buffer* y) {
-  float* const normed = activations_.normed->f32();
-  if (norm.bias == nullptr) {
-    backend_->NormMatMul(x, rows_.size(), norm.weight->f32(), epsilon_, w,
-                         normed, y->f32());
-  } else {
-    Norm(x, rows_.size(), norm, normed);
-    backend_->MatMul(normed, rows_.size(), w, y->f32());
-  }
-  AddBias(bias, w.rows(), y);
-}
-
-void Transformer::AddBias(const std::unique_ptr<kernels::Buffer>& bias,
-                          int cols, kernels::Buffer* rows) {
-  if (bias == nullptr) return;
-  backend_->AddBias(rows->f32(), rows_.size(), cols, bias->f32());
-}
-
-void Transformer::AddResidual(float* x, const kernels::PackedMatrix& w,
-                              const std::unique_ptr<kernels::Buffer>& bias,
-                              const std::unique_ptr<kernels::Buffer>& norm,
-                              kernels::Buffer* residual, kernels::Buffer* y) {
-  if (norm == nullptr) {
-    backend_->MatMulAdd(x, rows_.size(), w, residual->f32(), y->f32());
-    return AddBias(bias, w.rows(), y);
-  }
-  backend_->MatMul(x, rows_.size(), w, y->f32());
-  AddBias(bias, w.rows(), y);
-  backend_->RmsNorm(y->f32(), rows_.size(), w.rows(), norm->f32(), epsilon_,
-                    y->f32());
-  backend_->AddInPlace(
-      y->f32(), residual->f32(),
-      static_cast<size_t>(rows_.size()) * static_cast<size_t>(w.rows()));
-}
-
-void Transformer::RunAttention(const LayerWeights& weights, int layer) {
-  Activations& a = activations_;
-  const kernels::KvLayer& kv = kv_pool_->layer(layer);
-  const int rows = rows_.size();
-  const int heads = config_.num_attention_heads;
-  const int qkv_size = config_.q_size() + 2 * config_.kv_size();
-  const Angles& angles =
-      config_.has_local_rope(layer) ? a.local_angles : a.angles;
-  kernels::AttentionRule rule(
-      static_cast<float>(1.0 / std::sqrt(config_.attention_scalar)));
-  if (config_.window(layer) > 0) rule.window = config_.window(layer);
-  rule.soft_cap = static_cast<float>(config_.soft_caps.attention);
-
-  NormMatMul(a.hidden->f32(), weights.input_norm, *weights.qkv,
-             weights.qkv_bias, a.qkv.get());
-  if (config_.norms.of_heads) {
-    backend_->NormHeads(a.qkv->f32(), rows, qkv_size, heads, config_.head_dim,
-                        weights.query_norm->f32(), epsilon_);
-    backend_->NormHeads(a.qkv->f32() + config_.q_size(), rows, qkv_size,
-                        config_.num_key_value_heads, config_.head_dim,
-                        weights.key_norm->f32(), epsilon_);
-  }
-  backend_->RopeStoreKv(a.qkv->f32(), heads, angles.cos->f32(),
-                        angles.sin->f32(), rows_.contexts(), kv);
-  backend_->Attention(a.qkv->f32(), qkv_size, heads, rule, rows_.contexts(), kv,
-                      a.attention->f32());
-  AddResidual(a.attention->f32(), *weights.o, weights.o_bias,
-              weights.attention_post_norm, a.hidden.get(), a.attended.get());
-}
-
-void Transformer::RunExperts(const LayerWeights& weights) {
-  Activations& a = activations_;
-  const int rows = rows_.size();
-  Norm(a.attended->f32(), rows, weights.mlp_norm, a.normed->f32());
-  backend_->MatMul(a.normed->f32(), rows, *weights.router,
-                   experts_.RouterLogits(config_, rows));
-  experts_.Run(config_, backend_, weights.experts, a.normed->f32(), rows,
-               a.hidden->f32());
-  backend_->AddInPlace(
-      a.hidden->f32(), a.attended->f32(),
-      static_cast<size_t>(rows) * static_cast<size_t>(config_.hidden_size));
-}
-
-void Transformer::RunLayer(const LayerWeights& weights, int layer) {
-  RunAttention(weights, layer);
-  if (config_.has_experts(layer)) {
-    RunExperts(weights);
-    layers_finished_.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  Activations& a = activations_;
-  const int rows = rows_.size();
-  const int inter = config_.intermediate_size;
-  const auto& from = config_.blocks.is_parallel ? a.hidden : a.attended;
-  NormMatMul(from->f32(), weights.mlp_norm, *weights.gate_up,
-             weights.gate_up_bias, a.gate_up.get());
-  if (!config_.blocks.has_gate) {
-    backend_->Gelu(a.gate_up->f32(), rows, inter,
-                   config_.activation == Activation::kGelu
-                       ? kernels::GeluForm::kErf
-                       : kernels::GeluForm::kTanh);
-    AddResidual(a.gate_up->f32(), *weights.down, weights.down_bias,
-                weights.mlp_post_norm, a.attended.get(), a.hidden.get());
-  } else if (config_.activation == Activation::kSilu &&
-             !config_.norms.after_both) {
-    backend_->SiluMatMulAdd(a.gate_up->f32(), rows, *weights.down,
-                            a.attended->f32(), a.mlp->f32(), a.hidden->f32());
-    AddBias(weights.down_bias, config_.hidden_size, a.hidden.get());
-  } else {
-    if (config_.activation == Activation::kSilu) {
-      backend_->SiluMul(a.gate_up->f32(), rows, inter, a.mlp->f32());
-    } else {
-      backend_->GeluMul(a.gate_up->f32(), rows, inter, a.mlp->f32());
-    }
-    AddResidual(a.mlp->f32(), *weights.down, weights.down_bias,
-                weights.mlp_post_norm, a.attended.get(), a.hidden.get());
-  }
-  layers_finished_.fetch_add(1, std::memory_order_relaxed);
-}
-
 size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
   size_t layers_run = 0;
   backend_->RunStep(rows_.size(), [&] {
@@ -310,11 +202,26 @@ size_t Transformer::RunLayers(absl::FunctionRef<void()> embed, bool may_end) {
     }
     for (const LayerWeights& layer : weights_.layers) {
       if (may_end && layers_run > 0 && interrupt_ && interrupt_()) return;
-      RunLayer(layer, static_cast<int>(layers_run));
+      const int index = static_cast<int>(layers_run);
+      features_.Keep({FeatureTap::Kind::kIn, index}, activations_.hidden->f32(),
+                     rows_.size());
+      runner_.Run(layer, index, kv_pool_->layer(index));
+      layers_finished_.fetch_add(1, std::memory_order_relaxed);
       ++layers_run;
     }
   });
   return layers_run;
+}
+
+void Transformer::KeepLastFeatures() {
+  const float* const hidden = activations_.hidden->f32();
+  features_.Keep({FeatureTap::Kind::kIn, config_.num_hidden_layers}, hidden,
+                 rows_.size());
+  const FeatureTap final = {FeatureTap::Kind::kFinal};
+  if (!features_.Has(final)) return;
+  float* const normed = activations_.normed->f32();
+  runner_.Norm(hidden, rows_.size(), weights_.final_norm, normed);
+  features_.Keep(final, normed, rows_.size());
 }
 
 void Transformer::RunHead() {
@@ -323,8 +230,8 @@ void Transformer::RunHead() {
   // The norm also gathers: only rows that need logits reach the head.
   float* packed = a.normed->f32();
   for (const StepRows::Run& run : rows_.head_runs()) {
-    Norm(a.hidden->f32() + static_cast<size_t>(run.first) * hidden, run.count,
-         weights_.final_norm, packed);
+    runner_.Norm(a.hidden->f32() + static_cast<size_t>(run.first) * hidden,
+                 run.count, weights_.final_norm, packed);
     packed += static_cast<size_t>(run.count) * hidden;
   }
   backend_->MatMul(a.normed->f32(), rows_.num_logit_rows(), *weights_.head,
@@ -380,6 +287,7 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
                                            " of ", weights_.layers.size(),
                                            " layers"));
   }
+  KeepLastFeatures();
   if (rows_.num_logit_rows() > 0) {
     RunHead();
     outputs.Queue(activations_.logits->f32());
@@ -433,6 +341,7 @@ kernels::FloatView Transformer::final_hidden() {
 absl::StatusOr<absl::Span<const float>> Transformer::Forward(
     absl::Span<const SequenceRows> batch) {
   hidden_values_ = 0;
+  features_.Clear();
   NACRE_RETURN_IF_ERROR(CheckBatch(batch));
   kv_pool_->FinishMoves();
   if (!TakeQueued(batch)) {

@@ -25,10 +25,11 @@
 #include "model/activations.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
-#include "model/experts.h"
 #include "model/head_outputs.h"
+#include "model/kept_features.h"
 #include "model/kv_pool.h"
 #include "model/language_model.h"
+#include "model/layer_runner.h"
 #include "model/model_options.h"
 #include "model/queued_step.h"
 #include "model/step_rows.h"
@@ -79,8 +80,15 @@ class Transformer : public LanguageModel {
   QueuedSteps queued_steps() const override { return queued_steps_; }
   kernels::FloatView final_hidden() override;
   absl::optional<VocabularyHead> vocabulary_head() const override {
+    const auto* const embedding =
+        weights_.embedding_scale == 1 ? weights_.embedding.get() : nullptr;
     return VocabularyHead{backend_, weights_.head.get(),
-                          static_cast<float>(config_.soft_caps.final)};
+                          static_cast<float>(config_.soft_caps.final),
+                          embedding};
+  }
+  absl::Status SetTaps(absl::Span<const FeatureTap> taps) override;
+  absl::Span<const float> features(int tap) const override {
+    return features_.At(static_cast<size_t>(tap));
   }
   void SetInterrupt(std::function<bool()> interrupt) override {
     interrupt_ = std::move(interrupt);
@@ -90,9 +98,9 @@ class Transformer : public LanguageModel {
  private:
   Transformer(ModelConfig config, kernels::Backend* backend)
       : config_(std::move(config)),
-        epsilon_(static_cast<float>(config_.norms.epsilon)),
         backend_(backend),
         rows_(config_),
+        runner_(config_, backend, &rows_, &activations_),
         outputs_{{backend, config_.vocab_size}, {backend, config_.vocab_size}} {
   }
 
@@ -107,28 +115,11 @@ class Transformer : public LanguageModel {
   // `embed` queues what fills activations_.hidden. Returns how many layers were
   // queued: all, unless `may_end` and the interrupt said so.
   size_t RunLayers(absl::FunctionRef<void()> embed, bool may_end);
-  // As the model's norms are.  x, out [rows, hidden_size]
-  void Norm(const float* x, int rows, const NormWeights& norm, float* out);
-  // y = norm(x) w^T + bias.  x [rows_.size(), hidden_size]
-  void NormMatMul(const float* x, const NormWeights& norm,
-                  const kernels::PackedMatrix& w,
-                  const std::unique_ptr<kernels::Buffer>& bias,
-                  kernels::Buffer* y);
-  // Where the model has this bias.  rows [rows_.size(), cols]
-  void AddBias(const std::unique_ptr<kernels::Buffer>& bias, int cols,
-               kernels::Buffer* rows);
-  // y = x w^T + bias, normed where there is a norm, + residual.
-  void AddResidual(float* x, const kernels::PackedMatrix& w,
-                   const std::unique_ptr<kernels::Buffer>& bias,
-                   const std::unique_ptr<kernels::Buffer>& norm,
-                   kernels::Buffer* residual, kernels::Buffer* y);
-  void RunAttention(const LayerWeights& weights, int layer);
-  void RunExperts(const LayerWeights& weights);
-  void RunLayer(const LayerWeights& weights, int layer);
+  // What is to be had behind the layers.
+  void KeepLastFeatures();
   void RunHead();
 
   ModelConfig config_;
-  const float epsilon_;  // of norms
   kernels::Backend* backend_;
   Weights weights_;
   std::unique_ptr<KvPool> kv_pool_;
@@ -137,8 +128,9 @@ class Transformer : public LanguageModel {
 
   Activations activations_;
   std::atomic<uint64_t> layers_finished_{0};  // written by Forward only
-  ExpertBlock experts_;
   StepRows rows_;  // of the step that is being queued
+  LayerRunner runner_;
+  KeptFeatures features_;
 
   // In turn of the current step, the last that was asked for, and of the one
   // queued behind it, if any.

@@ -48,38 +48,6 @@ bool Candidate(absl::Span<const HeadCandidates> heads,
   return true;
 }
 
-// Sorts nodes, each behind its parent and no likelier, and keeps what the
-// limits allow: the likeliest first, each behind its parent still.
-void KeepLikeliest(const SuffixLimits& limits, std::vector<SuffixNode>* nodes) {
-  std::vector<int> order(nodes->size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return (*nodes)[a].probability > (*nodes)[b].probability;
-  });
-  std::vector<SuffixNode> kept;
-  std::vector<int> index(nodes->size(), -1);  // of each in `kept`
-  std::vector<int> depths;                    // of each of `kept`
-  for (const int from : order) {
-    if (static_cast<int>(kept.size()) == limits.max_nodes) break;
-    SuffixNode node = (*nodes)[from];
-    if (node.probability < limits.least_probability) break;
-    int depth = 1;
-    if (node.parent >= 0) {
-      node.parent = index[node.parent];
-      if (node.parent < 0) continue;
-      depth = depths[node.parent] + 1;
-    }
-    if (depth > limits.max_depth ||
-        (limits.is_chain && node.parent != static_cast<int>(kept.size()) - 1)) {
-      continue;
-    }
-    index[from] = static_cast<int>(kept.size());
-    kept.push_back(node);
-    depths.push_back(depth);
-  }
-  nodes->swap(kept);
-}
-
 void GrowStatic(absl::Span<const HeadCandidates> heads,
                 absl::Span<const Probabilities> probabilities,
                 const TreeSpec& tree, std::vector<SuffixNode>* nodes) {
@@ -156,6 +124,49 @@ class BestGrowth {
 
 }  // namespace
 
+int HeadCandidates::RankOf(int32_t token_id) const {
+  const auto begin = token_ids.begin();
+  const auto end = begin + count;
+  const auto found = std::find(begin, end, token_id);
+  return found == end ? kBeyond : static_cast<int>(found - begin) + 1;
+}
+
+void HeadCandidates::Teach(int32_t token_id,
+                           ScoreCalibration* calibration) const {
+  calibration->Add({scores.data(), static_cast<size_t>(count)},
+                   RankOf(token_id));
+}
+
+void KeepLikeliest(const SuffixLimits& limits, std::vector<SuffixNode>* nodes) {
+  std::vector<int> order(nodes->size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return (*nodes)[a].probability > (*nodes)[b].probability;
+  });
+  std::vector<SuffixNode> kept;
+  std::vector<int> index(nodes->size(), -1);  // of each in `kept`
+  std::vector<int> depths;                    // of each of `kept`
+  for (const int from : order) {
+    if (static_cast<int>(kept.size()) == limits.max_nodes) break;
+    SuffixNode node = (*nodes)[from];
+    if (node.probability < limits.least_probability) break;
+    int depth = 1;
+    if (node.parent >= 0) {
+      node.parent = index[node.parent];
+      if (node.parent < 0) continue;
+      depth = depths[node.parent] + 1;
+    }
+    if (depth > limits.max_depth ||
+        (limits.is_chain && node.parent != static_cast<int>(kept.size()) - 1)) {
+      continue;
+    }
+    index[from] = static_cast<int>(kept.size());
+    kept.push_back(node);
+    depths.push_back(depth);
+  }
+  nodes->swap(kept);
+}
+
 void GrowHeadTree(absl::Span<const HeadCandidates> heads,
                   const HeadCalibrations& calibrations, const TreeSpec& tree,
                   const SuffixLimits& limits, std::vector<SuffixNode>* nodes) {
@@ -220,14 +231,8 @@ bool HeadDraft::LearnFrom(absl::Span<const int32_t> text, Said* said) {
     const size_t at = static_cast<size_t>(said->length) + said->learned;
     if (at >= text.size()) return true;
     if (head.count == 0) return false;
-    const auto begin = head.token_ids.begin();
-    const auto end = begin + head.count;
-    const auto found = std::find(begin, end, text[at]);
-    const int rank =
-        found == end ? kBeyond : static_cast<int>(found - begin) + 1;
-    (*calibrations_)[said->learned].Add(
-        {head.scores.data(), static_cast<size_t>(head.count)}, rank);
-    if (rank == kBeyond) return false;
+    head.Teach(text[at], &(*calibrations_)[said->learned]);
+    if (head.RankOf(text[at]) == kBeyond) return false;
     ++said->learned;
   }
   return false;

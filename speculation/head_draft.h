@@ -29,6 +29,11 @@ struct HeadCandidates {
   int count = 0;  // 0: nothing sound
   std::array<int32_t, kRanks> token_ids = {};
   std::array<float, kRanks> scores = {};
+
+  // 1 to count, or kBeyond.
+  int RankOf(int32_t token_id) const;
+  // The target's token was this one, and what was said sound.
+  void Teach(int32_t token_id, ScoreCalibration* calibration) const;
 };
 
 // By head. Of all sessions of a kind of temperature.
@@ -40,6 +45,10 @@ using HeadCalibrations = std::vector<ScoreCalibration>;
 void GrowHeadTree(absl::Span<const HeadCandidates> heads,
                   const HeadCalibrations& calibrations, const TreeSpec& tree,
                   const SuffixLimits& limits, std::vector<SuffixNode>* nodes);
+
+// Sorts nodes, each behind its parent and no likelier, and keeps what the
+// limits allow: the likeliest first, each behind its parent still.
+void KeepLikeliest(const SuffixLimits& limits, std::vector<SuffixNode>* nodes);
 
 // The nodes of both, the likeliest first; where both have one, as the likelier
 // has it.

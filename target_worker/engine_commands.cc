@@ -72,6 +72,7 @@ absl::StatusOr<std::unique_ptr<EngineSession>> TargetEngine::NewSession(
 void TargetEngine::OnOpened(Session& session, OpenTarget& open) {
   suffixes_.Open(session, open);
   heads_.Open(session, open);
+  features_.Open(session, open);
 }
 
 void TargetEngine::OnClosing(worker::EngineSession& session) {

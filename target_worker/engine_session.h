@@ -20,10 +20,18 @@
 #include "speculation/suffix_account.h"
 #include "speculation/suffix_draft.h"
 #include "speculation/target_session.h"
+#include "target_worker/feature_drafts.h"
 #include "wire/session_events.h"
 #include "worker/engine/engine_session.h"
 
 namespace nacre::target_worker {
+
+// Drafts over what the target computes; null: there is none. Not both.
+struct AheadDrafts {
+  std::unique_ptr<speculation::HeadDraft> heads;
+  std::unique_ptr<FeatureDraft> features;
+  bool any() const { return heads != nullptr || features != nullptr; }
+};
 
 struct EngineSession : worker::EngineSession {
   EngineSession(speculation::TargetSession the_schedule,
@@ -39,8 +47,8 @@ struct EngineSession : worker::EngineSession {
   model::TokenHistory history;  // committed tokens between steps
   // What it drafts of its own; null: nothing.
   std::unique_ptr<speculation::SuffixDraft> suffixes;
-  std::unique_ptr<speculation::HeadDraft> heads;
-  speculation::SuffixAccount own_account;  // of both
+  AheadDrafts ahead;
+  speculation::SuffixAccount own_account;  // of all
   bool has_draft = false;
   int gate_after_mismatch = 0;
   absl::optional<int> num_logprobs;  // absent: none

@@ -15,10 +15,10 @@
 #include "absl/types/span.h"
 #include "model/future_heads.h"
 #include "model/language_model.h"
-#include "speculation/estimators.h"
 #include "speculation/head_draft.h"
 #include "speculation/ranks.h"
 #include "speculation/tree_spec.h"
+#include "target_worker/look_turns.h"
 #include "target_worker/step.h"
 #include "target_worker/target_messages.h"
 #include "worker/engine/clock.h"
@@ -47,12 +47,7 @@ class HeadDrafts {
   void Look(const Step& step, double row_price, int64_t step_ns);
 
  private:
-  bool Wants(const EngineSession& session, double row_price) const;
-  // What each of so many sessions pays for a look, in steps; 0: not yet known.
-  double LookPrice(size_t sessions, double ns_price) const;
-  // Leaves of sessions_ those that look.
-  void ChooseWhoLooks(double ns_price);
-  // Of at most FutureHeads::kMaxRows sessions.
+  // Of at most LookTurns::kMaxSessions.
   void LookAt(absl::Span<EngineSession* const> sessions,
               const kernels::FloatView& hidden);
   void Rank(EngineSession& session, int row, int num_rows,
@@ -62,14 +57,8 @@ class HeadDrafts {
   const speculation::TreeSpec tree_;
   std::array<speculation::HeadCalibrations, speculation::kTemperatureKinds>
       calibrations_;
-  // Of a call of the heads, by its rows.
-  speculation::StepTimeCurve call_times_;
-  bool was_measured_ = false;
-  // Grows by SuffixAccount::kShare with each step that no session could pay a
-  // look in; 0 again at a look.
-  double saved_ = 0;
+  LookTurns turns_;
   // Of the look being made.
-  std::vector<EngineSession*> sessions_;
   std::vector<float> hidden_;
   std::vector<speculation::HeadCandidates> said_;
 };

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
+#include "model/eagle_model.h"
 #include "model/medusa_heads.h"
 #include "target_worker/target_engine.h"
 #include "target_worker/target_service.h"
@@ -48,6 +49,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   struct Owned {
     std::shared_ptr<nacre::worker::FeatureFile> features;
     std::unique_ptr<nacre::model::MedusaHeads> heads;
+    std::unique_ptr<nacre::model::EagleModel> eagle;
   };
   auto owned = std::make_shared<Owned>();
   owned->features = features;
@@ -55,6 +57,11 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
     NACRE_ASSIGN_OR_RETURN(owned->heads, nacre::model::MedusaHeads::Load(
                                              worker_options.medusa, *model));
     spdlog::info("heads: {}", owned->heads->description());
+  }
+  if (!worker_options.eagle.empty()) {
+    NACRE_ASSIGN_OR_RETURN(owned->eagle, nacre::model::EagleModel::Load(
+                                             worker_options.eagle, model));
+    spdlog::info("draft of features: {}", owned->eagle->description());
   }
   using nacre::target_worker::TargetEngine;
   auto service = std::make_unique<nacre::target_worker::TargetService>();
@@ -78,6 +85,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   options.suffix_cache_bytes = worker_options.suffix_cache_bytes;
   options.heads = owned->heads.get();
   options.head_tree = worker_options.medusa_tree;
+  options.feature_drafter = owned->eagle.get();
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.pace.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));
   service->set_engine(engine.get());

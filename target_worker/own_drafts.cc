@@ -12,7 +12,7 @@ using speculation::SuffixNode;
 
 void OwnDrafts::Propose(EngineSession& session, double row_price) const {
   speculation::TargetSession& schedule = session.schedule;
-  if ((session.suffixes == nullptr && session.heads == nullptr) ||
+  if ((session.suffixes == nullptr && !session.ahead.any()) ||
       !schedule.WantsSuffixes()) {
     return;
   }
@@ -20,14 +20,17 @@ void OwnDrafts::Propose(EngineSession& session, double row_price) const {
   if (row_price >= account.worth()) return;  // no node is so likely
   absl::Span<const SuffixNode> nodes = suffixes_->Propose(session);
   std::vector<SuffixNode> merged;
-  if (session.heads != nullptr) {
+  if (session.ahead.any()) {
     const speculation::SuffixLimits limits = schedule.suffix_limits();
-    const absl::Span<const SuffixNode> of_heads =
-        session.heads->Propose(schedule.committed(), limits);
+    const std::vector<int32_t>& text = schedule.committed();
+    const absl::Span<const SuffixNode> seen =
+        session.ahead.heads != nullptr
+            ? session.ahead.heads->Propose(text, limits)
+            : session.ahead.features->tree.Propose(text, limits);
     if (nodes.empty()) {
-      nodes = of_heads;
-    } else if (!of_heads.empty()) {
-      speculation::MergeNodes(nodes, of_heads, limits, &merged);
+      nodes = seen;
+    } else if (!seen.empty()) {
+      speculation::MergeNodes(nodes, seen, limits, &merged);
       nodes = merged;
     }
   }

@@ -1,5 +1,5 @@
 // What sessions of the target draft from besides their draft's tails: suffixes,
-// and heads over the target's hidden states.
+// and heads over the target's hidden states, or a draft over its features.
 //
 // Owned by the engine, used by its thread.
 

@@ -19,6 +19,9 @@ TargetEngine::TargetEngine(Options options)
               .heads = options_.heads,
               .now_ns = options_.now_ns},
              options_.head_tree),
+      features_({.model = options_.model,
+                 .drafter = options_.feature_drafter,
+                 .now_ns = options_.now_ns}),
       own_drafts_(&suffixes_),
       hidden_(options_.model, options_.tensors, options_.features),
       sampler_(options_.model, &soundness_, &scratch_),
@@ -68,6 +71,7 @@ void TargetEngine::Finish(int64_t start_ns, bool) {
   TakeCommandsInStep();
   verdicts_.FinishStep(step, start_ns, end_ns);
   heads_.Look(step, planner_.row_price(), end_ns - start_ns);
+  features_.Look(step, planner_.row_price(), end_ns - start_ns);
 }
 
 }  // namespace nacre::target_worker

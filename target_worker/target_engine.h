@@ -9,7 +9,7 @@
 //   hidden_taps.h     who else sees hidden states
 //
 // and beside it open_session.h, and what sessions draft of their own:
-// own_drafts.h, of suffix_memory.h and head_drafts.h.
+// own_drafts.h, of suffix_memory.h, head_drafts.h and feature_drafts.h.
 //
 // A session's KV lives until it finishes. What this engine has in common with
 // the draft's, threads included: worker/engine/session_engine.h.
@@ -24,10 +24,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "model/feature_drafter.h"
 #include "model/future_heads.h"
 #include "model/language_model.h"
 #include "speculation/plan.h"
 #include "speculation/tree_spec.h"
+#include "target_worker/feature_drafts.h"
 #include "target_worker/head_drafts.h"
 #include "target_worker/hidden_taps.h"
 #include "target_worker/own_drafts.h"
@@ -73,6 +75,9 @@ class TargetEngine final
     // a static list. Null: there are none. Outlive the engine.
     model::FutureHeads* heads = nullptr;
     speculation::TreeSpec head_tree = {};
+    // A draft over the target's features, which the model keeps, in place of
+    // heads; null: there is none. Outlives the engine.
+    model::FeatureDrafter* feature_drafter = nullptr;
     // Whether a gate opens by time, without the tokens that it waits for. Where
     // it does not, what a recording holds does not depend on time.
     bool gate_timeouts = true;
@@ -121,6 +126,7 @@ class TargetEngine final
   const Options options_;
   SuffixMemory suffixes_;
   HeadDrafts heads_;
+  FeatureDrafts features_;
   OwnDrafts own_drafts_;
   HiddenTaps hidden_;
   RowSampler sampler_;

@@ -138,6 +138,9 @@ TESTED_BY = {
     "chat/render_context.cc": "tests/chat/limits_test.cc",
     "model/config_fields.cc": "tests/model/config_test.cc",
     "model/config_rope.cc": "tests/model/config_test.cc",
+    "model/draft_files.cc": "tests/model/medusa_heads_test.cc",
+    "model/eagle_weights.cc": "tests/model/eagle_model_test.cc",
+    "model/layer_runner.cc": "tests/model/transformer_test.cc",
     "chat/text.cc": "tests/chat/user_text_test.cc",
     "coordinator/api/generate_call.cc":
         "tests/coordinator/api/inference_service_test.cc",
@@ -151,6 +154,8 @@ TESTED_BY = {
                           ("step_planner", "fairness"))},
     **{f"target_worker/{name}.cc": f"tests/target_worker/engine_{test}_test.cc"
        for name, test in (("hidden_taps", "hidden"), ("head_drafts", "heads"),
+                          ("look_turns", "heads"),
+                          ("feature_drafts", "features"),
                           ("open_session", "commands"), ("own_drafts", "heads"),
                           ("row_sampler", "draws"), ("step_planner", "trees"),
                           ("step_verdicts", "verify"),

@@ -82,7 +82,7 @@ void RegistryService::Attachment::OnProof(const v1::VocabularyProof& proof) {
         " maps the first ", common,
         " token ids to other pieces than the coordinator's tokenizer",
         info.role == WorkerRole::kDraft
-            ? "; a draft of another vocabulary needs --target-tokenizer DIR"
+            ? "; a draft of another vocabulary needs --target-tokenizer PATH"
             : "")));
     return;
   }

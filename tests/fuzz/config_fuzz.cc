@@ -1,13 +1,45 @@
-// Any text as a config.json, then as a generation_config.json: refused, or
-// parsed into numbers that later code may rely on.
+// Any text as a config.json of a model and of an EAGLE draft, then as a
+// generation_config.json: refused, or parsed into numbers that later code may
+// rely on.
 
 #include <cstddef>
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
 #include "common/check.h"
+#include "common/json_fields.h"
 #include "model/config.h"
+#include "model/eagle_config.h"
+#include "model/eagle_files.h"
+#include "model/language_model.h"
 #include "model/rope.h"
+
+namespace {
+
+void ParseAsEagle(absl::string_view text) {
+  const auto json = nacre::ParseJsonObject(text, "config.json");
+  if (!json.ok()) return;
+  nacre::model::ModelInfo target;
+  target.vocab_size = 128;
+  target.hidden_size = 64;
+  target.num_layers = 8;
+  nacre::model::EagleLayout layout;
+  for (const bool is_third : {false, true}) {
+    layout.is_third = is_third;
+    const auto config = nacre::model::ParseEagleConfig(*json, layout, target);
+    if (!config.ok()) continue;
+    NACRE_CHECK(config->tap_size == target.hidden_size && !config->taps.empty(),
+                "features that the target does not have");
+    for (const nacre::model::FeatureTap& tap : config->taps) {
+      NACRE_CHECK(tap.layer >= 0 && tap.layer <= target.num_layers,
+                  "a layer that the target does not have");
+    }
+    NACRE_CHECK(config->llama.vocab_size > 0 && config->max_depth > 0,
+                "a size that is not positive");
+  }
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text(reinterpret_cast<const char*>(data), size);
@@ -26,6 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                 "an odd share of a head");
     NACRE_CHECK(config->head_dim % 2 == 0, "an odd head");
   }
+  ParseAsEagle(text);
   nacre::model::ModelConfig other;
   other.vocab_size = 100;
   (void)nacre::model::ApplyGenerationConfig(text, &other);

@@ -1,11 +1,8 @@
-// Medusa heads through the real processes, with a draft worker and without: at
-// every temperature each of two choices is ar's, whether the heads are right or
-// not.
+// Medusa heads through the real processes.
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,13 +11,12 @@
 #include "kernels/dtype.h"
 #include "model/config.h"
 #include "model/safetensors_writer.h"
-#include "tests/integration/service_fixture.h"
+#include "tests/integration/own_drafts_service.h"
 #include "tools/cluster/temporary_folder.h"
 
 namespace nacre::integration {
 namespace {
 
-constexpr int kMaxTokens = 24;
 constexpr int kHeads = 3;
 
 // Heads of the bundled target whose blocks add nothing: each says again what
@@ -45,69 +41,13 @@ std::string WriteHeads(const std::string& folder) {
   return path;
 }
 
-class MedusaServiceTest : public ::testing::TestWithParam<int> {
- protected:
-  using Choices = std::vector<std::vector<int32_t>>;
-
-  Choices Generate(Service& service, v1::GenerateRequest request,
-                   v1::Method method, uint64_t* accepted) {
-    request.mutable_speculation()->set_method(method);
-    const auto choices = service.client().GenerateChoices(
-        request, kCallTimeout, [](uint32_t, const v1::Chunk&) {});
-    EXPECT_TRUE(choices.ok()) << choices.status();
-    Choices tokens;
-    if (!choices.ok()) return tokens;
-    for (const v1::Complete& complete : *choices) {
-      tokens.emplace_back(complete.token_ids().begin(),
-                          complete.token_ids().end());
-      *accepted += complete.speculation().suffix_accepted();
-    }
-    return tokens;
-  }
-};
+class MedusaServiceTest : public OwnDraftsServiceTest {};
 
 TEST_P(MedusaServiceTest, ChangeNoToken) {
   const tools::TemporaryFolder folder;
   tools::Cluster::Options options = Service::Options(GetParam());
-  options.workers.suffix_drafter = "off";
   options.workers.medusa = WriteHeads(folder.path());
-  // Rows cost nothing, on a busy machine hardly any.
-  options.workers.target_step_time = "1:60,64:60";
-  Service service(std::move(options));
-  uint64_t of_heads = 0;
-  for (const float temperature : {0.0f, 0.8f, 1.0f}) {
-    // Mostly wrong heads; and a request that leaves the target so little choice
-    // that saying the same again is often right.
-    for (const bool has_choice : {true, false}) {
-      SCOPED_TRACE(absl::StrCat(temperature, " ", has_choice));
-      v1::GenerateRequest request =
-          Request("Question: A baker makes", v1::METHOD_AR, kMaxTokens);
-      request.set_n(2);
-      request.mutable_sampling()->set_temperature(temperature);
-      request.mutable_sampling()->set_seed(7);
-      request.mutable_stop()->set_ignore_eos(true);
-      if (!has_choice) {
-        for (const uint32_t id : {300u, 301u}) {
-          (*request.mutable_sampling()->mutable_logit_bias())[id] = 100;
-        }
-      }
-      uint64_t none = 0;
-      const Choices ar = Generate(service, request, v1::METHOD_AR, &none);
-      EXPECT_EQ(none, 0u);
-      uint64_t accepted = 0;
-      EXPECT_EQ(Generate(service, request, v1::METHOD_ASYNC, &accepted), ar);
-      of_heads += accepted;
-      if (has_choice || temperature > 0) continue;
-      request.mutable_speculation()->set_suffixes(false);
-      EXPECT_EQ(Generate(service, request, v1::METHOD_ASYNC, &none), ar);
-      EXPECT_EQ(none, 0u) << "a request may want nothing of the target's own";
-    }
-  }
-  // On a busy machine a look at the heads may cost more than a session may
-  // spend: what they give is a matter of
-  // tests/target_worker/engine_heads_test.cc.
-  RecordProperty("accepted_of_heads", std::to_string(of_heads));
-  EXPECT_TRUE(service.KvReturnsToEmpty());
+  ExpectNoTokenChanges(std::move(options));
 }
 
 INSTANTIATE_TEST_SUITE_P(Drafts, MedusaServiceTest, ::testing::Values(0, 1));

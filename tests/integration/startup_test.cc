@@ -91,6 +91,24 @@ TEST_F(StartupTest, MedusaHeadsOfNoUse) {
                 "--medusa is for target workers");
 }
 
+TEST_F(StartupTest, AnEagleDraftOfNoUse) {
+  const auto run = [this](const char* program, const fs::path& draft) {
+    return Run({program, "--model", fs::path(NACRE_MODELS) / "target",
+                "--coordinator", "127.0.0.1:1", "--cpus", "0", "--eagle",
+                draft});
+  };
+  ExpectFailure(run("nacre-target-worker", "/nonexistent/draft"),
+                "/nonexistent/draft");
+  ExpectFailure(run("nacre-target-worker", fs::path(NACRE_MODELS) / "draft"),
+                "is none of an EAGLE-1 draft");
+  ExpectFailure(
+      run("nacre-target-worker",
+          fs::path(NACRE_TEST_DATA) / "model/eagle/safeailab"),
+      "target_hidden_size, or else hidden_size, is 20, that of the target 256");
+  ExpectFailure(run("nacre-draft-worker", "/nonexistent/draft"),
+                "--eagle is for target workers");
+}
+
 TEST_F(StartupTest, TruncatedWeights) {
   const fs::path model = CopyModel("draft");
   fs::resize_file(model / "model.safetensors", 100000);

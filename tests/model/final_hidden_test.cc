@@ -98,6 +98,58 @@ TEST_P(FinalHiddenTest, IsEmptyWhereNoLogitsWereAskedFor) {
   EXPECT_TRUE(model_->final_hidden().empty());
 }
 
+// Of all rows of all sequences in batch order, also of those without logits and
+// of nodes of a tree.
+TEST_P(FinalHiddenTest, TapsKeepAllRows) {
+  using Kind = FeatureTap::Kind;
+  const int layers = model_->info().num_layers;
+  ASSERT_TRUE(
+      model_->SetTaps({{{Kind::kFinal}, {Kind::kIn, 0}, {Kind::kIn, layers}}})
+          .ok());
+  const std::vector<int32_t> a = {1, 2, 3, 4, 4};
+  const std::vector<int32_t> b = {5, 1};
+  const std::vector<TreeNode> nodes = {{0, kNoSlot, 3}, {1, kNoSlot, 3}};
+  const auto run = [&](int num_logits) {
+    const auto first = *model_->NewTreeSequence(16, 2, {});
+    const auto second = *model_->NewSequence(16);
+    const std::vector<SequenceRows> batch = {{.sequence = first.get(),
+                                              .token_ids = a,
+                                              .num_logits = num_logits,
+                                              .nodes = nodes},
+                                             {second.get(), b, 2}};
+    ASSERT_TRUE(model_->Forward(batch).ok());
+  };
+  run(5);
+  const auto hidden_size = static_cast<size_t>(model_->info().hidden_size);
+  const absl::Span<const float> hidden = model_->final_hidden().host();
+  const std::vector<float> all(hidden.begin(), hidden.end());
+  ASSERT_EQ(all.size(), 7 * hidden_size);
+  EXPECT_EQ(model_->features(0), absl::MakeConstSpan(all));
+  run(1);
+  EXPECT_EQ(model_->features(0), absl::MakeConstSpan(all));
+  const auto row = [&](int tap, size_t index) {
+    const absl::Span<const float> rows = model_->features(tap);
+    EXPECT_EQ(rows.size(), 7 * hidden_size);
+    return rows.subspan(index * hidden_size, hidden_size);
+  };
+  EXPECT_EQ(row(1, 3), row(1, 4)) << "embeddings of one token";
+  EXPECT_EQ(row(1, 0), row(1, 6)) << "likewise, in another sequence";
+  EXPECT_EQ(row(2, 3), row(2, 4)) << "behind the same path";
+  EXPECT_NE(row(2, 0), row(2, 6));
+  EXPECT_NE(row(2, 3), row(0, 3)) << "the last norm";
+}
+
+TEST_P(FinalHiddenTest, TapsOfLayersThatThereAreNone) {
+  using Kind = FeatureTap::Kind;
+  const int layers = model_->info().num_layers;
+  for (const int layer : {-1, layers + 1}) {
+    const absl::Status status = model_->SetTaps({{{Kind::kIn, layer}}});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << layer;
+  }
+  EXPECT_EQ(model_->SetTaps({{{Kind::kKv, 0}}}).code(),
+            absl::StatusCode::kUnimplemented);
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, FinalHiddenTest,
                          ::testing::Values("reference", "cpu"));
 

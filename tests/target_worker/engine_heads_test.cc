@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "model/future_heads.h"
+#include "tests/target_worker/own_drafts_fixture.h"
 #include "tests/target_worker/target_fixture.h"
 
 namespace nacre::target_worker {
@@ -121,26 +122,6 @@ struct Heads : HeadsHolder, TargetFixture {
   }
 };
 
-// A row says where it stands only where no other has the same two tokens before
-// it: with more tokens hardly any has.
-nacre::testing::TableModelOptions Model(uint64_t seed, int vocab_size = 16) {
-  nacre::testing::TableModelOptions model;
-  model.vocab_size = vocab_size;
-  model.seed = seed;
-  model.scale = seed % 2 == 0 ? 2.0f : 6.0f;
-  model.shows_hidden = true;
-  return model;
-}
-
-OpenTarget HeadsOpen(uint64_t id, uint64_t seed, int max_tokens = 60) {
-  OpenTarget open = MakeOpen(id, Prompt(12, 100 * seed + id), max_tokens);
-  open.suffixes.emplace();
-  open.sampling.seed = seed + id;
-  return open;
-}
-
-constexpr float kTemperatures[] = {0.0f, 0.8f, 1.0f};
-
 // Two at a time, at each temperature, with slots and without, from heads that
 // are never right, sometimes and always, with suffixes beside them and without.
 TEST(TargetEngineHeads, ChangeNoToken) {
@@ -151,13 +132,13 @@ TEST(TargetEngineHeads, ChangeNoToken) {
         seed % 5 == 0 ? *speculation::ParseTreeSpec(
                             "static:[[0],[1],[2],[0,0],[1,0],[0,0,1]]")
                       : speculation::TreeSpec();
-    Heads fixture(Model(seed), static_cast<int>(seed % 3), tree,
+    Heads fixture(ShowingModel(seed), static_cast<int>(seed % 3), tree,
                   /*with_suffixes=*/seed % 2 == 0);
     fixture.heads.percent_right = static_cast<int>(seed % 4) * 33;
     std::map<uint64_t, Ids> said;
     for (uint64_t id = 1; id <= 2; ++id) {
-      OpenTarget open = HeadsOpen(id, seed);
-      open.sampling.temperature = kTemperatures[seed % 3];
+      OpenTarget open = OwnDraftsOpen(id, seed);
+      open.sampling.temperature = kOwnDraftsTemperatures[seed % 3];
       open.sampling.repetition_penalty = seed % 7 == 0 ? 1.2f : 1.0f;
       if (seed % 4 < 2) open.num_slots = 64;
       if (seed % 8 == 0) open.logprobs = 2;
@@ -177,10 +158,10 @@ TEST(TargetEngineHeads, GoWithDraftsThatComeAndGo) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    Heads fixture(Model(seed));
+    Heads fixture(ShowingModel(seed));
     fixture.heads.percent_right = 60;
-    OpenTarget open = HeadsOpen(1, seed, 80);
-    open.sampling.temperature = kTemperatures[seed % 3];
+    OpenTarget open = OwnDraftsOpen(1, seed, 80);
+    open.sampling.temperature = kOwnDraftsTemperatures[seed % 3];
     open.plan = {static_cast<int>(random() % 3), 0, 4, 0};
     open.has_draft = true;
     open.epoch = 1;
@@ -198,10 +179,10 @@ TEST(TargetEngineHeads, GoWithDraftsThatComeAndGo) {
 // that each head speaks of, the first candidate is the target's token at any
 // temperature. By any other noise it is not.
 TEST(TargetEngineHeads, ACandidateIsRankedByTheNoiseOfItsPosition) {
-  for (const float temperature : kTemperatures) {
+  for (const float temperature : kOwnDraftsTemperatures) {
     SCOPED_TRACE(temperature);
-    Heads fixture(Model(4, 2048));
-    OpenTarget open = HeadsOpen(1, 4, 100);
+    Heads fixture(ShowingModel(4, 2048));
+    OpenTarget open = OwnDraftsOpen(1, 4, 100);
     open.sampling.temperature = temperature;
     open.ignore_eos = true;
     const Ids said = fixture.Begin(open);
@@ -219,10 +200,10 @@ TEST(TargetEngineHeads, ACandidateIsRankedByTheNoiseOfItsPosition) {
 
 // More than fit one call of the heads.
 TEST(TargetEngineHeads, EachSessionHasItsOwnRow) {
-  Heads fixture(Model(6, 1024), /*percent_a_row=*/0);
+  Heads fixture(ShowingModel(6, 1024), /*percent_a_row=*/0);
   std::map<uint64_t, Ids> said;
   for (uint64_t id = 1; id <= 2 * model::FutureHeads::kMaxRows + 3; ++id) {
-    OpenTarget open = HeadsOpen(id, 6, 40);
+    OpenTarget open = OwnDraftsOpen(id, 6, 40);
     open.sampling.temperature = 1.0f;
     open.ignore_eos = true;
     said[id] = fixture.Begin(open);
@@ -240,8 +221,8 @@ TEST(TargetEngineHeads, EachSessionHasItsOwnRow) {
 }
 
 TEST(TargetEngineHeads, AreCountedWithTheTargetsOwn) {
-  Heads fixture(Model(2));
-  fixture.Begin(HeadsOpen(1, 2));
+  Heads fixture(ShowingModel(2));
+  fixture.Begin(OwnDraftsOpen(1, 2));
   fixture.RunToEnd(1);
   EXPECT_GT(fixture.Accepted(), 0);
   EXPECT_EQ(fixture.engine->stats().suffix_accepted,
@@ -249,10 +230,10 @@ TEST(TargetEngineHeads, AreCountedWithTheTargetsOwn) {
 }
 
 TEST(TargetEngineHeads, OnlyOfRequestsThatAllowThem) {
-  Heads fixture(Model(2));
-  OpenTarget off = HeadsOpen(1, 2);
+  Heads fixture(ShowingModel(2));
+  OpenTarget off = OwnDraftsOpen(1, 2);
   off.suffixes.reset();
-  OpenTarget ratio = HeadsOpen(2, 2);
+  OpenTarget ratio = OwnDraftsOpen(2, 2);
   ratio.verification = speculation::Verification::kRatio;
   for (const OpenTarget& open : {off, ratio}) {
     fixture.Begin(open);
@@ -269,12 +250,12 @@ TEST(TargetEngineHeads, OnlyOfRequestsThatAllowThem) {
 // heads are looked at less and less.
 TEST(TargetEngineHeads, WhatALookCostsIsBounded) {
   const auto runs = [](int percent_of_a_step, int percent_right) {
-    Heads fixture(Model(2), /*percent_a_row=*/0);
+    Heads fixture(ShowingModel(2), /*percent_a_row=*/0);
     fixture.heads.percent_right = percent_right;
     fixture.heads.on_run = [&fixture, percent_of_a_step] {
       fixture.now_ns += percent_of_a_step / 10 - 10;
     };
-    OpenTarget open = HeadsOpen(1, 2, 200);
+    OpenTarget open = OwnDraftsOpen(1, 2, 200);
     open.ignore_eos = true;
     const Ids said = fixture.Begin(open);
     fixture.RunToEnd(1);
@@ -290,11 +271,11 @@ TEST(TargetEngineHeads, WhatALookCostsIsBounded) {
 // A look that took six steps, more than a session can ever have saved, is not
 // what looks cost for ever.
 TEST(TargetEngineHeads, ADisturbedLookIsForgotten) {
-  Heads fixture(Model(2), /*percent_a_row=*/0);
+  Heads fixture(ShowingModel(2), /*percent_a_row=*/0);
   fixture.heads.on_run = [&fixture] {
     fixture.now_ns += fixture.heads.num_runs == 1 ? 60 - 10 : 1 - 10;
   };
-  OpenTarget open = HeadsOpen(1, 2, 900);
+  OpenTarget open = OwnDraftsOpen(1, 2, 900);
   open.ignore_eos = true;
   const Ids said = fixture.Begin(open);
   fixture.RunToEnd(1);
@@ -305,15 +286,15 @@ TEST(TargetEngineHeads, ADisturbedLookIsForgotten) {
 // A call of 30 % of a step is too much for one of eight sessions, but not for
 // all of them.
 TEST(TargetEngineHeads, SessionsShareACall) {
-  Heads fixture(Model(2), /*percent_a_row=*/0);
+  Heads fixture(ShowingModel(2), /*percent_a_row=*/0);
   fixture.heads.percent_right = 0;
   fixture.heads.on_run = [&fixture] { fixture.now_ns += 3 - 10; };
-  fixture.Begin(HeadsOpen(1, 2, 20));
+  fixture.Begin(OwnDraftsOpen(1, 2, 20));
   fixture.RunToEnd(1);
   const int alone = fixture.heads.num_runs;
   EXPECT_GT(alone, 0);
   for (uint64_t id = 2; id <= 9; ++id) {
-    OpenTarget open = HeadsOpen(id, 2, 40);
+    OpenTarget open = OwnDraftsOpen(id, 2, 40);
     open.ignore_eos = true;
     fixture.Begin(open);
   }
@@ -323,8 +304,8 @@ TEST(TargetEngineHeads, SessionsShareACall) {
 
 // Where rows cost too much for any token no head is asked.
 TEST(TargetEngineHeads, NoLookWhereNoRowPays) {
-  Heads fixture(Model(2), /*percent_a_row=*/400);
-  OpenTarget open = HeadsOpen(1, 2, 60);
+  Heads fixture(ShowingModel(2), /*percent_a_row=*/400);
+  OpenTarget open = OwnDraftsOpen(1, 2, 60);
   open.ignore_eos = true;
   fixture.Begin(open);
   fixture.RunToEnd(1);
@@ -346,9 +327,9 @@ TEST(TargetEngineHeads, UnsoundHeadsSayNothing) {
   };
   Broken broken;
   TargetFixture fixture(
-      Model(2), {}, nullptr, nullptr, true, 0,
+      ShowingModel(2), {}, nullptr, nullptr, true, 0,
       [&broken](TargetEngine::Options* options) { options->heads = &broken; });
-  const OpenTarget open = HeadsOpen(1, 2);
+  const OpenTarget open = OwnDraftsOpen(1, 2);
   fixture.Open(open);
   fixture.RunToEnd(1);
   EXPECT_EQ(fixture.tokens[1], Autoregressive(fixture.model, open));

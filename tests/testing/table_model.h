@@ -45,6 +45,7 @@ class TableModel : public model::LanguageModel {
         room_{.kv_free_tokens = options_.kv_capacity_tokens} {
     info_.vocab_size = options_.vocab_size;
     info_.hidden_size = options_.shows_hidden ? options_.vocab_size : 0;
+    info_.num_layers = options_.shows_hidden ? 4 : 0;
     info_.context_length = options_.context_length;
     info_.eos_token_ids = options_.eos_token_ids;
     info_.fingerprint =
@@ -111,6 +112,14 @@ class TableModel : public model::LanguageModel {
     if (!options_.shows_hidden) return {};
     return kernels::FloatView(hidden_);
   }
+  // Each row's tap says where the row stands and what was fed there.
+  absl::Status SetTaps(absl::Span<const model::FeatureTap> taps) override {
+    keeps_features_ = !taps.empty();
+    return options_.shows_hidden
+               ? absl::OkStatus()
+               : absl::UnimplementedError("a table that shows nothing");
+  }
+  absl::Span<const float> features(int) const override { return features_; }
   bool draws_tokens() const override { return options_.draws_tokens; }
   absl::Span<const int32_t> drawn_tokens() const override { return drawn_; }
   model::QueuedSteps queued_steps() const override { return next_.counts(); }
@@ -153,6 +162,7 @@ class TableModel : public model::LanguageModel {
         });
     logits_.clear();
     hidden_.clear();
+    features_.clear();
     drawn_.clear();
     for (const model::SequenceRows& rows : batch) {
       auto* const sequence = static_cast<TableSequence*>(rows.sequence);
@@ -168,6 +178,7 @@ class TableModel : public model::LanguageModel {
           path = sequence->Fill(rows.nodes[i - first_node], rows.token_ids[i]);
         }
         const std::vector<int32_t>& tokens = i < first_node ? chain : path;
+        if (keeps_features_) KeepFeatures(tokens);
         if (i < first_logits) continue;
         std::vector<float> row = Logits(tokens);
         if (options_.on_row) options_.on_row(tokens, &row);
@@ -192,6 +203,13 @@ class TableModel : public model::LanguageModel {
   static int NumPositions(const model::SequenceRows& rows) {
     return static_cast<int>(rows.token_ids.size()) -
            static_cast<int>(rows.nodes.size());
+  }
+
+  void KeepFeatures(const std::vector<int32_t>& tokens) {
+    const size_t begin = features_.size();
+    features_.resize(begin + static_cast<size_t>(info_.hidden_size));
+    features_[begin] = static_cast<float>(tokens.size() - 1);
+    features_[begin + 1] = static_cast<float>(tokens.back());
   }
 
   // A number in [-1, 1) of (seed, two tokens, id).
@@ -238,6 +256,8 @@ class TableModel : public model::LanguageModel {
   std::atomic<int64_t> num_draws_ = 0;
   std::vector<float> logits_;
   std::vector<float> hidden_;
+  bool keeps_features_ = false;
+  std::vector<float> features_;
   std::vector<int32_t> drawn_;
   NextDraws next_;
 };

@@ -297,6 +297,7 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
     argv.Add("--suffix-cache", options_.workers.suffix_cache);
     argv.Add("--medusa", options_.workers.medusa);
     argv.Add("--medusa-tree", options_.workers.medusa_tree);
+    argv.Add("--eagle", options_.workers.eagle);
   }
   if (options_.metrics_port.has_value()) {
     argv.Add("--metrics-listen",

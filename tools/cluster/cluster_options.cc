@@ -18,7 +18,7 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("targets", "N", &targets, "target workers");
   flags->Add("drafts", "N", &drafts,
              "draft workers; 0: no speculation, or from suffixes alone "
-             "(--suffix-drafter) and heads (--medusa)");
+             "(--suffix-drafter), heads (--medusa) or features (--eagle)");
   flags->Add("backend", "B", &workers.backend, "kernels of the workers");
   flags->Add("device", "N", &workers.device, "accelerator of the workers");
   flags->Add("draft-backend", "B", &workers.draft_backend,
@@ -53,6 +53,9 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("medusa-tree", "TREE", &workers.medusa_tree,
              "which of their candidates may be verified: best or static:FILE "
              "(default: best)");
+  flags->Add("eagle", "DIR", &workers.eagle,
+             "EAGLE draft of the target that it drafts from, in place of "
+             "Medusa heads");
   flags->AddRepeated("policy-file", "NAME=DIR", &policy_files,
                      "calibration of a length policy, for the drafts; may be "
                      "given several times");

@@ -184,7 +184,7 @@ absl::Status SetMedusaTree(const std::string& text,
   return absl::InvalidArgumentError("not best and not static:FILE");
 }
 
-void RegisterMedusa(WorkerOptions* options, FlagSet* flags) {
+void RegisterLookers(WorkerOptions* options, FlagSet* flags) {
   flags->Add("medusa", "PATH", &options->medusa,
              "of a target worker: Medusa heads of its model to draft from, a "
              "file of safetensors or its folder (default: none)");
@@ -195,13 +195,16 @@ void RegisterMedusa(WorkerOptions* options, FlagSet* flags) {
       },
       "which of their candidates may be verified: best, the likeliest; "
       "static:FILE, those of a list of paths as published");
+  flags->Add("eagle", "DIR", &options->eagle,
+             "of a target worker, in place of heads: the folder of an EAGLE "
+             "draft of its model to draft from (default: none)");
 }
 
 void RegisterVocabulary(WorkerOptions* options, FlagSet* flags) {
-  flags->Add("target-tokenizer", "DIR", &options->target_tokenizer,
-             "of a draft worker: folder with the target's tokenizer, where the "
-             "draft has another one: it then drafts in the target's ids "
-             "(default: the vocabularies are the same)");
+  flags->Add("target-tokenizer", "PATH", &options->target_tokenizer,
+             "of a draft worker: the target's tokenizer, its folder or GGUF "
+             "file, where the draft has another one: it then drafts in the "
+             "target's ids (default: the vocabularies are the same)");
   flags->AddParsed(
       "least-vocabulary-share", "SHARE", "0.5",
       [options](const std::string& text) -> absl::Status {
@@ -298,7 +301,7 @@ void WorkerOptions::Register(FlagSet* flags) {
       "each step takes at least as long as that for its rows, by waiting, as "
       "in 1:30,8:30.5,16:31: what services do on devices of that speed");
   RegisterSuffixes(this, flags);
-  RegisterMedusa(this, flags);
+  RegisterLookers(this, flags);
   RegisterVocabulary(this, flags);
   RegisterRecording(this, flags);
   tls.Register(flags);
@@ -324,6 +327,11 @@ absl::Status Validate(const WorkerOptions& options) {
       options.medusa_tree != speculation::TreeShape::kBest) {
     return absl::InvalidArgumentError(
         "--medusa-tree needs --medusa, whose candidates it is for");
+  }
+  if (!options.medusa.empty() && !options.eagle.empty()) {
+    return absl::InvalidArgumentError(
+        "--medusa and --eagle exclude each other: a target drafts from one of "
+        "them");
   }
   if (!options.metrics_listen.empty()) {
     NACRE_RETURN_IF_ERROR(CheckAddress("metrics-listen", options.metrics_listen,

@@ -58,8 +58,9 @@ struct WorkerOptions {
   int64_t suffix_cache_bytes = int64_t{16} << 20;
   std::string medusa;  // likewise: file or folder of heads; empty: none
   speculation::TreeSpec medusa_tree;  // best, or a static list
-  // Of a draft worker: folder of the target's tokenizer, where that is another
-  // one; empty: none is.
+  std::string eagle;  // likewise: folder of an EAGLE draft; empty: none
+  // Of a draft worker: the target's tokenizer, folder or GGUF file, where that
+  // is another one; empty: none is.
   std::string target_tokenizer;
   double least_vocabulary_share = 0.5;  // VocabularyMap::share
   // Likewise: (name of a length policy, its calibration's folder).

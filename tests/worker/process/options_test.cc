@@ -106,6 +106,13 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->log.level, "debug");
 }
 
+TEST(WorkerOptionsTest, AnEagleDraftIsInPlaceOfHeads) {
+  const auto options =
+      ParseWorkerOptions({"--model=m", "--coordinator=c:7", "--eagle=d"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->eagle, "d");
+}
+
 TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
   WorkerOptions options;
   FlagSet flags("nacre-x", "does x");
@@ -189,6 +196,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--least-vocabulary-share=nan"}, "not a share from 0 to 1"},
         BadLine{{"--medusa-tree=eagle2"}, "not best and not static:FILE"},
         BadLine{{"--medusa-tree=static:"}, "flag --medusa-tree"},
+        BadLine{{"--model=m", "--coordinator=h:1", "--medusa=a", "--eagle=b"},
+                "--medusa and --eagle exclude each other"},
         BadLine{{"--policy-file=disco=a", "--policy-file=disco=b"},
                 "there is already a file for disco"},
         BadLine{{"--model=m", "--coordinator=host"}, "--coordinator \"host\""},

@@ -1,0 +1,92 @@
+#include "model/draft_files.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/files.h"
+#include "common/status_macros.h"
+
+namespace nacre::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPickles[] = {"medusa_lm_head.pt", "pytorch_model.bin"};
+constexpr int64_t kMaxJsonBytes = 1 << 20;
+
+absl::Status IsPickle(const std::string& path, const std::string& own_name) {
+  return absl::UnimplementedError(absl::StrCat(
+      path,
+      " is a pickle: a program that its reader runs, and no table of tensors. "
+      "Save its tensors as ",
+      own_name.empty() ? "model.safetensors" : own_name));
+}
+
+std::string PathIn(const std::string& folder, const std::string& name) {
+  return (fs::path(folder) / name).string();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDraftTensors(
+    const std::string& path, const std::string& own_name) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    for (const char* end : {".pt", ".pth", ".bin"}) {
+      if (absl::EndsWith(path, end)) return IsPickle(path, own_name);
+    }
+    return Checkpoint::OpenFile(path);
+  }
+  if (!own_name.empty()) {
+    const std::string own = absl::StrCat(path, "/", own_name);
+    if (fs::exists(own, error)) return Checkpoint::OpenFile(own);
+  }
+  auto checkpoint = Checkpoint::Open(path);
+  if (!absl::IsNotFound(checkpoint.status())) return checkpoint;
+  for (const char* name : kPickles) {
+    const std::string pickle = absl::StrCat(path, "/", name);
+    if (fs::exists(pickle, error)) return IsPickle(pickle, own_name);
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "folder ", path, " has neither ", own_name,
+      own_name.empty() ? "" : " nor ", "model.safetensors nor its index"));
+}
+
+std::string DraftFolder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error) ? path
+                                       : fs::path(path).parent_path().string();
+}
+
+absl::StatusOr<Json> ReadDraftObject(const std::string& folder,
+                                     const std::string& name) {
+  const std::string path = PathIn(folder, name);
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
+  if (absl::IsNotFound(text.status())) return Json::object();
+  NACRE_RETURN_IF_ERROR(text.status());
+  return ParseJsonObject(*text, path);
+}
+
+absl::Status CheckDraftFingerprint(const std::string& folder,
+                                   const ModelInfo& info) {
+  constexpr char kName[] = "nacre_draft.json";
+  const std::string path = PathIn(folder, kName);
+  NACRE_ASSIGN_OR_RETURN(const Json draft, ReadDraftObject(folder, kName));
+  NACRE_ASSIGN_OR_RETURN(
+      const std::string target,
+      StringFieldOr(draft, "target_fingerprint", info.fingerprint, path));
+  if (target == info.fingerprint) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": the heads are of the target ", target,
+                   ", the model here is ", info.fingerprint));
+}
+
+std::string ShownTensorName(absl::string_view name) {
+  const std::string quoted = JsonText(Json(std::string(name.substr(0, 120))));
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+}  // namespace nacre::model

@@ -1,0 +1,44 @@
+// The files of a published draft that runs beside its target: tensors, and the
+// objects beside them.
+//
+// Pure functions over files.
+
+#ifndef MODEL_DRAFT_FILES_H_
+#define MODEL_DRAFT_FILES_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/json_fields.h"
+#include "model/checkpoint.h"
+#include "model/language_model.h"
+
+namespace nacre::model {
+
+// `path`: a file of safetensors, or a folder with `own_name`, where that is not
+// empty, model.safetensors or its index. NOT_FOUND: there is none.
+// UNIMPLEMENTED: a pickle; there are no others. Else as of Checkpoint.
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDraftTensors(
+    const std::string& path, const std::string& own_name);
+
+// Of the same path: the folder that its other files are in.
+std::string DraftFolder(const std::string& path);
+
+// The object in a file of the folder; an empty one where there is no file.
+absl::StatusOr<Json> ReadDraftObject(const std::string& folder,
+                                     const std::string& name);
+
+// INVALID_ARGUMENT where the folder's nacre_draft.json names another
+// "target_fingerprint" than the model's.
+absl::Status CheckDraftFingerprint(const std::string& folder,
+                                   const ModelInfo& info);
+
+// A name of a tensor, which may be anything, as one short line of ASCII.
+std::string ShownTensorName(absl::string_view name);
+
+}  // namespace nacre::model
+
+#endif  // MODEL_DRAFT_FILES_H_

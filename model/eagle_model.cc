@@ -1,0 +1,361 @@
+#include "model/eagle_model.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "model/draft_files.h"
+#include "model/eagle_files.h"
+
+namespace nacre::model {
+namespace {
+
+// The KV of its rows, and what the layer gave for those that others build on.
+class EagleSequence final : public FeatureSequence {
+ public:
+  EagleSequence(std::unique_ptr<KvSequence> kv, size_t hidden_size)
+      : kv_(std::move(kv)),
+        hidden_size_(hidden_size),
+        outputs_((static_cast<size_t>(kv_->num_slots()) + 1) * hidden_size) {}
+
+  int length() const override { return kv_->length(); }
+  void Clear() override { kv_->Truncate(0); }
+
+  KvSequence* kv() { return kv_.get(); }
+  // Of a slot; kNoSlot: of the last row that is no node.
+  float* Output(int32_t slot) {
+    return outputs_.data() + static_cast<size_t>(slot + 1) * hidden_size_;
+  }
+
+ private:
+  const std::unique_ptr<KvSequence> kv_;
+  const size_t hidden_size_;
+  std::vector<float> outputs_;
+};
+
+EagleSequence* AsEagle(const FeatureRows& rows) {
+  return static_cast<EagleSequence*>(rows.sequence);
+}
+
+// Those that are no nodes.
+size_t NumPositions(const FeatureRows& rows) {
+  return rows.token_ids.size() - rows.nodes.size();
+}
+
+absl::Status CheckTarget(const LanguageModel& model,
+                         const absl::optional<VocabularyHead>& head) {
+  if (!head.has_value() || model.info().num_layers == 0) {
+    return absl::UnimplementedError(
+        "an EAGLE draft of a model that keeps no features");
+  }
+  if (head->backend->location() == kernels::Location::kHost) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "an EAGLE draft does not run on the backend ",
+      head->backend->numerics_id(), "; on \"cpu\" and \"reference\" it does"));
+}
+
+// What the draft takes of the target it must be able to.
+absl::Status CheckShared(const EagleConfig& config, const EagleWeights& weights,
+                         const ModelInfo& info, const VocabularyHead& target) {
+  const bool is_as_wide = config.llama.hidden_size == info.hidden_size;
+  if (weights.embedding == nullptr &&
+      (!is_as_wide || target.embedding == nullptr)) {
+    return absl::InvalidArgumentError(
+        "tensor embed_tokens.weight is missing, and the target's embedding is "
+        "scaled or of another width");
+  }
+  if (weights.head == nullptr &&
+      (!is_as_wide || config.llama.vocab_size != info.vocab_size)) {
+    return absl::InvalidArgumentError(
+        "tensor lm_head.weight is missing, and the target's head is of another "
+        "width or vocabulary");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<EagleModel>> InFile(const std::string& path,
+                                                   const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
+}
+
+}  // namespace
+
+EagleModel::EagleModel(EagleConfig config, EagleWeights weights, bool is_third,
+                       const ModelInfo& info, const VocabularyHead& target)
+    : config_(std::move(config)),
+      weights_(std::move(weights)),
+      is_third_(is_third),
+      hidden_(static_cast<size_t>(config_.llama.hidden_size)),
+      vocab_size_(static_cast<size_t>(info.vocab_size)),
+      target_(target),
+      rows_(config_.llama),
+      runner_(config_.llama, target.backend, &rows_, &activations_) {}
+
+absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Load(
+    const std::string& path, LanguageModel* model) {
+  const ModelInfo& info = model->info();
+  const absl::optional<VocabularyHead> target = model->vocabulary_head();
+  NACRE_RETURN_IF_ERROR(CheckTarget(*model, target));
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                         OpenDraftTensors(path, ""));
+  const std::string folder = DraftFolder(path);
+  NACRE_RETURN_IF_ERROR(CheckDraftFingerprint(folder, info));
+  NACRE_ASSIGN_OR_RETURN(const Json json,
+                         ReadDraftObject(folder, "config.json"));
+  const auto layout = FindEagleLayout(checkpoint->Names());
+  if (!layout.ok()) return InFile(path, layout.status());
+  auto config = ParseEagleConfig(json, *layout, info);
+  if (!config.ok()) {
+    return InFile(absl::StrCat(folder, "/config.json"), config.status());
+  }
+  auto weights = LoadEagleWeights(*checkpoint, *layout, *config,
+                                  info.vocab_size, target->backend);
+  if (!weights.ok()) return InFile(path, weights.status());
+  const absl::Status shared = CheckShared(*config, *weights, info, *target);
+  if (!shared.ok()) return InFile(path, shared);
+  NACRE_RETURN_IF_ERROR(model->SetTaps(config->taps));
+  std::unique_ptr<EagleModel> eagle(
+      new EagleModel(*std::move(config), *std::move(weights), layout->is_third,
+                     info, *target));
+  NACRE_RETURN_IF_ERROR(eagle->Finish(info));
+  return eagle;
+}
+
+absl::Status EagleModel::Finish(const ModelInfo& info) {
+  const ModelConfig& llama = config_.llama;
+  const KvPool::Shape shape = {1, llama.num_key_value_heads, llama.head_dim,
+                               target_.backend->kv_type()};
+  NACRE_ASSIGN_OR_RETURN(
+      kv_pool_, KvPool::Create(target_.backend, shape,
+                               std::max<int64_t>(info.kv_capacity_tokens,
+                                                 KvPool::kBlockSize) *
+                                   KvPool::BytesPerToken(shape)));
+  const std::string from =
+      is_third_ ? absl::StrCat("what layers ",
+                               absl::StrJoin(
+                                   config_.taps, ", ",
+                                   [](std::string* out, const FeatureTap& tap) {
+                                     absl::StrAppend(out, tap.layer);
+                                   }),
+                               " are given")
+                : "the last hidden states";
+  description_ = absl::StrFormat(
+      "%s over %s, %.1f M parameters, %.1f MB, %d of %d tokens",
+      is_third_ ? "EAGLE-3" : "EAGLE-1", from, weights_.num_parameters * 1e-6,
+      weights_.size_bytes * 1e-6, llama.vocab_size, info.vocab_size);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<FeatureSequence>> EagleModel::NewSequence(
+    int max_length, int num_slots) {
+  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<KvSequence> kv,
+                         kv_pool_->Reserve(max_length, {}, num_slots));
+  rows_.Reserve(max_length + num_slots);
+  return std::make_unique<EagleSequence>(std::move(kv), hidden_);
+}
+
+void EagleModel::AddRows(absl::Span<const FeatureRows> batch) {
+  rows_.Clear();
+  for (const FeatureRows& rows : batch) {
+    KvSequence* const kv = AsEagle(rows)->kv();
+    const int positions = static_cast<int>(NumPositions(rows));
+    NACRE_CHECK(rows.features.size() ==
+                    NumPositions(rows) * static_cast<size_t>(feature_size()),
+                "features of each row that is no node");
+    NACRE_CHECK(positions <= kv->max_length() - kv->length(),
+                "a sequence passes its reserved length");
+    NACRE_CHECK(kv->CheckNodes(rows.nodes, kv->length() + positions).ok(),
+                "nodes of the sequence");
+    rows_.AddTokenIds(rows.token_ids);
+    for (int i = 0; i < positions; ++i) rows_.AddRow(*kv, kv->length() + i);
+    for (const TreeNode& node : rows.nodes) rows_.AddNode(node, kv);
+    rows_.AddLogits(rows.num_logits);
+  }
+  rows_.FinishTails();
+}
+
+void EagleModel::Project(absl::Span<const FeatureRows> batch) {
+  std::vector<float>& all = scratch_.features;
+  all.clear();
+  for (const FeatureRows& rows : batch) {
+    all.insert(all.end(), rows.features.begin(), rows.features.end());
+  }
+  const size_t width = static_cast<size_t>(feature_size());
+  const int count = static_cast<int>(all.size() / width);
+  if (!is_third_ || count == 0) return;
+  kernels::Backend* const backend = target_.backend;
+  const float epsilon = static_cast<float>(config_.llama.norms.epsilon);
+  const size_t size = static_cast<size_t>(config_.tap_size);
+  for (size_t tap = 0; tap < weights_.tap_norms.size(); ++tap) {
+    std::vector<float>& own = scratch_.tap;
+    own.clear();
+    for (size_t at = tap * size; at < all.size(); at += width) {
+      own.insert(own.end(), all.begin() + at, all.begin() + at + size);
+    }
+    backend->RmsNorm(own.data(), count, config_.tap_size,
+                     weights_.tap_norms[tap]->f32(), epsilon, own.data());
+    for (int i = 0; i < count; ++i) {
+      std::copy_n(own.begin() + i * size, size,
+                  all.begin() + i * width + tap * size);
+    }
+  }
+  if (weights_.input_norm != nullptr) {
+    backend->RmsNorm(all.data(), count, static_cast<int>(width),
+                     weights_.input_norm->f32(), epsilon, all.data());
+  }
+  scratch_.projected.resize(static_cast<size_t>(count) * hidden_);
+  backend->MatMul(all.data(), count, *weights_.fc, scratch_.projected.data());
+}
+
+void EagleModel::Gather(absl::Span<const FeatureRows> batch) {
+  // Without fc features are as wide as what the layer gives.
+  auto from =
+      is_third_ ? scratch_.projected.begin() : scratch_.features.begin();
+  scratch_.given.clear();
+  for (const FeatureRows& rows : batch) {
+    const auto end =
+        from + static_cast<ptrdiff_t>(NumPositions(rows) * hidden_);
+    scratch_.given.insert(scratch_.given.end(), from, end);
+    from = end;
+    for (const TreeNode& node : rows.nodes) {
+      const float* const output = AsEagle(rows)->Output(node.parent);
+      scratch_.given.insert(scratch_.given.end(), output, output + hidden_);
+    }
+  }
+  scratch_.embedded.resize(scratch_.given.size());
+  target_.backend->Embed(
+      weights_.embedding != nullptr ? *weights_.embedding : *target_.embedding,
+      rows_.token_ids(), scratch_.embedded.data());
+}
+
+void EagleModel::Join() {
+  const size_t count = static_cast<size_t>(rows_.size());
+  scratch_.joined.resize(2 * count * hidden_);
+  for (size_t row = 0; row < count; ++row) {
+    float* const to = scratch_.joined.data() + 2 * row * hidden_;
+    std::copy_n(scratch_.embedded.begin() + row * hidden_, hidden_, to);
+    std::copy_n(scratch_.given.begin() + row * hidden_, hidden_, to + hidden_);
+  }
+}
+
+void EagleModel::RunLayer() {
+  kernels::Backend* const backend = target_.backend;
+  const int rows = rows_.size();
+  const int hidden = config_.llama.hidden_size;
+  const float epsilon = static_cast<float>(config_.llama.norms.epsilon);
+  float* const residual = activations_.hidden->f32();
+  float* const qkv = activations_.qkv->f32();
+  if (is_third_) {
+    float* const embedded = scratch_.embedded.data();
+    float* const given = scratch_.given.data();
+    if (!config_.norm_before_residual) {
+      std::copy(scratch_.given.begin(), scratch_.given.end(), residual);
+    }
+    backend->RmsNorm(embedded, rows, hidden, weights_.embedding_norm->f32(),
+                     epsilon, embedded);
+    backend->RmsNorm(given, rows, hidden, weights_.hidden_norm->f32(), epsilon,
+                     given);
+    if (config_.norm_before_residual) {
+      std::copy(scratch_.given.begin(), scratch_.given.end(), residual);
+    }
+    Join();
+    backend->MatMul(scratch_.joined.data(), rows, *weights_.layer.qkv, qkv);
+  } else {
+    Join();
+    backend->MatMul(scratch_.joined.data(), rows, *weights_.fc, residual);
+    runner_.AddBias(weights_.fc_bias, hidden, activations_.hidden.get());
+    backend->MatMul(residual, rows, *weights_.layer.qkv, qkv);
+  }
+  runner_.AddBias(weights_.layer.qkv_bias, weights_.layer.qkv->rows(),
+                  activations_.qkv.get());
+  runner_.RunFromQkv(weights_.layer, 0, kv_pool_->layer(0));
+}
+
+void EagleModel::RunHead() {
+  kernels::Backend* const backend = target_.backend;
+  const int rows = rows_.num_logit_rows();
+  std::vector<float>& out = scratch_.out;
+  out.clear();
+  for (const StepRows::Run& run : rows_.head_runs()) {
+    const float* const from =
+        activations_.hidden->f32() + static_cast<size_t>(run.first) * hidden_;
+    out.insert(out.end(), from,
+               from + static_cast<size_t>(run.count) * hidden_);
+  }
+  const float* read = out.data();
+  if (is_third_) {
+    float* const normed = activations_.normed->f32();
+    runner_.Norm(out.data(), rows, weights_.final_norm, normed);
+    read = normed;
+    if (config_.norm_output) std::copy_n(normed, out.size(), out.begin());
+  }
+  const bool is_own = weights_.head != nullptr;
+  float* const said = activations_.logits->f32();
+  backend->MatMul(read, rows, is_own ? *weights_.head : *target_.weights, said);
+  const size_t width = static_cast<size_t>(config_.llama.vocab_size);
+  const size_t count = static_cast<size_t>(rows) * width;
+  if (!is_own && target_.soft_cap > 0) {
+    backend->SoftCap(said, count, target_.soft_cap);
+  }
+  if (weights_.token_ids.empty()) {
+    scratch_.logits.assign(said, said + count);
+    return;
+  }
+  scratch_.logits.assign(static_cast<size_t>(rows) * vocab_size_,
+                         -std::numeric_limits<float>::infinity());
+  for (size_t i = 0; i < count; ++i) {
+    const size_t id = static_cast<size_t>(weights_.token_ids[i % width]);
+    scratch_.logits[i / width * vocab_size_ + id] = said[i];
+  }
+}
+
+void EagleModel::KeepOutputs(absl::Span<const FeatureRows> batch) {
+  auto from = scratch_.out.begin();
+  for (const FeatureRows& rows : batch) {
+    const int nodes = static_cast<int>(rows.nodes.size());
+    for (int i = nodes - rows.num_logits; i < nodes; ++i) {
+      const int32_t slot =
+          i < 0 ? kNoSlot : rows.nodes[static_cast<size_t>(i)].slot;
+      std::copy_n(from, hidden_, AsEagle(rows)->Output(slot));
+      from += static_cast<ptrdiff_t>(hidden_);
+    }
+    AsEagle(rows)->kv()->Append(static_cast<int>(NumPositions(rows)));
+  }
+}
+
+absl::StatusOr<absl::Span<const float>> EagleModel::Forward(
+    absl::Span<const FeatureRows> batch) {
+  kernels::Backend* const backend = target_.backend;
+  AddRows(batch);
+  absl::Status grown = activations_.Grow(config_.llama, backend, rows_.size(),
+                                         rows_.num_logit_rows());
+  if (!grown.ok()) {
+    for (const FeatureRows& rows : batch) {
+      for (const TreeNode& node : rows.nodes) {
+        AsEagle(rows)->kv()->EmptySlot(node.slot);
+      }
+    }
+    return grown;
+  }
+  rows_.SendPositions(backend, &activations_);
+  scratch_.logits.clear();
+  scratch_.out.clear();
+  backend->RunStep(rows_.size(), [&] {
+    Project(batch);
+    Gather(batch);
+    RunLayer();
+    if (rows_.num_logit_rows() > 0) RunHead();
+  });
+  KeepOutputs(batch);
+  return scratch_.logits;
+}
+
+}  // namespace nacre::model

@@ -1,0 +1,113 @@
+// An EAGLE draft beside its target, from a published folder (eagle_files.h,
+// eagle_config.h): with e the embedding of a token and f the target's features
+// of the position before it,
+//
+//   EAGLE-3  h = fc(f); a Llama layer over [norm(e); norm(h)] whose residual is
+//            h; logits = head(norm(out))
+//   EAGLE-1  h = fc([e; f]); a Llama layer without its first norm; logits =
+//            the target's head(out)
+//
+// What the layer gives is the next row's h, or f. Only backends of the host run
+// it, the target's own.
+//
+// Thread-compatible: the model's thread.
+
+#ifndef MODEL_EAGLE_MODEL_H_
+#define MODEL_EAGLE_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "model/activations.h"
+#include "model/checkpoint.h"
+#include "model/eagle_config.h"
+#include "model/eagle_weights.h"
+#include "model/feature_drafter.h"
+#include "model/kv_pool.h"
+#include "model/language_model.h"
+#include "model/layer_runner.h"
+#include "model/step_rows.h"
+
+namespace nacre::model {
+
+class EagleModel final : public FeatureDrafter {
+ public:
+  // `path`: a folder with config.json and model.safetensors or its index. Where
+  // there is a nacre_draft.json, its "target_fingerprint" must be the model's.
+  // Its KV cache has room for as many tokens as the target's.
+  //
+  // NOT_FOUND: there is no such file. INVALID_ARGUMENT: it is malformed, or is
+  // not this model's draft, with the tensor and both shapes, or the field and
+  // its value. UNIMPLEMENTED: a pickle, a type of tensors, a variant that is
+  // not known here, a model whose backend is no host's. `model` outlives the
+  // draft, and keeps its taps from now on.
+  static absl::StatusOr<std::unique_ptr<EagleModel>> Load(
+      const std::string& path, LanguageModel* model);
+
+  absl::Span<const FeatureTap> taps() const override { return config_.taps; }
+  int feature_size() const override {
+    return static_cast<int>(config_.taps.size()) * config_.tap_size;
+  }
+  int max_depth() const override { return config_.max_depth; }
+  absl::StatusOr<std::unique_ptr<FeatureSequence>> NewSequence(
+      int max_length, int num_slots) override;
+  // Our own bugs, fatal: nodes that TreeSlots::CheckNodes refuses, rows past
+  // the reserved length, features of another size.
+  absl::StatusOr<absl::Span<const float>> Forward(
+      absl::Span<const FeatureRows> batch) override;
+
+  // One line: kind, parameters, bytes, the target's layers, vocabulary.
+  const std::string& description() const { return description_; }
+
+ private:
+  // Scratch, each [rows, columns].
+  struct Scratch {
+    std::vector<float> features;  // rows beside features, all taps
+    std::vector<float> tap;       // those of one tap
+    std::vector<float> projected;
+    std::vector<float> embedded;  // all rows from here on
+    std::vector<float> given;     // what each row has beside its token
+    std::vector<float> joined;    // [embedded; given]
+    std::vector<float> out;       // rows that have logits
+    std::vector<float> logits;    // [.., vocab_size]
+  };
+
+  EagleModel(EagleConfig config, EagleWeights weights, bool is_third,
+             const ModelInfo& info, const VocabularyHead& target);
+  absl::Status Finish(const ModelInfo& info);
+
+  void AddRows(absl::Span<const FeatureRows> batch);
+  // fc over the features of the rows that have some; EAGLE-1's as they are.
+  void Project(absl::Span<const FeatureRows> batch);
+  // What each row has beside its token.
+  void Gather(absl::Span<const FeatureRows> batch);
+  void Join();
+  // Fills activations_.hidden.
+  void RunLayer();
+  void RunHead();
+  // What rows that build on those with logits will be given.
+  void KeepOutputs(absl::Span<const FeatureRows> batch);
+
+  const EagleConfig config_;
+  const EagleWeights weights_;
+  const bool is_third_;
+  const size_t hidden_;
+  const size_t vocab_size_;  // the target's
+  const VocabularyHead target_;
+  std::unique_ptr<KvPool> kv_pool_;
+  StepRows rows_;
+  Activations activations_;
+  LayerRunner runner_;
+  Scratch scratch_;
+  std::string description_;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_EAGLE_MODEL_H_

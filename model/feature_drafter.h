@@ -1,0 +1,69 @@
+// A draft that continues what the target computes on its way (EAGLE,
+// arXiv:2401.15077, 2503.01840): it is fed tokens, each beside the target's
+// features of the position before it, and says the token behind. Further on it
+// is fed its own guesses, beside what it computed itself.
+//
+// Thread-compatible: the model's thread.
+
+#ifndef MODEL_FEATURE_DRAFTER_H_
+#define MODEL_FEATURE_DRAFTER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "model/feature_tap.h"
+#include "model/language_model.h"
+
+namespace nacre::model {
+
+// What it keeps of one text. Does not outlive its drafter.
+class FeatureSequence {
+ public:
+  virtual ~FeatureSequence() = default;
+  // Rows fed beside features: positions 0..length()-1.
+  virtual int length() const = 0;
+  // Forgets all of them.
+  virtual void Clear() = 0;
+};
+
+// Rows of one sequence: those beside features first, at positions length() and
+// on, then nodes of a tree of guesses, in slots. A node's parent had logits: it
+// is the last of the rows beside features (kNoSlot), or another node.
+struct FeatureRows {
+  FeatureSequence* sequence = nullptr;
+  absl::Span<const int32_t> token_ids;
+  // Of the rows that are no nodes, [rows, feature_size()].
+  absl::Span<const float> features;
+  absl::Span<const TreeNode> nodes;
+  int num_logits = 0;  // of the last rows
+};
+
+class FeatureDrafter {
+ public:
+  virtual ~FeatureDrafter() = default;
+
+  // What the target has to keep, and how many numbers that is for a row: of the
+  // taps in this order.
+  virtual absl::Span<const FeatureTap> taps() const = 0;
+  virtual int feature_size() const = 0;
+  // How many tokens behind the last features it was trained to say.
+  virtual int max_depth() const = 0;
+
+  // RESOURCE_EXHAUSTED where its KV cache has no room for so many rows and
+  // slots of nodes.
+  virtual absl::StatusOr<std::unique_ptr<FeatureSequence>> NewSequence(
+      int max_length, int num_slots) = 0;
+
+  // Feeds the rows and returns logits of the target's tokens, [sum of
+  // num_logits, vocab_size], valid until the next call; -inf: a token that it
+  // never says. A row does not depend on other sequences. RESOURCE_EXHAUSTED:
+  // there is no room; no sequence has changed its length.
+  virtual absl::StatusOr<absl::Span<const float>> Forward(
+      absl::Span<const FeatureRows> batch) = 0;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_FEATURE_DRAFTER_H_

@@ -1,0 +1,67 @@
+// Runs the layers of a transformer over the rows of a step, on whatever backend
+// has them: from activations.hidden to activations.hidden.
+//
+// Thread-compatible, as the model that owns it and what it is made of.
+
+#ifndef MODEL_LAYER_RUNNER_H_
+#define MODEL_LAYER_RUNNER_H_
+
+#include <memory>
+
+#include "kernels/backend.h"
+#include "model/activations.h"
+#include "model/config.h"
+#include "model/experts.h"
+#include "model/step_rows.h"
+#include "model/weights.h"
+
+namespace nacre::model {
+
+class LayerRunner {
+ public:
+  // All outlive it.
+  LayerRunner(const ModelConfig& config, kernels::Backend* backend,
+              const StepRows* rows, Activations* activations)
+      : config_(config),
+        epsilon_(static_cast<float>(config.norms.epsilon)),
+        backend_(backend),
+        rows_(rows),
+        activations_(activations) {}
+
+  // As the model's norms are.  x, out [rows, hidden_size]
+  void Norm(const float* x, int rows, const NormWeights& norm, float* out);
+  // Where there is this bias.                  rows [rows of the step, cols]
+  void AddBias(const std::unique_ptr<kernels::Buffer>& bias, int cols,
+               kernels::Buffer* rows);
+  void Run(const LayerWeights& weights, int layer, const kernels::KvLayer& kv);
+  // Run, of a layer whose queries, keys and values, in activations.qkv, come
+  // from elsewhere.
+  void RunFromQkv(const LayerWeights& weights, int layer,
+                  const kernels::KvLayer& kv);
+
+ private:
+  // y = norm(x) w^T + bias.                                  x [rows, hidden]
+  void NormMatMul(const float* x, const NormWeights& norm,
+                  const kernels::PackedMatrix& w,
+                  const std::unique_ptr<kernels::Buffer>& bias,
+                  kernels::Buffer* y);
+  // y = x w^T + bias, normed where there is a norm, + residual.
+  void AddResidual(float* x, const kernels::PackedMatrix& w,
+                   const std::unique_ptr<kernels::Buffer>& bias,
+                   const std::unique_ptr<kernels::Buffer>& norm,
+                   kernels::Buffer* residual, kernels::Buffer* y);
+  void Attend(const LayerWeights& weights, int layer,
+              const kernels::KvLayer& kv);
+  void RunExperts(const LayerWeights& weights);
+
+  const ModelConfig& config_;
+  const float epsilon_;
+  kernels::Backend* const backend_;
+  const StepRows* const rows_;
+  Activations* const activations_;
+  ExpertBlock experts_;
+};
+
+}  // namespace nacre::model
+
+#endif  // MODEL_LAYER_RUNNER_H_

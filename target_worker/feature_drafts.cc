@@ -1,0 +1,283 @@
+#include "target_worker/feature_drafts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "target_worker/engine_session.h"
+
+namespace nacre::target_worker {
+
+using model::FeatureRows;
+using model::kNoSlot;
+using speculation::GrownDraft;
+
+void FeatureDraft::Restart(int position) {
+  sequence->Clear();
+  first_position = position;
+  num_pending = 0;
+  pending.clear();
+}
+
+void FeatureDraft::KeepLast() {
+  const size_t size = pending.size() / static_cast<size_t>(num_pending);
+  std::vector<float> last(pending.end() - static_cast<ptrdiff_t>(size),
+                          pending.end());
+  Restart(next_position() - 1);
+  pending = std::move(last);
+  num_pending = 1;
+}
+
+FeatureDrafts::FeatureDrafts(Parts parts)
+    : parts_(std::move(parts)), turns_(parts_.now_ns) {
+  if (parts_.drafter == nullptr) return;
+  const int depth = std::min(kMaxDepth, parts_.drafter->max_depth());
+  for (speculation::HeadCalibrations& each : calibrations_) {
+    each.resize(static_cast<size_t>(depth));
+  }
+}
+
+void FeatureDrafts::Open(EngineSession& session, const OpenTarget& open) {
+  // The request allows drafts of the target's own with its suffixes.
+  if (parts_.drafter == nullptr || !open.suffixes.has_value() ||
+      open.verification != speculation::Verification::kExact) {
+    return;
+  }
+  auto sequence = parts_.drafter->NewSequence(
+      open.prompt_length + open.max_tokens, kRows * kMaxDepth);
+  // Without room it drafts nothing of this kind.
+  if (!sequence.ok()) return;
+  session.ahead.features = std::make_unique<FeatureDraft>(
+      &calibrations_[speculation::TemperatureKind(open.sampling.temperature)]);
+  session.ahead.features->sequence = *std::move(sequence);
+}
+
+void FeatureDrafts::Look(const Step& step, double row_price, int64_t step_ns) {
+  if (parts_.drafter == nullptr || step_ns <= 0) return;
+  size_t row = 0;
+  for (size_t i = 0; i < step.sessions.size(); ++i) {
+    EngineSession& session = *step.sessions[i];
+    if (session.ahead.features != nullptr && !session.closing &&
+        !session.unsound && !session.schedule.finished()) {
+      Take(session, row);
+    }
+    row += step.batch[i].token_ids.size();
+  }
+  FeedPending(step, static_cast<double>(step.sessions.size()) /
+                        static_cast<double>(step_ns));
+  turns_.Run(step, row_price, step_ns, [this](auto sessions, double ns_price) {
+    Grow(sessions, ns_price);
+  });
+}
+
+void FeatureDrafts::Take(EngineSession& session, size_t row) {
+  FeatureDraft& draft = *session.ahead.features;
+  const size_t taps = parts_.drafter->taps().size();
+  const size_t width = static_cast<size_t>(parts_.model->info().hidden_size);
+  const auto take = [&](int position, size_t at) {
+    if (position != draft.next_position()) draft.Restart(position);
+    for (size_t tap = 0; tap < taps; ++tap) {
+      const auto values = parts_.model->features(static_cast<int>(tap))
+                              .subspan(at * width, width);
+      draft.pending.insert(draft.pending.end(), values.begin(), values.end());
+    }
+    ++draft.num_pending;
+  };
+  const int prefill = session.prefill_rows;
+  const bool has_verified = static_cast<int>(session.fed.size()) > prefill;
+  // The row behind those of the prompt fed the last token committed before.
+  const int tokens = has_verified ? static_cast<int>(session.drawn.size()) : 0;
+  const int first = has_verified
+                        ? session.schedule.committed_length() - tokens - 1
+                        : session.sequence->length();
+  for (int i = 0; i < prefill; ++i) {
+    take(first - prefill + i, row + static_cast<size_t>(i));
+  }
+  for (int i = 0; i < tokens; ++i) {
+    const size_t at = static_cast<size_t>(session.walked[i] + prefill);
+    take(first + i, row + at);
+  }
+}
+
+FeatureRows FeatureDrafts::PendingRows(const EngineSession& session,
+                                       int left) const {
+  const FeatureDraft& draft = *session.ahead.features;
+  const size_t count = static_cast<size_t>(draft.num_pending - left);
+  FeatureRows rows;
+  rows.sequence = draft.sequence.get();
+  // Beside the features of each position stands the token behind it.
+  rows.token_ids =
+      absl::MakeConstSpan(session.schedule.committed())
+          .subspan(static_cast<size_t>(draft.first_position +
+                                       draft.sequence->length() + 1),
+                   count);
+  rows.features =
+      absl::MakeConstSpan(draft.pending)
+          .first(count * static_cast<size_t>(parts_.drafter->feature_size()));
+  return rows;
+}
+
+void FeatureDrafts::DropPending(EngineSession& session, int left) {
+  FeatureDraft& draft = *session.ahead.features;
+  const size_t count = static_cast<size_t>(draft.num_pending - left) *
+                       static_cast<size_t>(parts_.drafter->feature_size());
+  draft.pending.erase(draft.pending.begin(),
+                      draft.pending.begin() + static_cast<ptrdiff_t>(count));
+  draft.num_pending = left;
+}
+
+void FeatureDrafts::FeedPending(const Step& step, double ns_price) {
+  sessions_.clear();
+  for (EngineSession* session : step.sessions) {
+    if (session->ahead.features == nullptr ||
+        session->ahead.features->num_pending < 2) {
+      continue;
+    }
+    FeatureDraft& draft = *session->ahead.features;
+    if (session->prefill_rows > 0) {
+      sessions_.push_back(session);
+    } else if (draft.num_pending >= kMostPending) {
+      const double price =
+          feed_times_.empty() ? 0 : feed_times_.At(kMostPending) * ns_price;
+      if (session->own_account.budget() < price) {
+        // It forgets what it cannot pay to know.
+        draft.KeepLast();
+        continue;
+      }
+      session->own_account.Spend(price);
+      sessions_.push_back(session);
+    }
+  }
+  if (!sessions_.empty()) Feed(sessions_);
+}
+
+void FeatureDrafts::Feed(absl::Span<EngineSession* const> sessions) {
+  batch_.clear();
+  int rows = 0;
+  for (const EngineSession* session : sessions) {
+    batch_.push_back(PendingRows(*session, 1));
+    rows += static_cast<int>(batch_.back().token_ids.size());
+  }
+  const int64_t begin_ns = parts_.now_ns();
+  if (!parts_.drafter->Forward(batch_).ok()) return GiveUp(sessions);
+  feed_times_.Add(rows, parts_.now_ns() - begin_ns);
+  for (EngineSession* session : sessions) DropPending(*session, 1);
+}
+
+void FeatureDrafts::GiveUp(absl::Span<EngineSession* const> sessions) {
+  for (EngineSession* session : sessions) session->ahead.features.reset();
+}
+
+void FeatureDrafts::Grow(absl::Span<EngineSession* const> sessions,
+                         double ns_price) {
+  if (!GrowRoots(sessions)) return;
+  for (int level = 1; level < kMaxDepth; ++level) {
+    if (!GrowLevel(sessions, ns_price)) return;
+  }
+}
+
+bool FeatureDrafts::GrowRoots(absl::Span<EngineSession* const> sessions) {
+  batch_.clear();
+  for (EngineSession* session : sessions) {
+    batch_.push_back(PendingRows(*session, 0));
+    batch_.back().num_logits = 1;
+  }
+  const auto logits = parts_.drafter->Forward(batch_);
+  if (!logits.ok()) {
+    GiveUp(sessions);
+    return false;
+  }
+  const size_t vocab = logits->size() / sessions.size();
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    EngineSession& session = *sessions[i];
+    DropPending(session, 0);
+    session.ahead.features->tree.Begin(session.schedule.committed(),
+                                       session.schedule.suffix_limits());
+    session.ahead.features->slots.clear();
+    Expand(session, GrownDraft::kRoot, logits->subspan(i * vocab, vocab));
+  }
+  return true;
+}
+
+void FeatureDrafts::AddNodes(EngineSession& session,
+                             absl::Span<const int> next) {
+  FeatureDraft& draft = *session.ahead.features;
+  std::vector<model::TreeNode>& nodes = nodes_.emplace_back();
+  std::vector<int32_t>& token_ids = token_ids_.emplace_back();
+  for (const int index : next) {
+    const speculation::SuffixNode& node = draft.tree.node(index);
+    model::TreeNode& added = nodes.emplace_back();
+    added.slot = static_cast<int32_t>(draft.slots.size());
+    if (node.parent != GrownDraft::kRoot) {
+      added.parent = static_cast<int32_t>(
+          std::find(draft.slots.begin(), draft.slots.end(), node.parent) -
+          draft.slots.begin());
+    }
+    added.position = draft.sequence->length() + draft.tree.depth(index) - 1;
+    draft.slots.push_back(index);
+    token_ids.push_back(node.token_id);
+  }
+}
+
+bool FeatureDrafts::GrowLevel(absl::Span<EngineSession* const> sessions,
+                              double ns_price) {
+  const int count = static_cast<int>(sessions.size());
+  const double price =
+      level_times_.empty() ? 0 : level_times_.At(count) / count * ns_price;
+  std::vector<EngineSession*> growing;
+  next_.clear();
+  nodes_.clear();
+  token_ids_.clear();
+  for (EngineSession* session : sessions) {
+    GrownDraft& tree = session->ahead.features->tree;
+    std::vector<int> next;
+    tree.NextToExpand(kRows, &next);
+    // One more token where one of these is right, at most.
+    double tokens = 0;
+    for (const int node : next) tokens += tree.node(node).probability;
+    if (next.empty() || tokens * session->own_account.worth() < price) continue;
+    AddNodes(*session, next);
+    growing.push_back(session);
+    next_.push_back(std::move(next));
+  }
+  if (growing.empty()) return false;
+  batch_.clear();
+  size_t rows = 0;
+  for (size_t i = 0; i < growing.size(); ++i) {
+    FeatureRows& added = batch_.emplace_back();
+    added.sequence = growing[i]->ahead.features->sequence.get();
+    added.token_ids = token_ids_[i];
+    added.nodes = nodes_[i];
+    added.num_logits = static_cast<int>(nodes_[i].size());
+    rows += nodes_[i].size();
+  }
+  const int64_t begin_ns = parts_.now_ns();
+  const auto logits = parts_.drafter->Forward(batch_);
+  if (!logits.ok()) {
+    GiveUp(growing);
+    return false;
+  }
+  level_times_.Add(static_cast<int>(growing.size()),
+                   parts_.now_ns() - begin_ns);
+  const size_t vocab = logits->size() / rows;
+  size_t at = 0;
+  for (size_t i = 0; i < growing.size(); ++i) {
+    for (const int node : next_[i]) {
+      Expand(*growing[i], node, logits->subspan(at, vocab));
+      at += vocab;
+    }
+  }
+  return true;
+}
+
+void FeatureDrafts::Expand(EngineSession& session, int node,
+                           absl::Span<const float> logits) {
+  GrownDraft& tree = session.ahead.features->tree;
+  const int length = session.schedule.committed_length();
+  const std::vector<int32_t> path = tree.Path(node);
+  for (const int32_t id : path) session.history.Push(id);
+  tree.Expand(node, RankCandidates(session, logits,
+                                   length + static_cast<int>(path.size())));
+  session.history.Truncate(length);
+}
+
+}  // namespace nacre::target_worker

@@ -1,0 +1,120 @@
+// Hands the target's features (model/feature_drafter.h) to a draft that
+// continues them, and grows trees of what it says: of all rows that became
+// text, in their order, once. Rows of prompts are fed as they come; those of
+// steps wait until the session looks, or until it has many.
+//
+// Where a session's features are not there, because it took a beginning over
+// from the prefix cache, its draft begins behind them: it sees less, and is as
+// right as its features let it be.
+//
+// Owned by the engine, used by its thread.
+
+#ifndef TARGET_WORKER_FEATURE_DRAFTS_H_
+#define TARGET_WORKER_FEATURE_DRAFTS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "model/feature_drafter.h"
+#include "model/language_model.h"
+#include "speculation/estimators.h"
+#include "speculation/grown_draft.h"
+#include "speculation/ranks.h"
+#include "target_worker/look_turns.h"
+#include "target_worker/step.h"
+#include "target_worker/target_messages.h"
+#include "worker/engine/clock.h"
+
+namespace nacre::target_worker {
+
+struct EngineSession;  // engine_session.h
+
+// What a session keeps.
+struct FeatureDraft {
+  explicit FeatureDraft(speculation::HeadCalibrations* calibrations)
+      : tree(calibrations) {}
+
+  // The position of the next features that it can use.
+  int next_position() const {
+    return first_position + sequence->length() + num_pending;
+  }
+  // What it has seen does not end where this position begins.
+  void Restart(int position);
+  // It forgets all but the last row that is pending.
+  void KeepLast();
+
+  speculation::GrownDraft tree;
+  std::unique_ptr<model::FeatureSequence> sequence;
+  int first_position = 0;  // of the sequence's first row
+  int num_pending = 0;     // rows behind the sequence that are not fed
+  std::vector<float> pending;
+  std::vector<int32_t> slots;  // of the tree's nodes; kNoSlot: not expanded
+};
+
+class FeatureDrafts {
+ public:
+  // All outlive it. The model keeps the drafter's taps.
+  struct Parts {
+    model::LanguageModel* model = nullptr;
+    model::FeatureDrafter* drafter = nullptr;  // null: no session has any
+    worker::Clock now_ns;
+  };
+  explicit FeatureDrafts(Parts parts);
+
+  // Of a session that was opened so: whether it drafts from features.
+  void Open(EngineSession& session, const OpenTarget& open);
+
+  // After the verdicts of a step, which took so long, and before the model's
+  // next forward: takes the step's features, and grows trees behind the text of
+  // the sessions that will want some. They pay for the time.
+  void Look(const Step& step, double row_price, int64_t step_ns);
+
+  // Nodes of a session that one call expands.
+  static constexpr int kRows = 4;
+  static constexpr int kMaxDepth = 8;
+  // Rows of steps that wait to be fed.
+  static constexpr int kMostPending = 64;
+
+ private:
+  // Takes the features of a session's rows, the first of which is `row` of the
+  // step.
+  void Take(EngineSession& session, size_t row);
+  // The last of a session's pending rows waits for the next look.
+  void FeedPending(const Step& step, double ns_price);
+  void Feed(absl::Span<EngineSession* const> sessions);
+  // The pending rows of a session but the last `left`.
+  model::FeatureRows PendingRows(const EngineSession& session, int left) const;
+  void DropPending(EngineSession& session, int left);
+
+  void Grow(absl::Span<EngineSession* const> sessions, double ns_price);
+  // The root of each tree. False: the drafter has no room.
+  bool GrowRoots(absl::Span<EngineSession* const> sessions);
+  // A level more of the trees that it pays for; false: of none.
+  bool GrowLevel(absl::Span<EngineSession* const> sessions, double ns_price);
+  // Of the session's next nodes the rows in nodes_ and token_ids_.
+  void AddNodes(EngineSession& session, absl::Span<const int> next);
+  void Expand(EngineSession& session, int node, absl::Span<const float> logits);
+  // They draft no more: something is wrong with the drafter.
+  static void GiveUp(absl::Span<EngineSession* const> sessions);
+
+  const Parts parts_;
+  std::array<speculation::HeadCalibrations, speculation::kTemperatureKinds>
+      calibrations_;
+  LookTurns turns_;
+  speculation::StepTimeCurve feed_times_;   // by rows
+  speculation::StepTimeCurve level_times_;  // by sessions
+  // Of the call being made.
+  std::vector<EngineSession*> sessions_;
+  std::vector<model::FeatureRows> batch_;
+  std::vector<std::vector<int>> next_;  // nodes of each session
+  std::vector<std::vector<model::TreeNode>> nodes_;
+  std::vector<std::vector<int32_t>> token_ids_;
+};
+
+}  // namespace nacre::target_worker
+
+#endif  // TARGET_WORKER_FEATURE_DRAFTS_H_

@@ -1,0 +1,66 @@
+// Who of a step's sessions looks at what guesses ahead over the target's
+// features: heads (head_drafts.h) or a draft (feature_drafts.h). A look takes
+// time, which those who look share and pay for.
+//
+// Owned by the engine, used by its thread.
+
+#ifndef TARGET_WORKER_LOOK_TURNS_H_
+#define TARGET_WORKER_LOOK_TURNS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "speculation/estimators.h"
+#include "speculation/head_draft.h"
+#include "target_worker/step.h"
+#include "worker/engine/clock.h"
+
+namespace nacre::target_worker {
+
+struct EngineSession;  // engine_session.h
+
+// What a session's target would draw at `position` behind its history, of
+// logits that something else says; of count 0 where they are not sound.
+speculation::HeadCandidates RankCandidates(EngineSession& session,
+                                           absl::Span<const float> logits,
+                                           int position);
+
+class LookTurns {
+ public:
+  // Most sessions of a call.
+  static constexpr int kMaxSessions = 8;
+  // `ns_price`: what each of the step's sessions waits in a nanosecond, all
+  // together, in steps.
+  using Call = absl::FunctionRef<void(absl::Span<EngineSession* const> sessions,
+                                      double ns_price)>;
+
+  explicit LookTurns(worker::Clock now_ns) : now_ns_(std::move(now_ns)) {}
+
+  // After the verdicts of a step, which took so long: calls `look` with the
+  // sessions that will want to know, kMaxSessions at a time. They pay.
+  void Run(const Step& step, double row_price, int64_t step_ns, Call look);
+
+ private:
+  static bool Wants(const EngineSession& session, double row_price);
+  // What each of so many sessions pays for a look, in steps; 0: not yet known.
+  double LookPrice(size_t sessions, double ns_price) const;
+  // Leaves of sessions_ those that look.
+  void ChooseWhoLooks(double ns_price);
+
+  const worker::Clock now_ns_;
+  // Of a call, by its sessions.
+  speculation::StepTimeCurve call_times_;
+  bool was_measured_ = false;
+  // Grows by SuffixAccount::kShare with each step that no session could pay a
+  // look in; 0 again at a look.
+  double saved_ = 0;
+  std::vector<EngineSession*> sessions_;  // of the look being made
+};
+
+}  // namespace nacre::target_worker
+
+#endif  // TARGET_WORKER_LOOK_TURNS_H_
