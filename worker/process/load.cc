@@ -93,9 +93,10 @@ model::ProgressCallback ShowProgress() {
 // A draft whose vocabulary is not its target's: from here on all ids are the
 // target's.
 absl::Status MapToTarget(const WorkerOptions& options, LoadedModel* loaded) {
-  if (options.target_tokenizer.empty()) return absl::OkStatus();
-  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<tokenizer::Tokenizer> target,
-                         tokenizer::LoadTokenizer(options.target_tokenizer));
+  if (options.vocabulary.target_tokenizer.empty()) return absl::OkStatus();
+  NACRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<tokenizer::Tokenizer> target,
+      tokenizer::LoadTokenizer(options.vocabulary.target_tokenizer));
   if (tokenizer::HaveCommonIds(*target, *loaded->tokenizer)) {
     return absl::OkStatus();
   }
@@ -103,11 +104,11 @@ absl::Status MapToTarget(const WorkerOptions& options, LoadedModel* loaded) {
       tokenizer::MapVocabulary(*target, *loaded->tokenizer);
   const std::string shared =
       absl::StrFormat("%.1f %% of the pieces of %s are in %s", 100 * map.share,
-                      options.target_tokenizer, options.model_dir);
-  if (map.share < options.least_vocabulary_share) {
+                      options.vocabulary.target_tokenizer, options.model_dir);
+  if (map.share < options.vocabulary.least_share) {
     return absl::FailedPreconditionError(
         absl::StrFormat("%s, --least-vocabulary-share asks for %.1f %%", shared,
-                        100 * options.least_vocabulary_share));
+                        100 * options.vocabulary.least_share));
   }
   spdlog::info("drafts in the target's vocabulary: {}", shared);
   NACRE_ASSIGN_OR_RETURN(
@@ -123,7 +124,8 @@ absl::Status MapToTarget(const WorkerOptions& options, LoadedModel* loaded) {
 
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
                                           wire::WorkerRole role) {
-  if (role == wire::WorkerRole::kTarget && !options.target_tokenizer.empty()) {
+  if (role == wire::WorkerRole::kTarget &&
+      !options.vocabulary.target_tokenizer.empty()) {
     return absl::InvalidArgumentError(
         "--target-tokenizer is for draft workers: a target's vocabulary is its "
         "own");

@@ -200,25 +200,6 @@ void RegisterLookers(WorkerOptions* options, FlagSet* flags) {
              "draft of its model to draft from (default: none)");
 }
 
-void RegisterVocabulary(WorkerOptions* options, FlagSet* flags) {
-  flags->Add("target-tokenizer", "PATH", &options->target_tokenizer,
-             "of a draft worker: the target's tokenizer, its folder or GGUF "
-             "file, where the draft has another one: it then drafts in the "
-             "target's ids (default: the vocabularies are the same)");
-  flags->AddParsed(
-      "least-vocabulary-share", "SHARE", "0.5",
-      [options](const std::string& text) -> absl::Status {
-        double share = 0;
-        if (!absl::SimpleAtod(text, &share) || !(share >= 0 && share <= 1)) {
-          return absl::InvalidArgumentError("not a share from 0 to 1");
-        }
-        options->least_vocabulary_share = share;
-        return absl::OkStatus();
-      },
-      "with --target-tokenizer: a draft that has fewer of the target's pieces "
-      "is refused");
-}
-
 void RegisterRecording(WorkerOptions* options, FlagSet* flags) {
   flags->AddSwitch(
       "gate-timeouts", &options->gate_timeouts,
@@ -275,6 +256,25 @@ void PaceOptions::Register(FlagSet* flags) {
                    "yielding it; a core that sleeps answers later");
 }
 
+void VocabularyOptions::Register(FlagSet* flags) {
+  flags->Add("target-tokenizer", "PATH", &target_tokenizer,
+             "of a draft worker: the target's tokenizer, its folder or GGUF "
+             "file, where the draft has another one: it then drafts in the "
+             "target's ids (default: the vocabularies are the same)");
+  flags->AddParsed(
+      "least-vocabulary-share", "SHARE", "0.5",
+      [this](const std::string& text) -> absl::Status {
+        double share = 0;
+        if (!absl::SimpleAtod(text, &share) || !(share >= 0 && share <= 1)) {
+          return absl::InvalidArgumentError("not a share from 0 to 1");
+        }
+        least_share = share;
+        return absl::OkStatus();
+      },
+      "with --target-tokenizer: a draft that has fewer of the target's pieces "
+      "is refused");
+}
+
 void WorkerOptions::Register(FlagSet* flags) {
   flags->Add("model", "DIR", &model_dir,
              "Hugging Face folder of the model, or its GGUF file (required)");
@@ -302,7 +302,7 @@ void WorkerOptions::Register(FlagSet* flags) {
       "in 1:30,8:30.5,16:31: what services do on devices of that speed");
   RegisterSuffixes(this, flags);
   RegisterLookers(this, flags);
-  RegisterVocabulary(this, flags);
+  vocabulary.Register(flags);
   RegisterRecording(this, flags);
   tls.Register(flags);
 }

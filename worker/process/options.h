@@ -31,6 +31,15 @@ struct PaceOptions {
   void Register(FlagSet* flags);
 };
 
+// Of a draft whose vocabulary is not its target's.
+struct VocabularyOptions {
+  std::string target_tokenizer;  // folder or GGUF file; empty: it is the same
+  double least_share = 0.5;      // VocabularyMap::share
+
+  // --target-tokenizer, --least-vocabulary-share; checks its value.
+  void Register(FlagSet* flags);
+};
+
 struct WorkerOptions {
   std::string model_dir;    // a Hugging Face folder
   std::string coordinator;  // coordinator_list.h: their ports for workers
@@ -59,10 +68,7 @@ struct WorkerOptions {
   std::string medusa;  // likewise: file or folder of heads; empty: none
   speculation::TreeSpec medusa_tree;  // best, or a static list
   std::string eagle;  // likewise: folder of an EAGLE draft; empty: none
-  // Of a draft worker: the target's tokenizer, folder or GGUF file, where that
-  // is another one; empty: none is.
-  std::string target_tokenizer;
-  double least_vocabulary_share = 0.5;  // VocabularyMap::share
+  VocabularyOptions vocabulary;  // of a draft worker
   // Likewise: (name of a length policy, its calibration's folder).
   std::vector<std::pair<std::string, std::string>> policy_files;
   std::string record_features;  // of a draft worker: file; empty: none

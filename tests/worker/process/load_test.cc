@@ -148,7 +148,7 @@ TEST(LoadTest, ADraftOfAnotherVocabularySpeaksTheTargets) {
   constexpr int kRenamedEvery = 5;
   WriteRenumberedCheckpoint(NACRE_MODELS "/draft", kRenamedEvery, dir);
   WorkerOptions options = OptionsFor(dir);
-  options.target_tokenizer = NACRE_MODELS "/target";
+  options.vocabulary.target_tokenizer = NACRE_MODELS "/target";
   const absl::StatusOr<LoadedModel> loaded =
       LoadForWorker(options, wire::WorkerRole::kDraft);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -176,7 +176,7 @@ TEST(LoadTest, ADraftOfAnotherVocabularySpeaksTheTargets) {
       EXPECT_EQ(mapped[at], own[at]) << id;
     }
   }
-  options.least_vocabulary_share = 0.9;
+  options.vocabulary.least_share = 0.9;
   const absl::Status few =
       LoadForWorker(options, wire::WorkerRole::kDraft).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(few)) << few;
@@ -186,7 +186,7 @@ TEST(LoadTest, ADraftOfAnotherVocabularySpeaksTheTargets) {
 
 TEST(LoadTest, ADraftOfTheSameVocabularyIsLeftAsItIs) {
   WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
-  options.target_tokenizer = NACRE_MODELS "/target";
+  options.vocabulary.target_tokenizer = NACRE_MODELS "/target";
   const absl::StatusOr<LoadedModel> loaded =
       LoadForWorker(options, wire::WorkerRole::kDraft);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -195,7 +195,7 @@ TEST(LoadTest, ADraftOfTheSameVocabularyIsLeftAsItIs) {
   const absl::Status of_target =
       LoadForWorker(options, wire::WorkerRole::kTarget).status();
   EXPECT_TRUE(absl::IsInvalidArgument(of_target)) << of_target;
-  options.target_tokenizer = "/no/such/folder";
+  options.vocabulary.target_tokenizer = "/no/such/folder";
   EXPECT_THAT(
       std::string(
           LoadForWorker(options, wire::WorkerRole::kDraft).status().message()),

@@ -93,8 +93,8 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_FALSE(options->suffix_drafter);
   EXPECT_EQ(options->suffix_cache_bytes, 2 << 20);
   EXPECT_EQ(options->medusa, "heads");
-  EXPECT_EQ(options->target_tokenizer, "other");
-  EXPECT_EQ(options->least_vocabulary_share, 0.25);
+  EXPECT_EQ(options->vocabulary.target_tokenizer, "other");
+  EXPECT_EQ(options->vocabulary.least_share, 0.25);
   EXPECT_EQ(options->medusa_tree, speculation::TreeShape::kBest);
   EXPECT_THAT(options->policy_files,
               ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
