@@ -146,20 +146,25 @@ std::vector<std::string> Checkpoint::Names() const {
   return names;
 }
 
-absl::StatusOr<Tensor> Checkpoint::Find(absl::string_view name) const {
+absl::StatusOr<RawTensor> Checkpoint::FindRaw(absl::string_view name) const {
   const auto it = tensors_.find(std::string(name));
   if (it == tensors_.end()) {
     return absl::NotFoundError(
         absl::StrCat("tensor ", name, " is not in the checkpoint ", dir_));
   }
   const TensorEntry& entry = *it->second.entry;
-  absl::StatusOr<kernels::DType> dtype = ParseDType(entry.dtype);
+  return RawTensor{entry.dtype, entry.shape, it->second.bytes};
+}
+
+absl::StatusOr<Tensor> Checkpoint::Find(absl::string_view name) const {
+  NACRE_ASSIGN_OR_RETURN(RawTensor raw, FindRaw(name));
+  absl::StatusOr<kernels::DType> dtype = ParseDType(raw.dtype);
   if (!dtype.ok()) {
     return absl::Status(
         dtype.status().code(),
         absl::StrCat("tensor ", name, ": ", dtype.status().message()));
   }
-  return Tensor{*dtype, entry.shape, it->second.bytes};
+  return Tensor{*dtype, std::move(raw.shape), raw.bytes};
 }
 
 absl::StatusOr<kernels::HostMatrix> Checkpoint::Matrix(absl::string_view name,
@@ -200,25 +205,20 @@ absl::StatusOr<std::vector<float>> Checkpoint::Vector(absl::string_view name,
 
 absl::StatusOr<std::vector<int64_t>> Checkpoint::Integers(
     absl::string_view name) const {
-  const auto it = tensors_.find(std::string(name));
-  if (it == tensors_.end()) {
-    return absl::NotFoundError(
-        absl::StrCat("tensor ", name, " is not in the checkpoint ", dir_));
-  }
-  const TensorEntry& entry = *it->second.entry;
-  const bool is_long = entry.dtype == "I64";
-  if (!is_long && entry.dtype != "I32") {
+  NACRE_ASSIGN_OR_RETURN(const RawTensor raw, FindRaw(name));
+  const bool is_long = raw.dtype == "I64";
+  if (!is_long && raw.dtype != "I32") {
     return absl::UnimplementedError(
-        absl::StrCat("tensor ", name, ": dtype ", entry.dtype,
+        absl::StrCat("tensor ", name, ": dtype ", raw.dtype,
                      " is not supported; supported: I64, I32"));
   }
-  if (entry.shape.size() != 1) {
+  if (raw.shape.size() != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", name, " has shape ", ShapeString(entry.shape),
+        absl::StrCat("tensor ", name, " has shape ", ShapeString(raw.shape),
                      ", expected one dimension"));
   }
-  std::vector<int64_t> values(static_cast<size_t>(entry.shape[0]));
-  const char* bytes = it->second.bytes.data();
+  std::vector<int64_t> values(static_cast<size_t>(raw.shape[0]));
+  const char* bytes = raw.bytes.data();
   for (int64_t& value : values) {
     if (is_long) {
       std::memcpy(&value, bytes, sizeof(value));

@@ -31,6 +31,13 @@ struct Tensor {
   absl::string_view bytes;
 };
 
+// One of any type, under the file's name for it ("I32", ...).
+struct RawTensor {
+  absl::string_view dtype;
+  std::vector<int64_t> shape;
+  absl::string_view bytes;
+};
+
 class Checkpoint {
  public:
   // NOT_FOUND names the missing folder or file; INVALID_ARGUMENT or DATA_LOSS
@@ -56,6 +63,9 @@ class Checkpoint {
   // NOT_FOUND if there is none of this name, UNIMPLEMENTED if its dtype is not
   // BF16, F16 or F32. Valid as long as this object.
   absl::StatusOr<Tensor> Find(absl::string_view name) const;
+
+  // NOT_FOUND if there is none of this name.
+  absl::StatusOr<RawTensor> FindRaw(absl::string_view name) const;
 
   // Find, and INVALID_ARGUMENT with both shapes if it is not [rows, cols].
   absl::StatusOr<kernels::HostMatrix> Matrix(absl::string_view name, int rows,

@@ -15,6 +15,7 @@
 #include "model/config_rope.h"
 #include "model/families.h"
 #include "model/mapped_file.h"
+#include "model/quantized/quantization.h"
 
 namespace nacre::model {
 namespace {
@@ -53,14 +54,6 @@ absl::StatusOr<const Family*> ReadFamily(const Json& json) {
   return absl::UnimplementedError(
       absl::StrCat("architecture ", ShownJson(name),
                    " is not supported; supported: ", SupportedArchitectures()));
-}
-
-absl::Status CheckSupported(const Json& json) {
-  if (!IsAbsent(json, "quantization_config")) {
-    return absl::UnimplementedError(
-        "quantization_config is set: quantized checkpoints are not supported");
-  }
-  return absl::OkStatus();
 }
 
 absl::Status ParseBlocks(const Family& family, const Json& json,
@@ -461,7 +454,7 @@ absl::Status InFile(const std::string& path, const absl::Status& status) {
 absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
   NACRE_ASSIGN_OR_RETURN(const Json json, ParseObject(config_json));
   NACRE_ASSIGN_OR_RETURN(const Family* const family, ReadFamily(json));
-  NACRE_RETURN_IF_ERROR(CheckSupported(json));
+  NACRE_RETURN_IF_ERROR(ParseQuantization(json).status());
   ModelConfig config;
   config.architecture = family->architecture;
   NACRE_RETURN_IF_ERROR(ParseBlocks(*family, json, &config));
