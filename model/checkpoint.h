@@ -1,6 +1,8 @@
 // The weights of a Hugging Face folder: model.safetensors, or the shards that
-// model.safetensors.index.json lists. Looks tensors up by name and refuses
-// those that do not have the shape the config implies.
+// model.safetensors.index.json lists; where there is neither, the same of
+// pytorch_model.bin. Looks tensors up by name and refuses those that do not
+// have the shape the config implies. Quantized ones are read by
+// quantized/quantized_weights.h.
 //
 // Thread-safe: immutable after Open.
 
@@ -11,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +23,8 @@
 #include "absl/types/span.h"
 #include "kernels/product_ops.h"
 #include "model/fingerprint.h"
+#include "model/mapped_file.h"
+#include "model/quantized/quantization.h"
 #include "model/safetensors.h"
 
 namespace nacre::model {
@@ -46,7 +51,8 @@ class Checkpoint {
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(
       const std::string& dir);
 
-  // The same of one file, of any name.
+  // The same of one file, of any name: what torch.save wrote if that ends in
+  // .bin, .pt or .pth, else safetensors.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFile(
       const std::string& path);
 
@@ -54,6 +60,11 @@ class Checkpoint {
   // outlive the result.
   static std::unique_ptr<Checkpoint> OfTensors(
       const std::map<std::string, Tensor>& tensors);
+
+  // What config.json of its folder says; none: all weights are floats.
+  const std::optional<Quantization>& quantization() const {
+    return quantization_;
+  }
 
   bool Contains(absl::string_view name) const;
 
@@ -87,17 +98,28 @@ class Checkpoint {
   std::string Fingerprint(absl::string_view config_json) const;
 
  private:
+  struct TensorFile {
+    std::unique_ptr<MappedFile> file;
+    TensorTable tensors;
+
+    absl::string_view Bytes(const TensorEntry& entry) const {
+      return file->bytes().substr(entry.offset, entry.size_bytes);
+    }
+  };
   struct Location {
     const TensorEntry* entry = nullptr;
     absl::string_view bytes;
   };
 
   Checkpoint() = default;
+  // Opens and keeps a file.
+  absl::StatusOr<const TensorFile*> Keep(const std::string& path);
   absl::Status AddFile(const std::string& path);
   absl::Status OpenShards(const std::string& dir, absl::string_view index_json);
 
   std::string dir_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::optional<Quantization> quantization_;
+  std::deque<TensorFile> files_;
   std::deque<TensorEntry> entries_;  // of tensors that are in no file
   std::map<std::string, Location, std::less<>> tensors_;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -10,7 +9,6 @@
 #include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "common/status_macros.h"
-#include "model/quantized/quantization.h"
 
 namespace nacre::model {
 namespace {
@@ -79,16 +77,14 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
                      " experts, which the backend ", backend->numerics_id(),
                      " does not run; \"cpu\" and \"reference\" do"));
   }
-  NACRE_ASSIGN_OR_RETURN(const std::optional<Quantization> quantization,
-                         ReadQuantization(config_json));
   std::unique_ptr<Transformer> model(
       new Transformer(std::move(config), backend));
   // Beside the load, which reads the same bytes.
   const std::unique_ptr<FingerprintJob> fingerprint =
       checkpoint->StartFingerprint(config_json);
-  NACRE_ASSIGN_OR_RETURN(model->weights_,
-                         LoadWeights(*checkpoint, quantization, model->config_,
-                                     backend, options.progress));
+  NACRE_ASSIGN_OR_RETURN(
+      model->weights_,
+      LoadWeights(*checkpoint, model->config_, backend, options.progress));
   int64_t kv_bytes = options.kv_cache_bytes;
   const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
   if (memory.has_value() && options.kv_budget.has_value()) {

@@ -355,10 +355,10 @@ float EmbeddingScale(const ModelConfig& config, kernels::DType table) {
              : scale;
 }
 
-absl::StatusOr<Weights> LoadWeights(
-    const Checkpoint& checkpoint,
-    const std::optional<Quantization>& quantization, const ModelConfig& config,
-    kernels::Backend* backend, const ProgressCallback& progress) {
+absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
+                                    const ModelConfig& config,
+                                    kernels::Backend* backend,
+                                    const ProgressCallback& progress) {
   // Steps: embedding, each layer, norm and head.
   const double num_steps = config.num_hidden_layers + 2;
   const auto report = [&](int step) {
@@ -366,7 +366,9 @@ absl::StatusOr<Weights> LoadWeights(
   };
   NACRE_RETURN_IF_ERROR(CheckNoFurtherLayer(checkpoint, config));
   std::optional<QuantizedWeights> quantized;
-  if (quantization.has_value()) quantized.emplace(checkpoint, *quantization);
+  if (checkpoint.quantization().has_value()) {
+    quantized.emplace(checkpoint, *checkpoint.quantization());
+  }
   const QuantizedWeights* const source = quantized ? &*quantized : nullptr;
   NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, source, config, backend));
   Weights weights;

@@ -7,7 +7,6 @@
 #define MODEL_WEIGHTS_H_
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,7 +15,6 @@
 #include "model/config.h"
 #include "model/experts.h"
 #include "model/progress.h"
-#include "model/quantized/quantization.h"
 
 namespace nacre::model {
 
@@ -71,16 +69,14 @@ float EmbeddingScale(const ModelConfig& config, kernels::DType table);
 // NOT_FOUND, INVALID_ARGUMENT or UNIMPLEMENTED naming the tensor that is
 // missing, has another shape than the config implies, or has an unknown type;
 // INVALID_ARGUMENT if the checkpoint has more layers than the config;
-// `quantization` says how weights of products are held that are not floats;
-// these become floats one matrix at a time.
 // RESOURCE_EXHAUSTED where the device or, for the embedding table, the host has
 // no room, with the bytes. `backend`
-// outlives the result; of `checkpoint` nothing is kept. `progress` may be
-// empty.
-absl::StatusOr<Weights> LoadWeights(
-    const Checkpoint& checkpoint,
-    const std::optional<Quantization>& quantization, const ModelConfig& config,
-    kernels::Backend* backend, const ProgressCallback& progress);
+// outlives the result; of `checkpoint` nothing is kept. Quantized weights
+// become floats one matrix at a time. `progress` may be empty.
+absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
+                                    const ModelConfig& config,
+                                    kernels::Backend* backend,
+                                    const ProgressCallback& progress);
 
 }  // namespace nacre::model
 
