@@ -78,21 +78,34 @@ class RowTable {
   int block_ = -1;
 };
 
-// Codes of rows [first, first + count), `stride` apart.
+// Codes of rows [first, first + count), `stride` apart; `first` is a multiple
+// of kRowsAtOnce, and so of what a word holds.
 void ReadCodes(const QuantizedMatrix& matrix, int first, int count,
                size_t stride, uint8_t* out) {
-  if (!matrix.codes.is_transposed) {
-    for (int row = 0; row < count; ++row) {
-      for (int col = 0; col < matrix.cols; ++col) {
-        out[row * stride + col] = matrix.codes.At(first + row, col);
-      }
+  const PackedCodes& codes = matrix.codes;
+  const int per_word = codes.per_word();
+  const bool is_down = codes.packs_rows();
+  const int row_step = is_down ? per_word : 1;
+  const int col_step = is_down ? 1 : per_word;
+  const size_t next = is_down ? stride : 1;
+  const auto read = [&](int row, int col) {
+    const uint32_t word = codes.WordOf(first + row, col);
+    const int size =
+        std::min(per_word, is_down ? count - row : matrix.cols - col);
+    uint8_t* const to = out + static_cast<size_t>(row) * stride + col;
+    for (int i = 0; i < size; ++i) {
+      to[static_cast<size_t>(i) * next] = codes.Number(word, i);
+    }
+  };
+  // As what is stored lies.
+  if (!codes.is_transposed) {
+    for (int row = 0; row < count; row += row_step) {
+      for (int col = 0; col < matrix.cols; col += col_step) read(row, col);
     }
     return;
   }
-  for (int col = 0; col < matrix.cols; ++col) {
-    for (int row = 0; row < count; ++row) {
-      out[row * stride + col] = matrix.codes.At(first + row, col);
-    }
+  for (int col = 0; col < matrix.cols; col += col_step) {
+    for (int row = 0; row < count; row += row_step) read(row, col);
   }
 }
 
@@ -122,19 +135,24 @@ void StoreRow(const QuantizedMatrix& matrix, const RowTable& table,
 
 }  // namespace
 
-uint8_t PackedCodes::At(int64_t row, int64_t col) const {
+uint32_t PackedCodes::WordOf(int64_t row, int64_t col) const {
   int64_t i = is_transposed ? col : row;
   int64_t j = is_transposed ? row : col;
   if (word_bytes == 1) return static_cast<uint8_t>(data[i * stride + j]);
-  const int per = per_word();
-  int64_t& packed = packs_columns ? i : j;
-  int lane = static_cast<int>(packed % per);
-  packed /= per;
-  if (has_awq_order) lane = kAwqLanes[lane];
+  (packs_columns ? i : j) /= per_word();
   uint32_t word;
   std::memcpy(&word, data + (i * stride + j) * 4, sizeof(word));
-  word += added;
+  return word + added;
+}
+
+uint8_t PackedCodes::Number(uint32_t word, int index) const {
+  const int lane = has_awq_order ? kAwqLanes[index] : index;
   return static_cast<uint8_t>((word >> (lane * bits)) & ((1u << bits) - 1));
+}
+
+uint8_t PackedCodes::At(int64_t row, int64_t col) const {
+  const int64_t packed = packs_rows() ? row : col;
+  return Number(WordOf(row, col), static_cast<int>(packed % per_word()));
 }
 
 CodeValues UnsignedValues() {

@@ -30,6 +30,12 @@ struct PackedCodes {
   uint32_t added = 0;          // to each word; what overflows is lost
 
   int per_word() const { return word_bytes * 8 / bits; }
+  // Whether the numbers of a word are in one column, else in one row.
+  bool packs_rows() const { return is_transposed != packs_columns; }
+  // The word that holds a number.
+  uint32_t WordOf(int64_t row, int64_t col) const;
+  // Number `index` of a word.
+  uint8_t Number(uint32_t word, int index) const;
   uint8_t At(int64_t row, int64_t col) const;
 };
 
