@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/files.h"
+#include "common/gguf/gguf_file.h"
 #include "common/json_fields.h"
 #include "common/status_macros.h"
 
@@ -92,6 +93,25 @@ absl::StatusOr<Sources> ReadSources(const Json& config,
   return sources;
 }
 
+// Of a GGUF file.
+absl::StatusOr<Sources> ReadGgufSources(const std::string& path) {
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<gguf::File> file,
+                         gguf::File::Open(path));
+  const gguf::Metadata& metadata = file->contents().metadata;
+  Sources sources;
+  constexpr char kKey[] = "tokenizer.chat_template";
+  for (const char* name : {"default", "tool_use"}) {
+    const bool is_default = absl::string_view(name) == "default";
+    const std::string key = is_default ? kKey : absl::StrCat(kKey, ".", name);
+    // The second is used beside the first only.
+    if (!metadata.Has(key) || sources.empty() != is_default) continue;
+    const absl::StatusOr<absl::string_view> source = metadata.String(key);
+    if (!source.ok()) return Named(path, source.status());
+    sources[name] = std::string(*source);
+  }
+  return sources;
+}
+
 absl::StatusOr<ChatTemplate> ParseFrom(const std::string& path,
                                        const std::string& source,
                                        const Options& options) {
@@ -152,16 +172,18 @@ absl::StatusOr<std::optional<ChatTemplates>> LoadChatTemplates(
           absl::StrCat(path, ": the chat template cannot be read"));
     }
   }
-  NACRE_ASSIGN_OR_RETURN(const Sources sources,
-                         ReadSources(config, config_path));
+  NACRE_ASSIGN_OR_RETURN(Sources sources, ReadSources(config, config_path));
+  std::string from = config_path;
+  if (sources.empty() && gguf::File::Is(files.model_dir)) {
+    from = files.model_dir;
+    NACRE_ASSIGN_OR_RETURN(sources, ReadGgufSources(from));
+  }
   if (sources.empty()) return std::nullopt;
-  NACRE_ASSIGN_OR_RETURN(
-      ChatTemplate plain,
-      ParseFrom(config_path, sources.at("default"), options));
+  NACRE_ASSIGN_OR_RETURN(ChatTemplate plain,
+                         ParseFrom(from, sources.at("default"), options));
   std::optional<ChatTemplate> with_tools;
   if (const auto found = sources.find("tool_use"); found != sources.end()) {
-    NACRE_ASSIGN_OR_RETURN(with_tools,
-                           ParseFrom(config_path, found->second, options));
+    NACRE_ASSIGN_OR_RETURN(with_tools, ParseFrom(from, found->second, options));
   }
   return ChatTemplates(sources.at("default"), std::move(plain),
                        std::move(with_tools));

@@ -66,9 +66,10 @@ struct Flags {
   telemetry::TraceFlags traces;
 
   void Register(FlagSet* flags) {
-    flags->Add("tokenizer", "DIR", &tokenizer,
-               "folder of the target's checkpoint, for its tokenizer files "
-               "(required)");
+    flags->Add(
+        "tokenizer", "DIR", &tokenizer,
+        "folder of the target's checkpoint, for its tokenizer files, or its "
+        "GGUF file (required)");
     flags->Add("listen", "HOST:PORT", &clients.listen,
                "for clients; port 0 picks a free one");
     flags->Add("registry-listen", "HOST:PORT", &workers.listen,

@@ -9,9 +9,10 @@
 namespace nacre::gateway {
 
 void GatewayFlags::Register(FlagSet* flags) {
-  flags->Add("tokenizer", "DIR", &tokenizer,
-             "folder of the target's checkpoint, for its tokenizer, chat "
-             "template and generation_config.json (required)");
+  flags->Add(
+      "tokenizer", "DIR", &tokenizer,
+      "folder of the target's checkpoint, for its tokenizer, chat "
+      "template and generation_config.json, or its GGUF file (required)");
   flags->Add("coordinator", "HOST:PORT,...", &coordinators,
              "where coordinators serve clients; requests go to them in turn");
   flags->Add("listen", "HOST:PORT", &listen,

@@ -8,8 +8,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/gguf/gguf_file.h"
 #include "common/json_fields.h"
 #include "common/status_macros.h"
+#include "model/gguf/gguf_config.h"
+#include "model/gguf/gguf_tensors.h"
 #include "model/pickle/torch_tensors.h"
 #include "model/safetensors_writer.h"
 
@@ -54,6 +57,7 @@ absl::StatusOr<std::optional<Quantization>> QuantizationOf(
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(
     const std::string& dir) {
+  if (gguf::File::Is(dir)) return OpenGguf(dir);
   std::error_code error;
   if (!std::filesystem::is_directory(dir, error)) {
     return absl::NotFoundError(
@@ -92,6 +96,25 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenFile(
   return checkpoint;
 }
 
+absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenGguf(
+    const std::string& path) {
+  NACRE_ASSIGN_OR_RETURN(std::shared_ptr<gguf::File> file,
+                         gguf::File::Open(path));
+  const auto read =
+      [&]() -> absl::StatusOr<std::map<std::string, StoredTensor>> {
+    NACRE_ASSIGN_OR_RETURN(const std::string config_json,
+                           GgufConfigJson(file->contents()));
+    NACRE_ASSIGN_OR_RETURN(const ModelConfig config, ParseConfig(config_json));
+    return GgufTensors(file->contents(), config);
+  };
+  absl::StatusOr<std::map<std::string, StoredTensor>> tensors = read();
+  if (!tensors.ok()) {
+    return absl::Status(tensors.status().code(),
+                        absl::StrCat(path, ": ", tensors.status().message()));
+  }
+  return OfStored(path, *std::move(tensors), std::move(file));
+}
+
 absl::StatusOr<const Checkpoint::TensorFile*> Checkpoint::Keep(
     const std::string& path) {
   TensorFile opened;
@@ -111,7 +134,7 @@ absl::StatusOr<const Checkpoint::TensorFile*> Checkpoint::Keep(
 absl::Status Checkpoint::AddFile(const std::string& path) {
   NACRE_ASSIGN_OR_RETURN(const TensorFile* const file, Keep(path));
   for (const auto& [name, entry] : file->tensors) {
-    tensors_[name] = {&entry, file->Bytes(entry)};
+    tensors_[name] = {&entry, file->Bytes(entry), nullptr};
   }
   return absl::OkStatus();
 }
@@ -142,9 +165,22 @@ absl::Status Checkpoint::OpenShards(const std::string& dir,
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor ", name, " is not in its shard ", shard.get<std::string>()));
     }
-    tensors_[name] = {&it->second, file->Bytes(it->second)};
+    tensors_[name] = {&it->second, file->Bytes(it->second), nullptr};
   }
   return absl::OkStatus();
+}
+
+std::unique_ptr<Checkpoint> Checkpoint::OfStored(
+    std::string path, std::map<std::string, StoredTensor> tensors,
+    std::shared_ptr<const void> owner) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
+  checkpoint->dir_ = std::move(path);
+  checkpoint->stored_ = std::move(tensors);
+  checkpoint->stored_owner_ = std::move(owner);
+  for (const auto& [name, stored] : checkpoint->stored_) {
+    checkpoint->tensors_[name] = {&stored.entry, stored.bytes, &stored};
+  }
+  return checkpoint;
 }
 
 std::unique_ptr<Checkpoint> Checkpoint::OfTensors(
@@ -161,7 +197,8 @@ std::unique_ptr<Checkpoint> Checkpoint::OfTensors(
     entry.shape = tensor.shape;
     entry.size_bytes = tensor.bytes.size();
     checkpoint->entries_.push_back(std::move(entry));
-    checkpoint->tensors_[name] = {&checkpoint->entries_.back(), tensor.bytes};
+    checkpoint->tensors_[name] = {&checkpoint->entries_.back(), tensor.bytes,
+                                  nullptr};
   }
   return checkpoint;
 }
@@ -186,15 +223,49 @@ absl::StatusOr<RawTensor> Checkpoint::FindRaw(absl::string_view name) const {
   return RawTensor{entry.dtype, entry.shape, it->second.bytes};
 }
 
-absl::StatusOr<Tensor> Checkpoint::Find(absl::string_view name) const {
+absl::StatusOr<Tensor> Checkpoint::Describe(absl::string_view name) const {
   NACRE_ASSIGN_OR_RETURN(RawTensor raw, FindRaw(name));
+  const StoredTensor* const stored = tensors_.find(name)->second.stored;
+  if (stored != nullptr) {
+    return Tensor{stored->dtype, std::move(raw.shape), {}};
+  }
   absl::StatusOr<kernels::DType> dtype = ParseDType(raw.dtype);
   if (!dtype.ok()) {
     return absl::Status(
         dtype.status().code(),
         absl::StrCat("tensor ", name, ": ", dtype.status().message()));
   }
-  return Tensor{*dtype, std::move(raw.shape), raw.bytes};
+  return Tensor{*dtype, std::move(raw.shape), {}};
+}
+
+absl::StatusOr<Tensor> Checkpoint::Find(absl::string_view name) const {
+  NACRE_ASSIGN_OR_RETURN(Tensor tensor, Describe(name));
+  const Location& location = tensors_.find(name)->second;
+  tensor.bytes = location.bytes;
+  if (location.stored == nullptr || !location.stored->decode) return tensor;
+  size_t size = kernels::SizeOf(tensor.dtype);
+  for (const int64_t dimension : tensor.shape) {
+    size *= static_cast<size_t>(dimension);
+  }
+  const absl::MutexLock lock(&decoded_mutex_);
+  std::unique_ptr<char[]>& values = decoded_[location.stored];
+  if (values == nullptr) {
+    values = std::make_unique_for_overwrite<char[]>(size);
+    location.stored->decode(values.get());
+  }
+  tensor.bytes = {values.get(), size};
+  return tensor;
+}
+
+int64_t Checkpoint::StoredBytes(absl::string_view name) const {
+  const auto it = tensors_.find(std::string(name));
+  return it == tensors_.end() ? 0
+                              : static_cast<int64_t>(it->second.bytes.size());
+}
+
+void Checkpoint::DropDecoded() const {
+  const absl::MutexLock lock(&decoded_mutex_);
+  decoded_.clear();
 }
 
 absl::StatusOr<kernels::HostMatrix> Checkpoint::Matrix(absl::string_view name,

@@ -1,16 +1,18 @@
 // The weights of a Hugging Face folder: model.safetensors, or the shards that
 // model.safetensors.index.json lists; where there is neither, the same of
-// pytorch_model.bin. Looks tensors up by name and refuses those that do not
-// have the shape the config implies. Quantized ones are read by
+// pytorch_model.bin. Or those of a GGUF file, under the names that they have in
+// such a folder. Looks tensors up by name and refuses those that do not have
+// the shape the config implies. Quantized ones are read by
 // quantized/quantized_weights.h.
 //
-// Thread-safe: immutable after Open.
+// Thread-safe: immutable after Open, but for what DropDecoded says.
 
 #ifndef MODEL_CHECKPOINT_H_
 #define MODEL_CHECKPOINT_H_
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,8 +20,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "kernels/product_ops.h"
 #include "model/fingerprint.h"
@@ -43,11 +47,21 @@ struct RawTensor {
   absl::string_view bytes;
 };
 
+// One tensor as its file has it: other bytes than its values, perhaps.
+struct StoredTensor {
+  TensorEntry entry;  // as the file says it; the offset means nothing
+  absl::string_view bytes;
+  kernels::DType dtype = kernels::DType::kF32;  // of the values
+  // Writes all values; null: `bytes` are they.
+  std::function<void(char* values)> decode;
+};
+
 class Checkpoint {
  public:
-  // NOT_FOUND names the missing folder or file; INVALID_ARGUMENT or DATA_LOSS
-  // for a malformed one, an index that lists a tensor its shard lacks, or a
-  // shard name that is not a plain file name.
+  // Of a folder, or of a GGUF file (model/gguf). NOT_FOUND names the missing
+  // folder or file; INVALID_ARGUMENT or DATA_LOSS for a malformed one, an index
+  // that lists a tensor its shard lacks, or a shard name that is not a plain
+  // file name.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(
       const std::string& dir);
 
@@ -55,6 +69,11 @@ class Checkpoint {
   // .bin, .pt or .pth, else safetensors.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFile(
       const std::string& path);
+
+  // Of tensors of a file that `owner` keeps; `path` is for errors.
+  static std::unique_ptr<Checkpoint> OfStored(
+      std::string path, std::map<std::string, StoredTensor> tensors,
+      std::shared_ptr<const void> owner);
 
   // Of tensors at hand: their bytes, each as many as dtype and shape say, must
   // outlive the result.
@@ -72,11 +91,19 @@ class Checkpoint {
   std::vector<std::string> Names() const;
 
   // NOT_FOUND if there is none of this name, UNIMPLEMENTED if its dtype is not
-  // BF16, F16 or F32. Valid as long as this object.
+  // BF16, F16 or F32. Valid as long as this object, or until DropDecoded.
   absl::StatusOr<Tensor> Find(absl::string_view name) const;
 
   // NOT_FOUND if there is none of this name.
   absl::StatusOr<RawTensor> FindRaw(absl::string_view name) const;
+  // Find without the bytes, which costs nothing.
+  absl::StatusOr<Tensor> Describe(absl::string_view name) const;
+
+  // What it takes in its file; 0: there is none of this name.
+  int64_t StoredBytes(absl::string_view name) const;
+
+  // Gives back the memory of values that Find computed, and ends these.
+  void DropDecoded() const ABSL_LOCKS_EXCLUDED(decoded_mutex_);
 
   // Find, and INVALID_ARGUMENT with both shapes if it is not [rows, cols].
   absl::StatusOr<kernels::HostMatrix> Matrix(absl::string_view name, int rows,
@@ -109,11 +136,14 @@ class Checkpoint {
   struct Location {
     const TensorEntry* entry = nullptr;
     absl::string_view bytes;
+    const StoredTensor* stored = nullptr;  // null: the entry says all
   };
 
   Checkpoint() = default;
   // Opens and keeps a file.
   absl::StatusOr<const TensorFile*> Keep(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenGguf(
+      const std::string& path);
   absl::Status AddFile(const std::string& path);
   absl::Status OpenShards(const std::string& dir, absl::string_view index_json);
 
@@ -121,7 +151,13 @@ class Checkpoint {
   std::optional<Quantization> quantization_;
   std::deque<TensorFile> files_;
   std::deque<TensorEntry> entries_;  // of tensors that are in no file
+  std::map<std::string, StoredTensor> stored_;
+  std::shared_ptr<const void> stored_owner_;
   std::map<std::string, Location, std::less<>> tensors_;
+  mutable absl::Mutex decoded_mutex_;
+  // What Find computed, by address of the tensor.
+  mutable std::map<const StoredTensor*, std::unique_ptr<char[]>> decoded_
+      ABSL_GUARDED_BY(decoded_mutex_);
 };
 
 }  // namespace nacre::model

@@ -8,12 +8,14 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/gguf/gguf_file.h"
 #include "common/json_fields.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/attention.h"
 #include "model/config_fields.h"
 #include "model/config_rope.h"
 #include "model/families.h"
+#include "model/gguf/gguf_config.h"
 #include "model/mapped_file.h"
 #include "model/quantized/quantization.h"
 
@@ -449,6 +451,16 @@ absl::Status InFile(const std::string& path, const absl::Status& status) {
                       absl::StrCat(path, ": ", status.message()));
 }
 
+absl::StatusOr<ModelConfig> ReadGgufConfig(const std::string& path) {
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<gguf::File> file,
+                         gguf::File::Open(path));
+  const absl::StatusOr<std::string> json = GgufConfigJson(file->contents());
+  if (!json.ok()) return InFile(path, json.status());
+  absl::StatusOr<ModelConfig> config = ParseConfig(*json);
+  if (!config.ok()) return InFile(path, config.status());
+  return config;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
@@ -483,7 +495,19 @@ absl::Status ApplyGenerationConfig(absl::string_view generation_config_json,
   return ParseEos(json, config);
 }
 
+absl::StatusOr<std::string> ReadConfigText(const std::string& dir) {
+  if (gguf::File::Is(dir)) {
+    NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<gguf::File> file,
+                           gguf::File::Open(dir));
+    return std::string(file->contents().metadata_bytes);
+  }
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> config_file,
+                         MappedFile::Open(absl::StrCat(dir, "/config.json")));
+  return std::string(config_file->bytes());
+}
+
 absl::StatusOr<ModelConfig> ReadConfig(const std::string& dir) {
+  if (gguf::File::Is(dir)) return ReadGgufConfig(dir);
   std::error_code error;
   if (!std::filesystem::is_directory(dir, error)) {
     return absl::NotFoundError(

@@ -145,10 +145,14 @@ absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json);
 absl::Status ApplyGenerationConfig(absl::string_view generation_config_json,
                                    ModelConfig* config);
 
-// Reads `dir`/config.json and, if there, `dir`/generation_config.json.
-// NOT_FOUND names a missing folder or config.json; else as ParseConfig, with
-// the file's name in front.
+// Reads `dir`/config.json and, if there, `dir`/generation_config.json; of a
+// GGUF file its metadata. NOT_FOUND names a missing folder or config.json; else
+// as ParseConfig, with the file's name in front.
 absl::StatusOr<ModelConfig> ReadConfig(const std::string& dir);
+
+// What a fingerprint has of the config: all of config.json, or of a GGUF file
+// all metadata.
+absl::StatusOr<std::string> ReadConfigText(const std::string& dir);
 
 }  // namespace nacre::model
 

@@ -2,9 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "model/mapped_file.h"
 #include "model/transformer.h"
 
 namespace nacre::model {
@@ -15,10 +13,9 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LoadModel(
   NACRE_ASSIGN_OR_RETURN(ModelConfig config, ReadConfig(dir));
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint,
                          Checkpoint::Open(dir));
-  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> config_file,
-                         MappedFile::Open(absl::StrCat(dir, "/config.json")));
-  return CreateModel(std::move(config), config_file->bytes(),
-                     std::move(checkpoint), backend, options);
+  NACRE_ASSIGN_OR_RETURN(const std::string config_text, ReadConfigText(dir));
+  return CreateModel(std::move(config), config_text, std::move(checkpoint),
+                     backend, options);
 }
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> CreateModel(

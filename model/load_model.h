@@ -19,8 +19,8 @@
 
 namespace nacre::model {
 
-// Reads a Hugging Face folder. Errors of ReadConfig, Checkpoint::Open and
-// CreateModel. `backend` outlives the model.
+// Reads a Hugging Face folder or a GGUF file. Errors of ReadConfig,
+// Checkpoint::Open and CreateModel. `backend` outlives the model.
 absl::StatusOr<std::unique_ptr<LanguageModel>> LoadModel(
     const std::string& dir, kernels::Backend* backend,
     const ModelOptions& options);

@@ -40,10 +40,8 @@ class Loader {
         const HostMatrix matrix,
         checkpoint_.Matrix(tensor.name, static_cast<int>(tensor.shape[0]),
                            static_cast<int>(tensor.shape[1])));
-    const int64_t count = tensor.shape[0] * tensor.shape[1];
-    weights_->num_parameters += count;
-    weights_->size_bytes +=
-        count * static_cast<int64_t>(kernels::SizeOf(matrix.dtype));
+    weights_->num_parameters += tensor.shape[0] * tensor.shape[1];
+    weights_->size_bytes += checkpoint_.StoredBytes(tensor.name);
     return matrix;
   }
 
@@ -64,7 +62,8 @@ class Loader {
     return HostMatrix{values.dtype, dequantized_.back().data(), rows, cols};
   }
 
-  // Of one tensor, or of several that share their inputs.
+  // Of one tensor, or of several that share their inputs. This and what follows
+  // end all matrices that the checkpoint decoded.
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Packed(
       const ExpectedTensors& tensors, absl::Span<const TensorRole> roles) {
     std::vector<HostMatrix> parts;
@@ -79,6 +78,7 @@ class Loader {
       const std::string& name, absl::Span<const HostMatrix> parts) {
     auto packed = backend_->Pack(parts);
     dequantized_.clear();
+    checkpoint_.DropDecoded();
     if (packed.ok()) return packed;
     return absl::Status(packed.status().code(),
                         absl::StrCat(name, ": ", packed.status().message()));
@@ -87,6 +87,7 @@ class Loader {
   absl::StatusOr<std::unique_ptr<kernels::PackedTable>> Table(
       const std::string& name, const HostMatrix& matrix) {
     auto packed = backend_->PackTable(matrix);
+    checkpoint_.DropDecoded();
     if (packed.ok()) return packed;
     return absl::Status(packed.status().code(),
                         absl::StrCat(name, ": ", packed.status().message()));
@@ -281,7 +282,7 @@ class Loader {
 absl::optional<kernels::DType> TypeOf(const Checkpoint& checkpoint,
                                       const QuantizedWeights* quantized,
                                       const std::string& name) {
-  const absl::StatusOr<Tensor> tensor = checkpoint.Find(name);
+  const absl::StatusOr<Tensor> tensor = checkpoint.Describe(name);
   if (tensor.ok()) return tensor->dtype;
   if (quantized == nullptr) return absl::nullopt;
   const absl::StatusOr<kernels::DType> dtype = quantized->TypeOf(name);
@@ -398,8 +399,10 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
       loader.BlockNorm(config, outside, TensorRole::kFinalNorm,
                        TensorRole::kFinalNormBias, &weights.final_norm));
   if (config.tie_word_embeddings) {
-    NACRE_ASSIGN_OR_RETURN(weights.head,
-                           loader.Stacked(table.name, {embedding}));
+    NACRE_ASSIGN_OR_RETURN(
+        const HostMatrix tied,
+        checkpoint.Matrix(table.name, embedding.rows, embedding.cols));
+    NACRE_ASSIGN_OR_RETURN(weights.head, loader.Stacked(table.name, {tied}));
   } else {
     NACRE_ASSIGN_OR_RETURN(weights.head,
                            loader.Packed(outside, {TensorRole::kHead}));

@@ -8,7 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/files.h"
+#include "common/gguf/gguf_file.h"
 #include "common/status_macros.h"
+#include "tokenizer/gguf_tokenizer.h"
 #include "tokenizer/hugging_face_tokenizer.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
 #include "tokenizer/tokenizer.h"
@@ -39,6 +41,14 @@ absl::Status AtFile(const std::string& path, const absl::Status& status) {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
     const std::string& model_dir) {
+  if (gguf::File::Is(model_dir)) {
+    NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<gguf::File> file,
+                           gguf::File::Open(model_dir));
+    absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
+        ParseGgufTokenizer(file->contents().metadata);
+    if (!tokenizer.ok()) return AtFile(model_dir, tokenizer.status());
+    return tokenizer;
+  }
   TokenizerConfig config;
   const std::string config_path =
       absl::StrCat(model_dir, "/tokenizer_config.json");

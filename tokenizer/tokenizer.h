@@ -101,7 +101,7 @@ class Tokenizer {
 };
 
 // Reads tokenizer.json, or tokenizer.model if that is absent, and
-// tokenizer_config.json if present.
+// tokenizer_config.json if present; of a GGUF file, its metadata.
 // NOT_FOUND: neither file is in the folder. INVALID_ARGUMENT or DATA_LOSS: a
 // file is malformed; UNIMPLEMENTED: it needs something that is not supported.
 // Messages name the file and what is wrong in it.

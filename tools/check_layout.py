@@ -204,7 +204,12 @@ TESTED_BY = {
     "kernels/reference/reference_backend.cc":
         "tests/kernels/reference_backend_test.cc",
     "model/activations.cc": "tests/model/transformer_test.cc",
-    "model/mapped_file.cc": "tests/model/safetensors_test.cc",
+    "common/mapped_file.cc": "tests/model/safetensors_test.cc",
+    **{f"common/gguf/{name}.cc": "tests/common/gguf/gguf_file_test.cc"
+       for name in ("metadata", "tensor_type")},
+    **{f"model/gguf/{name}.cc": "tests/model/gguf/gguf_model_test.cc"
+       for name in ("dequantize", "gguf_config", "gguf_tensors")},
+    "tokenizer/gguf_vocabulary.cc": "tests/tokenizer/gguf_tokenizer_test.cc",
     "model/safetensors_writer.cc": "tests/model/safetensors_test.cc",
     "model/step_rows.cc": "tests/model/tree_test.cc",
     "model/weights.cc": "tests/model/transformer_test.cc",

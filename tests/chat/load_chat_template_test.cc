@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "common/files.h"
+#include "tests/testing/gguf_writer.h"
 
 namespace nacre::chat {
 namespace {
@@ -86,6 +88,32 @@ TEST_F(LoadChatTemplate, NamedTokens) {
   EXPECT_EQ(Load(), "<b><e><u>");
   Write("tokenizer_config.json", "{}");
   EXPECT_EQ(Load(), "not this<default><u>");
+}
+
+TEST_F(LoadChatTemplate, AGgufFileHasItsOwn) {
+  nacre::gguf::GgufWriter writer;
+  const auto load = [&](bool tools, const std::string& file = "") {
+    folder_ += "/model.gguf";
+    std::ofstream(folder_, std::ios::binary) << writer.Bytes();
+    const std::string text = Load(tools, file);
+    folder_.resize(folder_.size() - 11);
+    return text;
+  };
+  EXPECT_EQ(load(false), "none");
+  writer.String("tokenizer.chat_template", "{{ eos_token }}");
+  EXPECT_EQ(load(true), "<default>");
+  writer.String("tokenizer.chat_template.tool_use", "tools");
+  EXPECT_EQ(load(true), "tools");
+  EXPECT_EQ(load(false), "<default>");
+  Write("given.jinja", "given");
+  EXPECT_EQ(load(false, folder_ + "/given.jinja"), "given");
+  writer.version = 9;
+  EXPECT_NE(load(false).find("model.gguf: GGUF version 9"), std::string::npos);
+  writer = {};
+  writer.U32("tokenizer.chat_template", 3);
+  EXPECT_NE(load(false).find(
+                "model.gguf: metadata tokenizer.chat_template is uint32"),
+            std::string::npos);
 }
 
 TEST_F(LoadChatTemplate, BadFilesAreNamed) {

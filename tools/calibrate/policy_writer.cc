@@ -15,7 +15,7 @@
 #include "common/files.h"
 #include "common/status_macros.h"
 #include "model/checkpoint.h"
-#include "model/mapped_file.h"
+#include "model/config.h"
 #include "model/safetensors_writer.h"
 #include "tools/generate/generation_json.h"
 
@@ -121,10 +121,9 @@ absl::Status WritePolicyFolder(const std::string& dir,
 absl::StatusOr<std::string> FingerprintOf(const std::string& model_dir) {
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<model::Checkpoint> checkpoint,
                          model::Checkpoint::Open(model_dir));
-  NACRE_ASSIGN_OR_RETURN(
-      const std::unique_ptr<model::MappedFile> config,
-      model::MappedFile::Open(absl::StrCat(model_dir, "/config.json")));
-  return checkpoint->Fingerprint(config->bytes());
+  NACRE_ASSIGN_OR_RETURN(const std::string config,
+                         model::ReadConfigText(model_dir));
+  return checkpoint->Fingerprint(config);
 }
 
 }  // namespace nacre::tools

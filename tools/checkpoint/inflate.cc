@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/gguf/gguf_file.h"
 #include "common/status_macros.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
@@ -229,6 +230,10 @@ absl::Status CopyFiles(const InflateOptions& options) {
 }  // namespace
 
 absl::Status InflateCheckpoint(const InflateOptions& options) {
+  if (gguf::File::Is(options.in_dir)) {
+    return absl::UnimplementedError(
+        absl::StrCat(options.in_dir, " is a file: inflate reads folders only"));
+  }
   NACRE_ASSIGN_OR_RETURN(const ModelConfig from,
                          model::ReadConfig(options.in_dir));
   NACRE_RETURN_IF_ERROR(CheckSizes(options, from));

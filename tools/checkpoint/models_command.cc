@@ -29,7 +29,9 @@ int ModelsCommand(const std::vector<std::string>& args,
   terminal.out << "\nWeights: safetensors or pytorch_model.bin in bf16, f16 or "
                   "f32, one file or shards.\nQuantized: compressed-tensors "
                   "(FP8, int8, packed int4 and int8), fp8 blocks, AWQ (gemm), "
-                  "GPTQ (4 and 8 bits).\n--weights, of workers: "
+                  "GPTQ (4 and 8 bits).\nOf Llama, Mistral, Qwen2 and Qwen3 "
+                  "also GGUF files in F32, F16, BF16, Q8_0, Q4_0, Q4_K or "
+                  "Q6_K.\n--weights, of workers: "
                << kernels::kWeightTypesHelp << std::endl;
   return kExitOk;
 }

@@ -255,7 +255,7 @@ void PaceOptions::Register(FlagSet* flags) {
 
 void WorkerOptions::Register(FlagSet* flags) {
   flags->Add("model", "DIR", &model_dir,
-             "Hugging Face folder of the model (required)");
+             "Hugging Face folder of the model, or its GGUF file (required)");
   flags->Add("coordinator", "HOST:PORT,...", &coordinator,
              "ports for workers of the coordinators to register with "
              "(required); dns:HOST:PORT: of all addresses of HOST, asked again "

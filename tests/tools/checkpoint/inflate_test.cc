@@ -253,6 +253,13 @@ TEST_F(InflateTest, RefusesItsInputFolderAsOutput) {
   EXPECT_EQ(ReadFile(options_.in_dir + "/model.safetensors"), before);
 }
 
+TEST_F(InflateTest, ReadsNoGgufFile) {
+  options_.in_dir = NACRE_TEST_DATA "/model/gguf/f32.gguf";
+  EXPECT_EQ(InflateCheckpoint(options_),
+            absl::UnimplementedError(options_.in_dir +
+                                     " is a file: inflate reads folders only"));
+}
+
 TEST_F(InflateTest, ReportsMissingInputAndTheDisksErrors) {
   options_.out_dir = TestFolder("file");
   WriteFile(options_.out_dir + "/taken", "");

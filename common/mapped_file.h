@@ -1,0 +1,44 @@
+// A read-only memory mapping of a whole file: weights are used where the page
+// cache has them, without a copy.
+//
+// Thread-safe: immutable. Truncating a file while it is mapped ends the process
+// (SIGBUS), as for every program that maps files: weights are mapped only while
+// they are loaded.
+
+#ifndef COMMON_MAPPED_FILE_H_
+#define COMMON_MAPPED_FILE_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace nacre {
+
+class MappedFile {
+ public:
+  // NOT_FOUND, PERMISSION_DENIED and the like, naming the file;
+  // INVALID_ARGUMENT if it is not a regular file.
+  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(
+      const std::string& path);
+
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  absl::string_view bytes() const {
+    return {static_cast<const char*>(data_), size_};
+  }
+
+ private:
+  MappedFile(void* data, size_t size) : data_(data), size_(size) {}
+
+  void* data_;  // null for an empty file
+  size_t size_;
+};
+
+}  // namespace nacre
+
+#endif  // COMMON_MAPPED_FILE_H_

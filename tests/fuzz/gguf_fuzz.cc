@@ -1,0 +1,49 @@
+// Any bytes as a GGUF file: refused or parsed, what is parsed lies inside the
+// file, and config, tensors and vocabulary are made of it or refused. Tensors
+// of a file of this size are decoded.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/strings/string_view.h"
+#include "common/check.h"
+#include "common/gguf/gguf_file.h"
+#include "kernels/dtype.h"
+#include "model/gguf/gguf_config.h"
+#include "model/gguf/gguf_tensors.h"
+#include "tokenizer/gguf_tokenizer.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const auto contents = nacre::gguf::Parse(bytes);
+  if (!contents.ok()) {
+    NACRE_CHECK(!contents.status().message().empty(), "an error without words");
+    return 0;
+  }
+  uint64_t total = 0;
+  for (const auto& [name, tensor] : contents->tensors) {
+    NACRE_CHECK(tensor.bytes.begin() >= bytes.begin() &&
+                    tensor.bytes.end() <= bytes.end(),
+                "a tensor outside the file");
+    total += tensor.bytes.size();
+  }
+  NACRE_CHECK(total <= size, "tensors overlap");
+  (void)nacre::tokenizer::ParseGgufTokenizer(contents->metadata).ok();
+  const auto json = nacre::model::GgufConfigJson(*contents);
+  if (!json.ok()) return 0;
+  const auto config = nacre::model::ParseConfig(*json);
+  if (!config.ok()) return 0;
+  const auto tensors = nacre::model::GgufTensors(*contents, *config);
+  if (!tensors.ok()) return 0;
+  for (const auto& [name, stored] : *tensors) {
+    if (!stored.decode) continue;
+    size_t count = nacre::kernels::SizeOf(stored.dtype);
+    for (const int64_t dimension : stored.entry.shape) {
+      count *= static_cast<size_t>(dimension);
+    }
+    const auto values = std::make_unique<char[]>(count);
+    stored.decode(values.get());
+  }
+  return 0;
+}
