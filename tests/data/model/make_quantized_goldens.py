@@ -101,6 +101,13 @@ def compressed_tensors(args, dtype, scale_dtype, activations=None):
             return reduce(weight).reshape(1)
         if weights.strategy == "channel":
             return getattr(reduce(weight, dim=1, keepdim=True), "values")
+        if weights.strategy == "block":
+            rows, cols = weights.block_structure
+            below = -weight.shape[0] % rows
+            padded = torch.nn.functional.pad(weight, (0, 0, 0, below))
+            blocks = padded.unflatten(1, (-1, cols)).unflatten(0, (-1, rows))
+            blocks = blocks.transpose(1, 2).flatten(2)
+            return getattr(reduce(blocks, dim=2), "values")
         groups = weight.unflatten(1, (-1, weights.group_size))
         return getattr(reduce(groups, dim=2), "values")
 
@@ -306,6 +313,21 @@ def cases(options):
     yield "gptq_v2", f16, gptq(root, 4, False, False, "gptq_v2")
     yield "gptq8", f16, gptq(root, 8, False, True, "gptq_v2")
     yield "gptq_one_group", f16, gptq(root, 4, True, False, "gptq", -1)
+    yield "int8_zeros", bf16, compressed_tensors(
+        {**integer, "symmetric": False, "strategy": "channel"}, bf16, bf16,
+        token,
+    )
+    yield "int8_tensor_zeros", f16, compressed_tensors(
+        {**integer, "symmetric": False, "strategy": "tensor"}, f16, f16, token
+    )
+    yield "fp8_group", bf16, compressed_tensors(
+        {**fp8, "strategy": "group", "group_size": GROUP}, bf16, bf16,
+        {**fp8, "strategy": "token", "dynamic": True},
+    )
+    yield "fp8_block_ct", bf16, compressed_tensors(
+        {**fp8, "strategy": "block", "block_structure": [24, 16]}, bf16, bf16,
+        {**fp8, "strategy": "token", "dynamic": True},
+    )
 
 
 def main():

@@ -29,12 +29,24 @@ using nacre::testing::WriteRaw;
 using ::testing::HasSubstr;
 
 // tests/data/model/make_quantized_goldens.py made them.
-constexpr const char* kGoldens[] = {
-    "fp8_tensor",    "fp8_channel",    "fp8_channel_f16",
-    "fp8_block",     "int8_channel",   "packed8_channel",
-    "packed4_group", "packed4_zeros",  "awq",
-    "gptq",          "gptq_act_order", "gptq_v2",
-    "gptq8",         "gptq_one_group"};
+constexpr const char* kGoldens[] = {"fp8_tensor",
+                                    "fp8_channel",
+                                    "fp8_channel_f16",
+                                    "fp8_block",
+                                    "int8_channel",
+                                    "packed8_channel",
+                                    "packed4_group",
+                                    "packed4_zeros",
+                                    "awq",
+                                    "gptq",
+                                    "gptq_act_order",
+                                    "gptq_v2",
+                                    "gptq8",
+                                    "gptq_one_group",
+                                    "int8_zeros",
+                                    "int8_tensor_zeros",
+                                    "fp8_group",
+                                    "fp8_block_ct"};
 
 std::string GoldenFolder(const std::string& name) {
   return absl::StrCat(NACRE_TEST_DATA, "/model/quantized/", name);
