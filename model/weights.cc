@@ -301,18 +301,18 @@ absl::Status CheckRoom(const Checkpoint& checkpoint,
   const auto add = [&](const ExpectedTensor& tensor) {
     const auto dtype = TypeOf(checkpoint, quantized, tensor.name);
     if (!dtype.has_value()) return;
-    if (tensor.shape.size() == 1) {
-      bytes += tensor.shape[0] * static_cast<int64_t>(sizeof(float));
-      return;
-    }
     const bool is_table = tensor.role == TensorRole::kEmbedding;
     const bool is_positions = tensor.role == TensorRole::kPositions;
-    if (is_table || is_positions) {
-      bytes += tensor.shape[0] * tensor.shape[1] *
-               static_cast<int64_t>(kernels::SizeOf(*dtype));
+    const bool is_matrix = tensor.shape.size() == 2;
+    if (is_table || is_positions || !is_matrix) {
+      auto size = static_cast<int64_t>(kernels::SizeOf(*dtype));
+      for (const int64_t dimension : tensor.shape) size *= dimension;
+      bytes += size;
     }
-    if (is_positions || (is_table && !config.tie_word_embeddings)) return;
-    const HostMatrix matrix = {*dtype, nullptr,
+    if (is_positions || !is_matrix) return;
+    if (is_table && !config.tie_word_embeddings) return;
+    // Of its data, which is not read, only that there is some.
+    const HostMatrix matrix = {*dtype, tensor.name.data(),
                                static_cast<int>(tensor.shape[0]),
                                static_cast<int>(tensor.shape[1])};
     bytes += backend->PackedBytes({&matrix, 1});
