@@ -13,11 +13,14 @@
 #include "common/status_macros.h"
 #include "model/gguf/gguf_config.h"
 #include "model/gguf/gguf_tensors.h"
-#include "model/mapped_file.h"
+#include "model/pickle/torch_tensors.h"
 #include "model/safetensors_writer.h"
 
 namespace nacre::model {
 namespace {
+
+// In this order.
+constexpr const char* kFiles[] = {"model.safetensors", "pytorch_model.bin"};
 
 // A shard must lie in the folder itself: an index from elsewhere must not make
 // us read other files.
@@ -35,6 +38,21 @@ absl::StatusOr<kernels::DType> ParseDType(absl::string_view name) {
       "dtype ", name, " is not supported; supported: BF16, F16, F32"));
 }
 
+// Of a folder's config.json, if it has one.
+absl::StatusOr<std::optional<Quantization>> QuantizationOf(
+    const std::string& dir) {
+  const std::string path = absl::StrCat(dir, "/config.json");
+  const absl::StatusOr<std::unique_ptr<MappedFile>> file =
+      MappedFile::Open(path);
+  if (absl::IsNotFound(file.status())) return std::optional<Quantization>();
+  NACRE_RETURN_IF_ERROR(file.status());
+  auto quantization = ReadQuantization((*file)->bytes());
+  if (quantization.ok()) return quantization;
+  return absl::Status(
+      quantization.status().code(),
+      absl::StrCat(path, ": ", quantization.status().message()));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(
@@ -47,26 +65,27 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(
   }
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
   checkpoint->dir_ = dir;
-  const std::string single = absl::StrCat(dir, "/model.safetensors");
-  if (std::filesystem::exists(single, error)) {
-    NACRE_RETURN_IF_ERROR(checkpoint->AddFile(single));
-    return checkpoint;
-  }
-  const std::string index_path = absl::StrCat(single, ".index.json");
-  absl::StatusOr<std::unique_ptr<MappedFile>> index =
-      MappedFile::Open(index_path);
-  if (absl::IsNotFound(index.status())) {
-    return absl::NotFoundError(absl::StrCat(
-        "model folder ", dir, " has neither model.safetensors nor ",
-        "model.safetensors.index.json"));
-  }
-  NACRE_RETURN_IF_ERROR(index.status());
-  absl::Status status = checkpoint->OpenShards(dir, (*index)->bytes());
-  if (!status.ok()) {
+  NACRE_ASSIGN_OR_RETURN(checkpoint->quantization_, QuantizationOf(dir));
+  for (const char* name : kFiles) {
+    const std::string single = absl::StrCat(dir, "/", name);
+    if (std::filesystem::exists(single, error)) {
+      NACRE_RETURN_IF_ERROR(checkpoint->AddFile(single));
+      return checkpoint;
+    }
+    const std::string index_path = absl::StrCat(single, ".index.json");
+    absl::StatusOr<std::unique_ptr<MappedFile>> index =
+        MappedFile::Open(index_path);
+    if (absl::IsNotFound(index.status())) continue;
+    NACRE_RETURN_IF_ERROR(index.status());
+    absl::Status status = checkpoint->OpenShards(dir, (*index)->bytes());
+    if (status.ok()) return checkpoint;
     return absl::Status(status.code(),
                         absl::StrCat(index_path, ": ", status.message()));
   }
-  return checkpoint;
+  return absl::NotFoundError(
+      absl::StrCat("model folder ", dir, " has neither model.safetensors nor ",
+                   "pytorch_model.bin, nor an index of their shards (",
+                   kFiles[0], ".index.json)"));
 }
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenFile(
@@ -96,13 +115,27 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenGguf(
   return OfStored(path, *std::move(tensors), std::move(file));
 }
 
+absl::StatusOr<const Checkpoint::TensorFile*> Checkpoint::Keep(
+    const std::string& path) {
+  TensorFile opened;
+  NACRE_ASSIGN_OR_RETURN(opened.file, MappedFile::Open(path));
+  absl::StatusOr<TensorTable> tensors =
+      IsTorchFile(path) ? ParseTorchFile(opened.file->bytes())
+                        : ParseSafetensors(opened.file->bytes());
+  if (!tensors.ok()) {
+    return absl::Status(tensors.status().code(),
+                        absl::StrCat(path, ": ", tensors.status().message()));
+  }
+  opened.tensors = *std::move(tensors);
+  files_.push_back(std::move(opened));
+  return &files_.back();
+}
+
 absl::Status Checkpoint::AddFile(const std::string& path) {
-  NACRE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file,
-                         SafetensorsFile::Open(path));
-  for (const auto& [name, entry] : file->tensors()) {
+  NACRE_ASSIGN_OR_RETURN(const TensorFile* const file, Keep(path));
+  for (const auto& [name, entry] : file->tensors) {
     tensors_[name] = {&entry, file->Bytes(entry), nullptr};
   }
-  files_.push_back(std::move(file));
   return absl::OkStatus();
 }
 
@@ -115,23 +148,20 @@ absl::Status Checkpoint::OpenShards(const std::string& dir,
     return absl::InvalidArgumentError(
         "not a JSON object with an object weight_map");
   }
-  std::map<std::string, const SafetensorsFile*> shards;
+  std::map<std::string, const TensorFile*> shards;
   for (const auto& [name, shard] : index["weight_map"].items()) {
     if (!shard.is_string() || !IsPlainFileName(shard.get<std::string>())) {
       return absl::InvalidArgumentError(
           absl::StrCat("the shard of tensor ", name, " is ", JsonText(shard),
                        ", expected a plain file name"));
     }
-    const SafetensorsFile*& file = shards[shard.get<std::string>()];
+    const TensorFile*& file = shards[shard.get<std::string>()];
     if (file == nullptr) {
-      NACRE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> opened,
-                             SafetensorsFile::Open(absl::StrCat(
-                                 dir, "/", shard.get<std::string>())));
-      file = opened.get();
-      files_.push_back(std::move(opened));
+      NACRE_ASSIGN_OR_RETURN(
+          file, Keep(absl::StrCat(dir, "/", shard.get<std::string>())));
     }
-    const auto it = file->tensors().find(name);
-    if (it == file->tensors().end()) {
+    const auto it = file->tensors.find(name);
+    if (it == file->tensors.end()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor ", name, " is not in its shard ", shard.get<std::string>()));
     }
@@ -183,23 +213,29 @@ std::vector<std::string> Checkpoint::Names() const {
   return names;
 }
 
-absl::StatusOr<Tensor> Checkpoint::Describe(absl::string_view name) const {
+absl::StatusOr<RawTensor> Checkpoint::FindRaw(absl::string_view name) const {
   const auto it = tensors_.find(std::string(name));
   if (it == tensors_.end()) {
     return absl::NotFoundError(
         absl::StrCat("tensor ", name, " is not in the checkpoint ", dir_));
   }
   const TensorEntry& entry = *it->second.entry;
-  if (it->second.stored != nullptr) {
-    return Tensor{it->second.stored->dtype, entry.shape, {}};
+  return RawTensor{entry.dtype, entry.shape, it->second.bytes};
+}
+
+absl::StatusOr<Tensor> Checkpoint::Describe(absl::string_view name) const {
+  NACRE_ASSIGN_OR_RETURN(RawTensor raw, FindRaw(name));
+  const StoredTensor* const stored = tensors_.find(name)->second.stored;
+  if (stored != nullptr) {
+    return Tensor{stored->dtype, std::move(raw.shape), {}};
   }
-  absl::StatusOr<kernels::DType> dtype = ParseDType(entry.dtype);
+  absl::StatusOr<kernels::DType> dtype = ParseDType(raw.dtype);
   if (!dtype.ok()) {
     return absl::Status(
         dtype.status().code(),
         absl::StrCat("tensor ", name, ": ", dtype.status().message()));
   }
-  return Tensor{*dtype, entry.shape, {}};
+  return Tensor{*dtype, std::move(raw.shape), {}};
 }
 
 absl::StatusOr<Tensor> Checkpoint::Find(absl::string_view name) const {
@@ -270,25 +306,20 @@ absl::StatusOr<std::vector<float>> Checkpoint::Vector(absl::string_view name,
 
 absl::StatusOr<std::vector<int64_t>> Checkpoint::Integers(
     absl::string_view name) const {
-  const auto it = tensors_.find(std::string(name));
-  if (it == tensors_.end()) {
-    return absl::NotFoundError(
-        absl::StrCat("tensor ", name, " is not in the checkpoint ", dir_));
-  }
-  const TensorEntry& entry = *it->second.entry;
-  const bool is_long = entry.dtype == "I64";
-  if (!is_long && entry.dtype != "I32") {
+  NACRE_ASSIGN_OR_RETURN(const RawTensor raw, FindRaw(name));
+  const bool is_long = raw.dtype == "I64";
+  if (!is_long && raw.dtype != "I32") {
     return absl::UnimplementedError(
-        absl::StrCat("tensor ", name, ": dtype ", entry.dtype,
+        absl::StrCat("tensor ", name, ": dtype ", raw.dtype,
                      " is not supported; supported: I64, I32"));
   }
-  if (entry.shape.size() != 1) {
+  if (raw.shape.size() != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", name, " has shape ", ShapeString(entry.shape),
+        absl::StrCat("tensor ", name, " has shape ", ShapeString(raw.shape),
                      ", expected one dimension"));
   }
-  std::vector<int64_t> values(static_cast<size_t>(entry.shape[0]));
-  const char* bytes = it->second.bytes.data();
+  std::vector<int64_t> values(static_cast<size_t>(raw.shape[0]));
+  const char* bytes = raw.bytes.data();
   for (int64_t& value : values) {
     if (is_long) {
       std::memcpy(&value, bytes, sizeof(value));

@@ -1,7 +1,9 @@
 // The weights of a Hugging Face folder: model.safetensors, or the shards that
-// model.safetensors.index.json lists. Or those of a GGUF file, under the names
-// that they have in such a folder. Looks tensors up by name and refuses those
-// that do not have the shape the config implies.
+// model.safetensors.index.json lists; where there is neither, the same of
+// pytorch_model.bin. Or those of a GGUF file, under the names that they have in
+// such a folder. Looks tensors up by name and refuses those that do not have
+// the shape the config implies. Quantized ones are read by
+// quantized/quantized_weights.h.
 //
 // Thread-safe: immutable after Open, but for what DropDecoded says.
 
@@ -13,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +27,8 @@
 #include "absl/types/span.h"
 #include "kernels/product_ops.h"
 #include "model/fingerprint.h"
+#include "model/mapped_file.h"
+#include "model/quantized/quantization.h"
 #include "model/safetensors.h"
 
 namespace nacre::model {
@@ -31,6 +36,13 @@ namespace nacre::model {
 // One tensor of a floating-point type, in mapped memory (any alignment).
 struct Tensor {
   kernels::DType dtype = kernels::DType::kF32;
+  std::vector<int64_t> shape;
+  absl::string_view bytes;
+};
+
+// One of any type, under the file's name for it ("I32", ...).
+struct RawTensor {
+  absl::string_view dtype;
   std::vector<int64_t> shape;
   absl::string_view bytes;
 };
@@ -53,7 +65,8 @@ class Checkpoint {
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(
       const std::string& dir);
 
-  // The same of one file, of any name.
+  // The same of one file, of any name: what torch.save wrote if that ends in
+  // .bin, .pt or .pth, else safetensors.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFile(
       const std::string& path);
 
@@ -67,6 +80,11 @@ class Checkpoint {
   static std::unique_ptr<Checkpoint> OfTensors(
       const std::map<std::string, Tensor>& tensors);
 
+  // What config.json of its folder says; none: all weights are floats.
+  const std::optional<Quantization>& quantization() const {
+    return quantization_;
+  }
+
   bool Contains(absl::string_view name) const;
 
   // All tensor names, sorted.
@@ -76,6 +94,8 @@ class Checkpoint {
   // BF16, F16 or F32. Valid as long as this object, or until DropDecoded.
   absl::StatusOr<Tensor> Find(absl::string_view name) const;
 
+  // NOT_FOUND if there is none of this name.
+  absl::StatusOr<RawTensor> FindRaw(absl::string_view name) const;
   // Find without the bytes, which costs nothing.
   absl::StatusOr<Tensor> Describe(absl::string_view name) const;
 
@@ -105,6 +125,14 @@ class Checkpoint {
   std::string Fingerprint(absl::string_view config_json) const;
 
  private:
+  struct TensorFile {
+    std::unique_ptr<MappedFile> file;
+    TensorTable tensors;
+
+    absl::string_view Bytes(const TensorEntry& entry) const {
+      return file->bytes().substr(entry.offset, entry.size_bytes);
+    }
+  };
   struct Location {
     const TensorEntry* entry = nullptr;
     absl::string_view bytes;
@@ -112,13 +140,16 @@ class Checkpoint {
   };
 
   Checkpoint() = default;
+  // Opens and keeps a file.
+  absl::StatusOr<const TensorFile*> Keep(const std::string& path);
   static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenGguf(
       const std::string& path);
   absl::Status AddFile(const std::string& path);
   absl::Status OpenShards(const std::string& dir, absl::string_view index_json);
 
   std::string dir_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::optional<Quantization> quantization_;
+  std::deque<TensorFile> files_;
   std::deque<TensorEntry> entries_;  // of tensors that are in no file
   std::map<std::string, StoredTensor> stored_;
   std::shared_ptr<const void> stored_owner_;

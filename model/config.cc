@@ -17,6 +17,7 @@
 #include "model/families.h"
 #include "model/gguf/gguf_config.h"
 #include "model/mapped_file.h"
+#include "model/quantized/quantization.h"
 
 namespace nacre::model {
 namespace {
@@ -55,14 +56,6 @@ absl::StatusOr<const Family*> ReadFamily(const Json& json) {
   return absl::UnimplementedError(
       absl::StrCat("architecture ", ShownJson(name),
                    " is not supported; supported: ", SupportedArchitectures()));
-}
-
-absl::Status CheckSupported(const Json& json) {
-  if (!IsAbsent(json, "quantization_config")) {
-    return absl::UnimplementedError(
-        "quantization_config is set: quantized checkpoints are not supported");
-  }
-  return absl::OkStatus();
 }
 
 absl::Status ParseBlocks(const Family& family, const Json& json,
@@ -473,7 +466,7 @@ absl::StatusOr<ModelConfig> ReadGgufConfig(const std::string& path) {
 absl::StatusOr<ModelConfig> ParseConfig(absl::string_view config_json) {
   NACRE_ASSIGN_OR_RETURN(const Json json, ParseObject(config_json));
   NACRE_ASSIGN_OR_RETURN(const Family* const family, ReadFamily(json));
-  NACRE_RETURN_IF_ERROR(CheckSupported(json));
+  NACRE_RETURN_IF_ERROR(ParseQuantization(json).status());
   ModelConfig config;
   config.architecture = family->architecture;
   NACRE_RETURN_IF_ERROR(ParseBlocks(*family, json, &config));

@@ -1,7 +1,8 @@
 #include "model/weights.h"
 
 #include <cmath>
-#include <limits>
+#include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "model/expected_tensors.h"
 #include "model/families.h"
 #include "model/qkv_rows.h"
+#include "model/quantized/quantized_weights.h"
 
 namespace nacre::model {
 namespace {
@@ -25,9 +27,13 @@ using kernels::HostMatrix;
 // Loads tensors of one checkpoint to one backend and counts them.
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, kernels::Backend* backend,
-         Weights* weights)
-      : checkpoint_(checkpoint), backend_(backend), weights_(weights) {}
+  // `quantized` is null where all weights are floats.
+  Loader(const Checkpoint& checkpoint, const QuantizedWeights* quantized,
+         kernels::Backend* backend, Weights* weights)
+      : checkpoint_(checkpoint),
+        quantized_(quantized),
+        backend_(backend),
+        weights_(weights) {}
 
   absl::StatusOr<HostMatrix> Matrix(const ExpectedTensor& tensor) {
     NACRE_ASSIGN_OR_RETURN(
@@ -39,13 +45,30 @@ class Loader {
     return matrix;
   }
 
+  // The weights of products, which may be quantized: the result is valid until
+  // they are stacked.
+  absl::StatusOr<HostMatrix> Factor(const ExpectedTensor& tensor) {
+    if (quantized_ == nullptr) return Matrix(tensor);
+    NACRE_ASSIGN_OR_RETURN(const bool is_quantized,
+                           quantized_->Has(tensor.name));
+    if (!is_quantized) return Matrix(tensor);
+    const int rows = static_cast<int>(tensor.shape[0]);
+    const int cols = static_cast<int>(tensor.shape[1]);
+    NACRE_ASSIGN_OR_RETURN(QuantizedWeights::Values values,
+                           quantized_->Read(tensor.name, rows, cols));
+    weights_->num_parameters += tensor.shape[0] * tensor.shape[1];
+    weights_->size_bytes += values.stored_bytes;
+    dequantized_.push_back(std::move(values.bytes));
+    return HostMatrix{values.dtype, dequantized_.back().data(), rows, cols};
+  }
+
   // Of one tensor, or of several that share their inputs. This and what follows
   // end all matrices that the checkpoint decoded.
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Packed(
       const ExpectedTensors& tensors, absl::Span<const TensorRole> roles) {
     std::vector<HostMatrix> parts;
     for (const TensorRole role : roles) {
-      NACRE_ASSIGN_OR_RETURN(parts.emplace_back(), Matrix(tensors[role]));
+      NACRE_ASSIGN_OR_RETURN(parts.emplace_back(), Factor(tensors[role]));
     }
     return Stacked(tensors[roles.front()].name, parts);
   }
@@ -54,6 +77,7 @@ class Loader {
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Stacked(
       const std::string& name, absl::Span<const HostMatrix> parts) {
     auto packed = backend_->Pack(parts);
+    dequantized_.clear();
     checkpoint_.DropDecoded();
     if (packed.ok()) return packed;
     return absl::Status(packed.status().code(),
@@ -180,7 +204,7 @@ class Loader {
         std::vector<HostMatrix> parts;
         for (const Role role : roles) {
           NACRE_ASSIGN_OR_RETURN(parts.emplace_back(),
-                                 Matrix(tensors.OfExpert(role, i)));
+                                 Factor(tensors.OfExpert(role, i)));
         }
         return Stacked(tensors.OfExpert(roles.front(), i).name, parts);
       };
@@ -223,11 +247,11 @@ class Loader {
     const bool is_fused = tensors.Has(Role::kQueryKeyValue);
     if (is_fused) {
       NACRE_ASSIGN_OR_RETURN(const HostMatrix all,
-                             Matrix(tensors[Role::kQueryKeyValue]));
+                             Factor(tensors[Role::kQueryKeyValue]));
       parts = SeparateQkv(config, all, separated);
     } else {
       for (const Role role : {Role::kQuery, Role::kKey, Role::kValue}) {
-        NACRE_ASSIGN_OR_RETURN(parts.emplace_back(), Matrix(tensors[role]));
+        NACRE_ASSIGN_OR_RETURN(parts.emplace_back(), Factor(tensors[role]));
       }
     }
     std::string reordered[2];
@@ -247,47 +271,58 @@ class Loader {
   }
 
   const Checkpoint& checkpoint_;
+  const QuantizedWeights* quantized_;
   kernels::Backend* backend_;
   Weights* weights_;
+  std::deque<std::string> dequantized_;  // of the parts of the next matrix
 };
 
-absl::optional<HostMatrix> AsMatrix(const Tensor& tensor) {
-  constexpr int64_t kMost = std::numeric_limits<int>::max();
-  if (tensor.shape.size() != 2) return absl::nullopt;
-  for (const int64_t size : tensor.shape) {
-    if (size < 1 || size > kMost) return absl::nullopt;
-  }
-  return HostMatrix{tensor.dtype, tensor.bytes.data(),
-                    static_cast<int>(tensor.shape[0]),
-                    static_cast<int>(tensor.shape[1])};
+// The type of a tensor's values; none: what is wrong with it is said when it is
+// loaded.
+absl::optional<kernels::DType> TypeOf(const Checkpoint& checkpoint,
+                                      const QuantizedWeights* quantized,
+                                      const std::string& name) {
+  const absl::StatusOr<Tensor> tensor = checkpoint.Describe(name);
+  if (tensor.ok()) return tensor->dtype;
+  if (quantized == nullptr) return absl::nullopt;
+  const absl::StatusOr<kernels::DType> dtype = quantized->TypeOf(name);
+  if (dtype.ok()) return *dtype;
+  return absl::nullopt;
 }
 
 // RESOURCE_EXHAUSTED where the device has too little memory for all weights:
 // better said now than after minutes.
-absl::Status CheckRoom(const Checkpoint& checkpoint, const ModelConfig& config,
-                       kernels::Backend* backend) {
+absl::Status CheckRoom(const Checkpoint& checkpoint,
+                       const QuantizedWeights* quantized,
+                       const ModelConfig& config, kernels::Backend* backend) {
   const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
   if (!memory.has_value()) return absl::OkStatus();
-  const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);
-  const std::string& table = outside[TensorRole::kEmbedding].name;
   int64_t bytes = 0;
-  for (const std::string& name : checkpoint.Names()) {
-    // What else is wrong with a tensor is said when it is loaded.
-    const absl::StatusOr<Tensor> tensor = checkpoint.Describe(name);
-    if (!tensor.ok()) continue;
-    auto size = static_cast<int64_t>(kernels::SizeOf(tensor->dtype));
-    for (const int64_t dimension : tensor->shape) size *= dimension;
-    const bool is_table = name == table;
-    const bool is_positions = config.embedding.has_positions &&
-                              name == outside[TensorRole::kPositions].name;
-    const absl::optional<HostMatrix> matrix = AsMatrix(*tensor);
-    if (is_table || is_positions || !matrix.has_value()) {
+  const auto add = [&](const ExpectedTensor& tensor) {
+    const auto dtype = TypeOf(checkpoint, quantized, tensor.name);
+    if (!dtype.has_value()) return;
+    const bool is_table = tensor.role == TensorRole::kEmbedding;
+    const bool is_positions = tensor.role == TensorRole::kPositions;
+    const bool is_matrix = tensor.shape.size() == 2;
+    if (is_table || is_positions || !is_matrix) {
+      auto size = static_cast<int64_t>(kernels::SizeOf(*dtype));
+      for (const int64_t dimension : tensor.shape) size *= dimension;
       bytes += size;
     }
-    const bool is_packed =
-        !is_positions && (!is_table || config.tie_word_embeddings);
-    if (matrix.has_value() && is_packed) {
-      bytes += backend->PackedBytes({&*matrix, 1});
+    if (is_positions || !is_matrix) return;
+    if (is_table && !config.tie_word_embeddings) return;
+    // Of its data, which is not read, only that there is some.
+    const HostMatrix matrix = {*dtype, tensor.name.data(),
+                               static_cast<int>(tensor.shape[0]),
+                               static_cast<int>(tensor.shape[1])};
+    bytes += backend->PackedBytes({&matrix, 1});
+  };
+  for (const ExpectedTensor& tensor : ExpectedTensors::OutsideLayers(config)) {
+    add(tensor);
+  }
+  for (int i = 0; i < config.num_hidden_layers; ++i) {
+    for (const ExpectedTensor& tensor : ExpectedTensors::OfLayer(config, i)) {
+      add(tensor);
     }
   }
   if (bytes <= memory->available()) return absl::OkStatus();
@@ -331,9 +366,14 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
     if (progress) progress("weights", step / num_steps);
   };
   NACRE_RETURN_IF_ERROR(CheckNoFurtherLayer(checkpoint, config));
-  NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, config, backend));
+  std::optional<QuantizedWeights> quantized;
+  if (checkpoint.quantization().has_value()) {
+    quantized.emplace(checkpoint, *checkpoint.quantization());
+  }
+  const QuantizedWeights* const source = quantized ? &*quantized : nullptr;
+  NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, source, config, backend));
   Weights weights;
-  Loader loader(checkpoint, backend, &weights);
+  Loader loader(checkpoint, source, backend, &weights);
   const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);
   const ExpectedTensor& table = outside[TensorRole::kEmbedding];
   report(0);

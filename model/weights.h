@@ -71,8 +71,8 @@ float EmbeddingScale(const ModelConfig& config, kernels::DType table);
 // INVALID_ARGUMENT if the checkpoint has more layers than the config;
 // RESOURCE_EXHAUSTED where the device or, for the embedding table, the host has
 // no room, with the bytes. `backend`
-// outlives the result; of `checkpoint` nothing is kept. `progress` may be
-// empty.
+// outlives the result; of `checkpoint` nothing is kept. Quantized weights
+// become floats one matrix at a time. `progress` may be empty.
 absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
                                     const ModelConfig& config,
                                     kernels::Backend* backend,

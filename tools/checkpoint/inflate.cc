@@ -16,6 +16,7 @@
 #include "model/expected_tensors.h"
 #include "model/families.h"
 #include "model/mapped_file.h"
+#include "model/quantized/quantization.h"
 #include "model/safetensors_writer.h"
 #include "nlohmann/json.hpp"
 #include "tools/checkpoint/inflate_tensor.h"
@@ -247,6 +248,14 @@ absl::Status InflateCheckpoint(const InflateOptions& options) {
       const std::unique_ptr<model::MappedFile> config_file,
       model::MappedFile::Open(absl::StrCat(options.in_dir, "/config.json")));
   const absl::string_view text = config_file->bytes();
+  NACRE_ASSIGN_OR_RETURN(const auto quantization,
+                         model::ReadQuantization(text));
+  if (quantization.has_value()) {
+    return absl::UnimplementedError(
+        absl::StrCat(options.in_dir,
+                     "/config.json: quantization_config is set, expected "
+                     "weights in bf16, f16 or f32"));
+  }
   auto json = nlohmann::ordered_json::parse(text.begin(), text.end(), nullptr,
                                             /*allow_exceptions=*/false);
   const model::FieldNames& fields =

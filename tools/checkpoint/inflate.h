@@ -38,8 +38,8 @@ struct InflateOptions {
 // generation_config.json. Holds one row at a time in memory. The config is
 // written last, so a folder with one is whole.
 // INVALID_ARGUMENT: fewer layers or columns than now, columns not in whole
-// groups, out_dir the same as in_dir. Else the errors of reading the input and
-// of the disk.
+// groups, out_dir the same as in_dir. UNIMPLEMENTED: quantized weights. Else
+// the errors of reading the input and of the disk.
 absl::Status InflateCheckpoint(const InflateOptions& options);
 
 }  // namespace nacre::tools

@@ -26,10 +26,12 @@ int ModelsCommand(const std::vector<std::string>& args,
     absl::StrAppend(&line, family.models, " (", model::BackendsOf(family), ")");
     terminal.out << line << "\n";
   }
-  terminal.out << "\nWeights: safetensors in bf16, f16 or f32, one file or "
-                  "shards. Of Llama, Mistral, Qwen2 and Qwen3 also GGUF files "
-                  "in F32, F16, BF16, Q8_0, Q4_0, Q4_K or Q6_K. --weights, of "
-                  "workers: "
+  terminal.out << "\nWeights: safetensors or pytorch_model.bin in bf16, f16 or "
+                  "f32, one file or shards.\nQuantized: compressed-tensors "
+                  "(FP8, int8, packed int4 and int8), fp8 blocks, AWQ (gemm), "
+                  "GPTQ (4 and 8 bits).\nOf Llama, Mistral, Qwen2 and Qwen3 "
+                  "also GGUF files in F32, F16, BF16, Q8_0, Q4_0, Q4_K or "
+                  "Q6_K.\n--weights, of workers: "
                << kernels::kWeightTypesHelp << std::endl;
   return kExitOk;
 }

@@ -148,6 +148,17 @@ TEST_F(InflateTest, FusedTensorsKeepTheirWidth) {
 }
 
 // Config files that name the type of each layer name those of the added ones.
+TEST_F(InflateTest, RefusesQuantizedWeights) {
+  InflateOptions options;
+  options.in_dir = std::string(NACRE_TEST_DATA) + "/model/quantized/awq";
+  options.out_dir = TestFolder("out");
+  options.num_layers = 2;
+  const absl::Status status = InflateCheckpoint(options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("quantization_config is set, expected weights in"));
+}
+
 TEST_F(InflateTest, AddedLayersAreOfTheLastOnesType) {
   TinyCheckpoint shape;
   shape.architecture = "Qwen2ForCausalLM";
