@@ -71,8 +71,8 @@ struct RenderedPrompt {
   // Where the text comes from messages, tools, documents or extra variables,
   // not from the template: sorted, disjoint, not adjacent, not empty. To keep
   // the user from writing special tokens, a tokenizer reads a special token
-  // that lies wholly inside one range as letters. One that only begins or ends
-  // in a range is the template's ("<|" + role + "|>").
+  // whose first or last byte is in a range as letters. One whose ends are the
+  // template's is the template's ("<|" + role + "|>").
   std::vector<TextRange> user_text;
 };
 

@@ -140,18 +140,34 @@ absl::Status ReadNamedTokens(const TemplateFiles& files, const Json& config,
   return absl::OkStatus();
 }
 
+std::string ConfigPath(const TemplateFiles& files) {
+  return files.tokenizer_config.empty()
+             ? absl::StrCat(files.model_dir, "/", kConfig)
+             : files.tokenizer_config;
+}
+
+absl::StatusOr<Json> ReadConfig(const TemplateFiles& files) {
+  const std::string path = ConfigPath(files);
+  if (!files.tokenizer_config.empty()) {
+    NACRE_RETURN_IF_ERROR(ReadFile(path, kMaxConfigBytes).status());
+  }
+  return ReadObject(path);
+}
+
 }  // namespace
+
+absl::StatusOr<Options> LoadNamedTokens(const TemplateFiles& files,
+                                        Options options) {
+  NACRE_ASSIGN_OR_RETURN(const Json config, ReadConfig(files));
+  NACRE_RETURN_IF_ERROR(
+      ReadNamedTokens(files, config, ConfigPath(files), &options));
+  return options;
+}
 
 absl::StatusOr<std::optional<ChatTemplates>> LoadChatTemplates(
     const TemplateFiles& files, Options options) {
-  const bool config_is_named = !files.tokenizer_config.empty();
-  const std::string config_path =
-      config_is_named ? files.tokenizer_config
-                      : absl::StrCat(files.model_dir, "/", kConfig);
-  if (config_is_named) {
-    NACRE_RETURN_IF_ERROR(ReadFile(config_path, kMaxConfigBytes).status());
-  }
-  NACRE_ASSIGN_OR_RETURN(const Json config, ReadObject(config_path));
+  const std::string config_path = ConfigPath(files);
+  NACRE_ASSIGN_OR_RETURN(const Json config, ReadConfig(files));
   NACRE_RETURN_IF_ERROR(ReadNamedTokens(files, config, config_path, &options));
 
   // One byte more than allowed is enough for Parse to say what the limit is.

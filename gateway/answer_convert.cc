@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/token_logprobs.h"
+#include "gateway/resume_convert.h"
 #include "gateway/token_text.h"
 #include "gateway/trace_convert.h"
 #include "telemetry/build_info.h"
@@ -73,7 +74,35 @@ AnswerFormat::AnswerFormat(const ApiRequest* request,
       head_(std::move(head)),
       system_fingerprint_(FingerprintOf(head_.fingerprint, "")),
       prompt_ids_(std::move(prompt_ids)),
-      states_(prompt_ids_.size() * static_cast<size_t>(request->n)) {}
+      states_(prompt_ids_.size() * static_cast<size_t>(request->n)) {
+  if (request->generate.has_resume()) Restore();
+}
+
+void AnswerFormat::Restore() {
+  const v1::Resume& resume = request_->generate.resume();
+  SetNumericsId(resume.numerics_id());
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const auto& ids = resume.choices(static_cast<int>(i)).token_ids();
+    if (ids.empty()) continue;
+    State& state = states_[i];
+    state.completion_tokens = ids.size();
+    state.last_token = *ids.rbegin();
+    // Its first event with text had the prompt's.
+    state.echoed = true;
+    if (!request_->wants_logprobs || request_->is_chat) continue;
+    const auto pass = [&](uint32_t id) {
+      state.text_offset += CountCharacters(TokenName(id));
+    };
+    if (request_->echo) {
+      std::for_each(prompt_ids_[0].begin(), prompt_ids_[0].end(), pass);
+    }
+    std::for_each(ids.begin(), ids.end(), pass);
+  }
+}
+
+void AnswerFormat::SetStart(const v1::Start& start) {
+  if (request_->resumption.offered) start_ = StartJson(start, prompt_ids_[0]);
+}
 
 void AnswerFormat::SetNumericsId(const std::string& numerics_id) {
   system_fingerprint_ = FingerprintOf(head_.fingerprint, numerics_id);
@@ -257,7 +286,7 @@ OrderedJson AnswerFormat::RunningUsage() const {
   return UsageOf(prompt, 0, completion);
 }
 
-std::string AnswerFormat::Event(OrderedJson choice) const {
+std::string AnswerFormat::Event(OrderedJson choice) {
   OrderedJson event =
       HeadJson(request_->is_chat ? "chat.completion.chunk" : "text_completion");
   event["choices"] = OrderedJson::array({std::move(choice)});
@@ -265,6 +294,9 @@ std::string AnswerFormat::Event(OrderedJson choice) const {
     event["usage"] = RunningUsage();
   } else if (request_->include_usage) {
     event["usage"] = nullptr;
+  }
+  if (!start_.is_null()) {
+    event["nacre"] = {{"start", std::exchange(start_, nullptr)}};
   }
   return Dump(event);
 }
@@ -275,7 +307,9 @@ std::string AnswerFormat::First(size_t choice) {
     json["delta"] = {{"role", "assistant"}, {"content", ""}};
   } else {
     // With log-probabilities it is echoed when these have come.
-    const std::string echo = request_->EchoesLogprobs() ? "" : EchoText(choice);
+    const bool is_resumed = request_->generate.has_resume();
+    const std::string echo =
+        request_->EchoesLogprobs() || is_resumed ? "" : EchoText(choice);
     if (echo.empty() && !request_->return_token_ids) return "";
     json["text"] = echo;
   }

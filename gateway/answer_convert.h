@@ -40,9 +40,11 @@ class AnswerFormat {
   // What decides the bits of the logits: part of the system_fingerprint from
   // then on.
   void SetNumericsId(const std::string& numerics_id);
+  // What a resume needs: the next event says it, where that was asked for.
+  void SetStart(const v1::Start& start);
 
   // The first event of a choice: a chat's role, the prompt that a completion
-  // echoes; "" where there is nothing to say.
+  // echoes; "" where there is nothing to say. A resumed one echoes nothing.
   std::string First(size_t choice);
   // "" where the chunk says nothing that was asked for.
   std::string Piece(size_t choice, const v1::Chunk& chunk);
@@ -60,7 +62,9 @@ class AnswerFormat {
   };
 
   OrderedJson HeadJson(const char* object) const;
-  std::string Event(OrderedJson choice) const;
+  std::string Event(OrderedJson choice);
+  // Of a resumed answer what has come before.
+  void Restore();
   OrderedJson RunningUsage() const;
   std::string EchoText(size_t choice) const;
   OrderedJson ChatLogprobs(
@@ -85,6 +89,7 @@ class AnswerFormat {
   const tokenizer::Tokenizer* const tokenizer_;
   const AnswerHead head_;
   std::string system_fingerprint_;
+  OrderedJson start_;  // to be said
   const std::vector<std::vector<uint32_t>> prompt_ids_;
   std::vector<State> states_;
 };

@@ -1,10 +1,12 @@
 #include "gateway/api_error.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/refusal.h"
 
 namespace nacre::gateway {
 namespace {
@@ -18,7 +20,8 @@ OrderedJson TextOrNull(const std::string& text) {
   return text.empty() ? OrderedJson() : OrderedJson(text);
 }
 
-ApiError ExhaustedError(const std::string& message) {
+ApiError ExhaustedError(const absl::Status& status) {
+  const std::string message(status.message());
   // More than any target has: to wait does not help.
   if (absl::StrContains(message, "need KV for")) {
     return {.status = 400, .message = message, .code = "kv_capacity"};
@@ -26,12 +29,15 @@ ApiError ExhaustedError(const std::string& message) {
   if (absl::StrContains(message, "larger than max")) {
     return {.status = 413, .message = message};
   }
+  const bool queues =
+      IsFullQueue(status) || IsRefusedFor(status, kQueueTimeout);
+  const int64_t retry_after_s =
+      RefusalOf(status).value_or(Refusal()).retry_after_s;
   return {.status = 429,
           .message = message,
           .type = "rate_limit_error",
-          .code = absl::StrContains(message, "queue") ? "queue_full"
-                                                      : "rate_limit_exceeded",
-          .retry_after_s = 1};
+          .code = queues ? "queue_full" : "rate_limit_exceeded",
+          .retry_after_s = std::max<int64_t>(1, retry_after_s)};
 }
 
 ApiError ContextError(int context, absl::string_view requested) {
@@ -91,7 +97,7 @@ ApiError ErrorOf(const absl::Status& status) {
               .code = "request_id_exists",
               .may_retry = false};
     case absl::StatusCode::kResourceExhausted:
-      return ExhaustedError(message);
+      return ExhaustedError(status);
     case absl::StatusCode::kFailedPrecondition:
       return {.message = message, .code = "policy_unavailable"};
     case absl::StatusCode::kUnimplemented:
@@ -117,9 +123,18 @@ ApiError ErrorOf(const absl::Status& status) {
   }
 }
 
+ApiError ErrorOfResume(const absl::Status& status) {
+  ApiError error = ErrorOf(status);
+  if (absl::IsFailedPrecondition(status)) {
+    error.status = 409;
+    error.code = "resume_unavailable";
+    error.may_retry = false;
+  }
+  return error;
+}
+
 bool IsFullQueue(const absl::Status& status) {
-  return absl::IsResourceExhausted(status) &&
-         absl::StartsWith(status.message(), "the queue is full");
+  return IsRefusedFor(status, kQueueFull);
 }
 
 std::string ErrorBody(const ApiError& error) {

@@ -6,6 +6,7 @@
 #ifndef GATEWAY_API_ERROR_H_
 #define GATEWAY_API_ERROR_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -21,10 +22,10 @@ struct ApiError {
   int status = 400;  // of HTTP
   std::string message;
   std::string type = "invalid_request_error";
-  std::string code;       // empty: null
-  std::string param;      // the field at fault; empty: null
-  int retry_after_s = 0;  // 0: no Retry-After
-  bool may_retry = true;  // false: x-should-retry says so
+  std::string code;           // empty: null
+  std::string param;          // the field at fault; empty: null
+  int64_t retry_after_s = 0;  // 0: no Retry-After
+  bool may_retry = true;      // false: x-should-retry says so
 };
 
 // 400 invalid_request_error.
@@ -45,6 +46,10 @@ ApiError PromptExceedsContext(int context);
 // How a call of nacre.v1.Inference that failed is told over HTTP
 // (docs/openai.md has the table).
 ApiError ErrorOf(const absl::Status& status);
+
+// The same of one that resumes an answer: 409 where no target can go on with
+// it.
+ApiError ErrorOfResume(const absl::Status& status);
 
 // Of a coordinator with as many waiting requests as it takes.
 bool IsFullQueue(const absl::Status& status);

@@ -25,6 +25,8 @@ class ChatPrompts {
     OrderedJson documents;  // null: none
     OrderedJson values;     // an object: further variables of the template
     bool add_generation_prompt = true;
+    // The request's own template, in place of the model's.
+    std::optional<std::string> own_template;
   };
 
   // chat::LoadChatTemplates', with the tokenizer's ids for the tokens that no
@@ -34,17 +36,20 @@ class ChatPrompts {
 
   // The prompt's text; to be encoded without adding special tokens. Errors:
   // FAILED_PRECONDITION (there is no template), INVALID_ARGUMENT (the template
-  // refuses the messages), RESOURCE_EXHAUSTED (over a limit of templates).
-  absl::StatusOr<std::string> Render(const Chat& chat) const;
+  // refuses the messages, or the request's own is none), RESOURCE_EXHAUSTED
+  // (over a limit of templates), UNIMPLEMENTED (what it uses is not supported).
+  absl::StatusOr<chat::RenderedPrompt> Render(const Chat& chat) const;
 
   // The template; empty where there is none.
   std::string source() const;
 
  private:
-  explicit ChatPrompts(
-      std::shared_ptr<const std::optional<chat::ChatTemplates>> templates);
+  ChatPrompts(
+      std::shared_ptr<const std::optional<chat::ChatTemplates>> templates,
+      chat::Options options);
 
   std::shared_ptr<const std::optional<chat::ChatTemplates>> templates_;
+  chat::Options options_;  // of requests' own templates
 };
 
 }  // namespace nacre::gateway

@@ -31,7 +31,24 @@ CompletionStream::CompletionStream(EventLoop* loop, InferenceClient* client,
       reply_(std::move(reply)),
       completes_(order_.prompts.size(),
                  Choices(static_cast<size_t>(order_.request.n))),
-      last_write_(absl::Now()) {}
+      last_write_(absl::Now()) {
+  const auto& resumed = order_.request.generate.resume().choices();
+  for (size_t i = 0; i < static_cast<size_t>(resumed.size()); ++i) {
+    if (!IsDone(i)) continue;
+    ++completed_;
+    v1::Usage* const usage = completes_[0][i].mutable_usage();
+    usage->set_prompt_tokens(
+        static_cast<uint32_t>(order_.prompts[0].ids.size()));
+    usage->set_completion_tokens(
+        static_cast<uint32_t>(resumed[static_cast<int>(i)].token_ids_size()));
+  }
+}
+
+bool CompletionStream::IsDone(size_t choice) const {
+  const v1::GenerateRequest& request = order_.request.generate;
+  return request.has_resume() &&
+         request.resume().choices(static_cast<int>(choice)).done();
+}
 
 v1::GenerateRequest CompletionStream::RequestOf(size_t prompt) const {
   v1::GenerateRequest request = order_.request.generate;
@@ -74,6 +91,7 @@ void CompletionStream::OnResponse(size_t prompt,
     return Fail(ErrorOf(absl::InternalError(absl::StrCat(
         "the service answers choice ", response.index(), " of ", n))));
   }
+  if (response.has_start()) format_.SetStart(response.start());
   const size_t choice = prompt * n + response.index();
   const bool streams = order_.request.stream;
   if (response.has_chunk()) {
@@ -108,7 +126,10 @@ void CompletionStream::OnRoom() {
 void CompletionStream::OnDone(size_t, const absl::Status& status) {
   if (finished_) return;
   --running_;
-  if (!status.ok()) return Fail(ErrorOf(status));
+  if (!status.ok()) {
+    const bool resumes = order_.request.generate.has_resume();
+    return Fail(resumes ? ErrorOfResume(status) : ErrorOf(status));
+  }
   if (running_ > 0) return;
   const size_t expected =
       order_.prompts.size() * static_cast<size_t>(order_.request.n);
@@ -135,7 +156,9 @@ void CompletionStream::BeginAnswer() {
   // of a list.
   const size_t choices =
       order_.prompts.size() * static_cast<size_t>(order_.request.n);
-  for (size_t i = 0; i < choices; ++i) WriteEvent(format_.First(i));
+  for (size_t i = 0; i < choices; ++i) {
+    if (!IsDone(i)) WriteEvent(format_.First(i));
+  }
 }
 
 void CompletionStream::WriteEvent(const std::string& json) {

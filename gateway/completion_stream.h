@@ -46,6 +46,8 @@ class CompletionStream : public std::enable_shared_from_this<CompletionStream> {
 
  private:
   v1::GenerateRequest RequestOf(size_t prompt) const;
+  // Of a resumed answer: the choice had its end before.
+  bool IsDone(size_t choice) const;
   void OnResponse(size_t prompt, v1::GenerateResponse response);
   void OnDone(size_t prompt, const absl::Status& status);
   void FetchMore(size_t prompt);

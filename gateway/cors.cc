@@ -29,6 +29,11 @@ bool IsOrigin(const std::string& text) {
          !(absl::StartsWith(text, "http:") && absl::EndsWith(text, ":80"));
 }
 
+bool Contains(const std::vector<std::string>& origins,
+              const std::string& origin) {
+  return std::find(origins.begin(), origins.end(), origin) != origins.end();
+}
+
 // Adds headers to an answer.
 class CorsReply final : public HttpReply {
  public:
@@ -88,25 +93,34 @@ absl::Status CheckOrigins(const std::vector<std::string>& origins) {
   return absl::OkStatus();
 }
 
+HttpHeaders CorsHeaders(const std::vector<std::string>& origins,
+                        const std::string& origin) {
+  if (origins.empty()) return {};
+  const bool any = Contains(origins, kAny);
+  // Caches must not give the answer for one origin to another.
+  HttpHeaders headers;
+  if (!any) headers.emplace_back("Vary", "Origin");
+  if (any || Contains(origins, origin)) {
+    headers.emplace_back("Access-Control-Allow-Origin", any ? kAny : origin);
+    headers.emplace_back(
+        "Access-Control-Expose-Headers",
+        "X-Request-Id, X-Nacre-Ignored, X-Should-Retry, Retry-After");
+  }
+  return headers;
+}
+
 HttpHandler AllowOrigins(std::vector<std::string> origins, HttpHandler inner) {
   if (origins.empty()) return inner;
-  const auto has = [origins = std::move(origins)](const std::string& origin) {
-    return std::find(origins.begin(), origins.end(), origin) != origins.end();
-  };
-  return [has, inner = std::move(inner)](
+  return [origins = std::move(origins), inner = std::move(inner)](
              HttpRequest request, const std::shared_ptr<HttpReply>& reply) {
     const std::string* const origin = request.Find("origin");
-    const bool any = has(kAny);
-    // Caches must not give the answer for one origin to another.
     HttpHeaders added;
-    if (!any) added.emplace_back("Vary", "Origin");
-    const bool allowed = origin != nullptr && (any || has(*origin));
-    if (allowed) {
-      added.emplace_back("Access-Control-Allow-Origin", any ? kAny : *origin);
-      added.emplace_back(
-          "Access-Control-Expose-Headers",
-          "X-Request-Id, X-Nacre-Ignored, X-Should-Retry, Retry-After");
+    if (origin != nullptr) {
+      added = CorsHeaders(origins, *origin);
+    } else if (!Contains(origins, kAny)) {
+      added.emplace_back("Vary", "Origin");
     }
+    const bool allowed = added.size() > 1;
     auto answer = std::make_shared<CorsReply>(reply, std::move(added));
     if (allowed && request.method == "OPTIONS" &&
         request.Find("access-control-request-method") != nullptr) {

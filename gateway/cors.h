@@ -18,6 +18,11 @@ namespace nacre::gateway {
 // SCHEME://HOST:PORT, as browsers send it.
 absl::Status CheckOrigins(const std::vector<std::string>& origins);
 
+// What an answer says of who may read it. `origin`: of the request; empty: it
+// named none, or could not be read.
+HttpHeaders CorsHeaders(const std::vector<std::string>& origins,
+                        const std::string& origin);
+
 // `inner`, whose answers also say which of the origins may read them, and which
 // need not answer the questions that browsers ask first. "*": any.
 HttpHandler AllowOrigins(std::vector<std::string> origins, HttpHandler inner);

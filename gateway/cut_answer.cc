@@ -14,8 +14,8 @@ constexpr size_t kKeptIdBytes = 224;
 // Far more than the service takes: with others nothing goes on.
 constexpr uint32_t kMaxChoices = 1024;
 
-// What was drafted decides on the tokens of the ratio test; the oracle's are
-// those that the client sent.
+}  // namespace
+
 bool IsRepeatable(const v1::GenerateRequest& request) {
   const v1::SpeculationOptions& speculation = request.speculation();
   const bool is_ratio = speculation.verification() == v1::VERIFICATION_RATIO &&
@@ -24,14 +24,22 @@ bool IsRepeatable(const v1::GenerateRequest& request) {
   return !is_ratio && policy.substr(0, policy.find(':')) != "oracle";
 }
 
-}  // namespace
-
 CutAnswer::CutAnswer(const v1::GenerateRequest* request)
     : request_(request),
       has_choices_(!request->has_n() || request->n() <= kMaxChoices),
       choices_(!has_choices_      ? 0
                : request->has_n() ? request->n()
-                                  : 1) {}
+                                  : 1) {
+  const auto& resumed = request->resume().choices();
+  for (int i = 0; i < resumed.size(); ++i) {
+    if (static_cast<size_t>(i) == choices_.size()) break;
+    Choice& choice = choices_[static_cast<size_t>(i)];
+    choice.done = resumed[i].done();
+    if (choice.done) continue;
+    choice.token_ids.assign(resumed[i].token_ids().begin(),
+                            resumed[i].token_ids().end());
+  }
+}
 
 bool CutAnswer::Follows(const v1::GenerateResponse& response) const {
   if (!response.has_chunk() && !response.has_complete()) return true;
@@ -87,6 +95,7 @@ v1::GenerateRequest CutAnswer::Rest() {
   }
   if (!has_begun_) return rest;
   rest.mutable_sampling()->set_seed(start_->seed());
+  rest.clear_resume();
   v1::Resume* const resume = rest.mutable_resume();
   resume->set_model_fingerprint(start_->model_fingerprint());
   resume->set_numerics_id(start_->numerics_id());

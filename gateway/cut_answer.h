@@ -15,9 +15,14 @@
 
 namespace nacre::gateway {
 
+// Whether the tokens of its answer do not depend on what is drafted: not by the
+// ratio test above temperature 0, nor with the oracle.
+bool IsRepeatable(const v1::GenerateRequest& request);
+
 class CutAnswer {
  public:
-  // `request`: the call's, with token ids as its prompt. It outlives this.
+  // `request`: the call's, with token ids as its prompt. It may resume an
+  // answer. It outlives this.
   explicit CutAnswer(const v1::GenerateRequest* request);
 
   // Whether the response is what comes next: a choice's tokens begin where
@@ -32,8 +37,8 @@ class CutAnswer {
   // Whether every choice has its Complete.
   bool is_whole() const;
 
-  // Whether it has a rest that goes on as it would have. Not by the ratio test
-  // or with the oracle, and not where the coordinator did not say what a resume
+  // Whether it has a rest that goes on as it would have: not where the request
+  // is not repeatable, and not where the coordinator did not say what a resume
   // needs.
   bool can_go_on() const;
   // The request that goes on behind what came (Resume of inference.proto), the

@@ -8,6 +8,18 @@
 
 namespace nacre::gateway {
 
+void GatewayFlags::RegisterChats(FlagSet* flags) {
+  flags->Add("chat-template", "FILE", &chat_template,
+             "Jinja template of chats (default: the checkpoint's)");
+  flags->Add("tokenizer-config", "FILE", &tokenizer_config,
+             "read in place of the checkpoint's tokenizer_config.json");
+  flags->Add("escape-special-tokens", "", &escape_special_tokens,
+             "names of special tokens in the texts of a chat's request are "
+             "letters, not these tokens");
+  flags->Add("trust-request-chat-template", "", &trust_request_chat_template,
+             "a chat's request may have a template of its own, chat_template");
+}
+
 void GatewayFlags::Register(FlagSet* flags) {
   flags->Add(
       "tokenizer", "DIR", &tokenizer,
@@ -27,10 +39,7 @@ void GatewayFlags::Register(FlagSet* flags) {
   flags->AddRepeated("served-model-name", "NAME", &served_names,
                      "what clients call the model; the first is shown, others "
                      "are taken too (default: as the coordinator calls it)");
-  flags->Add("chat-template", "FILE", &chat_template,
-             "Jinja template of chats (default: the checkpoint's)");
-  flags->Add("tokenizer-config", "FILE", &tokenizer_config,
-             "read in place of the checkpoint's tokenizer_config.json");
+  RegisterChats(flags);
   flags->Add("auth-tokens-file", "FILE", &auth_tokens_file,
              "one NAME:TOKEN a line: clients must show one of them");
   flags->Add("token-file", "FILE", &token_file,

@@ -24,6 +24,8 @@ struct GatewayFlags {
   std::string tokenizer;                         // folder of the checkpoint
   std::string chat_template;
   std::string tokenizer_config;
+  bool escape_special_tokens = false;
+  bool trust_request_chat_template = false;
   std::vector<std::string> served_names;
   std::string auth_tokens_file;
   std::string token_file;
@@ -46,6 +48,9 @@ struct GatewayFlags {
   std::vector<std::string> Addresses() const;
   std::vector<std::string> AdminAddresses() const;
   std::vector<std::string> Origins() const;
+
+ private:
+  void RegisterChats(FlagSet* flags);
 };
 
 }  // namespace nacre::gateway

@@ -240,7 +240,7 @@ std::optional<ApiError> GatewayService::CheckModel(
 }
 
 std::optional<ApiError> GatewayService::EncodePrompt(
-    const Prompt& prompt, bool add_special_tokens, int context_length,
+    const Prompt& prompt, const ApiRequest& request, int context_length,
     std::vector<uint32_t>* ids) const {
   if (const auto* given = std::get_if<std::vector<uint32_t>>(&prompt)) {
     *ids = *given;
@@ -248,8 +248,9 @@ std::optional<ApiError> GatewayService::EncodePrompt(
   }
   const auto encoded = options_.tokenizer->Encode(
       std::get<std::string>(prompt),
-      {.add_special_tokens = add_special_tokens,
-       .max_ids = static_cast<size_t>(context_length)});
+      {.add_special_tokens = request.add_special_tokens,
+       .max_ids = static_cast<size_t>(context_length),
+       .user_text = request.user_text});
   if (absl::IsOutOfRange(encoded.status())) {
     return PromptExceedsContext(context_length);
   }
@@ -258,30 +259,48 @@ std::optional<ApiError> GatewayService::EncodePrompt(
   return std::nullopt;
 }
 
-std::optional<ApiError> GatewayService::ChatText(const ApiRequest& request,
-                                                 std::string* text) const {
-  const auto rendered = options_.chats->Render(
-      {.messages = request.messages,
-       .tools = request.tools,
-       .documents = request.documents,
-       .values = request.template_values,
-       .add_generation_prompt = request.add_generation_prompt});
-  if (rendered.ok()) {
-    *text = *rendered;
-    return std::nullopt;
+std::optional<ApiError> GatewayService::RenderChat(ApiRequest* request) const {
+  // A resumed answer has its prompt.
+  if (!request->resumption.prompt.empty()) return std::nullopt;
+  if (request->chat_template.has_value() &&
+      !options_.trusts_request_templates) {
+    return Unsupported(
+        "chat_template is only taken with --trust-request-chat-template of "
+        "nacre-gateway",
+        "chat_template");
   }
-  // Whatever the template says, the request is at fault.
-  return BadRequest(std::string(rendered.status().message()), "messages");
+  auto rendered = options_.chats->Render(
+      {.messages = std::move(request->messages),
+       .tools = request->tools,
+       .documents = request->documents,
+       .values = request->template_values,
+       .add_generation_prompt = request->add_generation_prompt,
+       .own_template = request->chat_template});
+  request->messages = nullptr;
+  if (!rendered.ok()) {
+    // Whatever the template says, the request is at fault.
+    return BadRequest(
+        std::string(rendered.status().message()),
+        request->chat_template.has_value() ? "chat_template" : "messages");
+  }
+  request->prompts.emplace_back(std::move(rendered->text));
+  if (options_.escapes_special_tokens) {
+    for (const chat::TextRange& range : rendered->user_text) {
+      request->user_text.push_back({range.begin, range.end});
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<ApiError> GatewayService::PromptsOf(
     const ApiRequest& request, const v1::Model& model,
     std::vector<CompletionStream::PromptIds>* prompts) const {
   const auto context = static_cast<int>(model.context_length());
-  for (const Prompt& prompt : request.prompts) {
+  const std::vector<Prompt> resumed = {request.resumption.prompt};
+  for (const Prompt& prompt :
+       request.resumption.prompt.empty() ? request.prompts : resumed) {
     CompletionStream::PromptIds ids;
-    if (auto error = EncodePrompt(prompt, request.add_special_tokens, context,
-                                  &ids.ids)) {
+    if (auto error = EncodePrompt(prompt, request, context, &ids.ids)) {
       return error;
     }
     if (ids.ids.empty()) {
@@ -318,10 +337,7 @@ GatewayService::Answer GatewayService::ReadCompletion(
   if (!model.ok()) return Refused(ErrorOf(model.status()));
   if (auto error = CheckModel(asked.model, *model)) return Refused(*error);
   if (is_chat) {
-    std::string text;
-    if (auto error = ChatText(asked, &text)) return Refused(*error);
-    asked.prompts.emplace_back(std::move(text));
-    asked.messages = nullptr;
+    if (auto error = RenderChat(&asked)) return Refused(*error);
   }
   if (auto error = PromptsOf(asked, *model, &order->prompts)) {
     return Refused(*error);
@@ -367,23 +383,23 @@ GatewayService::Answer GatewayService::ReadTokenize(
   FieldReader reader(body);
   const std::string name = reader.Text("model", 1024).value_or("");
   const bool names_tokens = reader.BoolOr("return_token_strs", false);
-  std::string text;
+  ApiRequest asked;
   const bool is_chat = reader.Find("messages") != nullptr;
   if (is_chat) {
-    ApiRequest chat;
-    if (auto error = ConvertChat(body, {}, &chat)) return Refused(*error);
-    if (auto error = ChatText(chat, &text)) return Refused(*error);
+    if (auto error = ConvertChat(body, {}, &asked)) return Refused(*error);
+    if (auto error = RenderChat(&asked)) return Refused(*error);
   } else if (reader.Find("prompt") == nullptr) {
     reader.Fail(BadRequest("prompt is missing", "prompt"));
   } else {
-    text = reader.Text("prompt", request.body.size()).value_or("");
+    asked.prompts.emplace_back(
+        reader.Text("prompt", request.body.size()).value_or(""));
   }
-  const bool special = reader.BoolOr("add_special_tokens", !is_chat);
+  asked.add_special_tokens = reader.BoolOr("add_special_tokens", !is_chat);
   if (reader.error()) return Refused(*reader.error());
   if (auto error = CheckModel(name, model)) return Refused(*error);
   const auto context = static_cast<int>(model.context_length());
   std::vector<uint32_t> ids;
-  if (auto error = EncodePrompt(text, special, context, &ids)) {
+  if (auto error = EncodePrompt(asked.prompts.front(), asked, context, &ids)) {
     return Refused(*error);
   }
   OrderedJson answer = {

@@ -43,6 +43,10 @@ class GatewayService {
     // coordinators to say.
     const rpc::BearerTokens* admin_tokens = nullptr;
     bool serves_page = true;
+    // Special tokens in texts of a chat's request are read as letters.
+    bool escapes_special_tokens = false;
+    // A chat's request may have a template of its own.
+    bool trusts_request_templates = false;
     GatewayMetrics* metrics = nullptr;
     SamplingDefaults defaults;
     // What clients call the model; empty: as the coordinator does. Others are
@@ -82,12 +86,13 @@ class GatewayService {
   std::optional<ApiError> PromptsOf(
       const ApiRequest& request, const v1::Model& model,
       std::vector<CompletionStream::PromptIds>* prompts) const;
+  // `request`: how its texts are read.
   std::optional<ApiError> EncodePrompt(const Prompt& prompt,
-                                       bool add_special_tokens,
+                                       const ApiRequest& request,
                                        int context_length,
                                        std::vector<uint32_t>* ids) const;
-  std::optional<ApiError> ChatText(const ApiRequest& request,
-                                   std::string* text) const;
+  // The prompt of a chat, in place of its messages.
+  std::optional<ApiError> RenderChat(ApiRequest* request) const;
 
   // `path`: that of all models, or of one.
   void SendModels(const std::string& path, HttpReply* reply) const;

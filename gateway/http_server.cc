@@ -121,6 +121,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
     host_->limits = options.limits;
     host_->handler = std::move(handler);
     host_->on_answer = std::move(options.on_answer);
+    host_->refusal_headers = std::move(options.refusal_headers);
     host_->io = &loop->io();
   }
 

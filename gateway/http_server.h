@@ -57,6 +57,9 @@ class HttpServer {
     // Told on the loop when an answer begins; the path is "" where no request
     // could be read. May be left out.
     std::function<void(const std::string& path, int status)> on_answer;
+    // Of answers to what never becomes a request for the handler. `origin`: its
+    // only Origin, as far as it can be read; else empty. May be left out.
+    std::function<HttpHeaders(const std::string& origin)> refusal_headers;
   };
 
   // The loop must outlive the server. Errors: INVALID_ARGUMENT (not host:port),

@@ -164,7 +164,7 @@ void HttpSession::OnReceived(const Error& error, size_t) {
     case State::kHead:
     case State::kBody:
       if (error == asio::error::eof) {
-        return Refuse(BadRequest("the request ends early"));
+        return Refuse(BadRequest("the request ends early"), in_);
       }
       return error ? Close() : Parse();
   }
@@ -189,14 +189,15 @@ void HttpSession::Parse() {
 bool HttpSession::ParseHead() {
   const auto limit = static_cast<size_t>(host_->limits.max_head_bytes);
   if (!CanBeginRequest(in_[0])) {
-    Refuse(BadRequest("these bytes are no HTTP/1 request"));
+    Refuse(BadRequest("these bytes are no HTTP/1 request"), in_);
     return false;
   }
   const size_t end = in_.find(kBlankLine);
   if (end == std::string::npos ? in_.size() > limit : end + 4 > limit) {
     Refuse({.status = 431,
             .message = absl::StrCat("the head of the request is longer than ",
-                                    limit, " bytes")});
+                                    limit, " bytes")},
+           in_);
     return false;
   }
   if (end == std::string::npos) {
@@ -210,7 +211,7 @@ bool HttpSession::ParseHead() {
 
 bool HttpSession::AcceptHead(absl::string_view head) {
   if (auto error = CheckHeadBytes(head)) {
-    Refuse(*error);
+    Refuse(*error, head);
     return false;
   }
   parser_.emplace();
@@ -219,7 +220,7 @@ bool HttpSession::AcceptHead(absl::string_view head) {
   Error error;
   parser_->put(asio::buffer(head.data(), head.size()), error);
   if (error) {
-    Refuse(SyntaxError(error, host_->limits));
+    Refuse(SyntaxError(error, host_->limits), head);
     return false;
   }
   request_ = HeadOf(parser_->get());
@@ -307,7 +308,15 @@ void HttpSession::LetGoOfBody() {
   held_.reset();
 }
 
-void HttpSession::Refuse(const ApiError& error) {
+void HttpSession::Refuse(const ApiError& error, absl::string_view head) {
+  HttpHeaders headers = ErrorHeaders(error);
+  if (host_->refusal_headers != nullptr) {
+    const std::string* const origin = request_.Find("origin");
+    const HttpHeaders added =
+        host_->refusal_headers(origin != nullptr ? *origin : OriginIn(head));
+    headers.insert(headers.end(), added.begin(), added.end());
+  }
+  request_ = {};
   state_ = State::kAnswering;
   ended_ = chunked_ = keep_alive_ = false;
   if (request_id_.empty()) request_id_ = RequestIdOf({});
@@ -315,7 +324,7 @@ void HttpSession::Refuse(const ApiError& error) {
   in_.clear();
   ++host_->running;
   host_->on_changed();
-  SendError(error, this);
+  Send(error.status, headers, ErrorBody(error));
 }
 
 void HttpSession::WriteHead(int status, const HttpHeaders& headers,
@@ -442,7 +451,7 @@ void HttpSession::ExpectWithin(absl::Duration timeout) {
 void HttpSession::OnTimeout() {
   switch (state_) {
     case State::kHead:
-      return Refuse(TooLate("head", host_->limits.head_timeout));
+      return Refuse(TooLate("head", host_->limits.head_timeout), in_);
     case State::kBody:
       return Refuse(TooLate("body", host_->limits.body_timeout));
     case State::kIdle:

@@ -57,6 +57,7 @@ struct SessionHost {
   std::function<void(class HttpSession*)> on_closed;
   std::function<void()> on_changed;
   std::function<void(const std::string& path, int status)> on_answer;
+  std::function<HttpHeaders(const std::string& origin)> refusal_headers;
 };
 
 class HttpSession : public HttpReply,
@@ -101,7 +102,8 @@ class HttpSession : public HttpReply,
   bool AcceptHead(absl::string_view head);
   bool ExpectBody();
   void Dispatch();
-  void Refuse(const ApiError& error);
+  // `head`: what has come of it, where it was not read.
+  void Refuse(const ApiError& error, absl::string_view head = {});
 
   void WriteHead(int status, const HttpHeaders& headers,
                  std::optional<size_t> content_length);

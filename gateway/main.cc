@@ -139,6 +139,10 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const GatewayFlags& flags,
   http.on_answer = [metrics](const std::string& path, int status) {
     metrics->CountAnswer(path, status);
   };
+  http.refusal_headers = [origins =
+                              flags.Origins()](const std::string& origin) {
+    return CorsHeaders(origins, origin);
+  };
   const auto handle = [service](HttpRequest request,
                                 const std::shared_ptr<HttpReply>& reply) {
     service->Handle(std::move(request), reply);
@@ -164,18 +168,21 @@ absl::Status Run(const GatewayFlags& flags) {
   EventLoop loop;
   FleetClient fleet({flags.AdminAddresses(), client_options.security}, &loop);
   InferenceClient client(std::move(client_options), &loop);
-  GatewayService service({.loop = &loop,
-                          .client = &client,
-                          .tokenizer = model.tokenizer.get(),
-                          .chats = &model.chats,
-                          .tokens = model.tokens.get(),
-                          .fleet = flags.admins.empty() ? nullptr : &fleet,
-                          .admin_tokens = model.admin_tokens.get(),
-                          .serves_page = !flags.no_ui,
-                          .metrics = &metrics,
-                          .defaults = model.defaults,
-                          .served_names = flags.served_names,
-                          .ping_period = flags.ping_period});
+  GatewayService service(
+      {.loop = &loop,
+       .client = &client,
+       .tokenizer = model.tokenizer.get(),
+       .chats = &model.chats,
+       .tokens = model.tokens.get(),
+       .fleet = flags.admins.empty() ? nullptr : &fleet,
+       .admin_tokens = model.admin_tokens.get(),
+       .serves_page = !flags.no_ui,
+       .escapes_special_tokens = flags.escape_special_tokens,
+       .trusts_request_templates = flags.trust_request_chat_template,
+       .metrics = &metrics,
+       .defaults = model.defaults,
+       .served_names = flags.served_names,
+       .ping_period = flags.ping_period});
 
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> server,
                          ServeHttp(flags, &loop, &service, &metrics));

@@ -30,7 +30,6 @@ constexpr RefusedField kRefused[] = {
     {"use_beam_search", "false"},
     {"length_penalty", "1"},
     {"truncate_prompt_tokens", "null"},
-    {"chat_template", "null"},
     {"continue_final_message", "false"},
     {"spaces_between_special_tokens", "true"},
 };

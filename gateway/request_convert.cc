@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "gateway/field_reader.h"
 #include "gateway/refused_fields.h"
+#include "gateway/resume_convert.h"
 
 namespace nacre::gateway {
 namespace {
@@ -26,6 +27,8 @@ constexpr size_t kMaxTreeBytes = 16384;
 constexpr size_t kMaxRequestIdBytes = 128;
 constexpr size_t kMaxPromptIds = size_t{1} << 22;
 constexpr size_t kMaxPromptBytes = size_t{1} << 30;  // the body's limit is less
+// One byte more than a template may have, which says the limit itself.
+constexpr size_t kMaxTemplateBytes = (size_t{1} << 20) + 1;
 constexpr int kMaxLogprobs = 20;
 constexpr int kMaxN = 16;
 constexpr int kMaxWindow = 64;
@@ -155,6 +158,7 @@ void ReadNacre(FieldReader* outer, ApiRequest* request) {
       reader.BoolOr("trace", false));
   request->generate.set_numerics_id(
       reader.Text("numerics_id", kMaxNameBytes).value_or(""));
+  ReadResume(&reader, request);
   for (const std::string& name : reader.Unknown()) {
     reader.Fail(Unsupported(
         absl::StrCat("nacre.", Quoted(name), " is not known"), "nacre"));
@@ -241,9 +245,7 @@ std::vector<uint32_t> IdsOf(const OrderedJson& list, FieldReader* reader) {
 
 void ReadPrompts(FieldReader* reader, ApiRequest* request) {
   const OrderedJson* const prompt = reader->Find("prompt");
-  if (prompt == nullptr) {
-    return reader->Fail(BadRequest("prompt is missing", "prompt"));
-  }
+  if (prompt == nullptr) return;
   if (prompt->is_string()) {
     request->prompts.emplace_back(prompt->get<std::string>());
     return;
@@ -300,9 +302,7 @@ void FlattenContent(size_t index, OrderedJson* message, FieldReader* reader) {
 
 void ReadMessages(FieldReader* reader, ApiRequest* request) {
   const OrderedJson* const messages = reader->Find("messages");
-  if (messages == nullptr) {
-    return reader->Fail(BadRequest("messages is missing", "messages"));
-  }
+  if (messages == nullptr) return;
   if (!messages->is_array() || messages->empty()) {
     return reader->FailField("messages", *messages, "a list of messages");
   }
@@ -323,7 +323,36 @@ void ReadMessages(FieldReader* reader, ApiRequest* request) {
   }
 }
 
+// Beside the messages: what the template shows, and the request's own one.
+void ReadTemplateValues(FieldReader* reader, ApiRequest* request) {
+  const auto take = [&](const char* key, OrderedJson* to) {
+    if (const OrderedJson* const found = reader->Find(key)) *to = *found;
+  };
+  take("tools", &request->tools);
+  take("documents", &request->documents);
+  take("chat_template_kwargs", &request->template_values);
+  request->chat_template = reader->Text("chat_template", kMaxTemplateBytes);
+  OrderedJson& values = request->template_values;
+  if (!values.is_object()) {
+    return reader->FailField("chat_template_kwargs", values, "an object");
+  }
+  // As in vLLM, another way to say the same.
+  FieldReader inner(values, "chat_template_kwargs.");
+  auto named = inner.Text("chat_template", kMaxTemplateBytes);
+  if (inner.error()) return reader->Fail(*inner.error());
+  if (named.has_value()) request->chat_template = std::move(named);
+  values.erase("chat_template");
+  const OrderedJson* const effort = reader->Find("reasoning_effort");
+  if (effort != nullptr)
+    values.emplace("reasoning_effort", OrderedJson(*effort));
+}
+
 std::optional<ApiError> Finish(FieldReader* reader, ApiRequest* request) {
+  CheckResume(reader, request);
+  const char* const prompt = request->is_chat ? "messages" : "prompt";
+  if (request->resumption.prompt.empty() && reader->Find(prompt) == nullptr) {
+    reader->Fail(BadRequest(absl::StrCat(prompt, " is missing"), prompt));
+  }
   request->ignored = reader->Unknown();
   return reader->error();
 }
@@ -338,6 +367,12 @@ std::optional<ApiError> ConvertCompletion(const OrderedJson& body,
   ReadCommon(defaults, &reader, request);
   request->add_special_tokens = reader.BoolOr("add_special_tokens", true);
   request->echo = reader.BoolOr("echo", false);
+  if (const OrderedJson* const found = reader.Find("chat_template")) {
+    reader.Fail(
+        Unsupported(absl::StrCat("chat_template is not supported (found ",
+                                 Shown(*found), ")"),
+                    "chat_template"));
+  }
   // As chats have it, false changes nothing.
   const OrderedJson* const asked = reader.Find("logprobs");
   const bool is_off = asked != nullptr && *asked == false;
@@ -375,20 +410,7 @@ std::optional<ApiError> ConvertChat(const OrderedJson& body,
   ReadCommon(defaults, &reader, request);
   request->add_special_tokens = reader.BoolOr("add_special_tokens", false);
   request->add_generation_prompt = reader.BoolOr("add_generation_prompt", true);
-  const auto take = [&](const char* key, OrderedJson* to) {
-    if (const OrderedJson* const found = reader.Find(key)) *to = *found;
-  };
-  take("tools", &request->tools);
-  take("documents", &request->documents);
-  take("chat_template_kwargs", &request->template_values);
-  if (!request->template_values.is_object()) {
-    reader.FailField("chat_template_kwargs", request->template_values,
-                     "an object");
-  }
-  const OrderedJson* const effort = reader.Find("reasoning_effort");
-  if (effort != nullptr && request->template_values.is_object()) {
-    request->template_values.emplace("reasoning_effort", OrderedJson(*effort));
-  }
+  ReadTemplateValues(&reader, request);
   request->wants_logprobs = reader.BoolOr("logprobs", false);
   const int64_t top = reader.Whole("top_logprobs", 0, kMaxLogprobs).value_or(0);
   if (request->wants_logprobs) {

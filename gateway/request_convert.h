@@ -18,6 +18,7 @@
 #include "gateway/api_error.h"
 #include "gateway/json_body.h"
 #include "proto/inference.pb.h"
+#include "tokenizer/text_range.h"
 
 namespace nacre::gateway {
 
@@ -37,6 +38,12 @@ struct SamplingDefaults {
 // "do_sample": false. INVALID_ARGUMENT: it is malformed.
 absl::StatusOr<SamplingDefaults> ReadSamplingDefaults(absl::string_view text);
 
+struct Resumption {
+  bool offered = false;  // the stream says what a resume of it needs
+  // Of the answer that `generate` resumes; empty: it resumes none.
+  std::vector<uint32_t> prompt;
+};
+
 struct ApiRequest {
   bool is_chat = false;
   std::string model;
@@ -47,6 +54,9 @@ struct ApiRequest {
   OrderedJson documents;  // null: none
   OrderedJson template_values = OrderedJson::object();
   bool add_generation_prompt = true;
+  std::optional<std::string> chat_template;  // the request's own
+  // Of a chat's prompt, once it is rendered: where no special token is read.
+  std::vector<tokenizer::TextRange> user_text;
 
   // Everything but the prompt, the model's name and max_tokens.
   v1::GenerateRequest generate;
@@ -61,8 +71,9 @@ struct ApiRequest {
   std::optional<int> prompt_logprobs;
   bool add_special_tokens = true;
   bool return_token_ids = false;
-  bool tokens_as_ids = false;        // "token_id:42" for a token of logprobs
-  bool spec_stats = false;           // a value for each round
+  bool tokens_as_ids = false;  // "token_id:42" for a token of logprobs
+  bool spec_stats = false;     // a value for each round
+  Resumption resumption;
   std::vector<std::string> ignored;  // names of unknown fields
 
   // Whether the prompt is echoed with what the target says of its tokens.

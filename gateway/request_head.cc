@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -118,6 +119,21 @@ std::optional<ApiError> CheckHeaders(const HttpHeaders& headers,
                                 ", only \"100-continue\" is understood")};
   }
   return std::nullopt;
+}
+
+std::string OriginIn(absl::string_view head) {
+  constexpr absl::string_view kName = "origin:";
+  std::string origin;
+  // The last piece is no whole line.
+  std::vector<absl::string_view> lines = absl::StrSplit(head, "\r\n");
+  lines.pop_back();
+  for (const absl::string_view line : lines) {
+    if (line.empty()) break;  // a body follows
+    if (!absl::StartsWithIgnoreCase(line, kName)) continue;
+    if (!origin.empty()) return "";
+    origin = std::string(absl::StripAsciiWhitespace(line.substr(kName.size())));
+  }
+  return origin;
 }
 
 bool CanBeginRequest(char byte) { return byte >= 'A' && byte <= 'Z'; }

@@ -28,6 +28,10 @@ std::optional<ApiError> CheckHeadBytes(absl::string_view head);
 std::optional<ApiError> CheckHeaders(const HttpHeaders& headers,
                                      bool is_http_1_1);
 
+// The value of the only Origin among the whole lines of a head that cannot be
+// read; else empty.
+std::string OriginIn(absl::string_view head);
+
 // The first byte of a request: could a method begin with it?
 bool CanBeginRequest(char byte);
 

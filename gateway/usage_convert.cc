@@ -151,7 +151,12 @@ OrderedJson MetricsOf(const std::vector<Choices>& prompts, bool detailed) {
   if (!speculation.is_null()) {
     json["speculative_decoding"] = std::move(speculation);
   }
-  json["nacre"] = ReportOf(*all.front());
+  // A choice that had ended before a resume has no report.
+  const auto ran =
+      std::find_if(all.begin(), all.end(), [](const v1::Complete* choice) {
+        return !choice->numerics_id().empty();
+      });
+  json["nacre"] = ReportOf(ran == all.end() ? *all.front() : **ran);
   return json;
 }
 

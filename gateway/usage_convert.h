@@ -25,8 +25,8 @@ OrderedJson UsageOf(int64_t prompt_tokens, int64_t cached_tokens,
 
 // Times in milliseconds: those of the choice that took longest. Under
 // `speculative_decoding` sums over the choices, left out where none speculated;
-// under `nacre` the first choice's report. `detailed`: with a value for each
-// round.
+// under `nacre` the report of the first choice that has one. `detailed`: with a
+// value for each round.
 OrderedJson MetricsOf(const std::vector<Choices>& prompts, bool detailed);
 
 }  // namespace nacre::gateway

@@ -40,6 +40,14 @@ size_t LeadingSpaceSize(absl::string_view text) {
   return end;
 }
 
+// Whether a byte is in one of the ranges.
+bool IsInside(absl::Span<const TextRange> ranges, size_t byte) {
+  const auto after = std::upper_bound(
+      ranges.begin(), ranges.end(), byte,
+      [](size_t at, const TextRange& range) { return at < range.end; });
+  return after != ranges.end() && after->begin <= byte;
+}
+
 }  // namespace
 
 absl::StatusOr<AddedToken> ParseAddedToken(const Json& value,
@@ -80,16 +88,21 @@ AddedTokens::AddedTokens(
   }
 }
 
-std::vector<TextSegment> AddedTokens::Split(absl::string_view text, Pass pass,
-                                            bool parse_special,
-                                            size_t max_tokens) const {
-  const PrefixTrie& trie = pass == Pass::kRaw ? raw_ : normalized_;
+std::vector<TextSegment> AddedTokens::Split(
+    absl::string_view text, Pass pass, bool parse_special, size_t max_tokens,
+    absl::Span<const TextRange> user_text) const {
+  const PrefixTrie& trie = TrieOf(pass);
   std::vector<TextSegment> segments;
   size_t done = 0;
   size_t num_tokens = 0;
   size_t position = trie.empty() ? text.size() : 0;
   while (position < text.size()) {
-    const PrefixTrie::Match match = trie.LongestPrefix(text.substr(position));
+    const PrefixTrie::Match match = trie.LongestPrefix(
+        text.substr(position), [&](const PrefixTrie::Match& found) {
+          return !tokens_[found.value].special ||
+                 !(IsInside(user_text, position) ||
+                   IsInside(user_text, position + found.size - 1));
+        });
     if (match.size == 0) {
       ++position;
       continue;

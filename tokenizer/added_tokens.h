@@ -12,8 +12,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "tokenizer/json_fields.h"
 #include "tokenizer/prefix_trie.h"
+#include "tokenizer/text_range.h"
 #include "tokenizer/tokenizer_config.h"
 
 namespace nacre::tokenizer {
@@ -42,15 +44,25 @@ class AddedTokens {
 
   // Cuts valid UTF-8 `text` at the tokens of a pass: leftmost match first, of
   // several the longest. With `parse_special` off special tokens stay text.
+  // Nor is a special token found whose first or last byte is in `user_text`
+  // (EncodeOptions): a shorter token may be there then.
   // Empty segments are left out. White space that a token took along may also
   // be in the segments behind it, if a token in it was found. The first of more
   // than `max_tokens` tokens is the last segment.
   std::vector<TextSegment> Split(absl::string_view text, Pass pass,
-                                 bool parse_special, size_t max_tokens) const;
+                                 bool parse_special, size_t max_tokens,
+                                 absl::Span<const TextRange> user_text) const;
+
+  // Whether the pass may find any.
+  bool LooksFor(Pass pass) const { return !TrieOf(pass).empty(); }
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
 
  private:
+  const PrefixTrie& TrieOf(Pass pass) const {
+    return pass == Pass::kRaw ? raw_ : normalized_;
+  }
+
   std::vector<AddedToken> tokens_;
   PrefixTrie raw_;         // values are indices into tokens_
   PrefixTrie normalized_;  // likewise

@@ -23,6 +23,28 @@ namespace {
 
 using NormalizedPieces = absl::flat_hash_map<int32_t, std::string>;
 
+// Begin and end of each range in the segment, from the segment's begin on.
+std::vector<size_t> MarksOf(absl::Span<const TextRange> ranges,
+                            const TextSegment& segment) {
+  std::vector<size_t> marks;
+  auto range = std::upper_bound(
+      ranges.begin(), ranges.end(), segment.begin,
+      [](size_t at, const TextRange& other) { return at < other.end; });
+  for (; range != ranges.end() && range->begin < segment.end; ++range) {
+    marks.push_back(std::max(range->begin, segment.begin) - segment.begin);
+    marks.push_back(std::min(range->end, segment.end) - segment.begin);
+  }
+  return marks;
+}
+
+std::vector<TextRange> RangesBetween(const std::vector<size_t>& marks) {
+  std::vector<TextRange> ranges;
+  for (size_t i = 0; i + 1 < marks.size(); i += 2) {
+    if (marks[i] < marks[i + 1]) ranges.push_back({marks[i], marks[i + 1]});
+  }
+  return ranges;
+}
+
 class HuggingFaceTokenizer : public Tokenizer {
  public:
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(
@@ -39,9 +61,10 @@ class HuggingFaceTokenizer : public Tokenizer {
   absl::Status SetBosAndEos(const TokenizerConfig& config);
   absl::Status CheckTemplateIds() const;
 
-  // Adds the ids of `text`, a segment without raw added tokens.
-  absl::Status EncodeSegment(absl::string_view text, bool at_text_start,
-                             bool parse_special, LimitedIds* ids) const;
+  // Adds the ids of a segment of `text`, one without raw added tokens.
+  absl::Status EncodeSegment(absl::string_view text, const TextSegment& segment,
+                             const EncodeOptions& options,
+                             LimitedIds* ids) const;
 
   AddedTokens added_tokens_;
   // Contents of added tokens that the normalizer changes, by id.
@@ -232,16 +255,14 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
   if (options.add_special_tokens) {
     NACRE_RETURN_IF_ERROR(ids.Add(post_processor_.prefix));
   }
-  for (const TextSegment& segment :
-       added_tokens_.Split(text, AddedTokens::Pass::kRaw,
-                           options.parse_special_tokens, ids.room())) {
+  for (const TextSegment& segment : added_tokens_.Split(
+           text, AddedTokens::Pass::kRaw, options.parse_special_tokens,
+           ids.room(), options.user_text)) {
     if (segment.id >= 0) {
       NACRE_RETURN_IF_ERROR(ids.Add(segment.id));
       continue;
     }
-    NACRE_RETURN_IF_ERROR(
-        EncodeSegment(text.substr(segment.begin, segment.end - segment.begin),
-                      segment.begin == 0, options.parse_special_tokens, &ids));
+    NACRE_RETURN_IF_ERROR(EncodeSegment(text, segment, options, &ids));
   }
   if (options.add_special_tokens) {
     NACRE_RETURN_IF_ERROR(ids.Add(post_processor_.suffix));
@@ -250,16 +271,23 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
 }
 
 absl::Status HuggingFaceTokenizer::EncodeSegment(absl::string_view text,
-                                                 bool at_text_start,
-                                                 bool parse_special,
+                                                 const TextSegment& raw,
+                                                 const EncodeOptions& options,
                                                  LimitedIds* ids) const {
+  text = text.substr(raw.begin, raw.end - raw.begin);
   size_t head = 0;
-  if (at_text_start && !text.empty()) (void)DecodeUtf8(text, &head);
-  NACRE_ASSIGN_OR_RETURN(const std::string normalized,
-                         normalizer_.Normalize(text, &head));
-  for (const TextSegment& segment :
-       added_tokens_.Split(normalized, AddedTokens::Pass::kNormalized,
-                           parse_special, ids->room())) {
+  if (raw.begin == 0 && !text.empty()) (void)DecodeUtf8(text, &head);
+  // Ends of the user's ranges, in the segment and then in what it becomes.
+  std::vector<size_t> marks;
+  if (added_tokens_.LooksFor(AddedTokens::Pass::kNormalized)) {
+    marks = MarksOf(options.user_text, raw);
+  }
+  NACRE_ASSIGN_OR_RETURN(
+      const std::string normalized,
+      normalizer_.Normalize(text, &head, absl::MakeSpan(marks)));
+  for (const TextSegment& segment : added_tokens_.Split(
+           normalized, AddedTokens::Pass::kNormalized,
+           options.parse_special_tokens, ids->room(), RangesBetween(marks))) {
     if (segment.id >= 0) {
       NACRE_RETURN_IF_ERROR(ids->Add(segment.id));
       continue;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "tokenizer/unicode_normalization.h"
@@ -26,6 +27,24 @@ std::string StripSpace(absl::string_view text, bool left, bool right) {
     text.remove_suffix(encoded.size());
   }
   return std::string(text);
+}
+
+// Of a form that joins no ASCII character to what is before it.
+void MoveByForm(absl::string_view text,
+                absl::FunctionRef<std::string(absl::string_view)> form,
+                absl::Span<size_t> marks) {
+  size_t done = 0;  // bytes of the text, a beginning by itself
+  size_t new_done = 0;
+  for (size_t& mark : marks) {
+    size_t piece = mark;
+    while (piece > done && piece < text.size() &&
+           (static_cast<uint8_t>(text[piece]) & 0x80) != 0) {
+      --piece;
+    }
+    new_done += form(text.substr(done, piece - done)).size();
+    done = piece;
+    mark = new_done + form(text.substr(piece, mark - piece)).size();
+  }
 }
 
 }  // namespace
@@ -117,19 +136,51 @@ absl::StatusOr<std::string> Normalizer::Apply(const Step& step,
   return std::string(text);
 }
 
-absl::StatusOr<std::string> Normalizer::Normalize(absl::string_view text,
-                                                  size_t* head) const {
+absl::Status Normalizer::MoveMarks(const Step& step, absl::string_view text,
+                                   absl::Span<size_t> marks) {
+  if (marks.empty()) return absl::OkStatus();
+  switch (step.kind) {
+    case Kind::kPrepend:
+      if (text.empty()) return absl::OkStatus();
+      for (size_t& mark : marks) mark += mark > 0 ? step.content.size() : 0;
+      return absl::OkStatus();
+    case Kind::kReplace:
+      return step.pattern.MoveMarks(text, step.content.size(), marks);
+    case Kind::kStrip: {
+      const size_t stripped =
+          text.size() - StripSpace(text, step.left, false).size();
+      for (size_t& mark : marks) mark -= std::min(mark, stripped);
+      return absl::OkStatus();
+    }
+    default: {
+      const auto form = [&](absl::string_view piece) {
+        size_t unused = 0;
+        return *Apply(step, piece, &unused);
+      };
+      MoveByForm(text, form, marks);
+      return absl::OkStatus();
+    }
+  }
+}
+
+absl::StatusOr<std::string> Normalizer::Normalize(
+    absl::string_view text, size_t* head, absl::Span<size_t> marks) const {
   size_t unused = 0;
   if (head == nullptr) head = &unused;
   std::string result(text);
-  for (const Step& step : steps_) {
-    NACRE_ASSIGN_OR_RETURN(result, Apply(step, result, head));
-    // What follows may have been composed with the head's last character.
-    *head = std::min(*head, result.size());
-    while (*head < result.size() &&
-           (static_cast<uint8_t>(result[*head]) & 0xC0) == 0x80) {
-      ++*head;
+  // What follows may have been composed with the last character before.
+  const auto to_character = [&](size_t* length) {
+    *length = std::min(*length, result.size());
+    while (*length < result.size() &&
+           (static_cast<uint8_t>(result[*length]) & 0xC0) == 0x80) {
+      ++*length;
     }
+  };
+  for (const Step& step : steps_) {
+    NACRE_RETURN_IF_ERROR(MoveMarks(step, result, marks));
+    NACRE_ASSIGN_OR_RETURN(result, Apply(step, result, head));
+    to_character(head);
+    for (size_t& mark : marks) to_character(&mark);
     if (result.size() > kMaxNormalizedBytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat("the normalized text has ", result.size(),

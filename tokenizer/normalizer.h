@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "tokenizer/json_fields.h"
 #include "tokenizer/pattern.h"
 
@@ -30,8 +31,11 @@ class Normalizer {
   // RESOURCE_EXHAUSTED: the result is longer than kMaxNormalizedBytes.
   // *head, how many bytes of `text` stem from the first character of the whole
   // input, becomes so many of the result's.
+  // Each of `marks`, the lengths of beginnings of `text` in rising order, at
+  // whole characters, becomes the length of what stems from that beginning.
   absl::StatusOr<std::string> Normalize(absl::string_view text,
-                                        size_t* head = nullptr) const;
+                                        size_t* head = nullptr,
+                                        absl::Span<size_t> marks = {}) const;
 
  private:
   enum class Kind {
@@ -56,6 +60,8 @@ class Normalizer {
   static absl::StatusOr<std::string> Apply(const Step& step,
                                            absl::string_view text,
                                            size_t* head);
+  static absl::Status MoveMarks(const Step& step, absl::string_view text,
+                                absl::Span<size_t> marks);
 
   std::vector<Step> steps_;  // Sequences are flattened
 };

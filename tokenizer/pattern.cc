@@ -70,4 +70,31 @@ absl::StatusOr<std::string> Pattern::ReplaceAll(absl::string_view text,
   return result;
 }
 
+absl::Status Pattern::MoveMarks(absl::string_view text, size_t size,
+                                absl::Span<size_t> marks) const {
+  size_t moved = 0;
+  size_t done = 0;      // bytes of the text
+  size_t new_done = 0;  // what they became
+  // Those below `end`, with no match between.
+  const auto move_below = [&](size_t end) {
+    for (; moved < marks.size() && marks[moved] < end; ++moved) {
+      marks[moved] = new_done + marks[moved] - done;
+    }
+  };
+  NACRE_RETURN_IF_ERROR(ForEachMatch(text, [&](const TextRange& match) {
+    // What replaces nothing belongs to what is before it.
+    move_below(match.begin + (match.begin < match.end ? 1 : 0));
+    new_done += match.begin - done;
+    // A match that reaches beyond a beginning is what follows it.
+    for (; moved < marks.size() && marks[moved] < match.end; ++moved) {
+      marks[moved] = new_done;
+    }
+    new_done += size;
+    done = match.end;
+    return absl::OkStatus();
+  }));
+  move_below(text.size() + 1);
+  return absl::OkStatus();
+}
+
 }  // namespace nacre::tokenizer

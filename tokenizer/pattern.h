@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "tokenizer/json_fields.h"
 #include "tokenizer/regex.h"
 
@@ -30,6 +31,10 @@ class Pattern {
   absl::StatusOr<std::string> ReplaceAll(absl::string_view text,
                                          absl::string_view content,
                                          size_t* head = nullptr) const;
+  // The same for any number of beginnings, their lengths in rising order.
+  // `size`: of what replaces a match.
+  absl::Status MoveMarks(absl::string_view text, size_t size,
+                         absl::Span<size_t> marks) const;
 
  private:
   std::string literal_;  // used when there is no regex; empty: never matches

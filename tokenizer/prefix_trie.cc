@@ -17,7 +17,9 @@ void PrefixTrie::Add(absl::string_view key, int32_t value) {
   values_[node] = value;
 }
 
-PrefixTrie::Match PrefixTrie::LongestPrefix(absl::string_view text) const {
+PrefixTrie::Match PrefixTrie::LongestPrefix(
+    absl::string_view text,
+    absl::FunctionRef<bool(const Match&)> accept) const {
   Match match;
   if (text.empty() || !first_bytes_.test(static_cast<uint8_t>(text[0]))) {
     return match;
@@ -28,7 +30,9 @@ PrefixTrie::Match PrefixTrie::LongestPrefix(absl::string_view text) const {
     if (edge == edges_.end()) break;
     node = edge->second;
     const auto value = values_.find(node);
-    if (value != values_.end()) match = {i + 1, value->second};
+    if (value == values_.end()) continue;
+    const Match found{i + 1, value->second};
+    if (accept(found)) match = found;
   }
   return match;
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 
 namespace nacre::tokenizer {
@@ -23,7 +24,12 @@ class PrefixTrie {
     int32_t value = -1;
   };
   // The longest key that `text` starts with. O(length of the longest key).
-  Match LongestPrefix(absl::string_view text) const;
+  Match LongestPrefix(absl::string_view text) const {
+    return LongestPrefix(text, [](const Match&) { return true; });
+  }
+  // The longest of those that `accept` takes.
+  Match LongestPrefix(absl::string_view text,
+                      absl::FunctionRef<bool(const Match&)> accept) const;
 
   bool empty() const { return values_.empty(); }
 

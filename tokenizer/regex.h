@@ -5,7 +5,6 @@
 #ifndef TOKENIZER_REGEX_H_
 #define TOKENIZER_REGEX_H_
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,13 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tokenizer/text_range.h"
 
 namespace nacre::tokenizer {
-
-struct TextRange {
-  size_t begin;  // bytes
-  size_t end;
-};
 
 using TakeMatch = absl::FunctionRef<absl::Status(const TextRange& match)>;
 

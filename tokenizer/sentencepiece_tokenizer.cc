@@ -123,6 +123,7 @@ absl::Status SentencePieceTokenizer::AddConfiguredTokens(
           absl::Utf8SafeCHexEscape(pieces[token.id]), "' in the model"));
     }
     special_[token.id] = special_[token.id] || token.special;
+    token.special = special_[token.id];
   }
   vocabulary_ = Vocabulary(std::move(pieces), reserved);
   special_tokens_ = AddedTokens(std::move(tokens), [](absl::string_view text) {
@@ -313,14 +314,18 @@ absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(
   // Splitting looks at characters around a token: make them valid first.
   std::string valid;
   if (FindInvalidUtf8(text) != absl::string_view::npos) {
+    if (!options.user_text.empty()) {
+      return absl::InvalidArgumentError(
+          "a text with marks of what a user wrote is no UTF-8");
+    }
     Utf8Assembler assembler(Utf8Assembler::Replacement::kPerByte);
     assembler.Append(text, &valid);
     assembler.Finish(&valid);
     text = valid;
   }
-  for (const TextSegment& segment :
-       special_tokens_.Split(text, AddedTokens::Pass::kRaw,
-                             options.parse_special_tokens, ids.room())) {
+  for (const TextSegment& segment : special_tokens_.Split(
+           text, AddedTokens::Pass::kRaw, options.parse_special_tokens,
+           ids.room(), options.user_text)) {
     if (segment.id >= 0) {
       NACRE_RETURN_IF_ERROR(ids.Add(segment.id));
       continue;

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "tokenizer/text_range.h"
 #include "tokenizer/vocabulary.h"
 
 namespace nacre::tokenizer {
@@ -26,6 +27,11 @@ struct EncodeOptions {
   bool parse_special_tokens = true;
   // A text with more ids is refused as soon as that is certain.
   size_t max_ids = std::numeric_limits<size_t>::max();
+  // What a user wrote, of valid UTF-8, at whole characters: sorted, disjoint,
+  // not empty. A special token whose first or last byte is the user's is read
+  // as letters. A text without one has the ids that it has without ranges.
+  // Memory of the caller's.
+  absl::Span<const TextRange> user_text;
 };
 
 // Texts longer than this are refused.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/refusal.h"
 #include "coordinator/dispatch/policy_files.h"
 
 namespace nacre::coordinator {
@@ -46,12 +47,14 @@ absl::StatusOr<uint64_t> RequestDesk::Admit(WaitingRequest waiting,
   queue.Push(session_id, std::move(waiting));
   StartWaiting();
   if (!queue.contains(session_id)) return session_id;
+  if (queue.size() == 1) pace_.Begin(now_ns);
   if (queue.size() > state_.options.max_queue) {
     const WaitingRequest left = Leave(session_id);
     absl::Status status = state_.placer.CheckReady(left.request());
     if (!status.ok()) return status;
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the queue is full: ", state_.options.max_queue, " requests wait"));
+    return NoRoom(kQueueFull,
+                  absl::StrCat("the queue is full: ", state_.options.max_queue,
+                               " requests wait"));
   }
   state_.outbox.Later(
       answer, [answer = answer.get(), position = queue.PlaceOf(session_id)] {
@@ -65,6 +68,7 @@ void RequestDesk::StartWaiting() {
   // Sessions that run go on before others start there.
   RequestQueue::Pass pass(&state_.queue, state_.failover.KeptForHeld());
   while (absl::optional<RequestQueue::Start> start = pass.Next()) {
+    pace_.NoteStart(state_.now_ns());
     Launch(*std::move(start));
   }
 }
@@ -105,6 +109,13 @@ void RequestDesk::Refuse(uint64_t session_id, const absl::Status& status) {
   const std::shared_ptr<Answer> answer = Leave(session_id).answer;
   state_.outbox.LastWord(
       answer, [answer = answer.get(), status] { answer->Refuse(status); });
+}
+
+absl::Status RequestDesk::NoRoom(const char* reason,
+                                 std::string message) const {
+  return WithRefusal(
+      absl::ResourceExhaustedError(std::move(message)),
+      {reason, pace_.RetryAfterSeconds(state_.queue.size(), state_.now_ns())});
 }
 
 void RequestDesk::RefuseHopeless() {
@@ -216,13 +227,14 @@ void RequestDesk::ExpireQueue(int64_t now_ns) {
         absl::Nanoseconds(state_.options.queue_timeout_ns));
     const absl::Status ready =
         state_.placer.CheckReady(state_.queue.request(*id));
-    Refuse(*id, ready.ok()
-                    ? absl::ResourceExhaustedError(absl::StrCat(
-                          "no room within ", timeout, " in the queue"))
-                    : absl::Status(
-                          ready.code(),
-                          absl::StrCat("after ", timeout,
-                                       " in the queue: ", ready.message())));
+    Refuse(
+        *id,
+        ready.ok()
+            ? NoRoom(kQueueTimeout,
+                     absl::StrCat("no room within ", timeout, " in the queue"))
+            : absl::Status(ready.code(),
+                           absl::StrCat("after ", timeout,
+                                        " in the queue: ", ready.message())));
   }
   state_.WakeAt(state_.queue.next_timeout_ns());
 }

@@ -7,12 +7,14 @@
 #define COORDINATOR_DISPATCH_REQUEST_DESK_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/dispatch/answer.h"
 #include "coordinator/dispatch/dispatcher_state.h"
 #include "coordinator/dispatch/pairing.h"
+#include "coordinator/dispatch/queue_pace.h"
 #include "coordinator/dispatch/request.h"
 #include "coordinator/dispatch/request_queue.h"
 #include "coordinator/dispatch/session.h"
@@ -57,6 +59,8 @@ class RequestDesk {
   // Takes a request out of the queue; the sink has not been told.
   WaitingRequest Leave(uint64_t session_id);
   void Refuse(uint64_t session_id, const absl::Status& status);
+  // That the queue has no place, or had none in time.
+  absl::Status NoRoom(const char* reason, std::string message) const;
   // What its answer is told at its end.
   Answer::End LastWords(Session& session);
   // Closes the session on its workers and forgets it; its answer was told.
@@ -65,6 +69,7 @@ class RequestDesk {
 
   DispatcherState& state_;
   Pairing& pairing_;
+  QueuePace pace_;
   uint64_t next_session_id_ = 1;
 };
 

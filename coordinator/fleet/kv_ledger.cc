@@ -9,6 +9,10 @@ const KvLedger::Worker* KvLedger::Find(uint64_t worker_id) const {
   return it == workers_.end() ? nullptr : &it->second;
 }
 
+bool KvLedger::IsFull(const Worker& worker) {
+  return worker.max_sessions > 0 && worker.num_sessions >= worker.max_sessions;
+}
+
 void KvLedger::AddWorker(uint64_t worker_id, int64_t capacity_tokens,
                          bool grants, int max_sessions) {
   Worker& worker = workers_[worker_id];

@@ -72,10 +72,7 @@ class KvLedger {
     absl::flat_hash_map<uint64_t, std::deque<int64_t>> sessions;
   };
 
-  static bool IsFull(const Worker& worker) {
-    return worker.max_sessions > 0 &&
-           worker.num_sessions >= worker.max_sessions;
-  }
+  static bool IsFull(const Worker& worker);
   const Worker* Find(uint64_t worker_id) const;
 
   absl::flat_hash_map<uint64_t, Worker> workers_;

@@ -6,9 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/refusal.h"
+
 namespace nacre::gateway {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
@@ -33,8 +36,13 @@ TEST(ApiErrorTest, EachStatusOfACallHasItsHttpStatus) {
        "model_not_found"},
       {absl::AlreadyExistsError("x"), 409, "invalid_request_error",
        "request_id_exists"},
-      {absl::ResourceExhaustedError("the queue is full: 5 requests wait"), 429,
+      {WithRefusal(absl::ResourceExhaustedError("x"), {kQueueFull}), 429,
        "rate_limit_error", "queue_full"},
+      {WithRefusal(absl::ResourceExhaustedError("x"), {kQueueTimeout}), 429,
+       "rate_limit_error", "queue_full"},
+      // Words alone say nothing.
+      {absl::ResourceExhaustedError("the queue is full: 5 requests wait"), 429,
+       "rate_limit_error", "rate_limit_exceeded"},
       {absl::ResourceExhaustedError("the client has 5 streams"), 429,
        "rate_limit_error", "rate_limit_exceeded"},
       {absl::ResourceExhaustedError("need KV for 9 tokens, the largest"), 400,
@@ -73,6 +81,24 @@ TEST(ApiErrorTest, HeadersTellClientsAboutRetries) {
   EXPECT_THAT(ErrorHeaders(ErrorOf(absl::UnauthenticatedError("x"))),
               UnorderedElementsAre(Pair("Content-Type", "application/json"),
                                    Pair("WWW-Authenticate", "Bearer")));
+}
+
+TEST(ApiErrorTest, AFullQueueSaysWhenToTryAgainWhereItKnows) {
+  const auto headers = [](int64_t retry_after_s) {
+    return ErrorHeaders(ErrorOf(WithRefusal(absl::ResourceExhaustedError("x"),
+                                            {kQueueFull, retry_after_s})));
+  };
+  EXPECT_THAT(headers(0), Contains(Pair("Retry-After", "1")));
+  EXPECT_THAT(headers(17), Contains(Pair("Retry-After", "17")));
+}
+
+TEST(ApiErrorTest, AResumeThatNobodyCanTakeIsAConflict) {
+  const ApiError error = ErrorOfResume(absl::FailedPreconditionError("x"));
+  EXPECT_EQ(error.status, 409);
+  EXPECT_EQ(error.code, "resume_unavailable");
+  EXPECT_FALSE(error.may_retry);
+  EXPECT_EQ(ErrorOfResume(absl::InvalidArgumentError("x")).status, 400);
+  EXPECT_EQ(ErrorOfResume(absl::UnavailableError("x")).status, 503);
 }
 
 TEST(ApiErrorTest, TheBodyIsJsonOfABoundedSizeWhateverTheMessage) {

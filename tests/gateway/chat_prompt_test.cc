@@ -78,9 +78,9 @@ TEST_F(ChatPromptTest, MessagesBecomeText) {
       .messages = {{{"role", "developer"}, {"content", "a"}},
                    {{"role", "user"}, {"content", "b"}}},
       .values = {{"mood", "!"}}};
-  EXPECT_EQ(*chats->Render(chat), "<s>[system]a[user]b[assistant]!");
+  EXPECT_EQ(chats->Render(chat)->text, "<s>[system]a[user]b[assistant]!");
   chat.add_generation_prompt = false;
-  EXPECT_EQ(*chats->Render(chat), "<s>[system]a[user]b!");
+  EXPECT_EQ(chats->Render(chat)->text, "<s>[system]a[user]b!");
 }
 
 TEST_F(ChatPromptTest, ToolsHaveATemplateOfTheirOwn) {
@@ -90,8 +90,9 @@ TEST_F(ChatPromptTest, ToolsHaveATemplateOfTheirOwn) {
   const auto chats = Load({.tokenizer_config = file});
   ASSERT_TRUE(chats.ok()) << chats.status();
   const OrderedJson messages = {{{"role", "user"}, {"content", "b"}}};
-  EXPECT_EQ(*chats->Render({.messages = messages}), "none");
-  EXPECT_EQ(*chats->Render({.messages = messages, .tools = {1, 2}}), "2 tools");
+  EXPECT_EQ(chats->Render({.messages = messages})->text, "none");
+  EXPECT_EQ(chats->Render({.messages = messages, .tools = {1, 2}})->text,
+            "2 tools");
 }
 
 TEST_F(ChatPromptTest, WhatATemplateRefusesIsTold) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gateway/event_loop.h"
 #include "gateway/http_server.h"
+#include "gateway/request_head.h"
 #include "tests/gateway/http_probe.h"
 
 namespace nacre::gateway {
@@ -33,8 +34,14 @@ class CorsTest : public ::testing::Test {
       reply->Write("streamed");
       reply->End();
     };
+    HttpServer::Options options;
+    options.listen = "127.0.0.1:0";
+    options.limits = limits_;
+    options.refusal_headers = [origins](const std::string& origin) {
+      return CorsHeaders(origins, origin);
+    };
     auto server =
-        HttpServer::Start({"127.0.0.1:0", {}, {}}, &loop_,
+        HttpServer::Start(std::move(options), &loop_,
                           AllowOrigins(std::move(origins), std::move(inner)));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -51,6 +58,7 @@ class CorsTest : public ::testing::Test {
                                  origin, "\r\n", more, "\r\n"));
   }
 
+  HttpLimits limits_;
   EventLoop loop_;
   std::unique_ptr<HttpServer> server_;
 };
@@ -105,6 +113,86 @@ TEST_F(CorsTest, AnyOriginMayBeAllowedAndNoneIsByDefault) {
   Serve({});
   EXPECT_THAT(From("https://a", "/whole"), Not(HasSubstr("Access-Control-")));
   EXPECT_EQ(BodyOf(Ask("https://a", kPost)), "OPTIONS");
+}
+
+struct RefusedBytes {
+  const char* what;
+  int status;
+  std::string bytes;  // with an Origin that may read the answer
+};
+
+std::vector<RefusedBytes> RefusedRequests() {
+  const std::string head =
+      "POST /whole HTTP/1.1\r\nHost: h\r\nOrigin: https://b\r\n";
+  return {
+      {"a head that is too long", 431,
+       absl::StrCat(head, "X: ", std::string(20000, 'x'), "\r\n\r\n")},
+      {"a head that is too long and has no end", 431,
+       absl::StrCat(head, "X: ", std::string(20000, 'x'))},
+      {"a line without CR", 400, absl::StrCat(head, "X: y\nZ: z\r\n\r\n")},
+      {"a control character", 400, absl::StrCat(head, "X: \x01\r\n\r\n")},
+      {"a header without a name", 400, absl::StrCat(head, ": x\r\n\r\n")},
+      {"two lengths", 400,
+       absl::StrCat(head, "Content-Length: 1\r\nContent-Length: 1\r\n\r\nx")},
+      {"two hosts", 400, absl::StrCat(head, "Host: i\r\n\r\n")},
+      {"an expectation", 417, absl::StrCat(head, "Expect: more\r\n\r\n")},
+      {"a body that is too long", 413,
+       absl::StrCat(head, "Content-Length: 1025\r\n\r\n")},
+      {"a chunk that is none", 400,
+       absl::StrCat(head, "Transfer-Encoding: chunked\r\n\r\nz\r\n")},
+      {"a body that is compressed", 415,
+       absl::StrCat(head, "Content-Encoding: gzip\r\n\r\n")}};
+}
+
+// What never becomes a request is answered by the connection itself.
+TEST_F(CorsTest, ARefusalNamesTheOriginToo) {
+  limits_.max_body_bytes = 1024;
+  for (const char* origin : {"https://b", "*"}) {
+    Serve({"https://a:1", origin});
+    for (const RefusedBytes& malformed : RefusedRequests()) {
+      const std::string answer = Exchange(server_->address(), malformed.bytes);
+      EXPECT_EQ(StatusOf(answer), malformed.status) << malformed.what;
+      EXPECT_THAT(answer, HasSubstr(absl::StrCat(kAllow, origin, "\r\n")))
+          << malformed.what;
+      EXPECT_THAT(answer,
+                  HasSubstr("Access-Control-Expose-Headers: X-Request-Id"));
+    }
+  }
+  Serve({"https://a:1"});
+  for (const RefusedBytes& malformed : RefusedRequests()) {
+    const std::string answer = Exchange(server_->address(), malformed.bytes);
+    EXPECT_THAT(answer, Not(HasSubstr("Access-Control-"))) << malformed.what;
+    EXPECT_THAT(answer, HasSubstr("Vary: Origin\r\n")) << malformed.what;
+  }
+  Serve({});
+  for (const RefusedBytes& malformed : RefusedRequests()) {
+    EXPECT_THAT(Exchange(server_->address(), malformed.bytes),
+                Not(HasSubstr("Access-Control-")));
+  }
+}
+
+TEST_F(CorsTest, ARefusalForTimeNamesItToo) {
+  limits_.head_timeout = limits_.body_timeout = absl::Milliseconds(20);
+  Serve({"https://b"});
+  const std::string head =
+      "POST /whole HTTP/1.1\r\nHost: h\r\nOrigin: https://b\r\n";
+  for (const std::string& bytes :
+       {head, absl::StrCat(head, "Content-Length: 5\r\n\r\nx")}) {
+    const std::string answer = Exchange(server_->address(), bytes);
+    EXPECT_EQ(StatusOf(answer), 408) << bytes;
+    EXPECT_THAT(answer, HasSubstr(absl::StrCat(kAllow, "https://b\r\n")));
+  }
+}
+
+TEST_F(CorsTest, AnOriginThatIsNotSureIsNone) {
+  EXPECT_EQ(OriginIn("G\r\nOrigin: https://b\r\nX"), "https://b");
+  EXPECT_EQ(OriginIn("G\r\noRIGIN:https://b \r\n"), "https://b");
+  for (const char* head :
+       {"", "Origin: https://b", "G\r\nX-Origin: https://b\r\n",
+        "G\r\nOrigin: https://b\r\nOrigin: https://b\r\n",
+        "G\r\n\r\nOrigin: https://b\r\n", "G\nOrigin: https://b\n"}) {
+    EXPECT_EQ(OriginIn(head), "") << head;
+  }
 }
 
 TEST_F(CorsTest, OriginsAreAsBrowsersSendThem) {

@@ -100,6 +100,39 @@ TEST(CutAnswerTest, TheRestGoesOnBehindWhatCame) {
   EXPECT_FALSE(answer.can_go_on());
 }
 
+// The client has lost its stream before, and has so much of it.
+TEST(CutAnswerTest, AResumedAnswerGoesOnBehindAllOfIt) {
+  v1::GenerateRequest request = Request(3);
+  request.mutable_resume()->set_model_fingerprint("f");
+  request.mutable_resume()->set_numerics_id("n");
+  v1::Resume::Choice* const first = request.mutable_resume()->add_choices();
+  for (const uint32_t id : {4u, 5u}) first->add_token_ids(id);
+  v1::Resume::Choice* const second = request.mutable_resume()->add_choices();
+  second->add_token_ids(9);
+  second->set_done(true);
+  request.mutable_resume()->add_choices();
+  CutAnswer answer(&request);
+  // Nothing came of this call: it is sent again as it was.
+  v1::GenerateRequest expected = request;
+  expected.set_request_id("r-retry-1");
+  EXPECT_EQ(answer.Rest().ShortDebugString(), expected.ShortDebugString());
+  EXPECT_FALSE(answer.Follows(Chunk(0, {6}, 0)));
+  EXPECT_FALSE(answer.Follows(Chunk(1, {6}, 1)));
+  EXPECT_FALSE(answer.Follows(End(1, 1)));
+  EXPECT_TRUE(answer.Follows(First(Chunk(0, {6}, 2))));
+  answer.Note(First(Chunk(0, {6}, 2)));
+  ASSERT_TRUE(answer.can_go_on());
+  const v1::GenerateRequest rest = answer.Rest();
+  ASSERT_EQ(rest.resume().choices_size(), 3);
+  EXPECT_EQ(rest.resume().choices(0).token_ids_size(), 3);
+  EXPECT_TRUE(rest.resume().choices(1).done());
+  EXPECT_EQ(rest.resume().choices(2).token_ids_size(), 0);
+  EXPECT_TRUE(answer.Follows(End(0, 3)));
+  answer.Note(End(0, 3));
+  answer.Note(End(2));
+  EXPECT_TRUE(answer.is_whole());
+}
+
 TEST(CutAnswerTest, NoTokenIsMissingOrComesTwice) {
   const v1::GenerateRequest request = Request(2);
   CutAnswer answer(&request);

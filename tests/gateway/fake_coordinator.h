@@ -13,6 +13,8 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/refusal.h"
+#include "common/rpc/grpc_status.h"
 #include "common/rpc/server.h"
 #include "proto/inference.grpc.pb.h"
 
@@ -48,6 +50,14 @@ class FakeCoordinator : public v1::Inference::Service {
   // From now on GetModel fails as often, as of one that drains.
   void Drain(int answers) { drained_answers_ = answers; }
   bool is_draining() const { return drained_answers_ > 0; }
+
+  // As of one whose queue is full. `retry_after_s` 0: it does not know when it
+  // will not be.
+  static grpc::Status QueueFull(int64_t retry_after_s = 0) {
+    return rpc::ToGrpcStatus(WithRefusal(
+        absl::ResourceExhaustedError("the queue is full: 5 requests wait"),
+        {kQueueFull, retry_after_s}));
+  }
 
   // What an answer of one choice ends with. `tokens`: of all of it, those that
   // came in chunks included.

@@ -4,7 +4,10 @@
 #define TESTS_GATEWAY_GATEWAY_FIXTURE_H_
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -52,8 +55,16 @@ class GatewayServiceTest : public ::testing::Test {
     auto tokenizer = tokenizer::LoadTokenizer(NACRE_MODELS "/target");
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
     tokenizer_ = *std::move(tokenizer);
-    chats_ = std::make_unique<ChatPrompts>(
-        *ChatPrompts::Load({.model_dir = NACRE_MODELS "/target"}, *tokenizer_));
+    chat::TemplateFiles files{.model_dir = NACRE_MODELS "/target"};
+    std::string file = ::testing::TempDir() + "/chat_templateXXXXXX";
+    if (!chat_template_.empty()) {
+      close(mkstemp(file.data()));
+      std::ofstream(file) << chat_template_;
+      files.file = file;
+    }
+    auto chats = ChatPrompts::Load(files, *tokenizer_);
+    ASSERT_TRUE(chats.ok()) << chats.status();
+    chats_ = std::make_unique<ChatPrompts>(*std::move(chats));
     options_.loop = &loop_;
     options_.client = client_.get();
     options_.tokenizer = tokenizer_.get();
@@ -98,6 +109,7 @@ class GatewayServiceTest : public ::testing::Test {
   InferenceClient::Options client_options_;
   std::unique_ptr<InferenceClient> client_;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
+  std::string chat_template_;  // empty: there is none
   std::unique_ptr<ChatPrompts> chats_;
   GatewayMetrics metrics_;
   GatewayService::Options options_;

@@ -71,8 +71,7 @@ TEST_F(GatewayServiceTest, AStreamHasEachChoiceAndItsUsage) {
 TEST_F(GatewayServiceTest, ErrorsOfTheServiceAreTold) {
   AddCoordinator([](auto*, const v1::GenerateRequest& request, auto* writer) {
     if (request.n() > 1) writer->Write(FakeCoordinator::Chunk("x", 0));
-    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                        "the queue is full: 5 requests wait");
+    return FakeCoordinator::QueueFull(/*retry_after_s=*/12);
   });
   StartGateway();
   for (const char* stream : {"true", "false"}) {
@@ -80,7 +79,7 @@ TEST_F(GatewayServiceTest, ErrorsOfTheServiceAreTold) {
         PostJson("/v1/completions",
                  absl::StrCat(R"({"prompt":"a","stream":)", stream, "}"));
     EXPECT_EQ(StatusOf(answer), 429);
-    EXPECT_THAT(answer, HasSubstr("Retry-After: 1\r\n"));
+    EXPECT_THAT(answer, HasSubstr("Retry-After: 12\r\n"));
     EXPECT_THAT(answer, HasSubstr("\"code\":\"queue_full\""));
   }
   const std::vector<std::string> events =
@@ -399,6 +398,7 @@ constexpr const char* kBadFields[] = {
     R"("nacre":{"policy":1})",
     R"("nacre":{"tree":{}})",
     R"("nacre":{"resume":{}})",
+    R"("nacre":{"resumable":true})",
     R"("nacre":{"trace":true})",
     R"("nacre":{"trace":1},"stream":true)",
     R"("nacre":{"verification":"x"})",

@@ -454,8 +454,6 @@ TEST(InferenceClientTest, AnAnswerThatLacksTokensEnds) {
   EXPECT_EQ(said.text, "a");
 }
 
-constexpr char kFullQueue[] = "the queue is full: 5 requests wait";
-
 // It may have waited in the queue of the one that has gone.
 TEST(InferenceClientTest, ARequestThatLostItsCoordinatorWaitsForAPlace) {
   std::atomic<int> calls{0};
@@ -463,7 +461,7 @@ TEST(InferenceClientTest, ARequestThatLostItsCoordinatorWaitsForAPlace) {
     const int call = calls++;
     if (call == 0) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
     if (call < 8) {
-      return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, kFullQueue);
+      return FakeCoordinator::QueueFull();
     }
     writer->Write(FakeCoordinator::Chunk("a", 0));
     writer->Write(FakeCoordinator::Complete("", 0));
@@ -484,30 +482,31 @@ TEST(InferenceClientTest, AFullQueueEndsARequestThatLostNoCoordinator) {
   std::atomic<int> calls{0};
   const FakeCoordinator full([&](auto*, const auto&, auto*) {
     ++calls;
-    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, kFullQueue);
+    return FakeCoordinator::QueueFull();
   });
   EventLoop loop;
   InferenceClient::Options options = To({&full});
   options.resume_timeout = absl::Minutes(10);
   InferenceClient client(options, &loop);
   EXPECT_EQ(Ask(&client, &loop).status,
-            absl::ResourceExhaustedError(kFullQueue));
+            rpc::FromGrpcStatus(FakeCoordinator::QueueFull()));
   EXPECT_EQ(calls, 1);
 }
 
 // Nor does one that no target could ever hold wait, or one for ever.
 TEST(InferenceClientTest, ARequestThatLostItsCoordinatorDoesNotWaitInVain) {
   for (const bool fits : {false, true}) {
-    const std::string refusal = fits ? kFullQueue
-                                     : "a prompt of 9 tokens and max_tokens 9 "
-                                       "need KV for 32 tokens, the largest "
-                                       "target has it for 16";
+    const grpc::Status refusal =
+        fits ? FakeCoordinator::QueueFull()
+             : grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                            "a prompt of 9 tokens and max_tokens 9 need KV for "
+                            "32 tokens, the largest target has it for 16");
     std::atomic<int> calls{0};
     const auto refuses = [&](auto*, const auto&, auto*) {
       if (calls++ == 0) {
         return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
       }
-      return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, refusal);
+      return refusal;
     };
     const FakeCoordinator first(refuses);
     const FakeCoordinator second(refuses);
@@ -517,8 +516,7 @@ TEST(InferenceClientTest, ARequestThatLostItsCoordinatorDoesNotWaitInVain) {
     options.resume_timeout =
         fits ? absl::Milliseconds(20) : absl::Duration(absl::Minutes(10));
     InferenceClient client(options, &loop);
-    EXPECT_EQ(Ask(&client, &loop).status,
-              absl::ResourceExhaustedError(refusal));
+    EXPECT_EQ(Ask(&client, &loop).status, rpc::FromGrpcStatus(refusal));
     if (!fits) {
       EXPECT_EQ(calls, 2);
     }

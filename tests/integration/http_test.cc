@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/gateway/http_probe.h"
+#include "tests/gateway/stream_so_far.h"
 #include "tests/integration/service_fixture.h"
 
 namespace nacre::integration {
@@ -221,6 +222,98 @@ TEST_F(HttpTest, ADeadCoordinatorCutsNoStream) {
   EXPECT_TRUE(Service::Eventually([&] {
     return service_.cluster().supervisor().PidOf("coordinator") != killed;
   }));
+  EXPECT_TRUE(service_.KvReturnsToEmpty());
+}
+
+// Streams of n = 3 that their client resumes, at a gateway that takes two
+// coordinators in turn, and at one that was not there when they began.
+class HttpResumeTest : public ::testing::Test {
+ protected:
+  static tools::Cluster::Options TwoCoordinators() {
+    tools::Cluster::Options options = WithHttp();
+    options.coordinators = 2;
+    return options;
+  }
+  static Json Body(const char* method, bool logprobs) {
+    Json body = {{"prompt", "def main():"},
+                 {"max_tokens", 40},
+                 {"temperature", 0.9},
+                 {"n", kChoices},
+                 {"stream", true},
+                 {"stream_options", {{"include_usage", true}}},
+                 {"stop", {"\n\n", "return"}},
+                 {"nacre", {{"method", method}, {"resumable", true}}}};
+    if (logprobs) body["logprobs"] = 2;
+    return body;
+  }
+  std::vector<Json> EventsOf(const Json& body) {
+    return gateway::StreamSoFar::EventsOf(gateway::Post(
+        service_.cluster().http_address(), "/v1/completions", body.dump()));
+  }
+  // Goes on with what has come until the stream has ended.
+  void GoOn(Json body, gateway::StreamSoFar* so_far) {
+    body["nacre"]["resume"] = so_far->Resume();
+    for (const Json& event : EventsOf(body)) so_far->Add(event);
+  }
+
+  static constexpr int kChoices = 3;
+  Service service_{TwoCoordinators()};
+};
+
+TEST_F(HttpResumeTest, AStreamCutAnywhereGoesOnAsTheUncutOne) {
+  for (const char* method : {"ar", "sd", "pearl", "async"}) {
+    const Json body = Body(method, /*logprobs=*/true);
+    const std::vector<Json> events = EventsOf(body);
+    gateway::StreamSoFar uncut(kChoices);
+    for (const Json& event : events) uncut.Add(event);
+    int resumed = 0;
+    for (size_t k = 1; k < events.size(); k += 1 + events.size() / 12) {
+      gateway::StreamSoFar so_far(kChoices);
+      for (size_t i = 0; i < k; ++i) so_far.Add(events[i]);
+      if (!so_far.has_tokens()) continue;
+      GoOn(body, &so_far);
+      EXPECT_EQ(so_far.Shown().dump(), uncut.Shown().dump())
+          << method << " after " << k << " of " << events.size();
+      ++resumed;
+    }
+    EXPECT_GT(resumed, 2) << method;
+  }
+}
+
+TEST_F(HttpResumeTest, AStreamGoesOnWhereItsGatewayHasDied) {
+  Json body = Body("async", /*logprobs=*/false);
+  body.erase("stop");
+  body["max_tokens"] = 600;
+  body["ignore_eos"] = true;
+  body["seed"] = 17;
+  gateway::StreamSoFar uncut(kChoices);
+  for (const Json& event : EventsOf(body)) uncut.Add(event);
+  nacre::testing::LoopbackConnection client(service_.cluster().http_address());
+  ASSERT_TRUE(client.Send(gateway::PostBytes("/v1/completions", body.dump())));
+  std::string answer;
+  while (!absl::StrContains(answer, "\"token_ids\"")) {
+    const std::string more = client.Read();
+    ASSERT_FALSE(more.empty());
+    answer += more;
+  }
+  tools::Supervisor& supervisor = service_.cluster().supervisor();
+  const pid_t killed = supervisor.PidOf("gateway");
+  ASSERT_NE(killed, 0);
+  kill(killed, SIGKILL);
+  answer += client.ReadAll();
+  EXPECT_FALSE(absl::StrContains(answer, "[DONE]"));
+  ASSERT_TRUE(Service::Eventually([&] {
+    return supervisor.PidOf("gateway") != killed &&
+           gateway::StatusOf(gateway::Get(service_.cluster().http_address(),
+                                          "/health")) == 200;
+  }));
+  gateway::StreamSoFar so_far(kChoices);
+  for (const Json& event : gateway::StreamSoFar::EventsOf(answer)) {
+    so_far.Add(event);
+  }
+  ASSERT_TRUE(so_far.has_tokens());
+  GoOn(body, &so_far);
+  EXPECT_EQ(so_far.Shown().dump(), uncut.Shown().dump());
   EXPECT_TRUE(service_.KvReturnsToEmpty());
 }
 

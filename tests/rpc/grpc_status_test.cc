@@ -4,7 +4,10 @@
 
 #include <string>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/refusal.h"
 
 namespace nacre::rpc {
 namespace {
@@ -27,6 +30,57 @@ TEST(GrpcStatusTest, NamesMeanTheSameOnBothSides) {
             grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(ToGrpcStatus(absl::UnauthenticatedError("")).error_code(),
             grpc::StatusCode::UNAUTHENTICATED);
+}
+
+// What google.rpc.Status with an ErrorInfo and a RetryInfo is on the wire, byte
+// by byte.
+constexpr absl::string_view kFullQueue =
+    "\x08\x08\x12\x04"
+    "full"
+    "\x1a\x3f\n\x28type.googleapis.com/google.rpc.ErrorInfo"
+    "\x12\x13\n\nQUEUE_FULL\x12\x05nacre"
+    "\x1a\x30\n\x28type.googleapis.com/google.rpc.RetryInfo"
+    "\x12\x04\n\x02\x08\x07";
+
+TEST(GrpcStatusTest, ARefusalIsAmongTheDetails) {
+  const absl::Status full = WithRefusal(absl::ResourceExhaustedError("full"),
+                                        {kQueueFull, /*retry_after_s=*/7});
+  EXPECT_EQ(absl::CHexEscape(ToGrpcStatus(full).error_details()),
+            absl::CHexEscape(kFullQueue));
+  EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(full)), full);
+  EXPECT_TRUE(IsRefusedFor(FromGrpcStatus(ToGrpcStatus(full)), kQueueFull));
+  EXPECT_FALSE(IsRefusedFor(full, kQueueTimeout));
+  const absl::Status late =
+      WithRefusal(absl::ResourceExhaustedError("late"), {kQueueTimeout});
+  EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(late)), late);
+  EXPECT_EQ(RefusalOf(late)->retry_after_s, 0);
+  EXPECT_EQ(ToGrpcStatus(absl::ResourceExhaustedError("x")).error_details(),
+            "");
+}
+
+// Details of others, and bytes that are none.
+TEST(GrpcStatusTest, OtherDetailsAreNoRefusal) {
+  const auto refusal_in = [](absl::string_view details) {
+    return RefusalOf(FromGrpcStatus(grpc::Status(
+        grpc::StatusCode::RESOURCE_EXHAUSTED, "full", std::string(details))));
+  };
+  EXPECT_TRUE(refusal_in(kFullQueue).has_value());
+  std::string other(kFullQueue);
+  other.replace(other.find("nacre"), 5, "other");
+  EXPECT_FALSE(refusal_in(other).has_value());
+  for (size_t size = 0; size < kFullQueue.size(); ++size) {
+    const auto refusal = refusal_in(kFullQueue.substr(0, size));
+    // Cut between its parts it is whole without the delay.
+    EXPECT_EQ(refusal.value_or(Refusal()).retry_after_s, 0);
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    for (size_t i = 0; i < kFullQueue.size(); ++i) {
+      std::string changed(kFullQueue);
+      changed[i] = static_cast<char>(byte);
+      const auto refusal = refusal_in(changed);
+      EXPECT_LE(refusal.value_or(Refusal()).retry_after_s, 31622400);
+    }
+  }
 }
 
 TEST(GrpcStatusTest, OkStaysOk) {

@@ -1,6 +1,9 @@
 #include "tools/chat/conversation.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 
 namespace nacre::tools {
 namespace {
@@ -18,7 +21,8 @@ absl::StatusOr<std::string> Conversation::PromptFor(
   chat.messages = messages_;
   chat.messages.push_back(Message("user", message));
   chat.values = gateway::OrderedJson::object();
-  return prompts_->Render(chat);
+  NACRE_ASSIGN_OR_RETURN(chat::RenderedPrompt prompt, prompts_->Render(chat));
+  return std::move(prompt.text);
 }
 
 void Conversation::Add(const std::string& message, const std::string& answer) {

@@ -30,6 +30,8 @@ struct UpFlags {
   std::string tls_client_auth;
   std::string chat_template;
   std::vector<std::string> served_names;
+  bool escape_special_tokens = false;
+  bool trust_request_chat_template = false;
   bool no_ui = false;
 
   void Register(FlagSet* flags) {
@@ -50,6 +52,11 @@ struct UpFlags {
                "Jinja template of chats over HTTP (default: the target's)");
     flags->AddRepeated("served-model-name", "NAME", &served_names,
                        "what clients of HTTP call the model");
+    flags->Add("escape-special-tokens", "", &escape_special_tokens,
+               "names of special tokens in the texts of chats over HTTP are "
+               "letters");
+    flags->Add("trust-request-chat-template", "", &trust_request_chat_template,
+               "chats over HTTP may have a template of their own");
     flags->Add("no-ui", "", &no_ui, "serve no page over HTTP");
     flags->BeginGroup("");
     RegisterTlsFiles(&cluster.tls, flags);

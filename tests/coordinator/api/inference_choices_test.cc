@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/refusal.h"
+#include "common/rpc/grpc_status.h"
 #include "tests/coordinator/coordinator_fixture.h"
 #include "tests/coordinator/endless_target.h"
 #include "tests/telemetry/samples.h"
@@ -461,6 +463,7 @@ TEST_F(NarrowInferenceChoicesTest, AFullQueueRefusesThemAll) {
     EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
     EXPECT_EQ(answer.status.error_message(),
               "the queue is full: 2 requests wait");
+    EXPECT_TRUE(IsRefusedFor(rpc::FromGrpcStatus(answer.status), kQueueFull));
   }
   EXPECT_EQ(Sum("nacre_requests_total"), 3);
   // Observers hear of an end after the dispatcher has forgotten it.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/refusal.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "tests/coordinator/dispatcher_queue_fixture.h"
 
@@ -129,6 +130,30 @@ TEST_F(DispatcherQueueTest, NoMoreRunOnATargetThanTheMaximum) {
   EXPECT_EQ(NumSessions(other), 3);
   Start("r7");
   EXPECT_THAT(Queue(), ElementsAre("r7"));
+}
+
+// Three run and two wait. When one in two seconds starts, a client that is
+// refused may come back when both have started.
+TEST_F(DispatcherQueueTest, ARefusalSaysWhenToTryAgain) {
+  const Worker target = AddTarget();
+  std::vector<Run> runs;
+  for (int i = 0; i < 5; ++i) runs.push_back(Start(absl::StrCat("r", i)));
+  const absl::Status first = Refusal(Sized("first", 16));
+  EXPECT_TRUE(IsRefusedFor(first, kQueueFull));
+  EXPECT_EQ(RefusalOf(first)->retry_after_s, 0);  // none has started yet
+  now_ns_ += 2 * kSecond;
+  EndOn(target, runs[0]);
+  EXPECT_TRUE(IsRunning(runs[3].id));
+  Start("r5");
+  const absl::Status second = Refusal(Sized("second", 16));
+  EXPECT_TRUE(IsRefusedFor(second, kQueueFull));
+  EXPECT_EQ(RefusalOf(second)->retry_after_s, 4);
+  // Those that have waited as long as they may hear it, too.
+  now_ns_ += 10 * kSecond;
+  dispatcher_.Tick();
+  const absl::Status late = runs[4].sink->error();
+  EXPECT_TRUE(IsRefusedFor(late, kQueueTimeout)) << late;
+  EXPECT_GT(RefusalOf(late)->retry_after_s, 0);
 }
 
 // Drafts cost no answer its turn: they have no such limit.

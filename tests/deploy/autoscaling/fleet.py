@@ -17,10 +17,13 @@ REQUESTS = 2
 
 class Speeds:
     """Of a pair of devices: milliseconds of a step by its rows, as of the flags of
-    `nacre simulate`, and how many sessions a worker's KV holds."""
+    `nacre simulate`, and how many sessions a worker's KV holds. `max_running`: the
+    coordinator's flag."""
 
-    def __init__(self, target, draft, method="async", target_kv=40, draft_kv=64):
+    def __init__(self, target, draft, method="async", target_kv=40, draft_kv=64,
+                 max_running=0):
         self.target, self.draft, self.method = target, draft, method
+        self.max_running = max_running
         self.kv = {"target": target_kv, "draft": draft_kv}
 
 
@@ -91,7 +94,8 @@ class Fleet:
                         SCRAPE_SECONDS * share[role, kind] / len(pods))
 
     def running(self, sessions, num_targets):
-        return min(sessions, num_targets * self.speeds.kv["target"])
+        most = self.speeds.max_running or self.speeds.kv["target"]
+        return min(sessions, num_targets * min(most, self.speeds.kv["target"]))
 
     def scrape(self, series, sessions, now):
         ready = {role: self.ready(role, now) for role in self.pods}
@@ -102,6 +106,8 @@ class Fleet:
 
         add("nacre_num_requests_running", running)
         add("nacre_num_requests_waiting", sessions - running)
+        for pod in ready["target"]:
+            add("nacre_max_running_sessions", self.speeds.max_running, worker=pod)
         for role, pods in ready.items():
             add("nacre_workers", len(pods), role=role, state="ready")
             waits = {"target": ("nacre_target_wait_seconds_total", "draft_tokens"),

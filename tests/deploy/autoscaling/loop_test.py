@@ -140,6 +140,15 @@ class ClosedLoopTest(unittest.TestCase):
         self.assertGreater(loop.tokens[loop.index(59)],
                            2 * loop.tokens[loop.index(21)])
 
+    def test_targets_that_may_run_few_sessions_are_more(self):
+        few = fleet.Speeds(target="1:20,32:30", draft="1:1,32:2", max_running=4)
+        loop = Loop(few, steps((0, 4), (20, 12), (60, 4))).run(120 * MINUTE)
+        self.assertEqual(loop.at("target", 19), 1)
+        self.assert_steady(loop, 40, 60)
+        # None waits for long; 16 each would make one target.
+        self.assertEqual(loop.at("target", 59), 3)
+        self.assertEqual(loop.at("target", 119), 1)
+
     def test_draft_bound_load_scales_drafts(self):
         loop = Loop(SLOW_DRAFT, steps((0, 2), (20, 16), (60, 2))).run(120 * MINUTE)
         self.assertEqual(loop.at("draft", 19), 1)

@@ -263,6 +263,17 @@ nacre_mutant(smaller_grant_not_kept coordinator/fleet/kv_ledger.cc
   [[std::max(worker.granted_tokens, std::min(tokens, worker.capacity_tokens))]])
 nacre_mutant(reserved_twice coordinator/fleet/kv_ledger.cc
   [[worker.reserved_tokens += need]] [[worker.reserved_tokens += 2 * need]])
+nacre_mutant(one_session_too_many coordinator/fleet/kv_ledger.cc
+  [[worker.num_sessions >= worker.max_sessions]]
+  [[worker.num_sessions > worker.max_sessions]])
+nacre_mutant_statement(place_lost coordinator/fleet/kv_ledger.cc
+  [[  --worker.num_sessions;]] [[]])
+nacre_mutant_statement(place_free_before_close coordinator/fleet/fleet.cc
+  [[  worker.sessions.erase(session_id);]]
+  [[  worker.sessions.erase(session_id);
+  if (worker.role == WorkerRole::kTarget) {
+    ledger_.Release(worker_id, session_id);
+  }]])
 nacre_mutant(promises_not_told coordinator/dispatch/kv_reporter.cc
   [[state_.fleet.ledger().reserved_tokens(worker_id)]] [[int64_t{0}]])
 nacre_mutant(grant_starts_nothing coordinator/dispatch/dispatcher.cc

@@ -354,6 +354,14 @@ void DrawCoordinators(Schedule* schedule) {
   }
 }
 
+// In some schedules targets take few sessions at once. The draws are its own:
+// the other schedules are what they are without it.
+void DrawMaxRunning(Schedule* schedule) {
+  Random random(schedule->seed * 0x8CB92BA72F3D8DD7 + 43);
+  if (!random.Percent(12)) return;
+  schedule->max_running = random.OneOf({1, 1, 2, 3});
+}
+
 // Workers, requests and faults are there; then, in most, come other faults.
 void DrawFaults(Random& random, int64_t horizon_ns, Schedule* schedule) {
   if (random.Percent(25)) return;
@@ -448,6 +456,7 @@ Schedule RandomSchedule(uint64_t seed) {
       std::min(total_tokens, 40) * 3 * kMillisecond + 10 * kMillisecond;
   DrawFaults(random, horizon_ns, &schedule);
   DrawCoordinators(&schedule);
+  DrawMaxRunning(&schedule);
   return schedule;
 }
 
@@ -460,6 +469,10 @@ std::string Describe(const Schedule& schedule) {
           ? absl::StrCat(", shared by ", schedule.num_coordinators,
                          " coordinators, heartbeats every ",
                          schedule.heartbeat_ns, " ns")
+          : std::string(),
+      schedule.max_running > 0
+          ? absl::StrCat(", at most ", schedule.max_running,
+                         " sessions on a target")
           : std::string(),
       "\n");
   for (size_t i = 0; i < schedule.workers.size(); ++i) {

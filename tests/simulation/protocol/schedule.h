@@ -97,6 +97,7 @@ struct Schedule {
   int64_t worker_timeout_ns = 0;  // a silent worker is out of service
   int64_t queue_timeout_ns = 60'000 * kMillisecond;
   bool hold_without_target = true;
+  int max_running = 0;  // sessions of a coordinator on each target; 0: any
   // Several coordinators may share the workers, each of which grants them parts
   // of its KV by heartbeats as often as this, and clients go on elsewhere where
   // they lose one. 0: there is one, which has all of the workers, and who loses

@@ -55,6 +55,8 @@ void Counts::Add(const Counts& other) {
   remembered += other.remembered;
   nodes += other.nodes;
   ranks += other.ranks;
+  limited += other.limited;
+  full += other.full;
   shared += other.shared;
   lost_coordinators += other.lost_coordinators;
   resumed += other.resumed;
@@ -86,7 +88,8 @@ std::string Describe(const Counts& counts) {
       " steps along these, ", counts.ranks, " ranks, ", counts.holds,
       " last rows held, ", counts.untimed_holds, " of them without a timer, ",
       counts.verified, " verified, ", counts.stale, " stale messages; ",
-      counts.shared,
+      counts.limited, " schedules with a limit of sessions, ", counts.full,
+      " last places taken; ", counts.shared,
       " schedules with shared workers: ", counts.lost_coordinators,
       " coordinators lost, ", counts.resumed, " calls resumed, ",
       counts.repeated, " repeated, ", counts.grants, " grants, ",
@@ -120,6 +123,7 @@ World::World(const Schedule& schedule, bool keep_trace)
                   [this, &request] { Cancel(request); });
     }
   }
+  counts_.limited = schedule.max_running > 0 ? 1 : 0;
   counts_.shared = schedule.is_shared() ? 1 : 0;
   for (int i = 0; i < schedule.num_coordinators; ++i) Restart(i);
   for (size_t i = 0; i < workers_.size(); ++i) {

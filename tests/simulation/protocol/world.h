@@ -16,6 +16,7 @@
 #include "coordinator/fleet/signs_of_life.h"
 #include "simulation/world.h"
 #include "tests/simulation/protocol/checks.h"
+#include "tests/simulation/protocol/open_sessions.h"
 #include "tests/simulation/protocol/outcome.h"
 #include "tests/simulation/protocol/schedule.h"
 #include "tests/simulation/protocol/simulated_model.h"
@@ -49,6 +50,8 @@ class World final : public simulation::World {
     uint64_t grant_serial = 0;
     int64_t granted = 0;
     std::vector<SessionOnWorker*> sessions;
+    OpenSessions at_worker;
+    OpenSessions at_coordinator;
   };
   // Of a message: who says its verdicts or tails, and then its failures.
   using Speakers = std::vector<SessionOnWorker*>;
@@ -107,7 +110,8 @@ class World final : public simulation::World {
   bool HasTimeToGoOn(const RequestState& request);
   bool LacksKind(const RequestState& request);
   bool LacksRoom(const RequestState& request);
-  // Whether a target that takes sessions has room that is not reserved.
+  // Whether a target that takes sessions has room that is not reserved, and a
+  // place.
   bool HasFreeRoom(const RequestState& request);
   // Whether a target of the coordinator takes sessions; of one kind, unless
   // that is empty.

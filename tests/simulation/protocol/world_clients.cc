@@ -16,6 +16,7 @@ void World::Restart(int coordinator) {
   StartCoordinator(coordinator,
                    {.tokenizer = &tokenizer_,
                     .failover_timeout_ns = schedule_.failover_timeout_ns,
+                    .max_running = schedule_.max_running,
                     .queue_timeout_ns = schedule_.queue_timeout_ns,
                     .hold_without_target = schedule_.hold_without_target,
                     .draft_rows = schedule_.draft_rows,
@@ -284,12 +285,15 @@ bool World::LacksRoom(const RequestState& request) {
   }
   // Sessions that move back and forth hold room wherever they have been, until
   // that worker says that they are closed.
-  const bool has_returns =
+  const bool has_drains =
       std::count_if(schedule_.faults.begin(), schedule_.faults.end(),
                     [](const Fault& fault) {
                       return fault.kind == Fault::Kind::kDrain;
-                    }) >= 3;
-  return has_returns && !HasFreeRoom(request);
+                    }) >= (schedule_.max_running > 0 ? 1 : 3);
+  if (schedule_.max_running == 0) return has_drains && !HasFreeRoom(request);
+  // What is free may be kept for a session that was on a target that is lost.
+  return has_drains || broke_device_ || counts_.faults > 0 ||
+         !HasFreeRoom(request);
 }
 
 bool World::HasFreeRoom(const RequestState& request) {
@@ -303,11 +307,19 @@ bool World::HasFreeRoom(const RequestState& request) {
             !ProcessOf(each).is_target()) {
           return false;
         }
+        const std::string& kind = request.options->spec.numerics_id;
+        if (!kind.empty() &&
+            kind != NumericsId(OptionsOf(each.worker).numerics)) {
+          return false;
+        }
         const auto at = std::find_if(workers.begin(), workers.end(),
                                      [&](const auto& worker) {
                                        return worker.id == each.dispatcher_id;
                                      });
-        return at != workers.end() &&
+        const bool has_place =
+            schedule_.max_running == 0 ||
+            StreamOf(each).at_coordinator.count() < schedule_.max_running;
+        return at != workers.end() && has_place &&
                OptionsOf(each.worker).kv_capacity_tokens -
                        at->reserved_tokens >=
                    need;

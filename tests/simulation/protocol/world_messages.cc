@@ -39,6 +39,7 @@ void World::OnOpening(Connection& connection,
   SessionOnWorker& session =
       Opened(connection, opening.session_id, *opening.request,
              static_cast<int>(token_ids.size()), opening.epoch);
+  StreamOf(connection).at_coordinator.Open(opening.session_id);
   OnOpened(session, OptionsOf(connection.worker).numerics);
   checks_.OnOpened(session, token_ids);
 }
@@ -101,6 +102,14 @@ void World::OnArrived(Connection& connection,
              static_cast<int64_t>(commands.close.size()));
   for (const auto& open : commands.open) {
     WorkerOf(process).opening.push_back(Reach(connection, open.session_id));
+    OpenSessions& sessions = StreamOf(connection).at_worker;
+    sessions.Open(open.session_id);
+    counts_.full += sessions.count() == schedule_.max_running ? 1 : 0;
+    if (schedule_.max_running > 0 && sessions.count() > schedule_.max_running) {
+      checks_.Fail("target ", process.index, " has ", sessions.count(),
+                   " sessions of coordinator ", connection.coordinator,
+                   ", it may have ", schedule_.max_running);
+    }
   }
   for (const auto& attach : commands.draft_attached) {
     SessionOnWorker* session = Find(connection, attach.session_id);
@@ -141,6 +150,7 @@ void World::OnSaid(Connection& connection, wire::TargetEvents* events) {
                static_cast<int64_t>(verdict.token_ids.size()), verdict.matched);
     checks_.OnVerdict(*session, verdict);
   }
+  StreamOf(connection).at_worker.Note(events->common);
   worker.failures_sent += static_cast<int64_t>(events->common.failures.size());
   ++worker.events_sent;
   CheckRefusals(connection, events->common);
@@ -237,6 +247,7 @@ void World::OnHeard(Connection& connection, const void* note,
   Stream& stream = StreamOf(connection);
   stream.answer_ns = now_ns();
   stream.life.OnAnswer(now_ns());
+  stream.at_coordinator.Note(events.common);
   auto speaker = static_cast<const Speakers*>(note)->begin();
   for (const auto& [session_id, verdict, logprobs] : events.verdicts) {
     SessionOnWorker& session = **speaker++;

@@ -1,0 +1,36 @@
+// Why a request was refused, for programs: beside a status, whose words are for
+// people. Over gRPC it is in the status' details (rpc/grpc_status.h).
+//
+// Pure functions.
+
+#ifndef COMMON_REFUSAL_H_
+#define COMMON_REFUSAL_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
+
+namespace nacre {
+
+// As many requests wait as may; a request waited for room as long as it may.
+inline constexpr char kQueueFull[] = "QUEUE_FULL";
+inline constexpr char kQueueTimeout[] = "QUEUE_TIMEOUT";
+
+struct Refusal {
+  std::string reason;
+  // When another try may have more luck; 0: that is not known.
+  int64_t retry_after_s = 0;
+};
+
+// `status`, which is no OK, with a refusal; in place of the one that it had.
+absl::Status WithRefusal(absl::Status status, const Refusal& refusal);
+// Nothing where the status has none.
+absl::optional<Refusal> RefusalOf(const absl::Status& status);
+bool IsRefusedFor(const absl::Status& status, absl::string_view reason);
+
+}  // namespace nacre
+
+#endif  // COMMON_REFUSAL_H_
