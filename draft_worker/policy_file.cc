@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/json_fields.h"
+#include "common/mapped_file.h"
 #include "common/status_macros.h"
-#include "model/mapped_file.h"
 #include "model/safetensors.h"
 
 namespace nacre::draft_worker {
@@ -269,13 +269,12 @@ namespace {
 
 absl::StatusOr<PolicyFile> Load(const std::string& dir, PolicyKind kind,
                                 const model::ModelInfo& draft) {
-  NACRE_ASSIGN_OR_RETURN(
-      const std::unique_ptr<model::MappedFile> json,
-      model::MappedFile::Open(absl::StrCat(dir, "/policy.json")));
-  std::unique_ptr<model::MappedFile> weights;
+  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> json,
+                         MappedFile::Open(absl::StrCat(dir, "/policy.json")));
+  std::unique_ptr<MappedFile> weights;
   return ParsePolicyFile(
       kind, draft, json->bytes(), [&]() -> absl::StatusOr<absl::string_view> {
-        NACRE_ASSIGN_OR_RETURN(weights, model::MappedFile::Open(absl::StrCat(
+        NACRE_ASSIGN_OR_RETURN(weights, MappedFile::Open(absl::StrCat(
                                             dir, "/policy.safetensors")));
         return weights->bytes();
       });

@@ -25,9 +25,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "common/mapped_file.h"
 #include "kernels/product_ops.h"
 #include "model/fingerprint.h"
-#include "model/mapped_file.h"
 #include "model/quantized/quantization.h"
 #include "model/safetensors.h"
 

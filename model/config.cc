@@ -10,13 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_file.h"
 #include "common/json_fields.h"
+#include "common/mapped_file.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/attention.h"
 #include "model/config_fields.h"
 #include "model/config_rope.h"
 #include "model/families.h"
 #include "model/gguf/gguf_config.h"
-#include "model/mapped_file.h"
 #include "model/quantized/quantization.h"
 
 namespace nacre::model {

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/files.h"
 #include "common/status_macros.h"
@@ -14,16 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPickles[] = {"medusa_lm_head.pt", "pytorch_model.bin"};
 constexpr int64_t kMaxJsonBytes = 1 << 20;
-
-absl::Status IsPickle(const std::string& path, const std::string& own_name) {
-  return absl::UnimplementedError(absl::StrCat(
-      path,
-      " is a pickle: a program that its reader runs, and no table of tensors. "
-      "Save its tensors as ",
-      own_name.empty() ? "model.safetensors" : own_name));
-}
 
 std::string PathIn(const std::string& folder, const std::string& name) {
   return (fs::path(folder) / name).string();
@@ -34,25 +24,22 @@ std::string PathIn(const std::string& folder, const std::string& name) {
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDraftTensors(
     const std::string& path, const std::string& own_name) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    for (const char* end : {".pt", ".pth", ".bin"}) {
-      if (absl::EndsWith(path, end)) return IsPickle(path, own_name);
-    }
-    return Checkpoint::OpenFile(path);
-  }
+  if (!fs::is_directory(path, error)) return Checkpoint::OpenFile(path);
   if (!own_name.empty()) {
-    const std::string own = absl::StrCat(path, "/", own_name);
-    if (fs::exists(own, error)) return Checkpoint::OpenFile(own);
+    for (const char* end : {".safetensors", ".pt"}) {
+      const std::string own = PathIn(path, absl::StrCat(own_name, end));
+      if (fs::exists(own, error)) return Checkpoint::OpenFile(own);
+    }
   }
   auto checkpoint = Checkpoint::Open(path);
   if (!absl::IsNotFound(checkpoint.status())) return checkpoint;
-  for (const char* name : kPickles) {
-    const std::string pickle = absl::StrCat(path, "/", name);
-    if (fs::exists(pickle, error)) return IsPickle(pickle, own_name);
-  }
-  return absl::NotFoundError(absl::StrCat(
-      "folder ", path, " has neither ", own_name,
-      own_name.empty() ? "" : " nor ", "model.safetensors nor its index"));
+  const std::string own =
+      own_name.empty()
+          ? ""
+          : absl::StrCat(own_name, ".safetensors, no ", own_name, ".pt, no ");
+  return absl::NotFoundError(
+      absl::StrCat("folder ", path, " has no ", own,
+                   "model.safetensors, no pytorch_model.bin and no index"));
 }
 
 std::string DraftFolder(const std::string& path) {

@@ -18,9 +18,9 @@
 
 namespace nacre::model {
 
-// `path`: a file of safetensors, or a folder with `own_name`, where that is not
-// empty, model.safetensors or its index. NOT_FOUND: there is none.
-// UNIMPLEMENTED: a pickle; there are no others. Else as of Checkpoint.
+// `path`: a file as of Checkpoint::OpenFile, or a folder with `own_name`, where
+// that is not empty, and .safetensors or .pt behind it, or else one of
+// Checkpoint::Open. NOT_FOUND: there is none.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDraftTensors(
     const std::string& path, const std::string& own_name);
 

@@ -17,7 +17,7 @@
 namespace nacre::model {
 namespace {
 
-constexpr char kFileName[] = "medusa_lm_head.safetensors";
+constexpr char kFileName[] = "medusa_lm_head";  // without its end
 
 // What config.json says that the tensors do not.
 struct Settings {

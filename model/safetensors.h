@@ -19,7 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "model/mapped_file.h"
+#include "common/mapped_file.h"
 
 namespace nacre::model {
 

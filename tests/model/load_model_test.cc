@@ -6,11 +6,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/mapped_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
 #include "model/families.h"
-#include "model/mapped_file.h"
 #include "model/weights.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/random_checkpoint.h"

@@ -16,6 +16,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "model/checkpoint.h"
 #include "nlohmann/json.hpp"
 #include "tests/model/named_backend.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -290,15 +291,28 @@ TEST(MedusaHeadsOfAModelTest, AFileOrItsFolder) {
             absl::StatusCode::kNotFound);
 }
 
-TEST(MedusaHeadsOfAModelTest, PicklesAreRefused) {
-  const std::string folder = nacre::testing::TestFolder("medusa_pickle");
-  nacre::testing::WriteFile(folder + "/medusa_lm_head.pt", "PK");
-  for (const std::string& path : {folder, folder + "/medusa_lm_head.pt"}) {
-    const absl::Status status = LoadStatus(path);
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("medusa_lm_head.pt is a pickle"));
+// As FasterDecoding publishes them.
+TEST(MedusaHeadsOfAModelTest, WhatTorchSavedHoldsTheSame) {
+  const std::string folder = nacre::testing::TestFolder("medusa_torch");
+  const std::string path = folder + "/medusa_lm_head.pt";
+  std::filesystem::copy(NACRE_TEST_DATA "/model/torch_files/medusa_lm_head.pt",
+                        folder);
+  EXPECT_TRUE(LoadStatus(folder).ok()) << LoadStatus(folder);
+  EXPECT_TRUE(LoadStatus(path).ok());
+  const auto saved = *Checkpoint::OpenFile(path);
+  const auto safe = *Checkpoint::OpenFile(FolderOf("medusa_v1") +
+                                          "/medusa_lm_head.safetensors");
+  ASSERT_EQ(saved->Names(), safe->Names());
+  for (const std::string& name : safe->Names()) {
+    SCOPED_TRACE(name);
+    const auto one = saved->Find(name);
+    ASSERT_TRUE(one.ok()) << one.status();
+    EXPECT_EQ(one->shape, safe->Find(name)->shape);
+    EXPECT_TRUE(one->bytes == safe->Find(name)->bytes);
   }
+  nacre::testing::WriteFile(path, "PK");
+  EXPECT_THAT(std::string(LoadStatus(folder).message()),
+              HasSubstr("medusa_lm_head.pt"));
 }
 
 TEST(MedusaHeadsOfAModelTest, OfAnotherModelAreRefused) {

@@ -10,12 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/gguf/gguf_file.h"
+#include "common/mapped_file.h"
 #include "common/status_macros.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/expected_tensors.h"
 #include "model/families.h"
-#include "model/mapped_file.h"
 #include "model/quantized/quantization.h"
 #include "model/safetensors_writer.h"
 #include "nlohmann/json.hpp"
@@ -245,8 +245,8 @@ absl::Status InflateCheckpoint(const InflateOptions& options) {
 
   // The input's config with the two numbers changed, checked like any other.
   NACRE_ASSIGN_OR_RETURN(
-      const std::unique_ptr<model::MappedFile> config_file,
-      model::MappedFile::Open(absl::StrCat(options.in_dir, "/config.json")));
+      const std::unique_ptr<MappedFile> config_file,
+      MappedFile::Open(absl::StrCat(options.in_dir, "/config.json")));
   const absl::string_view text = config_file->bytes();
   NACRE_ASSIGN_OR_RETURN(const auto quantization,
                          model::ReadQuantization(text));

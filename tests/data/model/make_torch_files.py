@@ -6,7 +6,8 @@ Run from the repository root, with torch and safetensors installed:
     python3 tests/data/model/make_torch_files.py
 
 Writes torch_files/ next to itself: single files, and bin/ and shards/, the
-model of quantized/gptq in floats as pytorch_model.bin and in two shards.
+model of quantized/gptq in floats as pytorch_model.bin and in two shards; and
+the heads of medusa/medusa_v1 as FasterDecoding publishes them.
 """
 
 import json
@@ -55,6 +56,9 @@ def main():
     torch.save(types, folder / "protocol_4.pt", pickle_protocol=4)
     # An OrderedDict with attributes.
     torch.save(torch.nn.Linear(3, 2).state_dict(), folder / "module.pt")
+
+    torch.save(load_file(HERE / "medusa/medusa_v1/medusa_lm_head.safetensors"),
+               folder / "medusa_lm_head.pt")
 
     torch.save({"t": torch.ones(2, 3).T}, folder / "transposed.pt")
     torch.save({"n": 3}, folder / "number.pt")
