@@ -46,6 +46,7 @@ MappedModel::MappedModel(std::unique_ptr<LanguageModel> model,
       drawn_(std::move(drawn)),
       info_(model_->info()) {
   info_.vocab_size = static_cast<int>(fed_.size());
+  info_.num_layers = 0;  // it has no taps
   std::vector<int32_t> eos;
   for (size_t id = 0; id < drawn_.size(); ++id) {
     if (std::find(info_.eos_token_ids.begin(), info_.eos_token_ids.end(),

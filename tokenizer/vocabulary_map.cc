@@ -101,16 +101,17 @@ void PairRoles(std::optional<int32_t> of_target,
 
 }  // namespace
 
-VocabularyMap MapVocabulary(const Tokenizer& target, const Tokenizer& draft) {
+VocabularyMap MapVocabulary(const Tokenizer& target, const Tokenizer& draft,
+                            int size) {
   const Texts target_texts(target);
   const Texts draft_texts(draft);
   const auto target_ids = target_texts.Ids();
   const auto draft_ids = draft_texts.Ids();
-  const auto size = static_cast<size_t>(target.vocab_size());
-  VocabularyMap map;
-  map.fed.resize(size);
-  map.drawn.resize(size, kNoId);
   const int32_t unknown = draft_texts.LastId(kReplacement);
+  VocabularyMap map;
+  map.fed.resize(static_cast<size_t>(std::max(size, target.vocab_size())),
+                 unknown);
+  map.drawn.resize(map.fed.size(), kNoId);
   int64_t num_texts = 0;
   int64_t num_common = 0;
   for (int32_t id = 0; id < target.vocab_size(); ++id) {
@@ -129,8 +130,9 @@ VocabularyMap MapVocabulary(const Tokenizer& target, const Tokenizer& draft) {
     ++num_texts;
     num_common += is_common ? 1 : 0;
   }
-  PairRoles(target.bos_id(), draft.bos_id(), &map);
+  // Where one token does both, the draft may say the end.
   PairRoles(target.eos_id(), draft.eos_id(), &map);
+  PairRoles(target.bos_id(), draft.bos_id(), &map);
   map.share = num_texts == 0 ? 0
                              : static_cast<double>(num_common) /
                                    static_cast<double>(num_texts);

@@ -17,7 +17,7 @@ inline constexpr int32_t kNoId = -1;
 
 struct VocabularyMap {
   // Of each of the target's ids, that which the draft is fed for it: the one of
-  // the same text, else the last of those that spell it. [target's vocab_size]
+  // the same text, else the last of those that spell it. [ids of the target]
   std::vector<int32_t> fed;
   // ... and that of whose logit it has; kNoId: the draft never draws it. Each
   // of the draft's ids is there once at most.
@@ -30,8 +30,11 @@ struct VocabularyMap {
 // special ones where they have the same name or begin or end a text alike.
 // Bytes that are no whole character are compared by their pieces, as they are
 // written. Of ids that stand for the same text a byte token ("<0x41>") comes
-// last, then the lowest comes first. Takes a second for 128,000 ids.
-VocabularyMap MapVocabulary(const Tokenizer& target, const Tokenizer& draft);
+// last, then the lowest comes first. The target's ids are those of its
+// tokenizer and, without a text, as many as `size` says: rows that its head has
+// besides. Takes a second for 128,000 ids.
+VocabularyMap MapVocabulary(const Tokenizer& target, const Tokenizer& draft,
+                            int size = 0);
 
 // Whether no map is needed: the ids that both have stand for the same pieces.
 bool HaveCommonIds(const Tokenizer& one, const Tokenizer& other);

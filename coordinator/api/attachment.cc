@@ -82,7 +82,8 @@ void RegistryService::Attachment::OnProof(const v1::VocabularyProof& proof) {
         " maps the first ", common,
         " token ids to other pieces than the coordinator's tokenizer",
         info.role == WorkerRole::kDraft
-            ? "; a draft of another vocabulary needs --target-tokenizer PATH"
+            ? "; a draft of another vocabulary needs the target's, by "
+              "--target-tokenizer"
             : "")));
     return;
   }

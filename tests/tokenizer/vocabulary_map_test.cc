@@ -25,6 +25,19 @@ std::unique_ptr<Tokenizer> Load(const std::string& golden) {
   return *LoadTokenizer(dir);
 }
 
+// With this token, if any, at the begin and the end of its texts.
+std::unique_ptr<Tokenizer> LoadWith(const std::string& golden,
+                                    const std::string& token) {
+  const std::string dir = TestFolder(golden + "_with");
+  WriteFile(dir + "/tokenizer.json", ReadTestFile(golden + ".json"));
+  const std::string begin = token.empty() ? "<s>" : token;
+  const std::string end = token.empty() ? "</s>" : token;
+  WriteFile(
+      dir + "/tokenizer_config.json",
+      R"({"bos_token": ")" + begin + R"(", "eos_token": ")" + end + R"("})");
+  return *LoadTokenizer(dir);
+}
+
 // What holds of every map.
 void CheckMap(const VocabularyMap& map, const Tokenizer& target,
               const Tokenizer& draft) {
@@ -143,6 +156,36 @@ TEST(VocabularyMapTest, TextsEndAlike) {
     EXPECT_EQ(map.drawn[static_cast<size_t>(*target->eos_id())],
               *draft->eos_id());
   }
+}
+
+// "<|endoftext|>" begins and ends the texts of GPT-NeoX.
+TEST(VocabularyMapTest, ATokenThatDoesBothMayEndTheText) {
+  const auto target = LoadWith("gpt_neox", "<|endoftext|>");
+  const auto draft = LoadWith("llama2", "");
+  ASSERT_TRUE(target->eos_id().has_value());
+  ASSERT_EQ(target->bos_id(), target->eos_id());
+  ASSERT_TRUE(draft->eos_id().has_value());
+  ASSERT_NE(draft->bos_id(), draft->eos_id());
+  const VocabularyMap map = MapVocabulary(*target, *draft);
+  CheckMap(map, *target, *draft);
+  EXPECT_EQ(map.drawn[static_cast<size_t>(*target->eos_id())],
+            *draft->eos_id());
+}
+
+// A head may have more rows than there are pieces.
+TEST(VocabularyMapTest, IdsWithoutAPieceAreFedAndNeverDrawn) {
+  const auto target = Load("llama3");
+  const auto draft = Load("qwen2");
+  const int size = target->vocab_size() + 5;
+  const VocabularyMap map = MapVocabulary(*target, *draft, size);
+  ASSERT_EQ(map.fed.size(), static_cast<size_t>(size));
+  ASSERT_EQ(map.drawn.size(), map.fed.size());
+  for (size_t id = map.fed.size() - 5; id < map.fed.size(); ++id) {
+    EXPECT_GE(map.fed[id], 0);
+    EXPECT_LT(map.fed[id], draft->vocab_size());
+    EXPECT_EQ(map.drawn[id], kNoId);
+  }
+  EXPECT_EQ(map.share, MapVocabulary(*target, *draft).share);
 }
 
 }  // namespace

@@ -100,8 +100,10 @@ absl::Status MapToTarget(const WorkerOptions& options, LoadedModel* loaded) {
   if (tokenizer::HaveCommonIds(*target, *loaded->tokenizer)) {
     return absl::OkStatus();
   }
-  tokenizer::VocabularyMap map =
-      tokenizer::MapVocabulary(*target, *loaded->tokenizer);
+  // A folder of a tokenizer alone says nothing of the model's head.
+  const auto config = model::ReadConfig(options.vocabulary.target_tokenizer);
+  tokenizer::VocabularyMap map = tokenizer::MapVocabulary(
+      *target, *loaded->tokenizer, config.ok() ? config->vocab_size : 0);
   const std::string shared =
       absl::StrFormat("%.1f %% of the pieces of %s are in %s", 100 * map.share,
                       options.vocabulary.target_tokenizer, options.model_dir);

@@ -184,6 +184,25 @@ TEST(LoadTest, ADraftOfAnotherVocabularySpeaksTheTargets) {
               HasSubstr("--least-vocabulary-share asks for 90.0 %"));
 }
 
+// As Qwen's: rows of the head that no piece has may be sampled.
+TEST(LoadTest, AMappedDraftIsFedAllIdsOfTheTargetsHead) {
+  const std::string draft = TestFolder("renumbered");
+  WriteRenumberedCheckpoint(NACRE_MODELS "/draft", 0, draft);
+  const std::string target = TestFolder("padded");
+  TinyCheckpoint padded;
+  padded.vocab_size = 4100;
+  WriteTinyCheckpoint(padded, target);
+  std::filesystem::copy_file(NACRE_MODELS "/target/tokenizer.model",
+                             target + "/tokenizer.model");
+  WorkerOptions options = OptionsFor(draft);
+  options.vocabulary.target_tokenizer = target;
+  const absl::StatusOr<LoadedModel> loaded =
+      LoadForWorker(options, wire::WorkerRole::kDraft);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->model->info().vocab_size, 4100);
+  EXPECT_EQ(LogitsOf(*loaded->model, {1, 4099}).size(), 4100u);
+}
+
 TEST(LoadTest, ADraftOfTheSameVocabularyIsLeftAsItIs) {
   WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
   options.vocabulary.target_tokenizer = NACRE_MODELS "/target";
