@@ -101,6 +101,8 @@ void AnswerFormat::Restore() {
 }
 
 void AnswerFormat::SetStart(const v1::Start& start) {
+  // The gateway's own resume of a call has another: the client has the first.
+  if (std::exchange(has_start_, true)) return;
   if (request_->resumption.offered) start_ = StartJson(start, prompt_ids_[0]);
 }
 

@@ -90,6 +90,7 @@ class AnswerFormat {
   const AnswerHead head_;
   std::string system_fingerprint_;
   OrderedJson start_;  // to be said
+  bool has_start_ = false;
   const std::vector<std::vector<uint32_t>> prompt_ids_;
   std::vector<State> states_;
 };

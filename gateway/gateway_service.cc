@@ -81,6 +81,21 @@ void SendWrongMethod(const Route& route, HttpReply* reply) {
   reply->Send(error.status, headers, ErrorBody(error));
 }
 
+// Of the coordinator, too. Here it keeps long lists off the event loop.
+std::optional<ApiError> CheckResumedIds(const ApiRequest& request,
+                                        uint32_t max_tokens) {
+  const v1::Resume& resume = request.generate.resume();
+  for (int i = 0; i < resume.choices_size(); ++i) {
+    const int size = resume.choices(i).token_ids_size();
+    if (static_cast<uint32_t>(size) <= max_tokens) continue;
+    return BadRequest(
+        absl::StrCat("nacre.resume.choices[", i, "] has ", size,
+                     " token ids, at most max_tokens, ", max_tokens),
+        "nacre");
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<ApiError> BearerOf(const HttpRequest& request,
@@ -316,6 +331,7 @@ std::optional<ApiError> GatewayService::PromptsOf(
                                     request.generate.stop().min_tokens());
     const uint32_t unsaid = request.is_chat ? left : std::min(least, left);
     ids.max_tokens = request.max_tokens.value_or(unsaid);
+    if (auto error = CheckResumedIds(request, ids.max_tokens)) return error;
     prompts->push_back(std::move(ids));
   }
   return std::nullopt;
@@ -387,6 +403,10 @@ GatewayService::Answer GatewayService::ReadTokenize(
   const bool is_chat = reader.Find("messages") != nullptr;
   if (is_chat) {
     if (auto error = ConvertChat(body, {}, &asked)) return Refused(*error);
+    if (asked.generate.has_resume()) {
+      return Refused(Unsupported(
+          "nacre.resume is not taken here: it has its token ids", "nacre"));
+    }
     if (auto error = RenderChat(&asked)) return Refused(*error);
   } else if (reader.Find("prompt") == nullptr) {
     reader.Fail(BadRequest("prompt is missing", "prompt"));

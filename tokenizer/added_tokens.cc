@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "tokenizer/utf8.h"
@@ -38,6 +39,20 @@ size_t LeadingSpaceSize(absl::string_view text) {
     end += size;
   }
   return end;
+}
+
+// Published files do not call all of these special: not the role markers of
+// DeepSeek's distilled models, for one. Their bars are full-width.
+bool LooksSpecial(absl::string_view content) {
+  for (const auto& [begin, end] :
+       {std::pair<absl::string_view, absl::string_view>("<|", "|>"),
+        std::pair<absl::string_view, absl::string_view>("<｜", "｜>")}) {
+    if (content.size() > begin.size() + end.size() &&
+        absl::StartsWith(content, begin) && absl::EndsWith(content, end)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Whether a byte is in one of the ranges.
@@ -79,6 +94,7 @@ AddedTokens::AddedTokens(
     : tokens_(std::move(tokens)) {
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const AddedToken& token = tokens_[i];
+    guarded_.push_back(token.special || LooksSpecial(token.content));
     if (!token.normalized) {
       raw_.Add(token.content, static_cast<int32_t>(i));
       continue;
@@ -99,7 +115,7 @@ std::vector<TextSegment> AddedTokens::Split(
   while (position < text.size()) {
     const PrefixTrie::Match match = trie.LongestPrefix(
         text.substr(position), [&](const PrefixTrie::Match& found) {
-          return !tokens_[found.value].special ||
+          return !guarded_[found.value] ||
                  !(IsInside(user_text, position) ||
                    IsInside(user_text, position + found.size - 1));
         });

@@ -44,11 +44,12 @@ class AddedTokens {
 
   // Cuts valid UTF-8 `text` at the tokens of a pass: leftmost match first, of
   // several the longest. With `parse_special` off special tokens stay text.
-  // Nor is a special token found whose first or last byte is in `user_text`
-  // (EncodeOptions): a shorter token may be there then.
-  // Empty segments are left out. White space that a token took along may also
-  // be in the segments behind it, if a token in it was found. The first of more
-  // than `max_tokens` tokens is the last segment.
+  // Nor is a token found that is special, or named as such (<|...|>,
+  // <｜...｜>), whose first or last byte is in `user_text` (EncodeOptions): a
+  // shorter token may be there then. Empty segments are left out. White space
+  // that a token took along may also be in the segments behind it, if a token
+  // in it was found. The first of more than `max_tokens` tokens is the last
+  // segment.
   std::vector<TextSegment> Split(absl::string_view text, Pass pass,
                                  bool parse_special, size_t max_tokens,
                                  absl::Span<const TextRange> user_text) const;
@@ -64,8 +65,9 @@ class AddedTokens {
   }
 
   std::vector<AddedToken> tokens_;
-  PrefixTrie raw_;         // values are indices into tokens_
-  PrefixTrie normalized_;  // likewise
+  std::vector<bool> guarded_;  // each token: a user's text does not make it
+  PrefixTrie raw_;             // values are indices into tokens_
+  PrefixTrie normalized_;      // likewise
 };
 
 }  // namespace nacre::tokenizer

@@ -283,6 +283,12 @@ TEST_F(ResumeTest, WhatIsNoResumeIsRefused) {
                 400, "all are done");
   ExpectRefused(in_resume(R"({"choices":[{"token_ids":[501]},{},{}]})"), 400,
                 "other tokens");
+  Json long_one = in_resume(R"({"choices":[{"token_ids":[500,501],
+                                            "done":true},{},{}]})");
+  long_one["max_tokens"] = 1;
+  ExpectRefused(long_one, 400,
+                "nacre.resume.choices[0] has 2 token ids, at most max_tokens, "
+                "1");
   ExpectRefused(in_start(R"({"seed":null})"), 400, "start.seed is missing");
   ExpectRefused(in_start(R"({"seed":5})"), 400, "start.seed is 5");
   ExpectRefused(in_start(R"({"seed":"-1"})"), 400, "start.seed is");

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/files.h"
@@ -68,6 +69,12 @@ std::string TestData(const std::string& path) {
   return text.value_or("");
 }
 
+// Markers of roles and tools that published files of DeepSeek's distilled
+// models do not call special.
+bool IsPublishedAsNone(absl::string_view content) {
+  return absl::StartsWith(content, "<｜") && content != "<｜end▁of▁sentence｜>";
+}
+
 // Qwen2's, with those tokens besides. `normalized`: as some files have them.
 std::unique_ptr<tokenizer::Tokenizer> WithSpecialTokens(bool normalized) {
   OrderedJson file = OrderedJson::parse(TestData("tokenizer/qwen2.json"));
@@ -81,7 +88,7 @@ std::unique_ptr<tokenizer::Tokenizer> WithSpecialTokens(bool normalized) {
     if (known.contains(content)) continue;
     file["added_tokens"].push_back({{"id", id++},
                                     {"content", content},
-                                    {"special", true},
+                                    {"special", !IsPublishedAsNone(content)},
                                     {"normalized", normalized}});
   }
   auto tokenizer = tokenizer::ParseHuggingFaceTokenizer(Dump(file));
@@ -149,7 +156,10 @@ class UserTextTest : public ::testing::TestWithParam<bool> {
               prompt.text);
     std::vector<int32_t> special;
     for (const int32_t id : *ids) {
-      if (tokenizer_->IsSpecial(id)) special.push_back(id);
+      if (tokenizer_->IsSpecial(id) ||
+          IsPublishedAsNone(tokenizer_->IdToPiece(id))) {
+        special.push_back(id);
+      }
     }
     return special;
   }

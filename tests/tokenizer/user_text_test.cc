@@ -18,7 +18,9 @@ namespace nacre::tokenizer {
 namespace {
 
 using ::nlohmann::json;
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::Not;
 
 // Each character is a token; `added` comes beside.
 std::unique_ptr<Tokenizer> Letters(const char* added,
@@ -58,6 +60,31 @@ constexpr char kTokens[] = R"([
     {"id": 11, "content": "<s>A", "special": true},
     {"id": 12, "content": "s>", "special": true},
     {"id": 13, "content": "xx", "special": false, "normalized": false}])";
+
+TEST(UserTextTest, ATokenThatLooksSpecialIsGuardedToo) {
+  for (const bool normalized : {false, true}) {
+    json added = json::array();
+    int id = 10;
+    for (const char* content : {"<|s|>", "<｜s｜>", "<s>", "<||>"}) {
+      added.push_back({{"id", id++},
+                       {"content", content},
+                       {"special", false},
+                       {"normalized", normalized}});
+    }
+    const auto tokenizer = Letters(added.dump().c_str());
+    EXPECT_THAT(Encode(*tokenizer, "<|s|>[x]<｜s｜>"), ElementsAre(10, 4, 11));
+    EXPECT_THAT(Encode(*tokenizer, "[<]|s|>"), Not(Contains(10)));
+    EXPECT_THAT(Encode(*tokenizer, "[<|s|>]"), Not(Contains(10)));
+    EXPECT_THAT(Encode(*tokenizer, "[<｜s｜>]"), Not(Contains(11)));
+    EXPECT_THAT(Encode(*tokenizer, "<｜s[｜>]"), Not(Contains(11)));
+    // All others are as ever.
+    EXPECT_THAT(Encode(*tokenizer, "[<s>]"), ElementsAre(12));
+    EXPECT_THAT(Encode(*tokenizer, "[<||>]"), ElementsAre(13));
+    // Without marks they are found, and none becomes special.
+    EXPECT_THAT(Encode(*tokenizer, "<｜s｜>"), ElementsAre(11));
+    EXPECT_FALSE(tokenizer->IsSpecial(11));
+  }
+}
 
 TEST(UserTextTest, ASpecialTokenIsTheTemplatesOrLetters) {
   const auto tokenizer = Letters(kTokens);
