@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "spdlog/spdlog.h"
 #include "target_worker/engine_session.h"
 
 namespace nacre::target_worker {
@@ -15,7 +16,8 @@ void FeatureDraft::Restart(int position) {
   sequence->Clear();
   first_position = position;
   num_pending = 0;
-  pending.clear();
+  // Its room, too: that of a chunk of a prompt is more than steps need.
+  std::vector<float>().swap(pending);
 }
 
 void FeatureDraft::KeepLast() {
@@ -25,6 +27,11 @@ void FeatureDraft::KeepLast() {
   Restart(next_position() - 1);
   pending = std::move(last);
   num_pending = 1;
+}
+
+void FeatureDraft::Shrink(size_t most) {
+  if (pending.capacity() <= most) return;
+  std::vector<float>(pending).swap(pending);
 }
 
 FeatureDrafts::FeatureDrafts(Parts parts)
@@ -45,7 +52,7 @@ void FeatureDrafts::Open(EngineSession& session, const OpenTarget& open) {
   auto sequence = parts_.drafter->NewSequence(
       open.prompt_length + open.max_tokens, kRows * kMaxDepth);
   // Without room it drafts nothing of this kind.
-  if (!sequence.ok()) return;
+  if (!sequence.ok()) return LogOnce(sequence.status());
   session.ahead.features = std::make_unique<FeatureDraft>(
       &calibrations_[speculation::TemperatureKind(open.sampling.temperature)]);
   session.ahead.features->sequence = *std::move(sequence);
@@ -123,6 +130,8 @@ void FeatureDrafts::DropPending(EngineSession& session, int left) {
   draft.pending.erase(draft.pending.begin(),
                       draft.pending.begin() + static_cast<ptrdiff_t>(count));
   draft.num_pending = left;
+  draft.Shrink(static_cast<size_t>(kMostPending) *
+               static_cast<size_t>(parts_.drafter->feature_size()));
 }
 
 void FeatureDrafts::FeedPending(const Step& step, double ns_price) {
@@ -147,7 +156,25 @@ void FeatureDrafts::FeedPending(const Step& step, double ns_price) {
       sessions_.push_back(session);
     }
   }
-  if (!sessions_.empty()) Feed(sessions_);
+  auto rest = absl::MakeConstSpan(sessions_);
+  while (!rest.empty()) {
+    const size_t count = NumFedTogether(rest);
+    Feed(rest.first(count));
+    rest.remove_prefix(count);
+  }
+}
+
+size_t FeatureDrafts::NumFedTogether(
+    absl::Span<EngineSession* const> sessions) {
+  size_t count = 0;
+  int rows = 0;
+  for (const EngineSession* session : sessions) {
+    rows += session->ahead.features->num_pending - 1;
+    if (count == LookTurns::kMaxSessions) break;
+    if (count > 0 && rows > speculation::StepTimeCurve::kMaxRows) break;
+    ++count;
+  }
+  return count;
 }
 
 void FeatureDrafts::Feed(absl::Span<EngineSession* const> sessions) {
@@ -158,12 +185,27 @@ void FeatureDrafts::Feed(absl::Span<EngineSession* const> sessions) {
     rows += static_cast<int>(batch_.back().token_ids.size());
   }
   const int64_t begin_ns = parts_.now_ns();
-  if (!parts_.drafter->Forward(batch_).ok()) return GiveUp(sessions);
+  const absl::Status status = parts_.drafter->Forward(batch_).status();
+  if (absl::IsResourceExhausted(status)) {
+    // No sequence has changed: they go on with what comes.
+    LogOnce(status);
+    for (EngineSession* session : sessions) session->ahead.features->KeepLast();
+    return;
+  }
+  if (!status.ok()) return GiveUp(sessions, status);
   feed_times_.Add(rows, parts_.now_ns() - begin_ns);
   for (EngineSession* session : sessions) DropPending(*session, 1);
 }
 
-void FeatureDrafts::GiveUp(absl::Span<EngineSession* const> sessions) {
+void FeatureDrafts::LogOnce(const absl::Status& status) {
+  if (std::exchange(has_logged_, true)) return;
+  spdlog::warn("the draft of features sees less than it could: {}",
+               status.ToString());
+}
+
+void FeatureDrafts::GiveUp(absl::Span<EngineSession* const> sessions,
+                           const absl::Status& status) {
+  LogOnce(status);
   for (EngineSession* session : sessions) session->ahead.features.reset();
 }
 
@@ -183,7 +225,7 @@ bool FeatureDrafts::GrowRoots(absl::Span<EngineSession* const> sessions) {
   }
   const auto logits = parts_.drafter->Forward(batch_);
   if (!logits.ok()) {
-    GiveUp(sessions);
+    GiveUp(sessions, logits.status());
     return false;
   }
   const size_t vocab = logits->size() / sessions.size();
@@ -253,11 +295,9 @@ bool FeatureDrafts::GrowLevel(absl::Span<EngineSession* const> sessions,
   const int64_t begin_ns = parts_.now_ns();
   const auto logits = parts_.drafter->Forward(batch_);
   if (!logits.ok()) {
-    GiveUp(growing);
+    GiveUp(growing, logits.status());
     return false;
   }
-  level_times_.Add(static_cast<int>(growing.size()),
-                   parts_.now_ns() - begin_ns);
   const size_t vocab = logits->size() / rows;
   size_t at = 0;
   for (size_t i = 0; i < growing.size(); ++i) {
@@ -266,6 +306,8 @@ bool FeatureDrafts::GrowLevel(absl::Span<EngineSession* const> sessions,
       at += vocab;
     }
   }
+  level_times_.Add(static_cast<int>(growing.size()),
+                   parts_.now_ns() - begin_ns);
   return true;
 }
 

@@ -18,6 +18,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "model/feature_drafter.h"
 #include "model/language_model.h"
@@ -46,6 +47,8 @@ struct FeatureDraft {
   void Restart(int position);
   // It forgets all but the last row that is pending.
   void KeepLast();
+  // Gives back what `pending` has room for, where that is more than `most`.
+  void Shrink(size_t most);
 
   speculation::GrownDraft tree;
   std::unique_ptr<model::FeatureSequence> sequence;
@@ -86,6 +89,9 @@ class FeatureDrafts {
   // The last of a session's pending rows waits for the next look.
   void FeedPending(const Step& step, double ns_price);
   void Feed(absl::Span<EngineSession* const> sessions);
+  // How many of the first sessions one call feeds: as much as feed_times_ can
+  // tell apart, but at least one session.
+  static size_t NumFedTogether(absl::Span<EngineSession* const> sessions);
   // The pending rows of a session but the last `left`.
   model::FeatureRows PendingRows(const EngineSession& session, int left) const;
   void DropPending(EngineSession& session, int left);
@@ -99,7 +105,10 @@ class FeatureDrafts {
   void AddNodes(EngineSession& session, absl::Span<const int> next);
   void Expand(EngineSession& session, int node, absl::Span<const float> logits);
   // They draft no more: something is wrong with the drafter.
-  static void GiveUp(absl::Span<EngineSession* const> sessions);
+  void GiveUp(absl::Span<EngineSession* const> sessions,
+              const absl::Status& status);
+  // The first time that something is wrong.
+  void LogOnce(const absl::Status& status);
 
   const Parts parts_;
   std::array<speculation::HeadCalibrations, speculation::kTemperatureKinds>
@@ -107,6 +116,7 @@ class FeatureDrafts {
   LookTurns turns_;
   speculation::StepTimeCurve feed_times_;   // by rows
   speculation::StepTimeCurve level_times_;  // by sessions
+  bool has_logged_ = false;
   // Of the call being made.
   std::vector<EngineSession*> sessions_;
   std::vector<model::FeatureRows> batch_;

@@ -162,6 +162,7 @@ TEST(TargetEngineFeatures, EachSessionHasItsOwnRows) {
     fixture.RunToEnd(id);
     EXPECT_EQ(fixture.tokens[id], tokens);
   }
+  EXPECT_EQ(fixture.drafter->most_sessions, size_t{LookTurns::kMaxSessions});
   EXPECT_GT(fixture.Accepted(), static_cast<int>(said.size()) * 40 / 3);
 }
 
@@ -237,9 +238,48 @@ TEST(TargetEngineFeatures, ADrafterWithoutRoomDraftsNothing) {
     const Ids said = fixture.Begin(open);
     fixture.RunToEnd(1);
     EXPECT_EQ(fixture.tokens[1], said);
-    EXPECT_EQ(fixture.drafter->num_calls, at_the_start ? 0 : 1);
+    // Of the prompt, and of the first tree.
+    EXPECT_EQ(fixture.drafter->num_calls, at_the_start ? 0 : 2);
     EXPECT_EQ(fixture.Proposed(), 0);
   }
+}
+
+// Of a prompt, a root, a level; for want of room and for another reason.
+TEST(TargetEngineFeatures, ACallThatFailsChangesNoToken) {
+  for (const absl::StatusCode error :
+       {absl::StatusCode::kResourceExhausted, absl::StatusCode::kInternal}) {
+    for (int call = 1; call <= 10; ++call) {
+      SCOPED_TRACE(call);
+      Features fixture(ShowingModel(4, 2048), /*percent_a_row=*/0);
+      fixture.drafter->fails_at = call;
+      fixture.drafter->error = error;
+      std::map<uint64_t, Ids> said;
+      for (uint64_t id = 1; id <= 2; ++id) {
+        OpenTarget open = OwnDraftsOpen(id, 4, 60);
+        open.ignore_eos = true;
+        open.num_slots = 64;
+        said[id] = fixture.Begin(open);
+      }
+      for (uint64_t id = 1; id <= 2; ++id) {
+        fixture.RunToEnd(id);
+        EXPECT_EQ(fixture.tokens[id], said[id]);
+      }
+      EXPECT_GE(fixture.drafter->num_calls, call);
+    }
+  }
+}
+
+// Then the draft goes on behind it.
+TEST(TargetEngineFeatures, APromptWithoutRoomIsForgotten) {
+  Features fixture(ShowingModel(4, 2048), /*percent_a_row=*/0);
+  fixture.drafter->fails_at = 1;
+  OpenTarget open = OwnDraftsOpen(1, 4, 60);
+  open.ignore_eos = true;
+  const Ids said = fixture.Begin(open);
+  fixture.RunToEnd(1);
+  EXPECT_EQ(fixture.tokens[1], said);
+  EXPECT_EQ(fixture.drafter->last->num_clears, 1);
+  EXPECT_GT(fixture.Accepted(), 0);
 }
 
 TEST(TargetEngineFeatures, IsNoDeeperThanTheDrafterWasTrainedFor) {

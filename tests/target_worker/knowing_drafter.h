@@ -5,6 +5,7 @@
 #ifndef TESTS_TARGET_WORKER_KNOWING_DRAFTER_H_
 #define TESTS_TARGET_WORKER_KNOWING_DRAFTER_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -67,7 +68,8 @@ class KnowingDrafter : public model::FeatureDrafter {
       absl::Span<const model::FeatureRows> batch) override {
     ++num_calls;
     if (on_call) on_call(ClockReads(batch));
-    if (fails) return absl::ResourceExhaustedError("no room");
+    most_sessions = std::max(most_sessions, batch.size());
+    if (fails || num_calls == fails_at) return absl::Status(error, "no room");
     logits_.clear();
     for (const model::FeatureRows& rows : batch) {
       Feed(rows, *static_cast<Sequence*>(rows.sequence));
@@ -78,9 +80,12 @@ class KnowingDrafter : public model::FeatureDrafter {
   int depth = 6;
   bool has_room = true;
   bool fails = false;
+  int fails_at = 0;  // this call, counted from 1
+  absl::StatusCode error = absl::StatusCode::kResourceExhausted;
   int percent_right = 100;
   std::function<void(int clock_reads)> on_call;
   int num_calls = 0;
+  size_t most_sessions = 0;  // of a call
   Sequence* last = nullptr;  // the newest sequence
 
  private:
