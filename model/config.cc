@@ -499,7 +499,10 @@ absl::StatusOr<std::string> ReadConfigText(const std::string& dir) {
   if (gguf::File::Is(dir)) {
     NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<gguf::File> file,
                            gguf::File::Open(dir));
-    return std::string(file->contents().metadata_bytes);
+    const absl::StatusOr<std::string> json = GgufConfigJson(file->contents());
+    if (!json.ok()) return InFile(dir, json.status());
+    // What tensors say of the config is in no metadata.
+    return absl::StrCat(file->contents().metadata_bytes, *json);
   }
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> config_file,
                          MappedFile::Open(absl::StrCat(dir, "/config.json")));

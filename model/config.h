@@ -151,7 +151,8 @@ absl::Status ApplyGenerationConfig(absl::string_view generation_config_json,
 absl::StatusOr<ModelConfig> ReadConfig(const std::string& dir);
 
 // What a fingerprint has of the config: all of config.json, or of a GGUF file
-// all metadata.
+// all metadata and the config that they and the tensors make, which holds the
+// factors of rope.
 absl::StatusOr<std::string> ReadConfigText(const std::string& dir);
 
 }  // namespace nacre::model

@@ -35,7 +35,8 @@ class PickleReader {
 
   absl::Status Run() {
     while (pickle_->root_ == nullptr) {
-      if (pickle_->values_.size() > kMaxValues || stack_.size() > kMaxDepth) {
+      if (pickle_->values_.size() > kMaxValues || memo_.size() > kMaxValues ||
+          stack_.size() > kMaxDepth) {
         return Bad("it builds more than any file of tensors");
       }
       NACRE_ASSIGN_OR_RETURN(const uint8_t code, Number<uint8_t>());

@@ -199,6 +199,11 @@ absl::StatusOr<Quantization> ParseCompressedTensors(const Json& json) {
     return Unsupported("format of sparsity_config", (*sparsity)["format"],
                        "\"dense\"");
   }
+  // Rotations that others compute beside the quantized layers.
+  const Json* const transforms = FindField(json, "transform_config");
+  if (transforms != nullptr && !transforms->empty()) {
+    return Unsupported("transform_config", *transforms, "none");
+  }
   const Json* const groups = FindField(json, "config_groups");
   if (groups == nullptr || !groups->is_object() || groups->size() != 1) {
     return Unsupported("config_groups",

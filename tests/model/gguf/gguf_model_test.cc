@@ -220,15 +220,19 @@ TEST(GgufModelTest, BiasesAndScalingGiveTheSameLogits) {
   }
 }
 
+GgufWriter WithPairFactors(const std::string& dir,
+                           const std::vector<float>& factors) {
+  GgufWriter writer = GgufOfCheckpoint(dir);
+  std::string bytes;
+  for (const float factor : factors) bytes += GgufWriter::Raw(factor);
+  writer.Tensor("rope_freqs.weight", 0, {5}, bytes);
+  return writer;
+}
+
 // What the converter makes of Llama 3's scaling.
 TEST(GgufModelTest, FactorsOfPairsAreRead) {
   const std::string dir = TinyFolder({});
-  GgufWriter writer = GgufOfCheckpoint(dir);
-  std::string bytes;
-  for (const float factor : {1.0f, 1.0f, 2.5f, 8.0f, 8.0f}) {
-    bytes += GgufWriter::Raw(factor);
-  }
-  writer.Tensor("rope_freqs.weight", 0, {5}, bytes);
+  GgufWriter writer = WithPairFactors(dir, {1, 1, 2.5, 8, 8});
   const std::string path = dir + "/model.gguf";
   WriteFile(path, writer.Bytes());
   const auto config = ReadConfig(path);
@@ -241,6 +245,17 @@ TEST(GgufModelTest, FactorsOfPairsAreRead) {
   ASSERT_TRUE(with.ok()) << with.status();
   const auto without = LoadModel(dir, backend.get(), {1 << 20, {}});
   EXPECT_NE(Logits(with->get()), Logits(without->get()));
+  const auto fingerprint = [&](const GgufWriter& changed) {
+    WriteFile(dir + "/changed.gguf", changed.Bytes());
+    const auto model =
+        LoadModel(dir + "/changed.gguf", backend.get(), {1 << 20, {}});
+    EXPECT_TRUE(model.ok()) << model.status();
+    return (*model)->info().fingerprint;
+  };
+  EXPECT_EQ(fingerprint(writer), (*with)->info().fingerprint);
+  EXPECT_NE(fingerprint(WithPairFactors(dir, {1, 1, 2.5, 8, 9})),
+            (*with)->info().fingerprint);
+  EXPECT_NE(fingerprint(GgufOfCheckpoint(dir)), (*with)->info().fingerprint);
   writer.F32("llama.rope.scaling.factor", 2.0f);
   ExpectError(writer, absl::StatusCode::kUnimplemented,
               "rope_freqs.weight beside");

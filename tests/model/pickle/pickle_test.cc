@@ -138,6 +138,10 @@ TEST(PickleTest, BoundsWhatItBuilds) {
   many += '\0';
   for (int i = 0; i < 1'200'000; ++i) many += std::string("h\0", 2);
   EXPECT_FALSE(ParsePickle(many + ".").ok());
+  // One value, kept again and again.
+  const std::string kept = "]" + std::string(2'200'000, '\x94');
+  EXPECT_THAT(std::string(ParsePickle(kept + ".").status().message()),
+              HasSubstr("more than any file of tensors"));
 }
 
 }  // namespace

@@ -142,6 +142,10 @@ TEST(QuantizationTest, NamesWhatItDoesNotRead) {
        "/sparsity_config",
        {{"format", "sparse-24-bitmask"}},
        "format of sparsity_config \"sparse-24-bitmask\" is not"},
+      {"packed4_group",
+       "/transform_config",
+       {{"config_groups", Json::object()}},
+       "transform_config {\"config_groups\":{}} is not supported"},
   };
   for (const ConfigRefusal& refusal : kRefusals) {
     Json config = ConfigOf(refusal.golden);
