@@ -29,8 +29,8 @@ struct EncodeOptions {
   size_t max_ids = std::numeric_limits<size_t>::max();
   // What a user wrote, of valid UTF-8, at whole characters: sorted, disjoint,
   // not empty. A token that is special, or named as such (<|...|>, <｜...｜>),
-  // whose first or last byte is the user's is read as letters. A text without one has the ids that it has without ranges.
-  // Memory of the caller's.
+  // whose first or last byte is the user's is read as letters. A text without
+  // one has the ids that it has without ranges. Memory of the caller's.
   absl::Span<const TextRange> user_text;
 };
 
