@@ -37,9 +37,11 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDraftTensors(
       own_name.empty()
           ? ""
           : absl::StrCat(own_name, ".safetensors, no ", own_name, ".pt, no ");
-  return absl::NotFoundError(
-      absl::StrCat("folder ", path, " has no ", own,
-                   "model.safetensors, no pytorch_model.bin and no index"));
+  return absl::NotFoundError(absl::StrCat(
+      "folder ", path, " has no ", own,
+      "model.safetensors, no pytorch_model.bin and no index of all "
+      "their files: ",
+      checkpoint.status().message()));
 }
 
 std::string DraftFolder(const std::string& path) {
@@ -66,9 +68,9 @@ absl::Status CheckDraftFingerprint(const std::string& folder,
       const std::string target,
       StringFieldOr(draft, "target_fingerprint", info.fingerprint, path));
   if (target == info.fingerprint) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": the heads are of the target ", target,
-                   ", the model here is ", info.fingerprint));
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": the draft is of the target ", ShownTensorName(target),
+      ", the model here is ", info.fingerprint));
 }
 
 std::string ShownTensorName(absl::string_view name) {

@@ -36,7 +36,7 @@ absl::StatusOr<Json> ReadDraftObject(const std::string& folder,
 absl::Status CheckDraftFingerprint(const std::string& folder,
                                    const ModelInfo& info);
 
-// A name of a tensor, which may be anything, as one short line of ASCII.
+// A name in a file, which may be anything, as one short line of ASCII.
 std::string ShownTensorName(absl::string_view name);
 
 }  // namespace nacre::model

@@ -38,13 +38,14 @@ namespace nacre::model {
 
 class EagleModel final : public FeatureDrafter {
  public:
-  // `path`: a folder with config.json and model.safetensors or its index. Where
-  // there is a nacre_draft.json, its "target_fingerprint" must be the model's.
-  // Its KV cache has room for as many tokens as the target's.
+  // `path`: a folder with config.json and the tensors as of OpenDraftTensors,
+  // or the file of these beside it. Where there is a nacre_draft.json, its
+  // "target_fingerprint" must be the model's. Its KV cache has room for as many
+  // tokens as the target's.
   //
   // NOT_FOUND: there is no such file. INVALID_ARGUMENT: it is malformed, or is
   // not this model's draft, with the tensor and both shapes, or the field and
-  // its value. UNIMPLEMENTED: a pickle, a type of tensors, a variant that is
+  // its value. UNIMPLEMENTED: a type of tensors, a variant that is
   // not known here, a model whose backend is no host's. `model` outlives the
   // draft, and keeps its taps from now on.
   static absl::StatusOr<std::unique_ptr<EagleModel>> Load(

@@ -282,6 +282,7 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
   const size_t layers_run = RunLayers(embed, /*may_end=*/true);
   if (layers_run < weights_.layers.size()) {
     // What was stored behind the sequences' ends is stored again next time.
+    features_.Clear();
     NACRE_RETURN_IF_ERROR(backend_->Synchronize());
     return absl::AbortedError(absl::StrCat("interrupted after ", layers_run,
                                            " of ", weights_.layers.size(),

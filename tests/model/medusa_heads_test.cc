@@ -347,7 +347,7 @@ TEST(MedusaHeadsOfAModelTest, OfAnotherModelAreRefused) {
   write("beef");
   EXPECT_EQ(LoadStatus(folder).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(LoadStatus(folder).message()),
-              HasSubstr("are of the target beef, the model here is f00d"));
+              HasSubstr("is of the target beef, the model here is f00d"));
 }
 
 TEST(MedusaHeadsOfAModelTest, WhatTheConfigSaysIsChecked) {
