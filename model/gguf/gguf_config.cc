@@ -118,7 +118,8 @@ double AsWritten(float value) {
 absl::StatusOr<double> Written(const Metadata& metadata,
                                const std::string& key) {
   NACRE_ASSIGN_OR_RETURN(const double value, metadata.Float(key));
-  if (std::isfinite(value)) return AsWritten(static_cast<float>(value));
+  const auto narrow = static_cast<float>(value);
+  if (std::isfinite(narrow)) return AsWritten(narrow);
   return absl::InvalidArgumentError(
       absl::StrCat("metadata ", key, " is ", value, ", expected a number"));
 }

@@ -22,6 +22,8 @@ using Kind = PickleValue::Kind;
 
 constexpr uint64_t kMaxPickleBytes = uint64_t{64} << 20;
 constexpr size_t kMaxTensorDimensions = 16;
+// How often tensors may have a file's bytes: tied weights have them twice.
+constexpr uint64_t kMaxSharing = 8;
 constexpr char kDataFile[] = "/data.pkl";
 constexpr absl::string_view kRebuildTensor = "torch._utils _rebuild_tensor_v2";
 constexpr absl::string_view kRebuildParameter =
@@ -79,6 +81,13 @@ absl::StatusOr<std::vector<int64_t>> Numbers(const PickleValue& value) {
   return numbers;
 }
 
+// None, or a dictionary or a sequence of nothing.
+bool IsNothing(const PickleValue& value) {
+  const bool has_items =
+      value.kind == Kind::kDict || value.kind == Kind::kSequence;
+  return (has_items || value.kind == Kind::kOther) && value.items.empty();
+}
+
 class TorchFile {
  public:
   // `prefix` is the archive's folder.
@@ -99,10 +108,14 @@ class TorchFile {
     uint64_t count = 0;  // of elements
   };
 
-  // (storage, offset, sizes, strides, ...)
+  // (storage, offset, sizes, strides, wants a gradient, hooks, metadata)
   absl::StatusOr<TensorEntry> Rebuilt(const PickleValue& value) const {
     const PickleValue* const arguments = ArgumentsOf(value, kRebuildTensor, 4);
     if (arguments == nullptr) return NoTensor();
+    // Bits that change values: "neg", "conj".
+    if (arguments->items.size() > 6 && !IsNothing(*arguments->items[6])) {
+      return absl::UnimplementedError("it has metadata, which are not read");
+    }
     NACRE_ASSIGN_OR_RETURN(const Storage storage,
                            FindStorage(*arguments->items[0]));
     const PickleValue& first = *arguments->items[1];
@@ -174,12 +187,14 @@ class TorchFile {
 };
 
 absl::StatusOr<TensorTable> ReadTable(const PickleValue& root,
-                                      const TorchFile& file) {
+                                      const TorchFile& file,
+                                      uint64_t file_bytes) {
   if (root.kind != Kind::kDict) {
     return absl::UnimplementedError(
         "the pickle holds something else than a dictionary of tensors");
   }
   TensorTable tensors;
+  uint64_t rest = file_bytes * kMaxSharing;
   for (size_t i = 0; i + 1 < root.items.size(); i += 2) {
     if (root.items[i]->kind != Kind::kText) {
       return absl::UnimplementedError(
@@ -192,6 +207,12 @@ absl::StatusOr<TensorTable> ReadTable(const PickleValue& root,
                           absl::StrCat("tensor ", ShownName(name), ": ",
                                        entry.status().message()));
     }
+    if (entry->size_bytes > rest) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("its tensors have more than ", kMaxSharing,
+                       " times the file's bytes: too many share theirs"));
+    }
+    rest -= entry->size_bytes;
     if (!tensors.emplace(name, *std::move(entry)).second) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", ShownName(name), " is in the pickle twice"));
@@ -243,7 +264,7 @@ absl::StatusOr<TensorTable> ParseTorchFile(absl::string_view bytes) {
       const std::unique_ptr<Pickle> pickle,
       Pickle::Parse(bytes.substr(data->second.offset, data->second.size_bytes),
                     globals));
-  return ReadTable(pickle->root(), TorchFile(files, prefix));
+  return ReadTable(pickle->root(), TorchFile(files, prefix), bytes.size());
 }
 
 }  // namespace nacre::model

@@ -331,6 +331,11 @@ TEST(GgufModelTest, WhatIsNotReadIsNamed) {
   ExpectError(good().Tensor("blk.2.attn_q.weight", 0, {1}, "1234"), missing,
               "tensor \"blk.2.attn_q.weight\" is none of a llama model of 2 "
               "layers that is read");
+  // A double that no float holds.
+  ExpectError(good().Pair("llama.rope.scale_linear", GgufWriter::kF64,
+                          GgufWriter::Raw(1e300)),
+              absl::StatusCode::kInvalidArgument,
+              "metadata llama.rope.scale_linear is 1e+300, expected a number");
   ExpectError(good().Tensor("rope_freqs.weight", 0, {1}, "\xFF\xFF\xFF\xFF"),
               absl::StatusCode::kInvalidArgument, "expected numbers > 0");
 }

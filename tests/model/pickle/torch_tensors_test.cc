@@ -134,6 +134,9 @@ TEST(TorchTensorsTest, NamesTheTensorThatDoesNotFit) {
                                      "?q",
                                      7)),
               HasSubstr("tensor \"f32\": its storage \"?\" is not in the"));
+  // One argument more of what rebuilds it.
+  EXPECT_THAT(ErrorAfter(")Rq\x0Btq", ")RK\x01tq"),
+              HasSubstr("tensor \"f32\": it has metadata"));
   EXPECT_THAT(ErrorAfter("f16", "f32"),
               HasSubstr("tensor \"f32\" is in the pickle twice"));
   EXPECT_THAT(ErrorAfter("little", "bigbig"), HasSubstr("not little-endian"));
