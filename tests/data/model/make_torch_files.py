@@ -61,6 +61,8 @@ def main():
                folder / "medusa_lm_head.pt")
 
     torch.save({"t": torch.ones(2, 3).T}, folder / "transposed.pt")
+    large = torch.zeros(1024)
+    torch.save({str(i): large for i in range(20)}, folder / "shared.pt")
     torch.save({"n": 3}, folder / "number.pt")
     torch.save([torch.ones(1)], folder / "list.pt")
     torch.save({"c": Command()}, folder / "command.pt")

@@ -143,6 +143,14 @@ TEST(TorchTensorsTest, NamesTheTensorThatDoesNotFit) {
 }
 
 // Of each cut, one line; no byte outside the file.
+TEST(TorchTensorsTest, TensorsThatShareTooMuchAreRefused) {
+  const absl::Status status =
+      ParseTorchFile(ReadFile(PathOf("shared.pt"))).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("more than 8 times the file's bytes"));
+}
+
 TEST(TorchTensorsTest, EveryCutIsRefused) {
   const std::string file = ReadFile(PathOf("types.pt"));
   for (size_t size = 0; size < file.size(); size += 7) {
