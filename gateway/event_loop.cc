@@ -48,8 +48,10 @@ void EventLoop::StopWork() {
 
 void EventLoop::Stop() {
   StopWork();
-  impl_->io.stop();
-  if (impl_->thread.joinable()) impl_->thread.join();
+  if (!impl_->thread.joinable()) return;
+  // Behind what was posted: the end of a call lets its objects go.
+  Post([this] { impl_->io.stop(); });
+  impl_->thread.join();
 }
 
 void EventLoop::Post(std::function<void()> function) {

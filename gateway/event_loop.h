@@ -20,8 +20,7 @@ namespace nacre::gateway {
 class EventLoop {
  public:
   explicit EventLoop(int work_threads = 2);
-  // Stops; what was posted and has not run is dropped.
-  ~EventLoop();
+  ~EventLoop();  // stops
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
@@ -36,7 +35,8 @@ class EventLoop {
   // Ends the threads for work: what waits for them does not run. Idempotent;
   // not on one of them.
   void StopWork();
-  // Ends all threads. Idempotent; not on one of them.
+  // Ends all threads. What was posted before has run then; what that posted in
+  // turn and what was to wait is dropped. Idempotent; not on one of them.
   void Stop();
 
   // For connections. Its handlers run on the loop's thread.

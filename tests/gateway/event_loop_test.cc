@@ -30,6 +30,27 @@ TEST(EventLoopTest, RunsInOrderOnOneThread) {
   EXPECT_EQ(order, "abc");
 }
 
+// The end of a call of gRPC is posted, and frees what the call holds: dropped,
+// it would never be freed.
+TEST(EventLoopTest, WhatWasPostedRunsBeforeItStops) {
+  EventLoop loop;
+  absl::Notification stops;
+  std::string order;
+  loop.Post([&] {
+    stops.WaitForNotification();
+    order += "a";
+  });
+  for (const char letter : {'b', 'c', 'd'}) {
+    loop.Post([&order, letter] { order += letter; });
+  }
+  std::thread stopper([&] { loop.Stop(); });
+  // The loop cannot end before it is let go on.
+  stops.Notify();
+  stopper.join();
+  loop.Stop();
+  EXPECT_EQ(order, "abcd");
+}
+
 TEST(EventLoopTest, WorkThatWaitsHasALimit) {
   EventLoop loop(1);
   absl::Notification begun;
