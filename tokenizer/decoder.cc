@@ -32,24 +32,17 @@ absl::StatusOr<Decoder> Decoder::Parse(const Json* json) {
     decoder.steps_.back().kind = Kind::kJoinWithSpaces;
     return decoder;
   }
-  NACRE_RETURN_IF_ERROR(decoder.AddSteps(*json, "decoder", 0));
+  NACRE_RETURN_IF_ERROR(ForEachComponent(
+      *json, "decoders", "decoder",
+      [&decoder](const Json& component, const std::string& type,
+                 const std::string& path) {
+        return decoder.AddStep(component, type, path);
+      }));
   return decoder;
 }
 
-absl::Status Decoder::AddSteps(const Json& json, const std::string& path,
-                               int depth) {
-  NACRE_RETURN_IF_ERROR(CheckObject(json, path));
-  NACRE_ASSIGN_OR_RETURN(const std::string type,
-                         StringField(json, "type", path));
-  if (type == "Sequence") {
-    NACRE_ASSIGN_OR_RETURN(const Json* parts,
-                           SequenceField(json, "decoders", path, depth));
-    for (size_t i = 0; i < parts->size(); ++i) {
-      NACRE_RETURN_IF_ERROR(
-          AddSteps((*parts)[i], absl::StrCat(path, "[", i, "]"), depth + 1));
-    }
-    return absl::OkStatus();
-  }
+absl::Status Decoder::AddStep(const Json& json, const std::string& type,
+                              const std::string& path) {
   Step step{};
   if (type == "ByteLevel") {
     step.kind = Kind::kByteLevel;
@@ -92,18 +85,10 @@ absl::StatusOr<Decoder::Step> Decoder::ParseMetaspace(const Json& json,
                                                       const std::string& path) {
   Step step{};
   step.kind = Kind::kMetaspace;
-  NACRE_ASSIGN_OR_RETURN(step.content, StringField(json, "replacement", path));
-  if (step.content.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ".replacement is empty"));
-  }
-  NACRE_ASSIGN_OR_RETURN(const bool add_prefix_space,
-                         BoolFieldOr(json, "add_prefix_space", true, path));
-  NACRE_ASSIGN_OR_RETURN(
-      const std::string scheme,
-      StringFieldOr(json, "prepend_scheme",
-                    add_prefix_space ? "always" : "never", path));
-  step.drop_first = scheme != "never";
+  NACRE_ASSIGN_OR_RETURN(MetaspaceFields fields,
+                         ParseMetaspaceFields(json, path));
+  step.content = std::move(fields.replacement);
+  step.drop_first = fields.prepend_scheme != "never";
   return step;
 }
 

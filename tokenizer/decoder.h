@@ -62,7 +62,8 @@ class Decoder {
     bool drop_first = true;  // kMetaspace: the first token's spaces go
   };
 
-  absl::Status AddSteps(const Json& json, const std::string& path, int depth);
+  absl::Status AddStep(const Json& json, const std::string& type,
+                       const std::string& path);
   static absl::StatusOr<Step> ParseStrip(const Json& json,
                                          const std::string& path);
   static absl::StatusOr<Step> ParseMetaspace(const Json& json,

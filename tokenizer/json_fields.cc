@@ -1,9 +1,14 @@
 #include "tokenizer/json_fields.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 #include "tokenizer/vocabulary.h"
 
 namespace nacre::tokenizer {
+namespace {
+
+using TakeComponent = absl::FunctionRef<absl::Status(
+    const Json& component, const std::string& type, const std::string& path)>;
 
 absl::StatusOr<const Json*> SequenceField(const Json& object, const char* key,
                                           absl::string_view path, int depth) {
@@ -23,9 +28,51 @@ absl::StatusOr<const Json*> SequenceField(const Json& object, const char* key,
   return field;
 }
 
+absl::Status TakeComponents(const Json& json, const char* parts,
+                            const std::string& path, int depth,
+                            TakeComponent take) {
+  NACRE_RETURN_IF_ERROR(CheckObject(json, path));
+  NACRE_ASSIGN_OR_RETURN(const std::string type,
+                         StringField(json, "type", path));
+  if (type != "Sequence") return take(json, type, path);
+  NACRE_ASSIGN_OR_RETURN(const Json* inner,
+                         SequenceField(json, parts, path, depth));
+  for (size_t i = 0; i < inner->size(); ++i) {
+    NACRE_RETURN_IF_ERROR(TakeComponents(
+        (*inner)[i], parts, absl::StrCat(path, "[", i, "]"), depth + 1, take));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ForEachComponent(const Json& json, const char* parts,
+                              const std::string& path, TakeComponent take) {
+  return TakeComponents(json, parts, path, 0, take);
+}
+
 absl::Status UnsupportedType(absl::string_view path, absl::string_view type) {
   return absl::UnimplementedError(absl::StrCat(
       path, " has type '", type.substr(0, 64), "', which is not supported"));
+}
+
+absl::StatusOr<MetaspaceFields> ParseMetaspaceFields(const Json& object,
+                                                     absl::string_view path) {
+  MetaspaceFields fields;
+  NACRE_ASSIGN_OR_RETURN(fields.replacement,
+                         StringField(object, "replacement", path));
+  if (fields.replacement.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ".replacement is empty"));
+  }
+  // Older files have add_prefix_space instead.
+  NACRE_ASSIGN_OR_RETURN(const bool add_prefix_space,
+                         BoolFieldOr(object, "add_prefix_space", true, path));
+  NACRE_ASSIGN_OR_RETURN(
+      fields.prepend_scheme,
+      StringFieldOr(object, "prepend_scheme",
+                    add_prefix_space ? "always" : "never", path));
+  return fields;
 }
 
 absl::StatusOr<int32_t> TokenId(const Json& value, absl::string_view path) {

@@ -52,25 +52,18 @@ void MoveByForm(absl::string_view text,
 absl::StatusOr<Normalizer> Normalizer::Parse(const Json* json) {
   Normalizer normalizer;
   if (json != nullptr) {
-    NACRE_RETURN_IF_ERROR(normalizer.AddSteps(*json, "normalizer", 0));
+    NACRE_RETURN_IF_ERROR(ForEachComponent(
+        *json, "normalizers", "normalizer",
+        [&normalizer](const Json& component, const std::string& type,
+                      const std::string& path) {
+          return normalizer.AddStep(component, type, path);
+        }));
   }
   return normalizer;
 }
 
-absl::Status Normalizer::AddSteps(const Json& json, const std::string& path,
-                                  int depth) {
-  NACRE_RETURN_IF_ERROR(CheckObject(json, path));
-  NACRE_ASSIGN_OR_RETURN(const std::string type,
-                         StringField(json, "type", path));
-  if (type == "Sequence") {
-    NACRE_ASSIGN_OR_RETURN(const Json* parts,
-                           SequenceField(json, "normalizers", path, depth));
-    for (size_t i = 0; i < parts->size(); ++i) {
-      NACRE_RETURN_IF_ERROR(
-          AddSteps((*parts)[i], absl::StrCat(path, "[", i, "]"), depth + 1));
-    }
-    return absl::OkStatus();
-  }
+absl::Status Normalizer::AddStep(const Json& json, const std::string& type,
+                                 const std::string& path) {
   Step step;
   if (type == "Prepend") {
     step.kind = Kind::kPrepend;

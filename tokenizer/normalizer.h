@@ -56,7 +56,8 @@ class Normalizer {
     bool right = false;
   };
 
-  absl::Status AddSteps(const Json& json, const std::string& path, int depth);
+  absl::Status AddStep(const Json& json, const std::string& type,
+                       const std::string& path);
   static absl::StatusOr<std::string> Apply(const Step& step,
                                            absl::string_view text,
                                            size_t* head);

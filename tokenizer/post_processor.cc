@@ -37,25 +37,18 @@ absl::Status AppendSpecialToken(const Json& json, const std::string& path,
 absl::StatusOr<PostProcessor> PostProcessor::Parse(const Json* json) {
   PostProcessor result;
   if (json != nullptr) {
-    NACRE_RETURN_IF_ERROR(result.Add(*json, "post_processor", 0));
+    NACRE_RETURN_IF_ERROR(ForEachComponent(
+        *json, "processors", "post_processor",
+        [&result](const Json& component, const std::string& type,
+                  const std::string& path) {
+          return result.Add(component, type, path);
+        }));
   }
   return result;
 }
 
-absl::Status PostProcessor::Add(const Json& json, const std::string& path,
-                                int depth) {
-  NACRE_RETURN_IF_ERROR(CheckObject(json, path));
-  NACRE_ASSIGN_OR_RETURN(const std::string type,
-                         StringField(json, "type", path));
-  if (type == "Sequence") {
-    NACRE_ASSIGN_OR_RETURN(const Json* parts,
-                           SequenceField(json, "processors", path, depth));
-    for (size_t i = 0; i < parts->size(); ++i) {
-      NACRE_RETURN_IF_ERROR(
-          Add((*parts)[i], absl::StrCat(path, "[", i, "]"), depth + 1));
-    }
-    return absl::OkStatus();
-  }
+absl::Status PostProcessor::Add(const Json& json, const std::string& type,
+                                const std::string& path) {
   // ByteLevel only moves offsets, which are not kept here.
   if (type == "ByteLevel") return absl::OkStatus();
   if (type == "TemplateProcessing") return AddTemplate(json, path);

@@ -26,7 +26,8 @@ struct PostProcessor {
   static absl::StatusOr<PostProcessor> Parse(const Json* json);
 
  private:
-  absl::Status Add(const Json& json, const std::string& path, int depth);
+  absl::Status Add(const Json& json, const std::string& type,
+                   const std::string& path);
   absl::Status AddTemplate(const Json& json, const std::string& path);
 };
 

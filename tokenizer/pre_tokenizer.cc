@@ -38,25 +38,18 @@ absl::StatusOr<SplitBehavior> ParseBehavior(const std::string& name,
 absl::StatusOr<PreTokenizer> PreTokenizer::Parse(const Json* json) {
   PreTokenizer pre_tokenizer;
   if (json != nullptr) {
-    NACRE_RETURN_IF_ERROR(pre_tokenizer.AddSteps(*json, "pre_tokenizer", 0));
+    NACRE_RETURN_IF_ERROR(ForEachComponent(
+        *json, "pretokenizers", "pre_tokenizer",
+        [&pre_tokenizer](const Json& component, const std::string& type,
+                         const std::string& path) {
+          return pre_tokenizer.AddStep(component, type, path);
+        }));
   }
   return pre_tokenizer;
 }
 
-absl::Status PreTokenizer::AddSteps(const Json& json, const std::string& path,
-                                    int depth) {
-  NACRE_RETURN_IF_ERROR(CheckObject(json, path));
-  NACRE_ASSIGN_OR_RETURN(const std::string type,
-                         StringField(json, "type", path));
-  if (type == "Sequence") {
-    NACRE_ASSIGN_OR_RETURN(const Json* parts,
-                           SequenceField(json, "pretokenizers", path, depth));
-    for (size_t i = 0; i < parts->size(); ++i) {
-      NACRE_RETURN_IF_ERROR(
-          AddSteps((*parts)[i], absl::StrCat(path, "[", i, "]"), depth + 1));
-    }
-    return absl::OkStatus();
-  }
+absl::Status PreTokenizer::AddStep(const Json& json, const std::string& type,
+                                   const std::string& path) {
   Step step;
   if (type == "Split") {
     NACRE_ASSIGN_OR_RETURN(step, ParseSplit(json, path));
@@ -122,20 +115,11 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::ParseByteLevel(
 absl::StatusOr<PreTokenizer::Step> PreTokenizer::ParseMetaspace(
     const Json& json, const std::string& path) {
   Step step;
-  NACRE_ASSIGN_OR_RETURN(step.space_replacement,
-                         StringField(json, "replacement", path));
-  if (step.space_replacement.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ".replacement is empty"));
-  }
-  step.prefix = step.space_replacement;
-  // Older files have add_prefix_space instead.
-  NACRE_ASSIGN_OR_RETURN(const bool add_prefix_space,
-                         BoolFieldOr(json, "add_prefix_space", true, path));
-  NACRE_ASSIGN_OR_RETURN(
-      const std::string scheme,
-      StringFieldOr(json, "prepend_scheme",
-                    add_prefix_space ? "always" : "never", path));
+  NACRE_ASSIGN_OR_RETURN(const MetaspaceFields fields,
+                         ParseMetaspaceFields(json, path));
+  step.space_replacement = fields.replacement;
+  step.prefix = fields.replacement;
+  const std::string& scheme = fields.prepend_scheme;
   if (scheme == "always") {
     step.prepend = Prepend::kAlways;
   } else if (scheme == "first") {

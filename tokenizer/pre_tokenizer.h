@@ -65,7 +65,8 @@ class PreTokenizer {
     bool byte_level = false;
   };
 
-  absl::Status AddSteps(const Json& json, const std::string& path, int depth);
+  absl::Status AddStep(const Json& json, const std::string& type,
+                       const std::string& path);
   static absl::StatusOr<Step> ParseSplit(const Json& json,
                                          const std::string& path);
   static absl::StatusOr<Step> ParseByteLevel(const Json& json,
