@@ -217,6 +217,22 @@ class StreamBase:
         that is gone must not count as one that the request has ended."""
         return self._call is None and self._found is None and self._generation.is_cut
 
+    def _cancel(self) -> None:
+        """Cancels the call; the iteration ends."""
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        self._completion = self._generation.end()
+        self._cancel()
+
+    def _delay_after(self, error: Any) -> float:
+        """How long to wait before the answer goes on; 0 also if it has ended."""
+        # Without the cause: the status is all that it says.
+        delay = self._generation.fail(error.code(), error.details())
+        if delay is None:
+            self._end()
+        return delay or 0
+
     def _question(self) -> Dict[str, Any]:
         """Arguments of get_model, which asks whether a coordinator is there."""
         return {

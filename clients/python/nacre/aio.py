@@ -113,23 +113,15 @@ class AsyncStream(StreamBase, AsyncIterator[Chunk]):
                 raise
             self._call = None
             if self._generation.fail(grpc.StatusCode.CANCELLED, _CLIENT_CLOSED) is None:
-                self._completion = self._generation.end()
-                self._cancel()
+                self._end()
             return None
         except grpc.RpcError as error:
-            if self._closed.is_set():
-                return None
-            self._call = None
-            delay = self._generation.fail(error.code(), error.details())
-            if delay is None:
-                self._completion = self._generation.end()
-                self._cancel()
-            else:
-                await self._pause(delay)
+            if not self._closed.is_set():
+                self._call = None
+                await self._pause(self._delay_after(error))
             return None
         if response is grpc.aio.EOF:
-            self._completion = self._generation.end()
-            self._cancel()
+            self._end()
             return None
         return self._generation.take(response)
 

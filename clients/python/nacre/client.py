@@ -45,6 +45,9 @@ class Stream(Closing, StreamBase, Iterator[Chunk]):
 
     def close(self) -> None:
         """Cancels the call; the iteration ends."""
+        self._cancel()
+
+    def _cancel(self) -> None:
         self._closed.set()
         with self._lock:
             call, self._call = self._call, None
@@ -69,21 +72,13 @@ class Stream(Closing, StreamBase, Iterator[Chunk]):
         try:
             response = next(call)
         except StopIteration:
-            self._completion = self._generation.end()
-            self.close()
+            self._end()
             return None
         except grpc.RpcError as error:
-            if self._closed.is_set():
-                return None
-            with self._lock:
-                self._call = None
-            # Without the cause: the status is all that it says.
-            delay = self._generation.fail(error.code(), error.details())
-            if delay is None:
-                self._completion = self._generation.end()
-                self.close()
-            else:
-                self._closed.wait(delay)
+            if not self._closed.is_set():
+                with self._lock:
+                    self._call = None
+                self._closed.wait(self._delay_after(error))
             return None
         return self._generation.take(response)
 
@@ -173,8 +168,10 @@ class Client(Closing):
         timeout: Optional[float] = None,
     ) -> List[int]:
         """Token ids as generate() would see them."""
-        request = tokenize_request(text, special_tokens)
-        return list(self._unary("tokenize", request, timeout).token_ids)
+        answer = self._unary(
+            "tokenize", tokenize_request(text, special_tokens), timeout
+        )
+        return list(answer.token_ids)
 
     def model(self, *, timeout: Optional[float] = None) -> ModelInfo:
         """What is served."""
