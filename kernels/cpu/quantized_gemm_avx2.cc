@@ -25,11 +25,12 @@
 #include "kernels/cpu/gemm_loop.h"
 #include "kernels/cpu/quantized_runs.h"
 
+HWY_PUSH_ATTRIBUTES("avx2,fma")
+#include "kernels/cpu/quantized_cells-inl.h"
+
 namespace nacre::kernels {
 namespace {
-HWY_PUSH_ATTRIBUTES("avx2,fma")
 
-constexpr int kVectors = 4;   // of 8 outputs, in a unit
 constexpr int kStepUnit = 4;  // steps that are one piece of code
 
 HWY_INLINE __m256i Load(const char* from) {
@@ -102,63 +103,50 @@ HWY_INLINE __m256 LoadScales(const char* from) {
       _mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
 }
 
-// One cell times kCount vectors of outputs from `first` on.
-template <class Cells, int kRows, int kCount, int kLines>
-HWY_INLINE void AddCell(const GemmSegment& s, const char* cell, const char* x,
-                        const char* ahead, int first) {
-  __m256i integers[kRows][kCount];
-  for (int row = 0; row < kRows; ++row) {
-    for (int v = 0; v < kCount; ++v) integers[row][v] = _mm256_setzero_si256();
-  }
-  const char* w = cell + first * 32;
-  const char* quads = x;
-  for (int begin = 0; begin < Cells::kSteps; begin += kStepUnit) {
-    for (int i = 0; i < kStepUnit; ++i) {
-      Fetch<kLines>(ahead);
-      AddStep(Cells(), w, quads, integers);
-      w += Cells::kStepBytes;
-      quads += 4 * kRows;
-      ahead += s.ahead_step;
-      // Keeps the compiler from moving all fetches of a cell to its front.
-      HWY_FENCE;
-    }
-  }
-  const char* const scales_w = cell + Cells::kSteps * Cells::kStepBytes;
-  const char* const scales = x + kRows * Cells::kGroup;
-  const char* const corrections = scales + kRows * sizeof(float);
-  for (int v = 0; v < kCount; ++v) {
-    const __m256 scale_w = LoadScales(scales_w + (first + v) * 16);
-    for (int row = 0; row < kRows; ++row) {
-      float* const sum = s.sums + row * Cells::kUnitOutputs + (first + v) * 8;
-      const __m256 scale = _mm256_mul_ps(
-          scale_w, _mm256_set1_ps(LoadAs<float>(scales + 4 * row)));
-      const __m256i group =
-          GroupSum(Cells(), integers[row][v], corrections + 4 * row);
-      _mm256_store_ps(sum, _mm256_fmadd_ps(_mm256_cvtepi32_ps(group), scale,
-                                           _mm256_load_ps(sum)));
-    }
-  }
-}
+struct Avx2Outputs {
+  static constexpr int kVectors = 4;  // of 8 outputs
 
-struct Avx2Code {
-  template <class Cells, int kRows, int kLines>
-  static void Run(const GemmSegment& s) {
-    // Many rows pass a part of the outputs at a time: 16 registers hold all
-    // sums.
-    constexpr int kCount = kRows <= 2 ? kVectors : kRows <= 4 ? 2 : 1;
-    const char* w = s.weights;
-    const char* ahead = s.ahead;
-    const char* x = s.x;
-    for (size_t c = 0; c < s.cells; ++c) {
-      AddCell<Cells, kRows, kCount, kLines>(s, w, x, ahead, 0);
-      for (int first = kCount; first < kVectors; first += kCount) {
-        AddCell<Cells, kRows, kCount, 0>(s, w, x, ahead, first);
+  // 16 registers hold all sums.
+  static constexpr int Count(int rows) {
+    return rows <= 2 ? kVectors : rows <= 4 ? 2 : 1;
+  }
+
+  template <class Cells, int kRows, int kCount, int kLines>
+  static HWY_INLINE void Add(const GemmSegment& s, const char* cell,
+                             const char* x, const char* ahead, int first) {
+    __m256i integers[kRows][kCount];
+    for (int row = 0; row < kRows; ++row) {
+      for (int v = 0; v < kCount; ++v) {
+        integers[row][v] = _mm256_setzero_si256();
       }
-      ahead += Cells::kSteps * s.ahead_step;
-      _mm_prefetch(ahead, _MM_HINT_T0);
-      ahead += s.ahead_cell;
-      w += Cells::kBytes;
-      x += kRows * Cells::kRowBytes;
+    }
+    const char* w = cell + first * 32;
+    const char* quads = x;
+    for (int begin = 0; begin < Cells::kSteps; begin += kStepUnit) {
+      for (int i = 0; i < kStepUnit; ++i) {
+        Fetch<kLines>(ahead);
+        AddStep(Cells(), w, quads, integers);
+        w += Cells::kStepBytes;
+        quads += 4 * kRows;
+        ahead += s.ahead_step;
+        // Keeps the compiler from moving all fetches of a cell to its front.
+        HWY_FENCE;
+      }
+    }
+    const char* const scales_w = cell + Cells::kSteps * Cells::kStepBytes;
+    const char* const scales = x + kRows * Cells::kGroup;
+    const char* const corrections = scales + kRows * sizeof(float);
+    for (int v = 0; v < kCount; ++v) {
+      const __m256 scale_w = LoadScales(scales_w + (first + v) * 16);
+      for (int row = 0; row < kRows; ++row) {
+        float* const sum = s.sums + row * Cells::kUnitOutputs + (first + v) * 8;
+        const __m256 scale = _mm256_mul_ps(
+            scale_w, _mm256_set1_ps(LoadAs<float>(scales + 4 * row)));
+        const __m256i group =
+            GroupSum(Cells(), integers[row][v], corrections + 4 * row);
+        _mm256_store_ps(sum, _mm256_fmadd_ps(_mm256_cvtepi32_ps(group), scale,
+                                             _mm256_load_ps(sum)));
+      }
     }
   }
 };
@@ -169,7 +157,7 @@ HWY_POP_ATTRIBUTES
 bool UseAvx2Kernels(QuantizedGemmKernels* kernels) {
   const bool supported =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (supported) UseProductsOf<Avx2Code>(kernels);
+  if (supported) UseProductsOf<CellWalk<Avx2Outputs>>(kernels);
   return supported;
 }
 

@@ -20,13 +20,13 @@
 
 #include "hwy/base.h"
 #include "kernels/cpu/gemm_loop.h"
+#include "kernels/cpu/quantized_cells-inl.h"
 #include "kernels/cpu/quantized_gemm.h"
 #include "kernels/cpu/quantized_runs.h"
 
 namespace nacre::kernels {
 namespace {
 
-constexpr int kVectors = 8;     // of 4 outputs, in a unit
 constexpr int kBlockSteps = 4;  // whose activations fill one vector a row
 
 // Some steps of some outputs.
@@ -79,64 +79,51 @@ HWY_INLINE float32x4_t LoadScales(const char* from) {
   return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(bf16), 16));
 }
 
-// One cell times kCount vectors of outputs from `first` on.
-template <class Products, class Cells, int kRows, int kCount, int kLines>
-HWY_INLINE void AddCell(const GemmSegment& s, const char* cell, const char* x,
-                        const char* ahead, int first) {
-  using Sum = typename Products::template Sum<Cells>;
-  Sum sums[kRows][kCount];
-  for (int row = 0; row < kRows; ++row) {
-    for (int v = 0; v < kCount; ++v) sums[row][v] = Sum();
-  }
-  Block block = {cell + first * 16, x, ahead, s.ahead_step};
-  for (int begin = 0; begin < Cells::kSteps; begin += kBlockSteps) {
-    Products::template AddBlock<Cells, 0, kLines>(block, sums);
-    if constexpr (Cells::kQuadsPerStep == 2) {
-      Block high = block;
-      high.x += 4 * Cells::kSteps * kRows;
-      Products::template AddBlock<Cells, 1, 0>(high, sums);
-    }
-    block.weights += kBlockSteps * Cells::kStepBytes;
-    block.x += 4 * kBlockSteps * kRows;
-    block.ahead += kBlockSteps * s.ahead_step;
-  }
-  const char* const scales_w = cell + Cells::kSteps * Cells::kStepBytes;
-  const char* const scales = x + kRows * Cells::kGroup;
-  const char* const corrections = scales + kRows * sizeof(float);
-  for (int v = 0; v < kCount; ++v) {
-    const float32x4_t scale_w = LoadScales(scales_w + (first + v) * 8);
-    for (int row = 0; row < kRows; ++row) {
-      float* const sum = s.sums + row * Cells::kUnitOutputs + (first + v) * 4;
-      const float32x4_t scale =
-          vmulq_n_f32(scale_w, LoadAs<float>(scales + 4 * row));
-      const int32x4_t group = Correct(Cells(), Products::Total(sums[row][v]),
-                                      corrections + 4 * row);
-      vst1q_f32(sum, vfmaq_f32(vld1q_f32(sum), vcvtq_f32_s32(group), scale));
-    }
-  }
-}
-
 template <class Products>
-struct CodeOf {
-  template <class Cells, int kRows, int kLines>
-  static void Run(const GemmSegment& s) {
-    constexpr int kCount = Products::Count(kRows);
-    const char* w = s.weights;
-    const char* ahead = s.ahead;
-    const char* x = s.x;
-    for (size_t c = 0; c < s.cells; ++c) {
-      AddCell<Products, Cells, kRows, kCount, kLines>(s, w, x, ahead, 0);
-      for (int first = kCount; first < kVectors; first += kCount) {
-        AddCell<Products, Cells, kRows, kCount, 0>(s, w, x, ahead, first);
+struct NeonOutputs {
+  static constexpr int kVectors = 8;  // of 4 outputs
+
+  static constexpr int Count(int rows) { return Products::Count(rows); }
+
+  template <class Cells, int kRows, int kCount, int kLines>
+  static HWY_INLINE void Add(const GemmSegment& s, const char* cell,
+                             const char* x, const char* ahead, int first) {
+    using Sum = typename Products::template Sum<Cells>;
+    Sum sums[kRows][kCount];
+    for (int row = 0; row < kRows; ++row) {
+      for (int v = 0; v < kCount; ++v) sums[row][v] = Sum();
+    }
+    Block block = {cell + first * 16, x, ahead, s.ahead_step};
+    for (int begin = 0; begin < Cells::kSteps; begin += kBlockSteps) {
+      Products::template AddBlock<Cells, 0, kLines>(block, sums);
+      if constexpr (Cells::kQuadsPerStep == 2) {
+        Block high = block;
+        high.x += 4 * Cells::kSteps * kRows;
+        Products::template AddBlock<Cells, 1, 0>(high, sums);
       }
-      ahead += Cells::kSteps * s.ahead_step;
-      Fetch<1>(ahead);
-      ahead += s.ahead_cell;
-      w += Cells::kBytes;
-      x += kRows * Cells::kRowBytes;
+      block.weights += kBlockSteps * Cells::kStepBytes;
+      block.x += 4 * kBlockSteps * kRows;
+      block.ahead += kBlockSteps * s.ahead_step;
+    }
+    const char* const scales_w = cell + Cells::kSteps * Cells::kStepBytes;
+    const char* const scales = x + kRows * Cells::kGroup;
+    const char* const corrections = scales + kRows * sizeof(float);
+    for (int v = 0; v < kCount; ++v) {
+      const float32x4_t scale_w = LoadScales(scales_w + (first + v) * 8);
+      for (int row = 0; row < kRows; ++row) {
+        float* const sum = s.sums + row * Cells::kUnitOutputs + (first + v) * 4;
+        const float32x4_t scale =
+            vmulq_n_f32(scale_w, LoadAs<float>(scales + 4 * row));
+        const int32x4_t group = Correct(Cells(), Products::Total(sums[row][v]),
+                                        corrections + 4 * row);
+        vst1q_f32(sum, vfmaq_f32(vld1q_f32(sum), vcvtq_f32_s32(group), scale));
+      }
     }
   }
 };
+
+template <class Products>
+using CodeOf = CellWalk<NeonOutputs<Products>>;
 
 }  // namespace
 }  // namespace nacre::kernels
