@@ -10,8 +10,10 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The element of a thread when each has one.
-__device__ __forceinline__ size_t ThreadElement() {
+// Begins a kernel whose threads have one element each; returns the thread's.
+__device__ __forceinline__ size_t BeginElement() {
+  LaunchDependents();
+  WaitForPrevious();
   return size_t{kThreads} * blockIdx.x + threadIdx.x;
 }
 
@@ -53,9 +55,7 @@ template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     GateKernel(const float* gate_up, size_t count, int cols, int out_cols,
                Element* out) {
-  LaunchDependents();
-  WaitForPrevious();
-  const size_t i = ThreadElement();
+  const size_t i = BeginElement();
   if (i >= count) return;
   const size_t row = i / out_cols;
   const int column = static_cast<int>(i % out_cols);
@@ -94,17 +94,13 @@ __device__ __forceinline__ float GeluErfOf(float x) {
 template <bool kErf>
 __global__ void __launch_bounds__(kThreads)
     GeluInPlaceKernel(float* x, size_t count) {
-  LaunchDependents();
-  WaitForPrevious();
-  const size_t i = ThreadElement();
+  const size_t i = BeginElement();
   if (i < count) x[i] = kErf ? GeluErfOf(x[i]) : GeluTanhOf(x[i]);
 }
 
 __global__ void __launch_bounds__(kThreads)
     GeluKernel(const float* gate_up, size_t count, int cols, float* out) {
-  LaunchDependents();
-  WaitForPrevious();
-  const size_t i = ThreadElement();
+  const size_t i = BeginElement();
   if (i >= count) return;
   const size_t row = i / cols;
   const int column = static_cast<int>(i % cols);
@@ -112,44 +108,34 @@ __global__ void __launch_bounds__(kThreads)
   out[i] = GeluTanhOf(gates[0]) * gates[cols];
 }
 
-__global__ void __launch_bounds__(kThreads)
-    ScaleKernel(float* x, size_t count, float factor) {
-  LaunchDependents();
-  WaitForPrevious();
-  const size_t i = ThreadElement();
-  if (i < count) x[i] *= factor;
+__device__ __forceinline__ float Scaled(float x, float factor) {
+  return x * factor;
 }
 
+// kOf(x, value) in place of each x.
+template <float (*kOf)(float x, float value)>
 __global__ void __launch_bounds__(kThreads)
-    CapKernel(float* x, size_t count, float cap) {
-  LaunchDependents();
-  WaitForPrevious();
-  const size_t i = ThreadElement();
-  if (i < count) x[i] = Capped(x[i], cap);
+    EachKernel(float* x, size_t count, float value) {
+  const size_t i = BeginElement();
+  if (i < count) x[i] = kOf(x[i], value);
 }
 
 __global__ void __launch_bounds__(kThreads)
     AddKernel(float* x, const float* y, size_t count) {
-  LaunchDependents();
-  WaitForPrevious();
-  const size_t i = ThreadElement();
+  const size_t i = BeginElement();
   if (i < count) x[i] += y[i];
 }
 
 __global__ void __launch_bounds__(kThreads)
     AddToRowsKernel(float* x, size_t count, int cols, const float* bias) {
-  LaunchDependents();
-  WaitForPrevious();
-  const size_t i = ThreadElement();
+  const size_t i = BeginElement();
   if (i < count) x[i] += bias[i % static_cast<size_t>(cols)];
 }
 
 __global__ void __launch_bounds__(kThreads)
     RoundKernel(const float* x, size_t count, int cols, int padded_cols,
                 uint16_t* out) {
-  LaunchDependents();
-  WaitForPrevious();
-  const size_t i = ThreadElement();
+  const size_t i = BeginElement();
   if (i >= count) return;
   const size_t row = i / padded_cols;
   const int column = static_cast<int>(i % padded_cols);
@@ -227,12 +213,12 @@ cudaError_t GeluErf(const Queue& queue, float* x, size_t count) {
 
 cudaError_t ScaleBy(const Queue& queue, float* x, size_t count, float factor) {
   return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
-                      ScaleKernel, x, count, factor);
+                      EachKernel<Scaled>, x, count, factor);
 }
 
 cudaError_t CapTo(const Queue& queue, float* x, size_t count, float cap) {
-  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads}, CapKernel,
-                      x, count, cap);
+  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
+                      EachKernel<Capped>, x, count, cap);
 }
 
 cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count) {
