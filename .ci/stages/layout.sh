@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# What may include what, sizes of files (tools/check_layout.py).
+# What may include what, sizes of files (tools/check_layout.py); whether places
+# of the product say the same (tools/like_lines.py).
 source "$(dirname "$0")/common.sh"
 
 python3 tools/check_layout.py --self-test
 python3 tools/check_layout.py
+python3 tools/like_lines.py --self-test
+python3 tools/like_lines.py
