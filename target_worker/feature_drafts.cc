@@ -100,8 +100,8 @@ void FeatureDrafts::Take(EngineSession& session, size_t row) {
     take(first - prefill + i, row + static_cast<size_t>(i));
   }
   for (int i = 0; i < tokens; ++i) {
-    const size_t at = static_cast<size_t>(session.walked[i] + prefill);
-    take(first + i, row + at);
+    const int at = session.walked[i] + prefill;
+    take(first + i, row + static_cast<size_t>(at));
   }
 }
 
@@ -109,14 +109,12 @@ FeatureRows FeatureDrafts::PendingRows(const EngineSession& session,
                                        int left) const {
   const FeatureDraft& draft = *session.ahead.features;
   const size_t count = static_cast<size_t>(draft.num_pending - left);
+  // Beside the features of each position stands the token behind it.
+  const int next = draft.first_position + draft.sequence->length() + 1;
   FeatureRows rows;
   rows.sequence = draft.sequence.get();
-  // Beside the features of each position stands the token behind it.
-  rows.token_ids =
-      absl::MakeConstSpan(session.schedule.committed())
-          .subspan(static_cast<size_t>(draft.first_position +
-                                       draft.sequence->length() + 1),
-                   count);
+  rows.token_ids = absl::MakeConstSpan(session.schedule.committed())
+                       .subspan(static_cast<size_t>(next), count);
   rows.features =
       absl::MakeConstSpan(draft.pending)
           .first(count * static_cast<size_t>(parts_.drafter->feature_size()));

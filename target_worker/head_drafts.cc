@@ -45,9 +45,9 @@ void HeadDrafts::LookAt(absl::Span<EngineSession* const> sessions,
   for (size_t i = 0; i < sessions.size(); ++i) {
     const EngineSession& session = *sessions[i];
     // The row that gave the last committed token.
-    const size_t row =
-        static_cast<size_t>(session.first_logits + session.walked.back());
-    hidden.subview(row * size, size).CopyTo(hidden_.data() + i * size);
+    const int row = session.first_logits + session.walked.back();
+    hidden.subview(static_cast<size_t>(row) * size, size)
+        .CopyTo(hidden_.data() + i * size);
   }
   const absl::Span<const float> logits = parts_.heads->Run(hidden_);
   for (size_t i = 0; i < sessions.size(); ++i) {

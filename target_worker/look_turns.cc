@@ -42,7 +42,8 @@ bool LookTurns::Wants(const EngineSession& session, double row_price) {
 double LookTurns::LookPrice(size_t sessions, double ns_price) const {
   if (call_times_.empty()) return 0;
   const int rows = static_cast<int>(sessions);
-  double ns = rows / kMaxSessions * call_times_.At(kMaxSessions);
+  const int full_calls = rows / kMaxSessions;
+  double ns = full_calls * call_times_.At(kMaxSessions);
   if (rows % kMaxSessions > 0) ns += call_times_.At(rows % kMaxSessions);
   return ns / rows * ns_price;
 }

@@ -33,7 +33,8 @@ for entry in json.load(open("build/compile_commands.json")):
         continue
     alone = name if '"hwy/' in open(name).read() else ""
     key = folders.index(match[1]), alone
-    sources.setdefault(key, []).append(name)
+    # A program of the tests may have it, too.
+    sources.setdefault(key, {})[name] = None
     words = re.sub(r" -o \S+ -c \S+$", "", entry["command"])
     words = shlex.split(words.replace("-isystem ", "-isystem"))
     flags.setdefault(key, {}).update(dict.fromkeys(words))
