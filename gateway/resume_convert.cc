@@ -28,7 +28,7 @@ const OrderedJson* Needed(const char* key, FieldReader* reader) {
 
 std::string NeededText(const char* key, FieldReader* reader) {
   if (Needed(key, reader) == nullptr) return "";
-  const std::string text = reader->Text(key, kMaxStartBytes).value_or("");
+  std::string text = reader->Text(key, kMaxStartBytes).value_or("");
   if (text.empty()) reader->FailField(key, "", "the answer's");
   return text;
 }

@@ -338,7 +338,7 @@ int Report(const BenchFlags& flags, const v1::Model& model,
   return identical.ok() ? kExitOk : terminal.Fail(identical);
 }
 
-int Failure(const absl::Status& status, const Terminal& terminal) {
+int ReportFailure(const absl::Status& status, const Terminal& terminal) {
   const int code = terminal.Fail(status);
   return absl::IsCancelled(status) ? kExitInterrupted : code;
 }
@@ -428,9 +428,9 @@ int RunAndReport(const BenchFlags& flags, const BenchPlan& base,
     }
   }
   terminal.EndProgress();
-  if (!loads.ok()) return Failure(loads.status(), terminal);
+  if (!loads.ok()) return ReportFailure(loads.status(), terminal);
   const int code = Report(flags, *model, *loads, terminal);
-  return recorded.ok() ? code : Failure(recorded, terminal);
+  return recorded.ok() ? code : ReportFailure(recorded, terminal);
 }
 
 // With a cluster of its own, whose logs are shown only where one fails to

@@ -25,7 +25,7 @@ constexpr size_t kMaxTries = 3;
 constexpr absl::Duration kPatience = absl::Seconds(30);
 constexpr absl::Duration kAskTimeout = absl::Seconds(5);
 
-std::vector<std::string> Parts(const std::string& addresses) {
+std::vector<std::string> SplitAddresses(const std::string& addresses) {
   return absl::StrSplit(addresses, ',', absl::SkipWhitespace());
 }
 
@@ -63,7 +63,7 @@ class FurtherTries {
 GenerationClient::GenerationClient(const std::string& addresses,
                                    ClientSecurity security)
     : security_(std::move(security)) {
-  std::vector<std::string> each = Parts(addresses);
+  std::vector<std::string> each = SplitAddresses(addresses);
   if (each.empty()) each.push_back(addresses);  // each call says what is wrong
   for (const std::string& address : each) {
     stubs_.push_back(
@@ -72,7 +72,7 @@ GenerationClient::GenerationClient(const std::string& addresses,
 }
 
 absl::Status GenerationClient::CheckAddresses(const std::string& addresses) {
-  const std::vector<std::string> parts = Parts(addresses);
+  const std::vector<std::string> parts = SplitAddresses(addresses);
   if (parts.empty()) {
     return absl::InvalidArgumentError("--address has no address");
   }
