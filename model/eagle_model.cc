@@ -80,8 +80,8 @@ absl::Status CheckShared(const EagleConfig& config, const EagleWeights& weights,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<EagleModel>> InFile(const std::string& path,
-                                                   const absl::Status& status) {
+absl::StatusOr<std::unique_ptr<EagleModel>> FileError(
+    const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(),
                       absl::StrCat(path, ": ", status.message()));
 }
@@ -111,16 +111,16 @@ absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Load(
   NACRE_ASSIGN_OR_RETURN(const Json json,
                          ReadDraftObject(folder, "config.json"));
   const auto layout = FindEagleLayout(checkpoint->Names());
-  if (!layout.ok()) return InFile(path, layout.status());
+  if (!layout.ok()) return FileError(path, layout.status());
   auto config = ParseEagleConfig(json, *layout, info);
   if (!config.ok()) {
-    return InFile(absl::StrCat(folder, "/config.json"), config.status());
+    return FileError(absl::StrCat(folder, "/config.json"), config.status());
   }
   auto weights = LoadEagleWeights(*checkpoint, *layout, *config,
                                   info.vocab_size, target->backend);
-  if (!weights.ok()) return InFile(path, weights.status());
+  if (!weights.ok()) return FileError(path, weights.status());
   const absl::Status shared = CheckShared(*config, *weights, info, *target);
-  if (!shared.ok()) return InFile(path, shared);
+  if (!shared.ok()) return FileError(path, shared);
   NACRE_RETURN_IF_ERROR(model->SetTaps(config->taps));
   std::unique_ptr<EagleModel> eagle(
       new EagleModel(*std::move(config), *std::move(weights), layout->is_third,

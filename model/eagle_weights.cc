@@ -17,10 +17,10 @@ namespace {
 using kernels::HostMatrix;
 
 // Finds tensors by what they are, and counts them.
-class Loader {
+class EagleLoader {
  public:
-  Loader(const Checkpoint& checkpoint, const EagleLayout& layout,
-         kernels::Backend* backend, EagleWeights* weights)
+  EagleLoader(const Checkpoint& checkpoint, const EagleLayout& layout,
+              kernels::Backend* backend, EagleWeights* weights)
       : checkpoint_(checkpoint),
         layout_(layout),
         backend_(backend),
@@ -99,7 +99,7 @@ class Loader {
 };
 
 absl::Status LoadLayer(const EagleLayout& layout, const ModelConfig& llama,
-                       Loader* loader, LayerWeights* layer) {
+                       EagleLoader* loader, LayerWeights* layer) {
   const int hidden = llama.hidden_size;
   const int inter = llama.intermediate_size;
   NACRE_ASSIGN_OR_RETURN(
@@ -138,7 +138,7 @@ absl::Status LoadLayer(const EagleLayout& layout, const ModelConfig& llama,
   return absl::OkStatus();
 }
 
-absl::Status LoadNorms(const EagleConfig& config, Loader* loader,
+absl::Status LoadNorms(const EagleConfig& config, EagleLoader* loader,
                        EagleWeights* weights) {
   const int hidden = config.llama.hidden_size;
   if (config.norm_before_fc) {
@@ -199,7 +199,7 @@ absl::StatusOr<std::vector<int32_t>> ReadTokenIds(const Checkpoint& checkpoint,
 absl::Status LoadVocabulary(const Checkpoint& checkpoint,
                             const EagleLayout& layout,
                             const EagleConfig& config, int target_vocab_size,
-                            Loader* loader, EagleWeights* weights) {
+                            EagleLoader* loader, EagleWeights* weights) {
   const int rows = config.llama.vocab_size;
   const int hidden = config.llama.hidden_size;
   if (layout.Has("embed_tokens.weight")) {
@@ -232,7 +232,7 @@ absl::StatusOr<EagleWeights> LoadEagleWeights(const Checkpoint& checkpoint,
                                               int target_vocab_size,
                                               kernels::Backend* backend) {
   EagleWeights weights;
-  Loader loader(checkpoint, layout, backend, &weights);
+  EagleLoader loader(checkpoint, layout, backend, &weights);
   const int hidden = config.llama.hidden_size;
   const int taps = static_cast<int>(config.taps.size()) * config.tap_size;
   NACRE_ASSIGN_OR_RETURN(weights.fc,

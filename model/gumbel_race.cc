@@ -117,7 +117,7 @@ bool NextContendersImpl(const LogitRow& row, const RaceState& state,
       uint32_t possible = 0;
       for (int j = 0; j < std::min(GroupNoise::kGroups, end - i); ++j) {
         // Of a row that is raced while it comes from memory.
-        FetchAhead(row.logits + (first + i + j) * kGroupTokens);
+        FetchAhead(row.logits + FirstOfGroup(first + i + j));
         const float maximum = row.maxima[first + i + j];
         possible |= maximum >= state.lowest && maximum + kMaxGumbel >= state.bar
                         ? 1u << j

@@ -19,7 +19,7 @@ void FindMaximaImpl(const float* logits, int count, GroupRange groups,
                     float* maxima) {
   HWY_ALIGN float padded[kGroupTokens];
   for (int g = groups.begin; g < groups.end; ++g) {
-    const float* from = logits + g * kGroupTokens;
+    const float* from = logits + FirstOfGroup(g);
     FetchAhead(from);
     maxima[g] = MaximumOfGroup(Padded(from, count - g * kGroupTokens, padded));
   }

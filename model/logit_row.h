@@ -20,6 +20,10 @@ inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 inline constexpr int kGroupTokens = 64;
+// The first token of a group.
+constexpr ptrdiff_t FirstOfGroup(int group) {
+  return ptrdiff_t{kGroupTokens} * group;
+}
 
 inline int NumGroups(int count) {
   return (count + kGroupTokens - 1) / kGroupTokens;

@@ -18,29 +18,37 @@
 namespace nacre::model {
 namespace {
 
-enum class Part { kWeight, kBias, kVocabulary, kLastBlock, kShared, kTokenMap };
+enum class HeadPart {
+  kWeight,
+  kBias,
+  kVocabulary,
+  kLastBlock,
+  kShared,
+  kTokenMap
+};
 
 struct NamePattern {
   const char* kind;
   const char* text;  // K: a head, J: a block
-  Part part;
+  HeadPart part;
 };
 
 // kLastBlock: the vocabulary of a head, named as if it were one more block.
 constexpr NamePattern kPatterns[] = {
-    {"medusa", "K.J.linear.weight", Part::kWeight},
-    {"medusa", "K.J.linear.bias", Part::kBias},
-    {"medusa", "K.J.weight", Part::kLastBlock},
-    {"vllm", "blocks.K.layers.J.weight", Part::kWeight},
-    {"vllm", "blocks.K.layers.J.bias", Part::kBias},
-    {"vllm", "lm_heads.K.weight", Part::kVocabulary},
-    {"vllm", "token_map", Part::kTokenMap},
+    {"medusa", "K.J.linear.weight", HeadPart::kWeight},
+    {"medusa", "K.J.linear.bias", HeadPart::kBias},
+    {"medusa", "K.J.weight", HeadPart::kLastBlock},
+    {"vllm", "blocks.K.layers.J.weight", HeadPart::kWeight},
+    {"vllm", "blocks.K.layers.J.bias", HeadPart::kBias},
+    {"vllm", "lm_heads.K.weight", HeadPart::kVocabulary},
+    {"vllm", "token_map", HeadPart::kTokenMap},
     {"modelopt", "parallel_draft_heads.K.medusa_layers.J.linear.weight",
-     Part::kWeight},
+     HeadPart::kWeight},
     {"modelopt", "parallel_draft_heads.K.medusa_layers.J.linear.bias",
-     Part::kBias},
-    {"modelopt", "parallel_draft_heads.K.lm_head.weight", Part::kVocabulary},
-    {"modelopt", "parallel_draft_heads.lm_head.weight", Part::kShared},
+     HeadPart::kBias},
+    {"modelopt", "parallel_draft_heads.K.lm_head.weight",
+     HeadPart::kVocabulary},
+    {"modelopt", "parallel_draft_heads.lm_head.weight", HeadPart::kShared},
 };
 
 // A tensor of heads, by its name.
@@ -108,23 +116,23 @@ class LayoutBuilder {
     }
     std::string* place = nullptr;
     switch (part.pattern->part) {
-      case Part::kWeight:
+      case HeadPart::kWeight:
         place = &heads_[part.head].blocks[part.block].weight;
         break;
-      case Part::kBias:
+      case HeadPart::kBias:
         place = &heads_[part.head].blocks[part.block].bias;
         break;
-      case Part::kVocabulary:
-      case Part::kLastBlock:
+      case HeadPart::kVocabulary:
+      case HeadPart::kLastBlock:
         place = &heads_[part.head].vocabulary;
-        if (place->empty() && part.pattern->part == Part::kLastBlock) {
+        if (place->empty() && part.pattern->part == HeadPart::kLastBlock) {
           heads_[part.head].vocabulary_block = part.block;
         }
         break;
-      case Part::kShared:
+      case HeadPart::kShared:
         place = &layout_.vocabulary;
         break;
-      case Part::kTokenMap:
+      case HeadPart::kTokenMap:
         place = &layout_.token_map;
         break;
     }

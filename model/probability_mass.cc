@@ -142,7 +142,7 @@ double FindMaximaAndEstimateSumImpl(const float* logits, int count,
     const int end = std::min(first + together, groups);
     float largest = reference;
     for (int g = first; g < end; ++g) {
-      const float* from = logits + g * kGroupTokens;
+      const float* from = logits + FirstOfGroup(g);
       FetchAhead(from);
       maxima[g] =
           MaximumOfGroup(Padded(from, count - g * kGroupTokens, padded));
@@ -158,7 +158,7 @@ double FindMaximaAndEstimateSumImpl(const float* logits, int count,
     VF32 sum1 = sum0;
     for (int g = first; g < end; ++g) {
       const float* from =
-          Padded(logits + g * kGroupTokens, count - g * kGroupTokens, padded);
+          Padded(logits + FirstOfGroup(g), count - g * kGroupTokens, padded);
       for (size_t i = 0; i < kGroupTokens; i += 2 * lanes) {
         const VF32 x0 = hn::Sub(hn::LoadU(df, from + i), zero);
         const VF32 x1 = hn::Sub(hn::LoadU(df, from + i + lanes), zero);

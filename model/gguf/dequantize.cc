@@ -80,8 +80,8 @@ void BlockQ6_K(const uint8_t* block, float* values) {
   for (int group = 0; group < 8; ++group) {
     const int half = group / 4;
     const int part = group % 4;
-    const uint8_t* const low = block + half * 64 + part % 2 * 32;
-    const uint8_t* const high = block + 128 + half * 32;
+    const uint8_t* const low = &block[half * 64 + part % 2 * 32];
+    const uint8_t* const high = &block[128 + half * 32];
     for (int i = 0; i < 32; ++i) {
       const int integer = ((low[i] >> (part / 2 * 4)) & 15) |
                           ((high[i] >> (part * 2)) & 3) << 4;
