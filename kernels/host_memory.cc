@@ -25,8 +25,7 @@ class HostBuffer : public Buffer {
 
   void* data() override {
     const uintptr_t address = reinterpret_cast<uintptr_t>(allocation_);
-    return reinterpret_cast<void*>((address + kAlignment - 1) &
-                                   ~uintptr_t{kAlignment - 1});
+    return static_cast<char*>(allocation_) + (-address & (kAlignment - 1));
   }
   size_t size_bytes() const override { return bytes_; }
 
@@ -44,7 +43,8 @@ void AdviseHugePages(void* allocation, size_t bytes) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(allocation);
   const uintptr_t begin = (address + kPage - 1) & ~(kPage - 1);
   const uintptr_t end = (address + bytes) & ~(kPage - 1);
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  madvise(static_cast<char*>(allocation) + (begin - address), end - begin,
+          MADV_HUGEPAGE);
 }
 
 template <typename T>

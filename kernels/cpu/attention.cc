@@ -54,7 +54,7 @@ SplitKv FindKv(const Split& split, const KvLayer& layer, int kv_head) {
   kv.block_size = static_cast<size_t>(layer.block_size);
   kv.head_dim = static_cast<size_t>(layer.head_dim);
   for (int quarter = 0; quarter < kQuarters; ++quarter) {
-    const char* const base = split.blocks[quarter] + kv_head * 2 * half;
+    const char* const base = split.blocks[quarter] + half * 2 * kv_head;
     kv.in_block[quarter] = split.in_block[quarter];
     kv.keys[quarter] = base + kv.in_block[quarter] * sizeof(uint32_t);
     kv.values[quarter] = base + half;

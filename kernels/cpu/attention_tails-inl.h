@@ -59,7 +59,7 @@ inline SplitKv GatherSplit(const RowContext& row, const KvLayer& layer,
   quarters.num_kv_heads = 1;
   quarters.block_size = kQuarter;
   const size_t half = KvHalfElements(quarters) * element;
-  copy->resize(kQuarters * 2 * half / sizeof(uint32_t));
+  copy->resize(half * 2 * kQuarters / sizeof(uint32_t));
   quarters.blocks = copy->data();
   SplitKv kv;
   kv.block_size = kQuarter;

@@ -30,15 +30,15 @@ void StoreElement(float value, uint16_t* to) { *to = ToBF16(value); }
 template <class Element>
 void StoreKvAs(const float* k, const float* v, int row_stride,
                absl::Span<const RowContext> contexts, const KvLayer& layer) {
-  constexpr int kPerWord = sizeof(float) / sizeof(Element);
+  constexpr int kPerWord = sizeof(uint32_t) / sizeof(Element);
   auto* const blocks = static_cast<Element*>(layer.blocks);
   const size_t key_stride = static_cast<size_t>(layer.block_size) * kPerWord;
   for (const RowContext& context : contexts) {
     const KvSlot slot = SlotOf(layer, context, context.position);
     for (int head = 0; head < layer.num_kv_heads; ++head) {
       Element* key = blocks + KeyIndex(layer, slot, head, 0);
-      const float* const from_k = k + head * layer.head_dim;
-      const float* const from_v = v + head * layer.head_dim;
+      const float* const from_k = k + size_t{1} * head * layer.head_dim;
+      const float* const from_v = v + size_t{1} * head * layer.head_dim;
       for (int d = 0; d < layer.head_dim; d += kPerWord, key += key_stride) {
         for (int i = 0; i < kPerWord; ++i) StoreElement(from_k[d + i], key + i);
       }
@@ -216,8 +216,9 @@ void CpuBackend::MakeAttentionTiles(const float* q, int q_stride, int num_heads,
             for (int i = 0; i < tile.count; ++i) {
               const int query = queries.begin(t) + i;
               const size_t row = begin + query / heads_per_kv_head;
-              const size_t q_head = static_cast<size_t>(
-                  head * heads_per_kv_head + query % heads_per_kv_head);
+              const int first_head = head * heads_per_kv_head;
+              const size_t q_head =
+                  static_cast<size_t>(first_head) + query % heads_per_kv_head;
               tile.queries[i] = {
                   q + row * q_stride + q_head * layer.head_dim,
                   out + (row * num_heads + q_head) * layer.head_dim,

@@ -40,9 +40,7 @@ class DenseMatrix : public CpuMatrix {
  private:
   explicit DenseMatrix(const GemmKernels& kernels) : kernels_(kernels) {}
   RowTiling Tiling(int rows) const;
-  size_t unit_outputs() const {
-    return static_cast<size_t>(kUnitVectors * kernels_.lanes);
-  }
+  size_t unit_outputs() const { return size_t{kUnitVectors} * kernels_.lanes; }
   // Word is a float32, or two bf16 inputs.
   template <class Word>
   void PackUnit(const StackedWeights& weights, int unit);

@@ -206,7 +206,7 @@ void RunSegment(const GemmSegment& s) {
   const size_t steps = s.cells * (Cells::kBytes / Cells::kStepBytes);
   for (size_t step = 0; step < steps; ++step) {
     for (int line = 0; line < kLines; ++line) {
-      hwy::Prefetch(ahead + line * 64);
+      hwy::Prefetch(ahead + size_t{64} * line);
     }
     ahead += s.ahead_step;
     AddStep<kRows>(Cells(), w, x, sums);

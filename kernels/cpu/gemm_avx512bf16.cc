@@ -25,7 +25,7 @@ constexpr int kLanes = 16;
 constexpr size_t kPairs = kDenseCellInputs / 2;  // of a cell
 
 struct PairCells {
-  static constexpr size_t kUnitOutputs = kUnitVectors * kLanes;
+  static constexpr size_t kUnitOutputs = size_t{kUnitVectors} * kLanes;
   static constexpr size_t kStepBytes = kUnitOutputs * sizeof(uint32_t);
   static constexpr size_t kTailBytes = 0;
   static constexpr size_t kBytes = kPairs * kStepBytes;
@@ -76,7 +76,8 @@ void RunSegment(const GemmSegment& s) {
   __m512 sums[kRows][kUnitVectors];
   for (int row = 0; row < kRows; ++row) {
     for (int i = 0; i < kUnitVectors; ++i) {
-      sums[row][i] = _mm512_load_ps(s.sums + (row * kUnitVectors + i) * kLanes);
+      sums[row][i] =
+          _mm512_load_ps(s.sums + size_t{kLanes} * (row * kUnitVectors + i));
     }
   }
   const char* w = s.weights;
@@ -84,27 +85,28 @@ void RunSegment(const GemmSegment& s) {
   const char* x = s.x;
   for (size_t step = 0; step < s.cells * kPairs; ++step) {
     for (int line = 0; line < kLines; ++line) {
-      _mm_prefetch(ahead + line * 64, _MM_HINT_T0);
+      _mm_prefetch(ahead + size_t{64} * line, _MM_HINT_T0);
     }
     ahead += s.ahead_step;
     __m512i weights[kUnitVectors];
     for (int i = 0; i < kUnitVectors; ++i) {
-      weights[i] = _mm512_load_si512(w + i * 64);
+      weights[i] = _mm512_load_si512(w + size_t{64} * i);
     }
     for (int row = 0; row < kRows; ++row) {
       int32_t pair;
-      std::memcpy(&pair, x + 4 * row, sizeof(pair));
+      std::memcpy(&pair, x + size_t{4} * row, sizeof(pair));
       const auto v = (__m512bh)_mm512_set1_epi32(pair);
       for (int i = 0; i < kUnitVectors; ++i) {
         sums[row][i] = _mm512_dpbf16_ps(sums[row][i], (__m512bh)weights[i], v);
       }
     }
     w += PairCells::kStepBytes;
-    x += 4 * kRows;
+    x += size_t{4} * kRows;
   }
   for (int row = 0; row < kRows; ++row) {
     for (int i = 0; i < kUnitVectors; ++i) {
-      _mm512_store_ps(s.sums + (row * kUnitVectors + i) * kLanes, sums[row][i]);
+      _mm512_store_ps(s.sums + size_t{kLanes} * (row * kUnitVectors + i),
+                      sums[row][i]);
     }
   }
 }

@@ -126,12 +126,12 @@ void RunSegment(const GemmSegment& s) {
         reinterpret_cast<const float*>(x + kRows * Cells::kGroup);
     const auto* corrections = reinterpret_cast<const int32_t*>(scales + kRows);
     for (int row = 0; row < kRows; ++row) {
-      const auto* quads = reinterpret_cast<const int8_t*>(x) + 4 * row;
+      const auto* quads = reinterpret_cast<const int8_t*>(x) + size_t{4} * row;
       HWY_ALIGN int32_t integers[kOutputs];
       std::fill_n(integers, kOutputs, corrections[row]);
       for (int step = 0; step < Cells::kSteps; ++step) {
         const uint8_t* from = w + step * Cells::kStepBytes;
-        const int8_t* quad = quads + 4 * kRows * step;
+        const int8_t* quad = quads + size_t{4} * kRows * step;
         if (Cells::kQuadsPerStep == 1) {
           AddQuad(from, quad, 0, 255, integers);
         } else {
@@ -139,7 +139,8 @@ void RunSegment(const GemmSegment& s) {
           AddQuad(from, quad + 4 * kRows * kQuads / 2, 4, 15, integers);
         }
       }
-      AddScaled(integers, scales_w, scales[row], s.sums + row * kOutputs);
+      AddScaled(integers, scales_w, scales[row],
+                s.sums + size_t{kOutputs} * row);
     }
   }
 }

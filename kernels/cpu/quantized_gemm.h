@@ -32,7 +32,7 @@ struct QuantizedCells {
   static constexpr int kUnitOutputs = 32;
   static constexpr int kTileRows = kQuantizedTileRows;
   static constexpr int kTilesTogether = 8;
-  static constexpr size_t kStepBytes = 4 * kUnitOutputs;
+  static constexpr size_t kStepBytes = size_t{4} * kUnitOutputs;
   static constexpr size_t kTailBytes = kUnitOutputs * sizeof(uint16_t);
 };
 

@@ -45,7 +45,7 @@ HWY_INLINE __m256i Quad(const char* from) {
 template <int kLines>
 HWY_INLINE void Fetch(const char* ahead) {
   for (int line = 0; line < kLines; ++line) {
-    _mm_prefetch(ahead + line * 64, _MM_HINT_T0);
+    _mm_prefetch(ahead + size_t{64} * line, _MM_HINT_T0);
   }
 }
 
@@ -57,11 +57,11 @@ HWY_INLINE void AddStep(Int8Cells, const char* w, const char* x,
   const __m256i offset = _mm256_set1_epi8(-128);
   const __m256i ones = _mm256_set1_epi16(1);
   for (int v = 0; v < kCount; ++v) {
-    const __m256i weights = _mm256_xor_si256(Load(w + v * 32), offset);
+    const __m256i weights = _mm256_xor_si256(Load(w + size_t{32} * v), offset);
     const __m256i magnitudes = _mm256_abs_epi8(weights);
     for (int row = 0; row < kRows; ++row) {
       const __m256i pairs = _mm256_maddubs_epi16(
-          magnitudes, _mm256_sign_epi8(Quad(x + 4 * row), weights));
+          magnitudes, _mm256_sign_epi8(Quad(x + size_t{4} * row), weights));
       integers[row][v] =
           _mm256_add_epi32(integers[row][v], _mm256_madd_epi16(pairs, ones));
     }
@@ -73,13 +73,14 @@ HWY_INLINE void AddStep(Int4Cells, const char* w, const char* x,
                         __m256i (&integers)[kRows][kCount]) {
   const __m256i mask = _mm256_set1_epi8(15);
   for (int v = 0; v < kCount; ++v) {
-    const __m256i both = Load(w + v * 32);
+    const __m256i both = Load(w + size_t{32} * v);
     const __m256i low = _mm256_and_si256(both, mask);
     const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
     for (int row = 0; row < kRows; ++row) {
-      const __m256i first = _mm256_maddubs_epi16(low, Quad(x + 4 * row));
+      const __m256i first =
+          _mm256_maddubs_epi16(low, Quad(x + size_t{4} * row));
       const __m256i second = _mm256_maddubs_epi16(
-          high, Quad(x + 4 * (Int4Cells::kSteps * kRows + row)));
+          high, Quad(x + size_t{4} * (Int4Cells::kSteps * kRows + row)));
       integers[row][v] =
           _mm256_add_epi16(integers[row][v], _mm256_add_epi16(first, second));
     }
@@ -120,14 +121,14 @@ struct Avx2Outputs {
         integers[row][v] = _mm256_setzero_si256();
       }
     }
-    const char* w = cell + first * 32;
+    const char* w = cell + size_t{32} * first;
     const char* quads = x;
     for (int begin = 0; begin < Cells::kSteps; begin += kStepUnit) {
       for (int i = 0; i < kStepUnit; ++i) {
         Fetch<kLines>(ahead);
         AddStep(Cells(), w, quads, integers);
         w += Cells::kStepBytes;
-        quads += 4 * kRows;
+        quads += size_t{4} * kRows;
         ahead += s.ahead_step;
         // Keeps the compiler from moving all fetches of a cell to its front.
         HWY_FENCE;
@@ -137,13 +138,13 @@ struct Avx2Outputs {
     const char* const scales = x + kRows * Cells::kGroup;
     const char* const corrections = scales + kRows * sizeof(float);
     for (int v = 0; v < kCount; ++v) {
-      const __m256 scale_w = LoadScales(scales_w + (first + v) * 16);
+      const __m256 scale_w = LoadScales(scales_w + size_t{16} * (first + v));
       for (int row = 0; row < kRows; ++row) {
         float* const sum = s.sums + row * Cells::kUnitOutputs + (first + v) * 8;
         const __m256 scale = _mm256_mul_ps(
-            scale_w, _mm256_set1_ps(LoadAs<float>(scales + 4 * row)));
+            scale_w, _mm256_set1_ps(LoadAs<float>(scales + size_t{4} * row)));
         const __m256i group =
-            GroupSum(Cells(), integers[row][v], corrections + 4 * row);
+            GroupSum(Cells(), integers[row][v], corrections + size_t{4} * row);
         _mm256_store_ps(sum, _mm256_fmadd_ps(_mm256_cvtepi32_ps(group), scale,
                                              _mm256_load_ps(sum)));
       }

@@ -34,14 +34,14 @@ struct StepWeights {
 
 HWY_INLINE void LoadStep(const char* from, StepWeights<Int8Cells>* step) {
   for (int panel = 0; panel < kPanels; ++panel) {
-    step->bytes[0][panel] = _mm512_load_si512(from + panel * 64);
+    step->bytes[0][panel] = _mm512_load_si512(from + size_t{64} * panel);
   }
 }
 
 HWY_INLINE void LoadStep(const char* from, StepWeights<Int4Cells>* step) {
   const __m512i low = _mm512_set1_epi8(15);
   for (int panel = 0; panel < kPanels; ++panel) {
-    const __m512i pairs = _mm512_load_si512(from + panel * 64);
+    const __m512i pairs = _mm512_load_si512(from + size_t{64} * panel);
     step->bytes[0][panel] = _mm512_and_si512(pairs, low);
     step->bytes[1][panel] = _mm512_and_si512(_mm512_srli_epi16(pairs, 4), low);
   }
@@ -60,7 +60,7 @@ template <class Cells, int kRows, int kLines>
 HWY_INLINE void AddStep(const char* w, const char* x, const char* ahead,
                         __m512i (&integers)[kRows][kPanels]) {
   for (int line = 0; line < kLines; ++line) {
-    _mm_prefetch(ahead + line * 64, _MM_HINT_T0);
+    _mm_prefetch(ahead + size_t{64} * line, _MM_HINT_T0);
   }
   StepWeights<Cells> weights;
   LoadStep(w, &weights);
@@ -95,15 +95,15 @@ struct VnniCode {
       __m512i integers[kRows][kPanels];
       for (int row = 0; row < kRows; ++row) {
         const __m512i correction =
-            _mm512_set1_epi32(LoadAs<int32_t>(corrections + 4 * row));
+            _mm512_set1_epi32(LoadAs<int32_t>(corrections + size_t{4} * row));
         for (int panel = 0; panel < kPanels; ++panel) {
           integers[row][panel] = correction;
         }
       }
       for (int first = 0; first < Cells::kSteps; first += kStepsUnrolled) {
         for (int i = 0; i < kStepsUnrolled; ++i) {
-          AddStep<Cells, kRows, kLines>(w, x + 4 * (first + i) * kRows, ahead,
-                                        integers);
+          AddStep<Cells, kRows, kLines>(w, x + size_t{4} * (first + i) * kRows,
+                                        ahead, integers);
           w += Cells::kStepBytes;
           ahead += s.ahead_step;
           // Keeps the compiler from moving all fetches of a cell to its front.
@@ -113,10 +113,10 @@ struct VnniCode {
       _mm_prefetch(ahead, _MM_HINT_T0);
       ahead += s.ahead_cell;
       for (int panel = 0; panel < kPanels; ++panel) {
-        const __m512 scale_w = LoadScales(w + panel * 32);
+        const __m512 scale_w = LoadScales(w + size_t{32} * panel);
         for (int row = 0; row < kRows; ++row) {
           const __m512 scale = _mm512_mul_ps(
-              scale_w, _mm512_set1_ps(LoadAs<float>(scales + 4 * row)));
+              scale_w, _mm512_set1_ps(LoadAs<float>(scales + size_t{4} * row)));
           sums[row][panel] =
               _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[row][panel]), scale,
                               sums[row][panel]);

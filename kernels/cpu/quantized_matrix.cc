@@ -25,7 +25,7 @@ uint32_t FourBytes(const int8_t* from) {
 // turned over adds the offset.
 void StoreIntegers(Int8Cells, const int8_t* integers, uint8_t* to) {
   for (int step = 0; step < Int8Cells::kSteps; ++step) {
-    const uint32_t bytes = FourBytes(integers + 4 * step) ^ 0x80808080u;
+    const uint32_t bytes = FourBytes(integers + size_t{4} * step) ^ 0x80808080u;
     std::memcpy(to + step * Int8Cells::kStepBytes, &bytes, sizeof(bytes));
   }
 }
@@ -34,9 +34,11 @@ void StoreIntegers(Int4Cells, const int8_t* integers, uint8_t* to) {
   constexpr uint32_t kLow = 0x0F0F0F0Fu;
   constexpr uint32_t kSigns = 0x08080808u;
   for (int step = 0; step < Int4Cells::kSteps; ++step) {
-    const uint32_t low = (FourBytes(integers + 4 * step) & kLow) ^ kSigns;
+    const uint32_t low =
+        (FourBytes(integers + size_t{4} * step) & kLow) ^ kSigns;
     const uint32_t high =
-        (FourBytes(integers + 4 * (Int4Cells::kSteps + step)) & kLow) ^ kSigns;
+        (FourBytes(integers + size_t{4} * (Int4Cells::kSteps + step)) & kLow) ^
+        kSigns;
     const uint32_t bytes = low | high << 4;
     std::memcpy(to + step * Int4Cells::kStepBytes, &bytes, sizeof(bytes));
   }
@@ -106,7 +108,7 @@ int QuantizedMatrix::PackUnit(const StackedWeights& weights, int unit) {
       weights.Load(first_row + output, k, Cells::kGroup, values);
       const float scale = quantize(values, integers);
       if (std::isnan(scale)) bad_row = std::min(bad_row, first_row + output);
-      StoreIntegers(Cells(), integers, cell + output * 4);
+      StoreIntegers(Cells(), integers, cell + size_t{4} * output);
       const uint16_t bits = ToBF16(scale);
       std::memcpy(
           cell + Cells::kSteps * Cells::kStepBytes + output * sizeof(bits),
@@ -147,13 +149,13 @@ void QuantizedMatrix::PackRow(const float* values, int i, int tile_rows,
     int32_t sum = 0;
     for (const int8_t integer : integers) sum += integer;
     const int32_t correction = -Cells::kOffset * sum;
-    char* quad = out + 4 * i;
-    for (int j = 0; j < Cells::kGroup; j += 4, quad += 4 * tile_rows) {
+    char* quad = out + size_t{4} * i;
+    for (int j = 0; j < Cells::kGroup; j += 4, quad += size_t{4} * tile_rows) {
       std::memcpy(quad, integers + j, 4);
     }
     char* const scales = out + tile_rows * Cells::kGroup;
-    std::memcpy(scales + 4 * i, &scale, 4);
-    std::memcpy(scales + 4 * (tile_rows + i), &correction, 4);
+    std::memcpy(scales + size_t{4} * i, &scale, 4);
+    std::memcpy(scales + size_t{4} * (tile_rows + i), &correction, 4);
   }
 }
 

@@ -44,7 +44,7 @@ void PackInt8Tile(const int8_t* integers, const uint16_t* scales, int outputs,
     auto* const to = bytes + block * block_bytes + kBlockWeightBytes;
     for (int output = 0; output < outputs; ++output) {
       const uint16_t scale = scales[size_t{1} * output * blocks + block];
-      std::memcpy(to + 2 * (output % 8 * 2 + output / 8), &scale,
+      std::memcpy(to + size_t{2} * (output % 8 * 2 + output / 8), &scale,
                   sizeof(scale));
     }
   }

@@ -37,8 +37,8 @@ void QuantizeInt8Tile(const HostMatrix& matrix, int tile, void* packed) {
   const int outputs = ForRows(matrix, tile, [&](int output, const float* row) {
     for (int block = 0; block < blocks; ++block) {
       int8_t group[kBlockInputs];
-      const float scale =
-          QuantizeWeights(row + block * kBlockInputs, WeightType::kInt8, group);
+      const float scale = QuantizeWeights(row + size_t{kBlockInputs} * block,
+                                          WeightType::kInt8, group);
       scales[size_t{1} * output * blocks + block] = ToBF16(scale);
       const int first = block * kBlockInputs;
       std::copy_n(group, std::min(kBlockInputs, matrix.cols - first),

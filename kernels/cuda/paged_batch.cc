@@ -166,9 +166,9 @@ std::vector<AttentionChunk> CutChunks(absl::Span<const PlannedTile> tiles,
     if (!chunks.empty() && chunks.back().whole == whole) {
       AttentionChunk& last = chunks.back();
       const int max_splits = std::max(last.max_splits, splits);
-      const auto rows = static_cast<size_t>(last.num_rows + tile.rows);
-      if (whole ||
-          PartialBytes(cut, rows, max_splits) <= cut.max_partial_bytes) {
+      const int rows = last.num_rows + tile.rows;
+      if (whole || PartialBytes(cut, static_cast<size_t>(rows), max_splits) <=
+                       cut.max_partial_bytes) {
         ++last.num_tiles;
         last.num_rows += tile.rows;
         last.max_tile_rows = std::max(last.max_tile_rows, tile.rows);

@@ -232,7 +232,8 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
           key[j] = LoadElement(layer, KeyIndex(layer, slot, kv_head, j));
         }
         weights[p] =
-            Dot(q + head * head_dim, key.data(), head_dim) * rule.scale;
+            Dot(q + size_t{1} * head * head_dim, key.data(), head_dim) *
+            rule.scale;
         if (rule.soft_cap > 0) {
           weights[p] = rule.soft_cap * std::tanh(weights[p] / rule.soft_cap);
         }
@@ -261,7 +262,7 @@ void ReferenceBackend::Attention(const float* q, int q_stride, int num_heads,
 
 void ReferenceBackend::SiluMul(const float* gate_up, int rows, int cols,
                                float* out) {
-  for (int i = 0; i < rows; ++i, gate_up += 2 * cols, out += cols) {
+  for (int i = 0; i < rows; ++i, gate_up += size_t{2} * cols, out += cols) {
     for (int j = 0; j < cols; ++j) {
       const double gate = gate_up[j];
       out[j] = static_cast<float>(gate / (1.0 + std::exp(-gate)) *
@@ -272,7 +273,7 @@ void ReferenceBackend::SiluMul(const float* gate_up, int rows, int cols,
 
 void ReferenceBackend::GeluMul(const float* gate_up, int rows, int cols,
                                float* out) {
-  for (int i = 0; i < rows; ++i, gate_up += 2 * cols, out += cols) {
+  for (int i = 0; i < rows; ++i, gate_up += size_t{2} * cols, out += cols) {
     for (int j = 0; j < cols; ++j) {
       out[j] = static_cast<float>(GeluOf(gate_up[j], GeluForm::kTanh) *
                                   gate_up[cols + j]);
