@@ -63,7 +63,7 @@ DraftEngine::DraftEngine(std::unique_ptr<model::Drafter> drafter,
 
 DraftEngine::~DraftEngine() {
   drafter_->SetInterrupt(nullptr);
-  // Of sessions that nobody closed.
+  // Of sessions that are still open.
   for (const Session& session : sessions_) {
     if (tap_ != nullptr) tap_->OnClosed(session.tapped());
   }

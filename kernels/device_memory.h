@@ -14,7 +14,7 @@ namespace nacre::kernels {
 
 struct DeviceMemory {
   int64_t total = 0;
-  int64_t free = 0;               // that nobody uses
+  int64_t free = 0;               // not in use
   int64_t used = 0;               // by the buffers of one backend
   absl::optional<int64_t> limit;  // most that `used` may be
 

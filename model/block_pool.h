@@ -4,8 +4,9 @@
 // A full block whose tokens are settled can be published: later sequences that
 // begin with the same tokens take it over instead of computing it again. A
 // block is known by its tokens and by the block before it, compared in full and
-// not by a hash, so it stands for one exact prefix. Blocks that nobody uses
-// stay cached until their room is needed, the one unused longest goes first.
+// not by a hash, so it stands for one exact prefix. Blocks that no sequence
+// uses stay cached until their room is needed, the one unused longest goes
+// first.
 //
 // Thread-compatible.
 

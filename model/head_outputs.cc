@@ -15,9 +15,9 @@ bool Holds(const std::unique_ptr<kernels::Buffer>& buffer, size_t bytes) {
 
 }  // namespace
 
-// Nobody could act on an error.
+// An error is ignored: no caller could act on it.
 HeadOutputs::~HeadOutputs() {
-  // What nobody waits for may still be on its way.
+  // A copy that was not waited for may still be on its way.
   if (host_ids_ != nullptr) backend_->Synchronize().IgnoreError();
 }
 

@@ -45,7 +45,7 @@ class HeadOutputs {
     return static_cast<const int32_t*>(device_ids_->data());
   }
 
-  // Once somebody has waited for what Queue queued, until the next Plan.
+  // Valid once what Queue queued was waited for, until the next Plan.
   absl::Span<const float> logits() const;
   absl::Span<const int32_t> drawn_tokens() const;
 

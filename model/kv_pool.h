@@ -85,7 +85,7 @@ class KvPool {
   void FinishMoves();
 
   int64_t capacity_tokens() const { return int64_t{num_blocks_} * kBlockSize; }
-  // Cached blocks that nobody uses count as free.
+  // Cached blocks that no sequence uses count as free.
   int64_t free_tokens() const {
     return int64_t{blocks_->num_available()} * kBlockSize;
   }

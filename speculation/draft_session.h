@@ -33,7 +33,7 @@ class DraftSession {
     // smaller.
     int max_length = 0;
     // By exact match drafting one of these ends the draft. By the ratio test it
-    // drafts on behind it: nobody may act the sooner for what a token is
+    // drafts on after it: what a token is must not change when it is told
     // (docs/exactness.md, "Losses").
     std::vector<int32_t> end_ids;
     DraftPlan plan;

@@ -28,8 +28,8 @@ class AcceptanceEstimator {
 
 // Step time as a function of the rows of the step, from measurements: per-row
 // exponential averages, straight lines between them, flat before the first.
-// Behind the last the line goes on that it ends, but never down: were it flat
-// there, rows that nobody has tried would look free. What changes all steps
+// After the last the line goes on as it ends, but never down: were it flat
+// there, rows that were never tried would look free. What changes all steps
 // alike (a busy memory, a slower clock) shows first in the
 // rows that are being measured: the others move with them. Not while a first
 // sample that was far above what the others told comes down: that says nothing

@@ -39,7 +39,7 @@ absl::StatusOr<Bio> Open(const std::string& path) {
                          : absl::NotFoundError(message);
 }
 
-// An encrypted key is an error: nobody is there to type its passphrase.
+// An encrypted key is an error: a service has no way to ask for a passphrase.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
 absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {

@@ -96,7 +96,7 @@ class Observer {
     (void)session_id, (void)request, (void)status, (void)completion;
   }
 
-  // A Generate call has its last word, be it that it never became a request.
+  // Called once when a Generate call ends, also if it never became a request.
   // `request_id` is empty where the client gave none; `finish` is set where the
   // status is OK: that of the first choice that it answers. Any thread may call
   // it, several at once.

@@ -36,7 +36,7 @@ class DeviceBuffer : public Buffer {
       : device_(device), data_(data), bytes_(bytes), used_(used) {
     *used_ += static_cast<int64_t>(bytes_);
   }
-  // Waits for what uses it. Nobody could act on an error.
+  // Waits for what uses it. An error is ignored: no caller could act on it.
   ~DeviceBuffer() override {
     cudaSetDevice(device_);
     cudaFree(data_);
@@ -59,7 +59,7 @@ class PinnedBuffer : public Buffer {
  public:
   PinnedBuffer(int device, void* data, size_t bytes)
       : device_(device), data_(data), bytes_(bytes) {}
-  // Nobody could act on an error.
+  // An error is ignored: no caller could act on it.
   ~PinnedBuffer() override {
     cudaSetDevice(device_);
     cudaFreeHost(data_);

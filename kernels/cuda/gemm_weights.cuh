@@ -127,7 +127,7 @@ struct PackedWeights {
     for (int first = 0; first < kTiles; first += kWarps) {
       const int of = first + thread / 32;
       if (of >= kTiles) break;
-      // Behind the last tile: that one again, whose results nobody stores.
+      // After the last tile: that one again, whose results are not stored.
       const int last = (product.outputs - 1) / kTileOutputs;
       const int from_tile = kTiles == 1 ? tile : min(tile + of, last);
       // 32 bits count blocks of a kilobyte.

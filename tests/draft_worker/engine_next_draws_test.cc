@@ -102,7 +102,7 @@ TEST_F(DraftEngineNextDrawsTest, APolicyThatWillStopIsAsked) {
   }
 }
 
-// In a step with one who cannot say how it goes on nobody says so.
+// If one session in the step cannot predict its next draw, none announces one.
 TEST_F(DraftEngineNextDrawsTest, NothingIsToldThatCannotHold) {
   OpenDraft filtered = Led(2);
   filtered.sampling.top_p = 0.9f;

@@ -49,7 +49,7 @@ std::vector<ReplayedRequest> Requests(const BenchPlan& plan,
         1, static_cast<int>(std::lround(sum.prompt_tokens / sum.count)));
     request.output_tokens =
         static_cast<int>(std::lround(sum.output_tokens / sum.count));
-    // Nobody looks at it in `ar`, nor where there is one token.
+    // It is not read in `ar`, nor where there is one token.
     const bool recorded = prompt < matches.size() && !matches[prompt].empty();
     request.matches = std::make_shared<const MatchTrace>(
         recorded ? matches[prompt] : MatchTrace{false});

@@ -36,7 +36,8 @@ bool HaveSameNextBlock(const Prefill& older, const Prefill& younger,
 std::vector<int> SharePrefillOfCommonPrefixes(absl::Span<const Prefill> prompts,
                                               int block_size, int rows) {
   const size_t count = prompts.size();
-  // Whom each waits for. The first of all that are alike waits for nobody.
+  // The prompt that each waits for. The first of those that are alike waits for
+  // none.
   std::vector<absl::optional<size_t>> waits_for(count);
   for (size_t i = 0; block_size > 0 && i < count; ++i) {
     for (size_t older = 0; older < i && !waits_for[i].has_value(); ++older) {

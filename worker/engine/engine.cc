@@ -18,7 +18,7 @@ absl::Status Engine::Run() {
     WaitForCommands(*outcome);
   }
   Deliver(Delivery::kElsewhere);
-  // Nobody takes commands any more: who sends some finds it hanging.
+  // Commands are no longer consumed: with some left, the engine counts as hung.
   waiting_.store(true, std::memory_order_relaxed);
   return status;
 }

@@ -39,8 +39,8 @@ class SessionAccounts {
   // Of a session that is being closed nothing is told.
   void AddSpan(const EngineSession& session, wire::Span span);
 
-  // What whoever does something counts, of all sessions. Not kept here: what
-  // is true of the moment only, and the times.
+  // Counts of all sessions; the parts of the engine raise them. What is true of
+  // the moment only, and the times, are not kept here.
   EngineStats& counts() { return counts_; }
 
  private:

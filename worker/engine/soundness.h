@@ -1,9 +1,9 @@
 // What the engines do about logits that no sound forward gives (NaN, +inf, or
 // no finite one): the session fails, so that it goes on elsewhere, and its KV
 // of that step is not shared. Where that happens step after step, either the
-// device computes wrongly or somebody sends the same bad prompt again and
-// again: a canary tells, and only if it fails the worker is to get no more
-// sessions.
+// device computes wrongly or a client sends the same bad prompt again and
+// again. A canary tells them apart: only if it fails, the worker is to get no
+// more sessions.
 //
 // The engine's thread.
 

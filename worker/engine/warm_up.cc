@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<StepTime>> WarmUp(model::LanguageModel* model,
     return now_ns() - begin_ns;
   };
 
-  // Also the canary: nobody is served by a device that cannot do this.
+  // Also the canary: a device that cannot do this serves no session.
   NACRE_ASSIGN_OR_RETURN(const absl::Span<const float> logits,
                          forward(std::max(1, max_rows), {}));
   NACRE_RETURN_IF_ERROR(CheckFinite(logits, model->info().vocab_size));

@@ -14,8 +14,8 @@ namespace nacre::worker {
 
 struct DrainOptions {
   std::function<EngineStats()> stats;
-  // Whether nobody can have begun a session that is not among these stats
-  // (Registration::IsDrainKnown).
+  // Whether no coordinator can have begun a session that is not among these
+  // stats (Registration::IsDrainKnown).
   std::function<bool(const EngineStats&)> is_known;
   // For the sessions to end.
   absl::Duration timeout = absl::Seconds(30);

@@ -30,8 +30,8 @@ struct Tensor {
   TensorTag tag;
   std::vector<int> shape;
   kernels::FloatView values;  // [product of shape]
-  // Of the values' memory. Null: of whoever made the tensor, who says how long
-  // it is valid.
+  // Of the values' memory. Null: the maker of the tensor owns it, and says how
+  // long it is valid.
   std::shared_ptr<const void> owner;
 
   size_t num_bytes() const { return values.size() * sizeof(float); }
