@@ -104,7 +104,7 @@ struct PipelinePlan {
 inline constexpr int kMaxWindow = 64;
 inline constexpr int kMaxLead = 2 * kMaxWindow;
 
-// Why the draft does not continue behind the last token of a tail message. In
+// Why the draft does not continue after the last token of a tail message. In
 // the order in which it may say several things of one token, one after another.
 enum class StopMark {
   kNone,    // it continues
@@ -169,7 +169,7 @@ struct Verdict {
   int window = 0;   // tail tokens it verified (rows - 1)
   int matched = 0;  // of these, the matching prefix, or path
   // Draft tokens compared with all before them matching, and those that
-  // matched, since the previous verdict; the token behind the last row is
+  // matched, since the previous verdict; the token after the last row is
   // included when it has been compared.
   int verified = 0;
   int accepted = 0;

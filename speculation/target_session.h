@@ -15,7 +15,7 @@
 //
 // With the ratio test (speculation/ratio_test.h) the caller's token for a row
 // is the tail token where that is accepted: what is compared here stays the
-// same. The row behind an accepted tail judges e1 where it is there when the
+// same. The row after an accepted tail judges e1 where it is there when the
 // step ends, and where the plan holds the last row the step ends only then. The
 // accepted tail is committed and told before: what is decided must not be lost
 // the more easily for what it is (docs/exactness.md, "Losses").
@@ -140,7 +140,7 @@ class TargetSession {
   absl::optional<Verdict> CommitAccepted();
 
   // Ends the step with the target's tokens along its walk: the first is of row
-  // 0, each next one of the row behind the one before. What follows a token
+  // 0, each next one of the row after the one before. What follows a token
   // that no row has is not looked at and may be left out.
   Verdict FinishStep(absl::Span<const int32_t> target_token_ids);
 
@@ -154,7 +154,7 @@ class TargetSession {
   Verification verification() const { return options_.verification; }
 
  private:
-  // Most tail tokens the next step may verify, one behind the other, and how
+  // Most tail tokens the next step may verify, one after the other, and how
   // many it waits for.
   int StepLimit() const;
   // ... whatever the plan says.

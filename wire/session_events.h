@@ -100,7 +100,7 @@ struct SessionRanks {
   uint64_t session_id = 0;
   uint32_t epoch = 0;
   std::vector<int> ranks;
-  int prepared = 0;  // of those above 1: a branch went on behind the token
+  int prepared = 0;  // of those above 1: a branch went on after the token
 
   bool operator==(const SessionRanks&) const = default;
 };

@@ -1,5 +1,5 @@
 // What a draft-length policy is: it looks at each row that the draft draws a
-// token from and says whether the chunk goes on behind it. START HERE in
+// token from and says whether the chunk goes on after it. START HERE in
 // policies/; draft_length.h runs one for a session, docs/policies.md has the
 // rules and what the papers got wrong.
 //
@@ -8,7 +8,7 @@
 // free and the draft goes on either way.
 //
 // Decisions come in the order of the sequence; feedback comes in token order,
-// for verified tokens only, and under overlap late: rows behind the ones that
+// for verified tokens only, and under overlap late: rows after the ones that
 // it tells of have been decided already. Tokens that a rejection drops
 // unverified are never told of.
 //
@@ -58,7 +58,7 @@ struct DraftRow {
 
 enum class LengthDecision {
   kContinue,
-  kStop,  // the chunk ends behind the token
+  kStop,  // the chunk ends after the token
   // It ends before the token, which is not sent. Only of policies that look at
   // tokens.
   kDiscard,
@@ -73,8 +73,8 @@ struct ChunkOutcome {
 
 // What a commit says of drafted tokens.
 struct VerifiedTokens {
-  int accepted = 0;       // in order, behind those told before
-  bool rejected = false;  // the one behind them; all further ones are dropped
+  int accepted = 0;       // in order, after those told before
+  bool rejected = false;  // the one after them; all further ones are dropped
   // All that were there are verified, and others follow them that the draft
   // has not drawn.
   bool overtaken = false;
