@@ -232,9 +232,8 @@ void RequestDesk::ExpireQueue(int64_t now_ns) {
         ready.ok()
             ? NoRoom(kQueueTimeout,
                      absl::StrCat("no room within ", timeout, " in the queue"))
-            : absl::Status(ready.code(),
-                           absl::StrCat("after ", timeout,
-                                        " in the queue: ", ready.message())));
+            : Reworded(ready, absl::StrCat("after ", timeout, " in the queue: ",
+                                           ready.message())));
   }
   state_.WakeAt(state_.queue.next_timeout_ns());
 }

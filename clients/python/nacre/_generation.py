@@ -85,14 +85,18 @@ class Generation:
             raise self._wrong("a response without a chunk or an end")
         return self._extend(answer, index, response.chunk)
 
-    def fail(self, code: grpc.StatusCode, message: Optional[str]) -> Optional[float]:
+    def fail(
+        self, code: grpc.StatusCode, message: Optional[str], reason: str = ""
+    ) -> Optional[float]:
         """Seconds until the next attempt; raises where there is none. None: all
         had come already, end() has it."""
         if len(self._answers) == self._choices and all(
             answer.complete is not None for answer in self._answers.values()
         ):
             return None
-        error = status_error(code, message or "", self.attempts.made, self.partial())
+        error = status_error(
+            code, message or "", self.attempts.made, self.partial(), reason
+        )
         if not self._answers:
             return self.attempts.delay_after(error)
         # Tokens must not come twice: the caller has them already.
