@@ -149,13 +149,12 @@ absl::Status Placer::CheckReady(const RequestSpec& request) const {
     largest = std::max(largest, fleet_.ledger().capacity_tokens(id));
   }
   if (is_ready) {
-    return WithRefusal(
-        absl::ResourceExhaustedError(absl::StrCat(
-            "a prompt of ", request.prompt_ids.size(),
-            " tokens and max_tokens ", request.max_tokens, " need KV for ",
-            TargetNeed(request), " tokens, the largest target has it for ",
-            largest)),
-        {kNeverFits});
+    return WithRefusal(absl::ResourceExhaustedError(absl::StrCat(
+                           "a prompt of ", request.prompt_ids.size(),
+                           " tokens and max_tokens ", request.max_tokens,
+                           " need KV for ", TargetNeed(request),
+                           " tokens, the largest target has it for ", largest)),
+                       {kNeverFits});
   }
   if (others.empty()) {
     return absl::UnavailableError("no target worker is ready");

@@ -175,10 +175,10 @@ TEST_F(CorsTest, ABodyThatComesTooLateNamesItToo) {
   limits_.body_timeout = absl::Milliseconds(20);
   limits_.head_timeout = absl::Hours(1);
   Serve({"https://b"});
-  const std::string answer = Exchange(
-      server_->address(),
-      "POST /whole HTTP/1.1\r\nHost: h\r\nOrigin: https://b\r\n"
-      "Content-Length: 5\r\n\r\nx");
+  const std::string answer =
+      Exchange(server_->address(),
+               "POST /whole HTTP/1.1\r\nHost: h\r\nOrigin: https://b\r\n"
+               "Content-Length: 5\r\n\r\nx");
   EXPECT_EQ(StatusOf(answer), 408);
   EXPECT_THAT(answer, HasSubstr(absl::StrCat(kAllow, "https://b\r\n")));
 }
