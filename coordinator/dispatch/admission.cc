@@ -28,6 +28,7 @@ bool Admission::Remove(uint64_t id) {
 absl::optional<uint64_t> Admission::Pop(
     absl::FunctionRef<bool(uint64_t id)> has_room,
     absl::FunctionRef<bool(uint64_t id)> keep_free) {
+  turn_.reset();
   if (overtakes_ >= kMaxOvertakes) {
     const absl::optional<uint64_t> id = PopTurn(has_room, keep_free);
     if (id.has_value()) return id;
@@ -51,7 +52,10 @@ absl::optional<uint64_t> Admission::PopTurn(
       overtakes_ = 0;
       return Start(entry);
     }
-    if (keep_free(entry->second.id)) break;
+    if (keep_free(entry->second.id)) {
+      turn_ = entry->first;
+      break;
+    }
   }
   return absl::nullopt;
 }
@@ -72,6 +76,10 @@ uint64_t Admission::Start(Queue::iterator entry) {
 
 absl::optional<uint64_t> Admission::First(
     absl::FunctionRef<bool(uint64_t id)> suits) const {
+  if (turn_.has_value()) {
+    const uint64_t id = queue_.at(*turn_).id;
+    if (suits(id)) return id;
+  }
   // Of a class all suit alike.
   for (const auto& [place, entry] : firsts_) {
     if (suits(entry->second.id)) return entry->second.id;
@@ -81,6 +89,7 @@ absl::optional<uint64_t> Admission::First(
 
 void Admission::Erase(Queue::iterator entry) {
   const uint64_t place = entry->first;
+  if (turn_ == place) turn_.reset();
   const auto of_class = entry->second.of_class;
   Places& places = of_class->second;
   if (*places.begin() == place) {

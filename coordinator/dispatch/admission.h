@@ -54,7 +54,7 @@ class Admission {
   // has named it may say no.
   absl::optional<uint64_t> Pop(absl::FunctionRef<bool(uint64_t id)> has_room,
                                absl::FunctionRef<bool(uint64_t id)> keep_free);
-  // The first in the queue that `suits`.
+  // The one whose turn it is, or else the first in the queue, that `suits`.
   absl::optional<uint64_t> First(
       absl::FunctionRef<bool(uint64_t id)> suits) const;
   int waiting() const { return static_cast<int>(queue_.size()); }
@@ -96,6 +96,8 @@ class Admission {
   // Requests that were ahead of others and started, since it was last the turn
   // of one of these.
   int overtakes_ = 0;
+  // The place of the one for which the last Pop kept targets free before all.
+  absl::optional<uint64_t> turn_;
   uint64_t next_ahead_ = 0;
   uint64_t next_place_ = kFirstPlace;
 };

@@ -380,10 +380,31 @@ TEST(AdmissionTest, WhoseTurnItIsKeepsItsTargetsFree) {
     admission.Push(id, "ahead", /*ahead=*/true);
     EXPECT_EQ(Pop(admission, kSmall), id);
   }
+  const auto first = [&] {
+    return admission.First([](uint64_t) { return true; });
+  };
   admission.Push(200, "ahead", /*ahead=*/true);
+  EXPECT_EQ(first(), 200u);
   EXPECT_EQ(Pop(admission, kSmall), absl::nullopt);
+  EXPECT_EQ(first(), 1u);
+  EXPECT_EQ(admission.First([](uint64_t id) { return id != 1; }), 200u);
   EXPECT_EQ(Pop(admission, kAlways), 1u);
+  EXPECT_EQ(first(), 200u);
   EXPECT_EQ(Pop(admission, kSmall), 200u);
+}
+
+TEST(AdmissionTest, ATurnIsNobodysOnceItsRequestHasLeft) {
+  Admission admission;
+  Push(admission, 1);
+  for (uint64_t id = 100; id < 100 + Admission::kMaxOvertakes; ++id) {
+    admission.Push(id, "ahead", /*ahead=*/true);
+    EXPECT_EQ(Pop(admission, /*least_small=*/2), id);
+  }
+  EXPECT_EQ(Pop(admission, /*least_small=*/2), absl::nullopt);
+  EXPECT_TRUE(admission.Remove(1));
+  admission.Push(200, "ahead", /*ahead=*/true);
+  EXPECT_EQ(admission.First([](uint64_t) { return true; }), 200u);
+  EXPECT_EQ(Pop(admission, /*least_small=*/2), 200u);
 }
 
 TEST(AdmissionTest, OneThatCouldRunNowhereHasNoTurn) {
