@@ -277,11 +277,10 @@ bool World::LacksRoom(const RequestState& request) {
   }
   // What its coordinator may use of a target changes with the others' needs.
   if (schedule_.is_shared()) return true;
-  // Else there is room for all requests at once. But sessions that move back
-  // and forth hold it wherever they have been, until that worker says that they
-  // are closed.
-  const bool is_scarce =
-      schedule_.max_running > 0 ||
+  // Else there is KV for all requests at once. But sessions that move back and
+  // forth hold it wherever they have been, until that worker says that they are
+  // closed.
+  const bool kv_is_scarce =
       std::any_of(schedule_.workers.begin(), schedule_.workers.end(),
                   [](const WorkerOptions& worker) {
                     return worker.role == coordinator::WorkerRole::kTarget &&
@@ -291,7 +290,9 @@ bool World::LacksRoom(const RequestState& request) {
                     [](const Fault& fault) {
                       return fault.kind == Fault::Kind::kDrain;
                     }) >= 3;
-  return is_scarce && !HasFreeRoom(request);
+  // A target whose lost stream still holds what was said to be free.
+  if (request.num_refusals > 0) return kv_is_scarce && counts_.faults > 0;
+  return (kv_is_scarce || schedule_.max_running > 0) && !HasFreeRoom(request);
 }
 
 // One that lost its target goes on before others start.
