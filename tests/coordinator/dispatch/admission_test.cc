@@ -180,6 +180,7 @@ class PlainAdmission {
     }
     return absl::nullopt;
   }
+  bool HasAhead() const { return !queue_.empty() && queue_.front().ahead; }
   std::vector<uint64_t> ids() const {
     std::vector<uint64_t> ids;
     for (const Entry& entry : queue_) ids.push_back(entry.id);
@@ -215,16 +216,16 @@ class PlainAdmission {
   int overtakes_ = 0;
 };
 
-// Four targets, of which the last takes nothing for now; a request's id says
+// Four targets, of which the last may take nothing for now; a request's id says
 // how much it needs and where it may run.
 class Room {
  public:
-  explicit Room(std::mt19937* random) {
+  Room(std::mt19937* random, bool last_takes) : last_takes_(last_takes) {
     // Mostly too little for the greatest needs.
     for (uint64_t& each : room_) {
-      each = (*random)() % ((*random)() % 50 == 0 ? 5 : 3);
+      each = (*random)() % ((*random)() % 10 == 0 ? 5 : 3);
     }
-    room_[3] = 0;
+    if (!last_takes) room_[3] = 0;
   }
   template <typename Queue>
   absl::optional<uint64_t> Pop(Queue* queue) {
@@ -236,12 +237,13 @@ class Room {
         [&](uint64_t id) {
           kept[id % 4] = true;
           ++num_kept_;
-          return id % 4 != 3;
+          return last_takes_ || id % 4 != 3;
         });
   }
   int num_kept() const { return num_kept_; }
 
  private:
+  const bool last_takes_;
   uint64_t room_[4];
   int num_kept_ = 0;
 };
@@ -259,7 +261,7 @@ TEST(AdmissionTest, TheOrderIsThatOfAWalkOfTheWholeQueue) {
     if (random() % 3 != 0) {
       const uint64_t id = next++ * 16 + random() % 16;
       // For a while many are ahead, then few.
-      const bool ahead = random() % (round / 1000 % 2 == 0 ? 3 : 30) == 0;
+      const bool ahead = random() % (round / 1000 % 2 == 0 ? 12 : 60) == 0;
       admission.Push(id, absl::StrCat(id % 16), ahead);
       plain.Push(id, ahead);
       waiting[id] = ahead;
@@ -271,8 +273,8 @@ TEST(AdmissionTest, TheOrderIsThatOfAWalkOfTheWholeQueue) {
       plain.Remove(it->first);
       waiting.erase(it);
     }
-    Room room(&random);
-    const bool any_ahead = !waiting.empty() && waiting.at(plain.ids().front());
+    Room room(&random, /*last_takes=*/round / 300 % 2 == 0);
+    const bool any_ahead = plain.HasAhead();
     const absl::optional<uint64_t> id = room.Pop(&admission);
     ASSERT_EQ(id, room.Pop(&plain)) << round;
     kept_any += room.num_kept();
@@ -391,6 +393,23 @@ TEST(AdmissionTest, WhoseTurnItIsKeepsItsTargetsFree) {
   EXPECT_EQ(Pop(admission, kAlways), 1u);
   EXPECT_EQ(first(), 200u);
   EXPECT_EQ(Pop(admission, kSmall), 200u);
+}
+
+TEST(AdmissionTest, ATurnEndsWhereNoTargetCouldTakeItsRequestNow) {
+  Admission admission;
+  Push(admission, 1);
+  for (uint64_t id = 100; id < 100 + Admission::kMaxOvertakes; ++id) {
+    admission.Push(id, "ahead", /*ahead=*/true);
+    EXPECT_EQ(Pop(admission, /*least_small=*/2), id);
+  }
+  admission.Push(200, "ahead", /*ahead=*/true);
+  const auto first_after = [&](bool could_run) {
+    admission.Pop([](uint64_t) { return false; },
+                  [&](uint64_t) { return could_run; });
+    return admission.First([](uint64_t) { return true; });
+  };
+  EXPECT_EQ(first_after(/*could_run=*/true), 1u);
+  EXPECT_EQ(first_after(/*could_run=*/false), 200u);
 }
 
 TEST(AdmissionTest, ATurnIsNobodysOnceItsRequestHasLeft) {
