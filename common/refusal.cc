@@ -34,6 +34,13 @@ absl::optional<Refusal> RefusalOf(const absl::Status& status) {
   return refusal;
 }
 
+absl::Status Reworded(const absl::Status& status, absl::string_view message) {
+  absl::Status reworded(status.code(), message);
+  const absl::optional<Refusal> refusal = RefusalOf(status);
+  return refusal.has_value() ? WithRefusal(std::move(reworded), *refusal)
+                             : reworded;
+}
+
 bool IsRefusedFor(const absl::Status& status, absl::string_view reason) {
   const absl::optional<Refusal> refusal = RefusalOf(status);
   return refusal.has_value() && refusal->reason == reason;

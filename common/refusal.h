@@ -15,9 +15,11 @@
 
 namespace nacre {
 
-// As many requests wait as may; a request waited for room as long as it may.
+// As many requests wait as may; a request waited for room as long as it may; it
+// needs more KV than any target has.
 inline constexpr char kQueueFull[] = "QUEUE_FULL";
 inline constexpr char kQueueTimeout[] = "QUEUE_TIMEOUT";
+inline constexpr char kNeverFits[] = "NEVER_FITS";
 
 struct Refusal {
   std::string reason;
@@ -29,6 +31,8 @@ struct Refusal {
 absl::Status WithRefusal(absl::Status status, const Refusal& refusal);
 // Nothing where the status has none.
 absl::optional<Refusal> RefusalOf(const absl::Status& status);
+// `status`, which is no OK, in other words: its code and its refusal.
+absl::Status Reworded(const absl::Status& status, absl::string_view message);
 bool IsRefusedFor(const absl::Status& status, absl::string_view reason);
 
 }  // namespace nacre

@@ -22,8 +22,8 @@ OrderedJson TextOrNull(const std::string& text) {
 
 ApiError ExhaustedError(const absl::Status& status) {
   const std::string message(status.message());
-  // More than any target has: to wait does not help.
-  if (absl::StrContains(message, "need KV for")) {
+  // To wait does not help.
+  if (IsRefusedFor(status, kNeverFits)) {
     return {.status = 400, .message = message, .code = "kv_capacity"};
   }
   if (absl::StrContains(message, "larger than max")) {

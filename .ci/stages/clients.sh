@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Clients of OpenAI's API from PyPI, as they are, against `nacre up --http-port`:
-# openai, and lm-eval with two tasks of our own (a hub is not needed). Before them
-# our own Python client, built as a wheel and installed from it.
+# openai, langchain-openai, litellm, and lm-eval with two tasks of our own (a hub is
+# not needed). Before them our own Python client, built as a wheel and installed from it.
 source "$(dirname "$0")/common.sh"
 
 readonly VENV=build/clients-venv WORK=build/clients

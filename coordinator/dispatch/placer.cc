@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/refusal.h"
 #include "coordinator/dispatch/policy_files.h"
 
 namespace nacre::coordinator {
@@ -148,10 +149,12 @@ absl::Status Placer::CheckReady(const RequestSpec& request) const {
     largest = std::max(largest, fleet_.ledger().capacity_tokens(id));
   }
   if (is_ready) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "a prompt of ", request.prompt_ids.size(), " tokens and max_tokens ",
-        request.max_tokens, " need KV for ", TargetNeed(request),
-        " tokens, the largest target has it for ", largest));
+    return WithRefusal(absl::ResourceExhaustedError(absl::StrCat(
+                           "a prompt of ", request.prompt_ids.size(),
+                           " tokens and max_tokens ", request.max_tokens,
+                           " need KV for ", TargetNeed(request),
+                           " tokens, the largest target has it for ", largest)),
+                       {kNeverFits});
   }
   if (others.empty()) {
     return absl::UnavailableError("no target worker is ready");

@@ -227,14 +227,13 @@ void RequestDesk::ExpireQueue(int64_t now_ns) {
         absl::Nanoseconds(state_.options.queue_timeout_ns));
     const absl::Status ready =
         state_.placer.CheckReady(state_.queue.request(*id));
-    Refuse(
-        *id,
-        ready.ok()
-            ? NoRoom(kQueueTimeout,
-                     absl::StrCat("no room within ", timeout, " in the queue"))
-            : absl::Status(ready.code(),
-                           absl::StrCat("after ", timeout,
-                                        " in the queue: ", ready.message())));
+    Refuse(*id,
+           ready.ok()
+               ? NoRoom(kQueueTimeout, absl::StrCat("no room within ", timeout,
+                                                    " in the queue"))
+               : Reworded(ready,
+                          absl::StrCat("after ", timeout,
+                                       " in the queue: ", ready.message())));
   }
   state_.WakeAt(state_.queue.next_timeout_ns());
 }

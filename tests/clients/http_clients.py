@@ -1,9 +1,10 @@
-"""OpenAI's own client, and what lm-eval has made of a service, against gRPC.
+"""Clients of OpenAI's API, and what lm-eval has made of a service, against gRPC.
 
-  http_clients.py openai HTTP_URL GRPC_ADDRESS
+  http_clients.py openai HTTP_URL GRPC_ADDRESS       OpenAI's own client
+  http_clients.py frameworks HTTP_URL GRPC_ADDRESS   langchain-openai, litellm
   http_clients.py lm-eval HTTP_URL GRPC_ADDRESS SAMPLES_FOLDER
 
-Run with an environment that has openai, grpcio and protobuf. Prints a line for
+Run with an environment that has these, grpcio and protobuf. Prints a line for
 each check; exits with 1 at the first that fails.
 """
 
@@ -71,14 +72,17 @@ def check_completions(openai, url: str, service: nacre.Client) -> None:
     check("echo", echoed.choices[0].text, PROMPT + scores.text)
 
 
+def chat_texts(url: str, service: nacre.Client, n: int, **said) -> list:
+    """What gRPC says to what the template makes of MESSAGES."""
+    prompt = post(url, "/tokenize", {"messages": MESSAGES})["tokens"]
+    return [choice.text for choice in service.generate(prompt, n=n, **said).choices]
+
+
 def check_chats(openai, url: str, service: nacre.Client) -> None:
     client = openai.OpenAI(base_url=url + "/v1", api_key="EMPTY")
     said = dict(model=client.models.list().data[0].id, messages=MESSAGES,
                 max_completion_tokens=24, temperature=0.7, seed=3)
-    # What the template makes of it, and gRPC of that.
-    prompt = post(url, "/tokenize", {"messages": MESSAGES})["tokens"]
-    expected = service.generate(prompt, n=2, max_tokens=24, temperature=0.7, seed=3)
-    texts = [choice.text for choice in expected.choices]
+    texts = chat_texts(url, service, n=2, max_tokens=24, temperature=0.7, seed=3)
     whole = client.chat.completions.create(n=2, logprobs=True, top_logprobs=3, **said)
     check("chat, n = 2", [c.message.content for c in whole.choices], texts)
     logprobs = whole.choices[0].logprobs.content
@@ -120,6 +124,51 @@ def check_errors(openai, url: str) -> None:
         check("response_format", error.code, "unsupported_parameter")
     else:
         sys.exit("response_format: it is served")
+
+
+def check_langchain(url: str, service: nacre.Client) -> None:
+    from langchain_openai import ChatOpenAI, OpenAI
+
+    where = dict(base_url=url + "/v1", api_key="EMPTY", model="target")
+    said = dict(max_tokens=24, temperature=0.7, seed=3)
+    (text,) = chat_texts(url, service, n=1, **said)
+    chat = ChatOpenAI(**where, **said, stream_usage=True)
+    asked = [(m["role"], m["content"]) for m in MESSAGES]
+    answer = chat.invoke(asked)
+    check("langchain, chat", answer.content, text)
+    check("langchain, usage", answer.usage_metadata["output_tokens"], 24)
+    pieces = list(chat.stream(asked))
+    check("langchain, stream", "".join(piece.content for piece in pieces), text)
+    check("langchain, usage of a stream",
+          [p.usage_metadata["output_tokens"] for p in pieces if p.usage_metadata], [24])
+    check("langchain, asynchronous", asyncio.run(chat.ainvoke(asked)).content, text)
+    check("langchain, completion", OpenAI(**where, **said).invoke(PROMPT),
+          service.generate(PROMPT, **said).text)
+
+
+def check_litellm(url: str, service: nacre.Client) -> None:
+    import litellm
+
+    where = dict(api_base=url + "/v1", api_key="EMPTY")
+    said = dict(max_tokens=24, temperature=0.7, seed=3)
+    texts = chat_texts(url, service, n=2, **said)
+    asked = dict(model="openai/target", messages=MESSAGES, **where, **said)
+    whole = litellm.completion(n=2, **asked)
+    check("litellm, chat", [c.message.content for c in whole.choices], texts)
+    pieces = [event.choices[0].delta.content or ""
+              for event in litellm.completion(stream=True, **asked)]
+    check("litellm, stream", "".join(pieces), texts[0])
+    answer = asyncio.run(litellm.acompletion(**asked))
+    check("litellm, asynchronous", answer.choices[0].message.content, texts[0])
+    one = litellm.text_completion(
+        model="text-completion-openai/target", prompt=PROMPT, **where, **said)
+    check("litellm, completion", one.choices[0].text, service.generate(PROMPT, **said).text)
+    try:
+        litellm.completion(**{**asked, "max_tokens": 10**6})
+    except litellm.ContextWindowExceededError:
+        print("litellm, a context that is too short: ok")
+    else:
+        sys.exit("litellm, a context that is too short: it is served")
 
 
 def samples_of(folder: str, task: str) -> list:
@@ -170,6 +219,9 @@ def main() -> None:
             check_completions(openai, url, service)
             check_chats(openai, url, service)
             check_errors(openai, url)
+        elif command == "frameworks":
+            check_langchain(url, service)
+            check_litellm(url, service)
         else:
             check_lm_eval(url, service, sys.argv[4])
 

@@ -24,6 +24,9 @@ URL=http://$(awk '$1 == "http" { print $2 }' "$WORK/up.log")
 readonly ADDRESS URL
 
 "$PYTHON/python" tests/clients/http_clients.py openai "$URL" "$ADDRESS"
+# It asks its maker's server for prices otherwise.
+LITELLM_LOCAL_MODEL_COST_MAP=True \
+  "$PYTHON/python" tests/clients/http_clients.py frameworks "$URL" "$ADDRESS"
 
 # No hub is asked for anything.
 export HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HOME=$WORK/hub

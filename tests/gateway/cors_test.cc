@@ -171,17 +171,33 @@ TEST_F(CorsTest, ARefusalNamesTheOriginToo) {
   }
 }
 
-TEST_F(CorsTest, ARefusalForTimeNamesItToo) {
-  limits_.head_timeout = limits_.body_timeout = absl::Milliseconds(20);
+TEST_F(CorsTest, ABodyThatComesTooLateNamesItToo) {
+  limits_.body_timeout = absl::Milliseconds(20);
+  limits_.head_timeout = absl::Hours(1);
   Serve({"https://b"});
-  const std::string head =
-      "POST /whole HTTP/1.1\r\nHost: h\r\nOrigin: https://b\r\n";
-  for (const std::string& bytes :
-       {head, absl::StrCat(head, "Content-Length: 5\r\n\r\nx")}) {
-    const std::string answer = Exchange(server_->address(), bytes);
-    EXPECT_EQ(StatusOf(answer), 408) << bytes;
-    EXPECT_THAT(answer, HasSubstr(absl::StrCat(kAllow, "https://b\r\n")));
-  }
+  const std::string answer =
+      Exchange(server_->address(),
+               "POST /whole HTTP/1.1\r\nHost: h\r\nOrigin: https://b\r\n"
+               "Content-Length: 5\r\n\r\nx");
+  EXPECT_EQ(StatusOf(answer), 408);
+  EXPECT_THAT(answer, HasSubstr(absl::StrCat(kAllow, "https://b\r\n")));
+}
+
+TEST_F(CorsTest, AHeadThatComesTooLateNamesItToo) {
+  limits_.body_timeout = absl::Hours(1);
+  limits_.head_timeout = absl::Milliseconds(20);
+  std::string answer;
+  do {
+    Serve({"https://b"});
+    answer = Exchange(server_->address(),
+                      "POST /whole HTTP/1.1\r\nHost: h\r\nOrigin: "
+                      "https://b\r\n");
+    // On a busy machine the time may end before a byte of the head is read:
+    // then there is nothing to answer.
+    limits_.head_timeout *= 2;
+  } while (answer.empty());
+  EXPECT_EQ(StatusOf(answer), 408);
+  EXPECT_THAT(answer, HasSubstr(absl::StrCat(kAllow, "https://b\r\n")));
 }
 
 TEST_F(CorsTest, AnOriginThatIsNotSureIsNone) {

@@ -230,20 +230,40 @@ TEST_F(HttpServerTest, ARequestThatEndsEarlyIsToldSo) {
   }
 }
 
-TEST_F(HttpServerTest, SlowHeadsAndBodiesEndWith408) {
+TEST_F(HttpServerTest, ASlowHeadEndsWith408) {
   HttpLimits limits;
-  limits.head_timeout = limits.body_timeout = absl::Milliseconds(50);
-  limits.idle_timeout = absl::Milliseconds(50);
+  limits.head_timeout = absl::Milliseconds(50);
+  std::string answer;
+  // On a busy machine the time may end before a byte of the head is read.
+  for (; answer.empty(); limits.head_timeout *= 2) {
+    StartServer(limits);
+    // Nothing at all: closed without a word.
+    EXPECT_EQ(Exchange(address(), ""), "");
+    answer = Exchange(address(), "GET / HTTP/1.1\r\n");
+  }
+  EXPECT_EQ(StatusOf(answer), 408);
+}
+
+TEST_F(HttpServerTest, ASlowBodyEndsWith408) {
+  HttpLimits limits;
+  limits.head_timeout = absl::Hours(1);
+  limits.body_timeout = absl::Milliseconds(50);
   StartServer(limits);
-  EXPECT_EQ(StatusOf(Exchange(address(), "GET / HTTP/1.1\r\n")), 408);
   EXPECT_EQ(StatusOf(Exchange(
                 address(),
                 "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nx")),
             408);
-  // Nothing at all, and nothing more: closed without a word.
-  EXPECT_EQ(Exchange(address(), ""), "");
-  EXPECT_THAT(Exchange(address(), "GET / HTTP/1.1\r\nHost: h\r\n\r\n"),
-              HasSubstr("keep-alive"));
+}
+
+TEST_F(HttpServerTest, AnIdleConnectionIsClosedWithoutAWord) {
+  HttpLimits limits;
+  limits.head_timeout = absl::Hours(1);
+  limits.idle_timeout = absl::Milliseconds(50);
+  StartServer(limits);
+  const std::string answer =
+      Exchange(address(), "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_THAT(answer, HasSubstr("keep-alive"));
+  EXPECT_EQ(BodyOf(answer), "GET / ");
 }
 
 TEST_F(HttpServerTest, BodiesOfAllConnectionsHaveALimit) {

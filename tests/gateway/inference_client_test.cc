@@ -498,9 +498,9 @@ TEST(InferenceClientTest, ARequestThatLostItsCoordinatorDoesNotWaitInVain) {
   for (const bool fits : {false, true}) {
     const grpc::Status refusal =
         fits ? FakeCoordinator::QueueFull()
-             : grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                            "a prompt of 9 tokens and max_tokens 9 need KV for "
-                            "32 tokens, the largest target has it for 16");
+             : rpc::ToGrpcStatus(WithRefusal(
+                   absl::ResourceExhaustedError("more than any target has"),
+                   {kNeverFits}));
     std::atomic<int> calls{0};
     const auto refuses = [&](auto*, const auto&, auto*) {
       if (calls++ == 0) {

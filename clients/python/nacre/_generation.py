@@ -11,6 +11,7 @@ import grpc
 
 from . import _messages
 from ._connection import Connections, Stubs
+from ._refusal import reason_of
 from ._request import resume_request
 from ._retry import Attempts
 from .answers import (
@@ -85,14 +86,18 @@ class Generation:
             raise self._wrong("a response without a chunk or an end")
         return self._extend(answer, index, response.chunk)
 
-    def fail(self, code: grpc.StatusCode, message: Optional[str]) -> Optional[float]:
+    def fail(
+        self, code: grpc.StatusCode, message: Optional[str], reason: str = ""
+    ) -> Optional[float]:
         """Seconds until the next attempt; raises where there is none. None: all
         had come already, end() has it."""
         if len(self._answers) == self._choices and all(
             answer.complete is not None for answer in self._answers.values()
         ):
             return None
-        error = status_error(code, message or "", self.attempts.made, self.partial())
+        error = status_error(
+            code, message or "", self.attempts.made, self.partial(), reason
+        )
         if not self._answers:
             return self.attempts.delay_after(error)
         # Tokens must not come twice: the caller has them already.
@@ -228,7 +233,8 @@ class StreamBase:
     def _delay_after(self, error: Any) -> float:
         """How long to wait before the answer goes on; 0 also if it has ended."""
         # Without the cause: the status is all that it says.
-        delay = self._generation.fail(error.code(), error.details())
+        reason = reason_of(error)
+        delay = self._generation.fail(error.code(), error.details(), reason)
         if delay is None:
             self._end()
         return delay or 0

@@ -26,13 +26,17 @@ def _load_pool() -> Any:
 _POOL = _load_pool()
 
 
-def _message(name: str) -> Any:
-    descriptor = _POOL.FindMessageTypeByName("nacre.v1." + name)
+def message_class(pool: Any, name: str) -> Any:
+    descriptor = pool.FindMessageTypeByName(name)
     factory: Any = message_factory
     if hasattr(factory, "GetMessageClass"):
         return factory.GetMessageClass(descriptor)
     # Before protobuf 4.22.
-    return factory.MessageFactory(_POOL).GetPrototype(descriptor)
+    return factory.MessageFactory(pool).GetPrototype(descriptor)
+
+
+def _message(name: str) -> Any:
+    return message_class(_POOL, "nacre.v1." + name)
 
 
 def enum_name(enum: str, prefix: str, number: int) -> str:

@@ -22,6 +22,7 @@ import grpc.aio
 from . import _messages
 from ._connection import Connections, Tls, Token, model_info, tokenize_request
 from ._generation import Generation, StreamBase
+from ._refusal import reason_of
 from ._request import Prompt, build_request
 from ._retry import Attempts, Retry
 from .answers import Chunk, Completion, ModelInfo, Partial
@@ -263,7 +264,11 @@ class AsyncClient:
             except grpc.RpcError as error:
                 delay = attempts.delay_after(
                     status_error(
-                        error.code(), error.details() or "", attempts.made, Partial()
+                        error.code(),
+                        error.details() or "",
+                        attempts.made,
+                        Partial(),
+                        reason_of(error),
                     )
                 )
             await asyncio.sleep(delay)

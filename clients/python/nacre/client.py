@@ -12,6 +12,7 @@ from . import _messages
 from ._closing import Closing
 from ._connection import Connections, Tls, Token, model_info, tokenize_request
 from ._generation import Generation, StreamBase
+from ._refusal import reason_of
 from ._request import Prompt, build_request
 from ._retry import Attempts, Retry
 from .answers import Chunk, Completion, ModelInfo, Partial
@@ -200,7 +201,11 @@ class Client(Closing):
             except grpc.RpcError as error:
                 delay = attempts.delay_after(
                     status_error(
-                        error.code(), error.details() or "", attempts.made, Partial()
+                        error.code(),
+                        error.details() or "",
+                        attempts.made,
+                        Partial(),
+                        reason_of(error),
                     )
                 )
             time.sleep(delay)

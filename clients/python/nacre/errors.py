@@ -10,6 +10,7 @@ from typing import Dict, Type
 
 import grpc
 
+from ._refusal import NEVER_FITS
 from .answers import Partial
 
 
@@ -35,11 +36,17 @@ class StatusError(NacreError):
     code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
 
     def __init__(
-        self, code: grpc.StatusCode, message: str, attempts: int, partial: Partial
+        self,
+        code: grpc.StatusCode,
+        message: str,
+        attempts: int,
+        partial: Partial,
+        reason: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.reason = reason  # for programs: "QUEUE_FULL"; empty: none was given
         self.attempts = attempts  # calls made, this one included
         self.partial = partial
 
@@ -73,7 +80,7 @@ class ResourceExhausted(StatusError):
 
     @property
     def may_retry(self) -> bool:
-        return not any(mark in self.message for mark in _NEVER_FITS)
+        return self.reason != NEVER_FITS and _OVER_LIMIT not in self.message
 
 
 class FailedPrecondition(StatusError):
@@ -108,8 +115,8 @@ class Internal(StatusError):
     """The target's device failed, and there is no other target."""
 
 
-# More than any target has; a message over the server's or our own limit.
-_NEVER_FITS = ("need KV for", "larger than max")
+# gRPC says so of a message over the server's or our own limit.
+_OVER_LIMIT = "larger than max"
 # A server's gRPC says so of a call that comes while it closes. The coordinator's own
 # words for CANCELLED are a sentence.
 _OF_CLOSING_SERVER = "CANCELLED"
@@ -135,7 +142,11 @@ _CLASSES: Dict[grpc.StatusCode, Type[StatusError]] = {
 
 
 def status_error(
-    code: grpc.StatusCode, message: str, attempts: int, partial: Partial
+    code: grpc.StatusCode,
+    message: str,
+    attempts: int,
+    partial: Partial,
+    reason: str = "",
 ) -> StatusError:
     """The error of a status."""
     if code is grpc.StatusCode.CANCELLED and message == _OF_CLOSING_SERVER:
@@ -145,7 +156,7 @@ def status_error(
     kind = _CLASSES.get(code, StatusError)
     if kind is InvalidArgument and message.startswith(_CONTEXT_MARK):
         kind, message = ContextLengthExceeded, message[len(_CONTEXT_MARK) :]
-    return kind(code, message, attempts, partial)
+    return kind(code, message, attempts, partial, reason)
 
 
 def may_retry(error: StatusError) -> bool:

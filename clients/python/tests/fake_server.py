@@ -62,9 +62,27 @@ class FakeServer:
         return act(request, context)
 
 
-def refuse(code, message="no"):
-    """An act: the status, before any answer."""
-    return lambda request, context: context.abort(code, message)
+def refuse(code, message="no", details=b""):
+    """An act: the status, before any answer. `details`: a google.rpc.Status."""
+
+    def act(request, context):
+        if details:
+            context.set_trailing_metadata((("grpc-status-details-bin", details),))
+        context.abort(code, message)
+
+    return act
+
+
+def details_of(reason, domain="nacre"):
+    """As the coordinator has them, beside a RetryInfo."""
+    def field(number, value):
+        return bytes([number << 3 | 2, len(value)]) + value
+
+    info = field(1, reason.encode()) + field(2, domain.encode())
+    kind = b"type.googleapis.com/google.rpc."
+    return (bytes([1 << 3, 8]) + field(2, b"words")
+            + field(3, field(1, kind + b"RetryInfo") + field(2, field(1, b"\x08\x07")))
+            + field(3, field(1, kind + b"ErrorInfo") + field(2, info)))
 
 
 def chunk(first, ids, text, index=0):

@@ -6,7 +6,7 @@ import unittest
 import grpc
 
 import nacre
-from fake_server import FakeServer, answer, chunk, complete, refuse
+from fake_server import FakeServer, answer, chunk, complete, details_of, refuse
 
 QUICK = nacre.Retry(attempts=4, initial=0.001, maximum=0.002)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
@@ -92,10 +92,20 @@ class Cases:
         self.assertEqual((calls, error.attempts), (1, 1))
 
     def test_what_never_fits_is_not_retried(self):
-        for text in ("a prompt of 9 tokens and max_tokens 9 need KV for 18 tokens",
-                     "Received message larger than max (9 vs. 8)"):
-            error, calls = self.fails(nacre.ResourceExhausted, refuse(EXHAUSTED, text))
+        for text, details in (("need KV", details_of("NEVER_FITS")),
+                              ("Received message larger than max (9 vs. 8)", b"")):
+            error, calls = self.fails(
+                nacre.ResourceExhausted, refuse(EXHAUSTED, text, details))
             self.assertEqual((calls, error.may_retry), (1, False), text)
+
+    def test_the_reason_is_of_the_details_and_not_of_words(self):
+        for details, reason in ((details_of("QUEUE_FULL"), "QUEUE_FULL"),
+                                (details_of("NEVER_FITS", "other.com"), ""),
+                                (b"\xff\xff", ""),  # no message
+                                (b"", "")):
+            error, calls = self.fails(
+                nacre.ResourceExhausted, refuse(EXHAUSTED, "NEVER_FITS", details))
+            self.assertEqual((calls, error.may_retry, error.reason), (4, True, reason))
 
     def test_each_status_has_its_class(self):
         code = grpc.StatusCode

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "common/refusal.h"
 #include "coordinator/dispatch/dispatcher.h"
 #include "tests/coordinator/dispatcher_queue_fixture.h"
 
@@ -76,6 +77,7 @@ TEST_F(DispatcherQueueTest, WhatNoTargetThatIsLeftCouldHoldIsRefusedInTheEnd) {
   EXPECT_EQ(second.sink->error().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(second.sink->error().message()),
               HasSubstr("after 10s in the queue: a prompt of 2 tokens"));
+  EXPECT_TRUE(IsRefusedFor(second.sink->error(), kNeverFits));
   EXPECT_EQ(Refusal(Sized("third", 100)).code(),
             absl::StatusCode::kResourceExhausted);
 }

@@ -95,6 +95,7 @@ TEST_F(DispatcherQueueTest, WhatFitsOnNoTargetIsRefusedAtOnce) {
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("need KV for 144 tokens"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("for 128"));
+  EXPECT_TRUE(IsRefusedFor(status, kNeverFits));
   EXPECT_THAT(observer_.Take(), ElementsAre("refused r RESOURCE_EXHAUSTED"));
   const Run run = Start(Sized("r", 128));  // the id was free
   EXPECT_TRUE(IsRunning(run.id));

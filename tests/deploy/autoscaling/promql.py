@@ -152,11 +152,7 @@ class Parser:
         if token[0].isdigit():
             return float(token)
         if token in ("sum", "max"):
-            self.next("(")
-            values = list(self.union().values())
-            self.next(")")
-            whole = sum if token == "sum" else max
-            return {NO_LABELS: whole(values)} if values else {}
+            return self.aggregate(sum if token == "sum" else max)
         if token == "rate":
             self.next("(")
             name, matchers = self.next(), self.matchers()
@@ -171,6 +167,22 @@ class Parser:
             self.next(")")
             return {labels: min(value, most) for labels, value in vector.items()}
         return self.series.latest(token, self.matchers(), self.now)
+
+    def aggregate(self, whole):
+        kept = []
+        if self.peek() == "by":
+            self.next()
+            self.next("(")
+            kept.append(self.next())
+            while self.next(",", ")") == ",":
+                kept.append(self.next())
+        self.next("(")
+        groups = {}
+        for labels, value in self.union().items():
+            group = frozenset(pair for pair in labels if pair[0] in kept)
+            groups.setdefault(group, []).append(value)
+        self.next(")")
+        return {group: whole(values) for group, values in groups.items()}
 
     def matchers(self):
         found = []

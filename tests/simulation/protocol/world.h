@@ -110,8 +110,10 @@ class World final : public simulation::World {
   bool HasTimeToGoOn(const RequestState& request);
   bool LacksKind(const RequestState& request);
   bool LacksRoom(const RequestState& request);
-  // Whether a target that takes sessions has room that is not reserved, and a
-  // place.
+  // Whether what is free on these targets is for another that has run.
+  bool IsKept(const RequestState& request, int numerics) const;
+  // Whether a target that takes sessions has room for it that is not reserved,
+  // nor kept, and a place.
   bool HasFreeRoom(const RequestState& request);
   // Whether a target of the coordinator takes sessions; of one kind, unless
   // that is empty.

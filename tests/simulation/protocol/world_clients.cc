@@ -275,25 +275,35 @@ bool World::LacksRoom(const RequestState& request) {
   if (schedule_.queue_timeout_ns == kNoStarvation) {
     return !HasOtherTarget(request);
   }
-  if (schedule_.is_shared() ||
+  // What its coordinator may use of a target changes with the others' needs.
+  if (schedule_.is_shared()) return true;
+  // Else there is KV for all requests at once. But sessions that move back and
+  // forth hold it wherever they have been, until that worker says that they are
+  // closed.
+  const bool kv_is_scarce =
       std::any_of(schedule_.workers.begin(), schedule_.workers.end(),
                   [](const WorkerOptions& worker) {
                     return worker.role == coordinator::WorkerRole::kTarget &&
                            worker.has_little_kv;
-                  })) {
-    return true;
-  }
-  // Sessions that move back and forth hold room wherever they have been, until
-  // that worker says that they are closed.
-  const bool has_drains =
+                  }) ||
       std::count_if(schedule_.faults.begin(), schedule_.faults.end(),
                     [](const Fault& fault) {
                       return fault.kind == Fault::Kind::kDrain;
-                    }) >= (schedule_.max_running > 0 ? 1 : 3);
-  if (schedule_.max_running == 0) return has_drains && !HasFreeRoom(request);
-  // What is free may be kept for a session that was on a target that is lost.
-  return has_drains || broke_device_ || counts_.faults > 0 ||
-         !HasFreeRoom(request);
+                    }) >= 3;
+  // A target whose lost stream still holds what was said to be free.
+  if (request.num_refusals > 0) return kv_is_scarce && counts_.faults > 0;
+  return (kv_is_scarce || schedule_.max_running > 0) && !HasFreeRoom(request);
+}
+
+// One that lost its target goes on before others start.
+bool World::IsKept(const RequestState& request, int numerics) const {
+  return std::any_of(
+      requests_.begin(), requests_.end(), [&](const RequestState& other) {
+        return &other != &request && other.session_id != 0 && !other.ended &&
+               other.coordinator == request.coordinator &&
+               other.call_targets > 0 && other.target == nullptr &&
+               other.numerics == numerics;
+      });
 }
 
 bool World::HasFreeRoom(const RequestState& request) {
@@ -307,9 +317,10 @@ bool World::HasFreeRoom(const RequestState& request) {
             !ProcessOf(each).is_target()) {
           return false;
         }
+        const int numerics = OptionsOf(each.worker).numerics;
         const std::string& kind = request.options->spec.numerics_id;
-        if (!kind.empty() &&
-            kind != NumericsId(OptionsOf(each.worker).numerics)) {
+        if ((!kind.empty() && kind != NumericsId(numerics)) ||
+            IsKept(request, numerics)) {
           return false;
         }
         const auto at = std::find_if(workers.begin(), workers.end(),
