@@ -25,7 +25,7 @@ void Prefetch(const T& object) {
 // come first, and mostly each of its sessions has one.
 void PrefetchAhead(const DispatcherState& state,
                    const std::vector<wire::Span>& spans, size_t i) {
-  constexpr size_t kPlace = 12, kSession = 8, kParts = 4;
+  constexpr size_t kPlace = 12, kSession = 8, kParts = 4, kRequest = 2;
   if (i + kPlace < spans.size()) {
     state.sessions.prefetch(spans[i + kPlace].session_id);
   }
@@ -39,6 +39,14 @@ void PrefetchAhead(const DispatcherState& state,
     __builtin_prefetch(&session->target_worker);
     __builtin_prefetch(&session->answer()->noted_in);
     Prefetch(session->answer()->queue());
+    const speculation::SessionSchedule& schedule = session->schedule();
+    __builtin_prefetch(schedule.committed().data() +
+                       schedule.committed().size());
+    __builtin_prefetch(schedule.step().token_ids.data());
+  }
+  if (i + kRequest < spans.size()) {
+    const Session* session = state.Find(spans[i + kRequest].session_id);
+    if (session != nullptr) Prefetch(session->request());
   }
 }
 

@@ -606,5 +606,17 @@ TEST(ConfigTest, NamesTheFileOfABadField) {
               HasSubstr("generation_config.json: eos_token_id is \"two\""));
 }
 
+// It may name the end tokens: without them the model would be another one.
+TEST(ConfigTest, AGenerationConfigThatCannotBeReadIsAnError) {
+  const std::string dir = nacre::testing::TestFolder("unreadable");
+  nacre::testing::WriteFile(dir + "/config.json", Minimal().dump());
+  EXPECT_TRUE(ReadConfig(dir).ok());
+  std::filesystem::create_directory(dir + "/generation_config.json");
+  EXPECT_EQ(ReadConfig(dir).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(ReadConfig(dir).status().ToString(),
+              HasSubstr(dir + "/generation_config.json"));
+}
+
 }  // namespace
 }  // namespace nacre::model

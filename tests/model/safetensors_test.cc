@@ -42,6 +42,12 @@ TEST(SafetensorsTest, ReadsDtypesShapesAndOffsets) {
   EXPECT_EQ(ShapeString(tensors->at("a").shape), "[]");
 }
 
+TEST(SafetensorsTest, AFileMayHaveNoData) {
+  const auto tensors = ParseSafetensors(File("{}", 0));
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  EXPECT_TRUE(tensors->empty());
+}
+
 TEST(SafetensorsTest, RefusesATruncatedFile) {
   const std::string header =
       R"({"a":{"dtype":"F32","shape":[5],"data_offsets":[0,20]}})";

@@ -51,6 +51,9 @@ TEST(ParseTokensTest, ErrorsNameTheLineAndNotTheToken) {
   EXPECT_EQ(error("# nothing\n"), "there is no token");
   EXPECT_EQ(error("a:secret"),
             "line 1: the token has 6 bytes, must have at least 16");
+  EXPECT_EQ(error("a:secret-90123456"),
+            "line 1: the token has 15 bytes, must have at least 16");
+  EXPECT_TRUE(ParseTokens("a:secret-901234567").ok());
   EXPECT_EQ(error("\n:bob-secret-0123456789"), "line 2: the name is empty");
   EXPECT_EQ(error("a:bob secret-0123456789"),
             "line 1: the token has characters other than ! to ~");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 #include "absl/strings/escaping.h"
@@ -81,6 +82,20 @@ TEST(GrpcStatusTest, OtherDetailsAreNoRefusal) {
       EXPECT_LE(refusal.value_or(Refusal()).retry_after_s, 31622400);
     }
   }
+}
+
+// A server of another making may say anything.
+TEST(GrpcStatusTest, ADelayOfMoreThanAYearIsNone) {
+  constexpr int64_t kYear = 366 * 24 * 3600;
+  const auto delay = [](int64_t seconds) {
+    const absl::Status full = WithRefusal(absl::ResourceExhaustedError("full"),
+                                          {kQueueFull, seconds});
+    const auto refusal = RefusalOf(FromGrpcStatus(ToGrpcStatus(full)));
+    return refusal.value_or(Refusal{"none", -1}).retry_after_s;
+  };
+  EXPECT_EQ(delay(kYear), kYear);
+  EXPECT_EQ(delay(kYear + 1), 0);
+  EXPECT_EQ(delay(std::numeric_limits<int64_t>::max()), 0);
 }
 
 TEST(GrpcStatusTest, OkStaysOk) {

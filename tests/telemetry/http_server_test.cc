@@ -36,6 +36,10 @@ class HttpServerTest : public ::testing::Test {
                         return HttpServer::Answer{200, "at last\n"};
                       },
                       /*may_block=*/true};
+    pages["/other"] = {[] {
+                         return HttpServer::Answer{200, "another\n"};
+                       },
+                       /*may_block=*/true};
     auto server = HttpServer::Start(options, std::move(pages));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -167,6 +171,25 @@ TEST_F(HttpServerTest, RequestsThatWaitShareARendering) {
     EXPECT_THAT(connection->ReadAll(), EndsWith("\r\n\r\nat last\n"));
   }
   EXPECT_EQ(num_renderings_, 2);
+}
+
+TEST_F(HttpServerTest, WhoWaitsGetsThePageThatItAskedFor) {
+  Start();
+  std::vector<std::unique_ptr<HttpConnection>> waiting;
+  for (const char* page : {"/slow", "/slow", "/other", "/slow"}) {
+    waiting.push_back(Connect());
+    ASSERT_TRUE(
+        waiting.back()->Send(std::string("GET ") + page + " HTTP/1.1\r\n\r\n"));
+    // One whole exchange later the server has read it.
+    EXPECT_THAT(Get("/quick"), EndsWith("here\n"));
+    // The others wait while the first one's is rendered.
+    asked_.WaitForNotification();
+  }
+  released_.Notify();
+  EXPECT_THAT(waiting[2]->ReadAll(), EndsWith("\r\n\r\nanother\n"));
+  for (const int i : {0, 1, 3}) {
+    EXPECT_THAT(waiting[i]->ReadAll(), EndsWith("\r\n\r\nat last\n"));
+  }
 }
 
 TEST_F(HttpServerTest, APageThatTakesTooLongIsUnavailable) {

@@ -248,6 +248,16 @@ TEST_F(OtlpExporterTest, WhatTheCollectorRefusesIsCounted) {
   EXPECT_EQ(Sum(*exporter, "nacre_otlp_dropped_spans_total", "export_failed"),
             4);
   EXPECT_EQ(Sum(*exporter, "nacre_otlp_exported_spans_total"), 1);
+  // It cannot have rejected more than it got, nor less than none.
+  collector_.Answer(grpc::Status::OK, /*rejected_spans=*/100);
+  Export(exporter.get(), std::vector<Span>(2, NamedSpan("many")));
+  await("export_failed", 7);
+  collector_.Answer(grpc::Status::OK, /*rejected_spans=*/-100);
+  Export(exporter.get(), std::vector<Span>(3, NamedSpan("few")));
+  await("export_failed", 10);
+  EXPECT_EQ(Sum(*exporter, "nacre_otlp_dropped_spans_total", "export_failed"),
+            6);
+  EXPECT_EQ(Sum(*exporter, "nacre_otlp_exported_spans_total"), 4);
 }
 
 // Takes calls and never answers.

@@ -121,13 +121,15 @@ TEST(RegexTest, ANewCharacterIsKnownAlsoWhereItIsTheOnlyOne) {
   ASSERT_TRUE(regex.ok()) << regex.status();
   for (const char32_t c : {0x897, 0xCF3, 0x1C89, 0xA7CB, 0x105C0, 0x10D50}) {
     for (const size_t before : {0u, 1u, 7u, 8u, 20u}) {
-      std::string text(before, 'a');
-      AppendUtf8(c, &text);
-      text += "bc";
-      const auto matches = regex->FindAll(text);
-      ASSERT_TRUE(matches.ok()) << matches.status();
-      ASSERT_EQ(matches->size(), 1u) << std::hex << static_cast<uint32_t>(c);
-      EXPECT_EQ((*matches)[0].end, text.size());
+      for (const char* behind : {"", "bc"}) {
+        std::string text(before, 'a');
+        AppendUtf8(c, &text);
+        text += behind;
+        const auto matches = regex->FindAll(text);
+        ASSERT_TRUE(matches.ok()) << matches.status();
+        ASSERT_EQ(matches->size(), 1u) << std::hex << static_cast<uint32_t>(c);
+        EXPECT_EQ((*matches)[0].end, text.size());
+      }
     }
   }
 }
@@ -166,9 +168,9 @@ TEST(RegexTest, RefusesWhatHasNoTranslation) {
   };
   refused("a\\X", "has '\\X' at byte 2, which is not supported");
   for (const char* escape :
-       {"N",        "O",         "y",       "Y",    "g<1>", "cA",  "M-a",
-        "q",        "Q",         "pL",      "xff",  "x",    "u12", "101",
-        "x{41 42}", "x{110000}", "x{D800}", "k'n'", "k<1>", "1"}) {
+       {"N",   "O",        "y",         "Y",       "g<1>", "cA",   "M-a",
+        "q",   "Q",        "pL",        "xff",     "x",    "u12",  "101",
+        "x80", "x{41 42}", "x{110000}", "x{D800}", "k'n'", "k<1>", "1"}) {
     refused((std::string("a\\") + escape).c_str(), "which is not supported");
   }
   refused("[\\X]", "'\\X'");
@@ -187,6 +189,7 @@ TEST(RegexTest, RefusesWhatHasNoTranslation) {
   refused("[&&a]", "'&&' without a left side");
   refused("[a&&]", "'&&' without a right side");
   refused("[\\w-.]", "a '-' behind what begins no range");
+  refused("[a-z&&-b]", "a '-' behind what begins no range");
   refused("[a-\\d]", "a range that ends in no character");
   refused("[a-[b]]", "a range that ends in no character");
   refused("(?s:.)", "'(?s:.)'");
@@ -207,6 +210,8 @@ TEST(RegexTest, RefusesWhatHasNoTranslation) {
   refused("(?i:ss)", "'ss' under (?i)");
   refused("(?i:St)", "'st' under (?i)");
   refused("(?i)(?:F)I", "'fi' under (?i)");
+  refused("(?i:ff)", "'ff' under (?i)");
+  refused("(?i:FL)", "'fl' under (?i)");
   refused("(?i:\u00E9)", "a character beyond ASCII under (?i)");
   refused("(?i:[\u00E0-\u00FF])", "a character beyond ASCII under (?i)");
   refused("(?i:[a-\u00FF])", "a character beyond ASCII under (?i)");
@@ -261,6 +266,15 @@ TEST(RegexTest, ARunOfUpToThreeMayBeEmpty) {
                     *Regex::Compile("ba{0,3}+c", "test")->FindAll("baaaac")),
             (std::vector<size_t>{0, 6}));
   EXPECT_EQ(Found("ba{0,3}+c", "bc"), "bc");
+}
+
+TEST(RegexTest, LettersOfTwoAlternativesAreNoPair) {
+  EXPECT_EQ(Found("(?i:s|s|t)", "sSxT"), "sST");
+  EXPECT_EQ(Found("(?i:f|l)", "fLx"), "fL");
+}
+
+TEST(RegexTest, ARangeMayBeOneCharacter) {
+  EXPECT_EQ(Found("[a-a]", "abA"), "a");
 }
 
 // Where the stack of compiled code ends, the interpreter goes on.

@@ -281,6 +281,7 @@ TEST(SessionCodecTest, TreesThatAreNoneAreLeftOut) {
             "Tail.first_position of a tree is 11, its base_length 10");
   EXPECT_EQ(WhyNot([](v1::Tail* tail) { tail->add_distributions(); }),
             "Tail.distributions of a tree has 1 entries, must have none");
+  EXPECT_EQ(WhyNot([](v1::Tail* tail) { tail->set_scores(1, 0.0f); }), "");
   EXPECT_EQ(WhyNot([](v1::Tail* tail) { tail->set_scores(1, 0.5f); }),
             "Tail.scores[1] is 0.5, must be finite and at most 0");
   EXPECT_THAT(WhyNot([](v1::Tail* tail) { tail->set_scores(0, NAN); }),
@@ -483,10 +484,16 @@ TEST(SessionCodecTest, TextsOfPeersAreCut) {
   EXPECT_EQ(events.common.opened[0].policy_note, std::string(256, 'y'));
   EXPECT_EQ(events.common.failures[0].status.message(), std::string(1024, 'z'));
   // Not within a character: what clients are told would be no string.
-  std::string umlauts = "x";
-  for (int i = 0; i < 300; ++i) umlauts += "\u00E4";
-  event.mutable_policy_notes(0)->set_note(umlauts);
-  EXPECT_EQ(Decode(event).policy_notes[0].note, umlauts.substr(0, 255));
+  for (const std::string character : {"\u00E4", "\u20AC", "\U0001F600"}) {
+    for (size_t before = 0; before < 4; ++before) {
+      std::string note(before, 'x');
+      for (int i = 0; i < 300; ++i) note += character;
+      event.mutable_policy_notes(0)->set_note(note);
+      const size_t whole = (256 - before) / character.size();
+      EXPECT_EQ(Decode(event).policy_notes[0].note,
+                note.substr(0, before + whole * character.size()));
+    }
+  }
 }
 
 TEST(SessionCodecTest, AFailureIsNeverOk) {

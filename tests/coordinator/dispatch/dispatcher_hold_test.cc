@@ -82,6 +82,22 @@ TEST_F(DispatcherQueueTest, WhatNoTargetThatIsLeftCouldHoldIsRefusedInTheEnd) {
             absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(DispatcherQueueTest, WhatHasBecomeHopelessIsRefusedAtADrain) {
+  const Worker large = AddTarget("large", 128);
+  AddTarget("small", 64);
+  const Worker draft = AddDraft();
+  dispatcher_.RemoveWorker(large.id);
+  now_ns_ += 5 * kSecond;
+  const Run run = Start(Sized("r", 100));
+  now_ns_ += 5 * kSecond - 1;
+  dispatcher_.DrainWorker(draft.id);
+  EXPECT_THAT(Queue(), ElementsAre("r"));
+  dispatcher_.ResumeWorker(draft.id);
+  now_ns_ += 1;
+  dispatcher_.DrainWorker(draft.id);
+  EXPECT_EQ(run.sink->error().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST_F(DispatcherQueueTest, WhatJustFitsATargetThatLeftWaitsForIt) {
   const Worker large = AddTarget("large", 128);
   AddTarget("small", 64);

@@ -64,6 +64,23 @@ TEST(CanaryTest, WhatIsNotSoundIsNotRemembered) {
   EXPECT_TRUE(*canary.Ask());
 }
 
+TEST(CanaryTest, ADrawThatIsNotSoundIsNotRememberedEither) {
+  bool is_sound = false;
+  TableModelOptions options;
+  options.draws_tokens = true;
+  // The row that is drawn, and no other.
+  options.on_row = [&](absl::Span<const int32_t> tokens,
+                       std::vector<float>* logits) {
+    if (!is_sound && tokens.size() == 15) logits->back() = kNoNumber;
+  };
+  TableModel model(options);
+  Canary canary(&model);
+  EXPECT_FALSE(*canary.Ask());
+  EXPECT_FALSE(*canary.Ask());
+  is_sound = true;
+  EXPECT_TRUE(*canary.Ask());
+}
+
 TEST(CanaryTest, KeepsToASmallModel) {
   for (const int room : {1, 2, 5}) {
     for (const bool draws : {false, true}) {
