@@ -131,7 +131,7 @@ TEST(GgufModelTest, RowsAreComputedPieceByPiece) {
         *Checkpoint::Open(absl::StrCat(kDir, kind, ".gguf"));
     for (const std::string name :
          {"model.layers.0.self_attn.q_proj.weight",  // in another order
-          "model.layers.1.mlp.down_proj.weight"}) {
+          "model.layers.0.mlp.down_proj.weight"}) {
       const Tensor tensor = *checkpoint->Find(name);
       const std::string expected(tensor.bytes);
       const int num_rows = static_cast<int>(tensor.shape[0]);
