@@ -37,8 +37,9 @@ class HeldRows {
     }
   }
   ~HeldRows() {
-    for (const Read& read : read_)
+    for (const Read& read : read_) {
       read.source->GiveBack(read.first, read.count);
+    }
   }
   HeldRows(const HeldRows&) = delete;
   HeldRows& operator=(const HeldRows&) = delete;

@@ -157,7 +157,7 @@ class LoadingMemoryTest : public ::testing::TestWithParam<const char*> {
     Load load;
     ASSERT_NO_FATAL_FAILURE(Measure(path, GetParam(), &load));
     EXPECT_LE(load.peak, load.needed + kOnTheWay);
-    EXPECT_LE(load.resident, load.needed + load.needed / 20 + 8 * kMegabyte);
+    EXPECT_LE(load.resident, load.needed + load.needed / 20 + 32 * kMegabyte);
     // All of it is in memory indeed.
     EXPECT_GE(load.resident, load.needed - 8 * kMegabyte);
   }
