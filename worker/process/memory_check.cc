@@ -10,10 +10,10 @@ absl::Status CheckMemory(const model::MemoryNeeds& needs,
                          absl::Span<const MemoryLimit> limits) {
   for (const MemoryLimit& limit : limits) {
     if (needs.loaded() <= limit.limit) continue;
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the weights need ", needs.loaded(),
-                     " bytes of memory, the limit is ", limit.limit, " (",
-                     limit.origin, "): --weights int8 or int4 takes less"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the weights need ", needs.loaded(), " bytes of memory, the limit is ",
+        limit.limit, " (", limit.origin,
+        "): they need fewer bits (--weights) or more memory"));
   }
   return absl::OkStatus();
 }

@@ -22,7 +22,7 @@ TEST(MemoryCheckTest, SaysWhatIsNeededAndWhereTheLimitIs) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(status.message(),
             "the weights need 1000 bytes of memory, the limit is 999 "
-            "(/x/memory.max): --weights int8 or int4 takes less");
+            "(/x/memory.max): they need fewer bits (--weights) or more memory");
 }
 
 TEST(MemoryCheckTest, WarnsOfWhatMayNotBeThere) {
