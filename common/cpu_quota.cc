@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/check.h"
 #include "common/files.h"
@@ -37,40 +36,13 @@ absl::optional<double> QuotaOf(const std::string& folder) {
   return Share(*quota, *period);
 }
 
-// Of the group `path` below `root` and of those above it. A container may see
-// its own group as the root, under a path that is only the host's.
-void Lower(const std::string& root, std::string path,
-           absl::optional<double>* least) {
-  while (true) {
-    const absl::optional<double> quota = QuotaOf(root + path);
-    if (quota.has_value()) {
-      *least = std::min(*quota, least->value_or(*quota));
-    }
-    const size_t slash = path.rfind('/');
-    if (slash == std::string::npos) return;
-    path.resize(slash);
-  }
-}
-
 }  // namespace
 
-absl::optional<double> CpuQuota(const std::string& groups,
-                                const std::string& mount) {
+absl::optional<double> CpuQuota(const ControlGroupFiles& files) {
   absl::optional<double> least;
-  const auto text = ReadFile(groups);
-  if (!text.ok()) return least;
-  for (const std::string& line :
-       std::vector<std::string>(absl::StrSplit(*text, '\n'))) {
-    // "0::/path" of version 2, "4:cpu,cpuacct:/path" of version 1.
-    const std::vector<std::string> parts =
-        absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) continue;
-    const std::vector<std::string> controllers = absl::StrSplit(parts[1], ',');
-    if (parts[1].empty()) {
-      Lower(mount, parts[2], &least);
-    } else if (std::count(controllers.begin(), controllers.end(), "cpu") > 0) {
-      Lower(absl::StrCat(mount, "/", parts[1]), parts[2], &least);
-    }
+  for (const std::string& folder : ControlGroupFolders("cpu", files)) {
+    const absl::optional<double> quota = QuotaOf(folder);
+    if (quota.has_value()) least = std::min(*quota, least.value_or(*quota));
   }
   return least;
 }

@@ -7,10 +7,10 @@
 #define COMMON_CPU_QUOTA_H_
 
 #include <limits>
-#include <string>
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "common/control_groups.h"
 
 namespace nacre {
 
@@ -18,11 +18,9 @@ namespace nacre {
 constexpr int kAnyCpu = std::numeric_limits<int>::min();
 
 // CPU time a second of wall time that this process may use with all others of
-// its group: the least of its control group and those above it, version 1 or 2.
-// nullopt: no limit, or none that can be read. `groups` lists the groups of the
-// process, below `mount` are their files.
-absl::optional<double> CpuQuota(const std::string& groups = "/proc/self/cgroup",
-                                const std::string& mount = "/sys/fs/cgroup");
+// its group: the least of its control group and those above it. nullopt: no
+// limit, or none that can be read.
+absl::optional<double> CpuQuota(const ControlGroupFiles& files = {});
 
 // One entry for each thread: all of `available`, which must not be empty. Where
 // the quota is below that, as many kAnyCpu as it has whole cores, at least one:

@@ -5,12 +5,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <functional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 
 namespace nacre {
+namespace {
+
+// A fault brings what lies around the page that is touched, too. A multiple of
+// the size of a page.
+constexpr size_t kFaultBytes = size_t{64} << 10;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(
     const std::string& path) {
@@ -35,6 +46,22 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(
   if (!status.ok()) return status;
   return std::unique_ptr<MappedFile>(
       new MappedFile(data, static_cast<size_t>(info.st_size)));
+}
+
+void MappedFile::GiveBack(absl::string_view part) const {
+  if (part.empty()) return;
+  const absl::string_view all = bytes();
+  const std::less_equal<const char*> not_behind;
+  NACRE_CHECK(!all.empty() && not_behind(all.data(), part.data()) &&
+                  not_behind(part.data() + part.size(), all.data() + size_),
+              "a part of another file");
+  // The mapping begins at a page.
+  const auto begin = static_cast<size_t>(part.data() - all.data());
+  const size_t first = begin / kFaultBytes * kFaultBytes;
+  const size_t end = (begin + part.size() + kFaultBytes - 1) / kFaultBytes;
+  // Only a wish: without it more memory is taken.
+  madvise(static_cast<char*>(data_) + first,
+          std::min(end * kFaultBytes, size_) - first, MADV_DONTNEED);
 }
 
 MappedFile::~MappedFile() {

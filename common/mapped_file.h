@@ -1,5 +1,6 @@
 // A read-only memory mapping of a whole file: weights are used where the page
-// cache has them, without a copy.
+// cache has them, without a copy. What was touched counts as memory of the
+// process until it is given back.
 //
 // Thread-safe: immutable. Truncating a file while it is mapped ends the process
 // (SIGBUS), as for every program that maps files: weights are mapped only while
@@ -31,6 +32,12 @@ class MappedFile {
   absl::string_view bytes() const {
     return {static_cast<const char*>(data_), size_};
   }
+
+  // Takes `part` of bytes(), and what shares its pages, out of this process's
+  // memory. It stays valid: what is touched again, at the same time even, comes
+  // again from the system's cache or the file. Fatal for a part of anything
+  // else.
+  void GiveBack(absl::string_view part) const;
 
  private:
   MappedFile(void* data, size_t size) : data_(data), size_(size) {}

@@ -2,9 +2,11 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
@@ -47,6 +49,22 @@ void AdviseHugePages(void* allocation, size_t bytes) {
           MADV_HUGEPAGE);
 }
 
+// Of a matrix with a source.
+void CopyRows(const HostMatrix& matrix, void* to) {
+  const size_t row_bytes =
+      static_cast<size_t>(matrix.cols) * SizeOf(matrix.dtype);
+  const int together = RowsTogether(row_bytes);
+  auto* out = static_cast<char*>(to);
+  std::vector<char> scratch;
+  for (int first = 0; first < matrix.rows; first += together) {
+    const int count = std::min(together, matrix.rows - first);
+    const size_t bytes = static_cast<size_t>(count) * row_bytes;
+    std::memcpy(out, matrix.source->Read(first, count, &scratch), bytes);
+    matrix.source->GiveBack(first, count);
+    out += bytes;
+  }
+}
+
 template <typename T>
 T LoadUnaligned(const void* data, size_t index) {
   T value;
@@ -69,6 +87,12 @@ absl::StatusOr<std::unique_ptr<Buffer>> AllocateHostBuffer(size_t bytes) {
   }
   AdviseHugePages(allocation, bytes);
   return std::make_unique<HostBuffer>(allocation, bytes);
+}
+
+int RowsTogether(size_t row_bytes) {
+  constexpr size_t kBytesTogether = size_t{4} << 20;
+  return static_cast<int>(std::clamp<size_t>(
+      kBytesTogether / std::max<size_t>(row_bytes, 1), 1, kBytesTogether));
 }
 
 void LoadRow(const HostMatrix& matrix, size_t row, float* out) {
@@ -104,9 +128,14 @@ absl::StatusOr<std::unique_ptr<HostTable>> HostTable::CopyOf(
                        static_cast<size_t>(table.cols) * SizeOf(table.dtype);
   absl::StatusOr<std::unique_ptr<Buffer>> memory = AllocateHostBuffer(bytes);
   if (!memory.ok()) return memory.status();
-  if (bytes > 0) std::memcpy((*memory)->data(), table.data, bytes);
   HostMatrix copy = table;
   copy.data = (*memory)->data();
+  copy.source = nullptr;
+  if (table.source != nullptr) {
+    CopyRows(table, (*memory)->data());
+  } else if (bytes > 0) {
+    std::memcpy((*memory)->data(), table.data, bytes);
+  }
   return std::unique_ptr<HostTable>(new HostTable(copy, *std::move(memory)));
 }
 
@@ -130,7 +159,8 @@ int CheckedTotalRows(absl::Span<const HostMatrix> parts) {
   for (const HostMatrix& part : parts) {
     NACRE_CHECK(part.rows > 0 && part.cols > 0, "an empty weight matrix");
     NACRE_CHECK(part.cols == parts[0].cols, "stacked weights differ in cols");
-    NACRE_CHECK(part.data != nullptr, "weights without data");
+    NACRE_CHECK(part.data != nullptr || part.source != nullptr,
+                "weights without data");
     rows += part.rows;
   }
   return rows;

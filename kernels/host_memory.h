@@ -23,7 +23,10 @@ namespace nacre::kernels {
 // system has no room.
 absl::StatusOr<std::unique_ptr<Buffer>> AllocateHostBuffer(size_t bytes);
 
-// Row `row` of `matrix` as float32, exact.                    out [matrix.cols]
+// How many rows of a RowSource to read at a time: a few MB, at least one.
+int RowsTogether(size_t row_bytes);
+
+// Row `row` of `matrix`, which has data, as float32, exact. out [matrix.cols]
 void LoadRow(const HostMatrix& matrix, size_t row, float* out);
 // Columns [first, first + count) of the row.                        out [count]
 void LoadValues(const HostMatrix& matrix, size_t row, int first, int count,

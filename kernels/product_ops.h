@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -22,6 +23,8 @@ class PackedMatrix {
   virtual ~PackedMatrix() = default;
   virtual int rows() const = 0;  // outputs
   virtual int cols() const = 0;  // inputs
+  // Bytes of MemoryOps::Allocate's memory that it takes.
+  virtual int64_t size_bytes() const = 0;
 };
 
 // An embedding table where this backend's Embed reads it. Immutable; lives as a
@@ -33,23 +36,36 @@ class PackedTable {
   virtual int cols() const = 0;
 };
 
+// The rows of a HostMatrix that is not in memory as a whole: a large file's, or
+// computed when they are asked for. Any thread may call it.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  // Rows [first, first + count) as HostMatrix::data has them, at any alignment:
+  // where they lie, or in *scratch, which grows.
+  virtual const void* Read(int first, int count,
+                           std::vector<char>* scratch) const = 0;
+  // They are not needed any more; they can be read again.
+  virtual void GiveBack(int first, int count) const = 0;
+};
+
 // Weights in host memory as a checkpoint holds them, row-major [rows, cols].
 struct HostMatrix {
   DType dtype = DType::kF32;
   const void* data = nullptr;  // any alignment
   int rows = 0;
   int cols = 0;
+  // In place of data, for backends of the host.
+  const RowSource* source = nullptr;
 };
 
 class ProductOps {
  public:
   virtual ~ProductOps() = default;
 
-  // Bytes of MemoryOps::Memory that Pack takes for these.
-  virtual int64_t PackedBytes(absl::Span<const HostMatrix> parts) const {
-    static_cast<void>(parts);
-    return 0;
-  }
+  // PackedMatrix::size_bytes of what Pack makes of these, whose values are not
+  // read.
+  virtual int64_t PackedBytes(absl::Span<const HostMatrix> parts) const = 0;
 
   // Repacks weights; several matrices with equal cols are stacked by rows (q, k
   // and v; gate and up). Copies: `parts` may go away afterwards.

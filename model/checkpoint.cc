@@ -38,6 +38,15 @@ absl::StatusOr<kernels::DType> ParseDType(absl::string_view name) {
       "dtype ", name, " is not supported; supported: BF16, F16, F32"));
 }
 
+absl::Status CheckShape(absl::string_view name,
+                        const std::vector<int64_t>& shape,
+                        const std::vector<int64_t>& expected) {
+  if (shape == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor ", name, " has shape ", ShapeString(shape),
+                   ", the config implies ", ShapeString(expected)));
+}
+
 // Of a folder's config.json, if it has one.
 absl::StatusOr<std::optional<Quantization>> QuantizationOf(
     const std::string& dir) {
@@ -112,7 +121,8 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenGguf(
     return absl::Status(tensors.status().code(),
                         absl::StrCat(path, ": ", tensors.status().message()));
   }
-  return OfStored(path, *std::move(tensors), std::move(file));
+  const MappedFile* const mapped = &file->mapped();
+  return OfStored(path, *std::move(tensors), mapped, std::move(file));
 }
 
 absl::StatusOr<const Checkpoint::TensorFile*> Checkpoint::Keep(
@@ -134,7 +144,7 @@ absl::StatusOr<const Checkpoint::TensorFile*> Checkpoint::Keep(
 absl::Status Checkpoint::AddFile(const std::string& path) {
   NACRE_ASSIGN_OR_RETURN(const TensorFile* const file, Keep(path));
   for (const auto& [name, entry] : file->tensors) {
-    tensors_[name] = {&entry, file->Bytes(entry), nullptr};
+    tensors_[name] = {&entry, file->Bytes(entry), file->file.get(), nullptr};
   }
   return absl::OkStatus();
 }
@@ -165,20 +175,21 @@ absl::Status Checkpoint::OpenShards(const std::string& dir,
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor ", name, " is not in its shard ", shard.get<std::string>()));
     }
-    tensors_[name] = {&it->second, file->Bytes(it->second), nullptr};
+    tensors_[name] = {&it->second, file->Bytes(it->second), file->file.get(),
+                      nullptr};
   }
   return absl::OkStatus();
 }
 
 std::unique_ptr<Checkpoint> Checkpoint::OfStored(
     std::string path, std::map<std::string, StoredTensor> tensors,
-    std::shared_ptr<const void> owner) {
+    const MappedFile* file, std::shared_ptr<const void> owner) {
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
   checkpoint->dir_ = std::move(path);
   checkpoint->stored_ = std::move(tensors);
   checkpoint->stored_owner_ = std::move(owner);
   for (const auto& [name, stored] : checkpoint->stored_) {
-    checkpoint->tensors_[name] = {&stored.entry, stored.bytes, &stored};
+    checkpoint->tensors_[name] = {&stored.entry, stored.bytes, file, &stored};
   }
   return checkpoint;
 }
@@ -198,13 +209,24 @@ std::unique_ptr<Checkpoint> Checkpoint::OfTensors(
     entry.size_bytes = tensor.bytes.size();
     checkpoint->entries_.push_back(std::move(entry));
     checkpoint->tensors_[name] = {&checkpoint->entries_.back(), tensor.bytes,
-                                  nullptr};
+                                  nullptr, nullptr};
   }
   return checkpoint;
 }
 
+const Checkpoint::Location* Checkpoint::Locate(absl::string_view name) const {
+  const auto it = tensors_.find(name);
+  return it == tensors_.end() ? nullptr : &it->second;
+}
+
+void Checkpoint::NoteFound(const Location& location) const {
+  if (location.file == nullptr) return;
+  const absl::MutexLock lock(&found_mutex_);
+  found_.push_back(&location);
+}
+
 bool Checkpoint::Contains(absl::string_view name) const {
-  return tensors_.find(std::string(name)) != tensors_.end();
+  return Locate(name) != nullptr;
 }
 
 std::vector<std::string> Checkpoint::Names() const {
@@ -213,83 +235,95 @@ std::vector<std::string> Checkpoint::Names() const {
   return names;
 }
 
+absl::Status Checkpoint::NotThere(absl::string_view name) const {
+  return absl::NotFoundError(
+      absl::StrCat("tensor ", name, " is not in the checkpoint ", dir_));
+}
+
 absl::StatusOr<RawTensor> Checkpoint::FindRaw(absl::string_view name) const {
-  const auto it = tensors_.find(std::string(name));
-  if (it == tensors_.end()) {
-    return absl::NotFoundError(
-        absl::StrCat("tensor ", name, " is not in the checkpoint ", dir_));
-  }
-  const TensorEntry& entry = *it->second.entry;
-  return RawTensor{entry.dtype, entry.shape, it->second.bytes};
+  const Location* const location = Locate(name);
+  if (location == nullptr) return NotThere(name);
+  NoteFound(*location);
+  return RawTensor{location->entry->dtype, location->entry->shape,
+                   location->bytes};
 }
 
 absl::StatusOr<Tensor> Checkpoint::Describe(absl::string_view name) const {
-  NACRE_ASSIGN_OR_RETURN(RawTensor raw, FindRaw(name));
-  const StoredTensor* const stored = tensors_.find(name)->second.stored;
-  if (stored != nullptr) {
-    return Tensor{stored->dtype, std::move(raw.shape), {}};
+  const Location* const location = Locate(name);
+  if (location == nullptr) return NotThere(name);
+  if (location->stored != nullptr) {
+    return Tensor{location->stored->dtype, location->entry->shape, {}};
   }
-  absl::StatusOr<kernels::DType> dtype = ParseDType(raw.dtype);
+  absl::StatusOr<kernels::DType> dtype = ParseDType(location->entry->dtype);
   if (!dtype.ok()) {
     return absl::Status(
         dtype.status().code(),
         absl::StrCat("tensor ", name, ": ", dtype.status().message()));
   }
-  return Tensor{*dtype, std::move(raw.shape), {}};
+  return Tensor{*dtype, location->entry->shape, {}};
 }
 
 absl::StatusOr<Tensor> Checkpoint::Find(absl::string_view name) const {
   NACRE_ASSIGN_OR_RETURN(Tensor tensor, Describe(name));
-  const Location& location = tensors_.find(name)->second;
+  const Location& location = *Locate(name);
+  NoteFound(location);
   tensor.bytes = location.bytes;
-  if (location.stored == nullptr || !location.stored->decode) return tensor;
+  if (location.decode() == nullptr) return tensor;
   size_t size = kernels::SizeOf(tensor.dtype);
   for (const int64_t dimension : tensor.shape) {
     size *= static_cast<size_t>(dimension);
   }
-  const absl::MutexLock lock(&decoded_mutex_);
+  const absl::MutexLock lock(&found_mutex_);
   std::unique_ptr<char[]>& values = decoded_[location.stored];
   if (values == nullptr) {
     values = std::make_unique_for_overwrite<char[]>(size);
-    location.stored->decode(values.get());
+    location.stored->decode(0, location.stored->decoded_rows, values.get());
   }
   tensor.bytes = {values.get(), size};
   return tensor;
 }
 
 int64_t Checkpoint::StoredBytes(absl::string_view name) const {
-  const auto it = tensors_.find(std::string(name));
-  return it == tensors_.end() ? 0
-                              : static_cast<int64_t>(it->second.bytes.size());
+  const Location* const location = Locate(name);
+  return location == nullptr ? 0 : static_cast<int64_t>(location->bytes.size());
 }
 
-void Checkpoint::DropDecoded() const {
-  const absl::MutexLock lock(&decoded_mutex_);
+void Checkpoint::GiveBack() const {
+  const absl::MutexLock lock(&found_mutex_);
   decoded_.clear();
+  for (const Location* const location : found_) {
+    location->file->GiveBack(location->bytes);
+  }
+  found_.clear();
 }
 
 absl::StatusOr<kernels::HostMatrix> Checkpoint::Matrix(absl::string_view name,
                                                        int rows,
                                                        int cols) const {
   NACRE_ASSIGN_OR_RETURN(const Tensor tensor, Find(name));
-  const std::vector<int64_t> expected = {rows, cols};
-  if (tensor.shape != expected) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", name, " has shape ", ShapeString(tensor.shape),
-                     ", the config implies ", ShapeString(expected)));
-  }
+  NACRE_RETURN_IF_ERROR(CheckShape(name, tensor.shape, {rows, cols}));
   return kernels::HostMatrix{tensor.dtype, tensor.bytes.data(), rows, cols};
+}
+
+absl::StatusOr<MatrixRows> Checkpoint::Rows(absl::string_view name, int rows,
+                                            int cols) const {
+  NACRE_ASSIGN_OR_RETURN(const Tensor tensor, Describe(name));
+  NACRE_RETURN_IF_ERROR(CheckShape(name, tensor.shape, {rows, cols}));
+  const Location& location = *Locate(name);
+  NoteFound(location);
+  MatrixRows result;
+  result.source = std::make_unique<TensorRows>(
+      location.bytes, location.file, location.decode(),
+      static_cast<size_t>(rows),
+      static_cast<size_t>(cols) * kernels::SizeOf(tensor.dtype));
+  result.matrix = {tensor.dtype, nullptr, rows, cols, result.source.get()};
+  return result;
 }
 
 absl::StatusOr<std::vector<float>> Checkpoint::Vector(absl::string_view name,
                                                       int size) const {
   NACRE_ASSIGN_OR_RETURN(const Tensor tensor, Find(name));
-  const std::vector<int64_t> expected = {size};
-  if (tensor.shape != expected) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", name, " has shape ", ShapeString(tensor.shape),
-                     ", the config implies ", ShapeString(expected)));
-  }
+  NACRE_RETURN_IF_ERROR(CheckShape(name, tensor.shape, {size}));
   std::vector<float> values(static_cast<size_t>(size));
   if (tensor.dtype == kernels::DType::kF32) {
     std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
@@ -339,7 +373,8 @@ std::unique_ptr<FingerprintJob> Checkpoint::StartFingerprint(
   std::vector<FingerprintJob::Part> parts;
   for (const auto& [name, location] : tensors_) {
     parts.push_back({name, location.entry->dtype,
-                     ShapeString(location.entry->shape), location.bytes});
+                     ShapeString(location.entry->shape), location.bytes,
+                     location.file});
   }
   return std::make_unique<FingerprintJob>(config_json, std::move(parts),
                                           FingerprintJob::DefaultThreads());

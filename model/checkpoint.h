@@ -5,14 +5,13 @@
 // the shape the config implies. Quantized ones are read by
 // quantized/quantized_weights.h.
 //
-// Thread-safe: immutable after Open, but for what DropDecoded says.
+// Thread-safe: immutable after Open, but for what GiveBack says.
 
 #ifndef MODEL_CHECKPOINT_H_
 #define MODEL_CHECKPOINT_H_
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +29,7 @@
 #include "model/fingerprint.h"
 #include "model/quantized/quantization.h"
 #include "model/safetensors.h"
+#include "model/tensor_rows.h"
 
 namespace nacre::model {
 
@@ -52,8 +52,16 @@ struct StoredTensor {
   TensorEntry entry;  // as the file says it; the offset means nothing
   absl::string_view bytes;
   kernels::DType dtype = kernels::DType::kF32;  // of the values
-  // Writes all values; null: `bytes` are they.
-  std::function<void(char* values)> decode;
+  // Null: `bytes` are the values. Else of `decoded_rows` rows, those of a
+  // matrix, perhaps fewer of a vector.
+  DecodeRows decode;
+  size_t decoded_rows = 1;
+};
+
+// A matrix whose rows are read as they are asked for.
+struct MatrixRows {
+  std::unique_ptr<kernels::RowSource> source;
+  kernels::HostMatrix matrix;
 };
 
 class Checkpoint {
@@ -73,7 +81,7 @@ class Checkpoint {
   // Of tensors of a file that `owner` keeps; `path` is for errors.
   static std::unique_ptr<Checkpoint> OfStored(
       std::string path, std::map<std::string, StoredTensor> tensors,
-      std::shared_ptr<const void> owner);
+      const MappedFile* file, std::shared_ptr<const void> owner);
 
   // Of tensors at hand: their bytes, each as many as dtype and shape say, must
   // outlive the result.
@@ -91,7 +99,8 @@ class Checkpoint {
   std::vector<std::string> Names() const;
 
   // NOT_FOUND if there is none of this name, UNIMPLEMENTED if its dtype is not
-  // BF16, F16 or F32. Valid as long as this object, or until DropDecoded.
+  // BF16, F16 or F32. Valid as long as this object; what had to be computed,
+  // until GiveBack.
   absl::StatusOr<Tensor> Find(absl::string_view name) const;
 
   // NOT_FOUND if there is none of this name.
@@ -102,12 +111,17 @@ class Checkpoint {
   // What it takes in its file; 0: there is none of this name.
   int64_t StoredBytes(absl::string_view name) const;
 
-  // Gives back the memory of values that Find computed, and ends these.
-  void DropDecoded() const ABSL_LOCKS_EXCLUDED(decoded_mutex_);
+  // Gives back the memory of all that was found: of files, which come again
+  // when they are read again, and of what was computed, which ends.
+  void GiveBack() const ABSL_LOCKS_EXCLUDED(found_mutex_);
 
   // Find, and INVALID_ARGUMENT with both shapes if it is not [rows, cols].
   absl::StatusOr<kernels::HostMatrix> Matrix(absl::string_view name, int rows,
                                              int cols) const;
+  // The same for a backend of the host, valid as long as this object. Memory is
+  // needed for the rows that are read at a time only.
+  absl::StatusOr<MatrixRows> Rows(absl::string_view name, int rows,
+                                  int cols) const;
 
   // Find, converted; INVALID_ARGUMENT with both shapes if it is not [size].
   absl::StatusOr<std::vector<float>> Vector(absl::string_view name,
@@ -136,10 +150,22 @@ class Checkpoint {
   struct Location {
     const TensorEntry* entry = nullptr;
     absl::string_view bytes;
+    const MappedFile* file = nullptr;      // that has them, if one does
     const StoredTensor* stored = nullptr;  // null: the entry says all
+
+    // Null: the bytes are the values.
+    const DecodeRows* decode() const {
+      return stored != nullptr && stored->decode ? &stored->decode : nullptr;
+    }
   };
 
   Checkpoint() = default;
+  // Null: there is none of this name.
+  const Location* Locate(absl::string_view name) const;
+  absl::Status NotThere(absl::string_view name) const;
+  // For GiveBack.
+  void NoteFound(const Location& location) const
+      ABSL_LOCKS_EXCLUDED(found_mutex_);
   // Opens and keeps a file.
   absl::StatusOr<const TensorFile*> Keep(const std::string& path);
   static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenGguf(
@@ -154,10 +180,12 @@ class Checkpoint {
   std::map<std::string, StoredTensor> stored_;
   std::shared_ptr<const void> stored_owner_;
   std::map<std::string, Location, std::less<>> tensors_;
-  mutable absl::Mutex decoded_mutex_;
+  mutable absl::Mutex found_mutex_;
+  // What may be in memory.
+  mutable std::vector<const Location*> found_ ABSL_GUARDED_BY(found_mutex_);
   // What Find computed, by address of the tensor.
   mutable std::map<const StoredTensor*, std::unique_ptr<char[]>> decoded_
-      ABSL_GUARDED_BY(decoded_mutex_);
+      ABSL_GUARDED_BY(found_mutex_);
 };
 
 }  // namespace nacre::model

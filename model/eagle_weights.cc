@@ -46,14 +46,18 @@ class EagleLoader {
       NACRE_ASSIGN_OR_RETURN(matrices.emplace_back(),
                              Matrix(part.part, part.rows, cols));
     }
-    return Named(parts.front().part, backend_->Pack(matrices));
+    auto packed = backend_->Pack(matrices);
+    checkpoint_.GiveBack();
+    return Named(parts.front().part, std::move(packed));
   }
 
   absl::StatusOr<std::unique_ptr<kernels::PackedTable>> Table(const char* part,
                                                               int rows,
                                                               int cols) {
     NACRE_ASSIGN_OR_RETURN(const HostMatrix matrix, Matrix(part, rows, cols));
-    return Named(part, backend_->PackTable(matrix));
+    auto packed = backend_->PackTable(matrix);
+    checkpoint_.GiveBack();
+    return Named(part, std::move(packed));
   }
 
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> Vector(

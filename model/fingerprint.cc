@@ -59,7 +59,7 @@ FingerprintJob::FingerprintJob(absl::string_view config_json,
     : config_json_(config_json), parts_(std::move(parts)) {
   for (const Part& part : parts_) {
     for (size_t at = 0; at < part.bytes.size(); at += kChunkBytes) {
-      chunks_.push_back(part.bytes.substr(at, kChunkBytes));
+      chunks_.push_back({part.bytes.substr(at, kChunkBytes), part.file});
     }
   }
   digests_.resize(chunks_.size());
@@ -88,9 +88,11 @@ int FingerprintJob::DefaultThreads() {
 bool FingerprintJob::HashNext() {
   const size_t index = next_.fetch_add(1);
   if (index >= chunks_.size()) return false;
+  const Chunk& chunk = chunks_[index];
   Sha256 hash;
-  hash.Add(chunks_[index].data(), chunks_[index].size());
+  hash.Add(chunk.bytes.data(), chunk.bytes.size());
   hash.Finish(digests_[index].data());
+  if (chunk.file != nullptr) chunk.file->GiveBack(chunk.bytes);
   return true;
 }
 

@@ -4,7 +4,7 @@
 // so the result does not depend on how many threads there are.
 //
 // Begin it before the weights are loaded and end it after: both read the same
-// pages of memory, so a file comes from the disk once.
+// file, which comes from the disk once while the system caches it.
 //
 // Thread-compatible: one thread owns it.
 
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "common/mapped_file.h"
 #include "model/progress.h"
 
 namespace nacre::model {
@@ -31,10 +32,12 @@ class FingerprintJob {
     absl::string_view dtype;
     std::string shape;
     absl::string_view bytes;
+    // Which has them, if one does: they are given back as they are hashed.
+    const MappedFile* file = nullptr;
   };
 
   // `num_threads` threads begin to hash; with 0 all is done in Finish. The
-  // bytes and names outlive this.
+  // bytes, files and names outlive this.
   FingerprintJob(absl::string_view config_json, std::vector<Part> parts,
                  int num_threads);
 
@@ -52,6 +55,10 @@ class FingerprintJob {
 
  private:
   using Digest = std::array<unsigned char, 32>;
+  struct Chunk {
+    absl::string_view bytes;
+    const MappedFile* file;  // of its Part
+  };
 
   // Hashes the next chunk that no thread has taken; false: there is none.
   bool HashNext();
@@ -59,8 +66,8 @@ class FingerprintJob {
 
   const std::string config_json_;
   const std::vector<Part> parts_;
-  std::vector<absl::string_view> chunks_;  // of all parts, in their order
-  std::vector<Digest> digests_;            // of the chunks
+  std::vector<Chunk> chunks_;    // of all parts, in their order
+  std::vector<Digest> digests_;  // of the chunks
   std::atomic<size_t> next_{0};
   std::vector<std::thread> threads_;
 };

@@ -47,10 +47,12 @@ absl::StatusOr<Settings> ReadSettings(const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> MedusaHeads::Pack(
-    const std::string& name, const kernels::HostMatrix& matrix) {
+    const Checkpoint& checkpoint, const std::string& name,
+    const kernels::HostMatrix& matrix) {
   size_bytes_ += static_cast<int64_t>(matrix.rows) * matrix.cols *
                  static_cast<int64_t>(kernels::SizeOf(matrix.dtype));
   auto packed = target_.backend->Pack({&matrix, 1});
+  checkpoint.GiveBack();
   if (packed.ok()) return packed;
   return absl::Status(packed.status().code(),
                       absl::StrCat(name, ": ", packed.status().message()));
@@ -70,7 +72,7 @@ MedusaHeads::LoadVocabulary(const Checkpoint& checkpoint,
   }
   NACRE_ASSIGN_OR_RETURN(const kernels::HostMatrix matrix,
                          checkpoint.Matrix(name, rows, hidden));
-  return Pack(name, matrix);
+  return Pack(checkpoint, name, matrix);
 }
 
 absl::StatusOr<MedusaHeads::Head> MedusaHeads::LoadHead(
@@ -81,7 +83,8 @@ absl::StatusOr<MedusaHeads::Head> MedusaHeads::LoadHead(
     NACRE_ASSIGN_OR_RETURN(const kernels::HostMatrix matrix,
                            checkpoint.Matrix(names.weight, hidden, hidden));
     Block& block = head.blocks.emplace_back();
-    NACRE_ASSIGN_OR_RETURN(block.weight, Pack(names.weight, matrix));
+    NACRE_ASSIGN_OR_RETURN(block.weight,
+                           Pack(checkpoint, names.weight, matrix));
     if (names.bias.empty()) continue;
     NACRE_ASSIGN_OR_RETURN(block.bias, checkpoint.Vector(names.bias, hidden));
   }

@@ -68,7 +68,8 @@ class MedusaHeads final : public FutureHeads {
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> LoadVocabulary(
       const Checkpoint& checkpoint, const std::string& name);
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Pack(
-      const std::string& name, const kernels::HostMatrix& matrix);
+      const Checkpoint& checkpoint, const std::string& name,
+      const kernels::HostMatrix& matrix);
   // All blocks of a head, in place.                  x [rows, hidden_size]
   void RunBlocks(const Head& head, int rows, float* x);
   // The logits of `rows` rows.   x [rows, hidden_size], out [rows, vocab_size]

@@ -6,9 +6,12 @@
 #define MODEL_MODEL_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
 
+#include "absl/status/status.h"
 #include "absl/types/optional.h"
 #include "model/kv_budget.h"
+#include "model/memory_needs.h"
 #include "model/progress.h"
 
 namespace nacre::model {
@@ -19,6 +22,10 @@ struct ModelOptions {
   bool prefix_cache = false;  // whether sequences share equal beginnings
   // On a device with memory of its own, in place of kv_cache_bytes.
   absl::optional<KvBudget> kv_budget;
+  int step_rows = 1;  // of the largest step, for what it needs
+  // Where memory is the host's, told before the weights are loaded; an error
+  // ends the load. May be empty.
+  std::function<absl::Status(const MemoryNeeds& needs)> admit;
 };
 
 }  // namespace nacre::model

@@ -44,6 +44,21 @@ std::string Describe(const ModelConfig& config, const Weights& weights,
       kv_pool.capacity_tokens());
 }
 
+KvPool::Shape KvShape(const ModelConfig& config,
+                      const kernels::Backend& backend) {
+  return {config.num_hidden_layers, config.num_key_value_heads, config.head_dim,
+          backend.kv_type()};
+}
+
+absl::Status Admit(const ModelConfig& config, const Checkpoint& checkpoint,
+                   kernels::Backend* backend, const ModelOptions& options) {
+  if (!options.admit || backend->Memory().has_value()) return absl::OkStatus();
+  MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, *backend);
+  needs.kv_cache = options.kv_cache_bytes;
+  needs.scratch = ScratchBytes(config, options.step_rows);
+  return options.admit(needs);
+}
+
 // What the rows' data decides: token ids and nodes.
 absl::Status CheckRows(const ModelInfo& info, const SequenceRows& rows) {
   for (const int32_t id : rows.token_ids) {
@@ -76,6 +91,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
                      " experts, which the backend ", backend->numerics_id(),
                      " does not run; \"cpu\" and \"reference\" do"));
   }
+  NACRE_RETURN_IF_ERROR(Admit(config, *checkpoint, backend, options));
   std::unique_ptr<Transformer> model(
       new Transformer(std::move(config), backend));
   // Beside the load, which reads the same bytes.
@@ -90,12 +106,10 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
     NACRE_ASSIGN_OR_RETURN(
         kv_bytes, KvBytes(model->config_, *memory, *options.kv_budget));
   }
-  const KvPool::Shape kv_shape = {model->config_.num_hidden_layers,
-                                  model->config_.num_key_value_heads,
-                                  model->config_.head_dim, backend->kv_type()};
   NACRE_ASSIGN_OR_RETURN(
-      model->kv_pool_, KvPool::Create(backend, kv_shape, kv_bytes,
-                                      {.prefix_cache = options.prefix_cache}));
+      model->kv_pool_,
+      KvPool::Create(backend, KvShape(model->config_, *backend), kv_bytes,
+                     {.prefix_cache = options.prefix_cache}));
   // What went wrong on the way to the device is known before it serves.
   NACRE_RETURN_IF_ERROR(backend->Synchronize());
   ModelInfo& info = model->info_;

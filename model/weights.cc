@@ -16,6 +16,7 @@
 #include "common/status_macros.h"
 #include "model/expected_tensors.h"
 #include "model/families.h"
+#include "model/memory_needs.h"
 #include "model/qkv_rows.h"
 #include "model/quantized/quantized_weights.h"
 
@@ -35,23 +36,38 @@ class Loader {
         backend_(backend),
         weights_(weights) {}
 
-  absl::StatusOr<HostMatrix> Matrix(const ExpectedTensor& tensor) {
-    NACRE_ASSIGN_OR_RETURN(
-        const HostMatrix matrix,
-        checkpoint_.Matrix(tensor.name, static_cast<int>(tensor.shape[0]),
-                           static_cast<int>(tensor.shape[1])));
+  // Of a matrix: whether all of it is wanted at `data`, or its rows as they are
+  // packed.
+  enum class Form { kWhole, kRows };
+
+  // Valid until it is packed.
+  absl::StatusOr<HostMatrix> Matrix(const ExpectedTensor& tensor, Form form) {
     weights_->num_parameters += tensor.shape[0] * tensor.shape[1];
     weights_->size_bytes += checkpoint_.StoredBytes(tensor.name);
-    return matrix;
+    return Read(tensor, form);
   }
 
-  // The weights of products, which may be quantized: the result is valid until
-  // they are stacked.
-  absl::StatusOr<HostMatrix> Factor(const ExpectedTensor& tensor) {
-    if (quantized_ == nullptr) return Matrix(tensor);
+  // The same, not counted again.
+  absl::StatusOr<HostMatrix> Read(const ExpectedTensor& tensor, Form form) {
+    const int rows = static_cast<int>(tensor.shape[0]);
+    const int cols = static_cast<int>(tensor.shape[1]);
+    if (form == Form::kWhole ||
+        backend_->location() != kernels::Location::kHost) {
+      return checkpoint_.Matrix(tensor.name, rows, cols);
+    }
+    NACRE_ASSIGN_OR_RETURN(MatrixRows matrix,
+                           checkpoint_.Rows(tensor.name, rows, cols));
+    sources_.push_back(std::move(matrix.source));
+    return matrix.matrix;
+  }
+
+  // The weights of products, which may be quantized.
+  absl::StatusOr<HostMatrix> Factor(const ExpectedTensor& tensor,
+                                    Form form = Form::kRows) {
+    if (quantized_ == nullptr) return Matrix(tensor, form);
     NACRE_ASSIGN_OR_RETURN(const bool is_quantized,
                            quantized_->Has(tensor.name));
-    if (!is_quantized) return Matrix(tensor);
+    if (!is_quantized) return Matrix(tensor, form);
     const int rows = static_cast<int>(tensor.shape[0]);
     const int cols = static_cast<int>(tensor.shape[1]);
     NACRE_ASSIGN_OR_RETURN(QuantizedWeights::Values values,
@@ -63,7 +79,7 @@ class Loader {
   }
 
   // Of one tensor, or of several that share their inputs. This and what follows
-  // end all matrices that the checkpoint decoded.
+  // end all matrices.
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Packed(
       const ExpectedTensors& tensors, absl::Span<const TensorRole> roles) {
     std::vector<HostMatrix> parts;
@@ -77,8 +93,7 @@ class Loader {
   absl::StatusOr<std::unique_ptr<kernels::PackedMatrix>> Stacked(
       const std::string& name, absl::Span<const HostMatrix> parts) {
     auto packed = backend_->Pack(parts);
-    dequantized_.clear();
-    checkpoint_.DropDecoded();
+    EndMatrices();
     if (packed.ok()) return packed;
     return absl::Status(packed.status().code(),
                         absl::StrCat(name, ": ", packed.status().message()));
@@ -87,7 +102,7 @@ class Loader {
   absl::StatusOr<std::unique_ptr<kernels::PackedTable>> Table(
       const std::string& name, const HostMatrix& matrix) {
     auto packed = backend_->PackTable(matrix);
-    checkpoint_.DropDecoded();
+    EndMatrices();
     if (packed.ok()) return packed;
     return absl::Status(packed.status().code(),
                         absl::StrCat(name, ": ", packed.status().message()));
@@ -172,6 +187,13 @@ class Loader {
   }
 
  private:
+  // Gives their memory back.
+  void EndMatrices() {
+    dequantized_.clear();
+    sources_.clear();
+    checkpoint_.GiveBack();
+  }
+
   absl::Status FeedForward(const ModelConfig& config,
                            const ExpectedTensors& tensors,
                            LayerWeights* layer) {
@@ -246,12 +268,14 @@ class Loader {
     std::string separated[3];
     const bool is_fused = tensors.Has(Role::kQueryKeyValue);
     if (is_fused) {
-      NACRE_ASSIGN_OR_RETURN(const HostMatrix all,
-                             Factor(tensors[Role::kQueryKeyValue]));
+      NACRE_ASSIGN_OR_RETURN(
+          const HostMatrix all,
+          Factor(tensors[Role::kQueryKeyValue], Form::kWhole));
       parts = SeparateQkv(config, all, separated);
     } else {
       for (const Role role : {Role::kQuery, Role::kKey, Role::kValue}) {
-        NACRE_ASSIGN_OR_RETURN(parts.emplace_back(), Factor(tensors[role]));
+        NACRE_ASSIGN_OR_RETURN(parts.emplace_back(),
+                               Factor(tensors[role], Form::kWhole));
       }
     }
     std::string reordered[2];
@@ -274,61 +298,22 @@ class Loader {
   const QuantizedWeights* quantized_;
   kernels::Backend* backend_;
   Weights* weights_;
-  std::deque<std::string> dequantized_;  // of the parts of the next matrix
+  // Of the parts of the next matrix.
+  std::deque<std::string> dequantized_;
+  std::vector<std::unique_ptr<kernels::RowSource>> sources_;
 };
-
-// The type of a tensor's values; none: what is wrong with it is said when it is
-// loaded.
-absl::optional<kernels::DType> TypeOf(const Checkpoint& checkpoint,
-                                      const QuantizedWeights* quantized,
-                                      const std::string& name) {
-  const absl::StatusOr<Tensor> tensor = checkpoint.Describe(name);
-  if (tensor.ok()) return tensor->dtype;
-  if (quantized == nullptr) return absl::nullopt;
-  const absl::StatusOr<kernels::DType> dtype = quantized->TypeOf(name);
-  if (dtype.ok()) return *dtype;
-  return absl::nullopt;
-}
 
 // RESOURCE_EXHAUSTED where the device has too little memory for all weights:
 // better said now than after minutes.
-absl::Status CheckRoom(const Checkpoint& checkpoint,
-                       const QuantizedWeights* quantized,
-                       const ModelConfig& config, kernels::Backend* backend) {
+absl::Status CheckRoom(const Checkpoint& checkpoint, const ModelConfig& config,
+                       kernels::Backend* backend) {
   const absl::optional<kernels::DeviceMemory> memory = backend->Memory();
   if (!memory.has_value()) return absl::OkStatus();
-  int64_t bytes = 0;
-  const auto add = [&](const ExpectedTensor& tensor) {
-    const auto dtype = TypeOf(checkpoint, quantized, tensor.name);
-    if (!dtype.has_value()) return;
-    const bool is_table = tensor.role == TensorRole::kEmbedding;
-    const bool is_positions = tensor.role == TensorRole::kPositions;
-    const bool is_matrix = tensor.shape.size() == 2;
-    if (is_table || is_positions || !is_matrix) {
-      auto size = static_cast<int64_t>(kernels::SizeOf(*dtype));
-      for (const int64_t dimension : tensor.shape) size *= dimension;
-      bytes += size;
-    }
-    if (is_positions || !is_matrix) return;
-    if (is_table && !config.tie_word_embeddings) return;
-    // Of its data, which is not read, only that there is some.
-    const HostMatrix matrix = {*dtype, tensor.name.data(),
-                               static_cast<int>(tensor.shape[0]),
-                               static_cast<int>(tensor.shape[1])};
-    bytes += backend->PackedBytes({&matrix, 1});
-  };
-  for (const ExpectedTensor& tensor : ExpectedTensors::OutsideLayers(config)) {
-    add(tensor);
-  }
-  for (int i = 0; i < config.num_hidden_layers; ++i) {
-    for (const ExpectedTensor& tensor : ExpectedTensors::OfLayer(config, i)) {
-      add(tensor);
-    }
-  }
-  if (bytes <= memory->available()) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("the weights need ", bytes,
-                                                   " bytes on the device, ",
-                                                   memory->ToString()));
+  const MemoryNeeds needs = MemoryNeeds::Of(checkpoint, config, *backend);
+  if (needs.loaded() <= memory->available()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the weights need ", needs.loaded(),
+                   " bytes on the device, ", memory->ToString()));
 }
 
 // A config with fewer layers than the checkpoint would load and talk nonsense.
@@ -371,13 +356,14 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
     quantized.emplace(checkpoint, *checkpoint.quantization());
   }
   const QuantizedWeights* const source = quantized ? &*quantized : nullptr;
-  NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, source, config, backend));
+  NACRE_RETURN_IF_ERROR(CheckRoom(checkpoint, config, backend));
   Weights weights;
   Loader loader(checkpoint, source, backend, &weights);
   const ExpectedTensors outside = ExpectedTensors::OutsideLayers(config);
   const ExpectedTensor& table = outside[TensorRole::kEmbedding];
   report(0);
-  NACRE_ASSIGN_OR_RETURN(const HostMatrix embedding, loader.Matrix(table));
+  NACRE_ASSIGN_OR_RETURN(const HostMatrix embedding,
+                         loader.Matrix(table, Loader::Form::kRows));
   NACRE_ASSIGN_OR_RETURN(weights.embedding,
                          loader.Table(table.name, embedding));
   if (config.embedding.is_scaled) {
@@ -385,7 +371,8 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
   }
   if (config.embedding.has_positions) {
     const ExpectedTensor& positions = outside[TensorRole::kPositions];
-    NACRE_ASSIGN_OR_RETURN(const HostMatrix matrix, loader.Matrix(positions));
+    NACRE_ASSIGN_OR_RETURN(const HostMatrix matrix,
+                           loader.Matrix(positions, Loader::Form::kRows));
     NACRE_ASSIGN_OR_RETURN(weights.positions,
                            loader.Table(positions.name, matrix));
   }
@@ -399,9 +386,8 @@ absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
       loader.BlockNorm(config, outside, TensorRole::kFinalNorm,
                        TensorRole::kFinalNormBias, &weights.final_norm));
   if (config.tie_word_embeddings) {
-    NACRE_ASSIGN_OR_RETURN(
-        const HostMatrix tied,
-        checkpoint.Matrix(table.name, embedding.rows, embedding.cols));
+    NACRE_ASSIGN_OR_RETURN(const HostMatrix tied,
+                           loader.Read(table, Loader::Form::kRows));
     NACRE_ASSIGN_OR_RETURN(weights.head, loader.Stacked(table.name, {tied}));
   } else {
     NACRE_ASSIGN_OR_RETURN(weights.head,

@@ -141,6 +141,8 @@ TESTED_BY = {
     "model/draft_files.cc": "tests/model/medusa_heads_test.cc",
     "model/eagle_weights.cc": "tests/model/eagle_model_test.cc",
     "model/layer_runner.cc": "tests/model/transformer_test.cc",
+    "model/tensor_rows.cc": "tests/model/checkpoint_test.cc",
+    "common/control_groups.cc": "tests/common/memory_limit_test.cc",
     "chat/text.cc": "tests/chat/user_text_test.cc",
     "coordinator/api/generate_call.cc":
         "tests/coordinator/api/inference_service_test.cc",

@@ -58,6 +58,7 @@ class File {
   const std::string& path() const { return path_; }
   // Valid as long as this object.
   const Contents& contents() const { return contents_; }
+  const MappedFile& mapped() const { return *file_; }
 
  private:
   File(std::string path, std::unique_ptr<MappedFile> file, Contents contents);

@@ -86,6 +86,14 @@ std::string CpuBackend::description() const {
   return absl::StrCat("cpu (", elementwise_.target_name, ", ", threads, ")");
 }
 
+int64_t CpuBackend::PackedBytes(absl::Span<const HostMatrix> parts) const {
+  const StackedWeights weights(parts);
+  return static_cast<int64_t>(
+      QuantizedGroupSize(weight_type_) > 0
+          ? QuantizedMatrix::Bytes(weights, weight_type_, quantized_gemm_)
+          : DenseMatrix::Bytes(weights, weight_type_, gemm_));
+}
+
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuBackend::Pack(
     absl::Span<const HostMatrix> parts) {
   NACRE_CHECK(weight_type_ != WeightType::kFp8, "no fp8 weights");

@@ -34,30 +34,44 @@ void LoadWords(const StackedWeights& weights, int row, int word,
 
 }  // namespace
 
+DenseMatrix::DenseMatrix(const StackedWeights& weights, WeightType type,
+                         const GemmKernels& kernels)
+    : kernels_(kernels),
+      rows_(weights.rows()),
+      cols_(weights.cols()),
+      is_bf16_(type == WeightType::kBF16 || type == WeightType::kBF16A16 ||
+               (type == WeightType::kAuto && weights.is_bf16())),
+      rounds_inputs_(type == WeightType::kBF16A16),
+      cells_(static_cast<size_t>((cols_ + kDenseCellInputs - 1) /
+                                 kDenseCellInputs)) {}
+
+size_t DenseMatrix::Bytes() const {
+  const size_t inputs = cells_ * kDenseCellInputs;
+  return num_units() * inputs * unit_outputs() *
+             (is_bf16_ ? sizeof(uint16_t) : sizeof(float)) +
+         kPrefetchBytes;
+}
+
+size_t DenseMatrix::Bytes(const StackedWeights& weights, WeightType type,
+                          const GemmKernels& kernels) {
+  return DenseMatrix(weights, type, kernels).Bytes();
+}
+
 absl::StatusOr<std::unique_ptr<DenseMatrix>> DenseMatrix::Create(
     const StackedWeights& weights, WeightType type, const GemmKernels& kernels,
     RunRanges run) {
-  std::unique_ptr<DenseMatrix> packed(new DenseMatrix(kernels));
-  packed->rows_ = weights.rows();
-  packed->cols_ = weights.cols();
-  packed->rounds_inputs_ = type == WeightType::kBF16A16;
-  packed->is_bf16_ = type == WeightType::kBF16 || packed->rounds_inputs_ ||
-                     (type == WeightType::kAuto && weights.is_bf16());
-  packed->cells_ = static_cast<size_t>((packed->cols_ + kDenseCellInputs - 1) /
-                                       kDenseCellInputs);
-  const size_t inputs = packed->cells_ * kDenseCellInputs;
-  const size_t bytes = packed->num_units() * inputs * packed->unit_outputs() *
-                       (packed->is_bf16_ ? sizeof(uint16_t) : sizeof(float));
-  NACRE_ASSIGN_OR_RETURN(packed->memory_,
-                         AllocateHostBuffer(bytes + kPrefetchBytes));
-  run(packed->num_units(), [&](int begin, int end) {
-    for (int unit = begin; unit < end; ++unit) {
-      if (packed->is_bf16_) {
-        packed->PackUnit<BF16Pair>(weights, unit);
-      } else {
-        packed->PackUnit<float>(weights, unit);
-      }
+  std::unique_ptr<DenseMatrix> packed(new DenseMatrix(weights, type, kernels));
+  NACRE_ASSIGN_OR_RETURN(packed->memory_, AllocateHostBuffer(packed->Bytes()));
+  const auto pack = [&](const StackedWeights& rows, int unit) {
+    if (packed->is_bf16_) {
+      packed->PackUnit<BF16Pair>(rows, unit);
+    } else {
+      packed->PackUnit<float>(rows, unit);
     }
+  };
+  run(packed->num_units(), [&](int begin, int end) {
+    weights.ForUnits(static_cast<int>(packed->unit_outputs()), begin, end,
+                     pack);
   });
   return packed;
 }

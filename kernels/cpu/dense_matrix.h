@@ -27,8 +27,15 @@ class DenseMatrix : public CpuMatrix {
       const StackedWeights& weights, WeightType type,
       const GemmKernels& kernels, RunRanges run);
 
+  // size_bytes() of what Create makes.
+  static size_t Bytes(const StackedWeights& weights, WeightType type,
+                      const GemmKernels& kernels);
+
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
+  int64_t size_bytes() const override {
+    return static_cast<int64_t>(memory_->size_bytes());
+  }
   size_t ActivationBytes(int rows) const override;
   int num_tiles(int rows) const override { return Tiling(rows).count; }
   void PackActivations(const float* x, int rows, int tile_begin, int tile_end,
@@ -38,7 +45,10 @@ class DenseMatrix : public CpuMatrix {
                 float* y) const override;
 
  private:
-  explicit DenseMatrix(const GemmKernels& kernels) : kernels_(kernels) {}
+  // Without memory yet.
+  DenseMatrix(const StackedWeights& weights, WeightType type,
+              const GemmKernels& kernels);
+  size_t Bytes() const;
   RowTiling Tiling(int rows) const;
   size_t unit_outputs() const { return size_t{kUnitVectors} * kernels_.lanes; }
   // Word is a float32, or two bf16 inputs.
@@ -46,11 +56,11 @@ class DenseMatrix : public CpuMatrix {
   void PackUnit(const StackedWeights& weights, int unit);
 
   const GemmKernels kernels_;
-  int rows_ = 0;
-  int cols_ = 0;
-  bool is_bf16_ = false;
-  bool rounds_inputs_ = false;
-  size_t cells_ = 0;  // of a unit
+  const int rows_;
+  const int cols_;
+  const bool is_bf16_;
+  const bool rounds_inputs_;
+  const size_t cells_;  // of a unit
   std::unique_ptr<Buffer> memory_;
 };
 

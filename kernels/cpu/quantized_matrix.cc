@@ -47,7 +47,9 @@ void StoreIntegers(Int4Cells, const int8_t* integers, uint8_t* to) {
 absl::Status NotFinite(const StackedWeights& weights, int row,
                        WeightType type) {
   std::vector<float> values(weights.cols());
-  weights.Load(row, 0, weights.cols(), values.data());
+  weights.ForUnits(1, row, row + 1, [&](const StackedWeights& rows, int) {
+    rows.Load(row, 0, weights.cols(), values.data());
+  });
   const auto bad = std::find_if_not(values.begin(), values.end(),
                                     [](float v) { return std::isfinite(v); });
   const StackedWeights::Place place = weights.Find(row);
@@ -60,31 +62,45 @@ absl::Status NotFinite(const StackedWeights& weights, int row,
 
 }  // namespace
 
+QuantizedMatrix::QuantizedMatrix(const StackedWeights& weights, WeightType type,
+                                 const QuantizedGemmKernels& kernels)
+    : kernels_(kernels),
+      type_(type),
+      rows_(weights.rows()),
+      cols_(weights.cols()),
+      groups_(static_cast<size_t>((cols_ + QuantizedGroupSize(type) - 1) /
+                                  QuantizedGroupSize(type))) {}
+
+size_t QuantizedMatrix::Bytes() const {
+  return num_units() * groups_ *
+             (type_ == WeightType::kInt8 ? Int8Cells::kBytes
+                                         : Int4Cells::kBytes) +
+         kPrefetchBytes;
+}
+
+size_t QuantizedMatrix::Bytes(const StackedWeights& weights, WeightType type,
+                              const QuantizedGemmKernels& kernels) {
+  return QuantizedMatrix(weights, type, kernels).Bytes();
+}
+
 absl::StatusOr<std::unique_ptr<QuantizedMatrix>> QuantizedMatrix::Create(
     const StackedWeights& weights, WeightType type,
     const QuantizedGemmKernels& kernels, RunRanges run) {
-  std::unique_ptr<QuantizedMatrix> matrix(new QuantizedMatrix(kernels));
-  matrix->type_ = type;
-  matrix->rows_ = weights.rows();
-  matrix->cols_ = weights.cols();
-  matrix->group_ = QuantizedGroupSize(type);
-  matrix->groups_ = static_cast<size_t>((matrix->cols_ + matrix->group_ - 1) /
-                                        matrix->group_);
-  const bool is_int8 = type == WeightType::kInt8;
-  const size_t bytes = matrix->num_units() * matrix->groups_ *
-                       (is_int8 ? Int8Cells::kBytes : Int4Cells::kBytes);
-  NACRE_ASSIGN_OR_RETURN(matrix->memory_,
-                         AllocateHostBuffer(bytes + kPrefetchBytes));
+  std::unique_ptr<QuantizedMatrix> matrix(
+      new QuantizedMatrix(weights, type, kernels));
+  NACRE_ASSIGN_OR_RETURN(matrix->memory_, AllocateHostBuffer(matrix->Bytes()));
   matrix->weights_ = static_cast<uint8_t*>(matrix->memory_->data());
   std::atomic<int> bad_row{matrix->rows_};  // the first one
-  run(matrix->num_units(), [&](int begin, int end) {
-    for (int unit = begin; unit < end; ++unit) {
-      const int bad = is_int8 ? matrix->PackUnit<Int8Cells>(weights, unit)
-                              : matrix->PackUnit<Int4Cells>(weights, unit);
-      int first = bad_row.load();
-      while (bad < first && !bad_row.compare_exchange_weak(first, bad)) {
-      }
+  const auto pack = [&](const StackedWeights& rows, int unit) {
+    const int bad = type == WeightType::kInt8
+                        ? matrix->PackUnit<Int8Cells>(rows, unit)
+                        : matrix->PackUnit<Int4Cells>(rows, unit);
+    int first = bad_row.load();
+    while (bad < first && !bad_row.compare_exchange_weak(first, bad)) {
     }
+  };
+  run(matrix->num_units(), [&](int begin, int end) {
+    weights.ForUnits(QuantizedCells::kUnitOutputs, begin, end, pack);
   });
   if (bad_row.load() < matrix->rows_) {
     return NotFinite(weights, bad_row.load(), type);

@@ -24,8 +24,15 @@ class QuantizedMatrix : public CpuMatrix {
       const StackedWeights& weights, WeightType type,
       const QuantizedGemmKernels& kernels, RunRanges run);
 
+  // size_bytes() of what Create makes.
+  static size_t Bytes(const StackedWeights& weights, WeightType type,
+                      const QuantizedGemmKernels& kernels);
+
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
+  int64_t size_bytes() const override {
+    return static_cast<int64_t>(memory_->size_bytes());
+  }
   size_t ActivationBytes(int rows) const override;
   int num_tiles(int rows) const override;
   void PackActivations(const float* x, int rows, int tile_begin, int tile_end,
@@ -35,8 +42,10 @@ class QuantizedMatrix : public CpuMatrix {
                 float* y) const override;
 
  private:
-  explicit QuantizedMatrix(const QuantizedGemmKernels& kernels)
-      : kernels_(kernels) {}
+  // Without memory yet.
+  QuantizedMatrix(const StackedWeights& weights, WeightType type,
+                  const QuantizedGemmKernels& kernels);
+  size_t Bytes() const;
 
   // Returns the first row with a weight that is not finite, else rows().
   template <class Cells>
@@ -46,11 +55,10 @@ class QuantizedMatrix : public CpuMatrix {
   void PackRow(const float* values, int i, int tile_rows, char* out) const;
 
   const QuantizedGemmKernels kernels_;
-  WeightType type_ = WeightType::kInt8;
-  int rows_ = 0;
-  int cols_ = 0;
-  int group_ = 0;
-  size_t groups_ = 0;
+  const WeightType type_;
+  const int rows_;
+  const int cols_;
+  const size_t groups_;  // of a row
   std::unique_ptr<Buffer> memory_;
   uint8_t* weights_ = nullptr;
 };

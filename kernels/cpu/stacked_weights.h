@@ -35,12 +35,25 @@ class StackedWeights {
   Place Find(int row) const;
 
   // Columns [first, first + count) of a row, zeros behind the last column;
-  // exact. LoadBF16 rounds what is not bf16.                      out [count]
+  // exact. LoadBF16 rounds what is not bf16. Of parts that have a source only
+  // within ForUnits.                                               out [count]
   void Load(int row, int first, int count, float* out) const;
   void LoadBF16(int row, int first, int count, uint16_t* out) const;
 
+  // Calls pack(weights, unit) for each unit of [begin, end), which is
+  // `unit_rows` rows, or what is left of them; `weights` are these, and load
+  // rows of the unit, under their numbers here.
+  void ForUnits(int unit_rows, int begin, int end,
+                absl::FunctionRef<void(const StackedWeights& weights, int unit)>
+                    pack) const;
+
  private:
+  // Rows [first_row, first_row + rows) of others.
+  StackedWeights(absl::Span<const HostMatrix> parts, int first_row, int rows)
+      : parts_(parts), first_row_(first_row), rows_(rows) {}
+
   const absl::Span<const HostMatrix> parts_;
+  const int first_row_ = 0;  // of parts_
   const int rows_;
 };
 

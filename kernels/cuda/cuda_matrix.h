@@ -37,6 +37,11 @@ class CudaMatrix : public PackedMatrix {
 
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
+  int64_t size_bytes() const override {
+    return static_cast<int64_t>(
+        memory_->size_bytes() +
+        (scales_ == nullptr ? 0 : scales_->size_bytes()));
+  }
 
   // None: float32, row-major.
   absl::optional<GemmFormat> format() const { return format_; }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "kernels/cpu/stacked_weights.h"
 #include "kernels/kv_address.h"
 #include "kernels/quantization.h"
 
@@ -21,6 +22,9 @@ class ReferenceMatrix : public PackedMatrix {
       : values_(std::move(values)), rows_(rows), cols_(cols) {}
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
+  int64_t size_bytes() const override {
+    return static_cast<int64_t>(values_.size() * sizeof(float));
+  }
   const float* row(int index) const {
     return values_.data() + static_cast<size_t>(index) * cols_;
   }
@@ -88,18 +92,22 @@ std::string ReferenceBackend::description() const {
   return "reference (scalar, double accumulation, 1 thread)";
 }
 
+int64_t ReferenceBackend::PackedBytes(
+    absl::Span<const HostMatrix> parts) const {
+  return int64_t{CheckedTotalRows(parts)} * parts[0].cols *
+         static_cast<int64_t>(sizeof(float));
+}
+
 absl::StatusOr<std::unique_ptr<PackedMatrix>> ReferenceBackend::Pack(
     absl::Span<const HostMatrix> parts) {
   NACRE_CHECK(weight_type_ != WeightType::kFp8, "no fp8 weights");
-  const int rows = CheckedTotalRows(parts);
-  const int cols = parts[0].cols;
+  const StackedWeights weights(parts);
+  const int rows = weights.rows();
+  const int cols = weights.cols();
   std::vector<float> values(static_cast<size_t>(rows) * cols);
-  float* out = values.data();
-  for (const HostMatrix& part : parts) {
-    for (int row = 0; row < part.rows; ++row, out += cols) {
-      LoadRow(part, row, out);
-    }
-  }
+  weights.ForUnits(1, 0, rows, [&](const StackedWeights& held, int row) {
+    held.Load(row, 0, cols, values.data() + static_cast<size_t>(row) * cols);
+  });
   if (weight_type_ == WeightType::kBF16 ||
       weight_type_ == WeightType::kBF16A16) {
     for (float& value : values) value = FromBF16(ToBF16(value));

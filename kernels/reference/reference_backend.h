@@ -22,6 +22,7 @@ class ReferenceBackend : public HostBackend {
 
   std::string numerics_id() const override;
   std::string description() const override;
+  int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override;
   absl::StatusOr<std::unique_ptr<PackedTable>> PackTable(

@@ -92,14 +92,14 @@ struct RowDecoder {
   size_t head_rows;  // 0: rows are in order
   size_t row_values;
 
-  void operator()(char* values) const {
+  void operator()(size_t first, size_t count, char* values) const {
     const size_t row_bytes = bytes.size() / rows;
     const size_t row_size = row_values * kernels::SizeOf(elements.dtype);
-    for (size_t row = 0; row < rows; ++row) {
+    for (size_t row = first; row < first + count; ++row) {
       const size_t from = head_rows == 0 ? row : PairedRow(row, head_rows);
       const absl::string_view blocks =
           bytes.substr(from * row_bytes, row_bytes);
-      char* const to = values + row * row_size;
+      char* const to = values + (row - first) * row_size;
       if (elements.dequantize == nullptr) {
         std::memcpy(to, blocks.data(), row_size);
       } else {
@@ -149,6 +149,7 @@ absl::StatusOr<StoredTensor> Stored(const std::string& name,
   decoder.row_values =
       is_matrix ? static_cast<size_t>(tensor.shape[1]) : first / decoder.rows;
   stored.decode = decoder;
+  stored.decoded_rows = decoder.rows;
   return stored;
 }
 

@@ -1,12 +1,17 @@
 // How long a checkpoint takes to load, by type of weights, against the time to
-// read its file's bytes from memory once.
+// read its file's bytes from memory once; and what it takes of memory, against
+// what was told before.
 //
-//   bench_loading [--weights LIST] [--cpus LIST] [--layers N] [--hidden N]
-//                 [--vocab N] [--model DIR] [--repetitions N] [--json FILE]
+//   bench_loading [--weights LIST] [--cpus LIST] [--shape NAME] [--layers N]
+//                 [--hidden N] [--vocab N] [--model DIR] [--write DIR]
+//                 [--repetitions N] [--json FILE]
 //
 // Without --model, a bf16 Llama of random weights of the given size is written
-// to a temporary folder. The file is in the system's cache: what is measured is
-// the work, not a disk. Times are medians.
+// to a temporary folder; with --write to that one, which is all then. --shape
+// 8b: as Llama 3 8B, 16 GB. A small file is in the system's cache: what is
+// measured is the work, not a disk. Times are medians. Memory is that of the
+// process, less what it had before: what is left behind a load, and the peak,
+// which is the highest of all loads.
 
 #include <unistd.h>
 
@@ -14,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,7 +31,7 @@
 #include "model/load_model.h"
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
-#include "tests/testing/tiny_checkpoint.h"
+#include "tests/benchmarks/random_llama.h"
 
 namespace nacre::model {
 namespace {
@@ -40,7 +46,9 @@ struct Flags {
   int layers = 9;
   int hidden = 2048;
   int vocab = 32000;
+  std::string shape;
   std::string model;
+  std::string write;
   int repetitions = 3;
   std::string json;
 };
@@ -60,8 +68,12 @@ Flags Parse(int argc, char** argv) {
       flags.hidden = std::max(256, std::atoi(value)) / 256 * 256;
     } else if (name == "--vocab") {
       flags.vocab = std::max(256, std::atoi(value));
+    } else if (name == "--shape" && std::string(value) == "8b") {
+      flags.shape = value;
     } else if (name == "--model") {
       flags.model = value;
+    } else if (name == "--write") {
+      flags.write = value;
     } else if (name == "--repetitions") {
       flags.repetitions = std::max(1, std::atoi(value));
     } else if (name == "--json") {
@@ -74,24 +86,65 @@ Flags Parse(int argc, char** argv) {
   return flags;
 }
 
-// As bench_decode's.
-std::string WriteModel(const Flags& flags) {
-  nacre::testing::TinyCheckpoint shape;
-  shape.hidden_size = flags.hidden;
-  shape.intermediate_size = flags.hidden * 11 / 4;
-  shape.num_hidden_layers = flags.layers;
+// As bench_decode's, unless it has a name.
+LlamaShape Shape(const Flags& flags) {
+  LlamaShape shape;
+  if (flags.shape == "8b") {
+    shape.hidden = 4096;
+    shape.intermediate = 14336;
+    shape.layers = 32;
+    shape.heads = 32;
+    shape.kv_heads = 8;
+    shape.head_dim = 128;
+    shape.vocab = 128256;
+    shape.context = 8192;
+    return shape;
+  }
+  shape.hidden = flags.hidden;
+  shape.intermediate = flags.hidden * 11 / 4;
+  shape.layers = flags.layers;
+  shape.heads = flags.hidden / 64;
+  shape.kv_heads = flags.hidden / 256;
   shape.head_dim = 64;
-  shape.num_attention_heads = flags.hidden / 64;
-  shape.num_key_value_heads = flags.hidden / 256;
-  shape.vocab_size = flags.vocab;
-  shape.dtype = kernels::DType::kBF16;
-  const std::string dir = (std::filesystem::temp_directory_path() /
-                           absl::StrCat("nacre-bench-loading-", getpid()))
-                              .string();
+  shape.vocab = flags.vocab;
+  shape.context = 512;
+  return shape;
+}
+
+// Returns the folder.
+std::string WriteModel(const Flags& flags) {
+  std::string dir = flags.write;
+  if (dir.empty()) {
+    dir = (std::filesystem::temp_directory_path() /
+           absl::StrCat("nacre-bench-loading-", getpid()))
+              .string();
+  }
   std::filesystem::create_directories(dir);
-  nacre::testing::WriteTinyCheckpoint(shape, dir);
+  const absl::Status status =
+      RandomLlama(Shape(flags), kernels::DType::kBF16).Write(dir);
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+    std::exit(1);
+  }
   return dir;
 }
+
+// "VmRSS", "VmHWM": bytes of this process.
+double Memory(const char* name) {
+  std::ifstream status("/proc/self/status");
+  const std::string format = absl::StrCat(name, ": %lld");
+  std::string line;
+  while (std::getline(status, line)) {
+    long long kilobytes = 0;
+    if (std::sscanf(line.c_str(), format.c_str(), &kilobytes) == 1) {
+      return static_cast<double>(kilobytes) * 1024;
+    }
+  }
+  return 0;
+}
+
+// Counts peaks from now on.
+void ForgetPeak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 double BytesOfTensors(const std::string& dir) {
   double bytes = 0;
@@ -106,6 +159,7 @@ double BytesOfTensors(const std::string& dir) {
 int Main(int argc, char** argv) {
   const Flags flags = Parse(argc, argv);
   const std::string dir = flags.model.empty() ? WriteModel(flags) : flags.model;
+  if (!flags.write.empty()) return 0;
   const double bytes = BytesOfTensors(dir);
   kernels::ThreadPool threads(flags.cpus);
   // Made before this thread is bound, after which it has one core only.
@@ -120,29 +174,47 @@ int Main(int argc, char** argv) {
   nlohmann::json json = {{"bytes", bytes},
                          {"threads", flags.cpus.size()},
                          {"loads", nlohmann::json::array()}};
-  std::printf("a checkpoint of %.0f MB, %zu threads\n%8s %10s %12s %8s\n",
-              bytes * 1e-6, flags.cpus.size(), "weights", "seconds",
-              "s to read", "ratio");
+  std::printf(
+      "a checkpoint of %.0f MB, %zu threads\n%8s %10s %12s %8s %10s %10s "
+      "%10s\n",
+      bytes * 1e-6, flags.cpus.size(), "weights", "seconds", "s to read",
+      "ratio", "needs MB", "has MB", "peak MB");
   for (size_t b = 0; b < backends.size(); ++b) {
     const std::string& weights = flags.weights[b];
     kernels::Backend* const backend = backends[b].get();
-    kernels::ReadBandwidth read(*backend, &threads, size_t{512} << 20);
     std::vector<double> times;
+    MemoryNeeds needs;
+    ModelOptions options;
+    options.kv_cache_bytes = int64_t{64} << 20;
+    options.admit = [&needs](const MemoryNeeds& told) {
+      needs = told;
+      return absl::OkStatus();
+    };
+    double resident = 0;
+    ForgetPeak();
+    const double before = Memory("VmRSS");
     for (int i = 0; i < flags.repetitions; ++i) {
-      for (int j = 0; j < 3; ++j) read.MeasureOnce();
       const double start = Seconds();
-      const auto model =
-          ValueOrExit(LoadModel(dir, backend, {int64_t{64} << 20, {}}));
+      const auto model = ValueOrExit(LoadModel(dir, backend, options));
       times.push_back(Seconds() - start);
+      resident = Memory("VmRSS") - before;
     }
+    const double peak = Memory("VmHWM") - before;
+    kernels::ReadBandwidth read(*backend, &threads, size_t{512} << 20);
+    for (int i = 0; i < 3 * flags.repetitions; ++i) read.MeasureOnce();
     const double seconds = Median(times);
     const double to_read = bytes / read.bytes_per_second();
-    std::printf("%8s %10.2f %12.3f %8.1f\n", weights.c_str(), seconds, to_read,
-                seconds / to_read);
+    const auto loaded = static_cast<double>(needs.loaded());
+    std::printf("%8s %10.2f %12.3f %8.1f %10.1f %10.1f %10.1f\n",
+                weights.c_str(), seconds, to_read, seconds / to_read,
+                loaded * 1e-6, resident * 1e-6, peak * 1e-6);
     std::fflush(stdout);
     json["loads"].push_back({{"weights", weights},
                              {"seconds", seconds},
-                             {"seconds_to_read", to_read}});
+                             {"seconds_to_read", to_read},
+                             {"needed_bytes", needs.loaded()},
+                             {"resident_bytes", resident},
+                             {"peak_bytes", peak}});
   }
   if (flags.model.empty()) std::filesystem::remove_all(dir);
   if (!flags.json.empty()) {

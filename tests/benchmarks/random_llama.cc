@@ -8,7 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/files.h"
+#include "common/status_macros.h"
 #include "model/expected_tensors.h"
+#include "model/safetensors_writer.h"
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
 
@@ -76,7 +79,7 @@ std::vector<ExpectedTensor> Tensors(const ModelConfig& config) {
   return tensors;
 }
 
-size_t Bytes(const std::vector<int64_t>& size, kernels::DType dtype) {
+size_t BytesOf(const std::vector<int64_t>& size, kernels::DType dtype) {
   size_t bytes = kernels::SizeOf(dtype);
   for (const int64_t each : size) bytes *= static_cast<size_t>(each);
   return bytes;
@@ -100,12 +103,22 @@ RandomLlama::RandomLlama(const LlamaShape& shape, kernels::DType dtype)
               "weights of another type");
   size_t largest = 0;
   for (const ExpectedTensor& tensor : Tensors(config_)) {
-    largest = std::max(largest, Bytes(tensor.shape, dtype));
+    largest = std::max(largest, BytesOf(tensor.shape, dtype));
   }
   // So that what goes through a matrix keeps its size, about.
   matrices_ = RandomBytes(largest + kStarts, dtype, 0.0f,
                           std::sqrt(3.0f / static_cast<float>(shape.hidden)));
-  norms_ = RandomBytes(Bytes({config_.hidden_size}, dtype), dtype, 1.0f, 0.2f);
+  norms_ =
+      RandomBytes(BytesOf({config_.hidden_size}, dtype), dtype, 1.0f, 0.2f);
+}
+
+absl::string_view RandomLlama::Bytes(const ExpectedTensor& tensor,
+                                     size_t index) const {
+  const bool is_norm = tensor.shape.size() == 1;
+  // A prime number of rows' lines apart; aligned as in a file.
+  const size_t start = is_norm ? 0 : index * 7919 * 64 % kStarts;
+  const std::vector<char>& from = is_norm ? norms_ : matrices_;
+  return {from.data() + start, BytesOf(tensor.shape, dtype_)};
 }
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> RandomLlama::Load(
@@ -113,16 +126,27 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> RandomLlama::Load(
   std::map<std::string, Tensor> tensors;
   size_t index = 0;
   for (const ExpectedTensor& tensor : Tensors(config_)) {
-    const bool is_norm = tensor.shape.size() == 1;
-    // A prime number of rows' lines apart; aligned as in a file.
-    const size_t start = is_norm ? 0 : index++ * 7919 * 64 % kStarts;
-    const std::vector<char>& from = is_norm ? norms_ : matrices_;
-    tensors[tensor.name] = {
-        dtype_, tensor.shape,
-        absl::string_view(from.data() + start, Bytes(tensor.shape, dtype_))};
+    tensors[tensor.name] = {dtype_, tensor.shape, Bytes(tensor, index++)};
   }
   return CreateModel(config_, config_json_, Checkpoint::OfTensors(tensors),
                      backend, options);
+}
+
+absl::Status RandomLlama::Write(const std::string& dir) const {
+  NACRE_RETURN_IF_ERROR(WriteFile(dir + "/config.json", config_json_));
+  std::vector<TensorSpec> specs;
+  for (const ExpectedTensor& tensor : Tensors(config_)) {
+    specs.push_back({tensor.name, dtype_, tensor.shape});
+  }
+  NACRE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<SafetensorsWriter> writer,
+      SafetensorsWriter::Create(dir + "/model.safetensors", specs));
+  size_t index = 0;
+  for (const ExpectedTensor& tensor : Tensors(config_)) {
+    const absl::string_view bytes = Bytes(tensor, index++);
+    NACRE_RETURN_IF_ERROR(writer->Append(bytes.data(), bytes.size()));
+  }
+  return writer->Finish();
 }
 
 }  // namespace nacre::model

@@ -13,9 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/backend.h"
 #include "model/config.h"
+#include "model/expected_tensors.h"
 #include "model/load_model.h"
 
 namespace nacre::model {
@@ -42,12 +45,16 @@ class RandomLlama {
 
   const ModelConfig& config() const { return config_; }
 
-  // This object outlives the model on a backend of the host, which reads the
-  // embedding in place.
   absl::StatusOr<std::unique_ptr<LanguageModel>> Load(
       kernels::Backend* backend, const ModelOptions& options) const;
 
+  // The same as a folder, which is there: config.json and model.safetensors.
+  absl::Status Write(const std::string& dir) const;
+
  private:
+  // Its values.
+  absl::string_view Bytes(const ExpectedTensor& tensor, size_t index) const;
+
   std::string config_json_;
   ModelConfig config_;
   kernels::DType dtype_;

@@ -29,7 +29,7 @@ class CpuQuotaTest : public ::testing::Test {
   }
   absl::optional<double> Quota(const std::string& groups) {
     EXPECT_TRUE(WriteFile(folder_ + "/groups", groups).ok());
-    return CpuQuota(folder_ + "/groups", folder_ + "/fs");
+    return CpuQuota({folder_ + "/groups", folder_ + "/fs"});
   }
 
  private:
@@ -70,7 +70,7 @@ TEST_F(CpuQuotaTest, WhatCannotBeReadIsNoLimit) {
   EXPECT_EQ(Quota("no groups\n1:2"), absl::nullopt);
   Write("/cpu.max", "0 0");
   EXPECT_EQ(Quota("0::/"), absl::nullopt);
-  EXPECT_EQ(CpuQuota("/no/file", "/no/folder"), absl::nullopt);
+  EXPECT_EQ(CpuQuota({"/no/file", "/no/folder"}), absl::nullopt);
 }
 
 TEST(CpusWithinTest, AThreadForEachWholeCore) {

@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       count *= static_cast<size_t>(dimension);
     }
     const auto values = std::make_unique<char[]>(count);
-    stored.decode(values.get());
+    stored.decode(0, stored.decoded_rows, values.get());
   }
   return 0;
 }

@@ -1,6 +1,8 @@
 #include "model/checkpoint.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -52,6 +54,39 @@ TEST_F(CheckpointTest, LooksTensorsUpInSeveralShards) {
   const auto b = (*checkpoint)->Vector("b", 4);
   ASSERT_TRUE(b.ok()) << b.status();
   EXPECT_THAT(*b, ElementsAre(0, 0, 0, 0));
+}
+
+TEST_F(CheckpointTest, RowsAreThoseOfTheMatrixAndStayWhenGivenBack) {
+  nacre::testing::TinyCheckpoint shape;
+  shape.dtype = kernels::DType::kBF16;
+  nacre::testing::WriteTinyCheckpoint(shape, dir_);
+  const auto checkpoint = *Checkpoint::Open(dir_);
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  const auto matrix = *checkpoint->Matrix(name, 100, 52);
+  const std::string expected(static_cast<const char*>(matrix.data),
+                             size_t{100} * 52 * 2);
+  const MatrixRows rows = *checkpoint->Rows(name, 100, 52);
+  EXPECT_EQ(rows.matrix.dtype, kernels::DType::kBF16);
+  EXPECT_EQ(rows.matrix.source, rows.source.get());
+  std::vector<char> scratch;
+  for (int pass = 0; pass < 2; ++pass) {
+    std::string read;
+    for (int first = 0; first < 100; first += 30) {
+      const int count = std::min(30, 100 - first);
+      read.append(
+          static_cast<const char*>(rows.source->Read(first, count, &scratch)),
+          static_cast<size_t>(count) * 52 * 2);
+      rows.source->GiveBack(first, count);
+    }
+    EXPECT_EQ(read, expected);
+    checkpoint->GiveBack();
+  }
+  EXPECT_EQ(std::string(static_cast<const char*>(matrix.data), 5200 * 2),
+            expected);
+  EXPECT_EQ(checkpoint->Rows(name, 100, 53).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(checkpoint->Rows("none", 1, 1).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST_F(CheckpointTest, SaysWhichShapeWasExpectedAndWhichFound) {

@@ -10,11 +10,13 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/memory_limit.h"
 #include "common/status_macros.h"
 #include "model/config.h"
 #include "model/kv_budget.h"
@@ -25,6 +27,7 @@
 #include "model/progress.h"
 #include "tokenizer/vocabulary_map.h"
 #include "worker/engine/step_budget.h"
+#include "worker/process/memory_check.h"
 
 namespace nacre::worker {
 namespace {
@@ -90,6 +93,16 @@ model::ProgressCallback ShowProgress() {
   };
 }
 
+// Before the weights are loaded.
+absl::Status Admit(const model::MemoryNeeds& needs) {
+  const std::vector<MemoryLimit> limits = MemoryLimits();
+  spdlog::info("memory: {}", needs.ToString());
+  NACRE_RETURN_IF_ERROR(CheckMemory(needs, limits));
+  const std::string warning = MemoryWarning(needs, limits);
+  if (!warning.empty()) spdlog::warn("{}", warning);
+  return absl::OkStatus();
+}
+
 // A draft whose vocabulary is not its target's: from here on all ids are the
 // target's.
 absl::Status MapToTarget(const WorkerOptions& options, LoadedModel* loaded) {
@@ -147,6 +160,8 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
     NACRE_ASSIGN_OR_RETURN(model_options.kv_cache_bytes,
                            KvCacheBytes(options, kv_type));
   }
+  model_options.step_rows = StepBudget().max_rows;
+  model_options.admit = Admit;
   model_options.progress = ShowProgress();
   model_options.prefix_cache = options.prefix_cache;
   NACRE_ASSIGN_OR_RETURN(

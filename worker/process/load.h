@@ -32,7 +32,8 @@ struct LoadedModel {
 // `role`. Errors: of CreateBackend, LoadTokenizer and LoadModel;
 // INVALID_ARGUMENT when the tokenizer has ids that the model lacks, or a target
 // is told of another's tokenizer; FAILED_PRECONDITION when the target's
-// tokenizer shares too few pieces.
+// tokenizer shares too few pieces; RESOURCE_EXHAUSTED when the host's memory
+// has no room for the weights (memory_check.h).
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
                                           wire::WorkerRole role);
 

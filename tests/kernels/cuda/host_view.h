@@ -41,6 +41,9 @@ class HostView : public Backend {
     backend_->QueueCopyToHost(device, bytes, host);
   }
   absl::Status Synchronize() override { return backend_->Synchronize(); }
+  int64_t PackedBytes(absl::Span<const HostMatrix> parts) const override {
+    return backend_->PackedBytes(parts);
+  }
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       absl::Span<const HostMatrix> parts) override {
     return backend_->Pack(parts);

@@ -4,6 +4,7 @@
 
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -118,10 +119,37 @@ TEST(GgufModelTest, DroppedValuesComeBack) {
   const auto checkpoint = *Checkpoint::Open(absl::StrCat(kDir, "q4_k.gguf"));
   const std::string name = "model.layers.0.self_attn.q_proj.weight";
   const std::vector<float> values = ValuesOf(*checkpoint, name);
-  checkpoint->DropDecoded();
+  checkpoint->GiveBack();
   EXPECT_EQ(ValuesOf(*checkpoint, name), values);
   EXPECT_EQ(checkpoint->Describe(name)->shape, (std::vector<int64_t>{32, 256}));
   EXPECT_EQ(checkpoint->StoredBytes(name), 32 * 144);
+}
+
+TEST(GgufModelTest, RowsAreComputedPieceByPiece) {
+  for (const char* kind : kKinds) {
+    const auto checkpoint =
+        *Checkpoint::Open(absl::StrCat(kDir, kind, ".gguf"));
+    for (const std::string name :
+         {"model.layers.0.self_attn.q_proj.weight",  // in another order
+          "model.layers.0.mlp.down_proj.weight"}) {
+      const Tensor tensor = *checkpoint->Find(name);
+      const std::string expected(tensor.bytes);
+      const int num_rows = static_cast<int>(tensor.shape[0]);
+      const MatrixRows rows =
+          *checkpoint->Rows(name, num_rows, static_cast<int>(tensor.shape[1]));
+      const size_t row_bytes = expected.size() / tensor.shape[0];
+      std::string read;
+      std::vector<char> scratch;
+      for (int first = 0; first < num_rows; first += 7) {
+        const int count = std::min(7, num_rows - first);
+        read.append(
+            static_cast<const char*>(rows.source->Read(first, count, &scratch)),
+            count * row_bytes);
+        rows.source->GiveBack(first, count);
+      }
+      EXPECT_TRUE(read == expected) << kind << " " << name;
+    }
+  }
 }
 
 // As a checkpoint of exactly these values.

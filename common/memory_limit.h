@@ -1,0 +1,37 @@
+// How much memory this process may come to have: what the machine has, and what
+// its control groups let it have, as containers are limited.
+//
+// Reads files; thread-safe.
+
+#ifndef COMMON_MEMORY_LIMIT_H_
+#define COMMON_MEMORY_LIMIT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/control_groups.h"
+
+namespace nacre {
+
+// In bytes.
+struct MemoryLimit {
+  std::string origin;  // "the machine", or the file of a control group
+  // Memory and swap that this process may have together with others.
+  int64_t limit = 0;
+  // Memory that nobody has now, caches of files counted as free.
+  int64_t available = 0;
+};
+
+struct MemoryFiles {
+  ControlGroupFiles groups;
+  std::string machine = "/proc/meminfo";
+};
+
+// The machine's, and that of each control group that has one; without those
+// that cannot be read.
+std::vector<MemoryLimit> MemoryLimits(const MemoryFiles& files = {});
+
+}  // namespace nacre
+
+#endif  // COMMON_MEMORY_LIMIT_H_

@@ -1,0 +1,90 @@
+#include "common/mapped_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+namespace nacre {
+namespace {
+
+constexpr size_t kBytes = size_t{32} << 20;
+// The system counts roughly, and maps in pages of 2 MB at times.
+constexpr int64_t kRoughly = int64_t{4} << 20;
+
+// Memory of files that this process has mapped.
+int64_t MappedBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    long long kilobytes = 0;
+    if (std::sscanf(line.c_str(), "RssFile: %lld", &kilobytes) == 1) {
+      return kilobytes * 1024;
+    }
+  }
+  ADD_FAILURE() << "no RssFile";
+  return 0;
+}
+
+char ByteAt(size_t at) { return static_cast<char>(at * 2654435761u >> 13); }
+
+class MappedFileTest : public ::testing::Test {
+ protected:
+  MappedFileTest() {
+    std::string text(kBytes, '\0');
+    for (size_t i = 0; i < kBytes; ++i) text[i] = ByteAt(i);
+    std::ofstream(path_, std::ios::binary) << text;
+    file_ = *MappedFile::Open(path_);
+  }
+  ~MappedFileTest() override { std::remove(path_.c_str()); }
+
+  bool HasAllBytes() const {
+    const absl::string_view bytes = file_->bytes();
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      if (bytes[i] != ByteAt(i)) return false;
+    }
+    return bytes.size() == kBytes;
+  }
+
+  const std::string path_ =
+      ::testing::TempDir() + "/nacre_mapped_" + std::to_string(getpid());
+  std::unique_ptr<MappedFile> file_;
+};
+
+TEST_F(MappedFileTest, WhatIsGivenBackIsNotInMemoryAndCanBeReadAgain) {
+  const int64_t before = MappedBytes();
+  EXPECT_TRUE(HasAllBytes());
+  const int64_t read = MappedBytes();
+  EXPECT_GE(read - before, static_cast<int64_t>(kBytes) - kRoughly);
+  file_->GiveBack(file_->bytes().substr(100, kBytes / 2));
+  const int64_t half = MappedBytes();
+  EXPECT_LE(half, read - static_cast<int64_t>(kBytes / 2) + kRoughly);
+  EXPECT_GE(half, before + static_cast<int64_t>(kBytes / 2) - kRoughly);
+  file_->GiveBack(file_->bytes());
+  EXPECT_LE(MappedBytes(), before + kRoughly);
+  EXPECT_TRUE(HasAllBytes());
+}
+
+TEST_F(MappedFileTest, AnyPartCanBeGivenBack) {
+  const absl::string_view bytes = file_->bytes();
+  for (const size_t begin : {size_t{0}, size_t{1}, kBytes - 1, kBytes}) {
+    for (const size_t count : {size_t{0}, size_t{1}, kBytes}) {
+      file_->GiveBack(bytes.substr(begin, count));
+    }
+  }
+  file_->GiveBack({});
+  EXPECT_TRUE(HasAllBytes());
+}
+
+TEST_F(MappedFileTest, NothingElseCan) {
+  const std::string other = "mine";
+  EXPECT_DEATH(file_->GiveBack(other), "a part of another file");
+  EXPECT_DEATH(file_->GiveBack({file_->bytes().data() + 1, kBytes}),
+               "a part of another file");
+}
+
+}  // namespace
+}  // namespace nacre

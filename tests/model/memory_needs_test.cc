@@ -1,0 +1,156 @@
+// What is told before a load is what the load takes, to the byte.
+
+#include "model/memory_needs.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend_factory.h"
+#include "model/load_model.h"
+#include "model/safetensors_writer.h"
+#include "model/weights.h"
+#include "nlohmann/json.hpp"
+#include "tests/model/named_backend.h"
+#include "tests/testing/random_checkpoint.h"
+#include "tests/testing/tiny_checkpoint.h"
+
+namespace nacre::model {
+namespace {
+
+using nacre::testing::ReadFile;
+using nacre::testing::TestFolder;
+using nacre::testing::TinyCheckpoint;
+using nacre::testing::WriteTinyCheckpoint;
+
+int64_t SizeOf(const std::unique_ptr<kernels::Buffer>& buffer) {
+  return buffer == nullptr ? 0 : static_cast<int64_t>(buffer->size_bytes());
+}
+int64_t SizeOf(const std::unique_ptr<kernels::PackedMatrix>& matrix) {
+  return matrix == nullptr ? 0 : matrix->size_bytes();
+}
+int64_t SizeOf(const NormWeights& norm) {
+  return SizeOf(norm.weight) + SizeOf(norm.bias);
+}
+
+int64_t SizeOf(const LayerWeights& layer) {
+  int64_t bytes = SizeOf(layer.input_norm) + SizeOf(layer.qkv) +
+                  SizeOf(layer.qkv_bias) + SizeOf(layer.query_norm) +
+                  SizeOf(layer.key_norm) + SizeOf(layer.o) +
+                  SizeOf(layer.o_bias) + SizeOf(layer.attention_post_norm) +
+                  SizeOf(layer.mlp_norm) + SizeOf(layer.gate_up) +
+                  SizeOf(layer.gate_up_bias) + SizeOf(layer.down) +
+                  SizeOf(layer.down_bias) + SizeOf(layer.mlp_post_norm) +
+                  SizeOf(layer.router);
+  for (const ExpertWeights& expert : layer.experts) {
+    bytes += SizeOf(expert.gate_up) + SizeOf(expert.down);
+  }
+  return bytes;
+}
+
+int64_t SizeOf(const Weights& weights) {
+  int64_t bytes = SizeOf(weights.final_norm) + SizeOf(weights.head);
+  for (const LayerWeights& layer : weights.layers) bytes += SizeOf(layer);
+  return bytes;
+}
+
+// Of both.
+void ExpectEqualNeeds(const std::string& path, kernels::Backend* backend,
+                      int64_t table_element_bytes) {
+  const auto checkpoint = Checkpoint::Open(path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const ModelConfig config = *ReadConfig(path);
+  const MemoryNeeds needs = MemoryNeeds::Of(**checkpoint, config, *backend);
+  const auto weights = LoadWeights(**checkpoint, config, backend, {});
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ(needs.weights, SizeOf(*weights));
+  int64_t rows = weights->embedding->rows();
+  if (weights->positions != nullptr) rows += weights->positions->rows();
+  EXPECT_EQ(needs.tables, rows * config.hidden_size * table_element_bytes);
+}
+
+class MemoryNeedsTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  const std::unique_ptr<kernels::Backend> backend_ = NamedBackend(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, MemoryNeedsTest,
+                         ::testing::Values("reference", "cpu", "cpu_f32",
+                                           "cpu_bf16", "cpu_int8", "cpu_int4"));
+
+TEST_P(MemoryNeedsTest, OfFamilies) {
+  for (const std::string architecture :
+       {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
+        "Phi3ForCausalLM", "MixtralForCausalLM", "Gemma3ForCausalLM"}) {
+    SCOPED_TRACE(architecture);
+    TinyCheckpoint shape;
+    shape.architecture = architecture;
+    const std::string dir = TestFolder(architecture);
+    WriteTinyCheckpoint(shape, dir);
+    ExpectEqualNeeds(dir, backend_.get(), 4);
+  }
+}
+
+TEST_P(MemoryNeedsTest, OfOtherBlocks) {
+  for (const std::string golden : {"neox", "starcoder2", "big_code"}) {
+    SCOPED_TRACE(golden);
+    const auto config = nlohmann::json::parse(
+        ReadFile(NACRE_TEST_DATA "/model/options/" + golden + ".json"));
+    const std::string dir = TestFolder(golden);
+    nacre::testing::WriteRandomCheckpoint(config["config"].dump(), dir);
+    ExpectEqualNeeds(dir, backend_.get(), 4);
+  }
+}
+
+TEST_P(MemoryNeedsTest, OfTypesAndTiedHeads) {
+  TinyCheckpoint shape;
+  shape.tie_word_embeddings = true;
+  for (const auto dtype : {kernels::DType::kBF16, kernels::DType::kF16}) {
+    SCOPED_TRACE(DTypeName(dtype));
+    shape.dtype = dtype;
+    const std::string dir = TestFolder(DTypeName(dtype));
+    WriteTinyCheckpoint(shape, dir);
+    ExpectEqualNeeds(dir, backend_.get(), 2);
+  }
+}
+
+TEST_P(MemoryNeedsTest, OfGguf) {
+  ExpectEqualNeeds(NACRE_TEST_DATA "/model/gguf/q4_k.gguf", backend_.get(), 4);
+}
+
+TEST_P(MemoryNeedsTest, AreToldBeforeTheLoadWhichTheyMayEnd) {
+  const std::string dir = TestFolder("told");
+  WriteTinyCheckpoint({}, dir);
+  MemoryNeeds told;
+  bool has_begun = false;
+  ModelOptions options = {1 << 20, {}};
+  options.progress = [&](absl::string_view, double) { has_begun = true; };
+  options.admit = [&](const MemoryNeeds& needs) {
+    told = needs;
+    return absl::ResourceExhaustedError("too much");
+  };
+  const absl::Status status = LoadModel(dir, backend_.get(), options).status();
+  EXPECT_EQ(status.message(), "too much");
+  EXPECT_FALSE(has_begun);
+  EXPECT_GT(told.weights, 0);
+  EXPECT_GT(told.tables, 0);
+  EXPECT_EQ(told.kv_cache, 1 << 20);
+  EXPECT_GT(told.scratch, 0);
+  EXPECT_EQ(told.total(),
+            told.weights + told.tables + told.kv_cache + told.scratch);
+  options.admit = [](const MemoryNeeds&) { return absl::OkStatus(); };
+  EXPECT_TRUE(LoadModel(dir, backend_.get(), options).ok());
+}
+
+TEST(MemoryNeedsTextTest, IsInGigabytes) {
+  const MemoryNeeds needs = {.weights = 4'600'000'000,
+                             .tables = 1'051'000'000,
+                             .kv_cache = int64_t{1} << 30,
+                             .scratch = 640'000'000};
+  EXPECT_EQ(needs.ToString(),
+            "7.365 GB: weights 4.600, embedding 1.051, KV cache 1.074, a step "
+            "up to 0.640");
+}
+
+}  // namespace
+}  // namespace nacre::model

@@ -1,0 +1,39 @@
+#include "worker/process/memory_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace nacre::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const model::MemoryNeeds kNeeds = {
+    .weights = 900, .tables = 100, .kv_cache = 300, .scratch = 200};
+
+TEST(MemoryCheckTest, SaysWhatIsNeededAndWhereTheLimitIs) {
+  EXPECT_TRUE(CheckMemory(kNeeds, {}).ok());
+  EXPECT_TRUE(CheckMemory(kNeeds, {{"the machine", 1000, 0}}).ok());
+  const absl::Status status = CheckMemory(
+      kNeeds, {{"the machine", 1000, 1000}, {"/x/memory.max", 999, 999}});
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "the weights need 1000 bytes of memory, the limit is 999 "
+            "(/x/memory.max): they need fewer bits (--weights) or more memory");
+}
+
+TEST(MemoryCheckTest, WarnsOfWhatMayNotBeThere) {
+  EXPECT_EQ(MemoryWarning(kNeeds, {}), "");
+  EXPECT_EQ(MemoryWarning(kNeeds, {{"a", 1500, 1500}, {"b", 2000, 1500}}), "");
+  EXPECT_THAT(MemoryWarning(kNeeds, {{"a", 9000, 1499}, {"b", 9000, 2000}}),
+              AllOf(HasSubstr("need 1500 bytes"), HasSubstr("1000 are weights"),
+                    HasSubstr("1499 are available (a)")));
+  EXPECT_THAT(MemoryWarning(kNeeds, {{"a", 9000, 1499}, {"b", 1200, 8000}}),
+              HasSubstr("1200 are available (b)"));
+}
+
+}  // namespace
+}  // namespace nacre::worker

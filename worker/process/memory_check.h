@@ -1,0 +1,30 @@
+// Whether a model has room in the memory of the host: a process that has too
+// little is killed when most of the model is loaded, so it is told before.
+//
+// Pure functions.
+
+#ifndef WORKER_PROCESS_MEMORY_CHECK_H_
+#define WORKER_PROCESS_MEMORY_CHECK_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/memory_limit.h"
+#include "model/memory_needs.h"
+
+namespace nacre::worker {
+
+// RESOURCE_EXHAUSTED with the bytes where what loading writes passes one of the
+// limits: it would be killed, whatever others do.
+absl::Status CheckMemory(const model::MemoryNeeds& needs,
+                         absl::Span<const MemoryLimit> limits);
+
+// What may go wrong all the same: all that it may come to need is more than is
+// available now, or than a limit. Empty: nothing.
+std::string MemoryWarning(const model::MemoryNeeds& needs,
+                          absl::Span<const MemoryLimit> limits);
+
+}  // namespace nacre::worker
+
+#endif  // WORKER_PROCESS_MEMORY_CHECK_H_
