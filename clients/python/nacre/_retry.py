@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import random
 import time
-from typing import Optional
+from typing import Any, Optional
 
-from .errors import StatusError, may_retry
+from ._refusal import reason_of
+from .answers import Partial
+from .errors import StatusError, may_retry, status_error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +90,13 @@ class Attempts:
         ):
             raise error
         return delay
+
+    def delay_of(self, error: Any) -> float:
+        """delay_after() of a grpc.RpcError that ended a call without an answer."""
+        message, reason = error.details() or "", reason_of(error)
+        return self.delay_after(
+            status_error(error.code(), message, self.made, Partial(), reason)
+        )
 
     def delay_after(self, error: StatusError, resumes: bool = False) -> float:
         """Seconds until the next attempt; raises `error` if there is none.

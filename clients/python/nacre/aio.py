@@ -22,11 +22,10 @@ import grpc.aio
 from . import _messages
 from ._connection import Connections, Tls, Token, model_info, tokenize_request
 from ._generation import Generation, StreamBase
-from ._refusal import reason_of
 from ._request import Prompt, build_request
 from ._retry import Attempts, Retry
-from .answers import Chunk, Completion, ModelInfo, Partial
-from .errors import Closed, status_error
+from .answers import Chunk, Completion, ModelInfo
+from .errors import Closed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -262,13 +261,5 @@ class AsyncClient:
                     raise
                 raise Closed(_CLIENT_CLOSED) from None
             except grpc.RpcError as error:
-                delay = attempts.delay_after(
-                    status_error(
-                        error.code(),
-                        error.details() or "",
-                        attempts.made,
-                        Partial(),
-                        reason_of(error),
-                    )
-                )
+                delay = attempts.delay_of(error)
             await asyncio.sleep(delay)

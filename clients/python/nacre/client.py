@@ -12,11 +12,10 @@ from . import _messages
 from ._closing import Closing
 from ._connection import Connections, Tls, Token, model_info, tokenize_request
 from ._generation import Generation, StreamBase
-from ._refusal import reason_of
 from ._request import Prompt, build_request
 from ._retry import Attempts, Retry
-from .answers import Chunk, Completion, ModelInfo, Partial
-from .errors import Closed, status_error
+from .answers import Chunk, Completion, ModelInfo
+from .errors import Closed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -199,13 +198,5 @@ class Client(Closing):
                     request, timeout=left, metadata=self._connections.metadata()
                 )
             except grpc.RpcError as error:
-                delay = attempts.delay_after(
-                    status_error(
-                        error.code(),
-                        error.details() or "",
-                        attempts.made,
-                        Partial(),
-                        reason_of(error),
-                    )
-                )
+                delay = attempts.delay_of(error)
             time.sleep(delay)
