@@ -11,10 +11,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
 from ._messages import message_class
 
-# As many requests wait as may; one waited for room as long as it may; it needs more
-# KV than any target has.
-QUEUE_FULL = "QUEUE_FULL"
-QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
+# More KV is needed than any target has.
 NEVER_FITS = "NEVER_FITS"
 
 _DETAILS = "grpc-status-details-bin"
