@@ -66,13 +66,18 @@ class Outbox {
       CountLastWords(-1);
     });
   }
-  void Plan(PlanTask task) { left_.plans.push_back(std::move(task)); }
+  void Plan(PlanTask task) {
+    // Probably as many as the last time: none is moved to make room.
+    if (left_.plans.empty()) left_.plans.reserve(num_plans_);
+    left_.plans.push_back(std::move(task));
+  }
   void WakeAt(int64_t at_ns) { left_.wake_at_ns = at_ns; }
 
   // Ends the turn.
   Leftovers Take() {
     Cut();
     ++turn_;
+    if (!left_.plans.empty()) num_plans_ = left_.plans.size();
     return std::exchange(left_, {});
   }
 
@@ -92,6 +97,7 @@ class Outbox {
   }
 
   uint64_t turn_ = 1;
+  size_t num_plans_ = 0;  // of the last turn that had some
   Leftovers left_;
   absl::Mutex mu_;
   int unsaid_ ABSL_GUARDED_BY(mu_) = 0;

@@ -58,7 +58,7 @@ bool KvLedger::Release(uint64_t worker_id, uint64_t session_id) {
   if (it == worker.sessions.end()) return false;
   worker.reserved_tokens -= it->second.front();
   --worker.num_sessions;
-  it->second.pop_front();
+  it->second.erase(it->second.begin());
   if (it->second.empty()) worker.sessions.erase(it);
   return true;
 }

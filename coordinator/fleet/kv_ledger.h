@@ -15,9 +15,9 @@
 #define COORDINATOR_FLEET_KV_LEDGER_H_
 
 #include <cstdint>
-#include <deque>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 
 namespace nacre::coordinator {
 
@@ -69,7 +69,8 @@ class KvLedger {
     int64_t reserved_tokens = 0;
     int max_sessions = 0;  // 0: any number
     int num_sessions = 0;  // opened and not closed
-    absl::flat_hash_map<uint64_t, std::deque<int64_t>> sessions;
+    // What each has reserved, the oldest first: mostly once.
+    absl::flat_hash_map<uint64_t, absl::InlinedVector<int64_t, 1>> sessions;
   };
 
   static bool IsFull(const Worker& worker);
