@@ -49,8 +49,10 @@ void EventLoop::StopWork() {
 void EventLoop::Stop() {
   StopWork();
   if (!impl_->thread.joinable()) return;
-  // Behind what was posted: the end of a call lets its objects go.
-  Post([this] { impl_->io.stop(); });
+  // Behind what was posted: the end of a call lets its objects go. Twice, since
+  // what the loop's own thread has posted joins the others behind the function
+  // that runs.
+  Post([this] { Post([this] { impl_->io.stop(); }); });
   impl_->thread.join();
 }
 

@@ -27,59 +27,22 @@ bool Admission::Remove(uint64_t id) {
 
 absl::optional<uint64_t> Admission::Pop(
     absl::FunctionRef<bool(uint64_t id)> has_room,
-    absl::FunctionRef<bool(uint64_t id)> keep_free) {
-  turn_.reset();
-  if (overtakes_ >= kMaxOvertakes) {
-    const absl::optional<uint64_t> id = PopTurn(has_room, keep_free);
-    if (id.has_value()) return id;
-  }
+    absl::FunctionRef<void(uint64_t id)> keep_free) {
   for (const auto& [place, entry] : firsts_) {
     const uint64_t id = entry->second.id;
-    if (has_room(id)) return Start(entry);
+    if (has_room(id)) {
+      started_.insert(place);
+      if (started_.size() > kMaxPasses) started_.erase(started_.begin());
+      Erase(entry);
+      return id;
+    }
     if (IsPassedOften(place)) keep_free(id);
   }
   return absl::nullopt;
 }
 
-absl::optional<uint64_t> Admission::PopTurn(
-    absl::FunctionRef<bool(uint64_t id)> has_room,
-    absl::FunctionRef<bool(uint64_t id)> keep_free) {
-  std::set<const Places*> hopeless;  // classes
-  for (auto entry = queue_.lower_bound(kFirstPlace); entry != queue_.end();
-       ++entry) {
-    if (!hopeless.insert(&entry->second.of_class->second).second) continue;
-    if (has_room(entry->second.id)) {
-      overtakes_ = 0;
-      return Start(entry);
-    }
-    if (keep_free(entry->second.id)) {
-      turn_ = entry->first;
-      break;
-    }
-  }
-  return absl::nullopt;
-}
-
-uint64_t Admission::Start(Queue::iterator entry) {
-  const uint64_t id = entry->second.id;
-  started_.insert(entry->first);
-  if (started_.size() > kMaxPasses) started_.erase(started_.begin());
-  const auto longest = queue_.lower_bound(kFirstPlace);
-  if (longest == queue_.end() || longest == entry) {
-    overtakes_ = 0;
-  } else if (entry->first < kFirstPlace && overtakes_ < kMaxOvertakes) {
-    ++overtakes_;
-  }
-  Erase(entry);
-  return id;
-}
-
 absl::optional<uint64_t> Admission::First(
     absl::FunctionRef<bool(uint64_t id)> suits) const {
-  if (turn_.has_value()) {
-    const uint64_t id = queue_.at(*turn_).id;
-    if (suits(id)) return id;
-  }
   // Of a class all suit alike.
   for (const auto& [place, entry] : firsts_) {
     if (suits(entry->second.id)) return entry->second.id;
@@ -89,7 +52,6 @@ absl::optional<uint64_t> Admission::First(
 
 void Admission::Erase(Queue::iterator entry) {
   const uint64_t place = entry->first;
-  if (turn_ == place) turn_.reset();
   const auto of_class = entry->second.of_class;
   Places& places = of_class->second;
   if (*places.begin() == place) {

@@ -8,10 +8,7 @@
 // and the workers do not stand idle for it either.
 //
 // Requests that go on with an answer come ahead of the others, in their own
-// order. Since any client may say so of a request, they have no more than their
-// share: after kMaxOvertakes of them that started while others waited, it is
-// the turn of the one that has waited longest, of those that could run. Nothing
-// starts before it where it could run. Else no other passes one that is ahead.
+// order, and no other passes them.
 //
 // Requests of one class find room, or keep targets free, alike: only the first
 // of each class is looked at. So what a free place costs grows with the number
@@ -37,7 +34,6 @@ namespace nacre::coordinator {
 class Admission {
  public:
   static constexpr int kMaxPasses = 16;
-  static constexpr int kMaxOvertakes = 16;
 
   // `request_class`: of all requests for which has_room and keep_free of a Pop
   // would say and do the same.
@@ -49,16 +45,14 @@ class Admission {
   // Takes the next request that may start, nullopt if none may: the caller
   // starts it. `has_room` says whether a target has room for a request now.
   // `keep_free` names one that was passed often enough: until Pop returns,
-  // has_room must leave out the targets that could take it. It says whether one
-  // of these takes requests now; of a request that needs as much as one that it
-  // has named it may say no.
+  // has_room must leave out the targets that could take it.
   absl::optional<uint64_t> Pop(absl::FunctionRef<bool(uint64_t id)> has_room,
-                               absl::FunctionRef<bool(uint64_t id)> keep_free);
-  // The one whose turn it is, or else the first in the queue, that `suits`.
+                               absl::FunctionRef<void(uint64_t id)> keep_free);
+  // The first in the queue that `suits`.
   absl::optional<uint64_t> First(
       absl::FunctionRef<bool(uint64_t id)> suits) const;
   int waiting() const { return static_cast<int>(queue_.size()); }
-  // In order: the first is next, unless it is another's turn.
+  // In order: the first is next.
   std::vector<uint64_t> queue() const;
   // How many are before it. Quick for the last that came. Requires: it waits.
   int PlaceOf(uint64_t id) const;
@@ -75,12 +69,6 @@ class Admission {
   };
   using Queue = std::map<uint64_t, Entry>;
 
-  // Takes out the one whose turn it is, if it has room.
-  absl::optional<uint64_t> PopTurn(
-      absl::FunctionRef<bool(uint64_t id)> has_room,
-      absl::FunctionRef<bool(uint64_t id)> keep_free);
-  // Takes it out, for it starts.
-  uint64_t Start(Queue::iterator entry);
   void Erase(Queue::iterator entry);
   // Whether nothing behind this place may pass it: it is ahead, or kMaxPasses
   // requests behind it have started.
@@ -93,11 +81,6 @@ class Admission {
   // The kMaxPasses greatest places from which a request has started. A request
   // that waits at a lesser place waited there already when that happened.
   std::set<uint64_t> started_;
-  // Requests that were ahead of others and started, since it was last the turn
-  // of one of these.
-  int overtakes_ = 0;
-  // The place of the one for which the last Pop kept targets free before all.
-  absl::optional<uint64_t> turn_;
   uint64_t next_ahead_ = 0;
   uint64_t next_place_ = kFirstPlace;
 };

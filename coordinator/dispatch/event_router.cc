@@ -35,14 +35,15 @@ void PrefetchAhead(const DispatcherState& state,
   }
   if (i + kParts < spans.size()) {
     Session* session = state.Find(spans[i + kParts].session_id);
-    if (session == nullptr) return;
-    __builtin_prefetch(&session->target_worker);
-    __builtin_prefetch(&session->answer()->noted_in);
-    Prefetch(session->answer()->queue());
-    const speculation::SessionSchedule& schedule = session->schedule();
-    __builtin_prefetch(schedule.committed().data() +
-                       schedule.committed().size());
-    __builtin_prefetch(schedule.step().token_ids.data());
+    if (session != nullptr) {
+      __builtin_prefetch(&session->target_worker);
+      __builtin_prefetch(&session->answer()->noted_in);
+      Prefetch(session->answer()->queue());
+      const speculation::SessionSchedule& schedule = session->schedule();
+      __builtin_prefetch(schedule.committed().data() +
+                         schedule.committed().size());
+      __builtin_prefetch(schedule.step().token_ids.data());
+    }
   }
   if (i + kRequest < spans.size()) {
     const Session* session = state.Find(spans[i + kRequest].session_id);

@@ -149,12 +149,10 @@ absl::Status Placer::CheckReady(const RequestSpec& request) const {
     largest = std::max(largest, fleet_.ledger().capacity_tokens(id));
   }
   if (is_ready) {
-    return WithRefusal(absl::ResourceExhaustedError(absl::StrCat(
-                           "a prompt of ", request.prompt_ids.size(),
-                           " tokens and max_tokens ", request.max_tokens,
-                           " need KV for ", TargetNeed(request),
-                           " tokens, the largest target has it for ", largest)),
-                       {kNeverFits});
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a prompt of ", request.prompt_ids.size(), " tokens and max_tokens ",
+        request.max_tokens, " need KV for ", TargetNeed(request),
+        " tokens, the largest target has it for ", largest));
   }
   if (others.empty()) {
     return absl::UnavailableError("no target worker is ready");
@@ -174,8 +172,11 @@ absl::Status Placer::CheckServable(const RequestSpec& request,
     return absl::UnavailableError(
         "the served model changed while the request waited");
   }
+  if (MayComeBack(request, now_ns)) return absl::OkStatus();
   absl::Status status = CheckReady(request);
-  return MayComeBack(request, now_ns) ? absl::OkStatus() : status;
+  return absl::IsResourceExhausted(status)
+             ? WithRefusal(std::move(status), {kNeverFits})
+             : status;
 }
 
 bool Placer::MayComeBack(const RequestSpec& request, int64_t now_ns) const {

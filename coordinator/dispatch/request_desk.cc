@@ -12,6 +12,14 @@
 #include "coordinator/dispatch/policy_files.h"
 
 namespace nacre::coordinator {
+namespace {
+
+// A target that could hold the request may come back.
+bool IsOfTheMoment(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) && !IsRefusedFor(status, kNeverFits);
+}
+
+}  // namespace
 
 absl::Status RequestDesk::CheckAdmissible(const RequestSpec& request,
                                           bool draining) const {
@@ -29,6 +37,11 @@ absl::Status RequestDesk::CheckAdmissible(const RequestSpec& request,
         "request_id \"", request.request_id, "\" is already running"));
   }
   return absl::OkStatus();
+}
+
+absl::Status RequestDesk::WhyNotNow(const RequestSpec& request) const {
+  absl::Status status = state_.placer.CheckServable(request, state_.now_ns());
+  return status.ok() ? state_.placer.CheckReady(request) : status;
 }
 
 absl::StatusOr<uint64_t> RequestDesk::Admit(WaitingRequest waiting,
@@ -50,8 +63,8 @@ absl::StatusOr<uint64_t> RequestDesk::Admit(WaitingRequest waiting,
   if (queue.size() == 1) pace_.Begin(now_ns);
   if (queue.size() > state_.options.max_queue) {
     const WaitingRequest left = Leave(session_id);
-    absl::Status status = state_.placer.CheckReady(left.request());
-    if (!status.ok()) return status;
+    const absl::Status status = WhyNotNow(left.request());
+    if (!status.ok() && !IsOfTheMoment(status)) return status;
     return NoRoom(kQueueFull,
                   absl::StrCat("the queue is full: ", state_.options.max_queue,
                                " requests wait"));
@@ -225,15 +238,14 @@ void RequestDesk::ExpireQueue(int64_t now_ns) {
   while (const auto id = state_.queue.TimedOut(now_ns)) {
     const std::string timeout = absl::FormatDuration(
         absl::Nanoseconds(state_.options.queue_timeout_ns));
-    const absl::Status ready =
-        state_.placer.CheckReady(state_.queue.request(*id));
-    Refuse(*id,
-           ready.ok()
-               ? NoRoom(kQueueTimeout, absl::StrCat("no room within ", timeout,
-                                                    " in the queue"))
-               : Reworded(ready,
-                          absl::StrCat("after ", timeout,
-                                       " in the queue: ", ready.message())));
+    const absl::Status status = WhyNotNow(state_.queue.request(*id));
+    const std::string message =
+        status.ok() ? absl::StrCat("no room within ", timeout, " in the queue")
+                    : absl::StrCat("after ", timeout,
+                                   " in the queue: ", status.message());
+    Refuse(*id, status.ok() || IsOfTheMoment(status)
+                    ? NoRoom(kQueueTimeout, message)
+                    : Reworded(status, message));
   }
   state_.WakeAt(state_.queue.next_timeout_ns());
 }

@@ -60,6 +60,8 @@ class RequestDesk {
   WaitingRequest Leave(uint64_t session_id);
   void Refuse(uint64_t session_id, const absl::Status& status);
   // That the queue has no place, or had none in time.
+  // Why no target that is ready could take it: for good (kNeverFits) or not.
+  absl::Status WhyNotNow(const RequestSpec& request) const;
   absl::Status NoRoom(const char* reason, std::string message) const;
   // What its answer is told at its end.
   Answer::End LastWords(Session& session);

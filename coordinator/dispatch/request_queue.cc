@@ -43,15 +43,11 @@ absl::optional<uint64_t> RequestQueue::TimedOut(int64_t now_ns) const {
   return arrivals_.begin()->second;
 }
 
-bool RequestQueue::AddTargetsFor(const RequestSpec& request,
+void RequestQueue::AddTargetsFor(const RequestSpec& request,
                                  WorkerIds* targets) const {
-  bool is_ready = false;
   for (const auto& [id, worker] : fleet_.workers()) {
-    if (!placer_.CouldTake(id, worker, request)) continue;
-    targets->insert(id);
-    is_ready = is_ready || worker.ready;
+    if (placer_.CouldTake(id, worker, request)) targets->insert(id);
   }
-  return is_ready;
 }
 
 absl::optional<RequestQueue::Start> RequestQueue::Pass::Next() {
@@ -68,9 +64,9 @@ absl::optional<RequestQueue::Start> RequestQueue::Pass::Next() {
   };
   const auto keep_free = [&](uint64_t id) {
     const RequestSpec& request = queue_.request(id);
-    if (keeps.Covers(request)) return false;
+    if (keeps.Covers(request)) return;
     keeps.Note(request);
-    return queue_.AddTargetsFor(request, &kept);
+    queue_.AddTargetsFor(request, &kept);
   };
   const absl::optional<uint64_t> id =
       queue_.admission_.Pop(has_room, keep_free);

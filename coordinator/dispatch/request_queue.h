@@ -43,8 +43,7 @@ class RequestQueue {
   RequestQueue(const Fleet* fleet, const Placer* placer, int64_t timeout_ns)
       : fleet_(*fleet), placer_(*placer), timeout_ns_(timeout_ns) {}
 
-  // Ahead of those that resume nothing, if it resumes an answer (admission.h
-  // says when it is their turn).
+  // Ahead of those that resume nothing, if it resumes an answer.
   void Push(uint64_t session_id, WaitingRequest waiting);
   // Takes it out: it will not run. Requires: it waits.
   WaitingRequest Leave(uint64_t session_id);
@@ -61,7 +60,7 @@ class RequestQueue {
   // The first for which `suits` is true.
   absl::optional<uint64_t> First(
       absl::FunctionRef<bool(const RequestSpec&)> suits) const;
-  // In order: the first is next, unless it is another's turn.
+  // In order: the first is next.
   std::vector<uint64_t> ids() const { return admission_.queue(); }
 
   // Of one that has just come: how many are before it.
@@ -112,9 +111,8 @@ class RequestQueue {
  private:
   // Takes it out of what is kept of it here.
   WaitingRequest Take(uint64_t session_id);
-  // Targets that could take the request, if they had nothing else; whether one
-  // of them is ready.
-  bool AddTargetsFor(const RequestSpec& request, WorkerIds* targets) const;
+  // Targets that could take the request, if they had nothing else.
+  void AddTargetsFor(const RequestSpec& request, WorkerIds* targets) const;
 
   const Fleet& fleet_;
   const Placer& placer_;

@@ -195,7 +195,7 @@ TEST_F(CorsTest, AHeadThatComesTooLateNamesItToo) {
     // On a busy machine the time may end before a byte of the head is read:
     // then there is nothing to answer.
     limits_.head_timeout *= 2;
-  } while (answer.empty());
+  } while (answer.empty() && limits_.head_timeout < absl::Minutes(1));
   EXPECT_EQ(StatusOf(answer), 408);
   EXPECT_THAT(answer, HasSubstr(absl::StrCat(kAllow, "https://b\r\n")));
 }

@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace nacre::gateway {
 namespace {
@@ -44,7 +46,9 @@ TEST(EventLoopTest, WhatWasPostedRunsBeforeItStops) {
     loop.Post([&order, letter] { order += letter; });
   }
   std::thread stopper([&] { loop.Stop(); });
-  // The loop cannot end before it is let go on.
+  // So that a loop that would stop at once is told to before it goes on. A test
+  // that waits too little here finds less, and never fails.
+  absl::SleepFor(absl::Milliseconds(50));
   stops.Notify();
   stopper.join();
   loop.Stop();

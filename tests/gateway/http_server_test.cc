@@ -235,11 +235,12 @@ TEST_F(HttpServerTest, ASlowHeadEndsWith408) {
   limits.head_timeout = absl::Milliseconds(50);
   std::string answer;
   // On a busy machine the time may end before a byte of the head is read.
-  for (; answer.empty(); limits.head_timeout *= 2) {
+  while (answer.empty() && limits.head_timeout < absl::Minutes(1)) {
     StartServer(limits);
     // Nothing at all: closed without a word.
     EXPECT_EQ(Exchange(address(), ""), "");
     answer = Exchange(address(), "GET / HTTP/1.1\r\n");
+    limits.head_timeout *= 2;
   }
   EXPECT_EQ(StatusOf(answer), 408);
 }

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from ._refusal import reason_of
 from .answers import Partial
-from .errors import StatusError, may_retry, status_error
+from .errors import StatusError, may_find_room, may_retry, status_error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Retry:
     to 1.
 
     `patience`: seconds that an answer that was cut off waits for a coordinator
-    that answers. Meanwhile each is asked in turn, which is no call of these.
+    that answers and has room. Meanwhile each is asked in turn, which is no call
+    of these.
     """
 
     attempts: int = 6
@@ -78,7 +79,7 @@ class Attempts:
 
     def delay_of_silence(self, error: StatusError) -> float:
         """Seconds until the next coordinator is asked; raises `error`, which cut
-        the answer off, where that takes too long."""
+        the answer off or kept it out, where that takes too long."""
         now = time.monotonic()
         if self._silent_since is None:
             self._silent_since = now
@@ -101,8 +102,11 @@ class Attempts:
     def delay_after(self, error: StatusError, resumes: bool = False) -> float:
         """Seconds until the next attempt; raises `error` if there is none.
 
-        `resumes`: that goes on with an answer.
+        `resumes`: that goes on with an answer. A coordinator without room for it
+        now is no failure of it: it is asked again, for `patience`.
         """
+        if resumes and self._retry.resumes > 0 and may_find_room(error):
+            return self.delay_of_silence(error)
         self._failed += 1
         limit = self._retry.resumes if resumes else self._retry.attempts - 1
         if not may_retry(error) or self._failed > limit:

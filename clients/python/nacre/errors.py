@@ -159,6 +159,12 @@ def status_error(
     return kind(code, message, attempts, partial, reason)
 
 
+def may_find_room(error: StatusError) -> bool:
+    """Whether an answer that was cut off may go on later: there was no room. It
+    had room once, so what never fits now may fit again."""
+    return isinstance(error, ResourceExhausted) and _OVER_LIMIT not in error.message
+
+
 def may_retry(error: StatusError) -> bool:
     """Whether the same call may succeed later, by docs/operations.md."""
     if isinstance(error, ResourceExhausted):

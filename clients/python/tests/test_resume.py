@@ -7,10 +7,11 @@ import grpc
 
 import nacre
 from nacre import _messages as m
-from fake_server import FakeServer, answer, begin, chunk, complete, refuse
+from fake_server import FakeServer, answer, begin, chunk, complete, details_of, refuse
 
 QUICK = nacre.Retry(attempts=2, initial=0.001, maximum=0.002)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def cut(*responses, code=UNAVAILABLE, message="gone"):
@@ -88,11 +89,30 @@ class Cases:
         cuts = [cut(begin(chunk(i, [i], "x"), 5)) for i in range(5)]
         tries = []
         for act in cuts:
-            tries += [act] + [refuse(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")] * 2
+            tries += [act] + [refuse(EXHAUSTED, "full")] * 2
         _, end, seen = self.run_script(
             *tries, say(begin(complete(5, 5), 5)),
             retry=nacre.Retry(initial=0, resumes=3))
         self.assertEqual((end.token_ids, len(seen)), ((0, 1, 2, 3, 4), 16))
+
+    def test_no_room_is_no_failure(self):
+        full = [refuse(EXHAUSTED, "full", details_of(reason))
+                for reason in ("QUEUE_FULL", "QUEUE_TIMEOUT", "NEVER_FITS")] * 3
+        _, end, seen = self.run_script(
+            cut(first(7)), *full, say(begin(complete(1, 5), 5)))
+        self.assertEqual((end.token_ids, len(seen)), ((7,), 11))
+
+    def test_waits_for_room_no_longer_than_its_patience(self):
+        _, error, _ = self.run_script(
+            cut(first(7)), refuse(EXHAUSTED, "full"),
+            retry=nacre.Retry(initial=0.001, patience=0.01))
+        self.assertEqual((type(error), error.message), (nacre.ResourceExhausted, "full"))
+        self.assertEqual(error.partial.tokens, 1)
+
+    def test_too_large_a_message_has_no_room_later(self):
+        _, error, seen = self.run_script(
+            cut(first(7)), refuse(EXHAUSTED, "Received message larger than max (9 vs. 8)"))
+        self.assertEqual((type(error), len(seen)), (nacre.ResourceExhausted, 2))
 
     def test_gives_up_without_new_tokens(self):
         _, error, seen = self.run_script(cut(first(7)), refuse(UNAVAILABLE, "still"))

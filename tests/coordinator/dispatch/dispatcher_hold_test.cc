@@ -82,6 +82,25 @@ TEST_F(DispatcherQueueTest, WhatNoTargetThatIsLeftCouldHoldIsRefusedInTheEnd) {
             absl::StatusCode::kResourceExhausted);
 }
 
+// Where a target that could hold it may come back, no reason says that it never
+// fits.
+TEST_F(DispatcherQueueTest, WhatMayFitAgainIsRefusedForTheQueueAlone) {
+  const Worker large = AddTarget("large", 128);
+  AddTarget("small", 64);
+  dispatcher_.DrainWorker(large.id);
+  const Run first = Start(Sized("first", 100));
+  Start(Sized("second", 100));
+  EXPECT_THAT(Queue(), ElementsAre("first", "second"));
+  EXPECT_TRUE(IsRefusedFor(Refusal(Sized("third", 100)), kQueueFull));
+  now_ns_ += 10 * kSecond;
+  dispatcher_.Tick();
+  EXPECT_TRUE(IsRefusedFor(first.sink->error(), kQueueTimeout))
+      << first.sink->error();
+  EXPECT_THAT(std::string(first.sink->error().message()),
+              HasSubstr("after 10s in the queue: a prompt of 2 tokens"));
+  EXPECT_TRUE(IsRefusedFor(Refusal(Sized("third", 129)), kNeverFits));
+}
+
 TEST_F(DispatcherQueueTest, WhatHasBecomeHopelessIsRefusedAtADrain) {
   const Worker large = AddTarget("large", 128);
   AddTarget("small", 64);

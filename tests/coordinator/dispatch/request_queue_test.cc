@@ -199,24 +199,6 @@ TEST_F(RequestQueueTest, AResumedOneIsFirstButWaitsNoLongerThanOthers) {
   EXPECT_EQ(queue_.TimedOut(kNever - 1), absl::nullopt);
 }
 
-// It is the turn of the first that some ready target could take.
-TEST_F(RequestQueueTest, ResumedOnesLeaveTurnsToTheOthers) {
-  const uint64_t target = AddTarget(32);
-  fleet_.SetReady(AddTarget(32, "drains"), false);
-  Push(1, 32, 0, "drains");
-  Push(2, 32);
-  uint64_t id = 100;
-  for (; id < 100 + Admission::kMaxOvertakes; ++id) {
-    Push(id, 32, 0, "n", /*resumes=*/true);
-    EXPECT_THAT(StartAll(), ElementsAre(id));
-    fleet_.Unseat(target, id, /*follows_load=*/false);
-    fleet_.Release(target, id);
-  }
-  Push(id, 32, 0, "n", /*resumes=*/true);
-  EXPECT_THAT(StartAll(), ElementsAre(2));
-  EXPECT_THAT(queue_.ids(), ElementsAre(id, 1));
-}
-
 TEST_F(RequestQueueTest, KnowsWhatAllOfThemNeed) {
   EXPECT_EQ(queue_.needed_tokens(), 0);
   AddTarget(64);
