@@ -16,7 +16,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/memory_limit.h"
 #include "common/status_macros.h"
 #include "model/config.h"
 #include "model/kv_budget.h"
@@ -94,8 +93,8 @@ model::ProgressCallback ShowProgress() {
 }
 
 // Before the weights are loaded.
-absl::Status Admit(const model::MemoryNeeds& needs) {
-  const std::vector<MemoryLimit> limits = MemoryLimits();
+absl::Status Admit(const model::MemoryNeeds& needs,
+                   const std::vector<MemoryLimit>& limits) {
   spdlog::info("memory: {}", needs.ToString());
   NACRE_RETURN_IF_ERROR(CheckMemory(needs, limits));
   const std::string warning = MemoryWarning(needs, limits);
@@ -138,7 +137,8 @@ absl::Status MapToTarget(const WorkerOptions& options, LoadedModel* loaded) {
 }  // namespace
 
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
-                                          wire::WorkerRole role) {
+                                          wire::WorkerRole role,
+                                          const MemoryFiles& memory) {
   if (role == wire::WorkerRole::kTarget &&
       !options.vocabulary.target_tokenizer.empty()) {
     return absl::InvalidArgumentError(
@@ -161,7 +161,9 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
                            KvCacheBytes(options, kv_type));
   }
   model_options.step_rows = StepBudget().max_rows;
-  model_options.admit = Admit;
+  model_options.admit = [&memory](const model::MemoryNeeds& needs) {
+    return Admit(needs, MemoryLimits(memory));
+  };
   model_options.progress = ShowProgress();
   model_options.prefix_cache = options.prefix_cache;
   NACRE_ASSIGN_OR_RETURN(

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/memory_limit.h"
 #include "kernels/backend.h"
 #include "model/language_model.h"
 #include "model/paced_model.h"
@@ -32,10 +33,11 @@ struct LoadedModel {
 // `role`. Errors: of CreateBackend, LoadTokenizer and LoadModel;
 // INVALID_ARGUMENT when the tokenizer has ids that the model lacks, or a target
 // is told of another's tokenizer; FAILED_PRECONDITION when the target's
-// tokenizer shares too few pieces; RESOURCE_EXHAUSTED when the host's memory
-// has no room for the weights (memory_check.h).
+// tokenizer shares too few pieces; RESOURCE_EXHAUSTED when the host's memory,
+// of which `memory` tells, has no room for the weights (memory_check.h).
 absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
-                                          wire::WorkerRole role);
+                                          wire::WorkerRole role,
+                                          const MemoryFiles& memory = {});
 
 // What the coordinator is told at registration; incarnation is drawn at random.
 wire::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,

@@ -4,9 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "kernels/backend_factory.h"
+#include "model/checkpoint.h"
+#include "model/config.h"
 #include "model/mapped_model.h"
+#include "model/memory_needs.h"
 #include "tests/testing/renumbered_checkpoint.h"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -129,6 +135,25 @@ TEST(LoadTest, SaysWhatIsMissing) {
       std::string(
           LoadForWorker(unknown, wire::WorkerRole::kTarget).status().message()),
       HasSubstr("kv-type is \"f8\""));
+}
+
+TEST(LoadTest, RefusesWhatTheHostHasNoRoomFor) {
+  const WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
+  const auto backend = *kernels::CreateBackend(options.backend);
+  const int64_t needed =
+      model::MemoryNeeds::Of(**model::Checkpoint::Open(options.model_dir),
+                             *model::ReadConfig(options.model_dir), *backend)
+          .loaded();
+  const MemoryFiles memory = {{"/no/file", "/no/folder"},
+                              TestFolder("little_memory") + "/meminfo"};
+  nacre::testing::WriteFile(memory.machine, "MemTotal: 100 kB\n");
+  const absl::Status status =
+      LoadForWorker(options, wire::WorkerRole::kTarget, memory).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("need ", needed,
+                                     " bytes of memory, the limit is 102400 "
+                                     "(the machine)")));
 }
 
 // The logits of a text's last token, the ids being the target's.
