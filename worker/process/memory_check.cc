@@ -8,14 +8,18 @@ namespace nacre::worker {
 
 absl::Status CheckMemory(const model::MemoryNeeds& needs,
                          absl::Span<const MemoryLimit> limits) {
-  for (const MemoryLimit& limit : limits) {
-    if (needs.loaded() <= limit.limit) continue;
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the weights need ", needs.loaded(), " bytes of memory, the limit is ",
-        limit.limit, " (", limit.origin,
-        "): they need fewer bits (--weights) or more memory"));
+  const auto least =
+      std::min_element(limits.begin(), limits.end(),
+                       [](const MemoryLimit& a, const MemoryLimit& b) {
+                         return a.limit < b.limit;
+                       });
+  if (least == limits.end() || needs.loaded() <= least->limit) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the weights need ", needs.loaded(), " bytes of memory, the limit is ",
+      least->limit, " (", least->origin,
+      "): they need fewer bits (--weights) or more memory"));
 }
 
 std::string MemoryWarning(const model::MemoryNeeds& needs,

@@ -15,8 +15,8 @@
 
 namespace nacre::worker {
 
-// RESOURCE_EXHAUSTED with the bytes where what loading writes passes one of the
-// limits: it would be killed, whatever others do.
+// RESOURCE_EXHAUSTED with the bytes, and the least limit, where what loading
+// writes passes it: it would be killed, whatever others do.
 absl::Status CheckMemory(const model::MemoryNeeds& needs,
                          absl::Span<const MemoryLimit> limits);
 

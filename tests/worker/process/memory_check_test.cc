@@ -25,6 +25,14 @@ TEST(MemoryCheckTest, SaysWhatIsNeededAndWhereTheLimitIs) {
             "(/x/memory.max): they need fewer bits (--weights) or more memory");
 }
 
+TEST(MemoryCheckTest, OfSeveralLimitsThatArePassedItNamesTheLeast) {
+  const absl::Status status = CheckMemory(
+      kNeeds,
+      {{"the machine", 990, 1}, {"/x/memory.max", 500, 500}, {"b", 800}});
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the limit is 500 (/x/memory.max)"));
+}
+
 TEST(MemoryCheckTest, WarnsOfWhatMayNotBeThere) {
   EXPECT_EQ(MemoryWarning(kNeeds, {}), "");
   EXPECT_EQ(MemoryWarning(kNeeds, {{"a", 1500, 1500}, {"b", 2000, 1500}}), "");
