@@ -4,13 +4,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/files.h"
 
 namespace nacre {
 namespace {
 
-void AddUpTo(const std::string& root, std::string path,
+// `group` and those above it, below `root`: "/a/b", or "/", the root itself.
+void AddUpTo(const std::string& root, absl::string_view group,
              std::vector<std::string>* folders) {
+  std::string path(absl::StripSuffix(group, "/"));
   while (true) {
     folders->push_back(root + path);
     const size_t slash = path.rfind('/');
