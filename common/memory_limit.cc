@@ -16,16 +16,18 @@ namespace {
 // Where the files of a version of control groups say what.
 struct Names {
   const char* limit;
+  const char* high;  // above it a group is slowed; null: the version has none
   const char* usage;
   // Lines of memory.stat.
   const char* inactive_file;
   const char* active_file;
 };
 
-constexpr Names kVersion2 = {"memory.max", "memory.current", "inactive_file",
-                             "active_file"};
-constexpr Names kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
-                             "total_inactive_file", "total_active_file"};
+constexpr Names kVersion2 = {"memory.max", "memory.high", "memory.current",
+                             "inactive_file", "active_file"};
+constexpr Names kVersion1 = {"memory.limit_in_bytes", nullptr,
+                             "memory.usage_in_bytes", "total_inactive_file",
+                             "total_active_file"};
 
 // The first number of a text; "max" is none.
 absl::optional<int64_t> Number(absl::string_view text) {
@@ -66,25 +68,34 @@ int64_t SwapOf(const std::string& folder, int64_t limit, int64_t all_swap) {
   return all_swap;
 }
 
-absl::optional<MemoryLimit> LimitOf(const std::string& folder,
-                                    const Names& names, int64_t all_swap) {
-  MemoryLimit result;
-  result.origin = absl::StrCat(folder, "/", names.limit);
-  const auto limit = NumberIn(result.origin);
-  if (!limit.has_value()) return absl::nullopt;
-  // Version 1 writes a huge number where there is no limit.
-  if (__builtin_add_overflow(*limit, SwapOf(folder, *limit, all_swap),
-                             &result.limit)) {
-    return absl::nullopt;
-  }
+// What a group leaves of `limit`.
+int64_t Available(const std::string& folder, const Names& names,
+                  int64_t limit) {
   const int64_t used =
       NumberIn(absl::StrCat(folder, "/", names.usage)).value_or(0);
   const std::string stat = ReadFile(folder + "/memory.stat").value_or("");
   const int64_t cached = NumberOf(names.inactive_file, stat).value_or(0) +
                          NumberOf(names.active_file, stat).value_or(0);
-  result.available =
-      std::max<int64_t>(0, *limit - std::max<int64_t>(0, used - cached));
-  return result;
+  return std::max<int64_t>(0, limit - std::max<int64_t>(0, used - cached));
+}
+
+void AddLimits(const std::string& folder, const Names& names, int64_t all_swap,
+               std::vector<MemoryLimit>* limits) {
+  const std::string path = absl::StrCat(folder, "/", names.limit);
+  const auto limit = NumberIn(path);
+  int64_t with_swap = 0;
+  // Version 1 writes a huge number where there is no limit.
+  if (limit.has_value() &&
+      !__builtin_add_overflow(*limit, SwapOf(folder, *limit, all_swap),
+                              &with_swap)) {
+    limits->push_back({path, with_swap, Available(folder, names, *limit)});
+  }
+  if (names.high == nullptr) return;
+  const std::string high_path = absl::StrCat(folder, "/", names.high);
+  if (const auto high = NumberIn(high_path)) {
+    limits->push_back(
+        {high_path, kNoMemoryLimit, Available(folder, names, *high)});
+  }
 }
 
 }  // namespace
@@ -104,9 +115,7 @@ std::vector<MemoryLimit> MemoryLimits(const MemoryFiles& files) {
   for (const std::string& folder :
        ControlGroupFolders("memory", files.groups)) {
     for (const Names& names : {kVersion2, kVersion1}) {
-      if (const auto limit = LimitOf(folder, names, all_swap)) {
-        limits.push_back(*limit);
-      }
+      AddLimits(folder, names, all_swap, &limits);
     }
   }
   return limits;

@@ -7,6 +7,7 @@
 #define COMMON_MEMORY_LIMIT_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,13 @@
 
 namespace nacre {
 
+inline constexpr int64_t kNoMemoryLimit = std::numeric_limits<int64_t>::max();
+
 // In bytes.
 struct MemoryLimit {
   std::string origin;  // "the machine", or the file of a control group
-  // Memory and swap that this process may have together with others.
+  // Memory and swap that this process may have together with others;
+  // kNoMemoryLimit of a file above whose bytes it is slowed, but not killed.
   int64_t limit = 0;
   // Memory that nobody has now, caches of files counted as free.
   int64_t available = 0;
@@ -28,7 +32,7 @@ struct MemoryFiles {
   std::string machine = "/proc/meminfo";
 };
 
-// The machine's, and that of each control group that has one; without those
+// The machine's, and those of each control group that has some; without those
 // that cannot be read.
 std::vector<MemoryLimit> MemoryLimits(const MemoryFiles& files = {});
 

@@ -82,6 +82,22 @@ TEST_F(MemoryLimitTest, VersionTwoInAContainer) {
   EXPECT_THAT(Groups("0::/"), IsEmpty());
 }
 
+TEST_F(MemoryLimitTest, WhereAGroupIsSlowedOnlyWhatIsAvailableCounts) {
+  Write("/memory.high", "900000");
+  Write("/memory.current", "700000");
+  Write("/memory.stat", "inactive_file 200000\nactive_file 50000\n");
+  std::vector<MemoryLimit> limits = Groups("0::/");
+  EXPECT_THAT(limits, ElementsAre(Is(kNoMemoryLimit, 450000)));
+  EXPECT_EQ(limits[0].origin, folder_ + "/fs/memory.high");
+  Write("/memory.max", "1000000");
+  Write("/memory.swap.max", "0");
+  limits = Groups("0::/");
+  EXPECT_THAT(limits,
+              ElementsAre(Is(1000000, 550000), Is(kNoMemoryLimit, 450000)));
+  Write("/memory.high", "max");
+  EXPECT_THAT(Groups("0::/"), ElementsAre(Is(1000000, 550000)));
+}
+
 TEST_F(MemoryLimitTest, SwapCountsAsFarAsThereIsSome) {
   Write("/a/memory.max", "1000000");
   EXPECT_THAT(Groups("0::/a"), ElementsAre(Is(1000000 + 4096000, 1000000)));

@@ -33,10 +33,11 @@ std::string MemoryWarning(const model::MemoryNeeds& needs,
     room = its_room;
   }
   if (least == nullptr || needs.total() <= room) return "";
-  return absl::StrCat("the model may come to need ", needs.total(),
-                      " bytes of memory, of which ", needs.loaded(),
-                      " are weights; ", room, " are available (", least->origin,
-                      "): it may be killed. --max-memory limits the KV cache");
+  return absl::StrCat(
+      "the model may come to need ", needs.total(),
+      " bytes of memory, of which ", needs.loaded(), " are weights; ", room,
+      " are available (", least->origin,
+      "): it may be slowed or killed. --max-memory limits the KV cache");
 }
 
 }  // namespace nacre::worker

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace nacre::worker {
 namespace {
@@ -41,6 +42,14 @@ TEST(MemoryCheckTest, WarnsOfWhatMayNotBeThere) {
                     HasSubstr("1499 are available (a)")));
   EXPECT_THAT(MemoryWarning(kNeeds, {{"a", 9000, 1499}, {"b", 1200, 8000}}),
               HasSubstr("1200 are available (b)"));
+}
+
+TEST(MemoryCheckTest, WhereAGroupIsSlowedItOnlyWarns) {
+  const std::vector<MemoryLimit> limits = {
+      {"a", 9000, 9000}, {"/x/memory.high", kNoMemoryLimit, 9}};
+  EXPECT_TRUE(CheckMemory(kNeeds, limits).ok());
+  EXPECT_THAT(MemoryWarning(kNeeds, limits),
+              HasSubstr("9 are available (/x/memory.high)"));
 }
 
 }  // namespace
