@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -15,18 +17,23 @@ constexpr size_t kBytes = size_t{32} << 20;
 // The system counts roughly, and maps in pages of 2 MB at times.
 constexpr int64_t kRoughly = int64_t{4} << 20;
 
-// Memory of files that this process has mapped.
+// Memory of files that this process has mapped. Those of tmpfs count as shared
+// memory.
 int64_t MappedBytes() {
   std::ifstream status("/proc/self/status");
   std::string line;
+  int64_t bytes = 0;
+  int found = 0;
   while (std::getline(status, line)) {
     long long kilobytes = 0;
-    if (std::sscanf(line.c_str(), "RssFile: %lld", &kilobytes) == 1) {
-      return kilobytes * 1024;
+    if (std::sscanf(line.c_str(), "RssFile: %lld", &kilobytes) == 1 ||
+        std::sscanf(line.c_str(), "RssShmem: %lld", &kilobytes) == 1) {
+      bytes += kilobytes * 1024;
+      ++found;
     }
   }
-  ADD_FAILURE() << "no RssFile";
-  return 0;
+  EXPECT_EQ(found, 2) << "no RssFile or RssShmem";
+  return bytes;
 }
 
 char ByteAt(size_t at) { return static_cast<char>(at * 2654435761u >> 13); }
@@ -56,13 +63,19 @@ class MappedFileTest : public ::testing::Test {
 
 TEST_F(MappedFileTest, WhatIsGivenBackIsNotInMemoryAndCanBeReadAgain) {
   const int64_t before = MappedBytes();
-  EXPECT_TRUE(HasAllBytes());
-  const int64_t read = MappedBytes();
-  EXPECT_GE(read - before, static_cast<int64_t>(kBytes) - kRoughly);
-  file_->GiveBack(file_->bytes().substr(100, kBytes / 2));
-  const int64_t half = MappedBytes();
-  EXPECT_LE(half, read - static_cast<int64_t>(kBytes / 2) + kRoughly);
-  EXPECT_GE(half, before + static_cast<int64_t>(kBytes / 2) - kRoughly);
+  int64_t most_read = 0;
+  int64_t most_left = 0;
+  // The system may take pages back by itself, but hardly each time.
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(HasAllBytes());
+    most_read = std::max(most_read, MappedBytes() - before);
+    file_->GiveBack(file_->bytes().substr(100, kBytes / 2));
+    const int64_t left = MappedBytes() - before;
+    EXPECT_LE(left, static_cast<int64_t>(kBytes / 2) + kRoughly);
+    most_left = std::max(most_left, left);
+  }
+  EXPECT_GE(most_read, static_cast<int64_t>(kBytes) - kRoughly);
+  EXPECT_GE(most_left, static_cast<int64_t>(kBytes / 2) - kRoughly);
   file_->GiveBack(file_->bytes());
   EXPECT_LE(MappedBytes(), before + kRoughly);
   EXPECT_TRUE(HasAllBytes());
