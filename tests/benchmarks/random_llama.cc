@@ -113,10 +113,10 @@ RandomLlama::RandomLlama(const LlamaShape& shape, kernels::DType dtype)
 }
 
 absl::string_view RandomLlama::Bytes(const ExpectedTensor& tensor,
-                                     size_t index) const {
+                                     size_t* matrices) const {
   const bool is_norm = tensor.shape.size() == 1;
   // A prime number of rows' lines apart; aligned as in a file.
-  const size_t start = is_norm ? 0 : index * 7919 * 64 % kStarts;
+  const size_t start = is_norm ? 0 : (*matrices)++ * 7919 * 64 % kStarts;
   const std::vector<char>& from = is_norm ? norms_ : matrices_;
   return {from.data() + start, BytesOf(tensor.shape, dtype_)};
 }
@@ -124,9 +124,9 @@ absl::string_view RandomLlama::Bytes(const ExpectedTensor& tensor,
 absl::StatusOr<std::unique_ptr<LanguageModel>> RandomLlama::Load(
     kernels::Backend* backend, const ModelOptions& options) const {
   std::map<std::string, Tensor> tensors;
-  size_t index = 0;
+  size_t matrices = 0;
   for (const ExpectedTensor& tensor : Tensors(config_)) {
-    tensors[tensor.name] = {dtype_, tensor.shape, Bytes(tensor, index++)};
+    tensors[tensor.name] = {dtype_, tensor.shape, Bytes(tensor, &matrices)};
   }
   return CreateModel(config_, config_json_, Checkpoint::OfTensors(tensors),
                      backend, options);
@@ -141,9 +141,9 @@ absl::Status RandomLlama::Write(const std::string& dir) const {
   NACRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<SafetensorsWriter> writer,
       SafetensorsWriter::Create(dir + "/model.safetensors", specs));
-  size_t index = 0;
+  size_t matrices = 0;
   for (const ExpectedTensor& tensor : Tensors(config_)) {
-    const absl::string_view bytes = Bytes(tensor, index++);
+    const absl::string_view bytes = Bytes(tensor, &matrices);
     NACRE_RETURN_IF_ERROR(writer->Append(bytes.data(), bytes.size()));
   }
   return writer->Finish();

@@ -52,8 +52,8 @@ class RandomLlama {
   absl::Status Write(const std::string& dir) const;
 
  private:
-  // Its values.
-  absl::string_view Bytes(const ExpectedTensor& tensor, size_t index) const;
+  // Its values; counts the matrices, so that each has others.
+  absl::string_view Bytes(const ExpectedTensor& tensor, size_t* matrices) const;
 
   std::string config_json_;
   ModelConfig config_;
