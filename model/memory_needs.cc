@@ -1,11 +1,12 @@
 #include "model/memory_needs.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
-#include "absl/types/optional.h"
 #include "model/expected_tensors.h"
 #include "model/quantized/quantized_weights.h"
 
@@ -23,6 +24,12 @@ bool IsStackedOn(TensorRole before, TensorRole role) {
          (before == Role::kExpertGate && role == Role::kExpertUp);
 }
 
+int64_t BytesOf(const ExpectedTensor& tensor, kernels::DType dtype) {
+  auto bytes = static_cast<int64_t>(kernels::SizeOf(dtype));
+  for (const int64_t dimension : tensor.shape) bytes *= dimension;
+  return bytes;
+}
+
 // Adds tensors up, in the order of ExpectedTensors.
 class NeedsCounter {
  public:
@@ -34,25 +41,24 @@ class NeedsCounter {
     }
   }
 
-  void Add(const ExpectedTensor& tensor) {
-    const absl::optional<kernels::DType> dtype = TypeOf(tensor.name);
-    if (!dtype.has_value()) return;
-    int64_t values = 1;
-    for (const int64_t dimension : tensor.shape) values *= dimension;
-    if (tensor.shape.size() != 2) {
-      needs_.weights += values * static_cast<int64_t>(sizeof(float));
-      return;
+  // False: the checkpoint has no such tensor. One of another type or shape than
+  // it must have counts as none.
+  bool Add(const ExpectedTensor& tensor) {
+    const absl::StatusOr<Tensor> stored = checkpoint_.Describe(tensor.name);
+    if (stored.ok()) {
+      if (stored->shape == tensor.shape) Count(tensor, stored->dtype);
+      return true;
     }
-    const bool is_positions = tensor.role == TensorRole::kPositions;
-    if (is_positions || tensor.role == TensorRole::kEmbedding) {
-      needs_.tables += values * static_cast<int64_t>(kernels::SizeOf(*dtype));
-      if (is_positions || !config_.tie_word_embeddings) return;
+    if (quantized_.has_value()) {
+      const absl::StatusOr<kernels::DType> dtype =
+          quantized_->TypeOf(tensor.name);
+      if (dtype.ok()) {
+        Count(tensor, *dtype);
+        converted_ += BytesOf(tensor, *dtype);
+        return true;
+      }
     }
-    if (!stack_.empty() && !IsStackedOn(last_, tensor.role)) EndStack();
-    last_ = tensor.role;
-    // Of its data, which is not read, only that there is some.
-    stack_.push_back({*dtype, &kNoData, static_cast<int>(tensor.shape[0]),
-                      static_cast<int>(tensor.shape[1])});
+    return !absl::IsNotFound(stored.status());
   }
 
   MemoryNeeds Finish() {
@@ -61,20 +67,28 @@ class NeedsCounter {
   }
 
  private:
-  // Of the tensor's values; none: what is wrong with it is said when it is
-  // loaded.
-  absl::optional<kernels::DType> TypeOf(const std::string& name) const {
-    const absl::StatusOr<Tensor> tensor = checkpoint_.Describe(name);
-    if (tensor.ok()) return tensor->dtype;
-    if (!quantized_.has_value()) return absl::nullopt;
-    const absl::StatusOr<kernels::DType> dtype = quantized_->TypeOf(name);
-    if (dtype.ok()) return *dtype;
-    return absl::nullopt;
+  void Count(const ExpectedTensor& tensor, kernels::DType dtype) {
+    if (tensor.shape.size() != 2) {
+      needs_.weights += BytesOf(tensor, kernels::DType::kF32);
+      return;
+    }
+    const bool is_positions = tensor.role == TensorRole::kPositions;
+    if (is_positions || tensor.role == TensorRole::kEmbedding) {
+      needs_.tables += BytesOf(tensor, dtype);
+      if (is_positions || !config_.tie_word_embeddings) return;
+    }
+    if (!stack_.empty() && !IsStackedOn(last_, tensor.role)) EndStack();
+    last_ = tensor.role;
+    // Of its data, which is not read, only that there is some.
+    stack_.push_back({dtype, &kNoData, static_cast<int>(tensor.shape[0]),
+                      static_cast<int>(tensor.shape[1])});
   }
 
   void EndStack() {
     if (!stack_.empty()) needs_.weights += backend_.PackedBytes(stack_);
     stack_.clear();
+    needs_.converted = std::max(needs_.converted, converted_);
+    converted_ = 0;
   }
 
   const Checkpoint& checkpoint_;
@@ -83,6 +97,7 @@ class NeedsCounter {
   std::optional<QuantizedWeights> quantized_;
   MemoryNeeds needs_;
   std::vector<kernels::HostMatrix> stack_;  // parts of one matrix
+  int64_t converted_ = 0;                   // bytes of those that are quantized
   TensorRole last_ = TensorRole::kEmbedding;
 };
 
@@ -92,10 +107,15 @@ std::string MemoryNeeds::ToString() const {
   const auto gigabytes = [](int64_t bytes) {
     return static_cast<double>(bytes) * 1e-9;
   };
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "%.3f GB: weights %.3f, embedding %.3f, KV cache %.3f, a step up to %.3f",
       gigabytes(total()), gigabytes(weights), gigabytes(tables),
       gigabytes(kv_cache), gigabytes(scratch));
+  if (converted > 0) {
+    absl::StrAppendFormat(&text, ", while it loads up to %.3f",
+                          gigabytes(converted));
+  }
+  return text;
 }
 
 MemoryNeeds MemoryNeeds::Of(const Checkpoint& checkpoint,
@@ -107,7 +127,8 @@ MemoryNeeds MemoryNeeds::Of(const Checkpoint& checkpoint,
   }
   for (int i = 0; i < config.num_hidden_layers; ++i) {
     for (const ExpectedTensor& tensor : ExpectedTensors::OfLayer(config, i)) {
-      counter.Add(tensor);
+      // A config may tell of far more than there is.
+      if (!counter.Add(tensor)) return counter.Finish();
     }
   }
   return counter.Finish();

@@ -6,6 +6,7 @@
 #ifndef MODEL_MEMORY_NEEDS_H_
 #define MODEL_MEMORY_NEEDS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -23,14 +24,21 @@ struct MemoryNeeds {
   // Taken as they are used, these at most.
   int64_t kv_cache = 0;
   int64_t scratch = 0;  // of a step
+  // Floats that quantized weights become before they are packed: of the largest
+  // matrix, given back before the others above are taken.
+  int64_t converted = 0;
 
   int64_t loaded() const { return weights + tables; }
-  int64_t total() const { return loaded() + kv_cache + scratch; }
-  // "9.9 GB: weights 4.6, embedding 1.1, KV cache 1.1, a step up to 0.6".
+  int64_t total() const {
+    return loaded() + std::max(converted, kv_cache + scratch);
+  }
+  // "7.008 GB: weights 4.223, embedding 1.051, KV cache 1.074, a step up to
+  // 0.660", and what is converted if anything is.
   std::string ToString() const;
 
-  // `weights` and `tables`. A tensor that is missing, or of a type that is not
-  // read, counts as none: that is said when it is loaded.
+  // `weights`, `tables` and `converted`. A tensor that is missing, or of
+  // another type or shape than it must have, counts as none, and so does all
+  // behind the first that a layer lacks: that is said when it is loaded.
   static MemoryNeeds Of(const Checkpoint& checkpoint, const ModelConfig& config,
                         const kernels::Backend& backend);
 };

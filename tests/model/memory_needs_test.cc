@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
@@ -142,14 +143,79 @@ TEST_P(MemoryNeedsTest, AreToldBeforeTheLoadWhichTheyMayEnd) {
   EXPECT_TRUE(LoadModel(dir, backend_.get(), options).ok());
 }
 
+// Gate and up, 64 x 32 each, at a time.
+TEST_P(MemoryNeedsTest, OfQuantizedWeightsAreInTheTypeOfTheirScales) {
+  const auto converted = [&](const char* name) {
+    const std::string dir =
+        absl::StrCat(NACRE_TEST_DATA "/model/quantized/", name);
+    ExpectEqualNeeds(dir, backend_.get(), 2);
+    return MemoryNeeds::Of(**Checkpoint::Open(dir), *ReadConfig(dir), *backend_)
+        .converted;
+  };
+  EXPECT_EQ(converted("fp8_channel"), 2 * 64 * 32 * 4);
+  EXPECT_EQ(converted("awq"), 2 * 64 * 32 * 2);
+}
+
+// As a file says it that is not to be trusted.
+TEST_P(MemoryNeedsTest, OfATensorOfAnotherShapeAreNone) {
+  const std::string dir = TestFolder("shapes");
+  WriteTinyCheckpoint({}, dir);
+  const auto checkpoint = *Checkpoint::Open(dir);
+  ModelConfig config = *ReadConfig(dir);
+  const MemoryNeeds right = MemoryNeeds::Of(*checkpoint, config, *backend_);
+  config.vocab_size = 1 << 22;
+  const MemoryNeeds vocabulary =
+      MemoryNeeds::Of(*checkpoint, config, *backend_);
+  EXPECT_EQ(vocabulary.tables, 0);
+  EXPECT_LT(vocabulary.weights, right.weights);  // without the head
+  EXPECT_GT(vocabulary.weights, right.weights / 2);
+  config.hidden_size = 1 << 17;
+  EXPECT_EQ(MemoryNeeds::Of(*checkpoint, config, *backend_).weights, 0);
+}
+
+TEST_P(MemoryNeedsTest, EndAtTheFirstTensorThatALayerLacks) {
+  const std::string dir = TestFolder("layers");
+  WriteTinyCheckpoint({}, dir);
+  const auto checkpoint = *Checkpoint::Open(dir);
+  ModelConfig config = *ReadConfig(dir);
+  const MemoryNeeds right = MemoryNeeds::Of(*checkpoint, config, *backend_);
+  config.num_hidden_layers = 1'000'000'000;  // would take hours
+  const MemoryNeeds many = MemoryNeeds::Of(*checkpoint, config, *backend_);
+  EXPECT_EQ(many.weights, right.weights);
+  EXPECT_EQ(many.tables, right.tables);
+}
+
+TEST_P(MemoryNeedsTest, AWrongShapeIsSaidAlsoWhereThereIsLittleMemory) {
+  const std::string dir = TestFolder("wrong");
+  WriteTinyCheckpoint({}, dir);
+  auto config = nlohmann::json::parse(ReadFile(dir + "/config.json"));
+  config["vocab_size"] = 1 << 22;
+  nacre::testing::WriteFile(dir + "/config.json", config.dump());
+  ModelOptions options = {1 << 20, {}};
+  options.admit = [](const MemoryNeeds& needs) {
+    return needs.loaded() < 1 << 20 ? absl::OkStatus()
+                                    : absl::ResourceExhaustedError("too much");
+  };
+  const absl::Status status = LoadModel(dir, backend_.get(), options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("the config implies [4194304, 52]"));
+}
+
 TEST(MemoryNeedsTextTest, IsInGigabytes) {
-  const MemoryNeeds needs = {.weights = 4'600'000'000,
-                             .tables = 1'051'000'000,
-                             .kv_cache = int64_t{1} << 30,
-                             .scratch = 640'000'000};
-  EXPECT_EQ(needs.ToString(),
-            "7.365 GB: weights 4.600, embedding 1.051, KV cache 1.074, a step "
-            "up to 0.640");
+  MemoryNeeds needs = {.weights = 4'223'000'000,
+                       .tables = 1'051'000'000,
+                       .kv_cache = int64_t{1} << 30,
+                       .scratch = 660'000'000};
+  const std::string text =
+      "7.008 GB: weights 4.223, embedding 1.051, KV cache 1.074, a step up to "
+      "0.660";
+  EXPECT_EQ(needs.ToString(), text);
+  needs.converted = 470'000'000;
+  EXPECT_EQ(needs.ToString(), text + ", while it loads up to 0.470");
+  needs.converted = 2'000'000'000;
+  EXPECT_EQ(needs.total(), 7'274'000'000);
+  EXPECT_EQ(needs.loaded(), 5'274'000'000);
 }
 
 }  // namespace
