@@ -1,6 +1,6 @@
-// A read-only memory mapping of a whole file: weights are used where the page
-// cache has them, without a copy. What was touched counts as memory of the
-// process until it is given back.
+// A read-only memory mapping of a whole file: what is read of it is not copied
+// first. What was touched counts as memory of the process until it is given
+// back.
 //
 // Thread-safe: immutable. Truncating a file while it is mapped ends the process
 // (SIGBUS), as for every program that maps files: weights are mapped only while
