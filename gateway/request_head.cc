@@ -123,6 +123,8 @@ std::optional<ApiError> CheckHeaders(const HttpHeaders& headers,
 
 std::string OriginIn(absl::string_view head) {
   constexpr absl::string_view kName = "origin:";
+  // Without data StrSplit finds no piece at all.
+  if (head.empty()) return "";
   std::string origin;
   // The last piece is no whole line.
   std::vector<absl::string_view> lines = absl::StrSplit(head, "\r\n");

@@ -13,6 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "common/check.h"
+#include "gateway/cors.h"
+#include "gateway/event_loop.h"
 #include "gateway/http_server.h"
 #include "gateway/request_head.h"
 #include "tests/testing/loopback.h"
@@ -50,8 +52,12 @@ class Server {
     gateway::HttpLimits limits;
     limits.max_body_bytes = kMaxBody;
     limits.max_head_bytes = 1024;
+    gateway::HttpServer::Options options{"127.0.0.1:0", limits, {}};
+    options.refusal_headers = [](const std::string& origin) {
+      return gateway::CorsHeaders({"https://a"}, origin);
+    };
     auto server =
-        gateway::HttpServer::Start({"127.0.0.1:0", limits, {}}, &loop_, Handle);
+        gateway::HttpServer::Start(std::move(options), &loop_, Handle);
     NACRE_CHECK(server.ok(), "no server");
     server_ = *std::move(server);
   }

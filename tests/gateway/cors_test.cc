@@ -209,6 +209,7 @@ TEST_F(CorsTest, AnOriginThatIsNotSureIsNone) {
         "G\r\n\r\nOrigin: https://b\r\n", "G\nOrigin: https://b\n"}) {
     EXPECT_EQ(OriginIn(head), "") << head;
   }
+  EXPECT_EQ(OriginIn(absl::string_view()), "");
 }
 
 TEST_F(CorsTest, OriginsAreAsBrowsersSendThem) {

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "gateway/cors.h"
 #include "gateway/gateway_service.h"
 #include "gateway/http_server.h"
 #include "tests/gateway/fake_coordinator.h"
@@ -75,7 +76,9 @@ class GatewayServiceTest : public ::testing::Test {
         {.listen = "127.0.0.1:0",
          .on_answer = [this](
                           const std::string& path,
-                          int status) { metrics_.CountAnswer(path, status); }},
+                          int status) { metrics_.CountAnswer(path, status); },
+         .refusal_headers =
+             [](const std::string& origin) { return CorsHeaders({}, origin); }},
         &loop_, [this](HttpRequest request, const auto& reply) {
           service_->Handle(std::move(request), reply);
         });

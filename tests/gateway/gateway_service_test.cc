@@ -227,6 +227,18 @@ TEST_F(GatewayServiceTest, TokensAreCheckedAndPassedOn) {
   EXPECT_EQ(StatusOf(Get(server_->address(), "/health")), 200);
 }
 
+TEST_F(GatewayServiceTest, WithoutTokensAProxysOwnHarmsNothing) {
+  StartGateway();
+  for (const char* header :
+       {"Authorization: Basic dTpw\r\n", "Authorization: x\r\n",
+        "Authorization: Basic a\r\nAuthorization: Basic b\r\n"}) {
+    EXPECT_EQ(
+        StatusOf(PostJson("/v1/completions", R"({"prompt":"a"})", header)), 200)
+        << header;
+    EXPECT_EQ(coordinators_[0]->token(), "");
+  }
+}
+
 // lm-eval does so without a key.
 TEST_F(GatewayServiceTest, AnEmptyTokenIsNone) {
   StartGateway();
@@ -361,6 +373,9 @@ constexpr const char* kBadFields[] = {
     R"("stop_token_ids":5)",
     R"("logit_bias":[])",
     R"("logit_bias":{"a":1})",
+    R"("logit_bias":{"+1":1})",
+    R"("logit_bias":{" 1":1})",
+    R"("logit_bias":{"01":1})",
     R"("logit_bias":{"1":101})",
     R"("logit_bias":{"1":"x"})",
     R"("logit_bias":{"-1":1})",

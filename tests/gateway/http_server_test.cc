@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "gateway/cors.h"
 #include "gateway/event_loop.h"
 #include "tests/gateway/http_probe.h"
 
@@ -32,8 +33,12 @@ class HttpServerTest : public ::testing::Test {
             absl::StrCat(request.method, " ", request.path, " ", request.body));
       };
     }
-    auto server = HttpServer::Start({"127.0.0.1:0", limits, {}}, &loop_,
-                                    std::move(handler));
+    HttpServer::Options options{"127.0.0.1:0", limits, {}};
+    options.refusal_headers = [](const std::string& origin) {
+      return CorsHeaders({}, origin);
+    };
+    auto server =
+        HttpServer::Start(std::move(options), &loop_, std::move(handler));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }

@@ -127,6 +127,44 @@ TEST_F(HttpTest, TreesChangeNoTextAndAWrongOneIsRefused) {
               HasSubstr("nacre.tree is 3, expected a string"));
 }
 
+// What the gateway refuses by itself, as its program is built. A connection
+// that it has open shows that it lives on.
+TEST_F(HttpTest, MalformedRequestsHarmNoOtherConnection) {
+  const std::string address = service_.cluster().http_address();
+  nacre::testing::LoopbackConnection witness(address);
+  const auto is_there = [&] {
+    if (!witness.Send("GET /health HTTP/1.1\r\nHost: h\r\n\r\n")) return false;
+    std::string answer;
+    while (!absl::StrContains(answer, "HTTP/1.1 200")) {
+      const std::string bytes = witness.Read();
+      if (bytes.empty()) return false;
+      answer += bytes;
+    }
+    return true;
+  };
+  ASSERT_TRUE(is_there());
+  const std::string post = "POST /v1/completions HTTP/1.1\r\n";
+  const std::pair<std::string, int> requests[] = {
+      {"nonsense\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
+      {post + "Host: h\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx",
+       415},
+      {post + "Host: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx",
+       400},
+      {post + "Host: h\r\nExpect: tea\r\nContent-Length: 1\r\n\r\nx", 417},
+      {post + "Host: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
+      {post + "Host: h\r\nContent-Length: 999999999\r\n\r\n", 413},
+      {absl::StrCat("GET / HTTP/1.1\r\nHost: h\r\nX: ", std::string(99999, 'x'),
+                    "\r\n\r\n"),
+       431}};
+  for (const auto& [bytes, status] : requests) {
+    EXPECT_EQ(gateway::StatusOf(gateway::Exchange(address, bytes)), status)
+        << bytes.substr(0, 200);
+    EXPECT_TRUE(is_there()) << bytes.substr(0, 200);
+  }
+}
+
 TEST_F(HttpTest, ManyStreamsAtOnceAreAllRight) {
   const Json body = {{"prompt", "def main():"},
                      {"max_tokens", 30},
