@@ -214,7 +214,8 @@ TEST_F(GatewayServiceTest, TokensAreCheckedAndPassedOn) {
   const std::string body = R"({"prompt":"a"})";
   for (const char* header :
        {"", "Authorization: Basic x\r\n", "Authorization: Bearer \r\n",
-        "Authorization: Bearer wrong\r\n", "Authorization: Bearer \xc3\xa4\r\n",
+        "Authorization: Bearer wrong\r\n", "Authorization: Bearerx\r\n",
+        "Authorization: Bearer \xc3\xa4\r\n",
         "Authorization: Bearer 0123456789abcdef\r\nAuthorization: x\r\n"}) {
     const std::string answer = PostJson("/v1/completions", body, header);
     EXPECT_EQ(StatusOf(answer), 401) << header;
@@ -230,7 +231,7 @@ TEST_F(GatewayServiceTest, TokensAreCheckedAndPassedOn) {
 TEST_F(GatewayServiceTest, WithoutTokensAProxysOwnHarmsNothing) {
   StartGateway();
   for (const char* header :
-       {"Authorization: Basic dTpw\r\n", "Authorization: x\r\n",
+       {"Authorization: Basic dTpw\r\n", "Authorization: Bearerx\r\n",
         "Authorization: Basic a\r\nAuthorization: Basic b\r\n"}) {
     EXPECT_EQ(
         StatusOf(PostJson("/v1/completions", R"({"prompt":"a"})", header)), 200)
@@ -247,9 +248,6 @@ TEST_F(GatewayServiceTest, AnEmptyTokenIsNone) {
       StatusOf(PostJson("/v1/completions", body, "Authorization: Bearer \r\n")),
       200);
   EXPECT_EQ(coordinators_[0]->token(), "");
-  EXPECT_EQ(
-      StatusOf(PostJson("/v1/completions", body, "Authorization: Bearerx\r\n")),
-      401);
 }
 
 TEST_F(GatewayServiceTest, ModelsHaveTheirNames) {
