@@ -178,7 +178,7 @@ nacre_mutant(full_target_is_no_target coordinator/dispatch/failover.cc
   [[(absl::IsInternal(status) && HasSoundTarget(*record))]]
   [[(absl::IsInternal(status) && EqualTarget(*record, {}) != 0)]])
 nacre_mutant(requests_do_not_wait_for_targets coordinator/dispatch/placer.cc
-  [[MayComeBack(request, now_ns) ? absl::OkStatus() : status]] [[status]])
+  [[MayComeBack(request, now_ns)]] [[CheckReady(request).ok()]])
 nacre_mutant(any_kind_of_target_will_do coordinator/dispatch/placer.cc
   [[wanted.empty() || wanted == numerics_id]] [[true]])
 
