@@ -23,7 +23,7 @@ struct MemoryLimit {
   // Memory and swap that this process may have together with others;
   // kNoMemoryLimit of a file above whose bytes it is slowed, but not killed.
   int64_t limit = 0;
-  // Memory that nobody has now, caches of files counted as free.
+  // Free memory now; caches of files count as free.
   int64_t available = 0;
 };
 
