@@ -99,7 +99,7 @@ void TakeDetail(const std::string& bytes, absl::optional<std::string>* reason,
     const UnknownField* const seconds =
         FieldIn(delay, kDurationSeconds, UnknownField::TYPE_VARINT);
     // A year is more than any server means.
-    constexpr uint64_t kMost = 366 * 24 * 3600;
+    constexpr uint64_t kMost = uint64_t{366} * 24 * 3600;
     if (seconds == nullptr || seconds->varint() > kMost) return;
     *retry_after_s = static_cast<int64_t>(seconds->varint());
   }
