@@ -125,9 +125,9 @@ void RequestDesk::Refuse(uint64_t session_id, const absl::Status& status) {
 }
 
 absl::Status RequestDesk::NoRoom(const char* reason,
-                                 std::string message) const {
+                                 absl::string_view message) const {
   return WithRefusal(
-      absl::ResourceExhaustedError(std::move(message)),
+      absl::ResourceExhaustedError(message),
       {reason, pace_.RetryAfterSeconds(state_.queue.size(), state_.now_ns())});
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "coordinator/dispatch/answer.h"
 #include "coordinator/dispatch/dispatcher_state.h"
 #include "coordinator/dispatch/pairing.h"
@@ -59,10 +60,10 @@ class RequestDesk {
   // Takes a request out of the queue; the sink has not been told.
   WaitingRequest Leave(uint64_t session_id);
   void Refuse(uint64_t session_id, const absl::Status& status);
-  // That the queue has no place, or had none in time.
   // Why no target that is ready could take it: for good (kNeverFits) or not.
   absl::Status WhyNotNow(const RequestSpec& request) const;
-  absl::Status NoRoom(const char* reason, std::string message) const;
+  // That the queue has no place, or had none in time.
+  absl::Status NoRoom(const char* reason, absl::string_view message) const;
   // What its answer is told at its end.
   Answer::End LastWords(Session& session);
   // Closes the session on its workers and forgets it; its answer was told.
