@@ -7,7 +7,6 @@
 #define COORDINATOR_DISPATCH_REQUEST_DESK_H_
 
 #include <cstdint>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
