@@ -32,6 +32,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/benchmarks/machine_limits.h"
 #include "tests/benchmarks/random_llama.h"
+#include "tests/testing/process_memory.h"
 
 namespace nacre::model {
 namespace {
@@ -131,16 +132,7 @@ std::string WriteModel(const Flags& flags) {
 
 // "VmRSS", "VmHWM": bytes of this process.
 double Memory(const char* name) {
-  std::ifstream status("/proc/self/status");
-  const std::string format = absl::StrCat(name, ": %lld");
-  std::string line;
-  while (std::getline(status, line)) {
-    long long kilobytes = 0;
-    if (std::sscanf(line.c_str(), format.c_str(), &kilobytes) == 1) {
-      return static_cast<double>(kilobytes) * 1024;
-    }
-  }
-  return 0;
+  return static_cast<double>(nacre::testing::ProcessMemory(name));
 }
 
 // Counts peaks from now on.

@@ -20,6 +20,7 @@
 #include "model/load_model.h"
 #include "tests/benchmarks/random_llama.h"
 #include "tests/testing/gguf_writer.h"
+#include "tests/testing/process_memory.h"
 #include "tests/testing/sanitizers.h"
 #include "tests/testing/tiny_checkpoint.h"
 
@@ -43,17 +44,9 @@ constexpr LlamaShape kShape = {.hidden = 1024,
 
 // "VmRSS", "VmHWM", ...: bytes.
 int64_t Memory(const char* name) {
-  std::ifstream status("/proc/self/status");
-  const std::string format = absl::StrCat(name, ": %lld");
-  std::string line;
-  while (std::getline(status, line)) {
-    long long kilobytes = 0;
-    if (std::sscanf(line.c_str(), format.c_str(), &kilobytes) == 1) {
-      return kilobytes * 1024;
-    }
-  }
-  ADD_FAILURE() << "no " << name;
-  return 0;
+  const int64_t bytes = nacre::testing::ProcessMemory(name);
+  EXPECT_GE(bytes, 0) << "no " << name;
+  return bytes;
 }
 
 // Of the process's own, also what the system has swapped out.
