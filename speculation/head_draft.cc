@@ -34,10 +34,10 @@ std::vector<Probabilities> ProbabilitiesOf(
 
 // The candidate of this rank at this depth, from 1, behind `parent`; false:
 // there is none.
-bool Candidate(absl::Span<const HeadCandidates> heads,
-               absl::Span<const Probabilities> probabilities, int depth,
-               int rank, int parent, double parent_probability,
-               SuffixNode* node) {
+bool PlaceCandidate(absl::Span<const HeadCandidates> heads,
+                    absl::Span<const Probabilities> probabilities, int depth,
+                    int rank, int parent, double parent_probability,
+                    SuffixNode* node) {
   const size_t k = static_cast<size_t>(depth - 1);
   if (k >= heads.size() || rank >= heads[k].count) return false;
   const size_t i = static_cast<size_t>(rank);
@@ -61,8 +61,8 @@ void GrowStatic(absl::Span<const HeadCandidates> heads,
     }
     const int at = parent < 0 ? -1 : index[parent];
     SuffixNode node;
-    if (!Candidate(heads, probabilities, depths[i], rank, at,
-                   at < 0 ? 1 : (*nodes)[at].probability, &node)) {
+    if (!PlaceCandidate(heads, probabilities, depths[i], rank, at,
+                        at < 0 ? 1 : (*nodes)[at].probability, &node)) {
       continue;
     }
     index[i] = static_cast<int>(nodes->size());
@@ -111,8 +111,8 @@ class BestGrowth {
 
   void Add(int depth, int rank, int parent, double parent_probability) {
     Next next{{}, depth, rank};
-    if (Candidate(heads_, probabilities_, depth, rank, parent,
-                  parent_probability, &next.node)) {
+    if (PlaceCandidate(heads_, probabilities_, depth, rank, parent,
+                       parent_probability, &next.node)) {
       next_.push_back(next);
     }
   }
