@@ -9,6 +9,7 @@
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_skinny.cuh"
 #include "kernels/cuda/gemm_tiled.cuh"
+#include "kernels/cuda/gemm_wide.cuh"
 #include "kernels/cuda/gemm_weights.cuh"
 #include "kernels/cuda/primitives.cuh"
 
@@ -37,6 +38,13 @@ __global__ void __launch_bounds__(kReduceThreads)
   results[i] = total;
 }
 
+// Whether the build has machine code of sm_90a (cmake/Cuda.cmake).
+#ifdef NACRE_SM90A
+constexpr bool kWideCompiled = true;
+#else
+constexpr bool kWideCompiled = false;
+#endif
+
 struct Device : GemmDevice {
   int major = 0;  // compute capability
 };
@@ -56,6 +64,7 @@ cudaError_t ReadDevice(Device* device) {
     if (status != cudaSuccess) return status;
     status = cudaDeviceGetAttribute(value, attribute, index);
   }
+  device->wide = kWideCompiled && device->major == 9;
   return status;
 }
 
@@ -81,6 +90,16 @@ Kernel KernelOf(GemmKernel kernel) {
       return {TiledKernel<Weights, Tile128x64>, Tile128x64::kThreads};
     case GemmKernel::k128x128:
       return {TiledKernel<Weights, Tile128x128>, Tile128x128::kThreads};
+    case GemmKernel::kWide64x32:
+      return {WideKernel<Weights, Wide64x32>, Wide64x32::kThreads};
+    case GemmKernel::kWide64x64:
+      return {WideKernel<Weights, Wide64x64>, Wide64x64::kThreads};
+    case GemmKernel::kWide128x32:
+      return {WideKernel<Weights, Wide128x32>, Wide128x32::kThreads};
+    case GemmKernel::kWide128x64:
+      return {WideKernel<Weights, Wide128x64>, Wide128x64::kThreads};
+    case GemmKernel::kWide128x128:
+      return {WideKernel<Weights, Wide128x128>, Wide128x128::kThreads};
   }
   return {};
 }

@@ -27,7 +27,10 @@ __device__ __forceinline__ void MultiplyBlock(
 #pragma unroll
   for (int i = 0; i < kOutputTiles; ++i) {
     const uint4* const tile = weights + i * Weights::kVectors;
-    fragments[i] = Weights::Load(tile, lane);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      Weights::LoadHalf(tile, half, lane, fragments[i].halves[half]);
+    }
     if constexpr (Weights::kBlockScales) {
       scales[i] = Weights::Scales(tile, lane);
     }
@@ -37,13 +40,13 @@ __device__ __forceinline__ void MultiplyBlock(
     // Sums of blocks need registers of their own: the branch keeps the compiler
     // from starting so many tiles at once that none are left.
     if (Weights::kBlockScales && 8 * first >= rows) break;
-    uint4 x[kTurns][2];
+    uint32_t x[kTurns][2][4];
 #pragma unroll
     for (int j = 0; j < kTurns; ++j) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        x[j][half] =
-            activations[(first + j) * kRowTileVectors + Bf16Lane(lane, half)];
+        LoadMatrices(x[j][half], activations + (first + j) * kRowTileVectors +
+                                     Bf16Slot(lane % 8, 4 * half + lane / 8));
       }
     }
     float4 block_sum[kOutputTiles][kTurns];
@@ -59,12 +62,11 @@ __device__ __forceinline__ void MultiplyBlock(
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
       for (int j = 0; j < kTurns; ++j) {
-        const uint4& b = x[j][step / 2];
+        const uint32_t* const b = x[j][step / 2] + step % 2 * 2;
 #pragma unroll
         for (int i = 0; i < kOutputTiles; ++i) {
-          const uint32_t(&a)[4] = fragments[i].a[step];
-          MultiplyAdd(block_sum[i][j], a[0], a[1], a[2], a[3],
-                      step % 2 == 0 ? b.x : b.z, step % 2 == 0 ? b.y : b.w);
+          const uint32_t(&a)[4] = fragments[i].halves[step / 2][step % 2];
+          MultiplyAdd(block_sum[i][j], a[0], a[1], a[2], a[3], b[0], b[1]);
         }
       }
     }

@@ -9,9 +9,9 @@ namespace {
 // Where a weight lies in its block.
 int Offset(int output, int input) {
   const int half = input / 32;
-  const int lane = output % 8 * 4 + input % 32 / 8;
-  const int word = input % 8 / 4;
-  const int byte = input % 2 * 2 + input % 4 / 2;  // 0 2 1 3
+  const int lane = output % 8 * 4 + input % 8 / 2;
+  const int word = input % 32 / 16;
+  const int byte = input % 2 * 2 + input % 16 / 8;  // 0 2 1 3
   return ((half * 2 + output / 8) * 32 + lane) * 8 + word * 4 + byte;
 }
 

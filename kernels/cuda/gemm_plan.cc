@@ -26,6 +26,38 @@ GemmPlan Tiled(GemmKernel kernel, GemmFormat format, int outputs, int rows,
           output_tiles * row_tiles * slices};
 }
 
+template <typename Tile>
+GemmPlan Wide(GemmKernel kernel, GemmFormat format, int outputs, int rows,
+              int slices) {
+  GemmPlan plan = Tiled<Tile>(kernel, format, outputs, rows, slices);
+  plan.shared_bytes += kWideAlignment - 16;
+  return plan;
+}
+
+// None where the device has too little shared memory.
+std::optional<GemmPlan> PlanWide(GemmFormat format, int outputs, int rows,
+                                 int slices, const GemmDevice& device) {
+  const GemmPlan plans[] = {
+      Wide<Wide128x128>(GemmKernel::kWide128x128, format, outputs, rows,
+                        slices),
+      Wide<Wide128x64>(GemmKernel::kWide128x64, format, outputs, rows, slices),
+      Wide<Wide128x32>(GemmKernel::kWide128x32, format, outputs, rows, slices),
+      Wide<Wide64x64>(GemmKernel::kWide64x64, format, outputs, rows, slices),
+      Wide<Wide64x32>(GemmKernel::kWide64x32, format, outputs, rows, slices),
+  };
+  std::optional<GemmPlan> chosen;
+  for (const GemmPlan& plan : plans) {
+    const bool narrow = plan.kernel == GemmKernel::kWide128x32 ||
+                        plan.kernel == GemmKernel::kWide64x32;
+    if (narrow != (rows <= 32)) continue;
+    if (plan.kernel == GemmKernel::kWide128x128 && rows <= 64) continue;
+    if (plan.shared_bytes > static_cast<size_t>(device.shared_bytes)) continue;
+    chosen = plan;
+    if (3 * plan.blocks >= 2 * int64_t{device.multiprocessors}) break;
+  }
+  return chosen;
+}
+
 }  // namespace
 
 std::optional<GemmPlan> PlanGemm(GemmFormat format, const GemmOrder& order,
@@ -47,6 +79,16 @@ std::optional<GemmPlan> PlanGemm(GemmFormat format, const GemmOrder& order,
   }
   const bool apart = order.slices > 1 && rows <= kMaxRowsApart;
   const int slices = apart ? order.slices : 1;
+  std::optional<GemmPlan> chosen;
+  if (device.wide) {
+    const std::optional<GemmPlan> plan =
+        PlanWide(format, outputs, rows, slices, device);
+    if (plan.has_value()) {
+      chosen = plan;
+      chosen->apart = apart;
+      return chosen;
+    }
+  }
   // From the most work per byte to the most blocks. The first that occupies two
   // thirds of the device, else the last that fits.
   const GemmPlan plans[] = {
@@ -56,7 +98,6 @@ std::optional<GemmPlan> PlanGemm(GemmFormat format, const GemmOrder& order,
       Tiled<Tile32x64>(GemmKernel::k32x64, format, outputs, rows, slices),
       Tiled<Tile32x32>(GemmKernel::k32x32, format, outputs, rows, slices),
   };
-  std::optional<GemmPlan> chosen;
   for (const GemmPlan& plan : plans) {
     const bool narrow =
         plan.kernel == GemmKernel::k128x32 || plan.kernel == GemmKernel::k32x32;

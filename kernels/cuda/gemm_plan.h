@@ -56,6 +56,25 @@ using Tile128x32 = GemmTile<4, 1, 2, 4, 2, 97>;
 using Tile128x64 = GemmTile<4, 1, 2, 8, 2, 97>;
 using Tile128x128 = GemmTile<4, 2, 2, 8, 1, 128>;
 
+// What a block of WideKernel computes: kGroups warpgroups side by side over
+// outputs, 64 each.
+template <int kGroupsOf, int kRowsOf, int kBlocksOf, int kSharedKilobytes>
+struct WideTile {
+  static constexpr int kBlocks = kBlocksOf;
+  static constexpr int kSharedBytes = kSharedKilobytes << 10;
+  static constexpr int kThreads = 128 * kGroupsOf;
+  static constexpr int kOutputTiles = 4 * kGroupsOf;
+  static constexpr int kOutputs = kTileOutputs * kOutputTiles;
+  static constexpr int kRows = kRowsOf;
+};
+using Wide64x32 = WideTile<1, 32, 2, 97>;
+using Wide64x64 = WideTile<1, 64, 2, 97>;
+using Wide128x32 = WideTile<2, 32, 1, 192>;
+using Wide128x64 = WideTile<2, 64, 1, 192>;
+using Wide128x128 = WideTile<2, 128, 1, 192>;
+// Where its stages begin in shared memory.
+inline constexpr int kWideAlignment = 1024;
+
 template <typename Tile>
 constexpr int TiledStageVectors(int weight_vectors) {
   return Tile::kOutputTiles * weight_vectors + Tile::kRows * 8;
@@ -70,6 +89,8 @@ constexpr int TiledStages(int weight_vectors) {
 
 template <typename Weights, typename Tile>
 inline constexpr int kTiledStages = TiledStages<Tile>(Weights::kVectors);
+template <typename Weights, typename Tile>
+inline constexpr int kWideStages = TiledStages<Tile>(Weights::kVectors);
 
 enum class GemmKernel {
   kSkinny8,
@@ -79,6 +100,11 @@ enum class GemmKernel {
   k128x32,
   k128x64,
   k128x128,
+  kWide64x32,
+  kWide64x64,
+  kWide128x32,
+  kWide128x64,
+  kWide128x128,
 };
 
 struct GemmPlan {
@@ -91,6 +117,7 @@ struct GemmPlan {
 struct GemmDevice {
   int multiprocessors = 0;
   int shared_bytes = 0;  // that a block may have
+  bool wide = false;     // warpgroups multiply as one, and this build uses it
 };
 
 // The plan for a product, or none where the device has too little shared

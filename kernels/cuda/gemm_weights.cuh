@@ -3,10 +3,8 @@
 // there. Activations lie as bf16 weights do.
 //
 // Weights are the 16-row operand of the tensor cores, activation rows the 8
-// columns, so 1 to 8 rows are the same instructions. The sum over inputs does
-// not care which input is called which, as long as both operands agree: a
-// thread's 16 contiguous bytes (8 inputs) serve as its fragments of two
-// instructions, and operands need no transposition on the way.
+// columns, so 1 to 8 rows are the same instructions. An instruction adds 16
+// inputs that follow each other, for every kernel and format.
 
 #ifndef KERNELS_CUDA_GEMM_WEIGHTS_CUH_
 #define KERNELS_CUDA_GEMM_WEIGHTS_CUH_
@@ -43,18 +41,20 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
-// A lane's share of a tile of weights: the first operand of every step.
+// A lane's share of a tile of weights: the first operand of every step, two
+// steps a half.
 struct Fragments {
-  uint32_t a[kSteps][4];
+  uint32_t halves[2][2][4];
 };
 
-// Rows of bf16 lie in tiles of 8 rows x 64 inputs: [half][slot] vectors. Slots
-// are in the order of the lanes that read them; the second half swaps
-// neighbouring rows: else copies of one row would meet in a bank.
+// Rows of bf16 lie in tiles of 8 rows x 64 inputs, 128 bytes a row. The vectors
+// of a row are swapped by its number: those of a column then lie in different
+// banks. This is the tensor cores' own "128-byte swizzle", of tiles that begin
+// at a multiple of 1024 bytes.
 
-// Where a lane finds its vector of a half.
-__device__ __forceinline__ int Bf16Lane(int lane, int half) {
-  return half * 32 + (lane ^ half * 4);
+// Where vector `column` (of 8) of a row lies, from the first tile on.
+__device__ __forceinline__ int Bf16Slot(int row, int column) {
+  return row * 8 + (column ^ row % 8);
 }
 
 // Copies kRows rows x 64 inputs of a bf16 matrix, from first_row on; each of
@@ -66,10 +66,8 @@ __device__ __forceinline__ void CopyBf16(uint4* shared, const char* matrix,
   constexpr int kStep = kThreads / 8;
   static_assert(kStep == 4 || kStep % 8 == 0);
   const int column = thread % 8;
-  const int half = column / 4;
-  const int in_tile = thread / 8 % 8;
-  uint4* const to = shared + thread / 64 * kRowTileVectors + half * 32 +
-                    (in_tile ^ half) * 4 + column % 4;
+  uint4* const to = shared + Bf16Slot(thread / 8, column);
+  uint4* const odd = shared + Bf16Slot(thread / 8, column ^ 4);
   const int input = block * kBlockInputs + column * kVectorInputs;
   const int row = first_row + thread / 8;
   const size_t stride = size_t{2} * inputs;
@@ -77,8 +75,9 @@ __device__ __forceinline__ void CopyBf16(uint4* shared, const char* matrix,
 #pragma unroll
   for (int i = 0; i < kRows / kStep; ++i) {
     const bool inside = row + i * kStep < rows && input < inputs;
-    const int slots = i * kStep / 8 * kRowTileVectors + i * kStep % 8 * 4;
-    CopyVector(to + slots, inside ? from : matrix, inside);
+    // Four rows on, other vectors are swapped.
+    uint4* const slot = kStep == 4 && i % 2 == 1 ? odd : to;
+    CopyVector(slot + i * kStep * 8, inside ? from : matrix, inside);
     from += kStep * stride;
   }
 }
@@ -98,18 +97,14 @@ struct Bf16Weights {
         product.inputs, block, thread);
   }
 
-  __device__ static Fragments Load(const uint4* tile, int lane) {
-    Fragments result;
+  // Two steps: inputs 32 half to 32 half + 31.
+  __device__ static void LoadHalf(const uint4* tile, int half, int lane,
+                                  uint32_t (&a)[2][4]) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint4 low = tile[Bf16Lane(lane, half)];
-      const uint4 high = tile[kRowTileVectors + Bf16Lane(lane, half)];
-      uint32_t(&even)[4] = result.a[2 * half];
-      uint32_t(&odd)[4] = result.a[2 * half + 1];
-      even[0] = low.x, even[1] = high.x, even[2] = low.y, even[3] = high.y;
-      odd[0] = low.z, odd[1] = high.z, odd[2] = low.w, odd[3] = high.w;
+    for (int step = 0; step < 2; ++step) {
+      LoadMatrices(a[step],
+                   tile + Bf16Slot(lane % 16, 4 * half + 2 * step + lane / 16));
     }
-    return result;
   }
 };
 
@@ -145,25 +140,22 @@ struct PackedWeights {
     }
   }
 
+  // Two steps: inputs 32 half to 32 half + 31.
   template <typename Widen>
-  __device__ static Fragments Load(const uint4* tile, int lane,
-                                   const Widen& widen) {
+  __device__ static void LoadHalf(const uint4* tile, int half, int lane,
+                                  const Widen& widen, uint32_t (&a)[2][4]) {
     const auto* const words = reinterpret_cast<const uint2*>(tile);
-    Fragments result;
+    const uint2 low = words[half * 64 + lane];
+    const uint2 high = words[half * 64 + 32 + lane];
+    const Bf16Pairs pairs[4] = {widen(low.x), widen(high.x), widen(low.y),
+                                widen(high.y)};
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint2 low = words[half * 64 + lane];
-      const uint2 high = words[half * 64 + 32 + lane];
-      const Bf16Pairs pairs[4] = {widen(low.x), widen(high.x), widen(low.y),
-                                  widen(high.y)};
-#pragma unroll
-      for (int odd = 0; odd < 2; ++odd) {
-        uint32_t(&a)[4] = result.a[2 * half + odd];
-        a[0] = pairs[2 * odd].first, a[1] = pairs[2 * odd + 1].first;
-        a[2] = pairs[2 * odd].second, a[3] = pairs[2 * odd + 1].second;
-      }
+    for (int step = 0; step < 2; ++step) {
+      a[step][0] = pairs[2 * step].first;
+      a[step][1] = pairs[2 * step + 1].first;
+      a[step][2] = pairs[2 * step].second;
+      a[step][3] = pairs[2 * step + 1].second;
     }
-    return result;
   }
 };
 
@@ -173,9 +165,10 @@ struct Int8Weights
   static constexpr bool kBlockScales = true;
   static constexpr bool kRowScales = false;
 
-  __device__ static Fragments Load(const uint4* tile, int lane) {
-    return PackedWeights::Load(tile, lane,
-                               [](uint32_t word) { return PairsOfInt8(word); });
+  __device__ static void LoadHalf(const uint4* tile, int half, int lane,
+                                  uint32_t (&a)[2][4]) {
+    PackedWeights::LoadHalf(
+        tile, half, lane, [](uint32_t word) { return PairsOfInt8(word); }, a);
   }
 
   // Of outputs lane / 4 and lane / 4 + 8: two bf16.
@@ -190,9 +183,10 @@ struct Fp8Weights : PackedWeights<kBlockWeightBytes / sizeof(uint4)> {
   static constexpr bool kBlockScales = false;
   static constexpr bool kRowScales = true;
 
-  __device__ static Fragments Load(const uint4* tile, int lane) {
-    return PackedWeights::Load(tile, lane,
-                               [](uint32_t word) { return PairsOfFp8(word); });
+  __device__ static void LoadHalf(const uint4* tile, int half, int lane,
+                                  uint32_t (&a)[2][4]) {
+    PackedWeights::LoadHalf(
+        tile, half, lane, [](uint32_t word) { return PairsOfFp8(word); }, a);
   }
 };
 

@@ -43,6 +43,19 @@ __device__ __forceinline__ void WaitForPrevious() {
 #endif
 }
 
+// Four matrices of 8 rows x 8 bf16 from shared memory. Lane 8 m + r says where
+// row r of matrix m lies, 16 bytes; lane 4 r + t gets its words t, of matrix m
+// in words[m].
+__device__ __forceinline__ void LoadMatrices(uint32_t (&words)[4],
+                                             const uint4* row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+      : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+      : "r"(address)
+      : "memory");
+}
+
 __device__ __forceinline__ void MultiplyAdd(float4& sum, uint32_t a0,
                                             uint32_t a1, uint32_t a2,
                                             uint32_t a3, uint32_t b0,

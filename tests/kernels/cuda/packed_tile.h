@@ -31,8 +31,9 @@ inline PackedTile ReadTile(GemmFormat format, int inputs, const void* packed) {
         for (int lane = 0; lane < 32; ++lane) {
           for (int i = 0; i < 8; ++i) {
             const int output = rows * 8 + lane / 4;
-            const int input = block * 64 + half * 32 + lane % 4 * 8 +
-                              i / 4 * 4 + kOrder[i % 4];
+            const int of_four = kOrder[i % 4];
+            const int input = block * 64 + half * 32 + i / 4 * 16 +
+                              of_four / 2 * 8 + lane % 4 * 2 + of_four % 2;
             tile.bytes[output * columns + input] = *from++;
           }
         }

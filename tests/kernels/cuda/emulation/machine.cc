@@ -35,6 +35,16 @@ struct PendingCopy {
   std::array<char, kCopyBytes> bytes;
 };
 
+struct PendingProduct {
+  float* d;
+  int row_tiles;
+  const char* weights;  // in shared memory, or null
+  std::array<uint32_t, 4> a;
+  const char* rows;
+  int step;
+  bool keep;
+};
+
 // Lives on: the next block's thread runs on its stack. Switched by _setjmp and
 // _longjmp, which, unlike swapcontext, ask nothing of the kernel.
 struct Fiber {
@@ -51,6 +61,9 @@ struct Fiber {
   int shuffles = 0;
   std::vector<PendingCopy> open;
   std::deque<std::vector<PendingCopy>> groups;
+  bool hides_copies = false;  // that it waited for, and has not shown
+  std::vector<PendingProduct> open_products;
+  std::deque<std::vector<PendingProduct>> product_groups;
 };
 
 struct Warp {
@@ -58,6 +71,7 @@ struct Warp {
   uint32_t a[kWarp][4];
   uint32_t b[kWarp][2];
   uint64_t shuffled[2][kWarp];
+  const void* rows[kWarp];
 };
 
 // Fibers of blocks that are done.
@@ -146,8 +160,59 @@ int TakeTurn(int warp) {
   return ran;
 }
 
-float Bf16Of(const uint32_t word, int half) {
-  return Bf16ToFloat(static_cast<uint16_t>(word >> (16 * half)));
+// 16 bf16 of a row.
+using Inputs = std::array<uint16_t, 16>;
+
+uint16_t HalfOf(uint32_t word, int half) {
+  return static_cast<uint16_t>(word >> (16 * half));
+}
+
+float FusedSum(const Inputs& a, const Inputs& b, float addend) {
+  double sum = addend;
+  for (int k = 0; k < 16; ++k) {
+    sum += double{Bf16ToFloat(a[k])} * Bf16ToFloat(b[k]);
+  }
+  return static_cast<float>(sum);
+}
+
+// Row `row` of the 16 that the warp's registers a hold.
+Inputs WarpRow(const Warp& warp, int row) {
+  Inputs inputs;
+  for (int k = 0; k < 16; ++k) {
+    inputs[k] =
+        HalfOf(warp.a[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k % 2);
+  }
+  return inputs;
+}
+
+// Of a row of 64 inputs in the swizzle of 128 bytes: those of a step.
+Inputs SharedRow(const char* rows, int row, int step) {
+  Inputs inputs;
+  for (int half = 0; half < 2; ++half) {
+    std::memcpy(&inputs[8 * half],
+                rows + 128 * row + 16 * ((2 * step + half) ^ row % 8), 16);
+  }
+  return inputs;
+}
+
+// By all lanes of a warp.
+void RunProduct(const PendingProduct& product) {
+  const int lane = current % kWarp;
+  const int of_group = current / kWarp % 4;
+  Warp& warp = block->warps[current / kWarp];
+  std::copy(product.a.begin(), product.a.end(), warp.a[lane]);
+  WarpBarrier();
+  for (int i = 0; i < 4 * product.row_tiles; ++i) {
+    const int output = lane / 4 + i % 4 / 2 * 8;
+    const int row = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    const Inputs weights =
+        product.weights == nullptr
+            ? WarpRow(warp, output)
+            : SharedRow(product.weights, 16 * of_group + output, product.step);
+    product.d[i] = FusedSum(weights, SharedRow(product.rows, row, product.step),
+                            product.keep ? product.d[i] : 0);
+  }
+  WarpBarrier();
 }
 
 bool IsRunning(const Fiber& fiber) { return !fiber.done; }
@@ -203,6 +268,7 @@ Block::Block(int threads, const std::function<void()>& body, BlockRules rules)
     fiber.waits = false;
     fiber.has_waited = false;
     fiber.shuffles = 0;
+    fiber.hides_copies = false;
   }
 }
 
@@ -222,6 +288,9 @@ void Block::Finish() {
     if (!fiber.done) Die("threads wait at a barrier that not all reach");
     if (!fiber.open.empty() || !fiber.groups.empty()) {
       Die("a block ended with copies under way");
+    }
+    if (!fiber.open_products.empty() || !fiber.product_groups.empty()) {
+      Die("a block ended with products under way");
     }
     if (block->rules.must_wait && !fiber.has_waited) {
       Die("a thread ended without WaitForPrevious");
@@ -278,6 +347,7 @@ void Wait(int pending) {
   auto& groups = CurrentFiber().groups;
   while (static_cast<int>(groups.size()) > pending) {
     for (const PendingCopy& copy : groups.front()) Land(copy);
+    CurrentFiber().hides_copies = true;
     groups.pop_front();
   }
 }
@@ -288,6 +358,23 @@ void WaitForPrevious() {
   if (block->rules.waits_late) return;
   fiber.waits = true;
   if (!block->previous_is_done) Yield();
+}
+
+void LoadMatrices(uint32_t words[4], const void* row) {
+  const int lane = current % kWarp;
+  Warp& warp = block->warps[current / kWarp];
+  if (reinterpret_cast<uintptr_t>(row) % kCopyBytes != 0) {
+    Die("a misaligned row of a matrix");
+  }
+  warp.rows[lane] = row;
+  WarpBarrier();
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    std::memcpy(&words[matrix],
+                static_cast<const char*>(warp.rows[8 * matrix + lane / 4]) +
+                    sizeof(uint32_t) * (lane % 4),
+                sizeof(uint32_t));
+  }
+  WarpBarrier();
 }
 
 // PTX ISA, "Matrix fragments for mma.m16n8k16": with g = lane / 4 and
@@ -301,18 +388,54 @@ void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]) {
   std::copy_n(b, 2, warp.b[lane]);
   WarpBarrier();
   for (int i = 0; i < 4; ++i) {
-    const int row = lane / 4 + i / 2 * 8;
     const int column = lane % 4 * 2 + i % 2;
-    double sum = d[i];
+    const Inputs weights = WarpRow(warp, lane / 4 + i / 2 * 8);
+    Inputs row;
     for (int k = 0; k < 16; ++k) {
-      const int t = k % 8 / 2;
-      sum +=
-          double{Bf16Of(warp.a[row % 8 * 4 + t][row / 8 + k / 8 * 2], k % 2)} *
-          Bf16Of(warp.b[column * 4 + t][k / 8], k % 2);
+      row[k] = HalfOf(warp.b[column * 4 + k % 8 / 2][k / 8], k % 2);
     }
-    d[i] = static_cast<float>(sum);
+    d[i] = FusedSum(weights, row, d[i]);
   }
   WarpBarrier();
+}
+
+void ShowCopies() { CurrentFiber().hides_copies = false; }
+
+void MultiplyAddWide(float* d, int row_tiles, const void* weights,
+                     const uint32_t* a, const void* rows, int step, bool keep) {
+  constexpr uintptr_t kAlign = 1024;
+  if (reinterpret_cast<uintptr_t>(weights) % kAlign != 0 ||
+      reinterpret_cast<uintptr_t>(rows) % kAlign != 0) {
+    Die("a misaligned operand of a product");
+  }
+  if (CurrentFiber().hides_copies) {
+    Die("a product may not see copies that were not shown");
+  }
+  PendingProduct product = {d,
+                            row_tiles,
+                            static_cast<const char*>(weights),
+                            {},
+                            static_cast<const char*>(rows),
+                            step,
+                            keep};
+  if (a != nullptr) std::copy_n(a, 4, product.a.begin());
+  CurrentFiber().open_products.push_back(product);
+}
+
+void CommitProducts() {
+  Fiber& fiber = CurrentFiber();
+  fiber.product_groups.push_back(std::move(fiber.open_products));
+  fiber.open_products.clear();
+}
+
+void WaitProducts(int pending) {
+  while (static_cast<int>(CurrentFiber().product_groups.size()) > pending) {
+    for (const PendingProduct& product :
+         CurrentFiber().product_groups.front()) {
+      RunProduct(product);
+    }
+    CurrentFiber().product_groups.pop_front();
+  }
 }
 
 }  // namespace nacre::kernels::cuda::emulation

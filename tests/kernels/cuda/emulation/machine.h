@@ -62,6 +62,16 @@ void Copy(void* to, const void* from, bool inside);
 void Commit();
 void Wait(int pending);
 void WaitForPrevious();
+// As PTX's ldmatrix.x4 of a warp; `row` is this lane's.
+void LoadMatrices(uint32_t words[4], const void* row);
+// Products of a warpgroup, as PTX's wgmma: of 64 weight rows (in shared memory,
+// or a[4] of this lane's warp) x 8 row_tiles rows. They run when they are
+// waited for. Copies that their operands came with must have been shown.
+void ShowCopies();
+void MultiplyAddWide(float* d, int row_tiles, const void* weights,
+                     const uint32_t* a, const void* rows, int step, bool keep);
+void CommitProducts();
+void WaitProducts(int pending);
 // d += a b of one warp as m16n8k16 defines the fragments; exact but for one
 // rounding to f32 of each element.
 void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]);

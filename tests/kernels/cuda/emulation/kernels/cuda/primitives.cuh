@@ -28,6 +28,10 @@ void WaitCopies() {
 inline void LaunchDependents() {}
 inline void WaitForPrevious() { emulation::WaitForPrevious(); }
 
+inline void LoadMatrices(uint32_t (&words)[4], const uint4* row) {
+  emulation::LoadMatrices(words, row);
+}
+
 inline void MultiplyAdd(float4& sum, uint32_t a0, uint32_t a1, uint32_t a2,
                         uint32_t a3, uint32_t b0, uint32_t b1) {
   float d[4] = {sum.x, sum.y, sum.z, sum.w};

@@ -1,0 +1,44 @@
+// Stands in for kernels/cuda/wide_products.cuh where kernels are compiled for
+// the emulated device.
+
+#ifndef TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_WIDE_PRODUCTS_CUH_
+#define TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_WIDE_PRODUCTS_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "tests/kernels/cuda/emulation/machine.h"
+
+#define NACRE_WIDE_PRODUCTS 1
+
+namespace nacre::kernels::cuda {
+
+inline uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(shared));
+}
+
+inline void ShowCopies() { emulation::ShowCopies(); }
+inline void BeginProducts() {}
+inline void CommitProducts() { emulation::CommitProducts(); }
+template <int kPending>
+void WaitProducts() {
+  emulation::WaitProducts(kPending);
+}
+
+template <int kRowTiles>
+void MultiplyAddWide(float4 (&sum)[kRowTiles], const uint4* weights,
+                     const uint4* rows, int step, bool keep) {
+  emulation::MultiplyAddWide(&sum[0].x, kRowTiles, weights, nullptr, rows, step,
+                             keep);
+}
+template <int kRowTiles>
+void MultiplyAddWide(float4 (&sum)[kRowTiles], const uint32_t (&weights)[4],
+                     const uint4* rows, int step, bool keep) {
+  emulation::MultiplyAddWide(&sum[0].x, kRowTiles, nullptr, weights, rows, step,
+                             keep);
+}
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_WIDE_PRODUCTS_CUH_
