@@ -9,8 +9,8 @@
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_skinny.cuh"
 #include "kernels/cuda/gemm_tiled.cuh"
-#include "kernels/cuda/gemm_wide.cuh"
 #include "kernels/cuda/gemm_weights.cuh"
+#include "kernels/cuda/gemm_wide.cuh"
 #include "kernels/cuda/primitives.cuh"
 
 namespace nacre::kernels::cuda {
@@ -90,18 +90,9 @@ Kernel KernelOf(GemmKernel kernel) {
       return {TiledKernel<Weights, Tile128x64>, Tile128x64::kThreads};
     case GemmKernel::k128x128:
       return {TiledKernel<Weights, Tile128x128>, Tile128x128::kThreads};
-    case GemmKernel::kWide64x32:
-      return {WideKernel<Weights, Wide64x32>, Wide64x32::kThreads};
-    case GemmKernel::kWide64x64:
-      return {WideKernel<Weights, Wide64x64>, Wide64x64::kThreads};
-    case GemmKernel::kWide128x32:
-      return {WideKernel<Weights, Wide128x32>, Wide128x32::kThreads};
-    case GemmKernel::kWide128x64:
-      return {WideKernel<Weights, Wide128x64>, Wide128x64::kThreads};
-    case GemmKernel::kWide128x128:
-      return {WideKernel<Weights, Wide128x128>, Wide128x128::kThreads};
+    default:
+      return {};
   }
-  return {};
 }
 
 Kernel KernelOf(GemmFormat format, GemmKernel kernel) {
@@ -114,6 +105,66 @@ Kernel KernelOf(GemmFormat format, GemmKernel kernel) {
       return KernelOf<Fp8Weights>(kernel);
   }
   return {};
+}
+
+struct Wide {
+  void (*function)(WideArgs) = nullptr;
+  int threads = 0;
+  int rows = 0;  // of a tile
+  int outputs = 0;
+};
+
+template <typename Weights, typename Tile>
+Wide MakeWide() {
+  return {WideKernel<Weights, Tile>, Tile::kThreads, Tile::kRows,
+          Tile::kOutputs};
+}
+
+// No function: that kernel is none of these.
+template <typename Weights>
+Wide WideOf(GemmKernel kernel) {
+  switch (kernel) {
+    case GemmKernel::kWide64x32:
+      return MakeWide<Weights, Wide64x32>();
+    case GemmKernel::kWide64x64:
+      return MakeWide<Weights, Wide64x64>();
+    case GemmKernel::kWide128x32:
+      return MakeWide<Weights, Wide128x32>();
+    case GemmKernel::kWide128x64:
+      return MakeWide<Weights, Wide128x64>();
+    case GemmKernel::kWide128x128:
+      return MakeWide<Weights, Wide128x128>();
+    default:
+      return {};
+  }
+}
+
+Wide WideOf(GemmFormat format, GemmKernel kernel) {
+  switch (format) {
+    case GemmFormat::kBf16:
+      return WideOf<Bf16Weights>(kernel);
+    case GemmFormat::kInt8:
+      return WideOf<Int8Weights>(kernel);
+    case GemmFormat::kFp8:
+      return WideOf<Fp8Weights>(kernel);
+  }
+  return {};
+}
+
+cudaError_t LaunchWide(const Queue& on, const Wide& wide, const GemmPlan& plan,
+                       GemmFormat format, const Product& product) {
+  WideArgs args = {product, {}, {}};
+  cudaError_t status = MapRows(product.activations, product.rows,
+                               product.inputs, wide.rows, &args.rows);
+  if (status == cudaSuccess && format == GemmFormat::kBf16) {
+    status = MapRows(product.weights, product.outputs, product.inputs,
+                     wide.outputs, &args.weights);
+  }
+  if (status != cudaSuccess) return status;
+  return LaunchKernel(on,
+                      {dim3(static_cast<unsigned>(plan.blocks)), wide.threads,
+                       plan.shared_bytes},
+                      wide.function, args);
 }
 
 bool Aligned(const void* pointer) {
@@ -165,11 +216,16 @@ cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
 
   Queue on = queue;
   on.overlap = queue.overlap && device.major >= 9;
-  const Kernel kernel = KernelOf(args.format, plan->kernel);
-  status = LaunchKernel(on,
-                        {dim3(static_cast<unsigned>(plan->blocks)),
-                         kernel.threads, plan->shared_bytes},
-                        kernel.function, product);
+  if (const Wide wide = WideOf(args.format, plan->kernel);
+      wide.function != nullptr) {
+    status = LaunchWide(on, wide, *plan, args.format, product);
+  } else {
+    const Kernel kernel = KernelOf(args.format, plan->kernel);
+    status = LaunchKernel(on,
+                          {dim3(static_cast<unsigned>(plan->blocks)),
+                           kernel.threads, plan->shared_bytes},
+                          kernel.function, product);
+  }
   if (status != cudaSuccess || !plan->apart) return status;
 
   const size_t elements = size_t{1} * args.rows * args.outputs;

@@ -12,10 +12,9 @@
 //   [half: 32 inputs][outputs 0-7, 8-15][lane 0-31][8 bytes]
 // where lane 4 g + t has of output g, in each 16 inputs of the half, inputs
 // 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: what it feeds to the tensor cores. These
-// four are stored in the order 0 2 1 3: two masks of a word then give two pairs.
-// An int8 weight is its
-// magnitude with the sign in bit 7. Behind them, int8 has 32 bytes of scales:
-// bf16 [g][output g, output g + 8].
+// four are stored in the order 0 2 1 3: two masks of a word then give two
+// pairs. An int8 weight is its magnitude with the sign in bit 7. Behind them,
+// int8 has 32 bytes of scales: bf16 [g][output g, output g + 8].
 
 #ifndef KERNELS_CUDA_GEMM_LAYOUT_H_
 #define KERNELS_CUDA_GEMM_LAYOUT_H_

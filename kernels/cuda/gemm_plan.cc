@@ -30,7 +30,9 @@ template <typename Tile>
 GemmPlan Wide(GemmKernel kernel, GemmFormat format, int outputs, int rows,
               int slices) {
   GemmPlan plan = Tiled<Tile>(kernel, format, outputs, rows, slices);
-  plan.shared_bytes += kWideAlignment - 16;
+  // And two barriers a stage.
+  plan.shared_bytes +=
+      kWideAlignment - 16 + 16 * TiledStages<Tile>(WeightVectors(format));
   return plan;
 }
 

@@ -62,7 +62,10 @@ template <int kGroupsOf, int kRowsOf, int kBlocksOf, int kSharedKilobytes>
 struct WideTile {
   static constexpr int kBlocks = kBlocksOf;
   static constexpr int kSharedBytes = kSharedKilobytes << 10;
-  static constexpr int kThreads = 128 * kGroupsOf;
+  static constexpr int kGroups = kGroupsOf;
+  static constexpr int kWarps = 4 * kGroupsOf;  // that multiply
+  // One more warpgroup copies.
+  static constexpr int kThreads = 32 * kWarps + 128;
   static constexpr int kOutputTiles = 4 * kGroupsOf;
   static constexpr int kOutputs = kTileOutputs * kOutputTiles;
   static constexpr int kRows = kRowsOf;

@@ -1,10 +1,10 @@
 // The product with more than 16 rows where a warpgroup multiplies as one
 // (compute capability 9.0): as TiledKernel, a block computes a tile of outputs
 // x rows and streams both operands through shared memory, a block of 64 inputs
-// a stage. A warpgroup has 64 outputs. Products of a stage run while the warps
-// wait for the next stage and ask for later ones. bf16 weights are multiplied
-// from shared memory; the others pass through registers, where they become
-// bf16.
+// a stage. A warp of its own asks the copy engine for stages. Each warpgroup
+// has 64 outputs, and goes at its own pace; its products run while it waits for
+// the next stage. bf16 weights are multiplied from shared memory; the others
+// pass through registers, where they become bf16.
 
 #ifndef KERNELS_CUDA_GEMM_WIDE_CUH_
 #define KERNELS_CUDA_GEMM_WIDE_CUH_
@@ -13,19 +13,28 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/bulk_copies.cuh"
 #include "kernels/cuda/fused.cuh"
 #include "kernels/cuda/gemm_order.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_tiled.cuh"
 #include "kernels/cuda/gemm_weights.cuh"
 #include "kernels/cuda/primitives.cuh"
+#include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/wide_products.cuh"
 
 namespace nacre::kernels::cuda {
 namespace {  // only gemm.cu includes this
 
-constexpr int kGroupThreads = 128;
 constexpr int kGroupTiles = 4;  // of 16 outputs
+
+struct WideArgs {
+  Product product;
+  TensorMap weights;  // bf16 only
+  TensorMap rows;
+
+  bool operator==(const WideArgs&) const = default;
+};
 
 #if NACRE_WIDE_PRODUCTS
 
@@ -128,51 +137,102 @@ class WideSums {
   uint32_t halves_[2][2][4] = {};
 };
 
+// Where a block keeps what.
 template <typename Weights, typename Tile>
-__device__ __forceinline__ void MultiplyWide(const Product& product,
-                                             uint4* shared) {
-  constexpr int kStages = kWideStages<Weights, Tile>;
-  constexpr int kAhead = kStages - 2;  // of the stage that is multiplied
+struct WideMemory {
+  static constexpr int kStages = kWideStages<Weights, Tile>;
+  static constexpr int kRowVectors = Tile::kRows * 8;
+  static constexpr int kWeightVectors = Tile::kOutputTiles * Weights::kVectors;
+  static constexpr int kStageBytes =
+      (kRowVectors + kWeightVectors) * static_cast<int>(sizeof(uint4));
+
+  uint4* rows;     // [stages]
+  uint4* weights;  // [stages]
+  uint64_t* full;  // [stages]: a stage's copies are there
+  uint64_t* free;  // [stages]: its products are done
+
+  __device__ __forceinline__ explicit WideMemory(uint4* shared)
+      : rows(WideShared(shared)),
+        weights(rows + kStages * kRowVectors),
+        full(reinterpret_cast<uint64_t*>(weights + kStages * kWeightVectors)),
+        free(full + kStages) {}
+};
+
+// The one thread that asks for copies of all stages.
+template <typename Weights, typename Tile>
+struct WideProducer {
+  using Memory = WideMemory<Weights, Tile>;
+  const WideArgs& args;
+  const Memory& memory;
+  const TileAt& tile;
+
+  __device__ __forceinline__ void CopyWeights(int block, int stage) const {
+    uint64_t* const full = memory.full + stage;
+    ArriveExpecting(full, Memory::kStageBytes);
+    uint4* const to = memory.weights + stage * Memory::kWeightVectors;
+    if constexpr (Weights::kFormat == GemmFormat::kBf16) {
+      CopyTile(to, args.weights, block * kBlockInputs,
+               tile.output * kTileOutputs, full);
+    } else {
+      constexpr int kBytes = Weights::kVectors * sizeof(uint4);
+      // After the last tile: that one again, whose results are not stored.
+      const int last = (args.product.outputs - 1) / kTileOutputs;
+#pragma unroll
+      for (int i = 0; i < Tile::kOutputTiles; ++i) {
+        const size_t at =
+            size_t{1} * min(tile.output + i, last) * args.product.order.blocks +
+            block;
+        CopyBytes(to + i * Weights::kVectors,
+                  args.product.weights + at * kBytes, kBytes, full);
+      }
+    }
+  }
+  __device__ __forceinline__ void CopyRows(int block, int stage) const {
+    CopyTile(memory.rows + stage * Memory::kRowVectors, args.rows,
+             block * kBlockInputs, tile.row, memory.full + stage);
+  }
+
+  // Blocks [first, end). Weights do not wait for the kernel before.
+  __device__ __forceinline__ void Run(int first, int end) const {
+    constexpr int kStages = Memory::kStages;
+    const bool copies = threadIdx.x == 32 * Tile::kWarps;
+    const int early = min(end, first + kStages);
+    for (int block = first; copies && block < early; ++block) {
+      CopyWeights(block, block - first);
+    }
+    WaitForPrevious();
+    if (!copies) return;
+    for (int block = first; block < early; ++block) {
+      CopyRows(block, block - first);
+    }
+    int stage = 0;
+    int parity = 0;
+    for (int block = early; block < end; ++block) {
+      WaitPhase(memory.free + stage, parity);
+      CopyWeights(block, stage);
+      CopyRows(block, stage);
+      if (++stage == kStages) stage = 0, parity ^= 1;
+    }
+  }
+};
+
+template <typename Weights, typename Tile>
+__device__ __forceinline__ void RunConsumer(
+    const Product& product, const WideMemory<Weights, Tile>& memory,
+    const TileAt& tile, int first, int end) {
+  using Memory = WideMemory<Weights, Tile>;
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  const int group = threadIdx.x / kGroupThreads;
+  const int group_tile = warp / kGroupTiles * kGroupTiles;
   const GemmOrder& order = product.order;
-  const TileAt tile = FindTile<Tile>(product);
-  const int first = tile.slice * order.slice_blocks;
-  const int end = product.apart ? min(order.blocks, first + order.slice_blocks)
-                                : order.blocks;
-  uint4* const row_stages = WideShared(shared);
-  uint4* const weight_stages = row_stages + kStages * Tile::kRows * 8;
-  constexpr int kWeightVectors = Tile::kOutputTiles * Weights::kVectors;
-  const auto copy_weights = [&](int block, int stage) {
-    Weights::template Copy<Tile::kOutputTiles, Tile::kThreads>(
-        weight_stages + stage * kWeightVectors, product, tile.output, block,
-        threadIdx.x);
-  };
-  const auto copy_rows = [&](int block, int stage) {
-    CopyBf16<Tile::kRows, Tile::kThreads>(
-        row_stages + stage * Tile::kRows * 8, product.activations, tile.row,
-        product.rows, product.inputs, block, threadIdx.x);
-  };
-
-  LaunchDependents();
-#pragma unroll
-  for (int stage = 0; stage < kAhead; ++stage) {
-    if (first + stage < end) copy_weights(first + stage, stage);
-  }
-  WaitForPrevious();
-#pragma unroll
-  for (int stage = 0; stage < kAhead; ++stage) {
-    if (first + stage < end) copy_rows(first + stage, stage);
-    CommitCopies();
-  }
-
-  // Of this warpgroup, in a stage.
-  const int group_tile = group * kGroupTiles;
   WideSums<Weights, Tile::kRows / 8> sums(lane, warp % kGroupTiles);
   float4 total[1][Tile::kRows / 8];
   int stage = 0;
-  int refilled = kAhead;
+  int parity = 0;
+  int held = -1;  // stage whose products may be under way
+  const auto release = [&] {
+    if (held >= 0 && lane == 0) Arrive(memory.free + held);
+  };
   int block = first;
   for (int slice = tile.slice; block < end; ++slice) {
     const int slice_end = min(end, block + order.slice_blocks);
@@ -181,40 +241,65 @@ __device__ __forceinline__ void MultiplyWide(const Product& product,
       Clear(sums.sum);
 #pragma unroll 1
       for (; block < chain_end; ++block) {
-        WaitCopies<kAhead - 1>();
-        ShowCopies();
-        // Copies of all are there, products of the stage before last are done.
-        __syncthreads();
-        if (const int ahead = block + kAhead; ahead < end) {
-          copy_weights(ahead, refilled);
-          copy_rows(ahead, refilled);
-        }
-        CommitCopies();
-        sums.AddBlock(weight_stages + stage * kWeightVectors +
+        WaitPhase(memory.full + stage, parity);
+        sums.AddBlock(memory.weights + stage * Memory::kWeightVectors +
                           group_tile * Weights::kVectors,
-                      row_stages + stage * Tile::kRows * 8);
-        stage = stage == kStages - 1 ? 0 : stage + 1;
-        refilled = refilled == kStages - 1 ? 0 : refilled + 1;
+                      memory.rows + stage * Memory::kRowVectors);
+        release();
+        held = stage;
+        if (++stage == Memory::kStages) stage = 0, parity ^= 1;
       }
       WaitProducts<0>();
+      release();
+      held = -1;
       AddChain(first_chain, sums.sum, total);
     }
     StoreSums<Weights, 1, Tile::kRows / 8>(
-        product, slice,
-        (tile.output + group_tile + warp % kGroupTiles) * kTileOutputs,
-        tile.row, total);
+        product, slice, (tile.output + warp) * kTileOutputs, tile.row, total);
   }
-  WaitCopies<0>();  // no copy may be under way when the block ends
+}
+
+template <typename Weights, typename Tile>
+__device__ __forceinline__ void MultiplyWide(const WideArgs& args,
+                                             uint4* shared) {
+  // Three warpgroups begin with 168 each.
+  constexpr bool kMoveRegisters = Tile::kGroups == 2 && Tile::kRows == 128;
+  const Product& product = args.product;
+  const GemmOrder& order = product.order;
+  const TileAt tile = FindTile<Tile>(product);
+  const int first = tile.slice * order.slice_blocks;
+  const int end = product.apart ? min(order.blocks, first + order.slice_blocks)
+                                : order.blocks;
+  const WideMemory<Weights, Tile> memory(shared);
+  LaunchDependents();
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < memory.kStages; ++stage) {
+      MakeBarrier(memory.full + stage, 1);
+      MakeBarrier(memory.free + stage, Tile::kWarps);
+    }
+    ShowBarriers();
+  }
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) / 32 >= Tile::kWarps) {
+    if constexpr (kMoveRegisters) LeaveRegisters<40>();
+    WideProducer<Weights, Tile>{args, memory, tile}.Run(first, end);
+  } else {
+    if constexpr (kMoveRegisters) TakeRegisters<232>();
+    WaitForPrevious();  // for what sums are added to
+    RunConsumer<Weights, Tile>(product, memory, tile, first, end);
+  }
 }
 
 #endif  // NACRE_WIDE_PRODUCTS
 
 template <typename Weights, typename Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-    WideKernel(const Product product) {
+    WideKernel(const __grid_constant__ WideArgs args) {
 #if NACRE_WIDE_PRODUCTS
   extern __shared__ uint4 shared[];
-  MultiplyWide<Weights, Tile>(product, shared);
+  MultiplyWide<Weights, Tile>(args, shared);
+#else
+  __trap();
 #endif
 }
 

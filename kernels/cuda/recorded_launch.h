@@ -79,8 +79,8 @@ class RecordedLaunch {
   }
 
  private:
-  static constexpr size_t kAlignment = 16;
-  static constexpr size_t kMostBytes = 192;
+  static constexpr size_t kAlignment = 64;
+  static constexpr size_t kMostBytes = 448;
 
   template <typename... Parameters>
   static const std::tuple<Parameters...>& ArgumentsOf(

@@ -17,6 +17,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/bulk_copies.cuh"
+
 namespace nacre::kernels::cuda {
 
 // Is this compiled for such a device? (Host code is compiled, and never runs.)
@@ -28,10 +30,15 @@ namespace nacre::kernels::cuda {
 
 #if NACRE_WIDE_PRODUCTS
 
-// Before a barrier: products that start after it see this thread's copies to
-// shared memory that have landed.
-__device__ __forceinline__ void ShowCopies() {
-  asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+// By all threads of a warpgroup: so many registers a thread from here on, taken
+// from or left to the block's others (all began with the same number).
+template <int kRegisters>
+__device__ __forceinline__ void TakeRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void LeaveRegisters() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(kRegisters));
 }
 
 // Before the first product after registers of products were written.
@@ -49,10 +56,6 @@ template <int kPending>
 __device__ __forceinline__ void WaitProducts() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kPending)
                : "memory");
-}
-
-__device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
 // Step `step` (of 4) of rows of 64 inputs.

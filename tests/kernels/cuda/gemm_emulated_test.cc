@@ -18,14 +18,21 @@ namespace {
 
 using emulation::settings;
 
-constexpr GemmKernel kKernels[] = {GemmKernel::kSkinny8, GemmKernel::kSkinny16,
-                                   GemmKernel::k32x32,   GemmKernel::k32x64,
-                                   GemmKernel::k128x32,  GemmKernel::k128x64,
-                                   GemmKernel::k128x128};
+constexpr GemmKernel kKernels[] = {
+    GemmKernel::kSkinny8,    GemmKernel::kSkinny16,   GemmKernel::k32x32,
+    GemmKernel::k32x64,      GemmKernel::k128x32,     GemmKernel::k128x64,
+    GemmKernel::k128x128,    GemmKernel::kWide64x32,  GemmKernel::kWide64x64,
+    GemmKernel::kWide128x32, GemmKernel::kWide128x64, GemmKernel::kWide128x128};
+
+const void* FunctionOf(GemmFormat format, GemmKernel kernel) {
+  const auto wide = WideOf(format, kernel).function;
+  return wide != nullptr
+             ? reinterpret_cast<const void*>(wide)
+             : reinterpret_cast<const void*>(KernelOf(format, kernel).function);
+}
 
 bool Launched(GemmFormat format, GemmKernel kernel) {
-  return emulation::counts.kernels.count(reinterpret_cast<const void*>(
-             KernelOf(format, kernel).function)) > 0;
+  return emulation::counts.kernels.count(FunctionOf(format, kernel)) > 0;
 }
 
 // Every edge: one output, ragged tiles and blocks, more tiles than
@@ -45,6 +52,7 @@ class GemmEmulatedTest : public testing::TestWithParam<GemmFormat> {
     failures = 0;
     emulation::ResetDevice();
     emulation::copies = emulation::Copies::kLate;
+    settings.major = 8;
   }
   void TearDown() override { EXPECT_EQ(failures, 0); }
 };
@@ -137,6 +145,61 @@ TEST_P(GemmEmulatedTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(Gemm(test.Args(0, 1), {}), cudaErrorInvalidValue);
 }
 
+// Products of warpgroups.
+class GemmWideTest : public GemmEmulatedTest {
+ protected:
+  void SetUp() override {
+    GemmEmulatedTest::SetUp();
+    settings.major = 9;
+  }
+};
+
+TEST_P(GemmWideTest, EveryNumberOfRowsUpTo64) {
+  settings.multiprocessors = 100;
+  CheckShape(GetParam(), {40, 136}, UpTo(64), 65, 9);
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide64x32));
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide64x64));
+  EXPECT_FALSE(Launched(GetParam(), GemmKernel::k32x32));
+}
+
+// Chains of more than a block, two slices, a ragged last block and tile; each
+// stage of shared memory is filled again and again.
+TEST_P(GemmWideTest, SlicesApart) {
+  settings.multiprocessors = 100;
+  CheckShape(GetParam(), {72, 2120}, {1, 16, 30, 50}, 65, 10);
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide64x32));
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide64x64));
+}
+
+TEST_P(GemmWideTest, LargeTiles) {
+  settings.multiprocessors = 1;
+  for (const auto copies :
+       {emulation::Copies::kLate, emulation::Copies::kEarly}) {
+    emulation::copies = copies;
+    CheckShape(GetParam(), {130, 776}, {1, 32, 33, 64}, 140, 11);
+  }
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide128x32));
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide128x64));
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide128x128));
+}
+
+TEST_P(GemmWideTest, SlicesOneAfterAnother) {
+  settings.multiprocessors = 1;
+  Case test(GetParam(), {18, 2056}, 300, 12);
+  const std::vector<float> all = test.Run(0, 300);
+  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide128x128));
+  CheckAgainstDouble(test, all);
+  for (const int rows : {1, 40, 100}) CheckRows(test, all, 300 - rows, rows);
+  // The bits are those of the other kernels.
+  settings.major = 8;
+  CheckRows(test, all, 0, 300);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, GemmWideTest, testing::ValuesIn(kFormats),
+                         [](const auto& info) {
+                           return std::string(NameOf(info.param));
+                         });
+
 INSTANTIATE_TEST_SUITE_P(Formats, GemmEmulatedTest, testing::ValuesIn(kFormats),
                          [](const auto& info) {
                            return std::string(NameOf(info.param));
@@ -154,8 +217,7 @@ TEST(GemmEmulatedHostTest, KernelsOfAllPlans) {
   for (const GemmFormat format : kFormats) {
     std::set<const void*> functions;
     for (const GemmKernel kernel : kKernels) {
-      functions.insert(
-          reinterpret_cast<const void*>(KernelOf(format, kernel).function));
+      functions.insert(FunctionOf(format, kernel));
     }
     EXPECT_EQ(functions.size(), std::size(kKernels));
     EXPECT_EQ(functions.count(nullptr), 0u);

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -61,7 +62,8 @@ struct Fiber {
   int shuffles = 0;
   std::vector<PendingCopy> open;
   std::deque<std::vector<PendingCopy>> groups;
-  bool hides_copies = false;  // that it waited for, and has not shown
+  const uint64_t* barrier = nullptr;  // that it waits for
+  int parity = 0;
   std::vector<PendingProduct> open_products;
   std::deque<std::vector<PendingProduct>> product_groups;
 };
@@ -72,6 +74,18 @@ struct Warp {
   uint32_t b[kWarp][2];
   uint64_t shuffled[2][kWarp];
   const void* rows[kWarp];
+};
+
+// In shared memory. A phase with copies ends when a thread waits for it.
+struct Barrier {
+  int arrivals = 0;
+  int arrived = 0;
+  int64_t announced = 0;  // bytes
+  int64_t copied = 0;
+  int64_t phase = 0;
+  std::vector<PendingCopy> copies = {};
+
+  void TryEndPhase();
 };
 
 // Fibers of blocks that are done.
@@ -86,6 +100,7 @@ struct BlockState {
   bool previous_is_done = false;
   int64_t arrived = 0;
   std::vector<Warp> warps;
+  std::map<const uint64_t*, Barrier> barriers;
   std::vector<Fiber> fibers;  // as many as the largest block had on them
 };
 
@@ -141,6 +156,39 @@ void Land(const PendingCopy& copy) {
   }
 }
 
+PendingCopy MakeCopy(void* to, const void* from, bool inside) {
+  if (reinterpret_cast<uintptr_t>(to) % kCopyBytes != 0 ||
+      reinterpret_cast<uintptr_t>(from) % kCopyBytes != 0) {
+    Die("a misaligned copy");
+  }
+  PendingCopy copy = {to, from, inside, !block->previous_is_done, {}};
+  if (copy.has_read && inside) {
+    std::memcpy(copy.bytes.data(), from, kCopyBytes);
+  }
+  return copy;
+}
+
+Barrier& BarrierAt(const uint64_t* barrier) {
+  const auto found = block->barriers.find(barrier);
+  if (found == block->barriers.end()) Die("a barrier that was not made");
+  return found->second;
+}
+
+bool PhaseIsOver(const uint64_t* barrier, int parity) {
+  Barrier& at = BarrierAt(barrier);
+  if (at.phase % 2 == parity) at.TryEndPhase();
+  return at.phase % 2 != parity;
+}
+
+void Barrier::TryEndPhase() {
+  if (arrived < arrivals || copied != announced) return;
+  for (const PendingCopy& copy : copies) Land(copy);
+  copies.clear();
+  arrived = 0;
+  announced = copied = 0;
+  ++phase;
+}
+
 // Runs every thread of `warp` that can; returns how many did.
 int TakeTurn(int warp) {
   int ran = 0;
@@ -150,7 +198,9 @@ int TakeTurn(int warp) {
     Fiber& fiber = block->fibers[thread];
     if (fiber.done || block->warps[warp].arrived < fiber.warp_target ||
         block->arrived < fiber.block_target ||
-        (fiber.waits && !block->previous_is_done)) {
+        (fiber.waits && !block->previous_is_done) ||
+        (fiber.barrier != nullptr &&
+         !PhaseIsOver(fiber.barrier, fiber.parity))) {
       continue;
     }
     current = thread;
@@ -268,7 +318,7 @@ Block::Block(int threads, const std::function<void()>& body, BlockRules rules)
     fiber.waits = false;
     fiber.has_waited = false;
     fiber.shuffles = 0;
-    fiber.hides_copies = false;
+    fiber.barrier = nullptr;
   }
 }
 
@@ -283,6 +333,9 @@ void Block::Finish() {
   block = state_.get();
   block->previous_is_done = true;
   RunThreads();
+  for (const auto& [at, barrier] : block->barriers) {
+    if (!barrier.copies.empty()) Die("a block ended with copies under way");
+  }
   for (int thread = 0; thread < block->threads; ++thread) {
     const Fiber& fiber = block->fibers[thread];
     if (!fiber.done) Die("threads wait at a barrier that not all reach");
@@ -321,14 +374,7 @@ uint64_t ShuffleXor(uint64_t value, int distance) {
 }
 
 void Copy(void* to, const void* from, bool inside) {
-  if (reinterpret_cast<uintptr_t>(to) % kCopyBytes != 0 ||
-      reinterpret_cast<uintptr_t>(from) % kCopyBytes != 0) {
-    Die("a misaligned copy");
-  }
-  PendingCopy copy = {to, from, inside, !block->previous_is_done, {}};
-  if (copy.has_read && inside) {
-    std::memcpy(copy.bytes.data(), from, kCopyBytes);
-  }
+  const PendingCopy copy = MakeCopy(to, from, inside);
   if (copies == Copies::kEarly) {
     Land(copy);
   } else {
@@ -347,7 +393,6 @@ void Wait(int pending) {
   auto& groups = CurrentFiber().groups;
   while (static_cast<int>(groups.size()) > pending) {
     for (const PendingCopy& copy : groups.front()) Land(copy);
-    CurrentFiber().hides_copies = true;
     groups.pop_front();
   }
 }
@@ -399,7 +444,46 @@ void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]) {
   WarpBarrier();
 }
 
-void ShowCopies() { CurrentFiber().hides_copies = false; }
+void MakeBarrier(uint64_t* barrier, int arrivals) {
+  block->barriers[barrier] = {arrivals};
+}
+
+void Arrive(uint64_t* barrier, int bytes) {
+  Barrier& at = BarrierAt(barrier);
+  at.TryEndPhase();
+  if (++at.arrived > at.arrivals) Die("too many arrivals at a barrier");
+  at.announced += bytes;
+  if (at.copies.empty()) at.TryEndPhase();
+}
+
+void WaitPhase(uint64_t* barrier, int parity) {
+  Fiber& fiber = CurrentFiber();
+  fiber.barrier = barrier;
+  fiber.parity = parity;
+  while (!PhaseIsOver(barrier, parity)) Yield();
+  fiber.barrier = nullptr;
+}
+
+void CopyBulk(void* to, const void* from, int bytes, int inside, int row,
+              uint64_t* barrier) {
+  if (bytes % kCopyBytes != 0 || inside % kCopyBytes != 0) {
+    Die("a bulk copy of a part of 16 bytes");
+  }
+  Barrier& at = BarrierAt(barrier);
+  at.copied += bytes;
+  for (int i = 0; i < bytes / kCopyBytes; ++i) {
+    const PendingCopy copy =
+        MakeCopy(static_cast<char*>(to) + kCopyBytes * (i ^ row % 8),
+                 static_cast<const char*>(from) + kCopyBytes * i,
+                 kCopyBytes * i < inside);
+    if (copies == Copies::kEarly) {
+      Land(copy);
+    } else {
+      std::memset(copy.to, kNotThereYet, kCopyBytes);
+      at.copies.push_back(copy);
+    }
+  }
+}
 
 void MultiplyAddWide(float* d, int row_tiles, const void* weights,
                      const uint32_t* a, const void* rows, int step, bool keep) {
@@ -407,9 +491,6 @@ void MultiplyAddWide(float* d, int row_tiles, const void* weights,
   if (reinterpret_cast<uintptr_t>(weights) % kAlign != 0 ||
       reinterpret_cast<uintptr_t>(rows) % kAlign != 0) {
     Die("a misaligned operand of a product");
-  }
-  if (CurrentFiber().hides_copies) {
-    Die("a product may not see copies that were not shown");
   }
   PendingProduct product = {d,
                             row_tiles,

@@ -64,10 +64,18 @@ void Wait(int pending);
 void WaitForPrevious();
 // As PTX's ldmatrix.x4 of a warp; `row` is this lane's.
 void LoadMatrices(uint32_t words[4], const void* row);
+// As PTX's mbarrier: Arrive also announces bytes of copies.
+void MakeBarrier(uint64_t* barrier, int arrivals);
+void Arrive(uint64_t* barrier, int bytes);
+void WaitPhase(uint64_t* barrier, int parity);
+// As PTX's cp.async.bulk. The first `inside` bytes come from `from`, the others
+// are zeros; 16-byte pieces lie swapped as those of row `row` in the swizzle of
+// 128 bytes.
+void CopyBulk(void* to, const void* from, int bytes, int inside, int row,
+              uint64_t* barrier);
 // Products of a warpgroup, as PTX's wgmma: of 64 weight rows (in shared memory,
 // or a[4] of this lane's warp) x 8 row_tiles rows. They run when they are
-// waited for. Copies that their operands came with must have been shown.
-void ShowCopies();
+// waited for.
 void MultiplyAddWide(float* d, int row_tiles, const void* weights,
                      const uint32_t* a, const void* rows, int step, bool keep);
 void CommitProducts();

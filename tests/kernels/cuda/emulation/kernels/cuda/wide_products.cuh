@@ -14,11 +14,11 @@
 
 namespace nacre::kernels::cuda {
 
-inline uint32_t SharedAddress(const void* shared) {
-  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(shared));
-}
+template <int kRegisters>
+void TakeRegisters() {}
+template <int kRegisters>
+void LeaveRegisters() {}
 
-inline void ShowCopies() { emulation::ShowCopies(); }
 inline void BeginProducts() {}
 inline void CommitProducts() { emulation::CommitProducts(); }
 template <int kPending>

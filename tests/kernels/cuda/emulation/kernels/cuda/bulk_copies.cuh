@@ -1,0 +1,52 @@
+// Stands in for kernels/cuda/bulk_copies.cuh where kernels are compiled for the
+// emulated device.
+
+#ifndef TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_BULK_COPIES_CUH_
+#define TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_BULK_COPIES_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/tensor_map.h"
+#include "tests/kernels/cuda/emulation/machine.h"
+
+namespace nacre::kernels::cuda {
+
+inline uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(shared));
+}
+
+inline void MakeBarrier(uint64_t* barrier, int arrivals) {
+  emulation::MakeBarrier(barrier, arrivals);
+}
+inline void ShowBarriers() {}
+inline void Arrive(uint64_t* barrier) { emulation::Arrive(barrier, 0); }
+inline void ArriveExpecting(uint64_t* barrier, int bytes) {
+  emulation::Arrive(barrier, bytes);
+}
+inline void WaitPhase(uint64_t* barrier, int parity) {
+  emulation::WaitPhase(barrier, parity);
+}
+inline void CopyBytes(uint4* shared, const char* global, int bytes,
+                      uint64_t* barrier) {
+  emulation::CopyBulk(shared, global, bytes, bytes, /*row=*/0, barrier);
+}
+
+inline void CopyTile(uint4* shared, const TensorMap& map, int input, int row,
+                     uint64_t* barrier) {
+  constexpr int kRowBytes = 128;
+  const int inside = map.inputs - input < 64 ? map.inputs - input : 64;
+  for (int i = 0; i < map.tile_rows; ++i) {
+    char* const to = reinterpret_cast<char*>(shared) + i * kRowBytes;
+    const char* const from =
+        static_cast<const char*>(map.matrix) +
+        2 * (static_cast<size_t>(row + i) * map.inputs + input);
+    emulation::CopyBulk(to, from, kRowBytes,
+                        row + i < map.rows ? 2 * inside : 0, i, barrier);
+  }
+}
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_BULK_COPIES_CUH_

@@ -1,0 +1,34 @@
+// Stands in for kernels/cuda/tensor_map.h on the emulated device.
+
+#ifndef TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_TENSOR_MAP_H_
+#define TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_TENSOR_MAP_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace nacre::kernels::cuda {
+
+struct alignas(64) TensorMap {
+  const void* matrix = nullptr;
+  int rows = 0;
+  int inputs = 0;
+  int tile_rows = 0;
+  uint64_t rest[13] = {};
+
+  bool operator==(const TensorMap&) const = default;
+};
+
+inline cudaError_t MapRows(const void* matrix, int rows, int inputs,
+                           int tile_rows, TensorMap* map) {
+  if (reinterpret_cast<uintptr_t>(matrix) % 16 != 0 || inputs % 8 != 0 ||
+      tile_rows > 256) {
+    return cudaErrorInvalidValue;
+  }
+  *map = {matrix, rows, inputs, tile_rows};
+  return cudaSuccess;
+}
+
+}  // namespace nacre::kernels::cuda
+
+#endif  // TESTS_KERNELS_CUDA_EMULATION_KERNELS_CUDA_TENSOR_MAP_H_
