@@ -18,20 +18,36 @@ namespace {
 
 constexpr int kReduceThreads = 256;
 
-// results[i] = sum of parts[slice][i], in the order of the slices, times the
-// scale of the output if there are scales, plus the residual if there is one.
+// results[i] = sum of parts[slice][chain][i], chains and then slices in their
+// order, times the scale of the output if there are scales, plus the residual
+// if there is one.
+template <int kPartChains>
 __global__ void __launch_bounds__(kReduceThreads)
     ReduceKernel(const float* parts, float* results, const float* row_scales,
                  const float* residual, size_t elements, int outputs,
-                 int slices) {
+                 const GemmOrder order) {
   LaunchDependents();
   WaitForPrevious();
   const size_t i =
       static_cast<size_t>(kReduceThreads) * blockIdx.x + threadIdx.x;
   if (i >= elements) return;
-  float total = parts[i];
-  for (int slice = 1; slice < slices; ++slice) {
-    total += parts[slice * elements + i];
+  float total = 0;
+  for (int slice = 0; slice < order.slices; ++slice) {
+    const int blocks =
+        min(order.slice_blocks, order.blocks - slice * order.slice_blocks);
+    float chains[kPartChains];
+#pragma unroll
+    for (int chain = 0; chain < kPartChains; ++chain) {
+      const bool has = chain * order.chain_blocks < blocks;
+      chains[chain] =
+          has ? parts[(slice * kPartChains + chain) * elements + i] : 0;
+    }
+    float sum = chains[0];
+#pragma unroll
+    for (int chain = 1; chain < kPartChains; ++chain) {
+      if (chain * order.chain_blocks < blocks) sum += chains[chain];
+    }
+    total = slice == 0 ? sum : total + sum;
   }
   if (row_scales != nullptr) total *= row_scales[i % outputs];
   if (residual != nullptr) total += residual[i];
@@ -183,31 +199,40 @@ bool Valid(const GemmArgs& args) {
 
 size_t GemmWorkspaceBytes(int outputs, int inputs, int rows) {
   const GemmOrder order = GemmOrderOf(outputs, inputs);
-  if (order.slices == 1) return 0;
-  return sizeof(float) * order.slices * std::min(rows, kMaxRowsApart) * outputs;
+  const size_t row_bytes = sizeof(float) * outputs;
+  size_t bytes = 0;
+  if (order.slices > 1) {
+    bytes = row_bytes * order.slices * std::min(rows, kMaxRowsApart);
+  }
+  const int chains_rows = std::min(rows, kMaxRowsChainsApart);
+  if (ChainsMayBeApart(order, outputs, chains_rows)) {
+    bytes = std::max(bytes,
+                     row_bytes * chains_rows * PartsOf(order, Apart::kChains));
+  }
+  return bytes;
 }
 
 cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
   if (!Valid(args)) return cudaErrorInvalidValue;
-  const GemmOrder order = GemmOrderOf(args.outputs, args.inputs);
-  if (order.slices > 1 && args.rows <= kMaxRowsApart &&
-      args.workspace == nullptr) {
+  if (args.workspace == nullptr &&
+      GemmWorkspaceBytes(args.outputs, args.inputs, args.rows) > 0) {
     return cudaErrorInvalidValue;
   }
+  const GemmOrder order = GemmOrderOf(args.outputs, args.inputs);
   Device device;
   cudaError_t status = ReadDevice(&device);
   if (status != cudaSuccess) return status;
   const std::optional<GemmPlan> plan =
       PlanGemm(args.format, order, args.outputs, args.rows, device);
   if (!plan.has_value()) return cudaErrorInvalidValue;
+  const bool apart = plan->apart != Apart::kNothing;
 
   Product product = {};
   product.weights = static_cast<const char*>(args.weights);
   product.row_scales = args.scales;
   product.activations = static_cast<const char*>(args.activations);
-  product.results =
-      plan->apart ? static_cast<float*>(args.workspace) : args.results;
-  product.residual = plan->apart ? nullptr : args.residual;
+  product.results = apart ? static_cast<float*>(args.workspace) : args.results;
+  product.residual = apart ? nullptr : args.residual;
   product.order = order;
   product.outputs = args.outputs;
   product.inputs = args.inputs;
@@ -226,13 +251,15 @@ cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
                            kernel.threads, plan->shared_bytes},
                           kernel.function, product);
   }
-  if (status != cudaSuccess || !plan->apart) return status;
+  if (status != cudaSuccess || !apart) return status;
 
   const size_t elements = size_t{1} * args.rows * args.outputs;
   // Overlaps only its own launch: it waits for the sums.
-  return LaunchKernel(on, {BlocksFor(elements, kReduceThreads), kReduceThreads},
-                      ReduceKernel, product.results, args.results, args.scales,
-                      args.residual, elements, args.outputs, order.slices);
+  return LaunchKernel(
+      on, {BlocksFor(elements, kReduceThreads), kReduceThreads},
+      plan->apart == Apart::kChains ? ReduceKernel<kChains> : ReduceKernel<1>,
+      product.results, args.results, args.scales, args.residual, elements,
+      args.outputs, order);
 }
 
 }  // namespace nacre::kernels::cuda

@@ -47,6 +47,21 @@ struct GemmOrder {
   bool operator==(const GemmOrder&) const = default;
 };
 
+// What blocks of their own compute, to be added by a kernel of its own.
+enum class Apart { kNothing, kSlices, kChains };
+
+// A part of each slice or chain; those of a slice that has fewer chains are
+// empty.
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    inline int
+    PartsOf(const GemmOrder& order, Apart apart) {
+  return apart == Apart::kNothing  ? 1
+         : apart == Apart::kSlices ? order.slices
+                                   : order.slices * kChains;
+}
+
 inline GemmOrder GemmOrderOf(int outputs, int inputs) {
   // Tiles of a slice that keep large chips busy, and blocks worth a slice.
   constexpr int kEnoughTiles = 256;

@@ -20,7 +20,7 @@ GemmPlan Tiled(GemmKernel kernel, GemmFormat format, int outputs, int rows,
   const int vectors = WeightVectors(format);
   const int64_t output_tiles = (outputs + Tile::kOutputs - 1) / Tile::kOutputs;
   const int64_t row_tiles = (rows + Tile::kRows - 1) / Tile::kRows;
-  return {kernel, false,
+  return {kernel, Apart::kNothing,
           size_t{16} * TiledStages<Tile>(vectors) *
               TiledStageVectors<Tile>(vectors),
           output_tiles * row_tiles * slices};
@@ -37,15 +37,18 @@ GemmPlan Wide(GemmKernel kernel, GemmFormat format, int outputs, int rows,
 }
 
 // None where the device has too little shared memory.
-std::optional<GemmPlan> PlanWide(GemmFormat format, int outputs, int rows,
-                                 int slices, const GemmDevice& device) {
+std::optional<GemmPlan> PlanWide(GemmFormat format, const GemmOrder& order,
+                                 Apart apart, int outputs, int rows,
+                                 const GemmDevice& device) {
+  const bool chains = ChainsMayBeApart(order, outputs, rows);
+  if (chains) apart = Apart::kChains;
+  const int parts = PartsOf(order, apart);
   const GemmPlan plans[] = {
-      Wide<Wide128x128>(GemmKernel::kWide128x128, format, outputs, rows,
-                        slices),
-      Wide<Wide128x64>(GemmKernel::kWide128x64, format, outputs, rows, slices),
-      Wide<Wide128x32>(GemmKernel::kWide128x32, format, outputs, rows, slices),
-      Wide<Wide64x64>(GemmKernel::kWide64x64, format, outputs, rows, slices),
-      Wide<Wide64x32>(GemmKernel::kWide64x32, format, outputs, rows, slices),
+      Wide<Wide128x128>(GemmKernel::kWide128x128, format, outputs, rows, parts),
+      Wide<Wide128x64>(GemmKernel::kWide128x64, format, outputs, rows, parts),
+      Wide<Wide128x32>(GemmKernel::kWide128x32, format, outputs, rows, parts),
+      Wide<Wide64x64>(GemmKernel::kWide64x64, format, outputs, rows, parts),
+      Wide<Wide64x32>(GemmKernel::kWide64x32, format, outputs, rows, parts),
   };
   std::optional<GemmPlan> chosen;
   for (const GemmPlan& plan : plans) {
@@ -57,6 +60,7 @@ std::optional<GemmPlan> PlanWide(GemmFormat format, int outputs, int rows,
     chosen = plan;
     if (3 * plan.blocks >= 2 * int64_t{device.multiprocessors}) break;
   }
+  if (chosen.has_value()) chosen->apart = apart;
   return chosen;
 }
 
@@ -76,20 +80,19 @@ std::optional<GemmPlan> PlanGemm(GemmFormat format, const GemmOrder& order,
     if (fits(bytes)) {
       return GemmPlan{
           row_tiles == 1 ? GemmKernel::kSkinny8 : GemmKernel::kSkinny16,
-          order.slices > 1, bytes, int64_t{walkers} * order.slices};
+          order.slices > 1 ? Apart::kSlices : Apart::kNothing, bytes,
+          int64_t{walkers} * order.slices};
     }
   }
-  const bool apart = order.slices > 1 && rows <= kMaxRowsApart;
-  const int slices = apart ? order.slices : 1;
+  const Apart apart = order.slices > 1 && rows <= kMaxRowsApart
+                          ? Apart::kSlices
+                          : Apart::kNothing;
+  const int slices = PartsOf(order, apart);
   std::optional<GemmPlan> chosen;
   if (device.wide) {
     const std::optional<GemmPlan> plan =
-        PlanWide(format, outputs, rows, slices, device);
-    if (plan.has_value()) {
-      chosen = plan;
-      chosen->apart = apart;
-      return chosen;
-    }
+        PlanWide(format, order, apart, outputs, rows, device);
+    if (plan.has_value()) return plan;
   }
   // From the most work per byte to the most blocks. The first that occupies two
   // thirds of the device, else the last that fits.

@@ -18,6 +18,16 @@ inline constexpr int kSkinnyMaxRows = 16;
 // Up to so many rows slices are computed by blocks of their own, into a
 // workspace: there are too few tiles to fill the device.
 inline constexpr int kMaxRowsApart = 256;
+// Up to so many rows chains are, where that many multiprocessors would
+// otherwise have nothing to do.
+inline constexpr int kMaxRowsChainsApart = 64;
+inline constexpr int kFewWideTiles = 128;
+
+// May wide products have their chains apart?
+inline bool ChainsMayBeApart(const GemmOrder& order, int outputs, int rows) {
+  return rows > kSkinnyMaxRows && rows <= kMaxRowsChainsApart &&
+         (outputs + 63) / 64 * order.slices < kFewWideTiles;
+}
 
 // 16-byte vectors of a 16 x 64 tile of weights.
 constexpr int WeightVectors(GemmFormat format) {
@@ -64,14 +74,16 @@ struct WideTile {
   static constexpr int kSharedBytes = kSharedKilobytes << 10;
   static constexpr int kGroups = kGroupsOf;
   static constexpr int kWarps = 4 * kGroupsOf;  // that multiply
-  // One more warpgroup copies.
-  static constexpr int kThreads = 32 * kWarps + 128;
+  // One more warp copies, with three idle ones where registers are moved to
+  // those that multiply: that takes a warpgroup.
+  static constexpr bool kMovesRegisters = kGroups == 2 && kRowsOf == 128;
+  static constexpr int kThreads = 32 * kWarps + (kMovesRegisters ? 128 : 32);
   static constexpr int kOutputTiles = 4 * kGroupsOf;
   static constexpr int kOutputs = kTileOutputs * kOutputTiles;
   static constexpr int kRows = kRowsOf;
 };
-using Wide64x32 = WideTile<1, 32, 2, 97>;
-using Wide64x64 = WideTile<1, 64, 2, 97>;
+using Wide64x32 = WideTile<1, 32, 3, 72>;
+using Wide64x64 = WideTile<1, 64, 3, 72>;
 using Wide128x32 = WideTile<2, 32, 1, 192>;
 using Wide128x64 = WideTile<2, 64, 1, 192>;
 using Wide128x128 = WideTile<2, 128, 1, 192>;
@@ -112,7 +124,7 @@ enum class GemmKernel {
 
 struct GemmPlan {
   GemmKernel kernel;
-  bool apart;  // slices into a workspace, then added
+  Apart apart;  // those into a workspace, then added
   size_t shared_bytes;
   int64_t blocks;  // of the grid
 };

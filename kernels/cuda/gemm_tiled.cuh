@@ -26,7 +26,9 @@ namespace {  // only gemm.cu includes this
 struct TileAt {
   int output;  // in tiles of the matrix
   int row;     // in rows
-  int slice;   // the first
+  int part;    // 0 where it computes all
+  int first;   // block of inputs
+  int end;     // block of inputs; not after `first`: nothing to compute
 };
 
 // Blocks that run at the same time should share operands in the cache: groups
@@ -34,54 +36,126 @@ struct TileAt {
 template <typename Tile>
 __device__ __forceinline__ TileAt FindTile(const Product& product) {
   constexpr int kGroup = 8;
+  const GemmOrder& order = product.order;
   const int output_tiles =
       (product.outputs + Tile::kOutputs - 1) / Tile::kOutputs;
   const int row_tiles = (product.rows + Tile::kRows - 1) / Tile::kRows;
-  const int slices = product.apart ? product.order.slices : 1;
-  const int slice = blockIdx.x % slices;
-  const int index = blockIdx.x / slices;
+  const int parts = PartsOf(order, product.apart);
+  const int index = blockIdx.x / parts;
   const int group = index / (kGroup * output_tiles) * kGroup;
   const int in_group = index % (kGroup * output_tiles);
   const int group_rows = min(kGroup, row_tiles - group);
-  return {in_group / group_rows * Tile::kOutputTiles,
-          (group + in_group % group_rows) * Tile::kRows, slice};
+  TileAt tile = {in_group / group_rows * Tile::kOutputTiles,
+                 (group + in_group % group_rows) * Tile::kRows,
+                 static_cast<int>(blockIdx.x) % parts, 0, order.blocks};
+  if (product.apart == Apart::kNothing) return tile;
+  const int chains = parts / order.slices;
+  tile.first = tile.part / chains * order.slice_blocks;
+  tile.end = min(order.blocks, tile.first + order.slice_blocks);
+  if (product.apart == Apart::kChains) {
+    tile.first += tile.part % chains * order.chain_blocks;
+    tile.end = min(tile.end, tile.first + order.chain_blocks);
+  }
+  return tile;
 }
 
-// Writes a warp's sums of a slice, or adds them to those of the slices before.
+// Where a lane's sums of 16 outputs x 8 rows go: part 0 of the four; 1 is a row
+// on, 2 and 3 are 8 outputs on.
+struct SumsAt {
+  int output;
+  int row;
+  int rows;  // of the product
+  int outputs;
+
+  __device__ __forceinline__ bool Has(int part) const {
+    return output + part / 2 * 8 < outputs && row + part % 2 < rows;
+  }
+  __device__ __forceinline__ size_t At(int part) const {
+    return static_cast<size_t>(row + part % 2) * outputs + output +
+           part / 2 * 8;
+  }
+};
+
+__device__ __forceinline__ float4 LoadSums(const float* from,
+                                           const SumsAt& at) {
+  float4 sums = {};
+  if (at.Has(0)) sums.x = from[at.At(0)];
+  if (at.Has(1)) sums.y = from[at.At(1)];
+  if (at.Has(2)) sums.z = from[at.At(2)];
+  if (at.Has(3)) sums.w = from[at.At(3)];
+  return sums;
+}
+
+__device__ __forceinline__ void StoreSumsAt(float* to, const SumsAt& at,
+                                            const float4& sums) {
+  if (at.Has(0)) to[at.At(0)] = sums.x;
+  if (at.Has(1)) to[at.At(1)] = sums.y;
+  if (at.Has(2)) to[at.At(2)] = sums.z;
+  if (at.Has(3)) to[at.At(3)] = sums.w;
+}
+
+__device__ __forceinline__ float4 Plus(const float4& a, const float4& b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
+// Writes a warp's sums of a slice, or of a part, or adds them to those of the
+// slices before. Reads come before all writes: so they do not wait for each
+// other.
 template <typename Weights, int kOutputTiles, int kRowTiles>
 __device__ __forceinline__ void StoreSums(
-    const Product& product, int slice, int first_output, int first_row,
-    const float4 (&sum)[kOutputTiles][kRowTiles]) {
-  const bool whole = !product.apart && slice == product.order.slices - 1;
-  const bool add = !product.apart && slice > 0;
+    const Product& product, int slice, int part, int first_output,
+    int first_row, float4 (&sum)[kOutputTiles][kRowTiles]) {
+  const bool whole =
+      product.apart == Apart::kNothing && slice == product.order.slices - 1;
+  const bool add = product.apart == Apart::kNothing && slice > 0;
+  const float* const residual = whole ? product.residual : nullptr;
   float* const results =
-      product.results + (product.apart ? static_cast<size_t>(slice) *
-                                             product.rows * product.outputs
-                                       : 0);
+      product.results + size_t{1} * part * product.rows * product.outputs;
   int lane = threadIdx.x % 32;
   // Keeps the compiler from computing addresses long before, in registers that
   // the loop over blocks needs.
   asm volatile("" : "+r"(lane));
+  const auto at = [&](int i, int j) {
+    return SumsAt{first_output + i * kTileOutputs + lane / 4,
+                  first_row + j * 8 + lane % 4 * 2, product.rows,
+                  product.outputs};
+  };
 #pragma unroll
   for (int i = 0; i < kOutputTiles; ++i) {
+    if (add) {
+      float4 before[kRowTiles];
+#pragma unroll
+      for (int j = 0; j < kRowTiles; ++j) {
+        before[j] = LoadSums(results, at(i, j));
+      }
+#pragma unroll
+      for (int j = 0; j < kRowTiles; ++j)
+        sum[i][j] = Plus(before[j], sum[i][j]);
+    }
+    if (whole && Weights::kRowScales) {
+      const int output = at(i, 0).output;
+      const float low =
+          output < product.outputs ? product.row_scales[output] : 0;
+      const float high =
+          output + 8 < product.outputs ? product.row_scales[output + 8] : 0;
+#pragma unroll
+      for (int j = 0; j < kRowTiles; ++j) {
+        float4& to = sum[i][j];
+        to = {to.x * low, to.y * low, to.z * high, to.w * high};
+      }
+    }
+    if (residual != nullptr) {
+      float4 added[kRowTiles];
+#pragma unroll
+      for (int j = 0; j < kRowTiles; ++j) {
+        added[j] = LoadSums(residual, at(i, j));
+      }
+#pragma unroll
+      for (int j = 0; j < kRowTiles; ++j) sum[i][j] = Plus(sum[i][j], added[j]);
+    }
 #pragma unroll
     for (int j = 0; j < kRowTiles; ++j) {
-      const float values[4] = {sum[i][j].x, sum[i][j].y, sum[i][j].z,
-                               sum[i][j].w};
-#pragma unroll
-      for (int part = 0; part < 4; ++part) {
-        const int output =
-            first_output + i * kTileOutputs + part / 2 * 8 + lane / 4;
-        const int row = first_row + j * 8 + lane % 4 * 2 + part % 2;
-        if (output >= product.outputs || row >= product.rows) continue;
-        const size_t at = static_cast<size_t>(row) * product.outputs + output;
-        float total = add ? results[at] + values[part] : values[part];
-        if (whole && Weights::kRowScales) total *= product.row_scales[output];
-        if (whole && product.residual != nullptr) {
-          total += product.residual[at];
-        }
-        results[at] = total;
-      }
+      StoreSumsAt(results, at(i, j), sum[i][j]);
     }
   }
 }
@@ -152,9 +226,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
   const int warp_row = warp / Tile::kOutputWarps * Tile::kWarpRowTiles;
   const GemmOrder& order = product.order;
   const TileAt tile = FindTile<Tile>(product);
-  const int first = tile.slice * order.slice_blocks;
-  const int end = product.apart ? min(order.blocks, first + order.slice_blocks)
-                                : order.blocks;
+  const int first = tile.first;
+  const int end = tile.end;
 
   const TiledCopies<Weights, Tile> copies = {product, tile, shared};
 
@@ -172,7 +245,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
 
   float4 total[Tile::kWarpOutputTiles][Tile::kWarpRowTiles] = {};
   float4 sum[Tile::kWarpOutputTiles][Tile::kWarpRowTiles] = {};
-  int slice = tile.slice;
+  int slice = 0;
   int slice_end = min(end, first + order.slice_blocks);
   int chain_end = min(slice_end, first + order.chain_blocks);
   bool first_chain = true;
@@ -198,7 +271,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     AddChain(first_chain, sum, total);
     first_chain = false;
     if (block + 1 == slice_end) {
-      StoreSums<Weights>(product, slice,
+      StoreSums<Weights>(product, slice, tile.part,
                          (tile.output + warp_output) * kTileOutputs,
                          tile.row + warp_row * 8, total);
       ++slice;

@@ -36,7 +36,7 @@ struct Product {
   int outputs;
   int inputs;
   int rows;
-  bool apart;  // each slice has blocks and results of its own
+  Apart apart;  // what has blocks and results of its own
 
   bool operator==(const Product&) const = default;
 };
@@ -140,15 +140,24 @@ struct PackedWeights {
     }
   }
 
-  // Two steps: inputs 32 half to 32 half + 31.
-  template <typename Widen>
-  __device__ static void LoadHalf(const uint4* tile, int half, int lane,
-                                  const Widen& widen, uint32_t (&a)[2][4]) {
+  // What a lane has of 32 inputs, as it is stored: of outputs lane / 4 and
+  // lane / 4 + 8.
+  struct Words {
+    uint2 low;
+    uint2 high;
+  };
+  __device__ static Words LoadWords(const uint4* tile, int half, int lane) {
     const auto* const words = reinterpret_cast<const uint2*>(tile);
-    const uint2 low = words[half * 64 + lane];
-    const uint2 high = words[half * 64 + 32 + lane];
-    const Bf16Pairs pairs[4] = {widen(low.x), widen(high.x), widen(low.y),
-                                widen(high.y)};
+    return {words[half * 64 + lane], words[half * 64 + 32 + lane]};
+  }
+
+ protected:
+  // Two steps.
+  template <typename Pairs>
+  __device__ static void Widen(const Words& words, const Pairs& pairs_of,
+                               uint32_t (&a)[2][4]) {
+    const Bf16Pairs pairs[4] = {pairs_of(words.low.x), pairs_of(words.high.x),
+                                pairs_of(words.low.y), pairs_of(words.high.y)};
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
       a[step][0] = pairs[2 * step].first;
@@ -165,10 +174,13 @@ struct Int8Weights
   static constexpr bool kBlockScales = true;
   static constexpr bool kRowScales = false;
 
+  __device__ static void Widen(const Words& words, uint32_t (&a)[2][4]) {
+    PackedWeights::Widen(
+        words, [](uint32_t word) { return PairsOfInt8(word); }, a);
+  }
   __device__ static void LoadHalf(const uint4* tile, int half, int lane,
                                   uint32_t (&a)[2][4]) {
-    PackedWeights::LoadHalf(
-        tile, half, lane, [](uint32_t word) { return PairsOfInt8(word); }, a);
+    Widen(LoadWords(tile, half, lane), a);
   }
 
   // Of outputs lane / 4 and lane / 4 + 8: two bf16.
@@ -183,10 +195,13 @@ struct Fp8Weights : PackedWeights<kBlockWeightBytes / sizeof(uint4)> {
   static constexpr bool kBlockScales = false;
   static constexpr bool kRowScales = true;
 
+  __device__ static void Widen(const Words& words, uint32_t (&a)[2][4]) {
+    PackedWeights::Widen(
+        words, [](uint32_t word) { return PairsOfFp8(word); }, a);
+  }
   __device__ static void LoadHalf(const uint4* tile, int half, int lane,
                                   uint32_t (&a)[2][4]) {
-    PackedWeights::LoadHalf(
-        tile, half, lane, [](uint32_t word) { return PairsOfFp8(word); }, a);
+    Widen(LoadWords(tile, half, lane), a);
   }
 };
 

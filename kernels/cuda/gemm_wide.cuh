@@ -77,10 +77,13 @@ class WideSums {
       CommitProducts();
       WaitProducts<1>();
     } else {
-      AddHalf<0>(weights, rows);
+      const uint4* const tile = weights + warp_tile_ * Weights::kVectors;
+      const auto first = Weights::LoadWords(tile, 0, lane_);
+      const auto second = Weights::LoadWords(tile, 1, lane_);
+      AddHalf<0>(first, rows);
       WaitProducts<1>();
       KeepUntilHere(halves_[1]);
-      AddHalf<1>(weights, rows);
+      AddHalf<1>(second, rows);
       WaitProducts<1>();
       KeepUntilHere(halves_[0]);
     }
@@ -89,11 +92,10 @@ class WideSums {
   float4 sum[1][kRowTiles];
 
  private:
-  template <int kHalf>
-  __device__ __forceinline__ void AddHalf(const uint4* weights,
+  template <int kHalf, typename Words>
+  __device__ __forceinline__ void AddHalf(const Words& words,
                                           const uint4* rows) {
-    Weights::LoadHalf(weights + warp_tile_ * Weights::kVectors, kHalf, lane_,
-                      halves_[kHalf]);
+    Weights::Widen(words, halves_[kHalf]);
     BeginProducts();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -106,9 +108,11 @@ class WideSums {
                                             const uint4* rows) {
     float4 block_sum[kRowTiles];
     const uint4* const tile = weights + warp_tile_ * Weights::kVectors;
+    const typename Weights::Words words[2] = {
+        Weights::LoadWords(tile, 0, lane_), Weights::LoadWords(tile, 1, lane_)};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      Weights::LoadHalf(tile, half, lane_, halves_[half]);
+      Weights::Widen(words[half], halves_[half]);
       BeginProducts();
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -219,7 +223,7 @@ struct WideProducer {
 template <typename Weights, typename Tile>
 __device__ __forceinline__ void RunConsumer(
     const Product& product, const WideMemory<Weights, Tile>& memory,
-    const TileAt& tile, int first, int end) {
+    const TileAt& tile) {
   using Memory = WideMemory<Weights, Tile>;
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
@@ -233,9 +237,9 @@ __device__ __forceinline__ void RunConsumer(
   const auto release = [&] {
     if (held >= 0 && lane == 0) Arrive(memory.free + held);
   };
-  int block = first;
-  for (int slice = tile.slice; block < end; ++slice) {
-    const int slice_end = min(end, block + order.slice_blocks);
+  int block = tile.first;
+  for (int slice = 0; block < tile.end; ++slice) {
+    const int slice_end = min(tile.end, block + order.slice_blocks);
     for (bool first_chain = true; block < slice_end; first_chain = false) {
       const int chain_end = min(slice_end, block + order.chain_blocks);
       Clear(sums.sum);
@@ -254,22 +258,17 @@ __device__ __forceinline__ void RunConsumer(
       held = -1;
       AddChain(first_chain, sums.sum, total);
     }
-    StoreSums<Weights, 1, Tile::kRows / 8>(
-        product, slice, (tile.output + warp) * kTileOutputs, tile.row, total);
+    StoreSums<Weights, 1, Tile::kRows / 8>(product, slice, tile.part,
+                                           (tile.output + warp) * kTileOutputs,
+                                           tile.row, total);
   }
 }
 
 template <typename Weights, typename Tile>
 __device__ __forceinline__ void MultiplyWide(const WideArgs& args,
                                              uint4* shared) {
-  // Three warpgroups begin with 168 each.
-  constexpr bool kMoveRegisters = Tile::kGroups == 2 && Tile::kRows == 128;
   const Product& product = args.product;
-  const GemmOrder& order = product.order;
   const TileAt tile = FindTile<Tile>(product);
-  const int first = tile.slice * order.slice_blocks;
-  const int end = product.apart ? min(order.blocks, first + order.slice_blocks)
-                                : order.blocks;
   const WideMemory<Weights, Tile> memory(shared);
   LaunchDependents();
   if (threadIdx.x == 0) {
@@ -281,12 +280,12 @@ __device__ __forceinline__ void MultiplyWide(const WideArgs& args,
   }
   __syncthreads();
   if (static_cast<int>(threadIdx.x) / 32 >= Tile::kWarps) {
-    if constexpr (kMoveRegisters) LeaveRegisters<40>();
-    WideProducer<Weights, Tile>{args, memory, tile}.Run(first, end);
+    if constexpr (Tile::kMovesRegisters) LeaveRegisters<40>();  // of 168
+    WideProducer<Weights, Tile>{args, memory, tile}.Run(tile.first, tile.end);
   } else {
-    if constexpr (kMoveRegisters) TakeRegisters<232>();
+    if constexpr (Tile::kMovesRegisters) TakeRegisters<232>();
     WaitForPrevious();  // for what sums are added to
-    RunConsumer<Weights, Tile>(product, memory, tile, first, end);
+    RunConsumer<Weights, Tile>(product, memory, tile);
   }
 }
 

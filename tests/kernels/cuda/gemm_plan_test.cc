@@ -8,6 +8,7 @@ namespace nacre::kernels::cuda {
 namespace {
 
 constexpr GemmDevice kH200 = {132, 227 << 10};
+constexpr GemmDevice kWideH200 = {132, 227 << 10, true};
 constexpr GemmDevice kA100 = {108, 163 << 10};
 constexpr GemmDevice kSmall = {84, 99 << 10};  // sm_86
 
@@ -38,11 +39,34 @@ TEST(GemmPlanTest, FewOutputsMakeSmallTiles) {
 }
 
 TEST(GemmPlanTest, SlicesAreApartUntilRowsFillTheDevice) {
-  EXPECT_TRUE(Plan(4096, 14336, 16).apart);
-  EXPECT_TRUE(Plan(4096, 14336, 256).apart);
-  EXPECT_FALSE(Plan(4096, 14336, 257).apart);
-  EXPECT_FALSE(Plan(4096, 4096, 16).apart);
+  EXPECT_EQ(Plan(4096, 14336, 16).apart, Apart::kSlices);
+  EXPECT_EQ(Plan(4096, 14336, 256).apart, Apart::kSlices);
+  EXPECT_EQ(Plan(4096, 14336, 257).apart, Apart::kNothing);
+  EXPECT_EQ(Plan(4096, 4096, 16).apart, Apart::kNothing);
   EXPECT_EQ(Plan(4096, 14336, 64).blocks, 32 * 4);
+}
+
+TEST(GemmPlanTest, WideKernelFollowsTheRows) {
+  const auto plan = [](int outputs, int inputs, int rows) {
+    return Plan(outputs, inputs, rows, kWideH200);
+  };
+  EXPECT_EQ(plan(14336, 4096, 16).kernel, GemmKernel::kSkinny16);
+  EXPECT_EQ(plan(14336, 4096, 17).kernel, GemmKernel::kWide128x32);
+  EXPECT_EQ(plan(14336, 4096, 33).kernel, GemmKernel::kWide128x64);
+  EXPECT_EQ(plan(14336, 4096, 65).kernel, GemmKernel::kWide128x128);
+  EXPECT_EQ(plan(4096, 4096, 512).kernel, GemmKernel::kWide128x128);
+}
+
+TEST(GemmPlanTest, ChainsAreApartWhereWideTilesAreFew) {
+  const auto plan = [](int outputs, int inputs, int rows) {
+    return Plan(outputs, inputs, rows, kWideH200);
+  };
+  EXPECT_EQ(plan(4096, 4096, 17).apart, Apart::kChains);
+  EXPECT_EQ(plan(4096, 4096, 64).apart, Apart::kChains);
+  EXPECT_EQ(plan(4096, 4096, 64).blocks, 32 * 8);
+  EXPECT_EQ(plan(4096, 4096, 65).apart, Apart::kNothing);
+  EXPECT_EQ(plan(4096, 14336, 64).apart, Apart::kSlices);
+  EXPECT_EQ(plan(14336, 4096, 64).apart, Apart::kNothing);
 }
 
 TEST(GemmPlanTest, OneSkinnyBlockAMultiprocessor) {
@@ -70,7 +94,7 @@ TEST(GemmPlanTest, NothingFitsInTooLittle) {
 TEST(GemmPlanTest, SharedMemoryOfAllFormats) {
   for (const GemmFormat format :
        {GemmFormat::kBf16, GemmFormat::kInt8, GemmFormat::kFp8}) {
-    for (const GemmDevice& device : {kH200, kA100, kSmall, {4, 48 << 10}}) {
+    for (const GemmDevice& device : {kH200, kWideH200, kA100, kSmall, {4, 48 << 10}}) {
       for (int rows = 1; rows < 700; rows += 13) {
         for (const int inputs : {64, 4096, 14336}) {
           const GemmPlan plan = Plan(4096, inputs, rows, device, format);
