@@ -15,8 +15,9 @@ if(NACRE_CUDA AND NOT NACRE_SANITIZE AND NOT NACRE_BUILD_FUZZERS)
   endif()
   if(CMAKE_CUDA_COMPILER)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      # Later GPUs compile the PTX of the last.
-      set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+      # 90a has what only compute capability 9.0 has. Later GPUs compile the PTX
+      # of the last.
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
     endif()
     enable_language(CUDA)
     # CMake 3.25 does not know that nvcc has C++20 since 12.0.

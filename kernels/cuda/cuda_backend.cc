@@ -57,7 +57,7 @@ CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
 
 std::string CudaBackend::numerics_id() const {
   return absl::StrCat("cuda-", device_->sm(), WeightTypeSuffix(weight_type_),
-                      kv_type_ == DType::kBF16 ? "-kvbf16-v2" : "-kvf32-v1");
+                      kv_type_ == DType::kBF16 ? "-kvbf16-v3" : "-kvf32-v2");
 }
 
 std::string CudaBackend::description() const {
@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::Pack(
     const size_t activations = sizeof(uint16_t) * kPassRows *
                                static_cast<size_t>(matrix->padded_cols());
     const size_t workspace = cuda::GemmWorkspaceBytes(
-        matrix->rows(), matrix->padded_cols(), kPassRows);
+        *matrix->format(), matrix->rows(), matrix->padded_cols(), kPassRows);
     if (!device_->Grow(activations, &activations_) ||
         !device_->Grow(workspace, &workspace_)) {
       return device_->Synchronize();

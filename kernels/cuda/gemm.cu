@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/gemm_order.h"
@@ -139,11 +140,14 @@ Wide MakeWide() {
 // No function: that kernel is none of these.
 template <typename Weights>
 Wide WideOf(GemmKernel kernel) {
+  constexpr bool kBf16 = Weights::kFormat == GemmFormat::kBf16;
   switch (kernel) {
     case GemmKernel::kWide64x32:
-      return MakeWide<Weights, Wide64x32>();
+      return MakeWide<Weights,
+                      std::conditional_t<kBf16, Wide64x32, Shallow64x32>>();
     case GemmKernel::kWide64x64:
-      return MakeWide<Weights, Wide64x64>();
+      return MakeWide<Weights,
+                      std::conditional_t<kBf16, Wide64x64, Shallow64x64>>();
     case GemmKernel::kWide128x32:
       return MakeWide<Weights, Wide128x32>();
     case GemmKernel::kWide128x64:
@@ -197,7 +201,8 @@ bool Valid(const GemmArgs& args) {
 
 }  // namespace
 
-size_t GemmWorkspaceBytes(int outputs, int inputs, int rows) {
+size_t GemmWorkspaceBytes(GemmFormat format, int outputs, int inputs,
+                          int rows) {
   const GemmOrder order = GemmOrderOf(outputs, inputs);
   const size_t row_bytes = sizeof(float) * outputs;
   size_t bytes = 0;
@@ -205,7 +210,7 @@ size_t GemmWorkspaceBytes(int outputs, int inputs, int rows) {
     bytes = row_bytes * order.slices * std::min(rows, kMaxRowsApart);
   }
   const int chains_rows = std::min(rows, kMaxRowsChainsApart);
-  if (ChainsMayBeApart(order, outputs, chains_rows)) {
+  if (ChainsMayBeApart(format, order, outputs, chains_rows)) {
     bytes = std::max(bytes,
                      row_bytes * chains_rows * PartsOf(order, Apart::kChains));
   }
@@ -215,7 +220,8 @@ size_t GemmWorkspaceBytes(int outputs, int inputs, int rows) {
 cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
   if (!Valid(args)) return cudaErrorInvalidValue;
   if (args.workspace == nullptr &&
-      GemmWorkspaceBytes(args.outputs, args.inputs, args.rows) > 0) {
+      GemmWorkspaceBytes(args.format, args.outputs, args.inputs, args.rows) >
+          0) {
     return cudaErrorInvalidValue;
   }
   const GemmOrder order = GemmOrderOf(args.outputs, args.inputs);

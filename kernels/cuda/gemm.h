@@ -42,7 +42,7 @@ struct GemmArgs {
 
 // Bytes of workspace with which any number of rows up to `rows` can be
 // multiplied; no more is needed beyond 256 rows.
-size_t GemmWorkspaceBytes(int outputs, int inputs, int rows);
+size_t GemmWorkspaceBytes(GemmFormat format, int outputs, int inputs, int rows);
 
 // Queues the product on a stream of the current device; does not block. With
 // queue.overlap, on sm_90 and later, weights are fetched while the kernel

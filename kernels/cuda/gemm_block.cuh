@@ -14,6 +14,20 @@
 
 namespace nacre::kernels::cuda {
 
+// A lane's share of tiles of 8 rows: two steps of a half in each four words.
+template <int kTiles>
+__device__ __forceinline__ void LoadRows(const uint4* tiles, int lane,
+                                         uint32_t (&x)[kTiles][2][4]) {
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      LoadMatrices(x[j][half], tiles + j * kRowTileVectors +
+                                   Bf16Slot(lane % 8, 4 * half + lane / 8));
+    }
+  }
+}
+
 // Adds 16-output tiles x 8-row tiles to sums, in the order
 // that gemm_order.h gives; `rows` of the rows are needed. Two tiles of rows
 // take turns, so that instructions need not wait for the sum of the one before.
@@ -41,14 +55,7 @@ __device__ __forceinline__ void MultiplyBlock(
     // from starting so many tiles at once that none are left.
     if (Weights::kBlockScales && 8 * first >= rows) break;
     uint32_t x[kTurns][2][4];
-#pragma unroll
-    for (int j = 0; j < kTurns; ++j) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        LoadMatrices(x[j][half], activations + (first + j) * kRowTileVectors +
-                                     Bf16Slot(lane % 8, 4 * half + lane / 8));
-      }
-    }
+    LoadRows(activations + first * kRowTileVectors, lane, x);
     float4 block_sum[kOutputTiles][kTurns];
 #pragma unroll
     for (int i = 0; i < kOutputTiles; ++i) {

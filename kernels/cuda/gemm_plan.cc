@@ -28,11 +28,13 @@ GemmPlan Tiled(GemmKernel kernel, GemmFormat format, int outputs, int rows,
 
 template <typename Tile>
 GemmPlan Wide(GemmKernel kernel, GemmFormat format, int outputs, int rows,
-              int slices) {
-  GemmPlan plan = Tiled<Tile>(kernel, format, outputs, rows, slices);
+              int parts) {
+  const int stages = WideStages<Tile>(WeightVectors(format));
+  GemmPlan plan = Tiled<Tile>(kernel, format, outputs, rows, parts);
   // And two barriers a stage.
-  plan.shared_bytes +=
-      kWideAlignment - 16 + 16 * TiledStages<Tile>(WeightVectors(format));
+  plan.shared_bytes = size_t{16} * stages *
+                          (TiledStageVectors<Tile>(WeightVectors(format)) + 1) +
+                      kWideAlignment - 16;
   return plan;
 }
 
@@ -40,22 +42,32 @@ GemmPlan Wide(GemmKernel kernel, GemmFormat format, int outputs, int rows,
 std::optional<GemmPlan> PlanWide(GemmFormat format, const GemmOrder& order,
                                  Apart apart, int outputs, int rows,
                                  const GemmDevice& device) {
-  const bool chains = ChainsMayBeApart(order, outputs, rows);
-  if (chains) apart = Apart::kChains;
+  const bool bf16 = format == GemmFormat::kBf16;
+  const bool few_rows = rows <= kMaxRowsChainsApart;
+  if (ChainsMayBeApart(format, order, outputs, rows)) apart = Apart::kChains;
   const int parts = PartsOf(order, apart);
   const GemmPlan plans[] = {
       Wide<Wide128x128>(GemmKernel::kWide128x128, format, outputs, rows, parts),
       Wide<Wide128x64>(GemmKernel::kWide128x64, format, outputs, rows, parts),
       Wide<Wide128x32>(GemmKernel::kWide128x32, format, outputs, rows, parts),
-      Wide<Wide64x64>(GemmKernel::kWide64x64, format, outputs, rows, parts),
-      Wide<Wide64x32>(GemmKernel::kWide64x32, format, outputs, rows, parts),
+      bf16 ? Wide<Wide64x64>(GemmKernel::kWide64x64, format, outputs, rows,
+                             parts)
+           : Wide<Shallow64x64>(GemmKernel::kWide64x64, format, outputs, rows,
+                                parts),
+      bf16 ? Wide<Wide64x32>(GemmKernel::kWide64x32, format, outputs, rows,
+                             parts)
+           : Wide<Shallow64x32>(GemmKernel::kWide64x32, format, outputs, rows,
+                                parts),
   };
   std::optional<GemmPlan> chosen;
   for (const GemmPlan& plan : plans) {
     const bool narrow = plan.kernel == GemmKernel::kWide128x32 ||
                         plan.kernel == GemmKernel::kWide64x32;
     if (narrow != (rows <= 32)) continue;
-    if (plan.kernel == GemmKernel::kWide128x128 && rows <= 64) continue;
+    if (plan.kernel == GemmKernel::kWide128x128 && few_rows) continue;
+    const bool of_64 = plan.kernel == GemmKernel::kWide64x32 ||
+                       plan.kernel == GemmKernel::kWide64x64;
+    if (!bf16 && few_rows && !of_64) continue;
     if (plan.shared_bytes > static_cast<size_t>(device.shared_bytes)) continue;
     chosen = plan;
     if (3 * plan.blocks >= 2 * int64_t{device.multiprocessors}) break;

@@ -24,8 +24,10 @@ inline constexpr int kMaxRowsChainsApart = 64;
 inline constexpr int kFewWideTiles = 128;
 
 // May wide products have their chains apart?
-inline bool ChainsMayBeApart(const GemmOrder& order, int outputs, int rows) {
-  return rows > kSkinnyMaxRows && rows <= kMaxRowsChainsApart &&
+inline bool ChainsMayBeApart(GemmFormat format, const GemmOrder& order,
+                             int outputs, int rows) {
+  return format != GemmFormat::kBf16 && rows > kSkinnyMaxRows &&
+         rows <= kMaxRowsChainsApart &&
          (outputs + 63) / 64 * order.slices < kFewWideTiles;
 }
 
@@ -82,8 +84,13 @@ struct WideTile {
   static constexpr int kOutputs = kTileOutputs * kOutputTiles;
   static constexpr int kRows = kRowsOf;
 };
-using Wide64x32 = WideTile<1, 32, 3, 72>;
-using Wide64x64 = WideTile<1, 64, 3, 72>;
+// Where these take bf16, one block a multiprocessor must keep enough bytes on
+// their way. The other formats pass through registers, where several blocks
+// hide each other's waits.
+using Wide64x32 = WideTile<1, 32, 1, 192>;
+using Wide64x64 = WideTile<1, 64, 1, 192>;
+using Shallow64x32 = WideTile<1, 32, 3, 72>;
+using Shallow64x64 = WideTile<1, 64, 3, 72>;
 using Wide128x32 = WideTile<2, 32, 1, 192>;
 using Wide128x64 = WideTile<2, 64, 1, 192>;
 using Wide128x128 = WideTile<2, 128, 1, 192>;
@@ -102,10 +109,17 @@ constexpr int TiledStages(int weight_vectors) {
   return fit < 8 ? fit : 8;
 }
 
+template <typename Tile>
+constexpr int WideStages(int weight_vectors) {
+  const int fit =
+      Tile::kSharedBytes / (16 * TiledStageVectors<Tile>(weight_vectors));
+  return fit < 12 ? fit : 12;
+}
+
 template <typename Weights, typename Tile>
 inline constexpr int kTiledStages = TiledStages<Tile>(Weights::kVectors);
 template <typename Weights, typename Tile>
-inline constexpr int kWideStages = TiledStages<Tile>(Weights::kVectors);
+inline constexpr int kWideStages = WideStages<Tile>(Weights::kVectors);
 
 enum class GemmKernel {
   kSkinny8,

@@ -14,19 +14,17 @@
 #include <cstdint>
 
 #include "kernels/cuda/bulk_copies.cuh"
-#include "kernels/cuda/fused.cuh"
 #include "kernels/cuda/gemm_order.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_tiled.cuh"
 #include "kernels/cuda/gemm_weights.cuh"
+#include "kernels/cuda/gemm_wide_sums.cuh"
 #include "kernels/cuda/primitives.cuh"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/wide_products.cuh"
 
 namespace nacre::kernels::cuda {
 namespace {  // only gemm.cu includes this
-
-constexpr int kGroupTiles = 4;  // of 16 outputs
 
 struct WideArgs {
   Product product;
@@ -43,103 +41,6 @@ __device__ __forceinline__ uint4* WideShared(uint4* shared) {
   const uint32_t past = SharedAddress(shared) % kWideAlignment;
   return shared + (kWideAlignment - past) % kWideAlignment / sizeof(uint4);
 }
-
-// Keeps values in their registers until here.
-template <int kCount>
-__device__ __forceinline__ void KeepUntilHere(uint32_t (&values)[kCount][4]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) asm volatile("" : "+r"(values[i][j]));
-  }
-}
-
-// What a warpgroup knows of its share, and the products of one stage.
-template <typename Weights, int kRowTiles>
-class WideSums {
- public:
-  // `tile`: of the group's first 16 outputs, in a stage's weights.
-  __device__ __forceinline__ explicit WideSums(int lane, int warp_tile)
-      : lane_(lane), warp_tile_(warp_tile) {}
-
-  // Starts what a stage adds to the sums, or has added all of it. Nothing of
-  // the stage before is under way afterwards.
-  __device__ __forceinline__ void AddBlock(const uint4* weights,
-                                           const uint4* rows) {
-    if constexpr (Weights::kBlockScales) {
-      AddScaled(weights, rows);
-    } else if constexpr (Weights::kFormat == GemmFormat::kBf16) {
-      BeginProducts();
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        MultiplyAddWide(sum[0], weights, rows, step, true);
-      }
-      CommitProducts();
-      WaitProducts<1>();
-    } else {
-      const uint4* const tile = weights + warp_tile_ * Weights::kVectors;
-      const auto first = Weights::LoadWords(tile, 0, lane_);
-      const auto second = Weights::LoadWords(tile, 1, lane_);
-      AddHalf<0>(first, rows);
-      WaitProducts<1>();
-      KeepUntilHere(halves_[1]);
-      AddHalf<1>(second, rows);
-      WaitProducts<1>();
-      KeepUntilHere(halves_[0]);
-    }
-  }
-
-  float4 sum[1][kRowTiles];
-
- private:
-  template <int kHalf, typename Words>
-  __device__ __forceinline__ void AddHalf(const Words& words,
-                                          const uint4* rows) {
-    Weights::Widen(words, halves_[kHalf]);
-    BeginProducts();
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      MultiplyAddWide(sum[0], halves_[kHalf][i], rows, 2 * kHalf + i, true);
-    }
-    CommitProducts();
-  }
-
-  __device__ __forceinline__ void AddScaled(const uint4* weights,
-                                            const uint4* rows) {
-    float4 block_sum[kRowTiles];
-    const uint4* const tile = weights + warp_tile_ * Weights::kVectors;
-    const typename Weights::Words words[2] = {
-        Weights::LoadWords(tile, 0, lane_), Weights::LoadWords(tile, 1, lane_)};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      Weights::Widen(words[half], halves_[half]);
-      BeginProducts();
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        MultiplyAddWide(block_sum, halves_[half][i], rows, 2 * half + i,
-                        half + i > 0);
-      }
-      CommitProducts();
-    }
-    const uint32_t scales = Weights::Scales(tile, lane_);
-    const float low = FloatOf(scales << 16);
-    const float high = FloatOf(scales & 0xffff0000);
-    WaitProducts<0>();
-    KeepUntilHere(halves_[0]);
-    KeepUntilHere(halves_[1]);
-#pragma unroll
-    for (int j = 0; j < kRowTiles; ++j) {
-      const float4& part = block_sum[j];
-      float4& to = sum[0][j];
-      to = {Fused(part.x, low, to.x), Fused(part.y, low, to.y),
-            Fused(part.z, high, to.z), Fused(part.w, high, to.w)};
-    }
-  }
-
-  const int lane_;
-  const int warp_tile_;
-  uint32_t halves_[2][2][4] = {};
-};
 
 // Where a block keeps what.
 template <typename Weights, typename Tile>

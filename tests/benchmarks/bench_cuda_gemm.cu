@@ -142,8 +142,9 @@ Memory Allocate() {
   for (const Shape& shape : kShapes) {
     inputs = std::max<size_t>(inputs, shape.inputs);
     outputs = std::max<size_t>(outputs, shape.outputs);
-    workspace = std::max(
-        workspace, GemmWorkspaceBytes(shape.outputs, shape.inputs, kMostRows));
+    workspace =
+        std::max(workspace, GemmWorkspaceBytes(GemmFormat::kInt8, shape.outputs,
+                                               shape.inputs, kMostRows));
   }
   return {.activations = DeviceBuffer(2 * kMostRows * inputs),
           .results = DeviceBuffer(sizeof(float) * kMostRows * outputs),

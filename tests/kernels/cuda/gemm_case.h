@@ -65,7 +65,8 @@ class Case {
         device_activations_(2 * activations_.size()),
         results_(sizeof(float) * (rows + 1) * shape.outputs),
         workspace_(std::max<size_t>(
-            16, GemmWorkspaceBytes(shape.outputs, shape.inputs, rows))) {
+            16,
+            GemmWorkspaceBytes(format, shape.outputs, shape.inputs, rows))) {
     for (size_t i = 0; i < activations_.size(); ++i) {
       activations_[i] = RandomBf16(seed + 1, i);
     }

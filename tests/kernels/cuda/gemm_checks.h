@@ -92,13 +92,18 @@ inline void CheckShape(GemmFormat format, const Shape& shape,
 }
 
 inline void CheckWorkspaces() {
-  EXPECT(GemmWorkspaceBytes(14336, 4096, 5000) == 0, "one slice needs none");
-  EXPECT(GemmWorkspaceBytes(4096, 4096, 16) == 0, "one slice needs none");
-  EXPECT(GemmWorkspaceBytes(4096, 4096, 5000) == size_t{4} * 8 * 64 * 4096,
+  EXPECT(GemmWorkspaceBytes(GemmFormat::kBf16, 14336, 4096, 5000) == 0,
+         "one slice needs none");
+  EXPECT(GemmWorkspaceBytes(GemmFormat::kBf16, 4096, 4096, 16) == 0,
+         "one slice needs none");
+  EXPECT(GemmWorkspaceBytes(GemmFormat::kFp8, 4096, 4096, 5000) ==
+             size_t{4} * 8 * 64 * 4096,
          "chains apart");
-  EXPECT(GemmWorkspaceBytes(4096, 14336, 16) == size_t{4} * 4 * 16 * 4096,
+  EXPECT(GemmWorkspaceBytes(GemmFormat::kBf16, 4096, 14336, 16) ==
+             size_t{4} * 4 * 16 * 4096,
          "f32 of every slice, row and output");
-  EXPECT(GemmWorkspaceBytes(4096, 14336, 5000) == size_t{4} * 4 * 256 * 4096,
+  EXPECT(GemmWorkspaceBytes(GemmFormat::kBf16, 4096, 14336, 5000) ==
+             size_t{4} * 4 * 256 * 4096,
          "many rows go through slices one after another");
 }
 

@@ -178,8 +178,10 @@ TEST_P(GemmWideTest, LargeTiles) {
     emulation::copies = copies;
     CheckShape(GetParam(), {130, 776}, {1, 32, 33, 64}, 140, 11);
   }
-  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide128x32));
-  EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide128x64));
+  const bool bf16 = GetParam() == GemmFormat::kBf16;
+  EXPECT_EQ(Launched(GetParam(), GemmKernel::kWide128x32), bf16);
+  EXPECT_EQ(Launched(GetParam(), GemmKernel::kWide128x64), bf16);
+  EXPECT_EQ(Launched(GetParam(), GemmKernel::kWide64x32), !bf16);
   EXPECT_TRUE(Launched(GetParam(), GemmKernel::kWide128x128));
 }
 

@@ -58,15 +58,17 @@ TEST(GemmPlanTest, WideKernelFollowsTheRows) {
 }
 
 TEST(GemmPlanTest, ChainsAreApartWhereWideTilesAreFew) {
-  const auto plan = [](int outputs, int inputs, int rows) {
-    return Plan(outputs, inputs, rows, kWideH200);
+  const auto plan = [](int outputs, int inputs, int rows,
+                       GemmFormat format = GemmFormat::kFp8) {
+    return Plan(outputs, inputs, rows, kWideH200, format);
   };
   EXPECT_EQ(plan(4096, 4096, 17).apart, Apart::kChains);
   EXPECT_EQ(plan(4096, 4096, 64).apart, Apart::kChains);
-  EXPECT_EQ(plan(4096, 4096, 64).blocks, 32 * 8);
+  EXPECT_EQ(plan(4096, 4096, 64).blocks, 64 * 8);
   EXPECT_EQ(plan(4096, 4096, 65).apart, Apart::kNothing);
   EXPECT_EQ(plan(4096, 14336, 64).apart, Apart::kSlices);
   EXPECT_EQ(plan(14336, 4096, 64).apart, Apart::kNothing);
+  EXPECT_EQ(plan(4096, 4096, 64, GemmFormat::kBf16).apart, Apart::kNothing);
 }
 
 TEST(GemmPlanTest, OneSkinnyBlockAMultiprocessor) {
@@ -94,7 +96,8 @@ TEST(GemmPlanTest, NothingFitsInTooLittle) {
 TEST(GemmPlanTest, SharedMemoryOfAllFormats) {
   for (const GemmFormat format :
        {GemmFormat::kBf16, GemmFormat::kInt8, GemmFormat::kFp8}) {
-    for (const GemmDevice& device : {kH200, kWideH200, kA100, kSmall, {4, 48 << 10}}) {
+    for (const GemmDevice& device :
+         {kH200, kWideH200, kA100, kSmall, {4, 48 << 10}}) {
       for (int rows = 1; rows < 700; rows += 13) {
         for (const int inputs : {64, 4096, 14336}) {
           const GemmPlan plan = Plan(4096, inputs, rows, device, format);
