@@ -69,140 +69,68 @@ __device__ __forceinline__ uint64_t RowsOperand(const uint4* rows, int step) {
 template <int kRowTiles>
 struct WideProduct;
 
-template <>
-struct WideProduct<4> {
-  __device__ __forceinline__ static void Add(float4 (&d)[4], uint64_t weights,
-                                             uint64_t rows, int keep) {
-    asm volatile(
-        "{\n.reg .pred keep;\nsetp.ne.b32 keep, %18, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-        "%14, %15}, "
-        "%16, %17, keep, 1, 1, 0, 0;\n}\n"
-        : "+f"(d[0].x), "+f"(d[0].y), "+f"(d[0].z), "+f"(d[0].w), "+f"(d[1].x),
-          "+f"(d[1].y), "+f"(d[1].z), "+f"(d[1].w), "+f"(d[2].x), "+f"(d[2].y),
-          "+f"(d[2].z), "+f"(d[2].w), "+f"(d[3].x), "+f"(d[3].y), "+f"(d[3].z),
-          "+f"(d[3].w)
-        : "l"(weights), "l"(rows), "r"(keep));
-  }
-  __device__ __forceinline__ static void Add(float4 (&d)[4],
-                                             const uint32_t (&a)[4],
-                                             uint64_t rows, int keep) {
-    asm volatile(
-        "{\n.reg .pred keep;\nsetp.ne.b32 keep, %21, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-        "%14, %15}, "
-        "{%16, %17, %18, %19}, %20, keep, 1, 1, 0;\n}\n"
-        : "+f"(d[0].x), "+f"(d[0].y), "+f"(d[0].z), "+f"(d[0].w), "+f"(d[1].x),
-          "+f"(d[1].y), "+f"(d[1].z), "+f"(d[1].w), "+f"(d[2].x), "+f"(d[2].y),
-          "+f"(d[2].z), "+f"(d[2].w), "+f"(d[3].x), "+f"(d[3].y), "+f"(d[3].z),
-          "+f"(d[3].w)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows), "r"(keep));
-  }
-};
+// Sums of 4, 8 and 16 tiles of rows, in the text of an instruction and as its
+// operands.
+#define NACRE_SUMS_4               \
+  "%0, %1, %2, %3, %4, %5, %6, %7" \
+  ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define NACRE_SUMS_8                         \
+  NACRE_SUMS_4                               \
+  ", %16, %17, %18, %19, %20, %21, %22, %23" \
+  ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define NACRE_SUMS_16                        \
+  NACRE_SUMS_8                               \
+  ", %32, %33, %34, %35, %36, %37, %38, %39" \
+  ", %40, %41, %42, %43, %44, %45, %46, %47" \
+  ", %48, %49, %50, %51, %52, %53, %54, %55" \
+  ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define NACRE_SUM(i) "+f"(d[i].x), "+f"(d[i].y), "+f"(d[i].z), "+f"(d[i].w)
+#define NACRE_OPERANDS_4(i) \
+  NACRE_SUM(i), NACRE_SUM(i + 1), NACRE_SUM(i + 2), NACRE_SUM(i + 3)
+#define NACRE_OPERANDS_8(i) NACRE_OPERANDS_4(i), NACRE_OPERANDS_4(i + 4)
+#define NACRE_OPERANDS_16(i) NACRE_OPERANDS_8(i), NACRE_OPERANDS_8(i + 8)
 
-template <>
-struct WideProduct<8> {
-  __device__ __forceinline__ static void Add(float4 (&d)[8], uint64_t weights,
-                                             uint64_t rows, int keep) {
-    asm volatile(
-        "{\n.reg .pred keep;\nsetp.ne.b32 keep, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, "
-        "%26, %27, %28, %29, %30, %31}, "
-        "%32, %33, keep, 1, 1, 0, 0;\n}\n"
-        : "+f"(d[0].x), "+f"(d[0].y), "+f"(d[0].z), "+f"(d[0].w), "+f"(d[1].x),
-          "+f"(d[1].y), "+f"(d[1].z), "+f"(d[1].w), "+f"(d[2].x), "+f"(d[2].y),
-          "+f"(d[2].z), "+f"(d[2].w), "+f"(d[3].x), "+f"(d[3].y), "+f"(d[3].z),
-          "+f"(d[3].w), "+f"(d[4].x), "+f"(d[4].y), "+f"(d[4].z), "+f"(d[4].w),
-          "+f"(d[5].x), "+f"(d[5].y), "+f"(d[5].z), "+f"(d[5].w), "+f"(d[6].x),
-          "+f"(d[6].y), "+f"(d[6].z), "+f"(d[6].w), "+f"(d[7].x), "+f"(d[7].y),
-          "+f"(d[7].z), "+f"(d[7].w)
-        : "l"(weights), "l"(rows), "r"(keep));
+// WideProduct<tiles> of `columns` rows; n0 to n5 are the numbers of the
+// operands after the sums.
+#define NACRE_WIDE_PRODUCT(tiles, columns, n0, n1, n2, n3, n4, n5)          \
+  template <>                                                               \
+  struct WideProduct<tiles> {                                               \
+    __device__ __forceinline__ static void Add(float4 (&d)[tiles],          \
+                                               uint64_t weights,            \
+                                               uint64_t rows, int keep) {   \
+      asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %" n2            \
+                   ", 0;\n"                                                 \
+                   "wgmma.mma_async.sync.aligned.m64n" columns              \
+                   "k16.f32.bf16.bf16 {" NACRE_SUMS_##tiles                 \
+                   "}, %" n0 ", %" n1 ", keep, 1, 1, 0, 0;\n}\n"            \
+                   : NACRE_OPERANDS_##tiles(0)                              \
+                   : "l"(weights), "l"(rows), "r"(keep));                   \
+    }                                                                       \
+    __device__ __forceinline__ static void Add(float4 (&d)[tiles],          \
+                                               const uint32_t (&a)[4],      \
+                                               uint64_t rows, int keep) {   \
+      asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %" n5            \
+                   ", 0;\n"                                                 \
+                   "wgmma.mma_async.sync.aligned.m64n" columns              \
+                   "k16.f32.bf16.bf16 {" NACRE_SUMS_##tiles                 \
+                   "}, {%" n0 ", %" n1 ", %" n2 ", %" n3 "}, %" n4          \
+                   ", keep, 1, 1, 0;\n}\n"                                  \
+                   : NACRE_OPERANDS_##tiles(0)                              \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows), \
+                     "r"(keep));                                            \
+    }                                                                       \
   }
-  __device__ __forceinline__ static void Add(float4 (&d)[8],
-                                             const uint32_t (&a)[4],
-                                             uint64_t rows, int keep) {
-    asm volatile(
-        "{\n.reg .pred keep;\nsetp.ne.b32 keep, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, "
-        "%26, %27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, keep, 1, 1, 0;\n}\n"
-        : "+f"(d[0].x), "+f"(d[0].y), "+f"(d[0].z), "+f"(d[0].w), "+f"(d[1].x),
-          "+f"(d[1].y), "+f"(d[1].z), "+f"(d[1].w), "+f"(d[2].x), "+f"(d[2].y),
-          "+f"(d[2].z), "+f"(d[2].w), "+f"(d[3].x), "+f"(d[3].y), "+f"(d[3].z),
-          "+f"(d[3].w), "+f"(d[4].x), "+f"(d[4].y), "+f"(d[4].z), "+f"(d[4].w),
-          "+f"(d[5].x), "+f"(d[5].y), "+f"(d[5].z), "+f"(d[5].w), "+f"(d[6].x),
-          "+f"(d[6].y), "+f"(d[6].z), "+f"(d[6].w), "+f"(d[7].x), "+f"(d[7].y),
-          "+f"(d[7].z), "+f"(d[7].w)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows), "r"(keep));
-  }
-};
-
-template <>
-struct WideProduct<16> {
-  __device__ __forceinline__ static void Add(float4 (&d)[16], uint64_t weights,
-                                             uint64_t rows, int keep) {
-    asm volatile(
-        "{\n.reg .pred keep;\nsetp.ne.b32 keep, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, "
-        "%26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
-        "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
-        "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
-        "%62, %63}, "
-        "%64, %65, keep, 1, 1, 0, 0;\n}\n"
-        : "+f"(d[0].x), "+f"(d[0].y), "+f"(d[0].z), "+f"(d[0].w), "+f"(d[1].x),
-          "+f"(d[1].y), "+f"(d[1].z), "+f"(d[1].w), "+f"(d[2].x), "+f"(d[2].y),
-          "+f"(d[2].z), "+f"(d[2].w), "+f"(d[3].x), "+f"(d[3].y), "+f"(d[3].z),
-          "+f"(d[3].w), "+f"(d[4].x), "+f"(d[4].y), "+f"(d[4].z), "+f"(d[4].w),
-          "+f"(d[5].x), "+f"(d[5].y), "+f"(d[5].z), "+f"(d[5].w), "+f"(d[6].x),
-          "+f"(d[6].y), "+f"(d[6].z), "+f"(d[6].w), "+f"(d[7].x), "+f"(d[7].y),
-          "+f"(d[7].z), "+f"(d[7].w), "+f"(d[8].x), "+f"(d[8].y), "+f"(d[8].z),
-          "+f"(d[8].w), "+f"(d[9].x), "+f"(d[9].y), "+f"(d[9].z), "+f"(d[9].w),
-          "+f"(d[10].x), "+f"(d[10].y), "+f"(d[10].z), "+f"(d[10].w),
-          "+f"(d[11].x), "+f"(d[11].y), "+f"(d[11].z), "+f"(d[11].w),
-          "+f"(d[12].x), "+f"(d[12].y), "+f"(d[12].z), "+f"(d[12].w),
-          "+f"(d[13].x), "+f"(d[13].y), "+f"(d[13].z), "+f"(d[13].w),
-          "+f"(d[14].x), "+f"(d[14].y), "+f"(d[14].z), "+f"(d[14].w),
-          "+f"(d[15].x), "+f"(d[15].y), "+f"(d[15].z), "+f"(d[15].w)
-        : "l"(weights), "l"(rows), "r"(keep));
-  }
-  __device__ __forceinline__ static void Add(float4 (&d)[16],
-                                             const uint32_t (&a)[4],
-                                             uint64_t rows, int keep) {
-    asm volatile(
-        "{\n.reg .pred keep;\nsetp.ne.b32 keep, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, "
-        "%26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
-        "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
-        "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
-        "%62, %63}, "
-        "{%64, %65, %66, %67}, %68, keep, 1, 1, 0;\n}\n"
-        : "+f"(d[0].x), "+f"(d[0].y), "+f"(d[0].z), "+f"(d[0].w), "+f"(d[1].x),
-          "+f"(d[1].y), "+f"(d[1].z), "+f"(d[1].w), "+f"(d[2].x), "+f"(d[2].y),
-          "+f"(d[2].z), "+f"(d[2].w), "+f"(d[3].x), "+f"(d[3].y), "+f"(d[3].z),
-          "+f"(d[3].w), "+f"(d[4].x), "+f"(d[4].y), "+f"(d[4].z), "+f"(d[4].w),
-          "+f"(d[5].x), "+f"(d[5].y), "+f"(d[5].z), "+f"(d[5].w), "+f"(d[6].x),
-          "+f"(d[6].y), "+f"(d[6].z), "+f"(d[6].w), "+f"(d[7].x), "+f"(d[7].y),
-          "+f"(d[7].z), "+f"(d[7].w), "+f"(d[8].x), "+f"(d[8].y), "+f"(d[8].z),
-          "+f"(d[8].w), "+f"(d[9].x), "+f"(d[9].y), "+f"(d[9].z), "+f"(d[9].w),
-          "+f"(d[10].x), "+f"(d[10].y), "+f"(d[10].z), "+f"(d[10].w),
-          "+f"(d[11].x), "+f"(d[11].y), "+f"(d[11].z), "+f"(d[11].w),
-          "+f"(d[12].x), "+f"(d[12].y), "+f"(d[12].z), "+f"(d[12].w),
-          "+f"(d[13].x), "+f"(d[13].y), "+f"(d[13].z), "+f"(d[13].w),
-          "+f"(d[14].x), "+f"(d[14].y), "+f"(d[14].z), "+f"(d[14].w),
-          "+f"(d[15].x), "+f"(d[15].y), "+f"(d[15].z), "+f"(d[15].w)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows), "r"(keep));
-  }
-};
+NACRE_WIDE_PRODUCT(4, "32", "16", "17", "18", "19", "20", "21");
+NACRE_WIDE_PRODUCT(8, "64", "32", "33", "34", "35", "36", "37");
+NACRE_WIDE_PRODUCT(16, "128", "64", "65", "66", "67", "68", "69");
+#undef NACRE_WIDE_PRODUCT
+#undef NACRE_OPERANDS_16
+#undef NACRE_OPERANDS_8
+#undef NACRE_OPERANDS_4
+#undef NACRE_SUM
+#undef NACRE_SUMS_16
+#undef NACRE_SUMS_8
+#undef NACRE_SUMS_4
 
 // sum of 64 weight rows x 8 kRowTiles activation rows = (keep ? sum : 0) +
 // weights x rows, of step `step`. The first operand: rows in shared memory, or
