@@ -229,6 +229,9 @@ TEST_F(DeviceDrawTest, RowsMayBeLeftOutAndDrawnFromTwice) {
 }
 
 TEST_F(DeviceDrawTest, RefusesADrawFromMoreThanThereIs) {
+  // A process that has used a GPU cannot go on with it as a fork: in one of its
+  // own.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   const kernels::RowDraw draw = {{1, 9, 1.0f, 101}, 0};
   EXPECT_DEATH(Draw(std::vector<float>(100), 100, {draw}),
                "a draw from more ids than there are");
