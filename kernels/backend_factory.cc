@@ -66,8 +66,11 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
   }
   if (options.kind == "cuda") {
 #ifdef NACRE_WITH_CUDA
-    return CreateCudaBackend({options.device, options.max_memory_bytes},
-                             weight_type, kv_type);
+    CudaBackendOptions cuda;
+    cuda.graphs = options.graphs;
+    return CreateCudaBackend(
+        {options.device, options.max_memory_bytes, options.overlap},
+        weight_type, kv_type, cuda);
 #else
     return absl::UnimplementedError("this build has no CUDA backend");
 #endif

@@ -26,6 +26,10 @@ struct BackendOptions {
   // (kernels/weight_type.h).
   std::string weights = "auto";
   std::string kv_type = "f32";
+  // cuda only, and no bit depends on them: CUDA graphs of steps, and kernels
+  // that start while the one before them ends. Off to see what they are worth.
+  bool graphs = true;
+  bool overlap = true;
 };
 
 // INVALID_ARGUMENT for an unknown kind, weight type, KV type, core or device;

@@ -320,7 +320,8 @@ void CudaBackend::Attention(const float* q, int q_stride, int num_heads,
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
-    const cuda::DeviceOptions& device, WeightType weight_type, DType kv_type) {
+    const cuda::DeviceOptions& device, WeightType weight_type, DType kv_type,
+    CudaBackendOptions options) {
   if (weight_type == WeightType::kInt4) {
     return absl::UnimplementedError(
         "the cuda backend has no int4 weights, expected \"auto\", \"f32\", "
@@ -331,7 +332,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Staging> staging,
                          cuda::Staging::Create(opened.get()));
   return std::make_unique<CudaBackend>(std::move(opened), std::move(staging),
-                                       weight_type, kv_type);
+                                       weight_type, kv_type, options);
 }
 
 }  // namespace nacre::kernels

@@ -133,7 +133,8 @@ class CudaBackend : public cuda::CudaRowOps {
 // Errors of cuda::Device::Open and cuda::Staging::Create; UNIMPLEMENTED for
 // int4 weights.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
-    const cuda::DeviceOptions& device, WeightType weight_type, DType kv_type);
+    const cuda::DeviceOptions& device, WeightType weight_type, DType kv_type,
+    CudaBackendOptions options = {});
 
 }  // namespace nacre::kernels
 

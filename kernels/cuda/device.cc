@@ -142,7 +142,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(
   error =
       cudaStreamCreateWithFlags(&device->queue_.stream, cudaStreamNonBlocking);
   if (error != cudaSuccess) return ToStatus(error, name);
-  device->queue_.overlap = properties.major >= 9;
+  if (properties.major < 9) device->queue_.overlap = false;
   for (cudaEvent_t& mark : device->marks_) {
     error = cudaEventCreateWithFlags(&mark, cudaEventDisableTiming);
     if (error != cudaSuccess) return ToStatus(error, name);

@@ -34,6 +34,7 @@ absl::Status ToStatus(cudaError_t error, absl::string_view what);
 struct DeviceOptions {
   int index = 0;
   int64_t max_bytes = 0;  // most that all its buffers have; 0: no limit
+  bool overlap = true;    // kernels overlap where the device can (Queue)
 };
 
 class Device {
@@ -43,7 +44,7 @@ class Device {
   static absl::StatusOr<std::unique_ptr<Device>> Open(
       const DeviceOptions& options);
   static absl::StatusOr<std::unique_ptr<Device>> Open(int index) {
-    return Open(DeviceOptions{index, 0});
+    return Open(DeviceOptions{index});
   }
   ~Device();
   Device(const Device&) = delete;
@@ -94,7 +95,9 @@ class Device {
 
  private:
   explicit Device(const DeviceOptions& options)
-      : index_(options.index), max_bytes_(options.max_bytes) {}
+      : index_(options.index), max_bytes_(options.max_bytes) {
+    queue_.overlap = options.overlap;
+  }
   void QueueRecorded();
 
   const int index_;

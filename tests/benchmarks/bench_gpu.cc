@@ -2,12 +2,16 @@
 // same GPU does at most.
 //
 //   bench_gpu [--models LIST] [--device N] [--kv-type T] [--repetitions N]
-//             [--seconds BUDGET] [--json FILE] [--tiny] [--facts]
+//             [--seconds BUDGET] [--json FILE] [--no-graphs] [--no-overlap]
+//             [--tiny] [--facts]
 //
-// --models is as in 1.3B,8B,33B,70B:int8. What is not begun within the seconds
-// is left out. --tiny: sizes that only show that it runs. --facts: only what
-// device there is. Exit codes: 0; 1 when something failed, or a row had other
-// bits in another batch; 77 where there is no GPU.
+// --models is as in 1B,8B,70B:int8. What is not begun within the seconds is
+// left out. The file is written anew after each part. --no-graphs,
+// --no-overlap: as if steps were no CUDA graphs, and kernels waited for each
+// other's ends.
+// --tiny: sizes that only show that it runs. --facts: only what device there
+// is. Exit codes: 0; 1 when something failed, or a row had other bits in
+// another batch; 77 where there is no GPU.
 
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +45,14 @@ Flags Parse(int argc, char** argv) {
     const std::string name = argv[i];
     if (name == "--facts") {
       flags.facts = true;
+      continue;
+    }
+    if (name == "--no-graphs") {
+      flags.plan.graphs = false;
+      continue;
+    }
+    if (name == "--no-overlap") {
+      flags.plan.overlap = false;
       continue;
     }
     if (name == "--tiny") {
@@ -96,21 +108,26 @@ int PrintFacts(int index) {
   return 0;
 }
 
+void Save(const nlohmann::ordered_json& json, const std::string& name) {
+  std::FILE* const file = std::fopen(name.c_str(), "w");
+  if (file == nullptr) Refuse(name, "cannot be written");
+  std::fprintf(file, "%s\n", json.dump(1).c_str());
+  if (std::fclose(file) != 0) Refuse(name, "not written whole");
+}
+
 int Main(int argc, char** argv) {
   const Flags flags = Parse(argc, argv);
   if (flags.facts) return PrintFacts(flags.plan.device);
-  const auto json = RunGpuBench(flags.plan);
+  const auto save = [&](const nlohmann::ordered_json& json) {
+    if (!flags.json.empty()) Save(json, flags.json);
+  };
+  const auto json = RunGpuBench(flags.plan, save);
   if (absl::IsFailedPrecondition(json.status())) {
     std::printf("skipped: %s\n", std::string(json.status().message()).c_str());
     return kSkipped;
   }
   if (!json.ok()) kernels::Exit(json.status());
-  if (!flags.json.empty()) {
-    std::FILE* const file = std::fopen(flags.json.c_str(), "w");
-    if (file == nullptr) Refuse(flags.json, "cannot be written");
-    std::fprintf(file, "%s\n", json->dump(1).c_str());
-    if (std::fclose(file) != 0) Refuse(flags.json, "not written whole");
-  }
+  save(*json);
   return (*json)["any_failed"] == true || (*json)["batch_invariant"] != true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -59,12 +60,12 @@ void PrintSummary(const Json& json) {
       if (!model.contains(reason)) continue;
       std::printf(" %s: %s", reason, model[reason].get<std::string>().c_str());
     }
-    if (model.contains("steps")) {
-      const Json& first = model["steps"][0];
-      std::printf(" %.2f ms a row, %.0f %% of read, times",
+    if (model.contains("drawn_steps")) {
+      const Json& first = model["drawn_steps"][0];
+      std::printf(" %.2f ms a drawn row, %.0f %% of read, times",
                   number(first["seconds"]) * 1e3,
                   100 * number(first["of_read_bandwidth"]));
-      for (const Json& step : model["steps"]) {
+      for (const Json& step : model["drawn_steps"]) {
         std::printf(" %.2f at %d", number(step["to_one_row"]),
                     step["rows"].get<int>());
       }
@@ -81,6 +82,7 @@ void PrintSummary(const Json& json) {
 
 const std::vector<GpuModel>& GpuModels() {
   static const auto& models = *new std::vector<GpuModel>{
+      {"1B", "bf16", {2048, 8192, 16, 32, 8, 64, 128256, 8192}},
       {"1.3B", "bf16", {2048, 5504, 24, 16, 16, 128, 32000, 8192}},
       {"8B", "bf16", {4096, 14336, 32, 32, 8, 128, 128256, 8192}},
       {"33B", "bf16", {6656, 17920, 60, 52, 52, 128, 32000, 8192}},
@@ -99,10 +101,10 @@ absl::StatusOr<std::vector<GpuModel>> ParseGpuModels(const std::string& list) {
         GpuModels().begin(), GpuModels().end(),
         [&](const GpuModel& model) { return model.name == words.first; });
     if (known == GpuModels().end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("there is no model \"", words.first,
-                       "\", expected 1.3B, 8B, 33B or 70B, perhaps with a type "
-                       "of weights as in 8B:int8"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "there is no model \"", words.first,
+          "\", expected 1B, 1.3B, 8B, 33B or 70B, perhaps with a type "
+          "of weights as in 8B:int8"));
     }
     models.push_back(*known);
     if (!words.second.empty()) models.back().weights = words.second;
@@ -133,7 +135,8 @@ GpuBudget::GpuBudget(double seconds) : end_(kernels::Seconds() + seconds) {}
 
 double GpuBudget::left() const { return end_ - kernels::Seconds(); }
 
-absl::StatusOr<Json> RunGpuBench(const GpuBenchPlan& plan) {
+absl::StatusOr<Json> RunGpuBench(const GpuBenchPlan& plan,
+                                 const std::function<void(const Json&)>& save) {
   kernels::BackendOptions options;
   options.kind = "cuda";
   options.device = plan.device;
@@ -160,12 +163,16 @@ absl::StatusOr<Json> RunGpuBench(const GpuBenchPlan& plan) {
                  {"bf16_per_second", bench.limits.bf16()},
                  {"mma_per_second", bench.limits.mma},
                  {"cublas_per_second", bench.limits.cublas}}}};
-  json["attention"] = {BenchGpuAttention(bench, "f32"),
-                       BenchGpuAttention(bench, "bf16")};
+  const auto add = [&](const char* list, Json part) {
+    json[list].push_back(std::move(part));
+    if (save != nullptr) save(json);
+  };
+  add("attention", BenchGpuAttention(bench, "f32"));
+  add("attention", BenchGpuAttention(bench, "bf16"));
   json["sampling"] = BenchGpuSampling(bench);
   json["models"] = Json::array();
   for (const GpuModel& model : plan.models) {
-    json["models"].push_back(BenchGpuModel(bench, model));
+    add("models", BenchGpuModel(bench, model));
   }
   bool complete = true;
   bool failed = false;

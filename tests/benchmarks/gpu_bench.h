@@ -8,6 +8,7 @@
 #ifndef TESTS_BENCHMARKS_GPU_BENCH_H_
 #define TESTS_BENCHMARKS_GPU_BENCH_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct GpuModel {
   LlamaShape shape;
 };
 
-// 1.3B, 8B, 33B, 70B; shapes of real checkpoints.
+// 1B, 1.3B, 8B, 33B, 70B; shapes of real checkpoints.
 const std::vector<GpuModel>& GpuModels();
 // "8B", or with other weights "8B:int8". INVALID_ARGUMENT for no such model.
 absl::StatusOr<std::vector<GpuModel>> ParseGpuModels(const std::string& list);
@@ -33,6 +34,8 @@ struct GpuBenchPlan {
   std::vector<GpuModel> models = GpuModels();
   int device = 0;
   std::string kv_type = "f32";
+  bool graphs = true;   // as of BackendOptions
+  bool overlap = true;  // likewise
   int decode_context = 512;
   std::vector<int> rows = {1, 2, 4, 8, 16, 32, 64};
   std::vector<int> prompts = {512, 2048};
@@ -56,7 +59,10 @@ GpuBenchPlan TinyGpuBenchPlan();
 // In the result, `complete` says that nothing was left out, `any_failed` that
 // something failed, `batch_invariant` that rows had the same bits in every
 // batch. Errors: CreateBackend's (FAILED_PRECONDITION without a GPU), CUDA's.
-absl::StatusOr<nlohmann::ordered_json> RunGpuBench(const GpuBenchPlan& plan);
+// Calls `save`, if there is one, after each part, with what there is so far.
+absl::StatusOr<nlohmann::ordered_json> RunGpuBench(
+    const GpuBenchPlan& plan,
+    const std::function<void(const nlohmann::ordered_json&)>& save = nullptr);
 
 // --- One part each -----------------------------------------------------------
 

@@ -62,12 +62,17 @@ class ModelBench {
     return Run(sequence_.get(), plan_.decode_context, 0).status();
   }
 
-  // Seconds of a step of rows behind the context, with all logits.
-  absl::StatusOr<double> Step(int rows) {
+  // Seconds of a step of rows behind the context: with all logits on the host,
+  // or with nothing but a token of each row, drawn on the device.
+  absl::StatusOr<double> Step(int rows, bool draw) {
     sequence_->Truncate(plan_.decode_context);
+    draws_.clear();
+    for (int row = 0; draw && row < rows; ++row) draws_.push_back(DrawOf(row));
     const double start = Seconds();
     NACRE_RETURN_IF_ERROR(Run(sequence_.get(), rows, rows).status());
-    return Seconds() - start;
+    const double seconds = Seconds() - start;
+    draws_.clear();
+    return seconds;
   }
 
   absl::StatusOr<double> Prompt(int rows) {
@@ -82,16 +87,12 @@ class ModelBench {
   // tokens.
   absl::StatusOr<double> DraftLoop(bool ahead, std::vector<int32_t>* drawn) {
     sequence_->Truncate(plan_.decode_context);
-    const auto draw_behind = [&](int step) {
-      return TokenDraw{/*seed=*/1, plan_.decode_context + step + 1,
-                       /*temperature=*/1.0f, model_->info().vocab_size};
-    };
     int32_t token = tokens_.front();
     const double start = Seconds();
     for (int step = 0; step < most_rows_; ++step) {
-      const absl::optional<TokenDraw> draw = draw_behind(step);
+      const absl::optional<TokenDraw> draw = DrawOf(step);
       SequenceRows row = {sequence_.get(), {&token, 1}, 1, {&draw, 1}, {}};
-      if (ahead && step + 1 < most_rows_) row.next_draw = draw_behind(step + 1);
+      if (ahead && step + 1 < most_rows_) row.next_draw = DrawOf(step + 1);
       NACRE_RETURN_IF_ERROR(model_->Forward({&row, 1}).status());
       token = model_->drawn_tokens().front();
       drawn->push_back(token);
@@ -127,6 +128,12 @@ class ModelBench {
   }
 
  private:
+  // Of what follows row `row` behind the context.
+  TokenDraw DrawOf(int row) const {
+    return {/*seed=*/1, plan_.decode_context + row + 1, /*temperature=*/1.0f,
+            model_->info().vocab_size};
+  }
+
   static bool SameBits(const std::vector<float>& a,
                        const std::vector<float>& b) {
     return a.size() == b.size() &&
@@ -140,7 +147,9 @@ class ModelBench {
         sequence,
         absl::MakeConstSpan(tokens_).subspan(
             static_cast<size_t>(sequence->length()), static_cast<size_t>(rows)),
-        logits};
+        logits,
+        draws_,
+        {}};
     return model_->Forward({&batch, 1});
   }
 
@@ -156,21 +165,25 @@ class ModelBench {
   int longest_ = 0;
   int most_rows_ = 0;
   std::vector<int32_t> tokens_;
+  std::vector<absl::optional<TokenDraw>> draws_;  // of all rows, or none
   std::unique_ptr<Sequence> sequence_;
 };
 
-absl::Status MeasureSteps(const GpuBench& bench, double bytes,
+// Fills in `json`, a list.
+absl::Status MeasureSteps(const GpuBench& bench, double bytes, bool draw,
                           ModelBench* model, Json* json) {
   const std::vector<int>& row_counts = bench.plan.rows;
   std::vector<std::vector<double>> times(row_counts.size());
   for (int i = 0; i <= bench.plan.repetitions; ++i) {
     for (size_t c = 0; c < row_counts.size(); ++c) {
-      NACRE_ASSIGN_OR_RETURN(const double seconds, model->Step(row_counts[c]));
+      NACRE_ASSIGN_OR_RETURN(const double seconds,
+                             model->Step(row_counts[c], draw));
       if (i > 0) times[c].push_back(seconds);  // the first allocates
     }
   }
-  std::printf("%6s %10s %8s %10s %9s %10s\n", "rows", "ms", "GB/s", "% of read",
-              "to 1 row", "tokens/s");
+  std::printf("%s\n%6s %10s %8s %10s %9s %10s\n",
+              draw ? "tokens drawn on the device" : "all logits on the host",
+              "rows", "ms", "GB/s", "% of read", "to 1 row", "tokens/s");
   const double one_row = Median(times[0]);
   for (size_t c = 0; c < row_counts.size(); ++c) {
     const double seconds = Median(times[c]);
@@ -178,12 +191,11 @@ absl::Status MeasureSteps(const GpuBench& bench, double bytes,
     std::printf("%6d %10.3f %8.0f %10.1f %9.3f %10.1f\n", row_counts[c],
                 seconds * 1e3, rate * 1e-9, 100 * rate / bench.limits.read,
                 seconds / one_row, row_counts[c] / seconds);
-    (*json)["steps"].push_back(
-        {{"rows", row_counts[c]},
-         {"seconds", seconds},
-         {"of_read_bandwidth", rate / bench.limits.read},
-         {"to_one_row", seconds / one_row},
-         {"tokens_per_second", row_counts[c] / seconds}});
+    json->push_back({{"rows", row_counts[c]},
+                     {"seconds", seconds},
+                     {"of_read_bandwidth", rate / bench.limits.read},
+                     {"to_one_row", seconds / one_row},
+                     {"tokens_per_second", row_counts[c] / seconds}});
   }
   return absl::OkStatus();
 }
@@ -242,6 +254,8 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
   options.device = bench.plan.device;
   options.weights = model.weights;
   options.kv_type = bench.plan.kv_type;
+  options.graphs = bench.plan.graphs;
+  options.overlap = bench.plan.overlap;
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<kernels::Backend> backend,
                          kernels::CreateBackend(options));
   backend->BindComputeThread();
@@ -265,7 +279,10 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
   (*json)["context"] = bench.plan.decode_context;
   ModelBench model_bench(bench.plan, loaded.get());
   NACRE_RETURN_IF_ERROR(model_bench.Prepare());
-  NACRE_RETURN_IF_ERROR(MeasureSteps(bench, bytes, &model_bench, json));
+  NACRE_RETURN_IF_ERROR(MeasureSteps(bench, bytes, /*draw=*/true, &model_bench,
+                                     &(*json)["drawn_steps"]));
+  NACRE_RETURN_IF_ERROR(MeasureSteps(bench, bytes, /*draw=*/false, &model_bench,
+                                     &(*json)["steps"]));
   NACRE_RETURN_IF_ERROR(MeasureDraftLoop(bench, &model_bench, json));
   const double head = 1.0 * config.vocab_size * config.hidden_size;
   NACRE_RETURN_IF_ERROR(
