@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs every GPU test and benchmark of a bundle (scripts/gpu_bundle.sh) within 8
-# minutes.   usage: ./run.sh [--rehearse|--unpack] [OUT_DIR]
+# minutes.   usage: ./run.sh [--rehearse|--unpack] [--only NAME]... [OUT_DIR]
 #
 # OUT_DIR (default ./results) gets summary.json, a JSON file for each benchmark
-# and log.txt with all output. A step that fails is shown as failed, the others
+# and log.txt with all output, as it comes. --only: no steps but those with the
+# names, which may be patterns: --only 'bench_*' --only inflate. A step that fails is shown as failed, the others
 # go on. Exit codes: 0 all passed; 1 a step failed, or there was no time for it;
 # 77 no GPU, or too old a driver: nothing was run.
 #
@@ -15,14 +16,19 @@ set -uo pipefail
 
 readonly TOTAL_SECONDS=${NACRE_GPU_SECONDS:-465}
 rehearse=
+only=()
 if [[ "${1:-}" == --rehearse ]]; then
   rehearse=1
   shift
 fi
+while [[ "${1:-}" == --only && $# -gt 1 ]]; do
+  only+=("$2")
+  shift 2
+done
 case "${1:-}" in
   --unpack) ;;
   -*)
-    sed -n '2,15s/^# \{0,1\}//p' "$0"
+    sed -n '2,17s/^# \{0,1\}//p' "$0"
     [[ "$1" == --help || "$1" == -h ]]
     exit
     ;;
@@ -72,11 +78,21 @@ note_of() {
     grep . "$1"; } | tail -n 1
 }
 
+wanted() { # NAME
+  local pattern
+  for pattern in "${only[@]}"; do
+    # shellcheck disable=SC2053  # a pattern
+    [[ "$1" == $pattern ]] && return
+  done
+  ((${#only[@]} == 0))
+}
+
 # step NAME LIMIT COMMAND...: runs it, LIMIT seconds at most. Exit code 77 means
 # that it found no GPU.
 step() {
   local name=$1 limit=$2 left code begin=$SECONDS output=$work/output
   shift 2
+  wanted "$name" || return
   left=$((TOTAL_SECONDS - SECONDS))
   if ((left < 5)); then
     record "$name" failed 0 "no time left"
@@ -84,14 +100,11 @@ step() {
   fi
   ((limit > left)) && limit=$left
   printf '[%3d s] %-22s ...\n' "$SECONDS" "$name"
-  timeout -k 5 "$limit" "$@" >"$output" 2>&1 </dev/null
-  code=$?
-  {
-    echo "== $name: $*"
-    cat "$output"
-    echo "== $name: exit code $code"
-    echo
-  } >>"$log"
+  echo "== $name: $*" >>"$log"
+  # To the log while it runs: whoever is stopped from outside leaves that much.
+  timeout -k 5 "$limit" "$@" 2>&1 </dev/null | tee "$output" >>"$log"
+  code=${PIPESTATUS[0]}
+  printf '== %s: exit code %d\n\n' "$name" "$code" >>"$log"
   case $code in
     0) record "$name" passed $((SECONDS - begin)) "$(note_of "$output")" ;;
     77) record "$name" skipped $((SECONDS - begin)) "no device" ;;
@@ -106,7 +119,9 @@ step() {
   ((code == 0))
 }
 
-skip() { record "$1" skipped 0 "$2"; } # NAME WHY
+skip() { # NAME WHY
+  if wanted "$1"; then record "$1" skipped 0 "$2"; fi
+}
 
 # gpu_step: a step that nothing but a GPU can do.
 gpu_step() {

@@ -34,8 +34,12 @@ struct Shape {
   int outputs;
   int inputs;
 };
-// What a token of a Llama 3 of 8B and of a Llama of 33B goes through.
+// What a token goes through of a Llama 3 of 1B, 8B and 70B (but for the head)
+// and of a Llama of 33B.
 constexpr Shape kShapes[] = {
+    {"1B", 3072, 2048},   {"1B", 2048, 2048},   {"1B", 16384, 2048},
+    {"1B", 2048, 8192},   {"1B", 128256, 2048}, {"70B", 10240, 8192},
+    {"70B", 8192, 8192},  {"70B", 57344, 8192}, {"70B", 8192, 28672},
     {"8B", 6144, 4096},   {"8B", 4096, 4096},   {"8B", 28672, 4096},
     {"8B", 4096, 14336},  {"8B", 128256, 4096}, {"33B", 19968, 6656},
     {"33B", 6656, 6656},  {"33B", 35840, 6656}, {"33B", 6656, 17920},
@@ -217,6 +221,7 @@ void Report(std::FILE* json, const char* format, double bandwidth,
          product.shape.inputs, product.rows, 1e3 * each, 1e3 * apart, gigabytes,
          gigabytes / bandwidth, each / one_row, teraflops);
   }
+  if (json != nullptr) std::fflush(json);
 }
 
 // Returns the read bandwidth in GB/s.

@@ -127,6 +127,12 @@ else
       "bench-pair-gpu", "bench-pair-draft-on-cpu"}'
   json_is "$folder/rehearsed/pair_gpu.json" 'j["identical_tokens"]'
 
+  env -i PATH=/usr/bin:/bin HOME=/ "$bundle/run.sh" --rehearse --only 'inf*' \
+    --only 'exact-draft-*' "$folder/some" >"$folder/said" 2>&1 ||
+    fail "some of the steps ended with $?: $(cat "$folder/said")"
+  json_is "$folder/some/summary.json" '[s["name"] for s in j["steps"]] == [
+      "exact-draft-on-cpu", "inflate"]'
+
   rm "$bundle/models/draft/model.safetensors"
   env -i PATH=/usr/bin:/bin "$bundle/run.sh" --rehearse "$folder/broken" \
     >"$folder/said" 2>&1
