@@ -107,6 +107,27 @@ __device__ __forceinline__ float4 LoadFour(const Element* from, int count,
       count > 2 ? ToFloat(from[2]) : 0.0f, count > 3 ? ToFloat(from[3]) : 0.0f);
 }
 
+__device__ __forceinline__ void StoreVector(const float4& v, float* to) {
+  *reinterpret_cast<float4*>(to) = v;
+}
+__device__ __forceinline__ void StoreVector(const float4& v, uint16_t* to) {
+  const auto pair = [](float low, float high) {
+    return uint32_t{RoundToBF16(low)} | uint32_t{RoundToBF16(high)} << 16;
+  };
+  *reinterpret_cast<uint2*>(to) = make_uint2(pair(v.x, v.y), pair(v.z, v.w));
+}
+
+// The first `count` of four elements; one store as LoadFour's load.
+template <typename Element>
+__device__ __forceinline__ void StoreFour(const float4& v, int count,
+                                          bool vector, Element* to) {
+  if (vector && count >= 4) return StoreVector(v, to);
+  if (count > 0) Store(v.x, to);
+  if (count > 1) Store(v.y, to + 1);
+  if (count > 2) Store(v.z, to + 2);
+  if (count > 3) Store(v.w, to + 3);
+}
+
 // A pair of elements of a head, turned by an angle.
 struct Pair {
   float first;

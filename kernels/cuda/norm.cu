@@ -26,33 +26,71 @@ __device__ __forceinline__ float BlockSum(const float4& sums,
   return total;
 }
 
+// Vectors of `from` that this thread has of a stretch of kVectors turns.
+template <int kVectors>
+__device__ __forceinline__ void LoadVectors(const float* from, int begin,
+                                            int cols, bool vector,
+                                            float4 (&to)[kVectors]) {
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) {
+    const int i = begin + j * kStep + 4 * static_cast<int>(threadIdx.x);
+    to[j] = LoadFour(from + i, cols - i, vector);
+  }
+}
+
 // One block for each pair of a row (x) and a head of it (y), which has `cols`
 // elements. Zeros behind the last column; Element is float or, for bf16,
-// uint16_t. `vector`: rows are aligned to 16 bytes.
-template <typename Element>
+// uint16_t. `vector`: all rows are aligned to four elements. A stretch of
+// kVectors turns is loaded at once, the weights of the first while the kernel
+// before still runs: this is one of few blocks, and what it waits for is
+// memory.
+template <typename Element, int kVectors>
 __global__ void __launch_bounds__(kThreads)
     NormalizeKernel(const float* x, int row_stride, int cols,
                     const float* weight, float epsilon, Element* out,
                     int out_stride, int out_cols, bool vector) {
+  constexpr int kStretch = kVectors * kStep;
   extern __shared__ uint4 shared[];
   LaunchDependents();
+  float4 weights[kVectors];
+  LoadVectors(weight, 0, cols, vector, weights);
   WaitForPrevious();
   const size_t head = static_cast<size_t>(blockIdx.y) * cols;
   const float* const row =
       x + static_cast<size_t>(blockIdx.x) * row_stride + head;
   Element* const to = out + static_cast<size_t>(blockIdx.x) * out_stride + head;
   float4 sums = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  for (int i = 4 * threadIdx.x; i < cols; i += kStep) {
-    const float4 v = LoadFour(row + i, cols - i, vector);
-    sums.x = fmaf(v.x, v.x, sums.x);
-    sums.y = fmaf(v.y, v.y, sums.y);
-    sums.z = fmaf(v.z, v.z, sums.z);
-    sums.w = fmaf(v.w, v.w, sums.w);
+  float4 values[kVectors];
+  for (int begin = 0; begin < cols; begin += kStretch) {
+    LoadVectors(row, begin, cols, vector, values);
+#pragma unroll
+    for (const float4& v : values) {
+      sums.x = fmaf(v.x, v.x, sums.x);
+      sums.y = fmaf(v.y, v.y, sums.y);
+      sums.z = fmaf(v.z, v.z, sums.z);
+      sums.w = fmaf(v.w, v.w, sums.w);
+    }
   }
   const float total = BlockSum(sums, reinterpret_cast<float*>(shared));
   const float scale = 1.0f / sqrtf(total / static_cast<float>(cols) + epsilon);
-  for (int i = threadIdx.x; i < out_cols; i += kThreads) {
-    Store(i < cols ? row[i] * scale * weight[i] : 0.0f, to + i);
+  for (int begin = 0; begin < out_cols; begin += kStretch) {
+    if (cols > kStretch) {
+      LoadVectors(row, begin, cols, vector, values);
+      LoadVectors(weight, begin, cols, vector, weights);
+    }
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j) {
+      const int i = begin + j * kStep + 4 * static_cast<int>(threadIdx.x);
+      const float4& v = values[j];
+      const float4& w = weights[j];
+      // Behind the last column zeros, whatever the scale is.
+      const int left = cols - i;
+      const float4 scaled = {left > 0 ? v.x * scale * w.x : 0.0f,
+                             left > 1 ? v.y * scale * w.y : 0.0f,
+                             left > 2 ? v.z * scale * w.z : 0.0f,
+                             left > 3 ? v.w * scale * w.w : 0.0f};
+      StoreFour(scaled, out_cols - i, vector, to + i);
+    }
   }
 }
 
@@ -96,20 +134,34 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-bool IsAligned(const float* x) {
+bool IsAligned(const void* x) {
   return reinterpret_cast<uintptr_t>(x) % sizeof(float4) == 0;
 }
 
+// Heads of rows, in x and in out.
+struct Heads {
+  int rows;
+  int count;  // of a row
+  int cols;
+  int row_stride;
+  int out_stride;
+  int out_cols;
+};
+
 template <typename Element>
-cudaError_t Normalize(const Queue& queue, const float* x, int rows, int cols,
-                      const float* weight, float epsilon, Element* out,
-                      int out_cols) {
-  const bool vector = cols % 4 == 0 && IsAligned(x);
-  return LaunchKernel(
-      queue,
-      {dim3(static_cast<unsigned>(rows)), kThreads, kWarps * sizeof(float)},
-      NormalizeKernel<Element>, x, cols, cols, weight, epsilon, out, out_cols,
-      out_cols, vector);
+cudaError_t Normalize(const Queue& queue, const Heads& heads, const float* x,
+                      const float* weight, float epsilon, Element* out) {
+  const auto kernel = heads.cols <= kStep       ? NormalizeKernel<Element, 1>
+                      : heads.cols <= 4 * kStep ? NormalizeKernel<Element, 4>
+                                                : NormalizeKernel<Element, 8>;
+  const bool vector = heads.cols % 4 == 0 && heads.row_stride % 4 == 0 &&
+                      heads.out_cols % 4 == 0 && heads.out_stride % 4 == 0 &&
+                      IsAligned(x) && IsAligned(weight) && IsAligned(out);
+  const dim3 blocks(static_cast<unsigned>(heads.rows),
+                    static_cast<unsigned>(heads.count));
+  return LaunchKernel(queue, {blocks, kThreads, kWarps * sizeof(float)}, kernel,
+                      x, heads.row_stride, heads.cols, weight, epsilon, out,
+                      heads.out_stride, heads.out_cols, vector);
 }
 
 }  // namespace
@@ -117,7 +169,8 @@ cudaError_t Normalize(const Queue& queue, const float* x, int rows, int cols,
 cudaError_t NormalizeRows(const Queue& queue, const float* x, int rows,
                           int cols, const float* weight, float epsilon,
                           float* out) {
-  return Normalize(queue, x, rows, cols, weight, epsilon, out, cols);
+  return Normalize(queue, {rows, 1, cols, cols, cols, cols}, x, weight, epsilon,
+                   out);
 }
 
 cudaError_t CenterAndNormalizeRows(const Queue& queue, const float* x, int rows,
@@ -135,18 +188,16 @@ cudaError_t NormalizeAndRoundRows(const Queue& queue, const float* x, int rows,
                                   int cols, int padded_cols,
                                   const float* weight, float epsilon,
                                   uint16_t* out) {
-  return Normalize(queue, x, rows, cols, weight, epsilon, out, padded_cols);
+  return Normalize(queue, {rows, 1, cols, cols, padded_cols, padded_cols}, x,
+                   weight, epsilon, out);
 }
 
 cudaError_t NormalizeHeads(const Queue& queue, float* x, int rows,
                            int row_stride, int num_heads, int head_dim,
                            const float* weight, float epsilon) {
-  const bool vector = head_dim % 4 == 0 && row_stride % 4 == 0 && IsAligned(x);
-  const dim3 blocks(static_cast<unsigned>(rows),
-                    static_cast<unsigned>(num_heads));
-  return LaunchKernel(queue, {blocks, kThreads, kWarps * sizeof(float)},
-                      NormalizeKernel<float>, x, row_stride, head_dim, weight,
-                      epsilon, x, row_stride, head_dim, vector);
+  return Normalize(
+      queue, {rows, num_heads, head_dim, row_stride, row_stride, head_dim}, x,
+      weight, epsilon, x);
 }
 
 }  // namespace nacre::kernels::cuda
