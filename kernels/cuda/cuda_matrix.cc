@@ -20,16 +20,6 @@
 namespace nacre::kernels::cuda {
 namespace {
 
-constexpr int kVectorInputs = 8;  // bf16 of 16 bytes
-
-void LoadStacked(const StackedWeights& weights, int row, int cols,
-                 uint16_t* out) {
-  weights.LoadBF16(row, 0, cols, out);
-}
-void LoadStacked(const StackedWeights& weights, int row, int cols, float* out) {
-  weights.Load(row, 0, cols, out);
-}
-
 // INVALID_ARGUMENT unless one of what is staged at once fits into a piece.
 absl::Status CheckUnit(size_t bytes) {
   if (bytes <= Staging::kPieceBytes) return absl::OkStatus();
@@ -80,10 +70,7 @@ Layout LayoutOf(const StackedWeights& weights, WeightType type) {
       (weights.cols() + kVectorInputs - 1) / kVectorInputs * kVectorInputs;
   layout.bytes =
       GemmWeightBytes(*layout.format, weights.rows(), layout.padded_cols);
-  layout.unit_bytes =
-      *layout.format == GemmFormat::kBf16
-          ? sizeof(uint16_t) * static_cast<size_t>(layout.padded_cols)
-          : PackedTileBytes(*layout.format, weights.cols());
+  layout.unit_bytes = PackedTileBytes(*layout.format, weights.cols());
   if (*layout.format == GemmFormat::kFp8) {
     layout.scale_bytes = rows * sizeof(float);
   }
@@ -150,15 +137,34 @@ absl::Status Upload(int count, size_t unit_bytes,
   return absl::OkStatus();
 }
 
-template <typename Element>
-absl::Status UploadRows(const StackedWeights& weights, int cols,
-                        Staging* staging, void* to) {
+absl::Status UploadF32Rows(const StackedWeights& weights, Staging* staging,
+                           void* to) {
+  const int cols = weights.cols();
   const auto write = [&](int row, void* memory) {
-    LoadStacked(weights, row, cols, static_cast<Element*>(memory));
+    weights.Load(row, 0, cols, static_cast<float*>(memory));
     return absl::OkStatus();
   };
-  return Upload(weights.rows(), static_cast<size_t>(cols) * sizeof(Element),
+  return Upload(weights.rows(), static_cast<size_t>(cols) * sizeof(float),
                 write, staging, to);
+}
+
+absl::Status UploadBf16Tiles(const StackedWeights& weights, Staging* staging,
+                             void* to) {
+  const int cols = weights.cols();
+  const auto write = [&](int index, void* memory) {
+    const int first = index * kTileOutputs;
+    const int count = std::min(kTileOutputs, weights.rows() - first);
+    std::vector<uint16_t> tile(static_cast<size_t>(count) *
+                               static_cast<size_t>(cols));
+    for (int i = 0; i < count; ++i) {
+      weights.LoadBF16(first + i, 0, cols,
+                       tile.data() + static_cast<size_t>(i) * cols);
+    }
+    PackBf16Tile(tile.data(), count, cols, memory);
+    return absl::OkStatus();
+  };
+  return Upload(GemmTiles(weights.rows()),
+                PackedTileBytes(GemmFormat::kBf16, cols), write, staging, to);
 }
 
 // Quantizes and uploads tile by tile. `scales` [rows] is written for fp8.
@@ -172,8 +178,8 @@ absl::Status UploadTiles(const StackedWeights& weights, GemmFormat format,
         static_cast<size_t>(count) * static_cast<size_t>(cols);
     std::vector<float> tile(values);
     for (int i = 0; i < count; ++i) {
-      LoadStacked(weights, first + i, cols,
-                  tile.data() + static_cast<size_t>(i) * cols);
+      weights.Load(first + i, 0, cols,
+                   tile.data() + static_cast<size_t>(i) * cols);
     }
     for (size_t i = 0; i < values; ++i) {
       if (std::isfinite(tile[i])) continue;
@@ -217,13 +223,11 @@ absl::StatusOr<std::unique_ptr<CudaMatrix>> CudaMatrix::Create(
   NACRE_ASSIGN_OR_RETURN(matrix->memory_, device->Allocate(layout.bytes));
   void* const to = matrix->memory_->data();
   if (!layout.format.has_value()) {
-    NACRE_RETURN_IF_ERROR(
-        UploadRows<float>(weights, matrix->cols_, staging, to));
+    NACRE_RETURN_IF_ERROR(UploadF32Rows(weights, staging, to));
     return matrix;
   }
   if (*layout.format == GemmFormat::kBf16) {
-    NACRE_RETURN_IF_ERROR(
-        UploadRows<uint16_t>(weights, matrix->padded_cols_, staging, to));
+    NACRE_RETURN_IF_ERROR(UploadBf16Tiles(weights, staging, to));
     return matrix;
   }
   std::vector<float> scales(static_cast<size_t>(weights.rows()));

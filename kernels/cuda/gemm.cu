@@ -128,13 +128,11 @@ struct Wide {
   void (*function)(WideArgs) = nullptr;
   int threads = 0;
   int rows = 0;  // of a tile
-  int outputs = 0;
 };
 
 template <typename Weights, typename Tile>
 Wide MakeWide() {
-  return {WideKernel<Weights, Tile>, Tile::kThreads, Tile::kRows,
-          Tile::kOutputs};
+  return {WideKernel<Weights, Tile>, Tile::kThreads, Tile::kRows};
 }
 
 // No function: that kernel is none of these.
@@ -172,14 +170,10 @@ Wide WideOf(GemmFormat format, GemmKernel kernel) {
 }
 
 cudaError_t LaunchWide(const Queue& on, const Wide& wide, const GemmPlan& plan,
-                       GemmFormat format, const Product& product) {
-  WideArgs args = {product, {}, {}};
-  cudaError_t status = MapRows(product.activations, product.rows,
-                               product.inputs, wide.rows, &args.rows);
-  if (status == cudaSuccess && format == GemmFormat::kBf16) {
-    status = MapRows(product.weights, product.outputs, product.inputs,
-                     wide.outputs, &args.weights);
-  }
+                       const Product& product) {
+  WideArgs args = {product, {}};
+  const cudaError_t status = MapRows(product.activations, product.rows,
+                                     product.inputs, wide.rows, &args.rows);
   if (status != cudaSuccess) return status;
   return LaunchKernel(on,
                       {dim3(static_cast<unsigned>(plan.blocks)), wide.threads,
@@ -249,7 +243,7 @@ cudaError_t Gemm(const GemmArgs& args, const Queue& queue) {
   on.overlap = queue.overlap && device.major >= 9;
   if (const Wide wide = WideOf(args.format, plan->kernel);
       wide.function != nullptr) {
-    status = LaunchWide(on, wide, *plan, args.format, product);
+    status = LaunchWide(on, wide, *plan, product);
   } else {
     const Kernel kernel = KernelOf(args.format, plan->kernel);
     status = LaunchKernel(on,

@@ -1,5 +1,6 @@
 #include "kernels/cuda/gemm_layout.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -29,6 +30,21 @@ void PackTile(int outputs, int inputs, size_t block_bytes, const Byte& byte_of,
 }
 
 }  // namespace
+
+void PackBf16Tile(const uint16_t* weights, int outputs, int inputs,
+                  void* packed) {
+  auto* const bytes = static_cast<unsigned char*>(packed);
+  std::memset(bytes, 0, PackedTileBytes(GemmFormat::kBf16, inputs));
+  for (int output = 0; output < outputs; ++output) {
+    const uint16_t* const row = weights + size_t{1} * output * inputs;
+    for (int input = 0; input < inputs; input += kVectorInputs) {
+      const int slot = Bf16Slot(output, input % kBlockInputs / kVectorInputs);
+      const size_t block = input / kBlockInputs * size_t{2} * kBlockWeightBytes;
+      std::memcpy(bytes + block + 16 * slot, row + input,
+                  sizeof(uint16_t) * std::min(kVectorInputs, inputs - input));
+    }
+  }
+}
 
 void PackInt8Tile(const int8_t* integers, const uint16_t* scales, int outputs,
                   int inputs, void* packed) {

@@ -1,14 +1,20 @@
 // How the matrix product keeps weights on a GPU. Plain C++.
 //
-//   kBf16  as in a checkpoint: bf16 [outputs, inputs].
+//   kBf16  bf16.
 //   kInt8  integers in [-127, 127] and one bf16 scale for every output and 64
 //          inputs (kernels/quantization.h).
 //   kFp8   E4M3 and one f32 scale for every output, which is an array of its
 //          own.
 //
-// The packed two are cut into tiles of 16 outputs, those into blocks of 64
-// inputs; tiles follow each other, and the blocks of a tile. What is missing at
-// the edges is zeros. A block is 1024 bytes of weights,
+// All are cut into tiles of 16 outputs, those into blocks of 64 inputs; tiles
+// follow each other, and the blocks of a tile: what a warp reads of a product
+// with few rows lies together, in kilobytes, which is what memory is fast at.
+// What is missing at the edges is zeros.
+//
+// A block of bf16 is 2048 bytes, as it lies in shared memory: 16 outputs of 128
+// bytes, the 16-byte vectors of each swapped by its number (Bf16Slot).
+//
+// One of the other two is 1024 bytes of weights,
 //   [half: 32 inputs][outputs 0-7, 8-15][lane 0-31][8 bytes]
 // where lane 4 g + t has of output g, in each 16 inputs of the half, inputs
 // 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: what it feeds to the tensor cores. These
@@ -22,6 +28,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/host_device.h"
+
 namespace nacre::kernels::cuda {
 
 enum class GemmFormat { kBf16, kInt8, kFp8 };
@@ -30,6 +38,7 @@ inline constexpr int kTileOutputs = 16;
 inline constexpr int kBlockInputs = 64;
 inline constexpr int kBlockWeightBytes = kTileOutputs * kBlockInputs;
 inline constexpr int kBlockScaleBytes = 2 * kTileOutputs;
+inline constexpr int kVectorInputs = 8;  // bf16 of 16 bytes
 
 inline int GemmTiles(int outputs) {
   return (outputs + kTileOutputs - 1) / kTileOutputs;
@@ -39,21 +48,33 @@ inline int GemmBlocks(int inputs) {
   return (inputs + kBlockInputs - 1) / kBlockInputs;
 }
 
+// Where vector `column` (of 8) of an output lies in a block of bf16, and of a
+// row in a tile of rows: those of a column lie in different banks of shared
+// memory. This is the tensor cores' own "128-byte swizzle", of tiles that begin
+// at a multiple of 1024 bytes.
+NACRE_HOST_DEVICE constexpr int Bf16Slot(int row, int column) {
+  return row * 8 + (column ^ row % 8);
+}
+
 // Bytes of a packed tile.
 inline size_t PackedTileBytes(GemmFormat format, int inputs) {
-  const int block = format == GemmFormat::kInt8
+  const int block = format == GemmFormat::kBf16 ? 2 * kBlockWeightBytes
+                    : format == GemmFormat::kInt8
                         ? kBlockWeightBytes + kBlockScaleBytes
                         : kBlockWeightBytes;
   return size_t{1} * GemmBlocks(inputs) * block;
 }
 
 inline size_t GemmWeightBytes(GemmFormat format, int outputs, int inputs) {
-  return format == GemmFormat::kBf16
-             ? size_t{2} * outputs * inputs
-             : GemmTiles(outputs) * PackedTileBytes(format, inputs);
+  return GemmTiles(outputs) * PackedTileBytes(format, inputs);
 }
 
 // Packs one tile.
+//   weights  bf16 [outputs, inputs]; outputs 1 to 16
+//   packed   PackedTileBytes(kBf16, inputs) bytes
+void PackBf16Tile(const uint16_t* weights, int outputs, int inputs,
+                  void* packed);
+
 //   integers  [outputs, inputs], in [-127, 127]; outputs 1 to 16
 //   scales    bf16 [outputs, GemmBlocks(inputs)]
 //   packed    PackedTileBytes(kInt8, inputs) bytes

@@ -20,7 +20,6 @@
 
 namespace nacre::kernels::cuda {
 
-inline constexpr int kVectorInputs = 8;  // bf16 of a 16-byte copy
 // Vectors of 8 rows x 64 inputs of bf16.
 inline constexpr int kRowTileVectors = 64;
 inline constexpr int kSteps = kBlockInputs / 16;  // m16n8k16 of a block
@@ -47,15 +46,7 @@ struct Fragments {
   uint32_t halves[2][2][4];
 };
 
-// Rows of bf16 lie in tiles of 8 rows x 64 inputs, 128 bytes a row. The vectors
-// of a row are swapped by its number: those of a column then lie in different
-// banks. This is the tensor cores' own "128-byte swizzle", of tiles that begin
-// at a multiple of 1024 bytes.
-
-// Where vector `column` (of 8) of a row lies, from the first tile on.
-__device__ __forceinline__ int Bf16Slot(int row, int column) {
-  return row * 8 + (column ^ row % 8);
-}
+// Rows of bf16 lie in tiles of 8 rows x 64 inputs, as Bf16Slot says.
 
 // Copies kRows rows x 64 inputs of a bf16 matrix, from first_row on; each of
 // kThreads threads copies a vector of every kThreads / 8-th row.
@@ -82,37 +73,12 @@ __device__ __forceinline__ void CopyBf16(uint4* shared, const char* matrix,
   }
 }
 
-struct Bf16Weights {
-  static constexpr GemmFormat kFormat = GemmFormat::kBf16;
-  static constexpr int kVectors = 2 * kRowTileVectors;
-  static constexpr bool kBlockScales = false;
-  static constexpr bool kRowScales = false;
-
-  // One block of kTiles tiles, a share of it for each of kThreads threads.
-  template <int kTiles, int kThreads>
-  __device__ static void Copy(uint4* shared, const Product& product, int tile,
-                              int block, int thread) {
-    CopyBf16<kTiles * kTileOutputs, kThreads>(
-        shared, product.weights, tile * kTileOutputs, product.outputs,
-        product.inputs, block, thread);
-  }
-
-  // Two steps: inputs 32 half to 32 half + 31.
-  __device__ static void LoadHalf(const uint4* tile, int half, int lane,
-                                  uint32_t (&a)[2][4]) {
-#pragma unroll
-    for (int step = 0; step < 2; ++step) {
-      LoadMatrices(a[step],
-                   tile + Bf16Slot(lane % 16, 4 * half + 2 * step + lane / 16));
-    }
-  }
-};
-
-// What int8 and fp8 have in common: blocks are copied as they are.
+// Blocks are copied as they are.
 template <int kBlockVectors>
 struct PackedWeights {
   static constexpr int kVectors = kBlockVectors;
 
+  // One block of kTiles tiles, a share of it for each of kThreads threads.
   template <int kTiles, int kThreads>
   __device__ static void Copy(uint4* shared, const Product& product, int tile,
                               int block, int thread) {
@@ -140,8 +106,8 @@ struct PackedWeights {
     }
   }
 
-  // What a lane has of 32 inputs, as it is stored: of outputs lane / 4 and
-  // lane / 4 + 8.
+  // What a lane has of 32 inputs of a byte, as it is stored: of outputs lane /
+  // 4 and lane / 4 + 8.
   struct Words {
     uint2 low;
     uint2 high;
@@ -164,6 +130,22 @@ struct PackedWeights {
       a[step][1] = pairs[2 * step + 1].first;
       a[step][2] = pairs[2 * step].second;
       a[step][3] = pairs[2 * step + 1].second;
+    }
+  }
+};
+
+struct Bf16Weights : PackedWeights<2 * kRowTileVectors> {
+  static constexpr GemmFormat kFormat = GemmFormat::kBf16;
+  static constexpr bool kBlockScales = false;
+  static constexpr bool kRowScales = false;
+
+  // Two steps: inputs 32 half to 32 half + 31.
+  __device__ static void LoadHalf(const uint4* tile, int half, int lane,
+                                  uint32_t (&a)[2][4]) {
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      LoadMatrices(a[step],
+                   tile + Bf16Slot(lane % 16, 4 * half + 2 * step + lane / 16));
     }
   }
 };

@@ -28,7 +28,6 @@ namespace {  // only gemm.cu includes this
 
 struct WideArgs {
   Product product;
-  TensorMap weights;  // bf16 only
   TensorMap rows;
 
   bool operator==(const WideArgs&) const = default;
@@ -75,21 +74,16 @@ struct WideProducer {
     uint64_t* const full = memory.full + stage;
     ArriveExpecting(full, Memory::kStageBytes);
     uint4* const to = memory.weights + stage * Memory::kWeightVectors;
-    if constexpr (Weights::kFormat == GemmFormat::kBf16) {
-      CopyTile(to, args.weights, block * kBlockInputs,
-               tile.output * kTileOutputs, full);
-    } else {
-      constexpr int kBytes = Weights::kVectors * sizeof(uint4);
-      // After the last tile: that one again, whose results are not stored.
-      const int last = (args.product.outputs - 1) / kTileOutputs;
+    constexpr int kBytes = Weights::kVectors * sizeof(uint4);
+    // After the last tile: that one again, whose results are not stored.
+    const int last = (args.product.outputs - 1) / kTileOutputs;
 #pragma unroll
-      for (int i = 0; i < Tile::kOutputTiles; ++i) {
-        const size_t at =
-            size_t{1} * min(tile.output + i, last) * args.product.order.blocks +
-            block;
-        CopyBytes(to + i * Weights::kVectors,
-                  args.product.weights + at * kBytes, kBytes, full);
-      }
+    for (int i = 0; i < Tile::kOutputTiles; ++i) {
+      const size_t at =
+          size_t{1} * min(tile.output + i, last) * args.product.order.blocks +
+          block;
+      CopyBytes(to + i * Weights::kVectors, args.product.weights + at * kBytes,
+                kBytes, full);
     }
   }
   __device__ __forceinline__ void CopyRows(int block, int stage) const {

@@ -1,6 +1,6 @@
 // What the copy engine of compute capability 9.0 is told of a matrix: tiles of
 // it come to shared memory in one copy, rows of 64 bf16 in the swizzle of
-// Bf16Slot (gemm_weights.cuh), zeros where the matrix ends.
+// Bf16Slot (gemm_layout.h), zeros where the matrix ends.
 //
 // Free of Abseil: it also builds where only CUDA is installed.
 

@@ -14,6 +14,7 @@
 #include "kernels/cuda/gemm_layout.h"
 #include "kernels/cuda/gemm_quantization.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
+#include "tests/kernels/cuda/packed_tile.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace nacre::kernels::cuda {
@@ -63,11 +64,20 @@ class CudaMatrixTest : public ::testing::Test {
 TEST_F(CudaMatrixTest, RowsAreWhereTheyBelong) {
   const auto matrix = Create(values_, WeightType::kBF16);
   ASSERT_TRUE(matrix.ok()) << matrix.status();
-  const std::vector<char> bytes = Download(**matrix, 2 * values_.size());
-  for (size_t i = 0; i < values_.size(); ++i) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, bytes.data() + 2 * i, sizeof(bits));
-    ASSERT_EQ(bits, ToBF16(values_[i])) << i;
+  const size_t tile_bytes = PackedTileBytes(GemmFormat::kBf16, kCols);
+  const std::vector<char> bytes =
+      Download(**matrix, static_cast<size_t>(GemmTiles(kRows)) * tile_bytes);
+  const size_t columns = static_cast<size_t>(GemmBlocks(kCols)) * kBlockInputs;
+  for (int tile = 0; tile < GemmTiles(kRows); ++tile) {
+    const std::vector<uint16_t> bits = ReadBf16Tile(
+        kCols, bytes.data() + static_cast<size_t>(tile) * tile_bytes);
+    for (size_t i = 0; i < bits.size(); ++i) {
+      const size_t row = static_cast<size_t>(tile) * kTileOutputs + i / columns;
+      const size_t col = i % columns;
+      const bool inside = row < kRows && col < kCols;
+      ASSERT_EQ(bits[i], inside ? ToBF16(values_[row * kCols + col]) : 0)
+          << row << " " << col;
+    }
   }
 }
 

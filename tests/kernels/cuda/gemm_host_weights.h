@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "kernels/cuda/fp8.h"
@@ -41,19 +40,6 @@ struct HostWeights {
   std::vector<double> values;
 };
 
-inline HostWeights MakeBf16(const Shape& shape, uint64_t seed) {
-  HostWeights made;
-  const size_t count = size_t{1} * shape.outputs * shape.inputs;
-  std::vector<uint16_t> bits(count);
-  for (size_t i = 0; i < count; ++i) {
-    bits[i] = RandomBf16(seed, i);
-    made.values.push_back(Bf16ToFloat(bits[i]));
-  }
-  made.device.resize(2 * count);
-  std::memcpy(made.device.data(), bits.data(), made.device.size());
-  return made;
-}
-
 // Packs tile by tile what `pack(first output, outputs, tile)` makes.
 template <typename Pack>
 std::vector<unsigned char> PackTiles(GemmFormat format, const Shape& shape,
@@ -66,6 +52,22 @@ std::vector<unsigned char> PackTiles(GemmFormat format, const Shape& shape,
          packed.data() + tile * PackedTileBytes(format, shape.inputs));
   }
   return packed;
+}
+
+inline HostWeights MakeBf16(const Shape& shape, uint64_t seed) {
+  HostWeights made;
+  const size_t count = size_t{1} * shape.outputs * shape.inputs;
+  std::vector<uint16_t> bits(count);
+  for (size_t i = 0; i < count; ++i) {
+    bits[i] = RandomBf16(seed, i);
+    made.values.push_back(Bf16ToFloat(bits[i]));
+  }
+  made.device = PackTiles(
+      GemmFormat::kBf16, shape, [&](int first, int outputs, void* packed) {
+        PackBf16Tile(bits.data() + size_t{1} * first * shape.inputs, outputs,
+                     shape.inputs, packed);
+      });
+  return made;
 }
 
 inline HostWeights MakeInt8(const Shape& shape, uint64_t seed) {

@@ -17,7 +17,7 @@ int IntegerAt(int output, int input) {
 TEST(GemmLayoutTest, Bytes) {
   EXPECT_EQ(PackedTileBytes(GemmFormat::kInt8, 64), 1056u);
   EXPECT_EQ(PackedTileBytes(GemmFormat::kFp8, 65), 2048u);
-  EXPECT_EQ(GemmWeightBytes(GemmFormat::kBf16, 17, 72), 2u * 17 * 72);
+  EXPECT_EQ(GemmWeightBytes(GemmFormat::kBf16, 17, 72), 2u * 2 * 2048);
   EXPECT_EQ(GemmWeightBytes(GemmFormat::kInt8, 17, 72), 2u * 2 * 1056);
   EXPECT_EQ(GemmWeightBytes(GemmFormat::kFp8, 1 << 20, 1 << 14),
             size_t{1} << 34);
@@ -52,6 +52,29 @@ TEST(GemmLayoutTest, Int8TileOfAnySize) {
         for (int block = 0; block < blocks; ++block) {
           EXPECT_EQ(tile.scales[output * blocks + block],
                     output < outputs ? 100 * output + block + 1 : 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(GemmLayoutTest, Bf16TileOfAnySize) {
+  for (const int outputs : {1, 8, 9, 16}) {
+    for (const int inputs : {5, 8, 64, 203}) {
+      std::vector<uint16_t> weights;
+      for (int i = 0; i < outputs * inputs; ++i) {
+        weights.push_back(static_cast<uint16_t>(i + 1));
+      }
+      std::vector<uint8_t> packed(PackedTileBytes(GemmFormat::kBf16, inputs),
+                                  0xee);
+      PackBf16Tile(weights.data(), outputs, inputs, packed.data());
+      const std::vector<uint16_t> tile = ReadBf16Tile(inputs, packed.data());
+      const int columns = GemmBlocks(inputs) * kBlockInputs;
+      for (int output = 0; output < kTileOutputs; ++output) {
+        for (int i = 0; i < columns; ++i) {
+          const bool inside = output < outputs && i < inputs;
+          EXPECT_EQ(tile[output * columns + i],
+                    inside ? weights[output * inputs + i] : 0);
         }
       }
     }

@@ -47,6 +47,22 @@ inline PackedTile ReadTile(GemmFormat format, int inputs, const void* packed) {
   return tile;
 }
 
+// Likewise a tile of bf16, as [16][inputs in whole blocks].
+inline std::vector<uint16_t> ReadBf16Tile(int inputs, const void* packed) {
+  const int columns = GemmBlocks(inputs) * kBlockInputs;
+  std::vector<uint16_t> tile(static_cast<size_t>(16) * columns);
+  const auto* from = static_cast<const uint16_t*>(packed);
+  for (int block = 0; block < columns; block += kBlockInputs) {
+    for (int output = 0; output < 16; ++output) {
+      for (int i = 0; i < kBlockInputs; ++i) {
+        const int vector = i / 8 ^ output % 8;
+        tile[output * columns + block + vector * 8 + i % 8] = *from++;
+      }
+    }
+  }
+  return tile;
+}
+
 // The integer that a byte of int8 stands for.
 inline int IntegerOf(uint8_t byte) {
   return (byte & 0x80) != 0 ? -(byte & 0x7f) : byte;
