@@ -110,15 +110,17 @@ __global__ void __launch_bounds__(kRotateThreads)
     }
     return;
   }
-  const HeadInCache<Element> cache(rows, kv, row, head - num_heads);
   const float* const value =
       x + static_cast<size_t>(kv.num_kv_heads) * kv.head_dim;
   for (int j = threadIdx.x; j < half; j += kRotateThreads) {
     const Pair turned = Rotate(x[j], x[j + half], row_cos[j], row_sin[j]);
+    const Pair values = {value[j], value[j + half]};
+    // Found behind the loads above: they are on their way meanwhile.
+    const HeadInCache<Element> cache(rows, kv, row, head - num_heads);
     cache.StoreKey(j, turned.first);
     cache.StoreKey(j + half, turned.second);
-    cache.StoreValue(j, value[j]);
-    cache.StoreValue(j + half, value[j + half]);
+    cache.StoreValue(j, values.first);
+    cache.StoreValue(j + half, values.second);
   }
 }
 
