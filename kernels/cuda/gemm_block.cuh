@@ -14,27 +14,31 @@
 
 namespace nacre::kernels::cuda {
 
-// A lane's share of tiles of 8 rows: two steps of a half in each four words.
+// A lane's share of tiles of 8 rows, from tile `first` on: two steps of a half
+// in each four words.
 template <int kTiles>
-__device__ __forceinline__ void LoadRows(const uint4* tiles, int lane,
+__device__ __forceinline__ void LoadRows(const uint4* activations, int first,
+                                         int last_row, int lane,
                                          uint32_t (&x)[kTiles][2][4]) {
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
+    const int row = min(8 * (first + j) + lane % 8, last_row);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      LoadMatrices(x[j][half], tiles + j * kRowTileVectors +
-                                   Bf16Slot(lane % 8, 4 * half + lane / 8));
+      LoadMatrices(x[j][half],
+                   activations + Bf16Slot(row, 4 * half + lane / 8));
     }
   }
 }
 
 // Adds 16-output tiles x 8-row tiles to sums, in the order
-// that gemm_order.h gives; `rows` of the rows are needed. Two tiles of rows
-// take turns, so that instructions need not wait for the sum of the one before.
+// that gemm_order.h gives; `rows` of the rows are needed. Behind the last one
+// in memory, `last_row`, stands that one again. Two tiles of rows take turns,
+// so that instructions need not wait for the sum of the one before.
 template <typename Weights, int kOutputTiles, int kRowTiles>
 __device__ __forceinline__ void MultiplyBlock(
-    const uint4* weights, const uint4* activations, int rows, int lane,
-    float4 (&sum)[kOutputTiles][kRowTiles]) {
+    const uint4* weights, const uint4* activations, int rows, int last_row,
+    int lane, float4 (&sum)[kOutputTiles][kRowTiles]) {
   constexpr int kTurns = kRowTiles % 2 == 0 ? 2 : 1;
   Fragments fragments[kOutputTiles];
   uint32_t scales[kOutputTiles] = {};
@@ -55,7 +59,7 @@ __device__ __forceinline__ void MultiplyBlock(
     // from starting so many tiles at once that none are left.
     if (Weights::kBlockScales && 8 * first >= rows) break;
     uint32_t x[kTurns][2][4];
-    LoadRows(activations + first * kRowTileVectors, lane, x);
+    LoadRows(activations, first, last_row, lane, x);
     float4 block_sum[kOutputTiles][kTurns];
 #pragma unroll
     for (int i = 0; i < kOutputTiles; ++i) {

@@ -6,12 +6,15 @@
 namespace nacre::kernels::cuda {
 namespace {
 
-size_t SkinnySharedBytes(GemmFormat format, const GemmOrder& order,
-                         int row_tiles) {
+// With room for no more rows than there are: as long as blocks are small, those
+// of the next product begin to fetch while these still compute.
+size_t SkinnySharedBytes(GemmFormat format, const GemmOrder& order, int rows) {
   const int vectors = WeightVectors(format);
-  const int sums = 2 * kChains * row_tiles * 32;
-  const int rows = kChains * order.chain_blocks * row_tiles * 64;
-  return size_t{16} * (kChains * SkinnyStages(vectors) * vectors + sums + rows);
+  const int ring = SkinnyStages(vectors) * vectors;
+  const int sums = 2 * ((rows + 7) / 8) * 32;
+  return size_t{16} * kChains *
+         (SkinnyGroups(vectors) * (ring + sums) +
+          order.chain_blocks * rows * 8);
 }
 
 template <typename Tile>
@@ -85,15 +88,13 @@ std::optional<GemmPlan> PlanGemm(GemmFormat format, const GemmOrder& order,
     return bytes <= static_cast<size_t>(device.shared_bytes);
   };
   if (rows <= kSkinnyMaxRows) {
-    const int row_tiles = (rows + 7) / 8;
-    const size_t bytes = SkinnySharedBytes(format, order, row_tiles);
+    const size_t bytes = SkinnySharedBytes(format, order, rows);
     const int walkers = std::min(
         GemmTiles(outputs), std::max(1, device.multiprocessors / order.slices));
     if (fits(bytes)) {
-      return GemmPlan{
-          row_tiles == 1 ? GemmKernel::kSkinny8 : GemmKernel::kSkinny16,
-          order.slices > 1 ? Apart::kSlices : Apart::kNothing, bytes,
-          int64_t{walkers} * order.slices};
+      return GemmPlan{rows <= 8 ? GemmKernel::kSkinny8 : GemmKernel::kSkinny16,
+                      order.slices > 1 ? Apart::kSlices : Apart::kNothing,
+                      bytes, int64_t{walkers} * order.slices};
     }
   }
   const Apart apart = order.slices > 1 && rows <= kMaxRowsApart

@@ -13,7 +13,7 @@
 
 namespace nacre::kernels::cuda {
 
-inline constexpr int kSkinnyThreads = 32 * kChains;
+inline constexpr int kSkinnyGroupThreads = 32 * kChains;
 inline constexpr int kSkinnyMaxRows = 16;
 // Up to so many rows slices are computed by blocks of their own, into a
 // workspace: there are too few tiles to fill the device.
@@ -39,10 +39,20 @@ constexpr int WeightVectors(GemmFormat format) {
              : kBlockWeightBytes / 16;
 }
 
+// Groups of warps of a block of SkinnyKernel: two where a weight must become
+// bf16 first, which takes a warp longer than memory needs to bring the next.
+constexpr int SkinnyGroups(int weight_vectors) {
+  return weight_vectors < 2 * kBlockWeightBytes / 16 ? 2 : 1;
+}
+
 // Stages of a warp's ring: the same bytes on their way in every format.
-constexpr int SkinnyStages(int weight_vectors) { return 640 / weight_vectors; }
+constexpr int SkinnyStages(int weight_vectors) {
+  return 640 / weight_vectors / SkinnyGroups(weight_vectors);
+}
 
 // For device code, which may use values but not functions of the host.
+template <typename Weights>
+inline constexpr int kSkinnyGroups = SkinnyGroups(Weights::kVectors);
 template <typename Weights>
 inline constexpr int kSkinnyStages = SkinnyStages(Weights::kVectors);
 

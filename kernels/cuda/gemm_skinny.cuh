@@ -1,11 +1,11 @@
 // The product with 1 to 16 rows, bound by reading weights. One block per
 // multiprocessor stays for the whole product: it keeps one slice of the
-// activations in shared memory and walks over tiles of 16 outputs. Each warp
-// owns a chain and fetches its weights into a ring of its own with 16-byte
-// asynchronous copies, whole 128-byte lines at a time, several stages ahead,
-// across the ends of tiles; nothing but the sum at the end of a tile makes
-// warps wait for each other. Activations are fetched beside the weights of the
-// first tile.
+// activations in shared memory and walks over tiles of 16 outputs; a group of 8
+// warps has a tile, and a block one group or two. Each warp owns a chain and
+// fetches its weights into a ring of its own with 16-byte asynchronous copies,
+// kilobytes in a row, several stages ahead, across the ends of tiles; nothing
+// but the sum at the end of a tile makes the warps of a group wait for each
+// other. Activations are fetched beside the weights of the first tile.
 
 #ifndef KERNELS_CUDA_GEMM_SKINNY_CUH_
 #define KERNELS_CUDA_GEMM_SKINNY_CUH_
@@ -22,6 +22,9 @@
 
 namespace nacre::kernels::cuda {
 namespace {  // only gemm.cu includes this
+
+template <typename Weights>
+constexpr int kSkinnyThreads = kSkinnyGroups<Weights>* kSkinnyGroupThreads;
 
 // Walks over the (tile, block) pairs of one warp in the order of their use.
 struct Cursor {
@@ -45,20 +48,20 @@ struct SkinnyShare {
 };
 
 __device__ __forceinline__ SkinnyShare FindShare(const GemmOrder& order,
-                                                 int warp) {
+                                                 int chain) {
   SkinnyShare share;
   share.slice = blockIdx.x % order.slices;
   share.slice_blocks =
       min(order.slice_blocks, order.blocks - share.slice * order.slice_blocks);
   share.first_block =
-      share.slice * order.slice_blocks + warp * order.chain_blocks;
+      share.slice * order.slice_blocks + chain * order.chain_blocks;
   share.blocks = max(0, min(order.chain_blocks,
-                            share.slice_blocks - warp * order.chain_blocks));
+                            share.slice_blocks - chain * order.chain_blocks));
   return share;
 }
 
 // Copies of a warp, into its ring and to the activations that it keeps.
-template <typename Weights, int kRowTiles>
+template <typename Weights>
 struct SkinnyCopies {
   const Product& product;
   uint4* ring;
@@ -71,10 +74,18 @@ struct SkinnyCopies {
     Weights::template Copy<1, 32>(ring + stage * Weights::kVectors, product,
                                   at.tile, first_block + at.block, lane);
   }
+  // Four rows at a time; zeros behind the last input.
   __device__ __forceinline__ void CopyActivations(int block) const {
-    CopyBf16<8 * kRowTiles, 32>(kept + block * kRowTiles * kRowTileVectors,
-                                product.activations, 0, product.rows,
-                                product.inputs, first_block + block, lane);
+    const int column = lane % 8;
+    const int input =
+        (first_block + block) * kBlockInputs + column * kVectorInputs;
+    const bool inside = input < product.inputs;
+    uint4* const to = kept + block * product.rows * 8;
+    for (int row = lane / 8; row < product.rows; row += 4) {
+      const size_t at = static_cast<size_t>(row) * product.inputs + input;
+      CopyVector(to + Bf16Slot(row, column),
+                 product.activations + (inside ? 2 * at : 0), inside);
+    }
   }
 };
 
@@ -85,7 +96,7 @@ __device__ __forceinline__ void StoreTile(const Product& product,
                                           const float4* tile_sums) {
   const GemmOrder& order = product.order;
   const int output = threadIdx.x % kTileOutputs;
-  const int row = threadIdx.x / kTileOutputs;
+  const int row = threadIdx.x % kSkinnyGroupThreads / kTileOutputs;
   const int column = tile * kTileOutputs + output;
   if (row >= product.rows || column >= product.outputs) return;
   // Where the instruction leaves element (output, row).
@@ -111,27 +122,35 @@ __device__ __forceinline__ void StoreTile(const Product& product,
 }
 
 template <typename Weights, int kRowTiles>
-__global__ void __launch_bounds__(kSkinnyThreads, 1)
+__global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
     SkinnyKernel(const Product product) {
+  constexpr int kGroups = kSkinnyGroups<Weights>;
   constexpr int kStages = kSkinnyStages<Weights>;
-  constexpr int kSumVectors = kChains * kRowTiles * 32;  // of a tile
+  constexpr int kRingVectors = kStages * Weights::kVectors;  // of a warp
+  constexpr int kSumVectors = kChains * kRowTiles * 32;      // of a tile
   extern __shared__ uint4 shared[];
   const int warp = threadIdx.x / 32;
+  const int group = warp / kChains;
+  const int chain = warp % kChains;
   const int lane = threadIdx.x % 32;
   const GemmOrder& order = product.order;
-  uint4* const ring = shared + warp * kStages * Weights::kVectors;
-  uint4* const sums = shared + kChains * kStages * Weights::kVectors;
-  uint4* const kept = sums + 2 * kSumVectors +
-                      warp * order.chain_blocks * kRowTiles * kRowTileVectors;
+  uint4* const ring = shared + warp * kRingVectors;
+  uint4* const all_sums = shared + kGroups * kChains * kRingVectors;
+  uint4* const sums = all_sums + group * 2 * kSumVectors;
+  const int kept_vectors = product.rows * 8;  // of a block
+  uint4* const kept = all_sums + kGroups * 2 * kSumVectors +
+                      chain * order.chain_blocks * kept_vectors;
 
-  const SkinnyShare share = FindShare(order, warp);
+  const SkinnyShare share = FindShare(order, chain);
   const int blocks = share.blocks;
-  const int first_tile = blockIdx.x / order.slices;
-  const int tile_step = gridDim.x / order.slices;
+  // Of the groups of all blocks of this slice.
+  const int walkers = gridDim.x / order.slices;
+  const int first_tile = blockIdx.x / order.slices + group * walkers;
+  const int tile_step = kGroups * walkers;
   const int tiles = (product.outputs + kTileOutputs - 1) / kTileOutputs;
 
-  const SkinnyCopies<Weights, kRowTiles> copies = {product, ring, kept,
-                                                   share.first_block, lane};
+  const SkinnyCopies<Weights> copies = {product, ring, kept, share.first_block,
+                                        lane};
   LaunchDependents();
   Cursor ahead{first_tile};
   if (blocks == 0) ahead.tile = tiles;
@@ -141,9 +160,18 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
     ahead.Advance(blocks, tile_step);
   }
   WaitForPrevious();
+  if constexpr (kGroups > 1) {
+    // Groups share activations: all are there before any is used.
+    for (int block = group; block < blocks; block += kGroups) {
+      copies.CopyActivations(block);
+    }
+    CommitCopies();
+    WaitCopies<0>();
+    __syncthreads();
+  }
 #pragma unroll
   for (int stage = 0; stage < kStages - 1; ++stage) {
-    if (stage < blocks) copies.CopyActivations(stage);
+    if (kGroups == 1 && stage < blocks) copies.CopyActivations(stage);
     CommitCopies();
   }
 
@@ -157,13 +185,15 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
       const int refilled = stage == 0 ? kStages - 1 : stage - 1;
       if (ahead.tile < tiles) {
         copies.CopyWeights(ahead, refilled);
-        if (ahead.tile == first_tile) copies.CopyActivations(ahead.block);
+        if (kGroups == 1 && ahead.tile == first_tile) {
+          copies.CopyActivations(ahead.block);
+        }
       }
       CommitCopies();
       ahead.Advance(blocks, tile_step);
       MultiplyBlock<Weights>(ring + stage * Weights::kVectors,
-                             kept + block * kRowTiles * kRowTileVectors,
-                             8 * kRowTiles, lane, sum);
+                             kept + block * kept_vectors, 8 * kRowTiles,
+                             product.rows - 1, lane, sum);
       stage = stage == kStages - 1 ? 0 : stage + 1;
     }
 
@@ -172,9 +202,13 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
         reinterpret_cast<float4*>(sums + buffer * kSumVectors);
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
-      tile_sums[(warp * kRowTiles + i) * 32 + lane] = sum[0][i];
+      tile_sums[(chain * kRowTiles + i) * 32 + lane] = sum[0][i];
     }
-    __syncthreads();
+    if constexpr (kGroups == 1) {
+      __syncthreads();
+    } else {
+      GroupBarrier<kSkinnyGroupThreads>(group);
+    }
     StoreTile<Weights, kRowTiles>(product, share, tile, tile_sums);
     buffer ^= 1;
   }

@@ -11,6 +11,7 @@
 
 #include <cuda_runtime.h>
 
+#include <climits>
 #include <cstdint>
 
 #include "kernels/cuda/gemm_block.cuh"
@@ -264,7 +265,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
     MultiplyBlock<Weights>(weights + warp_output * Weights::kVectors,
                            weights + Tile::kOutputTiles * Weights::kVectors +
                                warp_row * kRowTileVectors,
-                           product.rows - tile.row - 8 * warp_row, lane, sum);
+                           product.rows - tile.row - 8 * warp_row, INT_MAX,
+                           lane, sum);
     stage = stage == kStages - 1 ? 0 : stage + 1;
 
     if (block + 1 < chain_end) continue;

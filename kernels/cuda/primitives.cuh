@@ -43,6 +43,16 @@ __device__ __forceinline__ void WaitForPrevious() {
 #endif
 }
 
+// A barrier of the first or the second kThreads threads of a block.
+template <int kThreads>
+__device__ __forceinline__ void GroupBarrier(int group) {
+  if (group == 0) {
+    asm volatile("bar.sync 1, %0;\n" ::"n"(kThreads) : "memory");
+  } else {
+    asm volatile("bar.sync 2, %0;\n" ::"n"(kThreads) : "memory");
+  }
+}
+
 // Four matrices of 8 rows x 8 bf16 from shared memory. Lane 8 m + r says where
 // row r of matrix m lies, 16 bytes; lane 4 r + t gets its words t, of matrix m
 // in words[m].

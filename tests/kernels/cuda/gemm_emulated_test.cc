@@ -133,7 +133,7 @@ TEST_P(GemmEmulatedTest, TilesWhereSharedMemoryIsSmall) {
   Case test(GetParam(), {20, 2120}, 16, 13);
   const std::vector<float> all = test.Run(0, 16);
   emulation::counts.kernels.clear();
-  settings.shared_limit = 99 << 10;
+  settings.shared_limit = 80 << 10;
   for (const int rows : {1, 9, 16}) CheckRows(test, all, 0, rows);
   EXPECT_TRUE(Launched(GetParam(), GemmKernel::k32x32));
   EXPECT_FALSE(Launched(GetParam(), GemmKernel::kSkinny8));

@@ -77,6 +77,18 @@ TEST(GemmPlanTest, OneSkinnyBlockAMultiprocessor) {
   EXPECT_EQ(Plan(100, 64, 1).blocks, 7);
 }
 
+// Blocks of two products that follow each other are on a multiprocessor at a
+// time, each with the kilobyte that CUDA takes.
+TEST(GemmPlanTest, TwoBlocksOfOneRowFitIntoAMultiprocessor) {
+  for (const GemmFormat format :
+       {GemmFormat::kBf16, GemmFormat::kInt8, GemmFormat::kFp8}) {
+    for (const int inputs : {4096, 14336}) {
+      EXPECT_LE(2 * (Plan(4096, inputs, 1, kH200, format).shared_bytes + 1024),
+                size_t{228} << 10);
+    }
+  }
+}
+
 TEST(GemmPlanTest, FallsBackToWhatFitsInSharedMemory) {
   EXPECT_EQ(Plan(14336, 4096, 8, kA100).kernel, GemmKernel::kSkinny8);
   // 224 KB would be needed.

@@ -25,6 +25,7 @@ constexpr int kWarp = 32;
 constexpr size_t kStackBytes = 32 << 10;
 constexpr int kCopyBytes = 16;
 constexpr unsigned char kNotThereYet = 0xff;  // makes NaN
+constexpr int kMostGroups = 2;                // of GroupBarrier
 constexpr int kMostTurns = 40;  // of a warp before another has one
 
 struct PendingCopy {
@@ -57,6 +58,8 @@ struct Fiber {
   // waits for the kernel before, when that is done.
   int64_t warp_target = 0;
   int64_t block_target = 0;
+  int64_t group_target = 0;
+  int group = 0;
   bool waits = false;
   bool has_waited = false;
   int shuffles = 0;
@@ -99,6 +102,7 @@ struct BlockState {
   int threads;
   bool previous_is_done = false;
   int64_t arrived = 0;
+  std::array<int64_t, kMostGroups> group_arrived = {};
   std::vector<Warp> warps;
   std::map<const uint64_t*, Barrier> barriers;
   std::vector<Fiber> fibers;  // as many as the largest block had on them
@@ -198,6 +202,7 @@ int TakeTurn(int warp) {
     Fiber& fiber = block->fibers[thread];
     if (fiber.done || block->warps[warp].arrived < fiber.warp_target ||
         block->arrived < fiber.block_target ||
+        block->group_arrived[fiber.group] < fiber.group_target ||
         (fiber.waits && !block->previous_is_done) ||
         (fiber.barrier != nullptr &&
          !PhaseIsOver(fiber.barrier, fiber.parity))) {
@@ -315,6 +320,8 @@ Block::Block(int threads, const std::function<void()>& body, BlockRules rules)
     fiber.done = false;
     fiber.warp_target = 0;
     fiber.block_target = 0;
+    fiber.group_target = 0;
+    fiber.group = 0;
     fiber.waits = false;
     fiber.has_waited = false;
     fiber.shuffles = 0;
@@ -361,6 +368,16 @@ void WarpBarrier() {
 
 void BlockBarrier() {
   CurrentFiber().block_target = Target(++block->arrived, block->threads);
+  Yield();
+}
+
+void GroupBarrier(int group, int threads) {
+  if (group < 0 || group >= kMostGroups || current / threads != group) {
+    Die("a thread at the barrier of a group that is not its own");
+  }
+  Fiber& fiber = CurrentFiber();
+  fiber.group = group;
+  fiber.group_target = Target(++block->group_arrived[group], threads);
   Yield();
 }
 

@@ -56,6 +56,8 @@ class Block {
 int Thread();
 void WarpBarrier();
 void BlockBarrier();
+// Of the first or the second `threads` threads (whole warps).
+void GroupBarrier(int group, int threads);
 // The value of the lane whose number differs in the bits of `distance`.
 uint64_t ShuffleXor(uint64_t value, int distance);
 void Copy(void* to, const void* from, bool inside);

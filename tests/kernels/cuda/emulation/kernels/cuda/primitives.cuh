@@ -28,6 +28,11 @@ void WaitCopies() {
 inline void LaunchDependents() {}
 inline void WaitForPrevious() { emulation::WaitForPrevious(); }
 
+template <int kThreads>
+void GroupBarrier(int group) {
+  emulation::GroupBarrier(group, kThreads);
+}
+
 inline void LoadMatrices(uint32_t (&words)[4], const uint4* row) {
   emulation::LoadMatrices(words, row);
 }
