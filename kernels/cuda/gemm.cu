@@ -94,9 +94,9 @@ template <typename Weights>
 Kernel KernelOf(GemmKernel kernel) {
   switch (kernel) {
     case GemmKernel::kSkinny8:
-      return {SkinnyKernel<Weights, 1>, kSkinnyThreads<Weights>};
+      return {SkinnyKernel<Weights, 8>, kSkinnyThreads<Weights>};
     case GemmKernel::kSkinny16:
-      return {SkinnyKernel<Weights, 2>, kSkinnyThreads<Weights>};
+      return {SkinnyKernel<Weights, 16>, kSkinnyThreads<Weights>};
     case GemmKernel::k32x32:
       return {TiledKernel<Weights, Tile32x32>, Tile32x32::kThreads};
     case GemmKernel::k32x64:

@@ -6,15 +6,24 @@
 namespace nacre::kernels::cuda {
 namespace {
 
-// With room for no more rows than there are: as long as blocks are small, those
-// of the next product begin to fetch while these still compute.
-size_t SkinnySharedBytes(GemmFormat format, const GemmOrder& order, int rows) {
+// With room for no more rows than there are.
+GemmPlan Skinny(GemmFormat format, const GemmOrder& order, int outputs,
+                int rows, const GemmDevice& device) {
   const int vectors = WeightVectors(format);
-  const int ring = SkinnyStages(vectors) * vectors;
+  const int ring = SkinnyStages(vectors, rows) * vectors;
   const int sums = 2 * ((rows + 7) / 8) * 32;
-  return size_t{16} * kChains *
-         (SkinnyGroups(vectors) * (ring + sums) +
-          order.chain_blocks * rows * 8);
+  const size_t bytes =
+      size_t{16} * kChains *
+      (SkinnyGroups(vectors) * (ring + sums) + order.chain_blocks * rows * 8);
+  const int walkers = std::min(
+      GemmTiles(outputs), std::max(1, device.multiprocessors / order.slices));
+  return {rows <= 8 ? GemmKernel::kSkinny8 : GemmKernel::kSkinny16,
+          order.slices > 1 ? Apart::kSlices : Apart::kNothing,
+          // More than half of a multiprocessor: of two blocks on one, which
+          // overlap lets come early, the second would take the place of a
+          // kernel between two products.
+          std::max(bytes, static_cast<size_t>(device.shared_bytes) / 2 + 1024),
+          int64_t{walkers} * order.slices};
 }
 
 template <typename Tile>
@@ -88,14 +97,8 @@ std::optional<GemmPlan> PlanGemm(GemmFormat format, const GemmOrder& order,
     return bytes <= static_cast<size_t>(device.shared_bytes);
   };
   if (rows <= kSkinnyMaxRows) {
-    const size_t bytes = SkinnySharedBytes(format, order, rows);
-    const int walkers = std::min(
-        GemmTiles(outputs), std::max(1, device.multiprocessors / order.slices));
-    if (fits(bytes)) {
-      return GemmPlan{rows <= 8 ? GemmKernel::kSkinny8 : GemmKernel::kSkinny16,
-                      order.slices > 1 ? Apart::kSlices : Apart::kNothing,
-                      bytes, int64_t{walkers} * order.slices};
-    }
+    const GemmPlan plan = Skinny(format, order, outputs, rows, device);
+    if (fits(plan.shared_bytes)) return plan;
   }
   const Apart apart = order.slices > 1 && rows <= kMaxRowsApart
                           ? Apart::kSlices

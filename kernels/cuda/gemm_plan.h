@@ -45,16 +45,19 @@ constexpr int SkinnyGroups(int weight_vectors) {
   return weight_vectors < 2 * kBlockWeightBytes / 16 ? 2 : 1;
 }
 
-// Stages of a warp's ring: the same bytes on their way in every format.
-constexpr int SkinnyStages(int weight_vectors) {
-  return 640 / weight_vectors / SkinnyGroups(weight_vectors);
+// Stages of a warp's ring, of kernels for up to `rows` rows: with as many bytes
+// on their way in every format as activations and sums leave room for.
+constexpr int SkinnyStages(int weight_vectors, int rows) {
+  const int groups = SkinnyGroups(weight_vectors);
+  const int kilobytes = rows <= 8 || groups == 1 ? 80 : 64;
+  return kilobytes * 64 / kChains / groups / weight_vectors;
 }
 
 // For device code, which may use values but not functions of the host.
 template <typename Weights>
 inline constexpr int kSkinnyGroups = SkinnyGroups(Weights::kVectors);
-template <typename Weights>
-inline constexpr int kSkinnyStages = SkinnyStages(Weights::kVectors);
+template <typename Weights, int kRows>
+inline constexpr int kSkinnyStages = SkinnyStages(Weights::kVectors, kRows);
 
 // What a block of TiledKernel computes: warps side by side over outputs and
 // rows, each with kWarpOutputTiles of 16 outputs and kWarpRowTiles of 8 rows.

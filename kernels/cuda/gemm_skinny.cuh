@@ -121,95 +121,128 @@ __device__ __forceinline__ void StoreTile(const Product& product,
   product.results[at] = total;
 }
 
-template <typename Weights, int kRowTiles>
-__global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
-    SkinnyKernel(const Product product) {
-  constexpr int kGroups = kSkinnyGroups<Weights>;
-  constexpr int kStages = kSkinnyStages<Weights>;
-  constexpr int kRingVectors = kStages * Weights::kVectors;  // of a warp
-  constexpr int kSumVectors = kChains * kRowTiles * 32;      // of a tile
-  extern __shared__ uint4 shared[];
-  const int warp = threadIdx.x / 32;
-  const int group = warp / kChains;
-  const int chain = warp % kChains;
-  const int lane = threadIdx.x % 32;
-  const GemmOrder& order = product.order;
-  uint4* const ring = shared + warp * kRingVectors;
-  uint4* const all_sums = shared + kGroups * kChains * kRingVectors;
-  uint4* const sums = all_sums + group * 2 * kSumVectors;
-  const int kept_vectors = product.rows * 8;  // of a block
-  uint4* const kept = all_sums + kGroups * 2 * kSumVectors +
-                      chain * order.chain_blocks * kept_vectors;
+// A warp's part of a block.
+template <typename Weights, int kRows>
+struct SkinnyWarp {
+  static constexpr int kGroups = kSkinnyGroups<Weights>;
+  static constexpr int kRowTiles = (kRows + 7) / 8;
+  static constexpr int kStages = kSkinnyStages<Weights, kRows>;
+  static constexpr int kRingVectors = kStages * Weights::kVectors;
+  static constexpr int kSumVectors = kChains * kRowTiles * 32;  // of a tile
 
-  const SkinnyShare share = FindShare(order, chain);
-  const int blocks = share.blocks;
+  int lane = threadIdx.x % 32;
+  int chain = threadIdx.x / 32 % kChains;
+  int group = threadIdx.x / kSkinnyGroupThreads;
+  SkinnyShare share;
   // Of the groups of all blocks of this slice.
-  const int walkers = gridDim.x / order.slices;
-  const int first_tile = blockIdx.x / order.slices + group * walkers;
-  const int tile_step = kGroups * walkers;
-  const int tiles = (product.outputs + kTileOutputs - 1) / kTileOutputs;
+  int first_tile;
+  int tile_step;
+  int tiles;
+  int kept_vectors;  // of a block of activations
+  uint4* ring;
+  uint4* sums;  // of the group, twice
+  uint4* kept;  // of the chain
 
-  const SkinnyCopies<Weights> copies = {product, ring, kept, share.first_block,
-                                        lane};
-  LaunchDependents();
-  Cursor ahead{first_tile};
-  if (blocks == 0) ahead.tile = tiles;
-#pragma unroll
-  for (int stage = 0; stage < kStages - 1; ++stage) {
-    if (ahead.tile < tiles) copies.CopyWeights(ahead, stage);
-    ahead.Advance(blocks, tile_step);
+  __device__ __forceinline__ SkinnyWarp(const Product& product, uint4* shared)
+      : share(FindShare(product.order, chain)), kept_vectors(product.rows * 8) {
+    const int walkers = gridDim.x / product.order.slices;
+    first_tile = blockIdx.x / product.order.slices + group * walkers;
+    tile_step = kGroups * walkers;
+    tiles = (product.outputs + kTileOutputs - 1) / kTileOutputs;
+    ring = shared + threadIdx.x / 32 * kRingVectors;
+    uint4* const all_sums = shared + kGroups * kChains * kRingVectors;
+    sums = all_sums + group * 2 * kSumVectors;
+    kept = all_sums + kGroups * 2 * kSumVectors +
+           chain * product.order.chain_blocks * kept_vectors;
   }
-  WaitForPrevious();
-  if constexpr (kGroups > 1) {
-    // Groups share activations: all are there before any is used.
-    for (int block = group; block < blocks; block += kGroups) {
-      copies.CopyActivations(block);
+
+  // Weights as far as the ring goes, for its first kStages - 1 stages.
+  __device__ __forceinline__ Cursor
+  FillRing(const SkinnyCopies<Weights>& copies) const {
+    Cursor ahead{share.blocks == 0 ? tiles : first_tile};
+#pragma unroll
+    for (int stage = 0; stage < kStages - 1; ++stage) {
+      if (ahead.tile < tiles) copies.CopyWeights(ahead, stage);
+      ahead.Advance(share.blocks, tile_step);
     }
-    CommitCopies();
-    WaitCopies<0>();
-    __syncthreads();
-  }
-#pragma unroll
-  for (int stage = 0; stage < kStages - 1; ++stage) {
-    if (kGroups == 1 && stage < blocks) copies.CopyActivations(stage);
-    CommitCopies();
+    return ahead;
   }
 
-  int stage = 0;
-  int buffer = 0;
-  for (int tile = first_tile; tile < tiles; tile += tile_step) {
+  // Activations of these stages; where groups share them, all there are.
+  __device__ __forceinline__ void FetchActivations(
+      const SkinnyCopies<Weights>& copies) const {
+    if constexpr (kGroups > 1) {
+      for (int block = group; block < share.blocks; block += kGroups) {
+        copies.CopyActivations(block);
+      }
+      CommitCopies();
+      WaitCopies<0>();
+      __syncthreads();
+    }
+#pragma unroll
+    for (int stage = 0; stage < kStages - 1; ++stage) {
+      if (kGroups == 1 && stage < share.blocks) copies.CopyActivations(stage);
+      CommitCopies();
+    }
+  }
+
+  // Writes its sums of a tile to shared memory; fetches ahead meanwhile.
+  __device__ __forceinline__ void MultiplyTile(
+      const SkinnyCopies<Weights>& copies, int* stage, Cursor* ahead,
+      float4* tile_sums) const {
     float4 sum[1][kRowTiles] = {};
-    for (int block = 0; block < blocks; ++block) {
+    for (int block = 0; block < share.blocks; ++block) {
       WaitCopies<kStages - 2>();
       __syncwarp();  // copies of all lanes are there, the last stage is read
-      const int refilled = stage == 0 ? kStages - 1 : stage - 1;
-      if (ahead.tile < tiles) {
-        copies.CopyWeights(ahead, refilled);
-        if (kGroups == 1 && ahead.tile == first_tile) {
-          copies.CopyActivations(ahead.block);
+      const int refilled = *stage == 0 ? kStages - 1 : *stage - 1;
+      if (ahead->tile < tiles) {
+        copies.CopyWeights(*ahead, refilled);
+        if (kGroups == 1 && ahead->tile == first_tile) {
+          copies.CopyActivations(ahead->block);
         }
       }
       CommitCopies();
-      ahead.Advance(blocks, tile_step);
-      MultiplyBlock<Weights>(ring + stage * Weights::kVectors,
+      ahead->Advance(share.blocks, tile_step);
+      MultiplyBlock<Weights>(ring + *stage * Weights::kVectors,
                              kept + block * kept_vectors, 8 * kRowTiles,
-                             product.rows - 1, lane, sum);
-      stage = stage == kStages - 1 ? 0 : stage + 1;
+                             copies.product.rows - 1, lane, sum);
+      *stage = *stage == kStages - 1 ? 0 : *stage + 1;
     }
-
-    // Two buffers: a warp writes the next tile's while another reads these.
-    auto* const tile_sums =
-        reinterpret_cast<float4*>(sums + buffer * kSumVectors);
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
       tile_sums[(chain * kRowTiles + i) * 32 + lane] = sum[0][i];
     }
-    if constexpr (kGroups == 1) {
+  }
+};
+
+template <typename Weights, int kRows>
+__global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
+    SkinnyKernel(const Product product) {
+  using Warp = SkinnyWarp<Weights, kRows>;
+  extern __shared__ uint4 shared[];
+  const Warp warp(product, shared);
+  const SkinnyCopies<Weights> copies = {product, warp.ring, warp.kept,
+                                        warp.share.first_block, warp.lane};
+  Cursor ahead = warp.FillRing(copies);
+  WaitForPrevious();
+  // Not before: the kernels behind this one would come to the multiprocessors
+  // while those before it still need them.
+  LaunchDependents();
+  warp.FetchActivations(copies);
+
+  int stage = 0;
+  int buffer = 0;
+  for (int tile = warp.first_tile; tile < warp.tiles; tile += warp.tile_step) {
+    // Two buffers: a warp writes the next tile's while another reads these.
+    auto* const tile_sums =
+        reinterpret_cast<float4*>(warp.sums + buffer * Warp::kSumVectors);
+    warp.MultiplyTile(copies, &stage, &ahead, tile_sums);
+    if constexpr (Warp::kGroups == 1) {
       __syncthreads();
     } else {
-      GroupBarrier<kSkinnyGroupThreads>(group);
+      GroupBarrier<kSkinnyGroupThreads>(warp.group);
     }
-    StoreTile<Weights, kRowTiles>(product, share, tile, tile_sums);
+    StoreTile<Weights, Warp::kRowTiles>(product, warp.share, tile, tile_sums);
     buffer ^= 1;
   }
   WaitCopies<0>();  // no copy may be under way when the block ends

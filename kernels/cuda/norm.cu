@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
       x + static_cast<size_t>(blockIdx.x) * row_stride + head;
   Element* const to = out + static_cast<size_t>(blockIdx.x) * out_stride + head;
   float4 sums = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  float4 values[kVectors];
+  float4 values[kVectors] = {};
   for (int begin = 0; begin < cols; begin += kStretch) {
     LoadVectors(row, begin, cols, vector, values);
 #pragma unroll

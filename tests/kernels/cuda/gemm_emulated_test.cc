@@ -60,7 +60,7 @@ class GemmEmulatedTest : public testing::TestWithParam<GemmFormat> {
 // 1 to 16 rows.
 TEST_P(GemmEmulatedTest, FewRows) {
   for (const Shape& shape : kSkinnyShapes) {
-    CheckShape(GetParam(), shape, {1, 7, 8, 9}, 16, 7);
+    CheckShape(GetParam(), shape, {1, 2, 3, 8, 9}, 16, 7);
   }
   CheckShape(GetParam(), {33, 136}, UpTo(16), 16, 7);
   EXPECT_TRUE(Launched(GetParam(), GemmKernel::kSkinny8));
@@ -70,7 +70,7 @@ TEST_P(GemmEmulatedTest, FewRows) {
 TEST_P(GemmEmulatedTest, FewRowsWhoseCopiesLandEarly) {
   emulation::copies = emulation::Copies::kEarly;
   for (const Shape& shape : {Shape{40, 200}, Shape{36, 2600}}) {
-    CheckShape(GetParam(), shape, {3, 12}, 16, 7);
+    CheckShape(GetParam(), shape, {1, 3, 12}, 16, 7);
   }
 }
 

@@ -77,14 +77,17 @@ TEST(GemmPlanTest, OneSkinnyBlockAMultiprocessor) {
   EXPECT_EQ(Plan(100, 64, 1).blocks, 7);
 }
 
-// Blocks of two products that follow each other are on a multiprocessor at a
-// time, each with the kilobyte that CUDA takes.
-TEST(GemmPlanTest, TwoBlocksOfOneRowFitIntoAMultiprocessor) {
+// Of every format, and one block on a multiprocessor.
+TEST(GemmPlanTest, FewRowsHaveTheirKernel) {
   for (const GemmFormat format :
        {GemmFormat::kBf16, GemmFormat::kInt8, GemmFormat::kFp8}) {
-    for (const int inputs : {4096, 14336}) {
-      EXPECT_LE(2 * (Plan(4096, inputs, 1, kH200, format).shared_bytes + 1024),
-                size_t{228} << 10);
+    for (int rows = 1; rows <= 16; ++rows) {
+      for (const int inputs : {64, 2048, 4096, 14336}) {
+        const GemmPlan plan = Plan(4096, inputs, rows, kH200, format);
+        EXPECT_EQ(plan.kernel,
+                  rows <= 8 ? GemmKernel::kSkinny8 : GemmKernel::kSkinny16);
+        EXPECT_GT(2 * plan.shared_bytes, size_t{228} << 10);
+      }
     }
   }
 }
@@ -93,7 +96,8 @@ TEST(GemmPlanTest, FallsBackToWhatFitsInSharedMemory) {
   EXPECT_EQ(Plan(14336, 4096, 8, kA100).kernel, GemmKernel::kSkinny8);
   // 224 KB would be needed.
   EXPECT_EQ(Plan(14336, 4096, 16, kA100).kernel, GemmKernel::k128x32);
-  EXPECT_EQ(Plan(14336, 4096, 1, kSmall).kernel, GemmKernel::k128x32);
+  EXPECT_EQ(Plan(14336, 4096, 1, kSmall).kernel, GemmKernel::kSkinny8);
+  EXPECT_EQ(Plan(14336, 4096, 8, kSmall).kernel, GemmKernel::k128x32);
   EXPECT_EQ(Plan(14336, 4096, 500, kSmall).kernel, GemmKernel::k128x64);
 }
 
