@@ -50,21 +50,22 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Zeros behind the last column; Element is float or, for bf16, uint16_t.
+// One block for each pair of a row (x) and kThreads columns (y). Zeros behind
+// the last column; Element is float or, for bf16, uint16_t.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    GateKernel(const float* gate_up, size_t count, int cols, int out_cols,
-               Element* out) {
-  const size_t i = BeginElement();
-  if (i >= count) return;
-  const size_t row = i / out_cols;
-  const int column = static_cast<int>(i % out_cols);
+    GateKernel(const float* gate_up, int cols, int out_cols, Element* out) {
+  LaunchDependents();
+  WaitForPrevious();
+  const int column = kThreads * blockIdx.y + threadIdx.x;
+  if (column >= out_cols) return;
+  const size_t row = blockIdx.x;
   float value = 0;
   if (column < cols) {
     const float* const gates = gate_up + 2 * row * cols + column;
     value = gates[0] / (1.0f + Exp(-gates[0])) * gates[cols];
   }
-  Store(value, out + i);
+  Store(value, out + row * out_cols + column);
 }
 
 // x / (1 + e^(-2u)) is x / 2 * (1 + tanh u).
@@ -132,33 +133,36 @@ __global__ void __launch_bounds__(kThreads)
   if (i < count) x[i] += bias[i % static_cast<size_t>(cols)];
 }
 
+// Blocks as GateKernel's.
 __global__ void __launch_bounds__(kThreads)
-    RoundKernel(const float* x, size_t count, int cols, int padded_cols,
-                uint16_t* out) {
-  const size_t i = BeginElement();
-  if (i >= count) return;
-  const size_t row = i / padded_cols;
-  const int column = static_cast<int>(i % padded_cols);
-  out[i] = column < cols ? RoundToBF16(x[row * cols + column]) : uint16_t{0};
+    RoundKernel(const float* x, int cols, int padded_cols, uint16_t* out) {
+  LaunchDependents();
+  WaitForPrevious();
+  const int column = kThreads * blockIdx.y + threadIdx.x;
+  if (column >= padded_cols) return;
+  const size_t row = blockIdx.x;
+  out[row * padded_cols + column] =
+      column < cols ? RoundToBF16(x[row * cols + column]) : uint16_t{0};
+}
+
+dim3 BlocksForRows(int rows, int cols) {
+  return dim3(static_cast<unsigned>(rows),
+              BlocksFor(static_cast<size_t>(cols), kThreads).x);
 }
 
 template <typename Element>
 cudaError_t Embed(const Queue& queue, const DeviceTable& table,
                   const int32_t* ids, int count, float* out) {
-  dim3 blocks(static_cast<unsigned>(count),
-              BlocksFor(static_cast<size_t>(table.cols), kThreads).x);
-  return LaunchKernel(queue, {blocks, kThreads}, EmbedKernel<Element>,
-                      static_cast<const Element*>(table.data), ids, table.cols,
-                      out);
+  return LaunchKernel(
+      queue, {BlocksForRows(count, table.cols), kThreads}, EmbedKernel<Element>,
+      static_cast<const Element*>(table.data), ids, table.cols, out);
 }
 
 template <typename Element>
 cudaError_t Gate(const Queue& queue, const float* gate_up, int rows, int cols,
                  int out_cols, Element* out) {
-  const size_t count =
-      static_cast<size_t>(rows) * static_cast<size_t>(out_cols);
-  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
-                      GateKernel<Element>, gate_up, count, cols, out_cols, out);
+  return LaunchKernel(queue, {BlocksForRows(rows, out_cols), kThreads},
+                      GateKernel<Element>, gate_up, cols, out_cols, out);
 }
 
 }  // namespace
@@ -235,10 +239,8 @@ cudaError_t AddToRows(const Queue& queue, float* x, int rows, int cols,
 
 cudaError_t RoundRows(const Queue& queue, const float* x, int rows, int cols,
                       int padded_cols, uint16_t* out) {
-  const size_t count =
-      static_cast<size_t>(rows) * static_cast<size_t>(padded_cols);
-  return LaunchKernel(queue, {BlocksFor(count, kThreads), kThreads},
-                      RoundKernel, x, count, cols, padded_cols, out);
+  return LaunchKernel(queue, {BlocksForRows(rows, padded_cols), kThreads},
+                      RoundKernel, x, cols, padded_cols, out);
 }
 
 }  // namespace nacre::kernels::cuda
