@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/kernels/cuda/cuda_testing.h"
+#include "tests/kernels/cuda/emulation/tensor_core.h"
 
 namespace nacre::kernels::cuda::emulation {
 namespace {
@@ -55,8 +56,8 @@ struct Fiber {
 
 struct Warp {
   int64_t arrived = 0;
-  uint32_t a[kWarp][4];
-  uint32_t b[kWarp][2];
+  Factors rows[16];    // of a tensor core's left matrix
+  Factors columns[8];  // of its right one
   uint64_t shuffled[2][kWarp];
 };
 
@@ -146,8 +147,9 @@ int TakeTurn(int warp) {
   return ran;
 }
 
-float Bf16Of(const uint32_t word, int half) {
-  return Bf16ToFloat(static_cast<uint16_t>(word >> (16 * half)));
+void SetPair(Factors& factors, int first, uint32_t word) {
+  factors.Set(first, static_cast<uint16_t>(word));
+  factors.Set(first + 1, static_cast<uint16_t>(word >> 16));
 }
 
 bool IsRunning(const Fiber& fiber) { return !fiber.done; }
@@ -295,22 +297,20 @@ void WaitForPrevious() {
 // 2t, 2t + 1 (the last two registers: 8 more); B's column g likewise; D's rows
 // g, g, g + 8, g + 8 at columns 2t, 2t + 1 in turn.
 void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-  const int lane = current % kWarp;
+  const int group = current % kWarp / 4;
+  const int pair = current % 4 * 2;
   Warp& warp = block->warps[current / kWarp];
-  std::copy_n(a, 4, warp.a[lane]);
-  std::copy_n(b, 2, warp.b[lane]);
+  for (int i = 0; i < 4; ++i) {
+    SetPair(warp.rows[group + i % 2 * 8], pair + i / 2 * 8, a[i]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    SetPair(warp.columns[group], pair + i * 8, b[i]);
+  }
   WarpBarrier();
   for (int i = 0; i < 4; ++i) {
-    const int row = lane / 4 + i / 2 * 8;
-    const int column = lane % 4 * 2 + i % 2;
-    double sum = d[i];
-    for (int k = 0; k < 16; ++k) {
-      const int t = k % 8 / 2;
-      sum +=
-          double{Bf16Of(warp.a[row % 8 * 4 + t][row / 8 + k / 8 * 2], k % 2)} *
-          Bf16Of(warp.b[column * 4 + t][k / 8], k % 2);
-    }
-    d[i] = static_cast<float>(sum);
+    d[i] = std::bit_cast<float>(FusedSum(warp.rows[group + i / 2 * 8],
+                                         warp.columns[pair + i % 2],
+                                         std::bit_cast<uint32_t>(d[i])));
   }
   WarpBarrier();
 }
