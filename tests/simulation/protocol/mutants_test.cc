@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
-#include "tests/simulation/protocol/mutant.h"
+#include "tests/testing/mutant.h"
 #include "tests/simulation/protocol/ratio_law.h"
 #include "tests/simulation/protocol/world.h"
 
