@@ -1,5 +1,5 @@
-// Which planted bug is active (cmake/Mutants.cmake). Read by the mutated copies of
-// the sources only.
+// Which planted bug is active (cmake/Mutants.cmake). Read by the mutated copies
+// of the sources only.
 
 #ifndef TESTS_TESTING_MUTANT_H_
 #define TESTS_TESTING_MUTANT_H_

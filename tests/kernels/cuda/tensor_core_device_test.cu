@@ -1,7 +1,7 @@
 // A GPU's tensor cores against the emulated one: random products of every
 // class, alone and in chains, bit by bit. Skipped without a GPU of sm_90.
 //
-// --write FOLDER: what tests/data/kernels has of an H200, instead.
+// --write FOLDER: makes the files that tests/data/kernels has of an H200.
 
 #include <cuda_runtime.h>
 
