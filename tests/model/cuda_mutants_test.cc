@@ -10,11 +10,12 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
-#include "kernels/backend_factory.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "model/load_model.h"
 #include "tests/testing/mutant.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -27,12 +28,14 @@ namespace {
 // takes tiles, the launches of single rows are recorded.
 std::vector<uint32_t> LogitsOf(const std::string& folder) {
   std::vector<uint32_t> bits;
-  for (const char* const weights : {"bf16", "int8"}) {
-    kernels::BackendOptions options;
-    options.kind = "cuda";
-    options.weights = weights;
-    options.kv_type = "bf16";
-    const auto backend = *kernels::CreateBackend(options);
+  for (const auto weights :
+       {kernels::WeightType::kBF16, kernels::WeightType::kInt8}) {
+    auto device = *kernels::cuda::Device::Open(0);
+    auto staging = *kernels::cuda::Staging::Create(device.get());
+    const kernels::CudaBackendOptions options = {.max_partial_bytes = 1 << 20};
+    const auto backend = std::make_unique<kernels::CudaBackend>(
+        std::move(device), std::move(staging), weights, kernels::DType::kBF16,
+        options);
     const auto model = *LoadModel(folder, backend.get(), {1 << 20, {}});
     const auto sequence = *model->NewSequence(200);
     int next = 0;
