@@ -24,8 +24,9 @@ namespace nacre::model {
 namespace {
 
 // Bits of a small model's logits with weights of each type. The product behind
-// attention needs more shared memory than those before and after it, a prompt
-// takes tiles, the launches of single rows are recorded.
+// attention needs more shared memory than those before and after it. A prompt
+// takes tiles, and several warps of attention have positions; the launches of
+// single rows are recorded.
 std::vector<uint32_t> LogitsOf(const std::string& folder) {
   std::vector<uint32_t> bits;
   for (const auto weights :
@@ -39,7 +40,7 @@ std::vector<uint32_t> LogitsOf(const std::string& folder) {
     const auto model = *LoadModel(folder, backend.get(), {1 << 20, {}});
     const auto sequence = *model->NewSequence(200);
     int next = 0;
-    for (const int rows : {20, 1, 1, 9}) {
+    for (const int rows : {70, 1, 1, 9}) {
       std::vector<int32_t> tokens;
       for (int i = 0; i < rows; ++i) {
         tokens.push_back(next++ * 37 % model->info().vocab_size);
