@@ -92,7 +92,7 @@ class CudaGoldenTest : public ::testing::TestWithParam<Case> {
     if (GetParam().model != nullptr) {
       return absl::StrCat(NACRE_MODELS "/", GetParam().model);
     }
-    const std::string folder = nacre::testing::TestFolder("model");
+    std::string folder = nacre::testing::TestFolder("model");
     nacre::testing::WriteTinyCheckpoint(
         {.hidden_size = 128,
          .intermediate_size = GetParam().intermediate_size,
@@ -108,10 +108,8 @@ class CudaGoldenTest : public ::testing::TestWithParam<Case> {
   // `num_logits` a summary each.
   void Step(int count, int num_logits) {
     const int vocab_size = model_->info().vocab_size;
-    std::vector<int32_t> tokens;
-    for (int i = 0; i < count; ++i) {
-      tokens.push_back((length_++ * 37 + 11) % vocab_size);
-    }
+    std::vector<int32_t> tokens(static_cast<size_t>(count));
+    for (int32_t& token : tokens) token = (length_++ * 37 + 11) % vocab_size;
     const auto logits =
         model_->Forward({{sequence_.get(), tokens, num_logits}});
     ASSERT_TRUE(logits.ok()) << logits.status();

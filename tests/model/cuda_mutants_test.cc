@@ -41,9 +41,9 @@ std::vector<uint32_t> LogitsOf(const std::string& folder) {
     const auto sequence = *model->NewSequence(200);
     int next = 0;
     for (const int rows : {70, 1, 1, 9}) {
-      std::vector<int32_t> tokens;
-      for (int i = 0; i < rows; ++i) {
-        tokens.push_back(next++ * 37 % model->info().vocab_size);
+      std::vector<int32_t> tokens(static_cast<size_t>(rows));
+      for (int32_t& token : tokens) {
+        token = next++ * 37 % model->info().vocab_size;
       }
       const auto logits = model->Forward({{sequence.get(), tokens, rows}});
       if (!logits.ok()) return {};
