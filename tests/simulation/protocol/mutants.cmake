@@ -1,10 +1,7 @@
-# The planted bugs, each of which the protocol simulation must find:
-#   nacre_mutant(NAME FILE CODE INSTEAD)            an expression
-#   nacre_mutant_statement(NAME FILE CODE INSTEAD)  one or more statements
-# CODE must be in FILE exactly once. Where a change of FILE removes it, plant the
-# same bug in the new code. The kinds are those that were found in published
-# systems: stale tails, off-by-one roll-backs, positions and histories, tokens
-# beyond the end, repeated commits, lost closes.
+# The planted bugs (cmake/Mutants.cmake), each of which the protocol simulation
+# must find. The kinds are those that were found in published systems: stale
+# tails, off-by-one roll-backs, positions and histories, tokens beyond the end,
+# repeated commits, lost closes.
 
 # ------------------------------------------------------------ the target's state
 nacre_mutant(tail_of_old_epoch speculation/target_session.cc

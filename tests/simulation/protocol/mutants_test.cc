@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
-#include "tests/simulation/protocol/mutant.h"
 #include "tests/simulation/protocol/ratio_law.h"
 #include "tests/simulation/protocol/world.h"
+#include "tests/testing/mutant.h"
 
 namespace nacre::protocol {
 namespace {

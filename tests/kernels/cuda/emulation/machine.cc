@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/kernels/cuda/cuda_testing.h"
+#include "tests/kernels/cuda/emulation/tensor_core.h"
 
 namespace nacre::kernels::cuda::emulation {
 namespace {
@@ -73,10 +74,10 @@ struct Fiber {
 
 struct Warp {
   int64_t arrived = 0;
-  uint32_t a[kWarp][4];
-  uint32_t b[kWarp][2];
+  Factors rows[16];    // of a tensor core's left matrix
+  Factors columns[8];  // of its right one
   uint64_t shuffled[2][kWarp];
-  const void* rows[kWarp];
+  const void* sources[kWarp];  // of lanes
 };
 
 // In shared memory. A phase with copies ends when a thread waits for it.
@@ -215,57 +216,55 @@ int TakeTurn(int warp) {
   return ran;
 }
 
-// 16 bf16 of a row.
-using Inputs = std::array<uint16_t, 16>;
-
-uint16_t HalfOf(uint32_t word, int half) {
-  return static_cast<uint16_t>(word >> (16 * half));
+void SetPair(Factors& factors, int first, uint32_t word) {
+  factors.Set(first, static_cast<uint16_t>(word));
+  factors.Set(first + 1, static_cast<uint16_t>(word >> 16));
 }
 
-float FusedSum(const Inputs& a, const Inputs& b, float addend) {
-  double sum = addend;
-  for (int k = 0; k < 16; ++k) {
-    sum += double{Bf16ToFloat(a[k])} * Bf16ToFloat(b[k]);
+// This lane's share of the left matrix.
+void SetRows(Warp& warp, const uint32_t a[4]) {
+  const int group = current % kWarp / 4;
+  const int pair = current % 4 * 2;
+  for (int i = 0; i < 4; ++i) {
+    SetPair(warp.rows[group + i % 2 * 8], pair + i / 2 * 8, a[i]);
   }
-  return static_cast<float>(sum);
-}
-
-// Row `row` of the 16 that the warp's registers a hold.
-Inputs WarpRow(const Warp& warp, int row) {
-  Inputs inputs;
-  for (int k = 0; k < 16; ++k) {
-    inputs[k] =
-        HalfOf(warp.a[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k % 2);
-  }
-  return inputs;
 }
 
 // Of a row of 64 inputs in the swizzle of 128 bytes: those of a step.
-Inputs SharedRow(const char* rows, int row, int step) {
-  Inputs inputs;
+Factors SharedRow(const char* rows, int row, int step) {
+  Factors factors;
   for (int half = 0; half < 2; ++half) {
-    std::memcpy(&inputs[8 * half],
-                rows + 128 * row + 16 * ((2 * step + half) ^ row % 8), 16);
+    uint32_t words[4];
+    std::memcpy(words, rows + 128 * row + 16 * ((2 * step + half) ^ row % 8),
+                sizeof(words));
+    for (int i = 0; i < 4; ++i) SetPair(factors, 8 * half + 2 * i, words[i]);
   }
-  return inputs;
+  return factors;
 }
 
 // By all lanes of a warp.
 void RunProduct(const PendingProduct& product) {
-  const int lane = current % kWarp;
+  const int group = current % kWarp / 4;
   const int of_group = current / kWarp % 4;
   Warp& warp = block->warps[current / kWarp];
-  std::copy(product.a.begin(), product.a.end(), warp.a[lane]);
+  const bool shared = product.weights != nullptr;
+  if (!shared) SetRows(warp, product.a.data());
   WarpBarrier();
-  for (int i = 0; i < 4 * product.row_tiles; ++i) {
-    const int output = lane / 4 + i % 4 / 2 * 8;
-    const int row = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    const Inputs weights =
-        product.weights == nullptr
-            ? WarpRow(warp, output)
-            : SharedRow(product.weights, 16 * of_group + output, product.step);
-    product.d[i] = FusedSum(weights, SharedRow(product.rows, row, product.step),
-                            product.keep ? product.d[i] : 0);
+  Factors weights[2];
+  for (int i = 0; i < 2; ++i) {
+    const int output = group + 8 * i;
+    weights[i] = shared ? SharedRow(product.weights, 16 * of_group + output,
+                                    product.step)
+                        : warp.rows[output];
+  }
+  for (int i = 0; i < 2 * product.row_tiles; ++i) {
+    const int row = i / 2 * 8 + current % 4 * 2 + i % 2;
+    const Factors inputs = SharedRow(product.rows, row, product.step);
+    for (int j = 0; j < 2; ++j) {
+      float& d = product.d[i / 2 * 4 + 2 * j + i % 2];
+      d = std::bit_cast<float>(FusedSum(
+          weights[j], inputs, std::bit_cast<uint32_t>(product.keep ? d : 0)));
+    }
   }
   WarpBarrier();
 }
@@ -428,11 +427,11 @@ void LoadMatrices(uint32_t words[4], const void* row) {
   if (reinterpret_cast<uintptr_t>(row) % kCopyBytes != 0) {
     Die("a misaligned row of a matrix");
   }
-  warp.rows[lane] = row;
+  warp.sources[lane] = row;
   WarpBarrier();
   for (int matrix = 0; matrix < 4; ++matrix) {
     std::memcpy(&words[matrix],
-                static_cast<const char*>(warp.rows[8 * matrix + lane / 4]) +
+                static_cast<const char*>(warp.sources[8 * matrix + lane / 4]) +
                     sizeof(uint32_t) * (lane % 4),
                 sizeof(uint32_t));
   }
@@ -444,19 +443,18 @@ void LoadMatrices(uint32_t words[4], const void* row) {
 // 2t, 2t + 1 (the last two registers: 8 more); B's column g likewise; D's rows
 // g, g, g + 8, g + 8 at columns 2t, 2t + 1 in turn.
 void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-  const int lane = current % kWarp;
+  const int group = current % kWarp / 4;
+  const int pair = current % 4 * 2;
   Warp& warp = block->warps[current / kWarp];
-  std::copy_n(a, 4, warp.a[lane]);
-  std::copy_n(b, 2, warp.b[lane]);
+  SetRows(warp, a);
+  for (int i = 0; i < 2; ++i) {
+    SetPair(warp.columns[group], pair + i * 8, b[i]);
+  }
   WarpBarrier();
   for (int i = 0; i < 4; ++i) {
-    const int column = lane % 4 * 2 + i % 2;
-    const Inputs weights = WarpRow(warp, lane / 4 + i / 2 * 8);
-    Inputs row;
-    for (int k = 0; k < 16; ++k) {
-      row[k] = HalfOf(warp.b[column * 4 + k % 8 / 2][k / 8], k % 2);
-    }
-    d[i] = FusedSum(weights, row, d[i]);
+    d[i] = std::bit_cast<float>(FusedSum(warp.rows[group + i / 2 * 8],
+                                         warp.columns[pair + i % 2],
+                                         std::bit_cast<uint32_t>(d[i])));
   }
   WarpBarrier();
 }

@@ -3,7 +3,7 @@
 // others, asynchronous copies land as early or as late as they may, and a block
 // may start before the kernel before its own is done: a missing wait or
 // barrier, or an index that is off, gives wrong results. Says nothing about
-// speed, and nothing about how tensor cores round.
+// speed.
 //
 // One operating-system thread; the machine is global.
 
@@ -82,8 +82,8 @@ void MultiplyAddWide(float* d, int row_tiles, const void* weights,
                      const uint32_t* a, const void* rows, int step, bool keep);
 void CommitProducts();
 void WaitProducts(int pending);
-// d += a b of one warp as m16n8k16 defines the fragments; exact but for one
-// rounding to f32 of each element.
+// d += a b of one warp as m16n8k16 defines the fragments, with the bits that an
+// H200 gives (tensor_core.h).
 void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]);
 
 }  // namespace nacre::kernels::cuda::emulation

@@ -1,8 +1,8 @@
-// Which planted bug is active (mutants.cmake). Read by the mutated copies of
-// the sources only.
+// Which planted bug is active (cmake/Mutants.cmake). Read by the mutated copies
+// of the sources only.
 
-#ifndef TESTS_SIMULATION_PROTOCOL_MUTANT_H_
-#define TESTS_SIMULATION_PROTOCOL_MUTANT_H_
+#ifndef TESTS_TESTING_MUTANT_H_
+#define TESTS_TESTING_MUTANT_H_
 
 #include "absl/strings/string_view.h"
 
@@ -15,4 +15,4 @@ inline bool MutantIs(absl::string_view name) { return active_mutant == name; }
 
 }  // namespace nacre
 
-#endif  // TESTS_SIMULATION_PROTOCOL_MUTANT_H_
+#endif  // TESTS_TESTING_MUTANT_H_

@@ -1,4 +1,4 @@
-# cmake -D ROOT=... -D FILE=path -D MUTANTS=mutants.cmake -D OUTPUT=... -P this
+# cmake -D ROOT=... -D FILE=path -D MUTANTS=a list -D OUTPUT=... -P this
 # Writes a copy of ROOT/FILE in which each mutant of FILE can be switched on at
 # run time (mutant.h).
 file(READ "${ROOT}/${FILE}" text)
@@ -28,4 +28,4 @@ function(nacre_mutant name file code instead)
 endfunction()
 
 include("${MUTANTS}")
-file(WRITE "${OUTPUT}" "#include \"tests/simulation/protocol/mutant.h\"\n${text}")
+file(WRITE "${OUTPUT}" "#include \"tests/testing/mutant.h\"\n${text}")

@@ -1,0 +1,117 @@
+// Bugs planted one at a time in CUDA source (tests/kernels/cuda/mutants.cmake):
+// with each of them the emulated device gives other logits, or ends.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "model/load_model.h"
+#include "tests/testing/mutant.h"
+#include "tests/testing/tiny_checkpoint.h"
+
+namespace nacre::model {
+namespace {
+
+// Bits of a small model's logits with weights of each type. The product behind
+// attention needs more shared memory than those before and after it. A prompt
+// takes tiles, and several warps of attention have positions; the launches of
+// single rows are recorded.
+std::vector<uint32_t> LogitsOf(const std::string& folder) {
+  std::vector<uint32_t> bits;
+  for (const auto weights :
+       {kernels::WeightType::kBF16, kernels::WeightType::kInt8}) {
+    auto device = *kernels::cuda::Device::Open(0);
+    auto staging = *kernels::cuda::Staging::Create(device.get());
+    const kernels::CudaBackendOptions options = {.max_partial_bytes = 1 << 20};
+    const auto backend = std::make_unique<kernels::CudaBackend>(
+        std::move(device), std::move(staging), weights, kernels::DType::kBF16,
+        options);
+    const auto model = *LoadModel(folder, backend.get(), {1 << 20, {}});
+    const auto sequence = *model->NewSequence(200);
+    int next = 0;
+    for (const int rows : {70, 1, 1, 9}) {
+      std::vector<int32_t> tokens(static_cast<size_t>(rows));
+      for (int32_t& token : tokens) {
+        token = next++ * 37 % model->info().vocab_size;
+      }
+      const auto logits = model->Forward({{sequence.get(), tokens, rows}});
+      if (!logits.ok()) return {};
+      for (const float logit : *logits) {
+        bits.push_back(std::bit_cast<uint32_t>(logit));
+      }
+    }
+  }
+  return bits;
+}
+
+class CudaMutants : public ::testing::TestWithParam<std::string> {
+ protected:
+  CudaMutants() {
+    nacre::testing::WriteTinyCheckpoint({.hidden_size = 64,
+                                         .intermediate_size = 136,
+                                         .num_hidden_layers = 1,
+                                         .num_attention_heads = 16,
+                                         .num_key_value_heads = 1,
+                                         .head_dim = 64,
+                                         .dtype = kernels::DType::kBF16},
+                                        folder_);
+  }
+
+  // In a process of its own, whose device nobody has used: an address may be
+  // wrong, and a device remembers what it was told. Nothing where the device
+  // fails or the process ends.
+  std::vector<uint32_t> Logits(const std::string& mutant) const {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      active_mutant = mutant;
+      const std::vector<uint32_t> bits = LogitsOf(folder_);
+      std::FILE* const file = fdopen(ends[1], "wb");
+      std::fwrite(bits.data(), sizeof(uint32_t), bits.size(), file);
+      std::_Exit(std::fclose(file));
+    }
+    close(ends[1]);
+    std::FILE* const file = fdopen(ends[0], "rb");
+    std::vector<uint32_t> bits;
+    uint32_t next = 0;
+    while (std::fread(&next, sizeof(next), 1, file) == 1) bits.push_back(next);
+    std::fclose(file);
+    EXPECT_EQ(waitpid(child, nullptr, 0), child);
+    return bits;
+  }
+
+ private:
+  const std::string folder_ = nacre::testing::TestFolder("mutants");
+};
+
+TEST_P(CudaMutants, IsFound) {
+  static const std::vector<uint32_t>& right =
+      *new std::vector<uint32_t>(Logits(""));
+  EXPECT_NE(Logits(GetParam()), right);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaMutants,
+                         ::testing::ValuesIn(std::vector<std::string>(
+                             absl::StrSplit(NACRE_MUTANTS, ','))),
+                         [](const auto& info) { return info.param; });
+
+TEST_F(CudaMutants, AreNotFoundWhereThereIsNone) {
+  const std::vector<uint32_t> right = Logits("");
+  EXPECT_GT(right.size(), 1000u);
+  EXPECT_EQ(Logits(""), right);
+}
+
+}  // namespace
+}  // namespace nacre::model
