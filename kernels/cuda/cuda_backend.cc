@@ -57,7 +57,7 @@ CudaBackend::CudaBackend(std::unique_ptr<cuda::Device> device,
 
 std::string CudaBackend::numerics_id() const {
   return absl::StrCat("cuda-", device_->sm(), WeightTypeSuffix(weight_type_),
-                      kv_type_ == DType::kBF16 ? "-kvbf16-v2" : "-kvf32-v1");
+                      kv_type_ == DType::kBF16 ? "-kvbf16-v3" : "-kvf32-v1");
 }
 
 std::string CudaBackend::description() const {
@@ -264,6 +264,7 @@ cuda::AttentionCut CudaBackend::CutOf(int num_heads,
       cuda::AttentionTileRows(num_heads / layer.num_kv_heads, layer.type);
   cut.num_heads = num_heads;
   cut.head_dim = layer.head_dim;
+  cut.rule = cuda::SplitRuleOf(layer.type, layer.head_dim);
   cut.max_partial_bytes = options_.max_partial_bytes;
   if (layer.type == DType::kBF16 && layer.head_dim <= cuda::kMostWholeHeadDim) {
     const int blocks =

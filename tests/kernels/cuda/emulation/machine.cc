@@ -58,6 +58,7 @@ struct Warp {
   uint32_t a[kWarp][4];
   uint32_t b[kWarp][2];
   uint64_t shuffled[2][kWarp];
+  const void* rows[kWarp];
 };
 
 // Fibers of blocks that are done.
@@ -288,6 +289,28 @@ void WaitForPrevious() {
   if (block->rules.waits_late) return;
   fiber.waits = true;
   if (!block->previous_is_done) Yield();
+}
+
+void LoadTransposed(const void* row, uint32_t words[4]) {
+  if (reinterpret_cast<uintptr_t>(row) % kCopyBytes != 0) {
+    Die("a misaligned row of a matrix");
+  }
+  const int lane = current % kWarp;
+  Warp& warp = block->warps[current / kWarp];
+  warp.rows[lane] = row;
+  WarpBarrier();
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    uint16_t pair[2];
+    for (int i = 0; i < 2; ++i) {
+      const int row_lane = 8 * matrix + 2 * (lane % 4) + i;
+      std::memcpy(&pair[i],
+                  static_cast<const char*>(warp.rows[row_lane]) +
+                      sizeof(uint16_t) * (lane / 4),
+                  sizeof(uint16_t));
+    }
+    words[matrix] = pair[0] | uint32_t{pair[1]} << 16;
+  }
+  WarpBarrier();
 }
 
 // PTX ISA, "Matrix fragments for mma.m16n8k16": with g = lane / 4 and

@@ -62,6 +62,9 @@ void Copy(void* to, const void* from, bool inside);
 void Commit();
 void Wait(int pending);
 void WaitForPrevious();
+// Four matrices of 8 x 8 elements of 16 bits, as ldmatrix.x4.trans has them:
+// lane 8m + r names row r of matrix m.
+void LoadTransposed(const void* row, uint32_t words[4]);
 // d += a b of one warp as m16n8k16 defines the fragments; exact but for one
 // rounding to f32 of each element.
 void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]);

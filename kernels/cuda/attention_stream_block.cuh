@@ -1,0 +1,206 @@
+// What a block of attention over bf16 keys and values of up to 128 dimensions
+// has in shared memory, and how it gets there: steps of 64 positions, of which
+// one arrives while the one before is used.
+//
+// Scores: rows of A are queries, columns of B positions; a pair of inputs of
+// the instruction is a word of the cache, a pair of dimensions of one position.
+// A lane's 16 bytes are such words of 4 positions in a row, so column c of tile
+// j is position 4 c + j of 32. Values: columns of B are dimensions, and a pair
+// of inputs two positions. They are those of the lane's own scores, whose
+// weights are A as they are. Vectors are swizzled so that no two lanes of a
+// load meet in a bank.
+
+#ifndef KERNELS_CUDA_ATTENTION_STREAM_BLOCK_CUH_
+#define KERNELS_CUDA_ATTENTION_STREAM_BLOCK_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/kv_address.cuh"
+#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+namespace nacre::kernels::cuda {
+namespace {  // only attention.cu includes this
+
+constexpr int kStep = 64;  // positions; decides bits
+static_assert(kAttentionSplit % kStep == 0);
+
+// `kWarps` warps of 16 queries; a head has up to `kDims` dimensions.
+template <int kWarps, int kDims>
+struct StreamBlock {
+  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kQueries = 16 * kWarps;
+  // Vectors of 16 bytes: of a pair's keys, of a value, of a step.
+  static constexpr int kKeyRow = kStep / 4;
+  static constexpr int kValueRow = kDims / 8;
+  static constexpr int kKeys = kDims / 2 * kKeyRow;
+  static constexpr int kValues = kStep * kValueRow;
+  static constexpr int kStage = kKeys + kValues;
+
+  // Where a position's key is: elements from PagedKv::blocks to its block's
+  // keys of the head, and how many positions are before it there.
+  struct Place {
+    size_t keys;
+    int offset;
+  };
+
+  const PagedKv& kv;
+  RowPath path;  // of all rows of the tile, as far as it goes
+  int kv_head;
+  int last;  // position of the tile
+  int warp = threadIdx.x / 32;
+  int lane = threadIdx.x % 32;
+  uint4* stages;  // 2: keys [pairs][kKeyRow], values [kStep][kValueRow]
+  Place* places;  // 2 [kStep]
+
+  __device__ StreamBlock(const PagedKv& paged, const RowPath& row_path,
+                         int head, int last_position, uint4* memory)
+      : kv(paged),
+        path(row_path),
+        kv_head(head),
+        last(last_position),
+        stages(memory),
+        places(reinterpret_cast<Place*>(memory + 2 * kStage)) {}
+  static constexpr size_t Bytes() {
+    return sizeof(uint4) * 2 * kStage + sizeof(Place) * 2 * kStep;
+  }
+
+  __device__ static void Sync() {
+    if constexpr (kWarps == 1) {
+      __syncwarp();
+    } else {
+      __syncthreads();
+    }
+  }
+
+  __device__ uint4* KeysOf(int stage) const { return stages + stage * kStage; }
+  __device__ uint4* ValuesOf(int stage) const {
+    return stages + stage * kStage + kKeys;
+  }
+  // Rows of keys that differ modulo 4 are read at the same time, and positions
+  // that differ modulo 8 in units of 4.
+  __device__ static int KeyAt(int pair, int vector) {
+    return pair * kKeyRow + (vector ^ 2 * (pair % 4));
+  }
+  __device__ static int ValueAt(int position, int vector) {
+    return position * kValueRow + (vector ^ (position / 4 % 8));
+  }
+
+  // Of the step at `begin`; by all threads, as the copies.
+  __device__ void FindPlaces(int stage, int begin) const {
+#pragma unroll
+    for (int i = threadIdx.x; i < kStep; i += kThreads) {
+      const int position = begin + i;
+      const int2 at =
+          position <= last ? FindBlock(kv, path, position) : make_int2(0, 0);
+      places[stage * kStep + i] = {FindHead(kv, at, kv_head).keys, at.y};
+    }
+  }
+
+  // Pairs up to a multiple of 8 become zeros: what a query lacks is multiplied
+  // by them. Positions behind the last are zeros, too.
+  __device__ void CopyKeys(int stage, int begin) const {
+    const int vector = static_cast<int>(threadIdx.x) % kKeyRow;
+    const int position = 4 * vector;
+    const Place* const at = places + stage * kStep + position;
+    const int pairs = kv.head_dim / 2;
+    const int end = (pairs + 7) / 8 * 8;
+    const int first = static_cast<int>(threadIdx.x) / kKeyRow;
+    constexpr int kRows = kThreads / kKeyRow;
+    uint4* const keys = KeysOf(stage);
+    const auto* const words = static_cast<const uint32_t*>(kv.blocks);
+    // Four positions in a row, unless they lie in slots.
+    if (kv.block_size % 4 == 0 && begin + kStep <= path.tail_begin) {
+      const bool there = begin + position <= last;
+      const uint32_t* from = words + at->keys / 2 + at->offset +
+                             static_cast<size_t>(first) * kv.block_size;
+#pragma unroll 8
+      for (int pair = first; pair < end; pair += kRows) {
+        const bool inside = there && pair < pairs;
+        CopyVector(keys + KeyAt(pair, vector),
+                   reinterpret_cast<const char*>(inside ? from : words),
+                   inside);
+        from += static_cast<size_t>(kRows) * kv.block_size;
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int pair = first; pair < end; pair += kRows) {
+      uint32_t word[4] = {};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (begin + position + i <= last && pair < pairs) {
+          word[i] = words[at[i].keys / 2 + at[i].offset +
+                          static_cast<size_t>(pair) * kv.block_size];
+        }
+      }
+      keys[KeyAt(pair, vector)] =
+          make_uint4(word[0], word[1], word[2], word[3]);
+    }
+  }
+
+  // What lies behind the last position, or behind the last dimension, becomes
+  // zero: it meets weights of zero, or is not used.
+  __device__ void CopyValues(int stage, int begin) const {
+    const int vector = static_cast<int>(threadIdx.x) % kValueRow;
+    const int d = 8 * vector;
+    const ValueColumn column = FindColumn(kv, min(d, kv.head_dim - 1));
+    const auto* const elements =
+        static_cast<const uint16_t*>(kv.blocks) +
+        static_cast<size_t>(kv.block_size) * kv.head_dim + column.begin;
+    uint4* const values = ValuesOf(stage);
+#pragma unroll 8
+    for (int p = static_cast<int>(threadIdx.x) / kValueRow; p < kStep;
+         p += kThreads / kValueRow) {
+      const Place at = places[stage * kStep + p];
+      const bool inside = begin + p <= last && d < kv.head_dim;
+      const uint16_t* const from =
+          elements + at.keys + static_cast<size_t>(at.offset) * column.width;
+      uint4* const to = values + ValueAt(p, vector);
+      if (kv.head_dim % 8 == 0) {
+        CopyVector(to,
+                   static_cast<const char*>(
+                       inside ? static_cast<const void*>(from) : kv.blocks),
+                   inside);
+        continue;
+      }
+      const auto* const words = reinterpret_cast<const uint32_t*>(from);
+      const int there = inside ? (kv.head_dim - d) / 2 : 0;
+      *to = make_uint4(there > 0 ? words[0] : 0, there > 1 ? words[1] : 0,
+                       there > 2 ? words[2] : 0, there > 3 ? words[3] : 0);
+    }
+  }
+
+  // B of `group` (of 16 positions) for tiles 2 `pair` and 2 `pair` + 1 of 8
+  // dimensions: two words each.
+  __device__ void LoadValues(int stage, int group, int pair,
+                             uint32_t (&b)[4]) const {
+    const int row = lane % 8;
+    const int position = group / 2 * 32 + row / 2 * 8 + row % 2 * 4 +
+                         group % 2 * 2 + lane / 8 % 2;
+    LoadTransposed(ValuesOf(stage) + ValueAt(position, 2 * pair + lane / 16),
+                   b);
+  }
+
+  // Whether a value of positions first to end - 1 is infinite or NaN.
+  __device__ bool AnyNotFinite(int stage, int first, int end) const {
+    bool found = false;
+    const uint4* const values = ValuesOf(stage);
+    for (int i = first * kValueRow + lane; i < end * kValueRow; i += 32) {
+      const uint4 vector = values[i];
+      for (const uint32_t word : {vector.x, vector.y, vector.z, vector.w}) {
+        found = found || (word & 0x7f80u) == 0x7f80u ||
+                (word & 0x7f800000u) == 0x7f800000u;
+      }
+    }
+    return __any_sync(kAllLanes, found);
+  }
+};
+
+}  // namespace
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_ATTENTION_STREAM_BLOCK_CUH_
