@@ -64,10 +64,10 @@ __device__ __forceinline__ float PrepareMerge(const float* parts, int stride,
     if (warp < thread / 32) before = fmaxf(before, memory->maxima[warp]);
     maximum = fmaxf(maximum, memory->maxima[warp]);
   }
-  const MergeWeights by = WeightsOf<kBase2>(before, own);
-  memory->by[thread] =
-      split == 0 ? make_float4(0.0f, 1.0f, total, 0.0f)
-                 : make_float4(by.old_weight, by.new_weight, total, 0.0f);
+  MergeWeights by = WeightsOf<kBase2>(before, own);
+  if (split == 0) by = {own, 0.0f, 1.0f};
+  if (split >= splits) by = {own, 1.0f, 0.0f};  // adds nothing
+  memory->by[thread] = make_float4(by.old_weight, by.new_weight, total, 0.0f);
   __syncthreads();
   return maximum;
 }
@@ -106,11 +106,11 @@ __global__ void __launch_bounds__(kMergeThreads)
 #pragma unroll
       for (int k = 0; k < kMergeAhead; ++k) {
         const int split = min(i + k, count - 1);
-        next[k] = from[static_cast<size_t>(begin + split) * stride];
+        const float value = from[static_cast<size_t>(begin + split) * stride];
+        next[k] = i + k < count ? value : 0.0f;
       }
 #pragma unroll
       for (int k = 0; k < kMergeAhead; ++k) {
-        if (i + k >= count) break;
         const float4 by = memory->by[i + k];
         total = total * by.x + by.z * by.y;
         sum = sum * by.x + next[k] * by.y;

@@ -167,8 +167,11 @@ __global__ void __launch_bounds__(32 * kWarps, kWhole ? 1 : 3)
   const int end =
       min(rule.Begin((kWhole ? tile_split : split) + 1), span.last + 1);
   // Tiles and tables were there before the first kernel of the step.
-  block.FindPlaces(0, begin);
-  if (begin + kStep < end) block.FindPlaces(1, begin + kStep);
+  typename Block::Place found[Block::kEach];
+  block.FindPlaces(begin, found);
+  block.SharePlaces(0, found);
+  block.FindPlaces(begin + kStep, found);
+  block.SharePlaces(1, found);
   WaitForPrevious();
   Block::Sync();
   block.CopyKeys(0, begin);
@@ -187,7 +190,7 @@ __global__ void __launch_bounds__(32 * kWarps, kWhole ? 1 : 3)
       block.CopyValues(stage ^ 1, begin + kStep);
     }
     CommitCopies();
-    if (begin + 2 * kStep < end) block.FindPlaces(stage, begin + 2 * kStep);
+    block.FindPlaces(begin + 2 * kStep, found);
     const int split_end = rule.Begin(split + 1);
     // Steps before the windows of all its queries, or behind them, give
     // nothing.
@@ -195,6 +198,7 @@ __global__ void __launch_bounds__(32 * kWarps, kWhole ? 1 : 3)
         queries.first - (begin + kStep - 1) < args.window) {
       TakeStep(args, who, block, queries, stage, begin, &sums);
     }
+    block.SharePlaces(stage, found);
     if constexpr (kWhole) {
       if (begin + kStep < end && begin + kStep < split_end) continue;
       AddSplit(args, queries, split, &sums, &rows);

@@ -39,6 +39,8 @@ struct StreamBlock {
   static constexpr int kKeys = kDims / 2 * kKeyRow;
   static constexpr int kValues = kStep * kValueRow;
   static constexpr int kStage = kKeys + kValues;
+  // Positions of a step that a thread finds.
+  static constexpr int kEach = (kStep + kThreads - 1) / kThreads;
 
   // Where a position's key is: elements from PagedKv::blocks to its block's
   // keys of the head, and how many positions are before it there.
@@ -50,7 +52,8 @@ struct StreamBlock {
   const PagedKv& kv;
   RowPath path;  // of all rows of the tile, as far as it goes
   int kv_head;
-  int last;  // position of the tile
+  int last;         // position of the tile
+  int block_shift;  // block_size is 2 to this; below 0: it is not
   int warp = threadIdx.x / 32;
   int lane = threadIdx.x % 32;
   uint4* stages;  // 2: keys [pairs][kKeyRow], values [kStep][kValueRow]
@@ -62,8 +65,12 @@ struct StreamBlock {
         path(row_path),
         kv_head(head),
         last(last_position),
+        block_shift(0),
         stages(memory),
-        places(reinterpret_cast<Place*>(memory + 2 * kStage)) {}
+        places(reinterpret_cast<Place*>(memory + 2 * kStage)) {
+    while (1 << block_shift < kv.block_size) ++block_shift;
+    if (1 << block_shift != kv.block_size) block_shift = -1;
+  }
   static constexpr size_t Bytes() {
     return sizeof(uint4) * 2 * kStage + sizeof(Place) * 2 * kStep;
   }
@@ -89,19 +96,33 @@ struct StreamBlock {
     return position * kValueRow + (vector ^ (position / 4 % 8));
   }
 
-  // Of the step at `begin`; by all threads, as the copies.
-  __device__ void FindPlaces(int stage, int begin) const {
+  // Of the thread's positions of the step at `begin`, and for all threads.
+  __device__ void FindPlaces(int begin, Place (&found)[kEach]) const {
 #pragma unroll
-    for (int i = threadIdx.x; i < kStep; i += kThreads) {
-      const int position = begin + i;
-      const int2 at =
-          position <= last ? FindBlock(kv, path, position) : make_int2(0, 0);
-      places[stage * kStep + i] = {FindHead(kv, at, kv_head).keys, at.y};
+    for (int i = 0; i < kEach; ++i) {
+      const int position =
+          min(begin + i * kThreads + static_cast<int>(threadIdx.x), last);
+      const bool in_tail = position >= path.tail_begin;
+      const int slot =
+          in_tail ? path.tail[position - path.tail_begin] : position;
+      const int block =
+          block_shift >= 0 ? slot >> block_shift : slot / kv.block_size;
+      const int2 at = make_int2(in_tail ? block : path.table[block],
+                                slot - block * kv.block_size);
+      found[i] = {FindHead(kv, at, kv_head).keys, at.y};
+    }
+  }
+  __device__ void SharePlaces(int stage, const Place (&found)[kEach]) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int at = i * kThreads + static_cast<int>(threadIdx.x);
+      if (at < kStep) places[stage * kStep + at] = found[i];
     }
   }
 
-  // Pairs up to a multiple of 8 become zeros: what a query lacks is multiplied
-  // by them. Positions behind the last are zeros, too.
+  // By all threads, the two parts of a step. Pairs up to a multiple of 8 become
+  // zeros: what a query lacks is multiplied by them. Positions behind the last
+  // are zeros, too.
   __device__ void CopyKeys(int stage, int begin) const {
     const int vector = static_cast<int>(threadIdx.x) % kKeyRow;
     const int position = 4 * vector;
@@ -114,16 +135,15 @@ struct StreamBlock {
     const auto* const words = static_cast<const uint32_t*>(kv.blocks);
     // Four positions in a row, unless they lie in slots.
     if (kv.block_size % 4 == 0 && begin + kStep <= path.tail_begin) {
-      const bool there = begin + position <= last;
-      const uint32_t* from = words + at->keys / 2 + at->offset +
-                             static_cast<size_t>(first) * kv.block_size;
-#pragma unroll 8
+      const bool is_there = begin + position <= last;
+      const int there = is_there ? pairs : 0;
+      const uint32_t* const from =
+          words + (is_there ? at->keys / 2 + at->offset : 0);
+#pragma unroll 4
       for (int pair = first; pair < end; pair += kRows) {
-        const bool inside = there && pair < pairs;
         CopyVector(keys + KeyAt(pair, vector),
-                   reinterpret_cast<const char*>(inside ? from : words),
-                   inside);
-        from += static_cast<size_t>(kRows) * kv.block_size;
+                   reinterpret_cast<const char*>(from + pair * kv.block_size),
+                   pair < there);
       }
       return;
     }
@@ -133,8 +153,7 @@ struct StreamBlock {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if (begin + position + i <= last && pair < pairs) {
-          word[i] = words[at[i].keys / 2 + at[i].offset +
-                          static_cast<size_t>(pair) * kv.block_size];
+          word[i] = words[at[i].keys / 2 + at[i].offset + pair * kv.block_size];
         }
       }
       keys[KeyAt(pair, vector)] =
@@ -147,30 +166,34 @@ struct StreamBlock {
   __device__ void CopyValues(int stage, int begin) const {
     const int vector = static_cast<int>(threadIdx.x) % kValueRow;
     const int d = 8 * vector;
-    const ValueColumn column = FindColumn(kv, min(d, kv.head_dim - 1));
-    const auto* const elements =
-        static_cast<const uint16_t*>(kv.blocks) +
-        static_cast<size_t>(kv.block_size) * kv.head_dim + column.begin;
+    const int first = static_cast<int>(threadIdx.x) / kValueRow;
+    constexpr int kRows = kThreads / kValueRow;
     uint4* const values = ValuesOf(stage);
-#pragma unroll 8
-    for (int p = static_cast<int>(threadIdx.x) / kValueRow; p < kStep;
-         p += kThreads / kValueRow) {
-      const Place at = places[stage * kStep + p];
-      const bool inside = begin + p <= last && d < kv.head_dim;
-      const uint16_t* const from =
-          elements + at.keys + static_cast<size_t>(at.offset) * column.width;
-      uint4* const to = values + ValueAt(p, vector);
-      if (kv.head_dim % 8 == 0) {
-        CopyVector(to,
-                   static_cast<const char*>(
-                       inside ? static_cast<const void*>(from) : kv.blocks),
-                   inside);
-        continue;
+    const Place* const at = places + stage * kStep;
+    const auto* const elements =
+        static_cast<const uint16_t*>(kv.blocks) + kv.block_size * kv.head_dim;
+    if (kv.head_dim % 8 == 0) {
+      const int there = d < kv.head_dim ? last - begin : -1;
+      const ValueColumn column = FindColumn(kv, min(d, kv.head_dim - 8));
+      const uint16_t* const from = elements + column.begin;
+#pragma unroll 4
+      for (int p = first; p < kStep; p += kRows) {
+        CopyVector(values + ValueAt(p, vector),
+                   reinterpret_cast<const char*>(from + at[p].keys +
+                                                 at[p].offset * column.width),
+                   p <= there);
       }
-      const auto* const words = reinterpret_cast<const uint32_t*>(from);
-      const int there = inside ? (kv.head_dim - d) / 2 : 0;
-      *to = make_uint4(there > 0 ? words[0] : 0, there > 1 ? words[1] : 0,
-                       there > 2 ? words[2] : 0, there > 3 ? words[3] : 0);
+      return;
+    }
+    const ValueColumn column = FindColumn(kv, min(d, kv.head_dim - 1));
+#pragma unroll 1
+    for (int p = first; p < kStep; p += kRows) {
+      const auto* const words = reinterpret_cast<const uint32_t*>(
+          elements + column.begin + at[p].keys + at[p].offset * column.width);
+      const int there = begin + p <= last ? (kv.head_dim - d) / 2 : 0;
+      values[ValueAt(p, vector)] =
+          make_uint4(there > 0 ? words[0] : 0, there > 1 ? words[1] : 0,
+                     there > 2 ? words[2] : 0, there > 3 ? words[3] : 0);
     }
   }
 

@@ -30,16 +30,16 @@ struct StreamQueries {
   template <int kWarps>
   __device__ StreamQueries(const AttentionArgs& args, const TileQueries& who,
                            const StreamBlock<kWarps, kDims>& block) {
-    const float* query[2] = {};
+    const float* query[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int index = 16 * block.warp + 8 * half + block.lane / 4;
-      positions[half] = -1;
-      if (index >= who.count) continue;
-      const int row = who.Row(index);
-      positions[half] = args.rows.positions[row];
+      // What is there is read by all, without a branch.
+      const int at = min(index, who.count - 1);
+      const int row = who.Row(at);
+      positions[half] = index < who.count ? args.rows.positions[row] : -1;
       query[half] = args.q + static_cast<size_t>(row) * args.q_stride +
-                    static_cast<size_t>(who.Head(index)) * args.kv.head_dim;
+                    static_cast<size_t>(who.Head(at)) * args.kv.head_dim;
     }
     last = __reduce_max_sync(kAllLanes, max(positions[0], positions[1]));
     first = __reduce_min_sync(kAllLanes,
@@ -47,15 +47,17 @@ struct StreamQueries {
                                   positions[1] < 0 ? last : positions[1]));
     const int head_dim = args.kv.head_dim;
     const float factor = args.scale * 1.44269504088896341f;
-    const auto pair = [&](const float* from, int d) {
-      if (from == nullptr || d >= head_dim) return 0u;
-      return RoundedPair(from[d] * factor, from[d + 1] * factor);
+    const auto pair = [&](int half, int d) {
+      const float2 two =
+          *reinterpret_cast<const float2*>(query[half] + min(d, head_dim - 2));
+      const uint32_t rounded = RoundedPair(two.x * factor, two.y * factor);
+      return positions[half] >= 0 && d < head_dim ? rounded : 0u;
     };
 #pragma unroll
     for (int step = 0; step < kDims / 16; ++step) {
       const int d = 16 * step + 2 * (block.lane % 4);
-      a[step] = make_uint4(pair(query[0], d), pair(query[1], d),
-                           pair(query[0], d + 8), pair(query[1], d + 8));
+      a[step] =
+          make_uint4(pair(0, d), pair(1, d), pair(0, d + 8), pair(1, d + 8));
     }
   }
 };
