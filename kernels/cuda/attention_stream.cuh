@@ -138,11 +138,79 @@ __device__ __forceinline__ void TakeStep(
   AddStep(block, stage, pairs, sums);
 }
 
+// What a block has to do: positions [begin, end), from the beginning of a split
+// on.
+struct StreamRange {
+  int split;
+  int begin;
+  int end;
+};
+
+// By a warp that copies: brings its part of each step there while the step
+// before is used.
+template <int kWarps, int kDims>
+__device__ __forceinline__ void CopySteps(
+    const StreamBlock<kWarps, kDims>& block, const StreamRange& range) {
+  int part = range.begin + block.Part();
+  // Tables were there before the first kernel of the step.
+  block.SharePlace(block.FindPlace(part));
+  WaitForPrevious();
+  int stage = 0;
+  for (int begin = range.begin; begin < range.end; begin += kStep) {
+    block.CopyKeys(stage, part);
+    block.CopyValues(stage, part);
+    CommitCopies();
+    part += kStep;
+    const auto next = block.FindPlace(part);
+    WaitCopies<0>();
+    __syncthreads();  // the step is there, the one before is done with
+    block.SharePlace(next);
+    stage ^= 1;
+  }
+}
+
+// By the others: uses the steps.
+template <bool kWhole, int kWarps, int kDims>
+__device__ __forceinline__ void TakeSteps(
+    const AttentionArgs& args, const TileQueries& who,
+    const StreamBlock<kWarps, kDims>& block, const StreamRange& range) {
+  WaitForPrevious();
+  const StreamQueries<kDims> queries(args, who, block);
+  StreamSums<kDims> sums;  // of the split
+  StreamSums<kDims> rows;  // where kWhole: of all splits so far
+  sums.Clear();
+  rows.Clear();
+  int split = range.split;
+  int split_end = args.rule().Begin(split + 1);
+  int stage = 0;
+  for (int begin = range.begin; begin < range.end; begin += kStep) {
+    __syncthreads();
+    // Steps before the windows of all its queries, or behind them, give
+    // nothing.
+    if (begin <= queries.last &&
+        queries.first - (begin + kStep - 1) < args.window) {
+      TakeStep(args, who, block, queries, stage, begin, &sums);
+    }
+    stage ^= 1;
+    if constexpr (kWhole) {
+      if (begin + kStep < min(range.end, split_end)) continue;
+      AddSplit(args, queries, split, &sums, &rows);
+      ++split;
+      split_end = args.rule().Begin(split + 1);
+    }
+  }
+  WriteStream<kWhole>(args, who, block.warp, block.lane, queries.positions,
+                      range.split, kWhole ? rows : sums);
+}
+
 // One block for each tile (x) and KV head and part of its query heads (y);
 // kWhole: for all splits, the latest tiles first, else for one (z, the latest,
 // which are the longest, first).
 template <bool kWhole, int kWarps, int kDims>
-__global__ void __launch_bounds__(32 * kWarps, kWhole ? 1 : 3)
+__global__ void __launch_bounds__(StreamBlock<kWarps, kDims>::kThreads,
+                                  kWhole        ? 1
+                                  : kWarps == 4 ? 2
+                                                : 3)
     StreamKernel(const AttentionArgs args, int parts) {
   using Block = StreamBlock<kWarps, kDims>;
   extern __shared__ uint4 shared[];
@@ -155,7 +223,7 @@ __global__ void __launch_bounds__(32 * kWarps, kWhole ? 1 : 3)
   const TileSpan span = FindSpan(args, tile);
   const int seen_split = rule.First(span.first, args.window);
   const int tile_split = rule.Of(span.last);
-  int split =
+  const int split =
       kWhole ? seen_split : static_cast<int>(gridDim.z - 1 - blockIdx.z);
   if (who.count <= 0 || split < seen_split || split > tile_split ||
       split < tile.first_split || split >= tile.end_split) {
@@ -163,51 +231,13 @@ __global__ void __launch_bounds__(32 * kWarps, kWhole ? 1 : 3)
   }
   const Block block(args.kv, RowPath(args.rows, tile.first_row), who.kv_head,
                     span.last, shared);
-  int begin = rule.Begin(split);
-  const int end =
-      min(rule.Begin((kWhole ? tile_split : split) + 1), span.last + 1);
-  // Tiles and tables were there before the first kernel of the step.
-  typename Block::Place found[Block::kEach];
-  block.FindPlaces(begin, found);
-  block.SharePlaces(0, found);
-  block.FindPlaces(begin + kStep, found);
-  block.SharePlaces(1, found);
-  WaitForPrevious();
-  Block::Sync();
-  block.CopyKeys(0, begin);
-  block.CopyValues(0, begin);
-  CommitCopies();
-  const StreamQueries<kDims> queries(args, who, block);
-  StreamSums<kDims> sums;  // of the split
-  StreamSums<kDims> rows;  // where kWhole: of all splits so far
-  sums.Clear();
-  rows.Clear();
-  for (int stage = 0; begin < end; begin += kStep, stage ^= 1) {
-    WaitCopies<0>();
-    Block::Sync();
-    if (begin + kStep < end) {
-      block.CopyKeys(stage ^ 1, begin + kStep);
-      block.CopyValues(stage ^ 1, begin + kStep);
-    }
-    CommitCopies();
-    block.FindPlaces(begin + 2 * kStep, found);
-    const int split_end = rule.Begin(split + 1);
-    // Steps before the windows of all its queries, or behind them, give
-    // nothing.
-    if (begin <= queries.last &&
-        queries.first - (begin + kStep - 1) < args.window) {
-      TakeStep(args, who, block, queries, stage, begin, &sums);
-    }
-    block.SharePlaces(stage, found);
-    if constexpr (kWhole) {
-      if (begin + kStep < end && begin + kStep < split_end) continue;
-      AddSplit(args, queries, split, &sums, &rows);
-      ++split;
-    }
+  const int end = rule.Begin((kWhole ? tile_split : split) + 1);
+  const StreamRange range = {split, rule.Begin(split), min(end, span.last + 1)};
+  if (block.warp >= kWarps) {
+    CopySteps(block, range);
+  } else {
+    TakeSteps<kWhole>(args, who, block, range);
   }
-  WaitCopies<0>();
-  WriteStream<kWhole>(args, who, block.warp, block.lane, queries.positions,
-                      split, kWhole ? rows : sums);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // What a block of attention over bf16 keys and values of up to 128 dimensions
 // has in shared memory, and how it gets there: steps of 64 positions, of which
-// one arrives while the one before is used.
+// one arrives while the one before is used. Some warps copy, others compute.
 //
 // Scores: rows of A are queries, columns of B positions; a pair of inputs of
 // the instruction is a word of the cache, a pair of dimensions of one position.
@@ -31,7 +31,9 @@ static_assert(kAttentionSplit % kStep == 0);
 // `kWarps` warps of 16 queries; a head has up to `kDims` dimensions.
 template <int kWarps, int kDims>
 struct StreamBlock {
-  static constexpr int kThreads = 32 * kWarps;
+  // Behind them as many warps that copy 32 positions each.
+  static constexpr int kCopiers = kStep / 32;
+  static constexpr int kThreads = 32 * (kWarps + kCopiers);
   static constexpr int kQueries = 16 * kWarps;
   // Vectors of 16 bytes: of a pair's keys, of a value, of a step.
   static constexpr int kKeyRow = kStep / 4;
@@ -39,8 +41,6 @@ struct StreamBlock {
   static constexpr int kKeys = kDims / 2 * kKeyRow;
   static constexpr int kValues = kStep * kValueRow;
   static constexpr int kStage = kKeys + kValues;
-  // Positions of a step that a thread finds.
-  static constexpr int kEach = (kStep + kThreads - 1) / kThreads;
 
   // Where a position's key is: elements from PagedKv::blocks to its block's
   // keys of the head, and how many positions are before it there.
@@ -57,7 +57,7 @@ struct StreamBlock {
   int warp = threadIdx.x / 32;
   int lane = threadIdx.x % 32;
   uint4* stages;  // 2: keys [pairs][kKeyRow], values [kStep][kValueRow]
-  Place* places;  // 2 [kStep]
+  Place* places;  // [kStep]
 
   __device__ StreamBlock(const PagedKv& paged, const RowPath& row_path,
                          int head, int last_position, uint4* memory)
@@ -72,15 +72,7 @@ struct StreamBlock {
     if (1 << block_shift != kv.block_size) block_shift = -1;
   }
   static constexpr size_t Bytes() {
-    return sizeof(uint4) * 2 * kStage + sizeof(Place) * 2 * kStep;
-  }
-
-  __device__ static void Sync() {
-    if constexpr (kWarps == 1) {
-      __syncwarp();
-    } else {
-      __syncthreads();
-    }
+    return sizeof(uint4) * 2 * kStage + sizeof(Place) * kStep;
   }
 
   __device__ uint4* KeysOf(int stage) const { return stages + stage * kStage; }
@@ -96,51 +88,46 @@ struct StreamBlock {
     return position * kValueRow + (vector ^ (position / 4 % 8));
   }
 
-  // Of the thread's positions of the step at `begin`, and for all threads.
-  __device__ void FindPlaces(int begin, Place (&found)[kEach]) const {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int position =
-          min(begin + i * kThreads + static_cast<int>(threadIdx.x), last);
-      const bool in_tail = position >= path.tail_begin;
-      const int slot =
-          in_tail ? path.tail[position - path.tail_begin] : position;
-      const int block =
-          block_shift >= 0 ? slot >> block_shift : slot / kv.block_size;
-      const int2 at = make_int2(in_tail ? block : path.table[block],
-                                slot - block * kv.block_size);
-      found[i] = {FindHead(kv, at, kv_head).keys, at.y};
-    }
+  // The first position of this warp's part of a step, if it copies.
+  __device__ int Part() const { return 32 * (warp - kWarps); }
+
+  // Of the lane's position of the part at `begin`.
+  __device__ Place FindPlace(int begin) const {
+    const int position = min(begin + lane, last);
+    const bool in_tail = position >= path.tail_begin;
+    const int slot = in_tail ? path.tail[position - path.tail_begin] : position;
+    const int block =
+        block_shift >= 0 ? slot >> block_shift : slot / kv.block_size;
+    const int2 at = make_int2(in_tail ? block : path.table[block],
+                              slot - block * kv.block_size);
+    return {FindHead(kv, at, kv_head).keys, at.y};
   }
-  __device__ void SharePlaces(int stage, const Place (&found)[kEach]) const {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int at = i * kThreads + static_cast<int>(threadIdx.x);
-      if (at < kStep) places[stage * kStep + at] = found[i];
-    }
+  // With the other lanes of the warp.
+  __device__ void SharePlace(const Place& place) const {
+    __syncwarp();
+    places[Part() + lane] = place;
+    __syncwarp();
   }
 
-  // By all threads, the two parts of a step. Pairs up to a multiple of 8 become
-  // zeros: what a query lacks is multiplied by them. Positions behind the last
-  // are zeros, too.
+  // The warp's part, at `begin`, of a step; its places are shared. Pairs up to
+  // a multiple of 8 become zeros: what a query lacks is multiplied by them.
+  // Positions behind the last are zeros, too.
   __device__ void CopyKeys(int stage, int begin) const {
-    const int vector = static_cast<int>(threadIdx.x) % kKeyRow;
-    const int position = 4 * vector;
-    const Place* const at = places + stage * kStep + position;
+    const int position = 4 * (lane % 8);
+    const int vector = Part() / 4 + lane % 8;
+    const Place* const at = places + Part() + position;
     const int pairs = kv.head_dim / 2;
     const int end = (pairs + 7) / 8 * 8;
-    const int first = static_cast<int>(threadIdx.x) / kKeyRow;
-    constexpr int kRows = kThreads / kKeyRow;
     uint4* const keys = KeysOf(stage);
     const auto* const words = static_cast<const uint32_t*>(kv.blocks);
     // Four positions in a row, unless they lie in slots.
-    if (kv.block_size % 4 == 0 && begin + kStep <= path.tail_begin) {
+    if (kv.block_size % 4 == 0 && begin + 32 <= path.tail_begin) {
       const bool is_there = begin + position <= last;
       const int there = is_there ? pairs : 0;
       const uint32_t* const from =
           words + (is_there ? at->keys / 2 + at->offset : 0);
-#pragma unroll 4
-      for (int pair = first; pair < end; pair += kRows) {
+#pragma unroll 8
+      for (int pair = lane / 8; pair < end; pair += 4) {
         CopyVector(keys + KeyAt(pair, vector),
                    reinterpret_cast<const char*>(from + pair * kv.block_size),
                    pair < there);
@@ -148,7 +135,7 @@ struct StreamBlock {
       return;
     }
 #pragma unroll 1
-    for (int pair = first; pair < end; pair += kRows) {
+    for (int pair = lane / 8; pair < end; pair += 4) {
       uint32_t word[4] = {};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -164,21 +151,21 @@ struct StreamBlock {
   // What lies behind the last position, or behind the last dimension, becomes
   // zero: it meets weights of zero, or is not used.
   __device__ void CopyValues(int stage, int begin) const {
-    const int vector = static_cast<int>(threadIdx.x) % kValueRow;
+    constexpr int kRows = 32 / kValueRow;
+    const int vector = lane % kValueRow;
+    const int first = lane / kValueRow;
     const int d = 8 * vector;
-    const int first = static_cast<int>(threadIdx.x) / kValueRow;
-    constexpr int kRows = kThreads / kValueRow;
     uint4* const values = ValuesOf(stage);
-    const Place* const at = places + stage * kStep;
+    const Place* const at = places + Part();
     const auto* const elements =
         static_cast<const uint16_t*>(kv.blocks) + kv.block_size * kv.head_dim;
     if (kv.head_dim % 8 == 0) {
       const int there = d < kv.head_dim ? last - begin : -1;
       const ValueColumn column = FindColumn(kv, min(d, kv.head_dim - 8));
       const uint16_t* const from = elements + column.begin;
-#pragma unroll 4
-      for (int p = first; p < kStep; p += kRows) {
-        CopyVector(values + ValueAt(p, vector),
+#pragma unroll 8
+      for (int p = first; p < 32; p += kRows) {
+        CopyVector(values + ValueAt(Part() + p, vector),
                    reinterpret_cast<const char*>(from + at[p].keys +
                                                  at[p].offset * column.width),
                    p <= there);
@@ -187,11 +174,11 @@ struct StreamBlock {
     }
     const ValueColumn column = FindColumn(kv, min(d, kv.head_dim - 1));
 #pragma unroll 1
-    for (int p = first; p < kStep; p += kRows) {
+    for (int p = first; p < 32; p += kRows) {
       const auto* const words = reinterpret_cast<const uint32_t*>(
           elements + column.begin + at[p].keys + at[p].offset * column.width);
       const int there = begin + p <= last ? (kv.head_dim - d) / 2 : 0;
-      values[ValueAt(p, vector)] =
+      values[ValueAt(Part() + p, vector)] =
           make_uint4(there > 0 ? words[0] : 0, there > 1 ? words[1] : 0,
                      there > 2 ? words[2] : 0, there > 3 ? words[3] : 0);
     }
