@@ -331,7 +331,7 @@ cudaError_t AttendStream(const Queue& queue, const AttentionArgs& args) {
   const int parts = PartsOf(args, Block::kQueries);
   return LaunchKernel(queue,
                       {BlocksOf(args, parts, kWhole ? 1 : args.max_splits),
-                       Block::kThreads, Block::Bytes()},
+                       Block::kThreads, Block::Bytes(kWhole)},
                       StreamKernel<kWhole, kWarps, kDims>, args, parts);
 }
 

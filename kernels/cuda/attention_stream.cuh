@@ -77,35 +77,36 @@ __device__ __forceinline__ void WriteStream(const AttentionArgs& args,
   }
 }
 
-// Adds a split to what the splits before it have, where a query sees it.
-template <int kDims>
-__device__ __forceinline__ void AddSplit(const AttentionArgs& args,
-                                         const StreamQueries<kDims>& queries,
-                                         int split, StreamSums<kDims>* sums,
-                                         StreamSums<kDims>* rows) {
+// Adds a split to what the splits before it have, where a query sees it. Their
+// maxima are `maxima`, the rest is in the block's memory.
+template <int kWarps, int kDims>
+__device__ __forceinline__ void KeepSplit(
+    const AttentionArgs& args, const StreamBlock<kWarps, kDims>& block,
+    const StreamQueries<kDims>& queries, int split,
+    const StreamSums<kDims>& sums, float (&maxima)[2]) {
   const SplitRule rule = args.rule();
   MergeWeights by[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int position = queries.positions[half];
     const int first = position < 0 ? 0 : rule.First(position, args.window);
-    by[half] = WeightsOf<true>(rows->maxima[half], sums->maxima[half]);
-    if (split == first) by[half] = {sums->maxima[half], 0.0f, 1.0f};
+    by[half] = WeightsOf<true>(maxima[half], sums.maxima[half]);
+    if (split == first) by[half] = {sums.maxima[half], 0.0f, 1.0f};
     if (split < first || split > rule.Of(position)) {
-      by[half] = {rows->maxima[half], 1.0f, 0.0f};
+      by[half] = {maxima[half], 1.0f, 0.0f};
     }
-    rows->maxima[half] = by[half].maximum;
+    maxima[half] = by[half].maximum;
   }
-  const auto add = [&by](float4& to, const float4& from) {
+  const auto add = [&](int i, const float4& from) {
+    float4& to = block.kept[i * 32];
     to = {to.x * by[0].old_weight + from.x * by[0].new_weight,
           to.y * by[0].old_weight + from.y * by[0].new_weight,
           to.z * by[1].old_weight + from.z * by[1].new_weight,
           to.w * by[1].old_weight + from.w * by[1].new_weight};
   };
-  add(rows->totals, sums->totals);
+  add(0, sums.totals);
 #pragma unroll
-  for (int j = 0; j < kDims / 8; ++j) add(rows->values[j], sums->values[j]);
-  sums->Clear();
+  for (int j = 0; j < kDims / 8; ++j) add(j + 1, sums.values[j]);
 }
 
 // A warp's part of the step at `begin`.
@@ -116,7 +117,7 @@ __device__ __forceinline__ void TakeStep(
     const StreamQueries<kDims>& queries, int stage, int begin,
     StreamSums<kDims>* sums) {
   StepScores scores;
-  ScoreStep(block, stage, queries, scores);
+  ScoreStep(block, stage, scores);
   if (args.soft_cap > 0) CapStep(args.soft_cap, scores);
   const int lane_begin = begin + 8 * (block.lane % 4);
   // Some query does not see the first positions, or the last.
@@ -177,9 +178,13 @@ __device__ __forceinline__ void TakeSteps(
   WaitForPrevious();
   const StreamQueries<kDims> queries(args, who, block);
   StreamSums<kDims> sums;  // of the split
-  StreamSums<kDims> rows;  // where kWhole: of all splits so far
   sums.Clear();
-  rows.Clear();
+  float maxima[2];  // where kWhole: of all splits so far
+  maxima[0] = maxima[1] = sums.maxima[0];
+  if constexpr (kWhole) {
+#pragma unroll
+    for (int i = 0; i < block.kLaneSums; ++i) block.kept[i * 32] = {};
+  }
   int split = range.split;
   int split_end = args.rule().Begin(split + 1);
   int stage = 0;
@@ -194,13 +199,21 @@ __device__ __forceinline__ void TakeSteps(
     stage ^= 1;
     if constexpr (kWhole) {
       if (begin + kStep < min(range.end, split_end)) continue;
-      AddSplit(args, queries, split, &sums, &rows);
+      KeepSplit(args, block, queries, split, sums, maxima);
+      sums.Clear();
       ++split;
       split_end = args.rule().Begin(split + 1);
     }
   }
+  if constexpr (kWhole) {
+    sums.totals = block.kept[0];
+#pragma unroll
+    for (int j = 0; j < kDims / 8; ++j) {
+      sums.values[j] = block.kept[(j + 1) * 32];
+    }
+  }
   WriteStream<kWhole>(args, who, block.warp, block.lane, queries.positions,
-                      range.split, kWhole ? rows : sums);
+                      range.split, sums);
 }
 
 // One block for each tile (x) and KV head and part of its query heads (y);

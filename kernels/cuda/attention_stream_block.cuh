@@ -42,12 +42,17 @@ struct StreamBlock {
   static constexpr int kValues = kStep * kValueRow;
   static constexpr int kStage = kKeys + kValues;
 
+  // Of a lane: of its queries, and of their sums.
+  static constexpr int kLaneQueries = kDims / 16;
+  static constexpr int kLaneSums = kDims / 8 + 1;
+
   // Where a position's key is: elements from PagedKv::blocks to its block's
   // keys of the head, and how many positions are before it there.
   struct Place {
     size_t keys;
     int offset;
   };
+  static_assert(sizeof(Place) == sizeof(uint4));
 
   const PagedKv& kv;
   RowPath path;  // of all rows of the tile, as far as it goes
@@ -56,8 +61,10 @@ struct StreamBlock {
   int block_shift;  // block_size is 2 to this; below 0: it is not
   int warp = threadIdx.x / 32;
   int lane = threadIdx.x % 32;
-  uint4* stages;  // 2: keys [pairs][kKeyRow], values [kStep][kValueRow]
-  Place* places;  // [kStep]
+  uint4* stages;   // 2: keys [pairs][kKeyRow], values [kStep][kValueRow]
+  Place* places;   // [kStep]
+  uint4* queries;  // a lane's: [kDims / 16], 32 apart
+  float4* kept;  // likewise, where they are kept: its sums of the splits before
 
   __device__ StreamBlock(const PagedKv& paged, const RowPath& row_path,
                          int head, int last_position, uint4* memory)
@@ -67,12 +74,18 @@ struct StreamBlock {
         last(last_position),
         block_shift(0),
         stages(memory),
-        places(reinterpret_cast<Place*>(memory + 2 * kStage)) {
+        places(reinterpret_cast<Place*>(memory + 2 * kStage)),
+        queries(memory + 2 * kStage + kStep + warp * kLaneQueries * 32 + lane),
+        kept(reinterpret_cast<float4*>(memory + 2 * kStage + kStep +
+                                       kWarps * kLaneQueries * 32) +
+             warp * kLaneSums * 32 + lane) {
     while (1 << block_shift < kv.block_size) ++block_shift;
     if (1 << block_shift != kv.block_size) block_shift = -1;
   }
-  static constexpr size_t Bytes() {
-    return sizeof(uint4) * 2 * kStage + sizeof(Place) * kStep;
+  static constexpr size_t Bytes(bool keeps) {
+    return sizeof(uint4) *
+           (2 * kStage + kStep +
+            32 * kWarps * (kLaneQueries + (keeps ? kLaneSums : 0)));
   }
 
   __device__ uint4* KeysOf(int stage) const { return stages + stage * kStage; }

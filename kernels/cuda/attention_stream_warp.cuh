@@ -25,8 +25,9 @@ struct StreamQueries {
   int positions[2];  // below 0: there is none
   int first = 0;     // position of any, and the last
   int last = -1;
-  uint4 a[kDims / 16];  // times scale, to base 2, rounded
 
+  // Also leaves them, times scale, to base 2, rounded, where the lane finds
+  // them.
   template <int kWarps>
   __device__ StreamQueries(const AttentionArgs& args, const TileQueries& who,
                            const StreamBlock<kWarps, kDims>& block) {
@@ -56,7 +57,7 @@ struct StreamQueries {
 #pragma unroll
     for (int step = 0; step < kDims / 16; ++step) {
       const int d = 16 * step + 2 * (block.lane % 4);
-      a[step] =
+      block.queries[step * 32] =
           make_uint4(pair(0, d), pair(1, d), pair(0, d + 8), pair(1, d + 8));
     }
   }
@@ -64,16 +65,15 @@ struct StreamQueries {
 
 template <int kWarps, int kDims>
 __device__ __forceinline__ void ScoreStep(
-    const StreamBlock<kWarps, kDims>& block, int stage,
-    const StreamQueries<kDims>& queries, StepScores& scores) {
+    const StreamBlock<kWarps, kDims>& block, int stage, StepScores& scores) {
 #pragma unroll
   for (float4& score : scores) score = {};
   const uint4* const keys = block.KeysOf(stage);
   const int t = block.lane % 4;
-#pragma unroll
-  for (int step = 0; step < kDims / 16; ++step) {
-    if (16 * step >= block.kv.head_dim) break;
-    const uint4 a = queries.a[step];
+  const int steps = (block.kv.head_dim + 15) / 16;
+#pragma unroll 4
+  for (int step = 0; step < steps; ++step) {
+    const uint4 a = block.queries[step * 32];
 #pragma unroll
     for (int w = 0; w < kStep / 32; ++w) {
       const int vector = 8 * w + block.lane / 4;
