@@ -202,10 +202,11 @@ struct StreamBlock {
   __device__ void LoadValues(int stage, int group, int pair,
                              uint32_t (&b)[4]) const {
     const int row = lane % 8;
-    const int position = group / 2 * 32 + row / 2 * 8 + row % 2 * 4 +
-                         group % 2 * 2 + lane / 8 % 2;
-    LoadTransposed(ValuesOf(stage) + ValueAt(position, 2 * pair + lane / 16),
-                   b);
+    // ValueAt, of which the group moves the position only.
+    const int position = row / 2 * 8 + row % 2 * 4 + lane / 8 % 2;
+    const int vector = (2 * pair + lane / 16) ^ row;
+    const uint4* const from = ValuesOf(stage) + position * kValueRow + vector;
+    LoadTransposed(from + (group / 2 * 32 + group % 2 * 2) * kValueRow, b);
   }
 
   // Whether a value of positions first to end - 1 is infinite or NaN.

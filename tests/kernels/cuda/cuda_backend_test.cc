@@ -482,7 +482,7 @@ TEST(CudaBackendTest, NumericsIdNamesTheTypes) {
   EXPECT_THAT(cuda->numerics_id(), HasSubstr("cuda-sm"));
   EXPECT_THAT(cuda->numerics_id(), HasSubstr("-kvf32-v1"));
   const auto other = MakeCudaBackend("bf16", "bf16");
-  EXPECT_THAT(other->numerics_id(), HasSubstr("-bf16-kvbf16-v2"));
+  EXPECT_THAT(other->numerics_id(), HasSubstr("-bf16-kvbf16-v3"));
   EXPECT_EQ(other->kv_type(), DType::kBF16);
   EXPECT_THAT(MakeCudaBackend("fp8")->numerics_id(), HasSubstr("-fp8-kvf32-"));
   EXPECT_THAT(cuda->description(), HasSubstr("device 0"));
