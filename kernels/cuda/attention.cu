@@ -5,13 +5,15 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_bf16.cuh"
+#include "kernels/cuda/attention_merge.cuh"
+#include "kernels/cuda/attention_stream.cuh"
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/kv_address.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/primitives.cuh"
 
 // Attention over keys and values of float32, on CUDA cores; for bf16 see
-// attention_bf16.cuh.
+// attention_stream.cuh and attention_bf16.cuh.
 //
 // How memory is read. Scores: a thread is a position, so a warp reads runs of
 // block_size words of the keys (64 bytes for blocks of 16), every byte once for
@@ -28,7 +30,6 @@ constexpr int kWarps = kThreads / 32;
 // Blocks that a multiprocessor is to have room for: 80 registers a thread,
 // which is what eight queries need.
 constexpr int kMinBlocks = 6;
-constexpr int kMergeThreads = 128;
 
 // A block's shared memory, one piece behind the other, each aligned to 16
 // bytes.
@@ -242,14 +243,10 @@ __device__ __forceinline__ void WriteSplit(const AttentionArgs& args,
     const int row = queries.Row(i);
     const size_t query =
         static_cast<size_t>(row) * args.num_heads + queries.Head(i);
-    // Partial results start at args.first_row.
-    const size_t slot =
-        (query - static_cast<size_t>(args.first_row) * args.num_heads) *
-            args.max_splits +
-        split;
+    float* const partial = PartialOf(args, query, split);
     const int position = split * kAttentionSplit + limits[i];
     const bool only =
-        FirstSplit(position, args.window) == position / kAttentionSplit;
+        SplitRule().First(position, args.window) == SplitRule().Of(position);
     for (int e = thread; e < head_dim; e += kThreads) {
       float total = all[static_cast<size_t>(i) * 4 * vectors + e];
       for (int g = 1; g < groups; ++g) {
@@ -258,12 +255,12 @@ __device__ __forceinline__ void WriteSplit(const AttentionArgs& args,
       if (only) {
         args.out[query * head_dim + e] = WeightedMean(total, memory.totals[i]);
       } else {
-        args.partials[slot * (head_dim + 2) + 2 + e] = total;
+        partial[2 + e] = total;
       }
     }
     if (thread == 0 && !only) {
-      args.partials[slot * (head_dim + 2)] = memory.maxima[i];
-      args.partials[slot * (head_dim + 2) + 1] = memory.totals[i];
+      partial[0] = memory.maxima[i];
+      partial[1] = memory.totals[i];
     }
   }
 }
@@ -299,41 +296,6 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   WriteSplit(args, queries, vectors, split, limits, memory);
 }
 
-// One block for each pair of a row (x) and a query head (y): merges its splits
-// from the first to the last.
-template <bool kBase2>
-__global__ void __launch_bounds__(kMergeThreads)
-    MergeKernel(const AttentionArgs args) {
-  LaunchDependents();
-  WaitForPrevious();
-  const int head_dim = args.kv.head_dim;
-  const int position = args.rows.positions[args.first_row + blockIdx.x];
-  const int first_split = FirstSplit(position, args.window);
-  const int splits = position / kAttentionSplit + 1 - first_split;
-  if (splits == 1) return;
-  const size_t query =
-      static_cast<size_t>(blockIdx.x) * args.num_heads + blockIdx.y;
-  const float* const first =
-      args.partials + (query * args.max_splits + first_split) * (head_dim + 2);
-  float* const out =
-      args.out +
-      (static_cast<size_t>(args.first_row) * args.num_heads + query) * head_dim;
-  for (int d = threadIdx.x; d < head_dim; d += kMergeThreads) {
-    float maximum = first[0];
-    float total = first[1];
-    float sum = first[2 + d];
-    for (int split = 1; split < splits; ++split) {
-      const float* const next =
-          first + static_cast<size_t>(split) * (head_dim + 2);
-      const MergeWeights by = WeightsOf<kBase2>(maximum, next[0]);
-      maximum = by.maximum;
-      total = total * by.old_weight + next[1] * by.new_weight;
-      sum = sum * by.old_weight + next[2 + d] * by.new_weight;
-    }
-    out[d] = WeightedMean(sum, total);
-  }
-}
-
 int PartsOf(const AttentionArgs& args, int queries) {
   const int group = args.num_heads / args.kv.num_kv_heads;
   return (args.max_tile_rows * group + queries - 1) / queries;
@@ -363,49 +325,77 @@ cudaError_t AttendF32(const Queue& queue, const AttentionArgs& args) {
   return AttendF32<kMostTileQueries>(queue, args);
 }
 
-template <bool kWhole, int kTiles, int kDims>
-cudaError_t AttendBf16(const Queue& queue, const AttentionArgs& args) {
-  using Block = Bf16Block<kTiles, kDims>;
+template <bool kWhole, int kWarps, int kDims>
+cudaError_t AttendStream(const Queue& queue, const AttentionArgs& args) {
+  using Block = StreamBlock<kWarps, kDims>;
   const int parts = PartsOf(args, Block::kQueries);
   return LaunchKernel(queue,
                       {BlocksOf(args, parts, kWhole ? 1 : args.max_splits),
-                       kBf16Threads, Block::Bytes(args.kv.head_dim)},
-                      Bf16Kernel<kWhole, kTiles, kDims>, args, parts);
+                       Block::kThreads, Block::Bytes(kWhole)},
+                      StreamKernel<kWhole, kWarps, kDims>, args, parts);
+}
+
+// With as few warps as the longest tile needs; of more, fewer blocks fit on a
+// multiprocessor.
+template <int kDims>
+cudaError_t AttendStream(const Queue& queue, const AttentionArgs& args) {
+  const int queries =
+      args.max_tile_rows * (args.num_heads / args.kv.num_kv_heads);
+  if (args.whole) return AttendStream<true, 8, kDims>(queue, args);
+  if (queries <= 16) return AttendStream<false, 1, kDims>(queue, args);
+  if (queries <= 32) return AttendStream<false, 2, kDims>(queue, args);
+  return AttendStream<false, 4, kDims>(queue, args);
+}
+
+template <int kTiles>
+cudaError_t AttendBf16(const Queue& queue, const AttentionArgs& args) {
+  using Block = Bf16Block<kTiles>;
+  const int parts = PartsOf(args, Block::kQueries);
+  return LaunchKernel(queue,
+                      {BlocksOf(args, parts, args.max_splits), kBf16Threads,
+                       Block::Bytes(args.kv.head_dim)},
+                      Bf16Kernel<kTiles>, args, parts);
 }
 
 // With as few tiles of queries as the longest tile needs, if they fit.
-template <int kDims>
 cudaError_t AttendBf16(const Queue& queue, const AttentionArgs& args) {
   // What every device that we run on has.
   constexpr size_t kMostShared = 99 << 10;
   const int head_dim = args.kv.head_dim;
   const int queries =
       args.max_tile_rows * (args.num_heads / args.kv.num_kv_heads);
-  if (args.whole) return AttendBf16<true, 4, kDims>(queue, args);
-  if (queries > 32 && Bf16Block<4, kDims>::Bytes(head_dim) <= kMostShared) {
-    return AttendBf16<false, 4, kDims>(queue, args);
+  if (head_dim <= 64) return AttendStream<64>(queue, args);
+  if (head_dim <= kMostGrowingHeadDim) return AttendStream<128>(queue, args);
+  if (queries > 32 && Bf16Block<4>::Bytes(head_dim) <= kMostShared) {
+    return AttendBf16<4>(queue, args);
   }
-  if (queries > 16 && Bf16Block<2, kDims>::Bytes(head_dim) <= kMostShared) {
-    return AttendBf16<false, 2, kDims>(queue, args);
+  if (queries > 16 && Bf16Block<2>::Bytes(head_dim) <= kMostShared) {
+    return AttendBf16<2>(queue, args);
   }
-  return AttendBf16<false, 1, kDims>(queue, args);
+  return AttendBf16<1>(queue, args);
+}
+
+cudaError_t Merge(const Queue& queue, const AttentionArgs& args) {
+  const dim3 blocks(
+      static_cast<unsigned>(args.num_rows),
+      static_cast<unsigned>(args.num_heads),
+      static_cast<unsigned>((args.kv.head_dim + kMergeThreads - 1) /
+                            kMergeThreads));
+  const bool bf16 = args.kv.type == DType::kBF16;
+  return LaunchKernel(queue, {blocks, kMergeThreads, sizeof(MergeMemory)},
+                      bf16 ? MergeKernel<true> : MergeKernel<false>, args);
 }
 
 }  // namespace
 
 cudaError_t Attend(const Queue& queue, const AttentionArgs& args) {
-  const bool bf16 = args.kv.type == DType::kBF16;
-  const cudaError_t status = !bf16 ? AttendF32(queue, args)
-                             : args.kv.head_dim <= 64
-                                 ? AttendBf16<64>(queue, args)
-                                 : AttendBf16<128>(queue, args);
+  const cudaError_t status = args.kv.type == DType::kBF16
+                                 ? AttendBf16(queue, args)
+                                 : AttendF32(queue, args);
   if (status != cudaSuccess || args.whole || args.max_splits == 1) {
     return status;
   }
-  const dim3 blocks(static_cast<unsigned>(args.num_rows),
-                    static_cast<unsigned>(args.num_heads));
-  return LaunchKernel(queue, {blocks, kMergeThreads},
-                      bf16 ? MergeKernel<true> : MergeKernel<false>, args);
+  return Merge(queue, args);
 }
 
 }  // namespace nacre::kernels::cuda

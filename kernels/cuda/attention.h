@@ -1,13 +1,12 @@
 // Causal grouped-query attention over the paged cache, a few query rows or
 // many.
 //
-// A context is cut into splits of kAttentionSplit positions, counted from
-// position 0; a block of threads takes one split of one KV head for a tile of
-// queries that share it: the query heads of a few rows of one session. Each
-// split has a maximum, a sum and a sum of values of its own; they are merged
-// from the first split to the last (online softmax). Or a block takes all
-// splits of a tile one after another, and merges as it goes: nothing is kept
-// in memory, and the bits are the same.
+// A context is cut into splits (SplitRule); a block of threads takes one split
+// of one KV head for a tile of queries that share it: the query heads of a few
+// rows of one session. Each split has a maximum, a sum and a sum of values of
+// its own; they are merged from the first split to the last (online softmax).
+// Or a block takes all splits of a tile one after another, and merges as it
+// goes: nothing is kept in memory, and the bits are the same.
 //
 // Over a float32 cache everything is float32. Over a bf16 cache the products
 // are the tensor cores': queries (times scale, times log2 e) and weights
@@ -31,14 +30,14 @@
 #include <limits>
 
 #include "common/host_device.h"
+#include "kernels/cuda/attention_splits.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/paged_kv.h"
 
 namespace nacre::kernels::cuda {
 
-inline constexpr int kAttentionSplit = 128;  // positions; decides bits
-inline constexpr int kMostTileQueries = 8;   // of a tile; decides none
-inline constexpr int kMostBf16Queries = 64;  // likewise, of a bf16 cache
+inline constexpr int kMostTileQueries = 8;    // of a tile; decides no bits
+inline constexpr int kMostBf16Queries = 128;  // likewise, of a bf16 cache
 inline constexpr int kMostHeadDim = 512;
 inline constexpr int kMostWholeHeadDim = 128;  // of AttentionArgs::whole
 
@@ -79,7 +78,7 @@ struct AttentionArgs {
   int first_row = 0;
   int num_rows = 0;
   int max_tile_rows = 0;  // the longest of these tiles
-  int max_splits = 0;     // AttentionSplits of their last position, or more
+  int max_splits = 0;     // of their last position, or more
   // Whether a block takes all splits of a tile: for many full tiles of a bf16
   // cache with a head_dim of at most kMostWholeHeadDim, without tails.
   bool whole = false;
@@ -88,18 +87,12 @@ struct AttentionArgs {
   float* partials = nullptr;
   float* out = nullptr;  // row i at out + i * num_heads * head_dim
 
+  NACRE_HOST_DEVICE SplitRule rule() const {
+    return SplitRuleOf(kv.type, kv.head_dim);
+  }
+
   bool operator==(const AttentionArgs&) const = default;
 };
-
-// The first split that has a part of the window of a row at `position`.
-NACRE_HOST_DEVICE constexpr int FirstSplit(int position, int window) {
-  const int first = position + 1 - window;
-  return first <= 0 ? 0 : first / kAttentionSplit;
-}
-
-constexpr int AttentionSplits(int position) {
-  return position / kAttentionSplit + 1;
-}
 
 // 0 where every row has one split.
 constexpr size_t AttentionPartialBytes(int rows, int num_heads, int head_dim,

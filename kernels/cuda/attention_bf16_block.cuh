@@ -1,5 +1,6 @@
-// What a block of attention over bf16 keys and values has in shared memory, how
-// it gets there, and which of it a lane hands to the tensor cores.
+// What a block of attention over bf16 keys and values of more than 128
+// dimensions has in shared memory, how it gets there, and which of it a lane
+// hands to the tensor cores.
 //
 // Scores: rows of A are queries, columns of B positions; a pair of inputs of
 // the instruction is a word of the cache, a pair of dimensions of one position.
@@ -30,10 +31,11 @@ constexpr int kBf16Warps = kBf16Threads / 32;
 constexpr int kWarpPositions = kAttentionSplit / kBf16Warps;
 static_assert(kAttentionSplit == kBf16Threads && kWarpPositions == 32);
 
-// `kTiles` tiles of 16 queries; `kDims` dimensions of keys and of values are
+// `kTiles` tiles of 16 queries; kDims dimensions of keys and of values are
 // there at a time, a chunk.
-template <int kTiles, int kDims>
+template <int kTiles>
 struct Bf16Block {
+  static constexpr int kDims = 128;
   // Tiles of 8 dimensions, and as many vectors of a value, that a warp has.
   static constexpr int kParts = kDims / 32;
   static constexpr int kWarpDims = 8 * kParts;
@@ -204,13 +206,9 @@ struct Bf16Block {
       const auto* const from = reinterpret_cast<const uint32_t*>(
                                    values + ValueAt(position, word / 4)) +
                                word % 4;
-      if constexpr (kParts == 4) {
-        const uint2 two = *reinterpret_cast<const uint2*>(from);
-        words[i][0] = two.x;
-        words[i][1] = two.y;
-      } else {
-        words[i][0] = *from;
-      }
+      const uint2 two = *reinterpret_cast<const uint2*>(from);
+      words[i][0] = two.x;
+      words[i][1] = two.y;
 #pragma unroll
       for (int k = 0; k < kParts / 2; ++k) {
         if (kMasked && !Sees(position, limit, window)) words[i][k] = 0;

@@ -1,5 +1,5 @@
-// Attention over bf16 keys and values: queries, their scores on the tensor
-// cores, and the weights that scores become.
+// Attention over bf16 keys and values of more than 128 dimensions: queries,
+// their scores on the tensor cores, and the weights that scores become.
 
 #ifndef KERNELS_CUDA_ATTENTION_BF16_SOFTMAX_CUH_
 #define KERNELS_CUDA_ATTENTION_BF16_SOFTMAX_CUH_
@@ -18,10 +18,10 @@ namespace nacre::kernels::cuda {
 namespace {  // only attention.cu includes this
 
 // Queries times scale, rounded; in powers of 2, which are cheaper than of e.
-template <int kTiles, int kDims>
-__device__ __forceinline__ void LoadQueries(
-    const AttentionArgs& args, const TileQueries& who,
-    const Bf16Block<kTiles, kDims>& block) {
+template <int kTiles>
+__device__ __forceinline__ void LoadQueries(const AttentionArgs& args,
+                                            const TileQueries& who,
+                                            const Bf16Block<kTiles>& block) {
   const int head_dim = args.kv.head_dim;
   const float factor = args.scale * 1.44269504088896341f;
 #pragma unroll 1
@@ -51,15 +51,16 @@ __device__ __forceinline__ void LoadQueries(
 // Adds a chunk of dimensions to the scores of the warp's positions: x and y of
 // scores[i][j] are positions 8t + j and 8t + 4 + j for query g of tile i,
 // t = lane % 4, z and w for g + 8.
-template <int kTiles, int kDims>
-__device__ __forceinline__ void AddScores(const Bf16Block<kTiles, kDims>& block,
+template <int kTiles>
+__device__ __forceinline__ void AddScores(const Bf16Block<kTiles>& block,
                                           int chunk,
                                           float4 (&scores)[kTiles][4]) {
   const int t = block.lane % 4;
   const uint4* const keys = block.keys + t * 8 + (block.lane / 4 ^ 2 * t);
   const uint4* const queries =
-      block.queries + chunk * (kDims / 16) * kTiles * 32 + block.lane;
-  const int steps = (min(kDims, block.kv.head_dim - chunk * kDims) + 15) / 16;
+      block.queries + chunk * (block.kDims / 16) * kTiles * 32 + block.lane;
+  const int steps =
+      (min(block.kDims, block.kv.head_dim - chunk * block.kDims) + 15) / 16;
 #pragma unroll 2
   for (int step = 0; step < steps; ++step) {
     const uint4 low = keys[step * 64];
@@ -94,10 +95,11 @@ __device__ __forceinline__ void CapScores(float soft_cap,
 
 // Masks scores and tells the other warps the warp's largest. `limit`: last
 // position that the query sees, counted from the lane's first.
-template <int kTiles, int kDims>
-__device__ __forceinline__ void ShareMaxima(
-    const Bf16Block<kTiles, kDims>& block, const int (&limits)[kTiles][2],
-    int lane_begin, int window, float4 (&scores)[kTiles][4]) {
+template <int kTiles>
+__device__ __forceinline__ void ShareMaxima(const Bf16Block<kTiles>& block,
+                                            const int (&limits)[kTiles][2],
+                                            int lane_begin, int window,
+                                            float4 (&scores)[kTiles][4]) {
   const float nothing = __int_as_float(kMinusInfinityBits);
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
@@ -128,10 +130,10 @@ __device__ __forceinline__ void ShareMaxima(
 }
 
 // Of all warps, in their order.
-template <int kTiles, int kDims, typename Add>
-__device__ __forceinline__ float OverWarps(
-    const Bf16Block<kTiles, kDims>& block, const float* from, int i, int half,
-    const Add& add) {
+template <int kTiles, typename Add>
+__device__ __forceinline__ float OverWarps(const Bf16Block<kTiles>& block,
+                                           const float* from, int i, int half,
+                                           const Add& add) {
   const float* const at = from + 16 * i + 8 * half + block.lane / 4;
   float result = at[0];
 #pragma unroll
@@ -142,10 +144,10 @@ __device__ __forceinline__ float OverWarps(
 }
 
 // Exponentials, rounded, for all warps, and what the warp's add up to.
-template <int kTiles, int kDims>
-__device__ __forceinline__ void ShareWeights(
-    const Bf16Block<kTiles, kDims>& block, const float4 (&scores)[kTiles][4],
-    float (&maxima)[kTiles][2]) {
+template <int kTiles>
+__device__ __forceinline__ void ShareWeights(const Bf16Block<kTiles>& block,
+                                             const float4 (&scores)[kTiles][4],
+                                             float (&maxima)[kTiles][2]) {
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
     uint32_t pairs[4][2];
@@ -185,8 +187,8 @@ __device__ __forceinline__ void ShareWeights(
 }
 
 // All warps' totals of the queries' weights.
-template <int kTiles, int kDims>
-__device__ __forceinline__ void SumTotals(const Bf16Block<kTiles, kDims>& block,
+template <int kTiles>
+__device__ __forceinline__ void SumTotals(const Bf16Block<kTiles>& block,
                                           float (&totals)[kTiles][2]) {
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {

@@ -1,5 +1,5 @@
-// Attention over bf16 keys and values: sums of weighted values on the tensor
-// cores, and of splits.
+// Attention over bf16 keys and values of more than 128 dimensions: sums of
+// weighted values on the tensor cores.
 
 #ifndef KERNELS_CUDA_ATTENTION_BF16_VALUES_CUH_
 #define KERNELS_CUDA_ATTENTION_BF16_VALUES_CUH_
@@ -21,8 +21,8 @@ namespace {  // only attention.cu includes this
 template <int kTiles, int kParts>
 using ValueSums = float4[kTiles][kParts];
 
-template <int kTiles, int kDims, int kParts>
-__device__ __forceinline__ void AddValues(const Bf16Block<kTiles, kDims>& block,
+template <int kTiles, int kParts>
+__device__ __forceinline__ void AddValues(const Bf16Block<kTiles>& block,
                                           int steps,
                                           ValueSums<kTiles, kParts>& sums) {
 #pragma unroll 2
@@ -44,9 +44,9 @@ __device__ __forceinline__ void AddValues(const Bf16Block<kTiles, kDims>& block,
 // As AddValues where a value is infinite or NaN that not all rows see: zero
 // times that is not zero. So each row has a turn in which what it does not see
 // is zero.
-template <int kTiles, int kDims, int kParts>
+template <int kTiles, int kParts>
 __device__ __forceinline__ void AddValuesByRow(
-    const Bf16Block<kTiles, kDims>& block, const AttentionArgs& args,
+    const Bf16Block<kTiles>& block, const AttentionArgs& args,
     const TileQueries& who, int begin, int steps,
     ValueSums<kTiles, kParts>& sums) {
   const int end = who.Row(who.count - 1);
@@ -79,48 +79,13 @@ __device__ __forceinline__ void AddValuesByRow(
   }
 }
 
-// A row's sums so far: maximum, total and values.
+// A row's sums over a split: maximum, total and values.
 template <int kTiles, int kParts>
 struct RowSums {
   float maxima[kTiles][2];
   float totals[kTiles][2];
   ValueSums<kTiles, kParts> values;
 };
-
-// Adds a split to what the splits before it have, where a query sees it.
-template <int kTiles, int kParts>
-__device__ __forceinline__ void AddSplit(const RowSums<kTiles, kParts>& split,
-                                         const int (&positions)[kTiles][2],
-                                         int window, int begin,
-                                         RowSums<kTiles, kParts>* rows) {
-#pragma unroll
-  for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (positions[i][half] < begin ||
-          FirstSplit(positions[i][half], window) * kAttentionSplit > begin) {
-        continue;
-      }
-      float& maximum = rows->maxima[i][half];
-      float& total = rows->totals[i][half];
-      const MergeWeights by = WeightsOf<true>(maximum, split.maxima[i][half]);
-      maximum = by.maximum;
-      total = total * by.old_weight + split.totals[i][half] * by.new_weight;
-#pragma unroll
-      for (int j = 0; j < kParts; ++j) {
-        float4& to = rows->values[i][j];
-        const float4& from = split.values[i][j];
-        if (half == 0) {
-          to.x = to.x * by.old_weight + from.x * by.new_weight;
-          to.y = to.y * by.old_weight + from.y * by.new_weight;
-        } else {
-          to.z = to.z * by.old_weight + from.z * by.new_weight;
-          to.w = to.w * by.old_weight + from.w * by.new_weight;
-        }
-      }
-    }
-  }
-}
 
 }  // namespace
 }  // namespace nacre::kernels::cuda

@@ -6,6 +6,8 @@
 
 #include <cuda_runtime.h>
 
+#include <climits>
+
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/soft_cap.cuh"
@@ -35,6 +37,38 @@ struct TileQueries {
     return kv_head * group + (first + i) % group;
   }
 };
+
+// The first and the last position of a tile's rows.
+struct TileSpan {
+  int first = INT_MAX;
+  int last = -1;
+};
+
+__device__ __forceinline__ TileSpan FindSpan(const AttentionArgs& args,
+                                             const AttentionTile& tile) {
+  TileSpan span;
+  for (int row = static_cast<int>(threadIdx.x) % 32; row < tile.rows;
+       row += 32) {
+    const int position = args.rows.positions[tile.first_row + row];
+    span.first = min(span.first, position);
+    span.last = max(span.last, position);
+  }
+  span.first = __reduce_min_sync(kAllLanes, span.first);
+  span.last = __reduce_max_sync(kAllLanes, span.last);
+  return span;
+}
+
+// Where the split's part of a query's result is kept: the largest score, the
+// sum of the weights and of the weighted values. `query`: counted over the
+// heads of all rows; those of args.first_row come first.
+__device__ __forceinline__ float* PartialOf(const AttentionArgs& args,
+                                            size_t query, int split) {
+  const size_t slot =
+      (query - static_cast<size_t>(args.first_row) * args.num_heads) *
+          args.max_splits +
+      split;
+  return args.partials + slot * (args.kv.head_dim + 2);
+}
 
 // Whether a query sees position `p`, if its own is `limit` and it has a window;
 // both counted from one position.

@@ -264,10 +264,11 @@ cuda::AttentionCut CudaBackend::CutOf(int num_heads,
       cuda::AttentionTileRows(num_heads / layer.num_kv_heads, layer.type);
   cut.num_heads = num_heads;
   cut.head_dim = layer.head_dim;
+  cut.rule = cuda::SplitRuleOf(layer.type, layer.head_dim);
   cut.max_partial_bytes = options_.max_partial_bytes;
   if (layer.type == DType::kBF16 && layer.head_dim <= cuda::kMostWholeHeadDim) {
-    const int blocks =
-        options_.least_whole_blocks.value_or(device_->multiprocessors());
+    const int blocks = options_.least_whole_blocks.value_or(
+        device_->multiprocessors() * 3 / 4);
     cut.least_whole_tiles =
         (blocks + layer.num_kv_heads - 1) / layer.num_kv_heads;
   }

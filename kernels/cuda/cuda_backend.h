@@ -44,7 +44,7 @@ struct CudaBackendOptions {
   // Whether steps that come again are CUDA graphs.
   bool graphs = true;
   // Blocks of attention that are worth all splits of their tiles of a prompt;
-  // none: as many as the device has multiprocessors.
+  // none: three for each four multiprocessors of the device.
   absl::optional<int> least_whole_blocks;
 };
 

@@ -29,12 +29,11 @@ bool HasTails(absl::Span<const RowContext> contexts) {
 }
 
 // Of the tails of rows of one session: splits before it are in its blocks.
-int FirstTailSplit(absl::Span<const RowContext> contexts) {
+int FirstTailSplit(absl::Span<const RowContext> contexts,
+                   const SplitRule& rule) {
   int first = kEverySplit;
   for (const RowContext& row : contexts) {
-    if (row.has_tail()) {
-      first = std::min(first, row.tail_begin / kAttentionSplit);
-    }
+    if (row.has_tail()) first = std::min(first, rule.Of(row.tail_begin));
   }
   return first;
 }
@@ -56,8 +55,8 @@ int LastInPlace(absl::Span<const RowContext> contexts) {
   return last;
 }
 
-int SplitsOf(absl::Span<const RowContext> contexts) {
-  return RoundedUp(AttentionSplits(LastPosition(contexts)));
+int SplitsOf(absl::Span<const RowContext> contexts, const SplitRule& rule) {
+  return RoundedUp(rule.Of(LastPosition(contexts)) + 1);
 }
 
 size_t PartialBytes(const AttentionCut& cut, size_t rows, int splits) {
@@ -77,11 +76,12 @@ size_t PromptTiles(absl::Span<const RowContext> contexts, size_t tile_rows) {
 
 // Appends the tiles of rows [row, row + rows), which `tile` is of, where some
 // of them have tails.
-void AppendTailTiles(absl::Span<const RowContext> contexts, PlannedTile tile,
+void AppendTailTiles(absl::Span<const RowContext> contexts,
+                     const SplitRule& rule, PlannedTile tile,
                      std::vector<PlannedTile>* tiles) {
   const auto begin = static_cast<size_t>(tile.at.first_row);
   const auto rows = static_cast<size_t>(tile.at.rows);
-  const int tail_split = FirstTailSplit(contexts.subspan(begin, rows));
+  const int tail_split = FirstTailSplit(contexts.subspan(begin, rows), rule);
   if (tail_split > 0) {
     tile.at.end_split = tail_split;
     tiles->push_back(tile);
@@ -91,7 +91,7 @@ void AppendTailTiles(absl::Span<const RowContext> contexts, PlannedTile tile,
   tile.at.first_split = tail_split;
   tile.at.end_split = kEverySplit;
   for (size_t row = begin; row < begin + rows; ++row) {
-    if (contexts[row].position / kAttentionSplit < tail_split) continue;
+    if (rule.Of(contexts[row].position) < tail_split) continue;
     tile.at.first_row = static_cast<int32_t>(row);
     tiles->push_back(tile);
   }
@@ -138,14 +138,14 @@ std::vector<PlannedTile> CutTiles(absl::Span<const RowContext> contexts,
       PlannedTile tile;
       tile.whole = whole && prompt && rows == tile_rows &&
                    !HasTails(contexts.subspan(row, rows));
-      tile.splits = SplitsOf(contexts.subspan(row, rows));
+      tile.splits = SplitsOf(contexts.subspan(row, rows), cut.rule);
       while (!tile.whole && rows > 1 &&
              PartialBytes(cut, rows, tile.splits) > cut.max_partial_bytes) {
-        tile.splits = SplitsOf(contexts.subspan(row, --rows));
+        tile.splits = SplitsOf(contexts.subspan(row, --rows), cut.rule);
       }
       tile.at = {static_cast<int32_t>(row), static_cast<int32_t>(rows)};
       if (HasTails(contexts.subspan(row, rows))) {
-        AppendTailTiles(contexts, tile, &tiles);
+        AppendTailTiles(contexts, cut.rule, tile, &tiles);
       } else {
         tiles.push_back(tile);
       }
@@ -184,7 +184,7 @@ std::vector<AttentionChunk> CutChunks(absl::Span<const PlannedTile> tiles,
 
 size_t MostPartialBytes(const AttentionCut& cut, int rows, int64_t positions) {
   const int splits =
-      RoundedUp(AttentionSplits(static_cast<int>(positions - 1)));
+      RoundedUp(cut.rule.Of(static_cast<int>(positions - 1)) + 1);
   return std::min(cut.max_partial_bytes,
                   PartialBytes(cut, static_cast<size_t>(rows), splits));
 }

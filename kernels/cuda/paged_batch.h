@@ -43,6 +43,7 @@ struct AttentionCut {
   int tile_rows = 1;  // AttentionTileRows
   int num_heads = 0;
   int head_dim = 0;
+  SplitRule rule;
   size_t max_partial_bytes = 0;  // kept at a time, if a row needs no more
   // So many full tiles of prompts go through all their splits in one block
   // (AttentionArgs::whole).

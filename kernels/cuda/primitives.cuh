@@ -77,6 +77,27 @@ __device__ __forceinline__ void MultiplyAdd(float4& sum, uint32_t a0,
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+// Four matrices of 8 x 8 elements of 16 bits: lane 8m + r names row r of matrix
+// m, 16 bytes of shared memory. Lane 4g + t gets column g of rows 2t and 2t + 1
+// of each, a word.
+__device__ __forceinline__ void LoadTransposed(const uint4* row,
+                                               uint32_t (&words)[4]) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, "
+      "[%4];\n"
+      : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+      : "r"(address)
+      : "memory");
+}
+
+// The larger, NaN where one is.
+__device__ __forceinline__ float MaxOrNan(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;\n" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
+
 // Two floats as bf16 in one word, rounded to nearest (ties to even). NaN
 // becomes 0x7fff.
 __device__ __forceinline__ uint32_t RoundedPair(float low, float high) {

@@ -250,6 +250,53 @@ TEST(CudaAttentionTest, APromptHasTheSameBitsHoweverItIsCut) {
   }
 }
 
+// Behind the positions from which on splits are longer.
+TEST(CudaAttentionTest, LongContextsHaveTheSameBitsInEveryBatch) {
+  if (MakeCudaBackend() == nullptr) GTEST_SKIP() << "no CUDA device";
+  const auto whole = MakeBF16Backend({.least_whole_blocks = 1});
+  const auto in_splits = MakeBF16Backend({.least_whole_blocks = 1 << 20});
+  const auto reference = MakeBackend("reference");
+  constexpr int kHeadDim = 16;
+  constexpr int kRows = 70;
+  for (const int end : {cuda::SplitRule::kMiddle, cuda::SplitRule::kLong}) {
+    const int positions = end + 40;
+    const PagedCache cache({1, positions, kKvHeads, 16, kHeadDim, DType::kBF16},
+                           5);
+    Batch batch(2, kHeadDim, kRows);
+    for (int row = 0; row < kRows; ++row) {
+      batch.rows.push_back(cache.Row(0, positions - kRows + row));
+    }
+    const auto& layer = cache.layer();
+    const auto expected = batch.Attend(*whole, layer, 0, kRows);
+    EXPECT_EQ(FirstDifference(batch.Attend(*in_splits, layer, 0, kRows),
+                              expected, 0, batch.width),
+              -1);
+    for (const size_t row :
+         {size_t{0}, size_t{kRows - 40}, size_t{kRows - 1}}) {
+      EXPECT_EQ(FirstDifference(batch.Attend(*whole, layer, row, 1), expected,
+                                row, batch.width),
+                -1)
+          << "row " << row << " behind " << end;
+    }
+    // A window that begins and ends in splits of different lengths.
+    batch.rule.window = 300;
+    const auto windowed = batch.Attend(*whole, layer, 0, kRows);
+    EXPECT_EQ(FirstDifference(batch.Attend(*in_splits, layer, kRows - 9, 9),
+                              windowed, kRows - 9, batch.width),
+              -1);
+    batch.rule.window = AttentionRule(kScale).window;
+    // The last row: it sees the most.
+    std::vector<float> close(batch.width, NAN);
+    const int width = static_cast<int>(batch.width);
+    reference->Attention(
+        batch.q.data() + (kRows - 1) * batch.width, width, batch.heads, kScale,
+        absl::MakeSpan(batch.rows).subspan(kRows - 1, 1), layer, close.data());
+    for (size_t i = 0; i < batch.width; ++i) {
+      EXPECT_NEAR(expected[(kRows - 1) * batch.width + i], close[i], 0.01f);
+    }
+  }
+}
+
 // As above: windows that begin before a tile, in it, and in the split before.
 TEST(CudaAttentionTest, APromptWithAWindowHasTheSameBitsHoweverItIsCut) {
   if (MakeCudaBackend() == nullptr) GTEST_SKIP() << "no CUDA device";

@@ -119,7 +119,7 @@ TEST_F(PagedBatchTest, TilesStopWhereASessionOrTheirRoomEnds) {
   EXPECT_EQ(AttentionTileRows(1, DType::kF32), 8);
   EXPECT_EQ(AttentionTileRows(3, DType::kF32), 2);
   EXPECT_EQ(AttentionTileRows(12, DType::kF32), 1);
-  EXPECT_EQ(AttentionTileRows(4, DType::kBF16), 16);
+  EXPECT_EQ(AttentionTileRows(4, DType::kBF16), 32);
   EXPECT_EQ(AttentionTileRows(100, DType::kBF16), 1);
 }
 
@@ -242,6 +242,39 @@ TEST_F(PagedBatchTest, RowsWithTailsShareTheSplitsBeforeAllTails) {
   EXPECT_EQ(chunks[1].num_rows, 4);
   EXPECT_EQ(chunks[1].max_tile_rows, 4);
   EXPECT_EQ(chunks[1].max_splits, 3);
+}
+
+// Splits are longer where contexts are long, also those that tails are in.
+TEST_F(PagedBatchTest, TilesFollowTheRuleOfSplits) {
+  const std::vector<KvSlot> tail(300, 0);
+  const std::vector<RowContext> contexts = {
+      {first_.data(), 20000}, {first_.data(), 20001, 19999, tail.data()}};
+  AttentionCut cut = Cut(8);
+  EXPECT_EQ(CutTiles(contexts, cut)[0].splits, RoundedUp(20001 / 128 + 1));
+  cut.rule = SplitRuleOf(DType::kBF16, 128);
+  const int last = 32 + 48 + (20000 - 16384) / 512;
+  const auto tiles = CutTiles(contexts, cut);
+  EXPECT_EQ(tiles[0].splits, RoundedUp(last + 1));
+  EXPECT_THAT(Ranges(tiles), ElementsAre(ElementsAre(0, 2, 0, last),
+                                         ElementsAre(0, 1, last, kEverySplit),
+                                         ElementsAre(1, 1, last, kEverySplit)));
+}
+
+TEST_F(PagedBatchTest, SplitsLieBehindEachOther) {
+  for (const SplitRule rule : {SplitRule{false}, SplitRule{true}}) {
+    int split = 0;
+    for (int position = 0; position < 40000; ++position) {
+      if (position == rule.Begin(split + 1)) ++split;
+      ASSERT_EQ(rule.Of(position), split) << position;
+    }
+    EXPECT_EQ(rule.Begin(0), 0);
+    EXPECT_EQ(rule.First(40000, 40001), 0);
+    EXPECT_EQ(rule.First(40000, 1), rule.Of(40000));
+    EXPECT_EQ(rule.First(20000, 10000), rule.Of(10001));
+  }
+  EXPECT_LT(SplitRuleOf(DType::kBF16, 128).Of(131071), 310);
+  EXPECT_FALSE(SplitRuleOf(DType::kBF16, 130).grows);
+  EXPECT_FALSE(SplitRuleOf(DType::kF32, 128).grows);
 }
 
 TEST_F(PagedBatchTest, TailsInTheFirstSplitShareNothing) {

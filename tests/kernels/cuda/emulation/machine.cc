@@ -421,19 +421,45 @@ void WaitForPrevious() {
   if (!block->previous_is_done) Yield();
 }
 
-void LoadMatrices(uint32_t words[4], const void* row) {
-  const int lane = current % kWarp;
-  Warp& warp = block->warps[current / kWarp];
+namespace {
+
+// Where the lanes of this warp find rows of matrices.
+const void* const* ShareRows(const void* row) {
   if (reinterpret_cast<uintptr_t>(row) % kCopyBytes != 0) {
     Die("a misaligned row of a matrix");
   }
-  warp.sources[lane] = row;
+  Warp& warp = block->warps[current / kWarp];
+  warp.sources[current % kWarp] = row;
   WarpBarrier();
+  return warp.sources;
+}
+
+uint16_t ElementOf(const void* row, int i) {
+  uint16_t element;
+  std::memcpy(&element, static_cast<const uint16_t*>(row) + i, sizeof(element));
+  return element;
+}
+
+}  // namespace
+
+void LoadMatrices(uint32_t words[4], const void* row) {
+  const void* const* const rows = ShareRows(row);
+  const int lane = current % kWarp;
   for (int matrix = 0; matrix < 4; ++matrix) {
-    std::memcpy(&words[matrix],
-                static_cast<const char*>(warp.sources[8 * matrix + lane / 4]) +
-                    sizeof(uint32_t) * (lane % 4),
-                sizeof(uint32_t));
+    const void* const from = rows[8 * matrix + lane / 4];
+    words[matrix] = ElementOf(from, lane % 4 * 2) |
+                    uint32_t{ElementOf(from, lane % 4 * 2 + 1)} << 16;
+  }
+  WarpBarrier();
+}
+
+void LoadTransposed(const void* row, uint32_t words[4]) {
+  const void* const* const rows = ShareRows(row);
+  const int lane = current % kWarp;
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    const void* const* const from = rows + 8 * matrix + lane % 4 * 2;
+    words[matrix] = ElementOf(from[0], lane / 4) |
+                    uint32_t{ElementOf(from[1], lane / 4)} << 16;
   }
   WarpBarrier();
 }

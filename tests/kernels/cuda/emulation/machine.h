@@ -82,6 +82,9 @@ void MultiplyAddWide(float* d, int row_tiles, const void* weights,
                      const uint32_t* a, const void* rows, int step, bool keep);
 void CommitProducts();
 void WaitProducts(int pending);
+// Four matrices of 8 x 8 elements of 16 bits, as ldmatrix.x4.trans has them:
+// lane 8m + r names row r of matrix m.
+void LoadTransposed(const void* row, uint32_t words[4]);
 // d += a b of one warp as m16n8k16 defines the fragments, with the bits that an
 // H200 gives (tensor_core.h).
 void MultiplyAdd(float d[4], const uint32_t a[4], const uint32_t b[2]);

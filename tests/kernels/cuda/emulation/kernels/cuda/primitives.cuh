@@ -6,6 +6,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/math.cuh"
@@ -44,6 +45,14 @@ inline void MultiplyAdd(float4& sum, uint32_t a0, uint32_t a1, uint32_t a2,
   const uint32_t b[2] = {b0, b1};
   emulation::MultiplyAdd(d, a, b);
   sum = {d[0], d[1], d[2], d[3]};
+}
+
+inline void LoadTransposed(const uint4* row, uint32_t (&words)[4]) {
+  emulation::LoadTransposed(row, words);
+}
+
+inline float MaxOrNan(float a, float b) {
+  return a != a || b != b ? __uint_as_float(0x7fffffffu) : std::max(a, b);
 }
 
 inline uint32_t RoundedPair(float low, float high) {

@@ -1,0 +1,259 @@
+// Attention over bf16 keys and values of up to 128 dimensions on the tensor
+// cores (mma.m16n8k16): the kernel. A block takes the queries of a tile for one
+// KV head, 16 a warp, and the positions of one split, or of all splits in turn.
+// A warp has all positions and all dimensions of its queries; warps share what
+// is read.
+//
+// The order of every sum follows from head_dim and the position alone:
+//   scores     steps of 16 dimensions
+//   weights    to the largest score of the split up to the end of the step of
+//              64 positions; sums before it are brought to that
+//   values     groups of 16 positions, each in the order of the instruction;
+//   totals     likewise, of values that are 1
+//   splits     from the first to the last
+// How many queries a block has, where they stand in it and how splits are
+// shared among blocks moves none of it. Positions that a query may not see have
+// a weight of zero: times a finite value that moves no sum. (On a GPU up to
+// what cuda_attention_test.cc finds: no model has values of 2^60.)
+
+#ifndef KERNELS_CUDA_ATTENTION_STREAM_CUH_
+#define KERNELS_CUDA_ATTENTION_STREAM_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_stream_block.cuh"
+#include "kernels/cuda/attention_stream_warp.cuh"
+#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+namespace nacre::kernels::cuda {
+namespace {  // only attention.cu includes this
+
+// Of rows that are done their means, of others the split's sums for
+// MergeKernel.
+template <bool kWhole, int kDims>
+__device__ __forceinline__ void WriteStream(const AttentionArgs& args,
+                                            const TileQueries& who, int warp,
+                                            int lane, const int (&positions)[2],
+                                            int split,
+                                            const StreamSums<kDims>& sums) {
+  const SplitRule rule = args.rule();
+  const int head_dim = args.kv.head_dim;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int position = positions[half];
+    if (position < 0) continue;
+    const int first_split = rule.First(position, args.window);
+    const int last_split = rule.Of(position);
+    if (!kWhole && (split < first_split || split > last_split)) continue;
+    const int index = 16 * warp + 8 * half + lane / 4;
+    const size_t query =
+        static_cast<size_t>(who.Row(index)) * args.num_heads + who.Head(index);
+    const bool done = kWhole || first_split == last_split;
+    const float total = half == 0 ? sums.totals.x : sums.totals.z;
+    float* to = args.out + query * head_dim;
+    if (!done) {
+      to = PartialOf(args, query, split);
+      if (lane % 4 == 0) {
+        *reinterpret_cast<float2*>(to) = make_float2(sums.maxima[half], total);
+      }
+      to += 2;
+    }
+#pragma unroll
+    for (int j = 0; j < kDims / 8; ++j) {
+      const int d = 8 * j + 2 * (lane % 4);
+      if (d >= head_dim) break;  // even, as head_dim is
+      const float4& value = sums.values[j];
+      float2 pair = half == 0 ? make_float2(value.x, value.y)
+                              : make_float2(value.z, value.w);
+      if (done) {
+        pair = {WeightedMean(pair.x, total), WeightedMean(pair.y, total)};
+      }
+      *reinterpret_cast<float2*>(to + d) = pair;
+    }
+  }
+}
+
+// Adds a split to what the splits before it have, where a query sees it. Their
+// maxima are `maxima`, the rest is in the block's memory.
+template <int kWarps, int kDims>
+__device__ __forceinline__ void KeepSplit(
+    const AttentionArgs& args, const StreamBlock<kWarps, kDims>& block,
+    const StreamQueries<kDims>& queries, int split,
+    const StreamSums<kDims>& sums, float (&maxima)[2]) {
+  const SplitRule rule = args.rule();
+  MergeWeights by[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int position = queries.positions[half];
+    const int first = position < 0 ? 0 : rule.First(position, args.window);
+    by[half] = WeightsOf<true>(maxima[half], sums.maxima[half]);
+    if (split == first) by[half] = {sums.maxima[half], 0.0f, 1.0f};
+    if (split < first || split > rule.Of(position)) {
+      by[half] = {maxima[half], 1.0f, 0.0f};
+    }
+    maxima[half] = by[half].maximum;
+  }
+  const auto add = [&](int i, const float4& from) {
+    float4& to = block.kept[i * 32];
+    to = {to.x * by[0].old_weight + from.x * by[0].new_weight,
+          to.y * by[0].old_weight + from.y * by[0].new_weight,
+          to.z * by[1].old_weight + from.z * by[1].new_weight,
+          to.w * by[1].old_weight + from.w * by[1].new_weight};
+  };
+  add(0, sums.totals);
+#pragma unroll
+  for (int j = 0; j < kDims / 8; ++j) add(j + 1, sums.values[j]);
+}
+
+// A warp's part of the step at `begin`.
+template <int kWarps, int kDims>
+__device__ __forceinline__ void TakeStep(
+    const AttentionArgs& args, const TileQueries& who,
+    const StreamBlock<kWarps, kDims>& block,
+    const StreamQueries<kDims>& queries, int stage, int begin,
+    StreamSums<kDims>* sums) {
+  StepScores scores;
+  ScoreStep(block, stage, scores);
+  if (args.soft_cap > 0) CapStep(args.soft_cap, scores);
+  const int lane_begin = begin + 8 * (block.lane % 4);
+  // Some query does not see the first positions, or the last.
+  const bool late = queries.last - args.window >= begin;
+  const bool early = queries.first < begin + kStep - 1;
+  if (late || early) {
+    MaskStep(queries.positions, lane_begin, args.window, scores);
+  }
+  uint32_t pairs[kStep / 8][2];
+  WeighStep(scores, sums, pairs);
+  if (late || early) {
+    const int all_see = late ? 0 : max(queries.first - begin + 1, 0);
+    const int seen = min(kStep, block.last - begin + 1);
+    if (all_see < seen && block.AnyNotFinite(stage, all_see, seen)) {
+      AddStepByRow(block, stage, pairs, args, who, lane_begin, sums);
+      return;
+    }
+  }
+  AddStep(block, stage, pairs, sums);
+}
+
+// What a block has to do: positions [begin, end), from the beginning of a split
+// on.
+struct StreamRange {
+  int split;
+  int begin;
+  int end;
+};
+
+// By a warp that copies: brings its part of each step there while the step
+// before is used.
+template <int kWarps, int kDims>
+__device__ __forceinline__ void CopySteps(
+    const StreamBlock<kWarps, kDims>& block, const StreamRange& range) {
+  int part = range.begin + block.Part();
+  // Tables were there before the first kernel of the step.
+  block.SharePlace(block.FindPlace(part));
+  WaitForPrevious();
+  int stage = 0;
+  for (int begin = range.begin; begin < range.end; begin += kStep) {
+    block.CopyKeys(stage, part);
+    block.CopyValues(stage, part);
+    CommitCopies();
+    part += kStep;
+    const auto next = block.FindPlace(part);
+    WaitCopies<0>();
+    __syncthreads();  // the step is there, the one before is done with
+    block.SharePlace(next);
+    stage ^= 1;
+  }
+}
+
+// By the others: uses the steps.
+template <bool kWhole, int kWarps, int kDims>
+__device__ __forceinline__ void TakeSteps(
+    const AttentionArgs& args, const TileQueries& who,
+    const StreamBlock<kWarps, kDims>& block, const StreamRange& range) {
+  WaitForPrevious();
+  const StreamQueries<kDims> queries(args, who, block);
+  StreamSums<kDims> sums;  // of the split
+  sums.Clear();
+  float maxima[2];  // where kWhole: of all splits so far
+  maxima[0] = maxima[1] = sums.maxima[0];
+  if constexpr (kWhole) {
+#pragma unroll
+    for (int i = 0; i < block.kLaneSums; ++i) block.kept[i * 32] = {};
+  }
+  int split = range.split;
+  int split_end = args.rule().Begin(split + 1);
+  int stage = 0;
+  for (int begin = range.begin; begin < range.end; begin += kStep) {
+    __syncthreads();
+    // Steps before the windows of all its queries, or behind them, give
+    // nothing.
+    if (begin <= queries.last &&
+        queries.first - (begin + kStep - 1) < args.window) {
+      TakeStep(args, who, block, queries, stage, begin, &sums);
+    }
+    stage ^= 1;
+    if constexpr (kWhole) {
+      if (begin + kStep < min(range.end, split_end)) continue;
+      KeepSplit(args, block, queries, split, sums, maxima);
+      sums.Clear();
+      ++split;
+      split_end = args.rule().Begin(split + 1);
+    }
+  }
+  if constexpr (kWhole) {
+    sums.totals = block.kept[0];
+#pragma unroll
+    for (int j = 0; j < kDims / 8; ++j) {
+      sums.values[j] = block.kept[(j + 1) * 32];
+    }
+  }
+  WriteStream<kWhole>(args, who, block.warp, block.lane, queries.positions,
+                      range.split, sums);
+}
+
+// One block for each tile (x) and KV head and part of its query heads (y);
+// kWhole: for all splits, the latest tiles first, else for one (z, the latest,
+// which are the longest, first).
+template <bool kWhole, int kWarps, int kDims>
+__global__ void __launch_bounds__(StreamBlock<kWarps, kDims>::kThreads,
+                                  kWhole        ? 1
+                                  : kWarps == 4 ? 2
+                                                : 3)
+    StreamKernel(const AttentionArgs args, int parts) {
+  using Block = StreamBlock<kWarps, kDims>;
+  extern __shared__ uint4 shared[];
+  LaunchDependents();
+  const SplitRule rule = args.rule();
+  const AttentionTile tile =
+      args.tiles[kWhole ? gridDim.x - 1 - blockIdx.x : blockIdx.x];
+  const TileQueries who(args, tile, static_cast<int>(blockIdx.y), parts,
+                        Block::kQueries);
+  const TileSpan span = FindSpan(args, tile);
+  const int seen_split = rule.First(span.first, args.window);
+  const int tile_split = rule.Of(span.last);
+  const int split =
+      kWhole ? seen_split : static_cast<int>(gridDim.z - 1 - blockIdx.z);
+  if (who.count <= 0 || split < seen_split || split > tile_split ||
+      split < tile.first_split || split >= tile.end_split) {
+    return WaitForPrevious();
+  }
+  const Block block(args.kv, RowPath(args.rows, tile.first_row), who.kv_head,
+                    span.last, shared);
+  const int end = rule.Begin((kWhole ? tile_split : split) + 1);
+  const StreamRange range = {split, rule.Begin(split), min(end, span.last + 1)};
+  if (block.warp >= kWarps) {
+    CopySteps(block, range);
+  } else {
+    TakeSteps<kWhole>(args, who, block, range);
+  }
+}
+
+}  // namespace
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_ATTENTION_STREAM_CUH_

@@ -1,0 +1,169 @@
+// Attention over bf16 keys and values of up to 128 dimensions: what a warp does
+// with a step of 64 positions for its 16 queries. Lane 4g + t has queries g and
+// g + 8: "half" 0 and 1.
+
+#ifndef KERNELS_CUDA_ATTENTION_STREAM_WARP_CUH_
+#define KERNELS_CUDA_ATTENTION_STREAM_WARP_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_stream_block.cuh"
+#include "kernels/cuda/attention_stream_weights.cuh"
+#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+namespace nacre::kernels::cuda {
+namespace {  // only attention.cu includes this
+
+// A warp's queries: 16, or fewer, of one tile.
+template <int kDims>
+struct StreamQueries {
+  int positions[2];  // below 0: there is none
+  int first = 0;     // position of any, and the last
+  int last = -1;
+
+  // Also leaves them, times scale, to base 2, rounded, where the lane finds
+  // them.
+  template <int kWarps>
+  __device__ StreamQueries(const AttentionArgs& args, const TileQueries& who,
+                           const StreamBlock<kWarps, kDims>& block) {
+    const float* query[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int index = 16 * block.warp + 8 * half + block.lane / 4;
+      // What is there is read by all, without a branch.
+      const int at = min(index, who.count - 1);
+      const int row = who.Row(at);
+      positions[half] = index < who.count ? args.rows.positions[row] : -1;
+      query[half] = args.q + static_cast<size_t>(row) * args.q_stride +
+                    static_cast<size_t>(who.Head(at)) * args.kv.head_dim;
+    }
+    last = __reduce_max_sync(kAllLanes, max(positions[0], positions[1]));
+    first = __reduce_min_sync(kAllLanes,
+                              min(positions[0] < 0 ? last : positions[0],
+                                  positions[1] < 0 ? last : positions[1]));
+    const int head_dim = args.kv.head_dim;
+    const float factor = args.scale * 1.44269504088896341f;
+    const auto pair = [&](int half, int d) {
+      const float2 two =
+          *reinterpret_cast<const float2*>(query[half] + min(d, head_dim - 2));
+      const uint32_t rounded = RoundedPair(two.x * factor, two.y * factor);
+      return positions[half] >= 0 && d < head_dim ? rounded : 0u;
+    };
+#pragma unroll
+    for (int step = 0; step < kDims / 16; ++step) {
+      const int d = 16 * step + 2 * (block.lane % 4);
+      block.queries[step * 32] =
+          make_uint4(pair(0, d), pair(1, d), pair(0, d + 8), pair(1, d + 8));
+    }
+  }
+};
+
+template <int kWarps, int kDims>
+__device__ __forceinline__ void ScoreStep(
+    const StreamBlock<kWarps, kDims>& block, int stage, StepScores& scores) {
+#pragma unroll
+  for (float4& score : scores) score = {};
+  const uint4* const keys = block.KeysOf(stage);
+  const int t = block.lane % 4;
+  const int steps = (block.kv.head_dim + 15) / 16;
+#pragma unroll 4
+  for (int step = 0; step < steps; ++step) {
+    const uint4 a = block.queries[step * 32];
+#pragma unroll
+    for (int w = 0; w < kStep / 32; ++w) {
+      const int vector = 8 * w + block.lane / 4;
+      const uint4 low = keys[block.KeyAt(8 * step + t, vector)];
+      const uint4 high = keys[block.KeyAt(8 * step + 4 + t, vector)];
+      float4* const to = scores + 4 * w;
+      MultiplyAdd(to[0], a.x, a.y, a.z, a.w, low.x, high.x);
+      MultiplyAdd(to[1], a.x, a.y, a.z, a.w, low.y, high.y);
+      MultiplyAdd(to[2], a.x, a.y, a.z, a.w, low.z, high.z);
+      MultiplyAdd(to[3], a.x, a.y, a.z, a.w, low.w, high.w);
+    }
+  }
+}
+
+// Adds weights, and values times weights, 16 positions at a time.
+template <int kWarps, int kDims>
+__device__ __forceinline__ void AddStep(const StreamBlock<kWarps, kDims>& block,
+                                        int stage,
+                                        const uint32_t (&pairs)[kStep / 8][2],
+                                        StreamSums<kDims>* sums) {
+  constexpr uint32_t kOnes = 0x3f803f80;
+#pragma unroll
+  for (int group = 0; group < kStep / 16; ++group) {
+    const auto& low = pairs[2 * group];
+    const auto& high = pairs[2 * group + 1];
+    MultiplyAdd(sums->totals, low[0], low[1], high[0], high[1], kOnes, kOnes);
+#pragma unroll
+    for (int j = 0; j < kDims / 16; ++j) {
+      uint32_t b[4];
+      block.LoadValues(stage, group, j, b);
+      MultiplyAdd(sums->values[2 * j], low[0], low[1], high[0], high[1], b[0],
+                  b[1]);
+      MultiplyAdd(sums->values[2 * j + 1], low[0], low[1], high[0], high[1],
+                  b[2], b[3]);
+    }
+  }
+}
+
+// Of a lane's pair of positions p and p + 4, what a row sees.
+__device__ __forceinline__ uint32_t SeenHalves(int p, int limit, int window) {
+  return (Sees(p, limit, window) ? 0x0000ffffu : 0u) |
+         (Sees(p + 4, limit, window) ? 0xffff0000u : 0u);
+}
+
+// As AddStep where a value is infinite or NaN that not all rows see: zero times
+// that is not zero. So each row has a turn in which what it does not see is
+// zero.
+template <int kWarps, int kDims>
+__device__ __forceinline__ void AddStepByRow(
+    const StreamBlock<kWarps, kDims>& block, int stage,
+    const uint32_t (&pairs)[kStep / 8][2], const AttentionArgs& args,
+    const TileQueries& who, int lane_begin, StreamSums<kDims>* sums) {
+  constexpr uint32_t kOnes = 0x3f803f80;
+  const int begin = 16 * block.warp;
+  const int end = who.Row(min(begin + 15, who.count - 1));
+#pragma unroll 1
+  for (int row = who.Row(begin); row <= end; ++row) {
+    const int limit = args.rows.positions[row];
+    // Which of the row's queries the lane's first is.
+    const int own =
+        begin + block.lane / 4 + who.first - (row - who.first_row) * who.group;
+    const bool is_own[2] = {own >= 0 && own < who.group,
+                            own + 8 >= 0 && own + 8 < who.group};
+    const auto add = [&](float4& sum, const uint32_t(&low)[2],
+                         const uint32_t(&high)[2], uint32_t b0, uint32_t b1) {
+      float4 next = sum;
+      MultiplyAdd(next, low[0], low[1], high[0], high[1], b0, b1);
+      sum = {is_own[0] ? next.x : sum.x, is_own[0] ? next.y : sum.y,
+             is_own[1] ? next.z : sum.z, is_own[1] ? next.w : sum.w};
+    };
+#pragma unroll
+    for (int group = 0; group < kStep / 16; ++group) {
+      const int p = lane_begin + group / 2 * 32 + group % 2 * 2;
+      const uint32_t seen[2] = {SeenHalves(p, limit, args.window),
+                                SeenHalves(p + 1, limit, args.window)};
+      const auto& low = pairs[2 * group];
+      const auto& high = pairs[2 * group + 1];
+      add(sums->totals, low, high, kOnes, kOnes);
+#pragma unroll
+      for (int j = 0; j < kDims / 16; ++j) {
+        uint32_t b[4];
+        block.LoadValues(stage, group, j, b);
+        add(sums->values[2 * j], low, high, b[0] & seen[0], b[1] & seen[1]);
+        add(sums->values[2 * j + 1], low, high, b[2] & seen[0], b[3] & seen[1]);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nacre::kernels::cuda
+
+#endif  // KERNELS_CUDA_ATTENTION_STREAM_WARP_CUH_
