@@ -335,13 +335,38 @@ cudaError_t AttendStream(const Queue& queue, const AttentionArgs& args) {
                       StreamKernel<kWhole, kWarps, kDims>, args, parts);
 }
 
+// Shared memory that a block of the current device can have.
+size_t MostSharedBytes() {
+  int device = 0;
+  int most = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                             device) != cudaSuccess) {
+    return 0;
+  }
+  return static_cast<size_t>(most);
+}
+
+// With as many warps as have room for what they keep.
+template <int kDims>
+cudaError_t AttendWhole(const Queue& queue, const AttentionArgs& args) {
+  const size_t most = MostSharedBytes();
+  if (StreamBlock<8, kDims>::Bytes(true) <= most) {
+    return AttendStream<true, 8, kDims>(queue, args);
+  }
+  if (StreamBlock<4, kDims>::Bytes(true) <= most) {
+    return AttendStream<true, 4, kDims>(queue, args);
+  }
+  return AttendStream<true, 2, kDims>(queue, args);
+}
+
 // With as few warps as the longest tile needs; of more, fewer blocks fit on a
 // multiprocessor.
 template <int kDims>
 cudaError_t AttendStream(const Queue& queue, const AttentionArgs& args) {
   const int queries =
       args.max_tile_rows * (args.num_heads / args.kv.num_kv_heads);
-  if (args.whole) return AttendStream<true, 8, kDims>(queue, args);
+  if (args.whole) return AttendWhole<kDims>(queue, args);
   if (queries <= 16) return AttendStream<false, 1, kDims>(queue, args);
   if (queries <= 32) return AttendStream<false, 2, kDims>(queue, args);
   return AttendStream<false, 4, kDims>(queue, args);

@@ -16,8 +16,9 @@ namespace nacre::kernels::cuda {
 namespace {  // only attention.cu includes this
 
 constexpr int kMergeThreads = 128;
-// Splits that are read at the same time.
-constexpr int kMergeAhead = 32;
+// Splits that are read at the same time, where there are many and few.
+constexpr int kManySplits = 32;
+constexpr int kFewSplits = 8;
 
 struct MergeMemory {
   // Of kMergeThreads splits: what the sum before and the split's are multiplied
@@ -72,6 +73,29 @@ __device__ __forceinline__ float PrepareMerge(const float* parts, int stride,
   return maximum;
 }
 
+// Adds splits `begin` to `begin` + kAhead - 1 of the `count` that are prepared,
+// whose parts are at `from`. Those behind add nothing.
+template <int kAhead>
+__device__ __forceinline__ void AddSplits(const MergeMemory& memory,
+                                          const float* from, int stride,
+                                          int begin, int count, float* total,
+                                          float* sum) {
+  float next[kAhead];
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) {
+    // Read without a branch, which the next would wait behind.
+    const int split = min(begin + k, count - 1);
+    const float value = from[static_cast<size_t>(split) * stride];
+    next[k] = begin + k < count ? value : 0.0f;
+  }
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) {
+    const float4 by = memory.by[begin + k];
+    *total = *total * by.x + by.z * by.y;
+    *sum = *sum * by.x + next[k] * by.y;
+  }
+}
+
 // One block for each pair of a row (x) and a query head (y), and for so many
 // dimensions as it has threads (z).
 template <bool kBase2>
@@ -101,20 +125,13 @@ __global__ void __launch_bounds__(kMergeThreads)
     maximum =
         PrepareMerge<kBase2>(parts, stride, begin, splits, maximum, memory);
     const int count = min(kMergeThreads, splits - begin);
-    for (int i = 0; i < count; i += kMergeAhead) {
-      float next[kMergeAhead];
-#pragma unroll
-      for (int k = 0; k < kMergeAhead; ++k) {
-        const int split = min(i + k, count - 1);
-        const float value = from[static_cast<size_t>(begin + split) * stride];
-        next[k] = i + k < count ? value : 0.0f;
-      }
-#pragma unroll
-      for (int k = 0; k < kMergeAhead; ++k) {
-        const float4 by = memory->by[i + k];
-        total = total * by.x + by.z * by.y;
-        sum = sum * by.x + next[k] * by.y;
-      }
+    const float* const first = from + static_cast<size_t>(begin) * stride;
+    int i = 0;
+    for (; i + kManySplits <= count; i += kManySplits) {
+      AddSplits<kManySplits>(*memory, first, stride, i, count, &total, &sum);
+    }
+    for (; i < count; i += kFewSplits) {
+      AddSplits<kFewSplits>(*memory, first, stride, i, count, &total, &sum);
     }
   }
   if (d < head_dim) args.out[query * head_dim + d] = WeightedMean(sum, total);

@@ -15,6 +15,9 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/kernels/cuda/host_view.h"
 #include "tests/kernels/kernel_testing.h"
+#ifdef NACRE_EMULATED_CUDA
+#include "tests/kernels/cuda/emulation/runtime.h"
+#endif
 
 namespace nacre::kernels {
 namespace {
@@ -296,6 +299,28 @@ TEST(CudaAttentionTest, LongContextsHaveTheSameBitsInEveryBatch) {
     }
   }
 }
+
+#ifdef NACRE_EMULATED_CUDA
+// Where blocks have less shared memory fewer queries have one together.
+TEST(CudaAttentionTest, APromptHasTheSameBitsOnSmallerMultiprocessors) {
+  const int limit = cuda::emulation::settings.shared_limit;
+  constexpr int kRows = 64;
+  const PagedCache cache({1, kRows, kKvHeads, 16, 128, DType::kBF16}, 5);
+  Batch batch(4, 128, kRows);
+  for (int p = 0; p < kRows; ++p) batch.rows.push_back(cache.Row(0, p));
+  std::vector<float> expected;
+  for (const int kilobytes : {227, 163, 99}) {
+    cuda::emulation::settings.shared_limit = kilobytes << 10;
+    const auto whole = MakeBF16Backend({.least_whole_blocks = 1});
+    const auto actual = batch.Attend(*whole, cache.layer(), 0, kRows);
+    if (expected.empty()) expected = actual;
+    EXPECT_FALSE(std::isnan(actual.back()));
+    EXPECT_EQ(FirstDifference(actual, expected, 0, batch.width), -1)
+        << kilobytes << " KB";
+  }
+  cuda::emulation::settings.shared_limit = limit;
+}
+#endif
 
 // As above: windows that begin before a tile, in it, and in the split before.
 TEST(CudaAttentionTest, APromptWithAWindowHasTheSameBitsHoweverItIsCut) {
