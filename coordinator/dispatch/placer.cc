@@ -1,7 +1,9 @@
 #include "coordinator/dispatch/placer.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -179,13 +181,41 @@ absl::Status Placer::CheckServable(const RequestSpec& request,
              : status;
 }
 
+absl::Status Placer::CheckTogether(const RequestSpec& request, int64_t count,
+                                   int max_queue, int64_t now_ns) const {
+  if (count <= max_queue) return absl::OkStatus();
+  bool is_ready = false;
+  std::map<std::string, int64_t> places;  // by numerics_id
+  for (const auto& [id, worker] : fleet_.workers()) {
+    is_ready = is_ready || IsReadyTarget(worker);
+    if (!CouldTake(id, worker, request)) continue;
+    places[worker.info.numerics_id] +=
+        fleet_.ledger().MostSessions(id, TargetNeed(request));
+  }
+  int64_t most = 0;
+  for (const auto& [kind, of_kind] : places) most = std::max(most, of_kind);
+  // Of the next target nothing is known.
+  if (!is_ready || count <= most + max_queue || HasJustLeft(request, now_ns)) {
+    return absl::OkStatus();
+  }
+  return WithRefusal(absl::ResourceExhaustedError(absl::StrCat(
+                         count,
+                         " choices come at once, the targets have "
+                         "places for ",
+                         most, " like them and the queue for ", max_queue)),
+                     {kNeverFits});
+}
+
 bool Placer::MayComeBack(const RequestSpec& request, int64_t now_ns) const {
   bool is_ready = false;
   for (const auto& [id, worker] : fleet_.workers()) {
     if (CouldTake(id, worker, request)) return true;
     is_ready = is_ready || IsReadyTarget(worker);
   }
-  if (!is_ready) return last_target_.has_value();
+  return is_ready ? HasJustLeft(request, now_ns) : last_target_.has_value();
+}
+
+bool Placer::HasJustLeft(const RequestSpec& request, int64_t now_ns) const {
   const int64_t need = TargetNeed(request);
   return std::any_of(gone_.begin(), gone_.end(), [&](const Gone& gone) {
     return gone.until_ns > now_ns && IsOfKind(gone.numerics_id, request) &&
