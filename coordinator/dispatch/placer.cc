@@ -163,8 +163,10 @@ absl::Status Placer::CheckReady(const RequestSpec& request) const {
       "no target worker with numerics_id \"", KindOf(request),
       "\" is ready; those that are ready have ", absl::StrJoin(others, ", "));
   // Its client asked for that one, or other choices of its call run there.
-  return request.numerics_id.empty() ? absl::UnavailableError(message)
-                                     : absl::FailedPreconditionError(message);
+  if (request.numerics_id.empty()) return absl::UnavailableError(message);
+  return WithField(
+      absl::FailedPreconditionError(message),
+      request.resume == nullptr ? "numerics_id" : "resume.numerics_id");
 }
 
 absl::Status Placer::CheckServable(const RequestSpec& request,
@@ -198,12 +200,10 @@ absl::Status Placer::CheckTogether(const RequestSpec& request, int64_t count,
   if (!is_ready || count <= most + max_queue || HasJustLeft(request, now_ns)) {
     return absl::OkStatus();
   }
-  return WithRefusal(absl::ResourceExhaustedError(absl::StrCat(
-                         count,
-                         " choices come at once, the targets have "
-                         "places for ",
-                         most, " like them and the queue for ", max_queue)),
-                     {kNeverFits});
+  const absl::Status status = absl::ResourceExhaustedError(
+      absl::StrCat(count, " choices come at once, the targets have places for ",
+                   most, " like them and the queue for ", max_queue));
+  return WithField(WithRefusal(status, {kNeverFits}), "n");
 }
 
 bool Placer::MayComeBack(const RequestSpec& request, int64_t now_ns) const {

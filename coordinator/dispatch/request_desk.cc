@@ -38,8 +38,10 @@ absl::Status RequestDesk::CheckAdmissible(const RequestSpec& request,
   if (!status.ok()) return status;
   if (request.choice == request.first_choice &&
       state_.open.Has(request.request_id)) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        "request_id \"", request.request_id, "\" is already running"));
+    return WithField(
+        absl::AlreadyExistsError(absl::StrCat(
+            "request_id \"", request.request_id, "\" is already running")),
+        "request_id");
   }
   return absl::OkStatus();
 }

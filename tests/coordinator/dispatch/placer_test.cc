@@ -167,9 +167,10 @@ TEST_F(PlacerTest, SaysWhichKindsAreReady) {
   AddTarget("b");
   fleet_.SetReady(AddTarget("drains"), false);
   EXPECT_EQ(placer_.CheckReady(Request(16, "c")),
-            absl::FailedPreconditionError(
-                "no target worker with numerics_id \"c\" is ready; those that "
-                "are ready have a, b"));
+            WithField(absl::FailedPreconditionError(
+                          "no target worker with numerics_id \"c\" is ready; "
+                          "those that are ready have a, b"),
+                      "numerics_id"));
   RequestSpec choice = Request(16);
   choice.call = std::make_shared<CallPlacement>();
   choice.call->numerics_id = "c";
