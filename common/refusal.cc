@@ -11,6 +11,7 @@ namespace {
 
 // Its value: seconds, a blank, the reason.
 constexpr char kPayload[] = "nacre/refusal";
+constexpr char kFieldPayload[] = "nacre/field";
 
 }  // namespace
 
@@ -34,11 +35,22 @@ absl::optional<Refusal> RefusalOf(const absl::Status& status) {
   return refusal;
 }
 
+absl::Status WithField(absl::Status status, absl::string_view field) {
+  if (!field.empty() && !status.GetPayload(kFieldPayload).has_value()) {
+    status.SetPayload(kFieldPayload, absl::Cord(field));
+  }
+  return status;
+}
+
+std::string FieldOf(const absl::Status& status) {
+  return std::string(status.GetPayload(kFieldPayload).value_or(absl::Cord()));
+}
+
 absl::Status Reworded(const absl::Status& status, absl::string_view message) {
   absl::Status reworded(status.code(), message);
   const absl::optional<Refusal> refusal = RefusalOf(status);
-  return refusal.has_value() ? WithRefusal(std::move(reworded), *refusal)
-                             : reworded;
+  if (refusal.has_value()) reworded = WithRefusal(reworded, *refusal);
+  return WithField(std::move(reworded), FieldOf(status));
 }
 
 bool IsRefusedFor(const absl::Status& status, absl::string_view reason) {

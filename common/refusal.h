@@ -1,5 +1,6 @@
-// Why a request was refused, for programs: beside a status, whose words are for
-// people. Over gRPC it is in the status' details (rpc/grpc_status.h).
+// Why a request was refused and which of its fields is at fault, for programs:
+// beside a status, whose words are for people. Over gRPC both are in the
+// status' details (rpc/grpc_status.h).
 //
 // Pure functions.
 
@@ -16,7 +17,7 @@
 namespace nacre {
 
 // As many requests wait as may; a request waited for room as long as it may; it
-// needs more KV than any target has.
+// needs more KV than any target has, or its choices more places than there are.
 inline constexpr char kQueueFull[] = "QUEUE_FULL";
 inline constexpr char kQueueTimeout[] = "QUEUE_TIMEOUT";
 inline constexpr char kNeverFits[] = "NEVER_FITS";
@@ -31,7 +32,13 @@ struct Refusal {
 absl::Status WithRefusal(absl::Status status, const Refusal& refusal);
 // Nothing where the status has none.
 absl::optional<Refusal> RefusalOf(const absl::Status& status);
-// `status`, which is no OK, in other words: its code and its refusal.
+// `status`, with the path of the field at fault in the message that the caller
+// sent: "sampling.top_p". In place of none: where an inner function has named
+// one, that stays, and an OK stays OK.
+absl::Status WithField(absl::Status status, absl::string_view field);
+// Empty where the status has none.
+std::string FieldOf(const absl::Status& status);
+// `status`, which is no OK, in other words: with its code, refusal and field.
 absl::Status Reworded(const absl::Status& status, absl::string_view message);
 bool IsRefusedFor(const absl::Status& status, absl::string_view reason);
 

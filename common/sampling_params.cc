@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/refusal.h"
 
 namespace nacre {
 namespace {
@@ -19,9 +20,14 @@ std::string NumberText(float value) {
   return {text.data(), end.ptr};
 }
 
+template <typename... Parts>
+absl::Status Invalid(const char* field, const Parts&... parts) {
+  return WithField(absl::InvalidArgumentError(absl::StrCat(field, parts...)),
+                   absl::StrCat("sampling.", field));
+}
+
 absl::Status OutOfRange(const char* field, float value, const char* expected) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", NumberText(value), ", expected ", expected));
+  return Invalid(field, " is ", NumberText(value), ", expected ", expected);
 }
 
 }  // namespace
@@ -34,8 +40,8 @@ absl::Status ValidateSamplingParams(const SamplingParams& params) {
                       "a finite number >= 0");
   }
   if (params.top_k < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "top_k is ", params.top_k, ", expected a number >= 0 (0 keeps all)"));
+    return Invalid("top_k", " is ", params.top_k,
+                   ", expected a number >= 0 (0 keeps all)");
   }
   if (!(params.top_p > 0 && params.top_p <= 1)) {
     return OutOfRange("top_p", params.top_p, "a number > 0 and <= 1");
@@ -57,15 +63,14 @@ absl::Status ValidateSamplingParams(const SamplingParams& params) {
                       "a number from -2 to 2");
   }
   if (params.logit_bias.size() > size_t{kMaxLogitBiases}) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("logit_bias has ", params.logit_bias.size(),
-                     " entries, at most ", kMaxLogitBiases, " are allowed"));
+    return Invalid("logit_bias", " has ", params.logit_bias.size(),
+                   " entries, at most ", kMaxLogitBiases, " are allowed");
   }
   for (const auto& [id, bias] : params.logit_bias) {
     if (!(bias >= -kMaxLogitBias && bias <= kMaxLogitBias)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "logit_bias of token ", id, " is ", NumberText(bias),
-          ", expected a number from ", -kMaxLogitBias, " to ", kMaxLogitBias));
+      return Invalid("logit_bias", " of token ", id, " is ", NumberText(bias),
+                     ", expected a number from ", -kMaxLogitBias, " to ",
+                     kMaxLogitBias);
     }
   }
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/refusal.h"
 
 namespace nacre::gateway {
@@ -55,25 +56,22 @@ ApiError InvalidError(const std::string& message) {
   return {.message = message};
 }
 
-}  // namespace
-
-ApiError ContextExceeded(int context, int64_t prompt, int64_t wanted) {
-  return ContextError(
-      context,
-      absl::StrCat(prompt + wanted, " tokens (", prompt, " in the prompt, ",
-                   wanted,
-                   " for the completion). Please reduce the length of the "
-                   "prompt or of the completion."));
+// A field of GenerateRequest by its name in OpenAI's requests, or in ours.
+std::string ParamOf(absl::string_view field) {
+  if (field == "text" || field == "token_ids") return "prompt";
+  if (absl::ConsumePrefix(&field, "sampling.") ||
+      absl::ConsumePrefix(&field, "stop.") ||
+      absl::ConsumePrefix(&field, "output.")) {
+    return std::string(field);
+  }
+  if (absl::ConsumePrefix(&field, "speculation.") || field == "numerics_id" ||
+      field == "resume" || absl::StartsWith(field, "resume.")) {
+    return absl::StrCat("nacre.", field);
+  }
+  return std::string(field);
 }
 
-ApiError PromptExceedsContext(int context) {
-  return ContextError(
-      context,
-      absl::StrCat("more than ", context,
-                   " tokens in the prompt. Please reduce its length."));
-}
-
-ApiError ErrorOf(const absl::Status& status) {
+ApiError WithoutParam(const absl::Status& status) {
   const std::string message(status.message());
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
@@ -121,6 +119,30 @@ ApiError ErrorOf(const absl::Status& status) {
     default:
       return {.status = 500, .message = message, .type = "server_error"};
   }
+}
+
+}  // namespace
+
+ApiError ContextExceeded(int context, int64_t prompt, int64_t wanted) {
+  return ContextError(
+      context,
+      absl::StrCat(prompt + wanted, " tokens (", prompt, " in the prompt, ",
+                   wanted,
+                   " for the completion). Please reduce the length of the "
+                   "prompt or of the completion."));
+}
+
+ApiError PromptExceedsContext(int context) {
+  return ContextError(
+      context,
+      absl::StrCat("more than ", context,
+                   " tokens in the prompt. Please reduce its length."));
+}
+
+ApiError ErrorOf(const absl::Status& status) {
+  ApiError error = WithoutParam(status);
+  error.param = ParamOf(FieldOf(status));
+  return error;
 }
 
 ApiError ErrorOfResume(const absl::Status& status) {

@@ -449,6 +449,13 @@ GatewayService::Answer GatewayService::ReadDetokenize(
   const std::vector<uint32_t> ids =
       reader.Ids("tokens", model.context_length());
   if (reader.error()) return Refused(*reader.error());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < model.vocab_size()) continue;
+    return Refused(BadRequest(
+        absl::StrCat("tokens: token id ", ids[i], " at index ", i,
+                     " is outside the vocabulary of ", model.vocab_size()),
+        "tokens"));
+  }
   const std::string text =
       options_.tokenizer->Decode(std::vector<int32_t>(ids.begin(), ids.end()),
                                  /*skip_special_tokens=*/false);

@@ -1,6 +1,7 @@
 #include "coordinator/api/request_convert.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/refusal.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -9,9 +10,10 @@ using speculation::Method;
 using speculation::Verification;
 
 template <typename Enum>
-absl::Status Unknown(absl::string_view what, Enum number) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown ", what, " ", static_cast<int>(number)));
+absl::Status Unknown(const char* field, absl::string_view what, Enum number) {
+  return WithField(absl::InvalidArgumentError(absl::StrCat(
+                       "unknown ", what, " ", static_cast<int>(number))),
+                   field);
 }
 
 absl::StatusOr<Method> MethodOf(v1::Method method) {
@@ -26,7 +28,7 @@ absl::StatusOr<Method> MethodOf(v1::Method method) {
     case v1::METHOD_PEARL:
       return Method::kPearl;
     default:
-      return Unknown("speculation method", method);
+      return Unknown("speculation.method", "speculation method", method);
   }
 }
 
@@ -38,7 +40,7 @@ absl::StatusOr<Verification> VerificationOf(v1::Verification verification) {
     case v1::VERIFICATION_RATIO:
       return Verification::kRatio;
     default:
-      return Unknown("verification", verification);
+      return Unknown("speculation.verification", "verification", verification);
   }
 }
 
@@ -50,7 +52,7 @@ absl::StatusOr<bool> IsDetailed(v1::SpecStatsLevel level) {
     case v1::SPEC_STATS_LEVEL_DETAILED:
       return true;
     default:
-      return Unknown("spec_stats", level);
+      return Unknown("output.spec_stats", "spec_stats", level);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/quoted.h"
+#include "common/refusal.h"
 #include "common/status_macros.h"
 #include "coordinator/api/resume_parser.h"
 #include "coordinator/api/text_ids.h"
@@ -24,6 +25,12 @@ constexpr size_t kMaxStopBytes = 1024;
 constexpr size_t kMaxStopTokenIds = 64;
 constexpr uint32_t kMaxChoices = 16;
 constexpr size_t kMaxOracleIds = 1 << 20;
+
+// `field`: its path in GenerateRequest.
+template <typename... Parts>
+absl::Status Invalid(const char* field, const Parts&... parts) {
+  return WithField(absl::InvalidArgumentError(absl::StrCat(parts...)), field);
+}
 
 uint64_t RandomBits() {
   std::random_device device;
@@ -53,9 +60,9 @@ absl::StatusOr<std::vector<int32_t>> PromptIds(
   ids.reserve(fields.token_ids->size());
   for (uint32_t id : *fields.token_ids) {
     if (id >= static_cast<uint32_t>(model.model_vocab_size)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "prompt token id ", id, " at index ", ids.size(),
-          " is outside the vocabulary of ", model.model_vocab_size));
+      return Invalid("token_ids", "prompt token id ", id, " at index ",
+                     ids.size(), " is outside the vocabulary of ",
+                     model.model_vocab_size);
     }
     ids.push_back(static_cast<int32_t>(id));
   }
@@ -81,9 +88,8 @@ absl::StatusOr<SamplingParams> ParseSampling(
   take(fields.presence_penalty, &params.presence_penalty);
   for (const auto& [id, bias] : fields.logit_bias) {
     if (id >= static_cast<uint32_t>(vocab_size)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("logit_bias token id ", id,
-                       " is outside the vocabulary of ", vocab_size));
+      return Invalid("sampling.logit_bias", "logit_bias token id ", id,
+                     " is outside the vocabulary of ", vocab_size);
     }
     params.logit_bias.emplace_back(static_cast<int32_t>(id), bias);
   }
@@ -99,27 +105,25 @@ absl::StatusOr<SamplingParams> ParseSampling(
 absl::Status ParseStop(const GenerateFields::Stop& fields, int vocab_size,
                        RequestSpec* spec) {
   if (fields.strings.size() > kMaxStopStrings) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(fields.strings.size(), " stop strings, at most ",
-                     kMaxStopStrings, " are allowed"));
+    return Invalid("stop.stop", fields.strings.size(),
+                   " stop strings, at most ", kMaxStopStrings, " are allowed");
   }
   for (const absl::string_view stop : fields.strings) {
     if (stop.empty() || stop.size() > kMaxStopBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a stop string has ", stop.size(),
-                       " bytes, must be 1 to ", kMaxStopBytes));
+      return Invalid("stop.stop", "a stop string has ", stop.size(),
+                     " bytes, must be 1 to ", kMaxStopBytes);
     }
     spec->stop.emplace_back(stop);
   }
   if (fields.token_ids.size() > kMaxStopTokenIds) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(fields.token_ids.size(), " stop token ids, at most ",
-                     kMaxStopTokenIds, " are allowed"));
+    return Invalid("stop.stop_token_ids", fields.token_ids.size(),
+                   " stop token ids, at most ", kMaxStopTokenIds,
+                   " are allowed");
   }
   for (uint32_t id : fields.token_ids) {
     if (id >= static_cast<uint32_t>(vocab_size)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "stop token id ", id, " is outside the vocabulary of ", vocab_size));
+      return Invalid("stop.stop_token_ids", "stop token id ", id,
+                     " is outside the vocabulary of ", vocab_size);
     }
     spec->stop_token_ids.push_back(static_cast<int32_t>(id));
   }
@@ -132,31 +136,32 @@ absl::Status ParseStop(const GenerateFields::Stop& fields, int vocab_size,
 absl::Status ParsePolicy(const GenerateFields::Speculation& fields,
                          int vocab_size, RequestSpec* spec) {
   if (!fields.policy.empty()) {
-    NACRE_ASSIGN_OR_RETURN(spec->policy,
-                           speculation::ParsePolicySpec(fields.policy));
+    absl::StatusOr<speculation::PolicySpec> policy =
+        speculation::ParsePolicySpec(fields.policy);
+    if (!policy.ok()) return WithField(policy.status(), "speculation.policy");
+    spec->policy = *std::move(policy);
   }
   const size_t num_ids = fields.oracle_token_ids.size();
   if (spec->policy.kind() != speculation::PolicyKind::kOracle) {
     if (num_ids == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "oracle_token_ids has ", num_ids, " ids, but the policy is ",
-        spec->policy.name(), ", not oracle"));
+    return Invalid("speculation.oracle_token_ids", "oracle_token_ids has ",
+                   num_ids, " ids, but the policy is ", spec->policy.name(),
+                   ", not oracle");
   }
   if (spec->sampling.temperature != 0.0f) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("policy oracle needs temperature 0, it is ",
-                     spec->sampling.temperature));
+    return Invalid("speculation.policy",
+                   "policy oracle needs temperature 0, it is ",
+                   spec->sampling.temperature);
   }
   if (num_ids < 1 || num_ids > kMaxOracleIds) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("policy oracle: oracle_token_ids has ", num_ids,
-                     " ids, must have 1 to ", kMaxOracleIds));
+    return Invalid("speculation.oracle_token_ids",
+                   "policy oracle: oracle_token_ids has ", num_ids,
+                   " ids, must have 1 to ", kMaxOracleIds);
   }
   for (const uint32_t id : fields.oracle_token_ids) {
     if (id >= static_cast<uint32_t>(vocab_size)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("oracle_token_ids: ", id,
-                       " is outside the vocabulary of ", vocab_size));
+      return Invalid("speculation.oracle_token_ids", "oracle_token_ids: ", id,
+                     " is outside the vocabulary of ", vocab_size);
     }
     spec->oracle_ids.push_back(static_cast<int32_t>(id));
   }
@@ -169,10 +174,9 @@ absl::Status ParseRatio(RequestSpec* spec) {
   if (spec->sampling.temperature == 0.0f) return absl::OkStatus();
   if (spec->method != Method::kAr &&
       speculation::InfoOf(spec->policy.kind()).looks_at_token) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("policy ", spec->policy.name(),
-                     " looks at the tokens drawn, which would bias ",
-                     "verification ratio; use exact, or another policy"));
+    return Invalid("speculation.policy", "policy ", spec->policy.name(),
+                   " looks at the tokens drawn, which would bias ",
+                   "verification ratio; use exact, or another policy");
   }
   spec->verification = speculation::Verification::kRatio;
   return absl::OkStatus();
@@ -197,20 +201,20 @@ absl::Status ParseAblation(absl::string_view name, RequestSpec* spec) {
   const absl::optional<speculation::Ablation> ablation =
       speculation::AblationFromName(name);
   if (!ablation.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("speculation ablation ", Quoted(name),
-                     " is not one of no-pre-verify, no-post-verify"));
+    return Invalid("speculation.ablation", "speculation ablation ",
+                   Quoted(name),
+                   " is not one of no-pre-verify, no-post-verify");
   }
   spec->ablation = *ablation;
   if (spec->ablation == speculation::Ablation::kNone) return absl::OkStatus();
   if (spec->method != Method::kPearl) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "speculation ablation ", name, " is of method pearl, the request's is ",
-        speculation::MethodName(spec->method)));
+    return Invalid("speculation.ablation", "speculation ablation ", name,
+                   " is of method pearl, the request's is ",
+                   speculation::MethodName(spec->method));
   }
   if (spec->verification != speculation::Verification::kExact) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "speculation ablation ", name, " cannot be with verification ratio"));
+    return Invalid("speculation.ablation", "speculation ablation ", name,
+                   " cannot be with verification ratio");
   }
   return absl::OkStatus();
 }
@@ -220,9 +224,9 @@ absl::Status ParseSpeculation(const GenerateFields::Speculation& fields,
   NACRE_ASSIGN_OR_RETURN(spec->method, fields.method);
   if (fields.window.has_value()) {
     if (*fields.window < 1 || *fields.window > speculation::kMaxWindow) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("speculation window is ", *fields.window,
-                       ", must be in [1, ", speculation::kMaxWindow, "]"));
+      return Invalid("speculation.window", "speculation window is ",
+                     *fields.window, ", must be in [1, ",
+                     speculation::kMaxWindow, "]");
     }
     spec->window = static_cast<int>(*fields.window);
   }
@@ -237,7 +241,7 @@ absl::Status ParseSpeculation(const GenerateFields::Speculation& fields,
     spec->suffixes.emplace();
   }
   NACRE_RETURN_IF_ERROR(ParseAblation(fields.ablation, spec));
-  return ParseTree(fields, spec);
+  return WithField(ParseTree(fields, spec), "speculation.tree");
 }
 
 // Of the recording what the answer can reach: each choice keeps it, as long as
@@ -252,9 +256,8 @@ void KeepOracle(RequestSpec* spec) {
 absl::Status CheckMinTokens(const GenerateFields::Stop& stop,
                             RequestSpec* spec) {
   if (stop.min_tokens > static_cast<uint32_t>(spec->max_tokens)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("min_tokens is ", stop.min_tokens, ", over max_tokens of ",
-                     spec->max_tokens));
+    return Invalid("stop.min_tokens", "min_tokens is ", stop.min_tokens,
+                   ", over max_tokens of ", spec->max_tokens);
   }
   spec->min_tokens = static_cast<int>(stop.min_tokens);
   return absl::OkStatus();
@@ -264,8 +267,9 @@ absl::Status ParseTop(const char* name, absl::optional<uint32_t> field,
                       absl::optional<int>* to) {
   if (!field.has_value()) return absl::OkStatus();
   if (*field > uint32_t{kMaxTopLogprobs}) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " is ", *field, ", at most ", kMaxTopLogprobs));
+    return WithField(absl::InvalidArgumentError(absl::StrCat(
+                         name, " is ", *field, ", at most ", kMaxTopLogprobs)),
+                     absl::StrCat("output.", name));
   }
   *to = static_cast<int>(*field);
   return absl::OkStatus();
@@ -278,13 +282,14 @@ absl::Status ParseOutput(const GenerateFields::Output& fields,
   spec->trace = fields.trace;
   spec->omit_streamed = fields.omit_streamed;
   if (spec->omit_streamed && !spec->stream) {
-    return absl::InvalidArgumentError(
+    return Invalid(
+        "output.omit_streamed",
         "omit_streamed is set without stream: the answer would be empty");
   }
   spec->trace_chunks = fields.trace_chunks;
   if (spec->trace_chunks && !spec->stream) {
-    return absl::InvalidArgumentError(
-        "trace_chunks is set without stream: there are no chunks");
+    return Invalid("output.trace_chunks",
+                   "trace_chunks is set without stream: there are no chunks");
   }
   NACRE_RETURN_IF_ERROR(ParseTop("logprobs", fields.logprobs, &spec->logprobs));
   NACRE_RETURN_IF_ERROR(ParseTop("prompt_logprobs", fields.prompt_logprobs,
@@ -306,12 +311,12 @@ absl::Status CheckLength(const GenerateFields::Stop& stop, int context_length,
     return CheckMinTokens(stop, spec);
   }
   if (*stop.max_tokens < 1) {
-    return absl::InvalidArgumentError("max_tokens is 0, must be at least 1");
+    return Invalid("stop.max_tokens", "max_tokens is 0, must be at least 1");
   }
   if (prompt + *stop.max_tokens > context_length) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "CONTEXT_LENGTH_EXCEEDED: prompt of ", prompt, " tokens + max_tokens ",
-        *stop.max_tokens, " is over the context of ", context_length));
+    return Invalid("stop.max_tokens", "CONTEXT_LENGTH_EXCEEDED: prompt of ",
+                   prompt, " tokens + max_tokens ", *stop.max_tokens,
+                   " is over the context of ", context_length);
   }
   spec->max_tokens = static_cast<int>(*stop.max_tokens);
   return CheckMinTokens(stop, spec);
@@ -322,8 +327,7 @@ absl::Status CheckLength(const GenerateFields::Stop& stop, int context_length,
 absl::StatusOr<int> NumChoices(const GenerateFields& fields) {
   const uint32_t n = fields.num_choices;
   if (n < 1 || n > kMaxChoices) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("n is ", n, ", must be in [1, ", kMaxChoices, "]"));
+    return Invalid("n", "n is ", n, ", must be in [1, ", kMaxChoices, "]");
   }
   return static_cast<int>(n);
 }
@@ -332,19 +336,18 @@ absl::StatusOr<RequestSpec> ParseRequest(
     const GenerateFields& fields, const tokenizer::Tokenizer& tokenizer,
     const WorkerInfo& model, const speculation::PolicySpec& default_policy) {
   if (!fields.model.empty() && fields.model != model.model_name) {
-    return absl::NotFoundError(absl::StrCat("model ", Quoted(fields.model),
-                                            " is not served; \"",
-                                            model.model_name, "\" is"));
+    return WithField(absl::NotFoundError(absl::StrCat(
+                         "model ", Quoted(fields.model), " is not served; \"",
+                         model.model_name, "\" is")),
+                     "model");
   }
   if (fields.request_id.size() > kMaxRequestIdBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("request_id has ", fields.request_id.size(),
-                     " bytes, at most ", kMaxRequestIdBytes));
+    return Invalid("request_id", "request_id has ", fields.request_id.size(),
+                   " bytes, at most ", kMaxRequestIdBytes);
   }
   if (fields.numerics_id.size() > kMaxNumericsIdBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("numerics_id has ", fields.numerics_id.size(),
-                     " bytes, at most ", kMaxNumericsIdBytes));
+    return Invalid("numerics_id", "numerics_id has ", fields.numerics_id.size(),
+                   " bytes, at most ", kMaxNumericsIdBytes);
   }
   RequestSpec spec;
   NACRE_ASSIGN_OR_RETURN(spec.num_choices, NumChoices(fields));
@@ -362,9 +365,16 @@ absl::StatusOr<RequestSpec> ParseRequest(
                                          model.model_vocab_size, &spec));
   NACRE_RETURN_IF_ERROR(ParseOutput(fields.output, &spec));
   // What takes long comes last.
-  NACRE_ASSIGN_OR_RETURN(spec.prompt_ids, PromptIds(fields, tokenizer, model));
+  absl::StatusOr<std::vector<int32_t>> ids =
+      PromptIds(fields, tokenizer, model);
+  const char* const prompt = fields.text.has_value()        ? "text"
+                             : fields.token_ids.has_value() ? "token_ids"
+                                                            : "";
+  if (!ids.ok()) return WithField(ids.status(), prompt);
+  spec.prompt_ids = *std::move(ids);
   if (spec.prompt_ids.empty()) {
-    return absl::InvalidArgumentError(
+    return Invalid(
+        prompt,
         "the prompt is empty: it has no token, and the model adds no BOS");
   }
   NACRE_RETURN_IF_ERROR(CheckLength(fields.stop, model.context_length, &spec));

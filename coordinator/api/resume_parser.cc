@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/quoted.h"
+#include "common/refusal.h"
 #include "common/status_macros.h"
 #include "coordinator/dispatch/text_stream.h"
 #include "speculation/pipeline.h"
@@ -19,7 +20,8 @@ using speculation::FinishReason;
 
 template <typename... Parts>
 absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat("resume: ", parts...));
+  return WithField(
+      absl::InvalidArgumentError(absl::StrCat("resume: ", parts...)), "resume");
 }
 
 absl::Status CheckIdentity(const GenerateFields& fields) {
@@ -158,10 +160,11 @@ absl::Status ParseResume(const GenerateFields& fields,
   }
   // Their ends are those of its own model only.
   if (resume.model_fingerprint != model.fingerprint) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("resume: the answer is of a model with fingerprint ",
-                     Quoted(resume.model_fingerprint), ", the served one has ",
-                     Quoted(model.fingerprint)));
+    return WithField(absl::FailedPreconditionError(absl::StrCat(
+                         "resume: the answer is of a model with fingerprint ",
+                         Quoted(resume.model_fingerprint),
+                         ", the served one has ", Quoted(model.fingerprint))),
+                     "resume.model_fingerprint");
   }
   spec->numerics_id = std::string(resume.numerics_id);
   const auto uncut = std::make_shared<const RequestSpec>(*spec);

@@ -193,8 +193,9 @@ Dispatcher::Started Dispatcher::StartAll(std::vector<NewSession> sessions) {
   {
     Turn turn(this);
     for (WaitingRequest& each : waiting) {
-      const absl::StatusOr<uint64_t> id =
-          desk_.Admit(std::move(each), draining_);
+      const size_t together = waiting.size() - started.session_ids.size();
+      const absl::StatusOr<uint64_t> id = desk_.Admit(
+          std::move(each), static_cast<int64_t>(together), draining_);
       if (!id.ok()) {
         started.status = id.status();
         break;

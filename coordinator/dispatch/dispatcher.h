@@ -96,6 +96,8 @@ class Dispatcher {
   // The choices of a call, in order, at once: none can end, and give up the
   // call's request_id, before the last of them has it. Stops at the first that
   // Start would refuse; those before it run, or wait, until they are cancelled.
+  // None starts where there could never be a place for all at once
+  // (RESOURCE_EXHAUSTED).
   struct NewSession {
     RequestSpec request;
     std::shared_ptr<ResponseSink> sink;

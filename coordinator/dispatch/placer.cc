@@ -1,7 +1,9 @@
 #include "coordinator/dispatch/placer.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -161,8 +163,10 @@ absl::Status Placer::CheckReady(const RequestSpec& request) const {
       "no target worker with numerics_id \"", KindOf(request),
       "\" is ready; those that are ready have ", absl::StrJoin(others, ", "));
   // Its client asked for that one, or other choices of its call run there.
-  return request.numerics_id.empty() ? absl::UnavailableError(message)
-                                     : absl::FailedPreconditionError(message);
+  if (request.numerics_id.empty()) return absl::UnavailableError(message);
+  return WithField(
+      absl::FailedPreconditionError(message),
+      request.resume == nullptr ? "numerics_id" : "resume.numerics_id");
 }
 
 absl::Status Placer::CheckServable(const RequestSpec& request,
@@ -179,13 +183,39 @@ absl::Status Placer::CheckServable(const RequestSpec& request,
              : status;
 }
 
+absl::Status Placer::CheckTogether(const RequestSpec& request, int64_t count,
+                                   int max_queue, int64_t now_ns) const {
+  if (count <= max_queue) return absl::OkStatus();
+  bool is_ready = false;
+  std::map<std::string, int64_t> places;  // by numerics_id
+  for (const auto& [id, worker] : fleet_.workers()) {
+    is_ready = is_ready || IsReadyTarget(worker);
+    if (!CouldTake(id, worker, request)) continue;
+    places[worker.info.numerics_id] +=
+        fleet_.ledger().MostSessions(id, TargetNeed(request));
+  }
+  int64_t most = 0;
+  for (const auto& [kind, of_kind] : places) most = std::max(most, of_kind);
+  // Of the next target nothing is known.
+  if (!is_ready || count <= most + max_queue || HasJustLeft(request, now_ns)) {
+    return absl::OkStatus();
+  }
+  const absl::Status status = absl::ResourceExhaustedError(
+      absl::StrCat(count, " choices come at once, the targets have places for ",
+                   most, " like them and the queue for ", max_queue));
+  return WithField(WithRefusal(status, {kNeverFits}), "n");
+}
+
 bool Placer::MayComeBack(const RequestSpec& request, int64_t now_ns) const {
   bool is_ready = false;
   for (const auto& [id, worker] : fleet_.workers()) {
     if (CouldTake(id, worker, request)) return true;
     is_ready = is_ready || IsReadyTarget(worker);
   }
-  if (!is_ready) return last_target_.has_value();
+  return is_ready ? HasJustLeft(request, now_ns) : last_target_.has_value();
+}
+
+bool Placer::HasJustLeft(const RequestSpec& request, int64_t now_ns) const {
   const int64_t need = TargetNeed(request);
   return std::any_of(gone_.begin(), gone_.end(), [&](const Gone& gone) {
     return gone.until_ns > now_ns && IsOfKind(gone.numerics_id, request) &&

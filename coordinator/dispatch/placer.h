@@ -73,6 +73,11 @@ class Placer {
   // ready target, of the next one, of which nothing is known but its model.
   // RESOURCE_EXHAUSTED has the reason kNeverFits.
   absl::Status CheckServable(const RequestSpec& request, int64_t now_ns) const;
+  // Why `count` requests like it that come at once could never all find a place
+  // on those targets or among the `max_queue` that wait, if so: kNeverFits.
+  // Choices of a call, which run on targets of one kind.
+  absl::Status CheckTogether(const RequestSpec& request, int64_t count,
+                             int max_queue, int64_t now_ns) const;
 
  private:
   struct Gone {
@@ -84,6 +89,8 @@ class Placer {
   bool CanTake(uint64_t worker_id, WorkerRole role, const RequestSpec& request,
                const WorkerIds& except) const;
   bool MayComeBack(const RequestSpec& request, int64_t now_ns) const;
+  // Whether a target that could take it has just left.
+  bool HasJustLeft(const RequestSpec& request, int64_t now_ns) const;
 
   const Fleet& fleet_;
   const int64_t patience_ns_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/refusal.h"
 #include "speculation/policies/policy_spec.h"
 
 namespace nacre::coordinator {
@@ -36,7 +37,7 @@ absl::Status CheckPolicy(const std::vector<const WorkerInfo*>& drafts,
   // an answer that has lost its draft, here or with another coordinator.
   if (drafts.empty() || request.resume != nullptr) return absl::OkStatus();
   const std::string name = request.policy.name();
-  return absl::FailedPreconditionError(absl::StrCat(
+  absl::Status status = absl::FailedPreconditionError(absl::StrCat(
       "policy ", name, " needs a calibration file (--policy-file ", name,
       "=DIR), and none of ", drafts.size(),
       " draft workers has one for the target with fingerprint ",
@@ -44,6 +45,7 @@ absl::Status CheckPolicy(const std::vector<const WorkerInfo*>& drafts,
       others.empty()
           ? ""
           : absl::StrCat("; there are some for ", absl::StrJoin(others, " "))));
+  return WithField(std::move(status), "speculation.policy");
 }
 
 std::vector<std::string> RunnablePolicies(

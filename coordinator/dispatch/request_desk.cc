@@ -22,19 +22,26 @@ bool IsOfTheMoment(const absl::Status& status) {
 }  // namespace
 
 absl::Status RequestDesk::CheckAdmissible(const RequestSpec& request,
+                                          int64_t together,
                                           bool draining) const {
   if (draining) return absl::UnavailableError("the server is shutting down");
   absl::Status status = state_.placer.CheckServable(request, state_.now_ns());
   if (status.ok() && !state_.options.hold_without_target) {
     status = state_.placer.CheckReady(request);
   }
+  if (status.ok()) {
+    status = state_.placer.CheckTogether(
+        request, together, state_.options.max_queue, state_.now_ns());
+  }
   if (!status.ok()) return status;
   status = CheckPolicy(state_.fleet.drafts(), request);
   if (!status.ok()) return status;
   if (request.choice == request.first_choice &&
       state_.open.Has(request.request_id)) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        "request_id \"", request.request_id, "\" is already running"));
+    return WithField(
+        absl::AlreadyExistsError(absl::StrCat(
+            "request_id \"", request.request_id, "\" is already running")),
+        "request_id");
   }
   return absl::OkStatus();
 }
@@ -45,11 +52,10 @@ absl::Status RequestDesk::WhyNotNow(const RequestSpec& request) const {
 }
 
 absl::StatusOr<uint64_t> RequestDesk::Admit(WaitingRequest waiting,
-                                            bool draining) {
+                                            int64_t together, bool draining) {
   const RequestSpec& request = waiting.request();
-  if (absl::Status status = CheckAdmissible(request, draining); !status.ok()) {
-    return status;
-  }
+  absl::Status admissible = CheckAdmissible(request, together, draining);
+  if (!admissible.ok()) return admissible;
   const uint64_t session_id = next_session_id_++;
   state_.open.Add(session_id, request);
   state_.WakeAt(request.deadline_ns);

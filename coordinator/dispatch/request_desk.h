@@ -26,8 +26,10 @@ class RequestDesk {
   RequestDesk(DispatcherState* state, Pairing* pairing)
       : state_(*state), pairing_(*pairing) {}
 
-  // Starts it or lets it wait; its id. Errors: as of Dispatcher::Start.
-  absl::StatusOr<uint64_t> Admit(WaitingRequest waiting, bool draining);
+  // Starts it or lets it wait; its id. `together`: how many like it, with it,
+  // come at once. Errors: as of Dispatcher::Start.
+  absl::StatusOr<uint64_t> Admit(WaitingRequest waiting, int64_t together,
+                                 bool draining);
   // Starts what waits and has room now.
   void StartWaiting();
   // Refuses what waits in vain since the fleet has changed; all that waits.
@@ -54,7 +56,8 @@ class RequestDesk {
 
  private:
   // Why the request can run neither now nor later, if so.
-  absl::Status CheckAdmissible(const RequestSpec& request, bool draining) const;
+  absl::Status CheckAdmissible(const RequestSpec& request, int64_t together,
+                               bool draining) const;
   void Launch(RequestQueue::Start start);
   // Takes a request out of the queue; the sink has not been told.
   WaitingRequest Leave(uint64_t session_id);

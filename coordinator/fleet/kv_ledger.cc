@@ -34,6 +34,16 @@ bool KvLedger::CouldHold(uint64_t worker_id, int64_t need) const {
          (worker->capacity_tokens == 0 || need <= worker->capacity_tokens);
 }
 
+int64_t KvLedger::MostSessions(uint64_t worker_id, int64_t need) const {
+  const Worker* worker = Find(worker_id);
+  if (worker == nullptr) return 0;
+  int64_t most = worker->max_sessions > 0 ? worker->max_sessions : kAnyNumber;
+  if (worker->capacity_tokens > 0) {
+    most = std::min(most, worker->capacity_tokens / need);
+  }
+  return most;
+}
+
 bool KvLedger::HasRoom(uint64_t worker_id, int64_t need) const {
   const Worker* worker = Find(worker_id);
   return worker != nullptr && !IsFull(*worker) &&

@@ -15,6 +15,7 @@
 #define COORDINATOR_FLEET_KV_LEDGER_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
@@ -45,6 +46,10 @@ class KvLedger {
   // `need` as of Need; false for an unknown worker. CouldHold: if nothing else
   // was there.
   bool CouldHold(uint64_t worker_id, int64_t need) const;
+  // How many sessions of that need it could hold at once, if nothing else was
+  // there: kAnyNumber where nothing says.
+  static constexpr int64_t kAnyNumber = std::numeric_limits<int32_t>::max();
+  int64_t MostSessions(uint64_t worker_id, int64_t need) const;
   bool HasRoom(uint64_t worker_id, int64_t need) const;
 
   // False without room. A session that was closed and opened again on the same

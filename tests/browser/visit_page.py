@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import time
 import urllib.request
 
 from devtools import Page, find_chromium
@@ -21,6 +22,24 @@ from devtools import Page, find_chromium
 PROMPT = "def main():"
 HOSTILE = ('<script>window.hacked = 1</script><img src="/nowhere" '
            'onerror="window.hacked = 1"><b>&amp;</b>')
+# How often the page asks for the fleet, and that when it first says of a draft that it
+# has gone. (A supervisor may have started another one by then.)
+COUNT_LOOKS = """(() => {
+  window.looks = 0;
+  window.looksUntilSeen = null;
+  const ask = window.fetch;
+  window.fetch = (...given) => {
+    if (given[0] === "/nacre/fleet") ++window.looks;
+    return ask(...given);
+  };
+  const events = document.querySelector("#events");
+  new MutationObserver(() => {
+    if (window.looksUntilSeen === null &&
+        /draft .* (is gone|started anew)/.test(events.textContent)) {
+      window.looksUntilSeen = window.looks;
+    }
+  }).observe(events, { childList: true });
+})()"""
 ANSWERS = "document.querySelectorAll('.speed').length"
 
 
@@ -136,7 +155,14 @@ def visit_hostile_answer(page):
     print("hostile texts: shown as they are")
 
 
-def visit_fleet(page, draft_pid, pictures):
+def drafts_of(address):
+    """The drafts that the service has, by what each process calls itself."""
+    with urllib.request.urlopen(f"http://{address}/nacre/fleet", timeout=120) as response:
+        return {worker["incarnation"] for coordinator in json.load(response)["coordinators"]
+                for worker in coordinator["workers"] if worker["role"] == "draft"}
+
+
+def visit_fleet(page, address, draft_pid, pictures):
     page.evaluate("location.hash = 'chat'")
     page.click("#reset")
     set_value(page, "#max-tokens", 1900)
@@ -156,11 +182,19 @@ def visit_fleet(page, draft_pid, pictures):
         page.color_scheme("dark")
         page.picture(os.path.join(pictures, "page_fleet.png"))
         page.color_scheme("light")
+    page.evaluate(COUNT_LOOKS)
+    killed = drafts_of(address)
     os.kill(draft_pid, signal.SIGKILL)
-    # A supervisor may have started another one by the time of the next look.
-    seconds = page.wait_for("/draft .* (is gone|started anew)/.test("
-                            "document.querySelector('#events').textContent)")
-    print(f"fleet: a killed draft was seen after {seconds:.2f} s")
+    begin = time.monotonic()
+    while killed & drafts_of(address):
+        expect(time.monotonic() < begin + page.patience_s, "the service keeps a dead draft")
+    known = page.evaluate("window.looks")
+    page.wait_for("window.looksUntilSeen !== null")
+    seconds = time.monotonic() - begin
+    # The first look since then: they come once a second.
+    late = page.evaluate("window.looksUntilSeen") - known
+    expect(late <= 1, f"a killed draft was seen {late} looks after the service knew of it")
+    print(f"fleet: a killed draft was seen after {seconds:.2f} s (2 s on a quiet machine)")
 
 
 def check_names(page):
@@ -230,7 +264,7 @@ def main():
         visit_hostile_answer(page)
         check_width(page)
         check_colors(page)
-        visit_fleet(page, arguments.draft_pid, arguments.pictures)
+        visit_fleet(page, arguments.address, arguments.draft_pid, arguments.pictures)
         check_requests(page, origin)
     return 0
 

@@ -32,7 +32,25 @@ TEST(RefusalTest, OtherWordsChangeNothingElse) {
             absl::UnavailableError("long gone"));
 }
 
+TEST(RefusalTest, TheFieldAtFaultIsTheInnermost) {
+  const absl::Status status =
+      WithField(absl::InvalidArgumentError("top_p is 2"), "sampling.top_p");
+  EXPECT_EQ(FieldOf(status), "sampling.top_p");
+  EXPECT_EQ(status.message(), "top_p is 2");
+  EXPECT_EQ(FieldOf(WithField(status, "sampling")), "sampling.top_p");
+  EXPECT_EQ(FieldOf(Reworded(status, "in other words")), "sampling.top_p");
+  const absl::Status both = WithField(
+      WithRefusal(absl::ResourceExhaustedError("full"), {kQueueFull}), "n");
+  EXPECT_EQ(FieldOf(both), "n");
+  EXPECT_TRUE(IsRefusedFor(both, kQueueFull));
+  EXPECT_TRUE(WithField(absl::OkStatus(), "n").ok());
+  EXPECT_EQ(FieldOf(WithField(absl::OkStatus(), "n")), "");
+  EXPECT_EQ(WithField(absl::UnavailableError("x"), ""),
+            absl::UnavailableError("x"));
+}
+
 TEST(RefusalTest, OthersHaveNone) {
+  EXPECT_EQ(FieldOf(absl::ResourceExhaustedError("x")), "");
   EXPECT_FALSE(RefusalOf(absl::OkStatus()).has_value());
   EXPECT_FALSE(RefusalOf(absl::ResourceExhaustedError("x")).has_value());
   EXPECT_FALSE(IsRefusedFor(absl::ResourceExhaustedError("x"), kQueueFull));

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "common/refusal.h"
 
@@ -71,6 +72,31 @@ TEST(ApiErrorTest, EachStatusOfACallHasItsHttpStatus) {
     EXPECT_EQ(error.code, test.code) << test.status;
     EXPECT_EQ(error.message.find("CONTEXT_LENGTH"), std::string::npos);
   }
+}
+
+// As clients call it.
+TEST(ApiErrorTest, TheFieldAtFaultIsItsParam) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", ""},
+      {"n", "n"},
+      {"text", "prompt"},
+      {"token_ids", "prompt"},
+      {"sampling.logit_bias", "logit_bias"},
+      {"stop.stop", "stop"},
+      {"stop.max_tokens", "max_tokens"},
+      {"output.prompt_logprobs", "prompt_logprobs"},
+      {"speculation.tree", "nacre.tree"},
+      {"numerics_id", "nacre.numerics_id"},
+      {"resume.model_fingerprint", "nacre.resume.model_fingerprint"}};
+  for (const auto& [field, param] : cases) {
+    const absl::Status status =
+        WithField(absl::InvalidArgumentError("x"), field);
+    EXPECT_EQ(ErrorOf(status).param, param) << field;
+    EXPECT_EQ(ErrorOf(status).message, "x");
+  }
+  const absl::Status conflict =
+      WithField(absl::FailedPreconditionError("x"), "resume.model_fingerprint");
+  EXPECT_EQ(ErrorOfResume(conflict).param, "nacre.resume.model_fingerprint");
 }
 
 TEST(ApiErrorTest, HeadersTellClientsAboutRetries) {

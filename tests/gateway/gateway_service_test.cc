@@ -300,6 +300,22 @@ TEST_F(GatewayServiceTest, TextBecomesTokensAndBack) {
               HasSubstr(R"("eos_token":"</s>")"));
 }
 
+TEST_F(GatewayServiceTest, IdsOutsideTheVocabularyBecomeNoText) {
+  StartGateway();
+  EXPECT_EQ(StatusOf(PostJson("/detokenize", R"({"tokens":[4095]})")), 200);
+  for (const char* id : {"4096", "2147483647"}) {
+    const std::string answer = PostJson(
+        "/detokenize", absl::StrCat(R"({"tokens":[503,)", id, ",4096]}"));
+    EXPECT_EQ(StatusOf(answer), 400);
+    EXPECT_THAT(
+        answer,
+        AllOf(HasSubstr(absl::StrCat("tokens: token id ", id,
+                                     " at index 1 is outside the vocabulary "
+                                     "of 4096")),
+              HasSubstr(R"("param":"tokens")")));
+  }
+}
+
 std::string OnesOf(int count) {
   std::string ids = R"({"tokens":[1)";
   for (int i = 1; i < count; ++i) ids += ",1";

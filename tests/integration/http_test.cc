@@ -113,8 +113,9 @@ TEST_F(HttpTest, TreesChangeNoTextAndAWrongOneIsRefused) {
                                              "/v1/completions", body.dump());
     EXPECT_EQ(gateway::StatusOf(answer), 400) << answer;
     const Json error = Json::parse(gateway::BodyOf(answer), nullptr, false);
-    return error.is_object() ? error["error"]["message"].get<std::string>()
-                             : answer;
+    if (!error.is_object()) return answer;
+    EXPECT_EQ(error["error"]["param"], "nacre.tree") << answer;
+    return error["error"]["message"].get<std::string>();
   };
   using ::testing::HasSubstr;
   EXPECT_THAT(refusal({{"tree", "oak"}}),
@@ -125,6 +126,22 @@ TEST_F(HttpTest, TreesChangeNoTextAndAWrongOneIsRefused) {
               HasSubstr("use tree chain, or name none"));
   EXPECT_THAT(refusal({{"tree", 3}}),
               HasSubstr("nacre.tree is 3, expected a string"));
+}
+
+// Only the coordinator knows the vocabulary's size.
+TEST_F(HttpTest, AnErrorOfTheCoordinatorNamesItsField) {
+  const std::pair<Json, const char*> cases[] = {
+      {{{"prompt", {1, 999999}}}, "prompt"},
+      {{{"prompt", "a"}, {"stop_token_ids", {999999}}}, "stop_token_ids"},
+      {{{"prompt", "a"}, {"logit_bias", {{"999999", 1}}}}, "logit_bias"}};
+  for (const auto& [body, param] : cases) {
+    const std::string answer = gateway::Post(service_.cluster().http_address(),
+                                             "/v1/completions", body.dump());
+    EXPECT_EQ(gateway::StatusOf(answer), 400) << answer;
+    const Json error = Json::parse(gateway::BodyOf(answer), nullptr, false);
+    ASSERT_TRUE(error.is_object()) << answer;
+    EXPECT_EQ(error["error"]["param"], param) << answer;
+  }
 }
 
 // What the gateway refuses by itself, as its program is built. A connection

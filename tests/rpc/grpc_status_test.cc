@@ -59,6 +59,39 @@ TEST(GrpcStatusTest, ARefusalIsAmongTheDetails) {
             "");
 }
 
+// Likewise with a BadRequest.
+constexpr absl::string_view kBadTopP =
+    "\x08\x03\x12\x0atop_p is 2"
+    "\x1a\x4b\n\x29type.googleapis.com/google.rpc.BadRequest"
+    "\x12\x1e\n\x1c\n\x0esampling.top_p\x12\x0atop_p is 2";
+
+TEST(GrpcStatusTest, TheFieldAtFaultIsAmongTheDetails) {
+  const absl::Status bad =
+      WithField(absl::InvalidArgumentError("top_p is 2"), "sampling.top_p");
+  EXPECT_EQ(absl::CHexEscape(ToGrpcStatus(bad).error_details()),
+            absl::CHexEscape(kBadTopP));
+  EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(bad)), bad);
+  const absl::Status both =
+      WithField(WithRefusal(absl::ResourceExhaustedError("full"),
+                            {kQueueFull, /*retry_after_s=*/7}),
+                "n");
+  EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(both)), both);
+  // Names that are longer than any of ours are not taken.
+  for (const size_t size : {256, 257}) {
+    const absl::Status named =
+        WithField(absl::InvalidArgumentError("x"), std::string(size, 'f'));
+    EXPECT_EQ(FieldOf(FromGrpcStatus(ToGrpcStatus(named))).size(),
+              size == 256 ? size : 0);
+  }
+  // Bytes that are none.
+  for (size_t size = 0; size < kBadTopP.size(); ++size) {
+    EXPECT_EQ(FieldOf(FromGrpcStatus(
+                  grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "x",
+                               std::string(kBadTopP.substr(0, size))))),
+              "");
+  }
+}
+
 // Details of others, and bytes that are none.
 TEST(GrpcStatusTest, OtherDetailsAreNoRefusal) {
   const auto refusal_in = [](absl::string_view details) {

@@ -11,7 +11,7 @@ import grpc
 
 from . import _messages
 from ._connection import Connections, Stubs
-from ._refusal import reason_of
+from ._refusal import Refusal, refusal_of
 from ._request import resume_request
 from ._retry import Attempts
 from .answers import (
@@ -87,7 +87,10 @@ class Generation:
         return self._extend(answer, index, response.chunk)
 
     def fail(
-        self, code: grpc.StatusCode, message: Optional[str], reason: str = ""
+        self,
+        code: grpc.StatusCode,
+        message: Optional[str],
+        refusal: Refusal = Refusal(),
     ) -> Optional[float]:
         """Seconds until the next attempt; raises where there is none. None: all
         had come already, end() has it."""
@@ -96,7 +99,7 @@ class Generation:
         ):
             return None
         error = status_error(
-            code, message or "", self.attempts.made, self.partial(), reason
+            code, message or "", self.attempts.made, self.partial(), refusal
         )
         if not self._answers:
             return self.attempts.delay_after(error)
@@ -233,8 +236,8 @@ class StreamBase:
     def _delay_after(self, error: Any) -> float:
         """How long to wait before the answer goes on; 0 also if it has ended."""
         # Without the cause: the status is all that it says.
-        reason = reason_of(error)
-        delay = self._generation.fail(error.code(), error.details(), reason)
+        refusal = refusal_of(error)
+        delay = self._generation.fail(error.code(), error.details(), refusal)
         if delay is None:
             self._end()
         return delay or 0

@@ -1,9 +1,9 @@
-"""Why a call was refused, for programs: out of the details of its status, as
-google.rpc.Status has them (docs/load.md)."""
+"""Why a call was refused and which field is at fault, for programs: out of the
+details of its status, as google.rpc.Status has them (docs/load.md)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message
@@ -16,7 +16,23 @@ NEVER_FITS = "NEVER_FITS"
 
 _DETAILS = "grpc-status-details-bin"
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
+_BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
 _DOMAIN = "nacre"
+
+
+class Refusal(NamedTuple):
+    reason: str = ""  # "QUEUE_FULL"; empty where the server gave none
+    field: str = ""  # "sampling.top_p"; likewise
+
+
+def _add_repeated(to: Any, name: str, number: int, type_name: str) -> None:
+    to.field.add(
+        name=name,
+        number=number,
+        type=FieldDescriptorProto.TYPE_MESSAGE,
+        type_name=type_name,
+        label=FieldDescriptorProto.LABEL_REPEATED,
+    )
 
 
 def _pool() -> Any:
@@ -28,16 +44,14 @@ def _pool() -> Any:
     detail.field.add(name="type_url", number=1, type=FieldDescriptorProto.TYPE_STRING)
     detail.field.add(name="value", number=2, type=FieldDescriptorProto.TYPE_BYTES)
     status = file.message_type.add(name="Status")
-    status.field.add(
-        name="details",
-        number=3,
-        type=FieldDescriptorProto.TYPE_MESSAGE,
-        type_name=".nacre.Detail",
-        label=FieldDescriptorProto.LABEL_REPEATED,
-    )
+    _add_repeated(status, "details", 3, ".nacre.Detail")
     info = file.message_type.add(name="ErrorInfo")
     info.field.add(name="reason", number=1, type=FieldDescriptorProto.TYPE_STRING)
     info.field.add(name="domain", number=2, type=FieldDescriptorProto.TYPE_STRING)
+    violation = file.message_type.add(name="FieldViolation")
+    violation.field.add(name="field", number=1, type=FieldDescriptorProto.TYPE_STRING)
+    bad = file.message_type.add(name="BadRequest")
+    _add_repeated(bad, "field_violations", 1, ".nacre.FieldViolation")
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return pool
@@ -46,21 +60,30 @@ def _pool() -> Any:
 _POOL = _pool()
 Status = message_class(_POOL, "nacre.Status")
 ErrorInfo = message_class(_POOL, "nacre.ErrorInfo")
+BadRequest = message_class(_POOL, "nacre.BadRequest")
 
 
-def reason_of(error: grpc.RpcError) -> str:
-    """"QUEUE_FULL"; empty where the server gave none."""
+def refusal_of(error: grpc.RpcError) -> Refusal:
+    """What the server says of it besides words."""
     call: Any = error
+    refusal = Refusal()
     for key, value in call.trailing_metadata() or ():
         if key != _DETAILS:
             continue
         try:
             for detail in Status.FromString(value).details:
-                if detail.type_url != _ERROR_INFO:
-                    continue
-                info = ErrorInfo.FromString(detail.value)
-                if info.domain == _DOMAIN:
-                    return str(info.reason)
+                refusal = _with_detail(refusal, detail)
         except message.DecodeError:
-            pass
-    return ""
+            return Refusal()
+    return refusal
+
+
+def _with_detail(refusal: Refusal, detail: Any) -> Refusal:
+    if detail.type_url == _ERROR_INFO:
+        info = ErrorInfo.FromString(detail.value)
+        if info.domain == _DOMAIN:
+            return refusal._replace(reason=str(info.reason))
+    if detail.type_url == _BAD_REQUEST:
+        for violation in BadRequest.FromString(detail.value).field_violations:
+            return refusal._replace(field=str(violation.field))
+    return refusal

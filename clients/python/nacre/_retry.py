@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any, Optional
 
-from ._refusal import reason_of
+from ._refusal import refusal_of
 from .answers import Partial
 from .errors import StatusError, may_find_room, may_retry, status_error
 
@@ -94,9 +94,9 @@ class Attempts:
 
     def delay_of(self, error: Any) -> float:
         """delay_after() of a grpc.RpcError that ended a call without an answer."""
-        message, reason = error.details() or "", reason_of(error)
+        message, refusal = error.details() or "", refusal_of(error)
         return self.delay_after(
-            status_error(error.code(), message, self.made, Partial(), reason)
+            status_error(error.code(), message, self.made, Partial(), refusal)
         )
 
     def delay_after(self, error: StatusError, resumes: bool = False) -> float:

@@ -10,7 +10,7 @@ from typing import Dict, Type
 
 import grpc
 
-from ._refusal import NEVER_FITS
+from ._refusal import NEVER_FITS, Refusal
 from .answers import Partial
 
 
@@ -41,12 +41,15 @@ class StatusError(NacreError):
         message: str,
         attempts: int,
         partial: Partial,
-        reason: str = "",
+        refusal: Refusal = Refusal(),
     ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.reason = reason  # for programs: "QUEUE_FULL"; empty: none was given
+        # For programs: "QUEUE_FULL"; empty: none was given.
+        self.reason = refusal.reason
+        # Of the request, as GenerateRequest names it: "sampling.top_p"; likewise.
+        self.field = refusal.field
         self.attempts = attempts  # calls made, this one included
         self.partial = partial
 
@@ -60,7 +63,7 @@ class StatusError(NacreError):
 
 
 class InvalidArgument(StatusError):
-    """A field is out of range; the message names it, the value and the limit."""
+    """A field is out of range: `field`; the message has the value and the limit."""
 
 
 class ContextLengthExceeded(InvalidArgument):
@@ -146,7 +149,7 @@ def status_error(
     message: str,
     attempts: int,
     partial: Partial,
-    reason: str = "",
+    refusal: Refusal = Refusal(),
 ) -> StatusError:
     """The error of a status."""
     if code is grpc.StatusCode.CANCELLED and message == _OF_CLOSING_SERVER:
@@ -156,7 +159,7 @@ def status_error(
     kind = _CLASSES.get(code, StatusError)
     if kind is InvalidArgument and message.startswith(_CONTEXT_MARK):
         kind, message = ContextLengthExceeded, message[len(_CONTEXT_MARK) :]
-    return kind(code, message, attempts, partial, reason)
+    return kind(code, message, attempts, partial, refusal)
 
 
 def may_find_room(error: StatusError) -> bool:

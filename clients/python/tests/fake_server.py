@@ -73,11 +73,20 @@ def refuse(code, message="no", details=b""):
     return act
 
 
+def field(number, value):
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+def violation_of(name):
+    """As the coordinator names the field at fault."""
+    violation = field(1, name.encode()) + field(2, b"words")
+    return (bytes([1 << 3, 3]) + field(2, b"words")
+            + field(3, field(1, b"type.googleapis.com/google.rpc.BadRequest")
+                    + field(2, field(1, violation))))
+
+
 def details_of(reason, domain="nacre"):
     """As the coordinator has them, beside a RetryInfo."""
-    def field(number, value):
-        return bytes([number << 3 | 2, len(value)]) + value
-
     info = field(1, reason.encode()) + field(2, domain.encode())
     kind = b"type.googleapis.com/google.rpc."
     return (bytes([1 << 3, 8]) + field(2, b"words")

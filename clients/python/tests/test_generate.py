@@ -6,7 +6,8 @@ import unittest
 import grpc
 
 import nacre
-from fake_server import FakeServer, answer, chunk, complete, details_of, refuse
+from fake_server import (
+    FakeServer, answer, chunk, complete, details_of, refuse, violation_of)
 
 QUICK = nacre.Retry(attempts=4, initial=0.001, maximum=0.002)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
@@ -106,6 +107,15 @@ class Cases:
             error, calls = self.fails(
                 nacre.ResourceExhausted, refuse(EXHAUSTED, "NEVER_FITS", details))
             self.assertEqual((calls, error.may_retry, error.reason), (4, True, reason))
+
+    def test_the_field_at_fault_is_of_the_details(self):
+        for details, field in ((violation_of("sampling.top_p"), "sampling.top_p"),
+                               (details_of("QUEUE_FULL"), ""), (b"\xff", "")):
+            error, _ = self.fails(
+                nacre.InvalidArgument,
+                refuse(grpc.StatusCode.INVALID_ARGUMENT, "top_p is 2", details))
+            self.assertEqual(error.field, field)
+            self.assertEqual(str(error), "INVALID_ARGUMENT: top_p is 2")
 
     def test_each_status_has_its_class(self):
         code = grpc.StatusCode

@@ -440,7 +440,7 @@ class NarrowInferenceChoicesTest : public InferenceChoicesTest {
  protected:
   NarrowInferenceChoicesTest()
       : InferenceChoicesTest([](Dispatcher::Options* options) {
-          options->max_running = 1;
+          options->max_running = 2;
           options->max_queue = 2;
         }) {}
 };
@@ -448,18 +448,27 @@ class NarrowInferenceChoicesTest : public InferenceChoicesTest {
 TEST_F(NarrowInferenceChoicesTest, EachWaitsForRoomByItself) {
   Attach();
   Script([this](const v1::OpenTarget& open) { SayAll(open); });
-  request_.set_n(3);
   const ChoicesAnswer answer = Generate(request_);
   EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
-  EXPECT_EQ(answer.completes.size(), 3u);
+  EXPECT_EQ(answer.completes.size(), 4u);
 }
 
 TEST_F(NarrowInferenceChoicesTest, AFullQueueRefusesThemAll) {
   Attach();
   Script([this](const v1::OpenTarget& open) { Say(open, 0, "a", false); });
+  // It keeps one place.
+  v1::GenerateRequest other = request_;
+  other.set_n(1);
+  other.set_request_id("other");
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  const auto reader = stub_->Generate(&context, other);
+  v1::GenerateResponse response;
+  ASSERT_TRUE(reader->Read(&response));
   for (int round = 0; round < 3; ++round) {
     const ChoicesAnswer answer = Generate(request_);
-    EXPECT_TRUE(IsQuiet());
+    EXPECT_EQ(dispatcher_.sessions().size(), 1u);
+    EXPECT_TRUE(dispatcher_.queued().empty());
     EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
     EXPECT_EQ(answer.status.error_message(),
               "the queue is full: 2 requests wait");
@@ -469,6 +478,18 @@ TEST_F(NarrowInferenceChoicesTest, AFullQueueRefusesThemAll) {
   // Observers hear of an end after the dispatcher has forgotten it.
   EXPECT_TRUE(
       Eventually([&] { return Sum("nacre_num_requests_waiting") == 0; }));
+  context.TryCancel();
+  while (reader->Read(&response)) continue;
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(NarrowInferenceChoicesTest, MoreThanThereAreEverPlacesForNeverFit) {
+  Attach();
+  request_.set_n(5);
+  const grpc::Status status = Generate(request_).status;
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(IsRefusedFor(rpc::FromGrpcStatus(status), kNeverFits));
+  EXPECT_THAT(status.error_message(), HasSubstr("5 choices come at once"));
 }
 
 // Every choice is held back by a client that does not read, and each goes on

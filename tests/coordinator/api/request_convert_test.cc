@@ -7,9 +7,13 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "common/refusal.h"
 #include "tests/coordinator/api/parsed_request.h"
 #include "tests/coordinator/byte_tokenizer.h"
 
@@ -327,6 +331,89 @@ TEST_F(RequestConvertTest, WhatIsWrongElsewhereSparesTheTokenizer) {
   request_.mutable_speculation()->set_policy("svpi");
   EXPECT_FALSE(ParseRequest(FieldsOf(request_), tokenizer, model_).ok());
   EXPECT_EQ(tokenizer.num_encoded, 0);
+}
+
+// Whether a path names a field of GenerateRequest.
+bool IsField(absl::string_view path) {
+  const google::protobuf::Descriptor* message =
+      v1::GenerateRequest::descriptor();
+  for (const absl::string_view name : absl::StrSplit(path, '.')) {
+    const google::protobuf::FieldDescriptor* const field =
+        message == nullptr ? nullptr
+                           : message->FindFieldByName(std::string(name));
+    if (field == nullptr) return false;
+    message = field->message_type();
+  }
+  return true;
+}
+
+TEST_F(RequestConvertTest, EachErrorNamesTheFieldAtFault) {
+  using Change = void (*)(v1::GenerateRequest*);
+  const std::pair<const char*, Change> cases[] = {
+      {"model", [](auto* r) { r->set_model("other"); }},
+      {"n", [](auto* r) { r->set_n(17); }},
+      {"request_id", [](auto* r) { r->set_request_id(std::string(257, 'i')); }},
+      {"numerics_id",
+       [](auto* r) { r->set_numerics_id(std::string(1025, 'i')); }},
+      {"text", [](auto* r) { r->set_text(std::string(5000, 'a')); }},
+      {"token_ids", [](auto* r) { r->mutable_token_ids()->add_ids(300); }},
+      {"token_ids", [](auto* r) { r->mutable_token_ids(); }},
+      {"sampling.temperature",
+       [](auto* r) { r->mutable_sampling()->set_temperature(-1); }},
+      {"sampling.top_p", [](auto* r) { r->mutable_sampling()->set_top_p(2); }},
+      {"sampling.logit_bias",
+       [](auto* r) { (*r->mutable_sampling()->mutable_logit_bias())[300]; }},
+      {"sampling.logit_bias",
+       [](auto* r) {
+         (*r->mutable_sampling()->mutable_logit_bias())[3] = 101;
+       }},
+      {"stop.stop", [](auto* r) { r->mutable_stop()->add_stop(""); }},
+      {"stop.stop_token_ids",
+       [](auto* r) { r->mutable_stop()->add_stop_token_ids(300); }},
+      {"stop.max_tokens",
+       [](auto* r) { r->mutable_stop()->set_max_tokens(0); }},
+      {"stop.max_tokens",
+       [](auto* r) { r->mutable_stop()->set_max_tokens(1 << 20); }},
+      {"stop.min_tokens",
+       [](auto* r) {
+         r->mutable_stop()->set_max_tokens(1);
+         r->mutable_stop()->set_min_tokens(2);
+       }},
+      {"speculation.method",
+       [](auto* r) {
+         r->mutable_speculation()->set_method(static_cast<v1::Method>(99));
+       }},
+      {"speculation.window",
+       [](auto* r) { r->mutable_speculation()->set_window(0); }},
+      {"speculation.policy",
+       [](auto* r) { r->mutable_speculation()->set_policy("none-such"); }},
+      {"speculation.tree",
+       [](auto* r) { r->mutable_speculation()->set_tree("oak"); }},
+      {"speculation.tree",
+       [](auto* r) {
+         r->mutable_speculation()->set_method(v1::METHOD_SD);
+         r->mutable_speculation()->set_tree("best");
+       }},
+      {"speculation.ablation",
+       [](auto* r) { r->mutable_speculation()->set_ablation("x"); }},
+      {"speculation.oracle_token_ids",
+       [](auto* r) { r->mutable_speculation()->add_oracle_token_ids(1); }},
+      {"output.logprobs",
+       [](auto* r) { r->mutable_output()->set_logprobs(21); }},
+      {"output.prompt_logprobs",
+       [](auto* r) { r->mutable_output()->set_prompt_logprobs(21); }},
+      {"output.omit_streamed",
+       [](auto* r) { r->mutable_output()->set_omit_streamed(true); }},
+      {"resume", [](auto* r) { r->mutable_resume(); }}};
+  for (const auto& [field, change] : cases) {
+    request_.Clear();
+    request_.set_text("abc");
+    change(&request_);
+    const absl::Status status = Parse().status();
+    EXPECT_FALSE(status.ok()) << field;
+    EXPECT_EQ(FieldOf(status), field) << status;
+    EXPECT_TRUE(IsField(FieldOf(status))) << field;
+  }
 }
 
 TEST_F(RequestConvertTest, TooManyPromptIdsAreRefusedByTheirNumber) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/refusal.h"
 #include "coordinator/api/request_convert.h"
 #include "tests/coordinator/byte_tokenizer.h"
 
@@ -105,7 +106,8 @@ TEST_F(RequestParserTest, UnknownNamesAreRefusedInTheirTurn) {
   EXPECT_EQ(Parse().status(), unknown);
   fields_.num_choices = 17;
   EXPECT_EQ(Parse().status(),
-            absl::InvalidArgumentError("n is 17, must be in [1, 16]"));
+            WithField(absl::InvalidArgumentError("n is 17, must be in [1, 16]"),
+                      "n"));
   fields_.num_choices = 1;
   fields_.speculation_options.method = speculation::Method::kAr;
   fields_.speculation_options.verification = unknown;

@@ -133,6 +133,43 @@ TEST_F(DispatcherQueueTest, NoMoreRunOnATargetThanTheMaximum) {
   EXPECT_THAT(Queue(), ElementsAre("r7"));
 }
 
+// Of a call for six one would be refused each time, however long its client
+// waits: none of them starts.
+TEST_F(DispatcherQueueTest, ACallForMoreChoicesThanThereArePlacesNeverFits) {
+  const Worker target = AddTarget();
+  const auto start = [&](int choices) {
+    std::vector<Dispatcher::NewSession> sessions;
+    for (int i = 0; i < choices; ++i) {
+      RequestSpec request = Request("r");
+      request.num_choices = choices;
+      request.choice = i;
+      sessions.push_back({request, std::make_shared<RecordingSink>()});
+    }
+    return dispatcher_.StartAll(std::move(sessions));
+  };
+  const Dispatcher::Started refused = start(6);
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(IsRefusedFor(refused.status, kNeverFits)) << refused.status;
+  EXPECT_EQ(RefusalOf(refused.status)->retry_after_s, 0);
+  EXPECT_THAT(std::string(refused.status.message()),
+              HasSubstr("6 choices come at once, the targets have places for "
+                        "3 like them and the queue for 2"));
+  EXPECT_THAT(refused.session_ids, IsEmpty());
+  EXPECT_EQ(NumSessions(target), 0);
+  EXPECT_THAT(observer_.Take(), ElementsAre("refused r RESOURCE_EXHAUSTED"));
+  const Dispatcher::Started started = start(5);
+  EXPECT_TRUE(started.status.ok()) << started.status;
+  EXPECT_EQ(NumSessions(target), 3);
+  EXPECT_EQ(Queue().size(), 2u);
+  for (uint64_t id : started.session_ids) dispatcher_.Cancel(id);
+  for (uint64_t id : started.session_ids) Closed(target, id);
+  // What other requests take of the places passes: it may be tried again.
+  const Run other = Start("other");
+  const Dispatcher::Started full = start(5);
+  EXPECT_TRUE(IsRefusedFor(full.status, kQueueFull)) << full.status;
+  EXPECT_TRUE(IsRunning(other.id));
+}
+
 // Three run and two wait. When one in two seconds starts, a client that is
 // refused may come back when both have started.
 TEST_F(DispatcherQueueTest, ARefusalSaysWhenToTryAgain) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/refusal.h"
 
 namespace nacre::coordinator {
 namespace {
@@ -47,6 +48,14 @@ class PlacerTest : public ::testing::Test {
   }
   bool Waits(const RequestSpec& request, int64_t now_ns) {
     return placer_.CheckServable(request, now_ns).ok();
+  }
+
+  // Whether so many like it could ever find a place, one of them in the queue.
+  bool Fit(int64_t count, const RequestSpec& request, int64_t now_ns = 1000) {
+    const absl::Status status =
+        placer_.CheckTogether(request, count, /*max_queue=*/1, now_ns);
+    EXPECT_EQ(IsRefusedFor(status, kNeverFits), !status.ok()) << status;
+    return status.ok();
   }
 
   Fleet fleet_;
@@ -158,9 +167,10 @@ TEST_F(PlacerTest, SaysWhichKindsAreReady) {
   AddTarget("b");
   fleet_.SetReady(AddTarget("drains"), false);
   EXPECT_EQ(placer_.CheckReady(Request(16, "c")),
-            absl::FailedPreconditionError(
-                "no target worker with numerics_id \"c\" is ready; those that "
-                "are ready have a, b"));
+            WithField(absl::FailedPreconditionError(
+                          "no target worker with numerics_id \"c\" is ready; "
+                          "those that are ready have a, b"),
+                      "numerics_id"));
   RequestSpec choice = Request(16);
   choice.call = std::make_shared<CallPlacement>();
   choice.call->numerics_id = "c";
@@ -239,6 +249,48 @@ TEST_F(PlacerTest, NobodyWaitsForAServiceThatNeverHadATarget) {
   EXPECT_TRUE(Waits(Request(320, "b"), 1000));  // of the next all is unknown
   Leave(target, 1000);
   EXPECT_TRUE(Waits(Request(320, "b"), 1000 + kPatienceNs));
+}
+
+TEST_F(PlacerTest, ChoicesBeyondAllPlacesNeverFit) {
+  const uint64_t target = AddTarget("a", 64);
+  EXPECT_TRUE(Fit(3, Request(32)));
+  EXPECT_FALSE(Fit(4, Request(32)));
+  EXPECT_EQ(placer_.CheckTogether(Request(32), 4, 1, 1000).message(),
+            "4 choices come at once, the targets have places for 2 like them "
+            "and the queue for 1");
+  // What it has now does not count, nor that it drains.
+  fleet_.Seat(target, 1, 64, false);
+  EXPECT_TRUE(Fit(3, Request(32)));
+  const uint64_t other = AddTarget("a", 32);
+  fleet_.SetReady(target, false);
+  EXPECT_TRUE(Fit(4, Request(32)));
+  EXPECT_FALSE(Fit(5, Request(32)));
+  // Without any ready one the next may have any size.
+  fleet_.SetReady(other, false);
+  EXPECT_TRUE(Fit(16, Request(32)));
+}
+
+TEST_F(PlacerTest, ChoicesFitOnTargetsOfOneKind) {
+  AddTarget("a", 64);
+  AddTarget("b", 48);
+  AddTarget("b", 32);
+  EXPECT_TRUE(Fit(6, Request(16)));  // of b
+  EXPECT_FALSE(Fit(7, Request(16)));
+  EXPECT_TRUE(Fit(5, Request(16, "a")));
+  EXPECT_FALSE(Fit(6, Request(16, "a")));
+  EXPECT_TRUE(Fit(2, Request(64)));  // of a: none of b holds one
+  EXPECT_FALSE(Fit(3, Request(64)));
+}
+
+TEST_F(PlacerTest, ChoicesMayFitOnATargetThatHasJustLeft) {
+  AddTarget("a", 32);
+  const uint64_t large = AddTarget("a", 320);
+  Leave(large, /*now_ns=*/1000);
+  EXPECT_TRUE(Fit(8, Request(32), 1000 + kPatienceNs - 1));
+  EXPECT_FALSE(Fit(8, Request(32), 1000 + kPatienceNs));
+  EXPECT_FALSE(Fit(8, Request(32, "b"), 1000));
+  Leave(AddTarget("c"), 1000);  // it never told its size
+  EXPECT_TRUE(Fit(8, Request(32, "c"), 1000));
 }
 
 TEST_F(PlacerTest, OnlyReadyWorkersOfTheKindWithRoomAreChosen) {

@@ -62,6 +62,23 @@ TEST(KvLedgerTest, CouldHoldLooksAtTheCapacityAlone) {
   EXPECT_FALSE(ledger.Reserve(2, 10, 16));
 }
 
+TEST(KvLedgerTest, MostSessionsAreThoseOfAnEmptyWorker) {
+  KvLedger ledger;
+  ledger.AddWorker(1, 64);
+  ledger.Reserve(1, 10, 64);
+  EXPECT_EQ(ledger.MostSessions(1, 16), 4);
+  EXPECT_EQ(ledger.MostSessions(1, 48), 1);
+  EXPECT_EQ(ledger.MostSessions(1, 80), 0);
+  EXPECT_EQ(ledger.MostSessions(2, 16), 0);
+  ledger.AddWorker(3, 64, /*grants=*/true, /*max_sessions=*/3);
+  EXPECT_EQ(ledger.MostSessions(3, 16), 3);  // whatever it grants now
+  EXPECT_EQ(ledger.MostSessions(3, 32), 2);
+  ledger.AddWorker(4, 0);
+  EXPECT_EQ(ledger.MostSessions(4, 16), KvLedger::kAnyNumber);
+  ledger.AddWorker(5, 0, /*grants=*/false, /*max_sessions=*/2);
+  EXPECT_EQ(ledger.MostSessions(5, 16), 2);
+}
+
 TEST(KvLedgerTest, AWorkerThatDoesNotTellHasRoomForAll) {
   KvLedger ledger;
   ledger.AddWorker(1, 0);

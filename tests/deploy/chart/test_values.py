@@ -30,6 +30,11 @@ def schema_flags(component):
     return set(node["allOf"][1]["properties"])
 
 
+# Kubernetes' own objects, whose fields need no default here.
+OBJECTS = {"affinity", "behavior", "fallback", "initContainer", "limits",
+           "podSecurityContext", "requests", "securityContext"}
+
+
 class SchemaTest(unittest.TestCase):
     def test_values_fit(self):
         self.assertEqual(errors({}), "")
@@ -71,7 +76,7 @@ class SchemaTest(unittest.TestCase):
                 if key in ("flags", "global", "strategy"):
                     continue
                 self.assertIn(key, values, where)
-                if isinstance(values[key], dict):
+                if isinstance(values[key], dict) and key not in OBJECTS:
                     walk(inner, values[key], where)
 
         walk(SCHEMA, VALUES, "")
@@ -110,6 +115,15 @@ class FlagsTest(unittest.TestCase):
             for program in programs:
                 unknown = schema_flags(component) - golden.flags_of_help(program)
                 self.assertEqual(unknown, set(), f"{component}.flags: no flags of {program}")
+
+    def test_the_schema_names_the_variables_of_the_flags(self):
+        # A flag that is not given is read from the environment.
+        flags = set.union(*(golden.flags_of_help(program)
+                            for programs in PROGRAMS.values() for program in programs))
+        self.assertEqual(
+            set(SCHEMA["definitions"]["flagVariables"]["enum"]),
+            {"NACRE_" + flag.upper().replace("-", "_")
+             for flag in flags - {"help", "version"}})
 
     def test_renders_use_flags_of_the_programs(self):
         seen = {}

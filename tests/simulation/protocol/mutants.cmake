@@ -176,6 +176,14 @@ nacre_mutant(full_target_is_no_target coordinator/dispatch/failover.cc
   [[(absl::IsInternal(status) && EqualTarget(*record, {}) != 0)]])
 nacre_mutant(requests_do_not_wait_for_targets coordinator/dispatch/placer.cc
   [[MayComeBack(request, now_ns)]] [[CheckReady(request).ok()]])
+nacre_mutant(large_requests_are_passed_for_ever coordinator/dispatch/admission.cc
+  [[started_.size() == kMaxPasses && place < *started_.begin()]] [[false]])
+nacre_mutant_statement(no_target_is_kept_free coordinator/dispatch/request_queue.cc
+  [[    queue_.AddTargetsFor(request, &kept);]] [[]])
+nacre_mutant(others_pass_what_resumes coordinator/dispatch/admission.cc
+  [[place < kFirstPlace]] [[false]])
+nacre_mutant(what_resumes_comes_last coordinator/dispatch/request_queue.cc
+  [[request.resume != nullptr]] [[false]])
 nacre_mutant(any_kind_of_target_will_do coordinator/dispatch/placer.cc
   [[wanted.empty() || wanted == numerics_id]] [[true]])
 

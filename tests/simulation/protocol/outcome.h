@@ -45,8 +45,10 @@ struct Counts {
   int64_t returned = 0;  // openings of sessions that their stream had before
   // Verdicts of such a session's earlier opening, and failures.
   int64_t late = 0;
-  int64_t limited = 0;  // schedules with a limit of sessions on a target
-  int64_t full = 0;     // openings that took a target's last place
+  int64_t limited = 0;    // schedules with a limit of sessions on a target
+  int64_t full = 0;       // openings that took a target's last place
+  int64_t overtaken = 0;  // requests, as often as they may be
+  int64_t waiting_resumes = 0;  // resumed calls that waited with others
   // Of services whose coordinators share their workers:
   int64_t shared = 0;  // schedules
   int64_t lost_coordinators = 0;

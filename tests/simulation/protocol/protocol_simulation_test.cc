@@ -99,6 +99,8 @@ TEST(ProtocolSimulation, KeepsTheInvariantsInRandomSchedules) {
   EXPECT_GT(total.repeated, 40 * per_mille);
   EXPECT_GT(total.grants, 800 * per_mille);
   EXPECT_GT(total.held_back, 5 * per_mille);
+  EXPECT_GT(total.overtaken, 4 * per_mille);
+  EXPECT_GT(total.waiting_resumes, 5 * per_mille);
 }
 
 TEST(ProtocolSimulation, ASeedDecidesEverything) {

@@ -107,6 +107,38 @@ void DrawSuffixes(uint64_t seed, int index, RequestOptions* request) {
   if (client > 0) *spec.suffixes = {1, client > 4 ? 2u : 1u};
 }
 
+// In some schedules a few large requests wait among many small ones, of which
+// some always fit: they must have their turn all the same.
+bool Overtakes(uint64_t seed) {
+  return simulation::MixBits(seed * 4 + 3) % 50 == 0;
+}
+constexpr int kOvertaking = 30;  // requests
+constexpr int kLargeKv = 48;     // the small ones need a block
+
+void DrawOvertaking(Schedule* schedule) {
+  Random random(schedule->seed * 0xA0761D6478BD642F + 47);
+  for (int i = 0; i < kOvertaking; ++i) {
+    RequestOptions& request = schedule->requests[static_cast<size_t>(i)];
+    coordinator::RequestSpec& spec = request.spec;
+    const bool is_large = i == 3 || i == 4;
+    spec.prompt_ids.resize(std::min<size_t>(spec.prompt_ids.size(), 5));
+    spec.max_tokens = is_large ? 33 + random.Below(10) : 1 + random.Below(8);
+    spec.min_tokens = std::min(spec.min_tokens, spec.max_tokens);
+    request.arrival_ns =
+        i < 5 ? i * 200 * kMicrosecond
+              : random.Between(2 * kMillisecond, 8 * kMillisecond);
+    request.cancel_ns = is_large ? -1 : request.cancel_ns;
+    request.deadline_ns = -1;
+  }
+  schedule->queue_timeout_ns = 60'000 * kMillisecond;
+  for (WorkerOptions& worker : schedule->workers) {
+    if (worker.role != WorkerRole::kTarget) continue;
+    worker.numerics = 0;
+    worker.has_little_kv = true;
+    worker.kv_capacity_tokens = kLargeKv;
+  }
+}
+
 WorkerOptions RandomWorker(Random& random, WorkerRole role) {
   WorkerOptions worker;
   worker.role = role;
@@ -230,8 +262,9 @@ void DrawGateTimeouts(Schedule* schedule) {
 // some schedules targets drain that have room for a few requests each.
 void DrawWaits(Schedule* schedule) {
   Random random(schedule->seed * 0xA24BAED4963EE407 + 13);
-  schedule->queue_timeout_ns = random.OneOf(
+  const int64_t queue_timeout_ns = random.OneOf(
       {30 * kMillisecond, 200 * kMillisecond, 60'000 * kMillisecond});
+  if (!Overtakes(schedule->seed)) schedule->queue_timeout_ns = queue_timeout_ns;
   schedule->hold_without_target = !random.Percent(20);
   int64_t longest = 0;
   for (RequestOptions& request : schedule->requests) {
@@ -308,7 +341,7 @@ void Crowd(Random& random, Schedule* schedule) {
     longest = std::max(longest, length);
     total += length;
   }
-  const bool is_crowded = random.Percent(60);
+  const bool is_crowded = random.Percent(60) || Overtakes(schedule->seed);
   for (WorkerOptions& worker : schedule->workers) {
     worker.numerics = 0;  // of a call that is lost its client may not know it
     worker.has_little_kv = is_crowded && random.Percent(80);
@@ -324,7 +357,7 @@ void Crowd(Random& random, Schedule* schedule) {
 // faults have stopped.
 void DrawCoordinators(Schedule* schedule) {
   Random random(schedule->seed * 0xE7037ED1A0B428DB + 41);
-  if (!random.Percent(10)) return;
+  if (!random.Percent(Overtakes(schedule->seed) ? 50 : 10)) return;
   schedule->num_coordinators = random.OneOf({1, 2, 2, 2, 3});
   schedule->heartbeat_ns =
       random.OneOf({5 * kMillisecond, 20 * kMillisecond, 100 * kMillisecond});
@@ -415,7 +448,8 @@ Schedule RandomSchedule(uint64_t seed) {
   }
   // Now and then a crowd that lives on what others have cached.
   const bool crowd = random.Percent(2);
-  const int num_requests = crowd ? 8 : random.OneOf({1, 1, 2, 2, 3, 4});
+  const int num_drawn = crowd ? 8 : random.OneOf({1, 1, 2, 2, 3, 4});
+  const int num_requests = Overtakes(seed) ? kOvertaking : num_drawn;
   int total_tokens = 0;
   int total_length = 0;
   int longest = 0;
@@ -444,6 +478,7 @@ Schedule RandomSchedule(uint64_t seed) {
                                     : 96 + 8 * total_length;
     worker.kv_capacity_tokens -= worker.kv_capacity_tokens % worker.block_size;
   }
+  if (Overtakes(seed)) DrawOvertaking(&schedule);
   DrawPolicies(&schedule);
   DrawVerifications(&schedule);
   DrawAblations(&schedule);

@@ -57,6 +57,8 @@ void Counts::Add(const Counts& other) {
   ranks += other.ranks;
   limited += other.limited;
   full += other.full;
+  overtaken += other.overtaken;
+  waiting_resumes += other.waiting_resumes;
   shared += other.shared;
   lost_coordinators += other.lost_coordinators;
   resumed += other.resumed;
@@ -89,7 +91,9 @@ std::string Describe(const Counts& counts) {
       " last rows held, ", counts.untimed_holds, " of them without a timer, ",
       counts.verified, " verified, ", counts.stale, " stale messages; ",
       counts.limited, " schedules with a limit of sessions, ", counts.full,
-      " last places taken; ", counts.shared,
+      " last places taken, ", counts.overtaken,
+      " requests overtaken as often as they may be, ", counts.waiting_resumes,
+      " resumed calls that waited with others; ", counts.shared,
       " schedules with shared workers: ", counts.lost_coordinators,
       " coordinators lost, ", counts.resumed, " calls resumed, ",
       counts.repeated, " repeated, ", counts.grants, " grants, ",
@@ -243,6 +247,9 @@ Outcome World::Finish() {
   counts_.suffix_rows = suffixes.rows;
   counts_.suffix_walks = suffixes.walks;
   counts_.remembered = suffixes.remembered;
+  for (const Service& service : services_) {
+    counts_.overtaken += service.queue.num_overtaken();
+  }
   for (RequestState& request : requests_) {
     counts_.accepted += request.accepted;
     counts_.verified += request.compared;

@@ -18,6 +18,7 @@
 #include "tests/simulation/protocol/checks.h"
 #include "tests/simulation/protocol/open_sessions.h"
 #include "tests/simulation/protocol/outcome.h"
+#include "tests/simulation/protocol/queue_order.h"
 #include "tests/simulation/protocol/schedule.h"
 #include "tests/simulation/protocol/simulated_model.h"
 #include "tests/simulation/protocol/trace.h"
@@ -61,6 +62,7 @@ class World final : public simulation::World {
     bool had_target = false;
     bool stops = false;
     int64_t cut_off_until_ns = 0;  // from the workers
+    QueueOrder queue;
   };
 
   // And of a process.
@@ -121,6 +123,11 @@ class World final : public simulation::World {
   // Whether the request could go on on a target of its coordinator that has not
   // died.
   bool HasOtherTarget(const RequestState& request);
+  // The call begins to wait at its coordinator, and starts on a target: whether
+  // it may is looked at when the coordinator has done what it does now.
+  void JoinQueue(const RequestState& request,
+                 const coordinator::RequestSpec& spec);
+  void CheckTurn(const SessionOnWorker& session, const Connection& connection);
   // It is opened on a target of these numerics.
   void OnOpened(const SessionOnWorker& session, int numerics);
   const LogitTable& TargetTable(int numerics) const;

@@ -175,6 +175,7 @@ void World::Call(RequestState& request, int coordinator) {
     checks_.OnComplete(request, *spec.resume->front().ended);
     return;
   }
+  JoinQueue(request, spec);
   const absl::StatusOr<uint64_t> id =
       dispatcher(coordinator)
           ->Start(std::move(spec), std::make_shared<Sink>(this, &request));
@@ -182,6 +183,10 @@ void World::Call(RequestState& request, int coordinator) {
   if (id.ok()) {
     if (taken) checks_.Fail("a request id is running twice");
     request.session_id = *id;
+    if (request.emitted > 0 && request.call_targets == 0 &&
+        dispatcher(coordinator)->queued().size() > 1) {
+      ++counts_.waiting_resumes;
+    }
     return;
   }
   trace_.Add(now_ns(), "request # is refused with status #", request.index,
@@ -189,6 +194,41 @@ void World::Call(RequestState& request, int coordinator) {
   OnFailed(request, id.status(),
            (taken && absl::IsAlreadyExists(id.status())) ||
                (!waits && absl::IsUnavailable(id.status())));
+}
+
+void World::JoinQueue(const RequestState& request,
+                      const coordinator::RequestSpec& spec) {
+  ServiceOf(request.coordinator)
+      .queue.Arrive({.request = request.index,
+                     .number = request.call,
+                     .resumes = spec.resume != nullptr,
+                     .kv_need = coordinator::KvLedger::Need(
+                         request.prompt_length() + spec.max_tokens),
+                     .numerics_id = spec.numerics_id});
+}
+
+void World::CheckTurn(const SessionOnWorker& session,
+                      const Connection& connection) {
+  QueueOrder& queue = ServiceOf(connection.coordinator).queue;
+  const auto is_gone = [this](const QueueOrder::Call& call) {
+    const RequestState& request = requests_[static_cast<size_t>(call.request)];
+    return request.ended || request.call != call.number;
+  };
+  queue.Prune(is_gone);
+  const WorkerOptions& options = OptionsOf(connection.worker);
+  const std::vector<QueueOrder::Call> passed =
+      queue.Start(session.request->index, session.call,
+                  {options.kv_capacity_tokens, NumericsId(options.numerics)});
+  for (const QueueOrder::Call& other : passed) {
+    // Perhaps it has just left the queue, or starts elsewhere.
+    queue_.Post(now_ns(), [this, is_gone, other, by = session.request->index] {
+      const RequestState& late = requests_[static_cast<size_t>(other.request)];
+      if (is_gone(other) || late.call_targets > 0) return;
+      checks_.Fail("request ", by, " starts before ", other.request, ", which ",
+                   other.resumes ? "resumes its answer" : "waits since before",
+                   " and was passed ", other.passes, " times");
+    });
+  }
 }
 
 void World::OnFailed(RequestState& request, const absl::Status& status,

@@ -40,6 +40,7 @@ void World::OnOpening(Connection& connection,
       Opened(connection, opening.session_id, *opening.request,
              static_cast<int>(token_ids.size()), opening.epoch);
   StreamOf(connection).at_coordinator.Open(opening.session_id);
+  CheckTurn(session, connection);
   OnOpened(session, OptionsOf(connection.worker).numerics);
   checks_.OnOpened(session, token_ids);
 }
