@@ -2,8 +2,8 @@
 # nvcc compiles every kernel.
 source "$(dirname "$0")/common.sh"
 
-# GPU generations that the kernels must compile for.
-readonly CUDA_ARCHITECTURES=(80 90)
+# GPU generations that the kernels must compile for. 90a has kernels of its own.
+readonly CUDA_ARCHITECTURES=(80 90 90a)
 
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
 if [[ -z "$nvcc" ]]; then

@@ -154,7 +154,7 @@ __device__ __forceinline__ void CopySteps(
     const StreamBlock<kWarps, kDims>& block, const StreamRange& range) {
   int part = range.begin + block.Part();
   // Tables were there before the first kernel of the step.
-  block.SharePlace(block.FindPlace(part));
+  block.SharePlace(block.FindPlace(part, range.end));
   WaitForPrevious();
   int stage = 0;
   for (int begin = range.begin; begin < range.end; begin += kStep) {
@@ -162,9 +162,9 @@ __device__ __forceinline__ void CopySteps(
     block.CopyValues(stage, part);
     CommitCopies();
     part += kStep;
-    const auto next = block.FindPlace(part);
+    const auto next = block.FindPlace(part, range.end);
     WaitCopies<0>();
-    __syncthreads();  // the step is there, the one before is done with
+    block.Meet();  // the step is there, the one before is done with
     block.SharePlace(next);
     stage ^= 1;
   }
@@ -189,7 +189,7 @@ __device__ __forceinline__ void TakeSteps(
   int split_end = args.rule().Begin(split + 1);
   int stage = 0;
   for (int begin = range.begin; begin < range.end; begin += kStep) {
-    __syncthreads();
+    block.Meet();
     // Steps before the windows of all its queries, or behind them, give
     // nothing.
     if (begin <= queries.last &&

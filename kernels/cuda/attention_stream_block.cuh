@@ -104,9 +104,12 @@ struct StreamBlock {
   // The first position of this warp's part of a step, if it copies.
   __device__ int Part() const { return 32 * (warp - kWarps); }
 
-  // Of the lane's position of the part at `begin`.
-  __device__ Place FindPlace(int begin) const {
-    const int position = min(begin + lane, last);
+  // All threads of the block, those that copy and those that do not.
+  __device__ void Meet() const { GroupBarrier<kThreads>(0); }
+
+  // Of the lane's position of the part at `begin`, before `end`.
+  __device__ Place FindPlace(int begin, int end) const {
+    const int position = min(begin + lane, end - 1);
     const bool in_tail = position >= path.tail_begin;
     const int slot = in_tail ? path.tail[position - path.tail_begin] : position;
     const int block =

@@ -49,9 +49,9 @@ struct StreamQueries {
     const int head_dim = args.kv.head_dim;
     const float factor = args.scale * 1.44269504088896341f;
     const auto pair = [&](int half, int d) {
-      const float2 two =
-          *reinterpret_cast<const float2*>(query[half] + min(d, head_dim - 2));
-      const uint32_t rounded = RoundedPair(two.x * factor, two.y * factor);
+      // One by one: rows may be any number of floats apart.
+      const float* const two = query[half] + min(d, head_dim - 2);
+      const uint32_t rounded = RoundedPair(two[0] * factor, two[1] * factor);
       return positions[half] >= 0 && d < head_dim ? rounded : 0u;
     };
 #pragma unroll

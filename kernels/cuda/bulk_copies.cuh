@@ -57,8 +57,8 @@ __device__ __forceinline__ void WaitPhase(uint64_t* barrier, int parity) {
       ".reg .pred done;\n"
       "again:\n"
       "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra.uni ready;\n"
-      "bra.uni again;\n"
+      "@done bra ready;\n"
+      "bra again;\n"
       "ready:\n"
       "}\n" ::"r"(SharedAddress(barrier)),
       "r"(parity)

@@ -81,7 +81,7 @@ cudaError_t ReadDevice(Device* device) {
     if (status != cudaSuccess) return status;
     status = cudaDeviceGetAttribute(value, attribute, index);
   }
-  device->wide = kWideCompiled && device->major == 9;
+  device->wide = kWideCompiled && device->major == 9 && HasTensorMaps();
   return status;
 }
 

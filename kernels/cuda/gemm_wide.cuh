@@ -149,6 +149,7 @@ __device__ __forceinline__ void RunConsumer(
         if (++stage == Memory::kStages) stage = 0, parity ^= 1;
       }
       WaitProducts<0>();
+      TakeSums(sums.sum[0]);
       release();
       held = -1;
       AddChain(first_chain, sums.sum, total);

@@ -101,6 +101,7 @@ class WideSums {
     const float low = FloatOf(scales << 16);
     const float high = FloatOf(scales & 0xffff0000);
     WaitProducts<0>();
+    TakeSums(block_sum);
     KeepUntilHere(halves_[0]);
     KeepUntilHere(halves_[1]);
 #pragma unroll

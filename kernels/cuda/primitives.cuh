@@ -43,7 +43,8 @@ __device__ __forceinline__ void WaitForPrevious() {
 #endif
 }
 
-// A barrier of the first or the second kThreads threads of a block.
+// A barrier of the first or the second kThreads threads of a block; unlike
+// __syncthreads also of warps that come to it in different places.
 template <int kThreads>
 __device__ __forceinline__ void GroupBarrier(int group) {
   if (group == 0) {

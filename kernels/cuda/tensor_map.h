@@ -22,29 +22,43 @@ struct alignas(64) TensorMap {
   bool operator==(const TensorMap&) const = default;
 };
 
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+
+// The driver's, or null: it is too old for such an engine.
+inline EncodeTiled FindEncodeTiled() {
+  static const EncodeTiled encode = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+    const cudaError_t status = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
+#else
+    const cudaError_t status = cudaGetDriverEntryPoint(
+        "cuTensorMapEncodeTiled", &function, cudaEnableDefault, &result);
+#endif
+    return status == cudaSuccess && result == cudaDriverEntryPointSuccess
+               ? reinterpret_cast<EncodeTiled>(function)
+               : nullptr;
+  }();
+  return encode;
+}
+
+inline bool HasTensorMaps() { return FindEncodeTiled() != nullptr; }
+
 // Of a bf16 matrix [rows, inputs] at a multiple of 16 bytes, inputs a multiple
 // of 8; tiles have 64 inputs and `tile_rows` rows, up to 256. Errors are
 // CUDA's, cudaErrorNotSupported where the driver has no such engine.
 inline cudaError_t MapRows(const void* matrix, int rows, int inputs,
                            int tile_rows, TensorMap* map) {
   static_assert(sizeof(CUtensorMap) == sizeof(TensorMap));
-  using Encode = decltype(&cuTensorMapEncodeTiled);
-  static const Encode encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    const cudaError_t status = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
-    return status == cudaSuccess && result == cudaDriverEntryPointSuccess
-               ? reinterpret_cast<Encode>(function)
-               : nullptr;
-  }();
+  const EncodeTiled encode = FindEncodeTiled();
   if (encode == nullptr) return cudaErrorNotSupported;
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(inputs),
                               static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[] = {2 * sizes[0]};
   const cuuint32_t box[] = {64, static_cast<cuuint32_t>(tile_rows)};
   const cuuint32_t steps[] = {1, 1};
-  CUtensorMap encoded;
+  CUtensorMap encoded = {};  // compared byte by byte
   const CUresult result = encode(
       &encoded, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(matrix),
       sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,

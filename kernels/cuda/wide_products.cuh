@@ -58,6 +58,15 @@ __device__ __forceinline__ void WaitProducts() {
                : "memory");
 }
 
+// Sums after their products were waited for: nothing reads them before.
+template <int kRowTiles>
+__device__ __forceinline__ void TakeSums(float4 (&sums)[kRowTiles]) {
+#pragma unroll
+  for (float4& sum : sums) {
+    asm volatile("" : "+f"(sum.x), "+f"(sum.y), "+f"(sum.z), "+f"(sum.w));
+  }
+}
+
 // Step `step` (of 4) of rows of 64 inputs.
 __device__ __forceinline__ uint64_t RowsOperand(const uint4* rows, int step) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;

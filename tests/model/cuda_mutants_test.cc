@@ -17,39 +17,50 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "model/load_model.h"
+#include "tests/kernels/cuda/emulation/runtime.h"
 #include "tests/testing/mutant.h"
 #include "tests/testing/tiny_checkpoint.h"
 
 namespace nacre::model {
 namespace {
 
-// Bits of a small model's logits with weights of each type. The product behind
-// attention needs more shared memory than those before and after it. A prompt
-// takes tiles, and several warps of attention have positions; the launches of
-// single rows are recorded.
+// Bits of a small model's logits. The product behind attention needs more
+// shared memory than those before and after it. A prompt takes wide tiles, or
+// such as older devices have; several warps of attention have positions; the
+// launches of single rows are recorded.
+bool AppendLogits(const std::string& folder, kernels::WeightType weights,
+                  std::vector<uint32_t>* bits) {
+  auto device = *kernels::cuda::Device::Open(0);
+  auto staging = *kernels::cuda::Staging::Create(device.get());
+  const kernels::CudaBackendOptions options = {.max_partial_bytes = 1 << 20};
+  const auto backend = std::make_unique<kernels::CudaBackend>(
+      std::move(device), std::move(staging), weights, kernels::DType::kBF16,
+      options);
+  const auto model = *LoadModel(folder, backend.get(), {1 << 20, {}});
+  const auto sequence = *model->NewSequence(200);
+  int next = 0;
+  for (const int rows : {70, 1, 1, 9}) {
+    std::vector<int32_t> tokens(static_cast<size_t>(rows));
+    for (int32_t& token : tokens) {
+      token = next++ * 37 % model->info().vocab_size;
+    }
+    const auto logits = model->Forward({{sequence.get(), tokens, rows}});
+    if (!logits.ok()) return false;
+    for (const float logit : *logits) {
+      bits->push_back(std::bit_cast<uint32_t>(logit));
+    }
+  }
+  return true;
+}
+
+// With weights of each type, on each kind of device.
 std::vector<uint32_t> LogitsOf(const std::string& folder) {
   std::vector<uint32_t> bits;
-  for (const auto weights :
-       {kernels::WeightType::kBF16, kernels::WeightType::kInt8}) {
-    auto device = *kernels::cuda::Device::Open(0);
-    auto staging = *kernels::cuda::Staging::Create(device.get());
-    const kernels::CudaBackendOptions options = {.max_partial_bytes = 1 << 20};
-    const auto backend = std::make_unique<kernels::CudaBackend>(
-        std::move(device), std::move(staging), weights, kernels::DType::kBF16,
-        options);
-    const auto model = *LoadModel(folder, backend.get(), {1 << 20, {}});
-    const auto sequence = *model->NewSequence(200);
-    int next = 0;
-    for (const int rows : {70, 1, 1, 9}) {
-      std::vector<int32_t> tokens(static_cast<size_t>(rows));
-      for (int32_t& token : tokens) {
-        token = next++ * 37 % model->info().vocab_size;
-      }
-      const auto logits = model->Forward({{sequence.get(), tokens, rows}});
-      if (!logits.ok()) return {};
-      for (const float logit : *logits) {
-        bits.push_back(std::bit_cast<uint32_t>(logit));
-      }
+  for (const int major : {9, 8}) {
+    kernels::cuda::emulation::settings.major = major;
+    for (const auto weights :
+         {kernels::WeightType::kBF16, kernels::WeightType::kInt8}) {
+      if (!AppendLogits(folder, weights, &bits)) return {};
     }
   }
   return bits;

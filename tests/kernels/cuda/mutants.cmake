@@ -9,8 +9,6 @@ nacre_mutant_statement(skinny_ring_not_waited_for kernels/cuda/gemm_skinny.cuh
 nacre_mutant_statement(skinny_lanes_not_waited_for kernels/cuda/gemm_skinny.cuh
   [[      __syncwarp();  // copies of all lanes are there, the last stage is read]]
   [[]])
-nacre_mutant_statement(skinny_chains_not_waited_for kernels/cuda/gemm_skinny.cuh
-  [[    __syncthreads();]] [[]])
 nacre_mutant_statement(skinny_kernel_before_not_waited_for
   kernels/cuda/gemm_skinny.cuh [[  WaitForPrevious();]] [[]])
 nacre_mutant_statement(tiled_stage_not_waited_for kernels/cuda/gemm_tiled.cuh
@@ -22,41 +20,58 @@ nacre_mutant_statement(tiled_warps_not_waited_for kernels/cuda/gemm_tiled.cuh
   [[]])
 nacre_mutant_statement(tiled_kernel_before_not_waited_for
   kernels/cuda/gemm_tiled.cuh [[  WaitForPrevious();]] [[]])
-set(chunk_wait
-  [[  if (chunk == 0) {
-    WaitCopies<1>();
-  } else {
-    WaitCopies<0>();
-  }
-  __syncwarp();]])
+
+nacre_mutant_statement(skinny_chains_not_waited_for kernels/cuda/gemm_skinny.cuh
+  [[    if constexpr (Warp::kGroups == 1) {
+      __syncthreads();]]
+  [[    if constexpr (Warp::kGroups == 1) {]])
+nacre_mutant_statement(skinny_group_not_waited_for kernels/cuda/gemm_skinny.cuh
+  [[      GroupBarrier<kSkinnyGroupThreads>(warp.group);]] [[]])
+nacre_mutant_statement(wide_stage_not_waited_for kernels/cuda/gemm_wide.cuh
+  [[        WaitPhase(memory.full + stage, parity);]] [[]])
+nacre_mutant_statement(wide_products_not_waited_for kernels/cuda/gemm_wide.cuh
+  [[      WaitProducts<0>();]] [[]])
+nacre_mutant_statement(wide_stage_free_too_early kernels/cuda/gemm_wide.cuh
+  [[        release();
+        held = stage;]]
+  [[        held = stage;
+        release();]])
+nacre_mutant_statement(wide_free_stage_not_waited_for kernels/cuda/gemm_wide.cuh
+  [[      WaitPhase(memory.free + stage, parity);]] [[]])
+nacre_mutant_statement(wide_kernel_before_not_waited_for
+  kernels/cuda/gemm_wide.cuh
+  [[    WaitForPrevious();
+    if (!copies) return;]]
+  [[    if (!copies) return;]])
 nacre_mutant_statement(attention_copies_not_waited_for
-  kernels/cuda/attention_bf16.cuh "${chunk_wait}" [[  __syncwarp();]])
-nacre_mutant_statement(attention_lanes_not_waited_for
-  kernels/cuda/attention_bf16.cuh "${chunk_wait}"
-  [[  if (chunk == 0) {
-    WaitCopies<1>();
-  } else {
-    WaitCopies<0>();
-  }]])
+  kernels/cuda/attention_stream.cuh
+  [[    WaitCopies<0>();
+    block.Meet();  // the step is there, the one before is done with]]
+  [[    block.Meet();  // the step is there, the one before is done with]])
 nacre_mutant_statement(attention_places_not_waited_for
-  kernels/cuda/attention_bf16.cuh
-  [[  __syncthreads();
-  block.CopyValues(first_split * kAttentionSplit, 0);]]
-  [[  block.CopyValues(first_split * kAttentionSplit, 0);]])
-nacre_mutant_statement(attention_weights_not_waited_for
-  kernels/cuda/attention_bf16.cuh
-  [[    __syncthreads();
-    at.steps = (seen + 31) / 32 * 2;]] [[    at.steps = (seen + 31) / 32 * 2;]])
-nacre_mutant_statement(attention_maxima_not_waited_for
-  kernels/cuda/attention_bf16.cuh
-  [[    __syncthreads();
-    if (split < last_split) block.FindPlaces(begin + kAttentionSplit);]]
-  [[    if (split < last_split) block.FindPlaces(begin + kAttentionSplit);]])
+  kernels/cuda/attention_stream_block.cuh
+  [[    places[Part() + lane] = place;
+    __syncwarp();]]
+  [[    places[Part() + lane] = place;]])
+nacre_mutant_statement(attention_kernel_before_not_waited_for
+  kernels/cuda/attention_stream.cuh
+  [[  block.SharePlace(block.FindPlace(part, range.end));
+  WaitForPrevious();]]
+  [[  block.SharePlace(block.FindPlace(part, range.end));]])
 
 # --------------------------------------------------------------- wrong fragments
-nacre_mutant_statement(bf16_weights_swapped kernels/cuda/gemm_weights.cuh
-  [[      even[0] = low.x, even[1] = high.x, even[2] = low.y, even[3] = high.y;]]
-  [[      even[0] = low.x, even[1] = low.y, even[2] = high.x, even[3] = high.y;]])
+nacre_mutant(bf16_weights_of_other_lanes kernels/cuda/gemm_weights.cuh
+  [[4 * half + 2 * step + lane / 16]] [[4 * half + 2 * step + lane % 2]])
+nacre_mutant(rows_of_another_step kernels/cuda/gemm_wide_sums.cuh
+  [[2 * half + i]] [[2 * i + half]])
+nacre_mutant(sum_of_another_output kernels/cuda/gemm_tiled.cuh
+  [[first_output + i * kTileOutputs + lane / 4]]
+  [[first_output + i * kTileOutputs + lane % 8]])
+nacre_mutant(values_of_another_dimension kernels/cuda/attention_stream_block.cuh
+  [[(2 * pair + lane / 16) ^ row]] [[(2 * pair + lane / 8 % 2) ^ row]])
+nacre_mutant(values_of_another_position kernels/cuda/attention_stream_block.cuh
+  [[row / 2 * 8 + row % 2 * 4 + lane / 8 % 2]]
+  [[row / 2 * 8 + row % 2 * 4 + lane / 16]])
 nacre_mutant(packed_weights_of_another_lane kernels/cuda/gemm_weights.cuh
   [=[words[half * 64 + 32 + lane]]=] [=[words[half * 64 + 32 + (lane ^ 4)]]=])
 nacre_mutant(scales_of_another_row kernels/cuda/gemm_weights.cuh
@@ -67,12 +82,6 @@ nacre_mutant(sum_of_another_lane kernels/cuda/gemm_skinny.cuh
   [[row / 8 * 32 + output % 8 * 4 + row % 4]])
 nacre_mutant(sum_of_another_part kernels/cuda/gemm_skinny.cuh
   [[output / 8 * 2 + row % 2]] [[output / 8 + row % 2 * 2]])
-nacre_mutant(sum_of_another_output kernels/cuda/gemm_tiled.cuh
-  [[part / 2 * 8 + lane / 4]] [[part % 2 * 8 + lane / 4]])
-nacre_mutant(values_of_another_dimension kernels/cuda/attention_bf16_block.cuh
-  [[j % 2 == 0 ? 0x5410 : 0x7632]] [[0x5410]])
-nacre_mutant(values_of_another_position kernels/cuda/attention_bf16_block.cuh
-  [[lane % 4 * 8 + step % 2 * 2]] [[lane % 4 * 8 + step % 2 * 4]])
 
 # ------------------------------------------------- lowered shared-memory limits
 nacre_mutant_statement(limit_of_the_first_launch kernels/cuda/kernel_setup.h

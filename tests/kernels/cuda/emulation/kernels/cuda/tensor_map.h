@@ -19,6 +19,8 @@ struct alignas(64) TensorMap {
   bool operator==(const TensorMap&) const = default;
 };
 
+inline bool HasTensorMaps() { return true; }
+
 inline cudaError_t MapRows(const void* matrix, int rows, int inputs,
                            int tile_rows, TensorMap* map) {
   if (reinterpret_cast<uintptr_t>(matrix) % 16 != 0 || inputs % 8 != 0 ||

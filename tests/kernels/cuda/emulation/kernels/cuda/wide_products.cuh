@@ -27,6 +27,9 @@ void WaitProducts() {
 }
 
 template <int kRowTiles>
+void TakeSums(float4 (&)[kRowTiles]) {}
+
+template <int kRowTiles>
 void MultiplyAddWide(float4 (&sum)[kRowTiles], const uint4* weights,
                      const uint4* rows, int step, bool keep) {
   emulation::MultiplyAddWide(&sum[0].x, kRowTiles, weights, nullptr, rows, step,
