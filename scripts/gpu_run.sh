@@ -281,7 +281,7 @@ sanitize() { # NAME LIMIT TOOL COMMAND...
   fi
 }
 for tool in memcheck racecheck initcheck synccheck; do
-  sanitize "sanitize-$tool" 45 "$tool" ./tests/kernels_cuda_gemm_test --quick
+  sanitize "sanitize-$tool" 100 "$tool" ./tests/kernels_cuda_gemm_test --quick
 done
 # Warps hand each other most in attention: every shape, in splits and whole, and
 # batches of all sizes.

@@ -65,16 +65,6 @@ __device__ __forceinline__ void WaitPhase(uint64_t* barrier, int parity) {
       : "memory");
 }
 
-// Contiguous bytes, a multiple of 16 at multiples of 16.
-__device__ __forceinline__ void CopyBytes(uint4* shared, const char* global,
-                                          int bytes, uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1], %2, [%3];\n" ::"r"(SharedAddress(shared)),
-      "l"(global), "r"(bytes), "r"(SharedAddress(barrier))
-      : "memory");
-}
-
 // The tile from `row` and `input` on, to a multiple of 1024 bytes. Always
 // counts as the bytes of a whole tile.
 __device__ __forceinline__ void CopyTile(uint4* shared, const TensorMap& map,
@@ -84,6 +74,18 @@ __device__ __forceinline__ void CopyTile(uint4* shared, const TensorMap& map,
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::"
       "bytes [%0], [%1, {%2, %3}], [%4];\n" ::"r"(SharedAddress(shared)),
       "l"(&map), "r"(input), "r"(row), "r"(SharedAddress(barrier))
+      : "memory");
+}
+
+// Block `block` of the tiles from `tile` on, one after another. Always counts
+// as the bytes of all tiles.
+__device__ __forceinline__ void CopyBlocks(uint4* shared, const TensorMap& map,
+                                           int block, int tile,
+                                           uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::"
+      "bytes [%0], [%1, {%2, %3, %4}], [%5];\n" ::"r"(SharedAddress(shared)),
+      "l"(&map), "r"(0), "r"(block), "r"(tile), "r"(SharedAddress(barrier))
       : "memory");
 }
 

@@ -128,11 +128,15 @@ struct Wide {
   void (*function)(WideArgs) = nullptr;
   int threads = 0;
   int rows = 0;  // of a tile
+  int output_tiles = 0;
+  int block_bytes = 0;  // of packed weights
 };
 
 template <typename Weights, typename Tile>
 Wide MakeWide() {
-  return {WideKernel<Weights, Tile>, Tile::kThreads, Tile::kRows};
+  return {WideKernel<Weights, Tile>, Tile::kThreads, Tile::kRows,
+          Tile::kOutputTiles,
+          static_cast<int>(Weights::kVectors * sizeof(uint4))};
 }
 
 // No function: that kernel is none of these.
@@ -171,9 +175,13 @@ Wide WideOf(GemmFormat format, GemmKernel kernel) {
 
 cudaError_t LaunchWide(const Queue& on, const Wide& wide, const GemmPlan& plan,
                        const Product& product) {
-  WideArgs args = {product, {}};
-  const cudaError_t status = MapRows(product.activations, product.rows,
-                                     product.inputs, wide.rows, &args.rows);
+  WideArgs args = {product, {}, {}};
+  cudaError_t status = MapRows(product.activations, product.rows,
+                               product.inputs, wide.rows, &args.rows);
+  if (status != cudaSuccess) return status;
+  status = MapBlocks(product.weights, GemmTiles(product.outputs),
+                     product.order.blocks, wide.block_bytes, wide.output_tiles,
+                     &args.weights);
   if (status != cudaSuccess) return status;
   return LaunchKernel(on,
                       {dim3(static_cast<unsigned>(plan.blocks)), wide.threads,

@@ -28,6 +28,7 @@ namespace {  // only gemm.cu includes this
 
 struct WideArgs {
   Product product;
+  TensorMap weights;
   TensorMap rows;
 
   bool operator==(const WideArgs&) const = default;
@@ -73,18 +74,8 @@ struct WideProducer {
   __device__ __forceinline__ void CopyWeights(int block, int stage) const {
     uint64_t* const full = memory.full + stage;
     ArriveExpecting(full, Memory::kStageBytes);
-    uint4* const to = memory.weights + stage * Memory::kWeightVectors;
-    constexpr int kBytes = Weights::kVectors * sizeof(uint4);
-    // After the last tile: that one again, whose results are not stored.
-    const int last = (args.product.outputs - 1) / kTileOutputs;
-#pragma unroll
-    for (int i = 0; i < Tile::kOutputTiles; ++i) {
-      const size_t at =
-          size_t{1} * min(tile.output + i, last) * args.product.order.blocks +
-          block;
-      CopyBytes(to + i * Weights::kVectors, args.product.weights + at * kBytes,
-                kBytes, full);
-    }
+    CopyBlocks(memory.weights + stage * Memory::kWeightVectors, args.weights,
+               block, tile.output, full);
   }
   __device__ __forceinline__ void CopyRows(int block, int stage) const {
     CopyTile(memory.rows + stage * Memory::kRowVectors, args.rows,

@@ -28,16 +28,23 @@ inline void ArriveExpecting(uint64_t* barrier, int bytes) {
 inline void WaitPhase(uint64_t* barrier, int parity) {
   emulation::WaitPhase(barrier, parity);
 }
-inline void CopyBytes(uint4* shared, const char* global, int bytes,
-                      uint64_t* barrier) {
-  emulation::CopyBulk(shared, global, bytes, bytes, /*row=*/0, barrier);
+inline void CopyBlocks(uint4* shared, const TensorMap& map, int block, int tile,
+                       uint64_t* barrier) {
+  for (int i = 0; i < map.copied; ++i) {
+    const size_t at = static_cast<size_t>(tile + i) * map.inputs + block;
+    emulation::CopyBulk(
+        reinterpret_cast<char*>(shared) + i * map.block_bytes,
+        static_cast<const char*>(map.matrix) + at * map.block_bytes,
+        map.block_bytes, tile + i < map.rows ? map.block_bytes : 0, /*row=*/0,
+        barrier);
+  }
 }
 
 inline void CopyTile(uint4* shared, const TensorMap& map, int input, int row,
                      uint64_t* barrier) {
   constexpr int kRowBytes = 128;
   const int inside = map.inputs - input < 64 ? map.inputs - input : 64;
-  for (int i = 0; i < map.tile_rows; ++i) {
+  for (int i = 0; i < map.copied; ++i) {
     char* const to = reinterpret_cast<char*>(shared) + i * kRowBytes;
     const char* const from =
         static_cast<const char*>(map.matrix) +

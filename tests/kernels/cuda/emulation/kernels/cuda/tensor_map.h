@@ -11,9 +11,10 @@ namespace nacre::kernels::cuda {
 
 struct alignas(64) TensorMap {
   const void* matrix = nullptr;
-  int rows = 0;
-  int inputs = 0;
-  int tile_rows = 0;
+  int rows = 0;    // or tiles
+  int inputs = 0;  // or blocks
+  int copied = 0;  // rows or tiles
+  int block_bytes = 0;
   uint64_t rest[13] = {};
 
   bool operator==(const TensorMap&) const = default;
@@ -28,6 +29,16 @@ inline cudaError_t MapRows(const void* matrix, int rows, int inputs,
     return cudaErrorInvalidValue;
   }
   *map = {matrix, rows, inputs, tile_rows};
+  return cudaSuccess;
+}
+
+inline cudaError_t MapBlocks(const void* weights, int tiles, int blocks,
+                             int block_bytes, int copied, TensorMap* map) {
+  if (reinterpret_cast<uintptr_t>(weights) % 16 != 0 || block_bytes % 16 != 0 ||
+      block_bytes > 2048 || copied > 256) {
+    return cudaErrorInvalidValue;
+  }
+  *map = {weights, tiles, blocks, copied, block_bytes};
   return cudaSuccess;
 }
 
