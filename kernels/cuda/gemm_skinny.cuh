@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
         reinterpret_cast<float4*>(warp.sums + buffer * Warp::kSumVectors);
     warp.MultiplyTile(copies, &stage, &ahead, tile_sums);
     if constexpr (Warp::kGroups == 1) {
-      __syncthreads();
+      __syncthreads();  // sums of all chains are there
     } else {
       GroupBarrier<kSkinnyGroupThreads>(warp.group);
     }

@@ -22,9 +22,7 @@ nacre_mutant_statement(tiled_kernel_before_not_waited_for
   kernels/cuda/gemm_tiled.cuh [[  WaitForPrevious();]] [[]])
 
 nacre_mutant_statement(skinny_chains_not_waited_for kernels/cuda/gemm_skinny.cuh
-  [[    if constexpr (Warp::kGroups == 1) {
-      __syncthreads();]]
-  [[    if constexpr (Warp::kGroups == 1) {]])
+  [[      __syncthreads();  // sums of all chains are there]] [[]])
 nacre_mutant_statement(skinny_group_not_waited_for kernels/cuda/gemm_skinny.cuh
   [[      GroupBarrier<kSkinnyGroupThreads>(warp.group);]] [[]])
 nacre_mutant_statement(wide_stage_not_waited_for kernels/cuda/gemm_wide.cuh
