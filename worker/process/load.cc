@@ -22,6 +22,7 @@
 #include "model/kv_pool.h"
 #include "model/load_model.h"
 #include "model/mapped_model.h"
+#include "model/model_backend.h"
 #include "model/paced_model.h"
 #include "model/progress.h"
 #include "tokenizer/vocabulary_map.h"
@@ -148,7 +149,8 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
   LoadedModel loaded;
   kernels::BackendOptions backend = options.backend;
   backend.max_memory_bytes = options.max_memory_bytes.value_or(0);
-  NACRE_ASSIGN_OR_RETURN(loaded.backend, kernels::CreateBackend(backend));
+  NACRE_ASSIGN_OR_RETURN(loaded.backend,
+                         model::CreateBackendFor(options.model_dir, backend));
   spdlog::info("backend: {}", loaded.backend->description());
   spdlog::info("loading {}", options.model_dir);
   model::ModelOptions model_options;
