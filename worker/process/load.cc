@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
+#include "kernels/weight_type.h"
 #include "model/config.h"
 #include "model/kv_budget.h"
 #include "model/kv_pool.h"
@@ -151,7 +152,9 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
   backend.max_memory_bytes = options.max_memory_bytes.value_or(0);
   NACRE_ASSIGN_OR_RETURN(loaded.backend,
                          model::CreateBackendFor(options.model_dir, backend));
-  spdlog::info("backend: {}", loaded.backend->description());
+  spdlog::info("backend: {}, keys and values in {}",
+               loaded.backend->description(),
+               kernels::KvTypeName(loaded.backend->kv_type()));
   spdlog::info("loading {}", options.model_dir);
   model::ModelOptions model_options;
   const kernels::DType kv_type = loaded.backend->kv_type();
