@@ -49,7 +49,10 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options) {
   NACRE_ASSIGN_OR_RETURN(const WeightType weight_type,
                          ParseWeightType(options.weights));
-  NACRE_ASSIGN_OR_RETURN(const DType kv_type, ParseKvType(options.kv_type));
+  NACRE_ASSIGN_OR_RETURN(const absl::optional<DType> asked_kv_type,
+                         ParseKvType(options.kv_type));
+  const DType kv_type = asked_kv_type.value_or(
+      AutoKvType(options.kind, weight_type, options.bf16_checkpoint));
   NACRE_RETURN_IF_ERROR(CheckCores(options.cpus));
   const bool on_host = options.kind == "reference" || options.kind == "cpu";
   if (on_host && weight_type == WeightType::kFp8) {

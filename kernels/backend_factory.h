@@ -25,7 +25,10 @@ struct BackendOptions {
   // Types that weights, and that keys and values are kept in
   // (kernels/weight_type.h).
   std::string weights = "auto";
-  std::string kv_type = "f32";
+  std::string kv_type = "auto";
+  // What "auto" needs to know: whether the matrices of the checkpoint are bf16.
+  // Set by model::CreateBackendFor.
+  bool bf16_checkpoint = false;
   // cuda only, and no bit depends on them: CUDA graphs of steps, and kernels
   // that start while the one before them ends. Off to see what they are worth.
   bool graphs = true;

@@ -38,11 +38,23 @@ std::string WeightTypeSuffix(WeightType type) {
   return "";
 }
 
-absl::StatusOr<DType> ParseKvType(const std::string& name) {
+absl::StatusOr<absl::optional<DType>> ParseKvType(const std::string& name) {
+  if (name == kAutoKvType) return absl::optional<DType>();
   if (name == "f32") return DType::kF32;
   if (name == "bf16") return DType::kBF16;
-  return absl::InvalidArgumentError(
-      absl::StrCat("kv-type is \"", name, "\", expected \"f32\" or \"bf16\""));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "kv-type is \"", name, "\", expected \"auto\", \"f32\" or \"bf16\""));
+}
+
+const char* KvTypeName(DType type) {
+  return type == DType::kBF16 ? "bf16" : "f32";
+}
+
+DType AutoKvType(const std::string& kind, WeightType weights,
+                 bool bf16_checkpoint) {
+  return kind == "cuda" && weights != WeightType::kF32 && bf16_checkpoint
+             ? DType::kBF16
+             : DType::kF32;
 }
 
 }  // namespace nacre::kernels

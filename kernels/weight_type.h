@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "kernels/dtype.h"
 
 namespace nacre::kernels {
@@ -32,8 +33,10 @@ inline constexpr char kWeightTypesHelp[] =
     "products, too), int8, int4 or fp8 (auto: as in the checkpoint; all but "
     "f32 may change outputs; int4 not on cuda, fp8 on cuda only)";
 inline constexpr char kKvTypesHelp[] =
-    "type that keys and values are kept in: f32 or bf16 (bf16 halves the KV "
-    "cache and changes outputs)";
+    "type that keys and values are kept in: auto, f32 or bf16 (bf16 halves the "
+    "KV cache and changes outputs; auto: bf16 on cuda where the checkpoint's "
+    "matrices are bf16 and --weights is not f32, else f32)";
+inline constexpr char kAutoKvType[] = "auto";
 
 // INVALID_ARGUMENT names `name` and the types that there are.
 absl::StatusOr<WeightType> ParseWeightType(const std::string& name);
@@ -42,8 +45,16 @@ absl::StatusOr<WeightType> ParseWeightType(const std::string& name);
 // kAuto.
 std::string WeightTypeSuffix(WeightType type);
 
-// INVALID_ARGUMENT unless `name` is "f32" or "bf16": BackendOptions::kv_type.
-absl::StatusOr<DType> ParseKvType(const std::string& name);
+// BackendOptions::kv_type; nothing of "auto". INVALID_ARGUMENT names `name` and
+// the types that there are.
+absl::StatusOr<absl::optional<DType>> ParseKvType(const std::string& name);
+
+// "f32" or "bf16".
+const char* KvTypeName(DType type);
+
+// What "auto" is. `bf16_checkpoint` is that of BackendOptions.
+DType AutoKvType(const std::string& kind, WeightType weights,
+                 bool bf16_checkpoint);
 
 }  // namespace nacre::kernels
 

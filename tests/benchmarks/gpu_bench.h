@@ -33,9 +33,9 @@ absl::StatusOr<std::vector<GpuModel>> ParseGpuModels(const std::string& list);
 struct GpuBenchPlan {
   std::vector<GpuModel> models = GpuModels();
   int device = 0;
-  std::string kv_type = "f32";
-  bool graphs = true;   // as of BackendOptions
-  bool overlap = true;  // likewise
+  std::string kv_type = "auto";  // the models' BackendOptions::kv_type
+  bool graphs = true;            // as of BackendOptions
+  bool overlap = true;           // likewise
   int decode_context = 512;
   std::vector<int> rows = {1, 2, 4, 8, 16, 32, 64};
   std::vector<int> prompts = {512, 2048};

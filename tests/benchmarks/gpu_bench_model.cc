@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "kernels/backend_factory.h"
+#include "kernels/weight_type.h"
 #include "model/kv_pool.h"
 #include "tests/benchmarks/gpu_bench.h"
 #include "tests/benchmarks/machine_limits.h"
@@ -254,6 +255,7 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
   options.device = bench.plan.device;
   options.weights = model.weights;
   options.kv_type = bench.plan.kv_type;
+  options.bf16_checkpoint = true;  // BenchGpuModel's llama
   options.graphs = bench.plan.graphs;
   options.overlap = bench.plan.overlap;
   NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<kernels::Backend> backend,
@@ -272,8 +274,11 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
   const double load_seconds = Seconds() - start;
   const double weights = MatrixWeights(config);
   const double bytes = weights * BytesPerWeight(model.weights);
-  std::printf("%s; read in %.1f s, a step reads %.1f GB\n",
-              loaded->info().description.c_str(), load_seconds, bytes * 1e-9);
+  const char* const kv_type = kernels::KvTypeName(backend->kv_type());
+  std::printf("%s; %s KV; read in %.1f s, a step reads %.1f GB\n",
+              loaded->info().description.c_str(), kv_type, load_seconds,
+              bytes * 1e-9);
+  (*json)["kv_type"] = kv_type;
   (*json)["load_seconds"] = load_seconds;
   (*json)["step_bytes"] = bytes;
   (*json)["context"] = bench.plan.decode_context;
@@ -297,9 +302,8 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
 }  // namespace
 
 Json BenchGpuModel(const GpuBench& bench, const GpuModel& model) {
-  std::printf("\n== %s, %s weights, %s KV, behind %d\n", model.name.c_str(),
-              model.weights.c_str(), bench.plan.kv_type.c_str(),
-              bench.plan.decode_context);
+  std::printf("\n== %s, %s weights, behind %d\n", model.name.c_str(),
+              model.weights.c_str(), bench.plan.decode_context);
   std::fflush(stdout);
   Json json = {{"name", model.name}, {"weights", model.weights}};
   const LlamaShape& shape = model.shape;

@@ -43,6 +43,7 @@ TEST_F(GpuBenchTest, MeasuresEveryPart) {
     EXPECT_EQ(model["prompts"].size(), plan.prompts.size());
     EXPECT_GT(model["draft_loop"]["seconds_per_token"], 0);
     EXPECT_EQ(model["batch_invariant"], true);
+    EXPECT_EQ(model["kv_type"], "bf16");
   }
   // 2 layers of 64 x (2 x 64 + 2 x 32 + 3 x 128), a head of 512 x 64; a step
   // reads them in bf16, and in int8 with a scale for 64.

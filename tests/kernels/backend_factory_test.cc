@@ -44,17 +44,20 @@ TEST(CreateBackendTest, NamesTheTypeOfKeysAndValues) {
   for (const char* kind : {"cpu", "reference"}) {
     EXPECT_EQ(MakeBackend(kind)->kv_type(), DType::kF32);
     EXPECT_EQ(MakeBackend(kind, "auto", {}, "bf16")->kv_type(), DType::kBF16);
+    BackendOptions options = {.kind = kind, .bf16_checkpoint = true};
+    EXPECT_EQ(options.kv_type, "auto");
+    EXPECT_EQ((*CreateBackend(options))->kv_type(), DType::kF32);
   }
 }
 
 TEST(CreateBackendTest, RefusesAnUnknownKvType) {
   BackendOptions options;
-  for (const char* type : {"f16", "", "auto"}) {
+  for (const char* type : {"f16", "", "f8"}) {
     options.kv_type = type;
     EXPECT_EQ(CreateStatus(options).code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(CreateStatus(options).message()),
                 HasSubstr(std::string("kv-type is \"") + type +
-                          "\", expected \"f32\" or \"bf16\""));
+                          "\", expected \"auto\", \"f32\" or \"bf16\""));
   }
 }
 

@@ -36,13 +36,35 @@ TEST(WeightTypeTest, WhatIsRefusedAndShownListsAllTypes) {
 }
 
 TEST(WeightTypeTest, KeysAndValuesHaveTwoTypes) {
-  EXPECT_EQ(*ParseKvType("f32"), DType::kF32);
-  EXPECT_EQ(*ParseKvType("bf16"), DType::kBF16);
-  const absl::Status status = ParseKvType("f16").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(),
-            "kv-type is \"f16\", expected \"f32\" or \"bf16\"");
-  EXPECT_THAT(kKvTypesHelp, HasSubstr("f32 or bf16"));
+  EXPECT_EQ(**ParseKvType("f32"), DType::kF32);
+  EXPECT_EQ(**ParseKvType("bf16"), DType::kBF16);
+  EXPECT_EQ(*ParseKvType("auto"), absl::nullopt);
+  for (const char* name : {"f32", "bf16"}) {
+    EXPECT_STREQ(KvTypeName(**ParseKvType(name)), name);
+  }
+  for (const std::string name : {"f16", "", "BF16", "auto "}) {
+    const absl::Status status = ParseKvType(name).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(
+        status.message(),
+        "kv-type is \"" + name + "\", expected \"auto\", \"f32\" or \"bf16\"");
+  }
+  EXPECT_THAT(kKvTypesHelp, HasSubstr("auto, f32 or bf16"));
+}
+
+TEST(WeightTypeTest, AutoKeepsKeysInBf16WhereCudaHasBf16Matrices) {
+  for (const std::string kind : {"cuda", "cpu", "reference"}) {
+    for (const std::string weights :
+         {"auto", "bf16", "bf16a16", "f32", "int8", "int4", "fp8"}) {
+      for (const bool bf16_checkpoint : {true, false}) {
+        SCOPED_TRACE(kind + " " + weights);
+        const bool is_bf16 =
+            kind == "cuda" && weights != "f32" && bf16_checkpoint;
+        EXPECT_EQ(AutoKvType(kind, *ParseWeightType(weights), bf16_checkpoint),
+                  is_bf16 ? DType::kBF16 : DType::kF32);
+      }
+    }
+  }
 }
 
 }  // namespace

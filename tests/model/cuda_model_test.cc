@@ -16,6 +16,7 @@
 #include "kernels/backend_factory.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "model/load_model.h"
+#include "model/model_backend.h"
 #include "model/sampler.h"
 #include "tests/kernels/cuda/emulation/runtime.h"
 #include "tests/testing/tiny_checkpoint.h"
@@ -342,6 +343,41 @@ TEST_F(GraphsTest, FailToLaunchInAStatus) {
   EXPECT_THAT(std::string(failed.status().message()),
               HasSubstr("kernels of a step"));
   EXPECT_EQ(sequence->length(), 3);
+}
+
+// Unless told, keys are kept as products are computed.
+TEST_F(CudaModelTest, KeysAreInBf16WhereTheCheckpointIs) {
+  nacre::testing::TinyCheckpoint shape;
+  const std::string f32 = nacre::testing::TestFolder("f32");
+  nacre::testing::WriteTinyCheckpoint(shape, f32);
+  shape.dtype = kernels::DType::kBF16;
+  const std::string bf16 = nacre::testing::TestFolder("bf16");
+  nacre::testing::WriteTinyCheckpoint(shape, bf16);
+  const auto numerics = [](const std::string& dir,
+                           kernels::BackendOptions options) {
+    const auto backend = CreateBackendFor(dir, options);
+    EXPECT_TRUE(backend.ok()) << backend.status();
+    const auto model = LoadModel(dir, backend->get(), {4 << 20, {}});
+    EXPECT_TRUE(model.ok()) << model.status();
+    return (*model)->info().numerics_id;
+  };
+  const char* const in_bf16 = "-kvbf16-";
+  const char* const in_f32 = "-kvf32-";
+  EXPECT_THAT(numerics(bf16, {.kind = "cuda"}), HasSubstr(in_bf16));
+  EXPECT_THAT(numerics(f32, {.kind = "cuda"}), HasSubstr(in_f32));
+  EXPECT_THAT(numerics(bf16, {.kind = "cpu"}), HasSubstr(in_f32));
+  for (const char* weights : {"bf16", "int8", "fp8"}) {
+    EXPECT_THAT(numerics(bf16, {.kind = "cuda", .weights = weights}),
+                HasSubstr(in_bf16));
+    EXPECT_THAT(numerics(f32, {.kind = "cuda", .weights = weights}),
+                HasSubstr(in_f32));
+  }
+  EXPECT_THAT(numerics(bf16, {.kind = "cuda", .weights = "f32"}),
+              HasSubstr(in_f32));
+  EXPECT_THAT(numerics(bf16, {.kind = "cuda", .kv_type = "f32"}),
+              HasSubstr(in_f32));
+  EXPECT_THAT(numerics(f32, {.kind = "cuda", .kv_type = "bf16"}),
+              HasSubstr(in_bf16));
 }
 
 TEST_F(CudaModelTest, AFailingDeviceFailsTheStepAndChangesNoLength) {

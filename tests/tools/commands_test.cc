@@ -252,6 +252,9 @@ TEST(PerplexityCommandTest, PrintsOneLineOrJson) {
   std::vector<std::string> with_json = args;
   with_json.push_back("--json");
   EXPECT_THAT(Nacre(with_json).out, HasSubstr("\"perplexity\":"));
+  // What the type is that was chosen.
+  with_json.back() = "--kv-type=auto";
+  EXPECT_THAT(Nacre(with_json).out, HasSubstr("keys and values f32"));
 }
 
 TEST(InflateCommandTest, RefusesMissingFlagsAndReportsErrors) {

@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "model/load_model.h"
 #include "model/logprobs.h"
+#include "model/model_backend.h"
 #include "nlohmann/json.hpp"
 #include "tokenizer/tokenizer.h"
 
@@ -72,8 +73,9 @@ double PerplexityResult::Perplexity() const {
 
 absl::StatusOr<PerplexityResult> MeasurePerplexity(
     const PerplexityOptions& options) {
-  NACRE_ASSIGN_OR_RETURN(const std::unique_ptr<kernels::Backend> backend,
-                         kernels::CreateBackend(options.backend));
+  NACRE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<kernels::Backend> backend,
+      model::CreateBackendFor(options.model_dir, options.backend));
   backend->BindComputeThread();
   NACRE_ASSIGN_OR_RETURN(const auto tokenizer,
                          tokenizer::LoadTokenizer(options.model_dir));
@@ -87,6 +89,7 @@ absl::StatusOr<PerplexityResult> MeasurePerplexity(
       std::min(static_cast<size_t>(model->info().context_length),
                static_cast<size_t>(model->info().kv_capacity_tokens));
   PerplexityResult result;
+  result.kv_type = backend->kv_type();
   for (size_t i = 0; i < options.texts.size(); ++i) {
     NACRE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                            tokenizer->Encode(options.texts[i]));

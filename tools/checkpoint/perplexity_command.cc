@@ -17,9 +17,10 @@ namespace {
 void PrintPerplexity(const kernels::BackendOptions& backend,
                      const PerplexityResult& result, bool json,
                      const Terminal& terminal) {
+  const char* const kv_type = kernels::KvTypeName(result.kv_type);
   if (json) {
     terminal.out << nlohmann::json{{"weights", backend.weights},
-                                   {"kv_type", backend.kv_type},
+                                   {"kv_type", kv_type},
                                    {"texts", result.texts},
                                    {"cut", result.cut},
                                    {"tokens", result.tokens},
@@ -33,7 +34,7 @@ void PrintPerplexity(const kernels::BackendOptions& backend,
                       "perplexity %.4f over %d tokens of %d texts, weights %s, "
                       "keys and values %s",
                       result.Perplexity(), result.tokens, result.texts,
-                      backend.weights, backend.kv_type)
+                      backend.weights, kv_type)
                << (result.cut > 0
                        ? absl::StrFormat(" (%d cut at the context)", result.cut)
                        : "")

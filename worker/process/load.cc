@@ -17,11 +17,13 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
+#include "kernels/weight_type.h"
 #include "model/config.h"
 #include "model/kv_budget.h"
 #include "model/kv_pool.h"
 #include "model/load_model.h"
 #include "model/mapped_model.h"
+#include "model/model_backend.h"
 #include "model/paced_model.h"
 #include "model/progress.h"
 #include "tokenizer/vocabulary_map.h"
@@ -148,8 +150,11 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
   LoadedModel loaded;
   kernels::BackendOptions backend = options.backend;
   backend.max_memory_bytes = options.max_memory_bytes.value_or(0);
-  NACRE_ASSIGN_OR_RETURN(loaded.backend, kernels::CreateBackend(backend));
-  spdlog::info("backend: {}", loaded.backend->description());
+  NACRE_ASSIGN_OR_RETURN(loaded.backend,
+                         model::CreateBackendFor(options.model_dir, backend));
+  spdlog::info("backend: {}, keys and values in {}",
+               loaded.backend->description(),
+               kernels::KvTypeName(loaded.backend->kv_type()));
   spdlog::info("loading {}", options.model_dir);
   model::ModelOptions model_options;
   const kernels::DType kv_type = loaded.backend->kv_type();

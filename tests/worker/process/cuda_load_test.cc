@@ -49,7 +49,7 @@ class CudaLoadTest : public ::testing::Test {
     return loaded.ok() ? loaded->model->info().kv_capacity_tokens : 0;
   }
 
-  // KV of 32 KB a token: what is left decides.
+  // KV of 16 KB a token: what is left decides.
   TinyCheckpoint shape_ = {.hidden_size = 64,
                            .intermediate_size = 64,
                            .num_hidden_layers = 4,
@@ -68,10 +68,27 @@ TEST_F(CudaLoadTest, TheCacheGetsAShareOfWhatIsFree) {
   // Six times as much, both in whole blocks of 16 tokens.
   EXPECT_GT(target, 6 * draft - 16);
   EXPECT_LT(target, 6 * (draft + 16));
-  // 128 MB, less what steps need and a reserve.
-  const int64_t bytes = target * 4 * 2 * 32 * 32 * 4;
+  // 128 MB, less what steps need and a reserve. Keys of 2 bytes: the checkpoint
+  // is bf16.
+  const int64_t bytes = target * 4 * 2 * 32 * 32 * 2;
   EXPECT_GT(bytes, 32 * kMegabyte);
   EXPECT_LT(bytes, 96 * kMegabyte);
+}
+
+// A draft's and a target's are of one process each, by its own checkpoint.
+TEST_F(CudaLoadTest, TheTypeOfKeysIsTheCheckpoints) {
+  EXPECT_EQ(options_.backend.kv_type, "auto");
+  const auto numerics = [&](wire::WorkerRole role) {
+    const absl::StatusOr<LoadedModel> loaded = LoadForWorker(options_, role);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return MakeHello(options_, *loaded, role, "h:1", {}).numerics_id;
+  };
+  const int64_t bf16_tokens = Capacity(wire::WorkerRole::kTarget);
+  EXPECT_THAT(numerics(wire::WorkerRole::kTarget), HasSubstr("-kvbf16-"));
+  shape_.dtype = kernels::DType::kF32;
+  nacre::testing::WriteTinyCheckpoint(shape_, options_.model_dir);
+  EXPECT_THAT(numerics(wire::WorkerRole::kDraft), HasSubstr("-kvf32-"));
+  EXPECT_LT(Capacity(wire::WorkerRole::kTarget), bf16_tokens * 6 / 10);
 }
 
 TEST_F(CudaLoadTest, ASmallModelGets256Contexts) {

@@ -113,6 +113,18 @@ TEST(WorkerOptionsTest, AnEagleDraftIsInPlaceOfHeads) {
   EXPECT_EQ(options->eagle, "d");
 }
 
+TEST(WorkerOptionsTest, TheTypeOfKeysIsAutoUnlessTold) {
+  const auto options = ParseWorkerOptions({"--model=m", "--coordinator=c:7"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->backend.kv_type, "auto");
+  for (const std::string type : {"auto", "f32", "bf16"}) {
+    const auto told = ParseWorkerOptions(
+        {"--model=m", "--coordinator=c:7", "--kv-type=" + type});
+    ASSERT_TRUE(told.ok()) << told.status();
+    EXPECT_EQ(told->backend.kv_type, type);
+  }
+}
+
 TEST(WorkerOptionsTest, HelpNeedsNothingElseAndNamesEveryFlag) {
   WorkerOptions options;
   FlagSet flags("nacre-x", "does x");
