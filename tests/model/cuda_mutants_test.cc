@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,12 +25,11 @@
 namespace nacre::model {
 namespace {
 
-// Bits of a small model's logits. The product behind attention needs more
-// shared memory than those before and after it. A prompt takes wide tiles, or
-// such as older devices have; several warps of attention have positions; the
-// launches of single rows are recorded.
-bool AppendLogits(const std::string& folder, kernels::WeightType weights,
-                  std::vector<uint32_t>* bits) {
+// Bits of a small model's logits. A prompt takes wide tiles, or such as later
+// devices have; several warps of attention have positions; the launches of
+// single rows are recorded.
+bool AppendLogits(const std::string& folder, const std::vector<int>& steps,
+                  kernels::WeightType weights, std::vector<uint32_t>* bits) {
   auto device = *kernels::cuda::Device::Open(0);
   auto staging = *kernels::cuda::Staging::Create(device.get());
   const kernels::CudaBackendOptions options = {.max_partial_bytes = 1 << 20};
@@ -39,7 +39,7 @@ bool AppendLogits(const std::string& folder, kernels::WeightType weights,
   const auto model = *LoadModel(folder, backend.get(), {1 << 20, {}});
   const auto sequence = *model->NewSequence(200);
   int next = 0;
-  for (const int rows : {70, 1, 1, 9}) {
+  for (const int rows : steps) {
     std::vector<int32_t> tokens(static_cast<size_t>(rows));
     for (int32_t& token : tokens) {
       token = next++ * 37 % model->info().vocab_size;
@@ -54,13 +54,14 @@ bool AppendLogits(const std::string& folder, kernels::WeightType weights,
 }
 
 // With weights of each type, on each kind of device.
-std::vector<uint32_t> LogitsOf(const std::string& folder) {
+std::vector<uint32_t> LogitsOf(const std::string& folder,
+                               const std::vector<int>& steps) {
   std::vector<uint32_t> bits;
-  for (const int major : {9, 8}) {
+  for (const int major : {9, 10}) {
     kernels::cuda::emulation::settings.major = major;
     for (const auto weights :
          {kernels::WeightType::kBF16, kernels::WeightType::kInt8}) {
-      if (!AppendLogits(folder, weights, &bits)) return {};
+      if (!AppendLogits(folder, steps, weights, &bits)) return {};
     }
   }
   return bits;
@@ -68,27 +69,40 @@ std::vector<uint32_t> LogitsOf(const std::string& folder) {
 
 class CudaMutants : public ::testing::TestWithParam<std::string> {
  protected:
-  CudaMutants() {
+  struct Case {
+    bool limits;
+    std::string folder;
+    std::vector<int> steps;  // rows of each
+  };
+
+  // The product behind attention needs more shared memory than those before and
+  // after it, in a model for bugs of its limits.
+  static Case CaseOf(const std::string& mutant) {
+    const bool limits = mutant.rfind("limit_", 0) == 0;
+    Case found = {limits, nacre::testing::TestFolder("mutants"), {70, 1, 1, 9}};
+    if (limits) found.steps = {2, 1, 1};
     nacre::testing::WriteTinyCheckpoint({.hidden_size = 64,
                                          .intermediate_size = 136,
                                          .num_hidden_layers = 1,
                                          .num_attention_heads = 16,
                                          .num_key_value_heads = 1,
-                                         .head_dim = 64,
+                                         .head_dim = limits ? 256 : 64,
                                          .dtype = kernels::DType::kBF16},
-                                        folder_);
+                                        found.folder);
+    return found;
   }
 
   // In a process of its own, whose device nobody has used: an address may be
   // wrong, and a device remembers what it was told. Nothing where the device
   // fails or the process ends.
-  std::vector<uint32_t> Logits(const std::string& mutant) const {
+  static std::vector<uint32_t> Logits(const std::string& mutant,
+                                      const Case& of) {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
     const pid_t child = fork();
     if (child == 0) {
       active_mutant = mutant;
-      const std::vector<uint32_t> bits = LogitsOf(folder_);
+      const std::vector<uint32_t> bits = LogitsOf(of.folder, of.steps);
       std::FILE* const file = fdopen(ends[1], "wb");
       std::fwrite(bits.data(), sizeof(uint32_t), bits.size(), file);
       std::_Exit(std::fclose(file));
@@ -102,15 +116,15 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
     EXPECT_EQ(waitpid(child, nullptr, 0), child);
     return bits;
   }
-
- private:
-  const std::string folder_ = nacre::testing::TestFolder("mutants");
 };
 
 TEST_P(CudaMutants, IsFound) {
-  static const std::vector<uint32_t>& right =
-      *new std::vector<uint32_t>(Logits(""));
-  EXPECT_NE(Logits(GetParam()), right);
+  static auto& all = *new std::map<bool, std::vector<uint32_t>>();
+  const Case of = CaseOf(GetParam());
+  const auto [right, is_new] = all.try_emplace(of.limits);
+  if (is_new) right->second = Logits("", of);
+  EXPECT_FALSE(right->second.empty());
+  EXPECT_NE(Logits(GetParam(), of), right->second);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaMutants,
@@ -119,9 +133,12 @@ INSTANTIATE_TEST_SUITE_P(All, CudaMutants,
                          [](const auto& info) { return info.param; });
 
 TEST_F(CudaMutants, AreNotFoundWhereThereIsNone) {
-  const std::vector<uint32_t> right = Logits("");
-  EXPECT_GT(right.size(), 1000u);
-  EXPECT_EQ(Logits(""), right);
+  for (const std::string mutant : {"", "limit_"}) {
+    const Case of = CaseOf(mutant);
+    const std::vector<uint32_t> right = Logits("", of);
+    EXPECT_GT(right.size(), 1000u);
+    EXPECT_EQ(Logits("", of), right);
+  }
 }
 
 }  // namespace
