@@ -292,9 +292,9 @@ std::string AnswerFormat::Event(OrderedJson choice) {
   OrderedJson event =
       HeadJson(request_->is_chat ? "chat.completion.chunk" : "text_completion");
   event["choices"] = OrderedJson::array({std::move(choice)});
-  if (request_->continuous_usage) {
+  if (request_->usage.continuous) {
     event["usage"] = RunningUsage();
-  } else if (request_->include_usage) {
+  } else if (request_->usage.included) {
     event["usage"] = nullptr;
   }
   if (!start_.is_null()) {

@@ -56,16 +56,45 @@ ApiError InvalidError(const std::string& message) {
   return {.message = message};
 }
 
+// A field of `resume` is the gateway's own where the client sent none.
+std::string ParamOfResume(absl::string_view field, const AskedAs& asked) {
+  if (!asked.resume) return "";
+  if (field == "resume.model_fingerprint" || field == "resume.numerics_id") {
+    absl::ConsumePrefix(&field, "resume.");
+    return absl::StrCat("nacre.resume.start.", field);
+  }
+  return absl::StrCat("nacre.", field);
+}
+
+std::string ParamOfOutput(absl::string_view field, const AskedAs& asked) {
+  if (field == "spec_stats") return "nacre.spec_stats";
+  if (field == "trace" || field == "trace_chunks") return "nacre.trace";
+  if (field == "logprobs" && asked.chat) return "top_logprobs";
+  return std::string(field);
+}
+
 // A field of GenerateRequest by its name in OpenAI's requests, or in ours.
-std::string ParamOf(absl::string_view field) {
-  if (field == "text" || field == "token_ids") return "prompt";
+std::string ParamOf(absl::string_view field, const AskedAs& asked) {
+  if (field == "resume" || absl::StartsWith(field, "resume.")) {
+    return ParamOfResume(field, asked);
+  }
+  if (field == "text" || field == "token_ids") {
+    if (asked.resume) return "nacre.resume.start.prompt_token_ids";
+    return asked.chat ? "messages" : "prompt";
+  }
+  if (field == "stop.max_tokens" && asked.max_completion_tokens) {
+    return "max_completion_tokens";
+  }
+  if (absl::ConsumePrefix(&field, "output.")) {
+    return ParamOfOutput(field, asked);
+  }
   if (absl::ConsumePrefix(&field, "sampling.") ||
-      absl::ConsumePrefix(&field, "stop.") ||
-      absl::ConsumePrefix(&field, "output.")) {
+      absl::ConsumePrefix(&field, "stop.")) {
     return std::string(field);
   }
-  if (absl::ConsumePrefix(&field, "speculation.") || field == "numerics_id" ||
-      field == "resume" || absl::StartsWith(field, "resume.")) {
+  // What an oracle knows comes with its policy.
+  if (field == "speculation.oracle_token_ids") return "nacre.policy";
+  if (absl::ConsumePrefix(&field, "speculation.") || field == "numerics_id") {
     return absl::StrCat("nacre.", field);
   }
   return std::string(field);
@@ -139,15 +168,10 @@ ApiError PromptExceedsContext(int context) {
                    " tokens in the prompt. Please reduce its length."));
 }
 
-ApiError ErrorOf(const absl::Status& status) {
+ApiError ErrorOf(const absl::Status& status, const AskedAs& asked) {
   ApiError error = WithoutParam(status);
-  error.param = ParamOf(FieldOf(status));
-  return error;
-}
-
-ApiError ErrorOfResume(const absl::Status& status) {
-  ApiError error = ErrorOf(status);
-  if (absl::IsFailedPrecondition(status)) {
+  error.param = ParamOf(FieldOf(status), asked);
+  if (asked.resume && absl::IsFailedPrecondition(status)) {
     error.status = 409;
     error.code = "resume_unavailable";
     error.may_retry = false;

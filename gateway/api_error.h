@@ -43,13 +43,17 @@ ApiError ContextExceeded(int context, int64_t prompt, int64_t wanted);
 // The same of a prompt of which only the first `context` tokens were counted.
 ApiError PromptExceedsContext(int context);
 
-// How a call of nacre.v1.Inference that failed is told over HTTP
-// (docs/openai.md has the table).
-ApiError ErrorOf(const absl::Status& status);
+// What the client's own request had: its `param` names a field of that.
+struct AskedAs {
+  bool chat = false;
+  bool max_completion_tokens = false;  // and not max_tokens
+  bool resume = false;
+};
 
-// The same of one that resumes an answer: 409 where no target can go on with
-// it.
-ApiError ErrorOfResume(const absl::Status& status);
+// How a call of nacre.v1.Inference that failed is told over HTTP
+// (docs/openai.md has the table). Of a request that resumes an answer: 409
+// where no target can go on with it.
+ApiError ErrorOf(const absl::Status& status, const AskedAs& asked = {});
 
 // Of a coordinator with as many waiting requests as it takes.
 bool IsFullQueue(const absl::Status& status);

@@ -127,8 +127,7 @@ void CompletionStream::OnDone(size_t, const absl::Status& status) {
   if (finished_) return;
   --running_;
   if (!status.ok()) {
-    const bool resumes = order_.request.generate.has_resume();
-    return Fail(resumes ? ErrorOfResume(status) : ErrorOf(status));
+    return Fail(ErrorOf(status, order_.request.AsAsked()));
   }
   if (running_ > 0) return;
   const size_t expected =
@@ -187,7 +186,7 @@ void CompletionStream::WatchSilence() {
 void CompletionStream::Finish() {
   if (!order_.request.stream) return SendWhole();
   BeginAnswer();
-  if (order_.request.include_usage) WriteEvent(format_.Usage(completes_));
+  if (order_.request.usage.included) WriteEvent(format_.Usage(completes_));
   finished_ = true;
   reply_->Write(kSseDone);
   reply_->End();

@@ -449,12 +449,16 @@ GatewayService::Answer GatewayService::ReadDetokenize(
   const std::vector<uint32_t> ids =
       reader.Ids("tokens", model.context_length());
   if (reader.error()) return Refused(*reader.error());
+  // A tokenizer may know more tokens than its model, and the other way round.
+  const uint32_t size =
+      std::max(model.vocab_size(),
+               static_cast<uint32_t>(options_.tokenizer->vocab_size()));
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < model.vocab_size()) continue;
-    return Refused(BadRequest(
-        absl::StrCat("tokens: token id ", ids[i], " at index ", i,
-                     " is outside the vocabulary of ", model.vocab_size()),
-        "tokens"));
+    if (ids[i] < size) continue;
+    return Refused(
+        BadRequest(absl::StrCat("tokens: token id ", ids[i], " at index ", i,
+                                " is outside the vocabulary of ", size),
+                   "tokens"));
   }
   const std::string text =
       options_.tokenizer->Decode(std::vector<int32_t>(ids.begin(), ids.end()),

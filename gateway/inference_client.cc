@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/refusal.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/lost_server.h"
@@ -365,8 +366,12 @@ class InferenceClient::State::Call : public GenerationCall,
       // The first try is at once only where the coordinator has gone.
       return absl::IsUnavailable(status) ? Resume(status) : AwaitRoom(status);
     }
-    // It may have had a place in the queue of the one that has gone.
-    if (lost_one_ && IsFullQueue(status)) return AwaitRoom(status);
+    // It may have had a place in the queue of the one that has gone. Another
+    // one that has just started does not know all its targets.
+    if (lost_one_ &&
+        (IsFullQueue(status) || IsRefusedFor(status, kNeverFits))) {
+      return AwaitRoom(status);
+    }
     if (!absl::IsUnavailable(status)) return End(status);
     // Those that have not been asked, whether they answered lately or not.
     if (TryAnother(request_)) return ReadNext(FurtherCall::kRetry);

@@ -176,11 +176,11 @@ void ReadStreaming(FieldReader* reader, ApiRequest* request) {
     return reader->FailField("stream_options", *options, "an object");
   }
   FieldReader inner(*options, "stream_options.");
-  request->include_usage = inner.BoolOr("include_usage", false);
-  request->continuous_usage = inner.BoolOr("continuous_usage_stats", false);
+  request->usage.included = inner.BoolOr("include_usage", false);
+  request->usage.continuous = inner.BoolOr("continuous_usage_stats", false);
   if (inner.error()) reader->Fail(*inner.error());
   if (!request->stream &&
-      (request->include_usage || request->continuous_usage)) {
+      (request->usage.included || request->usage.continuous)) {
     reader->Fail(
         BadRequest("stream_options is set without stream", "stream_options"));
   }
@@ -230,6 +230,7 @@ void ReadCommon(const SamplingDefaults& defaults, FieldReader* reader,
   auto most = reader->Whole("max_tokens", 1, kMaxInt32);
   if (const auto newer = reader->Whole("max_completion_tokens", 1, kMaxInt32)) {
     most = newer;
+    request->max_completion_tokens = true;
   }
   if (most) request->max_tokens = static_cast<uint32_t>(*most);
   ReadPromptLogprobs(reader, request);

@@ -44,6 +44,11 @@ struct Resumption {
   std::vector<uint32_t> prompt;
 };
 
+struct StreamedUsage {
+  bool included = false;  // in an event after the last token
+  bool continuous = false;
+};
+
 struct ApiRequest {
   bool is_chat = false;
   std::string model;
@@ -61,10 +66,10 @@ struct ApiRequest {
   // Everything but the prompt, the model's name and max_tokens.
   v1::GenerateRequest generate;
   std::optional<uint32_t> max_tokens;
+  bool max_completion_tokens = false;  // is what that is called
   int n = 1;
   bool stream = false;
-  bool include_usage = false;
-  bool continuous_usage = false;
+  StreamedUsage usage;
   bool echo = false;
   bool wants_logprobs = false;
   // vLLM's, of the prompt: with so many of the likeliest beside.
@@ -76,6 +81,9 @@ struct ApiRequest {
   Resumption resumption;
   std::vector<std::string> ignored;  // names of unknown fields
 
+  AskedAs AsAsked() const {
+    return {is_chat, max_completion_tokens, generate.has_resume()};
+  }
   // Whether the prompt is echoed with what the target says of its tokens.
   bool EchoesLogprobs() const { return echo && wants_logprobs; }
 };

@@ -36,6 +36,8 @@ constexpr char kBadRequest[] = "type.googleapis.com/google.rpc.BadRequest";
 constexpr char kDomain[] = "nacre";
 // Of a name that a server says: ours are much shorter.
 constexpr size_t kMaxFieldBytes = 256;
+// Of a message that a violation says once more: clients take headers of 8 KiB.
+constexpr size_t kMaxRepeatedBytes = 256;
 
 std::string Serialized(const UnknownFieldSet& message) {
   std::string bytes;
@@ -78,8 +80,10 @@ std::string DetailsOf(const absl::Status& status) {
   if (!field.empty()) {
     UnknownFieldSet violation;
     violation.AddLengthDelimited(kViolationField, field);
-    violation.AddLengthDelimited(kViolationDescription,
-                                 std::string(status.message()));
+    if (status.message().size() <= kMaxRepeatedBytes) {
+      violation.AddLengthDelimited(kViolationDescription,
+                                   std::string(status.message()));
+    }
     UnknownFieldSet bad;
     bad.AddLengthDelimited(kBadRequestViolations, Serialized(violation));
     AddDetail(kBadRequest, bad, &message);

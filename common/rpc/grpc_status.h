@@ -12,7 +12,8 @@ namespace nacre::rpc {
 // A refusal (common/refusal.h) is among the details of the status, as
 // google.rpc.Status has them: an ErrorInfo with its reason and the domain
 // "nacre", and a RetryInfo where it says when to try again. So is the field at
-// fault: a BadRequest with one violation. Other payloads are lost.
+// fault: a BadRequest with one violation, which repeats a short message. Other
+// payloads are lost.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 

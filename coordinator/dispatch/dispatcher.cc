@@ -193,7 +193,9 @@ Dispatcher::Started Dispatcher::StartAll(std::vector<NewSession> sessions) {
   {
     Turn turn(this);
     for (WaitingRequest& each : waiting) {
-      const size_t together = waiting.size() - started.session_ids.size();
+      // The others have been judged with the first one. Where that runs decides
+      // where they may: whether they find room now is of the moment.
+      const size_t together = started.session_ids.empty() ? waiting.size() : 1;
       const absl::StatusOr<uint64_t> id = desk_.Admit(
           std::move(each), static_cast<int64_t>(together), draining_);
       if (!id.ok()) {

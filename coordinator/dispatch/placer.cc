@@ -6,8 +6,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "common/quoted.h"
 #include "common/refusal.h"
+#include "common/some_of.h"
 #include "coordinator/dispatch/policy_files.h"
 
 namespace nacre::coordinator {
@@ -160,8 +161,8 @@ absl::Status Placer::CheckReady(const RequestSpec& request) const {
     return absl::UnavailableError("no target worker is ready");
   }
   const std::string message = absl::StrCat(
-      "no target worker with numerics_id \"", KindOf(request),
-      "\" is ready; those that are ready have ", absl::StrJoin(others, ", "));
+      "no target worker with numerics_id ", Quoted(KindOf(request)),
+      " is ready; those that are ready have ", SomeOf(others, ", "));
   // Its client asked for that one, or other choices of its call run there.
   if (request.numerics_id.empty()) return absl::UnavailableError(message);
   return WithField(

@@ -1,15 +1,16 @@
 #include "coordinator/dispatch/policy_files.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/refusal.h"
+#include "common/some_of.h"
 #include "speculation/policies/policy_spec.h"
 
 namespace nacre::coordinator {
-
 bool CanRunPolicy(const WorkerInfo& draft, const RequestSpec& request) {
   if (!request.policy.needs_file()) return true;
   return std::any_of(draft.policy_files.begin(), draft.policy_files.end(),
@@ -26,11 +27,11 @@ absl::Status CheckPolicy(const std::vector<const WorkerInfo*>& drafts,
       !request.policy.needs_file()) {
     return absl::OkStatus();
   }
-  std::vector<std::string> others;
+  std::set<std::string> others;
   for (const WorkerInfo* draft : drafts) {
     if (CanRunPolicy(*draft, request)) return absl::OkStatus();
     for (const auto& [name, target_fingerprint] : draft->policy_files) {
-      if (name == request.policy.name()) others.push_back(target_fingerprint);
+      if (name == request.policy.name()) others.insert(target_fingerprint);
     }
   }
   // Without any draft the request runs degraded, as with every policy. So does
@@ -44,7 +45,7 @@ absl::Status CheckPolicy(const std::vector<const WorkerInfo*>& drafts,
       request.fingerprint,
       others.empty()
           ? ""
-          : absl::StrCat("; there are some for ", absl::StrJoin(others, " "))));
+          : absl::StrCat("; there are some for ", SomeOf(others, " "))));
   return WithField(std::move(status), "speculation.policy");
 }
 

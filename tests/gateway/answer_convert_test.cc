@@ -195,7 +195,7 @@ TEST_F(AnswerConvertTest, EventsSayOnlyWhatWasAskedFor) {
   EXPECT_EQ(
       OrderedJson::parse(format.First(0))["choices"][0]["prompt_token_ids"][1],
       503);
-  request_.continuous_usage = true;
+  request_.usage.continuous = true;
   EXPECT_EQ(
       OrderedJson::parse(format.Piece(0, chunk))["usage"]["completion_tokens"],
       3);

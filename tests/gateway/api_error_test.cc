@@ -74,29 +74,54 @@ TEST(ApiErrorTest, EachStatusOfACallHasItsHttpStatus) {
   }
 }
 
+struct ParamCase {
+  const char* field;
+  const char* param;
+  AskedAs asked = {};
+};
+
 // As clients call it.
 TEST(ApiErrorTest, TheFieldAtFaultIsItsParam) {
-  const std::pair<const char*, const char*> cases[] = {
+  const AskedAs chat = {.chat = true};
+  const AskedAs newer = {.max_completion_tokens = true};
+  const AskedAs resume = {.resume = true};
+  const ParamCase cases[] = {
       {"", ""},
       {"n", "n"},
       {"text", "prompt"},
       {"token_ids", "prompt"},
+      {"token_ids", "messages", chat},
+      {"token_ids", "nacre.resume.start.prompt_token_ids", resume},
       {"sampling.logit_bias", "logit_bias"},
       {"stop.stop", "stop"},
       {"stop.max_tokens", "max_tokens"},
+      {"stop.max_tokens", "max_completion_tokens", newer},
       {"output.prompt_logprobs", "prompt_logprobs"},
+      {"output.logprobs", "logprobs"},
+      {"output.logprobs", "top_logprobs", chat},
+      {"output.spec_stats", "nacre.spec_stats"},
+      {"output.trace_chunks", "nacre.trace"},
       {"speculation.tree", "nacre.tree"},
+      {"speculation.oracle_token_ids", "nacre.policy"},
       {"numerics_id", "nacre.numerics_id"},
-      {"resume.model_fingerprint", "nacre.resume.model_fingerprint"}};
-  for (const auto& [field, param] : cases) {
+      {"resume", "nacre.resume", resume},
+      {"resume.model_fingerprint", "nacre.resume.start.model_fingerprint",
+       resume},
+      {"resume.numerics_id", "nacre.resume.start.numerics_id", resume},
+      // The gateway's own.
+      {"resume", ""},
+      {"resume.numerics_id", ""},
+  };
+  for (const ParamCase& test : cases) {
     const absl::Status status =
-        WithField(absl::InvalidArgumentError("x"), field);
-    EXPECT_EQ(ErrorOf(status).param, param) << field;
-    EXPECT_EQ(ErrorOf(status).message, "x");
+        WithField(absl::InvalidArgumentError("x"), test.field);
+    EXPECT_EQ(ErrorOf(status, test.asked).param, test.param) << test.field;
+    EXPECT_EQ(ErrorOf(status, test.asked).message, "x");
   }
   const absl::Status conflict =
       WithField(absl::FailedPreconditionError("x"), "resume.model_fingerprint");
-  EXPECT_EQ(ErrorOfResume(conflict).param, "nacre.resume.model_fingerprint");
+  EXPECT_EQ(ErrorOf(conflict, resume).param,
+            "nacre.resume.start.model_fingerprint");
 }
 
 TEST(ApiErrorTest, HeadersTellClientsAboutRetries) {
@@ -121,12 +146,13 @@ TEST(ApiErrorTest, AFullQueueSaysWhenToTryAgainWhereItKnows) {
 }
 
 TEST(ApiErrorTest, AResumeThatNobodyCanTakeIsAConflict) {
-  const ApiError error = ErrorOfResume(absl::FailedPreconditionError("x"));
+  const AskedAs resume = {.resume = true};
+  const ApiError error = ErrorOf(absl::FailedPreconditionError("x"), resume);
   EXPECT_EQ(error.status, 409);
   EXPECT_EQ(error.code, "resume_unavailable");
   EXPECT_FALSE(error.may_retry);
-  EXPECT_EQ(ErrorOfResume(absl::InvalidArgumentError("x")).status, 400);
-  EXPECT_EQ(ErrorOfResume(absl::UnavailableError("x")).status, 503);
+  EXPECT_EQ(ErrorOf(absl::InvalidArgumentError("x"), resume).status, 400);
+  EXPECT_EQ(ErrorOf(absl::UnavailableError("x"), resume).status, 503);
 }
 
 TEST(ApiErrorTest, TheBodyIsJsonOfABoundedSizeWhateverTheMessage) {

@@ -51,6 +51,8 @@ class FakeCoordinator : public v1::Inference::Service {
   void Drain(int answers) { drained_answers_ = answers; }
   bool is_draining() const { return drained_answers_ > 0; }
 
+  void SetVocabSize(uint32_t size) { vocab_size_ = size; }
+
   // As of one whose queue is full. `retry_after_s` 0: it does not know when it
   // will not be.
   static grpc::Status QueueFull(int64_t retry_after_s = 0) {
@@ -94,7 +96,7 @@ class FakeCoordinator : public v1::Inference::Service {
     }
     model->set_name("target");
     model->set_context_length(100);
-    model->set_vocab_size(4096);
+    model->set_vocab_size(vocab_size_);
     model->set_fingerprint("f");
     return grpc::Status::OK;
   }
@@ -114,6 +116,7 @@ class FakeCoordinator : public v1::Inference::Service {
 
   const OnGenerate on_generate_;
   std::atomic<int> drained_answers_{0};
+  std::atomic<uint32_t> vocab_size_{4096};
   std::unique_ptr<rpc::RpcServer> server_;
   mutable absl::Mutex mu_;
   v1::GenerateRequest request_ ABSL_GUARDED_BY(mu_);

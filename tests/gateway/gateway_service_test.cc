@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,6 +15,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/refusal.h"
+#include "common/rpc/grpc_status.h"
 #include "tests/gateway/gateway_fixture.h"
 
 namespace nacre::gateway {
@@ -314,6 +317,43 @@ TEST_F(GatewayServiceTest, IdsOutsideTheVocabularyBecomeNoText) {
                                      "of 4096")),
               HasSubstr(R"("param":"tokens")")));
   }
+}
+
+// The model may have fewer tokens than the tokenizer of 4096, or more.
+class VocabularyTest : public GatewayServiceTest,
+                       public ::testing::WithParamInterface<uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, VocabularyTest, ::testing::Values(4000, 5000));
+
+TEST_P(VocabularyTest, TheLargerOneBoundsWhatBecomesText) {
+  AddCoordinator([](auto*, const auto&, auto*) { return grpc::Status::OK; });
+  coordinators_[0]->SetVocabSize(GetParam());
+  StartGateway();
+  const uint32_t larger = std::max<uint32_t>(GetParam(), 4096);
+  for (const uint32_t id : {larger - 1, larger}) {
+    const std::string body = absl::StrCat("{\"tokens\":[", id, "]}");
+    EXPECT_EQ(StatusOf(PostJson("/detokenize", body)), id < larger ? 200 : 400)
+        << id;
+  }
+}
+
+// As the client calls it.
+TEST_F(GatewayServiceTest, TheParamIsAFieldOfTheClientsRequest) {
+  std::string field;
+  AddCoordinator([&](auto*, const auto&, auto*) {
+    return rpc::ToGrpcStatus(
+        WithField(absl::InvalidArgumentError("bad"), field));
+  });
+  StartGateway();
+  const auto param = [&](const char* more) {
+    return OrderedJson::parse(BodyOf(PostJson(
+        "/v1/completions",
+        absl::StrCat(R"({"prompt":"a")", more, "}"))))["error"]["param"];
+  };
+  field = "stop.max_tokens";
+  EXPECT_EQ(param(R"(,"max_tokens":5)"), "max_tokens");
+  EXPECT_EQ(param(R"(,"max_completion_tokens":5)"), "max_completion_tokens");
+  field = "resume.numerics_id";
+  EXPECT_EQ(param(""), nullptr);
 }
 
 std::string OnesOf(int count) {

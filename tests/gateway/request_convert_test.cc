@@ -78,7 +78,7 @@ TEST(RequestConvertTest, EachFieldReachesTheService) {
   EXPECT_EQ(proto.speculation().verification(), v1::VERIFICATION_RATIO);
   EXPECT_TRUE(proto.speculation().has_suffixes());
   EXPECT_FALSE(proto.speculation().suffixes());
-  EXPECT_TRUE(request.include_usage && request.continuous_usage);
+  EXPECT_TRUE(request.usage.included && request.usage.continuous);
   EXPECT_FALSE(request.add_special_tokens);
   EXPECT_TRUE(request.return_token_ids);
   EXPECT_TRUE(request.ignored.empty());

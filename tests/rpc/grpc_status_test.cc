@@ -92,6 +92,18 @@ TEST(GrpcStatusTest, TheFieldAtFaultIsAmongTheDetails) {
   }
 }
 
+// The message travels with the status and in its details already.
+TEST(GrpcStatusTest, AViolationRepeatsNoLongMessage) {
+  const auto size = [](size_t message) {
+    const absl::Status bad = WithField(
+        absl::InvalidArgumentError(std::string(message, 'x')), "sampling.seed");
+    EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(bad)), bad);
+    return ToGrpcStatus(bad).error_details().size();
+  };
+  EXPECT_GT(size(256), 2 * 256u);
+  EXPECT_LT(size(257), 2 * 256u);
+}
+
 // Details of others, and bytes that are none.
 TEST(GrpcStatusTest, OtherDetailsAreNoRefusal) {
   const auto refusal_in = [](absl::string_view details) {

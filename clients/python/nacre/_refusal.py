@@ -3,6 +3,7 @@ details of its status, as google.rpc.Status has them (docs/load.md)."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 import grpc
@@ -70,12 +71,18 @@ def refusal_of(error: grpc.RpcError) -> Refusal:
     for key, value in call.trailing_metadata() or ():
         if key != _DETAILS:
             continue
-        try:
-            for detail in Status.FromString(value).details:
+        for detail in _details_in(value):
+            # What else it says counts.
+            with contextlib.suppress(message.DecodeError, ValueError):
                 refusal = _with_detail(refusal, detail)
-        except message.DecodeError:
-            return Refusal()
     return refusal
+
+
+def _details_in(value: bytes) -> list[Any]:
+    try:
+        return list(Status.FromString(value).details)
+    except (message.DecodeError, ValueError):
+        return []
 
 
 def _with_detail(refusal: Refusal, detail: Any) -> Refusal:

@@ -85,6 +85,12 @@ def violation_of(name):
                     + field(2, field(1, violation))))
 
 
+def broken_violation():
+    """A detail that says what it is, and is not that."""
+    return field(3, field(1, b"type.googleapis.com/google.rpc.BadRequest")
+                 + field(2, b"\xff"))
+
+
 def details_of(reason, domain="nacre"):
     """As the coordinator has them, beside a RetryInfo."""
     info = field(1, reason.encode()) + field(2, domain.encode())

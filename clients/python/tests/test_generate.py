@@ -7,7 +7,7 @@ import grpc
 
 import nacre
 from fake_server import (
-    FakeServer, answer, chunk, complete, details_of, refuse, violation_of)
+    FakeServer, answer, broken_violation, chunk, complete, details_of, refuse, violation_of)
 
 QUICK = nacre.Retry(attempts=4, initial=0.001, maximum=0.002)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
@@ -103,6 +103,9 @@ class Cases:
         for details, reason in ((details_of("QUEUE_FULL"), "QUEUE_FULL"),
                                 (details_of("NEVER_FITS", "other.com"), ""),
                                 (b"\xff\xff", ""),  # no message
+                                # A detail that is none, after one that is.
+                                (details_of("QUEUE_FULL") + broken_violation(),
+                                 "QUEUE_FULL"),
                                 (b"", "")):
             error, calls = self.fails(
                 nacre.ResourceExhausted, refuse(EXHAUSTED, "NEVER_FITS", details))

@@ -6,11 +6,15 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/refusal.h"
+#include "common/rpc/grpc_status.h"
 #include "tests/coordinator/coordinator_fixture.h"
+#include "tests/coordinator/recording_client.h"
 #include "tests/testing/raw_call.h"
 
 namespace nacre::coordinator {
@@ -287,6 +291,29 @@ TEST_F(InferenceServiceTest, ErrorsReachTheClientWithCodeAndMessage) {
   request_.mutable_speculation()->set_policy("confidence");
   EXPECT_EQ(Generate().status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_TRUE(dispatcher_.sessions().empty());
+}
+
+// However many drafts there are, what they have fits into the headers of the
+// answer, of 8 KiB.
+TEST_F(InferenceServiceTest, ARefusalOfAHundredDraftsArrivesWhole) {
+  Attach();
+  for (int i = 0; i < 100; ++i) {
+    WorkerInfo draft;
+    draft.role = WorkerRole::kDraft;
+    draft.address = absl::StrCat("draft ", i);
+    draft.model_vocab_size = 300;
+    draft.tokenizer_vocab_size = 290;
+    draft.context_length = 1024;
+    draft.policy_files = {{"disco", absl::StrCat(i, std::string(64, 'f'))}};
+    ASSERT_TRUE(AddWorker(&dispatcher_, std::move(draft),
+                          std::make_shared<RecordingClient>())
+                    .ok());
+  }
+  request_.mutable_speculation()->set_policy("disco");
+  const absl::Status status = rpc::FromGrpcStatus(Generate().status);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_EQ(FieldOf(status), "speculation.policy");
+  EXPECT_THAT(std::string(status.message()), HasSubstr(" and 92 more"));
 }
 
 TEST_F(InferenceServiceTest, TheTargetsRefusalIsTheAnswer) {

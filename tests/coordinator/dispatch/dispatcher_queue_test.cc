@@ -20,6 +20,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+class DispatcherWithoutQueueTest : public DispatcherTest {
+ protected:
+  DispatcherWithoutQueueTest()
+      : DispatcherTest([](Dispatcher::Options* options) {
+          options->max_running = 8;
+          options->max_queue = 0;
+        }) {}
+};
+
 TEST_F(DispatcherQueueTest, ARequestWaitsForRoomAndRunsWhenThereIsSome) {
   const Worker target = AddTarget("target", 64);
   const Run first = Start(Sized("first", 48));
@@ -168,6 +177,27 @@ TEST_F(DispatcherQueueTest, ACallForMoreChoicesThanThereArePlacesNeverFits) {
   const Dispatcher::Started full = start(5);
   EXPECT_TRUE(IsRefusedFor(full.status, kQueueFull)) << full.status;
   EXPECT_TRUE(IsRunning(other.id));
+}
+
+// Where the first one runs binds the others, which may then find fewer places
+// than the call was accepted for: that passes.
+TEST_F(DispatcherWithoutQueueTest, OfAnAcceptedCallNoChoiceNeverFits) {
+  const Worker first = AddKind("t0", "a", 16);
+  const Worker other = AddKind("t1", "b", 8 * 16);
+  const auto call = std::make_shared<CallPlacement>();
+  std::vector<Dispatcher::NewSession> sessions;
+  for (int i = 0; i < 8; ++i) {
+    RequestSpec request = Sized("r", 16);
+    request.num_choices = 8;
+    request.choice = i;
+    request.call = call;
+    sessions.push_back({request, std::make_shared<RecordingSink>()});
+  }
+  const Dispatcher::Started started = dispatcher_.StartAll(std::move(sessions));
+  EXPECT_EQ(NumSessions(first), 1);
+  EXPECT_EQ(NumSessions(other), 0);
+  EXPECT_EQ(started.session_ids.size(), 1u);
+  EXPECT_TRUE(IsRefusedFor(started.status, kQueueFull)) << started.status;
 }
 
 // Three run and two wait. When one in two seconds starts, a client that is

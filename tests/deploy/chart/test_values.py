@@ -33,6 +33,8 @@ def schema_flags(component):
 # Kubernetes' own objects, whose fields need no default here.
 OBJECTS = {"affinity", "behavior", "fallback", "initContainer", "limits",
            "podSecurityContext", "requests", "securityContext"}
+# Those that are mostly left out.
+OPTIONAL = {"claims"}
 
 
 class SchemaTest(unittest.TestCase):
@@ -40,6 +42,16 @@ class SchemaTest(unittest.TestCase):
         self.assertEqual(errors({}), "")
         for file in render_chart.value_files():
             self.assertEqual(errors(golden.load(file)), "", file.name)
+
+    def test_what_kubernetes_and_the_programs_take_fits(self):
+        pod = {"extraArgs": ["--max-queue", "8", "--spin", "--step-time=", "--max-running=2"]}
+        container = {"name": "a", "image": "b", "restartPolicy": "Always", "tty": True,
+                     "ports": [{"containerPort": 1}], "startupProbe": {}, "lifecycle": {},
+                     "resizePolicy": [], "restartPolicyRules": [], "stdin": True}
+        change = {"coordinator": {"pod": pod,
+                                  "resources": {"claims": [{"name": "a", "request": "b"}]}},
+                  "model": {"target": {"initContainer": container}}}
+        self.assertEqual(errors(render_chart.merged(MINIMAL, change)), "")
 
     def test_wrong_values_are_named(self):
         # The other cases are refused by templates.
@@ -73,7 +85,7 @@ class SchemaTest(unittest.TestCase):
             # A strategy's keys follow from its type; flags have no default here.
             for key, inner in resolve(node).get("properties", {}).items():
                 where = f"{path}.{key}"
-                if key in ("flags", "global", "strategy"):
+                if key in ("flags", "global", "strategy") or key in OPTIONAL:
                     continue
                 self.assertIn(key, values, where)
                 if isinstance(values[key], dict) and key not in OBJECTS:
