@@ -40,7 +40,7 @@ void PackBf16Tile(const uint16_t* weights, int outputs, int inputs,
     for (int input = 0; input < inputs; input += kVectorInputs) {
       const int slot = Bf16Slot(output, input % kBlockInputs / kVectorInputs);
       const size_t block = input / kBlockInputs * size_t{2} * kBlockWeightBytes;
-      std::memcpy(bytes + block + 16 * slot, row + input,
+      std::memcpy(bytes + block + size_t{16} * slot, row + input,
                   sizeof(uint16_t) * std::min(kVectorInputs, inputs - input));
     }
   }
