@@ -226,11 +226,7 @@ struct Bf16Block {
   __device__ bool AnyNotFinite(int first, int end) const {
     bool found = false;
     for (int i = first * kParts + lane; i < end * kParts; i += 32) {
-      const uint4 vector = values[ValueAt(i / kParts, i % kParts)];
-      for (const uint32_t word : {vector.x, vector.y, vector.z, vector.w}) {
-        found = found || (word & 0x7f80u) == 0x7f80u ||
-                (word & 0x7f800000u) == 0x7f800000u;
-      }
+      found = found || HasNotFinite(values[ValueAt(i / kParts, i % kParts)]);
     }
     return __any_sync(kAllLanes, found);
   }

@@ -217,11 +217,7 @@ struct StreamBlock {
     bool found = false;
     const uint4* const values = ValuesOf(stage);
     for (int i = first * kValueRow + lane; i < end * kValueRow; i += 32) {
-      const uint4 vector = values[i];
-      for (const uint32_t word : {vector.x, vector.y, vector.z, vector.w}) {
-        found = found || (word & 0x7f80u) == 0x7f80u ||
-                (word & 0x7f800000u) == 0x7f800000u;
-      }
+      found = found || HasNotFinite(values[i]);
     }
     return __any_sync(kAllLanes, found);
   }

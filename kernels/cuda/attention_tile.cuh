@@ -76,7 +76,17 @@ __device__ __forceinline__ bool Sees(int p, int limit, int window) {
   return p <= limit && limit - p < window;
 }
 
-// What sums behind two maxima are multiplied by before they are added.
+// Whether one of eight bf16 values is infinite or NaN.
+__device__ __forceinline__ bool HasNotFinite(const uint4& values) {
+  bool found = false;
+  for (const uint32_t word : {values.x, values.y, values.z, values.w}) {
+    found = found || (word & 0x7f80u) == 0x7f80u ||
+            (word & 0x7f800000u) == 0x7f800000u;
+  }
+  return found;
+}
+
+// What sums after two maxima are multiplied by before they are added.
 struct MergeWeights {
   float maximum;
   float old_weight;

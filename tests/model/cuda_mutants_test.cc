@@ -92,9 +92,9 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
     return found;
   }
 
-  // In a process of its own, whose device nobody has used: an address may be
-  // wrong, and a device remembers what it was told. Nothing where the device
-  // fails or the process ends.
+  // Runs the model in a new process: a planted bug may write anywhere, and the
+  // emulated device remembers what it was told. Returns nothing where the
+  // device fails or the process ends.
   static std::vector<uint32_t> Logits(const std::string& mutant,
                                       const Case& of) {
     int ends[2];

@@ -55,7 +55,7 @@ TEST(PolicyFiles, NoDraftThatCanIsAFailedPrecondition) {
   EXPECT_TRUE(CheckPolicy({&none, &other, &able}, With("disco")).ok());
   EXPECT_TRUE(CheckPolicy({}, With("disco")).ok());  // degraded, as always
   EXPECT_TRUE(CheckPolicy({&none}, With("svip")).ok());
-  // Each target that there are some for is said once.
+  // The error names each target once, however many drafts have files for it.
   const absl::Status status = CheckPolicy({&other, &other}, With("disco"));
   EXPECT_FALSE(CheckPolicy({&none}, With("disco")).ok());
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
