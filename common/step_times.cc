@@ -64,7 +64,7 @@ absl::StatusOr<StepTimes> ParseStepTimes(absl::string_view text) {
     }
     if (!absl::SimpleAtod(pair.second, &ms) || !(ms >= kMinMs) || ms > kMaxMs) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "\"", part, "\": the milliseconds behind \":\" are not in ", kMinMs,
+          "\"", part, "\": the milliseconds after \":\" are not in ", kMinMs,
           "..", kMaxMs));
     }
     if (!points.empty() && point.rows <= points.back().rows) {

@@ -21,7 +21,7 @@ class StepTimes {
   // The same for any number of rows.
   static StepTimes Flat(double ns) { return StepTimes({{1, ns}}); }
 
-  // Straight lines between the points; flat before the first; behind the last
+  // Straight lines between the points; flat before the first; beyond the last
   // the last line goes on, but never down. `points`: at least one, rows rising
   // from >= 1, times > 0.
   explicit StepTimes(std::vector<Point> points);

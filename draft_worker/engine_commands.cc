@@ -64,7 +64,7 @@ void DraftEngine::ApplyCommit(Session& session,
   }
   const int num_ids = static_cast<int>(commit.token_ids.size());
   const DraftSession& schedule = session.schedule;
-  // The first position where the commit and the draft differ; KV behind it is
+  // The first position where the commit and the draft differ; KV after it is
   // of other tokens.
   int kept = schedule.length();
   if (commit.first_position >= 0) {
@@ -104,7 +104,7 @@ void DraftEngine::ApplyCommit(Session& session,
   }
   session.history.Truncate(std::min(kept, session.history.length()));
   // The running step may have fed the last token already; it stays for the
-  // token that is about to be drawn behind it.
+  // token that is about to be drawn after it.
   accounts_.TruncateKv(session, kept);
 }
 

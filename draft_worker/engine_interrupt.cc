@@ -11,7 +11,7 @@ namespace nacre::draft_worker {
 namespace {
 
 // Whether a commit has another token somewhere in what the draft has, or goes
-// beyond it: the token that is being drafted would stand behind other tokens.
+// beyond it: the token that is being drafted would stand after other tokens.
 bool Contradicts(const speculation::Commit& commit,
                  const std::vector<int32_t>& tokens) {
   if (commit.first_position < 0) return false;  // malformed
@@ -38,7 +38,7 @@ bool DraftEngine::IsStepPointless() {
 void DraftEngine::NotePointless(const DraftCommands& commands) {
   for (const auto& [id, commit] : commands.commits) {
     Session* const session = sessions_.Find({commands.stream, id});
-    // Rows of a prompt are of use whatever comes behind them.
+    // Rows of a prompt are of use whatever comes after them.
     if (session == nullptr || !session->drafts) continue;
     const bool keeps = session->schedule.tree() != nullptr
                            ? session->schedule.KeepsStep(commit)

@@ -86,7 +86,7 @@ struct EngineSession : worker::EngineSession {
   bool reads_hidden() const {
     return length.has_value() && length->needs_hidden();
   }
-  // Its committed tokens: what is drafted behind them may be cut again.
+  // Its committed tokens: what is drafted after them may be cut again.
   absl::Span<const int32_t> settled() const {
     return absl::MakeConstSpan(schedule.tokens())
         .subspan(0, static_cast<size_t>(schedule.committed_length()));

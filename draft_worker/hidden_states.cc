@@ -14,7 +14,7 @@ HiddenStates::HiddenStates(uint64_t channel, uint32_t epoch,
 
 HiddenStates::Outcome HiddenStates::OnArrived(worker::ReceivedTensor received) {
   const worker::TensorTag& tag = received.tensor.tag;
-  // Policies read the last layer's, behind the norm.
+  // Policies read the last layer's, after the norm.
   if (tag.epoch != epoch_ || tag.layer != 0 || !tag.after_norm ||
       tag.position < position()) {
     ++num_stale_;

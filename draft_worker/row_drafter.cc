@@ -55,7 +55,7 @@ void RowDrafter::Draft(Session& session, const model::Proposal& proposal) {
   if (decision == LengthDecision::kDiscard) {
     session.schedule.OnDiscarded();
     session.touched = true;
-    // The row that was fed stays: what comes next stands behind it.
+    // The row that was fed stays: what comes next stands after it.
     return;
   }
   if (parts_.tap != nullptr) {

@@ -45,7 +45,7 @@ class StepPlanner {
   void AddRows(Session& session, int rows, bool drafts);
   // Of a session with branches: at most `max_rows`.
   void AddTreeRows(Session& session, int max_rows);
-  // Tells the drafter which sessions will go on behind the step, if nothing
+  // Tells the drafter which sessions will go on after the step, if nothing
   // comes between.
   void PlanNextSteps();
 

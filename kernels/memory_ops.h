@@ -62,7 +62,7 @@ class MemoryOps {
   virtual absl::Status Synchronize() = 0;
 
   // Everything queued so far. WaitFor waits for that, and not for what was
-  // queued behind it; else it is as Synchronize. For one of the last two marks.
+  // queued after it; else it is as Synchronize. For one of the last two marks.
   virtual int64_t Mark() { return 0; }
   virtual absl::Status WaitFor(int64_t mark) {
     static_cast<void>(mark);

@@ -46,7 +46,7 @@ class BlockPool {
   absl::optional<Reservation> Reserve(int num_blocks,
                                       absl::Span<const int32_t> token_ids);
 
-  // `block`, reserved by the caller, holds `token_ids` [block_size] behind the
+  // `block`, reserved by the caller, holds `token_ids` [block_size] after the
   // prefix `parent` and will not change any more. Returns the prefix that ends
   // with it. If another block already stands for it, this one stays private.
   // Allocates nothing: it happens between the steps of running sequences.
@@ -56,7 +56,7 @@ class BlockPool {
     int32_t block = 0;
     Node node = kRoot;
   };
-  // The block that stands for `parent` and behind it `token_ids`, from now on
+  // The block that stands for `parent` and after it `token_ids`, from now on
   // in use by the caller; nullopt if there is none.
   absl::optional<Published> TakePublished(Node parent,
                                           absl::Span<const int32_t> token_ids);
@@ -76,7 +76,7 @@ class BlockPool {
   int num_cached() const { return static_cast<int>(published_.size()); }
 
  private:
-  // What a published block stands for: these tokens behind `parent`.
+  // What a published block stands for: these tokens after `parent`.
   struct Prefix {
     Node parent;
     absl::Span<const int32_t> token_ids;

@@ -83,7 +83,7 @@ class BlockSequence : public Sequence {
   const int max_length_;
   int length_;
   uint64_t version_;
-  std::vector<int32_t> block_table_;  // of positions, and behind them slots
+  std::vector<int32_t> block_table_;  // of positions, and after them slots
   int first_slot_block_;              // in block_table_
   TreeSlots slots_;
   int shared_blocks_;     // from the front: published, or taken over

@@ -21,7 +21,7 @@ class Distribution {
 
   double entropy() const;  // nats
   double Probability(int32_t token_id) const;
-  // The largest probabilities, descending; 0 behind the last id.
+  // The largest probabilities, descending; 0 past the last id.
   void FillTop(absl::Span<float> top) const;
 
  private:

@@ -19,7 +19,7 @@
 namespace nacre::model {
 
 // `path`: a file as of Checkpoint::OpenFile, or a folder with `own_name`, where
-// that is not empty, and .safetensors or .pt behind it, or else one of
+// that is not empty, and .safetensors or .pt after it, or else one of
 // Checkpoint::Open. NOT_FOUND: there is none.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDraftTensors(
     const std::string& path, const std::string& own_name);

@@ -30,7 +30,7 @@ struct DrafterTraits {
   std::vector<FeatureTap> features = {};
   // Positions beyond its newest features that it was trained to draft for.
   int max_lag = 0;
-  // Tokens behind a node that one call fills in: 1, its children.
+  // Tokens below a node that one call fills in: 1, its children.
   int tokens_per_call = 1;
   // Whether a proposal can show the logits that its children come from.
   // Policies that read them, the ratio test and recordings need it.

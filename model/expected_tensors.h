@@ -48,7 +48,7 @@ enum class TensorRole {
   kExpertGate,
   kExpertUp,
   kExpertDown,
-  // Behind the layers.
+  // After the layers.
   kFinalNorm,
   kFinalNormBias,
   kHead,

@@ -1,6 +1,6 @@
 // A draft that continues what the target computes on its way (EAGLE,
 // arXiv:2401.15077, 2503.01840): it is fed tokens, each beside the target's
-// features of the position before it, and says the token behind. Further on it
+// features of the position before it, and says the token after. Further on it
 // is fed its own guesses, beside what it computed itself.
 //
 // Thread-compatible: the model's thread.
@@ -48,7 +48,7 @@ class FeatureDrafter {
   // taps in this order.
   virtual absl::Span<const FeatureTap> taps() const = 0;
   virtual int feature_size() const = 0;
-  // How many tokens behind the last features it was trained to say.
+  // How many tokens after the last features it was trained to say.
   virtual int max_depth() const = 0;
 
   // RESOURCE_EXHAUSTED where its KV cache has no room for so many rows and

@@ -9,7 +9,7 @@ struct FeatureTap {
   enum class Kind {
     kIn,     // what a layer is given; of the number of layers, what the last
              // one gives
-    kFinal,  // behind the final norm
+    kFinal,  // after the final norm
     kKv,     // a layer's keys and values
   };
   Kind kind = Kind::kFinal;

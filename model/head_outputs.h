@@ -39,7 +39,7 @@ class HeadOutputs {
   // device's
   void Queue(const float* logits);
 
-  // The tokens where they are drawn [draws], for what is queued behind Queue
+  // The tokens where they are drawn [draws], for what is queued after Queue
   // and before the next Plan.
   const int32_t* device_ids() const {
     return static_cast<const int32_t*>(device_ids_->data());
@@ -50,7 +50,7 @@ class HeadOutputs {
   absl::Span<const int32_t> drawn_tokens() const;
 
  private:
-  // Rows, one behind the other, whose logits are copied.
+  // Rows, one after the other, whose logits are copied.
   struct Run {
     size_t first = 0;
     size_t count = 0;

@@ -51,15 +51,15 @@ class Sequence {
   // Tokens whose KV is held: positions 0..length()-1.
   virtual int length() const = 0;
 
-  // Forgets positions >= length, and the nodes of the tree that are not behind
+  // Forgets positions >= length, and the nodes of the tree that are not below
   // one of the others. Idempotent; no effect if already that short.
   virtual void Truncate(int length) = 0;
 
   // Room for nodes of a token tree, beside the positions (TreeNode).
   virtual int num_slots() const { return 0; }
 
-  // A path of nodes, from the one behind position length - 1 on, becomes
-  // positions length and on. Its slots are empty then; the nodes behind it stay
+  // A path of nodes, from the one after position length - 1 on, becomes
+  // positions length and on. Its slots are empty then; the nodes below it stay
   // where they are. Changes nothing where the sequence is already longer than
   // `length`, so it may be repeated. INVALID_ARGUMENT (with the numbers), and
   // nothing changed: a slot that is none or not of that path, a sequence that
@@ -78,7 +78,7 @@ class Sequence {
   }
 
   // Takes over what other sequences have shared meanwhile of these tokens, its
-  // own and settled as with Share: behind length(), and all of them but the
+  // own and settled as with Share: past length(), and all of them but the
   // last at most. Returns how many positions longer it has become.
   virtual int TakeOver(absl::Span<const int32_t> token_ids) {
     static_cast<void>(token_ids);
@@ -94,7 +94,7 @@ inline constexpr int32_t kNoSlot = -1;
 struct TreeNode {
   int32_t slot = 0;  // that it fills, from 0 to num_slots() - 1
   // The slot of its parent, filled by an earlier row or step. kNoSlot: it is
-  // behind the sequence's own position - 1.
+  // after the sequence's own position - 1.
   int32_t parent = kNoSlot;
   int position = 0;  // its parent's and 1
 };
@@ -112,7 +112,7 @@ struct SequenceRows {
   absl::Span<const absl::optional<TokenDraw>> draws = {};
   // A hint: the next Forward will probably feed the sequences that have one
   // just the tokens drawn of their last rows, in this order, and no other
-  // sequence. The token behind that of this sequence will be drawn like this.
+  // sequence. The token after that of this sequence will be drawn like this.
   // The model may start that step early; no output depends on it. Only where
   // the last row is drawn, so never of a model of the host, and where the
   // sequence has room for the token. The caller then does not ask for
@@ -129,7 +129,7 @@ struct QueuedSteps {
   bool operator==(const QueuedSteps&) const = default;
 };
 
-// What makes logits of hidden states behind the final norm, and what makes
+// What makes logits of hidden states after the final norm, and what makes
 // hidden states of tokens. It lives as long as its model, and is for the
 // model's thread.
 struct VocabularyHead {

@@ -30,7 +30,7 @@ using kernels::HWY_NAMESPACE::VF32;
 using I32 = hn::RebindToSigned<F32>;
 using VI32 = hn::Vec<I32>;
 
-// `from`, or where fewer than a group are left, a copy of them with NaN behind.
+// `from`, or where fewer than a group are left, a copy of them with NaN after.
 HWY_INLINE const float* Padded(const float* from, int left, float* copy) {
   if (left >= kGroupTokens) return from;
   std::fill(std::copy(from, from + left, copy), copy + kGroupTokens,

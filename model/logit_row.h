@@ -29,7 +29,7 @@ inline int NumGroups(int count) {
   return (count + kGroupTokens - 1) / kGroupTokens;
 }
 
-// Elements that passes may write behind what they return.
+// Elements that passes may write past what they return.
 inline constexpr int kSlack = 64;
 
 struct LogitRow {

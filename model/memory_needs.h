@@ -38,7 +38,7 @@ struct MemoryNeeds {
 
   // `weights`, `tables` and `converted`. A tensor that is missing, or of
   // another type or shape than it must have, counts as none, and so does all
-  // behind the first that a layer lacks: that is said when it is loaded.
+  // after the first that a layer lacks: that is said when it is loaded.
   static MemoryNeeds Of(const Checkpoint& checkpoint, const ModelConfig& config,
                         const kernels::Backend& backend);
 };

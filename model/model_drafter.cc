@@ -77,7 +77,7 @@ void ModelDrafter::PlanRows(absl::Span<const DraftRows> nodes) {
 }
 
 void ModelDrafter::PlanNextDraws(absl::Span<const DraftRows> nodes) {
-  // What follows a node in a slot need not be in a slot behind it.
+  // What follows a node in a slot need not be in a slot after it.
   if (!tree_nodes_.empty()) return;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (!nodes[i].goes_on) continue;
@@ -127,7 +127,7 @@ absl::StatusOr<absl::Span<const Proposal>> ModelDrafter::Propose(
     shows_hidden = shows_hidden || node.shows_hidden;
   }
   PlanRows(nodes);
-  // final_hidden() is not to be had of a step behind which another has begun.
+  // final_hidden() is not to be had of a step after which another has begun.
   if (!shows_hidden) PlanNextDraws(nodes);
   NACRE_ASSIGN_OR_RETURN(absl::Span<const float> logits,
                          model_->Forward(batch_));

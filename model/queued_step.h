@@ -1,4 +1,4 @@
-// The step that a model has queued before anybody asked for it, behind the one
+// The step that a model has queued before anybody asked for it, after the one
 // that was asked for: each sequence with a next_draw, fed with the token that
 // is being drawn for it. Notes what was queued, and knows whether it is what a
 // Forward asks for.
@@ -30,7 +30,7 @@ class QueuedStep {
     TokenDraw draw;    // of its successor
   };
 
-  // The step behind `batch`, whose rows no sequence has appended yet. Its
+  // The step after `batch`, whose rows no sequence has appended yet. Its
   // sequences are BlockSequences of one pool.
   void Plan(absl::Span<const SequenceRows> batch);
   void Clear() { rows_.clear(); }

@@ -150,7 +150,7 @@ absl::Status CheckTiling(const TensorTable& tensors, uint64_t data_bytes) {
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor ", Shown(name), " begins at ", entry->offset,
           entry->offset < expected ? ", inside the tensor before it, which ends"
-                                   : ", behind a hole; the one before it ends",
+                                   : ", after a hole; the one before it ends",
           " at ", expected));
     }
     expected += entry->size_bytes;

@@ -255,7 +255,7 @@ TopCandidates Sampler::DrawFromTop(const float* values, int position,
   SamplingCut cut = FindCut(params_, row, best, sum, scratch_);
   GumbelRace race(params_.seed, position, places);
   race.Add(best, FindScaled(row, groups, best));
-  // Behind the last of those that equal the cut, only larger values are left.
+  // After the last of those that equal the cut, only larger values are left.
   const int middle = std::min(cut.last_id / kGroupTokens + 1, groups.end);
   Race(row, {0, middle}, cut, best, &race);
   cut = {std::nextafter(cut.value, kInfinity)};

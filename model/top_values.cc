@@ -52,7 +52,7 @@ Parts PartitionImpl(ValueList from, int size, float pivot, ValueList lower) {
     hn::StoreU(hn::Compress(v, is_lower), df, lower.values + parts.num_lower);
     hn::StoreU(hn::Compress(mass, hn::RebindMask(di, is_lower)), di,
                lower.masses + parts.num_lower);
-    // Behind what was written, but not behind what was read.
+    // Past what was written, but not past what was read.
     hn::StoreU(hn::Compress(v, is_upper), df, from.values + parts.num_upper);
     hn::StoreU(hn::Compress(mass, hn::RebindMask(di, is_upper)), di,
                from.masses + parts.num_upper);

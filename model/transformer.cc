@@ -295,7 +295,7 @@ absl::Status Transformer::QueueStep(absl::Span<const SequenceRows> batch) {
   };
   const size_t layers_run = RunLayers(embed, /*may_end=*/true);
   if (layers_run < weights_.layers.size()) {
-    // What was stored behind the sequences' ends is stored again next time.
+    // What was stored past the sequences' ends is stored again next time.
     features_.Clear();
     NACRE_RETURN_IF_ERROR(backend_->Synchronize());
     return absl::AbortedError(absl::StrCat("interrupted after ", layers_run,
@@ -330,7 +330,7 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
     const absl::Span<const QueuedStep::Row> rows = queued_.rows();
     const int32_t* const ids = outputs_[current_].device_ids();
     float* to = activations_.hidden->f32();
-    // Draws one behind the other at a time: all, unless some sequences stop.
+    // Draws one after the other at a time: all, unless some sequences stop.
     for (size_t begin = 0, end; begin < rows.size(); begin = end) {
       end = begin + 1;
       while (end < rows.size() && rows[end].drawn == rows[end - 1].drawn + 1) {

@@ -109,13 +109,13 @@ class Transformer : public LanguageModel {
   bool TakeQueued(absl::Span<const SequenceRows> batch);
   // Queues `batch` as the current step. ABORTED; what has no room.
   absl::Status QueueStep(absl::Span<const SequenceRows> batch);
-  // Queues what `batch`, the current step, says of the step behind it.
+  // Queues what `batch`, the current step, says of the step after it.
   void QueueNext(absl::Span<const SequenceRows> batch);
 
   // `embed` queues what fills activations_.hidden. Returns how many layers were
   // queued: all, unless `may_end` and the interrupt said so.
   size_t RunLayers(absl::FunctionRef<void()> embed, bool may_end);
-  // What is to be had behind the layers.
+  // What is to be had after the layers.
   void KeepLastFeatures();
   void RunHead();
 
@@ -133,10 +133,10 @@ class Transformer : public LanguageModel {
   KeptFeatures features_;
 
   // In turn of the current step, the last that was asked for, and of the one
-  // queued behind it, if any.
+  // queued after it, if any.
   HeadOutputs outputs_[2];
   int current_ = 0;
-  int64_t mark_ = 0;  // behind the current step
+  int64_t mark_ = 0;  // after the current step
   QueuedStep queued_;
   int64_t queued_mark_ = 0;
   QueuedSteps queued_steps_;

@@ -91,7 +91,7 @@ void TreeSlots::Fill(const TreeNode& node) {
 void TreeSlots::Empty(int slot) { slots_[static_cast<size_t>(slot)].fill = 0; }
 
 void TreeSlots::Truncate(int length) {
-  // What is behind an emptied slot is not whole.
+  // What is below an emptied slot is not whole.
   for (Slot& slot : slots_) {
     if (slot.parent == kNoSlot && slot.position > length) slot.fill = 0;
   }

@@ -1,5 +1,5 @@
-// What the slots of a sequence hold: nodes of a token tree, each behind its
-// parent. The root of a path is behind a position of the sequence. Bookkeeping
+// What the slots of a sequence hold: nodes of a token tree, each below its
+// parent. The root of a path is after a position of the sequence. Bookkeeping
 // only: where slots lie is the sequence's matter.
 //
 // Whoever grows the tree chooses slots and reuses them. A slot that was filled
@@ -30,24 +30,24 @@ class TreeSlots {
   // `length` positions. INVALID_ARGUMENT (with the value and the limit): a slot
   // that is none, or is filled twice; a parent that is neither a slot with a
   // whole path, nor one filled by an earlier node, nor a position; a position
-  // that is not behind the parent's.
+  // that is not after the parent's.
   absl::Status CheckNodes(absl::Span<const TreeNode> nodes, int length) const;
 
   // A node that CheckNodes accepted.
   void Fill(const TreeNode& node);
   // Its position was forgotten, or its keys and values never came.
   void Empty(int slot);
-  // Positions >= length are forgotten, with the paths behind them.
+  // Positions >= length are forgotten, with the paths after them.
   void Truncate(int length);
 
   // The slots of the path that ends with `slot`, which is filled, from the one
-  // behind a position on.
+  // after a position on.
   void AppendPath(int slot, std::vector<int32_t>* slots) const;
 
-  // Whether `slots` are a path behind `length` positions. INVALID_ARGUMENT.
+  // Whether `slots` are a path after `length` positions. INVALID_ARGUMENT.
   absl::Status CheckPath(int length, absl::Span<const int32_t> slots) const;
   // The nodes of such a path become positions: their slots are empty, and what
-  // is behind them is behind positions.
+  // was below them follows positions.
   void KeepPath(absl::Span<const int32_t> slots);
 
  private:

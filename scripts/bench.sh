@@ -35,7 +35,7 @@ for weights in bf16 bf16a16 f32 int8 int4; do
       --layers "$([[ "$weights" == f32 ]] && echo 6 || echo 12)"
   done
 done
-echo "== whole model, bf16, one core, 16384 positions behind"
+echo "== whole model, bf16, one core, after 16384 positions"
 "$bin/bench_decode" --layers 4 --cpus "$one" --context 16384 --rows 1,4,8
 echo "== drawing tokens, one core"
 "$bin/bench_sampling" --cpus "$one" --repetitions 5

@@ -44,7 +44,7 @@ def table(head, rows):
 
 
 def speedup(entries, name):
-    """Over ar of the cell: policies ran behind it, on the same prompts."""
+    """Over ar of the cell: policies ran after it, on the same prompts."""
     if name not in entries:
         return None
     return (entries[name]["tokens_per_second"]

@@ -99,7 +99,7 @@ joined() { local IFS=,; echo "$*"; }
 # step times of ar and sd, where only one of them runs, in the simulator.
 simulate_apart() {  # NAME-FILE
   local base=$OUT/$1 times
-  # One stream takes one sequence: all of them, one behind the other.
+  # One stream takes one sequence: all of them, one after the other.
   mapfile -t times < <(python3 - "$base" <<'EOF'
 import json, sys
 base = sys.argv[1]

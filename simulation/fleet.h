@@ -143,7 +143,7 @@ struct FleetResult {
   double tokens_per_second() const;
   double mean_accepted_length() const;  // committed / target steps
   double acceptance_rate() const;       // accepted / verified
-  // Of the mismatches that drafts told of: behind how many the next position
+  // Of the mismatches that drafts told of: after how many the next position
   // was prepared, on a branch. Absent: they told of none.
   std::optional<double> hit_rate() const;
 };

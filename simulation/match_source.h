@@ -46,7 +46,7 @@ class MatchSource {
   // For generated token `index` >= 0, all before it being right. The same
   // answer each time; valid until the next call.
   virtual const Guess& GuessAt(int64_t index) = 0;
-  // A guess behind a wrong token, which is never compared: one like the others,
+  // A guess after a wrong token, which is never compared: one like the others,
   // chosen by `bits`. Likewise.
   virtual const Guess& GuessElsewhere(uint64_t bits) = 0;
   // Whether the first candidate is the target's token.

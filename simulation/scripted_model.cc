@@ -17,7 +17,7 @@ class ScriptedSequence final : public model::Sequence {
   void Truncate(int length) override { length_ = std::min(length_, length); }
   int num_slots() const override { return num_slots_; }
   absl::Status KeepPath(int length, absl::Span<const int32_t> slots) override {
-    NACRE_CHECK(length <= length_, "a path goes on behind the positions");
+    NACRE_CHECK(length <= length_, "a path goes on past the positions");
     if (length == length_) Append(static_cast<int>(slots.size()));
     return absl::OkStatus();
   }

@@ -58,7 +58,7 @@ class DraftBuffer {
   // that come before the first malformed one.
   Outcome Add(const Tail& tail, absl::Span<const int32_t> text);
 
-  // The target's own nodes, in place of those before: each behind its parent.
+  // The target's own nodes, in place of those before: each below its parent.
   void SetLocal(absl::Span<const SuffixNode> nodes);
   void DropLocal() { SetLocal({}); }
 

@@ -57,7 +57,7 @@ void DraftLength::OnCommit(const DraftSession::CommitReport& report) {
     chunks_.pop_front();
   }
   if (report.rejected || report.overtaken) {
-    // The rejected token's chunk; those behind it are no trials. Or the one
+    // The rejected token's chunk; those after it are no trials. Or the one
     // that all were right of.
     if (!chunks_.empty() && chunks_.front().drafted > 0) {
       Settle(chunks_.front());

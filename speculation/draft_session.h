@@ -1,5 +1,5 @@
 // One session as its draft worker sees it: committed tokens plus the tree of
-// what it drafted behind them. Walks down the tree as tokens are committed,
+// what it drafted after them. Walks down the tree as tokens are committed,
 // keeps what stands below the last of them and goes on from there. Can vanish
 // at any moment without harm.
 //
@@ -59,7 +59,7 @@ class DraftSession {
   // Whether the draft may produce its next token now.
   bool WantsStep() const;
 
-  // Whether it may go on behind its next token, too, if nothing arrives
+  // Whether it may go on after its next token, too, if nothing arrives
   // meanwhile and that token is no end. `policy_stop` as for OnDrafted.
   bool WantsStepAfterNext(bool policy_stop) const;
 
@@ -104,15 +104,15 @@ class DraftSession {
   // KV positions that may be kept: the last token has not been fed.
   int kv_limit() const { return length() - 1; }
   // Positions that the last commit left as they were. After a mismatch in the
-  // middle of a commit (the verdict was on another draft's tail) tokens behind
+  // middle of a commit (the verdict was on another draft's tail) tokens after
   // it are new although they are below kv_limit().
   int kept_length() const { return kept_length_; }
 
   // What the last commit that was applied says of this draft's own tokens.
   struct CommitReport {
-    int accepted = 0;        // in order, behind those of earlier commits
-    bool rejected = false;   // the one behind them
-    bool overtaken = false;  // none was wrong, and the commit goes on behind
+    int accepted = 0;        // in order, after those of earlier commits
+    bool rejected = false;   // the one after them
+    bool overtaken = false;  // none was wrong, and the commit goes on after
                              // the last of them
     // Of the tokens committed there, up to the rejected one: their ranks among
     // the candidates, 1 to kBeyond, where those are known.
@@ -127,7 +127,7 @@ class DraftSession {
   StopMark Blocked() const;
   DraftTree::Limits TreeLimits() const;
   void FollowTree(absl::Span<const int32_t> token_ids);
-  // These were committed behind committed_length_, and `walked` of them, one
+  // These were committed after committed_length_, and `walked` of them, one
   // below the other, had a node.
   void Follow(absl::Span<const int32_t> token_ids, int walked);
   void ReportRanks(absl::Span<const int32_t> token_ids);
@@ -142,7 +142,7 @@ class DraftSession {
   TokenTree chain_;                 // rooted at the last committed token
   int newest_number_ = 0;           // of its nodes
   absl::optional<DraftTree> tree_;  // instead of chain_
-  // The best tokens for each position behind the committed ones.
+  // The best tokens for each position after the committed ones.
   struct Candidates {
     std::array<int32_t, kRanks> token_ids;
     int count = 0;

@@ -35,7 +35,7 @@ class DraftTree {
 
   struct Limits {
     int lead = 0;        // no node is deeper
-    int max_length = 0;  // nor stands at this position or behind it
+    int max_length = 0;  // nor stands at this position or after it
     // log2 of the probability below which a branch is neither expanded nor
     // made, a first child excepted. Branches are made for less while there are
     // few: the likeliest have the room.
@@ -91,7 +91,7 @@ class DraftTree {
   };
   Walk Follow(absl::Span<const int32_t> token_ids);
   // Of the last Follow: the slots of the nodes that are to become positions, in
-  // their order, behind those on the main path.
+  // their order, after those on the main path.
   absl::Span<const int32_t> kept_slots() const { return kept_slots_; }
   // ... and of the tokens whose place had candidates: which was taken. Up to
   // the first that was not the likeliest.
@@ -99,14 +99,14 @@ class DraftTree {
     std::array<float, kRanks> scores;
     int count = 0;
     int rank = 0;  // 1 to kBeyond
-    // The token taken had children here: the draft had drafted behind it.
+    // The token taken had children here: the draft had drafted below it.
     bool prepared = false;
   };
   const std::vector<Judged>& judged() const { return judged_; }
 
-  // Of the main path behind the root.
+  // Of the main path below the root.
   const std::vector<int32_t>& main_tokens() const { return main_tokens_; }
-  // The tokens behind the root down to a node, it included. None: the root, or
+  // The tokens below the root down to a node, it included. None: the root, or
   // no node.
   void AppendPath(int number, std::vector<int32_t>* token_ids) const;
   const TokenTree& nodes() const { return tree_; }

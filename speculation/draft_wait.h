@@ -35,8 +35,8 @@ class DraftWait {
     is_silent_ = false;
     missed_ = missed;
   }
-  // A complete chunk ends behind the token `end_length` - 1: the gate is open
-  // until it has been verified, however far the draft goes on behind it.
+  // A complete chunk ends after the token `end_length` - 1: the gate is open
+  // until it has been verified, however far the draft goes on after it.
   void OnChunk(int end_length) { chunk_end_ = end_length; }
   // Why the draft goes no further, of a message that knows the newest commit.
   void OnStop(StopMark stop) {
@@ -60,7 +60,7 @@ class DraftWait {
     return !is_without_draft() && !has_stopped() && chunk_end_ <= length;
   }
 
-  // Whether to wait on, since the first call behind EndGateWait. Where the
+  // Whether to wait on, since the first call after EndGateWait. Where the
   // time is over the wait ends, and a draft with nothing sent is silent.
   bool WaitAtGate(int64_t now_ns, bool has_sent);
   void EndGateWait() { gate_since_ns_.reset(); }
@@ -80,7 +80,7 @@ class DraftWait {
   bool missed_ = true;
   bool is_silent_ = false;  // a wait timed out and nothing has arrived since
   StopMark stop_ = StopMark::kNone;
-  // Behind the last token that a length policy ended a chunk with; at most the
+  // After the last token that a length policy ended a chunk with; at most the
   // text's length where there is none.
   int chunk_end_ = 0;
   absl::optional<int64_t> gate_since_ns_;

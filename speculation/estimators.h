@@ -50,7 +50,7 @@ class StepTimeCurve {
   // `sample_ns` as the first average of `rows`, or as much of it as the other
   // rows make believe.
   void AddFirst(int rows, double sample_ns);
-  // Nanoseconds a row behind the largest step measured, >= 0.
+  // Nanoseconds a row beyond the largest step measured, >= 0.
   double LastSlope() const;
 
   std::array<double, kMaxRows + 1> average_ns_{};  // 0 where not measured

@@ -1,4 +1,4 @@
-// A draft that grows its tree level by level (EAGLE): what it says behind a
+// A draft that grows its tree level by level (EAGLE): what it says below a
 // node depends on the whole path to it. Candidates are ranked by the score that
 // the target will draw with, as a draft worker's are (ranks.h). Of the nodes
 // that are not expanded the likeliest come next.
@@ -30,12 +30,12 @@ class GrownDraft {
   explicit GrownDraft(HeadCalibrations* calibrations)
       : calibrations_(calibrations) {}
 
-  // A new tree behind `text`: all tokens so far, as of the last call and on.
+  // A new tree after `text`: all tokens so far, as of the last call and on.
   void Begin(absl::Span<const int32_t> text, const SuffixLimits& limits);
   // What to expand next: at first kRoot, then at most `count` nodes that are
   // not expanded, the likeliest first. None: it has grown.
   void NextToExpand(int count, std::vector<int>* nodes) const;
-  // What the draft says behind a node that was next.
+  // What the draft says below a node that was next.
   void Expand(int node, const HeadCandidates& said);
 
   const SuffixNode& node(int index) const {
@@ -46,7 +46,7 @@ class GrownDraft {
   // The tokens from the text to a node, it included.
   std::vector<int32_t> Path(int node) const;
 
-  // The nodes behind the end of `text`, the likeliest first; none unless Begin
+  // The nodes after the end of `text`, the likeliest first; none unless Begin
   // was called with it. Valid until the next call.
   absl::Span<const SuffixNode> Propose(absl::Span<const int32_t> text,
                                        const SuffixLimits& limits);
@@ -67,7 +67,7 @@ class GrownDraft {
 
   HeadCalibrations* const calibrations_;
   SuffixLimits limits_;
-  int length_ = 0;  // of the text that the tree is behind; 0: there is none
+  int length_ = 0;  // of the text that the tree is after; 0: there is none
   std::vector<SuffixNode> nodes_;      // a parent comes before its children
   std::vector<int> expansion_of_;      // of each
   std::vector<Expansion> expansions_;  // the root's first

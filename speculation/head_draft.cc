@@ -32,7 +32,7 @@ std::vector<Probabilities> ProbabilitiesOf(
   return result;
 }
 
-// The candidate of this rank at this depth, from 1, behind `parent`; false:
+// The candidate of this rank at this depth, from 1, below `parent`; false:
 // there is none.
 bool PlaceCandidate(absl::Span<const HeadCandidates> heads,
                     absl::Span<const Probabilities> probabilities, int depth,

@@ -1,7 +1,7 @@
-// A draft from heads over the target's own hidden state (Medusa): behind the
+// A draft from heads over the target's own hidden state (Medusa): after the
 // text head 0 guesses the next token, head 1 the one after, and so on, whatever
 // came between. So a node's children are the candidates of the head at its
-// depth, the same behind all its siblings. Candidates are ranked by the score
+// depth, the same below all its siblings. Candidates are ranked by the score
 // that the target will draw with, as a draft worker's are (ranks.h): the noise
 // of each head's position is known.
 //
@@ -46,8 +46,8 @@ void GrowHeadTree(absl::Span<const HeadCandidates> heads,
                   const HeadCalibrations& calibrations, const TreeSpec& tree,
                   const SuffixLimits& limits, std::vector<SuffixNode>* nodes);
 
-// Sorts nodes, each behind its parent and no likelier, and keeps what the
-// limits allow: the likeliest first, each behind its parent still.
+// Sorts nodes, each below its parent and no likelier, and keeps what the
+// limits allow: the likeliest first, each below its parent still.
 void KeepLikeliest(const SuffixLimits& limits, std::vector<SuffixNode>* nodes);
 
 // The nodes of both, the likeliest first; where both have one, as the likelier
@@ -63,17 +63,17 @@ class HeadDraft {
   HeadDraft(const TreeSpec* tree, HeadCalibrations* calibrations)
       : tree_(tree), calibrations_(calibrations) {}
 
-  // What the heads say behind `text`: all tokens so far, as of the last call
+  // What the heads say after `text`: all tokens so far, as of the last call
   // and on.
   void Look(absl::Span<const int32_t> text,
             absl::Span<const HeadCandidates> heads);
-  // The nodes behind the end of `text`, none unless Look was called with it.
+  // The nodes after the end of `text`, none unless Look was called with it.
   // Valid until the next call.
   absl::Span<const SuffixNode> Propose(absl::Span<const int32_t> text,
                                        const SuffixLimits& limits);
 
  private:
-  // What was said behind a text of `length` tokens; the first `learned` heads
+  // What was said after a text of `length` tokens; the first `learned` heads
   // have been compared with what came.
   struct Said {
     int length = 0;

@@ -140,7 +140,7 @@ DraftPlan AsyncLeads(double alpha, const Gates& gates, int window,
   };
   // In flow a step starts before the verdict of the last one has reached the
   // draft: its tail is what was sent until a round trip before that. `rate`
-  // tokens of each step's commit, the next tail behind them, and what is
+  // tokens of each step's commit, the next tail after them, and what is
   // drafted in the round trip beyond the time that the draft has to spare.
   const auto flow = [&](int rate) {
     const double spare = std::max(0.0, cost_ratio - rate);

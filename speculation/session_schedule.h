@@ -41,7 +41,7 @@ struct SpeculationStats {
   int64_t stale_messages = 0;  // old, repeated or malformed: changed nothing
   // How often the target's token had each rank among the draft's candidates.
   std::array<int64_t, kBeyond> ranks = {};
-  int64_t prepared = 0;  // of those above 1: a branch went on behind the token
+  int64_t prepared = 0;  // of those above 1: a branch went on after the token
   // Tokens that the target itself proposed from suffixes, and that were right:
   // in none of the counts above but `committed`.
   int64_t suffix_proposed = 0;
@@ -68,7 +68,7 @@ class SessionSchedule {
   };
 
   SessionSchedule(Options options, std::vector<int32_t> prompt);
-  // The caller keeps the prompt: committed() begins behind it. With what was
+  // The caller keeps the prompt: committed() begins after it. With what was
   // generated before, elsewhere, which counts in no sum.
   SessionSchedule(Options options, int prompt_length,
                   absl::Span<const int32_t> generated = {});
@@ -117,7 +117,7 @@ class SessionSchedule {
   bool OnTail(const Tail& tail);
 
   // Ranks from the draft that was opened with `epoch`; `prepared` of those
-  // above 1 had a branch drafted behind them. Returns whether they count; those
+  // above 1 had a branch drafted after them. Returns whether they count; those
   // of an earlier draft do not.
   bool OnRanks(uint32_t epoch, absl::Span<const int> ranks, int prepared = 0);
 

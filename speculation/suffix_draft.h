@@ -78,7 +78,7 @@ class SuffixDraft {
   // texts it may look at.
   SuffixDraft(const TextOwner& owner, int max_length);
 
-  // The nodes behind the end of `text`: all tokens so far, as of the last call
+  // The nodes after the end of `text`: all tokens so far, as of the last call
   // and on. Looks at the text and, where given, at `remembered`. Valid until
   // the next call.
   absl::Span<const SuffixNode> Propose(absl::Span<const int32_t> text,

@@ -2,7 +2,7 @@
 // occurs in remembered texts, and what followed there. The texts are of owners:
 // one owner's are never found for another's.
 //
-// Of each position three chains lead to earlier ones behind the same last 8, 4
+// Of each position three chains lead to earlier ones after the same last 8, 4
 // and 2 tokens (hash chains as of the LZ77 compressors). All texts lie in one
 // ring: a text that needs room takes that of the oldest. So a token costs
 // kBytesPerToken and a few dozen nanoseconds, however much is remembered.
@@ -73,7 +73,7 @@ class SuffixIndex {
   struct Text {
     TextOwner owner;
     uint32_t begin = 0;
-    uint32_t end = 0;  // behind its last token
+    uint32_t end = 0;  // past its last token
   };
   // The chains of one length of gram.
   struct Chains {

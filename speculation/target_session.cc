@@ -177,7 +177,7 @@ absl::optional<TargetSession::Drafted> TargetSession::DraftedAt(int row) const {
     return Drafted{step_.token_ids()[static_cast<size_t>(row)],
                    &step_.distribution(row + 1)};
   }
-  // The tail may be another draft's by now: its token was drawn behind the rows
+  // The tail may be another draft's by now: its token was drawn after the rows
   // of the step only if it begins with them.
   if (buffer_.depth() <= window || step_.SharedWith(buffer_) < window) {
     return absl::nullopt;
@@ -221,7 +221,7 @@ Verdict TargetSession::FinishStep(absl::Span<const int32_t> target_token_ids) {
   // The walk; what follows an end token is cut before it is counted.
   int& matched = verdict.matched;
   int row = 0;
-  bool has_row = false;  // whether rows stand behind the last one walked
+  bool has_row = false;  // whether rows stand after the last one walked
   while (true) {
     NACRE_CHECK(matched < static_cast<int>(target_token_ids.size()),
                 "a target token a row up to the first mismatch");

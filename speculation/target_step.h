@@ -1,5 +1,5 @@
 // The rows of one session in a step of its target. Row 0 is the last committed
-// token, row i + 1 the drafted token i. Each stands behind an earlier row.
+// token, row i + 1 the drafted token i. Each stands below an earlier row.
 //
 // Copies: the draft's tree grows, and is dropped when another draft is
 // attached, while the step runs.
@@ -41,13 +41,13 @@ class TargetStep {
   bool degraded() const { return degraded_; }
   absl::Span<const int32_t> token_ids() const { return token_ids_; }
   int size() const { return static_cast<int>(token_ids_.size()); }
-  // Of each token the row that it stands behind. A chain: 0, 1, 2, ...
+  // Of each token the row that it stands below. A chain: 0, 1, 2, ...
   absl::Span<const int> parents() const { return parents_; }
   // So many of the first tokens are a chain.
   int path_length() const { return path_length_; }
-  // The row behind `row` with this token, if any.
+  // The row below `row` with this token, if any.
   absl::optional<int> RowBehind(int row, int32_t token_id) const;
-  // Whether rows of the draft stand behind `row`.
+  // Whether rows of the draft stand below `row`.
   bool HasDraftRow(int row) const;
   // Whether the target itself proposed the token of `row`, >= 1.
   bool IsOwn(int row) const { return is_own_[static_cast<size_t>(row - 1)]; }

@@ -292,7 +292,7 @@ void TokenTree::Best(int count, int max_depth,
     if (nodes_[i].depth <= max_depth) indices->push_back(i);
   }
   if (count >= static_cast<int>(indices->size())) return;
-  // A parent is never behind its child: its score is not below, its index is.
+  // A parent is never after its child: its score is not below, its index is.
   std::nth_element(indices->begin(), indices->begin() + std::max(0, count),
                    indices->end(), [this](int a, int b) {
                      const float score = nodes_[a].path_score;

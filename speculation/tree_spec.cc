@@ -102,7 +102,7 @@ class PathListReader {
 absl::Status ParseStatic(absl::string_view text, TreeSpec* spec) {
   NACRE_ASSIGN_OR_RETURN(std::vector<std::vector<int>> paths,
                          PathListReader(text).Read());
-  // A path comes behind those that it goes on from.
+  // A path comes after those that it goes on from.
   std::sort(paths.begin(), paths.end(), [](const auto& a, const auto& b) {
     return a.size() != b.size() ? a.size() < b.size() : a < b;
   });

@@ -30,7 +30,7 @@
 namespace nacre::speculation {
 
 enum class TreeShape {
-  kChain,  // one token behind the other
+  kChain,  // one token after the other
   kBest,   // the draft expands the likeliest nodes, the target verifies them
   kCape,
   kEagle2,
@@ -45,7 +45,7 @@ inline constexpr int kMaxShapeNodes = 64;
 inline constexpr int kMaxShapeText = 16384;
 
 struct TreeSpec {
-  // A node of a list of paths: the candidate of this rank behind its parent.
+  // A node of a list of paths: the candidate of this rank below its parent.
   struct Node {
     int parent = -1;  // index, below its own; -1: the root
     int rank = 0;

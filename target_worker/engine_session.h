@@ -83,7 +83,7 @@ struct EngineSession : worker::EngineSession {
   std::vector<int> walked;              // the rows that they were drawn at
   std::vector<TokenLogprobs> logprobs;  // of drawn, if asked for
 
-  // Under the ratio test the row behind an accepted tail is judged last. Its
+  // Under the ratio test the row after an accepted tail is judged last. Its
   // logits, while they stay where the forward left them; empty: none.
   absl::Span<const float> last_row;
   // A step that has run and told what it accepted, but waits for the draft's

@@ -91,7 +91,7 @@ void FeatureDrafts::Take(EngineSession& session, size_t row) {
   };
   const int prefill = session.prefill_rows;
   const bool has_verified = static_cast<int>(session.fed.size()) > prefill;
-  // The row behind those of the prompt fed the last token committed before.
+  // The row after those of the prompt fed the last token committed before.
   const int tokens = has_verified ? static_cast<int>(session.drawn.size()) : 0;
   const int first = has_verified
                         ? session.schedule.committed_length() - tokens - 1
@@ -109,7 +109,7 @@ FeatureRows FeatureDrafts::PendingRows(const EngineSession& session,
                                        int left) const {
   const FeatureDraft& draft = *session.ahead.features;
   const size_t count = static_cast<size_t>(draft.num_pending - left);
-  // Beside the features of each position stands the token behind it.
+  // Beside the features of each position stands the token after it.
   const int next = draft.first_position + draft.sequence->length() + 1;
   FeatureRows rows;
   rows.sequence = draft.sequence.get();

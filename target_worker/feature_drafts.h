@@ -4,7 +4,7 @@
 // steps wait until the session looks, or until it has many.
 //
 // Where a session's features are not there, because it took a beginning over
-// from the prefix cache, its draft begins behind them: it sees less, and is as
+// from the prefix cache, its draft begins after them: it sees less, and is as
 // right as its features let it be.
 //
 // Owned by the engine, used by its thread.
@@ -53,7 +53,7 @@ struct FeatureDraft {
   speculation::GrownDraft tree;
   std::unique_ptr<model::FeatureSequence> sequence;
   int first_position = 0;  // of the sequence's first row
-  int num_pending = 0;     // rows behind the sequence that are not fed
+  int num_pending = 0;     // rows past the sequence that are not fed
   std::vector<float> pending;
   std::vector<int32_t> slots;  // of the tree's nodes; kNoSlot: not expanded
 };
@@ -72,7 +72,7 @@ class FeatureDrafts {
   void Open(EngineSession& session, const OpenTarget& open);
 
   // After the verdicts of a step, which took so long, and before the model's
-  // next forward: takes the step's features, and grows trees behind the text of
+  // next forward: takes the step's features, and grows trees after the text of
   // the sessions that will want some. They pay for the time.
   void Look(const Step& step, double row_price, int64_t step_ns);
 

@@ -64,7 +64,7 @@ void HeadDrafts::Rank(EngineSession& session, int row, int num_rows,
   for (size_t k = 0; k < said_.size(); ++k) {
     const size_t at =
         k * static_cast<size_t>(num_rows) + static_cast<size_t>(row);
-    // Head k says the token of the position that is k behind the next one.
+    // Head k says the token of the position that is k after the next one.
     said_[k] = RankCandidates(
         session, logits.subspan(at * vocab_size, vocab_size),
         session.schedule.committed_length() + static_cast<int>(k));

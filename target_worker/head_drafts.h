@@ -42,7 +42,7 @@ class HeadDrafts {
   void Open(EngineSession& session, const OpenTarget& open);
 
   // After the verdicts of a step, which took so long, and before the model's
-  // next forward: what the heads say behind the text of the sessions that will
+  // next forward: what the heads say after the text of the sessions that will
   // want to know. They pay for the time.
   void Look(const Step& step, double row_price, int64_t step_ns);
 

@@ -23,7 +23,7 @@ namespace nacre::target_worker {
 
 struct EngineSession;  // engine_session.h
 
-// What a session's target would draw at `position` behind its history, of
+// What a session's target would draw at `position` after its history, of
 // logits that something else says; of count 0 where they are not sound.
 speculation::HeadCandidates RankCandidates(EngineSession& session,
                                            absl::Span<const float> logits,

@@ -83,7 +83,7 @@ absl::Status CheckUnfinished(const TargetSession& schedule) {
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "nothing is left to generate: ", schedule.text().generated(),
-      " of the token_ids are behind the prompt, as many as max_tokens allows"));
+      " of the token_ids are after the prompt, as many as max_tokens allows"));
 }
 
 bool TellsPrompt(const OpenTarget& open) {
@@ -94,7 +94,7 @@ bool TellsPrompt(const OpenTarget& open) {
 // With its slots, if it can have them.
 absl::StatusOr<std::unique_ptr<model::Sequence>> NewSequence(
     const OpenTarget& open, int length, const SessionParts& parts) {
-  // A row that is not computed says nothing of the token behind it.
+  // A row that is not computed says nothing of the token after it.
   absl::Span<const int32_t> shareable = open.token_ids;
   if (TellsPrompt(open)) {
     shareable = shareable.first(static_cast<size_t>(open.first_prompt_logprob));

@@ -33,7 +33,7 @@ class RowSampler {
   // SampleRows for all sessions of the step; for those that only feed a chunk
   // of their prompt, a look at its row.
   void SampleAll(const Step& step, absl::Span<const float> logits);
-  // Under the ratio test: of the row behind an accepted tail.
+  // Under the ratio test: of the row after an accepted tail.
   void JudgeLastRow(Session& session, absl::Span<const float> logits);
 
  private:
@@ -45,10 +45,10 @@ class RowSampler {
   };
   // Takes or draws the target's tokens of one session along its walk, up to the
   // first that no row stands for or whose row is unsound. Under the ratio test
-  // it leaves the row behind an accepted tail to JudgeLastRow.
+  // it leaves the row after an accepted tail to JudgeLastRow.
   //                                        outputs: of 1 + tail tokens rows
   void SampleRows(Session& session, const RowOutputs& outputs);
-  // Of a chunk of a prompt: what its rows say of the tokens behind them.
+  // Of a chunk of a prompt: what its rows say of the tokens after them.
   void ScorePrompt(Session& session, absl::Span<const float> logits);
   void JudgeRows(Session& session, absl::Span<const float> logits);
   // Adds a token to session.drawn, which `row` is for.

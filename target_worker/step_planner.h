@@ -64,7 +64,7 @@ class StepPlanner {
   // pay on this target.
   void AddReady(int least_rows, int max_rows, int64_t now_ns);
   // Of the nodes that each of the trees gets, `counts`, those that the target
-  // proposes itself: no more than their session can pay for, behind all other
+  // proposes itself: no more than their session can pay for, after all other
   // rows and those that sessions before it have paid for.
   void PayForOwn(int least_rows,
                  const std::vector<speculation::StepTree>& trees,

@@ -67,7 +67,7 @@ void TargetEngine::Finish(int64_t start_ns, bool) {
   if (step.verify_rows == step.num_rows) {
     planner_.Learn(step.num_rows, end_ns - start_ns);
   }
-  // Tails that arrived meanwhile may hold the token behind the last row.
+  // Tails that arrived meanwhile may hold the token after the last row.
   TakeCommandsInStep();
   verdicts_.FinishStep(step, start_ns, end_ns);
   heads_.Look(step, planner_.row_price(), end_ns - start_ns);

@@ -47,7 +47,7 @@ class AddedTokens {
   // Nor is a token found that is special, or named as such (<|...|>,
   // <｜...｜>), whose first or last byte is in `user_text` (EncodeOptions): a
   // shorter token may be there then. Empty segments are left out. White space
-  // that a token took along may also be in the segments behind it, if a token
+  // that a token took along may also be in the segments after it, if a token
   // in it was found. The first of more than `max_tokens` tokens is the last
   // segment.
   std::vector<TextSegment> Split(absl::string_view text, Pass pass,

@@ -59,7 +59,7 @@ absl::StatusOr<std::shared_ptr<const void>> CompileCode(
   if (code == nullptr) {
     const size_t shown = std::min<size_t>(offset, kShownBytes);
     const std::string place =
-        absl::StrCat(" (behind '", translated.substr(offset - shown, shown),
+        absl::StrCat(" (after '", translated.substr(offset - shown, shown),
                      "' of its translation)");
     if (error == PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY) {
       return absl::UnimplementedError(
@@ -181,7 +181,7 @@ absl::Status Regex::ForEachMatch(absl::string_view text, TakeMatch take) const {
     // \K in a look-ahead could report an end before the start.
     const TextRange match{bounds[0], std::max(bounds[0], bounds[1])};
     if (match.end == match.begin && any && match.end == last_end) {
-      // An empty match just behind the last one is none: step on.
+      // An empty match just after the last one is none: step on.
       if (position >= text.size()) break;
       size_t size;
       DecodeUtf8(text.substr(position), &size);

@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
 }
 
 // Control and unknown pieces can be written in the text, and so can the tokens
-// of added_tokens_decoder, which may lie behind the model's last id.
+// of added_tokens_decoder, which may lie past the model's last id.
 absl::Status SentencePieceTokenizer::AddConfiguredTokens(
     const TokenizerConfig& config) {
   std::vector<std::string> pieces;

@@ -40,7 +40,7 @@ char32_t DecodeUtf8(absl::string_view text, size_t* size);
 char32_t DecodeLastUtf8(absl::string_view text);
 
 // The longest beginning of valid `text` that has at most `size` bytes and ends
-// behind a whole character.
+// after a whole character.
 absl::string_view CutUtf8(absl::string_view text, size_t size);
 
 void AppendUtf8(char32_t code_point, std::string* text);

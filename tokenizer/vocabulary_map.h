@@ -26,7 +26,7 @@ struct VocabularyMap {
   double share = 0;
 };
 
-// Ids are the same where they stand for the same text behind other text,
+// Ids are the same where they stand for the same text after other text,
 // special ones where they have the same name or begin or end a text alike.
 // Bytes that are no whole character are compared by their pieces, as they are
 // written. Of ids that stand for the same text a byte token ("<0x41>") comes

@@ -51,7 +51,7 @@ def tokens_of(text):
 
 
 def skip(tokens, at):
-    """The index behind what is opened at `at`."""
+    """The index past what is opened at `at`."""
     opening, depth = tokens[at][0], 0
     while at < len(tokens):
         token = tokens[at][0]
@@ -156,7 +156,7 @@ class Reader:
 
     def read_braces(self, start, at, owner):
         """What begins with the "{" at `at`, in the declaration that begins at
-        `start`: the index behind it, and whether the declaration ends there."""
+        `start`: the index past it, and whether the declaration ends there."""
         head = self.tokens[start:at]
         names = bare(head)
         if "namespace" in names or names[:1] == ["extern"]:

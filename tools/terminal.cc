@@ -33,7 +33,7 @@ std::optional<int> Terminal::ReadFlags(const std::vector<std::string>& args,
 }
 
 void Terminal::Progress(absl::string_view line) const {
-  // "\033[K" clears what a longer line left behind.
+  // "\033[K" clears what a longer line left there.
   if (err_is_tty) {
     err << '\r' << line << "\033[K" << std::flush;
   } else {

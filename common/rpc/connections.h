@@ -23,7 +23,7 @@ namespace nacre::rpc {
 //
 // A connection takes no memory of its own here, only a place in two tables.
 // Thousands of connections come in bursts, between the pieces that gRPC
-// allocates for them. A piece that stayed behind would keep its page.
+// allocates for them. A piece left over would keep its page.
 class Connections {
  public:
   // A TCP connection that was accepted. One that had this descriptor before is

@@ -92,7 +92,7 @@ class Answer {
   void OnPolicyNote(std::string note) { policy_note_ = std::move(note); }
 
   using Applied = AppliedVerdict;
-  // Emits its text, ends at a stop string. Behind the end nothing is shown.
+  // Emits its text, ends at a stop string. After the end nothing is shown.
   //   logprobs [tokens of the verdict], empty if not asked for
   void Show(const speculation::Verdict& verdict,
             absl::Span<const TokenLogprobs> logprobs, const Applied& applied);
@@ -118,7 +118,7 @@ class Answer {
   void Abandon();
 
  private:
-  // Of its tokens, behind those that it resumed.
+  // Of its tokens, after those that it resumed.
   int first_index() const {
     return static_cast<int>(request_->resumed_ids().size());
   }

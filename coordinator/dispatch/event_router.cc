@@ -20,7 +20,7 @@ void Prefetch(const T& object) {
 }
 
 // Of thousands of sessions little is in the processor's caches. What the spans
-// behind the i-th will need of theirs is fetched meanwhile: the place in the
+// after the i-th will need of theirs is fetched meanwhile: the place in the
 // table, then the session, then what that points to. The spans of a message
 // come first, and mostly each of its sessions has one.
 void PrefetchAhead(const DispatcherState& state,

@@ -18,7 +18,7 @@ namespace nacre::coordinator {
 
 struct TargetOpening {
   wire::OpenTarget Message() const;
-  // Prompt and what was committed behind it.
+  // Prompt and what was committed after it.
   std::vector<int32_t> token_ids() const;
 
   uint64_t session_id = 0;

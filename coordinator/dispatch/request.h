@@ -144,11 +144,11 @@ struct Chunk {
   std::vector<TokenLogprobs> logprobs = {};  // of token_ids, if asked for
   std::string numerics_id = {};              // of the first: its target's
   absl::optional<ChunkTrace> trace = {};     // if asked for
-  // Of the prompt behind its first token, in the first chunk, if asked for.
+  // Of the prompt after its first token, in the first chunk, if asked for.
   std::vector<TokenLogprobs> prompt_logprobs = {};
 };
 
-// What the target said of the prompt behind its first token, if asked for.
+// What the target said of the prompt after its first token, if asked for.
 struct ScoredPrompt {
   std::vector<TokenLogprobs> prompt_logprobs;
 };

@@ -6,7 +6,7 @@
 namespace nacre::coordinator {
 namespace {
 
-// Of one worker in a request's trace; those behind are left out.
+// Of one worker in a request's trace; later ones are left out.
 constexpr size_t kMaxTraceSpans = 1 << 18;
 
 // A sum of what workers say: it may be beyond any number of nanoseconds.

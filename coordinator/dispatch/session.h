@@ -35,14 +35,14 @@ class Session {
     return cell_->request;
   }
   uint64_t hidden_channel() const { return hidden_channel_; }
-  // The prompt is the request's: committed() begins behind it.
+  // The prompt is the request's: committed() begins after it.
   speculation::SessionSchedule& schedule() { return schedule_; }
   const speculation::SessionSchedule& schedule() const { return schedule_; }
   const std::shared_ptr<Answer>& answer() { return answer_; }
 
   // Applies a verdict. Returns what the draft must be told; nullopt for a
   // repeated or malformed verdict, which is not to be shown. What the target
-  // commits behind max_tokens does not count: the answer ends there.
+  // commits after max_tokens does not count: the answer ends there.
   absl::optional<speculation::Commit> ApplyVerdict(
       const speculation::Verdict& verdict);
   // Whether that verdict, just applied, is the last.
@@ -95,7 +95,7 @@ class Session {
   const uint64_t hidden_channel_;
   speculation::SessionSchedule schedule_;
   int acknowledged_;
-  int prompt_logprobs_ = 0;  // of the prompt behind its first token
+  int prompt_logprobs_ = 0;  // of the prompt after its first token
   bool held_back_ = false;
   double own_rows_ = 1;
   double other_rows_ = -1;  // not known yet

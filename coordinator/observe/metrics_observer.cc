@@ -36,7 +36,7 @@ struct MetricsObserver::Session {
   int committed_length = 0;
   // Tails based on less than this follow a rejected token.
   int mismatch_length = 0;
-  int tail_end = 0;  // behind the last draft token that may still be right
+  int tail_end = 0;  // after the last draft token that may still be right
 
   // The target's clock.
   int64_t last_step_end_ns = 0;

@@ -26,7 +26,7 @@ const Buckets kLengthBuckets = {0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 64};
 
 constexpr char kWasted[] = "nacre_spec_decode_draft_tokens_wasted_total";
 constexpr char kWastedHelp[] =
-    "Draft tokens that were of no use: rejected by the target; stale, behind a "
+    "Draft tokens that were of no use: rejected by the target; stale, after a "
     "rejected one or of a lost draft; cancelled, still to be compared when the "
     "request ended.";
 constexpr char kDegraded[] = "nacre_spec_decode_degraded_rounds_total";
@@ -37,7 +37,7 @@ constexpr char kRoundWaitHelp[] =
     "What a worker waited for the other in one round of one request.";
 constexpr char kWait[] = "nacre_spec_decode_wait_seconds_total";
 constexpr char kWaitHelp[] =
-    "What requests waited at their targets for draft tokens: behind a token "
+    "What requests waited at their targets for draft tokens: after a token "
     "that the draft had prepared (hit), or while it began anew (miss).";
 
 // The names of google.rpc.Code.

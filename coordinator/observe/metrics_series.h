@@ -60,7 +60,7 @@ struct SeriesBuilder {
 };
 
 struct MetricsObserver::Series : SeriesBuilder, RequestSeries, RoundSeries {
-  // Positions 0 to 15, and all behind.
+  // Positions 0 to 15, and all beyond.
   static constexpr int kNumPositions = 17;
   static constexpr int kNumStatusCodes = 17;
 

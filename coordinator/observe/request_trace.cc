@@ -184,7 +184,7 @@ class SpanBuilder {
       spans_.back().links.push_back(
           {trace_.context.trace_id, it->second, "drafted"});
     }
-    // Behind what is committed now nothing is verified again.
+    // What is committed now is never verified again.
     drafted_.erase(drafted_.begin(),
                    drafted_.lower_bound(round.base_length + round.tokens));
   }

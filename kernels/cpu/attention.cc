@@ -29,7 +29,7 @@ struct Split {
   bool is_empty = true;
 };
 
-// Positions [begin, end), which begin a split. Quarters behind `end` are taken
+// Positions [begin, end), which begin a split. Quarters past `end` are taken
 // to be the first.
 Split FindSplit(const int32_t* block_table, const KvLayer& layer, int begin,
                 int end) {
@@ -147,7 +147,7 @@ void End(const AttentionTile& tile, size_t head_dim, const TileState& s) {
   }
 }
 
-// The code for tiles of 1, 2, ... queries. Entries behind kTileQueries are
+// The code for tiles of 1, 2, ... queries. Entries past kTileQueries are
 // never called.
 struct TileCode {
   decltype(&WeighSplit<F32Kv, 1>) weigh;
@@ -219,7 +219,7 @@ void AttendTo(const AttentionTiles& tiles, const AttentionRule& rule,
     all.first = std::min(all.first, spans[t].first);
     all.last = std::max(all.last, spans[t].last);
   }
-  // What comes behind is not where the blocks of the session have it.
+  // What comes after is not where the blocks of the session have it.
   const int tails = tiles.tail_begin / kSplit * kSplit;
   const int last = std::min(all.last, tails - 1);
   const auto find = [&](int begin) {

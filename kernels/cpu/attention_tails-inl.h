@@ -48,7 +48,7 @@ inline void CopyPosition(const KvLayer& layer, KvSlot from, int kv_head,
 }
 
 // One KV head of the split that begins at `begin`, on the path of a row. What
-// lies behind the row's position is whatever. Quarters that are blocks of the
+// lies past the row's position is whatever. Quarters that are blocks of the
 // session stay where they are, the others are copied to `copy`.
 inline SplitKv GatherSplit(const RowContext& row, const KvLayer& layer,
                            int kv_head, int begin,

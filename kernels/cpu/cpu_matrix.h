@@ -24,7 +24,7 @@ class CpuMatrix : public PackedMatrix {
                                int tile_end, void* packed) const = 0;
 
   // Computes what units [unit_begin, unit_end) of num_units() hold, outputs
-  // behind each other, of every row.                          y [rows, rows()]
+  // after each other, of every row.                          y [rows, rows()]
   virtual int num_units() const = 0;
   virtual void Multiply(const void* packed, int rows, int unit_begin,
                         int unit_end, float* y) const = 0;

@@ -124,7 +124,7 @@ HWY_INLINE void AddStep(F32Cells, const char* w, const float* x,
   MultiplyAdd(weights, x, sums);
 }
 
-// Keeps the compiler from loading what is behind it before what is in front of
+// Keeps the compiler from loading what comes after it before what comes before
 // it, which would not all fit in registers; no code. (HWY_FENCE does nothing on
 // Arm, and the other targets do not need it.)
 HWY_INLINE void KeepOrder() {
@@ -219,7 +219,7 @@ void RunSegment(const GemmSegment& s) {
 template <class Cells, int kLines>
 struct Runs {
   static constexpr int kLast = Cells::kTileRows;
-  // Entries behind kTileRows are never called.
+  // Entries past kTileRows are never called.
   static constexpr RunGemmSegment kTable[6] = {
       RunSegment<Cells, 1, kLines>,
       RunSegment<Cells, std::min(2, kLast), kLines>,

@@ -31,7 +31,7 @@
 namespace nacre::kernels {
 
 // Weights are fetched this far ahead of their use; a packed matrix has as much
-// room behind it.
+// room past it.
 inline constexpr size_t kPrefetchBytes = 8192;
 
 // Weights of a chunk, in the level-1 cache, and of a block, in the level-2.

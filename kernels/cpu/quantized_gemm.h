@@ -4,7 +4,7 @@
 //                      unsigned
 //                int4  [4][output 32][4] byte: integer + 8 of input 4 * s + i
 //                      low, of input 16 + 4 * s + i high
-//                and behind them [output 32] bf16 scales
+//                and after them [output 32] bf16 scales
 //   activations  [4 inputs of the group][row of the tile][input 4] int8,
 //                [row] float scales and [row] int32 corrections: -offset times
 //                the sum of the row's integers, which makes the weights' offset

@@ -1,6 +1,6 @@
 // How the quantized products of 64-bit Arm walk through cells, with dot
 // products of bytes and without. A file that includes this does so once, inside
-// the attributes of its instructions and behind <arm_neon.h>, and brings
+// the attributes of its instructions and after <arm_neon.h>, and brings
 //   struct Products {
 //     // Sums of 4 outputs in a group, zero at first.
 //     template <class Cells> using Sum = ...;

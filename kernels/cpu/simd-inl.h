@@ -29,7 +29,7 @@ using VF32 = hn::Vec<F32>;
 // A whole number on every target enabled here.
 HWY_INLINE size_t FloatLanes() { return hn::Lanes(F32()); }
 
-// Loads `count` < FloatLanes() floats, zeros behind them, and never reads past
+// Loads `count` < FloatLanes() floats, zeros after them, and never reads past
 // them.
 HWY_INLINE VF32 LoadTail(const float* from, size_t count) {
   HWY_ALIGN float lanes[hn::MaxLanes(F32())] = {};

@@ -34,7 +34,7 @@ class StackedWeights {
 
   Place Find(int row) const;
 
-  // Columns [first, first + count) of a row, zeros behind the last column;
+  // Columns [first, first + count) of a row, zeros past the last column;
   // exact. LoadBF16 rounds what is not bf16. Of parts that have a source only
   // within ForUnits.                                               out [count]
   void Load(int row, int first, int count, float* out) const;

@@ -31,7 +31,7 @@ constexpr int kWarps = kThreads / 32;
 // which is what eight queries need.
 constexpr int kMinBlocks = 6;
 
-// A block's shared memory, one piece behind the other, each aligned to 16
+// A block's shared memory, one piece after the other, each aligned to 16
 // bytes.
 template <int kQueries>
 struct Shared {
@@ -96,7 +96,7 @@ __device__ __forceinline__ int FindLimits(const AttentionArgs& args,
     limits[i] = -1;
     if (i < queries.count) {
       limits[i] = args.rows.positions[queries.Row(i)] - begin;
-      // Its window begins behind the split.
+      // Its window begins past the split.
       if (limits[i] - (kAttentionSplit - 1) >= args.window) limits[i] = -1;
     }
     last = max(last, limits[i]);

@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kBf16Threads, kTiles == 1 ? 3 : 2)
   __syncthreads();
   at.steps = (at.seen + 31) / 32 * 2;
   at.all_see = span.last - args.window >= begin
-                   ? 0  // the last query's window begins behind the first
+                   ? 0  // the last query's window begins past the first
                    : max(span.first - begin + 1, 0);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     SumChunk(block, args, who, at, chunk, chunks, &sums);

@@ -153,7 +153,7 @@ struct Bf16Block {
     return (position * kParts + part) ^ (position >> 3 & 3) << 1;
   }
 
-  // The warp's dimensions of all positions; places are there. What lies behind
+  // The warp's dimensions of all positions; places are there. What lies past
   // the last position becomes zero: it meets weights of zero.
   __device__ void CopyValues(int begin, int chunk) const {
     if (FirstDim(chunk) >= kv.head_dim) return;

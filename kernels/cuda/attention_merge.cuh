@@ -74,7 +74,7 @@ __device__ __forceinline__ float PrepareMerge(const float* parts, int stride,
 }
 
 // Adds splits `begin` to `begin` + kAhead - 1 of the `count` that are prepared,
-// whose parts are at `from`. Those behind add nothing.
+// whose parts are at `from`. Later ones add nothing.
 template <int kAhead>
 __device__ __forceinline__ void AddSplits(const MergeMemory& memory,
                                           const float* from, int stride,
@@ -83,7 +83,7 @@ __device__ __forceinline__ void AddSplits(const MergeMemory& memory,
   float next[kAhead];
 #pragma unroll
   for (int k = 0; k < kAhead; ++k) {
-    // Read without a branch, which the next would wait behind.
+    // Read without a branch, which the next would wait for.
     const int split = min(begin + k, count - 1);
     const float value = from[static_cast<size_t>(split) * stride];
     next[k] = begin + k < count ? value : 0.0f;

@@ -190,7 +190,7 @@ __device__ __forceinline__ void TakeSteps(
   int stage = 0;
   for (int begin = range.begin; begin < range.end; begin += kStep) {
     block.Meet();
-    // Steps before the windows of all its queries, or behind them, give
+    // Steps before the windows of all its queries, or past them, give
     // nothing.
     if (begin <= queries.last &&
         queries.first - (begin + kStep - 1) < args.window) {

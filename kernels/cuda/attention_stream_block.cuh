@@ -31,7 +31,7 @@ static_assert(kAttentionSplit % kStep == 0);
 // `kWarps` warps of 16 queries; a head has up to `kDims` dimensions.
 template <int kWarps, int kDims>
 struct StreamBlock {
-  // Behind them as many warps that copy 32 positions each.
+  // After them as many warps that copy 32 positions each.
   static constexpr int kCopiers = kStep / 32;
   static constexpr int kThreads = 32 * (kWarps + kCopiers);
   static constexpr int kQueries = 16 * kWarps;
@@ -127,7 +127,7 @@ struct StreamBlock {
 
   // The warp's part, at `begin`, of a step; its places are shared. Pairs up to
   // a multiple of 8 become zeros: what a query lacks is multiplied by them.
-  // Positions behind the last are zeros, too.
+  // Positions past the last are zeros, too.
   __device__ void CopyKeys(int stage, int begin) const {
     const int position = 4 * (lane % 8);
     const int vector = Part() / 4 + lane % 8;
@@ -164,7 +164,7 @@ struct StreamBlock {
     }
   }
 
-  // What lies behind the last position, or behind the last dimension, becomes
+  // What lies past the last position, or past the last dimension, becomes
   // zero: it meets weights of zero, or is not used.
   __device__ void CopyValues(int stage, int begin) const {
     constexpr int kRows = 32 / kValueRow;

@@ -38,7 +38,7 @@ namespace nacre::kernels {
 // None decides bits.
 struct CudaBackendOptions {
   // Partial results of attention that are kept at a time, if a row needs no
-  // more: 64 heads of 128 do behind 229,000 positions. The first step allocates
+  // more: 64 heads of 128 do after 229,000 positions. The first step allocates
   // what the KV cache can make necessary.
   size_t max_partial_bytes = size_t{64} << 20;
   // Whether steps that come again are CUDA graphs.

@@ -45,7 +45,7 @@ class CudaMatrix : public PackedMatrix {
 
   // None: float32, row-major.
   absl::optional<GemmFormat> format() const { return format_; }
-  // Inputs of the product: with a format a multiple of 8, zeros behind cols().
+  // Inputs of the product: with a format a multiple of 8, zeros past cols().
   int padded_cols() const { return padded_cols_; }
   const void* data() const { return memory_->data(); }
   // Of fp8 one a row, else null.

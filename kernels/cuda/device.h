@@ -53,7 +53,7 @@ class Device {
   void MakeCurrent();
   // For kernels.
   Queue queue() { return {queue_.stream, queue_.overlap, record_}; }
-  // For everything else: behind all kernels so far.
+  // For everything else: after all kernels so far.
   cudaStream_t stream();
   std::string sm() const;           // "sm90"
   std::string description() const;  // "NVIDIA H200, device 0, sm90"
@@ -87,7 +87,7 @@ class Device {
   // Waits for all that is queued. The first error of the device's life.
   absl::Status Synchronize();
 
-  // All that is queued so far, to be waited for without what comes behind it.
+  // All that is queued so far, to be waited for without what comes after it.
   // One of the last kMarks; an older one is fatal. Errors as of Synchronize.
   static constexpr int kMarks = 4;
   int64_t Mark();

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One block for each pair of a row (x) and kThreads columns (y). Zeros behind
+// One block for each pair of a row (x) and kThreads columns (y). Zeros past
 // the last column; Element is float or, for bf16, uint16_t.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)

@@ -92,7 +92,7 @@ cudaError_t AddTo(const Queue& queue, float* x, const float* y, size_t count);
 cudaError_t AddToRows(const Queue& queue, float* x, int rows, int cols,
                       const float* bias);
 
-// Rounded to bf16, zeros behind the last column.
+// Rounded to bf16, zeros past the last column.
 //   x [rows, cols], out bf16 [rows, padded_cols]
 cudaError_t RoundRows(const Queue& queue, const float* x, int rows, int cols,
                       int padded_cols, uint16_t* out);

@@ -32,7 +32,7 @@ __device__ __forceinline__ void LoadRows(const uint4* activations, int first,
 }
 
 // Adds 16-output tiles x 8-row tiles to sums, in the order
-// that gemm_order.h gives; `rows` of the rows are needed. Behind the last one
+// that gemm_order.h gives; `rows` of the rows are needed. Past the last one
 // in memory, `last_row`, stands that one again. Two tiles of rows take turns,
 // so that instructions need not wait for the sum of the one before.
 template <typename Weights, int kOutputTiles, int kRowTiles>

@@ -19,7 +19,7 @@
 // where lane 4 g + t has of output g, in each 16 inputs of the half, inputs
 // 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: what it feeds to the tensor cores. These
 // four are stored in the order 0 2 1 3: two masks of a word then give two
-// pairs. An int8 weight is its magnitude with the sign in bit 7. Behind them,
+// pairs. An int8 weight is its magnitude with the sign in bit 7. After them,
 // int8 has 32 bytes of scales: bf16 [g][output g, output g + 8].
 
 #ifndef KERNELS_CUDA_GEMM_LAYOUT_H_

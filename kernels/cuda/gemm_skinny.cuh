@@ -74,7 +74,7 @@ struct SkinnyCopies {
     Weights::template Copy<1, 32>(ring + stage * Weights::kVectors, product,
                                   at.tile, first_block + at.block, lane);
   }
-  // Four rows at a time; zeros behind the last input.
+  // Four rows at a time; zeros past the last input.
   __device__ __forceinline__ void CopyActivations(int block) const {
     const int column = lane % 8;
     const int input =
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(kSkinnyThreads<Weights>, 1)
                                         warp.share.first_block, warp.lane};
   Cursor ahead = warp.FillRing(copies);
   WaitForPrevious();
-  // Not before: the kernels behind this one would come to the multiprocessors
+  // Not before: the kernels after this one would come to the multiprocessors
   // while those before it still need them.
   LaunchDependents();
   warp.FetchActivations(copies);

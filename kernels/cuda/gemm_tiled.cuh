@@ -161,7 +161,7 @@ __device__ __forceinline__ void StoreSums(
   }
 }
 
-// Of shared memory: a block of weights, and one of rows behind it.
+// Of shared memory: a block of weights, and one of rows after it.
 template <typename Weights, typename Tile>
 constexpr int kTiledStageVectors =
     Tile::kOutputTiles* Weights::kVectors + Tile::kRows / 8 * kRowTileVectors;

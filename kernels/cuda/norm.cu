@@ -39,7 +39,7 @@ __device__ __forceinline__ void LoadVectors(const float* from, int begin,
 }
 
 // One block for each pair of a row (x) and a head of it (y), which has `cols`
-// elements. Zeros behind the last column; Element is float or, for bf16,
+// elements. Zeros past the last column; Element is float or, for bf16,
 // uint16_t. `vector`: all rows are aligned to four elements. A stretch of
 // kVectors turns is loaded at once, the weights of the first while the kernel
 // before still runs: this is one of few blocks, and what it waits for is
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads)
       const int i = begin + j * kStep + 4 * static_cast<int>(threadIdx.x);
       const float4& v = values[j];
       const float4& w = weights[j];
-      // Behind the last column zeros, whatever the scale is.
+      // Past the last column zeros, whatever the scale is.
       const int left = cols - i;
       const float4 scaled = {left > 0 ? v.x * scale * w.x : 0.0f,
                              left > 1 ? v.y * scale * w.y : 0.0f,

@@ -21,8 +21,8 @@ struct PagedKv {
   bool operator==(const PagedKv&) const = default;
 };
 
-// Where each row stands in its session. Block tables of all sessions lie behind
-// each other, and behind each the tails of its rows (RowContext).
+// Where each row stands in its session. Block tables of all sessions lie after
+// each other, and after each the tails of its rows (RowContext).
 struct PagedRows {
   const int32_t* positions = nullptr;     // [rows]
   const int32_t* table_begins = nullptr;  // [rows]: index into `tables`

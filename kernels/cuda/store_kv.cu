@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kRotateThreads)
   for (int j = threadIdx.x; j < half; j += kRotateThreads) {
     const Pair turned = Rotate(x[j], x[j + half], row_cos[j], row_sin[j]);
     const Pair values = {value[j], value[j + half]};
-    // Found behind the loads above: they are on their way meanwhile.
+    // Found after the loads above: they are on their way meanwhile.
     const HeadInCache<Element> cache(rows, kv, row, head - num_heads);
     cache.StoreKey(j, turned.first);
     cache.StoreKey(j + half, turned.second);

@@ -18,8 +18,8 @@
 
 namespace nacre::speculation {
 
-// theta_M = softmax(mix [W^j h_T ; h_D])[1], j = 1 for the first token behind
-// what is verified, up to 10 for the tenth and all behind it. h_T: the target's
+// theta_M = softmax(mix [W^j h_T ; h_D])[1], j = 1 for the first token after
+// what is verified, up to 10 for the tenth and all after it. h_T: the target's
 // hidden state at the last position it has processed; h_D: the draft's at the
 // position that the token is drawn from.
 struct CaliTsModel {
@@ -45,7 +45,7 @@ class CaliTsScorer {
   int draft_size() const { return static_cast<int>(draft_row_.size()); }
 
   // What h_T [target_size] adds to the logit of the `step`th token (from 0)
-  // behind what is verified.
+  // after what is verified.
   double TargetPart(int step, absl::Span<const float> target_hidden) const;
   // theta_M, of h_D [draft_size].
   double Score(double target_part, absl::Span<const float> draft_hidden) const;

@@ -1,4 +1,4 @@
-// `confidence`: stop behind a token whose probability is below a threshold.
+// `confidence`: stop after a token whose probability is below a threshold.
 // Hugging Face transformers, assistant_confidence_threshold; the draft exit of
 // Self-Speculative Decoding (arXiv:2309.08168) without its adaptation.
 

@@ -15,7 +15,7 @@
 namespace nacre::speculation {
 
 // `recorded`: the tokens of the answer from the first. It discards a token that
-// differs, and any behind the end of the recording.
+// differs, and any past the end of the recording.
 std::unique_ptr<LengthPolicy> MakeOraclePolicy(std::vector<int32_t> recorded);
 
 }  // namespace nacre::speculation

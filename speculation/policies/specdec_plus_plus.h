@@ -5,7 +5,7 @@
 //
 // The hidden state of a row is that of the token that was fed, so a row judges
 // the token before the one that it draws: the first token that no verdict has
-// reached is judged by the row behind it, the newest is sent unjudged. The
+// reached is judged by the row after it, the newest is sent unjudged. The
 // product runs over all unverified tokens, also of earlier chunks under way.
 
 #ifndef SPECULATION_POLICIES_SPECDEC_PLUS_PLUS_H_

@@ -1,4 +1,4 @@
-// `svip`: stop behind a token drawn from a distribution of high entropy H:
+// `svip`: stop after a token drawn from a distribution of high entropy H:
 // 1 - sqrt(c H) estimates a lower bound of its acceptance. SVIP (Zhang et al.,
 // arXiv:2411.18462), section 3 and its released code.
 

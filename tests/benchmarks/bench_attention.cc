@@ -1,4 +1,4 @@
-// Attention of the CPU backend against its floor: what a few rows behind a long
+// Attention of the CPU backend against its floor: what a few rows after a long
 // context cost, by shape of the heads, by context, and by session.
 //
 //   bench_attention [--kv-type TYPE] [--cpus LIST] [--contexts LIST]
@@ -191,7 +191,7 @@ class Bench {
              const std::vector<std::vector<double>>& times, double bandwidth,
              double peak) {
     std::printf(
-        "\n%s %s: %d query heads, %d KV heads of %d, behind %d, %d layers; "
+        "\n%s %s: %d query heads, %d KV heads of %d, after %d, %d layers; "
         "read "
         "%.1f GB/s, %.1f G multiply-adds/s\n",
         test.name, flags_.kv_type.c_str(), test.heads, test.kv_heads,

@@ -116,7 +116,7 @@ class Bench {
     }
   }
 
-  // Seconds of a step of `rows` rows behind the context, with all logits.
+  // Seconds of a step of `rows` rows after the context, with all logits.
   double Step(int rows) {
     sequence_->Truncate(context_);
     return Run(sequence_.get(), rows, rows);

@@ -10,7 +10,7 @@
 // to a temporary folder; with --write to that one, which is all then. --shape
 // 8b: as Llama 3 8B, 16 GB. A small file is in the system's cache: what is
 // measured is the work, not a disk. Times are medians. Memory is that of the
-// process, less what it had before: what is left behind a load, and the peak,
+// process, less what it had before: what is left after a load, and the peak,
 // which is the highest of all loads.
 
 #include <unistd.h>

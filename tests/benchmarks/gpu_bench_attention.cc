@@ -21,7 +21,7 @@ using kernels::Seconds;
 
 constexpr int kBlockSize = 16;
 
-// Rows of some sessions behind a context.
+// Rows of some sessions after a context.
 struct Batch {
   int sessions;
   int rows;

@@ -63,7 +63,7 @@ class ModelBench {
     return Run(sequence_.get(), plan_.decode_context, 0).status();
   }
 
-  // Seconds of a step of rows behind the context: with all logits on the host,
+  // Seconds of a step of rows after the context: with all logits on the host,
   // or with nothing but a token of each row, drawn on the device.
   absl::StatusOr<double> Step(int rows, bool draw) {
     sequence_->Truncate(plan_.decode_context);
@@ -129,7 +129,7 @@ class ModelBench {
   }
 
  private:
-  // Of what follows row `row` behind the context.
+  // Of what follows row `row` after the context.
   TokenDraw DrawOf(int row) const {
     return {/*seed=*/1, plan_.decode_context + row + 1, /*temperature=*/1.0f,
             model_->info().vocab_size};
@@ -302,7 +302,7 @@ absl::Status MeasureModel(const GpuBench& bench, const GpuModel& model,
 }  // namespace
 
 Json BenchGpuModel(const GpuBench& bench, const GpuModel& model) {
-  std::printf("\n== %s, %s weights, behind %d\n", model.name.c_str(),
+  std::printf("\n== %s, %s weights, after %d\n", model.name.c_str(),
               model.weights.c_str(), bench.plan.decode_context);
   std::fflush(stdout);
   Json json = {{"name", model.name}, {"weights", model.weights}};

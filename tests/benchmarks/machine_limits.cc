@@ -91,7 +91,7 @@ HWY_EXPORT(Sum);
 HWY_EXPORT(MultiplyAdds);
 
 namespace {
-// Behind what Sum reads, so that it may fetch ahead.
+// Past what Sum reads, so that it may fetch ahead.
 constexpr size_t kSlackBytes = 16384;
 }  // namespace
 

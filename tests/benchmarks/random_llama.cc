@@ -18,9 +18,9 @@
 namespace nacre::model {
 namespace {
 
-// Bytes that a tensor may begin behind the buffer's start.
+// Bytes that a tensor may begin after the buffer's start.
 constexpr size_t kStarts = size_t{8} << 20;
-// What is random; behind it, it repeats.
+// What is random; after it, it repeats.
 constexpr size_t kPeriod = size_t{32} << 20;
 
 std::string ConfigJson(const LlamaShape& shape) {

@@ -70,7 +70,7 @@ TEST(DraftEngineTest, FollowsACorrection) {
   EXPECT_EQ(rollback->rows, 3);  // of 12 fed positions
 }
 
-// KV behind the first difference is of other tokens, however far the commit
+// KV after the first difference is of other tokens, however far the commit
 // goes on.
 TEST(DraftEngineTest, FollowsACommitThatGoesOnBehindItsCorrection) {
   DraftFixture fixture;
@@ -176,7 +176,7 @@ TEST(DraftEngineTest, APlanThatEndsTheDraftDuringAForwardDropsItsToken) {
 }
 
 // Random commits, right and wrong, short and long, several sessions and small
-// budgets: every draft is what the model says behind the session's sequence.
+// budgets: every draft is what the model says after the session's sequence.
 TEST(DraftEngineTest, EveryDraftIsTheModelsOwnContinuation) {
   std::mt19937_64 random(3);
   for (const int max_step_rows : {5, 512}) {

@@ -128,7 +128,7 @@ inline OpenDraft MakeOpen(uint64_t id, std::vector<int32_t> token_ids,
   return open;
 }
 
-// What the model itself says behind `tokens`.
+// What the model itself says after `tokens`.
 inline std::vector<int32_t> Continue(const TableModel& model,
                                      const OpenDraft& open,
                                      std::vector<int32_t> tokens, int count) {

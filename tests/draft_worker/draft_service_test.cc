@@ -62,7 +62,7 @@ class DraftServiceTest : public ::testing::Test {
     return {};
   }
 
-  // Greedy tokens for the positions behind `length`, until a stop mark.
+  // Greedy tokens for the positions after `length`, until a stop mark.
   std::vector<uint32_t> ReadDraft(uint32_t length) {
     std::vector<uint32_t> drafted;
     ReadUntil([&](const v1::DraftEvent& event) {

@@ -79,7 +79,7 @@ TEST(DraftCommandsTest, TellsTheRanksOfTheTargetsTokensWhereItKnowsThem) {
     ASSERT_EQ(drafted.size(), 3u);
     fixture.Commit(1, 6, {drafted[0], drafted[1]});
     fixture.Drain();
-    // Behind its third token, which is wrong, nothing is compared.
+    // After its third token, which is wrong, nothing is compared.
     const int32_t other = drafted[2] == 5 ? 6 : 5;
     fixture.Commit(1, 8, {other, 1});
     fixture.Drain();

@@ -37,7 +37,7 @@ class FakeReader final : public worker::TensorReader {
   std::map<uint64_t, Subscription> open;
 };
 
-// A policy that goes on if the target's state says so, and stops behind every
+// A policy that goes on if the target's state says so, and stops after every
 // token where there is none.
 PolicyFile CaliTs(int target_size = 2) {
   PolicyFile file;

@@ -49,7 +49,7 @@ class DraftEngineNextDrawsTest : public ::testing::Test {
 TEST_F(DraftEngineNextDrawsTest, AWindowIsDraftedWithoutAStepForNothing) {
   const OpenDraft open = Led(1);
   Drain({open});
-  // The first one comes with the prompt's last row; behind the last there is
+  // The first one comes with the prompt's last row; after the last there is
   // none.
   EXPECT_EQ(Counts(), (model::QueuedSteps{7, 0}));
   const std::vector<int32_t> drafted = fixture_.TakeDrafted(1);
@@ -163,7 +163,7 @@ TEST_F(DraftEngineNextDrawsTest, NothingIsToldWhileAPromptIsFed) {
   fixture.Open(Led(1, 50));
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(fixture.engine->RunOnce().ok());
   EXPECT_EQ(fixture.model.queued_steps(), (model::QueuedSteps{1, 0}));
-  // It will not go on behind its first token, but that is yet to come.
+  // It will not go on after its first token, but that is yet to come.
   OpenDraft long_one = Led(2, 1);
   long_one.token_ids = Prompt(100, 2);
   long_one.prompt_length = 100;

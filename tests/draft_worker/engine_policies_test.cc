@@ -96,7 +96,7 @@ TEST(DraftEnginePolicies, ATokenThatTheOracleKnowsWrongIsNotSent) {
     ASSERT_EQ(fixture.tails[1].size(), 1u);
     EXPECT_EQ(fixture.tails[1][0].stop, StopMark::kPolicy);
     fixture.tails[1].clear();
-    // Behind the target's own token the recording ends: it stops there.
+    // After the target's own token the recording ends: it stops there.
     fixture.Commit(1, 4, {answer[1], wrong});
     fixture.Drain();
     ASSERT_EQ(fixture.tails[1].size(), 1u);

@@ -1,5 +1,5 @@
 // Sessions with branches on the draft engine: what each message says is what
-// the model ranks behind the text of each node, whatever is committed when.
+// the model ranks after the text of each node, whatever is committed when.
 
 #include <algorithm>
 #include <cstdint>
@@ -29,7 +29,7 @@ OpenDraft OpenTree(uint64_t id, Ids prompt, int rows, int num_slots,
   return open;
 }
 
-// The candidates behind `text`, the best first.
+// The candidates after `text`, the best first.
 Ids Ranked(const TableModel& model, const OpenDraft& open, const Ids& text) {
   model::Sampler sampler(open.sampling, model.info().vocab_size);
   model::TokenHistory history(open.prompt_length);

@@ -109,7 +109,7 @@ TEST_F(FeatureRecorderTest, UnverifiedTokensAreForgotten) {
   session.OnCommit({.accepted = 1});
   session.OnCommit({.accepted = 1, .rejected = true});
   EXPECT_THAT(Outcomes(), ElementsAre(true, true, false));
-  // Of what is drafted behind the rejection the first comes next.
+  // Of what is drafted after the rejection the first comes next.
   session.OnDrafted(3, 0, logits, {});
   session.OnCommit({.accepted = 1, .overtaken = true});
   EXPECT_THAT(Outcomes(), ElementsAre(true, true, false, true));
@@ -154,7 +154,7 @@ TEST_F(FeatureRecorderTest, LinesReferToHiddenStates) {
   };
   for (int i = 0; i < 4; ++i) draft(i, static_cast<float>(i));
   session.OnCommit({.accepted = 1});
-  // The state of the token behind a rejected one was computed from it.
+  // The state of the token after a rejected one was computed from it.
   session.OnCommit({.accepted = 0, .rejected = true});
   draft(2, 9.0f);
   session.OnCommit({.accepted = 1, .overtaken = true});
@@ -217,7 +217,7 @@ TEST_F(FeatureRecorderTest, TheEngineRecordsVerifiedTokens) {
               static_cast<float>(row.Probability(drafted[i])));
     tokens.push_back(drafted[i]);
   }
-  // Its next token stands behind the target's own.
+  // Its next token stands after the target's own.
   const std::vector<int32_t> next = fixture.TakeDrafted(9);
   ASSERT_FALSE(next.empty());
   fixture.Commit(9, 6, {next[0]});
@@ -253,7 +253,7 @@ TEST_F(FeatureRecorderTest, TheEnginesEndWritesWhatWasNotJudged) {
     EXPECT_EQ(line["accepted"], was_judged ? Json(true) : Json(nullptr));
     tokens.push_back(line["token"]);
   }
-  // Also what was drafted behind the commit.
+  // Also what was drafted after the commit.
   for (const int32_t id : fixture.TakeDrafted(8)) drafted[8].push_back(id);
   EXPECT_EQ(recorded, drafted);
   for (const auto& [session, tokens] : drafted) EXPECT_GE(tokens.size(), 4u);

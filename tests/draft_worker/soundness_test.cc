@@ -117,7 +117,7 @@ TEST(DraftSoundnessTest, NobodyInterruptsTheCanary) {
   EXPECT_FALSE(fixture.engine->stats().computes_wrongly);
 }
 
-// Opened behind an end token, as after a move: it says something.
+// Opened after an end token, as after a move: it says something.
 TEST(DraftSoundnessTest, AnEndAmongTheOpenedTokensDoesNotSilenceIt) {
   DraftFixture fixture;
   OpenDraft open = Plain(1, {1, 2, 3});

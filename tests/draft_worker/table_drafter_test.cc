@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Says behind a token what was said behind it before; nothing where nothing
+// Says after a token what was said after it before; nothing where nothing
 // was. Its sequences hold a length and no KV.
 class TableDrafter : public model::Drafter {
  public:
@@ -137,7 +137,7 @@ TEST_F(TableDrafterTest, SaysThatItStopsWhereTheTableEnds) {
   EXPECT_THAT(tails_.back().token_ids, IsEmpty());
   EXPECT_NE(tails_.back().stop, speculation::StopMark::kNone);
   EXPECT_THAT(Drafted(), IsEmpty());
-  // It goes on behind a commit that the table knows.
+  // It goes on after a commit that the table knows.
   Push(3, {2, 3, 1});
   EXPECT_THAT(Drafted(), ElementsAre(2, 3));
 }

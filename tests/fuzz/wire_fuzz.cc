@@ -44,7 +44,7 @@ void CheckTails(const std::vector<SessionTail>& tails) {
       NACRE_CHECK(tail.parents[i] >= 0 &&
                       int64_t{tail.parents[i]} <
                           int64_t{tail.first_node} + static_cast<int64_t>(i),
-                  "a parent behind its child");
+                  "a parent after its child");
     }
   }
 }

@@ -1,6 +1,6 @@
 // A network between hosts that fails as networks do: no FIN, no reset, the
 // other end is just not heard any more. The processes are well; the tokens stay
-// the same, and nothing stays behind.
+// the same, and nothing is left.
 
 #include "tests/integration/hosts.h"
 

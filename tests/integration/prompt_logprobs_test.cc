@@ -119,7 +119,7 @@ TEST(PromptLogprobsTest, StreamsTellThemOnceInEachChoicesFirstChunk) {
   }
 }
 
-// Whenever the target dies: before the prompt, within it or behind it.
+// Whenever the target dies: before the prompt, within it or after it.
 TEST(PromptLogprobsTest, AKilledTargetLosesNone) {
   Service service;
   const Text text = Generated(service, 1500);

@@ -46,7 +46,7 @@ v1::GenerateRequest Ask(const Ids& prompt, v1::Method method) {
   return request;
 }
 
-// What the target draws from behind `prompt`: (id, probability), kTopK of them.
+// What the target draws from after `prompt`: (id, probability), kTopK of them.
 std::vector<std::pair<uint32_t, double>> LawBehind(Service& service,
                                                    const Ids& prompt) {
   v1::GenerateRequest request = Ask(prompt, v1::METHOD_AR);

@@ -140,7 +140,7 @@ class ResumeTest : public ::testing::Test {
     return Call(first_, *request);
   }
 
-  // All choices were cut behind `cut` tokens, in turn with and without the
+  // All choices were cut after `cut` tokens, in turn with and without the
   // Complete of those that had ended.
   void CheckCut(const v1::GenerateRequest& request, const Outcome& uncut,
                 size_t cut) {

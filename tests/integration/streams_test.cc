@@ -1,5 +1,5 @@
 // Many short streams at once, of mixed methods and parameters: each says what
-// it says alone on a quiet service, and nothing of them stays behind.
+// it says alone on a quiet service, and nothing of them is left.
 //
 // NACRE_SOAK_SECONDS (label slow: 600) goes on that long and also watches the
 // memory of the three processes.

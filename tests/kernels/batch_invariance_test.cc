@@ -187,7 +187,7 @@ TEST_P(BatchInvarianceTest, AttentionRowsOfASessionHaveTheSameBitsTogether) {
                             cache.layer(), together.data());
             ASSERT_TRUE(SameBits(together.data(), alone.data() + first * width,
                                  together.size()))
-                << rows << " rows behind " << context << ", "
+                << rows << " rows after " << context << ", "
                 << heads_per_kv_head << " query heads a KV head";
           }
         }

@@ -33,7 +33,7 @@ inline std::vector<AttentionRule> CheckedRules(
   return rules;
 }
 
-// Rows of two sessions, apart and behind each other.
+// Rows of two sessions, apart and after each other.
 inline std::vector<RowContext> CheckedRows(const PagedCache& cache) {
   std::vector<RowContext> rows;
   for (const int position : {0, 1, 63, 64, 127, 128, 130, 199, 255, 299}) {

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// 2 rows of float32 behind 1 row of bf16, 3 columns each.
+// 2 rows of float32 after 1 row of bf16, 3 columns each.
 class StackedWeightsTest : public ::testing::Test {
  protected:
   const std::vector<uint16_t> bf16_ = {ToBF16(1), ToBF16(2), ToBF16(3)};
@@ -45,7 +45,7 @@ TEST_F(StackedWeightsTest, LoadsWithZerosBehindTheLastColumn) {
   weights_.Load(2, 0, 2, values.data());
   EXPECT_THAT(values, ElementsAre(7, 8, 0, 0, 0));
   values.assign(5, -1.0f);
-  weights_.Load(1, 64, 5, values.data());  // altogether behind
+  weights_.Load(1, 64, 5, values.data());  // altogether past
   EXPECT_THAT(values, ElementsAre(0, 0, 0, 0, 0));
 }
 

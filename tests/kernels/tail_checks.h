@@ -28,11 +28,11 @@ struct TailShape {
   AttentionRule rule = 0.125f;
 };
 
-// Some sequences, each with a random tree behind its positions. What no path
-// has holds NaN: all other slots, and the positions behind where trees begin.
+// Some sequences, each with a random tree after its positions. What no path
+// has holds NaN: all other slots, and the positions past where trees begin.
 class TreesInSlots {
  public:
-  // Trees of `nodes[i]` nodes behind `lengths[i]` positions.
+  // Trees of `nodes[i]` nodes after `lengths[i]` positions.
   TreesInSlots(Backend* backend, const TailShape& shape,
                std::vector<int> lengths, std::vector<int> nodes, uint32_t seed)
       : backend_(backend),
@@ -48,7 +48,7 @@ class TreesInSlots {
     for (size_t i = 0; i < lengths.size(); ++i) AddTree(lengths[i], nodes[i]);
   }
 
-  // The rows of all nodes, those of a sequence in any order behind some rows of
+  // The rows of all nodes, those of a sequence in any order after some rows of
   // its positions, with the bits of chains.
   void ExpectBitsOfChains() {
     std::vector<RowContext> rows;
@@ -83,7 +83,7 @@ class TreesInSlots {
     }
   }
 
-  // Copies the longest path of each tree to the positions behind it. Its last
+  // Copies the longest path of each tree to the positions after it. Its last
   // row has the same bits there.
   void ExpectBitsOfKeptPaths() {
     for (size_t tree = 0; tree < trees_.size(); ++tree) {

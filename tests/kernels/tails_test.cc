@@ -50,7 +50,7 @@ TEST_P(CpuTailsTest, NodesHaveTheBitsOfTheirChains) {
   }
 }
 
-// Windows that begin before the tree, in it, and behind a node.
+// Windows that begin before the tree, in it, and after a node.
 TEST_P(CpuTailsTest, WindowsReachIntoPaths) {
   const auto backend = MakeBackend("cpu");
   for (const int window : {1, 3, 17, 64, 100}) {

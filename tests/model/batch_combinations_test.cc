@@ -25,12 +25,12 @@ namespace {
 
 constexpr int kMaxRows = 33;
 constexpr std::array<int, 4> kChunks = {1, 7, 64, 512};
-// Positions behind which the sessions' rows stand: around the edges of KV
+// Positions after which the sessions' rows stand: around the edges of KV
 // blocks and of the stretches in which attention adds up.
 constexpr std::array<int, 9> kPromptLengths = {530, 1,   15,  16, 63,
                                                65,  129, 200, 257};
 constexpr int kMaxSessions = static_cast<int>(kPromptLengths.size());
-// The session behind them is a guest that reads its prompt beside their rows.
+// The session after them is a guest that reads its prompt beside their rows.
 constexpr int kGuest = kMaxSessions;
 constexpr int kGuestLength = 520;
 

@@ -59,7 +59,7 @@ TEST_F(BlockSequenceTest, GivesUpABlockThatItHasBegun) {
   EXPECT_EQ(late->TakeOver(ids_), 1);
   EXPECT_EQ(late->length(), 4);
   EXPECT_EQ(late->block_table()[0], first->block_table()[0]);
-  // What it computes behind serves others.
+  // What it computes after serves others.
   late->Append(4);
   late->Share(ids_);
   const auto last = New(9);
@@ -193,7 +193,7 @@ TEST_F(SlotsOfASequenceTest, AKeptPathBecomesPositions) {
   EXPECT_EQ(sequence_->moves.size(), 2u);
   EXPECT_EQ(sequence_->length(), 5);
   EXPECT_EQ(sequence_->version(), kept);
-  // What was behind the path goes on.
+  // What was below the path goes on.
   ASSERT_TRUE(sequence_->KeepPath(5, {0}).ok());
   EXPECT_EQ(sequence_->length(), 6);
 }

@@ -503,7 +503,7 @@ TEST(ConfigTest, LayersHaveTheWindowsThatTheFamilySays) {
       {"Qwen2ForCausalLM", json::object(), none},
       {"Qwen2ForCausalLM", {{"sliding_window", 4096}}, none},
       {"Qwen2ForCausalLM", with("use_sliding_window", false), none},
-      // Of three layers none is behind the first 28.
+      // Of three layers none is after the first 28.
       {"Qwen2ForCausalLM", slides, none},
       {"Qwen2ForCausalLM", with("max_window_layers", 3), none},
       {"Qwen2ForCausalLM", with("max_window_layers", 2), {0, 0, 4096}},

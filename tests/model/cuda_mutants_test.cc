@@ -75,7 +75,7 @@ class CudaMutants : public ::testing::TestWithParam<std::string> {
     std::vector<int> steps;  // rows of each
   };
 
-  // The product behind attention needs more shared memory than those before and
+  // The product after attention needs more shared memory than those before and
   // after it, on a device that has little.
   static Case CaseOf(const std::string& mutant) {
     const bool limits = mutant.rfind("limit_", 0) == 0;

@@ -34,7 +34,7 @@ class CudaQueuedStepTest : public ::testing::Test {
   }
   ~CudaQueuedStepTest() override { emulation::ResetDevice(); }
 
-  // Feeds a token, with a draw behind it, and one behind that.
+  // Feeds a token, with a draw after it, and one after that.
   absl::StatusOr<int32_t> Step(int32_t token, bool promises = true) {
     const int position = sequence_->length() + 1;
     const Draws draws = {TokenDraw{1, position, 1.0f, kDeviceVocab}};

@@ -77,7 +77,7 @@ int32_t Largest(absl::Span<const float> logits) {
                               logits.begin());
 }
 
-// A prompt, the tokens that a model gives behind it, and their logits.
+// A prompt, the tokens that a model gives after it, and their logits.
 struct Answer {
   std::vector<int32_t> tokens;
   std::vector<std::vector<float>> logits;

@@ -33,7 +33,7 @@ class DeviceDrawTest : public ::testing::Test {
   }
 
   // Rows of `cols` logits each, in device memory that begins where a row of
-  // another length would: `offset` floats behind what it is aligned to.
+  // another length would: `offset` floats past what it is aligned to.
   std::vector<int32_t> Draw(const std::vector<float>& logits, int cols,
                             absl::Span<const kernels::RowDraw> draws,
                             size_t offset = 0) {

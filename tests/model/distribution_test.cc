@@ -55,7 +55,7 @@ TEST(Distribution, OneCertainTokenHasNoEntropy) {
   EXPECT_EQ(distribution.Probability(2), 0.0);
 }
 
-// Awkward sizes: below, at and behind whole vectors and chunks.
+// Awkward sizes: below, at and beyond whole vectors and chunks.
 TEST(Distribution, AgreesWithTheDefinitionInDouble) {
   for (const size_t count : {1u, 2u, 3u, 15u, 16u, 17u, 31u, 33u, 1000u, 4095u,
                              4096u, 4097u, 32000u, 151936u}) {

@@ -115,7 +115,7 @@ TEST_P(EagleModelTest, EachKindSaysWhatPyTorchSays) {
     const EagleGolden golden = ReadEagleGolden(kind);
     Pair pair(GetParam(), EagleFolder(kind));
     ASSERT_TRUE(pair.status.ok()) << pair.status;
-    // Keys and values of 8 bits of mantissa, in three steps behind each other.
+    // Keys and values of 8 bits of mantissa, in three steps after each other.
     const bool is_rough = std::string(GetParam()) == "cpu_kvbf16";
     EXPECT_LE(LargestDifference(pair.Run(golden), golden.All()),
               is_rough ? 0.05f : 1e-3f);
@@ -141,7 +141,7 @@ TEST_P(EagleModelTest, ATreeHasTheBitsOfItsPaths) {
     SCOPED_TRACE(kind);
     EagleGolden golden = ReadEagleGolden(kind);
     Pair pair(GetParam(), EagleFolder(kind));
-    // 3 behind the prompt, and 5; then 8 behind 3, 9 behind 5 and 8 behind 5.
+    // 3 after the prompt, and 5; then 8 after 3, 9 after 5 and 8 after 5.
     const auto features = pair.Features(golden.prompt);
     const int count = static_cast<int>(golden.prompt.size()) - 1;
     const auto sequence = *pair.eagle->NewSequence(40, kSlots);

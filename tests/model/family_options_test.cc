@@ -170,7 +170,7 @@ TEST_P(FamilyOptionsTest, MatchesHuggingFaceInEveryBatch) {
           SameRows(RowsOf(model.get(), {AllOf(alone.get(), ids)}), rows))
           << golden.name << ", alone";
 
-      // Other tokens behind the prompt, and back to the middle.
+      // Other tokens after the prompt, and back to the middle.
       const Tokens others = {7, 3, 9, 11, 130};
       RowsOf(model.get(), {AllOf(sequences[i].get(), others)});
       const size_t kept = ids.size() - 9;

@@ -134,7 +134,7 @@ TEST_P(FinalHiddenTest, TapsKeepAllRows) {
   };
   EXPECT_EQ(row(1, 3), row(1, 4)) << "embeddings of one token";
   EXPECT_EQ(row(1, 0), row(1, 6)) << "likewise, in another sequence";
-  EXPECT_EQ(row(2, 3), row(2, 4)) << "behind the same path";
+  EXPECT_EQ(row(2, 3), row(2, 4)) << "after the same path";
   EXPECT_NE(row(2, 0), row(2, 6));
   EXPECT_NE(row(2, 3), row(0, 3)) << "the last norm";
 }

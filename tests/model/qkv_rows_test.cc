@@ -74,7 +74,7 @@ TEST(QkvRowsTest, StackedPartsStayWhereTheyAre) {
 TEST(QkvRowsTest, PairsThatTurnComeToLieHalfAHeadApart) {
   const HeadOrder order(Config(0.5, QkvLayout::kStacked));
   auto values = Numbers(12);
-  order.Apply(8, &values);  // what is behind two heads stays
+  order.Apply(8, &values);  // what is past two heads stays
   EXPECT_THAT(values, ElementsAre(0, 2, 1, 3, 4, 6, 5, 7, 8, 9, 10, 11));
   const auto rows = Numbers(8 * 2);
   kernels::HostMatrix matrix = {kernels::DType::kF32, rows.data(), 8, 2};

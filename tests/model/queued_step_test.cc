@@ -72,7 +72,7 @@ class QueuedStepTest : public ::testing::Test {
   struct Session {
     std::unique_ptr<Sequence> sequences[kModels];
     std::vector<int32_t> tokens;          // fed
-    absl::optional<int32_t> last;         // drawn behind them by the last step
+    absl::optional<int32_t> last;         // drawn after them by the last step
     absl::optional<TokenDraw> next_draw;  // as the last step had it
     uint64_t seed = 7;
 
@@ -111,7 +111,7 @@ class QueuedStepTest : public ::testing::Test {
     return session;
   }
 
-  // One row behind what was drawn, drawn as promised, and the same again.
+  // One row after what was drawn, drawn as promised, and the same again.
   static Rows GoOn(const Session& session, bool promises = true) {
     Rows rows = {{*session.last}, 1, {DrawAt(session.length() + 1)}};
     if (promises) rows.next_draw = DrawAt(session.length() + 2);
@@ -155,7 +155,7 @@ class QueuedStepTest : public ::testing::Test {
     }
   }
 
-  // All logits behind what the session holds, or has just drawn.
+  // All logits after what the session holds, or has just drawn.
   void CheckLogits(Session* session) {
     Run({{session, {{session->last.value_or(3)}, 1}}});
   }
@@ -192,7 +192,7 @@ TEST_F(QueuedStepTest, IsUsedByWhoeverGoesOn) {
   EXPECT_EQ(Counts(), (QueuedSteps{22, 1}));
 }
 
-// Sequences that go on are drawn for among others, and behind several draws of
+// Sequences that go on are drawn for among others, and after several draws of
 // their own.
 TEST_F(QueuedStepTest, TakesItsTokensFromWhereTheyAreDrawn) {
   std::vector<std::unique_ptr<Session>> sessions;

@@ -70,7 +70,7 @@ TEST(SamplerDeviceDrawTest, IsForWhatNothingElseChanges) {
     greedy.temperature = 0.0f;
     EXPECT_FALSE(draws(greedy));
   }
-  // Behind it: the best is always kept.
+  // Past it: the best is always kept.
   for (const SamplingParams& params :
        {with([](auto& p) { p.top_k = 99; }),
         with([](auto& p) { p.top_p = 0.99f; }),

@@ -18,8 +18,8 @@ std::string Refused(const absl::Status& status) {
 
 class TreeSlotsTest : public ::testing::Test {
  protected:
-  // A sequence of 10; slots 5 and 2 are a path behind it, 7 is beside slot 2,
-  // and 0 is behind position 4.
+  // A sequence of 10; slots 5 and 2 are a path after it, 7 is beside slot 2,
+  // and 0 is after position 4.
   TreeSlotsTest() {
     for (const TreeNode& node : {TreeNode{5, kNoSlot, 10}, TreeNode{2, 5, 11},
                                  TreeNode{7, 5, 11}, TreeNode{0, kNoSlot, 5}}) {
@@ -109,7 +109,7 @@ TEST_F(TreeSlotsTest, WhatIsBehindAKeptPathStays) {
   ASSERT_TRUE(slots_.CheckPath(10, {5, 2}).ok());
   slots_.KeepPath({5, 2});
   EXPECT_THAT(Path(3), ElementsAre(1, 3));
-  EXPECT_THAT(Path(7), ElementsAre(7));  // behind a position now
+  EXPECT_THAT(Path(7), ElementsAre(7));  // after a position now
   // Its slots serve other nodes.
   EXPECT_TRUE(slots_.CheckNodes({{5, 3, 14}, {2, kNoSlot, 12}}, 12).ok());
   EXPECT_TRUE(slots_.CheckPath(12, {1, 3}).ok());

@@ -33,7 +33,7 @@ struct Node {
   int32_t slot = 0;
 };
 
-// A session: its text, which ends with the root, and a tree behind it.
+// A session: its text, which ends with the root, and a tree after it.
 struct Tree {
   std::unique_ptr<Sequence> sequence;
   std::vector<int32_t> text;
@@ -112,7 +112,7 @@ class TreeTest : public ::testing::TestWithParam<const char*> {
     }
   }
 
-  // The rows of nodes [begin, end), behind the root where it is not fed yet.
+  // The rows of nodes [begin, end), below the root where it is not fed yet.
   struct Rows {
     std::vector<int32_t> tokens;
     std::vector<TreeNode> nodes;
@@ -148,7 +148,7 @@ class TreeTest : public ::testing::TestWithParam<const char*> {
     ASSERT_EQ(std::memcmp(logits.data() + row * kVocab, expected.data(),
                           kVocab * sizeof(float)),
               0)
-        << what << ", behind " << tokens.size() << " tokens";
+        << what << ", after " << tokens.size() << " tokens";
   }
 
   std::vector<float> Forward(const std::vector<SequenceRows>& batch) {
@@ -239,14 +239,14 @@ class TreeTest : public ::testing::TestWithParam<const char*> {
                   .nodes = rows.nodes}});
     for (size_t i = survivors; i < tree->nodes.size(); ++i) {
       ExpectBits(logits, i - survivors, tree->PathText(static_cast<int>(i)),
-                 "a node behind a kept path");
+                 "a node after a kept path");
       if (HasFatalFailure()) return;
     }
     // Another token comes: the tree is given up, the chain goes on.
     tree->text.push_back(RandomToken());
     const std::vector<float> after = Forward(
         {{tree->sequence.get(), absl::MakeConstSpan(tree->text).last(1), 1}});
-    ExpectBits(after, 0, tree->text, "a token behind a kept path");
+    ExpectBits(after, 0, tree->text, "a token after a kept path");
     tree->nodes.clear();
   }
 
@@ -314,7 +314,7 @@ TEST_P(TreeTest, ATreeMayGrowOverManySteps) {
   KeepAndGoOn(&tree);
 }
 
-// Branches beside a chain that lies in place: nodes behind its positions.
+// Branches beside a chain that lies in place: nodes after its positions.
 TEST_P(TreeTest, NodesMayBeBehindAnyPosition) {
   Tree tree = NewTree(40);
   const std::vector<int32_t> tokens = {tree.text.back(), 5, 6, 7};
@@ -326,19 +326,19 @@ TEST_P(TreeTest, NodesMayBeBehindAnyPosition) {
                                               .nodes = nodes}});
   std::vector<int32_t> branch(tree.text.begin(), tree.text.begin() + 38);
   branch.push_back(5);
-  ExpectBits(logits, 1, branch, "behind position 37");
+  ExpectBits(logits, 1, branch, "after position 37");
   branch.push_back(6);
-  ExpectBits(logits, 2, branch, "behind that");
+  ExpectBits(logits, 2, branch, "after that");
   std::vector<int32_t> last = tree.text;
   last.push_back(7);
-  ExpectBits(logits, 3, last, "behind the root");
+  ExpectBits(logits, 3, last, "below the root");
   // The branch goes on where the chain is cut.
   tree.sequence->Truncate(38);
   ASSERT_TRUE(tree.sequence->KeepPath(38, {9, 3}).ok());
   branch.push_back(8);
   const std::vector<float> after =
       Forward({{tree.sequence.get(), absl::MakeConstSpan(branch).last(1), 1}});
-  ExpectBits(after, 0, branch, "behind the kept branch");
+  ExpectBits(after, 0, branch, "after the kept branch");
 }
 
 // Before the first path was copied another takes its place.
@@ -357,7 +357,7 @@ TEST_P(TreeTest, APathMayBeKeptInPlaceOfAnother) {
   text.push_back(9);
   const std::vector<float> logits =
       Forward({{tree.sequence.get(), absl::MakeConstSpan(text).last(1), 1}});
-  ExpectBits(logits, 0, text, "behind the second path");
+  ExpectBits(logits, 0, text, "after the second path");
 }
 
 TEST_P(TreeTest, RefusesNodesThatFitNowhere) {

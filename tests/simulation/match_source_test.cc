@@ -15,8 +15,8 @@ TEST(IndependentMatches, HasTheRateAndTheRunsOfIndependentTokens) {
     const auto matches = IndependentMatches(alpha, /*seed=*/3);
     const int count = 100'000;
     int matched = 0;
-    int pairs = 0;     // a match behind a match
-    int restarts = 0;  // a match behind a mismatch
+    int pairs = 0;     // a match after a match
+    int restarts = 0;  // a match after a mismatch
     bool last = false;
     for (int i = 0; i < count; ++i) {
       const bool match = matches->At(i);

@@ -27,7 +27,7 @@ double Pearl(double alpha, int cost_ratio, int window,
   return result.tokens_per_second() * cost_ratio * 1e-3;
 }
 
-// Tables 5 and 6: c 3 and 5, windows 2 to 7; it rises up to c and falls behind.
+// Tables 5 and 6: c 3 and 5, windows 2 to 7; it rises up to c and falls after.
 TEST(PearlTables, TheOptimalWindowIsTheCostRatio) {
   for (const double alpha : {0.6, 0.8, 0.9, 0.95}) {
     for (const int c : {3, 5}) {

@@ -130,7 +130,7 @@ TEST_F(DraftBufferTest, WhatWasToldIsNotTakenBack) {
 
 TEST_F(DraftBufferTest, ABaseOfAnotherLengthNamesAnotherParent) {
   EXPECT_FALSE(Commit({1}));
-  // Behind {10, 11, 12}, where 1 is committed; not behind that 1.
+  // After {10, 11, 12}, where 1 is committed; not after that 1.
   EXPECT_EQ(Add(MakeNodes(3, 1, {2}, {0})), Outcome::kMismatch);
   EXPECT_EQ(buffer_.depth(), 0);
 }

@@ -76,7 +76,7 @@ TEST_F(DraftLengthTest, ARowKnowsItsPlace) {
   Draft();
   EXPECT_EQ(log_.rows[0].chunk_length, 0);
   EXPECT_EQ(log_.rows[1].chunk_length, 1);
-  EXPECT_EQ(log_.rows[2].chunk_length, 0);  // behind a stop
+  EXPECT_EQ(log_.rows[2].chunk_length, 0);  // after a stop
   EXPECT_EQ(log_.rows[0].unverified, 0);
   EXPECT_EQ(log_.rows[2].unverified, 2);
   Commit(1, false, false);

@@ -1,6 +1,6 @@
 // The tree that a draft grows, against a model of the KV cache that its rows
 // fill: after any steps and commits the main path lies at positions, each
-// branch in slots behind its parent, and each holds the text that it is to.
+// branch in slots below its parent, and each holds the text that it is to.
 
 #include "speculation/draft_tree.h"
 
@@ -97,7 +97,7 @@ TEST(DraftTree, AStepTellsTheChildrenOfItsNodes) {
   EXPECT_EQ(tail.token_ids, (Ids{4, 5, 6, 5}));
   EXPECT_EQ(tail.parents, (Ids{1, 2, 2, 3}));
   EXPECT_EQ(session.tokens(), (Ids{10, 11, 12, 1, 4}));
-  // The likeliest: 4 (-2), behind it 5 below 2 (-3); 6 (-4) before 5 below 3
+  // The likeliest: 4 (-2), below it 5 below 2 (-3); 6 (-4) before 5 below 3
   // (-4), since it was first.
   const std::vector<DraftTree::Row> next = Begin(session);
   ASSERT_EQ(next.size(), 3u);

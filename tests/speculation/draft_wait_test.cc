@@ -73,7 +73,7 @@ TEST(DraftWait, WhatTheDraftSaidOfGoingOn) {
   wait.OnMismatch();
   EXPECT_TRUE(wait.MayCome(5));
   wait.OnStop(StopMark::kChunk);
-  EXPECT_FALSE(wait.has_stopped()) << "it goes on behind a chunk";
+  EXPECT_FALSE(wait.has_stopped()) << "it goes on after a chunk";
   wait.OnChunk(8);
   EXPECT_FALSE(wait.MayCome(7));
   EXPECT_TRUE(wait.MayCome(8)) << "the chunk was verified";

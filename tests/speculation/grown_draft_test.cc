@@ -47,7 +47,7 @@ TEST(GrownDraftTest, ExpandsTheLikeliestNodes) {
   EXPECT_EQ(draft.depth(best), 2);
   draft.Expand(best, Said({{30, 1}}));
   for (const int node : Next(draft, 99)) {
-    EXPECT_LT(draft.depth(node), 3) << "nothing is behind the third level";
+    EXPECT_LT(draft.depth(node), 3) << "nothing is below the third level";
   }
 
   const auto nodes = draft.Propose(kText, kLimits);
@@ -60,7 +60,7 @@ TEST(GrownDraftTest, ExpandsTheLikeliestNodes) {
   }
   EXPECT_EQ(draft.Propose(kText, {2, 16, 0, false}).size(), 2u);
   EXPECT_TRUE(draft.Propose(Ids({1, 2, 3, 10}), kLimits).empty())
-      << "it is behind another text";
+      << "it is after another text";
 }
 
 TEST(GrownDraftTest, ChainsHaveFirstCandidatesAlone) {

@@ -136,7 +136,7 @@ TEST(GrowHeadTreeTest, KeepsTheLimits) {
 
 TEST(GrowHeadTreeTest, AStaticListSaysWhichRanks) {
   std::vector<SuffixNode> nodes;
-  // The third of head 1 is not there, so nothing is behind it.
+  // The third of head 1 is not there, so nothing is below it.
   const TreeSpec tree = Static("[[0],[1],[0,1],[1,0],[0,2],[0,2,0],[1,0,0]]");
   GrowHeadTree(kHeads, kCalibrations, tree, kLimits, &nodes);
   ExpectOrdered(nodes);

@@ -1,5 +1,5 @@
 // The words of the pipeline, and whole round trips of each method between a
-// draft and a target, worked out by hand. The autoregressive stream behind the
+// draft and a target, worked out by hand. The autoregressive stream after the
 // prompt {100} is 101, 102, 103, ...
 
 #include "speculation/pipeline.h"
@@ -174,7 +174,7 @@ TEST_F(RoundTrip, AsyncTakesWhatIsThere) {
   EXPECT_EQ(Begin(), Ids{104});  // in flow it does not wait
   ExpectCounts(Finish(2), 2, 1, 1, 1);
   EXPECT_EQ(Begin(), Ids());  // nor while e1 is on its way
-  // The draft has heard that 105 is committed and goes on behind it.
+  // The draft has heard that 105 is committed and goes on after it.
   Draft({106, 107, 108, 109, 110, 111}, StopMark::kNone);
   ExpectCounts(Finish(1), 1, 0, 1, 1);
   EXPECT_EQ(Begin(), (Ids{107, 108, 109, 110}));  // no more than the window

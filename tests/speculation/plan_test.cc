@@ -130,7 +130,7 @@ TEST_F(PlanTest, TheUsersWindowBoundsAsync) {
 }
 
 TEST_F(PlanTest, AnAsyncDraftStopsBeforeATokenThatIsLikelyAWaste) {
-  // c = 5.3, no gate: the verdict comes 0.3 into the token behind the fifth.
+  // c = 5.3, no gate: the verdict comes 0.3 into the token after the fifth.
   const PipelinePlan low = MakePlan(Inputs(Method::kAsync, 5.3e6, 0.3));
   EXPECT_EQ(low.target.gate_after_mismatch, 0);
   EXPECT_EQ(low.draft.lead_after_mismatch, 5);

@@ -45,7 +45,7 @@ inline std::vector<int32_t> Rows(absl::Span<const int32_t> rows) {
   return {rows.begin(), rows.end()};
 }
 
-// What a target draws that agrees with all rows, and `last` behind them.
+// What a target draws that agrees with all rows, and `last` after them.
 inline std::vector<int32_t> Drawn(absl::Span<const int32_t> rows,
                                   int32_t last) {
   std::vector<int32_t> drawn = Rows(rows);

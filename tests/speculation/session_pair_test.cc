@@ -248,7 +248,7 @@ class Pair {
   };
 
   // Its tokens for a step over `rows`, up to the first that differs. By the
-  // ratio test none for the row behind an accepted tail, unless `last_row`.
+  // ratio test none for the row after an accepted tail, unless `last_row`.
   Ids Draw(const TargetSession& session, const Ids& rows, bool last_row) const {
     if (!is_ratio()) return models_.TargetTokens(session.committed(), rows);
     Ids prefix = session.committed();
@@ -272,7 +272,7 @@ class Pair {
     return drawn;
   }
 
-  // All that it would do in this step and the two behind it: equal texts mean
+  // All that it would do in this step and the two after it: equal texts mean
   // that a message changed nothing.
   std::string Future() const {
     TargetSession copy = *target_;
@@ -336,7 +336,7 @@ class Pair {
     if (!is_ratio()) {
       EXPECT_LE(accepted_, right_) << "more than the draft had right";
       EXPECT_LE(verified_ - accepted_, wrong_)
-          << "a token behind a wrong prefix was compared";
+          << "a token after a wrong prefix was compared";
     }
     if (draft_.has_value()) {
       commits_.push_back({verdict.base_length, verdict.token_ids});
@@ -460,7 +460,7 @@ class Pair {
   void CheckEnd() {
     if (::testing::Test::HasFailure() || is_ratio()) return;
     EXPECT_EQ(target_->committed(), expected_);
-    // Each that was drafted behind the right prefix and had come is compared,
+    // Each that was drafted after the right prefix and had come is compared,
     // once.
     if (!has_faults_) {
       EXPECT_GE(verified_, comparable_);

@@ -36,7 +36,7 @@ StepTimeCurve Curve(const std::vector<std::pair<int, int64_t>>& times) {
   return curve;
 }
 
-// 1/2, 1/4 and 1/8 behind one another.
+// 1/2, 1/4 and 1/8 after one another.
 TokenTree Falling() { return MakeTree({{0, -1}, {1, -1}, {2, -1}}); }
 
 TEST(StepRows, TakesNodesAsLongAsTheyPay) {

@@ -75,7 +75,7 @@ TEST(TargetSessionRatio, JudgesEachRowAndTheTokenBehindThem) {
   EXPECT_EQ(verdict.matched, 2);
   EXPECT_EQ(verdict.verified, 3);
   EXPECT_EQ(verdict.accepted, 3);
-  // What is behind stays, with its distribution.
+  // What is after stays, with its distribution.
   EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{4}));
   ExpectDrafted(session, 0, 4);
 }
@@ -130,7 +130,7 @@ TEST(TargetSessionRatio, TellsWhatItAcceptedBeforeItHolds) {
   EXPECT_EQ(last.matched, 0);
   EXPECT_EQ(last.verified, 1);
   EXPECT_EQ(last.accepted, 1);
-  // The tail behind it stays.
+  // The tail after it stays.
   EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{4}));
 }
 
@@ -155,7 +155,7 @@ TEST(TargetSessionRatio, ALeadThatTheAcceptedTokensFreeEndsNoHold) {
   }
 }
 
-// Another draft is told them as well: it goes on behind them.
+// Another draft is told them as well: it goes on after them.
 TEST(TargetSessionRatio, HoldsForAnotherDraftWhateverThatHasDrawnBefore) {
   for (const bool same : {true, false}) {
     TargetSession session = OpenRatio(2);

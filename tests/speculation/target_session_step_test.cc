@@ -137,7 +137,7 @@ TEST(TargetStep, AMismatchAmongSeveralPendingDropsTheRestOfTheMessage) {
   TargetSession session = OpenTarget({0, 0, 8, 1000});
   for (const int32_t id : {1, 2, 3}) Step(session, {id});
   EXPECT_EQ(session.OnTail(MakeTail(3, 3, {1, 9, 3, 4})), Outcome::kMismatch);
-  // The draft goes on from the correction at position 4, which is behind.
+  // The draft must go on after the correction, which stands at position 4.
   EXPECT_EQ(session.OnTail(MakeTail(4, 5, {3})), Outcome::kStale);
   EXPECT_EQ(session.OnTail(MakeTail(5, 5, {3, 4})), Outcome::kApplied);
   const Verdict verdict = Step(session, {4, 5});

@@ -278,7 +278,7 @@ TEST(TargetSession, TheGateCountsTokensBehindE1) {
   TargetSession session = OpenTarget({0, 2, 8, 1000});
   Step(session, {1});  // open
   EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
-  session.OnTail(MakeTail(3, 3, {1, 2}));  // e1 and one behind it
+  session.OnTail(MakeTail(3, 3, {1, 2}));  // e1 and one after it
   EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
   session.OnTail(MakeTail(3, 5, {3}));
   EXPECT_EQ(session.CheckReady(0), Readiness::kReady);
@@ -335,7 +335,7 @@ TEST(TargetSession, AChunkBehindTheWindowKeepsTheGateOpen) {
   EXPECT_EQ(Rows(session.BeginStep()), (std::vector<int32_t>{4}));
 }
 
-// It compares e1 alone: there is no tail behind it to submit.
+// It compares e1 alone: there is no tail after it to submit.
 TEST(TargetSession, AChunkThatHasBeenComparedOpensNothing) {
   TargetSession session = OpenTarget({0, 2, 8, 1000});
   Step(session, {1});  // open

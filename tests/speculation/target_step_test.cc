@@ -14,7 +14,7 @@ std::vector<T> Vector(absl::Span<const T> span) {
   return {span.begin(), span.end()};
 }
 
-// Behind the text's last token: 10 - 11 - 12, and below 10 also 21 - 22. The
+// After the text's last token: 10 - 11 - 12, and below 10 also 21 - 22. The
 // path through 21 is the unlikelier one.
 class TargetStepTest : public testing::Test {
  protected:
@@ -53,7 +53,7 @@ TEST_F(TargetStepTest, TakesATreeWithItsBestPathFirst) {
   EXPECT_EQ(step_.RowBehind(0, 10), 1);
   EXPECT_EQ(step_.RowBehind(1, 21), 4);
   EXPECT_EQ(step_.RowBehind(0, 11), absl::nullopt) << "it stands below 10";
-  EXPECT_EQ(step_.RowBehind(3, 21), absl::nullopt) << "not behind 12";
+  EXPECT_EQ(step_.RowBehind(3, 21), absl::nullopt) << "not below 12";
   EXPECT_TRUE(step_.HasDraftRow(4));
   EXPECT_FALSE(step_.HasDraftRow(5));
   // The limits hold, whatever is asked for.

@@ -15,7 +15,7 @@ namespace {
 using Outcome = TokenTree::Outcome;
 using Text = std::vector<int32_t>;
 
-// A tree behind the text {1, 2, 3}, and messages of that base.
+// A tree after the text {1, 2, 3}, and messages of that base.
 class TokenTreeTest : public testing::Test {
  protected:
   Outcome Add(int number, int parent, int32_t token_id, float score = -1) {

@@ -139,7 +139,7 @@ TEST(TargetEngineDrawsTest, WhatNeedsLogitsGetsThem) {
   }
 }
 
-// The rows before the least length need their logits, those behind it do not:
+// The rows before the least length need their logits, those after it do not:
 // both may stand in one step.
 TEST(TargetEngineDrawsTest, AStepMayBeginBeforeAndEndBehindTheLeastLength) {
   for (int min_tokens = 1; min_tokens < 12; ++min_tokens) {

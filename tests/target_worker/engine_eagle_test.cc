@@ -140,7 +140,7 @@ OpenTarget EagleOpen(uint64_t id, float temperature) {
   return open;
 }
 
-// Three sessions of one prompt behind each other, the last of which begins in
+// Three sessions of one prompt after each other, the last of which begins in
 // the middle of its answer: what they say by themselves is what they say beside
 // drafts of each kind.
 TEST(TargetEngineEagle, ChangesNoToken) {

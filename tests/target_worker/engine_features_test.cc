@@ -123,7 +123,7 @@ TEST(TargetEngineFeatures, GoWithDraftsThatComeAndGo) {
   EXPECT_GT(accepted, 100);
 }
 
-// A drafter that says the target's own logits behind each path: ranked by the
+// A drafter that says the target's own logits after each path: ranked by the
 // noise of the position the first candidate is the target's token at any
 // temperature, all the way down. By any other noise or path it is not.
 TEST(TargetEngineFeatures, ACandidateIsRankedByTheNoiseOfItsPosition) {
@@ -269,7 +269,7 @@ TEST(TargetEngineFeatures, ACallThatFailsChangesNoToken) {
   }
 }
 
-// Then the draft goes on behind it.
+// Then the draft goes on after it.
 TEST(TargetEngineFeatures, APromptWithoutRoomIsForgotten) {
   Features fixture(ShowingModel(4, 2048), /*percent_a_row=*/0);
   fixture.drafter->fails_at = 1;

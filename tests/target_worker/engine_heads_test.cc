@@ -64,7 +64,7 @@ class KnowingHeads : public model::FutureHeads {
     if (place != places_.end() &&
         static_cast<int>(random_() % 100) < percent_right) {
       const auto& [text, fed] = place->second;
-      // The model says the token behind what was fed, head 0 the next one.
+      // The model says the token after what was fed, head 0 the next one.
       if (fed + 1 + k < text.size()) {
         const Row row =
             model_->Logits(absl::MakeConstSpan(text).first(fed + 1 + k));

@@ -167,9 +167,9 @@ TEST(TargetEngineSuffixes, ASessionPaysForItsRows) {
   EXPECT_LT(first_with_rows(70), 24);
 }
 
-// Two at once that want many rows each. Behind two rows for nothing the next
-// costs 1.2 steps, more than one has at first, and those behind it nothing: so
-// each of both would pay nothing for what stands behind the other's.
+// Two at once that want many rows each. After two rows for nothing the next
+// costs 1.2 steps, more than one has at first, and those after it nothing: so
+// each of both would pay nothing for what stands after the other's.
 TEST(TargetEngineSuffixes, SessionsPayTogetherForWhatTheirRowsCost) {
   const nacre::testing::TableModelOptions model = Counts();
   Suffixes fixture(/*cache_bytes=*/0, model);

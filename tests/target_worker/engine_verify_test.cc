@@ -56,7 +56,7 @@ void SendTail(TargetFixture& fixture, int base_length, int first_position,
   fixture.engine->Push(std::move(commands));
 }
 
-// What the target must say of `drafted` behind `tokens`, written down again.
+// What the target must say of `drafted` after `tokens`, written down again.
 int32_t Judged(const TargetFixture& fixture, const OpenTarget& open,
                const std::vector<int32_t>& tokens, int32_t drafted) {
   model::Sampler sampler(open.sampling, 16);
@@ -71,7 +71,7 @@ int32_t Judged(const TargetFixture& fixture, const OpenTarget& open,
                                    position);
 }
 
-// A token that is accepted behind `tokens`.
+// A token that is accepted after `tokens`.
 int32_t Accepted(const TargetFixture& fixture, const OpenTarget& open,
                  const std::vector<int32_t>& tokens) {
   for (int32_t id = 0; id < 16; ++id) {
@@ -114,7 +114,7 @@ TEST(EngineVerifyTest, EachRowJudgesItsTokenAndTheLastTheOneBehind) {
       const auto behind = With(kPrompt, first);
       const int32_t second = Accepted(fixture, open, behind);
       const auto behind_both = With(behind, second);
-      // Two rows, and a third token for the row behind them.
+      // Two rows, and a third token for the row after them.
       const int32_t third = static_cast<int32_t>(seed % 16);
       fixture.Open(open);
       SendTail(fixture, 3, 3, {first, second, third});
@@ -197,7 +197,7 @@ TEST(EngineVerifyTest, HoldsAStepForTheTokenThatItsLastRowJudges) {
   }
   EXPECT_GT(verify_end, 0);
 
-  // In flow it holds behind accepted tokens, which it tells before: here until
+  // In flow it holds after accepted tokens, which it tells before: here until
   // it is known that no other comes.
   const auto behind = With(kPrompt, drafted);
   const int32_t second = Accepted(fixture, open, behind);

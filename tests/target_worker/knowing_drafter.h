@@ -1,6 +1,6 @@
 // A drafter over a TableModel's features that knows what the target says of any
 // text, and says that or noise. It is strict: features must be those of the
-// positions one after another, each beside the token behind it.
+// positions one after another, each beside the token after it.
 
 #ifndef TESTS_TARGET_WORKER_KNOWING_DRAFTER_H_
 #define TESTS_TARGET_WORKER_KNOWING_DRAFTER_H_
@@ -42,7 +42,7 @@ class KnowingDrafter : public model::FeatureDrafter {
     int num_rows = 0;
     int last_position = -1;
     int num_clears = 0;
-    // What was fed behind the last row and in each slot: the last two tokens.
+    // What was fed after the last row and in each slot: the last two tokens.
     std::vector<int32_t> root;
     std::vector<std::vector<int32_t>> slots;
   };

@@ -24,7 +24,7 @@ using worker::Soundness;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Rows behind `length` tokens and more become `value`, all or one of them.
+// Rows after `length` tokens and more become `value`, all or one of them.
 TableModelOptions BadFrom(size_t length, float value, bool all = true) {
   TableModelOptions options;
   options.on_row = [=](absl::Span<const int32_t> tokens,
@@ -160,7 +160,7 @@ TEST(TargetSoundnessTest, APromptsKvIsSharedOnlyWhereItIsSound) {
   }
 }
 
-// Rows behind the first that differs are of no use, whatever they hold.
+// Rows after the first that differs are of no use, whatever they hold.
 TEST(TargetSoundnessTest, RowsOfRejectedTokensDoNotCount) {
   TargetFixture fixture(BadFrom(7, kNaN));
   OpenTarget open = MakeOpen(1, Prompt(5, 2), 2);

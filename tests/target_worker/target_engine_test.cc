@@ -169,7 +169,7 @@ TEST(TargetEngineTest, LogprobsAreThoseOfTheModelForEveryToken) {
   }
 }
 
-// The step verifies what stands behind an end token, too.
+// The step verifies what stands after an end token, too.
 TEST(TargetEngineTest, LogprobsEndWithTheVerdict) {
   OpenTarget open = MakeOpen(1, Prompt(4, 1), 40);
   open.sampling.temperature = 0.7f;
@@ -485,7 +485,7 @@ TEST(TargetEngineTest, WhatArrivesDuringAForwardIsAppliedBeforeItsVerdict) {
   ASSERT_TRUE(fixture.engine->RunOnce().ok());
   ASSERT_EQ(fixture.verdicts.size(), 1u);
   EXPECT_EQ(fixture.verdicts[0].window, 0);
-  EXPECT_EQ(fixture.verdicts[0].accepted, 1);  // the token behind the last row
+  EXPECT_EQ(fixture.verdicts[0].accepted, 1);  // the token after the last row
   ASSERT_TRUE(fixture.engine->RunOnce().ok());
   EXPECT_EQ(fixture.verdicts[1].matched, 2);
 }

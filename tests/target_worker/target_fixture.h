@@ -113,7 +113,7 @@ class TargetFixture {
     }
   }
 
-  // Session 1 to its end, beside a draft of epoch 1 that comes and goes: behind
+  // Session 1 to its end, beside a draft of epoch 1 that comes and goes: after
   // most steps it sends up to four tokens of what the target will have `said`,
   // some of them wrong. An assertion fails where a step does.
   void RunWithTails(const std::vector<int32_t>& said, std::mt19937_64& random) {

@@ -32,7 +32,7 @@ std::string WithWord(absl::string_view text, absl::string_view word,
   return edited;
 }
 
-// The word that begins at or behind `at`.
+// The word that begins at or after `at`.
 std::string WordAt(absl::string_view text, size_t at) {
   while (at < text.size() && !IsOfWord(text[at])) ++at;
   size_t end = at;
@@ -40,7 +40,7 @@ std::string WordAt(absl::string_view text, size_t at) {
   return std::string(text.substr(at, end - at));
 }
 
-// ">>> f(1)" and "2" in the line behind it become "assert f(1) == 2".
+// ">>> f(1)" and "2" in the line after it become "assert f(1) == 2".
 std::string WithAsserts(absl::string_view text) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
   for (size_t i = 0; i + 1 < lines.size(); ++i) {

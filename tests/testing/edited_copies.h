@@ -42,7 +42,7 @@ struct ReplayedText {
   int answer_length() const {
     return static_cast<int>(token_ids.size()) - prompt_length;
   }
-  // Of a row behind `tokens`: makes the text's next token by far the likeliest.
+  // Of a row after `tokens`: makes the text's next token by far the likeliest.
   // Other texts' rows stay.
   void Say(absl::Span<const int32_t> tokens, std::vector<float>* logits) const;
 };

@@ -19,14 +19,14 @@ class FakeModels {
   FakeModels(uint64_t seed, int vocabulary)
       : seed_(MixBits(seed)), vocabulary_(vocabulary) {}
 
-  // The token behind `prefix`, which is not empty.
+  // The token after `prefix`, which is not empty.
   int32_t TargetToken(absl::Span<const int32_t> prefix) const {
     return TargetToken(
         prefix.size(),
         prefix.subspan(prefix.size() - std::min(kContext, prefix.size())));
   }
 
-  // Behind a sequence of `length` tokens, `last` being its last kContext or
+  // After a sequence of `length` tokens, `last` being its last kContext or
   // all.
   static constexpr size_t kContext = 3;
   int32_t TargetToken(size_t length, absl::Span<const int32_t> last) const {

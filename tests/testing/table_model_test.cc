@@ -61,7 +61,7 @@ TEST(TableModelTest, NodesSeeTheTextThatTheirPathEnds) {
   TableModel model({});
   const auto sequence = *model.NewTreeSequence(10, 4, {});
   EXPECT_EQ(model.kv_free_tokens(), (1 << 20) - 14);
-  // Behind 3, 1: nodes 4 and 5; 6 behind the second.
+  // After 3, 1: nodes 4 and 5; 6 after the second.
   const std::vector<int32_t> tokens = {3, 1, 4, 5, 6};
   const std::vector<model::TreeNode> nodes = {
       {2, model::kNoSlot, 2}, {0, model::kNoSlot, 2}, {3, 0, 3}};

@@ -93,7 +93,7 @@ inline std::vector<std::string> ServeArgs(const std::string& model) {
   return {"--model", NACRE_MODELS "/" + model, "--coordinator", "127.0.0.1:1"};
 }
 
-// A target's session that generates 200 tokens behind one.
+// A target's session that generates 200 tokens after one.
 class OpenSession {
  public:
   // Returns when the worker has opened it, or at once.

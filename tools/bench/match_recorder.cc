@@ -104,7 +104,7 @@ absl::StatusOr<Guess> MatchRecorder::GuessOf(int64_t position, bool match,
   if (it == shown.end()) return guess;
   const Candidates& candidates = *it->second;
   for (int i = 0; i < candidates.size(); ++i) {
-    // A thousandth is finer than any calibration. Behind one that is no number
+    // A thousandth is finer than any calibration. After one that is no number
     // nothing is known.
     const float score = candidates[i].score() - candidates[0].score();
     if (!std::isfinite(score)) break;

@@ -12,7 +12,7 @@ namespace {
 // Pixels of the SVG's own coordinates; the page scales it to its width.
 constexpr double kWidth = 760.0;
 constexpr double kLabelWidth = 215.0;
-constexpr double kTextWidth = 130.0;  // behind the longest bar
+constexpr double kTextWidth = 130.0;  // past the longest bar
 constexpr double kRow = 22.0;
 constexpr double kBarHeight = 14.0;
 constexpr double kAxisHeight = 34.0;
@@ -135,7 +135,7 @@ std::string BarChart(const std::vector<Bar>& bars, absl::string_view unit,
       if (!value.has_value()) continue;
       absl::StrAppend(
           &svg, Line(x(*value), y + 2.0, x(*value), y + kRow - 2.0, css_class));
-      // The number stands behind a mark that it would touch.
+      // The number stands past a mark that it would touch.
       if (x(*value) < end + 6.0 * kCharWidth) end = std::max(end, x(*value));
     }
     absl::StrAppend(&svg, Text(end + 6.0, middle + 4.0, "start", bar.text));

@@ -35,7 +35,7 @@ Recording::Recording(Options options)
 
 int Recording::WantedOf(size_t prompt, size_t length) const {
   // The draft never draws the last token of the longest answer, and nothing is
-  // drawn behind the last one that it draws.
+  // drawn after the last one that it draws.
   int wanted =
       std::min(static_cast<int>(length), options_.max_tokens[prompt] - 1);
   if (options_.needs == StateNeeds::kFed) --wanted;
@@ -61,7 +61,7 @@ absl::Status Recording::Add(absl::Span<const FeatureLine> lines,
     prompts[RecordingId(prompt)] = prompt;
   }
   // Sessions in which a token without a verdict was wrong: what was drafted
-  // behind it is no continuation of the answer.
+  // after it is no continuation of the answer.
   std::set<uint64_t> astray;
   for (const FeatureLine& line : lines) {
     const auto prompt = prompts.find(line.request);

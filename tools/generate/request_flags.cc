@@ -50,7 +50,7 @@ void RequestFlags::Register(FlagSet* flags) {
                      "add B, from -100 to 100, to a token's logit; may be "
                      "given several times");
   flags->Add("ignore-eos", "", &ignore_eos,
-             "go on behind the end-of-sequence token");
+             "go on after the end-of-sequence token");
   flags->Add("numerics-id", "ID", &numerics_id,
              "only on targets that compute so; with --seed the same tokens "
              "again");

@@ -22,7 +22,7 @@ struct Prefill {
 };
 
 // SharePrefill (step_budget.h) among those that do not wait. A prompt waits,
-// and gets no rows, while an older one gets some for the same block behind the
+// and gets no rows, while an older one gets some for the same block after the
 // same tokens. The oldest never waits, and what it waits for grows with every
 // step: none starves. `block_size` as of LanguageModel::shared_block_size.
 std::vector<int> SharePrefillOfCommonPrefixes(absl::Span<const Prefill> prompts,

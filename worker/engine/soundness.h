@@ -20,7 +20,7 @@
 
 namespace nacre::worker {
 
-// INTERNAL: what a session fails with whose logits behind `num_tokens` tokens
+// INTERNAL: what a session fails with whose logits after `num_tokens` tokens
 // are unsound.
 absl::Status UnsoundLogits(int num_tokens);
 

@@ -28,7 +28,7 @@ struct TapSession {
   // Of a target: as what its hidden states may be read, and for which draft.
   uint64_t hidden_channel = 0;
   uint32_t hidden_epoch = 0;
-  bool has_ended = false;  // nothing is drafted behind its last token
+  bool has_ended = false;  // nothing is drafted after its last token
   bool is_held = false;    // its step waits for the draft's next token
 };
 

@@ -47,7 +47,7 @@ std::vector<int64_t> DivideKv(int64_t capacity,
     const int64_t part = std::min(claims[i].need, left);
     shares[i] += part;
     left -= part;
-    // It saves up: nothing goes to those behind it.
+    // It saves up: nothing goes to those after it.
     if (part < claims[i].need) return shares;
   }
   AddEqually(beyond, &left, &shares);

@@ -37,7 +37,7 @@ class FeatureFile {
   HiddenFile* hidden() const { return hidden_.get(); }  // null: not recorded
 
   // Whole lines, `num_lines` of them. The first failure is logged; from then on
-  // nothing is written, so that the file holds no line of half a write behind
+  // nothing is written, so that the file holds no line of half a write after
   // another: what should have been is counted.
   void Write(const std::string& lines, int num_lines);
 

@@ -62,7 +62,7 @@ HiddenFile::~HiddenFile() {
 absl::optional<int64_t> HiddenFile::Append(absl::Span<const float> state) {
   NACRE_CHECK(state.size() == size_, "a hidden state of another model");
   if (lost_ == 0) {
-    // Flushed: a line that names a state is written behind it.
+    // Flushed: a line that names a state is written after it.
     if (std::fwrite(state.data(), sizeof(float), size_, file_) == size_ &&
         std::fflush(file_) == 0) {
       return written_++;

@@ -1,4 +1,4 @@
-// A file of hidden states, one behind the other, as `nacre calibrate` reads
+// A file of hidden states, one after the other, as `nacre calibrate` reads
 // them (docs/policies.md, "Recording"). In bytes, little-endian:
 //
 //   0   "NACREHID"

@@ -32,7 +32,7 @@ absl::optional<size_t> NumValues(const std::vector<int>& shape, size_t limit) {
 }  // namespace
 
 TensorChunk ChunkAt(const Tensor& tensor, size_t offset, size_t max_bytes) {
-  NACRE_CHECK(offset < tensor.num_bytes(), "a chunk behind the end");
+  NACRE_CHECK(offset < tensor.num_bytes(), "a chunk past the end");
   TensorChunk chunk;
   chunk.tag = tensor.tag;
   chunk.shape = tensor.shape;

@@ -65,7 +65,7 @@ class Speculation:
     cost_ratio: float
     acceptance_histogram: Tuple[int, ...]
     ranks: Tuple[int, ...]
-    prepared: int  # of ranks above 1: a branch sent ahead went on behind it
+    prepared: int  # of ranks above 1: a branch sent ahead went on after it
     per_round_drafted: Tuple[int, ...]  # with spec_stats
     per_round_accepted: Tuple[int, ...]
     # Proposed by the target itself, from suffixes or heads; in no count above.

@@ -292,7 +292,7 @@ TEST(DispatcherTurnTest, NothingIsToldUnderTheLock) {
   }
 }
 
-// Holds a client to its word: chunks in order, one end, nothing behind it.
+// Holds a client to its word: chunks in order, one end, nothing after it.
 class CheckingSink final : public ResponseSink {
  public:
   void OnChunk(const Chunk& chunk) override {

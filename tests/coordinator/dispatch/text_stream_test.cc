@@ -95,7 +95,7 @@ TEST_F(TextStreamTest, TheTokenThatEndsTheTextIsSilent) {
   EXPECT_EQ(stream().finish(), Finish::kStop);
 }
 
-// Wherever an answer is cut, the text behind the cut is what was not shown
+// Wherever an answer is cut, the text after the cut is what was not shown
 // before it.
 TEST_F(TextStreamTest, ResumedTextGoesOnWhereItWasCut) {
   request_.stop = {"END", "Xtra"};

@@ -12,7 +12,7 @@ the file names, tensor names and config.json of its kind, and golden.json:
   prompt  token ids
   rows    logits of the draft for each token of the prompt but the first, beside
           the target's features of the position before it
-  fed     the tokens that it is then fed, each the likeliest behind the last
+  fed     the tokens that it is then fed, each the likeliest after the last
   steps   logits for each of those, beside what the layer gave before
           (null: the draft never says the token)
 

@@ -38,7 +38,7 @@ std::unique_ptr<Backend> MakeBF16Backend(CudaBackendOptions options) {
                                     WeightType::kAuto, DType::kBF16, options));
 }
 
-// Rows of sessions behind each other, and their queries.
+// Rows of sessions after each other, and their queries.
 struct Batch {
   Batch(int heads_per_kv_head, int dims, int row_count)
       : heads(kKvHeads * heads_per_kv_head),
@@ -253,7 +253,7 @@ TEST(CudaAttentionTest, APromptHasTheSameBitsHoweverItIsCut) {
   }
 }
 
-// Behind the positions from which on splits are longer.
+// Past the positions from which on splits are longer.
 TEST(CudaAttentionTest, LongContextsHaveTheSameBitsInEveryBatch) {
   if (MakeCudaBackend() == nullptr) GTEST_SKIP() << "no CUDA device";
   const auto whole = MakeBF16Backend({.least_whole_blocks = 1});
@@ -279,7 +279,7 @@ TEST(CudaAttentionTest, LongContextsHaveTheSameBitsInEveryBatch) {
       EXPECT_EQ(FirstDifference(batch.Attend(*whole, layer, row, 1), expected,
                                 row, batch.width),
                 -1)
-          << "row " << row << " behind " << end;
+          << "row " << row << " after " << end;
     }
     // A window that begins and ends in splits of different lengths.
     batch.rule.window = 300;

@@ -121,7 +121,7 @@ void ExpectAttentionInvariant(Backend& backend, Backend& in_chunks, DType type,
                       together.data());
       ASSERT_TRUE(SameBits(together.data(), alone.data() + first * width,
                            together.size()))
-          << rows << " rows behind " << context << ", " << heads_per_kv_head
+          << rows << " rows after " << context << ", " << heads_per_kv_head
           << " query heads a KV head";
     }
   }

@@ -34,7 +34,7 @@ inline int failures = 0;
 
 constexpr unsigned char kPoison = 0xff;  // makes NaN
 constexpr uint16_t kBf16Nan = 0x7fc0;
-// Device memory with poison behind it.
+// Device memory with poison after it.
 class GuardedBuffer {
  public:
   explicit GuardedBuffer(size_t bytes) : buffer_(bytes + 4096) {
@@ -108,7 +108,7 @@ class Case {
     const size_t written = sizeof(float) * rows * shape_.outputs;
     EXPECT(std::all_of(bytes + written, bytes + results_.bytes(),
                        [](unsigned char byte) { return byte == kPoison; }),
-           "%d x %d, %d rows: wrote behind its rows", shape_.outputs,
+           "%d x %d, %d rows: wrote past its rows", shape_.outputs,
            shape_.inputs, rows);
     return results;
   }

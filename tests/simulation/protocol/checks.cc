@@ -25,7 +25,7 @@ Finish ToFinish(FinishReason reason) {
 
 }  // namespace
 
-// Invariant 2 over failovers: a worker goes on behind what the coordinator has,
+// Invariant 2 over failovers: a worker goes on after what the coordinator has,
 // all of it and nothing else.
 void Checks::OnOpened(SessionOnWorker& session,
                       const std::vector<int32_t>& token_ids) {
@@ -65,8 +65,8 @@ void Checks::CheckKv(const SimulatedSequence& sequence, const char* role) {
 }
 
 // Invariant 4 (the KV holds the committed tokens and nothing else) and what a
-// step may verify: tokens of the current draft, drawn behind exactly the tokens
-// that they are verified behind.
+// step may verify: tokens of the current draft, drawn after exactly the tokens
+// that they are verified after.
 void Checks::OnTargetForward(absl::Span<const model::SequenceRows> batch) {
   for (const model::SequenceRows& rows : batch) {
     SimulatedSequence& sequence = Sequence(rows);
@@ -86,7 +86,7 @@ void Checks::OnTargetForward(absl::Span<const model::SequenceRows> batch) {
     }
     if (rows.num_logits < 1) {
       Fail("the KV of request ", request.index, " up to position ", position,
-           " is shared without a look at a row behind it");
+           " is shared without a look at a row after it");
     }
     // A chunk of the prompt.
     if (rows.num_logits == 1 && position < session.committed) continue;
@@ -97,7 +97,7 @@ void Checks::OnTargetForward(absl::Span<const model::SequenceRows> batch) {
                         rows.token_ids.end());
     if (position != session.committed) {
       Fail("invariant 4: the step of request ", request.index,
-           " begins behind position ", position, " but ", session.committed,
+           " begins after position ", position, " but ", session.committed,
            " tokens are committed");
     }
     if (request.options->spec.method == speculation::Method::kAr &&
@@ -139,7 +139,7 @@ void Checks::TakeRows(SessionOnWorker& session, const model::SequenceRows& rows,
       if (parent < 0 || parent > i ||
           ends[static_cast<size_t>(parent)] != node.position) {
         Fail("the target feeds a node at position ", node.position,
-             " of request ", request.index, " that is not behind its parent");
+             " of request ", request.index, " that is not below its parent");
         return;
       }
       ++num_branch_rows_;
@@ -154,7 +154,7 @@ void Checks::TakeRows(SessionOnWorker& session, const model::SequenceRows& rows,
         Fail("stale tail: the target verifies token ", token_id,
              " at position ", end, " of request ", request.index,
              ", which the draft of epoch ", session.epoch,
-             " did not draw behind these tokens");
+             " did not draw after these tokens");
       }
     }
     texts.push_back(ExtendHash(text, token_id));
@@ -169,7 +169,7 @@ void Checks::TakeRows(SessionOnWorker& session, const model::SequenceRows& rows,
 }
 
 // Invariant 4 for the draft: its sequence is a prefix of the target's stream
-// and behind it what this draft drew there.
+// and after it what this draft drew there.
 void Checks::OnDraftForward(absl::Span<const model::SequenceRows> batch) {
   for (const model::SequenceRows& rows : batch) {
     SimulatedSequence& sequence = Sequence(rows);
@@ -365,7 +365,7 @@ void Checks::OnTail(SessionOnWorker& session, const speculation::Tail& tail) {
   const int index = request.index;
   if (tail.epoch != session.epoch || tail.base_length > tail.first_position) {
     Fail("a tail of epoch ", tail.epoch, " at ", tail.first_position,
-         " behind base ", tail.base_length, " of request ", index,
+         " after base ", tail.base_length, " of request ", index,
          ", whose draft has epoch ", session.epoch);
   }
   // In turns a draft waits where its policy ends a chunk, under overlap it goes
@@ -383,7 +383,7 @@ void Checks::OnTail(SessionOnWorker& session, const speculation::Tail& tail) {
   if (tail.token_ids.size() != 1 || sequence == nullptr ||
       sequence->length() != tail.first_position) {
     Fail("the tail at ", tail.first_position, " of request ", index,
-         " was drawn behind ", sequence == nullptr ? -1 : sequence->length(),
+         " was drawn after ", sequence == nullptr ? -1 : sequence->length(),
          " tokens");
     return;
   }
@@ -407,7 +407,7 @@ void Checks::OnTail(SessionOnWorker& session, const speculation::Tail& tail) {
   }
 }
 
-// The token is the draft model's own behind its sequence, drawn with the
+// The token is the draft model's own after its sequence, drawn with the
 // request's noise and penalties.
 void Checks::Redraw(const SessionOnWorker& session,
                     const speculation::Tail& tail) {

@@ -141,7 +141,7 @@ struct SessionOnWorker {
   speculation::Verdict last_verdict;
   speculation::Tail last_tail;
   absl::optional<TreeWriter> tree;  // draft: it tells its chain as a tree
-  // Draft: the last position it fed, whether it drew a token behind it, and if
+  // Draft: the last position it fed, whether it drew a token after it, and if
   // not, that position, in its next step.
   int last_fed = -1;
   bool drew = true;
@@ -151,7 +151,7 @@ struct SessionOnWorker {
   bool verifies = false;
   bool attached_in_step = false;
   std::vector<int32_t> rows;   // tail tokens
-  std::vector<int> parents;    // of each the row behind which it stands
+  std::vector<int> parents;    // of each the row below which it stands
   bool has_undrafted = false;  // some are not the draft's
   // All are what followed suffixes of the text, in it or in answers of the same
   // client; some only in these.
@@ -237,7 +237,7 @@ class Checks {
   // Invariant 4, in the KV itself: a position's is that of the session's tokens
   // up to it, whoever computed it.
   void CheckKv(const SimulatedSequence& sequence, const char* role);
-  // The tail tokens of a step behind `position`, and the text, `prefix`, there.
+  // The tail tokens of a step after `position`, and the text, `prefix`, there.
   void TakeRows(SessionOnWorker& session, const model::SequenceRows& rows,
                 int position, uint64_t prefix);
   Commitment DueByMatch(const SessionOnWorker& session) const;

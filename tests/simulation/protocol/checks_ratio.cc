@@ -1,7 +1,7 @@
 // Requests under the ratio test. Their stream is no function of the seed: what
 // is verified together depends on what had arrived. But what a step makes of
-// its rows is: from the target's law behind the tokens before each row, and
-// from what the draft drew that row's token from behind these very tokens.
+// its rows is: from the target's law after the tokens before each row, and
+// from what the draft drew that row's token from after these very tokens.
 
 #include <algorithm>
 #include <utility>

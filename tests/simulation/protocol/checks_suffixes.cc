@@ -79,7 +79,7 @@ void Checks::CheckSuffixes(const SessionOnWorker& session,
   }
   if (!is_own && session.has_undrafted) {
     Fail("stale tail: the target verifies for request ", index,
-         " behind position ", session.committed, " what the draft of epoch ",
+         " after position ", session.committed, " what the draft of epoch ",
          session.epoch, " did not draw there");
   }
   if (!is_own) return;

@@ -52,7 +52,7 @@ struct Counts {
   // Of services whose coordinators share their workers:
   int64_t shared = 0;  // schedules
   int64_t lost_coordinators = 0;
-  int64_t resumed = 0;    // calls that went on behind what their client had
+  int64_t resumed = 0;    // calls that went on after what their client had
   int64_t repeated = 0;   // calls whose client had nothing yet
   int64_t grants = 0;     // that changed
   int64_t held_back = 0;  // smaller ones than what was promised

@@ -34,7 +34,7 @@ coordinator::RequestSpec LawRequest(uint64_t seed, bool ends) {
   return spec;
 }
 
-// The target's own law behind two tokens.
+// The target's own law after two tokens.
 std::vector<double> LawBehind(int table, int32_t before, int32_t last) {
   TableSampler sampler(&LogitTable::Target(table), LawRequest(0, false));
   sampler.Push(before);

@@ -28,7 +28,7 @@ struct LawCase {
   bool loses_all = false;
   bool ends = false;  // end tokens count
   // Every draft is lost at one moment of the first drafts. One comes back while
-  // the target verifies what was left: its tokens stand behind others.
+  // the target verifies what was left: its tokens stand after others.
   bool swaps_draft = false;
   // One target, one draft, and nothing fails; of this window and length policy.
   bool is_quiet = false;
@@ -55,7 +55,7 @@ struct LawCounts {
 
   int table;
   bool ends;
-  std::vector<int> pairs;  // [first, second]; 0 behind an end
+  std::vector<int> pairs;  // [first, second]; 0 after an end
   std::vector<int> later;  // [the two before it, the later one]
 };
 

@@ -74,7 +74,7 @@ void SimulatedSequence::Truncate(int length) {
 
 absl::Status SimulatedSequence::KeepPath(int length,
                                          absl::Span<const int32_t> slots) {
-  // What was dropped stood behind other tokens.
+  // What was dropped stood after other tokens.
   if (!slots.empty()) dropped_end_ = 0;
   return BlockSequence::KeepPath(length, slots);
 }

@@ -1,4 +1,4 @@
-// Draws behind a growing sequence of tokens, by a table and as a request asks:
+// Draws after a growing sequence of tokens, by a table and as a request asks:
 // what an engine has to do for it, without the engine.
 //
 // Thread-compatible.
@@ -22,7 +22,7 @@ class TableSampler {
 
   void Push(int32_t token_id);
 
-  // For the position behind what was pushed: the token drawn with the request's
+  // For the position after what was pushed: the token drawn with the request's
   // noise, and the law of it.
   int32_t Sample();
   const model::TokenWeights& Weights();

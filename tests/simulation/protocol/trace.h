@@ -20,7 +20,7 @@ class Trace {
     if (!keep_all) entries_.resize(kSize);
   }
 
-  // `what` is a literal that names the numbers behind it.
+  // `what` is a literal that names the numbers after it.
   void Add(int64_t time_ns, const char* what, int64_t a = 0, int64_t b = 0,
            int64_t c = 0, int64_t d = 0) {
     const Entry entry = {time_ns, what, {a, b, c, d}};

@@ -23,8 +23,8 @@ class TreeWriter {
   TreeWriter(uint64_t seed, bool is_right)
       : random_(seed), is_right_(is_right) {}
 
-  // Turns a chain of one token, drawn behind the text of that hash, into nodes.
-  // Appends what it made up to `made`: the hash of the text behind which a
+  // Turns a chain of one token, drawn after the text of that hash, into nodes.
+  // Appends what it made up to `made`: the hash of the text after which a
   // token stands, and the token.
   void Write(uint64_t prefix, speculation::Tail* tail,
              std::vector<std::pair<uint64_t, int32_t>>* made);
@@ -44,7 +44,7 @@ class TreeWriter {
   bool is_right_;
   int next_number_ = 1;
   absl::flat_hash_map<int, int> numbers_;  // of a position's token
-  Text late_;  // something may still be made up behind it; number 0: nothing
+  Text late_;  // something may still be made up after it; number 0: nothing
 };
 
 }  // namespace nacre::protocol

@@ -60,7 +60,7 @@ void World::CallAgain(RequestState& request) {
     if (request.call > 0) {
       ++(request.emitted > 0 ? counts_.resumed : counts_.repeated);
     }
-    trace_.Add(now_ns(), "client # calls coordinator # behind # tokens",
+    trace_.Add(now_ns(), "client # calls coordinator # after # tokens",
                request.index, next, request.emitted);
     Call(request, next);
     return;

@@ -92,7 +92,7 @@ CaliTsModel Model() {
   return model;
 }
 
-// How often it goes on behind a token that is the `index`-th unverified one.
+// How often it goes on after a token that is the `index`-th unverified one.
 // sigma-model is so small that only the model's word counts.
 double ContinueRate(const CaliTsScorer& model, int index, float draft_hidden,
                     bool has_target_hidden) {
@@ -169,7 +169,7 @@ TEST(CaliTsScorer, IsTheModel) {
   }
 }
 
-// A state of the past says nothing of the tokens behind it.
+// A state of the past says nothing of the tokens after it.
 TEST(CaliTsPolicy, WithoutTheTargetsStateOfNowTheShareDecidesAgain) {
   const CaliTsScorer model(Model());
   const std::vector<float> hidden = {-200.0f};  // the model is certain

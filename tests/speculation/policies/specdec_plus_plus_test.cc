@@ -100,7 +100,7 @@ TEST(SpecDecPlusPlusPolicy, TheProductOutlivesAChunk) {
   length.OnCommit({2, false, false});                  // 0.99 is left
   EXPECT_EQ(decide(0.9), LengthDecision::kContinue);   // 0.89
   length.OnCommit({0, true, false});
-  EXPECT_EQ(decide(0.01), LengthDecision::kContinue);  // behind the correction
+  EXPECT_EQ(decide(0.01), LengthDecision::kContinue);  // after the correction
   EXPECT_EQ(decide(0.9), LengthDecision::kContinue);
 }
 

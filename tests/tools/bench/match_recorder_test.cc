@@ -20,7 +20,7 @@ constexpr int kPrompt = 10;
 struct Step {
   int rows;
   int matched;
-  int length;  // committed behind it, without the prompt
+  int length;  // committed after it, without the prompt
 };
 
 v1::Complete Traced(const std::vector<Step>& steps) {
@@ -73,7 +73,7 @@ v1::TraceLane* AddDraft(v1::Complete* complete,
 TEST(MatchRecorderTest, FindsTheRankAmongWhatTheDraftShowedLast) {
   v1::Complete complete = Traced({{3, 1, 2}, {2, 0, 3}, {2, 0, 4}});
   AddDraft(&complete, {Drafted(0, 10, {100, 7}),
-                       // Behind 100, and behind a token that was wrong.
+                       // After 100, and after a token that was wrong.
                        Drafted(1, 20, {8, 9, 101}), Drafted(2, 30, {102, 5}),
                        Drafted(2, 40, {6, 102}), Drafted(3, 50, {5, 6, 7})});
   MatchRecorder recorder(kPrompt, Answer(4));
@@ -153,7 +153,7 @@ TEST(MatchRecorderTest, RefusesCandidatesThatTheVerdictContradicts) {
 TEST(MatchRecorderTest, TakesMatchingRowsAndTheFirstMismatch) {
   MatchRecorder recorder(kPrompt, Answer(6));
   EXPECT_EQ(recorder.first_open(), 0);
-  // Two match, the third does not, what is behind it counts for nothing; then
+  // Two match, the third does not, what is after it counts for nothing; then
   // one that does not, and one of two that ends the answer.
   ASSERT_TRUE(
       recorder.Add(Traced({{5, 2, 3}, {5, 0, 4}, {3, 1, 6}}).trace()).ok());

@@ -31,7 +31,7 @@ class CalibrationPlanTest : public ::testing::Test {
     }
   }
 
-  // Of flags that are all right, and more behind them.
+  // Of flags that are all right, and more after them.
   absl::StatusOr<CalibrationPlan> Plan(const std::string& policy,
                                        const std::vector<std::string>& more) {
     std::vector<std::string> args = {

@@ -20,7 +20,7 @@ using speculation::PolicyKind;
 constexpr int kPrompts = 6;
 constexpr int kTokens = 40;
 
-// State 0 is that behind a rejected token, state 1 behind an accepted one.
+// State 0 is that after a rejected token, state 1 after an accepted one.
 HiddenStates TwoStates() {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/states";
@@ -98,7 +98,7 @@ TEST(LearnTest, AHeadIsJudgedWithAndWithoutItsWeight) {
   const auto* head = std::get_if<speculation::AcceptanceHead>(&learnt->weights);
   ASSERT_NE(head, nullptr);
   EXPECT_EQ(head->size(), 2u);
-  // Nothing is fed behind the last token that is drafted.
+  // Nothing is fed after the last token that is drafted.
   EXPECT_EQ(learnt->report["training_tokens"], 4 * (kTokens - 1));
   EXPECT_EQ(learnt->report["test"]["f1"], 1.0);
   EXPECT_EQ(learnt->report["test_unweighted"]["f1"], 1.0);

@@ -90,8 +90,8 @@ TEST(RecordingTest, ShortAnswersAreWantedWhole) {
   EXPECT_THAT(recording.Incomplete(), ElementsAre(0));
 }
 
-// Behind the first wrong token of a chunk whose verdict did not come, and
-// behind the end of the answer, nothing is known.
+// After the first wrong token of a chunk whose verdict did not come, and
+// after the end of the answer, nothing is known.
 TEST(RecordingTest, WhatIsNoContinuationIsLeftOut) {
   Recording recording({.max_tokens = {9}});
   ASSERT_TRUE(
@@ -113,7 +113,7 @@ TEST(RecordingTest, StatesAreTakenFromTheRunThatHasThem) {
   fed.fed = 1;
   ASSERT_TRUE(
       recording.Add({fed, Line(0, 1, 1, 11, true)}, &states, answers).ok());
-  // Nothing is fed behind position 2, the last that is drafted.
+  // Nothing is fed after position 2, the last that is drafted.
   EXPECT_EQ(recording.wanted(), 2u);
   EXPECT_THAT(Positions(recording), ElementsAre(0));
   fed = Line(0, 2, 1, 11, true);
@@ -154,8 +154,8 @@ TEST(RecordingTest, StepsAreTheWaysInWhichATokenMayBeDrafted) {
                      step.token->row_state[0],
                      step.token->accepted ? 1.0f : 0.0f});
   }
-  // Position 1 is not drafted behind 0: no state comes before the first
-  // verdict. Nothing is drafted behind the wrong token at position 1.
+  // Position 1 is not drafted after 0: no state comes before the first
+  // verdict. Nothing is drafted after the wrong token at position 1.
   EXPECT_THAT(
       steps,
       ElementsAre(ElementsAre(1, 0, 10, 0, 0), ElementsAre(2, 0, 11, 0, 1),

@@ -34,7 +34,7 @@ TEST(CommonPrefixTest, EqualPromptsWaitForTheOldest) {
   // It is ahead: they take over what it has, and are there again.
   EXPECT_THAT(Share({{ids, 4, 6}, {ids, 0, 10}, {ids, 0, 10}}, 64),
               ElementsAre(6, 10, 0));
-  // The rest is no full block with a token behind it.
+  // The rest is no full block with a token after it.
   EXPECT_THAT(Share({{ids, 8, 2}, {ids, 8, 2}}, 64), ElementsAre(2, 2));
   const Ids full(8, 1);
   EXPECT_THAT(Share({{full, 4, 4}, {full, 4, 4}}, 64), ElementsAre(4, 4));
@@ -53,7 +53,7 @@ TEST(CommonPrefixTest, OnlyTheSameTokensAreWaitedFor) {
   EXPECT_THAT(Share({{one, 0, 9}, {other, 0, 9}}, 64), ElementsAre(9, 0));
   EXPECT_THAT(Share({{one, 4, 5}, {other, 4, 5}}, 64), ElementsAre(5, 5));
   other = one;
-  other[0] = 0;  // the same block behind another one
+  other[0] = 0;  // the same block after another one
   EXPECT_THAT(Share({{one, 4, 5}, {other, 4, 5}}, 64), ElementsAre(5, 5));
   // Of two kinds, each waits for its own.
   EXPECT_THAT(

@@ -113,7 +113,7 @@ TEST(DeviceDrawPairTest, WhatNeedsLogitsSaysTheSame) {
   request.sampling.top_p = 0.9f;
   EXPECT_EQ(InProcessPair(&target, &draft, 3).Generate(request),
             GenerateAlone(target, request));
-  // Of each, the row behind its prompt that is only looked at.
+  // Of each, the row after its prompt that is only looked at.
   EXPECT_EQ(target.draws, 1);
   EXPECT_EQ(draft.draws, 1);
   // The draft's policy reads rows, the target's tokens are drawn.

@@ -102,7 +102,7 @@ TEST(CudaProcessTest, ADeviceThatFailsEndsTheWorkerAndEverybodyIsTold) {
   const std::string address = process.Address();
   HealthWatch health(address);
   health.AwaitFirst();
-  // It stands still behind 64 tokens: if the device breaks then, the second
+  // It stands still after 64 tokens: if the device breaks then, the second
   // session's first step shows it.
   OpenSession session(address);
   process.Signal(SIGUSR1);

@@ -50,7 +50,7 @@ TEST(FeatureFile, CountsWhatAFullDiskLoses) {
   EXPECT_EQ((*file)->lost_lines(), 3u);
 }
 
-// A line behind half of one would be none.
+// A line after half of one would be none.
 TEST(FeatureFile, WhatWasFullStaysClosedWhenThereIsRoomAgain) {
   std::string dir = ::testing::TempDir() + "/nacre-features-XXXXXX";
   ASSERT_NE(mkdtemp(dir.data()), nullptr);

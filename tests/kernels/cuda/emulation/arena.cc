@@ -54,7 +54,7 @@ size_t Arena::Free(void* data) {
   if (!std::all_of(guard, piece->first + size, [](char byte) {
         return static_cast<unsigned char>(byte) == kGuard;
       })) {
-    Die("device memory was written behind its end");
+    Die("device memory was written past its end");
   }
   std::memset(piece->first, kGarbage, bytes);
   Close();

@@ -1,5 +1,5 @@
 // The memory of the emulated device. Only what runs on the device can read or
-// write it; it holds garbage when allocated, and what was written behind an
+// write it; it holds garbage when allocated, and what was written past an
 // end is noticed when that is freed.
 //
 // One operating-system thread.
@@ -18,7 +18,7 @@ class Arena {
  public:
   Arena();
 
-  // A piece of `bytes` with a guard behind it.
+  // A piece of `bytes` with a guard after it.
   void* Allocate(size_t bytes);
   // Returns its bytes.
   size_t Free(void* data);

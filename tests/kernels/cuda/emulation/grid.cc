@@ -37,7 +37,7 @@ void GridRun::CheckShared() const {
   const size_t count = launch_.shared_size - launch_.shared_bytes;
   if (count > 0 &&
       (rest[0] != kUntouched || std::memcmp(rest, rest + 1, count - 1) != 0)) {
-    Die("a kernel wrote behind its shared memory");
+    Die("a kernel wrote past its shared memory");
   }
 }
 

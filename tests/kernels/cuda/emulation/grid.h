@@ -54,7 +54,7 @@ class GridRun {
   void StartEarly();
 
   // Runs all blocks to their ends. Somewhere between two of them, or before or
-  // behind all, it calls `start_others`.
+  // after all, it calls `start_others`.
   void Run(const std::function<void()>& start_others);
 
  private:

@@ -35,7 +35,7 @@ std::deque<Job>& Stream() {
   static std::deque<Job> stream;
   return stream;
 }
-// Kernels behind the one that runs which may have started: each starts when the
+// Kernels after the one that runs which may have started: each starts when the
 // one before it has.
 constexpr size_t kLookAhead = 2;
 // How many were queued, and how many have run.

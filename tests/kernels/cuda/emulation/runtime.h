@@ -5,7 +5,7 @@
 // It is stricter than a device where mistakes hide: what is queued on a stream
 // runs as late as it may (when somebody waits), and kernels that may overlap do
 // (grid.h); device memory is out of reach
-// for the host, holds garbage when allocated, and is checked for writes behind
+// for the host, holds garbage when allocated, and is checked for writes past
 // its end when freed; a kernel's pointers must be the device's; a capture takes
 // kernels and nothing else.
 //

@@ -7,7 +7,7 @@
 namespace nacre::kernels::cuda::emulation {
 namespace {
 
-constexpr int kFraction = 25;  // bits that a term keeps behind its point
+constexpr int kFraction = 25;  // bits that a term keeps after its point
 constexpr int kBias = 127;
 constexpr int kLeastExponent = 1 - kBias;
 constexpr int kMostExponent = 127;
