@@ -40,7 +40,7 @@ void CoordinatorSecurityFlags::Register(FlagSet* flags) {
   flags->Add("public-tls-key", "FILE", &clients.key_file,
              "PEM file: private key of --public-tls-cert");
   flags->Add("public-tls-ca", "FILE", &clients.ca_file,
-             "PEM file: who signs the certificates that clients must show "
+             "PEM file: authority of the certificates that clients must show "
              "(default: they need none)");
   flags->Add("auth-tokens-file", "FILE", &auth_tokens_file,
              "file with one NAME:TOKEN a line: clients must show one of them");

@@ -32,9 +32,9 @@ void LoadRow(const HostMatrix& matrix, size_t row, float* out);
 void LoadValues(const HostMatrix& matrix, size_t row, int first, int count,
                 float* out);
 
-// A PackedTable of the backends on the host. A copy: whoever rewrites or
-// truncates the file of a model that serves changes no token and ends no
-// process.
+// A PackedTable of the backends on the host. A copy: if the
+// file of a model that serves is rewritten or truncated, no token changes and
+// no process ends.
 class HostTable : public PackedTable {
  public:
   // RESOURCE_EXHAUSTED when the system has no room.

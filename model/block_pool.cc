@@ -110,7 +110,7 @@ BlockPool::Node BlockPool::Publish(Node parent,
   if (!cache_) return kRoot;
   Block& block = blocks_[static_cast<size_t>(index)];
   NACRE_CHECK(block.uses > 0 && block.node == kRoot,
-              "a block is published once, by who uses it");
+              "a block is published once, by its user");
   const auto found = published_.find(Prefix{parent, token_ids});
   if (found != published_.end()) {
     return blocks_[static_cast<size_t>(*found)].node;

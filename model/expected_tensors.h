@@ -1,5 +1,5 @@
 // Which tensors a checkpoint of a model holds, by what they do in it: names of
-// its family (families.h), shapes that its config implies. Whoever reads,
+// its family (families.h), shapes that its config implies. What reads,
 // writes or invents weights asks here.
 //
 // Values and pure functions.

@@ -1,4 +1,4 @@
-// The step that a model has queued before anybody asked for it, after the one
+// The step that a model has queued before a call asked for it, after the one
 // that was asked for: each sequence with a next_draw, fed with the token that
 // is being drawn for it. Notes what was queued, and knows whether it is what a
 // Forward asks for.

@@ -106,8 +106,8 @@ class Sampler {
   // the temperature, or filters what is drawn from.
   absl::optional<TokenDraw> DeviceDraw(int position) const;
 
-  // Fills in what Sample draws by, for whoever draws in another way: one token
-  // where Sample has no choice. Unlike Sample it looks at every token.
+  // Fills in what Sample draws by, where other code draws: one token where
+  // Sample has no choice. Unlike Sample it looks at every token.
   void FillWeights(absl::Span<const float> logits, int position,
                    const TokenHistory& history, TokenWeights* weights);
 

@@ -316,7 +316,7 @@ void Transformer::QueueNext(absl::Span<const SequenceRows> batch) {
   if (queued_.empty()) return;
   HeadOutputs& outputs = outputs_[1 - current_];
   if (!outputs.Plan(queued_.rows()).ok()) {
-    // It will be asked for, and then whoever asks hears of it.
+    // It will be asked for, and then the caller hears of it.
     queued_.Clear();
     return;
   }

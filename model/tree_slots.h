@@ -2,7 +2,7 @@
 // parent. The root of a path is after a position of the sequence. Bookkeeping
 // only: where slots lie is the sequence's matter.
 //
-// Whoever grows the tree chooses slots and reuses them. A slot that was filled
+// What grows the tree chooses slots and reuses them. A slot that was filled
 // again breaks the paths through it, and so does a position that was forgotten:
 // they are refused, not read.
 //

@@ -34,7 +34,7 @@ case "${1:-}" in
     ;;
 esac
 bundle=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
-# `unpacked` comes last: whoever was stopped begins again.
+# `unpacked` comes last: a run that was stopped begins again.
 if [[ ! -f "$bundle/unpack/unpacked" ]]; then
   if ! LD_LIBRARY_PATH=$bundle/unpack "$bundle/unpack/xz" -dc \
     "$bundle/programs.tar.xz" | tar -xf - -C "$bundle"; then
@@ -101,7 +101,7 @@ step() {
   ((limit > left)) && limit=$left
   printf '[%3d s] %-22s ...\n' "$SECONDS" "$name"
   echo "== $name: $*" >>"$log"
-  # To the log while it runs: whoever is stopped from outside leaves that much.
+  # To the log while it runs: a run that is stopped from outside leaves that much.
   timeout -k 5 "$limit" "$@" 2>&1 </dev/null | tee "$output" >>"$log"
   code=${PIPESTATUS[0]}
   printf '== %s: exit code %d\n\n' "$name" "$code" >>"$log"

@@ -9,8 +9,8 @@
 // others run and what arrives goes to the engine's inbox. An engine that may
 // have something to do looks after all that arrives at one moment has arrived.
 //
-// A world decides nothing by itself but the order of equal times. Who derives
-// from it says what models compute and for how long, and hears of what happens
+// A world decides nothing by itself but the order of equal times. A derived
+// class says what models compute and for how long, and hears of what happens
 // at every joint (world_hooks.h). One thread; a world runs once.
 
 #ifndef SIMULATION_WORLD_H_

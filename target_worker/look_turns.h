@@ -1,6 +1,6 @@
-// Who of a step's sessions looks at what guesses ahead over the target's
+// Which of a step's sessions look at what guesses ahead over the target's
 // features: heads (head_drafts.h) or a draft (feature_drafts.h). A look takes
-// time, which those who look share and pay for.
+// time, which the sessions that look share and pay for.
 //
 // Owned by the engine, used by its thread.
 

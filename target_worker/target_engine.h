@@ -6,7 +6,7 @@
 //   step_planner.h    which rows are fed
 //   row_sampler.h     which tokens they give
 //   step_verdicts.h   what the sessions make of those
-//   hidden_taps.h     who else sees hidden states
+//   hidden_taps.h     what else sees hidden states
 //
 // and beside it open_session.h, and what sessions draft of their own:
 // own_drafts.h, of suffix_memory.h, head_drafts.h and feature_drafts.h.

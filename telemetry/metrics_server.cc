@@ -39,7 +39,7 @@ HttpServer::Pages MakePages(std::vector<MetricsServer::Source> sources,
       [sources = std::move(sources)] { return RenderMetrics(sources); },
       /*may_block=*/true};
   if (!health) return pages;
-  // Who answers has started.
+  // A process that answers has started.
   pages["/startup"] = {[] { return RenderProbe(true, ""); }};
   pages["/liveness"] = {[health] {
     const HealthState state = health();

@@ -66,8 +66,8 @@ void FillSpan(const Span& span, trace::Span* proto) {
   }
 }
 
-// Not rpc::CreateChannel's: collectors send away who pings as often as we do
-// among ourselves.
+// Not rpc::CreateChannel's: collectors send away a client that pings as often
+// as our processes do among themselves.
 std::shared_ptr<grpc::Channel> Dial(const Collector& collector) {
   grpc::ChannelArguments arguments;
   if (collector.gzip) {

@@ -85,7 +85,7 @@ void TraceFlags::Register(FlagSet* flags) {
              "share of the requests to trace where the client does not say "
              "(default: as OTEL_TRACES_SAMPLER says, else 1)");
   flags->Add("otlp-tls-ca", "FILE", &collector.tls.ca_file,
-             "PEM file: who signs the collector's certificate (default: the "
+             "PEM file: authority of the collector's certificate (default: the "
              "system's authorities)");
   flags->Add("otlp-tls-cert", "FILE", &collector.tls.cert_file,
              "PEM file: certificate to show to the collector");

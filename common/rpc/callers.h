@@ -38,8 +38,8 @@ class Callers {
   size_t EndOldest(size_t count) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // An IPv4 address, or the half of an IPv6 address that names a network: who
-  // has one address of it has all.
+  // An IPv4 address, or the half of an IPv6 address that names a network: a
+  // host that has one address of it has all.
   using Host = std::array<uint8_t, 8>;
   struct Connection {
     int fd = -1;

@@ -80,7 +80,7 @@ void PeerTlsFlags::Register(FlagSet* flags) {
   flags->Add("tls-key", "FILE", &files.key_file,
              "PEM file: private key of --tls-cert");
   flags->Add("tls-ca", "FILE", &files.ca_file,
-             "PEM file: who signs the certificates of other processes of ours "
+             "PEM file: authority of the certificates of our other processes "
              "and of operators");
   flags->Add("tls-client-auth", "require|none", &client_auth,
              "must other processes of ours and operators that call show a "

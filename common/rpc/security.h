@@ -1,5 +1,5 @@
 // TLS between Nacre processes and with clients: which side proves its identity,
-// with which files, and whom they believe.
+// with which files, and which ones they believe.
 //
 // The files are watched: replaced ones serve the handshakes that come after,
 // existing connections go on. Thread-safe.

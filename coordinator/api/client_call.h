@@ -103,7 +103,7 @@ class ClientCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, Response>,
   }
 
  protected:
-  // Whoever is first answers the call: true once.
+  // The first caller answers the call: true once.
   bool Begin() ABSL_LOCKS_EXCLUDED(stage_mu_) {
     absl::MutexLock lock(&stage_mu_);
     return !std::exchange(begun_, true);

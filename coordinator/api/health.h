@@ -2,8 +2,8 @@
 // metrics port), kept current by one thread of its own. The names mean what
 // they mean of a worker (worker/process/health.h):
 //
-//   liveness   the ticks go on: whoever takes the dispatcher's lock, as every
-//              event of a worker and every request does, lets go of it again
+//   liveness   the ticks go on: the dispatcher's lock, which every event of a
+//              worker and every request takes, is released again
 //   readiness  and a target takes sessions, or requests wait for one that may
 //              come back, and the coordinator does not drain
 //   startup    for good, once there is a Health

@@ -123,7 +123,7 @@ void Receptions::Weigh() {
       by_client[client] -= heaviest->bytes;
       loads.erase(heaviest);
       RefuseAll(client, peer, &refusals);
-      // The rest of what came there is the others', who may be few.
+      // The rest of what came there is the other clients', few perhaps.
       const auto connection = connections_.find(peer);
       if (connection != connections_.end()) {
         connection->second.handed_over = Received(peer);

@@ -103,7 +103,7 @@ class Outbox {
   int unsaid_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// A worker's link: whoever calls it leaves something to be sent.
+// A worker's link: each call leaves something to be sent.
 class NotedLink {
  public:
   NotedLink(std::shared_ptr<TargetLink> link, Outbox* outbox)

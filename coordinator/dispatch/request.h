@@ -66,8 +66,8 @@ struct DraftingOptions {
   speculation::Verification verification = speculation::Verification::kExact;
   speculation::Ablation ablation = speculation::Ablation::kNone;  // of pearl
   speculation::PolicySpec policy;
-  // For whom its target also drafts from suffixes: of all zeros only from this
-  // request's text. Absent: it does not.
+  // The owner of the texts whose suffixes its target also drafts from; all
+  // zeros: this request's text only. Absent: it drafts from none.
   absl::optional<speculation::TextOwner> suffixes = {};
   std::vector<int32_t> oracle_ids = {};  // the recorded answer; oracle only
   speculation::TreeSpec tree = speculation::TreeShape::kChain;

@@ -61,7 +61,7 @@ class SerialObserver final : public Observer {
     });
   }
 
-  // Returns once whoever is telling it something has done so.
+  // Returns once a call that is telling it something has ended.
   void PassThrough() ABSL_LOCKS_EXCLUDED(mu_) { absl::MutexLock lock(&mu_); }
 
  private:

@@ -23,8 +23,8 @@ namespace nacre::coordinator {
 
 class Session {
  public:
-  // `hidden_channel`: as what its drafts read its targets' hidden states, drawn
-  // at random: who knows it can. 0: its policy reads none.
+  // `hidden_channel`: random id of this session's hidden-state channel. Any
+  // draft that knows it may read the channel. 0: its policy reads none.
   Session(uint64_t id, std::shared_ptr<SessionCell> cell,
           std::shared_ptr<Answer> answer, uint64_t hidden_channel,
           double prior_alpha);
@@ -61,7 +61,7 @@ class Session {
   // Whether some that its client wants are still to come: no verdict may.
   bool LacksPromptLogprobs() const;
 
-  // Learns who else is in the steps of its target.
+  // Learns which sessions share the steps of its target.
   void OnSpan(WorkerRole role, const SpanRecord& span);
   // A worker serves it no more. After a target another one will be opened with
   // what is committed.

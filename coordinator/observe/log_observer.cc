@@ -30,7 +30,7 @@ absl::optional<int> Choice(const RequestSpec& request) {
   return request.choice;
 }
 
-// The fields of a line about a request: who it is, then `fields`.
+// The fields of a line about a request: its ids, then `fields`.
 Json About(const std::string& request_id, absl::optional<int> choice,
            const Json& fields) {
   Json line = {{"request_id", request_id}};

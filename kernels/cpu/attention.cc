@@ -62,7 +62,7 @@ SplitKv FindKv(const Split& split, const KvLayer& layer, int kv_head) {
   return kv;
 }
 
-// The share of one of `sharers`, who has so many steps, of what is to be
+// The share of one of `sharers`, with so many steps, of what is to be
 // fetched: `half` 0, the keys of a KV head, or 1, its values, of a whole split.
 Fetch ShareOf(const Split& split, const KvLayer& layer, int kv_head, int half,
               int index, int sharers, size_t steps) {

@@ -12,8 +12,8 @@
 //      its scale is added to the accumulator (one fused multiply-add);
 //   3. the chains of a slice are added in order, then the slices in theirs.
 //      fp8: the sum is multiplied by the output's scale last.
-// The number of multiprocessors and of rows decides who computes an element,
-// never how.
+// The number of multiprocessors and of rows decides where an element is
+// computed, never how.
 //
 // Why chains: with few rows a product is bound by reading weights, and 8 warps
 // of one block, each with a chain of its own, keep enough of them on their way

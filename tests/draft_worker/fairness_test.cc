@@ -1,4 +1,4 @@
-// Who gets the draft's steps when there is too much to do: 64 sessions, long
+// Which get the draft's steps when there is too much to do: 64 sessions, long
 // prompts, small budgets. In steps and rows, the engine's own time.
 
 #include <gtest/gtest.h>

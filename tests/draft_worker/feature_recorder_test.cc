@@ -226,7 +226,7 @@ TEST_F(FeatureRecorderTest, TheEngineRecordsVerifiedTokens) {
   EXPECT_EQ(Lines().back()["position"], 3);
 }
 
-// A worker that stops has sessions that nobody closed.
+// A worker that stops has sessions that were not closed.
 TEST_F(FeatureRecorderTest, TheEnginesEndWritesWhatWasNotJudged) {
   DraftFixture fixture({}, {}, nullptr, file_.get());
   for (const uint64_t id : {7, 8, 9}) {

@@ -55,7 +55,7 @@ class HostsTest : public ::testing::Test {
     for (int host = 0; host < kNumHosts; ++host) network_->SetLink(host, {});
   }
 
-  // All ports of a host are free, and nobody else's.
+  // All ports of a host are free, and no other's.
   static std::string Address(Host host) {
     return network_->address(host) + ":50050";
   }

@@ -37,7 +37,7 @@ class ClientHostsTest : public HostsTest {
   }
 };
 
-// A stream notices that nobody acknowledges it, after 10 seconds; one that says
+// A stream notices that it is not acknowledged, after 10 seconds; one that says
 // nothing until its end notices an unanswered ping, after 30 at most. These
 // are the defaults: keepalive has no flags.
 TEST_F(ClientHostsTest, AVanishedClientsSessionIsCancelledAndItsKvFreed) {

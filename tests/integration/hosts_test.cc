@@ -116,7 +116,7 @@ TEST_F(WorkerHostsTest, WithoutAnEqualTargetAStreamEndsAndItsTargetComesEmpty) {
   StartTarget(kTarget, {"--max-memory=6M"});
   const v1::GenerateRequest request = StreamRequest(1, v1::METHOD_AR, kTokens);
   for (const Host host : {kTarget, kCoordinator}) {
-    // DEADLINE_EXCEEDED would say that nobody told the client.
+    // DEADLINE_EXCEEDED would say that the client was not told.
     const auto broken = Breaking(host, NetworkHosts::Cut());
     size_t tokens = 0;
     const auto complete = service_->client().Generate(

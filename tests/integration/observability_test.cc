@@ -246,8 +246,8 @@ TEST(TracesTest, GoOverTlsWithHeaders) {
   EXPECT_FALSE(HoldsPartOf(log, kToken));
 }
 
-// A collector that dies, or was never there: it is said once, and nobody who
-// generates notices.
+// A collector that dies, or was never there: it is said once, and no client
+// notices.
 enum class Collector { kDies, kNeverThere };
 
 class DeadCollectorTest : public ::testing::TestWithParam<Collector> {};
@@ -454,7 +454,7 @@ TEST_F(LogsTest, AreForMachinesNameTheRequestAndKeepSecrets) {
       EXPECT_FALSE(HoldsPartOf(processes_->Log(name), secret)) << secret;
     }
   }
-  // Nobody was asked to trace.
+  // No process was asked to trace.
   for (const std::string& value : values_) {
     EXPECT_THAT(value, ::testing::Not(HasSubstr("traces")));
   }

@@ -1,4 +1,4 @@
-// The real processes over TLS: they understand each other, and nobody else.
+// The real processes over TLS: they understand each other, and no others.
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -59,7 +59,7 @@ class Service {
             cluster_->admin_address(), cluster_->operator_security());
   }
 
-  // One that somebody else runs, in plaintext: it has no cluster().
+  // One that another process runs, in plaintext: it has no cluster().
   Service(const std::string& address, const std::string& admin_address) {
     Connect(address, {}, admin_address, {});
   }

@@ -125,7 +125,7 @@ TEST_F(StartupTest, LyingSafetensorsHeader) {
   ExpectFailure(RunTarget(model), "1152921504606846976");
 }
 
-// Well-formed, but no model: the first forward shows it, before anybody is told
+// Well-formed, but no model: the first forward shows it, before it is said
 // that the worker is ready.
 TEST_F(StartupTest, WeightsThatAreNoNumbers) {
   const fs::path model = CopyModel("draft");

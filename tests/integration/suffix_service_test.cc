@@ -63,7 +63,7 @@ TEST_P(SuffixServiceTest, SaveStepsAndChangeNoToken) {
   EXPECT_TRUE(service.KvReturnsToEmpty());
 }
 
-// A client that asks again has its own answer from memory; another client, who
+// A client that asks again has its own answer from memory; another client that
 // asks for the same, has nothing of it.
 TEST(SuffixClientsTest, AnswersServeTheirClientAlone) {
   const tools::TemporaryFolder folder;

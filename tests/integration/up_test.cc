@@ -120,7 +120,7 @@ TEST_F(UpTest, EveryFlagIsUnderstood) {
                 HasSubstr("nacre_build_info{"))
         << name;
   }
-  // Nobody logs as text, or less than a warning; that others may read the
+  // No process logs as text, or less than a warning; that others may read the
   // tokens is one.
   EXPECT_EQ(Log().find("\"level\":\"info\""), std::string::npos) << Log();
   EXPECT_EQ(Log().find(" W coordinator: "), std::string::npos) << Log();

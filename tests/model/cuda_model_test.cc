@@ -115,7 +115,7 @@ TEST_F(CudaModelTest, OnlyLogitsThatAreWantedCrossTheBus) {
             vocab * sizeof(float) + 4 * sizeof(int32_t));
 }
 
-// Whoever wants them on the host copies them, and only what it wants.
+// A caller that wants them on the host copies them, and only what it wants.
 TEST_F(CudaModelTest, HiddenStatesStayOnTheDevice) {
   const auto backend = MakeBackend("cuda", "f32");
   const auto model = Load("draft", backend.get());

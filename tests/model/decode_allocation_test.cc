@@ -24,7 +24,7 @@ using nacre::testing::AllocationsSoFar;
 TEST(AllocationCounterTest, CountsWhateverAllocates) {
   if (!nacre::testing::CountsAllocations()) GTEST_SKIP() << "a sanitizer";
   const auto before = AllocationsSoFar();
-  // Volatile: an allocation that nobody sees may be left out.
+  // Volatile: an allocation that is not seen may be left out.
   int* volatile number = new int(7);
   void* volatile aligned = std::aligned_alloc(64, 128);
   const auto after = AllocationsSoFar();

@@ -1,4 +1,4 @@
-// Whoever rewrites or truncates the files of a model that serves changes
+// To rewrite or truncate the files of a model that serves changes
 // nothing: all weights are in memory by then.
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Servers whose connections are all taken: who makes room, and for whom.
+// Servers whose connections are all taken: which makes room, and for which.
 
 #include "common/rpc/callers.h"
 

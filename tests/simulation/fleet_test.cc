@@ -80,7 +80,7 @@ TEST(SimulateFleet, AbandonedStepsSaveTime) {
   EXPECT_GT(abandoned.virtual_ns, finished.virtual_ns * 85 / 100);
 }
 
-// A step goes on that somebody else needs, and with `sd` the draft waits for
+// A step goes on that another session needs, and with `sd` the draft waits for
 // each verdict.
 TEST(SimulateFleet, NothingElseIsAbandoned) {
   FleetOptions options = Fleet(Method::kSd);

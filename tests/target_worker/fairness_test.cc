@@ -1,4 +1,4 @@
-// Who gets the target's steps when there is too much to do: 64 sessions, long
+// Which get the target's steps when there is too much to do: 64 sessions, long
 // prompts, windows. In steps and rows, the engine's own time.
 
 #include <gtest/gtest.h>

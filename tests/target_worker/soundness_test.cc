@@ -238,7 +238,7 @@ TEST(TargetSoundnessTest, OtherSessionsOfTheStepGoOn) {
   EXPECT_FALSE(fixture.engine->stats().computes_wrongly);
 }
 
-// However often somebody sends what makes a sound device compute no numbers.
+// However often a client sends what makes a sound device compute no numbers.
 TEST(TargetSoundnessTest, APoisonedPromptDoesNotCondemnTheDevice) {
   for (const bool draws : {false, true}) {
     TableModelOptions options;

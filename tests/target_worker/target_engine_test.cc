@@ -76,7 +76,7 @@ TEST(TargetEngineTest, EndsAtEosUnlessIgnoredAndAtStopIds) {
   EXPECT_EQ(fixture.finish[3], speculation::FinishReason::kStop);
 }
 
-// It would never step: who opened it would wait for ever.
+// It would never step: its coordinator would wait for ever.
 TEST(TargetEngineTest, ASessionThatHasEndedIsRefused) {
   nacre::testing::TableModelOptions options;
   options.eos_token_ids = {3};

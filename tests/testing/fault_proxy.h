@@ -24,7 +24,7 @@ class FaultProxy {
  public:
   enum class Mode {
     kForward,
-    // Nobody notices anything but silence: what is sent stays here, and new
+    // Neither side notices more than silence: what is sent stays here, and new
     // connections are accepted and left alone. A cable that was pulled.
     kSilent,
     // Connections are reset, new ones too. A host that is up, without the

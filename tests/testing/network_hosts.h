@@ -1,7 +1,7 @@
 // Hosts inside this machine, for tests of what a real network does: each a
 // network namespace with TCP, loopback and an Ethernet card of its own. The
 // cards hang on one switch, a thread of this process, which delays, loses and
-// withholds frames as it is told. Nobody gets a FIN or a reset from it.
+// withholds frames as it is told. No host gets a FIN or a reset from it.
 //
 // A switch in user space because tc's netem is in few kernels; it needs root
 // and /dev/net/tun. Nothing has a name outside: the kernel removes namespaces

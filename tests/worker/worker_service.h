@@ -150,7 +150,7 @@ class OpenSession {
     return length - 1;
   }
 
-  // How the worker ends the stream, when nobody acknowledges anything.
+  // How the worker ends the stream, when nothing is acknowledged.
   grpc::Status AwaitEnd() {
     v1::TargetEvent event;
     while (stream_->Read(&event)) {

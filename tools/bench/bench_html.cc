@@ -206,7 +206,7 @@ std::string WaitingFigure(const HtmlLoad& load) {
   }
   return Figure(
       ShareChart(rows),
-      absl::StrCat("Who waited for the other.", Key("busy", "busy"),
+      absl::StrCat("Which side waited for the other.", Key("busy", "busy"),
                    Key("wait", "waiting for the other side"),
                    Key("miss", "after a token that was not prepared")));
 }

@@ -82,7 +82,7 @@ class Argv {
   std::vector<std::string> args_;
 };
 
-// How who holds the first token of the file calls; "" is none.
+// How a holder of the file's first token calls; "" is none.
 absl::StatusOr<ClientSecurity> SecurityWith(const rpc::ChannelSecurity& channel,
                                             const std::string& tokens_file) {
   if (tokens_file.empty()) return ClientSecurity{channel, ""};

@@ -21,7 +21,7 @@ void SecurityFlags::Register(FlagSet* flags) {
              "TLS; implied by the flags below, without them the system's "
              "authorities are believed");
   flags->Add("tls-ca", "FILE", &tls.files.ca_file,
-             "who signs the coordinator's certificate (PEM)");
+             "authority that signs the coordinator's certificate (PEM)");
   flags->Add("tls-cert", "FILE", &tls.files.cert_file,
              "certificate to show the coordinator (PEM)");
   flags->Add("tls-key", "FILE", &tls.files.key_file,
@@ -76,7 +76,7 @@ void RegisterTlsFiles(rpc::TlsFiles* files, FlagSet* flags) {
   flags->Add("tls-key", "FILE", &files->key_file,
              "private key of --tls-cert (PEM)");
   flags->Add("tls-ca", "FILE", &files->ca_file,
-             "who signs the certificates of workers and operators (PEM)");
+             "authority that signs workers' and operators' certificates (PEM)");
 }
 
 }  // namespace nacre::tools

@@ -55,7 +55,7 @@ class EngineInbox {
   // Returns when something has arrived, on Wake or at `deadline_ns` of
   // MonotonicNowNs. Spins for at most `spin_ns`, then parks: a core that sleeps
   // takes some 50 microseconds to wake up. While it spins it leaves the core to
-  // whoever can run there.
+  // any thread that can run there.
   void Wait(absl::optional<int64_t> deadline_ns, int64_t spin_ns = 0)
       ABSL_LOCKS_EXCLUDED(mu_) {
     const int64_t begin_ns = MonotonicNowNs();

@@ -14,7 +14,7 @@
 
 namespace nacre::worker {
 
-// Who writes events to the sockets (30-100 us each): the engine's thread where
+// What writes events to the sockets (30-100 us each): the engine's thread where
 // it would wait otherwise, since waking another one takes as long; another
 // where a forward is about to begin.
 enum class Delivery { kHere, kElsewhere };

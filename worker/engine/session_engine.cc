@@ -17,7 +17,7 @@ SessionEngine::SessionEngine(Parts parts, std::unique_ptr<SessionOutbox> outbox)
 absl::StatusOr<StepOutcome> SessionEngine::RunOnce() {
   TakeCommands();
   BeforePlan();
-  // Before the events: who has heard of a session finds it in the stats.
+  // Before the events: a client that heard of a session finds it in the stats.
   Publish();
   outbox_->Flush();
   const int64_t start_ns = now_ns_();

@@ -1,6 +1,6 @@
 // How the rows of a step are divided. Rows of running sessions (decoding) go
 // first; prompts get what is left, less of it while sessions decode, so that a
-// long prompt does not hold up everyone's next token. And always some of it, so
+// long prompt does not hold up all other next tokens. And always some of it, so
 // that a full house does not hold up prompts for ever.
 //
 // Pure functions of values.

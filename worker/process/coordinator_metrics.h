@@ -25,7 +25,7 @@ class CoordinatorMetrics final : public prometheus::Collectable {
   CoordinatorMetrics(std::string role, std::string worker)
       : role_(std::move(role)), worker_(std::move(worker)) {}
 
-  // Who knows them from now on; null: none. A scrape that asks the old one has
+  // What knows them from now on; null: none. A scrape that asks the old one has
   // ended when it returns.
   void SetStates(States states) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);

@@ -48,7 +48,7 @@ class EventSender {
   // written that was sent before, or leaves it to the thread that is at it.
   void Deliver(Delivery delivery) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    // Who writes looks again before it ends.
+    // The thread that writes looks again before it ends.
     if (writing_ || called_for_ || queue_.empty()) return;
     if (delivery == Delivery::kHere) {
       WriteAll();

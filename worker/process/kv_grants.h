@@ -34,7 +34,7 @@ struct KvClaim {
 };
 
 // Divides `capacity` among `claims`, which are in order of turn: a share for
-// each. Everyone keeps what is reserved. The rest goes to the needs in order,
+// each. Each keeps what is reserved. The rest goes to the needs in order,
 // the first that does not fit getting all that is left; then to what is wanted
 // beyond, and then to all, in equal parts of whole blocks. The shares add up to
 // `capacity` but for less than a block, or, where more is reserved, to what is

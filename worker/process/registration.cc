@@ -209,7 +209,7 @@ absl::Status Registration::Attach(Progress* progress) {
       }
     }
     if (turn.leave) {
-      // The coordinator hears why it goes: who says nothing counts as lost.
+      // The coordinator hears why it goes: a silent worker counts as lost.
       next = absl::InfinitePast();
       if (progress->accepted) {
         Beat(stream.get(), progress);

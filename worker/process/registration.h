@@ -40,7 +40,7 @@ class Registration {
     std::function<void(uint64_t coordinator, uint64_t attachment)>
         on_attachment;
     // A coordinator that knew this worker is lost; returns when nothing is left
-    // of what it began here. The next attempt waits for that: who attaches is
+    // of what it began here. The next attempt waits: a worker that attaches is
     // taken for empty.
     std::function<void(uint64_t coordinator)> on_lost;
     // The coordinator wants this worker to finish and exit.

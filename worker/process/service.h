@@ -21,8 +21,8 @@ class SessionService {
   // What the coordinator's pings are answered with from now on: shows it that
   // this is the process that attached (VocabularyRequest.attachment).
   virtual void SetAttachment(uint64_t coordinator, uint64_t attachment) = 0;
-  // Who hears what coordinators say of their share of the KV, on gRPC threads;
-  // null: none. A call of the old one has ended when it returns.
+  // Hears what coordinators say of their share of the KV, on gRPC threads;
+  // null: nothing does. A call of the old one has ended when it returns.
   using OnReport =
       std::function<void(uint64_t coordinator, const wire::KvReport& report)>;
   virtual void SetOnReport(OnReport on_report) = 0;

@@ -16,9 +16,9 @@
 
 namespace nacre::worker {
 
-// One stream. Who sets `writing_` has the right to write and to Finish, and
-// continues in WriteNext, which gives it back when nothing is left to say. What
-// returns true has taken it for its caller, who schedules the reader.
+// One stream. The thread that sets `writing_` may write and Finish. It
+// continues in WriteNext, which gives the right back when nothing is left to
+// say. What returns true took it for its caller, which schedules the reader.
 //
 // Locked after the service.
 class TensorPublisherService::Reader final
@@ -46,7 +46,7 @@ class TensorPublisherService::Reader final
   bool Refuse(uint64_t channel, absl::StatusCode code, std::string message)
       ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    // Who asks on without reading the answers gets no more of them.
+    // A reader that asks on without reading its answers gets no more of them.
     if (errors_.size() >= kMaxChannels) return false;
     v1::ChannelError& error = errors_.emplace_back();
     error.set_channel(channel);
@@ -134,7 +134,7 @@ class TensorPublisherService::Reader final
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status status_;  // set once, before finishing_
 
-  // Of who has the right to write.
+  // Of the thread that has the right to write.
   std::shared_ptr<const Tensor> current_;
   size_t offset_ = 0;  // of current_, in bytes
   v1::TensorEvent outgoing_;

@@ -6,7 +6,7 @@
 // begun is sent to its end.
 //
 // Thread-safe. Owns one thread, which begins the writes: a write takes tens of
-// microseconds, and who publishes is an engine.
+// microseconds, and the publisher is an engine.
 
 #ifndef WORKER_TENSORS_PUBLISHER_SERVICE_H_
 #define WORKER_TENSORS_PUBLISHER_SERVICE_H_

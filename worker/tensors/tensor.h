@@ -1,4 +1,4 @@
-// A tensor on its way from the worker that computes it to those who read it. It
+// A tensor on its way from the worker that computes it to its readers. It
 // may lie in memory of the host or of a device: a transport copies it to where
 // it needs it.
 //

@@ -21,7 +21,7 @@ struct ReceivedTensor {
   int64_t received_ns = 0;  // MonotonicNowNs, when its last byte was there
 };
 
-// Who reads. Called on the transport's threads, one channel's calls in order:
+// A reader. Called on the transport's threads, one channel's calls in order:
 // must only enqueue.
 class TensorSink {
  public:

@@ -32,7 +32,7 @@ class AttachmentEndTest : public CoordinatorFixture {
 };
 
 // A balancer in front of several workers, a port that has another owner by now,
-// or one that says another's Hello: who answers is not who attached.
+// or one that says another's Hello: another answers than attached.
 TEST_F(AttachmentEndTest, AnAddressWhereAnotherWorkerAnswersIsRefused) {
   FakeWorker worker(v1::WORKER_ROLE_TARGET);
   worker.Attach(address());

@@ -333,7 +333,7 @@ TEST_F(InferenceServiceTest, TheTargetsRefusalIsTheAnswer) {
   EXPECT_EQ(answer.status.error_message(), "no KV room");
 }
 
-// But for what another target, or this one later, may do better: with nobody to
+// But for what another target, or this one later, may do better: with none to
 // wait for, a session that it has forgotten is lost with it.
 TEST_F(InferenceServiceTest, EveryWordOfATargetHasItsStatus) {
   Attach();

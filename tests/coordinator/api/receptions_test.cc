@@ -56,7 +56,7 @@ TEST_F(ReceptionsTest, TheClientWithMostCallsMakesRoom) {
   EXPECT_FALSE(Enter("a4", "a", "p1"));
   EXPECT_TRUE(Enter("c1", "c", "p4"));
   EXPECT_THAT(refused_, ElementsAre("a3"));
-  // Nobody has two more than it has.
+  // No client has two more than it has.
   EXPECT_FALSE(Enter("b2", "b", "p3"));
   Leave("a3");  // as refused calls do
   EXPECT_FALSE(Enter("b2", "b", "p3"));

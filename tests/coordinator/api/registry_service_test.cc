@@ -84,7 +84,7 @@ TEST_F(RegistryServiceTest, AnotherVocabularyIsAFailedPrecondition) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("VOCABULARY_MISMATCH"));
   EXPECT_TRUE(dispatcher_.workers().empty());
-  // Nobody dialled it.
+  // The coordinator did not dial it.
   EXPECT_TRUE(worker.draft.controls.values().empty());
 }
 

@@ -41,7 +41,7 @@ TEST_F(DispatcherQueueTest, NewRequestsWaitForATargetThatSeemsToHang) {
   EXPECT_TRUE(IsRunning(run.id));
 }
 
-// A stop of some seconds costs nobody a place in the queue.
+// A stop of some seconds costs no request its place in the queue.
 TEST_F(DispatcherQueueTest, WhoNeedsTheLargestTargetWaitsWhileItHangs) {
   const Worker large = AddTarget("large", 128);
   AddTarget("small", 64);

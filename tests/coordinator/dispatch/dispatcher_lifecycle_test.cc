@@ -56,7 +56,7 @@ TEST_F(DispatcherTest, TellsHowMuchOfThePromptWasCached) {
   wire::SessionEvents events;
   events.opened.push_back({run.id, 1});
   Say(target, events);
-  events.opened = {{run.id, 2}, {999, 3}};  // a second target, nobody
+  events.opened = {{run.id, 2}, {999, 3}};  // a second target, none
   Say(target, events);
   Say(draft, events);  // its own cache is its own affair
   EXPECT_THAT(

@@ -135,7 +135,7 @@ TEST_F(PlacementTest, AKindThatHangsOrHasJustLeftIsWaitedFor) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// Who waits for one kind keeps nobody from another, however often passed.
+// A request that waits for one kind keeps none from another, even if passed.
 TEST_F(PlacementTest, WhoWaitsForAFullKindKeepsNobodyFromAnother) {
   AddKind("t0", "a", 32);
   const Worker b = AddKind("t1", "b");

@@ -1,4 +1,4 @@
-// Length policies: who may draft for a request, and what its answer says.
+// Length policies: which may draft for a request, and what its answer says.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST_F(DispatcherPoliciesTest, ItsSessionsGoToDraftsThatHaveTheFile) {
   EXPECT_EQ(DraftAddress(run.id), "back");
 }
 
-// Who waits for a file says nothing of the room on a draft without one.
+// One that waits for a file says nothing of the room on a draft without one.
 TEST_F(DispatcherPoliciesTest, WhoNeedsAFileKeepsNobodyFromAnotherDraft) {
   AddTarget();
   const Run able = Start(With("a", "disco"));

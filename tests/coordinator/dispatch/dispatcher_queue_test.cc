@@ -89,7 +89,7 @@ TEST_F(DispatcherQueueTest, AWorkersFailureOfASessionFreesItsRoom) {
   // A late answer to the close of the first changes nothing.
   Closed(target, first.id);
   EXPECT_EQ(Reserved(target), 64);
-  // Cancelled here, failed there, at the same time: nobody will say "closed".
+  // Cancelled here, failed there, at the same time: none will say "closed".
   dispatcher_.Cancel(second.id);
   EXPECT_EQ(Reserved(target), 64);
   Fail(target, second.id, 13, "broken");
@@ -451,7 +451,7 @@ TEST_F(DispatcherQueueTest, WhoHasBegunGoesOnBeforeOthersBegin) {
   EXPECT_TRUE(IsRunning(small.id));
 }
 
-// On a target that computes other bits nobody waits for the one that is held.
+// On a target that computes other bits none waits for the one that is held.
 TEST_F(DispatcherQueueTest, AHeldRequestThatFitsNowhereBlocksNobody) {
   const Worker lost = AddTarget("t0", 64);
   Start(Sized("begun", 64));

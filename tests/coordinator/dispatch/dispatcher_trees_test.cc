@@ -1,4 +1,4 @@
-// Requests with token trees: who gets slots, and what plans say of rows.
+// Requests with token trees: which get slots, and what plans say of rows.
 
 #include <vector>
 

@@ -126,7 +126,7 @@ TEST_F(BusyWorkPoolTest, WhoHasMostInAFullPoolMakesRoom) {
     EXPECT_FALSE(pool.TrySubmit(Task("a", "a4")));
     EXPECT_TRUE(pool.TrySubmit(Task("b", "b1")));
     EXPECT_THAT(refused_, ElementsAre("a3"));
-    // It would have as much as who has most.
+    // It would have as much as the one that has most.
     EXPECT_FALSE(pool.TrySubmit(Task("b", "b2")));
     EXPECT_THAT(refused_, ElementsAre("a3"));
     go_.Notify();
@@ -150,7 +150,7 @@ TEST_F(BusyWorkPoolTest, BytesCountAsTasksDo) {
   EXPECT_THAT(ran_, ElementsAre("a1", "b1", "b2", "b3"));
 }
 
-// Not who has most tasks, where bytes are full, nor the other way round.
+// Not the one with most tasks, where bytes are full, nor the other way round.
 TEST_F(BusyWorkPoolTest, WhoHasMostOfWhatIsFullMakesRoom) {
   {
     WorkPool pool({.threads = 1, .max_bytes = 101});

@@ -150,7 +150,7 @@ TEST(CudaBackendTest, RefusesToQuantizeWhatIsNotFinite) {
 
 TEST(CudaBackendTest, WeightTypesAreThoseAsked) {
   if (MakeCudaBackend() == nullptr) GTEST_SKIP() << "no CUDA device";
-  // 1 + 2^-10 is no bf16; its product with itself tells who rounded.
+  // 1 + 2^-10 is no bf16; its product with itself tells which rounded.
   const std::vector<float> ones(64, 1.0009765625f);
   const UnalignedMatrix f32(ones, 1, 64, DType::kF32);
   const UnalignedMatrix bf16(ones, 1, 64, DType::kBF16);

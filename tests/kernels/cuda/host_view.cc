@@ -197,7 +197,7 @@ void HostView::AddBias(float* x, int rows, int cols, const float* bias) {
   in_place.Return(x);
 }
 
-// Scratch stays on the device: nobody may count on what it holds.
+// Scratch stays on the device: no caller may count on what it holds.
 void HostView::NormMatMul(const float* x, int rows, const float* weight,
                           float epsilon, const PackedMatrix& w, float*,
                           float* y) {

@@ -126,7 +126,7 @@ TEST(PickleTest, RefusesWhatIsMalformed) {
   }
 }
 
-// What would take all memory, or the stack of whoever walks it.
+// What would take all memory, or the stack of the thread that walks it.
 TEST(PickleTest, BoundsWhatItBuilds) {
   EXPECT_FALSE(ParsePickle(std::string(1'200'000, '(')).ok());
   EXPECT_FALSE(ParsePickle(std::string(1'200'000, '}')).ok());

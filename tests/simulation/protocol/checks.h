@@ -235,7 +235,7 @@ class Checks {
   };
 
   // Invariant 4, in the KV itself: a position's is that of the session's tokens
-  // up to it, whoever computed it.
+  // up to it, whichever computed it.
   void CheckKv(const SimulatedSequence& sequence, const char* role);
   // The tail tokens of a step after `position`, and the text, `prefix`, there.
   void TakeRows(SessionOnWorker& session, const model::SequenceRows& rows,

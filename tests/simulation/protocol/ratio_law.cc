@@ -14,7 +14,7 @@ namespace {
 using coordinator::WorkerRole;
 
 constexpr int kNumTokens = 5;
-constexpr int kLater = 3;  // nobody drafts for the last position
+constexpr int kLater = 3;  // none drafts for the last position
 constexpr int kPairs = kVocabSize * kVocabSize;
 constexpr int64_t kArrivalNs = 40 * kMillisecond;  // all workers are there
 

@@ -63,7 +63,7 @@ struct Fault {
   enum class Kind {
     kBreak,               // the connection is lost with all it carried
     kHang,                // the process stops for a while
-    kHalfOpen,            // the connection loses one direction: nobody is told
+    kHalfOpen,            // the connection loses one direction: none is told
     kSilence,             // the process stops for longer; its connection stands
     kCrash,               // the process dies; another incarnation comes back
     kDeviceError,         // the next forward fails: the process exits
@@ -100,8 +100,8 @@ struct Schedule {
   int max_running = 0;  // sessions of a coordinator on each target; 0: any
   // Several coordinators may share the workers, each of which grants them parts
   // of its KV by heartbeats as often as this, and clients go on elsewhere where
-  // they lose one. 0: there is one, which has all of the workers, and who loses
-  // it gives up.
+  // they lose one. 0: there is one, which has all of the workers; a client that
+  // loses it gives up.
   int num_coordinators = 1;
   int64_t heartbeat_ns = 0;
   bool is_shared() const { return heartbeat_ns > 0; }

@@ -4,7 +4,7 @@
 //
 // Its KV is as real as can be: the bookkeeping is that of the real pool
 // (model/block_sequence.h), and a position's keys and values are a hash of all
-// the tokens up to it. Sequences share blocks, and who reads a block that is
+// the tokens up to it. Sequences share blocks, and one that reads a block
 // not its own reads what is really there.
 //
 // Thread-compatible; the tables are immutable once made.

@@ -54,7 +54,7 @@ class World final : public simulation::World {
     OpenSessions at_worker;
     OpenSessions at_coordinator;
   };
-  // Of a message: who says its verdicts or tails, and then its failures.
+  // Of a message: which say its verdicts or tails, and then its failures.
   using Speakers = std::vector<SessionOnWorker*>;
 
   // Of a coordinator.

@@ -66,7 +66,7 @@ TEST(DiscoPolicy, NegativeUnitsAreOff) {
   EXPECT_FALSE(Continues(unsure, probability + 1e-6));
 }
 
-// The same number without a policy, for who trains or judges a network.
+// The same number without a policy, to train or judge a network by.
 TEST(DiscoPolicy, SaysItsProbability) {
   std::array<float, kDiscoInputs> inputs = {0.9f};
   inputs[kTopProbabilities] = 0.7f;

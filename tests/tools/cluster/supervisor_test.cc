@@ -122,7 +122,7 @@ TEST(ChildProcessTest, DiesWithItsParent) {
   ASSERT_EQ(read(fds[0], text, sizeof(text)), 3);
   kill(launcher, SIGKILL);
   ASSERT_EQ(waitpid(launcher, nullptr, 0), launcher);
-  // The end of the file: nobody holds the other side any more.
+  // The end of the file: no process holds the other side any more.
   EXPECT_EQ(read(fds[0], text, sizeof(text)), 0);
   close(fds[0]);
 }

@@ -83,7 +83,7 @@ TEST(EngineTest, ProgressTellsWorkFromWaiting) {
   CountingEngine engine;
   EXPECT_FALSE(engine.progress().working);
   engine.inbox.Push(3);
-  EXPECT_TRUE(engine.progress().working);  // nobody has taken it
+  EXPECT_TRUE(engine.progress().working);  // not taken yet
   const uint64_t before = engine.progress().finished;
   std::thread thread([&engine] { EXPECT_TRUE(engine.Run().ok()); });
   while (engine.progress().working) std::this_thread::yield();

@@ -1,5 +1,5 @@
 // Sessions that begin alike at the same time, under the real engines and the
-// bundled pair: what they have in common is computed about once, whoever of
+// bundled pair: what they have in common is computed about once, whichever of
 // them goes, and the tokens are those of each alone.
 
 #include <gtest/gtest.h>

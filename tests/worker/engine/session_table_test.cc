@@ -22,7 +22,7 @@ class SessionTableTest : public ::testing::Test {
                /*num_tokens=*/10);
     return *sessions_.Find({stream, id});
   }
-  // Whom a turn visits, with room for so many.
+  // What a turn visits, with room for so many.
   std::vector<uint64_t> Turn(size_t room) {
     std::vector<uint64_t> visited;
     sessions_.VisitInTurn([&](FakeSession& session) {

@@ -44,7 +44,7 @@ TEST(StepBudgetTest, HalfGoesToTheOldestTheRestToTheShortest) {
               ElementsAre(32, 2, 20, 10));
   EXPECT_THAT(SharePrefill({1000, 900, 40, 50}, 64), ElementsAre(32, 0, 32, 0));
   EXPECT_THAT(SharePrefill({10, 900, 40}, 64), ElementsAre(10, 14, 40));
-  // What nobody else needs is the oldest's.
+  // What no other needs is the oldest's.
   EXPECT_THAT(SharePrefill({1000, 5}, 64), ElementsAre(59, 5));
   // Of equal ones the older goes first.
   EXPECT_THAT(SharePrefill({9, 9, 9, 9}, 20), ElementsAre(9, 9, 2, 0));

@@ -1,4 +1,4 @@
-// A target worker whose device breaks tells everybody and ends. The real
+// A target worker whose device breaks tells all and ends. The real
 // program, on the emulated device.
 
 #include <gmock/gmock.h>

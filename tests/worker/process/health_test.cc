@@ -168,7 +168,7 @@ TEST_F(HealthTest, ADrainingWorkerIsLiveButNotReady) {
 TEST_F(HealthTest, AnEngineThatHangsWhileDrainingStaysUnready) {
   StartHealth(/*hang_timeout=*/absl::Milliseconds(100));
   health_->Drain();
-  engine_thread_ = nullptr;  // nobody takes what is pushed from here on
+  engine_thread_ = nullptr;  // what is pushed from here on stays
   engine_->Push({});
   Await("liveness", kNotServing);
   EXPECT_EQ(Check("readiness"), kNotServing);

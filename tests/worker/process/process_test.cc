@@ -91,7 +91,7 @@ TEST(WorkerProcessTest, ADrainEndsAtItsTimeout) {
   std::vector<std::string> args = ServeArgs("target");
   args.push_back("--drain-timeout=50ms");
   Process process(NACRE_BIN "/nacre-target-worker", args);
-  // Nobody acknowledges: the session stands still after 64 tokens.
+  // No acknowledgement comes: the session stands still after 64 tokens.
   OpenSession session(process.Address());
   process.Signal(SIGTERM);
   const grpc::Status end = session.AwaitEnd();

@@ -22,7 +22,7 @@ TEST(LatestQueue, ANewerTensorTakesThePlaceOfTheOneThatWaits) {
   EXPECT_FALSE(queue.Push(Make(2, 20)));
   EXPECT_TRUE(queue.Push(Make(1, 11)));
   EXPECT_TRUE(queue.Push(Make(1, 12)));
-  // In its turn: who publishes often does not come later for it.
+  // In its turn: what publishes often does not come later for it.
   EXPECT_EQ(queue.Pop()->tag.position, 12);
   EXPECT_EQ(queue.Pop()->tag.position, 20);
   EXPECT_TRUE(queue.empty());

@@ -79,7 +79,7 @@ TEST_F(PublisherServiceTest, EveryReaderOfAChannelGetsItsTensors) {
   EXPECT_EQ(other->num_tensors(), 0u);
 }
 
-// One copy for all readers, before Publish returns; none where nobody reads.
+// One copy for all readers, before Publish returns; none where none reads.
 TEST_F(PublisherServiceTest, WhatLiesOnADeviceIsCopiedOnce) {
   nacre::testing::DeviceBackend device;
   std::vector<float> memory = {1, 2, 3, 4};

@@ -24,7 +24,7 @@ namespace {
 using nacre::testing::FaultProxy;
 using ::testing::HasSubstr;
 
-// Says what a test wants once somebody has subscribed.
+// Says what a test wants once a reader has subscribed.
 class ScriptedPeer final : public v1::Tensors::Service {
  public:
   using Stream = grpc::ServerReaderWriter<v1::TensorEvent, v1::TensorRequest>;
@@ -67,7 +67,7 @@ TEST(TensorReaderClient, WhatMakesNoSenseIsCountedAndDropped) {
     bad.mutable_chunk()->clear_data();
     stream->Write(bad);
     stream->Write(v1::TensorEvent());  // nothing
-    // Of a channel that nobody reads: no fault.
+    // Of a channel that is not read: no fault.
     stream->Write(ScriptedPeer::Chunk(RandomTensor(6, 1, 8)));
     stream->Write(good);
     return grpc::Status::OK;

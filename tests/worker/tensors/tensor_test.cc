@@ -31,7 +31,7 @@ TEST(Tensor, WhatOthersOwnIsCopiedToTheHost) {
     tensor.values = on_device ? kernels::FloatView(&device, memory.data(), 2)
                               : kernels::FloatView(memory);
     const Tensor copy = tensor.OnHost();
-    memory[0] += 1;  // whoever owns it goes on
+    memory[0] += 1;  // its owner goes on
     EXPECT_EQ(ValuesOf(copy), (Values{memory[0] - 1, 5}));
     EXPECT_EQ(copy.tag, tensor.tag);
     EXPECT_EQ(copy.shape, tensor.shape);

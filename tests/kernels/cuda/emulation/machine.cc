@@ -310,7 +310,7 @@ Block::Block(int threads, const std::function<void()>& body, BlockRules rules)
     state.fibers = std::move(idle_fibers.back());
     idle_fibers.pop_back();
   }
-  // Nobody is on these stacks.
+  // No fiber is on these stacks.
   if (state.fibers.size() < static_cast<size_t>(threads)) {
     state.fibers.resize(threads);
   }

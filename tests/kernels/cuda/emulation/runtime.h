@@ -3,7 +3,7 @@
 // source compiled as C++ with language.h in front, and run on machine.h.
 //
 // It is stricter than a device where mistakes hide: what is queued on a stream
-// runs as late as it may (when somebody waits), and kernels that may overlap do
+// runs as late as it may (when a thread waits), and kernels that may overlap do
 // (grid.h); device memory is out of reach
 // for the host, holds garbage when allocated, and is checked for writes past
 // its end when freed; a kernel's pointers must be the device's; a capture takes
