@@ -6,14 +6,15 @@
 
 A pair of places shares 8 or more like lines. How that is counted:
 
-* Product: C++, CUDA, Python and JavaScript outside tests/, docs/, deploy/ and
-  models/.
+* Product: C++, CUDA, Python, JavaScript and shell outside tests/, docs/, deploy/
+  and models/.
 * Like: equal but for spaces and literals (texts and numbers).
 * A run of like lines goes on after one other line in either place or in both.
   It has three without an interruption somewhere: others are chance.
 * Not counted: comments, lines without a word, what the language wants said
-  again (SAID_AGAIN below), rows of tables, and declarations that override: the
-  base class says these once, but each class must repeat them.
+  again (SAID_AGAIN below), rows of tables (scripts of the shell have none), and
+  declarations that override: the base class says these once, but each class
+  must repeat them.
 """
 
 import argparse
@@ -28,7 +29,7 @@ SEED = 3
 LONGEST_GAP = 1
 
 PRODUCT = re.compile(r"(?!(tests|docs|deploy|models)/|.*/(tests|examples)/)"
-                     r".*\.(h|cc|cuh|cu|py|js)")
+                     r"(.*\.(h|cc|cuh|cu|py|js|sh)|\.ci/run)")
 
 # Literals first: they may hold what looks like a comment.
 NOT_COUNTED = {
@@ -40,11 +41,14 @@ NOT_COUNTED = {
         r"^(?:from|import) [^\n]*\([^)]*\)"
         r'|[rbf]{0,2}(?:""".*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"'
         r"|'(?:\\.|[^'\\\n])*')|#[^\n]*", re.S | re.M),
+    # Programs of other languages in a script count as its lines.
+    "shell": re.compile(r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|(?<!\S)#[^\n]*'),
 }
+LANGUAGES = {"py": "Python", "sh": "shell", "run": "shell"}
 OVERRIDE = re.compile(r"\b(?:override|final)\s*(?:;|\{[^{}]*\})")
 SAID_AGAIN = re.compile(
     r"#|namespace |using |(public|private|protected):|import |from \S+ import"
-    r"|export |super\(\)")
+    r"|export |super\(\)|(done|else|esac|fi|then)$|set -|source ")
 # With what a switch gives for each case.
 TABLE_ROW = re.compile(r'[{("\[]|\.\w+ = |\W*0\W|case .*:$|return (""|0);$')
 NUMBER = re.compile(r"\b[0-9][\w.']*")
@@ -56,7 +60,7 @@ def like_lines(path, text):
         literal = found[0][0] not in "/#"
         return ('""' if literal else "") + "\n" * found[0].count("\n")
 
-    language = "Python" if path.endswith(".py") else "C++"
+    language = LANGUAGES.get(path.rpartition(".")[2].rpartition("/")[2], "C++")
     text = NOT_COUNTED[language].sub(plain, text)
     text = without_overrides(text)
     counted = []
@@ -64,7 +68,8 @@ def like_lines(path, text):
         line = NUMBER.sub("0", re.sub(r"\s+", " ", line.strip()))
         if not re.search(r"[A-Za-z]", line):
             continue
-        if not SAID_AGAIN.match(line) and not TABLE_ROW.match(line):
+        is_row = language != "shell" and TABLE_ROW.match(line)
+        if not is_row and not SAID_AGAIN.match(line):
             counted.append((number, line))
     return counted
 
@@ -147,9 +152,17 @@ def self_test():
              != [count] * (count > 0)]
     wrong += [why for why, same in (("tables", table), ("overrides", override))
               if pairs({"a.h": same, "b.h": same})]
+    script = [f'[[ -n $first_{c} ]] || tell "it\'s" {c}' for c in "abcdefgh"]
+    for why, count, other in (
+            ("scripts", 1, [line.replace("it's", "no") + "  # Why."
+                            for line in script]),
+            ("other scripts", 0, [line.replace("first", "last")
+                                  for line in script])):
+        texts = {"a.sh": "\n".join(script), ".ci/run": "\n".join(other)}
+        wrong += [why] * (len(pairs(texts)) != count)
     for why in wrong:
         print(f"self-test: wrong answer: {why}", file=sys.stderr)
-    print(f"self-test: {len(others) + 2} texts, {len(wrong)} wrong answers")
+    print(f"self-test: {len(others) + 4} texts, {len(wrong)} wrong answers")
     return 1 if wrong else 0
 
 

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # What may include what, sizes of files (tools/check_layout.py); whether places
-# of the product say the same (tools/like_lines.py).
+# of the product say the same (tools/like_lines.py); whether what the documents
+# point to is there (tools/check_links.py).
 source "$(dirname "$0")/common.sh"
 
 python3 tools/check_layout.py --self-test
 python3 tools/check_layout.py
 python3 tools/like_lines.py --self-test
 python3 tools/like_lines.py
+python3 tools/check_links.py --self-test
+python3 tools/check_links.py
