@@ -8,13 +8,12 @@
 The tables come first: changing a rule means changing a table.
 """
 
-import argparse
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
+import checked_tree
 import cpp_shapes
 
 # What each folder may include of ours, besides itself. The longest matching
@@ -424,15 +423,6 @@ def offenders(root, paths):
     yield from check_tests(paths)
 
 
-def tracked_files(root):
-    """The C++ files that git knows, less those deleted in the working tree."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True,
-                            stdout=subprocess.PIPE).stdout.decode()
-    return {path for path in listed.split("\0")
-            if path.endswith(HEADERS + SOURCES)
-            and os.path.exists(os.path.join(root, path))}
-
-
 def guarded(path, body=""):
     guard = re.sub(r"[^A-Za-z0-9]", "_", path).upper() + "_"
     return f"#ifndef {guard}\n#define {guard}\n{body}\n#endif  // {guard}\n"
@@ -567,24 +557,18 @@ def self_test():
             wrong += 1
     print(f"self-test: {len(expected)} violations planted, "
           f"{'all caught' if wrong == 0 else f'{wrong} wrong answers'}")
-    return 1 if wrong else 0
+    return wrong
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Checks the source layout.")
-    parser.add_argument("--self-test", action="store_true",
-                        help="check this script on planted violations")
-    arguments = parser.parse_args()
-    if arguments.self_test:
-        return self_test()
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    paths = tracked_files(root)
-    found = list(offenders(root, paths))
+def check():
+    paths = {path for path in checked_tree.tracked_files()
+             if path.endswith(HEADERS + SOURCES)}
+    found = list(offenders(checked_tree.ROOT, paths))
     for path, message in found:
         print(f"{path}: {message}")
     print(f"check_layout: {len(paths)} files, {len(found)} offences")
-    return 1 if found else 0
+    return len(found)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(checked_tree.run("Checks the source layout.", self_test, check))

@@ -16,18 +16,18 @@ Of every Markdown file that git has:
 Blocks of code are not read.
 """
 
-import argparse
 import os
 import re
-import subprocess
 import sys
+
+import checked_tree
 
 BLOCK = re.compile(r"^ *```.*?^ *```", re.S | re.M)
 LINK = re.compile(r'\]\(([^)\s]+)[^)]*\)|^\[[^\]]+\]: *(\S+)'
                   r'|(?:src|href)="([^"]+)"', re.M)
 NAMED = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:md|py|sh|cmake|js|yaml)"
                    r"|(?:[\w.-]+/)*[\w-]+\.(?:h|cc|cuh?|proto))`")
-SECTION = re.compile(r'(?:\]\(([^)\s#]+\.md)\)|`([\w./-]+\.md)`),\s"([^"]+)"')
+SECTION = re.compile(r'(?:\]\(([^)\s#]+\.md)(?:#[^)]*)?\)|`([\w./-]+\.md)`),\s"([^"]+)"')
 HEADING = re.compile(r"^#+ +(.*)$", re.M)
 BOLD = re.compile(r"^(?:[*-] )?\*\*([^*]+)\*\*", re.M)
 
@@ -130,29 +130,18 @@ def self_test():
             print(f"self-test: {text!r}: {found}", file=sys.stderr)
             wrong += 1
     print(f"self-test: {len(texts)} texts, {wrong} wrong answers")
-    return 1 if wrong else 0
+    return wrong
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Finds dead links.")
-    parser.add_argument("--self-test", action="store_true",
-                        help="check this script on planted links")
-    if parser.parse_args().self_test:
-        return self_test()
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    paths = subprocess.run(["git", "ls-files"], cwd=root, check=True,
-                           capture_output=True, text=True).stdout.splitlines()
-    documents = {}
-    for path in paths:
-        if path.endswith(".md"):
-            with open(os.path.join(root, path), encoding="utf-8") as file:
-                documents[path] = file.read()
+def check():
+    paths = checked_tree.tracked_files()
+    documents = checked_tree.texts(p for p in paths if p.endswith(".md"))
     found = Repository(paths, documents).problems()
     for document, line, problem in found:
         print(f"{document}:{line}: {problem}")
     print(f"check_links: {len(documents)} documents, {len(found)} dead links")
-    return 1 if found else 0
+    return len(found)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(checked_tree.run("Finds dead links.", self_test, check))

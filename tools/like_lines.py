@@ -17,12 +17,11 @@ A pair of places shares 8 or more like lines. How that is counted:
   must repeat them.
 """
 
-import argparse
 import collections
-import os
 import re
-import subprocess
 import sys
+
+import checked_tree
 
 FEWEST = 8
 SEED = 3
@@ -163,30 +162,20 @@ def self_test():
     for why in wrong:
         print(f"self-test: wrong answer: {why}", file=sys.stderr)
     print(f"self-test: {len(others) + 4} texts, {len(wrong)} wrong answers")
-    return 1 if wrong else 0
+    return len(wrong)
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Finds like lines.")
-    parser.add_argument("--self-test", action="store_true",
-                        help="check this script on planted texts")
-    if parser.parse_args().self_test:
-        return self_test()
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    tracked = subprocess.run(["git", "ls-files"], cwd=root, check=True,
-                             capture_output=True, text=True).stdout.split("\n")
-    files = {}
-    for path in filter(PRODUCT.fullmatch, tracked):
-        with open(os.path.join(root, path), encoding="utf-8") as file:
-            files[path] = file.read()
+def check():
+    files = checked_tree.texts(
+        filter(PRODUCT.fullmatch, checked_tree.tracked_files()))
     found = pairs(files)
     for count, a, a_first, a_last, b, b_first, b_last in found:
         print(f"{a}:{a_first}-{a_last} and {b}:{b_first}-{b_last}: "
               f"{count} like lines")
     print(f"like_lines: {len(files)} files, {len(found)} pairs of {FEWEST} and more "
           "like lines")
-    return 1 if found else 0
+    return len(found)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(checked_tree.run("Finds like lines.", self_test, check))
