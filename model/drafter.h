@@ -1,6 +1,6 @@
-// Whatever proposes tokens for the target to verify: a model of its own
-// (model_drafter.h), later heads over the target's features, or tables of what
-// was said before. The engine that drafts owns the sessions, their tokens and
+// What proposes tokens for the target to verify: a model of its own
+// (model_drafter.h), heads over the target's features, or tables of what was
+// said before. The engine that drafts owns the sessions, their tokens and
 // how each is sampled; a drafter owns what it drafts with: weights, KV, tables.
 //
 // Thread-compatible: one thread, the engine's, uses a drafter and its
@@ -30,7 +30,7 @@ struct DrafterTraits {
   std::vector<FeatureTap> features = {};
   // Positions beyond its newest features that it was trained to draft for.
   int max_lag = 0;
-  // Tokens below a node that one call fills in: 1, its children.
+  // Tokens in a row that one call drafts below a node. 1: its children.
   int tokens_per_call = 1;
   // Whether a proposal can show the logits that its children come from.
   // Policies that read them, the ratio test and recordings need it.

@@ -1,6 +1,6 @@
-// Heads beside a model's own that see one hidden state and guess several tokens
-// ahead: the model's head says the next token from it, head 0 the one after
-// that, head 1 the one after, and so on (Medusa, arXiv:2401.10774).
+// Heads beside a model's own (Medusa, arXiv:2401.10774). All see one hidden
+// state. The model's head predicts the next token, head 0 the token after that,
+// head 1 the token after head 0's, and so on.
 //
 // Thread-compatible: the model's thread.
 

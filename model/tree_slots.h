@@ -28,9 +28,9 @@ class TreeSlots {
 
   // Whether these nodes can be fed in this order to a sequence that then holds
   // `length` positions. INVALID_ARGUMENT (with the value and the limit): a slot
-  // that is none, or is filled twice; a parent that is neither a slot with a
-  // whole path, nor one filled by an earlier node, nor a position; a position
-  // that is not after the parent's.
+  // out of range or filled twice; a parent that is no whole path, no slot of an
+  // earlier node and no position; a position that does not come after the
+  // parent's.
   absl::Status CheckNodes(absl::Span<const TreeNode> nodes, int length) const;
 
   // A node that CheckNodes accepted.
@@ -46,8 +46,8 @@ class TreeSlots {
 
   // Whether `slots` are a path after `length` positions. INVALID_ARGUMENT.
   absl::Status CheckPath(int length, absl::Span<const int32_t> slots) const;
-  // The nodes of such a path become positions: their slots are empty, and what
-  // was below them follows positions.
+  // The nodes of such a path become positions. Their slots are then empty, and
+  // the nodes below them follow positions.
   void KeepPath(absl::Span<const int32_t> slots);
 
  private:

@@ -110,10 +110,10 @@ class DraftSession {
 
   // What the last commit that was applied says of this draft's own tokens.
   struct CommitReport {
-    int accepted = 0;        // in order, after those of earlier commits
-    bool rejected = false;   // the one after them
-    bool overtaken = false;  // none was wrong, and the commit goes on after
-                             // the last of them
+    int accepted = 0;        // that matched, after those of earlier commits
+    bool rejected = false;   // the next one did not match
+    bool overtaken = false;  // all matched, and the commit has more tokens
+                             // than were drafted
     // Of the tokens committed there, up to the rejected one: their ranks among
     // the candidates, 1 to kBeyond, where those are known.
     std::vector<int> ranks = {};

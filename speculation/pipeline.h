@@ -75,10 +75,10 @@ struct TargetPlan {
   int window = 0;
   // The gate opens this long after it began to wait, whatever is there.
   int64_t gate_timeout_ns = 0;
-  // Ratio test: a step all of whose tail tokens were accepted tells them, but
-  // ends only once the draft's next one is there, for its last row to judge, or
-  // none will come (PEARL: the last row is never spent on a token of the
-  // target's own). Not where the draft rests: it does not say so again.
+  // Ratio test: a step whose tail tokens were all accepted reports them, but
+  // ends only once its last row can judge the draft's next token, or none will
+  // come. (PEARL: no last row is spent on a token of the target's own.) False
+  // while the draft rests: the draft does not say again that none will come.
   bool holds_last_row = false;
   // Of a tree: the most of its nodes that one step verifies, none deeper than
   // the window. The target chooses how many (step_rows.h). 0: the best path

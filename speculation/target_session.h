@@ -14,11 +14,11 @@
 // in MISMATCH. A tail is a tree in which each node has one child.
 //
 // With the ratio test (speculation/ratio_test.h) the caller's token for a row
-// is the tail token where that is accepted: what is compared here stays the
-// same. The row after an accepted tail judges e1 where it is there when the
-// step ends, and where the plan holds the last row the step ends only then. The
-// accepted tail is committed and told before: what is decided must not be lost
-// the more easily for what it is (docs/exactness.md, "Losses").
+// is the tail token where that is accepted, so the comparison is the same. The
+// row after an accepted tail judges e1 if e1 is there when the step ends. Where
+// the plan holds the last row, the step ends only then. The accepted tail is
+// reported before: a decision must not become easier to lose because of its
+// outcome (docs/exactness.md, "Losses").
 //
 // Its parts: the text (target_text.h), what the draft sent (draft_buffer.h),
 // whether to wait for more (draft_wait.h), the rows of a step (target_step.h).
@@ -62,13 +62,13 @@ class TargetSession {
 
   enum class TailOutcome { kApplied, kMismatch, kStale, kMalformed };
 
-  // A tail message. Stale (old epoch, or a base that does not yet cover the
-  // last mismatch) and malformed ones (a gap, a base or epoch ahead of this
-  // session, too many tokens, with the ratio test a token without the
-  // distribution that it was drawn from) change nothing, nor do repeated ones,
-  // which are kApplied. Repeated positions are skipped. Of a tree the nodes
-  // before a malformed one stay. With the ratio test a tree is malformed.
-  // May be called while a step runs.
+  // A tail message. It changes nothing if it is
+  // - stale: an old epoch, or a base that does not yet cover the last mismatch;
+  // - malformed: a gap, a base or epoch ahead of this session, too many tokens;
+  //   with the ratio test a tree, or a token without its distribution;
+  // - repeated: kApplied. Repeated positions of others are skipped.
+  // Of a malformed tree the nodes before the malformed one stay. May be called
+  // while a step runs.
   TailOutcome OnTail(const Tail& tail);
 
   void OnPlan(const TargetPlan& plan) {

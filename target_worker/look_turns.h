@@ -1,6 +1,6 @@
-// Which of a step's sessions look at what guesses ahead over the target's
-// features: heads (head_drafts.h) or a draft (feature_drafts.h). A look takes
-// time, which the sessions that look share and pay for.
+// Chooses the sessions of a step for which the target drafts ahead from its own
+// features: by heads (head_drafts.h) or by a draft (feature_drafts.h). Such a
+// look takes time, which the sessions that get one share and pay for.
 //
 // Owned by the engine, used by its thread.
 

@@ -40,12 +40,12 @@ struct FailoverRecord {
   std::string fingerprint;
   std::vector<int32_t> eos_token_ids;
   std::string numerics_id;
-  // Since the last loss: how long it may be without a target (kNever once it
-  // has gone on), when those that refused it are asked again, how many it lost
-  // in a row and why it lost the last.
-  int64_t give_up_ns = kNever;
+  int64_t give_up_ns = kNever;  // it ends if it is without a target then
+  // When the targets that refused it are asked again.
   int64_t retry_ns = kNever;
+  // Targets that it has lost since the last one that committed tokens of it.
   int num_losses = 0;
+  // Why it lost the last one.
   std::string reason;
   bool moved = false;    // off a draining target
   WorkerIds refused_by;  // workers, drafts too, that could not open it
