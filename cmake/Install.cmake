@@ -120,7 +120,10 @@ nacre_service(worker target-worker)
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME nacre)
 set(CPACK_PACKAGE_VENDOR "Nacre maintainers")
-set(CPACK_PACKAGE_CONTACT "Nacre maintainers <maintainers@localhost>")
+# dpkg wants an address: give yours if you hand the packages on.
+set(NACRE_PACKAGE_CONTACT "Nacre maintainers <nobody@nacre.invalid>"
+    CACHE STRING "Name and address of who makes the Debian packages")
+set(CPACK_PACKAGE_CONTACT "${NACRE_PACKAGE_CONTACT}")
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_STRIP_FILES ON)
 # Files under /etc are no part of the prefix.

@@ -118,7 +118,6 @@ UNTESTED = {
     "gateway/main.cc": "flags and wiring (tests/integration)",
     "coordinator/main.cc": "flags and wiring (tests/integration)",
     "coordinator/security_flags.cc": "flags and wiring (tests/integration)",
-    "coordinator/trace_flags.cc": "flags and wiring (tests/integration)",
 }
 
 # Sources whose behaviour another test of the tree checks, through the interface

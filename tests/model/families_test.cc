@@ -44,13 +44,13 @@ TEST(FamiliesTest, MessagesListThem) {
   }
 }
 
-// README.md lists what the rows say.
-TEST(FamiliesTest, TheReadmeHasTheirTable) {
-  const std::string readme = nacre::testing::ReadFile("README.md");
+// docs/models.md lists what the rows say.
+TEST(FamiliesTest, TheDocumentHasTheirTable) {
+  const std::string text = nacre::testing::ReadFile("docs/models.md");
   for (const Family& family : AllFamilies()) {
-    EXPECT_THAT(readme, HasSubstr(absl::StrCat("| ", family.models, " | `",
-                                               family.architecture, "` | ",
-                                               BackendsOf(family), " |\n")));
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("| ", family.models, " | `",
+                                             family.architecture, "` | ",
+                                             BackendsOf(family), " |\n")));
   }
 }
 
