@@ -15,6 +15,7 @@ import tempfile
 
 import checked_tree
 import cpp_shapes
+import py_shapes
 
 # What each folder may include of ours, besides itself. The longest matching
 # folder decides ("common/rpc/x.h" is under "common/rpc"). An entry ending in
@@ -77,6 +78,8 @@ IMPURE_HEADERS = re.compile(
     r"|common/(clock|files|logging|mutex_checks|periodic_thread|watchdog)\.h")
 SYSTEM_HEADER = re.compile(r"<.*\.h")
 
+# Python of the product.
+PYTHON = re.compile(r"(?!(tests|docs|deploy|models)/|.*/(tests|examples)/).*\.py")
 # The only folder that may include gRPC's own headers besides the services.
 GRPC_FOLDERS = ["common/rpc", "telemetry", "worker", "draft_worker",
                 "target_worker", "coordinator", "gateway", "tools", "tests"]
@@ -359,7 +362,8 @@ def check_shapes(path, text):
     """Functions and classes are one idea each."""
     if under(path, "tests"):
         return
-    shapes = cpp_shapes.Reader(text)
+    language = py_shapes if path.endswith(".py") else cpp_shapes
+    shapes = language.Reader(text)
     for function in shapes.functions:
         if function.lines > MAX_FUNCTION_LINES:
             yield (f"line {function.line}: {function.name} has "
@@ -413,11 +417,13 @@ FILE_CHECKS = [check_includes, check_grpc, check_pure, check_proto,
 
 
 def offenders(root, paths):
-    """Yields (path, what is wrong) for C++ files `paths` under `root`."""
+    """Yields (path, what is wrong) for files `paths` under `root`: C++, and
+    the product's Python, of which only the shapes are checked."""
     for path in sorted(paths):
         text = read(root, path)
-        for check in FILE_CHECKS:
-            for message in check(path, text):
+        checks = [check_shapes] if path.endswith(".py") else FILE_CHECKS
+        for check_file in checks:
+            for message in check_file(path, text):
                 yield path, message
     yield from check_tests(paths)
 
@@ -462,10 +468,23 @@ def long_function(lines):
             + "\n".join(body * (lines - 2)) + "\n}\n}  // namespace\n")
 
 
-def self_test():
-    """Plants violations; returns 0 when exactly those are found."""
-    test = "// A test.\n"
-    good = {
+def long_python(lines):
+    return "def long():\n" + "    pass\n" * (lines - 1)
+
+
+def wide_python(members):
+    """Of a class: some are its own, some its objects'."""
+    own = "".join(f"    a{i}: int\n" for i in range(members - 3))
+    return (f"class Wide:\n{own}    b, c = 1, 2\n"
+            "    def make(self):\n        self.b = self.d = 2\n")
+
+
+TEST = "// A test.\n"
+
+
+def good_files():
+    """Path to text, without an offence."""
+    return {
         "common/a.h": guarded("common/a.h", '#include "absl/base/macros.h"'),
         "common/a.cc": '#include "common/a.h"\n',
         "common/shape.h": guarded("common/shape.h",
@@ -473,14 +492,16 @@ def self_test():
                                   + long_function(MAX_FUNCTION_LINES)),
         "tests/common/a_test.cc": '#include "common/a.h"\n',
         "common/rpc/b.cc": '#include "common/a.h"\n#include "grpcpp/x.h"\n',
-        "tests/rpc/b_test.cc": test,
+        "tests/rpc/b_test.cc": TEST,
         "draft_worker/c_service.cc": '#include "proto/worker.pb.h"\n'
                                      '#include "kernels/backend_factory.h"\n'
                                      '#include "common/rpc/b.h"\n',
-        "tests/draft_worker/c_service_test.cc": test,
+        "tests/draft_worker/c_service_test.cc": TEST,
         "tools/d.cc": '#include "coordinator/x.h"\n',
         "kernels/backend_factory.cc": f"#ifdef {CUDA_MACRO}\n#endif\n",
-        "tests/kernels/backend_factory_test.cc": test,
+        "tests/kernels/backend_factory_test.cc": TEST,
+        "tools/shapes.py": long_python(MAX_FUNCTION_LINES)
+                           + wide_python(MAX_MEMBERS),
         # Other folders may have a clock.
         "wire/clock.h": guarded("wire/clock.h", "#include <chrono>"),
         "speculation/pure.h": guarded(
@@ -488,8 +509,11 @@ def self_test():
             '#include <functional>\n#include "absl/time/time.h"\n'
             '#include "common/check.h"'),
     }
-    # path -> (text, a part of the message that must come)
-    bad = {
+
+
+def bad_files():
+    """Path to (text, a part of the message that must come)."""
+    return {
         "common/up.h": (guarded("common/up.h", '#include "model/x.h"'),
                         "includes model/x.h"),
         "speculation/rpc.h": (guarded("speculation/rpc.h",
@@ -534,9 +558,18 @@ def self_test():
                                    f"#if defined({CUDA_MACRO})\n#endif"),
                            f"tests {CUDA_MACRO}"),
         "draft_worker/main.cc": ("// Nothing.\n", None),
-        "tests/draft_worker/main_test.cc": (test, None),
+        "tests/draft_worker/main_test.cc": (TEST, None),
+        "tools/long.py": (long_python(MAX_FUNCTION_LINES + 1),
+                          f"long has {MAX_FUNCTION_LINES + 1} lines"),
+        "tools/wide.py": (wide_python(MAX_MEMBERS + 1),
+                          f"Wide has {MAX_MEMBERS + 1} members"),
     }
-    files = {**good, **{path: text for path, (text, _) in bad.items()}}
+
+
+def self_test():
+    """Plants violations; returns 0 when exactly those are found."""
+    bad = bad_files()
+    files = {**good_files(), **{path: text for path, (text, _) in bad.items()}}
     expected = {path: part for path, (_, part) in bad.items() if part}
     expected["draft_worker/main.cc"] = "delete its line from UNTESTED"
     with tempfile.TemporaryDirectory() as root:
@@ -561,7 +594,7 @@ def self_test():
 
 def check():
     paths = {path for path in checked_tree.tracked_files()
-             if path.endswith(HEADERS + SOURCES)}
+             if path.endswith(HEADERS + SOURCES) or PYTHON.fullmatch(path)}
     found = list(offenders(checked_tree.ROOT, paths))
     for path, message in found:
         print(f"{path}: {message}")

@@ -33,8 +33,9 @@ class Class:
     """`methods`: functions it declares, but for defaulted and deleted ones;
     `members`: variables of each object."""
 
-    def __init__(self, name, line):
-        self.name, self.line, self.methods, self.members = name, line, 0, 0
+    def __init__(self, name, line, methods=0, members=0):
+        self.name, self.line = name, line
+        self.methods, self.members = methods, members
 
 
 def tokens_of(text):

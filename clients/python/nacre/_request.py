@@ -19,14 +19,7 @@ from . import _messages
 if TYPE_CHECKING:
     from typing_extensions import TypedDict
 
-    class Options(TypedDict, total=False):
-        """What may be said of a request; None and left out are the same.
-
-        Ranges and defaults: proto/inference.proto, proto/types.proto.
-        """
-
-        max_tokens: Optional[int]
-        min_tokens: Optional[int]
+    class _Sampling(TypedDict, total=False):
         temperature: Optional[float]
         top_k: Optional[int]
         top_p: Optional[float]
@@ -36,6 +29,24 @@ if TYPE_CHECKING:
         presence_penalty: Optional[float]
         logit_bias: Optional[Mapping[int, float]]
         seed: Optional[int]  # drawn by the client where left out
+
+    class _Speculation(TypedDict, total=False):
+        method: Optional[str]  # "ar", "sd", "pearl", "async"
+        window: Optional[int]
+        suffixes: Optional[bool]
+        policy: Optional[str]
+        tree: Optional[str]  # "chain", "best", ...: docs/trees.md
+        verification: Optional[str]  # "exact", "ratio"
+        spec_stats: Optional[bool]  # True: a value for each round
+
+    class Options(_Sampling, _Speculation, total=False):
+        """What may be said of a request; None and left out are the same.
+
+        Ranges and defaults: proto/inference.proto, proto/types.proto.
+        """
+
+        max_tokens: Optional[int]
+        min_tokens: Optional[int]
         stop: Union[str, Sequence[str], None]
         stop_token_ids: Optional[Sequence[int]]
         ignore_eos: Optional[bool]
@@ -47,13 +58,6 @@ if TYPE_CHECKING:
         model: Optional[str]
         request_id: Optional[str]
         numerics_id: Optional[str]
-        method: Optional[str]  # "ar", "sd", "pearl", "async"
-        window: Optional[int]
-        suffixes: Optional[bool]
-        policy: Optional[str]
-        tree: Optional[str]  # "chain", "best", ...: docs/trees.md
-        verification: Optional[str]  # "exact", "ratio"
-        spec_stats: Optional[bool]  # True: a value for each round
 
 
 Prompt = Union[str, Sequence[int]]
