@@ -7,7 +7,7 @@ source "$(dirname "$0")/common.sh"
 readonly VENV=build/clients-venv WORK=build/clients
 if ! timeout 60 python3 -m pip index versions openai >/dev/null 2>&1; then
   echo "clients: NOT RUN: PyPI is not reached"
-  exit "$PARTIAL"
+  exit "$NOTHING"
 fi
 cmake --preset release --log-level=NOTICE
 cmake --build build --parallel "$JOBS" --target nacre nacre-coordinator \
@@ -17,7 +17,7 @@ if ! python3 -m venv "$VENV" ||
   ! timeout 600 "$VENV/bin/pip" install --quiet \
     --requirement tests/clients/requirements.txt grpcio protobuf setuptools wheel; then
   echo "clients: NOT RUN: the packages of PyPI could not be installed"
-  exit "$PARTIAL"
+  exit "$NOTHING"
 fi
 export NACRE_CLIENTS_PYTHON=$VENV/bin
 tests/clients/wheel.sh "$WORK-wheel"

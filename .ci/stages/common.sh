@@ -1,10 +1,12 @@
 # What the stages share. A stage is a script of its own: .ci/stages/NAME.sh runs
 # it alone. Exit statuses: 0 passed, 75 passed as far as its time went (what is
-# missing stands in its last line), anything else failed.
+# missing stands in its last line), 76 could run nothing (why, in its last line),
+# anything else failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-readonly PARTIAL=75
+# shellcheck disable=SC2034 # Stages use them.
+readonly PARTIAL=75 NOTHING=76
 JOBS=$(nproc)
 # Objects of another clone of the same sources count too.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true

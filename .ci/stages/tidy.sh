@@ -11,7 +11,7 @@ source "$(dirname "$0")/common.sh"
 
 readonly TIDY_SECONDS=${NACRE_TIDY_SECONDS:-300}
 readonly ALL=(speculation coordinator common tokenizer wire worker draft_worker
-  target_worker telemetry model chat simulation gateway tools kernels)
+  target_worker telemetry model chat simulation gateway tools kernels proto)
 # By the number of commits.
 FIRST=$(($(git rev-list --count HEAD) % ${#ALL[@]}))
 IN_TURN=$(IFS='|' && echo "${ALL[*]:FIRST}|${ALL[*]:0:FIRST}")
@@ -52,7 +52,12 @@ with open("build/tidy/compile_commands.json", "w") as file:
     json.dump(commands, file)
 PYTHON
 )
-((${#files[@]} > 0)) || exit 1
+for folder in ${FOLDERS//|/ }; do
+  compgen -G "build/tidy/${folder//\//-}_[0-9]*.cc" >/dev/null || {
+    echo "clang-tidy: no source of $folder is among those that CMake compiles"
+    exit 1
+  }
+done
 echo "clang-tidy on ${#files[@]} sources, at most $TIDY_SECONDS s"
 status=0
 found=$(mktemp -u)
