@@ -1,6 +1,6 @@
-// Which of the target's hidden states a draft's session can use: the one at the
-// last position that the target has processed of what is committed here. A
-// state may come before its commit, which takes the way over the coordinator:
+// Which of the target's hidden states a draft's session can use. It is the one
+// at the last position that the target has processed of what is committed here.
+// A state may come before its commit, which takes the way over the coordinator:
 // it is kept for it. What is older is of no use.
 //
 // Pure. Owned by the session, used by the engine's thread.

@@ -1,7 +1,7 @@
 // The likeliest tokens of a row of logits, for trees of the shapes that rank by
-// the draft's probability (speculation/tree_spec.h): of its softmax at
-// temperature 1, whatever the request samples with. No token of an answer
-// depends on them.
+// the draft's probability (speculation/tree_spec.h). They are those of its
+// softmax at temperature 1, whatever the request samples with. No token of an
+// answer depends on them.
 //
 // Thread-compatible.
 

@@ -1,6 +1,6 @@
-// A calibration of a length policy, as a folder holds it (docs/policies.md):
-// policy.json names the policy, the pair of models that it was made with and
-// its parameters; policy.safetensors holds its weights, if it has any.
+// A calibration of a length policy, as a folder holds it (docs/policies.md).
+// policy.json names the policy, its parameters and the pair of models that it
+// was made with. policy.safetensors holds its weights, if it has any.
 
 #ifndef DRAFT_WORKER_POLICY_FILE_H_
 #define DRAFT_WORKER_POLICY_FILE_H_

@@ -1,6 +1,6 @@
-// How a draft token is drawn where the target verifies by the ratio test: from
-// an explicit distribution, small enough to be sent along, with numbers of its
-// own (NoisePurpose::kDraft).
+// How a draft token is drawn where the target verifies by the ratio test. It is
+// from an explicit distribution, small enough to be sent along, with numbers of
+// its own (NoisePurpose::kDraft).
 //
 // The distribution is the draft's own after the request's penalties,
 // temperature and filters, cut to its kMaxDistribution likeliest tokens. The

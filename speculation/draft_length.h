@@ -1,6 +1,6 @@
-// Runs a length policy for one session beside its DraftSession: counts chunks,
-// caps them, and turns what commits say of drafted tokens into feedback in the
-// order of the chunks, however late it comes.
+// Runs a length policy for one session beside its DraftSession. It counts
+// chunks and caps them. It turns what commits say of drafted tokens into
+// feedback, in the order of the chunks, however late it comes.
 //
 // A chunk begins after a stop, a rejection, or tokens of the target's own, and
 // ends with a stop or where the target's own tokens follow its last one.

@@ -7,7 +7,7 @@
 // on along a branch, that becomes the main path.
 //
 // A step EXPANDS nodes: it feeds each and learns its children. It takes the tip
-// of the main path and the likeliest branches: of all ways to spend the rows,
+// of the main path and the likeliest branches. Of all ways to spend the rows,
 // that prepares the most tokens of the text to come.
 //
 // Numbers of nodes rise by one in the order in which they are made.

@@ -35,7 +35,7 @@ class DraftWait {
     is_silent_ = false;
     missed_ = missed;
   }
-  // A complete chunk ends after the token `end_length` - 1: the gate is open
+  // A complete chunk ends after the token `end_length` - 1. The gate is open
   // until it has been verified, however far the draft goes on after it.
   void OnChunk(int end_length) { chunk_end_ = end_length; }
   // Why the draft goes no further, of a message that knows the newest commit.

@@ -1,8 +1,8 @@
 // The gates of `async` where messages take time: how many tail tokens the
 // target waits for after a mismatch, and in flow. The closed law (law.h) knows
-// the first only, and a flow that the draft fills; with latency the first steps
-// after a mismatch find few tokens, and a short wait for those under way can
-// save a step that would commit one token.
+// the first only, and a flow that the draft fills. With latency the first steps
+// after a mismatch find few tokens. A short wait for those under way can save a
+// step that would commit one token.
 //
 // Pure functions. alpha is clamped to [0.01, 0.99]; c must be > 0.
 

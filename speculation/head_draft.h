@@ -1,8 +1,8 @@
-// A draft from heads over the target's own hidden state (Medusa): after the
+// A draft from heads over the target's own hidden state (Medusa). After the
 // text head 0 guesses the next token, head 1 the one after, and so on, whatever
 // came between. So a node's children are the candidates of the head at its
 // depth, the same below all its siblings. Candidates are ranked by the score
-// that the target will draw with, as a draft worker's are (ranks.h): the noise
+// that the target will draw with, as a draft worker's are (ranks.h). The noise
 // of each head's position is known.
 //
 // What a candidate's score is worth is learned by head, from what was committed

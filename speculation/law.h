@@ -1,6 +1,6 @@
-// Closed laws of overlapped speculation under independent acceptance: a token
-// is accepted with probability alpha, the draft makes one in T_draft, a target
-// step takes T_target, cost_ratio c = T_target / T_draft. They choose windows
+// Closed laws of overlapped speculation under independent acceptance. A token
+// is accepted with probability alpha. The draft makes one in T_draft, a target
+// step takes T_target; cost_ratio c = T_target / T_draft. They choose windows
 // and gates and stand beside every measurement. Derivations: PEARL (Liu et al.,
 // arXiv:2408.11850, section 3 and its Theorem 2, which is off by one),
 // Leviathan et al. (arXiv:2211.17192, eq. 1), and docs/scheduling.md.
@@ -24,14 +24,14 @@ double ExpectedCommitted(double alpha, int window);
 double SdSpeedup(double alpha, double cost_ratio, int window);
 double PearlSpeedup(double alpha, double cost_ratio, int window);
 
-// A step that never waits, at most `window` tail tokens in it, the draft fast
-// enough to have them there in flow and none right after a mismatch: what it
-// commits, and its rows, on average over all steps.
+// What a step commits, and its rows, on average over all steps. The step never
+// waits and takes at most `window` tail tokens. In flow the draft has them
+// there, right after a mismatch it has none.
 double OverlappedCommitted(double alpha, int window);
 double OverlappedRows(double alpha, int window);
 // Streaming draft, target waits for `gate` tokens after a mismatch.
 // `round_trip` is the time from a verdict to the arrival of the first token
-// drafted upon it beyond T_draft, in T_target: a wait pays it, a step at once
+// drafted upon it beyond T_draft, in T_target. A wait pays it, a step at once
 // hides it.
 double AsyncSpeedup(double alpha, double cost_ratio, int gate,
                     double round_trip = 0.0);

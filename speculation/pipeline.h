@@ -1,7 +1,7 @@
-// The words that the three state machines of speculation share: methods, plans
-// (how far the draft runs ahead, when the target steps) and the messages that
-// travel between them. START HERE, then target_session.h, draft_session.h,
-// session_schedule.h.
+// The words that the three state machines of speculation share. They are
+// methods, plans (how far the draft runs ahead, when the target steps) and the
+// messages that travel between them. START HERE, then target_session.h,
+// draft_session.h, session_schedule.h.
 //
 // Terms (docs/source.md, "Words"): a session has COMMITTED tokens (prompt, then
 // verified and emitted; committed_length counts them) and a TAIL (drafted, not
@@ -31,7 +31,7 @@ enum class Ablation {
   // After a mismatch the target waits for a whole chunk instead of verifying
   // its first token meanwhile. The draft goes on during the verification.
   kNoPreVerify,
-  // The first token of a chunk is verified while the chunk is drafted, but the
+  // The first token of a chunk is verified while the chunk is drafted. But the
   // draft does not begin the next one while the others are verified.
   kNoPostVerify,
 };
@@ -67,8 +67,8 @@ struct DraftPlan {
   bool operator==(const DraftPlan&) const = default;
 };
 
-// When the target steps: the gate is how many tail tokens must be there first,
-// the window is the most tail tokens that one step verifies (rows - 1).
+// When the target steps. The gate is how many tail tokens must be there first.
+// The window is the most tail tokens that one step verifies (rows - 1).
 struct TargetPlan {
   int gate_after_mismatch = 0;
   int gate_in_flow = 0;
@@ -159,7 +159,7 @@ struct Commit {
 
 enum class FinishReason { kNone, kEos, kStop, kLength };
 
-// What one target step decided. A step that holds its last row sends two: first
+// What one target step decided. A step that holds its last row sends two. First
 // the accepted tokens, then, like a step that verified nothing, the result of
 // the last row.
 struct Verdict {
@@ -169,7 +169,7 @@ struct Verdict {
   int window = 0;   // tail tokens it verified (rows - 1)
   int matched = 0;  // of these, the matching prefix, or path
   // Draft tokens compared with all before them matching, and those that
-  // matched, since the previous verdict; the token after the last row is
+  // matched, since the previous verdict. The token after the last row is
   // included when it has been compared.
   int verified = 0;
   int accepted = 0;

@@ -73,11 +73,11 @@ struct PlanInputs {
   double alpha = 0.7;
   // What sessions of this pair of workers have on average. The draft of an
   // async session rests where both say that no window is worth its rows beside
-  // the others, or, also alone, that less than one token in twenty matches;
-  // absent: it never does.
+  // the others. It rests, even alone, where both say that less than one token
+  // in twenty matches. Absent: it never does.
   absl::optional<double> pair_alpha;
-  // The same as of now, where it is known: a draft that rests as useless
-  // measures nothing, and goes on once others have found it useful.
+  // The same as of now, where it is known. A draft that rests as useless
+  // measures nothing. It goes on once others have found it useful.
   absl::optional<double> latest_pair_alpha;
   // The longest chunk of a length policy, which then decides what sd drafts:
   // sd's window where none is given. Under overlap a policy only makes the
@@ -104,9 +104,9 @@ struct PlanInputs {
 };
 
 // The windows that were searched for while step times stood still. Sessions
-// that share a step differ in their acceptance at most, which counts in steps
-// of 1/512 there, well below what an estimate is uncertain by: so the plans of
-// many cost few searches.
+// that share a step differ in their acceptance at most. It counts in steps of
+// 1/512 there, well below the error of an estimate. So the plans of many cost
+// few searches.
 class WindowSearches {
  public:
   // What a search depends on.

@@ -1,11 +1,11 @@
 // Which of a draft's candidates the target takes. A draft ranks its candidates
 // for a position by perturbed score (model::Candidate: logit / temperature +
-// the noise that both sides share); the target's token has a rank among them.
+// the noise that both sides share). The target's token has a rank among them.
 // What ranks were seen tells how likely each candidate is, how many tokens a
 // chain gains, and how much a branch to the second, third, ... is worth.
 //
 // Count ranks only where all tokens before were the target's own, so of each
-// verdict up to its first mismatch: below a wrong token nothing is learned.
+// verdict up to its first mismatch. Below a wrong token nothing is learned.
 //
 // Pure; one owner each, no threads.
 
@@ -34,7 +34,7 @@ inline constexpr MismatchShares kMismatchShares = {0.43, 0.17, 0.09, 0.06,
 class RankHistogram {
  public:
   // The prior counts as 4 positions, `prior_alpha` of them of rank 1, the
-  // others as measured on a distilled pair: a second place is the likeliest
+  // others as measured on a distilled pair. A second place is the likeliest
   // mismatch.
   explicit RankHistogram(double prior_alpha = 0.7);
 
@@ -61,7 +61,7 @@ inline int TemperatureKind(float temperature) {
 
 // The probabilities that scores stand for: of the `count` best candidates
 // P(candidate i is the target's) = within * softmax(score / tau)_i. tau and
-// `within` are estimated while running, tau by Newton's steps on the log
+// `within` are estimated while running: tau by Newton's steps on the log
 // likelihood of the ranks seen, each as long as all before it allow.
 //
 // One for each pair and kind of temperature: tau differs (about 0.6 at

@@ -4,8 +4,8 @@
 // from Transformers via Speculative Decoding", ICML 2023, Algorithm 1).
 //
 // That holds only if the draw from q, the test and the draw from what remains
-// use independent numbers, and if nothing decides by a token's own value
-// whether it is tested: they use a NoisePurpose each, and policies decide
+// use independent numbers. Nor may anything decide by a token's own value
+// whether it is tested. So they use a NoisePurpose each, and policies decide
 // before the draw (LengthPolicy::looks_at_token).
 //
 // Pure functions of their arguments.

@@ -99,7 +99,7 @@ class SessionSchedule {
   uint32_t AttachDraft();
   void OnDraftLost() { draft_attached_ = false; }
   bool draft_attached() const { return draft_attached_; }
-  // The target is gone and its tails with it: the session is to be opened anew
+  // The target is gone and its tails with it. The session is to be opened anew
   // on another, with committed(), a higher epoch and, if at all, a draft that
   // is opened anew too.
   void OnTargetLost() {

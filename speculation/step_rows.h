@@ -7,10 +7,10 @@
 //
 // largest, the tokens that the step commits on average over the time that it
 // takes. (A tree whose tokens are worth less has so much smaller pi.) T is the
-// target's own, as measured. A node's parent is likelier than
-// the node, so it is a row, too. One price for all sessions: a likely node of
-// one is worth more than an unlikely one of another, and where the rows of many
-// sessions fill the step no node is worth its row.
+// target's own, as measured. A node's parent is likelier than the node, so it
+// is a row, too. One price for all sessions. A likely node of one is worth more
+// than an unlikely one of another. Where the rows of many sessions fill the
+// step, no node is worth its row.
 //
 // Where a node comes from does not matter, nor whether it has a number.
 //
@@ -47,10 +47,10 @@ struct StepLoad {
 
 // Of each tree how many of its likeliest nodes are rows (TokenTree::Best).
 // Trees that take all come first, in their order. Looks at every number of rows
-// that the load allows, since step times have steps, but at no more than twice
-// as many as were ever measured: rows that were never tried cost what the curve
-// guesses. An empty curve gives no node. Of numbers of rows that are about
-// equally good, the lowest.
+// that the load allows, since step times have steps. But it looks at no more
+// than twice as many as were ever measured: rows that were never tried cost
+// what the curve guesses. An empty curve gives no node. Of numbers of rows that
+// are about equally good, the lowest.
 std::vector<int> ChooseStepRows(absl::Span<const StepTree> trees,
                                 const StepLoad& given,
                                 const StepTimeCurve& times);

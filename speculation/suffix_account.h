@@ -2,7 +2,7 @@
 // give it. The law: whatever the text, they cost a session at most kShare of
 // each of its steps, and kCredit once. Trust in a match (suffix_draft.h) or in
 // a score (head_draft.h) is an estimate, and the price rule (step_rows.h)
-// believes it; this bounds what it costs where it is wrong.
+// believes it. This bounds what it costs where it is wrong.
 //
 // The unit is a step of the session as it is without its own drafts.
 //

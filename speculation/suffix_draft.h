@@ -1,9 +1,9 @@
-// A draft that costs next to nothing: what followed when the end of a text
-// occurred before, in this text or in remembered ones (suffix_index.h), as
-// nodes of a token tree (token_tree.h).
+// A draft that costs next to nothing. It knows what followed when the end of a
+// text occurred before, in this text or in remembered ones (suffix_index.h). It
+// gives that as nodes of a token tree (token_tree.h).
 //
 // How much a node is to be trusted is learned from the session itself, by the
-// length of the match: each proposal is compared with what was committed,
+// length of the match. Each proposal is compared with what was committed,
 // whether a step verified it or not.
 //
 // Pure: no I/O, no clock, no threads.

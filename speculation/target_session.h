@@ -1,12 +1,12 @@
-// One session as its target worker sees it: buffers the draft's tree, decides
-// when the gate is open, turns the target's own tokens into a verdict. The only
-// judge of what is emitted.
+// One session as its target worker sees it. It buffers the draft's tree,
+// decides when the gate is open, and turns the target's own tokens into a
+// verdict. The only judge of what is emitted.
 //
 // Exact match: a step feeds the last committed token and m nodes of the tree.
-// The target walks: it draws its own token at the last committed token, goes to
-// the node of the step with that token, draws there, and so on until there is
-// no such node. matched + 1 tokens are committed. So the committed stream is
-// the seeded autoregressive stream whatever arrives here.
+// The target walks. It draws its own token at the last committed token and goes
+// to the node of the step with that token. It draws there, and so on until no
+// node has its token. matched + 1 tokens are committed. So the committed stream
+// is the seeded autoregressive stream whatever arrives here.
 //
 // What the last committed token has in the tree (draft_buffer.h) is then kept:
 // FLOW it has a node, and what stands below it stays; MISMATCH it has none;
@@ -76,7 +76,7 @@ class TargetSession {
     wait_.OnTimeout(plan.gate_timeout_ns);
   }
   // A new draft, opened with the first `opened_length` committed tokens, will
-  // send tails of `epoch`; older ones are stale and the tail of the old draft
+  // send tails of `epoch`. Older ones are stale, and the tail of the old draft
   // is dropped. Lengths beyond committed_length() are ours to clamp. An epoch
   // that is not new changes nothing. May be called while a step runs: what the
   // step verifies of the old draft is committed, but not counted.
@@ -93,7 +93,7 @@ class TargetSession {
   };
   Readiness CheckReady(int64_t now_ns);
   // When a closed gate opens by itself, nullopt unless CheckReady said
-  // kWaitDraft; and when the target lets go of its last row by itself, nullopt
+  // kWaitDraft. And when the target lets go of its last row by itself, nullopt
   // unless HoldsLastRow said so.
   const DraftWait& wait() const { return wait_; }
 
@@ -114,7 +114,7 @@ class TargetSession {
                                       : std::min(buffer_.depth(), StepLimit());
   }
 
-  // Starts a step and returns the drafted tokens it verifies: the rows are the
+  // Starts a step and returns the drafted tokens it verifies. The rows are the
   // last committed token (row 0, position committed_length - 1) and these (row
   // 1 and on). Valid until FinishStep. The chain; or the likeliest `num_nodes`
   // of NextTree, those on their best path first.
@@ -139,9 +139,9 @@ class TargetSession {
   // where it is such a one already.
   absl::optional<Verdict> CommitAccepted();
 
-  // Ends the step with the target's tokens along its walk: the first is of row
-  // 0, each next one of the row after the one before. What follows a token
-  // that no row has is not looked at and may be left out.
+  // Ends the step with the target's tokens along its walk. The first is of row
+  // 0, each next one of the row after that. What follows a token that no row
+  // has is not looked at and may be left out.
   Verdict FinishStep(absl::Span<const int32_t> target_token_ids);
 
   const TargetText& text() const { return text_; }

@@ -5,10 +5,10 @@
 // It may have several numbers, since several messages can propose the same
 // text. The draft chooses the numbers; they rise, and none is used twice. Where
 // the text goes on, Reroot keeps the subtree of the last committed token. The
-// numbers on the way stay known as committed positions, so that a node that
-// comes late still finds its parent: it is compared with the committed token
-// that stands there. (Dropping such nodes starves a target whose messages
-// travel longer than its steps take.)
+// numbers on the way stay known as committed positions, so a node that comes
+// late still finds its parent. It is compared with the committed token that
+// stands there. (Dropping such nodes starves a target whose messages travel
+// longer than its steps take.)
 //
 // Another drafter may propose nodes that have no number: local ones. They stand
 // below the numbered nodes, and a message that proposes the same text gives

@@ -1,10 +1,10 @@
 // Hands the target's features (model/feature_drafter.h) to a draft that
-// continues them, and grows trees of what it says: of all rows that became
-// text, in their order, once. Rows of prompts are fed as they come; those of
-// steps wait until the session looks, or until it has many.
+// continues them. Grows trees of what it says: of all rows that became text, in
+// their order, once. Rows of prompts are fed as they come; those of steps wait
+// until the session looks, or until it has many.
 //
 // Where a session's features are not there, because it took a beginning over
-// from the prefix cache, its draft begins after them: it sees less, and is as
+// from the prefix cache, its draft begins after them. It sees less, and is as
 // right as its features let it be.
 //
 // Owned by the engine, used by its thread.

@@ -1,6 +1,6 @@
 // Shows heads that guess several tokens ahead (model/future_heads.h) the hidden
-// state that a session's last committed token was drawn from, and ranks what
-// they say by the score that the target will draw with.
+// state that a session's last committed token was drawn from. Ranks what they
+// say by the score that the target will draw with.
 //
 // Owned by the engine, used by its thread.
 

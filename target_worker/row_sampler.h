@@ -1,4 +1,4 @@
-// How the rows of a target's step become tokens: which of them the model draws
+// How the rows of a target's step become tokens. Which of them the model draws
 // by itself, and what is drawn or judged from the logits of the others.
 //
 // Owned by the engine, used by its thread.

@@ -64,8 +64,8 @@ class StepPlanner {
   // pay on this target.
   void AddReady(int least_rows, int max_rows, int64_t now_ns);
   // Of the nodes that each of the trees gets, `counts`, those that the target
-  // proposes itself: no more than their session can pay for, after all other
-  // rows and those that sessions before it have paid for.
+  // proposes itself. There are no more than their session can pay for, after
+  // all other rows and those that sessions before it have paid for.
   void PayForOwn(int least_rows,
                  const std::vector<speculation::StepTree>& trees,
                  std::vector<int>* counts);

@@ -1,7 +1,7 @@
-// The target worker's engine: owns the sessions and their KV, batches all that
-// are ready into one forward, draws the target's tokens and turns them into
-// verdicts. A session's next step starts by itself when its gate is open: no
-// round trip sits between two steps. The parts of a step, in its order:
+// The target worker's engine. It owns the sessions and their KV, batches all
+// that are ready into one forward, draws the target's tokens and turns them
+// into verdicts. A session's next step starts by itself when its gate is open:
+// no round trip sits between two steps. The parts of a step, in its order:
 //
 //   step_planner.h    which rows are fed
 //   row_sampler.h     which tokens they give

@@ -3,7 +3,7 @@
 // chunk updates. EESD (Liu et al., arXiv:2406.03853), Algorithm 2.
 //
 // The paper draws theta ~ Beta(alpha, beta) for every token and then the coin
-// with probability theta; a fresh theta for each coin makes that the same as
+// with probability theta. A fresh theta for each coin makes that the same as
 // one coin with the mean. So lengths are geometric.
 
 #ifndef SPECULATION_POLICIES_BETA_TS_H_

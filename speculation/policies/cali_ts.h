@@ -1,8 +1,8 @@
 // `cali-ts`: after each token a coin whose probability is drawn from a normal
-// posterior, which weighs what a small model expects of this token against the
+// posterior. It weighs what a small model expects of this token against the
 // share of tokens validated so far. EESD (Liu et al., arXiv:2406.03853),
-// Algorithm 3 and Eq. 5 to 7, with another Eq. 8: the printed estimate of
-// theta is (theta0 + t) / (t + 1) whatever was rejected (docs/policies.md).
+// Algorithm 3 and Eq. 5 to 7, with another Eq. 8: the printed estimate of theta
+// is (theta0 + t) / (t + 1) whatever was rejected (docs/policies.md).
 
 #ifndef SPECULATION_POLICIES_CALI_TS_H_
 #define SPECULATION_POLICIES_CALI_TS_H_
@@ -34,9 +34,9 @@ struct CaliTsModel {
 absl::Status Validate(const CaliTsModel& model);
 
 // The model as it is run. Its softmax of two sees only the difference of the
-// logits, which is linear in both states: what does not depend on them is
-// multiplied once, and a token costs a product of D, a state of the target
-// kSteps of T.
+// logits, which is linear in both states. What does not depend on them is
+// multiplied once. A token costs a product of D, a state of the target kSteps
+// of T.
 class CaliTsScorer {
  public:
   explicit CaliTsScorer(const CaliTsModel& model);  // a valid one

@@ -1,5 +1,5 @@
 // `disco`: a small network reads the ten largest probabilities of the draft,
-// its entropy and how far the answer has got, and says how likely the token is
+// its entropy and how far the answer has got. It says how likely the token is
 // right. DISCO (Mamou et al., arXiv:2405.04304), section 3 and App. D.1.
 //
 // The paper gives neither width nor activation; here: one hidden layer of any

@@ -1,16 +1,16 @@
-// What a draft-length policy is: it looks at each row that the draft draws a
+// What a draft-length policy is. It looks at each row that the draft draws a
 // token from and says whether the chunk goes on after it. START HERE in
 // policies/; draft_length.h runs one for a session, docs/policies.md has the
 // rules and what the papers got wrong.
 //
-// A stop is the end of a chunk, not a command to idle: in `sd` the chunk is
-// submitted and the draft waits, under overlap it is submitted if the target is
-// free and the draft goes on either way.
+// A stop is the end of a chunk, not a command to idle. In `sd` the chunk is
+// submitted and the draft waits. Under overlap it is submitted if the target is
+// free, and the draft goes on.
 //
-// Decisions come in the order of the sequence; feedback comes in token order,
-// for verified tokens only, and under overlap late: rows after the ones that
-// it tells of have been decided already. Tokens that a rejection drops
-// unverified are never told of.
+// Decisions come in the order of the sequence. Feedback comes in token order,
+// for verified tokens only, and under overlap late: rows after the ones that it
+// tells of have been decided already. Tokens that a rejection drops unverified
+// are never told of.
 //
 // Pure: one instance a session, no I/O, no clock, no threads.
 
@@ -90,7 +90,7 @@ class LengthPolicy {
   // Whether Decide depends on which token was drawn, and not only on the
   // distribution that it is drawn from and on what came before. Tokens that are
   // thrown away for what they are would bias a draft that is verified by the
-  // ratio test: there only policies that do not look may be used. Their Decide
+  // ratio test. There only policies that do not look may be used. Their Decide
   // is called before the draw, without the token.
   virtual bool looks_at_token() const { return false; }
 
@@ -113,7 +113,7 @@ class LengthPolicy {
   virtual int target_hidden_size() const { return 0; }
 
   // The target's hidden state (last layer, after the final norm) at the last
-  // position that it has processed of the committed tokens; comes after the
+  // position that it has processed of the committed tokens. It comes after the
   // OnVerified of these, or not at all. Empty: the last one is of the past, and
   // that of now has not come.
   virtual void OnTargetHidden(absl::Span<const float> hidden) {

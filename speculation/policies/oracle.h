@@ -1,6 +1,6 @@
 // `oracle`: draft up to the first token that the target will not draw. It knows
 // from a recording of the target's own greedy answer, so it works at
-// temperature 0 only; what it yields is the upper bound of every policy. DISCO
+// temperature 0 only. What it yields is the upper bound of every policy. DISCO
 // (Mamou et al., arXiv:2405.04304), section 4.
 
 #ifndef SPECULATION_POLICIES_ORACLE_H_

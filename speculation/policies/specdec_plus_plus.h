@@ -1,12 +1,12 @@
 // `specdec++`: a head on the draft's hidden state says how likely the token
-// before was accepted; the draft stops when it is likely that some token so far
+// before was accepted. The draft stops when it is likely that some token so far
 // will be rejected. SpecDec++ (Huang et al., arXiv:2405.19715), section 3 and
 // its released code.
 //
 // The hidden state of a row is that of the token that was fed, so a row judges
-// the token before the one that it draws: the first token that no verdict has
-// reached is judged by the row after it, the newest is sent unjudged. The
-// product runs over all unverified tokens, also of earlier chunks under way.
+// the token before the one that it draws. The first token without a verdict is
+// judged by the row after it. The newest is sent unjudged. The product runs
+// over all unverified tokens, also of earlier chunks under way.
 
 #ifndef SPECULATION_POLICIES_SPECDEC_PLUS_PLUS_H_
 #define SPECULATION_POLICIES_SPECDEC_PLUS_PLUS_H_

@@ -1,5 +1,5 @@
 // Tells a device that computes wrongly from tokens that make it compute no
-// numbers: a forward over a fixed prompt of the worker's own, in a fresh
+// numbers. It is a forward over a fixed prompt of the worker's own, in a fresh
 // sequence that shares nothing with others.
 //
 // The engine's thread, between steps: the logits of the last one are lost.

@@ -1,5 +1,5 @@
 // Prompts that begin alike, as the choices of one request do, are computed once
-// where the model shares blocks: the oldest goes ahead, the others wait a step
+// where the model shares blocks. The oldest goes ahead, the others wait a step
 // and take its blocks over.
 //
 // Pure functions of values.

@@ -15,8 +15,8 @@
 namespace nacre::worker {
 
 // What writes events to the sockets (30-100 us each): the engine's thread where
-// it would wait otherwise, since waking another one takes as long; another
-// where a forward is about to begin.
+// it would wait otherwise, since waking another one takes as long. It is
+// another where a forward is about to begin.
 enum class Delivery { kHere, kElsewhere };
 
 // What both workers tell of their sessions, for those parts of an engine that

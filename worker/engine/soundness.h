@@ -1,5 +1,5 @@
 // What the engines do about logits that no sound forward gives (NaN, +inf, or
-// no finite one): the session fails, so that it goes on elsewhere, and its KV
+// no finite one). The session fails, so that it goes on elsewhere, and its KV
 // of that step is not shared. Where that happens step after step, either the
 // device computes wrongly or a client sends the same bad prompt again and
 // again. A canary tells them apart: only if it fails, the worker is to get no

@@ -1,5 +1,5 @@
 // How the rows of a step are divided. Rows of running sessions (decoding) go
-// first; prompts get what is left, less of it while sessions decode, so that a
+// first. Prompts get what is left, less of it while sessions decode, so that a
 // long prompt does not hold up all other next tokens. And always some of it, so
 // that a full house does not hold up prompts for ever.
 //
@@ -30,9 +30,9 @@ struct StepBudget {
 };
 
 // Divides `rows` among prompts that have unfed_rows[i] rows left, in the order
-// their sessions were opened: half goes to the oldest, so that each gets its
-// turn, the rest to the shortest, so that none waits for a long one to end.
-// Returns the rows of each.
+// their sessions were opened. Half goes to the oldest, so that each gets its
+// turn. The rest goes to the shortest, so that none waits for a long one to
+// end. Returns the rows of each.
 std::vector<int> SharePrefill(absl::Span<const int> unfed_rows, int rows);
 
 }  // namespace nacre::worker

@@ -1,4 +1,4 @@
-// How a worker spends its life: every nanosecond since its start belongs to one
+// How a worker spends its life. Every nanosecond since its start belongs to one
 // state, so busy and waiting times add up to the elapsed time.
 //
 // Pure value; times are passed in, nanoseconds of one monotonic clock.

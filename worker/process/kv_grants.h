@@ -1,14 +1,14 @@
 // How a worker shares its KV cache among several coordinators. The worker alone
 // decides; each coordinator promises its sessions no more than its grant.
 //
-// A grant shrinks in two steps: the worker names the smaller one, the
-// coordinator answers with what it has promised by then, and only what is above
+// A grant shrinks in two steps. The worker names the smaller one, and the
+// coordinator answers with what it has promised by then. Only what is above
 // that is granted elsewhere. So no session that a coordinator has promised room
 // to is ever refused it, and at all times
 //
 //   sum over coordinators of max(grant in use, promised) <= capacity.
 //
-// Requests that wait at different coordinators take turns: what becomes free
+// Requests that wait at different coordinators take turns. What becomes free
 // goes first to the coordinator whose first request has waited longest for its
 // turn, until that request has its room. So none waits forever, however large.
 //
@@ -34,11 +34,11 @@ struct KvClaim {
 };
 
 // Divides `capacity` among `claims`, which are in order of turn: a share for
-// each. Each keeps what is reserved. The rest goes to the needs in order,
-// the first that does not fit getting all that is left; then to what is wanted
-// beyond, and then to all, in equal parts of whole blocks. The shares add up to
-// `capacity` but for less than a block, or, where more is reserved, to what is
-// reserved.
+// each. Each keeps what is reserved. The rest goes to the needs in order, the
+// first that does not fit getting all that is left. Then it goes to what is
+// wanted beyond, and then to all, in equal parts of whole blocks. The shares
+// add up to `capacity` but for less than a block, or, where more is reserved,
+// to what is reserved.
 std::vector<int64_t> DivideKv(int64_t capacity,
                               absl::Span<const KvClaim> claims);
 

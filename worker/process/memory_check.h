@@ -1,4 +1,4 @@
-// Whether a model has room in the memory of the host: a process that has too
+// Whether a model has room in the memory of the host. A process that has too
 // little is killed when most of the model is loaded, so it is told before.
 //
 // Pure functions.

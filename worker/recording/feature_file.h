@@ -36,9 +36,9 @@ class FeatureFile {
   absl::Status AddHidden(const std::string& path, int hidden_size);
   HiddenFile* hidden() const { return hidden_.get(); }  // null: not recorded
 
-  // Whole lines, `num_lines` of them. The first failure is logged; from then on
+  // Whole lines, `num_lines` of them. The first failure is logged. From then on
   // nothing is written, so that the file holds no line of half a write after
-  // another: what should have been is counted.
+  // another. What should have been is counted.
   void Write(const std::string& lines, int num_lines);
 
   uint64_t lost_lines() const { return lost_lines_; }
