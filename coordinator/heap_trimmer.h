@@ -31,9 +31,9 @@ void RestartWithoutThreadCaches(char** argv);
 void LimitHeap();
 
 // Owns one thread. Trimming takes some milliseconds for 100 MiB, in which
-// threads that allocate may wait; so it comes only where more is unused than
-// after the last time, and the first time always: a burst may have come and
-// gone before.
+// threads that allocate may wait. So it comes only where more is unused than
+// after the last time. The first time it always comes: a burst may have come
+// and gone before.
 class HeapTrimmer {
  public:
   struct Options {

@@ -1,6 +1,6 @@
-// What the coordinator takes on, from its command line: how much runs, how much
-// waits, for how long, for clients and workers that are silent, too, and how
-// much one client may ask for.
+// What the coordinator takes on, from its command line. How much runs, how much
+// waits and for how long, also for silent clients and workers; how much one
+// client may ask for.
 
 #ifndef COORDINATOR_LIMIT_FLAGS_H_
 #define COORDINATOR_LIMIT_FLAGS_H_

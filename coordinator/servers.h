@@ -1,6 +1,6 @@
 // The coordinator's three ports: clients (Inference), workers (Registry) and
-// operators (Admin) meet on none of them, so that each can be reached from
-// where it must and from nowhere else.
+// operators (Admin) meet on none of them. So each can be reached from where it
+// must and from nowhere else.
 
 #ifndef COORDINATOR_SERVERS_H_
 #define COORDINATOR_SERVERS_H_

@@ -1,6 +1,6 @@
 // Draws tokens where the logits are, so that they need not cross a bus. A
 // device whose backend has one (Backend::token_drawer) draws the very tokens
-// that model::Sampler draws from the same logits; the host has none, for there
+// that model::Sampler draws from the same logits. The host has none, for there
 // the sampler looks at a small part of a row only.
 //
 // As the backend that owns it.

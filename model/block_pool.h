@@ -1,10 +1,10 @@
 // Which blocks of a KV cache are free, in use, shared or cached: the
 // bookkeeping of KvPool, without the memory.
 //
-// A full block whose tokens are settled can be published: later sequences that
+// A full block whose tokens are settled can be published. Later sequences that
 // begin with the same tokens take it over instead of computing it again. A
 // block is known by its tokens and by the block before it, compared in full and
-// not by a hash, so it stands for one exact prefix. Blocks that no sequence
+// not by a hash. So it stands for one exact prefix. Blocks that no sequence
 // uses stay cached until their room is needed, the one unused longest goes
 // first.
 //

@@ -1,8 +1,8 @@
 // One sequence's blocks of a BlockPool: how many of their positions are filled
 // and which are shared with other sequences. A shared block is never written:
-// rolling back ends where sharing begins. Slots of tree nodes
-// lie in blocks of their own, which are never shared, and no position is ever
-// written there: a kept path is copied without overlap.
+// rolling back ends where sharing begins. Slots of tree nodes lie in blocks of
+// their own, which are never shared, and no position is ever written there. A
+// kept path is copied without overlap.
 //
 // Thread-compatible, together with its pool.
 

@@ -111,8 +111,8 @@ class Checkpoint {
   // What it takes in its file; 0: there is none of this name.
   int64_t StoredBytes(absl::string_view name) const;
 
-  // Gives back the memory of all that was found: of files, which come again
-  // when they are read again, and of what was computed, which ends.
+  // Gives back the memory of all that was found. Files come again when they are
+  // read again; what was computed ends.
   void GiveBack() const ABSL_LOCKS_EXCLUDED(found_mutex_);
 
   // Find, and INVALID_ARGUMENT with both shapes if it is not [rows, cols].

@@ -1,5 +1,5 @@
 // Mixtures of experts: which experts a row goes to, and the feed-forward block
-// that they are. The rows of an expert go through it together; each row adds up
+// that they are. The rows of an expert go through it together. Each row adds up
 // its experts in the order of their numbers, so that its bits are a function of
 // the row alone.
 //

@@ -1,5 +1,5 @@
 // A draft that continues what the target computes on its way (EAGLE,
-// arXiv:2401.15077, 2503.01840): it is fed tokens, each beside the target's
+// arXiv:2401.15077, 2503.01840). It is fed tokens, each beside the target's
 // features of the position before it, and says the token after. Further on it
 // is fed its own guesses, beside what it computed itself.
 //

@@ -1,9 +1,9 @@
 // SHA-256 of a checkpoint: of all bytes of all tensors, so that two models
 // count as equal only where each of their weights is. Several threads hash
-// chunks of fixed size; the digests of the chunks are hashed again, in order,
-// so the result does not depend on how many threads there are.
+// chunks of fixed size. The digests of the chunks are hashed again, in order.
+// So the result does not depend on how many threads there are.
 //
-// Begin it before the weights are loaded and end it after: both read the same
+// Begin it before the weights are loaded and end it after. Both read the same
 // file, which comes from the disk once while the system caches it.
 //
 // Thread-compatible: one thread owns it.

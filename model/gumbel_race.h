@@ -1,7 +1,7 @@
 // The race of exact match: which token has the largest scaled value
-// (model/logit_row.h) + Gumbel noise, and which tokens come next: a draft ranks
+// (model/logit_row.h) + Gumbel noise, and which tokens come next. A draft ranks
 // its candidates so, since its target draws by the same noise. The noise of a
-// token is a pure function of (seed, position, token id); most of it is never
+// token is a pure function of (seed, position, token id). Most of it is never
 // drawn, and of what is drawn almost all loses without its logarithm being
 // taken. That is exact: rounded sums are monotone, so a token loses where a
 // bound of its noise does.

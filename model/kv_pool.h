@@ -3,9 +3,9 @@
 // table. Room is reserved when a sequence begins; a running one never runs out.
 // Nodes of token trees have slots in blocks of their own, reserved with the
 // positions and counted in the same ledger.
-// Sequences that begin with the same tokens share full blocks (block_pool.h):
-// a row's keys and values are the same bits in any batch, so sharing changes
-// no output.
+// Sequences that begin with the same tokens share full blocks (block_pool.h). A
+// row's keys and values are the same bits in any batch, so sharing changes no
+// output.
 //
 // Thread-compatible: one thread uses a pool and its sequences.
 

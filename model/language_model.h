@@ -110,7 +110,7 @@ struct SequenceRows {
   // wanted; absent where the logits are. Empty: all logits are. Only of models
   // that draw tokens.                                          [num_logits]
   absl::Span<const absl::optional<TokenDraw>> draws = {};
-  // A hint: the next Forward will probably feed the sequences that have one
+  // A hint. The next Forward will probably feed the sequences that have one
   // just the tokens drawn of their last rows, in this order, and no other
   // sequence. The token after that of this sequence will be drawn like this.
   // The model may start that step early; no output depends on it. Only where

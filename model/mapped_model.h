@@ -20,7 +20,7 @@
 
 namespace nacre::model {
 
-// So little that the id is never drawn, and yet a number: an infinite one tells
+// So little that the id is never drawn, and yet a number. An infinite one tells
 // of damaged weights, and spoils sums of p log p.
 inline constexpr float kLeastLogit = -1e30f;
 

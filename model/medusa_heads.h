@@ -1,7 +1,7 @@
-// Medusa heads beside a target's own, from a published file (medusa_files.h):
-// z = SiLU(W x + b) + x in each block, then the logits of a vocabulary, the
-// head's own or the target's. The products are the backend's; only backends of
-// the host run them.
+// Medusa heads beside a target's own, from a published file (medusa_files.h).
+// They compute z = SiLU(W x + b) + x in each block, then the logits of a
+// vocabulary, the head's own or the target's. The products are the backend's;
+// only backends of the host run them.
 //
 // Thread-compatible: the model's thread.
 

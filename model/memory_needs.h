@@ -37,8 +37,8 @@ struct MemoryNeeds {
   std::string ToString() const;
 
   // `weights`, `tables` and `converted`. A tensor that is missing, or of
-  // another type or shape than it must have, counts as none, and so does all
-  // after the first that a layer lacks: that is said when it is loaded.
+  // another type or shape than it must have, counts as none. So does all after
+  // the first that a layer lacks. That is said when it is loaded.
   static MemoryNeeds Of(const Checkpoint& checkpoint, const ModelConfig& config,
                         const kernels::Backend& backend);
 };

@@ -1,4 +1,4 @@
-// A causal language model as a drafter: the children of a node are the tokens
+// A causal language model as a drafter. The children of a node are the tokens
 // of the largest scores, logit / temperature + noise of their position, in its
 // row of logits. A lone child is the token that model::Sampler draws. Where the
 // model draws tokens itself, a lone child is drawn where its logits are.

@@ -4,7 +4,7 @@
 // shows. Not one bit of any output differs.
 //
 // A forward waits before it computes, for as long as the last one of as many
-// rows left over: an interrupt then abandons it as it would abandon a slow one.
+// rows left over. An interrupt then abandons it as it would abandon a slow one.
 // What is left after it has computed it waits then, uninterrupted.
 //
 // Thread-compatible, as LanguageModel; StopWaiting is for any thread.

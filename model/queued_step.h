@@ -1,7 +1,7 @@
 // The step that a model has queued before a call asked for it, after the one
-// that was asked for: each sequence with a next_draw, fed with the token that
-// is being drawn for it. Notes what was queued, and knows whether it is what a
-// Forward asks for.
+// that was asked for. It is each sequence with a next_draw, fed with the token
+// that is being drawn for it. Notes what was queued, and knows whether it is
+// what a Forward asks for.
 //
 // Thread-compatible, as the model. Sequences may die before it is asked for.
 

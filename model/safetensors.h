@@ -2,8 +2,8 @@
 // names each tensor's dtype, shape and byte range, then the bytes. The file is
 // mapped, never copied. Format: github.com/huggingface/safetensors.
 //
-// A header is not believed: lengths, ranges and products are checked, ranges
-// must tile the data exactly, so no tensor lies outside the file or over
+// A header is not believed. Lengths, ranges and products are checked, and
+// ranges must tile the data exactly. So no tensor lies outside the file or over
 // another.
 //
 // Thread-safe: immutable after Open.

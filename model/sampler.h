@@ -1,7 +1,7 @@
 // Logits to one token: bias and forbidden ends, penalties, temperature, top-k,
 // top-p, min-p, then the argmax of logit / T + Gumbel noise (the plain argmax
 // at T = 0). The noise is a pure function of (seed, position, token id), shared
-// by draft and target, so the token is a pure function of the logits, the
+// by draft and target. So the token is a pure function of the logits, the
 // parameters and the position.
 //
 // Ties keep the lower id, everywhere. How a large vocabulary is drawn from
@@ -102,7 +102,7 @@ class Sampler {
            const TokenHistory& history, absl::Span<ScoredToken> best);
 
   // How a device draws the token for `position` from the same logits, the same
-  // token (common/token_draw.h); absent where it cannot: something comes before
+  // token (common/token_draw.h). Absent where it cannot: something comes before
   // the temperature, or filters what is drawn from.
   absl::optional<TokenDraw> DeviceDraw(int position) const;
 

@@ -1,5 +1,5 @@
 // The rows of one tensor of a checkpoint, read or computed as they are asked
-// for: so a large matrix is never in memory as a whole.
+// for. So a large matrix is never in memory as a whole.
 //
 // Thread-safe: immutable.
 

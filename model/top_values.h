@@ -1,4 +1,4 @@
-// Where a sorted list of values would be cut, without sorting it: values carry
+// Where a sorted list of values would be cut, without sorting it. Values carry
 // masses, the largest values come first, and the list ends where the sum of
 // masses reaches what is wanted. Top-k (every mass 1) and top-p are this.
 //

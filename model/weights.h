@@ -26,8 +26,8 @@ struct NormWeights {
 };
 
 // Biases, post norms and norms of heads are null where the model has none.
-// Heads of which a part turns (ModelConfig::rotary_size) are reordered, so that
-// a pair that turns is two elements half a head apart: scores stay what they
+// Heads of which a part turns (ModelConfig::rotary_size) are reordered. Then a
+// pair that turns is two elements half a head apart, and scores stay what they
 // are.
 struct LayerWeights {
   NormWeights input_norm;

@@ -1,4 +1,4 @@
-// A call that can wait in its middle: it runs on a stack of its own, so that an
+// A call that can wait in its middle. It runs on a stack of its own, so that an
 // engine's forward takes virtual time while the rest of the world goes on.
 //
 // One thread uses a fiber and all that it calls.

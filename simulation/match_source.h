@@ -1,6 +1,6 @@
-// What a draft says of each position, the positions before it being right:
-// decided by position alone, so that every method is tried on the same luck. No
-// threads.
+// What a draft says of each position, the positions before it being right. It
+// is decided by position alone, so that every method is tried on the same luck.
+// No threads.
 
 #ifndef SIMULATION_MATCH_SOURCE_H_
 #define SIMULATION_MATCH_SOURCE_H_
@@ -54,7 +54,7 @@ class MatchSource {
 };
 
 // Independent with probability alpha. The lengths of the runs of matches are
-// drawn by stratified sampling: each is geometric, and of every 1,000 in a row
+// drawn by stratified sampling. Each is geometric, and of every 1,000 in a row
 // one comes from each thousandth of the distribution. So a short simulation has
 // an alpha near the one asked for, and little noise. The ranks of mismatches
 // are drawn likewise, with these shares. All positions have the same scores:

@@ -1,7 +1,7 @@
-// What the models of a simulated fleet say, without computing it: the target's
-// token of each position is a hash of request and position, and among the
-// draft's candidates it has the rank that a match source says. Which request a
-// row is of is told by the seed of its draw.
+// What the models of a simulated fleet say, without computing it. The target's
+// token of each position is a hash of request and position. Among the draft's
+// candidates it has the rank that a match source says. Which request a row is
+// of is told by the seed of its draw.
 //
 // One thread.
 

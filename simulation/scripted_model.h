@@ -1,4 +1,4 @@
-// A LanguageModel that computes nothing: a forward takes the time that it is
+// A LanguageModel that computes nothing. A forward takes the time that it is
 // given for its rows, and the tokens of its draws come from a script.
 //
 // One thread: its engine's fiber.

@@ -1,7 +1,7 @@
-// The whole service in one thread under virtual time: the real dispatchers of
-// one or several coordinators, the real engines of any number of targets and
-// drafts, and connections between them. Every message passes the codec. START
-// HERE, then fleet.h (how fast would it be?) and
+// The whole service in one thread under virtual time. It has the real
+// dispatchers of one or several coordinators, the real engines of any number of
+// targets and drafts, and connections between them. Every message passes the
+// codec. START HERE, then fleet.h (how fast would it be?) and
 // tests/simulation/protocol/world.h (does it stay right whatever fails?): both
 // are this world, one with step times, one with faults.
 //

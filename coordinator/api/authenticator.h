@@ -35,13 +35,13 @@ class Authenticator {
         admin_tokens_(std::move(admin_tokens)) {}
   Authenticator() = default;
 
-  // The client's identity, for limits and logs: the name of its token; where
-  // no tokens are in use, that of its certificate, else the host it calls
+  // The client's identity, for limits and logs: the name of its token. Where no
+  // tokens are in use it is that of its certificate, else the host it calls
   // from. UNAUTHENTICATED: no token, or one that is not accepted.
   absl::StatusOr<std::string> AuthenticateClient(const Peer& peer) const;
 
   // What stands for a client of this name in what workers keep of texts: a
-  // digest. All zeros where clients show no tokens: a host is no proof of who
+  // digest. All zeros where clients show no tokens. A host is no proof of who
   // calls, and a certificate may be a gateway's, which calls for many.
   speculation::TextOwner TextOwnerOf(absl::string_view name) const;
 

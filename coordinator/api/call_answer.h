@@ -1,6 +1,6 @@
-// The answer to one Generate call, whatever protocol carries it: starts a
-// session for each choice, passes their output to the client's AnswerWriter,
-// lets the client set each session's pace, and decides how the call ends.
+// The answer to one Generate call, whatever protocol carries it. It starts a
+// session for each choice and passes their output to the client's AnswerWriter.
+// It lets the client set each session's pace, and decides how the call ends.
 //
 // The first session that fails decides the status. The other sessions are
 // cancelled before the client hears of it. The call ends when its last session

@@ -1,7 +1,7 @@
 // How many streams each client has open, so that one client cannot take them
-// all: one for each choice of its calls, one for a call that is not read yet or
-// only tokenizes. They count until gRPC is done with the call, also where its
-// client does not read what it asked for.
+// all. It is one for each choice of its calls, one for a call that is not read
+// yet or only tokenizes. They count until gRPC is done with the call, also
+// where its client does not read what it asked for.
 
 #ifndef COORDINATOR_API_CLIENT_STREAMS_H_
 #define COORDINATOR_API_CLIENT_STREAMS_H_

@@ -1,5 +1,5 @@
-// The answers that their clients have yet to take, so that clients that read
-// nothing hold no more memory than there is for all, nor the share of others.
+// The answers that their clients have yet to take. So clients that read nothing
+// hold no more memory than there is for all, nor the share of others.
 
 #ifndef COORDINATOR_API_HELD_ANSWERS_H_
 #define COORDINATOR_API_HELD_ANSWERS_H_

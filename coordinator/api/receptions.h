@@ -1,5 +1,5 @@
-// The requests that are being received, so that clients that send much and
-// never all of it take neither the memory nor the places of others.
+// The requests that are being received. So clients that send much and never all
+// of it take neither the memory nor the places of others.
 //
 // gRPC collects a message up to its end, whatever its length, before anything
 // of it is seen or refused. Only the system knows how much has come: on each
@@ -54,9 +54,9 @@ class Receptions {
   // were refused may leave, too.
   void Leave(const void* owner, int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Where more has come than may: refuses the calls of the client that has sent
-  // most, those on its heaviest connection first, until the rest is little
-  // enough. Asks for the next time if there are calls.
+  // Where more has come than may, refuses calls until the rest is little
+  // enough: those of the client that has sent most, on its heaviest connection
+  // first. Asks for the next time if there are calls.
   void Weigh() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

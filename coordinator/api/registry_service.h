@@ -33,8 +33,8 @@ class RegistryService final : public v1::Registry::CallbackService {
   struct Options {
     rpc::ChannelSecurity security;  // of the channels to workers
     // A worker in service counts as lost when one of its two streams has said
-    // nothing for so long, no heartbeat or no answer to a ping: its host or its
-    // network is gone, or it hangs.
+    // nothing for so long: no heartbeat, or no answer to a ping. Its host or
+    // its network is gone, or it hangs.
     int64_t worker_timeout_ns = 5'000'000'000;
     // One that is not in service so long after it dialled is sent away.
     int64_t attach_timeout_ns = 15'000'000'000;

@@ -28,8 +28,8 @@ inline constexpr size_t kMaxNumericsIdBytes = 1024;
 
 // As proto/inference.proto says of each field; the defaults are those of fields
 // that a client leaves out. Views of what the front end has received. A value
-// whose name or number the front end does not know is an error with the front
-// end's own words, which ParseRequest returns in the field's turn.
+// whose name or number the front end does not know is an error in its own
+// words. ParseRequest returns that in the field's turn.
 struct GenerateFields {
   struct Sampling {
     absl::optional<float> temperature;

@@ -1,5 +1,5 @@
-// The part of a request that goes on with an answer which was cut off: whether
-// it can be one, and which of its choices have ended already. Knows no
+// The part of a request that goes on with an answer which was cut off. It says
+// whether it can be one, and which of its choices have ended already. Knows no
 // protocol.
 //
 // Pure functions.

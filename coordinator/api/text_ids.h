@@ -21,9 +21,9 @@ inline constexpr int kMaxAnswerIds = 1 << 20;
 // places, which ends the work as soon as it is certain; and what Encode says.
 //
 // A text that is far too long for the context is refused without any of the
-// work: a token stands for at most the bytes of the longest piece, and
-// normalizing a text leaves at least a quarter of it. (Texts from which it
-// takes more, as megabytes of blanks, are refused as well.)
+// work. A token stands for at most the bytes of the longest piece. Normalizing
+// a text leaves at least a quarter of it. (Texts from which it takes more, as
+// megabytes of blanks, are refused as well.)
 absl::StatusOr<std::vector<int32_t>> PromptTextIds(
     absl::string_view text, const tokenizer::Tokenizer& tokenizer,
     int context_length);

@@ -2,8 +2,8 @@
 // queue, first come first served.
 //
 // A request that fits may pass one before it that does not (a small one, where
-// only a large one's room is missing), but each is passed at most kMaxPasses
-// times: then nothing starts before it where it could run. Since running
+// only a large one's room is missing). But each is passed at most kMaxPasses
+// times. Then nothing starts before it where it could run. Since running
 // requests end, it gets its room. So a large request is never passed forever,
 // and the workers do not stand idle for it either.
 //

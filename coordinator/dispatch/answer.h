@@ -2,7 +2,7 @@
 // verdicts and spans into chunks and, at the end, the completion. Its text is a
 // TextStream's, its numbers a RequestAccount's.
 //
-// The dispatcher decides under its lock and adds tasks to queue(); they call
+// The dispatcher decides under its lock and adds tasks to queue(). These call
 // the other methods, one at a time and in that order, without the lock. The
 // tokenizer must outlive it.
 
@@ -77,7 +77,7 @@ class Answer {
   void OnTail(const speculation::Tail& tail) {
     observer_->OnTail(session_id_, tail);
   }
-  // Its target has opened it and found so much of the prompt cached; only what
+  // Its target has opened it and found so much of the prompt cached. Only what
   // the first one says counts: a later one is opened with what was generated,
   // too.
   void OnOpened(int cached_tokens);

@@ -43,7 +43,7 @@ class CollectingLink : public Link {
   }
   void Keep(const std::vector<uint64_t>& session_ids) override {
     // The worker applies it first: closes that wait here are of an earlier
-    // message, or they would count as lost; openings that follow are not
+    // message, or they would count as lost. Openings that follow are not
     // touched.
     Cut();
     Next().commands.kept = session_ids;

@@ -1,6 +1,6 @@
 // The heart of the coordinator: which workers are there, which sessions run on
 // them, and where every message goes. Pairs each session with a target and a
-// draft, relays tails and commits, keeps the plans current, lets a session go
+// draft, relays tails and commits, keeps the plans current. Lets a session go
 // on without its draft, and on another target when its own is gone.
 //
 // What it knows are pure values (dispatcher_state.h): fleet.h and placer.h,
@@ -58,14 +58,14 @@ class Dispatcher {
                                      std::shared_ptr<TargetLink> link);
   absl::StatusOr<uint64_t> AddDraft(WorkerInfo info,
                                     std::shared_ptr<DraftLink> link);
-  // No new sessions on it; those it has move to another as far as that has
+  // No new sessions on it. Those it has move to another as far as that has
   // room, at once or later, and else go on where they are. Resume: it had only
   // seemed to hang.
   void DrainWorker(uint64_t worker_id);
   void ResumeWorker(uint64_t worker_id);
   // It is gone: sessions go on without their draft. Those without their target
   // go on, token for token the same, on one with an equal fingerprint and
-  // numerics_id, now or when it comes; after the failover timeout they end with
+  // numerics_id, now or when it comes. After the failover timeout they end with
   // UNAVAILABLE. Unknown ids are ignored.
   void RemoveWorker(uint64_t worker_id);
   // Lets the worker close sessions whose close was lost: every few seconds.
@@ -84,7 +84,7 @@ class Dispatcher {
   // that was served last.
   absl::optional<WorkerInfo> expected_model() const;
 
-  // Starts a session, or lets it wait until a target has room for it; its
+  // Starts a session, or lets it wait until a target has room for it. Its
   // output goes to `sink`, which is told nothing when this fails. Errors:
   // UNAVAILABLE (there was no target yet, or none is ready and requests do not
   // wait for one; another model; draining), ALREADY_EXISTS (request_id is

@@ -1,5 +1,5 @@
 // What the parts of a dispatcher share: its pure values, and where what it
-// decides goes. Private to it, under its lock: what a part leaves in the outbox
+// decides goes. Private to it, under its lock. What a part leaves in the outbox
 // runs without that lock, so it captures neither a part nor the state.
 
 #ifndef COORDINATOR_DISPATCH_DISPATCHER_STATE_H_

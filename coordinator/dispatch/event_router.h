@@ -38,10 +38,10 @@ class EventRouter {
   void OnEvents(uint64_t draft_id, const Shared<wire::DraftEvents>& events);
 
  private:
-  // Whether what the worker says of the session is of an earlier opening there:
-  // a session may come back before the worker has heard that it had left. A
-  // worker closes before it opens again, and says all that it has to say of an
-  // opening before, or in the same message as, that it is closed.
+  // Whether what the worker says of the session is of an earlier opening there.
+  // A session may come back before the worker has heard that it had left. A
+  // worker closes before it opens again. All that it says of an opening comes
+  // before the word that it is closed, or in the same message.
   bool IsOfEarlierOpening(uint64_t session_id, uint64_t worker_id) const {
     return state_.fleet.ledger().num_open(worker_id, session_id) > 1;
   }

@@ -1,4 +1,4 @@
-// Sessions whose target is gone, or about to go: they are held, with all that
+// Sessions whose target is gone, or about to go. They are held, with all that
 // is committed, and go on where the same bits are computed. Their clients
 // notice a pause at most.
 //
@@ -55,7 +55,7 @@ struct FailoverRecord {
 class Failover {
  public:
   // A session that loses more targets in a row, without one token between them,
-  // ends: a request that kills its targets must not take the whole fleet.
+  // ends. A request that kills its targets must not take the whole fleet.
   static constexpr int kMaxLossesInARow = 5;
   // Between two questions to a target that had no room.
   static constexpr int64_t kRetryNs = 1'000'000'000;
@@ -86,8 +86,8 @@ class Failover {
 
   // The oldest first.
   std::vector<uint64_t> held() const;
-  // What is to be done with a held session: it goes on on target_id, or, where
-  // that is 0, ends with `end`, or, where that is OK, asks again at wake_ns.
+  // What is to be done with a held session. It goes on on target_id. Where that
+  // is 0 it ends with `end`, or, where that is OK, asks again at wake_ns.
   struct Decision {
     uint64_t target_id = 0;
     absl::Status end;

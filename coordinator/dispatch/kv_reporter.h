@@ -33,7 +33,7 @@ class KvReporter {
   void Report(uint64_t worker_id);
   // Tells each worker that grants KV what it must hear before its next grant:
   // another request waits first, more is wanted, or promises beyond a smaller
-  // grant are kept no more.
+  // grant have ended.
   void ReportNews();
 
  private:

@@ -1,5 +1,5 @@
 // Tasks that run one at a time and in the order in which they were added, on
-// whichever thread comes to run them: what is decided under a lock is done
+// whichever thread comes to run them. So what is decided under a lock is done
 // without it.
 
 #ifndef COORDINATOR_DISPATCH_OUTPUT_QUEUE_H_
@@ -25,7 +25,7 @@ class OutputQueue {
   }
 
   // Returns when all tasks have run, or at once where another thread runs them,
-  // or this one further up: that one runs the new ones, too.
+  // or this one further up. That one runs the new ones, too.
   void Run() ABSL_LOCKS_EXCLUDED(mu_) {
     std::vector<Task> tasks;
     {

@@ -1,7 +1,7 @@
-// Which worker takes which request, now or later: of those that are there and
-// have room, and of the kind that the request may run on. It also remembers
-// what is not there: which worker had the beginning of a prompt, and which
-// targets have just left, since they may come back.
+// Which worker takes which request, now or later. It is one of those that are
+// there and have room, of a kind that the request may run on. It also remembers
+// what is not there. These are the worker that had the beginning of a prompt,
+// and targets that have just left: they may come back.
 //
 // Pure: no I/O, no clock, no threads.
 
@@ -29,7 +29,7 @@ class Placer {
   Placer(const Fleet* fleet, int64_t patience_ns)
       : fleet_(*fleet), patience_ns_(patience_ns) {}
 
-  // The numerics_id of the targets that the request may run on: those that its
+  // The numerics_id of the targets that the request may run on. It is what its
   // client asked for, or where the first choice of its call runs; empty: any.
   static const std::string& KindOf(const RequestSpec& request);
   // Equal for requests that find room on the same targets, whatever happens

@@ -1,6 +1,6 @@
-// Moves sessions: off workers that are gone, failed or drain, and on where
-// failover.h finds a place; and gives room that has become free to whatever
-// waits for it.
+// Moves sessions off workers that are gone, failed or drain, and on where
+// failover.h finds a place. Gives room that has become free to what waits for
+// it.
 //
 // A part of the dispatcher, under its lock.
 

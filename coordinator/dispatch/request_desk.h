@@ -1,5 +1,5 @@
-// Requests from their start to their end: which may wait, which starts, what
-// each client hears at the end, and which have run out of time.
+// Requests from their start to their end. It knows which may wait, which
+// starts, what each client hears at the end, and which are out of time.
 //
 // A part of the dispatcher, under its lock.
 

@@ -1,4 +1,4 @@
-// From generated tokens to the text of one answer: decodes them, holds back
+// From generated tokens to the text of one answer. Decodes them, holds back
 // what may be the beginning of a stop string, and ends the text at one.
 //
 // Pure: no I/O, no clock, no threads.

@@ -1,4 +1,4 @@
-// What quantized weights stand for, in their publishers' arithmetic: each is
+// What quantized weights stand for, in their publishers' arithmetic. Each is
 // (number - zero point) * scale, computed exactly and rounded once, to the type
 // of the scale.
 //
