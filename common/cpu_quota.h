@@ -18,13 +18,13 @@ namespace nacre {
 constexpr int kAnyCpu = std::numeric_limits<int>::min();
 
 // CPU time a second of wall time that this process may use with all others of
-// its group: the least of its control group and those above it. nullopt: no
-// limit, or none that can be read.
+// its group. It is the least of its control group and those above it. nullopt:
+// no limit, or none that can be read.
 absl::optional<double> CpuQuota(const ControlGroupFiles& files = {});
 
 // One entry for each thread: all of `available`, which must not be empty. Where
-// the quota is below that, as many kAnyCpu as it has whole cores, at least one:
-// the cores are then others' too, and a thread that is bound to one would wait
+// the quota is below that, as many kAnyCpu as it has whole cores, at least one.
+// The cores are then others' too, and a thread that is bound to one would wait
 // for it while another is free.
 std::vector<int> CpusWithin(const std::vector<int>& available,
                             absl::optional<double> quota);

@@ -15,14 +15,14 @@ double CostRatio(const FleetOptions& options);
 
 // What the law predicts as the speed-up over `ar`, for the window given or else
 // the best one; nullopt where something that it assumes is not so. All laws
-// assume independent matches with an alpha in [0.01, 0.99], one stream whose
-// answers are long (1,000 tokens) and have no prompt to prefill, flat step
-// times, links without delay and workers that live. Besides, the one of sd a
-// window
-// <= 48, the one of pearl a window <= c (beyond it the target does not keep
-// step with the draft) and the one of async a c that is a whole number in 1..32
-// (or a mismatch finds the draft in the middle of a token, or the window is too
-// small), no window given and no branches. Ablations have none.
+// assume independent matches with an alpha in [0.01, 0.99] and one stream of
+// long answers (1,000 tokens) without a prompt to prefill. Step times are flat,
+// links have no delay, and workers live. Besides:
+// - sd: a window <= 48.
+// - pearl: a window <= c. Beyond it the target does not keep step.
+// - async: a whole c in 1..32, no window given and no branches. Else a mismatch
+//   finds the draft in the middle of a token, or the window is too small.
+// Ablations have no law.
 absl::optional<double> ClosedLaw(const FleetOptions& options);
 
 // The plan that the law assumes: made once, from the true alpha and cost ratio.

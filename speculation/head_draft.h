@@ -40,7 +40,7 @@ struct HeadCandidates {
 using HeadCalibrations = std::vector<ScoreCalibration>;
 
 // The likeliest nodes of the tree of all heads' candidates, the likeliest
-// first, or of a static list those that it names. log2 of a candidate's
+// first. Of a static list those that it names. log2 of a candidate's
 // probability, given that the tokens before are right, is that of its head.
 void GrowHeadTree(absl::Span<const HeadCandidates> heads,
                   const HeadCalibrations& calibrations, const TreeSpec& tree,

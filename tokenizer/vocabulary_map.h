@@ -1,5 +1,5 @@
 // Which ids of one tokenizer are which of another, so that a draft can serve a
-// target whose vocabulary is not its own: it is fed its own ids for the
+// target whose vocabulary is not its own. It is fed its own ids for the
 // target's, and draws the target's. What is drafted never decides what is
 // emitted, so a bad match costs time and no token.
 

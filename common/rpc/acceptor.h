@@ -1,8 +1,8 @@
 // Takes connections in gRPC's place.
 //
-// gRPC 1.51 has no limit of connections, and a listener of its that cannot
-// accept one for want of a file descriptor never accepts again: a peer that has
-// enough of them open would close the port for good.
+// gRPC 1.51 has no limit of connections. If its listener cannot accept one for
+// want of a file descriptor, it never accepts again. A peer that has enough of
+// them open would close the port for good.
 
 #ifndef COMMON_RPC_ACCEPTOR_H_
 #define COMMON_RPC_ACCEPTOR_H_

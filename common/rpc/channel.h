@@ -18,7 +18,7 @@ namespace nacre::rpc {
 inline constexpr int kMaxMessageBytes = 64 << 20;
 
 // Both ends of a connection ping this often and give up on a peer that has not
-// answered for the timeout: a host that vanished ends its streams, whichever
+// answered for the timeout. A host that vanished ends its streams, whichever
 // side it was. gRPC pings once a second at most.
 struct Keepalive {
   absl::Duration time = absl::Seconds(20);

@@ -1,5 +1,5 @@
 // Tells "the peer sent bytes that are no message" from "the peer sends no
-// more", which gRPC's reactors do not: a read into a marked message leaves the
+// more", which gRPC's reactors do not. A read into a marked message leaves the
 // mark alone when nothing came, and any parsing, even one that fails, begins by
 // clearing it.
 

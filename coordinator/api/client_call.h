@@ -2,9 +2,9 @@
 //
 // gRPC hands over a unary request only after it has received and parsed all of
 // it on one of its few threads. These calls are streams to gRPC's server (on
-// the wire there is no difference): the service sees the metadata first and
-// refuses a stranger before anything of the request is read, and the request
-// comes as bytes, which the tokenizers' threads parse.
+// the wire there is no difference). The service sees the metadata first and
+// refuses a stranger before anything of the request is read. The request comes
+// as bytes, which the tokenizers' threads parse.
 
 #ifndef COORDINATOR_API_CLIENT_CALL_H_
 #define COORDINATOR_API_CLIENT_CALL_H_

@@ -38,7 +38,7 @@ struct AttentionTile {
 };
 
 // Tiles that go through the keys and values of a session together, split by
-// split: what a head has in a split comes from memory once, and what the next
+// split. What a head has in a split comes from memory once, and what the next
 // head has follows it there. The tiles of a KV head follow each other.
 struct AttentionTiles {
   AttentionTile tiles[kMaxAttentionTiles];

@@ -3,7 +3,7 @@
 // once for each target.
 //
 // What is read next is fetched while these loops compute, a little each step,
-// as in kernels/cpu/gemm_loop.h, and into the level-2 cache: a core keeps many
+// as in kernels/cpu/gemm_loop.h, and into the level-2 cache. A core keeps many
 // more lines on their way to there than to the level-1 cache.
 
 #if defined(KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -11,7 +11,7 @@
 // An output is added up input by input with fused multiply-adds, in both types
 // alike: f32 copies of bf16 weights give the same bits. With activations
 // rounded to bf16 the second of two inputs comes first, for that is how the
-// products of pairs of AVX-512 add: their bits are those of fused multiply-adds
+// products of pairs of AVX-512 add. Their bits are those of fused multiply-adds
 // (but for numbers below 2^-126, which count as zeros there).
 
 #ifndef KERNELS_CPU_GEMM_H_

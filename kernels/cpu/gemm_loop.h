@@ -14,7 +14,7 @@
 // An output element of a row is one lane of one sum, to which the inputs are
 // added in order. Blocks of units that stay in the level-2 cache while all rows
 // pass, chunks of cells that stay in the level-1 cache while the tiles of a
-// pass do, and threads only decide when that happens: they change no bit.
+// pass do, and threads only decide when that happens. They change no bit.
 //
 // No vector code here.
 

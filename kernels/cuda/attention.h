@@ -1,7 +1,7 @@
 // Causal grouped-query attention over the paged cache, a few query rows or
 // many.
 //
-// A context is cut into splits (SplitRule); a block of threads takes one split
+// A context is cut into splits (SplitRule). A block of threads takes one split
 // of one KV head for a tile of queries that share it: the query heads of a few
 // rows of one session. Each split has a maximum, a sum and a sum of values of
 // its own; they are merged from the first split to the last (online softmax).
@@ -10,7 +10,7 @@
 //
 // Over a float32 cache everything is float32. Over a bf16 cache the products
 // are the tensor cores': queries (times scale, times log2 e) and weights
-// (2^(score - maximum), at most 1) are rounded to bf16, sums are float32, and
+// (2^(score - maximum), at most 1) are rounded to bf16. Sums are float32, and
 // the weights are divided by the sum of the rounded ones. So a score may be off
 // by 2^-9 of the sum of its products' magnitudes, a weight by 2^-9 of itself.
 //

@@ -46,10 +46,10 @@ size_t GemmWorkspaceBytes(GemmFormat format, int outputs, int inputs, int rows);
 
 // Queues the product on a stream of the current device; does not block. With
 // queue.overlap, on sm_90 and later, weights are fetched while the kernel
-// before it still runs: that kernel must not write them.
-// cudaErrorInvalidValue: a shape, pointer or alignment that is not as above, or
-// a device whose blocks have less than 48 KB of shared memory. Else what the
-// launch says. Threads: any, on streams of their own.
+// before it still runs. That kernel must not write them. cudaErrorInvalidValue:
+// a shape, pointer or alignment that is not as above, or a device whose blocks
+// have less than 48 KB of shared memory. Else what the launch says. Threads:
+// any, on streams of their own.
 cudaError_t Gemm(const GemmArgs& args, const Queue& queue);
 
 }  // namespace nacre::kernels::cuda

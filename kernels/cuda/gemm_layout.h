@@ -6,10 +6,10 @@
 //   kFp8   E4M3 and one f32 scale for every output, which is an array of its
 //          own.
 //
-// All are cut into tiles of 16 outputs, those into blocks of 64 inputs; tiles
-// follow each other, and the blocks of a tile: what a warp reads of a product
-// with few rows lies together, in kilobytes, which is what memory is fast at.
-// What is missing at the edges is zeros.
+// All are cut into tiles of 16 outputs, those into blocks of 64 inputs. Tiles
+// follow each other, and so do the blocks of a tile. So what a warp reads of a
+// product with few rows lies together, in kilobytes, which is what memory is
+// fast at. What is missing at the edges is zeros.
 //
 // A block of bf16 is 2048 bytes, as it lies in shared memory: 16 outputs of 128
 // bytes, the 16-byte vectors of each swapped by its number (Bf16Slot).

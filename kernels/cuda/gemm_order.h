@@ -1,7 +1,7 @@
 // The order in which the matrix product adds, and what it follows from.
 //
-// A row's result must have the same bits whichever rows are computed with it:
-// a token's hidden state may come from a decoding step of one row, from the
+// A row's result must have the same bits whichever rows are computed with it. A
+// token's hidden state may come from a decoding step of one row, from the
 // verification of 8 or from a prompt of 4000. So the order is a function of
 // (outputs, inputs) alone, and both kernels keep it:
 //   1. inputs are cut into blocks of 64, these into `slices` contiguous slices
@@ -15,13 +15,13 @@
 // The number of multiprocessors and of rows decides where an element is
 // computed, never how.
 //
-// Why chains: with few rows a product is bound by reading weights, and 8 warps
-// of one block, each with a chain of its own, keep enough of them on their way
-// and need nothing of each other until a tile of outputs is done. With many
-// rows it is bound by the tensor cores; there a warp walks over the chains one
-// after another, which costs a second set of accumulators (the chains added so
-// far) and one addition a chain. Chains are contiguous so that this walk is
-// a walk along rows of memory.
+// Why chains: with few rows a product is bound by reading weights. 8 warps of
+// one block, each with a chain of its own, keep enough of them on their way.
+// They need nothing of each other until a tile of outputs is done. With many
+// rows it is bound by the tensor cores. There a warp walks over the chains one
+// after another. That costs a second set of accumulators (the chains added so
+// far) and one addition a chain. Chains are contiguous so that this walk is a
+// walk along rows of memory.
 //
 // Why slices: with few rows, activations stay in shared memory, which has room
 // for 4096 inputs; and a matrix of few outputs would leave multiprocessors

@@ -1,5 +1,5 @@
 // The product with more than 16 rows, and with fewer where SkinnyKernel's
-// shared memory does not fit: a block computes a tile of outputs x rows and
+// shared memory does not fit. A block computes a tile of outputs x rows and
 // streams both operands through shared memory, a block of 64 inputs a stage. Up
 // to 64 rows every weight still comes from memory once; activations come from
 // the cache again for every tile. A warp goes through the chains one after

@@ -1,10 +1,10 @@
 // The product with more than 16 rows where a warpgroup multiplies as one
-// (compute capability 9.0): as TiledKernel, a block computes a tile of outputs
-// x rows and streams both operands through shared memory, a block of 64 inputs
-// a stage. A warp of its own asks the copy engine for stages. Each warpgroup
-// has 64 outputs, and goes at its own pace; its products run while it waits for
-// the next stage. bf16 weights are multiplied from shared memory; the others
-// pass through registers, where they become bf16.
+// (compute capability 9.0). As with TiledKernel, a block computes a tile of
+// outputs x rows and streams both operands through shared memory, a block of 64
+// inputs a stage. A warp of its own asks the copy engine for stages. Each
+// warpgroup has 64 outputs, and goes at its own pace. Its products run while it
+// waits for the next stage. bf16 weights are multiplied from shared memory; the
+// others pass through registers, where they become bf16.
 
 #ifndef KERNELS_CUDA_GEMM_WIDE_CUH_
 #define KERNELS_CUDA_GEMM_WIDE_CUH_

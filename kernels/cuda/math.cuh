@@ -1,5 +1,5 @@
-// Arithmetic of the kernels: each function is one fixed sequence of IEEE
-// operations (no approximate instruction, no contraction), so its bits are the
+// Arithmetic of the kernels. Each function is one fixed sequence of IEEE
+// operations (no approximate instruction, no contraction). So its bits are the
 // same in every launch, on every GPU and on the emulated device.
 
 #ifndef KERNELS_CUDA_MATH_CUH_

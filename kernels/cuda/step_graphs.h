@@ -1,6 +1,6 @@
 // CUDA graphs of the kernels of a step. A step queues hundreds of small
-// kernels, and the same ones as a step of as many rows before it: as a graph
-// they are queued with one call, and the device knows each one's successor.
+// kernels, and the same ones as a step of as many rows before it. As a graph
+// they are queued with one call. The device knows each one's successor.
 //
 // What is queued is what was recorded, launch by launch: a graph serves only
 // launches that equal its own in every argument. So a buffer that has moved,

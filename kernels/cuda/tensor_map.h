@@ -1,4 +1,4 @@
-// What the copy engine of compute capability 9.0 is told of a matrix: tiles of
+// What the copy engine of compute capability 9.0 is told of a matrix. Tiles of
 // it come to shared memory in one copy, rows of 64 bf16 in the swizzle of
 // Bf16Slot (gemm_layout.h), zeros where the matrix ends.
 //

@@ -16,8 +16,8 @@
 
 namespace nacre::model {
 
-// The bits of a matrix's numbers, packed in words of a matrix of them: stored
-// as it is or transposed; the numbers of one word follow each other in a row or
+// The bits of a matrix's numbers, packed in words of a matrix of them, stored
+// as it is or transposed. The numbers of one word follow each other in a row or
 // in a column of what is stored, the first in the lowest bits.
 struct PackedCodes {
   const char* data = nullptr;  // any alignment; null: no numbers

@@ -21,7 +21,7 @@ namespace nacre::tools {
 //
 // In `sd` the draft waits for every verdict: its first token after one is
 // compared, whatever came before. Only what the target adds to a window that
-// matched whole has no verdict, and then the next window begins: with windows
+// matched whole has no verdict, and then the next window begins. With windows
 // of g and h tokens these are not the same tokens, but for one in (g + 1)(h +
 // 1) of a run of matches. So each prompt is asked again, with other windows,
 // until every token has one. What the draft says depends on what is committed

@@ -1,5 +1,5 @@
-// Runs `nacre calibrate`: real workers record what the draft's rows said and
-// what became of their tokens, a network learns to tell them apart, real
+// Runs `nacre calibrate`. Real workers record what the draft's rows said and
+// what became of their tokens. A network learns to tell them apart. Real
 // workers measure which parameters are fastest, and the result is written for
 // draft workers to load.
 
