@@ -10,7 +10,7 @@
 // shrinks where a verdict would find the draft in a token that is probably
 // wasted but must be finished. It is 0 (the draft rests) where other sessions
 // fill the step and no window pays, neither for this session nor for an average
-// one of its pair of workers; also alone where both hardly ever match.
+// one of its pair of workers. Even alone it is 0 where both hardly ever match.
 //
 // In sd the draft also waits where a length policy ends a chunk.
 //
