@@ -13,7 +13,6 @@
 #include "worker/tensors/chunk_convert.h"
 #include "worker/tensors/latest_queue.h"
 #include "worker/tensors/tensor_chunks.h"
-#include "worker/tensors/transports.h"
 
 namespace nacre::worker {
 
@@ -262,14 +261,6 @@ void TensorPublisherService::Run() {
     for (Reader* reader : readers) reader->WriteNext();
     readers.clear();
   }
-}
-
-ServedPublisher MakeGrpcPublisher() {
-  auto service = std::make_unique<TensorPublisherService>();
-  ServedPublisher served;
-  served.service = service.get();
-  served.publisher = std::move(service);
-  return served;
 }
 
 }  // namespace nacre::worker

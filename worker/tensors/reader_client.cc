@@ -8,7 +8,6 @@
 #include "common/rpc/channel.h"
 #include "worker/engine/clock.h"
 #include "worker/tensors/chunk_convert.h"
-#include "worker/tensors/transports.h"
 
 namespace nacre::worker {
 
@@ -201,11 +200,6 @@ void TensorReaderClient::CountMalformed(const Connection& connection) {
     spdlog::warn("{} sends chunks of tensors that make no sense",
                  connection.address);
   }
-}
-
-std::unique_ptr<TensorReader> MakeGrpcReader(
-    const rpc::ChannelSecurity& peers) {
-  return std::make_unique<TensorReaderClient>(peers);
 }
 
 }  // namespace nacre::worker

@@ -24,19 +24,11 @@ struct ServedPublisher {
   // The publisher's, to be served on the worker's port; null: it needs none.
   grpc::Service* service = nullptr;
 };
+ServedPublisher MakeTensorPublisher();
 
-// Each transport makes both ends in its own sources. These two: gRPC streams
-// (publisher_service.cc, reader_client.cc).
-ServedPublisher MakeGrpcPublisher();
-std::unique_ptr<TensorReader> MakeGrpcReader(const rpc::ChannelSecurity& peers);
-
-// The transport of this program.
-inline ServedPublisher MakeTensorPublisher() { return MakeGrpcPublisher(); }
 // `peers`: how to dial other workers.
-inline std::unique_ptr<TensorReader> MakeTensorReader(
-    const rpc::ChannelSecurity& peers) {
-  return MakeGrpcReader(peers);
-}
+std::unique_ptr<TensorReader> MakeTensorReader(
+    const rpc::ChannelSecurity& peers);
 
 }  // namespace nacre::worker
 
