@@ -121,7 +121,7 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME nacre)
 set(CPACK_PACKAGE_VENDOR "Nacre maintainers")
 # dpkg wants an address: give yours if you hand the packages on.
-set(NACRE_PACKAGE_CONTACT "Nacre maintainers <nobody@nacre.invalid>"
+set(NACRE_PACKAGE_CONTACT "Nacre maintainers <maintainers@nacre.invalid>"
     CACHE STRING "Name and address of who makes the Debian packages")
 set(CPACK_PACKAGE_CONTACT "${NACRE_PACKAGE_CONTACT}")
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)

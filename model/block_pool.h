@@ -40,7 +40,7 @@ class BlockPool {
     int num_cached = 0;  // of them, from the front: they hold token_ids
     Node node = kRoot;   // of the last of those
   };
-  // `num_blocks` blocks of one sequence, as many as can be from the cache, but
+  // `num_blocks` blocks of one sequence, as many as can be from the cache. But
   // at least one of token_ids is left to be computed. nullopt, and nothing
   // changed, when there are too few.
   absl::optional<Reservation> Reserve(int num_blocks,

@@ -25,7 +25,7 @@ namespace nacre::model {
 inline constexpr int kTokensPerNoiseBlock = 4;
 
 // An upper bound on GumbelFromBits(bits), 0.07 above -ln(1 - u) at most (but
-// for the last few numbers) and so close for the large values that win: -ln(-ln
+// for the last few numbers) and so close for the large values that win. -ln(-ln
 // u) <= -ln(1 - u), and log2 of a float is at least its bits read as a
 // fixed-point number.
 inline float GumbelUpperBound(uint32_t bits) {

@@ -78,8 +78,8 @@ class Sequence {
   }
 
   // Takes over what other sequences have shared meanwhile of these tokens, its
-  // own and settled as with Share: past length(), and all of them but the
-  // last at most. Returns how many positions longer it has become.
+  // own and settled as with Share. They are past length(), and all but the last
+  // at most. Returns how many positions longer it has become.
   virtual int TakeOver(absl::Span<const int32_t> token_ids) {
     static_cast<void>(token_ids);
     return 0;
@@ -155,9 +155,9 @@ class LanguageModel {
   virtual absl::StatusOr<std::unique_ptr<Sequence>> NewSequence(
       int max_length) = 0;
 
-  // As NewSequence, but the sequence may start with KV of a prefix of
-  // token_ids that another one has shared, all but one of them at most:
-  // length() tells. Outputs are the same bits as without.
+  // As NewSequence, but the sequence may start with KV of a prefix of token_ids
+  // that another one has shared. It is all but one of them at most: length()
+  // tells. Outputs are the same bits as without.
   virtual absl::StatusOr<std::unique_ptr<Sequence>> NewSequenceWithPrefix(
       int max_length, absl::Span<const int32_t> token_ids) {
     static_cast<void>(token_ids);
@@ -185,7 +185,7 @@ class LanguageModel {
   // logits [sum of num_logits less the draws, vocab_size] in batch order, valid
   // until the next call. A row's logits do not depend on what else is in the
   // batch. A sequence appears at most once. Errors: INTERNAL from the device,
-  // RESOURCE_EXHAUSTED where it or the host has no room; then no sequence has
+  // RESOURCE_EXHAUSTED where it or the host has no room. Then no sequence has
   // changed its length, and slots that were to be filled are empty.
   // INVALID_ARGUMENT (with the value and the limit) for a token id outside the
   // vocabulary and for nodes that TreeSlots::CheckNodes refuses or that are
@@ -228,7 +228,7 @@ class LanguageModel {
   }
 
   // Asked on its thread by a Forward that is under way, now and then (between
-  // layers): true ends it with ABORTED, and no sequence has changed its length.
+  // layers). True ends it with ABORTED, and no sequence has changed its length.
   // Null: it asks nothing. A model whose forward cannot be ended early, because
   // its device has all of it queued, may leave this out.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): others keep it.

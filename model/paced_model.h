@@ -1,6 +1,6 @@
 // A model whose forwards take at least as long as those of a given device, by
 // waiting. Two workers on one machine then do not fight for one memory, as
-// workers on devices of their own do not, and what the services themselves cost
+// workers on devices of their own do not. So what the services themselves cost
 // shows. Not one bit of any output differs.
 //
 // A forward waits before it computes, for as long as the last one of as many

@@ -15,7 +15,7 @@
 
 namespace nacre::model {
 
-// Where the elements of a head come from: with h = head_dim / 2 and r pairs
+// Where the elements of a head come from. With h = head_dim / 2 and r pairs
 // that turn, elements j and j + r of the checkpoint become j and j + h.
 class HeadOrder {
  public:

@@ -2,7 +2,7 @@
 // dispatchers of one or several coordinators, the real engines of any number of
 // targets and drafts, and connections between them. Every message passes the
 // codec. START HERE, then fleet.h (how fast would it be?) and
-// tests/simulation/protocol/world.h (does it stay right whatever fails?): both
+// tests/simulation/protocol/world.h (does it stay right whatever fails?). Both
 // are this world, one with step times, one with faults.
 //
 // An engine runs on a fiber. Its forward takes virtual time, during which

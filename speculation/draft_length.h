@@ -2,7 +2,7 @@
 // chunks and caps them. It turns what commits say of drafted tokens into
 // feedback, in the order of the chunks, however late it comes.
 //
-// A chunk begins after a stop, a rejection, or tokens of the target's own, and
+// A chunk begins after a stop, a rejection, or tokens of the target's own. It
 // ends with a stop or where the target's own tokens follow its last one.
 //
 // Pure: no I/O, no clock, no threads.

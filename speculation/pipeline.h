@@ -114,7 +114,7 @@ enum class StopMark {
   kEnd,  // end of sequence, length, context or KV limit: only a mismatch helps
 };
 
-// What a draft token was drawn from, for the ratio test: the probability of
+// What a draft token was drawn from, for the ratio test. The probability of
 // token_ids[i] is weights[i] over the sum of all weights, added left to right
 // in double.
 struct DraftDistribution {

@@ -85,7 +85,7 @@ struct PlanInputs {
   absl::optional<int> policy_length;
   // sd and pearl verify no more than async would at this load, down to nothing.
   bool follows_load = false;
-  // Under the ratio test pearl holds its last row (TargetPlan): a token of the
+  // Under the ratio test pearl holds its last row (TargetPlan). A token of the
   // target's own would rarely be the one that the draft has run ahead with.
   Verification verification = Verification::kExact;
   Ablation ablation = Ablation::kNone;  // of pearl

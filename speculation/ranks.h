@@ -59,7 +59,7 @@ inline int TemperatureKind(float temperature) {
   return temperature == 0 ? 0 : temperature < 0.9f ? 1 : 2;
 }
 
-// The probabilities that scores stand for: of the `count` best candidates
+// The probabilities that scores stand for. Of the `count` best candidates
 // P(candidate i is the target's) = within * softmax(score / tau)_i. tau and
 // `within` are estimated while running: tau by Newton's steps on the log
 // likelihood of the ranks seen, each as long as all before it allow.

@@ -124,15 +124,15 @@ class TargetSession {
   const TargetStep& step() const { return step_; }
 
   // For the ratio test, while a step runs all of whose rows before `row` were
-  // accepted: the draft token that row judges, and what it was drawn from.
+  // accepted. The draft token that row judges, and what it was drawn from.
   // Absent where row is m and e1 is not there. Valid until the next call.
   struct Drafted {
     int32_t token_id = 0;
     const DraftDistribution* distribution = nullptr;
   };
   absl::optional<Drafted> DraftedAt(int row) const;
-  // While a step runs whose rows 0..m-1 were all accepted: whether it is not to
-  // end yet, because its plan holds the last row and e1 may still come.
+  // Asked while a step runs whose rows 0..m-1 were all accepted. Whether it
+  // must not end yet: its plan holds the last row, and e1 may still come.
   bool HoldsLastRow(int64_t now_ns);
   // When HoldsLastRow has said so: commits rows 0..m-1. The step goes on with
   // its last row, which is row 0 now, as one that verifies nothing. nullopt

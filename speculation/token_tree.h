@@ -104,7 +104,7 @@ class TokenTree {
   void BestPath(std::vector<int>* indices) const;
   int BestDepth() const;
   // The `count` nodes of the largest path scores among those of at most
-  // `max_depth`, or all of them, by index: no node comes before its parent, and
+  // `max_depth`, or all of them, by index. No node comes before its parent, and
   // the parent of each is among them. Of equal ones the lower index.
   void Best(int count, int max_depth, std::vector<int>* indices) const;
 

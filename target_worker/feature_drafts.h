@@ -71,9 +71,9 @@ class FeatureDrafts {
   // Of a session that was opened so: whether it drafts from features.
   void Open(EngineSession& session, const OpenTarget& open);
 
-  // After the verdicts of a step, which took so long, and before the model's
-  // next forward: takes the step's features, and grows trees after the text of
-  // the sessions that will want some. They pay for the time.
+  // Call it after the verdicts of a step, which took so long, and before the
+  // model's next forward. Takes the step's features, and grows trees after the
+  // text of the sessions that will want some. They pay for the time.
   void Look(const Step& step, double row_price, int64_t step_ns);
 
   // Nodes of a session that one call expands.

@@ -1,5 +1,5 @@
 // How the rows of a target's step become tokens. Which of them the model draws
-// by itself, and what is drawn or judged from the logits of the others.
+// by itself, and what is drawn or judged from the others' logits.
 //
 // Owned by the engine, used by its thread.
 

@@ -69,7 +69,7 @@ class Placer {
 
   // Why no target that is ready could ever take the request, if so.
   absl::Status CheckReady(const RequestSpec& request) const;
-  // The same of those, too, that drain, hang or have just left; without any
+  // The same of those, too, that drain, hang or have just left. Without any
   // ready target, of the next one, of which nothing is known but its model.
   // RESOURCE_EXHAUSTED has the reason kNeverFits.
   absl::Status CheckServable(const RequestSpec& request, int64_t now_ns) const;

@@ -187,9 +187,9 @@ struct Completion : ScoredPrompt, SpentTime {
 };
 
 // Where a session's output goes: the client's call. Called without the
-// dispatcher's lock, by one thread at a time, in order; never blocks.
-// pending_chunks and taken_chunks are called by any thread at any time, under
-// that lock, too: they read a number.
+// dispatcher's lock, by one thread at a time, in order; never blocks. Any
+// thread calls pending_chunks and taken_chunks at any time, under that lock,
+// too: they read a number.
 class ResponseSink {
  public:
   virtual ~ResponseSink() = default;

@@ -20,7 +20,7 @@ namespace nacre::speculation {
 
 // theta_M = softmax(mix [W^j h_T ; h_D])[1], j = 1 for the first token after
 // what is verified, up to 10 for the tenth and all after it. h_T: the target's
-// hidden state at the last position it has processed; h_D: the draft's at the
+// hidden state at the last position it has processed. h_D: the draft's at the
 // position that the token is drawn from.
 struct CaliTsModel {
   static constexpr int kSteps = 10;

@@ -1,6 +1,6 @@
-// The account that an engine keeps of its sessions. It has how their KV grows
-// by what others have computed and is cut again, the spans of their steps and
-// waits, and all that is counted.
+// The account that an engine keeps of its sessions. It notes how their KV grows
+// by what others have computed and is cut again. It has the spans of their
+// steps and waits, and all counts.
 //
 // Owned by an engine, used by its thread.
 

@@ -1,7 +1,7 @@
 // The ways into and out of a session engine, whose messages differ by worker.
 //
 // `Commands` is a FromStream of wire's commands, `Events` wire's events,
-// `Session` what the engine makes of an Open, derived from EngineSession: it
+// `Session` what the engine makes of an Open, derived from EngineSession. It
 // may be incomplete in the engine's header.
 //
 // Push is thread-safe; the rest belongs to the engine's thread.

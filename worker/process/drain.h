@@ -1,5 +1,5 @@
-// How a worker that is to stop waits for what runs on it, and for what may be
-// on its way from a coordinator that has not heard of the stop yet.
+// How a worker that is to stop waits for what runs on it. It also waits for
+// what may come from a coordinator that has not heard of the stop yet.
 
 #ifndef WORKER_PROCESS_DRAIN_H_
 #define WORKER_PROCESS_DRAIN_H_

@@ -44,8 +44,8 @@ class EventSender {
     queue_.emplace_back(stream, std::move(events));
   }
 
-  // kElsewhere takes no longer than a wake-up. kHere returns when all is
-  // written that was sent before, or leaves it to the thread that is at it.
+  // kElsewhere takes no longer than a wake-up. kHere returns when all that was
+  // sent before is written, or leaves it to the thread that is at it.
   void Deliver(Delivery delivery) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     // The thread that writes looks again before it ends.

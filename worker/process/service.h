@@ -32,7 +32,7 @@ class SessionService {
   virtual uint64_t pushed() const = 0;
   // Ends the Session streams once what was sent is written.
   virtual void FinishStreams(const grpc::Status& status) = 0;
-  // The coordinator follows its Session streams no more: lets the engine close
+  // The coordinator follows its Session streams no more. Lets the engine close
   // their sessions, also where the other end cannot be reached and the streams
   // themselves take long to end.
   virtual void AbandonStreams(uint64_t coordinator) = 0;
