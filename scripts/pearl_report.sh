@@ -78,7 +78,8 @@ for cell in "${cells[@]:-${CELLS[@]}}"; do
   methods=ar,sd,sd:5,$windows
   methods+=,pearl-no-pre-verify:$ratio,pearl-no-post-verify:$ratio,async
   for file in "${PROMPT_FILES[@]}"; do
-    bench "$cell-$file" "$file" --methods "$methods" --tree chain,best
+    bench "$cell-$file" "$file" --methods "$methods" --tree chain,best \
+      --suffixes off
     bench "$cell-$file-policies" "$file" --methods "sd,pearl:$ratio" \
       --policies "$POLICIES"
   done
