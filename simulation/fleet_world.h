@@ -42,6 +42,7 @@ class FleetWorld final : public World {
   };
 
   // fleet_world.cc
+  void StartStreams();
   void StartRequest(int stream);
   absl::optional<Script::Request> NextRequest(Stream& stream);
   void OnComplete(int stream, const coordinator::Completion& completion);
@@ -51,6 +52,9 @@ class FleetWorld final : public World {
   std::unique_ptr<model::LanguageModel> NewModel(Process& process) override;
   coordinator::WorkerInfo InfoOf(const Process& process) override;
   LinkDelay HopOf(const Process& process) const override;
+  bool is_shared() const { return options_.coordinators > 1; }
+  int64_t SharedKvOf(const Process& process) const override;
+  int64_t HeartbeatPeriodNs() const override;
   void Equip(const Process& process,
              target_worker::TargetEngine::Options* options) override;
   void Equip(const Process& process,
@@ -62,6 +66,8 @@ class FleetWorld final : public World {
   void OnCommands(Connection&, wire::DraftCommands* commands) override;
 
   // fleet_failures.cc
+  void AwaitGrants();
+  void ScheduleFailures();
   bool IsStalled() const;
   void Schedule(const Failure& failure, Process* process);
   void Fail(const Failure& failure, Process& process);
@@ -69,7 +75,8 @@ class FleetWorld final : public World {
   void Return(Process& process);
   void Hang(Process& process);
   void OnLosing(Connection& connection) override;
-  void AttachWorker(Process& process);
+  void AttachWorker(Process& process, int coordinator);
+  void AttachAgain(Process& process, int coordinator);
   Worker& WorkerOf(const Process& process) {
     return workers_[static_cast<size_t>(process.index)];
   }
@@ -85,6 +92,8 @@ class FleetWorld final : public World {
   std::vector<Stream> streams_;
   std::vector<Worker> workers_;
   size_t next_replayed_ = 0;
+  int next_coordinator_ = 0;  // that a request goes to
+  int64_t begin_ns_ = 0;      // when the streams begin
   int num_targets_;  // that work or will again
   bool is_ending_ = false;
   int running_streams_ = 0;
