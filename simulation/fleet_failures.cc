@@ -28,7 +28,7 @@ void FleetWorld::AttachWorker(Process& process, int coordinator) {
 // heartbeats later. A request that came before would take the first worker that
 // has granted something, and so would all others.
 void FleetWorld::AwaitGrants() {
-  if (!is_shared()) return;
+  if (options_.coordinators == 1) return;
   const int64_t round_trip_ns =
       2 * std::max(options_.target_hop.max_ns, options_.draft_hop.max_ns);
   const int64_t until_ns = 3 * (HeartbeatPeriodNs() + round_trip_ns);
@@ -37,19 +37,6 @@ void FleetWorld::AwaitGrants() {
   begin_ns_ = now_ns();
   // The account begins here: until now there was no work.
   for (Worker& worker : workers_) worker.time.no_work_ns -= begin_ns_;
-}
-
-void FleetWorld::ScheduleFailures() {
-  const int num_workers = static_cast<int>(processes_.size());
-  for (const Failure& failure : options_.failures) {
-    const bool of_drafts = failure.role == Role::kDraft;
-    const int first = of_drafts ? options_.targets : 0;
-    const int end = of_drafts ? num_workers : options_.targets;
-    for (int i = first; i < end; ++i) {
-      if (failure.worker.value_or(i - first) != i - first) continue;
-      Schedule(failure, &processes_[static_cast<size_t>(i)]);
-    }
-  }
 }
 
 // Nothing will happen any more, or nothing but failures of other workers.
@@ -106,23 +93,21 @@ void FleetWorld::Return(Process& process) {
   StartProcess(process);
   const LinkDelay hop = HopOf(process);
   for (int to = 0; to < options_.coordinators; ++to) {
-    queue_.Post(now_ns() + random_.Between(hop.min_ns, hop.max_ns),
-                [this, to, &process, incarnation = process.incarnation] {
-                  if (process.alive() && process.incarnation == incarnation) {
-                    AttachAgain(process, to);
-                  }
-                });
+    queue_.Post(
+        now_ns() + random_.Between(hop.min_ns, hop.max_ns),
+        [this, to, &process, incarnation = process.incarnation] {
+          if (!process.alive() || process.incarnation != incarnation) {
+            return;
+          }
+          // The registry ends an older attachment first.
+          for (Connection& each : connections_) {
+            if (each.worker == process.index && each.coordinator == to) {
+              LoseAtDispatcher(each);
+            }
+          }
+          AttachWorker(process, to);
+        });
   }
-}
-
-// The registry ends an older attachment first.
-void FleetWorld::AttachAgain(Process& process, int coordinator) {
-  for (Connection& each : connections_) {
-    if (each.worker == process.index && each.coordinator == coordinator) {
-      LoseAtDispatcher(each);
-    }
-  }
-  AttachWorker(process, coordinator);
 }
 
 // Stays connected and does nothing until it dies.

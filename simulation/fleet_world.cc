@@ -24,6 +24,16 @@ constexpr int64_t kSharedKv = int64_t{1} << 50;
 // As of worker::Registration::Options.
 constexpr int64_t kHeartbeatPeriodNs = 1'000'000'000;
 
+// A fleet that has run for a while knows its step times.
+std::vector<std::pair<int, int64_t>> StepTimesOf(const StepTimes& times) {
+  std::vector<std::pair<int, int64_t>> known;
+  const int most = times.flat() ? 1 : speculation::StepTimeCurve::kMaxRows;
+  for (int rows = 1; rows <= most; ++rows) {
+    known.emplace_back(rows, times.At(rows));
+  }
+  return known;
+}
+
 }  // namespace
 
 // A client that takes everything at once, and looks whether it is what the
@@ -85,8 +95,7 @@ FleetWorld::~FleetWorld() {
 
 FleetResult FleetWorld::Run() {
   AwaitGrants();
-  ScheduleFailures();
-  StartStreams();
+  Begin();
   while (running_streams_ > 0 && !IsStalled() && RunNext()) ++result_.events;
   result_.finished = running_streams_ == 0;
   for (Process& process : processes_) {
@@ -97,7 +106,17 @@ FleetResult FleetWorld::Run() {
   return result_;
 }
 
-void FleetWorld::StartStreams() {
+void FleetWorld::Begin() {
+  const int num_workers = static_cast<int>(processes_.size());
+  for (const Failure& failure : options_.failures) {
+    const bool of_drafts = failure.role == Role::kDraft;
+    const int first = of_drafts ? options_.targets : 0;
+    const int end = of_drafts ? num_workers : options_.targets;
+    for (int i = first; i < end; ++i) {
+      if (failure.worker.value_or(i - first) != i - first) continue;
+      Schedule(failure, &processes_[static_cast<size_t>(i)]);
+    }
+  }
   running_streams_ = options_.streams;
   for (int i = 0; i < options_.streams; ++i) {
     Stream& stream = streams_.emplace_back();
@@ -218,17 +237,6 @@ void FleetWorld::OnError(int stream, const absl::Status& status) {
   queue_.Post(now_ns(), [this, stream] { StartRequest(stream); });
 }
 
-// A fleet that has run for a while knows its step times.
-std::vector<std::pair<int, int64_t>> FleetWorld::StepTimesOf(
-    const StepTimes& times) {
-  std::vector<std::pair<int, int64_t>> known;
-  const int most = times.flat() ? 1 : speculation::StepTimeCurve::kMaxRows;
-  for (int rows = 1; rows <= most; ++rows) {
-    known.emplace_back(rows, times.At(rows));
-  }
-  return known;
-}
-
 std::unique_ptr<model::LanguageModel> FleetWorld::NewModel(Process& process) {
   ScriptedModel::Options options;
   const StepTimes& times =
@@ -264,11 +272,11 @@ LinkDelay FleetWorld::HopOf(const Process& process) const {
 }
 
 int64_t FleetWorld::SharedKvOf(const Process& /*process*/) const {
-  return is_shared() ? kSharedKv : 0;
+  return options_.coordinators > 1 ? kSharedKv : 0;
 }
 
 int64_t FleetWorld::HeartbeatPeriodNs() const {
-  return is_shared() ? kHeartbeatPeriodNs : 0;
+  return options_.coordinators > 1 ? kHeartbeatPeriodNs : 0;
 }
 
 void FleetWorld::Equip(const Process&,

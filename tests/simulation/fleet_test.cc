@@ -363,9 +363,8 @@ FleetOptions Shared(Method method, int coordinators) {
 // As before there could be several: these numbers are of a build without them.
 TEST(SeveralCoordinators, OneIsAsIfThereCouldBeNoOther) {
   FleetOptions options = Shared(Method::kAsync, 1);
-  options.failures = {{.worker = 1,
-                       .after_ns = 300 * kMs,
-                       .back_after_ns = 100 * kMs}};
+  options.failures = {
+      {.worker = 1, .after_ns = 300 * kMs, .back_after_ns = 100 * kMs}};
   const FleetResult result = Simulated(options);
   EXPECT_EQ(result.virtual_ns, 0);
   EXPECT_EQ(result.events, 0);
@@ -408,13 +407,12 @@ TEST(SeveralCoordinators, TakeRequestsInTurn) {
 
 TEST(SeveralCoordinators, EachLosesTheSessionsOfALostWorker) {
   FleetOptions options = Shared(Method::kAsync, 2);
-  options.failures = {{.role = Role::kTarget,
-                       .worker = 0,
-                       .after_ns = 500 * kMs,
-                       .back_after_ns = 200 * kMs},
-                      {.worker = 2,
-                       .after_ns = 300 * kMs,
-                       .back_after_ns = 100 * kMs}};
+  options.failures = {
+      {.role = Role::kTarget,
+       .worker = 0,
+       .after_ns = 500 * kMs,
+       .back_after_ns = 200 * kMs},
+      {.worker = 2, .after_ns = 300 * kMs, .back_after_ns = 100 * kMs}};
   const FleetResult result = Simulated(options);
   // 24 streams on 3 targets and 6 drafts.
   EXPECT_EQ(result.lost_targets, 8);

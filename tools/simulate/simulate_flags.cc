@@ -105,9 +105,8 @@ absl::Status SimulateFlags::CheckRanges() const {
       CheckRange("window", window.value_or(1), 1, speculation::kMaxWindow));
   NACRE_RETURN_IF_ERROR(CheckRange("latency-us", hops.latency_us, 0.0, 1e7));
   NACRE_RETURN_IF_ERROR(CheckRange("jitter-us", hops.jitter_us, 0.0, 1e7));
-  NACRE_RETURN_IF_ERROR(
-      CheckRange("draft-latency-us", hops.draft_latency_us.value_or(0.0), 0.0,
-                 1e7));
+  NACRE_RETURN_IF_ERROR(CheckRange(
+      "draft-latency-us", hops.draft_latency_us.value_or(0.0), 0.0, 1e7));
   NACRE_RETURN_IF_ERROR(CheckRange("streams", streams, 1, 100'000));
   NACRE_RETURN_IF_ERROR(CheckRange("drafts", drafts, 0, 2'000));
   NACRE_RETURN_IF_ERROR(CheckRange("targets", targets, 1, 1'000));
@@ -211,8 +210,8 @@ absl::StatusOr<SimulatePlan> SimulateFlags::Build() const {
   }
   fleet.alpha = alpha.value_or(fleet.alpha);
   fleet.target_hop = Delay(hops.latency_us, hops.jitter_us);
-  fleet.draft_hop = Delay(hops.draft_latency_us.value_or(hops.latency_us),
-                          hops.jitter_us);
+  fleet.draft_hop =
+      Delay(hops.draft_latency_us.value_or(hops.latency_us), hops.jitter_us);
   fleet.seed = seed;
   fleet.streams = streams;
   fleet.drafts = drafts;
