@@ -55,14 +55,17 @@ void FlagSet::AddRepeated(absl::string_view name, absl::string_view value_name,
 void FlagSet::AddFlag(absl::string_view name, absl::string_view value_name,
                       absl::string_view help, std::string default_text,
                       bool is_bool, Set set) {
-  NACRE_CHECK(Find(name) == nullptr, std::string(name).c_str());
-  flags_.push_back({std::string(name),
+  const std::string full_name = absl::StrCat(prefix_, name);
+  NACRE_CHECK(Find(full_name) == nullptr, full_name.c_str());
+  if (!prefix_.empty()) default_text.clear();
+  flags_.push_back({full_name,
                     std::string(value_name),
-                    std::string(help),
+                    absl::StrCat(whose_, whose_.empty() ? "" : ": ", help),
                     std::move(default_text),
                     is_bool,
                     std::move(set),
                     group_,
+                    prefix_,
                     {}});
 }
 
@@ -78,7 +81,8 @@ std::vector<std::string> FlagSet::Given(absl::string_view group) const {
   for (const Flag& flag : flags_) {
     if (flag.group != group) continue;
     for (const std::string& value : flag.given) {
-      args.push_back(absl::StrCat("--", flag.name, "=", value));
+      args.push_back(
+          absl::StrCat("--", flag.name.substr(flag.prefix.size()), "=", value));
     }
   }
   return args;

@@ -72,9 +72,17 @@ class FlagSet {
                    std::vector<std::string>* values, absl::string_view help);
 
   // The flags that are added from here on belong to `group`, until the next.
-  void BeginGroup(std::string group) { group_ = std::move(group); }
+  // With a prefix, as "draft-", they are the same flags for someone else: their
+  // names begin with it, their help with `whose`, and no default is named.
+  void BeginGroup(std::string group, std::string prefix = "",
+                  std::string whose = "") {
+    group_ = std::move(group);
+    prefix_ = std::move(prefix);
+    whose_ = std::move(whose);
+  }
   // Those of a group that were given, in the environment or in the arguments,
-  // each as "--name=value": for a program that understands the same group.
+  // each as "--name=value" without its prefix, in the order that they were
+  // added: for a program that understands the same group.
   std::vector<std::string> Given(absl::string_view group) const;
 
   // Fills the variables from `args`, then those that were not given from the
@@ -101,6 +109,7 @@ class FlagSet {
     bool is_bool;
     Set set;
     std::string group;
+    std::string prefix;  // of its name
     std::vector<std::string> given;
   };
 
@@ -139,6 +148,8 @@ class FlagSet {
   const std::string command_;
   const std::string summary_;
   std::string group_;
+  std::string prefix_;
+  std::string whose_;
   std::vector<Flag> flags_;
   bool help_requested_ = false;
   bool version_requested_ = false;

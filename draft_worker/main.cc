@@ -36,15 +36,15 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   using nacre::draft_worker::PolicyLibrary;
   NACRE_ASSIGN_OR_RETURN(
       PolicyLibrary loaded,
-      PolicyLibrary::Load(worker_options.policy_files, model->info()));
+      PolicyLibrary::Load(worker_options.policies.files, model->info()));
   auto borrowed = std::make_shared<Borrowed>();
   borrowed->policies = std::move(loaded);
-  if (!worker_options.medusa.empty()) {
+  if (!worker_options.own_drafts.medusa.empty()) {
     return absl::InvalidArgumentError(
         "--medusa is for target workers: heads read the target's hidden "
         "states");
   }
-  if (!worker_options.eagle.empty()) {
+  if (!worker_options.own_drafts.eagle.empty()) {
     return absl::InvalidArgumentError(
         "--eagle is for target workers: the draft reads the target's hidden "
         "states");
@@ -58,7 +58,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
           worker_options.record_hidden, model->info().hidden_size));
     }
   }
-  borrowed->tensors = nacre::worker::MakeTensorReader(peers);
+  borrowed->tensors = worker_options.tensors.transport->make_reader(peers);
   auto service = std::make_unique<nacre::draft_worker::DraftService>();
   DraftEngine::Options options;
   options.model = model;

@@ -8,16 +8,37 @@
 
 namespace nacre::gateway {
 
-void GatewayFlags::RegisterChats(FlagSet* flags) {
-  flags->Add("chat-template", "FILE", &chat_template,
-             "Jinja template of chats (default: the checkpoint's)");
-  flags->Add("tokenizer-config", "FILE", &tokenizer_config,
-             "read in place of the checkpoint's tokenizer_config.json");
-  flags->Add("escape-special-tokens", "", &escape_special_tokens,
-             "names of special tokens in the texts of a chat's request are "
-             "letters, not these tokens");
-  flags->Add("trust-request-chat-template", "", &trust_request_chat_template,
-             "a chat's request may have a template of its own, chat_template");
+void WaitFlags::Register(FlagSet* flags) {
+  flags->Add("ping-period", "DURATION", &ping_period,
+             "of silence, after which a stream gets a comment");
+  flags->Add(
+      "request-timeout", "DURATION", &request_timeout,
+      "deadline of a request, over all coordinators that it is tried on; 0: "
+      "the coordinator's");
+  flags->Add(
+      "resume-timeout", "DURATION", &resume_timeout,
+      "how long a request that no coordinator takes, or whose answer was "
+      "cut off, waits for one that does; 0: it ends");
+  flags->Add("drain-timeout", "DURATION", &drain_timeout,
+             "how long SIGTERM waits for running answers");
+}
+
+absl::Status WaitFlags::Validate() const {
+  if (ping_period < absl::Milliseconds(10)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ping-period is ", absl::FormatDuration(ping_period),
+                     ", must be at least 10ms"));
+  }
+  for (const auto& [name, value] :
+       {std::pair("request-timeout", request_timeout),
+        std::pair("resume-timeout", resume_timeout),
+        std::pair("drain-timeout", drain_timeout)}) {
+    if (value < absl::ZeroDuration()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", name, " is ", absl::FormatDuration(value), ", below 0"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 void GatewayFlags::Register(FlagSet* flags) {
@@ -36,16 +57,12 @@ void GatewayFlags::Register(FlagSet* flags) {
              "empty: off");
   flags->Add("metrics-address-file", "FILE", &metrics_address_file,
              "receives the real host:port of /metrics");
-  flags->AddRepeated("served-model-name", "NAME", &served_names,
-                     "what clients call the model; the first is shown, others "
-                     "are taken too (default: as the coordinator calls it)");
-  RegisterChats(flags);
+  served.Register(flags);
   flags->Add("auth-tokens-file", "FILE", &auth_tokens_file,
              "one NAME:TOKEN a line: clients must show one of them");
   flags->Add("token-file", "FILE", &token_file,
              "holds the gateway's own token for coordinators; requests carry "
              "their client's");
-  flags->Add("no-ui", "", &no_ui, "serve no page at /");
   flags->Add("admin", "HOST:PORT,...", &admins,
              "where coordinators serve operators: their workers and sessions "
              "are then at /nacre/fleet; empty: they are not shown");
@@ -72,18 +89,7 @@ void GatewayFlags::Register(FlagSet* flags) {
   flags->Add("tls-server-name", "NAME", &client_tls.server_name,
              "name in the coordinators' certificates");
   http.Register(flags);
-  flags->Add("ping-period", "DURATION", &ping_period,
-             "of silence, after which a stream gets a comment");
-  flags->Add(
-      "request-timeout", "DURATION", &request_timeout,
-      "deadline of a request, over all coordinators that it is tried on; 0: "
-      "the coordinator's");
-  flags->Add(
-      "resume-timeout", "DURATION", &resume_timeout,
-      "how long a request that no coordinator takes, or whose answer was "
-      "cut off, waits for one that does; 0: it ends");
-  flags->Add("drain-timeout", "DURATION", &drain_timeout,
-             "how long SIGTERM waits for running answers");
+  waits.Register(flags);
   log.Register(flags);
 }
 
@@ -135,20 +141,7 @@ absl::Status GatewayFlags::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "--admin with --", client_tokens, " needs --admin-tokens-file, too"));
   }
-  if (ping_period < absl::Milliseconds(10)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--ping-period is ", absl::FormatDuration(ping_period),
-                     ", must be at least 10ms"));
-  }
-  for (const auto& [name, value] :
-       {std::pair("request-timeout", request_timeout),
-        std::pair("resume-timeout", resume_timeout),
-        std::pair("drain-timeout", drain_timeout)}) {
-    if (value < absl::ZeroDuration()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--", name, " is ", absl::FormatDuration(value), ", below 0"));
-    }
-  }
+  NACRE_RETURN_IF_ERROR(waits.Validate());
   return http.Validate();
 }
 

@@ -12,8 +12,22 @@
 #include "common/logging.h"
 #include "common/rpc/security.h"
 #include "gateway/http_server.h"
+#include "gateway/served_flags.h"
 
 namespace nacre::gateway {
+
+// How long the gateway waits for what.
+struct WaitFlags {
+  absl::Duration ping_period = absl::Seconds(15);
+  absl::Duration request_timeout = absl::ZeroDuration();
+  absl::Duration resume_timeout = absl::Seconds(30);
+  absl::Duration drain_timeout = absl::Seconds(30);
+
+  // --ping-period to --drain-timeout.
+  void Register(FlagSet* flags);
+  // INVALID_ARGUMENT names the flag, the value and the limit.
+  absl::Status Validate() const;
+};
 
 struct GatewayFlags {
   std::string listen = "127.0.0.1:8000";
@@ -22,24 +36,16 @@ struct GatewayFlags {
   std::string metrics_address_file;
   std::string coordinators = "127.0.0.1:50050";  // host:port,host:port
   std::string tokenizer;                         // folder of the checkpoint
-  std::string chat_template;
-  std::string tokenizer_config;
-  bool escape_special_tokens = false;
-  bool trust_request_chat_template = false;
-  std::vector<std::string> served_names;
+  ServedFlags served;
   std::string auth_tokens_file;
   std::string token_file;
   std::string admins;  // host:port,host:port of coordinators, for operators
   std::string admin_tokens_file;
   std::string cors_origins;  // ORIGIN,ORIGIN
-  bool no_ui = false;
   rpc::TlsFiles public_tls;
   rpc::ClientTlsFlags client_tls;
   HttpLimits http;
-  absl::Duration ping_period = absl::Seconds(15);
-  absl::Duration request_timeout = absl::ZeroDuration();
-  absl::Duration resume_timeout = absl::Seconds(30);
-  absl::Duration drain_timeout = absl::Seconds(30);
+  WaitFlags waits;
   LogFlags log;
 
   void Register(FlagSet* flags);
@@ -48,9 +54,6 @@ struct GatewayFlags {
   std::vector<std::string> Addresses() const;
   std::vector<std::string> AdminAddresses() const;
   std::vector<std::string> Origins() const;
-
- private:
-  void RegisterChats(FlagSet* flags);
 };
 
 }  // namespace nacre::gateway

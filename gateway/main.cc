@@ -51,8 +51,8 @@ absl::StatusOr<InferenceClient::Options> ClientOptions(
     const GatewayFlags& flags) {
   InferenceClient::Options options;
   options.addresses = flags.Addresses();
-  options.request_timeout = flags.request_timeout;
-  options.resume_timeout = flags.resume_timeout;
+  options.request_timeout = flags.waits.request_timeout;
+  options.resume_timeout = flags.waits.resume_timeout;
   NACRE_ASSIGN_OR_RETURN(options.security,
                          rpc::LoadClientTls(flags.client_tls));
   if (!flags.token_file.empty()) {
@@ -106,8 +106,8 @@ absl::StatusOr<Model> LoadModel(const GatewayFlags& flags) {
   NACRE_ASSIGN_OR_RETURN(
       ChatPrompts chats,
       ChatPrompts::Load({.model_dir = flags.tokenizer,
-                         .file = flags.chat_template,
-                         .tokenizer_config = flags.tokenizer_config},
+                         .file = flags.served.chat_template,
+                         .tokenizer_config = flags.served.tokenizer_config},
                         *tokenizer));
   NACRE_ASSIGN_OR_RETURN(const SamplingDefaults defaults,
                          LoadDefaults(flags.tokenizer));
@@ -176,13 +176,13 @@ absl::Status Run(const GatewayFlags& flags) {
        .tokens = model.tokens.get(),
        .fleet = flags.admins.empty() ? nullptr : &fleet,
        .admin_tokens = model.admin_tokens.get(),
-       .serves_page = !flags.no_ui,
-       .escapes_special_tokens = flags.escape_special_tokens,
-       .trusts_request_templates = flags.trust_request_chat_template,
+       .serves_page = !flags.served.no_ui,
+       .escapes_special_tokens = flags.served.escape_special_tokens,
+       .trusts_request_templates = flags.served.trust_request_chat_template,
        .metrics = &metrics,
        .defaults = model.defaults,
-       .served_names = flags.served_names,
-       .ping_period = flags.ping_period});
+       .served_names = flags.served.names,
+       .ping_period = flags.waits.ping_period});
 
   NACRE_ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> server,
                          ServeHttp(flags, &loop, &service, &metrics));
@@ -202,7 +202,7 @@ absl::Status Run(const GatewayFlags& flags) {
 
   rpc::WaitForTerminationSignal();
   spdlog::info("draining {} answers", server->running());
-  if (!server->Drain(flags.drain_timeout)) {
+  if (!server->Drain(flags.waits.drain_timeout)) {
     spdlog::warn("{} answers cut off", server->running());
   }
   metrics_server.reset();

@@ -57,6 +57,12 @@ enum class QkvLayout {
   kByHead,   // of each head its query, its key and its value
 };
 
+struct RopeOptions {
+  double theta = 10000.0;
+  RopeScaling scaling;
+  double share = 1.0;  // of a head that turns; 0: positions are learned
+};
+
 struct EmbeddingOptions {
   bool is_scaled = false;      // by the square root of hidden_size
   bool has_positions = false;  // learned ones are added
@@ -94,10 +100,7 @@ struct ModelConfig {
   int head_dim = 0;             // even, at most 512
   int max_position_embeddings = 0;
   int vocab_size = 0;
-  double rope_theta = 10000.0;
-  RopeScaling rope_scaling;
-  // The share of a head that turns; 0: positions are learned.
-  double partial_rotary_factor = 1.0;
+  RopeOptions rope;
   bool tie_word_embeddings = false;
   bool qkv_bias = false;  // whether query, key and value have biases
   bool attention_output_bias = false;
@@ -129,9 +132,7 @@ struct ModelConfig {
             !experts.dense_layers[static_cast<size_t>(layer)]);
   }
   // The first dimensions of a head, which rotary embedding turns.
-  int rotary_size() const {
-    return static_cast<int>(head_dim * partial_rotary_factor);
-  }
+  int rotary_size() const { return static_cast<int>(head_dim * rope.share); }
 };
 
 // Parses the text of a config.json. INVALID_ARGUMENT: not JSON, or a field is

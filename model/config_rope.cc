@@ -91,9 +91,9 @@ absl::Status ReadYarn(const Json& json, const Json& rope,
   NACRE_ASSIGN_OR_RETURN(scaling->beta_slow,
                          PositiveOr(rope, "beta_slow", 1.0, kMaxRopeNumber));
   NACRE_ASSIGN_OR_RETURN(scaling->truncate, BoolOr(rope, "truncate", true));
-  if (!(config.rope_theta > 1)) {
+  if (!(config.rope.theta > 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rope_theta is ", config.rope_theta,
+        absl::StrCat("rope_theta is ", config.rope.theta,
                      ", expected more than 1 for rope type \"yarn\""));
   }
   double magnitude = YarnMagnitude(scaling->factor, 1.0);
@@ -172,10 +172,9 @@ absl::Status ReadLongRope(const Json& json, const Json& rope,
 
 absl::Status ReadPartial(const Json& from, const char* field,
                          ModelConfig* config) {
-  NACRE_ASSIGN_OR_RETURN(
-      const double share,
-      PositiveOr(from, field, config->partial_rotary_factor, 1.0));
-  config->partial_rotary_factor = share;
+  NACRE_ASSIGN_OR_RETURN(const double share,
+                         PositiveOr(from, field, config->rope.share, 1.0));
+  config->rope.share = share;
   const int size = config->rotary_size();
   if (size >= 2 && size % 2 == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -187,10 +186,10 @@ absl::Status ReadPartial(const Json& from, const char* field,
 absl::Status ReadScaling(const Json& json, const Json& rope,
                          ModelConfig* config) {
   NACRE_ASSIGN_OR_RETURN(
-      config->rope_theta,
-      PositiveOr(rope, "rope_theta", config->rope_theta, kMaxRopeNumber));
+      config->rope.theta,
+      PositiveOr(rope, "rope_theta", config->rope.theta, kMaxRopeNumber));
   NACRE_RETURN_IF_ERROR(ReadPartial(rope, "partial_rotary_factor", config));
-  RopeScaling& scaling = config->rope_scaling;
+  RopeScaling& scaling = config->rope.scaling;
   NACRE_ASSIGN_OR_RETURN(scaling.type, ReadRopeType(rope));
   // The first configs of Phi-3 called longrope so.
   if (config->architecture == "Phi3ForCausalLM" &&
@@ -275,12 +274,12 @@ absl::Status ReadRopeObject(const Json& json, const char* field,
 absl::Status ParseRope(const Family& family, const Json& json,
                        ModelConfig* config) {
   if (config->embedding.has_positions) {
-    config->partial_rotary_factor = 0;
+    config->rope.share = 0;
     return absl::OkStatus();
   }
   config->windows.rope_theta = family.rope.local_theta;
-  config->partial_rotary_factor = family.rope.share;
-  NACRE_ASSIGN_OR_RETURN(config->rope_theta,
+  config->rope.share = family.rope.share;
+  NACRE_ASSIGN_OR_RETURN(config->rope.theta,
                          PositiveOr(json, family.fields.rope_theta,
                                     family.rope.theta, kMaxRopeNumber));
   NACRE_RETURN_IF_ERROR(ReadPartial(json, family.fields.rotary_share, config));

@@ -112,16 +112,16 @@ void ExpectedTensors::AddFeedForward(const ModelConfig& config,
 
 void ExpectedTensors::AddExperts(const ModelConfig& config,
                                  const std::string& prefix) {
-  const TensorNames& names = NamesOf(config);
+  const ExpertNames& names = NamesOf(config).experts;
   const int64_t hidden = config.hidden_size;
   const int64_t size = config.experts.size;
   Add(TensorRole::kRouter, prefix + names.router,
       {config.experts.count, hidden});
   for (int i = 0; i < config.experts.count; ++i) {
     const std::string expert = absl::StrCat(prefix, names.expert, i, ".");
-    Add(TensorRole::kExpertGate, expert + names.expert_gate, {size, hidden}, i);
-    Add(TensorRole::kExpertUp, expert + names.expert_up, {size, hidden}, i);
-    Add(TensorRole::kExpertDown, expert + names.expert_down, {hidden, size}, i);
+    Add(TensorRole::kExpertGate, expert + names.gate, {size, hidden}, i);
+    Add(TensorRole::kExpertUp, expert + names.up, {size, hidden}, i);
+    Add(TensorRole::kExpertDown, expert + names.down, {hidden, size}, i);
   }
 }
 

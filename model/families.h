@@ -15,6 +15,15 @@
 
 namespace nacre::model {
 
+// Of families with experts. Those of expert i begin with `expert`, i and ".".
+struct ExpertNames {
+  const char* router = nullptr;
+  const char* expert = "mlp.experts.";
+  const char* gate = "gate_proj";
+  const char* up = "up_proj";
+  const char* down = "down_proj";
+};
+
 // What a checkpoint calls its tensors; by default, what Llama's does. Weights
 // end in ".weight", biases in ".bias". Those of layer i begin with `layer`, i
 // and ".".
@@ -38,12 +47,7 @@ struct TensorNames {
   const char* gate = "mlp.gate_proj";  // null: blocks have no gate
   const char* up = "mlp.up_proj";
   const char* down = "mlp.down_proj";
-  // Of families with experts. Those of expert i begin with `expert`, i and ".".
-  const char* router = nullptr;
-  const char* expert = "mlp.experts.";
-  const char* expert_gate = "gate_proj";
-  const char* expert_up = "up_proj";
-  const char* expert_down = "down_proj";
+  ExpertNames experts;
   const char* final_norm = "model.norm";
   const char* head = "lm_head";  // of those that do not tie it to the embedding
 };

@@ -32,15 +32,15 @@ float ScaleLlama3(float inverse_frequency, const RopeScaling& scaling) {
 // The pair, as a real number, that turns so often within `context`.
 double PairOfTurns(const ModelConfig& config, double turns) {
   return config.rotary_size() *
-         std::log(config.rope_scaling.original_max_position_embeddings /
+         std::log(config.rope.scaling.original_max_position_embeddings /
                   (turns * 2 * kPi)) /
-         (2 * std::log(config.rope_theta));
+         (2 * std::log(config.rope.theta));
 }
 
 // `frequency` stretched by YaRN: pairs that turn often stay, those that turn
 // seldom are divided by the factor, with a ramp in between.
 float ScaleYarn(float frequency, size_t pair, const ModelConfig& config) {
-  const RopeScaling& scaling = config.rope_scaling;
+  const RopeScaling& scaling = config.rope.scaling;
   double low = PairOfTurns(config, scaling.beta_fast);
   double high = PairOfTurns(config, scaling.beta_slow);
   if (scaling.truncate) {
@@ -62,13 +62,13 @@ float ScaleYarn(float frequency, size_t pair, const ModelConfig& config) {
 }  // namespace
 
 std::vector<float> InverseFrequencies(const ModelConfig& config) {
-  const RopeScaling& scaling = config.rope_scaling;
+  const RopeScaling& scaling = config.rope.scaling;
   const int size = config.rotary_size();
   std::vector<float> result(static_cast<size_t>(size) / 2);
   for (size_t j = 0; j < result.size(); ++j) {
     const float exponent = static_cast<float>(2 * j) / static_cast<float>(size);
     const float frequency = static_cast<float>(std::pow(
-        static_cast<float>(config.rope_theta), static_cast<double>(exponent)));
+        static_cast<float>(config.rope.theta), static_cast<double>(exponent)));
     float inverse = 1.0f / frequency;
     switch (scaling.type) {
       case RopeScaling::Type::kDefault:
@@ -96,11 +96,11 @@ RopeTable::RopeTable(const ModelConfig& config, bool local)
     : pairs_(static_cast<size_t>(config.head_dim) / 2) {
   ModelConfig used = config;
   if (local) {
-    used.rope_theta = config.windows.rope_theta;
-    used.rope_scaling = {};
+    used.rope.theta = config.windows.rope_theta;
+    used.rope.scaling = {};
   }
   inverse_frequencies_ = InverseFrequencies(used);
-  magnitude_ = used.rope_scaling.magnitude;
+  magnitude_ = used.rope.scaling.magnitude;
 }
 
 void RopeTable::Reserve(int length) {

@@ -15,7 +15,7 @@
 namespace nacre::model {
 
 // The angle per position of each pair that turns, [rotary_size() / 2], scaled
-// as config.rope_scaling says (Llama 3: Dubey et al. 2024, as in the public
+// as config.rope.scaling says (Llama 3: Dubey et al. 2024, as in the public
 // reference code: low frequencies divided by `factor`, smooth in between; YaRN:
 // Peng et al. 2023; LongRoPE: Ding et al. 2024).
 std::vector<float> InverseFrequencies(const ModelConfig& config);

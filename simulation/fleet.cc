@@ -12,8 +12,10 @@ void Check(const FleetOptions& options) {
   NACRE_CHECK(options.streams >= 1 && options.targets >= 1 &&
                   options.drafts >= 0 && options.requests >= 1,
               "a fleet needs a stream, a request and a target");
+  NACRE_CHECK(options.coordinators >= 1, "a fleet needs a coordinator");
   NACRE_CHECK(options.prompt_tokens >= 1 && options.output_tokens >= 1 &&
-                  options.max_step_rows >= 1 && options.prefill_chunk >= 1,
+                  options.budget.max_rows >= 1 &&
+                  options.budget.prefill_chunk >= 1,
               "requests need a prompt token and an output token");
   NACRE_CHECK(options.alpha >= 0.0 && options.alpha <= 1.0, "alpha in [0, 1]");
   for (const ReplayedRequest& request : options.replay) {

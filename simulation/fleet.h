@@ -23,6 +23,7 @@
 #include "speculation/policies/policy_spec.h"
 #include "speculation/ranks.h"
 #include "speculation/session_schedule.h"
+#include "worker/engine/step_budget.h"
 
 namespace nacre::simulation {
 
@@ -66,6 +67,9 @@ struct FleetOptions {
   int streams = 1;
   int drafts = 1;
   int targets = 1;
+  // Each worker is attached to all of them and divides its KV among them;
+  // requests go to them in turn, as clients do. They do not fail.
+  int coordinators = 1;
   int requests = 1;
   int prompt_tokens = 1;
   int output_tokens = 1000;
@@ -92,8 +96,7 @@ struct FleetOptions {
   // A draft ends a step early when a verdict has made it pointless, as the
   // workers do whose devices can (draft_worker/draft_engine.h).
   bool abandons_steps = false;
-  int max_step_rows = 512;
-  int prefill_chunk = 128;  // most prompt rows of a step beside other sessions
+  worker::StepBudget budget;  // of the steps of both roles
   // Between the coordinator and a worker of the role, each way. A tail takes a
   // draft hop and a target hop, so does a commit.
   LinkDelay target_hop;

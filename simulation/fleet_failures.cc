@@ -18,9 +18,25 @@ constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
-void FleetWorld::AttachWorker(Process& process) {
-  const absl::StatusOr<Connection*> attached = Attach(process);
+void FleetWorld::AttachWorker(Process& process, int coordinator) {
+  const absl::StatusOr<Connection*> attached = Attach(process, coordinator);
   NACRE_CHECK(attached.ok(), attached.status().ToString().c_str());
+}
+
+// A worker grants all of its KV to the first coordinator that it attaches to.
+// The others get their parts when that one has answered to a smaller grant, two
+// heartbeats later. A request that came before would take the first worker that
+// has granted something, and so would all others.
+void FleetWorld::AwaitGrants() {
+  if (options_.coordinators == 1) return;
+  const int64_t round_trip_ns =
+      2 * std::max(options_.target_hop.max_ns, options_.draft_hop.max_ns);
+  const int64_t until_ns = 3 * (HeartbeatPeriodNs() + round_trip_ns);
+  while (queue_.next_time_ns() <= until_ns && RunNext()) {
+  }
+  begin_ns_ = now_ns();
+  // The account begins here: until now there was no work.
+  for (Worker& worker : workers_) worker.time.no_work_ns -= begin_ns_;
 }
 
 // Nothing will happen any more, or nothing but failures of other workers.
@@ -51,12 +67,13 @@ void FleetWorld::Fail(const Failure& failure, Process& process) {
   });
 }
 
-// Loses everything; the dispatcher hears of it one hop later.
+// Loses everything; each dispatcher hears of it one hop later.
 void FleetWorld::Die(Process& process) {
   StopClock(process);
   WorkerOf(process).down_since_ns = now_ns();
   WorkerOf(process).hangs = false;
-  if (Connection* const connection = process.connection()) {
+  for (Connection* const connection : process.connections) {
+    if (connection == nullptr) continue;
     Cut(*connection, /*loses_events=*/true);
     connection->lost_at_worker = true;
     const LinkDelay hop = HopOf(process);
@@ -75,17 +92,22 @@ void FleetWorld::Return(Process& process) {
   if (std::exchange(worker.is_gone, false)) ++num_targets_;
   StartProcess(process);
   const LinkDelay hop = HopOf(process);
-  queue_.Post(now_ns() + random_.Between(hop.min_ns, hop.max_ns),
-              [this, &process, incarnation = process.incarnation] {
-                if (!process.alive() || process.incarnation != incarnation) {
-                  return;
-                }
-                // The registry ends an older attachment first.
-                for (Connection& each : connections_) {
-                  if (each.worker == process.index) LoseAtDispatcher(each);
-                }
-                AttachWorker(process);
-              });
+  for (int to = 0; to < options_.coordinators; ++to) {
+    queue_.Post(
+        now_ns() + random_.Between(hop.min_ns, hop.max_ns),
+        [this, to, &process, incarnation = process.incarnation] {
+          if (!process.alive() || process.incarnation != incarnation) {
+            return;
+          }
+          // The registry ends an older attachment first.
+          for (Connection& each : connections_) {
+            if (each.worker == process.index && each.coordinator == to) {
+              LoseAtDispatcher(each);
+            }
+          }
+          AttachWorker(process, to);
+        });
+  }
 }
 
 // Stays connected and does nothing until it dies.
@@ -102,7 +124,8 @@ void FleetWorld::OnLosing(Connection& connection) {
   int64_t& lost = processes_[static_cast<size_t>(connection.worker)].is_target()
                       ? result_.lost_targets
                       : result_.lost_drafts;
-  for (const coordinator::WorkerStatus& worker : dispatcher()->workers()) {
+  for (const coordinator::WorkerStatus& worker :
+       dispatcher(connection.coordinator)->workers()) {
     if (worker.id == connection.dispatcher_id) lost += worker.sessions;
   }
 }

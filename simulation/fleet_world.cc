@@ -19,6 +19,21 @@ void FixPlans(const Plan& fixed, Commands* commands) {
   for (auto& [session_id, plan] : commands->plans) plan = fixed;
 }
 
+// What a worker has to divide: more than all sessions need. As ScriptedModel.
+constexpr int64_t kSharedKv = int64_t{1} << 50;
+// As of worker::Registration::Options.
+constexpr int64_t kHeartbeatPeriodNs = 1'000'000'000;
+
+// A fleet that has run for a while knows its step times.
+std::vector<std::pair<int, int64_t>> StepTimesOf(const StepTimes& times) {
+  std::vector<std::pair<int, int64_t>> known;
+  const int most = times.flat() ? 1 : speculation::StepTimeCurve::kMaxRows;
+  for (int rows = 1; rows <= most; ++rows) {
+    known.emplace_back(rows, times.At(rows));
+  }
+  return known;
+}
+
 }  // namespace
 
 // A client that takes everything at once, and looks whether it is what the
@@ -50,13 +65,15 @@ FleetWorld::FleetWorld(const FleetOptions& options)
       target_times_(StepTimesOf(options.target_step)),
       draft_times_(StepTimesOf(options.draft_step)),
       num_targets_(options.targets) {
-  StartCoordinator(/*index=*/0, {.tokenizer = &tokenizer_,
-                                 .failover_timeout_ns = coordinator::kNever,
-                                 .max_queue = options.streams,
-                                 .queue_timeout_ns = coordinator::kNever,
-                                 .client_timeout_ns = coordinator::kNever,
-                                 .draft_rows = options.draft_rows,
-                                 .tree_rows = options.tree_rows});
+  for (int i = 0; i < options.coordinators; ++i) {
+    StartCoordinator(i, {.tokenizer = &tokenizer_,
+                         .failover_timeout_ns = coordinator::kNever,
+                         .max_queue = options.streams,
+                         .queue_timeout_ns = coordinator::kNever,
+                         .client_timeout_ns = coordinator::kNever,
+                         .draft_rows = options.draft_rows,
+                         .tree_rows = options.tree_rows});
+  }
   // A draft that no method uses would only blur the account.
   const bool drafts = options.method.method != Method::kAr;
   const int num_workers = options.targets + (drafts ? options.drafts : 0);
@@ -65,15 +82,8 @@ FleetWorld::FleetWorld(const FleetOptions& options)
     Process& process = AddProcess(i < options.targets ? WorkerRole::kTarget
                                                       : WorkerRole::kDraft);
     StartProcess(process);
-    AttachWorker(process);
-  }
-  for (const Failure& failure : options.failures) {
-    const bool of_drafts = failure.role == Role::kDraft;
-    const int first = of_drafts ? options.targets : 0;
-    const int end = of_drafts ? num_workers : options.targets;
-    for (int i = first; i < end; ++i) {
-      if (failure.worker.value_or(i - first) != i - first) continue;
-      Schedule(failure, &processes_[static_cast<size_t>(i)]);
+    for (int to = 0; to < options.coordinators; ++to) {
+      AttachWorker(process, to);
     }
   }
 }
@@ -84,6 +94,29 @@ FleetWorld::~FleetWorld() {
 }
 
 FleetResult FleetWorld::Run() {
+  AwaitGrants();
+  Begin();
+  while (running_streams_ > 0 && !IsStalled() && RunNext()) ++result_.events;
+  result_.finished = running_streams_ == 0;
+  for (Process& process : processes_) {
+    StopClock(process);
+    (process.is_target() ? result_.target : result_.draft) +=
+        WorkerOf(process).time;
+  }
+  return result_;
+}
+
+void FleetWorld::Begin() {
+  const int num_workers = static_cast<int>(processes_.size());
+  for (const Failure& failure : options_.failures) {
+    const bool of_drafts = failure.role == Role::kDraft;
+    const int first = of_drafts ? options_.targets : 0;
+    const int end = of_drafts ? num_workers : options_.targets;
+    for (int i = first; i < end; ++i) {
+      if (failure.worker.value_or(i - first) != i - first) continue;
+      Schedule(failure, &processes_[static_cast<size_t>(i)]);
+    }
+  }
   running_streams_ = options_.streams;
   for (int i = 0; i < options_.streams; ++i) {
     Stream& stream = streams_.emplace_back();
@@ -97,14 +130,6 @@ FleetResult FleetWorld::Run() {
                                                   MixBits(seed) >> 1);
   }
   for (int i = 0; i < options_.streams; ++i) StartRequest(i);
-  while (running_streams_ > 0 && !IsStalled() && RunNext()) ++result_.events;
-  result_.finished = running_streams_ == 0;
-  for (Process& process : processes_) {
-    StopClock(process);
-    (process.is_target() ? result_.target : result_.draft) +=
-        WorkerOf(process).time;
-  }
-  return result_;
 }
 
 absl::optional<Script::Request> FleetWorld::NextRequest(Stream& stream) {
@@ -162,7 +187,9 @@ void FleetWorld::StartRequest(int stream) {
           Script::TargetToken(request.number, request.prompt_length + i));
     }
   }
-  const absl::StatusOr<uint64_t> started = dispatcher()->Start(
+  const int to = next_coordinator_;
+  next_coordinator_ = (to + 1) % options_.coordinators;
+  const absl::StatusOr<uint64_t> started = dispatcher(to)->Start(
       std::move(spec), std::make_shared<Sink>(this, stream));
   NACRE_CHECK(started.ok(), started.status().ToString().c_str());
 }
@@ -195,7 +222,7 @@ void FleetWorld::OnComplete(int stream,
                                                    : completion.window;
   ++result_.requests;
   result_.output_tokens += request.output_tokens;
-  result_.virtual_ns = now_ns();
+  result_.virtual_ns = now_ns() - begin_ns_;
   // Not from within the dispatcher.
   queue_.Post(now_ns(), [this, stream] { StartRequest(stream); });
 }
@@ -206,19 +233,8 @@ void FleetWorld::OnError(int stream, const absl::Status& status) {
   if (result_.first_failure.empty()) {
     result_.first_failure = std::string(status.message());
   }
-  result_.virtual_ns = now_ns();
+  result_.virtual_ns = now_ns() - begin_ns_;
   queue_.Post(now_ns(), [this, stream] { StartRequest(stream); });
-}
-
-// A fleet that has run for a while knows its step times.
-std::vector<std::pair<int, int64_t>> FleetWorld::StepTimesOf(
-    const StepTimes& times) {
-  std::vector<std::pair<int, int64_t>> known;
-  const int most = times.flat() ? 1 : speculation::StepTimeCurve::kMaxRows;
-  for (int rows = 1; rows <= most; ++rows) {
-    known.emplace_back(rows, times.At(rows));
-  }
-  return known;
 }
 
 std::unique_ptr<model::LanguageModel> FleetWorld::NewModel(Process& process) {
@@ -245,6 +261,7 @@ coordinator::WorkerInfo FleetWorld::InfoOf(const Process& process) {
   info.numerics_id = "scripted";
   info.model_vocab_size = info.tokenizer_vocab_size = Script::kVocabulary;
   info.context_length = 1 << 30;
+  info.kv_capacity_tokens = SharedKvOf(process);
   info.abandons_steps = !process.is_target() && options_.abandons_steps;
   info.step_times_ns = process.is_target() ? target_times_ : draft_times_;
   return info;
@@ -254,16 +271,24 @@ LinkDelay FleetWorld::HopOf(const Process& process) const {
   return process.is_target() ? options_.target_hop : options_.draft_hop;
 }
 
+int64_t FleetWorld::SharedKvOf(const Process& /*process*/) const {
+  return options_.coordinators > 1 ? kSharedKv : 0;
+}
+
+int64_t FleetWorld::HeartbeatPeriodNs() const {
+  return options_.coordinators > 1 ? kHeartbeatPeriodNs : 0;
+}
+
 void FleetWorld::Equip(const Process&,
                        target_worker::TargetEngine::Options* options) {
-  options->budget = {options_.max_step_rows, options_.prefill_chunk};
+  options->budget = options_.budget;
 }
 
 void FleetWorld::Equip(const Process& process,
                        draft_worker::DraftEngine::Options* options) {
   options->drafter = std::make_unique<ScriptedDrafter>(
       process.model.get(), &script_, /*ranks=*/options_.draft_rows > 1);
-  options->budget = {options_.max_step_rows, options_.prefill_chunk};
+  options->budget = options_.budget;
 }
 
 void FleetWorld::OnCommands(Connection&, wire::TargetCommands* commands) {

@@ -42,15 +42,16 @@ class FleetWorld final : public World {
   };
 
   // fleet_world.cc
+  void Begin();
   void StartRequest(int stream);
   absl::optional<Script::Request> NextRequest(Stream& stream);
   void OnComplete(int stream, const coordinator::Completion& completion);
   void OnError(int stream, const absl::Status& status);
-  static std::vector<std::pair<int, int64_t>> StepTimesOf(
-      const StepTimes& times);
   std::unique_ptr<model::LanguageModel> NewModel(Process& process) override;
   coordinator::WorkerInfo InfoOf(const Process& process) override;
   LinkDelay HopOf(const Process& process) const override;
+  int64_t SharedKvOf(const Process& process) const override;
+  int64_t HeartbeatPeriodNs() const override;
   void Equip(const Process& process,
              target_worker::TargetEngine::Options* options) override;
   void Equip(const Process& process,
@@ -62,6 +63,7 @@ class FleetWorld final : public World {
   void OnCommands(Connection&, wire::DraftCommands* commands) override;
 
   // fleet_failures.cc
+  void AwaitGrants();
   bool IsStalled() const;
   void Schedule(const Failure& failure, Process* process);
   void Fail(const Failure& failure, Process& process);
@@ -69,7 +71,7 @@ class FleetWorld final : public World {
   void Return(Process& process);
   void Hang(Process& process);
   void OnLosing(Connection& connection) override;
-  void AttachWorker(Process& process);
+  void AttachWorker(Process& process, int coordinator);
   Worker& WorkerOf(const Process& process) {
     return workers_[static_cast<size_t>(process.index)];
   }
@@ -85,7 +87,9 @@ class FleetWorld final : public World {
   std::vector<Stream> streams_;
   std::vector<Worker> workers_;
   size_t next_replayed_ = 0;
-  int num_targets_;  // that work or will again
+  int next_coordinator_ = 0;  // that a request goes to
+  int64_t begin_ns_ = 0;      // when the streams begin
+  int num_targets_;           // that work or will again
   bool is_ending_ = false;
   int running_streams_ = 0;
   FleetResult result_;

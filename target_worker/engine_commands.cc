@@ -54,7 +54,7 @@ void TargetEngine::ApplyToSessions(TargetCommands& commands) {
     }
     session->schedule.OnDraftAttached(epoch, opened_length);
     session->has_draft = true;
-    session->hidden_epoch = std::max(session->hidden_epoch, epoch);
+    session->hidden.epoch = std::max(session->hidden.epoch, epoch);
   }
   for (const auto& [id, tail] : commands.tails) {
     if (Session* session = Find(stream, id)) ApplyTail(*session, tail);

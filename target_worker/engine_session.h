@@ -64,10 +64,13 @@ struct EngineSession : worker::EngineSession {
   };
   ScoredPrompt prompt;
   uint64_t seed = 0;
-  // As what its hidden states are published, and for which draft; 0: they are
-  // not.
-  uint64_t hidden_channel = 0;
-  uint32_t hidden_epoch = 0;
+  // As what its hidden states are published, and for which draft; channel 0:
+  // they are not.
+  struct Published {
+    uint64_t channel = 0;
+    uint32_t epoch = 0;
+  };
+  Published hidden;
 
   // Its part of the step being run.
   std::vector<int32_t> fed;  // prompt rows, then last committed token and tail

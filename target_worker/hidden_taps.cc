@@ -20,8 +20,8 @@ worker::TapSession Tapped(const EngineSession& session, bool is_held) {
           .request_id = session.request_id,
           .prompt_length =
               schedule.committed_length() - schedule.text().generated(),
-          .hidden_channel = session.hidden_channel,
-          .hidden_epoch = session.hidden_epoch,
+          .hidden_channel = session.hidden.channel,
+          .hidden_epoch = session.hidden.epoch,
           .has_ended = schedule.finished(),
           .is_held = is_held};
 }

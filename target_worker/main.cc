@@ -30,7 +30,7 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
     nacre::model::LanguageModel* model,
     const nacre::worker::WorkerOptions& worker_options,
     const nacre::rpc::ChannelSecurity&) {
-  if (!worker_options.policy_files.empty()) {
+  if (!worker_options.policies.files.empty()) {
     return absl::InvalidArgumentError(
         "--policy-file is for draft workers: a target drafts nothing");
   }
@@ -52,15 +52,16 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
     std::unique_ptr<nacre::model::EagleModel> eagle;
   };
   auto owned = std::make_shared<Owned>();
+  const nacre::worker::OwnDraftFlags& own = worker_options.own_drafts;
   owned->features = features;
-  if (!worker_options.medusa.empty()) {
-    NACRE_ASSIGN_OR_RETURN(owned->heads, nacre::model::MedusaHeads::Load(
-                                             worker_options.medusa, *model));
+  if (!own.medusa.empty()) {
+    NACRE_ASSIGN_OR_RETURN(owned->heads,
+                           nacre::model::MedusaHeads::Load(own.medusa, *model));
     spdlog::info("heads: {}", owned->heads->description());
   }
-  if (!worker_options.eagle.empty()) {
-    NACRE_ASSIGN_OR_RETURN(owned->eagle, nacre::model::EagleModel::Load(
-                                             worker_options.eagle, model));
+  if (!own.eagle.empty()) {
+    NACRE_ASSIGN_OR_RETURN(owned->eagle,
+                           nacre::model::EagleModel::Load(own.eagle, model));
     spdlog::info("draft of features: {}", owned->eagle->description());
   }
   using nacre::target_worker::TargetEngine;
@@ -77,14 +78,15 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
                          service.get()](nacre::worker::Delivery delivery) {
     service->Deliver(delivery);
   };
-  nacre::worker::ServedPublisher tensors = nacre::worker::MakeTensorPublisher();
+  nacre::worker::ServedPublisher tensors =
+      worker_options.tensors.transport->make_publisher();
   options.tensors = tensors.publisher.get();
   options.features = features.get();
   options.gate_timeouts = worker_options.gate_timeouts;
-  options.suffixes = worker_options.suffix_drafter;
-  options.suffix_cache_bytes = worker_options.suffix_cache_bytes;
+  options.suffixes = own.suffix_drafter;
+  options.suffix_cache_bytes = own.suffix_cache_bytes;
   options.heads = owned->heads.get();
-  options.head_tree = worker_options.medusa_tree;
+  options.head_tree = own.medusa_tree;
   options.feature_drafter = owned->eagle.get();
   options.spin_ns = absl::ToInt64Nanoseconds(worker_options.pace.spin);
   auto engine = std::make_unique<TargetEngine>(std::move(options));

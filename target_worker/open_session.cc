@@ -156,8 +156,8 @@ absl::StatusOr<std::unique_ptr<EngineSession>> OpenSession(
     session->prompt.end = open.prompt_length;
   }
   session->seed = open.sampling.seed;
-  session->hidden_channel = open.hidden_channel;
-  session->hidden_epoch = open.epoch;
+  session->hidden.channel = open.hidden_channel;
+  session->hidden.epoch = open.epoch;
   NACRE_RETURN_IF_ERROR(CheckUnfinished(session->schedule));
   return session;
 }

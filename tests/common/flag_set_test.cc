@@ -208,5 +208,32 @@ TEST_F(FlagSetTest, AGroupKnowsWhatWasGivenOfIt) {
               ElementsAre("--level=--queue", "--name=a", "--name="));
 }
 
+// The same flags once more, for another program of the same kind.
+TEST_F(FlagSetTest, APrefixTellsTheFlagsOfOneGroupFromThoseOfAnother) {
+  struct Speed {
+    int steps = 7;
+    void Register(FlagSet* flags) {
+      flags->Add("steps", "N", &steps, "how many");
+    }
+  } all, fast;
+  flags_.BeginGroup("all");
+  all.Register(&flags_);
+  flags_.BeginGroup("fast", "fast-", "of the fast");
+  fast.Register(&flags_);
+  flags_.BeginGroup("");
+  int own = 0;
+  flags_.Add("own", "N", &own, "neither");
+  EXPECT_THAT(flags_.Help(), HasSubstr("  --steps N                   how "
+                                       "many (default 7)\n"));
+  EXPECT_THAT(flags_.Help(), HasSubstr("  --fast-steps N              of the "
+                                       "fast: how many\n"));
+  variables_["NACRE_FAST_STEPS"] = "3";
+  ASSERT_TRUE(flags_.Parse({"--own=1"}, Surroundings()).ok());
+  EXPECT_EQ(all.steps, 7);
+  EXPECT_EQ(fast.steps, 3);
+  EXPECT_THAT(flags_.Given("all"), ElementsAre());
+  EXPECT_THAT(flags_.Given("fast"), ElementsAre("--steps=3"));
+}
+
 }  // namespace
 }  // namespace nacre

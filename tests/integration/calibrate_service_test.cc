@@ -62,7 +62,7 @@ class CalibrateTest : public ::testing::Test {
   // ar, for each method; returns what the reports say of the policy.
   void ExpectExactWith(const std::string& policy) {
     tools::Cluster::Options options = Service::Options();
-    options.policy_files = {policy + "=" + out()};
+    options.more_args.draft = {"--policy-file", policy + "=" + out()};
     Service service(options);
     uint64_t accepted = 0;
     for (const tools::Prompt& prompt : LoadPrompts("gsm8k_100.jsonl", 3)) {

@@ -86,7 +86,7 @@ class EagleServiceTest : public OwnDraftsServiceTest {};
 TEST_P(EagleServiceTest, ChangesNoToken) {
   const tools::TemporaryFolder folder;
   tools::Cluster::Options options = Service::Options(GetParam());
-  options.workers.eagle = WriteDraft(folder.path());
+  options.more_args.target = {"--eagle", WriteDraft(folder.path())};
   ExpectNoTokenChanges(std::move(options));
 }
 

@@ -203,7 +203,7 @@ TEST(SecureHiddenStates, TheyComeOverTlsToWhoHasACertificate) {
   tools::Cluster::Options options = Service::Options();
   options.tls = files;
   options.tls_server_name = "nacre.internal";
-  options.policy_files = {"cali-ts=" + calibration.path()};
+  options.more_args.draft = {"--policy-file", "cali-ts=" + calibration.path()};
   Service service(options);
   v1::GenerateRequest request = StreamRequest(0, v1::METHOD_SD, 300);
   request.mutable_speculation()->set_policy("cali-ts");

@@ -46,7 +46,7 @@ class MedusaServiceTest : public OwnDraftsServiceTest {};
 TEST_P(MedusaServiceTest, ChangeNoToken) {
   const tools::TemporaryFolder folder;
   tools::Cluster::Options options = Service::Options(GetParam());
-  options.workers.medusa = WriteHeads(folder.path());
+  options.more_args.target = {"--medusa", WriteHeads(folder.path())};
   ExpectNoTokenChanges(std::move(options));
 }
 

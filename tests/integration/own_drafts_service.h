@@ -42,9 +42,11 @@ class OwnDraftsServiceTest : public ::testing::TestWithParam<int> {
 
   // `options`: of a service whose targets draft so.
   void ExpectNoTokenChanges(tools::Cluster::Options options) {
-    options.workers.suffix_drafter = "off";
     // Rows cost nothing, on a busy machine hardly any.
-    options.workers.target_step_time = "1:60,64:60";
+    for (const char* flag :
+         {"--suffix-drafter=off", "--step-time=1:60,64:60"}) {
+      options.more_args.target.emplace_back(flag);
+    }
     Service service(std::move(options));
     uint64_t of_these = 0;
     for (const float temperature : {0.0f, 0.8f, 1.0f}) {

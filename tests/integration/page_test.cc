@@ -43,10 +43,10 @@ class PageTest : public ::testing::Test {
     tools::Cluster::Options options = Service::Options();
     options.http_port = 0;
     options.more_args.gateway = {"--chat-template", chat_template};
-    options.workers.target_step_time = step_time;
-    options.workers.draft_step_time = "1:5,4:5.2,8:5.5";
+    options.more_args.draft = {"--step-time", "1:5,4:5.2,8:5.5"};
     options.more_args.coordinator = {"--draft-rows", "4", "--tree-rows", "8"};
-    options.more_args.target = {"--suffix-drafter", "on"};
+    options.more_args.target = {"--suffix-drafter", "on", "--step-time",
+                                step_time};
     // What has died stays dead for as long as a test looks.
     options.supervisor.backoff = absl::Minutes(10);
     service_ = std::make_unique<Service>(std::move(options));

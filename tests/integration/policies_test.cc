@@ -66,7 +66,9 @@ class PoliciesTest : public ::testing::Test {
  protected:
   static tools::Cluster::Options WithFiles(const Files& files) {
     tools::Cluster::Options options = Service::Options();
-    options.policy_files = files.flags();
+    for (const std::string& file : files.flags()) {
+      options.more_args.draft.push_back("--policy-file=" + file);
+    }
     return options;
   }
   // One request with the policy; its answer is ar's.

@@ -38,7 +38,7 @@ TEST(ConfigBlocksTest, ReadsGptNeox) {
   EXPECT_EQ(defaults->activation, Activation::kGelu);
   EXPECT_EQ(defaults->num_key_value_heads, 4);
   EXPECT_EQ(defaults->rotary_size(), 4);
-  EXPECT_EQ(defaults->rope_theta, 10000);
+  EXPECT_EQ(defaults->rope.theta, 10000);
   EXPECT_EQ(defaults->max_position_embeddings, 2048);
   EXPECT_FALSE(defaults->tie_word_embeddings);
 
@@ -56,7 +56,7 @@ TEST(ConfigBlocksTest, ReadsGptNeox) {
   EXPECT_TRUE(set->mlp_bias);
   EXPECT_EQ(set->activation, Activation::kGeluTanh);
   EXPECT_EQ(set->rotary_size(), 16);
-  EXPECT_EQ(set->rope_theta, 500);
+  EXPECT_EQ(set->rope.theta, 500);
 
   // As transformers 5 saves it.
   config.erase("rotary_pct");
@@ -65,7 +65,7 @@ TEST(ConfigBlocksTest, ReadsGptNeox) {
   const auto newer = ParseConfig(config.dump());
   ASSERT_TRUE(newer.ok()) << newer.status();
   EXPECT_EQ(newer->rotary_size(), 8);
-  EXPECT_EQ(newer->rope_theta, 700);
+  EXPECT_EQ(newer->rope.theta, 700);
 }
 
 TEST(ConfigBlocksTest, RefusesWhatGptNeoxDoesNotHave) {

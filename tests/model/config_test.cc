@@ -37,11 +37,11 @@ TEST(ConfigTest, FillsHuggingFaceDefaults) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->head_dim, 16);
   EXPECT_EQ(config->num_key_value_heads, 6);
-  EXPECT_EQ(config->rope_theta, 10000.0);
+  EXPECT_EQ(config->rope.theta, 10000.0);
   EXPECT_EQ(config->norms.epsilon, 1e-6);
   EXPECT_EQ(config->max_position_embeddings, 2048);
   EXPECT_FALSE(config->tie_word_embeddings);
-  EXPECT_EQ(config->rope_scaling.type, RopeScaling::Type::kDefault);
+  EXPECT_EQ(config->rope.scaling.type, RopeScaling::Type::kDefault);
   EXPECT_THAT(config->eos_token_ids, IsEmpty());
 }
 
@@ -66,7 +66,7 @@ TEST(ConfigTest, RefusesTwoRopeScalingsThatDiffer) {
   config["rope_scaling"] = config["rope_parameters"];
   const auto same = ParseConfig(config.dump());
   ASSERT_TRUE(same.ok()) << same.status();
-  EXPECT_EQ(same->rope_theta, 5e5);
+  EXPECT_EQ(same->rope.theta, 5e5);
 }
 
 TEST(ConfigTest, RopeParametersOfFullAttentionAreThoseOfAllLayers) {
@@ -78,9 +78,9 @@ TEST(ConfigTest, RopeParametersOfFullAttentionAreThoseOfAllLayers) {
   const auto flat = ParseWith("rope_parameters", yarn);
   ASSERT_TRUE(nested.ok()) << nested.status();
   ASSERT_TRUE(flat.ok()) << flat.status();
-  EXPECT_EQ(nested->rope_scaling.type, RopeScaling::Type::kYarn);
-  EXPECT_EQ(nested->rope_theta, flat->rope_theta);
-  EXPECT_EQ(nested->rope_scaling.magnitude, flat->rope_scaling.magnitude);
+  EXPECT_EQ(nested->rope.scaling.type, RopeScaling::Type::kYarn);
+  EXPECT_EQ(nested->rope.theta, flat->rope.theta);
+  EXPECT_EQ(nested->rope.scaling.magnitude, flat->rope.scaling.magnitude);
 }
 
 // config.json's own goes before that of the scaling, as in Hugging Face.
@@ -93,7 +93,7 @@ TEST(ConfigTest, TheOriginalContextMayStandOutside) {
                               {"original_max_position_embeddings", 256}};
     const auto parsed = ParseConfig(config.dump());
     ASSERT_TRUE(parsed.ok()) << parsed.status();
-    EXPECT_EQ(parsed->rope_scaling.original_max_position_embeddings, 512);
+    EXPECT_EQ(parsed->rope.scaling.original_max_position_embeddings, 512);
   }
 }
 
@@ -105,18 +105,18 @@ TEST(ConfigTest, ReadsRopeScalingInItsOldAndNewForms) {
                                  {"high_freq_factor", 4.0},
                                  {"original_max_position_embeddings", 8192}});
   ASSERT_TRUE(llama3.ok()) << llama3.status();
-  EXPECT_EQ(llama3->rope_scaling.type, RopeScaling::Type::kLlama3);
-  EXPECT_EQ(llama3->rope_scaling.factor, 8.0);
+  EXPECT_EQ(llama3->rope.scaling.type, RopeScaling::Type::kLlama3);
+  EXPECT_EQ(llama3->rope.scaling.factor, 8.0);
 
   const auto linear =
       ParseWith("rope_scaling", {{"type", "linear"}, {"factor", 2}});
   ASSERT_TRUE(linear.ok()) << linear.status();
-  EXPECT_EQ(linear->rope_scaling.type, RopeScaling::Type::kLinear);
+  EXPECT_EQ(linear->rope.scaling.type, RopeScaling::Type::kLinear);
 
   const auto parameters = ParseWith(
       "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 5e5}});
   ASSERT_TRUE(parameters.ok()) << parameters.status();
-  EXPECT_EQ(parameters->rope_theta, 5e5);
+  EXPECT_EQ(parameters->rope.theta, 5e5);
 }
 
 TEST(ConfigTest, EosIsANumberOrAListAndGenerationConfigReplacesIt) {
@@ -309,13 +309,13 @@ TEST(ConfigTest, LongRopeTakesTheLongFactorsOfAContextThatIsLonger) {
   config["max_position_embeddings"] = 1024;
   auto parsed = ParseConfig(config.dump());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_EQ(parsed->rope_scaling.pair_factors.back(), 2.0);
-  EXPECT_EQ(parsed->rope_scaling.magnitude, 1.0);
+  EXPECT_EQ(parsed->rope.scaling.pair_factors.back(), 2.0);
+  EXPECT_EQ(parsed->rope.scaling.magnitude, 1.0);
   config["max_position_embeddings"] = 2048;
   parsed = ParseConfig(config.dump());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_EQ(parsed->rope_scaling.pair_factors.back(), 9.0);
-  EXPECT_NEAR(parsed->rope_scaling.magnitude, 1.0488, 1e-4);  // sqrt(1.1)
+  EXPECT_EQ(parsed->rope.scaling.pair_factors.back(), 9.0);
+  EXPECT_NEAR(parsed->rope.scaling.magnitude, 1.0488, 1e-4);  // sqrt(1.1)
   config["rope_scaling"]["factor"] = 4;
   EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),
               HasSubstr("factor 4 of longrope is not max_position_embeddings "
@@ -327,7 +327,7 @@ TEST(ConfigTest, LongRopeTakesTheLongFactorsOfAContextThatIsLonger) {
   config["rope_scaling"]["type"] = "yarn";
   parsed = ParseConfig(config.dump());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_EQ(parsed->rope_scaling.type, RopeScaling::Type::kLongRope);
+  EXPECT_EQ(parsed->rope.scaling.type, RopeScaling::Type::kLongRope);
 }
 
 json Gemma(const char* architecture) {
@@ -404,9 +404,9 @@ TEST(ConfigTest, LayersOfGemma3TurnByTwoThetas) {
   config["rope_scaling"] = {{"type", "linear"}, {"factor", 8}};
   auto parsed = ParseConfig(config.dump());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_EQ(parsed->rope_theta, 1e6);
+  EXPECT_EQ(parsed->rope.theta, 1e6);
   EXPECT_EQ(parsed->windows.rope_theta, 500.0);
-  EXPECT_EQ(parsed->rope_scaling.factor, 8.0);
+  EXPECT_EQ(parsed->rope.scaling.factor, 8.0);
   EXPECT_TRUE(parsed->norms.of_heads);
   EXPECT_TRUE(parsed->has_local_rope(0));
   EXPECT_FALSE(parsed->has_local_rope(1));
@@ -418,7 +418,7 @@ TEST(ConfigTest, LayersOfGemma3TurnByTwoThetas) {
       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 70}}}};
   parsed = ParseConfig(config.dump());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_EQ(parsed->rope_theta, 7000.0);
+  EXPECT_EQ(parsed->rope.theta, 7000.0);
   EXPECT_EQ(parsed->windows.rope_theta, 70.0);
   config["rope_parameters"]["sliding_attention"]["rope_type"] = "yarn";
   EXPECT_THAT(ParseConfig(config.dump()).status().ToString(),

@@ -16,7 +16,7 @@ ModelConfig Config(double rotary_share, QkvLayout layout) {
   ModelConfig config;
   config.num_attention_heads = config.num_key_value_heads = 2;
   config.head_dim = 4;
-  config.partial_rotary_factor = rotary_share;
+  config.rope.share = rotary_share;
   config.blocks.qkv_layout = layout;
   return config;
 }

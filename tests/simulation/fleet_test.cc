@@ -152,7 +152,7 @@ TEST(SimulateFleet, StreamsShareSteps) {
   EXPECT_EQ(Simulated(options).virtual_ns, 500 * 17 * kMs);
   options.targets = 2;  // 4 rows each
   EXPECT_EQ(Simulated(options).virtual_ns, 500 * 13 * kMs);
-  options.max_step_rows = 1;  // in turn
+  options.budget.max_rows = 1;  // in turn
   EXPECT_EQ(Simulated(options).virtual_ns, 4 * 500 * 10 * kMs);
 }
 
@@ -200,10 +200,10 @@ TEST(SimulateFleet, PromptsBesideOtherSessionsComeInSmallerChunks) {
   options.replay = {{1, 6, matches}, {257, 1, matches}};
   // Alone the prompt would take one step of its 257 rows: it comes beside the
   // first session's row, with 128, 128, and the last token, its first step.
-  options.prefill_chunk = 128;
+  options.budget.prefill_chunk = 128;
   const FleetResult result = SimulateFleet(options);
   EXPECT_EQ(result.virtual_ns, (129 + 129 + 2 + 1 + 1 + 1) * kMs);
-  options.prefill_chunk = 400;
+  options.budget.prefill_chunk = 400;
   EXPECT_EQ(SimulateFleet(options).virtual_ns, (258 + 5) * kMs);
 }
 
@@ -346,6 +346,94 @@ TEST(Trees, ATraceWithoutRanksGivesChains) {
   options.draft_rows = 1;
   const FleetResult chain = Simulated(options);
   EXPECT_NEAR(trees.tokens_per_second() / chain.tokens_per_second(), 1.0, 0.05);
+}
+
+FleetOptions Shared(Method method, int coordinators) {
+  FleetOptions options = Fleet(method);
+  options.coordinators = coordinators;
+  options.streams = 24;
+  options.drafts = 6;
+  options.targets = 3;
+  options.requests = 2;
+  options.output_tokens = 200;
+  options.target_hop = options.draft_hop = {50'000, 80'000};
+  return options;
+}
+
+// As before there could be several: these numbers are of a build without them.
+TEST(SeveralCoordinators, OneIsAsIfThereCouldBeNoOther) {
+  FleetOptions options = Shared(Method::kAsync, 1);
+  options.failures = {
+      {.worker = 1, .after_ns = 300 * kMs, .back_after_ns = 100 * kMs}};
+  const FleetResult result = Simulated(options);
+  EXPECT_EQ(result.virtual_ns, 2'183'756'069);
+  EXPECT_EQ(result.events, 32'124);
+  EXPECT_EQ(result.stats.rounds, 4609);
+  EXPECT_EQ(result.lost_drafts, 4);
+}
+
+// All tokens come, and the account of the workers is whole: Simulated checks.
+TEST(SeveralCoordinators, ServeWhatOneServes) {
+  for (const Method method :
+       {Method::kAr, Method::kSd, Method::kPearl, Method::kAsync}) {
+    const double one = Simulated(Shared(method, 1)).tokens_per_second();
+    for (const int coordinators : {2, 3}) {
+      const FleetResult result = Simulated(Shared(method, coordinators));
+      EXPECT_EQ(result.lost_targets, 0);
+      // Each knows what the others' requests do from heartbeats alone.
+      EXPECT_GT(result.tokens_per_second(), 0.8 * one) << coordinators;
+      EXPECT_LT(result.tokens_per_second(), 1.05 * one) << coordinators;
+    }
+  }
+}
+
+TEST(SeveralCoordinators, OneSeedDecidesEverything) {
+  const FleetOptions options = Shared(Method::kAsync, 3);
+  const FleetResult first = Simulated(options);
+  const FleetResult second = Simulated(options);
+  EXPECT_EQ(first.virtual_ns, second.virtual_ns);
+  EXPECT_EQ(first.events, second.events);
+}
+
+// 9 streams on 3 targets: each of the 3 coordinators has one on each target.
+// Where one had more than its turn, a target would have a fourth row.
+TEST(SeveralCoordinators, TakeRequestsInTurn) {
+  FleetOptions options = Shared(Method::kAr, 3);
+  options.streams = 9;
+  options.requests = 1;
+  options.target_hop = options.draft_hop = {};
+  options.target_step = StepTimes({{1, 10e6}, {3, 10e6}, {4, 30e6}});
+  EXPECT_EQ(Simulated(options).virtual_ns, 200 * 10 * kMs);
+}
+
+TEST(SeveralCoordinators, EachLosesTheSessionsOfALostWorker) {
+  FleetOptions options = Shared(Method::kAsync, 2);
+  options.failures = {
+      {.role = Role::kTarget,
+       .worker = 0,
+       .after_ns = 500 * kMs,
+       .back_after_ns = 200 * kMs},
+      {.worker = 2, .after_ns = 300 * kMs, .back_after_ns = 100 * kMs}};
+  const FleetResult result = Simulated(options);
+  // 24 streams on 3 targets and 6 drafts.
+  EXPECT_EQ(result.lost_targets, 8);
+  EXPECT_EQ(result.lost_drafts, 4);
+  EXPECT_EQ(result.target.down_ns, 200 * kMs);
+  EXPECT_EQ(result.draft.down_ns, 100 * kMs);
+}
+
+TEST(SeveralCoordinators, SurviveWhatHappensToFleets) {
+  FleetOptions options = Shared(Method::kAsync, 3);
+  options.draft_rows = 8;
+  options.failures = {{.role = Role::kDraft,
+                       .after_ns = 300 * kMs,
+                       .repeats = true,
+                       .back_after_ns = 100 * kMs},
+                      {.role = Role::kTarget,
+                       .after_ns = 8000 * kMs,
+                       .repeats = true,
+                       .back_after_ns = 50 * kMs}};
+  EXPECT_GT(Simulated(options).lost_drafts, 0);
 }
 
 TEST(SimulateFleet, ReplaysARecordedTrace) {

@@ -70,7 +70,7 @@ gguf::GgufWriter GgufOfCheckpoint(const std::string& dir) {
   size("attention.key_length", config.head_dim);
   size("attention.value_length", config.head_dim);
   size("vocab_size", config.vocab_size);
-  writer.F32(prefix + "rope.freq_base", static_cast<float>(config.rope_theta));
+  writer.F32(prefix + "rope.freq_base", static_cast<float>(config.rope.theta));
   writer.F32(prefix + "attention.layer_norm_rms_epsilon",
              static_cast<float>(config.norms.epsilon));
   const auto checkpoint = *model::Checkpoint::Open(dir);

@@ -276,6 +276,54 @@ TEST(UpCommandTest, ExplainsWhatItPassesOn) {
   }
 }
 
+// All names that flags of workers and of the gateway have had here.
+TEST(UpCommandTest, KnowsTheFlagsOfWorkersAndGateway) {
+  const std::string help = Nacre({"up", "--help"}).out;
+  for (const char* flag : {"backend",
+                           "device",
+                           "draft-backend",
+                           "draft-device",
+                           "target-step-time",
+                           "draft-step-time",
+                           "weights",
+                           "draft-weights",
+                           "kv-type",
+                           "cpus",
+                           "max-memory",
+                           "prefix-cache",
+                           "suffix-drafter",
+                           "suffix-cache",
+                           "medusa",
+                           "medusa-tree",
+                           "eagle",
+                           "policy-file",
+                           "hang-timeout",
+                           "prefill-chunk",
+                           "spin",
+                           "chat-template",
+                           "served-model-name",
+                           "escape-special-tokens",
+                           "trust-request-chat-template",
+                           "no-ui"}) {
+    EXPECT_THAT(help, HasSubstr(absl::StrCat("  --", flag, " "))) << flag;
+  }
+}
+
+TEST(UpCommandTest, RefusesBadValuesOfWorkersFlagsItself) {
+  for (const char* flag :
+       {"--max-memory=0", "--prefix-cache=yes", "--suffix-cache=1",
+        "--medusa-tree=static:/none", "--draft-step-time=x",
+        "--policy-file=none=d", "--draft-device=-1",
+        "--target-step-time=", "--tensor-transport=pigeon"}) {
+    const Outcome outcome =
+        Nacre({"up", "--target-model=t", "--draft-model=d", flag});
+    EXPECT_EQ(outcome.code, kExitUsage) << flag;
+    const std::string name =
+        std::string(flag).substr(0, std::string(flag).find('='));
+    EXPECT_THAT(outcome.err, HasSubstr("flag " + name + ": "));
+  }
+}
+
 TEST(UpCommandTest, RefusesTokensThatCannotBeRead) {
   const Outcome outcome = Nacre({"up", "--target-model=t", "--drafts=0",
                                  "--admin-tokens-file=/no/such/tokens"});

@@ -96,7 +96,7 @@ struct BenchFlags {
     flags->Add("address", "H:P", &address,
                "of a running coordinator; without it one is started with");
     // Else the method that is run first would read the prompts for the others.
-    cluster.workers.prefix_cache = "off";
+    cluster.ReadPromptsWhole();
     cluster.Register(flags);
     security.Register(flags);
     request.Register(flags);
@@ -179,8 +179,8 @@ absl::StatusOr<BenchPlan> BuildPlan(const BenchFlags& flags) {
           "flags about TLS and tokens need --address: what is started here "
           "talks plaintext on the loopback interface");
     }
-  } else if (!flags.cluster.workers.target_step_time.empty() ||
-             !flags.cluster.workers.draft_step_time.empty()) {
+  } else if (!flags.cluster.workers.target_steps.text.empty() ||
+             !flags.cluster.workers.draft_steps.text.empty()) {
     return absl::InvalidArgumentError(
         "--target-step-time and --draft-step-time are for workers that are "
         "started here: not with --address");
@@ -250,11 +250,11 @@ nlohmann::ordered_json ReportJson(const BenchFlags& flags,
       {"seed", sampling.seed()},    {"draft_rows", plan.draft_rows},
       {"tree_rows", plan.tree_rows}};
   const Cluster::Options& cluster = flags.cluster;
-  if (!cluster.workers.target_step_time.empty()) {
-    json["target_step_time"] = cluster.workers.target_step_time;
+  if (!cluster.workers.target_steps.text.empty()) {
+    json["target_step_time"] = cluster.workers.target_steps.text;
   }
-  if (!cluster.workers.draft_step_time.empty()) {
-    json["draft_step_time"] = cluster.workers.draft_step_time;
+  if (!cluster.workers.draft_steps.text.empty()) {
+    json["draft_step_time"] = cluster.workers.draft_steps.text;
   }
   if (loads.size() == 1) {
     json.update(LoadJson(loads.front()));
@@ -310,8 +310,8 @@ std::vector<std::string> Paces(const Cluster::Options& cluster) {
                                  " takes at least as long as on a device of ",
                                  times, " (rows:ms), by waiting"));
   };
-  add("target", cluster.workers.target_step_time);
-  add("draft", cluster.workers.draft_step_time);
+  add("target", cluster.workers.target_steps.text);
+  add("draft", cluster.workers.draft_steps.text);
   return lines;
 }
 
@@ -464,6 +464,7 @@ int BenchCommand(const std::vector<std::string>& args,
                    "the same tokens, prints how fast each is.");
   flags.Register(&flag_set);
   if (const auto exit = terminal.ReadFlags(args, &flag_set)) return *exit;
+  flags.cluster.HandOn(flag_set);
   const absl::StatusOr<BenchPlan> plan = BuildPlan(flags);
   if (!plan.ok()) return terminal.FailUsage(plan.status());
   const absl::StatusOr<std::vector<int>> stream_counts =

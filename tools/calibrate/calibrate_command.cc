@@ -17,6 +17,7 @@ int CalibrateCommand(const std::vector<std::string>& args,
                    "and writes the folder that draft workers load.");
   flags.Register(&flag_set);
   if (const auto exit = terminal.ReadFlags(args, &flag_set)) return *exit;
+  flags.cluster.HandOn(flag_set);
   const absl::StatusOr<CalibrationPlan> plan = BuildCalibrationPlan(flags);
   if (!plan.ok()) return terminal.FailUsage(plan.status());
   const absl::Status status = Calibrate(*plan, terminal);

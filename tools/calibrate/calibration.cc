@@ -66,8 +66,8 @@ class Calibration {
       // The workers that measure load what has been learnt.
       NACRE_RETURN_IF_ERROR(
           WritePolicyFolder(staged_.path(), description_, weights_));
-      options.policy_files = {
-          absl::StrCat(description_.policy, "=", staged_.path())};
+      options.more_args.draft.push_back(absl::StrCat(
+          "--policy-file=", description_.policy, "=", staged_.path()));
     }
     NACRE_ASSIGN_OR_RETURN(workers_, Workers::Start(options, terminal_));
     std::string tuned;

@@ -142,7 +142,7 @@ absl::Status CheckCluster(const Cluster::Options& cluster) {
         absl::StrCat("flag --drafts: ", cluster.drafts,
                      "; calibration records with exactly 1"));
   }
-  if (!cluster.policy_files.empty()) {
+  if (!cluster.workers.policies.files.empty()) {
     return absl::InvalidArgumentError(
         "flag --policy-file: calibrate makes the file");
   }
@@ -189,7 +189,7 @@ void CalibrationFlags::Register(FlagSet* flags) {
   flags->Add("repeat", "R", &repeat, "repetitions; medians are compared");
   flags->Add("timeout", "SECONDS", &timeout_s, "of one request");
   // Else the candidate that is run first would read the prompts for the others.
-  cluster.workers.prefix_cache = "off";
+  cluster.ReadPromptsWhole();
   cluster.Register(flags);
 }
 

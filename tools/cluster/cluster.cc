@@ -273,43 +273,13 @@ std::vector<std::string> Cluster::WorkerArgv(const Worker& worker) const {
   argv.Add("--coordinator", Joined(&Coordinator::registry));
   argv.Add("--cpus", worker.cpus);
   const bool is_draft = worker.role == "draft";
-  const bool has_own_backend =
-      is_draft && !options_.workers.draft_backend.empty();
-  argv.Add("--backend", has_own_backend ? options_.workers.draft_backend
-                                        : options_.workers.backend);
-  const bool has_own_weights =
-      is_draft && !options_.workers.draft_weights.empty();
-  argv.Add("--weights", has_own_weights ? options_.workers.draft_weights
-                                        : options_.workers.weights);
-  argv.Add("--kv-type", options_.workers.kv_type);
-  const std::optional<int> device = is_draft && options_.workers.draft_device
-                                        ? options_.workers.draft_device
-                                        : options_.workers.device;
-  if (device) argv.Add("--device", absl::StrCat(*device));
-  argv.Add("--step-time", is_draft ? options_.workers.draft_step_time
-                                   : options_.workers.target_step_time);
-  argv.Add("--max-memory", options_.workers.max_memory);
-  argv.Add("--prefix-cache", options_.workers.prefix_cache);
-  if (is_draft) {
-    argv.Add("--target-tokenizer", options_.target_model);
-  } else {
-    argv.Add("--suffix-drafter", options_.workers.suffix_drafter);
-    argv.Add("--suffix-cache", options_.workers.suffix_cache);
-    argv.Add("--medusa", options_.workers.medusa);
-    argv.Add("--medusa-tree", options_.workers.medusa_tree);
-    argv.Add("--eagle", options_.workers.eagle);
-  }
+  if (is_draft) argv.Add("--target-tokenizer", options_.target_model);
   if (options_.metrics_port.has_value()) {
     argv.Add("--metrics-listen",
              worker.metrics.empty() ? kAnyPort : worker.metrics);
     argv.Add("--metrics-address-file", AddressFile(worker.name + "-metrics-"));
   }
   argv.AddCommon(options_);
-  if (is_draft) {
-    for (const std::string& file : options_.policy_files) {
-      argv.Add("--policy-file", file);
-    }
-  }
   std::vector<std::string> more = options_.more_args.worker;
   const std::vector<std::string>& own =
       is_draft ? options_.more_args.draft : options_.more_args.target;

@@ -17,6 +17,7 @@
 #include "tools/cluster/security_flags.h"
 #include "tools/cluster/supervisor.h"
 #include "tools/cluster/temporary_folder.h"
+#include "worker/process/options.h"
 
 namespace nacre::tools {
 
@@ -24,30 +25,20 @@ namespace nacre::tools {
 // the cluster.
 class Cluster {
  public:
-  // Passed to every worker where set.
+  // Groups of flags that workers understand, under the names that they have
+  // here. They are read to refuse bad values before anything starts. What was
+  // given goes on as it is (HandOn): a process keeps its own defaults.
   struct WorkerFlags {
-    std::string backend;
-    std::string weights;
-    std::string kv_type;
-    std::string max_memory;
-    std::string prefix_cache;    // "on" or "off"
-    std::string suffix_drafter;  // likewise; of the targets
-    std::string suffix_cache;    // bytes; of the targets
-    std::string medusa;          // file or folder; of the targets
-    std::string medusa_tree;     // likewise
-    std::string eagle;           // folder; likewise
-    std::optional<int> device;
-    // Of the drafts, where they are not those of the targets.
-    std::string draft_backend;
-    std::string draft_weights;
-    std::optional<int> draft_device;
-    // What a step takes at least, as of the workers' --step-time; empty: what
-    // it takes.
-    std::string target_step_time;
-    std::string draft_step_time;
+    worker::ComputeFlags compute;
+    worker::ComputeFlags draft_compute;  // --draft-: of the drafts alone
+    worker::PaceOfSteps target_steps;    // --target-
+    worker::PaceOfSteps draft_steps;     // --draft-
+    worker::TensorFlags tensors;
+    worker::OwnDraftFlags own_drafts;  // of the targets
+    worker::PolicyFlags policies;      // of the drafts
   };
 
-  // More flags for processes.
+  // More flags for processes, of which the last of a name counts.
   struct MoreArgs {
     std::vector<std::string> coordinator;
     std::vector<std::string> gateway;
@@ -84,9 +75,6 @@ class Cluster {
     // How long each process waits for what runs when it is told to stop.
     std::optional<absl::Duration> drain_timeout;
 
-    // NAME=DIR, calibrations of length policies; for each draft.
-    std::vector<std::string> policy_files;
-
     MoreArgs more_args;
     std::string bin_dir;  // of the programs; empty: beside this executable
     std::string log_dir;  // a NAME.log for each process; empty: inherited
@@ -99,6 +87,13 @@ class Cluster {
 
     // --target-model to --policy-file: what says which processes run on what.
     void Register(FlagSet* flags);
+    // Workers read all of every prompt, unless --prefix-cache says otherwise.
+    // Before Register.
+    void ReadPromptsWhole();
+    // After `flags` have read a command line: adds to `more_args` what was
+    // given of the groups named "coordinator", "gateway", "worker" (each of
+    // both roles), "target" and "draft".
+    void HandOn(const FlagSet& flags);
     // INVALID_ARGUMENT: a missing model; a count, a port or a duration out of
     // range; a bad list of cores.
     absl::Status Validate() const;

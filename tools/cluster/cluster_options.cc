@@ -1,12 +1,22 @@
 // What can be said about a cluster, and what is wrong with it.
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/cpu_list.h"
-#include "kernels/backend_factory.h"
-#include "kernels/weight_type.h"
+#include "common/status_macros.h"
 #include "tools/cluster/cluster.h"
 
 namespace nacre::tools {
+namespace {
+
+constexpr char kCoordinatorGroup[] = "coordinator";
+constexpr char kGatewayGroup[] = "gateway";
+constexpr char kWorkerGroup[] = "worker";
+constexpr char kTargetGroup[] = "target";
+constexpr char kDraftGroup[] = "draft";
+
+}  // namespace
 
 void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("target-model", "DIR", &target_model,
@@ -19,46 +29,39 @@ void Cluster::Options::Register(FlagSet* flags) {
   flags->Add("drafts", "N", &drafts,
              "draft workers; 0: no speculation, or from suffixes alone "
              "(--suffix-drafter), heads (--medusa) or features (--eagle)");
-  flags->Add("backend", "B", &workers.backend, "kernels of the workers");
-  flags->Add("device", "N", &workers.device, "accelerator of the workers");
-  flags->Add("draft-backend", "B", &workers.draft_backend,
-             "kernels of the drafts (default: --backend)");
-  flags->Add("draft-device", "N", &workers.draft_device,
-             "accelerator of the drafts (default: --device)");
-  flags->Add("target-step-time", "ROWS:MS,...", &workers.target_step_time,
-             "each step of a target takes at least as long as that for its "
-             "rows, by waiting, as in 1:30,8:30.5: what the service does on "
-             "devices of that speed (default: no waiting)");
-  flags->Add("draft-step-time", "ROWS:MS,...", &workers.draft_step_time,
-             "the same for the drafts");
-  flags->Add("weights", "T", &workers.weights, kernels::kWeightTypesHelp);
-  flags->Add("draft-weights", "T", &workers.draft_weights,
-             "the same for the drafts (default: --weights)");
-  flags->Add("kv-type", "T", &workers.kv_type, kernels::kKvTypesHelp);
   flags->Add("cpus", "LIST", &cpus,
              "cores to deal out to the workers, as in 0-3,6 (default: all)");
-  flags->Add("max-memory", "BYTES", &workers.max_memory,
-             "most memory of a worker; K, M and G may follow");
-  flags->Add("prefix-cache", "on|off", &workers.prefix_cache,
-             "whether prompts that begin alike share KV");
-  flags->Add("suffix-drafter", "on|off", &workers.suffix_drafter,
-             "whether targets draft from what they have seen, too "
-             "(default: on)");
-  flags->Add("suffix-cache", "BYTES", &workers.suffix_cache,
-             "memory of a target for answers that it drafts from, for the same "
-             "client; K, M and G may follow; 0: none (default: 16M)");
-  flags->Add("medusa", "PATH", &workers.medusa,
-             "Medusa heads of the target that it drafts from: a file of "
-             "safetensors or its folder");
-  flags->Add("medusa-tree", "TREE", &workers.medusa_tree,
-             "which of their candidates may be verified: best or static:FILE "
-             "(default: best)");
-  flags->Add("eagle", "DIR", &workers.eagle,
-             "EAGLE draft of the target that it drafts from, in place of "
-             "Medusa heads");
-  flags->AddRepeated("policy-file", "NAME=DIR", &policy_files,
-                     "calibration of a length policy, for the drafts; may be "
-                     "given several times");
+  flags->BeginGroup(kWorkerGroup);
+  workers.compute.Register(flags);
+  workers.tensors.Register(flags);
+  flags->BeginGroup(kDraftGroup, "draft-", "of the drafts alone");
+  workers.draft_compute.Register(flags);
+  flags->BeginGroup(kDraftGroup, "draft-", "of the drafts");
+  workers.draft_steps.Register(flags);
+  flags->BeginGroup(kTargetGroup, "target-", "of the targets");
+  workers.target_steps.Register(flags);
+  flags->BeginGroup(kTargetGroup);
+  workers.own_drafts.Register(flags);
+  flags->BeginGroup(kDraftGroup);
+  workers.policies.Register(flags);
+  flags->BeginGroup("");
+}
+
+void Cluster::Options::ReadPromptsWhole() {
+  workers.compute.prefix_cache = false;
+  more_args.worker.emplace_back("--prefix-cache=off");
+}
+
+void Cluster::Options::HandOn(const FlagSet& flags) {
+  for (const auto& [group, args] :
+       {std::pair(kCoordinatorGroup, &more_args.coordinator),
+        std::pair(kGatewayGroup, &more_args.gateway),
+        std::pair(kWorkerGroup, &more_args.worker),
+        std::pair(kTargetGroup, &more_args.target),
+        std::pair(kDraftGroup, &more_args.draft)}) {
+    const std::vector<std::string> given = flags.Given(group);
+    args->insert(args->end(), given.begin(), given.end());
+  }
 }
 
 absl::Status Cluster::Options::Validate() const {
@@ -95,6 +98,7 @@ absl::Status Cluster::Options::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("flag --http-port: ", http, " is not in 0..65535"));
   }
+  NACRE_RETURN_IF_ERROR(workers.own_drafts.Validate());
   if (drain_timeout.value_or(absl::ZeroDuration()) < absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "flag --drain-timeout: ", absl::FormatDuration(*drain_timeout),

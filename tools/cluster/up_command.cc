@@ -10,6 +10,7 @@
 #include "common/logging.h"
 #include "common/status_macros.h"
 #include "coordinator/limit_flags.h"
+#include "gateway/served_flags.h"
 #include "telemetry/trace_settings.h"
 #include "tools/cluster/cluster.h"
 #include "tools/commands.h"
@@ -27,12 +28,8 @@ struct UpFlags {
   telemetry::TraceFlags traces;
   worker::PaceOptions pace;
   LogFlags log;
+  gateway::ServedFlags served;
   std::string tls_client_auth;
-  std::string chat_template;
-  std::vector<std::string> served_names;
-  bool escape_special_tokens = false;
-  bool trust_request_chat_template = false;
-  bool no_ui = false;
 
   void Register(FlagSet* flags) {
     cluster.port = 50050;
@@ -48,16 +45,7 @@ struct UpFlags {
                "serve OpenAI's HTTP API there, on the loopback address; 0: a "
                "free port");
     flags->BeginGroup("gateway");
-    flags->Add("chat-template", "FILE", &chat_template,
-               "Jinja template of chats over HTTP (default: the target's)");
-    flags->AddRepeated("served-model-name", "NAME", &served_names,
-                       "what clients of HTTP call the model");
-    flags->Add("escape-special-tokens", "", &escape_special_tokens,
-               "names of special tokens in the texts of chats over HTTP are "
-               "letters");
-    flags->Add("trust-request-chat-template", "", &trust_request_chat_template,
-               "chats over HTTP may have a template of their own");
-    flags->Add("no-ui", "", &no_ui, "serve no page over HTTP");
+    served.Register(flags);
     flags->BeginGroup("");
     RegisterTlsFiles(&cluster.tls, flags);
     flags->Add("tls-server-name", "NAME", &cluster.tls_server_name,
@@ -87,9 +75,9 @@ struct UpFlags {
 };
 
 // Of a service without a draft worker.
-std::string WhatDraftsAlone(const Cluster::WorkerFlags& targets) {
+std::string WhatDraftsAlone(const worker::OwnDraftFlags& targets) {
   std::vector<std::string> own;
-  if (targets.suffix_drafter != "off") own.push_back("suffixes");
+  if (targets.suffix_drafter) own.push_back("suffixes");
   if (!targets.medusa.empty()) own.push_back("Medusa heads");
   if (!targets.eagle.empty()) own.push_back("an EAGLE draft");
   if (own.empty()) return "no draft: nothing is drafted";
@@ -108,9 +96,7 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
   up_flags.Register(&flags);
   if (const auto exit = terminal.ReadFlags(args, &flags)) return *exit;
   Cluster::Options options = up_flags.cluster;
-  options.more_args.coordinator = flags.Given("coordinator");
-  options.more_args.worker = flags.Given("worker");
-  options.more_args.gateway = flags.Given("gateway");
+  options.HandOn(flags);
   for (const std::string& arg : flags.Given("all")) {
     options.more_args.coordinator.push_back(arg);
     // Its clients are not asked for certificates.
@@ -158,7 +144,7 @@ int UpCommand(const std::vector<std::string>& args, const Terminal& terminal) {
     terminal.out << line << "\n";
   }
   if (options.drafts == 0) {
-    terminal.out << WhatDraftsAlone(options.workers) << "\n";
+    terminal.out << WhatDraftsAlone(options.workers.own_drafts) << "\n";
   }
   terminal.out << "ready; Ctrl-C stops" << std::endl;
   interrupted.WaitForNotification();

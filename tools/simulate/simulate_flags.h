@@ -32,12 +32,15 @@ struct SimulateFlags {
   std::string draft_step_times;
   std::optional<int> window;
   bool known_alpha = false;
-  double latency_us = 0.0;
-  double jitter_us = 0.0;
-  std::optional<double> draft_latency_us;
+  struct Hops {
+    double latency_us = 0.0;
+    double jitter_us = 0.0;
+    std::optional<double> draft_latency_us;
+  } hops;
   int streams = 1;
   int drafts = 1;
   int targets = 1;
+  int coordinators = 1;
   int requests = 1;
   int tokens = 10'000;
   int prompt_tokens = 1;

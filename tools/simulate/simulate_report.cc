@@ -42,10 +42,14 @@ std::string Heading(const SimulatePlan& plan) {
   if (!fleet.recorded.empty()) {
     matches = absl::StrFormat("%d recorded sequences", fleet.recorded.size());
   }
+  const std::string coordinators =
+      fleet.coordinators == 1
+          ? ""
+          : absl::StrFormat(", coordinators %d", fleet.coordinators);
   return absl::StrFormat(
       "Virtual time: %s, c %.4g, target step %.4g ms, hops %g to %g us; "
       "streams "
-      "%d, requests %d, tokens %d, drafts %d, targets %d.\n",
+      "%d, requests %d, tokens %d, drafts %d, targets %d%s.\n",
       matches, simulation::CostRatio(fleet),
       static_cast<double>(fleet.target_step.At(1)) * 1e-6,
       1e-3 * static_cast<double>(
@@ -53,7 +57,7 @@ std::string Heading(const SimulatePlan& plan) {
       1e-3 * static_cast<double>(
                  std::max(fleet.target_hop.max_ns, fleet.draft_hop.max_ns)),
       fleet.streams, fleet.requests, fleet.output_tokens, fleet.drafts,
-      fleet.targets);
+      fleet.targets, coordinators);
 }
 
 Json OrNull(const std::optional<double>& value) {
@@ -183,6 +187,7 @@ Json SimulatedJson(const SimulatePlan& plan,
           {"streams", fleet.streams},
           {"drafts", fleet.drafts},
           {"targets", fleet.targets},
+          {"coordinators", fleet.coordinators},
           {"requests_per_stream", fleet.requests},
           {"prompt_tokens", fleet.prompt_tokens},
           {"tokens", fleet.output_tokens},

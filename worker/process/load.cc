@@ -53,7 +53,8 @@ absl::StatusOr<int64_t> ContextBytes(const WorkerOptions& options,
 
 absl::StatusOr<int64_t> KvCacheBytes(const WorkerOptions& options,
                                      kernels::DType kv_type) {
-  if (options.max_memory_bytes.has_value()) return *options.max_memory_bytes;
+  if (options.compute.max_memory_bytes.has_value())
+    return *options.compute.max_memory_bytes;
   NACRE_ASSIGN_OR_RETURN(const int64_t context_bytes,
                          ContextBytes(options, kv_type));
   if (context_bytes >= kMaxDefaultKvBytes) return kMaxDefaultKvBytes;
@@ -66,7 +67,7 @@ absl::StatusOr<model::KvBudget> DeviceKvBudget(const WorkerOptions& options,
   model::KvBudget budget;
   budget.step_rows = StepBudget().max_rows;
   // A limit is there to be used.
-  if (options.max_memory_bytes.has_value()) return budget;
+  if (options.compute.max_memory_bytes.has_value()) return budget;
   NACRE_ASSIGN_OR_RETURN(const int64_t context_bytes,
                          ContextBytes(options, kv_type));
   budget.share = role == wire::WorkerRole::kDraft ? kDraftShare : kTargetShare;
@@ -148,8 +149,8 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
         "own");
   }
   LoadedModel loaded;
-  kernels::BackendOptions backend = options.backend;
-  backend.max_memory_bytes = options.max_memory_bytes.value_or(0);
+  kernels::BackendOptions backend = options.compute.backend;
+  backend.max_memory_bytes = options.compute.max_memory_bytes.value_or(0);
   NACRE_ASSIGN_OR_RETURN(loaded.backend,
                          model::CreateBackendFor(options.model_dir, backend));
   spdlog::info("backend: {}, keys and values in {}",
@@ -170,7 +171,7 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
     return Admit(needs, MemoryLimits(memory));
   };
   model_options.progress = ShowProgress();
-  model_options.prefix_cache = options.prefix_cache;
+  model_options.prefix_cache = options.compute.prefix_cache;
   NACRE_ASSIGN_OR_RETURN(
       loaded.model,
       model::LoadModel(options.model_dir, loaded.backend.get(), model_options));
@@ -183,9 +184,9 @@ absl::StatusOr<LoadedModel> LoadForWorker(const WorkerOptions& options,
         loaded.tokenizer->vocab_size(), " ids, the model only ", vocab_size));
   }
   NACRE_RETURN_IF_ERROR(MapToTarget(options, &loaded));
-  if (options.step_time.has_value()) {
+  if (options.step_time.times.has_value()) {
     auto paced = std::make_unique<model::PacedModel>(std::move(loaded.model),
-                                                     *options.step_time);
+                                                     *options.step_time.times);
     loaded.paced = paced.get();
     loaded.model = std::move(paced);
   }
@@ -216,8 +217,8 @@ wire::Hello MakeHello(const WorkerOptions& options, const LoadedModel& loaded,
   hello.eos_token_ids = info.eos_token_ids;
   hello.kv_capacity_tokens = info.kv_capacity_tokens;
   // A GPU has all of a forward queued when it is asked whether to go on.
-  hello.abandons_steps =
-      role == wire::WorkerRole::kDraft && options.backend.kind != "cuda";
+  hello.abandons_steps = role == wire::WorkerRole::kDraft &&
+                         options.compute.backend.kind != "cuda";
   for (const StepTime& time : step_times) {
     hello.step_times_ns.emplace_back(time.rows, time.duration_ns);
   }

@@ -28,7 +28,7 @@ struct LoadedModel {
 };
 
 // Shows progress on a terminal, logs elsewhere. The KV cache: of a host as
-// WorkerOptions::max_memory_bytes says; of a device what that leaves beside
+// ComputeFlags::max_memory_bytes says; of a device what that leaves beside
 // weights and scratch, without it a share of what is free, which depends on
 // `role`. Errors: of CreateBackendFor, LoadTokenizer and LoadModel;
 // INVALID_ARGUMENT when the tokenizer has ids that the model lacks, or a target

@@ -67,7 +67,9 @@ absl::Status SetBytes(const std::string& text, absl::optional<int64_t>* value) {
   return absl::OkStatus();
 }
 
-absl::Status SetPolicyFile(const std::string& text, WorkerOptions* options) {
+absl::Status SetPolicyFile(
+    const std::string& text,
+    std::vector<std::pair<std::string, std::string>>* files) {
   const std::pair<std::string, std::string> parts =
       absl::StrSplit(text, absl::MaxSplits('=', 1));
   const auto& [name, dir] = parts;
@@ -82,51 +84,31 @@ absl::Status SetPolicyFile(const std::string& text, WorkerOptions* options) {
     return absl::InvalidArgumentError(
         absl::StrCat("not NAME=DIR, NAME one of: ", names));
   }
-  for (const auto& [other, unused] : options->policy_files) {
+  for (const auto& [other, unused] : *files) {
     if (other == name) {
       return absl::InvalidArgumentError(
           absl::StrCat("there is already a file for ", name));
     }
   }
-  options->policy_files.push_back(parts);
+  files->push_back(parts);
   return absl::OkStatus();
 }
 
-void RegisterBackend(WorkerOptions* options, FlagSet* flags) {
-  kernels::BackendOptions* backend = &options->backend;
-  flags->Add("backend", "KIND", &backend->kind, "cpu, reference or cuda");
+void RegisterCpus(std::vector<int>* cpus, FlagSet* flags) {
   flags->AddParsed(
       "cpus", "LIST", "",
-      [backend](const std::string& text) -> absl::Status {
+      [cpus](const std::string& text) -> absl::Status {
         if (text == "auto") {
-          backend->cpus = CpusWithin(AvailableCpus(), CpuQuota());
+          *cpus = CpusWithin(AvailableCpus(), CpuQuota());
           return absl::OkStatus();
         }
-        NACRE_ASSIGN_OR_RETURN(backend->cpus, ParseCpuList(text));
+        NACRE_ASSIGN_OR_RETURN(*cpus, ParseCpuList(text));
         return absl::OkStatus();
       },
       "cores for compute threads, like 0,2-3; auto: one for each core that "
       "this "
       "process may use, by its affinity and its container's limit (default: "
       "one, unpinned)");
-  flags->Add("weights", "TYPE", &backend->weights, kernels::kWeightTypesHelp);
-  flags->Add("kv-type", "TYPE", &backend->kv_type, kernels::kKvTypesHelp);
-  flags->AddParsed(
-      "device", "N", "0",
-      SetNumber(&backend->device, 0, std::numeric_limits<int>::max(),
-                "not a device number of 0 or more"),
-      "GPU of --backend cuda");
-  flags->AddParsed(
-      "max-memory", "BYTES", "",
-      [options](const std::string& text) {
-        return SetBytes(text, &options->max_memory_bytes);
-      },
-      "size of the KV cache, K, M and G may follow (default: what 32 full "
-      "contexts need, at most 1G); of a GPU: weights, KV cache and scratch "
-      "together (default: a share of what is free)");
-  flags->AddSwitch(
-      "prefix-cache", &options->prefix_cache,
-      "whether prompts that begin alike share KV; outputs are the same");
 }
 
 void RegisterPorts(WorkerOptions* options, FlagSet* flags) {
@@ -143,13 +125,13 @@ void RegisterPorts(WorkerOptions* options, FlagSet* flags) {
              "receives the bound address of /metrics");
 }
 
-void RegisterSuffixes(WorkerOptions* options, FlagSet* flags) {
-  flags->AddSwitch("suffix-drafter", &options->suffix_drafter,
+void RegisterSuffixes(OwnDraftFlags* own, FlagSet* flags) {
+  flags->AddSwitch("suffix-drafter", &own->suffix_drafter,
                    "of a target worker: whether it drafts from what followed "
                    "when the end of a text occurred before");
   flags->AddParsed(
       "suffix-cache", "BYTES", "16M",
-      [options](const std::string& text) -> absl::Status {
+      [own](const std::string& text) -> absl::Status {
         constexpr int64_t kLeast = 64 << 10;
         constexpr int64_t kMost = int64_t{16} << 30;
         absl::optional<int64_t> bytes = 0;
@@ -159,7 +141,7 @@ void RegisterSuffixes(WorkerOptions* options, FlagSet* flags) {
               "not 0 and not a number of bytes from 64K to 16G (K, M and G may "
               "follow)");
         }
-        options->suffix_cache_bytes = *bytes;
+        own->suffix_cache_bytes = *bytes;
         return absl::OkStatus();
       },
       "of a target worker: memory for answers to finished requests, from which "
@@ -184,18 +166,18 @@ absl::Status SetMedusaTree(const std::string& text,
   return absl::InvalidArgumentError("not best and not static:FILE");
 }
 
-void RegisterLookers(WorkerOptions* options, FlagSet* flags) {
-  flags->Add("medusa", "PATH", &options->medusa,
+void RegisterLookers(OwnDraftFlags* own, FlagSet* flags) {
+  flags->Add("medusa", "PATH", &own->medusa,
              "of a target worker: Medusa heads of its model to draft from, a "
              "file of safetensors or its folder (default: none)");
   flags->AddParsed(
       "medusa-tree", "TREE", "best",
-      [options](const std::string& text) {
-        return SetMedusaTree(text, &options->medusa_tree);
+      [own](const std::string& text) {
+        return SetMedusaTree(text, &own->medusa_tree);
       },
       "which of their candidates may be verified: best, the likeliest; "
       "static:FILE, those of a list of paths as published");
-  flags->Add("eagle", "DIR", &options->eagle,
+  flags->Add("eagle", "DIR", &own->eagle,
              "of a target worker, in place of heads: the folder of an EAGLE "
              "draft of its model to draft from (default: none)");
 }
@@ -205,13 +187,6 @@ void RegisterRecording(WorkerOptions* options, FlagSet* flags) {
       "gate-timeouts", &options->gate_timeouts,
       "of a target worker: whether a step begins without the draft's tokens "
       "when they are late; off makes recordings independent of time");
-  flags->AddParsed(
-      "policy-file", "NAME=DIR", "",
-      [options](const std::string& text) {
-        return SetPolicyFile(text, options);
-      },
-      "of a draft worker: calibration of a length policy; may be given several "
-      "times");
   flags->Add("record-features", "FILE", &options->record_features,
              "what a draft's rows say of every verified token, or where the "
              "hidden states of a target's tokens are, is appended there, for "
@@ -235,6 +210,76 @@ absl::Status CheckAddress(const char* flag, const std::string& address,
 }
 
 }  // namespace
+
+void ComputeFlags::Register(FlagSet* flags) {
+  flags->Add("backend", "KIND", &backend.kind, "cpu, reference or cuda");
+  flags->Add("weights", "TYPE", &backend.weights, kernels::kWeightTypesHelp);
+  flags->Add("kv-type", "TYPE", &backend.kv_type, kernels::kKvTypesHelp);
+  flags->AddParsed(
+      "device", "N", "0",
+      SetNumber(&backend.device, 0, std::numeric_limits<int>::max(),
+                "not a device number of 0 or more"),
+      "GPU of --backend cuda");
+  flags->AddParsed(
+      "max-memory", "BYTES", "",
+      [this](const std::string& text) {
+        return SetBytes(text, &max_memory_bytes);
+      },
+      "size of the KV cache, K, M and G may follow (default: what 32 full "
+      "contexts need, at most 1G); of a GPU: weights, KV cache and scratch "
+      "together (default: a share of what is free)");
+  flags->AddSwitch(
+      "prefix-cache", &prefix_cache,
+      "whether prompts that begin alike share KV; outputs are the same");
+}
+
+void OwnDraftFlags::Register(FlagSet* flags) {
+  RegisterSuffixes(this, flags);
+  RegisterLookers(this, flags);
+}
+
+absl::Status OwnDraftFlags::Validate() const {
+  if (medusa.empty() && medusa_tree != speculation::TreeShape::kBest) {
+    return absl::InvalidArgumentError(
+        "--medusa-tree needs --medusa, whose candidates it is for");
+  }
+  if (!medusa.empty() && !eagle.empty()) {
+    return absl::InvalidArgumentError(
+        "--medusa and --eagle exclude each other: a target drafts from one of "
+        "them");
+  }
+  return absl::OkStatus();
+}
+
+void PolicyFlags::Register(FlagSet* flags) {
+  flags->AddParsed(
+      "policy-file", "NAME=DIR", "",
+      [this](const std::string& text) { return SetPolicyFile(text, &files); },
+      "of a draft worker: calibration of a length policy; may be given several "
+      "times");
+}
+
+void PaceOfSteps::Register(FlagSet* flags) {
+  flags->AddParsed(
+      "step-time", "ROWS:MS,...", "",
+      [this](const std::string& value) -> absl::Status {
+        NACRE_ASSIGN_OR_RETURN(times, ParseStepTimes(value));
+        text = value;
+        return absl::OkStatus();
+      },
+      "each step takes at least as long as that for its rows, by waiting, as "
+      "in 1:30,8:30.5,16:31: what services do on devices of that speed");
+}
+
+void TensorFlags::Register(FlagSet* flags) {
+  flags->AddParsed(
+      "tensor-transport", "NAME", transport->name,
+      [this](const std::string& text) -> absl::Status {
+        NACRE_ASSIGN_OR_RETURN(transport, FindTensorTransport(text));
+        return absl::OkStatus();
+      },
+      "how hidden states go from targets to drafts, for both the same");
+}
 
 void PaceOptions::Register(FlagSet* flags) {
   flags->AddParsed("hang-timeout", "DURATION",
@@ -283,7 +328,8 @@ void WorkerOptions::Register(FlagSet* flags) {
              "(required); dns:HOST:PORT: of all addresses of HOST, asked again "
              "and again");
   RegisterPorts(this, flags);
-  RegisterBackend(this, flags);
+  RegisterCpus(&compute.backend.cpus, flags);
+  compute.Register(flags);
   log.Register(flags);
   flags->AddParsed("drain-timeout", "DURATION",
                    absl::FormatDuration(drain_timeout),
@@ -292,17 +338,11 @@ void WorkerOptions::Register(FlagSet* flags) {
                                "not a duration like 30s, 0 or more"),
                    "how long SIGTERM waits for open sessions");
   pace.Register(flags);
-  flags->AddParsed(
-      "step-time", "ROWS:MS,...", "",
-      [this](const std::string& text) -> absl::Status {
-        NACRE_ASSIGN_OR_RETURN(step_time, ParseStepTimes(text));
-        return absl::OkStatus();
-      },
-      "each step takes at least as long as that for its rows, by waiting, as "
-      "in 1:30,8:30.5,16:31: what services do on devices of that speed");
-  RegisterSuffixes(this, flags);
-  RegisterLookers(this, flags);
+  step_time.Register(flags);
+  own_drafts.Register(flags);
   vocabulary.Register(flags);
+  policies.Register(flags);
+  tensors.Register(flags);
   RegisterRecording(this, flags);
   tls.Register(flags);
 }
@@ -323,16 +363,7 @@ absl::Status Validate(const WorkerOptions& options) {
         absl::StrCat("--record-hidden ", options.record_hidden,
                      " needs --record-features, which refers to its states"));
   }
-  if (options.medusa.empty() &&
-      options.medusa_tree != speculation::TreeShape::kBest) {
-    return absl::InvalidArgumentError(
-        "--medusa-tree needs --medusa, whose candidates it is for");
-  }
-  if (!options.medusa.empty() && !options.eagle.empty()) {
-    return absl::InvalidArgumentError(
-        "--medusa and --eagle exclude each other: a target drafts from one of "
-        "them");
-  }
+  NACRE_RETURN_IF_ERROR(options.own_drafts.Validate());
   if (!options.metrics_listen.empty()) {
     NACRE_RETURN_IF_ERROR(CheckAddress("metrics-listen", options.metrics_listen,
                                        /*allow_port_zero=*/true));

@@ -1,4 +1,5 @@
-// The command line of both workers.
+// The command line of both workers, as groups of flags: `nacre up` registers
+// the same groups and hands on what was given.
 
 #ifndef WORKER_PROCESS_OPTIONS_H_
 #define WORKER_PROCESS_OPTIONS_H_
@@ -18,8 +19,61 @@
 #include "kernels/backend_factory.h"
 #include "speculation/tree_spec.h"
 #include "worker/engine/step_budget.h"
+#include "worker/tensors/transports.h"
 
 namespace nacre::worker {
+
+// What computes, and with how much memory.
+struct ComputeFlags {
+  kernels::BackendOptions backend;  // but for its cores, which are dealt out
+  // Of a host: bytes of the KV pool; absent: what 32 full contexts need, at
+  // most 1 GiB. Of a device: bytes of weights, KV pool and scratch together;
+  // absent: what load.h says.
+  absl::optional<int64_t> max_memory_bytes;
+  bool prefix_cache = true;
+
+  // --backend to --prefix-cache; they check their values.
+  void Register(FlagSet* flags);
+};
+
+// What a target drafts of its own: as of TargetEngine::Options.
+struct OwnDraftFlags {
+  bool suffix_drafter = true;
+  int64_t suffix_cache_bytes = int64_t{16} << 20;
+  std::string medusa;                 // file or folder of heads; empty: none
+  speculation::TreeSpec medusa_tree;  // best, or a static list
+  std::string eagle;                  // folder of an EAGLE draft; empty: none
+
+  // --suffix-drafter to --eagle; they check their values.
+  void Register(FlagSet* flags);
+  // INVALID_ARGUMENT: flags that need or exclude each other.
+  absl::Status Validate() const;
+};
+
+// Calibrations of length policies; of a draft worker.
+struct PolicyFlags {
+  std::vector<std::pair<std::string, std::string>> files;  // (name, folder)
+
+  // --policy-file; checks the name.
+  void Register(FlagSet* flags);
+};
+
+// Each forward takes at least this long, by waiting.
+struct PaceOfSteps {
+  std::string text;  // as given; empty: as long as it takes
+  absl::optional<StepTimes> times;
+
+  // --step-time; checks its value.
+  void Register(FlagSet* flags);
+};
+
+// Which way hidden states go from targets to drafts.
+struct TensorFlags {
+  const TensorTransport* transport = &TensorTransports().front();
+
+  // --tensor-transport; checks its value.
+  void Register(FlagSet* flags);
+};
 
 // How a worker paces itself.
 struct PaceOptions {
@@ -45,32 +99,20 @@ struct WorkerOptions {
   std::string coordinator;  // coordinator_list.h: their ports for workers
   std::string listen = "127.0.0.1:0";
   std::string
-      advertise;  // what the coordinator dials; empty: the bound address
-  kernels::BackendOptions backend;
-  // Of a host: bytes of the KV pool; absent: what 32 full contexts need, at
-  // most 1 GiB. Of a device: bytes of weights, KV pool and scratch together;
-  // absent: what load.h says.
-  absl::optional<int64_t> max_memory_bytes;
+      advertise;         // what the coordinator dials; empty: the bound address
+  ComputeFlags compute;  // --cpus sets its cores
   std::string address_file;
   std::string metrics_listen;  // host:port of /metrics; empty: not served
   std::string metrics_address_file;
   LogFlags log;
   absl::Duration drain_timeout = absl::Seconds(30);
   PaceOptions pace;
-  // Each forward takes at least this long, by waiting. Absent: as long as it
-  // takes.
-  absl::optional<StepTimes> step_time;
-  bool prefix_cache = true;
-  // Of a target worker: TargetEngine::Options.
-  bool gate_timeouts = true;
-  bool suffix_drafter = true;
-  int64_t suffix_cache_bytes = int64_t{16} << 20;
-  std::string medusa;  // likewise: file or folder of heads; empty: none
-  speculation::TreeSpec medusa_tree;  // best, or a static list
-  std::string eagle;  // likewise: folder of an EAGLE draft; empty: none
+  PaceOfSteps step_time;
+  bool gate_timeouts = true;     // of a target worker: TargetEngine::Options
+  OwnDraftFlags own_drafts;      // likewise
   VocabularyOptions vocabulary;  // of a draft worker
-  // Likewise: (name of a length policy, its calibration's folder).
-  std::vector<std::pair<std::string, std::string>> policy_files;
+  PolicyFlags policies;          // likewise
+  TensorFlags tensors;
   std::string record_features;  // of a draft worker: file; empty: none
   std::string record_hidden;    // likewise; only with record_features
   rpc::PeerTlsFlags tls;        // checked where they are loaded

@@ -185,7 +185,7 @@ TEST(GgufModelTest, ConfigsAreThoseOfTheMetadata) {
   EXPECT_EQ(config.head_dim, 16);
   EXPECT_EQ(config.vocab_size, 40);
   EXPECT_EQ(config.max_position_embeddings, 128);
-  EXPECT_EQ(config.rope_theta, 500000.0);
+  EXPECT_EQ(config.rope.theta, 500000.0);
   EXPECT_EQ(config.norms.epsilon, 1e-5);
   EXPECT_TRUE(config.tie_word_embeddings);
   EXPECT_EQ(config.eos_token_ids, std::vector<int32_t>{2});
@@ -225,7 +225,7 @@ TEST(GgufModelTest, BiasesAndScalingGiveTheSameLogits) {
     const std::string dir = TestFolder(golden);
     nacre::testing::WriteRandomCheckpoint(config.dump(), dir);
     GgufWriter writer = GgufOfCheckpoint(dir);
-    const RopeScaling scaling = ReadConfig(dir)->rope_scaling;
+    const RopeScaling scaling = ReadConfig(dir)->rope.scaling;
     if (scaling.type != RopeScaling::Type::kDefault) {
       const bool is_yarn = scaling.type == RopeScaling::Type::kYarn;
       writer.String("llama.rope.scaling.type", is_yarn ? "yarn" : "linear");
@@ -265,9 +265,9 @@ TEST(GgufModelTest, FactorsOfPairsAreRead) {
   WriteFile(path, writer.Bytes());
   const auto config = ReadConfig(path);
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->rope_scaling.pair_factors,
+  EXPECT_EQ(config->rope.scaling.pair_factors,
             (std::vector<double>{1, 1, 2.5, 8, 8}));
-  EXPECT_EQ(config->rope_scaling.magnitude, 1.0);
+  EXPECT_EQ(config->rope.scaling.magnitude, 1.0);
   const auto backend = NamedBackend("reference");
   const auto with = LoadModel(path, backend.get(), {1 << 20, {}});
   ASSERT_TRUE(with.ok()) << with.status();

@@ -43,6 +43,7 @@ class CalibrationPlanTest : public ::testing::Test {
     flags.Register(&flag_set);
     const absl::Status status = flag_set.Parse(args);
     if (!status.ok()) return status;
+    flags.cluster.HandOn(flag_set);
     return BuildCalibrationPlan(flags);
   }
   std::string Refusal(const std::vector<std::string>& more) {
@@ -73,7 +74,8 @@ TEST_F(CalibrationPlanTest, HasWhatWasAskedFor) {
   EXPECT_EQ(plan->window, 11);
   EXPECT_EQ(plan->repeat, 2);
   EXPECT_EQ(plan->timeout, absl::Seconds(3));
-  EXPECT_EQ(plan->cluster.workers.prefix_cache, "off");
+  EXPECT_THAT(plan->cluster.more_args.worker,
+              ElementsAre("--prefix-cache=off"));
   ASSERT_THAT(plan->prompts, SizeIs(20));
   EXPECT_EQ(plan->prompts[0].max_tokens, 40u);
   EXPECT_EQ(plan->prompts[4].max_tokens, 9u);

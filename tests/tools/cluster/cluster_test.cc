@@ -80,26 +80,9 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
       {v1::WORKER_ROLE_TARGET, v1::WORKER_ROLE_DRAFT, v1::WORKER_ROLE_DRAFT});
   options_.drafts = 2;
   options_.cpus = "3-7";
-  options_.workers.backend = "reference";
-  options_.workers.weights = "f32";
-  options_.workers.kv_type = "bf16";
-  options_.workers.device = 1;
-  options_.workers.draft_backend = "cpu";
-  options_.workers.draft_weights = "int4";
-  options_.workers.draft_device = 2;
-  options_.workers.max_memory = "512M";
-  options_.workers.prefix_cache = "off";
-  options_.workers.suffix_drafter = "on";
-  options_.workers.suffix_cache = "1M";
-  options_.workers.medusa = "heads";
-  options_.workers.medusa_tree = "best";
-  options_.workers.eagle = "eagle";
-  options_.policy_files = {"disco=/a", "specdec++=/b"};
   options_.drain_timeout = absl::Seconds(90);
   options_.more_args.coordinator = {"--max-queue=3"};
   options_.more_args.worker = {"--hang-timeout=9s"};
-  options_.workers.target_step_time = "1:30";
-  options_.workers.draft_step_time = "1:3,8:4";
   options_.more_args.draft = {"--record-features=f"};
   options_.more_args.target = {"--record-hidden=h"};
   auto cluster = Cluster::Start(options_);
@@ -120,23 +103,106 @@ TEST_F(ClusterTest, StartsEveryProgramWithItsFlags) {
   ASSERT_TRUE(WaitForArgs(
       "nacre-target-worker",
       absl::StrCat("--model /models/target --coordinator ", server_.address(),
-                   " --cpus 3,6 --backend reference --weights f32 "
-                   "--kv-type bf16 --device 1 --step-time 1:30 --max-memory "
-                   "512M --prefix-cache "
-                   "off --suffix-drafter on --suffix-cache 1M --medusa heads "
-                   "--medusa-tree best --eagle eagle --drain-timeout 1m30s "
-                   "--hang-timeout=9s --record-hidden=h\n")));
+                   " --cpus 3,6 --drain-timeout 1m30s --hang-timeout=9s "
+                   "--record-hidden=h\n")));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 4,7"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker", "--cpus 5"));
   EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
-                          " --backend cpu --weights int4 --kv-type bf16 "
-                          "--device 2 --step-time 1:3,8:4 "));
-  EXPECT_TRUE(
-      WaitForArgs("nacre-draft-worker", " --target-tokenizer /models/target "));
-  EXPECT_TRUE(WaitForArgs("nacre-draft-worker",
-                          "--drain-timeout 1m30s --policy-file disco=/a "
-                          "--policy-file specdec++=/b --hang-timeout=9s "
-                          "--record-features=f\n"));
+                          " --target-tokenizer /models/target --drain-timeout "
+                          "1m30s --hang-timeout=9s --record-features=f\n"));
+}
+
+// What is typed, as a command does it.
+TEST_F(ClusterTest, HandsOnTheWorkersFlagsThatWereGiven) {
+  FlagSet flags("nacre x", "");
+  options_.Register(&flags);
+  ASSERT_TRUE(flags
+                  .Parse({"--backend",
+                          "reference",
+                          "--weights=f32",
+                          "--kv-type=bf16",
+                          "--device=1",
+                          "--max-memory=512M",
+                          "--prefix-cache=off",
+                          "--tensor-transport=grpc",
+                          "--draft-backend=cpu",
+                          "--draft-weights=int4",
+                          "--draft-device=2",
+                          "--target-step-time=1:30",
+                          "--draft-step-time=1:3,8:4",
+                          "--suffix-drafter=on",
+                          "--suffix-cache=1M",
+                          "--medusa=heads",
+                          "--medusa-tree=best",
+                          "--policy-file=disco=/a",
+                          "--policy-file",
+                          "specdec++=/b"},
+                         nullptr)
+                  .ok());
+  options_.HandOn(flags);
+  auto cluster = Cluster::Start(options_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const std::string all =
+      " --backend=reference --weights=f32 --kv-type=bf16 --device=1 "
+      "--max-memory=512M --prefix-cache=off --tensor-transport=grpc ";
+  EXPECT_TRUE(WaitForArgs(
+      "nacre-target-worker",
+      all + "--step-time=1:30 --suffix-drafter=on --suffix-cache=1M "
+            "--medusa=heads --medusa-tree=best\n"))
+      << ArgsOf("nacre-target-worker");
+  EXPECT_TRUE(WaitForArgs(
+      "nacre-draft-worker",
+      all + "--backend=cpu --weights=int4 --device=2 --step-time=1:3,8:4 "
+            "--policy-file=disco=/a --policy-file=specdec++=/b\n"))
+      << ArgsOf("nacre-draft-worker");
+}
+
+TEST_F(ClusterTest, GivesAWorkerNoFlagThatWasNotGiven) {
+  FlagSet flags("nacre x", "");
+  options_.Register(&flags);
+  ASSERT_TRUE(flags.Parse({"--eagle=e"}, nullptr).ok());
+  options_.HandOn(flags);
+  EXPECT_THAT(options_.more_args.worker, ::testing::IsEmpty());
+  EXPECT_THAT(options_.more_args.draft, ::testing::IsEmpty());
+  EXPECT_THAT(options_.more_args.target, ::testing::ElementsAre("--eagle=e"));
+}
+
+// A flag that is new in a group is nothing that this folder knows of.
+TEST_F(ClusterTest, HandsOnAFlagThatIsNewInAGroup) {
+  FlagSet flags("nacre x", "");
+  options_.Register(&flags);
+  int all = 0;
+  int own = 0;
+  std::string page;
+  flags.BeginGroup("worker");
+  flags.Add("new-of-all", "N", &all, "");
+  flags.BeginGroup("draft", "draft-", "of the drafts");
+  flags.Add("new", "N", &own, "");
+  flags.BeginGroup("gateway");
+  flags.Add("new-page", "TEXT", &page, "");
+  ASSERT_TRUE(
+      flags.Parse({"--draft-new=2", "--new-of-all=1", "--new-page=p"}, nullptr)
+          .ok());
+  options_.HandOn(flags);
+  EXPECT_THAT(options_.more_args.gateway,
+              ::testing::ElementsAre("--new-page=p"));
+  auto cluster = Cluster::Start(options_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_TRUE(WaitForArgs("nacre-target-worker", " --new-of-all=1\n"));
+  EXPECT_TRUE(WaitForArgs("nacre-draft-worker", " --new-of-all=1 --new=2\n"));
+}
+
+// Where every prompt is to be read, it is, unless the user says otherwise.
+TEST_F(ClusterTest, ReadsPromptsWholeUnlessToldOtherwise) {
+  options_.ReadPromptsWhole();
+  FlagSet flags("nacre x", "");
+  options_.Register(&flags);
+  EXPECT_THAT(flags.Help(), HasSubstr("outputs are the same (default off)"));
+  ASSERT_TRUE(flags.Parse({"--prefix-cache=on"}, nullptr).ok());
+  options_.HandOn(flags);
+  EXPECT_THAT(
+      options_.more_args.worker,
+      ::testing::ElementsAre("--prefix-cache=off", "--prefix-cache=on"));
 }
 
 TEST_F(ClusterTest, TellsWhereMetricsAreAndKeepsThemThere) {
@@ -311,6 +377,11 @@ TEST_F(ClusterTest, ChecksItsOptions) {
               HasSubstr("flag --cpus: "));
   EXPECT_THAT(error([](auto& options) { options.metrics_port = 65536; }),
               HasSubstr("flag --metrics-port: 65536 is not in 0..65535"));
+  EXPECT_THAT(error([](auto& options) {
+                options.workers.own_drafts.medusa = "m";
+                options.workers.own_drafts.eagle = "e";
+              }),
+              HasSubstr("--medusa and --eagle exclude each other"));
   EXPECT_THAT(
       error([](auto& options) { options.drain_timeout = -absl::Seconds(1); }),
       HasSubstr("flag --drain-timeout: -1s is below 0"));

@@ -103,6 +103,24 @@ TEST(SimulateCommandTest, WritesEverythingAsJson) {
               2 * async["seconds"].get<double>(), 1e-6);
 }
 
+TEST(SimulateCommandTest, SaysHowManyCoordinatorsThereAreIfSeveral) {
+  const std::vector<std::string> args = {"--alpha=0.8", "--cost-ratio=5",
+                                         "--methods=async", "--tokens=100",
+                                         "--streams=4"};
+  EXPECT_THAT(Simulate(args).out, HasSubstr("targets 1.\n"));
+  std::vector<std::string> several = args;
+  several.emplace_back("--coordinators=2");
+  const TemporaryFolder folder;
+  several.push_back("--json=" + folder.path() + "/out.json");
+  const Outcome outcome = Simulate(several);
+  ASSERT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("targets 1, coordinators 2.\n"));
+  std::ifstream file(folder.path() + "/out.json");
+  const auto json = nlohmann::json::parse(file);
+  EXPECT_EQ(json["coordinators"], 2);
+  EXPECT_EQ(json["methods"][0]["output_tokens"], 400);
+}
+
 TEST(SimulateCommandTest, ReplaysAMatchTrace) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/trace.jsonl";
@@ -221,6 +239,10 @@ TEST(SimulateCommandTest, RefusesBadFlags) {
   EXPECT_THAT(with("--streams=0"), HasSubstr("0 is not in 1..100000"));
   EXPECT_THAT(with("--drafts=-1"), HasSubstr("-1 is not in 0..2000"));
   EXPECT_THAT(with("--targets=0"), HasSubstr("0 is not in 1..1000"));
+  EXPECT_THAT(with("--coordinators=0"),
+              HasSubstr("flag --coordinators: 0 is not in 1..16"));
+  EXPECT_THAT(with("--coordinators=17"),
+              HasSubstr("flag --coordinators: 17 is not in 1..16"));
   EXPECT_THAT(with("--requests=0"), HasSubstr("0 is not in 1..1000000"));
   EXPECT_THAT(with("--tokens=0"), HasSubstr("0 is not in 1..10000000"));
   EXPECT_THAT(with("--prompt-tokens=0"), HasSubstr("0 is not in 1..1000000"));

@@ -38,7 +38,7 @@ class CudaLoadTest : public ::testing::Test {
           std::filesystem::copy_options::overwrite_existing);
     }
     options_.model_dir = dir;
-    options_.backend.kind = "cuda";
+    options_.compute.backend.kind = "cuda";
   }
   ~CudaLoadTest() override { emulation::ResetDevice(); }
 
@@ -77,7 +77,7 @@ TEST_F(CudaLoadTest, TheCacheGetsAShareOfWhatIsFree) {
 
 // A draft's and a target's are of one process each, by its own checkpoint.
 TEST_F(CudaLoadTest, TheTypeOfKeysIsTheCheckpoints) {
-  EXPECT_EQ(options_.backend.kv_type, "auto");
+  EXPECT_EQ(options_.compute.backend.kv_type, "auto");
   const auto numerics = [&](wire::WorkerRole role) {
     const absl::StatusOr<LoadedModel> loaded = LoadForWorker(options_, role);
     EXPECT_TRUE(loaded.ok()) << loaded.status();
@@ -99,7 +99,7 @@ TEST_F(CudaLoadTest, ASmallModelGets256Contexts) {
 }
 
 TEST_F(CudaLoadTest, ALimitIsOfWeightsCacheAndScratchTogether) {
-  options_.max_memory_bytes = 64 * kMegabyte;
+  options_.compute.max_memory_bytes = 64 * kMegabyte;
   const size_t before = emulation::counts.used_bytes;
   const auto loaded = LoadForWorker(options_, wire::WorkerRole::kDraft);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -119,14 +119,14 @@ TEST_F(CudaLoadTest, ALimitIsOfWeightsCacheAndScratchTogether) {
 
 TEST_F(CudaLoadTest, ARoomThatIsTooSmallSaysHowMuchIsMissing) {
   // 4 layers of 590 KB and twice 512 KB of embeddings.
-  options_.max_memory_bytes = kMegabyte;
+  options_.compute.max_memory_bytes = kMegabyte;
   const absl::Status weights =
       LoadForWorker(options_, wire::WorkerRole::kTarget).status();
   EXPECT_EQ(weights.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(weights.message()),
               AllOf(HasSubstr("the weights need "), HasSubstr(" are free; "),
                     HasSubstr("0 of the limit of 1048576 are used")));
-  options_.max_memory_bytes = 20 * kMegabyte;
+  options_.compute.max_memory_bytes = 20 * kMegabyte;
   const absl::Status cache =
       LoadForWorker(options_, wire::WorkerRole::kTarget).status();
   EXPECT_EQ(cache.code(), absl::StatusCode::kResourceExhausted);
@@ -138,8 +138,8 @@ TEST_F(CudaLoadTest, ARoomThatIsTooSmallSaysHowMuchIsMissing) {
 
 TEST_F(CudaLoadTest, WhatTheWeightsNeedIsWhatTheyTake) {
   for (const char* weights : {"auto", "f32", "int8"}) {
-    options_.backend.weights = weights;
-    options_.max_memory_bytes = kMegabyte / 4;
+    options_.compute.backend.weights = weights;
+    options_.compute.max_memory_bytes = kMegabyte / 4;
     const std::string message(
         LoadForWorker(options_, wire::WorkerRole::kTarget).status().message());
     long long needed = 0;

@@ -28,13 +28,13 @@ using ::testing::HasSubstr;
 WorkerOptions OptionsFor(const std::string& dir) {
   WorkerOptions options;
   options.model_dir = dir;
-  options.backend.kind = "reference";
+  options.compute.backend.kind = "reference";
   return options;
 }
 
 TEST(LoadTest, TellsTheCoordinatorWhatWasLoaded) {
   WorkerOptions options = OptionsFor(NACRE_MODELS "/draft/");
-  options.max_memory_bytes = 10 << 20;
+  options.compute.max_memory_bytes = 10 << 20;
   const absl::StatusOr<LoadedModel> loaded =
       LoadForWorker(options, wire::WorkerRole::kTarget);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -61,7 +61,7 @@ TEST(LoadTest, TellsTheCoordinatorWhatWasLoaded) {
   EXPECT_FALSE(MakeHello(options, *loaded, wire::WorkerRole::kTarget, "", {})
                    .abandons_steps);
   WorkerOptions on_gpu = options;
-  on_gpu.backend.kind = "cuda";
+  on_gpu.compute.backend.kind = "cuda";
   EXPECT_FALSE(MakeHello(on_gpu, *loaded, wire::WorkerRole::kDraft, "", {})
                    .abandons_steps);
   // Each start of the process is another incarnation.
@@ -90,13 +90,13 @@ TEST(LoadTest, TheKvCacheIsAsLargeAsAskedOr32Contexts) {
   const model::ModelInfo& info = loaded->model->info();
   EXPECT_EQ(info.kv_capacity_tokens, 32 * info.context_length);
 
-  options.max_memory_bytes = 1 << 20;
+  options.compute.max_memory_bytes = 1 << 20;
   const absl::StatusOr<LoadedModel> small =
       LoadForWorker(options, wire::WorkerRole::kTarget);
   ASSERT_TRUE(small.ok()) << small.status();
   EXPECT_LT(small->model->info().kv_capacity_tokens, info.kv_capacity_tokens);
 
-  options.backend.kv_type = "bf16";
+  options.compute.backend.kv_type = "bf16";
   const absl::StatusOr<LoadedModel> bf16 =
       LoadForWorker(options, wire::WorkerRole::kTarget);
   ASSERT_TRUE(bf16.ok()) << bf16.status();
@@ -104,7 +104,7 @@ TEST(LoadTest, TheKvCacheIsAsLargeAsAskedOr32Contexts) {
   const int64_t f32_blocks = small->model->info().kv_capacity_tokens / 16;
   const int64_t bf16_blocks = bf16->model->info().kv_capacity_tokens / 16;
   EXPECT_EQ(bf16_blocks / 2, f32_blocks);
-  options.max_memory_bytes.reset();
+  options.compute.max_memory_bytes.reset();
   const absl::StatusOr<LoadedModel> contexts =
       LoadForWorker(options, wire::WorkerRole::kTarget);
   ASSERT_TRUE(contexts.ok()) << contexts.status();
@@ -124,13 +124,13 @@ TEST(LoadTest, SaysWhatIsMissing) {
       LoadForWorker(OptionsFor(dir), wire::WorkerRole::kTarget).status().code(),
       absl::StatusCode::kNotFound);
   WorkerOptions unknown = OptionsFor(NACRE_MODELS "/draft");
-  unknown.backend.kind = "abacus";
+  unknown.compute.backend.kind = "abacus";
   EXPECT_THAT(
       std::string(
           LoadForWorker(unknown, wire::WorkerRole::kTarget).status().message()),
       HasSubstr("abacus"));
   unknown = OptionsFor(NACRE_MODELS "/draft");
-  unknown.backend.kv_type = "f8";
+  unknown.compute.backend.kv_type = "f8";
   EXPECT_THAT(
       std::string(
           LoadForWorker(unknown, wire::WorkerRole::kTarget).status().message()),
@@ -139,7 +139,7 @@ TEST(LoadTest, SaysWhatIsMissing) {
 
 TEST(LoadTest, RefusesWhatTheHostHasNoRoomFor) {
   const WorkerOptions options = OptionsFor(NACRE_MODELS "/draft");
-  const auto backend = *kernels::CreateBackend(options.backend);
+  const auto backend = *kernels::CreateBackend(options.compute.backend);
   const int64_t needed =
       model::MemoryNeeds::Of(**model::Checkpoint::Open(options.model_dir),
                              *model::ReadConfig(options.model_dir), *backend)

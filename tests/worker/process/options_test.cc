@@ -59,6 +59,7 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
                           "--medusa-tree=best",
                           "--target-tokenizer=other",
                           "--least-vocabulary-share=0.25",
+                          "--tensor-transport=grpc",
                           "--policy-file=disco=/a=b",
                           "--policy-file",
                           "specdec++=dir",
@@ -75,28 +76,29 @@ TEST(WorkerOptionsTest, ReadsEveryFlagInBothForms) {
   EXPECT_EQ(options->coordinator, "c:7");
   EXPECT_EQ(options->listen, "[::1]:0");
   EXPECT_EQ(options->advertise, "h:8");
-  EXPECT_EQ(options->backend.kind, "reference");
-  EXPECT_THAT(options->backend.cpus, ElementsAre(1, 3, 4));
-  EXPECT_EQ(options->backend.weights, "f32");
-  EXPECT_EQ(options->backend.kv_type, "bf16");
-  EXPECT_EQ(options->backend.device, 2);
-  EXPECT_EQ(options->max_memory_bytes, 3 << 20);
+  EXPECT_EQ(options->compute.backend.kind, "reference");
+  EXPECT_THAT(options->compute.backend.cpus, ElementsAre(1, 3, 4));
+  EXPECT_EQ(options->compute.backend.weights, "f32");
+  EXPECT_EQ(options->compute.backend.kv_type, "bf16");
+  EXPECT_EQ(options->compute.backend.device, 2);
+  EXPECT_EQ(options->compute.max_memory_bytes, 3 << 20);
   EXPECT_EQ(options->address_file, "a");
   EXPECT_EQ(options->drain_timeout, absl::Minutes(1));
   EXPECT_EQ(options->pace.hang_timeout, absl::Seconds(3));
   EXPECT_EQ(options->pace.prefill_chunk, 64);
   EXPECT_EQ(options->pace.spin, absl::Microseconds(250));
-  ASSERT_TRUE(options->step_time.has_value());
-  EXPECT_EQ(options->step_time->At(8), 31'000'000);
-  EXPECT_FALSE(options->prefix_cache);
+  ASSERT_TRUE(options->step_time.times.has_value());
+  EXPECT_EQ(options->step_time.times->At(8), 31'000'000);
+  EXPECT_FALSE(options->compute.prefix_cache);
   EXPECT_FALSE(options->gate_timeouts);
-  EXPECT_FALSE(options->suffix_drafter);
-  EXPECT_EQ(options->suffix_cache_bytes, 2 << 20);
-  EXPECT_EQ(options->medusa, "heads");
+  EXPECT_FALSE(options->own_drafts.suffix_drafter);
+  EXPECT_EQ(options->own_drafts.suffix_cache_bytes, 2 << 20);
+  EXPECT_EQ(options->own_drafts.medusa, "heads");
   EXPECT_EQ(options->vocabulary.target_tokenizer, "other");
   EXPECT_EQ(options->vocabulary.least_share, 0.25);
-  EXPECT_EQ(options->medusa_tree, speculation::TreeShape::kBest);
-  EXPECT_THAT(options->policy_files,
+  EXPECT_EQ(options->own_drafts.medusa_tree, speculation::TreeShape::kBest);
+  EXPECT_STREQ(options->tensors.transport->name, "grpc");
+  EXPECT_THAT(options->policies.files,
               ElementsAre(Pair("disco", "/a=b"), Pair("specdec++", "dir")));
   EXPECT_EQ(options->record_features, "rows.jsonl");
   EXPECT_EQ(options->record_hidden, "states");
@@ -110,18 +112,18 @@ TEST(WorkerOptionsTest, AnEagleDraftIsInPlaceOfHeads) {
   const auto options =
       ParseWorkerOptions({"--model=m", "--coordinator=c:7", "--eagle=d"});
   ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_EQ(options->eagle, "d");
+  EXPECT_EQ(options->own_drafts.eagle, "d");
 }
 
 TEST(WorkerOptionsTest, TheTypeOfKeysIsAutoUnlessTold) {
   const auto options = ParseWorkerOptions({"--model=m", "--coordinator=c:7"});
   ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_EQ(options->backend.kv_type, "auto");
+  EXPECT_EQ(options->compute.backend.kv_type, "auto");
   for (const std::string type : {"auto", "f32", "bf16"}) {
     const auto told = ParseWorkerOptions(
         {"--model=m", "--coordinator=c:7", "--kv-type=" + type});
     ASSERT_TRUE(told.ok()) << told.status();
-    EXPECT_EQ(told->backend.kv_type, type);
+    EXPECT_EQ(told->compute.backend.kv_type, type);
   }
 }
 
@@ -164,7 +166,8 @@ TEST(WorkerOptionsTest, CpusAutoAreThoseThatTheProcessMayUse) {
   const absl::StatusOr<WorkerOptions> options =
       ParseWorkerOptions({"--model=m", "--coordinator=c:7", "--cpus=auto"});
   ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_EQ(options->backend.cpus, CpusWithin(AvailableCpus(), CpuQuota()));
+  EXPECT_EQ(options->compute.backend.cpus,
+            CpusWithin(AvailableCpus(), CpuQuota()));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -195,6 +198,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{{"--step-time", "8:1,4:2"}, "\"4:2\": the rows do not rise"},
         BadLine{{"--step-time", "1:fast"}, "\"1:fast\": the milliseconds"},
         BadLine{{"--prefix-cache", "yes"}, "--prefix-cache: \"yes\""},
+        BadLine{{"--tensor-transport", "pigeon"},
+                "--tensor-transport: \"pigeon\" is not one of: grpc"},
         BadLine{{"--policy-file", "disco"},
                 "--policy-file: \"disco\" is not NAME=DIR, NAME one of: svip "
                 "cali-ts "

@@ -1,8 +1,10 @@
 #include "worker/tensors/transports.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,13 +16,17 @@
 namespace nacre::worker {
 namespace {
 
+class Transports : public ::testing::TestWithParam<std::string> {};
+
 // As two processes do it: they know nothing but the interfaces.
-TEST(Transports, WhatOneWorkerPublishesAnotherReads) {
-  const ServedPublisher tensors = MakeTensorPublisher();
+TEST_P(Transports, WhatOneWorkerPublishesAnotherReads) {
+  const TensorTransport* const transport = *FindTensorTransport(GetParam());
+  const ServedPublisher tensors = transport->make_publisher();
   ASSERT_NE(tensors.publisher, nullptr);
-  ASSERT_NE(tensors.service, nullptr);
-  const auto server = *rpc::RpcServer::Start({}, {tensors.service});
-  const std::unique_ptr<TensorReader> reader = MakeTensorReader({});
+  std::vector<grpc::Service*> services;
+  if (tensors.service != nullptr) services.push_back(tensors.service);
+  const auto server = *rpc::RpcServer::Start({}, services);
+  const std::unique_ptr<TensorReader> reader = transport->make_reader({});
   const auto sink = std::make_shared<RecordingSink>();
   reader->Subscribe({server->address(), 5, 100, sink});
   ASSERT_TRUE(Eventually([&] { return tensors.publisher->HasReaders(5); }));
@@ -33,6 +39,27 @@ TEST(Transports, WhatOneWorkerPublishesAnotherReads) {
   tensors.publisher->EndReaders(absl::UnavailableError("stopping"));
   EXPECT_EQ(sink->AwaitLoss().second, absl::UnavailableError("stopping"));
   server->Shutdown(absl::Seconds(10));
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const TensorTransport& transport : TensorTransports()) {
+    names.emplace_back(transport.name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Transports, ::testing::ValuesIn(Names()),
+                         [](const auto& info) { return info.param; });
+
+TEST(FindTensorTransport, KnowsEachByItsNameAndRefusesOthers) {
+  for (const TensorTransport& transport : TensorTransports()) {
+    EXPECT_EQ(*FindTensorTransport(transport.name), &transport);
+  }
+  const absl::Status unknown = FindTensorTransport("pigeon").status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.message()),
+              ::testing::StartsWith("not one of: grpc"));
 }
 
 }  // namespace

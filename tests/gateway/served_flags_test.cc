@@ -1,0 +1,31 @@
+#include "gateway/served_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nacre::gateway {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(ServedFlagsTest, ReadsEveryFlag) {
+  ServedFlags served;
+  FlagSet flags("nacre-x", "");
+  served.Register(&flags);
+  ASSERT_TRUE(flags
+                  .Parse({"--served-model-name=a", "--served-model-name", "b",
+                          "--chat-template=t", "--tokenizer-config=c",
+                          "--escape-special-tokens",
+                          "--trust-request-chat-template", "--no-ui"},
+                         nullptr)
+                  .ok());
+  EXPECT_THAT(served.names, ElementsAre("a", "b"));
+  EXPECT_EQ(served.chat_template, "t");
+  EXPECT_EQ(served.tokenizer_config, "c");
+  EXPECT_TRUE(served.escape_special_tokens);
+  EXPECT_TRUE(served.trust_request_chat_template);
+  EXPECT_TRUE(served.no_ui);
+}
+
+}  // namespace
+}  // namespace nacre::gateway
