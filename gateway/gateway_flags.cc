@@ -37,8 +37,9 @@ void GatewayFlags::Register(FlagSet* flags) {
   flags->Add("metrics-address-file", "FILE", &metrics_address_file,
              "receives the real host:port of /metrics");
   flags->AddRepeated("served-model-name", "NAME", &served_names,
-                     "what clients call the model; the first is shown, others "
-                     "are taken too (default: as the coordinator calls it)");
+                     "what clients may call the model; all are listed, and "
+                     "answers have the first (default: as the coordinator "
+                     "calls it)");
   RegisterChats(flags);
   flags->Add("auth-tokens-file", "FILE", &auth_tokens_file,
              "one NAME:TOKEN a line: clients must show one of them");
