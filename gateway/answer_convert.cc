@@ -103,6 +103,11 @@ void AnswerFormat::Restore() {
 void AnswerFormat::SetStart(const v1::Start& start) {
   // The gateway's own resume of a call has another: the client has the first.
   if (std::exchange(has_start_, true)) return;
+  // What a coordinator said of its model before may be of another one.
+  if (!start.model_fingerprint().empty()) {
+    head_.fingerprint = start.model_fingerprint();
+    SetNumericsId(start.numerics_id());
+  }
   if (request_->resumption.offered) start_ = StartJson(start, prompt_ids_[0]);
 }
 

@@ -87,7 +87,7 @@ class AnswerFormat {
 
   const ApiRequest* const request_;
   const tokenizer::Tokenizer* const tokenizer_;
-  const AnswerHead head_;
+  AnswerHead head_;
   std::string system_fingerprint_;
   OrderedJson start_;  // to be said
   bool has_start_ = false;

@@ -100,6 +100,18 @@ std::string ParamOf(absl::string_view field, const AskedAs& asked) {
   return std::string(field);
 }
 
+// The client asked for no resume: it was the gateway's own. What the client
+// asked for is right, and can be had anew.
+ApiError LostAnswer(absl::string_view why) {
+  absl::ConsumePrefix(&why, "resume: ");
+  return {
+      .status = 503,
+      .message = absl::StrCat("the answer was cut off and cannot go on: ", why),
+      .type = "server_error",
+      .code = "model_changed",
+      .retry_after_s = 1};
+}
+
 ApiError WithoutParam(const absl::Status& status) {
   const std::string message(status.message());
   switch (status.code()) {
@@ -169,12 +181,16 @@ ApiError PromptExceedsContext(int context) {
 }
 
 ApiError ErrorOf(const absl::Status& status, const AskedAs& asked) {
+  const std::string field = FieldOf(status);
   ApiError error = WithoutParam(status);
-  error.param = ParamOf(FieldOf(status), asked);
-  if (asked.resume && absl::IsFailedPrecondition(status)) {
+  error.param = ParamOf(field, asked);
+  if (!absl::IsFailedPrecondition(status)) return error;
+  if (asked.resume) {
     error.status = 409;
     error.code = "resume_unavailable";
     error.may_retry = false;
+  } else if (absl::StartsWith(field, "resume.")) {
+    return LostAnswer(status.message());
   }
   return error;
 }

@@ -51,8 +51,8 @@ struct AskedAs {
 };
 
 // How a call of nacre.v1.Inference that failed is told over HTTP
-// (docs/openai.md has the table). Of a request that resumes an answer: 409
-// where no target can go on with it.
+// (docs/openai.md has the table). Where no target can go on with an answer: 409
+// if the client resumes it, else 503.
 ApiError ErrorOf(const absl::Status& status, const AskedAs& asked = {});
 
 // Of a coordinator with as many waiting requests as it takes.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/refusal.h"
 
 namespace nacre::gateway {
 namespace {
@@ -22,6 +23,13 @@ bool IsRepeatable(const v1::GenerateRequest& request) {
                         request.sampling().temperature() != 0.0f;
   const std::string& policy = speculation.policy();
   return !is_ratio && policy.substr(0, policy.find(':')) != "oracle";
+}
+
+bool MayMissTargets(const absl::Status& status) {
+  const std::string field = FieldOf(status);
+  return IsRefusedFor(status, kNeverFits) ||
+         (absl::IsFailedPrecondition(status) &&
+          (field == "numerics_id" || field == "resume.numerics_id"));
 }
 
 CutAnswer::CutAnswer(const v1::GenerateRequest* request)

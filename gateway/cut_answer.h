@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "proto/inference.pb.h"
 
 namespace nacre::gateway {
@@ -18,6 +19,10 @@ namespace nacre::gateway {
 // Whether the tokens of its answer do not depend on what is drafted: not by the
 // ratio test above temperature 0, nor with the oracle.
 bool IsRepeatable(const v1::GenerateRequest& request);
+
+// Whether it is also what a coordinator says that has just started and has yet
+// to hear of some of its targets: none has the size or the numerics_id.
+bool MayMissTargets(const absl::Status& status);
 
 class CutAnswer {
  public:

@@ -81,6 +81,21 @@ void SendWrongMethod(const Route& route, HttpReply* reply) {
   reply->Send(error.status, headers, ErrorBody(error));
 }
 
+// As it is listed by one of its names.
+OrderedJson ModelJson(const std::string& name, const v1::Model& model) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", 0},
+          {"owned_by", "nacre"},
+          {"root", model.name()},
+          {"parent", nullptr},
+          {"max_model_len", model.context_length()},
+          {"nacre",
+           {{"fingerprint", model.fingerprint()},
+            {"numerics_id", model.numerics_id()},
+            {"vocab_size", model.vocab_size()}}}};
+}
+
 // Of the coordinator, too. Here it keeps long lists off the event loop.
 std::optional<ApiError> CheckResumedIds(const ApiRequest& request,
                                         uint32_t max_tokens) {
@@ -238,19 +253,29 @@ void GatewayService::Work(std::function<Answer()> read,
   }
 }
 
+std::vector<std::string> GatewayService::ModelNames(
+    const v1::Model& model) const {
+  std::vector<std::string> names;
+  for (const std::string& name : options_.served_names) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      names.push_back(name);
+    }
+  }
+  if (names.empty()) names.push_back(model.name());
+  return names;
+}
+
 std::string GatewayService::ModelName(const v1::Model& model) const {
-  return options_.served_names.empty() ? model.name()
-                                       : options_.served_names.front();
+  return ModelNames(model).front();
 }
 
 std::optional<ApiError> GatewayService::CheckModel(
     const std::string& name, const v1::Model& model) const {
-  const auto& names = options_.served_names;
+  const std::vector<std::string> names = ModelNames(model);
   if (name.empty() ||
       std::find(names.begin(), names.end(), name) != names.end()) {
     return std::nullopt;
   }
-  if (names.empty() && name == model.name()) return std::nullopt;
   return ErrorOf(absl::NotFoundError(absl::StrCat("model ", Quoted(name),
                                                   " is not served; \"",
                                                   ModelName(model), "\" is")));
@@ -487,18 +512,12 @@ void GatewayService::SendModels(const std::string& path,
       return SendError(*error, reply);
     }
   }
-  const OrderedJson json = {{"id", one ? wanted : ModelName(*model)},
-                            {"object", "model"},
-                            {"created", 0},
-                            {"owned_by", "nacre"},
-                            {"root", model->name()},
-                            {"max_model_len", model->context_length()},
-                            {"nacre",
-                             {{"fingerprint", model->fingerprint()},
-                              {"numerics_id", model->numerics_id()},
-                              {"vocab_size", model->vocab_size()}}}};
-  if (one) return SendJson(json, reply);
-  SendJson({{"object", "list"}, {"data", OrderedJson::array({json})}}, reply);
+  if (one) return SendJson(ModelJson(wanted, *model), reply);
+  OrderedJson all = OrderedJson::array();
+  for (const std::string& each : ModelNames(*model)) {
+    all.push_back(ModelJson(each, *model));
+  }
+  SendJson({{"object", "list"}, {"data", std::move(all)}}, reply);
 }
 
 void GatewayService::SendTokenizerInfo(HttpReply* reply) const {

@@ -49,8 +49,8 @@ class GatewayService {
     bool trusts_request_templates = false;
     GatewayMetrics* metrics = nullptr;
     SamplingDefaults defaults;
-    // What clients call the model; empty: as the coordinator does. Others are
-    // taken too, but not shown.
+    // What clients may call the model; empty: as the coordinator does. All are
+    // listed, and answers have the first.
     std::vector<std::string> served_names;
     absl::Duration ping_period = absl::Seconds(15);
   };
@@ -73,6 +73,8 @@ class GatewayService {
                                              CallHeaders* headers);
   std::optional<ApiError> CheckModel(const std::string& name,
                                      const v1::Model& model) const;
+  // Each once; the first one is what answers call it.
+  std::vector<std::string> ModelNames(const v1::Model& model) const;
   std::string ModelName(const v1::Model& model) const;
 
   // On a thread for work.

@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "common/refusal.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/lost_server.h"
@@ -32,7 +31,8 @@ namespace {
 constexpr int kMaxResumes = 3;
 
 bool MayResume(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ||
+         MayMissTargets(status);
 }
 
 }  // namespace
@@ -366,10 +366,8 @@ class InferenceClient::State::Call : public GenerationCall,
       // The first try is at once only where the coordinator has gone.
       return absl::IsUnavailable(status) ? Resume(status) : AwaitRoom(status);
     }
-    // It may have had a place in the queue of the one that has gone. Another
-    // one that has just started does not know all its targets.
-    if (lost_one_ &&
-        (IsFullQueue(status) || IsRefusedFor(status, kNeverFits))) {
+    // It may have had a place in the queue of the one that has gone.
+    if (lost_one_ && (IsFullQueue(status) || MayMissTargets(status))) {
       return AwaitRoom(status);
     }
     if (!absl::IsUnavailable(status)) return End(status);
@@ -378,7 +376,7 @@ class InferenceClient::State::Call : public GenerationCall,
     Resume(status);
   }
 
-  // A full queue harms no coordinator: `resume_timeout` alone bounds it.
+  // A refusal harms no coordinator: `resume_timeout` alone bounds it.
   void AwaitRoom(const absl::Status& status) {
     if (resumes_ > 0) --resumes_;
     ResumeLater(status);

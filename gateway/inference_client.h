@@ -88,8 +88,9 @@ class InferenceClient {
   // fails with UNAVAILABLE before its first response the next one is tried,
   // each once. From then on, and where an answer is cut off, it waits for a
   // coordinator that answers, and tries at most three times without a new
-  // response, those with a full queue not counted: only a call that lost no
-  // coordinator ends with it. Nothing is missing, nothing comes twice. INTERNAL
+  // response. Not counted are those with a full queue, or without a target of
+  // the right size or numerics_id, which may come: only a call that lost no
+  // coordinator ends with these. Nothing is missing or comes twice. INTERNAL
   // where a coordinator goes on at another token. Call Next for the first
   // response.
   std::shared_ptr<GenerationCall> Generate(v1::GenerateRequest request,

@@ -2,6 +2,8 @@
 """Renders the Helm chart with each of its ci/values-*.yaml.
 
   scripts/render_chart.py            writes tests/deploy/chart/golden/*.yaml
+  scripts/render_chart.py --flags BIN  writes the chart's list of flags, of the
+                                     programs in that folder
   scripts/render_chart.py --check    compares with them, checks what is rendered
                                      against the schemas of Kubernetes, and that
                                      wrong values are refused
@@ -15,15 +17,21 @@ Needs `helm-python-sdk` (Helm's own library) and `kubernetes-validate` of PyPI:
 import difflib
 import hashlib
 import pathlib
+import re
+import subprocess
 import sys
+import textwrap
 
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CHART = ROOT / "deploy/helm/nacre"
 GOLDEN = ROOT / "tests/deploy/chart/golden"
+FLAGS = CHART / "templates/_flags.tpl"
+PROGRAMS = {"coordinator": "nacre-coordinator", "gateway": "nacre-gateway",
+            "target": "nacre-target-worker", "draft": "nacre-draft-worker"}
 VERSIONS = [f"1.{minor}" for minor in range(29, 38)]
-# Kubernetes before it knows no image volumes.
+# Kubernetes before it knows no image volumes, and other claims of resources.
 IMAGE_VOLUMES_SINCE = "1.31"
 # Kinds that Kubernetes has no schemas of: other projects define them.
 FOREIGN = {"PodMonitor", "PrometheusRule", "ScaledObject", "HTTPRoute", "GRPCRoute"}
@@ -92,8 +100,48 @@ REFUSED = [
      ["/target/pod/topologySpreadConstraints/0", "topologyKey"]),
     ({"gateway": {"pod": {"extraEnv": [{"name": "A", "values": "b"}]}}},
      ["/gateway/pod/extraEnv/0", "values"]),
-    ({"gateway": {"pod": {"extraEnv": [{"name": "NACRE_MAX_QUEU", "value": "1"}]}}},
-     ["/gateway/pod/extraEnv/0/name"]),
+    ({"coordinator": {"pod": {"extraEnv": [{"name": "A"}, {"name": "NACRE_MAX_QUEU"}]}}},
+     ["coordinator.pod.extraEnv[1].name is NACRE_MAX_QUEU", "nacre-coordinator"]),
+    # Each program has its own.
+    ({"gateway": {"pod": {"extraEnv": [{"name": "NACRE_MAX_QUEUE"}]}}},
+     ["gateway.pod.extraEnv[0].name is NACRE_MAX_QUEUE", "nacre-gateway"]),
+    ({"gateway": {"pod": {"extraEnv": [{"name": "NACRE_listen"}]}}},
+     ["gateway.pod.extraEnv[0].name is NACRE_listen"]),
+    ({"gateway": {"pod": {"extraEnv": [{"name": "NACRE_NO-UI"}]}}},
+     ["gateway.pod.extraEnv[0].name is NACRE_NO-UI"]),
+    ({"coordinator": {"pod": {"extraArgs": ["--max-queu=1"]}}},
+     ["coordinator.pod.extraArgs[0] is --max-queu=1", "nacre-coordinator has no flag --max-queu"]),
+    ({"gateway": {"pod": {"extraArgs": ["--no-ui", "--max-queue", "8"]}}},
+     ["gateway.pod.extraArgs[1] is --max-queue", "nacre-gateway has no flag --max-queue"]),
+    ({"target": {"pod": {"extraArgs": ["--Spin"]}}}, ["/target/pod/extraArgs/0", "--Spin"]),
+    ({"target": {"pod": {"extraArgs": ["--help"]}}},
+     ["target.pod.extraArgs[0] is --help", "nacre-target-worker has no flag --help"]),
+    ({"draft": {"pod": {"extraArgs": ["--spinn=1ms"]}}},
+     ["draft.pod.extraArgs[0] is --spinn=1ms", "nacre-draft-worker has no flag --spinn"]),
+    ({"draft": {"pod": {"extraArgs": ["--spin"]}}},
+     ["draft.pod.extraArgs[0] is --spin, but no value follows"]),
+    ({"draft": {"pod": {"extraArgs": ["--spin", "--step-time=1ms"]}}},
+     ["draft.pod.extraArgs[0] is --spin, but no value follows"]),
+    ({"gateway": {"pod": {"extraArgs": ["--no-ui", "on"]}}},
+     ["gateway.pod.extraArgs[1] is on, but no flag before it takes a value"]),
+    ({"target": {"resources": {"claims": [{"name": "gpu"}]}}},
+     ["target.resources.claims[0].name is gpu", "target.pod.resourceClaims"]),
+    ({"gateway": {"resources": {"claims": [{"name": "a"}, {"name": "b"}]},
+                  "pod": {"resourceClaims": [{"name": "a", "resourceClaimName": "c"}]}}},
+     ["gateway.resources.claims[1].name is b", "gateway.pod.resourceClaims"]),
+    # The coordinator reads the target's tokenizer, with its init container.
+    ({"model": {"target": {"pvc": {"claimName": ""}, "initContainer": {
+        "image": "i", "resources": {"claims": [{"name": "gpu"}]}}}}},
+     ["model.target.initContainer.resources.claims[0].name is gpu",
+      "coordinator.pod.resourceClaims"]),
+    ({"target": {"pod": {"resourceClaims": [{"name": "a"}]}}},
+     ["/target/pod/resourceClaims/0"]),
+    ({"target": {"pod": {"resourceClaims": [{"resourceClaimName": "a"}]}}},
+     ["/target/pod/resourceClaims/0", "name"]),
+    ({"target": {"pod": {"resourceClaims": [{"name": "a", "claimName": "b"}]}}},
+     ["/target/pod/resourceClaims/0", "claimName"]),
+    ({"target": {"resources": {"claims": [{"name": 1}]}}},
+     ["/target/resources/claims/0/name"]),
     ({"coordinator": {"pod": {"extraArgs": ["max-queue=1"]}}},
      ["/coordinator/pod/extraArgs/0", "max-queue=1"]),
     ({"coordinator": {"pod": {"extraArgs": ["--spin", "-max-queue=1"]}}},
@@ -111,6 +159,21 @@ REFUSED = [
     ({"target": {"autoscaling": {"behavior": {"scaleUp": {"policy": []}}}}},
      ["/target/autoscaling/behavior/scaleUp", "policy"]),
     ({"keda": {"fallback": {"replica": 1}}}, ["/keda/fallback", "replica"]),
+]
+# Values that must be taken, and what of the target's pod they must make.
+CLAIM = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
+TAKEN = [
+    ({"target": {"resources": {"claims": [{"name": "gpu", "request": "r"}]},
+                 "pod": {"resourceClaims": [CLAIM]}}},
+     lambda pod: (pod["resourceClaims"], pod["containers"][0]["resources"]["claims"]),
+     ([CLAIM], [{"name": "gpu", "request": "r"}])),
+    ({"target": {"pod": {"extraArgs": ["--spin=1ms", "--step-time", "5ms"]}}},
+     lambda pod: pod["containers"][0]["args"][-3:], ["--spin=1ms", "--step-time", "5ms"]),
+    ({"gateway": {"pod": {"extraArgs": ["--tls", "--tls-server-name", "a"]}}},
+     lambda pod: len(pod["containers"]), 1),
+    ({"target": {"pod": {"extraEnv": [{"name": "NACRE_MAX_MEMORY", "value": "1G"}]}}},
+     lambda pod: pod["containers"][0]["env"][-1],
+     {"name": "NACRE_MAX_MEMORY", "value": "1G"}),
 ]
 
 
@@ -176,9 +239,33 @@ def golden_text(objects, values):
     return head + yaml.safe_dump_all(objects, sort_keys=False, width=100)
 
 
-def has_image_volume(item):
+def flags_of_help(program):
+    """The flags that the program at this path has: whether each takes a value."""
+    text = subprocess.run([program, "--help"], check=True, capture_output=True, text=True).stdout
+    found = {name: bool(value)
+             for name, value in re.findall(r"^ +--([a-z0-9-]+)( \S)?", text, re.MULTILINE)}
+    if len(found) < 10:
+        raise AssertionError(f"{program} --help has flags {sorted(found)} only")
+    return found
+
+
+def flags_text(flags):
+    """The chart's list of flags. `flags`: of each component, as flags_of_help."""
+    lines = ["{{/* scripts/render_chart.py --flags made it: the flags of each program. */}}",
+             '{{- define "nacre.programFlags" -}}']
+    for component in PROGRAMS:
+        lines.append(f"{component}:")
+        for kind, takes_value in (("values", True), ("switches", False)):
+            names = sorted(name for name, takes in flags[component].items()
+                           if takes == takes_value)
+            lines += textwrap.wrap(f"{kind}: [{', '.join(names)}]", 90, break_on_hyphens=False,
+                                   initial_indent="  ", subsequent_indent="    ")
+    return "\n".join([*lines, "{{- end -}}", ""])
+
+
+def has_newer_parts(item):
     pod = item.get("spec", {}).get("template", {}).get("spec", {})
-    return any("image" in volume for volume in pod.get("volumes", []))
+    return "resourceClaims" in pod or any("image" in one for one in pod.get("volumes", []))
 
 
 def invalid(objects):
@@ -190,7 +277,7 @@ def invalid(objects):
         for item in objects:
             if item["kind"] in FOREIGN:
                 continue
-            if version < IMAGE_VOLUMES_SINCE and has_image_volume(item):
+            if version < IMAGE_VOLUMES_SINCE and has_newer_parts(item):
                 continue
             checked += 1
             try:
@@ -215,6 +302,24 @@ def accepted(chart, good):
     return wrong
 
 
+def refused(chart, good):
+    """Right values that were refused, or whose pod is another."""
+    wrong = []
+    for change, part, want in TAKEN:
+        try:
+            objects = render(chart, merged(good, change))
+        except Exception as error:
+            wrong.append(f"{change}: {error}")
+            continue
+        (pod,) = [item["spec"]["template"]["spec"] for item in objects
+                  if item["metadata"]["name"] == "demo-nacre-target"
+                  and item["kind"] == "Deployment"]
+        if part(pod) != want:
+            wrong.append(f"{change} makes {part(pod)}")
+        wrong += [f"{change}: {line}" for line in invalid(objects)[0]]
+    return wrong
+
+
 def check(chart, helm):
     wrong = [f"lint: {line}" for line in helm.lint(str(CHART)) if "[ERROR]" in str(line)]
     checked = 0
@@ -232,7 +337,7 @@ def check(chart, helm):
                                         "rendered now", lineterm="", n=2)
             wrong += [*list(diff)[:60], f"{path.name} differs: run scripts/render_chart.py"]
     good = yaml.safe_load((CHART / "ci/values-minimal.yaml").read_text(encoding="utf-8"))
-    wrong += accepted(chart, good)
+    wrong += accepted(chart, good) + refused(chart, good)
     print(*wrong, sep="\n")
     print(f"{len(value_files())} renders, {checked} objects checked against Kubernetes "
           f"{VERSIONS[0]} to {VERSIONS[-1]}, {len(REFUSED)} wrong values, {len(wrong)} faults")
@@ -240,6 +345,13 @@ def check(chart, helm):
 
 
 def main():
+    if sys.argv[1:2] == ["--flags"] and len(sys.argv) == 3:
+        programs = pathlib.Path(sys.argv[2])
+        FLAGS.write_text(flags_text({component: flags_of_help(programs / program)
+                                     for component, program in PROGRAMS.items()}),
+                         encoding="utf-8")
+        print(FLAGS.relative_to(ROOT))
+        return 0
     if sys.argv[1:] not in ([], ["--check"]):
         print(__doc__)
         return 2

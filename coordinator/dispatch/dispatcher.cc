@@ -192,6 +192,9 @@ Dispatcher::Started Dispatcher::StartAll(std::vector<NewSession> sessions) {
   Started started;
   {
     Turn turn(this);
+    if (!requests.empty() && requests.front()->call != nullptr) {
+      requests.front()->call->num_started = static_cast<int>(requests.size());
+    }
     for (WaitingRequest& each : waiting) {
       // The others have been judged with the first one. Where that runs decides
       // where they may: whether they find room now is of the moment.

@@ -34,7 +34,8 @@ void KvReporter::AddTargetNeeds(uint64_t worker_id,
   if (state_.fleet.ledger().is_full(worker_id)) return;
   const FleetWorker& worker = state_.fleet.at(worker_id);
   const auto could_take = [&](const RequestSpec& request) {
-    return state_.placer.CouldTake(worker_id, worker, request);
+    return state_.placer.CouldTake(worker_id, worker, request) &&
+           !state_.placer.TooNarrow(request).contains(worker_id);
   };
   for (const uint64_t id : held_ids) {
     const RequestSpec& request = state_.Find(id)->request();

@@ -1,7 +1,6 @@
 #include "coordinator/dispatch/placer.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 
@@ -117,8 +116,54 @@ uint64_t Placer::LeastLoaded(WorkerRole role, const RequestSpec& request,
   return 0;
 }
 
+int Placer::NumToPlace(const RequestSpec& request) {
+  return request.call != nullptr && KindOf(request).empty()
+             ? request.call->num_started
+             : 1;
+}
+
+Placer::Places Placer::PlacesFor(const RequestSpec& request,
+                                 bool only_ready) const {
+  Places places;
+  for (const auto& [id, worker] : fleet_.workers()) {
+    if (only_ready && !IsReadyTarget(worker)) continue;
+    if (!CouldTake(id, worker, request)) continue;
+    places[worker.info.numerics_id] +=
+        fleet_.ledger().MostSessions(id, TargetNeed(request));
+  }
+  return places;
+}
+
+int64_t Placer::MostOf(const Places& places) {
+  int64_t most = 0;
+  for (const auto& [kind, of_kind] : places) most = std::max(most, of_kind);
+  return most;
+}
+
+WorkerIds Placer::TooNarrow(const RequestSpec& request) const {
+  WorkerIds narrow;
+  const int choices = NumToPlace(request);
+  if (choices <= 1) return narrow;
+  Places places = PlacesFor(request, /*only_ready=*/true);
+  const int64_t enough = std::min<int64_t>(choices, MostOf(places));
+  for (const auto& [id, worker] : fleet_.workers()) {
+    if (IsReadyTarget(worker) && places[worker.info.numerics_id] < enough) {
+      narrow.insert(id);
+    }
+  }
+  return narrow;
+}
+
 uint64_t Placer::TargetFor(const RequestSpec& request,
                            const WorkerIds& except) const {
+  WorkerIds others = TooNarrow(request);
+  if (others.empty()) return BestTarget(request, except);
+  others.insert(except.begin(), except.end());
+  return BestTarget(request, others);
+}
+
+uint64_t Placer::BestTarget(const RequestSpec& request,
+                            const WorkerIds& except) const {
   const uint64_t least = LeastLoaded(WorkerRole::kTarget, request, except);
   if (least == 0) return 0;
   const size_t load = fleet_.Find(least)->load();
@@ -187,16 +232,10 @@ absl::Status Placer::CheckServable(const RequestSpec& request,
 absl::Status Placer::CheckTogether(const RequestSpec& request, int64_t count,
                                    int max_queue, int64_t now_ns) const {
   if (count <= max_queue) return absl::OkStatus();
-  bool is_ready = false;
-  std::map<std::string, int64_t> places;  // by numerics_id
-  for (const auto& [id, worker] : fleet_.workers()) {
-    is_ready = is_ready || IsReadyTarget(worker);
-    if (!CouldTake(id, worker, request)) continue;
-    places[worker.info.numerics_id] +=
-        fleet_.ledger().MostSessions(id, TargetNeed(request));
-  }
-  int64_t most = 0;
-  for (const auto& [kind, of_kind] : places) most = std::max(most, of_kind);
+  const bool is_ready = std::any_of(
+      fleet_.workers().begin(), fleet_.workers().end(),
+      [](const auto& entry) { return IsReadyTarget(entry.second); });
+  const int64_t most = MostOf(PlacesFor(request, /*only_ready=*/false));
   // Of the next target nothing is known.
   if (!is_ready || count <= most + max_queue || HasJustLeft(request, now_ns)) {
     return absl::OkStatus();

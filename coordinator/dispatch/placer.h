@@ -9,6 +9,7 @@
 #define COORDINATOR_DISPATCH_PLACER_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -57,8 +58,16 @@ class Placer {
   uint64_t LeastLoaded(WorkerRole role, const RequestSpec& request,
                        const WorkerIds& except) const;
   // The least loaded target, or, where that has not much less to do, the one
-  // that had the longest beginning of the prompt; 0 when none has room.
+  // that had the longest beginning of the prompt; 0 when none has room. None
+  // that is TooNarrow.
   uint64_t TargetFor(const RequestSpec& request, const WorkerIds& except) const;
+  // Of a call that has not been placed: how many choices run where this one
+  // does. Else 1.
+  static int NumToPlace(const RequestSpec& request);
+  // Ready targets whose kind cannot hold all these choices at once, where
+  // another kind can; if none can, all kinds but those that hold the most.
+  // There the other choices would wait for each other, or be refused.
+  WorkerIds TooNarrow(const RequestSpec& request) const;
   // It runs there.
   void OnPlaced(const RequestSpec& request, uint64_t target_id) {
     holders_.Note(request.prefixes, target_id);
@@ -86,6 +95,12 @@ class Placer {
     int64_t until_ns = 0;
   };
 
+  // By numerics_id: sessions like it that the targets could hold at once.
+  using Places = std::map<std::string, int64_t>;
+  Places PlacesFor(const RequestSpec& request, bool only_ready) const;
+  static int64_t MostOf(const Places& places);
+  uint64_t BestTarget(const RequestSpec& request,
+                      const WorkerIds& except) const;
   bool CanTake(uint64_t worker_id, WorkerRole role, const RequestSpec& request,
                const WorkerIds& except) const;
   bool MayComeBack(const RequestSpec& request, int64_t now_ns) const;

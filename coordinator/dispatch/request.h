@@ -28,6 +28,7 @@ namespace nacre::coordinator {
 // What the choices of one call share. Under the dispatcher's lock.
 struct CallPlacement {
   std::string numerics_id;  // of the first one's target, once it runs
+  int num_started = 1;      // choices that came to run together
 };
 
 // What the client wants of the answer.

@@ -45,7 +45,9 @@ absl::optional<uint64_t> RequestQueue::TimedOut(int64_t now_ns) const {
 
 void RequestQueue::AddTargetsFor(const RequestSpec& request,
                                  WorkerIds* targets) const {
+  const WorkerIds narrow = placer_.TooNarrow(request);
   for (const auto& [id, worker] : fleet_.workers()) {
+    if (narrow.contains(id)) continue;
     if (placer_.CouldTake(id, worker, request)) targets->insert(id);
   }
 }
@@ -76,14 +78,20 @@ absl::optional<RequestQueue::Start> RequestQueue::Pass::Next() {
 
 void RequestQueue::Pass::LeastNeed::Note(const RequestSpec& request) {
   const int64_t need = Placer::TargetNeed(request);
+  if (const int choices = Placer::NumToPlace(request); choices > 1) {
+    calls_.emplace(choices, need);
+    return;
+  }
   int64_t& least =
       needs_.try_emplace(Placer::KindOf(request), need).first->second;
   least = std::min(least, need);
 }
 
 bool RequestQueue::Pass::LeastNeed::Covers(const RequestSpec& request) const {
+  const int64_t need = Placer::TargetNeed(request);
   const auto it = needs_.find(Placer::KindOf(request));
-  return it != needs_.end() && Placer::TargetNeed(request) >= it->second;
+  return (it != needs_.end() && need >= it->second) ||
+         calls_.contains({Placer::NumToPlace(request), need});
 }
 
 }  // namespace nacre::coordinator

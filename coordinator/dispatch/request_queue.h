@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/types/optional.h"
 #include "coordinator/dispatch/admission.h"
@@ -101,6 +102,9 @@ class RequestQueue {
 
      private:
       absl::flat_hash_map<std::string, int64_t> needs_;
+      // Of calls that are not placed: how many choices, and what each needs.
+      // They look at some kinds only, which says nothing of others' needs.
+      absl::flat_hash_set<std::pair<int, int64_t>> calls_;
     };
 
     RequestQueue& queue_;

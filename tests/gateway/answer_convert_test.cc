@@ -217,6 +217,29 @@ TEST_F(AnswerConvertTest, TheFingerprintNamesModelAndNumerics) {
   EXPECT_NE(of("a"), of("b"));
 }
 
+// The model may have changed since a coordinator said what it serves.
+TEST_F(AnswerConvertTest, TheFingerprintIsThatOfTheAnswer) {
+  const auto of = [this](const std::string& model) {
+    AnswerFormat format = Format();
+    format.SetNumericsId("a");
+    if (!model.empty()) {
+      v1::Start start;
+      start.set_model_fingerprint(model);
+      start.set_numerics_id("a");
+      format.SetStart(start);
+      // Of a resume of the gateway's own, or of another prompt.
+      start.set_model_fingerprint("later");
+      format.SetStart(start);
+    }
+    request_.is_chat = true;
+    return OrderedJson::parse(format.First(0))["system_fingerprint"]
+        .get<std::string>();
+  };
+  EXPECT_EQ(of("f"), of("f"));
+  EXPECT_NE(of("f"), of("g"));
+  EXPECT_NE(of("f"), of(""));
+}
+
 // What aiperf checks before it believes a record.
 TEST_F(AnswerConvertTest, MetricsFitTogether) {
   v1::Complete complete = Complete();

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/refusal.h"
 
 namespace nacre::gateway {
@@ -153,6 +154,33 @@ TEST(ApiErrorTest, AResumeThatNobodyCanTakeIsAConflict) {
   EXPECT_FALSE(error.may_retry);
   EXPECT_EQ(ErrorOf(absl::InvalidArgumentError("x"), resume).status, 400);
   EXPECT_EQ(ErrorOf(absl::UnavailableError("x"), resume).status, 503);
+}
+
+// The client sent no resume: it is told what became of its answer.
+TEST(ApiErrorTest, AnAnswerThatTheGatewayCannotGoOnWithIsNoFaultOfItsRequest) {
+  const char* const why = "of fingerprint \"f\", the served one has \"g\"";
+  for (const char* field : {"resume.model_fingerprint", "resume.numerics_id"}) {
+    const absl::Status status = WithField(
+        absl::FailedPreconditionError(absl::StrCat("resume: ", why)), field);
+    const ApiError error = ErrorOf(status);
+    EXPECT_EQ(error.status, 503);
+    EXPECT_EQ(error.type, "server_error");
+    EXPECT_EQ(error.code, "model_changed");
+    EXPECT_EQ(error.param, "");
+    EXPECT_EQ(error.message,
+              absl::StrCat("the answer was cut off and cannot go on: ", why));
+    // The same request gets an answer from its beginning.
+    EXPECT_TRUE(error.may_retry);
+    EXPECT_EQ(error.retry_after_s, 1);
+    EXPECT_EQ(ErrorOf(status, {.resume = true}).code, "resume_unavailable");
+  }
+  // What a first call is refused for.
+  for (const char* field : {"numerics_id", "speculation.policy"}) {
+    const ApiError error =
+        ErrorOf(WithField(absl::FailedPreconditionError("x"), field));
+    EXPECT_EQ(error.status, 400);
+    EXPECT_EQ(error.code, "policy_unavailable");
+  }
 }
 
 TEST(ApiErrorTest, TheBodyIsJsonOfABoundedSizeWhateverTheMessage) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/refusal.h"
+
 namespace nacre::gateway {
 namespace {
 
@@ -169,6 +171,25 @@ TEST(CutAnswerTest, AnAnswerThatIsNoStreamHasItsTokensInItsEnd) {
   EXPECT_FALSE(answer.Follows(end));
   for (const uint32_t id : {4u, 5u}) end.mutable_complete()->add_token_ids(id);
   EXPECT_TRUE(answer.Follows(end));
+}
+
+// Another checkpoint than the answer's is no target that is yet to come.
+TEST(CutAnswerTest, OnlySomeRefusalsAreOfTargetsThatMayCome) {
+  const auto of_field = [](const char* field) {
+    return WithField(absl::FailedPreconditionError("x"), field);
+  };
+  EXPECT_TRUE(MayMissTargets(of_field("resume.numerics_id")));
+  EXPECT_TRUE(MayMissTargets(of_field("numerics_id")));
+  EXPECT_TRUE(MayMissTargets(
+      WithRefusal(absl::ResourceExhaustedError("x"), {kNeverFits})));
+  for (const absl::Status& status :
+       {of_field("resume.model_fingerprint"), of_field("speculation.policy"),
+        absl::FailedPreconditionError("x"), absl::UnavailableError("x"),
+        WithField(absl::InvalidArgumentError("x"), "numerics_id"),
+        WithRefusal(absl::ResourceExhaustedError("x"), {kQueueFull}),
+        absl::OkStatus()}) {
+    EXPECT_FALSE(MayMissTargets(status)) << status;
+  }
 }
 
 TEST(CutAnswerTest, WhatMayNotBeTheSameIsNotGoneOnWith) {

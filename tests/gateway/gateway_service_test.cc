@@ -254,13 +254,34 @@ TEST_F(GatewayServiceTest, AnEmptyTokenIsNone) {
 }
 
 TEST_F(GatewayServiceTest, ModelsHaveTheirNames) {
-  options_.served_names = {"shown", "alias", "org/name", "/path"};
+  options_.served_names = {"shown", "alias", "org/name", "shown", "/path"};
   StartGateway();
-  EXPECT_THAT(Get(server_->address(), "/v1/models"),
-              HasSubstr("{\"object\":\"list\",\"data\":[{\"id\":\"shown\""));
+  const OrderedJson list =
+      JsonOf(BodyOf(Get(server_->address(), "/v1/models")));
+  EXPECT_EQ(list["object"], "list");
+  std::vector<std::string> listed;
+  for (const OrderedJson& model : list["data"]) {
+    listed.push_back(model["id"].get<std::string>());
+    EXPECT_EQ(model["object"], "model");
+    EXPECT_EQ(model["root"], "target");
+    EXPECT_TRUE(model["parent"].is_null());
+    EXPECT_EQ(model["max_model_len"], 100);
+    EXPECT_EQ(model["nacre"]["fingerprint"], "f");
+    const std::string path = absl::StrReplaceAll(listed.back(), {{"/", "%2F"}});
+    EXPECT_EQ(JsonOf(BodyOf(
+                  Get(server_->address(), absl::StrCat("/v1/models/", path)))),
+              model);
+  }
+  EXPECT_THAT(listed, ElementsAre("shown", "alias", "org/name", "/path"));
   EXPECT_THAT(Get(server_->address(), "/v1/models/alias"),
               HasSubstr("{\"id\":\"alias\""));
-  EXPECT_EQ(StatusOf(Get(server_->address(), "/v1/models/target")), 404);
+  // Its own name is none of them.
+  for (const char* name : {"target", "alias/", "org", "Shown"}) {
+    EXPECT_THAT(Get(server_->address(), absl::StrCat("/v1/models/", name)),
+                AllOf(HasSubstr("HTTP/1.1 404"),
+                      HasSubstr("\"code\":\"model_not_found\"")))
+        << name;
+  }
   EXPECT_THAT(Get(server_->address(), "/v1/models/%61lia%73"),
               HasSubstr("{\"id\":\"alias\""));
   // Both ways to write a name with '/'.
@@ -279,6 +300,15 @@ TEST_F(GatewayServiceTest, ModelsHaveTheirNames) {
   }
   EXPECT_THAT(PostJson("/v1/completions", R"({"prompt":"a","model":"alias"})"),
               HasSubstr("\"model\":\"shown\""));
+}
+
+// Without names of its own the gateway lists the coordinator's.
+TEST_F(GatewayServiceTest, AModelWithoutNamesHasItsOwn) {
+  StartGateway();
+  const OrderedJson list =
+      JsonOf(BodyOf(Get(server_->address(), "/v1/models")));
+  ASSERT_EQ(list["data"].size(), 1u);
+  EXPECT_EQ(list["data"][0]["id"], "target");
 }
 
 TEST_F(GatewayServiceTest, TextBecomesTokensAndBack) {

@@ -454,6 +454,62 @@ TEST(InferenceClientTest, AnAnswerThatLacksTokensEnds) {
   EXPECT_EQ(said.text, "a");
 }
 
+// Of a resume that finds no target of this kind: `field` is at fault.
+grpc::Status NoSuchTarget(const char* field) {
+  return rpc::ToGrpcStatus(
+      WithField(absl::FailedPreconditionError("another is there"), field));
+}
+
+// A coordinator that has come back has yet to hear of some of its targets.
+TEST(InferenceClientTest, ACutAnswerWaitsForATargetOfItsKind) {
+  std::atomic<int> calls{0};
+  const FakeCoordinator returns([&](auto*, const auto&, auto* writer) {
+    const int call = calls++;
+    if (call == 0) {
+      writer->Write(FirstChunk());
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+    }
+    if (call < 8) return NoSuchTarget("resume.numerics_id");
+    writer->Write(FakeCoordinator::Chunk("b", 0, 1));
+    writer->Write(FakeCoordinator::Complete("", 0, 2));
+    return grpc::Status::OK;
+  });
+  EventLoop loop;
+  InferenceClient::Options options = To({&returns});
+  options.poll_period = options.resume_period = absl::Milliseconds(1);
+  options.resume_timeout = absl::Minutes(10);
+  InferenceClient client(options, &loop);
+  const Said said = Ask(&client, &loop);
+  EXPECT_TRUE(said.status.ok()) << said.status;
+  EXPECT_EQ(said.text, "ab");
+  EXPECT_EQ(calls, 9);
+}
+
+// One that serves another checkpoint does not come to serve this one.
+TEST(InferenceClientTest, ACutAnswerDoesNotWaitForItsCheckpointOrInVain) {
+  for (const char* field : {"resume.model_fingerprint", "resume.numerics_id"}) {
+    std::atomic<int> calls{0};
+    const FakeCoordinator changed([&](auto*, const auto&, auto* writer) {
+      if (calls++ > 0) return NoSuchTarget(field);
+      writer->Write(FirstChunk());
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+    });
+    EventLoop loop;
+    InferenceClient::Options options = To({&changed});
+    options.poll_period = options.resume_period = absl::Milliseconds(1);
+    const bool waits = field == std::string("resume.numerics_id");
+    options.resume_timeout =
+        waits ? absl::Milliseconds(20) : absl::InfiniteDuration();
+    InferenceClient client(options, &loop);
+    const Said said = Ask(&client, &loop);
+    EXPECT_EQ(said.status, rpc::FromGrpcStatus(NoSuchTarget(field)));
+    EXPECT_EQ(said.text, "a");
+    if (!waits) {
+      EXPECT_EQ(calls, 2);
+    }
+  }
+}
+
 grpc::Status NeverFits() {
   return rpc::ToGrpcStatus(WithRefusal(
       absl::ResourceExhaustedError("more than any target has"), {kNeverFits}));

@@ -1,4 +1,4 @@
-// Streams that are cut off and resumed by their client.
+// Streams that are cut off and resumed, by their client or the gateway.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,13 +10,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/refusal.h"
+#include "common/rpc/grpc_status.h"
 #include "tests/gateway/gateway_fixture.h"
 #include "tests/gateway/stream_so_far.h"
 
 namespace nacre::gateway {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr uint64_t kSeed = (uint64_t{1} << 63) + 5;
@@ -392,6 +396,49 @@ TEST_F(ResumeTest, AResumedAnswerIsResumedByTheGatewayToo) {
   }
   EXPECT_EQ(so_far.Shown().dump(), uncut.Shown().dump());
   EXPECT_GT(calls, 3);
+}
+
+// The model was rolled while the answer ran: its client learns that, and that
+// the request may be sent anew.
+TEST_F(GatewayServiceTest, ACutAnswerWhoseModelIsGoneEndsWithThatReason) {
+  client_options_.poll_period = client_options_.resume_period =
+      absl::Milliseconds(1);
+  AddCoordinator([](auto*, const v1::GenerateRequest& request, auto* writer) {
+    if (request.has_resume()) {
+      EXPECT_EQ(request.resume().model_fingerprint(), "f");
+      return rpc::ToGrpcStatus(
+          WithField(absl::FailedPreconditionError(
+                        "resume: the answer is of a model with fingerprint "
+                        "\"f\", the served one has \"g\""),
+                    "resume.model_fingerprint"));
+    }
+    v1::GenerateResponse response = FakeCoordinator::Chunk("x", 0);
+    response.mutable_start()->set_seed(5);
+    response.mutable_start()->set_model_fingerprint("f");
+    response.mutable_start()->set_numerics_id("n");
+    writer->Write(response);
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+  });
+  StartGateway();
+  const char* const message =
+      "the answer was cut off and cannot go on: the answer is of a model with "
+      "fingerprint \"f\", the served one has \"g\"";
+  const std::string whole = PostJson("/v1/completions", R"({"prompt":"a"})");
+  EXPECT_EQ(StatusOf(whole), 503) << whole;
+  EXPECT_THAT(whole, AllOf(HasSubstr("Retry-After: 1\r\n"),
+                           Not(HasSubstr("X-Should-Retry"))));
+  const std::vector<std::string> events =
+      Events(R"({"prompt":"a","stream":true})");
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(JsonOf(events[0])["choices"][0]["text"], "x");
+  EXPECT_EQ(events[2], "data: [DONE]");
+  for (const std::string& told : {BodyOf(whole), events[1]}) {
+    const OrderedJson error = JsonOf(told)["error"];
+    EXPECT_EQ(error["code"], "model_changed");
+    EXPECT_EQ(error["type"], "server_error");
+    EXPECT_EQ(error["message"], message);
+    EXPECT_TRUE(error["param"].is_null());
+  }
 }
 
 }  // namespace

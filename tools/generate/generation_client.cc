@@ -44,8 +44,11 @@ class FurtherTries {
     if (give_up_at_ == absl::InfiniteFuture()) {
       give_up_at_ = absl::Now() + kPatience;
     }
-    // A full queue harms no coordinator: time alone bounds it.
-    if (absl::IsResourceExhausted(failure) && made_ > others_) --made_;
+    // A refusal harms no coordinator: time alone bounds it.
+    if (made_ > others_ && (absl::IsResourceExhausted(failure) ||
+                            gateway::MayMissTargets(failure))) {
+      --made_;
+    }
     return made_++ < others_ + kMaxTries && absl::Now() < give_up_at_;
   }
   // Whether it is the first at another coordinator.
@@ -191,7 +194,8 @@ absl::StatusOr<std::vector<v1::Complete>> GenerationClient::GenerateChoices(
     const absl::Status named = rpc::NameLostServer(status);
     if (!came.has_begun()) return absl::IsUnavailable(named);
     return came.can_go_on() &&
-           (absl::IsUnavailable(named) || absl::IsResourceExhausted(named));
+           (absl::IsUnavailable(named) || absl::IsResourceExhausted(named) ||
+            gateway::MayMissTargets(named));
   };
   while (may_go_on() && tries.Begin(status)) {
     if (tries.is_at_another()) {

@@ -164,7 +164,10 @@ def status_error(
 
 def may_find_room(error: StatusError) -> bool:
     """Whether an answer that was cut off may go on later: there was no room. It
-    had room once, so what never fits now may fit again."""
+    had room once, so what never fits now may fit again. A coordinator that has
+    just started has yet to hear of some of its targets."""
+    if isinstance(error, FailedPrecondition):
+        return error.field == "resume.numerics_id"
     return isinstance(error, ResourceExhausted) and _OVER_LIMIT not in error.message
 
 

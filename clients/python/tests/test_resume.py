@@ -7,7 +7,8 @@ import grpc
 
 import nacre
 from nacre import _messages as m
-from fake_server import FakeServer, answer, begin, chunk, complete, details_of, refuse
+from fake_server import (FakeServer, answer, begin, chunk, complete, details_of, refuse,
+                         violation_of)
 
 QUICK = nacre.Retry(attempts=2, initial=0.001, maximum=0.002)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
@@ -101,6 +102,27 @@ class Cases:
         _, end, seen = self.run_script(
             cut(first(7)), *full, say(begin(complete(1, 5), 5)))
         self.assertEqual((end.token_ids, len(seen)), ((7,), 11))
+
+    def test_a_target_of_its_kind_may_come(self):
+        other = refuse(grpc.StatusCode.FAILED_PRECONDITION, "another kind",
+                       violation_of("resume.numerics_id"))
+        _, end, seen = self.run_script(
+            cut(first(7)), *[other] * 9, say(begin(complete(1, 5), 5)))
+        self.assertEqual((end.token_ids, len(seen)), ((7,), 11))
+
+    def test_waits_for_its_kind_no_longer_than_its_patience(self):
+        other = refuse(grpc.StatusCode.FAILED_PRECONDITION, "another kind",
+                       violation_of("resume.numerics_id"))
+        _, error, _ = self.run_script(
+            cut(first(7)), other, retry=nacre.Retry(initial=0.001, patience=0.01))
+        self.assertEqual((type(error), error.message),
+                         (nacre.FailedPrecondition, "another kind"))
+
+    def test_another_checkpoint_is_not_waited_for(self):
+        _, error, seen = self.run_script(
+            cut(first(7)), refuse(grpc.StatusCode.FAILED_PRECONDITION, "another model",
+                                  violation_of("resume.model_fingerprint")))
+        self.assertEqual((type(error), len(seen)), (nacre.FailedPrecondition, 2))
 
     def test_waits_for_room_no_longer_than_its_patience(self):
         _, error, _ = self.run_script(

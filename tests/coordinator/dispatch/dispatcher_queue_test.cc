@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +22,17 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+std::vector<Dispatcher::NewSession> ChoicesOf(RequestSpec request,
+                                              int choices) {
+  std::vector<Dispatcher::NewSession> sessions;
+  request.num_choices = choices;
+  request.call = std::make_shared<CallPlacement>();
+  for (request.choice = 0; request.choice < choices; ++request.choice) {
+    sessions.push_back({request, std::make_shared<RecordingSink>()});
+  }
+  return sessions;
+}
+
 class DispatcherWithoutQueueTest : public DispatcherTest {
  protected:
   DispatcherWithoutQueueTest()
@@ -27,6 +40,30 @@ class DispatcherWithoutQueueTest : public DispatcherTest {
           options->max_running = 8;
           options->max_queue = 0;
         }) {}
+
+  // A call for as many, each of 16 tokens of KV.
+  Dispatcher::Started StartChoices(int choices) {
+    return dispatcher_.StartAll(ChoicesOf(Sized("r", 16), choices));
+  }
+};
+
+// A dispatcher of its own, whose targets have nothing to do.
+class IdleFleet : DispatcherTest {
+ public:
+  explicit IdleFleet(int max_queue)
+      : DispatcherTest([max_queue](Dispatcher::Options* options) {
+          options->max_queue = max_queue;
+        }) {}
+
+  void AddTarget(const std::string& numerics_id, int64_t kv_tokens) {
+    AddKind("t", numerics_id, kv_tokens);
+  }
+  absl::Status StartChoices(int choices, int tokens) {
+    return dispatcher_.StartAll(ChoicesOf(Sized("r", tokens), choices)).status;
+  }
+
+ private:
+  void TestBody() override {}
 };
 
 TEST_F(DispatcherQueueTest, ARequestWaitsForRoomAndRunsWhenThereIsSome) {
@@ -179,21 +216,47 @@ TEST_F(DispatcherQueueTest, ACallForMoreChoicesThanThereArePlacesNeverFits) {
   EXPECT_TRUE(IsRunning(other.id));
 }
 
-// Where the first one runs binds the others, which may then find fewer places
-// than the call was accepted for: that passes.
+// Where the first one runs binds the others. Of the kind that holds them all
+// there are none to be refused, nor to wait.
+TEST_F(DispatcherWithoutQueueTest, ACallRunsWhereAllItsChoicesFit) {
+  const Worker narrow = AddKind("t0", "a", 16);
+  const Worker wide = AddKind("t1", "b", 8 * 16);
+  const Dispatcher::Started started = StartChoices(8);
+  EXPECT_TRUE(started.status.ok()) << started.status;
+  EXPECT_EQ(NumSessions(narrow), 0);
+  EXPECT_EQ(NumSessions(wide), 8);
+}
+
+// An idle fleet takes a call that it accepts as a whole, whatever its kinds and
+// its queue: to try again would change nothing.
+TEST(DispatcherCallsTest, AnIdleFleetTakesACallOrNeverWill) {
+  std::mt19937 random(18);
+  const auto draw = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  int taken = 0;
+  int refused = 0;
+  for (int round = 0; round < 300; ++round) {
+    IdleFleet fleet(/*max_queue=*/draw(0, 4));
+    for (int i = draw(1, 4); i > 0; --i) {
+      fleet.AddTarget(std::string(1, static_cast<char>('a' + draw(0, 2))),
+                      16 * draw(1, 6));
+    }
+    const absl::Status status = fleet.StartChoices(draw(2, 8), 16 * draw(1, 2));
+    ++(status.ok() ? taken : refused);
+    EXPECT_TRUE(status.ok() || IsRefusedFor(status, kNeverFits))
+        << "round " << round << ": " << status;
+  }
+  EXPECT_GT(taken, 50);
+  EXPECT_GT(refused, 50);
+}
+
+// It may find fewer places than the call was accepted for: that passes.
 TEST_F(DispatcherWithoutQueueTest, OfAnAcceptedCallNoChoiceNeverFits) {
   const Worker first = AddKind("t0", "a", 16);
   const Worker other = AddKind("t1", "b", 8 * 16);
-  const auto call = std::make_shared<CallPlacement>();
-  std::vector<Dispatcher::NewSession> sessions;
-  for (int i = 0; i < 8; ++i) {
-    RequestSpec request = Sized("r", 16);
-    request.num_choices = 8;
-    request.choice = i;
-    request.call = call;
-    sessions.push_back({request, std::make_shared<RecordingSink>()});
-  }
-  const Dispatcher::Started started = dispatcher_.StartAll(std::move(sessions));
+  dispatcher_.DrainWorker(other.id);
+  const Dispatcher::Started started = StartChoices(8);
   EXPECT_EQ(NumSessions(first), 1);
   EXPECT_EQ(NumSessions(other), 0);
   EXPECT_EQ(started.session_ids.size(), 1u);

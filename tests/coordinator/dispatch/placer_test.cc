@@ -50,6 +50,14 @@ class PlacerTest : public ::testing::Test {
     return placer_.CheckServable(request, now_ns).ok();
   }
 
+  // The first choice of a call for so many.
+  static RequestSpec FirstOf(int choices, RequestSpec request) {
+    request.num_choices = choices;
+    request.call = std::make_shared<CallPlacement>();
+    request.call->num_started = choices;
+    return request;
+  }
+
   // Whether so many like it could ever find a place, one of them in the queue.
   bool Fit(int64_t count, const RequestSpec& request, int64_t now_ns = 1000) {
     const absl::Status status =
@@ -291,6 +299,66 @@ TEST_F(PlacerTest, ChoicesMayFitOnATargetThatHasJustLeft) {
   EXPECT_FALSE(Fit(8, Request(32, "b"), 1000));
   Leave(AddTarget("c"), 1000);  // it never told its size
   EXPECT_TRUE(Fit(8, Request(32, "c"), 1000));
+}
+
+TEST_F(PlacerTest, ACallGoesToAKindThatHoldsAllItsChoices) {
+  const uint64_t narrow = AddTarget("a", 32);
+  const uint64_t wide = AddTarget("b", 64);
+  const uint64_t other_wide = AddTarget("b", 48);
+  EXPECT_EQ(placer_.TargetFor(Request(16), {}), narrow);
+  EXPECT_EQ(placer_.TargetFor(FirstOf(2, Request(16)), {}), narrow);
+  const RequestSpec first = FirstOf(3, Request(16));
+  EXPECT_EQ(placer_.TooNarrow(first), WorkerIds({narrow}));
+  EXPECT_EQ(placer_.TargetFor(first, {}), wide);
+  EXPECT_EQ(placer_.TargetFor(first, {wide}), other_wide);
+  // It waits for these: elsewhere the others would.
+  EXPECT_EQ(placer_.TargetFor(first, {wide, other_wide}), 0u);
+  // What they have now does not count.
+  fleet_.Seat(wide, 1, 64, false);
+  fleet_.Seat(other_wide, 2, 32, false);
+  EXPECT_EQ(placer_.TargetFor(first, {}), other_wide);
+  // Each choice needs more: no kind holds three.
+  EXPECT_EQ(placer_.TooNarrow(FirstOf(3, Request(48))), WorkerIds({narrow}));
+  EXPECT_EQ(placer_.TooNarrow(FirstOf(2, Request(32))), WorkerIds({narrow}));
+}
+
+// No kind holds all: the largest leaves the fewest to wait.
+TEST_F(PlacerTest, ACallThatNoKindHoldsGoesToTheLargest) {
+  const uint64_t small = AddTarget("a", 32);
+  const uint64_t large = AddTarget("b", 48);
+  const uint64_t as_large = AddTarget("c", 48);
+  const RequestSpec first = FirstOf(16, Request(16));
+  EXPECT_EQ(placer_.TooNarrow(first), WorkerIds({small}));
+  EXPECT_EQ(placer_.TargetFor(first, {}), large);
+  EXPECT_EQ(placer_.TargetFor(first, {large}), as_large);
+  // One that takes no sessions holds none of them.
+  fleet_.SetReady(large, false);
+  fleet_.SetReady(as_large, false);
+  EXPECT_EQ(placer_.TargetFor(first, {}), small);
+}
+
+TEST_F(PlacerTest, OnlyTheFirstChoiceChoosesAKind) {
+  AddTarget("a", 32);
+  AddTarget("b", 64);
+  RequestSpec choice = FirstOf(4, Request(16));
+  EXPECT_EQ(Placer::NumToPlace(choice), 4);
+  EXPECT_EQ(placer_.TooNarrow(choice).size(), 1u);
+  // Where the first one runs the others do.
+  choice.call->numerics_id = "a";
+  EXPECT_EQ(Placer::NumToPlace(choice), 1);
+  EXPECT_EQ(placer_.TooNarrow(choice).size(), 0u);
+  // The client has chosen.
+  const RequestSpec pinned = FirstOf(4, Request(16, "a"));
+  EXPECT_EQ(Placer::NumToPlace(pinned), 1);
+  EXPECT_EQ(placer_.TooNarrow(pinned).size(), 0u);
+  EXPECT_EQ(Placer::NumToPlace(Request(16)), 1);
+}
+
+TEST_F(PlacerTest, ATargetThatTellsNoSizeHoldsAnyNumber) {
+  const uint64_t narrow = AddTarget("a", 32);
+  const uint64_t any = AddTarget("b", 0);
+  EXPECT_EQ(placer_.TooNarrow(FirstOf(16, Request(16))), WorkerIds({narrow}));
+  EXPECT_EQ(placer_.TargetFor(FirstOf(16, Request(16)), {}), any);
 }
 
 TEST_F(PlacerTest, OnlyReadyWorkersOfTheKindWithRoomAreChosen) {

@@ -44,11 +44,29 @@ class RequestQueueTest : public ::testing::Test {
     waiting.since_ns = since_ns;
     queue_.Push(id, std::move(waiting));
   }
+  // Choices of one call, with ids from `id` on.
+  void PushCall(uint64_t id, int choices, int tokens) {
+    const auto call = std::make_shared<CallPlacement>();
+    call->num_started = choices;
+    for (int i = 0; i < choices; ++i) {
+      auto request = std::make_shared<RequestSpec>();
+      request->prompt_ids = {1, 2};
+      request->max_tokens = tokens - 2;
+      request->call = call;
+      WaitingRequest waiting;
+      waiting.cell = std::make_shared<SessionCell>();
+      waiting.cell->request = std::move(request);
+      queue_.Push(id + static_cast<uint64_t>(i), std::move(waiting));
+    }
+  }
   // Starts all that may, as the dispatcher does; their ids.
   std::vector<uint64_t> StartAll(const WorkerIds& kept = {}) {
     std::vector<uint64_t> ids;
     RequestQueue::Pass pass(&queue_, kept);
     while (const auto start = pass.Next()) {
+      if (const auto& call = start->waiting.request().call) {
+        call->numerics_id = fleet_.at(start->target_id).info.numerics_id;
+      }
       ids.push_back(start->session_id);
       targets_.push_back(start->target_id);
       fleet_.Seat(start->target_id, start->session_id,
@@ -158,6 +176,43 @@ TEST_F(RequestQueueTest, KindsOfTargetsAreAskedApart) {
   Push(8, 32, 0, "b");
   EXPECT_THAT(StartAll(), ElementsAre(8));
   EXPECT_THAT(targets_, ElementsAre(b));
+}
+
+// What a call asks for in vain, one request may still find elsewhere.
+TEST_F(RequestQueueTest, ACallThatWaitsForAWideKindHoldsUpNoOther) {
+  const uint64_t narrow = AddTarget(32, "a");
+  const uint64_t wide = AddTarget(64, "b");
+  fleet_.Seat(wide, 100, 64, /*follows_load=*/false);
+  PushCall(7, 2, 32);
+  PushCall(9, 2, 32);
+  Push(11, 32);
+  EXPECT_THAT(StartAll(), ElementsAre(11));
+  EXPECT_THAT(targets_, ElementsAre(narrow));
+  fleet_.Release(wide, 100);
+  EXPECT_THAT(StartAll(), ElementsAre(7, 8));
+  EXPECT_THAT(targets_, ElementsAre(narrow, wide, wide));
+}
+
+// However often it is passed, it keeps free what it may start on only.
+TEST_F(RequestQueueTest, ACallKeepsNoNarrowKindFree) {
+  const uint64_t narrow = AddTarget(32, "a");
+  const uint64_t wide = AddTarget(64, "b");
+  fleet_.Seat(wide, 100, 48, /*follows_load=*/false);
+  PushCall(1, 2, 32);
+  for (uint64_t id = 10; id < 10 + 2 * Admission::kMaxPasses; ++id) {
+    Push(id, 32);
+    EXPECT_THAT(StartAll(), ElementsAre(id));
+    EXPECT_EQ(targets_.back(), narrow);
+    fleet_.Unseat(narrow, id, /*follows_load=*/false);
+    fleet_.Release(narrow, id);
+  }
+  // Where it may start nothing passes it any more.
+  Push(50, 32);
+  Push(51, 16);
+  EXPECT_THAT(StartAll(), ElementsAre(50));
+  EXPECT_EQ(targets_.back(), narrow);
+  fleet_.Release(wide, 100);
+  EXPECT_THAT(StartAll(), ElementsAre(1, 2));
 }
 
 TEST_F(RequestQueueTest, OneThatLeavesIsGone) {

@@ -9,8 +9,7 @@ from golden import CHART, render_chart
 SCHEMA = golden.load(CHART / "values.schema.json")
 VALUES = golden.load(CHART / "values.yaml")
 MINIMAL = golden.load(CHART / "ci/values-minimal.yaml")
-PROGRAMS = {"coordinator": ["nacre-coordinator"], "gateway": ["nacre-gateway"],
-            "target": ["nacre-target-worker"], "draft": ["nacre-draft-worker"]}
+PROGRAMS = render_chart.PROGRAMS
 
 
 def errors(values):
@@ -44,7 +43,8 @@ class SchemaTest(unittest.TestCase):
             self.assertEqual(errors(golden.load(file)), "", file.name)
 
     def test_what_kubernetes_and_the_programs_take_fits(self):
-        pod = {"extraArgs": ["--max-queue", "8", "--spin", "--step-time=", "--max-running=2"]}
+        pod = {"extraArgs": ["--max-queue", "8", "--tls-ca=", "--max-running=2"],
+               "resourceClaims": [{"name": "a", "resourceClaimName": "b"}]}
         container = {"name": "a", "image": "b", "restartPolicy": "Always", "tty": True,
                      "ports": [{"containerPort": 1}], "startupProbe": {}, "lifecycle": {},
                      "resizePolicy": [], "restartPolicyRules": [], "stdin": True}
@@ -116,26 +116,23 @@ EVERYWHERE = {"metrics-listen", "address-file", "metrics-address-file",
 
 class FlagsTest(unittest.TestCase):
     def test_the_schema_leaves_no_flag_out(self):
-        for component, programs in PROGRAMS.items():
-            for program in programs:
-                left_out = (golden.flags_of_help(program) - schema_flags(component)
-                            - OWN[component] - EVERYWHERE)
-                self.assertEqual(left_out, set(), f"{component}.flags: {program} has them")
+        for component, program in PROGRAMS.items():
+            left_out = (set(golden.flags_of_help(program)) - schema_flags(component)
+                        - OWN[component] - EVERYWHERE)
+            self.assertEqual(left_out, set(), f"{component}.flags: {program} has them")
 
     def test_the_schema_names_flags_of_the_programs(self):
-        for component, programs in PROGRAMS.items():
-            for program in programs:
-                unknown = schema_flags(component) - golden.flags_of_help(program)
-                self.assertEqual(unknown, set(), f"{component}.flags: no flags of {program}")
+        for component, program in PROGRAMS.items():
+            unknown = schema_flags(component) - set(golden.flags_of_help(program))
+            self.assertEqual(unknown, set(), f"{component}.flags: no flags of {program}")
 
-    def test_the_schema_names_the_variables_of_the_flags(self):
-        # A flag that is not given is read from the environment.
-        flags = set.union(*(golden.flags_of_help(program)
-                            for programs in PROGRAMS.values() for program in programs))
-        self.assertEqual(
-            set(SCHEMA["definitions"]["flagVariables"]["enum"]),
-            {"NACRE_" + flag.upper().replace("-", "_")
-             for flag in flags - {"help", "version"}})
+    def test_the_list_of_flags_is_the_programs(self):
+        # What extraArgs and extraEnv may name.
+        flags = {component: golden.flags_of_help(program)
+                 for component, program in PROGRAMS.items()}
+        self.assertEqual(render_chart.FLAGS.read_text(encoding="utf-8"),
+                         render_chart.flags_text(flags),
+                         "run scripts/render_chart.py --flags, then without it")
 
     def test_renders_use_flags_of_the_programs(self):
         seen = {}
@@ -144,9 +141,9 @@ class FlagsTest(unittest.TestCase):
                 for container in golden.containers(item):
                     seen.setdefault(container["command"][0], set()).update(
                         golden.flags_of(container))
-        self.assertEqual(sorted(seen), sorted(sum(PROGRAMS.values(), [])))
+        self.assertEqual(sorted(seen), sorted(PROGRAMS.values()))
         for program, flags in seen.items():
-            self.assertEqual(flags - golden.flags_of_help(program), set(), program)
+            self.assertEqual(flags - set(golden.flags_of_help(program)), set(), program)
 
     def test_no_flag_is_given_twice(self):
         # What the chart sets by itself is in no `flags` of the schema.

@@ -16,6 +16,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/refusal.h"
+#include "common/rpc/grpc_status.h"
 #include "tests/tools/fake_coordinator.h"
 
 namespace nacre::tools {
@@ -194,6 +196,34 @@ TEST(GenerationClientTest, ACutAnswerWaitsForRoomInTheQueue) {
   };
   const FakeCoordinator first(is_full);
   const FakeCoordinator second(is_full);
+  GenerationClient client(absl::StrCat(first.address(), ",", second.address()));
+  const auto complete =
+      client.Generate(Request(), kTimeout, [](const v1::Chunk&) {});
+  ASSERT_TRUE(complete.ok()) << complete.status();
+  EXPECT_EQ(calls, 9);
+}
+
+// A coordinator that has come back has yet to hear of some of its targets.
+TEST(GenerationClientTest, ACutAnswerWaitsForATargetOfItsKind) {
+  std::atomic<int> calls{0};
+  const auto has_just_started =
+      [&](const v1::GenerateRequest&, auto*,
+          FakeCoordinator::Writer* writer) -> grpc::Status {
+    const int call = calls++;
+    if (call > 0 && call < 8) {
+      return rpc::ToGrpcStatus(
+          WithField(absl::FailedPreconditionError("another is there"),
+                    "resume.numerics_id"));
+    }
+    writer->Write(Token(call == 0 ? 0 : 1));
+    if (call == 0) return Gone();
+    v1::GenerateResponse end;
+    end.mutable_complete()->set_text("ab");
+    writer->Write(end);
+    return grpc::Status::OK;
+  };
+  const FakeCoordinator first(has_just_started);
+  const FakeCoordinator second(has_just_started);
   GenerationClient client(absl::StrCat(first.address(), ",", second.address()));
   const auto complete =
       client.Generate(Request(), kTimeout, [](const v1::Chunk&) {});

@@ -136,6 +136,9 @@ priorityClassName: {{ . }}
 {{- with .pod.runtimeClassName }}
 runtimeClassName: {{ . }}
 {{- end }}
+{{- with .pod.resourceClaims }}
+resourceClaims: {{- toYaml . | nindent 2 }}
+{{- end }}
 topologySpreadConstraints:
 {{- if .pod.topologySpreadConstraints }}
 {{- toYaml .pod.topologySpreadConstraints | nindent 2 }}
