@@ -42,9 +42,10 @@ void GatewayFlags::Register(FlagSet* flags) {
   RegisterChats(flags);
   flags->Add("auth-tokens-file", "FILE", &auth_tokens_file,
              "one NAME:TOKEN a line: clients must show one of them");
-  flags->Add("token-file", "FILE", &token_file,
-             "holds the gateway's own token for coordinators; requests carry "
-             "their client's");
+  flags->Add(
+      "token-file", "FILE", &token_file,
+      "holds the gateway's own token for coordinators, watched; requests "
+      "carry their client's");
   flags->Add("no-ui", "", &no_ui, "serve no page at /");
   flags->Add("admin", "HOST:PORT,...", &admins,
              "where coordinators serve operators: their workers and sessions "

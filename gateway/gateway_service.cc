@@ -554,12 +554,9 @@ void GatewayService::SendFleet(const HttpRequest& request,
 }
 
 void GatewayService::SendHealth(HttpReply* reply) const {
-  if (options_.client->ready()) return SendJson({{"status", "ok"}}, reply);
-  const absl::StatusOr<v1::Model> model = options_.client->model();
-  SendError(ErrorOf(model.ok() ? absl::UnavailableError(
-                                     "no coordinator answers any more")
-                               : model.status()),
-            reply);
+  const absl::Status health = options_.client->health();
+  if (health.ok()) return SendJson({{"status", "ok"}}, reply);
+  SendError(ErrorOf(health), reply);
 }
 
 }  // namespace nacre::gateway

@@ -52,6 +52,12 @@ class FakeCoordinator : public v1::Inference::Service {
   bool is_draining() const { return drained_answers_ > 0; }
 
   void SetVocabSize(uint32_t size) { vocab_size_ = size; }
+  void SetKvCapacity(uint64_t tokens) { kv_capacity_ = tokens; }
+  // From now on GetModel fails without that bearer token.
+  void RequireToken(const std::string& token) {
+    absl::MutexLock lock(&mu_);
+    required_ = "Bearer " + token;
+  }
 
   // As of one whose queue is full. `retry_after_s` 0: it does not know when it
   // will not be.
@@ -88,8 +94,20 @@ class FakeCoordinator : public v1::Inference::Service {
   }
 
  private:
-  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*,
-                        v1::Model* model) override {
+  static std::string TokenOf(const grpc::ServerContext& context) {
+    const auto found = context.client_metadata().find("authorization");
+    return found == context.client_metadata().end()
+               ? ""
+               : std::string(found->second.data(), found->second.size());
+  }
+  grpc::Status GetModel(grpc::ServerContext* context,
+                        const v1::GetModelRequest*, v1::Model* model) override {
+    {
+      absl::MutexLock lock(&mu_);
+      if (!required_.empty() && TokenOf(*context) != required_) {
+        return {grpc::StatusCode::UNAUTHENTICATED, "the token is not accepted"};
+      }
+    }
     if (is_draining()) {
       --drained_answers_;
       return {grpc::StatusCode::UNAVAILABLE, "draining"};
@@ -106,10 +124,7 @@ class FakeCoordinator : public v1::Inference::Service {
     {
       absl::MutexLock lock(&mu_);
       request_ = *request;
-      const auto found = context->client_metadata().find("authorization");
-      token_ = found == context->client_metadata().end()
-                   ? ""
-                   : std::string(found->second.data(), found->second.size());
+      token_ = TokenOf(*context);
     }
     return on_generate_(context, *request, writer);
   }
@@ -123,6 +138,7 @@ class FakeCoordinator : public v1::Inference::Service {
   std::string token_ ABSL_GUARDED_BY(mu_);
 };
 
+  std::string required_ ABSL_GUARDED_BY(mu_);  // empty: none
 }  // namespace nacre::gateway
 
 #endif  // TESTS_GATEWAY_FAKE_COORDINATOR_H_
