@@ -8,16 +8,20 @@
 
 namespace nacre::gateway {
 
-void GatewayFlags::RegisterChats(FlagSet* flags) {
-  flags->Add("chat-template", "FILE", &chat_template,
+void ChatFlags::Register(FlagSet* flags) {
+  flags->Add("chat-template", "FILE", &file,
              "Jinja template of chats (default: the checkpoint's)");
   flags->Add("tokenizer-config", "FILE", &tokenizer_config,
              "read in place of the checkpoint's tokenizer_config.json");
   flags->Add("escape-special-tokens", "", &escape_special_tokens,
              "names of special tokens in the texts of a chat's request are "
              "letters, not these tokens");
-  flags->Add("trust-request-chat-template", "", &trust_request_chat_template,
+  flags->Add("trust-request-chat-template", "", &trust_request_template,
              "a chat's request may have a template of its own, chat_template");
+  flags->Add("default-max-tokens", "N", &default_max_tokens,
+             "longest answer of a chat whose request does not say, for which "
+             "KV is reserved; 0: what the context and the largest target's KV "
+             "leave");
 }
 
 void GatewayFlags::Register(FlagSet* flags) {
@@ -39,7 +43,7 @@ void GatewayFlags::Register(FlagSet* flags) {
   flags->AddRepeated("served-model-name", "NAME", &served_names,
                      "what clients call the model; the first is shown, others "
                      "are taken too (default: as the coordinator calls it)");
-  RegisterChats(flags);
+  chats.Register(flags);
   flags->Add("auth-tokens-file", "FILE", &auth_tokens_file,
              "one NAME:TOKEN a line: clients must show one of them");
   flags->Add(
@@ -135,6 +139,10 @@ absl::Status GatewayFlags::Validate() const {
       admin_tokens_file.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--admin with --", client_tokens, " needs --admin-tokens-file, too"));
+  }
+  if (chats.default_max_tokens < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--default-max-tokens is ", chats.default_max_tokens, ", below 0"));
   }
   if (ping_period < absl::Milliseconds(10)) {
     return absl::InvalidArgumentError(

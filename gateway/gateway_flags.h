@@ -15,6 +15,16 @@
 
 namespace nacre::gateway {
 
+struct ChatFlags {
+  std::string file;  // --chat-template
+  std::string tokenizer_config;
+  bool escape_special_tokens = false;
+  bool trust_request_template = false;
+  int default_max_tokens = 0;  // 0: what context and KV leave
+
+  void Register(FlagSet* flags);
+};
+
 struct GatewayFlags {
   std::string listen = "127.0.0.1:8000";
   std::string address_file;
@@ -22,10 +32,7 @@ struct GatewayFlags {
   std::string metrics_address_file;
   std::string coordinators = "127.0.0.1:50050";  // host:port,host:port
   std::string tokenizer;                         // folder of the checkpoint
-  std::string chat_template;
-  std::string tokenizer_config;
-  bool escape_special_tokens = false;
-  bool trust_request_chat_template = false;
+  ChatFlags chats;
   std::vector<std::string> served_names;
   std::string auth_tokens_file;
   std::string token_file;
@@ -48,9 +55,6 @@ struct GatewayFlags {
   std::vector<std::string> Addresses() const;
   std::vector<std::string> AdminAddresses() const;
   std::vector<std::string> Origins() const;
-
- private:
-  void RegisterChats(FlagSet* flags);
 };
 
 }  // namespace nacre::gateway

@@ -108,8 +108,8 @@ absl::StatusOr<Model> LoadModel(const GatewayFlags& flags) {
   NACRE_ASSIGN_OR_RETURN(
       ChatPrompts chats,
       ChatPrompts::Load({.model_dir = flags.tokenizer,
-                         .file = flags.chat_template,
-                         .tokenizer_config = flags.tokenizer_config},
+                         .file = flags.chats.file,
+                         .tokenizer_config = flags.chats.tokenizer_config},
                         *tokenizer));
   NACRE_ASSIGN_OR_RETURN(const SamplingDefaults defaults,
                          LoadDefaults(flags.tokenizer));
@@ -179,10 +179,12 @@ absl::Status Run(const GatewayFlags& flags) {
        .fleet = flags.admins.empty() ? nullptr : &fleet,
        .admin_tokens = model.admin_tokens.get(),
        .serves_page = !flags.no_ui,
-       .escapes_special_tokens = flags.escape_special_tokens,
-       .trusts_request_templates = flags.trust_request_chat_template,
+       .escapes_special_tokens = flags.chats.escape_special_tokens,
+       .trusts_request_templates = flags.chats.trust_request_template,
        .metrics = &metrics,
        .defaults = model.defaults,
+       .default_max_tokens =
+           static_cast<uint32_t>(flags.chats.default_max_tokens),
        .served_names = flags.served_names,
        .ping_period = flags.ping_period});
 

@@ -116,6 +116,7 @@ class FakeCoordinator : public v1::Inference::Service {
     model->set_context_length(100);
     model->set_vocab_size(vocab_size_);
     model->set_fingerprint("f");
+    model->set_kv_capacity_tokens(kv_capacity_);
     return grpc::Status::OK;
   }
   grpc::Status Generate(grpc::ServerContext* context,
@@ -132,13 +133,14 @@ class FakeCoordinator : public v1::Inference::Service {
   const OnGenerate on_generate_;
   std::atomic<int> drained_answers_{0};
   std::atomic<uint32_t> vocab_size_{4096};
+  std::atomic<uint64_t> kv_capacity_{0};
   std::unique_ptr<rpc::RpcServer> server_;
   mutable absl::Mutex mu_;
   v1::GenerateRequest request_ ABSL_GUARDED_BY(mu_);
   std::string token_ ABSL_GUARDED_BY(mu_);
+  std::string required_ ABSL_GUARDED_BY(mu_);  // empty: none
 };
 
-  std::string required_ ABSL_GUARDED_BY(mu_);  // empty: none
 }  // namespace nacre::gateway
 
 #endif  // TESTS_GATEWAY_FAKE_COORDINATOR_H_

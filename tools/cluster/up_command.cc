@@ -32,6 +32,7 @@ struct UpFlags {
   std::vector<std::string> served_names;
   bool escape_special_tokens = false;
   bool trust_request_chat_template = false;
+  int default_max_tokens = 0;
   bool no_ui = false;
 
   void Register(FlagSet* flags) {
@@ -57,6 +58,9 @@ struct UpFlags {
                "letters");
     flags->Add("trust-request-chat-template", "", &trust_request_chat_template,
                "chats over HTTP may have a template of their own");
+    flags->Add("default-max-tokens", "N", &default_max_tokens,
+               "longest answer of a chat over HTTP that does not say; 0: what "
+               "the context and the KV leave");
     flags->Add("no-ui", "", &no_ui, "serve no page over HTTP");
     flags->BeginGroup("");
     RegisterTlsFiles(&cluster.tls, flags);
