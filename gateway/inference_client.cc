@@ -115,7 +115,7 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     std::unique_ptr<v1::Inference::Stub> stub;
     bool ready = false;  // its last answer was a model
     // Of the last question, once it is answered.
-    std::optional<absl::StatusCode> last_code;
+    std::optional<absl::StatusCode> last_code = std::nullopt;
   };
   struct Question {
     grpc::ClientContext context;
