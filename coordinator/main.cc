@@ -13,10 +13,12 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/flag_set.h"
 #include "common/logging.h"
 #include "common/mutex_checks.h"
+#include "common/quoted.h"
 #include "common/rpc/acceptor.h"
 #include "common/rpc/connections.h"
 #include "common/rpc/grpc_log.h"
@@ -55,6 +57,7 @@ struct PortFlags {
 
 struct Flags {
   std::string tokenizer;
+  std::string served_model_name;  // empty: the target's folder
   PortFlags clients{"127.0.0.1:50050", ""};
   PortFlags workers{"127.0.0.1:50051", ""};
   PortFlags operators{"127.0.0.1:50052", ""};
@@ -70,6 +73,10 @@ struct Flags {
         "tokenizer", "DIR", &tokenizer,
         "folder of the target's checkpoint, for its tokenizer files, or its "
         "GGUF file (required)");
+    flags->Add(
+        "served-model-name", "NAME", &served_model_name,
+        "what clients call the model, and its label of metrics (default: "
+        "the name of the target's folder)");
     flags->Add("listen", "HOST:PORT", &clients.listen,
                "for clients; port 0 picks a free one");
     flags->Add("registry-listen", "HOST:PORT", &workers.listen,
@@ -95,12 +102,30 @@ struct Flags {
   }
 };
 
+// It goes into labels and JSON.
+absl::Status CheckServedName(const std::string& name) {
+  constexpr size_t kMaxNameBytes = 256;
+  if (name.size() <= kMaxNameBytes &&
+      std::all_of(name.begin(), name.end(),
+                  [](char c) { return c > 0x20 && c < 0x7f; })) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--served-model-name ", Quoted(name), " is not of 1 to ",
+                   kMaxNameBytes, " bytes from ! to ~"));
+}
+
 absl::StatusOr<Observability::Options> ObservabilityOptions(
     const Flags& flags) {
+  NACRE_RETURN_IF_ERROR(CheckServedName(flags.served_model_name));
   Observability::Options options;
-  // What the target calls itself, known before one is there.
-  options.model =
-      std::filesystem::absolute(flags.tokenizer + "/").parent_path().filename();
+  // What the target is called, known before one is there.
+  options.model = !flags.served_model_name.empty()
+                      ? flags.served_model_name
+                      : std::filesystem::absolute(flags.tokenizer + "/")
+                            .parent_path()
+                            .filename()
+                            .string();
   options.metrics = {flags.metrics.listen, flags.metrics.address_file};
   NACRE_ASSIGN_OR_RETURN(options.traces, telemetry::ResolveTraceSettings(
                                              flags.traces, "nacre-coordinator",
@@ -187,6 +212,7 @@ absl::Status Run(const Flags& flags) {
   Dispatcher dispatcher(std::move(options));
   RegistryService registry(&dispatcher, tokenizer.get(),
                            {.security = security.peers.channel,
+                            .served_model_name = flags.served_model_name,
                             .worker_timeout_ns = limits.worker_timeout_ns});
   const auto connections = std::make_shared<rpc::Connections>();
   InferenceLimits inference_limits = limits.inference;

@@ -17,6 +17,24 @@ std::vector<std::vector<uint32_t>> AllIds(
   return all;
 }
 
+// What was generated where the prompt alone was asked for.
+void DropAnswer(v1::Chunk* chunk) {
+  chunk->clear_token_ids();
+  chunk->clear_text();
+  chunk->clear_logprobs();
+  chunk->clear_trace();
+}
+
+void DropAnswer(v1::Complete* complete) {
+  complete->set_finish_reason(v1::FINISH_REASON_LENGTH);
+  complete->clear_stop_match();
+  complete->clear_text();
+  complete->clear_token_ids();
+  complete->clear_logprobs();
+  complete->clear_trace();
+  complete->mutable_usage()->set_completion_tokens(0);
+}
+
 }  // namespace
 
 CompletionStream::CompletionStream(EventLoop* loop, InferenceClient* client,
@@ -92,6 +110,11 @@ void CompletionStream::OnResponse(size_t prompt,
         "the service answers choice ", response.index(), " of ", n))));
   }
   if (response.has_start()) format_.SetStart(response.start());
+  if (order_.request.PromptOnly() && response.has_chunk()) {
+    DropAnswer(response.mutable_chunk());
+  } else if (order_.request.PromptOnly() && response.has_complete()) {
+    DropAnswer(response.mutable_complete());
+  }
   const size_t choice = prompt * n + response.index();
   const bool streams = order_.request.stream;
   if (response.has_chunk()) {

@@ -60,9 +60,10 @@ void GatewayFlags::Register(FlagSet* flags) {
   served.Register(flags);
   flags->Add("auth-tokens-file", "FILE", &auth_tokens_file,
              "one NAME:TOKEN a line: clients must show one of them");
-  flags->Add("token-file", "FILE", &token_file,
-             "holds the gateway's own token for coordinators; requests carry "
-             "their client's");
+  flags->Add(
+      "token-file", "FILE", &token_file,
+      "holds the gateway's own token for coordinators, watched; requests "
+      "carry their client's");
   flags->Add("admin", "HOST:PORT,...", &admins,
              "where coordinators serve operators: their workers and sessions "
              "are then at /nacre/fleet; empty: they are not shown");
@@ -141,6 +142,7 @@ absl::Status GatewayFlags::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "--admin with --", client_tokens, " needs --admin-tokens-file, too"));
   }
+  NACRE_RETURN_IF_ERROR(served.Validate());
   NACRE_RETURN_IF_ERROR(waits.Validate());
   return http.Validate();
 }

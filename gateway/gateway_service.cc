@@ -334,6 +334,27 @@ std::optional<ApiError> GatewayService::RenderChat(ApiRequest* request) const {
   return std::nullopt;
 }
 
+uint32_t GatewayService::UnsaidMaxTokens(const ApiRequest& request,
+                                         const v1::Model& model,
+                                         int64_t prompt_tokens) const {
+  const int64_t least = request.generate.stop().min_tokens();
+  int64_t most = model.context_length() - prompt_tokens;
+  int64_t wanted = std::max<int64_t>(kDefaultCompletionTokens, least);
+  if (request.is_chat) {
+    // The service reserves KV for all of it: more than any target has would be
+    // refused, though its client asked for nothing like it.
+    const auto kv = static_cast<int64_t>(model.kv_capacity_tokens());
+    if (kv > prompt_tokens) {
+      most = std::min(most, std::max(kv - prompt_tokens, least));
+    }
+    // It goes on as long as the model wants, unless the operator says else.
+    wanted = options_.default_max_tokens == 0
+                 ? most
+                 : std::max<int64_t>(options_.default_max_tokens, least);
+  }
+  return static_cast<uint32_t>(std::min(wanted, most));
+}
+
 std::optional<ApiError> GatewayService::PromptsOf(
     const ApiRequest& request, const v1::Model& model,
     std::vector<CompletionStream::PromptIds>* prompts) const {
@@ -349,15 +370,12 @@ std::optional<ApiError> GatewayService::PromptsOf(
       return BadRequest("the prompt is empty: it has no token", "prompt");
     }
     const auto size = static_cast<int64_t>(ids.ids.size());
-    const int64_t wanted = request.max_tokens.value_or(1);
+    // Where the prompt alone is asked for, the service still generates one.
+    const int64_t wanted = std::max(1u, request.max_tokens.value_or(1));
     if (size + wanted > context) return ContextExceeded(context, size, wanted);
-    const auto left = static_cast<uint32_t>(context - size);
-    // A chat goes on as long as the model wants; a completion has OpenAI's
-    // default.
-    const uint32_t least = std::max(kDefaultCompletionTokens,
-                                    request.generate.stop().min_tokens());
-    const uint32_t unsaid = request.is_chat ? left : std::min(least, left);
-    ids.max_tokens = request.max_tokens.value_or(unsaid);
+    ids.max_tokens = request.max_tokens.has_value()
+                         ? static_cast<uint32_t>(wanted)
+                         : UnsaidMaxTokens(request, model, size);
     if (auto error = CheckResumedIds(request, ids.max_tokens)) return error;
     prompts->push_back(std::move(ids));
   }
@@ -573,12 +591,9 @@ void GatewayService::SendFleet(const HttpRequest& request,
 }
 
 void GatewayService::SendHealth(HttpReply* reply) const {
-  if (options_.client->ready()) return SendJson({{"status", "ok"}}, reply);
-  const absl::StatusOr<v1::Model> model = options_.client->model();
-  SendError(ErrorOf(model.ok() ? absl::UnavailableError(
-                                     "no coordinator answers any more")
-                               : model.status()),
-            reply);
+  const absl::Status health = options_.client->health();
+  if (health.ok()) return SendJson({{"status", "ok"}}, reply);
+  SendError(ErrorOf(health), reply);
 }
 
 }  // namespace nacre::gateway

@@ -49,6 +49,8 @@ class GatewayService {
     bool trusts_request_templates = false;
     GatewayMetrics* metrics = nullptr;
     SamplingDefaults defaults;
+    // Of a chat that says nothing; 0: what context and KV leave.
+    uint32_t default_max_tokens = 0;
     // What clients may call the model; empty: as the coordinator does. All are
     // listed, and answers have the first.
     std::vector<std::string> served_names;
@@ -85,6 +87,9 @@ class GatewayService {
                                    OrderedJson* body, v1::Model* model) const;
   Answer ReadTokenize(const HttpRequest& request) const;
   Answer ReadDetokenize(const HttpRequest& request) const;
+  // Of an answer whose request does not say.
+  uint32_t UnsaidMaxTokens(const ApiRequest& request, const v1::Model& model,
+                           int64_t prompt_tokens) const;
   std::optional<ApiError> PromptsOf(
       const ApiRequest& request, const v1::Model& model,
       std::vector<CompletionStream::PromptIds>* prompts) const;

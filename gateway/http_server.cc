@@ -1,5 +1,6 @@
 #include "gateway/http_server.h"
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -86,6 +87,10 @@ void HttpLimits::Register(FlagSet* flags) {
              "between two requests of a connection, then it is closed");
   flags->Add("write-timeout", "DURATION", &write_timeout,
              "a client that takes nothing of its answer for so long is gone");
+  flags->Add("drain-idle", "DURATION", &drain_idle,
+             "how long SIGTERM leaves connections open that wait for a "
+             "request, which is then their last; at most half of "
+             "--drain-timeout");
 }
 
 absl::Status HttpLimits::Validate() const {
@@ -101,6 +106,10 @@ absl::Status HttpLimits::Validate() const {
   NACRE_RETURN_IF_ERROR(CheckPositive("body-timeout", body_timeout));
   NACRE_RETURN_IF_ERROR(CheckPositive("idle-timeout", idle_timeout));
   NACRE_RETURN_IF_ERROR(CheckPositive("write-timeout", write_timeout));
+  if (drain_idle < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--drain-idle is ", absl::FormatDuration(drain_idle), ", below 0"));
+  }
   return max_age == absl::ZeroDuration()
              ? absl::OkStatus()
              : CheckPositive("max-connection-age", max_age);
@@ -139,21 +148,25 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
     accept_pause_.cancel();
     closed_ = true;
     host_->draining = true;
+    host_->keeps_idle = false;
     const std::set<HttpSession*> sessions = sessions_;
     for (HttpSession* session : sessions) session->shared_from_this()->Close();
     host_->handler = nullptr;
   }
 
-  // Closes what waits for a request; the rest closes after its answer.
-  void BeginDrain() {
+  // What comes is answered, and its connection closed after that. A proxy may
+  // send a request on a connection that it keeps before it hears that it is
+  // closed, and must not repeat a POST: so those that wait for a request stay
+  // for a while.
+  void BeginDrain(absl::Duration timeout) {
     acceptor_.close();
     closed_ = true;
     host_->draining = true;
-    const std::set<HttpSession*> sessions = sessions_;
-    for (HttpSession* session : sessions) {
-      if (session->is_idle()) session->shared_from_this()->Close();
-    }
-    Count();
+    const absl::Duration kept = std::min(host_->limits.drain_idle, timeout / 2);
+    if (kept <= absl::ZeroDuration()) return CloseIdle();
+    loop_->PostAfter(kept, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->CloseIdle();
+    });
   }
 
   bool AwaitRest(absl::Duration timeout) {
@@ -210,6 +223,16 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
     Count();
   }
 
+  // From now on nothing waits for a request.
+  void CloseIdle() {
+    host_->keeps_idle = false;
+    const std::set<HttpSession*> sessions = sessions_;
+    for (HttpSession* session : sessions) {
+      if (session->is_idle()) session->shared_from_this()->Close();
+    }
+    Count();
+  }
+
   // Of those whose requests still come the oldest goes: else some that never
   // end theirs would keep all others out. False: each has a running answer.
   bool CloseIdlest() {
@@ -263,7 +286,7 @@ int HttpServer::connections() const { return impl_->connections(); }
 int HttpServer::running() const { return impl_->running(); }
 
 bool HttpServer::Drain(absl::Duration timeout) {
-  impl_->loop()->Post([impl = impl_] { impl->BeginDrain(); });
+  impl_->loop()->Post([impl = impl_, timeout] { impl->BeginDrain(timeout); });
   absl::Notification begun;
   impl_->loop()->Post([&begun] { begun.Notify(); });
   begun.WaitForNotification();

@@ -39,6 +39,8 @@ struct HttpLimits {
   // The first answer that begins after that is a connection's last; 0: there is
   // none.
   absl::Duration max_age;
+  // How long a drain keeps connections that wait for a request.
+  absl::Duration drain_idle = absl::Seconds(5);
 
   // --max-connections, --max-connection-age, --max-request-bytes,
   // --max-header-bytes and the timeouts.
@@ -74,8 +76,10 @@ class HttpServer {
   // host:port that was bound.
   const std::string& address() const;
 
-  // Accepts nothing more and waits for running answers up to `timeout`. Not on
-  // the loop's thread. Whether all ended.
+  // Accepts nothing more and waits for running answers up to `timeout`. Each
+  // connection is closed after its next answer, and one without a request after
+  // `drain_idle`, or half of `timeout` where that is less. Not on the loop's
+  // thread. Whether all ended.
   bool Drain(absl::Duration timeout);
 
   int connections() const;

@@ -42,6 +42,15 @@ std::string HeadLine(int status) {
   return absl::StrCat("HTTP/1.1 ", status, " ", known, "\r\n");
 }
 
+// Some servers end a line there, others do not.
+bool HasBareLf(absl::string_view head) {
+  for (size_t at = head.find('\n'); at != absl::string_view::npos;
+       at = head.find('\n', at + 1)) {
+    if (at == 0 || head[at - 1] != '\r') return true;
+  }
+  return false;
+}
+
 // `limit` 0: none ever is.
 bool IsOlderThan(absl::Duration limit,
                  std::chrono::steady_clock::time_point opened) {
@@ -124,7 +133,7 @@ void HttpSession::NextRequest() {
   ExpectWithin(host_->limits.idle_timeout);
   if (!in_.empty()) Parse();
   if (state_ != State::kIdle) return;
-  if (host_->draining) return Close();
+  if (!host_->keeps_idle) return Close();
   Receive();
 }
 
@@ -198,6 +207,11 @@ bool HttpSession::ParseHead() {
             .message = absl::StrCat("the head of the request is longer than ",
                                     limit, " bytes")},
            in_);
+    return false;
+  }
+  // At once: by such lines a head never comes to its end.
+  if (HasBareLf(absl::string_view(in_).substr(0, end))) {
+    Refuse(BadRequest("a line of the head ends with LF and not CR LF"), in_);
     return false;
   }
   if (end == std::string::npos) {
@@ -434,7 +448,7 @@ void HttpSession::AnswerEnded() {
   path_.clear();
   --host_->running;
   // The client of a connection that was to go on may have sent more by now.
-  const bool goes_on = keep_alive_ && (!host_->draining || !in_.empty());
+  const bool goes_on = keep_alive_ && (host_->keeps_idle || !in_.empty());
   state_ = goes_on ? State::kIdle : State::kEnding;
   host_->on_changed();
   if (state_ == State::kClosed) return;

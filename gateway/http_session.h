@@ -48,7 +48,8 @@ struct SessionHost {
   HttpLimits limits;
   HttpHandler handler;
   boost::asio::io_context* io = nullptr;
-  bool draining = false;
+  bool draining = false;   // answers that begin are their connections' last
+  bool keeps_idle = true;  // what waits for a request stays open
   // Of bodies from their first byte until their answer begins and their request
   // is let go, which may be on another thread and after the connection.
   HeldBytes::Total held_bytes = std::make_shared<std::atomic<int64_t>>(0);

@@ -2,6 +2,7 @@
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/client_callback.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <optional>
@@ -95,9 +96,9 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     absl::MutexLock lock(&mu_);
     return model_;
   }
-  bool ready() const ABSL_LOCKS_EXCLUDED(mu_) {
+  absl::Status health() const ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
-    return num_ready_ > 0;
+    return num_ready_ > 0 ? absl::OkStatus() : failure_;
   }
   void AwaitFirstAnswers(absl::Duration timeout) const
       ABSL_LOCKS_EXCLUDED(mu_) {
@@ -113,6 +114,8 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     std::string address;
     std::unique_ptr<v1::Inference::Stub> stub;
     bool ready = false;  // its last answer was a model
+    // Of the last question, once it is answered.
+    std::optional<absl::StatusCode> last_code = std::nullopt;
   };
   struct Question {
     grpc::ClientContext context;
@@ -125,7 +128,9 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     if (!calls_.Begin(&question->context)) return;
     question->context.set_deadline(
         absl::ToChronoTime(absl::Now() + options_.poll_timeout));
-    AddToken(options_.token, &question->context);
+    if (options_.token != nullptr) {
+      AddToken(options_.token(), &question->context);
+    }
     stub(coordinator)
         ->async()
         ->GetModel(&question->context, &question->request, &question->answer,
@@ -145,13 +150,15 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     coordinator.ready = status.ok();
     {
       if (calls_.closed()) return;
+      LogChange(status, &coordinator);
       absl::MutexLock lock(&mu_);
       asked_.insert(index);
       if (status.ok()) {
         model_ = model;
-      } else if (!model_.ok()) {
-        model_ = absl::UnavailableError(absl::StrCat(
-            "coordinator ", coordinator.address, ": ", status.message()));
+      } else {
+        failure_ = absl::UnavailableError(absl::StrCat(
+            "coordinator ", coordinator.address, ": ", status.ToString()));
+        if (!model_.ok()) model_ = failure_;
       }
       num_ready_ = static_cast<int>(
           std::count_if(coordinators_.begin(), coordinators_.end(),
@@ -162,6 +169,17 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
     }
   }
 
+  static void LogChange(const absl::Status& status, Coordinator* coordinator) {
+    if (coordinator->last_code == status.code()) return;
+    coordinator->last_code = status.code();
+    if (status.ok()) {
+      spdlog::info("coordinator {} answers", coordinator->address);
+    } else {
+      spdlog::warn("coordinator {} takes no requests: {}", coordinator->address,
+                   status.ToString());
+    }
+  }
+
   const Options options_;
   EventLoop* const loop_;
   std::vector<Coordinator> coordinators_;
@@ -169,8 +187,9 @@ class InferenceClient::State : public std::enable_shared_from_this<State> {
   absl::BitGen random_;
   RunningCalls calls_;
   mutable absl::Mutex mu_;
-  absl::StatusOr<v1::Model> model_ ABSL_GUARDED_BY(mu_) =
+  absl::Status failure_ ABSL_GUARDED_BY(mu_) =  // the last one
       absl::UnavailableError("no coordinator has answered yet");
+  absl::StatusOr<v1::Model> model_ ABSL_GUARDED_BY(mu_) = failure_;
   int num_ready_ ABSL_GUARDED_BY(mu_) = 0;
   std::set<size_t> asked_ ABSL_GUARDED_BY(mu_);  // that have answered or failed
 
@@ -464,7 +483,7 @@ void InferenceClient::AwaitFirstAnswers(absl::Duration timeout) const {
   state_->AwaitFirstAnswers(timeout);
 }
 
-bool InferenceClient::ready() const { return state_->ready(); }
+absl::Status InferenceClient::health() const { return state_->health(); }
 
 std::shared_ptr<GenerationCall> InferenceClient::Generate(
     v1::GenerateRequest request, CallHeaders headers, Events events) {

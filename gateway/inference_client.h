@@ -46,7 +46,9 @@ class InferenceClient {
   struct Options {
     std::vector<std::string> addresses;  // host:port of coordinators
     rpc::ChannelSecurity security;
-    std::string token;  // of the gateway itself, for GetModel
+    // The gateway's own token for GetModel, asked for each time; null: none.
+    // On the loop.
+    std::function<std::string()> token;
     absl::Duration poll_period = absl::Seconds(1);
     absl::Duration poll_timeout = absl::Seconds(5);
     // Of a call, whatever the number of coordinators that are tried; 0: none.
@@ -78,7 +80,10 @@ class InferenceClient {
   // UNAVAILABLE with what the last one said.
   absl::StatusOr<v1::Model> model() const;
   // Whether a coordinator has answered to the last question. Thread-safe.
-  bool ready() const;
+  bool ready() const { return health().ok(); }
+  // OK where it is ready; else UNAVAILABLE with the status that the last
+  // failure had, and whose. Thread-safe.
+  absl::Status health() const;
 
   // Waits until each coordinator has answered, or failed to, once; at most
   // `timeout`. Not on the loop's thread.

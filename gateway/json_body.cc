@@ -17,7 +17,8 @@ namespace {
 // with the square of an array's size.
 class BodyChecker : public OrderedJson::json_sax_t {
  public:
-  explicit BodyChecker(size_t text_bytes) : text_bytes_(text_bytes) {}
+  BodyChecker(absl::string_view what, size_t text_bytes, size_t* comparisons)
+      : what_(what), text_bytes_(text_bytes), comparisons_(comparisons) {}
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -38,13 +39,14 @@ class BodyChecker : public OrderedJson::json_sax_t {
   bool key(OrderedJson::string_t& name) override {
     const size_t before = keys_.back()++;
     if (before == static_cast<size_t>(kMaxJsonKeys)) {
-      return Stop(absl::StrCat("an object of the body has more than ",
+      return Stop(absl::StrCat("an object of ", what_, " has more than ",
                                kMaxJsonKeys, " keys"));
     }
-    comparisons_ += before * (1 + name.size() / kComparedBytes);
-    if (comparisons_ <= kMaxJsonKeyComparisons) return true;
+    const size_t parts = (name.size() + kComparedBytes - 1) / kComparedBytes;
+    *comparisons_ += before * std::max<size_t>(1, parts);
+    if (*comparisons_ <= kMaxJsonKeyComparisons) return true;
     return Stop(absl::StrCat(
-        "the objects of the body have too many keys: it takes more than ",
+        "the objects of ", what_, " have too many keys: it takes more than ",
         kMaxJsonKeyComparisons, " comparisons to find those given twice"));
   }
 
@@ -52,9 +54,9 @@ class BodyChecker : public OrderedJson::json_sax_t {
                    const OrderedJson::exception& error) override {
     constexpr int kNumberOutOfRange = 406;  // out_of_range.406 of the library
     if (error.id == kNumberOutOfRange) {
-      return Stop("the body has a number that JSON cannot hold");
+      return Stop(absl::StrCat(what_, " has a number that JSON cannot hold"));
     }
-    return Stop(absl::StrCat("the body is not valid JSON at byte ",
+    return Stop(absl::StrCat(what_, " is not valid JSON at byte ",
                              std::min(byte, text_bytes_), " of ", text_bytes_));
   }
 
@@ -65,8 +67,8 @@ class BodyChecker : public OrderedJson::json_sax_t {
 
   bool Open() {
     if (keys_.size() == static_cast<size_t>(kMaxJsonDepth)) {
-      return Stop(absl::StrCat("the body's JSON is nested deeper than ",
-                               kMaxJsonDepth));
+      return Stop(
+          absl::StrCat(what_, "'s JSON is nested deeper than ", kMaxJsonDepth));
     }
     keys_.push_back(0);
     return true;
@@ -82,25 +84,33 @@ class BodyChecker : public OrderedJson::json_sax_t {
     return false;
   }
 
+  const absl::string_view what_;
   const size_t text_bytes_;
   std::vector<size_t> keys_;  // of each object and array that is open
-  size_t comparisons_ = 0;
+  size_t* const comparisons_;
   std::string message_;
 };
 
 }  // namespace
 
-std::optional<ApiError> ParseBody(absl::string_view text, OrderedJson* object) {
-  BodyChecker checker(text.size());
+std::optional<ApiError> ParseObject(absl::string_view text,
+                                    absl::string_view what, size_t* comparisons,
+                                    OrderedJson* object) {
+  BodyChecker checker(what, text.size(), comparisons);
   if (!OrderedJson::sax_parse(text.begin(), text.end(), &checker)) {
     return BadRequest(checker.message());
   }
   *object = OrderedJson::parse(text.begin(), text.end());
   if (!object->is_object()) {
-    return BadRequest(absl::StrCat("the body is ", object->type_name(),
+    return BadRequest(absl::StrCat(what, " is ", object->type_name(),
                                    ", expected an object"));
   }
   return std::nullopt;
+}
+
+std::optional<ApiError> ParseBody(absl::string_view text, OrderedJson* object) {
+  size_t comparisons = 0;
+  return ParseObject(text, "the body", &comparisons, object);
 }
 
 std::string Dump(const OrderedJson& json) {

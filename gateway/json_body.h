@@ -31,6 +31,12 @@ inline constexpr size_t kMaxJsonKeyComparisons = size_t{1} << 22;
 // limit; *object is then what it was, or the value that is no object.
 std::optional<ApiError> ParseBody(absl::string_view text, OrderedJson* object);
 
+// The same of a text in a body, `what` in errors. `comparisons` adds up those
+// of all texts of the body.
+std::optional<ApiError> ParseObject(absl::string_view text,
+                                    absl::string_view what, size_t* comparisons,
+                                    OrderedJson* object);
+
 // As JSON in one line; bytes that are no UTF-8 become U+FFFD.
 std::string Dump(const OrderedJson& json);
 

@@ -19,6 +19,7 @@
 #include "common/rpc/acceptor.h"
 #include "common/rpc/bearer_tokens.h"
 #include "common/rpc/grpc_log.h"
+#include "common/rpc/own_token.h"
 #include "common/rpc/signals.h"
 #include "common/status_macros.h"
 #include "gateway/chat_prompt.h"
@@ -56,9 +57,9 @@ absl::StatusOr<InferenceClient::Options> ClientOptions(
   NACRE_ASSIGN_OR_RETURN(options.security,
                          rpc::LoadClientTls(flags.client_tls));
   if (!flags.token_file.empty()) {
-    NACRE_ASSIGN_OR_RETURN(const auto tokens,
-                           rpc::ReadTokens(flags.token_file));
-    options.token = tokens.front().token;
+    NACRE_ASSIGN_OR_RETURN(std::shared_ptr<const rpc::OwnToken> own,
+                           rpc::OwnToken::Load(flags.token_file));
+    options.token = [own = std::move(own)] { return own->token(); };
   }
   return options;
 }
@@ -79,9 +80,10 @@ class ConnectionGauges : public prometheus::Collectable {
 };
 
 telemetry::HealthState HealthOf(const InferenceClient& client) {
+  const absl::Status health = client.health();
   return {.live = true,
-          .ready = client.ready(),
-          .note = client.ready() ? "" : "no coordinator answers"};
+          .ready = health.ok(),
+          .note = std::string(health.message())};
 }
 
 // What is read at the start and does not change.
@@ -181,6 +183,8 @@ absl::Status Run(const GatewayFlags& flags) {
        .trusts_request_templates = flags.served.trust_request_chat_template,
        .metrics = &metrics,
        .defaults = model.defaults,
+       .default_max_tokens =
+           static_cast<uint32_t>(flags.served.default_max_tokens),
        .served_names = flags.served.names,
        .ping_period = flags.waits.ping_period});
 

@@ -1,6 +1,11 @@
 #include "gateway/refused_fields.h"
 
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/quoted.h"
 
 namespace nacre::gateway {
 namespace {
@@ -24,6 +29,10 @@ constexpr RefusedField kRefused[] = {
     {"guided_choice", "[]"},
     {"guided_grammar", "\"\""},
     {"structured_outputs", "{}"},
+    {"grammar", "\"\""},
+    {"json_schema", "null"},
+    {"prompt_embeds", "null"},
+    {"cache_salt", "null"},
     {"bad_words", "[]"},
     {"allowed_token_ids", "null"},
     {"logits_processors", "[]"},
@@ -32,6 +41,15 @@ constexpr RefusedField kRefused[] = {
     {"truncate_prompt_tokens", "null"},
     {"continue_final_message", "false"},
     {"spaces_between_special_tokens", "true"},
+};
+
+// What the other kind of request has.
+constexpr RefusedField kRefusedOfChats[] = {
+    {"prompt", "null"},
+    {"echo", "false"},
+};
+constexpr RefusedField kRefusedOfCompletions[] = {
+    {"top_logprobs", "0"},
 };
 
 constexpr const char* kIgnorable[] = {"user",
@@ -50,6 +68,29 @@ void Refuse(const char* name, const OrderedJson& found, FieldReader* reader) {
   reader->Fail(Unsupported(absl::StrCat(reader->NameOf(name), " is not ",
                                         "supported (found ", Shown(found), ")"),
                            reader->NameOf(name)));
+}
+
+template <size_t kSize>
+void RefuseAll(const RefusedField (&fields)[kSize], FieldReader* reader) {
+  for (const RefusedField& field : fields) {
+    const OrderedJson* const found = reader->Find(field.name);
+    if (found == nullptr || *found == OrderedJson::parse(field.neutral)) {
+      continue;
+    }
+    Refuse(field.name, *found, reader);
+  }
+}
+
+// Each version of vLLM has others.
+void RefuseGuided(FieldReader* reader) {
+  for (const std::string& name : reader->Unknown()) {
+    if (!absl::StartsWith(name, "guided_")) continue;
+    const OrderedJson* const found = reader->Find(name.c_str());
+    if (found == nullptr || *found == false || *found == "") continue;
+    reader->Fail(Unsupported(absl::StrCat(Quoted(name), " is not supported ",
+                                          "(found ", Shown(*found), ")"),
+                             IsPlainName(name) ? name : ""));
+  }
 }
 
 void CheckResponseFormat(FieldReader* reader) {
@@ -84,14 +125,14 @@ void CheckTools(FieldReader* reader) {
 
 }  // namespace
 
-void RefuseUnsupported(int choices, FieldReader* reader) {
-  for (const RefusedField& field : kRefused) {
-    const OrderedJson* const found = reader->Find(field.name);
-    if (found == nullptr || *found == OrderedJson::parse(field.neutral)) {
-      continue;
-    }
-    Refuse(field.name, *found, reader);
+void RefuseUnsupported(bool is_chat, int choices, FieldReader* reader) {
+  RefuseAll(kRefused, reader);
+  if (is_chat) {
+    RefuseAll(kRefusedOfChats, reader);
+  } else {
+    RefuseAll(kRefusedOfCompletions, reader);
   }
+  RefuseGuided(reader);
   const OrderedJson* const best_of = reader->Find("best_of");
   if (best_of != nullptr && *best_of != choices) {
     Refuse("best_of", *best_of, reader);

@@ -1,6 +1,7 @@
-// Fields that OpenAI's API or vLLM know and the gateway does not serve. A value
-// that changes nothing passes; any other is refused, for to ignore it would
-// give an answer to another question.
+// Fields that OpenAI's API, vLLM or llama.cpp know and the gateway does not
+// serve, or not in this kind of request. A value that changes nothing passes;
+// any other is refused, for to ignore it would give an answer to another
+// question.
 //
 // Pure functions.
 
@@ -12,7 +13,7 @@
 namespace nacre::gateway {
 
 // `choices`: the request's n, the only best_of that is served.
-void RefuseUnsupported(int choices, FieldReader* reader);
+void RefuseUnsupported(bool is_chat, int choices, FieldReader* reader);
 // Takes note of fields that are known, and mean nothing here.
 void PassIgnorable(FieldReader* reader);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -227,14 +228,17 @@ void ReadCommon(const SamplingDefaults& defaults, FieldReader* reader,
   ReadStop(reader, request->generate.mutable_stop());
   ReadNacre(reader, request);
   ReadOutput(reader, request);
-  auto most = reader->Whole("max_tokens", 1, kMaxInt32);
-  if (const auto newer = reader->Whole("max_completion_tokens", 1, kMaxInt32)) {
+  // 0: see ReadPromptOnly.
+  const int64_t least = request->is_chat ? 1 : 0;
+  auto most = reader->Whole("max_tokens", least, kMaxInt32);
+  if (const auto newer =
+          reader->Whole("max_completion_tokens", least, kMaxInt32)) {
     most = newer;
     request->max_completion_tokens = true;
   }
   if (most) request->max_tokens = static_cast<uint32_t>(*most);
   ReadPromptLogprobs(reader, request);
-  RefuseUnsupported(request->n, reader);
+  RefuseUnsupported(request->is_chat, request->n, reader);
   PassIgnorable(reader);
 }
 
@@ -291,16 +295,46 @@ void FlattenContent(size_t index, OrderedJson* message, FieldReader* reader) {
                    "messages"));
   }
   std::string text;
+  bool is_first = true;
   for (const OrderedJson& part : *content) {
     if (!part.is_object() || part.value("type", OrderedJson()) != "text" ||
         !part.value("text", OrderedJson()).is_string()) {
       return reader->Fail(Unsupported(
           absl::StrCat(where, " has a part that is no text"), "messages"));
     }
-    absl::StrAppend(&text, text.empty() ? "" : "\n",
+    absl::StrAppend(&text, std::exchange(is_first, false) ? "" : "\n",
                     part["text"].get_ref<const std::string&>());
   }
   *content = std::move(text);
+}
+
+// OpenAI has the arguments of a call as JSON in a string; templates write them
+// as JSON themselves. `comparisons`: see ParseObject.
+void ParseArguments(size_t index, OrderedJson* message, size_t* comparisons,
+                    FieldReader* reader) {
+  const auto calls = message->find("tool_calls");
+  if (calls == message->end() || !calls->is_array()) return;
+  for (size_t i = 0; i < calls->size(); ++i) {
+    OrderedJson& call = (*calls)[i];
+    if (!call.is_object()) continue;
+    const auto function = call.find("function");
+    if (function == call.end() || !function->is_object()) continue;
+    const auto arguments = function->find("arguments");
+    if (arguments == function->end() || !arguments->is_string()) continue;
+    OrderedJson object = OrderedJson::object();
+    const auto& text = arguments->get_ref<const std::string&>();
+    if (!text.empty()) {
+      auto error = ParseObject(text,
+                               absl::StrCat("messages[", index, "].tool_calls[",
+                                            i, "].function.arguments"),
+                               comparisons, &object);
+      if (error.has_value()) {
+        error->param = "messages";
+        return reader->Fail(*std::move(error));
+      }
+    }
+    *arguments = std::move(object);
+  }
 }
 
 void ReadMessages(FieldReader* reader, ApiRequest* request) {
@@ -311,6 +345,7 @@ void ReadMessages(FieldReader* reader, ApiRequest* request) {
   }
   request->messages = *messages;
   size_t index = 0;
+  size_t comparisons = 0;
   for (OrderedJson& message : request->messages) {
     const OrderedJson role = message.is_object()
                                  ? message.value("role", OrderedJson())
@@ -322,7 +357,9 @@ void ReadMessages(FieldReader* reader, ApiRequest* request) {
                        ", expected system, developer, user, assistant or tool"),
           "messages"));
     }
-    FlattenContent(index++, &message, reader);
+    FlattenContent(index, &message, reader);
+    ParseArguments(index, &message, &comparisons, reader);
+    ++index;
   }
 }
 
@@ -350,6 +387,21 @@ void ReadTemplateValues(FieldReader* reader, ApiRequest* request) {
     values.emplace("reasoning_effort", OrderedJson(*effort));
 }
 
+// vLLM's: the prompt alone, and what the target says of its tokens. The service
+// generates one, which the client does not see.
+void ReadPromptOnly(FieldReader* reader, ApiRequest* request) {
+  if (!request->PromptOnly()) return;
+  const char* const name =
+      request->max_completion_tokens ? "max_completion_tokens" : "max_tokens";
+  if (!request->echo) {
+    reader->Fail(BadRequest(
+        absl::StrCat(name, " is 0 without echo, expected 1 at least"), name));
+  } else if (request->resumption.offered || request->generate.has_resume()) {
+    reader->Fail(BadRequest(
+        absl::StrCat(name, " is 0: there is nothing to resume"), name));
+  }
+}
+
 std::optional<ApiError> Finish(FieldReader* reader, ApiRequest* request) {
   CheckResume(reader, request);
   const char* const prompt = request->is_chat ? "messages" : "prompt";
@@ -370,6 +422,7 @@ std::optional<ApiError> ConvertCompletion(const OrderedJson& body,
   ReadCommon(defaults, &reader, request);
   request->add_special_tokens = reader.BoolOr("add_special_tokens", true);
   request->echo = reader.BoolOr("echo", false);
+  ReadPromptOnly(&reader, request);
   if (const OrderedJson* const found = reader.Find("chat_template")) {
     reader.Fail(
         Unsupported(absl::StrCat("chat_template is not supported (found ",
@@ -443,8 +496,9 @@ absl::StatusOr<SamplingDefaults> ReadSamplingDefaults(absl::string_view text) {
   NACRE_RETURN_IF_ERROR(read("min_p", 1, &defaults.min_p));
   NACRE_RETURN_IF_ERROR(
       read("repetition_penalty", 1e30, &defaults.repetition_penalty));
+  // -1 keeps all, and so says nothing.
   const Json* const top_k = FindField(json, "top_k");
-  if (top_k != nullptr) {
+  if (top_k != nullptr && *top_k != -1) {
     NACRE_ASSIGN_OR_RETURN(defaults.top_k,
                            WholeNumberUpTo("top_k", *top_k, kMaxInt32));
   }

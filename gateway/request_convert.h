@@ -65,7 +65,7 @@ struct ApiRequest {
 
   // Everything but the prompt, the model's name and max_tokens.
   v1::GenerateRequest generate;
-  std::optional<uint32_t> max_tokens;
+  std::optional<uint32_t> max_tokens;  // 0: with echo only
   bool max_completion_tokens = false;  // is what that is called
   int n = 1;
   bool stream = false;
@@ -84,6 +84,8 @@ struct ApiRequest {
   AskedAs AsAsked() const {
     return {is_chat, max_completion_tokens, generate.has_resume()};
   }
+  // Whether nothing but the prompt is echoed.
+  bool PromptOnly() const { return max_tokens == 0u; }
   // Whether the prompt is echoed with what the target says of its tokens.
   bool EchoesLogprobs() const { return echo && wants_logprobs; }
 };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/flag_set.h"
 
 namespace nacre::gateway {
@@ -17,10 +18,13 @@ struct ServedFlags {
   std::string tokenizer_config;    // likewise
   bool escape_special_tokens = false;
   bool trust_request_chat_template = false;
+  int default_max_tokens = 0;  // 0: what context and KV leave
   bool no_ui = false;
 
   // --served-model-name to --no-ui.
   void Register(FlagSet* flags);
+  // INVALID_ARGUMENT names the flag, the value and the limit.
+  absl::Status Validate() const;
 };
 
 }  // namespace nacre::gateway

@@ -84,7 +84,8 @@ OrderedJson ReportOf(const v1::Complete& choice) {
           {"rounds", report.rounds()},
           {"committed", report.committed()},
           {"degraded_rounds", report.degraded_rounds()},
-          {"seed", choice.seed()},
+          // 64 bits, which a number of JavaScript does not hold.
+          {"seed", absl::StrCat(choice.seed())},
           {"numerics_id", choice.numerics_id()},
           {"draft_wait_ms", Milliseconds(timing.draft_wait())},
           {"target_wait_ms", Milliseconds(timing.target_wait())},

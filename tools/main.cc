@@ -21,8 +21,11 @@ int main(int argc, char** argv) {
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(Ignore);
   // On stderr: stdout is for results.
   const nacre::Logging logging("nacre", {.level = spdlog::level::warn});
-  const nacre::tools::Terminal terminal{std::cout, std::cerr,
-                                        isatty(STDERR_FILENO) == 1, &std::cin,
-                                        isatty(STDIN_FILENO) == 1};
+  const nacre::tools::Terminal terminal{std::cout,
+                                        std::cerr,
+                                        isatty(STDERR_FILENO) == 1,
+                                        &std::cin,
+                                        isatty(STDIN_FILENO) == 1,
+                                        isatty(STDOUT_FILENO) == 1};
   return nacre::tools::RunNacre({argv + 1, argv + argc}, terminal);
 }

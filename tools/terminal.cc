@@ -5,6 +5,41 @@
 
 namespace nacre::tools {
 
+namespace {
+
+constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
+
+// How many bytes at the beginning of the text are a control character: of ASCII
+// one, of those from U+0080 to U+009F two. Line ends and tabs do not count.
+size_t ControlBytes(absl::string_view text) {
+  const auto byte = static_cast<unsigned char>(text[0]);
+  if (byte < 0x20 || byte == 0x7f) return byte != '\n' && byte != '\t' ? 1 : 0;
+  if (byte != 0xc2 || text.size() < 2) return 0;
+  const auto next = static_cast<unsigned char>(text[1]);
+  return next >= 0x80 && next < 0xa0 ? 2 : 0;
+}
+
+}  // namespace
+
+void Terminal::Show(absl::string_view text) const {
+  if (!out_is_tty) {
+    out << text;
+    return;
+  }
+  std::string shown;
+  while (!text.empty()) {
+    const size_t control = ControlBytes(text);
+    if (control > 0) {
+      shown += kReplacement;
+      text.remove_prefix(control);
+    } else {
+      shown += text[0];
+      text.remove_prefix(1);
+    }
+  }
+  out << shown;
+}
+
 int Terminal::Fail(const absl::Status& status) const {
   err << "error: " << absl::StatusCodeToString(status.code()) << ": "
       << status.message() << std::endl;

@@ -32,7 +32,12 @@ struct Terminal {
   bool err_is_tty = false;     // progress lines may overwrite each other
   std::istream* in = nullptr;  // null: a command that reads finds the end
   bool in_is_tty = false;      // a user types, and is told when
+  bool out_is_tty = false;     // what a model writes is no command to it
 
+  // A text of others on `out`, not flushed. On a tty control characters but
+  // line ends and tabs are shown as U+FFFD: they could clear the screen, change
+  // its title or put bytes into the user's input. `text` is UTF-8.
+  void Show(absl::string_view text) const;
   // "error: CODE: message" on err; returns kExitError.
   int Fail(const absl::Status& status) const;
   // "error: message" on err; returns kExitUsage.

@@ -56,6 +56,10 @@ void RegistryService::Attachment::OnHello(const v1::Hello& hello) {
     state_ = State::kProof;
     hello_ = hello;
     info_ = *std::move(info);
+    const std::string& served = service_->options_.served_model_name;
+    if (info_.role == WorkerRole::kTarget && !served.empty()) {
+      info_.model_name = served;
+    }
     common_vocabulary_ =
         std::min(info_.tokenizer_vocab_size, tokenizer_->vocab_size());
     command.mutable_vocabulary_request()->set_common_size(common_vocabulary_);

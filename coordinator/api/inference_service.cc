@@ -243,6 +243,8 @@ absl::StatusOr<v1::Model> InferenceService::Model(
   response.set_fingerprint(model->fingerprint);
   response.set_numerics_id(model->numerics_id);
   for (int32_t id : model->eos_token_ids) response.add_eos_token_ids(id);
+  response.set_kv_capacity_tokens(
+      static_cast<uint64_t>(model->kv_capacity_tokens));
   return response;
 }
 

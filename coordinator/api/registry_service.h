@@ -32,6 +32,8 @@ class RegistryService final : public v1::Registry::CallbackService {
  public:
   struct Options {
     rpc::ChannelSecurity security;  // of the channels to workers
+    // What clients call the model; empty: as its targets do, by their folder.
+    std::string served_model_name;
     // A worker in service counts as lost when one of its two streams has said
     // nothing for so long: no heartbeat, or no answer to a ping. Its host or
     // its network is gone, or it hangs.

@@ -78,7 +78,8 @@ class Dispatcher {
   void OnEvents(uint64_t worker_id, wire::DraftEvents events);
 
   // ----------------------------------------------------------------- requests
-  // The served model: that of the ready targets; nullopt without one.
+  // The served model: that of the ready targets, with the KV of the largest;
+  // nullopt without one.
   absl::optional<WorkerInfo> model() const { return board_.model(); }
   // What new requests are for: also, where they wait for a target, the model
   // that was served last.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "coordinator/dispatch/placer.h"
+#include "coordinator/fleet/kv_ledger.h"
 
 namespace nacre::coordinator {
 
@@ -58,17 +59,22 @@ std::vector<WorkerStatus> StatusBoard::workers() const {
 
 absl::optional<WorkerInfo> StatusBoard::model() const {
   std::shared_ptr<const WorkerCell> target;
+  int64_t most = 0;
+  bool all_say = true;
   {
     absl::MutexLock lock(&mu_);
     for (const auto& [id, worker] : workers_) {
-      if (worker->info.role == WorkerRole::kTarget && worker->ready) {
-        target = worker;
-        break;
-      }
+      if (worker->info.role != WorkerRole::kTarget || !worker->ready) continue;
+      if (target == nullptr) target = worker;
+      most = std::max(most, worker->info.kv_capacity_tokens);
+      all_say = all_say && worker->info.kv_capacity_tokens > 0;
     }
   }
   if (target == nullptr) return absl::nullopt;
-  return target->info;
+  WorkerInfo info = target->info;
+  // Sessions take whole blocks.
+  info.kv_capacity_tokens = all_say ? most - most % KvLedger::kBlockTokens : 0;
+  return info;
 }
 
 absl::optional<WorkerInfo> StatusBoard::last_target() const {

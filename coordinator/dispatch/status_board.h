@@ -41,7 +41,9 @@ class StatusBoard {
 
   // By id.
   std::vector<WorkerStatus> workers() const;
-  // The first ready target's; nullopt without one.
+  // The first ready target's; nullopt without one. Its kv_capacity_tokens are
+  // the longest text that any ready target could hold; 0: one of them does not
+  // say.
   absl::optional<WorkerInfo> model() const;
   // The last target that came, gone or not; nullopt before the first.
   absl::optional<WorkerInfo> last_target() const;

@@ -276,6 +276,14 @@ TEST_F(AnswerConvertTest, MetricsFitTogether) {
       0);
 }
 
+// As in the start of a stream: numbers of JavaScript have 53 bits.
+TEST_F(AnswerConvertTest, TheSeedOfMetricsIsAString) {
+  v1::Complete complete = Complete();
+  complete.set_seed(~uint64_t{0});
+  EXPECT_EQ(MetricsOf({{complete}}, false)["nacre"]["seed"],
+            "18446744073709551615");
+}
+
 TEST_F(AnswerConvertTest, HalvesOfCharactersAreBytes) {
   const auto id = tokenizer_->PieceToId("<0xE2>");
   ASSERT_TRUE(id.has_value());

@@ -52,6 +52,12 @@ class FakeCoordinator : public v1::Inference::Service {
   bool is_draining() const { return drained_answers_ > 0; }
 
   void SetVocabSize(uint32_t size) { vocab_size_ = size; }
+  void SetKvCapacity(uint64_t tokens) { kv_capacity_ = tokens; }
+  // From now on GetModel fails without that bearer token.
+  void RequireToken(const std::string& token) {
+    absl::MutexLock lock(&mu_);
+    required_ = "Bearer " + token;
+  }
 
   // As of one whose queue is full. `retry_after_s` 0: it does not know when it
   // will not be.
@@ -88,8 +94,20 @@ class FakeCoordinator : public v1::Inference::Service {
   }
 
  private:
-  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*,
-                        v1::Model* model) override {
+  static std::string TokenOf(const grpc::ServerContext& context) {
+    const auto found = context.client_metadata().find("authorization");
+    return found == context.client_metadata().end()
+               ? ""
+               : std::string(found->second.data(), found->second.size());
+  }
+  grpc::Status GetModel(grpc::ServerContext* context,
+                        const v1::GetModelRequest*, v1::Model* model) override {
+    {
+      absl::MutexLock lock(&mu_);
+      if (!required_.empty() && TokenOf(*context) != required_) {
+        return {grpc::StatusCode::UNAUTHENTICATED, "the token is not accepted"};
+      }
+    }
     if (is_draining()) {
       --drained_answers_;
       return {grpc::StatusCode::UNAVAILABLE, "draining"};
@@ -98,6 +116,7 @@ class FakeCoordinator : public v1::Inference::Service {
     model->set_context_length(100);
     model->set_vocab_size(vocab_size_);
     model->set_fingerprint("f");
+    model->set_kv_capacity_tokens(kv_capacity_);
     return grpc::Status::OK;
   }
   grpc::Status Generate(grpc::ServerContext* context,
@@ -106,10 +125,7 @@ class FakeCoordinator : public v1::Inference::Service {
     {
       absl::MutexLock lock(&mu_);
       request_ = *request;
-      const auto found = context->client_metadata().find("authorization");
-      token_ = found == context->client_metadata().end()
-                   ? ""
-                   : std::string(found->second.data(), found->second.size());
+      token_ = TokenOf(*context);
     }
     return on_generate_(context, *request, writer);
   }
@@ -117,10 +133,12 @@ class FakeCoordinator : public v1::Inference::Service {
   const OnGenerate on_generate_;
   std::atomic<int> drained_answers_{0};
   std::atomic<uint32_t> vocab_size_{4096};
+  std::atomic<uint64_t> kv_capacity_{0};
   std::unique_ptr<rpc::RpcServer> server_;
   mutable absl::Mutex mu_;
   v1::GenerateRequest request_ ABSL_GUARDED_BY(mu_);
   std::string token_ ABSL_GUARDED_BY(mu_);
+  std::string required_ ABSL_GUARDED_BY(mu_);  // empty: none
 };
 
 }  // namespace nacre::gateway

@@ -51,6 +51,10 @@ TEST(GatewayFlagsTest, BadOnesAreNamedWithTheirValue) {
             "--ping-period is 1ms, must be at least 10ms");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--drain-timeout", "-1s"}),
             "--drain-timeout is -1s, below 0");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--drain-idle", "-1s"}),
+            "--drain-idle is -1s, below 0");
+  EXPECT_EQ(Problem({"--tokenizer", "d", "--default-max-tokens", "-1"}),
+            "--default-max-tokens is -1, below 0");
   EXPECT_EQ(Problem({"--tokenizer", "d", "--max-connections", "0"}),
             "--max-connections is 0, must be in [1, 1048576]");
 }

@@ -488,6 +488,13 @@ constexpr const char* kBadFields[] = {
     R"("prompt_logprobs":true)",
     R"("prompt_logprobs":1,"stream":true)",
     R"("guided_json":{})",
+    R"("guided_decoding_backend":"outlines")",
+    R"("guided_whitespace_pattern":" ")",
+    R"("grammar":"root ::= x")",
+    R"("json_schema":{})",
+    R"("prompt_embeds":"AAAA")",
+    R"("cache_salt":"s")",
+    R"("top_logprobs":2)",
     R"("use_beam_search":true)",
     R"("length_penalty":2)",
     R"("nacre":1)",
@@ -519,7 +526,8 @@ void AddBadChats(std::vector<BadRequestCase>* cases) {
        {R"("logprobs":1)", R"("top_logprobs":2)",
         R"("logprobs":true,"top_logprobs":21)", R"("chat_template":"x")",
         R"("chat_template_kwargs":1)", R"("modalities":["audio"])",
-        R"("function_call":"auto")"}) {
+        R"("function_call":"auto")", R"("echo":true)", R"("prompt":"b")",
+        R"("max_tokens":0)", R"("guided_regex":"a*")"}) {
     cases->push_back(
         {"POST", "/v1/chat/completions",
          absl::StrCat(R"({"messages":[{"role":"user","content":"a"}],)", field,
@@ -623,6 +631,8 @@ TEST_F(GatewayServiceTest, NeutralAndUnknownFieldsPass) {
     "top_k":-1,"min_tokens":0,"use_beam_search":false,"length_penalty":1.0,
     "user":"u","store":false,"metadata":{},"stream":false,
     "stream_options":{"include_usage":false},"guided_json":null,"bad_words":[],
+    "guided_backend":"","guided_x":false,"grammar":"","top_logprobs":0,
+    "cache_salt":null,
     "mystery":1,"evil\r\nheader":2})");
   EXPECT_EQ(StatusOf(answer), 200) << answer;
   EXPECT_THAT(answer, HasSubstr("X-Nacre-Ignored: mystery\r\n"));

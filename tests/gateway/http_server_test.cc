@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -171,6 +172,8 @@ std::vector<Malformed> MalformedRequests() {
       {"CR in a value", post + "A: b\rc\r\n\r\n", 400},
       {"LF in a value", post + "A: b\nContent-Length: 1\r\n\r\nx", 400},
       {"ends of lines without CR", "GET / HTTP/1.1\nHost: h\n\r\n\r\n", 400},
+      {"a whole head without CR", "GET / HTTP/1.1\nHost: h\n\n", 400},
+      {"a last line without CR", "GET / HTTP/1.1\r\nHost: h\n\n", 400},
       {"a compressed body",
        post + "Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", 415},
       {"another expectation",
@@ -495,6 +498,36 @@ TEST_F(HttpServerTest, DrainWaitsForAnswersAndTakesNothingNew) {
   loop_.Post([&] { std::exchange(held, nullptr)->Send(200, {}, "late"); });
   EXPECT_EQ(BodyOf(connection.ReadAll()), "late");
   EXPECT_TRUE(server_->Drain(absl::Minutes(1)));
+}
+
+// As of a proxy that keeps connections, and does not know of the drain.
+TEST_F(HttpServerTest, AKeptConnectionHasOneMoreAnswerInADrain) {
+  HttpLimits limits;
+  limits.drain_idle = absl::Hours(1);
+  StartServer(limits);
+  nacre::testing::LoopbackConnection kept(address());
+  ASSERT_TRUE(kept.Send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\n"));
+  EXPECT_THAT(kept.Read(), HasSubstr("Connection: keep-alive\r\n"));
+  std::thread drain([&] { EXPECT_TRUE(server_->Drain(absl::Hours(1))); });
+  while (!Get(address(), "/").empty()) std::this_thread::yield();
+  EXPECT_TRUE(
+      kept.Send("POST /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n"
+                "\r\nx"));
+  const std::string last = kept.ReadAll();
+  EXPECT_EQ(BodyOf(last), "POST /2 x");
+  EXPECT_THAT(last, HasSubstr("Connection: close\r\n"));
+  drain.join();
+}
+
+TEST_F(HttpServerTest, AKeptConnectionWithoutARequestEndsInADrain) {
+  HttpLimits limits;
+  limits.drain_idle = absl::Milliseconds(1);
+  StartServer(limits);
+  nacre::testing::LoopbackConnection kept(address());
+  ASSERT_TRUE(kept.Send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\n"));
+  EXPECT_EQ(StatusOf(kept.Read()), 200);
+  EXPECT_TRUE(server_->Drain(absl::Hours(1)));
+  EXPECT_EQ(kept.ReadAll(), "");
 }
 
 TEST_F(HttpServerTest, ARequestThatComesToItsEndDuringADrainIsTheLast) {

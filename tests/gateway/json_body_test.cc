@@ -86,6 +86,8 @@ TEST(JsonBodyTest, ComparisonsOfKeysAreLimitedOverTheBody) {
   EXPECT_EQ(ErrorOfText(ListOf(2, ObjectOf(900, std::string(512, 'k')))),
             kTooMany);
   EXPECT_EQ(ErrorOfText(ListOf(10000, ObjectOf(10))), "");
+  // A name of just 64 bytes has one part: "k...k1000" of the longest names.
+  EXPECT_EQ(ErrorOfText(ListOf(8, ObjectOf(1024, std::string(60, 'k')))), "");
 }
 
 // Ends within the test's time only where the time grows with the size.

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace nacre::gateway {
@@ -135,6 +136,93 @@ TEST(RequestConvertTest, ChatsAreNormalized) {
   EXPECT_EQ(request.template_values["enable_thinking"], false);
 }
 
+TEST(RequestConvertTest, AnEmptyPartOfAContentHasItsLine) {
+  const ApiRequest request = Convert(
+      R"({"messages": [{"role": "user", "content": [
+            {"type": "text", "text": ""}, {"type": "text", "text": "b"}]}]})",
+      /*is_chat=*/true);
+  EXPECT_EQ(request.messages[0]["content"], "\nb");
+}
+
+// A message of an assistant that called, with these arguments as JSON.
+std::string ChatWithCall(const std::string& arguments) {
+  return absl::StrCat(
+      R"({"messages": [{"role": "assistant", "content": null, "tool_calls":
+          [{"id": "1", "type": "function", "function": {"name": "f",
+            "arguments": )",
+      arguments, "}}]}]}");
+}
+
+TEST(RequestConvertTest, ArgumentsInAStringBecomeAnObject) {
+  const auto arguments = [](const std::string& json) {
+    const ApiRequest request = Convert(ChatWithCall(json), /*is_chat=*/true);
+    return Dump(request.messages[0]["tool_calls"][0]["function"]["arguments"]);
+  };
+  EXPECT_EQ(arguments(R"("{\"b\": [1, \"x\"], \"a\": 2}")"),
+            R"({"b":[1,"x"],"a":2})");
+  EXPECT_EQ(arguments(R"({"a": "{}"})"), R"({"a":"{}"})");
+  EXPECT_EQ(arguments(R"("")"), "{}");
+}
+
+TEST(RequestConvertTest, ArgumentsThatAreNoObjectAreTold) {
+  const auto problem = [](const std::string& json) {
+    OrderedJson body;
+    EXPECT_FALSE(ParseBody(ChatWithCall(json), &body));
+    ApiRequest request;
+    const auto error = ConvertChat(body, {}, &request);
+    EXPECT_EQ(error.value_or(ApiError()).param, "messages");
+    return error.value_or(ApiError()).message;
+  };
+  const std::string where = "messages[0].tool_calls[0].function.arguments";
+  EXPECT_EQ(problem(R"("{\"a\":")"),
+            where + " is not valid JSON at byte 5 of 5");
+  EXPECT_EQ(problem(R"("[1]")"), where + " is array, expected an object");
+  EXPECT_EQ(problem(absl::StrCat("\"{\\\"a\\\":", std::string(64, '['),
+                                 std::string(64, ']'), "}\"")),
+            where + "'s JSON is nested deeper than 64");
+}
+
+// What keys of the whole body may cost, those in strings may.
+TEST(RequestConvertTest, ArgumentsShareOneLimitOfComparisons) {
+  std::string keys;
+  for (int i = 0; i < 1024; ++i) {
+    absl::StrAppend(&keys, i == 0 ? "" : ",", R"(\"k)", i, R"(\":0)");
+  }
+  const auto problem = [&](int calls) {
+    std::string text = R"({"messages": [{"role": "assistant", "tool_calls": [)";
+    for (int i = 0; i < calls; ++i) {
+      absl::StrAppend(&text, i == 0 ? "" : ",",
+                      R"({"function": {"arguments": "{)", keys, R"(}"}})");
+    }
+    OrderedJson body;
+    EXPECT_FALSE(ParseBody(text + "]}]}", &body));
+    ApiRequest request;
+    const auto error = ConvertChat(body, {}, &request);
+    return error ? error->message : "";
+  };
+  EXPECT_EQ(problem(8), "");
+  EXPECT_TRUE(absl::StartsWith(
+      problem(9),
+      "the objects of messages[0].tool_calls[8].function.arguments have too "
+      "many keys"))
+      << problem(9);
+}
+
+TEST(RequestConvertTest, APromptAloneMayBeEchoed) {
+  const ApiRequest request = Convert(
+      R"({"prompt": "a", "echo": true, "logprobs": 2, "max_tokens": 0})");
+  EXPECT_TRUE(request.PromptOnly());
+  EXPECT_EQ(request.generate.output().prompt_logprobs(), 2u);
+  EXPECT_FALSE(Convert(R"({"prompt": "a", "max_tokens": 1})").PromptOnly());
+  EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "max_tokens": 0})"),
+            "max_tokens is 0 without echo, expected 1 at least");
+  EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "max_completion_tokens": 0})"),
+            "max_completion_tokens is 0 without echo, expected 1 at least");
+  EXPECT_EQ(ErrorOfBody(R"({"prompt": "a", "max_tokens": 0, "echo": true,
+                            "stream": true, "nacre": {"resumable": true}})"),
+            "max_tokens is 0: there is nothing to resume");
+}
+
 TEST(RequestConvertTest, TheTemplateHearsOfTheEffort) {
   const auto effort = [](const std::string& fields) {
     const ApiRequest request =
@@ -196,6 +284,11 @@ TEST(RequestConvertTest, DefaultsAreTheModels) {
   EXPECT_EQ(defaults->top_k, 20);
   EXPECT_EQ(defaults->top_p, 0.95);
   EXPECT_EQ(ReadSamplingDefaults("{}")->temperature, 1.0);
+  // As published files say that all tokens are kept.
+  const auto all = ReadSamplingDefaults(R"({"top_k": -1})");
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_FALSE(all->top_k.has_value());
+  EXPECT_FALSE(ReadSamplingDefaults(R"({"top_k": -2})").ok());
   const auto greedy =
       ReadSamplingDefaults(R"({"do_sample": false, "temperature": 0.6})");
   EXPECT_EQ(greedy->temperature, 0.0);

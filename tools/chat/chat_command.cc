@@ -181,7 +181,8 @@ class ChatLoop {
     absl::StatusOr<v1::Complete> complete = client_->Generate(
         request_, timeout_, [this, text](const v1::Chunk& chunk) {
           *text += chunk.text();
-          terminal_.out << chunk.text() << std::flush;
+          terminal_.Show(chunk.text());
+          terminal_.out << std::flush;
         });
     terminal_.out << std::endl;
     return complete;

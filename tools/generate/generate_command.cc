@@ -133,7 +133,9 @@ void PrintAnswer(const std::vector<v1::Complete>& choices,
     return;
   }
   for (size_t i = 0; i < choices.size(); ++i) {
-    terminal.out << Header(i) << "\n" << choices[i].text() << std::endl;
+    terminal.out << Header(i) << "\n";
+    terminal.Show(choices[i].text());
+    terminal.out << std::endl;
     terminal.err << Header(i) << " " << Summary(choices[i]) << std::endl;
   }
 }
@@ -175,7 +177,8 @@ int GenerateCommand(const std::vector<std::string>& args,
         client.GenerateChoices(*request, absl::Seconds(flags.request.timeout_s),
                                [&](uint32_t, const v1::Chunk& chunk) {
                                  text_begun = true;
-                                 terminal.out << chunk.text() << std::flush;
+                                 terminal.Show(chunk.text());
+                                 terminal.out << std::flush;
                                });
   }
   if (text_begun) terminal.out << std::endl;

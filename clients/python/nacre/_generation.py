@@ -12,7 +12,7 @@ import grpc
 from . import _messages
 from ._connection import Connections, Stubs
 from ._refusal import Refusal, refusal_of
-from ._request import resume_request
+from ._request import resume_request, retry_request
 from ._retry import Attempts
 from .answers import (
     Choice,
@@ -62,6 +62,7 @@ class Generation:
         self._answers: Dict[int, _Answer] = {}
         self._request_id = request.request_id
         self._cut: Optional[StatusError] = None  # that the next attempt mends
+        self._retries = 0  # attempts after the first, without a token yet
 
     def take(self, response: Any) -> Optional[Chunk]:
         """The chunk of a response, None for the end of a choice."""
@@ -102,7 +103,10 @@ class Generation:
             code, message or "", self.attempts.made, self.partial(), refusal
         )
         if not self._answers:
-            return self.attempts.delay_after(error)
+            delay = self.attempts.delay_after(error)
+            self._retries += 1
+            self.request = retry_request(self._original, self._retries)
+            return delay
         # Tokens must not come twice: the caller has them already.
         if self._start is None:
             raise error

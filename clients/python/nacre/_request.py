@@ -102,6 +102,22 @@ def build_request(prompt: Prompt, options: Dict[str, Any]) -> Any:
     return request
 
 
+_KEPT_ID_BYTES = 224
+
+
+def retry_request(request: Any, number: int) -> Any:
+    """The request once more, of which nothing came. The call before may still be
+    known where it ran, by its request_id."""
+    if not request.request_id:
+        return request
+    retried = _messages.GenerateRequest()
+    retried.CopyFrom(request)
+    # A service takes 256 bytes.
+    kept = request.request_id.encode()[:_KEPT_ID_BYTES].decode(errors="ignore")
+    retried.request_id = f"{kept}-retry-{number}"
+    return retried
+
+
 def resume_request(
     request: Any, start: Any, choices: Sequence[Tuple[Sequence[int], bool]]
 ) -> Optional[Any]:

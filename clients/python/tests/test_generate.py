@@ -68,6 +68,19 @@ class Cases:
             self.assertEqual(self.generate(server).text, "abc")
             self.assertEqual(len(server.seen), 3)
 
+    def test_a_retry_has_a_request_id_of_its_own(self):
+        with FakeServer(refuse(UNAVAILABLE), refuse(UNAVAILABLE), answer) as server:
+            self.generate(server, request_id="mine")
+            ids = [request.request_id for request in server.seen]
+        self.assertEqual(ids, ["mine", "mine-retry-1", "mine-retry-2"])
+        longest = "ä" * 128
+        with FakeServer(refuse(UNAVAILABLE), answer) as server:
+            self.generate(server, request_id=longest)
+            self.assertEqual(server.seen[1].request_id, "ä" * 112 + "-retry-1")
+        with FakeServer(refuse(UNAVAILABLE), answer) as server:
+            self.generate(server)
+            self.assertEqual(server.seen[1].request_id, "")
+
     def test_a_server_that_closes_is_one_that_has_gone(self):
         closes = refuse(grpc.StatusCode.CANCELLED, "CANCELLED")
         with FakeServer(closes, answer) as server:

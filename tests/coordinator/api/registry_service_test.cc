@@ -67,6 +67,20 @@ TEST_F(RegistryServiceTest, AWorkerIsAcceptedOnceItsAddressAnswers) {
   EXPECT_EQ(workers[0].sessions(), 0u);
 }
 
+TEST_F(RegistryServiceTest, TheModelHasItsServedName) {
+  RegistryService::Options options;
+  options.served_model_name = "served";
+  RegistryService registry(&dispatcher_, &tokenizer_, std::move(options));
+  const auto server = rpc::RpcServer::Start({"127.0.0.1:0", ""}, {&registry});
+  ASSERT_TRUE(server.ok()) << server.status();
+  FakeWorker worker(v1::WORKER_ROLE_TARGET);
+  worker.Attach((*server)->address());
+  ASSERT_TRUE(worker.AwaitAccepted());
+  EXPECT_EQ(dispatcher_.model()->model_name, "served");
+  // Operators still see what the worker said.
+  EXPECT_EQ(registry.ListWorkers()[0].hello().model_name(), "pearl");
+}
+
 TEST_F(RegistryServiceTest, OnlyTheCommonIdsAreCompared) {
   FakeWorker worker(v1::WORKER_ROLE_DRAFT);
   worker.hello.set_tokenizer_vocab_size(100);

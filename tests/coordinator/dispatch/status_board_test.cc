@@ -60,6 +60,26 @@ TEST(StatusBoardTest, TheModelIsThatOfTheFirstReadyTarget) {
   EXPECT_EQ(board.last_target()->address, "t1");
 }
 
+TEST(StatusBoardTest, TheModelHasTheKvOfTheLargestReadyTarget) {
+  StatusBoard board;
+  const auto add = [&board](uint64_t id, WorkerRole role, int64_t tokens) {
+    WorkerInfo info;
+    info.role = role;
+    info.kv_capacity_tokens = tokens;
+    const auto cell = std::make_shared<WorkerCell>(info);
+    board.AddWorker(id, cell);
+    return cell;
+  };
+  add(1, WorkerRole::kDraft, 4096);
+  add(2, WorkerRole::kTarget, 128);
+  const auto largest = add(3, WorkerRole::kTarget, 1030);
+  EXPECT_EQ(board.model()->kv_capacity_tokens, 1024) << "not in whole blocks";
+  largest->ready = false;
+  EXPECT_EQ(board.model()->kv_capacity_tokens, 128);
+  add(4, WorkerRole::kTarget, 0);
+  EXPECT_EQ(board.model()->kv_capacity_tokens, 0) << "one takes any length";
+}
+
 TEST(StatusBoardTest, ShowsRequestsThatRunAndThoseThatWaitInOrder) {
   StatusBoard board;
   board.AddWorker(1, NewWorker(WorkerRole::kTarget, "t"));

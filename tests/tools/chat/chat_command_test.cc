@@ -78,6 +78,29 @@ TEST(ChatCommandTest, EachLineIsAnsweredAndTheChatGoesOn) {
   EXPECT_EQ(requests[0].stop().max_tokens(), 9u);
 }
 
+TEST(ChatCommandTest, ATerminalGetsNoControlCharacterOfTheModel) {
+  FakeCoordinator server([](const auto&, auto*, auto* writer) {
+    v1::GenerateResponse response;
+    response.mutable_chunk()->set_text("\x1b]0;owned\x07");
+    writer->Write(response);
+    FakeCoordinator::SendComplete(writer, v1::Complete());
+    return grpc::Status::OK;
+  });
+  for (const bool is_tty : {true, false}) {
+    std::ostringstream out;
+    std::ostringstream err;
+    std::istringstream in("a\n");
+    Terminal terminal{out, err};
+    terminal.in = &in;
+    terminal.out_is_tty = is_tty;
+    EXPECT_EQ(RunNacre({"chat", "--address", server.address()}, terminal),
+              kExitOk)
+        << err.str();
+    EXPECT_EQ(out.str().find('\x1b') == std::string::npos, is_tty);
+    EXPECT_THAT(out.str(), HasSubstr("]0;owned"));
+  }
+}
+
 TEST(ChatCommandTest, CommandsAreObeyedAndNotSent) {
   FakeCoordinator server(OneTwo);
   const Outcome outcome =

@@ -1,0 +1,67 @@
+// Chats with calls of tools as OpenAI's clients send them, as templates show
+// them: the goldens of tests/data/chat.
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "chat/chat_template.h"
+#include "common/files.h"
+#include "gateway/request_convert.h"
+
+namespace nacre::gateway {
+namespace {
+
+constexpr char kFolder[] = NACRE_TEST_DATA "/chat/";
+
+// The message, its arguments sent as JSON in strings.
+OrderedJson AsRead(OrderedJson message) {
+  for (OrderedJson& call : message["tool_calls"]) {
+    OrderedJson& arguments = call["function"]["arguments"];
+    arguments = arguments.dump();
+  }
+  ApiRequest request;
+  const auto error = ConvertChat(
+      {{"messages", OrderedJson::array({std::move(message)})}}, {}, &request);
+  EXPECT_FALSE(error) << error->message;
+  return request.messages[0];
+}
+
+TEST(ToolCallTest, ArgumentsInStringsAreShownAsTheObjectsTheyAre) {
+  const auto text = ReadFile(std::string(kFolder) + "goldens.json");
+  ASSERT_TRUE(text.ok()) << text.status();
+  const OrderedJson file = OrderedJson::parse(*text);
+  int with_calls = 0;
+  for (const OrderedJson& golden : file["goldens"]) {
+    OrderedJson conversation =
+        file["conversations"][golden["conversation"].get<std::string>()];
+    bool has_calls = false;
+    for (OrderedJson& message : conversation["messages"]) {
+      if (!message.contains("tool_calls")) continue;
+      has_calls = true;
+      message = AsRead(message);
+    }
+    if (!has_calls || golden.contains("error")) continue;
+    ++with_calls;
+    const std::string name = golden["template"].get<std::string>();
+    const auto source = ReadFile(std::string(kFolder) + "templates/" + name);
+    ASSERT_TRUE(source.ok()) << source.status();
+    chat::Options options;
+    options.bos_token = "<s>";
+    options.eos_token = "</s>";
+    const auto parsed = chat::ChatTemplate::Parse(*source, options);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    chat::RenderOptions render;
+    render.add_generation_prompt = conversation.value("agp", true);
+    if (conversation.contains("tools")) render.tools = conversation["tools"];
+    // reference.py's NOW.
+    render.now = absl::FromUnixMicros(1772694489123456);
+    const auto shown = parsed->Render(conversation["messages"], render);
+    ASSERT_TRUE(shown.ok()) << name << ": " << shown.status();
+    EXPECT_EQ(*shown, golden["text"].get<std::string>()) << name;
+  }
+  EXPECT_GT(with_calls, 5);
+}
+
+}  // namespace
+}  // namespace nacre::gateway
