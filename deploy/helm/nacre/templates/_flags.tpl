@@ -9,18 +9,19 @@ coordinator:
     max-streams-per-connection, metrics-address-file, metrics-listen, otlp-compression,
     otlp-endpoint, otlp-headers-file, otlp-sample-ratio, otlp-timeout, otlp-tls-ca,
     otlp-tls-cert, otlp-tls-key, public-tls-ca, public-tls-cert, public-tls-key,
-    queue-timeout, registry-address-file, registry-listen, tls-ca, tls-cert,
-    tls-client-auth, tls-key, tls-server-name, tokenizer, tokenizer-threads, tree-rows,
-    worker-timeout]
+    queue-timeout, registry-address-file, registry-listen, served-model-name, tls-ca,
+    tls-cert, tls-client-auth, tls-key, tls-server-name, tokenizer, tokenizer-threads,
+    tree-rows, worker-timeout]
   switches: []
 gateway:
   values: [address-file, admin, admin-tokens-file, auth-tokens-file, body-timeout,
-    chat-template, coordinator, cors-origin, drain-timeout, header-timeout, idle-timeout,
-    listen, log-format, log-level, max-connection-age, max-connections, max-header-bytes,
-    max-held-bytes, max-request-bytes, metrics-address-file, metrics-listen, ping-period,
-    public-tls-ca, public-tls-cert, public-tls-key, request-timeout, resume-timeout,
-    served-model-name, tls-ca, tls-cert, tls-key, tls-server-name, token-file, tokenizer,
-    tokenizer-config, write-timeout]
+    chat-template, coordinator, cors-origin, default-max-tokens, drain-idle,
+    drain-timeout, header-timeout, idle-timeout, listen, log-format, log-level,
+    max-connection-age, max-connections, max-header-bytes, max-held-bytes,
+    max-request-bytes, metrics-address-file, metrics-listen, ping-period, public-tls-ca,
+    public-tls-cert, public-tls-key, request-timeout, resume-timeout, served-model-name,
+    tls-ca, tls-cert, tls-key, tls-server-name, token-file, tokenizer, tokenizer-config,
+    write-timeout]
   switches: [escape-special-tokens, no-ui, tls, trust-request-chat-template]
 target:
   values: [address-file, advertise, backend, coordinator, cpus, device, drain-timeout,
@@ -28,7 +29,8 @@ target:
     log-format, log-level, max-memory, medusa, medusa-tree, metrics-address-file,
     metrics-listen, model, policy-file, prefill-chunk, prefix-cache, record-features,
     record-hidden, spin, step-time, suffix-cache, suffix-drafter, target-tokenizer,
-    tls-ca, tls-cert, tls-client-auth, tls-key, tls-server-name, weights]
+    tensor-transport, tls-ca, tls-cert, tls-client-auth, tls-key, tls-server-name,
+    weights]
   switches: []
 draft:
   values: [address-file, advertise, backend, coordinator, cpus, device, drain-timeout,
@@ -36,6 +38,7 @@ draft:
     log-format, log-level, max-memory, medusa, medusa-tree, metrics-address-file,
     metrics-listen, model, policy-file, prefill-chunk, prefix-cache, record-features,
     record-hidden, spin, step-time, suffix-cache, suffix-drafter, target-tokenizer,
-    tls-ca, tls-cert, tls-client-auth, tls-key, tls-server-name, weights]
+    tensor-transport, tls-ca, tls-cert, tls-client-auth, tls-key, tls-server-name,
+    weights]
   switches: []
 {{- end -}}
