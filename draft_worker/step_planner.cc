@@ -24,10 +24,10 @@ WorkerState StepPlanner::Plan(int64_t now_ns, worker::StepOutcome* outcome) {
   outcome->stepped = !step_.batch.empty();
   if (step_.num_drafting > 0) return WorkerState::kDraft;
   if (!step_.batch.empty()) return WorkerState::kPrefill;
-  outcome->waits_for_peer = std::any_of(
-      sessions_.begin(), sessions_.end(), [](const Session& session) {
-        return !session.schedule.HasNothingToDo();
-      });
+  outcome->waits_for_peer = false;
+  for (const Session& session : sessions_) {
+    if (!session.schedule.HasNothingToDo()) outcome->waits_for_peer = true;
+  }
   return outcome->waits_for_peer ? WorkerState::kWaitVerdict
                                  : WorkerState::kNoWork;
 }
