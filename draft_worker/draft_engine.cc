@@ -56,7 +56,7 @@ DraftEngine::DraftEngine(std::unique_ptr<model::Drafter> drafter,
                     .events = &events_,
                     .calibrations = &calibrations_,
                     .tap = tap_.get()},
-                   drafter_->traits().ranks_children) {
+                   drafter_->traits().ranks_chains()) {
   drafter_->SetInterrupt([this] { return IsStepPointless(); });
   Publish();
 }

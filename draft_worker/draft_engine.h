@@ -79,6 +79,12 @@ class DraftEngine final
   // UNIMPLEMENTED where the drafter needs what this engine does not give.
   absl::Status Prepare() override;
 
+  // Whether sessions with slots grow trees. They do not where they are
+  // recorded, or where the drafter ranks no candidates.
+  bool grows_trees() const {
+    return tap_ == nullptr && drafter_->traits().ranks_children;
+  }
+
  private:
   // The drafter is taken out of `options` before the rest is moved.
   DraftEngine(std::unique_ptr<model::Drafter> drafter, Options&& options);

@@ -79,10 +79,12 @@ absl::StatusOr<nacre::worker::WorkerParts> Build(
   auto engine = std::make_unique<DraftEngine>(std::move(options));
   service->set_engine(engine.get());
   auto files = borrowed->policies.files();
+  const bool drafts_chains = !engine->grows_trees();
   return nacre::worker::WorkerParts{.owned = std::move(borrowed),
                                     .service = std::move(service),
                                     .engine = std::move(engine),
-                                    .policy_files = std::move(files)};
+                                    .policy_files = std::move(files),
+                                    .drafts_chains = drafts_chains};
 }
 
 }  // namespace

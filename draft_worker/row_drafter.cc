@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <utility>
 
 #include "absl/types/optional.h"
@@ -45,7 +46,7 @@ void RowDrafter::Draft(Session& session, const model::Proposal& proposal) {
     return;
   }
   candidates_.clear();
-  if (ranks_children_) {
+  if (ranks_chains_) {
     for (const model::ScoredToken& child : proposal.children) {
       candidates_.push_back(child.token_id);
     }
@@ -66,7 +67,7 @@ void RowDrafter::Draft(Session& session, const model::Proposal& proposal) {
                         .hidden = kernels::FloatView(proposal.hidden)});
   }
   session.drew = true;
-  if (session.tells_candidates && ranks_children_) {
+  if (session.tells_candidates && ranks_chains_) {
     for (const model::ScoredToken& child : proposal.children) {
       session.candidates.push_back({child.token_id, child.score});
     }
@@ -140,13 +141,27 @@ void RowDrafter::DraftTreeRows(Session& session,
   SendTail(session, std::move(tail));
 }
 
+void RowDrafter::TellRanks(Session& session, DraftEvents* events) {
+  constexpr std::ptrdiff_t kMost = speculation::kMaxRankReport;
+  auto begin = session.untold_ranks.begin();
+  const auto end = session.untold_ranks.end();
+  while (begin != end) {
+    const auto next = begin + std::min(kMost, end - begin);
+    // No report has more of them than it has ranks above 1.
+    const int prepared =
+        std::min(session.untold_prepared,
+                 static_cast<int>(next - begin - std::count(begin, next, 1)));
+    session.untold_prepared -= prepared;
+    events->ranks.push_back(
+        {session.id, session.schedule.epoch(), {begin, next}, prepared});
+    begin = next;
+  }
+  session.untold_ranks.clear();
+}
+
 void RowDrafter::SendTail(Session& session, speculation::Tail tail) {
   DraftEvents& events = parts_.events->For(session.stream);
-  if (!session.untold_ranks.empty()) {
-    events.ranks.push_back({session.id, session.schedule.epoch(),
-                            std::exchange(session.untold_ranks, {}),
-                            std::exchange(session.untold_prepared, 0)});
-  }
+  TellRanks(session, &events);
   events.tails.push_back({session.id, std::move(tail)});
 }
 

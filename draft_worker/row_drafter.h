@@ -36,9 +36,9 @@ class RowDrafter {
     ScoreCalibrations* calibrations = nullptr;
     worker::StepTap* tap = nullptr;  // null: none
   };
-  // `ranks_children`: whether the drafter does.
-  RowDrafter(const Parts& parts, bool ranks_children)
-      : parts_(parts), ranks_children_(ranks_children) {}
+  // `ranks_chains`: whether nodes of chains have all their candidates.
+  RowDrafter(const Parts& parts, bool ranks_chains)
+      : parts_(parts), ranks_chains_(ranks_chains) {}
 
   // For all of the step. Chunks of prompts have a proposal, too, which is only
   // looked at: it depends on all KV of the chunk.
@@ -60,10 +60,12 @@ class RowDrafter {
   // ... its nodes' children, one proposal for each.
   void DraftTreeRows(Session& session,
                      absl::Span<const model::Proposal> proposals);
+  // With the ranks that are untold yet.
   void SendTail(Session& session, speculation::Tail tail);
+  static void TellRanks(Session& session, DraftEvents* events);
 
   const Parts parts_;
-  const bool ranks_children_;
+  const bool ranks_chains_;
   std::vector<int32_t> candidates_;  // of one proposal
 };
 

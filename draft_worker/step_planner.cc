@@ -24,7 +24,10 @@ WorkerState StepPlanner::Plan(int64_t now_ns, worker::StepOutcome* outcome) {
   outcome->stepped = !step_.batch.empty();
   if (step_.num_drafting > 0) return WorkerState::kDraft;
   if (!step_.batch.empty()) return WorkerState::kPrefill;
-  outcome->waits_for_peer = !sessions_.empty();
+  outcome->waits_for_peer = false;
+  for (const Session& session : sessions_) {
+    if (!session.schedule.HasNothingToDo()) outcome->waits_for_peer = true;
+  }
   return outcome->waits_for_peer ? WorkerState::kWaitVerdict
                                  : WorkerState::kNoWork;
 }
@@ -46,7 +49,11 @@ void StepPlanner::PlanDrafts(int64_t now_ns) {
 bool StepPlanner::PlanDraft(Session& session, int max_rows, int64_t now_ns) {
   if (!session.prefilled) return true;
   if (!session.schedule.WantsStep()) {
-    parts_.accounts->NoteWait(session, Span::Kind::kWaitVerdict, now_ns);
+    if (session.schedule.HasNothingToDo()) {
+      parts_.accounts->EndWait(session, now_ns);
+    } else {
+      parts_.accounts->NoteWait(session, Span::Kind::kWaitVerdict, now_ns);
+    }
     return true;
   }
   // The rows that catch up with commits and the one that drafts.
@@ -103,7 +110,7 @@ void StepPlanner::AddRows(Session& session, int rows, bool drafts) {
       session.history.Push(tokens[i]);
     }
     // Under the ratio test the token is drawn with its distribution.
-    const bool ranks = parts_.drafter->traits().ranks_children;
+    const bool ranks = parts_.drafter->traits().ranks_chains();
     node.max_children = session.ratio.has_value() ? 0
                         : ranks                   ? speculation::kRanks
                                                   : 1;

@@ -35,9 +35,14 @@ struct DrafterTraits {
   // Whether a proposal can show the logits that its children come from.
   // Policies that read them, the ratio test and recordings need it.
   bool shows_logits = false;
-  // Whether it looks at all candidates anyway, so that up to kMaxCandidates
-  // children cost as much as one.
+  // Whether it can propose up to kMaxCandidates children, with their scores.
   bool ranks_children = false;
+  // Whether a lone child costs less than ranked ones: it is drawn where its
+  // logits are, which then stay there.
+  bool draws_alone = false;
+  // Whether a chain should ask for all candidates: they tell the rank of the
+  // target's token.
+  bool ranks_chains() const { return ranks_children && !draws_alone; }
 };
 
 // One node to expand: rows of its sequence that are not fed yet, the last of

@@ -12,8 +12,8 @@ namespace nacre::model {
 
 ModelDrafter::ModelDrafter(LanguageModel* model) : ForwardedModel(model) {
   traits_.shows_logits = true;
-  // A device that draws by itself returns what it drew and nothing else.
-  traits_.ranks_children = !model->draws_tokens();
+  traits_.ranks_children = true;
+  traits_.draws_alone = model->draws_tokens();
 }
 
 absl::optional<TokenDraw> ModelDrafter::DrawOf(const DraftRows& node) const {

@@ -7,6 +7,22 @@
 #include "speculation/ratio_test.h"
 
 namespace nacre::speculation {
+namespace {
+
+// Whether a node is on the draft's main path where its parent is. That goes
+// always to the first child, which the draft numbers before its siblings.
+bool IsFirstChild(const TokenTree& tree, int index) {
+  const absl::Span<const TokenTree::Node> nodes = tree.nodes();
+  for (int i = 0; i < static_cast<int>(nodes.size()); ++i) {
+    if (i != index && nodes[i].parent == nodes[index].parent &&
+        tree.NumberOf(i) < tree.NumberOf(index)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 DraftBuffer::DraftBuffer(Verification verification, int length)
     : verification_(verification), tree_(length) {
@@ -22,6 +38,7 @@ void DraftBuffer::Attach(int opened_length) {
   newest_ = Order();
   number_ = 0;
   mismatch_place_ = -1;
+  left_main_length_ = 0;
   end_length_ = known_length_ = verified_length_ = accepted_length_ =
       std::min(opened_length, tree_.length());
 }
@@ -73,6 +90,7 @@ TokenTree::Outcome DraftBuffer::AddNode(const TokenTree::Proposal& proposal,
       if (place < known_length_) break;  // the right sibling is known
       standing_ = Standing::kMismatch;
       mismatch_place_ = place;
+      left_main_length_ = std::max(left_main_length_, place + 1);
       break;
     case TokenTree::Outcome::kStale:
     case TokenTree::Outcome::kRepeated:
@@ -257,6 +275,9 @@ bool DraftBuffer::OnCommitted(int base_length, int count,
     const absl::optional<int> child = tree_.Child(node, added[walked]);
     if (walked < count) Count(base_length + walked, child.has_value());
     differs = !child.has_value();
+    if (differs || !IsFirstChild(tree_, *child)) {
+      left_main_length_ = base_length + walked + 1;
+    }
     if (differs) break;
     node = *child;
     ++walked;

@@ -67,6 +67,11 @@ class DraftBuffer {
   // token differed.
   bool OnCommitted(int base_length, int count, absl::Span<const int32_t> text);
 
+  // The text left the draft's main path before it had this length, for a branch
+  // or another token; 0: it did not. Where the draft said that this path ends,
+  // knowing less, it will go on.
+  int left_main_length() const { return left_main_length_; }
+
   // Of the positions since the last call: how many the draft had a token for,
   // all before being right, and for how many the right one.
   struct Account {
@@ -130,6 +135,7 @@ class DraftBuffer {
   // So much of the text the draft is known to have.
   int known_length_ = 0;
   int mismatch_place_ = -1;  // where standing_ is kMismatch
+  int left_main_length_ = 0;
   // Positions below are in the account, as verified and as accepted.
   int verified_length_ = 0;
   int accepted_length_ = 0;

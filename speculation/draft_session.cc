@@ -19,15 +19,12 @@ DraftSession::DraftSession(Options options, std::vector<int32_t> committed)
                 "the ratio test verifies chains");
     tree_.emplace(length(), options_.num_slots);
   }
-  Reserve();
+  OnPlan(DraftPlan(options_.plan));
 }
 
 void DraftSession::OnPlan(const DraftPlan& plan) {
   options_.plan = plan;
-  Reserve();
-}
-
-void DraftSession::Reserve() {
+  // So that steps allocate nothing: room for the leads of the plan.
   const int lead =
       std::max(options_.plan.lead_after_mismatch, options_.plan.lead_in_flow);
   const int most = std::clamp(lead, 0, kMaxLead);
@@ -123,6 +120,11 @@ void DraftSession::ReportRanks(absl::Span<const int32_t> token_ids) {
 bool DraftSession::WantsStep() const {
   if (tree_.has_value()) return tree_->WantsStep(TreeLimits());
   return Blocked() == StopMark::kNone;
+}
+
+bool DraftSession::HasNothingToDo() const {
+  if (options_.plan.rests()) return true;
+  return tree_.has_value() && Blocked() == StopMark::kEnd && !WantsStep();
 }
 
 bool DraftSession::WantsStepAfterNext(bool policy_stop) const {

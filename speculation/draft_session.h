@@ -59,6 +59,11 @@ class DraftSession {
   // Whether the draft may produce its next token now.
   bool WantsStep() const;
 
+  // Of one that does not want a step: whether no verdict is expected to let it
+  // go on. Its plan rests; or the main path of its tree has come to its end,
+  // and no branch is worth a row.
+  bool HasNothingToDo() const;
+
   // Whether it may go on after its next token, too, if nothing arrives
   // meanwhile and that token is no end. `policy_stop` as for OnDrafted.
   bool WantsStepAfterNext(bool policy_stop) const;
@@ -132,8 +137,6 @@ class DraftSession {
   void Follow(absl::Span<const int32_t> token_ids, int walked);
   void ReportRanks(absl::Span<const int32_t> token_ids);
   int Lead() const;
-  // So that steps allocate nothing: room for the leads of the plan.
-  void Reserve();
   bool WaitsBehind(bool policy_stop) const;
   Tail MakeTail(int first_position) const;
 

@@ -19,21 +19,23 @@ void DraftWait::OnMismatch() {
   chunk_end_ = 0;
 }
 
-bool DraftWait::Wait(absl::optional<int64_t>* since_ns, int64_t now_ns,
-                     bool has_sent) {
-  if (!since_ns->has_value()) *since_ns = now_ns;
+bool DraftWait::Wait(absl::optional<int64_t>* since_ns, int64_t now_ns) {
+  if (!since_ns->has_value()) {
+    *since_ns = now_ns;
+    was_heard_ = false;
+  }
   if (now_ns < **since_ns + timeout_ns_) return true;
-  is_silent_ = !has_sent;
+  is_silent_ = !was_heard_;
   since_ns->reset();
   return false;
 }
 
-bool DraftWait::WaitAtGate(int64_t now_ns, bool has_sent) {
-  return Wait(&gate_since_ns_, now_ns, has_sent);
+bool DraftWait::WaitAtGate(int64_t now_ns) {
+  return Wait(&gate_since_ns_, now_ns);
 }
 
-bool DraftWait::WaitWithLastRow(int64_t now_ns, bool has_sent) {
-  return Wait(&last_row_since_ns_, now_ns, has_sent);
+bool DraftWait::WaitWithLastRow(int64_t now_ns) {
+  return Wait(&last_row_since_ns_, now_ns);
 }
 
 absl::optional<int64_t> DraftWait::Deadline(

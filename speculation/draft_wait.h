@@ -3,8 +3,8 @@
 //
 // Two waits, never at once: of a closed gate before a step, and of a step that
 // holds its last row (pipeline.h). Each ends by itself after the gate's
-// timeout. A draft that sent nothing meanwhile is SILENT until it is heard: a
-// hung draft must not cost one timeout per step.
+// timeout. A draft of which nothing came meanwhile is SILENT until it is heard,
+// whatever it had sent before: a hung draft must not cost one timeout per step.
 //
 // Pure: no I/O, no clock (times are passed in, nanoseconds of one monotonic
 // clock), no threads. Owned by TargetSession.
@@ -33,6 +33,7 @@ class DraftWait {
   // A message came. `missed`: the draft has none of it where the text goes on.
   void OnHeard(bool missed) {
     is_silent_ = false;
+    was_heard_ = true;
     missed_ = missed;
   }
   // A complete chunk ends after the token `end_length` - 1. The gate is open
@@ -44,6 +45,8 @@ class DraftWait {
   }
   // A step committed tokens: what stopped the draft may let it go on.
   void OnCommitted();
+  // ... along a branch, where the draft has come to no end.
+  void OnBranch() { stop_ = StopMark::kNone; }
   // The draft goes on from another token.
   void OnMismatch();
 
@@ -60,11 +63,11 @@ class DraftWait {
     return !is_without_draft() && !has_stopped() && chunk_end_ <= length;
   }
 
-  // Whether to wait on, since the first call after EndGateWait. Where the
-  // time is over the wait ends, and a draft with nothing sent is silent.
-  bool WaitAtGate(int64_t now_ns, bool has_sent);
+  // Whether to wait on, since the first call after EndGateWait. Where the time
+  // is over the wait ends, and a draft that was not heard in it is silent.
+  bool WaitAtGate(int64_t now_ns);
   void EndGateWait() { gate_since_ns_.reset(); }
-  bool WaitWithLastRow(int64_t now_ns, bool has_sent);
+  bool WaitWithLastRow(int64_t now_ns);
   void EndLastRowWait() { last_row_since_ns_.reset(); }
   bool waits_with_last_row() const { return last_row_since_ns_.has_value(); }
   // When the wait ends by itself; nullopt: there is none.
@@ -72,12 +75,13 @@ class DraftWait {
   absl::optional<int64_t> last_row_deadline_ns() const;
 
  private:
-  bool Wait(absl::optional<int64_t>* since_ns, int64_t now_ns, bool has_sent);
+  bool Wait(absl::optional<int64_t>* since_ns, int64_t now_ns);
   absl::optional<int64_t> Deadline(absl::optional<int64_t> since_ns) const;
 
   bool has_draft_;
   int64_t timeout_ns_;
   bool missed_ = true;
+  bool was_heard_ = false;  // since the wait began
   bool is_silent_ = false;  // a wait timed out and nothing has arrived since
   StopMark stop_ = StopMark::kNone;
   // After the last token that a length policy ended a chunk with; at most the

@@ -111,7 +111,9 @@ enum class StopMark {
   kChunk,   // it does too, but a length policy ended a chunk with this token
   kLead,    // it holds all it may; the next commit lets it go on
   kPolicy,  // a length policy ended the chunk; the next commit lets it go on
-  kEnd,  // end of sequence, length, context or KV limit: only a mismatch helps
+  // End of sequence, length, context or KV limit: only a text that leaves the
+  // draft's main path helps.
+  kEnd,
 };
 
 // What a draft token was drawn from, for the ratio test. The probability of

@@ -32,12 +32,11 @@ void FillRankWeights(absl::Span<const float> scores, double inverse_tau,
 
 }  // namespace
 
-RankHistogram::RankHistogram(double prior_alpha) : total_(kPriorRanks) {
+RankHistogram::RankHistogram(double prior_alpha, const MismatchShares& shares)
+    : total_(kPriorRanks) {
   weights_[0] = kPriorRanks * prior_alpha;
-  for (int i = 1; i < kBeyond; ++i) {
-    weights_[static_cast<size_t>(i)] =
-        kPriorRanks * (1 - prior_alpha) *
-        kMismatchShares[static_cast<size_t>(i - 1)];
+  for (size_t i = 1; i < weights_.size(); ++i) {
+    weights_[i] = kPriorRanks * (1 - prior_alpha) * shares[i - 1];
   }
 }
 
@@ -61,6 +60,17 @@ double RankHistogram::CaughtBy(int branches) const {
   const double missed = 1 - alpha();
   return missed <= 0 ? 0
                      : (Within(1 + std::max(0, branches)) - alpha()) / missed;
+}
+
+MismatchShares RankHistogram::shares() const {
+  const double missed =
+      std::accumulate(weights_.begin() + 1, weights_.end(), 0.0);
+  if (missed <= 0) return kMismatchShares;
+  MismatchShares shares;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    shares[i] = weights_[i + 1] / missed;
+  }
+  return shares;
 }
 
 ScoreCalibration::ScoreCalibration()

@@ -22,6 +22,9 @@ namespace nacre::speculation {
 inline constexpr int kRanks = 8;
 inline constexpr int kBeyond = kRanks + 1;
 
+// Most ranks that one report of a draft tells; more go into several.
+inline constexpr int kMaxRankReport = 65;
+
 // Given a mismatch, the share of ranks 2 to kRanks and of those beyond.
 using MismatchShares = std::array<double, kBeyond - 1>;
 // Measured: 100 GSM8K prompts of the bundled pair, temperatures 0, 0.8 and 1
@@ -33,10 +36,11 @@ inline constexpr MismatchShares kMismatchShares = {0.43, 0.17, 0.09, 0.06,
 // positions, so that a text that changes is followed.
 class RankHistogram {
  public:
-  // The prior counts as 4 positions, `prior_alpha` of them of rank 1, the
-  // others as measured on a distilled pair. A second place is the likeliest
-  // mismatch.
-  explicit RankHistogram(double prior_alpha = 0.7);
+  // The prior counts as 4 positions, `prior_alpha` of them of rank 1, of the
+  // others so many of each rank: by default as measured on a distilled pair,
+  // where a second place is the likeliest mismatch.
+  explicit RankHistogram(double prior_alpha = 0.7,
+                         const MismatchShares& shares = kMismatchShares);
 
   void Add(int rank);  // 1 to kBeyond; others count as kBeyond
 
@@ -47,6 +51,8 @@ class RankHistogram {
   // P(rank <= 1 + branches | rank > 1): how often branches to that many other
   // candidates catch a mismatch. In [0, 1).
   double CaughtBy(int branches) const;
+  // Given a mismatch, how likely each rank is: the prior of another histogram.
+  MismatchShares shares() const;
 
  private:
   std::array<double, kBeyond> weights_;  // of rank i + 1

@@ -117,11 +117,12 @@ absl::optional<PipelinePlan> SessionSchedule::Adopt(const PipelinePlan& plan) {
   return news;
 }
 
-void SessionSchedule::SetPairAlpha(double alpha) {
+void SessionSchedule::SetPairAlpha(double alpha, const MismatchShares& shares) {
   options_.prior_alpha = alpha;
-  if (stats_.verified > 0) return;
-  acceptance_ = AcceptanceEstimator(alpha);
-  ranks_ = RankHistogram(alpha);
+  if (stats_.verified == 0) acceptance_ = AcceptanceEstimator(alpha);
+  if (stats_.verified == 0 && !has_ranks_) {
+    ranks_ = RankHistogram(alpha, shares);
+  }
 }
 
 uint32_t SessionSchedule::AttachDraft() {
@@ -204,13 +205,13 @@ SessionSchedule::VerdictOutcome SessionSchedule::OnVerdict(
 
 void SessionSchedule::EndStep() {
   if (std::exchange(step_ended_, true)) return;
-  Count(step_, wants_draft(), &stats_);
+  Count(step_, wants_draft() && options_.expects_draft, &stats_);
 }
 
-void SessionSchedule::Count(const Verdict& step, bool wants_draft,
+void SessionSchedule::Count(const Verdict& step, bool expects_draft,
                             SpeculationStats* stats) {
   ++stats->rounds;
-  if (step.degraded && wants_draft) ++stats->degraded_rounds;
+  if (step.degraded && expects_draft) ++stats->degraded_rounds;
 }
 
 }  // namespace nacre::speculation

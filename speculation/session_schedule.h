@@ -57,6 +57,8 @@ class SessionSchedule {
     // Drafts a little at any load, so that this acceptance is still measured.
     // Some sessions must, or all might rest for ever.
     bool always_drafts = true;
+    // Whether a step without the draft that the method asks for is degraded.
+    bool expects_draft = true;
     // As of PlanInputs.
     absl::optional<int> policy_length;
     bool follows_load = false;
@@ -92,9 +94,10 @@ class SessionSchedule {
   static absl::optional<PipelinePlan> NewsOf(const PipelinePlan& now,
                                              PipelinePlan plan);
 
-  // The acceptance so far of the pair that it runs on from now. What it has
-  // measured itself stands.
-  void SetPairAlpha(double alpha);
+  // The acceptance so far of the pair that it runs on from now, and of its
+  // mismatches the shares of ranks. What it has measured itself stands.
+  void SetPairAlpha(double alpha,
+                    const MismatchShares& shares = kMismatchShares);
   // A draft is about to be opened with committed(): returns its epoch.
   uint32_t AttachDraft();
   void OnDraftLost() { draft_attached_ = false; }
@@ -133,8 +136,8 @@ class SessionSchedule {
   const Verdict& step() const { return step_; }
   // Nothing more of that step will come, be its last row held.
   void EndStep();
-  // Counts a step that has ended.
-  static void Count(const Verdict& step, bool wants_draft,
+  // Counts a step that has ended. `expects_draft`: one without is degraded.
+  static void Count(const Verdict& step, bool expects_draft,
                     SpeculationStats* stats);
 
   const std::vector<int32_t>& committed() const { return committed_; }

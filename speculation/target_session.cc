@@ -55,8 +55,11 @@ TargetSession::TailOutcome TargetSession::OnTail(const Tail& tail) {
   }
   wait_.OnHeard(buffer_.standing() == DraftBuffer::Standing::kMismatch);
   if (tail.stop == StopMark::kChunk) wait_.OnChunk(buffer_.end_length());
-  // A draft that has not seen the latest commit goes on once it has.
-  if (tail.stop == StopMark::kEnd || tail.base_length == committed_length()) {
+  // A draft that has not seen the latest commit goes on once it has, but for
+  // the end of what the text still follows.
+  if ((tail.stop == StopMark::kEnd &&
+       tail.base_length >= buffer_.left_main_length()) ||
+      tail.base_length == committed_length()) {
     wait_.OnStop(tail.stop);
   }
   return TailOutcome::kApplied;
@@ -123,9 +126,7 @@ TargetSession::Readiness TargetSession::CheckReady(int64_t now_ns) {
     wait_.EndGateWait();
     return Readiness::kReady;
   }
-  return wait_.WaitAtGate(now_ns, buffer_.has_draft_tail())
-             ? Readiness::kWaitDraft
-             : Readiness::kReady;
+  return wait_.WaitAtGate(now_ns) ? Readiness::kWaitDraft : Readiness::kReady;
 }
 
 void TargetSession::StartStep() {
@@ -198,7 +199,7 @@ bool TargetSession::HoldsLastRow(int64_t now_ns) {
     wait_.EndLastRowWait();
     return false;
   }
-  return wait_.WaitWithLastRow(now_ns, /*has_sent=*/false);
+  return wait_.WaitWithLastRow(now_ns);
 }
 
 absl::optional<Verdict> TargetSession::CommitAccepted() {
@@ -257,6 +258,8 @@ void TargetSession::CompareCommitted(int count, Verdict* verdict) {
   wait_.OnCommitted();
   if (buffer_.OnCommitted(verdict->base_length, count, committed())) {
     wait_.OnMismatch();
+  } else if (buffer_.left_main_length() > verdict->base_length) {
+    wait_.OnBranch();
   }
   const DraftBuffer::Account account = buffer_.TakeAccount();
   verdict->verified = account.verified;

@@ -253,7 +253,7 @@ void DecodeCommon(const Event& proto, SessionEvents* events) {
 
 absl::Status DecodeRanks(const v1::SessionRanks& proto, SessionRanks* to) {
   NACRE_RETURN_IF_ERROR(CheckCount("SessionRanks.ranks", proto.ranks_size(),
-                                   speculation::kMaxWindow + 1));
+                                   speculation::kMaxRankReport));
   to->session_id = proto.session_id();
   to->epoch = proto.epoch();
   for (const uint32_t rank : proto.ranks()) {

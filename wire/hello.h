@@ -37,6 +37,7 @@ struct Hello {
   // fingerprint of the target that it was made with.
   std::vector<std::pair<std::string, std::string>> policy_files = {};
   bool abandons_steps = false;  // a draft, when a verdict makes one pointless
+  bool drafts_chains = false;   // a draft that grows no trees
   // Coordinators may promise KV only as its heartbeats grant it.
   bool grants_kv = false;
 

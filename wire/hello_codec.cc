@@ -124,6 +124,7 @@ v1::Hello Encode(const Hello& hello) {
     file->set_target_fingerprint(target_fingerprint);
   }
   proto.set_abandons_steps(hello.abandons_steps);
+  proto.set_drafts_chains(hello.drafts_chains);
   proto.set_grants_kv(hello.grants_kv);
   return proto;
 }
@@ -163,6 +164,7 @@ absl::StatusOr<Hello> Decode(const v1::Hello& proto) {
     hello.policy_files.emplace_back(file.policy(), file.target_fingerprint());
   }
   hello.abandons_steps = proto.abandons_steps();
+  hello.drafts_chains = proto.drafts_chains();
   hello.grants_kv = proto.grants_kv();
   return hello;
 }

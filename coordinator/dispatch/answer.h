@@ -42,7 +42,7 @@ class Answer {
         text_(request_, tokenizer),
         account_(request_) {
     if (request_->trace_chunks) {
-      tracer_.emplace(request_->method != speculation::Method::kAr);
+      tracer_.emplace(request_->wants_draft());
     }
   }
 

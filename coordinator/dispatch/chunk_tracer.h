@@ -22,7 +22,7 @@ class ChunkTracer {
   // Of all lanes between two chunks; those after them are left out.
   static constexpr size_t kMaxSpans = 1024;
 
-  // `wants_draft`: its method asks for one.
+  // `wants_draft`: a step without a draft is degraded.
   explicit ChunkTracer(bool wants_draft) : wants_draft_(wants_draft) {}
 
   // Which workers serve it from now on.

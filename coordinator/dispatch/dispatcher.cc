@@ -26,8 +26,9 @@ uint64_t NewHiddenChannel(const RequestSpec& request) {
 // of.
 WaitingRequest Prepare(Dispatcher::NewSession session,
                        const DispatcherOptions& options, Observer* observer,
-                       int64_t now_ns) {
+                       bool expects_draft, int64_t now_ns) {
   RequestSpec& request = session.request;
+  request.expects_draft = expects_draft;
   if (request.arrival_ns == 0) request.arrival_ns = now_ns;
   if (options.max_request_ns != kNever) {
     request.deadline_ns = std::min(
@@ -183,9 +184,10 @@ Dispatcher::Started Dispatcher::StartAll(std::vector<NewSession> sessions) {
   // What a refused request leaves ends here, without the lock.
   std::vector<std::shared_ptr<Answer>> answers;
   std::vector<std::shared_ptr<const RequestSpec>> requests;
+  const bool expects_draft = board_.had_draft();
   for (NewSession& session : sessions) {
-    waiting.push_back(
-        Prepare(std::move(session), options_, &observer_, now_ns));
+    waiting.push_back(Prepare(std::move(session), options_, &observer_,
+                              expects_draft, now_ns));
     answers.push_back(waiting.back().answer);
     requests.push_back(waiting.back().cell->request);
   }

@@ -1,5 +1,6 @@
 #include "coordinator/dispatch/event_router.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -49,6 +50,13 @@ void PrefetchAhead(const DispatcherState& state,
     const Session* session = state.Find(spans[i + kRequest].session_id);
     if (session != nullptr) Prefetch(session->request());
   }
+}
+
+// Whether what the target took of the session's draft is so of other sessions
+// of the pair. Of a tree by probability it is not: at a temperature above 0 its
+// first choice is right far less often than a chain's.
+bool TellsOfPair(const Session& session) {
+  return !session.request().tree.ranks_by_q();
 }
 
 }  // namespace
@@ -105,6 +113,7 @@ void EventRouter::OnNotes(uint64_t draft_id, const wire::DraftEvents& events) {
         !session->schedule().OnRanks(each.epoch, ranks, each.prepared)) {
       continue;
     }
+    if (!TellsOfPair(*session)) continue;
     speculation::RankHistogram& of_pair = state_.fleet.at(draft_id).ranks;
     for (const int rank : ranks) of_pair.Add(rank);
     if (!session->schedule().counts_ranks()) continue;
@@ -144,7 +153,8 @@ void EventRouter::OnVerdicts(uint64_t target_id,
                           answer->Show(event.verdict, event.logprobs, applied);
                         });
     const uint64_t draft_id = session->draft_worker;
-    if (draft_id != 0 && !session->schedule().counts_ranks()) {
+    if (draft_id != 0 && !session->schedule().counts_ranks() &&
+        TellsOfPair(*session)) {
       state_.fleet.at(draft_id).acceptance.Add(event.verdict.verified,
                                                event.verdict.accepted);
     }

@@ -181,7 +181,8 @@ void Pairing::TakeDraft(Session& session, uint64_t worker_id) {
                     session.follows_load());
   session.draft_worker = worker_id;
   session.draft_slots = share.num_slots;
-  session.schedule().SetPairAlpha(draft.acceptance.alpha());
+  session.schedule().SetPairAlpha(draft.acceptance.alpha(),
+                                  draft.ranks.shares());
   NoteDraft(session);
 }
 

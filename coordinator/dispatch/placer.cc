@@ -65,7 +65,7 @@ Placer::Share Placer::ShareOf(uint64_t worker_id,
   // Sessions of a worker share the rows (MakePlan): one more of a crowd drafts
   // a chain.
   const int rows = request.draft_rows / (1 + static_cast<int>(worker.load()));
-  if (rows <= 1) return {0, text};
+  if (rows <= 1 || worker.info.drafts_chains) return {0, text};
   const int slots = worker.info.role == WorkerRole::kTarget
                         ? request.tree_rows
                         : std::min(kStepsKept * (rows - 1), kMostDraftSlots);

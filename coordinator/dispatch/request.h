@@ -75,6 +75,13 @@ struct DraftingOptions {
   // As of DispatcherOptions, where `tree` has branches. Else 1.
   int draft_rows = 1;
   int tree_rows = 0;  // as of DispatcherOptions
+  // Whether the service has had a draft. Where it never had, none is missing.
+  bool expects_draft = true;
+
+  // Whether a step without a draft is degraded.
+  bool wants_draft() const {
+    return method != speculation::Method::kAr && expects_draft;
+  }
 };
 
 struct RequestSpec : AnswerOptions, DraftingOptions {

@@ -112,8 +112,7 @@ void RequestAccount::OnShown(const AppliedVerdict& applied) {
 }
 
 void RequestAccount::EndStepEarly(const speculation::Verdict& step) {
-  speculation::SessionSchedule::Count(
-      step, request_->method != speculation::Method::kAr, &stats_);
+  speculation::SessionSchedule::Count(step, request_->wants_draft(), &stats_);
 }
 
 void RequestAccount::CountRound(const speculation::Verdict& step) {

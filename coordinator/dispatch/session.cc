@@ -27,6 +27,7 @@ SessionSchedule::Options ScheduleOptions(uint64_t id,
   options.tree = request.tree;
   options.draft_rows = request.draft_rows;
   options.tree_rows = request.tree_rows;
+  options.expects_draft = request.expects_draft;
   options.always_drafts = id % speculation::kMeasuredSessions == 0;
   return options;
 }

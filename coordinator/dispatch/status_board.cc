@@ -11,6 +11,7 @@ namespace nacre::coordinator {
 void StatusBoard::AddWorker(uint64_t id, std::shared_ptr<WorkerCell> worker) {
   absl::MutexLock lock(&mu_);
   if (worker->info.role == WorkerRole::kTarget) last_target_ = worker;
+  if (worker->info.role == WorkerRole::kDraft) had_draft_ = true;
   workers_[id] = std::move(worker);
 }
 
@@ -87,6 +88,11 @@ absl::optional<WorkerInfo> StatusBoard::last_target() const {
   return target->info;
 }
 
+bool StatusBoard::had_draft() const {
+  absl::MutexLock lock(&mu_);
+  return had_draft_;
+}
+
 std::vector<SessionStatus> StatusBoard::running() const {
   const Workers workers = AllWorkers();
   const auto address = [&workers](uint64_t id) {
@@ -122,6 +128,7 @@ std::vector<SessionStatus> StatusBoard::waiting() const {
 
 Demand StatusBoard::demand() const {
   Demand demand;
+  demand.expects_draft = had_draft();
   for (const bool run : {false, true}) {
     for (const auto& [id, session] : SessionsThat(run)) {
       const RequestSpec& request = *session->request;

@@ -47,6 +47,8 @@ class StatusBoard {
   absl::optional<WorkerInfo> model() const;
   // The last target that came, gone or not; nullopt before the first.
   absl::optional<WorkerInfo> last_target() const;
+  // Whether a draft ever came, gone or not.
+  bool had_draft() const;
   std::vector<SessionStatus> running() const;
   // In the order of their arrival, which is that of their ids.
   std::vector<SessionStatus> waiting() const;
@@ -62,6 +64,7 @@ class StatusBoard {
   mutable absl::Mutex mu_;
   Workers workers_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const WorkerCell> last_target_ ABSL_GUARDED_BY(mu_);
+  bool had_draft_ ABSL_GUARDED_BY(mu_) = false;
   absl::flat_hash_map<uint64_t, std::shared_ptr<SessionCell>> sessions_
       ABSL_GUARDED_BY(mu_);
 };

@@ -29,6 +29,7 @@ struct Demand {
   int64_t draft_tokens = 0;
   // Sessions on a target whose method asks for a draft and that have none.
   int without_draft = 0;
+  bool expects_draft = false;  // a draft was ever in service
 };
 
 struct SessionStatus {

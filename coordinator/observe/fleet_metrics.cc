@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/string_view.h"
+
 namespace nacre::coordinator {
 namespace {
 
@@ -45,7 +47,10 @@ void FleetMetrics::AddWorkers(
       Family("nacre_target_info",
              "1 for each target: a request goes on only where both are equal.");
   std::map<std::pair<std::string, std::string>, int> counts;
+  const bool expects_draft = dispatcher_.demand().expects_draft;
   for (const char* role : {"draft", "target"}) {
+    // Of a fleet that never had a draft none is missing.
+    if (role == absl::string_view("draft") && !expects_draft) continue;
     for (const char* state : {"ready", "draining", "hung"}) {
       counts[{role, state}] = 0;
     }

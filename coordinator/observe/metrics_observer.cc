@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/observe/branch_account.h"
 #include "coordinator/observe/metrics_series.h"
 #include "speculation/pipeline.h"
 
@@ -29,6 +30,7 @@ struct MetricsObserver::Session {
   int64_t last_token_ns = 0;  // 0 before the first token
   bool has_draft = false;
   bool had_draft = false;
+  bool wants_draft = false;
 
   // Draft tokens that went to the target and those that it compared.
   int64_t drafted = 0;
@@ -37,6 +39,7 @@ struct MetricsObserver::Session {
   // Tails based on less than this follow a rejected token.
   int mismatch_length = 0;
   int tail_end = 0;  // after the last draft token that may still be right
+  BranchAccount branches;
 
   // The target's clock.
   int64_t last_step_end_ns = 0;
@@ -81,10 +84,13 @@ void MetricsObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
       static_cast<double>(request.prompt_ids.size()));
   auto session = std::make_unique<Session>();
   session->method = request.method;
+  session->wants_draft = request.wants_draft();
   session->policy = static_cast<size_t>(request.policy.kind());
   session->arrival_ns = now_ns_() - queue_ns;
   session->prompt_tokens = static_cast<int>(request.prompt_ids.size());
-  session->committed_length = session->prompt_tokens;
+  session->committed_length =
+      session->prompt_tokens + static_cast<int>(request.resumed_ids().size());
+  session->branches = BranchAccount(session->committed_length);
   session->has_draft = session->had_draft = !placement.draft_address.empty();
   session->target_address = placement.target_address;
   sessions_[session_id] = std::move(session);
@@ -108,6 +114,7 @@ void MetricsObserver::OnTail(uint64_t session_id,
   Session& session = *it->second;
   const int count = static_cast<int>(tail.token_ids.size());
   session.drafted += count;
+  session.branches.OnTail(tail);
   const bool by_policy =
       tail.stop == StopMark::kChunk || tail.stop == StopMark::kPolicy;
   // A draft that waits there says so again with every commit.
@@ -120,7 +127,8 @@ void MetricsObserver::OnTail(uint64_t session_id,
     session.chunk_end = -1;
   }
   series_->draft_tokens.Increment(count);
-  if (tail.base_length >= session.mismatch_length) {
+  // Of a tree: no chain goes on there.
+  if (tail.base_length >= session.mismatch_length && !tail.is_tree()) {
     session.tail_end = tail.first_position + count;
   }
 }
@@ -195,7 +203,7 @@ void MetricsObserver::CountShown(Session& session, int num_shown) {
 void MetricsObserver::CountRound(Session& session, const Verdict& verdict) {
   const RoundMode mode = ModeOf(session.method, verdict);
   series_->mode_rounds[static_cast<int>(mode)]->Increment();
-  if (verdict.degraded && session.method != Method::kAr) {
+  if (verdict.degraded && session.wants_draft) {
     (session.had_draft ? series_->degraded_lost : series_->degraded_none)
         .Increment();
   }
@@ -218,6 +226,7 @@ void MetricsObserver::CountRound(Session& session, const Verdict& verdict) {
       verdict.accepted - positions);
   series_->wasted_rejected.Increment(verdict.verified - verdict.accepted);
 
+  session.branches.OnCommitted(verdict.base_length, verdict.token_ids);
   session.verified += verdict.verified;
   session.committed_length =
       verdict.base_length + static_cast<int>(verdict.token_ids.size());
@@ -237,12 +246,16 @@ void MetricsObserver::OnMoved(uint64_t session_id, const Placement& placement) {
   Session& session = *it->second;
   session.has_draft = !placement.draft_address.empty();
   session.had_draft = session.had_draft || session.has_draft;
-  if (!session.has_draft) session.tail_end = 0;
+  if (!session.has_draft) {
+    session.tail_end = 0;
+    session.branches.OnDraftLeft();
+  }
   if (placement.target_address != session.target_address) {
     // Another clock, and what the old one had drafted against is gone.
     session.target_address = placement.target_address;
     session.last_step_end_ns = 0;
     session.tail_end = 0;
+    session.branches.OnDraftLeft();
   }
 }
 
@@ -262,9 +275,15 @@ void MetricsObserver::OnFinished(uint64_t session_id, const RequestSpec&,
   const int64_t unused =
       std::max<int64_t>(0, session.drafted - session.verified);
   const int64_t pending = std::clamp<int64_t>(
-      session.tail_end - session.committed_length, 0, unused);
+      std::max<int64_t>(session.tail_end - session.committed_length,
+                        session.branches.pending()),
+      0, unused);
+  const int64_t branches =
+      std::clamp<int64_t>(session.branches.unused(), 0, unused - pending);
   series_->wasted_cancelled.Increment(static_cast<double>(pending));
-  series_->wasted_stale.Increment(static_cast<double>(unused - pending));
+  series_->wasted_branch.Increment(static_cast<double>(branches));
+  series_->wasted_stale.Increment(
+      static_cast<double>(unused - pending - branches));
   if (status.ok()) {
     series_->request_latency.Observe(
         SpentSeconds(now_ns_() - session.arrival_ns));

@@ -26,12 +26,13 @@ const Buckets kLengthBuckets = {0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 64};
 
 constexpr char kWasted[] = "nacre_spec_decode_draft_tokens_wasted_total";
 constexpr char kWastedHelp[] =
-    "Draft tokens that were of no use: rejected by the target; stale, after a "
-    "rejected one or of a lost draft; cancelled, still to be compared when the "
-    "request ended.";
+    "Draft tokens that were of no use: rejected by the target; branch, sent "
+    "ahead beside the path that the text took; stale, after a rejected one or "
+    "of a lost draft; cancelled, still to be compared when the request ended.";
 constexpr char kDegraded[] = "nacre_spec_decode_degraded_rounds_total";
 constexpr char kDegradedHelp[] =
-    "Target steps without the draft that the method asks for.";
+    "Target steps without the draft that the method asks for, where the "
+    "service has had one.";
 constexpr char kRoundWait[] = "nacre_round_wait_seconds";
 constexpr char kRoundWaitHelp[] =
     "What a worker waited for the other in one round of one request.";
@@ -105,6 +106,8 @@ RoundSeries::RoundSeries(telemetry::MetricBuilder& builder)
                           "Draft tokens that matched.")),
       wasted_rejected(
           builder.Counter(kWasted, kWastedHelp, {{"reason", "rejected"}})),
+      wasted_branch(
+          builder.Counter(kWasted, kWastedHelp, {{"reason", "branch"}})),
       wasted_stale(
           builder.Counter(kWasted, kWastedHelp, {{"reason", "stale"}})),
       wasted_cancelled(

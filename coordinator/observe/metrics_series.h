@@ -39,6 +39,7 @@ struct RoundSeries {
   prometheus::Counter& verified_tokens;
   prometheus::Counter& accepted_tokens;
   prometheus::Counter& wasted_rejected;
+  prometheus::Counter& wasted_branch;
   prometheus::Counter& wasted_stale;
   prometheus::Counter& wasted_cancelled;
   prometheus::Histogram& draft_length;

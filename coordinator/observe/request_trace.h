@@ -49,6 +49,7 @@ struct TracedRequest {
   int num_choices = 1;
   int choice = 0;
   speculation::Method method = speculation::Method::kAsync;
+  bool wants_draft = true;  // a step without a draft is degraded
   SamplingParams sampling;
   int max_tokens = 0;
   int prompt_tokens = 0;

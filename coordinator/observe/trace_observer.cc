@@ -87,6 +87,7 @@ void TraceObserver::OnStarted(uint64_t session_id, const RequestSpec& request,
   trace->num_choices = request.num_choices;
   trace->choice = request.choice;
   trace->method = request.method;
+  trace->wants_draft = request.wants_draft();
   trace->sampling = request.sampling;
   trace->max_tokens = request.max_tokens;
   trace->prompt_tokens = static_cast<int>(request.prompt_ids.size());
@@ -174,8 +175,7 @@ void TraceObserver::OnRound(uint64_t session_id,
   round.verified = verdict.verified;
   round.accepted = verdict.accepted;
   round.matched = verdict.matched;
-  round.degraded =
-      verdict.degraded && trace->method != speculation::Method::kAr;
+  round.degraded = verdict.degraded && trace->wants_draft;
   Remember(trace, round);
 }
 

@@ -231,6 +231,68 @@ TEST(EngineTrees, AnAbandonedStepLeavesTheTreeAsItWas) {
   EXPECT_GE(receiver.tree().BestDepth(), 8);
 }
 
+// Of nodes with several children the logits come to the host; a chain's tokens
+// are drawn on the device as ever, in the same steps.
+TEST(EngineTrees, ADraftThatDrawsOnItsDeviceGrowsTheSameTree) {
+  std::vector<std::vector<Tail>> trees;
+  std::vector<Ids> chains;
+  for (const bool draws_tokens : {false, true}) {
+    TableModelOptions options;
+    options.draws_tokens = draws_tokens;
+    DraftFixture fixture(options);
+    EXPECT_TRUE(fixture.engine->grows_trees());
+    OpenDraft tree = OpenTree(1, Prompt(5, 7), 4, 64);
+    OpenDraft chain = MakeOpen(2, Prompt(4, 8), 6);
+    for (OpenDraft* open : {&tree, &chain}) {
+      open->sampling.repetition_penalty = 1.0f;  // else no device draws
+      fixture.Open(*open);
+    }
+    fixture.Drain();
+    fixture.Commit(1, 5, {Ranked(fixture.model, tree, tree.token_ids)[1]});
+    fixture.Drain();
+    trees.push_back(fixture.tails[1]);
+    chains.push_back(fixture.TakeDrafted(2));
+    // Its tokens, and a row of each prompt that is looked at.
+    EXPECT_EQ(fixture.model.num_draws(), draws_tokens ? 6 + 2 : 0);
+  }
+  EXPECT_EQ(trees[0], trees[1]);
+  EXPECT_EQ(chains[0], chains[1]);
+  size_t nodes = 0;
+  for (const Tail& tail : trees[1]) nodes += tail.parents.size();
+  EXPECT_GT(nodes, 20u);
+}
+
+// Where it has no work that is worth a row it has none, and waits for nobody.
+TEST(EngineTrees, WaitsForAVerdictOnlyWhereOneLetsItGoOn) {
+  using worker::WorkerState;
+  const auto idle = [](const std::vector<OpenDraft>& opens) {
+    DraftFixture fixture;
+    for (const OpenDraft& open : opens) fixture.Open(open);
+    fixture.Drain();
+    const auto before = fixture.engine->stats().time;
+    fixture.now_ns += 1000;
+    EXPECT_TRUE(fixture.engine->RunOnce().ok());
+    const auto after = fixture.engine->stats().time;
+    const auto in = [&](WorkerState state) {
+      return after[state] - before[state] >= 1000;
+    };
+    EXPECT_NE(in(WorkerState::kWaitVerdict), in(WorkerState::kNoWork));
+    return in(WorkerState::kNoWork);
+  };
+  const OpenDraft at_its_lead = OpenTree(1, Prompt(5, 7), 4, 64);
+  OpenDraft at_the_end = OpenTree(2, Prompt(5, 7), 4, 64);
+  at_the_end.max_length = 8;
+  OpenDraft resting = OpenTree(3, Prompt(5, 7), 4, 64, /*lead=*/0);
+  OpenDraft chain_at_the_end = MakeOpen(4, Prompt(5, 7), 6);
+  chain_at_the_end.max_length = 8;
+  EXPECT_FALSE(idle({at_its_lead}));
+  EXPECT_TRUE(idle({at_the_end}));
+  EXPECT_TRUE(idle({resting}));
+  EXPECT_TRUE(idle({at_the_end, resting}));
+  EXPECT_FALSE(idle({at_the_end, at_its_lead}));
+  EXPECT_FALSE(idle({chain_at_the_end})) << "only a verdict can free it";
+}
+
 TEST(EngineTrees, WithoutRoomForBranchesItDraftsAChain) {
   TableModelOptions options;
   options.kv_capacity_tokens = 520;
@@ -296,6 +358,34 @@ TEST(EngineTrees, TellsTheRanksOfSeveralCommitsTogether) {
   ASSERT_THAT(fixture.ranks, SizeIs(1));
   EXPECT_EQ(fixture.ranks[0].ranks.front(), 3);
   EXPECT_EQ(fixture.ranks[0].prepared, 1);
+}
+
+// A reader takes no more of them in one report.
+TEST(EngineTrees, TellsManyRanksInSeveralReports) {
+  DraftFixture fixture;
+  OpenDraft open = OpenTree(1, Prompt(5, 6), 4, 64, speculation::kMaxLead);
+  open.sampling.temperature = 0;
+  fixture.Open(open);
+  Receiver receiver(&fixture, open);
+  fixture.Drain();
+  receiver.Take();
+  ASSERT_GT(receiver.tree().BestDepth(), speculation::kMaxRankReport);
+  // All of the main path but for the last, in commits of steps.
+  const Ids chain =
+      Continue(fixture.model, open, open.token_ids, speculation::kMaxLead);
+  for (int i = 0; i < 120; i += 30) {
+    receiver.Commit({chain.begin() + i, chain.begin() + i + 30});
+  }
+  const Ids ranked = Ranked(fixture.model, open, receiver.text());
+  receiver.Commit({ranked[1]});
+  fixture.Drain();
+  ASSERT_THAT(fixture.ranks, SizeIs(2));
+  EXPECT_THAT(fixture.ranks[0].ranks,
+              SizeIs(static_cast<size_t>(speculation::kMaxRankReport)));
+  EXPECT_THAT(fixture.ranks[1].ranks,
+              SizeIs(static_cast<size_t>(121 - speculation::kMaxRankReport)));
+  EXPECT_EQ(fixture.ranks[0].prepared, 0);
+  EXPECT_EQ(fixture.ranks[1].ranks.back(), 2);
 }
 
 }  // namespace

@@ -193,6 +193,7 @@ TEST(SessionFeatures, AFullDiskLosesLinesAndNothingElse) {
 // and recording changes no token.
 TEST_F(FeatureRecorderTest, TheEngineRecordsVerifiedTokens) {
   DraftFixture fixture({}, {}, nullptr, file_.get());
+  EXPECT_FALSE(fixture.engine->grows_trees());
   OpenDraft open = MakeOpen(9, {3, 4, 5}, 6);
   open.request_id = "q";
   fixture.Open(open);

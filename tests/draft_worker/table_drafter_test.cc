@@ -120,6 +120,7 @@ class TableDrafterTest : public ::testing::Test {
 
 TEST_F(TableDrafterTest, DraftsWhatTheTableSays) {
   Make({{1, 2}, {2, 3}, {3, 1}});
+  EXPECT_FALSE(engine_->grows_trees());
   ASSERT_TRUE(engine_->Prepare().ok());
   Push(MakeOpen(1, {7, 7, 1}, 5));
   EXPECT_THAT(Drafted(), ElementsAre(2, 3, 1, 2, 3));

@@ -21,6 +21,17 @@ TEST(RankHistogramTest, BeginsWithItsPrior) {
   EXPECT_EQ(histogram.CaughtBy(0), 0);
 }
 
+TEST(RankHistogramTest, IsThePriorOfAnother) {
+  EXPECT_NEAR(RankHistogram(0.6).shares()[0], kMismatchShares[0], 1e-12);
+  RankHistogram pair(0.5);
+  for (int i = 0; i < 500; ++i) pair.Add(i % 2 == 0 ? 1 : 3);
+  const RankHistogram next(0.8, pair.shares());
+  EXPECT_NEAR(next.alpha(), 0.8, 1e-12);
+  EXPECT_NEAR(next.CaughtBy(1), pair.CaughtBy(1), 1e-12);
+  EXPECT_NEAR(next.CaughtBy(2), pair.CaughtBy(2), 1e-12);
+  EXPECT_GT(next.CaughtBy(2), 0.95);
+}
+
 TEST(RankHistogramTest, CountsEachRankAndThePriorAsFour) {
   RankHistogram histogram(0.5);
   for (int rank = 1; rank <= kBeyond; ++rank) histogram.Add(rank);

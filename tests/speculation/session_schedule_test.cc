@@ -89,6 +89,23 @@ TEST(SessionSchedule, WhatItMeasuredStandsWhateverItsPairIs) {
   EXPECT_DOUBLE_EQ(schedule.alpha(), measured);
 }
 
+TEST(SessionSchedule, BeginsWithThePairsRanks) {
+  SessionSchedule schedule = Open();
+  const double usual = schedule.plan_inputs({}).next_three;
+  schedule.SetPairAlpha(0.5, {0.9, 0.1});
+  EXPECT_NEAR(schedule.plan_inputs({}).next_three, 1, 1e-12);
+  schedule.AttachDraft();
+  Commit commit;
+  schedule.OnVerdict(MakeVerdict(3, {1}, 0, 0), &commit);
+  const std::vector<int> ranks = {kBeyond};
+  ASSERT_TRUE(schedule.OnRanks(schedule.epoch(), ranks));
+  const double measured = schedule.plan_inputs({}).next_three;
+  EXPECT_LT(measured, 1);
+  schedule.SetPairAlpha(0.5);
+  EXPECT_DOUBLE_EQ(schedule.plan_inputs({}).next_three, measured);
+  EXPECT_NE(measured, usual);
+}
+
 TEST(SessionSchedule, RepeatedAndImpossibleVerdictsChangeNothing) {
   SessionSchedule schedule = Open();
   Commit commit;
@@ -344,6 +361,20 @@ TEST(SessionSchedule, AccountsForEveryRound) {
   EXPECT_EQ(stats.stale_messages, 0);
   // A prior of 4 comparisons at 0.7.
   EXPECT_NEAR(schedule.alpha(), (2.8 + 2) / (4 + 3), 1e-12);
+}
+
+TEST(SessionSchedule, WhereNoDraftIsExpectedNoStepIsDegraded) {
+  for (const bool expects_draft : {true, false}) {
+    SessionSchedule::Options options;
+    options.expects_draft = expects_draft;
+    SessionSchedule schedule(options, {10, 11, 12});
+    Verdict verdict = MakeVerdict(3, {1}, 0, 0);
+    verdict.degraded = true;
+    Commit commit;
+    ASSERT_EQ(schedule.OnVerdict(verdict, &commit), Outcome::kApplied);
+    EXPECT_EQ(schedule.stats().rounds, 1);
+    EXPECT_EQ(schedule.stats().degraded_rounds, expects_draft ? 1 : 0);
+  }
 }
 
 TEST(SessionSchedule, WhoAlwaysDraftsDoesNotRest) {

@@ -392,6 +392,45 @@ TEST(TargetSession, AStopMarkIsForgottenWhenAStepEndsExceptTheEnd) {
   }
 }
 
+// Its main path ends there; on a branch it goes on.
+TEST(TargetSession, ABranchForgetsTheEndOfTheMainPath) {
+  const TargetPlan plan = {2, 2, 8, 1000, false, /*tree_rows=*/64};
+  Tail end = MakeTail(3, 3, {7});
+  end.parents = {3};  // behind 1, 2
+  end.scores = {-0.1f};
+  end.first_node = 5;
+  end.stop = StopMark::kEnd;
+  const auto open = [&] {
+    TargetSession session = OpenWithTree(plan, 64);
+    EXPECT_EQ(session.OnTail(end), Outcome::kApplied);
+    EXPECT_TRUE(session.wait().has_stopped());
+    return session;
+  };
+  TargetSession on_main = open();
+  on_main.BeginTreeStep(0);
+  on_main.FinishStep({1});
+  EXPECT_TRUE(on_main.wait().has_stopped());
+
+  TargetSession on_branch = open();
+  on_branch.BeginTreeStep(0);
+  on_branch.FinishStep({5});
+  EXPECT_FALSE(on_branch.wait().has_stopped());
+  EXPECT_FALSE(on_branch.wait().missed());
+  EXPECT_EQ(on_branch.CheckReady(0), Readiness::kWaitDraft) << "3 is not two";
+
+  // It is told later than the step ends.
+  TargetSession late = OpenWithTree(plan, 64);
+  late.BeginTreeStep(0);
+  late.FinishStep({5});
+  EXPECT_EQ(late.OnTail(MakeTail(3, 3, {}, StopMark::kEnd)), Outcome::kApplied);
+  EXPECT_FALSE(late.wait().has_stopped());
+  TargetSession right = OpenWithTree(plan, 64);
+  right.BeginTreeStep(0);
+  right.FinishStep({1});
+  EXPECT_EQ(right.OnTail(end), Outcome::kApplied);
+  EXPECT_TRUE(right.wait().has_stopped());
+}
+
 TEST(TargetSession, AMismatchForgetsEveryStopMark) {
   for (const StopMark stop :
        {StopMark::kLead, StopMark::kPolicy, StopMark::kEnd}) {
@@ -508,10 +547,11 @@ TEST(TargetSession, TheTimerOpensTheGate) {
   TargetSession session = OpenTarget({4, 4, 8, 1000});
   session.OnTail(MakeTail(3, 3, {1}));
   EXPECT_EQ(session.CheckReady(10), Readiness::kWaitDraft);
+  session.OnTail(MakeTail(3, 4, {2}));
   EXPECT_EQ(session.CheckReady(1009), Readiness::kWaitDraft);
   EXPECT_EQ(session.CheckReady(1010), Readiness::kReady);
-  EXPECT_FALSE(Step(session, {1, 2}).degraded);  // it had a token
-  // A draft that has sent something is waited for again.
+  EXPECT_FALSE(Step(session, {1, 2, 3}).degraded);
+  // A draft that has sent something meanwhile is waited for again.
   EXPECT_EQ(session.CheckReady(2000), Readiness::kWaitDraft);
   EXPECT_EQ(session.wait().gate_deadline_ns(), 3000);
 }
@@ -527,6 +567,27 @@ TEST(TargetSession, ASilentDraftCostsOneTimeoutNotOneAStep) {
   // It speaks again: from now on it is waited for.
   EXPECT_EQ(session.OnTail(MakeTail(3, 3, {1})), Outcome::kApplied);
   EXPECT_EQ(session.CheckReady(1002), Readiness::kWaitDraft);
+}
+
+// Branches that it had sent before are still verified, and close no gate.
+TEST(TargetSession, AHungDraftIsSilentWhateverItHadSentBefore) {
+  TargetSession session =
+      OpenWithTree({/*after_mismatch=*/3, /*in_flow=*/3, 8, 1000,
+                    /*holds_last_row=*/false, /*tree_rows=*/64},
+                   64);
+  EXPECT_EQ(session.CheckReady(0), Readiness::kWaitDraft);
+  EXPECT_EQ(session.CheckReady(1000), Readiness::kReady);
+  session.BeginTreeStep(0);
+  EXPECT_EQ(session.FinishStep({1}).accepted, 1);
+  ASSERT_EQ(session.NextTree()->tree->nodes().size(), 1u);
+  EXPECT_EQ(session.CheckReady(1001), Readiness::kReady) << "no second wait";
+  EXPECT_EQ(Rows(session.BeginTreeStep(8)), std::vector<int32_t>{2});
+  EXPECT_TRUE(session.FinishStep({2, 9}).degraded);
+  EXPECT_EQ(session.CheckReady(1002), Readiness::kReady);
+  // It speaks again.
+  EXPECT_EQ(session.OnTail(MakeTail(6, 6, {}, StopMark::kNone)),
+            Outcome::kApplied);
+  EXPECT_EQ(session.CheckReady(1003), Readiness::kWaitDraft);
 }
 
 TEST(TargetSession, AStaleMessageDoesNotEndTheSilence) {

@@ -62,6 +62,9 @@ TEST(HelloCodecTest, AValidHelloArrivesUnchanged) {
   EXPECT_FALSE(info->abandons_steps);
   hello.set_abandons_steps(true);
   EXPECT_TRUE(Decode(hello)->abandons_steps);
+  EXPECT_FALSE(info->drafts_chains);
+  hello.set_drafts_chains(true);
+  EXPECT_TRUE(Decode(hello)->drafts_chains);
   EXPECT_FALSE(info->grants_kv);
   hello.set_grants_kv(true);
   EXPECT_TRUE(Decode(hello)->grants_kv);
@@ -89,6 +92,7 @@ TEST(HelloCodecTest, AHelloSurvivesTheWire) {
   hello.step_times_ns = {{1, 5000}, {512, kMaxDurationNs}};
   hello.policy_files = {{"disco", "print"}, {"specdec", "other"}};
   hello.abandons_steps = true;
+  hello.drafts_chains = true;
   hello.grants_kv = true;
   EXPECT_EQ(Encode(hello).protocol_version(), kProtocolVersion);
   const absl::StatusOr<Hello> back = Decode(Encode(hello));

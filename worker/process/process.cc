@@ -254,6 +254,7 @@ absl::Status Serve(const WorkerOptions& options, const WorkerProgram& program) {
   wire::Hello hello =
       MakeHello(options, loaded, program.role, server->address(), step_times);
   hello.policy_files = parts.policy_files;
+  hello.drafts_chains = parts.drafts_chains;
   Health health(HealthOptions(options, parts, server.get()));
   const auto coordinator_metrics = std::make_shared<CoordinatorMetrics>(
       hello.role == wire::WorkerRole::kDraft ? "draft" : "target",

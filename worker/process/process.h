@@ -30,6 +30,7 @@ struct WorkerParts {
   std::unique_ptr<Engine> engine;
   // Of a draft: what it has calibrations for (Hello.policy_files).
   std::vector<std::pair<std::string, std::string>> policy_files;
+  bool drafts_chains = false;  // likewise (Hello.drafts_chains)
 };
 
 struct WorkerProgram {

@@ -21,6 +21,27 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+// Where there never was a draft, none is missing.
+TEST_F(DispatcherTest, AStepIsDegradedOnceThereWasADraft) {
+  const Worker target = AddTarget();
+  const auto degraded = [&](const std::string& id) {
+    const Run run = Start(id);
+    wire::TargetEvents events;
+    speculation::Verdict& verdict =
+        events.verdicts.emplace_back(wire::SessionVerdict{run.id}).verdict;
+    verdict.base_length = 2;
+    verdict.token_ids = {'x'};
+    verdict.degraded = true;
+    verdict.finish = FinishReason::kLength;
+    dispatcher_.OnEvents(target.id, events);
+    EXPECT_TRUE(run.sink->completion().has_value());
+    return run.sink->completion()->stats.degraded_rounds;
+  };
+  EXPECT_EQ(degraded("alone"), 0);
+  dispatcher_.RemoveWorker(AddDraft().id);
+  EXPECT_EQ(degraded("lost"), 1);
+}
+
 class DispatcherTimeTest : public DispatcherTest {
  protected:
   using DispatcherTest::DispatcherTest;

@@ -52,6 +52,18 @@ TEST_F(DispatcherTreesTest, WhoComesToACrowdGetsNone) {
   EXPECT_EQ(draft.client->last_num_slots, 0);
 }
 
+// Nor is it planned as if it grew trees.
+TEST_F(DispatcherTreesTest, ADraftThatGrowsNoTreesGetsNone) {
+  const Worker target = AddTarget();
+  WorkerInfo info = Info(WorkerRole::kDraft, "draft");
+  info.drafts_chains = true;
+  const Worker draft = AddWith(std::move(info));
+  Start(Tree("a"));
+  EXPECT_EQ(draft.client->last_num_slots, 0);
+  EXPECT_EQ(draft.client->opened_draft_plan.rows, 1);
+  EXPECT_EQ(target.client->opened_target_plan.tree_rows, 0);
+}
+
 // A session's slots are its own as long as it stays.
 TEST_F(DispatcherTreesTest, WithoutSlotsItIsPlannedAsAChainAlsoLater) {
   const Worker target = AddTarget();
@@ -113,6 +125,57 @@ TEST_F(DispatcherTreesTest, WhereRanksAreToldVerdictsSayNothingOfThePair) {
     alphas.push_back(run.sink->completion()->alpha);
   }
   EXPECT_EQ(alphas[0], alphas[1]);
+}
+
+// At a temperature above 0 their first choices are right less often than those
+// of others, who must not be planned by them.
+TEST_F(DispatcherTreesTest, TreesByProbabilitySayNothingOfThePair) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  const auto alpha_of = [&](const Run& run, int length) {
+    Verdict(target, run.id, length, {'x'}, speculation::FinishReason::kLength);
+    EXPECT_TRUE(run.sink->completion().has_value());
+    return run.sink->completion()->alpha;
+  };
+  RequestSpec request = Tree("by q");
+  request.tree = *speculation::ParseTreeSpec("eagle2");
+  const Run run = Start(request);
+  wire::TargetEvents events;
+  speculation::Verdict& verdict =
+      events.verdicts.emplace_back(wire::SessionVerdict{run.id}).verdict;
+  verdict.base_length = 2;
+  verdict.token_ids = {'x'};
+  verdict.window = verdict.verified = 1;
+  dispatcher_.OnEvents(target.id, events);
+  wire::DraftEvents told;
+  told.ranks.push_back({run.id, 1, {3}, 0});
+  dispatcher_.OnEvents(draft.id, told);
+  EXPECT_LT(alpha_of(run, 3), 0.7) << "it counts for itself";
+  EXPECT_EQ(alpha_of(Start(Tree("next")), 2), 0.7);
+}
+
+// What a pair's mismatches were tells a new session what branches will catch.
+TEST_F(DispatcherTreesTest, RanksOfThePairChooseTheRowsOfItsNextSession) {
+  const Worker target = AddTarget();
+  const Worker draft = AddDraft();
+  std::vector<int> rows;
+  for (const int rank : {speculation::kBeyond, 2}) {
+    const Run run = Start(Tree(absl::StrCat("told ", rank), 500));
+    // A long text, so that nothing else is remembered of the pair.
+    Verdict(target, run.id, 2, std::vector<int32_t>(60, 'x'));
+    Verdict(target, run.id, 62, std::vector<int32_t>(60, 'x'));
+    wire::DraftEvents told;
+    for (int i = 0; i < 6; ++i) {
+      told.ranks.push_back({run.id, 1, std::vector<int>(20, 1), 0});
+      for (int j = 10; j < 20; ++j) told.ranks.back().ranks[j] = rank;
+    }
+    dispatcher_.OnEvents(draft.id, told);
+    dispatcher_.Cancel(run.id);
+    const Run next = Start(Tree(absl::StrCat("next ", rank)));
+    rows.push_back(draft.client->opened_draft_plan.rows);
+    dispatcher_.Cancel(next.id);
+  }
+  EXPECT_LT(rows[0], rows[1]);
 }
 
 }  // namespace

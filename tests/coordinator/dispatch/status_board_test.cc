@@ -176,5 +176,16 @@ TEST(StatusBoardTest, ADraftIsNoLastTarget) {
   EXPECT_EQ(board.workers()[0].id, 2u);
 }
 
+TEST(StatusBoardTest, ADraftIsExpectedOnceOneCame) {
+  StatusBoard board;
+  board.AddWorker(1, NewWorker(WorkerRole::kTarget, "t"));
+  EXPECT_FALSE(board.had_draft());
+  EXPECT_FALSE(board.demand().expects_draft);
+  board.AddWorker(2, NewWorker(WorkerRole::kDraft, "d"));
+  board.RemoveWorker(2);
+  EXPECT_TRUE(board.had_draft());
+  EXPECT_TRUE(board.demand().expects_draft);
+}
+
 }  // namespace
 }  // namespace nacre::coordinator

@@ -121,7 +121,7 @@ TEST_F(MetricsObserverTest, EverySeriesIsThereAtZero) {
                {"OK", "CANCELLED", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED",
                 "UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL"});
   expect_label("nacre_spec_decode_draft_tokens_wasted_total", "reason",
-               {"rejected", "stale", "cancelled"});
+               {"rejected", "branch", "stale", "cancelled"});
   expect_label("nacre_spec_decode_mode_rounds_total", "mode",
                {"pre_verify", "post_verify", "sync", "off"});
   expect_label("nacre_spec_decode_degraded_rounds_total", "reason",
@@ -310,6 +310,15 @@ TEST_F(MetricsObserverTest, SaysWhyRoundsAreDegraded) {
   EXPECT_EQ(Sum(name, "draft_lost"), 2);
 }
 
+TEST_F(MetricsObserverTest, WhereThereNeverWasADraftNoRoundLacksIt) {
+  RequestSpec request = Request(Method::kAsync);
+  request.expects_draft = false;
+  observer_.OnStarted(1, request, {"target", ""}, 0);
+  Round(1, 1, 0, 0, 0, /*degraded=*/true);
+  EXPECT_EQ(Sum("nacre_spec_decode_degraded_rounds_total"), 0);
+  EXPECT_EQ(Sum("nacre_spec_decode_mode_rounds_total", "off"), 1);
+}
+
 TEST_F(MetricsObserverTest, AcceptedTokensByPosition) {
   Start(1, Method::kAsync);
   Tail(1, 3, 3, 40);
@@ -338,6 +347,32 @@ TEST_F(MetricsObserverTest, EveryDraftTokenIsUsedOrWastedForOneReason) {
   EXPECT_EQ(Wasted("rejected"), 1);
   EXPECT_EQ(Wasted("cancelled"), 2);
   EXPECT_EQ(Wasted("stale"), 7);
+  EXPECT_EQ(Sum("nacre_spec_decode_num_draft_tokens_total"),
+            Sum("nacre_spec_decode_num_accepted_tokens_total") + Wasted(""));
+}
+
+TEST_F(MetricsObserverTest, BranchesThatWereNotNeededAreNotStale) {
+  Start(1, Method::kAsync);
+  speculation::Tail tail;
+  tail.base_length = tail.first_position = 3;
+  // Two choices, two behind the first, one behind each of these.
+  tail.token_ids = {5, 6, 5, 7, 8, 9};
+  tail.parents = {0, 0, 1, 1, 3, 4};
+  tail.scores.assign(6, -1.0f);
+  tail.first_node = 1;
+  observer_.OnTail(1, tail);
+  // 5 matched, 5 was wrong: 7 came, which had been prepared.
+  Verdict verdict;
+  verdict.base_length = 3;
+  verdict.token_ids = {5, 7};
+  verdict.window = verdict.verified = verdict.accepted = 2;
+  verdict.matched = 1;
+  observer_.OnRound(1, verdict, 2);
+  Finish(1);
+  EXPECT_EQ(Wasted("branch"), 1);     // 6
+  EXPECT_EQ(Wasted("stale"), 2);      // 5 and 8 behind it
+  EXPECT_EQ(Wasted("cancelled"), 1);  // 9
+  EXPECT_EQ(Wasted("rejected"), 0);
   EXPECT_EQ(Sum("nacre_spec_decode_num_draft_tokens_total"),
             Sum("nacre_spec_decode_num_accepted_tokens_total") + Wasted(""));
 }

@@ -73,6 +73,12 @@ class ObservabilityTest : public CoordinatorFixture {
 TEST_F(ObservabilityTest, SumsReconcileWithTheAnswers) {
   target_.Attach(address());
   ASSERT_TRUE(target_.AwaitAccepted());
+  // Gone again: from now on one is missing.
+  FakeWorker draft(v1::WORKER_ROLE_DRAFT);
+  draft.Attach(address());
+  ASSERT_TRUE(draft.AwaitAccepted());
+  draft.Detach();
+  ASSERT_TRUE(Eventually([&] { return dispatcher_.workers().size() == 1; }));
   Script();
   uint64_t prompt = 0, completion = 0, rounds = 0, verified = 0, accepted = 0,
            degraded = 0, drafted = 0;

@@ -402,10 +402,13 @@ TEST_F(TraceObserverTest, EveryPlaceHasAReason) {
 }
 
 TEST_F(TraceObserverTest, OnlyWhoAskedForADraftIsDegraded) {
-  for (const auto method :
-       {speculation::Method::kPearl, speculation::Method::kAr}) {
+  for (const auto& [method, expects_draft] :
+       {std::pair{speculation::Method::kPearl, true},
+        std::pair{speculation::Method::kAr, true},
+        std::pair{speculation::Method::kPearl, false}}) {
     RequestSpec request = Request();
     request.method = method;
+    request.expects_draft = expects_draft;
     observer_->OnStarted(7, request, {"target:1", ""}, 0);
     Verdict verdict;
     verdict.token_ids = {1};
@@ -414,9 +417,10 @@ TEST_F(TraceObserverTest, OnlyWhoAskedForADraftIsDegraded) {
     Finish();
   }
   const auto rounds = Received()["nacre.round"];
-  ASSERT_EQ(rounds.size(), 2u);
+  ASSERT_EQ(rounds.size(), 3u);
   EXPECT_EQ(AttributeText(rounds[0], "nacre.degraded"), "true");
   EXPECT_EQ(AttributeText(rounds[1], "nacre.degraded"), "");
+  EXPECT_EQ(AttributeText(rounds[2], "nacre.degraded"), "");
 }
 
 // They are rows of the step, and not the draft's.
