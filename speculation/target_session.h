@@ -68,8 +68,9 @@ class TargetSession {
   // distribution that it was drawn from) change nothing, nor do repeated ones,
   // which are kApplied. Repeated positions are skipped. Of a tree the nodes
   // before a malformed one stay. With the ratio test a tree is malformed.
-  // May be called while a step runs.
-  TailOutcome OnTail(const Tail& tail);
+  // May be called while a step runs. `fates`: what became of its nodes, where
+  // they are this draft's.
+  TailOutcome OnTail(const Tail& tail, DraftBuffer::Fates* fates = nullptr);
 
   void OnPlan(const TargetPlan& plan) {
     options_.plan = plan;

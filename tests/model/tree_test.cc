@@ -274,14 +274,17 @@ TEST_P(TreeTest, NodesHaveTheBitsOfTheirChains) {
   const std::vector<int> lengths = {1, 15, 17, 63, 64, 65, 129, 200, 250};
   const int most_nodes = 64;
 #endif
-  for (const size_t sessions : {2, 5, 9}) {
+  for (const size_t sessions : {1, 2, 5, 9}) {
     if (sessions > lengths.size()) break;
     std::vector<Tree> trees;
     for (size_t i = 0; i < sessions; ++i) {
       trees.push_back(NewTree(lengths[(i * 4 + sessions) % lengths.size()]));
-      // All sizes from 1 on; few nodes in most trees, or it takes long.
+      // All sizes from 1 on; few nodes in most trees, or it takes long. One
+      // alone has all that there may be.
       const int most = i == sessions % 4 ? most_nodes : most_nodes / 7 + 1;
-      Grow(1 + static_cast<int>(rng_() % static_cast<uint32_t>(most)),
+      Grow(sessions == 1
+               ? kSlots
+               : 1 + static_cast<int>(rng_() % static_cast<uint32_t>(most)),
            &trees.back());
     }
     ExpectBitsOfChains(&trees);
