@@ -203,9 +203,9 @@ std::string DraftWatch::OnTail(const SessionOnWorker& session,
                           " first at position ", parent.length());
     }
     for (const int32_t token_id : children) {
-      if (!request.drafted
-               .insert(DraftedKey(parent.hash, token_id, session.epoch))
-               .second) {
+      const uint64_t key = DraftedKey(parent.hash, token_id, session.epoch);
+      request.drafted.insert(key);
+      if (!said_.insert(key).second) {
         return absl::StrCat("drafts token ", token_id, " behind ",
                             parent.length(), " tokens twice");
       }
@@ -232,7 +232,10 @@ void ToldPlaces::OnArrived(const RequestState& request,
       if (parent == ends_.end()) continue;
       place = parent->second;
     }
-    if (place >= opened_length_) come_.push_back(place);
+    // Not what is made up for a place whose token the draft knows.
+    if (place >= std::max(opened_length_, tail.base_length)) {
+      come_.push_back(place);
+    }
     if (request.token(place) == tail.token_ids[i]) {
       ends_[tail.first_node + static_cast<int>(i)] = place + 1;
     }

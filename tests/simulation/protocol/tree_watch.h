@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "model/language_model.h"
@@ -61,6 +62,7 @@ class DraftWatch {
                             absl::Span<const int32_t> children) const;
 
   absl::flat_hash_map<int, Text> nodes_;  // by number
+  absl::flat_hash_set<uint64_t> said_;    // DraftedKey of each
   int newest_number_ = 0;
   int base_length_ = 0;                       // of the newest message
   absl::flat_hash_map<int32_t, Text> slots_;  // what each was filled with last
