@@ -244,7 +244,7 @@ TEST(EngineTrees, WithoutRoomForBranchesItDraftsAChain) {
 // token more than they reserve.
 TEST(EngineTrees, TreesStayWithinWhatWasReserved) {
   for (const int num_slots : {64, 128}) {
-    for (uint32_t seed = 0; seed < 20; ++seed) {
+    for (uint32_t seed = 0; seed < 10; ++seed) {
       SCOPED_TRACE(::testing::Message() << num_slots << " slots, " << seed);
       std::mt19937 random(seed);
       TableModelOptions options;
